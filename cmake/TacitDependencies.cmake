@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+# Everything comes from the distribution's packages; the message of a missing one says which.
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+
+# Open MPI is the reference; -DTACIT_MPI=mpich builds against MPICH. Plain "mpicc" may be either.
+set(TACIT_MPI "openmpi" CACHE STRING "MPI to build with: openmpi, mpich or default")
+if(NOT MPI_C_COMPILER AND NOT TACIT_MPI STREQUAL "default")
+  find_program(TACIT_MPICC NAMES mpicc.${TACIT_MPI})
+  if(TACIT_MPICC)
+    set(MPI_C_COMPILER ${TACIT_MPICC})
+  endif()
+endif()
+find_package(MPI 3.1 COMPONENTS C)
+if(NOT MPI_C_FOUND)
+  message(FATAL_ERROR "MPI not found. Install it with: apt-get install libopenmpi-dev openmpi-bin")
+endif()
+separate_arguments(tacit_mpi_flags NATIVE_COMMAND "${MPI_C_COMPILE_FLAGS}")
+
+# tacit_find(TARGET library header package)
+function(tacit_find target library header package)
+  find_library(TACIT_${library}_LIBRARY NAMES ${library})
+  find_path(TACIT_${library}_INCLUDE NAMES ${header})
+  mark_as_advanced(TACIT_${library}_LIBRARY TACIT_${library}_INCLUDE)
+  if(NOT TACIT_${library}_LIBRARY OR NOT TACIT_${library}_INCLUDE)
+    message(FATAL_ERROR "lib${library} not found. Install it with: apt-get install ${package}")
+  endif()
+  if(NOT TARGET ${target})
+    add_library(${target} UNKNOWN IMPORTED GLOBAL)
+    set_target_properties(${target} PROPERTIES IMPORTED_LOCATION "${TACIT_${library}_LIBRARY}"
+                                               INTERFACE_INCLUDE_DIRECTORIES "${TACIT_${library}_INCLUDE}")
+  endif()
+endfunction()
+
+tacit_find(DNNL::dnnl dnnl dnnl.h libdnnl-dev)
+tacit_find(yaml yaml yaml.h libyaml-dev)
+tacit_find(jansson jansson jansson.h libjansson-dev)
+tacit_find(xxhash xxhash xxhash.h libxxhash-dev)
+tacit_find(hwloc hwloc hwloc.h libhwloc-dev)
+if(TACIT_TESTS)
+  tacit_find(cmocka cmocka cmocka.h libcmocka-dev)
+endif()

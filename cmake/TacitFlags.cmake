@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+# One set of flags for the library, the program and the tests. No fast-math, no contraction: two builds of one codec must
+# emit the same bytes. Instruction sets are chosen at run time; files named *_avx2.c and *_avx512.c get theirs here.
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+add_library(tacit_flags INTERFACE)
+target_compile_options(tacit_flags INTERFACE
+  -ffp-contract=off -fno-math-errno -fno-trapping-math
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wdouble-promotion -Wstrict-prototypes
+  -Wmissing-prototypes -Wcast-qual -Wcast-align -Wwrite-strings -Wpointer-arith -Wundef -Wvla -Wformat=2 -Wswitch-enum
+  -Wimplicit-fallthrough -Wnull-dereference)
+if(TACIT_WERROR)
+  target_compile_options(tacit_flags INTERFACE -Werror)
+endif()
+if(TACIT_SANITIZE)
+  set(tacit_san -fsanitize=${TACIT_SANITIZE} -fno-omit-frame-pointer -g)
+  if(TACIT_SANITIZE MATCHES "undefined")
+    list(APPEND tacit_san -fsanitize=float-cast-overflow,float-divide-by-zero -fno-sanitize-recover=all)
+  endif()
+  # gcc's flow warnings see the instrumented code and invent paths.
+  target_compile_options(tacit_flags INTERFACE ${tacit_san} -Wno-null-dereference -Wno-maybe-uninitialized)
+  target_link_options(tacit_flags INTERFACE ${tacit_san})
+else()
+  target_compile_options(tacit_flags INTERFACE $<$<CONFIG:Release>:-D_FORTIFY_SOURCE=2> -fstack-protector-strong)
+endif()
+set(CMAKE_C_FLAGS_RELEASE "-O3 -DNDEBUG")
+
+set(TACIT_FLAGS_avx2 -mavx2 -mfma -mf16c)
+set(TACIT_FLAGS_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512)

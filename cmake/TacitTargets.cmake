@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+# tacit_sources(a.c b.c)       adds files of this folder to libtacit, with the flags of their instruction set
+# tacit_test(name LABELS ...)  builds test_name.c beside the unit and registers it
+function(tacit_sources)
+  foreach(file IN LISTS ARGN)
+    target_sources(tacit PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+    if(file MATCHES "_(avx2|avx512)\\.c$")
+      if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+        set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/${file} TARGET_DIRECTORY tacit
+          PROPERTIES COMPILE_OPTIONS "${TACIT_FLAGS_${CMAKE_MATCH_1}}")
+      endif()
+    endif()
+  endforeach()
+endfunction()
+
+# Unit tests see the private headers. Several sources may follow the name: tacit_test(rng) or tacit_test(ring helper.c).
+function(tacit_test name)
+  if(NOT TACIT_TESTS)
+    return()
+  endif()
+  add_executable(test_${name} test_${name}.c ${ARGN})
+  target_include_directories(test_${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(test_${name} PRIVATE tacit tacit_flags cmocka jansson xxhash Threads::Threads m)
+  set_target_properties(test_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/unit)
+  add_test(NAME ${name} COMMAND test_${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS unit WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+endfunction()

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Time. Everything that waits or measures uses the monotonic clock, so that a jump of the wall clock can never look
+ * like a dead peer.
+ */
+#ifndef TACITI_BASE_CLOCK_H
+#define TACITI_BASE_CLOCK_H
+
+#include <stdint.h>
+
+#define TACITI_NS_PER_S INT64_C(1000000000)
+#define TACITI_NS_PER_MS INT64_C(1000000)
+
+/* Monotonic nanoseconds since an arbitrary start of this machine. Any thread. */
+int64_t taciti_now_ns(void);
+
+/* Wall clock, nanoseconds since 1970; for names and log files only. Any thread. */
+int64_t taciti_wall_ns(void);
+
+/* Sleeps at least `ns` nanoseconds (signals do not cut it short); returns at once when ns <= 0. Any thread. */
+void taciti_sleep_ns(int64_t ns);
+
+#endif

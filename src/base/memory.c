@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _DEFAULT_SOURCE
+#include "base/memory.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "base/log.h"
+
+#define HUGE_BYTES ((size_t)2 << 20)
+
+void *taciti_calloc(size_t count, size_t size) {
+    if (size != 0 && count > (SIZE_MAX - TACITI_ALIGN_BYTES) / size) {
+        (void)taciti_fail(TACIT_E_MEMORY, "out of memory: %zu items of %zu bytes overflow the address space", count,
+                          size);
+        return NULL;
+    }
+    const size_t bytes = taciti_round_up(count * size + (count * size == 0), TACITI_ALIGN_BYTES);
+    void *block = aligned_alloc(TACITI_ALIGN_BYTES, bytes);
+    if (block == NULL) {
+        (void)taciti_fail(TACIT_E_MEMORY, "out of memory: %zu bytes asked for", bytes);
+        return NULL;
+    }
+    return memset(block, 0, bytes);
+}
+
+void taciti_free(void *block) { free(block); }
+
+char *taciti_strdup(const char *text) {
+    const size_t bytes = strlen(text) + 1;
+    char *copy = taciti_calloc(bytes, 1);
+    return copy == NULL ? NULL : memcpy(copy, text, bytes);
+}
+
+tacit_status taciti_pages_create(size_t bytes, const char *what, taciti_pages *out) {
+    if (bytes > SIZE_MAX - 2 * HUGE_BYTES) return taciti_fail(TACIT_E_MEMORY, "%s: %zu bytes asked for", what, bytes);
+    const size_t map_bytes = taciti_round_up(bytes + (bytes == 0), HUGE_BYTES) + HUGE_BYTES;
+    void *map = mmap(NULL, map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED) return taciti_fail(TACIT_E_MEMORY, "%s: the system refused %zu MiB", what, bytes >> 20);
+    char *base = (char *)map + (HUGE_BYTES - (uintptr_t)map % HUGE_BYTES) % HUGE_BYTES;
+    /* Advice: without huge pages everything works, a little slower. */
+    (void)madvise(base, taciti_round_up(bytes + (bytes == 0), HUGE_BYTES), MADV_HUGEPAGE);
+    *out = (taciti_pages){.base = base, .bytes = bytes, .map = map, .map_bytes = map_bytes};
+    return TACIT_OK;
+}
+
+void taciti_pages_destroy(taciti_pages *pages) {
+    if (pages->map != NULL) (void)munmap(pages->map, pages->map_bytes);
+    *pages = (taciti_pages){0};
+}
+
+size_t taciti_peak_resident_bytes(void) {
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) != 0 || usage.ru_maxrss < 0) return 0;
+    return (size_t)usage.ru_maxrss * 1024;
+}

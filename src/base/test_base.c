@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/pool.h"
+#include "base/rng.h"
+#include "base/trace.h"
+
+static void statuses_have_names_texts_and_exit_codes(void **state) {
+    (void)state;
+    assert_string_equal(tacit_status_name(TACIT_E_PEER), "E_PEER");
+    assert_string_equal(tacit_status_text(TACIT_OK), "success");
+    assert_int_equal(tacit_status_exit_code(TACIT_E_PEER), 5);
+    assert_int_equal(tacit_status_exit_code(TACIT_E_CONFIG), 3);
+}
+
+static char g_line[64];
+static void keep_line(void *context, taciti_log_level level, const char *line) {
+    (void)context;
+    (void)level;
+    strncpy(g_line, line, sizeof g_line - 1);
+}
+
+static void fail_logs_once_and_returns_its_status(void **state) {
+    (void)state;
+    taciti_log_set_sink(keep_line, NULL, TACITI_LOG_INFO);
+    assert_int_equal(taciti_fail(TACIT_E_DATA, "file %d", 7), TACIT_E_DATA);
+    assert_string_equal(g_line, "file 7");
+    taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
+}
+
+static void count_threads(void *context, int thread, int threads) {
+    (void)thread;
+    (void)threads;
+    atomic_fetch_add((_Atomic int *)context, 1);
+}
+
+static void pool_runs_every_thread_every_round(void **state) {
+    (void)state;
+    for (int spin = 0; spin <= 50; spin += 50) {
+        taciti_pool *pool = NULL;
+        assert_int_equal(taciti_pool_create(3, spin, &pool), TACIT_OK);
+        _Atomic int calls = 0;
+        for (int i = 0; i < 200; i++) taciti_pool_run(pool, count_threads, &calls);
+        assert_int_equal(calls, 600);
+        taciti_pool_destroy(pool);
+    }
+}
+
+static void pool_parts_tile_any_range(void **state) {
+    (void)state;
+    for (size_t n = 0; n < 100; n++)
+        for (int threads = 1; threads < 9; threads++) {
+            size_t expected = 0;
+            for (int t = 0; t < threads; t++) {
+                size_t begin = 0, end = 0;
+                taciti_pool_part(n, 16, t, threads, &begin, &end);
+                assert_int_equal(begin, expected);
+                assert_true(end >= begin);
+                expected = end;
+            }
+            assert_int_equal(expected, n);
+        }
+}
+
+static void random_below_stays_below_and_covers(void **state) {
+    (void)state;
+    unsigned seen = 0;
+    for (uint64_t i = 0; i < 1000; i++) {
+        const uint64_t r = taciti_rng_below(taciti_rng_key(1, 2), i, 7);
+        assert_true(r < 7);
+        seen |= 1u << r;
+    }
+    assert_int_equal(seen, 0x7f);
+    assert_true(taciti_rng_below(3, 4, UINT64_C(1) << 63) < UINT64_C(1) << 63);
+    double mean = 0;
+    for (uint64_t i = 0; i < 100000; i++) mean += taciti_rng_unit(9, i);
+    assert_true(mean / 1e5 > 0.495 && mean / 1e5 < 0.505);
+}
+
+static void allocation_refuses_overflow_and_aligns(void **state) {
+    (void)state;
+    assert_null(taciti_calloc(SIZE_MAX / 2, 4));
+    void *block = taciti_calloc(0, 8);
+    assert_non_null(block);
+    assert_int_equal((uintptr_t)block % TACITI_ALIGN_BYTES, 0);
+    taciti_free(block);
+    taciti_pages pages = {0};
+    assert_int_equal(taciti_pages_create(5u << 20, "test", &pages), TACIT_OK);
+    assert_int_equal((uintptr_t)pages.base % (2u << 20), 0);
+    ((char *)pages.base)[(5u << 20) - 1] = 1;
+    taciti_pages_destroy(&pages);
+}
+
+static void a_full_trace_still_counts(void **state) {
+    (void)state;
+    taciti_trace trace;
+    assert_int_equal(taciti_trace_create(1, &trace), TACIT_OK);
+    int64_t t = taciti_now_ns();
+    t = taciti_trace_add(&trace, TACITI_SPAN_FORWARD, -1, t);
+    t = taciti_trace_add(&trace, TACITI_SPAN_FORWARD, -1, t - 1000);
+    assert_int_equal(trace.count, 1);
+    assert_int_equal(trace.dropped, 1);
+    int64_t totals[TACITI_SPAN_KINDS];
+    taciti_trace_take_totals(&trace, totals);
+    assert_true(totals[TACITI_SPAN_FORWARD] >= 1000);
+    taciti_trace_destroy(&trace);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(statuses_have_names_texts_and_exit_codes),
+        cmocka_unit_test(fail_logs_once_and_returns_its_status),
+        cmocka_unit_test(pool_runs_every_thread_every_round),
+        cmocka_unit_test(pool_parts_tile_any_range),
+        cmocka_unit_test(random_below_stays_below_and_covers),
+        cmocka_unit_test(allocation_refuses_overflow_and_aligns),
+        cmocka_unit_test(a_full_trace_still_counts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One checkpoint format for everything a run must remember:
+ *
+ *   run/ckpt/step_00000100/manifest.json           written last; names every shard with bytes and XXH3-128
+ *   run/ckpt/step_00000100/rank-00000.safetensors  whole tensors, spread over ranks by size
+ *
+ * A checkpoint is written into a temporary folder, every file and folder is synced, then renamed: it exists completely
+ * or not at all. The newest `keep` are kept and one is only removed after a newer one was verified. It does not know
+ * how many ranks wrote it, so any number of ranks can load it.
+ */
+#ifndef TACITI_CKPT_CKPT_H
+#define TACITI_CKPT_CKPT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "comm/comm.h"
+#include "tensor/layout.h"
+
+/* A named flat array of the run, laid out by `layout`; saved tensor by tensor as "<prefix><tensor name>". */
+typedef struct taciti_ckpt_array {
+    const char *prefix; /* "model.", "optim.m.", ... */
+    const taciti_layout *layout;
+    float *flat;
+} taciti_ckpt_array;
+
+typedef struct taciti_ckpt_state {
+    const taciti_ckpt_array *arrays;
+    size_t array_count;
+    const char *meta_json; /* object text: step, updates, configuration, seed, data position, tokenizer, ... */
+} taciti_ckpt_state;
+
+/* Writes checkpoint `step` under `folder` ("run/ckpt"). All ranks hold the same arrays; each writes its share. On any
+ * rank's failure (disk full, ...) all ranks return the error, nothing of it remains, and older ones are intact.
+ * Collective. */
+tacit_status taciti_ckpt_save(taciti_comm *comm, const char *folder, int64_t step, int keep,
+                              const taciti_ckpt_state *state);
+
+/* Newest loadable checkpoint under `folder`: verifies checksums, names damaged files and falls back to the one before.
+ * path receives its folder, *meta_json the manifest's "meta" object (owned; taciti_free()). comm may be NULL (local).
+ * E_DATA when there is none; *step is -1 then. Collective when comm is given. */
+tacit_status taciti_ckpt_find(taciti_comm *comm, const char *folder, char *path, size_t path_bytes, int64_t *step,
+                              char **meta_json);
+
+/* Fills the arrays from a checkpoint found by taciti_ckpt_find(). Every tensor must be there with its shape; both
+ * values are named when not. Not collective: each rank reads. */
+tacit_status taciti_ckpt_load(const char *path, const taciti_ckpt_array *arrays, size_t array_count);
+
+#endif

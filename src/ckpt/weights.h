@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * GPT-2 weights of other programs: Hugging Face folders (config.json + model.safetensors, single or sharded by
+ * model.safetensors.index.json) and llm.c files (.bin, version 3 f32 and 5 bf16). What was imported can be exported
+ * again bit for bit. Not collective.
+ */
+#ifndef TACITI_CKPT_WEIGHTS_H
+#define TACITI_CKPT_WEIGHTS_H
+
+#include "model/model.h"
+
+typedef enum taciti_weights_format { TACITI_WEIGHTS_HF, TACITI_WEIGHTS_LLMC } taciti_weights_format;
+
+/* Reads the shape of a model from a HF folder / config.json or a llm.c file; the format is recognised by content. */
+tacit_status taciti_weights_describe(const char *path, taciti_weights_format *format, taciti_model_options *out);
+
+/* Fills flat parameters laid out by `layout`. Padded llm.c vocabularies are cut; names and shapes must match. Accepts
+ * names with and without "transformer."; ignores attn.bias masks; lm_head.weight equal to wte is fine when tied. */
+tacit_status taciti_weights_read(const char *path, const taciti_model_options *options, const taciti_layout *layout,
+                                 float *flat);
+
+typedef struct taciti_weights_write_options {
+    taciti_weights_format format;
+    int dtype;            /* TACITI_DTYPE_F32 or _BF16 */
+    uint64_t shard_bytes; /* HF: split above this size; 0: single file */
+} taciti_weights_write_options;
+
+/* HF: writes a folder (config.json, model*.safetensors, index). llm.c: writes a file. Atomic per file. */
+tacit_status taciti_weights_write(const char *path, const taciti_weights_write_options *how,
+                                  const taciti_model_options *options, const taciti_layout *layout, const float *flat);
+
+#endif

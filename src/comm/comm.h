@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Moves bytes. Underneath, an engine of four verbs (isend, irecv, test, clock): `mpi` under a launcher, `self` for a
+ * single process. On top, a communication thread that owns every call into the engine, a queue of jobs that all ranks
+ * submit in the same order, byte and time counters, and a failure detector that ends every wait.
+ *
+ *   main thread                          communication thread
+ *   submit(job) --lock-free queue-->     job->run(comm, context): posts, waits (each wait makes progress, sends
+ *   ... compute ...                      heartbeats and looks at the age of the peers), reduces, ...
+ *   wait(job)  <---- completion -----    done
+ *
+ * Without a thread (comm.thread false, or an engine that forbids it) submit() runs the job at once.
+ */
+#ifndef TACITI_COMM_COMM_H
+#define TACITI_COMM_COMM_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/option.h"
+#include "base/trace.h"
+#include "tacit/tacit.h"
+
+/* ---- the engine ---------------------------------------------------------------------------------------------------
+ * One owner thread at a time. Never blocks. A request is storage of the caller. Message sizes up to SIZE_MAX / 2: the
+ * engine splits what its library cannot count. Between one pair of ranks and one tag, messages do not overtake. */
+typedef struct taciti_engine_request {
+    uintptr_t opaque[4];
+} taciti_engine_request;
+
+typedef struct taciti_engine {
+    const char *name; /* "mpi", "self" */
+    void *self;
+    int rank, size;
+    char library[128]; /* "Open MPI v4.1.4": for `doctor`, `info build` and the start-up line */
+    tacit_status (*isend)(void *self, int peer, int tag, const void *bytes, size_t count, taciti_engine_request *out);
+    tacit_status (*irecv)(void *self, int peer, int tag, void *bytes, size_t count, taciti_engine_request *out);
+    /* *done = true when complete (the request is then dead). E_PEER when the library reports an error. */
+    tacit_status (*test)(void *self, taciti_engine_request *request, bool *done);
+    /* Ends the whole job now with this exit code. Does not return. */
+    void (*abort)(void *self, int exit_code);
+    /* Orderly end; collective. Skipped after a failure. */
+    void (*close)(void *self);
+} taciti_engine;
+
+/* ---- options -------------------------------------------------------------------------------------------------- */
+typedef struct taciti_comm_options {
+    bool thread;           /* comm.thread */
+    double timeout_s;      /* comm.timeout: a peer silent for longer is reported as failed (default 15) */
+    double warn_s;         /* comm.warn: a peer silent for longer is reported as slow (default 3) */
+    double rate_mbps;      /* comm.rate: cap of this rank's outgoing Mbit/s; 0: none */
+    int64_t segment_bytes; /* comm.segment: pipelining unit of collectives */
+} taciti_comm_options;
+extern const taciti_option_table taciti_comm_option_table; /* section "comm" */
+
+/* ---- life ------------------------------------------------------------------------------------------------------ */
+typedef struct taciti_comm taciti_comm;
+
+/* Who a rank is, for messages. */
+typedef struct taciti_peer {
+    int rank, local_rank, local_size; /* local: ranks that share this rank's host */
+    int32_t pid;
+    char host[64];
+} taciti_peer;
+
+/* What this process is doing, shown by others when it fails: (step, one word). Any thread, lock-free, cheap. */
+void taciti_comm_announce(taciti_comm *comm, int64_t step, const char *doing);
+
+/* Starts the engine (MPI when a launcher's environment is found or when built-in singleton init works, else self),
+ * checks that launcher and library agree (several singletons of rank 0 are refused with the right command), learns all
+ * peers, starts the thread. Collective. */
+tacit_status taciti_comm_open(const taciti_comm_options *options, taciti_comm **out);
+
+/* The same over a given engine (tests, SMPI). Takes the engine. Collective. */
+tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const taciti_engine *engine,
+                                     taciti_comm **out);
+
+/* Collective unless a failure was seen; then local. NULL is fine. */
+void taciti_comm_close(taciti_comm *comm);
+
+int taciti_comm_rank(const taciti_comm *comm);
+int taciti_comm_size(const taciti_comm *comm);
+const taciti_peer *taciti_comm_peer(const taciti_comm *comm, int rank);
+const taciti_engine *taciti_comm_engine(const taciti_comm *comm);
+
+/* The status that ended communication (E_PEER) or TACIT_OK while healthy. Any thread. */
+tacit_status taciti_comm_health(const taciti_comm *comm);
+
+/* Ends the whole job with the exit code of `status`, after the culprit line was logged. Does not return. Any thread. */
+_Noreturn void taciti_comm_abort(taciti_comm *comm, tacit_status status);
+
+/* ---- jobs ------------------------------------------------------------------------------------------------------ */
+typedef struct taciti_job {
+    tacit_status (*run)(taciti_comm *comm, void *context); /* on the communication thread; may block in waits below */
+    void *context;
+    const char *name; /* for error messages: "all-reduce of bucket" */
+    int detail;       /* bucket number or -1 */
+    tacit_status status;
+    _Atomic uint32_t done;    /* futex word: 0 queued, 1 finished */
+    int64_t begin_ns, end_ns; /* when it ran */
+} taciti_job;
+
+/* Queues a job; storage stays the caller's until taciti_job_wait() returned. All ranks submit the same sequence.
+ * One submitting thread. Never blocks, never allocates (at most 4096 unfinished jobs; more is E_INTERNAL). */
+tacit_status taciti_job_submit(taciti_comm *comm, taciti_job *job);
+
+/* Blocks until the job has finished or communication has failed. Returns the job's status. */
+tacit_status taciti_job_wait(taciti_comm *comm, taciti_job *job);
+bool taciti_job_done(const taciti_job *job);
+
+/* ---- for code that runs inside a job (communication thread) ------------------------------------------------------ */
+tacit_status taciti_comm_isend(taciti_comm *comm, int peer, const void *bytes, size_t count,
+                               taciti_engine_request *out);
+tacit_status taciti_comm_irecv(taciti_comm *comm, int peer, void *bytes, size_t count, taciti_engine_request *out);
+/* Progress until the request is complete; E_PEER when the failure detector speaks first. */
+tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request);
+/* The recorder of the communication thread (encode, transfer, decode spans). */
+taciti_trace *taciti_comm_trace(taciti_comm *comm);
+
+/* ---- small blocking collectives, from the submitting thread ------------------------------------------------------ */
+typedef enum taciti_op { TACITI_OP_SUM, TACITI_OP_MAX, TACITI_OP_MIN } taciti_op;
+
+/* Same result bit for bit on every rank (reduced in rank order). Collective. */
+tacit_status taciti_comm_allreduce_f64(taciti_comm *comm, double *values, size_t n, taciti_op op);
+tacit_status taciti_comm_broadcast(taciti_comm *comm, int root, void *bytes, size_t count);
+/* out has size * count bytes, in rank order. */
+tacit_status taciti_comm_allgather(taciti_comm *comm, const void *bytes, size_t count, void *out);
+tacit_status taciti_comm_barrier(taciti_comm *comm);
+
+/* All ranks learn the worst (most negative) of the ranks' statuses: collective set-up calls fail collectively. */
+tacit_status taciti_comm_agree(taciti_comm *comm, tacit_status mine);
+
+/* Compares one text per rank; on a difference rank 0 logs `what`, the first rank that differs and both values, and
+ * every rank returns E_PEER. Collective. Texts up to 4 KiB. */
+tacit_status taciti_comm_agree_text(taciti_comm *comm, const char *what, const char *text);
+
+/* ---- counters -------------------------------------------------------------------------------------------------- */
+typedef struct taciti_comm_counters {
+    uint64_t bytes_sent, bytes_received; /* payload handed to the engine, without its headers */
+    uint64_t messages_sent, messages_received;
+} taciti_comm_counters;
+taciti_comm_counters taciti_comm_count(const taciti_comm *comm); /* since open; any thread */
+
+/* This rank's monotonic clock minus rank 0's, nanoseconds, by the least round trip of several. Collective. */
+tacit_status taciti_comm_clock_offset(taciti_comm *comm, int64_t *out_ns);
+
+#endif

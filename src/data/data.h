@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tokens. Text at byte level (vocabulary 256), llm.c `.bin` shards, nanoGPT raw uint16 shards, or text through the
+ * GPT-2 BPE tokenizer. The sequence of global batches is a function of (seed, step) alone: sample g = step * batch + i
+ * of the run is a window of `time` + 1 tokens that every number of ranks agrees on.
+ *
+ * Order: the train tokens are cut into windows of `time` tokens; epoch e visits every window once in an order given by
+ * a keyed permutation, and shifts all cuts by a phase drawn for that epoch.
+ */
+#ifndef TACITI_DATA_DATA_H
+#define TACITI_DATA_DATA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/option.h"
+
+enum { TACITI_DATA_AUTO, TACITI_DATA_TEXT, TACITI_DATA_LLMC, TACITI_DATA_U16 };
+
+typedef struct taciti_data_options {
+    taciti_list train;      /* data.train: files; empty: the text packed into the program at build time */
+    taciti_list validation; /* data.validation: files; empty: the last `split` of train is held out */
+    double split;           /* data.split: default 0.1 */
+    int format;             /* data.format: "auto|text|llmc|u16" */
+    taciti_text vocab;      /* data.vocab: vocab.json; with it text is tokenized by BPE */
+    taciti_text merges;     /* data.merges: merges.txt */
+} taciti_data_options;
+extern const taciti_option_table taciti_data_option_table; /* section "data" */
+
+/* ---- tokenizers ------------------------------------------------------------------------------------------------ */
+typedef struct taciti_tokenizer taciti_tokenizer;
+
+tacit_status taciti_tokenizer_byte(taciti_tokenizer **out); /* identity, vocabulary 256 */
+tacit_status taciti_tokenizer_bpe(const char *vocab_path, const char *merges_path, taciti_tokenizer **out);
+void taciti_tokenizer_destroy(taciti_tokenizer *tokenizer);
+int32_t taciti_tokenizer_vocabulary(const taciti_tokenizer *tokenizer);
+/* Appends ids for `bytes`; *ids is grown with taciti_calloc/free. Any bytes are legal input. */
+tacit_status taciti_tokenizer_encode(const taciti_tokenizer *tokenizer, const char *text, size_t bytes, int32_t **ids,
+                                     size_t *count);
+/* The bytes of one id (borrowed) or NULL when out of range. */
+const char *taciti_tokenizer_piece(const taciti_tokenizer *tokenizer, int32_t id, size_t *bytes);
+
+/* ---- the data of a run ------------------------------------------------------------------------------------------ */
+typedef struct taciti_data taciti_data;
+
+/* Opens, checks magic, version, sizes and token range of all files. E_DATA names file and reason. Not collective. */
+tacit_status taciti_data_open(const taciti_data_options *options, taciti_data **out);
+void taciti_data_close(taciti_data *data);
+
+typedef struct taciti_data_info {
+    uint64_t train_tokens, validation_tokens;
+    int32_t vocabulary; /* of the tokenizer; for shards: the largest id + 1 that was seen, at least */
+    char digest[33];    /* XXH3-128 hex over format, sizes and contents (large files: first and last MiB + size) */
+    const char *source; /* "built-in sources and docs" or the first file */
+} taciti_data_info;
+taciti_data_info taciti_data_describe(const taciti_data *data);
+
+/* NULL for shards (no text to go back to). Borrowed. */
+const taciti_tokenizer *taciti_data_tokenizer(const taciti_data *data);
+
+/* Samples [first, first + count) of the run's endless sample sequence: tokens and targets [count][time]. */
+tacit_status taciti_data_train(const taciti_data *data, uint64_t seed, uint64_t first, size_t count, size_t time,
+                               int32_t *tokens, int32_t *targets);
+
+/* Number of validation windows of this length, and window i of them (not overlapping, in order). The last window is
+ * cut: targets beyond the end are -1. */
+uint64_t taciti_data_validation_windows(const taciti_data *data, size_t time);
+tacit_status taciti_data_validation(const taciti_data *data, uint64_t first, size_t count, size_t time, int32_t *tokens,
+                                    int32_t *targets);
+
+/* Writes text files as llm.c shards (tacit data prepare). */
+typedef struct taciti_prepare_options {
+    const taciti_tokenizer *tokenizer;
+    const char *folder, *name; /* folder/name_train_000000.bin, folder/name_val_000000.bin */
+    double split;
+    uint64_t shard_tokens;
+} taciti_prepare_options;
+tacit_status taciti_data_prepare(const taciti_prepare_options *options, char *const *files, size_t count,
+                                 uint64_t *train_tokens, uint64_t *validation_tokens);
+
+#endif

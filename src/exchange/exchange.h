@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bucket x codec x collective: compensate, encode, move, decode, account. Here the dense all-reduce with any SUM codec:
+ *
+ *   reduce-scatter   the bucket is cut into one chunk per rank; every rank encodes its part of chunk j and sends it to
+ *                    rank j, which adds the decoded payloads in rank order 0..N-1 (f32 accumulation)
+ *   all-gather       rank j encodes the sum once and sends it to all; everybody, rank j included, decodes that payload
+ *
+ * So the result is the same bits on every rank, does not depend on arrival order, and a 16-bit wire rounds each
+ * contribution once and the sum once. Bytes per rank and direction: 2 (N-1)/N of the encoded bucket, the ring's bound.
+ * Segments of comm.segment bytes keep all links busy in both directions.
+ */
+#ifndef TACITI_EXCHANGE_EXCHANGE_H
+#define TACITI_EXCHANGE_EXCHANGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <stdbool.h>
+
+#include "base/option.h"
+#include "codec/codec.h"
+#include "comm/comm.h"
+#include "tensor/layout.h"
+
+typedef struct taciti_exchange_options {
+    int wire;             /* exchange.wire: index into "f32|bf16" */
+    int64_t bucket_bytes; /* exchange.bucket: default 25 MiB */
+    bool overlap;         /* exchange.overlap: false submits every bucket only at the end of backward (blocking) */
+} taciti_exchange_options;
+extern const taciti_option_table taciti_exchange_option_table; /* section "exchange" */
+
+typedef struct taciti_exchange taciti_exchange;
+
+/* Workspaces are sized here; nothing is allocated later. Borrows comm and layout. Collective. */
+tacit_status taciti_exchange_create(taciti_comm *comm, const taciti_layout *layout,
+                                    const taciti_exchange_options *options, taciti_exchange **out);
+void taciti_exchange_destroy(taciti_exchange *exchange);
+
+/* Starts the all-reduce (sum) of one bucket of the flat array; buckets in the same order on all ranks. The array must
+ * not be touched until taciti_exchange_wait() for that bucket. Owner thread, never blocks. */
+tacit_status taciti_exchange_begin(taciti_exchange *exchange, float *flat, size_t bucket);
+
+/* Blocks until that bucket holds the sum over ranks. Owner thread. */
+tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket);
+
+/* Bytes each rank sends per step for this layout (= receives): the cost formula beside the code. */
+uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange);
+
+/* Workspace this object holds, bytes: part of the memory prediction. */
+size_t taciti_exchange_workspace_bytes(const taciti_exchange *exchange);
+
+#endif

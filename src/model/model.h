@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * GPT-2 (Radford et al. 2019): pre-norm transformer, learned positions, GELU (tanh form), dropout, output head tied to
+ * the token embedding or separate, any size. Forward and backward on f32 master weights; in bf16 mode matrix products
+ * take bf16 operands and accumulate in f32. The model does not know that other ranks exist.
+ *
+ * Parameter names, shapes and (transposed "Conv1D") layouts are those of Hugging Face's GPT2LMHeadModel without the
+ * "transformer." prefix: wte.weight [V][C], wpe.weight [T][C], h.L.ln_1.weight, h.L.attn.c_attn.weight [C][3C], ...,
+ * ln_f.weight, and lm_head.weight [V][C] when not tied.
+ */
+#ifndef TACITI_MODEL_MODEL_H
+#define TACITI_MODEL_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/option.h"
+#include "base/pool.h"
+#include "base/trace.h"
+#include "kernel/kernel.h"
+#include "tensor/layout.h"
+
+enum { TACITI_DTYPE_F32, TACITI_DTYPE_BF16 };
+
+typedef struct taciti_model_options {
+    taciti_text preset; /* model.preset: "" or one of taciti_model_preset_name(); explicit keys override it */
+    int64_t layers;     /* model.layers ... 0: from the preset */
+    int64_t heads;
+    int64_t channels;
+    int64_t vocabulary; /* 0: from the data (256 for bytes) */
+    int64_t context;    /* model.context: most positions */
+    double dropout;     /* model.dropout */
+    bool tied;          /* model.tied: head shares wte (default true) */
+    int dtype;          /* model.dtype: "f32|bf16" */
+} taciti_model_options;
+extern const taciti_option_table taciti_model_option_table; /* section "model" */
+
+/* Preset names, NULL-terminated: "nano" (tests), "byte-10m", "gpt2-30m" (6 layers, C 384, V 50257), "gpt2-124m", ... */
+const char *const *taciti_model_presets(void);
+
+/* Fills zeros from the preset, checks the whole (heads divides channels, ...). E_CONFIG names the key. */
+tacit_status taciti_model_resolve(taciti_model_options *options);
+
+/* Appends all parameters in ready order and seals with bucket_bytes. Needs resolved options. */
+tacit_status taciti_model_layout(const taciti_model_options *options, size_t bucket_bytes, taciti_layout *out);
+
+/* Predicted bytes, before anything is allocated. */
+typedef struct taciti_model_memory {
+    size_t parameters, gradients, copy16, activations, workspace;
+} taciti_model_memory;
+taciti_model_memory taciti_model_predict(const taciti_model_options *options, const taciti_layout *layout, size_t batch,
+                                         size_t time, int threads, bool training);
+
+typedef struct taciti_model taciti_model;
+
+/* Allocates parameters, (when training) gradients, the bf16 copy and activations for batches of up to `batch`
+ * sequences of `time` tokens. Borrows layout and pool. Not collective. */
+tacit_status taciti_model_create(const taciti_model_options *options, const taciti_layout *layout, taciti_pool *pool,
+                                 size_t batch, size_t time, bool training, taciti_model **out);
+void taciti_model_destroy(taciti_model *model);
+
+const taciti_model_options *taciti_model_settings(const taciti_model *model);
+float *taciti_model_parameters(taciti_model *model);   /* flat; after writing to it call taciti_model_refresh() */
+float *taciti_model_gradients(taciti_model *model);    /* flat */
+taciti_bf16 *taciti_model_copy16(taciti_model *model); /* flat, or NULL in f32 */
+
+/* GPT-2's initial values: normal(0, 0.02), residual projections scaled by 1/sqrt(2 layers), as a function of
+ * (seed, tensor name, element) alone. */
+void taciti_model_init(taciti_model *model, uint64_t seed);
+
+/* Renews the bf16 copy after the parameters were changed by hand. */
+void taciti_model_refresh(taciti_model *model);
+
+/* One micro-batch: tokens and targets [batch][time] (a target < 0 is ignored). Gradients of sum(loss) * scale are ADDED
+ * to the gradients when accumulate, else they replace them. `ready` (may be NULL) is called by the calling thread as
+ * each tensor's gradient becomes final, in layout order. dropout_key: (seed, step, sample) folded by the caller; sample
+ * i of the batch uses (dropout_key, first_sample + i), so masks do not depend on how samples are spread over ranks.
+ * *loss_sum receives the sum of the losses in nats. batch may be 0 (gradients become zero, all tensors ready). */
+typedef struct taciti_model_batch {
+    const int32_t *tokens, *targets;
+    size_t batch, time;
+    float scale;
+    bool accumulate;
+    uint64_t dropout_key;
+    uint64_t first_sample;
+    void (*ready)(void *context, size_t tensor);
+    void *context;
+} taciti_model_batch;
+tacit_status taciti_model_train(taciti_model *model, const taciti_model_batch *batch, taciti_trace *trace,
+                                double *loss_sum);
+
+/* Forward only, no dropout: the sum of losses over targets >= 0. */
+tacit_status taciti_model_loss(taciti_model *model, const int32_t *tokens, const int32_t *targets, size_t batch,
+                               size_t time, double *loss_sum);
+
+/* Logits of the last position of one sequence of `time` tokens; out has `vocabulary` floats. For sampling. */
+tacit_status taciti_model_next_logits(taciti_model *model, const int32_t *tokens, size_t time, float *out);
+
+/* Floating-point operations of one training step per token: 6 N + 12 layers * channels * time (attention in full),
+ * N without position embeddings and, when not tied, without wte. */
+double taciti_model_flops_per_token(const taciti_model_options *options, size_t time);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Optimizers, clipping and schedules on flat arrays. What every rank computes for itself from the same data is
+ * bit-equal on every CPU and for every number of threads (element-wise kernels without fma; norms over fixed blocks).
+ */
+#ifndef TACITI_OPTIM_OPTIM_H
+#define TACITI_OPTIM_OPTIM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/option.h"
+#include "base/pool.h"
+#include "kernel/kernel.h"
+#include "tensor/layout.h"
+
+enum { TACITI_OPTIM_ADAMW, TACITI_OPTIM_SGD };
+
+typedef struct taciti_optim_options {
+    int name;             /* optim.name: "adamw|sgd" */
+    double lr;            /* optim.lr: peak learning rate */
+    double lr_min;        /* optim.lr_min: floor of the cosine, as a fraction of lr (default 0.1) */
+    int64_t warmup_steps; /* optim.warmup: linear warm-up steps */
+    int64_t decay_steps;  /* optim.decay_steps: cosine length; 0: train.steps; -1: constant after warm-up */
+    double beta1, beta2, eps;
+    double momentum;     /* sgd */
+    bool nesterov;       /* sgd */
+    double weight_decay; /* on tensors whose `decay` is set */
+    double clip;         /* optim.clip: global-norm bound; 0: none */
+} taciti_optim_options;
+extern const taciti_option_table taciti_optim_option_table; /* section "optim" */
+
+/* Learning rate of step `step` (0-based); total_steps resolves decay_steps 0. Linear warm-up, then cosine to
+ * lr_min * lr (Loshchilov & Hutter 1608.03983, one cycle). Pure. */
+double taciti_optim_lr(const taciti_optim_options *options, int64_t step, int64_t total_steps);
+
+typedef struct taciti_optim taciti_optim;
+
+/* Moments are allocated here (two flat arrays for adamw, one for sgd with momentum, none without). Borrows layout and
+ * pool. Not collective. */
+tacit_status taciti_optim_create(const taciti_optim_options *options, const taciti_layout *layout, taciti_pool *pool,
+                                 taciti_optim **out);
+void taciti_optim_destroy(taciti_optim *optim);
+
+/* Sum of squares of flat[offset, offset + n) as a double that depends neither on threads nor on the CPU. */
+double taciti_optim_sum_squares(taciti_optim *optim, const float *flat, size_t offset, size_t n);
+
+/* One update of all parameters. gradients are multiplied by grad_scale first; copy16 (may be NULL) receives the bf16
+ * copy of the new parameters. Advances the optimizer's step count t (t = 1 at the first update). */
+void taciti_optim_update(taciti_optim *optim, float *parameters, const float *gradients, taciti_bf16 *copy16, double lr,
+                         double grad_scale);
+
+/* State for the checkpoint: number of flat arrays, their names ("m", "v") and storage; the update count. */
+int taciti_optim_state_count(const taciti_optim *optim);
+const char *taciti_optim_state_name(const taciti_optim *optim, int i);
+float *taciti_optim_state(taciti_optim *optim, int i);
+int64_t taciti_optim_updates(const taciti_optim *optim);
+void taciti_optim_set_updates(taciti_optim *optim, int64_t updates);
+
+/* Bytes of moments per parameter float (adamw 8, sgd with momentum 4): for the memory prediction. */
+size_t taciti_optim_bytes_per_float(const taciti_optim_options *options);
+
+#endif

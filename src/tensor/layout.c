@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tensor/layout.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+
+enum { FLOATS_PER_LINE = 16 };
+
+tacit_status taciti_layout_create(size_t tensor_capacity, taciti_layout *out) {
+    taciti_tensor *tensors = taciti_calloc(tensor_capacity, sizeof *tensors);
+    if (tensors == NULL) return TACIT_E_MEMORY;
+    *out = (taciti_layout){.tensors = tensors};
+    return TACIT_OK;
+}
+
+tacit_status taciti_layout_append(taciti_layout *layout, const char *name, int dims, const size_t *shape, bool decay) {
+    taciti_tensor t = {.dims = dims, .n = 1, .offset = layout->n, .decay = decay};
+    if (strlen(name) >= sizeof t.name) return taciti_fail(TACIT_E_CONFIG, "tensor name too long: %s", name);
+    if (dims < 1 || dims > TACITI_TENSOR_DIMS)
+        return taciti_fail(TACIT_E_CONFIG, "tensor %s: %d dimensions", name, dims);
+    (void)snprintf(t.name, sizeof t.name, "%s", name);
+    for (int i = 0; i < dims; i++) {
+        if (shape[i] == 0 || t.n > ((size_t)1 << 48) / shape[i])
+            return taciti_fail(TACIT_E_CONFIG, "tensor %s: size %zu of dimension %d is out of range", name, shape[i],
+                               i);
+        t.shape[i] = shape[i];
+        t.n *= shape[i];
+    }
+    layout->tensors[layout->tensor_count++] = t;
+    layout->n += taciti_round_up(t.n, FLOATS_PER_LINE);
+    layout->parameters += t.n;
+    return TACIT_OK;
+}
+
+/* Tensors that share elements with the bucket; padding belongs to the tensor before it. */
+static void find_tensors(const taciti_layout *layout, taciti_bucket *bucket) {
+    size_t i = 0;
+    while (i + 1 < layout->tensor_count && layout->tensors[i + 1].offset <= bucket->offset) i++;
+    bucket->first = i;
+    while (i + 1 < layout->tensor_count && layout->tensors[i + 1].offset < bucket->offset + bucket->n) i++;
+    bucket->last = i;
+}
+
+/* Where the bucket that begins at `begin` ends: at the last tensor boundary within `most` floats, or after `most`
+ * floats when one tensor is larger than that. */
+static size_t bucket_end(const taciti_layout *layout, size_t begin, size_t most) {
+    if (layout->n - begin <= most) return layout->n;
+    size_t end = begin + most;
+    for (size_t i = 0; i < layout->tensor_count; i++) {
+        const size_t boundary = layout->tensors[i].offset;
+        if (boundary > begin && boundary <= begin + most) end = boundary;
+    }
+    return end;
+}
+
+tacit_status taciti_layout_seal(taciti_layout *layout, size_t bucket_bytes) {
+    const size_t most = taciti_round_up(bucket_bytes / sizeof(float) + (bucket_bytes < sizeof(float)), FLOATS_PER_LINE);
+    size_t count = 0;
+    for (size_t at = 0; at < layout->n; at = bucket_end(layout, at, most)) count++;
+    taciti_bucket *buckets = taciti_calloc(count, sizeof *buckets);
+    if (buckets == NULL) return TACIT_E_MEMORY;
+    for (size_t at = 0, i = 0; at < layout->n; i++) {
+        const size_t end = bucket_end(layout, at, most);
+        buckets[i] = (taciti_bucket){.offset = at, .n = end - at};
+        find_tensors(layout, &buckets[i]);
+        at = end;
+    }
+    taciti_free(layout->buckets);
+    layout->buckets = buckets;
+    layout->bucket_count = count;
+    return TACIT_OK;
+}
+
+void taciti_layout_destroy(taciti_layout *layout) {
+    taciti_free(layout->tensors);
+    taciti_free(layout->buckets);
+    *layout = (taciti_layout){0};
+}
+
+size_t taciti_layout_find(const taciti_layout *layout, const char *name) {
+    size_t i = 0;
+    while (i < layout->tensor_count && strcmp(layout->tensors[i].name, name) != 0) i++;
+    return i;
+}
+
+tacit_status taciti_readiness_create(const taciti_layout *layout, taciti_readiness *out) {
+    taciti_readiness readiness = {.layout = layout};
+    readiness.missing = taciti_calloc(layout->bucket_count, sizeof *readiness.missing);
+    if (readiness.missing == NULL) return TACIT_E_MEMORY;
+    taciti_readiness_reset(&readiness);
+    *out = readiness;
+    return TACIT_OK;
+}
+
+void taciti_readiness_destroy(taciti_readiness *readiness) {
+    taciti_free(readiness->missing);
+    *readiness = (taciti_readiness){0};
+}
+
+void taciti_readiness_reset(taciti_readiness *readiness) {
+    for (size_t b = 0; b < readiness->layout->bucket_count; b++)
+        readiness->missing[b] = readiness->layout->buckets[b].last - readiness->layout->buckets[b].first + 1;
+}
+
+void taciti_readiness_mark(taciti_readiness *readiness, size_t tensor, void (*full)(void *context, size_t bucket),
+                           void *context) {
+    const taciti_layout *layout = readiness->layout;
+    for (size_t b = 0; b < layout->bucket_count; b++) {
+        if (tensor < layout->buckets[b].first || tensor > layout->buckets[b].last) continue;
+        if (--readiness->missing[b] == 0) full(context, b);
+    }
+}

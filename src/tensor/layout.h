@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Names -> offsets. All parameters of a model live in one flat f32 array; gradients, moments and residuals are arrays
+ * of the same layout. Tensors are placed in the order in which their gradients become ready (a property of the model
+ * definition), so a bucket - a contiguous range of the flat array - fills up as early as possible. A tensor larger than
+ * a bucket spans several.
+ */
+#ifndef TACITI_TENSOR_LAYOUT_H
+#define TACITI_TENSOR_LAYOUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "tacit/tacit.h"
+
+enum { TACITI_TENSOR_NAME_BYTES = 64, TACITI_TENSOR_DIMS = 4 };
+
+typedef struct taciti_tensor {
+    char name[TACITI_TENSOR_NAME_BYTES]; /* HF name: "h.0.attn.c_attn.weight" */
+    int dims;
+    size_t shape[TACITI_TENSOR_DIMS];
+    size_t n;      /* product of shape */
+    size_t offset; /* floats from the start of the flat array; multiple of 16 */
+    bool decay;    /* weight decay applies (matrices, not biases and norms) */
+} taciti_tensor;
+
+typedef struct taciti_bucket {
+    size_t offset, n;   /* floats; multiples of 16 but for the last n */
+    size_t first, last; /* tensors [first, last] overlap it */
+} taciti_bucket;
+
+typedef struct taciti_layout {
+    taciti_tensor *tensors; /* in ready order; owned */
+    size_t tensor_count;
+    size_t n;               /* floats of the flat array, padding included (padding stays 0 for ever) */
+    size_t parameters;      /* floats without padding */
+    taciti_bucket *buckets; /* owned */
+    size_t bucket_count;
+} taciti_layout;
+
+/* Builder: create, append tensors in ready order, seal with the bucket size. Not collective, one thread. */
+tacit_status taciti_layout_create(size_t tensor_capacity, taciti_layout *out);
+tacit_status taciti_layout_append(taciti_layout *layout, const char *name, int dims, const size_t *shape, bool decay);
+tacit_status taciti_layout_seal(taciti_layout *layout, size_t bucket_bytes);
+void taciti_layout_destroy(taciti_layout *layout);
+
+/* Index of the tensor called `name`, or tensor_count. */
+size_t taciti_layout_find(const taciti_layout *layout, const char *name);
+
+/* Readiness counters: how many tensors each bucket still waits for. One writer thread (the model's). */
+typedef struct taciti_readiness {
+    const taciti_layout *layout; /* borrows */
+    size_t *missing;             /* per bucket; owned */
+} taciti_readiness;
+
+tacit_status taciti_readiness_create(const taciti_layout *layout, taciti_readiness *out);
+void taciti_readiness_destroy(taciti_readiness *readiness);
+void taciti_readiness_reset(taciti_readiness *readiness);
+
+/* Marks one tensor's gradient as final; calls `full` for every bucket that became complete, in ascending order. */
+void taciti_readiness_mark(taciti_readiness *readiness, size_t tensor, void (*full)(void *context, size_t bucket),
+                           void *context);
+
+#endif

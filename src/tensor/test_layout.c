@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include "tensor/layout.h"
+
+static void build(taciti_layout *layout, const size_t *sizes, size_t count, size_t bucket_bytes) {
+    assert_int_equal(taciti_layout_create(count, layout), TACIT_OK);
+    for (size_t i = 0; i < count; i++) {
+        const char name[2] = {(char)('a' + (int)i), 0};
+        assert_int_equal(taciti_layout_append(layout, name, 1, &sizes[i], true), TACIT_OK);
+    }
+    assert_int_equal(taciti_layout_seal(layout, bucket_bytes), TACIT_OK);
+}
+
+static void buckets_tile_the_array_for_any_bucket_size(void **state) {
+    (void)state;
+    const size_t sizes[] = {3, 100, 1, 1000, 16, 17};
+    for (size_t bytes = 4; bytes < 6000; bytes = bytes * 3 / 2 + 1) {
+        taciti_layout layout;
+        build(&layout, sizes, 6, bytes);
+        size_t at = 0;
+        for (size_t b = 0; b < layout.bucket_count; b++) {
+            assert_int_equal(layout.buckets[b].offset, at);
+            assert_true(layout.buckets[b].n > 0);
+            at += layout.buckets[b].n;
+        }
+        assert_int_equal(at, layout.n);
+        assert_int_equal(layout.parameters, 1137);
+        taciti_layout_destroy(&layout);
+    }
+}
+
+static size_t g_full[256], g_full_count;
+static void note(void *context, size_t bucket) {
+    (void)context;
+    g_full[g_full_count++] = bucket;
+}
+
+static void every_bucket_fills_once_in_order(void **state) {
+    (void)state;
+    const size_t sizes[] = {3, 100, 1, 1000, 16, 17};
+    for (size_t bytes = 64; bytes < 6000; bytes = bytes * 3 / 2 + 1) {
+        taciti_layout layout;
+        build(&layout, sizes, 6, bytes);
+        taciti_readiness readiness;
+        assert_int_equal(taciti_readiness_create(&layout, &readiness), TACIT_OK);
+        g_full_count = 0;
+        for (size_t t = 0; t < 6; t++) taciti_readiness_mark(&readiness, t, note, NULL);
+        assert_int_equal(g_full_count, layout.bucket_count);
+        for (size_t b = 0; b < layout.bucket_count; b++) assert_int_equal(g_full[b], b);
+        taciti_readiness_destroy(&readiness);
+        taciti_layout_destroy(&layout);
+    }
+}
+
+static void tensors_are_found_by_name(void **state) {
+    (void)state;
+    const size_t sizes[] = {5, 6};
+    taciti_layout layout;
+    build(&layout, sizes, 2, 1024);
+    assert_int_equal(taciti_layout_find(&layout, "b"), 1);
+    assert_int_equal(taciti_layout_find(&layout, "c"), 2);
+    assert_int_equal(layout.tensors[1].offset % 16, 0);
+    taciti_layout_destroy(&layout);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(buckets_tile_the_array_for_any_bucket_size),
+        cmocka_unit_test(every_bucket_fills_once_in_order),
+        cmocka_unit_test(tensors_are_found_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

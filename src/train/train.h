@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The training loop: glues data, model, strategy, checkpoints and reports. It holds the run's state and decides when to
+ * evaluate, save and stop; it knows no bytes, ranks' messages or array elements.
+ */
+#ifndef TACITI_TRAIN_TRAIN_H
+#define TACITI_TRAIN_TRAIN_H
+
+#include <stdbool.h>
+
+#include "base/option.h"
+#include "comm/comm.h"
+#include "data/data.h"
+#include "exchange/exchange.h"
+#include "model/model.h"
+#include "optim/optim.h"
+
+typedef struct taciti_train_options {
+    int64_t steps;        /* train.steps */
+    int64_t batch;        /* train.batch: sequences per step, over all ranks */
+    int64_t micro_batch;  /* train.micro_batch: sequences per rank and pass; 0: all of the rank's share */
+    int64_t time;         /* train.seq: tokens per sequence; 0: model.context */
+    int64_t threads;      /* train.threads: per rank; 0: cores of the host / ranks on it */
+    int64_t eval_every;   /* train.eval_every: steps; 0: only at the end */
+    int64_t eval_windows; /* train.eval_windows: validation windows per evaluation; 0: all */
+    int64_t save_every;   /* train.save_every: steps; 0: only early and at the end */
+    int64_t save_early;   /* train.save_early: first checkpoint after this step (default 10) */
+    int64_t keep;         /* train.keep: checkpoints kept (default 2) */
+    double max_minutes;   /* train.max_minutes: stop cleanly after this time; 0: never */
+    uint64_t seed;        /* train.seed (INT) */
+    taciti_text init;     /* train.init: weights to start from (HF folder, llm.c file or run folder) */
+} taciti_train_options;
+extern const taciti_option_table taciti_train_option_table; /* section "train" */
+
+typedef struct taciti_run_options {
+    taciti_text dir;  /* run.dir */
+    bool trace;       /* run.trace: write trace.json at the end */
+    bool tensorboard; /* run.tensorboard */
+    bool quiet;       /* run.quiet */
+} taciti_run_options;
+extern const taciti_option_table taciti_run_option_table; /* section "run" */
+
+/* Everything a run is configured by; the sections of one taciti_config. */
+typedef struct taciti_settings {
+    taciti_text strategy; /* top-level key `strategy` */
+    taciti_train_options train;
+    taciti_run_options run;
+    taciti_model_options model;
+    taciti_data_options data;
+    taciti_optim_options optim;
+    taciti_exchange_options exchange;
+    taciti_comm_options comm;
+    taciti_section sections[9];
+    taciti_config config; /* points to `sections` */
+} taciti_settings;
+
+/* Points the sections at this struct's members and fills the defaults. The struct must not move afterwards. */
+tacit_status taciti_settings_init(taciti_settings *settings);
+
+/* Trains. resume: continue from the newest valid checkpoint of run.dir (start anew, saying so, when there is none).
+ * dry_run: print the plan (sizes, memory, bytes per step) and stop. Collective. */
+tacit_status taciti_train(taciti_comm *comm, taciti_settings *settings, bool resume, bool dry_run);
+
+#endif
