@@ -4,11 +4,9 @@
 function(tacit_sources)
   foreach(file IN LISTS ARGN)
     target_sources(tacit PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/${file})
-    if(file MATCHES "_(avx2|avx512)\\.c$")
-      if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-        set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/${file} TARGET_DIRECTORY tacit
-          PROPERTIES COMPILE_OPTIONS "${TACIT_FLAGS_${CMAKE_MATCH_1}}")
-      endif()
+    if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND file MATCHES "_(avx2|avx512)\\.c$")
+      set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/${file} TARGET_DIRECTORY tacit
+        PROPERTIES COMPILE_OPTIONS "${TACIT_FLAGS_${CMAKE_MATCH_1}}")
     endif()
   endforeach()
 endfunction()
