@@ -16,7 +16,7 @@ void taciti_log_set_sink(taciti_log_sink *sink, void *context, taciti_log_level 
     g_lowest = lowest;
 }
 
-static void emit(taciti_log_level level, const char *format, va_list args) {
+TACITI_PRINTF(2, 0) static void emit(taciti_log_level level, const char *format, va_list args) {
     if (g_sink == NULL || level < g_lowest) return;
     char line[LINE_MAX_BYTES];
     (void)vsnprintf(line, sizeof line, format, args);
