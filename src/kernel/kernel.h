@@ -8,7 +8,8 @@
  *  - arrays may have any alignment (64 bytes is faster), n may be 0; `restrict` as declared;
  *  - the result is byte-identical on every instruction set. Reductions add into 16 lanes (element i into lane i % 16)
  *    and fold them as ((l0+l8)+(l4+l12))+((l2+l10)+(l6+l14)) + the same of the odd lanes; multiply-add is either one
- *    fma on every set or two roundings on every set, as stated;
+ *    fma on every set or two roundings on every set, as stated. The one exception: where several operands of one
+ *    operation are NaN, the result is NaN on every set but its payload bits are not specified;
  *  - matrix-product-like entries (attention) may differ by ulps between sets.
  */
 #ifndef TACITI_KERNEL_KERNEL_H
@@ -50,9 +51,11 @@ typedef struct taciti_kernels {
     void (*bf16_add)(float *restrict acc, const taciti_bf16 *restrict x, size_t n); /* acc += x */
     double (*sum_squares)(const float *x, size_t n); /* products and 16 lanes in double; Inf/NaN propagate */
     int (*all_finite)(const float *x, size_t n);     /* 1 when no element is Inf or NaN */
-    /* One pass over p, g, m, v: two roundings everywhere (no fma). copy may be NULL, else receives bf16(p). */
+    /* One pass over p, g, m, v: two roundings everywhere (no fma), exact division and square root. copy may be NULL,
+     * else receives bf16(p). */
     void (*adamw)(const taciti_adamw_step *step, float *restrict p, const float *restrict g, float *restrict m,
                   float *restrict v, taciti_bf16 *restrict copy, size_t n);
+    /* m may be NULL: no momentum. The decay is part of the gradient (L2), as in PyTorch. */
     void (*sgd)(const taciti_sgd_step *step, float *restrict p, const float *restrict g, float *restrict m,
                 taciti_bf16 *restrict copy, size_t n);
 

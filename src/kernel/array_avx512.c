@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Arrays for AVX-512 (F, BW, VL, DQ).
+ */
+#include "kernel/sets.h"
+
+#if TACITI_KERNEL_X86
+
+#include "kernel/array_loops.h"
+
+void taciti_kernels_fill_array_avx512(taciti_kernels *table) { fill_array_loops(table); }
+
+#endif

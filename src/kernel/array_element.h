@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The definition of every element-wise array kernel: what happens to one element, and in which order it is rounded.
+ * The scalar set loops over these; wider sets use them for their tails, and compute the same roundings in between.
+ */
+#ifndef TACITI_KERNEL_ARRAY_ELEMENT_H
+#define TACITI_KERNEL_ARRAY_ELEMENT_H
+
+#include <math.h>
+#include <string.h>
+
+#include "kernel/kernel.h"
+
+enum { LANES = 16 };
+
+static inline uint32_t bits_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline float float_of(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Round to nearest even by integer arithmetic (denormals are kept, overflow becomes Inf as IEEE asks); a NaN keeps its
+ * upper payload and becomes quiet. */
+static inline taciti_bf16 bf16_of(float x) {
+    const uint32_t bits = bits_of(x);
+    const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    const uint32_t quiet = (bits >> 16) | 0x40u;
+    return (taciti_bf16)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+}
+
+static inline float float_of_bf16(taciti_bf16 x) { return float_of((uint32_t)x << 16); }
+
+/* Loshchilov & Hutter 1711.05101, algorithm 2 with schedule multiplier 1 and decay scaled by the learning rate:
+ * p -= lr * (mhat / (sqrt(vhat) + eps) + decay * p). Returns the new p. */
+static inline float adamw_element(const taciti_adamw_step *s, float p, float g, float *m, float *v) {
+    const float scaled = g * s->grad_scale;
+    const float first = s->beta1 * *m + (1.0f - s->beta1) * scaled;
+    const float second = s->beta2 * *v + ((1.0f - s->beta2) * scaled) * scaled;
+    *m = first;
+    *v = second;
+    const float direction = (first * s->correction1) / (sqrtf(second * s->correction2) + s->eps);
+    return p - s->lr * (direction + s->weight_decay * p);
+}
+
+/* Momentum and Nesterov as in Sutskever et al. (ICML 2013) in the form of PyTorch's SGD; the decay is part of the
+ * gradient (L2). Returns the new p. */
+static inline float sgd_element(const taciti_sgd_step *s, float p, float g, float *m) {
+    const float gradient = g * s->grad_scale + s->weight_decay * p;
+    const float velocity = s->momentum * *m + gradient;
+    *m = velocity;
+    const float direction = s->nesterov ? gradient + s->momentum * velocity : velocity;
+    return p - s->lr * direction;
+}
+
+static inline float sgd_plain_element(const taciti_sgd_step *s, float p, float g) {
+    return p - s->lr * (g * s->grad_scale + s->weight_decay * p);
+}
+
+/* The fold of the header: even lanes, then odd lanes. */
+static inline double fold_lanes(const double *l) {
+    return (((l[0] + l[8]) + (l[4] + l[12])) + ((l[2] + l[10]) + (l[6] + l[14]))) +
+           (((l[1] + l[9]) + (l[5] + l[13])) + ((l[3] + l[11]) + (l[7] + l[15])));
+}
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Dispatch: three tables, built once, each starting from the definition and improved by its own sets.
+ */
+#include "kernel/kernel.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "kernel/sets.h"
+
+enum { SCALAR, AVX2, AVX512, SETS };
+
+static const char *const NAMES[SETS] = {[SCALAR] = "scalar", [AVX2] = "avx2", [AVX512] = "avx512"};
+static taciti_kernels g_tables[SETS];
+static bool g_built;
+
+/* The compiler's CPU model also asks the operating system (XGETBV) whether it saves the wide registers. */
+static bool cpu_has(int set) {
+#if TACITI_KERNEL_X86
+    __builtin_cpu_init();
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (set == AVX2) return avx2;
+    if (set == AVX512)
+        return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+#endif
+    return set == SCALAR;
+}
+
+static void build_tables(void) {
+    for (int set = 0; set < SETS; set++) {
+        taciti_kernels *table = &g_tables[set];
+        table->isa = NAMES[set];
+        taciti_kernels_fill_array_scalar(table);
+#if TACITI_KERNEL_X86
+        if (set >= AVX2) taciti_kernels_fill_array_avx2(table);
+        if (set >= AVX512) taciti_kernels_fill_array_avx512(table);
+#endif
+    }
+    g_built = true;
+}
+
+static int set_of(const char *isa) {
+    for (int set = 0; set < SETS; set++)
+        if (strcmp(isa, NAMES[set]) == 0 && cpu_has(set)) return set;
+    return SETS;
+}
+
+const taciti_kernels *taciti_kernels_named(const char *isa) {
+    if (!g_built) build_tables();
+    const int set = set_of(isa);
+    return set == SETS ? NULL : &g_tables[set];
+}
+
+static const taciti_kernels *choose(void) {
+    const char *forced = getenv("TACIT_ISA");
+    if (forced != NULL && forced[0] != '\0') {
+        const taciti_kernels *table = taciti_kernels_named(forced);
+        if (table != NULL) return table;
+        taciti_log(TACITI_LOG_ERROR,
+                   "TACIT_ISA=%s is not an instruction set of this CPU and build (scalar, avx2, avx512): using scalar",
+                   forced);
+        return taciti_kernels_named(NAMES[SCALAR]);
+    }
+    int best = SCALAR;
+    for (int set = 0; set < SETS; set++)
+        if (cpu_has(set)) best = set;
+    return taciti_kernels_named(NAMES[best]);
+}
+
+const taciti_kernels *taciti_kernels_get(void) {
+    static const taciti_kernels *chosen;
+    if (chosen == NULL) chosen = choose();
+    return chosen;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What each file of kernels offers to the dispatcher: one function per family and instruction set that writes its
+ * entries into a table. The scalar fill writes every entry of its family; a better set overwrites those it improves.
+ */
+#ifndef TACITI_KERNEL_SETS_H
+#define TACITI_KERNEL_SETS_H
+
+#include "kernel/kernel.h"
+
+#if defined(__x86_64__)
+#define TACITI_KERNEL_X86 1
+#else
+#define TACITI_KERNEL_X86 0
+#endif
+
+void taciti_kernels_fill_array_scalar(taciti_kernels *table);
+void taciti_kernels_fill_net_scalar(taciti_kernels *table);
+#if TACITI_KERNEL_X86
+void taciti_kernels_fill_array_avx2(taciti_kernels *table);
+void taciti_kernels_fill_array_avx512(taciti_kernels *table);
+void taciti_kernels_fill_net_avx2(taciti_kernels *table);
+void taciti_kernels_fill_net_avx512(taciti_kernels *table);
+#endif
+
+#endif
