@@ -32,8 +32,8 @@ typedef struct taciti_codec {
     /* Most bytes that encode can write for n floats. */
     size_t (*bound)(size_t n);
 
-    /* Encodes x[n] into out (at least bound(n) bytes) and returns the bytes written. key: (seed, step, rank, bucket)
-     * folded, for stochastic methods. Comm thread; never blocks. */
+    /* Encodes x[n] into out (at least bound(n) bytes, like every payload aligned to 4) and returns the bytes written.
+     * key: (seed, step, rank, bucket) folded, for stochastic methods. Comm thread; never blocks. */
     size_t (*encode)(const float *x, size_t n, uint64_t key, void *out);
 
     /* x[n] = decoded payload. Validates everything before it writes anything; E_DATA says the payload is malformed
@@ -43,7 +43,8 @@ typedef struct taciti_codec {
     /* x[n] += decoded payload; same contract. */
     tacit_status (*decode_add)(const void *payload, size_t bytes, float *x, size_t n);
 
-    /* Seconds to encode or decode n floats at `bytes_per_s` of memory copy bandwidth: the planner's formula. */
+    /* Seconds to encode, or to decode_add, n floats where memory moves `bytes_per_s` (reads + writes): the planner's
+     * formula. An identity codec whose array is sent directly does not pay for its encode. */
     double (*encode_cost_s)(size_t n, double bytes_per_s);
     double (*decode_cost_s)(size_t n, double bytes_per_s);
 } taciti_codec;

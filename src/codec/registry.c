@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every codec. A new one is its file and one line here: tests, options, documentation and planner iterate over it.
+ */
+#include <string.h>
+
+#include "codec/codec.h"
+
+#define TACITI_CODECS(X) X(f32) X(bf16)
+
+#define DECLARE(name) extern const taciti_codec taciti_codec_##name;
+TACITI_CODECS(DECLARE)
+#undef DECLARE
+
+#define ENTRY(name) &taciti_codec_##name,
+static const taciti_codec *const CODECS[] = {TACITI_CODECS(ENTRY) NULL};
+#undef ENTRY
+
+const taciti_codec *const *taciti_codec_list(void) { return CODECS; }
+
+const taciti_codec *taciti_codec_find(const char *name) {
+    for (const taciti_codec *const *codec = CODECS; *codec != NULL; codec++)
+        if (strcmp((*codec)->name, name) == 0) return *codec;
+    return NULL;
+}

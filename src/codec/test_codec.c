@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Conformance of every registered codec, then the laws of single ones.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/rng.h"
+#include "codec/codec.h"
+#include "kernel/kernel.h"
+
+enum { MOST = 5000, GUARD_BYTES = 64 };
+static const size_t SIZES[] = {0, 1, 2, 15, 16, 17, 31, 33, 1000, MOST};
+enum { SIZE_COUNT = sizeof SIZES / sizeof SIZES[0] };
+
+typedef enum { ZEROS, SPIKE, EQUAL, NORMAL, HEAVY, DENORMAL, HUGE, NONFINITE, INPUTS } input;
+
+static float from_bits(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static uint32_t to_bits(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static float value(input kind, size_t i, uint64_t key) {
+    const float u = (float)(taciti_rng_unit(key, i) * 2 - 1);
+    switch (kind) {
+    case SPIKE: return i == 3 ? -1e4f : 0.0f;
+    case EQUAL: return 0.1f;
+    case NORMAL: return u;
+    case HEAVY: return u / (1.0f - fabsf(u) * 0.99999f);
+    case DENORMAL: return u * 1e-40f;
+    case HUGE: return u * 3.4e38f;
+    case NONFINITE: return i % 3 == 0 ? NAN : i % 3 == 1 ? INFINITY : -INFINITY;
+    case ZEROS:
+    case INPUTS: break;
+    }
+    return i % 2 ? -0.0f : 0.0f;
+}
+
+static void fill(float *x, size_t n, input kind, uint64_t key) {
+    for (size_t i = 0; i < n; i++) x[i] = value(kind, i, key);
+}
+
+/* Work arrays with a guard behind the payload. */
+static float g_x[MOST], g_y[MOST], g_z[MOST], g_sum[MOST];
+static _Alignas(64) unsigned char g_payload[16 * MOST + 4096], g_again[16 * MOST + 4096];
+
+static size_t encode_guarded(const taciti_codec *codec, const float *x, size_t n, unsigned char *out) {
+    const size_t bound = codec->bound(n);
+    assert_true(bound + GUARD_BYTES <= sizeof g_payload);
+    memset(out, 0xa5, bound + GUARD_BYTES);
+    const size_t bytes = codec->encode(x, n, 42, out);
+    assert_true(bytes <= bound);
+    for (size_t i = bound; i < bound + GUARD_BYTES; i++) assert_int_equal(out[i], 0xa5);
+    return bytes;
+}
+
+#define FOR_ALL(codec, n, kind)                                                                                        \
+    for (const taciti_codec *const *it = taciti_codec_list(); *it != NULL; it++)                                       \
+        for (size_t s_ = 0; s_ < SIZE_COUNT; s_++)                                                                     \
+            for (int k_ = 0; k_ < INPUTS; k_++)                                                                        \
+                for (const taciti_codec *codec = *it; codec != NULL; codec = NULL)                                     \
+                    for (size_t n = SIZES[s_], once = 1; once; once = 0)                                               \
+                        for (input kind = (input)k_; once; once = 0)
+
+static void every_codec_is_complete_and_found_by_name(void **state) {
+    (void)state;
+    size_t count = 0;
+    for (const taciti_codec *const *it = taciti_codec_list(); *it != NULL; it++, count++) {
+        const taciti_codec *c = *it;
+        assert_non_null(c->name);
+        assert_non_null(c->help);
+        assert_non_null(c->source);
+        assert_non_null(c->bound);
+        assert_non_null(c->encode);
+        assert_non_null(c->decode);
+        assert_non_null(c->decode_add);
+        assert_true(c->rounds >= 1);
+        assert_true(!c->identity || c->lossless);
+        assert_ptr_equal(taciti_codec_find(c->name), c);
+        assert_true(c->encode_cost_s(1000, 1e9) > 0 && c->decode_cost_s(1000, 1e9) > 0);
+        assert_true(c->encode_cost_s(2000, 1e9) >= c->encode_cost_s(1000, 1e9));
+        assert_true(c->encode_cost_s(1000, 2e9) <= c->encode_cost_s(1000, 1e9));
+    }
+    assert_true(count >= 2);
+    assert_null(taciti_codec_find("no such codec"));
+    assert_null(taciti_codec_find(""));
+}
+
+/* encode is a function of (x, key): input untouched, never beyond the bound, same bytes twice. */
+static void encode_stays_in_bounds_and_repeats_itself(void **state) {
+    (void)state;
+    FOR_ALL(codec, n, kind) {
+        fill(g_x, n, kind, 7);
+        memcpy(g_y, g_x, n * sizeof *g_x);
+        const size_t bytes = encode_guarded(codec, g_x, n, g_payload);
+        assert_memory_equal(g_x, g_y, n * sizeof *g_x);
+        assert_int_equal(encode_guarded(codec, g_x, n, g_again), bytes);
+        assert_memory_equal(g_payload, g_again, bytes);
+    }
+}
+
+static void lossless_codecs_keep_every_finite_bit(void **state) {
+    (void)state;
+    FOR_ALL(codec, n, kind) {
+        if (!codec->lossless) continue;
+        fill(g_x, n, kind, 9);
+        const size_t bytes = encode_guarded(codec, g_x, n, g_payload);
+        assert_int_equal(codec->decode(g_payload, bytes, g_y, n), TACIT_OK);
+        for (size_t i = 0; i < n; i++)
+            if (isfinite(g_x[i])) assert_int_equal(to_bits(g_x[i]), to_bits(g_y[i]));
+    }
+}
+
+/* What all ranks look at to skip a step must survive the wire. */
+static void non_finite_input_stays_non_finite(void **state) {
+    (void)state;
+    FOR_ALL(codec, n, kind) {
+        if (codec->aggregation != TACITI_CODEC_SUM) continue;
+        fill(g_x, n, kind, 11);
+        const size_t bytes = encode_guarded(codec, g_x, n, g_payload);
+        assert_int_equal(codec->decode(g_payload, bytes, g_y, n), TACIT_OK);
+        for (size_t i = 0; i < n; i++) {
+            assert_int_equal(isnan(g_x[i]) != 0, isnan(g_y[i]) != 0);
+            if (isinf(g_x[i])) assert_true(g_y[i] == g_x[i]);
+        }
+    }
+}
+
+/* decode_add of the payloads of 3 ranks, in rank order, is the sum of what decode gives, in rank order. */
+static void decode_add_is_decode_then_add(void **state) {
+    (void)state;
+    FOR_ALL(codec, n, kind) {
+        memset(g_sum, 0, sizeof g_sum);
+        memset(g_z, 0, sizeof g_z);
+        for (uint64_t rank = 0; rank < 3; rank++) {
+            fill(g_x, n, kind, rank);
+            const size_t bytes = encode_guarded(codec, g_x, n, g_payload);
+            assert_int_equal(codec->decode_add(g_payload, bytes, g_sum, n), TACIT_OK);
+            assert_int_equal(codec->decode(g_payload, bytes, g_y, n), TACIT_OK);
+            for (size_t i = 0; i < n; i++) g_z[i] += g_y[i];
+        }
+        for (size_t i = 0; i < n; i++)
+            if (!isnan(g_z[i]))
+                assert_int_equal(to_bits(g_sum[i]), to_bits(g_z[i]));
+            else
+                assert_true(isnan(g_sum[i]));
+    }
+}
+
+static char g_error[256];
+static void keep_error(void *context, taciti_log_level level, const char *line) {
+    (void)context;
+    if (level == TACITI_LOG_ERROR) strncpy(g_error, line, sizeof g_error - 1);
+}
+
+static void refused(const taciti_codec *codec, size_t bytes, size_t n) {
+    for (int add = 0; add < 2; add++) {
+        fill(g_y, n, NORMAL, 5);
+        memcpy(g_z, g_y, n * sizeof *g_y);
+        g_error[0] = '\0';
+        const tacit_status status = (add ? codec->decode_add : codec->decode)(g_payload, bytes, g_y, n);
+        assert_int_equal(status, TACIT_E_DATA);
+        assert_non_null(strstr(g_error, codec->name));
+        assert_memory_equal(g_y, g_z, n * sizeof *g_y);
+    }
+}
+
+static void a_payload_of_the_wrong_size_is_refused_and_nothing_written(void **state) {
+    (void)state;
+    taciti_log_set_sink(keep_error, NULL, TACITI_LOG_INFO);
+    FOR_ALL(codec, n, kind) {
+        fill(g_x, n, kind, 13);
+        const size_t bytes = encode_guarded(codec, g_x, n, g_payload);
+        refused(codec, bytes + 1, n);
+        refused(codec, bytes + 4096, n);
+        if (bytes > 0) refused(codec, bytes - 1, n);
+        if (bytes > 1) refused(codec, 0, n);
+        if (bytes > 0 && n > 1) refused(codec, bytes / 2, n);
+    }
+    taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
+}
+
+static void identity_payload_is_the_array(void **state) {
+    (void)state;
+    size_t seen = 0;
+    FOR_ALL(codec, n, kind) {
+        if (!codec->identity) continue;
+        fill(g_x, n, kind, 17);
+        assert_int_equal(encode_guarded(codec, g_x, n, g_payload), n * sizeof *g_x);
+        assert_memory_equal(g_payload, g_x, n * sizeof *g_x);
+        seen++;
+    }
+    assert_true(seen > 0);
+}
+
+/* Golden bytes: the wire format, independent of any kernel. */
+static void wire_formats_are_what_they_say(void **state) {
+    (void)state;
+    const float x[] = {1.0f, -2.5f, from_bits(0x3f808000u), from_bits(0x3f818000u), INFINITY};
+    const unsigned char f32[] = {0,    0,    0x80, 0x3f, 0,    0,    0x20, 0xc0, 0,    0x80,
+                                 0x80, 0x3f, 0,    0x80, 0x81, 0x3f, 0,    0,    0x80, 0x7f};
+    /* the third and fourth are ties: down to even 3f80, up to even 3f82 */
+    const unsigned char bf16[] = {0x80, 0x3f, 0x20, 0xc0, 0x80, 0x3f, 0x82, 0x3f, 0x80, 0x7f};
+    assert_int_equal(taciti_codec_find("f32")->encode(x, 5, 0, g_payload), sizeof f32);
+    assert_memory_equal(g_payload, f32, sizeof f32);
+    assert_int_equal(taciti_codec_find("bf16")->encode(x, 5, 0, g_payload), sizeof bf16);
+    assert_memory_equal(g_payload, bf16, sizeof bf16);
+}
+
+static void bf16_error_is_at_most_half_an_ulp(void **state) {
+    (void)state;
+    const taciti_codec *codec = taciti_codec_find("bf16");
+    const double largest = 0x1.fep127; /* of bf16; beyond it half an ulp more rounds to Inf */
+    for (uint64_t round = 0; round < 40; round++) {
+        for (size_t i = 0; i < MOST; i++) g_x[i] = from_bits((uint32_t)taciti_rng_u64(round, i));
+        (void)codec->encode(g_x, MOST, 0, g_payload);
+        assert_int_equal(codec->decode(g_payload, 2 * MOST, g_y, MOST), TACIT_OK);
+        for (size_t i = 0; i < MOST; i++) {
+            const double x = (double)g_x[i], y = (double)g_y[i];
+            if (!isfinite(x) || fabs(x) > largest) continue;
+            const int exponent = x == 0 || ilogb(x) < -126 ? -126 : ilogb(x);
+            assert_true(fabs(x - y) <= ldexp(1.0, exponent - 8));
+        }
+    }
+}
+
+static void bf16_is_a_projection(void **state) {
+    (void)state;
+    const taciti_codec *codec = taciti_codec_find("bf16");
+    for (uint32_t first = 0; first < 65536; first += 4096) {
+        taciti_bf16 y[4096], again[4096];
+        for (uint32_t i = 0; i < 4096; i++) y[i] = (taciti_bf16)(first + i);
+        assert_int_equal(codec->decode(y, sizeof y, g_x, 4096), TACIT_OK);
+        assert_int_equal(codec->encode(g_x, 4096, 0, again), sizeof again);
+        for (uint32_t i = 0; i < 4096; i++) {
+            const bool signalling = (y[i] & 0x7fffu) > 0x7f80u && (y[i] & 0x40u) == 0;
+            assert_int_equal(again[i], signalling ? y[i] | 0x40 : y[i]);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_codec_is_complete_and_found_by_name),
+        cmocka_unit_test(encode_stays_in_bounds_and_repeats_itself),
+        cmocka_unit_test(lossless_codecs_keep_every_finite_bit),
+        cmocka_unit_test(non_finite_input_stays_non_finite),
+        cmocka_unit_test(decode_add_is_decode_then_add),
+        cmocka_unit_test(a_payload_of_the_wrong_size_is_refused_and_nothing_written),
+        cmocka_unit_test(identity_payload_is_the_array),
+        cmocka_unit_test(wire_formats_are_what_they_say),
+        cmocka_unit_test(bf16_error_is_at_most_half_an_ulp),
+        cmocka_unit_test(bf16_is_a_projection),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
