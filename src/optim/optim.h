@@ -21,7 +21,7 @@ typedef struct taciti_optim_options {
     double lr;            /* optim.lr: peak learning rate */
     double lr_min;        /* optim.lr_min: floor of the cosine, as a fraction of lr (default 0.1) */
     int64_t warmup_steps; /* optim.warmup: linear warm-up steps */
-    int64_t decay_steps;  /* optim.decay_steps: cosine length; 0: train.steps; -1: constant after warm-up */
+    int64_t decay_steps;  /* optim.decay_steps: step of the floor; 0: train.steps; -1: constant after warm-up */
     double beta1, beta2, eps;
     double momentum;     /* sgd */
     bool nesterov;       /* sgd */
@@ -31,7 +31,7 @@ typedef struct taciti_optim_options {
 extern const taciti_option_table taciti_optim_option_table; /* section "optim" */
 
 /* Learning rate of step `step` (0-based); total_steps resolves decay_steps 0. Linear warm-up, then cosine to
- * lr_min * lr (Loshchilov & Hutter 1608.03983, one cycle). Pure. */
+ * lr_min * lr (Loshchilov & Hutter 1608.03983, one cycle). Pure; the same bits on every CPU. */
 double taciti_optim_lr(const taciti_optim_options *options, int64_t step, int64_t total_steps);
 
 typedef struct taciti_optim taciti_optim;
@@ -42,7 +42,8 @@ tacit_status taciti_optim_create(const taciti_optim_options *options, const taci
                                  taciti_optim **out);
 void taciti_optim_destroy(taciti_optim *optim);
 
-/* Sum of squares of flat[offset, offset + n) as a double that depends neither on threads nor on the CPU. */
+/* Sum of squares of flat[offset, offset + n), n at most the layout's floats, as a double that depends neither on
+ * threads nor on the CPU. */
 double taciti_optim_sum_squares(taciti_optim *optim, const float *flat, size_t offset, size_t n);
 
 /* One update of all parameters. gradients are multiplied by grad_scale first; copy16 (may be NULL) receives the bf16

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The section `optim` of a configuration, and the learning rate that it describes.
+ */
+#include <stddef.h>
+
+#include "optim/optim.h"
+
+#define AT(member) offsetof(taciti_optim_options, member)
+
+/* eps > 0 and beta < 1 are what keeps 0 / 0 out of an update with a zero gradient. */
+static const taciti_option OPTIONS[] = {
+    {.key = "name",
+     .type = TACITI_OPTION_ENUM,
+     .offset = AT(name),
+     .fallback = "adamw",
+     .choices = "adamw|sgd",
+     .unit = "",
+     .help = "the optimizer"},
+    {.key = "lr",
+     .type = TACITI_OPTION_REAL,
+     .offset = AT(lr),
+     .fallback = "6e-4",
+     .least = 0,
+     .most = 1e3,
+     .unit = "",
+     .help = "peak learning rate"},
+    {.key = "lr_min",
+     .type = TACITI_OPTION_REAL,
+     .offset = AT(lr_min),
+     .fallback = "0.1",
+     .least = 0,
+     .most = 1,
+     .unit = "",
+     .help = "floor of the cosine as a fraction of lr"},
+    {.key = "warmup",
+     .type = TACITI_OPTION_INT,
+     .offset = AT(warmup_steps),
+     .fallback = "100",
+     .least = 0,
+     .most = 1e15,
+     .unit = "steps",
+     .help = "steps of linear warm-up"},
+    {.key = "decay_steps",
+     .type = TACITI_OPTION_INT,
+     .offset = AT(decay_steps),
+     .fallback = "0",
+     .least = -1,
+     .most = 1e15,
+     .unit = "steps",
+     .help = "step at which the cosine reaches its floor; 0: train.steps; -1: constant after warm-up"},
+    {.key = "beta1",
+     .type = TACITI_OPTION_REAL,
+     .offset = AT(beta1),
+     .fallback = "0.9",
+     .least = 0,
+     .most = 0.999999,
+     .unit = "",
+     .help = "adamw: decay of the first moment"},
+    {.key = "beta2",
+     .type = TACITI_OPTION_REAL,
+     .offset = AT(beta2),
+     .fallback = "0.95",
+     .least = 0,
+     .most = 0.999999,
+     .unit = "",
+     .help = "adamw: decay of the second moment"},
+    {.key = "eps",
+     .type = TACITI_OPTION_REAL,
+     .offset = AT(eps),
+     .fallback = "1e-8",
+     .least = 1e-30,
+     .most = 1,
+     .unit = "",
+     .help = "adamw: added to the root of the second moment"},
+    {.key = "momentum",
+     .type = TACITI_OPTION_REAL,
+     .offset = AT(momentum),
+     .fallback = "0.9",
+     .least = 0,
+     .most = 0.999999,
+     .unit = "",
+     .help = "sgd: momentum; 0 keeps no state"},
+    {.key = "nesterov",
+     .type = TACITI_OPTION_BOOL,
+     .offset = AT(nesterov),
+     .fallback = "false",
+     .unit = "",
+     .help = "sgd: look ahead along the momentum"},
+    {.key = "weight_decay",
+     .type = TACITI_OPTION_REAL,
+     .offset = AT(weight_decay),
+     .fallback = "0.1",
+     .least = 0,
+     .most = 100,
+     .unit = "",
+     .help = "weight decay of matrices (biases and norms have none)"},
+    {.key = "clip",
+     .type = TACITI_OPTION_REAL,
+     .offset = AT(clip),
+     .fallback = "1",
+     .least = 0,
+     .most = 1e30,
+     .unit = "",
+     .help = "bound of the global gradient norm; 0: none"},
+};
+
+const taciti_option_table taciti_optim_option_table = {
+    .section = "optim",
+    .help = "how parameters follow their gradients",
+    .options = OPTIONS,
+    .count = sizeof OPTIONS / sizeof OPTIONS[0],
+};
+
+/* cos^2(pi r / 2) for r in [0, 1/2] by the Taylor series of the cosine; its first omitted term is below 3e-18. The C
+ * library's cos is not used because it picks its code by CPU, and every rank must find the same bits. */
+static double half_cosine(double r) {
+    const double x = 1.57079632679489661923 * r, x2 = x * x;
+    double sum = 1;
+    for (int k = 16; k >= 2; k -= 2) sum = 1 - x2 / (double)(k * (k - 1)) * sum;
+    return sum * sum;
+}
+
+double taciti_optim_lr(const taciti_optim_options *options, int64_t step, int64_t total_steps) {
+    const int64_t warmup = options->warmup_steps;
+    if (step < warmup) return options->lr * ((double)(step + 1) / (double)warmup);
+    if (options->decay_steps < 0) return options->lr;
+    const int64_t end = options->decay_steps > 0 ? options->decay_steps : total_steps;
+    if (step >= end) return options->lr * options->lr_min;
+    const double r = (double)(step - warmup) / (double)(end - warmup);
+    /* 0.5 (1 + cos(pi r)), from 1 to 0 */
+    const double height = r <= 0.5 ? half_cosine(r) : 1 - half_cosine(1 - r);
+    return options->lr * (options->lr_min + (1 - options->lr_min) * height);
+}
