@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A run folder (or one of its checkpoints, or weights of another program) as a source of a model: what eval, sample,
+ * export and train.init read. Not collective, any thread.
+ */
+#ifndef TACITI_CKPT_RUN_H
+#define TACITI_CKPT_RUN_H
+
+#include <stdint.h>
+
+#include "model/model.h"
+
+enum { TACITI_RUN_PATH_BYTES = 4096 };
+
+typedef struct taciti_run_info {
+    char path[TACITI_RUN_PATH_BYTES]; /* the checkpoint folder, or the foreign weights as given */
+    int64_t step;                     /* -1 for foreign weights */
+    taciti_model_options model;       /* resolved; dtype f32, dropout 0 */
+    char *meta_json;                  /* "meta" of the manifest, or "{}" for foreign weights; owned */
+} taciti_run_info;
+
+/* path: a run folder (newest valid checkpoint), a step folder, a Hugging Face folder or a llm.c file. */
+tacit_status taciti_run_open(const char *path, taciti_run_info *out);
+void taciti_run_close(taciti_run_info *info);
+
+/* Parameters into a flat array of `layout`. */
+tacit_status taciti_run_weights(const taciti_run_info *info, const taciti_layout *layout, float *flat);
+
+#endif
