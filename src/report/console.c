@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The console's one line per step. It never takes the last column of a terminal: some wrap there.
+ */
+#define _DEFAULT_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "report/report.h"
+
+enum { FIELD_BYTES = 48, LINE_BYTES = 512, COLUMNS_DEFAULT = 80 };
+
+static const int64_t LIVE_INTERVAL_NS = 100 * TACITI_NS_PER_MS;
+static const int64_t PLAIN_INTERVAL_NS = 10 * TACITI_NS_PER_S;
+
+/* ---- text ------------------------------------------------------------------------------------------------------- */
+/* In the order of the line. */
+typedef enum field {
+    FIELD_STEP,
+    FIELD_LOSS,
+    FIELD_VALIDATION,
+    FIELD_TOKENS,
+    FIELD_WAIT,
+    FIELD_BYTES_SENT,
+    FIELD_COMPRESSION,
+    FIELD_SKIPPED,
+    FIELD_ETA,
+    FIELDS
+} field;
+
+/* What has the smallest number is left out first when the line is too long. */
+static const int IMPORTANCE[FIELDS] = {
+    [FIELD_STEP] = 8, [FIELD_LOSS] = 7, [FIELD_VALIDATION] = 6, [FIELD_SKIPPED] = 5,     [FIELD_TOKENS] = 4,
+    [FIELD_WAIT] = 3, [FIELD_ETA] = 2,  [FIELD_BYTES_SENT] = 1, [FIELD_COMPRESSION] = 0,
+};
+
+/* 0 -> "0", 950 -> "950", 12345 -> "12.3k", 2e6 -> "2M": three digits. */
+static void count_text(double value, char *out, size_t size) {
+    static const char *const UNITS[] = {"", "k", "M", "G", "T"};
+    size_t unit = 0;
+    while (value >= 999.5 && unit + 1 < sizeof UNITS / sizeof UNITS[0]) {
+        value /= 1000;
+        unit++;
+    }
+    snprintf(out, size, "%.3g%s", value, UNITS[unit]);
+}
+
+static void duration_text(double seconds, char *out, size_t size) {
+    const int64_t s = seconds < 1e9 ? (int64_t)(seconds + 0.5) : INT64_C(1000000000);
+    if (s < 60)
+        snprintf(out, size, "%" PRId64 "s", s);
+    else if (s < 3600)
+        snprintf(out, size, "%" PRId64 "m%02" PRId64 "s", s / 60, s % 60);
+    else if (s < 86400)
+        snprintf(out, size, "%" PRId64 "h%02" PRId64 "m", s / 3600, s / 60 % 60);
+    else
+        snprintf(out, size, "%" PRId64 "d%02" PRId64 "h", s / 86400, s / 3600 % 24);
+}
+
+static void format_fields(const taciti_step_metrics *m, int64_t steps, double eta_s, char fields[][FIELD_BYTES]) {
+    char number[24];
+    snprintf(fields[FIELD_STEP], FIELD_BYTES, "step %" PRId64 "/%" PRId64, m->step, steps);
+    if (isfinite(m->loss)) snprintf(fields[FIELD_LOSS], FIELD_BYTES, "loss %.4f", m->loss);
+    if (!isfinite(m->loss)) snprintf(fields[FIELD_LOSS], FIELD_BYTES, "loss not finite");
+    if (isfinite(m->val_loss)) snprintf(fields[FIELD_VALIDATION], FIELD_BYTES, "val %.4f", m->val_loss);
+    if (isfinite(m->tokens_per_s)) {
+        count_text(m->tokens_per_s, number, sizeof number);
+        snprintf(fields[FIELD_TOKENS], FIELD_BYTES, "%s tok/s", number);
+    }
+    if (isfinite(m->wait_s) && m->step_s > 0)
+        snprintf(fields[FIELD_WAIT], FIELD_BYTES, "wait %.0f%%", 100 * m->wait_s / m->step_s);
+    snprintf(fields[FIELD_BYTES_SENT], FIELD_BYTES, "%.3g MB/step", (double)m->bytes_sent / 1e6);
+    if (m->compression > 0 && isfinite(m->compression))
+        snprintf(fields[FIELD_COMPRESSION], FIELD_BYTES, "%.3gx", m->compression);
+    if (m->skipped > 0) snprintf(fields[FIELD_SKIPPED], FIELD_BYTES, "skipped %" PRId64, m->skipped);
+    if (eta_s >= 0 && isfinite(eta_s)) {
+        duration_text(eta_s, number, sizeof number);
+        snprintf(fields[FIELD_ETA], FIELD_BYTES, "ETA %s", number);
+    }
+}
+
+static size_t joined_columns(char fields[][FIELD_BYTES]) {
+    size_t columns = 0;
+    for (int f = 0; f < FIELDS; f++)
+        if (fields[f][0] != '\0') columns += strlen(fields[f]) + (columns > 0 ? 2 : 0);
+    return columns;
+}
+
+static void leave_out_until_it_fits(size_t width, char fields[][FIELD_BYTES]) {
+    for (int importance = 0; importance < FIELDS - 1 && joined_columns(fields) > width; importance++)
+        for (int f = 0; f < FIELDS; f++)
+            if (IMPORTANCE[f] == importance) fields[f][0] = '\0';
+}
+
+void taciti_console_line(const taciti_step_metrics *m, int64_t steps, double eta_s, size_t width, char *out,
+                         size_t size) {
+    if (size == 0) return;
+    char fields[FIELDS][FIELD_BYTES] = {{0}};
+    format_fields(m, steps, eta_s, fields);
+    leave_out_until_it_fits(width, fields);
+    const size_t limit = width < size - 1 ? width : size - 1;
+    size_t count = 0;
+    for (int f = 0; f < FIELDS; f++) {
+        if (fields[f][0] == '\0') continue;
+        for (int blank = 0; blank < 2 && count > 0 && count < limit; blank++) out[count++] = ' ';
+        for (const char *c = fields[f]; *c != '\0' && count < limit; c++) out[count++] = *c;
+    }
+    out[count] = '\0';
+}
+
+/* ---- terminal --------------------------------------------------------------------------------------------------- */
+static size_t terminal_columns(FILE *stream) {
+    struct winsize size = {0};
+    const int fd = fileno(stream);
+    if (fd < 0 || ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return COLUMNS_DEFAULT;
+    return size.ws_col;
+}
+
+static bool is_terminal(FILE *stream) {
+    const int fd = fileno(stream);
+    const char *term = getenv("TERM");
+    return fd >= 0 && isatty(fd) && (term == NULL || strcmp(term, "dumb") != 0);
+}
+
+void taciti_console_open(taciti_console *console, FILE *stream, bool quiet, int64_t steps, int64_t start_step) {
+    const char *no_color = getenv("NO_COLOR"); /* https://no-color.org: any value but the empty one */
+    const bool terminal = is_terminal(stream);
+    *console = (taciti_console){.stream = stream,
+                                .terminal = terminal,
+                                .color = terminal && (no_color == NULL || no_color[0] == '\0'),
+                                .quiet = quiet,
+                                .steps = steps,
+                                .start_ns = taciti_now_ns(),
+                                .start_step = start_step};
+}
+
+void taciti_console_break(taciti_console *console) {
+    if (!console->live) return;
+    fputc('\n', console->stream);
+    fflush(console->stream);
+    console->live = false;
+}
+
+static double eta_s(const taciti_console *console, int64_t step, int64_t now_ns) {
+    const int64_t done = step - console->start_step;
+    if (done <= 0 || console->steps < step) return -1;
+    return (double)(now_ns - console->start_ns) / 1e9 / (double)done * (double)(console->steps - step);
+}
+
+/* The first word in bold, so that the eye finds the line's start among other text. */
+static void print_line(const taciti_console *console, const char *line) {
+    if (!console->color) {
+        fputs(line, console->stream);
+        return;
+    }
+    const char *rest = strstr(line, "  ");
+    const size_t head = rest == NULL ? strlen(line) : (size_t)(rest - line);
+    fprintf(console->stream, "\033[1m%.*s\033[0m%s", (int)head, line, line + head);
+}
+
+static bool time_to_speak(const taciti_console *console, bool important, int64_t now_ns) {
+    const int64_t interval_ns = console->terminal ? LIVE_INTERVAL_NS : PLAIN_INTERVAL_NS;
+    return important || console->last_ns == 0 || now_ns - console->last_ns >= interval_ns;
+}
+
+void taciti_console_step(taciti_console *console, const taciti_step_metrics *m, bool important) {
+    const int64_t now_ns = taciti_now_ns();
+    if (console->quiet || !time_to_speak(console, important, now_ns)) return;
+    const size_t width = console->terminal ? terminal_columns(console->stream) - 1 : LINE_BYTES - 1;
+    char line[LINE_BYTES];
+    taciti_console_line(m, console->steps, eta_s(console, m->step, now_ns), width, line, sizeof line);
+    if (console->terminal) fputs("\r\033[K", console->stream);
+    print_line(console, line);
+    const bool stays = important || !console->terminal;
+    if (stays) fputc('\n', console->stream);
+    fflush(console->stream);
+    console->live = !stays;
+    console->last_ns = now_ns;
+}

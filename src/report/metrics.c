@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "report/appender.h"
+#include "report/json.h"
+#include "report/report.h"
+#include "report/tensorboard.h"
+
+enum { PATH_BYTES = 4096, STEP_LINE_BYTES = 2048 };
+
+struct taciti_metrics {
+    taciti_appender lines, events; /* events.fd is -1 without TensorBoard */
+};
+
+/* ---- what stays of an old file ---------------------------------------------------------------------------------- */
+typedef struct trim {
+    const char *path;
+    int64_t resume_step;
+    size_t kept, dropped, damaged;
+} trim;
+
+static bool line_stays(trim *t, const char *line, size_t count) {
+    json_t *object = json_loadb(line, count, 0, NULL);
+    const json_t *step = json_object_get(object, "step");
+    const bool whole = json_is_object(object) && count > 0 && line[count - 1] == '\n';
+    const bool stays = whole && t->resume_step > 0 &&
+                       (!json_is_integer(step) || json_integer_value(step) <= (json_int_t)t->resume_step);
+    json_decref(object);
+    t->kept += stays;
+    t->dropped += whole && !stays;
+    t->damaged += !whole;
+    return stays;
+}
+
+static tacit_status copy_lines(trim *t, FILE *from, FILE *to) {
+    char *line = NULL;
+    size_t capacity = 0;
+    ssize_t count = 0;
+    bool good = true;
+    while (good && (count = getline(&line, &capacity, from)) >= 0)
+        if (line_stays(t, line, (size_t)count)) good = fwrite(line, 1, (size_t)count, to) == (size_t)count;
+    good = good && !ferror(from) && fflush(to) == 0 && fsync(fileno(to)) == 0;
+    const int reason = errno;
+    free(line);
+    return good ? TACIT_OK : taciti_fail(TACIT_E_IO, "%s: cannot copy its lines: %s", t->path, strerror(reason));
+}
+
+static tacit_status replace_file(trim *t, const char *temporary, const char *folder, FILE *from) {
+    FILE *to = fopen(temporary, "we");
+    if (to == NULL) return taciti_fail(TACIT_E_IO, "%s: cannot create it: %s", temporary, strerror(errno));
+    tacit_status status = copy_lines(t, from, to);
+    if (fclose(to) != 0 && status == TACIT_OK)
+        status = taciti_fail(TACIT_E_IO, "%s: cannot write it: %s", temporary, strerror(errno));
+    if (status == TACIT_OK && t->dropped + t->damaged > 0) {
+        if (rename(temporary, t->path) == 0) return taciti_file_sync_folder(folder);
+        status = taciti_fail(TACIT_E_IO, "%s: cannot replace it: %s", t->path, strerror(errno));
+    }
+    unlink(temporary);
+    return status;
+}
+
+static tacit_status trim_file(const char *folder, const char *path, int64_t resume_step) {
+    FILE *from = fopen(path, "re");
+    if (from == NULL && errno == ENOENT) return TACIT_OK;
+    if (from == NULL) return taciti_fail(TACIT_E_IO, "%s: cannot open it: %s", path, strerror(errno));
+    char temporary[PATH_BYTES];
+    trim t = {.path = path, .resume_step = resume_step};
+    tacit_status status = taciti_path_join(temporary, sizeof temporary, folder, ".metrics.jsonl.new");
+    if (status == TACIT_OK) status = replace_file(&t, temporary, folder, from);
+    fclose(from);
+    if (status == TACIT_OK && t.damaged > 0)
+        taciti_log(TACITI_LOG_WARN, "%s: dropped %zu damaged line(s), as a killed run leaves behind", path, t.damaged);
+    return status;
+}
+
+/* ---- life ------------------------------------------------------------------------------------------------------- */
+static tacit_status open_files(const char *run_dir, int64_t resume_step, bool tensorboard, taciti_metrics *metrics) {
+    char path[PATH_BYTES];
+    TACITI_TRY(taciti_path_join(path, sizeof path, run_dir, "metrics.jsonl"));
+    TACITI_TRY(trim_file(run_dir, path, resume_step));
+    TACITI_TRY(taciti_appender_open(path, &metrics->lines));
+    if (!tensorboard) return TACIT_OK;
+    TACITI_TRY(taciti_path_join(path, sizeof path, run_dir, "tb"));
+    return taciti_tensorboard_open(path, resume_step + 1, &metrics->events);
+}
+
+tacit_status taciti_metrics_open(const char *run_dir, int64_t resume_step, bool tensorboard, taciti_metrics **out) {
+    taciti_metrics *metrics = taciti_calloc(1, sizeof *metrics);
+    if (metrics == NULL) return TACIT_E_MEMORY;
+    metrics->lines.fd = metrics->events.fd = -1;
+    const tacit_status status = open_files(run_dir, resume_step, tensorboard, metrics);
+    if (status != TACIT_OK) {
+        taciti_metrics_close(metrics);
+        return status;
+    }
+    *out = metrics;
+    return TACIT_OK;
+}
+
+void taciti_metrics_close(taciti_metrics *metrics) {
+    if (metrics == NULL) return;
+    taciti_appender_close(&metrics->lines);
+    taciti_appender_close(&metrics->events);
+    taciti_free(metrics);
+}
+
+/* ---- lines ------------------------------------------------------------------------------------------------------ */
+static void put_times(taciti_json *json, const taciti_step_metrics *m) {
+    taciti_json_real(json, "tokens_per_s", m->tokens_per_s);
+    taciti_json_real(json, "step_s", m->step_s);
+    taciti_json_real(json, "compute_s", m->compute_s);
+    taciti_json_real(json, "encode_s", m->encode_s);
+    taciti_json_real(json, "wait_s", m->wait_s);
+    taciti_json_real(json, "update_s", m->update_s);
+    if (m->slowest_rank >= 0) taciti_json_int(json, "slowest_rank", m->slowest_rank);
+    taciti_json_real(json, "slowest_s", m->slowest_s);
+    taciti_json_real(json, "fastest_s", m->fastest_s);
+}
+
+static void put_step(taciti_json *json, const taciti_step_metrics *m) {
+    taciti_json_int(json, "step", m->step);
+    taciti_json_wall_time(json, "time", taciti_wall_ns());
+    taciti_json_real(json, "loss", m->loss);
+    taciti_json_real(json, "val_loss", m->val_loss);
+    taciti_json_real(json, "lr", m->lr);
+    taciti_json_real(json, "grad_norm", m->grad_norm);
+    put_times(json, m);
+    taciti_json_uint(json, "bytes_sent", m->bytes_sent);
+    taciti_json_uint(json, "bytes_received", m->bytes_received);
+    if (m->compression > 0) taciti_json_real(json, "compression", m->compression);
+    taciti_json_real(json, "mfu", m->mfu);
+    taciti_json_int(json, "skipped", m->skipped);
+    taciti_json_uint(json, "tokens", m->tokens);
+}
+
+static tacit_status put_scalars(taciti_appender *events, const taciti_step_metrics *m) {
+    const double megabyte = 1e6;
+    const taciti_scalar scalars[] = {
+        {"train/loss", m->loss},
+        {"val/loss", m->val_loss},
+        {"train/lr", m->lr},
+        {"train/grad_norm", m->grad_norm},
+        {"train/skipped", (double)m->skipped},
+        {"train/tokens", (double)m->tokens},
+        {"perf/tokens_per_s", m->tokens_per_s},
+        {"perf/step_s", m->step_s},
+        {"perf/compute_s", m->compute_s},
+        {"perf/encode_s", m->encode_s},
+        {"perf/wait_s", m->wait_s},
+        {"perf/update_s", m->update_s},
+        {"perf/mfu", m->mfu},
+        {"wire/sent_MB", (double)m->bytes_sent / megabyte},
+        {"wire/received_MB", (double)m->bytes_received / megabyte},
+        {"wire/compression", m->compression > 0 ? m->compression : (double)NAN},
+    };
+    return taciti_tensorboard_put(events, m->step, scalars, sizeof scalars / sizeof scalars[0]);
+}
+
+tacit_status taciti_metrics_step(taciti_metrics *metrics, const taciti_step_metrics *m) {
+    char buffer[STEP_LINE_BYTES];
+    taciti_json json;
+    taciti_json_begin(&json, buffer, sizeof buffer);
+    put_step(&json, m);
+    taciti_json_end(&json);
+    if (json.overflow)
+        return taciti_fail(TACIT_E_INTERNAL, "%s: a line is longer than %zu bytes", metrics->lines.path, sizeof buffer);
+    TACITI_TRY(taciti_appender_put(&metrics->lines, json.text, json.count));
+    return metrics->events.fd < 0 ? TACIT_OK : put_scalars(&metrics->events, m);
+}
+
+static bool is_json_object(const char *text, size_t count) {
+    json_t *object = json_loadb(text, count, JSON_REJECT_DUPLICATES, NULL);
+    const bool valid = json_is_object(object);
+    json_decref(object);
+    return valid;
+}
+
+tacit_status taciti_metrics_event(taciti_metrics *metrics, int64_t step, const char *event, const char *members_json) {
+    if (members_json == NULL) members_json = "";
+    const size_t capacity = 6 * strlen(event) + strlen(members_json) + 128; /* an escape takes six bytes at most */
+    char *buffer = taciti_calloc(capacity, 1);
+    if (buffer == NULL) return TACIT_E_MEMORY;
+    taciti_json json;
+    taciti_json_begin(&json, buffer, capacity);
+    taciti_json_text(&json, "event", event);
+    taciti_json_int(&json, "step", step);
+    taciti_json_wall_time(&json, "time", taciti_wall_ns());
+    taciti_json_members(&json, members_json);
+    taciti_json_end(&json);
+    const tacit_status status =
+        !json.overflow && is_json_object(json.text, json.count)
+            ? taciti_appender_put(&metrics->lines, json.text, json.count)
+            : taciti_fail(TACIT_E_INTERNAL, "event %s: not JSON members: %s", event, members_json);
+    taciti_free(buffer);
+    return status;
+}
