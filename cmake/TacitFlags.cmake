@@ -21,7 +21,9 @@ if(TACIT_SANITIZE)
     list(APPEND tacit_san -fsanitize=float-cast-overflow,float-divide-by-zero -fno-sanitize-recover=all)
   endif()
   # gcc's flow warnings see the instrumented code and invent paths.
-  target_compile_options(tacit_flags INTERFACE ${tacit_san} -Wno-null-dereference -Wno-maybe-uninitialized)
+  target_compile_options(tacit_flags INTERFACE ${tacit_san} -Wno-null-dereference
+    $<$<C_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
+    $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>)
   target_link_options(tacit_flags INTERFACE ${tacit_san})
 else()
   target_compile_options(tacit_flags INTERFACE $<$<CONFIG:Release>:-D_FORTIFY_SOURCE=2> -fstack-protector-strong)
