@@ -13,31 +13,32 @@
 /* Creates the folder and its parents (mode 0777 less the umask); fine when it exists. */
 tacit_status taciti_file_make_folder(const char *path);
 
-/* Writes the whole file atomically. */
+/* Writes the whole file atomically: readers see the old content or the new, also after a crash. */
 tacit_status taciti_file_write(const char *path, const void *bytes, size_t count);
 
-/* Reads a whole file of at most `limit` bytes; the block has one extra zero byte. Returns owned; taciti_free(). */
+/* Reads a whole file of at most `limit` bytes; the block has one extra zero byte. out_count may be NULL.
+ * Folders, pipes and devices are refused. Returns owned; taciti_free(). */
 tacit_status taciti_file_read(const char *path, size_t limit, char **out, size_t *out_count);
 
-/* A read-only view of a file that may be larger than memory. Reading through it never raises SIGBUS: use
- * taciti_view_read(), which checks the size of the file again and reports E_DATA when it has shrunk. */
+/* A read-only view of a file that may be larger than memory. It is read by pread, not mapped, so that a file that
+ * shrinks under us is an error (E_DATA) and never SIGBUS. */
 typedef struct taciti_view {
     int fd;
-    size_t bytes;
-    const unsigned char *map;
-    char *path; /* owned */
+    size_t bytes; /* when it was opened */
+    char *path;   /* owned */
 } taciti_view;
 
 tacit_status taciti_view_open(const char *path, taciti_view *out);
 void taciti_view_close(taciti_view *view); /* {.fd = -1} is fine */
 
-/* Copies bytes [offset, offset + count) into out. */
+/* Copies bytes [offset, offset + count) into out. Any number of threads at once. */
 tacit_status taciti_view_read(const taciti_view *view, size_t offset, size_t count, void *out);
 
 /* fsync of a folder, so that a rename in it is durable. */
 tacit_status taciti_file_sync_folder(const char *path);
 
-/* Removes a folder and everything below it (no symbolic links followed); fine when it does not exist. */
+/* Removes a folder and everything below it (no symbolic links followed); fine when it does not exist, an error when the
+ * path is something else than a folder. */
 tacit_status taciti_file_remove_tree(const char *path);
 
 /* joined = a "/" b into a buffer of `size` bytes; E_IO when it does not fit. */

@@ -11,6 +11,7 @@
 #ifndef TACITI_BASE_OPTION_H
 #define TACITI_BASE_OPTION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,12 +19,13 @@
 
 typedef enum taciti_option_type {
     TACITI_OPTION_BOOL,  /* bool: true/false/yes/no/on/off/1/0; a flag without a value means true */
-    TACITI_OPTION_INT,   /* int64_t */
-    TACITI_OPTION_REAL,  /* double */
+    TACITI_OPTION_INT,   /* int64_t (or a uint64_t whose range ends at INT64_MAX) */
+    TACITI_OPTION_REAL,  /* double; always finite */
     TACITI_OPTION_BYTES, /* int64_t; accepts suffixes KiB MiB GiB kB MB GB */
     TACITI_OPTION_ENUM,  /* int: index into `choices` */
-    TACITI_OPTION_TEXT,  /* taciti_text */
-    TACITI_OPTION_LIST,  /* taciti_list: YAML sequence, or a flag followed by one or more words */
+    TACITI_OPTION_TEXT,  /* taciti_text; valid UTF-8 */
+    TACITI_OPTION_LIST,  /* taciti_list: YAML sequence, or a flag followed by one or more words. From one text (default,
+                          * environment, taciti_config_set) items are separated by blanks */
 } taciti_option_type;
 
 /* Text values live in fixed storage, so that option structs can be copied and compared as plain memory. */
@@ -72,28 +74,56 @@ typedef struct taciti_config {
     size_t count;
 } taciti_config;
 
-/* Everything below: any thread, not collective; errors are logged with file:line:column and the nearest legal key. */
+/* Everything below: any thread, not collective; errors are logged with file:line:column and the nearest legal key.
+ * After an error the values are those from before plus what was read up to the error. */
 
 /* Writes every default. Call first. */
 tacit_status taciti_config_defaults(const taciti_config *config);
 
 /* Reads one strict YAML file: a mapping of sections to mappings of scalars or sequences of scalars. Aliases, tags,
- * duplicate keys and multiple documents are errors. */
+ * duplicate keys, quoted numbers and multiple documents are errors, and so is a file over 1 MiB. An empty file or
+ * section sets nothing. */
 tacit_status taciti_config_file(const taciti_config *config, const char *path);
 
 /* Reads TACIT_<SECTION>_<KEY> variables; an unknown TACIT_ variable with a known section is an error. */
 tacit_status taciti_config_environment(const taciti_config *config);
 
 /* Consumes leading "--section.key value", "--section.key=value", "--key" arguments from argv[*next]; stops at the
- * first argument that is not a flag or is "--" (which it consumes). "--no-section.key" is accepted for BOOL. A LIST
- * flag takes every following word up to the next one that begins with "--". */
+ * first argument that is not a flag or is "--" (which it consumes). "--no-section.key" is accepted for BOOL. A BOOL
+ * flag takes the next word only when that is a boolean; a LIST flag takes every following word up to the next one that
+ * begins with "--", or just the text behind "=". E_USAGE for a missing value, E_CONFIG for the rest. */
 tacit_status taciti_config_flags(const taciti_config *config, int argc, char *const *argv, int *next);
+
+/* The same for the one flag at argv[*next], which begins with "--". */
+tacit_status taciti_config_flag(const taciti_config *config, int argc, char *const *argv, int *next);
 
 /* Sets one key from text, as if by a flag; `origin` names where it comes from in errors ("--optim.name"). */
 tacit_status taciti_config_set(const taciti_config *config, const char *key, const char *value, const char *origin);
 
+/* One option of a configuration. */
+typedef struct taciti_place {
+    const taciti_option_table *table;
+    const taciti_option *option;
+    void *value;
+    size_t index; /* in table order over the whole configuration */
+} taciti_place;
+
+/* The index-th option, or the one with this full key; false when there is none. */
+bool taciti_config_at(const taciti_config *config, size_t index, taciti_place *out);
+bool taciti_config_find(const taciti_config *config, const char *key, taciti_place *out);
+
+/* "optim.name". */
+enum { TACITI_KEY_BYTES = 96 };
+const char *taciti_place_key(const taciti_place *place, char out[TACITI_KEY_BYTES]);
+
+/* The index-th choice of an ENUM; false behind the last. */
+enum { TACITI_CHOICE_BYTES = 64 };
+bool taciti_option_choice(const taciti_option *option, int index, char out[TACITI_CHOICE_BYTES]);
+
 /* The whole configuration as canonical JSON object text {"optim.name": "adamw", ...}, keys in table order, values as
- * numbers, booleans, strings or arrays. digest_only leaves out NO_DIGEST options. Returns owned; taciti_free(). */
+ * numbers, booleans, strings or arrays. digest_only leaves out NO_DIGEST options. Reals have the fewest digits that
+ * read back as the same double, whatever the locale, so that equal configurations give equal bytes. Returns owned;
+ * taciti_free(). NULL when memory is short. */
 char *taciti_config_json(const taciti_config *config, int digest_only);
 
 /* The nearest legal full key to `key` by edit distance, or NULL when nothing is close. Borrowed from a static table

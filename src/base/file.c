@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+
+enum { TEMPORARY_TRIES = 1000, MODE_FILE = 0666, MODE_FOLDER = 0777 };
+
+/* Linux moves at most 2 GiB per call. */
+#define CALL_BYTES ((size_t)1 << 30)
+
+static tacit_status fail_errno(const char *what, const char *path) {
+    return taciti_fail(TACIT_E_IO, "%s: %s: %s", path, what, strerror(errno));
+}
+
+/* ---- folders --------------------------------------------------------------------------------------------------- */
+
+static tacit_status make_one_folder(const char *path) {
+    if (mkdir(path, MODE_FOLDER) == 0) return TACIT_OK;
+    const int reason = errno;
+    struct stat status;
+    if (stat(path, &status) == 0) {
+        if (S_ISDIR(status.st_mode)) return TACIT_OK;
+        return taciti_fail(TACIT_E_IO, "%s: exists and is not a folder", path);
+    }
+    errno = reason;
+    return fail_errno("cannot create the folder", path);
+}
+
+tacit_status taciti_file_make_folder(const char *path) {
+    char *partial = taciti_strdup(path);
+    if (partial == NULL) return TACIT_E_MEMORY;
+    tacit_status status = TACIT_OK;
+    for (char *slash = partial; status == TACIT_OK && *slash != '\0';) {
+        slash += strspn(slash, "/");
+        slash += strcspn(slash, "/");
+        const char end = *slash;
+        *slash = '\0';
+        status = make_one_folder(partial);
+        *slash = end;
+    }
+    if (*path == '\0') status = taciti_fail(TACIT_E_IO, "cannot create a folder with an empty name");
+    taciti_free(partial);
+    return status;
+}
+
+tacit_status taciti_file_sync_folder(const char *path) {
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return fail_errno("cannot open the folder", path);
+    /* Some network file systems cannot sync a folder and say EINVAL; they make renames durable themselves. */
+    const int failed = fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP;
+    const tacit_status status = failed ? fail_errno("cannot sync the folder", path) : TACIT_OK;
+    (void)close(fd);
+    return status;
+}
+
+static tacit_status sync_parent(const char *path) {
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL) return taciti_file_sync_folder(".");
+    if (slash == path) return taciti_file_sync_folder("/");
+    char *parent = taciti_strdup(path);
+    if (parent == NULL) return TACIT_E_MEMORY;
+    parent[slash - path] = '\0';
+    const tacit_status status = taciti_file_sync_folder(parent);
+    taciti_free(parent);
+    return status;
+}
+
+static tacit_status remove_below(int folder, const char *path);
+
+static tacit_status remove_entry(int folder, const char *name, const char *path) {
+    if (unlinkat(folder, name, 0) == 0 || errno == ENOENT) return TACIT_OK;
+    if (errno != EISDIR && errno != EPERM) return fail_errno("cannot remove", path);
+    const int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return fail_errno("cannot remove", path);
+    TACITI_TRY(remove_below(fd, path));
+    if (unlinkat(folder, name, AT_REMOVEDIR) != 0 && errno != ENOENT) return fail_errno("cannot remove", path);
+    return TACIT_OK;
+}
+
+/* Takes the descriptor of the folder. */
+static tacit_status remove_below(int folder, const char *path) {
+    DIR *entries = fdopendir(folder);
+    if (entries == NULL) {
+        (void)close(folder);
+        return fail_errno("cannot list", path);
+    }
+    tacit_status status = TACIT_OK;
+    for (const struct dirent *entry; status == TACIT_OK && (entry = readdir(entries)) != NULL;) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        char below[PATH_MAX];
+        status = taciti_path_join(below, sizeof below, path, entry->d_name);
+        if (status == TACIT_OK) status = remove_entry(dirfd(entries), entry->d_name, below);
+    }
+    (void)closedir(entries);
+    return status;
+}
+
+tacit_status taciti_file_remove_tree(const char *path) {
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return errno == ENOENT ? TACIT_OK : fail_errno("cannot remove the folder", path);
+    TACITI_TRY(remove_below(fd, path));
+    if (rmdir(path) != 0 && errno != ENOENT) return fail_errno("cannot remove the folder", path);
+    return TACIT_OK;
+}
+
+tacit_status taciti_path_join(char *joined, size_t size, const char *a, const char *b) {
+    const size_t length = strlen(a);
+    const char *between = length == 0 || a[length - 1] == '/' ? "" : "/";
+    const int written = snprintf(joined, size, "%s%s%s", a, between, b);
+    if (written < 0 || (size_t)written >= size) return taciti_fail(TACIT_E_IO, "%s/%s: the path is too long", a, b);
+    return TACIT_OK;
+}
+
+/* ---- writing --------------------------------------------------------------------------------------------------- */
+
+/* A new file beside `path`; the name is never one that exists, so that ranks of several hosts may write one folder. */
+static int create_temporary(const char *path, char *name, size_t size) {
+    for (int i = 0; i < TEMPORARY_TRIES; i++) {
+        (void)snprintf(name, size, "%s.tmp.%ld.%d", path, (long)getpid(), i);
+        const int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, MODE_FILE);
+        if (fd >= 0 || errno != EEXIST) return fd;
+    }
+    return -1;
+}
+
+static int write_all(int fd, const char *bytes, size_t count) {
+    while (count > 0) {
+        const ssize_t n = write(fd, bytes, count < CALL_BYTES ? count : CALL_BYTES);
+        if (n < 0 && errno != EINTR) return -1;
+        if (n > 0) {
+            bytes += n;
+            count -= (size_t)n;
+        }
+    }
+    return 0;
+}
+
+tacit_status taciti_file_write(const char *path, const void *bytes, size_t count) {
+    const size_t size = strlen(path) + 64;
+    char *name = taciti_calloc(size, 1);
+    if (name == NULL) return TACIT_E_MEMORY;
+    tacit_status status = TACIT_OK;
+    const int fd = create_temporary(path, name, size);
+    if (fd < 0) {
+        status = fail_errno("cannot create the file", path);
+        goto free_name;
+    }
+    const int wrong = write_all(fd, bytes, count) != 0 || fsync(fd) != 0;
+    if (wrong) status = fail_errno("cannot write", path);
+    if (close(fd) != 0 && !wrong) status = fail_errno("cannot write", path);
+    if (status == TACIT_OK && rename(name, path) != 0) status = fail_errno("cannot replace the file", path);
+    if (status == TACIT_OK) {
+        status = sync_parent(path);
+    } else {
+        (void)unlink(name);
+    }
+free_name:
+    taciti_free(name);
+    return status;
+}
+
+/* ---- reading --------------------------------------------------------------------------------------------------- */
+
+/* Opens a regular file. Non-blocking, so that a pipe without a writer is refused and not waited for. */
+static tacit_status open_regular(const char *path, int *out_fd, size_t *out_bytes) {
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return fail_errno("cannot open", path);
+    struct stat status;
+    tacit_status result = TACIT_OK;
+    if (fstat(fd, &status) != 0) {
+        result = fail_errno("cannot open", path);
+    } else if (!S_ISREG(status.st_mode)) {
+        result = taciti_fail(TACIT_E_IO, "%s: is %s, not a regular file", path,
+                             S_ISDIR(status.st_mode) ? "a folder" : "a pipe or device");
+    }
+    if (result != TACIT_OK) {
+        (void)close(fd);
+        return result;
+    }
+    *out_fd = fd;
+    *out_bytes = (size_t)status.st_size;
+    return TACIT_OK;
+}
+
+/* Reads up to `count` bytes at `offset`; fewer only at the end of the file. -1 on failure. */
+static ssize_t read_at(int fd, size_t offset, size_t count, char *out) {
+    size_t got = 0;
+    while (got < count) {
+        const size_t want = count - got < CALL_BYTES ? count - got : CALL_BYTES;
+        const ssize_t n = pread(fd, out + got, want, (off_t)(offset + got));
+        if (n < 0 && errno != EINTR) return -1;
+        if (n == 0) break;
+        if (n > 0) got += (size_t)n;
+    }
+    return (ssize_t)got;
+}
+
+tacit_status taciti_file_read(const char *path, size_t limit, char **out, size_t *out_count) {
+    int fd = -1;
+    size_t bytes = 0;
+    TACITI_TRY(open_regular(path, &fd, &bytes));
+    tacit_status status = TACIT_OK;
+    if (bytes > limit) {
+        status = taciti_fail(TACIT_E_DATA, "%s: has %zu bytes, at most %zu are expected here", path, bytes, limit);
+        goto close_fd;
+    }
+    char *block = taciti_calloc(bytes + 1, 1);
+    if (block == NULL) {
+        status = TACIT_E_MEMORY;
+        goto close_fd;
+    }
+    const ssize_t got = read_at(fd, 0, bytes, block);
+    if (got < 0) {
+        status = fail_errno("cannot read", path);
+        taciti_free(block);
+        goto close_fd;
+    }
+    block[got] = '\0';
+    *out = block;
+    if (out_count != NULL) *out_count = (size_t)got;
+close_fd:
+    (void)close(fd);
+    return status;
+}
+
+tacit_status taciti_view_open(const char *path, taciti_view *out) {
+    taciti_view view = {.path = taciti_strdup(path)};
+    if (view.path == NULL) return TACIT_E_MEMORY;
+    const tacit_status status = open_regular(path, &view.fd, &view.bytes);
+    if (status != TACIT_OK) {
+        taciti_free(view.path);
+        return status;
+    }
+    *out = view;
+    return TACIT_OK;
+}
+
+void taciti_view_close(taciti_view *view) {
+    if (view->fd >= 0) (void)close(view->fd);
+    taciti_free(view->path);
+    *view = (taciti_view){.fd = -1};
+}
+
+tacit_status taciti_view_read(const taciti_view *view, size_t offset, size_t count, void *out) {
+    if (offset > view->bytes || count > view->bytes - offset)
+        return taciti_fail(TACIT_E_DATA, "%s: %zu bytes at offset %zu reach beyond its end at %zu", view->path, count,
+                           offset, view->bytes);
+    const ssize_t got = read_at(view->fd, offset, count, out);
+    if (got < 0) return fail_errno("cannot read", view->path);
+    if ((size_t)got < count)
+        return taciti_fail(TACIT_E_DATA, "%s: has shrunk from %zu to %zu bytes while it was read", view->path,
+                           view->bytes, offset + (size_t)got);
+    return TACIT_OK;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Configuration from the command line and the environment.
+ */
+#define _GNU_SOURCE
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/option.h"
+#include "base/option_value.h"
+#include "base/text.h"
+
+/* ---- flags ----------------------------------------------------------------------------------------------------- */
+
+static bool is_flag(const char *word) { return strncmp(word, "--", 2) == 0; }
+
+static tacit_status fail_unknown_flag(const taciti_config *config, const char *key) {
+    const char *nearest = taciti_config_nearest(config, key);
+    char flag[TACITI_KEY_BYTES + 2], quoted[TACITI_QUOTED_BYTES];
+    (void)snprintf(flag, sizeof flag, "--%s", key);
+    return taciti_fail(TACIT_E_CONFIG, "unknown option %s%s%s%s", taciti_quote(flag, quoted),
+                       nearest == NULL ? "" : "; did you mean \"--", nearest == NULL ? "" : nearest,
+                       nearest == NULL ? "" : "\"?");
+}
+
+/* Finds the option of the flag; "--no-key" negates a BOOL. */
+static bool find_flag(const taciti_config *config, const char *key, taciti_place *place, bool *negated) {
+    *negated = false;
+    if (taciti_config_find(config, key, place)) return true;
+    if (strncmp(key, "no-", 3) != 0 || !taciti_config_find(config, key + 3, place)) return false;
+    *negated = true;
+    return place->option->type == TACITI_OPTION_BOOL;
+}
+
+/* A flag without "=": its value is in the following words, if any. Returns how many of them it takes. */
+static tacit_status set_from_words(const taciti_place *place, const char *where, int words, char *const *argv,
+                                   int *taken) {
+    bool unused = false;
+    int following = 0;
+    while (following < words && !is_flag(argv[following])) following++;
+    *taken = following > 0;
+    if (place->option->type == TACITI_OPTION_BOOL) {
+        *taken = following > 0 && taciti_boolean_parse(argv[0], &unused);
+        return taciti_value_set(place->option, where, *taken ? argv[0] : "true", place->value);
+    }
+    if (following == 0) return taciti_fail(TACIT_E_USAGE, "%s: needs a value", where);
+    if (place->option->type != TACITI_OPTION_LIST) return taciti_value_set(place->option, where, argv[0], place->value);
+    *taken = following;
+    return taciti_value_set_list(where, argv, (size_t)following, place->value);
+}
+
+static tacit_status set_from_rest(const taciti_place *place, const char *where, char *rest) {
+    if (place->option->type != TACITI_OPTION_LIST) return taciti_value_set(place->option, where, rest, place->value);
+    return taciti_value_set_list(where, &rest, *rest != '\0', place->value);
+}
+
+tacit_status taciti_config_flag(const taciti_config *config, int argc, char *const *argv, int *next) {
+    char *word = argv[*next] + 2;
+    const size_t length = strcspn(word, "=");
+    char key[TACITI_KEY_BYTES], where[TACITI_KEY_BYTES + 2];
+    (void)snprintf(key, sizeof key, "%.*s", (int)(length < sizeof key ? length : sizeof key), word);
+    (void)snprintf(where, sizeof where, "--%s", key);
+    taciti_place place;
+    bool negated = false;
+    int taken = 0;
+    if (!find_flag(config, key, &place, &negated)) return fail_unknown_flag(config, key);
+    if (negated && word[length] == '=') return taciti_fail(TACIT_E_USAGE, "%s: takes no value", where);
+    if (negated) {
+        TACITI_TRY(taciti_value_set(place.option, where, "false", place.value));
+    } else if (word[length] == '=') {
+        TACITI_TRY(set_from_rest(&place, where, word + length + 1));
+    } else {
+        TACITI_TRY(set_from_words(&place, where, argc - *next - 1, argv + *next + 1, &taken));
+    }
+    *next += 1 + taken;
+    return TACIT_OK;
+}
+
+tacit_status taciti_config_flags(const taciti_config *config, int argc, char *const *argv, int *next) {
+    while (*next < argc && is_flag(argv[*next])) {
+        if (argv[*next][2] == '\0') {
+            ++*next;
+            return TACIT_OK;
+        }
+        TACITI_TRY(taciti_config_flag(config, argc, argv, next));
+    }
+    return TACIT_OK;
+}
+
+/* ---- environment ----------------------------------------------------------------------------------------------- */
+
+#define PREFIX "TACIT_"
+
+/* "optim.name" -> "TACIT_OPTIM_NAME" */
+static void variable_name(const char *key, char *out, size_t size) {
+    (void)snprintf(out, size, PREFIX "%s", key);
+    for (char *c = out; *c != '\0'; c++) *c = *c == '.' || *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+}
+
+static bool has_known_section(const taciti_config *config, const char *name) {
+    char prefix[TACITI_KEY_BYTES + 8];
+    for (size_t s = 0; s < config->count; s++) {
+        const char *section = config->sections[s].table->section;
+        variable_name(section, prefix, sizeof prefix - 1);
+        strcat(prefix, "_");
+        if (*section != '\0' && strncmp(name, prefix, strlen(prefix)) == 0) return true;
+    }
+    return false;
+}
+
+static tacit_status fail_unknown_variable(const taciti_config *config, const char *name) {
+    taciti_place place;
+    char key[TACITI_KEY_BYTES], known[TACITI_KEY_BYTES + 8], nearest[TACITI_KEY_BYTES + 8] = "";
+    size_t least = SIZE_MAX;
+    for (size_t i = 0; taciti_config_at(config, i, &place); i++) {
+        variable_name(taciti_place_key(&place, key), known, sizeof known);
+        const size_t distance = taciti_edit_distance(name, known);
+        if (distance >= least || !taciti_edit_close(name, distance)) continue;
+        least = distance;
+        memcpy(nearest, known, sizeof nearest);
+    }
+    return taciti_fail(TACIT_E_CONFIG, "environment: unknown variable %s%s%s%s", name,
+                       least == SIZE_MAX ? "; unset it or see `tacit info options`" : "; did you mean ", nearest,
+                       least == SIZE_MAX ? "" : "?");
+}
+
+static tacit_status read_variable(const taciti_config *config, const char *name, const char *value) {
+    taciti_place place;
+    char key[TACITI_KEY_BYTES], known[TACITI_KEY_BYTES + 8];
+    for (size_t i = 0; taciti_config_at(config, i, &place); i++) {
+        variable_name(taciti_place_key(&place, key), known, sizeof known);
+        if (strcmp(name, known) == 0) return taciti_value_set(place.option, name, value, place.value);
+    }
+    return has_known_section(config, name) ? fail_unknown_variable(config, name) : TACIT_OK;
+}
+
+tacit_status taciti_config_environment(const taciti_config *config) {
+    for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
+        if (strncmp(*entry, PREFIX, strlen(PREFIX)) != 0) continue;
+        char name[TACITI_KEY_BYTES + 8];
+        const size_t length = strcspn(*entry, "=");
+        if (length >= sizeof name || (*entry)[length] != '=') continue;
+        memcpy(name, *entry, length);
+        name[length] = '\0';
+        TACITI_TRY(read_variable(config, name, *entry + length + 1));
+    }
+    return TACIT_OK;
+}

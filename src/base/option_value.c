@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/option_value.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/text.h"
+
+bool taciti_option_choice(const taciti_option *option, int index, char out[TACITI_CHOICE_BYTES]) {
+    const char *start = option->choices;
+    for (int i = 0; i < index && start != NULL; i++) {
+        start = strchr(start, '|');
+        if (start != NULL) start++;
+    }
+    if (start == NULL || index < 0) return false;
+    (void)snprintf(out, TACITI_CHOICE_BYTES, "%.*s", (int)strcspn(start, "|"), start);
+    return true;
+}
+
+bool taciti_boolean_parse(const char *text, bool *out) {
+    static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(text, words[i]) == 0) {
+            *out = i % 2 != 0;
+            return true;
+        }
+    return false;
+}
+
+static tacit_status fail_value(const char *where, const char *text, const char *problem) {
+    char quoted[TACITI_QUOTED_BYTES];
+    return taciti_fail(TACIT_E_CONFIG, "%s: %s %s", where, taciti_quote(text, quoted), problem);
+}
+
+/* ---- numbers --------------------------------------------------------------------------------------------------- */
+
+/* A range that ends here or beyond has no end worth naming. */
+#define UNBOUNDED 9e18
+
+static tacit_status check_range(const taciti_option *option, const char *where, const char *text, double number) {
+    const double least = option->least, most = option->most;
+    const bool any = least >= 0 && least <= 0 && most >= 0 && most <= 0;
+    if (any || (number >= least && number <= most)) return TACIT_OK;
+    char low[TACITI_REAL_BYTES], high[TACITI_REAL_BYTES];
+    taciti_real_format(least, low);
+    taciti_real_format(most, high);
+    if (most >= UNBOUNDED) return taciti_fail(TACIT_E_CONFIG, "%s: %s is below %s", where, text, low);
+    return taciti_fail(TACIT_E_CONFIG, "%s: %s is outside %s..%s", where, text, low, high);
+}
+
+static tacit_status set_integer(const taciti_option *option, const char *where, const char *text, void *value) {
+    int64_t number = 0;
+    double real = 0;
+    if (!taciti_integer_parse(text, &number)) {
+        if (!taciti_real_parse(text, &real)) return fail_value(where, text, "is not a whole number");
+        if (fabs(real) >= 0x1p63) return fail_value(where, text, "does not fit 64 bits");
+        return fail_value(where, text, "is not a whole number; write it without point and exponent");
+    }
+    TACITI_TRY(check_range(option, where, text, (double)number));
+    memcpy(value, &number, sizeof number);
+    return TACIT_OK;
+}
+
+static tacit_status set_real(const taciti_option *option, const char *where, const char *text, void *value) {
+    double number = 0;
+    if (!taciti_real_parse(text, &number)) return fail_value(where, text, "is not a number");
+    TACITI_TRY(check_range(option, where, text, number));
+    memcpy(value, &number, sizeof number);
+    return TACIT_OK;
+}
+
+/* Bytes per unit of a size suffix, 0 for an unknown one. */
+static int64_t suffix_bytes(const char *suffix) {
+    static const struct {
+        const char *suffix;
+        int64_t bytes;
+    } known[] = {{"", 1},          {"B", 1},         {"kB", 1000},    {"MB", 1000000}, {"GB", 1000000000},
+                 {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(suffix, known[i].suffix) == 0) return known[i].bytes;
+    return 0;
+}
+
+static tacit_status set_bytes(const taciti_option *option, const char *where, const char *text, void *value) {
+    static const char problem[] = "is not a size; write for example 4096, 25MiB or 1.5GB";
+    char digits[TACITI_REAL_BYTES];
+    const size_t length = strspn(text, "0123456789+-.");
+    if (length == 0 || length >= sizeof digits) return fail_value(where, text, problem);
+    memcpy(digits, text, length);
+    digits[length] = '\0';
+    const int64_t unit = suffix_bytes(text + length + strspn(text + length, " "));
+    double real = 0;
+    int64_t number = 0;
+    if (unit == 0 || !taciti_real_parse(digits, &real)) return fail_value(where, text, problem);
+    if (fabs(real) * (double)unit >= 0x1p63) return fail_value(where, text, "does not fit 64 bits");
+    if (taciti_integer_parse(digits, &number)) {
+        number *= unit;
+    } else {
+        number = (int64_t)(real * (double)unit);
+        if (fabs((double)number - real * (double)unit) > 0)
+            return fail_value(where, text, "is not a whole number of bytes");
+    }
+    TACITI_TRY(check_range(option, where, text, (double)number));
+    memcpy(value, &number, sizeof number);
+    return TACIT_OK;
+}
+
+/* ---- words ----------------------------------------------------------------------------------------------------- */
+
+static tacit_status set_boolean(const char *where, const char *text, void *value) {
+    bool answer = false;
+    if (!taciti_boolean_parse(text, &answer)) return fail_value(where, text, "is neither true nor false");
+    memcpy(value, &answer, sizeof answer);
+    return TACIT_OK;
+}
+
+static tacit_status set_choice(const taciti_option *option, const char *where, const char *text, void *value) {
+    char choice[TACITI_CHOICE_BYTES], nearest[TACITI_CHOICE_BYTES] = "", quoted[TACITI_QUOTED_BYTES];
+    size_t least = SIZE_MAX;
+    for (int i = 0; taciti_option_choice(option, i, choice); i++) {
+        const size_t distance = taciti_edit_distance(text, choice);
+        if (distance == 0) {
+            memcpy(value, &i, sizeof i);
+            return TACIT_OK;
+        }
+        if (distance < least) {
+            least = distance;
+            memcpy(nearest, choice, sizeof nearest);
+        }
+    }
+    const bool close = taciti_edit_close(text, least);
+    return taciti_fail(TACIT_E_CONFIG, "%s: %s is not one of %s%s%s%s", where, taciti_quote(text, quoted),
+                       option->choices, close ? "; did you mean \"" : "", close ? nearest : "", close ? "\"?" : "");
+}
+
+static tacit_status set_text(const char *where, const char *text, void *value) {
+    if (strlen(text) >= sizeof(taciti_text))
+        return taciti_fail(TACIT_E_CONFIG, "%s: the text has %zu bytes, at most %zu are allowed", where, strlen(text),
+                           sizeof(taciti_text) - 1);
+    if (!taciti_utf8_valid(text)) return fail_value(where, text, "is not valid UTF-8");
+    taciti_text whole = {{0}};
+    memcpy(whole.text, text, strlen(text));
+    memcpy(value, &whole, sizeof whole);
+    return TACIT_OK;
+}
+
+/* ---- lists ----------------------------------------------------------------------------------------------------- */
+
+static void release_list(taciti_list *list) {
+    for (size_t i = 0; i < list->count; i++) taciti_free(list->items[i]);
+    taciti_free(list->items);
+    *list = (taciti_list){0};
+}
+
+tacit_status taciti_value_set_list(const char *where, char *const *items, size_t count, void *value) {
+    for (size_t i = 0; i < count; i++)
+        if (!taciti_utf8_valid(items[i])) return fail_value(where, items[i], "is not valid UTF-8");
+    taciti_list list = {0};
+    if (count > 0 && (list.items = taciti_calloc(count, sizeof *list.items)) == NULL) return TACIT_E_MEMORY;
+    for (; list.count < count; list.count++) {
+        list.items[list.count] = taciti_strdup(items[list.count]);
+        if (list.items[list.count] == NULL) {
+            release_list(&list);
+            return TACIT_E_MEMORY;
+        }
+    }
+    release_list(value);
+    memcpy(value, &list, sizeof list);
+    return TACIT_OK;
+}
+
+static tacit_status set_list(const char *where, const char *text, void *value) {
+    static const char blanks[] = " \t\n";
+    char *copy = taciti_strdup(text);
+    char **words = taciti_calloc(strlen(text) / 2 + 1, sizeof *words);
+    tacit_status status = TACIT_E_MEMORY;
+    if (copy != NULL && words != NULL) {
+        size_t count = 0;
+        for (char *word = copy + strspn(copy, blanks); *word != '\0'; word += strspn(word, blanks)) {
+            words[count++] = word;
+            word += strcspn(word, blanks);
+            if (*word != '\0') *word++ = '\0';
+        }
+        status = taciti_value_set_list(where, words, count, value);
+    }
+    taciti_free(words);
+    taciti_free(copy);
+    return status;
+}
+
+/* ---- all ------------------------------------------------------------------------------------------------------- */
+
+tacit_status taciti_value_set(const taciti_option *option, const char *where, const char *text, void *value) {
+    switch (option->type) {
+    case TACITI_OPTION_BOOL: return set_boolean(where, text, value);
+    case TACITI_OPTION_INT: return set_integer(option, where, text, value);
+    case TACITI_OPTION_REAL: return set_real(option, where, text, value);
+    case TACITI_OPTION_BYTES: return set_bytes(option, where, text, value);
+    case TACITI_OPTION_ENUM: return set_choice(option, where, text, value);
+    case TACITI_OPTION_TEXT: return set_text(where, text, value);
+    case TACITI_OPTION_LIST: return set_list(where, text, value);
+    }
+    return taciti_fail(TACIT_E_INTERNAL, "%s: the option has an unknown type %d", where, (int)option->type);
+}
+
+void taciti_value_clear(const taciti_option *option, void *value) {
+    if (option->type == TACITI_OPTION_LIST) memset(value, 0, sizeof(taciti_list));
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include "base/text.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORD_BYTES = 64 };
+
+/* A host program may have set a locale with a decimal comma; this thread's is put aside for the conversion. */
+typedef struct plain_locale {
+    locale_t plain, previous;
+} plain_locale;
+
+static plain_locale plain_locale_enter(void) {
+    plain_locale scope = {.plain = newlocale(LC_ALL_MASK, "C", (locale_t)0)};
+    if (scope.plain != (locale_t)0) scope.previous = uselocale(scope.plain);
+    return scope;
+}
+
+static void plain_locale_leave(const plain_locale *scope) {
+    if (scope->plain == (locale_t)0) return;
+    (void)uselocale(scope->previous);
+    freelocale(scope->plain);
+}
+
+bool taciti_integer_parse(const char *text, int64_t *out) {
+    const char *digits = text + (*text == '-' || *text == '+');
+    if (*digits == '\0' || strspn(digits, "0123456789") != strlen(digits)) return false;
+    errno = 0;
+    const long long value = strtoll(text, NULL, 10);
+    if (errno != 0) return false;
+    *out = value;
+    return true;
+}
+
+bool taciti_real_parse(const char *text, double *out) {
+    if (*text == '\0' || strspn(text, "0123456789+-.eE") != strlen(text)) return false;
+    const plain_locale scope = plain_locale_enter();
+    char *end = NULL;
+    const double value = strtod(text, &end);
+    plain_locale_leave(&scope);
+    if (end == text || *end != '\0' || !isfinite(value)) return false;
+    *out = value;
+    return true;
+}
+
+void taciti_real_format(double value, char out[TACITI_REAL_BYTES]) {
+    const plain_locale scope = plain_locale_enter();
+    for (int digits = 1; digits <= 17; digits++) {
+        (void)snprintf(out, TACITI_REAL_BYTES, "%.*g", digits, value);
+        const double again = strtod(out, NULL);
+        if (memcmp(&again, &value, sizeof value) == 0) break;
+    }
+    plain_locale_leave(&scope);
+}
+
+const char *taciti_quote(const char *text, char out[TACITI_QUOTED_BYTES]) {
+    size_t n = 0;
+    out[n++] = '"';
+    for (; *text != '\0' && n < TACITI_QUOTED_BYTES - 5; text++) {
+        const unsigned char c = (unsigned char)*text;
+        out[n++] = c < 0x20 || c == 0x7f ? '?' : *text;
+    }
+    while (*text != '\0' && n > 1 && ((unsigned char)out[n - 1] & 0x80) != 0) n--; /* no half character at the cut */
+    (void)snprintf(out + n, TACITI_QUOTED_BYTES - n, "%s\"", *text == '\0' ? "" : "...");
+    return out;
+}
+
+/* Bytes of the UTF-8 sequence that starts at s, 0 when it is malformed (RFC 3629, table 3-7 of Unicode). */
+static size_t utf8_sequence(const unsigned char *s) {
+    if (s[0] < 0x80) return 1;
+    if (s[0] < 0xc2 || s[0] > 0xf4) return 0;
+    const size_t bytes = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+    for (size_t i = 1; i < bytes; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    const bool overlong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90);
+    const bool beyond = (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf4 && s[1] > 0x8f);
+    return overlong || beyond ? 0 : bytes;
+}
+
+bool taciti_utf8_valid(const char *text) {
+    const unsigned char *s = (const unsigned char *)text;
+    while (*s != '\0') {
+        const size_t bytes = utf8_sequence(s);
+        if (bytes == 0) return false;
+        s += bytes;
+    }
+    return true;
+}
+
+static size_t least_of(size_t a, size_t b) { return a < b ? a : b; }
+
+/* Optimal string alignment: the table of prefixes, three rows of it. */
+size_t taciti_edit_distance(const char *a, const char *b) {
+    const size_t n = strlen(a), m = strlen(b);
+    if (n >= WORD_BYTES || m >= WORD_BYTES) return SIZE_MAX;
+    size_t rows[3][WORD_BYTES];
+    for (size_t j = 0; j <= m; j++) rows[0][j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        size_t *row = rows[i % 3];
+        const size_t *up = rows[(i + 2) % 3], *up2 = rows[(i + 1) % 3];
+        row[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            row[j] = least_of(least_of(up[j], row[j - 1]) + 1, up[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = least_of(row[j], up2[j - 2] + 1);
+        }
+    }
+    return rows[n % 3][m];
+}
+
+bool taciti_edit_close(const char *word, size_t distance) {
+    const size_t length = strlen(word);
+    return distance <= 1 + length / 5 && distance < length;
+}
