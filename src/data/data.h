@@ -5,11 +5,15 @@
  * of the run is a window of `time` + 1 tokens that every number of ranks agrees on.
  *
  * Order: the train tokens are cut into windows of `time` tokens; epoch e visits every window once in an order given by
- * a keyed permutation, and shifts all cuts by a phase drawn for that epoch.
+ * a keyed permutation, and shifts all cuts by a phase drawn for that epoch (data/order.h).
+ *
+ * Several files are read as one sequence, end to end. Text at byte level and shards cannot be mixed: their ids mean
+ * different things.
  */
 #ifndef TACITI_DATA_DATA_H
 #define TACITI_DATA_DATA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -49,21 +53,27 @@ void taciti_data_close(taciti_data *data);
 
 typedef struct taciti_data_info {
     uint64_t train_tokens, validation_tokens;
-    int32_t vocabulary; /* of the tokenizer; for shards: the largest id + 1 that was seen, at least */
-    char digest[33];    /* XXH3-128 hex over format, sizes and contents (large files: first and last MiB + size) */
-    const char *source; /* "built-in sources and docs" or the first file */
+    int32_t vocabulary;    /* of the tokenizer; for shards without one: the largest id seen + 1, a lower bound */
+    bool vocabulary_known; /* false for shards without a tokenizer: the model's vocabulary must be configured */
+    char digest[33];       /* XXH3-128 hex over format, sizes and contents (over 2 MiB: first and last MiB + size) */
+    const char *source;    /* "built-in sources and docs" or the first file; borrowed */
 } taciti_data_info;
 taciti_data_info taciti_data_describe(const taciti_data *data);
 
-/* NULL for shards (no text to go back to). Borrowed. */
+/* From now on an id >= vocabulary in a batch is E_DATA, naming file, position and value. Ids of huge shards cannot be
+ * known beforehand, so call this with the model's vocabulary before the first batch. */
+void taciti_data_limit_vocabulary(taciti_data *data, int32_t vocabulary);
+
+/* NULL for shards without data.vocab (no text to go back to). Borrowed. */
 const taciti_tokenizer *taciti_data_tokenizer(const taciti_data *data);
 
-/* Samples [first, first + count) of the run's endless sample sequence: tokens and targets [count][time]. */
+/* Samples [first, first + count) of the run's endless sample sequence: tokens and targets [count][time]. E_DATA when
+ * the train tokens are fewer than time + 1, or a file has shrunk. Any thread. */
 tacit_status taciti_data_train(const taciti_data *data, uint64_t seed, uint64_t first, size_t count, size_t time,
                                int32_t *tokens, int32_t *targets);
 
 /* Number of validation windows of this length, and window i of them (not overlapping, in order). The last window is
- * cut: targets beyond the end are -1. */
+ * cut: targets beyond the end are -1 and tokens beyond it 0. Any thread. */
 uint64_t taciti_data_validation_windows(const taciti_data *data, size_t time);
 tacit_status taciti_data_validation(const taciti_data *data, uint64_t first, size_t count, size_t time, int32_t *tokens,
                                     int32_t *targets);

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/data.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "data/order.h"
+#include "data/shard.h"
+#include "data/tokens.h"
+
+/* No id is larger than an int32_t can hold until the caller knows better. */
+#define NO_LIMIT ((int64_t)INT32_MAX + 1)
+
+struct taciti_data {
+    taciti_tokens train;      /* with the held-out part at its end */
+    taciti_tokens validation; /* of data.validation; empty: held out of train */
+    taciti_tokenizer *tokenizer;
+    taciti_data_info info;
+    int64_t limit; /* ids at or above are refused */
+};
+
+/* What has been met so far: text and shards cannot be mixed. */
+typedef struct kinds {
+    const char *text, *shard; /* the first file of each, or NULL */
+} kinds;
+
+static tacit_status append_file(const char *path, int format, kinds *met, taciti_tokens *tokens) {
+    taciti_segment segment;
+    int found;
+    TACITI_TRY(taciti_shard_open(path, format, &found, &segment));
+    const char **first = found == TACITI_DATA_TEXT ? &met->text : &met->shard;
+    if (*first == NULL) *first = path;
+    if (met->text != NULL && met->shard != NULL) {
+        taciti_segment_destroy(&segment);
+        return taciti_fail(TACIT_E_DATA,
+                           "%s is text at byte level and %s holds tokens: their ids mean different things; "
+                           "give one kind, or set data.format",
+                           met->text, met->shard);
+    }
+    return taciti_tokens_append(tokens, &segment);
+}
+
+static tacit_status open_list(const taciti_list *files, int format, kinds *met, taciti_tokens *tokens) {
+    TACITI_TRY(taciti_tokens_create(files->count, tokens));
+    for (size_t i = 0; i < files->count; i++) TACITI_TRY(append_file(files->items[i], format, met, tokens));
+    return TACIT_OK;
+}
+
+static tacit_status digest(taciti_data *data, int64_t *largest) {
+    XXH3_state_t *hash = XXH3_createState();
+    if (hash == NULL) return taciti_fail(TACIT_E_MEMORY, "out of memory for the digest of the data");
+    (void)XXH3_128bits_reset(hash);
+    tacit_status status = taciti_tokens_digest(&data->train, hash, largest);
+    if (status == TACIT_OK) status = taciti_tokens_digest(&data->validation, hash, largest);
+    const XXH128_hash_t sum = XXH3_128bits_digest(hash);
+    (void)XXH3_freeState(hash);
+    (void)snprintf(data->info.digest, sizeof data->info.digest, "%016" PRIx64 "%016" PRIx64, (uint64_t)sum.high64,
+                   (uint64_t)sum.low64);
+    return status;
+}
+
+static void hold_out(taciti_data *data, double split) {
+    const uint64_t all = data->train.total;
+    uint64_t held = 0;
+    if (data->validation.count == 0) held = (uint64_t)((double)all * split);
+    if (held > all) held = all;
+    data->info.train_tokens = all - held;
+    data->info.validation_tokens = data->validation.count == 0 ? held : data->validation.total;
+}
+
+static tacit_status describe(taciti_data *data, const kinds *met) {
+    int64_t largest = -1;
+    TACITI_TRY(digest(data, &largest));
+    if (met->shard == NULL) TACITI_TRY(taciti_tokenizer_byte(&data->tokenizer));
+    data->info.vocabulary_known = data->tokenizer != NULL;
+    data->info.vocabulary =
+        data->tokenizer != NULL ? taciti_tokenizer_vocabulary(data->tokenizer) : (int32_t)(largest + 1);
+    data->info.source = data->train.segments[0].name;
+    return TACIT_OK;
+}
+
+static tacit_status open_all(const taciti_data_options *options, taciti_data *data) {
+    kinds met = {0};
+    if (options->train.count == 0) return taciti_fail(TACIT_E_CONFIG, "data.train names no file");
+    TACITI_TRY(open_list(&options->train, options->format, &met, &data->train));
+    TACITI_TRY(open_list(&options->validation, options->format, &met, &data->validation));
+    hold_out(data, options->split);
+    return describe(data, &met);
+}
+
+tacit_status taciti_data_open(const taciti_data_options *options, taciti_data **out) {
+    taciti_data *data = taciti_calloc(1, sizeof *data);
+    if (data == NULL) return TACIT_E_MEMORY;
+    data->limit = NO_LIMIT;
+    const tacit_status status = open_all(options, data);
+    if (status != TACIT_OK) {
+        taciti_data_close(data);
+        return status;
+    }
+    *out = data;
+    return TACIT_OK;
+}
+
+void taciti_data_close(taciti_data *data) {
+    if (data == NULL) return;
+    taciti_tokens_destroy(&data->train);
+    taciti_tokens_destroy(&data->validation);
+    taciti_tokenizer_destroy(data->tokenizer);
+    taciti_free(data);
+}
+
+taciti_data_info taciti_data_describe(const taciti_data *data) { return data->info; }
+
+void taciti_data_limit_vocabulary(taciti_data *data, int32_t vocabulary) { data->limit = vocabulary; }
+
+const taciti_tokenizer *taciti_data_tokenizer(const taciti_data *data) { return data->tokenizer; }
+
+/* Tokens [start, start + time + 1) as inputs and, one further, targets. */
+static tacit_status read_window(const taciti_data *data, const taciti_tokens *from, uint64_t start, size_t time,
+                                int32_t *tokens, int32_t *targets) {
+    TACITI_TRY(taciti_tokens_read(from, start, time, data->limit, tokens));
+    memcpy(targets, tokens + 1, (time - 1) * sizeof *tokens);
+    return taciti_tokens_read(from, start + time, 1, data->limit, targets + time - 1);
+}
+
+tacit_status taciti_data_train(const taciti_data *data, uint64_t seed, uint64_t first, size_t count, size_t time,
+                               int32_t *tokens, int32_t *targets) {
+    if (time == 0) return taciti_fail(TACIT_E_USAGE, "a sample needs at least one token (train.seq)");
+    const uint64_t all = data->info.train_tokens;
+    if (all <= time)
+        return taciti_fail(TACIT_E_DATA,
+                           "%s: %" PRIu64 " train tokens, but one sample of train.seq %zu needs %zu; "
+                           "give more text, a smaller data.split or a smaller train.seq",
+                           data->info.source, all, time, time + 1);
+    const taciti_order order = taciti_order_make(all, time);
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t start = taciti_order_start(&order, seed, first + i);
+        TACITI_TRY(read_window(data, &data->train, start, time, tokens + i * time, targets + i * time));
+    }
+    return TACIT_OK;
+}
+
+uint64_t taciti_data_validation_windows(const taciti_data *data, size_t time) {
+    const uint64_t all = data->info.validation_tokens;
+    return all < 2 || time == 0 ? 0 : (all - 2) / time + 1; /* the last token is a target only */
+}
+
+/* The cut window: `left` inputs have a target. */
+static tacit_status read_cut_window(const taciti_data *data, const taciti_tokens *from, uint64_t start, size_t left,
+                                    size_t time, int32_t *tokens, int32_t *targets) {
+    TACITI_TRY(read_window(data, from, start, left, tokens, targets));
+    for (size_t i = left; i < time; i++) {
+        tokens[i] = 0;
+        targets[i] = -1;
+    }
+    return TACIT_OK;
+}
+
+tacit_status taciti_data_validation(const taciti_data *data, uint64_t first, size_t count, size_t time, int32_t *tokens,
+                                    int32_t *targets) {
+    const uint64_t windows = taciti_data_validation_windows(data, time);
+    if (first > windows || count > windows - first)
+        return taciti_fail(TACIT_E_USAGE, "validation windows %" PRIu64 " + %zu asked for, %" PRIu64 " are there",
+                           first, count, windows);
+    const bool own = data->validation.count != 0;
+    const taciti_tokens *from = own ? &data->validation : &data->train;
+    const uint64_t base = own ? 0 : data->info.train_tokens, pairs = data->info.validation_tokens - 1;
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t at = (first + i) * time, left = pairs - at;
+        TACITI_TRY(read_cut_window(data, from, base + at, left < time ? (size_t)left : time, time, tokens + i * time,
+                                   targets + i * time));
+    }
+    return TACIT_OK;
+}

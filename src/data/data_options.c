@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/data.h"
+
+#define AT(field) offsetof(taciti_data_options, field)
+
+static const taciti_option options[] = {
+    {.key = "train",
+     .type = TACITI_OPTION_LIST,
+     .offset = AT(train),
+     .fallback = "",
+     .unit = "",
+     .help = "files to train on, read end to end; none: the program's own sources and docs"},
+    {.key = "validation",
+     .type = TACITI_OPTION_LIST,
+     .offset = AT(validation),
+     .fallback = "",
+     .unit = "",
+     .help = "files to validate on; none: the last data.split of the train tokens, which are then not trained on"},
+    {.key = "split",
+     .type = TACITI_OPTION_REAL,
+     .offset = AT(split),
+     .fallback = "0.1",
+     .least = 0.0,
+     .most = 0.99,
+     .unit = "",
+     .help = "share of the train tokens that is held out when there are no validation files"},
+    {.key = "format",
+     .type = TACITI_OPTION_ENUM,
+     .offset = AT(format),
+     .fallback = "auto",
+     .choices = "auto|text|llmc|u16",
+     .unit = "",
+     .help = "what the files hold: text, llm.c shards or raw uint16 tokens; auto looks at content and name"},
+};
+
+const taciti_option_table taciti_data_option_table = {
+    .section = "data",
+    .help = "the tokens of a run: text or shards, and what is held out for validation",
+    .options = options,
+    .count = sizeof options / sizeof options[0],
+};

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/shard.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "data/data.h"
+
+static uint32_t load32(const unsigned char *bytes) {
+    return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
+}
+
+static void store32(unsigned char *bytes, uint32_t value) {
+    for (size_t b = 0; b < 4; b++) bytes[b] = (unsigned char)(value >> (8 * b));
+}
+
+void taciti_shard_header(uint64_t tokens, unsigned char header[TACITI_SHARD_HEADER_BYTES]) {
+    memset(header, 0, TACITI_SHARD_HEADER_BYTES);
+    store32(header, TACITI_SHARD_MAGIC);
+    store32(header + 4, TACITI_SHARD_VERSION);
+    store32(header + 8, (uint32_t)tokens);
+}
+
+static bool ends_with(const char *text, const char *end) {
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* `head` holds the first `count` bytes of the file. */
+static int recognise(const char *path, const unsigned char *head, size_t count) {
+    if (count >= 4 && load32(head) == TACITI_SHARD_MAGIC) return TACITI_DATA_LLMC;
+    if (!ends_with(path, ".bin")) return TACITI_DATA_TEXT;
+    if (count < TACITI_SHARD_HEADER_BYTES) return TACITI_DATA_U16;
+    for (size_t i = 12; i < TACITI_SHARD_HEADER_BYTES; i++)
+        if (head[i] != 0) return TACITI_DATA_U16;
+    return TACITI_DATA_LLMC;
+}
+
+static tacit_status check_llmc(const char *path, const unsigned char *head, size_t bytes, taciti_segment *out) {
+    if (bytes < TACITI_SHARD_HEADER_BYTES)
+        return taciti_fail(TACIT_E_DATA, "%s: truncated: %zu bytes, but a llm.c header alone has %d", path, bytes,
+                           TACITI_SHARD_HEADER_BYTES);
+    const uint32_t magic = load32(head), version = load32(head + 4), tokens = load32(head + 8);
+    if (magic != TACITI_SHARD_MAGIC)
+        return taciti_fail(TACIT_E_DATA, "%s: magic number %" PRIu32 ", but a llm.c token file begins with %d", path,
+                           magic, TACITI_SHARD_MAGIC);
+    if (version != TACITI_SHARD_VERSION)
+        return taciti_fail(TACIT_E_DATA, "%s: llm.c version %" PRIu32 ", but only version %d (uint16 tokens) is read",
+                           path, version, TACITI_SHARD_VERSION);
+    const uint64_t expected = TACITI_SHARD_HEADER_BYTES + 2 * (uint64_t)tokens;
+    if (bytes != expected)
+        return taciti_fail(TACIT_E_DATA,
+                           "%s: the header says %" PRIu32 " tokens, which is %" PRIu64
+                           " bytes, but the file has %zu; copy or make it again",
+                           path, tokens, expected, bytes);
+    if (tokens == 0) return taciti_fail(TACIT_E_DATA, "%s: the header says 0 tokens", path);
+    out->offset_bytes = TACITI_SHARD_HEADER_BYTES;
+    out->width_bytes = 2;
+    out->tokens = tokens;
+    return TACIT_OK;
+}
+
+static tacit_status check_u16(const char *path, size_t bytes, taciti_segment *out) {
+    if (bytes % 2 != 0)
+        return taciti_fail(TACIT_E_DATA, "%s: %zu bytes, an odd number, cannot be a file of uint16 tokens", path,
+                           bytes);
+    out->width_bytes = 2;
+    out->tokens = bytes / 2;
+    return TACIT_OK;
+}
+
+static tacit_status check(const char *path, int format, const unsigned char *head, size_t bytes, taciti_segment *out) {
+    if (bytes == 0) return taciti_fail(TACIT_E_DATA, "%s: the file is empty", path);
+    if (format == TACITI_DATA_LLMC) return check_llmc(path, head, bytes, out);
+    if (format == TACITI_DATA_U16) return check_u16(path, bytes, out);
+    out->width_bytes = 1;
+    out->tokens = bytes;
+    return TACIT_OK;
+}
+
+tacit_status taciti_shard_open(const char *path, int format, int *found, taciti_segment *out) {
+    taciti_segment segment = {.view = {.fd = -1}};
+    TACITI_TRY(taciti_view_open(path, &segment.view));
+    const size_t bytes = segment.view.bytes;
+    unsigned char head[TACITI_SHARD_HEADER_BYTES] = {0};
+    const size_t count = bytes < sizeof head ? bytes : sizeof head;
+    tacit_status status = taciti_view_read(&segment.view, 0, count, head);
+    if (status == TACIT_OK) {
+        if (format == TACITI_DATA_AUTO) format = recognise(path, head, count);
+        status = check(path, format, head, bytes, &segment);
+    }
+    if (status == TACIT_OK && (segment.name = taciti_strdup(path)) == NULL) status = TACIT_E_MEMORY;
+    if (status != TACIT_OK) {
+        taciti_segment_destroy(&segment);
+        return status;
+    }
+    *found = format;
+    *out = segment;
+    return TACIT_OK;
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include "data/test_scratch.h"
+
+#include <unistd.h>
+
+#include "data/data.h"
+
+enum { TIME = 8 };
+
+static taciti_data *open_files(char **train, size_t train_count, char **validation, size_t validation_count,
+                               double split) {
+    const taciti_data_options options = {.train = {.items = train, .count = train_count},
+                                         .validation = {.items = validation, .count = validation_count},
+                                         .split = split};
+    taciti_data *data = NULL;
+    assert_int_equal(taciti_data_open(&options, &data), TACIT_OK);
+    return data;
+}
+
+/* A text whose byte at i is i, so that a window shows where it was cut. */
+static char *counting_file(const char *name, size_t count, size_t from) {
+    unsigned char bytes[256];
+    for (size_t i = 0; i < count; i++) bytes[i] = (unsigned char)(from + i);
+    return scratch_file(name, bytes, count);
+}
+
+static void windows_are_shifted_by_one_and_follow_each_other(void **state) {
+    (void)state;
+    char *path = counting_file("a.txt", 200, 0);
+    taciti_data *data = open_files(&path, 1, NULL, 0, 0.1);
+    assert_int_equal(taciti_data_describe(data).train_tokens, 180);
+    assert_int_equal(taciti_data_describe(data).validation_tokens, 20);
+    assert_int_equal(taciti_data_describe(data).vocabulary, 256);
+    assert_true(taciti_data_describe(data).vocabulary_known);
+    int32_t tokens[50][TIME], targets[50][TIME];
+    assert_int_equal(taciti_data_train(data, 3, 0, 50, TIME, tokens[0], targets[0]), TACIT_OK);
+    for (size_t s = 0; s < 50; s++) {
+        for (int t = 0; t < TIME; t++) {
+            assert_int_equal(tokens[s][t], tokens[s][0] + t);
+            assert_int_equal(targets[s][t], tokens[s][t] + 1);
+            assert_true(targets[s][t] < 180); /* never a held-out token */
+        }
+    }
+    taciti_data_close(data);
+}
+
+static void any_split_into_calls_gives_the_same_batch(void **state) {
+    (void)state;
+    char *path = counting_file("a.txt", 200, 0);
+    taciti_data *data = open_files(&path, 1, NULL, 0, 0.0);
+    int32_t tokens[24][TIME], targets[24][TIME], part_tokens[24][TIME], part_targets[24][TIME];
+    assert_int_equal(taciti_data_train(data, 3, 7, 24, TIME, tokens[0], targets[0]), TACIT_OK);
+    for (size_t step = 1; step <= 24; step++) {
+        for (size_t at = 0; at < 24; at += step) {
+            const size_t n = 24 - at < step ? 24 - at : step;
+            assert_int_equal(taciti_data_train(data, 3, 7 + at, n, TIME, part_tokens[at], part_targets[at]), TACIT_OK);
+        }
+        assert_memory_equal(tokens, part_tokens, sizeof tokens);
+        assert_memory_equal(targets, part_targets, sizeof targets);
+    }
+    assert_int_equal(taciti_data_train(data, 3, 0, 0, TIME, NULL, NULL), TACIT_OK);
+    taciti_data_close(data);
+}
+
+static void files_are_one_sequence(void **state) {
+    (void)state;
+    char *whole = counting_file("whole.txt", 200, 0);
+    char *parts[] = {counting_file("p0.txt", 1, 0), counting_file("p1.txt", 99, 1), counting_file("p2.txt", 2, 100),
+                     counting_file("p3.txt", 98, 102)};
+    taciti_data *one = open_files(&whole, 1, NULL, 0, 0.2), *four = open_files(parts, 4, NULL, 0, 0.2);
+    int32_t tokens[2][40][TIME], targets[2][40][TIME];
+    assert_int_equal(taciti_data_train(one, 1, 0, 40, TIME, tokens[0][0], targets[0][0]), TACIT_OK);
+    assert_int_equal(taciti_data_train(four, 1, 0, 40, TIME, tokens[1][0], targets[1][0]), TACIT_OK);
+    assert_memory_equal(tokens[0], tokens[1], sizeof tokens[0]);
+    assert_memory_equal(targets[0], targets[1], sizeof targets[0]);
+    taciti_data_close(one);
+    taciti_data_close(four);
+}
+
+static void check_validation(const taciti_data *data, int first, int count) {
+    int32_t tokens[TIME], targets[TIME];
+    int next = first;
+    const uint64_t windows = taciti_data_validation_windows(data, TIME);
+    for (uint64_t w = 0; w < windows; w++) {
+        assert_int_equal(taciti_data_validation(data, w, 1, TIME, tokens, targets), TACIT_OK);
+        for (int t = 0; t < TIME; t++, next++) {
+            const int inside = next + 1 < first + count;
+            assert_int_equal(tokens[t], inside ? next : 0);
+            assert_int_equal(targets[t], inside ? next + 1 : -1);
+        }
+    }
+    assert_true(next >= first + count - 1 && next < first + count - 1 + TIME);
+    assert_int_equal(taciti_data_validation(data, windows, 1, TIME, tokens, targets), TACIT_E_USAGE);
+    assert_int_equal(taciti_data_validation(data, windows, 0, TIME, tokens, targets), TACIT_OK);
+}
+
+static void validation_covers_what_was_held_out(void **state) {
+    (void)state;
+    char *path = counting_file("a.txt", 200, 0);
+    for (int held = 2; held < 40; held++) {
+        taciti_data *data = open_files(&path, 1, NULL, 0, ((double)held + 0.5) / 200.0);
+        assert_int_equal(taciti_data_describe(data).validation_tokens, held);
+        check_validation(data, 200 - held, held);
+        taciti_data_close(data);
+    }
+}
+
+static void validation_files_leave_all_train_tokens(void **state) {
+    (void)state;
+    char *path = counting_file("a.txt", 100, 0), *other = counting_file("b.txt", 50, 150);
+    taciti_data *data = open_files(&path, 1, &other, 1, 0.5);
+    assert_int_equal(taciti_data_describe(data).train_tokens, 100);
+    check_validation(data, 150, 50);
+    taciti_data_close(data);
+}
+
+static void nothing_held_out_means_no_windows(void **state) {
+    (void)state;
+    char *path = counting_file("a.txt", 100, 0);
+    taciti_data *data = open_files(&path, 1, NULL, 0, 0.0);
+    assert_int_equal(taciti_data_validation_windows(data, TIME), 0);
+    taciti_data_close(data);
+    data = open_files(&path, 1, NULL, 0, 0.015); /* one token has no target */
+    assert_int_equal(taciti_data_describe(data).validation_tokens, 1);
+    assert_int_equal(taciti_data_validation_windows(data, TIME), 0);
+    taciti_data_close(data);
+}
+
+static void tiny_texts_name_what_is_needed(void **state) {
+    (void)state;
+    int32_t tokens[2 * TIME], targets[2 * TIME];
+    for (size_t n = 1; n <= TIME + 2; n++) {
+        char *path = counting_file("tiny.txt", n, 0);
+        taciti_data *data = open_files(&path, 1, NULL, 0, 0.0);
+        const tacit_status expected = n > TIME ? TACIT_OK : TACIT_E_DATA;
+        assert_int_equal(taciti_data_train(data, 0, 5, 2, TIME, tokens, targets), expected);
+        if (expected != TACIT_OK) assert_error_has("tiny.txt");
+        if (expected != TACIT_OK) assert_error_has("needs 9");
+        assert_int_equal(taciti_data_train(data, 0, 5, 2, 0, tokens, targets), TACIT_E_USAGE);
+        taciti_data_close(data);
+    }
+}
+
+static void a_file_that_shrinks_is_an_error(void **state) {
+    (void)state;
+    char *path = counting_file("shrink.txt", 200, 0);
+    taciti_data *data = open_files(&path, 1, NULL, 0, 0.0);
+    int32_t tokens[64 * TIME], targets[64 * TIME];
+    assert_int_equal(truncate(path, 100), 0);
+    assert_int_equal(taciti_data_train(data, 0, 0, 64, TIME, tokens, targets), TACIT_E_DATA);
+    assert_error_has("shrink.txt");
+    taciti_data_close(data);
+}
+
+static void the_digest_knows_content_and_order(void **state) {
+    (void)state;
+    char *files[] = {counting_file("a.txt", 100, 0), counting_file("b.txt", 100, 1)};
+    char *swapped[] = {files[1], files[0]};
+    taciti_data *ab = open_files(files, 2, NULL, 0, 0.1), *ba = open_files(swapped, 2, NULL, 0, 0.1);
+    taciti_data *again = open_files(files, 2, NULL, 0, 0.1);
+    assert_string_equal(taciti_data_describe(ab).digest, taciti_data_describe(again).digest);
+    assert_string_not_equal(taciti_data_describe(ab).digest, taciti_data_describe(ba).digest);
+    assert_int_equal(strlen(taciti_data_describe(ab).digest), 32);
+    taciti_data_close(ab);
+    taciti_data_close(ba);
+    taciti_data_close(again);
+}
+
+static void bad_files_are_refused(void **state) {
+    (void)state;
+    char missing[] = "/nonexistent/text", *paths[] = {missing};
+    taciti_data *data = NULL;
+    taciti_data_options options = {.train = {.items = paths, .count = 1}};
+    assert_int_not_equal(taciti_data_open(&options, &data), TACIT_OK);
+    assert_error_has("/nonexistent/text");
+    paths[0] = scratch_file("empty.txt", "", 0);
+    assert_int_equal(taciti_data_open(&options, &data), TACIT_E_DATA);
+    assert_error_has("empty.txt");
+    assert_null(data);
+}
+
+static void bytes_are_their_own_ids(void **state) {
+    (void)state;
+    taciti_tokenizer *tokenizer = NULL;
+    assert_int_equal(taciti_tokenizer_byte(&tokenizer), TACIT_OK);
+    assert_int_equal(taciti_tokenizer_vocabulary(tokenizer), 256);
+    int32_t *ids = NULL;
+    size_t count = 0;
+    assert_int_equal(taciti_tokenizer_encode(tokenizer, "", 0, &ids, &count), TACIT_OK);
+    assert_int_equal(count, 0);
+    assert_int_equal(taciti_tokenizer_encode(tokenizer, "a\0\xff", 3, &ids, &count), TACIT_OK);
+    assert_int_equal(taciti_tokenizer_encode(tokenizer, "z", 1, &ids, &count), TACIT_OK);
+    const int32_t expected[] = {'a', 0, 255, 'z'};
+    assert_int_equal(count, 4);
+    assert_memory_equal(ids, expected, sizeof expected);
+    size_t bytes = 0;
+    for (int32_t id = 0; id < 256; id++) {
+        const char *piece = taciti_tokenizer_piece(tokenizer, id, &bytes);
+        assert_int_equal(bytes, 1);
+        assert_int_equal((unsigned char)*piece, id);
+    }
+    assert_null(taciti_tokenizer_piece(tokenizer, 256, &bytes));
+    assert_null(taciti_tokenizer_piece(tokenizer, -1, &bytes));
+    free(ids);
+    taciti_tokenizer_destroy(tokenizer);
+}
+
+static void shakespeare_is_cut_where_it_should(void **state) {
+    (void)state;
+    char path[] = "../shared/data/tinyshakespeare.txt", *paths[] = {path};
+    if (access(path, R_OK) != 0) {
+        print_message("%s is not there: skipped\n", path);
+        skip();
+    }
+    taciti_data *data = open_files(paths, 1, NULL, 0, 0.1);
+    const taciti_data_info info = taciti_data_describe(data);
+    assert_int_equal(info.train_tokens + info.validation_tokens, 1115394);
+    assert_int_equal(info.validation_tokens, 111539);
+    int32_t tokens[4 * 64], targets[4 * 64];
+    assert_int_equal(taciti_data_train(data, 1, 0, 4, 64, tokens, targets), TACIT_OK);
+    for (size_t i = 0; i + 1 < 64; i++) assert_int_equal(tokens[i + 1], targets[i]);
+    taciti_data_close(data);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(windows_are_shifted_by_one_and_follow_each_other),
+        cmocka_unit_test(any_split_into_calls_gives_the_same_batch),
+        cmocka_unit_test(files_are_one_sequence),
+        cmocka_unit_test(validation_covers_what_was_held_out),
+        cmocka_unit_test(validation_files_leave_all_train_tokens),
+        cmocka_unit_test(nothing_held_out_means_no_windows),
+        cmocka_unit_test(tiny_texts_name_what_is_needed),
+        cmocka_unit_test(a_file_that_shrinks_is_an_error),
+        cmocka_unit_test(the_digest_knows_content_and_order),
+        cmocka_unit_test(bad_files_are_refused),
+        cmocka_unit_test(bytes_are_their_own_ids),
+        cmocka_unit_test(shakespeare_is_cut_where_it_should),
+    };
+    return cmocka_run_group_tests(tests, scratch_begin, scratch_end);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A sequence of tokens made of files and blocks of memory laid end to end. Files are read where they are, so a sequence
+ * may be larger than memory and a file that shrinks is an error, not a signal.
+ */
+#ifndef TACITI_DATA_TOKENS_H
+#define TACITI_DATA_TOKENS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <xxhash.h>
+
+#include "base/file.h"
+
+typedef struct taciti_segment {
+    uint64_t first;        /* position of its first token in the sequence */
+    uint64_t tokens;       /* >= 1 */
+    size_t offset_bytes;   /* of the first token in the file */
+    size_t width_bytes;    /* of a token: 1, 2 or 4; little-endian */
+    taciti_view view;      /* of the file; .fd == -1: the tokens are in memory */
+    unsigned char *memory; /* owned, or NULL */
+    char *name;            /* for messages; owned */
+} taciti_segment;
+
+typedef struct taciti_tokens {
+    taciti_segment *segments; /* owned; room for `capacity` */
+    size_t count, capacity;
+    uint64_t total;
+} taciti_tokens;
+
+tacit_status taciti_tokens_create(size_t capacity, taciti_tokens *out);
+void taciti_tokens_destroy(taciti_tokens *tokens); /* {0} is fine */
+
+/* Lays a segment at the end. Takes what the segment owns, also when it fails; `first` is filled in. */
+tacit_status taciti_tokens_append(taciti_tokens *tokens, taciti_segment *segment);
+void taciti_segment_destroy(taciti_segment *segment);
+
+/* Copies tokens [first, first + count). An id >= limit is E_DATA and named. Any thread. */
+tacit_status taciti_tokens_read(const taciti_tokens *tokens, uint64_t first, size_t count, int64_t limit, int32_t *out);
+
+/* Folds sizes and contents (over 2 MiB: the first and last MiB) of all segments into the hash and raises *largest to
+ * the largest id met on the way; *largest starts at -1. */
+tacit_status taciti_tokens_digest(const taciti_tokens *tokens, XXH3_state_t *hash, int64_t *largest);
+
+#endif
