@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "data/builtin.h"
 #include "data/order.h"
 #include "data/shard.h"
 #include "data/tokens.h"
@@ -49,6 +50,22 @@ static tacit_status open_list(const taciti_list *files, int format, kinds *met, 
     return TACIT_OK;
 }
 
+static tacit_status open_builtin(kinds *met, taciti_tokens *tokens) {
+    static const char name[] = "built-in sources and docs";
+    met->text = name;
+    TACITI_TRY(taciti_tokens_create(1, tokens));
+    taciti_segment segment = {.width_bytes = 1, .view = {.fd = -1}, .name = taciti_strdup(name)};
+    if (segment.name == NULL) return TACIT_E_MEMORY;
+    size_t bytes = 0;
+    const tacit_status status = taciti_builtin_text(&segment.memory, &bytes);
+    if (status != TACIT_OK) {
+        taciti_segment_destroy(&segment);
+        return status;
+    }
+    segment.tokens = bytes;
+    return taciti_tokens_append(tokens, &segment);
+}
+
 static tacit_status digest(taciti_data *data, int64_t *largest) {
     XXH3_state_t *hash = XXH3_createState();
     if (hash == NULL) return taciti_fail(TACIT_E_MEMORY, "out of memory for the digest of the data");
@@ -84,8 +101,10 @@ static tacit_status describe(taciti_data *data, const kinds *met) {
 
 static tacit_status open_all(const taciti_data_options *options, taciti_data *data) {
     kinds met = {0};
-    if (options->train.count == 0) return taciti_fail(TACIT_E_CONFIG, "data.train names no file");
-    TACITI_TRY(open_list(&options->train, options->format, &met, &data->train));
+    if (options->train.count == 0)
+        TACITI_TRY(open_builtin(&met, &data->train));
+    else
+        TACITI_TRY(open_list(&options->train, options->format, &met, &data->train));
     TACITI_TRY(open_list(&options->validation, options->format, &met, &data->validation));
     hold_out(data, options->split);
     return describe(data, &met);

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include "data/builtin.h"
 #include "data/data.h"
 
 enum { TIME = 8 };
@@ -206,6 +207,48 @@ static void bytes_are_their_own_ids(void **state) {
     taciti_tokenizer_destroy(tokenizer);
 }
 
+/* Reads a file of the source tree (tests run in its root). */
+static char *source_text(const char *path, size_t *count) {
+    char *text = NULL;
+    assert_int_equal(taciti_file_read(path, 1 << 24, &text, count), TACIT_OK);
+    return text;
+}
+
+static const char *find(const unsigned char *text, size_t bytes, const char *part, size_t part_bytes) {
+    for (size_t i = 0; i + part_bytes <= bytes; i++)
+        if (memcmp(text + i, part, part_bytes) == 0) return (const char *)text + i;
+    return NULL;
+}
+
+static void the_built_in_text_is_the_sources(void **state) {
+    (void)state;
+    unsigned char *text = NULL;
+    size_t bytes = 0, count = 0;
+    assert_int_equal(taciti_builtin_text(&text, &bytes), TACIT_OK);
+    const char *const files[] = {"include/tacit/tacit.h", "src/data/data.c", "src/base/rng.h"};
+    for (size_t f = 0; f < 3; f++) {
+        char *source = source_text(files[f], &count);
+        const char *at = find(text, bytes, source, count);
+        assert_non_null(at);
+        assert_memory_equal(at - strlen(files[f]) - 1, files[f], strlen(files[f]));
+        free(source);
+    }
+    free(text);
+}
+
+static void no_files_means_the_built_in_text(void **state) {
+    (void)state;
+    taciti_data *data = open_files(NULL, 0, NULL, 0, 0.1);
+    const taciti_data_info info = taciti_data_describe(data);
+    assert_string_equal(info.source, "built-in sources and docs");
+    assert_int_equal(info.train_tokens + info.validation_tokens, taciti_builtin_bytes);
+    assert_int_equal(info.vocabulary, 256);
+    int32_t tokens[64], targets[64];
+    assert_int_equal(taciti_data_train(data, 1, 0, 1, 64, tokens, targets), TACIT_OK);
+    assert_memory_equal(tokens + 1, targets, 63 * sizeof *tokens);
+    taciti_data_close(data);
+}
+
 static void shakespeare_is_cut_where_it_should(void **state) {
     (void)state;
     char path[] = "../shared/data/tinyshakespeare.txt", *paths[] = {path};
@@ -236,6 +279,8 @@ int main(void) {
         cmocka_unit_test(the_digest_knows_content_and_order),
         cmocka_unit_test(bad_files_are_refused),
         cmocka_unit_test(bytes_are_their_own_ids),
+        cmocka_unit_test(the_built_in_text_is_the_sources),
+        cmocka_unit_test(no_files_means_the_built_in_text),
         cmocka_unit_test(shakespeare_is_cut_where_it_should),
     };
     return cmocka_run_group_tests(tests, scratch_begin, scratch_end);
