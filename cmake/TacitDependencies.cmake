@@ -33,6 +33,13 @@ function(tacit_find target library header package)
 endfunction()
 
 tacit_find(DNNL::dnnl dnnl dnnl.h libdnnl-dev)
+# The library's threading runtime, whose team size the matrix products set (src/model/matmul.c).
+find_library(TACIT_OPENMP_LIBRARY NAMES libgomp.so.1)
+mark_as_advanced(TACIT_OPENMP_LIBRARY)
+if(NOT TACIT_OPENMP_LIBRARY)
+  message(FATAL_ERROR "libgomp not found. Install it with: apt-get install libgomp1")
+endif()
+set_property(TARGET DNNL::dnnl APPEND PROPERTY INTERFACE_LINK_LIBRARIES "${TACIT_OPENMP_LIBRARY}")
 tacit_find(yaml yaml yaml.h libyaml-dev)
 tacit_find(jansson jansson jansson.h libjansson-dev)
 tacit_find(xxhash xxhash xxhash.h libxxhash-dev)

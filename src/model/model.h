@@ -35,7 +35,7 @@ typedef struct taciti_model_options {
 } taciti_model_options;
 extern const taciti_option_table taciti_model_option_table; /* section "model" */
 
-/* Preset names, NULL-terminated: "nano" (tests), "byte-10m", "gpt2-30m" (6 layers, C 384, V 50257), "gpt2-124m", ... */
+/* Preset names, NULL-terminated: "nano" (tests), "byte-2m", "byte-10m", "gpt2-30m" (6 layers, C 384, V 50257), ... */
 const char *const *taciti_model_presets(void);
 
 /* Fills zeros from the preset, checks the whole (heads divides channels, ...). E_CONFIG names the key. */
@@ -95,6 +95,16 @@ tacit_status taciti_model_loss(taciti_model *model, const int32_t *tokens, const
 
 /* Logits of the last position of one sequence of `time` tokens; out has `vocabulary` floats. For sampling. */
 tacit_status taciti_model_next_logits(taciti_model *model, const int32_t *tokens, size_t time, float *out);
+
+/* Where the time of passes went, by class of operation, in nanoseconds since the last call (which clears). */
+typedef enum taciti_model_op {
+    TACITI_MODEL_OP_GEMM, /* matrix products of the layers */
+    TACITI_MODEL_OP_HEAD, /* logits, loss and their gradients */
+    TACITI_MODEL_OP_ATTENTION,
+    TACITI_MODEL_OP_ELEMENTWISE, /* embedding, norms, biases, GELU, residuals */
+    TACITI_MODEL_OPS
+} taciti_model_op;
+void taciti_model_take_op_ns(taciti_model *model, int64_t out[TACITI_MODEL_OPS]);
 
 /* Floating-point operations of one training step per token: 6 N + 12 layers * channels * time (attention in full),
  * N without position embeddings and, when not tied, without wte. */

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The model's calls: check, run the passes, account.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "model/gpt.h"
+
+enum { BLOCK_ROWS = 16, PROMPT_GRAIN = 64 };
+
+float *taciti_gpt_residual(const taciti_model *model, size_t i) {
+    const size_t place = model->training ? i : i % 2;
+    return model->arena.residual + place * model->batch * model->time * model->channels;
+}
+
+uint64_t taciti_gpt_mask_key(const taciti_gpt_pass *pass, size_t sample, size_t layer, int site) {
+    const uint64_t key = taciti_rng_key(pass->batch->dropout_key, pass->batch->first_sample + sample);
+    return taciti_rng_key(key, layer * 4 + (uint64_t)site);
+}
+
+struct rows_context {
+    const taciti_gpt_pass *pass;
+    taciti_gpt_rows_job *job;
+    void *context;
+};
+
+static void run_rows(void *context, int thread, int threads) {
+    const struct rows_context *rc = context;
+    const size_t time = rc->pass->time;
+    size_t row, end;
+    taciti_pool_part(rc->pass->tokens, BLOCK_ROWS, thread, threads, &row, &end);
+    while (row < end) {
+        const size_t sample = row / time, sample_end = (sample + 1) * time;
+        size_t last = row + BLOCK_ROWS < end ? row + BLOCK_ROWS : end;
+        if (last > sample_end) last = sample_end;
+        rc->job(rc->context, &(taciti_gpt_rows){thread, sample, row, last - row});
+        row = last;
+    }
+}
+
+void taciti_gpt_each_rows(const taciti_gpt_pass *pass, taciti_gpt_rows_job *job, void *context) {
+    taciti_pool_run(pass->model->pool, run_rows, &(struct rows_context){pass, job, context});
+}
+
+void taciti_gpt_clock(taciti_gpt_pass *pass, taciti_model_op op) {
+    const int64_t now = taciti_now_ns();
+    pass->model->op_ns[op] += now - pass->clock_ns;
+    pass->clock_ns = now;
+}
+
+void taciti_model_take_op_ns(taciti_model *model, int64_t out[TACITI_MODEL_OPS]) {
+    memcpy(out, model->op_ns, sizeof model->op_ns);
+    memset(model->op_ns, 0, sizeof model->op_ns);
+}
+
+void taciti_gpt_report(taciti_gpt_pass *pass, size_t count) {
+    for (size_t i = 0; i < count; i++, pass->ready++)
+        if (pass->batch->ready != NULL) pass->batch->ready(pass->batch->context, pass->ready);
+}
+
+static tacit_status check_size(const taciti_model *model, size_t batch, size_t time) {
+    if (batch > model->batch || time > model->time || (batch > 0 && time == 0))
+        return taciti_fail(TACIT_E_USAGE, "a batch of %zu x %zu tokens does not fit a model created for %zu x %zu",
+                           batch, time, model->batch, model->time);
+    return TACIT_OK;
+}
+
+static tacit_status check_tokens(const taciti_model *model, const int32_t *tokens, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (tokens[i] < 0 || (size_t)tokens[i] >= model->vocabulary)
+            return taciti_fail(TACIT_E_DATA, "token %d at position %zu is outside the vocabulary of %zu",
+                               (int)tokens[i], i, model->vocabulary);
+    return TACIT_OK;
+}
+
+static tacit_status check_targets(const taciti_model *model, const int32_t *targets, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (targets[i] >= 0 && (size_t)targets[i] >= model->vocabulary)
+            return taciti_fail(TACIT_E_DATA, "target %d at position %zu is outside the vocabulary of %zu",
+                               (int)targets[i], i, model->vocabulary);
+    return TACIT_OK;
+}
+
+static void zero_part(void *context, int thread, int threads) {
+    const taciti_model *model = context;
+    size_t begin, end;
+    taciti_pool_part(model->layout->n, 1024, thread, threads, &begin, &end);
+    memset((float *)model->gradients.base + begin, 0, (end - begin) * sizeof(float));
+}
+
+static taciti_gpt_pass begin_pass(taciti_model *model, const taciti_model_batch *batch, bool training) {
+    return (taciti_gpt_pass){.model = model,
+                             .batch = batch,
+                             .batch_size = batch->batch,
+                             .time = batch->time,
+                             .tokens = batch->batch * batch->time,
+                             .training = training,
+                             .dropout = training ? (float)model->options.dropout : 0,
+                             .clock_ns = taciti_now_ns()};
+}
+
+tacit_status taciti_model_train(taciti_model *model, const taciti_model_batch *batch, taciti_trace *trace,
+                                double *loss_sum) {
+    if (!model->training) return taciti_fail(TACIT_E_USAGE, "this model was created without training");
+    TACITI_TRY(check_size(model, batch->batch, batch->time));
+    TACITI_TRY(check_tokens(model, batch->tokens, batch->batch * batch->time));
+    TACITI_TRY(check_targets(model, batch->targets, batch->batch * batch->time));
+    taciti_gpt_pass pass = begin_pass(model, batch, true);
+    pass.trace = trace;
+    pass.span_ns = pass.clock_ns;
+    if (pass.tokens == 0) {
+        if (!batch->accumulate) taciti_pool_run(model->pool, zero_part, model);
+        taciti_gpt_report(&pass, model->layout->tensor_count);
+        *loss_sum = 0;
+        return TACIT_OK;
+    }
+    TACITI_TRY(taciti_gpt_forward(&pass));
+    TACITI_TRY(taciti_gpt_head(&pass));
+    TACITI_TRY(taciti_gpt_backward(&pass));
+    *loss_sum = pass.loss;
+    return TACIT_OK;
+}
+
+tacit_status taciti_model_loss(taciti_model *model, const int32_t *tokens, const int32_t *targets, size_t batch,
+                               size_t time, double *loss_sum) {
+    TACITI_TRY(check_size(model, batch, time));
+    TACITI_TRY(check_tokens(model, tokens, batch * time));
+    TACITI_TRY(check_targets(model, targets, batch * time));
+    const taciti_model_batch all = {.tokens = tokens, .targets = targets, .batch = batch, .time = time};
+    taciti_gpt_pass pass = begin_pass(model, &all, false);
+    if (pass.tokens > 0) {
+        TACITI_TRY(taciti_gpt_forward(&pass));
+        TACITI_TRY(taciti_gpt_head(&pass));
+    }
+    *loss_sum = pass.loss;
+    return TACIT_OK;
+}
+
+/* Prompts are padded at the end, which a causal model does not see, so that few shapes of products occur. */
+tacit_status taciti_model_next_logits(taciti_model *model, const int32_t *tokens, size_t time, float *out) {
+    if (time == 0) return taciti_fail(TACIT_E_USAGE, "next_logits needs at least one token");
+    TACITI_TRY(check_size(model, 1, time));
+    TACITI_TRY(check_tokens(model, tokens, time));
+    const size_t padded =
+        taciti_round_up(time, PROMPT_GRAIN) < model->time ? taciti_round_up(time, PROMPT_GRAIN) : model->time;
+    memset(model->arena.tokens, 0, padded * sizeof *tokens);
+    memcpy(model->arena.tokens, tokens, time * sizeof *tokens);
+    const taciti_model_batch all = {.tokens = model->arena.tokens, .batch = 1, .time = padded};
+    taciti_gpt_pass pass = begin_pass(model, &all, false);
+    TACITI_TRY(taciti_gpt_forward(&pass));
+    TACITI_TRY(taciti_gpt_logits(&pass, time - 1, 1));
+    memcpy(out, model->arena.logits, model->vocabulary * sizeof *out);
+    return TACIT_OK;
+}

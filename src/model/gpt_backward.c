@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Backward pass. `stream` holds the gradient of the residual stream and grows by every branch on the way down; `out`
+ * is its copy under a branch's dropout mask. Sums over rows (biases, norms) are collected per thread in `partial` and
+ * added up in the order of threads.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "model/gpt.h"
+
+/* Parts of a thread's `partial`, in units of C: a norm's weight and bias, and a projection's bias. */
+enum { PARTIAL_NORM_W, PARTIAL_NORM_B, PARTIAL_BIAS, PARTIAL_PARTS = 4 };
+
+static float *partial_of(const taciti_model *model, int thread) {
+    return model->arena.partial + (size_t)thread * PARTIAL_PARTS * model->channels;
+}
+
+static void clear_partial(void *context, int thread, int threads) {
+    (void)threads;
+    const taciti_model *model = context;
+    memset(partial_of(model, thread), 0, PARTIAL_PARTS * model->channels * sizeof(float));
+}
+
+/* gradient (+)= the sum over threads of n floats at `part` */
+static void add_partial(const taciti_gpt_pass *pass, size_t tensor, size_t part) {
+    const taciti_model *model = pass->model;
+    const size_t n = model->layout->tensors[tensor].n;
+    float *gradient = taciti_gpt_gradient(model, tensor);
+    if (!pass->batch->accumulate) memset(gradient, 0, n * sizeof *gradient);
+    for (int t = 0; t < model->threads; t++)
+        model->kernels->add(gradient, partial_of(model, t) + part * model->channels, n);
+}
+
+/* The backward pass through a norm, and through the dropout and bias of the branch that ended in front of it. */
+struct norm {
+    const taciti_gpt_pass *pass;
+    const float *x, *mean, *rstd, *weight;
+    bool branch; /* whether a branch ends there (not at the embedding) */
+    bool top;    /* the last norm: the stream's gradient starts at zero */
+    size_t layer;
+    int site;
+};
+
+static void mask_branch(const struct norm *norm, const taciti_gpt_rows *rows, float *bias) {
+    const taciti_gpt_pass *pass = norm->pass;
+    const taciti_model *model = pass->model;
+    const taciti_gpt_arena *arena = &model->arena;
+    const size_t c = model->channels, at = rows->first * c;
+    model->kernels->residual_backward(taciti_gpt_at(pass->dropout > 0 ? arena->out.f32 : NULL, at),
+                                      taciti_gpt_at16(arena->out.b16, at), bias, arena->stream + at, rows->count, c,
+                                      pass->dropout, taciti_gpt_mask_key(pass, rows->sample, norm->layer, norm->site),
+                                      rows->first % pass->time * c);
+}
+
+static void norm_rows(void *context, const taciti_gpt_rows *rows) {
+    const struct norm *norm = context;
+    const taciti_model *model = norm->pass->model;
+    const size_t c = model->channels, at = rows->first * c;
+    float *partial = partial_of(model, rows->thread);
+    float *stream = model->arena.stream + at;
+    if (norm->top) memset(stream, 0, rows->count * c * sizeof *stream);
+    model->kernels->layernorm_backward(stream, partial + PARTIAL_NORM_W * c, partial + PARTIAL_NORM_B * c,
+                                       model->arena.narrow + at, norm->x + at, norm->mean + rows->first,
+                                       norm->rstd + rows->first, norm->weight, rows->count, c);
+    if (norm->branch) mask_branch(norm, rows, partial + PARTIAL_BIAS * c);
+}
+
+/* Through the norm in front of half layer `half` (2 layers: the last norm), then into the branch below it. */
+static void norm_backward(taciti_gpt_pass *pass, size_t half) {
+    taciti_model *model = pass->model;
+    struct norm norm = {.pass = pass, .x = taciti_gpt_residual(model, half), .branch = half > 0};
+    size_t tensor = taciti_gpt_lnf_tensor(model);
+    if (half == 2 * model->layers) {
+        norm.top = true;
+        norm.mean = model->arena.lnf_mean;
+        norm.rstd = model->arena.lnf_rstd;
+    } else {
+        const taciti_gpt_layer *layer = &model->arena.layers[half / 2];
+        const bool first = half % 2 == 0;
+        tensor = taciti_gpt_layer_tensor(model, half / 2, first ? TACITI_GPT_LN1_W : TACITI_GPT_LN2_W);
+        norm.mean = first ? layer->ln1_mean : layer->ln2_mean;
+        norm.rstd = first ? layer->ln1_rstd : layer->ln2_rstd;
+    }
+    norm.weight = taciti_gpt_parameter(model, tensor);
+    taciti_pool_run(model->pool, clear_partial, model);
+    if (half > 0) {
+        norm.layer = (half - 1) / 2;
+        norm.site = half % 2 == 0 ? TACITI_GPT_SITE_MLP : TACITI_GPT_SITE_PROJ;
+    }
+    taciti_gpt_each_rows(pass, norm_rows, &norm);
+    add_partial(pass, tensor, PARTIAL_NORM_W);
+    add_partial(pass, tensor + 1, PARTIAL_NORM_B);
+    if (half > 0)
+        add_partial(
+            pass, taciti_gpt_layer_tensor(model, norm.layer, half % 2 == 0 ? TACITI_GPT_MLP_PROJ_B : TACITI_GPT_PROJ_B),
+            PARTIAL_BIAS);
+    taciti_gpt_clock(pass, TACITI_MODEL_OP_ELEMENTWISE);
+    taciti_gpt_report(pass, 2);
+}
+
+/* out = in W was the forward product: dW (+)= in^T dout, din = dout W^T. */
+static tacit_status multiply_backward(taciti_gpt_pass *pass, size_t tensor, taciti_gpt_operand in, const void *dout,
+                                      float *din) {
+    taciti_model *model = pass->model;
+    const size_t inner = model->layout->tensors[tensor].shape[0], columns = model->layout->tensors[tensor].shape[1];
+    TACITI_TRY(taciti_matmul_run(model->matmul, &(taciti_product){.form = TACITI_PRODUCT_TN,
+                                                                  .m = inner,
+                                                                  .n = columns,
+                                                                  .k = pass->tokens,
+                                                                  .a = taciti_gpt_data(in),
+                                                                  .lda = inner,
+                                                                  .b = dout,
+                                                                  .ldb = columns,
+                                                                  .c = taciti_gpt_gradient(model, tensor),
+                                                                  .ldc = columns,
+                                                                  .accumulate = pass->batch->accumulate}));
+    taciti_gpt_clock(pass, TACITI_MODEL_OP_GEMM);
+    taciti_gpt_report(pass, 2); /* the bias was finished before */
+    TACITI_TRY(taciti_matmul_run(model->matmul, &(taciti_product){.form = TACITI_PRODUCT_NT,
+                                                                  .m = pass->tokens,
+                                                                  .n = inner,
+                                                                  .k = columns,
+                                                                  .a = dout,
+                                                                  .lda = columns,
+                                                                  .b = taciti_gpt_weight(model, tensor),
+                                                                  .ldb = columns,
+                                                                  .c = din,
+                                                                  .ldc = inner}));
+    taciti_gpt_clock(pass, TACITI_MODEL_OP_GEMM);
+    return TACIT_OK;
+}
+
+struct layer_job {
+    const taciti_gpt_pass *pass;
+    const taciti_gpt_layer *layer;
+    size_t index;
+};
+
+static void gelu_rows(void *context, const taciti_gpt_rows *rows) {
+    const struct layer_job *job = context;
+    const taciti_model *model = job->pass->model;
+    const size_t c4 = 4 * model->channels, at = rows->first * c4;
+    float *d = model->arena.wide.f32 + at;
+    model->kernels->gelu_backward(d, taciti_gpt_at16(model->arena.wide.b16, at), partial_of(model, rows->thread), d,
+                                  job->layer->fc + at, rows->count, c4);
+}
+
+static void qkv_bias_rows(void *context, const taciti_gpt_rows *rows) {
+    const struct layer_job *job = context;
+    const taciti_model *model = job->pass->model;
+    const size_t c3 = 3 * model->channels, at = rows->first * c3;
+    model->kernels->bias_backward(partial_of(model, rows->thread), taciti_gpt_at16(model->arena.wide.b16, at),
+                                  model->arena.wide.f32 + at, rows->count, c3);
+}
+
+static void attend_backward(void *context, int thread, int threads) {
+    const struct layer_job *job = context;
+    const taciti_gpt_pass *pass = job->pass;
+    const taciti_model *model = pass->model;
+    const taciti_gpt_arena *arena = &model->arena;
+    const size_t c = model->channels, time = pass->time, heads = model->heads;
+    taciti_attention_shape shape = {time, heads, c / heads, pass->dropout, 0};
+    float *work = arena->attention + (size_t)thread * arena->attention_floats;
+    size_t begin, end;
+    taciti_pool_part(pass->batch_size * heads, 1, thread, threads, &begin, &end);
+    for (size_t i = begin; i < end; i++) {
+        const size_t sample = i / heads, head = i % heads, at = sample * time * c;
+        shape.key = taciti_gpt_mask_key(pass, sample, job->index, TACITI_GPT_SITE_ATTENTION);
+        model->kernels->attention_backward(arena->wide.f32 + 3 * at, arena->narrow + at, job->layer->attention.f32 + at,
+                                           job->layer->lse + (sample * heads + head) * time, job->layer->qkv + 3 * at,
+                                           &shape, head, work);
+    }
+}
+
+/* dout of a projection: masked copy, or the stream's gradient itself. */
+static const void *branch_gradient(const taciti_gpt_pass *pass) {
+    const taciti_gpt_arena *arena = &pass->model->arena;
+    if (arena->out.b16 != NULL) return arena->out.b16;
+    return pass->dropout > 0 ? arena->out.f32 : arena->stream;
+}
+
+static void row_sums(taciti_gpt_pass *pass, taciti_gpt_rows_job *rows_job, struct layer_job *job, size_t tensor) {
+    taciti_pool_run(pass->model->pool, clear_partial, pass->model);
+    taciti_gpt_each_rows(pass, rows_job, job);
+    add_partial(pass, tensor, 0);
+    taciti_gpt_clock(pass, TACITI_MODEL_OP_ELEMENTWISE);
+}
+
+static tacit_status backward_layer(taciti_gpt_pass *pass, size_t index) {
+    taciti_model *model = pass->model;
+    const taciti_gpt_arena *arena = &model->arena;
+    const taciti_gpt_layer *layer = &arena->layers[index];
+    struct layer_job job = {pass, layer, index};
+    const size_t first = taciti_gpt_layer_tensor(model, index, 0);
+    TACITI_TRY(
+        multiply_backward(pass, first + TACITI_GPT_MLP_PROJ_W, layer->gelu, branch_gradient(pass), arena->wide.f32));
+    row_sums(pass, gelu_rows, &job, first + TACITI_GPT_FC_B);
+    TACITI_TRY(
+        multiply_backward(pass, first + TACITI_GPT_FC_W, layer->ln2, taciti_gpt_data(arena->wide), arena->narrow));
+    norm_backward(pass, 2 * index + 1);
+    TACITI_TRY(
+        multiply_backward(pass, first + TACITI_GPT_PROJ_W, layer->attention, branch_gradient(pass), arena->narrow));
+    taciti_pool_run(model->pool, attend_backward, &job);
+    taciti_gpt_clock(pass, TACITI_MODEL_OP_ATTENTION);
+    row_sums(pass, qkv_bias_rows, &job, first + TACITI_GPT_QKV_B);
+    TACITI_TRY(
+        multiply_backward(pass, first + TACITI_GPT_QKV_W, layer->ln1, taciti_gpt_data(arena->wide), arena->narrow));
+    norm_backward(pass, 2 * index);
+    pass->span_ns = taciti_trace_add(pass->trace, TACITI_SPAN_BACKWARD, (int)index, pass->span_ns);
+    return TACIT_OK;
+}
+
+/* Threads own columns, so several rows of the batch may add to one row of the embeddings, in the same order for any
+ * number of threads. */
+static void embedding_columns(void *context, int thread, int threads) {
+    const taciti_gpt_pass *pass = context;
+    const taciti_model *model = pass->model;
+    const size_t c = model->channels;
+    float *wte = taciti_gpt_gradient(model, taciti_gpt_wte_tensor(model));
+    float *wpe = taciti_gpt_gradient(model, taciti_gpt_wpe_tensor(model));
+    float *masked = model->arena.narrow;
+    size_t begin, end;
+    taciti_pool_part(c, 16, thread, threads, &begin, &end);
+    if (begin == end) return;
+    for (size_t row = 0; row < pass->tokens; row++) {
+        const size_t t = row % pass->time, token = (size_t)pass->batch->tokens[row], at = row * c + begin;
+        const uint64_t key = taciti_gpt_mask_key(pass, row / pass->time, 0, TACITI_GPT_SITE_EMBEDDING);
+        const float *d = model->arena.stream + at;
+        model->kernels->residual_backward(pass->dropout > 0 ? masked + at : NULL, NULL, wpe + t * c + begin, d, 1,
+                                          end - begin, pass->dropout, key, t * c + begin);
+        model->kernels->add(wte + token * c + begin, pass->dropout > 0 ? masked + at : d, end - begin);
+    }
+}
+
+struct zero {
+    const taciti_model *model;
+    size_t tensor;
+};
+
+static void zero_part(void *context, int thread, int threads) {
+    const struct zero *zero = context;
+    size_t begin, end;
+    taciti_pool_part(zero->model->layout->tensors[zero->tensor].n, 1024, thread, threads, &begin, &end);
+    memset(taciti_gpt_gradient(zero->model, zero->tensor) + begin, 0, (end - begin) * sizeof(float));
+}
+
+static void embedding_backward(taciti_gpt_pass *pass) {
+    taciti_model *model = pass->model;
+    if (!pass->batch->accumulate) {
+        taciti_pool_run(model->pool, zero_part, &(struct zero){model, taciti_gpt_wpe_tensor(model)});
+        /* When tied, the head has written it already. */
+        if (!model->options.tied)
+            taciti_pool_run(model->pool, zero_part, &(struct zero){model, taciti_gpt_wte_tensor(model)});
+    }
+    taciti_pool_run(model->pool, embedding_columns, pass);
+    taciti_gpt_clock(pass, TACITI_MODEL_OP_ELEMENTWISE);
+    taciti_gpt_report(pass, 2);
+    pass->span_ns = taciti_trace_add(pass->trace, TACITI_SPAN_BACKWARD, -1, pass->span_ns);
+}
+
+tacit_status taciti_gpt_backward(taciti_gpt_pass *pass) {
+    norm_backward(pass, 2 * pass->model->layers);
+    for (size_t l = pass->model->layers; l-- > 0;) TACITI_TRY(backward_layer(pass, l));
+    embedding_backward(pass);
+    return TACIT_OK;
+}
