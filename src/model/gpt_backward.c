@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "model/gpt.h"
 
 /* Parts of a thread's `partial`, in units of C: a norm's weight and bias, and a projection's bias. */

@@ -8,6 +8,7 @@
  * Row-wise steps that follow each other run block by block, so that a block is read from memory once.
  */
 #include "base/clock.h"
+#include "base/log.h"
 #include "model/gpt.h"
 
 /* A residual addition (or the embedding) and the norm after it, for the rows of a block. */

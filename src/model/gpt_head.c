@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "model/gpt.h"
 
 struct chunk {
