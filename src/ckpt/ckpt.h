@@ -39,9 +39,13 @@ tacit_status taciti_ckpt_save(taciti_comm *comm, const char *folder, int64_t ste
 
 /* Newest loadable checkpoint under `folder`: verifies checksums, names damaged files and falls back to the one before.
  * path receives its folder, *meta_json the manifest's "meta" object (owned; taciti_free()). comm may be NULL (local).
- * E_DATA when there is none; *step is -1 then. Collective when comm is given. */
+ * E_DATA when the folder holds none (*step is -1; nothing is logged, as that may be fine) or only damaged ones (*step
+ * is the newest's; logged). Collective when comm is given. */
 tacit_status taciti_ckpt_find(taciti_comm *comm, const char *folder, char *path, size_t path_bytes, int64_t *step,
                               char **meta_json);
+
+/* The same for one checkpoint folder ("run/ckpt/step_00000100"). Not collective. */
+tacit_status taciti_ckpt_check(const char *path, int64_t *step, char **meta_json);
 
 /* Fills the arrays from a checkpoint found by taciti_ckpt_find(). Every tensor must be there with its shape; both
  * values are named when not. Not collective: each rank reads. */

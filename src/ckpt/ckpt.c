@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _XOPEN_SOURCE 700
+#include "ckpt/ckpt.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "ckpt/manifest.h"
+#include "ckpt/safetensors.h"
+#include "ckpt/stage.h"
+
+/* ---- without a communicator everything is rank 0's --------------------------------------------------------------- */
+
+static int rank_of(const taciti_comm *comm) { return comm == NULL ? 0 : taciti_comm_rank(comm); }
+
+static int size_of(const taciti_comm *comm) { return comm == NULL ? 1 : taciti_comm_size(comm); }
+
+static tacit_status agree(taciti_comm *comm, tacit_status mine) {
+    return comm == NULL ? mine : taciti_comm_agree(comm, mine);
+}
+
+static tacit_status broadcast(taciti_comm *comm, void *bytes, size_t count) {
+    return comm == NULL ? TACIT_OK : taciti_comm_broadcast(comm, 0, bytes, count);
+}
+
+static tacit_status allgather(taciti_comm *comm, const void *bytes, size_t count, void *out) {
+    if (comm != NULL) return taciti_comm_allgather(comm, bytes, count, out);
+    memcpy(out, bytes, count);
+    return TACIT_OK;
+}
+
+/* ---- saving ------------------------------------------------------------------------------------------------------ */
+
+/* What tells one folder from another of the same name on another host. */
+typedef struct folder_mark {
+    int64_t inode, seconds, nanoseconds;
+} folder_mark;
+
+static folder_mark mark_of(const char *folder, int64_t step) {
+    char path[TACITI_CKPT_PATH_BYTES];
+    struct stat info;
+    if (taciti_stage_path(folder, step, ".tmp", path) != TACIT_OK || stat(path, &info) != 0)
+        return (folder_mark){.inode = -1};
+    return (folder_mark){(int64_t)info.st_ino, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+}
+
+/* Who takes part: writer[r] is the number of rank r among the ranks that see rank 0's folder, or -1. A host that does
+ * not share the folder keeps no share; the others write more. */
+static tacit_status choose_writers(taciti_comm *comm, const char *folder, int64_t step, int *writer, int *writers) {
+    folder_mark root = mark_of(folder, step);
+    const folder_mark mine = root;
+    TACITI_TRY(broadcast(comm, &root, sizeof root));
+    const int sees = rank_of(comm) == 0 ||
+                     (mine.inode == root.inode && mine.seconds == root.seconds && mine.nanoseconds == root.nanoseconds);
+    TACITI_TRY(allgather(comm, &sees, sizeof sees, writer));
+    *writers = 0;
+    for (int r = 0; r < size_of(comm); r++) writer[r] = writer[r] ? (*writers)++ : -1;
+    if (rank_of(comm) == 0 && *writers < size_of(comm))
+        taciti_log(TACITI_LOG_WARN, "%s: %d of %d ranks do not share this folder; the others write their part", folder,
+                   size_of(comm) - *writers, size_of(comm));
+    return TACIT_OK;
+}
+
+/* Memory of one save; entries by rank. */
+typedef struct save_work {
+    int *writer;
+    taciti_stage_share *shares;
+    int writers;
+} save_work;
+
+static tacit_status write_shares(taciti_comm *comm, const char *folder, int64_t step, const taciti_ckpt_state *state,
+                                 save_work *work) {
+    taciti_stage_share mine = {.tensors = 0};
+    TACITI_TRY(choose_writers(comm, folder, step, work->writer, &work->writers));
+    const int writer = work->writer[rank_of(comm)];
+    tacit_status status = TACIT_OK;
+    if (writer >= 0) status = taciti_stage_write(folder, step, state, writer, work->writers, &mine);
+    TACITI_TRY(agree(comm, status));
+    TACITI_TRY(allgather(comm, &mine, sizeof mine, work->shares));
+    for (int r = 0; r < size_of(comm); r++)
+        if (work->writer[r] >= 0) work->shares[work->writer[r]] = work->shares[r];
+    return TACIT_OK;
+}
+
+static tacit_status save(taciti_comm *comm, const char *folder, int64_t step, const taciti_ckpt_state *state,
+                         save_work *work) {
+    const int root = rank_of(comm) == 0;
+    tacit_status status = work->writer == NULL || work->shares == NULL ? TACIT_E_MEMORY : TACIT_OK;
+    if (status == TACIT_OK && root) status = taciti_stage_begin(folder, step);
+    TACITI_TRY(agree(comm, status));
+    TACITI_TRY(write_shares(comm, folder, step, state, work));
+    if (root) status = taciti_stage_commit(folder, step, state->meta_json, work->shares, work->writers);
+    return agree(comm, status);
+}
+
+tacit_status taciti_ckpt_save(taciti_comm *comm, const char *folder, int64_t step, int keep,
+                              const taciti_ckpt_state *state) {
+    if (step < 0 || keep < 1)
+        return taciti_fail(TACIT_E_INTERNAL, "checkpoint: step %" PRId64 " and keep %d are out of range", step, keep);
+    const size_t ranks = (size_t)size_of(comm);
+    save_work work = {.writer = taciti_calloc(ranks, sizeof *work.writer),
+                      .shares = taciti_calloc(ranks, sizeof *work.shares)};
+    const tacit_status status = save(comm, folder, step, state, &work);
+    taciti_free(work.writer);
+    taciti_free(work.shares);
+    if (rank_of(comm) != 0) return status;
+    if (status != TACIT_OK)
+        taciti_stage_undo(folder, step);
+    else if (taciti_stage_rotate(folder, step, keep) != TACIT_OK)
+        taciti_log(TACITI_LOG_WARN, "%s: checkpoint %" PRId64 " is safe, but old ones could not be removed", folder,
+                   step);
+    return status;
+}
+
+/* ---- finding ----------------------------------------------------------------------------------------------------- */
+
+tacit_status taciti_ckpt_check(const char *path, int64_t *step, char **meta_json) {
+    taciti_manifest manifest;
+    TACITI_TRY(taciti_manifest_read(path, &manifest));
+    const tacit_status status = taciti_manifest_verify(path, &manifest);
+    if (status == TACIT_OK) {
+        *step = manifest.step;
+        *meta_json = manifest.meta_json;
+        manifest.meta_json = NULL;
+    }
+    taciti_manifest_destroy(&manifest);
+    return status;
+}
+
+/* A folder must hold the step that its name says: else a copied or renamed checkpoint would pass for another one. */
+static tacit_status check_step(const char *folder, int64_t expected, char *path, char **meta_json) {
+    int64_t step = -1;
+    TACITI_TRY(taciti_stage_path(folder, expected, "", path));
+    TACITI_TRY(taciti_ckpt_check(path, &step, meta_json));
+    if (step == expected) return TACIT_OK;
+    taciti_free(*meta_json);
+    return taciti_fail(TACIT_E_DATA, "%s: holds step %" PRId64, path, step);
+}
+
+static tacit_status find_local(const char *folder, char path[TACITI_CKPT_PATH_BYTES], int64_t *step, char **meta_json) {
+    int64_t *steps = NULL;
+    size_t count = 0;
+    *step = -1;
+    TACITI_TRY(taciti_stage_list(folder, &steps, &count));
+    tacit_status status = TACIT_E_DATA;
+    for (size_t i = 0; i < count && status != TACIT_OK; i++) {
+        status = check_step(folder, steps[i], path, meta_json);
+        if (status == TACIT_OK || i == 0) *step = steps[i];
+        if (status != TACIT_OK && i + 1 < count)
+            taciti_log(TACITI_LOG_WARN, "%s: falling back from step %" PRId64 " to step %" PRId64, folder, steps[i],
+                       steps[i + 1]);
+    }
+    if (count > 0 && status != TACIT_OK)
+        status = taciti_fail(TACIT_E_DATA, "%s: none of %zu checkpoints can be loaded", folder, count);
+    taciti_free(steps);
+    return status;
+}
+
+/* What rank 0 tells the others. */
+typedef struct found_head {
+    int64_t step;
+    uint64_t meta_bytes; /* with the final zero */
+    int32_t status, unused;
+} found_head;
+
+static tacit_status share_meta(taciti_comm *comm, size_t bytes, char **meta_json) {
+    if (rank_of(comm) != 0) *meta_json = taciti_calloc(bytes, 1);
+    tacit_status status = agree(comm, *meta_json == NULL ? TACIT_E_MEMORY : TACIT_OK);
+    if (status == TACIT_OK) status = broadcast(comm, *meta_json, bytes);
+    if (status != TACIT_OK) taciti_free(*meta_json);
+    return status;
+}
+
+tacit_status taciti_ckpt_find(taciti_comm *comm, const char *folder, char *path, size_t path_bytes, int64_t *step,
+                              char **meta_json) {
+    char found[TACITI_CKPT_PATH_BYTES] = "", *meta = NULL;
+    found_head head = {.step = -1};
+    if (rank_of(comm) == 0) {
+        head.status = find_local(folder, found, &head.step, &meta);
+        if (head.status == TACIT_OK) head.meta_bytes = strlen(meta) + 1;
+        if (head.status == TACIT_OK && strlen(found) >= path_bytes)
+            head.status = taciti_fail(TACIT_E_IO, "%s: path is longer than %zu bytes", found, path_bytes);
+    }
+    tacit_status status = broadcast(comm, &head, sizeof head);
+    if (status == TACIT_OK) *step = head.step;
+    if (status == TACIT_OK) status = (tacit_status)head.status;
+    if (status == TACIT_OK) status = broadcast(comm, found, sizeof found);
+    if (status != TACIT_OK) {
+        taciti_free(meta);
+        return status;
+    }
+    TACITI_TRY(share_meta(comm, (size_t)head.meta_bytes, &meta));
+    memcpy(path, found, strlen(found) + 1);
+    *meta_json = meta;
+    return TACIT_OK;
+}
+
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
+
+enum { SHAPE_TEXT_BYTES = 96 };
+
+static const char *shape_text(int dims, const size_t *shape, char text[SHAPE_TEXT_BYTES]) {
+    size_t at = 0;
+    text[0] = 0;
+    for (int i = 0; i < dims && at < SHAPE_TEXT_BYTES; i++)
+        at += (size_t)snprintf(text + at, SHAPE_TEXT_BYTES - at, "[%zu]", shape[i]);
+    return text;
+}
+
+/* The arrays to fill and which of their tensors were met; `seen` has one flag per tensor of all arrays. */
+typedef struct wanted {
+    const taciti_ckpt_array *arrays;
+    size_t array_count, tensor_count;
+    unsigned char *seen;
+} wanted;
+
+/* The array and tensor that `name` stands for; *flag is its index in `seen`. NULL: nobody wants it. */
+static const taciti_tensor *wanted_tensor(const wanted *want, const char *name, const taciti_ckpt_array **array,
+                                          size_t *flag) {
+    size_t first = 0;
+    for (size_t a = 0; a < want->array_count; a++) {
+        const taciti_ckpt_array *candidate = &want->arrays[a];
+        const size_t prefix = strlen(candidate->prefix);
+        if (strncmp(name, candidate->prefix, prefix) == 0) {
+            const size_t t = taciti_layout_find(candidate->layout, name + prefix);
+            *array = candidate;
+            *flag = first + t;
+            if (t < candidate->layout->tensor_count) return &candidate->layout->tensors[t];
+        }
+        first += candidate->layout->tensor_count;
+    }
+    return NULL;
+}
+
+static tacit_status check_entry(const taciti_safe_file *file, const taciti_safe_entry *entry, const wanted *want) {
+    const taciti_ckpt_array *array = NULL;
+    size_t flag = 0;
+    const taciti_tensor *tensor = wanted_tensor(want, entry->name, &array, &flag);
+    if (tensor == NULL) return TACIT_OK;
+    if (want->seen[flag])
+        return taciti_fail(TACIT_E_DATA, "%s: tensor %s is stored twice", file->view.path, entry->name);
+    want->seen[flag] = 1;
+    char stored[SHAPE_TEXT_BYTES], needed[SHAPE_TEXT_BYTES];
+    if (entry->dims != tensor->dims || memcmp(entry->shape, tensor->shape, sizeof *entry->shape * (size_t)entry->dims))
+        return taciti_fail(TACIT_E_DATA, "%s: tensor %s has shape %s, the run needs %s", file->view.path, entry->name,
+                           shape_text(entry->dims, entry->shape, stored),
+                           shape_text(tensor->dims, tensor->shape, needed));
+    if (entry->dtype != TACITI_SAFE_F32)
+        return taciti_fail(TACIT_E_DATA, "%s: tensor %s is not of dtype F32", file->view.path, entry->name);
+    return TACIT_OK;
+}
+
+static tacit_status read_entry(const taciti_safe_file *file, const taciti_safe_entry *entry, const wanted *want) {
+    const taciti_ckpt_array *array = NULL;
+    size_t flag = 0;
+    const taciti_tensor *tensor = wanted_tensor(want, entry->name, &array, &flag);
+    if (tensor == NULL) return TACIT_OK;
+    return taciti_safe_read_f32(file, entry, array->flat + tensor->offset, tensor->n);
+}
+
+typedef tacit_status entry_visitor(const taciti_safe_file *file, const taciti_safe_entry *entry, const wanted *want);
+
+static tacit_status visit_file(const char *path, const taciti_manifest_file *expected, entry_visitor *visit,
+                               const wanted *want) {
+    char name[TACITI_CKPT_PATH_BYTES];
+    taciti_safe_file file;
+    TACITI_TRY(taciti_path_join(name, sizeof name, path, expected->name));
+    TACITI_TRY(taciti_safe_open(name, &file));
+    tacit_status status = TACIT_OK;
+    if (file.count != expected->tensors)
+        status = taciti_fail(TACIT_E_DATA, "%s: holds %zu tensors, the manifest says %" PRIu64, name, file.count,
+                             expected->tensors);
+    for (size_t i = 0; i < file.count && status == TACIT_OK; i++) status = visit(&file, &file.entries[i], want);
+    taciti_safe_close(&file);
+    return status;
+}
+
+static tacit_status check_all_seen(const char *path, const wanted *want) {
+    size_t flag = 0;
+    for (size_t a = 0; a < want->array_count; a++)
+        for (size_t t = 0; t < want->arrays[a].layout->tensor_count; t++)
+            if (!want->seen[flag++])
+                return taciti_fail(TACIT_E_DATA, "%s: tensor %s%s is not in this checkpoint", path,
+                                   want->arrays[a].prefix, want->arrays[a].layout->tensors[t].name);
+    return TACIT_OK;
+}
+
+/* Everything is checked before the first element is overwritten. */
+static tacit_status load(const char *path, const taciti_manifest *manifest, const wanted *want) {
+    for (size_t i = 0; i < manifest->count; i++) TACITI_TRY(visit_file(path, &manifest->files[i], check_entry, want));
+    TACITI_TRY(check_all_seen(path, want));
+    for (size_t i = 0; i < manifest->count; i++) TACITI_TRY(visit_file(path, &manifest->files[i], read_entry, want));
+    return TACIT_OK;
+}
+
+tacit_status taciti_ckpt_load(const char *path, const taciti_ckpt_array *arrays, size_t array_count) {
+    taciti_manifest manifest;
+    wanted want = {.arrays = arrays, .array_count = array_count};
+    for (size_t a = 0; a < array_count; a++) want.tensor_count += arrays[a].layout->tensor_count;
+    TACITI_TRY(taciti_manifest_read(path, &manifest));
+    want.seen = taciti_calloc(want.tensor_count, 1);
+    const tacit_status status = want.seen == NULL ? TACIT_E_MEMORY : load(path, &manifest, &want);
+    taciti_free(want.seen);
+    taciti_manifest_destroy(&manifest);
+    return status;
+}

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include "ckpt/stage.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "ckpt/safetensors.h"
+
+static const char step_prefix[] = "step_", tmp_suffix[] = ".tmp", manifest_name[] = "manifest.json";
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+tacit_status taciti_stage_path(const char *folder, int64_t step, const char *suffix,
+                               char path[TACITI_CKPT_PATH_BYTES]) {
+    char name[64];
+    (void)snprintf(name, sizeof name, "%s%08" PRId64 "%s", step_prefix, step, suffix);
+    return taciti_path_join(path, TACITI_CKPT_PATH_BYTES, folder, name);
+}
+
+/* The step of "step_00000100"; -1 for any other name. */
+static int64_t step_of(const char *name) {
+    char again[64];
+    if (strncmp(name, step_prefix, sizeof step_prefix - 1) != 0) return -1;
+    const int64_t step = strtoll(name + sizeof step_prefix - 1, NULL, 10);
+    (void)snprintf(again, sizeof again, "%s%08" PRId64, step_prefix, step);
+    return step >= 0 && strcmp(name, again) == 0 ? step : -1;
+}
+
+static bool is_stale(const char *name) {
+    const size_t bytes = strlen(name), suffix = sizeof tmp_suffix - 1;
+    return strncmp(name, step_prefix, sizeof step_prefix - 1) == 0 && bytes > suffix &&
+           strcmp(name + bytes - suffix, tmp_suffix) == 0;
+}
+
+static int newest_first(const void *left, const void *right) {
+    const int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return (a < b) - (a > b);
+}
+
+/* Room for one more step; the list doubles. */
+static tacit_status append_step(int64_t **steps, size_t *count, int64_t step) {
+    if ((*count & (*count - 1)) == 0) {
+        int64_t *more = taciti_calloc(*count == 0 ? 1 : *count * 2, sizeof *more);
+        if (more == NULL) return TACIT_E_MEMORY;
+        if (*count > 0) memcpy(more, *steps, *count * sizeof *more);
+        taciti_free(*steps);
+        *steps = more;
+    }
+    (*steps)[(*count)++] = step;
+    return TACIT_OK;
+}
+
+tacit_status taciti_stage_list(const char *folder, int64_t **out, size_t *count) {
+    int64_t *steps = NULL;
+    size_t found = 0;
+    tacit_status status = TACIT_OK;
+    DIR *listing = opendir(folder);
+    if (listing == NULL && errno != ENOENT)
+        return taciti_fail(TACIT_E_IO, "%s: cannot be listed: %s", folder, strerror(errno));
+    while (listing != NULL && status == TACIT_OK) {
+        const struct dirent *entry = readdir(listing);
+        if (entry == NULL) break;
+        const int64_t step = step_of(entry->d_name);
+        if (step >= 0) status = append_step(&steps, &found, step);
+    }
+    if (listing != NULL) (void)closedir(listing);
+    if (status != TACIT_OK) {
+        taciti_free(steps);
+        return status;
+    }
+    if (found > 1) qsort(steps, found, sizeof *steps, newest_first);
+    *out = steps;
+    *count = found;
+    return TACIT_OK;
+}
+
+/* ---- begin ------------------------------------------------------------------------------------------------------- */
+
+static tacit_status remove_stale(const char *folder) {
+    tacit_status status = TACIT_OK;
+    DIR *listing = opendir(folder);
+    if (listing == NULL) return taciti_fail(TACIT_E_IO, "%s: cannot be listed: %s", folder, strerror(errno));
+    while (status == TACIT_OK) {
+        char path[TACITI_CKPT_PATH_BYTES];
+        const struct dirent *entry = readdir(listing);
+        if (entry == NULL) break;
+        if (!is_stale(entry->d_name)) continue;
+        status = taciti_path_join(path, sizeof path, folder, entry->d_name);
+        if (status == TACIT_OK) status = taciti_file_remove_tree(path);
+    }
+    (void)closedir(listing);
+    return status;
+}
+
+tacit_status taciti_stage_begin(const char *folder, int64_t step) {
+    char path[TACITI_CKPT_PATH_BYTES];
+    TACITI_TRY(taciti_stage_path(folder, step, tmp_suffix, path));
+    TACITI_TRY(taciti_file_make_folder(folder));
+    TACITI_TRY(remove_stale(folder));
+    return taciti_file_make_folder(path);
+}
+
+/* ---- write ------------------------------------------------------------------------------------------------------- */
+
+typedef struct piece {
+    size_t size, index;
+} piece;
+
+static int largest_first(const void *left, const void *right) {
+    const piece *a = left, *b = right;
+    if (a->size != b->size) return a->size < b->size ? 1 : -1;
+    return a->index < b->index ? -1 : 1;
+}
+
+/* Fills pieces and loads, which the caller allocated. */
+static void assign_pieces(const size_t *sizes, size_t count, int writers, piece *pieces, size_t *loads, int *owner) {
+    for (size_t i = 0; i < count; i++) pieces[i] = (piece){sizes[i], i};
+    if (count > 1) qsort(pieces, count, sizeof *pieces, largest_first);
+    for (size_t i = 0; i < count; i++) {
+        int least = 0;
+        for (int w = 1; w < writers; w++)
+            if (loads[w] < loads[least]) least = w;
+        loads[least] += pieces[i].size;
+        owner[pieces[i].index] = least;
+    }
+}
+
+tacit_status taciti_stage_assign(const size_t *sizes, size_t count, int writers, int *owner) {
+    piece *pieces = taciti_calloc(count, sizeof *pieces);
+    size_t *loads = taciti_calloc((size_t)writers, sizeof *loads);
+    const bool fine = pieces != NULL && loads != NULL;
+    if (fine) assign_pieces(sizes, count, writers, pieces, loads, owner);
+    taciti_free(pieces);
+    taciti_free(loads);
+    return fine ? TACIT_OK : TACIT_E_MEMORY;
+}
+
+typedef struct full_name {
+    char text[2 * TACITI_TENSOR_NAME_BYTES];
+} full_name;
+
+/* All tensors of a state, in array and layout order, and memory for choosing among them. */
+typedef struct inventory {
+    taciti_safe_tensor *tensors;
+    full_name *names;
+    size_t *sizes;
+    int *owner;
+    size_t count;
+} inventory;
+
+static void inventory_destroy(inventory *all) {
+    taciti_free(all->tensors);
+    taciti_free(all->names);
+    taciti_free(all->sizes);
+    taciti_free(all->owner);
+}
+
+static tacit_status add_tensor(inventory *all, const taciti_ckpt_array *array, const taciti_tensor *tensor) {
+    full_name *name = &all->names[all->count];
+    const int length = snprintf(name->text, sizeof name->text, "%s%s", array->prefix, tensor->name);
+    if (length < 0 || (size_t)length >= sizeof name->text)
+        return taciti_fail(TACIT_E_INTERNAL, "checkpoint: tensor name %s%s is too long", array->prefix, tensor->name);
+    taciti_safe_tensor *out = &all->tensors[all->count];
+    *out = (taciti_safe_tensor){.name = name->text, .dims = tensor->dims, .data = array->flat + tensor->offset};
+    memcpy(out->shape, tensor->shape, sizeof out->shape);
+    all->sizes[all->count++] = tensor->n * sizeof(float);
+    return TACIT_OK;
+}
+
+static tacit_status inventory_create(const taciti_ckpt_state *state, inventory *all) {
+    size_t count = 0;
+    for (size_t a = 0; a < state->array_count; a++) count += state->arrays[a].layout->tensor_count;
+    *all = (inventory){.tensors = taciti_calloc(count, sizeof *all->tensors),
+                       .names = taciti_calloc(count, sizeof *all->names),
+                       .sizes = taciti_calloc(count, sizeof *all->sizes),
+                       .owner = taciti_calloc(count, sizeof *all->owner)};
+    if (all->tensors == NULL || all->names == NULL || all->sizes == NULL || all->owner == NULL) return TACIT_E_MEMORY;
+    for (size_t a = 0; a < state->array_count; a++)
+        for (size_t t = 0; t < state->arrays[a].layout->tensor_count; t++)
+            TACITI_TRY(add_tensor(all, &state->arrays[a], &state->arrays[a].layout->tensors[t]));
+    return TACIT_OK;
+}
+
+/* Moves one writer's tensors to the front. */
+static size_t keep_own(inventory *all, int writer) {
+    size_t kept = 0;
+    for (size_t i = 0; i < all->count; i++)
+        if (all->owner[i] == writer) all->tensors[kept++] = all->tensors[i];
+    return kept;
+}
+
+/* What was written is read back: only then may it replace an older checkpoint. */
+static tacit_status write_file(const char *tmp, int64_t step, const inventory *all, size_t count,
+                               taciti_stage_share *share) {
+    char path[TACITI_CKPT_PATH_BYTES], text[32], digest[TACITI_DIGEST_BYTES];
+    uint64_t bytes = 0;
+    (void)snprintf(text, sizeof text, "%" PRId64, step);
+    const char *const metadata[] = {"format", "tacit", "step", text, NULL};
+    TACITI_TRY(taciti_path_join(path, sizeof path, tmp, share->name));
+    TACITI_TRY(taciti_safe_write(path, all->tensors, count, metadata, &share->bytes, share->digest));
+    TACITI_TRY(taciti_digest_file(path, &bytes, digest));
+    if (bytes != share->bytes || strcmp(digest, share->digest) != 0)
+        return taciti_fail(TACIT_E_IO, "%s: reads back as XXH3-128 %s, %s was written: the disk is failing", path,
+                           digest, share->digest);
+    share->tensors = count;
+    return TACIT_OK;
+}
+
+tacit_status taciti_stage_write(const char *folder, int64_t step, const taciti_ckpt_state *state, int writer,
+                                int writers, taciti_stage_share *out) {
+    char tmp[TACITI_CKPT_PATH_BYTES];
+    inventory all;
+    taciti_stage_share share = {.tensors = 0};
+    (void)snprintf(share.name, sizeof share.name, "rank-%05d.safetensors", writer);
+    TACITI_TRY(taciti_stage_path(folder, step, tmp_suffix, tmp));
+    tacit_status status = inventory_create(state, &all);
+    if (status == TACIT_OK) status = taciti_stage_assign(all.sizes, all.count, writers, all.owner);
+    const size_t count = status == TACIT_OK ? keep_own(&all, writer) : 0;
+    if (count > 0) status = write_file(tmp, step, &all, count, &share);
+    inventory_destroy(&all);
+    if (status == TACIT_OK) *out = share;
+    return status;
+}
+
+/* ---- commit ------------------------------------------------------------------------------------------------------ */
+
+static tacit_status write_manifest(const char *tmp, const taciti_manifest *manifest) {
+    char path[TACITI_CKPT_PATH_BYTES], *text = NULL;
+    size_t bytes = 0;
+    TACITI_TRY(taciti_path_join(path, sizeof path, tmp, manifest_name));
+    TACITI_TRY(taciti_manifest_format(manifest, &text, &bytes));
+    const tacit_status status = taciti_file_write(path, text, bytes);
+    taciti_free(text);
+    return status;
+}
+
+/* A checkpoint of the same step makes way: it is damaged or from a run that was resumed before it. */
+static tacit_status publish(const char *folder, int64_t step, const char *tmp) {
+    char path[TACITI_CKPT_PATH_BYTES], old[TACITI_CKPT_PATH_BYTES];
+    TACITI_TRY(taciti_stage_path(folder, step, "", path));
+    TACITI_TRY(taciti_stage_path(folder, step, ".old.tmp", old));
+    if (rename(path, old) != 0 && errno != ENOENT)
+        return taciti_fail(TACIT_E_IO, "%s: cannot be replaced: %s", path, strerror(errno));
+    if (rename(tmp, path) != 0) return taciti_fail(TACIT_E_IO, "%s: cannot be renamed: %s", tmp, strerror(errno));
+    TACITI_TRY(taciti_file_sync_folder(folder));
+    return taciti_file_remove_tree(old);
+}
+
+/* Every share must be visible here, at its size: hosts that do not share the folder are found now, not at resume. */
+static tacit_status commit(const char *folder, const char *tmp, const taciti_manifest *manifest) {
+    if (!taciti_manifest_complete(tmp, manifest))
+        return taciti_fail(TACIT_E_IO,
+                           "%s: files that other ranks have written are not here; checkpoints need a folder that all "
+                           "hosts share",
+                           tmp);
+    TACITI_TRY(write_manifest(tmp, manifest));
+    TACITI_TRY(taciti_file_sync_folder(tmp));
+    return publish(folder, manifest->step, tmp);
+}
+
+tacit_status taciti_stage_commit(const char *folder, int64_t step, const char *meta_json,
+                                 const taciti_stage_share *shares, int writers) {
+    char tmp[TACITI_CKPT_PATH_BYTES];
+    TACITI_TRY(taciti_stage_path(folder, step, tmp_suffix, tmp));
+    taciti_manifest manifest = {.step = step, .world = writers};
+    manifest.files = taciti_calloc((size_t)writers, sizeof *manifest.files);
+    manifest.meta_json = taciti_strdup(meta_json);
+    tacit_status status = manifest.files == NULL || manifest.meta_json == NULL ? TACIT_E_MEMORY : TACIT_OK;
+    for (int w = 0; w < writers && status == TACIT_OK; w++) {
+        if (shares[w].tensors == 0) continue;
+        manifest.files[manifest.count++] = shares[w];
+        manifest.tensors += shares[w].tensors;
+    }
+    if (status == TACIT_OK) status = commit(folder, tmp, &manifest);
+    taciti_manifest_destroy(&manifest);
+    return status;
+}
+
+void taciti_stage_undo(const char *folder, int64_t step) {
+    char tmp[TACITI_CKPT_PATH_BYTES];
+    if (taciti_stage_path(folder, step, tmp_suffix, tmp) == TACIT_OK) (void)taciti_file_remove_tree(tmp);
+}
+
+/* ---- rotate ------------------------------------------------------------------------------------------------------ */
+
+/* Renamed first: a kill in the middle leaves a temporary folder, not a damaged checkpoint. */
+static tacit_status remove_step(const char *folder, int64_t step) {
+    char path[TACITI_CKPT_PATH_BYTES], old[TACITI_CKPT_PATH_BYTES];
+    TACITI_TRY(taciti_stage_path(folder, step, "", path));
+    TACITI_TRY(taciti_stage_path(folder, step, ".old.tmp", old));
+    if (rename(path, old) != 0) return taciti_fail(TACIT_E_IO, "%s: cannot be removed: %s", path, strerror(errno));
+    return taciti_file_remove_tree(old);
+}
+
+static bool is_complete(const char *folder, int64_t step) {
+    char path[TACITI_CKPT_PATH_BYTES];
+    taciti_manifest manifest;
+    if (taciti_stage_path(folder, step, "", path) != TACIT_OK) return false;
+    if (taciti_manifest_read(path, &manifest) != TACIT_OK) return false;
+    const bool complete = taciti_manifest_complete(path, &manifest);
+    taciti_manifest_destroy(&manifest);
+    return complete;
+}
+
+tacit_status taciti_stage_rotate(const char *folder, int64_t step, int keep) {
+    int64_t *steps = NULL;
+    size_t count = 0;
+    int kept = 1;
+    tacit_status status = taciti_stage_list(folder, &steps, &count);
+    for (size_t i = 0; i < count && status == TACIT_OK; i++) {
+        if (steps[i] >= step) continue;
+        if (kept >= keep)
+            status = remove_step(folder, steps[i]);
+        else
+            kept += is_complete(folder, steps[i]);
+    }
+    taciti_free(steps);
+    return status;
+}

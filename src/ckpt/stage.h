@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The local steps of writing a checkpoint, in the order in which taciti_ckpt_save() takes them:
+ *
+ *   begin   one rank    removes what interrupted saves left, creates step_XXXXXXXX.tmp
+ *   write   every rank  writes its share and reads it back
+ *   commit  one rank    writes the manifest, renames the folder
+ *   rotate  one rank    removes the oldest
+ *
+ * None is collective; a "writer" is a rank that can see the folder.
+ */
+#ifndef TACITI_CKPT_STAGE_H
+#define TACITI_CKPT_STAGE_H
+
+#include "ckpt/ckpt.h"
+#include "ckpt/manifest.h"
+
+enum { TACITI_CKPT_PATH_BYTES = 4096 };
+
+/* folder/step_XXXXXXXX plus suffix ("" or ".tmp"). */
+tacit_status taciti_stage_path(const char *folder, int64_t step, const char *suffix, char path[TACITI_CKPT_PATH_BYTES]);
+
+/* Steps of all checkpoints in `folder`, newest first. No folder: none. Returns owned; taciti_free(). */
+tacit_status taciti_stage_list(const char *folder, int64_t **out, size_t *count);
+
+tacit_status taciti_stage_begin(const char *folder, int64_t step);
+
+/* Which writer takes which of `count` pieces: largest first, each to the writer with the least so far. */
+tacit_status taciti_stage_assign(const size_t *sizes, size_t count, int writers, int *owner);
+
+/* A share as its writer describes it; tensors == 0: nothing to write, no file. */
+typedef taciti_manifest_file taciti_stage_share;
+
+tacit_status taciti_stage_write(const char *folder, int64_t step, const taciti_ckpt_state *state, int writer,
+                                int writers, taciti_stage_share *out);
+
+tacit_status taciti_stage_commit(const char *folder, int64_t step, const char *meta_json,
+                                 const taciti_stage_share *shares, int writers);
+
+/* Removes the temporary folder of a save that failed. */
+void taciti_stage_undo(const char *folder, int64_t step);
+
+/* Keeps `step`, which was just verified, and the newest keep - 1 complete ones before it. Later steps, left from a run
+ * that was resumed further back, are not touched: they are replaced when the run comes by again. */
+tacit_status taciti_stage_rotate(const char *folder, int64_t step, int keep);
+
+#endif
