@@ -21,25 +21,28 @@
 
 #include "base/option.h"
 #include "base/trace.h"
+#include "comm/witness.h"
 #include "tacit/tacit.h"
 
 /* ---- the engine ---------------------------------------------------------------------------------------------------
  * One owner thread at a time. Never blocks. A request is storage of the caller. Message sizes up to SIZE_MAX / 2: the
  * engine splits what its library cannot count. Between one pair of ranks and one tag, messages do not overtake. */
 typedef struct taciti_engine_request {
-    uintptr_t opaque[4];
+    uintptr_t opaque[3]; /* the engine's */
+    uintptr_t wait;      /* the caller's: comm/ keeps (peer, direction) here, to know whom a wait is for */
 } taciti_engine_request;
 
 typedef struct taciti_engine {
     const char *name; /* "mpi", "self" */
     void *self;
     int rank, size;
+    bool any_thread;   /* the owner may be another thread than the one that opened the engine */
     char library[128]; /* "Open MPI v4.1.4": for `doctor`, `info build` and the start-up line */
     tacit_status (*isend)(void *self, int peer, int tag, const void *bytes, size_t count, taciti_engine_request *out);
     tacit_status (*irecv)(void *self, int peer, int tag, void *bytes, size_t count, taciti_engine_request *out);
     /* *done = true when complete (the request is then dead). E_PEER when the library reports an error. */
     tacit_status (*test)(void *self, taciti_engine_request *request, bool *done);
-    /* Ends the whole job now with this exit code. Does not return. */
+    /* Ends the whole job now with this exit code. Does not return but for engines that have nothing to end. */
     void (*abort)(void *self, int exit_code);
     /* Orderly end; collective. Skipped after a failure. */
     void (*close)(void *self);
@@ -50,6 +53,8 @@ typedef struct taciti_comm_options {
     bool thread;           /* comm.thread */
     double timeout_s;      /* comm.timeout: a peer silent for longer is reported as failed (default 15) */
     double warn_s;         /* comm.warn: a peer silent for longer is reported as slow (default 3) */
+    double start_s;        /* comm.start: most seconds for all ranks to come up and meet (default 120) */
+    double stall_s;        /* comm.stall: a live peer that keeps us waiting for longer counts as failed (default 600) */
     double rate_mbps;      /* comm.rate: cap of this rank's outgoing Mbit/s; 0: none */
     int64_t segment_bytes; /* comm.segment: pipelining unit of collectives */
 } taciti_comm_options;
@@ -65,19 +70,23 @@ typedef struct taciti_peer {
     char host[64];
 } taciti_peer;
 
+/* From now on announcements also go to `witness`, which is borrowed. Call right after open. */
+void taciti_comm_attach(taciti_comm *comm, taciti_witness *witness);
+
 /* What this process is doing, shown by others when it fails: (step, one word). Any thread, lock-free, cheap. */
 void taciti_comm_announce(taciti_comm *comm, int64_t step, const char *doing);
 
-/* Starts the engine (MPI when a launcher's environment is found or when built-in singleton init works, else self),
- * checks that launcher and library agree (several singletons of rank 0 are refused with the right command), learns all
- * peers, starts the thread. Collective. */
+/* Starts the engine (MPI when the environment of a launcher with more than one rank is found, else self), checks
+ * that launcher and library agree (several singletons of rank 0 are refused with the right command), learns all peers,
+ * starts the thread. Collective. */
 tacit_status taciti_comm_open(const taciti_comm_options *options, taciti_comm **out);
 
 /* The same over a given engine (tests, SMPI). Takes the engine. Collective. */
 tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const taciti_engine *engine,
                                      taciti_comm **out);
 
-/* Collective unless a failure was seen; then local. NULL is fine. */
+/* Collective unless a failure was seen; then local. A peer that fails while saying goodbye ends the job as
+ * taciti_comm_abort() does. NULL is fine. */
 void taciti_comm_close(taciti_comm *comm);
 
 int taciti_comm_rank(const taciti_comm *comm);
@@ -88,14 +97,15 @@ const taciti_engine *taciti_comm_engine(const taciti_comm *comm);
 /* The status that ended communication (E_PEER) or TACIT_OK while healthy. Any thread. */
 tacit_status taciti_comm_health(const taciti_comm *comm);
 
-/* Ends the whole job with the exit code of `status`, after the culprit line was logged. Does not return. Any thread. */
+/* Ends the whole job with the exit code of `status`, after the culprit line was logged; when the engine cannot do it
+ * within 3 s, this process at least ends. Does not return. Any thread. */
 _Noreturn void taciti_comm_abort(taciti_comm *comm, tacit_status status);
 
 /* ---- jobs ------------------------------------------------------------------------------------------------------ */
 typedef struct taciti_job {
     tacit_status (*run)(taciti_comm *comm, void *context); /* on the communication thread; may block in waits below */
     void *context;
-    const char *name; /* for error messages: "all-reduce of bucket" */
+    const char *name; /* for error messages: "all-reduce of bucket"; up to 47 bytes */
     int detail;       /* bucket number or -1 */
     tacit_status status;
     _Atomic uint32_t done;    /* futex word: 0 queued, 1 finished */
@@ -138,7 +148,7 @@ tacit_status taciti_comm_agree_text(taciti_comm *comm, const char *what, const c
 
 /* ---- counters -------------------------------------------------------------------------------------------------- */
 typedef struct taciti_comm_counters {
-    uint64_t bytes_sent, bytes_received; /* payload handed to the engine, without its headers */
+    uint64_t bytes_sent, bytes_received; /* payload handed to the engine, without its headers and without heartbeats */
     uint64_t messages_sent, messages_received;
 } taciti_comm_counters;
 taciti_comm_counters taciti_comm_count(const taciti_comm *comm); /* since open; any thread */

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Small blocking collectives: a gather to rank 0 and a binomial tree from the root, run as jobs. Rank 0 reduces in rank
+ * order and everybody receives its result, so all ranks hold the same bits.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "comm/state.h"
+
+enum { MOST_CHILDREN = 32, WINDOW = 2, TEXT_BYTES = 4096, CLOCK_ROUNDS = 16, EXCERPT_BEFORE = 30, EXCERPT = 80 };
+
+/* ---- inside a job --------------------------------------------------------------------------------------------------
+ */
+static tacit_status scratch(taciti_comm *comm, size_t bytes) {
+    if (bytes <= comm->scratch_bytes) return TACIT_OK;
+    char *grown = taciti_calloc(bytes, 1);
+    if (grown == NULL) return taciti_comm_break(comm, TACIT_E_MEMORY);
+    taciti_free(comm->scratch);
+    comm->scratch = grown;
+    comm->scratch_bytes = bytes;
+    return TACIT_OK;
+}
+
+static tacit_status send_now(taciti_comm *comm, int peer, const void *bytes, size_t n) {
+    taciti_engine_request request;
+    TACITI_TRY(taciti_comm_isend(comm, peer, bytes, n, &request));
+    return taciti_comm_await(comm, &request);
+}
+
+static tacit_status receive_now(taciti_comm *comm, int peer, void *bytes, size_t n) {
+    taciti_engine_request request;
+    TACITI_TRY(taciti_comm_irecv(comm, peer, bytes, n, &request));
+    return taciti_comm_await(comm, &request);
+}
+
+/* Calls move() for pieces of comm.segment bytes (at least once), so that every piece is a sign of life. */
+static size_t piece(const taciti_comm *comm, size_t at, size_t count) {
+    const size_t most = (size_t)comm->options.segment_bytes;
+    return count - at < most ? count - at : most;
+}
+
+/* all (rank 0 only) receives size * count bytes in rank order. Small contributions of all ranks travel at once. */
+static tacit_status gather(taciti_comm *comm, const void *mine, size_t count, char *all) {
+    const int size = comm->engine.size;
+    const size_t segment = (size_t)comm->options.segment_bytes;
+    size_t at = 0;
+    do {
+        const size_t n = piece(comm, at, count);
+        if (comm->engine.rank != 0) {
+            TACITI_TRY(send_now(comm, 0, (const char *)mine + at, n));
+        } else {
+            for (int r = 1; r < size; r++)
+                TACITI_TRY(taciti_comm_irecv(comm, r, all + (size_t)r * count + at, n, &comm->requests[r]));
+            for (int r = 1; r < size; r++) TACITI_TRY(taciti_comm_await(comm, &comm->requests[r]));
+        }
+        at += segment;
+    } while (at < count);
+    if (comm->engine.rank == 0 && count > 0) memmove(all, mine, count);
+    return TACIT_OK;
+}
+
+/* Children of this rank in the binomial tree from `root`; *parent is -1 at the root. */
+static int family(const taciti_comm *comm, int root, int children[MOST_CHILDREN], int *parent) {
+    const int size = comm->engine.size, me = (comm->engine.rank - root + size) % size;
+    int count = 0, bit = 1;
+    for (; bit < size && (me & bit) == 0; bit <<= 1)
+        if (me + bit < size) children[count++] = (me + bit + root) % size;
+    *parent = me == 0 ? -1 : (me - bit + root) % size;
+    return count;
+}
+
+static tacit_status spread(taciti_comm *comm, int root, void *bytes, size_t count) {
+    int children[MOST_CHILDREN], parent = -1;
+    taciti_engine_request sends[WINDOW][MOST_CHILDREN];
+    const int child_count = family(comm, root, children, &parent);
+    const size_t segment = (size_t)comm->options.segment_bytes;
+    size_t at = 0, pieces = 0;
+    do {
+        char *p = (char *)bytes + at;
+        const size_t n = piece(comm, at, count);
+        taciti_engine_request *slot = sends[pieces % WINDOW];
+        if (parent >= 0) TACITI_TRY(receive_now(comm, parent, p, n));
+        for (int c = child_count - 1; c >= 0; c--) { /* the largest subtree first */
+            if (pieces >= WINDOW) TACITI_TRY(taciti_comm_await(comm, &slot[c]));
+            TACITI_TRY(taciti_comm_isend(comm, children[c], p, n, &slot[c]));
+        }
+        at += segment;
+        pieces++;
+    } while (at < count);
+    for (size_t i = pieces < WINDOW ? 0 : pieces - WINDOW; i < pieces; i++)
+        for (int c = 0; c < child_count; c++) TACITI_TRY(taciti_comm_await(comm, &sends[i % WINDOW][c]));
+    return TACIT_OK;
+}
+
+/* ---- calls: what a submitting thread wants done by a job ------------------------------------------------------------
+ */
+typedef struct call {
+    const char *name;
+    int root;
+    const void *in;
+    void *bytes;
+    size_t count;
+    taciti_op op;
+} call;
+
+static tacit_status run_call(taciti_comm *comm, call *what, tacit_status (*run)(taciti_comm *comm, void *context)) {
+    taciti_job job = {.run = run, .context = what, .name = what->name, .detail = -1};
+    TACITI_TRY(taciti_job_submit(comm, &job));
+    return taciti_job_wait(comm, &job);
+}
+
+static double combine(double a, double b, taciti_op op) {
+    switch (op) {
+    case TACITI_OP_SUM: return a + b;
+    case TACITI_OP_MAX: return a > b || a != a ? a : b; /* a NaN wins, so that nobody overlooks it */
+    case TACITI_OP_MIN: return a < b || a != a ? a : b;
+    }
+    return a;
+}
+
+static tacit_status run_allreduce(taciti_comm *comm, void *context) {
+    const call *c = context;
+    double *values = c->bytes;
+    const size_t bytes = c->count * sizeof *values;
+    TACITI_TRY(scratch(comm, comm->engine.rank == 0 ? bytes * (size_t)comm->engine.size : 0));
+    TACITI_TRY(gather(comm, values, bytes, comm->scratch));
+    if (comm->engine.rank == 0)
+        for (int r = 1; r < comm->engine.size; r++) {
+            const double *theirs = (const double *)(const void *)(comm->scratch + (size_t)r * bytes);
+            for (size_t i = 0; i < c->count; i++) values[i] = combine(values[i], theirs[i], c->op);
+        }
+    return spread(comm, 0, values, bytes);
+}
+
+tacit_status taciti_comm_allreduce_f64(taciti_comm *comm, double *values, size_t n, taciti_op op) {
+    if (comm->engine.size == 1) return taciti_comm_health(comm);
+    return run_call(comm, &(call){.name = "all-reduce of numbers", .bytes = values, .count = n, .op = op},
+                    run_allreduce);
+}
+
+static tacit_status run_broadcast(taciti_comm *comm, void *context) {
+    const call *c = context;
+    return spread(comm, c->root, c->bytes, c->count);
+}
+
+tacit_status taciti_comm_broadcast(taciti_comm *comm, int root, void *bytes, size_t n) {
+    if (comm->engine.size == 1) return taciti_comm_health(comm);
+    return run_call(comm, &(call){.name = "broadcast", .root = root, .bytes = bytes, .count = n}, run_broadcast);
+}
+
+static tacit_status run_allgather(taciti_comm *comm, void *context) {
+    const call *c = context;
+    TACITI_TRY(gather(comm, c->in, c->count, c->bytes));
+    return spread(comm, 0, c->bytes, c->count * (size_t)comm->engine.size);
+}
+
+tacit_status taciti_comm_allgather(taciti_comm *comm, const void *bytes, size_t n, void *out) {
+    if (comm->engine.size == 1) {
+        if (n > 0) memmove(out, bytes, n);
+        return taciti_comm_health(comm);
+    }
+    return run_call(comm, &(call){.name = "all-gather", .in = bytes, .bytes = out, .count = n}, run_allgather);
+}
+
+static tacit_status run_barrier(taciti_comm *comm, void *context) {
+    (void)context;
+    char nothing = 0;
+    TACITI_TRY(gather(comm, &nothing, 0, &nothing));
+    return spread(comm, 0, &nothing, 0);
+}
+
+tacit_status taciti_comm_barrier(taciti_comm *comm) {
+    if (comm->engine.size == 1) return taciti_comm_health(comm);
+    return run_call(comm, &(call){.name = "barrier"}, run_barrier);
+}
+
+tacit_status taciti_comm_agree(taciti_comm *comm, tacit_status mine) {
+    double worst = (double)mine;
+    TACITI_TRY(taciti_comm_allreduce_f64(comm, &worst, 1, TACITI_OP_MIN));
+    return (tacit_status)(int)worst;
+}
+
+/* ---- texts ----------------------------------------------------------------------------------------------------------
+ */
+static void log_difference(const taciti_comm *comm, const char *what, const char *mine, int rank, const char *theirs) {
+    size_t at = 0;
+    while (mine[at] != 0 && mine[at] == theirs[at]) at++;
+    const size_t from = at > EXCERPT_BEFORE ? at - EXCERPT_BEFORE : 0;
+    const taciti_peer *peer = &comm->peers[rank];
+    (void)taciti_fail(TACIT_E_PEER, "%s differs: rank 0 has \"%s%.*s\", rank %d on host %s has \"%s%.*s\"", what,
+                      from > 0 ? "..." : "", (int)EXCERPT, mine + from, rank, peer->host, from > 0 ? "..." : "",
+                      (int)EXCERPT, theirs + from);
+}
+
+static tacit_status run_agree_text(taciti_comm *comm, void *context) {
+    const call *c = context;
+    int32_t different = -1;
+    TACITI_TRY(scratch(comm, comm->engine.rank == 0 ? TEXT_BYTES * (size_t)comm->engine.size : 0));
+    TACITI_TRY(gather(comm, c->bytes, TEXT_BYTES, comm->scratch));
+    for (int r = 1; comm->engine.rank == 0 && r < comm->engine.size && different < 0; r++) {
+        const char *theirs = comm->scratch + (size_t)r * TEXT_BYTES;
+        if (memcmp(comm->scratch, theirs, TEXT_BYTES) == 0) continue;
+        different = r;
+        log_difference(comm, c->in, comm->scratch, r, theirs);
+    }
+    TACITI_TRY(spread(comm, 0, &different, sizeof different));
+    return different < 0 ? TACIT_OK : TACIT_E_PEER;
+}
+
+tacit_status taciti_comm_agree_text(taciti_comm *comm, const char *what, const char *text) {
+    if (comm->engine.size == 1) return taciti_comm_health(comm);
+    char mine[TEXT_BYTES] = {0};
+    const size_t length = strlen(text);
+    memcpy(mine, text, length < TEXT_BYTES ? length : TEXT_BYTES - 1);
+    return run_call(comm, &(call){.name = "comparison of settings", .in = what, .bytes = mine}, run_agree_text);
+}
+
+/* ---- clock ----------------------------------------------------------------------------------------------------------
+ */
+/* Rank 0 answers every rank in turn with its own time; the answer of the shortest round trip counts, taken as the
+ * middle of that trip (Cristian 1989). */
+static tacit_status run_clock(taciti_comm *comm, void *context) {
+    int64_t *out_ns = context, best_ns = INT64_MAX;
+    const bool server = comm->engine.rank == 0;
+    for (int r = server ? 1 : comm->engine.rank; r < (server ? comm->engine.size : comm->engine.rank + 1); r++)
+        for (int i = 0; i < CLOCK_ROUNDS; i++) {
+            int64_t begin_ns = taciti_now_ns(), server_ns = 0;
+            if (server) {
+                TACITI_TRY(receive_now(comm, r, &begin_ns, sizeof begin_ns));
+                server_ns = taciti_now_ns();
+                TACITI_TRY(send_now(comm, r, &server_ns, sizeof server_ns));
+                continue;
+            }
+            TACITI_TRY(send_now(comm, 0, &begin_ns, sizeof begin_ns));
+            TACITI_TRY(receive_now(comm, 0, &server_ns, sizeof server_ns));
+            const int64_t end_ns = taciti_now_ns();
+            if (end_ns - begin_ns >= best_ns) continue;
+            best_ns = end_ns - begin_ns;
+            *out_ns = begin_ns + best_ns / 2 - server_ns;
+        }
+    return TACIT_OK;
+}
+
+tacit_status taciti_comm_clock_offset(taciti_comm *comm, int64_t *out_ns) {
+    int64_t offset_ns = 0;
+    if (comm->engine.size > 1) {
+        taciti_job job = {.run = run_clock, .context = &offset_ns, .name = "clock comparison", .detail = -1};
+        TACITI_TRY(taciti_job_submit(comm, &job));
+        TACITI_TRY(taciti_job_wait(comm, &job));
+    }
+    *out_ns = offset_ns;
+    return taciti_comm_health(comm);
+}
+
+/* ---- introduction ---------------------------------------------------------------------------------------------------
+ */
+static void number_local_ranks(taciti_comm *comm) {
+    for (int i = 0; i < comm->engine.size; i++) {
+        taciti_peer *peer = &comm->peers[i];
+        peer->rank = i;
+        peer->local_rank = peer->local_size = 0;
+        for (int j = 0; j < comm->engine.size; j++) {
+            if (strcmp(peer->host, comm->peers[j].host) != 0) continue;
+            peer->local_size++;
+            peer->local_rank += j < i;
+        }
+    }
+}
+
+tacit_status taciti_comm_introduce(taciti_comm *comm) {
+    taciti_peer me = {.rank = comm->engine.rank, .pid = (int32_t)getpid()};
+    if (gethostname(me.host, sizeof me.host - 1) != 0) (void)snprintf(me.host, sizeof me.host, "?");
+    TACITI_TRY(taciti_comm_allgather(comm, &me, sizeof me, comm->peers));
+    number_local_ranks(comm);
+    return TACIT_OK;
+}

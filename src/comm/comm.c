@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "comm/comm.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "comm/engine.h"
+#include "comm/futex.h"
+#include "comm/launcher.h"
+#include "comm/state.h"
+
+#define STALL_LOOK_TURNS 64u
+#define PACE_SLICE_NS (5 * TACITI_NS_PER_MS)
+#define PACE_CREDIT_NS TACITI_NS_PER_MS /* what a late wake-up may catch up on */
+
+enum { TRACE_SPANS = 1 << 16, ABORT_S = 3, FINISH_S = 15 };
+
+#define OPTION(name, kind, member, value, low, high, unit_, text, flags_)                                              \
+    {                                                                                                                  \
+        .key = (name), .type = TACITI_OPTION_##kind, .offset = offsetof(taciti_comm_options, member),                  \
+        .fallback = (value), .least = (low), .most = (high), .unit = (unit_), .help = (text),                          \
+        .flags = TACITI_OPTION_NO_DIGEST | (flags_)                                                                    \
+    }
+
+static const taciti_option OPTIONS[] = {
+    OPTION("thread", BOOL, thread, "true", 0, 0, "",
+           "own thread for communication; without it nothing overlaps and comm.timeout must exceed the longest compute",
+           0),
+    OPTION("timeout", REAL, timeout_s, "15", 0.5, 86400, "s", "a rank silent for longer has failed: the job ends", 0),
+    OPTION("warn", REAL, warn_s, "3", 0.1, 86400, "s", "a rank silent for longer is named in a warning", 0),
+    OPTION("start", REAL, start_s, "120", 1, 86400, "s", "most time for all ranks to come up and meet", 0),
+    OPTION("stall", REAL, stall_s, "600", 1, 604800, "s",
+           "a rank that is alive but keeps others waiting for longer has failed", 0),
+    OPTION("rate", REAL, rate_mbps, "0", 0, 1e6, "Mbit/s", "cap of what each rank sends; 0: none", 0),
+    OPTION("segment", BYTES, segment_bytes, "512KiB", 1024, 1073741824, "bytes",
+           "unit in which large transfers are pipelined", TACITI_OPTION_EXPERT),
+};
+
+const taciti_option_table taciti_comm_option_table = {.section = "comm",
+                                                      .help = "how ranks talk and when a silent one is given up",
+                                                      .options = OPTIONS,
+                                                      .count = sizeof OPTIONS / sizeof *OPTIONS};
+
+/* ---- life ------------------------------------------------------------------------------------------------------ */
+static void destroy(taciti_comm *comm) {
+    taciti_detector_destroy(comm);
+    taciti_trace_destroy(&comm->trace);
+    taciti_free(comm->peers);
+    taciti_free(comm->requests);
+    taciti_free(comm->scratch);
+    taciti_free(comm);
+}
+
+static tacit_status set_up(taciti_comm *comm) {
+    const size_t size = (size_t)comm->engine.size;
+    comm->peers = taciti_calloc(size, sizeof *comm->peers);
+    comm->requests = taciti_calloc(size, sizeof *comm->requests);
+    if (comm->peers == NULL || comm->requests == NULL) return TACIT_E_MEMORY;
+    for (int i = 0; i < comm->engine.size; i++) comm->peers[i].rank = i;
+    atomic_store(&comm->witness, &comm->own_witness);
+    TACITI_TRY(taciti_trace_create(size > 1 ? TRACE_SPANS : 0, &comm->trace));
+    TACITI_TRY(taciti_detector_create(comm));
+    TACITI_TRY(taciti_comm_introduce(comm));
+    if (comm->engine.size == 1 || !comm->options.thread) return TACIT_OK;
+    if (comm->engine.any_thread) return taciti_comm_thread_start(comm);
+    taciti_log(TACITI_LOG_WARN, "%s allows no communication thread: nothing will overlap", comm->engine.library);
+    return TACIT_OK;
+}
+
+tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const taciti_engine *engine,
+                                     taciti_comm **out) {
+    taciti_comm *comm = taciti_calloc(1, sizeof *comm);
+    if (comm == NULL) return TACIT_E_MEMORY;
+    comm->engine = *engine;
+    comm->options = *options;
+    const tacit_status status = set_up(comm);
+    if (status == TACIT_OK)
+        *out = comm;
+    else
+        destroy(comm); /* the engine stays as it is: its end is collective, and this process is about to leave */
+    return status;
+}
+
+tacit_status taciti_comm_open(const taciti_comm_options *options, taciti_comm **out) {
+    const taciti_launcher launcher = taciti_launcher_detect();
+    taciti_engine engine;
+    if (launcher.size == 1) {
+        taciti_engine_self_open(&engine);
+        return taciti_comm_open_engine(options, &engine, out);
+    }
+    char late[256];
+    (void)snprintf(late, sizeof late,
+                   "rank %d: MPI has not started within %.0f s (comm.start): at least one of the %d processes of %s "
+                   "did not come up",
+                   launcher.rank, options->start_s, launcher.size, launcher.name);
+    taciti_guard guard = {0};
+    taciti_guard_arm(&guard, options->start_s, tacit_status_exit_code(TACIT_E_PEER), late);
+    const tacit_status status = taciti_engine_mpi_open(&engine);
+    taciti_guard_disarm(&guard);
+    TACITI_TRY(status);
+    if (engine.size > 1) return taciti_comm_open_engine(options, &engine, out);
+    engine.close(engine.self);
+    return taciti_launcher_refuse(&launcher, engine.library);
+}
+
+void taciti_comm_close(taciti_comm *comm) {
+    if (comm == NULL) return;
+    if (!taciti_comm_thread_stop(comm)) return; /* stuck inside the engine: whatever it uses must stay */
+    if (taciti_comm_health(comm) != TACIT_OK) {
+        destroy(comm);
+        return;
+    }
+    taciti_comm_announce(comm, atomic_load(&atomic_load(&comm->witness)->doing.number), "finish");
+    if (taciti_detector_goodbye(comm) != TACIT_OK) taciti_comm_abort(comm, TACIT_E_PEER);
+    char late[256];
+    (void)snprintf(late, sizeof late, "rank %d: %s has not shut down within %d s; leaving without it",
+                   comm->engine.rank, comm->engine.library, (int)FINISH_S);
+    taciti_guard guard = {0};
+    taciti_guard_arm(&guard, FINISH_S, tacit_status_exit_code(TACIT_E_PEER), late);
+    comm->engine.close(comm->engine.self);
+    taciti_guard_disarm(&guard);
+    destroy(comm);
+}
+
+int taciti_comm_rank(const taciti_comm *comm) { return comm->engine.rank; }
+
+int taciti_comm_size(const taciti_comm *comm) { return comm->engine.size; }
+
+const taciti_peer *taciti_comm_peer(const taciti_comm *comm, int rank) { return &comm->peers[rank]; }
+
+const taciti_engine *taciti_comm_engine(const taciti_comm *comm) { return &comm->engine; }
+
+taciti_trace *taciti_comm_trace(taciti_comm *comm) { return &comm->trace; }
+
+void taciti_comm_announce(taciti_comm *comm, int64_t step, const char *doing) {
+    taciti_note_write(&atomic_load_explicit(&comm->witness, memory_order_acquire)->doing, step, doing);
+}
+
+void taciti_comm_attach(taciti_comm *comm, taciti_witness *witness) {
+    taciti_sight sight;
+    taciti_witness_look(atomic_load(&comm->witness), &sight);
+    taciti_note_write(&witness->doing, sight.step, sight.doing);
+    taciti_note_write(&witness->job, sight.detail, sight.job);
+    atomic_store_explicit(&comm->witness, witness, memory_order_release);
+}
+
+/* ---- failure ----------------------------------------------------------------------------------------------------- */
+tacit_status taciti_comm_health(const taciti_comm *comm) {
+    return (tacit_status)atomic_load_explicit(&comm->health, memory_order_acquire);
+}
+
+tacit_status taciti_comm_break(taciti_comm *comm, tacit_status status) {
+    int healthy = TACIT_OK;
+    if (status < 0) (void)atomic_compare_exchange_strong(&comm->health, &healthy, (int)status);
+    return status;
+}
+
+_Noreturn void taciti_comm_abort(taciti_comm *comm, tacit_status status) {
+    const int code = tacit_status_exit_code(status) == 0 ? 1 : tacit_status_exit_code(status);
+    taciti_guard guard = {0};
+    taciti_guard_arm(&guard, ABORT_S, code, NULL);
+    if (taciti_comm_owns(comm)) {
+        comm->engine.abort(comm->engine.self, code);
+    } else {
+        atomic_store_explicit(&comm->abort_code, code, memory_order_release);
+        taciti_futex_wake(&comm->queue.tail);
+        taciti_sleep_ns((ABORT_S + 1) * TACITI_NS_PER_S);
+    }
+    _exit(code);
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+static void count(_Atomic uint64_t *bytes, _Atomic uint64_t *messages, size_t n) {
+    atomic_fetch_add_explicit(bytes, n, memory_order_relaxed);
+    atomic_fetch_add_explicit(messages, 1, memory_order_relaxed);
+}
+
+/* Returns when a line of comm.rate would have carried everything sent so far and these bytes. */
+static tacit_status pace(taciti_comm *comm, size_t bytes) {
+    if (comm->options.rate_mbps <= 0) return TACIT_OK;
+    int64_t now = taciti_now_ns();
+    const int64_t earliest = now - PACE_CREDIT_NS;
+    if (comm->link_free_ns < earliest) comm->link_free_ns = earliest;
+    comm->link_free_ns += (int64_t)((double)bytes * 8e3 / comm->options.rate_mbps);
+    for (; now < comm->link_free_ns; now = taciti_now_ns()) {
+        TACITI_TRY(taciti_detector_tick(comm));
+        const int64_t left = comm->link_free_ns - now;
+        taciti_sleep_ns(left < PACE_SLICE_NS ? left : PACE_SLICE_NS);
+    }
+    return TACIT_OK;
+}
+
+tacit_status taciti_comm_isend(taciti_comm *comm, int peer, const void *bytes, size_t n, taciti_engine_request *out) {
+    TACITI_TRY(pace(comm, n));
+    count(&comm->bytes_sent, &comm->messages_sent, n);
+    out->wait = (uintptr_t)peer * 2;
+    return taciti_comm_break(comm, comm->engine.isend(comm->engine.self, peer, TACITI_TAG_DATA, bytes, n, out));
+}
+
+tacit_status taciti_comm_irecv(taciti_comm *comm, int peer, void *bytes, size_t n, taciti_engine_request *out) {
+    count(&comm->bytes_received, &comm->messages_received, n);
+    out->wait = (uintptr_t)peer * 2 + 1;
+    return taciti_comm_break(comm, comm->engine.irecv(comm->engine.self, peer, TACITI_TAG_DATA, bytes, n, out));
+}
+
+tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request) {
+    const int peer = (int)(request->wait / 2);
+    int64_t begin_ns = 0;
+    for (uint32_t turn = 0;; turn++) {
+        bool done = false;
+        TACITI_TRY(taciti_comm_break(comm, comm->engine.test(comm->engine.self, request, &done)));
+        if (done) {
+            if (request->wait % 2 == 1) taciti_detector_heard(comm, peer);
+            return TACIT_OK;
+        }
+        TACITI_TRY(taciti_detector_tick(comm));
+        if (turn == 0) begin_ns = taciti_now_ns();
+        if (turn % STALL_LOOK_TURNS == STALL_LOOK_TURNS - 1) TACITI_TRY(taciti_detector_stall(comm, peer, begin_ns));
+        taciti_comm_pause(turn);
+    }
+}
+
+taciti_comm_counters taciti_comm_count(const taciti_comm *comm) {
+    return (taciti_comm_counters){.bytes_sent = atomic_load_explicit(&comm->bytes_sent, memory_order_relaxed),
+                                  .bytes_received = atomic_load_explicit(&comm->bytes_received, memory_order_relaxed),
+                                  .messages_sent = atomic_load_explicit(&comm->messages_sent, memory_order_relaxed),
+                                  .messages_received =
+                                      atomic_load_explicit(&comm->messages_received, memory_order_relaxed)};
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "comm/failure.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "comm/state.h"
+
+#define LOOK_NS (50 * TACITI_NS_PER_MS)
+#define BEAT_NS (200 * TACITI_NS_PER_MS)
+#define GAP_NS TACITI_NS_PER_S   /* a longer gap between two looks means that this process was stopped */
+#define GRACE_NS TACITI_NS_PER_S /* between one neighbour's chance to speak and the next one's */
+
+enum { BEAT, GOODBYE, DEATH_KNOWN, ALL_PAIRS_RANKS = 32, NAME_BYTES = 128 };
+
+static bool are_neighbours(int a, int b, int size) {
+    if (a == b) return false;
+    if (size <= ALL_PAIRS_RANKS) return true;
+    const int distance = a < b ? b - a : a - b, other_way = size - distance;
+    return (distance & (distance - 1)) == 0 || (other_way & (other_way - 1)) == 0;
+}
+
+static void name_of(const taciti_comm *comm, int rank, char out[NAME_BYTES]) {
+    const taciti_peer *peer = &comm->peers[rank];
+    if (peer->pid == 0)
+        (void)snprintf(out, NAME_BYTES, "rank %d (not yet introduced)", rank);
+    else
+        (void)snprintf(out, NAME_BYTES, "rank %d on host %s (pid %" PRId32 ")", rank, peer->host, peer->pid);
+}
+
+static tacit_status listen_to(taciti_comm *comm, taciti_link *link) {
+    link->receiving = true;
+    return comm->engine.irecv(comm->engine.self, link->peer, TACITI_TAG_BEAT, &link->in, sizeof link->in,
+                              &link->in_request);
+}
+
+static tacit_status tell(taciti_comm *comm, taciti_link *link, int kind) {
+    if (link->sending) return TACIT_OK; /* the engine still holds the last one: it counts for this one too */
+    link->out = (taciti_beat){.kind = kind};
+    taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &link->out.sight);
+    link->sending = true;
+    if (kind == GOODBYE) link->said = true;
+    return comm->engine.isend(comm->engine.self, link->peer, TACITI_TAG_BEAT, &link->out, sizeof link->out,
+                              &link->out_request);
+}
+
+tacit_status taciti_detector_create(taciti_comm *comm) {
+    taciti_detector *d = &comm->detector;
+    const int size = comm->engine.size, me = comm->engine.rank;
+    d->links = taciti_calloc((size_t)size, sizeof *d->links);
+    d->link_of = taciti_calloc((size_t)size, sizeof *d->link_of);
+    if (d->links == NULL || d->link_of == NULL) return TACIT_E_MEMORY;
+    const int64_t now = taciti_now_ns();
+    d->last_look_ns = d->rearmed_ns = now;
+    for (int rank = 0; rank < size; rank++) {
+        d->link_of[rank] = -1;
+        if (!are_neighbours(me, rank, size)) continue;
+        d->link_of[rank] = d->count;
+        d->links[d->count] = (taciti_link){.peer = rank, .heard_ns = now};
+        TACITI_TRY(listen_to(comm, &d->links[d->count++]));
+    }
+    return TACIT_OK;
+}
+
+void taciti_detector_destroy(taciti_comm *comm) {
+    taciti_free(comm->detector.links);
+    taciti_free(comm->detector.link_of);
+}
+
+void taciti_detector_heard(taciti_comm *comm, int peer) {
+    const int i = comm->detector.link_of[peer];
+    if (i >= 0) comm->detector.links[i].heard_ns = taciti_now_ns();
+}
+
+static tacit_status hear(taciti_comm *comm, taciti_link *link, int64_t now) {
+    while (link->receiving) {
+        bool done = false;
+        TACITI_TRY(comm->engine.test(comm->engine.self, &link->in_request, &done));
+        if (!done) break;
+        link->receiving = false;
+        link->heard_ns = now;
+        link->seen = link->in.sight;
+        /* Whoever spoke for the dead peer has logged it; this rank only ends its waits. */
+        if (link->in.kind == DEATH_KNOWN) return taciti_comm_break(comm, TACIT_E_PEER);
+        link->gone = link->in.kind == GOODBYE;
+        if (!link->gone) TACITI_TRY(listen_to(comm, link));
+    }
+    if (!link->sending) return TACIT_OK;
+    bool done = false;
+    TACITI_TRY(comm->engine.test(comm->engine.self, &link->out_request, &done));
+    link->sending = !done;
+    return TACIT_OK;
+}
+
+/* How many neighbours of `peer` come before this rank and look well from here: they speak first. */
+static int speakers_before_me(const taciti_comm *comm, int peer, int64_t now, int64_t limit_ns) {
+    const taciti_detector *d = &comm->detector;
+    int count = 0;
+    for (int rank = 0; rank < comm->engine.rank; rank++) {
+        if (!are_neighbours(rank, peer, comm->engine.size)) continue;
+        const int i = d->link_of[rank];
+        count += i < 0 || (!d->links[i].gone && now - d->links[i].heard_ns < limit_ns);
+    }
+    return count;
+}
+
+/* "; so did rank 3 on host n1 (pid 7), rank 4 ..." for the peers that are silent as well; cut when it is long. */
+static void name_others(const taciti_comm *comm, const taciti_link *first, int64_t silent_since_ns, char *out,
+                        size_t bytes) {
+    size_t at = 0;
+    out[0] = 0;
+    for (int i = 0; i < comm->detector.count && at < bytes; i++) {
+        const taciti_link *link = &comm->detector.links[i];
+        if (link == first || link->gone || link->heard_ns > silent_since_ns) continue;
+        char name[NAME_BYTES];
+        name_of(comm, link->peer, name);
+        const int length = snprintf(out + at, bytes - at, "%s%s", at == 0 ? "; so did " : ", ", name);
+        at += length > 0 ? (size_t)length : 0;
+    }
+}
+
+static tacit_status tell_death(taciti_comm *comm) {
+    const tacit_status status = taciti_comm_break(comm, TACIT_E_PEER);
+    for (int i = 0; i < comm->detector.count; i++) (void)tell(comm, &comm->detector.links[i], DEATH_KNOWN);
+    return status;
+}
+
+static tacit_status pronounce_dead(taciti_comm *comm, const taciti_link *link, int64_t now) {
+    char name[NAME_BYTES], sight[TACITI_WITNESS_TEXT_BYTES], others[512];
+    name_of(comm, link->peer, name);
+    taciti_sight_text(&link->seen, sight);
+    name_others(comm, link, now - (int64_t)(comm->options.warn_s * 1e9), others, sizeof others);
+    (void)taciti_fail(TACIT_E_PEER, "%s stopped answering %.1f s ago; last seen in %s%s", name,
+                      (double)(now - link->heard_ns) * 1e-9, sight, others);
+    return tell_death(comm);
+}
+
+static tacit_status judge(taciti_comm *comm, taciti_link *link, int64_t now) {
+    const int64_t age = now - link->heard_ns, warn_ns = (int64_t)(comm->options.warn_s * 1e9),
+                  timeout_ns = (int64_t)(comm->options.timeout_s * 1e9);
+    char name[NAME_BYTES], sight[TACITI_WITNESS_TEXT_BYTES];
+    if (link->gone || (age <= warn_ns && !link->warned)) return TACIT_OK;
+    if (age <= warn_ns) {
+        link->warned = false;
+        name_of(comm, link->peer, name);
+        taciti_log(TACITI_LOG_WARN, "%s answers again", name);
+        return TACIT_OK;
+    }
+    const int before = speakers_before_me(comm, link->peer, now, warn_ns);
+    if (age > timeout_ns + before * GRACE_NS) return pronounce_dead(comm, link, now);
+    if (link->warned || before > 0) return TACIT_OK;
+    link->warned = true;
+    name_of(comm, link->peer, name);
+    taciti_sight_text(&link->seen, sight);
+    taciti_log(TACITI_LOG_WARN, "%s has been silent for %.1f s (it counts as failed after %.1f s); last seen in %s",
+               name, (double)age * 1e-9, comm->options.timeout_s, sight);
+    return TACIT_OK;
+}
+
+static tacit_status look(taciti_comm *comm, int64_t now) {
+    taciti_detector *d = &comm->detector;
+    const int code = atomic_load_explicit(&comm->abort_code, memory_order_acquire);
+    if (code != 0) comm->engine.abort(comm->engine.self, code);
+    if (now - d->last_look_ns > GAP_NS) {
+        d->rearmed_ns = now;
+        for (int i = 0; i < d->count; i++) d->links[i].heard_ns = now;
+    }
+    d->last_look_ns = now;
+    d->next_look_ns = now + LOOK_NS;
+    const bool beat = !d->leaving && now >= d->next_beat_ns;
+    if (beat) d->next_beat_ns = now + BEAT_NS;
+    for (int i = 0; i < d->count; i++) {
+        TACITI_TRY(hear(comm, &d->links[i], now));
+        if (beat) TACITI_TRY(tell(comm, &d->links[i], BEAT));
+        TACITI_TRY(judge(comm, &d->links[i], now));
+    }
+    return TACIT_OK;
+}
+
+tacit_status taciti_detector_tick(taciti_comm *comm) {
+    const tacit_status health = taciti_comm_health(comm);
+    atomic_fetch_add_explicit(&comm->queue.pulse, 1, memory_order_relaxed);
+    const int64_t now = taciti_now_ns();
+    if (now < comm->detector.next_look_ns) return health;
+    if (health == TACIT_OK) return taciti_comm_break(comm, look(comm, now));
+    /* After a failure nothing is exchanged any more, but an abort must still be obeyed. */
+    const int code = atomic_load_explicit(&comm->abort_code, memory_order_acquire);
+    if (code != 0) comm->engine.abort(comm->engine.self, code);
+    return health;
+}
+
+tacit_status taciti_detector_stall(taciti_comm *comm, int peer, int64_t begin_ns) {
+    const taciti_detector *d = &comm->detector;
+    const int i = d->link_of[peer];
+    const bool gone = i >= 0 && d->links[i].gone;
+    const double limit_s = gone ? comm->options.timeout_s : comm->options.stall_s;
+    const int64_t since_ns = begin_ns > d->rearmed_ns ? begin_ns : d->rearmed_ns;
+    const double waited_s = (double)(taciti_now_ns() - since_ns) * 1e-9;
+    if (waited_s <= limit_s) return TACIT_OK;
+    char name[NAME_BYTES], sight[TACITI_WITNESS_TEXT_BYTES], mine[TACITI_WITNESS_TEXT_BYTES];
+    taciti_sight own;
+    taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &own);
+    taciti_sight_text(&own, mine);
+    taciti_sight_text(i >= 0 ? &d->links[i].seen : &(taciti_sight){0}, sight);
+    name_of(comm, peer, name);
+    (void)taciti_fail(TACIT_E_PEER, "%s %s kept rank %d waiting for %.1f s in %s; last seen in %s", name,
+                      gone ? "has left the job and" : "is alive but has", comm->engine.rank, waited_s, mine, sight);
+    return tell_death(comm);
+}
+
+tacit_status taciti_detector_goodbye(taciti_comm *comm) {
+    taciti_detector *d = &comm->detector;
+    d->leaving = true;
+    const int64_t begin_ns = taciti_now_ns();
+    for (uint32_t turn = 0;; turn++) {
+        TACITI_TRY(taciti_comm_break(comm, look(comm, taciti_now_ns())));
+        bool over = true;
+        for (int i = 0; i < d->count; i++) {
+            taciti_link *link = &d->links[i];
+            if (!link->said) TACITI_TRY(taciti_comm_break(comm, tell(comm, link, GOODBYE)));
+            over = over && link->said && !link->sending && link->gone;
+            if (!link->gone) TACITI_TRY(taciti_detector_stall(comm, link->peer, begin_ns));
+        }
+        if (over) return TACIT_OK;
+        taciti_comm_pause(turn);
+    }
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of taciti_comm, shared by the files of this folder and by nobody else.
+ *
+ * Who touches what: the owner of the engine is the communication thread between its start and its end, else the
+ * submitting thread. Everything under "owner" belongs to it; the atomics are read and written as named.
+ */
+#ifndef TACITI_COMM_STATE_H
+#define TACITI_COMM_STATE_H
+
+#include <pthread.h>
+
+#include "comm/comm.h"
+#include "comm/failure.h"
+#include "comm/guard.h"
+
+enum { TACITI_TAG_DATA = 1, TACITI_TAG_BEAT = 2, TACITI_QUEUE_JOBS = 4096 };
+
+/* One producer, one consumer. `tail` is also the word on which the communication thread sleeps. */
+typedef struct taciti_queue {
+    taciti_job *slots[TACITI_QUEUE_JOBS];
+    _Alignas(64) _Atomic uint32_t head;  /* jobs taken; written by the communication thread */
+    _Alignas(64) _Atomic uint32_t tail;  /* jobs queued; the futex word */
+    _Atomic uint32_t sleeping;           /* the communication thread is about to wait for tail to change */
+    _Alignas(64) _Atomic uint32_t pulse; /* of the communication thread: changes while it makes progress */
+} taciti_queue;
+
+struct taciti_comm {
+    taciti_engine engine;
+    taciti_comm_options options;
+    taciti_peer *peers;
+    taciti_witness own_witness;
+    taciti_witness *_Atomic witness;
+    _Atomic int health;     /* tacit_status */
+    _Atomic int abort_code; /* exit code asked for by another thread than the owner; 0: none */
+    _Atomic uint32_t stop;  /* the communication thread shall end */
+    bool threaded;
+    pthread_t thread;
+    taciti_queue queue;
+    taciti_guard guard;
+
+    /* ---- owner ---- */
+    taciti_detector detector;
+    taciti_trace trace;
+    int64_t link_free_ns;            /* when the paced link has sent everything handed to it */
+    taciti_engine_request *requests; /* one per rank, for the small collectives */
+    char *scratch;
+    size_t scratch_bytes;
+
+    _Atomic uint64_t bytes_sent, bytes_received, messages_sent, messages_received;
+};
+
+/* thread.c */
+tacit_status taciti_comm_thread_start(taciti_comm *comm);
+/* False when the thread did not end within a few seconds: it is stuck inside the engine and must be left alone. */
+bool taciti_comm_thread_stop(taciti_comm *comm);
+bool taciti_comm_owns(const taciti_comm *comm); /* the caller owns the engine */
+
+/* One pause of a wait that has lasted `turns` turns: spins, then sleeps a little, so that compute gets the core. */
+void taciti_comm_pause(uint32_t turns);
+
+/* Notes the first failure; later ones change nothing. Returns `status`. Owner. */
+tacit_status taciti_comm_break(taciti_comm *comm, tacit_status status);
+
+/* collective.c */
+tacit_status taciti_comm_introduce(taciti_comm *comm); /* fills peers; collective */
+
+#endif

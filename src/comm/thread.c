@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The communication thread and its queue. It owns the engine, runs jobs one after the other, and beats when there are
+ * none. It shares cores with compute, so it sleeps whenever there is nothing to do.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "base/log.h"
+#include "comm/futex.h"
+#include "comm/quiet.h"
+#include "comm/state.h"
+
+#define IDLE_NS (100 * TACITI_NS_PER_MS)
+#define JOIN_NS (5 * TACITI_NS_PER_S)
+#define NAP_NS INT64_C(50000)
+#define LONG_NAP_NS INT64_C(200000)
+
+enum { SPIN_TURNS = 100, YIELD_TURNS = 110, NAP_TURNS = 1000, TIMER_SLACK_NS = 1000 };
+
+void taciti_comm_pause(uint32_t turns) {
+    if (turns < SPIN_TURNS) return;
+    if (turns < YIELD_TURNS)
+        (void)sched_yield();
+    else
+        taciti_sleep_ns(turns < NAP_TURNS ? NAP_NS : LONG_NAP_NS);
+}
+
+static void run_job(taciti_comm *comm, taciti_job *job) {
+    taciti_witness *witness = atomic_load_explicit(&comm->witness, memory_order_acquire);
+    comm->trace.step = atomic_load_explicit(&witness->doing.number, memory_order_acquire);
+    job->begin_ns = taciti_now_ns();
+    job->status = taciti_comm_health(comm);
+    if (job->status == TACIT_OK) {
+        taciti_note_write(&witness->job, job->detail, job->name);
+        job->status = job->run(comm, job->context);
+        taciti_note_write(&witness->job, -1, "");
+    }
+    job->end_ns = taciti_now_ns();
+    atomic_store_explicit(&job->done, 1, memory_order_release);
+    taciti_futex_wake(&job->done);
+}
+
+/* Sleeps until a job is queued, at most IDLE_NS. */
+static void doze(taciti_queue *queue, uint32_t seen) {
+    atomic_store(&queue->sleeping, 1);
+    if (atomic_load(&queue->tail) == seen) taciti_futex_wait(&queue->tail, seen, IDLE_NS);
+    atomic_store(&queue->sleeping, 0);
+}
+
+static void *serve(void *argument) {
+    taciti_comm *comm = argument;
+    taciti_queue *queue = &comm->queue;
+    (void)prctl(PR_SET_NAME, "tacit comm");
+    (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
+    for (;;) {
+        /* After a failure the tick only obeys aborts; the failure itself is kept in comm->health. */
+        (void)taciti_detector_tick(comm);
+        const uint32_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
+        const uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_acquire);
+        if (head != tail) {
+            taciti_job *job = queue->slots[head % TACITI_QUEUE_JOBS];
+            atomic_store_explicit(&queue->head, head + 1, memory_order_release);
+            run_job(comm, job);
+        } else if (atomic_load_explicit(&comm->stop, memory_order_acquire) != 0) {
+            return NULL;
+        } else {
+            doze(queue, tail);
+        }
+    }
+}
+
+tacit_status taciti_comm_thread_start(taciti_comm *comm) {
+    comm->threaded = true;
+    const int error = taciti_thread_start_quiet(&comm->thread, serve, comm);
+    if (error == 0) return TACIT_OK;
+    comm->threaded = false;
+    return taciti_fail(TACIT_E_MEMORY, "the system refused the communication thread: %s", strerror(error));
+}
+
+bool taciti_comm_thread_stop(taciti_comm *comm) {
+    if (!comm->threaded) return true;
+    atomic_store_explicit(&comm->stop, 1, memory_order_release);
+    struct timespec until;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += JOIN_NS / TACITI_NS_PER_S;
+    if (pthread_timedjoin_np(comm->thread, NULL, &until) != 0) return false;
+    comm->threaded = false;
+    return true;
+}
+
+bool taciti_comm_owns(const taciti_comm *comm) {
+    return !comm->threaded || pthread_equal(pthread_self(), comm->thread) != 0;
+}
+
+tacit_status taciti_job_submit(taciti_comm *comm, taciti_job *job) {
+    taciti_queue *queue = &comm->queue;
+    atomic_store_explicit(&job->done, 0, memory_order_relaxed);
+    if (!comm->threaded) {
+        (void)taciti_detector_tick(comm);
+        run_job(comm, job);
+        return TACIT_OK;
+    }
+    const uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+    if (tail - atomic_load_explicit(&queue->head, memory_order_acquire) >= TACITI_QUEUE_JOBS)
+        return taciti_fail(TACIT_E_INTERNAL, "more than %d unfinished communication jobs", (int)TACITI_QUEUE_JOBS);
+    queue->slots[tail % TACITI_QUEUE_JOBS] = job;
+    atomic_store(&queue->tail, tail + 1);
+    if (atomic_load(&queue->sleeping) != 0) taciti_futex_wake(&queue->tail);
+    return TACIT_OK;
+}
+
+bool taciti_job_done(const taciti_job *job) { return atomic_load_explicit(&job->done, memory_order_acquire) != 0; }
+
+/* The communication thread shows no sign of life: it hangs inside the engine. Its peers will notice this process's
+ * silence; this process must not wait for them. */
+static tacit_status give_up(taciti_comm *comm, const taciti_job *job) {
+    if (taciti_comm_health(comm) != TACIT_OK) return TACIT_E_PEER;
+    atomic_store_explicit(&comm->health, TACIT_E_PEER, memory_order_release);
+    if (job->detail >= 0)
+        return taciti_fail(TACIT_E_PEER, "rank %d: %s has not returned for %.1f s in %s %d", comm->engine.rank,
+                           comm->engine.library, comm->options.timeout_s, job->name, job->detail);
+    return taciti_fail(TACIT_E_PEER, "rank %d: %s has not returned for %.1f s in %s", comm->engine.rank,
+                       comm->engine.library, comm->options.timeout_s, job->name);
+}
+
+tacit_status taciti_job_wait(taciti_comm *comm, taciti_job *job) {
+    int64_t stuck_ns = 0, last_ns = taciti_now_ns();
+    uint32_t pulse = atomic_load_explicit(&comm->queue.pulse, memory_order_relaxed);
+    while (!taciti_job_done(job)) {
+        taciti_futex_wait(&job->done, 0, IDLE_NS);
+        const uint32_t now_pulse = atomic_load_explicit(&comm->queue.pulse, memory_order_relaxed);
+        const int64_t now_ns = taciti_now_ns(), gap_ns = now_ns - last_ns;
+        /* Time during which this process was stopped counts as one slice. */
+        stuck_ns = now_pulse != pulse ? 0 : stuck_ns + (gap_ns < 2 * IDLE_NS ? gap_ns : IDLE_NS);
+        last_ns = now_ns;
+        pulse = now_pulse;
+        if ((double)stuck_ns > comm->options.timeout_s * 1e9) return give_up(comm, job);
+    }
+    return job->status;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is known about a process by those who outlive it: its peers, by the last heartbeat, and its watcher, by a page
+ * of shared memory. Written and read without locks, because the writer may die or be stopped at any instruction.
+ */
+#ifndef TACITI_COMM_WITNESS_H
+#define TACITI_COMM_WITNESS_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TACITI_NOTE_WORDS = 6, TACITI_NOTE_BYTES = 48, TACITI_WITNESS_TEXT_BYTES = 160 };
+
+/* A number and a text of up to TACITI_NOTE_BYTES - 1 bytes. */
+typedef struct taciti_note {
+    _Atomic uint32_t turn; /* odd while being written */
+    _Atomic int64_t number;
+    _Atomic uint64_t words[TACITI_NOTE_WORDS];
+} taciti_note;
+
+/* A longer text is cut. Any thread; two writers at once may mix their texts, nothing worse. */
+void taciti_note_write(taciti_note *note, int64_t number, const char *text);
+
+/* Reads a consistent pair, or after some attempts what there is (the writer died while writing). The text always ends.
+ * Any thread. */
+void taciti_note_read(const taciti_note *note, int64_t *number, char text[TACITI_NOTE_BYTES]);
+
+/* All zero is a valid start. */
+typedef struct taciti_witness {
+    taciti_note doing; /* (step, word) as announced */
+    taciti_note job;   /* (detail or -1, name) of the running communication job, or an empty text */
+} taciti_witness;
+
+/* The same as plain values, as a heartbeat carries it. */
+typedef struct taciti_sight {
+    int64_t step, detail;
+    char doing[TACITI_NOTE_BYTES], job[TACITI_NOTE_BYTES];
+} taciti_sight;
+
+void taciti_witness_look(const taciti_witness *witness, taciti_sight *out);
+
+/* "step 118, backward, all-reduce of bucket 3", or "start-up" when nothing was announced. */
+void taciti_sight_text(const taciti_sight *sight, char out[TACITI_WITNESS_TEXT_BYTES]);
+
+#endif
