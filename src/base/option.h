@@ -116,6 +116,10 @@ bool taciti_config_find(const taciti_config *config, const char *key, taciti_pla
 enum { TACITI_KEY_BYTES = 96 };
 const char *taciti_place_key(const taciti_place *place, char out[TACITI_KEY_BYTES]);
 
+/* Whether `least` and `most` bound the value; a bound of TACITI_UNBOUNDED or more is no upper bound. */
+#define TACITI_UNBOUNDED 9e18
+bool taciti_option_bounded(const taciti_option *option);
+
 /* The index-th choice of an ENUM; false behind the last. */
 enum { TACITI_CHOICE_BYTES = 64 };
 bool taciti_option_choice(const taciti_option *option, int index, char out[TACITI_CHOICE_BYTES]);

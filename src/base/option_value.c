@@ -37,17 +37,15 @@ static tacit_status fail_value(const char *where, const char *text, const char *
 
 /* ---- numbers --------------------------------------------------------------------------------------------------- */
 
-/* A range that ends here or beyond has no end worth naming. */
-#define UNBOUNDED 9e18
+bool taciti_option_bounded(const taciti_option *option) { return fabs(option->least) > 0 || fabs(option->most) > 0; }
 
 static tacit_status check_range(const taciti_option *option, const char *where, const char *text, double number) {
     const double least = option->least, most = option->most;
-    const bool any = least >= 0 && least <= 0 && most >= 0 && most <= 0;
-    if (any || (number >= least && number <= most)) return TACIT_OK;
+    if (!taciti_option_bounded(option) || (number >= least && number <= most)) return TACIT_OK;
     char low[TACITI_REAL_BYTES], high[TACITI_REAL_BYTES];
     taciti_real_format(least, low);
     taciti_real_format(most, high);
-    if (most >= UNBOUNDED) return taciti_fail(TACIT_E_CONFIG, "%s: %s is below %s", where, text, low);
+    if (most >= TACITI_UNBOUNDED) return taciti_fail(TACIT_E_CONFIG, "%s: %s is below %s", where, text, low);
     return taciti_fail(TACIT_E_CONFIG, "%s: %s is outside %s..%s", where, text, low, high);
 }
 

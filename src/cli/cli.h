@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "base/option.h"
 
@@ -27,6 +28,7 @@ typedef struct taciti_verb {
     const taciti_flag *flags; /* ends with a NULL name */
     bool configured;          /* takes configuration keys as flags */
     bool collective;          /* meant to run under mpirun */
+    bool hidden;              /* for scripts: not in overview, man pages and completion */
     /* argv[0] is the verb's last word. Returns the process's exit code. */
     int (*run)(int argc, char **argv);
 } taciti_verb;
@@ -34,15 +36,22 @@ typedef struct taciti_verb {
 /* All verbs, ends with a NULL name. */
 const taciti_verb *taciti_verbs(void);
 
+/* The verb of this name ("data prepare"), or NULL. */
+const taciti_verb *taciti_verb_find(const char *name);
+
+enum { TACITI_FLAGS_MOST = 32, TACITI_POSITIONAL_MOST = 4096 };
+
 /* Parsed flags of a verb: looks names up in the table, refuses unknown ones with the nearest legal flag. */
 typedef struct taciti_arguments {
     const taciti_verb *verb;
-    const char *values[32]; /* by index in verb->flags; "" for a switch that was given, NULL when absent */
-    const char *positional[64];
+    const char
+        *values[TACITI_FLAGS_MOST]; /* by index in verb->flags; "" for a switch that was given, NULL when absent */
+    const char *positional[TACITI_POSITIONAL_MOST];
     size_t positional_count;
 } taciti_arguments;
 
-/* config may be NULL; configuration flags (--a.b) go there. Errors are logged; TACIT_E_USAGE or E_CONFIG. */
+/* Flags and words in any order; "--" ends the flags; later flags win. config may be NULL; its keys are flags too, in
+ * the syntax of taciti_config_flag(). Borrows argv. Errors are logged; TACIT_E_USAGE or E_CONFIG. */
 tacit_status taciti_arguments_parse(const taciti_verb *verb, const taciti_config *config, int argc, char **argv,
                                     taciti_arguments *out);
 /* Value of a flag by name, or NULL. */
@@ -51,7 +60,15 @@ const char *taciti_arguments_get(const taciti_arguments *arguments, const char *
 /* Prints a verb's help (options from the same tables the code uses). */
 void taciti_verb_help(const taciti_verb *verb);
 
-/* The console sink for the log: "tacit: error: ..." on stderr, ends a live line first. */
+/* Prints what the program is and all its verbs. */
+void taciti_overview(FILE *out);
+
+/* Text of several paragraphs, wrapped at 79 columns behind `indent` blanks; lines that begin with a blank are kept. */
+void taciti_print_wrapped(FILE *out, int indent, const char *text);
+
+/* The console sink for the log: "tacit: error: ..." on stderr, in colour on a terminal unless NO_COLOR is set.
+ * Information and warnings are shown by rank 0 only, errors by every rank, which then says who it is. verbose: debug
+ * lines too. */
 void taciti_cli_log_init(int rank, bool verbose);
 
 #endif

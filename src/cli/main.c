@@ -1,9 +1,106 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tacit VERB ...: finds the verb in the table and runs it. Nothing here knows what a verb does.
+ */
 #include <stdio.h>
+#include <string.h>
 
-#include "tacit/tacit.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/cli.h"
 
-int main(void) {
-    printf("tacit %s\n", tacit_version());
+enum { NAME_BYTES = 128 };
+
+/* A verb may be two words: "data prepare". Returns how many it is, 0 for none. */
+static int find_verb(int argc, char **argv, const taciti_verb **out) {
+    char name[NAME_BYTES];
+    for (int words = argc < 2 ? argc : 2; words > 0; words--) {
+        const int length =
+            snprintf(name, sizeof name, "%s%s%s", argv[0], words == 2 ? " " : "", words == 2 ? argv[1] : "");
+        if (length < 0 || (size_t)length >= sizeof name) continue;
+        *out = taciti_verb_find(name);
+        if (*out != NULL) return words;
+    }
     return 0;
+}
+
+/* "data" alone: names the verbs that begin with it. True when there were any. */
+static bool offer_second_words(const char *word) {
+    char names[NAME_BYTES * 4] = "";
+    size_t used = 0;
+    const size_t length = strlen(word);
+    for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++)
+        if (strncmp(verb->name, word, length) == 0 && verb->name[length] == ' ' && used + NAME_BYTES < sizeof names)
+            used +=
+                (size_t)snprintf(names + used, sizeof names - used, "%s\"tacit %s\"", used > 0 ? ", " : "", verb->name);
+    if (used == 0) return false;
+    (void)taciti_fail(TACIT_E_USAGE, "\"%s\" needs a second word: %s", word, names);
+    return true;
+}
+
+static tacit_status fail_unknown_verb(int argc, char **argv) {
+    if (offer_second_words(argv[0])) return TACIT_E_USAGE;
+    char two[NAME_BYTES] = "", quoted[TACITI_QUOTED_BYTES];
+    if (argc > 1) (void)snprintf(two, sizeof two, "%.60s %.60s", argv[0], argv[1]);
+    const char *nearest = NULL;
+    size_t least = SIZE_MAX;
+    for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++) {
+        const char *typed = strchr(verb->name, ' ') == NULL ? argv[0] : two;
+        const size_t distance = taciti_edit_distance(typed, verb->name);
+        if (verb->hidden || distance >= least || !taciti_edit_close(typed, distance)) continue;
+        least = distance;
+        nearest = verb->name;
+    }
+    return taciti_fail(TACIT_E_USAGE, "unknown verb %s%s%s%s", taciti_quote(argv[0], quoted),
+                       nearest == NULL ? "; `tacit --help` lists all" : "; did you mean \"",
+                       nearest == NULL ? "" : nearest, nearest == NULL ? "" : "\"?");
+}
+
+static bool wants_help(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "-h") == 0) return true;
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0) return true;
+    return false;
+}
+
+static int help(int argc, char **argv) {
+    const taciti_verb *verb = NULL;
+    if (argc == 0) {
+        taciti_overview(stdout);
+    } else if (find_verb(argc, argv, &verb) > 0) {
+        taciti_verb_help(verb);
+    } else {
+        return tacit_status_exit_code(fail_unknown_verb(argc, argv));
+    }
+    return 0;
+}
+
+/* argc and argv without the program's name. */
+static int dispatch(int argc, char **argv) {
+    if (argc == 0) {
+        taciti_overview(stderr);
+        return tacit_status_exit_code(TACIT_E_USAGE);
+    }
+    if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0 || strcmp(argv[0], "help") == 0)
+        return help(argc - 1, argv + 1);
+    if (strcmp(argv[0], "--version") == 0 || strcmp(argv[0], "-V") == 0) {
+        printf("tacit %s\n", tacit_version());
+        return 0;
+    }
+    const taciti_verb *verb = NULL;
+    const int words = find_verb(argc, argv, &verb);
+    if (words == 0) return tacit_status_exit_code(fail_unknown_verb(argc, argv));
+    if (wants_help(argc - words + 1, argv + words - 1)) {
+        taciti_verb_help(verb);
+        return 0;
+    }
+    return verb->run(argc - words + 1, argv + words - 1);
+}
+
+int main(int argc, char **argv) {
+    taciti_cli_log_init(0, false);
+    const int code = dispatch(argc > 0 ? argc - 1 : 0, argv + 1);
+    if (fflush(stdout) == 0 && ferror(stdout) == 0) return code;
+    const tacit_status status = taciti_fail(TACIT_E_IO, "cannot write to the standard output");
+    return code != 0 ? code : tacit_status_exit_code(status);
 }

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/cli.h"
+
+static size_t flag_count(const taciti_verb *verb) {
+    size_t count = 0;
+    while (verb->flags[count].name != NULL) count++;
+    return count;
+}
+
+/* The flag that the word names, with "=value" or not, by name or alias; the count of flags when there is none. */
+static size_t find_flag(const taciti_verb *verb, const char *word, size_t length) {
+    size_t i = 0;
+    for (; verb->flags[i].name != NULL; i++) {
+        const taciti_flag *flag = &verb->flags[i];
+        if (strlen(flag->name) == length && strncmp(flag->name, word, length) == 0) break;
+        if (flag->alias != NULL && strlen(flag->alias) == length && strncmp(flag->alias, word, length) == 0) break;
+    }
+    return i;
+}
+
+/* A negative number is a word, so is "-" (standard input). */
+static bool is_flag(const char *word) {
+    return word[0] == '-' && word[1] != '\0' && !isdigit((unsigned char)word[1]) && word[1] != '.';
+}
+
+static tacit_status fail_unknown(const taciti_verb *verb, const taciti_config *config, const char *word,
+                                 size_t length) {
+    char name[TACITI_QUOTED_BYTES], quoted[TACITI_QUOTED_BYTES];
+    const size_t copied = length < sizeof name ? length : sizeof name - 1;
+    memcpy(name, word, copied);
+    name[copied] = '\0';
+    const char *nearest = NULL, *dashes = "";
+    size_t least = SIZE_MAX;
+    for (const taciti_flag *flag = verb->flags; flag->name != NULL; flag++) {
+        const size_t distance = taciti_edit_distance(name, flag->name);
+        if (distance >= least || !taciti_edit_close(name + strspn(name, "-"), distance)) continue;
+        least = distance;
+        nearest = flag->name;
+    }
+    if (nearest == NULL && config != NULL) {
+        nearest = taciti_config_nearest(config, name + strspn(name, "-"));
+        dashes = "--";
+    }
+    if (nearest == NULL)
+        return taciti_fail(TACIT_E_USAGE, "unknown option %s; see `tacit %s --help`", taciti_quote(name, quoted),
+                           verb->name);
+    return taciti_fail(TACIT_E_USAGE, "unknown option %s; did you mean \"%s%s\"?", taciti_quote(name, quoted), dashes,
+                       nearest);
+}
+
+/* Whether the word is a key of the configuration, negated or not. */
+static bool is_key(const taciti_config *config, const char *word, size_t length) {
+    char key[TACITI_KEY_BYTES];
+    taciti_place place;
+    if (config == NULL || length < 3 || length - 2 >= sizeof key || strncmp(word, "--", 2) != 0) return false;
+    memcpy(key, word + 2, length - 2);
+    key[length - 2] = '\0';
+    return taciti_config_find(config, key, &place) ||
+           (strncmp(key, "no-", 3) == 0 && taciti_config_find(config, key + 3, &place));
+}
+
+static tacit_status take_value(const taciti_flag *flag, int argc, char **argv, int *next, const char **out) {
+    const char *equals = strchr(argv[*next], '=');
+    if (flag->argument == NULL && equals != NULL) return taciti_fail(TACIT_E_USAGE, "%s: takes no value", flag->name);
+    if (flag->argument == NULL) {
+        *out = "";
+    } else if (equals != NULL) {
+        *out = equals + 1;
+    } else if (*next + 1 < argc && strncmp(argv[*next + 1], "--", 2) != 0) {
+        *out = argv[++*next];
+    } else {
+        return taciti_fail(TACIT_E_USAGE, "%s: needs a value: %s %s", flag->name, flag->name, flag->argument);
+    }
+    ++*next;
+    return TACIT_OK;
+}
+
+/* Consumes the flag at argv[*next]. */
+static tacit_status take_flag(const taciti_verb *verb, const taciti_config *config, int argc, char **argv, int *next,
+                              taciti_arguments *arguments) {
+    const char *word = argv[*next];
+    const size_t length = strcspn(word, "="), i = find_flag(verb, word, length);
+    if (verb->flags[i].name != NULL) return take_value(&verb->flags[i], argc, argv, next, &arguments->values[i]);
+    if (is_key(config, word, length)) return taciti_config_flag(config, argc, argv, next);
+    return fail_unknown(verb, config, word, length);
+}
+
+tacit_status taciti_arguments_parse(const taciti_verb *verb, const taciti_config *config, int argc, char **argv,
+                                    taciti_arguments *out) {
+    if (flag_count(verb) >= TACITI_FLAGS_MOST)
+        return taciti_fail(TACIT_E_INTERNAL, "the verb \"%s\" has too many flags; please report it", verb->name);
+    memset(out, 0, sizeof *out);
+    out->verb = verb;
+    bool only_words = false;
+    for (int next = 1; next < argc;) {
+        if (!only_words && strcmp(argv[next], "--") == 0) {
+            only_words = true;
+            next++;
+        } else if (!only_words && is_flag(argv[next])) {
+            TACITI_TRY(take_flag(verb, config, argc, argv, &next, out));
+        } else if (out->positional_count == TACITI_POSITIONAL_MOST) {
+            return taciti_fail(TACIT_E_USAGE, "more than %d words; name fewer at a time", TACITI_POSITIONAL_MOST);
+        } else {
+            out->positional[out->positional_count++] = argv[next++];
+        }
+    }
+    return TACIT_OK;
+}
+
+const char *taciti_arguments_get(const taciti_arguments *arguments, const char *flag) {
+    return arguments->values[find_flag(arguments->verb, flag, strlen(flag))];
+}

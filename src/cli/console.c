@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The log on the console. Each line goes out in one write, so that the lines of several ranks and threads on one
+ * terminal do not mix.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cli/cli.h"
+
+/* Longest line of the log, and what stands around it. */
+enum { LINE_BYTES = 2048 + 128 };
+
+typedef struct console_state {
+    int rank;
+    bool verbose, terminal, colour;
+} console_state;
+static console_state g_console;
+
+static const char *level_prefix(taciti_log_level level) {
+    switch (level) {
+    case TACITI_LOG_DEBUG: return "debug: ";
+    case TACITI_LOG_INFO: return "";
+    case TACITI_LOG_WARN: return "warning: ";
+    case TACITI_LOG_ERROR: return "error: ";
+    }
+    return "";
+}
+
+static const char *level_colour(taciti_log_level level) {
+    if (!g_console.colour || level < TACITI_LOG_WARN) return "";
+    return level == TACITI_LOG_ERROR ? "\033[1;31m" : "\033[1;33m";
+}
+
+static bool speaks(taciti_log_level level) {
+    if (level == TACITI_LOG_DEBUG) return g_console.verbose;
+    return g_console.rank == 0 || level == TACITI_LOG_ERROR;
+}
+
+static void show_line(void *context, taciti_log_level level, const char *line) {
+    (void)context;
+    if (!speaks(level)) return;
+    char rank[32] = "", out[LINE_BYTES];
+    if (g_console.rank > 0) (void)snprintf(rank, sizeof rank, "rank %d: ", g_console.rank);
+    const char *colour = level_colour(level);
+    /* A live line of progress may stand there; it is drawn anew with the next step. */
+    const int length = snprintf(out, sizeof out, "%stacit: %s%s%s%s%s\n", g_console.terminal ? "\r\033[K" : "", rank,
+                                colour, level_prefix(level), *colour == '\0' ? "" : "\033[0m", line);
+    if (length < 0) return;
+    const size_t bytes = (size_t)length < sizeof out ? (size_t)length : sizeof out - 1;
+    (void)fflush(stdout);
+    (void)!write(STDERR_FILENO, out, bytes);
+}
+
+void taciti_cli_log_init(int rank, bool verbose) {
+    const char *no_colour = getenv("NO_COLOR"), *term = getenv("TERM");
+    const bool terminal = isatty(STDERR_FILENO) != 0 && term != NULL && strcmp(term, "dumb") != 0;
+    g_console = (console_state){.rank = rank,
+                                .verbose = verbose,
+                                .terminal = terminal,
+                                .colour = terminal && (no_colour == NULL || *no_colour == '\0')};
+    taciti_log_set_sink(show_line, NULL, verbose ? TACITI_LOG_DEBUG : TACITI_LOG_INFO);
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tacit --help and tacit VERB --help, from the tables of verbs, flags and options.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/option_text.h"
+
+enum { COLUMNS = 79, NAME_COLUMNS = 24 };
+
+/* Prints text from column `column` on, wrapping at blanks; following lines start behind `indent` blanks. Ends the line.
+ */
+static void print_paragraph(FILE *out, int indent, int column, const char *text, size_t length) {
+    const char *end = text + length;
+    while (text < end) {
+        size_t word = 0;
+        while (text + word < end && text[word] != ' ') word++;
+        if (column > indent && column + 1 + (int)word > COLUMNS) {
+            (void)fputc('\n', out);
+            column = 0;
+        }
+        if (column < indent)
+            column += fprintf(out, "%*s", indent - column, "");
+        else if (column > indent)
+            column += fprintf(out, " ");
+        column += fprintf(out, "%.*s", (int)word, text);
+        text += word;
+        text += text < end;
+    }
+    (void)fputc('\n', out);
+}
+
+void taciti_print_wrapped(FILE *out, int indent, const char *text) {
+    while (*text != '\0') {
+        const size_t length = strcspn(text, "\n");
+        if (length == 0 || *text == ' ') {
+            (void)fprintf(out, "%*s%.*s\n", length == 0 ? 0 : indent, "", (int)length, text);
+        } else {
+            print_paragraph(out, indent, 0, text, length);
+        }
+        text += length;
+        text += *text != '\0';
+    }
+}
+
+/* "  --json        text", the text wrapped in its column, on the next line when the name is too wide. */
+static void print_entry(const char *name, const char *text) {
+    int column = printf("  %s", name);
+    if (column > NAME_COLUMNS - 2) {
+        (void)putchar('\n');
+        column = 0;
+    }
+    column += printf("%*s", NAME_COLUMNS - column, "");
+    print_paragraph(stdout, NAME_COLUMNS, column, text, strlen(text));
+}
+
+static void print_flags(const taciti_verb *verb) {
+    char name[128];
+    printf("\noptions:\n");
+    for (const taciti_flag *flag = verb->flags; flag->name != NULL; flag++) {
+        (void)snprintf(name, sizeof name, "%s%s%s%s%s", flag->alias == NULL ? "" : flag->alias,
+                       flag->alias == NULL ? "" : ", ", flag->name, flag->argument == NULL ? "" : " ",
+                       flag->argument == NULL ? "" : flag->argument);
+        print_entry(name, flag->help);
+    }
+    print_entry("-h, --help", "show this text");
+}
+
+static void print_option(const taciti_place *place) {
+    char name[TACITI_OPTION_TEXT_BYTES], text[TACITI_OPTION_TEXT_BYTES];
+    if ((place->option->flags & TACITI_OPTION_EXPERT) != 0) return;
+    taciti_option_usage(place, name, sizeof name);
+    taciti_option_explain(place, text, sizeof text);
+    print_entry(name, text);
+}
+
+static void print_options(void) {
+    const taciti_config *config = taciti_cli_options();
+    const taciti_option_table *table = NULL;
+    taciti_place place;
+    printf("\nconfiguration: keys of the YAML file, flags, and variables (--optim.lr is TACIT_OPTIM_LR)\n");
+    for (size_t i = 0; taciti_config_at(config, i, &place); i++) {
+        if (place.table != table)
+            printf("\n %s%s%s\n", place.table->section, *place.table->section == '\0' ? "" : ": ", place.table->help);
+        table = place.table;
+        print_option(&place);
+    }
+}
+
+void taciti_verb_help(const taciti_verb *verb) {
+    printf("tacit %s: %s\n\n", verb->name, verb->summary);
+    printf("usage: %stacit %s %s\n\n", verb->collective ? "[mpirun -n N] " : "", verb->name, verb->synopsis);
+    taciti_print_wrapped(stdout, 0, verb->description);
+    print_flags(verb);
+    if (verb->configured) print_options();
+    if (*verb->example != '\0') {
+        printf("\nexamples:\n");
+        const char *line = verb->example;
+        while (*line != '\0') {
+            const size_t length = strcspn(line, "\n");
+            printf("  %.*s\n", (int)length, line);
+            line += length + (line[length] != '\0');
+        }
+    }
+}
+
+void taciti_overview(FILE *out) {
+    (void)fprintf(out,
+                  "tacit %s: training over links that are slow next to the compute\n\n"
+                  "usage: [mpirun -n N] tacit VERB [ARGUMENT ...]\n\nverbs:\n",
+                  tacit_version());
+    for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++)
+        if (!verb->hidden) (void)fprintf(out, "  %-14s %s\n", verb->name, verb->summary);
+    (void)fprintf(out, "\n`tacit VERB --help` shows a verb's options and examples; `tacit --version` the version.\n"
+                       "exit codes: 0 ok, 2 usage, 3 configuration, 4 data, 5 peer failure, 6 numerics, 7 resources\n");
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/option_text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "data/data.h"
+#include "optim/optim.h"
+
+const taciti_config *taciti_cli_options(void) {
+    static taciti_data_options data;
+    static taciti_optim_options optim;
+    static const taciti_section sections[] = {{&taciti_data_option_table, &data}, {&taciti_optim_option_table, &optim}};
+    static const taciti_config config = {sections, 2};
+    return &config;
+}
+
+const char *taciti_option_argument(const taciti_option *option) {
+    switch (option->type) {
+    case TACITI_OPTION_BOOL: return "";
+    case TACITI_OPTION_INT: return "N";
+    case TACITI_OPTION_REAL: return "X";
+    case TACITI_OPTION_BYTES: return "SIZE";
+    case TACITI_OPTION_ENUM: return option->choices;
+    case TACITI_OPTION_TEXT: return "TEXT";
+    case TACITI_OPTION_LIST: return "TEXT ...";
+    }
+    return "";
+}
+
+const char *taciti_option_type_name(taciti_option_type type) {
+    switch (type) {
+    case TACITI_OPTION_BOOL: return "bool";
+    case TACITI_OPTION_INT: return "int";
+    case TACITI_OPTION_REAL: return "real";
+    case TACITI_OPTION_BYTES: return "bytes";
+    case TACITI_OPTION_ENUM: return "enum";
+    case TACITI_OPTION_TEXT: return "text";
+    case TACITI_OPTION_LIST: return "list";
+    }
+    return "unknown";
+}
+
+void taciti_option_usage(const taciti_place *place, char *out, size_t size) {
+    char key[TACITI_KEY_BYTES];
+    const char *argument = taciti_option_argument(place->option);
+    (void)snprintf(out, size, "--%s%s%s", taciti_place_key(place, key), *argument == '\0' ? "" : " ", argument);
+}
+
+void taciti_option_range(const taciti_option *option, char *out, size_t size) {
+    char least[TACITI_REAL_BYTES], most[TACITI_REAL_BYTES];
+    *out = '\0';
+    if (!taciti_option_bounded(option)) return;
+    taciti_real_format(option->least, least);
+    taciti_real_format(option->most, most);
+    if (option->most >= TACITI_UNBOUNDED) {
+        (void)snprintf(out, size, "at least %s", least);
+    } else {
+        (void)snprintf(out, size, "%s..%s", least, most);
+    }
+}
+
+void taciti_option_explain(const taciti_place *place, char *out, size_t size) {
+    char range[2 * TACITI_REAL_BYTES + 16];
+    const taciti_option *option = place->option;
+    taciti_option_range(option, range, sizeof range);
+    (void)snprintf(out, size, "%s (%s%s%s%sdefault %s)", option->help, option->unit, *option->unit == '\0' ? "" : "; ",
+                   range, *range == '\0' ? "" : "; ", *option->fallback == '\0' ? "none" : option->fallback);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The configuration's options as text for people: shared by --help, `info options` and the manual pages.
+ */
+#ifndef TACITI_CLI_OPTION_TEXT_H
+#define TACITI_CLI_OPTION_TEXT_H
+
+#include "base/option.h"
+
+enum { TACITI_OPTION_TEXT_BYTES = 512 };
+
+/* All options of `train` with their defaults. Borrowed, lives as long as the process. One thread. */
+const taciti_config *taciti_cli_options(void);
+
+/* "--optim.name adamw|sgd", "--comm.thread", "--data.train TEXT ..." */
+void taciti_option_usage(const taciti_place *place, char *out, size_t size);
+
+/* "WORD", "N", "X", "SIZE", "TEXT", "TEXT ..." or "" for a switch. */
+const char *taciti_option_argument(const taciti_option *option);
+
+/* "0..1", "at least 0" or "". */
+void taciti_option_range(const taciti_option *option, char *out, size_t size);
+
+/* "peak learning rate (0..1; default 6e-4)" */
+void taciti_option_explain(const taciti_place *place, char *out, size_t size);
+
+/* "bool", "int", ...: the type's name in `info options`. */
+const char *taciti_option_type_name(taciti_option_type type);
+
+#endif

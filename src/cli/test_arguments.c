@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/cli.h"
+
+static const taciti_flag FLAGS[] = {
+    {"--json", NULL, NULL, "answer as JSON"},
+    {"--prompt", "-p", "TEXT", "text to go on from"},
+    {"--output", "-o", "FILE", "where to"},
+    {NULL, NULL, NULL, NULL},
+};
+
+static const taciti_verb VERB = {.name = "sample", .flags = FLAGS};
+
+typedef struct values {
+    double lr;
+    bool trace;
+    taciti_list train;
+} values;
+static values g_values;
+static const taciti_option OPTIONS[] = {
+    {"lr", TACITI_OPTION_REAL, offsetof(values, lr), "0.1", 0, 1, NULL, "", "rate", 0},
+    {"trace", TACITI_OPTION_BOOL, offsetof(values, trace), "false", 0, 0, NULL, "", "trace", 0},
+    {"train", TACITI_OPTION_LIST, offsetof(values, train), "", 0, 0, NULL, "", "files", 0},
+};
+static const taciti_option_table TABLE = {"optim", "", OPTIONS, 3};
+static const taciti_section SECTION = {&TABLE, &g_values};
+static const taciti_config CONFIG = {&SECTION, 1};
+
+static char g_line[512];
+static void keep_line(void *context, taciti_log_level level, const char *line) {
+    (void)context;
+    (void)level;
+    (void)snprintf(g_line, sizeof g_line, "%s", line);
+}
+
+static taciti_arguments g_arguments;
+static char g_copy[512];
+
+static tacit_status parse(const char *line) {
+    enum { WORDS = 16 };
+    char *argv[WORDS + 1] = {0};
+    int argc = 0;
+    (void)snprintf(g_copy, sizeof g_copy, "sample %s", line);
+    for (char *word = strtok(g_copy, " "); word != NULL && argc < WORDS; word = strtok(NULL, " ")) argv[argc++] = word;
+    g_line[0] = '\0';
+    return taciti_arguments_parse(&VERB, &CONFIG, argc, argv, &g_arguments);
+}
+
+static void assert_flag(const char *flag, const char *value) {
+    const char *found = taciti_arguments_get(&g_arguments, flag);
+    if (value == NULL) {
+        assert_null(found);
+    } else {
+        assert_non_null(found);
+        assert_string_equal(found, value);
+    }
+}
+
+static int set_up(void **state) {
+    (void)state;
+    taciti_log_set_sink(keep_line, NULL, TACITI_LOG_INFO);
+    return taciti_config_defaults(&CONFIG) != TACIT_OK;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    taciti_config_destroy(&CONFIG);
+    return 0;
+}
+
+static void flags_words_and_keys_may_be_mixed(void **state) {
+    (void)state;
+    assert_int_equal(parse("a --json -p hello --optim.lr 0.5 b --output=c=d -5 - --optim.trace -.5"), TACIT_OK);
+    assert_flag("--json", "");
+    assert_flag("--prompt", "hello");
+    assert_flag("--output", "c=d");
+    assert_flag("--none", NULL);
+    assert_int_equal(g_arguments.positional_count, 5);
+    static const char *const words[] = {"a", "b", "-5", "-", "-.5"};
+    for (size_t i = 0; i < 5; i++) assert_string_equal(g_arguments.positional[i], words[i]);
+    assert_true(g_values.lr > 0.4 && g_values.trace);
+}
+
+static void nothing_is_legal_and_dashes_end_the_flags(void **state) {
+    (void)state;
+    assert_int_equal(parse(""), TACIT_OK);
+    assert_int_equal(g_arguments.positional_count, 0);
+    assert_flag("--json", NULL);
+    assert_int_equal(parse("-- --json -- -p"), TACIT_OK);
+    assert_flag("--json", NULL);
+    assert_int_equal(g_arguments.positional_count, 3);
+    assert_int_equal(parse("--optim.train x y -- z"), TACIT_OK);
+    assert_int_equal(g_values.train.count, 2);
+    assert_int_equal(g_arguments.positional_count, 1);
+    assert_int_equal(parse("-p a --prompt b"), TACIT_OK);
+    assert_flag("--prompt", "b");
+}
+
+static void mistakes_are_named(void **state) {
+    (void)state;
+    assert_int_equal(parse("--jsno"), TACIT_E_USAGE);
+    assert_string_equal(g_line, "unknown option \"--jsno\"; did you mean \"--json\"?");
+    assert_int_equal(parse("--optim.rl=1"), TACIT_E_USAGE);
+    assert_string_equal(g_line, "unknown option \"--optim.rl\"; did you mean \"--optim.lr\"?");
+    assert_int_equal(parse("-z"), TACIT_E_USAGE);
+    assert_string_equal(g_line, "unknown option \"-z\"; see `tacit sample --help`");
+    assert_int_equal(parse("--prompt"), TACIT_E_USAGE);
+    assert_string_equal(g_line, "--prompt: needs a value: --prompt TEXT");
+    assert_int_equal(parse("--prompt --json"), TACIT_E_USAGE);
+    assert_int_equal(parse("--json=1"), TACIT_E_USAGE);
+    assert_int_equal(parse("--optim.lr 7"), TACIT_E_CONFIG);
+    assert_int_equal(parse("--no-optim.lr"), TACIT_E_CONFIG);
+}
+
+static void a_verb_without_configuration_knows_no_keys(void **state) {
+    (void)state;
+    char name[] = "sample", key[] = "--optim.lr", value[] = "0.3";
+    char *argv[] = {name, key, value, NULL};
+    assert_int_equal(taciti_arguments_parse(&VERB, NULL, 3, argv, &g_arguments), TACIT_E_USAGE);
+}
+
+static void too_many_words_are_refused(void **state) {
+    (void)state;
+    static char word[] = "x", *argv[TACITI_POSITIONAL_MOST + 2];
+    for (size_t i = 0; i < sizeof argv / sizeof argv[0]; i++) argv[i] = word;
+    const int most = TACITI_POSITIONAL_MOST + 1;
+    assert_int_equal(taciti_arguments_parse(&VERB, NULL, most, argv, &g_arguments), TACIT_OK);
+    assert_int_equal(g_arguments.positional_count, TACITI_POSITIONAL_MOST);
+    assert_int_equal(taciti_arguments_parse(&VERB, NULL, most + 1, argv, &g_arguments), TACIT_E_USAGE);
+}
+
+/* Laws of the table itself. */
+static void every_verb_is_complete(void **state) {
+    (void)state;
+    for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++) {
+        assert_ptr_equal(taciti_verb_find(verb->name), verb); /* names are unique */
+        assert_non_null(verb->run);
+        assert_true(strlen(verb->summary) > 0 && strlen(verb->summary) <= 64);
+        assert_true(strlen(verb->description) > 0 && strlen(verb->synopsis) <= 120);
+        assert_true(strstr(verb->example, "tacit ") != NULL);
+        size_t flags = 0;
+        for (; verb->flags[flags].name != NULL; flags++) {
+            assert_memory_equal(verb->flags[flags].name, "--", 2);
+            assert_true(verb->flags[flags].alias == NULL || strlen(verb->flags[flags].alias) == 2);
+            assert_true(strlen(verb->flags[flags].help) > 0);
+        }
+        assert_true(flags < TACITI_FLAGS_MOST);
+    }
+    assert_null(taciti_verb_find("trian"));
+}
+
+int main(void) {
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(flags_words_and_keys_may_be_mixed),
+        TEST(nothing_is_legal_and_dashes_end_the_flags),
+        TEST(mistakes_are_named),
+        TEST(a_verb_without_configuration_knows_no_keys),
+        TEST(too_many_words_are_refused),
+        TEST(every_verb_is_complete),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Manual pages from the tables of verbs, flags and options, in the man(7) macros.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "cli/option_text.h"
+#include "cli/verbs.h"
+
+const taciti_flag taciti_man_flags[] = {
+    {"--all", NULL, "FOLDER", "write the pages of all verbs into this folder"},
+    {NULL, NULL, NULL, NULL},
+};
+
+enum { NAME_BYTES = 128, PATH_BYTES = 4096 };
+
+/* Escapes what roff would read as its own: backslashes, dots and quotes at the start of a line, minus signs. */
+static void print_text(FILE *out, const char *text, size_t length) {
+    for (size_t i = 0; i < length; i++) {
+        const bool starts = i == 0 || text[i - 1] == '\n';
+        if (starts && (text[i] == '.' || text[i] == '\'')) (void)fputs("\\&", out);
+        if (text[i] == '\\')
+            (void)fputs("\\e", out);
+        else if (text[i] == '-')
+            (void)fputs("\\-", out);
+        else
+            (void)fputc(text[i], out);
+    }
+}
+
+static void print_line(FILE *out, const char *text) {
+    print_text(out, text, strlen(text));
+    (void)fputc('\n', out);
+}
+
+static void print_paragraphs(FILE *out, const char *text) {
+    while (*text != '\0') {
+        const size_t length = strcspn(text, "\n");
+        if (length == 0)
+            (void)fputs(".PP\n", out);
+        else if (*text == ' ')
+            (void)fputs(".br\n", out);
+        print_text(out, text, length);
+        if (length > 0) (void)fputc('\n', out);
+        text += length;
+        text += *text != '\0';
+    }
+}
+
+static void print_item(FILE *out, const char *term, const char *text) {
+    (void)fputs(".TP\n.B ", out);
+    print_line(out, term);
+    print_line(out, text);
+}
+
+/* "tacit-data-prepare" */
+static void page_name(const taciti_verb *verb, char *out, size_t size) {
+    (void)snprintf(out, size, "tacit-%s", verb->name);
+    for (char *c = out; *c != '\0'; c++)
+        if (*c == ' ') *c = '-';
+}
+
+static void print_title(FILE *out, const char *name, const char *summary) {
+    (void)fputs(".TH ", out);
+    print_text(out, name, strlen(name));
+    (void)fprintf(out, " 1 \"\" \"tacit %s\" \"tacit\"\n.SH NAME\n", tacit_version());
+    print_text(out, name, strlen(name));
+    (void)fputs(" \\- ", out);
+    print_line(out, summary);
+}
+
+static void print_flags(FILE *out, const taciti_verb *verb) {
+    char term[NAME_BYTES];
+    (void)fputs(".SH OPTIONS\n", out);
+    for (const taciti_flag *flag = verb->flags; flag->name != NULL; flag++) {
+        (void)snprintf(term, sizeof term, "%s%s%s%s%s", flag->alias == NULL ? "" : flag->alias,
+                       flag->alias == NULL ? "" : ", ", flag->name, flag->argument == NULL ? "" : " ",
+                       flag->argument == NULL ? "" : flag->argument);
+        print_item(out, term, flag->help);
+    }
+    print_item(out, "-h, --help", "show a short text");
+}
+
+static void print_options(FILE *out) {
+    const taciti_config *config = taciti_cli_options();
+    const taciti_option_table *table = NULL;
+    taciti_place place;
+    char name[TACITI_OPTION_TEXT_BYTES], text[TACITI_OPTION_TEXT_BYTES];
+    (void)fputs(".SH CONFIGURATION\n", out);
+    print_line(out,
+               "Keys of the YAML file are flags and environment variables as well: the key lr of the section optim "
+               "is --optim.lr and TACIT_OPTIM_LR. Later wins: default, file, environment, flag.");
+    for (size_t i = 0; taciti_config_at(config, i, &place); i++) {
+        if (place.table != table) {
+            (void)fputs(".SS ", out);
+            print_line(out, *place.table->section == '\0' ? "top level" : place.table->section);
+            print_line(out, place.table->help);
+        }
+        table = place.table;
+        taciti_option_usage(&place, name, sizeof name);
+        taciti_option_explain(&place, text, sizeof text);
+        print_item(out, name, text);
+    }
+}
+
+static void print_exit_status(FILE *out) {
+    (void)fputs(".SH EXIT STATUS\n", out);
+    print_line(out, "0 success, 2 wrong usage, 3 configuration refused, 4 data refused, 5 a peer failed, 6 a number is "
+                    "not finite, 7 memory, disk or another resource failed, 1 a defect in tacit.");
+}
+
+static void print_verb(FILE *out, const taciti_verb *verb) {
+    char name[NAME_BYTES];
+    page_name(verb, name, sizeof name);
+    print_title(out, name, verb->summary);
+    (void)fputs(".SH SYNOPSIS\n", out);
+    if (verb->collective) (void)fputs("[\\fBmpirun\\fR \\-n N] ", out);
+    (void)fprintf(out, "\\fBtacit %s\\fR ", verb->name);
+    print_line(out, verb->synopsis);
+    (void)fputs(".SH DESCRIPTION\n", out);
+    print_paragraphs(out, verb->description);
+    print_flags(out, verb);
+    if (verb->configured) print_options(out);
+    if (*verb->example != '\0') {
+        (void)fputs(".SH EXAMPLES\n.EX\n", out);
+        print_line(out, verb->example);
+        (void)fputs(".EE\n", out);
+    }
+    print_exit_status(out);
+    (void)fputs(".SH SEE ALSO\n.BR tacit (1)\n", out);
+}
+
+static void print_program(FILE *out) {
+    char name[NAME_BYTES];
+    print_title(out, "tacit", "training over links that are slow next to the compute");
+    (void)fputs(".SH SYNOPSIS\n[\\fBmpirun\\fR \\-n N] \\fBtacit\\fR VERB [ARGUMENT ...]\n.SH DESCRIPTION\n", out);
+    print_line(out, "tacit trains neural networks over MPI. It says less between workers, loses nothing, and tells "
+                    "beforehand whether that pays.");
+    (void)fputs(".SH VERBS\n", out);
+    for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++)
+        if (!verb->hidden) print_item(out, verb->name, verb->summary);
+    (void)fputs(".SH ENVIRONMENT\n", out);
+    print_item(out, "TACIT_SECTION_KEY", "sets a key of the configuration; see tacit-train(1)");
+    print_item(out, "TACIT_ISA", "scalar, avx2 or avx512: the instruction set of the kernels (default: the best)");
+    print_item(out, "NO_COLOR", "when set, no colour on the terminal");
+    print_exit_status(out);
+    (void)fputs(".SH SEE ALSO\n", out);
+    const char *separator = "";
+    for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++) {
+        if (verb->hidden) continue;
+        page_name(verb, name, sizeof name);
+        (void)fprintf(out, "%s.BR ", separator);
+        print_text(out, name, strlen(name));
+        (void)fputs(" (1)", out);
+        separator = " ,\n";
+    }
+    (void)fputc('\n', out);
+}
+
+/* verb NULL: the program's own page. */
+static tacit_status write_page(const char *folder, const taciti_verb *verb) {
+    char name[NAME_BYTES] = "tacit", path[PATH_BYTES];
+    if (verb != NULL) page_name(verb, name, sizeof name);
+    (void)snprintf(name + strlen(name), sizeof name - strlen(name), ".1");
+    TACITI_TRY(taciti_path_join(path, sizeof path, folder, name));
+    FILE *out = fopen(path, "w");
+    if (out == NULL) return taciti_fail(TACIT_E_IO, "%s: cannot be written", path);
+    if (verb == NULL)
+        print_program(out);
+    else
+        print_verb(out, verb);
+    const bool wrong = ferror(out) != 0;
+    if (fclose(out) != 0 || wrong) return taciti_fail(TACIT_E_IO, "%s: cannot be written", path);
+    return TACIT_OK;
+}
+
+static tacit_status write_all(const char *folder) {
+    TACITI_TRY(taciti_file_make_folder(folder));
+    TACITI_TRY(write_page(folder, NULL));
+    for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++)
+        if (!verb->hidden) TACITI_TRY(write_page(folder, verb));
+    return TACIT_OK;
+}
+
+static tacit_status print_page(const taciti_arguments *arguments) {
+    char name[NAME_BYTES];
+    if (arguments->positional_count == 0) {
+        print_program(stdout);
+        return TACIT_OK;
+    }
+    const bool two = arguments->positional_count > 1;
+    (void)snprintf(name, sizeof name, "%s%s%s", arguments->positional[0], two ? " " : "",
+                   two ? arguments->positional[1] : "");
+    const taciti_verb *verb = taciti_verb_find(name);
+    if (verb == NULL) return taciti_fail(TACIT_E_USAGE, "there is no verb \"%s\"; `tacit --help` lists all", name);
+    print_verb(stdout, verb);
+    return TACIT_OK;
+}
+
+int taciti_verb_man(int argc, char **argv) {
+    taciti_arguments arguments;
+    tacit_status status = taciti_arguments_parse(taciti_verb_find("man"), NULL, argc, argv, &arguments);
+    if (status != TACIT_OK) return tacit_status_exit_code(status);
+    const char *folder = taciti_arguments_get(&arguments, "--all");
+    status = folder == NULL ? print_page(&arguments) : write_all(folder);
+    return tacit_status_exit_code(status);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/verbs.h"
+
+#include <string.h>
+
+const taciti_flag taciti_no_flags[] = {{NULL, NULL, NULL, NULL}};
+
+/* In the order of the overview. A new verb is one file verb_*.c, its declarations in verbs.h and its entry here. */
+static const taciti_verb VERBS[] = {
+    {.name = "completion",
+     .synopsis = "bash",
+     .summary = "print the completion script of a shell",
+     .description = "Prints a script that teaches bash to complete verbs, flags, configuration keys, their values and "
+                    "file names. An installed tacit brings it along; elsewhere, put the line below into ~/.bashrc.",
+     .example = "source <(tacit completion bash)",
+     .flags = taciti_no_flags,
+     .run = taciti_verb_completion},
+    {.name = "man",
+     .synopsis = "[VERB] | --all FOLDER",
+     .summary = "print a manual page as roff",
+     .description = "Prints the manual page of the program or of one verb; --all writes the pages of all verbs.",
+     .example = "tacit man train | man -l -",
+     .flags = taciti_man_flags,
+     .hidden = true,
+     .run = taciti_verb_man},
+    {.name = NULL},
+};
+
+const taciti_verb *taciti_verbs(void) { return VERBS; }
+
+const taciti_verb *taciti_verb_find(const char *name) {
+    for (const taciti_verb *verb = VERBS; verb->name != NULL; verb++)
+        if (strcmp(verb->name, name) == 0) return verb;
+    return NULL;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What each verb_*.c gives to the table in verbs.c: its flags and its function.
+ */
+#ifndef TACITI_CLI_VERBS_H
+#define TACITI_CLI_VERBS_H
+
+#include "cli/cli.h"
+
+/* For verbs without flags. */
+extern const taciti_flag taciti_no_flags[];
+
+extern const taciti_flag taciti_man_flags[];
+int taciti_verb_man(int argc, char **argv);
+
+int taciti_verb_completion(int argc, char **argv);
+
+#endif
