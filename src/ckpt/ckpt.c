@@ -138,6 +138,7 @@ static tacit_status check_step(const char *folder, int64_t expected, char *path,
     TACITI_TRY(taciti_ckpt_check(path, &step, meta_json));
     if (step == expected) return TACIT_OK;
     taciti_free(*meta_json);
+    *meta_json = NULL;
     return taciti_fail(TACIT_E_DATA, "%s: holds step %" PRId64, path, step);
 }
 
