@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Checkpoints written by n ranks and loaded by m, for all n and m of {1 2 3 4 6 8}; then a rank that cannot write.
+# Usage: checkpoint.sh PROGRAM
+set -eu
+program=$1
+command -v mpirun > /dev/null || { echo "skipped: no mpirun"; exit 77; }
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+launch() {
+    timeout 120 mpirun --oversubscribe --mca mpi_yield_when_idle 1 -n "$@"
+}
+
+counts="1 2 3 4 6 8"
+for n in $counts; do launch "$n" "$program" save 7 "$folder/by-$n"; done
+for m in $counts; do launch "$m" "$program" check 7 "$folder"/by-*; done
+launch 4 "$program" fail 3 "$folder/fail" 2> "$folder/log"
+[ "$(grep -c 'writing failed' "$folder/log")" = 4 ]
