@@ -35,9 +35,16 @@ static void build_tables(void) {
         taciti_kernels *table = &g_tables[set];
         table->isa = NAMES[set];
         taciti_kernels_fill_array_scalar(table);
+        taciti_kernels_fill_net_scalar(table);
 #if TACITI_KERNEL_X86
-        if (set >= AVX2) taciti_kernels_fill_array_avx2(table);
-        if (set >= AVX512) taciti_kernels_fill_array_avx512(table);
+        if (set >= AVX2) {
+            taciti_kernels_fill_array_avx2(table);
+            taciti_kernels_fill_net_avx2(table);
+        }
+        if (set >= AVX512) {
+            taciti_kernels_fill_array_avx512(table);
+            taciti_kernels_fill_net_avx512(table);
+        }
 #endif
     }
     g_built = true;

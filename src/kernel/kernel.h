@@ -61,9 +61,12 @@ typedef struct taciti_kernels {
 
     /* ---- network (net_*.c): rows of a transformer -------------------------------------------------------------- */
     /* In the entries below `*16` outputs may be NULL; when given, the bf16-rounded value is stored there as well
-     * (the operand of the next bf16 matrix product). */
+     * (the operand of the next bf16 matrix product). In some, the f32 output may be NULL too: y, d and dx.
+     * Column sums (dweight, dbias) add row by row in ascending order: threads that share rows pass private
+     * accumulators and add them up in thread order. Dropout keeps element i of stream key when
+     * taciti_rng_u32(key, i) >= p * 2^32, p < 1, and scales it by 1 / (1 - p); i counts modulo 2^32. */
 
-    /* y = (x - mean) * rstd * weight + bias for each of `rows` rows of c; saves mean and rstd of every row.
+    /* y = (x - mean) * rstd * weight + bias for each of `rows` rows of c; saves mean and rstd of every row. c > 0.
      * (Ba, Kiros, Hinton 1607.06450; eps 1e-5 as in GPT-2) */
     void (*layernorm)(float *restrict y, taciti_bf16 *restrict y16, float *restrict mean, float *restrict rstd,
                       const float *restrict x, const float *restrict weight, const float *restrict bias, size_t rows,
@@ -92,7 +95,8 @@ typedef struct taciti_kernels {
 
     /* Fused softmax cross-entropy over rows of logits[rows][stride], of which the first `vocab` count. Returns the sum
      * of the losses (double, nats); when `gradient`, logits are overwritten by (softmax - onehot) * scale (columns
-     * beyond vocab by 0), else left as they are. target < 0: row ignored (gradient 0). */
+     * beyond vocab by 0), else left as they are. target < 0: row ignored (gradient 0). 0 < vocab <= stride, target <
+     * vocab. Sums of 4096 columns in f32, of those in double. A NaN or +Inf among the columns makes the loss NaN. */
     double (*cross_entropy)(float *restrict logits, taciti_bf16 *restrict gradient16, const int32_t *restrict target,
                             size_t rows, size_t vocab, size_t stride, float scale, int gradient);
 
