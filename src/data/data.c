@@ -10,6 +10,7 @@
 #include "data/builtin.h"
 #include "data/order.h"
 #include "data/shard.h"
+#include "data/text.h"
 #include "data/tokens.h"
 
 /* No id is larger than an int32_t can hold until the caller knows better. */
@@ -23,9 +24,10 @@ struct taciti_data {
     int64_t limit; /* ids at or above are refused */
 };
 
-/* What has been met so far: text and shards cannot be mixed. */
+/* What has been met so far: text at byte level and shards cannot be mixed. */
 typedef struct kinds {
-    const char *text, *shard; /* the first file of each, or NULL */
+    const char *text, *shard;          /* the first file of each, or NULL */
+    const taciti_tokenizer *tokenizer; /* of data.vocab: turns text into the ids of shards; or NULL */
 } kinds;
 
 static tacit_status append_file(const char *path, int format, kinds *met, taciti_tokens *tokens) {
@@ -34,12 +36,18 @@ static tacit_status append_file(const char *path, int format, kinds *met, taciti
     TACITI_TRY(taciti_shard_open(path, format, &found, &segment));
     const char **first = found == TACITI_DATA_TEXT ? &met->text : &met->shard;
     if (*first == NULL) *first = path;
-    if (met->text != NULL && met->shard != NULL) {
+    tacit_status status = TACIT_OK;
+    if (met->tokenizer != NULL && found == TACITI_DATA_TEXT) {
+        status = taciti_text_encode(met->tokenizer, &segment);
+    } else if (met->tokenizer == NULL && met->text != NULL && met->shard != NULL) {
+        status = taciti_fail(TACIT_E_DATA,
+                             "%s is text at byte level and %s holds tokens: their ids mean different things; "
+                             "give one kind, set data.format, or name the tokenizer (data.vocab)",
+                             met->text, met->shard);
+    }
+    if (status != TACIT_OK) {
         taciti_segment_destroy(&segment);
-        return taciti_fail(TACIT_E_DATA,
-                           "%s is text at byte level and %s holds tokens: their ids mean different things; "
-                           "give one kind, or set data.format",
-                           met->text, met->shard);
+        return status;
     }
     return taciti_tokens_append(tokens, &segment);
 }
@@ -57,12 +65,13 @@ static tacit_status open_builtin(kinds *met, taciti_tokens *tokens) {
     taciti_segment segment = {.width_bytes = 1, .view = {.fd = -1}, .name = taciti_strdup(name)};
     if (segment.name == NULL) return TACIT_E_MEMORY;
     size_t bytes = 0;
-    const tacit_status status = taciti_builtin_text(&segment.memory, &bytes);
+    tacit_status status = taciti_builtin_text(&segment.memory, &bytes);
+    segment.tokens = bytes;
+    if (status == TACIT_OK && met->tokenizer != NULL) status = taciti_text_encode(met->tokenizer, &segment);
     if (status != TACIT_OK) {
         taciti_segment_destroy(&segment);
         return status;
     }
-    segment.tokens = bytes;
     return taciti_tokens_append(tokens, &segment);
 }
 
@@ -91,7 +100,7 @@ static void hold_out(taciti_data *data, double split) {
 static tacit_status describe(taciti_data *data, const kinds *met) {
     int64_t largest = -1;
     TACITI_TRY(digest(data, &largest));
-    if (met->shard == NULL) TACITI_TRY(taciti_tokenizer_byte(&data->tokenizer));
+    if (met->shard == NULL && data->tokenizer == NULL) TACITI_TRY(taciti_tokenizer_byte(&data->tokenizer));
     data->info.vocabulary_known = data->tokenizer != NULL;
     data->info.vocabulary =
         data->tokenizer != NULL ? taciti_tokenizer_vocabulary(data->tokenizer) : (int32_t)(largest + 1);
@@ -99,8 +108,18 @@ static tacit_status describe(taciti_data *data, const kinds *met) {
     return TACIT_OK;
 }
 
+static tacit_status open_tokenizer(const taciti_data_options *options, taciti_data *data) {
+    const char *vocab = options->vocab.text, *merges = options->merges.text;
+    if (*vocab == '\0' && *merges == '\0') return TACIT_OK;
+    if (*vocab == '\0' || *merges == '\0')
+        return taciti_fail(TACIT_E_CONFIG, "data.%s is set, but data.%s is not: a BPE tokenizer needs both",
+                           *vocab == '\0' ? "merges" : "vocab", *vocab == '\0' ? "vocab" : "merges");
+    return taciti_tokenizer_bpe(vocab, merges, &data->tokenizer);
+}
+
 static tacit_status open_all(const taciti_data_options *options, taciti_data *data) {
-    kinds met = {0};
+    TACITI_TRY(open_tokenizer(options, data));
+    kinds met = {.tokenizer = data->tokenizer};
     if (options->train.count == 0)
         TACITI_TRY(open_builtin(&met, &data->train));
     else

@@ -31,6 +31,18 @@ static const taciti_option options[] = {
      .choices = "auto|text|llmc|u16",
      .unit = "",
      .help = "what the files hold: text, llm.c shards or raw uint16 tokens; auto looks at content and name"},
+    {.key = "vocab",
+     .type = TACITI_OPTION_TEXT,
+     .offset = AT(vocab),
+     .fallback = "",
+     .unit = "",
+     .help = "vocab.json of a GPT-2 style tokenizer: text becomes its ids instead of bytes; needs data.merges"},
+    {.key = "merges",
+     .type = TACITI_OPTION_TEXT,
+     .offset = AT(merges),
+     .fallback = "",
+     .unit = "",
+     .help = "merges.txt that belongs to data.vocab"},
 };
 
 const taciti_option_table taciti_data_option_table = {

@@ -207,6 +207,54 @@ static void bytes_are_their_own_ids(void **state) {
     taciti_tokenizer_destroy(tokenizer);
 }
 
+static tacit_status open_bpe(char **train, size_t count, const char *vocab, const char *merges, taciti_data **out) {
+    taciti_data_options options = {.train = {.items = train, .count = count}};
+    (void)snprintf(options.vocab.text, sizeof options.vocab.text, "%s", vocab);
+    (void)snprintf(options.merges.text, sizeof options.merges.text, "%s", merges);
+    return taciti_data_open(&options, out);
+}
+
+#define VOCAB "tests/parity/bpe/words/vocab.json"
+#define MERGES "tests/parity/bpe/words/merges.txt"
+
+static void text_becomes_ids_of_the_tokenizer(void **state) {
+    (void)state;
+    const char text[] = "The workers exchange what they have learnt and wait for it.";
+    const unsigned char shard[] = {5, 0, 6, 0, 7, 1};
+    char *paths[] = {scratch_file("t.txt", text, sizeof text - 1), scratch_file("s.bin", shard, sizeof shard)};
+    taciti_data *data = NULL;
+    assert_int_equal(open_bpe(paths, 2, VOCAB, MERGES, &data), TACIT_OK);
+    const taciti_data_info info = taciti_data_describe(data);
+    const taciti_tokenizer *tokenizer = taciti_data_tokenizer(data);
+    assert_int_equal(info.vocabulary, taciti_tokenizer_vocabulary(tokenizer));
+    assert_true(info.vocabulary_known);
+    int32_t *ids = NULL, tokens[64], targets[64];
+    size_t count = 0;
+    assert_int_equal(taciti_tokenizer_encode(tokenizer, text, sizeof text - 1, &ids, &count), TACIT_OK);
+    assert_int_equal(info.train_tokens, count + 3);
+    assert_true(count > 10 && count < 40);
+    assert_int_equal(taciti_data_train(data, 0, 0, 1, count + 2, tokens, targets), TACIT_OK);
+    assert_memory_equal(tokens, ids, count * sizeof *ids);
+    const int32_t rest[] = {5, 6, 0x107};
+    assert_memory_equal(targets + count - 1, rest, sizeof rest);
+    free(ids);
+    taciti_data_close(data);
+    assert_int_equal(open_bpe(NULL, 0, VOCAB, MERGES, &data), TACIT_OK); /* the built-in text */
+    assert_true(taciti_data_describe(data).train_tokens < taciti_builtin_bytes);
+    taciti_data_close(data);
+}
+
+static void a_tokenizer_needs_both_files(void **state) {
+    (void)state;
+    taciti_data *data = NULL;
+    assert_int_equal(open_bpe(NULL, 0, VOCAB, "", &data), TACIT_E_CONFIG);
+    assert_error_has("data.merges");
+    assert_int_equal(open_bpe(NULL, 0, "", MERGES, &data), TACIT_E_CONFIG);
+    assert_error_has("data.vocab");
+    assert_int_equal(open_bpe(NULL, 0, MERGES, VOCAB, &data), TACIT_E_DATA);
+    assert_null(data);
+}
+
 /* Reads a file of the source tree (tests run in its root). */
 static char *source_text(const char *path, size_t *count) {
     char *text = NULL;
@@ -279,6 +327,8 @@ int main(void) {
         cmocka_unit_test(the_digest_knows_content_and_order),
         cmocka_unit_test(bad_files_are_refused),
         cmocka_unit_test(bytes_are_their_own_ids),
+        cmocka_unit_test(text_becomes_ids_of_the_tokenizer),
+        cmocka_unit_test(a_tokenizer_needs_both_files),
         cmocka_unit_test(the_built_in_text_is_the_sources),
         cmocka_unit_test(no_files_means_the_built_in_text),
         cmocka_unit_test(shakespeare_is_cut_where_it_should),

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Encoding of text that is longer than memory: an encoder eats pieces from a moving window and keeps what it cannot
+ * decide yet. The ids are those of the whole text, wherever the window ends.
+ */
+#ifndef TACITI_DATA_TOKENIZER_H
+#define TACITI_DATA_TOKENIZER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/file.h"
+#include "data/bpe.h"
+#include "data/data.h"
+
+struct taciti_tokenizer {
+    int32_t vocabulary;
+    bool is_bpe;
+    taciti_bpe bpe;  /* when is_bpe */
+    char bytes[256]; /* else: the piece of id i is bytes[i] */
+};
+
+/* Ids in a growing array. */
+typedef struct taciti_ids {
+    int32_t *ids; /* owned */
+    size_t count, capacity;
+} taciti_ids;
+void taciti_ids_destroy(taciti_ids *ids); /* {0} is fine */
+
+/* A tokenizer with scratch memory and a cache of words. Borrows the tokenizer; one thread. Returns owned. */
+typedef struct taciti_encoder taciti_encoder;
+tacit_status taciti_encoder_create(const taciti_tokenizer *tokenizer, taciti_encoder **out);
+void taciti_encoder_destroy(taciti_encoder *encoder);
+
+/* A window of a text. */
+typedef struct taciti_window {
+    const char *text;
+    size_t bytes;
+    size_t stop; /* pieces that begin at or after this byte are left alone */
+    bool final;  /* no text follows the window */
+} taciti_window;
+
+/* Longest piece: one run of letters, digits, signs or spaces. Text has none that long, and a bound on it bounds memory.
+ */
+#define TACITI_PIECE_BYTES ((size_t)4 << 20)
+
+/* Appends the ids of all pieces that are decided; *used receives their bytes. *used < stop: more text is needed. */
+tacit_status taciti_encoder_feed(taciti_encoder *encoder, const taciti_window *window, taciti_ids *ids, size_t *used);
+
+/* Encodes the pieces of a file that begin in bytes [from, stop), `from` being where a piece begins, and hands ids to
+ * `sink` as they come; *reached receives where the last piece ended. */
+typedef tacit_status taciti_ids_sink(void *context, const int32_t *ids, size_t count, uint64_t bytes_done);
+typedef struct taciti_file_range {
+    const taciti_view *view;
+    uint64_t from, stop;
+} taciti_file_range;
+tacit_status taciti_encode_file(taciti_encoder *encoder, const taciti_file_range *range, taciti_ids_sink *sink,
+                                void *context, uint64_t *reached);
+
+#endif
