@@ -78,14 +78,26 @@ uint64_t taciti_data_validation_windows(const taciti_data *data, size_t time);
 tacit_status taciti_data_validation(const taciti_data *data, uint64_t first, size_t count, size_t time, int32_t *tokens,
                                     int32_t *targets);
 
-/* Writes text files as llm.c shards (tacit data prepare). */
+/* ---- shards from text (tacit data prepare) ---------------------------------------------------------------------- */
 typedef struct taciti_prepare_options {
-    const taciti_tokenizer *tokenizer;
-    const char *folder, *name; /* folder/name_train_000000.bin, folder/name_val_000000.bin */
-    double split;
-    uint64_t shard_tokens;
+    const taciti_tokenizer *tokenizer; /* at most 65536 ids */
+    const char *folder, *name;         /* folder/name_train_000000.bin ..., folder/name_val_000000.bin ... */
+    double split;                      /* the last share of the text's bytes becomes validation shards; [0, 1) */
+    uint64_t shard_tokens;             /* tokens per shard, 1 .. INT32_MAX */
+    /* Called now and then with the bytes of text done; may be NULL. */
+    void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
+    void *context;
 } taciti_prepare_options;
-tacit_status taciti_data_prepare(const taciti_prepare_options *options, char *const *files, size_t count,
-                                 uint64_t *train_tokens, uint64_t *validation_tokens);
+
+typedef struct taciti_prepare_result {
+    uint64_t bytes; /* of text */
+    uint64_t train_tokens, validation_tokens;
+    uint64_t train_shards, validation_shards;
+} taciti_prepare_result;
+
+/* Writes text files, read end to end, as llm.c shards. Memory does not grow with the text. Either all shards appear or,
+ * on failure, none; a folder that holds shards of this name already is refused. Not collective. */
+tacit_status taciti_data_prepare(const taciti_prepare_options *options, const char *const *files, size_t count,
+                                 taciti_prepare_result *out);
 
 #endif
