@@ -46,6 +46,10 @@ static void reals_survive_the_way_through_text(void **state) {
     }
     taciti_real_format(0.1, text);
     assert_string_equal(text, "0.1");
+    taciti_real_format(86400, text);
+    assert_string_equal(text, "86400");
+    taciti_real_format(1e300, text);
+    assert_string_equal(text, "1e+300");
     taciti_real_format(-0.0, text);
     assert_string_equal(text, "-0");
 }

@@ -71,4 +71,11 @@ void taciti_print_wrapped(FILE *out, int indent, const char *text);
  * lines too. */
 void taciti_cli_log_init(int rank, bool verbose);
 
+/* Whether text on this stream may be coloured: a terminal that can, and NO_COLOR is not set. */
+bool taciti_cli_has_colour(FILE *stream);
+
+/* Prints and releases a jansson value on the standard output; NULL (memory was short when it was made) is E_MEMORY. */
+struct json_t;
+tacit_status taciti_cli_print_json(struct json_t *value);
+
 #endif

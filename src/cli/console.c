@@ -4,6 +4,7 @@
  * terminal do not mix.
  */
 #define _POSIX_C_SOURCE 200809L
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,12 +57,28 @@ static void show_line(void *context, taciti_log_level level, const char *line) {
     (void)!write(STDERR_FILENO, out, bytes);
 }
 
+static bool is_terminal(FILE *stream) {
+    const char *term = getenv("TERM");
+    const int fd = fileno(stream);
+    return fd >= 0 && isatty(fd) != 0 && term != NULL && strcmp(term, "dumb") != 0;
+}
+
+bool taciti_cli_has_colour(FILE *stream) {
+    const char *no_colour = getenv("NO_COLOR");
+    return is_terminal(stream) && (no_colour == NULL || *no_colour == '\0');
+}
+
 void taciti_cli_log_init(int rank, bool verbose) {
-    const char *no_colour = getenv("NO_COLOR"), *term = getenv("TERM");
-    const bool terminal = isatty(STDERR_FILENO) != 0 && term != NULL && strcmp(term, "dumb") != 0;
-    g_console = (console_state){.rank = rank,
-                                .verbose = verbose,
-                                .terminal = terminal,
-                                .colour = terminal && (no_colour == NULL || *no_colour == '\0')};
+    g_console = (console_state){
+        .rank = rank, .verbose = verbose, .terminal = is_terminal(stderr), .colour = taciti_cli_has_colour(stderr)};
     taciti_log_set_sink(show_line, NULL, verbose ? TACITI_LOG_DEBUG : TACITI_LOG_INFO);
+}
+
+tacit_status taciti_cli_print_json(json_t *value) {
+    char *text = value == NULL ? NULL : json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    json_decref(value);
+    if (text == NULL) return taciti_fail(TACIT_E_MEMORY, "out of memory for the answer");
+    puts(text);
+    free(text); /* jansson's */
+    return TACIT_OK;
 }

@@ -5,14 +5,21 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "comm/comm.h"
 #include "data/data.h"
+#include "model/model.h"
 #include "optim/optim.h"
 
 const taciti_config *taciti_cli_options(void) {
+    static taciti_model_options model;
     static taciti_data_options data;
     static taciti_optim_options optim;
-    static const taciti_section sections[] = {{&taciti_data_option_table, &data}, {&taciti_optim_option_table, &optim}};
-    static const taciti_config config = {sections, 2};
+    static taciti_comm_options comm;
+    static const taciti_section sections[] = {{&taciti_model_option_table, &model},
+                                              {&taciti_data_option_table, &data},
+                                              {&taciti_optim_option_table, &optim},
+                                              {&taciti_comm_option_table, &comm}};
+    static const taciti_config config = {sections, 4};
     return &config;
 }
 

@@ -7,6 +7,29 @@ const taciti_flag taciti_no_flags[] = {{NULL, NULL, NULL, NULL}};
 
 /* In the order of the overview. A new verb is one file verb_*.c, its declarations in verbs.h and its entry here. */
 static const taciti_verb VERBS[] = {
+    {.name = "doctor",
+     .synopsis = "[--json] [--dir FOLDER]",
+     .summary = "say what is wrong on this machine and how to mend it",
+     .description =
+         "Looks at launcher and libraries, variables that stand in the way, cores, instruction sets, clock, memory, "
+         "network interfaces and the disk of the run folder. Each line is ok, warn or fail; an arrow shows how to mend "
+         "it. Nothing is changed, and no launcher is needed; under mpirun it looks at the host of rank 0 with the "
+         "variables and cores that a rank gets there.\n\n"
+         "Exit code 7 when something must be mended, else 0.",
+     .example = "tacit doctor\n"
+                "mpirun -n 4 tacit doctor            # as a rank sees it\n"
+                "tacit doctor --json --dir /scratch/run",
+     .flags = taciti_doctor_flags,
+     .run = taciti_verb_doctor},
+    {.name = "info",
+     .synopsis = "[build | codecs | strategies | presets | options] [--json]",
+     .summary = "show everything that is built in",
+     .description = "Lists versions and libraries, codecs, strategies, model presets and configuration keys, from the "
+                    "same tables the code uses. Without a topic: all of them.",
+     .example = "tacit info options\n"
+                "tacit info build --json",
+     .flags = taciti_info_flags,
+     .run = taciti_verb_info},
     {.name = "completion",
      .synopsis = "bash",
      .summary = "print the completion script of a shell",

@@ -10,6 +10,12 @@
 /* For verbs without flags. */
 extern const taciti_flag taciti_no_flags[];
 
+extern const taciti_flag taciti_doctor_flags[];
+int taciti_verb_doctor(int argc, char **argv);
+
+extern const taciti_flag taciti_info_flags[];
+int taciti_verb_info(int argc, char **argv);
+
 extern const taciti_flag taciti_man_flags[];
 int taciti_verb_man(int argc, char **argv);
 

@@ -126,7 +126,7 @@ const char *taciti_engine_mpi_family(void) {
 }
 
 /* "Open MPI v4.1.4, package: ..." -> "Open MPI v4.1.4"; "MPICH Version:\t4.0.2\n..." -> "MPICH Version: 4.0.2". */
-static void name_library(char *out, size_t bytes) {
+void taciti_engine_mpi_library(char *out, size_t bytes) {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length = 0;
     (void)MPI_Get_library_version(text, &length);
@@ -159,7 +159,7 @@ tacit_status taciti_engine_mpi_open(taciti_engine *out) {
                            .test = mpi_test,
                            .abort = mpi_abort,
                            .close = mpi_close};
-    name_library(out->library, sizeof out->library);
+    taciti_engine_mpi_library(out->library, sizeof out->library);
     TACITI_TRY(check(MPI_Comm_rank(g_mpi.communicator, &out->rank), "MPI_Comm_rank"));
     return check(MPI_Comm_size(g_mpi.communicator, &out->size), "MPI_Comm_size");
 }

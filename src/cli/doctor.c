@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/doctor.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+taciti_finding *taciti_diagnosis_add(taciti_diagnosis *diagnosis, const char *check, taciti_verdict verdict,
+                                     const char *format, ...) {
+    if (diagnosis->count < TACITI_FINDINGS_MOST) diagnosis->count++;
+    taciti_finding *finding = &diagnosis->findings[diagnosis->count - 1];
+    *finding = (taciti_finding){.check = check, .verdict = verdict};
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(finding->text, sizeof finding->text, format, args);
+    va_end(args);
+    return finding;
+}
+
+void taciti_finding_advise(taciti_finding *finding, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(finding->advice, sizeof finding->advice, format, args);
+    va_end(args);
+}
+
+bool taciti_system_line(const char *path, char *out, size_t size) {
+    FILE *file = fopen(path, "r");
+    if (file == NULL) return false;
+    const bool found = fgets(out, (int)size, file) != NULL;
+    (void)fclose(file);
+    if (found) out[strcspn(out, "\n")] = '\0';
+    return found;
+}
+
+bool taciti_system_number(const char *path, double *out) {
+    char line[64];
+    return taciti_system_line(path, line, sizeof line) && taciti_real_parse(line, out);
+}
+
+int taciti_local_ranks(void) {
+    static const char *const variables[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"};
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *text = getenv(variables[i]);
+        int64_t ranks = 0;
+        if (text != NULL && taciti_integer_parse(text, &ranks) && ranks > 0 && ranks < 100000) return (int)ranks;
+    }
+    return 1;
+}

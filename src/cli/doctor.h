@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What `tacit doctor` looks at. A check looks, decides and says in one line what is the matter and in another how to
+ * mend it; it changes nothing, starts no MPI and never waits for anybody else.
+ */
+#ifndef TACITI_CLI_DOCTOR_H
+#define TACITI_CLI_DOCTOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/log.h"
+
+typedef enum taciti_verdict { TACITI_VERDICT_OK, TACITI_VERDICT_WARN, TACITI_VERDICT_FAIL } taciti_verdict;
+
+enum { TACITI_FINDINGS_MOST = 96, TACITI_FINDING_BYTES = 320 };
+
+typedef struct taciti_finding {
+    const char *check; /* "cpu" */
+    taciti_verdict verdict;
+    char text[TACITI_FINDING_BYTES];   /* what was found */
+    char advice[TACITI_FINDING_BYTES]; /* how to mend it; "" when nothing is wrong */
+} taciti_finding;
+
+typedef struct taciti_diagnosis {
+    taciti_finding findings[TACITI_FINDINGS_MOST];
+    size_t count;
+} taciti_diagnosis;
+
+/* Adds a finding; the text is formatted. Returns it so that an advice can be added. Findings beyond the most are
+ * dropped into the last place. */
+taciti_finding *taciti_diagnosis_add(taciti_diagnosis *diagnosis, const char *check, taciti_verdict verdict,
+                                     const char *format, ...) TACITI_PRINTF(4, 5);
+
+/* Sets how to mend it. */
+void taciti_finding_advise(taciti_finding *finding, const char *format, ...) TACITI_PRINTF(2, 3);
+
+/* The first line of a small file of the system without its newline; false when it cannot be read. */
+bool taciti_system_line(const char *path, char *out, size_t size);
+
+/* The number in the first line of a small file of the system. */
+bool taciti_system_number(const char *path, double *out);
+
+/* Ranks of this run on this host as the launcher says, 1 when it does not. */
+int taciti_local_ranks(void);
+
+/* The checks. `folder` is the run folder. */
+void taciti_check_launcher(taciti_diagnosis *diagnosis);
+void taciti_check_libraries(taciti_diagnosis *diagnosis);
+void taciti_check_environment(taciti_diagnosis *diagnosis);
+void taciti_check_cpu(taciti_diagnosis *diagnosis);
+void taciti_check_clock(taciti_diagnosis *diagnosis);
+void taciti_check_memory(taciti_diagnosis *diagnosis);
+void taciti_check_network(taciti_diagnosis *diagnosis);
+void taciti_check_disk(taciti_diagnosis *diagnosis, const char *folder);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The run folder: writable, large enough, and how long it takes until bytes are safe there.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "cli/doctor.h"
+
+/* As in the kernel's magic.h, which not every system installs. */
+static const struct {
+    unsigned long type;
+    const char *name;
+} FILE_SYSTEMS[] = {
+    {0x6969, "NFS"},       {0x01021994, "tmpfs"}, {0xef53, "ext4"},        {0x58465342, "XFS"},
+    {0x9123683e, "btrfs"}, {0x2fc12fc1, "ZFS"},   {0x794c7630, "overlay"}, {0x0bd00bd0, "Lustre"},
+    {0x65735546, "FUSE"},  {0xff534d42, "CIFS"},  {0x47504653, "GPFS"},    {0x19830326, "BeeGFS"},
+};
+
+static const char *file_system(const char *folder) {
+    struct statfs status;
+    if (statfs(folder, &status) != 0) return "unknown";
+    for (size_t i = 0; i < sizeof FILE_SYSTEMS / sizeof *FILE_SYSTEMS; i++)
+        if ((unsigned long)status.f_type == FILE_SYSTEMS[i].type) return FILE_SYSTEMS[i].name;
+    return "another file system";
+}
+
+/* The folder itself, or the nearest one above it that exists: there it will be created. */
+static bool existing_folder(const char *folder, char out[PATH_MAX]) {
+    struct stat status;
+    if (snprintf(out, PATH_MAX, "%s", *folder == '\0' ? "." : folder) >= PATH_MAX) return false;
+    while (stat(out, &status) != 0) {
+        char *slash = strrchr(out, '/');
+        if (errno != ENOENT || strcmp(out, ".") == 0 || strcmp(out, "/") == 0) return false;
+        if (slash == NULL)
+            (void)snprintf(out, PATH_MAX, ".");
+        else if (slash == out)
+            out[1] = '\0';
+        else
+            *slash = '\0';
+    }
+    return S_ISDIR(status.st_mode);
+}
+
+/* Seconds to write `bytes` and fsync them, or a negative errno. The file has no name left while it is written. */
+static double sync_seconds(const char *folder, size_t bytes) {
+    char path[PATH_MAX];
+    static char block[1 << 16];
+    if (snprintf(path, sizeof path, "%s/.tacit-doctor-XXXXXX", folder) >= (int)sizeof path) return -ENAMETOOLONG;
+    const int fd = mkstemp(path);
+    if (fd < 0) return -errno;
+    (void)unlink(path);
+    memset(block, 0x5a, sizeof block); /* zeros might never reach the disk */
+    const int64_t begin = taciti_now_ns();
+    double result = 0;
+    for (size_t done = 0; result >= 0 && done < bytes; done += sizeof block)
+        if (write(fd, block, sizeof block) != (ssize_t)sizeof block) result = errno == 0 ? -ENOSPC : -errno;
+    if (result >= 0 && fsync(fd) != 0) result = -errno;
+    if (result >= 0) result = (double)(taciti_now_ns() - begin) / (double)TACITI_NS_PER_S;
+    (void)close(fd);
+    return result;
+}
+
+static void check_speed(taciti_diagnosis *diagnosis, const char *folder) {
+    enum { MIB = 4 };
+    const double seconds = sync_seconds(folder, (size_t)MIB << 20);
+    if (seconds < 0) {
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "disk", TACITI_VERDICT_FAIL, "%s: cannot write: %s",
+                                                   folder, strerror((int)-seconds)),
+                              "choose another folder with --run.dir, or mend its permissions");
+        return;
+    }
+    taciti_finding *finding = taciti_diagnosis_add(diagnosis, "disk", TACITI_VERDICT_OK,
+                                                   "%d MiB written and synced in %.3g ms", MIB, seconds * 1e3);
+    if (seconds < 2) return;
+    finding->verdict = TACITI_VERDICT_WARN;
+    taciti_finding_advise(finding, "checkpoints will be slow here; a local disk as --run.dir is quicker");
+}
+
+void taciti_check_disk(taciti_diagnosis *diagnosis, const char *folder) {
+    char existing[PATH_MAX];
+    struct statvfs status;
+    if (!existing_folder(folder, existing) || statvfs(existing, &status) != 0) {
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "disk", TACITI_VERDICT_FAIL,
+                                                   "%.200s: cannot be a folder: %s", folder,
+                                                   errno == 0 ? "a file is in the way" : strerror(errno)),
+                              "choose another folder with --run.dir");
+        return;
+    }
+    const double free_bytes = (double)status.f_bavail * (double)status.f_frsize;
+    const char *system = file_system(existing);
+    taciti_finding *finding = taciti_diagnosis_add(diagnosis, "disk", TACITI_VERDICT_OK, "%.200s: %s, %.3g GiB free",
+                                                   existing, system, free_bytes / 0x1p30);
+    if (strcmp(system, "tmpfs") == 0) {
+        finding->verdict = TACITI_VERDICT_WARN;
+        taciti_finding_advise(finding, "this is memory: checkpoints die with the machine");
+    }
+    if (free_bytes < 0x1p30) {
+        finding->verdict = TACITI_VERDICT_WARN;
+        taciti_finding_advise(finding, "less than 1 GiB; two checkpoints take about 24 bytes per parameter");
+    }
+    check_speed(diagnosis, existing);
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Launcher, libraries and the variables that change how a run goes.
+ */
+#define _GNU_SOURCE
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/doctor.h"
+#include "cli/libraries.h"
+#include "cli/option_text.h"
+#include "comm/engine.h"
+#include "comm/launcher.h"
+
+/* ---- launcher -------------------------------------------------------------------------------------------------- */
+
+static bool is_set(const char *variable) {
+    const char *value = getenv(variable);
+    return value != NULL && *value != '\0';
+}
+
+/* Where the shell would find a program, links resolved. */
+static bool find_program(const char *name, char out[PATH_MAX]) {
+    const char *path = getenv("PATH");
+    char candidate[PATH_MAX];
+    while (path != NULL && *path != '\0') {
+        const size_t length = strcspn(path, ":");
+        (void)snprintf(candidate, sizeof candidate, "%.*s/%s", (int)length, path, name);
+        if (access(candidate, X_OK) == 0 && realpath(candidate, out) != NULL) return true;
+        path += length + (path[length] == ':');
+    }
+    return false;
+}
+
+/* The family of a launcher by the name of its file; "" when that does not tell. */
+static const char *family_of(const char *path) {
+    static const char *const names[][2] = {
+        {"openmpi", "openmpi"}, {"orterun", "openmpi"}, {"prterun", "openmpi"}, {"mpich", "mpich"}, {"hydra", "mpich"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strstr(path, names[i][0]) != NULL) return names[i][1];
+    return "";
+}
+
+/* Started by hand: is there a launcher that fits the library? */
+static void check_installed_launcher(taciti_diagnosis *diagnosis, const char *family) {
+    char path[PATH_MAX];
+    if (!find_program("mpirun", path) && !find_program("mpiexec", path)) {
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "launcher", TACITI_VERDICT_WARN,
+                                                   "neither mpirun nor mpiexec is in PATH: one rank only"),
+                              "install it (Debian: apt-get install %s) or load the cluster's MPI module",
+                              strcmp(family, "mpich") == 0 ? "mpich" : "openmpi-bin");
+        return;
+    }
+    const char *found = family_of(path);
+    if (*found != '\0' && strcmp(found, family) != 0) {
+        const bool mpich = strcmp(family, "mpich") == 0;
+        taciti_finding_advise(
+            taciti_diagnosis_add(diagnosis, "launcher", TACITI_VERDICT_WARN,
+                                 "mpirun is %s of %s, but tacit was built with %s", path, found, family),
+            "start tacit with %s, or build it with -DTACIT_MPI=%s", mpich ? "mpiexec.mpich" : "mpirun.openmpi", found);
+        return;
+    }
+    (void)taciti_diagnosis_add(diagnosis, "launcher", TACITI_VERDICT_OK, "started by hand; mpirun is %s", path);
+}
+
+static void check_running_launcher(taciti_diagnosis *diagnosis, const taciti_launcher *launcher, const char *family) {
+    const bool mpich = strcmp(family, "mpich") == 0;
+    const bool wrong = (strstr(launcher->name, "Open MPI") != NULL && mpich) ||
+                       (strstr(launcher->name, "MPICH") != NULL && strcmp(family, "openmpi") == 0);
+    if (wrong) {
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "launcher", TACITI_VERDICT_FAIL,
+                                                   "started by %s, but tacit was built with %s: ranks will not find "
+                                                   "each other",
+                                                   launcher->name, family),
+                              "start tacit with %s", mpich ? "mpiexec.mpich" : "mpirun.openmpi");
+    } else if (strstr(launcher->name, "srun") != NULL && !mpich && launcher->size > 1 && !is_set("PMIX_RANK")) {
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "launcher", TACITI_VERDICT_FAIL,
+                                                   "srun started %d processes without PMIx: each will believe to be "
+                                                   "alone",
+                                                   launcher->size),
+                              "srun --mpi=pmix (srun --mpi=list shows what there is), or mpirun inside the allocation");
+    } else {
+        (void)taciti_diagnosis_add(diagnosis, "launcher", TACITI_VERDICT_OK, "%s, %d rank%s, %d on this host",
+                                   launcher->name, launcher->size, launcher->size == 1 ? "" : "s",
+                                   taciti_local_ranks());
+    }
+}
+
+static void check_root(taciti_diagnosis *diagnosis, const char *family) {
+    if (geteuid() != 0 || strcmp(family, "openmpi") != 0) return;
+    if (is_set("OMPI_ALLOW_RUN_AS_ROOT") && is_set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")) return;
+    taciti_finding_advise(
+        taciti_diagnosis_add(diagnosis, "launcher", TACITI_VERDICT_WARN, "you are root: Open MPI's mpirun will refuse"),
+        "work as a user, or export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 (containers)");
+}
+
+void taciti_check_launcher(taciti_diagnosis *diagnosis) {
+    const taciti_launcher launcher = taciti_launcher_detect();
+    const char *family = taciti_engine_mpi_family();
+    if (launcher.name == NULL)
+        check_installed_launcher(diagnosis, family);
+    else
+        check_running_launcher(diagnosis, &launcher, family);
+    if (launcher.name == NULL) check_root(diagnosis, family);
+}
+
+/* ---- libraries ------------------------------------------------------------------------------------------------- */
+
+void taciti_check_libraries(taciti_diagnosis *diagnosis) {
+    taciti_library libraries[TACITI_LIBRARIES];
+    const size_t count = taciti_libraries(libraries);
+    char list[TACITI_FINDING_BYTES] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++) {
+        const taciti_library *library = &libraries[i];
+        if (!library->fits)
+            taciti_finding_advise(taciti_diagnosis_add(diagnosis, "libraries", TACITI_VERDICT_FAIL,
+                                                       "%s is %s at run time, but tacit was compiled for %s",
+                                                       library->name, library->version, library->compiled),
+                                  "build tacit anew on this machine, or look at LD_LIBRARY_PATH");
+        const int more =
+            snprintf(list + used, sizeof list - used, "%s%s %s", used > 0 ? ", " : "", library->name, library->version);
+        used += more > 0 && (size_t)more < sizeof list - used ? (size_t)more : 0;
+    }
+    (void)taciti_diagnosis_add(diagnosis, "libraries", TACITI_VERDICT_OK, "%s", list);
+}
+
+/* ---- environment ----------------------------------------------------------------------------------------------- */
+
+/* Variables that were seen to cost a factor or an afternoon. value NULL: any. */
+static const struct {
+    const char *name, *value, *effect, *advice;
+} TRAPS[] = {
+    {"OMPI_MCA_mpi_yield_when_idle", "0", "ranks that share cores wait a thousand times longer", "unset it"},
+    {"OMPI_MCA_btl", NULL, "only the transports named there are used", "unset it unless you mean it"},
+    {"OMPI_MCA_pml", NULL, "only the messaging layer named there is used", "unset it unless you mean it"},
+    {"UCX_TLS", NULL, "only the transports named there are used", "unset it unless you mean it"},
+    {"OMP_WAIT_POLICY", "active", "idle threads spin and take the cores from others", "set it to passive or unset it"},
+    {"OMP_WAIT_POLICY", "ACTIVE", "idle threads spin and take the cores from others", "set it to passive or unset it"},
+    {"GOMP_CPU_AFFINITY", NULL, "every rank's threads are bound to the same cores", "unset it"},
+    {"KMP_AFFINITY", NULL, "every rank's threads are bound to the same cores", "unset it"},
+    {"OMP_PROC_BIND", "true", "every rank's threads may be bound to the same cores", "unset it"},
+    {"GOMP_SPINCOUNT", NULL, "idle threads may spin and take the cores from others", "unset it"},
+    {"OMP_NUM_THREADS", NULL, "libraries may start threads of their own", "unset it; train.threads says how many"},
+    {"OPENBLAS_CORETYPE", NULL, "other programs of a comparison run slower kernels", "unset it for fair comparisons"},
+    {"DNNL_MAX_CPU_ISA", NULL, "matrix products use less than this CPU has", "unset it"},
+    {"ONEDNN_MAX_CPU_ISA", NULL, "matrix products use less than this CPU has", "unset it"},
+    {"DNNL_VERBOSE", NULL, "oneDNN prints a line per call", "unset it"},
+    {"ONEDNN_VERBOSE", NULL, "oneDNN prints a line per call", "unset it"},
+    {"TACIT_ISA", NULL, "the kernels use this instruction set and no better one", "unset it"},
+    {"LD_PRELOAD", NULL, "another library is put before all others", "unset it unless you mean it"},
+    {"MALLOC_CHECK_", NULL, "every allocation is checked", "unset it"},
+};
+
+static char g_refusal[TACITI_FINDING_BYTES];
+
+static void keep_refusal(void *context, taciti_log_level level, const char *line) {
+    (void)context;
+    (void)level;
+    (void)snprintf(g_refusal, sizeof g_refusal, "%.300s", line);
+}
+
+/* TACIT_SECTION_KEY variables that `tacit train` would refuse. */
+static void check_own_variables(taciti_diagnosis *diagnosis) {
+    taciti_log_set_sink(keep_refusal, NULL, TACITI_LOG_ERROR);
+    const tacit_status status = taciti_config_environment(taciti_cli_options());
+    taciti_cli_log_init(taciti_launcher_detect().rank, false);
+    if (status == TACIT_OK) return;
+    taciti_finding_advise(taciti_diagnosis_add(diagnosis, "environment", TACITI_VERDICT_FAIL, "%s", g_refusal),
+                          "`tacit info options` shows all keys and their ranges");
+}
+
+void taciti_check_environment(taciti_diagnosis *diagnosis) {
+    const size_t before = diagnosis->count;
+    for (size_t i = 0; i < sizeof TRAPS / sizeof *TRAPS; i++) {
+        const char *value = getenv(TRAPS[i].name);
+        if (value == NULL || *value == '\0') continue;
+        if (TRAPS[i].value != NULL && strcmp(value, TRAPS[i].value) != 0) continue;
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "environment", TACITI_VERDICT_WARN, "%s=%.60s: %s",
+                                                   TRAPS[i].name, value, TRAPS[i].effect),
+                              "%s", TRAPS[i].advice);
+    }
+    check_own_variables(diagnosis);
+    if (diagnosis->count == before)
+        (void)taciti_diagnosis_add(diagnosis, "environment", TACITI_VERDICT_OK, "no variable stands in the way");
+}

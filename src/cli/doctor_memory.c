@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory, huge pages, shared memory and limits.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+
+#include "cli/doctor.h"
+
+#define GIB 0x1p30
+
+/* A figure of /proc/meminfo in bytes, 0 when it is not there. */
+static double meminfo_bytes(const char *key) {
+    char line[128];
+    double found = 0;
+    FILE *file = fopen("/proc/meminfo", "r");
+    if (file == NULL) return 0;
+    while (fgets(line, sizeof line, file) != NULL) {
+        unsigned long long kib = 0;
+        const size_t length = strlen(key);
+        if (strncmp(line, key, length) == 0 && line[length] == ':' && sscanf(line + length + 1, "%llu", &kib) == 1)
+            found = (double)kib * 1024;
+    }
+    (void)fclose(file);
+    return found;
+}
+
+/* What the control group grants, 0 for no limit below the machine's memory. */
+static double group_limit_bytes(double total_bytes) {
+    double limit = 0;
+    if (!taciti_system_number("/sys/fs/cgroup/memory.max", &limit) &&
+        !taciti_system_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", &limit))
+        return 0;
+    return limit < total_bytes ? limit : 0;
+}
+
+static void check_amount(taciti_diagnosis *diagnosis) {
+    const double total = meminfo_bytes("MemTotal"), available = meminfo_bytes("MemAvailable");
+    const double limit = group_limit_bytes(total);
+    char granted[64] = "";
+    if (limit > 0) (void)snprintf(granted, sizeof granted, ", %.3g GiB granted by the control group", limit / GIB);
+    taciti_finding *finding = taciti_diagnosis_add(
+        diagnosis, "memory", TACITI_VERDICT_OK, "%.3g of %.3g GiB available%s", available / GIB, total / GIB, granted);
+    if (available <= 0 || available >= GIB) return;
+    finding->verdict = TACITI_VERDICT_WARN;
+    taciti_finding_advise(finding, "less than 1 GiB is free; `tacit train CONFIG --dry-run` shows what a run needs");
+}
+
+static void check_huge_pages(taciti_diagnosis *diagnosis) {
+    char modes[64];
+    if (!taciti_system_line("/sys/kernel/mm/transparent_hugepage/enabled", modes, sizeof modes)) return;
+    taciti_finding *finding =
+        taciti_diagnosis_add(diagnosis, "huge pages", TACITI_VERDICT_OK, "transparent huge pages: %s", modes);
+    if (strstr(modes, "[never]") == NULL) return;
+    finding->verdict = TACITI_VERDICT_WARN;
+    taciti_finding_advise(
+        finding, "worth 5-10 %% of a step: echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled");
+}
+
+/* Ranks of one host talk through it; containers often get 64 MiB. */
+static void check_shared_memory(taciti_diagnosis *diagnosis) {
+    struct statvfs status;
+    const int ranks = taciti_local_ranks();
+    if (statvfs("/dev/shm", &status) != 0) return;
+    const double free_bytes = (double)status.f_bavail * (double)status.f_frsize, wanted = 32.0 * 0x1p20 * ranks;
+    taciti_finding *finding = taciti_diagnosis_add(diagnosis, "shared memory", TACITI_VERDICT_OK,
+                                                   "%.3g GiB free in /dev/shm", free_bytes / GIB);
+    if (free_bytes >= wanted) return;
+    finding->verdict = TACITI_VERDICT_WARN;
+    taciti_finding_advise(finding, "%d rank%s want about %.0f MiB; containers: --shm-size=1g", ranks,
+                          ranks == 1 ? "" : "s", wanted / 0x1p20);
+}
+
+static void check_limits(taciti_diagnosis *diagnosis) {
+    struct rlimit files, space;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < 512)
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "limits", TACITI_VERDICT_WARN, "only %llu open files",
+                                                   (unsigned long long)files.rlim_cur),
+                              "ulimit -n 4096: every peer is a socket");
+    if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "limits", TACITI_VERDICT_WARN,
+                                                   "the address space is limited to %.3g GiB",
+                                                   (double)space.rlim_cur / GIB),
+                              "ulimit -v unlimited: large arrays are reserved before they are used");
+}
+
+void taciti_check_memory(taciti_diagnosis *diagnosis) {
+    check_amount(diagnosis);
+    check_huge_pages(diagnosis);
+    check_shared_memory(diagnosis);
+    check_limits(diagnosis);
+}

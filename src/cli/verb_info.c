@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Everything that is built in, from the tables the code itself uses.
+ */
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/libraries.h"
+#include "cli/option_text.h"
+#include "cli/verbs.h"
+#include "codec/codec.h"
+#include "kernel/kernel.h"
+#include "model/model.h"
+
+const taciti_flag taciti_info_flags[] = {
+    {"--json", NULL, NULL, "answer as one JSON object"},
+    {NULL, NULL, NULL, NULL},
+};
+
+/* ---- options --------------------------------------------------------------------------------------------------- */
+
+static json_t *option_json(const taciti_place *place) {
+    char key[TACITI_KEY_BYTES], choice[TACITI_CHOICE_BYTES];
+    const taciti_option *option = place->option;
+    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:b}", "key", taciti_place_key(place, key), "type",
+                               taciti_option_type_name(option->type), "default", option->fallback, "unit", option->unit,
+                               "help", option->help, "expert", (option->flags & TACITI_OPTION_EXPERT) != 0, "identity",
+                               (option->flags & TACITI_OPTION_NO_DIGEST) == 0);
+    if (taciti_option_bounded(option)) (void)json_object_set_new(object, "least", json_real(option->least));
+    if (taciti_option_bounded(option) && option->most < TACITI_UNBOUNDED)
+        (void)json_object_set_new(object, "most", json_real(option->most));
+    if (option->type == TACITI_OPTION_ENUM) {
+        json_t *choices = json_array();
+        for (int i = 0; taciti_option_choice(option, i, choice); i++)
+            (void)json_array_append_new(choices, json_string(choice));
+        (void)json_object_set_new(object, "choices", choices);
+    }
+    return object;
+}
+
+static json_t *options_json(void) {
+    json_t *array = json_array();
+    taciti_place place;
+    for (size_t i = 0; taciti_config_at(taciti_cli_options(), i, &place); i++)
+        (void)json_array_append_new(array, option_json(&place));
+    return array;
+}
+
+static void print_options(void) {
+    const taciti_option_table *table = NULL;
+    taciti_place place;
+    char usage[TACITI_OPTION_TEXT_BYTES], text[TACITI_OPTION_TEXT_BYTES];
+    for (size_t i = 0; taciti_config_at(taciti_cli_options(), i, &place); i++) {
+        if (place.table != table)
+            printf("%s%s%s%s\n", table == NULL ? "" : "\n", place.table->section,
+                   *place.table->section == '\0' ? "" : ": ", place.table->help);
+        table = place.table;
+        taciti_option_usage(&place, usage, sizeof usage);
+        taciti_option_explain(&place, text, sizeof text);
+        printf("  %-32s %s\n", usage + 2, text);
+    }
+}
+
+/* ---- codecs, presets ------------------------------------------------------------------------------- */
+
+static const char *class_name(taciti_codec_class aggregation) {
+    switch (aggregation) {
+    case TACITI_CODEC_SUM: return "sum";
+    case TACITI_CODEC_GATHER: return "gather";
+    case TACITI_CODEC_VOTE: return "vote";
+    }
+    return "unknown";
+}
+
+static json_t *codecs_json(void) {
+    json_t *array = json_array();
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
+        (void)json_array_append_new(array, json_pack("{s:s, s:s, s:s, s:s, s:i, s:b}", "name", (*codec)->name, "class",
+                                                     class_name((*codec)->aggregation), "help", (*codec)->help,
+                                                     "source", (*codec)->source, "rounds", (*codec)->rounds, "lossless",
+                                                     (*codec)->lossless));
+    return array;
+}
+
+static void print_codecs(void) {
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
+        printf("%-10s %-7s %-9s %s (%s)\n", (*codec)->name, class_name((*codec)->aggregation),
+               (*codec)->lossless ? "lossless" : "lossy", (*codec)->help, (*codec)->source);
+}
+
+static json_t *presets_json(void) {
+    json_t *array = json_array();
+    for (const char *const *preset = taciti_model_presets(); *preset != NULL; preset++)
+        (void)json_array_append_new(array, json_string(*preset));
+    return array;
+}
+
+static void print_presets(void) {
+    for (const char *const *preset = taciti_model_presets(); *preset != NULL; preset++) printf("%s\n", *preset);
+}
+
+/* ---- build ----------------------------------------------------------------------------------------------------- */
+
+static json_t *build_json(void) {
+    taciti_library libraries[TACITI_LIBRARIES];
+    const size_t count = taciti_libraries(libraries);
+    json_t *list = json_object();
+    for (size_t i = 0; i < count; i++)
+        (void)json_object_set_new(list, libraries[i].name, json_string(libraries[i].version));
+    return json_pack("{s:s, s:s, s:s, s:s, s:o}", "version", tacit_version(), "compiler", TACIT_BUILD_COMPILER, "type",
+                     TACIT_BUILD_TYPE, "isa", taciti_kernels_get()->isa, "libraries", list);
+}
+
+static void print_build(void) {
+    taciti_library libraries[TACITI_LIBRARIES];
+    const size_t count = taciti_libraries(libraries);
+    printf("%-10s %s\n%-10s %s\n%-10s %s\n%-10s %s\n", "tacit", tacit_version(), "compiler", TACIT_BUILD_COMPILER,
+           "build", TACIT_BUILD_TYPE, "kernels", taciti_kernels_get()->isa);
+    for (size_t i = 0; i < count; i++) printf("%-10s %s\n", libraries[i].name, libraries[i].version);
+}
+
+/* ---- the verb -------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    json_t *(*json)(void);
+    void (*print)(void);
+} TOPICS[] = {
+    {"build", build_json, print_build},
+    {"codecs", codecs_json, print_codecs},
+    {"presets", presets_json, print_presets},
+    {"options", options_json, print_options},
+};
+enum { TOPICS_COUNT = sizeof TOPICS / sizeof *TOPICS };
+
+static tacit_status find_topic(const char *name, size_t *out) {
+    size_t nearest = 0, least = SIZE_MAX;
+    for (size_t i = 0; i < TOPICS_COUNT; i++) {
+        const size_t distance = taciti_edit_distance(name, TOPICS[i].name);
+        if (distance < least) {
+            least = distance;
+            nearest = i;
+        }
+    }
+    *out = nearest;
+    if (least == 0) return TACIT_OK;
+    const bool close = taciti_edit_close(name, least);
+    char quoted[TACITI_QUOTED_BYTES];
+    return taciti_fail(TACIT_E_USAGE, "info knows build, codecs, presets and options, not %s%s%s%s",
+                       taciti_quote(name, quoted), close ? "; did you mean \"" : "", close ? TOPICS[nearest].name : "",
+                       close ? "\"?" : "");
+}
+
+static tacit_status show_all(bool json) {
+    json_t *root = json ? json_object() : NULL;
+    for (size_t i = 0; i < TOPICS_COUNT; i++) {
+        if (json) {
+            (void)json_object_set_new(root, TOPICS[i].name, TOPICS[i].json());
+            continue;
+        }
+        printf("%s%s:\n", i > 0 ? "\n" : "", TOPICS[i].name);
+        TOPICS[i].print();
+    }
+    return json ? taciti_cli_print_json(root) : TACIT_OK;
+}
+
+static tacit_status show(const taciti_arguments *arguments) {
+    const bool json = taciti_arguments_get(arguments, "--json") != NULL;
+    size_t topic = 0;
+    if (arguments->positional_count == 0) return show_all(json);
+    if (arguments->positional_count > 1) return taciti_fail(TACIT_E_USAGE, "one topic at a time");
+    TACITI_TRY(find_topic(arguments->positional[0], &topic));
+    if (json) return taciti_cli_print_json(TOPICS[topic].json());
+    TOPICS[topic].print();
+    return TACIT_OK;
+}
+
+int taciti_verb_info(int argc, char **argv) {
+    taciti_arguments arguments;
+    tacit_status status = taciti_arguments_parse(taciti_verb_find("info"), NULL, argc, argv, &arguments);
+    if (status == TACIT_OK) status = show(&arguments);
+    return tacit_status_exit_code(status);
+}
