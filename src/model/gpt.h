@@ -59,7 +59,7 @@ typedef struct taciti_gpt_arena {
 
     /* Workspace: shared by all layers. */
     float *stream;           /* [N][C] gradient of the residual stream */
-    taciti_gpt_operand out;  /* [N][C] gradient of a projection's output; f32 only with dropout */
+    taciti_gpt_operand out;  /* [N][C] gradient of a projection's output; no f32 without dropout */
     float *narrow;           /* [N][C] */
     taciti_gpt_operand wide; /* [N][4C]; f32 is there in both modes when training */
     float *logits;           /* [rows][columns]; takes the place of `wide`, which is idle then */

@@ -143,8 +143,8 @@ static void gelu_rows(void *context, const taciti_gpt_rows *rows) {
     const taciti_model *model = job->pass->model;
     const size_t c4 = 4 * model->channels, at = rows->first * c4;
     float *d = model->arena.wide.f32 + at;
-    model->kernels->gelu_backward(d, taciti_gpt_at16(model->arena.wide.b16, at), partial_of(model, rows->thread), d,
-                                  job->layer->fc + at, rows->count, c4);
+    model->kernels->gelu_backward(model->bf16 ? NULL : d, taciti_gpt_at16(model->arena.wide.b16, at),
+                                  partial_of(model, rows->thread), d, job->layer->fc + at, rows->count, c4);
 }
 
 static void qkv_bias_rows(void *context, const taciti_gpt_rows *rows) {

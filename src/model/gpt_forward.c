@@ -26,11 +26,9 @@ struct norm {
 static void normalize(const struct norm *norm, const taciti_gpt_rows *rows) {
     const taciti_model *model = norm->pass->model;
     const size_t c = model->channels, at = rows->first * c;
-    /* In a bf16 model nobody reads the f32 result, but the kernel needs a place for it. */
-    float *out = norm->out.f32 != NULL ? norm->out.f32 : model->arena.narrow;
-    model->kernels->layernorm(out + at, taciti_gpt_at16(norm->out.b16, at), norm->mean + rows->first,
-                              norm->rstd + rows->first, norm->stream + at, norm->weight, norm->norm_bias, rows->count,
-                              c);
+    model->kernels->layernorm(taciti_gpt_at(norm->out.f32, at), taciti_gpt_at16(norm->out.b16, at),
+                              norm->mean + rows->first, norm->rstd + rows->first, norm->stream + at, norm->weight,
+                              norm->norm_bias, rows->count, c);
 }
 
 static void add_and_normalize(void *context, const taciti_gpt_rows *rows) {
@@ -136,8 +134,8 @@ static void apply_gelu(void *context, const taciti_gpt_rows *rows) {
     const taciti_gpt_layer *layer = job->layer;
     const size_t c4 = 4 * model->channels, at = rows->first * c4;
     const float *bias = taciti_gpt_parameter(model, taciti_gpt_layer_tensor(model, job->index, TACITI_GPT_FC_B));
-    float *out = layer->gelu.f32 != NULL ? layer->gelu.f32 : model->arena.wide.f32;
-    model->kernels->gelu(out + at, taciti_gpt_at16(layer->gelu.b16, at), layer->fc + at, bias, rows->count, c4);
+    model->kernels->gelu(taciti_gpt_at(layer->gelu.f32, at), taciti_gpt_at16(layer->gelu.b16, at), layer->fc + at, bias,
+                         rows->count, c4);
 }
 
 /* Heads of samples, spread over the threads. */

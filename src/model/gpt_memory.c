@@ -52,7 +52,7 @@ static void carve_wide(struct carver *carver, const taciti_gpt_shape *shape, tac
     const size_t wide = shape->batch * shape->time * 4 * (size_t)shape->options->channels;
     const size_t logits = a->head_rows * a->columns;
     const bool bf16 = shape->options->dtype == TACITI_DTYPE_BF16;
-    const size_t f32 = (shape->training || bf16) && wide > logits ? wide : logits;
+    const size_t f32 = shape->training && wide > logits ? wide : logits;
     a->wide.f32 = a->logits = carve_f32(carver, f32);
     if (!bf16 || !shape->training) return;
     a->wide.b16 = a->logits16 = carve_b16(carver, wide > logits ? wide : logits);
@@ -70,7 +70,7 @@ static void carve_workspace(struct carver *carver, const taciti_gpt_shape *shape
     a->partial = carve_f32(carver, threads * 4 * c);
     if (!shape->training) return;
     a->stream = carve_f32(carver, n * c);
-    if (o->dropout > 0) a->out.f32 = carve_f32(carver, n * c);
+    if (!bf16 && o->dropout > 0) a->out.f32 = carve_f32(carver, n * c);
     if (bf16) a->out.b16 = carve_b16(carver, n * c);
 }
 
