@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Dependencies point one way. Prints every include that does not, and exits with 1 when there is one.
+# Tests beside the units are bound like the units, but for cmocka; src/cli may include everything.
+set -u
+cd "$(dirname "$0")/.." || exit 2
+status=0
+
+violation() {
+    echo "$1"
+    status=1
+}
+
+# folder -> folders it may include, beside itself and the public header
+declare -A below=(
+    [base]=""
+    [kernel]="base"
+    [tensor]="base"
+    [codec]="base kernel"
+    [adapt]="base codec"
+    [topo]="base"
+    [comm]="base"
+    [exchange]="base kernel tensor codec adapt comm"
+    [optim]="base kernel tensor"
+    [strategy]="base kernel tensor codec adapt topo comm exchange optim"
+    [model]="base kernel tensor"
+    [data]="base"
+    [ckpt]="base kernel tensor comm model"
+    [plan]="base tensor codec adapt topo comm exchange optim strategy model"
+    [sim]="base tensor codec adapt topo comm exchange optim strategy model plan"
+    [report]="base comm"
+    [train]="base kernel tensor codec adapt topo comm exchange optim strategy model data ckpt plan report"
+)
+
+while IFS=: read -r file line text; do
+    folder=${file#src/} folder=${folder%%/*}
+    included=${text#*\"} included=${included%%/*}
+    [[ $folder == cli || $included == tacit || $included == "$folder" ]] && continue
+    if [[ -z ${below[$folder]+known} ]]; then
+        violation "$file:$line: the folder src/$folder is not in the order of scripts/check-layering.sh"
+    elif [[ " ${below[$folder]} " != *" $included "* ]]; then
+        violation "$file:$line: $folder/ must not know $included/"
+    fi
+done < <(grep -rnE '^[[:space:]]*#[[:space:]]*include[[:space:]]+"[a-z0-9_]+/' src --include='*.[ch]')
+
+# An include without a folder hides where it points.
+while IFS=: read -r file line _; do
+    violation "$file:$line: write the folder: #include \"folder/file.h\""
+done < <(grep -rnE '^[[:space:]]*#[[:space:]]*include[[:space:]]+"[^"/]+"' src --include='*.[ch]')
+
+while IFS=: read -r file line _; do
+    case $file in
+    src/comm/engine_mpi.c | include/tacit/tacit_mpi.h) ;;
+    *) violation "$file:$line: <mpi.h> belongs to src/comm/engine_mpi.c and include/tacit/tacit_mpi.h" ;;
+    esac
+done < <(grep -rnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"]mpi\.h' src include --include='*.[ch]')
+
+while IFS=: read -r file line _; do
+    case $file in
+    src/kernel/* | src/model/*) ;;
+    *) violation "$file:$line: intrinsics belong to kernel/ and model/" ;;
+    esac
+done < <(grep -rnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*<([a-z0-9]*intrin|arm_neon|arm_sve)\.h>' src include --include='*.[ch]')
+
+# The public header stands alone.
+while IFS=: read -r file line text; do
+    [[ $text == *'"tacit/'* ]] || violation "$file:$line: a public header includes only tacit/ and the system's headers"
+done < <(grep -rnE '^[[:space:]]*#[[:space:]]*include[[:space:]]+"' include --include='*.h')
+
+exit $status

@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# tests/cli.sh TACIT: exit codes, messages and answers of the program's shell.
+set -uo pipefail
+tacit=$(realpath "$1")
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+unset NO_COLOR TERM
+failed=0
+complain() {
+    echo "cli: $1"
+    failed=1
+}
+
+brief() { printf '%.160q' "$*"; }
+
+expect() { # expect CODE TEXT COMMAND ... : the exit code, and TEXT somewhere in the output
+    local code=$1 text=$2 got
+    shift 2
+    "$@" > out 2>&1 < /dev/null
+    got=$?
+    [[ $got == "$code" ]] || complain "'$(brief "$@")' ended with $got instead of $code: $(brief "$(head -3 out)")"
+    grep -qF -- "$text" out || complain "'$(brief "$@")' did not say '$text' but: $(brief "$(head -3 out)")"
+}
+is_json() { # is_json COMMAND ...
+    "$@" > out.json 2> err || true
+    python3 -m json.tool out.json > /dev/null 2>&1 || complain "'$(brief "$@")' is not JSON: $(brief "$(head -3 out.json)")"
+}
+
+expect 0 "tacit 0." "$tacit" --version
+expect 0 "verbs:" "$tacit" --help
+expect 0 "verbs:" "$tacit" help
+expect 2 "verbs:" "$tacit"
+expect 2 'tacit: error: unknown verb "docotr"; did you mean "doctor"?' "$tacit" docotr
+expect 2 'unknown verb "zzz"; `tacit --help` lists all' "$tacit" zzz
+expect 2 'unknown verb' "$tacit" "$(printf 'a\nb\033[31m')"
+expect 2 'unknown verb' "$tacit" "$(head -c 3000 /dev/zero | tr '\0' x)"
+expect 2 'unknown verb ""' "$tacit" ""
+expect 2 'unknown option "--jsno"; did you mean "--json"?' "$tacit" info --jsno
+expect 2 '--json: takes no value' "$tacit" info --json=1
+expect 2 'did you mean "options"?' "$tacit" info optoins
+expect 2 'name the shell' "$tacit" completion
+expect 2 'name the shell' "$tacit" completion tcsh
+expect 2 'there is no verb' "$tacit" man nothing
+expect 7 '/dev/null' "$tacit" man --all /dev/null/x
+expect 7 'cannot write to the standard output' sh -c "'$tacit' info > /dev/full"
+expect 0 "optim.lr" "$tacit" info options
+grep -q $'\033' <("$tacit" docotr 2>&1) && complain "colour without a terminal"
+
+# every verb explains itself within 79 columns, and its manual page is clean roff
+while read -r verb; do
+    expect 0 "usage:" "$tacit" $verb --help
+    expect 0 "usage:" "$tacit" help $verb
+    awk -v verb="$verb" 'length > 79 && !/^  (-|mpirun|tacit)/ { print "cli: " verb " --help has a line of " length " columns: " $0; bad = 1 } END { exit bad }' out || failed=1
+    "$tacit" man $verb > page.1 || complain "no manual page of $verb"
+    if command -v groff > /dev/null; then
+        groff -man -Tutf8 -ww -z page.1 2> warnings
+        [[ -s warnings ]] && complain "the manual page of $verb: $(head -2 warnings)"
+    fi
+done < <("$tacit" --help | sed -n '/^verbs:/,/^$/p' | sed '1d;$d' | cut -c3-16 | sed 's/ *$//')
+
+# info and doctor answer in JSON, too
+for topic in "" build codecs presets options; do is_json "$tacit" info $topic --json; done
+is_json "$tacit" doctor --json
+python3 - <<'EOF' || complain "the doctor's JSON lacks members"
+import json
+d = json.load(open("out.json"))
+checks = {c["check"] for c in d["checks"]}
+assert {"launcher", "libraries", "cpu", "cores", "clock", "memory", "disk"} <= checks, checks
+assert all(c["verdict"] in ("ok", "warn", "fail") and c["text"] for c in d["checks"])
+assert all(c["advice"] for c in d["checks"] if c["verdict"] != "ok")
+EOF
+
+# the doctor finds what is wrong, says how to mend it, and leaves nothing behind
+expect 0 "0 to mend" "$tacit" doctor --dir new/run
+[[ -e new ]] && complain "the doctor created a folder"
+touch file
+expect 7 "fail  disk" "$tacit" doctor --dir file
+expect 7 "fail  disk" "$tacit" doctor --dir file/run
+expect 7 "fail  disk" "$tacit" doctor --dir /proc
+expect 7 "did you mean TACIT_OPTIM_NAME?" env TACIT_OPTIM_NMAE=x "$tacit" doctor
+expect 0 "OMPI_MCA_mpi_yield_when_idle=0" env OMPI_MCA_mpi_yield_when_idle=0 "$tacit" doctor
+expect 0 "TACIT_ISA=scalar" env TACIT_ISA=scalar "$tacit" doctor
+expect 2 "takes no words" "$tacit" doctor run
+ls -A | grep -q tacit-doctor && complain "the doctor left a file"
+# a rank that is not the first keeps silent
+[[ -z $(OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 "$tacit" doctor) ]] || complain "rank 1 speaks"
+expect 2 "tacit: rank 1: error: unknown verb" env OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 "$tacit" docotr
+
+[[ $failed == 0 ]] && echo "cli: exit codes, messages, help, manual pages, info and doctor are as they should be"
+exit $failed

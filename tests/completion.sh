@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# tests/completion.sh TACIT: loads the completion script and asks it as bash would.
+set -uo pipefail
+tacit=$(realpath "$1")
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+touch "corpus one.txt" gpt.yaml
+source <("$tacit" completion bash) || exit 1
+failed=0
+
+# complete WORD ... : the last word is being typed; the candidates come back in COMPREPLY
+complete_words() {
+    COMP_WORDS=("$@")
+    COMP_CWORD=$(($# - 1))
+    COMPREPLY=()
+    _tacit
+}
+offers() { # offers CANDIDATE WORD ...
+    local wanted=$1 candidate
+    shift
+    complete_words "$@"
+    for candidate in "${COMPREPLY[@]}"; do [[ $candidate == "$wanted" ]] && return; done
+    echo "completion: '$*' does not offer '$wanted' but: ${COMPREPLY[*]}"
+    failed=1
+}
+offers_only() { # offers_only "A B" WORD ...
+    local wanted=$1
+    shift
+    complete_words "$@"
+    [[ "${COMPREPLY[*]}" == "$wanted" ]] && return
+    echo "completion: '$*' offers '${COMPREPLY[*]}' instead of '$wanted'"
+    failed=1
+}
+
+# every verb of the overview
+while read -r verb _; do offers "$verb" tacit ""; done < <("$tacit" --help | sed -n '/^verbs:/,/^$/p' | sed '1d;$d')
+offers_only doctor tacit doc
+offers_only doctor mpirun -n 4 ./bin/tacit doc
+offers_only "" tacit zzz
+offers doctor tacit help ""
+offers_only bash tacit completion ""
+offers_only --json tacit doctor --js
+offers_only "" tacit doctor --optim.
+offers gpt.yaml tacit doctor --dir ""
+offers_only "corpus one.txt" tacit doctor --dir corp
+if "$tacit" train --help > /dev/null 2>&1; then
+    offers --optim.lr tacit train --optim.
+    offers --resume tacit train gpt.yaml --re
+    offers_only "adamw sgd" tacit train --optim.name ""
+    offers_only sgd tacit train --optim.name = s
+    offers_only "adamw sgd" tacit train --optim.name =
+    offers_only "true false" tacit train --run.trace = ""
+    offers gpt.yaml tacit train ""
+    offers gpt.yaml tacit train --run.trace ""  # a switch needs no value
+    offers "corpus one.txt" tacit train --data.train ""
+    offers "corpus one.txt" tacit train --data.train gpt.yaml cor
+fi
+[[ $failed == 0 ]] && echo "completion: verbs, flags, keys, values and files are offered"
+exit $failed

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# tests/install.sh BUILD: installs a build into a folder of its own and uses it the way others will: C and C++17 programs
+# through pkg-config and through find_package, manual pages, completion.
+set -euo pipefail
+build=$(cd "$1" && pwd)
+prefix=$(mktemp -d)
+trap 'rm -rf "$prefix"' EXIT
+fail() {
+    echo "install: $1" >&2
+    exit 1
+}
+
+cmake --install "$build" --prefix "$prefix/usr" > "$prefix/log" || { cat "$prefix/log"; fail "cmake --install failed"; }
+usr=$prefix/usr
+version=$("$usr/bin/tacit" --version)
+
+# what is there
+for file in bin/tacit include/tacit/tacit.h share/man/man1/tacit.1 share/man/man1/tacit-doctor.1 \
+    share/bash-completion/completions/tacit; do
+    [[ -s $usr/$file ]] || fail "$file is missing"
+done
+# one page per verb of the overview
+"$usr/bin/tacit" --help | sed -n '/^verbs:/,/^$/p' | sed -n 's/^  \(.*[a-z]\)   *[a-z].*/\1/p' | sed 's/  .*//; s/ *$//; s/ /-/g' > "$prefix/verbs"
+[[ $(wc -l < "$prefix/verbs") -ge 3 ]] || fail "the overview lists too few verbs"
+while read -r verb; do
+    [[ -s $usr/share/man/man1/tacit-$verb.1 ]] || fail "the manual page of $verb is missing"
+done < "$prefix/verbs"
+
+# a program of somebody else
+mkdir "$prefix/user" && cd "$prefix/user"
+cat > use.c <<'EOF'
+#include <stdio.h>
+#include <tacit/tacit.h>
+int main(void) {
+    printf("tacit %s\n", tacit_version());
+    return tacit_status_exit_code(TACIT_OK);
+}
+EOF
+cp use.c use.cc
+cat > CMakeLists.txt <<'EOF'
+cmake_minimum_required(VERSION 3.20)
+project(user LANGUAGES C CXX)
+find_package(tacit 0.1 REQUIRED)
+foreach(source use.c use.cc)
+  string(REPLACE . _ name ${source})
+  add_executable(${name} ${source})
+  target_link_libraries(${name} PRIVATE tacit::tacit)
+  target_compile_options(${name} PRIVATE -Wall -Wextra -Wpedantic -Werror)
+endforeach()
+set_target_properties(use_c PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
+set_target_properties(use_cc PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
+EOF
+
+pc=$(find "$usr" -name tacit.pc -printf '%h')
+lib=$(dirname "$pc")
+read -ra flags < <(PKG_CONFIG_PATH=$pc pkg-config --cflags tacit)
+read -ra libraries < <(PKG_CONFIG_PATH=$pc pkg-config --libs tacit)
+[[ "tacit $(PKG_CONFIG_PATH=$pc pkg-config --modversion tacit)" == "$version" ]] || fail "tacit.pc has another version"
+strict="-Wall -Wextra -Wpedantic -Werror"
+cc -std=c11 $strict "${flags[@]}" use.c -o by_pc_c "${libraries[@]}" "-Wl,-rpath,$lib"
+c++ -std=c++17 $strict "${flags[@]}" use.cc -o by_pc_cc "${libraries[@]}" "-Wl,-rpath,$lib"
+cmake -S . -B out -DCMAKE_PREFIX_PATH="$usr" > "$prefix/log" 2>&1 || { cat "$prefix/log"; fail "find_package failed"; }
+cmake --build out > "$prefix/log" 2>&1 || { cat "$prefix/log"; fail "the user's project does not build"; }
+for program in ./by_pc_c ./by_pc_cc out/use_c out/use_cc; do
+    [[ $($program) == "$version" ]] || fail "$program does not say $version"
+done
+# the next minor version is another interface
+sed -i 's/tacit 0.1 /tacit 0.2 /' CMakeLists.txt
+if cmake -S . -B out2 -DCMAKE_PREFIX_PATH="$usr" > /dev/null 2>&1; then fail "find_package(tacit 0.2) found $version"; fi
+echo "install: $version installed and used from C11 and C++17, through pkg-config and find_package"
