@@ -25,7 +25,8 @@ typedef struct taciti_weights_write_options {
     uint64_t shard_bytes; /* HF: split above this size; 0: single file */
 } taciti_weights_write_options;
 
-/* HF: writes a folder (config.json, model*.safetensors, index). llm.c: writes a file. Atomic per file. */
+/* HF: writes a folder (config.json, model*.safetensors, index). llm.c: writes a file. Atomic per file; what exists
+ * already is not overwritten. */
 tacit_status taciti_weights_write(const char *path, const taciti_weights_write_options *how,
                                   const taciti_model_options *options, const taciti_layout *layout, const float *flat);
 

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Recognises the format by content and hands over to it.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "ckpt/weights.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "ckpt/formats.h"
+
+enum { LOOK_BYTES = 4 };
+
+/* Where the weights are: a llm.c file, or a Hugging Face folder with its config.json. */
+typedef struct weights_source {
+    taciti_weights_format format;
+    char folder[TACITI_FORMATS_PATH_BYTES], config[TACITI_FORMATS_PATH_BYTES];
+} weights_source;
+
+static tacit_status source_in_folder(const char *folder, weights_source *out) {
+    out->format = TACITI_WEIGHTS_HF;
+    if (strlen(folder) >= sizeof out->folder) return taciti_fail(TACIT_E_IO, "%s: the path is too long", folder);
+    memcpy(out->folder, folder, strlen(folder) + 1);
+    return taciti_path_join(out->config, sizeof out->config, folder, "config.json");
+}
+
+/* "a/b" -> "a", "b" -> ".", "/b" -> "/". */
+static tacit_status parent_of(const char *path, char out[TACITI_FORMATS_PATH_BYTES]) {
+    const char *slash = strrchr(path, '/');
+    const size_t length = slash == NULL ? 0 : (size_t)(slash - path);
+    if (length >= TACITI_FORMATS_PATH_BYTES) return taciti_fail(TACIT_E_IO, "%s: the path is too long", path);
+    memcpy(out, length > 0 ? path : slash != NULL ? "/" : ".", length > 0 ? length : 1);
+    out[length > 0 ? length : 1] = 0;
+    return TACIT_OK;
+}
+
+/* A config.json that was named itself. */
+static tacit_status source_beside(const char *config, weights_source *out) {
+    if (strlen(config) >= sizeof out->config) return taciti_fail(TACIT_E_IO, "%s: the path is too long", config);
+    out->format = TACITI_WEIGHTS_HF;
+    memcpy(out->config, config, strlen(config) + 1);
+    return parent_of(config, out->folder);
+}
+
+/* Archives and pickles can run code when they are loaded: they never are. */
+static bool is_pickle(const unsigned char *bytes) {
+    return memcmp(bytes, "PK\003\004", LOOK_BYTES) == 0 || (bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5);
+}
+
+static tacit_status source_of_file(const char *path, weights_source *out) {
+    const int32_t llmc_magic = TACITI_LLMC_MAGIC;
+    unsigned char bytes[LOOK_BYTES] = {0};
+    taciti_view view;
+    TACITI_TRY(taciti_view_open(path, &view));
+    const size_t count = view.bytes < LOOK_BYTES ? view.bytes : LOOK_BYTES;
+    const tacit_status status = taciti_view_read(&view, 0, count, bytes);
+    taciti_view_close(&view);
+    TACITI_TRY(status);
+    if (memcmp(bytes, &llmc_magic, sizeof llmc_magic) == 0) {
+        out->format = TACITI_WEIGHTS_LLMC;
+        return TACIT_OK;
+    }
+    if (bytes[0] == '{') return source_beside(path, out);
+    if (is_pickle(bytes))
+        return taciti_fail(TACIT_E_DATA,
+                           "%s: is a pickle, which can run code and is never loaded; convert it where it comes from: "
+                           "model.save_pretrained(FOLDER, safe_serialization=True)",
+                           path);
+    return taciti_fail(TACIT_E_DATA,
+                       "%s: is neither a config.json nor a llm.c file; give the folder that holds config.json and "
+                       "model.safetensors, or the .bin file",
+                       path);
+}
+
+static tacit_status find_source(const char *path, weights_source *out) {
+    struct stat info;
+    if (stat(path, &info) != 0) return taciti_fail(TACIT_E_IO, "%s: cannot be read: %s", path, strerror(errno));
+    return S_ISDIR(info.st_mode) ? source_in_folder(path, out) : source_of_file(path, out);
+}
+
+tacit_status taciti_weights_describe(const char *path, taciti_weights_format *format, taciti_model_options *out) {
+    weights_source source;
+    TACITI_TRY(find_source(path, &source));
+    if (source.format == TACITI_WEIGHTS_HF)
+        TACITI_TRY(taciti_hf_describe(source.config, out));
+    else
+        TACITI_TRY(taciti_llmc_describe(path, out));
+    *format = source.format;
+    return TACIT_OK;
+}
+
+tacit_status taciti_weights_read(const char *path, const taciti_model_options *options, const taciti_layout *layout,
+                                 float *flat) {
+    weights_source source;
+    TACITI_TRY(find_source(path, &source));
+    if (source.format == TACITI_WEIGHTS_HF) return taciti_hf_read(source.folder, options, layout, flat);
+    return taciti_llmc_read(path, options, layout, flat);
+}
+
+tacit_status taciti_weights_write(const char *path, const taciti_weights_write_options *how,
+                                  const taciti_model_options *options, const taciti_layout *layout, const float *flat) {
+    if (how->format == TACITI_WEIGHTS_HF) return taciti_hf_write(path, how, options, layout, flat);
+    return taciti_llmc_write(path, how, options, layout, flat);
+}
+
+/* ---- shared by the formats --------------------------------------------------------------------------------------- */
+
+tacit_status taciti_formats_tensor(const taciti_layout *layout, const char *name, const taciti_tensor **out) {
+    const size_t t = taciti_layout_find(layout, name);
+    if (t == layout->tensor_count) return taciti_fail(TACIT_E_INTERNAL, "the model has no tensor %s", name);
+    *out = &layout->tensors[t];
+    return TACIT_OK;
+}
+
+tacit_status taciti_formats_temporary(const char *path, char out[TACITI_FORMATS_PATH_BYTES]) {
+    const int length = snprintf(out, TACITI_FORMATS_PATH_BYTES, "%s.tmp", path);
+    if (length > 0 && length < TACITI_FORMATS_PATH_BYTES) return TACIT_OK;
+    return taciti_fail(TACIT_E_IO, "%s: the path is too long", path);
+}
+
+tacit_status taciti_formats_publish(const char *temporary, const char *path) {
+    char parent[TACITI_FORMATS_PATH_BYTES];
+    TACITI_TRY(parent_of(path, parent));
+    if (rename(temporary, path) != 0)
+        return taciti_fail(TACIT_E_IO, "%s: cannot be renamed to %s: %s", temporary, path, strerror(errno));
+    return taciti_file_sync_folder(parent);
+}
+
+tacit_status taciti_formats_refuse_existing(const char *path) {
+    struct stat info;
+    if (lstat(path, &info) != 0) return TACIT_OK;
+    return taciti_fail(TACIT_E_IO, "%s: exists already; remove it or choose another place", path);
+}
+
+tacit_status taciti_formats_resolve(const char *path, taciti_model_options *options) {
+    if (taciti_model_resolve(options) == TACIT_OK) return TACIT_OK;
+    return taciti_fail(TACIT_E_DATA, "%s: describes a model that cannot be built", path);
+}
+
+tacit_status taciti_formats_match(const char *path, const taciti_model_options *file,
+                                  const taciti_model_options *wanted) {
+    const struct {
+        const char *name;
+        int64_t file, wanted;
+    } pairs[] = {
+        {"layers", file->layers, wanted->layers},       {"heads", file->heads, wanted->heads},
+        {"channels", file->channels, wanted->channels}, {"vocabulary", file->vocabulary, wanted->vocabulary},
+        {"context", file->context, wanted->context},    {"tied", file->tied, wanted->tied},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
+        if (pairs[i].file != pairs[i].wanted)
+            return taciti_fail(TACIT_E_CONFIG, "%s: has model.%s %lld, the run is configured for %lld", path,
+                               pairs[i].name, (long long)pairs[i].file, (long long)pairs[i].wanted);
+    return TACIT_OK;
+}
