@@ -12,7 +12,7 @@ need() {
     command -v "$1" > /dev/null || { echo "plot_loss.sh: $1 is missing: apt-get install $2" >&2; exit 7; }
 }
 
-[ $# -ge 1 ] && [ $# -le 2 ] || usage
+if [ $# -lt 1 ] || [ $# -gt 2 ]; then usage; fi
 run=${1%/}
 out=${2:-$run/loss.svg}
 need gnuplot gnuplot-nox
