@@ -16,10 +16,16 @@ typedef struct taciti_run_info {
     char path[TACITI_RUN_PATH_BYTES]; /* the checkpoint folder, or the foreign weights as given */
     int64_t step;                     /* -1 for foreign weights */
     taciti_model_options model;       /* resolved; dtype f32, dropout 0 */
-    char *meta_json;                  /* "meta" of the manifest, or "{}" for foreign weights; owned */
+    char *meta_json;                  /* "meta" of the manifest; {"config": {}} for foreign weights; owned */
 } taciti_run_info;
 
-/* path: a run folder (newest valid checkpoint), a step folder, a Hugging Face folder or a llm.c file. */
+/* The "model" object of a checkpoint's meta data: {"layers": ..., "heads": ..., "channels": ..., "vocabulary": ...,
+ * "context": ..., "tied": ..., "dropout": ...}. Returns owned, taciti_free(); NULL when memory is short. */
+char *taciti_run_describe_model(const taciti_model_options *model);
+
+/* path: a run folder (newest valid checkpoint), a step folder, a Hugging Face folder or a llm.c file. When vocab.json
+ * and merges.txt lie in the run or Hugging Face folder and the configuration names no tokenizer, they are entered as
+ * "data.vocab" and "data.merges" of meta_json's "config". */
 tacit_status taciti_run_open(const char *path, taciti_run_info *out);
 void taciti_run_close(taciti_run_info *info);
 

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include "ckpt/run.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "ckpt/ckpt.h"
+#include "ckpt/formats.h"
+#include "ckpt/weights.h"
+
+/* ---- the model in the meta data ---------------------------------------------------------------------------------- */
+
+char *taciti_run_describe_model(const taciti_model_options *model) {
+    json_t *value = json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "layers", (json_int_t)model->layers, "heads",
+                              (json_int_t)model->heads, "channels", (json_int_t)model->channels, "vocabulary",
+                              (json_int_t)model->vocabulary, "context", (json_int_t)model->context, "tied",
+                              (int)model->tied, "dropout", model->dropout);
+    char *text = value == NULL ? NULL : json_dumps(value, JSON_COMPACT);
+    char *copy = text == NULL ? NULL : taciti_strdup(text);
+    free(text);
+    json_decref(value);
+    return copy;
+}
+
+static tacit_status read_size(const char *path, const json_t *model, const char *key, int64_t *out) {
+    const json_t *value = json_object_get(model, key);
+    if (!json_is_integer(value) || json_integer_value(value) < 1)
+        return taciti_fail(TACIT_E_DATA, "%s: model.%s is missing from its description", path, key);
+    *out = json_integer_value(value);
+    return TACIT_OK;
+}
+
+static tacit_status read_model(const char *path, const json_t *meta, taciti_model_options *out) {
+    taciti_model_options o = {.dropout = 0, .dtype = TACITI_DTYPE_F32};
+    const json_t *model = json_object_get(meta, "model"), *tied = json_object_get(model, "tied");
+    TACITI_TRY(read_size(path, model, "layers", &o.layers));
+    TACITI_TRY(read_size(path, model, "heads", &o.heads));
+    TACITI_TRY(read_size(path, model, "channels", &o.channels));
+    TACITI_TRY(read_size(path, model, "vocabulary", &o.vocabulary));
+    TACITI_TRY(read_size(path, model, "context", &o.context));
+    if (!json_is_boolean(tied))
+        return taciti_fail(TACIT_E_DATA, "%s: model.tied is missing from its description", path);
+    o.tied = json_boolean_value(tied);
+    TACITI_TRY(taciti_formats_resolve(path, &o));
+    *out = o;
+    return TACIT_OK;
+}
+
+/* ---- the tokenizer that lies beside ------------------------------------------------------------------------------ */
+
+/* Path of `name` in `folder` when that file exists and a configuration value can hold it; else "". */
+static void find_file(const char *folder, const char *name, taciti_text *out) {
+    const int length = snprintf(out->text, sizeof out->text, "%s/%s", folder, name);
+    if (length < 0 || (size_t)length >= sizeof out->text || access(out->text, R_OK) != 0) out->text[0] = 0;
+}
+
+/* A folder may have been moved since its configuration was written: files beside the weights are found wherever they
+ * are now. What the configuration names goes first. */
+static void note_tokenizer(const char *folder, json_t *meta) {
+    taciti_text vocab, merges;
+    json_t *config = json_object_get(meta, "config");
+    const char *named = json_string_value(json_object_get(config, "data.vocab"));
+    find_file(folder, "vocab.json", &vocab);
+    find_file(folder, "merges.txt", &merges);
+    if (!json_is_object(config) || (named != NULL && named[0] != 0) || vocab.text[0] == 0 || merges.text[0] == 0)
+        return;
+    (void)json_object_set_new(config, "data.vocab", json_string(vocab.text));
+    (void)json_object_set_new(config, "data.merges", json_string(merges.text));
+}
+
+/* root NULL: nothing lies beside. */
+static tacit_status keep_meta(const char *root, json_t *meta, taciti_run_info *out) {
+    if (root != NULL) note_tokenizer(root, meta);
+    char *text = json_dumps(meta, JSON_COMPACT);
+    out->meta_json = text == NULL ? NULL : taciti_strdup(text);
+    free(text);
+    return out->meta_json == NULL ? TACIT_E_MEMORY : TACIT_OK;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+static tacit_status parse_meta(const char *root, const char *text, taciti_run_info *out) {
+    json_t *meta = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    if (meta == NULL) return taciti_fail(TACIT_E_DATA, "%s: its description is not JSON", out->path);
+    tacit_status status = read_model(out->path, meta, &out->model);
+    if (status == TACIT_OK) status = keep_meta(root, meta, out);
+    json_decref(meta);
+    return status;
+}
+
+static tacit_status copy_path(const char *path, taciti_run_info *out) {
+    if (strlen(path) >= sizeof out->path) return taciti_fail(TACIT_E_IO, "%s: the path is too long", path);
+    memcpy(out->path, path, strlen(path) + 1);
+    return TACIT_OK;
+}
+
+/* The newest checkpoint below `folder`. */
+static tacit_status open_newest(const char *root, const char *folder, taciti_run_info *out) {
+    char *meta = NULL;
+    const tacit_status status = taciti_ckpt_find(NULL, folder, out->path, sizeof out->path, &out->step, &meta);
+    if (status == TACIT_E_DATA && out->step < 0)
+        return taciti_fail(TACIT_E_DATA, "%s: holds no checkpoint yet", folder);
+    TACITI_TRY(status);
+    const tacit_status parsed = parse_meta(root, meta, out);
+    taciti_free(meta);
+    return parsed;
+}
+
+/* run/ckpt/step_00000100 lies two folders below its run. */
+static tacit_status open_step(const char *path, taciti_run_info *out) {
+    char root[TACITI_RUN_PATH_BYTES], *meta = NULL;
+    TACITI_TRY(taciti_path_join(root, sizeof root, path, "../.."));
+    TACITI_TRY(copy_path(path, out));
+    TACITI_TRY(taciti_ckpt_check(path, &out->step, &meta));
+    const tacit_status status = parse_meta(root, meta, out);
+    taciti_free(meta);
+    return status;
+}
+
+static tacit_status open_foreign(const char *path, bool is_folder, taciti_run_info *out) {
+    taciti_weights_format format;
+    TACITI_TRY(taciti_weights_describe(path, &format, &out->model));
+    TACITI_TRY(copy_path(path, out));
+    out->step = -1;
+    json_t *meta = json_pack("{s:{}}", "config");
+    const tacit_status status = meta == NULL ? TACIT_E_MEMORY : keep_meta(is_folder ? path : NULL, meta, out);
+    json_decref(meta);
+    return status;
+}
+
+static bool holds(const char *folder, const char *name) {
+    char path[TACITI_RUN_PATH_BYTES];
+    const int length = snprintf(path, sizeof path, "%s/%s", folder, name);
+    return length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0;
+}
+
+static tacit_status open_any(const char *path, taciti_run_info *out) {
+    char folder[TACITI_RUN_PATH_BYTES];
+    struct stat info;
+    if (stat(path, &info) != 0) return taciti_fail(TACIT_E_IO, "%s: cannot be read: %s", path, strerror(errno));
+    if (!S_ISDIR(info.st_mode)) return open_foreign(path, false, out);
+    if (holds(path, "manifest.json")) return open_step(path, out);
+    TACITI_TRY(taciti_path_join(folder, sizeof folder, path, "ckpt"));
+    if (holds(path, "ckpt")) return open_newest(path, folder, out);
+    if (holds(path, "config.json")) return open_foreign(path, true, out);
+    return taciti_fail(TACIT_E_DATA,
+                       "%s: is neither a run folder (no ckpt/), a checkpoint (no manifest.json) nor a model of Hugging "
+                       "Face (no config.json)",
+                       path);
+}
+
+tacit_status taciti_run_open(const char *path, taciti_run_info *out) {
+    taciti_run_info info = {.step = -1};
+    const tacit_status status = open_any(path, &info);
+    if (status == TACIT_OK)
+        *out = info;
+    else
+        taciti_run_close(&info);
+    return status;
+}
+
+void taciti_run_close(taciti_run_info *info) {
+    taciti_free(info->meta_json);
+    info->meta_json = NULL;
+}
+
+tacit_status taciti_run_weights(const taciti_run_info *info, const taciti_layout *layout, float *flat) {
+    if (info->step < 0) return taciti_weights_read(info->path, &info->model, layout, flat);
+    const taciti_ckpt_array parameters = {.prefix = "model.", .layout = layout, .flat = flat};
+    return taciti_ckpt_load(info->path, &parameters, 1);
+}
