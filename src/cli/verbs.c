@@ -21,6 +21,20 @@ static const taciti_verb VERBS[] = {
                 "tacit doctor --json --dir /scratch/run",
      .flags = taciti_doctor_flags,
      .run = taciti_verb_doctor},
+    {.name = "data prepare",
+     .synopsis = "TEXT... -o FOLDER [--tokenizer byte|gpt2] [--split SHARE] [--shard-tokens N] [--json]",
+     .summary = "turn text files into token shards",
+     .description =
+         "Reads the files end to end, tokenizes them and writes llm.c shards (.bin): FOLDER/NAME_train_000000.bin and "
+         "on, and NAME_val_000000.bin and on with the last share of the text. Memory does not grow with the text. "
+         "Either all shards appear or none; a folder that holds shards of this name is refused.\n\n"
+         "The gpt2 tokenizer gives the ids of GPT-2's byte-level BPE for any vocab.json and merges.txt. Any bytes are "
+         "legal; <|endoftext|> in the text is plain text.",
+     .example =
+         "tacit data prepare books/*.txt -o shards\n"
+         "tacit data prepare wiki.txt -o shards --tokenizer gpt2 --data.vocab vocab.json --data.merges merges.txt",
+     .flags = taciti_data_prepare_flags,
+     .run = taciti_verb_data_prepare},
     {.name = "info",
      .synopsis = "[build | codecs | strategies | presets | options] [--json]",
      .summary = "show everything that is built in",

@@ -13,6 +13,9 @@ extern const taciti_flag taciti_no_flags[];
 extern const taciti_flag taciti_doctor_flags[];
 int taciti_verb_doctor(int argc, char **argv);
 
+extern const taciti_flag taciti_data_prepare_flags[];
+int taciti_verb_data_prepare(int argc, char **argv);
+
 extern const taciti_flag taciti_info_flags[];
 int taciti_verb_info(int argc, char **argv);
 

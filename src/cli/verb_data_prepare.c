@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/verbs.h"
+#include "comm/launcher.h"
+#include "data/data.h"
+
+const taciti_flag taciti_data_prepare_flags[] = {
+    {"--output", "-o", "FOLDER", "where the shards go; made when it is not there"},
+    {"--tokenizer", NULL, "byte|gpt2", "one token per byte, or BPE (default: gpt2 when --data.vocab is given)"},
+    {"--data.vocab", NULL, "FILE", "vocab.json of the gpt2 tokenizer"},
+    {"--data.merges", NULL, "FILE", "merges.txt of the gpt2 tokenizer"},
+    {"--split", NULL, "SHARE", "share of the text, at its end, for validation shards (default: 0.1)"},
+    {"--shard-tokens", NULL, "N", "most tokens per shard (default: 100000000)"},
+    {"--name", NULL, "NAME", "first part of the shards' names (default: text)"},
+    {"--json", NULL, NULL, "answer as one JSON object"},
+    {NULL, NULL, NULL, NULL},
+};
+
+#define PROGRESS_NS (TACITI_NS_PER_S / 5)
+
+/* One line, rewritten. */
+typedef struct progress {
+    bool live; /* something stands on the terminal */
+    int64_t start_ns, last_ns;
+} progress;
+
+static void show_progress(void *context, uint64_t done_bytes, uint64_t total_bytes) {
+    progress *p = context;
+    const int64_t now = taciti_now_ns();
+    if (now - p->last_ns < PROGRESS_NS) return;
+    p->last_ns = now;
+    p->live = true;
+    const double seconds = (double)(now - p->start_ns) / (double)TACITI_NS_PER_S;
+    (void)fprintf(stderr, "\r\033[Ktokenizing: %.1f %% of %.1f MB, %.1f MB/s",
+                  100.0 * (double)done_bytes / (double)total_bytes, (double)total_bytes / 1e6,
+                  (double)done_bytes / 1e6 / seconds);
+    (void)fflush(stderr);
+}
+
+static tacit_status open_tokenizer(const taciti_arguments *arguments, taciti_tokenizer **out) {
+    const char *kind = taciti_arguments_get(arguments, "--tokenizer");
+    const char *vocab = taciti_arguments_get(arguments, "--data.vocab");
+    const char *merges = taciti_arguments_get(arguments, "--data.merges");
+    const bool files = vocab != NULL || merges != NULL;
+    if (kind == NULL) kind = files ? "gpt2" : "byte";
+    if (strcmp(kind, "byte") == 0) {
+        if (files) return taciti_fail(TACIT_E_USAGE, "--data.vocab and --data.merges belong to --tokenizer gpt2");
+        return taciti_tokenizer_byte(out);
+    }
+    if (strcmp(kind, "gpt2") != 0) return taciti_fail(TACIT_E_USAGE, "--tokenizer: \"%s\" is not byte or gpt2", kind);
+    if (vocab == NULL || merges == NULL)
+        return taciti_fail(TACIT_E_USAGE, "--tokenizer gpt2 needs its two files: --data.vocab vocab.json "
+                                          "--data.merges merges.txt");
+    return taciti_tokenizer_bpe(vocab, merges, out);
+}
+
+static tacit_status parse_options(const taciti_arguments *arguments, taciti_prepare_options *out) {
+    const char *folder = taciti_arguments_get(arguments, "--output"), *name = taciti_arguments_get(arguments, "--name");
+    const char *split = taciti_arguments_get(arguments, "--split");
+    const char *shard = taciti_arguments_get(arguments, "--shard-tokens");
+    double share = 0.1;
+    int64_t tokens = 100000000;
+    if (arguments->positional_count == 0)
+        return taciti_fail(TACIT_E_USAGE, "name the text files: tacit data prepare TEXT... -o FOLDER");
+    if (folder == NULL || *folder == '\0')
+        return taciti_fail(TACIT_E_USAGE, "name the folder of the shards: tacit data prepare TEXT... -o FOLDER");
+    if (split != NULL && !(taciti_real_parse(split, &share) && share >= 0.0 && share < 1.0))
+        return taciti_fail(TACIT_E_USAGE, "--split: \"%s\" is not a number from 0 to below 1", split);
+    if (shard != NULL && !(taciti_integer_parse(shard, &tokens) && tokens >= 1 && tokens <= INT32_MAX))
+        return taciti_fail(TACIT_E_USAGE, "--shard-tokens: \"%s\" is not a whole number from 1 to %" PRId32, shard,
+                           INT32_MAX);
+    out->folder = folder;
+    out->name = name == NULL ? "text" : name;
+    out->split = share;
+    out->shard_tokens = (uint64_t)tokens;
+    return TACIT_OK;
+}
+
+static void print_plain(const taciti_prepare_options *o, const taciti_prepare_result *r) {
+    const char *name = o->name, *folder = o->folder;
+    printf("%s/%s_train_*.bin: %" PRIu64 " shard%s, %" PRIu64 " tokens\n", folder, name, r->train_shards,
+           r->train_shards == 1 ? "" : "s", r->train_tokens);
+    printf("%s/%s_val_*.bin: %" PRIu64 " shard%s, %" PRIu64 " tokens\n", folder, name, r->validation_shards,
+           r->validation_shards == 1 ? "" : "s", r->validation_tokens);
+    printf("\ntacit train --data.train %s/%s_train_*.bin", folder, name);
+    if (r->validation_shards > 0) printf(" --data.validation %s/%s_val_*.bin", folder, name);
+    printf(" --model.vocabulary %" PRId32 "\n", taciti_tokenizer_vocabulary(o->tokenizer));
+}
+
+static tacit_status print_json(const taciti_prepare_options *o, const taciti_prepare_result *r) {
+    return taciti_cli_print_json(json_pack(
+        "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "folder", o->folder, "name", o->name, "bytes", (json_int_t)r->bytes,
+        "vocabulary", (json_int_t)taciti_tokenizer_vocabulary(o->tokenizer), "train_tokens",
+        (json_int_t)r->train_tokens, "train_shards", (json_int_t)r->train_shards, "validation_tokens",
+        (json_int_t)r->validation_tokens, "validation_shards", (json_int_t)r->validation_shards));
+}
+
+static tacit_status prepare(const taciti_arguments *arguments) {
+    taciti_prepare_options options = {0};
+    taciti_tokenizer *tokenizer = NULL;
+    TACITI_TRY(parse_options(arguments, &options));
+    TACITI_TRY(open_tokenizer(arguments, &tokenizer));
+    progress live = {.start_ns = taciti_now_ns()};
+    live.last_ns = live.start_ns;
+    options.tokenizer = tokenizer;
+    options.progress = isatty(STDERR_FILENO) != 0 ? show_progress : NULL;
+    options.context = &live;
+    taciti_prepare_result result;
+    tacit_status status = taciti_data_prepare(&options, arguments->positional, arguments->positional_count, &result);
+    if (live.live) (void)fprintf(stderr, "\r\033[K");
+    if (status == TACIT_OK && taciti_arguments_get(arguments, "--json") != NULL)
+        status = print_json(&options, &result);
+    else if (status == TACIT_OK)
+        print_plain(&options, &result);
+    taciti_tokenizer_destroy(tokenizer);
+    return status;
+}
+
+int taciti_verb_data_prepare(int argc, char **argv) {
+    taciti_arguments arguments;
+    tacit_status status = taciti_arguments_parse(taciti_verb_find("data prepare"), NULL, argc, argv, &arguments);
+    if (status != TACIT_OK) return tacit_status_exit_code(status);
+    if (taciti_launcher_detect().rank != 0) return 0; /* one process writes the shards */
+    return tacit_status_exit_code(prepare(&arguments));
+}
