@@ -8,6 +8,15 @@
 #define TACITI_KERNEL_ARRAY_LOOPS_H
 
 #include "kernel/array_element.h"
+#include "kernel/array_stream.h"
+
+/* Elements that are converted in the first cache before they leave it. */
+enum { BLOCK = 1024 };
+
+/* From these sizes on, results leave past the caches: what a cast of so many floats reads and writes (12 MiB) is not
+ * still cached when somebody reads it, nor is the copy beside the 28 bytes per element (1.75 MiB) of an update. Plain
+ * stores would first read every line that they overwrite. */
+enum { STREAM_CAST_FLOATS = 2 << 20, STREAM_UPDATE_FLOATS = 1 << 16 };
 
 static void add(float *restrict acc, const float *restrict x, size_t n) {
     for (size_t i = 0; i < n; i++) acc[i] += x[i];
@@ -17,12 +26,42 @@ static void scale(float *x, float factor, size_t n) {
     for (size_t i = 0; i < n; i++) x[i] *= factor;
 }
 
-static void bf16_encode(taciti_bf16 *restrict out, const float *restrict x, size_t n) {
+static void encode_plain(taciti_bf16 *restrict out, const float *restrict x, size_t n) {
     for (size_t i = 0; i < n; i++) out[i] = bf16_of(x[i]);
 }
 
-static void bf16_decode(float *restrict out, const taciti_bf16 *restrict x, size_t n) {
+static void decode_plain(float *restrict out, const taciti_bf16 *restrict x, size_t n) {
     for (size_t i = 0; i < n; i++) out[i] = float_of_bf16(x[i]);
+}
+
+static void bf16_encode(taciti_bf16 *restrict out, const float *restrict x, size_t n) {
+    size_t i = 0;
+    if (n >= STREAM_CAST_FLOATS) {
+        _Alignas(LINE_BYTES) taciti_bf16 staged[BLOCK];
+        i = floats_to_line(out, sizeof *out);
+        encode_plain(out, x, i);
+        for (; i + BLOCK <= n; i += BLOCK) {
+            encode_plain(staged, x + i, BLOCK);
+            store_past_caches(out + i, staged, sizeof staged);
+        }
+        stores_done();
+    }
+    encode_plain(out + i, x + i, n - i);
+}
+
+static void bf16_decode(float *restrict out, const taciti_bf16 *restrict x, size_t n) {
+    size_t i = 0;
+    if (n >= STREAM_CAST_FLOATS) {
+        _Alignas(LINE_BYTES) float staged[BLOCK];
+        i = floats_to_line(out, sizeof *out);
+        decode_plain(out, x, i);
+        for (; i + BLOCK <= n; i += BLOCK) {
+            decode_plain(staged, x + i, BLOCK);
+            store_past_caches(out + i, staged, sizeof staged);
+        }
+        stores_done();
+    }
+    decode_plain(out + i, x + i, n - i);
 }
 
 static void bf16_add(float *restrict acc, const taciti_bf16 *restrict x, size_t n) {
@@ -44,21 +83,49 @@ static int all_finite(const float *x, size_t n) {
     return bad == 0;
 }
 
+/* Stores bf16(p) of a block that has just been updated and is still in the first cache. */
+static void copy_block(taciti_bf16 *restrict copy, const float *restrict p, size_t n, int stream) {
+    _Alignas(LINE_BYTES) taciti_bf16 staged[BLOCK];
+    if (copy == NULL) return;
+    if (!stream || n < BLOCK) {
+        encode_plain(copy, p, n);
+        return;
+    }
+    encode_plain(staged, p, BLOCK);
+    store_past_caches(copy, staged, sizeof staged);
+}
+
+/* Where the block that begins at i ends: the first one is short, so that the copies of all others begin on a line. */
+static size_t block_end(const taciti_bf16 *copy, size_t i, size_t n) {
+    const size_t end = i == 0 ? floats_to_line(copy, sizeof *copy) : i + BLOCK;
+    return end == 0 ? (n < BLOCK ? n : BLOCK) : end < n ? end : n;
+}
+
 static void adamw(const taciti_adamw_step *step, float *restrict p, const float *restrict g, float *restrict m,
                   float *restrict v, taciti_bf16 *restrict copy, size_t n) {
     const taciti_adamw_step s = *step;
-    for (size_t i = 0; i < n; i++) p[i] = adamw_element(&s, p[i], g[i], &m[i], &v[i]);
-    if (copy != NULL) bf16_encode(copy, p, n);
+    const int stream = n >= STREAM_UPDATE_FLOATS;
+    for (size_t begin = 0, end; begin < n; begin = end) {
+        end = block_end(copy, begin, n);
+        for (size_t i = begin; i < end; i++) p[i] = adamw_element(&s, p[i], g[i], &m[i], &v[i]);
+        copy_block(copy == NULL ? NULL : copy + begin, p + begin, end - begin, stream);
+    }
+    stores_done();
 }
 
 static void sgd(const taciti_sgd_step *step, float *restrict p, const float *restrict g, float *restrict m,
                 taciti_bf16 *restrict copy, size_t n) {
     const taciti_sgd_step s = *step;
-    if (m != NULL)
-        for (size_t i = 0; i < n; i++) p[i] = sgd_element(&s, p[i], g[i], &m[i]);
-    else
-        for (size_t i = 0; i < n; i++) p[i] = sgd_plain_element(&s, p[i], g[i]);
-    if (copy != NULL) bf16_encode(copy, p, n);
+    const int stream = n >= STREAM_UPDATE_FLOATS;
+    for (size_t begin = 0, end; begin < n; begin = end) {
+        end = block_end(copy, begin, n);
+        if (m != NULL)
+            for (size_t i = begin; i < end; i++) p[i] = sgd_element(&s, p[i], g[i], &m[i]);
+        else
+            for (size_t i = begin; i < end; i++) p[i] = sgd_plain_element(&s, p[i], g[i]);
+        copy_block(copy == NULL ? NULL : copy + begin, p + begin, end - begin, stream);
+    }
+    stores_done();
 }
 
 static void fill_array_loops(taciti_kernels *table) {

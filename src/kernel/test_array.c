@@ -23,6 +23,8 @@
 enum { SMALL = 130, ALIGNMENTS = 16, LARGE = 70001, SPECIALS = 16, GUARD = 16 };
 static const size_t LARGE_SIZES[] = {1000, 4095, 4096, 4097, 16383, LARGE};
 
+static const char *const SETS[] = {"scalar", "avx2", "avx512"};
+
 static float from_bits(uint32_t bits) {
     float x;
     memcpy(&x, &bits, sizeof x);
@@ -172,9 +174,41 @@ static void avx512_equals_scalar(void **state) {
     sets_agree("avx512");
 }
 
+/* Casts so large that they leave past the caches: the same as in pieces, whatever the alignment, and no byte more. */
+static void large_casts_equal_small_ones(void **state) {
+    (void)state;
+    enum { HUGE_N = (2 << 20) + 5000, PIECE = 4096 };
+    float *x = taciti_calloc(HUGE_N + 32, sizeof *x), *y = taciti_calloc(HUGE_N + 32, sizeof *y);
+    taciti_bf16 *h = taciti_calloc(HUGE_N + 64, sizeof *h), piece[PIECE];
+    assert_true(x != NULL && y != NULL && h != NULL);
+    for (size_t i = 0; i < HUGE_N; i++) x[i] = number(ANY_BITS, 3, i);
+    for (size_t s = 0; s < 3; s++)
+        for (size_t shift = 0; shift < 40; shift += 13) {
+            const taciti_kernels *k = taciti_kernels_named(SETS[s]);
+            if (k == NULL) continue;
+            const size_t n = HUGE_N - shift * 31;
+            taciti_bf16 *out = h + shift;
+            float *back = y + shift % 17;
+            out[n] = 0x1234;
+            back[n] = 5;
+            k->bf16_encode(out, x, n);
+            k->bf16_decode(back, out, n);
+            for (size_t at = 0; at < n; at += PIECE) {
+                const size_t count = n - at < PIECE ? n - at : PIECE;
+                taciti_kernels_named("scalar")->bf16_encode(piece, x + at, count);
+                assert_memory_equal(out + at, piece, count * sizeof *piece);
+                for (size_t i = 0; i < count; i++) assert_true(to_bits(back[at + i]) == (uint32_t)piece[i] << 16);
+            }
+            assert_int_equal(out[n], 0x1234);
+            assert_true(back[n] == 5);
+        }
+    taciti_free(x);
+    taciti_free(y);
+    taciti_free(h);
+}
+
 /* ---- the definition ------------------------------------------------------------------------------------------- */
 
-static const char *const SETS[] = {"scalar", "avx2", "avx512"};
 #define FOR_SETS(k)                                                                                                    \
     for (size_t s_ = 0; s_ < 3; s_++)                                                                                  \
         for (const taciti_kernels *k = taciti_kernels_named(SETS[s_]); k != NULL; k = NULL)
@@ -323,6 +357,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(avx2_equals_scalar),
         cmocka_unit_test(avx512_equals_scalar),
+        cmocka_unit_test(large_casts_equal_small_ones),
         cmocka_unit_test(bf16_rounds_to_nearest_even_everywhere),
         cmocka_unit_test(sum_squares_is_sixteen_lanes_and_the_stated_fold),
         cmocka_unit_test(sum_squares_neither_overflows_nor_hides_non_finite_values),
