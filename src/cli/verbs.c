@@ -44,6 +44,20 @@ static const taciti_verb VERBS[] = {
                 "tacit info build --json",
      .flags = taciti_info_flags,
      .run = taciti_verb_info},
+    {.name = "bench kernels",
+     .synopsis = "[--json] [--floats MI] [--rounds COUNT] [--threads COUNT]",
+     .summary = "measure the array kernels against this machine's memory",
+     .description =
+         "Prints what the machine can do at most (multiply-adds in f32 and bf16, memory) and then, for each kernel, "
+         "its rate on one thread and on all of them beside that of a probe with the same mix of reads and writes that "
+         "computes nothing. Probe and kernel take turns, so that both meet the same state of the machine: trust the "
+         "ratio, not the rate. Needs 18 bytes of memory per float.\n\n"
+         "TACIT_ISA=scalar|avx2|avx512 chooses the kernels; the probes always use the widest instructions.",
+     .example = "tacit bench kernels\n"
+                "tacit bench kernels --floats 128 --rounds 21 --json\n"
+                "TACIT_ISA=avx2 tacit bench kernels",
+     .flags = taciti_bench_kernels_flags,
+     .run = taciti_verb_bench_kernels},
     {.name = "completion",
      .synopsis = "bash",
      .summary = "print the completion script of a shell",

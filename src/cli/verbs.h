@@ -19,6 +19,9 @@ int taciti_verb_data_prepare(int argc, char **argv);
 extern const taciti_flag taciti_info_flags[];
 int taciti_verb_info(int argc, char **argv);
 
+extern const taciti_flag taciti_bench_kernels_flags[];
+int taciti_verb_bench_kernels(int argc, char **argv);
+
 extern const taciti_flag taciti_man_flags[];
 int taciti_verb_man(int argc, char **argv);
 

@@ -148,6 +148,7 @@ static void touch_portable(char *at, size_t lines, taciti_probe_use use) {
         for (size_t i = 0; i < lines * WORDS; i++) word[i] ^= zero;
         break;
     case TACITI_PROBE_WRITE:
+    case TACITI_PROBE_STORE:
         for (size_t i = 0; i < lines * WORDS; i++)
             word[i] = (i & (uint64_t)MASK) | (uint64_t)NUMBER << 32 | (uint64_t)NUMBER;
         break;
@@ -176,6 +177,12 @@ TARGET("avx2") static void touch_avx2(char *at, size_t lines, taciti_probe_use u
             seen = _mm256_add_epi32(seen, step);
         }
         break;
+    case TACITI_PROBE_STORE:
+        for (size_t i = 0; i < lines * 2; i++) {
+            _mm256_store_si256(word + i, _mm256_or_si256(_mm256_and_si256(seen, mask), number));
+            seen = _mm256_add_epi32(seen, step);
+        }
+        break;
     }
     __asm__ volatile("" : : "x"(seen));
 }
@@ -195,6 +202,12 @@ TARGET("avx512f") static void touch_avx512(char *at, size_t lines, taciti_probe_
     case TACITI_PROBE_WRITE:
         for (size_t i = 0; i < lines; i++) {
             _mm512_stream_si512(word + i, _mm512_or_si512(_mm512_and_si512(seen, mask), number));
+            seen = _mm512_add_epi32(seen, step);
+        }
+        break;
+    case TACITI_PROBE_STORE:
+        for (size_t i = 0; i < lines; i++) {
+            _mm512_store_si512(word + i, _mm512_or_si512(_mm512_and_si512(seen, mask), number));
             seen = _mm512_add_epi32(seen, step);
         }
         break;

@@ -23,6 +23,7 @@ typedef enum taciti_probe_use {
     TACITI_PROBE_READ,
     TACITI_PROBE_UPDATE, /* read and written back in place; the contents stay as they are */
     TACITI_PROBE_WRITE,  /* written past the caches; the contents are lost */
+    TACITI_PROBE_STORE,  /* written through the caches, for results that are read again soon; the contents are lost */
 } taciti_probe_use;
 
 typedef struct taciti_probe_stream {
@@ -35,7 +36,7 @@ typedef struct taciti_probe_stream {
  * and writes would, on all threads; returns the seconds. Owner thread of the pool. */
 double taciti_probe_pass(taciti_pool *pool, const taciti_probe_stream *streams, size_t count);
 
-/* Bytes that the pass moves: reads + writes. */
+/* Bytes that the pass moves: reads + writes (but not the reads with which a cache prepares a STORE). */
 size_t taciti_probe_pass_bytes(const taciti_probe_stream *streams, size_t count);
 
 #endif

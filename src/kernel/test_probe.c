@@ -41,36 +41,37 @@ static void a_pass_counts_reads_and_writes(void **state) {
 /* Whatever the sizes, a pass writes every line of the streams it writes, and no other byte. */
 static void a_pass_touches_exactly_its_streams(void **state) {
     (void)state;
-    enum { MOST = 300 * LINE };
-    unsigned char *block[3];
-    for (size_t b = 0; b < 3; b++) {
+    enum { MOST = 300 * LINE, BLOCKS = 4 };
+    unsigned char *block[BLOCKS];
+    for (size_t b = 0; b < BLOCKS; b++) {
         block[b] = taciti_calloc(MOST + 2 * LINE, 1);
         assert_non_null(block[b]);
     }
-    static const taciti_probe_use uses[] = {TACITI_PROBE_READ, TACITI_PROBE_UPDATE, TACITI_PROBE_WRITE};
+    static const taciti_probe_use uses[] = {TACITI_PROBE_READ, TACITI_PROBE_UPDATE, TACITI_PROBE_WRITE,
+                                            TACITI_PROBE_STORE};
     const size_t lines[] = {0, 1, 2, 17, 299};
     for (int threads = 1; threads <= THREADS; threads++) {
         taciti_pool *pool = pool_of(threads);
         for (size_t c = 0; c < 5 * 5; c++) {
-            taciti_probe_stream streams[3];
-            for (size_t b = 0; b < 3; b++) {
+            taciti_probe_stream streams[BLOCKS];
+            for (size_t b = 0; b < BLOCKS; b++) {
                 memset(block[b], 0xee, MOST + 2 * LINE);
-                const size_t bytes = lines[(b == 2 ? c / 5 : c) % 5] * LINE;
+                const size_t bytes = lines[(b >= 2 ? c / 5 : c) % 5] * LINE;
                 streams[b] = (taciti_probe_stream){.base = block[b] + LINE, .bytes = bytes, .use = uses[b]};
             }
-            assert_true(taciti_probe_pass(pool, streams, 3) >= 0);
-            for (size_t b = 0; b < 3; b++)
+            assert_true(taciti_probe_pass(pool, streams, BLOCKS) >= 0);
+            for (size_t b = 0; b < BLOCKS; b++)
                 for (size_t line = 0; line < MOST / LINE + 2; line++) {
                     const unsigned char *at = block[b] + line * LINE;
                     const int inside = line >= 1 && line < 1 + streams[b].bytes / LINE;
                     size_t same = 0;
                     for (size_t i = 0; i < LINE; i++) same += at[i] == 0xee;
-                    assert_int_equal(same, inside && uses[b] == TACITI_PROBE_WRITE ? 0 : LINE);
+                    assert_int_equal(same, inside && b >= 2 ? 0 : LINE);
                 }
         }
         taciti_pool_destroy(pool);
     }
-    for (size_t b = 0; b < 3; b++) taciti_free(block[b]);
+    for (size_t b = 0; b < BLOCKS; b++) taciti_free(block[b]);
 }
 
 int main(void) {

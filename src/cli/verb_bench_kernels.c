@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <jansson.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/kernel_bench.h"
+#include "cli/machine.h"
+#include "cli/verbs.h"
+
+const taciti_flag taciti_bench_kernels_flags[] = {
+    {"--json", NULL, NULL, "answer as one JSON object"},
+    {"--floats", "-n", "COUNT", "floats per array, in Mi (default 64: far larger than any cache)"},
+    {"--rounds", "-r", "COUNT", "rounds of probe and kernel per figure (default 11)"},
+    {"--threads", "-t", "COUNT", "threads of the second column (default: usable cores)"},
+    {NULL, NULL, NULL, NULL},
+};
+
+static tacit_status number_of(const taciti_arguments *arguments, const char *flag, double fallback, double most,
+                              double *out) {
+    const char *text = taciti_arguments_get(arguments, flag);
+    *out = fallback;
+    if (text == NULL || (taciti_real_parse(text, out) && *out > 0 && *out <= most)) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE, "%s %s: give a number above 0 and up to %.0f", flag, text, most);
+}
+
+/* ---- text ------------------------------------------------------------------------------------------------------ */
+
+static void print_peaks(const taciti_kernel_bench *bench) {
+    printf("\n%-22s %25s %15d thread%s\n", "what the machine can do", "1 thread", bench->threads,
+           bench->threads == 1 ? "" : "s");
+    for (int i = 0; i < TACITI_BENCH_PEAKS; i++) {
+        const taciti_peak_figure *peak = &bench->peaks[i];
+        printf("%-22s", peak->name);
+        for (int p = 0; p < 2; p++)
+            if (peak->rate[p].most > 0)
+                printf(" %7.1f (%.1f-%.1f)", peak->rate[p].median, peak->rate[p].least, peak->rate[p].most);
+            else
+                printf(" %23s", "not on this CPU");
+        printf(" %s\n", peak->unit);
+    }
+}
+
+static void print_kernels(const taciti_kernel_bench *bench) {
+    printf("\n%-18s %7s | %-32s | %d thread%s\n", "kernel", "bytes/", "1 thread", bench->threads,
+           bench->threads == 1 ? "" : "s");
+    printf("%-18s %7s | %6s %6s %18s | %6s %6s %18s\n", "", "float", "GB/s", "probe", "ratio (range)", "GB/s", "probe",
+           "ratio (range)");
+    for (size_t k = 0; k < bench->kernel_count; k++) {
+        const taciti_kernel_figure *figure = &bench->kernels[k];
+        printf("%-18s %7.0f", figure->name, figure->bytes_per_element);
+        for (int p = 0; p < 2; p++) {
+            const taciti_kernel_rate *rate = &figure->rate[p];
+            printf(" | %6.1f %6.1f %5.2f (%.2f-%.2f)", rate->bytes_per_s.median / 1e9,
+                   rate->probe_bytes_per_s.median / 1e9, rate->ratio.median, rate->ratio.least, rate->ratio.most);
+        }
+        printf("\n");
+    }
+}
+
+static void print_text(const taciti_machine *machine, const taciti_kernel_bench *bench) {
+    taciti_machine_print(machine);
+    print_peaks(bench);
+    print_kernels(bench);
+    printf("\nArrays of %zu floats, %d rounds. The probe moves the same bytes in the same mix of reads and writes and\n"
+           "computes nothing; both take turns, and the ratio is the median of the rounds' ratios (smallest-largest).\n",
+           bench->floats, bench->rounds);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------------------------ */
+
+static json_t *spread_json(const taciti_spread *spread) {
+    return json_pack("{s:f, s:f, s:f}", "median", spread->median, "least", spread->least, "most", spread->most);
+}
+
+static json_t *kernels_json(const taciti_kernel_bench *bench) {
+    json_t *list = json_array();
+    for (size_t k = 0; k < bench->kernel_count; k++)
+        for (int p = 0; p < 2; p++) {
+            const taciti_kernel_figure *figure = &bench->kernels[k];
+            const taciti_kernel_rate *rate = &figure->rate[p];
+            (void)json_array_append_new(
+                list, json_pack("{s:s, s:i, s:f, s:o, s:o, s:o}", "kernel", figure->name, "threads",
+                                p == 0 ? 1 : bench->threads, "bytes_per_float", figure->bytes_per_element,
+                                "bytes_per_s", spread_json(&rate->bytes_per_s), "probe_bytes_per_s",
+                                spread_json(&rate->probe_bytes_per_s), "ratio", spread_json(&rate->ratio)));
+        }
+    return list;
+}
+
+static json_t *peaks_json(const taciti_kernel_bench *bench) {
+    json_t *list = json_array();
+    for (int i = 0; i < TACITI_BENCH_PEAKS; i++)
+        for (int p = 0; p < 2; p++)
+            (void)json_array_append_new(list, json_pack("{s:s, s:i, s:s, s:o}", "peak", bench->peaks[i].name, "threads",
+                                                        p == 0 ? 1 : bench->threads, "unit", bench->peaks[i].unit,
+                                                        "rate", spread_json(&bench->peaks[i].rate[p])));
+    return list;
+}
+
+static tacit_status print_json(const taciti_machine *machine, const taciti_kernel_bench *bench) {
+    return taciti_cli_print_json(json_pack("{s:o, s:I, s:i, s:o, s:o}", "machine", taciti_machine_json(machine),
+                                           "floats", (json_int_t)bench->floats, "rounds", bench->rounds, "peaks",
+                                           peaks_json(bench), "kernels", kernels_json(bench)));
+}
+
+/* Pages are only claimed when they are written: too many would end the process, not fail. */
+static tacit_status check_memory(const taciti_machine *machine, double floats) {
+    const double needed = TACITI_BENCH_BYTES_PER_FLOAT * floats;
+    if (machine->memory_bytes == 0 || needed <= 0.8 * (double)machine->memory_bytes) return TACIT_OK;
+    return taciti_fail(TACIT_E_MEMORY, "--floats: the arrays need %.1f GiB, more than four fifths of this machine's",
+                       needed / 0x1p30);
+}
+
+int taciti_verb_bench_kernels(int argc, char **argv) {
+    taciti_arguments arguments;
+    taciti_machine machine;
+    taciti_kernel_bench bench;
+    double mebi = 0, rounds = 0, threads = 0;
+    taciti_machine_read(&machine);
+    tacit_status status = taciti_arguments_parse(taciti_verb_find("bench kernels"), NULL, argc, argv, &arguments);
+    if (status == TACIT_OK && arguments.positional_count > 0)
+        status =
+            taciti_fail(TACIT_E_USAGE, "bench kernels takes no words, but \"%s\" was given", arguments.positional[0]);
+    if (status == TACIT_OK) status = number_of(&arguments, "--floats", 64, 1 << 20, &mebi);
+    if (status == TACIT_OK) status = check_memory(&machine, mebi * 0x1p20);
+    if (status == TACIT_OK) status = number_of(&arguments, "--rounds", 11, TACITI_BENCH_MOST_ROUNDS, &rounds);
+    if (status == TACIT_OK) status = number_of(&arguments, "--threads", machine.cores, 1024, &threads);
+    if (status == TACIT_OK)
+        status = taciti_kernel_bench_run((size_t)(mebi * 0x1p20), (int)(rounds + 0.5), (int)(threads + 0.5), &bench);
+    if (status == TACIT_OK && taciti_arguments_get(&arguments, "--json") != NULL)
+        status = print_json(&machine, &bench);
+    else if (status == TACIT_OK)
+        print_text(&machine, &bench);
+    return tacit_status_exit_code(status);
+}
