@@ -78,7 +78,7 @@ static tacit_status write_shard(const hf_writer *writer, size_t shard) {
 static tacit_status write_json(const char *folder, const char *name, json_t *value) {
     char path[TACITI_FORMATS_PATH_BYTES];
     tacit_status status = taciti_path_join(path, sizeof path, folder, name);
-    char *text = value == NULL ? NULL : json_dumps(value, JSON_INDENT(2));
+    char *text = value == NULL ? NULL : json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     json_decref(value);
     if (text == NULL) return taciti_fail(TACIT_E_MEMORY, "%s/%s: no memory for it", folder, name);
     if (status == TACIT_OK) status = taciti_file_write(path, text, strlen(text));

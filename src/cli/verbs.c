@@ -58,6 +58,30 @@ static const taciti_verb VERBS[] = {
                 "TACIT_ISA=avx2 tacit bench kernels",
      .flags = taciti_bench_kernels_flags,
      .run = taciti_verb_bench_kernels},
+    {.name = "import",
+     .synopsis = "SOURCE -o RUN [--json]",
+     .summary = "make a run of another program's GPT-2 weights",
+     .description = "SOURCE is a Hugging Face folder (config.json with model.safetensors, one file or shards) or a "
+                    "llm.c file (.bin, f32 or bf16). RUN becomes a run folder with one checkpoint, at step 0, for "
+                    "sample, eval and --train.init; vocab.json and merges.txt come along. The numbers are kept bit for "
+                    "bit. Pickles (.pt, pytorch_model.bin) can run code and are refused.",
+     .example = "tacit import gpt2/ -o run-gpt2\n"
+                "tacit sample run-gpt2 --prompt 'Once upon a time'\n"
+                "mpirun -n 4 tacit train gpt.yaml --train.init run-gpt2",
+     .flags = taciti_import_flags,
+     .run = taciti_verb_import},
+    {.name = "export",
+     .synopsis = "RUN -o PATH [--format hf|llmc] [--dtype f32|bf16]",
+     .summary = "write a run's weights for other programs",
+     .description = "RUN is a run folder (its newest valid checkpoint, or that of --step), one checkpoint, a Hugging "
+                    "Face folder or a llm.c file. PATH becomes a Hugging Face folder (config.json, model.safetensors, "
+                    "tokenizer files when the run has them) or a llm.c file. f32 keeps the numbers bit for bit, bf16 "
+                    "rounds them to nearest even. Nothing that exists is overwritten.",
+     .example = "tacit export run/ -o gpt2-mine/\n"
+                "tacit export run/ -o model.bin --dtype bf16      # for llm.c\n"
+                "tacit export run/ -o big/ --shard-bytes 5GB",
+     .flags = taciti_export_flags,
+     .run = taciti_verb_export},
     {.name = "completion",
      .synopsis = "bash",
      .summary = "print the completion script of a shell",

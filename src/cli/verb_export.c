@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parameters of a run, for other programs. What import reads is a source as well, so this also converts between the
+ * foreign formats.
+ */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "ckpt/run.h"
+#include "ckpt/stage.h"
+#include "ckpt/weights.h"
+#include "cli/flat_model.h"
+#include "cli/verbs.h"
+
+const taciti_flag taciti_export_flags[] = {
+    {"--output", "-o", "PATH", "the folder (hf) or file (llmc) to create"},
+    {"--format", NULL, "FORMAT",
+     "hf: a Hugging Face folder; llmc: a llm.c file (default: llmc when PATH ends in .bin)"},
+    {"--dtype", NULL, "TYPE", "f32 or bf16 (default f32)"},
+    {"--shard-bytes", NULL, "BYTES", "hf: begin a new file above this size, such as 5GB (default: one file)"},
+    {"--step", NULL, "N", "the checkpoint of this step (default: the newest)"},
+    {"--json", NULL, NULL, "answer as one JSON object"},
+    {NULL, NULL, NULL, NULL},
+};
+
+/* The flags' values, parsed as configuration values are. */
+typedef struct export_options {
+    int format, dtype;
+    int64_t shard_bytes, step;
+} export_options;
+
+enum { FORMAT_BY_NAME, FORMAT_HF, FORMAT_LLMC };
+
+#define AT(field) offsetof(export_options, field)
+static const taciti_option option_list[] = {
+    {"format", TACITI_OPTION_ENUM, AT(format), "by-name", 0, 0, "by-name|hf|llmc", "", "format", 0},
+    {"dtype", TACITI_OPTION_ENUM, AT(dtype), "f32", 0, 0, "f32|bf16", "", "type of the numbers", 0},
+    {"shard_bytes", TACITI_OPTION_BYTES, AT(shard_bytes), "0", 0, 9e18, NULL, "bytes", "size of a file", 0},
+    {"step", TACITI_OPTION_INT, AT(step), "-1", -1, 9e18, NULL, "steps", "step", 0},
+};
+static const taciti_option_table option_table = {"export", "flags of export", option_list,
+                                                 sizeof option_list / sizeof option_list[0]};
+
+static tacit_status read_options(const taciti_arguments *arguments, export_options *out) {
+    static const char *const names[][2] = {{"--format", "export.format"},
+                                           {"--dtype", "export.dtype"},
+                                           {"--shard-bytes", "export.shard_bytes"},
+                                           {"--step", "export.step"}};
+    const taciti_section section = {&option_table, out};
+    const taciti_config config = {&section, 1};
+    TACITI_TRY(taciti_config_defaults(&config));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *value = taciti_arguments_get(arguments, names[i][0]);
+        if (value != NULL) TACITI_TRY(taciti_config_set(&config, names[i][1], value, names[i][0]));
+    }
+    return TACIT_OK;
+}
+
+static taciti_weights_format choose_format(const export_options *options, const char *to) {
+    const size_t length = strlen(to);
+    if (options->format != FORMAT_BY_NAME)
+        return options->format == FORMAT_LLMC ? TACITI_WEIGHTS_LLMC : TACITI_WEIGHTS_HF;
+    return length > 4 && strcmp(to + length - 4, ".bin") == 0 ? TACITI_WEIGHTS_LLMC : TACITI_WEIGHTS_HF;
+}
+
+static tacit_status open_source(const char *from, int64_t step, taciti_run_info *out) {
+    char folder[TACITI_RUN_PATH_BYTES], path[TACITI_CKPT_PATH_BYTES];
+    if (step < 0) return taciti_run_open(from, out);
+    TACITI_TRY(taciti_path_join(folder, sizeof folder, from, "ckpt"));
+    TACITI_TRY(taciti_stage_path(folder, step, "", path));
+    return taciti_run_open(path, out);
+}
+
+static tacit_status convert(const taciti_run_info *source, const char *to, const taciti_weights_write_options *how,
+                            taciti_flat_model *model) {
+    TACITI_TRY(taciti_flat_model_create(&source->model, model));
+    TACITI_TRY(taciti_run_weights(source, &model->layout, model->flat));
+    TACITI_TRY(taciti_weights_write(to, how, &source->model, &model->layout, model->flat));
+    if (how->format != TACITI_WEIGHTS_HF) return TACIT_OK;
+    return taciti_flat_model_copy_tokenizer(source->meta_json, to); /* where their libraries look for it */
+}
+
+static tacit_status report(const taciti_run_info *source, const char *to, const taciti_weights_write_options *how,
+                           size_t parameters, bool json) {
+    const char *format = how->format == TACITI_WEIGHTS_HF ? "hf" : "llmc";
+    const char *dtype = how->dtype == TACITI_DTYPE_BF16 ? "bf16" : "f32";
+    if (json)
+        return taciti_cli_print_json(json_pack("{s:s, s:I, s:s, s:s, s:s, s:I}", "source", source->path, "step",
+                                               (json_int_t)source->step, "output", to, "format", format, "dtype", dtype,
+                                               "parameters", (json_int_t)parameters));
+    printf("%s: %zu parameters are now in %s (%s, %s)\n", source->path, parameters, to, format, dtype);
+    return TACIT_OK;
+}
+
+static tacit_status export(const char *from, const char *to, const export_options *options, bool json) {
+    const taciti_weights_write_options how = {
+        .format = choose_format(options, to), .dtype = options->dtype, .shard_bytes = (uint64_t)options->shard_bytes};
+    taciti_run_info source;
+    taciti_flat_model model = {.flat = NULL};
+    TACITI_TRY(open_source(from, options->step, &source));
+    tacit_status status = convert(&source, to, &how, &model);
+    if (status == TACIT_OK) status = report(&source, to, &how, model.layout.parameters, json);
+    taciti_flat_model_destroy(&model);
+    taciti_run_close(&source);
+    return status;
+}
+
+int taciti_verb_export(int argc, char **argv) {
+    taciti_arguments arguments;
+    export_options options;
+    tacit_status status = taciti_arguments_parse(taciti_verb_find("export"), NULL, argc, argv, &arguments);
+    if (status == TACIT_OK) status = read_options(&arguments, &options);
+    if (status != TACIT_OK) return tacit_status_exit_code(status);
+    const char *to = taciti_arguments_get(&arguments, "--output");
+    if (arguments.positional_count != 1 || to == NULL || to[0] == '\0')
+        status = taciti_fail(TACIT_E_USAGE, "name what to read and where to put it: tacit export run/ -o gpt2/");
+    else
+        status = export(arguments.positional[0], to, &options, taciti_arguments_get(&arguments, "--json") != NULL);
+    return tacit_status_exit_code(status);
+}
