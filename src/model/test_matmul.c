@@ -12,6 +12,7 @@
 #include <cmocka.h>
 #include <dirent.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -25,10 +26,11 @@ struct operand {
 };
 
 /* Values on both sides of zero; in the bf16 case the f32 array holds what the bf16 array says. */
-static struct operand make_operand(size_t n, uint64_t key) {
+static struct operand make_operand(size_t n, uint64_t key, bool bf16) {
     struct operand o = {taciti_calloc(n, sizeof(float)), taciti_calloc(n, sizeof(taciti_bf16))};
     for (size_t i = 0; i < n; i++) o.f32[i] = (float)(taciti_rng_unit(key, i) * 2 - 1);
     taciti_kernels_get()->bf16_encode(o.b16, o.f32, n);
+    if (bf16) taciti_kernels_get()->bf16_decode(o.f32, o.b16, n);
     return o;
 }
 
@@ -37,19 +39,14 @@ static void free_operand(struct operand o) {
     taciti_free(o.b16);
 }
 
-static double element(const taciti_product *p, bool bf16, const struct operand *a, const struct operand *b, size_t i,
-                      size_t j, double *sum_abs) {
+static double element(const taciti_product *p, const float *a, const float *b, size_t i, size_t j, double *sum_abs) {
     double sum = 0;
     for (size_t x = 0; x < p->k; x++) {
         const size_t ai = p->form == TACITI_PRODUCT_TN ? x * p->lda + i : i * p->lda + x;
         const size_t bi = p->form == TACITI_PRODUCT_NT ? j * p->ldb + x : x * p->ldb + j;
-        float af = a->f32[ai], bf = b->f32[bi];
-        if (bf16) {
-            taciti_kernels_get()->bf16_decode(&af, &a->b16[ai], 1);
-            taciti_kernels_get()->bf16_decode(&bf, &b->b16[bi], 1);
-        }
-        sum += (double)af * (double)bf;
-        *sum_abs += fabs((double)af * (double)bf);
+        const double term = (double)a[ai] * (double)b[bi];
+        sum += term;
+        *sum_abs += fabs(term);
     }
     return sum;
 }
@@ -58,9 +55,9 @@ static void check_product(taciti_matmul *matmul, bool bf16, taciti_product p, si
     p.lda = (p.form == TACITI_PRODUCT_TN ? p.m : p.k) + pad;
     p.ldb = (p.form == TACITI_PRODUCT_NT ? p.k : p.n) + pad;
     p.ldc = p.n + pad;
-    const struct operand a = make_operand((p.form == TACITI_PRODUCT_TN ? p.k : p.m) * p.lda, 1);
-    const struct operand b = make_operand((p.form == TACITI_PRODUCT_NT ? p.n : p.k) * p.ldb, 2);
-    const struct operand c = make_operand(p.m * p.ldc, 3), before = make_operand(p.m * p.ldc, 3);
+    const struct operand a = make_operand((p.form == TACITI_PRODUCT_TN ? p.k : p.m) * p.lda, 1, bf16);
+    const struct operand b = make_operand((p.form == TACITI_PRODUCT_NT ? p.n : p.k) * p.ldb, 2, bf16);
+    const struct operand c = make_operand(p.m * p.ldc, 3, false), before = make_operand(p.m * p.ldc, 3, false);
     p.a = bf16 ? (const void *)a.b16 : (const void *)a.f32;
     p.b = bf16 ? (const void *)b.b16 : (const void *)b.f32;
     p.c = c.f32;
@@ -73,7 +70,7 @@ static void check_product(taciti_matmul *matmul, bool bf16, taciti_product p, si
                 continue;
             }
             double sum_abs = p.accumulate ? fabs(old) : 0;
-            const double want = element(&p, bf16, &a, &b, i, j, &sum_abs) + (p.accumulate ? old : 0);
+            const double want = element(&p, a.f32, b.f32, i, j, &sum_abs) + (p.accumulate ? old : 0);
             assert_true(fabs(now - want) <= ((double)p.k + 2) * 0x1p-24 * sum_abs);
         }
     free_operand(a);
@@ -146,6 +143,23 @@ static void shapes_beyond_the_cache_still_work(void **state) {
     taciti_pool_destroy(pool);
 }
 
+/* tests run once more under DNNL_MAX_CPU_ISA=AVX2, where the library has no bf16 kernels */
+static void bf16_path_follows_the_library(void **state) {
+    (void)state;
+    taciti_pool *pool;
+    taciti_matmul *matmul;
+    assert_int_equal(taciti_pool_create(1, 0, &pool), TACIT_OK);
+    assert_int_equal(taciti_matmul_create(pool, true, &matmul), TACIT_OK);
+    const char *limit = getenv("DNNL_MAX_CPU_ISA");
+    if (limit != NULL && strcmp(limit, "AVX2") == 0)
+        assert_string_equal(taciti_matmul_bf16_path(matmul), "f32");
+    else
+        assert_true(strcmp(taciti_matmul_bf16_path(matmul), "native") == 0 ||
+                    strcmp(taciti_matmul_bf16_path(matmul), "f32") == 0);
+    taciti_matmul_destroy(matmul);
+    taciti_pool_destroy(pool);
+}
+
 static size_t count_threads(void) {
     DIR *folder = opendir("/proc/self/task");
     if (folder == NULL) return 0;
@@ -177,7 +191,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(f32_products_match_a_double_sum),  cmocka_unit_test(bf16_products_match_a_double_sum),
         cmocka_unit_test(an_empty_sum_is_zero_or_leaves_c), cmocka_unit_test(shapes_beyond_the_cache_still_work),
-        cmocka_unit_test(no_threads_besides_the_pool),
+        cmocka_unit_test(bf16_path_follows_the_library),    cmocka_unit_test(no_threads_besides_the_pool),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
