@@ -98,16 +98,21 @@ static tacit_status feed_bytes(const taciti_window *window, taciti_ids *ids, siz
     return TACIT_OK;
 }
 
+static tacit_status fail_endless(const taciti_window *window, size_t at) {
+    return taciti_fail(TACIT_E_DATA,
+                       "%s: byte %" PRIu64 ": more than %zu letters, digits, signs or spaces without a boundary; "
+                       "is this text?",
+                       window->name == NULL ? "text to tokenize" : window->name, window->offset_bytes + at,
+                       TACITI_PIECE_BYTES);
+}
+
 tacit_status taciti_encoder_feed(taciti_encoder *encoder, const taciti_window *window, taciti_ids *ids, size_t *used) {
     if (!encoder->tokenizer->is_bpe) return feed_bytes(window, ids, used);
     size_t at = 0;
     while (at < window->bytes && at < window->stop) {
         const size_t bytes = taciti_pretoken(window->text + at, window->bytes - at, window->final);
         if (bytes > TACITI_PIECE_BYTES || (bytes == 0 && window->bytes - at > TACITI_PIECE_BYTES))
-            return taciti_fail(TACIT_E_DATA,
-                               "a run of more than %zu bytes of letters, digits, signs or spaces without a boundary: "
-                               "is this text?",
-                               TACITI_PIECE_BYTES);
+            return fail_endless(window, at);
         if (bytes == 0) break;
         TACITI_TRY(encode_piece(encoder, window->text + at, bytes, ids));
         at += bytes;
@@ -125,12 +130,12 @@ static tacit_status encode_window(taciti_encoder *encoder, const taciti_file_ran
     const taciti_window window = {.text = buffer,
                                   .bytes = left < room ? (size_t)left : room,
                                   .stop = (size_t)(range->stop - at),
-                                  .final = left <= room};
+                                  .final = left <= room,
+                                  .name = range->view->path,
+                                  .offset_bytes = at};
     TACITI_TRY(taciti_view_read(range->view, (size_t)at, window.bytes, buffer));
     ids->count = 0;
-    const tacit_status status = taciti_encoder_feed(encoder, &window, ids, used);
-    if (status == TACIT_E_DATA) taciti_log(TACITI_LOG_ERROR, "%s: byte %" PRIu64, range->view->path, at);
-    return status;
+    return taciti_encoder_feed(encoder, &window, ids, used);
 }
 
 tacit_status taciti_encode_file(taciti_encoder *encoder, const taciti_file_range *range, taciti_ids_sink *sink,

@@ -194,6 +194,42 @@ static void failures_leave_nothing_behind(void **state) {
     taciti_tokenizer_destroy(bytes);
 }
 
+/* A word that is longer than the window that moves over the file. */
+static void long_words_fit_or_are_named(void **state) {
+    (void)state;
+    const size_t bytes = (size_t)6 << 20;
+    char *text = malloc(bytes);
+    assert_non_null(text);
+    memset(text, 'a', bytes);
+    text[1000] = text[bytes / 2 + 5] = ' ';
+    taciti_tokenizer *words = NULL;
+    assert_int_equal(taciti_tokenizer_bpe(WORDS "vocab.json", WORDS "merges.txt", &words), TACIT_OK);
+    int32_t *ids = NULL;
+    size_t count = 0;
+    assert_int_equal(taciti_tokenizer_encode(words, text, bytes, &ids, &count), TACIT_OK);
+    const char *file = scratch_file("long.txt", text, bytes);
+    const taciti_prepare_options options = {
+        .tokenizer = words, .folder = out_folder("long"), .name = "t", .split = 0.0, .shard_tokens = INT32_MAX};
+    taciti_prepare_result result;
+    assert_int_equal(taciti_data_prepare(&options, &file, 1, &result), TACIT_OK);
+    assert_int_equal(result.train_tokens, count);
+    int32_t *got = malloc(count * sizeof *got);
+    assert_non_null(got);
+    assert_int_equal(read_shards(options.folder, "train", 1, got), count);
+    assert_memory_equal(got, ids, count * sizeof *got);
+    text[bytes / 2 + 5] = 'a';
+    file = scratch_file("endless.txt", text, bytes);
+    taciti_prepare_options other = options;
+    other.name = "other";
+    assert_int_equal(taciti_data_prepare(&other, &file, 1, &result), TACIT_E_DATA);
+    assert_error_has("endless.txt: byte 1000");
+    assert_int_equal(count_entries(options.folder), 1);
+    taciti_free(ids);
+    free(got);
+    free(text);
+    taciti_tokenizer_destroy(words);
+}
+
 static uint64_t g_done, g_total;
 static void note_progress(void *context, uint64_t done_bytes, uint64_t total_bytes) {
     assert_ptr_equal(context, &g_done);
@@ -226,7 +262,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shards_hold_the_ids_of_the_text), cmocka_unit_test(one_token_per_shard),
         cmocka_unit_test(bad_wishes_are_refused),          cmocka_unit_test(failures_leave_nothing_behind),
-        cmocka_unit_test(progress_reaches_the_end),
+        cmocka_unit_test(long_words_fit_or_are_named),     cmocka_unit_test(progress_reaches_the_end),
     };
     return cmocka_run_group_tests(tests, scratch_begin, scratch_end);
 }

@@ -39,6 +39,9 @@ typedef struct taciti_window {
     size_t bytes;
     size_t stop; /* pieces that begin at or after this byte are left alone */
     bool final;  /* no text follows the window */
+    /* For messages: where the text comes from (NULL: unnamed) and the window's place in it. */
+    const char *name;
+    uint64_t offset_bytes;
 } taciti_window;
 
 /* Longest piece: one run of letters, digits, signs or spaces. Text has none that long, and a bound on it bounds memory.
