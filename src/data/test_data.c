@@ -163,9 +163,33 @@ static void the_digest_knows_content_and_order(void **state) {
     assert_string_equal(taciti_data_describe(ab).digest, taciti_data_describe(again).digest);
     assert_string_not_equal(taciti_data_describe(ab).digest, taciti_data_describe(ba).digest);
     assert_int_equal(strlen(taciti_data_describe(ab).digest), 32);
+    taciti_data *apart = open_files(files, 1, files + 1, 1, 0.1);
+    assert_string_not_equal(taciti_data_describe(ab).digest, taciti_data_describe(apart).digest);
+    taciti_data_close(apart);
     taciti_data_close(ab);
     taciti_data_close(ba);
     taciti_data_close(again);
+}
+
+static void the_digest_of_large_files_sees_ends_and_size(void **state) {
+    (void)state;
+    const size_t bytes = (size_t)3 << 20, spots[] = {0, (1 << 20) - 1, (2 << 20), bytes - 1};
+    char *text = malloc(bytes), before[33];
+    assert_non_null(text);
+    memset(text, 'x', bytes);
+    char *path = scratch_file("large.txt", text, bytes);
+    taciti_data *data = open_files(&path, 1, NULL, 0, 0.1);
+    (void)snprintf(before, sizeof before, "%s", taciti_data_describe(data).digest);
+    taciti_data_close(data);
+    for (size_t i = 0; i < 5; i++) {
+        if (i < 4) text[spots[i]] ^= 1;
+        path = scratch_file("large.txt", text, i < 4 ? bytes : bytes - 1);
+        data = open_files(&path, 1, NULL, 0, 0.1);
+        assert_string_not_equal(taciti_data_describe(data).digest, before);
+        taciti_data_close(data);
+        if (i < 4) text[spots[i]] ^= 1;
+    }
+    free(text);
 }
 
 static void bad_files_are_refused(void **state) {
@@ -325,6 +349,7 @@ int main(void) {
         cmocka_unit_test(tiny_texts_name_what_is_needed),
         cmocka_unit_test(a_file_that_shrinks_is_an_error),
         cmocka_unit_test(the_digest_knows_content_and_order),
+        cmocka_unit_test(the_digest_of_large_files_sees_ends_and_size),
         cmocka_unit_test(bad_files_are_refused),
         cmocka_unit_test(bytes_are_their_own_ids),
         cmocka_unit_test(text_becomes_ids_of_the_tokenizer),

@@ -124,14 +124,19 @@ static tacit_status digest_range(const taciti_segment *segment, uint64_t first, 
     return TACIT_OK;
 }
 
+static void digest_number(uint64_t number, XXH3_state_t *hash) {
+    unsigned char bytes[8];
+    for (size_t b = 0; b < sizeof bytes; b++) bytes[b] = (unsigned char)(number >> (8 * b));
+    (void)XXH3_128bits_update(hash, bytes, sizeof bytes);
+}
+
 tacit_status taciti_tokens_digest(const taciti_tokens *tokens, XXH3_state_t *hash, int64_t *largest) {
+    digest_number(tokens->count, hash);
     for (size_t s = 0; s < tokens->count; s++) {
         const taciti_segment *segment = &tokens->segments[s];
         const uint64_t end = DIGEST_END_BYTES / segment->width_bytes, n = segment->tokens;
-        unsigned char sizes[9];
-        for (size_t b = 0; b < 8; b++) sizes[b] = (unsigned char)(n >> (8 * b));
-        sizes[8] = (unsigned char)segment->width_bytes;
-        (void)XXH3_128bits_update(hash, sizes, sizeof sizes);
+        digest_number(n, hash);
+        digest_number(segment->width_bytes, hash);
         const bool whole = n <= 2 * end;
         TACITI_TRY(digest_range(segment, 0, whole ? n : end, hash, largest));
         if (!whole) TACITI_TRY(digest_range(segment, n - end, n, hash, largest));
