@@ -76,7 +76,7 @@ static void end(struct fixture *f) {
 }
 
 static double train(struct fixture *f) {
-    double loss = NAN;
+    double loss = (double)NAN;
     assert_int_equal(taciti_model_train(f->model, &f->batch, NULL, &loss), TACIT_OK);
     return loss;
 }
@@ -392,7 +392,7 @@ static void next_logits_agree_with_the_loss(void **state) {
         for (size_t time = 1; time <= TIME; time++) {
             float logits[61];
             int32_t targets[TIME];
-            double loss, most = -INFINITY, sum = 0;
+            double loss, most = (double)-INFINITY, sum = 0;
             for (size_t i = 0; i < time; i++) targets[i] = i + 1 == time ? 17 : -1;
             assert_int_equal(taciti_model_loss(f->model, f->tokens, targets, 1, time, &loss), TACIT_OK);
             assert_int_equal(taciti_model_next_logits(lean, f->tokens, time, logits), TACIT_OK);
