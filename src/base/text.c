@@ -54,7 +54,7 @@ void taciti_real_format(double value, char out[TACITI_REAL_BYTES]) {
     for (int digits = 1; digits <= 17; digits++) {
         (void)snprintf(out, TACITI_REAL_BYTES, "%.*g", digits, value);
         const double again = strtod(out, NULL);
-        if (memcmp(&again, &value, sizeof value) == 0) break;
+        if (!(again < value) && !(again > value)) break;
     }
     /* 1000 rather than 1e+03: whole numbers that a double counts exactly. */
     if (fabs(value) < 1e15 && fabs(value - rint(value)) <= 0) (void)snprintf(out, TACITI_REAL_BYTES, "%.0f", value);
