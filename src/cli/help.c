@@ -10,13 +10,22 @@
 
 enum { COLUMNS = 79, NAME_COLUMNS = 24 };
 
+/* Up to the next blank that is not inside brackets: "[--dir FOLDER]" stays on one line. */
+static size_t word_length(const char *text, const char *end) {
+    size_t length = 0;
+    for (int depth = 0; text + length < end && (text[length] != ' ' || depth > 0); length++) {
+        depth += text[length] == '[';
+        depth -= text[length] == ']';
+    }
+    return length;
+}
+
 /* Prints text from column `column` on, wrapping at blanks; following lines start behind `indent` blanks. Ends the line.
  */
 static void print_paragraph(FILE *out, int indent, int column, const char *text, size_t length) {
     const char *end = text + length;
     while (text < end) {
-        size_t word = 0;
-        while (text + word < end && text[word] != ' ') word++;
+        const size_t word = word_length(text, end);
         if (column > indent && column + 1 + (int)word > COLUMNS) {
             (void)fputc('\n', out);
             column = 0;
@@ -89,9 +98,20 @@ static void print_options(void) {
     }
 }
 
+/* Following lines stand below the first word behind "usage:". */
+static void print_usage(const taciti_verb *verb) {
+    enum { INDENT = sizeof "usage: " - 1 };
+    char line[512];
+    (void)snprintf(line, sizeof line, "%stacit %s %s", verb->collective ? "[mpirun -n N] " : "", verb->name,
+                   verb->synopsis);
+    const int column = printf("usage: ");
+    print_paragraph(stdout, INDENT, column, line, strlen(line));
+    (void)putchar('\n');
+}
+
 void taciti_verb_help(const taciti_verb *verb) {
     printf("tacit %s: %s\n\n", verb->name, verb->summary);
-    printf("usage: %stacit %s %s\n\n", verb->collective ? "[mpirun -n N] " : "", verb->name, verb->synopsis);
+    print_usage(verb);
     taciti_print_wrapped(stdout, 0, verb->description);
     print_flags(verb);
     if (verb->configured) print_options();
