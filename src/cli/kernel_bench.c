@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -138,18 +137,6 @@ static double kernel_seconds(const work *w, taciti_pool *pool, bench_part *part)
     return (double)(taciti_now_ns() - begin) / 1e9;
 }
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Sorts the samples. */
-static taciti_spread spread_of(double *samples, int count) {
-    qsort(samples, (size_t)count, sizeof *samples, by_value);
-    const double median = count % 2 ? samples[count / 2] : (samples[count / 2 - 1] + samples[count / 2]) / 2;
-    return (taciti_spread){.median = median, .least = samples[0], .most = samples[count - 1]};
-}
-
 /* One untimed turn, then `rounds` of probe and kernel, the first of the two changing from round to round. */
 static taciti_kernel_rate measure(const work *w, const struct kernel_case *c, taciti_pool *pool, int rounds) {
     double kernel[TACITI_BENCH_MOST_ROUNDS], probe[TACITI_BENCH_MOST_ROUNDS], ratio[TACITI_BENCH_MOST_ROUNDS];
@@ -163,9 +150,9 @@ static taciti_kernel_rate measure(const work *w, const struct kernel_case *c, ta
         if (r % 2 != 0) probe[r] = bytes / taciti_probe_pass(pool, streams, count);
         ratio[r] = kernel[r] / probe[r];
     }
-    return (taciti_kernel_rate){.bytes_per_s = spread_of(kernel, rounds),
-                                .probe_bytes_per_s = spread_of(probe, rounds),
-                                .ratio = spread_of(ratio, rounds)};
+    return (taciti_kernel_rate){.bytes_per_s = taciti_spread_of(kernel, rounds),
+                                .probe_bytes_per_s = taciti_spread_of(probe, rounds),
+                                .ratio = taciti_spread_of(ratio, rounds)};
 }
 
 static double pass_rate(const work *w, taciti_pool *pool, const char *use) {
@@ -192,7 +179,7 @@ static void measure_peaks(const work *w, int rounds, taciti_peak_figure *peaks) 
         }
         for (int i = 0; i < TACITI_BENCH_PEAKS; i++) {
             if (p == 0) peaks[i] = NAMES[i];
-            peaks[i].rate[p] = spread_of(samples[i], rounds);
+            peaks[i].rate[p] = taciti_spread_of(samples[i], rounds);
         }
     }
 }

@@ -8,12 +8,8 @@
 
 #include <stddef.h>
 
+#include "cli/spread.h"
 #include "tacit/tacit.h"
-
-/* Median, smallest and largest of the rounds. */
-typedef struct taciti_spread {
-    double median, least, most;
-} taciti_spread;
 
 typedef struct taciti_kernel_rate {
     taciti_spread bytes_per_s;       /* read + written by the kernel */

@@ -22,6 +22,9 @@ int taciti_verb_info(int argc, char **argv);
 extern const taciti_flag taciti_bench_kernels_flags[];
 int taciti_verb_bench_kernels(int argc, char **argv);
 
+extern const taciti_flag taciti_bench_step_flags[];
+int taciti_verb_bench_step(int argc, char **argv);
+
 extern const taciti_flag taciti_import_flags[];
 int taciti_verb_import(int argc, char **argv);
 
