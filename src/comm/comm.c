@@ -135,6 +135,8 @@ const taciti_peer *taciti_comm_peer(const taciti_comm *comm, int rank) { return 
 
 const taciti_engine *taciti_comm_engine(const taciti_comm *comm) { return &comm->engine; }
 
+size_t taciti_comm_segment_bytes(const taciti_comm *comm) { return (size_t)comm->options.segment_bytes; }
+
 taciti_trace *taciti_comm_trace(taciti_comm *comm) { return &comm->trace; }
 
 void taciti_comm_announce(taciti_comm *comm, int64_t step, const char *doing) {

@@ -93,6 +93,7 @@ int taciti_comm_rank(const taciti_comm *comm);
 int taciti_comm_size(const taciti_comm *comm);
 const taciti_peer *taciti_comm_peer(const taciti_comm *comm, int rank);
 const taciti_engine *taciti_comm_engine(const taciti_comm *comm);
+size_t taciti_comm_segment_bytes(const taciti_comm *comm); /* comm.segment */
 
 /* The status that ended communication (E_PEER) or TACIT_OK while healthy. Any thread. */
 tacit_status taciti_comm_health(const taciti_comm *comm);

@@ -38,14 +38,29 @@ static tacit_status listen_to(taciti_comm *comm, taciti_link *link) {
                               &link->in_request);
 }
 
-static tacit_status tell(taciti_comm *comm, taciti_link *link, int kind) {
+static tacit_status send_beat(taciti_comm *comm, taciti_link *link) {
     if (link->sending) return TACIT_OK; /* the engine still holds the last one: it counts for this one too */
-    link->out = (taciti_beat){.kind = kind};
+    link->out = (taciti_beat){.kind = BEAT};
     taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &link->out.sight);
     link->sending = true;
-    if (kind == GOODBYE) link->said = true;
     return comm->engine.isend(comm->engine.self, link->peer, TACITI_TAG_BEAT, &link->out, sizeof link->out,
                               &link->out_request);
+}
+
+static tacit_status send_last_word(taciti_comm *comm, taciti_link *link, int kind) {
+    if (link->said) return TACIT_OK;
+    link->last = (taciti_beat){.kind = kind};
+    link->said = link->leaving = true;
+    return comm->engine.isend(comm->engine.self, link->peer, TACITI_TAG_BEAT, &link->last, sizeof link->last,
+                              &link->last_request);
+}
+
+/* *busy turns false when the engine has let go of the message. */
+static tacit_status has_left(taciti_comm *comm, taciti_engine_request *request, bool *busy) {
+    bool done = true;
+    if (*busy) TACITI_TRY(comm->engine.test(comm->engine.self, request, &done));
+    *busy = !done;
+    return TACIT_OK;
 }
 
 tacit_status taciti_detector_create(taciti_comm *comm) {
@@ -83,17 +98,14 @@ static tacit_status hear(taciti_comm *comm, taciti_link *link, int64_t now) {
         if (!done) break;
         link->receiving = false;
         link->heard_ns = now;
-        link->seen = link->in.sight;
+        if (link->in.kind == BEAT) link->seen = link->in.sight;
         /* Whoever spoke for the dead peer has logged it; this rank only ends its waits. */
         if (link->in.kind == DEATH_KNOWN) return taciti_comm_break(comm, TACIT_E_PEER);
         link->gone = link->in.kind == GOODBYE;
         if (!link->gone) TACITI_TRY(listen_to(comm, link));
     }
-    if (!link->sending) return TACIT_OK;
-    bool done = false;
-    TACITI_TRY(comm->engine.test(comm->engine.self, &link->out_request, &done));
-    link->sending = !done;
-    return TACIT_OK;
+    TACITI_TRY(has_left(comm, &link->out_request, &link->sending));
+    return has_left(comm, &link->last_request, &link->leaving);
 }
 
 /* How many neighbours of `peer` come before this rank and look well from here: they speak first. */
@@ -125,7 +137,7 @@ static void name_others(const taciti_comm *comm, const taciti_link *first, int64
 
 static tacit_status tell_death(taciti_comm *comm) {
     const tacit_status status = taciti_comm_break(comm, TACIT_E_PEER);
-    for (int i = 0; i < comm->detector.count; i++) (void)tell(comm, &comm->detector.links[i], DEATH_KNOWN);
+    for (int i = 0; i < comm->detector.count; i++) (void)send_last_word(comm, &comm->detector.links[i], DEATH_KNOWN);
     return status;
 }
 
@@ -175,7 +187,7 @@ static tacit_status look(taciti_comm *comm, int64_t now) {
     if (beat) d->next_beat_ns = now + BEAT_NS;
     for (int i = 0; i < d->count; i++) {
         TACITI_TRY(hear(comm, &d->links[i], now));
-        if (beat) TACITI_TRY(tell(comm, &d->links[i], BEAT));
+        if (beat) TACITI_TRY(send_beat(comm, &d->links[i]));
         TACITI_TRY(judge(comm, &d->links[i], now));
     }
     return TACIT_OK;
@@ -221,8 +233,8 @@ tacit_status taciti_detector_goodbye(taciti_comm *comm) {
         bool over = true;
         for (int i = 0; i < d->count; i++) {
             taciti_link *link = &d->links[i];
-            if (!link->said) TACITI_TRY(taciti_comm_break(comm, tell(comm, link, GOODBYE)));
-            over = over && link->said && !link->sending && link->gone;
+            TACITI_TRY(taciti_comm_break(comm, send_last_word(comm, link, GOODBYE)));
+            over = over && !link->sending && !link->leaving && link->gone;
             if (!link->gone) TACITI_TRY(taciti_detector_stall(comm, link->peer, begin_ns));
         }
         if (over) return TACIT_OK;

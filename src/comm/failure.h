@@ -31,12 +31,12 @@ typedef struct taciti_link {
     int peer;
     bool warned;
     bool gone; /* it said goodbye */
-    bool said; /* so did we */
-    bool receiving, sending;
+    bool said; /* so did we, or we told it of a death */
+    bool receiving, sending, leaving;
     int64_t heard_ns;
     taciti_sight seen;
-    taciti_beat in, out;
-    taciti_engine_request in_request, out_request;
+    taciti_beat in, out, last; /* last: the last word has its own place, so that it never waits for a beat to leave */
+    taciti_engine_request in_request, out_request, last_request;
 } taciti_link;
 
 typedef struct taciti_detector {

@@ -84,6 +84,7 @@ tacit_status taciti_comm_thread_start(taciti_comm *comm) {
 bool taciti_comm_thread_stop(taciti_comm *comm) {
     if (!comm->threaded) return true;
     atomic_store_explicit(&comm->stop, 1, memory_order_release);
+    taciti_futex_wake(&comm->queue.tail);
     struct timespec until;
     (void)clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += JOIN_NS / TACITI_NS_PER_S;

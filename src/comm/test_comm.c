@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "comm/launcher.h"
+#include "comm/test_engine.h"
+
+/* cmocka's assertions end the test with a long jump, which only works on the test's own thread. */
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            (void)fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);                            \
+            abort();                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+/* ---- witness -------------------------------------------------------------------------------------------------------
+ */
+static void notes_keep_number_and_text(void **state) {
+    (void)state;
+    static taciti_note note;
+    int64_t number = -1;
+    char text[TACITI_NOTE_BYTES], longer[100];
+    taciti_note_read(&note, &number, text);
+    assert_int_equal(number, 0);
+    assert_string_equal(text, "");
+    taciti_note_write(&note, 118, "backward");
+    taciti_note_read(&note, &number, text);
+    assert_int_equal(number, 118);
+    assert_string_equal(text, "backward");
+    memset(longer, 'x', sizeof longer);
+    longer[99] = 0;
+    taciti_note_write(&note, -1, longer);
+    taciti_note_read(&note, &number, text);
+    assert_int_equal(strlen(text), TACITI_NOTE_BYTES - 1);
+    taciti_note_write(&note, 2, "");
+    taciti_note_read(&note, &number, text);
+    assert_string_equal(text, "");
+}
+
+static void *write_notes(void *argument) {
+    taciti_note *note = argument;
+    for (int i = 1; i <= 20000; i++) {
+        char text[TACITI_NOTE_BYTES];
+        (void)snprintf(text, sizeof text, "this is a longer text, number %d", i);
+        taciti_note_write(note, i, text);
+    }
+    return NULL;
+}
+
+static void notes_are_read_whole_while_written(void **state) {
+    (void)state;
+    static taciti_note note;
+    taciti_note_write(&note, 0, "this is a longer text, number 0");
+    pthread_t writer;
+    assert_int_equal(pthread_create(&writer, NULL, write_notes, &note), 0);
+    for (int64_t number = 0; number < 20000;) {
+        char text[TACITI_NOTE_BYTES], expected[TACITI_NOTE_BYTES];
+        const uint32_t before = atomic_load(&note.turn);
+        taciti_note_read(&note, &number, text);
+        (void)snprintf(expected, sizeof expected, "this is a longer text, number %d", (int)number);
+        /* The reader gives up after some attempts, because the writer may have died; not so when nothing changed. */
+        if (before % 2 == 0 && atomic_load(&note.turn) == before) assert_string_equal(text, expected);
+        assert_int_equal(text[TACITI_NOTE_BYTES - 1], 0);
+    }
+    (void)pthread_join(writer, NULL);
+}
+
+static void sights_read_as_sentences(void **state) {
+    (void)state;
+    char text[TACITI_WITNESS_TEXT_BYTES];
+    taciti_sight_text(&(taciti_sight){0}, text);
+    assert_string_equal(text, "start-up");
+    taciti_sight_text(&(taciti_sight){.step = 118, .doing = "backward", .job = "all-reduce of bucket", .detail = 3},
+                      text);
+    assert_string_equal(text, "step 118, backward, all-reduce of bucket 3");
+    taciti_sight_text(&(taciti_sight){.step = 1, .doing = "wait", .job = "barrier", .detail = -1}, text);
+    assert_string_equal(text, "step 1, wait, barrier");
+}
+
+/* ---- launcher ------------------------------------------------------------------------------------------------------
+ */
+static const char *const VARIABLES[] = {
+    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "PMI_RANK", "PMI_SIZE"};
+
+static void clear_launcher(void) {
+    for (size_t i = 0; i < sizeof VARIABLES / sizeof *VARIABLES; i++) (void)unsetenv(VARIABLES[i]);
+}
+
+static void launchers_are_told_apart(void **state) {
+    (void)state;
+    clear_launcher();
+    assert_null(taciti_launcher_detect().name);
+    assert_int_equal(taciti_launcher_detect().size, 1);
+    (void)setenv("PMI_RANK", "1", 1);
+    (void)setenv("PMI_SIZE", "2", 1);
+    assert_string_equal(taciti_launcher_detect().name, "mpiexec (MPICH)");
+    (void)setenv("SLURM_PROCID", "3", 1);
+    (void)setenv("SLURM_STEP_NUM_TASKS", "4", 1);
+    assert_int_equal(taciti_launcher_detect().rank, 3);
+    (void)setenv("OMPI_COMM_WORLD_RANK", "5", 1);
+    (void)setenv("OMPI_COMM_WORLD_SIZE", "8", 1);
+    assert_int_equal(taciti_launcher_detect().size, 8);
+    (void)setenv("OMPI_COMM_WORLD_SIZE", "8x", 1); /* not a number: not believed */
+    assert_int_equal(taciti_launcher_detect().size, 4);
+    clear_launcher();
+}
+
+static void lonely_processes_are_refused_with_the_command(void **state) {
+    (void)state;
+    test_log_keep();
+    const taciti_launcher launcher = {.name = "mpiexec (MPICH)", .rank = 0, .size = 4}, other = {.rank = 1, .size = 4};
+    assert_int_equal(taciti_launcher_refuse(&launcher, "Some MPI 1.0"), TACIT_E_USAGE);
+    assert_int_equal(taciti_launcher_refuse(&other, "Some MPI 1.0"), TACIT_E_USAGE);
+    assert_int_equal(test_log_count(""), 1);
+    assert_int_equal(test_log_count("-n 4"), 1);
+    assert_int_equal(test_log_count("test_comm"), 1);
+    test_log_drop();
+}
+
+/* ---- one process ---------------------------------------------------------------------------------------------------
+ */
+static tacit_status note_run(taciti_comm *comm, void *context) {
+    (void)comm;
+    *(int *)context += 1;
+    return TACIT_OK;
+}
+
+static void a_single_process_needs_no_launcher(void **state) {
+    (void)state;
+    clear_launcher();
+    const taciti_comm_options options = test_comm_options(true);
+    taciti_comm *comm = NULL;
+    assert_int_equal(taciti_comm_open(&options, &comm), TACIT_OK);
+    assert_int_equal(taciti_comm_size(comm), 1);
+    assert_string_equal(taciti_comm_engine(comm)->name, "self");
+    assert_int_equal(taciti_comm_peer(comm, 0)->local_size, 1);
+    double x = 7;
+    int calls = 0, in = 5, out = 0;
+    assert_int_equal(taciti_comm_allreduce_f64(comm, &x, 1, TACITI_OP_SUM), TACIT_OK);
+    assert_true(x == 7);
+    assert_int_equal(taciti_comm_broadcast(comm, 0, &in, sizeof in), TACIT_OK);
+    assert_int_equal(taciti_comm_allgather(comm, &in, sizeof in, &out), TACIT_OK);
+    assert_int_equal(out, 5);
+    assert_int_equal(taciti_comm_barrier(comm), TACIT_OK);
+    assert_int_equal(taciti_comm_agree(comm, TACIT_E_IO), TACIT_E_IO);
+    taciti_job job = {.run = note_run, .context = &calls, .name = "test", .detail = -1};
+    assert_int_equal(taciti_job_submit(comm, &job), TACIT_OK);
+    assert_true(taciti_job_done(&job));
+    assert_int_equal(taciti_job_wait(comm, &job), TACIT_OK);
+    assert_int_equal(calls, 1);
+    assert_int_equal(taciti_comm_count(comm).messages_sent, 0);
+    taciti_comm_close(comm);
+    taciti_comm_close(NULL);
+}
+
+/* ---- several ranks --------------------------------------------------------------------------------------------------
+ */
+static void collectives(taciti_comm *comm, void *context) {
+    (void)context;
+    const int size = taciti_comm_size(comm), rank = taciti_comm_rank(comm);
+    taciti_comm_announce(comm, 3, "test");
+    static const size_t SIZES[] = {0, 1, 4096, 8191, 8192, 8193, 50000};
+    for (size_t s = 0; s < sizeof SIZES / sizeof *SIZES; s++) {
+        const size_t n = SIZES[s];
+        unsigned char *block = taciti_calloc(n + 1, 1), *all = taciti_calloc(n * (size_t)size + 1, 1);
+        for (int root = 0; root < size; root++) {
+            memset(block, rank == root ? root + 1 : 0, n);
+            CHECK(taciti_comm_broadcast(comm, root, block, n) == TACIT_OK);
+            for (size_t i = 0; i < n; i++) CHECK(block[i] == root + 1);
+        }
+        memset(block, rank + 10, n);
+        CHECK(taciti_comm_allgather(comm, block, n, all) == TACIT_OK);
+        for (size_t i = 0; i < n * (size_t)size; i++) CHECK(all[i] == i / n + 10);
+        taciti_free(block);
+        taciti_free(all);
+    }
+    double values[2] = {rank, 1};
+    CHECK(taciti_comm_allreduce_f64(comm, values, 2, TACITI_OP_SUM) == TACIT_OK);
+    CHECK(values[0] == size * (size - 1) / 2 && values[1] == size);
+    CHECK(taciti_comm_agree(comm, rank == size - 1 ? TACIT_E_DATA : TACIT_OK) == TACIT_E_DATA);
+    CHECK(taciti_comm_agree_text(comm, "this", "same") == TACIT_OK);
+    int64_t offset_ns = 0;
+    CHECK(taciti_comm_clock_offset(comm, &offset_ns) == TACIT_OK);
+    CHECK(taciti_comm_barrier(comm) == TACIT_OK);
+}
+
+static void collectives_hold_for_any_number_of_ranks(void **state) {
+    (void)state;
+    for (int size = 1; size <= 8; size++)
+        for (int thread = 0; thread < 2; thread++) {
+            const taciti_comm_options options = test_comm_options(thread == 1);
+            test_world_run(size, &options, collectives, NULL);
+        }
+}
+
+static void differ(taciti_comm *comm, void *context) {
+    (void)context;
+    const char *mine = taciti_comm_rank(comm) == 2 ? "optim.lr = 3e-4" : "optim.lr = 6e-4";
+    CHECK(taciti_comm_agree_text(comm, "the configuration", mine) == TACIT_E_PEER);
+    CHECK(taciti_comm_health(comm) == TACIT_OK);
+}
+
+static void a_difference_is_shown_once_with_both_values(void **state) {
+    (void)state;
+    const taciti_comm_options options = test_comm_options(true);
+    test_log_keep();
+    test_world_run(4, &options, differ, NULL);
+    assert_int_equal(test_log_count(""), 1);
+    assert_int_equal(test_log_count("rank 0 has \"optim.lr = 6e-4\", rank 2 on host"), 1);
+    assert_int_equal(test_log_count("has \"optim.lr = 3e-4\""), 1);
+    test_log_drop();
+}
+
+static void fill_queue(taciti_comm *comm, void *context) {
+    (void)context;
+    enum { JOBS = 5000 };
+    int calls = 0;
+    taciti_job *jobs = taciti_calloc(JOBS, sizeof *jobs);
+    for (int i = 0; i < JOBS; i++) {
+        jobs[i] = (taciti_job){.run = note_run, .context = &calls, .name = "test", .detail = i};
+        if (i >= 4096) CHECK(taciti_job_wait(comm, &jobs[i - 4096]) == TACIT_OK);
+        CHECK(taciti_job_submit(comm, &jobs[i]) == TACIT_OK);
+    }
+    for (int i = 0; i < JOBS; i++) CHECK(taciti_job_wait(comm, &jobs[i]) == TACIT_OK);
+    CHECK(calls == JOBS);
+    taciti_free(jobs);
+}
+
+static void the_queue_goes_round(void **state) {
+    (void)state;
+    const taciti_comm_options options = test_comm_options(true);
+    test_world_run(2, &options, fill_queue, NULL);
+}
+
+/* ---- failures -------------------------------------------------------------------------------------------------------
+ */
+/* Rank 2 has no communication thread and does nothing until the others have given it up. */
+typedef struct silence {
+    _Atomic int gave_up;
+} silence;
+
+static void fall_silent(taciti_comm *comm, void *context) {
+    silence *s = context;
+    const int size = taciti_comm_size(comm);
+    taciti_comm_announce(comm, 118, "backward");
+    CHECK(taciti_comm_barrier(comm) == TACIT_OK);
+    for (int i = 0; i < 30; i++) { /* beats, so that the others learn what was announced */
+        taciti_sleep_ns(20 * TACITI_NS_PER_MS);
+        CHECK(taciti_comm_barrier(comm) == TACIT_OK);
+    }
+    if (taciti_comm_rank(comm) == 2)
+        while (atomic_load(&s->gave_up) < size - 1) taciti_sleep_ns(TACITI_NS_PER_MS);
+    CHECK(taciti_comm_barrier(comm) == TACIT_E_PEER);
+    CHECK(taciti_comm_health(comm) == TACIT_E_PEER);
+    CHECK(taciti_comm_barrier(comm) == TACIT_E_PEER); /* and stays so */
+    atomic_fetch_add(&s->gave_up, 1);
+}
+
+static void a_silent_rank_is_named_once_and_ends_every_wait(void **state) {
+    (void)state;
+    for (int size = 3; size <= 5; size++) {
+        silence s = {0};
+        taciti_comm_options options = test_comm_options(false);
+        options.warn_s = 1;
+        options.timeout_s = 2;
+        test_log_keep();
+        test_world_run(size, &options, fall_silent, &s);
+        assert_int_equal(test_log_count("stopped answering"), 1);
+        assert_int_equal(test_log_count("rank 2 on host"), 2); /* the warning and the verdict */
+        assert_int_equal(test_log_count("has been silent for"), 1);
+        assert_true(test_log_count("last seen in step 118, backward") == 2);
+        test_log_drop();
+    }
+}
+
+static void dawdle(taciti_comm *comm, void *context) {
+    silence *s = context;
+    taciti_comm_announce(comm, 9, "reading data");
+    CHECK(taciti_comm_barrier(comm) == TACIT_OK);
+    if (taciti_comm_rank(comm) == 1)
+        while (atomic_load(&s->gave_up) == 0) taciti_sleep_ns(TACITI_NS_PER_MS);
+    CHECK(taciti_comm_barrier(comm) == TACIT_E_PEER);
+    atomic_fetch_add(&s->gave_up, 1);
+}
+
+static void a_rank_that_beats_but_does_not_come_is_named(void **state) {
+    (void)state;
+    silence s = {0};
+    taciti_comm_options options = test_comm_options(true);
+    options.stall_s = 1;
+    test_log_keep();
+    test_world_run(2, &options, dawdle, &s);
+    assert_int_equal(test_log_count("rank 1 on host"), 1);
+    assert_int_equal(test_log_count("is alive but has kept rank 0 waiting"), 1);
+    assert_int_equal(test_log_count("barrier; last seen in step 9, reading data"), 1);
+    test_log_drop();
+}
+
+/* A job that does not come back, as a library call that hangs. */
+static tacit_status hang(taciti_comm *comm, void *context) {
+    (void)comm;
+    while (atomic_load((_Atomic int *)context) == 0) taciti_sleep_ns(TACITI_NS_PER_MS);
+    return TACIT_OK;
+}
+
+static void hang_rank_one(taciti_comm *comm, void *context) {
+    _Atomic int *go_on = context;
+    taciti_job job = {.run = hang, .context = context, .name = "all-reduce of bucket", .detail = 3};
+    if (taciti_comm_rank(comm) == 1) {
+        CHECK(taciti_job_submit(comm, &job) == TACIT_OK);
+        CHECK(taciti_job_wait(comm, &job) == TACIT_E_PEER);
+        CHECK(taciti_comm_health(comm) == TACIT_E_PEER);
+    } else {
+        CHECK(taciti_comm_barrier(comm) == TACIT_E_PEER);
+    }
+    if (taciti_comm_rank(comm) == 1) atomic_fetch_add(go_on, 1);
+    while (taciti_comm_rank(comm) == 1 && !taciti_job_done(&job)) taciti_sleep_ns(TACITI_NS_PER_MS);
+}
+
+static void a_hanging_engine_ends_the_wait_too(void **state) {
+    (void)state;
+    _Atomic int go_on = 0;
+    taciti_comm_options options = test_comm_options(true);
+    options.warn_s = 1;
+    options.timeout_s = 2;
+    test_log_keep();
+    test_world_run(2, &options, hang_rank_one, &go_on);
+    assert_int_equal(
+        test_log_count("has not returned for 2.0 s in all-reduce of bucket 3") + test_log_count("rank 1 on host") > 0,
+        1);
+    test_log_drop();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(notes_keep_number_and_text),
+        cmocka_unit_test(notes_are_read_whole_while_written),
+        cmocka_unit_test(sights_read_as_sentences),
+        cmocka_unit_test(launchers_are_told_apart),
+        cmocka_unit_test(lonely_processes_are_refused_with_the_command),
+        cmocka_unit_test(a_single_process_needs_no_launcher),
+        cmocka_unit_test(collectives_hold_for_any_number_of_ranks),
+        cmocka_unit_test(a_difference_is_shown_once_with_both_values),
+        cmocka_unit_test(the_queue_goes_round),
+        cmocka_unit_test(a_silent_rank_is_named_once_and_ends_every_wait),
+        cmocka_unit_test(a_rank_that_beats_but_does_not_come_is_named),
+        cmocka_unit_test(a_hanging_engine_ends_the_wait_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

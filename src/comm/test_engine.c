@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include "comm/test_engine.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+
+enum { EAGER_BYTES = 4096, MOST_RANKS = 16, MOST_LINES = 64, LINE_BYTES = 512 };
+
+/* A posted send or receive. After a failure nobody tests it any more, so the world keeps them all to the end. */
+typedef struct post {
+    struct post *next; /* in the queue of pending ones */
+    struct post *older;
+    bool receive, complete;
+    int from, to, tag;
+    char *out; /* receive: where to */
+    const char *in;
+    char *copy; /* eager send; owned */
+    size_t count;
+} post;
+
+struct test_world {
+    pthread_mutex_t lock;
+    int size;
+    post *pending; /* not matched yet, oldest first */
+    post *newest;
+    struct seat {
+        test_world *world;
+        int rank;
+    } seats[MOST_RANKS];
+};
+
+static void fail(const char *why) {
+    (void)fprintf(stderr, "test engine: %s\n", why);
+    abort();
+}
+
+static void *need(void *block) {
+    if (block == NULL) fail("out of memory");
+    return block;
+}
+
+static bool fits(const post *a, const post *b) {
+    return a->receive != b->receive && a->from == b->from && a->to == b->to && a->tag == b->tag;
+}
+
+static void deliver(post *send, post *receive) {
+    if (send->count != receive->count) fail("a message does not have the size that its receiver expects");
+    if (send->count > 0) memcpy(receive->out, send->in, send->count);
+    send->complete = receive->complete = true;
+    taciti_free(send->copy);
+    send->copy = NULL;
+}
+
+static void match_or_queue(test_world *world, post *mine) {
+    mine->older = world->newest;
+    world->newest = mine;
+    post **at = &world->pending;
+    while (*at != NULL && !fits(*at, mine)) at = &(*at)->next;
+    if (*at == NULL) {
+        *at = mine;
+        return;
+    }
+    post *other = *at;
+    *at = other->next;
+    other->next = NULL;
+    deliver(mine->receive ? other : mine, mine->receive ? mine : other);
+}
+
+static tacit_status engine_isend(void *self, int peer, int tag, const void *bytes, size_t count,
+                                 taciti_engine_request *out) {
+    const struct seat *seat = self;
+    post *p = need(taciti_calloc(1, sizeof *p));
+    *p = (post){.from = seat->rank, .to = peer, .tag = tag, .in = bytes, .count = count};
+    out->opaque[0] = (uintptr_t)p;
+    if (count <= EAGER_BYTES) {
+        p->copy = need(taciti_calloc(count + 1, 1));
+        if (count > 0) memcpy(p->copy, bytes, count);
+        p->in = p->copy;
+        out->opaque[0] = 0;
+    }
+    (void)pthread_mutex_lock(&seat->world->lock);
+    match_or_queue(seat->world, p);
+    (void)pthread_mutex_unlock(&seat->world->lock);
+    return TACIT_OK;
+}
+
+static tacit_status engine_irecv(void *self, int peer, int tag, void *bytes, size_t count, taciti_engine_request *out) {
+    const struct seat *seat = self;
+    post *p = need(taciti_calloc(1, sizeof *p));
+    *p = (post){.receive = true, .from = peer, .to = seat->rank, .tag = tag, .out = bytes, .count = count};
+    out->opaque[0] = (uintptr_t)p;
+    (void)pthread_mutex_lock(&seat->world->lock);
+    match_or_queue(seat->world, p);
+    (void)pthread_mutex_unlock(&seat->world->lock);
+    return TACIT_OK;
+}
+
+static tacit_status engine_test(void *self, taciti_engine_request *request, bool *done) {
+    const struct seat *seat = self;
+    post *p = (post *)request->opaque[0];
+    (void)pthread_mutex_lock(&seat->world->lock);
+    *done = p == NULL || p->complete;
+    (void)pthread_mutex_unlock(&seat->world->lock);
+    return TACIT_OK;
+}
+
+static void engine_abort(void *self, int exit_code) {
+    (void)self;
+    (void)exit_code;
+    fail("the job was aborted");
+}
+
+static void engine_close(void *self) { (void)self; }
+
+test_world *test_world_create(int size) {
+    if (size > MOST_RANKS) fail("too many ranks");
+    test_world *world = need(taciti_calloc(1, sizeof *world));
+    world->size = size;
+    (void)pthread_mutex_init(&world->lock, NULL);
+    return world;
+}
+
+void test_world_destroy(test_world *world) {
+    while (world->newest != NULL) {
+        post *p = world->newest;
+        world->newest = p->older;
+        taciti_free(p->copy);
+        taciti_free(p);
+    }
+    (void)pthread_mutex_destroy(&world->lock);
+    taciti_free(world);
+}
+
+static taciti_engine seat_at(test_world *world, int rank) {
+    world->seats[rank] = (struct seat){.world = world, .rank = rank};
+    return (taciti_engine){.name = "memory",
+                           .self = &world->seats[rank],
+                           .rank = rank,
+                           .size = world->size,
+                           .any_thread = true,
+                           .library = "threads of one process",
+                           .isend = engine_isend,
+                           .irecv = engine_irecv,
+                           .test = engine_test,
+                           .abort = engine_abort,
+                           .close = engine_close};
+}
+
+typedef struct player {
+    pthread_t thread;
+    taciti_engine engine;
+    const taciti_comm_options *options;
+    test_rank *rank;
+    void *context;
+    pthread_barrier_t *end; /* nobody frees what others may still write to */
+} player;
+
+static void *play(void *argument) {
+    player *p = argument;
+    taciti_comm *comm = NULL;
+    if (taciti_comm_open_engine(p->options, &p->engine, &comm) != TACIT_OK) fail("cannot open");
+    p->rank(comm, p->context);
+    (void)pthread_barrier_wait(p->end);
+    taciti_comm_close(comm);
+    return NULL;
+}
+
+void test_world_run(int size, const taciti_comm_options *options, test_rank *rank, void *context) {
+    test_world *world = test_world_create(size);
+    player players[MOST_RANKS];
+    pthread_barrier_t end;
+    (void)pthread_barrier_init(&end, NULL, (unsigned)size);
+    for (int i = 0; i < size; i++) {
+        players[i] =
+            (player){.engine = seat_at(world, i), .options = options, .rank = rank, .context = context, .end = &end};
+        if (pthread_create(&players[i].thread, NULL, play, &players[i]) != 0) fail("no thread");
+    }
+    for (int i = 0; i < size; i++) (void)pthread_join(players[i].thread, NULL);
+    (void)pthread_barrier_destroy(&end);
+    test_world_destroy(world);
+}
+
+taciti_comm_options test_comm_options(bool thread) {
+    return (taciti_comm_options){
+        .thread = thread, .timeout_s = 60, .warn_s = 30, .start_s = 60, .stall_s = 60, .segment_bytes = 8192};
+}
+
+static pthread_mutex_t g_log_lock = PTHREAD_MUTEX_INITIALIZER;
+static char g_lines[MOST_LINES][LINE_BYTES];
+static int g_line_count;
+
+static void keep(void *context, taciti_log_level level, const char *line) {
+    (void)context;
+    (void)level;
+    (void)pthread_mutex_lock(&g_log_lock);
+    if (g_line_count < MOST_LINES) (void)snprintf(g_lines[g_line_count++], LINE_BYTES, "%s", line);
+    (void)pthread_mutex_unlock(&g_log_lock);
+}
+
+void test_log_keep(void) {
+    g_line_count = 0;
+    taciti_log_set_sink(keep, NULL, TACITI_LOG_WARN);
+}
+
+int test_log_count(const char *needle) {
+    int count = 0;
+    (void)pthread_mutex_lock(&g_log_lock);
+    for (int i = 0; i < g_line_count; i++) count += strstr(g_lines[i], needle) != NULL;
+    (void)pthread_mutex_unlock(&g_log_lock);
+    return count;
+}
+
+void test_log_drop(void) { taciti_log_set_sink(NULL, NULL, TACITI_LOG_ERROR); }

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks as threads of one process, for tests: a world of mailboxes under one lock. Small messages are copied at once;
+ * larger ones are read from the sender's array only when the receiver has matched them, as MPI does, so that a schedule
+ * which touches an array too early is found by the thread sanitizer or by wrong sums.
+ */
+#ifndef TACITI_COMM_TEST_ENGINE_H
+#define TACITI_COMM_TEST_ENGINE_H
+
+#include "comm/comm.h"
+
+typedef struct test_world test_world;
+
+test_world *test_world_create(int size);
+void test_world_destroy(test_world *world);
+
+/* What one rank does; runs on its own thread, with its communicator open. Closes nothing. */
+typedef void test_rank(taciti_comm *comm, void *context);
+
+/* Opens a communicator per rank, runs `rank` on all of them and closes them. */
+void test_world_run(int size, const taciti_comm_options *options, test_rank *rank, void *context);
+
+/* Options fit for tests: no waiting for ever, a small segment. */
+taciti_comm_options test_comm_options(bool thread);
+
+/* Log lines at warning and above are kept here. */
+void test_log_keep(void);
+int test_log_count(const char *needle); /* lines that contain it */
+void test_log_drop(void);
+
+#endif
