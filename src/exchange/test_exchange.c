@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/rng.h"
+#include "comm/test_engine.h"
+#include "exchange/allreduce.h"
+#include "exchange/exchange.h"
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            (void)fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);                            \
+            abort();                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+static const size_t LENGTHS[] = {0, 1, 15, 16, 17, 48, 100, 1000, 8192, 20001};
+enum { LENGTH_COUNT = sizeof LENGTHS / sizeof *LENGTHS, MOST = 20001 };
+
+/* Small integers: exact in any order and, up to 256, in bf16. */
+static float small_integer(int rank, size_t i) {
+    return (float)((int)taciti_rng_below(taciti_rng_key(5, (uint64_t)rank), i, 17) - 8);
+}
+
+static float wild(int rank, size_t i) {
+    const uint64_t key = taciti_rng_key(6, (uint64_t)rank);
+    const double u = taciti_rng_unit(key, 2 * i) - 0.5;
+    const float x = (float)ldexp(u, (int)taciti_rng_below(key, 2 * i + 1, 40) - 20);
+    return i % 101 == 0 ? 0.0f : i % 103 == 0 ? 0x1p-140f : x;
+}
+
+/* ---- sums
+ * ------------------------------------------------------------------------------------------------------------ */
+static tacit_status run(taciti_comm *comm, void *context) {
+    (void)comm;
+    struct {
+        taciti_allreduce *reduce;
+        float *x;
+        size_t n;
+    } *c = context;
+    return taciti_allreduce_run(c->reduce, c->x, c->n);
+}
+
+static void reduce_on_thread(taciti_comm *comm, taciti_allreduce *reduce, float *x, size_t n) {
+    struct {
+        taciti_allreduce *reduce;
+        float *x;
+        size_t n;
+    } c = {reduce, x, n};
+    taciti_job job = {.run = run, .context = &c, .name = "test", .detail = -1};
+    CHECK(taciti_job_submit(comm, &job) == TACIT_OK);
+    CHECK(taciti_job_wait(comm, &job) == TACIT_OK);
+}
+
+static void sum_integers(taciti_comm *comm, void *context) {
+    const taciti_codec *codec = context;
+    const int size = taciti_comm_size(comm), rank = taciti_comm_rank(comm);
+    taciti_allreduce reduce;
+    CHECK(taciti_allreduce_create(comm, codec, taciti_comm_segment_bytes(comm), &reduce) == TACIT_OK);
+    float *x = taciti_calloc(MOST + 1, sizeof *x);
+    for (size_t l = 0; l < LENGTH_COUNT; l++) {
+        const size_t n = LENGTHS[l];
+        for (size_t i = 0; i < n; i++) x[i] = small_integer(rank, i);
+        x[n] = 12345.0f;
+        const uint64_t before = taciti_comm_count(comm).bytes_sent;
+        reduce_on_thread(comm, &reduce, x, n);
+        CHECK(taciti_comm_count(comm).bytes_sent - before == taciti_allreduce_bytes(&reduce, n));
+        for (size_t i = 0; i < n; i++) {
+            float sum = 0;
+            for (int r = 0; r < size; r++) sum += small_integer(r, i);
+            CHECK(x[i] == sum);
+        }
+        CHECK(x[n] == 12345.0f);
+    }
+    taciti_free(x);
+    taciti_allreduce_destroy(&reduce);
+}
+
+static void integers_sum_exactly_for_any_ranks_length_and_wire(void **state) {
+    (void)state;
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
+        for (int size = 1; size <= 8; size++) {
+            taciti_codec one = **codec;
+            if (one.aggregation != TACITI_CODEC_SUM) continue;
+            taciti_comm_options options = test_comm_options(true);
+            options.segment_bytes = size % 2 == 0 ? 1024 : 16384;
+            test_world_run(size, &options, sum_integers, &one);
+        }
+}
+
+/* The definition, sequentially: every contribution through the wire, added in rank order, the sum through the wire. */
+static void define(const taciti_codec *codec, int size, float *sum, size_t n) {
+    float *x = taciti_calloc(n + 1, sizeof *x);
+    void *payload = taciti_calloc(codec->bound(n) + 1, 1);
+    for (int r = 0; r < size; r++) {
+        for (size_t i = 0; i < n; i++) x[i] = wild(r, i);
+        const size_t bytes = codec->encode(x, n, 0, payload);
+        CHECK((r == 0 ? codec->decode : codec->decode_add)(payload, bytes, sum, n) == TACIT_OK);
+    }
+    const size_t bytes = codec->encode(sum, n, 0, payload);
+    CHECK(codec->decode(payload, bytes, sum, n) == TACIT_OK);
+    taciti_free(x);
+    taciti_free(payload);
+}
+
+static void compare_with_definition(taciti_comm *comm, void *context) {
+    const taciti_codec *codec = context;
+    taciti_allreduce reduce;
+    CHECK(taciti_allreduce_create(comm, codec, taciti_comm_segment_bytes(comm), &reduce) == TACIT_OK);
+    float *x = taciti_calloc(MOST, sizeof *x), *expected = taciti_calloc(MOST, sizeof *x);
+    for (size_t l = 0; l < LENGTH_COUNT; l++) {
+        const size_t n = LENGTHS[l];
+        for (size_t i = 0; i < n; i++) x[i] = wild(taciti_comm_rank(comm), i);
+        define(codec, taciti_comm_size(comm), expected, n);
+        reduce_on_thread(comm, &reduce, x, n);
+        CHECK(memcmp(x, expected, n * sizeof *x) == 0);
+    }
+    taciti_free(x);
+    taciti_free(expected);
+    taciti_allreduce_destroy(&reduce);
+}
+
+static void every_rank_holds_the_bits_of_the_definition(void **state) {
+    (void)state;
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
+        for (int size = 2; size <= 7; size++) {
+            taciti_codec one = **codec;
+            if (one.aggregation != TACITI_CODEC_SUM) continue;
+            const taciti_comm_options options = test_comm_options(size % 3 != 0);
+            test_world_run(size, &options, compare_with_definition, &one);
+        }
+}
+
+static void spread_infinity(taciti_comm *comm, void *context) {
+    taciti_allreduce reduce;
+    CHECK(taciti_allreduce_create(comm, context, 4096, &reduce) == TACIT_OK);
+    float x[40];
+    for (size_t i = 0; i < 40; i++) x[i] = (float)i;
+    if (taciti_comm_rank(comm) == 1) {
+        x[3] = INFINITY;
+        x[30] = NAN;
+    }
+    reduce_on_thread(comm, &reduce, x, 40);
+    CHECK(isinf(x[3]) && isnan(x[30]) && x[4] == 4.0f * (float)taciti_comm_size(comm));
+    taciti_allreduce_destroy(&reduce);
+}
+
+static void what_is_not_finite_arrives_everywhere(void **state) {
+    (void)state;
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
+        taciti_codec one = **codec;
+        if (one.aggregation != TACITI_CODEC_SUM) continue;
+        const taciti_comm_options options = test_comm_options(true);
+        test_world_run(3, &options, spread_infinity, &one);
+    }
+}
+
+/* ---- buckets
+ * ---------------------------------------------------------------------------------------------------------- */
+typedef struct plan {
+    int wire;
+    bool blocking;
+    float *results[8]; /* per rank */
+} plan;
+
+static void make_layout(taciti_layout *layout) {
+    const size_t sizes[] = {5000, 3, 12000, 700, 64};
+    CHECK(taciti_layout_create(5, layout) == TACIT_OK);
+    for (int i = 0; i < 5; i++) {
+        const char name[2] = {(char)('a' + i), 0};
+        CHECK(taciti_layout_append(layout, name, 1, &sizes[i], true) == TACIT_OK);
+    }
+    CHECK(taciti_layout_seal(layout, 10000) == TACIT_OK);
+}
+
+static void exchange_buckets(taciti_comm *comm, void *context) {
+    plan *p = context;
+    taciti_layout layout;
+    make_layout(&layout);
+    const taciti_exchange_options options = {.wire = p->wire, .bucket_bytes = 10000, .overlap = !p->blocking};
+    taciti_exchange *exchange = NULL;
+    CHECK(taciti_exchange_create(comm, &layout, &options, &exchange) == TACIT_OK);
+    float *x = taciti_calloc(layout.n, sizeof *x);
+    for (int step = 0; step < 3; step++) {
+        for (size_t i = 0; i < layout.n; i++) x[i] = wild(taciti_comm_rank(comm) + 10 * step, i);
+        const uint64_t before = taciti_comm_count(comm).bytes_sent;
+        for (size_t b = 0; b < layout.bucket_count; b++) {
+            CHECK(taciti_exchange_begin(exchange, x, b) == TACIT_OK);
+            if (p->blocking) CHECK(taciti_exchange_wait(exchange, b) == TACIT_OK);
+        }
+        for (size_t b = 0; b < layout.bucket_count && !p->blocking; b++)
+            CHECK(taciti_exchange_wait(exchange, b) == TACIT_OK);
+        CHECK(taciti_comm_count(comm).bytes_sent - before == taciti_exchange_bytes_per_step(exchange));
+    }
+    CHECK((taciti_exchange_workspace_bytes(exchange) > 0) == (taciti_comm_size(comm) > 1));
+    taciti_exchange_destroy(exchange);
+    taciti_layout_destroy(&layout);
+    p->results[taciti_comm_rank(comm)] = x;
+}
+
+static void overlapped_equals_blocking_bit_for_bit(void **state) {
+    (void)state;
+    taciti_layout layout;
+    make_layout(&layout);
+    for (int wire = 0; wire < 2; wire++)
+        for (int size = 1; size <= 5; size++) {
+            const taciti_comm_options options = test_comm_options(true);
+            plan overlapped = {.wire = wire}, blocking = {.wire = wire, .blocking = true};
+            test_world_run(size, &options, exchange_buckets, &overlapped);
+            test_world_run(size, &options, exchange_buckets, &blocking);
+            for (int r = 0; r < size; r++) {
+                assert_memory_equal(overlapped.results[r], blocking.results[0], layout.n * sizeof(float));
+                if (r > 0) taciti_free(blocking.results[r]);
+                taciti_free(overlapped.results[r]);
+            }
+            taciti_free(blocking.results[0]);
+        }
+    taciti_layout_destroy(&layout);
+}
+
+static void misuse_is_refused(void **state) {
+    (void)state;
+    taciti_layout layout;
+    make_layout(&layout);
+    taciti_comm_options options = test_comm_options(false);
+    taciti_comm *comm = NULL;
+    taciti_exchange *exchange = NULL;
+    assert_int_equal(taciti_comm_open(&options, &comm), TACIT_OK);
+    const taciti_exchange_options exchange_options = {.overlap = true};
+    assert_int_equal(taciti_exchange_create(comm, &layout, &exchange_options, &exchange), TACIT_OK);
+    float *x = taciti_calloc(layout.n, sizeof *x);
+    assert_int_equal(taciti_exchange_wait(exchange, 0), TACIT_E_INTERNAL);
+    assert_int_equal(taciti_exchange_begin(exchange, x, 0), TACIT_OK);
+    assert_int_equal(taciti_exchange_begin(exchange, x, 0), TACIT_E_INTERNAL);
+    assert_int_equal(taciti_exchange_wait(exchange, 0), TACIT_OK);
+    assert_int_equal(taciti_exchange_bytes_per_step(exchange), 0);
+    taciti_codec gather = **taciti_codec_list();
+    gather.aggregation = TACITI_CODEC_GATHER;
+    taciti_allreduce reduce;
+    assert_int_equal(taciti_allreduce_create(comm, &gather, 4096, &reduce), TACIT_E_CONFIG);
+    taciti_free(x);
+    taciti_exchange_destroy(exchange);
+    taciti_exchange_destroy(NULL);
+    taciti_comm_close(comm);
+    taciti_layout_destroy(&layout);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(integers_sum_exactly_for_any_ranks_length_and_wire),
+        cmocka_unit_test(every_rank_holds_the_bits_of_the_definition),
+        cmocka_unit_test(what_is_not_finite_arrives_everywhere),
+        cmocka_unit_test(overlapped_equals_blocking_bit_for_bit),
+        cmocka_unit_test(misuse_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
