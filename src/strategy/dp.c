@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dp: data parallel. Every rank holds the whole model, gradients are summed over all ranks bucket by bucket while
+ * backward still runs, and every rank makes the same update.
+ *
+ * Source: S. Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020, arXiv
+ * 2006.15704, section 3.2 (bucketing and overlap). Clipping: R. Pascanu, T. Mikolov, Y. Bengio, "On the difficulty of
+ * training recurrent neural networks", arXiv 1211.5063, algorithm 1, with the global norm.
+ *
+ * Properties (test_strategy.c): parameters are bit-equal on all ranks after every step; overlapped equals blocking; a
+ * gradient that is not finite on any rank makes every rank skip the step and change nothing.
+ *
+ * The norm is computed from the summed gradients, which are the same bits on every rank, bucket by bucket in order, by
+ * a function that depends neither on threads nor on the CPU: so the clipping factor and the decision to skip are the
+ * same everywhere without another message.
+ */
+#include <math.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "strategy/strategy.h"
+
+typedef struct dp {
+    taciti_strategy_context context;
+    taciti_exchange *exchange;
+    bool *begun; /* per bucket, this step; owned */
+} dp;
+
+static void dp_destroy(void *self) {
+    dp *d = self;
+    if (d == NULL) return;
+    taciti_exchange_destroy(d->exchange);
+    taciti_free(d->begun);
+    taciti_free(d);
+}
+
+static tacit_status dp_create(const taciti_strategy_context *context, void **out) {
+    dp *d = taciti_calloc(1, sizeof *d);
+    bool *begun = taciti_calloc(context->layout->bucket_count, sizeof *begun);
+    taciti_exchange *exchange = NULL;
+    tacit_status status = taciti_comm_agree(context->comm, d == NULL || begun == NULL ? TACIT_E_MEMORY : TACIT_OK);
+    if (status == TACIT_OK)
+        status = taciti_exchange_create(context->comm, context->layout, context->exchange_options, &exchange);
+    if (status != TACIT_OK) {
+        taciti_free(begun);
+        taciti_free(d);
+        return status;
+    }
+    *d = (dp){.context = *context, .exchange = exchange, .begun = begun};
+    *out = d;
+    return TACIT_OK;
+}
+
+static tacit_status begin(dp *d, size_t bucket) {
+    if (d->begun[bucket]) return TACIT_OK;
+    d->begun[bucket] = true;
+    return taciti_exchange_begin(d->exchange, d->context.gradients, bucket);
+}
+
+static tacit_status dp_ready(void *self, size_t bucket) {
+    dp *d = self;
+    return d->context.exchange_options->overlap ? begin(d, bucket) : TACIT_OK;
+}
+
+/* Waits for every bucket and adds up the squares of those that have arrived while the rest is still under way. */
+static tacit_status collect(dp *d, double *sum_squares, int64_t *wait_ns) {
+    const taciti_layout *layout = d->context.layout;
+    for (size_t b = 0; b < layout->bucket_count; b++) TACITI_TRY(begin(d, b));
+    for (size_t b = 0; b < layout->bucket_count; b++) {
+        const int64_t begin_ns = taciti_now_ns();
+        TACITI_TRY(taciti_exchange_wait(d->exchange, b));
+        *wait_ns += taciti_trace_add(d->context.trace, TACITI_SPAN_WAIT, (int)b, begin_ns) - begin_ns;
+        *sum_squares += taciti_optim_sum_squares(d->context.optim, d->context.gradients, layout->buckets[b].offset,
+                                                 layout->buckets[b].n);
+        d->begun[b] = false;
+    }
+    return TACIT_OK;
+}
+
+static tacit_status dp_finish(void *self, double lr, taciti_step_report *out) {
+    dp *d = self;
+    double sum_squares = 0;
+    taciti_step_report report = {0};
+    TACITI_TRY(collect(d, &sum_squares, &report.wait_ns));
+    report.grad_norm = sqrt(sum_squares);
+    report.skipped = !isfinite(sum_squares);
+    if (!report.skipped) {
+        const double clip = d->context.optim_options->clip;
+        const double scale = clip > 0 && report.grad_norm > clip ? clip / report.grad_norm : 1;
+        const int64_t begin_ns = taciti_now_ns();
+        taciti_optim_update(d->context.optim, d->context.parameters, d->context.gradients, d->context.copy16, lr,
+                            scale);
+        (void)taciti_trace_add(d->context.trace, TACITI_SPAN_UPDATE, -1, begin_ns);
+    }
+    *out = report;
+    return TACIT_OK;
+}
+
+static uint64_t dp_bytes_per_step(const void *self) {
+    return taciti_exchange_bytes_per_step(((const dp *)self)->exchange);
+}
+
+extern const taciti_strategy taciti_strategy_dp;
+const taciti_strategy taciti_strategy_dp = {
+    .name = "dp",
+    .help = "all ranks sum their gradients and make the same update",
+    .source = "arXiv 2006.15704",
+    .create = dp_create,
+    .ready = dp_ready,
+    .finish = dp_finish,
+    .destroy = dp_destroy,
+    .bytes_per_step = dp_bytes_per_step,
+    .replicas_equal = true,
+};
