@@ -54,7 +54,7 @@ static void bad_options_are_refused(void **state) {
     o = preset("nano");
     o.dropout = 1;
     assert_refused(o);
-    o.dropout = NAN;
+    o.dropout = (double)NAN;
     assert_refused(o);
     o = preset("nano");
     o.dtype = 2;
