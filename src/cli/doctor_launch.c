@@ -23,19 +23,6 @@ static bool is_set(const char *variable) {
     return value != NULL && *value != '\0';
 }
 
-/* Where the shell would find a program, links resolved. */
-static bool find_program(const char *name, char out[PATH_MAX]) {
-    const char *path = getenv("PATH");
-    char candidate[PATH_MAX];
-    while (path != NULL && *path != '\0') {
-        const size_t length = strcspn(path, ":");
-        (void)snprintf(candidate, sizeof candidate, "%.*s/%s", (int)length, path, name);
-        if (access(candidate, X_OK) == 0 && realpath(candidate, out) != NULL) return true;
-        path += length + (path[length] == ':');
-    }
-    return false;
-}
-
 /* The family of a launcher by the name of its file; "" when that does not tell. */
 static const char *family_of(const char *path) {
     static const char *const names[][2] = {
@@ -48,7 +35,7 @@ static const char *family_of(const char *path) {
 /* Started by hand: is there a launcher that fits the library? */
 static void check_installed_launcher(taciti_diagnosis *diagnosis, const char *family) {
     char path[PATH_MAX];
-    if (!find_program("mpirun", path) && !find_program("mpiexec", path)) {
+    if (!taciti_launcher_find("mpirun", path, sizeof path) && !taciti_launcher_find("mpiexec", path, sizeof path)) {
         taciti_finding_advise(taciti_diagnosis_add(diagnosis, "launcher", TACITI_VERDICT_WARN,
                                                    "neither mpirun nor mpiexec is in PATH: one rank only"),
                               "install it (Debian: apt-get install %s) or load the cluster's MPI module",

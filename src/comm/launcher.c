@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700 /* realpath */
 #include "comm/launcher.h"
 
 #include <errno.h>
@@ -56,17 +56,25 @@ static void own_command(char out[COMMAND_BYTES]) {
     out[n] = 0;
 }
 
-static bool is_in_path(const char *program) {
+bool taciti_launcher_find(const char *program, char *out, size_t size) {
     const char *path = getenv("PATH");
     while (path != NULL && *path != 0) {
-        const char *end = strchr(path, ':');
-        const int length = end == NULL ? (int)strlen(path) : (int)(end - path);
-        char file[PATH_MAX];
-        const int written = snprintf(file, sizeof file, "%.*s/%s", length, path, program);
-        if (written > 0 && (size_t)written < sizeof file && access(file, X_OK) == 0) return true;
-        path = end == NULL ? NULL : end + 1;
+        const size_t length = strcspn(path, ":");
+        char file[PATH_MAX], resolved[PATH_MAX];
+        const int written = snprintf(file, sizeof file, "%.*s/%s", (int)length, path, program);
+        const bool fits = written > 0 && (size_t)written < sizeof file;
+        if (fits && access(file, X_OK) == 0 && realpath(file, resolved) != NULL && strlen(resolved) < size) {
+            memcpy(out, resolved, strlen(resolved) + 1);
+            return true;
+        }
+        path += length + (path[length] == ':');
     }
     return false;
+}
+
+static bool is_in_path(const char *program) {
+    char file[PATH_MAX];
+    return taciti_launcher_find(program, file, sizeof file);
 }
 
 /* The launcher of the MPI family this build was made with, by the name it has on this machine. */

@@ -5,6 +5,9 @@
 #ifndef TACITI_COMM_LAUNCHER_H
 #define TACITI_COMM_LAUNCHER_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "tacit/tacit.h"
 
 typedef struct taciti_launcher {
@@ -14,6 +17,9 @@ typedef struct taciti_launcher {
 
 /* Open MPI's variables come first, because its mpirun inside a Slurm job leaves Slurm's in place. Any thread. */
 taciti_launcher taciti_launcher_detect(void);
+
+/* Where the shell would find a program, links resolved; false when it is not in PATH. Any thread. */
+bool taciti_launcher_find(const char *program, char *out, size_t size);
 
 /* A launcher started several processes, but the MPI library knows of one: refuses, with the command that works. Only
  * the launcher's rank 0 logs. */
