@@ -13,6 +13,8 @@ static int64_t read_clock(clockid_t id) {
 
 int64_t taciti_now_ns(void) { return read_clock(CLOCK_MONOTONIC); }
 
+int64_t taciti_thread_ns(void) { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
+
 int64_t taciti_wall_ns(void) { return read_clock(CLOCK_REALTIME); }
 
 void taciti_sleep_ns(int64_t ns) {

@@ -14,6 +14,10 @@
 /* Monotonic nanoseconds since an arbitrary start of this machine. Any thread. */
 int64_t taciti_now_ns(void);
 
+/* Processor time that the calling thread has used, nanoseconds; on a core of its own it runs like the monotonic clock,
+ * and it stands still while others have the core. Any thread. */
+int64_t taciti_thread_ns(void);
+
 /* Wall clock, nanoseconds since 1970; for names and log files only. Any thread. */
 int64_t taciti_wall_ns(void);
 

@@ -101,6 +101,18 @@ static void allocation_refuses_overflow_and_aligns(void **state) {
     taciti_pages_destroy(&pages);
 }
 
+static void thread_time_stands_still_in_sleep_and_runs_in_work(void **state) {
+    (void)state;
+    const int64_t begin = taciti_now_ns(), used = taciti_thread_ns();
+    taciti_sleep_ns(20 * TACITI_NS_PER_MS);
+    const int64_t slept = taciti_thread_ns() - used;
+    assert_true(slept >= 0 && slept < taciti_now_ns() - begin);
+    const int64_t before = taciti_thread_ns();
+    for (volatile int i = 0; i < 100000; i++) {
+    }
+    assert_true(taciti_thread_ns() > before);
+}
+
 static void a_full_trace_still_counts(void **state) {
     (void)state;
     taciti_trace trace;
@@ -124,6 +136,7 @@ int main(void) {
         cmocka_unit_test(pool_parts_tile_any_range),
         cmocka_unit_test(random_below_stays_below_and_covers),
         cmocka_unit_test(allocation_refuses_overflow_and_aligns),
+        cmocka_unit_test(thread_time_stands_still_in_sleep_and_runs_in_work),
         cmocka_unit_test(a_full_trace_still_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
