@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
@@ -132,9 +131,7 @@ static void run_part(void *context, int thread, int threads) {
 
 static double kernel_seconds(const work *w, taciti_pool *pool, bench_part *part) {
     part_job job = {.w = w, .part = part};
-    const int64_t begin = taciti_now_ns();
-    taciti_pool_run(pool, run_part, &job);
-    return (double)(taciti_now_ns() - begin) / 1e9;
+    return taciti_probe_time(pool, run_part, &job);
 }
 
 /* One untimed turn, then `rounds` of probe and kernel, the first of the two changing from round to round. */

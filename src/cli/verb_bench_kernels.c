@@ -63,7 +63,8 @@ static void print_text(const taciti_machine *machine, const taciti_kernel_bench 
     print_peaks(bench);
     print_kernels(bench);
     printf("\nArrays of %zu floats, %d rounds. The probe moves the same bytes in the same mix of reads and writes and\n"
-           "computes nothing; both take turns, and the ratio is the median of the rounds' ratios (smallest-largest).\n",
+           "computes nothing; both take turns, and the ratio is the median of the rounds' ratios (smallest-largest).\n"
+           "Memory is timed in processor time of the slowest thread, arithmetic by the wall clock.\n",
            bench->floats, bench->rounds);
 }
 

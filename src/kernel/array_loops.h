@@ -11,7 +11,7 @@
 #include "kernel/array_stream.h"
 
 /* Elements that are converted in the first cache before they leave it. */
-enum { BLOCK = 1024 };
+enum { BLOCK = 256 };
 
 /* From these sizes on, results leave past the caches: what a cast of so many floats reads and writes (12 MiB) is not
  * still cached when somebody reads it, nor is the copy beside the 28 bytes per element (1.75 MiB) of an update. Plain

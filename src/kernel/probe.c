@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/probe.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "base/clock.h"
@@ -12,7 +13,7 @@
 #define TARGET(isa) __attribute__((target(isa)))
 #endif
 
-enum { ROUNDS = 4096, CHAINS = 16, MOST_THREADS = 1024, LINE_BYTES = 64, CHUNK_BYTES = 1024 };
+enum { ROUNDS = 4096, CHAINS = 16, LINE_BYTES = 64, CHUNK_BYTES = 1024 };
 
 /* ---- arithmetic: 16 independent chains hide the latency of any multiply-add unit ------------------------------- */
 
@@ -78,34 +79,57 @@ TARGET("avx512f,avx512bf16") static float chains_bf16(void) {
 }
 #endif
 
+/* ---- what every thread measures -------------------------------------------------------------------------------- */
+
+typedef struct timed_job {
+    taciti_pool_job *job;
+    void *context;
+    _Atomic int64_t slowest_ns;
+} timed_job;
+
+static void run_timed(void *context, int thread, int threads) {
+    timed_job *timed = context;
+    const int64_t begin = taciti_thread_ns();
+    timed->job(timed->context, thread, threads);
+    const int64_t took = taciti_thread_ns() - begin;
+    int64_t slowest = atomic_load(&timed->slowest_ns);
+    while (took > slowest && !atomic_compare_exchange_weak(&timed->slowest_ns, &slowest, took)) {
+    }
+}
+
+double taciti_probe_time(taciti_pool *pool, taciti_pool_job *job, void *context) {
+    timed_job timed = {.job = job, .context = context};
+    taciti_pool_run(pool, run_timed, &timed);
+    return (double)atomic_load(&timed.slowest_ns) / 1e9;
+}
+
 typedef struct arithmetic_job {
     chains_run *run;
     int64_t ns;
-    double rate[MOST_THREADS]; /* runs per second */
+    _Atomic int64_t runs_per_gigasecond; /* of all threads: an integer can be added atomically */
 } arithmetic_job;
 
 static void run_chains(void *context, int thread, int threads) {
+    (void)thread;
     (void)threads;
     arithmetic_job *job = context;
     volatile float sink = 0;
     const int64_t begin = taciti_now_ns();
-    int64_t now = begin;
-    double runs = 0;
-    while (now - begin < job->ns) {
+    int64_t now = begin, runs = 0;
+    while (now - begin < job->ns || runs == 0) {
         sink = job->run();
         runs++;
         now = taciti_now_ns();
     }
     (void)sink;
-    if (thread < MOST_THREADS) job->rate[thread] = runs * 1e9 / (double)(now - begin);
+    const double seconds = (double)(now - begin > 0 ? now - begin : 1) / 1e9;
+    atomic_fetch_add(&job->runs_per_gigasecond, (int64_t)((double)runs / seconds * 1e9));
 }
 
 static double flops_of(taciti_pool *pool, double seconds, chains_run *run, double flops_per_run) {
     arithmetic_job job = {.run = run, .ns = (int64_t)(seconds * 1e9)};
     taciti_pool_run(pool, run_chains, &job);
-    double rate = 0;
-    for (size_t t = 0; t < MOST_THREADS; t++) rate += job.rate[t];
-    return rate * flops_per_run;
+    return (double)atomic_load(&job.runs_per_gigasecond) / 1e9 * flops_per_run;
 }
 
 double taciti_probe_fma_flops(taciti_pool *pool, double seconds) {
@@ -248,9 +272,7 @@ double taciti_probe_pass(taciti_pool *pool, const taciti_probe_stream *streams, 
     if (taciti_kernels_named("avx2") != NULL) job.touch = touch_avx2;
     if (taciti_kernels_named("avx512") != NULL) job.touch = touch_avx512;
 #endif
-    const int64_t begin = taciti_now_ns();
-    taciti_pool_run(pool, pass_part, &job);
-    return (double)(taciti_now_ns() - begin) / 1e9;
+    return taciti_probe_time(pool, pass_part, &job);
 }
 
 size_t taciti_probe_pass_bytes(const taciti_probe_stream *streams, size_t count) {

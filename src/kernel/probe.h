@@ -3,6 +3,9 @@
  * What this machine can do at most, measured now: the yardstick beside every rate that bench and the training loop
  * report. Machines drift by tens of percent within minutes, so measure the yardstick interleaved with what it is held
  * against and compare ratios. The probes use the widest instructions of the CPU, whatever TACIT_ISA says.
+ *
+ * Arithmetic is counted in wall-clock time: ranks that share cores share the peak. Passes over memory are counted in
+ * processor time: the ratio of kernel to probe is then not disturbed by who else has the cores.
  */
 #ifndef TACITI_KERNEL_PROBE_H
 #define TACITI_KERNEL_PROBE_H
@@ -11,8 +14,8 @@
 
 #include "base/pool.h"
 
-/* Single-precision multiply-add FLOP/s (two per multiply-add) of all threads of the pool together. Runs for about
- * `seconds`. Owner thread of the pool. */
+/* Single-precision multiply-add FLOP/s (two per multiply-add) of all threads of the pool together. Runs for
+ * about `seconds`. Owner thread of the pool. */
 double taciti_probe_fma_flops(taciti_pool *pool, double seconds);
 
 /* The same for bf16 products accumulated in f32 (VDPBF16PS); 0 where the CPU lacks the instruction. */
@@ -33,8 +36,12 @@ typedef struct taciti_probe_stream {
 } taciti_probe_stream;
 
 /* Passes once over all streams side by side (each in proportion to its size), as an ideal kernel with this mix of reads
- * and writes would, on all threads; returns the seconds. Owner thread of the pool. */
+ * and writes would, on all threads; returns the processor seconds of the slowest thread. Owner thread of the
+ * pool. */
 double taciti_probe_pass(taciti_pool *pool, const taciti_probe_stream *streams, size_t count);
+
+/* Runs a job on the pool and returns the processor seconds of its slowest thread: the clock to hold against a pass. */
+double taciti_probe_time(taciti_pool *pool, taciti_pool_job *job, void *context);
 
 /* Bytes that the pass moves: reads + writes (but not the reads with which a cache prepares a STORE). */
 size_t taciti_probe_pass_bytes(const taciti_probe_stream *streams, size_t count);
