@@ -27,8 +27,9 @@ typedef struct taciti_train_options {
     int64_t save_early;   /* train.save_early: first checkpoint after this step (default 10) */
     int64_t keep;         /* train.keep: checkpoints kept (default 2) */
     double max_minutes;   /* train.max_minutes: stop cleanly after this time; 0: never */
-    uint64_t seed;        /* train.seed (INT) */
+    int64_t seed;         /* train.seed */
     taciti_text init;     /* train.init: weights to start from (HF folder, llm.c file or run folder) */
+    int64_t fail_at;      /* train.fail_at: for tests, poison one rank's gradient at this step */
 } taciti_train_options;
 extern const taciti_option_table taciti_train_option_table; /* section "train" */
 
@@ -50,7 +51,7 @@ typedef struct taciti_settings {
     taciti_optim_options optim;
     taciti_exchange_options exchange;
     taciti_comm_options comm;
-    taciti_section sections[9];
+    taciti_section sections[8];
     taciti_config config; /* points to `sections` */
 } taciti_settings;
 

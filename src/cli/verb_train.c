@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "cli/cli.h"
+#include "cli/supervise.h"
+#include "cli/verbs.h"
+#include "train/train.h"
+
+const taciti_flag taciti_train_flags[] = {
+    {"--resume", NULL, NULL, "go on from the newest valid checkpoint of run.dir, with any number of ranks"},
+    {"--dry-run", NULL, NULL, "print sizes and memory per rank, then stop"},
+    {"--print-config", NULL, NULL, "print the resolved configuration as JSON, then stop"},
+    {NULL, NULL, NULL, NULL},
+};
+
+/* The file comes before environment and flags, but its name stands among the flags: they are read twice. */
+static tacit_status configure(const taciti_verb *verb, int argc, char **argv, taciti_settings *settings,
+                              taciti_arguments *arguments) {
+    TACITI_TRY(taciti_settings_init(settings));
+    TACITI_TRY(taciti_arguments_parse(verb, &settings->config, argc, argv, arguments));
+    if (arguments->positional_count > 1)
+        return taciti_fail(TACIT_E_USAGE, "one configuration file at most; \"%s\" is the second", arguments->positional[1]);
+    taciti_config_destroy(&settings->config);
+    TACITI_TRY(taciti_config_defaults(&settings->config));
+    if (arguments->positional_count == 1)
+        TACITI_TRY(taciti_config_file(&settings->config, arguments->positional[0]));
+    TACITI_TRY(taciti_config_environment(&settings->config));
+    return taciti_arguments_parse(verb, &settings->config, argc, argv, arguments);
+}
+
+static int print_config(const taciti_settings *settings) {
+    char *text = taciti_config_json(&settings->config, 0);
+    if (text == NULL) return tacit_status_exit_code(TACIT_E_MEMORY);
+    puts(text);
+    taciti_free(text);
+    return 0;
+}
+
+static tacit_status train_over(taciti_settings *settings, const taciti_arguments *arguments) {
+    taciti_comm *comm = NULL;
+    TACITI_TRY(taciti_comm_open(&settings->comm, &comm));
+    taciti_cli_log_init(taciti_comm_rank(comm), false);
+    const tacit_status status = taciti_train(comm, settings, taciti_arguments_get(arguments, "--resume") != NULL,
+                                             taciti_arguments_get(arguments, "--dry-run") != NULL);
+    taciti_comm_close(comm);
+    return status;
+}
+
+int taciti_verb_train(int argc, char **argv) {
+    taciti_settings settings;
+    taciti_arguments arguments;
+    tacit_status status = configure(taciti_verb_find("train"), argc, argv, &settings, &arguments);
+    if (status == TACIT_OK && taciti_arguments_get(&arguments, "--print-config") != NULL) return print_config(&settings);
+    if (status == TACIT_OK) status = taciti_supervise();
+    if (status == TACIT_OK) status = train_over(&settings, &arguments);
+    taciti_config_destroy(&settings.config);
+    return tacit_status_exit_code(status);
+}

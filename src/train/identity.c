@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "train/trainer.h"
+
+enum { TEXT_BYTES = 1024 };
+#define PROGRAM_LIMIT_BYTES ((size_t)1 << 30)
+
+/* The version and a digest of the running program itself: what was built from other sources or with other flags differs. */
+static tacit_status agree_on_build(taciti_comm *comm) {
+    char text[TEXT_BYTES], *program = NULL;
+    size_t bytes = 0;
+    const tacit_status status = taciti_file_read("/proc/self/exe", PROGRAM_LIMIT_BYTES, &program, &bytes);
+    TACITI_TRY(taciti_comm_agree(comm, status));
+    (void)snprintf(text, sizeof text, "tacit %s, program digest %016llx", tacit_version(),
+                   (unsigned long long)XXH3_64bits(program, bytes));
+    taciti_free(program);
+    return taciti_comm_agree_text(comm, "build", text);
+}
+
+/* Key by key, so that the message names the one that differs and not the whole configuration. */
+static tacit_status agree_on_keys(taciti_comm *comm, json_t *values) {
+    const char *key = NULL;
+    json_t *value = NULL;
+    json_object_foreach(values, key, value) {
+        char what[TEXT_BYTES];
+        (void)snprintf(what, sizeof what, "configuration key %s", key);
+        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        tacit_status status = taciti_comm_agree(comm, text == NULL ? TACIT_E_MEMORY : TACIT_OK);
+        if (status == TACIT_OK) status = taciti_comm_agree_text(comm, what, text);
+        free(text);
+        TACITI_TRY(status);
+    }
+    return TACIT_OK;
+}
+
+static tacit_status agree_on_configuration(const taciti_trainer *trainer) {
+    char *text = taciti_config_json(&trainer->settings->config, 1);
+    json_t *values = text == NULL ? NULL : json_loads(text, 0, NULL);
+    taciti_free(text);
+    tacit_status status = taciti_comm_agree(trainer->comm, values == NULL ? TACIT_E_MEMORY : TACIT_OK);
+    if (status == TACIT_OK) status = agree_on_keys(trainer->comm, values);
+    json_decref(values);
+    return status;
+}
+
+/* Names, shapes, offsets and buckets: two ranks with the same digest exchange the same bytes. */
+static uint64_t layout_digest(const taciti_layout *layout) {
+    uint64_t digest = 0;
+    for (size_t i = 0; i < layout->tensor_count; i++) {
+        const taciti_tensor *t = &layout->tensors[i];
+        digest = XXH3_64bits_withSeed(t->name, sizeof t->name, digest);
+        digest = XXH3_64bits_withSeed(t->shape, sizeof t->shape, digest);
+        digest = XXH3_64bits_withSeed(&t->offset, sizeof t->offset, digest);
+    }
+    for (size_t b = 0; b < layout->bucket_count; b++)
+        digest = XXH3_64bits_withSeed(&layout->buckets[b].n, sizeof layout->buckets[b].n, digest);
+    return digest;
+}
+
+tacit_status taciti_trainer_agree(const taciti_trainer *trainer) {
+    char text[TEXT_BYTES];
+    TACITI_TRY(agree_on_build(trainer->comm));
+    TACITI_TRY(agree_on_configuration(trainer));
+    (void)snprintf(text, sizeof text, "%zu parameters in %zu tensors and %zu buckets, digest %016llx",
+                   trainer->layout.parameters, trainer->layout.tensor_count, trainer->layout.bucket_count,
+                   (unsigned long long)layout_digest(&trainer->layout));
+    TACITI_TRY(taciti_comm_agree_text(trainer->comm, "model", text));
+    (void)snprintf(text, sizeof text, "%s: %llu train and %llu validation tokens, digest %s", trainer->data_info.source,
+                   (unsigned long long)trainer->data_info.train_tokens,
+                   (unsigned long long)trainer->data_info.validation_tokens, trainer->data_info.digest);
+    return taciti_comm_agree_text(trainer->comm, "data", text);
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/rng.h"
+#include "train/trainer.h"
+
+enum { DROPOUT_STREAM = 'd' };
+
+/* What each rank tells all others at the end of a step. */
+typedef struct rank_report {
+    double loss_sum;  /* nats, over this rank's tokens */
+    double compute_s; /* forward and backward */
+    double stop;      /* 1: asked to stop */
+} rank_report;
+
+static void bucket_full(void *context, size_t bucket) {
+    taciti_trainer *trainer = context;
+    if (trainer->ready_status != TACIT_OK) return;
+    trainer->ready_status = trainer->strategy->ready(trainer->strategy_self, bucket);
+}
+
+static void poison(taciti_trainer *trainer, size_t tensor) {
+    const taciti_settings *s = trainer->settings;
+    if (s->train.fail_at != trainer->position.step || trainer->rank != trainer->ranks - 1) return;
+    taciti_model_gradients(trainer->model)[trainer->layout.tensors[tensor].offset] = NAN;
+}
+
+static void tensor_ready(void *context, size_t tensor) {
+    taciti_trainer *trainer = context;
+    poison(trainer, tensor);
+    taciti_readiness_mark(&trainer->readiness, tensor, bucket_full, trainer);
+}
+
+/* Forward and backward of this rank's samples, pass by pass; buckets leave during the last pass's backward. A rank
+ * without samples still makes one empty pass: its gradient is zero and its buckets are ready. */
+static tacit_status compute(taciti_trainer *trainer, double *loss_sum) {
+    const taciti_settings *s = trainer->settings;
+    const uint64_t batch = (uint64_t)s->train.batch, step = (uint64_t)trainer->position.step;
+    const uint64_t key = taciti_rng_key(taciti_rng_key((uint64_t)s->train.seed, DROPOUT_STREAM), step);
+    taciti_readiness_reset(&trainer->readiness);
+    trainer->ready_status = TACIT_OK;
+    *loss_sum = 0;
+    size_t done = 0;
+    do {
+        const size_t left = trainer->share - done, count = left < trainer->micro ? left : trainer->micro;
+        const int64_t begin = taciti_now_ns();
+        TACITI_TRY(taciti_data_train(trainer->data, (uint64_t)s->train.seed, step * batch + trainer->first + done, count,
+                                     trainer->time, trainer->tokens, trainer->targets));
+        (void)taciti_trace_add(&trainer->trace, TACITI_SPAN_DATA, -1, begin);
+        const bool last = done + count >= trainer->share;
+        const taciti_model_batch pass = {
+            .tokens = trainer->tokens,
+            .targets = trainer->targets,
+            .batch = count,
+            .time = trainer->time,
+            .scale = (float)(1.0 / ((double)batch * (double)trainer->time)),
+            .accumulate = done > 0,
+            .dropout_key = key,
+            .first_sample = trainer->first + done,
+            .ready = last ? tensor_ready : NULL,
+            .context = trainer,
+        };
+        double pass_loss = 0;
+        TACITI_TRY(taciti_model_train(trainer->model, &pass, &trainer->trace, &pass_loss));
+        *loss_sum += pass_loss;
+        done += count;
+    } while (done < trainer->share);
+    return trainer->ready_status;
+}
+
+/* Every rank learns every rank's report; sums are made in rank order. */
+static tacit_status share_reports(taciti_trainer *trainer, rank_report mine, taciti_step_metrics *out, bool *stop) {
+    rank_report *all = taciti_calloc((size_t)trainer->ranks, sizeof *all);
+    TACITI_TRY(all == NULL ? TACIT_E_MEMORY : TACIT_OK);
+    const tacit_status status = taciti_comm_allgather(trainer->comm, &mine, sizeof mine, all);
+    double loss = 0;
+    *stop = false;
+    out->slowest_s = -1;
+    out->fastest_s = INFINITY;
+    for (int r = 0; status == TACIT_OK && r < trainer->ranks; r++) {
+        loss += all[r].loss_sum;
+        *stop = *stop || all[r].stop != 0;
+        if (all[r].compute_s > out->slowest_s) {
+            out->slowest_s = all[r].compute_s;
+            out->slowest_rank = r;
+        }
+        out->fastest_s = fmin(out->fastest_s, all[r].compute_s);
+    }
+    taciti_free(all);
+    out->loss = loss / ((double)trainer->settings->train.batch * (double)trainer->time);
+    return status;
+}
+
+static void fill_times(taciti_trainer *trainer, int64_t begin, int64_t compute_ns, const taciti_step_report *report,
+                       taciti_step_metrics *out) {
+    int64_t main[TACITI_SPAN_KINDS], wire[TACITI_SPAN_KINDS];
+    taciti_trace_take_totals(&trainer->trace, main);
+    taciti_trace_take_totals(taciti_comm_trace(trainer->comm), wire);
+    const double per_ns = 1e-9;
+    const double tokens = (double)trainer->settings->train.batch * (double)trainer->time;
+    out->step_s = (double)(taciti_now_ns() - begin) * per_ns;
+    out->compute_s = (double)compute_ns * per_ns;
+    out->encode_s = (double)(wire[TACITI_SPAN_ENCODE] + wire[TACITI_SPAN_DECODE]) * per_ns;
+    out->wait_s = (double)report->wait_ns * per_ns;
+    out->update_s = (double)main[TACITI_SPAN_UPDATE] * per_ns;
+    out->tokens_per_s = tokens / out->step_s;
+    const double flops = taciti_model_flops_per_token(&trainer->settings->model, trainer->time) * out->tokens_per_s;
+    out->mfu = trainer->peak_flops > 0 ? flops / trainer->peak_flops : NAN;
+}
+
+tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish, taciti_step_metrics *out, bool *stop) {
+    const int64_t begin = taciti_now_ns();
+    const taciti_comm_counters before = taciti_comm_count(trainer->comm);
+    trainer->trace.step = trainer->position.step;
+    rank_report mine = {.stop = stop_wish ? 1 : 0};
+    taciti_comm_announce(trainer->comm, trainer->position.step, "compute");
+    TACITI_TRY(compute(trainer, &mine.loss_sum));
+    const int64_t compute_ns = taciti_now_ns() - begin;
+    mine.compute_s = (double)compute_ns * 1e-9;
+    taciti_comm_announce(trainer->comm, trainer->position.step, "exchange");
+    const double lr = taciti_optim_lr(&trainer->settings->optim, trainer->position.step, trainer->settings->train.steps);
+    taciti_step_report report = {0};
+    TACITI_TRY(trainer->strategy->finish(trainer->strategy_self, lr, &report));
+    TACITI_TRY(share_reports(trainer, mine, out, stop));
+    trainer->position.step++;
+    trainer->position.skipped += report.skipped ? 1 : 0;
+    trainer->position.tokens += (uint64_t)trainer->settings->train.batch * trainer->time;
+    const taciti_comm_counters after = taciti_comm_count(trainer->comm);
+    out->step = trainer->position.step;
+    out->val_loss = NAN;
+    out->lr = lr;
+    out->grad_norm = report.grad_norm;
+    out->skipped = trainer->position.skipped;
+    out->tokens = trainer->position.tokens;
+    out->bytes_sent = after.bytes_sent - before.bytes_sent;
+    out->bytes_received = after.bytes_received - before.bytes_received;
+    fill_times(trainer, begin, compute_ns, &report, out);
+    return TACIT_OK;
+}

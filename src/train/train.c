@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include "train/train.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "train/trainer.h"
+
+enum { LINE_BYTES = 512, PATH_BYTES = 4096 };
+#define MIB (1.0 / 1048576.0)
+#define SECONDS_PER_MINUTE 60.0
+
+static volatile sig_atomic_t g_stop_signal;
+
+static void note_signal(int signal_number) { g_stop_signal = signal_number; }
+
+/* Slurm's pre-emption, an operator's kill, Ctrl-C: finish the step, save, leave cleanly. */
+static void catch_stop_signals(void) {
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = note_signal;
+    action.sa_flags = SA_RESTART;
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)sigaction(SIGUSR1, &action, NULL);
+    (void)sigaction(SIGINT, &action, NULL);
+}
+
+static void say(const taciti_trainer *trainer, const char *line) {
+    if (trainer->rank != 0 || trainer->settings->run.quiet) return;
+    taciti_log(TACITI_LOG_INFO, "%s", line);
+}
+
+static void announce_run(const taciti_trainer *trainer) {
+    const taciti_settings *s = trainer->settings;
+    char line[LINE_BYTES];
+    (void)snprintf(line, sizeof line, "tacit %s, %s, %d rank%s x %d thread%s, kernels %s", tacit_version(),
+                   taciti_comm_engine(trainer->comm)->library, trainer->ranks, trainer->ranks == 1 ? "" : "s",
+                   trainer->threads, trainer->threads == 1 ? "" : "s", taciti_kernels_get()->isa);
+    say(trainer, line);
+    (void)snprintf(line, sizeof line,
+                   "model  %.2f M parameters: %" PRId64 " layers, %" PRId64 " heads, %" PRId64 " channels, vocabulary %" PRId64
+                   ", context %" PRId64 ", %s",
+                   (double)trainer->layout.parameters * 1e-6, s->model.layers, s->model.heads, s->model.channels,
+                   s->model.vocabulary, s->model.context, s->model.dtype == TACITI_DTYPE_BF16 ? "bf16" : "f32");
+    say(trainer, line);
+    (void)snprintf(line, sizeof line, "data   %s: %" PRIu64 " train and %" PRIu64 " validation tokens",
+                   trainer->data_info.source, trainer->data_info.train_tokens, trainer->data_info.validation_tokens);
+    say(trainer, line);
+    (void)snprintf(line, sizeof line,
+                   "run    %s: strategy %s, %" PRId64 " steps of %" PRId64 " x %zu tokens, seed %" PRId64, s->run.dir.text,
+                   s->strategy.text, s->train.steps, s->train.batch, trainer->time, s->train.seed);
+    say(trainer, line);
+}
+
+static void announce_memory(const taciti_trainer *trainer) {
+    const taciti_memory_plan plan = taciti_trainer_memory(trainer);
+    const taciti_model_memory *m = &plan.model;
+    char line[LINE_BYTES];
+    (void)snprintf(line, sizeof line,
+                   "memory %.0f MiB per rank: parameters %.1f, gradients %.1f, moments %.1f, bf16 copy %.1f, activations %.1f, "
+                   "workspace %.1f, exchange %.1f, program %.1f",
+                   (double)plan.total * MIB, (double)m->parameters * MIB, (double)m->gradients * MIB,
+                   (double)plan.moments * MIB, (double)m->copy16 * MIB, (double)m->activations * MIB,
+                   (double)m->workspace * MIB, (double)plan.exchange * MIB, (double)plan.process * MIB);
+    say(trainer, line);
+}
+
+static void record_event(taciti_trainer *trainer, const char *event, const char *members) {
+    if (trainer->metrics != NULL) (void)taciti_metrics_event(trainer->metrics, trainer->position.step, event, members);
+}
+
+/* A checkpoint that fails is loud, but older ones are intact and training goes on. */
+static tacit_status save(taciti_trainer *trainer) {
+    if (trainer->rank == 0) taciti_console_break(&trainer->console);
+    const int64_t begin = taciti_now_ns();
+    const tacit_status status = taciti_trainer_save(trainer);
+    char members[LINE_BYTES];
+    (void)snprintf(members, sizeof members, "\"status\": \"%s\", \"seconds\": %.3f", tacit_status_name(status),
+                   (double)(taciti_now_ns() - begin) * 1e-9);
+    record_event(trainer, "checkpoint", members);
+    if (status != TACIT_OK && status != TACIT_E_PEER && trainer->rank == 0)
+        taciti_log(TACITI_LOG_ERROR, "checkpoint of step %" PRId64 " failed; training goes on with the older ones intact",
+                   trainer->position.step);
+    return status;
+}
+
+static bool save_is_due(const taciti_train_options *train, int64_t step) {
+    return step == train->save_early || (train->save_every > 0 && step % train->save_every == 0);
+}
+
+static bool evaluation_is_due(const taciti_train_options *train, int64_t step) {
+    return step == train->steps || (train->eval_every > 0 && step % train->eval_every == 0);
+}
+
+static tacit_status open_reports(taciti_trainer *trainer) {
+    const taciti_run_options *run = &trainer->settings->run;
+    tacit_status status = TACIT_OK;
+    if (trainer->rank == 0) {
+        status = taciti_file_make_folder(run->dir.text);
+        if (status == TACIT_OK)
+            status = taciti_metrics_open(run->dir.text, trainer->position.step, run->tensorboard, &trainer->metrics);
+        taciti_console_open(&trainer->console, stdout, run->quiet, trainer->settings->train.steps, trainer->position.step);
+    }
+    return taciti_comm_agree(trainer->comm, status);
+}
+
+static tacit_status restore_or_initialise(taciti_trainer *trainer, bool resume) {
+    bool found = false;
+    if (resume) TACITI_TRY(taciti_trainer_resume(trainer, &found));
+    if (!found) TACITI_TRY(taciti_trainer_initialise(trainer));
+    if (!resume) return TACIT_OK;
+    char line[LINE_BYTES];
+    if (found)
+        (void)snprintf(line, sizeof line, "resume at step %" PRId64 " of %" PRId64, trainer->position.step,
+                       trainer->settings->train.steps);
+    else
+        (void)snprintf(line, sizeof line, "resume: no checkpoint in %s, starting anew", trainer->settings->run.dir.text);
+    say(trainer, line);
+    return TACIT_OK;
+}
+
+static tacit_status report_step(taciti_trainer *trainer, const taciti_step_metrics *m, int64_t skipped_before) {
+    if (trainer->rank != 0) return TACIT_OK;
+    const bool skipped = m->skipped > skipped_before;
+    if (skipped) {
+        taciti_console_break(&trainer->console);
+        taciti_log(TACITI_LOG_WARN, "step %" PRId64 " skipped on every rank: its gradient is not finite (%" PRId64 " skipped so far)",
+                   m->step, m->skipped);
+        record_event(trainer, "skipped", "\"reason\": \"gradient is not finite\"");
+    }
+    taciti_console_step(&trainer->console, m, skipped || !isnan(m->val_loss) || m->step == 1);
+    return taciti_metrics_step(trainer->metrics, m);
+}
+
+/* One pass of the loop. *stop: save and leave after this step. */
+static tacit_status advance(taciti_trainer *trainer, int64_t deadline_ns, bool *stop) {
+    const taciti_train_options *train = &trainer->settings->train;
+    const int64_t skipped_before = trainer->position.skipped;
+    const bool wish = g_stop_signal != 0 || (deadline_ns > 0 && taciti_now_ns() > deadline_ns);
+    taciti_step_metrics metrics = {0};
+    TACITI_TRY(taciti_trainer_step(trainer, wish, &metrics, stop));
+    const bool last = trainer->position.step >= train->steps;
+    if (evaluation_is_due(train, trainer->position.step) || (*stop && !last))
+        TACITI_TRY(taciti_trainer_evaluate(trainer, &metrics.val_loss));
+    TACITI_TRY(report_step(trainer, &metrics, skipped_before));
+    if (!save_is_due(train, trainer->position.step) && !last && !*stop) return TACIT_OK;
+    const tacit_status saved = save(trainer);
+    return saved == TACIT_E_PEER || last || *stop ? saved : TACIT_OK;
+}
+
+static tacit_status run_steps(taciti_trainer *trainer) {
+    const double minutes = trainer->settings->train.max_minutes;
+    const int64_t deadline_ns =
+        minutes > 0 ? taciti_now_ns() + (int64_t)(minutes * SECONDS_PER_MINUTE * (double)TACITI_NS_PER_S) : 0;
+    bool stop = false;
+    while (trainer->position.step < trainer->settings->train.steps && !stop)
+        TACITI_TRY(advance(trainer, deadline_ns, &stop));
+    if (trainer->rank == 0) taciti_console_break(&trainer->console);
+    char line[LINE_BYTES];
+    (void)snprintf(line, sizeof line, "%s at step %" PRId64 " of %" PRId64 "; checkpoint in %s/ckpt",
+                   stop ? "stopped as asked" : "finished", trainer->position.step, trainer->settings->train.steps,
+                   trainer->settings->run.dir.text);
+    say(trainer, line);
+    return TACIT_OK;
+}
+
+static tacit_status write_trace(taciti_trainer *trainer) {
+    if (!trainer->settings->run.trace) return TACIT_OK;
+    char path[PATH_BYTES];
+    TACITI_TRY(taciti_path_join(path, sizeof path, trainer->settings->run.dir.text, "trace.json"));
+    return taciti_trace_write(trainer->comm, &trainer->trace, taciti_comm_trace(trainer->comm), path);
+}
+
+static void summarise(taciti_trainer *trainer) {
+    if (trainer->rank != 0 || trainer->settings->run.quiet) return;
+    char table[4 * LINE_BYTES];
+    taciti_span_summary(&trainer->trace, taciti_comm_trace(trainer->comm), table, sizeof table);
+    taciti_log(TACITI_LOG_INFO, "%s", table);
+}
+
+static tacit_status train_built(taciti_trainer *trainer, bool resume) {
+    catch_stop_signals();
+    TACITI_TRY(restore_or_initialise(trainer, resume));
+    TACITI_TRY(open_reports(trainer));
+    if (trainer->position.step >= trainer->settings->train.steps) {
+        say(trainer, "nothing to do: the checkpoint is at train.steps already");
+        return TACIT_OK;
+    }
+    TACITI_TRY(run_steps(trainer));
+    summarise(trainer);
+    return write_trace(trainer);
+}
+
+tacit_status taciti_train(taciti_comm *comm, taciti_settings *settings, bool resume, bool dry_run) {
+    taciti_trainer trainer;
+    tacit_status status = taciti_trainer_prepare(&trainer, comm, settings);
+    if (status == TACIT_OK) {
+        announce_run(&trainer);
+        announce_memory(&trainer);
+    }
+    if (status == TACIT_OK && !dry_run) status = taciti_trainer_build(&trainer);
+    if (status == TACIT_OK && !dry_run) status = train_built(&trainer, resume);
+    taciti_trainer_close(&trainer);
+    return status;
+}

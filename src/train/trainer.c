@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "train/trainer.h"
+
+#include <math.h>
+#include <sched.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "kernel/probe.h"
+
+enum {
+    SPANS_PER_RUN = 1 << 18, /* 10 MiB when run.trace is on */
+    SPIN_ALONE_US = 50,      /* a pool that owns its cores */
+};
+#define PROBE_SECONDS 0.02
+
+/* Cores this process may use, divided by the ranks that share the host. */
+static int choose_threads(const taciti_trainer *trainer) {
+    const int64_t asked = trainer->settings->train.threads;
+    if (asked > 0) return (int)asked;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    const int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    const int share = cores / taciti_comm_peer(trainer->comm, trainer->rank)->local_size;
+    return share > 1 ? share : 1;
+}
+
+static int host_cores(void) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+static tacit_status resolve_sizes(taciti_trainer *trainer) {
+    taciti_settings *s = trainer->settings;
+    if (s->model.vocabulary == 0) s->model.vocabulary = trainer->data_info.vocabulary;
+    TACITI_TRY(taciti_model_resolve(&s->model));
+    if (s->model.vocabulary < trainer->data_info.vocabulary)
+        return taciti_fail(TACIT_E_CONFIG, "model.vocabulary is %lld but the data (%s) uses %d tokens",
+                           (long long)s->model.vocabulary, trainer->data_info.source, trainer->data_info.vocabulary);
+    trainer->time = (size_t)(s->train.time > 0 ? s->train.time : s->model.context);
+    if ((int64_t)trainer->time > s->model.context)
+        return taciti_fail(TACIT_E_CONFIG, "train.seq is %zu but model.context allows %lld positions", trainer->time,
+                           (long long)s->model.context);
+    const size_t batch = (size_t)s->train.batch, rank = (size_t)trainer->rank, ranks = (size_t)trainer->ranks;
+    trainer->first = batch * rank / ranks;
+    trainer->share = batch * (rank + 1) / ranks - trainer->first;
+    const size_t largest = (batch + ranks - 1) / ranks, asked = (size_t)s->train.micro_batch;
+    trainer->micro = asked == 0 || asked > largest ? largest : asked;
+    return TACIT_OK;
+}
+
+static tacit_status find_strategy(taciti_trainer *trainer) {
+    const char *name = trainer->settings->strategy.text;
+    trainer->strategy = taciti_strategy_find(name);
+    if (trainer->strategy != NULL) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG, "strategy: \"%s\" is not known; `tacit info strategies` lists all", name);
+}
+
+/* What each rank does for itself; the caller agrees on the outcome. */
+static tacit_status prepare_alone(taciti_trainer *trainer) {
+    TACITI_TRY(find_strategy(trainer));
+    TACITI_TRY(taciti_data_open(&trainer->settings->data, &trainer->data));
+    trainer->data_info = taciti_data_describe(trainer->data);
+    TACITI_TRY(resolve_sizes(trainer));
+    return taciti_model_layout(&trainer->settings->model, (size_t)trainer->settings->exchange.bucket_bytes,
+                               &trainer->layout);
+}
+
+tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, taciti_settings *settings) {
+    *trainer = (taciti_trainer){.comm = comm, .settings = settings};
+    trainer->rank = taciti_comm_rank(comm);
+    trainer->ranks = taciti_comm_size(comm);
+    trainer->threads = choose_threads(trainer);
+    TACITI_TRY(taciti_comm_agree(comm, prepare_alone(trainer)));
+    TACITI_TRY(taciti_trainer_agree(trainer));
+    if (settings->train.batch < trainer->ranks && trainer->rank == 0)
+        taciti_log(TACITI_LOG_WARN, "train.batch %lld is smaller than the %d ranks: some have nothing to compute",
+                   (long long)settings->train.batch, trainer->ranks);
+    return TACIT_OK;
+}
+
+taciti_memory_plan taciti_trainer_memory(const taciti_trainer *trainer) {
+    const taciti_settings *s = trainer->settings;
+    taciti_memory_plan plan = {0};
+    plan.model = taciti_model_predict(&s->model, &trainer->layout, trainer->micro, trainer->time, trainer->threads, true);
+    plan.moments = trainer->layout.n * taciti_optim_bytes_per_float(&s->optim);
+    plan.exchange = taciti_exchange_predict_bytes(&trainer->layout, &s->exchange, trainer->ranks);
+    plan.process = taciti_peak_resident_bytes();
+    plan.total = plan.model.parameters + plan.model.gradients + plan.model.copy16 + plan.model.activations +
+                 plan.model.workspace + plan.moments + plan.exchange + plan.process;
+    return plan;
+}
+
+static tacit_status build_alone(taciti_trainer *trainer) {
+    taciti_settings *s = trainer->settings;
+    const int local = taciti_comm_peer(trainer->comm, trainer->rank)->local_size;
+    const int spin_us = trainer->threads * local <= host_cores() ? SPIN_ALONE_US : 0;
+    TACITI_TRY(taciti_pool_create(trainer->threads, spin_us, &trainer->pool));
+    TACITI_TRY(taciti_trace_create(s->run.trace ? SPANS_PER_RUN : 0, &trainer->trace));
+    TACITI_TRY(taciti_model_create(&s->model, &trainer->layout, trainer->pool, trainer->micro, trainer->time, true,
+                                   &trainer->model));
+    TACITI_TRY(taciti_optim_create(&s->optim, &trainer->layout, trainer->pool, &trainer->optim));
+    TACITI_TRY(taciti_readiness_create(&trainer->layout, &trainer->readiness));
+    trainer->tokens = taciti_calloc(trainer->micro * trainer->time, sizeof *trainer->tokens);
+    trainer->targets = taciti_calloc(trainer->micro * trainer->time, sizeof *trainer->targets);
+    return trainer->tokens == NULL || trainer->targets == NULL ? TACIT_E_MEMORY : TACIT_OK;
+}
+
+static tacit_status measure_peak(taciti_trainer *trainer) {
+    double flops = trainer->settings->model.dtype == TACITI_DTYPE_BF16
+                       ? taciti_probe_bf16_flops(trainer->pool, PROBE_SECONDS)
+                       : taciti_probe_fma_flops(trainer->pool, PROBE_SECONDS);
+    TACITI_TRY(taciti_comm_allreduce_f64(trainer->comm, &flops, 1, TACITI_OP_SUM));
+    trainer->peak_flops = flops;
+    return TACIT_OK;
+}
+
+tacit_status taciti_trainer_build(taciti_trainer *trainer) {
+    TACITI_TRY(taciti_comm_agree(trainer->comm, build_alone(trainer)));
+    TACITI_TRY(measure_peak(trainer));
+    const taciti_strategy_context context = {
+        .comm = trainer->comm,
+        .layout = &trainer->layout,
+        .pool = trainer->pool,
+        .optim = trainer->optim,
+        .optim_options = &trainer->settings->optim,
+        .exchange_options = &trainer->settings->exchange,
+        .parameters = taciti_model_parameters(trainer->model),
+        .gradients = taciti_model_gradients(trainer->model),
+        .copy16 = taciti_model_copy16(trainer->model),
+        .trace = &trainer->trace,
+    };
+    return taciti_comm_agree(trainer->comm, trainer->strategy->create(&context, &trainer->strategy_self));
+}
+
+void taciti_trainer_close(taciti_trainer *trainer) {
+    if (trainer->strategy_self != NULL) trainer->strategy->destroy(trainer->strategy_self);
+    taciti_metrics_close(trainer->metrics);
+    taciti_free(trainer->tokens);
+    taciti_free(trainer->targets);
+    taciti_readiness_destroy(&trainer->readiness);
+    taciti_optim_destroy(trainer->optim);
+    taciti_model_destroy(trainer->model);
+    taciti_trace_destroy(&trainer->trace);
+    taciti_pool_destroy(trainer->pool);
+    taciti_layout_destroy(&trainer->layout);
+    taciti_data_close(trainer->data);
+}

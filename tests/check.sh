@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+# Source this: a counter of checks for shell tests.
+#   check NAME COMMAND...      runs a command; its output is shown when it fails
+#   expect NAME STATUS TEXT COMMAND...  the command must exit with STATUS and print TEXT (an extended regular expression)
+#   run_checks SCRIPT          runs a script of checks in its own process and adds its counts
+CHECKS_PASSED=0
+CHECKS_FAILED=0
+CHECKS_FAILED_NAMES=()
+
+pass() { CHECKS_PASSED=$((CHECKS_PASSED + 1)); echo "ok   $1"; }
+fail() {
+  CHECKS_FAILED=$((CHECKS_FAILED + 1)); CHECKS_FAILED_NAMES+=("$1"); echo "FAIL $1"
+  [ -z "${2:-}" ] || tail -n 40 "$2"
+}
+
+check() {
+  local name=$1 log; shift
+  log=$(mktemp)
+  if "$@" >"$log" 2>&1 </dev/null; then pass "$name"; else fail "$name" "$log"; fi
+  rm -f "$log"
+}
+
+expect() {
+  local name=$1 status=$2 text=$3 log got; shift 3
+  log=$(mktemp)
+  "$@" >"$log" 2>&1 </dev/null
+  got=$?
+  if [ "$got" -ne "$status" ]; then
+    echo "exit status $got instead of $status: $*" >>"$log"; fail "$name" "$log"
+  elif ! grep -qE -- "$text" "$log"; then
+    echo "no line matches: $text" >>"$log"; fail "$name" "$log"
+  else
+    pass "$name"
+  fi
+  rm -f "$log"
+}
+
+# The counts of a script come back through a file, so that its own `exit` or crash cannot lose them.
+run_checks() {
+  local counts; counts=$(mktemp)
+  if ! CHECKS_FILE=$counts bash "$1"; then
+    [ -s "$counts" ] || fail "$1 ended early"
+  fi
+  if [ -s "$counts" ]; then
+    local passed failed names
+    read -r passed failed <"$counts"
+    CHECKS_PASSED=$((CHECKS_PASSED + passed)); CHECKS_FAILED=$((CHECKS_FAILED + failed))
+    while IFS= read -r names; do CHECKS_FAILED_NAMES+=("$1: $names"); done < <(tail -n +2 "$counts")
+  fi
+  rm -f "$counts"
+}
+
+# Last line of every script of checks.
+finish_checks() {
+  if [ -n "${CHECKS_FILE:-}" ]; then
+    { echo "$CHECKS_PASSED $CHECKS_FAILED"; [ "$CHECKS_FAILED" -eq 0 ] || printf '%s\n' "${CHECKS_FAILED_NAMES[@]}"; } >"$CHECKS_FILE"
+  else
+    echo "$CHECKS_PASSED passed, $CHECKS_FAILED failed"
+  fi
+  [ "$CHECKS_FAILED" -eq 0 ]
+}
