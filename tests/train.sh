@@ -52,6 +52,38 @@ print(len(a), "tensors are equal bit for bit")
 PY
 }
 
+skipped_once() {
+  python3 - "$1" <<'PY'
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+steps = [r for r in rows if "event" not in r]
+assert len(steps) == 30 and steps[-1]["skipped"] == 1 and steps[10]["skipped"] == 0, steps[-1]
+assert any(r.get("event") == "skipped" and r["step"] == 12 for r in rows)
+PY
+}
+
+promised_keys() {
+  python3 - "$1" <<'PY'
+import json, sys
+rows = [r for r in map(json.loads, open(sys.argv[1])) if "event" not in r]
+for key in "step loss tokens_per_s step_s wait_s bytes_sent skipped".split():
+    assert all(key in r for r in rows), key
+assert [r["step"] for r in rows if "val_loss" in r] == [50, 100]
+assert all(r["bytes_sent"] > 0 for r in rows)
+PY
+}
+
+trace_is_whole() {
+  python3 - "$1" <<'PY'
+import json, sys
+trace = json.load(open(sys.argv[1]))
+events = trace["traceEvents"] if isinstance(trace, dict) else trace
+spans = [e for e in events if e["ph"] == "X"]
+assert {e["pid"] for e in spans} == {0, 1, 2}
+assert {"forward", "backward", "transfer", "update"} <= {e["name"].split()[0] for e in spans}
+PY
+}
+
 for n in 1 2 3 4 5 7 8; do
   check "train on $n ranks, 100 steps" run "$n" "n$n" --train.steps 100 --train.eval_every 50 --train.save_every 50
 done
@@ -77,28 +109,8 @@ check "micro-batches follow the same curve" curves n1 micro 1e-5
 check "sgd with momentum trains" run 2 sgd --train.steps 30 --optim.name sgd --optim.lr 0.05
 
 check "a NaN gradient on one rank" run 3 nan --train.steps 30 --train.fail_at 11
-check "that step is skipped, counted and logged" python3 - "$work/nan/metrics.jsonl" <<'PY'
-import json, sys
-rows = [json.loads(line) for line in open(sys.argv[1])]
-steps = [r for r in rows if "event" not in r]
-assert len(steps) == 30 and steps[-1]["skipped"] == 1 and steps[10]["skipped"] == 0, steps[-1]
-assert any(r.get("event") == "skipped" and r["step"] == 12 for r in rows)
-PY
-check "metrics hold every promised key" python3 - "$work/n4/metrics.jsonl" <<'PY'
-import json, sys
-rows = [r for r in map(json.loads, open(sys.argv[1])) if "event" not in r]
-for key in "step loss tokens_per_s step_s wait_s bytes_sent skipped".split():
-    assert all(key in r for r in rows), key
-assert [r["step"] for r in rows if "val_loss" in r] == [50, 100]
-assert all(r["bytes_sent"] > 0 for r in rows)
-PY
+check "that step is skipped, counted and logged" skipped_once "$work/nan/metrics.jsonl"
+check "metrics hold every promised key" promised_keys "$work/n4/metrics.jsonl"
 check "a trace of all ranks" run 3 trace --train.steps 12 --run.trace true
-check "the trace is JSON with every rank" python3 - "$work/trace/trace.json" <<'PY'
-import json, sys
-trace = json.load(open(sys.argv[1]))
-events = trace["traceEvents"] if isinstance(trace, dict) else trace
-spans = [e for e in events if e["ph"] == "X"]
-assert {e["pid"] for e in spans} == {0, 1, 2}
-assert {"forward", "backward", "transfer", "update"} <= {e["name"].split()[0] for e in spans}
-PY
+check "the trace is JSON with every rank" trace_is_whole "$work/trace/trace.json"
 finish_checks

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+# Source this: lets Open MPI start more ranks than cores, also as root, on this host only. What a user's own cluster
+# decides is not touched: only variables that are unset get a value.
+: "${OMPI_ALLOW_RUN_AS_ROOT:=1}" "${OMPI_ALLOW_RUN_AS_ROOT_CONFIRM:=1}"
+: "${OMPI_MCA_rmaps_base_oversubscribe:=1}" "${OMPI_MCA_hwloc_base_binding_policy:=none}"
+: "${OMPI_MCA_mpi_yield_when_idle:=1}"
+: "${OMPI_MCA_oob_tcp_if_include:=lo}" "${OMPI_MCA_btl_tcp_if_include:=lo}"
+export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe
+export OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_mpi_yield_when_idle OMPI_MCA_oob_tcp_if_include
+export OMPI_MCA_btl_tcp_if_include
+# The generic name may belong to MPICH where both are installed.
+MPIRUN=${MPIRUN:-$(command -v mpirun.openmpi || command -v mpirun || true)}
+export MPIRUN

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# All tests: style, gcc, clang, sanitizers, MPI at 1 2 3 4 5 7 8 ranks, whole training runs, faults, installation and the
+# README's commands. Installs what is missing. The last line says how many passed and failed.
+# Usage: scripts/test.sh [STAGE ...]    stages: style gcc mpi train faults install asan tsan clang mpich readme
+set -uo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+scripts/install-dependencies.sh build test || exit $?
+. scripts/mpi-environment.sh
+. tests/check.sh
+logs=$root/build/test-logs
+mkdir -p "$logs"
+
+stages=("$@")
+[ ${#stages[@]} -gt 0 ] || stages=(style gcc mpi train faults install asan tsan clang mpich readme)
+
+build() { check "build $1" bash -c "cmake --preset $1 && cmake --build build/$1"; }
+
+# unit PRESET LABEL: every ctest case with this label counts as one test.
+unit() {
+  local log=$logs/ctest-$1-$2.log passed failed
+  ctest --test-dir "build/$1" --output-on-failure --no-tests=error -L "$2" >"$log" 2>&1 </dev/null
+  passed=$(grep -cE '^ *[0-9]+/[0-9]+ Test .* Passed' "$log")
+  failed=$(grep -cE '^ *[0-9]+/[0-9]+ Test .*\*\*\*' "$log")
+  CHECKS_PASSED=$((CHECKS_PASSED + passed))
+  echo "ok   $passed tests of ctest $1 -L $2"
+  [ "$passed" -gt 0 ] || [ "$failed" -gt 0 ] || fail "ctest $1 -L $2 ran no test" "$log"
+  [ "$failed" -eq 0 ] || grep -E '^ *[0-9]+/[0-9]+ Test .*\*\*\*' "$log" | while read -r line; do echo "     $line"; done
+  for _ in $(seq "$failed"); do fail "ctest $1 -L $2" "$log"; done
+}
+
+program() { TACIT=$root/build/$1/bin/tacit run_checks "$2"; }
+
+style() {
+  check "clang-format" bash -c "clang-format --dry-run -Werror \$(git ls-files '*.c' '*.h')"
+  check "layering" scripts/check-layering.sh
+  check "shell syntax" bash -c 'for f in scripts/*.sh tests/*.sh; do bash -n "$f" || exit 1; done'
+}
+
+for stage in "${stages[@]}"; do
+  echo "== $stage"
+  started=$SECONDS
+  case $stage in
+    style) style ;;
+    gcc) build release; unit release unit ;;
+    mpi) build release; unit release mpi ;;
+    train) build release; program release tests/train.sh ;;
+    faults) build release; program release tests/faults.sh ;;
+    install) check "install and consume" tests/install.sh ;;
+    asan) build asan-ubsan; unit asan-ubsan unit; program asan-ubsan tests/smoke.sh ;;
+    tsan) build tsan; unit tsan threads ;;
+    clang) build clang; unit clang unit ;;
+    mpich) build mpich; program mpich tests/mpich.sh ;;
+    readme) build release; program release tests/readme.sh ;;
+    *) echo "unknown stage $stage" >&2; exit 2 ;;
+  esac
+  echo "-- $stage took $((SECONDS - started)) s"
+done
+echo
+[ "$CHECKS_FAILED" -eq 0 ] || printf 'failed: %s\n' "${CHECKS_FAILED_NAMES[@]}"
+echo "$CHECKS_PASSED passed, $CHECKS_FAILED failed"
+[ "$CHECKS_FAILED" -eq 0 ]
