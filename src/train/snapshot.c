@@ -142,15 +142,22 @@ tacit_status taciti_trainer_resume(taciti_trainer *trainer, bool *found) {
     return restored;
 }
 
+/* Reads foreign or earlier weights; their shape must be the configured one. */
+static tacit_status read_weights(taciti_trainer *trainer, const char *from) {
+    taciti_run_info info;
+    TACITI_TRY(taciti_run_open(from, &info));
+    const tacit_status status = taciti_run_weights(&info, &trainer->layout, taciti_model_parameters(trainer->model));
+    taciti_run_close(&info);
+    return status;
+}
+
 tacit_status taciti_trainer_initialise(taciti_trainer *trainer) {
     const char *from = trainer->settings->train.init.text;
     if (from[0] == '\0') {
         taciti_model_init(trainer->model, (uint64_t)trainer->settings->train.seed);
         return TACIT_OK;
     }
-    const tacit_status status = taciti_run_read_weights(from, &trainer->settings->model, &trainer->layout,
-                                                        taciti_model_parameters(trainer->model));
-    TACITI_TRY(taciti_comm_agree(trainer->comm, status));
+    TACITI_TRY(taciti_comm_agree(trainer->comm, read_weights(trainer, from)));
     taciti_model_refresh(trainer->model);
     return TACIT_OK;
 }

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "cli/loaded_model.h"
+
+#include <jansson.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "ckpt/run.h"
+
+enum { SPIN_US = 50 };
+
+tacit_status taciti_loaded_options_init(taciti_loaded_options *options) {
+    memset(options, 0, sizeof *options);
+    options->section = (taciti_section){&taciti_data_option_table, &options->data};
+    options->config = (taciti_config){&options->section, 1};
+    return taciti_config_defaults(&options->config);
+}
+
+/* A key the user left alone gets the value the run was trained with. */
+static tacit_status inherit_text(taciti_loaded_options *options, const json_t *config, const char *key, const char *now) {
+    const char *then = json_string_value(json_object_get(config, key));
+    if (now[0] != '\0' || then == NULL || then[0] == '\0') return TACIT_OK;
+    return taciti_config_set(&options->config, key, then, "the run's configuration");
+}
+
+static tacit_status inherit_files(taciti_loaded_options *options, const json_t *config, const char *key, size_t now) {
+    const json_t *files = json_object_get(config, key);
+    if (now > 0 || json_array_size(files) == 0) return TACIT_OK;
+    char flag[64];
+    (void)snprintf(flag, sizeof flag, "--%s", key);
+    char **words = taciti_calloc(json_array_size(files) + 1, sizeof *words);
+    if (words == NULL) return TACIT_E_MEMORY;
+    int count = 0, next = 0;
+    words[count++] = flag;
+    for (size_t i = 0; i < json_array_size(files); i++) {
+        const char *file = json_string_value(json_array_get(files, i));
+        words[count] = file == NULL ? NULL : taciti_strdup(file);
+        if (words[count] != NULL) count++;
+    }
+    const tacit_status status = taciti_config_flags(&options->config, count, words, &next);
+    for (int i = 1; i < count; i++) taciti_free(words[i]);
+    taciti_free(words);
+    return status;
+}
+
+static tacit_status inherit(taciti_loaded_options *options, const char *meta_json) {
+    json_t *meta = json_loads(meta_json, 0, NULL);
+    const json_t *config = json_object_get(meta, "config");
+    const bool own_data = options->data.train.count > 0 || options->data.validation.count > 0;
+    tacit_status status = inherit_text(options, config, "data.vocab", options->data.vocab.text);
+    if (status == TACIT_OK) status = inherit_text(options, config, "data.merges", options->data.merges.text);
+    if (status == TACIT_OK && !own_data) status = inherit_files(options, config, "data.train", 0);
+    if (status == TACIT_OK && !own_data) status = inherit_files(options, config, "data.validation", 0);
+    json_decref(meta);
+    return status;
+}
+
+static tacit_status open_tokenizer(const taciti_loaded_options *options, taciti_loaded_model *out) {
+    if (options->data.vocab.text[0] != '\0')
+        TACITI_TRY(taciti_tokenizer_bpe(options->data.vocab.text, options->data.merges.text, &out->tokenizer));
+    else
+        TACITI_TRY(taciti_tokenizer_byte(&out->tokenizer));
+    const int32_t known = taciti_tokenizer_vocabulary(out->tokenizer);
+    if (known > out->options.vocabulary)
+        return taciti_fail(TACIT_E_CONFIG, "the tokenizer has %d tokens but the model only %lld; check --data.vocab", known,
+                           (long long)out->options.vocabulary);
+    if (out->options.vocabulary > 4 * (int64_t)known)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "the model has %lld tokens but the tokenizer %d; name its files with --data.vocab and --data.merges",
+                           (long long)out->options.vocabulary, known);
+    return TACIT_OK;
+}
+
+static tacit_status open_model(const taciti_run_info *info, size_t batch, size_t time, taciti_loaded_model *out) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    const int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    const size_t most = (size_t)out->options.context;
+    TACITI_TRY(taciti_pool_create(cores, SPIN_US, &out->pool));
+    TACITI_TRY(taciti_model_layout(&out->options, (size_t)25 << 20, &out->layout));
+    TACITI_TRY(taciti_model_create(&out->options, &out->layout, out->pool, batch, time == 0 || time > most ? most : time,
+                                   false, &out->model));
+    TACITI_TRY(taciti_run_weights(info, &out->layout, taciti_model_parameters(out->model)));
+    taciti_model_refresh(out->model);
+    return TACIT_OK;
+}
+
+tacit_status taciti_loaded_model_open(const char *path, taciti_loaded_options *options, size_t batch, size_t time,
+                                      taciti_loaded_model *out) {
+    taciti_run_info info;
+    TACITI_TRY(taciti_run_open(path, &info));
+    out->options = info.model;
+    out->step = info.step;
+    tacit_status status = inherit(options, info.meta_json);
+    if (status == TACIT_OK) status = open_tokenizer(options, out);
+    if (status == TACIT_OK) status = open_model(&info, batch, time, out);
+    taciti_run_close(&info);
+    return status;
+}
+
+void taciti_loaded_model_close(taciti_loaded_model *loaded) {
+    taciti_model_destroy(loaded->model);
+    taciti_layout_destroy(&loaded->layout);
+    taciti_pool_destroy(loaded->pool);
+    taciti_tokenizer_destroy(loaded->tokenizer);
+}
+
+/* The bytes of all ids; bytes that are not UTF-8 are replaced, for JSON. Returns owned. */
+static json_t *text_of(const taciti_loaded_model *loaded, const int32_t *ids, size_t count) {
+    size_t bytes = 0, used = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t n = 0;
+        if (taciti_tokenizer_piece(loaded->tokenizer, ids[i], &n) != NULL) bytes += n;
+    }
+    char *text = taciti_calloc(bytes + 1, 1);
+    if (text == NULL) return NULL;
+    for (size_t i = 0; i < count; i++) {
+        size_t n = 0;
+        const char *piece = taciti_tokenizer_piece(loaded->tokenizer, ids[i], &n);
+        if (piece != NULL) memcpy(text + used, piece, n);
+        if (piece != NULL) used += n;
+    }
+    json_t *value = json_stringn(text, used);
+    for (size_t i = 0; value == NULL && i < used; i++)
+        if ((unsigned char)text[i] >= 0x80) text[i] = '?';
+    if (value == NULL) value = json_stringn(text, used);
+    taciti_free(text);
+    return value;
+}
+
+tacit_status taciti_loaded_model_print_json(const taciti_loaded_model *loaded, const char *prompt, const int32_t *ids,
+                                            size_t count) {
+    json_t *tokens = json_array();
+    for (size_t i = 0; i < count; i++) (void)json_array_append_new(tokens, json_integer(ids[i]));
+    json_t *answer = json_pack("{s:I,s:s,s:o,s:o}", "step", (json_int_t)loaded->step, "prompt", prompt, "tokens", tokens,
+                               "text", text_of(loaded, ids, count));
+    const int printed = answer == NULL ? -1 : json_dumpf(answer, stdout, JSON_INDENT(1));
+    json_decref(answer);
+    (void)putchar('\n');
+    return printed == 0 ? TACIT_OK : taciti_fail(TACIT_E_IO, "the answer could not be written");
+}

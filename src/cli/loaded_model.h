@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A trained model with its tokenizer, as `sample` and `eval` need it.
+ */
+#ifndef TACITI_CLI_LOADED_MODEL_H
+#define TACITI_CLI_LOADED_MODEL_H
+
+#include "data/data.h"
+#include "model/model.h"
+
+/* The configuration keys these verbs take: data.* only. Must not move after init. */
+typedef struct taciti_loaded_options {
+    taciti_data_options data;
+    taciti_section section;
+    taciti_config config;
+} taciti_loaded_options;
+
+tacit_status taciti_loaded_options_init(taciti_loaded_options *options);
+
+typedef struct taciti_loaded_model {
+    taciti_model_options options;
+    taciti_layout layout;
+    taciti_pool *pool;
+    taciti_model *model;
+    taciti_tokenizer *tokenizer;
+    int64_t step;
+} taciti_loaded_model;
+
+/* Opens run folder, checkpoint or foreign weights for batches of `batch` x `time` tokens (time 0: its context). Missing
+ * data.* options are taken from the run's own configuration. Close also after failure. */
+tacit_status taciti_loaded_model_open(const char *path, taciti_loaded_options *options, size_t batch, size_t time,
+                                      taciti_loaded_model *out);
+void taciti_loaded_model_close(taciti_loaded_model *loaded);
+
+/* {"step": ..., "prompt": ..., "tokens": [...], "text": ...} on standard output. */
+tacit_status taciti_loaded_model_print_json(const taciti_loaded_model *loaded, const char *prompt, const int32_t *ids,
+                                            size_t count);
+
+#endif

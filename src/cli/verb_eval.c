@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "cli/cli.h"
+#include "cli/loaded_model.h"
+#include "cli/verbs.h"
+
+enum { EVAL_BATCH = 8 };
+
+const taciti_flag taciti_eval_flags[] = {
+    {"--json", NULL, NULL, "answer as one JSON object"},
+    {NULL, NULL, NULL, NULL},
+};
+
+typedef struct evaluation {
+    double loss_sum;
+    uint64_t targets;
+} evaluation;
+
+static tacit_status add_windows(taciti_loaded_model *loaded, const taciti_data *data, size_t time, int32_t *tokens,
+                                int32_t *targets, evaluation *out) {
+    const uint64_t windows = taciti_data_validation_windows(data, time);
+    for (uint64_t first = 0; first < windows; first += EVAL_BATCH) {
+        const size_t count = windows - first < EVAL_BATCH ? (size_t)(windows - first) : EVAL_BATCH;
+        double loss = 0;
+        TACITI_TRY(taciti_data_validation(data, first, count, time, tokens, targets));
+        TACITI_TRY(taciti_model_loss(loaded->model, tokens, targets, count, time, &loss));
+        out->loss_sum += loss;
+        for (size_t i = 0; i < count * time; i++) out->targets += targets[i] >= 0;
+    }
+    return out->targets > 0 ? TACIT_OK : taciti_fail(TACIT_E_DATA, "the data holds no tokens to evaluate");
+}
+
+static tacit_status evaluate(taciti_loaded_model *loaded, const taciti_data *data, evaluation *out) {
+    const size_t time = (size_t)loaded->options.context;
+    int32_t *tokens = taciti_calloc(EVAL_BATCH * time, sizeof *tokens);
+    int32_t *targets = taciti_calloc(EVAL_BATCH * time, sizeof *targets);
+    *out = (evaluation){0};
+    const tacit_status status = tokens == NULL || targets == NULL
+                                    ? TACIT_E_MEMORY
+                                    : add_windows(loaded, data, time, tokens, targets, out);
+    taciti_free(tokens);
+    taciti_free(targets);
+    return status;
+}
+
+static void answer(const taciti_loaded_model *loaded, const evaluation *result, bool json) {
+    const double loss = result->loss_sum / (double)result->targets;
+    if (json)
+        printf("{\"step\": %" PRId64 ", \"loss\": %.9g, \"perplexity\": %.9g, \"bits_per_token\": %.9g, \"tokens\": %" PRIu64
+               "}\n",
+               loaded->step, loss, exp(loss), loss / log(2.0), result->targets);
+    else
+        printf("loss %.4f nats per token, perplexity %.3f, %.4f bits per token, over %" PRIu64 " tokens (step %" PRId64 ")\n",
+               loss, exp(loss), loss / log(2.0), result->targets, loaded->step);
+}
+
+static tacit_status open_and_evaluate(const char *path, taciti_loaded_options *options, bool json) {
+    taciti_loaded_model loaded = {0};
+    taciti_data *data = NULL;
+    evaluation result;
+    tacit_status status = taciti_loaded_model_open(path, options, EVAL_BATCH, 0, &loaded);
+    if (status == TACIT_OK) status = taciti_data_open(&options->data, &data);
+    if (status == TACIT_OK) status = evaluate(&loaded, data, &result);
+    if (status == TACIT_OK) answer(&loaded, &result, json);
+    taciti_data_close(data);
+    taciti_loaded_model_close(&loaded);
+    return status;
+}
+
+int taciti_verb_eval(int argc, char **argv) {
+    taciti_loaded_options options;
+    taciti_arguments arguments;
+    tacit_status status = taciti_loaded_options_init(&options);
+    if (status == TACIT_OK)
+        status = taciti_arguments_parse(taciti_verb_find("eval"), &options.config, argc, argv, &arguments);
+    if (status == TACIT_OK && arguments.positional_count != 1)
+        status = taciti_fail(TACIT_E_USAGE, "name one run folder: tacit eval run/ [--data.validation FILE...]");
+    if (status == TACIT_OK)
+        status = open_and_evaluate(arguments.positional[0], &options, taciti_arguments_get(&arguments, "--json") != NULL);
+    taciti_config_destroy(&options.config);
+    return tacit_status_exit_code(status);
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/rng.h"
+#include "cli/cli.h"
+#include "cli/loaded_model.h"
+#include "cli/verbs.h"
+#include "model/sampler.h"
+
+const taciti_flag taciti_sample_flags[] = {
+    {"--prompt", "-p", "TEXT", "text to go on from (default: a line break)"},
+    {"--tokens", "-n", "N", "tokens to write (default 300)"},
+    {"--temperature", "-t", "X", "0 takes the likeliest token, 1 samples the model's distribution (default 0.8)"},
+    {"--top-k", NULL, "K", "only the K likeliest tokens; 0: all (default 0)"},
+    {"--top-p", NULL, "P", "only the smallest set with this probability (default 1)"},
+    {"--seed", "-s", "N", "the same seed writes the same text (default 1)"},
+    {"--json", NULL, NULL, "answer as one JSON object"},
+    {NULL, NULL, NULL, NULL},
+};
+
+typedef struct sample_request {
+    taciti_sampler sampler;
+    const char *prompt;
+    int64_t tokens, seed;
+    bool json;
+} sample_request;
+
+static tacit_status read_real(const taciti_arguments *arguments, const char *flag, double least, double most,
+                              double *value) {
+    const char *text = taciti_arguments_get(arguments, flag);
+    if (text == NULL) return TACIT_OK;
+    char *end = NULL;
+    errno = 0;
+    const double x = strtod(text, &end);
+    if (end == text || *end != '\0' || errno != 0 || !(x >= least && x <= most))
+        return taciti_fail(TACIT_E_USAGE, "%s: \"%s\" is not a number from %g to %g", flag, text, least, most);
+    *value = x;
+    return TACIT_OK;
+}
+
+static tacit_status read_request(const taciti_arguments *arguments, sample_request *out) {
+    double tokens = 300, seed = 1, top_k = 0;
+    *out = (sample_request){.sampler = {.temperature = 0.8, .top_p = 1}, .prompt = "\n"};
+    TACITI_TRY(read_real(arguments, "--tokens", 0, 1e9, &tokens));
+    TACITI_TRY(read_real(arguments, "--temperature", 0, 100, &out->sampler.temperature));
+    TACITI_TRY(read_real(arguments, "--top-k", 0, 1e9, &top_k));
+    TACITI_TRY(read_real(arguments, "--top-p", 0, 1, &out->sampler.top_p));
+    TACITI_TRY(read_real(arguments, "--seed", 0, 9e15, &seed));
+    const char *prompt = taciti_arguments_get(arguments, "--prompt");
+    if (prompt != NULL && prompt[0] != '\0') out->prompt = prompt;
+    out->tokens = (int64_t)tokens;
+    out->seed = (int64_t)seed;
+    out->sampler.top_k = (size_t)top_k;
+    out->json = taciti_arguments_get(arguments, "--json") != NULL;
+    return TACIT_OK;
+}
+
+/* Tokens of the text so far; grows by one per step. */
+typedef struct token_row {
+    int32_t *ids;
+    size_t count, prompt;
+} token_row;
+
+static tacit_status start_row(const taciti_loaded_model *loaded, const sample_request *request, token_row *row) {
+    int32_t *prompt = NULL;
+    *row = (token_row){0};
+    TACITI_TRY(taciti_tokenizer_encode(loaded->tokenizer, request->prompt, strlen(request->prompt), &prompt, &row->prompt));
+    row->ids = taciti_calloc(row->prompt + (size_t)request->tokens, sizeof *row->ids);
+    if (row->ids != NULL) memcpy(row->ids, prompt, row->prompt * sizeof *prompt);
+    row->count = row->prompt;
+    taciti_free(prompt);
+    return row->ids == NULL ? TACIT_E_MEMORY : TACIT_OK;
+}
+
+static void print_piece(const taciti_loaded_model *loaded, int32_t id) {
+    size_t bytes = 0;
+    const char *piece = taciti_tokenizer_piece(loaded->tokenizer, id, &bytes);
+    if (piece != NULL) (void)fwrite(piece, 1, bytes, stdout);
+    (void)fflush(stdout);
+}
+
+/* Writes token after token; the model sees the last `context` of them. */
+static tacit_status write_tokens(taciti_loaded_model *loaded, const sample_request *request, token_row *row) {
+    const size_t vocabulary = (size_t)loaded->options.vocabulary, context = (size_t)loaded->options.context;
+    float *logits = taciti_calloc(vocabulary, sizeof *logits);
+    int32_t *order = taciti_calloc(vocabulary, sizeof *order);
+    tacit_status status = logits == NULL || order == NULL ? TACIT_E_MEMORY : TACIT_OK;
+    for (int64_t i = 0; status == TACIT_OK && i < request->tokens; i++) {
+        const size_t seen = row->count < context ? row->count : context;
+        status = taciti_model_next_logits(loaded->model, row->ids + row->count - seen, seen, logits);
+        if (status != TACIT_OK) break;
+        const double unit = taciti_rng_unit((uint64_t)request->seed, (uint64_t)i);
+        const int32_t id = taciti_sampler_choose(&request->sampler, logits, order, vocabulary, unit);
+        if (id < 0) status = taciti_fail(TACIT_E_NUMERICS, "the model's output is not finite; was the run stopped by NaN?");
+        if (status != TACIT_OK) break;
+        row->ids[row->count++] = id;
+        if (!request->json) print_piece(loaded, id);
+    }
+    taciti_free(order);
+    taciti_free(logits);
+    return status;
+}
+
+static tacit_status sample(taciti_loaded_model *loaded, const sample_request *request) {
+    token_row row;
+    TACITI_TRY(start_row(loaded, request, &row));
+    if (!request->json)
+        for (size_t i = 0; i < row.prompt; i++) print_piece(loaded, row.ids[i]);
+    tacit_status status = write_tokens(loaded, request, &row);
+    if (!request->json) (void)putchar('\n');
+    if (status == TACIT_OK && request->json)
+        status = taciti_loaded_model_print_json(loaded, request->prompt, row.ids + row.prompt, row.count - row.prompt);
+    taciti_free(row.ids);
+    return status;
+}
+
+int taciti_verb_sample(int argc, char **argv) {
+    taciti_loaded_options options;
+    taciti_arguments arguments;
+    sample_request request;
+    taciti_loaded_model loaded = {0};
+    tacit_status status = taciti_loaded_options_init(&options);
+    if (status == TACIT_OK)
+        status = taciti_arguments_parse(taciti_verb_find("sample"), &options.config, argc, argv, &arguments);
+    if (status == TACIT_OK && arguments.positional_count != 1)
+        status = taciti_fail(TACIT_E_USAGE, "name one run folder: tacit sample run/ --prompt \"...\"");
+    if (status == TACIT_OK) status = read_request(&arguments, &request);
+    if (status == TACIT_OK) status = taciti_loaded_model_open(arguments.positional[0], &options, 1, 0, &loaded);
+    if (status == TACIT_OK) status = sample(&loaded, &request);
+    taciti_loaded_model_close(&loaded);
+    taciti_config_destroy(&options.config);
+    return tacit_status_exit_code(status);
+}
