@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Faults of whole runs: killed and frozen ranks, wrong launchers, ranks that disagree, signals, full disks, damaged files.
+# Each must end soon, with the right exit code, one line that names the culprit, and no process left behind.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+. scripts/mpi-environment.sh
+. tests/check.sh
+tacit=${TACIT:-build/release/bin/tacit}
+work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+tag=$(basename "$work") # in the command line of every process of this test
+
+nano=(--model.preset nano --model.dtype f32 --train.threads 1 --train.batch 8 --train.eval_every 0 --train.eval_windows 2
+      --run.tensorboard false)
+launch() { timeout -k 5 120 "$MPIRUN" -n "$1" "$tacit" train "${nano[@]}" --run.dir "$work/$2" "${@:3}"; }
+
+nobody_left() { for _ in $(seq 50); do pgrep -f "$tag" >/dev/null || return 0; sleep 0.1; done; pgrep -af "$tag"; return 1; }
+
+# steps DIR N: waits until the run has logged N steps
+steps() {
+  for _ in $(seq 600); do
+    [ -f "$work/$1/metrics.jsonl" ] && [ "$(wc -l <"$work/$1/metrics.jsonl")" -ge "$2" ] && return 0
+    sleep 0.05
+  done
+  echo "the run never reached step $2"; return 1
+}
+
+# worker N: the process that computes as the N-th of the job (the youngest processes are the workers)
+workers() { pgrep -f "^[^ ]*tacit train.*$tag/$1( |\$)" | while read -r p; do [ "$(cat "/proc/$p/comm" 2>/dev/null)" = tacit ] && echo "$p"; done; }
+
+# fault SIGNAL N: runs 4 ranks without end, sends SIGNAL to the N-th worker; leaves status, log and seconds behind
+fault() {
+  local dir=fault-$1-$2 started victim
+  launch 4 "$dir" --train.steps 1000000 --comm.timeout 4 >"$work/$dir.log" 2>&1 &
+  local job=$!
+  steps "$dir" 20 || { kill "$job"; return 1; }
+  victim=$(workers "$dir" | sed -n "$2p")
+  [ -n "$victim" ] || { echo "no worker $2"; kill "$job"; return 1; }
+  started=$SECONDS
+  kill "-$1" "$victim"
+  wait "$job"; local status=$?
+  cat "$work/$dir.log"
+  echo "exit status $status after $((SECONDS - started)) s"
+  [ "$status" -eq 5 ] || return 1
+  [ $((SECONDS - started)) -le 14 ] || return 1
+  [ "$(grep -cE 'rank [0-9]+ on host .*\(pid '"$victim"'\)' "$work/$dir.log")" -eq 1 ] || { echo "not one line names pid $victim"; return 1; }
+  grep -E "pid $victim" "$work/$dir.log" | grep -qE 'step [0-9]+' || { echo "the line does not name the step"; return 1; }
+  nobody_left
+}
+
+check "kill -9 of the first rank: exit 5, named, nothing left" fault KILL 1
+check "kill -9 of the last rank: exit 5, named, nothing left" fault KILL 4
+check "SIGSTOP of a rank: exit 5, named, nothing left" fault STOP 2
+
+asked_to_stop() {
+  launch 3 "$1" --train.steps 1000000 >"$work/$1.log" 2>&1 &
+  local job=$!
+  steps "$1" 15 || { kill "$job"; return 1; }
+  kill "-$2" "$(workers "$1" | sed -n 2p)"
+  wait "$job"; local status=$?
+  cat "$work/$1.log"
+  [ "$status" -eq 0 ] && [ -n "$(ls "$work/$1/ckpt" 2>/dev/null)" ] && nobody_left
+}
+check "SIGTERM to one rank: checkpoint, clean exit" asked_to_stop term TERM
+check "SIGUSR1 to one rank: checkpoint, clean exit" asked_to_stop usr1 USR1
+
+resumes() { launch 2 "$1" --train.steps "$2" --resume | tee /dev/stderr | grep -q 'resume at step'; }
+check "a run stopped by a signal resumes" resumes term 100
+
+disagree() {
+  timeout 60 "$MPIRUN" -n 1 "$tacit" train "${nano[@]}" --run.dir "$work/d" --train.steps 5 "$1" "$2" : \
+    -n 1 "$tacit" train "${nano[@]}" --run.dir "$work/d" --train.steps 5 "$1" "$3"
+}
+expect "different learning rates are refused with both values" 5 '0\.01.*0\.02|0\.02.*0\.01' disagree --optim.lr 0.01 0.02
+head -c 200000 README.md src/*/*.c >"$work/a.txt" 2>/dev/null; cat src/*/*.c | head -c 200000 >"$work/a.txt"; tr e E <"$work/a.txt" >"$work/b.txt"
+expect "different data is refused with both digests" 5 'digest [0-9a-f]+.*digest [0-9a-f]+' disagree --data.train "$work/a.txt" "$work/b.txt"
+expect "a wrong launcher is refused with the right command" 2 'mpirun' \
+  env PMI_SIZE=4 PMI_RANK=0 PMI_FD=9999 "$tacit" train "${nano[@]}" --run.dir "$work/l" --train.steps 1
+expect "an unknown key names the nearest" 3 'optim\.lr' "$tacit" train --optim.lrr 1
+printf 'optim:\n  nmae: sgd\n' >"$work/typo.yaml"
+expect "a typo in a file has line and column" 3 'typo.yaml:2:3: .*optim\.name' "$tacit" train "$work/typo.yaml"
+printf 'optim:\n  lr: fast\n' >"$work/type.yaml"
+expect "a wrong type has line and column" 3 'type.yaml:2:7' "$tacit" train "$work/type.yaml"
+expect "a missing data file is a data error" 4 'no/such/file' "$tacit" train "${nano[@]}" --data.train no/such/file
+expect "an unknown verb names the nearest" 2 'train' "$tacit" trian
+
+damage() {
+  launch 2 damaged --train.steps 30 --train.save_every 10 || return 1
+  local newest; newest=$(ls -d "$work"/damaged/ckpt/step_* | tail -1)
+  local shard; shard=$(ls "$newest"/*.safetensors | head -1)
+  printf '\xff' | dd of="$shard" bs=1 seek=$(($(stat -c %s "$shard") - 9)) conv=notrunc 2>/dev/null
+  launch 2 damaged --train.steps 40 --resume >"$work/damaged.log" 2>&1
+  local status=$?; cat "$work/damaged.log"
+  [ "$status" -eq 0 ] && grep -q "$(basename "$shard")" "$work/damaged.log" && grep -q 'resume at step 20' "$work/damaged.log"
+}
+check "a damaged checkpoint is named and the one before it loads" damage
+
+full_disk() {
+  [ "$(id -u)" -eq 0 ] || { echo "skipped: needs root for a small tmpfs"; return 0; }
+  mkdir -p "$work/small"
+  unshare -m bash -c "mount -t tmpfs -o size=${1}k tmpfs '$work/small' && timeout 100 '$MPIRUN' -n 2 '$tacit' train ${nano[*]} \
+    --run.dir '$work/small' --train.steps 30 --train.save_early 5 --train.save_every 10 --train.keep 9; s=\$?; ls -R '$work/small'; exit \$s" >"$work/full.log" 2>&1
+  local status=$?; cat "$work/full.log"
+  grep -qi 'no space' "$work/full.log" && grep -q 'step_00000005' "$work/full.log" && ! grep -q '\.tmp' "$work/full.log" && [ "$status" -eq 7 ]
+}
+size=$(( $(du -sk "$work/damaged/ckpt" | cut -f1) ))
+check "a full disk: loud, older checkpoints stay, training goes on to the end" full_disk $((size * 3 / 4))
+finish_checks

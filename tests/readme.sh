@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs the README's commands as they stand: every line of its ```sh blocks, in order, in a copy of the working folder's
+# view (mpirun and tacit on the PATH). The demo and the test command itself are run on their own.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+. scripts/mpi-environment.sh
+. tests/check.sh
+tacit=${TACIT:-build/release/bin/tacit}
+work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+mkdir "$work/bin"
+ln -s "$(realpath "$tacit")" "$work/bin/tacit"
+ln -s "$MPIRUN" "$work/bin/mpirun"
+export PATH=$work/bin:$PATH
+ln -s "$PWD/examples" "$PWD/src" "$PWD/README.md" "$work/"
+count=0
+while IFS= read -r line; do
+  command=${line%%  #*}
+  case $command in ''|'#'*|scripts/*|cmake*|ctest*|apt-get*|'sudo '*) continue ;; esac
+  count=$((count + 1))
+  check "README: $command" bash -c "cd '$work' && timeout 280 $command"
+done < <(awk '/^```sh$/ {on = 1; next} /^```$/ {on = 0} on' README.md)
+[ "$count" -gt 0 ] || fail "README has no commands"
+finish_checks
