@@ -22,7 +22,8 @@ tacit_status taciti_loaded_options_init(taciti_loaded_options *options) {
 }
 
 /* A key the user left alone gets the value the run was trained with. */
-static tacit_status inherit_text(taciti_loaded_options *options, const json_t *config, const char *key, const char *now) {
+static tacit_status inherit_text(taciti_loaded_options *options, const json_t *config, const char *key,
+                                 const char *now) {
     const char *then = json_string_value(json_object_get(config, key));
     if (now[0] != '\0' || then == NULL || then[0] == '\0') return TACIT_OK;
     return taciti_config_set(&options->config, key, then, "the run's configuration");
@@ -67,12 +68,13 @@ static tacit_status open_tokenizer(const taciti_loaded_options *options, taciti_
         TACITI_TRY(taciti_tokenizer_byte(&out->tokenizer));
     const int32_t known = taciti_tokenizer_vocabulary(out->tokenizer);
     if (known > out->options.vocabulary)
-        return taciti_fail(TACIT_E_CONFIG, "the tokenizer has %d tokens but the model only %lld; check --data.vocab", known,
-                           (long long)out->options.vocabulary);
+        return taciti_fail(TACIT_E_CONFIG, "the tokenizer has %d tokens but the model only %lld; check --data.vocab",
+                           known, (long long)out->options.vocabulary);
     if (out->options.vocabulary > 4 * (int64_t)known)
-        return taciti_fail(TACIT_E_CONFIG,
-                           "the model has %lld tokens but the tokenizer %d; name its files with --data.vocab and --data.merges",
-                           (long long)out->options.vocabulary, known);
+        return taciti_fail(
+            TACIT_E_CONFIG,
+            "the model has %lld tokens but the tokenizer %d; name its files with --data.vocab and --data.merges",
+            (long long)out->options.vocabulary, known);
     return TACIT_OK;
 }
 
@@ -83,8 +85,8 @@ static tacit_status open_model(const taciti_run_info *info, size_t batch, size_t
     const size_t most = (size_t)out->options.context;
     TACITI_TRY(taciti_pool_create(cores, SPIN_US, &out->pool));
     TACITI_TRY(taciti_model_layout(&out->options, (size_t)25 << 20, &out->layout));
-    TACITI_TRY(taciti_model_create(&out->options, &out->layout, out->pool, batch, time == 0 || time > most ? most : time,
-                                   false, &out->model));
+    TACITI_TRY(taciti_model_create(&out->options, &out->layout, out->pool, batch,
+                                   time == 0 || time > most ? most : time, false, &out->model));
     TACITI_TRY(taciti_run_weights(info, &out->layout, taciti_model_parameters(out->model)));
     taciti_model_refresh(out->model);
     return TACIT_OK;
@@ -137,8 +139,8 @@ tacit_status taciti_loaded_model_print_json(const taciti_loaded_model *loaded, c
                                             size_t count) {
     json_t *tokens = json_array();
     for (size_t i = 0; i < count; i++) (void)json_array_append_new(tokens, json_integer(ids[i]));
-    json_t *answer = json_pack("{s:I,s:s,s:o,s:o}", "step", (json_int_t)loaded->step, "prompt", prompt, "tokens", tokens,
-                               "text", text_of(loaded, ids, count));
+    json_t *answer = json_pack("{s:I,s:s,s:o,s:o}", "step", (json_int_t)loaded->step, "prompt", prompt, "tokens",
+                               tokens, "text", text_of(loaded, ids, count));
     const int printed = answer == NULL ? -1 : json_dumpf(answer, stdout, JSON_INDENT(1));
     json_decref(answer);
     (void)putchar('\n');

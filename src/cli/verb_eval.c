@@ -40,9 +40,8 @@ static tacit_status evaluate(taciti_loaded_model *loaded, const taciti_data *dat
     int32_t *tokens = taciti_calloc(EVAL_BATCH * time, sizeof *tokens);
     int32_t *targets = taciti_calloc(EVAL_BATCH * time, sizeof *targets);
     *out = (evaluation){0};
-    const tacit_status status = tokens == NULL || targets == NULL
-                                    ? TACIT_E_MEMORY
-                                    : add_windows(loaded, data, time, tokens, targets, out);
+    const tacit_status status =
+        tokens == NULL || targets == NULL ? TACIT_E_MEMORY : add_windows(loaded, data, time, tokens, targets, out);
     taciti_free(tokens);
     taciti_free(targets);
     return status;
@@ -51,11 +50,12 @@ static tacit_status evaluate(taciti_loaded_model *loaded, const taciti_data *dat
 static void answer(const taciti_loaded_model *loaded, const evaluation *result, bool json) {
     const double loss = result->loss_sum / (double)result->targets;
     if (json)
-        printf("{\"step\": %" PRId64 ", \"loss\": %.9g, \"perplexity\": %.9g, \"bits_per_token\": %.9g, \"tokens\": %" PRIu64
-               "}\n",
+        printf("{\"step\": %" PRId64
+               ", \"loss\": %.9g, \"perplexity\": %.9g, \"bits_per_token\": %.9g, \"tokens\": %" PRIu64 "}\n",
                loaded->step, loss, exp(loss), loss / log(2.0), result->targets);
     else
-        printf("loss %.4f nats per token, perplexity %.3f, %.4f bits per token, over %" PRIu64 " tokens (step %" PRId64 ")\n",
+        printf("loss %.4f nats per token, perplexity %.3f, %.4f bits per token, over %" PRIu64 " tokens (step %" PRId64
+               ")\n",
                loss, exp(loss), loss / log(2.0), result->targets, loaded->step);
 }
 
@@ -81,7 +81,8 @@ int taciti_verb_eval(int argc, char **argv) {
     if (status == TACIT_OK && arguments.positional_count != 1)
         status = taciti_fail(TACIT_E_USAGE, "name one run folder: tacit eval run/ [--data.validation FILE...]");
     if (status == TACIT_OK)
-        status = open_and_evaluate(arguments.positional[0], &options, taciti_arguments_get(&arguments, "--json") != NULL);
+        status =
+            open_and_evaluate(arguments.positional[0], &options, taciti_arguments_get(&arguments, "--json") != NULL);
     taciti_config_destroy(&options.config);
     return tacit_status_exit_code(status);
 }

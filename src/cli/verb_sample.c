@@ -69,7 +69,8 @@ typedef struct token_row {
 static tacit_status start_row(const taciti_loaded_model *loaded, const sample_request *request, token_row *row) {
     int32_t *prompt = NULL;
     *row = (token_row){0};
-    TACITI_TRY(taciti_tokenizer_encode(loaded->tokenizer, request->prompt, strlen(request->prompt), &prompt, &row->prompt));
+    TACITI_TRY(
+        taciti_tokenizer_encode(loaded->tokenizer, request->prompt, strlen(request->prompt), &prompt, &row->prompt));
     row->ids = taciti_calloc(row->prompt + (size_t)request->tokens, sizeof *row->ids);
     if (row->ids != NULL) memcpy(row->ids, prompt, row->prompt * sizeof *prompt);
     row->count = row->prompt;
@@ -96,7 +97,8 @@ static tacit_status write_tokens(taciti_loaded_model *loaded, const sample_reque
         if (status != TACIT_OK) break;
         const double unit = taciti_rng_unit((uint64_t)request->seed, (uint64_t)i);
         const int32_t id = taciti_sampler_choose(&request->sampler, logits, order, vocabulary, unit);
-        if (id < 0) status = taciti_fail(TACIT_E_NUMERICS, "the model's output is not finite; was the run stopped by NaN?");
+        if (id < 0)
+            status = taciti_fail(TACIT_E_NUMERICS, "the model's output is not finite; was the run stopped by NaN?");
         if (status != TACIT_OK) break;
         row->ids[row->count++] = id;
         if (!request->json) print_piece(loaded, id);

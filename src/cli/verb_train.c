@@ -21,11 +21,11 @@ static tacit_status configure(const taciti_verb *verb, int argc, char **argv, ta
     TACITI_TRY(taciti_settings_init(settings));
     TACITI_TRY(taciti_arguments_parse(verb, &settings->config, argc, argv, arguments));
     if (arguments->positional_count > 1)
-        return taciti_fail(TACIT_E_USAGE, "one configuration file at most; \"%s\" is the second", arguments->positional[1]);
+        return taciti_fail(TACIT_E_USAGE, "one configuration file at most; \"%s\" is the second",
+                           arguments->positional[1]);
     taciti_config_destroy(&settings->config);
     TACITI_TRY(taciti_config_defaults(&settings->config));
-    if (arguments->positional_count == 1)
-        TACITI_TRY(taciti_config_file(&settings->config, arguments->positional[0]));
+    if (arguments->positional_count == 1) TACITI_TRY(taciti_config_file(&settings->config, arguments->positional[0]));
     TACITI_TRY(taciti_config_environment(&settings->config));
     return taciti_arguments_parse(verb, &settings->config, argc, argv, arguments);
 }
@@ -52,7 +52,8 @@ int taciti_verb_train(int argc, char **argv) {
     taciti_settings settings;
     taciti_arguments arguments;
     tacit_status status = configure(taciti_verb_find("train"), argc, argv, &settings, &arguments);
-    if (status == TACIT_OK && taciti_arguments_get(&arguments, "--print-config") != NULL) return print_config(&settings);
+    if (status == TACIT_OK && taciti_arguments_get(&arguments, "--print-config") != NULL)
+        return print_config(&settings);
     if (status == TACIT_OK) status = taciti_supervise();
     if (status == TACIT_OK) status = train_over(&settings, &arguments);
     taciti_config_destroy(&settings.config);

@@ -8,7 +8,8 @@ static tacit_status sum_losses(taciti_trainer *trainer, uint64_t first, uint64_t
     while (first < last) {
         const uint64_t left = last - first;
         const size_t count = left < trainer->micro ? (size_t)left : trainer->micro;
-        TACITI_TRY(taciti_data_validation(trainer->data, first, count, trainer->time, trainer->tokens, trainer->targets));
+        TACITI_TRY(
+            taciti_data_validation(trainer->data, first, count, trainer->time, trainer->tokens, trainer->targets));
         double loss = 0;
         TACITI_TRY(taciti_model_loss(trainer->model, trainer->tokens, trainer->targets, count, trainer->time, &loss));
         sums[0] += loss;
@@ -30,7 +31,8 @@ tacit_status taciti_trainer_evaluate(taciti_trainer *trainer, double *out_loss) 
                                  sum_losses(trainer, windows * rank / ranks, windows * (rank + 1) / ranks, sums)));
     TACITI_TRY(taciti_comm_allreduce_f64(trainer->comm, sums, 2, TACITI_OP_SUM));
     (void)taciti_trace_add(&trainer->trace, TACITI_SPAN_EVAL, -1, begin);
-    if (sums[1] == 0) return taciti_fail(TACIT_E_DATA, "%s: no validation tokens to evaluate", trainer->data_info.source);
+    if (sums[1] == 0)
+        return taciti_fail(TACIT_E_DATA, "%s: no validation tokens to evaluate", trainer->data_info.source);
     *out_loss = sums[0] / sums[1];
     return TACIT_OK;
 }

@@ -12,7 +12,8 @@
 enum { TEXT_BYTES = 1024 };
 #define PROGRAM_LIMIT_BYTES ((size_t)1 << 30)
 
-/* The version and a digest of the running program itself: what was built from other sources or with other flags differs. */
+/* The version and a digest of the running program itself: what was built from other sources or with other flags
+ * differs. */
 static tacit_status agree_on_build(taciti_comm *comm) {
     char text[TEXT_BYTES], *program = NULL;
     size_t bytes = 0;

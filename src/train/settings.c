@@ -34,9 +34,8 @@ static const taciti_option TRAIN_OPTIONS[] = {
      TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT},
 };
 #undef FIELD
-const taciti_option_table taciti_train_option_table = {
-    "train", "length, batch, evaluation and checkpoints of a run", TRAIN_OPTIONS,
-    sizeof TRAIN_OPTIONS / sizeof *TRAIN_OPTIONS};
+const taciti_option_table taciti_train_option_table = {"train", "length, batch, evaluation and checkpoints of a run",
+                                                       TRAIN_OPTIONS, sizeof TRAIN_OPTIONS / sizeof *TRAIN_OPTIONS};
 
 #define FIELD(member) offsetof(taciti_run_options, member)
 static const taciti_option RUN_OPTIONS[] = {
@@ -50,8 +49,8 @@ static const taciti_option RUN_OPTIONS[] = {
      TACITI_OPTION_NO_DIGEST},
 };
 #undef FIELD
-const taciti_option_table taciti_run_option_table = {
-    "run", "where a run leaves its files", RUN_OPTIONS, sizeof RUN_OPTIONS / sizeof *RUN_OPTIONS};
+const taciti_option_table taciti_run_option_table = {"run", "where a run leaves its files", RUN_OPTIONS,
+                                                     sizeof RUN_OPTIONS / sizeof *RUN_OPTIONS};
 
 static const taciti_option TOP_OPTIONS[] = {
     {"strategy", TACITI_OPTION_TEXT, 0, "dp", 0, 0, NULL, "",

@@ -45,15 +45,14 @@ static char *describe_run(const taciti_trainer *trainer) {
     char *config = taciti_config_json(&s->config, 0);
     json_t *values = config == NULL ? NULL : json_loads(config, 0, NULL);
     taciti_free(config);
-    json_t *meta = values == NULL ? NULL
-                                  : json_pack("{s:I,s:I,s:I,s:I,s:I,s:i,s:s,s:s,s:o,s:o}", "step",
-                                              (json_int_t)trainer->position.step, "updates",
-                                              (json_int_t)taciti_optim_updates(trainer->optim), "skipped",
-                                              (json_int_t)trainer->position.skipped, "tokens",
-                                              (json_int_t)trainer->position.tokens, "seed", (json_int_t)s->train.seed,
-                                              "ranks", trainer->ranks, "strategy", s->strategy.text, "data",
-                                              trainer->data_info.digest, "model", describe_model(&s->model), "config",
-                                              values);
+    json_t *meta =
+        values == NULL
+            ? NULL
+            : json_pack("{s:I,s:I,s:I,s:I,s:I,s:i,s:s,s:s,s:o,s:o}", "step", (json_int_t)trainer->position.step,
+                        "updates", (json_int_t)taciti_optim_updates(trainer->optim), "skipped",
+                        (json_int_t)trainer->position.skipped, "tokens", (json_int_t)trainer->position.tokens, "seed",
+                        (json_int_t)s->train.seed, "ranks", trainer->ranks, "strategy", s->strategy.text, "data",
+                        trainer->data_info.digest, "model", describe_model(&s->model), "config", values);
     char *text = meta == NULL ? NULL : json_dumps(meta, JSON_INDENT(1));
     json_decref(meta);
     return text;
@@ -73,8 +72,8 @@ tacit_status taciti_trainer_save(taciti_trainer *trainer) {
     char *meta = describe_run(trainer);
     TACITI_TRY(taciti_comm_agree(trainer->comm, meta == NULL ? TACIT_E_MEMORY : TACIT_OK));
     const taciti_ckpt_state state = {.arrays = list.arrays, .array_count = list.count, .meta_json = meta};
-    const tacit_status status = taciti_ckpt_save(trainer->comm, folder, trainer->position.step,
-                                                 (int)trainer->settings->train.keep, &state);
+    const tacit_status status =
+        taciti_ckpt_save(trainer->comm, folder, trainer->position.step, (int)trainer->settings->train.keep, &state);
     free(meta);
     (void)taciti_trace_add(&trainer->trace, TACITI_SPAN_CHECKPOINT, -1, begin);
     return status;
@@ -97,8 +96,9 @@ static tacit_status check_same_run(const taciti_trainer *trainer, const json_t *
                            (long long)trainer->settings->train.seed, (long long)seed);
     const char *data = json_string_value(json_object_get(meta, "data"));
     if (data != NULL && strcmp(data, trainer->data_info.digest) != 0 && trainer->rank == 0)
-        taciti_log(TACITI_LOG_WARN, "the data differs from that of the checkpoint (digest %s, now %s): going on with the new",
-                   data, trainer->data_info.digest);
+        taciti_log(TACITI_LOG_WARN,
+                   "the data differs from that of the checkpoint (digest %s, now %s): going on with the new", data,
+                   trainer->data_info.digest);
     return TACIT_OK;
 }
 

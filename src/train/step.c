@@ -47,8 +47,8 @@ static tacit_status compute(taciti_trainer *trainer, double *loss_sum) {
     do {
         const size_t left = trainer->share - done, count = left < trainer->micro ? left : trainer->micro;
         const int64_t begin = taciti_now_ns();
-        TACITI_TRY(taciti_data_train(trainer->data, (uint64_t)s->train.seed, step * batch + trainer->first + done, count,
-                                     trainer->time, trainer->tokens, trainer->targets));
+        TACITI_TRY(taciti_data_train(trainer->data, (uint64_t)s->train.seed, step * batch + trainer->first + done,
+                                     count, trainer->time, trainer->tokens, trainer->targets));
         (void)taciti_trace_add(&trainer->trace, TACITI_SPAN_DATA, -1, begin);
         const bool last = done + count >= trainer->share;
         const taciti_model_batch pass = {
@@ -121,7 +121,8 @@ tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish, taciti
     const int64_t compute_ns = taciti_now_ns() - begin;
     mine.compute_s = (double)compute_ns * 1e-9;
     taciti_comm_announce(trainer->comm, trainer->position.step, "exchange");
-    const double lr = taciti_optim_lr(&trainer->settings->optim, trainer->position.step, trainer->settings->train.steps);
+    const double lr =
+        taciti_optim_lr(&trainer->settings->optim, trainer->position.step, trainer->settings->train.steps);
     taciti_step_report report = {0};
     TACITI_TRY(trainer->strategy->finish(trainer->strategy_self, lr, &report));
     TACITI_TRY(share_reports(trainer, mine, out, stop));

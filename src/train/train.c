@@ -46,8 +46,8 @@ static void announce_run(const taciti_trainer *trainer) {
                    trainer->threads, trainer->threads == 1 ? "" : "s", taciti_kernels_get()->isa);
     say(trainer, line);
     (void)snprintf(line, sizeof line,
-                   "model  %.2f M parameters: %" PRId64 " layers, %" PRId64 " heads, %" PRId64 " channels, vocabulary %" PRId64
-                   ", context %" PRId64 ", %s",
+                   "model  %.2f M parameters: %" PRId64 " layers, %" PRId64 " heads, %" PRId64
+                   " channels, vocabulary %" PRId64 ", context %" PRId64 ", %s",
                    (double)trainer->layout.parameters * 1e-6, s->model.layers, s->model.heads, s->model.channels,
                    s->model.vocabulary, s->model.context, s->model.dtype == TACITI_DTYPE_BF16 ? "bf16" : "f32");
     say(trainer, line);
@@ -55,8 +55,8 @@ static void announce_run(const taciti_trainer *trainer) {
                    trainer->data_info.source, trainer->data_info.train_tokens, trainer->data_info.validation_tokens);
     say(trainer, line);
     (void)snprintf(line, sizeof line,
-                   "run    %s: strategy %s, %" PRId64 " steps of %" PRId64 " x %zu tokens, seed %" PRId64, s->run.dir.text,
-                   s->strategy.text, s->train.steps, s->train.batch, trainer->time, s->train.seed);
+                   "run    %s: strategy %s, %" PRId64 " steps of %" PRId64 " x %zu tokens, seed %" PRId64,
+                   s->run.dir.text, s->strategy.text, s->train.steps, s->train.batch, trainer->time, s->train.seed);
     say(trainer, line);
 }
 
@@ -64,12 +64,13 @@ static void announce_memory(const taciti_trainer *trainer) {
     const taciti_memory_plan plan = taciti_trainer_memory(trainer);
     const taciti_model_memory *m = &plan.model;
     char line[LINE_BYTES];
-    (void)snprintf(line, sizeof line,
-                   "memory %.0f MiB per rank: parameters %.1f, gradients %.1f, moments %.1f, bf16 copy %.1f, activations %.1f, "
-                   "workspace %.1f, exchange %.1f, program %.1f",
-                   (double)plan.total * MIB, (double)m->parameters * MIB, (double)m->gradients * MIB,
-                   (double)plan.moments * MIB, (double)m->copy16 * MIB, (double)m->activations * MIB,
-                   (double)m->workspace * MIB, (double)plan.exchange * MIB, (double)plan.process * MIB);
+    (void)snprintf(
+        line, sizeof line,
+        "memory %.0f MiB per rank: parameters %.1f, gradients %.1f, moments %.1f, bf16 copy %.1f, activations %.1f, "
+        "workspace %.1f, exchange %.1f, program %.1f",
+        (double)plan.total * MIB, (double)m->parameters * MIB, (double)m->gradients * MIB, (double)plan.moments * MIB,
+        (double)m->copy16 * MIB, (double)m->activations * MIB, (double)m->workspace * MIB, (double)plan.exchange * MIB,
+        (double)plan.process * MIB);
     say(trainer, line);
 }
 
@@ -87,7 +88,8 @@ static tacit_status save(taciti_trainer *trainer) {
                    (double)(taciti_now_ns() - begin) * 1e-9);
     record_event(trainer, "checkpoint", members);
     if (status != TACIT_OK && status != TACIT_E_PEER && trainer->rank == 0)
-        taciti_log(TACITI_LOG_ERROR, "checkpoint of step %" PRId64 " failed; training goes on with the older ones intact",
+        taciti_log(TACITI_LOG_ERROR,
+                   "checkpoint of step %" PRId64 " failed; training goes on with the older ones intact",
                    trainer->position.step);
     return status;
 }
@@ -107,7 +109,8 @@ static tacit_status open_reports(taciti_trainer *trainer) {
         status = taciti_file_make_folder(run->dir.text);
         if (status == TACIT_OK)
             status = taciti_metrics_open(run->dir.text, trainer->position.step, run->tensorboard, &trainer->metrics);
-        taciti_console_open(&trainer->console, stdout, run->quiet, trainer->settings->train.steps, trainer->position.step);
+        taciti_console_open(&trainer->console, stdout, run->quiet, trainer->settings->train.steps,
+                            trainer->position.step);
     }
     return taciti_comm_agree(trainer->comm, status);
 }
@@ -122,22 +125,33 @@ static tacit_status restore_or_initialise(taciti_trainer *trainer, bool resume) 
         (void)snprintf(line, sizeof line, "resume at step %" PRId64 " of %" PRId64, trainer->position.step,
                        trainer->settings->train.steps);
     else
-        (void)snprintf(line, sizeof line, "resume: no checkpoint in %s, starting anew", trainer->settings->run.dir.text);
+        (void)snprintf(line, sizeof line, "resume: no checkpoint in %s, starting anew",
+                       trainer->settings->run.dir.text);
     say(trainer, line);
     return TACIT_OK;
 }
 
-static tacit_status report_step(taciti_trainer *trainer, const taciti_step_metrics *m, int64_t skipped_before) {
-    if (trainer->rank != 0) return TACIT_OK;
+/* A full disk must not end a run of days: metrics stop with one loud line, training goes on. */
+static void write_metrics(taciti_trainer *trainer, const taciti_step_metrics *m) {
+    if (trainer->metrics == NULL || taciti_metrics_step(trainer->metrics, m) == TACIT_OK) return;
+    taciti_log(TACITI_LOG_ERROR, "metrics are not written any more from step %" PRId64 " on; training goes on",
+               m->step);
+    taciti_metrics_close(trainer->metrics);
+    trainer->metrics = NULL;
+}
+
+static void report_step(taciti_trainer *trainer, const taciti_step_metrics *m, int64_t skipped_before) {
+    if (trainer->rank != 0) return;
     const bool skipped = m->skipped > skipped_before;
     if (skipped) {
         taciti_console_break(&trainer->console);
-        taciti_log(TACITI_LOG_WARN, "step %" PRId64 " skipped on every rank: its gradient is not finite (%" PRId64 " skipped so far)",
+        taciti_log(TACITI_LOG_WARN,
+                   "step %" PRId64 " skipped on every rank: its gradient is not finite (%" PRId64 " skipped so far)",
                    m->step, m->skipped);
         record_event(trainer, "skipped", "\"reason\": \"gradient is not finite\"");
     }
     taciti_console_step(&trainer->console, m, skipped || !isnan(m->val_loss) || m->step == 1);
-    return taciti_metrics_step(trainer->metrics, m);
+    write_metrics(trainer, m);
 }
 
 /* One pass of the loop. *stop: save and leave after this step. */
@@ -150,7 +164,7 @@ static tacit_status advance(taciti_trainer *trainer, int64_t deadline_ns, bool *
     const bool last = trainer->position.step >= train->steps;
     if (evaluation_is_due(train, trainer->position.step) || (*stop && !last))
         TACITI_TRY(taciti_trainer_evaluate(trainer, &metrics.val_loss));
-    TACITI_TRY(report_step(trainer, &metrics, skipped_before));
+    report_step(trainer, &metrics, skipped_before);
     if (!save_is_due(train, trainer->position.step) && !last && !*stop) return TACIT_OK;
     const tacit_status saved = save(trainer);
     return saved == TACIT_E_PEER || last || *stop ? saved : TACIT_OK;
@@ -182,8 +196,13 @@ static tacit_status write_trace(taciti_trainer *trainer) {
 static void summarise(taciti_trainer *trainer) {
     if (trainer->rank != 0 || trainer->settings->run.quiet) return;
     char table[4 * LINE_BYTES];
-    taciti_span_summary(&trainer->trace, taciti_comm_trace(trainer->comm), table, sizeof table);
+    taciti_trace_summary(&trainer->trace, taciti_comm_trace(trainer->comm), table, sizeof table);
     taciti_log(TACITI_LOG_INFO, "%s", table);
+}
+
+/* What went wrong on one rank alone leaves the others waiting: the job ends as a whole. */
+static void end_job(taciti_trainer *trainer, tacit_status status) {
+    if (trainer->ranks > 1) taciti_comm_abort(trainer->comm, status);
 }
 
 static tacit_status train_built(taciti_trainer *trainer, bool resume) {
@@ -194,7 +213,9 @@ static tacit_status train_built(taciti_trainer *trainer, bool resume) {
         say(trainer, "nothing to do: the checkpoint is at train.steps already");
         return TACIT_OK;
     }
-    TACITI_TRY(run_steps(trainer));
+    const tacit_status status = run_steps(trainer);
+    if (status != TACIT_OK) end_job(trainer, status);
+    TACITI_TRY(status);
     summarise(trainer);
     return write_trace(trainer);
 }

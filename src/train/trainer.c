@@ -16,21 +16,18 @@ enum {
 };
 #define PROBE_SECONDS 0.02
 
-/* Cores this process may use, divided by the ranks that share the host. */
-static int choose_threads(const taciti_trainer *trainer) {
-    const int64_t asked = trainer->settings->train.threads;
-    if (asked > 0) return (int)asked;
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    const int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    const int share = cores / taciti_comm_peer(trainer->comm, trainer->rank)->local_size;
-    return share > 1 ? share : 1;
-}
-
-static int host_cores(void) {
+/* Cores this process may use. */
+static int usable_cores(void) {
     cpu_set_t set;
     CPU_ZERO(&set);
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+static int choose_threads(const taciti_trainer *trainer) {
+    const int64_t asked = trainer->settings->train.threads;
+    if (asked > 0) return (int)asked;
+    const int share = usable_cores() / taciti_comm_peer(trainer->comm, trainer->rank)->local_size;
+    return share > 1 ? share : 1;
 }
 
 static tacit_status resolve_sizes(taciti_trainer *trainer) {
@@ -79,13 +76,17 @@ tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, 
     if (settings->train.batch < trainer->ranks && trainer->rank == 0)
         taciti_log(TACITI_LOG_WARN, "train.batch %lld is smaller than the %d ranks: some have nothing to compute",
                    (long long)settings->train.batch, trainer->ranks);
+    if ((int64_t)trainer->time < settings->model.context && trainer->rank == 0)
+        taciti_log(TACITI_LOG_WARN, "train.seq %zu is shorter than model.context %lld: later positions stay untrained",
+                   trainer->time, (long long)settings->model.context);
     return TACIT_OK;
 }
 
 taciti_memory_plan taciti_trainer_memory(const taciti_trainer *trainer) {
     const taciti_settings *s = trainer->settings;
     taciti_memory_plan plan = {0};
-    plan.model = taciti_model_predict(&s->model, &trainer->layout, trainer->micro, trainer->time, trainer->threads, true);
+    plan.model =
+        taciti_model_predict(&s->model, &trainer->layout, trainer->micro, trainer->time, trainer->threads, true);
     plan.moments = trainer->layout.n * taciti_optim_bytes_per_float(&s->optim);
     plan.exchange = taciti_exchange_predict_bytes(&trainer->layout, &s->exchange, trainer->ranks);
     plan.process = taciti_peak_resident_bytes();
@@ -97,7 +98,7 @@ taciti_memory_plan taciti_trainer_memory(const taciti_trainer *trainer) {
 static tacit_status build_alone(taciti_trainer *trainer) {
     taciti_settings *s = trainer->settings;
     const int local = taciti_comm_peer(trainer->comm, trainer->rank)->local_size;
-    const int spin_us = trainer->threads * local <= host_cores() ? SPIN_ALONE_US : 0;
+    const int spin_us = trainer->threads * local <= usable_cores() ? SPIN_ALONE_US : 0;
     TACITI_TRY(taciti_pool_create(trainer->threads, spin_us, &trainer->pool));
     TACITI_TRY(taciti_trace_create(s->run.trace ? SPANS_PER_RUN : 0, &trainer->trace));
     TACITI_TRY(taciti_model_create(&s->model, &trainer->layout, trainer->pool, trainer->micro, trainer->time, true,

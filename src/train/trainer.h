@@ -21,9 +21,9 @@ typedef struct taciti_trainer {
     taciti_comm *comm;
     taciti_settings *settings;
     int rank, ranks, threads;
-    size_t time;          /* tokens per sequence */
-    size_t first, share;  /* this rank's samples of each global batch: [first, first + share) */
-    size_t micro;         /* sequences per pass */
+    size_t time;         /* tokens per sequence */
+    size_t first, share; /* this rank's samples of each global batch: [first, first + share) */
+    size_t micro;        /* sequences per pass */
     taciti_data *data;
     taciti_data_info data_info;
     taciti_layout layout;
@@ -34,11 +34,11 @@ typedef struct taciti_trainer {
     void *strategy_self;
     taciti_readiness readiness;
     taciti_trace trace;
-    taciti_metrics *metrics;  /* rank 0 only */
-    taciti_console console;   /* rank 0 only */
+    taciti_metrics *metrics;   /* rank 0 only */
+    taciti_console console;    /* rank 0 only */
     int32_t *tokens, *targets; /* one micro-batch */
     taciti_position position;
-    double peak_flops;        /* of all ranks together, measured; 0 when unknown */
+    double peak_flops;         /* of all ranks together, measured; 0 when unknown */
     tacit_status ready_status; /* first failure inside a readiness callback */
 } taciti_trainer;
 
