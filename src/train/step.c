@@ -79,7 +79,7 @@ static tacit_status share_reports(taciti_trainer *trainer, rank_report mine, tac
     double loss = 0;
     *stop = false;
     out->slowest_s = -1;
-    out->fastest_s = INFINITY;
+    out->fastest_s = (double)INFINITY;
     for (int r = 0; status == TACIT_OK && r < trainer->ranks; r++) {
         loss += all[r].loss_sum;
         *stop = *stop || all[r].stop != 0;
@@ -108,7 +108,7 @@ static void fill_times(taciti_trainer *trainer, int64_t begin, int64_t compute_n
     out->update_s = (double)main[TACITI_SPAN_UPDATE] * per_ns;
     out->tokens_per_s = tokens / out->step_s;
     const double flops = taciti_model_flops_per_token(&trainer->settings->model, trainer->time) * out->tokens_per_s;
-    out->mfu = trainer->peak_flops > 0 ? flops / trainer->peak_flops : NAN;
+    out->mfu = trainer->peak_flops > 0 ? flops / trainer->peak_flops : (double)NAN;
 }
 
 tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish, taciti_step_metrics *out, bool *stop) {
@@ -131,7 +131,7 @@ tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish, taciti
     trainer->position.tokens += (uint64_t)trainer->settings->train.batch * trainer->time;
     const taciti_comm_counters after = taciti_comm_count(trainer->comm);
     out->step = trainer->position.step;
-    out->val_loss = NAN;
+    out->val_loss = (double)NAN;
     out->lr = lr;
     out->grad_norm = report.grad_norm;
     out->skipped = trainer->position.skipped;

@@ -2,11 +2,14 @@
 #define _POSIX_C_SOURCE 200809L
 #include "train/train.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -33,45 +36,43 @@ static void catch_stop_signals(void) {
     (void)sigaction(SIGINT, &action, NULL);
 }
 
-static void say(const taciti_trainer *trainer, const char *line) {
+/* One line on rank 0, unless the run is quiet. */
+static void say(const taciti_trainer *trainer, const char *format, ...) TACITI_PRINTF(2, 3);
+static void say(const taciti_trainer *trainer, const char *format, ...) {
     if (trainer->rank != 0 || trainer->settings->run.quiet) return;
+    char line[LINE_BYTES];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(line, sizeof line, format, args);
+    va_end(args);
     taciti_log(TACITI_LOG_INFO, "%s", line);
 }
 
 static void announce_run(const taciti_trainer *trainer) {
     const taciti_settings *s = trainer->settings;
-    char line[LINE_BYTES];
-    (void)snprintf(line, sizeof line, "tacit %s, %s, %d rank%s x %d thread%s, kernels %s", tacit_version(),
-                   taciti_comm_engine(trainer->comm)->library, trainer->ranks, trainer->ranks == 1 ? "" : "s",
-                   trainer->threads, trainer->threads == 1 ? "" : "s", taciti_kernels_get()->isa);
-    say(trainer, line);
-    (void)snprintf(line, sizeof line,
-                   "model  %.2f M parameters: %" PRId64 " layers, %" PRId64 " heads, %" PRId64
-                   " channels, vocabulary %" PRId64 ", context %" PRId64 ", %s",
-                   (double)trainer->layout.parameters * 1e-6, s->model.layers, s->model.heads, s->model.channels,
-                   s->model.vocabulary, s->model.context, s->model.dtype == TACITI_DTYPE_BF16 ? "bf16" : "f32");
-    say(trainer, line);
-    (void)snprintf(line, sizeof line, "data   %s: %" PRIu64 " train and %" PRIu64 " validation tokens",
-                   trainer->data_info.source, trainer->data_info.train_tokens, trainer->data_info.validation_tokens);
-    say(trainer, line);
-    (void)snprintf(line, sizeof line,
-                   "run    %s: strategy %s, %" PRId64 " steps of %" PRId64 " x %zu tokens, seed %" PRId64,
-                   s->run.dir.text, s->strategy.text, s->train.steps, s->train.batch, trainer->time, s->train.seed);
-    say(trainer, line);
+    say(trainer, "tacit %s, %s, %d rank%s x %d thread%s, kernels %s", tacit_version(),
+        taciti_comm_engine(trainer->comm)->library, trainer->ranks, trainer->ranks == 1 ? "" : "s", trainer->threads,
+        trainer->threads == 1 ? "" : "s", taciti_kernels_get()->isa);
+    say(trainer,
+        "model  %.2f M parameters: %" PRId64 " layers, %" PRId64 " heads, %" PRId64 " channels, vocabulary %" PRId64
+        ", context %" PRId64 ", %s",
+        (double)trainer->layout.parameters * 1e-6, s->model.layers, s->model.heads, s->model.channels,
+        s->model.vocabulary, s->model.context, s->model.dtype == TACITI_DTYPE_BF16 ? "bf16" : "f32");
+    say(trainer, "data   %s: %" PRIu64 " train and %" PRIu64 " validation tokens", trainer->data_info.source,
+        trainer->data_info.train_tokens, trainer->data_info.validation_tokens);
+    say(trainer, "run    %s: strategy %s, %" PRId64 " steps of %" PRId64 " x %zu tokens, seed %" PRId64,
+        s->run.dir.text, s->strategy.text, s->train.steps, s->train.batch, trainer->time, s->train.seed);
 }
 
 static void announce_memory(const taciti_trainer *trainer) {
     const taciti_memory_plan plan = taciti_trainer_memory(trainer);
     const taciti_model_memory *m = &plan.model;
-    char line[LINE_BYTES];
-    (void)snprintf(
-        line, sizeof line,
+    say(trainer,
         "memory %.0f MiB per rank: parameters %.1f, gradients %.1f, moments %.1f, bf16 copy %.1f, activations %.1f, "
         "workspace %.1f, exchange %.1f, program %.1f",
         (double)plan.total * MIB, (double)m->parameters * MIB, (double)m->gradients * MIB, (double)plan.moments * MIB,
         (double)m->copy16 * MIB, (double)m->activations * MIB, (double)m->workspace * MIB, (double)plan.exchange * MIB,
         (double)plan.process * MIB);
-    say(trainer, line);
 }
 
 static void record_event(taciti_trainer *trainer, const char *event, const char *members) {
@@ -102,11 +103,31 @@ static bool evaluation_is_due(const taciti_train_options *train, int64_t step) {
     return step == train->steps || (train->eval_every > 0 && step % train->eval_every == 0);
 }
 
+/* A new run in the folder of an old one: the old one is kept under the first free name beside it. */
+static tacit_status set_old_run_aside(const char *folder) {
+    char metrics[PATH_BYTES], aside[PATH_BYTES];
+    TACITI_TRY(taciti_path_join(metrics, sizeof metrics, folder, "metrics.jsonl"));
+    if (access(metrics, F_OK) != 0) return TACIT_OK;
+    int i = 1;
+    do {
+        if (snprintf(aside, sizeof aside, "%s.old%d", folder, i++) >= (int)sizeof aside)
+            return taciti_fail(TACIT_E_IO, "%s: the path is too long", folder);
+    } while (access(aside, F_OK) == 0);
+    if (rename(folder, aside) != 0)
+        return taciti_fail(TACIT_E_IO,
+                           "%s holds an earlier run and cannot be moved to %s: %s; use --resume or another --run.dir",
+                           folder, aside, strerror(errno));
+    taciti_log(TACITI_LOG_WARN, "%s held an earlier run: it is now %s (to go on with a run, use --resume)", folder,
+               aside);
+    return TACIT_OK;
+}
+
 static tacit_status open_reports(taciti_trainer *trainer) {
     const taciti_run_options *run = &trainer->settings->run;
     tacit_status status = TACIT_OK;
     if (trainer->rank == 0) {
-        status = taciti_file_make_folder(run->dir.text);
+        if (trainer->position.step == 0) status = set_old_run_aside(run->dir.text);
+        if (status == TACIT_OK) status = taciti_file_make_folder(run->dir.text);
         if (status == TACIT_OK)
             status = taciti_metrics_open(run->dir.text, trainer->position.step, run->tensorboard, &trainer->metrics);
         taciti_console_open(&trainer->console, stdout, run->quiet, trainer->settings->train.steps,
@@ -120,14 +141,10 @@ static tacit_status restore_or_initialise(taciti_trainer *trainer, bool resume) 
     if (resume) TACITI_TRY(taciti_trainer_resume(trainer, &found));
     if (!found) TACITI_TRY(taciti_trainer_initialise(trainer));
     if (!resume) return TACIT_OK;
-    char line[LINE_BYTES];
     if (found)
-        (void)snprintf(line, sizeof line, "resume at step %" PRId64 " of %" PRId64, trainer->position.step,
-                       trainer->settings->train.steps);
+        say(trainer, "resume at step %" PRId64 " of %" PRId64, trainer->position.step, trainer->settings->train.steps);
     else
-        (void)snprintf(line, sizeof line, "resume: no checkpoint in %s, starting anew",
-                       trainer->settings->run.dir.text);
-    say(trainer, line);
+        say(trainer, "resume: no checkpoint in %s, starting anew", trainer->settings->run.dir.text);
     return TACIT_OK;
 }
 
@@ -178,11 +195,8 @@ static tacit_status run_steps(taciti_trainer *trainer) {
     while (trainer->position.step < trainer->settings->train.steps && !stop)
         TACITI_TRY(advance(trainer, deadline_ns, &stop));
     if (trainer->rank == 0) taciti_console_break(&trainer->console);
-    char line[LINE_BYTES];
-    (void)snprintf(line, sizeof line, "%s at step %" PRId64 " of %" PRId64 "; checkpoint in %s/ckpt",
-                   stop ? "stopped as asked" : "finished", trainer->position.step, trainer->settings->train.steps,
-                   trainer->settings->run.dir.text);
-    say(trainer, line);
+    say(trainer, "%s at step %" PRId64 " of %" PRId64 "; checkpoint in %s/ckpt", stop ? "stopped as asked" : "finished",
+        trainer->position.step, trainer->settings->train.steps, trainer->settings->run.dir.text);
     return TACIT_OK;
 }
 

@@ -32,7 +32,8 @@ static int choose_threads(const taciti_trainer *trainer) {
 
 static tacit_status resolve_sizes(taciti_trainer *trainer) {
     taciti_settings *s = trainer->settings;
-    if (s->model.vocabulary == 0) s->model.vocabulary = trainer->data_info.vocabulary;
+    if (s->model.vocabulary == 0 && trainer->data_info.vocabulary_known)
+        s->model.vocabulary = trainer->data_info.vocabulary;
     TACITI_TRY(taciti_model_resolve(&s->model));
     if (s->model.vocabulary < trainer->data_info.vocabulary)
         return taciti_fail(TACIT_E_CONFIG, "model.vocabulary is %lld but the data (%s) uses %d tokens",
@@ -62,6 +63,7 @@ static tacit_status prepare_alone(taciti_trainer *trainer) {
     TACITI_TRY(taciti_data_open(&trainer->settings->data, &trainer->data));
     trainer->data_info = taciti_data_describe(trainer->data);
     TACITI_TRY(resolve_sizes(trainer));
+    taciti_data_limit_vocabulary(trainer->data, (int32_t)trainer->settings->model.vocabulary);
     return taciti_model_layout(&trainer->settings->model, (size_t)trainer->settings->exchange.bucket_bytes,
                                &trainer->layout);
 }
