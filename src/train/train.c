@@ -108,9 +108,10 @@ static tacit_status set_old_run_aside(const char *folder) {
     char metrics[PATH_BYTES], aside[PATH_BYTES];
     TACITI_TRY(taciti_path_join(metrics, sizeof metrics, folder, "metrics.jsonl"));
     if (access(metrics, F_OK) != 0) return TACIT_OK;
-    int i = 1;
+    int i = 1, length = (int)strlen(folder);
+    while (length > 1 && folder[length - 1] == '/') length--;
     do {
-        if (snprintf(aside, sizeof aside, "%s.old%d", folder, i++) >= (int)sizeof aside)
+        if (snprintf(aside, sizeof aside, "%.*s.old%d", length, folder, i++) >= (int)sizeof aside)
             return taciti_fail(TACIT_E_IO, "%s: the path is too long", folder);
     } while (access(aside, F_OK) == 0);
     if (rename(folder, aside) != 0)
