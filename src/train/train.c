@@ -65,7 +65,7 @@ static void announce_run(const taciti_trainer *trainer) {
 }
 
 static void announce_memory(const taciti_trainer *trainer) {
-    const taciti_memory_plan plan = taciti_trainer_memory(trainer);
+    const taciti_memory_plan plan = trainer->memory;
     const taciti_model_memory *m = &plan.model;
     say(trainer,
         "memory %.0f MiB per rank: parameters %.1f, gradients %.1f, moments %.1f, bf16 copy %.1f, activations %.1f, "
@@ -215,6 +215,18 @@ static void summarise(taciti_trainer *trainer) {
     taciti_log(TACITI_LOG_INFO, "%s", table);
 }
 
+/* What was predicted before the first allocation, beside what the hungriest rank really took. Collective. */
+static tacit_status compare_memory(taciti_trainer *trainer) {
+    double peak = (double)taciti_peak_resident_bytes();
+    TACITI_TRY(taciti_comm_allreduce_f64(trainer->comm, &peak, 1, TACITI_OP_MAX));
+    const double predicted = (double)trainer->memory.total;
+    char members[LINE_BYTES];
+    (void)snprintf(members, sizeof members, "\"peak_bytes\": %.0f, \"predicted_bytes\": %.0f", peak, predicted);
+    record_event(trainer, "memory", members);
+    say(trainer, "memory: %.0f MiB resident at most per rank, %.0f MiB predicted", peak * MIB, predicted * MIB);
+    return TACIT_OK;
+}
+
 /* What went wrong on one rank alone leaves the others waiting: the job ends as a whole. */
 static void end_job(taciti_trainer *trainer, tacit_status status) {
     if (trainer->ranks > 1) taciti_comm_abort(trainer->comm, status);
@@ -231,6 +243,7 @@ static tacit_status train_built(taciti_trainer *trainer, bool resume) {
     const tacit_status status = run_steps(trainer);
     if (status != TACIT_OK) end_job(trainer, status);
     TACITI_TRY(status);
+    TACITI_TRY(compare_memory(trainer));
     summarise(trainer);
     return write_trace(trainer);
 }

@@ -68,23 +68,7 @@ static tacit_status prepare_alone(taciti_trainer *trainer) {
                                &trainer->layout);
 }
 
-tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, taciti_settings *settings) {
-    *trainer = (taciti_trainer){.comm = comm, .settings = settings};
-    trainer->rank = taciti_comm_rank(comm);
-    trainer->ranks = taciti_comm_size(comm);
-    trainer->threads = choose_threads(trainer);
-    TACITI_TRY(taciti_comm_agree(comm, prepare_alone(trainer)));
-    TACITI_TRY(taciti_trainer_agree(trainer));
-    if (settings->train.batch < trainer->ranks && trainer->rank == 0)
-        taciti_log(TACITI_LOG_WARN, "train.batch %lld is smaller than the %d ranks: some have nothing to compute",
-                   (long long)settings->train.batch, trainer->ranks);
-    if ((int64_t)trainer->time < settings->model.context && trainer->rank == 0)
-        taciti_log(TACITI_LOG_WARN, "train.seq %zu is shorter than model.context %lld: later positions stay untrained",
-                   trainer->time, (long long)settings->model.context);
-    return TACIT_OK;
-}
-
-taciti_memory_plan taciti_trainer_memory(const taciti_trainer *trainer) {
+static taciti_memory_plan predict_memory(const taciti_trainer *trainer) {
     const taciti_settings *s = trainer->settings;
     taciti_memory_plan plan = {0};
     plan.model =
@@ -95,6 +79,23 @@ taciti_memory_plan taciti_trainer_memory(const taciti_trainer *trainer) {
     plan.total = plan.model.parameters + plan.model.gradients + plan.model.copy16 + plan.model.activations +
                  plan.model.workspace + plan.moments + plan.exchange + plan.process;
     return plan;
+}
+
+tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, taciti_settings *settings) {
+    *trainer = (taciti_trainer){.comm = comm, .settings = settings};
+    trainer->rank = taciti_comm_rank(comm);
+    trainer->ranks = taciti_comm_size(comm);
+    trainer->threads = choose_threads(trainer);
+    TACITI_TRY(taciti_comm_agree(comm, prepare_alone(trainer)));
+    TACITI_TRY(taciti_trainer_agree(trainer));
+    trainer->memory = predict_memory(trainer);
+    if (settings->train.batch < trainer->ranks && trainer->rank == 0)
+        taciti_log(TACITI_LOG_WARN, "train.batch %lld is smaller than the %d ranks: some have nothing to compute",
+                   (long long)settings->train.batch, trainer->ranks);
+    if ((int64_t)trainer->time < settings->model.context && trainer->rank == 0)
+        taciti_log(TACITI_LOG_WARN, "train.seq %zu is shorter than model.context %lld: later positions stay untrained",
+                   trainer->time, (long long)settings->model.context);
+    return TACIT_OK;
 }
 
 static tacit_status build_alone(taciti_trainer *trainer) {

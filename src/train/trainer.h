@@ -17,6 +17,13 @@ typedef struct taciti_position {
     uint64_t tokens; /* consumed */
 } taciti_position;
 
+/* Bytes a rank will hold, before anything large is allocated. */
+typedef struct taciti_memory_plan {
+    taciti_model_memory model;
+    size_t moments, exchange, process;
+    size_t total;
+} taciti_memory_plan;
+
 typedef struct taciti_trainer {
     taciti_comm *comm;
     taciti_settings *settings;
@@ -38,23 +45,16 @@ typedef struct taciti_trainer {
     taciti_console console;    /* rank 0 only */
     int32_t *tokens, *targets; /* one micro-batch */
     taciti_position position;
-    double peak_flops;         /* of all ranks together, measured; 0 when unknown */
+    double peak_flops; /* of all ranks together, measured; 0 when unknown */
+    taciti_memory_plan memory;
     tacit_status ready_status; /* first failure inside a readiness callback */
 } taciti_trainer;
-
-/* Bytes a rank will hold, before anything large is allocated. */
-typedef struct taciti_memory_plan {
-    taciti_model_memory model;
-    size_t moments, exchange, process;
-    size_t total;
-} taciti_memory_plan;
 
 /* trainer.c: build in two stages, so that --dry-run and refusals come before large allocations. `prepare` opens data,
  * resolves options, agrees with the other ranks; `build` allocates. Collective. */
 tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, taciti_settings *settings);
 tacit_status taciti_trainer_build(taciti_trainer *trainer);
 void taciti_trainer_close(taciti_trainer *trainer);
-taciti_memory_plan taciti_trainer_memory(const taciti_trainer *trainer);
 
 /* identity.c: refuses ranks that differ in build, configuration, model or data. Collective. */
 tacit_status taciti_trainer_agree(const taciti_trainer *trainer);
