@@ -8,4 +8,4 @@ cd "$(dirname "$0")/.."
 tacit=${TACIT:-build/release/bin/tacit}
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 "$MPIRUN" -n "${1:-1}" "$tacit" train --model.preset "${MODEL:-gpt2-124m}" --model.dtype f32 --train.batch "${BATCH:-4}" --train.seq "${SEQ:-256}" \
-  --train.steps 3 --train.eval_every 0 --train.eval_windows 1 --train.save_early 0 --train.save_every 0 --run.dir "$work/run"
+  --train.steps 3 --train.eval_every 0 --train.eval_windows 1 --train.save_every -1 --run.dir "$work/run"

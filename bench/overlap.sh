@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 tacit=${TACIT:-build/release/bin/tacit} rounds=${1:-3}
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 common=(--model.preset "${MODEL:-byte-10m}" --model.dtype f32 --train.threads 1 --train.batch "${BATCH:-8}" --train.seq "${SEQ:-256}"
-        --train.steps 8 --train.eval_every 0 --train.eval_windows 1 --train.save_early 0 --train.save_every 0 --run.quiet
+        --train.steps 8 --train.eval_every 0 --train.eval_windows 1 --train.save_every -1 --run.quiet
         --run.tensorboard false --exchange.bucket "${BUCKET:-4MiB}")
 run() { "$MPIRUN" -n 2 "$tacit" train "${common[@]}" --run.dir "$work/$1" --run.trace "${@:2}" >"$work/$1.log" 2>&1 || { cat "$work/$1.log"; exit 1; }; }
 run free

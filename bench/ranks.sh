@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 tacit=${TACIT:-build/release/bin/tacit} rounds=${1:-3}
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 common=(--model.preset "${MODEL:-gpt2-30m}" --model.dtype "${DTYPE:-f32}" --train.batch "${BATCH:-8}" --train.seq "${SEQ:-256}"
-        --train.steps "${STEPS:-8}" --train.eval_every 0 --train.eval_windows 1 --train.save_early 0 --train.save_every 0
+        --train.steps "${STEPS:-8}" --train.eval_every 0 --train.eval_windows 1 --train.save_every -1
         --run.quiet --run.tensorboard false)
 run() { "$MPIRUN" -n "$1" "$tacit" train "${common[@]}" --train.threads "$2" --run.dir "$work/$3" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }; }
 for i in $(seq "$rounds"); do run 1 2 "one$i"; run 2 1 "two$i"; done

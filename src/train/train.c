@@ -183,9 +183,10 @@ static tacit_status advance(taciti_trainer *trainer, int64_t deadline_ns, bool *
     if (evaluation_is_due(train, trainer->position.step) || (*stop && !last))
         TACITI_TRY(taciti_trainer_evaluate(trainer, &metrics.val_loss));
     report_step(trainer, &metrics, skipped_before);
-    if (!save_is_due(train, trainer->position.step) && !last && !*stop) return TACIT_OK;
+    const bool leaving = last || *stop;
+    if (train->save_every < 0 || (!save_is_due(train, trainer->position.step) && !leaving)) return TACIT_OK;
     const tacit_status saved = save(trainer);
-    return saved == TACIT_E_PEER || last || *stop ? saved : TACIT_OK;
+    return saved == TACIT_E_PEER || leaving ? saved : TACIT_OK;
 }
 
 static tacit_status run_steps(taciti_trainer *trainer) {
