@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "train/trainer.h"
 
 enum { LINE_BYTES = 512, PATH_BYTES = 4096 };
