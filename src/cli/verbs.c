@@ -94,6 +94,45 @@ static const taciti_verb VERBS[] = {
                 "tacit export run/ -o big/ --shard-bytes 5GB",
      .flags = taciti_export_flags,
      .run = taciti_verb_export},
+    {.name = "train",
+     .synopsis = "[CONFIG.yaml] [--resume] [--section.key VALUE ...]",
+     .summary = "train a GPT over MPI",
+     .description =
+         "Trains on text or token shards with any number of ranks; the sequence of global batches is the same for all "
+         "of "
+         "them. Configuration: defaults, then the file, then TACIT_SECTION_KEY variables, then flags.\n\n"
+         "The run folder receives metrics.jsonl, TensorBoard events, checkpoints and, when asked, a Chrome trace. An "
+         "earlier run in the same folder is moved aside unless --resume is given.\n\n"
+         "SIGTERM, SIGINT and SIGUSR1 finish the step, save a checkpoint and end the run cleanly. A rank that dies or "
+         "freezes ends the job with exit code 5 and one line that names it.",
+     .example = "mpirun -n 4 tacit train examples/shakespeare.yaml --data.train input.txt\n"
+                "mpirun -n 3 tacit train examples/shakespeare.yaml --data.train input.txt --resume",
+     .flags = taciti_train_flags,
+     .configured = true,
+     .collective = true,
+     .run = taciti_verb_train},
+    {.name = "eval",
+     .synopsis = "RUN [--data.validation FILE...] [--json]",
+     .summary = "loss and perplexity of a trained model",
+     .description = "RUN is a run folder (its newest valid checkpoint), one checkpoint, a Hugging Face GPT-2 folder or "
+                    "a llm.c file. "
+                    "Without data.* keys the held-out part of the run's own data is used; with --data.train FILE the "
+                    "held-out part "
+                    "of that file, with --data.validation FILE the whole file.",
+     .example = "tacit eval run-shakespeare --json",
+     .flags = taciti_eval_flags,
+     .run = taciti_verb_eval},
+    {.name = "sample",
+     .synopsis = "RUN [--prompt TEXT] [--tokens N] [--temperature X]",
+     .summary = "let a trained model write text",
+     .description = "RUN is a run folder (its newest valid checkpoint), one checkpoint, a Hugging Face GPT-2 folder or "
+                    "a llm.c file. "
+                    "Models of the GPT-2 tokenizer need its files: --data.vocab vocab.json --data.merges merges.txt, "
+                    "unless the run "
+                    "was trained with them.",
+     .example = "tacit sample run-shakespeare --prompt 'ROMEO:' --tokens 400 --temperature 0.8",
+     .flags = taciti_sample_flags,
+     .run = taciti_verb_sample},
     {.name = "completion",
      .synopsis = "bash",
      .summary = "print the completion script of a shell",

@@ -18,6 +18,14 @@ int taciti_verb_data_prepare(int argc, char **argv);
 
 extern const taciti_flag taciti_info_flags[];
 int taciti_verb_info(int argc, char **argv);
+extern const taciti_flag taciti_train_flags[];
+int taciti_verb_train(int argc, char **argv);
+
+extern const taciti_flag taciti_eval_flags[];
+int taciti_verb_eval(int argc, char **argv);
+
+extern const taciti_flag taciti_sample_flags[];
+int taciti_verb_sample(int argc, char **argv);
 
 extern const taciti_flag taciti_bench_kernels_flags[];
 int taciti_verb_bench_kernels(int argc, char **argv);
