@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/terminal.h"
 #include "report/report.h"
 
 enum { FIELD_BYTES = 48, LINE_BYTES = 512, COLUMNS_DEFAULT = 80 };
@@ -122,15 +123,9 @@ static size_t terminal_columns(FILE *stream) {
     return size.ws_col;
 }
 
-static bool is_terminal(FILE *stream) {
-    const int fd = fileno(stream);
-    const char *term = getenv("TERM");
-    return fd >= 0 && isatty(fd) && (term == NULL || strcmp(term, "dumb") != 0);
-}
-
 void taciti_console_open(taciti_console *console, FILE *stream, bool quiet, int64_t steps, int64_t start_step) {
     const char *no_color = getenv("NO_COLOR"); /* https://no-color.org: any value but the empty one */
-    const bool terminal = is_terminal(stream);
+    const bool terminal = taciti_terminal_live(stream);
     *console = (taciti_console){.stream = stream,
                                 .terminal = terminal,
                                 .color = terminal && (no_color == NULL || no_color[0] == '\0'),

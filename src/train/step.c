@@ -111,6 +111,13 @@ static void fill_times(taciti_trainer *trainer, int64_t begin, int64_t compute_n
     out->mfu = trainer->peak_flops > 0 ? flops / trainer->peak_flops : (double)NAN;
 }
 
+/* Original / sent, where the original is the f32 all-reduce of all gradients. */
+static double compression_factor(const taciti_trainer *trainer) {
+    const double sent = (double)trainer->strategy->bytes_per_step(trainer->strategy_self);
+    const double ranks = (double)trainer->ranks;
+    return sent > 0 ? 2 * (ranks - 1) / ranks * (double)(trainer->layout.n * sizeof(float)) / sent : (double)NAN;
+}
+
 tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish, taciti_step_metrics *out, bool *stop) {
     const int64_t begin = taciti_now_ns();
     const taciti_comm_counters before = taciti_comm_count(trainer->comm);
@@ -136,6 +143,7 @@ tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish, taciti
     out->grad_norm = report.grad_norm;
     out->skipped = trainer->position.skipped;
     out->tokens = trainer->position.tokens;
+    out->compression = compression_factor(trainer);
     out->bytes_sent = after.bytes_sent - before.bytes_sent;
     out->bytes_received = after.bytes_received - before.bytes_received;
     fill_times(trainer, begin, compute_ns, &report, out);
