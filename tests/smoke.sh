@@ -33,5 +33,5 @@ expect "import" 0 '' "$tacit" import "$work/hf" -o "$work/back"
 expect "sample of the imported weights" 0 'hello' "$tacit" sample "$work/back" --prompt hello --tokens 5
 expect "export as llm.c" 0 '' "$tacit" export "$work/run" -o "$work/gpt.bin" --format llmc
 expect "data prepare" 0 '' "$tacit" data prepare README.md -o "$work/shards"
-expect "train on shards" 0 'finished' timeout 200 "$tacit" train "${nano[@]}" --run.dir "$work/s" --data.train "$work"/shards/*train*.bin
+expect "train on shards" 0 'finished' timeout 200 "$tacit" train "${nano[@]}" --run.dir "$work/s" --model.vocabulary 256 --data.train "$work"/shards/*train*.bin
 finish_checks

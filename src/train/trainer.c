@@ -60,7 +60,9 @@ static tacit_status find_strategy(taciti_trainer *trainer) {
 /* What each rank does for itself; the caller agrees on the outcome. */
 static tacit_status prepare_alone(taciti_trainer *trainer) {
     TACITI_TRY(find_strategy(trainer));
-    TACITI_TRY(taciti_data_open(&trainer->settings->data, &trainer->data));
+    const tacit_status opened = taciti_data_open(&trainer->settings->data, &trainer->data);
+    if (opened == TACIT_E_IO) return TACIT_E_DATA; /* to the user a missing file is a fault of the data */
+    TACITI_TRY(opened);
     trainer->data_info = taciti_data_describe(trainer->data);
     TACITI_TRY(resolve_sizes(trainer));
     taciti_data_limit_vocabulary(trainer->data, (int32_t)trainer->settings->model.vocabulary);
