@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/cli.h"
-#include "cli/supervise.h"
 #include "cli/verbs.h"
 #include "train/train.h"
 
@@ -54,7 +53,6 @@ int taciti_verb_train(int argc, char **argv) {
     tacit_status status = configure(taciti_verb_find("train"), argc, argv, &settings, &arguments);
     if (status == TACIT_OK && taciti_arguments_get(&arguments, "--print-config") != NULL)
         return print_config(&settings);
-    if (status == TACIT_OK) status = taciti_supervise();
     if (status == TACIT_OK) status = train_over(&settings, &arguments);
     taciti_config_destroy(&settings.config);
     return tacit_status_exit_code(status);

@@ -27,20 +27,33 @@ typedef struct turn {
     size_t slot;
 } turn;
 
+static size_t segment_floats(size_t segment_bytes) {
+    const size_t n = taciti_round_up(segment_bytes / sizeof(float) + 1, GRAIN) - GRAIN;
+    return n == 0 ? GRAIN : n;
+}
+
+size_t taciti_allreduce_memory_bytes(int ranks, const taciti_codec *codec, size_t segment_bytes) {
+    if (ranks < 2) return 0;
+    const size_t n = segment_floats(segment_bytes);
+    const size_t stride_bytes = taciti_round_up(codec->bound(n), TACITI_ALIGN_BYTES);
+    const size_t one = SLOTS * stride_bytes, block = one * (size_t)ranks;
+    const size_t encoded = codec->identity ? 0 : 2 * block + one;
+    return taciti_round_up(n * sizeof(float), TACITI_ALIGN_BYTES) + block + encoded;
+}
+
 tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_codec *codec, size_t segment_bytes,
                                      taciti_allreduce *out) {
     taciti_allreduce reduce = {
         .comm = comm, .codec = codec, .rank = taciti_comm_rank(comm), .size = taciti_comm_size(comm)};
     if (codec->aggregation != TACITI_CODEC_SUM || codec->rounds != 1)
         return taciti_fail(TACIT_E_CONFIG, "codec %s cannot carry a dense all-reduce", codec->name);
-    reduce.segment_n = taciti_round_up(segment_bytes / sizeof(float) + 1, GRAIN) - GRAIN;
-    if (reduce.segment_n == 0) reduce.segment_n = GRAIN;
+    reduce.segment_n = segment_floats(segment_bytes);
     if (reduce.size > 1) {
-        const size_t size = (size_t)reduce.size, requests = SLOTS * size;
+        const size_t requests = SLOTS * (size_t)reduce.size;
         const size_t segment_bytes_f32 = taciti_round_up(reduce.segment_n * sizeof(float), TACITI_ALIGN_BYTES);
         reduce.stride_bytes = taciti_round_up(codec->bound(reduce.segment_n), TACITI_ALIGN_BYTES);
-        const size_t block = requests * reduce.stride_bytes, one = SLOTS * reduce.stride_bytes;
-        reduce.memory_bytes = segment_bytes_f32 + block + (codec->identity ? 0 : 2 * block + one);
+        const size_t block = requests * reduce.stride_bytes;
+        reduce.memory_bytes = taciti_allreduce_memory_bytes(reduce.size, codec, segment_bytes);
         reduce.memory = taciti_calloc(reduce.memory_bytes, 1);
         reduce.scatter_in = taciti_calloc(4 * requests, sizeof *reduce.scatter_in);
         if (reduce.memory == NULL || reduce.scatter_in == NULL) {

@@ -36,6 +36,9 @@ typedef struct taciti_allreduce {
 /* Workspaces for arrays of any length. Not collective. */
 tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_codec *codec, size_t segment_bytes,
                                      taciti_allreduce *out);
+/* Bytes of those workspaces, before they exist. */
+size_t taciti_allreduce_memory_bytes(int ranks, const taciti_codec *codec, size_t segment_bytes);
+
 void taciti_allreduce_destroy(taciti_allreduce *reduce);
 
 /* x[n] = sum over ranks. Communication thread. Collective. A single rank keeps its array as it is. */

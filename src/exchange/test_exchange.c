@@ -202,7 +202,7 @@ static void exchange_buckets(taciti_comm *comm, void *context) {
             CHECK(taciti_exchange_wait(exchange, b) == TACIT_OK);
         CHECK(taciti_comm_count(comm).bytes_sent - before == taciti_exchange_bytes_per_step(exchange));
     }
-    CHECK((taciti_exchange_workspace_bytes(exchange) > 0) == (taciti_comm_size(comm) > 1));
+    CHECK((taciti_exchange_predict_bytes(comm, &options) > 0) == (taciti_comm_size(comm) > 1));
     taciti_exchange_destroy(exchange);
     taciti_layout_destroy(&layout);
     p->results[taciti_comm_rank(comm)] = x;

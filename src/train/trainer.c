@@ -76,7 +76,7 @@ static taciti_memory_plan predict_memory(const taciti_trainer *trainer) {
     plan.model =
         taciti_model_predict(&s->model, &trainer->layout, trainer->micro, trainer->time, trainer->threads, true);
     plan.moments = trainer->layout.n * taciti_optim_bytes_per_float(&s->optim);
-    plan.exchange = taciti_exchange_predict_bytes(&trainer->layout, &s->exchange, trainer->ranks);
+    plan.exchange = taciti_exchange_predict_bytes(trainer->comm, &s->exchange);
     plan.process = taciti_peak_resident_bytes();
     plan.total = plan.model.parameters + plan.model.gradients + plan.model.copy16 + plan.model.activations +
                  plan.model.workspace + plan.moments + plan.exchange + plan.process;
