@@ -52,11 +52,14 @@ static inline floats16 scale16(floats16 x, floats16 n) { return _mm512_scalef_ps
 
 static inline void store_bf16(taciti_bf16 *p, floats16 x, size_t k) {
     const words16 bits = _mm512_castps_si512(x);
-    const words16 odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const words16 rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-    const words16 quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
-    const words16 best = _mm512_mask_mov_epi32(rounded, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), quiet);
-    const __m256i half = _mm512_cvtepi32_epi16(_mm512_srli_epi32(best, 16));
+    const __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
+    const words16 even = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+    const words16 rounded = _mm512_mask_add_epi32(even, odd, even, _mm512_set1_epi32(1));
+    const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    const words16 best = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
+    const words16 uppers = _mm512_setr_epi32(0x30001, 0x70005, 0xb0009, 0xf000d, 0x130011, 0x170015, 0x1b0019, 0x1f001d,
+                                             0, 0, 0, 0, 0, 0, 0, 0);
+    const __m256i half = _mm512_castsi512_si256(_mm512_permutexvar_epi16(uppers, best));
     if (k == 16)
         _mm256_storeu_si256((__m256i *)(void *)p, half);
     else
@@ -140,10 +143,10 @@ static inline floats16 min16(floats16 a, floats16 b) {
 
 /* Two factors 2^(n/2): the first product is exact, the second rounds once, also into the denormals and to infinity. */
 static inline __m256 scale8(__m256 x, __m256 n) {
-    const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1), one = _mm256_set1_epi32(127);
-    const __m256i rest = _mm256_sub_epi32(whole, half);
-    x = _mm256_mul_ps(x, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, one), 23)));
-    return _mm256_mul_ps(x, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, one), 23)));
+    const __m256i biased = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(2 * 127));
+    const __m256i half = _mm256_srai_epi32(biased, 1), rest = _mm256_sub_epi32(biased, half);
+    x = _mm256_mul_ps(x, _mm256_castsi256_ps(_mm256_slli_epi32(half, 23)));
+    return _mm256_mul_ps(x, _mm256_castsi256_ps(_mm256_slli_epi32(rest, 23)));
 }
 static inline floats16 scale16(floats16 x, floats16 n) { return (floats16){scale8(x.l, n.l), scale8(x.h, n.h)}; }
 
@@ -307,6 +310,12 @@ static inline float fold_max(floats16 x) {
     return x.lane[0];
 }
 
+/* out[j][i] = in[i][j] for i, j < 8 */
+static inline void transpose8(float *out, size_t out_row, const float *in, size_t in_row) {
+    for (size_t i = 0; i < 8; i++)
+        for (size_t j = 0; j < 8; j++) out[j * out_row + i] = in[i * in_row + j];
+}
+
 #endif
 
 #if defined(LANES16_AVX512) || defined(LANES16_AVX2)
@@ -321,6 +330,25 @@ static inline float fold_max(floats16 x) {
     const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
+/* out[j][i] = in[i][j] for i, j < 8: pairs of rows, pairs of pairs, halves. */
+static inline void transpose8(float *out, size_t out_row, const float *in, size_t in_row) {
+    __m256 a[8], b[8];
+    for (size_t i = 0; i < 8; i++) a[i] = _mm256_loadu_ps(in + i * in_row);
+    for (size_t i = 0; i < 8; i += 2) {
+        b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
+        b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
+    }
+    for (size_t i = 0; i < 8; i += 4)
+        for (size_t j = 0; j < 2; j++) {
+            a[i + 2 * j] = _mm256_shuffle_ps(b[i + j], b[i + j + 2], 0x44);
+            a[i + 2 * j + 1] = _mm256_shuffle_ps(b[i + j], b[i + j + 2], 0xee);
+        }
+    for (size_t j = 0; j < 4; j++) {
+        _mm256_storeu_ps(out + j * out_row, _mm256_permute2f128_ps(a[j], a[j + 4], 0x20));
+        _mm256_storeu_ps(out + (j + 4) * out_row, _mm256_permute2f128_ps(a[j], a[j + 4], 0x31));
+    }
 }
 #endif
 

@@ -99,9 +99,14 @@ static void pack_rows(float *out, size_t width, const float *in, size_t stride, 
 
 /* out[tile][j][s] = in[64 tile + s][j]: tiles of 64 rows, transposed; rows beyond time are zero. */
 static void pack_columns(float *out, const float *in, size_t stride, const attention_tiles *g) {
+    const size_t whole_time = g->time / 8 * 8, whole_size = g->size / 8 * 8;
     for (size_t t = 0; t < g->padded_time; t++) {
         float *to = out + t / TILE * TILE * g->size + t % TILE;
-        for (size_t j = 0; j < g->size; j++) to[j * TILE] = t < g->time ? in[t * stride + j] : 0.0f;
+        const int whole = t < whole_time;
+        if (whole && t % 8 == 0)
+            for (size_t j = 0; j < whole_size; j += 8) transpose8(to + j * TILE, TILE, in + t * stride + j, stride);
+        for (size_t j = whole ? whole_size : 0; j < g->size; j++)
+            to[j * TILE] = t < g->time ? in[t * stride + j] : 0.0f;
     }
 }
 
