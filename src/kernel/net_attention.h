@@ -110,17 +110,16 @@ static void pack_columns(float *out, const float *in, size_t stride, const atten
     }
 }
 
-/* Row t of the strip: scores become e^(S - max), dropped where the mask says, zero from t + 1 up to `end`. Returns the
- * sum before dropout and leaves the log-sum-exp. */
-static float softmax_row(float *s, size_t t, size_t end, const taciti_attention_shape *shape, size_t head, float *lse) {
-    const size_t n = t + 1;
+/* Row t of the strip: scores become e^(S - max), dropped where the mask says, zero beyond t up to the next multiple of
+ * 16. Returns the sum before dropout and leaves the log-sum-exp. */
+static float softmax_row(float *s, size_t t, const taciti_attention_shape *shape, size_t head, float *lse) {
+    const size_t last = t / 16 * 16, n = last + 16; /* whole vectors: what is masked becomes e^-inf */
+    store(s + last, first_or(load(s + last, 16), t + 1 - last, splat(-INFINITY)), 16);
     const float largest = row_max(s, n), sum = exponentials(s, largest, n, 1);
-    for (size_t j = n; j < end; j++) s[j] = 0.0f;
     const uint32_t threshold = dropout_threshold(shape->dropout);
     const uint32_t first = (uint32_t)((head * shape->time + t) * shape->time);
-    if (threshold > 0)
-        EACH_16(j, k, n,
-                store(s + j, keep_from(random16(shape->key, first + (uint32_t)j), threshold, load(s + j, k)), k););
+    for (size_t j = 0; threshold > 0 && j < n; j += 16)
+        store(s + j, keep_from(random16(shape->key, first + (uint32_t)j), threshold, load(s + j, 16)), 16);
     *lse = (float)((double)largest + log((double)sum));
     return sum;
 }
@@ -150,8 +149,7 @@ static void attention(float *restrict out, taciti_bf16 *restrict out16, float *r
                          group, columns, g.size, 0);
             }
         for (size_t r = 0; r < rows; r++)
-            sum[r] = softmax_row(strip + r * g.padded_time, i + r, i + least(rows, r / GROUP * GROUP + GROUP), shape,
-                                 head, &lse[i + r]);
+            sum[r] = softmax_row(strip + r * g.padded_time, i + r, shape, head, &lse[i + r]);
         for (size_t j = 0; j < keys; j += TILE)
             for (size_t r = 0; r < rows; r += GROUP) {
                 const size_t group = least(GROUP, rows - r), depth = least(TILE, i + r + group - j);
