@@ -68,13 +68,15 @@ import json, platform, statistics, sys
 from collections import defaultdict
 
 results, out, batch, seq = sys.argv[1:]
-rates, extra = defaultdict(dict), {}
+rates, extra, busy = defaultdict(dict), {}, []
 for line in open(results):
     record = json.loads(line)
     program, model, dtype, threads = record["as"].split()
     result = record["result"]
     rates[(model, dtype, threads, program)][record["round"]] = result["tokens_per_s"]
     extra[program] = result
+    share = result.get("busy", 1.0)
+    busy.append(share["median"] if isinstance(share, dict) else share)
 
 
 def machine():
@@ -106,6 +108,8 @@ for shape in shapes:
     ratio = {p: [per["tacit"][r] / per[p][r] for r in per["tacit"]] for p in ("tuned", "stock")}
     print(row % (*shape, *(spread(per[p].values(), "%.0f") for p in per), *(spread(ratio[p], "%.2f") for p in ratio)))
     table.append({"model": shape[0], "dtype": shape[1], "threads": int(shape[2]), "tokens_per_s": per, "ratio": ratio})
+if min(busy) < 0.9:
+    print("warning: other programs ran: a program got only %.0f %% of its cores in one round" % (100 * min(busy)))
 if out:
     with open(out, "w") as file:
         json.dump({"machine": machine(), "batch": int(batch), "seq": int(seq), "table": table}, file, indent=1)

@@ -149,7 +149,8 @@ def make_optimizer(torch, model, options):
 
 
 def run_steps(torch, options):
-    """Durations of forward, backward and update of each timed step, and the loss of every step."""
+    """Durations of forward, backward and update and the share of our cores that we got, for each timed step, and the
+    loss of every step."""
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
     model = build_model(torch, options)
@@ -160,7 +161,7 @@ def run_steps(torch, options):
     tokens, targets = window[:, :-1].contiguous(), window[:, 1:].contiguous()
     times, losses = [], []
     for step in range(WARM_UP_STEPS + options.rounds):
-        begin = time.perf_counter()
+        cpu, begin = time.process_time(), time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cpu", torch.bfloat16, enabled=options.dtype == "bf16"):
             loss = model(tokens, targets)
@@ -170,8 +171,9 @@ def run_steps(torch, options):
         optimizer.step()
         end = time.perf_counter()
         losses.append(loss.item())
+        busy = (time.process_time() - cpu) / ((end - begin) * options.threads)
         if step >= WARM_UP_STEPS:
-            times.append((forward - begin, backward - forward, end - backward))
+            times.append((forward - begin, backward - forward, end - backward, busy))
     return times, losses
 
 
@@ -183,7 +185,7 @@ def flops_per_token(options):
 
 
 def summarise(torch, options, times, losses):
-    steps = [sum(parts) for parts in times]
+    steps = [sum(parts[:3]) for parts in times]
     step_s = statistics.median(steps)
     tokens_per_s = options.batch * options.seq / step_s
     return {
@@ -203,6 +205,7 @@ def summarise(torch, options, times, losses):
         "backward_s": statistics.median(t[1] for t in times),
         "update_s": statistics.median(t[2] for t in times),
         "tokens_per_s": tokens_per_s,
+        "busy": statistics.median(t[3] for t in times),
         "gflops": tokens_per_s * flops_per_token(options) / 1e9,
         "first_loss": losses[0],
         "last_loss": losses[-1],
