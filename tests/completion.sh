@@ -45,17 +45,19 @@ offers_only --json tacit doctor --js
 offers_only "" tacit doctor --optim.
 offers gpt.yaml tacit doctor --dir ""
 offers_only "corpus one.txt" tacit doctor --dir corp
-if "$tacit" train --help > /dev/null 2>&1; then
-    offers --optim.lr tacit train --optim.
-    offers --resume tacit train gpt.yaml --re
-    offers_only "adamw sgd" tacit train --optim.name ""
-    offers_only sgd tacit train --optim.name = s
-    offers_only "adamw sgd" tacit train --optim.name =
-    offers_only "true false" tacit train --run.trace = ""
-    offers gpt.yaml tacit train ""
-    offers gpt.yaml tacit train --run.trace ""  # a switch needs no value
-    offers "corpus one.txt" tacit train --data.train ""
-    offers "corpus one.txt" tacit train --data.train gpt.yaml cor
-fi
+offers --optim.lr tacit train --optim.
+offers --resume tacit train gpt.yaml --re
+offers_only "adamw sgd" tacit train --optim.name ""
+offers_only sgd tacit train --optim.name = s
+offers_only "adamw sgd" tacit train --optim.name =
+offers_only "true false" tacit train --run.trace = ""
+offers gpt.yaml tacit train ""
+offers gpt.yaml tacit train --run.trace ""  # a switch needs no value
+offers_only "" tacit train --optim.lr ""
+offers_only "" tacit train --optim.name zzz
+offers_only "--data.vocab" tacit sample run --data.vo
+offers_only "" tacit sample run --optim.
+offers "corpus one.txt" tacit train --data.train ""
+offers "corpus one.txt" tacit train --data.train gpt.yaml cor
 [[ $failed == 0 ]] && echo "completion: verbs, flags, keys, values and files are offered"
 exit $failed

@@ -26,7 +26,7 @@ typedef struct taciti_verb {
     const char *description;  /* paragraphs for man page and --help */
     const char *example;      /* shown by --help; one or more command lines with comments */
     const taciti_flag *flags; /* ends with a NULL name */
-    bool configured;          /* takes configuration keys as flags */
+    const char *keys;         /* configuration keys that are flags: NULL none, "" all, "data." those that begin so */
     bool collective;          /* meant to run under mpirun */
     bool hidden;              /* for scripts: not in overview, man pages and completion */
     /* argv[0] is the verb's last word. Returns the process's exit code. */

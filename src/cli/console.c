@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/terminal.h"
 #include "cli/cli.h"
 
 /* Longest line of the log, and what stands around it. */
@@ -57,20 +58,16 @@ static void show_line(void *context, taciti_log_level level, const char *line) {
     (void)!write(STDERR_FILENO, out, bytes);
 }
 
-static bool is_terminal(FILE *stream) {
-    const char *term = getenv("TERM");
-    const int fd = fileno(stream);
-    return fd >= 0 && isatty(fd) != 0 && term != NULL && strcmp(term, "dumb") != 0;
-}
-
 bool taciti_cli_has_colour(FILE *stream) {
     const char *no_colour = getenv("NO_COLOR");
-    return is_terminal(stream) && (no_colour == NULL || *no_colour == '\0');
+    return taciti_terminal_live(stream) && (no_colour == NULL || *no_colour == '\0');
 }
 
 void taciti_cli_log_init(int rank, bool verbose) {
-    g_console = (console_state){
-        .rank = rank, .verbose = verbose, .terminal = is_terminal(stderr), .colour = taciti_cli_has_colour(stderr)};
+    g_console = (console_state){.rank = rank,
+                                .verbose = verbose,
+                                .terminal = taciti_terminal_live(stderr),
+                                .colour = taciti_cli_has_colour(stderr)};
     taciti_log_set_sink(show_line, NULL, verbose ? TACITI_LOG_DEBUG : TACITI_LOG_INFO);
 }
 

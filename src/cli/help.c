@@ -85,12 +85,13 @@ static void print_option(const taciti_place *place) {
     print_entry(name, text);
 }
 
-static void print_options(void) {
+static void print_options(const char *keys) {
     const taciti_config *config = taciti_cli_options();
     const taciti_option_table *table = NULL;
     taciti_place place;
-    printf("\nconfiguration: keys of the YAML file, flags, and variables (--optim.lr is TACIT_OPTIM_LR)\n");
+    printf("\nconfiguration:\n");
     for (size_t i = 0; taciti_config_at(config, i, &place); i++) {
+        if (!taciti_option_accepted(keys, &place)) continue;
         if (place.table != table)
             printf("\n %s%s%s\n", place.table->section, *place.table->section == '\0' ? "" : ": ", place.table->help);
         table = place.table;
@@ -110,11 +111,13 @@ static void print_usage(const taciti_verb *verb) {
 }
 
 void taciti_verb_help(const taciti_verb *verb) {
-    printf("tacit %s: %s\n\n", verb->name, verb->summary);
+    const int column = printf("tacit %s:", verb->name);
+    print_paragraph(stdout, 1, column, verb->summary, strlen(verb->summary));
+    (void)putchar('\n');
     print_usage(verb);
     taciti_print_wrapped(stdout, 0, verb->description);
     print_flags(verb);
-    if (verb->configured) print_options();
+    if (verb->keys != NULL) print_options(verb->keys);
     if (*verb->example != '\0') {
         printf("\nexamples:\n");
         const char *line = verb->example;

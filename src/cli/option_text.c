@@ -5,22 +5,20 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "comm/comm.h"
-#include "data/data.h"
-#include "model/model.h"
-#include "optim/optim.h"
+#include "train/train.h"
 
 const taciti_config *taciti_cli_options(void) {
-    static taciti_model_options model;
-    static taciti_data_options data;
-    static taciti_optim_options optim;
-    static taciti_comm_options comm;
-    static const taciti_section sections[] = {{&taciti_model_option_table, &model},
-                                              {&taciti_data_option_table, &data},
-                                              {&taciti_optim_option_table, &optim},
-                                              {&taciti_comm_option_table, &comm}};
-    static const taciti_config config = {sections, 4};
-    return &config;
+    static taciti_settings settings;
+    if (settings.config.sections == NULL && taciti_settings_init(&settings) != TACIT_OK) {
+        static const taciti_config none;
+        return &none;
+    }
+    return &settings.config;
+}
+
+bool taciti_option_accepted(const char *keys, const taciti_place *place) {
+    char key[TACITI_KEY_BYTES];
+    return keys != NULL && strncmp(taciti_place_key(place, key), keys, strlen(keys)) == 0;
 }
 
 const char *taciti_option_argument(const taciti_option *option) {

@@ -5,12 +5,17 @@
 #ifndef TACITI_CLI_OPTION_TEXT_H
 #define TACITI_CLI_OPTION_TEXT_H
 
+#include <stdbool.h>
+
 #include "base/option.h"
 
 enum { TACITI_OPTION_TEXT_BYTES = 512 };
 
 /* All options of `train` with their defaults. Borrowed, lives as long as the process. One thread. */
 const taciti_config *taciti_cli_options(void);
+
+/* Whether a verb with these keys (taciti_verb.keys) takes the option. */
+bool taciti_option_accepted(const char *keys, const taciti_place *place);
 
 /* "--optim.name adamw|sgd", "--comm.thread", "--data.train TEXT ..." */
 void taciti_option_usage(const taciti_place *place, char *out, size_t size);

@@ -35,23 +35,18 @@ static void print_second_words(void) {
 }
 
 static void print_flags_of_verbs(void) {
+    taciti_place place;
+    char key[TACITI_KEY_BYTES];
     printf("    case $verb in\n");
     for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++) {
         if (verb->hidden) continue;
         printf("    \"%s\") flags=\"--help", verb->name);
         for (const taciti_flag *flag = verb->flags; flag->name != NULL; flag++) printf(" %s", flag->name);
-        printf("%s\" ;;\n", verb->configured ? " $keys" : "");
+        for (size_t i = 0; taciti_config_at(taciti_cli_options(), i, &place); i++)
+            if (taciti_option_accepted(verb->keys, &place)) printf(" --%s", taciti_place_key(&place, key));
+        printf("\" ;;\n");
     }
     printf("    esac\n");
-}
-
-static void print_keys(void) {
-    taciti_place place;
-    char key[TACITI_KEY_BYTES];
-    printf("    local keys=\"");
-    for (size_t i = 0; taciti_config_at(taciti_cli_options(), i, &place); i++)
-        printf("%s--%s", i > 0 ? " " : "", taciti_place_key(&place, key));
-    printf("\"\n");
 }
 
 /* Values of a key: choices, true and false, or files. Numbers have no completion. */
@@ -89,7 +84,6 @@ static void print_bash(void) {
     printf("# bash completion for tacit %s; printed by `tacit completion bash`\n", tacit_version());
     printf("_tacit() {\n");
     print_words_of_verbs();
-    print_keys();
     printf(
         "    local cur=${COMP_WORDS[COMP_CWORD]} flag=${COMP_WORDS[COMP_CWORD-1]} start=1 joined=0\n"
         "    local first verb flags=\"--help\" seconds=\"\" values=\"\" takes=0\n"
@@ -113,7 +107,8 @@ static void print_bash(void) {
     print_arguments();
     printf("    if [[ -n $values && $cur != -* ]]; then\n"
            "        COMPREPLY=($(compgen -W \"$values\" -- \"$cur\"))\n"
-           "        ((${#COMPREPLY[@]} > 0 || joined)) && return\n"
+           "        # A switch may stand alone: then a file may follow.\n"
+           "        [[ $values == \"true false\" ]] && ((!joined)) || return\n"
            "    fi\n"
            "    if ((!takes && !joined)) && [[ $cur == -* ]]; then\n"
            "        COMPREPLY=($(compgen -W \"$flags\" -- \"$cur\"))\n"
@@ -121,7 +116,7 @@ static void print_bash(void) {
            "    fi\n"
            "    local IFS=$'\\n'\n"
            "    compopt -o filenames 2>/dev/null\n"
-           "    COMPREPLY=($(compgen -f -- \"$cur\"))\n"
+           "    COMPREPLY+=($(compgen -f -- \"$cur\"))\n"
            "}\n"
            "complete -F _tacit tacit\n");
 }

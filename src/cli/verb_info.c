@@ -14,6 +14,7 @@
 #include "codec/codec.h"
 #include "kernel/kernel.h"
 #include "model/model.h"
+#include "strategy/strategy.h"
 
 const taciti_flag taciti_info_flags[] = {
     {"--json", NULL, NULL, "answer as one JSON object"},
@@ -64,7 +65,7 @@ static void print_options(void) {
     }
 }
 
-/* ---- codecs, presets ------------------------------------------------------------------------------- */
+/* ---- codecs, strategies, presets ------------------------------------------------------------------------------- */
 
 static const char *class_name(taciti_codec_class aggregation) {
     switch (aggregation) {
@@ -89,6 +90,20 @@ static void print_codecs(void) {
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
         printf("%-10s %-7s %-9s %s (%s)\n", (*codec)->name, class_name((*codec)->aggregation),
                (*codec)->lossless ? "lossless" : "lossy", (*codec)->help, (*codec)->source);
+}
+
+static json_t *strategies_json(void) {
+    json_t *array = json_array();
+    for (const taciti_strategy *const *strategy = taciti_strategy_list(); *strategy != NULL; strategy++)
+        (void)json_array_append_new(array, json_pack("{s:s, s:s, s:s, s:b}", "name", (*strategy)->name, "help",
+                                                     (*strategy)->help, "source", (*strategy)->source, "replicas_equal",
+                                                     (*strategy)->replicas_equal));
+    return array;
+}
+
+static void print_strategies(void) {
+    for (const taciti_strategy *const *strategy = taciti_strategy_list(); *strategy != NULL; strategy++)
+        printf("%-10s %s (%s)\n", (*strategy)->name, (*strategy)->help, (*strategy)->source);
 }
 
 static json_t *presets_json(void) {
@@ -131,6 +146,7 @@ static const struct {
 } TOPICS[] = {
     {"build", build_json, print_build},
     {"codecs", codecs_json, print_codecs},
+    {"strategies", strategies_json, print_strategies},
     {"presets", presets_json, print_presets},
     {"options", options_json, print_options},
 };
@@ -149,7 +165,7 @@ static tacit_status find_topic(const char *name, size_t *out) {
     if (least == 0) return TACIT_OK;
     const bool close = taciti_edit_close(name, least);
     char quoted[TACITI_QUOTED_BYTES];
-    return taciti_fail(TACIT_E_USAGE, "info knows build, codecs, presets and options, not %s%s%s%s",
+    return taciti_fail(TACIT_E_USAGE, "info knows build, codecs, strategies, presets and options, not %s%s%s%s",
                        taciti_quote(name, quoted), close ? "; did you mean \"" : "", close ? TOPICS[nearest].name : "",
                        close ? "\"?" : "");
 }

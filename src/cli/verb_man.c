@@ -84,7 +84,7 @@ static void print_flags(FILE *out, const taciti_verb *verb) {
     print_item(out, "-h, --help", "show a short text");
 }
 
-static void print_options(FILE *out) {
+static void print_options(FILE *out, const char *keys) {
     const taciti_config *config = taciti_cli_options();
     const taciti_option_table *table = NULL;
     taciti_place place;
@@ -94,6 +94,7 @@ static void print_options(FILE *out) {
                "Keys of the YAML file are flags and environment variables as well: the key lr of the section optim "
                "is --optim.lr and TACIT_OPTIM_LR. Later wins: default, file, environment, flag.");
     for (size_t i = 0; taciti_config_at(config, i, &place); i++) {
+        if (!taciti_option_accepted(keys, &place)) continue;
         if (place.table != table) {
             (void)fputs(".SS ", out);
             print_line(out, *place.table->section == '\0' ? "top level" : place.table->section);
@@ -123,7 +124,7 @@ static void print_verb(FILE *out, const taciti_verb *verb) {
     (void)fputs(".SH DESCRIPTION\n", out);
     print_paragraphs(out, verb->description);
     print_flags(out, verb);
-    if (verb->configured) print_options(out);
+    if (verb->keys != NULL) print_options(out, verb->keys);
     if (*verb->example != '\0') {
         (void)fputs(".SH EXAMPLES\n.EX\n", out);
         print_line(out, verb->example);
