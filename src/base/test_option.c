@@ -184,7 +184,7 @@ static void wrong_values_name_the_place_and_the_reason(void **state) {
     read_bad("optim: {nesterov: maybe}\n", ":1:19: optim.nesterov: \"maybe\" is neither true nor false");
     read_bad("optim: {name: adam}\n", ":1:15: optim.name: \"adam\" is not one of adamw|sgd; did you mean \"adamw\"?");
     read_bad("optim: {name: lamb}\n", ":1:15: optim.name: \"lamb\" is not one of adamw|sgd");
-    read_bad("data: {bucket: 0}\n", ":1:16: data.bucket: 0 is outside 1..1000000000000");
+    read_bad("data: {bucket: 0}\n", ":1:16: data.bucket: 0 is outside 1..1e+12");
     read_bad("data: {bucket: 5 MeB}\n",
              ":1:16: data.bucket: \"5 MeB\" is not a size; write for example 4096, 25MiB or 1.5GB");
     read_bad("data: {bucket: 0.3kB1}\n",

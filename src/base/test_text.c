@@ -48,6 +48,10 @@ static void reals_survive_the_way_through_text(void **state) {
     assert_string_equal(text, "0.1");
     taciti_real_format(86400, text);
     assert_string_equal(text, "86400");
+    taciti_real_format(1048576, text);
+    assert_string_equal(text, "1048576");
+    taciti_real_format(1e12, text);
+    assert_string_equal(text, "1e+12");
     taciti_real_format(1e300, text);
     assert_string_equal(text, "1e+300");
     taciti_real_format(-0.0, text);

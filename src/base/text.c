@@ -56,8 +56,12 @@ void taciti_real_format(double value, char out[TACITI_REAL_BYTES]) {
         const double again = strtod(out, NULL);
         if (!(again < value) && !(again > value)) break;
     }
-    /* 1000 rather than 1e+03: whole numbers that a double counts exactly. */
-    if (fabs(value) < 1e15 && fabs(value - rint(value)) <= 0) (void)snprintf(out, TACITI_REAL_BYTES, "%.0f", value);
+    /* 86400 rather than 8.64e+04, but 1e+12 rather than 1000000000000. */
+    if (fabs(value) < 1e15 && fabs(value - rint(value)) <= 0) {
+        char whole[TACITI_REAL_BYTES];
+        const int length = snprintf(whole, sizeof whole, "%.0f", value);
+        if (length > 0 && (size_t)length <= strlen(out) + 3) memcpy(out, whole, (size_t)length + 1);
+    }
     plain_locale_leave(&scope);
 }
 

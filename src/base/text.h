@@ -16,8 +16,8 @@ bool taciti_integer_parse(const char *text, int64_t *out);
 /* The whole text is a finite decimal number ("1", "-0.5", "3e-4"), or false: hexadecimal, "inf" and "nan" are not. */
 bool taciti_real_parse(const char *text, double *out);
 
-/* A decimal text that reads back as the same double, with the fewest digits (whole numbers below 1e15 without an
- * exponent); valid JSON for every finite value. */
+/* A decimal text that reads back as the same double, with the fewest digits, and with an exponent where that is much
+ * shorter; valid JSON for every finite value. */
 enum { TACITI_REAL_BYTES = 32 };
 void taciti_real_format(double value, char out[TACITI_REAL_BYTES]);
 
