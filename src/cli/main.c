@@ -99,7 +99,7 @@ static int dispatch(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    taciti_cli_log_init(taciti_launcher_detect().rank, false);
+    taciti_cli_log_early(taciti_launcher_detect().rank);
     const int code = dispatch(argc > 0 ? argc - 1 : 0, argv + 1);
     if (fflush(stdout) == 0 && ferror(stdout) == 0) return code;
     const tacit_status status = taciti_fail(TACIT_E_IO, "cannot write to the standard output");
