@@ -26,10 +26,6 @@ tacit_status taciti_llmc_write(const char *path, const taciti_weights_write_opti
 /* Shape of `name` in the layout, or E_INTERNAL. */
 tacit_status taciti_formats_tensor(const taciti_layout *layout, const char *name, const taciti_tensor **out);
 
-/* Every layer, head, ... of a file must be the run's; both values are named. */
-tacit_status taciti_formats_match(const char *path, const taciti_model_options *file,
-                                  const taciti_model_options *wanted);
-
 /* taciti_model_resolve() for what a file says: E_DATA that names the file. */
 tacit_status taciti_formats_resolve(const char *path, taciti_model_options *options);
 

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "ckpt/formats.h"
+#include "ckpt/run.h"
 #include "ckpt/safetensors.h"
 
 enum { JSON_MOST_BYTES = 64 << 20, SHARDS_MOST = 4096 };
@@ -294,7 +295,7 @@ static tacit_status check_config(const char *folder, const taciti_model_options 
     taciti_model_options file;
     TACITI_TRY(taciti_path_join(path, sizeof path, folder, "config.json"));
     TACITI_TRY(taciti_hf_describe(path, &file));
-    return taciti_formats_match(path, &file, options);
+    return taciti_run_match(path, &file, options);
 }
 
 tacit_status taciti_hf_read(const char *folder, const taciti_model_options *options, const taciti_layout *layout,

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "ckpt/formats.h"
+#include "ckpt/run.h"
 #include "ckpt/sink.h"
 #include "kernel/kernel.h"
 
@@ -178,7 +179,7 @@ tacit_status taciti_llmc_read(const char *path, const taciti_model_options *opti
     llmc_file file;
     taciti_pages room = {0};
     TACITI_TRY(open_file(path, &file));
-    tacit_status status = taciti_formats_match(path, &file.options, options);
+    tacit_status status = taciti_run_match(path, &file.options, options);
     if (status == TACIT_OK) status = create_room(&file.options, &room);
     file.transpose = room.base;
     if (status == TACIT_OK) status = read_all(&file, layout, flat);

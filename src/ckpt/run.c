@@ -55,6 +55,30 @@ static tacit_status read_model(const char *path, const json_t *meta, taciti_mode
     return TACIT_OK;
 }
 
+tacit_status taciti_run_parse_model(const char *path, const char *meta_json, taciti_model_options *out) {
+    json_t *meta = json_loads(meta_json, JSON_REJECT_DUPLICATES, NULL);
+    if (meta == NULL) return taciti_fail(TACIT_E_DATA, "%s: its description is not JSON", path);
+    const tacit_status status = read_model(path, meta, out);
+    json_decref(meta);
+    return status;
+}
+
+tacit_status taciti_run_match(const char *path, const taciti_model_options *found, const taciti_model_options *wanted) {
+    const struct {
+        const char *name;
+        int64_t found, wanted;
+    } pairs[] = {
+        {"layers", found->layers, wanted->layers},       {"heads", found->heads, wanted->heads},
+        {"channels", found->channels, wanted->channels}, {"vocabulary", found->vocabulary, wanted->vocabulary},
+        {"context", found->context, wanted->context},    {"tied", found->tied, wanted->tied},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
+        if (pairs[i].found != pairs[i].wanted)
+            return taciti_fail(TACIT_E_CONFIG, "%s: was made with --model.%s %lld, the run is configured with %lld",
+                               path, pairs[i].name, (long long)pairs[i].found, (long long)pairs[i].wanted);
+    return TACIT_OK;
+}
+
 /* ---- the tokenizer that lies beside ------------------------------------------------------------------------------ */
 
 /* Path of `name` in `folder` when that file exists and a configuration value can hold it; else "". */

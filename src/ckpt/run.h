@@ -23,6 +23,13 @@ typedef struct taciti_run_info {
  * "context": ..., "tied": ..., "dropout": ...}. Returns owned, taciti_free(); NULL when memory is short. */
 char *taciti_run_describe_model(const taciti_model_options *model);
 
+/* The other way: what meta data of the checkpoint at `path` (for messages) says. Resolved; dtype f32, dropout 0. */
+tacit_status taciti_run_parse_model(const char *path, const char *meta_json, taciti_model_options *out);
+
+/* Every size of a model found at `path` must be the wanted one - heads and head as well, which no shape shows. E_CONFIG
+ * names the key and both values. */
+tacit_status taciti_run_match(const char *path, const taciti_model_options *found, const taciti_model_options *wanted);
+
 /* path: a run folder (newest valid checkpoint), a step folder, a Hugging Face folder or a llm.c file. When vocab.json
  * and merges.txt lie in the run or Hugging Face folder and the configuration names no tokenizer, they are entered as
  * "data.vocab" and "data.merges" of meta_json's "config". */

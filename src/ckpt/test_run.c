@@ -142,12 +142,32 @@ static void descriptions_without_a_model_are_refused(void **state) {
     }
 }
 
+static void every_size_must_match(void **state) {
+    (void)state;
+    const taciti_model_options found = g_options;
+    assert_int_equal(taciti_run_match("x", &found, &found), TACIT_OK);
+    for (int i = 0; i < 6; i++) {
+        taciti_model_options other = g_options;
+        int64_t *const sizes[] = {&other.layers, &other.heads, &other.channels, &other.vocabulary, &other.context};
+        if (i < 5)
+            (*sizes[i])++;
+        else
+            other.tied = false;
+        assert_int_equal(taciti_run_match("x", &found, &other), TACIT_E_CONFIG);
+    }
+    taciti_model_options same = g_options;
+    same.dropout = 0.5;
+    same.dtype = TACITI_DTYPE_BF16;
+    assert_int_equal(taciti_run_match("x", &found, &same), TACIT_OK);
+}
+
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(every_source_opens),
         TEST(a_tokenizer_beside_is_found),
         TEST(what_is_no_source_is_refused),
+        TEST(every_size_must_match),
         TEST(descriptions_without_a_model_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

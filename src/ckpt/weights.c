@@ -95,9 +95,32 @@ tacit_status taciti_weights_describe(const char *path, taciti_weights_format *fo
     return TACIT_OK;
 }
 
+static tacit_status check_tensor(const char *path, const taciti_tensor *file, const taciti_tensor *wanted) {
+    if (strcmp(file->name, wanted->name) == 0 && file->dims == wanted->dims &&
+        memcmp(file->shape, wanted->shape, sizeof file->shape) == 0)
+        return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG, "%s: has %s of %zu x %zu where the configured model has %s of %zu x %zu", path,
+                       file->name, file->shape[0], file->shape[1], wanted->name, wanted->shape[0], wanted->shape[1]);
+}
+
+/* The readers rely on it: `layout` is that of the model which the file describes. */
+static tacit_status check_layout(const char *path, const taciti_model_options *options, const taciti_layout *layout) {
+    taciti_layout expected;
+    tacit_status status = TACIT_OK;
+    TACITI_TRY(taciti_model_layout(options, (size_t)1 << 40, &expected));
+    if (expected.tensor_count != layout->tensor_count)
+        status = taciti_fail(TACIT_E_CONFIG, "%s: has %zu tensors, the configured model %zu", path,
+                             expected.tensor_count, layout->tensor_count);
+    for (size_t t = 0; t < expected.tensor_count && status == TACIT_OK; t++)
+        status = check_tensor(path, &expected.tensors[t], &layout->tensors[t]);
+    taciti_layout_destroy(&expected);
+    return status;
+}
+
 tacit_status taciti_weights_read(const char *path, const taciti_model_options *options, const taciti_layout *layout,
                                  float *flat) {
     weights_source source;
+    TACITI_TRY(check_layout(path, options, layout));
     TACITI_TRY(find_source(path, &source));
     if (source.format == TACITI_WEIGHTS_HF) return taciti_hf_read(source.folder, options, layout, flat);
     return taciti_llmc_read(path, options, layout, flat);
@@ -141,21 +164,4 @@ tacit_status taciti_formats_refuse_existing(const char *path) {
 tacit_status taciti_formats_resolve(const char *path, taciti_model_options *options) {
     if (taciti_model_resolve(options) == TACIT_OK) return TACIT_OK;
     return taciti_fail(TACIT_E_DATA, "%s: describes a model that cannot be built", path);
-}
-
-tacit_status taciti_formats_match(const char *path, const taciti_model_options *file,
-                                  const taciti_model_options *wanted) {
-    const struct {
-        const char *name;
-        int64_t file, wanted;
-    } pairs[] = {
-        {"layers", file->layers, wanted->layers},       {"heads", file->heads, wanted->heads},
-        {"channels", file->channels, wanted->channels}, {"vocabulary", file->vocabulary, wanted->vocabulary},
-        {"context", file->context, wanted->context},    {"tied", file->tied, wanted->tied},
-    };
-    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
-        if (pairs[i].file != pairs[i].wanted)
-            return taciti_fail(TACIT_E_CONFIG, "%s: has model.%s %lld, the run is configured for %lld", path,
-                               pairs[i].name, (long long)pairs[i].file, (long long)pairs[i].wanted);
-    return TACIT_OK;
 }
