@@ -33,10 +33,10 @@ static void list_arrays(taciti_trainer *trainer, array_list *out) {
 }
 
 static json_t *describe_model(const taciti_model_options *model) {
-    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:b,s:f}", "layers", (json_int_t)model->layers, "heads",
-                     (json_int_t)model->heads, "channels", (json_int_t)model->channels, "vocabulary",
-                     (json_int_t)model->vocabulary, "context", (json_int_t)model->context, "tied", (int)model->tied,
-                     "dropout", model->dropout);
+    char *text = taciti_run_describe_model(model);
+    json_t *value = text == NULL ? NULL : json_loads(text, 0, NULL);
+    taciti_free(text);
+    return value;
 }
 
 /* Everything but arrays. Returns owned; free(). */
@@ -90,6 +90,11 @@ static tacit_status read_number(const json_t *meta, const char *key, int64_t *ou
 /* A resumed run is the same run only with the same sample sequence; other changes are the user's to make. */
 static tacit_status check_same_run(const taciti_trainer *trainer, const json_t *meta) {
     int64_t seed = 0;
+    if (json_object_get(meta, "imported") != NULL)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "%s: was imported, there is no training to resume; start a run from it with "
+                           "--train.init %s --run.dir FOLDER",
+                           trainer->settings->run.dir.text, trainer->settings->run.dir.text);
     TACITI_TRY(read_number(meta, "seed", &seed));
     if (seed != trainer->settings->train.seed)
         return taciti_fail(TACIT_E_CONFIG, "train.seed is %lld but the checkpoint was made with %lld",
@@ -115,9 +120,12 @@ static tacit_status restore_position(taciti_trainer *trainer, const json_t *meta
 }
 
 static tacit_status restore(taciti_trainer *trainer, const char *path, const char *meta_json) {
+    taciti_model_options model;
+    TACITI_TRY(taciti_run_parse_model(path, meta_json, &model));
+    TACITI_TRY(taciti_run_match(path, &model, &trainer->settings->model));
     json_t *meta = json_loads(meta_json, 0, NULL);
     if (meta == NULL) return taciti_fail(TACIT_E_DATA, "%s: its description is not JSON", path);
-    tacit_status status = restore_position(trainer, meta);
+    const tacit_status status = restore_position(trainer, meta);
     json_decref(meta);
     TACITI_TRY(status);
     array_list list;
@@ -146,7 +154,9 @@ tacit_status taciti_trainer_resume(taciti_trainer *trainer, bool *found) {
 static tacit_status read_weights(taciti_trainer *trainer, const char *from) {
     taciti_run_info info;
     TACITI_TRY(taciti_run_open(from, &info));
-    const tacit_status status = taciti_run_weights(&info, &trainer->layout, taciti_model_parameters(trainer->model));
+    tacit_status status = taciti_run_match(from, &info.model, &trainer->settings->model);
+    if (status == TACIT_OK)
+        status = taciti_run_weights(&info, &trainer->layout, taciti_model_parameters(trainer->model));
     taciti_run_close(&info);
     return status;
 }
