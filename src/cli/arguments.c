@@ -46,10 +46,11 @@ static tacit_status fail_unknown(const taciti_verb *verb, const taciti_config *c
         nearest = taciti_config_nearest(config, name + strspn(name, "-"));
         dashes = "--";
     }
+    /* "--optim.rl" is a mistake in a key, as in a file. */
+    const tacit_status status = config != NULL && strchr(name, '.') != NULL ? TACIT_E_CONFIG : TACIT_E_USAGE;
     if (nearest == NULL)
-        return taciti_fail(TACIT_E_USAGE, "unknown option %s; see `tacit %s --help`", taciti_quote(name, quoted),
-                           verb->name);
-    return taciti_fail(TACIT_E_USAGE, "unknown option %s; did you mean \"%s%s\"?", taciti_quote(name, quoted), dashes,
+        return taciti_fail(status, "unknown option %s; see `tacit %s --help`", taciti_quote(name, quoted), verb->name);
+    return taciti_fail(status, "unknown option %s; did you mean \"%s%s\"?", taciti_quote(name, quoted), dashes,
                        nearest);
 }
 

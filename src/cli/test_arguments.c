@@ -109,7 +109,7 @@ static void mistakes_are_named(void **state) {
     (void)state;
     assert_int_equal(parse("--jsno"), TACIT_E_USAGE);
     assert_string_equal(g_line, "unknown option \"--jsno\"; did you mean \"--json\"?");
-    assert_int_equal(parse("--optim.rl=1"), TACIT_E_USAGE);
+    assert_int_equal(parse("--optim.rl=1"), TACIT_E_CONFIG);
     assert_string_equal(g_line, "unknown option \"--optim.rl\"; did you mean \"--optim.lr\"?");
     assert_int_equal(parse("-z"), TACIT_E_USAGE);
     assert_string_equal(g_line, "unknown option \"-z\"; see `tacit sample --help`");
