@@ -88,5 +88,22 @@ ls -A | grep -q tacit-doctor && complain "the doctor left a file"
 [[ -z $(OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 "$tacit" doctor) ]] || complain "rank 1 speaks"
 expect 2 "tacit: rank 1: error: unknown verb" env OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 "$tacit" docotr
 
+# bench kernels: every array kernel beside its probe; the figures are finite and above 0
+expect 0 "kernels: scalar" env TACIT_ISA=scalar "$tacit" bench kernels --floats 0.01 --rounds 1 --threads 1
+expect 2 "--floats 0: give a number above 0" "$tacit" bench kernels --floats 0
+expect 2 "--rounds 102: give a number above 0 and up to 101" "$tacit" bench kernels --rounds 102
+expect 7 "four fifths" "$tacit" bench kernels --floats 1000000
+is_json "$tacit" bench kernels --floats 0.01 --rounds 2 --threads 3 --json
+python3 - <<'EOF' || complain "the JSON of bench kernels lacks figures"
+import json
+d = json.load(open("out.json"))
+assert d["machine"]["cpu"] and d["machine"]["cores"] >= 1 and d["floats"] >= 10000
+kernels = {(k["kernel"], k["threads"]) for k in d["kernels"]}
+assert {(k, t) for k in ("add", "bf16_encode", "sum_squares", "adamw", "layernorm") for t in (1, 3)} <= kernels, kernels
+for k in d["kernels"]:
+    assert 0 < k["ratio"]["least"] <= k["ratio"]["median"] <= k["ratio"]["most"] < 1e6, k
+assert any(p["peak"] == "f32 multiply-add" and p["rate"]["least"] > 0 for p in d["peaks"])
+EOF
+
 [[ $failed == 0 ]] && echo "cli: exit codes, messages, help, manual pages, info and doctor are as they should be"
 exit $failed

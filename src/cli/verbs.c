@@ -60,7 +60,7 @@ static const taciti_verb VERBS[] = {
      .run = taciti_verb_bench_kernels},
     {.name = "bench step",
      .synopsis = "[--model PRESET] [--batch COUNT] [--seq TOKENS] [--dtype f32|bf16] [--threads COUNT] [--json]",
-     .summary = "measure whole training steps against this machine's arithmetic",
+     .summary = "measure training steps against this machine's arithmetic",
      .description =
          "Trains a network on random tokens (forward, backward, AdamW) and prints tokens per second, GFLOP/s by the "
          "formula 6 N + 12 layers channels seq per token, where the time went, and memory. A probe of the machine's "

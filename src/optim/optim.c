@@ -135,9 +135,11 @@ static void update_part(void *context, int thread, int threads) {
 
 /* 1 / (1 - beta^t) with IEEE products only: pow() differs between CPUs. */
 static float correction(double beta, int64_t t) {
-    double power = 1;
-    for (double base = (double)(float)beta; t > 0; t /= 2, base *= base)
+    double power = 1, base = (double)(float)beta;
+    for (; t > 0; t /= 2) {
         if (t % 2 == 1) power *= base;
+        base *= base;
+    }
     return (float)(1 / (1 - power));
 }
 
