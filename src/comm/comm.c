@@ -18,7 +18,7 @@
 #define PACE_SLICE_NS (5 * TACITI_NS_PER_MS)
 #define PACE_CREDIT_NS TACITI_NS_PER_MS /* what a late wake-up may catch up on */
 
-enum { TRACE_SPANS = 1 << 16, ABORT_S = 3, FINISH_S = 15 };
+enum { TRACE_SPANS = 1 << 16, ABORT_S = 3, FINISH_S = 15, LATE_SPEAKERS = 4 };
 
 #define OPTION(name, kind, member, value, low, high, unit_, text, flags_)                                              \
     {                                                                                                                  \
@@ -99,7 +99,9 @@ tacit_status taciti_comm_open(const taciti_comm_options *options, taciti_comm **
                    "did not come up",
                    launcher.rank, options->start_s, launcher.size, launcher.name);
     taciti_guard guard = {0};
-    taciti_guard_arm(&guard, options->start_s, tacit_status_exit_code(TACIT_E_PEER), late);
+    /* One after the other, so that one line is enough: the launcher ends the rest when the first rank gives up. */
+    const double turn_s = launcher.rank < LATE_SPEAKERS ? launcher.rank : LATE_SPEAKERS;
+    taciti_guard_arm(&guard, options->start_s + turn_s, tacit_status_exit_code(TACIT_E_PEER), late);
     const tacit_status status = taciti_engine_mpi_open(&engine);
     taciti_guard_disarm(&guard);
     TACITI_TRY(status);

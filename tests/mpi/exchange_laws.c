@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The dense exchange under a real launcher: exact sums of small integers, the same bits on every rank, bytes as the
+ * formula says.
+ */
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/rng.h"
+#include "check.h"
+#include "exchange/exchange.h"
+
+static float small_integer(int rank, int step, size_t i) {
+    const uint64_t key = taciti_rng_key(taciti_rng_key(7, (uint64_t)rank), (uint64_t)step);
+    return (float)((int)taciti_rng_below(key, i, 17) - 8);
+}
+
+static void make_layout(size_t n, size_t bucket_bytes, taciti_layout *layout) {
+    const size_t sizes[] = {n, n / 3 + 1, 5};
+    CHECK(taciti_layout_create(3, layout) == TACIT_OK);
+    for (int i = 0; i < 3; i++) CHECK(taciti_layout_append(layout, "t", 1, &sizes[i], true) == TACIT_OK);
+    CHECK(taciti_layout_seal(layout, bucket_bytes) == TACIT_OK);
+}
+
+static void step(taciti_comm *comm, const taciti_layout *layout, taciti_exchange *exchange, int number, float *x) {
+    for (size_t i = 0; i < layout->n; i++) x[i] = small_integer(g_rank, number, i);
+    const uint64_t before = taciti_comm_count(comm).bytes_sent;
+    for (size_t b = 0; b < layout->bucket_count; b++) CHECK(taciti_exchange_begin(exchange, x, b) == TACIT_OK);
+    for (size_t b = 0; b < layout->bucket_count; b++) CHECK(taciti_exchange_wait(exchange, b) == TACIT_OK);
+    CHECK(taciti_comm_count(comm).bytes_sent - before == taciti_exchange_bytes_per_step(exchange));
+    for (size_t i = 0; i < layout->n; i++) {
+        float sum = 0;
+        for (int r = 0; r < taciti_comm_size(comm); r++) sum += small_integer(r, number, i);
+        CHECK(x[i] == sum);
+    }
+}
+
+static void law(taciti_comm *comm, size_t n, size_t bucket_bytes, int wire) {
+    taciti_layout layout;
+    taciti_exchange *exchange = NULL;
+    make_layout(n, bucket_bytes, &layout);
+    const taciti_exchange_options options = {.wire = wire, .bucket_bytes = (int64_t)bucket_bytes, .overlap = true};
+    CHECK(taciti_exchange_create(comm, &layout, &options, &exchange) == TACIT_OK);
+    float *x = taciti_calloc(layout.n, sizeof *x);
+    for (int i = 0; i < 3; i++) step(comm, &layout, exchange, i, x);
+    taciti_free(x);
+    taciti_exchange_destroy(exchange);
+    taciti_layout_destroy(&layout);
+}
+
+int main(void) {
+    taciti_comm *comm = open_comm();
+    const size_t lengths[] = {1, 1000, 100003};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (int wire = 0; wire < 2; wire++) {
+            law(comm, lengths[i], 1 << 16, wire);
+            law(comm, lengths[i], 25 << 20, wire);
+        }
+    taciti_comm_close(comm);
+    return 0;
+}

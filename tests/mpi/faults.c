@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A run in which something happens to one rank: faults PHASE RANK SIGNAL. What must come of it is checked by faults.sh.
+ *
+ *   init     before communication is opened        reduce   from another thread, amid all-reduces
+ *   compute  in a computation between all-reduces   finish   before the orderly end, while the others wait in it
+ *   leave    exits without a word, with code 4
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "check.h"
+#include "cli/supervise.h"
+#include "exchange/exchange.h"
+
+enum { STEPS = 40, HIT_STEP = 7 };
+
+static const char *g_phase;
+static int g_victim, g_signal;
+
+/* Long enough for the others to hear what this rank is doing. */
+static void hit(const char *phase) {
+    if (g_rank != g_victim || strcmp(phase, g_phase) != 0) return;
+    taciti_sleep_ns(500 * TACITI_NS_PER_MS);
+    (void)kill(getpid(), g_signal);
+}
+
+static void *hit_soon(void *unused) {
+    hit("reduce");
+    return unused;
+}
+
+/* As the training loop does it: the culprit has been logged, everybody goes. */
+static void must(taciti_comm *comm, tacit_status status) {
+    if (status != TACIT_OK) taciti_comm_abort(comm, status);
+}
+
+static void train(taciti_comm *comm, const taciti_layout *layout) {
+    const taciti_exchange_options options = {.bucket_bytes = 1 << 20, .overlap = true};
+    taciti_exchange *exchange = NULL;
+    must(comm, taciti_exchange_create(comm, layout, &options, &exchange));
+    float *x = taciti_calloc(layout->n, sizeof *x);
+    for (int step = 1; step <= STEPS; step++) {
+        taciti_comm_announce(comm, step, "compute");
+        if (step == HIT_STEP) hit("compute");
+        taciti_comm_announce(comm, step, "exchange");
+        for (size_t b = 0; b < layout->bucket_count; b++) must(comm, taciti_exchange_begin(exchange, x, b));
+        for (size_t b = 0; b < layout->bucket_count; b++) must(comm, taciti_exchange_wait(exchange, b));
+        if (step == HIT_STEP && g_rank == g_victim && strcmp(g_phase, "leave") == 0) exit(4);
+        while (strcmp(g_phase, "reduce") == 0 && step == STEPS) step = 1; /* until it happens */
+    }
+    taciti_free(x);
+    taciti_exchange_destroy(exchange);
+}
+
+int main(int argc, char **argv) {
+    if (argc != 4) return 2;
+    taciti_witness *witness = taciti_supervise();
+    g_phase = argv[1];
+    g_victim = atoi(argv[2]);
+    g_signal = atoi(argv[3]);
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    g_rank = rank == NULL ? 0 : atoi(rank);
+    hit("init");
+    taciti_comm *comm = open_comm();
+    if (witness != NULL) taciti_comm_attach(comm, witness);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, hit_soon, NULL) == 0);
+    const size_t n = 1 << 20;
+    taciti_layout layout;
+    CHECK(taciti_layout_create(1, &layout) == TACIT_OK && taciti_layout_append(&layout, "x", 1, &n, true) == TACIT_OK);
+    CHECK(taciti_layout_seal(&layout, 1 << 20) == TACIT_OK);
+    train(comm, &layout);
+    hit("finish");
+    CHECK(pthread_join(thread, NULL) == 0);
+    taciti_layout_destroy(&layout);
+    taciti_comm_close(comm);
+    return 0;
+}

@@ -1,0 +1,67 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Kills and freezes ranks at every phase of a run. Every time: the exit code says so, exactly one line names the culprit,
+# the job ends in time and no process is left. Usage: faults.sh PROGRAM
+set -u
+command -v mpirun >/dev/null || exit 77
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export TEST_WARN=0.8 TEST_TIMEOUT=2 TEST_START=4
+program=$(readlink -f "$1")
+errors=$(mktemp)
+trap 'rm -f "$errors"' EXIT
+failed=0
+
+complain() {
+    echo "FAILED: $*"
+    sed 's/^/    /' "$errors"
+    failed=1
+}
+
+# Living processes of the program, watchers included. Those of other runs of this test are not expected: it is serial.
+left() {
+    for exe in /proc/[0-9]*/exe; do
+        [ "$(readlink "$exe" 2>/dev/null)" = "$program" ] && basename "$(dirname "$exe")"
+    done
+}
+
+# expect RANKS CODE PATTERN PHASE RANK SIGNAL
+expect() {
+    local ranks=$1 code=$2 pattern=$3 got=0
+    shift 3
+    timeout -k 5 30 mpirun --oversubscribe -n "$ranks" "$program" "$@" >/dev/null 2>"$errors" || got=$?
+    [ "$got" = "$code" ] || complain "$ranks ranks, $*: exit code $got instead of $code"
+    if [ -n "$pattern" ]; then # empty: nobody is to be named
+        [ "$(grep -c "error: rank" "$errors")" = 1 ] || complain "$ranks ranks, $*: not one line that names a culprit"
+        grep -Eq "$pattern" "$errors" || complain "$ranks ranks, $*: no line like '$pattern'"
+    fi
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        [ -z "$(left)" ] && return
+        sleep 0.3
+    done
+    complain "$ranks ranks, $*: processes left: $(left)"
+    kill -9 $(left)
+}
+
+killed='by signal 9 \(Killed\); last seen in'
+expect 4 0 '' none 0 0
+expect 3 5 "rank 0 on host .* was killed $killed start-up" init 0 9
+expect 2 5 "rank 1 on host .* was killed $killed step 7, compute" compute 1 9
+expect 4 5 "rank 0 on host .* was killed $killed step 7, compute" compute 0 9
+expect 4 5 "rank 2 on host .* was killed $killed step [0-9]+, exchange" reduce 2 9
+expect 3 5 "rank 1 on host .* was killed $killed step 40, " finish 1 9
+expect 2 5 "rank 0 on host .* was killed by signal 11 .*; last seen in step 7, compute" compute 0 11
+expect 3 4 '' leave 1 0
+
+frozen='stopped answering [23]\.[0-9] s ago; last seen in'
+expect 3 5 "rank 2 on host .* $frozen step [0-9]+, exchange" reduce 2 19
+expect 3 5 "rank 0 on host .* $frozen step 7, compute" compute 0 19
+expect 2 5 "rank 1 on host .* $frozen step 40, (exchange|finish)" finish 1 19
+expect 3 5 "rank 0: MPI has not started within 4 s .* of the 3 processes" init 1 19
+
+# Without watchers the launcher's own code is all there is, but nothing may hang.
+export TACIT_SUPERVISE=0
+expect 3 137 '' compute 1 9
+expect 3 5 "rank 2 on host .* $frozen" reduce 2 19
+export TEST_THREAD=0
+expect 3 5 "rank 1 on host .* $frozen" reduce 1 19
+exit $failed

@@ -1,0 +1,23 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Collectives and exchange at several numbers of ranks. Usage: laws.sh COMM_LAWS EXCHANGE_LAWS MPI_FAMILY
+# MPICH spins when ranks share a core, so it gets two of them; several times, because its end has been seen to hang.
+set -eu
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+if [ "$3" = mpich ]; then
+    command -v mpiexec.mpich >/dev/null || exit 77
+    for run in 1 2 3 4 5; do
+        timeout 60 mpiexec.mpich -n 2 "$1"
+        timeout 60 mpiexec.mpich -n 2 "$2"
+    done
+    exit 0
+fi
+command -v mpirun >/dev/null || exit 77
+for ranks in 1 2 3 4 5 7 8; do
+    timeout 60 mpirun --oversubscribe -n "$ranks" "$1"
+    timeout 60 mpirun --oversubscribe -n "$ranks" "$2"
+done
+TEST_THREAD=0 timeout 60 mpirun --oversubscribe -n 3 "$1"
+TEST_THREAD=0 timeout 60 mpirun --oversubscribe -n 3 "$2"
+TEST_SEGMENT=1024 timeout 60 mpirun --oversubscribe -n 2 "$2"
+TEST_RATE=2000 timeout 60 mpirun --oversubscribe -n 2 "$2"
