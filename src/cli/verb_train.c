@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/supervise.h"
 #include "cli/verbs.h"
 #include "train/train.h"
 
@@ -38,8 +39,10 @@ static int print_config(const taciti_settings *settings) {
 }
 
 static tacit_status train_over(taciti_settings *settings, const taciti_arguments *arguments) {
+    taciti_witness *witness = taciti_supervise(); /* from here on this is the worker */
     taciti_comm *comm = NULL;
     TACITI_TRY(taciti_comm_open(&settings->comm, &comm));
+    if (witness != NULL) taciti_comm_attach(comm, witness);
     taciti_cli_log_init(taciti_comm_rank(comm), false);
     const tacit_status status = taciti_train(comm, settings, taciti_arguments_get(arguments, "--resume") != NULL,
                                              taciti_arguments_get(arguments, "--dry-run") != NULL);
