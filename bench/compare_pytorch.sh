@@ -30,7 +30,7 @@ while [ $# -gt 0 ]; do
 done
 
 if [ -z "$tacit" ]; then
-    for candidate in build/bin/tacit build/release/bin/tacit "$(command -v tacit || true)"; do
+    for candidate in build/release/bin/tacit build/bin/tacit "$(command -v tacit || true)"; do
         if [ -x "$candidate" ]; then tacit=$candidate && break; fi
     done
 fi
