@@ -2,12 +2,14 @@
  *
  * The dense all-reduce of one array, for the communication thread. See exchange.h for what it computes.
  *
- * One turn of the pipeline per segment; depth D turns lie between the stages of a segment, so that up to D + 1 segments
- * are on the wire in each stage while this rank reduces:
+ * Turn t of the pipeline, one per segment, does three things; D turns lie between the stages of a segment, so that up
+ * to D + 1 segments are on the wire in each stage while this rank reduces:
  *
- *   turn t:   scatter(t)        encode segment t of every other rank's chunk, post its send and the receives of my
- * chunk combine(t - D)    await my chunk's segment from all ranks, add in rank order, post the sum to all collect(t -
- * 2D)   await the other chunks' sums, decode
+ *   scatter(t)       encode segment t of every other rank's chunk, post its send and the receives of my chunk
+ *
+ *   combine(t - D)   await my chunk's segment from all ranks, add in rank order, post the sum to all
+ *
+ *   collect(t - 2D)  await the other chunks' sums, decode
  *
  * Every rank runs the same turns over the same sizes, so messages between two ranks match by their order alone.
  */
