@@ -214,7 +214,9 @@ static void summarise(taciti_trainer *trainer) {
     if (trainer->rank != 0 || trainer->settings->run.quiet) return;
     char table[4 * LINE_BYTES];
     taciti_trace_summary(&trainer->trace, taciti_comm_trace(trainer->comm), table, sizeof table);
-    taciti_log(TACITI_LOG_INFO, "%s", table);
+    char *rest = NULL;
+    for (char *line = strtok_r(table, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
+        taciti_log(TACITI_LOG_INFO, "%s", line);
 }
 
 /* What was predicted before the first allocation, beside what the hungriest rank really took. Collective. */
