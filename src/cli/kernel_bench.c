@@ -12,7 +12,7 @@
 #include "kernel/probe.h"
 
 /* Elements per unit of work split: whole pages of every array, and whole rows of a norm. */
-enum { GRAIN = 1024, ROW = GRAIN, STREAMS = 5, FLOATS = 4 };
+enum { GRAIN = 1024, ROW = GRAIN, LOGITS = 49 * GRAIN, STREAMS = 5, FLOATS = 4 };
 static const double PEAK_SECONDS = 0.05;
 
 /* p, m, v, g as for an optimizer, and a bf16 array; kernels with fewer operands use some of them. */
@@ -65,11 +65,34 @@ static void part_layernorm(const work *w, size_t at, size_t n) {
     w->kernels->layernorm(array(w, 0) + at, NULL, array(w, 1) + at / ROW, array(w, 2) + at / ROW, array(w, 3) + at,
                           array(w, 3), array(w, 3), n / ROW, ROW);
 }
+static void part_layernorm_backward(const work *w, size_t at, size_t n) {
+    float sums[2 * ROW] = {0}, mean[ROW] = {0}, rstd[ROW] = {0};
+    for (size_t row = 0; row < n / ROW; row += ROW) {
+        const size_t rows = n / ROW - row < ROW ? n / ROW - row : ROW, from = at + row * ROW;
+        w->kernels->layernorm_backward(array(w, 0) + from, sums, sums + ROW, array(w, 1) + from, array(w, 3) + from,
+                                       mean, rstd, array(w, 3), rows, ROW);
+    }
+}
 static void part_residual(const work *w, size_t at, size_t n) {
     w->kernels->residual(array(w, 0) + at, array(w, 3) + at, array(w, 1) + at, array(w, 3), n / ROW, ROW, 0, 0, 0);
 }
 static void part_gelu(const work *w, size_t at, size_t n) {
     w->kernels->gelu(array(w, 0) + at, NULL, array(w, 1) + at, array(w, 3), n / ROW, ROW);
+}
+static void part_gelu_backward(const work *w, size_t at, size_t n) {
+    float sums[ROW] = {0};
+    w->kernels->gelu_backward(array(w, 0) + at, NULL, sums, array(w, 1) + at, array(w, 3) + at, n / ROW, ROW);
+}
+
+/* Rows about as long as GPT-2's vocabulary, which the second-level cache holds between the passes over it. */
+static void part_cross_entropy(const work *w, size_t at, size_t n) {
+    const int32_t target = 0;
+    for (size_t j = 0; j < n; j += LOGITS) {
+        const size_t columns = n - j < LOGITS ? n - j : LOGITS;
+        const volatile double sink =
+            w->kernels->cross_entropy(array(w, 0) + at + j, NULL, &target, 1, columns, columns, 1.0f, 1);
+        (void)sink;
+    }
 }
 
 /* use[i] says what a kernel does to p, m, v, g and the bf16 array: Read, Update, Write past the caches, Store through
@@ -90,8 +113,11 @@ static const struct kernel_case {
     {"adamw + bf16 copy", "UUURW", part_adamw_copy},
     {"sgd", "UU-R-", part_sgd},
     {"layernorm", "S--R-", part_layernorm},
+    {"layernorm_backward", "UR-R-", part_layernorm_backward},
     {"residual", "SR-R-", part_residual},
     {"gelu", "SU---", part_gelu},
+    {"gelu_backward", "SR-R-", part_gelu_backward},
+    {"cross_entropy", "U----", part_cross_entropy},
 };
 enum { CASE_COUNT = sizeof CASES / sizeof CASES[0] };
 _Static_assert((int)CASE_COUNT <= (int)TACITI_BENCH_KERNELS, "room for every kernel");

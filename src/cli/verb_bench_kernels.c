@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/attention_bench.h"
 #include "cli/kernel_bench.h"
 #include "cli/machine.h"
 #include "cli/verbs.h"
@@ -58,13 +59,29 @@ static void print_kernels(const taciti_kernel_bench *bench) {
     }
 }
 
-static void print_text(const taciti_machine *machine, const taciti_kernel_bench *bench) {
+static void print_attention(const taciti_attention_figure *figures) {
+    printf("\n%-26s | %-32s | %s\n", "attention, 1 thread", "forward", "backward");
+    printf("%-26s | %7s %24s | %7s %24s\n", "", "GFLOP/s", "of the peak (range)", "GFLOP/s", "of the peak (range)");
+    for (int i = 0; i < TACITI_BENCH_ATTENTIONS; i++) {
+        const taciti_attention_figure *figure = &figures[i];
+        printf("%4zu positions, heads of %-3zu", figure->time, figure->head_size);
+        for (int d = 0; d < 2; d++)
+            printf(" | %7.1f %10.2f (%.2f-%.2f)", figure->flops[d].median / 1e9, figure->share[d].median,
+                   figure->share[d].least, figure->share[d].most);
+        printf("\n");
+    }
+}
+
+static void print_text(const taciti_machine *machine, const taciti_kernel_bench *bench,
+                       const taciti_attention_figure *attention) {
     taciti_machine_print(machine);
     print_peaks(bench);
     print_kernels(bench);
+    print_attention(attention);
     printf("\nArrays of %zu floats, %d rounds. The probe moves the same bytes in the same mix of reads and writes and\n"
            "computes nothing; both take turns, and the ratio is the median of the rounds' ratios (smallest-largest).\n"
-           "Memory is timed in processor time of the slowest thread, arithmetic by the wall clock.\n",
+           "Memory is timed in processor time of the slowest thread, arithmetic by the wall clock. Attention counts\n"
+           "the causal half of its products.\n",
            bench->floats, bench->rounds);
 }
 
@@ -99,10 +116,23 @@ static json_t *peaks_json(const taciti_kernel_bench *bench) {
     return list;
 }
 
-static tacit_status print_json(const taciti_machine *machine, const taciti_kernel_bench *bench) {
-    return taciti_cli_print_json(json_pack("{s:o, s:I, s:i, s:o, s:o}", "machine", taciti_machine_json(machine),
+static json_t *attention_json(const taciti_attention_figure *figures) {
+    json_t *list = json_array();
+    for (int i = 0; i < TACITI_BENCH_ATTENTIONS; i++)
+        for (int d = 0; d < 2; d++)
+            (void)json_array_append_new(
+                list, json_pack("{s:s, s:I, s:I, s:o, s:o}", "direction", d == 0 ? "forward" : "backward", "time",
+                                (json_int_t)figures[i].time, "head_size", (json_int_t)figures[i].head_size, "flops",
+                                spread_json(&figures[i].flops[d]), "share_of_peak", spread_json(&figures[i].share[d])));
+    return list;
+}
+
+static tacit_status print_json(const taciti_machine *machine, const taciti_kernel_bench *bench,
+                               const taciti_attention_figure *attention) {
+    return taciti_cli_print_json(json_pack("{s:o, s:I, s:i, s:o, s:o, s:o}", "machine", taciti_machine_json(machine),
                                            "floats", (json_int_t)bench->floats, "rounds", bench->rounds, "peaks",
-                                           peaks_json(bench), "kernels", kernels_json(bench)));
+                                           peaks_json(bench), "kernels", kernels_json(bench), "attention",
+                                           attention_json(attention)));
 }
 
 /* Pages are only claimed when they are written: too many would end the process, not fail. */
@@ -117,6 +147,7 @@ int taciti_verb_bench_kernels(int argc, char **argv) {
     taciti_arguments arguments;
     taciti_machine machine;
     taciti_kernel_bench bench;
+    taciti_attention_figure attention[TACITI_BENCH_ATTENTIONS];
     double mebi = 0, rounds = 0, threads = 0;
     taciti_machine_read(&machine);
     tacit_status status = taciti_arguments_parse(taciti_verb_find("bench kernels"), NULL, argc, argv, &arguments);
@@ -129,9 +160,10 @@ int taciti_verb_bench_kernels(int argc, char **argv) {
     if (status == TACIT_OK) status = number_of(&arguments, "--threads", machine.cores, 1024, &threads);
     if (status == TACIT_OK)
         status = taciti_kernel_bench_run((size_t)(mebi * 0x1p20), (int)(rounds + 0.5), (int)(threads + 0.5), &bench);
+    if (status == TACIT_OK) status = taciti_attention_bench_run((int)(rounds + 0.5), attention);
     if (status == TACIT_OK && taciti_arguments_get(&arguments, "--json") != NULL)
-        status = print_json(&machine, &bench);
+        status = print_json(&machine, &bench, attention);
     else if (status == TACIT_OK)
-        print_text(&machine, &bench);
+        print_text(&machine, &bench, attention);
     return tacit_status_exit_code(status);
 }
