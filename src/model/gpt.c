@@ -25,12 +25,18 @@ struct rows_context {
     const taciti_gpt_pass *pass;
     taciti_gpt_rows_job *job;
     void *context;
+    bool sums;
 };
+
+float *taciti_gpt_partial(const taciti_model *model, int thread) {
+    return model->arena.partial + (size_t)thread * 4 * model->channels;
+}
 
 static void run_rows(void *context, int thread, int threads) {
     const struct rows_context *rc = context;
     const size_t time = rc->pass->time;
     size_t row, end;
+    if (rc->sums) memset(taciti_gpt_partial(rc->pass->model, thread), 0, 4 * rc->pass->model->channels * sizeof(float));
     taciti_pool_part(rc->pass->tokens, BLOCK_ROWS, thread, threads, &row, &end);
     while (row < end) {
         const size_t sample = row / time, sample_end = (sample + 1) * time;
@@ -41,8 +47,8 @@ static void run_rows(void *context, int thread, int threads) {
     }
 }
 
-void taciti_gpt_each_rows(const taciti_gpt_pass *pass, taciti_gpt_rows_job *job, void *context) {
-    taciti_pool_run(pass->model->pool, run_rows, &(struct rows_context){pass, job, context});
+void taciti_gpt_each_rows(const taciti_gpt_pass *pass, bool sums, taciti_gpt_rows_job *job, void *context) {
+    taciti_pool_run(pass->model->pool, run_rows, &(struct rows_context){pass, job, context, sums});
 }
 
 void taciti_gpt_clock(taciti_gpt_pass *pass, taciti_model_op op) {

@@ -11,7 +11,7 @@
 #include "model/model.h"
 
 /* Rows of logits that exist at a time. Larger: fewer passes over the head's gradient; smaller: less memory. */
-enum { TACITI_GPT_HEAD_ROWS = 256 };
+enum { TACITI_GPT_HEAD_ROWS = 384 };
 
 /* Tensors of one layer in the order in which their gradients become final. */
 enum {
@@ -136,13 +136,17 @@ float *taciti_gpt_residual(const taciti_model *model, size_t i);
 uint64_t taciti_gpt_mask_key(const taciti_gpt_pass *pass, size_t sample, size_t layer, int site);
 
 /* Splits the pass's rows over the threads in blocks that stay in cache and never cross a sample. `rows` gets the
- * thread, the sample, and rows [first, first + count) of the micro-batch. */
+ * thread, the sample, and rows [first, first + count) of the micro-batch. sums: the job adds to its thread's part of
+ * `partial`, which is cleared first. */
 typedef struct taciti_gpt_rows {
     int thread;
     size_t sample, first, count;
 } taciti_gpt_rows;
 typedef void taciti_gpt_rows_job(void *context, const taciti_gpt_rows *rows);
-void taciti_gpt_each_rows(const taciti_gpt_pass *pass, taciti_gpt_rows_job *job, void *context);
+void taciti_gpt_each_rows(const taciti_gpt_pass *pass, bool sums, taciti_gpt_rows_job *job, void *context);
+
+/* A thread's part of `partial`, [4C]. */
+float *taciti_gpt_partial(const taciti_model *model, int thread);
 
 /* Adds the time since the last call to the operation class. */
 void taciti_gpt_clock(taciti_gpt_pass *pass, taciti_model_op op);

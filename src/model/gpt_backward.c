@@ -11,17 +11,7 @@
 #include "model/gpt.h"
 
 /* Parts of a thread's `partial`, in units of C: a norm's weight and bias, and a projection's bias. */
-enum { PARTIAL_NORM_W, PARTIAL_NORM_B, PARTIAL_BIAS, PARTIAL_PARTS = 4 };
-
-static float *partial_of(const taciti_model *model, int thread) {
-    return model->arena.partial + (size_t)thread * PARTIAL_PARTS * model->channels;
-}
-
-static void clear_partial(void *context, int thread, int threads) {
-    (void)threads;
-    const taciti_model *model = context;
-    memset(partial_of(model, thread), 0, PARTIAL_PARTS * model->channels * sizeof(float));
-}
+enum { PARTIAL_NORM_W, PARTIAL_NORM_B, PARTIAL_BIAS };
 
 /* gradient (+)= the sum over threads of n floats at `part` */
 static void add_partial(const taciti_gpt_pass *pass, size_t tensor, size_t part) {
@@ -30,7 +20,7 @@ static void add_partial(const taciti_gpt_pass *pass, size_t tensor, size_t part)
     float *gradient = taciti_gpt_gradient(model, tensor);
     if (!pass->batch->accumulate) memset(gradient, 0, n * sizeof *gradient);
     for (int t = 0; t < model->threads; t++)
-        model->kernels->add(gradient, partial_of(model, t) + part * model->channels, n);
+        model->kernels->add(gradient, taciti_gpt_partial(model, t) + part * model->channels, n);
 }
 
 /* The backward pass through a norm, and through the dropout and bias of the branch that ended in front of it. */
@@ -58,7 +48,7 @@ static void norm_rows(void *context, const taciti_gpt_rows *rows) {
     const struct norm *norm = context;
     const taciti_model *model = norm->pass->model;
     const size_t c = model->channels, at = rows->first * c;
-    float *partial = partial_of(model, rows->thread);
+    float *partial = taciti_gpt_partial(model, rows->thread);
     float *stream = model->arena.stream + at;
     if (norm->top) memset(stream, 0, rows->count * c * sizeof *stream);
     model->kernels->layernorm_backward(stream, partial + PARTIAL_NORM_W * c, partial + PARTIAL_NORM_B * c,
@@ -84,12 +74,11 @@ static void norm_backward(taciti_gpt_pass *pass, size_t half) {
         norm.rstd = first ? layer->ln1_rstd : layer->ln2_rstd;
     }
     norm.weight = taciti_gpt_parameter(model, tensor);
-    taciti_pool_run(model->pool, clear_partial, model);
     if (half > 0) {
         norm.layer = (half - 1) / 2;
         norm.site = half % 2 == 0 ? TACITI_GPT_SITE_MLP : TACITI_GPT_SITE_PROJ;
     }
-    taciti_gpt_each_rows(pass, norm_rows, &norm);
+    taciti_gpt_each_rows(pass, true, norm_rows, &norm);
     add_partial(pass, tensor, PARTIAL_NORM_W);
     add_partial(pass, tensor + 1, PARTIAL_NORM_B);
     if (half > 0)
@@ -144,14 +133,14 @@ static void gelu_rows(void *context, const taciti_gpt_rows *rows) {
     const size_t c4 = 4 * model->channels, at = rows->first * c4;
     float *d = model->arena.wide.f32 + at;
     model->kernels->gelu_backward(model->bf16 ? NULL : d, taciti_gpt_at16(model->arena.wide.b16, at),
-                                  partial_of(model, rows->thread), d, job->layer->fc + at, rows->count, c4);
+                                  taciti_gpt_partial(model, rows->thread), d, job->layer->fc + at, rows->count, c4);
 }
 
 static void qkv_bias_rows(void *context, const taciti_gpt_rows *rows) {
     const struct layer_job *job = context;
     const taciti_model *model = job->pass->model;
     const size_t c3 = 3 * model->channels, at = rows->first * c3;
-    model->kernels->bias_backward(partial_of(model, rows->thread), taciti_gpt_at16(model->arena.wide.b16, at),
+    model->kernels->bias_backward(taciti_gpt_partial(model, rows->thread), taciti_gpt_at16(model->arena.wide.b16, at),
                                   model->arena.wide.f32 + at, rows->count, c3);
 }
 
@@ -182,8 +171,7 @@ static const void *branch_gradient(const taciti_gpt_pass *pass) {
 }
 
 static void row_sums(taciti_gpt_pass *pass, taciti_gpt_rows_job *rows_job, struct layer_job *job, size_t tensor) {
-    taciti_pool_run(pass->model->pool, clear_partial, pass->model);
-    taciti_gpt_each_rows(pass, rows_job, job);
+    taciti_gpt_each_rows(pass, true, rows_job, job);
     add_partial(pass, tensor, 0);
     taciti_gpt_clock(pass, TACITI_MODEL_OP_ELEMENTWISE);
 }

@@ -91,7 +91,7 @@ static void finish_half(taciti_gpt_pass *pass, size_t half) {
     norm.site = half % 2 == 0 ? TACITI_GPT_SITE_PROJ : TACITI_GPT_SITE_MLP;
     norm.bias = taciti_gpt_parameter(
         model, taciti_gpt_layer_tensor(model, half / 2, half % 2 == 0 ? TACITI_GPT_PROJ_B : TACITI_GPT_MLP_PROJ_B));
-    taciti_gpt_each_rows(pass, add_and_normalize, &norm);
+    taciti_gpt_each_rows(pass, false, add_and_normalize, &norm);
     taciti_gpt_clock(pass, TACITI_MODEL_OP_ELEMENTWISE);
 }
 
@@ -162,14 +162,14 @@ static tacit_status forward_layer(taciti_gpt_pass *pass, size_t index) {
     const taciti_gpt_layer *layer = &model->arena.layers[index];
     struct layer_job job = {pass, layer, index};
     TACITI_TRY(multiply(pass, layer->ln1, index, TACITI_GPT_QKV_W, layer->qkv));
-    taciti_gpt_each_rows(pass, add_qkv_bias, &job);
+    taciti_gpt_each_rows(pass, false, add_qkv_bias, &job);
     taciti_gpt_clock(pass, TACITI_MODEL_OP_ELEMENTWISE);
     taciti_pool_run(model->pool, attend, &job);
     taciti_gpt_clock(pass, TACITI_MODEL_OP_ATTENTION);
     TACITI_TRY(multiply(pass, layer->attention, index, TACITI_GPT_PROJ_W, model->arena.narrow));
     finish_half(pass, 2 * index);
     TACITI_TRY(multiply(pass, layer->ln2, index, TACITI_GPT_FC_W, layer->fc));
-    taciti_gpt_each_rows(pass, apply_gelu, &job);
+    taciti_gpt_each_rows(pass, false, apply_gelu, &job);
     taciti_gpt_clock(pass, TACITI_MODEL_OP_ELEMENTWISE);
     TACITI_TRY(multiply(pass, layer->gelu, index, TACITI_GPT_MLP_PROJ_W, model->arena.narrow));
     finish_half(pass, 2 * index + 1);
@@ -179,7 +179,7 @@ static tacit_status forward_layer(taciti_gpt_pass *pass, size_t index) {
 
 tacit_status taciti_gpt_forward(taciti_gpt_pass *pass) {
     struct norm norm = norm_before(pass, 0);
-    taciti_gpt_each_rows(pass, embed_and_normalize, &norm);
+    taciti_gpt_each_rows(pass, false, embed_and_normalize, &norm);
     taciti_gpt_clock(pass, TACITI_MODEL_OP_ELEMENTWISE);
     for (size_t l = 0; l < pass->model->layers; l++) TACITI_TRY(forward_layer(pass, l));
     return TACIT_OK;

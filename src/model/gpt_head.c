@@ -49,13 +49,13 @@ static void take_losses(void *context, int thread, int threads) {
                                       pass->training ? taciti_gpt_at16(model->arena.logits16, begin * columns) : NULL,
                                       pass->batch->targets + chunk->first + begin, end - begin, model->vocabulary,
                                       columns, pass->batch->scale, pass->training);
-    memcpy(model->arena.partial + (size_t)thread * 4 * model->channels, &loss, sizeof loss);
+    memcpy(taciti_gpt_partial(model, thread), &loss, sizeof loss);
 }
 
 static void add_losses(taciti_gpt_pass *pass) {
     for (int t = 0; t < pass->model->threads; t++) {
         double loss;
-        memcpy(&loss, pass->model->arena.partial + (size_t)t * 4 * pass->model->channels, sizeof loss);
+        memcpy(&loss, taciti_gpt_partial(pass->model, t), sizeof loss);
         pass->loss += loss;
     }
 }
