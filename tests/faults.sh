@@ -64,8 +64,12 @@ asked_to_stop() {
 check "SIGTERM to one rank: checkpoint, clean exit" asked_to_stop term TERM
 check "SIGUSR1 to one rank: checkpoint, clean exit" asked_to_stop usr1 USR1
 
-resumes() { launch 2 "$1" --train.steps "$2" --resume | tee /dev/stderr | grep -q 'resume at step'; }
-check "a run stopped by a signal resumes" resumes term 100
+resumes() {
+  launch 2 "$1" --train.steps 1000000 --train.max_minutes 0.03 --resume >"$work/again.log" 2>&1
+  local status=$?; cat "$work/again.log"
+  [ "$status" -eq 0 ] && grep -q 'resume at step [1-9]' "$work/again.log" && grep -q 'stopped as asked' "$work/again.log"
+}
+check "a run stopped by a signal resumes" resumes term
 
 disagree() {
   timeout 60 "$MPIRUN" -n 1 "$tacit" train "${nano[@]}" --run.dir "$work/d" --train.steps 5 "$1" "$2" : \
@@ -99,9 +103,9 @@ full_disk() {
   [ "$(id -u)" -eq 0 ] || { echo "skipped: needs root for a small tmpfs"; return 0; }
   mkdir -p "$work/small"
   unshare -m bash -c "mount -t tmpfs -o size=${1}k tmpfs '$work/small' && timeout 100 '$MPIRUN' -n 2 '$tacit' train ${nano[*]} \
-    --run.dir '$work/small' --train.steps 30 --train.save_early 5 --train.save_every 10 --train.keep 9; s=\$?; ls -R '$work/small'; exit \$s" >"$work/full.log" 2>&1
+    --run.dir '$work/small' --train.steps 30 --train.save_early 5 --train.save_every 10 --train.keep 9; s=\$?; echo files:; ls -R '$work/small'; exit \$s" >"$work/full.log" 2>&1
   local status=$?; cat "$work/full.log"
-  grep -qi 'no space' "$work/full.log" && grep -q 'step_00000005' "$work/full.log" && ! grep -q '\.tmp' "$work/full.log" && [ "$status" -eq 7 ]
+  grep -qi 'no space' "$work/full.log" && grep -q 'step_00000005' "$work/full.log" && ! sed -n '/^files:/,$p' "$work/full.log" | grep -q '\.tmp' && [ "$status" -eq 7 ]
 }
 size=$(( $(du -sk "$work/damaged/ckpt" | cut -f1) ))
 check "a full disk: loud, older checkpoints stay, training goes on to the end" full_disk $((size * 3 / 4))

@@ -3,19 +3,22 @@
 
 #define AT(field) offsetof(taciti_data_options, field)
 
+/* Paths may differ between hosts: what they hold is compared by taciti_data_info.digest. */
 static const taciti_option options[] = {
     {.key = "train",
      .type = TACITI_OPTION_LIST,
      .offset = AT(train),
      .fallback = "",
      .unit = "",
-     .help = "files to train on, read end to end; none: the program's own sources and docs"},
+     .help = "files to train on, read end to end; none: the program's own sources and docs",
+     .flags = TACITI_OPTION_NO_DIGEST},
     {.key = "validation",
      .type = TACITI_OPTION_LIST,
      .offset = AT(validation),
      .fallback = "",
      .unit = "",
-     .help = "files to validate on; none: the last data.split of the train tokens, which are then not trained on"},
+     .help = "files to validate on; none: the last data.split of the train tokens, which are then not trained on",
+     .flags = TACITI_OPTION_NO_DIGEST},
     {.key = "split",
      .type = TACITI_OPTION_REAL,
      .offset = AT(split),
@@ -36,13 +39,15 @@ static const taciti_option options[] = {
      .offset = AT(vocab),
      .fallback = "",
      .unit = "",
-     .help = "vocab.json of a GPT-2 style tokenizer: text becomes its ids instead of bytes; needs data.merges"},
+     .help = "vocab.json of a GPT-2 style tokenizer: text becomes its ids instead of bytes; needs data.merges",
+     .flags = TACITI_OPTION_NO_DIGEST},
     {.key = "merges",
      .type = TACITI_OPTION_TEXT,
      .offset = AT(merges),
      .fallback = "",
      .unit = "",
-     .help = "merges.txt that belongs to data.vocab"},
+     .help = "merges.txt that belongs to data.vocab",
+     .flags = TACITI_OPTION_NO_DIGEST},
 };
 
 const taciti_option_table taciti_data_option_table = {

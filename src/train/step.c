@@ -124,7 +124,10 @@ tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish, taciti
     trainer->trace.step = trainer->position.step;
     rank_report mine = {.stop = stop_wish ? 1 : 0};
     taciti_comm_announce(trainer->comm, trainer->position.step, "compute");
-    TACITI_TRY(compute(trainer, &mine.loss_sum));
+    const tacit_status computed = compute(trainer, &mine.loss_sum);
+    /* What goes wrong on one rank alone would leave the others waiting: the job ends as a whole. */
+    if (computed != TACIT_OK && trainer->ranks > 1) taciti_comm_abort(trainer->comm, computed);
+    TACITI_TRY(computed);
     const int64_t compute_ns = taciti_now_ns() - begin;
     mine.compute_s = (double)compute_ns * 1e-9;
     taciti_comm_announce(trainer->comm, trainer->position.step, "exchange");

@@ -231,11 +231,6 @@ static tacit_status compare_memory(taciti_trainer *trainer) {
     return TACIT_OK;
 }
 
-/* What went wrong on one rank alone leaves the others waiting: the job ends as a whole. */
-static void end_job(taciti_trainer *trainer, tacit_status status) {
-    if (trainer->ranks > 1) taciti_comm_abort(trainer->comm, status);
-}
-
 static tacit_status train_built(taciti_trainer *trainer, bool resume) {
     catch_stop_signals();
     TACITI_TRY(restore_or_initialise(trainer, resume));
@@ -245,7 +240,7 @@ static tacit_status train_built(taciti_trainer *trainer, bool resume) {
         return TACIT_OK;
     }
     const tacit_status status = run_steps(trainer);
-    if (status != TACIT_OK) end_job(trainer, status);
+    if (status == TACIT_E_PEER) taciti_comm_abort(trainer->comm, status);
     TACITI_TRY(status);
     TACITI_TRY(compare_memory(trainer));
     summarise(trainer);
