@@ -43,7 +43,7 @@ fault() {
   echo "exit status $status after $((SECONDS - started)) s"
   [ "$status" -eq 5 ] || return 1
   [ $((SECONDS - started)) -le 14 ] || return 1
-  [ "$(grep -cE 'rank [0-9]+ on host .*\(pid '"$victim"'\)' "$work/$dir.log")" -eq 1 ] || { echo "not one line names pid $victim"; return 1; }
+  [ "$(grep -cE 'error: .*rank [0-9]+ on host .*\(pid '"$victim"'\)' "$work/$dir.log")" -eq 1 ] || { echo "not one line names pid $victim"; return 1; }
   grep -E "pid $victim" "$work/$dir.log" | grep -qE 'step [0-9]+' || { echo "the line does not name the step"; return 1; }
   nobody_left
 }
