@@ -13,6 +13,7 @@
 #include "cli/verbs.h"
 #include "codec/codec.h"
 #include "kernel/kernel.h"
+#include "model/matmul.h"
 #include "model/model.h"
 #include "strategy/strategy.h"
 
@@ -125,8 +126,9 @@ static json_t *build_json(void) {
     json_t *list = json_object();
     for (size_t i = 0; i < count; i++)
         (void)json_object_set_new(list, libraries[i].name, json_string(libraries[i].version));
-    return json_pack("{s:s, s:s, s:s, s:s, s:o}", "version", tacit_version(), "compiler", TACIT_BUILD_COMPILER, "type",
-                     TACIT_BUILD_TYPE, "isa", taciti_kernels_get()->isa, "libraries", list);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o}", "version", tacit_version(), "compiler", TACIT_BUILD_COMPILER,
+                     "type", TACIT_BUILD_TYPE, "isa", taciti_kernels_get()->isa, "bf16_products",
+                     taciti_matmul_bf16_path(), "libraries", list);
 }
 
 static void print_build(void) {
@@ -134,6 +136,8 @@ static void print_build(void) {
     const size_t count = taciti_libraries(libraries);
     printf("%-10s %s\n%-10s %s\n%-10s %s\n%-10s %s\n", "tacit", tacit_version(), "compiler", TACIT_BUILD_COMPILER,
            "build", TACIT_BUILD_TYPE, "kernels", taciti_kernels_get()->isa);
+    const bool native = strcmp(taciti_matmul_bf16_path(), "native") == 0;
+    printf("%-10s %s\n", "bf16", native ? "products by oneDNN" : "products widened to f32: slower than f32 here");
     for (size_t i = 0; i < count; i++) printf("%-10s %s\n", libraries[i].name, libraries[i].version);
 }
 

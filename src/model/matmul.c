@@ -349,4 +349,10 @@ void taciti_matmul_destroy(taciti_matmul *matmul) {
     taciti_free(matmul);
 }
 
-const char *taciti_matmul_bf16_path(const taciti_matmul *matmul) { return matmul->native ? "native" : "f32"; }
+const char *taciti_matmul_bf16_path(void) {
+    dnnl_engine_t engine;
+    if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success) return "f32";
+    const bool native = has_bf16(engine);
+    (void)dnnl_engine_destroy(engine);
+    return native ? "native" : "f32";
+}

@@ -37,7 +37,8 @@ void taciti_matmul_destroy(taciti_matmul *matmul); /* NULL is fine */
  * may allocate (generated code, packing memory), later ones of that shape do not. k = 0 gives zeros (or leaves C). */
 tacit_status taciti_matmul_run(taciti_matmul *matmul, const taciti_product *product);
 
-/* How bf16 products are computed on this CPU: "native" (the library has kernels) or "f32" (operands are widened). */
-const char *taciti_matmul_bf16_path(const taciti_matmul *matmul);
+/* How bf16 products are computed on this CPU: "native" (the library has kernels) or "f32" (operands are widened).
+ * Any thread. */
+const char *taciti_matmul_bf16_path(void);
 
 #endif
