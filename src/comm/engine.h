@@ -16,7 +16,8 @@ tacit_status taciti_engine_mpi_open(taciti_engine *out);
 /* The family this build was made with: "openmpi", "mpich" or "mpi". */
 const char *taciti_engine_mpi_family(void);
 
-/* Name and version of the library that is loaded, without starting it: "Open MPI v4.1.4". Any thread, not collective. */
+/* Name and version of the library that is loaded, without starting it: "Open MPI v4.1.4". Any thread, not collective.
+ */
 void taciti_engine_mpi_library(char *out, size_t bytes);
 
 #endif

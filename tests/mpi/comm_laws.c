@@ -23,7 +23,8 @@ static void peers_are_known(taciti_comm *comm) {
 
 static void reductions_are_exact_and_equal(taciti_comm *comm) {
     const int size = taciti_comm_size(comm);
-    double sum[3] = {g_rank + 1, -1, 0.1 * g_rank}, most = g_rank, least = g_rank, nan = g_rank == size / 2 ? (double)NAN : 1;
+    double sum[3] = {g_rank + 1, -1, 0.1 * g_rank}, most = g_rank, least = g_rank,
+           nan = g_rank == size / 2 ? (double)NAN : 1;
     CHECK(taciti_comm_allreduce_f64(comm, sum, 3, TACITI_OP_SUM) == TACIT_OK);
     CHECK(taciti_comm_allreduce_f64(comm, &most, 1, TACITI_OP_MAX) == TACIT_OK);
     CHECK(taciti_comm_allreduce_f64(comm, &least, 1, TACITI_OP_MIN) == TACIT_OK);
