@@ -4,13 +4,13 @@
 # Usage: checkpoint.sh PROGRAM
 set -eu
 program=$1
-command -v mpirun > /dev/null || { echo "skipped: no mpirun"; exit 77; }
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+. "$(dirname "$0")/../../scripts/mpi-environment.sh"
+[ -n "$MPIRUN" ] || { echo "skipped: no mpirun"; exit 77; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 launch() {
-    timeout 120 mpirun --oversubscribe --mca mpi_yield_when_idle 1 -n "$@"
+    timeout 120 "$MPIRUN" -n "$@"
 }
 
 counts="1 2 3 4 6 8"

@@ -3,8 +3,8 @@
 # Kills and freezes ranks at every phase of a run. Every time: the exit code says so, exactly one line names the culprit,
 # the job ends in time and no process is left. Usage: faults.sh PROGRAM
 set -u
-command -v mpirun >/dev/null || exit 77
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+. "$(dirname "$0")/../../scripts/mpi-environment.sh"
+[ -n "$MPIRUN" ] || exit 77
 export TEST_WARN=0.8 TEST_TIMEOUT=2 TEST_START=4
 program=$(readlink -f "$1")
 errors=$(mktemp)
@@ -28,7 +28,7 @@ left() {
 expect() {
     local ranks=$1 code=$2 pattern=$3 got=0
     shift 3
-    timeout -k 5 30 mpirun --oversubscribe -n "$ranks" "$program" "$@" >/dev/null 2>"$errors" || got=$?
+    timeout -k 5 30 "$MPIRUN" -n "$ranks" "$program" "$@" >/dev/null 2>"$errors" || got=$?
     [ "$got" = "$code" ] || complain "$ranks ranks, $*: exit code $got instead of $code"
     if [ -n "$pattern" ]; then # empty: nobody is to be named
         [ "$(grep -c "error: rank" "$errors")" = 1 ] || complain "$ranks ranks, $*: not one line that names a culprit"

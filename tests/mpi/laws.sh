@@ -3,7 +3,7 @@
 # Collectives and exchange at several numbers of ranks. Usage: laws.sh COMM_LAWS EXCHANGE_LAWS MPI_FAMILY
 # MPICH spins when ranks share a core, so it gets two of them; several times, because its end has been seen to hang.
 set -eu
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+. "$(dirname "$0")/../../scripts/mpi-environment.sh"
 if [ "$3" = mpich ]; then
     command -v mpiexec.mpich >/dev/null || exit 77
     for run in 1 2 3 4 5; do
@@ -12,12 +12,12 @@ if [ "$3" = mpich ]; then
     done
     exit 0
 fi
-command -v mpirun >/dev/null || exit 77
+[ -n "$MPIRUN" ] || exit 77
 for ranks in 1 2 3 4 5 7 8; do
-    timeout 60 mpirun --oversubscribe -n "$ranks" "$1"
-    timeout 60 mpirun --oversubscribe -n "$ranks" "$2"
+    timeout 60 "$MPIRUN" -n "$ranks" "$1"
+    timeout 60 "$MPIRUN" -n "$ranks" "$2"
 done
-TEST_THREAD=0 timeout 60 mpirun --oversubscribe -n 3 "$1"
-TEST_THREAD=0 timeout 60 mpirun --oversubscribe -n 3 "$2"
-TEST_SEGMENT=1024 timeout 60 mpirun --oversubscribe -n 2 "$2"
-TEST_RATE=2000 timeout 60 mpirun --oversubscribe -n 2 "$2"
+TEST_THREAD=0 timeout 60 "$MPIRUN" -n 3 "$1"
+TEST_THREAD=0 timeout 60 "$MPIRUN" -n 3 "$2"
+TEST_SEGMENT=1024 timeout 60 "$MPIRUN" -n 2 "$2"
+TEST_RATE=2000 timeout 60 "$MPIRUN" -n 2 "$2"
