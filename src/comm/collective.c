@@ -275,7 +275,10 @@ static void number_local_ranks(taciti_comm *comm) {
 
 tacit_status taciti_comm_introduce(taciti_comm *comm) {
     taciti_peer me = {.rank = comm->engine.rank, .pid = (int32_t)getpid()};
-    if (gethostname(me.host, sizeof me.host - 1) != 0) (void)snprintf(me.host, sizeof me.host, "?");
+    if (comm->engine.host[0] != 0)
+        memcpy(me.host, comm->engine.host, sizeof me.host);
+    else if (gethostname(me.host, sizeof me.host - 1) != 0)
+        (void)snprintf(me.host, sizeof me.host, "?");
     TACITI_TRY(taciti_comm_allgather(comm, &me, sizeof me, comm->peers));
     number_local_ranks(comm);
     return TACIT_OK;

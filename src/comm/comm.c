@@ -37,7 +37,7 @@ static const taciti_option OPTIONS[] = {
     OPTION("stall", REAL, stall_s, "600", 1, 604800, "s",
            "a rank that is alive but keeps others waiting for longer has failed", 0),
     OPTION("rate", REAL, rate_mbps, "0", 0, 1e6, "Mbit/s", "cap of what each rank sends; 0: none", 0),
-    OPTION("segment", BYTES, segment_bytes, "512KiB", 1024, 1073741824, "bytes",
+    OPTION("segment", BYTES, segment_bytes, "256KiB", 1024, 1073741824, "bytes",
            "unit in which large transfers are pipelined", TACITI_OPTION_EXPERT),
 };
 

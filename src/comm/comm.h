@@ -37,6 +37,7 @@ typedef struct taciti_engine {
     void *self;
     int rank, size;
     bool any_thread;   /* the owner may be another thread than the one that opened the engine */
+    char host[64];     /* where this rank runs; empty: this machine's name */
     char library[128]; /* "Open MPI v4.1.4": for `doctor`, `info build` and the start-up line */
     tacit_status (*isend)(void *self, int peer, int tag, const void *bytes, size_t count, taciti_engine_request *out);
     tacit_status (*irecv)(void *self, int peer, int tag, void *bytes, size_t count, taciti_engine_request *out);

@@ -137,19 +137,25 @@ void test_world_destroy(test_world *world) {
     taciti_free(world);
 }
 
+static int g_ranks_per_host;
+
+void test_ranks_per_host(int count) { g_ranks_per_host = count; }
+
 static taciti_engine seat_at(test_world *world, int rank) {
     world->seats[rank] = (struct seat){.world = world, .rank = rank};
-    return (taciti_engine){.name = "memory",
-                           .self = &world->seats[rank],
-                           .rank = rank,
-                           .size = world->size,
-                           .any_thread = true,
-                           .library = "threads of one process",
-                           .isend = engine_isend,
-                           .irecv = engine_irecv,
-                           .test = engine_test,
-                           .abort = engine_abort,
-                           .close = engine_close};
+    taciti_engine engine = {.name = "memory",
+                            .self = &world->seats[rank],
+                            .rank = rank,
+                            .size = world->size,
+                            .any_thread = true,
+                            .library = "threads of one process",
+                            .isend = engine_isend,
+                            .irecv = engine_irecv,
+                            .test = engine_test,
+                            .abort = engine_abort,
+                            .close = engine_close};
+    if (g_ranks_per_host > 0) (void)snprintf(engine.host, sizeof engine.host, "host%d", rank / g_ranks_per_host);
+    return engine;
 }
 
 typedef struct player {

@@ -20,6 +20,9 @@ typedef void test_rank(taciti_comm *comm, void *context);
 /* Opens a communicator per rank, runs `rank` on all of them and closes them. */
 void test_world_run(int size, const taciti_comm_options *options, test_rank *rank, void *context);
 
+/* From now on so many ranks claim to share a host; 0, as at first: all of them. */
+void test_ranks_per_host(int count);
+
 /* Options fit for tests: no waiting for ever, a small segment. */
 taciti_comm_options test_comm_options(bool thread);
 

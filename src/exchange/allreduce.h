@@ -24,8 +24,10 @@ typedef struct taciti_allreduce {
     const taciti_codec *codec;
     int rank, size;
     size_t segment_n;    /* floats */
+    size_t depth, slots; /* turns between the stages of a segment; buffers per stage: depth + 1 */
     size_t stride_bytes; /* of one segment's payload in the buffers below */
-    char *memory;        /* owned; all buffers, one after the other */
+    size_t prefix_bytes;
+    char *memory; /* owned; all buffers, one after the other */
     size_t memory_bytes;
     char *arriving; /* [slots][size] payloads of my chunk's segment, by rank */
     char *leaving;  /* [slots][size] my payloads for the others; NULL when the codec is the identity */
@@ -39,7 +41,7 @@ typedef struct taciti_allreduce {
 tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_codec *codec, size_t segment_bytes,
                                      taciti_allreduce *out);
 /* Bytes of those workspaces, before they exist. */
-size_t taciti_allreduce_memory_bytes(int ranks, const taciti_codec *codec, size_t segment_bytes);
+size_t taciti_allreduce_memory_bytes(const taciti_comm *comm, const taciti_codec *codec, size_t segment_bytes);
 
 void taciti_allreduce_destroy(taciti_allreduce *reduce);
 

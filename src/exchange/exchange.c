@@ -114,6 +114,6 @@ uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange) {
 }
 
 size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_exchange_options *options) {
-    return taciti_allreduce_memory_bytes(taciti_comm_size(comm), taciti_codec_find(WIRE_NAMES[options->wire]),
+    return taciti_allreduce_memory_bytes(comm, taciti_codec_find(WIRE_NAMES[options->wire]),
                                          taciti_comm_segment_bytes(comm));
 }

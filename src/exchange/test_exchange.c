@@ -89,13 +89,16 @@ static void sum_integers(taciti_comm *comm, void *context) {
 static void integers_sum_exactly_for_any_ranks_length_and_wire(void **state) {
     (void)state;
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
-        for (int size = 1; size <= 8; size++) {
-            taciti_codec one = **codec;
-            if (one.aggregation != TACITI_CODEC_SUM) continue;
-            taciti_comm_options options = test_comm_options(true);
-            options.segment_bytes = size % 2 == 0 ? 1024 : 16384;
-            test_world_run(size, &options, sum_integers, &one);
-        }
+        for (int size = 1; size <= 8; size++)
+            for (int per_host = 0; per_host <= 2; per_host++) {
+                taciti_codec one = **codec;
+                if (one.aggregation != TACITI_CODEC_SUM) continue;
+                taciti_comm_options options = test_comm_options(true);
+                options.segment_bytes = size % 2 == 0 ? 1024 : 16384;
+                test_ranks_per_host(per_host); /* decides how many segments are under way */
+                test_world_run(size, &options, sum_integers, &one);
+            }
+    test_ranks_per_host(0);
 }
 
 /* The definition, sequentially: every contribution through the wire, added in rank order, the sum through the wire. */
@@ -136,9 +139,12 @@ static void every_rank_holds_the_bits_of_the_definition(void **state) {
         for (int size = 2; size <= 7; size++) {
             taciti_codec one = **codec;
             if (one.aggregation != TACITI_CODEC_SUM) continue;
-            const taciti_comm_options options = test_comm_options(size % 3 != 0);
+            taciti_comm_options options = test_comm_options(size % 3 != 0);
+            options.segment_bytes = 2048;
+            test_ranks_per_host(size % 2);
             test_world_run(size, &options, compare_with_definition, &one);
         }
+    test_ranks_per_host(0);
 }
 
 static void spread_infinity(taciti_comm *comm, void *context) {
@@ -255,6 +261,26 @@ static void misuse_is_refused(void **state) {
     taciti_layout_destroy(&layout);
 }
 
+static void look_at_memory(taciti_comm *comm, void *context) {
+    (void)context;
+    static const size_t SEGMENTS[] = {1, 64, 1000, 1 << 18, 1 << 30};
+    for (size_t i = 0; i < sizeof SEGMENTS / sizeof *SEGMENTS; i++) {
+        const size_t bytes = taciti_allreduce_memory_bytes(comm, taciti_codec_find("f32"), SEGMENTS[i]);
+        CHECK(bytes > 0 && bytes <= (size_t)128 << 20);
+    }
+}
+
+static void staging_stays_bounded(void **state) {
+    (void)state;
+    for (int size = 2; size <= 16; size *= 2)
+        for (int per_host = 0; per_host < 2; per_host++) {
+            const taciti_comm_options options = test_comm_options(false);
+            test_ranks_per_host(per_host);
+            test_world_run(size, &options, look_at_memory, NULL);
+        }
+    test_ranks_per_host(0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integers_sum_exactly_for_any_ranks_length_and_wire),
@@ -262,6 +288,7 @@ int main(void) {
         cmocka_unit_test(what_is_not_finite_arrives_everywhere),
         cmocka_unit_test(overlapped_equals_blocking_bit_for_bit),
         cmocka_unit_test(misuse_is_refused),
+        cmocka_unit_test(staging_stays_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
