@@ -4,7 +4,7 @@
  *
  *   init     before communication is opened        reduce   from another thread, amid all-reduces
  *   compute  in a computation between all-reduces   finish   before the orderly end, while the others wait in it
- *   leave    exits without a word, with code 4
+ *   leave    exits without a word, with code 4      pause   stops in a computation and goes on 1.5 s later
  */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
@@ -29,6 +29,18 @@ static void hit(const char *phase) {
     (void)kill(getpid(), g_signal);
 }
 
+/* A child wakes this process up again. */
+static void pause_for_a_while(void) {
+    if (g_rank != g_victim || strcmp("pause", g_phase) != 0) return;
+    taciti_sleep_ns(500 * TACITI_NS_PER_MS);
+    const pid_t me = getpid(), child = fork();
+    if (child == 0) {
+        taciti_sleep_ns(1500 * TACITI_NS_PER_MS);
+        _exit(kill(me, SIGCONT) == 0 ? 0 : 1);
+    }
+    CHECK(child > 0 && kill(me, SIGSTOP) == 0);
+}
+
 static void *hit_soon(void *unused) {
     hit("reduce");
     return unused;
@@ -47,6 +59,7 @@ static void train(taciti_comm *comm, const taciti_layout *layout) {
     for (int step = 1; step <= STEPS; step++) {
         taciti_comm_announce(comm, step, "compute");
         if (step == HIT_STEP) hit("compute");
+        if (step == HIT_STEP) pause_for_a_while();
         taciti_comm_announce(comm, step, "exchange");
         for (size_t b = 0; b < layout->bucket_count; b++) must(comm, taciti_exchange_begin(exchange, x, b));
         for (size_t b = 0; b < layout->bucket_count; b++) must(comm, taciti_exchange_wait(exchange, b));

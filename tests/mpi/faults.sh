@@ -58,6 +58,13 @@ expect 3 5 "rank 0 on host .* $frozen step 7, compute" compute 0 19
 expect 2 5 "rank 1 on host .* $frozen step 40, (exchange|finish)" finish 1 19
 expect 3 5 "rank 0: MPI has not started within 4 s .* of the 3 processes" init 1 19
 
+# Stopped for less than comm.timeout: a warning, another when it is back, and the run goes on. The stopped rank, whose own
+# clock has jumped, accuses nobody.
+TEST_TIMEOUT=8 expect 3 0 '' pause 1 0
+grep -q "warning: rank 1 on host .* has been silent for" "$errors" || complain "pause: no warning"
+grep -q "warning: rank 1 on host .* answers again" "$errors" || complain "pause: not said to be back"
+[ "$(grep -c "rank [02] on host" "$errors")" = 0 ] || complain "pause: others were accused"
+
 # Without watchers the launcher's own code is all there is, but nothing may hang.
 export TACIT_SUPERVISE=0
 expect 3 137 '' compute 1 9
