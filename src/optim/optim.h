@@ -22,6 +22,7 @@ typedef struct taciti_optim_options {
     double lr_min;        /* optim.lr_min: floor of the cosine, as a fraction of lr (default 0.1) */
     int64_t warmup_steps; /* optim.warmup: linear warm-up steps */
     int64_t decay_steps;  /* optim.decay_steps: step of the floor; 0: train.steps; -1: constant after warm-up */
+    double restart;       /* optim.restart: each further cosine is this many times as long; 0: one cosine only */
     double beta1, beta2, eps;
     double momentum;     /* sgd */
     bool nesterov;       /* sgd */
@@ -31,7 +32,8 @@ typedef struct taciti_optim_options {
 extern const taciti_option_table taciti_optim_option_table; /* section "optim" */
 
 /* Learning rate of step `step` (0-based); total_steps resolves decay_steps 0. Linear warm-up, then cosine to
- * lr_min * lr (Loshchilov & Hutter 1608.03983, one cycle). Pure; the same bits on every CPU. */
+ * lr_min * lr, and with optim.restart > 0 again from the peak, each cycle that many times as long (Loshchilov & Hutter
+ * 1608.03983, equation 5 and T_mult). Pure; the same bits on every CPU. */
 double taciti_optim_lr(const taciti_optim_options *options, int64_t step, int64_t total_steps);
 
 typedef struct taciti_optim taciti_optim;

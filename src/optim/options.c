@@ -49,6 +49,14 @@ static const taciti_option OPTIONS[] = {
      .most = 1e15,
      .unit = "steps",
      .help = "step at which the cosine reaches its floor; 0: train.steps; -1: constant after warm-up"},
+    {.key = "restart",
+     .type = TACITI_OPTION_REAL,
+     .offset = AT(restart),
+     .fallback = "0",
+     .least = 0,
+     .most = 1000,
+     .unit = "",
+     .help = "at the floor start a new cosine, this many times as long as the one before; 0: stay at the floor"},
     {.key = "beta1",
      .type = TACITI_OPTION_REAL,
      .offset = AT(beta1),
@@ -126,8 +134,13 @@ double taciti_optim_lr(const taciti_optim_options *options, int64_t step, int64_
     if (step < warmup) return options->lr * ((double)(step + 1) / (double)warmup);
     if (options->decay_steps < 0) return options->lr;
     const int64_t end = options->decay_steps > 0 ? options->decay_steps : total_steps;
-    if (step >= end) return options->lr * options->lr_min;
-    const double r = (double)(step - warmup) / (double)(end - warmup);
+    double begin = (double)warmup, length = (double)(end - warmup);
+    while (options->restart > 0 && length >= 1 && (double)step >= begin + length) {
+        begin += length;
+        length *= options->restart;
+    }
+    if (length < 1 || (double)step >= begin + length) return options->lr * options->lr_min;
+    const double r = ((double)step - begin) / length;
     /* 0.5 (1 + cos(pi r)), from 1 to 0 */
     const double height = r <= 0.5 ? half_cosine(r) : 1 - half_cosine(1 - r);
     return options->lr * (options->lr_min + (1 - options->lr_min) * height);

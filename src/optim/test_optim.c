@@ -306,6 +306,22 @@ static void the_schedule_passes_through_its_points(void **state) {
     near(taciti_optim_lr(&o, 3, 4), 2e-3 * 0.4);
 }
 
+static void each_restart_is_a_longer_cosine(void **state) {
+    (void)state;
+    taciti_optim_options o = ADAMW;
+    o.lr = 2e-3;
+    o.warmup_steps = 10;
+    o.decay_steps = 110;
+    o.restart = 4;
+    near(taciti_optim_lr(&o, 60, 1000), 2e-3 * 0.55);
+    near(taciti_optim_lr(&o, 110, 1000), 2e-3); /* second cycle: steps 110 to 510 */
+    near(taciti_optim_lr(&o, 310, 1000), 2e-3 * 0.55);
+    near(taciti_optim_lr(&o, 510, 1000), 2e-3); /* third */
+    o.restart = 0.5;                            /* cycles of 100, 50, 25 ... steps, then the floor */
+    near(taciti_optim_lr(&o, 135, 1000), 2e-3 * 0.55);
+    near(taciti_optim_lr(&o, 400, 1000), 2e-4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adamw_follows_the_formula_within_rounding),
@@ -317,6 +333,7 @@ int main(void) {
         cmocka_unit_test(the_norm_is_the_sum_of_squares),
         cmocka_unit_test(a_restored_optimizer_goes_on_bit_for_bit),
         cmocka_unit_test(the_schedule_passes_through_its_points),
+        cmocka_unit_test(each_restart_is_a_longer_cosine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
