@@ -15,7 +15,7 @@ mkdir -p "$logs"
 stages=("$@")
 [ ${#stages[@]} -gt 0 ] || stages=(style gcc mpi train faults asan tsan clang mpich readme)
 
-build() { check "build $1" bash -c "cmake --preset $1 && cmake --build build/$1"; }
+build() { check "build $1" bash -c "cmake --preset $1 -DTACIT_TESTS=ON && cmake --build build/$1"; }
 
 # unit PRESET LABEL [NAMES]: every ctest case with this label (and a name that matches) counts as one test.
 unit() {
