@@ -12,7 +12,7 @@ mkdir "$work/bin"
 ln -s "$(realpath "$tacit")" "$work/bin/tacit"
 ln -s "$MPIRUN" "$work/bin/mpirun"
 export PATH=$work/bin:$PATH
-ln -s "$PWD/examples" "$PWD/src" "$PWD/README.md" "$work/"
+ln -s "$PWD/examples" "$PWD/src" "$PWD/scripts" "$PWD/README.md" "$work/"
 count=0
 while IFS= read -r line; do
   command=${line%%  #*}

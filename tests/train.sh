@@ -98,6 +98,12 @@ for n in 3 4 8; do
 done
 check "resumed on 4 ranks is bit-equal to never having stopped" same_checkpoint n4 half4 100
 
+lossy=(--model.dtype bf16 --exchange.wire bf16 --model.dropout 0.1 --train.micro_batch 2 --train.steps 40 --train.save_every 20 --train.keep 9)
+check "bf16, dropout, micro-batches" run 3 lossy "${lossy[@]}"
+cp -r "$work/lossy" "$work/lossy-again"; rm -rf "$work/lossy-again/ckpt/step_00000040"
+check "the same, resumed half way" run 3 lossy-again "${lossy[@]}" --resume
+check "the same is bit-equal to never having stopped" same_checkpoint lossy lossy-again 40
+
 check "blocking exchange" run 4 blocking --train.steps 100 --train.eval_every 50 --train.save_every 50 --exchange.overlap false --exchange.bucket 64KiB
 check "small buckets, overlapped" run 4 overlapped --train.steps 100 --train.eval_every 50 --train.save_every 50 --exchange.bucket 64KiB
 check "overlapped is bit-equal to blocking" same_checkpoint blocking overlapped 100
