@@ -78,6 +78,8 @@ disagree() {
 expect "different learning rates are refused with both values" 5 '0\.01.*0\.02|0\.02.*0\.01' disagree --optim.lr 0.01 0.02
 head -c 200000 README.md src/*/*.c >"$work/a.txt" 2>/dev/null; cat src/*/*.c | head -c 200000 >"$work/a.txt"; tr e E <"$work/a.txt" >"$work/b.txt"
 expect "different data is refused with both digests" 5 'digest [0-9a-f]+.*digest [0-9a-f]+' disagree --data.train "$work/a.txt" "$work/b.txt"
+expect "a run whose every step is skipped gives up" 6 '5 steps in a row' launch 3 hopeless --train.steps 100 --train.fail_at 3 \
+  --train.fail_steps 50 --train.max_skips 5
 expect "a wrong launcher is refused with the right command" 2 'mpirun' \
   env PMI_SIZE=4 PMI_RANK=0 PMI_FD=9999 "$tacit" train "${nano[@]}" --run.dir "$work/l" --train.steps 1
 expect "an unknown key names the nearest" 3 'optim\.lr' "$tacit" train --optim.lrr 1

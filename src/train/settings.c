@@ -29,9 +29,14 @@ static const taciti_option TRAIN_OPTIONS[] = {
      "initial values, order of the data and dropout are functions of it", 0},
     {"init", TACITI_OPTION_TEXT, FIELD(init), "", 0, 0, NULL, "",
      "weights to start from: a run folder, a Hugging Face GPT-2 folder or a llm.c file", 0},
+    {"max_skips", TACITI_OPTION_INT, FIELD(max_skips), "100", 0, 1e12, NULL, "steps",
+     "give up when so many steps in a row are skipped because the gradient is not finite; 0: never",
+     TACITI_OPTION_NO_DIGEST},
     {"fail_at", TACITI_OPTION_INT, FIELD(fail_at), "-1", -1, 1e12, NULL, "steps",
      "for tests: poison the last rank's gradient of this step with NaN; -1: never",
      TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT},
+    {"fail_steps", TACITI_OPTION_INT, FIELD(fail_steps), "1", 1, 1e12, NULL, "steps",
+     "for tests: number of steps that train.fail_at poisons", TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT},
 };
 #undef FIELD
 const taciti_option_table taciti_train_option_table = {"train", "length, batch, evaluation and checkpoints of a run",

@@ -24,7 +24,9 @@ static void bucket_full(void *context, size_t bucket) {
 
 static void poison(taciti_trainer *trainer, size_t tensor) {
     const taciti_settings *s = trainer->settings;
-    if (s->train.fail_at != trainer->position.step || trainer->rank != trainer->ranks - 1) return;
+    const int64_t since = trainer->position.step - s->train.fail_at;
+    if (s->train.fail_at < 0 || since < 0 || since >= s->train.fail_steps || trainer->rank != trainer->ranks - 1)
+        return;
     taciti_model_gradients(trainer->model)[trainer->layout.tensors[tensor].offset] = NAN;
 }
 

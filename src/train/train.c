@@ -173,6 +173,19 @@ static void report_step(taciti_trainer *trainer, const taciti_step_metrics *m, i
     write_metrics(trainer, m);
 }
 
+/* Steps that are skipped one after the other mean that parameters or data are beyond repair: every rank sees the same
+ * count and gives up. The last checkpoint is older than the first of them or equal to it in every parameter. */
+static tacit_status check_progress(taciti_trainer *trainer, bool skipped) {
+    trainer->skipped_in_a_row = skipped ? trainer->skipped_in_a_row + 1 : 0;
+    const int64_t most = trainer->settings->train.max_skips;
+    if (most == 0 || trainer->skipped_in_a_row < most) return TACIT_OK;
+    if (trainer->rank != 0) return TACIT_E_NUMERICS;
+    return taciti_fail(TACIT_E_NUMERICS,
+                       "%" PRId64
+                       " steps in a row had a gradient that is not finite; lower optim.lr and go on with --resume",
+                       trainer->skipped_in_a_row);
+}
+
 /* One pass of the loop. *stop: save and leave after this step. */
 static tacit_status advance(taciti_trainer *trainer, int64_t deadline_ns, bool *stop) {
     const taciti_train_options *train = &trainer->settings->train;
@@ -181,10 +194,12 @@ static tacit_status advance(taciti_trainer *trainer, int64_t deadline_ns, bool *
     taciti_step_metrics metrics = {0};
     TACITI_TRY(taciti_trainer_step(trainer, wish, &metrics, stop));
     const bool last = trainer->position.step >= train->steps;
-    if (evaluation_is_due(train, trainer->position.step) || (*stop && !last))
+    const bool leaving = last || *stop;
+    /* Who was asked to stop has little time: the checkpoint comes first, and alone. */
+    if (evaluation_is_due(train, trainer->position.step) && (last || !*stop))
         TACITI_TRY(taciti_trainer_evaluate(trainer, &metrics.val_loss));
     report_step(trainer, &metrics, skipped_before);
-    const bool leaving = last || *stop;
+    TACITI_TRY(check_progress(trainer, metrics.skipped > skipped_before));
     if (train->save_every < 0 || (!save_is_due(train, trainer->position.step) && !leaving)) return TACIT_OK;
     const tacit_status saved = save(trainer);
     return saved == TACIT_E_PEER || leaving ? saved : TACIT_OK;
@@ -198,8 +213,10 @@ static tacit_status run_steps(taciti_trainer *trainer) {
     while (trainer->position.step < trainer->settings->train.steps && !stop)
         TACITI_TRY(advance(trainer, deadline_ns, &stop));
     if (trainer->rank == 0) taciti_console_break(&trainer->console);
-    say(trainer, "%s at step %" PRId64 " of %" PRId64 "; checkpoint in %s/ckpt", stop ? "stopped as asked" : "finished",
-        trainer->position.step, trainer->settings->train.steps, trainer->settings->run.dir.text);
+    const bool saved = trainer->settings->train.save_every >= 0;
+    say(trainer, "%s at step %" PRId64 " of %" PRId64 "%s%s%s", stop ? "stopped as asked" : "finished",
+        trainer->position.step, trainer->settings->train.steps, saved ? "; checkpoint in " : ", nothing saved as asked",
+        saved ? trainer->settings->run.dir.text : "", saved ? "/ckpt" : "");
     return TACIT_OK;
 }
 

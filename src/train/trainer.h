@@ -45,6 +45,7 @@ typedef struct taciti_trainer {
     taciti_console console;    /* rank 0 only */
     int32_t *tokens, *targets; /* one micro-batch */
     taciti_position position;
+    int64_t skipped_in_a_row;
     double peak_flops; /* of all ranks together, measured; 0 when unknown */
     taciti_memory_plan memory;
     tacit_status ready_status; /* first failure inside a readiness callback */
