@@ -21,6 +21,47 @@ static const taciti_verb VERBS[] = {
                 "tacit doctor --json --dir /scratch/run",
      .flags = taciti_doctor_flags,
      .run = taciti_verb_doctor},
+    {.name = "train",
+     .synopsis = "[CONFIG.yaml] [--resume] [--section.key VALUE ...]",
+     .summary = "train a GPT over MPI",
+     .description =
+         "Trains on text or token shards with any number of ranks; the sequence of global batches is the same for all "
+         "of "
+         "them. Configuration: defaults, then the file, then TACIT_SECTION_KEY variables, then flags.\n\n"
+         "The run folder receives metrics.jsonl, TensorBoard events, checkpoints and, when asked, a Chrome trace. An "
+         "earlier run in the same folder is moved aside unless --resume is given.\n\n"
+         "SIGTERM, SIGINT and SIGUSR1 finish the step, save a checkpoint and end the run cleanly. A rank that dies or "
+         "freezes ends the job with exit code 5 and one line that names it.",
+     .example = "mpirun -n 4 tacit train examples/shakespeare.yaml --data.train input.txt\n"
+                "mpirun -n 3 tacit train examples/shakespeare.yaml --data.train input.txt --resume",
+     .flags = taciti_train_flags,
+     .keys = "",
+     .collective = true,
+     .run = taciti_verb_train},
+    {.name = "sample",
+     .synopsis = "RUN [--prompt TEXT] [--tokens N] [--temperature X]",
+     .summary = "let a trained model write text",
+     .description = "RUN is a run folder (its newest valid checkpoint), one checkpoint, a Hugging Face GPT-2 folder or "
+                    "a llm.c file. "
+                    "Models of the GPT-2 tokenizer need its files: --data.vocab vocab.json --data.merges merges.txt, "
+                    "unless the run "
+                    "was trained with them.",
+     .example = "tacit sample run-shakespeare --prompt 'ROMEO:' --tokens 400 --temperature 0.8",
+     .flags = taciti_sample_flags,
+     .keys = "data.",
+     .run = taciti_verb_sample},
+    {.name = "eval",
+     .synopsis = "RUN [--data.validation FILE...] [--json]",
+     .summary = "loss and perplexity of a trained model",
+     .description = "RUN is a run folder (its newest valid checkpoint), one checkpoint, a Hugging Face GPT-2 folder or "
+                    "a llm.c file. "
+                    "Without data.* keys the held-out part of the run's own data is used; with --data.train FILE the "
+                    "held-out part "
+                    "of that file, with --data.validation FILE the whole file.",
+     .example = "tacit eval run-shakespeare --json",
+     .flags = taciti_eval_flags,
+     .keys = "data.",
+     .run = taciti_verb_eval},
     {.name = "data prepare",
      .synopsis = "TEXT... -o FOLDER [--tokenizer byte|gpt2] [--split SHARE] [--shard-tokens N] [--json]",
      .summary = "turn text files into token shards",
@@ -35,6 +76,30 @@ static const taciti_verb VERBS[] = {
          "tacit data prepare wiki.txt -o shards --tokenizer gpt2 --data.vocab vocab.json --data.merges merges.txt",
      .flags = taciti_data_prepare_flags,
      .run = taciti_verb_data_prepare},
+    {.name = "import",
+     .synopsis = "SOURCE -o RUN [--json]",
+     .summary = "make a run of another program's GPT-2 weights",
+     .description = "SOURCE is a Hugging Face folder (config.json with model.safetensors, one file or shards) or a "
+                    "llm.c file (.bin, f32 or bf16). RUN becomes a run folder with one checkpoint, at step 0, for "
+                    "sample, eval and --train.init; vocab.json and merges.txt come along. The numbers are kept bit for "
+                    "bit. Pickles (.pt, pytorch_model.bin) can run code and are refused.",
+     .example = "tacit import gpt2/ -o run-gpt2\n"
+                "tacit sample run-gpt2 --prompt 'Once upon a time'\n"
+                "mpirun -n 4 tacit train gpt.yaml --train.init run-gpt2",
+     .flags = taciti_import_flags,
+     .run = taciti_verb_import},
+    {.name = "export",
+     .synopsis = "RUN -o PATH [--format hf|llmc] [--dtype f32|bf16]",
+     .summary = "write a run's weights for other programs",
+     .description = "RUN is a run folder (its newest valid checkpoint, or that of --step), one checkpoint, a Hugging "
+                    "Face folder or a llm.c file. PATH becomes a Hugging Face folder (config.json, model.safetensors, "
+                    "tokenizer files when the run has them) or a llm.c file. f32 keeps the numbers bit for bit, bf16 "
+                    "rounds them to nearest even. Nothing that exists is overwritten.",
+     .example = "tacit export run/ -o gpt2-mine/\n"
+                "tacit export run/ -o model.bin --dtype bf16      # for llm.c\n"
+                "tacit export run/ -o big/ --shard-bytes 5GB",
+     .flags = taciti_export_flags,
+     .run = taciti_verb_export},
     {.name = "info",
      .synopsis = "[build | codecs | strategies | presets | options] [--json]",
      .summary = "show everything that is built in",
@@ -70,71 +135,6 @@ static const taciti_verb VERBS[] = {
                 "tacit bench step --model byte-10m --json",
      .flags = taciti_bench_step_flags,
      .run = taciti_verb_bench_step},
-    {.name = "import",
-     .synopsis = "SOURCE -o RUN [--json]",
-     .summary = "make a run of another program's GPT-2 weights",
-     .description = "SOURCE is a Hugging Face folder (config.json with model.safetensors, one file or shards) or a "
-                    "llm.c file (.bin, f32 or bf16). RUN becomes a run folder with one checkpoint, at step 0, for "
-                    "sample, eval and --train.init; vocab.json and merges.txt come along. The numbers are kept bit for "
-                    "bit. Pickles (.pt, pytorch_model.bin) can run code and are refused.",
-     .example = "tacit import gpt2/ -o run-gpt2\n"
-                "tacit sample run-gpt2 --prompt 'Once upon a time'\n"
-                "mpirun -n 4 tacit train gpt.yaml --train.init run-gpt2",
-     .flags = taciti_import_flags,
-     .run = taciti_verb_import},
-    {.name = "export",
-     .synopsis = "RUN -o PATH [--format hf|llmc] [--dtype f32|bf16]",
-     .summary = "write a run's weights for other programs",
-     .description = "RUN is a run folder (its newest valid checkpoint, or that of --step), one checkpoint, a Hugging "
-                    "Face folder or a llm.c file. PATH becomes a Hugging Face folder (config.json, model.safetensors, "
-                    "tokenizer files when the run has them) or a llm.c file. f32 keeps the numbers bit for bit, bf16 "
-                    "rounds them to nearest even. Nothing that exists is overwritten.",
-     .example = "tacit export run/ -o gpt2-mine/\n"
-                "tacit export run/ -o model.bin --dtype bf16      # for llm.c\n"
-                "tacit export run/ -o big/ --shard-bytes 5GB",
-     .flags = taciti_export_flags,
-     .run = taciti_verb_export},
-    {.name = "train",
-     .synopsis = "[CONFIG.yaml] [--resume] [--section.key VALUE ...]",
-     .summary = "train a GPT over MPI",
-     .description =
-         "Trains on text or token shards with any number of ranks; the sequence of global batches is the same for all "
-         "of "
-         "them. Configuration: defaults, then the file, then TACIT_SECTION_KEY variables, then flags.\n\n"
-         "The run folder receives metrics.jsonl, TensorBoard events, checkpoints and, when asked, a Chrome trace. An "
-         "earlier run in the same folder is moved aside unless --resume is given.\n\n"
-         "SIGTERM, SIGINT and SIGUSR1 finish the step, save a checkpoint and end the run cleanly. A rank that dies or "
-         "freezes ends the job with exit code 5 and one line that names it.",
-     .example = "mpirun -n 4 tacit train examples/shakespeare.yaml --data.train input.txt\n"
-                "mpirun -n 3 tacit train examples/shakespeare.yaml --data.train input.txt --resume",
-     .flags = taciti_train_flags,
-     .keys = "",
-     .collective = true,
-     .run = taciti_verb_train},
-    {.name = "eval",
-     .synopsis = "RUN [--data.validation FILE...] [--json]",
-     .summary = "loss and perplexity of a trained model",
-     .description = "RUN is a run folder (its newest valid checkpoint), one checkpoint, a Hugging Face GPT-2 folder or "
-                    "a llm.c file. "
-                    "Without data.* keys the held-out part of the run's own data is used; with --data.train FILE the "
-                    "held-out part "
-                    "of that file, with --data.validation FILE the whole file.",
-     .example = "tacit eval run-shakespeare --json",
-     .flags = taciti_eval_flags,
-     .keys = "data.",
-     .run = taciti_verb_eval},
-    {.name = "sample",
-     .synopsis = "RUN [--prompt TEXT] [--tokens N] [--temperature X]",
-     .summary = "let a trained model write text",
-     .description = "RUN is a run folder (its newest valid checkpoint), one checkpoint, a Hugging Face GPT-2 folder or "
-                    "a llm.c file. "
-                    "Models of the GPT-2 tokenizer need its files: --data.vocab vocab.json --data.merges merges.txt, "
-                    "unless the run "
-                    "was trained with them.",
-     .example = "tacit sample run-shakespeare --prompt 'ROMEO:' --tokens 400 --temperature 0.8",
-     .flags = taciti_sample_flags,
-     .keys = "data.",
-     .run = taciti_verb_sample},
     {.name = "completion",
      .synopsis = "bash",
      .summary = "print the completion script of a shell",
