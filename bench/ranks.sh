@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What data parallelism costs on one machine: 2 ranks x 1 thread against 1 rank x 2 threads on the same global batch,
-# in alternating runs. Usage: bench/ranks.sh [ROUNDS]    environment: TACIT, MODEL (preset), DTYPE, BATCH, SEQ, STEPS
+# in alternating runs. Usage: bench/ranks.sh [ROUNDS]    environment: TACIT, MODEL (preset), VOCABULARY, DTYPE, BATCH, SEQ, STEPS
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/mpi-environment.sh
 tacit=${TACIT:-build/release/bin/tacit} rounds=${1:-3}
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
-common=(--model.preset "${MODEL:-gpt2-30m}" --model.dtype "${DTYPE:-f32}" --train.batch "${BATCH:-8}" --train.seq "${SEQ:-256}"
+common=(--model.preset "${MODEL:-gpt2-30m}" --model.vocabulary "${VOCABULARY:-50257}" --model.dtype "${DTYPE:-f32}" --train.batch "${BATCH:-8}" --train.seq "${SEQ:-256}"
         --train.steps "${STEPS:-8}" --train.eval_every 0 --train.eval_windows 1 --train.save_every -1
         --run.quiet --run.tensorboard false)
 run() { "$MPIRUN" -n "$1" "$tacit" train "${common[@]}" --train.threads "$2" --run.dir "$work/$3" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }; }

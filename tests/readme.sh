@@ -18,7 +18,7 @@ while IFS= read -r line; do
   command=${line%%  #*}
   case $command in ''|'#'*|scripts/*|cmake*|ctest*|apt-get*|'sudo '*) continue ;; esac
   count=$((count + 1))
-  check "README: $command" bash -c "cd '$work' && timeout 280 $command"
+  check "README: ${command%%  *}" timeout 280 bash -c "cd '$work' && $command"
 done < <(awk '/^```sh$/ {on = 1; next} /^```$/ {on = 0} on' README.md)
 [ "$count" -gt 0 ] || fail "README has no commands"
 finish_checks
