@@ -34,6 +34,7 @@ fault() {
   launch 4 "$dir" --train.steps 1000000 --comm.timeout 4 >"$work/$dir.log" 2>&1 &
   local job=$!
   steps "$dir" 20 || { kill "$job"; return 1; }
+  sleep 1 # some heartbeats, which carry the step
   victim=$(workers "$dir" | sed -n "$2p")
   [ -n "$victim" ] || { echo "no worker $2"; kill "$job"; return 1; }
   started=$SECONDS
