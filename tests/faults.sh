@@ -14,7 +14,9 @@ nano=(--model.preset nano --model.dtype f32 --train.threads 1 --train.batch 8 --
       --run.tensorboard false)
 launch() { timeout -k 5 120 "$MPIRUN" -n "$1" "$tacit" train "${nano[@]}" --run.dir "$work/$2" "${@:3}"; }
 
-nobody_left() { for _ in $(seq 50); do pgrep -f "$tag" >/dev/null || return 0; sleep 0.1; done; pgrep -af "$tag"; return 1; }
+# Workers carry the tag; watchers call themselves "watch: rank N" (this test is the only run on the host).
+living() { pgrep -af "$tag"; pgrep -af '^watch: rank'; }
+nobody_left() { for _ in $(seq 50); do [ -n "$(living)" ] || return 0; sleep 0.1; done; living; return 1; }
 
 # steps DIR N: waits until the run has logged N steps
 steps() {

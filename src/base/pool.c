@@ -103,6 +103,13 @@ void taciti_pool_destroy(taciti_pool *pool) {
 
 int taciti_pool_threads(const taciti_pool *pool) { return pool->threads; }
 
+int taciti_usable_cores(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (int)online : 1;
+}
+
 void taciti_pool_run(taciti_pool *pool, taciti_pool_job *job, void *context) {
     if (pool->threads == 1) {
         job(context, 0, 1);

@@ -22,6 +22,9 @@ void taciti_pool_destroy(taciti_pool *pool); /* NULL is fine */
 
 int taciti_pool_threads(const taciti_pool *pool);
 
+/* Cores this process may use by its affinity, at least 1. Any thread. */
+int taciti_usable_cores(void);
+
 /* Runs the job on all threads and returns when all have finished. One caller at a time; jobs do not nest. */
 void taciti_pool_run(taciti_pool *pool, taciti_pool_job *job, void *context);
 

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _GNU_SOURCE
 #include "cli/loaded_model.h"
 
 #include <jansson.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,11 +77,8 @@ static tacit_status open_tokenizer(const taciti_loaded_options *options, taciti_
 }
 
 static tacit_status open_model(const taciti_run_info *info, size_t batch, size_t time, taciti_loaded_model *out) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    const int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
     const size_t most = (size_t)out->options.context;
-    TACITI_TRY(taciti_pool_create(cores, SPIN_US, &out->pool));
+    TACITI_TRY(taciti_pool_create(taciti_usable_cores(), SPIN_US, &out->pool));
     TACITI_TRY(taciti_model_layout(&out->options, (size_t)25 << 20, &out->layout));
     TACITI_TRY(taciti_model_create(&out->options, &out->layout, out->pool, batch,
                                    time == 0 || time > most ? most : time, false, &out->model));

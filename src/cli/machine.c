@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE
 #include "cli/machine.h"
+#include "base/pool.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,15 +53,8 @@ static void read_huge_pages(char *out, size_t bytes) {
     if (begin != NULL) (void)snprintf(out, bytes, "%.*s", (int)strcspn(begin + 1, "]"), begin + 1);
 }
 
-static int count_cores(void) {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
-    const long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 ? (int)online : 1;
-}
-
 void taciti_machine_read(taciti_machine *out) {
-    *out = (taciti_machine){.isa = taciti_kernels_get()->isa, .cores = count_cores(), .load = -1};
+    *out = (taciti_machine){.isa = taciti_kernels_get()->isa, .cores = taciti_usable_cores(), .load = -1};
     read_cpu(out->cpu, sizeof out->cpu);
     read_caches(out->caches, sizeof out->caches);
     read_huge_pages(out->huge_pages, sizeof out->huge_pages);

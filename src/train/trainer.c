@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _GNU_SOURCE
 #include "train/trainer.h"
 
 #include <math.h>
-#include <sched.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -18,17 +16,10 @@ enum {
 /* What libraries take later on: generated code, stacks, message buffers. Measured: 11 to 18 MiB. */
 #define LIBRARIES_BYTES ((size_t)15 << 20)
 
-/* Cores this process may use. */
-static int usable_cores(void) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 static int choose_threads(const taciti_trainer *trainer) {
     const int64_t asked = trainer->settings->train.threads;
     if (asked > 0) return (int)asked;
-    const int share = usable_cores() / taciti_comm_peer(trainer->comm, trainer->rank)->local_size;
+    const int share = taciti_usable_cores() / taciti_comm_peer(trainer->comm, trainer->rank)->local_size;
     return share > 1 ? share : 1;
 }
 
@@ -105,7 +96,7 @@ tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, 
 static tacit_status build_alone(taciti_trainer *trainer) {
     taciti_settings *s = trainer->settings;
     const int local = taciti_comm_peer(trainer->comm, trainer->rank)->local_size;
-    const int spin_us = trainer->threads * local <= usable_cores() ? SPIN_ALONE_US : 0;
+    const int spin_us = trainer->threads * local <= taciti_usable_cores() ? SPIN_ALONE_US : 0;
     TACITI_TRY(taciti_pool_create(trainer->threads, spin_us, &trainer->pool));
     TACITI_TRY(taciti_trace_create(s->run.trace ? SPANS_PER_RUN : 0, &trainer->trace));
     TACITI_TRY(taciti_model_create(&s->model, &trainer->layout, trainer->pool, trainer->micro, trainer->time, true,
