@@ -47,6 +47,12 @@ typedef struct taciti_engine {
     void (*abort)(void *self, int exit_code);
     /* Orderly end; collective. Skipped after a failure. */
     void (*close)(void *self);
+
+    /* The library's own all-reduces, to measure ours against: names ("default", "ring", "han"), NULL-terminated; NULL
+     * when there are none. x[n] = sum over ranks. Blocks without an end when a peer fails: for benchmarks only, and
+     * only inside of a job. Collective. */
+    const char *const *natives;
+    tacit_status (*native_allreduce)(void *self, int native, float *x, size_t n);
 } taciti_engine;
 
 /* ---- options -------------------------------------------------------------------------------------------------- */

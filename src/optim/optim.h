@@ -42,6 +42,9 @@ typedef struct taciti_optim taciti_optim;
  * pool. Not collective. */
 tacit_status taciti_optim_create(const taciti_optim_options *options, const taciti_layout *layout, taciti_pool *pool,
                                  taciti_optim **out);
+/* The optimizer of an emulated accelerator: an update is a wait of update_s, sums of squares are 0 and read nothing,
+ * there is no state. */
+tacit_status taciti_optim_create_emulated(double update_s, taciti_optim **out);
 void taciti_optim_destroy(taciti_optim *optim);
 
 /* Sum of squares of flat[offset, offset + n), n at most the layout's floats, as a double that depends neither on

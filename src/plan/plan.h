@@ -1,28 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cost formulas: what a step would take on a described cluster. The formulas of a codec, an exchange or a strategy live
- * beside the code they describe; this folder only composes them.
+ * Cost formulas: what a step would take on a described cluster (plan/cluster.h) for a network with a compute profile
+ * (model/profile.h). The formulas of a codec, an exchange or a strategy live beside the code they describe; this folder
+ * only composes them.
  */
 #ifndef TACITI_PLAN_PLAN_H
 #define TACITI_PLAN_PLAN_H
 
-#include <stddef.h>
+#include "model/profile.h"
+#include "plan/cluster.h"
 
-/* A link as two numbers: seconds per message and seconds per byte. */
-typedef struct taciti_link {
-    double alpha_s, beta_s_per_byte;
-} taciti_link;
-
-/* When each bucket's gradient is ready, counted from the start of backward, and how large it is. */
-typedef struct taciti_profile_bucket {
-    double ready_s;
-    size_t n; /* floats */
-} taciti_profile_bucket;
-
-typedef struct taciti_profile {
-    double forward_s, backward_s, update_s;
-    const taciti_profile_bucket *buckets;
-    size_t bucket_count;
-} taciti_profile;
+/* What a planner predicts of one strategy. */
+typedef struct taciti_prediction {
+    double step_s, exposed_s;
+    double nic_bytes; /* per host, direction and step */
+} taciti_prediction;
 
 #endif

@@ -13,7 +13,7 @@
 /* A virtual cluster: `hosts` of `per_host` ranks; one link inside a host, one between hosts, shared by its ranks. */
 typedef struct taciti_sim_cluster {
     int hosts, per_host;
-    taciti_link inside, between;
+    taciti_link_cost inside, between;
     double compute_cv; /* coefficient of variation of the compute time per step */
 } taciti_sim_cluster;
 

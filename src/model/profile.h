@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A compute profile: what one training step of a network costs on some accelerator, layer by layer, and the tensors of
+ * each layer. Emulated compute (model/emulated.h) waits by it and the planner computes with it. A profile is a preset,
+ * a JSON file of the documented schema (docs/profile.md), or what `tacit train --profile` writes.
+ *
+ * A layer's time is given in seconds, or as floating-point operations per sample that become seconds with a rate:
+ * seconds = flops * batch / rate.
+ */
+#ifndef TACITI_MODEL_PROFILE_H
+#define TACITI_MODEL_PROFILE_H
+
+#include <stddef.h>
+
+#include "tensor/layout.h"
+
+typedef struct taciti_profile_tensor {
+    char name[TACITI_TENSOR_NAME_BYTES];
+    int dims;
+    size_t shape[TACITI_TENSOR_DIMS];
+} taciti_profile_tensor;
+
+typedef struct taciti_profile_layer {
+    char name[TACITI_TENSOR_NAME_BYTES];
+    double forward_s, backward_s;         /* of one step; valid when the profile is in seconds */
+    double forward_flops, backward_flops; /* per sample; valid when it is in operations */
+    taciti_profile_tensor *tensors;       /* owned; may be none */
+    size_t tensor_count;
+} taciti_profile_layer;
+
+typedef struct taciti_profile {
+    char name[64];
+    char source[256]; /* where the numbers come from */
+    bool in_flops;
+    double sample_tokens;         /* what a sample is, for messages: tokens, images (1), ... */
+    double update_s;              /* optimizer, after the last gradient; in seconds always */
+    taciti_profile_layer *layers; /* in forward order; backward goes the other way. Owned */
+    size_t layer_count;
+} taciti_profile;
+
+/* A preset name, or else a path. E_CONFIG names file, line and field, and for a name that is neither the nearest
+ * preset. Returns owned. Any thread, not collective. */
+tacit_status taciti_profile_load(const char *name_or_path, taciti_profile *out);
+void taciti_profile_destroy(taciti_profile *profile);
+
+/* NULL-terminated: "transformer-base", "gpt2-124m", "resnet-101", "vgg-16", "lstm-66m", ... */
+const char *const *taciti_profile_presets(void);
+const char *taciti_profile_preset_help(const char *name);
+
+/* Turns operations into seconds, in place. rate in FLOP/s, batch in samples. Nothing to do when already in seconds. */
+void taciti_profile_to_seconds(taciti_profile *profile, double rate, double batch);
+
+size_t taciti_profile_parameters(const taciti_profile *profile);
+double taciti_profile_forward_s(const taciti_profile *profile);
+double taciti_profile_backward_s(const taciti_profile *profile);
+
+/* Writes the schema; atomic (temporary name, then rename). */
+tacit_status taciti_profile_save(const taciti_profile *profile, const char *path);
+
+/* Appends all tensors in ready order (last layer first, its tensors last first) and seals. Returns owned. */
+tacit_status taciti_profile_layout(const taciti_profile *profile, size_t bucket_bytes, taciti_layout *out);
+
+#endif
