@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A compute profile: what one training step of a network costs on some accelerator, layer by layer, and the tensors of
- * each layer. Emulated compute (model/emulated.h) waits by it and the planner computes with it. A profile is a preset,
- * a JSON file of the documented schema (docs/profile.md), or what `tacit train --profile` writes.
+ * each layer. Emulated compute (model/emulated.h) waits by it and the planner computes with it. A profile is a preset
+ * or a JSON file of the documented schema (docs/profile.md).
  *
  * A layer's time is given in seconds, or as floating-point operations per sample that become seconds with a rate:
  * seconds = flops * batch / rate.
