@@ -135,6 +135,10 @@ int taciti_comm_size(const taciti_comm *comm) { return comm->engine.size; }
 
 const taciti_peer *taciti_comm_peer(const taciti_comm *comm, int rank) { return &comm->peers[rank]; }
 
+bool taciti_comm_same_host(const taciti_comm *comm, int a, int b) {
+    return strcmp(comm->peers[a].host, comm->peers[b].host) == 0;
+}
+
 const taciti_engine *taciti_comm_engine(const taciti_comm *comm) { return &comm->engine; }
 
 size_t taciti_comm_segment_bytes(const taciti_comm *comm) { return (size_t)comm->options.segment_bytes; }

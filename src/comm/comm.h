@@ -99,6 +99,7 @@ void taciti_comm_close(taciti_comm *comm);
 int taciti_comm_rank(const taciti_comm *comm);
 int taciti_comm_size(const taciti_comm *comm);
 const taciti_peer *taciti_comm_peer(const taciti_comm *comm, int rank);
+bool taciti_comm_same_host(const taciti_comm *comm, int a, int b);
 const taciti_engine *taciti_comm_engine(const taciti_comm *comm);
 size_t taciti_comm_segment_bytes(const taciti_comm *comm); /* comm.segment */
 

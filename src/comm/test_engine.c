@@ -139,7 +139,11 @@ void test_world_destroy(test_world *world) {
 
 static int g_ranks_per_host;
 
+static const int *g_hosts;
+
 void test_ranks_per_host(int count) { g_ranks_per_host = count; }
+
+void test_hosts(const int *hosts) { g_hosts = hosts; }
 
 static taciti_engine seat_at(test_world *world, int rank) {
     world->seats[rank] = (struct seat){.world = world, .rank = rank};
@@ -154,7 +158,10 @@ static taciti_engine seat_at(test_world *world, int rank) {
                             .test = engine_test,
                             .abort = engine_abort,
                             .close = engine_close};
-    if (g_ranks_per_host > 0) (void)snprintf(engine.host, sizeof engine.host, "host%d", rank / g_ranks_per_host);
+    if (g_hosts != NULL)
+        (void)snprintf(engine.host, sizeof engine.host, "host%d", g_hosts[rank]);
+    else if (g_ranks_per_host > 0)
+        (void)snprintf(engine.host, sizeof engine.host, "host%d", rank / g_ranks_per_host);
     return engine;
 }
 

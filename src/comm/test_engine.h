@@ -23,6 +23,9 @@ void test_world_run(int size, const taciti_comm_options *options, test_rank *ran
 /* From now on so many ranks claim to share a host; 0, as at first: all of them. */
 void test_ranks_per_host(int count);
 
+/* From now on rank r claims to be on host number hosts[r]; borrowed. NULL: test_ranks_per_host() counts again. */
+void test_hosts(const int *hosts);
+
 /* Options fit for tests: no waiting for ever, a small segment. */
 taciti_comm_options test_comm_options(bool thread);
 

@@ -292,3 +292,12 @@ uint64_t taciti_allreduce_bytes(const taciti_allreduce *reduce, size_t n) {
         bytes += chunk_bytes(reduce, n, r) * (uint64_t)(r == reduce->rank ? reduce->size - 1 : 1);
     return reduce->size == 1 ? 0 : bytes;
 }
+
+uint64_t taciti_allreduce_nic_bytes(const taciti_allreduce *reduce, size_t n) {
+    uint64_t bytes = 0;
+    for (int r = 0; r < reduce->size; r++)
+        for (int to = 0; to < reduce->size; to++)
+            if (taciti_comm_same_host(reduce->comm, r, reduce->rank) && !taciti_comm_same_host(reduce->comm, r, to))
+                bytes += chunk_bytes(reduce, n, r) + chunk_bytes(reduce, n, to);
+    return bytes;
+}

@@ -51,4 +51,7 @@ tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n);
 /* Bytes this rank sends (and receives, up to the rounding of chunks) for an array of n floats. */
 uint64_t taciti_allreduce_bytes(const taciti_allreduce *reduce, size_t n);
 
+/* Bytes that the ranks of this rank's host together send to other hosts for it. */
+uint64_t taciti_allreduce_nic_bytes(const taciti_allreduce *reduce, size_t n);
+
 #endif

@@ -113,6 +113,13 @@ uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange) {
     return bytes;
 }
 
+uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange) {
+    uint64_t bytes = 0;
+    for (size_t b = 0; b < exchange->layout->bucket_count; b++)
+        bytes += taciti_allreduce_nic_bytes(&exchange->reduce, exchange->layout->buckets[b].n);
+    return bytes;
+}
+
 size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_exchange_options *options) {
     return taciti_allreduce_memory_bytes(comm, taciti_codec_find(WIRE_NAMES[options->wire]),
                                          taciti_comm_segment_bytes(comm));

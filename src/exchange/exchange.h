@@ -47,6 +47,10 @@ tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket);
 /* Bytes each rank sends per step for this layout (= receives): the cost formula beside the code. */
 uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange);
 
+/* Bytes that all ranks of this rank's host together send to other hosts per step: what its network card carries, but
+ * for protocol headers and heartbeats. */
+uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange);
+
 /* Bytes of workspace an exchange with these options holds, before it exists: for the memory prediction. */
 size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_exchange_options *options);
 

@@ -14,7 +14,8 @@
 typedef struct taciti_group {
     int *ranks; /* [size], ascending; owned */
     int size;
-    int me; /* my number */
+    int me;                          /* my number */
+    taciti_engine_request *requests; /* [2 size], of the collective that is running; owned */
 } taciti_group;
 
 /* All ranks; the ranks of my host; the ranks with my number within their hosts (hosts with fewer ranks have none).
@@ -27,12 +28,15 @@ void taciti_group_destroy(taciti_group *group);
 /* Chunk i of an array of n floats belongs to member i: [*begin, *end). */
 void taciti_group_chunk(const taciti_group *group, size_t n, int member, size_t *begin, size_t *end);
 
-/* Member i ends with the sum over the group in chunk i of x; the rest of x is undefined. `scratch` has n floats. */
+/* Floats of the scratch that a reduce-scatter of n floats needs: a little more than n. */
+size_t taciti_group_scratch_n(const taciti_group *group, size_t n);
+
+/* Member i ends with the sum over the group in chunk i of x, added in the order of the group; the rest of x stays. */
 tacit_status taciti_group_reduce_scatter(taciti_comm *comm, const taciti_group *group, float *x, size_t n,
                                          float *scratch);
 /* Chunk i of member i goes to all. */
 tacit_status taciti_group_all_gather(taciti_comm *comm, const taciti_group *group, float *x, size_t n);
-/* `bytes` from each member to each: in and out have size * bytes. */
+/* `bytes` from each member to each: in and out have size * bytes and do not overlap. */
 tacit_status taciti_group_all_to_all(taciti_comm *comm, const taciti_group *group, const void *in, void *out,
                                      size_t bytes);
 

@@ -207,6 +207,7 @@ static void exchange_buckets(taciti_comm *comm, void *context) {
         for (size_t b = 0; b < layout.bucket_count && !p->blocking; b++)
             CHECK(taciti_exchange_wait(exchange, b) == TACIT_OK);
         CHECK(taciti_comm_count(comm).bytes_sent - before == taciti_exchange_bytes_per_step(exchange));
+        CHECK(taciti_exchange_nic_bytes_per_step(exchange) == 0); /* they all share a host */
     }
     CHECK((taciti_exchange_predict_bytes(comm, &options) > 0) == (taciti_comm_size(comm) > 1));
     taciti_exchange_destroy(exchange);
