@@ -265,6 +265,7 @@ static void number_local_ranks(taciti_comm *comm) {
         taciti_peer *peer = &comm->peers[i];
         peer->rank = i;
         peer->local_rank = peer->local_size = 0;
+        peer->away = strcmp(peer->host, comm->peers[comm->engine.rank].host) != 0;
         for (int j = 0; j < comm->engine.size; j++) {
             if (strcmp(peer->host, comm->peers[j].host) != 0) continue;
             peer->local_size++;

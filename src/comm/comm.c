@@ -183,9 +183,12 @@ _Noreturn void taciti_comm_abort(taciti_comm *comm, tacit_status status) {
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
-static void count(_Atomic uint64_t *bytes, _Atomic uint64_t *messages, size_t n) {
-    atomic_fetch_add_explicit(bytes, n, memory_order_relaxed);
-    atomic_fetch_add_explicit(messages, 1, memory_order_relaxed);
+static void count(_Atomic uint64_t *counter, uint64_t amount) {
+    atomic_fetch_add_explicit(counter, amount, memory_order_relaxed);
+}
+
+static uint64_t read_count(const _Atomic uint64_t *counter) {
+    return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
 /* Returns when a line of comm.rate would have carried everything sent so far and these bytes. */
@@ -205,13 +208,17 @@ static tacit_status pace(taciti_comm *comm, size_t bytes) {
 
 tacit_status taciti_comm_isend(taciti_comm *comm, int peer, const void *bytes, size_t n, taciti_engine_request *out) {
     TACITI_TRY(pace(comm, n));
-    count(&comm->bytes_sent, &comm->messages_sent, n);
+    count(&comm->bytes_sent, n);
+    count(&comm->messages_sent, 1);
+    if (comm->peers[peer].away) count(&comm->away_bytes_sent, n);
     out->wait = (uintptr_t)peer * 2;
     return taciti_comm_break(comm, comm->engine.isend(comm->engine.self, peer, TACITI_TAG_DATA, bytes, n, out));
 }
 
 tacit_status taciti_comm_irecv(taciti_comm *comm, int peer, void *bytes, size_t n, taciti_engine_request *out) {
-    count(&comm->bytes_received, &comm->messages_received, n);
+    count(&comm->bytes_received, n);
+    count(&comm->messages_received, 1);
+    if (comm->peers[peer].away) count(&comm->away_bytes_received, n);
     out->wait = (uintptr_t)peer * 2 + 1;
     return taciti_comm_break(comm, comm->engine.irecv(comm->engine.self, peer, TACITI_TAG_DATA, bytes, n, out));
 }
@@ -234,9 +241,10 @@ tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request
 }
 
 taciti_comm_counters taciti_comm_count(const taciti_comm *comm) {
-    return (taciti_comm_counters){.bytes_sent = atomic_load_explicit(&comm->bytes_sent, memory_order_relaxed),
-                                  .bytes_received = atomic_load_explicit(&comm->bytes_received, memory_order_relaxed),
-                                  .messages_sent = atomic_load_explicit(&comm->messages_sent, memory_order_relaxed),
-                                  .messages_received =
-                                      atomic_load_explicit(&comm->messages_received, memory_order_relaxed)};
+    return (taciti_comm_counters){.bytes_sent = read_count(&comm->bytes_sent),
+                                  .bytes_received = read_count(&comm->bytes_received),
+                                  .messages_sent = read_count(&comm->messages_sent),
+                                  .messages_received = read_count(&comm->messages_received),
+                                  .away_bytes_sent = read_count(&comm->away_bytes_sent),
+                                  .away_bytes_received = read_count(&comm->away_bytes_received)};
 }

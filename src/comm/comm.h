@@ -74,6 +74,7 @@ typedef struct taciti_comm taciti_comm;
 typedef struct taciti_peer {
     int rank, local_rank, local_size; /* local: ranks that share this rank's host */
     int32_t pid;
+    bool away; /* on another host than the rank that asks */
     char host[64];
 } taciti_peer;
 
@@ -159,6 +160,7 @@ tacit_status taciti_comm_agree_text(taciti_comm *comm, const char *what, const c
 typedef struct taciti_comm_counters {
     uint64_t bytes_sent, bytes_received; /* payload handed to the engine, without its headers and without heartbeats */
     uint64_t messages_sent, messages_received;
+    uint64_t away_bytes_sent, away_bytes_received; /* of the bytes: to and from other hosts, through a network */
 } taciti_comm_counters;
 taciti_comm_counters taciti_comm_count(const taciti_comm *comm); /* since open; any thread */
 

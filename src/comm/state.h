@@ -48,6 +48,7 @@ struct taciti_comm {
     size_t scratch_bytes;
 
     _Atomic uint64_t bytes_sent, bytes_received, messages_sent, messages_received;
+    _Atomic uint64_t away_bytes_sent, away_bytes_received;
 };
 
 /* thread.c */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "comm/launcher.h"
 #include "comm/test_engine.h"
@@ -205,6 +206,43 @@ static void collectives_hold_for_any_number_of_ranks(void **state) {
         }
 }
 
+/* Every rank sends a block to the next one; hosts hold *context ranks each. */
+static tacit_status pass_on(taciti_comm *comm, void *context) {
+    static char block[1000];
+    taciti_engine_request out, in;
+    const int rank = taciti_comm_rank(comm), size = taciti_comm_size(comm);
+    TACITI_TRY(taciti_comm_irecv(comm, (rank + size - 1) % size, (char *)context, sizeof block, &in));
+    TACITI_TRY(taciti_comm_isend(comm, (rank + 1) % size, block, sizeof block, &out));
+    TACITI_TRY(taciti_comm_await(comm, &in));
+    return taciti_comm_await(comm, &out);
+}
+
+static void pass_between_hosts(taciti_comm *comm, void *context) {
+    char received[1000];
+    const int rank = taciti_comm_rank(comm), size = taciti_comm_size(comm), per_host = *(const int *)context;
+    const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
+    const taciti_comm_counters before = taciti_comm_count(comm);
+    taciti_job job = {.run = pass_on, .context = received, .name = "ring", .detail = -1};
+    CHECK(taciti_job_submit(comm, &job) == TACIT_OK && taciti_job_wait(comm, &job) == TACIT_OK);
+    const taciti_comm_counters after = taciti_comm_count(comm);
+    CHECK(after.bytes_sent - before.bytes_sent == 1000 && after.bytes_received - before.bytes_received == 1000);
+    CHECK(taciti_comm_peer(comm, next)->away == (next / per_host != rank / per_host));
+    CHECK(!taciti_comm_peer(comm, rank)->away);
+    CHECK(after.away_bytes_sent - before.away_bytes_sent == (next / per_host != rank / per_host ? 1000 : 0));
+    CHECK(after.away_bytes_received - before.away_bytes_received ==
+          (previous / per_host != rank / per_host ? 1000 : 0));
+}
+
+static void bytes_between_hosts_are_counted_apart(void **state) {
+    (void)state;
+    const taciti_comm_options options = test_comm_options(true);
+    for (int per_host = 1; per_host <= 4; per_host++) {
+        test_ranks_per_host(per_host);
+        test_world_run(4, &options, pass_between_hosts, &per_host);
+    }
+    test_ranks_per_host(0);
+}
+
 static void differ(taciti_comm *comm, void *context) {
     (void)context;
     const char *mine = taciti_comm_rank(comm) == 2 ? "optim.lr = 3e-4" : "optim.lr = 6e-4";
@@ -352,6 +390,7 @@ int main(void) {
         cmocka_unit_test(lonely_processes_are_refused_with_the_command),
         cmocka_unit_test(a_single_process_needs_no_launcher),
         cmocka_unit_test(collectives_hold_for_any_number_of_ranks),
+        cmocka_unit_test(bytes_between_hosts_are_counted_apart),
         cmocka_unit_test(a_difference_is_shown_once_with_both_values),
         cmocka_unit_test(the_queue_goes_round),
         cmocka_unit_test(a_silent_rank_is_named_once_and_ends_every_wait),
