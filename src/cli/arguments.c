@@ -86,7 +86,14 @@ static tacit_status take_flag(const taciti_verb *verb, const taciti_config *conf
                               taciti_arguments *arguments) {
     const char *word = argv[*next];
     const size_t length = strcspn(word, "="), i = find_flag(verb, word, length);
-    if (verb->flags[i].name != NULL) return take_value(&verb->flags[i], argc, argv, next, &arguments->values[i]);
+    if (verb->flags[i].name != NULL) {
+        if (arguments->given_count == TACITI_GIVEN_MOST)
+            return taciti_fail(TACIT_E_USAGE, "more than %d flags; give fewer", TACITI_GIVEN_MOST);
+        TACITI_TRY(take_value(&verb->flags[i], argc, argv, next, &arguments->values[i]));
+        arguments->given[arguments->given_count].flag = i;
+        arguments->given[arguments->given_count++].value = arguments->values[i];
+        return TACIT_OK;
+    }
     if (is_key(config, word, length)) return taciti_config_flag(config, argc, argv, next);
     return fail_unknown(verb, config, word, length);
 }
@@ -115,4 +122,38 @@ tacit_status taciti_arguments_parse(const taciti_verb *verb, const taciti_config
 
 const char *taciti_arguments_get(const taciti_arguments *arguments, const char *flag) {
     return arguments->values[find_flag(arguments->verb, flag, strlen(flag))];
+}
+
+const char *taciti_arguments_each(const taciti_arguments *arguments, const char *flag, size_t index) {
+    const size_t wanted = find_flag(arguments->verb, flag, strlen(flag));
+    for (size_t i = 0; i < arguments->given_count; i++)
+        if (arguments->given[i].flag == wanted && index-- == 0) return arguments->given[i].value;
+    return NULL;
+}
+
+tacit_status taciti_arguments_count(const taciti_arguments *arguments, const char *flag, int64_t fallback,
+                                    int64_t least, int64_t most, int64_t *out) {
+    const char *text = taciti_arguments_get(arguments, flag);
+    int64_t value = fallback;
+    if (text != NULL && (!taciti_integer_parse(text, &value) || value < least || value > most))
+        return taciti_fail(TACIT_E_USAGE, "%s %s: give a whole number from %lld to %lld", flag, text, (long long)least,
+                           (long long)most);
+    *out = value;
+    return TACIT_OK;
+}
+
+tacit_status taciti_arguments_number(const taciti_arguments *arguments, const char *flag, double fallback, double most,
+                                     double *out) {
+    const char *text = taciti_arguments_get(arguments, flag);
+    double value = fallback;
+    if (text != NULL && (!taciti_real_parse(text, &value) || value <= 0 || value > most))
+        return taciti_fail(TACIT_E_USAGE, "%s %s: give a number above 0 and up to %.0f", flag, text, most);
+    *out = value;
+    return TACIT_OK;
+}
+
+tacit_status taciti_arguments_no_words(const taciti_arguments *arguments) {
+    if (arguments->positional_count == 0) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE, "%s takes no words, but \"%s\" was given", arguments->verb->name,
+                       arguments->positional[0]);
 }

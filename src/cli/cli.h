@@ -26,9 +26,11 @@ typedef struct taciti_verb {
     const char *description;  /* paragraphs for man page and --help */
     const char *example;      /* shown by --help; one or more command lines with comments */
     const taciti_flag *flags; /* ends with a NULL name */
-    const char *keys;         /* configuration keys that are flags: NULL none, "" all, "data." those that begin so */
-    bool collective;          /* meant to run under mpirun */
-    bool hidden;              /* for scripts: not in overview, man pages and completion */
+    /* Configuration keys that are flags: NULL none, "" all, else words: "strategy" that key, "data." those of a section
+     */
+    const char *keys;
+    bool collective; /* meant to run under mpirun */
+    bool hidden;     /* for scripts: not in overview, man pages and completion */
     /* argv[0] is the verb's last word. Returns the process's exit code. */
     int (*run)(int argc, char **argv);
 } taciti_verb;
@@ -39,13 +41,18 @@ const taciti_verb *taciti_verbs(void);
 /* The verb of this name ("data prepare"), or NULL. */
 const taciti_verb *taciti_verb_find(const char *name);
 
-enum { TACITI_FLAGS_MOST = 32, TACITI_POSITIONAL_MOST = 4096 };
+enum { TACITI_FLAGS_MOST = 32, TACITI_POSITIONAL_MOST = 4096, TACITI_GIVEN_MOST = 256 };
 
 /* Parsed flags of a verb: looks names up in the table, refuses unknown ones with the nearest legal flag. */
 typedef struct taciti_arguments {
     const taciti_verb *verb;
     const char
         *values[TACITI_FLAGS_MOST]; /* by index in verb->flags; "" for a switch that was given, NULL when absent */
+    struct {
+        size_t flag; /* index in verb->flags */
+        const char *value;
+    } given[TACITI_GIVEN_MOST]; /* every flag in the order of the command line, for those that may be repeated */
+    size_t given_count;
     const char *positional[TACITI_POSITIONAL_MOST];
     size_t positional_count;
 } taciti_arguments;
@@ -56,6 +63,17 @@ tacit_status taciti_arguments_parse(const taciti_verb *verb, const taciti_config
                                     taciti_arguments *out);
 /* Value of a flag by name, or NULL. */
 const char *taciti_arguments_get(const taciti_arguments *arguments, const char *flag);
+/* Value of the index-th time that a flag was given, or NULL: for flags that may be repeated. */
+const char *taciti_arguments_each(const taciti_arguments *arguments, const char *flag, size_t index);
+
+/* A flag that is a whole number from `least` to `most`, or a number above 0 and up to `most`. The fallback, which need
+ * not be within, when it was not given. E_USAGE names flag, value and range. */
+tacit_status taciti_arguments_count(const taciti_arguments *arguments, const char *flag, int64_t fallback,
+                                    int64_t least, int64_t most, int64_t *out);
+tacit_status taciti_arguments_number(const taciti_arguments *arguments, const char *flag, double fallback, double most,
+                                     double *out);
+/* Refuses words for a verb that takes flags only. */
+tacit_status taciti_arguments_no_words(const taciti_arguments *arguments);
 
 /* Prints a verb's help (options from the same tables the code uses). */
 void taciti_verb_help(const taciti_verb *verb);

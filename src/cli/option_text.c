@@ -18,7 +18,15 @@ const taciti_config *taciti_cli_options(void) {
 
 bool taciti_option_accepted(const char *keys, const taciti_place *place) {
     char key[TACITI_KEY_BYTES];
-    return keys != NULL && strncmp(taciti_place_key(place, key), keys, strlen(keys)) == 0;
+    if (keys == NULL || *keys == '\0') return keys != NULL;
+    (void)taciti_place_key(place, key);
+    for (const char *word = keys; *word != '\0'; word += strspn(word, " ")) {
+        const size_t length = strcspn(word, " ");
+        const bool section = word[length - 1] == '.';
+        if (strncmp(key, word, length) == 0 && (section || key[length] == '\0')) return true;
+        word += length;
+    }
+    return false;
 }
 
 const char *taciti_option_argument(const taciti_option *option) {

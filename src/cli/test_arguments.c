@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/option_text.h"
 
 static const taciti_flag FLAGS[] = {
     {"--json", NULL, NULL, "answer as JSON"},
@@ -128,6 +129,79 @@ static void a_verb_without_configuration_knows_no_keys(void **state) {
     assert_int_equal(taciti_arguments_parse(&VERB, NULL, 3, argv, &g_arguments), TACIT_E_USAGE);
 }
 
+static void repeated_flags_are_kept_in_order(void **state) {
+    (void)state;
+    assert_int_equal(parse("-p a --output=x --prompt b -p= c"), TACIT_OK);
+    assert_string_equal(taciti_arguments_each(&g_arguments, "--prompt", 0), "a");
+    assert_string_equal(taciti_arguments_each(&g_arguments, "--prompt", 1), "b");
+    assert_string_equal(taciti_arguments_each(&g_arguments, "--prompt", 2), "");
+    assert_null(taciti_arguments_each(&g_arguments, "--prompt", 3));
+    assert_string_equal(taciti_arguments_each(&g_arguments, "--output", 0), "x");
+    assert_null(taciti_arguments_each(&g_arguments, "--json", 0));
+    assert_null(taciti_arguments_each(&g_arguments, "--none", 0));
+    assert_flag("--prompt", "");
+}
+
+static void too_many_flags_are_refused(void **state) {
+    (void)state;
+    static char verb[] = "sample", flag[] = "--json", *argv[TACITI_GIVEN_MOST + 2];
+    argv[0] = verb;
+    for (size_t i = 1; i < sizeof argv / sizeof argv[0]; i++) argv[i] = flag;
+    const int most = TACITI_GIVEN_MOST + 1;
+    assert_int_equal(taciti_arguments_parse(&VERB, NULL, most, argv, &g_arguments), TACIT_OK);
+    assert_int_equal(taciti_arguments_parse(&VERB, NULL, most + 1, argv, &g_arguments), TACIT_E_USAGE);
+}
+
+static void numbers_are_checked_against_their_range(void **state) {
+    (void)state;
+    int64_t count = -1;
+    double number = -1;
+    assert_int_equal(parse(""), TACIT_OK);
+    assert_int_equal(taciti_arguments_count(&g_arguments, "--prompt", 7, 1, 5, &count), TACIT_OK);
+    assert_int_equal(count, 7); /* a fallback may lie outside */
+    assert_int_equal(parse("-p 5 -o 0.25"), TACIT_OK);
+    assert_int_equal(taciti_arguments_count(&g_arguments, "--prompt", 7, 0, 5, &count), TACIT_OK);
+    assert_int_equal(count, 5);
+    assert_int_equal(taciti_arguments_number(&g_arguments, "--output", 7, 1, &number), TACIT_OK);
+    assert_true(number > 0.24 && number < 0.26);
+    assert_int_equal(taciti_arguments_count(&g_arguments, "--prompt", 7, 0, 4, &count), TACIT_E_USAGE);
+    assert_string_equal(g_line, "--prompt 5: give a whole number from 0 to 4");
+    assert_int_equal(count, 5); /* outputs are written only on success */
+    assert_int_equal(taciti_arguments_count(&g_arguments, "--output", 7, 0, 4, &count), TACIT_E_USAGE);
+    assert_int_equal(taciti_arguments_number(&g_arguments, "--prompt", 7, 4, &number), TACIT_E_USAGE);
+    assert_string_equal(g_line, "--prompt 5: give a number above 0 and up to 4");
+    static const char *const wrong[] = {"-p=0", "-p=-1", "-p=nan", "-p=1x", "-p="};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(parse(wrong[i]), TACIT_OK);
+        assert_int_equal(taciti_arguments_number(&g_arguments, "--prompt", 7, 4, &number), TACIT_E_USAGE);
+        assert_int_equal(taciti_arguments_count(&g_arguments, "--prompt", 7, 1, 4, &count), TACIT_E_USAGE);
+    }
+}
+
+static void a_verb_without_words_names_the_first(void **state) {
+    (void)state;
+    assert_int_equal(parse("--json"), TACIT_OK);
+    assert_int_equal(taciti_arguments_no_words(&g_arguments), TACIT_OK);
+    assert_int_equal(parse("one two"), TACIT_OK);
+    assert_int_equal(taciti_arguments_no_words(&g_arguments), TACIT_E_USAGE);
+    assert_string_equal(g_line, "sample takes no words, but \"one\" was given");
+}
+
+/* What --help, completion and manual pages list. */
+static void verbs_accept_whole_sections_and_single_keys(void **state) {
+    (void)state;
+    taciti_place lr, trace;
+    assert_true(taciti_config_find(&CONFIG, "optim.lr", &lr) && taciti_config_find(&CONFIG, "optim.trace", &trace));
+    assert_true(taciti_option_accepted("", &lr));
+    assert_false(taciti_option_accepted(NULL, &lr));
+    assert_true(taciti_option_accepted("data. optim.", &lr) && taciti_option_accepted("optim. data.", &lr));
+    assert_false(taciti_option_accepted("data. exchange.", &lr));
+    assert_true(taciti_option_accepted("strategy optim.lr", &lr));
+    assert_false(taciti_option_accepted("strategy optim.lr", &trace));
+    assert_false(taciti_option_accepted("optim.l", &lr));
+    assert_false(taciti_option_accepted("optim", &lr));
+}
+
 static void too_many_words_are_refused(void **state) {
     (void)state;
     static char word[] = "x", *argv[TACITI_POSITIONAL_MOST + 2];
@@ -165,6 +239,11 @@ int main(void) {
         TEST(nothing_is_legal_and_dashes_end_the_flags),
         TEST(mistakes_are_named),
         TEST(a_verb_without_configuration_knows_no_keys),
+        TEST(repeated_flags_are_kept_in_order),
+        TEST(too_many_flags_are_refused),
+        TEST(numbers_are_checked_against_their_range),
+        TEST(a_verb_without_words_names_the_first),
+        TEST(verbs_accept_whole_sections_and_single_keys),
         TEST(too_many_words_are_refused),
         TEST(every_verb_is_complete),
     };

@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "base/text.h"
 #include "cli/attention_bench.h"
 #include "cli/kernel_bench.h"
 #include "cli/machine.h"
@@ -16,14 +15,6 @@ const taciti_flag taciti_bench_kernels_flags[] = {
     {"--threads", "-t", "COUNT", "threads of the second column (default: usable cores)"},
     {NULL, NULL, NULL, NULL},
 };
-
-static tacit_status number_of(const taciti_arguments *arguments, const char *flag, double fallback, double most,
-                              double *out) {
-    const char *text = taciti_arguments_get(arguments, flag);
-    *out = fallback;
-    if (text == NULL || (taciti_real_parse(text, out) && *out > 0 && *out <= most)) return TACIT_OK;
-    return taciti_fail(TACIT_E_USAGE, "%s %s: give a number above 0 and up to %.0f", flag, text, most);
-}
 
 /* ---- text ------------------------------------------------------------------------------------------------------ */
 
@@ -87,21 +78,18 @@ static void print_text(const taciti_machine *machine, const taciti_kernel_bench 
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------ */
 
-static json_t *spread_json(const taciti_spread *spread) {
-    return json_pack("{s:f, s:f, s:f}", "median", spread->median, "least", spread->least, "most", spread->most);
-}
-
 static json_t *kernels_json(const taciti_kernel_bench *bench) {
     json_t *list = json_array();
     for (size_t k = 0; k < bench->kernel_count; k++)
         for (int p = 0; p < 2; p++) {
             const taciti_kernel_figure *figure = &bench->kernels[k];
             const taciti_kernel_rate *rate = &figure->rate[p];
-            (void)json_array_append_new(
-                list, json_pack("{s:s, s:i, s:f, s:o, s:o, s:o}", "kernel", figure->name, "threads",
-                                p == 0 ? 1 : bench->threads, "bytes_per_float", figure->bytes_per_element,
-                                "bytes_per_s", spread_json(&rate->bytes_per_s), "probe_bytes_per_s",
-                                spread_json(&rate->probe_bytes_per_s), "ratio", spread_json(&rate->ratio)));
+            (void)json_array_append_new(list, json_pack("{s:s, s:i, s:f, s:o, s:o, s:o}", "kernel", figure->name,
+                                                        "threads", p == 0 ? 1 : bench->threads, "bytes_per_float",
+                                                        figure->bytes_per_element, "bytes_per_s",
+                                                        taciti_spread_json(&rate->bytes_per_s), "probe_bytes_per_s",
+                                                        taciti_spread_json(&rate->probe_bytes_per_s), "ratio",
+                                                        taciti_spread_json(&rate->ratio)));
         }
     return list;
 }
@@ -112,7 +100,7 @@ static json_t *peaks_json(const taciti_kernel_bench *bench) {
         for (int p = 0; p < 2; p++)
             (void)json_array_append_new(list, json_pack("{s:s, s:i, s:s, s:o}", "peak", bench->peaks[i].name, "threads",
                                                         p == 0 ? 1 : bench->threads, "unit", bench->peaks[i].unit,
-                                                        "rate", spread_json(&bench->peaks[i].rate[p])));
+                                                        "rate", taciti_spread_json(&bench->peaks[i].rate[p])));
     return list;
 }
 
@@ -123,7 +111,8 @@ static json_t *attention_json(const taciti_attention_figure *figures) {
             (void)json_array_append_new(
                 list, json_pack("{s:s, s:I, s:I, s:o, s:o}", "direction", d == 0 ? "forward" : "backward", "time",
                                 (json_int_t)figures[i].time, "head_size", (json_int_t)figures[i].head_size, "flops",
-                                spread_json(&figures[i].flops[d]), "share_of_peak", spread_json(&figures[i].share[d])));
+                                taciti_spread_json(&figures[i].flops[d]), "share_of_peak",
+                                taciti_spread_json(&figures[i].share[d])));
     return list;
 }
 
@@ -151,13 +140,12 @@ int taciti_verb_bench_kernels(int argc, char **argv) {
     double mebi = 0, rounds = 0, threads = 0;
     taciti_machine_read(&machine);
     tacit_status status = taciti_arguments_parse(taciti_verb_find("bench kernels"), NULL, argc, argv, &arguments);
-    if (status == TACIT_OK && arguments.positional_count > 0)
-        status =
-            taciti_fail(TACIT_E_USAGE, "bench kernels takes no words, but \"%s\" was given", arguments.positional[0]);
-    if (status == TACIT_OK) status = number_of(&arguments, "--floats", 64, 1 << 20, &mebi);
+    if (status == TACIT_OK) status = taciti_arguments_no_words(&arguments);
+    if (status == TACIT_OK) status = taciti_arguments_number(&arguments, "--floats", 64, 1 << 20, &mebi);
     if (status == TACIT_OK) status = check_memory(&machine, mebi * 0x1p20);
-    if (status == TACIT_OK) status = number_of(&arguments, "--rounds", 11, TACITI_BENCH_MOST_ROUNDS, &rounds);
-    if (status == TACIT_OK) status = number_of(&arguments, "--threads", machine.cores, 1024, &threads);
+    if (status == TACIT_OK)
+        status = taciti_arguments_number(&arguments, "--rounds", 11, TACITI_BENCH_MOST_ROUNDS, &rounds);
+    if (status == TACIT_OK) status = taciti_arguments_number(&arguments, "--threads", machine.cores, 1024, &threads);
     if (status == TACIT_OK)
         status = taciti_kernel_bench_run((size_t)(mebi * 0x1p20), (int)(rounds + 0.5), (int)(threads + 0.5), &bench);
     if (status == TACIT_OK) status = taciti_attention_bench_run((int)(rounds + 0.5), attention);

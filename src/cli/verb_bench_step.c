@@ -21,14 +21,6 @@ const taciti_flag taciti_bench_step_flags[] = {
     {NULL, NULL, NULL, NULL},
 };
 
-static tacit_status count_of(const taciti_arguments *arguments, const char *flag, int64_t fallback, int64_t most,
-                             int64_t *out) {
-    const char *text = taciti_arguments_get(arguments, flag);
-    *out = fallback;
-    if (text == NULL || (taciti_integer_parse(text, out) && *out >= 1 && *out <= most)) return TACIT_OK;
-    return taciti_fail(TACIT_E_USAGE, "%s %s: give a whole number from 1 to %lld", flag, text, (long long)most);
-}
-
 static tacit_status model_of(const taciti_arguments *arguments, taciti_model_options *out) {
     const char *name = taciti_arguments_get(arguments, "--model"), *dtype = taciti_arguments_get(arguments, "--dtype");
     const char *dropout = taciti_arguments_get(arguments, "--dropout");
@@ -48,13 +40,13 @@ static tacit_status model_of(const taciti_arguments *arguments, taciti_model_opt
 static tacit_status options_of(const taciti_arguments *arguments, int cores, taciti_step_bench_options *out) {
     int64_t batch, time, threads, rounds;
     taciti_model_options model;
-    if (arguments->positional_count > 0)
-        return taciti_fail(TACIT_E_USAGE, "bench step takes no words, but \"%s\" was given", arguments->positional[0]);
+    TACITI_TRY(taciti_arguments_no_words(arguments));
     TACITI_TRY(model_of(arguments, &model));
-    TACITI_TRY(count_of(arguments, "--batch", 4, 1 << 20, &batch));
-    TACITI_TRY(count_of(arguments, "--seq", model.context < 256 ? model.context : 256, model.context, &time));
-    TACITI_TRY(count_of(arguments, "--threads", cores, 1024, &threads));
-    TACITI_TRY(count_of(arguments, "--rounds", 7, TACITI_STEP_BENCH_MOST_ROUNDS, &rounds));
+    TACITI_TRY(taciti_arguments_count(arguments, "--batch", 4, 1, 1 << 20, &batch));
+    TACITI_TRY(
+        taciti_arguments_count(arguments, "--seq", model.context < 256 ? model.context : 256, 1, model.context, &time));
+    TACITI_TRY(taciti_arguments_count(arguments, "--threads", cores, 1, 1024, &threads));
+    TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 7, 1, TACITI_STEP_BENCH_MOST_ROUNDS, &rounds));
     *out = (taciti_step_bench_options){model, (size_t)batch, (size_t)time, (int)threads, (int)rounds};
     return TACIT_OK;
 }
@@ -101,16 +93,12 @@ static void print_text(const taciti_machine *machine, const taciti_step_bench_op
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------ */
 
-static json_t *spread_json(const taciti_spread *spread) {
-    return json_pack("{s:f, s:f, s:f}", "median", spread->median, "least", spread->least, "most", spread->most);
-}
-
 static json_t *times_json(const taciti_step_bench *b) {
-    json_t *times =
-        json_pack("{s:o, s:o, s:o, s:o}", "step", spread_json(&b->step_s), "forward", spread_json(&b->forward_s),
-                  "backward", spread_json(&b->backward_s), "update", spread_json(&b->update_s));
+    json_t *times = json_pack("{s:o, s:o, s:o, s:o}", "step", taciti_spread_json(&b->step_s), "forward",
+                              taciti_spread_json(&b->forward_s), "backward", taciti_spread_json(&b->backward_s),
+                              "update", taciti_spread_json(&b->update_s));
     for (int op = 0; op < TACITI_MODEL_OPS; op++)
-        (void)json_object_set_new(times, OP_NAMES[op], spread_json(&b->op_s[op]));
+        (void)json_object_set_new(times, OP_NAMES[op], taciti_spread_json(&b->op_s[op]));
     return times;
 }
 
@@ -121,13 +109,14 @@ static json_t *bench_json(const taciti_machine *machine, const taciti_step_bench
                   taciti_machine_json(machine), "model", o->model.preset.text, "dtype",
                   o->model.dtype == TACITI_DTYPE_BF16 ? "bf16" : "f32", "dropout", o->model.dropout, "batch",
                   (json_int_t)o->batch, "seq", (json_int_t)o->time, "threads", o->threads, "rounds", o->rounds);
-    json_t *figures = json_pack(
-        "{s:f, s:I, s:f, s:o, s:o, s:s, s:o, s:o, s:o, s:f, s:f, s:I, s:I}", "tokens_per_s",
-        (double)o->batch * (double)o->time / b->step_s.median, "parameters", (json_int_t)b->parameters,
-        "flops_per_step", b->flops_per_step, "flops_per_s", spread_json(&b->flops), "peak_flops_per_s",
-        spread_json(&b->peak_flops), "peak_of", b->peak_is_bf16 ? "bf16" : "f32", "ratio", spread_json(&b->ratio),
-        "busy", spread_json(&b->busy), "seconds", times_json(b), "first_loss", b->first_loss, "last_loss", b->last_loss,
-        "predicted_bytes", (json_int_t)b->predicted_bytes, "resident_bytes", (json_int_t)b->resident_bytes);
+    json_t *figures =
+        json_pack("{s:f, s:I, s:f, s:o, s:o, s:s, s:o, s:o, s:o, s:f, s:f, s:I, s:I}", "tokens_per_s",
+                  (double)o->batch * (double)o->time / b->step_s.median, "parameters", (json_int_t)b->parameters,
+                  "flops_per_step", b->flops_per_step, "flops_per_s", taciti_spread_json(&b->flops), "peak_flops_per_s",
+                  taciti_spread_json(&b->peak_flops), "peak_of", b->peak_is_bf16 ? "bf16" : "f32", "ratio",
+                  taciti_spread_json(&b->ratio), "busy", taciti_spread_json(&b->busy), "seconds", times_json(b),
+                  "first_loss", b->first_loss, "last_loss", b->last_loss, "predicted_bytes",
+                  (json_int_t)b->predicted_bytes, "resident_bytes", (json_int_t)b->resident_bytes);
     (void)json_object_update(root, figures);
     json_decref(figures);
     return root;
