@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The description of a cluster: cluster.json. `tacit probe` writes it, people and other programs may, the planner reads
- * it. The schema with units and an example is docs/cluster.md. Only hosts and links are required; what is not given is
- * unknown (count 0 or a negative number), never guessed.
+ * it. The schema with units and examples is docs/cluster.md. Only the hosts and the link between them are required;
+ * what is not given is unknown (count 0 or a negative number), never guessed.
  */
 #ifndef TACITI_PLAN_CLUSTER_H
 #define TACITI_PLAN_CLUSTER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "tacit/tacit.h"
@@ -14,6 +15,7 @@
 /* A message of b bytes takes alpha_s + b * beta_s_per_byte. */
 typedef struct taciti_link_cost {
     double alpha_s, beta_s_per_byte;
+    double fit_error; /* worst |line - measured| / measured of the sizes that it was fitted to; < 0: unknown */
 } taciti_link_cost;
 
 typedef enum taciti_collective {
@@ -39,7 +41,7 @@ typedef struct taciti_cluster_timing {
     taciti_group_kind group;
     char by[24];            /* who did it: "tacit", "mpi-default", "mpi-ring", "mpi-han", ... */
     size_t bytes;           /* of the array on each rank */
-    double seconds, spread; /* median; (most - least) / median */
+    double seconds, spread; /* median; (most - least) / median, < 0: unknown */
 } taciti_cluster_timing;
 
 typedef struct taciti_cluster_codec {
@@ -49,13 +51,15 @@ typedef struct taciti_cluster_codec {
 
 typedef struct taciti_cluster {
     char name[64], source[128];
+    char **notes; /* [note_count]; owned, as are the texts */
+    size_t note_count;
     int hosts;
     int *ranks_per_host; /* [hosts]; owned */
 
     taciti_link_cost inside;       /* two ranks of one host; alpha_s < 0: unknown (one rank per host) */
     taciti_link_cost between;      /* two ranks of different hosts, alone on their links; alpha_s < 0: one host */
     double host_beta_s_per_byte;   /* all ranks of a host at once through its link: seconds per byte of all together */
-    double duplex_beta_s_per_byte; /* sending and receiving at once, per direction */
+    double duplex_beta_s_per_byte; /* the same, sending and receiving at once, per direction */
     double incast_beta_s_per_byte; /* several hosts to one: at the receiver, of all together */
 
     taciti_cluster_timing *timings; /* owned */
@@ -63,18 +67,55 @@ typedef struct taciti_cluster {
     taciti_cluster_codec *codecs; /* owned */
     size_t codec_count;
 
-    double compute_cv;          /* of equal pieces of computation, pooled over ranks; < 0: unknown */
-    double compute_lag1;        /* autocorrelation of neighbours in time; near 1: persistent stragglers */
-    double compute_rank_spread; /* (slowest - fastest rank's mean) / mean */
+    double compute_cv;   /* of equal pieces of computation, pooled over ranks; < 0: unknown */
+    double compute_lag1; /* autocorrelation of neighbours in time; near 1: persistent stragglers; < -1: unknown */
+    double compute_rank_spread; /* (slowest - fastest rank's mean) / mean; < 0: unknown */
 } taciti_cluster;
+
+/* What the file says. Also the limits of what can be written: a description beyond them cannot be read back. */
+#define TACITI_CLUSTER_FORMAT "tacit-cluster-1"
+enum {
+    TACITI_CLUSTER_MOST_HOSTS = 100000,
+    TACITI_CLUSTER_MOST_RANKS_PER_HOST = 10000,
+    TACITI_CLUSTER_MOST_TIMINGS = 4096,
+    TACITI_CLUSTER_MOST_CODECS = 256,
+    TACITI_CLUSTER_MOST_NOTES = 64,
+    TACITI_CLUSTER_NOTE_BYTES = 1024
+};
+
+/* A description in which everything is unknown; nothing is owned yet. */
+taciti_cluster taciti_cluster_unknown(void);
 
 int taciti_cluster_ranks(const taciti_cluster *cluster);
 
+/* The size of the largest host. */
+int taciti_cluster_most_ranks_per_host(const taciti_cluster *cluster);
+
 /* Refuses with file, line (of a syntax error) or field (of a wrong value), what is wrong and what is legal. Returns
- * owned. Any thread, not collective. */
+ * owned; outputs are written only on success. Any thread, not collective. */
 tacit_status taciti_cluster_load(const char *path, taciti_cluster *out);
-/* Atomic: temporary name, then rename. */
+
+/* The same from text; `path` is for messages. */
+tacit_status taciti_cluster_parse(const char *path, const char *text, size_t bytes, taciti_cluster *out);
+
+/* Atomic: temporary name, then rename. What the reader would refuse is refused here. Reading it back gives the same
+ * description: texts and whole numbers exactly, measured numbers to the last bit when they came from a file, else to
+ * two units in the last place. */
 tacit_status taciti_cluster_save(const taciti_cluster *cluster, const char *path);
+
+/* What is saved; hosts >= 1. Returns owned; taciti_free(). NULL when memory is short (logged). */
+char *taciti_cluster_format(const taciti_cluster *cluster);
+
+/* Whether the file is a description of a cluster, right or wrong in its details; logs nothing. */
+bool taciti_cluster_recognise(const char *path);
+
+/* {0} is fine. */
 void taciti_cluster_destroy(taciti_cluster *cluster);
+
+/* For those who fill a description: appends (the list grows), E_MEMORY when that fails. The note is copied and cut to
+ * TACITI_CLUSTER_NOTE_BYTES - 1 bytes. */
+tacit_status taciti_cluster_add_timing(taciti_cluster *cluster, const taciti_cluster_timing *timing);
+tacit_status taciti_cluster_add_codec(taciti_cluster *cluster, const taciti_cluster_codec *codec);
+tacit_status taciti_cluster_add_note(taciti_cluster *cluster, const char *note);
 
 #endif
