@@ -3,6 +3,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 static int64_t read_clock(clockid_t id) {
@@ -17,9 +18,24 @@ int64_t taciti_thread_ns(void) { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
 
 int64_t taciti_wall_ns(void) { return read_clock(CLOCK_REALTIME); }
 
+static struct timespec timespec_of(int64_t ns) {
+    return (struct timespec){.tv_sec = (time_t)(ns / TACITI_NS_PER_S), .tv_nsec = (long)(ns % TACITI_NS_PER_S)};
+}
+
 void taciti_sleep_ns(int64_t ns) {
     if (ns <= 0) return;
-    struct timespec t = {.tv_sec = (time_t)(ns / TACITI_NS_PER_S), .tv_nsec = (long)(ns % TACITI_NS_PER_S)};
+    struct timespec t = timespec_of(ns);
     while (clock_nanosleep(CLOCK_MONOTONIC, 0, &t, &t) == EINTR) {
     }
+}
+
+/* The slack is the thread's (50 us unless somebody changed it): it is put back. */
+void taciti_sleep_until_ns(int64_t deadline_ns) {
+    if (deadline_ns <= taciti_now_ns()) return;
+    const struct timespec t = timespec_of(deadline_ns);
+    const int slack_ns = prctl(PR_GET_TIMERSLACK);
+    (void)prctl(PR_SET_TIMERSLACK, 1ul);
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) {
+    }
+    if (slack_ns > 0) (void)prctl(PR_SET_TIMERSLACK, (unsigned long)slack_ns);
 }

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/strict_json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/text.h"
+
+enum { FOUND_BYTES = 64, FOUND_SHOWN = 40, NAMES_BYTES = 256 };
+
+tacit_status taciti_strict_parse(const char *file, const char *text, size_t bytes, json_t **out) {
+    json_error_t error = {0};
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    if (root == NULL)
+        return taciti_fail(TACIT_E_CONFIG, "%s:%d:%d: not JSON: %s", file, error.line, error.column, error.text);
+    *out = root;
+    return TACIT_OK;
+}
+
+/* ---- where we are ------------------------------------------------------------------------------------------------ */
+
+size_t taciti_strict_enter(taciti_strict_reader *reader, const char *name) {
+    const size_t length = strlen(reader->path);
+    (void)snprintf(reader->path + length, sizeof reader->path - length, "%s%.64s", length == 0 ? "" : ".", name);
+    return length;
+}
+
+size_t taciti_strict_enter_item(taciti_strict_reader *reader, size_t index) {
+    const size_t length = strlen(reader->path);
+    (void)snprintf(reader->path + length, sizeof reader->path - length, "[%zu]", index);
+    return length;
+}
+
+void taciti_strict_leave(taciti_strict_reader *reader, size_t length) { reader->path[length] = '\0'; }
+
+static const char *where(const taciti_strict_reader *reader) {
+    return *reader->path == '\0' ? "the file" : reader->path;
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+/* The value as it stands in the file, shortened. */
+static const char *found(const json_t *value, char out[FOUND_BYTES]) {
+    char quoted[TACITI_QUOTED_BYTES];
+    if (json_is_object(value) || json_is_array(value)) return json_is_object(value) ? "an object" : "a list";
+    if (json_is_string(value)) {
+        taciti_quote(json_string_value(value), quoted);
+        const bool cut = strlen(quoted) > FOUND_SHOWN;
+        (void)snprintf(out, FOUND_BYTES, "%.*s%s", (int)FOUND_SHOWN, quoted, cut ? "...\"" : "");
+        return out;
+    }
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+    (void)snprintf(out, FOUND_BYTES, "%.40s", text == NULL ? "unreadable" : text);
+    free(text);
+    return out;
+}
+
+tacit_status taciti_strict_refuse(const taciti_strict_reader *reader, const json_t *value, const char *legal) {
+    char text[FOUND_BYTES];
+    return taciti_fail(TACIT_E_CONFIG, "%s: %s is %s; give %s", reader->file, where(reader), found(value, text), legal);
+}
+
+static tacit_status refuse_unknown(const taciti_strict_reader *reader, const char *name,
+                                   const taciti_strict_field *fields) {
+    char quoted[TACITI_QUOTED_BYTES], names[NAMES_BYTES] = "";
+    const char *nearest = NULL;
+    size_t least = SIZE_MAX, used = 0;
+    for (const taciti_strict_field *f = fields; f->name != NULL; f++) {
+        const size_t distance = taciti_edit_distance(name, f->name), room = sizeof names - used;
+        const int length = snprintf(names + used, room, "%s%s", used == 0 ? "" : ", ", f->name);
+        used += length > 0 && (size_t)length < room ? (size_t)length : 0;
+        if (distance >= least || !taciti_edit_close(name, distance)) continue;
+        least = distance;
+        nearest = f->name;
+    }
+    return taciti_fail(TACIT_E_CONFIG, "%s: %s has an unknown field %s%s%s%s; legal here: %s", reader->file,
+                       where(reader), taciti_quote(name, quoted), nearest == NULL ? "" : "; did you mean \"",
+                       nearest == NULL ? "" : nearest, nearest == NULL ? "" : "\"?", names);
+}
+
+/* ---- values ------------------------------------------------------------------------------------------------------ */
+
+static bool is_field(const char *name, const taciti_strict_field *fields) {
+    for (; fields->name != NULL; fields++)
+        if (strcmp(fields->name, name) == 0) return true;
+    return false;
+}
+
+tacit_status taciti_strict_object(taciti_strict_reader *reader, json_t *value, const taciti_strict_field *fields,
+                                  const char *legal, void *out) {
+    const char *name = NULL;
+    json_t *member = NULL;
+    if (!json_is_object(value)) return taciti_strict_refuse(reader, value, legal);
+    json_object_foreach(value, name, member) if (!is_field(name, fields)) return refuse_unknown(reader, name, fields);
+    for (const taciti_strict_field *f = fields; f->name != NULL; f++) {
+        member = json_object_get(value, f->name);
+        const size_t length = taciti_strict_enter(reader, f->name);
+        if (member == NULL && f->required)
+            return taciti_fail(TACIT_E_CONFIG, "%s: %s is missing; give %s", reader->file, reader->path, f->legal);
+        if (member != NULL) TACITI_TRY(f->read(reader, member, f, (char *)out + f->offset));
+        taciti_strict_leave(reader, length);
+    }
+    return TACIT_OK;
+}
+
+/* JSON has no NaN and no infinity, and jansson refuses what overflows. */
+tacit_status taciti_strict_real(taciti_strict_reader *reader, const json_t *value, const taciti_strict_field *field,
+                                void *out) {
+    const double number = json_number_value(value);
+    if (!json_is_number(value) || !(number >= field->least && number <= field->most))
+        return taciti_strict_refuse(reader, value, field->legal);
+    memcpy(out, &number, sizeof number);
+    return TACIT_OK;
+}
+
+static bool has_control(const char *text) {
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f) return true;
+    return false;
+}
+
+tacit_status taciti_strict_text(taciti_strict_reader *reader, const json_t *value, const taciti_strict_field *field,
+                                void *out) {
+    const size_t bytes = json_string_length(value);
+    if (!json_is_string(value) || (double)bytes < field->least || (double)bytes >= field->most ||
+        has_control(json_string_value(value)))
+        return taciti_strict_refuse(reader, value, field->legal);
+    memcpy(out, json_string_value(value), bytes + 1);
+    return TACIT_OK;
+}
