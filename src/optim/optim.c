@@ -12,6 +12,7 @@
  */
 #include "optim/optim.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 
@@ -28,6 +29,8 @@ struct taciti_optim {
     int state_count;
     double *block_sums; /* one per BLOCK_FLOATS floats of the layout */
     int64_t updates;
+    bool emulated;     /* all of the above but updates is zero */
+    int64_t update_ns; /* of an emulated one */
 };
 
 static int states_of(const taciti_optim_options *options) {
@@ -58,6 +61,15 @@ tacit_status taciti_optim_create(const taciti_optim_options *options, const taci
     return TACIT_OK;
 }
 
+tacit_status taciti_optim_create_emulated(double update_s, taciti_optim **out) {
+    taciti_optim *optim = taciti_calloc(1, sizeof *optim);
+    if (optim == NULL) return TACIT_E_MEMORY;
+    optim->emulated = true;
+    optim->update_ns = (int64_t)(update_s * (double)TACITI_NS_PER_S);
+    *out = optim;
+    return TACIT_OK;
+}
+
 void taciti_optim_destroy(taciti_optim *optim) {
     if (optim == NULL) return;
     for (int i = 0; i < optim->state_count; i++) taciti_pages_destroy(&optim->states[i]);
@@ -84,6 +96,7 @@ static void sum_blocks(void *context, int thread, int threads) {
 }
 
 double taciti_optim_sum_squares(taciti_optim *optim, const float *flat, size_t offset, size_t n) {
+    if (optim->emulated) return 0;
     norm_job job = {.optim = optim, .x = flat + offset, .n = n};
     taciti_pool_run(optim->pool, sum_blocks, &job);
     double sum = 0;
@@ -147,6 +160,10 @@ void taciti_optim_update(taciti_optim *optim, float *parameters, const float *gr
                          double grad_scale) {
     const taciti_optim_options *o = &optim->options;
     const int64_t t = ++optim->updates;
+    if (optim->emulated) {
+        taciti_sleep_until_ns(taciti_now_ns() + optim->update_ns);
+        return;
+    }
     update_job job = {
         .optim = optim,
         .adamw = {.lr = (float)lr,

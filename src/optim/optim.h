@@ -42,8 +42,8 @@ typedef struct taciti_optim taciti_optim;
  * pool. Not collective. */
 tacit_status taciti_optim_create(const taciti_optim_options *options, const taciti_layout *layout, taciti_pool *pool,
                                  taciti_optim **out);
-/* The optimizer of an emulated accelerator: an update is a wait of update_s, sums of squares are 0 and read nothing,
- * there is no state. */
+/* The optimizer of an emulated accelerator: an update is a wait of update_s that counts and touches nothing, sums of
+ * squares are 0 and read nothing (so the norm is 0, and no step is skipped), there is no state. */
 tacit_status taciti_optim_create_emulated(double update_s, taciti_optim **out);
 void taciti_optim_destroy(taciti_optim *optim);
 
