@@ -5,8 +5,13 @@
  * are written at the time at which the layer's backward ends. For claims about step time only: there is no loss.
  *
  * The clock of a step is absolute: every wait ends at start + sum of the layers so far, so that late wake-ups do not
- * add up. The compute time of step t on rank r is profile * slow(r) * max(0.1, 1 + cv * z(seed, r, t)), z standard
- * normal, a function of its arguments alone (base/rng.h).
+ * add up. Nothing can be seen between the layers of the forward pass, so that is one wait. Gradients are written within
+ * the waits of the backward pass, ahead of time where there is some left, and are final when `ready` says so. The
+ * compute time of step t on rank r is profile * slow(r) * max(0.1, 1 + cv * z(seed, r, t)), z standard normal, a
+ * function of its arguments alone (base/rng.h).
+ *
+ * An element of a gradient is noise(normal) * magnitude(tensor) * magnitude(block of elements), the magnitudes
+ * log-normal: heavy-tailed, of mean 0, finite. What an exchange in place has left there does not matter.
  */
 #ifndef TACITI_MODEL_EMULATED_H
 #define TACITI_MODEL_EMULATED_H
@@ -27,13 +32,21 @@ typedef struct taciti_compute_options {
 } taciti_compute_options;
 extern const taciti_option_table taciti_compute_option_table; /* section "compute" */
 
-/* The profile that the options ask for, in seconds, scaled. Refuses a profile in operations without a rate. */
+/* The profile that the options ask for, in seconds, scaled. compute.rate and compute.batch win over those of the
+ * profile; a profile in operations that has neither is refused. Returns owned. */
 tacit_status taciti_compute_profile(const taciti_compute_options *options, taciti_profile *out);
+
+/* Refuses a compute.slow that is malformed, names a rank twice or one that does not exist. Every rank finds the same.
+ */
+tacit_status taciti_compute_check(const taciti_compute_options *options, int ranks);
+
+/* The factor of this rank; 1 for most. Of checked options. */
+double taciti_compute_slow(const taciti_compute_options *options, int rank);
 
 typedef struct taciti_emulated taciti_emulated;
 
-/* Borrows profile (in seconds) and layout (of taciti_profile_layout). Gradients and parameters are allocated here;
- * parameters are untouched pages until somebody writes to them. Not collective. */
+/* Borrows profile (in seconds) and layout (of taciti_profile_layout); options, checked, are copied. Gradients and
+ * parameters are allocated here; parameters are untouched pages until somebody writes to them. Not collective. */
 tacit_status taciti_emulated_create(const taciti_compute_options *options, const taciti_profile *profile,
                                     const taciti_layout *layout, int rank, taciti_emulated **out);
 void taciti_emulated_destroy(taciti_emulated *emulated);
@@ -45,7 +58,8 @@ float *taciti_emulated_gradients(taciti_emulated *emulated);  /* flat */
 double taciti_emulated_step_s(const taciti_emulated *emulated, int64_t step);
 
 /* Forward and backward of one step. `ready` is called by the calling thread as each tensor's gradient becomes final, in
- * layout order. Spans FORWARD and BACKWARD go to trace. Owner thread, not collective. */
+ * layout order, and does not block; NULL: nobody wants gradients, none are written. Spans FORWARD and BACKWARD (per
+ * layer that has tensors) go to trace, which may be NULL. Owner thread, not collective. */
 tacit_status taciti_emulated_step(taciti_emulated *emulated, int64_t step, taciti_trace *trace,
                                   void (*ready)(void *context, size_t tensor), void *context);
 

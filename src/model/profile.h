@@ -5,11 +5,12 @@
  * or a JSON file of the documented schema (docs/profile.md).
  *
  * A layer's time is given in seconds, or as floating-point operations per sample that become seconds with a rate:
- * seconds = flops * batch / rate.
+ * seconds = flops * batch / rate. A product and its sum count as two operations.
  */
 #ifndef TACITI_MODEL_PROFILE_H
 #define TACITI_MODEL_PROFILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "tensor/layout.h"
@@ -30,8 +31,9 @@ typedef struct taciti_profile_layer {
 
 typedef struct taciti_profile {
     char name[64];
-    char source[256]; /* where the numbers come from */
-    bool in_flops;
+    char source[256];             /* where the numbers come from, and what the rate stands for */
+    bool in_flops;                /* layers are in operations until taciti_profile_to_seconds() */
+    double rate, batch;           /* FLOP/s and samples per step unless the user names others; 0: not given */
     double sample_tokens;         /* what a sample is, for messages: tokens, images (1), ... */
     double update_s;              /* optimizer, after the last gradient; in seconds always */
     taciti_profile_layer *layers; /* in forward order; backward goes the other way. Owned */
@@ -47,7 +49,8 @@ void taciti_profile_destroy(taciti_profile *profile);
 const char *const *taciti_profile_presets(void);
 const char *taciti_profile_preset_help(const char *name);
 
-/* Turns operations into seconds, in place. rate in FLOP/s, batch in samples. Nothing to do when already in seconds. */
+/* Turns operations into seconds, in place. rate in FLOP/s, batch in samples, both > 0; they are kept in the profile.
+ * Nothing to do when already in seconds. */
 void taciti_profile_to_seconds(taciti_profile *profile, double rate, double batch);
 
 size_t taciti_profile_parameters(const taciti_profile *profile);

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/emulated.h"
+
+#include <math.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/rng.h"
+#include "model/synthetic.h"
+
+/* Elements that are written between two looks at the clock: some 30 us. */
+enum { CHUNK = 8 * TACITI_SYNTHETIC_BLOCK };
+
+static const double LEAST_FACTOR = 0.1;      /* no step is shorter than a tenth of the mean */
+static const double GRADIENT_TYPICAL = 1e-3; /* median magnitude of a tensor's gradient */
+
+/* What is drawn, as part of keys. */
+enum { STREAM_TIME = 'c', STREAM_TENSOR = 't', STREAM_GRADIENT = 'g' };
+
+struct taciti_emulated {
+    const taciti_profile *profile; /* borrows */
+    const taciti_layout *layout;   /* borrows */
+    taciti_synthetic *noise;
+    taciti_pages parameters, gradients;
+    double forward_s, backward_s; /* without deviation, with the rank's slowness */
+    double slow, cv;
+    uint64_t time_key, tensor_key, gradient_key;
+};
+
+/* Where the writing of this step's gradients has come to. */
+typedef struct cursor {
+    size_t tensor, element;
+    uint64_t key; /* of the step */
+} cursor;
+
+void taciti_emulated_destroy(taciti_emulated *emulated) {
+    if (emulated == NULL) return;
+    taciti_synthetic_destroy(emulated->noise);
+    taciti_pages_destroy(&emulated->parameters);
+    taciti_pages_destroy(&emulated->gradients);
+    taciti_free(emulated);
+}
+
+static tacit_status allocate(taciti_emulated *e, int64_t seed) {
+    const size_t bytes = e->layout->n * sizeof(float);
+    TACITI_TRY(taciti_synthetic_create(seed, &e->noise));
+    TACITI_TRY(taciti_pages_create(bytes, "emulated parameters", &e->parameters));
+    return taciti_pages_create(bytes, "emulated gradients", &e->gradients);
+}
+
+float *taciti_emulated_parameters(taciti_emulated *emulated) { return emulated->parameters.base; }
+
+float *taciti_emulated_gradients(taciti_emulated *emulated) { return emulated->gradients.base; }
+
+static double deviation(const taciti_emulated *e, int64_t step) {
+    const double factor = 1 + e->cv * taciti_synthetic_normal(e->time_key, (uint64_t)step);
+    return factor > LEAST_FACTOR ? factor : LEAST_FACTOR;
+}
+
+double taciti_emulated_step_s(const taciti_emulated *emulated, int64_t step) {
+    return (emulated->forward_s + emulated->backward_s) * deviation(emulated, step);
+}
+
+static void write_chunk(taciti_emulated *e, cursor *c) {
+    const taciti_tensor *tensor = &e->layout->tensors[c->tensor];
+    const double magnitude = GRADIENT_TYPICAL * exp(taciti_synthetic_normal(e->tensor_key, c->tensor));
+    const size_t left = tensor->n - c->element, n = left < CHUNK ? left : CHUNK;
+    taciti_synthetic_write(e->noise, taciti_rng_key(c->key, c->tensor), (float)magnitude, c->element, c->element + n,
+                           (float *)e->gradients.base + tensor->offset);
+    c->element += n;
+    if (c->element < tensor->n) return;
+    c->element = 0;
+    c->tensor++;
+}
+
+/* All tensors before `end`, and more while there is time: a large tensor of a layer without operations (an embedding)
+ * would else be late. */
+static void write_until(taciti_emulated *e, cursor *c, size_t end, int64_t deadline_ns) {
+    while (c->tensor < end || (c->tensor < e->layout->tensor_count && taciti_now_ns() < deadline_ns)) write_chunk(e, c);
+}
+
+tacit_status taciti_emulated_create(const taciti_compute_options *options, const taciti_profile *profile,
+                                    const taciti_layout *layout, int rank, taciti_emulated **out) {
+    taciti_emulated *e = taciti_calloc(1, sizeof *e);
+    if (e == NULL) return TACIT_E_MEMORY;
+    const uint64_t seed = (uint64_t)options->seed;
+    *e = (taciti_emulated){
+        .profile = profile,
+        .layout = layout,
+        .slow = taciti_compute_slow(options, rank),
+        .cv = options->cv,
+        .time_key = taciti_rng_key(taciti_rng_key(seed, STREAM_TIME), (uint64_t)rank),
+        .tensor_key = taciti_rng_key(seed, STREAM_TENSOR),
+        .gradient_key = taciti_rng_key(taciti_rng_key(seed, STREAM_GRADIENT), (uint64_t)rank),
+    };
+    e->forward_s = taciti_profile_forward_s(profile) * e->slow;
+    e->backward_s = taciti_profile_backward_s(profile) * e->slow;
+    const tacit_status status = allocate(e, options->seed);
+    if (status != TACIT_OK) {
+        taciti_emulated_destroy(e);
+        return status;
+    }
+    cursor first_touch = {.key = e->gradient_key}; /* else the first step would pay for the pages */
+    write_until(e, &first_touch, layout->tensor_count, 0);
+    *out = e;
+    return TACIT_OK;
+}
+
+static int64_t to_ns(double seconds) { return (int64_t)(seconds * (double)TACITI_NS_PER_S); }
+
+tacit_status taciti_emulated_step(taciti_emulated *emulated, int64_t step, taciti_trace *trace,
+                                  void (*ready)(void *context, size_t tensor), void *context) {
+    taciti_emulated *e = emulated;
+    const int64_t start_ns = taciti_now_ns();
+    const double factor = deviation(e, step), layer_factor = e->slow * factor;
+    double elapsed_s = e->forward_s * factor;
+    cursor written = {.key = taciti_rng_key(e->gradient_key, (uint64_t)step)};
+    size_t begin = 0;
+    taciti_sleep_until_ns(start_ns + to_ns(elapsed_s));
+    int64_t span_ns = taciti_trace_add(trace, TACITI_SPAN_FORWARD, -1, start_ns);
+    for (size_t l = e->profile->layer_count; l-- > 0;) {
+        const taciti_profile_layer *layer = &e->profile->layers[l];
+        const size_t end = begin + layer->tensor_count;
+        elapsed_s += layer->backward_s * layer_factor;
+        if (end == begin && l > 0) continue;
+        const int64_t deadline_ns = start_ns + to_ns(elapsed_s);
+        if (ready != NULL) write_until(e, &written, end, deadline_ns);
+        taciti_sleep_until_ns(deadline_ns);
+        span_ns = taciti_trace_add(trace, TACITI_SPAN_BACKWARD, (int)l, span_ns);
+        for (; begin < end; begin++)
+            if (ready != NULL) ready(context, begin);
+    }
+    return TACIT_OK;
+}

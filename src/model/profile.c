@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/profile.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "model/profile_build.h"
+
+/* Thousands of layers with tens of tensors each, with room to spare. */
+enum { FILE_MOST_BYTES = 16 << 20 };
+
+void taciti_profile_destroy(taciti_profile *profile) {
+    for (size_t l = 0; l < profile->layer_count; l++) taciti_free(profile->layers[l].tensors);
+    taciti_free(profile->layers);
+    *profile = (taciti_profile){0};
+}
+
+/* ---- growing ----------------------------------------------------------------------------------------------------- */
+
+/* Room for one more behind `count` elements: blocks hold powers of two, so a full one is recognised by its count. */
+static void *with_room(void *block, size_t count, size_t size) {
+    if (count > 0 && (count & (count - 1)) != 0) return block;
+    void *larger = taciti_calloc(count == 0 ? 1 : 2 * count, size);
+    if (larger == NULL) return NULL;
+    if (count > 0) memcpy(larger, block, count * size);
+    taciti_free(block);
+    return larger;
+}
+
+taciti_profile_layer *taciti_profile_append_layer(taciti_profile *profile) {
+    taciti_profile_layer *layers = with_room(profile->layers, profile->layer_count, sizeof *layers);
+    if (layers == NULL) return NULL;
+    profile->layers = layers;
+    return &layers[profile->layer_count++];
+}
+
+taciti_profile_tensor *taciti_profile_append_tensor(taciti_profile_layer *layer) {
+    taciti_profile_tensor *tensors = with_room(layer->tensors, layer->tensor_count, sizeof *tensors);
+    if (tensors == NULL) return NULL;
+    layer->tensors = tensors;
+    return &tensors[layer->tensor_count++];
+}
+
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
+
+static bool is_preset(const char *name) {
+    for (const char *const *preset = taciti_profile_presets(); *preset != NULL; preset++)
+        if (strcmp(name, *preset) == 0) return true;
+    return false;
+}
+
+/* What looks like a path is a path; a bare word that is not a file was meant to be a preset. */
+static bool is_path(const char *text) { return strpbrk(text, "/.") != NULL; }
+
+static tacit_status fail_unknown(const char *name) {
+    char quoted[TACITI_QUOTED_BYTES], list[256] = "";
+    const char *nearest = NULL;
+    size_t least = SIZE_MAX;
+    for (const char *const *preset = taciti_profile_presets(); *preset != NULL; preset++) {
+        const size_t distance = taciti_edit_distance(name, *preset);
+        if (distance < least && taciti_edit_close(name, distance)) {
+            least = distance;
+            nearest = *preset;
+        }
+        (void)strncat(list, *list == '\0' ? "" : ", ", sizeof list - strlen(list) - 1);
+        (void)strncat(list, *preset, sizeof list - strlen(list) - 1);
+    }
+    return taciti_fail(TACIT_E_CONFIG, "no compute profile is called %s%s%s%s; there are %s, or name a file as ./FILE",
+                       taciti_quote(name, quoted), nearest == NULL ? "" : "; did you mean \"",
+                       nearest == NULL ? "" : nearest, nearest == NULL ? "" : "\"?", list);
+}
+
+tacit_status taciti_profile_load(const char *name_or_path, taciti_profile *out) {
+    if (is_preset(name_or_path)) return taciti_profile_preset(name_or_path, out);
+    if (!is_path(name_or_path)) return fail_unknown(name_or_path);
+    char *text = NULL;
+    size_t bytes = 0;
+    TACITI_TRY(taciti_file_read(name_or_path, FILE_MOST_BYTES, &text, &bytes));
+    const tacit_status status = taciti_profile_parse(name_or_path, text, bytes, out);
+    taciti_free(text);
+    return status;
+}
+
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
+
+void taciti_profile_to_seconds(taciti_profile *profile, double rate, double batch) {
+    if (!profile->in_flops) return;
+    for (size_t l = 0; l < profile->layer_count; l++) {
+        taciti_profile_layer *layer = &profile->layers[l];
+        layer->forward_s = layer->forward_flops * batch / rate;
+        layer->backward_s = layer->backward_flops * batch / rate;
+    }
+    profile->rate = rate;
+    profile->batch = batch;
+    profile->in_flops = false;
+}
+
+static size_t tensor_size(const taciti_profile_tensor *tensor) {
+    size_t n = 1;
+    for (int d = 0; d < tensor->dims; d++) n *= tensor->shape[d];
+    return n;
+}
+
+size_t taciti_profile_parameters(const taciti_profile *profile) {
+    size_t n = 0;
+    for (size_t l = 0; l < profile->layer_count; l++)
+        for (size_t t = 0; t < profile->layers[l].tensor_count; t++) n += tensor_size(&profile->layers[l].tensors[t]);
+    return n;
+}
+
+double taciti_profile_forward_s(const taciti_profile *profile) {
+    double sum = 0;
+    for (size_t l = 0; l < profile->layer_count; l++) sum += profile->layers[l].forward_s;
+    return sum;
+}
+
+double taciti_profile_backward_s(const taciti_profile *profile) {
+    double sum = 0;
+    for (size_t l = 0; l < profile->layer_count; l++) sum += profile->layers[l].backward_s;
+    return sum;
+}
+
+/* ---- layout ------------------------------------------------------------------------------------------------------ */
+
+static size_t count_tensors(const taciti_profile *profile) {
+    size_t count = 0;
+    for (size_t l = 0; l < profile->layer_count; l++) count += profile->layers[l].tensor_count;
+    return count;
+}
+
+static tacit_status append_backwards(const taciti_profile *profile, taciti_layout *layout) {
+    for (size_t l = profile->layer_count; l-- > 0;)
+        for (size_t t = profile->layers[l].tensor_count; t-- > 0;) {
+            const taciti_profile_tensor *tensor = &profile->layers[l].tensors[t];
+            TACITI_TRY(taciti_layout_append(layout, tensor->name, tensor->dims, tensor->shape, tensor->dims > 1));
+        }
+    return TACIT_OK;
+}
+
+tacit_status taciti_profile_layout(const taciti_profile *profile, size_t bucket_bytes, taciti_layout *out) {
+    taciti_layout layout;
+    TACITI_TRY(taciti_layout_create(count_tensors(profile), &layout));
+    tacit_status status = append_backwards(profile, &layout);
+    if (status == TACIT_OK) status = taciti_layout_seal(&layout, bucket_bytes);
+    if (status != TACIT_OK) {
+        taciti_layout_destroy(&layout);
+        return status;
+    }
+    *out = layout;
+    return TACIT_OK;
+}

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Profiles as JSON. docs/profile.md says in words what the tables here say.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/strict_json.h"
+#include "base/text.h"
+#include "model/profile_build.h"
+
+static const char FORMAT[] = "tacit-profile-1";
+
+/* Beyond these, a number has slipped a unit. */
+#define SECONDS 0, 1e6
+#define FLOPS 0, 1e21
+static const json_int_t SIZE_MOST = (json_int_t)1 << 40;
+static const size_t PARAMETERS_MOST = (size_t)1 << 40;
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static tacit_status read_format(taciti_strict_reader *r, const json_t *value, const taciti_strict_field *field,
+                                void *out) {
+    (void)out;
+    if (!json_is_string(value) || strcmp(json_string_value(value), FORMAT) != 0)
+        return taciti_strict_refuse(r, value, field->legal);
+    return TACIT_OK;
+}
+
+static tacit_status read_shape(taciti_strict_reader *r, const json_t *value, const taciti_strict_field *field,
+                               void *out) {
+    taciti_profile_tensor *tensor = out;
+    const size_t dims = json_array_size(value);
+    if (!json_is_array(value) || dims < 1 || dims > TACITI_TENSOR_DIMS)
+        return taciti_strict_refuse(r, value, field->legal);
+    for (size_t d = 0; d < dims; d++) {
+        const json_t *item = json_array_get(value, d);
+        const size_t length = taciti_strict_enter_item(r, d);
+        if (!json_is_integer(item) || json_integer_value(item) < 1 || json_integer_value(item) > SIZE_MOST)
+            return taciti_strict_refuse(r, item, "an integer of at least 1");
+        tensor->shape[d] = (size_t)json_integer_value(item);
+        taciti_strict_leave(r, length);
+    }
+    tensor->dims = (int)dims;
+    return TACIT_OK;
+}
+
+/* The fields write into the whole tensor: shape and dims belong together. */
+static const taciti_strict_field TENSOR_FIELDS[] = {
+    {"name", true, taciti_strict_text, offsetof(taciti_profile_tensor, name), 1, TACITI_TENSOR_NAME_BYTES,
+     "a text of 1 to 63 bytes that no other tensor has"},
+    {"shape", true, read_shape, 0, 0, 0, "a list of 1 to 4 sizes, such as [768, 2304]"},
+    {0},
+};
+
+static tacit_status read_tensors(taciti_strict_reader *r, const json_t *value, const taciti_strict_field *field,
+                                 void *out) {
+    taciti_profile_layer *layer = out;
+    if (!json_is_array(value)) return taciti_strict_refuse(r, value, field->legal);
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const size_t length = taciti_strict_enter_item(r, i);
+        taciti_profile_tensor *tensor = taciti_profile_append_tensor(layer);
+        if (tensor == NULL) return TACIT_E_MEMORY;
+        TACITI_TRY(
+            taciti_strict_object(r, json_array_get(value, i), TENSOR_FIELDS, "an object with name and shape", tensor));
+        taciti_strict_leave(r, length);
+    }
+    return TACIT_OK;
+}
+
+#define LAYER(member) offsetof(taciti_profile_layer, member)
+#define LAYER_NAME                                                                                                     \
+    { "name", true, taciti_strict_text, LAYER(name), 1, TACITI_TENSOR_NAME_BYTES, "a text of 1 to 63 bytes" }
+#define LAYER_TENSORS                                                                                                  \
+    { "tensors", false, read_tensors, 0, 0, 0, "a list of objects with name and shape; leave it out for none" }
+
+static const taciti_strict_field SECONDS_FIELDS[] = {
+    LAYER_NAME,
+    {"forward_s", true, taciti_strict_real, LAYER(forward_s), SECONDS, "seconds per step, a number from 0 to 1e6"},
+    {"backward_s", true, taciti_strict_real, LAYER(backward_s), SECONDS, "seconds per step, a number from 0 to 1e6"},
+    LAYER_TENSORS,
+    {0},
+};
+static const taciti_strict_field FLOPS_FIELDS[] = {
+    LAYER_NAME,
+    {"forward_flops", true, taciti_strict_real, LAYER(forward_flops), FLOPS,
+     "operations per sample, a number from 0 to 1e21"},
+    {"backward_flops", true, taciti_strict_real, LAYER(backward_flops), FLOPS,
+     "operations per sample, a number from 0 to 1e21"},
+    LAYER_TENSORS,
+    {0},
+};
+
+static tacit_status read_layers(taciti_strict_reader *r, const json_t *value, const taciti_strict_field *field,
+                                void *out) {
+    taciti_profile *profile = out;
+    const taciti_strict_field *fields = profile->in_flops ? FLOPS_FIELDS : SECONDS_FIELDS;
+    if (!json_is_array(value) || json_array_size(value) == 0) return taciti_strict_refuse(r, value, field->legal);
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const size_t length = taciti_strict_enter_item(r, i);
+        taciti_profile_layer *layer = taciti_profile_append_layer(profile);
+        if (layer == NULL) return TACIT_E_MEMORY;
+        TACITI_TRY(
+            taciti_strict_object(r, json_array_get(value, i), fields, "an object with name, times and tensors", layer));
+        taciti_strict_leave(r, length);
+    }
+    return TACIT_OK;
+}
+
+static tacit_status read_unit(taciti_strict_reader *r, const json_t *value, const taciti_strict_field *field,
+                              void *out) {
+    const char *text = json_is_string(value) ? json_string_value(value) : "";
+    const bool in_flops = strcmp(text, "flops") == 0;
+    if (!in_flops && strcmp(text, "seconds") != 0) return taciti_strict_refuse(r, value, field->legal);
+    memcpy(out, &in_flops, sizeof in_flops);
+    return TACIT_OK;
+}
+
+/* In this order: the unit says what a layer must have. */
+#define PROFILE(member) offsetof(taciti_profile, member)
+static const taciti_strict_field PROFILE_FIELDS[] = {
+    {"format", true, read_format, 0, 0, 0, "\"tacit-profile-1\""},
+    {"name", true, taciti_strict_text, PROFILE(name), 1, sizeof((taciti_profile *)0)->name, "a text of 1 to 63 bytes"},
+    {"source", false, taciti_strict_text, PROFILE(source), 0, sizeof((taciti_profile *)0)->source,
+     "a text of at most 255 bytes"},
+    {"unit", true, read_unit, PROFILE(in_flops), 0, 0,
+     "\"seconds\" (forward_s, backward_s per step) or \"flops\" (forward_flops, backward_flops per sample)"},
+    {"rate", false, taciti_strict_real, PROFILE(rate), 1, 1e21,
+     "FLOP/s, a number from 1 to 1e21; leave it out if unknown"},
+    {"batch", false, taciti_strict_real, PROFILE(batch), 1e-6, 1e9,
+     "samples per step, a number from 1e-6 to 1e9; leave it out if unknown"},
+    {"sample_tokens", false, taciti_strict_real, PROFILE(sample_tokens), 1e-6, 1e12,
+     "tokens (or images) per sample, a number above 0"},
+    {"update_s", false, taciti_strict_real, PROFILE(update_s), SECONDS, "seconds per step, a number from 0 to 1e6"},
+    {"layers", true, read_layers, 0, 0, 0, "a list of at least one layer"},
+    {0},
+};
+
+/* ---- what concerns the whole ------------------------------------------------------------------------------------- */
+
+/* A tensor and where it stands. */
+typedef struct place {
+    const char *name;
+    size_t layer, tensor;
+} place;
+
+static int by_name(const void *left, const void *right) {
+    const place *a = left, *b = right;
+    const int order = strcmp(a->name, b->name);
+    if (order != 0) return order;
+    if (a->layer != b->layer) return a->layer < b->layer ? -1 : 1;
+    return a->tensor < b->tensor ? -1 : a->tensor > b->tensor;
+}
+
+static tacit_status check_names(const char *path, const taciti_profile *profile, place *places, size_t count) {
+    size_t at = 0;
+    for (size_t l = 0; l < profile->layer_count; l++)
+        for (size_t t = 0; t < profile->layers[l].tensor_count; t++)
+            places[at++] = (place){profile->layers[l].tensors[t].name, l, t};
+    qsort(places, count, sizeof *places, by_name);
+    for (size_t i = 1; i < count; i++)
+        if (strcmp(places[i - 1].name, places[i].name) == 0)
+            return taciti_fail(TACIT_E_CONFIG,
+                               "%s: layers[%zu].tensors[%zu].name is \"%s\", which is also the name of "
+                               "layers[%zu].tensors[%zu]; give each tensor its own, and a tied one only once",
+                               path, places[i].layer, places[i].tensor, places[i].name, places[i - 1].layer,
+                               places[i - 1].tensor);
+    return TACIT_OK;
+}
+
+/* Counts tensors and elements without overflow: sizes are at most 2^40 each. */
+static tacit_status check_sizes(const char *path, const taciti_profile *profile, size_t *count) {
+    size_t tensors = 0, total = 0;
+    for (size_t l = 0; l < profile->layer_count; l++)
+        for (size_t t = 0; t < profile->layers[l].tensor_count; t++) {
+            const taciti_profile_tensor *tensor = &profile->layers[l].tensors[t];
+            size_t n = 1;
+            for (int d = 0; d < tensor->dims && n <= PARAMETERS_MOST; d++)
+                n = tensor->shape[d] > PARAMETERS_MOST / n ? PARAMETERS_MOST + 1 : n * tensor->shape[d];
+            total += n;
+            tensors++;
+            if (total > PARAMETERS_MOST)
+                return taciti_fail(TACIT_E_CONFIG,
+                                   "%s: layers[%zu].tensors[%zu].shape: all tensors up to here have "
+                                   "more than 2^40 elements; give smaller ones",
+                                   path, l, t);
+        }
+    *count = tensors;
+    if (tensors == 0)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "%s: no layer has tensors: there would be nothing to exchange; give at "
+                           "least one layer \"tensors\"",
+                           path);
+    return TACIT_OK;
+}
+
+static tacit_status check_whole(const char *path, const taciti_profile *profile) {
+    size_t count = 0;
+    TACITI_TRY(check_sizes(path, profile, &count));
+    if (!profile->in_flops && (profile->rate > 0 || profile->batch > 0))
+        return taciti_fail(TACIT_E_CONFIG, "%s: %s means nothing when unit is \"seconds\"; leave it out", path,
+                           profile->rate > 0 ? "rate" : "batch");
+    place *places = taciti_calloc(count, sizeof *places);
+    if (places == NULL) return TACIT_E_MEMORY;
+    const tacit_status status = check_names(path, profile, places, count);
+    taciti_free(places);
+    return status;
+}
+
+tacit_status taciti_profile_parse(const char *path, const char *text, size_t bytes, taciti_profile *out) {
+    taciti_strict_reader reader = {.file = path};
+    taciti_profile profile = {.sample_tokens = 1};
+    json_t *root = NULL;
+    TACITI_TRY(taciti_strict_parse(path, text, bytes, &root));
+    tacit_status status = taciti_strict_object(&reader, root, PROFILE_FIELDS, "an object: docs/profile.md", &profile);
+    json_decref(root);
+    if (status == TACIT_OK) status = check_whole(path, &profile);
+    if (status == TACIT_OK)
+        *out = profile;
+    else
+        taciti_profile_destroy(&profile);
+    return status;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static void put_text(FILE *file, const char *key, const char *text) {
+    json_t *value = json_string(text);
+    char *quoted = json_dumps(value, JSON_ENCODE_ANY);
+    (void)fprintf(file, "\"%s\": %s", key, quoted == NULL ? "\"\"" : quoted);
+    free(quoted);
+    json_decref(value);
+}
+
+static void put_real(FILE *file, const char *key, double value) {
+    char text[TACITI_REAL_BYTES];
+    taciti_real_format(value, text);
+    (void)fprintf(file, "\"%s\": %s", key, text);
+}
+
+static void put_tensor(FILE *file, const taciti_profile_tensor *tensor, bool first) {
+    (void)fputs(first ? "\n     {" : ",\n     {", file);
+    put_text(file, "name", tensor->name);
+    (void)fputs(", \"shape\": [", file);
+    for (int d = 0; d < tensor->dims; d++) (void)fprintf(file, "%s%zu", d == 0 ? "" : ", ", tensor->shape[d]);
+    (void)fputs("]}", file);
+}
+
+static void put_layer(FILE *file, const taciti_profile_layer *layer, bool in_flops, bool first) {
+    (void)fputs(first ? "\n  {" : ",\n  {", file);
+    put_text(file, "name", layer->name);
+    (void)fputs(", ", file);
+    put_real(file, in_flops ? "forward_flops" : "forward_s", in_flops ? layer->forward_flops : layer->forward_s);
+    (void)fputs(", ", file);
+    put_real(file, in_flops ? "backward_flops" : "backward_s", in_flops ? layer->backward_flops : layer->backward_s);
+    if (layer->tensor_count > 0) {
+        (void)fputs(", \"tensors\": [", file);
+        for (size_t t = 0; t < layer->tensor_count; t++) put_tensor(file, &layer->tensors[t], t == 0);
+        (void)fputs("]", file);
+    }
+    (void)fputs("}", file);
+}
+
+static void put_profile(FILE *file, const taciti_profile *profile) {
+    (void)fprintf(file, "{\n \"format\": \"%s\",\n ", FORMAT);
+    put_text(file, "name", profile->name);
+    (void)fputs(",\n ", file);
+    put_text(file, "source", profile->source);
+    (void)fprintf(file, ",\n \"unit\": \"%s\",\n ", profile->in_flops ? "flops" : "seconds");
+    if (profile->in_flops && profile->rate > 0) {
+        put_real(file, "rate", profile->rate);
+        (void)fputs(",\n ", file);
+    }
+    if (profile->in_flops && profile->batch > 0) {
+        put_real(file, "batch", profile->batch);
+        (void)fputs(",\n ", file);
+    }
+    put_real(file, "sample_tokens", profile->sample_tokens);
+    (void)fputs(",\n ", file);
+    put_real(file, "update_s", profile->update_s);
+    (void)fputs(",\n \"layers\": [", file);
+    for (size_t l = 0; l < profile->layer_count; l++) put_layer(file, &profile->layers[l], profile->in_flops, l == 0);
+    (void)fputs("\n ]\n}\n", file);
+}
+
+tacit_status taciti_profile_save(const taciti_profile *profile, const char *path) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes);
+    if (file == NULL) return taciti_fail(TACIT_E_MEMORY, "%s: no memory for a profile", path);
+    put_profile(file, profile);
+    const bool failed = ferror(file) != 0;
+    tacit_status status = fclose(file) != 0 || failed ? taciti_fail(TACIT_E_MEMORY, "%s: no memory for a profile", path)
+                                                      : taciti_file_write(path, text, bytes);
+    free(text);
+    return status;
+}
