@@ -12,7 +12,7 @@
 #
 # Its mount namespace has a /dev/shm and a session folder of its own: runs never meet, and nothing stays.
 
-# enter HOST COMMAND...: replaces this process. HOST is n0 ... or head. Inside, /sys shows the host's own devices.
+# enter HOST COMMAND...: replaces this process. Inside, /sys shows the host's own devices.
 enter() {
   local host=$1; shift
   join_slowed_group "$host"
@@ -172,9 +172,10 @@ signal_launcher() {
   kill "-$1" "$target" 2>/dev/null || true
 }
 
+# The head keeps the machine's /sys: the control groups are mounted there, and what it starts on a host may join one.
 command_head() {
   load_cluster "$1"
-  enter head "${@:2}"
+  exec nsenter --uts="$state/uts/head" --net="/run/netns/$name-head" "${@:2}"
 }
 
 hosts_used() { echo $(((ranks + ranks_per_host - 1) / ranks_per_host)); }

@@ -83,14 +83,18 @@ tbf() {
   fi
 }
 
-# shape_host I BPS: both directions of the link of host I.
+# shape_host I BPS [DELAY_NS]: both directions of the link of host I.
 shape_host() {
-  tbf "$name-n$1" eth0 "$2"
-  tbf "$name-sw" "p$1" "$2"
+  if [ "$network" = switch ]; then
+    shape_delayed_host "$@"
+  else
+    tbf "$name-n$1" eth0 "$2"
+    tbf "$name-sw" "p$1" "$2"
+  fi
   echo "$2" >"$state/rate.$1"
 }
 
-# Everything of the data network that is not delayed: veth, bridge, tbf.
+# The data network without delay: veth, bridge, tbf.
 make_shaped_network() {
   local i
   make_bridge br0 "$mtu"
@@ -123,6 +127,7 @@ unmake() {
     case $kind in
       netns) [ "$(inode_of "$what")" != "$mark" ] || ip netns delete "$what" ;;
       uts) umount "$what" 2>/dev/null || true ;;
+      process) end_process "$what" "$mark" ;;
       cgroup) [ ! -d "$what" ] || remove_group "$what" ;;
     esac
   done

@@ -13,6 +13,10 @@ define up "HOSTS" "makes a cluster: hosts that are namespaces, joined by links o
   "rate RATE|of each link in each direction: 100mbit, 2.5gbit, none (default: 1gbit)
 per-host P|ranks that \`run\` puts on a host by default (default: 1)
 mtu BYTES|of the data network (default: 9000)
+delay TIME|on the way from host to host: 100us, 1ms (default: 0)
+jitter TIME|the delay varies by so much, up and down (default: 0)
+loss SHARE|of frames: 0.1% (default: 0%)
+schedule FILE|links that change: lines SECONDS HOST|all RATE [DELAY], counted from now
 $NAME_OPTION" \
   "lab/cluster up 4 --rate 200mbit --per-host 2"
 define rate "RATE [HOST]" "changes the rate of all links, or of one host's" "$NAME_OPTION" "lab/cluster rate 50mbit n2"

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tacit-switch: an Ethernet switch in user space for emulated clusters, where the kernel has no netem: rate, delay,
+ * jitter and loss per link, changed at run time. lab/cluster starts it; docs/lab.md describes what it is faithful to.
+ *
+ *   tacit-switch serve --control SOCKET --mtu BYTES --rate BPS --delay NS --jitter NS --loss PPM NAMESPACE...
+ *   tacit-switch ask SOCKET WORDS...                                   see switch_control.h
+ *
+ * One thread. Each host has a TAP device; a frame that is read from one gets its times in virtual nanoseconds
+ * (switch_line.h) and waits on an agenda: first until it stands at the port of its destination, then until its last bit
+ * has left there. Since times are computed and not slept, being woken late delays single frames but lowers no rate. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <getopt.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "switch_control.h"
+#include "switch_line.h"
+#include "switch_tap.h"
+
+typedef struct {
+    bool queued; /* false: on its way to the port; true: leaving the port */
+    uint8_t source, destination;
+    size_t bytes, wire_bytes;
+    uint8_t data[];
+} frame;
+
+typedef struct {
+    taciti_port ports[TACITI_TAP_PORTS];
+    size_t port_count;
+    taciti_agenda agenda;
+    int poll, timer, signals, control;
+    bool quit;
+    uint8_t scratch[TACITI_FRAME_BYTES]; /* where frames are read; most are shorter, and a copy is cheap */
+} taciti_switch;
+
+/* What epoll reports beside ports. */
+enum { TIMER = TACITI_TAP_PORTS, SIGNALS, CONTROL };
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void put_on_agenda(taciti_switch *self, uint64_t at_ns, frame *what) {
+    if (taciti_agenda_put(&self->agenda, at_ns, what)) return;
+    self->ports[what->destination].count.dropped++;
+    free(what);
+}
+
+static void send_towards(taciti_switch *self, size_t source, size_t destination, size_t bytes, uint64_t now) {
+    taciti_port *from = &self->ports[source], *to = &self->ports[destination];
+    if (from->link.cut || to->link.cut) {
+        to->count.discarded++;
+        return;
+    }
+    frame *copy = malloc(sizeof *copy + bytes);
+    if (copy == NULL) {
+        to->count.dropped++;
+        return;
+    }
+    *copy = (frame){.source = (uint8_t)source, .destination = (uint8_t)destination, .bytes = bytes};
+    copy->wire_bytes = taciti_tap_wire_bytes(self->scratch, bytes);
+    memcpy(copy->data, self->scratch, bytes);
+    put_on_agenda(self, taciti_link_arrival_ns(&from->link, &to->link, &from->noise, now), copy);
+}
+
+static void take_in(taciti_switch *self, size_t source, size_t bytes) {
+    taciti_port *port = &self->ports[source];
+    const int destination = taciti_tap_destination(self->scratch, bytes);
+    if (destination < 0) return;
+    port->count.frames++;
+    port->count.bytes += taciti_tap_wire_bytes(self->scratch, bytes);
+    if (taciti_link_loses(&port->link, &port->noise)) {
+        port->count.lost++;
+        return;
+    }
+    const uint64_t now = now_ns();
+    for (size_t i = 0; i < self->port_count; i++)
+        if (i != source && (destination == TACITI_TAP_PORTS || (size_t)destination == i))
+            send_towards(self, source, i, bytes, now);
+}
+
+/* A few frames at a time, so that no host keeps the others waiting. */
+static void read_port(taciti_switch *self, size_t source) {
+    for (int i = 0; i < 16; i++) {
+        const ssize_t got = read(self->ports[source].tap, self->scratch, sizeof self->scratch);
+        if (got <= 0) return;
+        take_in(self, source, (size_t)got);
+    }
+}
+
+static void deliver(taciti_switch *self, frame *what) {
+    taciti_port *port = &self->ports[what->destination];
+    if (port->link.cut || self->ports[what->source].link.cut)
+        port->count.discarded++;
+    else if (write(port->tap, what->data, what->bytes) < 0)
+        port->count.dropped++;
+    free(what);
+}
+
+static void enqueue(taciti_switch *self, frame *what, uint64_t at_ns) {
+    taciti_port *port = &self->ports[what->destination];
+    uint64_t leaves_ns;
+    if (!taciti_port_enqueue(&port->queue, &port->link, at_ns, what->wire_bytes, &leaves_ns)) {
+        port->count.dropped++;
+        free(what);
+        return;
+    }
+    what->queued = true;
+    put_on_agenda(self, leaves_ns, what);
+}
+
+static void do_what_is_due(taciti_switch *self) {
+    while (self->agenda.count > 0 && self->agenda.heap[0].at_ns <= now_ns()) {
+        const uint64_t at_ns = self->agenda.heap[0].at_ns;
+        frame *what = taciti_agenda_take(&self->agenda);
+        if (what->queued)
+            deliver(self, what);
+        else
+            enqueue(self, what, at_ns);
+    }
+}
+
+static void set_alarm(const taciti_switch *self) {
+    struct itimerspec alarm = {0};
+    if (self->agenda.count > 0) {
+        const uint64_t at_ns = self->agenda.heap[0].at_ns;
+        alarm.it_value =
+            (struct timespec){.tv_sec = (time_t)(at_ns / 1000000000u), .tv_nsec = (long)(at_ns % 1000000000u)};
+    }
+    (void)timerfd_settime(self->timer, TFD_TIMER_ABSTIME, &alarm, NULL);
+}
+
+static void serve(taciti_switch *self) {
+    struct epoll_event events[TACITI_TAP_PORTS];
+    while (!self->quit) {
+        set_alarm(self);
+        const int ready = epoll_wait(self->poll, events, TACITI_TAP_PORTS, -1);
+        for (int i = 0; i < ready; i++) {
+            const uint32_t which = events[i].data.u32;
+            uint64_t expirations;
+            if (which == TIMER)
+                (void)!read(self->timer, &expirations, sizeof expirations);
+            else if (which == SIGNALS)
+                self->quit = true;
+            else if (which == CONTROL)
+                taciti_control_serve(self->control, self->ports, self->port_count, &self->quit);
+            else
+                read_port(self, which);
+        }
+        do_what_is_due(self);
+    }
+}
+
+static bool watch(const taciti_switch *self, int file, uint32_t which) {
+    struct epoll_event event = {.events = EPOLLIN, .data = {.u32 = which}};
+    if (file >= 0 && epoll_ctl(self->poll, EPOLL_CTL_ADD, file, &event) == 0) return true;
+    fprintf(stderr, "tacit-switch: watching a file descriptor: %s\n", strerror(errno));
+    return false;
+}
+
+static bool open_files(taciti_switch *self, const char *control_path) {
+    sigset_t ending;
+    (void)sigemptyset(&ending);
+    (void)sigaddset(&ending, SIGTERM);
+    (void)sigaddset(&ending, SIGINT);
+    (void)sigprocmask(SIG_BLOCK, &ending, NULL);
+    self->poll = epoll_create1(EPOLL_CLOEXEC);
+    self->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    self->signals = signalfd(-1, &ending, SFD_NONBLOCK | SFD_CLOEXEC);
+    self->control = taciti_control_listen(control_path);
+    return self->control >= 0 && watch(self, self->timer, TIMER) && watch(self, self->signals, SIGNALS) &&
+           watch(self, self->control, CONTROL);
+}
+
+/* Ahead of the ranks, which would otherwise spin while their frames wait here. Without the right the rates still hold.
+ */
+static void run_first(void) {
+    const struct sched_param priority = {.sched_priority = 20};
+    if (sched_setscheduler(0, SCHED_FIFO, &priority) != 0)
+        fprintf(stderr,
+                "tacit-switch: warning: no real-time priority (%s): frames will be late when the cores are busy\n",
+                strerror(errno));
+}
+
+typedef struct {
+    const char *control_path;
+    size_t mtu;
+    taciti_link link;
+} settings;
+
+static bool read_settings(int argc, char **argv, settings *set) {
+    static const struct option options[] = {
+        {"control", required_argument, NULL, 'c'},
+        {"mtu", required_argument, NULL, 'm'},
+        {"rate", required_argument, NULL, 'r'},
+        {"delay", required_argument, NULL, 'd'},
+        {"jitter", required_argument, NULL, 'j'},
+        {"loss", required_argument, NULL, 'l'},
+        {NULL, 0, NULL, 0},
+    };
+    for (int letter; (letter = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        char *end = NULL;
+        const unsigned long long number = letter == 'c' || letter == '?' ? 0 : strtoull(optarg, &end, 10);
+        if (letter == '?' || (end != NULL && (end == optarg || *end != '\0'))) return false;
+        if (letter == 'c') set->control_path = optarg;
+        if (letter == 'm') set->mtu = (size_t)number;
+        if (letter == 'r') set->link.rate_bps = number;
+        if (letter == 'd') set->link.delay_ns = number;
+        if (letter == 'j') set->link.jitter_ns = number;
+        if (letter == 'l') set->link.loss_ppm = (uint32_t)number;
+    }
+    return set->control_path != NULL && set->mtu >= 576 && set->mtu <= 65000 &&
+           set->link.rate_bps <= TACITI_MOST_RATE_BPS && optind < argc && argc - optind <= TACITI_TAP_PORTS;
+}
+
+static int serve_command(int argc, char **argv) {
+    static taciti_switch self;
+    settings set = {.mtu = 9000};
+    if (!read_settings(argc, argv, &set)) {
+        fprintf(stderr,
+                "usage: tacit-switch serve --control SOCKET [--mtu BYTES] [--rate BPS] [--delay NS] [--jitter NS] "
+                "[--loss PPM] "
+                "NAMESPACE... (at most %d)\n",
+                TACITI_TAP_PORTS);
+        return 2;
+    }
+    if (!open_files(&self, set.control_path)) return 7;
+    /* Losses strike single frames, so then the hosts have to send single frames. */
+    const bool whole_segments = set.link.loss_ppm == 0;
+    for (int i = optind; i < argc; i++) {
+        const size_t number = self.port_count++;
+        taciti_port *port = &self.ports[number];
+        *port = (taciti_port){.link = set.link, .noise = {.state = 0x9E3779B97F4A7C15u * (number + 1)}};
+        port->tap = taciti_tap_open(argv[i], (unsigned)number, set.mtu, whole_segments);
+        if (port->tap < 0 || !watch(&self, port->tap, (uint32_t)number)) return 7;
+    }
+    run_first();
+    serve(&self);
+    (void)unlink(set.control_path);
+    while (self.agenda.count > 0) free(taciti_agenda_take(&self.agenda));
+    taciti_agenda_free(&self.agenda);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc > 3 && strcmp(argv[1], "ask") == 0) return taciti_control_ask(argv[2], argc - 3, argv + 3);
+    if (argc > 1 && strcmp(argv[1], "serve") == 0) return serve_command(argc - 1, argv + 1);
+    fprintf(stderr, "usage: tacit-switch serve OPTIONS NAMESPACE... | tacit-switch ask SOCKET WORDS...\n");
+    return 2;
+}
