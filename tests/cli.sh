@@ -58,7 +58,7 @@ while read -r verb; do
         groff -man -Tutf8 -ww -z page.1 2> warnings
         [[ -s warnings ]] && complain "the manual page of $verb: $(head -2 warnings)"
     fi
-done < <("$tacit" --help | sed -n '/^verbs:/,/^$/p' | sed '1d;$d' | cut -c3-16 | sed 's/ *$//')
+done < <("$tacit" --help | sed -n '/^verbs:/,/^$/p' | sed '1d;$d' | cut -c3-20 | sed 's/ *$//')
 
 # info and doctor answer in JSON, too
 for topic in "" build codecs strategies presets options; do is_json "$tacit" info $topic --json; done

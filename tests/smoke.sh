@@ -12,7 +12,7 @@ nano=(--model.preset nano --train.threads 1 --train.batch 8 --train.eval_windows
 
 expect "version" 0 '[0-9]+\.[0-9]+\.[0-9]+' "$tacit" --version
 expect "help lists the verbs" 0 'bench kernels' "$tacit" --help
-for verb in doctor train eval sample "data prepare" import export info "bench kernels" "bench step"; do
+for verb in doctor train eval sample "data prepare" import export info "bench kernels" "bench collectives" "bench step"; do
   # shellcheck disable=SC2086
   expect "$verb --help shows an example" 0 'xample' "$tacit" $verb --help
 done
@@ -24,6 +24,8 @@ expect "train, three ranks, bf16 compute and wire" 0 'finished' timeout 200 "$MP
 expect "resume" 0 'resume at step 20' timeout 200 "$MPIRUN" -n 2 "$tacit" train "${nano[@]}" --run.dir "$work/run3" \
   --model.dtype bf16 --exchange.wire bf16 --model.dropout 0.1 --train.steps 25 --resume
 expect "dry run" 0 'memory' "$tacit" train "${nano[@]}" --run.dir "$work/dry" --dry-run
+expect "collectives, three ranks" 0 'checked against the exact' timeout 200 "$MPIRUN" -n 3 "$tacit" bench collectives \
+  --bytes 4,100KiB --rounds 2
 expect "sample" 0 'hello' "$tacit" sample "$work/run" --prompt hello --tokens 20
 expect "sample --json" 0 '"text"' "$tacit" sample "$work/run" --tokens 5 --json
 expect "eval" 0 'perplexity' "$tacit" eval "$work/run"

@@ -135,7 +135,7 @@ void taciti_overview(FILE *out) {
                   "usage: [mpirun -n N] tacit VERB [ARGUMENT ...]\n\nverbs:\n",
                   tacit_version());
     for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++)
-        if (!verb->hidden) (void)fprintf(out, "  %-14s %s\n", verb->name, verb->summary);
+        if (!verb->hidden) (void)fprintf(out, "  %-18s %s\n", verb->name, verb->summary);
     (void)fprintf(out, "\n`tacit VERB --help` shows a verb's options and examples; `tacit --version` the version.\n"
                        "exit codes: 0 ok, 2 usage, 3 configuration, 4 data, 5 peer failure, 6 numerics, 7 resources\n");
 }

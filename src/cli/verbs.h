@@ -27,6 +27,9 @@ int taciti_verb_eval(int argc, char **argv);
 extern const taciti_flag taciti_sample_flags[];
 int taciti_verb_sample(int argc, char **argv);
 
+extern const taciti_flag taciti_bench_collectives_flags[];
+int taciti_verb_bench_collectives(int argc, char **argv);
+
 extern const taciti_flag taciti_bench_kernels_flags[];
 int taciti_verb_bench_kernels(int argc, char **argv);
 

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "comm/engine.h"
 #include "comm/futex.h"
+#include "comm/guard.h"
 #include "comm/launcher.h"
 #include "comm/state.h"
 

@@ -32,6 +32,13 @@ typedef struct taciti_engine_request {
     uintptr_t wait;      /* the caller's: comm/ keeps (peer, direction) here, to know whom a wait is for */
 } taciti_engine_request;
 
+/* An all-reduce of the engine's library. */
+typedef struct taciti_native {
+    const char *name; /* "mpi-default", "mpi-ring", ... */
+    const char *text; /* what it is, one line */
+    bool apart;       /* takes two arrays that do not overlap; the others work in place */
+} taciti_native;
+
 typedef struct taciti_engine {
     const char *name; /* "mpi", "self" */
     void *self;
@@ -48,11 +55,12 @@ typedef struct taciti_engine {
     /* Orderly end; collective. Skipped after a failure. */
     void (*close)(void *self);
 
-    /* The library's own all-reduces, to measure ours against: names ("default", "ring", "han"), NULL-terminated; NULL
-     * when there are none. x[n] = sum over ranks. Blocks without an end when a peer fails: for benchmarks only, and
-     * only inside of a job. Collective. */
-    const char *const *natives;
-    tacit_status (*native_allreduce)(void *self, int native, float *x, size_t n);
+    /* The library's own all-reduces, to measure ours against; both NULL when it has none. They block without an end
+     * when a peer fails: for benchmarks only, through taciti_comm_natives() and taciti_comm_native_allreduce().
+     * native_open() prepares them; collective; again and again is fine. *out is borrowed and ends with a NULL name. */
+    tacit_status (*native_open)(void *self, const taciti_native **out);
+    /* out[n] = sum over ranks of in[n]; in == out unless the native says `apart`. Collective. */
+    tacit_status (*native_allreduce)(void *self, int native, const float *in, float *out, size_t n);
 } taciti_engine;
 
 /* ---- options -------------------------------------------------------------------------------------------------- */
@@ -136,6 +144,13 @@ tacit_status taciti_comm_isend(taciti_comm *comm, int peer, const void *bytes, s
 tacit_status taciti_comm_irecv(taciti_comm *comm, int peer, void *bytes, size_t count, taciti_engine_request *out);
 /* Progress until the request is complete; E_PEER when the failure detector speaks first. */
 tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request);
+/* The library's own all-reduces; ends with a NULL name; borrowed. Collective: every rank sees the same list. */
+tacit_status taciti_comm_natives(taciti_comm *comm, const taciti_native **out);
+/* `times` of them in a row, as taciti_engine.native_allreduce(). No heartbeat leaves this rank meanwhile, and none is
+ * expected: a rank that dies ends the job through its watcher and the launcher, one that freezes or is cut off is
+ * noticed after comm.stall only. */
+tacit_status taciti_comm_native_allreduce(taciti_comm *comm, int native, const float *in, float *out, size_t n,
+                                          int times);
 /* The recorder of the communication thread (encode, transfer, decode spans). */
 taciti_trace *taciti_comm_trace(taciti_comm *comm);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The engine over MPI-3.1, and the only file that includes <mpi.h>. Non-blocking point-to-point only. A message larger
- * than an int can count travels as several, all posted at once, so that the order between messages stays.
+ * The engine over MPI-3.1, and the only file that includes <mpi.h>. Training uses non-blocking point-to-point only. A
+ * message larger than an int can count travels as several, all posted at once, so that the order between messages
+ * stays. The library's own all-reduces are here too, for benchmarks to measure ours against.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <ctype.h>
@@ -15,15 +16,24 @@
 #include "comm/engine.h"
 
 #define PIECE_BYTES ((size_t)1 << 30)
+#define PIECE_FLOATS (PIECE_BYTES / sizeof(float))
 
 /* The MPI request handle lies in opaque[0]; for a message of several pieces opaque[1] points to their handles and
  * opaque[2] counts them. */
 _Static_assert(sizeof(MPI_Request) <= sizeof(uintptr_t), "a request handle fits a pointer");
 
+enum { NATIVES_MOST = 8 };
+
 typedef struct engine_mpi {
     MPI_Comm communicator; /* ours */
     bool initialised_here;
+    int native_count;                           /* 0 until they are asked for */
+    taciti_native natives[NATIVES_MOST + 1];    /* ends with a NULL name */
+    MPI_Comm native_communicator[NATIVES_MOST]; /* one for each */
 } engine_mpi;
+
+/* Lets all-reduce algorithms be named per communicator; where none is named nothing changes. */
+#define DYNAMIC_RULES "OMPI_MCA_coll_tuned_use_dynamic_rules"
 
 static engine_mpi g_mpi; /* MPI itself can be opened once per process */
 
@@ -109,8 +119,142 @@ static void mpi_abort(void *self, int exit_code) {
     _exit(exit_code);
 }
 
+/* ---- the library's own all-reduces ---------------------------------------------------------------------------------
+ *
+ * Open MPI decides which algorithm a communicator uses when the communicator is made. So each of ours is a duplicate,
+ * made while a control variable names the algorithm (component tuned), or with an info key that puts a component before
+ * the others (HAN, the hierarchical one). The variable is put back at once. */
+#define ALGORITHM_VARIABLE "coll_tuned_allreduce_algorithm"
+#define TUNED_VARIABLE "coll_tuned_priority"
+#define HAN_VARIABLE "coll_han_priority"
+
+typedef struct native_plan {
+    taciti_native native;
+    int algorithm;        /* of coll_tuned; 0: the library's choice */
+    const char *variable; /* a control variable that only a library has which can do this; NULL: all can */
+    const char *prefer;   /* component that goes first; NULL: the library's choice */
+} native_plan;
+
+static const native_plan PLANS[] = {
+    {{"mpi-default", "MPI_Allreduce as the library chooses", false}, 0, NULL, NULL},
+#if defined(OPEN_MPI)
+    {{"mpi-ring", "MPI_Allreduce by coll_tuned algorithm 4, ring", false}, 4, ALGORITHM_VARIABLE, NULL},
+    {{"mpi-rabenseifner", "MPI_Allreduce by coll_tuned algorithm 6", false}, 6, ALGORITHM_VARIABLE, NULL},
+    {{"mpi-han", "MPI_Allreduce by coll_han, first inside hosts, then between them", true}, 0, HAN_VARIABLE, "han"},
+#endif
+};
+
+enum { PLAN_COUNT = sizeof PLANS / sizeof *PLANS };
+_Static_assert((int)PLAN_COUNT <= (int)NATIVES_MOST, "there is room for all plans");
+
+/* Opens a control variable of the library that has this type. MPI_T errors have no texts and mean: not here. */
+static bool variable_open(const char *name, MPI_Datatype type, MPI_T_cvar_handle *out) {
+    int index = 0, verbosity = 0, text_bytes = 0, name_bytes = 0, binding = 0, scope = 0, count = 0;
+    MPI_Datatype found = MPI_DATATYPE_NULL;
+    if (MPI_T_cvar_get_index(name, &index) != MPI_SUCCESS) return false;
+    if (MPI_T_cvar_get_info(index, NULL, &name_bytes, &verbosity, &found, NULL, NULL, &text_bytes, &binding, &scope) !=
+            MPI_SUCCESS ||
+        found != type || binding != MPI_T_BIND_NO_OBJECT)
+        return false;
+    return MPI_T_cvar_handle_alloc(index, NULL, out, &count) == MPI_SUCCESS;
+}
+
+/* Sets the algorithm of communicators made from now on and tells the one before. */
+static bool swap_algorithm(int algorithm, int *before) {
+    MPI_T_cvar_handle handle;
+    if (!variable_open(ALGORITHM_VARIABLE, MPI_INT, &handle)) return false;
+    const bool swapped =
+        MPI_T_cvar_read(handle, before) == MPI_SUCCESS && MPI_T_cvar_write(handle, &algorithm) == MPI_SUCCESS;
+    (void)MPI_T_cvar_handle_free(&handle);
+    return swapped;
+}
+
+/* Algorithms can be named only when this was switched on before MPI started. */
+static bool algorithms_are_obeyed(void) {
+    const char *text = getenv(DYNAMIC_RULES);
+    return text != NULL && (strcmp(text, "1") == 0 || strcmp(text, "true") == 0);
+}
+
+static bool library_offers(const native_plan *plan) {
+    int index = 0, before = 0;
+    if (plan->algorithm != 0)
+        return algorithms_are_obeyed() && swap_algorithm(plan->algorithm, &before) && swap_algorithm(before, &before);
+    return plan->variable == NULL || MPI_T_cvar_get_index(plan->variable, &index) == MPI_SUCCESS;
+}
+
+static int number_of(const char *variable) {
+    MPI_T_cvar_handle handle;
+    int value = 0;
+    if (!variable_open(variable, MPI_INT, &handle)) return 0;
+    if (MPI_T_cvar_read(handle, &value) != MPI_SUCCESS) value = 0;
+    (void)MPI_T_cvar_handle_free(&handle);
+    return value;
+}
+
+/* HAN of Open MPI 4.1 crashes on MPI_IN_PLACE with several ranks per host; a user may have made it the default. */
+static bool needs_two_arrays(const native_plan *plan) {
+    return plan->native.apart || (plan->algorithm == 0 && number_of(HAN_VARIABLE) >= number_of(TUNED_VARIABLE) &&
+                                  number_of(HAN_VARIABLE) > 0);
+}
+
+static tacit_status duplicate(const engine_mpi *mpi, const native_plan *plan, MPI_Comm *out) {
+    MPI_Info info = MPI_INFO_NULL;
+    int before = 0, code = MPI_SUCCESS;
+    const bool swap = plan->algorithm != 0;
+    if (swap && !swap_algorithm(plan->algorithm, &before))
+        return taciti_fail(TACIT_E_UNSUPPORTED, "the MPI library refuses %s = %d", plan->variable, plan->algorithm);
+    if (plan->prefer != NULL) code = MPI_Info_create(&info);
+    if (plan->prefer != NULL && code == MPI_SUCCESS)
+        code = MPI_Info_set(info, "ompi_comm_coll_preference", plan->prefer);
+    if (code == MPI_SUCCESS) code = MPI_Comm_dup_with_info(mpi->communicator, info, out);
+    if (info != MPI_INFO_NULL) (void)MPI_Info_free(&info);
+    if (swap) (void)swap_algorithm(before, &before);
+    return check(code, "MPI_Comm_dup_with_info");
+}
+
+static tacit_status make_natives(engine_mpi *mpi) {
+    for (int i = 0; i < PLAN_COUNT; i++) {
+        int offered = library_offers(&PLANS[i]), everywhere = 0;
+        TACITI_TRY(
+            check(MPI_Allreduce(&offered, &everywhere, 1, MPI_INT, MPI_MIN, mpi->communicator), "MPI_Allreduce"));
+        if (everywhere == 0) continue;
+        TACITI_TRY(duplicate(mpi, &PLANS[i], &mpi->native_communicator[mpi->native_count]));
+        mpi->natives[mpi->native_count] = PLANS[i].native;
+        mpi->natives[mpi->native_count++].apart = needs_two_arrays(&PLANS[i]);
+    }
+    return TACIT_OK;
+}
+
+static tacit_status mpi_native_open(void *self, const taciti_native **out) {
+    engine_mpi *mpi = self;
+    int level = 0;
+    if (mpi->native_count == 0) {
+        TACITI_TRY(check(MPI_T_init_thread(MPI_THREAD_SERIALIZED, &level), "MPI_T_init_thread"));
+        const tacit_status status = make_natives(mpi);
+        (void)MPI_T_finalize();
+        TACITI_TRY(status);
+    }
+    *out = mpi->natives;
+    return TACIT_OK;
+}
+
+static tacit_status mpi_native_allreduce(void *self, int native, const float *in, float *out, size_t n) {
+    const engine_mpi *mpi = self;
+    for (size_t at = 0; at < n; at += PIECE_FLOATS) {
+        const size_t count = n - at < PIECE_FLOATS ? n - at : PIECE_FLOATS;
+        TACITI_TRY(check(MPI_Allreduce(in == out ? MPI_IN_PLACE : in + at, out + at, (int)count, MPI_FLOAT, MPI_SUM,
+                                       mpi->native_communicator[native]),
+                         "MPI_Allreduce"));
+    }
+    return TACIT_OK;
+}
+
+/* ---- life ---------------------------------------------------------------------------------------------------------
+ */
 static void mpi_close(void *self) {
     engine_mpi *mpi = self;
+    for (int i = 0; i < mpi->native_count; i++) (void)MPI_Comm_free(&mpi->native_communicator[i]);
+    mpi->native_count = 0;
     (void)MPI_Comm_free(&mpi->communicator);
     if (mpi->initialised_here) (void)MPI_Finalize();
 }
@@ -143,6 +287,7 @@ static tacit_status start_library(engine_mpi *mpi, int *level) {
     if (running != 0) return check(MPI_Query_thread(level), "MPI_Query_thread");
     /* Without yielding, ranks that share cores take a thousand times longer; a user's own setting wins. */
     (void)setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+    (void)setenv(DYNAMIC_RULES, "1", 0);
     return check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, level), "MPI_Init_thread");
 }
 
@@ -158,7 +303,9 @@ tacit_status taciti_engine_mpi_open(taciti_engine *out) {
                            .irecv = mpi_irecv,
                            .test = mpi_test,
                            .abort = mpi_abort,
-                           .close = mpi_close};
+                           .close = mpi_close,
+                           .native_open = mpi_native_open,
+                           .native_allreduce = mpi_native_allreduce};
     taciti_engine_mpi_library(out->library, sizeof out->library);
     TACITI_TRY(check(MPI_Comm_rank(g_mpi.communicator, &out->rank), "MPI_Comm_rank"));
     return check(MPI_Comm_size(g_mpi.communicator, &out->size), "MPI_Comm_size");

@@ -12,7 +12,6 @@
 
 #include "comm/comm.h"
 #include "comm/failure.h"
-#include "comm/guard.h"
 
 enum { TACITI_TAG_DATA = 1, TACITI_TAG_BEAT = 2, TACITI_QUEUE_JOBS = 4096 };
 
@@ -23,6 +22,7 @@ typedef struct taciti_queue {
     _Alignas(64) _Atomic uint32_t tail;  /* jobs queued; the futex word */
     _Atomic uint32_t sleeping;           /* the communication thread is about to wait for tail to change */
     _Alignas(64) _Atomic uint32_t pulse; /* of the communication thread: changes while it makes progress */
+    _Atomic uint32_t blocked;            /* it is inside a call of the library that may last long: has no pulse */
 } taciti_queue;
 
 struct taciti_comm {
@@ -37,7 +37,6 @@ struct taciti_comm {
     bool threaded;
     pthread_t thread;
     taciti_queue queue;
-    taciti_guard guard;
 
     /* ---- owner ---- */
     taciti_detector detector;

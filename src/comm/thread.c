@@ -118,14 +118,14 @@ bool taciti_job_done(const taciti_job *job) { return atomic_load_explicit(&job->
 
 /* The communication thread shows no sign of life: it hangs inside the engine. Its peers will notice this process's
  * silence; this process must not wait for them. */
-static tacit_status give_up(taciti_comm *comm, const taciti_job *job) {
+static tacit_status give_up(taciti_comm *comm, const taciti_job *job, double limit_s) {
     if (taciti_comm_health(comm) != TACIT_OK) return TACIT_E_PEER;
     atomic_store_explicit(&comm->health, TACIT_E_PEER, memory_order_release);
     if (job->detail >= 0)
         return taciti_fail(TACIT_E_PEER, "rank %d: %s has not returned for %.1f s in %s %d", comm->engine.rank,
-                           comm->engine.library, comm->options.timeout_s, job->name, job->detail);
+                           comm->engine.library, limit_s, job->name, job->detail);
     return taciti_fail(TACIT_E_PEER, "rank %d: %s has not returned for %.1f s in %s", comm->engine.rank,
-                       comm->engine.library, comm->options.timeout_s, job->name);
+                       comm->engine.library, limit_s, job->name);
 }
 
 tacit_status taciti_job_wait(taciti_comm *comm, taciti_job *job) {
@@ -139,7 +139,10 @@ tacit_status taciti_job_wait(taciti_comm *comm, taciti_job *job) {
         stuck_ns = now_pulse != pulse ? 0 : stuck_ns + (gap_ns < 2 * IDLE_NS ? gap_ns : IDLE_NS);
         last_ns = now_ns;
         pulse = now_pulse;
-        if ((double)stuck_ns > comm->options.timeout_s * 1e9) return give_up(comm, job);
+        const double limit_s = atomic_load_explicit(&comm->queue.blocked, memory_order_relaxed) != 0
+                                   ? comm->options.stall_s
+                                   : comm->options.timeout_s;
+        if ((double)stuck_ns > limit_s * 1e9) return give_up(comm, job, limit_s);
     }
     return job->status;
 }

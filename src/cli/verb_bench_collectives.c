@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "cli/collective_bench.h"
+#include "cli/machine.h"
+#include "cli/supervise.h"
+#include "cli/verbs.h"
+
+#define DEFAULT_BYTES "8,1KiB,64KiB,1MiB,64MiB"
+#define LATENCY_BYTES ((size_t)64 << 10) /* up to here time is what people ask for, beyond it the rate */
+
+const taciti_flag taciti_bench_collectives_flags[] = {
+    {"--json", NULL, NULL, "answer as one JSON object"},
+    {"--op", NULL, "all-reduce|send", "what to do (default all-reduce); send: rank 0 to a rank on another host"},
+    {"--bytes", "-b", "LIST", "sizes of the f32 array (default " DEFAULT_BYTES ")"},
+    {"--by", NULL, "LIST",
+     "who does it: tacit, mpi-default, mpi-ring, ... (default: all that this MPI library offers)"},
+    {"--rounds", "-r", "COUNT", "samples per figure, candidates in turns (default 7)"},
+    {"--wire", "-w", "f32|bf16", "number format of ours on the wire: short for --exchange.wire"},
+    {"--line", "-l", "RATE",
+     "what the line between hosts carries per direction, as 1gbit or 200mbit: adds shares of it"},
+    {NULL, NULL, NULL, NULL},
+};
+
+/* All that the verb is told. */
+typedef struct setup {
+    taciti_comm_options comm;
+    taciti_collective_options bench;
+    taciti_section sections[2];
+    taciti_config config;
+    double line_bps; /* 0: not given */
+    bool json;
+} setup;
+
+/* ---- flags ----------------------------------------------------------------------------------------------------- */
+
+/* Cuts the first item off a list with commas; false when the list is used up. */
+static bool next_item(const char **list, char *out, size_t size) {
+    const size_t length = strcspn(*list, ",");
+    if (**list == '\0') return false;
+    (void)snprintf(out, size, "%.*s", length < size ? (int)length : (int)size - 1, *list);
+    *list += length + ((*list)[length] == ',');
+    return true;
+}
+
+static tacit_status take_sizes(const char *list, taciti_collective_options *out) {
+    static const taciti_option OPTION = {
+        .key = "bytes", .type = TACITI_OPTION_BYTES, .fallback = "4", .least = 4, .most = 0x1p40, .help = ""};
+    static const taciti_option_table TABLE = {.section = "", .help = "", .options = &OPTION, .count = 1};
+    int64_t bytes = 0;
+    const taciti_section section = {&TABLE, &bytes};
+    const taciti_config config = {&section, 1};
+    char item[TACITI_QUOTED_BYTES];
+    while (next_item(&list, item, sizeof item)) {
+        if (taciti_config_set(&config, "bytes", item, "--bytes") != TACIT_OK) return TACIT_E_USAGE;
+        if (bytes % 4 != 0)
+            return taciti_fail(TACIT_E_USAGE, "--bytes: %s is not a multiple of 4, the bytes of a float", item);
+        if (out->size_count == TACITI_COLLECTIVE_MOST_SIZES)
+            return taciti_fail(TACIT_E_USAGE, "--bytes: more than %d sizes", (int)TACITI_COLLECTIVE_MOST_SIZES);
+        out->bytes[out->size_count++] = (size_t)bytes;
+    }
+    return out->size_count > 0 ? TACIT_OK : taciti_fail(TACIT_E_USAGE, "--bytes: name at least one size");
+}
+
+static tacit_status take_candidates(const char *list, taciti_collective_options *out) {
+    char item[TACITI_COLLECTIVE_NAME_BYTES];
+    while (list != NULL && next_item(&list, item, sizeof item)) {
+        for (int k = 0; k < out->by_count; k++)
+            if (strcmp(out->by[k], item) == 0) return taciti_fail(TACIT_E_USAGE, "--by: %s is named twice", item);
+        if (out->by_count == TACITI_COLLECTIVE_MOST_CANDIDATES)
+            return taciti_fail(TACIT_E_USAGE, "--by: more than %d names", (int)TACITI_COLLECTIVE_MOST_CANDIDATES);
+        memcpy(out->by[out->by_count++], item, sizeof item);
+    }
+    return TACIT_OK;
+}
+
+static tacit_status take_operation(const char *name, taciti_collective *out) {
+    for (int i = 0; name != NULL && i < TACITI_COLLECTIVES; i++)
+        if (strcmp(name, taciti_collective_names[i]) == 0) {
+            *out = (taciti_collective)i;
+            return TACIT_OK;
+        }
+    return name == NULL ? TACIT_OK : taciti_fail(TACIT_E_USAGE, "--op %s: give all-reduce or send", name);
+}
+
+static tacit_status take_rounds(const char *text, int *out) {
+    int64_t rounds = 7;
+    if (text != NULL && (!taciti_integer_parse(text, &rounds) || rounds < 1 || rounds > TACITI_COLLECTIVE_MOST_ROUNDS))
+        return taciti_fail(TACIT_E_USAGE, "--rounds %s: give a whole number from 1 to %d", text,
+                           (int)TACITI_COLLECTIVE_MOST_ROUNDS);
+    *out = (int)rounds;
+    return TACIT_OK;
+}
+
+/* "2.5gbit", as tc writes it: decimal units. */
+static tacit_status take_line(const char *text, double *out) {
+    static const struct {
+        const char *unit;
+        double bps;
+    } UNITS[] = {{"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}};
+    if (text == NULL) return TACIT_OK;
+    const size_t length = strlen(text), unit_length = 4;
+    char number[TACITI_REAL_BYTES];
+    for (size_t i = 0; i < sizeof UNITS / sizeof *UNITS && length > unit_length; i++) {
+        if (strcmp(text + length - unit_length, UNITS[i].unit) != 0 || length - unit_length >= sizeof number) continue;
+        (void)snprintf(number, sizeof number, "%.*s", (int)(length - unit_length), text);
+        if (!taciti_real_parse(number, out) || *out <= 0) break;
+        *out *= UNITS[i].bps;
+        return TACIT_OK;
+    }
+    return taciti_fail(TACIT_E_USAGE, "--line %s: give a rate such as 200mbit or 2.5gbit", text);
+}
+
+static tacit_status take_flags(const taciti_arguments *arguments, setup *out) {
+    const char *bytes = taciti_arguments_get(arguments, "--bytes"), *wire = taciti_arguments_get(arguments, "--wire");
+    if (arguments->positional_count > 0)
+        return taciti_fail(TACIT_E_USAGE, "bench collectives takes no words, but \"%s\" was given",
+                           arguments->positional[0]);
+    TACITI_TRY(take_operation(taciti_arguments_get(arguments, "--op"), &out->bench.what));
+    TACITI_TRY(take_sizes(bytes != NULL ? bytes : DEFAULT_BYTES, &out->bench));
+    TACITI_TRY(take_candidates(taciti_arguments_get(arguments, "--by"), &out->bench));
+    TACITI_TRY(take_rounds(taciti_arguments_get(arguments, "--rounds"), &out->bench.rounds));
+    TACITI_TRY(take_line(taciti_arguments_get(arguments, "--line"), &out->line_bps));
+    if (wire != NULL) TACITI_TRY(taciti_config_set(&out->config, "exchange.wire", wire, "--wire"));
+    out->json = taciti_arguments_get(arguments, "--json") != NULL;
+    return TACIT_OK;
+}
+
+/* Defaults, environment, flags. One array is one bucket unless somebody asks for less. */
+static tacit_status configure(int argc, char **argv, setup *out) {
+    taciti_arguments arguments;
+    memset(out, 0, sizeof *out);
+    out->sections[0] = (taciti_section){&taciti_exchange_option_table, &out->bench.exchange};
+    out->sections[1] = (taciti_section){&taciti_comm_option_table, &out->comm};
+    out->config = (taciti_config){out->sections, 2};
+    TACITI_TRY(taciti_config_defaults(&out->config));
+    out->bench.exchange.bucket_bytes = (int64_t)1 << 40;
+    TACITI_TRY(taciti_config_environment(&out->config));
+    TACITI_TRY(taciti_arguments_parse(taciti_verb_find("bench collectives"), &out->config, argc, argv, &arguments));
+    return take_flags(&arguments, out);
+}
+
+/* ---- text ------------------------------------------------------------------------------------------------------ */
+
+static const char *wire_name(const setup *s, char out[TACITI_CHOICE_BYTES]) {
+    taciti_place place;
+    out[0] = '\0';
+    if (taciti_config_find(&s->config, "exchange.wire", &place))
+        (void)taciti_option_choice(place.option, s->bench.exchange.wire, out);
+    return out;
+}
+
+static void print_time(double seconds) {
+    if (seconds >= 0.1)
+        printf(" %9.3f s ", seconds);
+    else if (seconds >= 1e-3)
+        printf(" %9.3f ms", seconds * 1e3);
+    else
+        printf(" %9.1f us", seconds * 1e6);
+}
+
+static void print_size(const setup *s, const taciti_collective_bench *b, int size) {
+    const bool rates = s->bench.bytes[size] > LATENCY_BYTES, line = s->line_bps > 0 && rates;
+    printf("\n%zu bytes\n  %-18s %12s %11s %11s %8s", s->bench.bytes[size], "by", "median", "least", "most", "of best");
+    printf("%s%s\n", rates ? s->bench.what == TACITI_COLLECTIVE_SEND ? "   Mbit/s" : "   bus Mbit/s" : "",
+           line ? "  of line" : "");
+    for (int k = 0; k < b->who_count; k++) {
+        const taciti_collective_figure *f = &b->figures[size][k];
+        printf("  %-18s", b->who[k]);
+        print_time(f->seconds.median);
+        print_time(f->seconds.least);
+        print_time(f->seconds.most);
+        printf(" %7.2f", f->ratio);
+        if (rates) printf(" %*.1f", s->bench.what == TACITI_COLLECTIVE_SEND ? 8 : 12, f->bus_bps / 1e6);
+        if (line) printf("  %5.1f %%", 100 * f->bus_bps / s->line_bps);
+        printf("\n");
+    }
+}
+
+static void print_text(const taciti_machine *machine, const taciti_comm *comm, const setup *s,
+                       const taciti_collective_bench *b) {
+    char wire[TACITI_CHOICE_BYTES];
+    const bool send = s->bench.what == TACITI_COLLECTIVE_SEND;
+    taciti_machine_print(machine);
+    printf("ranks       %d on %d host%s, %s\n", b->ranks, b->hosts, b->hosts == 1 ? "" : "s",
+           taciti_comm_engine(comm)->library);
+    printf("\n%s, %d round%s, candidates in turns; a sample lasts as long as its slowest rank\n",
+           taciti_collective_names[s->bench.what], b->rounds, b->rounds == 1 ? "" : "s");
+    if (send)
+        printf("one message from rank 0 to rank %d, until its empty answer is back\n", b->receiver);
+    else
+        printf("bus Mbit/s = 2 (n-1)/n x bits / time, n = %d %s; wire of tacit: %s\n", taciti_collective_sides(b),
+               b->hosts > 1 ? "hosts" : "ranks", wire_name(s, wire));
+    for (int i = 0; i < b->size_count; i++) print_size(s, b, i);
+    printf("\nevery sample's result was checked against the exact one\n");
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------------------------ */
+
+static json_t *figure_json(const taciti_collective_figure *f, const char *who, int rounds, double line_bps) {
+    json_t *samples = json_array();
+    for (int i = 0; i < rounds; i++) (void)json_array_append_new(samples, json_real(f->samples[i]));
+    json_t *figure = json_pack("{s:s, s:{s:f, s:f, s:f}, s:i, s:f, s:f, s:o}", "by", who, "seconds", "median",
+                               f->seconds.median, "least", f->seconds.least, "most", f->seconds.most, "calls", f->calls,
+                               "bus_bps", f->bus_bps, "of_best", f->ratio, "samples_s", samples);
+    if (line_bps > 0) (void)json_object_set_new(figure, "of_line", json_real(f->bus_bps / line_bps));
+    return figure;
+}
+
+static json_t *bench_json(const taciti_machine *machine, const taciti_comm *comm, const setup *s,
+                          const taciti_collective_bench *b) {
+    char wire[TACITI_CHOICE_BYTES];
+    json_t *sizes = json_array();
+    for (int i = 0; i < b->size_count; i++) {
+        json_t *by = json_array();
+        for (int k = 0; k < b->who_count; k++)
+            (void)json_array_append_new(by, figure_json(&b->figures[i][k], b->who[k], b->rounds, s->line_bps));
+        (void)json_array_append_new(sizes,
+                                    json_pack("{s:I, s:o}", "bytes", (json_int_t)s->bench.bytes[i], "figures", by));
+    }
+    json_t *root = json_pack("{s:s, s:o, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:o}", "program", "tacit", "machine",
+                             taciti_machine_json(machine), "op", taciti_collective_names[s->bench.what], "library",
+                             taciti_comm_engine(comm)->library, "wire", wire_name(s, wire), "ranks", b->ranks, "hosts",
+                             b->hosts, "bus_sides", taciti_collective_sides(b), "rounds", b->rounds, "sizes", sizes);
+    if (s->line_bps > 0) (void)json_object_set_new(root, "line_bps", json_real(s->line_bps));
+    return root;
+}
+
+/* ---- run ------------------------------------------------------------------------------------------------------- */
+
+static tacit_status measure(taciti_comm *comm, const setup *s) {
+    taciti_machine machine;
+    taciti_machine_read(&machine); /* before: the load is then that of others */
+    taciti_collective_bench *bench = taciti_calloc(1, sizeof *bench);
+    if (bench == NULL) return TACIT_E_MEMORY;
+    tacit_status status = taciti_collective_bench_run(comm, &s->bench, bench);
+    if (status == TACIT_OK && taciti_comm_rank(comm) == 0) {
+        if (s->json)
+            status = taciti_cli_print_json(bench_json(&machine, comm, s, bench));
+        else
+            print_text(&machine, comm, s, bench);
+    }
+    taciti_collective_bench_close(bench);
+    taciti_free(bench);
+    return status;
+}
+
+static tacit_status measure_over(const setup *s) {
+    taciti_witness *witness = taciti_supervise(); /* from here on this is the worker */
+    taciti_comm *comm = NULL;
+    TACITI_TRY(taciti_comm_open(&s->comm, &comm));
+    if (witness != NULL) taciti_comm_attach(comm, witness);
+    taciti_cli_log_init(taciti_comm_rank(comm), false);
+    taciti_comm_announce(comm, 0, "bench");
+    tacit_status status = TACIT_OK;
+    if (taciti_comm_size(comm) < 2)
+        status = taciti_fail(TACIT_E_USAGE, "a single process has nobody to talk to; start several: "
+                                            "mpirun -n 4 tacit bench collectives");
+    else
+        status = measure(comm, s);
+    taciti_comm_close(comm);
+    return status;
+}
+
+int taciti_verb_bench_collectives(int argc, char **argv) {
+    setup s;
+    tacit_status status = configure(argc, argv, &s);
+    if (status == TACIT_OK) status = measure_over(&s);
+    return tacit_status_exit_code(status);
+}
