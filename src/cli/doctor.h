@@ -41,6 +41,9 @@ bool taciti_system_line(const char *path, char *out, size_t size);
 /* The number in the first line of a small file of the system. */
 bool taciti_system_number(const char *path, double *out);
 
+/* A figure of /proc/meminfo in bytes ("MemAvailable"), 0 when it is not there. */
+double taciti_meminfo_bytes(const char *key);
+
 /* Ranks of this run on this host as the launcher says, 1 when it does not. */
 int taciti_local_ranks(void);
 

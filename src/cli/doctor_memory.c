@@ -12,8 +12,7 @@
 
 #define GIB 0x1p30
 
-/* A figure of /proc/meminfo in bytes, 0 when it is not there. */
-static double meminfo_bytes(const char *key) {
+double taciti_meminfo_bytes(const char *key) {
     char line[128];
     double found = 0;
     FILE *file = fopen("/proc/meminfo", "r");
@@ -38,7 +37,7 @@ static double group_limit_bytes(double total_bytes) {
 }
 
 static void check_amount(taciti_diagnosis *diagnosis) {
-    const double total = meminfo_bytes("MemTotal"), available = meminfo_bytes("MemAvailable");
+    const double total = taciti_meminfo_bytes("MemTotal"), available = taciti_meminfo_bytes("MemAvailable");
     const double limit = group_limit_bytes(total);
     char granted[64] = "";
     if (limit > 0) (void)snprintf(granted, sizeof granted, ", %.3g GiB granted by the control group", limit / GIB);

@@ -11,7 +11,7 @@
 
 enum { TACITI_OPTION_TEXT_BYTES = 512 };
 
-/* All options of `train` with their defaults. Borrowed, lives as long as the process. One thread. */
+/* All options of all verbs with their defaults. Borrowed, lives as long as the process. One thread. */
 const taciti_config *taciti_cli_options(void);
 
 /* Whether a verb with these keys (taciti_verb.keys) takes the option. */

@@ -4,44 +4,108 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/text.h"
+#include "base/terminal.h"
+#include "cli/bench_settings.h"
+#include "cli/cluster_bench.h"
+#include "cli/cluster_print.h"
 #include "cli/machine.h"
 #include "cli/step_bench.h"
+#include "cli/supervise.h"
 #include "cli/verbs.h"
+#include "comm/launcher.h"
 
 const taciti_flag taciti_bench_step_flags[] = {
     {"--json", NULL, NULL, "answer as one JSON object"},
-    {"--model", "-m", "PRESET", "network (default gpt2-30m); see tacit info presets"},
-    {"--batch", "-b", "COUNT", "sequences per step (default 4)"},
+    {"--model", "-m", "PRESET", "network (default gpt2-30m, or the profile's); see tacit info presets"},
+    {"--batch", "-b", "COUNT", "sequences per step and rank (default 4)"},
     {"--seq", NULL, "TOKENS", "tokens per sequence (default 256)"},
     {"--dtype", NULL, "f32|bf16", "operands of matrix products (default f32)"},
     {"--dropout", NULL, "SHARE", "probability of dropping an element (default 0)"},
-    {"--threads", "-t", "COUNT", "compute threads (default: usable cores)"},
-    {"--rounds", "-r", "COUNT", "steps that count, after two that do not (default 7)"},
+    {"--threads", "-t", "COUNT", "compute threads per rank (default: usable cores / ranks of the machine)"},
+    {"--rounds", "-r", "COUNT", "steps that count, per block (default 7 alone, 20 in a cluster)"},
+    {"--warm-up", NULL, "COUNT", "steps of each block that do not count (default 3; alone always 2)"},
+    {"--blocks", NULL, "COUNT", "blocks per setting (default 3)"},
+    {"--against", NULL, "CHANGES", "another setting: the base with \"KEY=VALUE ...\" changed; may be repeated"},
     {NULL, NULL, NULL, NULL},
 };
 
-static tacit_status model_of(const taciti_arguments *arguments, taciti_model_options *out) {
-    const char *name = taciti_arguments_get(arguments, "--model"), *dtype = taciti_arguments_get(arguments, "--dtype");
-    const char *dropout = taciti_arguments_get(arguments, "--dropout");
-    taciti_model_options model = {.tied = true};
-    (void)snprintf(model.preset.text, sizeof model.preset.text, "%s", name != NULL ? name : "gpt2-30m");
-    if (dtype != NULL && strcmp(dtype, "bf16") == 0)
-        model.dtype = TACITI_DTYPE_BF16;
-    else if (dtype != NULL && strcmp(dtype, "f32") != 0)
-        return taciti_fail(TACIT_E_USAGE, "--dtype %s: give f32 or bf16", dtype);
-    if (dropout != NULL && !taciti_real_parse(dropout, &model.dropout))
-        return taciti_fail(TACIT_E_USAGE, "--dropout %s: give a number from 0 to 0.95", dropout);
+/* ---- what is asked for ------------------------------------------------------------------------------------------- */
+
+/* The flags that stand for keys of the section `model`, on every setting. */
+static tacit_status apply_model_flags(const taciti_arguments *arguments, taciti_bench_settings *settings) {
+    static const char *const names[][2] = {
+        {"--model", "model.preset"}, {"--dtype", "model.dtype"}, {"--dropout", "model.dropout"}};
+    for (size_t i = 0; i < settings->count; i++)
+        for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+            const char *value = taciti_arguments_get(arguments, names[n][0]);
+            if (value != NULL)
+                TACITI_TRY(taciti_config_set(&settings->list[i].config, names[n][1], value, names[n][0]));
+        }
+    return TACIT_OK;
+}
+
+/* The network of the model section; "gpt2-30m" when nothing is said. */
+static tacit_status resolve_model(const taciti_bench_setting *base, taciti_model_options *out) {
+    taciti_model_options model = base->model;
+    if (model.preset.text[0] == '\0' && model.layers == 0)
+        (void)snprintf(model.preset.text, sizeof model.preset.text, "gpt2-30m");
     TACITI_TRY(taciti_model_resolve(&model));
     *out = model;
     return TACIT_OK;
 }
 
-static tacit_status options_of(const taciti_arguments *arguments, int cores, taciti_step_bench_options *out) {
+/* An emulated accelerator has the network of its profile. A network named besides must be the same one. */
+static tacit_status compare_with_profile(const taciti_bench_setting *base) {
+    taciti_model_options model;
+    taciti_layout layout;
+    taciti_profile profile;
+    if (base->model.preset.text[0] == '\0' && base->model.layers == 0) return TACIT_OK;
+    TACITI_TRY(resolve_model(base, &model));
+    TACITI_TRY(taciti_compute_profile(&base->compute, &profile));
+    const size_t emulated = taciti_profile_parameters(&profile);
+    taciti_profile_destroy(&profile);
+    TACITI_TRY(taciti_model_layout(&model, (size_t)base->exchange.bucket_bytes, &layout));
+    const size_t named = layout.parameters;
+    taciti_layout_destroy(&layout);
+    if (named == emulated) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "--model %s has %zu parameters, but the profile %s that takes its place has %zu: leave --model "
+                       "away or name the profile of that network",
+                       model.preset.text, named, base->compute.emulate.text, emulated);
+}
+
+static tacit_status cluster_options_of(const taciti_arguments *arguments, taciti_bench_settings *settings,
+                                       taciti_cluster_options *out) {
+    int64_t batch = 0, time = 0, threads = 0, rounds, warm_up, blocks;
+    taciti_bench_setting *base = &settings->list[0];
+    if (taciti_bench_setting_emulated(base)) {
+        TACITI_TRY(compare_with_profile(base));
+    } else {
+        for (size_t i = settings->count; i-- > 0;)
+            TACITI_TRY(resolve_model(&settings->list[i], &settings->list[i].model));
+        const int64_t context = base->model.context;
+        TACITI_TRY(taciti_arguments_count(arguments, "--batch", 4, 1, 1 << 20, &batch));
+        TACITI_TRY(taciti_arguments_count(arguments, "--seq", context < 256 ? context : 256, 1, context, &time));
+        TACITI_TRY(taciti_arguments_count(arguments, "--threads", 0, 1, 1024, &threads));
+    }
+    TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 20, 1, TACITI_CLUSTER_MOST_ROUNDS, &rounds));
+    TACITI_TRY(taciti_arguments_count(arguments, "--warm-up", 3, 0, TACITI_CLUSTER_MOST_ROUNDS, &warm_up));
+    TACITI_TRY(taciti_arguments_count(arguments, "--blocks", 3, 1, TACITI_CLUSTER_MOST_BLOCKS, &blocks));
+    *out = (taciti_cluster_options){.settings = settings,
+                                    .blocks = (size_t)blocks,
+                                    .rounds = (size_t)rounds,
+                                    .warm_up = (size_t)warm_up,
+                                    .batch = (size_t)batch,
+                                    .time = (size_t)time,
+                                    .threads = (int)threads};
+    return TACIT_OK;
+}
+
+static tacit_status options_of(const taciti_arguments *arguments, const taciti_bench_setting *base, int cores,
+                               taciti_step_bench_options *out) {
     int64_t batch, time, threads, rounds;
     taciti_model_options model;
-    TACITI_TRY(taciti_arguments_no_words(arguments));
-    TACITI_TRY(model_of(arguments, &model));
+    TACITI_TRY(resolve_model(base, &model));
     TACITI_TRY(taciti_arguments_count(arguments, "--batch", 4, 1, 1 << 20, &batch));
     TACITI_TRY(
         taciti_arguments_count(arguments, "--seq", model.context < 256 ? model.context : 256, 1, model.context, &time));
@@ -122,18 +186,101 @@ static json_t *bench_json(const taciti_machine *machine, const taciti_step_bench
     return root;
 }
 
-int taciti_verb_bench_step(int argc, char **argv) {
-    taciti_arguments arguments;
+/* ---- one process ------------------------------------------------------------------------------------------------- */
+
+static tacit_status run_alone(const taciti_arguments *arguments, const taciti_bench_setting *base) {
     taciti_machine machine;
     taciti_step_bench_options options;
     taciti_step_bench bench;
     taciti_machine_read(&machine);
-    tacit_status status = taciti_arguments_parse(taciti_verb_find("bench step"), NULL, argc, argv, &arguments);
-    if (status == TACIT_OK) status = options_of(&arguments, machine.cores, &options);
-    if (status == TACIT_OK) status = taciti_step_bench_run(&options, &bench);
-    if (status == TACIT_OK && taciti_arguments_get(&arguments, "--json") != NULL)
-        status = taciti_cli_print_json(bench_json(&machine, &options, &bench));
-    else if (status == TACIT_OK)
-        print_text(&machine, &options, &bench);
+    TACITI_TRY(options_of(arguments, base, machine.cores, &options));
+    TACITI_TRY(taciti_step_bench_run(&options, &bench));
+    if (taciti_arguments_get(arguments, "--json") != NULL)
+        return taciti_cli_print_json(bench_json(&machine, &options, &bench));
+    print_text(&machine, &options, &bench);
+    return TACIT_OK;
+}
+
+/* ---- a cluster --------------------------------------------------------------------------------------------------- */
+
+/* What is on the screen of who waits. */
+typedef struct watch {
+    bool live;     /* standard error is a terminal: one line, rewritten */
+    double last_s; /* when the last line was written elsewhere */
+} watch;
+
+static const double QUIET_S = 10;
+
+static void show_progress(void *context, const taciti_cluster_progress *p) {
+    watch *w = context;
+    const double left_s = p->elapsed_s / (double)p->done * (double)(p->total - p->done);
+    if (w->live) {
+        (void)fprintf(stderr, "\r\033[K%zu of %zu blocks, %.0f s left; %s: %.2f ms per step%s", p->done, p->total,
+                      left_s, p->label, 1e3 * p->step_s, p->done == p->total ? "\r\033[K" : "");
+        (void)fflush(stderr);
+    } else if (p->elapsed_s - w->last_s >= QUIET_S) {
+        taciti_log(TACITI_LOG_INFO, "%zu of %zu blocks, %.0f s left; %s: %.2f ms per step", p->done, p->total, left_s,
+                   p->label, 1e3 * p->step_s);
+        w->last_s = p->elapsed_s;
+    }
+}
+
+static tacit_status print_cluster(const taciti_arguments *arguments, const taciti_cluster_options *options,
+                                  const taciti_cluster_bench *bench) {
+    taciti_machine machine;
+    taciti_machine_read(&machine);
+    if (taciti_arguments_get(arguments, "--json") != NULL)
+        return taciti_cli_print_json(taciti_cluster_json(&machine, options, bench));
+    taciti_cluster_print(&machine, options, bench);
+    return TACIT_OK;
+}
+
+static tacit_status run_cluster(const taciti_arguments *arguments, taciti_bench_settings *settings) {
+    taciti_cluster_options options;
+    taciti_cluster_bench bench;
+    taciti_comm *comm = NULL;
+    watch w = {.live = taciti_terminal_live(stderr)};
+    TACITI_TRY(cluster_options_of(arguments, settings, &options));
+    options.progress = show_progress;
+    options.context = &w;
+    taciti_witness *witness = taciti_supervise(); /* from here on this is the worker */
+    TACITI_TRY(taciti_comm_open(&settings->list[0].comm, &comm));
+    if (witness != NULL) taciti_comm_attach(comm, witness);
+    const bool speaks = taciti_comm_rank(comm) == 0;
+    taciti_cli_log_init(taciti_comm_rank(comm), false);
+    tacit_status status = taciti_cluster_bench_run(comm, &options, &bench);
+    taciti_comm_close(comm);
+    if (status != TACIT_OK) return status;
+    if (speaks) status = print_cluster(arguments, &options, &bench);
+    taciti_cluster_bench_destroy(&bench);
+    return status;
+}
+
+/* One process that was asked for nothing but a network measures its arithmetic. */
+static bool wants_cluster(const taciti_arguments *arguments, const taciti_launcher *launcher, int argc, char **argv) {
+    static const char *const flags[] = {"--against", "--blocks", "--warm-up"};
+    static const char *const keys[] = {"--strategy", "--exchange.", "--no-exchange.", "--comm.",
+                                       "--no-comm.", "--compute.",  "--optim.",       "--no-optim."};
+    if (launcher->name != NULL) return true;
+    for (size_t f = 0; f < sizeof flags / sizeof *flags; f++)
+        if (taciti_arguments_get(arguments, flags[f]) != NULL) return true;
+    for (int i = 1; i < argc; i++)
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+            if (strncmp(argv[i], keys[k], strlen(keys[k])) == 0) return true;
+    return false;
+}
+
+int taciti_verb_bench_step(int argc, char **argv) {
+    taciti_arguments arguments;
+    taciti_bench_settings settings = {0};
+    const taciti_launcher launcher = taciti_launcher_detect();
+    tacit_status status =
+        taciti_bench_settings_read(taciti_verb_find("bench step"), argc, argv, launcher.size, &arguments, &settings);
+    if (status == TACIT_OK) status = taciti_arguments_no_words(&arguments);
+    if (status == TACIT_OK) status = apply_model_flags(&arguments, &settings);
+    if (status == TACIT_OK)
+        status = wants_cluster(&arguments, &launcher, argc, argv) ? run_cluster(&arguments, &settings)
+                                                                  : run_alone(&arguments, &settings.list[0]);
+    taciti_bench_settings_destroy(&settings);
     return tacit_status_exit_code(status);
 }

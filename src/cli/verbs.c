@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "cli/bench_settings.h"
+
 const taciti_flag taciti_no_flags[] = {{NULL, NULL, NULL, NULL}};
 
 /* In the order of the overview. A new verb is one file verb_*.c, its declarations in verbs.h and its entry here. */
@@ -35,7 +37,7 @@ static const taciti_verb VERBS[] = {
      .example = "mpirun -n 4 tacit train examples/shakespeare.yaml --data.train input.txt\n"
                 "mpirun -n 3 tacit train examples/shakespeare.yaml --data.train input.txt --resume",
      .flags = taciti_train_flags,
-     .keys = "",
+     .keys = "strategy train. run. model. data. optim. exchange. comm.",
      .collective = true,
      .run = taciti_verb_train},
     {.name = "sample",
@@ -140,16 +142,24 @@ static const taciti_verb VERBS[] = {
      .collective = true,
      .run = taciti_verb_bench_collectives},
     {.name = "bench step",
-     .synopsis = "[--model PRESET] [--batch COUNT] [--seq TOKENS] [--dtype f32|bf16] [--threads COUNT] [--json]",
-     .summary = "measure training steps against this machine's arithmetic",
+     .synopsis = "[--model PRESET] [--section.key VALUE ...] [--against \"KEY=VALUE ...\"] [--json]",
+     .summary = "measure training steps, alone or over a cluster",
      .description =
-         "Trains a network on random tokens (forward, backward, AdamW) and prints tokens per second, GFLOP/s by the "
-         "formula 6 N + 12 layers channels seq per token, where the time went, and memory. A probe of the machine's "
-         "multiply-adds (of bf16 dot products for bf16) takes turns with the steps: trust the ratio, not the rate.",
-     .example = "tacit bench step\n"
-                "tacit bench step --model gpt2-124m --batch 4 --seq 256 --dtype bf16 --threads 2\n"
-                "tacit bench step --model byte-10m --json",
+         "Alone: trains a network on random tokens (forward, backward, AdamW) and prints tokens per second, GFLOP/s by "
+         "the formula 6 N + 12 layers channels seq per token, where the time went, and memory. A probe of the "
+         "machine's "
+         "multiply-adds (of bf16 dot products for bf16) takes turns with the steps: trust the ratio, not the rate.\n\n"
+         "Under mpirun or lab/cluster, or with configuration keys: time per step of the strategy, how much of it is "
+         "exposed waiting, the overlap, and bytes per rank and network interface. Each --against names another "
+         "setting; all take turns in blocks, and their ratio to the base is of blocks beside each other. Compute is "
+         "the network's own, or emulated with --compute.emulate, which leaves the CPU to the exchange. What is "
+         "measured, exactly: docs/bench-step.md.",
+     .example = "tacit bench step --model gpt2-124m --dtype bf16 --threads 2\n"
+                "mpirun -n 4 tacit bench step --against exchange.wire=bf16 --against exchange.overlap=false\n"
+                "lab/cluster run -n 8 -- tacit bench step --compute.emulate gpt2-124m --json",
      .flags = taciti_bench_step_flags,
+     .keys = TACITI_SETTING_KEYS,
+     .collective = true,
      .run = taciti_verb_bench_step},
     {.name = "completion",
      .synopsis = "bash",

@@ -71,7 +71,7 @@ static const taciti_option OPTIONS[] = {
 
 const taciti_option_table taciti_compute_option_table = {
     .section = "compute",
-    .help = "an emulated accelerator in place of real computing: for step times, never for losses",
+    .help = "an emulated accelerator: for step times, never for losses",
     .options = OPTIONS,
     .count = sizeof OPTIONS / sizeof OPTIONS[0],
 };

@@ -101,6 +101,10 @@ static uint64_t dp_bytes_per_step(const void *self) {
     return taciti_exchange_bytes_per_step(((const dp *)self)->exchange);
 }
 
+static uint64_t dp_nic_bytes_per_step(const void *self) {
+    return taciti_exchange_nic_bytes_per_step(((const dp *)self)->exchange);
+}
+
 extern const taciti_strategy taciti_strategy_dp;
 const taciti_strategy taciti_strategy_dp = {
     .name = "dp",
@@ -111,5 +115,6 @@ const taciti_strategy taciti_strategy_dp = {
     .finish = dp_finish,
     .destroy = dp_destroy,
     .bytes_per_step = dp_bytes_per_step,
+    .nic_bytes_per_step = dp_nic_bytes_per_step,
     .replicas_equal = true,
 };

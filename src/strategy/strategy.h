@@ -49,6 +49,10 @@ typedef struct taciti_strategy {
      * message: the planner's formulas. */
     uint64_t (*bytes_per_step)(const void *self);
 
+    /* Bytes that all ranks of this rank's host together send to other hosts per step: what its network card carries,
+     * but for headers and heartbeats. */
+    uint64_t (*nic_bytes_per_step)(const void *self);
+
     bool replicas_equal; /* parameters are bit-equal on all ranks after every step */
 } taciti_strategy;
 

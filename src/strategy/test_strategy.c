@@ -62,6 +62,13 @@ static void backward(const trial *t, const taciti_layout *layout, int rank, int 
     if (t->bad_rank >= 0 && mine && step == BAD_STEP) g[layout->n / 2] = t->bad;
 }
 
+static uint64_t sum_over_host(taciti_comm *comm, uint64_t mine) {
+    uint64_t all[MOST_RANKS], sum = 0;
+    CHECK(taciti_comm_allgather(comm, &mine, sizeof mine, all) == TACIT_OK);
+    for (int r = 0; r < taciti_comm_size(comm); r++) sum += taciti_comm_peer(comm, r)->away ? 0 : all[r];
+    return sum;
+}
+
 static void train(taciti_comm *comm, void *context) {
     trial *t = context;
     const int rank = taciti_comm_rank(comm);
@@ -86,11 +93,13 @@ static void train(taciti_comm *comm, void *context) {
                                        .copy16 = copy};
     CHECK(dp->create(&c, &self) == TACIT_OK);
     for (int step = 0; step < STEPS; step++) {
-        const uint64_t before = taciti_comm_count(comm).bytes_sent;
+        const taciti_comm_counters before = taciti_comm_count(comm);
         backward(t, &layout, rank, step, g);
         for (size_t b = 0; b < layout.bucket_count; b++) CHECK(dp->ready(self, b) == TACIT_OK);
         CHECK(dp->finish(self, 0.01, &t->reports[rank][step]) == TACIT_OK);
-        CHECK(taciti_comm_count(comm).bytes_sent - before == dp->bytes_per_step(self));
+        const taciti_comm_counters after = taciti_comm_count(comm);
+        CHECK(after.bytes_sent - before.bytes_sent == dp->bytes_per_step(self));
+        CHECK(sum_over_host(comm, after.away_bytes_sent - before.away_bytes_sent) == dp->nic_bytes_per_step(self));
     }
     const bool one_skipped = t->bad_rank >= 0 && !isfinite(t->bad);
     CHECK(taciti_optim_updates(optim) == STEPS - one_skipped);
@@ -144,6 +153,21 @@ static void many_ranks_equal_one_that_sums(void **state) {
             }
             forget(&many, ranks);
             forget(&one, 1);
+        }
+}
+
+/* The formulas for bytes are checked in every step of train(). */
+static void bytes_between_hosts_are_as_predicted(void **state) {
+    (void)state;
+    for (int per_host = 1; per_host <= 3; per_host++)
+        for (int wire = 0; wire < 2; wire++) {
+            trial t = trial_of(true, TACITI_OPTIM_SGD, 0);
+            t.exchange.wire = wire;
+            test_ranks_per_host(per_host);
+            play(&t, MOST_RANKS);
+            test_ranks_per_host(0);
+            assert_true(t.n > 0);
+            forget(&t, MOST_RANKS);
         }
 }
 
@@ -214,8 +238,11 @@ static void strategies_are_found_by_name(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(many_ranks_equal_one_that_sums),  cmocka_unit_test(overlapped_equals_blocking_on_both_wires),
-        cmocka_unit_test(one_bad_gradient_makes_all_skip), cmocka_unit_test(clipping_bounds_the_update),
+        cmocka_unit_test(many_ranks_equal_one_that_sums),
+        cmocka_unit_test(overlapped_equals_blocking_on_both_wires),
+        cmocka_unit_test(bytes_between_hosts_are_as_predicted),
+        cmocka_unit_test(one_bad_gradient_makes_all_skip),
+        cmocka_unit_test(clipping_bounds_the_update),
         cmocka_unit_test(strategies_are_found_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,7 @@ enum { TEXT_BYTES = 1024 };
 
 /* The version and a digest of the running program itself: what was built from other sources or with other flags
  * differs. */
-static tacit_status agree_on_build(taciti_comm *comm) {
+tacit_status taciti_agree_on_build(taciti_comm *comm) {
     char text[TEXT_BYTES], *program = NULL;
     size_t bytes = 0;
     const tacit_status status = taciti_file_read("/proc/self/exe", PROGRAM_LIMIT_BYTES, &program, &bytes);
@@ -41,12 +41,12 @@ static tacit_status agree_on_keys(taciti_comm *comm, json_t *values) {
     return TACIT_OK;
 }
 
-static tacit_status agree_on_configuration(const taciti_trainer *trainer) {
-    char *text = taciti_config_json(&trainer->settings->config, 1);
+tacit_status taciti_agree_on_configuration(taciti_comm *comm, const taciti_config *config) {
+    char *text = taciti_config_json(config, 1);
     json_t *values = text == NULL ? NULL : json_loads(text, 0, NULL);
     taciti_free(text);
-    tacit_status status = taciti_comm_agree(trainer->comm, values == NULL ? TACIT_E_MEMORY : TACIT_OK);
-    if (status == TACIT_OK) status = agree_on_keys(trainer->comm, values);
+    tacit_status status = taciti_comm_agree(comm, values == NULL ? TACIT_E_MEMORY : TACIT_OK);
+    if (status == TACIT_OK) status = agree_on_keys(comm, values);
     json_decref(values);
     return status;
 }
@@ -67,8 +67,8 @@ static uint64_t layout_digest(const taciti_layout *layout) {
 
 tacit_status taciti_trainer_agree(const taciti_trainer *trainer) {
     char text[TEXT_BYTES];
-    TACITI_TRY(agree_on_build(trainer->comm));
-    TACITI_TRY(agree_on_configuration(trainer));
+    TACITI_TRY(taciti_agree_on_build(trainer->comm));
+    TACITI_TRY(taciti_agree_on_configuration(trainer->comm, &trainer->settings->config));
     (void)snprintf(text, sizeof text, "%zu parameters in %zu tensors and %zu buckets, digest %016llx",
                    trainer->layout.parameters, trainer->layout.tensor_count, trainer->layout.bucket_count,
                    (unsigned long long)layout_digest(&trainer->layout));

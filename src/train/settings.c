@@ -61,19 +61,15 @@ static const taciti_option TOP_OPTIONS[] = {
     {"strategy", TACITI_OPTION_TEXT, 0, "dp", 0, 0, NULL, "",
      "what is exchanged and when; `tacit info strategies` lists them", 0},
 };
-static const taciti_option_table TOP_TABLE = {"", "how the ranks work together", TOP_OPTIONS, 1};
+const taciti_option_table taciti_top_option_table = {"", "how the ranks work together", TOP_OPTIONS, 1};
 
 tacit_status taciti_settings_init(taciti_settings *settings) {
     memset(settings, 0, sizeof *settings);
     const taciti_section sections[] = {
-        {&TOP_TABLE, &settings->strategy},
-        {&taciti_train_option_table, &settings->train},
-        {&taciti_run_option_table, &settings->run},
-        {&taciti_model_option_table, &settings->model},
-        {&taciti_data_option_table, &settings->data},
-        {&taciti_optim_option_table, &settings->optim},
-        {&taciti_exchange_option_table, &settings->exchange},
-        {&taciti_comm_option_table, &settings->comm},
+        {&taciti_top_option_table, &settings->strategy},      {&taciti_train_option_table, &settings->train},
+        {&taciti_run_option_table, &settings->run},           {&taciti_model_option_table, &settings->model},
+        {&taciti_data_option_table, &settings->data},         {&taciti_optim_option_table, &settings->optim},
+        {&taciti_exchange_option_table, &settings->exchange}, {&taciti_comm_option_table, &settings->comm},
     };
     const size_t count = sizeof sections / sizeof *sections;
     memcpy(settings->sections, sections, sizeof sections);

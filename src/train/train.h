@@ -43,6 +43,9 @@ typedef struct taciti_run_options {
 } taciti_run_options;
 extern const taciti_option_table taciti_run_option_table; /* section "run" */
 
+/* The keys without a section: `strategy`, a taciti_text. */
+extern const taciti_option_table taciti_top_option_table;
+
 /* Everything a run is configured by; the sections of one taciti_config. */
 typedef struct taciti_settings {
     taciti_text strategy; /* top-level key `strategy` */

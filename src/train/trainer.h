@@ -59,6 +59,8 @@ void taciti_trainer_close(taciti_trainer *trainer);
 
 /* identity.c: refuses ranks that differ in build, configuration, model or data. Collective. */
 tacit_status taciti_trainer_agree(const taciti_trainer *trainer);
+tacit_status taciti_agree_on_build(taciti_comm *comm);
+tacit_status taciti_agree_on_configuration(taciti_comm *comm, const taciti_config *config);
 
 /* step.c: one optimizer step and its metrics (rank 0 fills all of them). stop_wish: this rank was asked to stop;
  * *stop: some rank was. Collective. */

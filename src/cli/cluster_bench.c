@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cluster_bench.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "cli/cluster_block.h"
+#include "cli/doctor.h"
+#include "cli/host_traffic.h"
+#include "train/trainer.h"
+
+enum { BOOT_BYTES = 40 };
+#define GIB (1.0 / 0x1p30)
+
+/* One comparison on one rank. */
+typedef struct run {
+    const taciti_cluster_options *options;
+    taciti_comm *comm;
+    taciti_cluster_shape shape;
+    size_t *host_of; /* [ranks]; owned */
+    taciti_bench_plan plans[TACITI_SETTINGS_MOST];
+    taciti_cluster_records records[TACITI_SETTINGS_MOST];
+    size_t plan_count;
+    taciti_bench_worker worker;
+    int machine_ranks; /* that share this machine, whatever hosts they believe to be on */
+    bool speaks;       /* this rank is the first of them */
+    double machine_available_bytes;
+    int64_t begin_ns;
+} run;
+
+static bool is_emulated(const run *r) { return taciti_bench_setting_emulated(&r->options->settings->list[0]); }
+
+/* ---- who is where ------------------------------------------------------------------------------------------------ */
+
+static tacit_status arrange_hosts(run *r) {
+    const size_t ranks = (size_t)taciti_comm_size(r->comm);
+    r->host_of = taciti_calloc(ranks, sizeof *r->host_of);
+    if (r->host_of == NULL) return TACIT_E_MEMORY;
+    for (size_t i = 0; i < ranks; i++) {
+        const char *host = taciti_comm_peer(r->comm, (int)i)->host;
+        size_t first = 0;
+        while (strcmp(taciti_comm_peer(r->comm, (int)first)->host, host) != 0) first++;
+        r->host_of[i] = first < i ? r->host_of[first] : r->shape.hosts++;
+    }
+    r->shape.ranks = ranks;
+    r->shape.host_of = r->host_of;
+    return TACIT_OK;
+}
+
+typedef struct place {
+    char boot[BOOT_BYTES]; /* the same on all emulated hosts of one machine */
+    double available_bytes;
+} place;
+
+/* Emulated hosts share the memory and the cores of one machine: its kernel's boot tells them apart. */
+static tacit_status find_machine(run *r) {
+    place mine = {.available_bytes = taciti_meminfo_bytes("MemAvailable")};
+    if (!taciti_system_line("/proc/sys/kernel/random/boot_id", mine.boot, sizeof mine.boot))
+        (void)snprintf(mine.boot, sizeof mine.boot, "%.*s", (int)sizeof mine.boot - 1,
+                       taciti_comm_peer(r->comm, taciti_comm_rank(r->comm))->host);
+    place *all = taciti_calloc(r->shape.ranks, sizeof *all);
+    tacit_status status = taciti_comm_agree(r->comm, all == NULL ? TACIT_E_MEMORY : TACIT_OK);
+    if (status == TACIT_OK) status = taciti_comm_allgather(r->comm, &mine, sizeof mine, all);
+    r->machine_available_bytes = mine.available_bytes;
+    for (size_t i = 0; status == TACIT_OK && i < r->shape.ranks; i++) {
+        if (strcmp(all[i].boot, mine.boot) != 0) continue;
+        r->speaks = r->machine_ranks > 0 ? r->speaks : (int)i == taciti_comm_rank(r->comm);
+        r->machine_ranks++;
+        if (all[i].available_bytes < r->machine_available_bytes) r->machine_available_bytes = all[i].available_bytes;
+    }
+    taciti_free(all);
+    return status;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static size_t records_bytes(const run *r) {
+    const size_t blocks = r->shape.blocks * r->shape.ranks * r->plan_count;
+    return blocks * (r->shape.rounds * sizeof(taciti_step_record) + sizeof(taciti_block_record));
+}
+
+/* What a block of this plan holds. The parameters of an emulated accelerator are touched only by strategies whose
+ * replicas differ. */
+static size_t plan_bytes(const run *r, const taciti_bench_plan *plan, int threads) {
+    const taciti_bench_setting *s = plan->setting;
+    const size_t flat = plan->layout.n * sizeof(float), exchange = taciti_exchange_predict_bytes(r->comm, &s->exchange);
+    if (is_emulated(r)) return (plan->strategy->replicas_equal ? 1 : 2) * flat + exchange;
+    const taciti_model_memory m =
+        taciti_model_predict(&s->model, &plan->layout, r->options->batch, r->options->time, threads, true);
+    return m.parameters + m.gradients + m.copy16 + m.activations + m.workspace + exchange +
+           plan->layout.n * taciti_optim_bytes_per_float(&s->optim);
+}
+
+static tacit_status check_memory(run *r, int threads, taciti_cluster_bench *out) {
+    size_t most = 0;
+    for (size_t i = 0; i < r->plan_count; i++) {
+        const size_t bytes = plan_bytes(r, &r->plans[i], threads);
+        if (bytes > most) most = bytes;
+    }
+    out->predicted_bytes = most + records_bytes(r);
+    const double needed = (double)out->predicted_bytes * r->machine_ranks, available = r->machine_available_bytes;
+    const bool fits = available <= 0 || needed <= available;
+    const tacit_status worst = taciti_comm_agree(r->comm, fits ? TACIT_OK : TACIT_E_MEMORY);
+    if (fits || !r->speaks) return worst;
+    return taciti_fail(TACIT_E_MEMORY,
+                       "the %d rank%s of this machine would need %.2f GiB (%.2f GiB each) and %.2f GiB are available: "
+                       "take a smaller network, fewer ranks or fewer steps",
+                       r->machine_ranks, r->machine_ranks == 1 ? "" : "s", needed * GIB,
+                       (double)out->predicted_bytes * GIB, available * GIB);
+}
+
+/* ---- plans ------------------------------------------------------------------------------------------------------- */
+
+static tacit_status choose_machine(run *r, taciti_bench_plan *plan) {
+    for (size_t i = 0; i < r->plan_count; i++) {
+        bool same = false;
+        TACITI_TRY(taciti_bench_setting_same_compute(r->plans[i].setting, plan->setting, &same));
+        if (!same) continue;
+        plan->machine = &r->plans[i];
+        return TACIT_OK;
+    }
+    return taciti_fail(TACIT_E_INTERNAL, "a setting computes unlike itself; please report it");
+}
+
+static tacit_status create_plans(run *r) {
+    for (size_t i = 0; i < r->options->settings->count; i++) {
+        taciti_bench_plan *plan = &r->plans[r->plan_count++];
+        TACITI_TRY(taciti_bench_plan_create(&r->options->settings->list[i], plan));
+        TACITI_TRY(choose_machine(r, plan));
+    }
+    return TACIT_OK;
+}
+
+static tacit_status create_records(run *r) {
+    for (size_t i = 0; i < r->plan_count; i++) TACITI_TRY(taciti_cluster_records_create(&r->shape, &r->records[i]));
+    return TACIT_OK;
+}
+
+/* Ranks that measure different things would wait for each other for ever. */
+static tacit_status agree(run *r) {
+    char text[256];
+    const taciti_cluster_options *o = r->options;
+    TACITI_TRY(taciti_agree_on_build(r->comm));
+    (void)snprintf(text, sizeof text, "%zu settings, %zu blocks of %zu + %zu steps, %zu x %zu tokens", r->plan_count,
+                   o->blocks, o->warm_up, o->rounds, o->batch, o->time);
+    TACITI_TRY(taciti_comm_agree_text(r->comm, "measurement", text));
+    for (size_t i = 0; i < r->plan_count; i++) {
+        const taciti_bench_plan *plan = &r->plans[i];
+        TACITI_TRY(taciti_agree_on_configuration(r->comm, &plan->setting->config));
+        (void)snprintf(text, sizeof text, "%zu parameters in %zu tensors and %zu buckets, %.9g s of compute",
+                       plan->layout.parameters, plan->layout.tensor_count, plan->layout.bucket_count,
+                       taciti_profile_forward_s(&plan->profile) + taciti_profile_backward_s(&plan->profile));
+        TACITI_TRY(taciti_comm_agree_text(r->comm, "network", text));
+    }
+    return TACIT_OK;
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
+
+static void tell(const run *r, size_t done, size_t setting, const taciti_block_record *mine) {
+    if (r->options->progress == NULL || taciti_comm_rank(r->comm) != 0) return;
+    const taciti_cluster_progress progress = {.done = done,
+                                              .total = r->plan_count * r->shape.blocks,
+                                              .label = r->plans[setting].setting->label,
+                                              .step_s = mine->wall_s / (double)r->shape.rounds,
+                                              .elapsed_s = (double)(taciti_now_ns() - r->begin_ns) * 1e-9};
+    r->options->progress(r->options->context, &progress);
+}
+
+/* Runs one block; every rank receives the records of all. */
+static tacit_status run_block(run *r, size_t setting, size_t block, taciti_step_record *steps, size_t done) {
+    taciti_block_record mine;
+    const taciti_cluster_shape *shape = &r->shape;
+    const taciti_bench_span span = {.first = (int64_t)(block * (shape->warm_up + shape->rounds)),
+                                    .warm_up = shape->warm_up,
+                                    .rounds = shape->rounds};
+    taciti_cluster_records *records = &r->records[setting];
+    TACITI_TRY(taciti_bench_block_run(&r->worker, &r->plans[setting], &span, steps, &mine));
+    TACITI_TRY(taciti_comm_allgather(r->comm, steps, shape->rounds * sizeof *steps,
+                                     &records->steps[block * shape->ranks * shape->rounds]));
+    TACITI_TRY(taciti_comm_allgather(r->comm, &mine, sizeof mine, &records->blocks[block * shape->ranks]));
+    tell(r, done, setting, &mine);
+    return TACIT_OK;
+}
+
+static tacit_status run_blocks(run *r) {
+    taciti_step_record *steps = taciti_calloc(r->shape.rounds, sizeof *steps);
+    tacit_status status = taciti_comm_agree(r->comm, steps == NULL ? TACIT_E_MEMORY : TACIT_OK);
+    size_t done = 0;
+    r->begin_ns = taciti_now_ns();
+    for (size_t b = 0; b < r->shape.blocks; b++)
+        for (size_t i = 0; i < r->plan_count && status == TACIT_OK; i++)
+            status = run_block(r, (b + i) % r->plan_count, b, steps, ++done);
+    taciti_free(steps);
+    if (status == TACIT_E_PEER && r->shape.ranks > 1) taciti_comm_abort(r->comm, status);
+    return status;
+}
+
+/* ---- the answer -------------------------------------------------------------------------------------------------- */
+
+static tacit_status describe_hosts(const run *r, taciti_cluster_bench *out) {
+    out->ranks = r->shape.ranks;
+    out->hosts = r->shape.hosts;
+    (void)snprintf(out->library, sizeof out->library, "%s", taciti_comm_engine(r->comm)->library);
+    out->host_names = taciti_calloc(out->hosts, sizeof *out->host_names);
+    out->host_ranks = taciti_calloc(out->hosts, sizeof *out->host_ranks);
+    if (out->host_names == NULL || out->host_ranks == NULL) return TACIT_E_MEMORY;
+    for (size_t i = 0; i < out->ranks; i++) {
+        const size_t host = r->host_of[i];
+        if (out->host_ranks[host]++ == 0)
+            (void)snprintf(out->host_names[host], TACITI_HOST_BYTES, "%s", taciti_comm_peer(r->comm, (int)i)->host);
+    }
+    taciti_traffic traffic;
+    if (out->hosts > 1 && taciti_traffic_read(&traffic))
+        (void)snprintf(out->interfaces, sizeof out->interfaces, "%s", traffic.names);
+    return TACIT_OK;
+}
+
+static void describe_compute(const run *r, taciti_cluster_bench *out) {
+    const taciti_profile *profile = &r->plans[0].profile;
+    out->parameters = r->plans[0].layout.parameters;
+    out->expected_largest = taciti_expected_largest(r->shape.ranks);
+    if (!is_emulated(r)) return;
+    out->forward_s = taciti_profile_forward_s(profile);
+    out->backward_s = taciti_profile_backward_s(profile);
+    (void)snprintf(out->profile, sizeof out->profile, "%s", profile->name);
+    (void)snprintf(out->profile_source, sizeof out->profile_source, "%s", profile->source);
+}
+
+static tacit_status make_figures(const run *r, taciti_cluster_bench *out) {
+    const taciti_comm_options *comm = &r->plans[0].setting->comm;
+    const bool has_thread = comm->thread && taciti_comm_engine(r->comm)->any_thread;
+    out->figures = taciti_calloc(r->plan_count, sizeof *out->figures);
+    out->buckets = taciti_calloc(r->plan_count, sizeof *out->buckets);
+    if (out->figures == NULL || out->buckets == NULL) return TACIT_E_MEMORY;
+    for (size_t i = 0; i < r->plan_count; i++) {
+        TACITI_TRY(taciti_cluster_figures_of(&r->shape, &r->records[i], &r->records[0], has_thread, &out->figures[i]));
+        out->buckets[i] = r->plans[i].layout.bucket_count;
+        out->setting_count++;
+    }
+    return TACIT_OK;
+}
+
+/* ---- all ----------------------------------------------------------------------------------------------------------
+ */
+
+static int choose_threads(const run *r) {
+    if (is_emulated(r)) return 1;
+    if (r->options->threads > 0) return r->options->threads;
+    const int share = taciti_usable_cores() / r->machine_ranks;
+    return share > 1 ? share : 1;
+}
+
+static tacit_status prepare(run *r, taciti_cluster_bench *out) {
+    TACITI_TRY(taciti_comm_agree(r->comm, arrange_hosts(r)));
+    TACITI_TRY(find_machine(r));
+    TACITI_TRY(taciti_comm_agree(r->comm, create_plans(r)));
+    TACITI_TRY(agree(r));
+    out->threads = choose_threads(r);
+    TACITI_TRY(check_memory(r, out->threads, out));
+    TACITI_TRY(taciti_comm_agree(r->comm, create_records(r)));
+    const tacit_status status = taciti_bench_worker_create(r->comm, &r->plans[0], r->options->batch, r->options->time,
+                                                           out->threads, &r->worker);
+    return taciti_comm_agree(r->comm, status);
+}
+
+static tacit_status measure(run *r, taciti_cluster_bench *out) {
+    TACITI_TRY(run_blocks(r));
+    double peak = (double)taciti_peak_resident_bytes();
+    TACITI_TRY(taciti_comm_allreduce_f64(r->comm, &peak, 1, TACITI_OP_MAX));
+    out->resident_bytes = (size_t)peak;
+    describe_compute(r, out);
+    TACITI_TRY(describe_hosts(r, out));
+    return make_figures(r, out);
+}
+
+static void close_run(run *r) {
+    taciti_bench_worker_destroy(&r->worker);
+    for (size_t i = 0; i < r->plan_count; i++) {
+        taciti_cluster_records_destroy(&r->records[i]);
+        taciti_bench_plan_destroy(&r->plans[i]);
+    }
+    taciti_free(r->host_of);
+    taciti_free(r);
+}
+
+tacit_status taciti_cluster_bench_run(taciti_comm *comm, const taciti_cluster_options *options,
+                                      taciti_cluster_bench *out) {
+    taciti_cluster_bench bench = {0};
+    run *r = taciti_calloc(1, sizeof *r);
+    TACITI_TRY(taciti_comm_agree(comm, r == NULL ? TACIT_E_MEMORY : TACIT_OK));
+    *r = (run){.options = options,
+               .comm = comm,
+               .shape = {.blocks = options->blocks, .rounds = options->rounds, .warm_up = options->warm_up}};
+    tacit_status status = prepare(r, &bench);
+    if (status == TACIT_OK) status = measure(r, &bench);
+    close_run(r);
+    if (status == TACIT_OK)
+        *out = bench;
+    else
+        taciti_cluster_bench_destroy(&bench);
+    return status;
+}
+
+void taciti_cluster_bench_destroy(taciti_cluster_bench *bench) {
+    for (size_t i = 0; i < bench->setting_count; i++) taciti_setting_figures_destroy(&bench->figures[i]);
+    taciti_free(bench->figures);
+    taciti_free(bench->buckets);
+    taciti_free(bench->host_names);
+    taciti_free(bench->host_ranks);
+    *bench = (taciti_cluster_bench){0};
+}

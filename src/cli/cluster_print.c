@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cluster_print.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "tacit/tacit.h"
+
+enum { TEXT_BYTES = 512 };
+#define MS 1e3
+#define MB 1e-6
+#define PERCENT 100
+
+static const taciti_bench_setting *setting_of(const taciti_cluster_options *o, size_t i) {
+    return &o->settings->list[i];
+}
+
+static bool is_emulated(const taciti_cluster_options *o) { return taciti_bench_setting_emulated(setting_of(o, 0)); }
+
+static double tokens_per_s(const taciti_cluster_options *o, const taciti_cluster_bench *b, size_t i) {
+    if (is_emulated(o)) return (double)NAN;
+    return (double)b->ranks * (double)o->batch * (double)o->time / b->figures[i].step_s.mean;
+}
+
+/* ---- text ------------------------------------------------------------------------------------------------------ */
+
+/* "4 hosts x 2 ranks", or the ranks of each host when they differ. */
+static void hosts_text(const taciti_cluster_bench *b, char *out, size_t size) {
+    bool even = true;
+    for (size_t h = 1; h < b->hosts; h++) even = even && b->host_ranks[h] == b->host_ranks[0];
+    size_t used = (size_t)snprintf(out, size, "%zu host%s", b->hosts, b->hosts == 1 ? "" : "s");
+    if (even) {
+        (void)snprintf(out + used, size - used, " x %zu rank%s", b->host_ranks[0], b->host_ranks[0] == 1 ? "" : "s");
+        return;
+    }
+    for (size_t h = 0; h < b->hosts && used < size; h++)
+        used += (size_t)snprintf(out + used, size - used, "%s%zu", h == 0 ? " with ranks: " : " ", b->host_ranks[h]);
+}
+
+static void print_compute(const taciti_cluster_options *o, const taciti_cluster_bench *b) {
+    const taciti_model_options *model = &setting_of(o, 0)->model;
+    if (is_emulated(o))
+        printf("compute     emulated %s: %.2f million parameters, forward %.2f ms, backward %.2f ms\n", b->profile,
+               (double)b->parameters / 1e6, MS * b->forward_s, MS * b->backward_s);
+    else
+        printf("compute     %s %s: %.2f million parameters, %zu x %zu tokens and %d thread%s per rank\n",
+               model->preset.text, model->dtype == TACITI_DTYPE_BF16 ? "bf16" : "f32", (double)b->parameters / 1e6,
+               o->batch, o->time, b->threads, b->threads == 1 ? "" : "s");
+}
+
+static void print_heading(const taciti_machine *machine, const taciti_cluster_options *o,
+                          const taciti_cluster_bench *b) {
+    char text[TEXT_BYTES];
+    taciti_machine_print(machine);
+    hosts_text(b, text, sizeof text);
+    printf("cluster     %s, %s%s%s\n", text, b->library,
+           b->interfaces[0] == '\0' ? "" : ", interfaces: ", b->interfaces);
+    print_compute(o, b);
+    printf("memory      %.1f MB predicted per rank, %.1f MB held by a process at most\n",
+           (double)b->predicted_bytes * MB, (double)b->resident_bytes * MB);
+    printf("steps       %zu block%s of %zu + %zu steps per setting, in turns\n\n", o->blocks, o->blocks == 1 ? "" : "s",
+           o->warm_up, o->rounds);
+    taciti_bench_setting_text(setting_of(o, 0), text, sizeof text);
+    printf("  A  %s\n", text);
+    for (size_t i = 1; i < b->setting_count; i++) printf("  %c  %s\n", (char)('A' + i), setting_of(o, i)->label);
+}
+
+/* A cell of a table, right-aligned; "-" for what there is no figure for. */
+static void print_cell(int width, int digits, double value, const char *unit) {
+    if (isnan(value))
+        printf(" %*s", width, "-");
+    else
+        printf(" %*.*f%s", width - (int)strlen(unit), digits, value, unit);
+}
+
+static void print_times(const taciti_cluster_bench *b) {
+    printf("\n  %-8s %9s %19s %18s %6s %9s %8s %8s\n", "step, ms", "median", "least-most", "mean +- error", "cv",
+           "exposed", "of step", "overlap");
+    for (size_t i = 0; i < b->setting_count; i++) {
+        const taciti_setting_figures *f = &b->figures[i];
+        const taciti_moments *step = &f->step_s;
+        printf("  %-8c %9.2f %9.2f-%-9.2f %9.2f +- %-5.2f", (char)('A' + i), MS * step->spread.median,
+               MS * step->spread.least, MS * step->spread.most, MS * step->mean, MS * step->standard_error);
+        print_cell(6, 3, step->cv, "");
+        print_cell(9, 2, MS * f->wait_s.spread.median, "");
+        print_cell(8, 1, PERCENT * f->wait_share, " %");
+        print_cell(8, 1, PERCENT * f->overlap, " %");
+        printf("\n");
+    }
+}
+
+static void print_compute_times(const taciti_cluster_options *o, const taciti_cluster_bench *b) {
+    printf("\n  %-8s %9s %9s %8s %8s %9s %8s %10s\n", "compute", "mean ms", "asked", "cv", "asked", "transfer", "CPU",
+           "tokens/s");
+    for (size_t i = 0; i < b->setting_count; i++) {
+        const taciti_setting_figures *f = &b->figures[i];
+        const taciti_compute_figures *c = &f->compute;
+        printf("  %-8c", (char)('A' + i));
+        print_cell(9, 3, MS * c->mean_s, "");
+        print_cell(9, 3, MS * c->asked_mean_s, "");
+        print_cell(8, 4, c->cv, "");
+        print_cell(8, 4, c->asked_cv, "");
+        print_cell(9, 2, MS * f->transfer_s.spread.median, "");
+        print_cell(8, 0, PERCENT * f->cpu_cores, " %");
+        print_cell(10, 0, tokens_per_s(o, b, i), "");
+        printf("\n");
+    }
+}
+
+/* The host that sent most: with an even spread they are all alike. */
+static const taciti_host_bytes *busiest_host(const taciti_cluster_bench *b, const taciti_setting_figures *f) {
+    const taciti_host_bytes *busiest = &f->hosts[0];
+    for (size_t h = 1; h < b->hosts; h++)
+        if (f->hosts[h].payload_sent > busiest->payload_sent) busiest = &f->hosts[h];
+    return busiest;
+}
+
+static void print_bytes(const taciti_cluster_bench *b) {
+    const double unknown = (double)NAN;
+    printf("\n  %-8s %9s %9s | %9s %9s %9s %9s\n", "MB/step", "rank sent", "formula", "NIC out", "NIC in", "engine",
+           "formula");
+    for (size_t i = 0; i < b->setting_count; i++) {
+        const taciti_setting_figures *f = &b->figures[i];
+        const taciti_host_bytes *host = busiest_host(b, f);
+        printf("  %-8c %9.3f %9.3f |", (char)('A' + i), MB * f->payload_bytes, MB * f->formula_bytes);
+        print_cell(9, 3, host->measured ? MB * host->sent : unknown, "");
+        print_cell(9, 3, host->measured ? MB * host->received : unknown, "");
+        print_cell(9, 3, MB * host->payload_sent, "");
+        print_cell(9, 3, MB * host->formula, "");
+        printf("\n");
+    }
+    if (b->hosts == 1) printf("  one host: no network between the ranks, nothing to measure there\n");
+}
+
+static void print_ratios(const taciti_cluster_bench *b) {
+    if (b->setting_count == 1) return;
+    printf("\n  step / step of A in the same round of blocks: mean (least-most)\n");
+    for (size_t i = 1; i < b->setting_count; i++) {
+        const taciti_moments *ratio = &b->figures[i].ratio;
+        printf("  %c     %.4f (%.4f-%.4f)", (char)('A' + i), ratio->mean, ratio->spread.least, ratio->spread.most);
+        if (ratio->count > 1) printf(" +- %.4f", ratio->standard_error);
+        printf("\n");
+    }
+}
+
+void taciti_cluster_print(const taciti_machine *machine, const taciti_cluster_options *o,
+                          const taciti_cluster_bench *b) {
+    print_heading(machine, o, b);
+    print_times(b);
+    print_compute_times(o, b);
+    print_bytes(b);
+    print_ratios(b);
+    printf(
+        "\nTimes are means over the ranks, step by step, from the end of a step to the end of the next. CPU is of all\n"
+        "ranks together, 100 %% is one core. NIC, engine and its formula are of the busiest host: what its interfaces\n"
+        "carried, what its ranks sent to other hosts, and what they should. Definitions: docs/bench-step.md\n");
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------------------------ */
+
+static json_t *cluster_json(const taciti_cluster_bench *b) {
+    json_t *hosts = json_array();
+    for (size_t h = 0; h < b->hosts; h++)
+        (void)json_array_append_new(
+            hosts, json_pack("{s:s, s:I}", "host", b->host_names[h], "ranks", (json_int_t)b->host_ranks[h]));
+    return json_pack("{s:s, s:I, s:o, s:s}", "library", b->library, "ranks", (json_int_t)b->ranks, "hosts", hosts,
+                     "interfaces", b->interfaces);
+}
+
+static json_t *compute_json(const taciti_cluster_options *o, const taciti_cluster_bench *b) {
+    const taciti_bench_setting *base = setting_of(o, 0);
+    if (is_emulated(o))
+        return json_pack("{s:b, s:s, s:s, s:I, s:f, s:f, s:I}", "emulated", 1, "profile", b->profile, "source",
+                         b->profile_source, "parameters", (json_int_t)b->parameters, "forward_s", b->forward_s,
+                         "backward_s", b->backward_s, "seed", (json_int_t)base->compute.seed);
+    return json_pack("{s:b, s:s, s:s, s:I, s:I, s:I, s:i}", "emulated", 0, "model", base->model.preset.text, "dtype",
+                     base->model.dtype == TACITI_DTYPE_BF16 ? "bf16" : "f32", "parameters", (json_int_t)b->parameters,
+                     "batch", (json_int_t)o->batch, "seq", (json_int_t)o->time, "threads", b->threads);
+}
+
+static json_t *hosts_json(const taciti_cluster_bench *b, const taciti_setting_figures *f) {
+    json_t *list = json_array();
+    for (size_t h = 0; h < b->hosts; h++) {
+        const taciti_host_bytes *host = &f->hosts[h];
+        const double unknown = (double)NAN;
+        (void)json_array_append_new(
+            list, json_pack("{s:s, s:o, s:o, s:f, s:f, s:f}", "host", b->host_names[h], "nic_sent",
+                            taciti_real_json(host->measured ? host->sent : unknown), "nic_received",
+                            taciti_real_json(host->measured ? host->received : unknown), "payload_sent",
+                            host->payload_sent, "payload_received", host->payload_received, "formula", host->formula));
+    }
+    return list;
+}
+
+static json_t *bytes_json(const taciti_cluster_bench *b, const taciti_setting_figures *f) {
+    return json_pack("{s:f, s:f, s:f, s:f, s:o}", "rank_sent", f->payload_bytes, "rank_sent_least",
+                     f->payload_least_bytes, "rank_sent_most", f->payload_most_bytes, "rank_formula", f->formula_bytes,
+                     "hosts", hosts_json(b, f));
+}
+
+static json_t *times_json(const taciti_setting_figures *f) {
+    const taciti_compute_figures *c = &f->compute;
+    json_t *compute = json_pack("{s:f, s:o, s:o, s:o}", "mean", c->mean_s, "cv", taciti_real_json(c->cv), "asked_mean",
+                                taciti_real_json(c->asked_mean_s), "asked_cv", taciti_real_json(c->asked_cv));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "step", taciti_moments_json(&f->step_s), "slowest_step",
+                     taciti_moments_json(&f->slowest_s), "exposed_wait", taciti_moments_json(&f->wait_s), "transfer",
+                     taciti_moments_json(&f->transfer_s), "update", taciti_moments_json(&f->update_s), "compute",
+                     compute, "block", taciti_moments_json(&f->block_s));
+}
+
+static json_t *configuration_json(const taciti_bench_setting *setting) {
+    char *text = taciti_config_json(&setting->config, 0);
+    json_t *values = text == NULL ? NULL : json_loads(text, 0, NULL);
+    taciti_free(text);
+    return values;
+}
+
+static json_t *setting_json(const taciti_cluster_options *o, const taciti_cluster_bench *b, size_t i) {
+    const taciti_setting_figures *f = &b->figures[i];
+    return json_pack("{s:s, s:o, s:I, s:o, s:o, s:o, s:f, s:o, s:o, s:o}", "label", setting_of(o, i)->label,
+                     "configuration", configuration_json(setting_of(o, i)), "buckets", (json_int_t)b->buckets[i],
+                     "seconds", times_json(f), "exposed_share", taciti_real_json(f->wait_share), "overlap",
+                     taciti_real_json(f->overlap), "cpu_percent", PERCENT * f->cpu_cores, "bytes_per_step",
+                     bytes_json(b, f), "tokens_per_s", taciti_real_json(tokens_per_s(o, b, i)), "ratio_to_base",
+                     taciti_moments_json(&f->ratio));
+}
+
+json_t *taciti_cluster_json(const taciti_machine *machine, const taciti_cluster_options *o,
+                            const taciti_cluster_bench *b) {
+    json_t *settings = json_array();
+    for (size_t i = 0; i < b->setting_count; i++) (void)json_array_append_new(settings, setting_json(o, b, i));
+    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:o}", "program", "tacit", "version",
+                     tacit_version(), "machine", taciti_machine_json(machine), "cluster", cluster_json(b), "compute",
+                     compute_json(o, b), "blocks", (json_int_t)o->blocks, "warm_up", (json_int_t)o->warm_up, "rounds",
+                     (json_int_t)o->rounds, "predicted_bytes", (json_int_t)b->predicted_bytes, "resident_bytes",
+                     (json_int_t)b->resident_bytes, "expected_largest_of_ranks", b->expected_largest, "settings",
+                     settings);
+}
