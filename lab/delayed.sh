@@ -16,6 +16,13 @@ find_switch() {
   cmake --preset release && cmake --build build/release --target tacit-switch"
 }
 
+# Without its switch a cluster has no data network any more.
+need_switch() {
+  find_switch
+  "$switch" ask "$state/switch" stat >/dev/null 2>&1 || die 7 "the switch of \"$name\" has ended: $(tail -n 1 "$state/switch.log")
+  make the cluster again: lab/cluster down$(name_words "$name") && lab/cluster up $hosts ..."
+}
+
 ask_switch() {
   step "asking the switch of \"$name\" to $* (see $state/switch.log)" "$switch" ask "$state/switch" "$@"
 }
@@ -64,13 +71,13 @@ background() {
   note "process $background_pid $(start_of "$background_pid")"
 }
 
-# When a process started, in ticks since the machine did: with its number, the only sure name of a process.
+# When a process that still runs started, in ticks since the machine did: with its number, the only sure name of a process.
 start_of() {
   local fields
   read -r fields 2>/dev/null <"/proc/$1/stat" || return 1
   # shellcheck disable=SC2086 # columns behind the name of the program, which may hold anything
   set -- ${fields##*) }
-  echo "${20}"
+  [ "$1" != Z ] && echo "${20}"
 }
 
 end_process() {

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# All tests: style, gcc, clang, sanitizers, MPI at 1 2 3 4 5 7 8 ranks, whole training runs, faults, installation, the
+# All tests: style, gcc, clang, sanitizers, MPI at 1 2 3 4 5 7 8 ranks, whole training runs, faults, emulated clusters, installation, the
 # README's commands. Installs what is missing. The last line says how many passed and failed.
-# Usage: scripts/test.sh [STAGE ...]    stages: style gcc mpi train faults asan tsan clang mpich readme
+# Usage: scripts/test.sh [STAGE ...]    stages: style gcc mpi train faults lab asan tsan clang mpich readme
 set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -13,7 +13,7 @@ logs=$root/build/test-logs
 mkdir -p "$logs"
 
 stages=("$@")
-[ ${#stages[@]} -gt 0 ] || stages=(style gcc mpi train faults asan tsan clang mpich readme)
+[ ${#stages[@]} -gt 0 ] || stages=(style gcc mpi train faults lab asan tsan clang mpich readme)
 
 build() { check "build $1" bash -c "cmake --preset $1 -DTACIT_TESTS=ON && cmake --build build/$1"; }
 
@@ -34,7 +34,7 @@ program() { TACIT=$root/build/$1/bin/tacit run_checks "$2"; }
 
 style() {
   check "clang-format" bash -c "clang-format --dry-run -Werror \$(git ls-files '*.c' '*.h')"
-  check "shell syntax" bash -c 'for f in scripts/*.sh tests/*.sh; do bash -n "$f" || exit 1; done'
+  check "shell syntax" bash -c 'for f in scripts/*.sh tests/*.sh lab/cluster lab/*.sh; do bash -n "$f" || exit 1; done'
 }
 
 for stage in "${stages[@]}"; do
@@ -46,6 +46,7 @@ for stage in "${stages[@]}"; do
     mpi) build release; unit release mpi ;;
     train) build release; program release tests/train.sh ;;
     faults) build release; program release tests/faults.sh ;;
+    lab) build release; program release tests/lab.sh ;;
     asan) build asan-ubsan; unit asan-ubsan unit; program asan-ubsan tests/smoke.sh ;;
     tsan) build tsan; unit tsan unit '^(base|comm|exchange|strategy|optim|matmul|gpt|spans)' ;;
     clang) build clang; unit clang unit ;;
@@ -56,6 +57,7 @@ for stage in "${stages[@]}"; do
   echo "-- $stage took $((SECONDS - started)) s"
 done
 echo
+[ ${#CHECKS_SKIPPED_NAMES[@]} -eq 0 ] || printf 'skipped: %s\n' "${CHECKS_SKIPPED_NAMES[@]}"
 [ "$CHECKS_FAILED" -eq 0 ] || printf 'failed: %s\n' "${CHECKS_FAILED_NAMES[@]}"
 echo "$CHECKS_PASSED passed, $CHECKS_FAILED failed"
 [ "$CHECKS_FAILED" -eq 0 ]

@@ -2,16 +2,20 @@
 # Source this: a counter of checks for shell tests.
 #   check NAME COMMAND...      runs a command; its output is shown when it fails
 #   expect NAME STATUS TEXT COMMAND...  the command must exit with STATUS and print TEXT (an extended regular expression)
+#   skip NAME REASON           says that a check could not be made here; neither passed nor failed, but not forgotten
 #   run_checks SCRIPT          runs a script of checks in its own process and adds its counts
 CHECKS_PASSED=0
 CHECKS_FAILED=0
 CHECKS_FAILED_NAMES=()
+CHECKS_SKIPPED_NAMES=()
 
 pass() { CHECKS_PASSED=$((CHECKS_PASSED + 1)); echo "ok   $1"; }
 fail() {
   CHECKS_FAILED=$((CHECKS_FAILED + 1)); CHECKS_FAILED_NAMES+=("$1"); echo "FAIL $1"
   [ -z "${2:-}" ] || tail -n 40 "$2"
 }
+
+skip() { CHECKS_SKIPPED_NAMES+=("$1: $2"); echo "skip $1: $2"; }
 
 check() {
   local name=$1 log; shift
@@ -42,10 +46,15 @@ run_checks() {
     [ -s "$counts" ] || fail "$1 ended early"
   fi
   if [ -s "$counts" ]; then
-    local passed failed names
+    local passed failed kind named
     read -r passed failed <"$counts"
     CHECKS_PASSED=$((CHECKS_PASSED + passed)); CHECKS_FAILED=$((CHECKS_FAILED + failed))
-    while IFS= read -r names; do CHECKS_FAILED_NAMES+=("$1: $names"); done < <(tail -n +2 "$counts")
+    while read -r kind named; do
+      case $kind in
+        failed) CHECKS_FAILED_NAMES+=("$1: $named") ;;
+        skipped) CHECKS_SKIPPED_NAMES+=("$1: $named") ;;
+      esac
+    done < <(tail -n +2 "$counts")
   fi
   rm -f "$counts"
 }
@@ -53,7 +62,11 @@ run_checks() {
 # Last line of every script of checks.
 finish_checks() {
   if [ -n "${CHECKS_FILE:-}" ]; then
-    { echo "$CHECKS_PASSED $CHECKS_FAILED"; [ "$CHECKS_FAILED" -eq 0 ] || printf '%s\n' "${CHECKS_FAILED_NAMES[@]}"; } >"$CHECKS_FILE"
+    {
+      echo "$CHECKS_PASSED $CHECKS_FAILED"
+      [ "$CHECKS_FAILED" -eq 0 ] || printf 'failed %s\n' "${CHECKS_FAILED_NAMES[@]}"
+      [ ${#CHECKS_SKIPPED_NAMES[@]} -eq 0 ] || printf 'skipped %s\n' "${CHECKS_SKIPPED_NAMES[@]}"
+    } >"$CHECKS_FILE"
   else
     echo "$CHECKS_PASSED passed, $CHECKS_FAILED failed"
   fi
