@@ -88,15 +88,6 @@ static tacit_status take_operation(const char *name, taciti_collective *out) {
     return name == NULL ? TACIT_OK : taciti_fail(TACIT_E_USAGE, "--op %s: give all-reduce or send", name);
 }
 
-static tacit_status take_rounds(const char *text, int *out) {
-    int64_t rounds = 7;
-    if (text != NULL && (!taciti_integer_parse(text, &rounds) || rounds < 1 || rounds > TACITI_COLLECTIVE_MOST_ROUNDS))
-        return taciti_fail(TACIT_E_USAGE, "--rounds %s: give a whole number from 1 to %d", text,
-                           (int)TACITI_COLLECTIVE_MOST_ROUNDS);
-    *out = (int)rounds;
-    return TACIT_OK;
-}
-
 /* "2.5gbit", as tc writes it: decimal units. */
 static tacit_status take_line(const char *text, double *out) {
     static const struct {
@@ -118,15 +109,15 @@ static tacit_status take_line(const char *text, double *out) {
 
 static tacit_status take_flags(const taciti_arguments *arguments, setup *out) {
     const char *bytes = taciti_arguments_get(arguments, "--bytes"), *wire = taciti_arguments_get(arguments, "--wire");
-    if (arguments->positional_count > 0)
-        return taciti_fail(TACIT_E_USAGE, "bench collectives takes no words, but \"%s\" was given",
-                           arguments->positional[0]);
+    int64_t rounds = 0;
+    TACITI_TRY(taciti_arguments_no_words(arguments));
+    TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 7, 1, TACITI_COLLECTIVE_MOST_ROUNDS, &rounds));
     TACITI_TRY(take_operation(taciti_arguments_get(arguments, "--op"), &out->bench.what));
     TACITI_TRY(take_sizes(bytes != NULL ? bytes : DEFAULT_BYTES, &out->bench));
     TACITI_TRY(take_candidates(taciti_arguments_get(arguments, "--by"), &out->bench));
-    TACITI_TRY(take_rounds(taciti_arguments_get(arguments, "--rounds"), &out->bench.rounds));
     TACITI_TRY(take_line(taciti_arguments_get(arguments, "--line"), &out->line_bps));
     if (wire != NULL) TACITI_TRY(taciti_config_set(&out->config, "exchange.wire", wire, "--wire"));
+    out->bench.rounds = (int)rounds;
     out->json = taciti_arguments_get(arguments, "--json") != NULL;
     return TACIT_OK;
 }

@@ -173,14 +173,17 @@ static tacit_status judge(taciti_comm *comm, taciti_link *link, int64_t now) {
     return TACIT_OK;
 }
 
+void taciti_detector_forgive(taciti_comm *comm) {
+    taciti_detector *d = &comm->detector;
+    d->rearmed_ns = taciti_now_ns();
+    for (int i = 0; i < d->count; i++) d->links[i].heard_ns = d->rearmed_ns;
+}
+
 static tacit_status look(taciti_comm *comm, int64_t now) {
     taciti_detector *d = &comm->detector;
     const int code = atomic_load_explicit(&comm->abort_code, memory_order_acquire);
     if (code != 0) comm->engine.abort(comm->engine.self, code);
-    if (now - d->last_look_ns > GAP_NS) {
-        d->rearmed_ns = now;
-        for (int i = 0; i < d->count; i++) d->links[i].heard_ns = now;
-    }
+    if (now - d->last_look_ns > GAP_NS) taciti_detector_forgive(comm);
     d->last_look_ns = now;
     d->next_look_ns = now + LOOK_NS;
     const bool beat = !d->leaving && now >= d->next_beat_ns;

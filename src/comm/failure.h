@@ -58,6 +58,9 @@ tacit_status taciti_detector_tick(taciti_comm *comm);
 /* A message of `peer` has arrived. */
 void taciti_detector_heard(taciti_comm *comm, int peer);
 
+/* This process did not listen until now: ages and waits count from here. */
+void taciti_detector_forgive(taciti_comm *comm);
+
 /* A wait for `peer` began at begin_ns and has not ended: E_PEER when that is too long, else OK. */
 tacit_status taciti_detector_stall(taciti_comm *comm, int peer, int64_t begin_ns);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The engine's own all-reduces as jobs see them. They block inside the library, where this rank can neither beat nor
- * look at its peers. All ranks enter together and the detector forgives a silence of its own making (a gap between two
- * looks), so such a call may last as long as it must, up to comm.stall.
+ * look at its peers. All ranks enter together, and on the way out the detector forgives the silence, so such a call may
+ * last as long as it must, up to comm.stall.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
@@ -34,6 +34,7 @@ static tacit_status leave(taciti_comm *comm, watched_call *call, tacit_status st
     taciti_guard_disarm(&call->guard);
     atomic_store_explicit(&comm->queue.blocked, 0, memory_order_relaxed);
     TACITI_TRY(taciti_comm_break(comm, status));
+    taciti_detector_forgive(comm);
     return taciti_detector_tick(comm);
 }
 
