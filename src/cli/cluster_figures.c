@@ -91,6 +91,10 @@ static void fill_times(const taciti_cluster_shape *shape, const taciti_cluster_r
     taciti_compute_figures *c = &out->compute;
     compute_moments(shape, records, compute_of, samples, &c->mean_s, &c->cv);
     compute_moments(shape, records, asked_of, samples, &c->asked_mean_s, &c->asked_cv);
+    most_over_ranks(shape, records, compute_of, samples);
+    c->slowest_s = taciti_moments_of(samples, count).mean;
+    most_over_ranks(shape, records, asked_of, samples);
+    c->asked_slowest_s = taciti_moments_of(samples, count).mean;
     out->wait_share = out->wait_s.mean / out->step_s.mean;
     const bool moved = has_thread && out->transfer_s.mean > 0;
     out->overlap = moved ? 1 - out->wait_s.mean / out->transfer_s.mean : (double)NAN;

@@ -60,8 +60,9 @@ typedef struct taciti_host_bytes {
 } taciti_host_bytes;
 
 typedef struct taciti_compute_figures {
-    double mean_s, cv;             /* realised; cv: of a rank's steps, root mean square over the ranks */
-    double asked_mean_s, asked_cv; /* the same of what these very steps were to take; NaN when compute is real */
+    double mean_s, cv; /* realised; cv: of a rank's steps, root mean square over the ranks */
+    double slowest_s;  /* mean over the steps of the slowest rank's */
+    double asked_mean_s, asked_cv, asked_slowest_s; /* what these very steps were to take; NaN when compute is real */
 } taciti_compute_figures;
 
 typedef struct taciti_setting_figures {

@@ -203,8 +203,10 @@ static json_t *bytes_json(const taciti_cluster_bench *b, const taciti_setting_fi
 
 static json_t *times_json(const taciti_setting_figures *f) {
     const taciti_compute_figures *c = &f->compute;
-    json_t *compute = json_pack("{s:f, s:o, s:o, s:o}", "mean", c->mean_s, "cv", taciti_real_json(c->cv), "asked_mean",
-                                taciti_real_json(c->asked_mean_s), "asked_cv", taciti_real_json(c->asked_cv));
+    json_t *compute =
+        json_pack("{s:f, s:o, s:f, s:o, s:o, s:o}", "mean", c->mean_s, "cv", taciti_real_json(c->cv), "slowest_mean",
+                  c->slowest_s, "asked_mean", taciti_real_json(c->asked_mean_s), "asked_cv",
+                  taciti_real_json(c->asked_cv), "asked_slowest_mean", taciti_real_json(c->asked_slowest_s));
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "step", taciti_moments_json(&f->step_s), "slowest_step",
                      taciti_moments_json(&f->slowest_s), "exposed_wait", taciti_moments_json(&f->wait_s), "transfer",
                      taciti_moments_json(&f->transfer_s), "update", taciti_moments_json(&f->update_s), "compute",
