@@ -68,12 +68,11 @@ static tacit_status change_key(taciti_bench_setting *setting, char *word) {
         return taciti_fail(TACIT_E_USAGE, "--against: %s is not KEY=VALUE; for example --against exchange.wire=bf16",
                            taciti_quote(word, quoted));
     *equals = '\0';
-    const char *key = strncmp(word, "--", 2) == 0 ? word + 2 : word;
-    TACITI_TRY(refuse_shared(key));
-    const bool is_list = taciti_config_find(&setting->config, key, &place) && place.option->type == TACITI_OPTION_LIST;
+    TACITI_TRY(refuse_shared(word));
+    const bool is_list = taciti_config_find(&setting->config, word, &place) && place.option->type == TACITI_OPTION_LIST;
     for (char *c = equals + 1; is_list && *c != '\0'; c++)
         if (*c == ',') *c = ' ';
-    return taciti_config_set(&setting->config, key, equals + 1, "--against");
+    return taciti_config_set(&setting->config, word, equals + 1, "--against");
 }
 
 tacit_status taciti_bench_setting_change(taciti_bench_setting *setting, const char *text) {
@@ -105,7 +104,12 @@ static tacit_status check(const taciti_bench_setting *setting, int ranks) {
     if (!taciti_bench_setting_emulated(setting) && (compute->cv > 0 || compute->slow.count > 0))
         return taciti_fail(TACIT_E_CONFIG, "compute.%s needs compute.emulate: real computing is as fast as it is",
                            compute->cv > 0 ? "cv" : "slow");
-    return taciti_compute_check(compute, ranks);
+    TACITI_TRY(taciti_compute_check(compute, ranks));
+    if (!taciti_bench_setting_emulated(setting)) return TACIT_OK;
+    taciti_profile profile;
+    TACITI_TRY(taciti_compute_profile(compute, &profile));
+    taciti_profile_destroy(&profile);
+    return TACIT_OK;
 }
 
 static tacit_status read_one(const taciti_verb *verb, int argc, char **argv, taciti_arguments *arguments,

@@ -38,8 +38,8 @@ typedef struct taciti_bench_settings {
 #define TACITI_SETTING_KEYS "strategy model. optim. exchange. comm. compute."
 
 /* Defaults, then TACIT_ variables, then the command line, then the changes of each --against. Everything that can be
- * known before a rank starts is checked: keys, values, strategies, and that stragglers are among `ranks`. Returns
- * owned; call the destructor also after an error. Not collective. */
+ * known before a rank starts is checked: keys, values, strategies, profiles, and that stragglers are among `ranks`.
+ * Returns owned; call the destructor also after an error. Not collective. */
 tacit_status taciti_bench_settings_read(const taciti_verb *verb, int argc, char **argv, int ranks,
                                         taciti_arguments *arguments, taciti_bench_settings *out);
 void taciti_bench_settings_destroy(taciti_bench_settings *settings);

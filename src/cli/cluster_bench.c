@@ -232,7 +232,7 @@ static void describe_compute(const run *r, taciti_cluster_bench *out) {
 
 static tacit_status make_figures(const run *r, taciti_cluster_bench *out) {
     const taciti_comm_options *comm = &r->plans[0].setting->comm;
-    const bool has_thread = comm->thread && taciti_comm_engine(r->comm)->any_thread;
+    const bool has_thread = r->shape.ranks > 1 && comm->thread && taciti_comm_engine(r->comm)->any_thread;
     out->figures = taciti_calloc(r->plan_count, sizeof *out->figures);
     out->buckets = taciti_calloc(r->plan_count, sizeof *out->buckets);
     if (out->figures == NULL || out->buckets == NULL) return TACIT_E_MEMORY;

@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# tests/bench_step.sh TACIT: steps over several ranks of one host: figures that must hold whatever the machine's speed, and
+# refusals before anything starts.
+set -uo pipefail
+tacit=$(realpath "$1")
+cd "$(dirname "$0")/.." || exit 1
+. scripts/mpi-environment.sh
+[ -n "$MPIRUN" ] || { echo "bench step: no mpirun, skipped"; exit 77; }
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+# shellcheck disable=SC2030,SC2031
+export ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS:-} # Open MPI's own
+failed=0
+complain() { echo "bench step: $1"; failed=1; }
+
+cat >"$folder/tiny.json" <<'JSON'
+{"format": "tacit-profile-1", "name": "tiny", "unit": "seconds", "update_s": 0.001, "layers": [
+  {"name": "a", "forward_s": 0.004, "backward_s": 0.008, "tensors": [{"name": "a.w", "shape": [100, 100]}]},
+  {"name": "b", "forward_s": 0.004, "backward_s": 0.008, "tensors": [{"name": "b.w", "shape": [333, 7]}]}]}
+JSON
+
+# ranks N ARGUMENT...: the answer of a run in out.json
+ranks() {
+  local n=$1; shift
+  timeout 100 "$MPIRUN" -n "$n" "$tacit" bench step "$@" --json >"$folder/out.json" 2>"$folder/err" ||
+    { complain "$n ranks ended with $?: $*"; tail -n 5 "$folder/err"; }
+}
+holds() { # holds NAME PYTHON: assertions about d, the answer, and s, its settings
+  python3 - "$folder/out.json" <<PY || complain "$1"
+import json, sys
+d = json.load(open(sys.argv[1]))
+s = d.get("settings", [])
+$2
+PY
+}
+refuses() { # refuses CODE TEXT ARGUMENT...: two ranks, one line
+  local code=$1 text=$2 got; shift 2
+  timeout 100 "$MPIRUN" -n 2 "$tacit" bench step "$@" >"$folder/out" 2>&1 </dev/null; got=$?
+  [ "$got" -eq "$code" ] || complain "exit status $got instead of $code: $*"
+  grep -qF -- "$text" "$folder/out" || { complain "not said: $text"; head -n 5 "$folder/out"; }
+  [ "$(grep -c 'tacit: .*error' "$folder/out")" -eq 1 ] || complain "said more than once: $text"
+}
+
+emulated=(--compute.emulate "$folder/tiny.json" --blocks 2 --rounds 6 --warm-up 2)
+ranks 3 "${emulated[@]}" --compute.cv 0.1 --against exchange.wire=bf16 --against "exchange.bucket=4096 exchange.overlap=no" \
+  --against compute.cv=0 --against compute.slow=1:2,2:1.5
+holds "three ranks on one host" '
+assert d["cluster"]["ranks"] == 3 and len(d["cluster"]["hosts"]) == 1 and d["cluster"]["hosts"][0]["ranks"] == 3
+assert d["machine"]["cores"] >= 1 and d["compute"]["emulated"] and d["compute"]["parameters"] == 12331
+assert abs(d["compute"]["forward_s"] - 0.008) < 1e-12 and d["compute"]["seed"] == 1
+assert len(s) == 5 and s[0]["label"] == "base" and s[1]["label"] == "exchange.wire=bf16"
+assert s[1]["configuration"]["exchange.wire"] == "bf16" and s[0]["configuration"]["exchange.wire"] == "f32"
+assert s[2]["buckets"] > s[0]["buckets"] >= 1
+for t in s:
+    sec = t["seconds"]
+    step = sec["step"]
+    assert step["count"] == 12 and sec["block"]["count"] == 2 == t["ratio_to_base"]["count"]
+    assert 0 < step["least"] <= step["median"] <= step["most"] and step["least"] <= step["mean"] <= step["most"]
+    assert sec["slowest_step"]["mean"] >= step["mean"] >= sec["compute"]["mean"] >= sec["compute"]["asked_mean"] * 0.999
+    assert sec["exposed_wait"]["least"] >= 0 and 0 <= t["exposed_share"] < 1 and t["cpu_percent"] >= 0
+    assert sec["update"]["least"] >= 0.001
+    b = t["bytes_per_step"]
+    assert b["rank_sent_least"] <= b["rank_sent"] <= b["rank_sent_most"] and b["rank_formula"] > 0
+    assert [h["nic_sent"] for h in b["hosts"]] == [None] and b["hosts"][0]["payload_sent"] == 0 == b["hosts"][0]["formula"]
+assert s[0]["ratio_to_base"]["mean"] == 1 and s[0]["tokens_per_s"] is None
+assert abs(s[3]["seconds"]["compute"]["asked_mean"] - 0.024) < 1e-9 and s[3]["seconds"]["compute"]["asked_cv"] < 1e-9
+assert abs(s[4]["seconds"]["compute"]["asked_slowest_mean"] / s[4]["seconds"]["compute"]["asked_mean"] - 2 / 1.5) < 0.2
+assert 1.9 < s[0]["bytes_per_step"]["rank_sent"] / s[1]["bytes_per_step"]["rank_sent"] < 2.1
+'
+python3 - "$folder" <<'PY' || complain "the formula of bytes"
+import json, sys
+s = json.load(open(sys.argv[1] + "/out.json"))["settings"]
+b = s[0]["bytes_per_step"]
+assert b["rank_sent_least"] <= b["rank_formula"] <= b["rank_sent_most"], b
+assert abs(b["rank_sent"] / (2 * 2 / 3 * 4 * 12331) - 1) < 0.02, b  # 2 (N - 1) / N of the gradient
+PY
+
+ranks 2 --model nano --seq 16 --batch 2 --blocks 1 --rounds 3 --warm-up 0
+holds "real compute" '
+assert not d["compute"]["emulated"] and d["compute"]["model"] == "nano" and d["compute"]["batch"] == 2
+assert s[0]["tokens_per_s"] > 0 and s[0]["seconds"]["compute"]["asked_mean"] is None
+assert s[0]["seconds"]["step"]["count"] == 3 and s[0]["seconds"]["block"]["cv"] is None
+'
+ranks 2 "${emulated[@]}" --comm.thread=false
+holds "without a thread nothing overlaps" 'assert s[0]["overlap"] is None'
+timeout 100 "$MPIRUN" -n 2 "$tacit" bench step "${emulated[@]}" >"$folder/out" 2>&1 || complain "text"
+grep -q "overlap" "$folder/out" || complain "no table"
+
+# one process: a cluster of one with keys, the machine's arithmetic without
+timeout 100 "$tacit" bench step "${emulated[@]}" --json >"$folder/out.json" || complain "a cluster of one"
+holds "a cluster of one" 'assert d["cluster"]["ranks"] == 1 and s[0]["bytes_per_step"]["rank_sent"] == 0 and s[0]["overlap"] is None'
+timeout 100 "$tacit" bench step --model nano --seq 16 --rounds 1 --json >"$folder/out.json" || complain "alone"
+holds "alone" 'assert d["tokens_per_s"] > 0 and d["ratio"]["median"] > 0 and "settings" not in d'
+
+refuses 3 'did you mean "exchange.wire"?' --against exchange.wier=bf16
+refuses 2 'is not KEY=VALUE' --against bf16
+refuses 3 'is the same for all settings' --model nano --against model.dropout=0.1
+refuses 3 '2 ranks run: 0 to 1' "${emulated[@]}" --compute.slow 2:2
+refuses 3 'did you mean "vgg-16"?' --compute.emulate vgg16
+refuses 3 'leave --model away' --model nano "${emulated[@]}"
+refuses 2 '--blocks 0: give a whole number from 1 to 1000' --blocks 0
+refuses 2 'takes no words' one
+refuses 7 'are available' --model gpt2-350m --batch 100000 --seq 1024
+[ "$failed" -eq 0 ] && echo "bench step: figures hold together and mistakes are refused"
+exit "$failed"
