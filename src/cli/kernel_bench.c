@@ -30,6 +30,9 @@ typedef void bench_part(const work *w, size_t at, size_t n);
 
 static void part_add(const work *w, size_t at, size_t n) { w->kernels->add(array(w, 0) + at, array(w, 3) + at, n); }
 static void part_scale(const work *w, size_t at, size_t n) { w->kernels->scale(array(w, 0) + at, -1.0f, n); }
+static void part_scaled_copy(const work *w, size_t at, size_t n) {
+    w->kernels->scaled_copy(array(w, 0) + at, array(w, 3) + at, -1.0f, n);
+}
 static void part_encode(const work *w, size_t at, size_t n) {
     w->kernels->bf16_encode(halves(w) + at, array(w, 3) + at, n);
 }
@@ -104,6 +107,7 @@ static const struct kernel_case {
 } CASES[] = {
     {"add", "U--R-", part_add},
     {"scale", "U----", part_scale},
+    {"scaled_copy", "W--R-", part_scaled_copy},
     {"bf16_encode", "---RW", part_encode},
     {"bf16_decode", "W---R", part_decode},
     {"bf16_add", "U---R", part_bf16_add},

@@ -26,6 +26,23 @@ static void scale(float *x, float factor, size_t n) {
     for (size_t i = 0; i < n; i++) x[i] *= factor;
 }
 
+static void scaled_copy_plain(float *restrict out, const float *restrict x, float factor, size_t n) {
+    for (size_t i = 0; i < n; i++) out[i] = factor * x[i];
+}
+
+static void scaled_copy(float *restrict out, const float *restrict x, float factor, size_t n) {
+    _Alignas(LINE_BYTES) float staged[BLOCK];
+    const size_t line = floats_to_line(out, sizeof *out);
+    size_t i = line < n ? line : n;
+    scaled_copy_plain(out, x, factor, i);
+    for (; i + BLOCK <= n; i += BLOCK) {
+        scaled_copy_plain(staged, x + i, factor, BLOCK);
+        store_past_caches(out + i, staged, sizeof staged);
+    }
+    stores_done();
+    scaled_copy_plain(out + i, x + i, factor, n - i);
+}
+
 static void encode_plain(taciti_bf16 *restrict out, const float *restrict x, size_t n) {
     for (size_t i = 0; i < n; i++) out[i] = bf16_of(x[i]);
 }
@@ -131,6 +148,7 @@ static void sgd(const taciti_sgd_step *step, float *restrict p, const float *res
 static void fill_array_loops(taciti_kernels *table) {
     table->add = add;
     table->scale = scale;
+    table->scaled_copy = scaled_copy;
     table->bf16_encode = bf16_encode;
     table->bf16_decode = bf16_decode;
     table->bf16_add = bf16_add;

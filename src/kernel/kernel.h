@@ -44,8 +44,9 @@ typedef struct taciti_kernels {
     const char *isa; /* "scalar", "avx2", "avx512" */
 
     /* ---- arrays (array_*.c): bandwidth-bound ------------------------------------------------------------------- */
-    void (*add)(float *restrict acc, const float *restrict x, size_t n); /* acc += x */
-    void (*scale)(float *x, float factor, size_t n);                     /* x *= factor */
+    void (*add)(float *restrict acc, const float *restrict x, size_t n);                       /* acc += x */
+    void (*scale)(float *x, float factor, size_t n);                                           /* x *= factor */
+    void (*scaled_copy)(float *restrict out, const float *restrict x, float factor, size_t n); /* past the caches */
     void (*bf16_encode)(taciti_bf16 *restrict out, const float *restrict x, size_t n);
     void (*bf16_decode)(float *restrict out, const taciti_bf16 *restrict x, size_t n);
     void (*bf16_add)(float *restrict acc, const taciti_bf16 *restrict x, size_t n); /* acc += x */

@@ -116,7 +116,7 @@ static void same(const arrays *a, const arrays *b, size_t n) {
 static const taciti_adamw_step ADAMW = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 10.0f, 20.0f, 0.7f};
 static const taciti_sgd_step SGD_STEPS[] = {{0.1f, 0.9f, 0.01f, 0.5f, 0}, {0.1f, 0.9f, 0.01f, 0.5f, 1}};
 
-enum { OPERATIONS = 12 };
+enum { OPERATIONS = 13 };
 
 /* Applies operation `op` of table k; returns what the operation returns, 0 when nothing. */
 static double apply(const taciti_kernels *k, int op, const arrays *x, size_t n) {
@@ -132,6 +132,7 @@ static double apply(const taciti_kernels *k, int op, const arrays *x, size_t n) 
     case 8: k->adamw(&ADAMW, x->f[0], x->f[1], x->f[2], x->f[3], x->h, n); break;
     case 9: k->sgd(&SGD_STEPS[0], x->f[0], x->f[1], x->f[2], NULL, n); break;
     case 10: k->sgd(&SGD_STEPS[1], x->f[0], x->f[1], x->f[2], x->h, n); break;
+    case 11: k->scaled_copy(x->f[0], x->f[1], -0.3f, n); break;
     default: k->sgd(&SGD_STEPS[0], x->f[0], x->f[1], NULL, x->h, n); break;
     }
     return 0;
@@ -297,7 +298,7 @@ static void all_finite_finds_one_bad_element_anywhere(void **state) {
 
 static void small_integers_add_and_scale_exactly(void **state) {
     (void)state;
-    float acc[SMALL], x[SMALL];
+    float acc[SMALL], x[SMALL], copy[SMALL];
     taciti_bf16 h[SMALL];
     FOR_SETS(k) {
         for (size_t i = 0; i < SMALL; i++) {
@@ -308,9 +309,11 @@ static void small_integers_add_and_scale_exactly(void **state) {
         k->add(acc, x, SMALL);
         k->bf16_add(acc, h, SMALL);
         k->scale(acc, -2.0f, SMALL);
+        k->scaled_copy(copy, acc, 3.0f, SMALL);
         k->bf16_decode(x, h, SMALL);
         for (size_t i = 0; i < SMALL; i++) {
             assert_true(acc[i] == -2.0f * (200.0f - (float)i));
+            assert_true(copy[i] == -6.0f * (200.0f - (float)i));
             assert_true(x[i] == 100.0f - (float)i);
         }
     }

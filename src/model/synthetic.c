@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/rng.h"
+#include "kernel/kernel.h"
 
 /* The pool stays in a core's second-level cache. Places are whole cache lines. */
 enum { BLOCK = TACITI_SYNTHETIC_BLOCK, POOL = 65536, LINE = 16, MAGNITUDES = 256 };
@@ -35,16 +36,13 @@ tacit_status taciti_synthetic_create(int64_t seed, taciti_synthetic **out) {
 
 void taciti_synthetic_destroy(taciti_synthetic *synthetic) { taciti_free(synthetic); }
 
-static void copy_scaled(float *restrict out, const float *restrict x, float factor, size_t n) {
-    for (size_t i = 0; i < n; i++) out[i] = factor * x[i];
-}
-
 void taciti_synthetic_write(const taciti_synthetic *synthetic, uint64_t key, float magnitude, size_t begin, size_t end,
                             float *out) {
+    const taciti_kernels *kernels = taciti_kernels_get();
     for (size_t at = begin; at < end; at += BLOCK) {
         const uint64_t bits = taciti_rng_u64(key, at / BLOCK);
         const size_t place = (size_t)(bits >> 32) % (POOL / LINE) * LINE, left = end - at;
-        copy_scaled(out + at, synthetic->pool + place, magnitude * synthetic->magnitudes[bits % MAGNITUDES],
-                    left < BLOCK ? left : BLOCK);
+        kernels->scaled_copy(out + at, synthetic->pool + place, magnitude * synthetic->magnitudes[bits % MAGNITUDES],
+                             left < BLOCK ? left : BLOCK);
     }
 }
