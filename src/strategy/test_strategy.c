@@ -32,6 +32,7 @@ typedef struct trial {
     float bad;     /* planted into one rank's gradient in step BAD_STEP when not zero */
     int bad_rank;  /* -1: none */
     int virtually; /* a single rank that plays this many: the reference; 0: no */
+    bool emulated; /* the optimizer only takes time */
     float *parameters[MOST_RANKS];
     taciti_step_report reports[MOST_RANKS][STEPS];
     size_t n;
@@ -78,7 +79,8 @@ static void train(taciti_comm *comm, void *context) {
     void *self = NULL;
     make_layout(&layout);
     CHECK(taciti_pool_create(1, 0, &pool) == TACIT_OK);
-    CHECK(taciti_optim_create(&t->optim, &layout, pool, &optim) == TACIT_OK);
+    CHECK((t->emulated ? taciti_optim_create_emulated(1e-6, &optim)
+                       : taciti_optim_create(&t->optim, &layout, pool, &optim)) == TACIT_OK);
     float *p = taciti_calloc(layout.n, sizeof *p), *g = taciti_calloc(layout.n, sizeof *g);
     taciti_bf16 *copy = taciti_calloc(layout.n, sizeof *copy);
     const taciti_strategy *dp = taciti_strategy_find("dp");
@@ -227,6 +229,25 @@ static void clipping_bounds_the_update(void **state) {
     forget(&tight, 2);
 }
 
+/* Bytes move as ever (train() checks them), no step is skipped or clipped, not even by a huge gradient, and no
+ * parameter is touched. */
+static void an_emulated_optimizer_changes_nothing(void **state) {
+    (void)state;
+    trial t = trial_of(true, TACITI_OPTIM_ADAMW, 1);
+    t.emulated = true;
+    t.bad = 1e38f;
+    t.bad_rank = 1;
+    play(&t, 3);
+    for (int r = 0; r < 3; r++) {
+        for (size_t i = 0; i < t.n; i++) assert_true(fabsf(t.parameters[r][i]) <= 0);
+        for (int s = 0; s < STEPS; s++) {
+            assert_false(t.reports[r][s].skipped);
+            assert_true(fabs(t.reports[r][s].grad_norm) <= 0);
+        }
+    }
+    forget(&t, 3);
+}
+
 static void strategies_are_found_by_name(void **state) {
     (void)state;
     assert_null(taciti_strategy_find("none such"));
@@ -243,6 +264,7 @@ int main(void) {
         cmocka_unit_test(bytes_between_hosts_are_as_predicted),
         cmocka_unit_test(one_bad_gradient_makes_all_skip),
         cmocka_unit_test(clipping_bounds_the_update),
+        cmocka_unit_test(an_emulated_optimizer_changes_nothing),
         cmocka_unit_test(strategies_are_found_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
