@@ -61,7 +61,7 @@ while read -r verb; do
 done < <("$tacit" --help | sed -n '/^verbs:/,/^$/p' | sed '1d;$d' | cut -c3-20 | sed 's/ *$//')
 
 # info and doctor answer in JSON, too
-for topic in "" build codecs strategies presets options; do is_json "$tacit" info $topic --json; done
+for topic in "" build codecs strategies presets profiles options; do is_json "$tacit" info $topic --json; done
 is_json "$tacit" doctor --json
 python3 - <<'EOF' || complain "the doctor's JSON lacks members"
 import json

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "cli/libraries.h"
 #include "cli/option_text.h"
@@ -15,6 +16,7 @@
 #include "kernel/kernel.h"
 #include "model/matmul.h"
 #include "model/model.h"
+#include "model/profile.h"
 #include "strategy/strategy.h"
 
 const taciti_flag taciti_info_flags[] = {
@@ -118,6 +120,56 @@ static void print_presets(void) {
     for (const char *const *preset = taciti_model_presets(); *preset != NULL; preset++) printf("%s\n", *preset);
 }
 
+/* ---- compute profiles ------------------------------------------------------------------------------------------ */
+
+static double forward_flops(const taciti_profile *profile) {
+    double sum = 0;
+    for (size_t l = 0; l < profile->layer_count; l++) sum += profile->layers[l].forward_flops;
+    return sum;
+}
+
+static json_t *profiles_json(void) {
+    json_t *array = json_array();
+    for (const char *const *name = taciti_profile_presets(); *name != NULL; name++) {
+        taciti_profile profile;
+        if (taciti_profile_load(*name, &profile) != TACIT_OK) break;
+        (void)json_array_append_new(array, json_pack("{s:s, s:s, s:I, s:i, s:f, s:f, s:f, s:f, s:f, s:s}", "name",
+                                                     *name, "help", taciti_profile_preset_help(*name), "parameters",
+                                                     (json_int_t)taciti_profile_parameters(&profile), "layers",
+                                                     (int)profile.layer_count, "forward_flops", forward_flops(&profile),
+                                                     "rate_flops_per_s", profile.rate, "batch_samples", profile.batch,
+                                                     "sample_tokens", profile.sample_tokens, "update_s",
+                                                     profile.update_s, "source", profile.source));
+        taciti_profile_destroy(&profile);
+    }
+    return array;
+}
+
+static void print_profiles(void) {
+    for (const char *const *name = taciti_profile_presets(); *name != NULL; name++) {
+        taciti_profile profile;
+        if (taciti_profile_load(*name, &profile) != TACIT_OK) return;
+        taciti_profile_to_seconds(&profile, profile.rate, profile.batch);
+        printf("%-17s %s; %g samples at %g TFLOP/s: forward %.1f ms, backward %.1f ms, update %.1f ms\n", *name,
+               taciti_profile_preset_help(*name), profile.batch, profile.rate / 1e12,
+               taciti_profile_forward_s(&profile) * 1e3, taciti_profile_backward_s(&profile) * 1e3,
+               profile.update_s * 1e3);
+        taciti_profile_destroy(&profile);
+    }
+}
+
+/* `tacit info profiles NAME`: the file, to begin an own one with. */
+static tacit_status print_profile(const char *name) {
+    taciti_profile profile;
+    TACITI_TRY(taciti_profile_load(name, &profile));
+    char *text = taciti_profile_format(&profile);
+    taciti_profile_destroy(&profile);
+    if (text == NULL) return taciti_fail(TACIT_E_MEMORY, "no memory for the text of a profile");
+    (void)fputs(text, stdout);
+    taciti_free(text);
+    return TACIT_OK;
+}
+
 /* ---- build ----------------------------------------------------------------------------------------------------- */
 
 static json_t *build_json(void) {
@@ -152,6 +204,7 @@ static const struct {
     {"codecs", codecs_json, print_codecs},
     {"strategies", strategies_json, print_strategies},
     {"presets", presets_json, print_presets},
+    {"profiles", profiles_json, print_profiles},
     {"options", options_json, print_options},
 };
 enum { TOPICS_COUNT = sizeof TOPICS / sizeof *TOPICS };
@@ -169,7 +222,8 @@ static tacit_status find_topic(const char *name, size_t *out) {
     if (least == 0) return TACIT_OK;
     const bool close = taciti_edit_close(name, least);
     char quoted[TACITI_QUOTED_BYTES];
-    return taciti_fail(TACIT_E_USAGE, "info knows build, codecs, strategies, presets and options, not %s%s%s%s",
+    return taciti_fail(TACIT_E_USAGE,
+                       "info knows build, codecs, strategies, presets, profiles and options, not %s%s%s%s",
                        taciti_quote(name, quoted), close ? "; did you mean \"" : "", close ? TOPICS[nearest].name : "",
                        close ? "\"?" : "");
 }
@@ -191,8 +245,10 @@ static tacit_status show(const taciti_arguments *arguments) {
     const bool json = taciti_arguments_get(arguments, "--json") != NULL;
     size_t topic = 0;
     if (arguments->positional_count == 0) return show_all(json);
-    if (arguments->positional_count > 1) return taciti_fail(TACIT_E_USAGE, "one topic at a time");
     TACITI_TRY(find_topic(arguments->positional[0], &topic));
+    if (arguments->positional_count == 2 && TOPICS[topic].print == print_profiles)
+        return print_profile(arguments->positional[1]);
+    if (arguments->positional_count > 1) return taciti_fail(TACIT_E_USAGE, "one topic at a time");
     if (json) return taciti_cli_print_json(TOPICS[topic].json());
     TOPICS[topic].print();
     return TACIT_OK;

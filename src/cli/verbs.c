@@ -103,11 +103,14 @@ static const taciti_verb VERBS[] = {
      .flags = taciti_export_flags,
      .run = taciti_verb_export},
     {.name = "info",
-     .synopsis = "[build | codecs | strategies | presets | options] [--json]",
+     .synopsis = "[build | codecs | strategies | presets | profiles [NAME] | options] [--json]",
      .summary = "show everything that is built in",
-     .description = "Lists versions and libraries, codecs, strategies, model presets and configuration keys, from the "
-                    "same tables the code uses. Without a topic: all of them.",
+     .description =
+         "Lists versions and libraries, codecs, strategies, model presets, compute profiles and configuration "
+         "keys, from the same tables the code uses. Without a topic: all of them. With the name of a profile: its "
+         "file.",
      .example = "tacit info options\n"
+                "tacit info profiles vgg-16 >my.json\n"
                 "tacit info build --json",
      .flags = taciti_info_flags,
      .run = taciti_verb_info},

@@ -107,6 +107,13 @@ tacit_status taciti_emulated_create(const taciti_compute_options *options, const
     return TACIT_OK;
 }
 
+/* Whether a bucket is full when tensors [0, end) are ready that was not before; *bucket is the first that is not. */
+static bool fills_bucket(const taciti_layout *layout, size_t end, size_t *bucket) {
+    const size_t before = *bucket;
+    while (*bucket < layout->bucket_count && layout->buckets[*bucket].last < end) (*bucket)++;
+    return *bucket > before;
+}
+
 static int64_t to_ns(double seconds) { return (int64_t)(seconds * (double)TACITI_NS_PER_S); }
 
 tacit_status taciti_emulated_step(taciti_emulated *emulated, int64_t step, taciti_trace *trace,
@@ -116,14 +123,14 @@ tacit_status taciti_emulated_step(taciti_emulated *emulated, int64_t step, tacit
     const double factor = deviation(e, step), layer_factor = e->slow * factor;
     double elapsed_s = e->forward_s * factor;
     cursor written = {.key = taciti_rng_key(e->gradient_key, (uint64_t)step)};
-    size_t begin = 0;
+    size_t begin = 0, end = 0, bucket = 0;
     taciti_sleep_until_ns(start_ns + to_ns(elapsed_s));
     int64_t span_ns = taciti_trace_add(trace, TACITI_SPAN_FORWARD, -1, start_ns);
     for (size_t l = e->profile->layer_count; l-- > 0;) {
         const taciti_profile_layer *layer = &e->profile->layers[l];
-        const size_t end = begin + layer->tensor_count;
+        end += layer->tensor_count;
         elapsed_s += layer->backward_s * layer_factor;
-        if (end == begin && l > 0) continue;
+        if (!fills_bucket(e->layout, end, &bucket) && l > 0) continue;
         const int64_t deadline_ns = start_ns + to_ns(elapsed_s);
         if (ready != NULL) write_until(e, &written, end, deadline_ns);
         taciti_sleep_until_ns(deadline_ns);

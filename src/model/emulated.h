@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An emulated accelerator: forward and backward are a timed wait per layer, as a GPU would leave the CPU idle.
- * Parameters and gradients have the true shapes; gradients are synthetic, differ between ranks, steps and elements, and
- * are written at the time at which the layer's backward ends. For claims about step time only: there is no loss.
+ * An emulated accelerator: forward and backward are timed waits, as a GPU would leave the CPU idle. Parameters and
+ * gradients have the true shapes; gradients are synthetic, differ between ranks, steps and elements, and are there when
+ * the layer's backward ends. For claims about step time only: there is no loss.
  *
  * The clock of a step is absolute: every wait ends at start + sum of the layers so far, so that late wake-ups do not
- * add up. Nothing can be seen between the layers of the forward pass, so that is one wait. Gradients are written within
- * the waits of the backward pass, ahead of time where there is some left, and are final when `ready` says so. The
- * compute time of step t on rank r is profile * slow(r) * max(0.1, 1 + cv * z(seed, r, t)), z standard normal, a
+ * add up. There is one wait for the forward pass and one for each layer that fills a bucket of the layout: nothing can
+ * be seen in between, and each wake-up costs some ten microseconds. Gradients are written within the waits of the
+ * backward pass, ahead of time where there is some left, and are final when `ready` says so.
+ *
+ * The compute time of step t on rank r is profile * slow(r) * max(0.1, 1 + cv * z(seed, r, t)), z standard normal, a
  * function of its arguments alone (base/rng.h).
  *
  * An element of a gradient is noise(normal) * magnitude(tensor) * magnitude(block of elements), the magnitudes
@@ -58,8 +60,8 @@ float *taciti_emulated_gradients(taciti_emulated *emulated);  /* flat */
 double taciti_emulated_step_s(const taciti_emulated *emulated, int64_t step);
 
 /* Forward and backward of one step. `ready` is called by the calling thread as each tensor's gradient becomes final, in
- * layout order, and does not block; NULL: nobody wants gradients, none are written. Spans FORWARD and BACKWARD (per
- * layer that has tensors) go to trace, which may be NULL. Owner thread, not collective. */
+ * layout order, and does not block; NULL: nobody wants gradients, none are written. Spans FORWARD and BACKWARD (one
+ * per wait) go to trace, which may be NULL. Owner thread, not collective. */
 tacit_status taciti_emulated_step(taciti_emulated *emulated, int64_t step, taciti_trace *trace,
                                   void (*ready)(void *context, size_t tensor), void *context);
 

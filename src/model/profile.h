@@ -57,7 +57,10 @@ size_t taciti_profile_parameters(const taciti_profile *profile);
 double taciti_profile_forward_s(const taciti_profile *profile);
 double taciti_profile_backward_s(const taciti_profile *profile);
 
-/* Writes the schema; atomic (temporary name, then rename). */
+/* The text of a profile file. Returns owned; taciti_free(). NULL when memory is short. */
+char *taciti_profile_format(const taciti_profile *profile);
+
+/* Writes it; atomic (temporary name, then rename). */
 tacit_status taciti_profile_save(const taciti_profile *profile, const char *path);
 
 /* Appends all tensors in ready order (last layer first, its tensors last first) and seals. Returns owned. */

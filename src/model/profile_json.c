@@ -130,9 +130,9 @@ static const taciti_strict_field PROFILE_FIELDS[] = {
      "a text of at most 255 bytes"},
     {"unit", true, read_unit, PROFILE(in_flops), 0, 0,
      "\"seconds\" (forward_s, backward_s per step) or \"flops\" (forward_flops, backward_flops per sample)"},
-    {"rate", false, taciti_strict_real, PROFILE(rate), 1, 1e21,
+    {"rate_flops_per_s", false, taciti_strict_real, PROFILE(rate), 1, 1e21,
      "FLOP/s, a number from 1 to 1e21; leave it out if unknown"},
-    {"batch", false, taciti_strict_real, PROFILE(batch), 1e-6, 1e9,
+    {"batch_samples", false, taciti_strict_real, PROFILE(batch), 1e-6, 1e9,
      "samples per step, a number from 1e-6 to 1e9; leave it out if unknown"},
     {"sample_tokens", false, taciti_strict_real, PROFILE(sample_tokens), 1e-6, 1e12,
      "tokens (or images) per sample, a number above 0"},
@@ -204,7 +204,7 @@ static tacit_status check_whole(const char *path, const taciti_profile *profile)
     TACITI_TRY(check_sizes(path, profile, &count));
     if (!profile->in_flops && (profile->rate > 0 || profile->batch > 0))
         return taciti_fail(TACIT_E_CONFIG, "%s: %s means nothing when unit is \"seconds\"; leave it out", path,
-                           profile->rate > 0 ? "rate" : "batch");
+                           profile->rate > 0 ? "rate_flops_per_s" : "batch_samples");
     place *places = taciti_calloc(count, sizeof *places);
     if (places == NULL) return TACIT_E_MEMORY;
     const tacit_status status = check_names(path, profile, places, count);
@@ -273,11 +273,11 @@ static void put_profile(FILE *file, const taciti_profile *profile) {
     put_text(file, "source", profile->source);
     (void)fprintf(file, ",\n \"unit\": \"%s\",\n ", profile->in_flops ? "flops" : "seconds");
     if (profile->in_flops && profile->rate > 0) {
-        put_real(file, "rate", profile->rate);
+        put_real(file, "rate_flops_per_s", profile->rate);
         (void)fputs(",\n ", file);
     }
     if (profile->in_flops && profile->batch > 0) {
-        put_real(file, "batch", profile->batch);
+        put_real(file, "batch_samples", profile->batch);
         (void)fputs(",\n ", file);
     }
     put_real(file, "sample_tokens", profile->sample_tokens);
@@ -288,15 +288,22 @@ static void put_profile(FILE *file, const taciti_profile *profile) {
     (void)fputs("\n ]\n}\n", file);
 }
 
-tacit_status taciti_profile_save(const taciti_profile *profile, const char *path) {
+char *taciti_profile_format(const taciti_profile *profile) {
     char *text = NULL;
     size_t bytes = 0;
     FILE *file = open_memstream(&text, &bytes);
-    if (file == NULL) return taciti_fail(TACIT_E_MEMORY, "%s: no memory for a profile", path);
+    if (file == NULL) return NULL;
     put_profile(file, profile);
     const bool failed = ferror(file) != 0;
-    tacit_status status = fclose(file) != 0 || failed ? taciti_fail(TACIT_E_MEMORY, "%s: no memory for a profile", path)
-                                                      : taciti_file_write(path, text, bytes);
+    char *copy = fclose(file) != 0 || failed ? NULL : taciti_strdup(text);
     free(text);
+    return copy;
+}
+
+tacit_status taciti_profile_save(const taciti_profile *profile, const char *path) {
+    char *text = taciti_profile_format(profile);
+    if (text == NULL) return taciti_fail(TACIT_E_MEMORY, "%s: no memory for the text of a profile", path);
+    const tacit_status status = taciti_file_write(path, text, strlen(text));
+    taciti_free(text);
     return status;
 }

@@ -52,13 +52,15 @@ typedef struct fixture {
     float *copy; /* gradients as they were when they became ready */
 } fixture;
 
-static void set_up(fixture *f, taciti_compute_options options, int rank) {
+static void set_up_buckets(fixture *f, taciti_compute_options options, int rank, size_t bucket_bytes) {
     *f = (fixture){0};
-    assert_int_equal(taciti_profile_layout(&PROFILE, 1 << 16, &f->layout), TACIT_OK);
+    assert_int_equal(taciti_profile_layout(&PROFILE, bucket_bytes, &f->layout), TACIT_OK);
     assert_int_equal(taciti_emulated_create(&options, &PROFILE, &f->layout, rank, &f->emulated), TACIT_OK);
     f->copy = taciti_calloc(f->layout.n, sizeof *f->copy);
     assert_non_null(f->copy);
 }
+
+static void set_up(fixture *f, taciti_compute_options options, int rank) { set_up_buckets(f, options, rank, 1 << 16); }
 
 static void tear_down(fixture *f) {
     taciti_free(f->copy);
@@ -95,21 +97,30 @@ static void no_tensor_is_ready_before_its_time(void **state) {
     tear_down(&f);
 }
 
-static void the_trace_has_the_spans(void **state) {
-    (void)state;
+/* One for the forward pass, one for each layer that fills a bucket; they adjoin. */
+static void check_spans(size_t bucket_bytes, const int *details, size_t count) {
     fixture f;
     taciti_trace trace;
-    set_up(&f, (taciti_compute_options){0}, 0);
+    set_up_buckets(&f, (taciti_compute_options){0}, 0, bucket_bytes);
     assert_int_equal(taciti_trace_create(16, &trace), TACIT_OK);
     assert_int_equal(taciti_emulated_step(f.emulated, 0, &trace, on_ready, &f), TACIT_OK);
-    assert_int_equal(trace.count, 4);
-    static const int details[4] = {-1, 3, 1, 0};
-    for (size_t i = 0; i < 4; i++) {
+    assert_int_equal(f.calls, TENSORS);
+    assert_int_equal(trace.count, count);
+    for (size_t i = 0; i < count; i++) {
         assert_int_equal(trace.spans[i].kind, i == 0 ? TACITI_SPAN_FORWARD : TACITI_SPAN_BACKWARD);
         assert_int_equal(trace.spans[i].detail, details[i]);
+        if (i > 0) assert_int_equal(trace.spans[i].begin_ns, trace.spans[i - 1].end_ns);
     }
     taciti_trace_destroy(&trace);
     tear_down(&f);
+}
+
+static void waits_end_where_a_bucket_is_full(void **state) {
+    (void)state;
+    static const int fine[] = {-1, 3, 1, 0}, coarse[] = {-1, 0};
+    check_spans(64, fine, 4);
+    check_spans(1 << 16, fine, 4);
+    check_spans(1 << 20, coarse, 2);
 }
 
 /* What an exchange leaves in place, even infinities, is overwritten; padding is never touched. */
@@ -383,7 +394,7 @@ static void options_set_the_times(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_tensor_is_ready_before_its_time),
-        cmocka_unit_test(the_trace_has_the_spans),
+        cmocka_unit_test(waits_end_where_a_bucket_is_full),
         cmocka_unit_test(gradients_do_not_depend_on_what_was_there),
         cmocka_unit_test(gradients_differ_between_ranks_steps_and_seeds),
         cmocka_unit_test(gradients_are_heavy_tailed_noise),
