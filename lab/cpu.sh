@@ -51,7 +51,7 @@ slow_host() {
     step "making the cpu group of $name-$1" mkdir "$group"
     note "cgroup $group"
   fi
-  quota=$(($(nproc --all) * period * 1000 / (hosts * $2)))
+  quota=$(($(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) * period * 1000 / (hosts * $2)))
   while ((quota < LEAST_QUOTA_US && period < 1000000)); do
     period=$((period * 10)) quota=$((quota * 10))
   done

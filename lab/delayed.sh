@@ -3,7 +3,8 @@
 # Sourced by lab/cluster: the data network where links have delay, jitter or loss, or change over time. In place of veth pairs
 # and a bridge, the program tacit-switch holds a TAP device in each host. The rate upwards stays with the host's tbf.
 
-readonly SWITCH_BUILDS="release dev clang asan-ubsan"
+# The build folders that are searched for the program, in this order.
+: "${SWITCH_BUILDS:=release dev clang asan-ubsan}"
 
 find_switch() {
   local build
@@ -66,9 +67,11 @@ drops_of_switch() {
 # background NAME COMMAND...: starts it, with its output in $state/NAME.log and without the lock. Sets background_pid.
 background() {
   local log=$1; shift
-  setsid "$@" {lock_fd}>&- </dev/null >"$state/$log.log" 2>&1 &
+  (
+    note "process $BASHPID $(start_of "$BASHPID")"
+    exec setsid "$@" {lock_fd}>&- </dev/null >"$state/$log.log" 2>&1
+  ) &
   background_pid=$!
-  note "process $background_pid $(start_of "$background_pid")"
 }
 
 # When a process that still runs started, in ticks since the machine did: with its number, the only sure name of a process.

@@ -20,8 +20,8 @@ step() {
 
 inside() { nsenter --net="/run/netns/$1" "${@:2}"; }
 
-# The journal of what was made, in order. A network namespace is known by its inode: one of the same name that somebody
-# else made later is not ours.
+# The journal of what was made, in order, each line before the thing itself, so that a killed `up` leaves nothing unknown. A
+# network namespace is known by its inode, which a second line tells: one of the same name that somebody else made is not ours.
 note() { echo "$*" >>"$state/made"; }
 inode_of() { stat -L -c %i "/run/netns/$1" 2>/dev/null; }
 
@@ -29,6 +29,7 @@ make_namespace() {
   local full=$name-$1
   [ ! -e "/run/netns/$full" ] || die 2 "the network namespace $full exists already and this cluster did not make it
   choose another --name, or remove it: ip netns delete $full"
+  note "netns $full new"
   step "making the network namespace $full (needs CAP_SYS_ADMIN and a kernel with CONFIG_NET_NS)" ip netns add "$full"
   note "netns $full $(inode_of "$full")"
   # shellcheck disable=SC2016 # the inner shell expands
@@ -39,9 +40,9 @@ make_namespace() {
 make_hostname() {
   local file=$state/uts/$1
   : >"$file"
+  note "uts $file"
   # shellcheck disable=SC2016 # the inner shell expands
   step "making the UTS namespace of $name-$1" unshare --uts="$file" sh -c 'echo "$1" >/proc/sys/kernel/hostname' sh "$name-$1"
-  note "uts $file"
 }
 
 make_bridge() {
@@ -125,13 +126,19 @@ unmake() {
   for ((i = ${#lines[@]} - 1; i >= 0; i--)); do
     read -r kind what mark <<<"${lines[i]}"
     case $kind in
-      netns) [ "$(inode_of "$what")" != "$mark" ] || ip netns delete "$what" ;;
+      netns) if is_own "$what" "$mark" "$((${#lines[@]} - 1 - i))"; then ip netns delete "$what"; fi ;;
       uts) umount "$what" 2>/dev/null || true ;;
       process) end_process "$what" "$mark" ;;
       cgroup) [ ! -d "$what" ] || remove_group "$what" ;;
     esac
   done
   name_strangers
+}
+
+# is_own NAMESPACE MARK LINES-AFTER-IT: made but not yet told by its inode can only be what the last line names.
+is_own() {
+  [ -e "/run/netns/$1" ] || return 1
+  [ "$(inode_of "$1")" = "$2" ] || { [ "$2" = new ] && [ "$3" = 0 ]; }
 }
 
 name_strangers() {

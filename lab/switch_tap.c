@@ -71,14 +71,24 @@ int taciti_tap_open(const char *namespace_path, unsigned port, size_t mtu, bool 
     return tap;
 }
 
+/* Ethernet, IP and TCP headers of a frame that stands for several segments. The virtio field hdr_len is only a hint, so
+ * the TCP header is looked at: it starts where its checksum does, and the upper half of its byte 12 counts words of 4
+ * bytes. */
+static size_t segment_header_bytes(const uint8_t *ethernet, size_t wire_bytes, const struct virtio_net_hdr *header) {
+    const size_t tcp = header->csum_start;
+    if (!(header->flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) || tcp + 12 >= wire_bytes) return 0;
+    return tcp + (size_t)(ethernet[tcp + 12] >> 4) * 4;
+}
+
 size_t taciti_tap_wire_bytes(const uint8_t *frame, size_t bytes) {
     struct virtio_net_hdr header;
     memcpy(&header, frame, sizeof header);
     const size_t wire_bytes = bytes - HEADER_BYTES;
-    if (header.gso_type == VIRTIO_NET_HDR_GSO_NONE || header.gso_size == 0 || wire_bytes <= header.hdr_len)
-        return wire_bytes;
-    const size_t segments = (wire_bytes - header.hdr_len + header.gso_size - 1) / header.gso_size;
-    return wire_bytes + (segments - 1) * header.hdr_len;
+    if (header.gso_type == VIRTIO_NET_HDR_GSO_NONE || header.gso_size == 0) return wire_bytes;
+    const size_t header_bytes = segment_header_bytes(frame + HEADER_BYTES, wire_bytes, &header);
+    if (wire_bytes <= header_bytes) return wire_bytes;
+    const size_t segments = (wire_bytes - header_bytes + header.gso_size - 1) / header.gso_size;
+    return wire_bytes + (segments - 1) * header_bytes;
 }
 
 int taciti_tap_destination(const uint8_t *frame, size_t bytes) {

@@ -64,7 +64,24 @@ printf '1 all 10mbit\n0.5 all 20mbit\n' >"$work/backwards"
 expect "a schedule that goes back in time has file and line" 2 'backwards:2: 0\.5 s is earlier' lab/cluster up 2 --name "$ours" --schedule "$work/backwards"
 printf '1 n5 10mbit\n' >"$work/stranger"
 expect "a schedule for a host that is not there" 2 'stranger:1:' lab/cluster up 2 --name "$ours" --schedule "$work/stranger"
+expect "another user is told to become root" 7 'need root' setpriv --reuid=65534 --clear-groups lab/cluster up 2 --name "$ours"
+mkdir "$work/bin"; for tool in bash env readlink id dirname basename sed; do ln -s "$(command -v $tool)" "$work/bin/"; done
+expect "a program that lacks is named with its package" 7 'ip is missing: apt-get install iproute2' env PATH="$work/bin" lab/cluster up 2 --name "$ours"
+expect "a switch that is not built is named with the command that builds it" 7 'not built.*|build build/release --target tacit-switch' \
+  env -u TACIT_SWITCH SWITCH_BUILDS=none PATH=/usr/bin:/usr/sbin:/bin:/sbin lab/cluster up 2 --name "$ours" --delay 1ms
 check "words that are refused leave nothing" nothing_left
+up_stopped() { # SIGNAL
+  lab/cluster up 20 --name "$ours" >"$work/stopped" 2>&1 &
+  sleep 0.3; kill "-$1" $!; wait $!; local status=$?
+  cat "$work/stopped"; echo "exit status $status"
+  [ $status -ne 0 ]
+}
+check "SIGTERM while a cluster is made" up_stopped TERM
+check "takes back what was made" nothing_left
+check "kill -9 while a cluster is made" up_stopped KILL
+expect "leaves a cluster that is named as unfinished" 2 "not finished.*" lab stat
+check "and that down removes" lab down
+check "wholly" nothing_left
 
 # --- a cluster of shaped links
 expect "up" 0 "2 hosts .*links of 200mbit, 2 ranks per host" lab up 2 --rate 200mbit --per-host 2
@@ -144,11 +161,11 @@ expect "a factor below 1" 2 'at least 1' lab slow n0 0.5
 
 # --- runs that end before their time
 ended_by() { # SIGNAL STATUS
-  timeout -k 5 60 lab/cluster run --name "$ours" -- sh -c "sleep 300; : $tag" >"$work/ended" 2>&1 &
+  lab/cluster run --name "$ours" --timeout 40 -- sh -c "sleep 300; : $tag" >"$work/ended" 2>&1 &
   local job=$! started
   for _ in $(seq 100); do [ "$(pgrep -fc "sh -c sleep 300; : $tag")" -ge 5 ] && break; sleep 0.1; done
   started=$SECONDS
-  pkill "-$1" -f -o "^[^ ]*bash lab/cluster run --name $ours"
+  kill "-$1" $job
   wait $job; local status=$?
   cat "$work/ended"
   echo "exit status $status after $((SECONDS - started)) s"
@@ -219,6 +236,14 @@ if [ -x "$TACIT_SWITCH" ] && [ -c /dev/net/tun ]; then
   expect "up with a delay" 0 'delay 5ms' lab up 2 --rate 200mbit --delay 5ms
   check "goodput at 200 Mbit/s and 5 ms" measured 100 200 2
   expect "a round trip takes two delays" 0 '^1[0-9]' awk '/^rtt/ { print $2 / 1000 }' "$work/link"
+  ask() { timeout 10 "$TACIT_SWITCH" ask "/run/tacit-lab/$ours/switch" "$@"; }
+  for words in "rate 2 1" "rate -1 1" "rate all" "rate all x" "rate all 1000000000000" "delay 0 -5" "delay all 3000000000" "cut" "cut n1" "heal" \
+    "stat now please then" "mend 1"; do
+    # shellcheck disable=SC2086 # words
+    expect "the switch refuses: $words" 1 '^error: ' ask $words
+  done
+  expect "and goes on" 0 '^1 [1-9]' ask stat
+  expect "nobody at a socket" 7 'no switch answers' timeout 10 "$TACIT_SWITCH" ask "$work/nobody" stat
   check "rate of the switch" lab rate 50mbit
   check "goodput at 50 Mbit/s and 5 ms" measured 25 50 2
   check "cut at the switch" lab cut 1
@@ -234,7 +259,7 @@ if [ -x "$TACIT_SWITCH" ] && [ -c /dev/net/tun ]; then
   expect "the schedule changed one link" 0 "^$ours-n1 +20mbit .*delay 2.000 ms" lab stat
   lost_frames() { lab stat | awk '{ drops += $5 } END { print "lost", drops }'; }
   expect "and the frames that were lost are counted" 0 '^lost [1-9]' lost_frames
-  pkill -KILL -f "tacit-switch serve.*/run/netns/$ours-n0"
+  kill -KILL "$(awk '$1 == "process" { print $2; exit }' "/run/tacit-lab/$ours/made")"
   expect "a switch that died is named" 7 'switch' lab rate 10mbit
   check "down after the switch died" lab down
 else
