@@ -79,7 +79,8 @@ static tacit_status find_machine(run *r) {
 
 static size_t records_bytes(const run *r) {
     const size_t blocks = r->shape.blocks * r->shape.ranks * r->plan_count;
-    return blocks * (r->shape.rounds * sizeof(taciti_step_record) + sizeof(taciti_block_record));
+    const size_t rounds = r->shape.rounds > 0 ? r->shape.rounds : TACITI_CLUSTER_AUTO_MOST;
+    return blocks * (rounds * sizeof(taciti_step_record) + sizeof(taciti_block_record));
 }
 
 /* What a block of this plan holds. The parameters of an emulated accelerator are touched only by strategies whose
@@ -160,13 +161,17 @@ static tacit_status agree(run *r) {
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
-static void tell(const run *r, size_t done, size_t setting, const taciti_block_record *mine) {
+static void tell(const run *r, size_t done, size_t setting, double step_s) {
     if (r->options->progress == NULL || taciti_comm_rank(r->comm) != 0) return;
+    const size_t total = r->plan_count * r->shape.blocks;
+    const double elapsed_s = (double)(taciti_now_ns() - r->begin_ns) * 1e-9;
+    const double block_s = done > 0 ? elapsed_s / (double)done : step_s * (double)(r->shape.warm_up + r->shape.rounds);
     const taciti_cluster_progress progress = {.done = done,
-                                              .total = r->plan_count * r->shape.blocks,
+                                              .total = total,
                                               .label = r->plans[setting].setting->label,
-                                              .step_s = mine->wall_s / (double)r->shape.rounds,
-                                              .elapsed_s = (double)(taciti_now_ns() - r->begin_ns) * 1e-9};
+                                              .step_s = step_s,
+                                              .elapsed_s = elapsed_s,
+                                              .left_s = block_s * (double)(total - done)};
     r->options->progress(r->options->context, &progress);
 }
 
@@ -182,7 +187,27 @@ static tacit_status run_block(run *r, size_t setting, size_t block, taciti_step_
     TACITI_TRY(taciti_comm_allgather(r->comm, steps, shape->rounds * sizeof *steps,
                                      &records->steps[block * shape->ranks * shape->rounds]));
     TACITI_TRY(taciti_comm_allgather(r->comm, &mine, sizeof mine, &records->blocks[block * shape->ranks]));
-    tell(r, done, setting, &mine);
+    tell(r, done, setting, mine.wall_s / (double)shape->rounds);
+    return TACIT_OK;
+}
+
+/* Two steps of the base tell how long one takes; all ranks follow rank 0. */
+static tacit_status choose_rounds(run *r) {
+    taciti_step_record record;
+    taciti_block_record block;
+    if (r->options->rounds > 0) return TACIT_OK;
+    const taciti_bench_span span = {.first = 0, .warm_up = 1, .rounds = 1};
+    TACITI_TRY(taciti_bench_block_run(&r->worker, &r->plans[0], &span, &record, &block));
+    double step_s = record.step_s;
+    TACITI_TRY(taciti_comm_broadcast(r->comm, 0, &step_s, sizeof step_s));
+    const double per_block = TACITI_CLUSTER_AUTO_SECONDS / step_s / (double)(r->shape.blocks * r->plan_count);
+    if (per_block < TACITI_CLUSTER_AUTO_LEAST + (double)r->shape.warm_up && !r->options->keep_warm_up)
+        r->shape.warm_up = 1;
+    r->shape.rounds = TACITI_CLUSTER_AUTO_LEAST;
+    while (r->shape.rounds < TACITI_CLUSTER_AUTO_MOST && (double)(r->shape.rounds + r->shape.warm_up) < per_block)
+        r->shape.rounds++;
+    r->begin_ns = taciti_now_ns();
+    tell(r, 0, 0, step_s);
     return TACIT_OK;
 }
 
@@ -261,13 +286,16 @@ static tacit_status prepare(run *r, taciti_cluster_bench *out) {
     TACITI_TRY(agree(r));
     out->threads = choose_threads(r);
     TACITI_TRY(check_memory(r, out->threads, out));
-    TACITI_TRY(taciti_comm_agree(r->comm, create_records(r)));
     const tacit_status status = taciti_bench_worker_create(r->comm, &r->plans[0], r->options->batch, r->options->time,
                                                            out->threads, &r->worker);
     return taciti_comm_agree(r->comm, status);
 }
 
 static tacit_status measure(run *r, taciti_cluster_bench *out) {
+    TACITI_TRY(choose_rounds(r));
+    out->rounds = r->shape.rounds;
+    out->warm_up = r->shape.warm_up;
+    TACITI_TRY(taciti_comm_agree(r->comm, create_records(r)));
     TACITI_TRY(run_blocks(r));
     double peak = (double)taciti_peak_resident_bytes();
     TACITI_TRY(taciti_comm_allreduce_f64(r->comm, &peak, 1, TACITI_OP_MAX));

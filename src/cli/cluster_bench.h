@@ -15,17 +15,22 @@
 
 enum { TACITI_CLUSTER_MOST_BLOCKS = 1000, TACITI_CLUSTER_MOST_ROUNDS = 100000 };
 
-/* One block has ended. */
+/* When the length of a block is chosen here: as many steps as make the whole last about a minute, within bounds. */
+enum { TACITI_CLUSTER_AUTO_SECONDS = 60, TACITI_CLUSTER_AUTO_LEAST = 3, TACITI_CLUSTER_AUTO_MOST = 20 };
+
+/* One block has ended, or, with done 0, the length of the blocks was chosen. */
 typedef struct taciti_cluster_progress {
     size_t done, total; /* blocks */
     const char *label;  /* of the setting */
     double step_s;      /* mean of the block, rank 0 */
-    double elapsed_s;
+    double elapsed_s, left_s;
 } taciti_cluster_progress;
 
 typedef struct taciti_cluster_options {
     const taciti_bench_settings *settings; /* borrows */
-    size_t blocks, rounds, warm_up;        /* blocks per setting; steps per block that count, and before them */
+    size_t blocks;                         /* per setting */
+    size_t rounds, warm_up;                /* steps per block that count, and before them; rounds 0: chosen here */
+    bool keep_warm_up;                     /* even when long steps would make it 1 */
     size_t batch, time;                    /* per rank, when compute is real */
     int threads;                           /* the same; 0: cores of the machine / ranks on it */
     void (*progress)(void *context, const taciti_cluster_progress *progress); /* rank 0 */
@@ -41,6 +46,7 @@ typedef struct taciti_cluster_bench {
     size_t *host_ranks;                    /* [hosts]: ranks on each; owned */
     char interfaces[96];                   /* of rank 0's host; "" when there is one host or nothing to measure */
     int threads;
+    size_t rounds, warm_up; /* as given or chosen */
     size_t parameters;
     size_t predicted_bytes;       /* memory of a rank, before it was allocated */
     size_t resident_bytes;        /* most that a rank held */

@@ -62,7 +62,7 @@ static void print_heading(const taciti_machine *machine, const taciti_cluster_op
     printf("memory      %.1f MB predicted per rank, %.1f MB held by a process at most\n",
            (double)b->predicted_bytes * MB, (double)b->resident_bytes * MB);
     printf("steps       %zu block%s of %zu + %zu steps per setting, in turns\n\n", o->blocks, o->blocks == 1 ? "" : "s",
-           o->warm_up, o->rounds);
+           b->warm_up, b->rounds);
     taciti_bench_setting_text(setting_of(o, 0), text, sizeof text);
     printf("  A  %s\n", text);
     for (size_t i = 1; i < b->setting_count; i++) printf("  %c  %s\n", (char)('A' + i), setting_of(o, i)->label);
@@ -236,8 +236,8 @@ json_t *taciti_cluster_json(const taciti_machine *machine, const taciti_cluster_
     for (size_t i = 0; i < b->setting_count; i++) (void)json_array_append_new(settings, setting_json(o, b, i));
     return json_pack("{s:s, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:o}", "program", "tacit", "version",
                      tacit_version(), "machine", taciti_machine_json(machine), "cluster", cluster_json(b), "compute",
-                     compute_json(o, b), "blocks", (json_int_t)o->blocks, "warm_up", (json_int_t)o->warm_up, "rounds",
-                     (json_int_t)o->rounds, "predicted_bytes", (json_int_t)b->predicted_bytes, "resident_bytes",
+                     compute_json(o, b), "blocks", (json_int_t)o->blocks, "warm_up", (json_int_t)b->warm_up, "rounds",
+                     (json_int_t)b->rounds, "predicted_bytes", (json_int_t)b->predicted_bytes, "resident_bytes",
                      (json_int_t)b->resident_bytes, "expected_largest_of_ranks", b->expected_largest, "settings",
                      settings);
 }

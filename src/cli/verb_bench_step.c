@@ -22,8 +22,10 @@ const taciti_flag taciti_bench_step_flags[] = {
     {"--dtype", NULL, "f32|bf16", "operands of matrix products (default f32)"},
     {"--dropout", NULL, "SHARE", "probability of dropping an element (default 0)"},
     {"--threads", "-t", "COUNT", "compute threads per rank (default: usable cores / ranks of the machine)"},
-    {"--rounds", "-r", "COUNT", "steps that count, per block (default 7 alone, 20 in a cluster)"},
-    {"--warm-up", NULL, "COUNT", "steps of each block that do not count (default 3; alone always 2)"},
+    {"--rounds", "-r", "COUNT",
+     "steps that count, per block (default 7 alone; in a cluster up to 20, for about a minute)"},
+    {"--warm-up", NULL, "COUNT",
+     "steps of each block that do not count (default 3, or 1 when steps are long; alone always 2)"},
     {"--blocks", NULL, "COUNT", "blocks per setting (default 3)"},
     {"--against", NULL, "CHANGES", "another setting: the base with \"KEY=VALUE ...\" changed; may be repeated"},
     {NULL, NULL, NULL, NULL},
@@ -88,13 +90,14 @@ static tacit_status cluster_options_of(const taciti_arguments *arguments, taciti
         TACITI_TRY(taciti_arguments_count(arguments, "--seq", context < 256 ? context : 256, 1, context, &time));
         TACITI_TRY(taciti_arguments_count(arguments, "--threads", 0, 1, 1024, &threads));
     }
-    TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 20, 1, TACITI_CLUSTER_MOST_ROUNDS, &rounds));
+    TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 0, 1, TACITI_CLUSTER_MOST_ROUNDS, &rounds));
     TACITI_TRY(taciti_arguments_count(arguments, "--warm-up", 3, 0, TACITI_CLUSTER_MOST_ROUNDS, &warm_up));
     TACITI_TRY(taciti_arguments_count(arguments, "--blocks", 3, 1, TACITI_CLUSTER_MOST_BLOCKS, &blocks));
     *out = (taciti_cluster_options){.settings = settings,
                                     .blocks = (size_t)blocks,
                                     .rounds = (size_t)rounds,
                                     .warm_up = (size_t)warm_up,
+                                    .keep_warm_up = taciti_arguments_get(arguments, "--warm-up") != NULL,
                                     .batch = (size_t)batch,
                                     .time = (size_t)time,
                                     .threads = (int)threads};
@@ -213,14 +216,14 @@ static const double QUIET_S = 10;
 
 static void show_progress(void *context, const taciti_cluster_progress *p) {
     watch *w = context;
-    const double left_s = p->elapsed_s / (double)p->done * (double)(p->total - p->done);
+    char text[160];
+    (void)snprintf(text, sizeof text, "%zu of %zu blocks, %.0f s left; %s: %.2f ms per step", p->done, p->total,
+                   p->left_s, p->label, 1e3 * p->step_s);
     if (w->live) {
-        (void)fprintf(stderr, "\r\033[K%zu of %zu blocks, %.0f s left; %s: %.2f ms per step%s", p->done, p->total,
-                      left_s, p->label, 1e3 * p->step_s, p->done == p->total ? "\r\033[K" : "");
+        (void)fprintf(stderr, "\r\033[K%s", p->done == p->total ? "" : text);
         (void)fflush(stderr);
-    } else if (p->elapsed_s - w->last_s >= QUIET_S) {
-        taciti_log(TACITI_LOG_INFO, "%zu of %zu blocks, %.0f s left; %s: %.2f ms per step", p->done, p->total, left_s,
-                   p->label, 1e3 * p->step_s);
+    } else if (p->elapsed_s - w->last_s >= QUIET_S || (p->done == 0 && p->left_s >= QUIET_S)) {
+        taciti_log(TACITI_LOG_INFO, "%s", text);
         w->last_s = p->elapsed_s;
     }
 }
