@@ -105,5 +105,23 @@ for k in d["kernels"]:
 assert any(p["peak"] == "f32 multiply-add" and p["rate"]["least"] > 0 for p in d["peaks"])
 EOF
 
+# bench collectives: one process alone has nobody to talk to; mistakes are refused before MPI starts
+expect 2 "a single process has nobody to talk to; start several: mpirun -n 4 tacit bench collectives" "$tacit" bench collectives
+expect 2 '--op broadcast: give all-reduce or send' "$tacit" bench collectives --op broadcast
+expect 2 '--bytes: 6 is not a multiple of 4' "$tacit" bench collectives --bytes 8,6
+expect 2 '--bytes: 0 is outside 4..' "$tacit" bench collectives --bytes 0
+expect 2 '--bytes: "8x"' "$tacit" bench collectives --bytes 8x
+expect 2 '--bytes: name at least one size' "$tacit" bench collectives --bytes ''
+expect 2 '--bytes: more than 32 sizes' "$tacit" bench collectives --bytes "$(seq -s, 4 4 400)"
+expect 2 '--by: tacit is named twice' "$tacit" bench collectives --by tacit,mpi-ring,tacit
+expect 2 '--by: more than 12 names' "$tacit" bench collectives --by a,b,c,d,e,f,g,h,i,j,k,l,m
+expect 2 '--rounds 0: give a whole number from 1 to 1001' "$tacit" bench collectives --rounds 0
+for line in 1 gbit 0gbit -1gbit 1Gbit 1gbits xgbit; do
+    expect 2 "--line $line: give a rate such as 200mbit" "$tacit" bench collectives --line "$line"
+done
+expect 3 '--wire: "f64" is not one of f32|bf16' "$tacit" bench collectives --wire f64
+expect 2 'takes no words' "$tacit" bench collectives all-reduce
+expect 2 'did you mean "--rounds"?' "$tacit" bench collectives --roudns 2
+
 [[ $failed == 0 ]] && echo "cli: exit codes, messages, help, manual pages, info and doctor are as they should be"
 exit $failed

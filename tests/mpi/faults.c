@@ -5,6 +5,7 @@
  *   init     before communication is opened        reduce   from another thread, amid all-reduces
  *   compute  in a computation between all-reduces   finish   before the orderly end, while the others wait in it
  *   leave    exits without a word, with code 4      pause   stops in a computation and goes on 1.5 s later
+ *   native   from another thread, while all are inside of an all-reduce of the MPI library
  */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
@@ -43,6 +44,7 @@ static void pause_for_a_while(void) {
 
 static void *hit_soon(void *unused) {
     hit("reduce");
+    hit("native");
     return unused;
 }
 
@@ -70,6 +72,23 @@ static void train(taciti_comm *comm, const taciti_layout *layout) {
     taciti_exchange_destroy(exchange);
 }
 
+static tacit_status run_native(taciti_comm *comm, void *context) {
+    static float x[1 << 16];
+    const taciti_native *natives = NULL;
+    (void)context;
+    TACITI_TRY(taciti_comm_natives(comm, &natives));
+    CHECK(!natives[0].apart);
+    return taciti_comm_native_allreduce(comm, 0, x, x, sizeof x / sizeof *x, 1 << 30);
+}
+
+/* Without an end, until it happens. */
+static void reduce_natively(taciti_comm *comm) {
+    taciti_job job = {.run = run_native, .name = "all-reduce of the library", .detail = -1};
+    taciti_comm_announce(comm, STEPS, "bench");
+    must(comm, taciti_job_submit(comm, &job));
+    must(comm, taciti_job_wait(comm, &job));
+}
+
 int main(int argc, char **argv) {
     if (argc != 4) return 2;
     taciti_witness *witness = taciti_supervise();
@@ -87,6 +106,7 @@ int main(int argc, char **argv) {
     taciti_layout layout;
     CHECK(taciti_layout_create(1, &layout) == TACIT_OK && taciti_layout_append(&layout, "x", 1, &n, true) == TACIT_OK);
     CHECK(taciti_layout_seal(&layout, 1 << 20) == TACIT_OK);
+    if (strcmp(g_phase, "native") == 0) reduce_natively(comm);
     train(comm, &layout);
     hit("finish");
     CHECK(pthread_join(thread, NULL) == 0);

@@ -51,12 +51,18 @@ expect 4 5 "rank 2 on host .* was killed $killed step [0-9]+, exchange" reduce 2
 expect 3 5 "rank 1 on host .* was killed $killed step 40, " finish 1 9
 expect 2 5 "rank 0 on host .* was killed by signal 11 .*; last seen in step 7, compute" compute 0 11
 expect 3 4 '' leave 1 0
+expect 4 5 "rank 2 on host .* was killed $killed step 40, bench, all-reduce of the library" native 2 9
 
 frozen='stopped answering [23]\.[0-9] s ago; last seen in'
 expect 3 5 "rank 2 on host .* $frozen step [0-9]+, exchange" reduce 2 19
 expect 3 5 "rank 0 on host .* $frozen step 7, compute" compute 0 19
 expect 2 5 "rank 1 on host .* $frozen step 40, (exchange|finish)" finish 1 19
 expect 3 5 "rank 0: MPI has not started within 4 s .* of the 3 processes" init 1 19
+
+# Inside of a collective of the library nobody hears anybody: the silence of all ends it, after comm.stall, and no rank
+# can be named.
+TEST_STALL=3 expect 3 5 '' native 1 19
+grep -q "Open MPI .* has not returned for 3.0 s in all-reduce of the library" "$errors" || complain "native: not said why"
 
 # Stopped for less than comm.timeout: a warning, another when it is back, and the run goes on. The stopped rank, whose own
 # clock has jumped, accuses nobody.
@@ -71,4 +77,5 @@ expect 3 137 '' compute 1 9
 expect 3 5 "rank 2 on host .* $frozen" reduce 2 19
 export TEST_THREAD=0
 expect 3 5 "rank 1 on host .* $frozen" reduce 1 19
+TEST_STALL=3 expect 3 5 '' native 1 19
 exit $failed
