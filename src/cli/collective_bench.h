@@ -1,65 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures collectives: ours as training calls them, and the MPI library's own, in turns (A B C A B C ...) on the same
- * arrays in one launch. A network and a machine drift, and only neighbours can be compared. Every sample begins behind
- * a barrier, lasts as long as its slowest rank, and its result is checked.
+ * Measures collectives: ours and the MPI library's own in turns (A B C A B C ...) on the same arrays in one launch. A
+ * network and a machine drift, and only neighbours can be compared. Every sample begins behind a barrier, lasts as long
+ * as its slowest rank, and its result is checked.
  */
 #ifndef TACITI_CLI_COLLECTIVE_BENCH_H
 #define TACITI_CLI_COLLECTIVE_BENCH_H
 
-#include <stddef.h>
-
+#include "cli/collective_calls.h"
 #include "cli/spread.h"
-#include "comm/comm.h"
-#include "exchange/exchange.h"
 
-enum {
-    TACITI_COLLECTIVE_MOST_SIZES = 32,
-    TACITI_COLLECTIVE_MOST_CANDIDATES = 12,
-    TACITI_COLLECTIVE_MOST_ROUNDS = 1001,
-    TACITI_COLLECTIVE_NAME_BYTES = 32
-};
-
-typedef enum taciti_collective {
-    TACITI_COLLECTIVE_ALL_REDUCE, /* sum of f32 over all ranks */
-    TACITI_COLLECTIVE_SEND,       /* rank 0 to one other rank, until the answer of 0 bytes is back */
-    TACITI_COLLECTIVES
-} taciti_collective;
-
-/* "all-reduce", "send". */
-extern const char *const taciti_collective_names[TACITI_COLLECTIVES];
+enum { TACITI_COLLECTIVE_MOST_SIZES = 32, TACITI_COLLECTIVE_MOST_ROUNDS = 1001 };
 
 typedef struct taciti_collective_options {
     taciti_collective what;
-    size_t bytes[TACITI_COLLECTIVE_MOST_SIZES]; /* multiples of 4 */
+    size_t bytes[TACITI_COLLECTIVE_MOST_SIZES]; /* of the array of each rank; multiples of 4 */
     int size_count;
-    char by[TACITI_COLLECTIVE_MOST_CANDIDATES][TACITI_COLLECTIVE_NAME_BYTES];
+    char by[TACITI_COLLECTIVE_MOST_CALLERS][TACITI_COLLECTIVE_NAME_BYTES];
     int by_count; /* 0: all there are */
     int rounds;
-    taciti_exchange_options exchange; /* how our all-reduce is done; its bucket is the whole array if larger */
+    taciti_exchange_options exchange; /* how our all-reduce is done */
 } taciti_collective_options;
 
-/* One candidate at one size. */
+/* One caller at one size. */
 typedef struct taciti_collective_figure {
     taciti_spread seconds; /* of one call */
     double *samples;       /* [rounds] seconds in the order of the rounds; owned */
     int calls;             /* per sample, one after the other */
-    double bus_bps;        /* 2 (n-1)/n x bits / median; bits / median of a send */
-    double ratio;          /* median of the fastest candidate / this median: 1 is the fastest */
+    double bus_bps;        /* bus bits / median */
+    double ratio;          /* median of the fastest caller / this median: 1 is the fastest */
 } taciti_collective_figure;
 
 typedef struct taciti_collective_bench {
-    char who[TACITI_COLLECTIVE_MOST_CANDIDATES][TACITI_COLLECTIVE_NAME_BYTES];
+    char who[TACITI_COLLECTIVE_MOST_CALLERS][TACITI_COLLECTIVE_NAME_BYTES];
     int who_count, size_count, rounds;
-    int ranks, hosts, receiver; /* receiver of a send */
-    taciti_collective_figure figures[TACITI_COLLECTIVE_MOST_SIZES][TACITI_COLLECTIVE_MOST_CANDIDATES];
+    int ranks, hosts;
+    int receiver; /* of a send */
+    taciti_spread hand_over_s;
+    taciti_collective_figure figures[TACITI_COLLECTIVE_MOST_SIZES][TACITI_COLLECTIVE_MOST_CALLERS];
 } taciti_collective_bench;
 
 /* Sides that share the work of the bus formula: hosts when there are several, else ranks. */
 int taciti_collective_sides(const taciti_collective_bench *bench);
 
-/* Bits that cross each side's line at least, in each direction: the bus formula beside the code. */
-double taciti_collective_bus_bits(taciti_collective what, int sides, size_t bytes);
+/* Bits that cross each side's line at least, in each direction, and that formula as text, without the bits of the
+ * array: "2 (n-1)/n". */
+double taciti_collective_bus_bits(const taciti_collective_bench *bench, taciti_collective what, size_t bytes);
+const char *taciti_collective_bus_text(taciti_collective what);
 
 /* Collective; main thread; at least two ranks. Progress goes to the log when it takes long. Close also after
  * failure; *out may be uninitialised before. */

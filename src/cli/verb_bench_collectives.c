@@ -16,7 +16,7 @@
 
 const taciti_flag taciti_bench_collectives_flags[] = {
     {"--json", NULL, NULL, "answer as one JSON object"},
-    {"--op", NULL, "all-reduce|send", "what to do (default all-reduce); send: rank 0 to a rank on another host"},
+    {"--op", NULL, "NAME", TACITI_COLLECTIVE_CHOICES " (default all-reduce)"},
     {"--bytes", "-b", "LIST", "sizes of the f32 array (default " DEFAULT_BYTES ")"},
     {"--by", NULL, "LIST",
      "who does it: tacit, mpi-default, mpi-ring, ... (default: all that this MPI library offers)"},
@@ -72,8 +72,8 @@ static tacit_status take_candidates(const char *list, taciti_collective_options 
     while (list != NULL && next_item(&list, item, sizeof item)) {
         for (int k = 0; k < out->by_count; k++)
             if (strcmp(out->by[k], item) == 0) return taciti_fail(TACIT_E_USAGE, "--by: %s is named twice", item);
-        if (out->by_count == TACITI_COLLECTIVE_MOST_CANDIDATES)
-            return taciti_fail(TACIT_E_USAGE, "--by: more than %d names", (int)TACITI_COLLECTIVE_MOST_CANDIDATES);
+        if (out->by_count == TACITI_COLLECTIVE_MOST_CALLERS)
+            return taciti_fail(TACIT_E_USAGE, "--by: more than %d names", (int)TACITI_COLLECTIVE_MOST_CALLERS);
         memcpy(out->by[out->by_count++], item, sizeof item);
     }
     return TACIT_OK;
@@ -85,7 +85,8 @@ static tacit_status take_operation(const char *name, taciti_collective *out) {
             *out = (taciti_collective)i;
             return TACIT_OK;
         }
-    return name == NULL ? TACIT_OK : taciti_fail(TACIT_E_USAGE, "--op %s: give all-reduce or send", name);
+    return name == NULL ? TACIT_OK
+                        : taciti_fail(TACIT_E_USAGE, "--op %s: give one of " TACITI_COLLECTIVE_CHOICES, name);
 }
 
 /* "2.5gbit", as tc writes it: decimal units. */
@@ -158,8 +159,7 @@ static void print_time(double seconds) {
 static void print_size(const setup *s, const taciti_collective_bench *b, int size) {
     const bool rates = s->bench.bytes[size] > LATENCY_BYTES, line = s->line_bps > 0 && rates;
     printf("\n%zu bytes\n  %-18s %12s %11s %11s %8s", s->bench.bytes[size], "by", "median", "least", "most", "of best");
-    printf("%s%s\n", rates ? s->bench.what == TACITI_COLLECTIVE_SEND ? "   Mbit/s" : "   bus Mbit/s" : "",
-           line ? "  of line" : "");
+    printf("%s%s\n", rates ? "   bus Mbit/s" : "", line ? "  of line" : "");
     for (int k = 0; k < b->who_count; k++) {
         const taciti_collective_figure *f = &b->figures[size][k];
         printf("  %-18s", b->who[k]);
@@ -167,38 +167,48 @@ static void print_size(const setup *s, const taciti_collective_bench *b, int siz
         print_time(f->seconds.least);
         print_time(f->seconds.most);
         printf(" %7.2f", f->ratio);
-        if (rates) printf(" %*.1f", s->bench.what == TACITI_COLLECTIVE_SEND ? 8 : 12, f->bus_bps / 1e6);
+        if (rates) printf(" %12.1f", f->bus_bps / 1e6);
         if (line) printf("  %5.1f %%", 100 * f->bus_bps / s->line_bps);
         printf("\n");
     }
 }
 
+static void print_formula(const setup *s, const taciti_collective_bench *b) {
+    char wire[TACITI_CHOICE_BYTES];
+    const char *text = taciti_collective_bus_text(s->bench.what);
+    if (s->bench.what == TACITI_COLLECTIVE_SEND)
+        printf("from rank 0 to rank %d, until its empty answer is back; bus Mbit/s = bits / time\n", b->receiver);
+    else
+        printf("bus Mbit/s = %s x bits / time, n = %d %s\n", text, taciti_collective_sides(b),
+               b->hosts > 1 ? "hosts" : "ranks");
+    if (s->bench.what == TACITI_COLLECTIVE_ALL_REDUCE)
+        printf("wire of tacit: %s; its time includes the hand-over between threads, %.1f us (%.1f-%.1f)\n",
+               wire_name(s, wire), b->hand_over_s.median * 1e6, b->hand_over_s.least * 1e6, b->hand_over_s.most * 1e6);
+}
+
 static void print_text(const taciti_machine *machine, const taciti_comm *comm, const setup *s,
                        const taciti_collective_bench *b) {
-    char wire[TACITI_CHOICE_BYTES];
-    const bool send = s->bench.what == TACITI_COLLECTIVE_SEND;
     taciti_machine_print(machine);
     printf("ranks       %d on %d host%s, %s\n", b->ranks, b->hosts, b->hosts == 1 ? "" : "s",
            taciti_comm_engine(comm)->library);
     printf("\n%s, %d round%s, candidates in turns; a sample lasts as long as its slowest rank\n",
            taciti_collective_names[s->bench.what], b->rounds, b->rounds == 1 ? "" : "s");
-    if (send)
-        printf("one message from rank 0 to rank %d, until its empty answer is back\n", b->receiver);
-    else
-        printf("bus Mbit/s = 2 (n-1)/n x bits / time, n = %d %s; wire of tacit: %s\n", taciti_collective_sides(b),
-               b->hosts > 1 ? "hosts" : "ranks", wire_name(s, wire));
+    print_formula(s, b);
     for (int i = 0; i < b->size_count; i++) print_size(s, b, i);
     printf("\nevery sample's result was checked against the exact one\n");
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------ */
 
+static json_t *spread_json(const taciti_spread *spread) {
+    return json_pack("{s:f, s:f, s:f}", "median", spread->median, "least", spread->least, "most", spread->most);
+}
+
 static json_t *figure_json(const taciti_collective_figure *f, const char *who, int rounds, double line_bps) {
     json_t *samples = json_array();
     for (int i = 0; i < rounds; i++) (void)json_array_append_new(samples, json_real(f->samples[i]));
-    json_t *figure = json_pack("{s:s, s:{s:f, s:f, s:f}, s:i, s:f, s:f, s:o}", "by", who, "seconds", "median",
-                               f->seconds.median, "least", f->seconds.least, "most", f->seconds.most, "calls", f->calls,
-                               "bus_bps", f->bus_bps, "of_best", f->ratio, "samples_s", samples);
+    json_t *figure = json_pack("{s:s, s:o, s:i, s:f, s:f, s:o}", "by", who, "seconds", spread_json(&f->seconds),
+                               "calls", f->calls, "bus_bps", f->bus_bps, "of_best", f->ratio, "samples_s", samples);
     if (line_bps > 0) (void)json_object_set_new(figure, "of_line", json_real(f->bus_bps / line_bps));
     return figure;
 }
@@ -214,10 +224,12 @@ static json_t *bench_json(const taciti_machine *machine, const taciti_comm *comm
         (void)json_array_append_new(sizes,
                                     json_pack("{s:I, s:o}", "bytes", (json_int_t)s->bench.bytes[i], "figures", by));
     }
-    json_t *root = json_pack("{s:s, s:o, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:o}", "program", "tacit", "machine",
-                             taciti_machine_json(machine), "op", taciti_collective_names[s->bench.what], "library",
-                             taciti_comm_engine(comm)->library, "wire", wire_name(s, wire), "ranks", b->ranks, "hosts",
-                             b->hosts, "bus_sides", taciti_collective_sides(b), "rounds", b->rounds, "sizes", sizes);
+    json_t *root =
+        json_pack("{s:s, s:o, s:s, s:s, s:s, s:i, s:i, s:i, s:s, s:i, s:o, s:o}", "program", "tacit", "machine",
+                  taciti_machine_json(machine), "op", taciti_collective_names[s->bench.what], "library",
+                  taciti_comm_engine(comm)->library, "wire", wire_name(s, wire), "ranks", b->ranks, "hosts", b->hosts,
+                  "bus_sides", taciti_collective_sides(b), "bus_formula", taciti_collective_bus_text(s->bench.what),
+                  "rounds", b->rounds, "hand_over_s", spread_json(&b->hand_over_s), "sizes", sizes);
     if (s->line_bps > 0) (void)json_object_set_new(root, "line_bps", json_real(s->line_bps));
     return root;
 }
