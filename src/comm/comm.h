@@ -25,8 +25,9 @@
 #include "tacit/tacit.h"
 
 /* ---- the engine ---------------------------------------------------------------------------------------------------
- * One owner thread at a time. Never blocks. A request is storage of the caller. Message sizes up to SIZE_MAX / 2: the
- * engine splits what its library cannot count. Between one pair of ranks and one tag, messages do not overtake. */
+ * One owner thread at a time. Never blocks, natives aside. A request is storage of the caller. Message sizes up to
+ * SIZE_MAX / 2: the engine splits what its library cannot count. Between one pair of ranks and one tag, messages do not
+ * overtake. */
 typedef struct taciti_engine_request {
     uintptr_t opaque[3]; /* the engine's */
     uintptr_t wait;      /* the caller's: comm/ keeps (peer, direction) here, to know whom a wait is for */
