@@ -26,7 +26,7 @@ const taciti_flag taciti_bench_step_flags[] = {
      "steps that count, per block (default 7 alone; in a cluster up to 20, for about a minute)"},
     {"--warm-up", NULL, "COUNT",
      "steps of each block that do not count (default 3, or 1 when steps are long; alone always 2)"},
-    {"--blocks", NULL, "COUNT", "blocks per setting (default 3)"},
+    {"--blocks", NULL, "COUNT", "blocks per setting (default 3, or 1 without --against)"},
     {"--against", NULL, "CHANGES", "another setting: the base with \"KEY=VALUE ...\" changed; may be repeated"},
     {NULL, NULL, NULL, NULL},
 };
@@ -92,7 +92,8 @@ static tacit_status cluster_options_of(const taciti_arguments *arguments, taciti
     }
     TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 0, 1, TACITI_CLUSTER_MOST_ROUNDS, &rounds));
     TACITI_TRY(taciti_arguments_count(arguments, "--warm-up", 3, 0, TACITI_CLUSTER_MOST_ROUNDS, &warm_up));
-    TACITI_TRY(taciti_arguments_count(arguments, "--blocks", 3, 1, TACITI_CLUSTER_MOST_BLOCKS, &blocks));
+    TACITI_TRY(taciti_arguments_count(arguments, "--blocks", settings->count > 1 ? 3 : 1, 1, TACITI_CLUSTER_MOST_BLOCKS,
+                                      &blocks));
     *out = (taciti_cluster_options){.settings = settings,
                                     .blocks = (size_t)blocks,
                                     .rounds = (size_t)rounds,
