@@ -26,6 +26,7 @@ struct taciti_emulated {
     double forward_s, backward_s; /* without deviation, with the rank's slowness */
     double slow, cv;
     uint64_t time_key, tensor_key, gradient_key;
+    bool punctual; /* the owner thread has asked for short turns */
 };
 
 /* Where the writing of this step's gradients has come to. */
@@ -74,8 +75,8 @@ static void write_chunk(taciti_emulated *e, cursor *c) {
     c->tensor++;
 }
 
-/* All tensors before `end`, and more while there is time: a large tensor of a layer without operations (an embedding)
- * would else be late. */
+/* All tensors before `end`, and more while there is time: early in a step the processor is idle, later it has to serve
+ * the exchange; and a large tensor of a layer without operations (an embedding) would else be late. */
 static void write_until(taciti_emulated *e, cursor *c, size_t end, int64_t deadline_ns) {
     while (c->tensor < end || (c->tensor < e->layout->tensor_count && taciti_now_ns() < deadline_ns)) write_chunk(e, c);
 }
@@ -122,16 +123,20 @@ tacit_status taciti_emulated_step(taciti_emulated *emulated, int64_t step, tacit
     const int64_t start_ns = taciti_now_ns();
     const double factor = deviation(e, step), layer_factor = e->slow * factor;
     double elapsed_s = e->forward_s * factor;
+    int64_t deadline_ns = start_ns + to_ns(elapsed_s);
     cursor written = {.key = taciti_rng_key(e->gradient_key, (uint64_t)step)};
     size_t begin = 0, end = 0, bucket = 0;
-    taciti_sleep_until_ns(start_ns + to_ns(elapsed_s));
+    if (!e->punctual) taciti_thread_short_turns();
+    e->punctual = true;
+    if (ready != NULL) write_until(e, &written, 0, deadline_ns);
+    taciti_sleep_until_ns(deadline_ns);
     int64_t span_ns = taciti_trace_add(trace, TACITI_SPAN_FORWARD, -1, start_ns);
     for (size_t l = e->profile->layer_count; l-- > 0;) {
         const taciti_profile_layer *layer = &e->profile->layers[l];
         end += layer->tensor_count;
         elapsed_s += layer->backward_s * layer_factor;
         if (!fills_bucket(e->layout, end, &bucket) && l > 0) continue;
-        const int64_t deadline_ns = start_ns + to_ns(elapsed_s);
+        deadline_ns = start_ns + to_ns(elapsed_s);
         if (ready != NULL) write_until(e, &written, end, deadline_ns);
         taciti_sleep_until_ns(deadline_ns);
         span_ns = taciti_trace_add(trace, TACITI_SPAN_BACKWARD, (int)l, span_ns);

@@ -6,8 +6,8 @@
  *
  * The clock of a step is absolute: every wait ends at start + sum of the layers so far, so that late wake-ups do not
  * add up. There is one wait for the forward pass and one for each layer that fills a bucket of the layout: nothing can
- * be seen in between, and each wake-up costs some ten microseconds. Gradients are written within the waits of the
- * backward pass, ahead of time where there is some left, and are final when `ready` says so.
+ * be seen in between, and each wake-up costs some ten microseconds. Gradients are written within the waits, as early in
+ * the step as they can be, and are final when `ready` says so: from the step's start to there nobody else uses them.
  *
  * The compute time of step t on rank r is profile * slow(r) * max(0.1, 1 + cv * z(seed, r, t)), z standard normal, a
  * function of its arguments alone (base/rng.h).
@@ -59,9 +59,10 @@ float *taciti_emulated_gradients(taciti_emulated *emulated);  /* flat */
 /* Seconds that forward and backward of this step shall take on this rank. Pure. */
 double taciti_emulated_step_s(const taciti_emulated *emulated, int64_t step);
 
-/* Forward and backward of one step. `ready` is called by the calling thread as each tensor's gradient becomes final, in
- * layout order, and does not block; NULL: nobody wants gradients, none are written. Spans FORWARD and BACKWARD (one
- * per wait) go to trace, which may be NULL. Owner thread, not collective. */
+/* Forward and backward of one step. The first one asks for short turns for the calling thread (base/clock.h). `ready`
+ * is called by the calling thread as each tensor's gradient becomes final, in layout order, and does not block; NULL:
+ * nobody wants gradients, none are written. Spans FORWARD and BACKWARD (one per wait) go to trace, which may be NULL.
+ * Owner thread, not collective. */
 tacit_status taciti_emulated_step(taciti_emulated *emulated, int64_t step, taciti_trace *trace,
                                   void (*ready)(void *context, size_t tensor), void *context);
 
