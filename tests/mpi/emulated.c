@@ -6,6 +6,9 @@
  *   . scripts/mpi-environment.sh
  *   $MPIRUN -n 16 build/release/mpi/mpi_emulated 400 free --compute.emulate FILE|PRESET --compute.cv 0.1
  *
+ * The bar: mean within 0.5 %, cv within 5 % of what was asked, less than 5 % of the processor; with "barrier" the
+ * slowest within 3 % of theory.
+ *
  * The mode: "free", every rank goes on as soon as it can; "barrier", all ranks wait for each other after each step, as
  * after an all-reduce that takes no time; "mute", free and without gradients.
  */
@@ -120,7 +123,8 @@ static void gather(run *r) {
     taciti_free(all);
 }
 
-static void print_times(const run *r, double asked_s, double cv) {
+/* Of steps that wait for nobody. */
+static void print_realised(const run *r, double asked_s, double cv) {
     const size_t n = (size_t)r->ranks * r->steps;
     const figures drawn = figures_of(r->drawn, n), realised = figures_of(r->realised, n);
     double worst = 0;
@@ -129,16 +133,23 @@ static void print_times(const run *r, double asked_s, double cv) {
         const double ratio = figures_of(r->realised + at, r->steps).mean / figures_of(r->drawn + at, r->steps).mean;
         worst = fmax(worst, fabs(ratio - 1));
     }
-    printf("%d ranks, %zu steps, %s\n", r->ranks, r->steps, r->barrier ? "barrier" : r->mute ? "mute" : "free");
-    printf("asked     mean %8.3f ms  cv %.5f\n", asked_s * 1e3, cv);
-    printf("drawn     mean %8.3f ms  cv %.5f\n", drawn.mean * 1e3, drawn.cv);
     printf("realised  mean %8.3f ms  cv %.5f  mean %+.3f %% of drawn (worst rank %.3f %%), %+.3f %% of asked", //
            realised.mean * 1e3, realised.cv, (realised.mean / drawn.mean - 1) * 100, worst * 100,
            (realised.mean / asked_s - 1) * 100);
     if (cv > 0)
         printf("; cv %+.2f %% of drawn, %+.2f %% of asked", (realised.cv / drawn.cv - 1) * 100,
                (realised.cv / cv - 1) * 100);
-    printf("\nslowest   theory %8.4f  drawn %8.4f  realised %8.4f  of the asked mean\n",
+    printf("\n");
+}
+
+static void print_times(const run *r, double asked_s, double cv) {
+    const size_t n = (size_t)r->ranks * r->steps;
+    const figures drawn = figures_of(r->drawn, n);
+    printf("%d ranks, %zu steps, %s\n", r->ranks, r->steps, r->barrier ? "barrier" : r->mute ? "mute" : "free");
+    printf("asked     mean %8.3f ms  cv %.5f\n", asked_s * 1e3, cv);
+    printf("drawn     mean %8.3f ms  cv %.5f\n", drawn.mean * 1e3, drawn.cv);
+    if (!r->barrier) print_realised(r, asked_s, cv);
+    printf("slowest   theory %8.4f  drawn %8.4f  realised %8.4f  of the asked mean\n",
            1 + cv * normal_maximum(r->ranks), mean_of_slowest(r->drawn, r->ranks, r->steps) / asked_s,
            mean_of_slowest(r->realised, r->ranks, r->steps) / asked_s);
 }
@@ -148,8 +159,9 @@ static void print_costs(run *r) {
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     for (size_t i = 0; i < n; i++) r->realised[i] -= r->drawn[i];
     qsort(r->realised, n, sizeof *r->realised, by_size);
-    printf("late      median %.3f ms  99 %% %.3f ms  most %.3f ms\n", r->realised[n / 2] * 1e3,
-           r->realised[n - 1 - n / 100] * 1e3, r->realised[n - 1] * 1e3);
+    if (!r->barrier)
+        printf("late      median %.3f ms  99 %% %.3f ms  most %.3f ms\n", r->realised[n / 2] * 1e3,
+               r->realised[n - 1 - n / 100] * 1e3, r->realised[n - 1] * 1e3);
     printf("processor, all ranks together: emulation %.2f %% of one core (%.2f %% of the machine's %ld); whole "
            "processes %.2f %% of one core (%.2f %% of the machine)\n",
            r->thread_s / r->wall_s * 100, r->thread_s / r->wall_s * 100 / (double)cores, cores,
