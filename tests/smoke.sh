@@ -12,7 +12,7 @@ nano=(--model.preset nano --train.threads 1 --train.batch 8 --train.eval_windows
 
 expect "version" 0 '[0-9]+\.[0-9]+\.[0-9]+' "$tacit" --version
 expect "help lists the verbs" 0 'bench kernels' "$tacit" --help
-for verb in doctor train eval sample "data prepare" import export info "bench kernels" "bench collectives" "bench step"; do
+for verb in doctor probe train eval sample "data prepare" import export info "bench kernels" "bench collectives" "bench step"; do
   # shellcheck disable=SC2086
   expect "$verb --help shows an example" 0 'xample' "$tacit" $verb --help
 done
@@ -26,6 +26,8 @@ expect "resume" 0 'resume at step 20' timeout 200 "$MPIRUN" -n 2 "$tacit" train 
 expect "dry run" 0 'memory' "$tacit" train "${nano[@]}" --run.dir "$work/dry" --dry-run
 expect "collectives, three ranks" 0 'checked against the exact' timeout 200 "$MPIRUN" -n 3 "$tacit" bench collectives \
   --bytes 4,100KiB --rounds 2
+expect "probe, two ranks" 0 "written: $work/cluster.json" timeout 200 "$MPIRUN" -n 2 "$tacit" probe --quick --seconds 5 \
+  -o "$work/cluster.json"
 expect "sample" 0 'hello' "$tacit" sample "$work/run" --prompt hello --tokens 20
 expect "sample --json" 0 '"text"' "$tacit" sample "$work/run" --tokens 5 --json
 expect "eval" 0 'perplexity' "$tacit" eval "$work/run"

@@ -23,6 +23,25 @@ static const taciti_verb VERBS[] = {
                 "tacit doctor --json --dir /scratch/run",
      .flags = taciti_doctor_flags,
      .run = taciti_verb_doctor},
+    {.name = "probe",
+     .synopsis = "[-o FILE] [--seconds S] [--quick] [--no-natives] [--json]",
+     .summary = "measure links, collectives, codecs and jitter of a cluster",
+     .description =
+         "Measures what messages between two ranks cost inside of a host and between hosts, what is left when all "
+         "ranks "
+         "of a host send at once, in both directions or to one host; collectives by size and group, the MPI library's "
+         "own all-reduces beside ours; how fast a rank encodes and how steadily it computes. The answer is a table; -o "
+         "writes cluster.json, whose fields docs/cluster.md explains. Without a launcher only codecs and jitter are "
+         "measured.\n\n"
+         "What would take longer than --seconds is skipped, and a note in the file says so. Leave the machines alone "
+         "while it runs. An existing file is replaced only when it describes a cluster.",
+     .example = "mpirun -n 8 tacit probe -o cluster.json\n"
+                "mpirun -n 8 tacit probe --quick --seconds 10\n"
+                "mpirun -n 8 tacit probe --json > cluster.json",
+     .flags = taciti_probe_flags,
+     .keys = "comm.",
+     .collective = true,
+     .run = taciti_verb_probe},
     {.name = "train",
      .synopsis = "[CONFIG.yaml] [--resume] [--section.key VALUE ...]",
      .summary = "train a GPT over MPI",

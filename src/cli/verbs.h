@@ -18,6 +18,10 @@ int taciti_verb_data_prepare(int argc, char **argv);
 
 extern const taciti_flag taciti_info_flags[];
 int taciti_verb_info(int argc, char **argv);
+
+extern const taciti_flag taciti_probe_flags[];
+int taciti_verb_probe(int argc, char **argv);
+
 extern const taciti_flag taciti_train_flags[];
 int taciti_verb_train(int argc, char **argv);
 

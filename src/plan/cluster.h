@@ -15,7 +15,7 @@
 /* A message of b bytes takes alpha_s + b * beta_s_per_byte. */
 typedef struct taciti_link_cost {
     double alpha_s, beta_s_per_byte;
-    double fit_error; /* worst |line - measured| / measured of the sizes that it was fitted to; < 0: unknown */
+    double fit_error; /* worst |measured - line| / line over all measured sizes; < 0: unknown */
 } taciti_link_cost;
 
 typedef enum taciti_collective {

@@ -16,4 +16,11 @@ typedef struct taciti_prediction {
     double nic_bytes; /* per host, direction and step */
 } taciti_prediction;
 
+/* The least time that the described links allow for a collective of `bytes` per rank, latency left out: for the world
+ * and groups across hosts the bytes that must cross the busiest host's link, each array once per host where members
+ * share one (both directions work at once); for groups inside of a host the bytes that a rank must send. 0 when no
+ * message is needed or the link is unknown. Any thread. */
+double taciti_cluster_bound_s(const taciti_cluster *cluster, taciti_collective collective, taciti_group_kind group,
+                              size_t bytes);
+
 #endif
