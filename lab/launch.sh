@@ -96,15 +96,19 @@ supervise() {
   setpriv --pdeathsig KILL setsid env --default-signal sh -c '[ "$PPID" = "$0" ] && exec "$@"' $$ \
     unshare --mount --pid --fork --kill-child --mount-proc "$@" <&0 &
   child=$!
-  trap 'signal_first TERM' TERM
-  trap 'signal_first INT' INT
-  trap 'signal_first HUP' HUP
-  trap 'signal_first USR1' USR1
-  trap 'signal_first USR2' USR2
+  forward_signals signal_first
   await "$child"
   exit "$status"
 }
 
+# forward_signals FUNCTION: calls it with the name of each signal that a user may send.
+forward_signals() {
+  local signal
+  # shellcheck disable=SC2064 # the names are meant now
+  for signal in TERM INT HUP USR1 USR2; do trap "$1 $signal" "$signal"; done
+}
+
+# Before the run has a first process, only an end can be asked for.
 signal_first() {
   local first
   interrupted=yes
@@ -147,11 +151,7 @@ command_first() {
   printf '#!/bin/sh\nexec "%s" _agent %s "$@"\n' "$self" "$name" >"$session/agent"
   chmod +x "$session/agent"
   "${mpi}_command" "$launcher" "$@"
-  trap 'signal_launcher TERM' TERM
-  trap 'signal_launcher INT' INT
-  trap 'signal_launcher HUP' HUP
-  trap 'signal_launcher USR1' USR1
-  trap 'signal_launcher USR2' USR2
+  forward_signals signal_launcher
   SECONDS=0
   # timeout passes a signal on and kills ten seconds later; what then still lives ends with this process.
   env --default-signal timeout --foreground -k 10 "$limit_s" "$self" _head "$name" "${launch[@]}" <&0 &
@@ -196,7 +196,8 @@ openmpi_command() {
 mpich_command() {
   local i
   for ((i = 0; i < $(hosts_used); i++)); do echo "$name-n$i:$ranks_per_host"; done >"$session/hostfile"
-  export UCX_TLS=${UCX_TLS:-tcp,self,sm} UCX_NET_DEVICES=eth0
+  # Inside of a host MPICH has shared memory of its own; UCX would take the hosts for one machine and use memory between them.
+  export UCX_TLS=tcp,self UCX_NET_DEVICES=eth0
   launch=("$1" -n "$ranks" -ppn "$ranks_per_host" -f "$session/hostfile" -launcher rsh -launcher-exec "$session/agent" -iface ctl0
     "${@:2}")
 }

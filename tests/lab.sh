@@ -173,6 +173,16 @@ ended_by() { # SIGNAL STATUS
 }
 check "kill -9 of a run leaves no process" ended_by KILL 137
 check "SIGTERM ends a run and leaves no process" ended_by TERM 1
+told() {
+  # shellcheck disable=SC2016 # the inner shell expands
+  lab/cluster run --name "$ours" --timeout 20 -- sh -c 'trap "echo told; exit 0" USR1; echo ready; while :; do sleep 0.1; done' >"$work/told" 2>&1 &
+  local job=$!
+  for _ in $(seq 100); do [ "$(grep -c ready "$work/told")" -ge 4 ] && break; sleep 0.1; done
+  kill -USR1 $job; wait $job; local status=$?
+  cat "$work/told"
+  [ $status -eq 0 ] && [ "$(grep -c told "$work/told")" -eq 4 ]
+}
+check "SIGUSR1 reaches the ranks" told
 expect "--timeout ends a run with status 124" 124 'after 1 second' run -n 2 --timeout 1 -- sh -c "sleep 300; : $tag"
 check "and leaves no process" nobody_left "sleep 300; : $tag"
 
