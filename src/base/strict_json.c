@@ -75,9 +75,10 @@ static tacit_status refuse_unknown(const taciti_strict_reader *reader, const cha
         least = distance;
         nearest = f->name;
     }
-    return taciti_fail(TACIT_E_CONFIG, "%s: %s has an unknown field %s%s%s%s; legal here: %s", reader->file,
-                       where(reader), taciti_quote(name, quoted), nearest == NULL ? "" : "; did you mean \"",
-                       nearest == NULL ? "" : nearest, nearest == NULL ? "" : "\"?", names);
+    return taciti_fail(TACIT_E_CONFIG, "%s: %s%sunknown field %s%s%s%s; legal here: %s", reader->file, reader->path,
+                       *reader->path == '\0' ? "" : ": ", taciti_quote(name, quoted),
+                       nearest == NULL ? "" : "; did you mean \"", nearest == NULL ? "" : nearest,
+                       nearest == NULL ? "" : "\"?", names);
 }
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
@@ -124,9 +125,23 @@ static bool has_control(const char *text) {
 tacit_status taciti_strict_text(taciti_strict_reader *reader, const json_t *value, const taciti_strict_field *field,
                                 void *out) {
     const size_t bytes = json_string_length(value);
-    if (!json_is_string(value) || (double)bytes < field->least || (double)bytes >= field->most ||
-        has_control(json_string_value(value)))
+    if (!json_is_string(value) || (double)bytes < field->least || (double)bytes >= field->most)
         return taciti_strict_refuse(reader, value, field->legal);
     memcpy(out, json_string_value(value), bytes + 1);
     return TACIT_OK;
+}
+
+tacit_status taciti_strict_name(taciti_strict_reader *reader, const json_t *value, const taciti_strict_field *field,
+                                void *out) {
+    if (json_is_string(value) && has_control(json_string_value(value)))
+        return taciti_strict_refuse(reader, value, field->legal);
+    return taciti_strict_text(reader, value, field, out);
+}
+
+/* jansson wants an object that it could change; taciti_strict_object() does not. */
+tacit_status taciti_strict_nested(taciti_strict_reader *reader, const json_t *value, const taciti_strict_field *field,
+                                  void *out) {
+    json_t *object = NULL;
+    memcpy(&object, &value, sizeof object);
+    return taciti_strict_object(reader, object, field->fields, field->legal, out);
 }

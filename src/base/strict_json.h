@@ -32,8 +32,9 @@ struct taciti_strict_field {
     bool required;
     taciti_strict_read *read; /* writes at (char *)out + offset */
     size_t offset;
-    double least, most; /* of numbers; of texts: bytes, with the final zero for `most` */
-    const char *legal;  /* for messages: "a number above 0" */
+    double least, most;                /* of numbers; of texts: bytes, with the final zero for `most` */
+    const char *legal;                 /* for messages: "a number above 0" */
+    const taciti_strict_field *fields; /* of an object within (taciti_strict_nested) */
 };
 
 /* Syntax, and no key twice in an object. Returns owned; json_decref(). */
@@ -44,9 +45,11 @@ tacit_status taciti_strict_parse(const char *file, const char *text, size_t byte
 tacit_status taciti_strict_object(taciti_strict_reader *reader, json_t *value, const taciti_strict_field *fields,
                                   const char *legal, void *out);
 
-/* Values: a number in [least, most] as a double; a text of [least, most) bytes without control characters. */
-taciti_strict_read taciti_strict_real;
-taciti_strict_read taciti_strict_text;
+/* Values. */
+taciti_strict_read taciti_strict_real;   /* a double in [least, most] */
+taciti_strict_read taciti_strict_text;   /* of [least, most) bytes */
+taciti_strict_read taciti_strict_name;   /* the same, without control characters */
+taciti_strict_read taciti_strict_nested; /* an object with field->fields, whose offsets count from `out` */
 
 /* "PATH is FOUND; give LEGAL". */
 tacit_status taciti_strict_refuse(const taciti_strict_reader *reader, const json_t *value, const char *legal);

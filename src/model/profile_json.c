@@ -52,9 +52,9 @@ static tacit_status read_shape(taciti_strict_reader *r, const json_t *value, con
 
 /* The fields write into the whole tensor: shape and dims belong together. */
 static const taciti_strict_field TENSOR_FIELDS[] = {
-    {"name", true, taciti_strict_text, offsetof(taciti_profile_tensor, name), 1, TACITI_TENSOR_NAME_BYTES,
-     "a text of 1 to 63 bytes that no other tensor has"},
-    {"shape", true, read_shape, 0, 0, 0, "a list of 1 to 4 sizes, such as [768, 2304]"},
+    {"name", true, taciti_strict_name, offsetof(taciti_profile_tensor, name), 1, TACITI_TENSOR_NAME_BYTES,
+     "a text of 1 to 63 bytes that no other tensor has", NULL},
+    {"shape", true, read_shape, 0, 0, 0, "a list of 1 to 4 sizes, such as [768, 2304]", NULL},
     {0},
 };
 
@@ -75,23 +75,28 @@ static tacit_status read_tensors(taciti_strict_reader *r, const json_t *value, c
 
 #define LAYER(member) offsetof(taciti_profile_layer, member)
 #define LAYER_NAME                                                                                                     \
-    { "name", true, taciti_strict_text, LAYER(name), 1, TACITI_TENSOR_NAME_BYTES, "a text of 1 to 63 bytes" }
+    {                                                                                                                  \
+        "name", true, taciti_strict_name, LAYER(name), 1, TACITI_TENSOR_NAME_BYTES,                                    \
+            "a text of 1 to 63 bytes, no control characters", NULL                                                     \
+    }
 #define LAYER_TENSORS                                                                                                  \
-    { "tensors", false, read_tensors, 0, 0, 0, "a list of objects with name and shape; leave it out for none" }
+    { "tensors", false, read_tensors, 0, 0, 0, "a list of objects with name and shape; leave it out for none", NULL }
 
 static const taciti_strict_field SECONDS_FIELDS[] = {
     LAYER_NAME,
-    {"forward_s", true, taciti_strict_real, LAYER(forward_s), SECONDS, "seconds per step, a number from 0 to 1e6"},
-    {"backward_s", true, taciti_strict_real, LAYER(backward_s), SECONDS, "seconds per step, a number from 0 to 1e6"},
+    {"forward_s", true, taciti_strict_real, LAYER(forward_s), SECONDS, "seconds per step, a number from 0 to 1e6",
+     NULL},
+    {"backward_s", true, taciti_strict_real, LAYER(backward_s), SECONDS, "seconds per step, a number from 0 to 1e6",
+     NULL},
     LAYER_TENSORS,
     {0},
 };
 static const taciti_strict_field FLOPS_FIELDS[] = {
     LAYER_NAME,
     {"forward_flops", true, taciti_strict_real, LAYER(forward_flops), FLOPS,
-     "operations per sample, a number from 0 to 1e21"},
+     "operations per sample, a number from 0 to 1e21", NULL},
     {"backward_flops", true, taciti_strict_real, LAYER(backward_flops), FLOPS,
-     "operations per sample, a number from 0 to 1e21"},
+     "operations per sample, a number from 0 to 1e21", NULL},
     LAYER_TENSORS,
     {0},
 };
@@ -124,20 +129,22 @@ static tacit_status read_unit(taciti_strict_reader *r, const json_t *value, cons
 /* In this order: the unit says what a layer must have. */
 #define PROFILE(member) offsetof(taciti_profile, member)
 static const taciti_strict_field PROFILE_FIELDS[] = {
-    {"format", true, read_format, 0, 0, 0, "\"tacit-profile-1\""},
-    {"name", true, taciti_strict_text, PROFILE(name), 1, sizeof((taciti_profile *)0)->name, "a text of 1 to 63 bytes"},
-    {"source", false, taciti_strict_text, PROFILE(source), 0, sizeof((taciti_profile *)0)->source,
-     "a text of at most 255 bytes"},
+    {"format", true, read_format, 0, 0, 0, "\"tacit-profile-1\"", NULL},
+    {"name", true, taciti_strict_name, PROFILE(name), 1, sizeof((taciti_profile *)0)->name,
+     "a text of 1 to 63 bytes, no control characters", NULL},
+    {"source", false, taciti_strict_name, PROFILE(source), 0, sizeof((taciti_profile *)0)->source,
+     "a text of at most 255 bytes, no control characters", NULL},
     {"unit", true, read_unit, PROFILE(in_flops), 0, 0,
-     "\"seconds\" (forward_s, backward_s per step) or \"flops\" (forward_flops, backward_flops per sample)"},
+     "\"seconds\" (forward_s, backward_s per step) or \"flops\" (forward_flops, backward_flops per sample)", NULL},
     {"rate_flops_per_s", false, taciti_strict_real, PROFILE(rate), 1, 1e21,
-     "FLOP/s, a number from 1 to 1e21; leave it out if unknown"},
+     "FLOP/s, a number from 1 to 1e21; leave it out if unknown", NULL},
     {"batch_samples", false, taciti_strict_real, PROFILE(batch), 1e-6, 1e9,
-     "samples per step, a number from 1e-6 to 1e9; leave it out if unknown"},
+     "samples per step, a number from 1e-6 to 1e9; leave it out if unknown", NULL},
     {"sample_tokens", false, taciti_strict_real, PROFILE(sample_tokens), 1e-6, 1e12,
-     "tokens (or images) per sample, a number above 0"},
-    {"update_s", false, taciti_strict_real, PROFILE(update_s), SECONDS, "seconds per step, a number from 0 to 1e6"},
-    {"layers", true, read_layers, 0, 0, 0, "a list of at least one layer"},
+     "tokens (or images) per sample, a number above 0", NULL},
+    {"update_s", false, taciti_strict_real, PROFILE(update_s), SECONDS, "seconds per step, a number from 0 to 1e6",
+     NULL},
+    {"layers", true, read_layers, 0, 0, 0, "a list of at least one layer", NULL},
     {0},
 };
 

@@ -222,7 +222,7 @@ static const struct {
     {LEAST "} x", "not JSON"},
     {LEAST ", \"compute\": {\"cv\": 1e999}}", "not JSON: real number overflow"},
     {LEAST ", \"compute\": {\"cv\": NaN}}", "not JSON"},
-    {"[]", "the file must be one JSON object"},
+    {"[]", "the file is a list; give an object: {\"format\": \"tacit-cluster-1\""},
     {"3", "not JSON"},
     {"{}", "c.json: format is missing; give \"tacit-cluster-1\""},
     {"{\"format\": \"tacit-cluster-2\"}", "format is \"tacit-cluster-2\"; give \"tacit-cluster-1\""},
