@@ -95,7 +95,7 @@ supervise() {
   # shellcheck disable=SC2016 # the inner shell expands; it looks whether we died before the parent-death signal was set
   setpriv --pdeathsig KILL setsid env --default-signal sh -c '[ "$PPID" = "$0" ] && exec "$@"' $$ \
     unshare --mount --pid --fork --kill-child --mount-proc "$@" <&0 &
-  child=$!
+  child=$! ending=""
   forward_signals signal_first
   await "$child"
   exit "$status"
@@ -108,12 +108,22 @@ forward_signals() {
   for signal in TERM INT HUP USR1 USR2; do trap "$1 $signal" "$signal"; done
 }
 
-# Before the run has a first process, only an end can be asked for.
 signal_first() {
   local first
   interrupted=yes
-  first=$(child_of "$child") || { [ "$1" = USR1 ] || [ "$1" = USR2 ] || kill -KILL "$child" 2>/dev/null; return 0; }
-  kill "-$1" "$first" 2>/dev/null || true
+  case $1 in TERM | INT | HUP) ending=yes ;; esac
+  ! first=$(child_of "$child") || kill "-$1" "$first" 2>/dev/null || true
+}
+
+# A run that was asked to end has more time than its launcher gets from `timeout`. This is for a signal that came before
+# anybody inside could hear it.
+end_soon() {
+  local _
+  for _ in {1..130}; do
+    start_of "$child" >/dev/null || return 0
+    sleep 0.1
+  done
+  kill -KILL "$child" 2>/dev/null
 }
 
 # child_of PID: the first process whose parent it is.
@@ -136,11 +146,14 @@ await() {
     wait "$1"
     status=$?
     [ -n "$interrupted" ] || return 0
+    [ -z "$ending" ] || end_soon
   done
 }
 
 # The first process of a run: gives it a place of its own, starts the launcher and waits.
 command_first() {
+  child="" ending=""
+  forward_signals signal_launcher
   load_cluster "$1"
   local mpi=$2 launcher=$3 ranks=$4 ranks_per_host=$5 limit_s=$6 status
   shift 6
@@ -151,7 +164,6 @@ command_first() {
   printf '#!/bin/sh\nexec "%s" _agent %s "$@"\n' "$self" "$name" >"$session/agent"
   chmod +x "$session/agent"
   "${mpi}_command" "$launcher" "$@"
-  forward_signals signal_launcher
   SECONDS=0
   # timeout passes a signal on and kills ten seconds later; what then still lives ends with this process.
   env --default-signal timeout --foreground -k 10 "$limit_s" "$self" _head "$name" "${launch[@]}" <&0 &
@@ -164,11 +176,14 @@ command_first() {
   exit "$status"
 }
 
-# These two end a `timeout`, so its child gets them.
+# SIGUSR1 and SIGUSR2 end a `timeout`, so its child gets them. Who is asked to end before there is a launcher ends.
 signal_launcher() {
   local target=$child
   interrupted=yes
-  case $1 in USR1 | USR2) target=$(child_of "$child") || return 0 ;; esac
+  case $1 in
+    USR1 | USR2) target=$(child_of "$child") || return 0 ;;
+    *) [ -n "$child" ] || exit 143 ;;
+  esac
   kill "-$1" "$target" 2>/dev/null || true
 }
 

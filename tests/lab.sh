@@ -173,6 +173,18 @@ ended_by() { # SIGNAL STATUS
 }
 check "kill -9 of a run leaves no process" ended_by KILL 137
 check "SIGTERM ends a run and leaves no process" ended_by TERM 1
+# A signal may come before anybody inside of the run can hear it.
+ended_early() {
+  local pause started=$SECONDS
+  for pause in 0.01 0.03 0.06 0.1 0.15 0.2; do
+    lab/cluster run --name "$ours" --timeout 40 -- sh -c "sleep 300; : $tag" >"$work/early" 2>&1 &
+    sleep $pause; kill -TERM $!; wait $!
+    [ $? -ne 0 ] || { echo "status 0 after $pause s"; return 1; }
+  done
+  echo "$((SECONDS - started)) s"
+  [ $((SECONDS - started)) -lt 38 ] && nobody_left "sleep 300; : $tag"
+}
+check "SIGTERM at any moment ends a run" ended_early
 told() {
   # shellcheck disable=SC2016 # the inner shell expands
   lab/cluster run --name "$ours" --timeout 20 -- sh -c 'trap "echo told; exit 0" USR1; echo ready; while :; do sleep 0.1; done' >"$work/told" 2>&1 &
