@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-enum { EAGER_BYTES = 4096, MOST_RANKS = 16, MOST_LINES = 64, LINE_BYTES = 512 };
+enum { TAG_DATA = 1, EAGER_BYTES = 4096, MOST_RANKS = 16, MOST_LINES = 64, LINE_BYTES = 512 };
 
 /* A posted send or receive. After a failure nobody tests it any more, so the world keeps them all to the end. */
 typedef struct post {
@@ -32,6 +32,8 @@ struct test_world {
     struct seat {
         test_world *world;
         int rank;
+        char host[64];
+        _Atomic uint64_t bytes_to_other_hosts;
     } seats[MOST_RANKS];
 };
 
@@ -74,7 +76,8 @@ static void match_or_queue(test_world *world, post *mine) {
 
 static tacit_status engine_isend(void *self, int peer, int tag, const void *bytes, size_t count,
                                  taciti_engine_request *out) {
-    const struct seat *seat = self;
+    struct seat *seat = self;
+    if (tag == TAG_DATA && strcmp(seat->host, seat->world->seats[peer].host) != 0) seat->bytes_to_other_hosts += count;
     post *p = need(taciti_calloc(1, sizeof *p));
     *p = (post){.from = seat->rank, .to = peer, .tag = tag, .in = bytes, .count = count};
     out->opaque[0] = (uintptr_t)p;
@@ -146,7 +149,9 @@ void test_ranks_per_host(int count) { g_ranks_per_host = count; }
 void test_hosts(const int *hosts) { g_hosts = hosts; }
 
 static taciti_engine seat_at(test_world *world, int rank) {
-    world->seats[rank] = (struct seat){.world = world, .rank = rank};
+    struct seat *seat = &world->seats[rank];
+    seat->world = world;
+    seat->rank = rank;
     taciti_engine engine = {.name = "memory",
                             .self = &world->seats[rank],
                             .rank = rank,
@@ -159,10 +164,16 @@ static taciti_engine seat_at(test_world *world, int rank) {
                             .abort = engine_abort,
                             .close = engine_close};
     if (g_hosts != NULL)
-        (void)snprintf(engine.host, sizeof engine.host, "host%d", g_hosts[rank]);
+        (void)snprintf(seat->host, sizeof seat->host, "host%d", g_hosts[rank]);
     else if (g_ranks_per_host > 0)
-        (void)snprintf(engine.host, sizeof engine.host, "host%d", rank / g_ranks_per_host);
+        (void)snprintf(seat->host, sizeof seat->host, "host%d", rank / g_ranks_per_host);
+    memcpy(engine.host, seat->host, sizeof engine.host);
     return engine;
+}
+
+uint64_t test_bytes_to_other_hosts(const taciti_comm *comm) {
+    const struct seat *seat = taciti_comm_engine(comm)->self;
+    return seat->bytes_to_other_hosts;
 }
 
 typedef struct player {
@@ -189,9 +200,10 @@ void test_world_run(int size, const taciti_comm_options *options, test_rank *ran
     player players[MOST_RANKS];
     pthread_barrier_t end;
     (void)pthread_barrier_init(&end, NULL, (unsigned)size);
-    for (int i = 0; i < size; i++) {
+    for (int i = 0; i < size; i++)
         players[i] =
             (player){.engine = seat_at(world, i), .options = options, .rank = rank, .context = context, .end = &end};
+    for (int i = 0; i < size; i++) {
         if (pthread_create(&players[i].thread, NULL, play, &players[i]) != 0) fail("no thread");
     }
     for (int i = 0; i < size; i++) (void)pthread_join(players[i].thread, NULL);

@@ -26,6 +26,10 @@ void test_ranks_per_host(int count);
 /* From now on rank r claims to be on host number hosts[r]; borrowed. NULL: test_ranks_per_host() counts again. */
 void test_hosts(const int *hosts);
 
+/* Bytes of data messages that the rank of this communicator has sent to ranks that claim another host, since its
+ * world began. */
+uint64_t test_bytes_to_other_hosts(const taciti_comm *comm);
+
 /* Options fit for tests: no waiting for ever, a small segment. */
 taciti_comm_options test_comm_options(bool thread);
 

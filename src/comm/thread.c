@@ -16,17 +16,25 @@
 
 #define IDLE_NS (100 * TACITI_NS_PER_MS)
 #define JOIN_NS (5 * TACITI_NS_PER_S)
-#define NAP_NS INT64_C(50000)
-#define LONG_NAP_NS INT64_C(200000)
+#define NAP_NS INT64_C(100000)
+#define LONG_NAP_NS INT64_C(500000)
 
-enum { SPIN_TURNS = 100, YIELD_TURNS = 110, NAP_TURNS = 1000, TIMER_SLACK_NS = 1000 };
+#define SLOW_YIELD_NS INT64_C(200000)
 
-void taciti_comm_pause(uint32_t turns) {
-    if (turns < SPIN_TURNS) return;
-    if (turns < YIELD_TURNS)
-        (void)sched_yield();
-    else
-        taciti_sleep_ns(turns < NAP_TURNS ? NAP_NS : LONG_NAP_NS);
+enum { SPIN_TURNS = 2, YIELD_TURNS = 1000, TIMER_SLACK_NS = 1000 };
+
+/* Yielding costs little and answers within microseconds while nobody else wants the core. A yield that takes long says
+ * that somebody computes there: then sleeping is better, since who wakes up is served sooner than who yields. Naps cost
+ * a timer and a look at every connection each, so many ranks on few cores must not make them short. */
+uint32_t taciti_comm_pause(uint32_t turns) {
+    if (turns < SPIN_TURNS) return turns + 1;
+    if (turns >= YIELD_TURNS) {
+        taciti_sleep_ns(NAP_NS);
+        return turns;
+    }
+    const int64_t begin_ns = taciti_now_ns();
+    (void)sched_yield();
+    return taciti_now_ns() - begin_ns > SLOW_YIELD_NS ? YIELD_TURNS : turns + 1;
 }
 
 static void run_job(taciti_comm *comm, taciti_job *job) {

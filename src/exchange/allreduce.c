@@ -1,303 +1,192 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Reduce-scatter by pairwise exchange followed by an all-gather (R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of
- * collective communication operations in MPICH", IJHPCA 19(1), 2005, sections 4.3 and 4.5), pipelined by segments.
- * Bytes per rank and direction: 2 (N-1)/N of the payload, the bound for any all-reduce.
- *
- * Deviation: contributions are added in rank order instead of arrival order, so the result is a function of the inputs
- * alone; the owner decodes its own broadcast payload, so all ranks hold the same bits.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "exchange/allreduce.h"
 
-#include <string.h>
-
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/pool.h"
-#include "kernel/kernel.h"
 
-/* How many segments are under way. Messages of one pair share the line and end together, so a network needs many to
- * stay busy in both directions (2 hosts at 1 Gbit/s, 32 MB: depth 3 takes 318 ms, 16 takes 272 ms); inside one host few
- * stay in the cache (64 MB: 8.9 against 10.2 ms). */
-enum { DEPTH_NETWORK = 16, DEPTH_HOST = 3, DEPTH_LEAST = 2, GRAIN = 16 };
+/* Pieces under way in each stage. Between hosts the flows of a rank share links that others use as well; what one flow
+ * is ahead of another at the end is time in which a link stands idle, so not more than it takes to ride out a wait of
+ * some milliseconds. Inside one host few stay in the cache (64 MB: 8.9 ms, 10.2 ms with 17). */
+enum { DEPTH_NETWORK = 8, DEPTH_HOST = 3, DEPTH_LEAST = 2, DEPTH_LOCAL = 1, GRAIN = 16, SENDS_PER_MEMBER = 2 };
 
-/* Arriving payloads of all ranks and slots together; many ranks have small chunks anyway. */
+/* Messages of this size leave at once: Open MPI's TCP asks the receiver first from 64 KiB on, and that question stands
+ * behind all data on its way (4 hosts at 1 Gbit/s, 64 MB: 128 KiB reach 89 % of the line, 60 KiB 98 %). */
+#define NETWORK_SEGMENT_BYTES ((size_t)60 << 10)
+
+/* Arriving payloads of all members and slots together; many ranks have small chunks anyway. */
 #define STAGING_BYTES ((size_t)64 << 20)
 
-/* Both directions of a segment: where it lies and how long it is in every chunk. */
-typedef struct turn {
-    float *x;
-    size_t n;       /* of the whole array */
-    size_t segment; /* number */
-    size_t slot;
-} turn;
+static taciti_range share_of(const taciti_arrangement *place, const taciti_cut *cut, size_t piece, int member) {
+    if (member >= place->lanes) return (taciti_range){0};
+    return taciti_cut_share(place, cut, piece, member);
+}
 
-/* Segment and depth from what all ranks know alike: the options and who shares a host with whom. */
-static void choose_pipeline(taciti_allreduce *reduce, bool one_host, size_t segment_bytes) {
-    const size_t size = (size_t)reduce->size, most = STAGING_BYTES / size;
-    size_t bytes = segment_bytes < most / (DEPTH_LEAST + 1) ? segment_bytes : most / (DEPTH_LEAST + 1);
-    if (bytes < GRAIN * sizeof(float)) bytes = GRAIN * sizeof(float);
+static taciti_range chunk_of(const taciti_arrangement *place, const taciti_cut *cut, size_t piece, int member) {
+    return taciti_cut_chunk(place, cut, piece, place->number, member);
+}
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t most(size_t a, size_t b) { return a > b ? a : b; }
+
+/* Segment and depths from what all ranks know alike: the options and who shares a host with whom. */
+static void choose_pipeline(taciti_allreduce *reduce, size_t segment_bytes) {
+    const taciti_arrangement *p = &reduce->place;
+    const size_t room = STAGING_BYTES / (size_t)p->size;
+    size_t bytes = least(segment_bytes, p->one_host ? SIZE_MAX : NETWORK_SEGMENT_BYTES);
+    bytes = most(least(bytes, room / (DEPTH_LEAST + 1)), GRAIN * sizeof(float));
     reduce->segment_n = bytes / sizeof(float) / GRAIN * GRAIN;
-    reduce->depth = one_host ? DEPTH_HOST : DEPTH_NETWORK;
-    while (reduce->depth > DEPTH_LEAST && bytes * (reduce->depth + 1) > most) reduce->depth--;
-    reduce->slots = reduce->depth + 1;
+    reduce->wire_depth = p->one_host ? DEPTH_HOST : most(DEPTH_NETWORK / (size_t)p->lanes, DEPTH_LEAST);
+    while (reduce->wire_depth > DEPTH_LEAST && bytes * (reduce->wire_depth + 1) > room) reduce->wire_depth--;
+    if (p->hosts == 1) reduce->wire_depth = 0;
+    reduce->local_depth = p->hosts == p->size ? 0 : DEPTH_LOCAL;
 }
 
 /* The object without its buffers. */
-static taciti_allreduce describe(const taciti_comm *comm, const taciti_codec *codec, size_t segment_bytes) {
-    taciti_allreduce reduce = {.codec = codec, .rank = taciti_comm_rank(comm), .size = taciti_comm_size(comm)};
-    choose_pipeline(&reduce, taciti_comm_peer(comm, 0)->local_size == reduce.size, segment_bytes);
-    reduce.stride_bytes = taciti_round_up(codec->bound(reduce.segment_n), TACITI_ALIGN_BYTES);
-    reduce.prefix_bytes = taciti_round_up(reduce.segment_n * sizeof(float), TACITI_ALIGN_BYTES);
-    const size_t one = reduce.slots * reduce.stride_bytes, block = one * (size_t)reduce.size;
-    if (reduce.size > 1) reduce.memory_bytes = reduce.prefix_bytes + block + (codec->identity ? 0 : 2 * block + one);
-    return reduce;
-}
-
-size_t taciti_allreduce_memory_bytes(const taciti_comm *comm, const taciti_codec *codec, size_t segment_bytes) {
-    return describe(comm, codec, segment_bytes).memory_bytes;
-}
-
-static tacit_status allocate(taciti_allreduce *reduce) {
-    const size_t requests = reduce->slots * (size_t)reduce->size, block = requests * reduce->stride_bytes;
-    reduce->memory = taciti_calloc(reduce->memory_bytes, 1);
-    reduce->scatter_in = taciti_calloc(4 * requests, sizeof *reduce->scatter_in);
-    if (reduce->memory == NULL || reduce->scatter_in == NULL) {
-        taciti_allreduce_destroy(reduce);
-        return TACIT_E_MEMORY;
-    }
-    reduce->prefix = (float *)(void *)reduce->memory;
-    reduce->arriving = reduce->memory + reduce->prefix_bytes;
-    if (!reduce->codec->identity) {
-        reduce->leaving = reduce->arriving + block;
-        reduce->sums = reduce->leaving + block;
-        reduce->sum = reduce->sums + block;
-    }
-    reduce->scatter_out = reduce->scatter_in + requests;
-    reduce->gather_in = reduce->scatter_out + requests;
-    reduce->gather_out = reduce->gather_in + requests;
+static tacit_status describe(const taciti_comm *comm, const taciti_codec *codec, taciti_scheme scheme,
+                             size_t segment_bytes, taciti_allreduce *out) {
+    *out = (taciti_allreduce){.codec = codec};
+    TACITI_TRY(taciti_arrangement_create(comm, scheme, &out->place));
+    choose_pipeline(out, segment_bytes);
+    const taciti_arrangement *p = &out->place;
+    const int local_size = taciti_arrangement_local_size(p, p->host);
+    out->wire_shape = (taciti_fan_shape){.codec = codec,
+                                         .place = p,
+                                         .range = chunk_of,
+                                         .count = taciti_arrangement_is_lane(p) ? p->hosts : 1,
+                                         .me = taciti_arrangement_is_lane(p) ? p->host : 0,
+                                         .range_n = out->segment_n,
+                                         .slots = out->wire_depth + 1,
+                                         .window = most(SENDS_PER_MEMBER, p->one_host ? 2 * out->wire_depth + 2 : 0) *
+                                                   (size_t)p->hosts};
+    out->local_shape = (taciti_fan_shape){.codec = taciti_codec_find("f32"),
+                                          .place = p,
+                                          .range = share_of,
+                                          .count = local_size,
+                                          .me = p->number,
+                                          .range_n = out->segment_n * (size_t)p->hosts,
+                                          .slots = out->local_depth + 1,
+                                          .lag = 2 * out->wire_depth + out->local_depth,
+                                          .window = 2 * SENDS_PER_MEMBER * (size_t)local_size};
     return TACIT_OK;
 }
 
-tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_codec *codec, size_t segment_bytes,
-                                     taciti_allreduce *out) {
+size_t taciti_allreduce_memory_bytes(const taciti_comm *comm, const taciti_codec *codec, taciti_scheme scheme,
+                                     size_t segment_bytes) {
+    taciti_allreduce reduce;
+    if (describe(comm, codec, scheme, segment_bytes, &reduce) != TACIT_OK) return 0;
+    const size_t bytes = taciti_fan_memory_bytes(&reduce.local_shape) + taciti_fan_memory_bytes(&reduce.wire_shape);
+    taciti_arrangement_destroy(&reduce.place);
+    return bytes;
+}
+
+static tacit_status create_fans(taciti_comm *comm, taciti_allreduce *reduce) {
+    const taciti_arrangement *p = &reduce->place;
+    TACITI_TRY(taciti_fan_create(comm, &reduce->local_shape, p->order + p->first[p->host], &reduce->local));
+    int *across = taciti_calloc((size_t)p->hosts, sizeof *across);
+    if (across == NULL) return TACIT_E_MEMORY;
+    for (int h = 0; h < p->hosts && taciti_arrangement_is_lane(p); h++)
+        across[h] = taciti_arrangement_rank(p, h, p->number);
+    const tacit_status status = taciti_fan_create(comm, &reduce->wire_shape, across, &reduce->wire);
+    taciti_free(across);
+    return status;
+}
+
+tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_codec *codec, taciti_scheme scheme,
+                                     size_t segment_bytes, taciti_allreduce *out) {
     if (codec->aggregation != TACITI_CODEC_SUM || codec->rounds != 1)
         return taciti_fail(TACIT_E_CONFIG, "codec %s cannot carry a dense all-reduce", codec->name);
-    taciti_allreduce reduce = describe(comm, codec, segment_bytes);
-    reduce.comm = comm;
-    if (reduce.size > 1) TACITI_TRY(allocate(&reduce));
-    *out = reduce;
-    return TACIT_OK;
+    TACITI_TRY(describe(comm, codec, scheme, segment_bytes, out));
+    out->comm = comm;
+    const tacit_status status = create_fans(comm, out);
+    if (status != TACIT_OK) taciti_allreduce_destroy(out);
+    return status;
 }
 
 void taciti_allreduce_destroy(taciti_allreduce *reduce) {
-    taciti_free(reduce->memory);
-    taciti_free(reduce->scatter_in);
+    taciti_fan_destroy(&reduce->local);
+    taciti_fan_destroy(&reduce->wire);
+    taciti_arrangement_destroy(&reduce->place);
     *reduce = (taciti_allreduce){0};
 }
 
-/* Floats of one segment of `rank`'s chunk; *at receives where it begins in the array. */
-static size_t part(const taciti_allreduce *reduce, const turn *t, int rank, size_t *at) {
-    size_t begin = 0, end = 0;
-    taciti_pool_part(t->n, GRAIN, rank, reduce->size, &begin, &end);
-    const size_t from = begin + t->segment * reduce->segment_n;
-    *at = from;
-    if (from >= end) return 0;
-    return end - from < reduce->segment_n ? end - from : reduce->segment_n;
+static size_t divide_up(size_t a, size_t b) { return a / b + (a % b != 0); }
+
+/* Pieces of equal length, so that none is left over at the end. */
+static taciti_cut cut_of(const taciti_allreduce *reduce, size_t n) {
+    const size_t ranges = (size_t)reduce->place.hosts * (size_t)reduce->place.lanes;
+    const size_t unit = ranges * GRAIN;
+    const size_t pieces = divide_up(n, reduce->segment_n * ranges);
+    taciti_cut cut = {.n = n, .piece_n = divide_up(divide_up(n, pieces), unit) * unit};
+    cut.pieces = divide_up(n, cut.piece_n);
+    return cut;
 }
 
-static size_t index_of(const taciti_allreduce *reduce, const turn *t, int rank) {
-    return t->slot * (size_t)reduce->size + (size_t)rank;
+/* Piece number `turn - lag` of an array, when there is such a one. */
+static bool piece_at(const taciti_cut *cut, size_t turn, size_t lag, taciti_turn *t) {
+    t->piece = turn - lag;
+    return turn >= lag && t->piece < cut->pieces;
 }
 
-static char *buffer(const taciti_allreduce *reduce, char *block, const turn *t, int rank) {
-    return block + index_of(reduce, t, rank) * reduce->stride_bytes;
-}
-
-/* Too short and too many to be spans of their own. */
-static void add_time(const taciti_allreduce *reduce, taciti_span_kind kind, int64_t spent_ns) {
-    taciti_trace *trace = taciti_comm_trace(reduce->comm);
-    trace->total_ns[kind] += spent_ns;
-    trace->run_ns[kind] += spent_ns;
-}
-
-/* Encodes x[n] into out; dense codecs have payloads of one size, which is what the receivers expect. */
-static tacit_status encode(const taciti_allreduce *reduce, const float *x, size_t n, void *out) {
-    const int64_t begin_ns = taciti_now_ns();
-    const size_t bytes = reduce->codec->encode(x, n, 0, out); /* key 0: rounding to nearest needs no randomness */
-    add_time(reduce, TACITI_SPAN_ENCODE, taciti_now_ns() - begin_ns);
-    if (bytes == reduce->codec->bound(n)) return TACIT_OK;
-    return taciti_fail(TACIT_E_INTERNAL, "codec %s wrote %zu bytes for %zu floats instead of %zu", reduce->codec->name,
-                       bytes, n, reduce->codec->bound(n));
-}
-
-static tacit_status scatter(taciti_allreduce *reduce, const turn *t) {
-    size_t at = 0;
-    const size_t mine_n = part(reduce, t, reduce->rank, &at);
-    for (int k = 1; k < reduce->size; k++) {
-        const int from = (reduce->rank - k + reduce->size) % reduce->size;
-        if (mine_n > 0)
-            TACITI_TRY(taciti_comm_irecv(reduce->comm, from, buffer(reduce, reduce->arriving, t, from),
-                                         reduce->codec->bound(mine_n), &reduce->scatter_in[index_of(reduce, t, from)]));
+static tacit_status take_turn(taciti_allreduce *reduce, size_t turn, float *x, const taciti_cut *cut) {
+    const size_t a = reduce->local_depth, b = reduce->wire_depth;
+    taciti_turn t = {.x = x, .cut = cut};
+    if (piece_at(cut, turn, 0, &t)) TACITI_TRY(taciti_fan_scatter(&reduce->local, &t));
+    if (piece_at(cut, turn, a, &t)) {
+        TACITI_TRY(taciti_fan_combine(&reduce->local, &t));
+        TACITI_TRY(taciti_fan_scatter(&reduce->wire, &t));
     }
-    for (int k = 1; k < reduce->size; k++) {
-        const int to = (reduce->rank + k) % reduce->size;
-        const size_t n = part(reduce, t, to, &at);
-        if (n == 0) continue;
-        const void *payload = t->x + at;
-        if (!reduce->codec->identity) {
-            char *out = buffer(reduce, reduce->leaving, t, to);
-            TACITI_TRY(encode(reduce, t->x + at, n, out));
-            payload = out;
-        }
-        TACITI_TRY(taciti_comm_isend(reduce->comm, to, payload, reduce->codec->bound(n),
-                                     &reduce->scatter_out[index_of(reduce, t, to)]));
+    if (piece_at(cut, turn, a + b, &t)) {
+        TACITI_TRY(taciti_fan_combine(&reduce->wire, &t));
+        TACITI_TRY(taciti_fan_spread(&reduce->wire, &t));
     }
-    return TACIT_OK;
-}
-
-/* This rank's own contribution is rounded like everybody's. */
-static tacit_status round_own(taciti_allreduce *reduce, const turn *t, float *own, size_t n) {
-    if (reduce->codec->identity) return TACIT_OK;
-    char *payload = buffer(reduce, reduce->leaving, t, reduce->rank);
-    TACITI_TRY(encode(reduce, own, n, payload));
-    return reduce->codec->decode(payload, reduce->codec->bound(n), own, n);
-}
-
-/* own[n] = sum over ranks in rank order. Adding two numbers commutes, so own += (sum of the ranks before mine) is that
- * order; the payload of rank 0 is the place of that sum when it is plain floats. */
-static tacit_status add_in_rank_order(taciti_allreduce *reduce, const turn *t, float *own, size_t n) {
-    const taciti_codec *codec = reduce->codec;
-    char *first = buffer(reduce, reduce->arriving, t, 0);
-    float *prefix = codec->identity ? (float *)(void *)first : reduce->prefix;
-    const size_t bytes = codec->bound(n);
-    int64_t begin_ns = taciti_now_ns(), spent_ns = 0;
-    for (int r = 0; r < reduce->size; r++) {
-        if (r == reduce->rank) {
-            TACITI_TRY(round_own(reduce, t, own, n));
-            if (r > 0) taciti_kernels_get()->add(own, prefix, n);
-            continue;
-        }
-        const char *payload = buffer(reduce, reduce->arriving, t, r);
-        spent_ns += taciti_now_ns() - begin_ns;
-        TACITI_TRY(taciti_comm_await(reduce->comm, &reduce->scatter_in[index_of(reduce, t, r)]));
-        begin_ns = taciti_now_ns();
-        if (r > reduce->rank)
-            TACITI_TRY(codec->decode_add(payload, bytes, own, n));
-        else if (r > 0)
-            TACITI_TRY(codec->decode_add(payload, bytes, prefix, n));
-        else if (!codec->identity)
-            TACITI_TRY(codec->decode(payload, bytes, prefix, n));
+    if (piece_at(cut, turn, a + 2 * b, &t)) {
+        TACITI_TRY(taciti_fan_collect(&reduce->wire, &t));
+        TACITI_TRY(taciti_fan_spread(&reduce->local, &t));
     }
-    add_time(reduce, TACITI_SPAN_DECODE, spent_ns + taciti_now_ns() - begin_ns);
-    return TACIT_OK;
-}
-
-/* The sum of my chunk's segment goes to all. */
-static tacit_status send_sum(taciti_allreduce *reduce, const turn *t, float *own, size_t n) {
-    const void *payload = own;
-    if (!reduce->codec->identity) {
-        char *out = reduce->sum + t->slot * reduce->stride_bytes;
-        TACITI_TRY(encode(reduce, own, n, out));
-        TACITI_TRY(reduce->codec->decode(out, reduce->codec->bound(n), own, n));
-        payload = out;
-    }
-    for (int k = 1; k < reduce->size; k++) {
-        const int to = (reduce->rank + k) % reduce->size;
-        TACITI_TRY(taciti_comm_isend(reduce->comm, to, payload, reduce->codec->bound(n),
-                                     &reduce->gather_out[index_of(reduce, t, to)]));
-    }
-    return TACIT_OK;
-}
-
-static tacit_status combine(taciti_allreduce *reduce, const turn *t) {
-    size_t at = 0;
-    const size_t mine_n = part(reduce, t, reduce->rank, &at);
-    float *own = t->x + at;
-    if (mine_n > 0) TACITI_TRY(add_in_rank_order(reduce, t, own, mine_n));
-    /* Their sums overwrite what was sent to them, so it must have left. */
-    for (int k = 1; k < reduce->size; k++) {
-        const int peer = (reduce->rank + k) % reduce->size;
-        const size_t n = part(reduce, t, peer, &at);
-        if (n == 0) continue;
-        TACITI_TRY(taciti_comm_await(reduce->comm, &reduce->scatter_out[index_of(reduce, t, peer)]));
-        void *into = reduce->codec->identity ? (void *)(t->x + at) : buffer(reduce, reduce->sums, t, peer);
-        TACITI_TRY(taciti_comm_irecv(reduce->comm, peer, into, reduce->codec->bound(n),
-                                     &reduce->gather_in[index_of(reduce, t, peer)]));
-    }
-    return mine_n > 0 ? send_sum(reduce, t, own, mine_n) : TACIT_OK;
-}
-
-static tacit_status collect(taciti_allreduce *reduce, const turn *t) {
-    size_t at = 0;
-    const size_t mine_n = part(reduce, t, reduce->rank, &at);
-    for (int k = 1; k < reduce->size; k++) {
-        const int from = (reduce->rank - k + reduce->size) % reduce->size;
-        const size_t n = part(reduce, t, from, &at);
-        if (n > 0) TACITI_TRY(taciti_comm_await(reduce->comm, &reduce->gather_in[index_of(reduce, t, from)]));
-        if (n > 0 && !reduce->codec->identity)
-            TACITI_TRY(
-                reduce->codec->decode(buffer(reduce, reduce->sums, t, from), reduce->codec->bound(n), t->x + at, n));
-        if (mine_n > 0) TACITI_TRY(taciti_comm_await(reduce->comm, &reduce->gather_out[index_of(reduce, t, from)]));
-    }
-    return TACIT_OK;
-}
-
-/* Segments of the longest chunk. */
-static size_t segment_count(const taciti_allreduce *reduce, size_t n) {
-    size_t longest = 0;
-    for (int r = 0; r < reduce->size; r++) {
-        size_t begin = 0, end = 0;
-        taciti_pool_part(n, GRAIN, r, reduce->size, &begin, &end);
-        if (end - begin > longest) longest = end - begin;
-    }
-    return (longest + reduce->segment_n - 1) / reduce->segment_n;
-}
-
-static turn turn_of(const taciti_allreduce *reduce, float *x, size_t n, size_t segment) {
-    return (turn){.x = x, .n = n, .segment = segment, .slot = segment % reduce->slots};
+    return piece_at(cut, turn, 2 * a + 2 * b, &t) ? taciti_fan_collect(&reduce->local, &t) : TACIT_OK;
 }
 
 tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n) {
-    if (reduce->size == 1 || n == 0) return TACIT_OK;
-    const size_t segments = segment_count(reduce, n), depth = reduce->depth;
-    for (size_t i = 0; i < segments + 2 * depth; i++) {
-        if (i < segments) {
-            const turn t = turn_of(reduce, x, n, i);
-            TACITI_TRY(scatter(reduce, &t));
-        }
-        if (i >= depth && i - depth < segments) {
-            const turn t = turn_of(reduce, x, n, i - depth);
-            TACITI_TRY(combine(reduce, &t));
-        }
-        if (i >= 2 * depth) {
-            const turn t = turn_of(reduce, x, n, i - 2 * depth);
-            TACITI_TRY(collect(reduce, &t));
-        }
-    }
-    return TACIT_OK;
-}
-
-static uint64_t chunk_bytes(const taciti_allreduce *reduce, size_t n, int rank) {
-    size_t begin = 0, end = 0;
-    taciti_pool_part(n, GRAIN, rank, reduce->size, &begin, &end);
-    const size_t whole = (end - begin) / reduce->segment_n, rest = (end - begin) % reduce->segment_n;
-    return (uint64_t)whole * reduce->codec->bound(reduce->segment_n) + (rest > 0 ? reduce->codec->bound(rest) : 0);
+    if (reduce->place.size == 1 || n == 0) return TACIT_OK;
+    const taciti_cut cut = cut_of(reduce, n);
+    const size_t turns = cut.pieces + 2 * (reduce->local_depth + reduce->wire_depth);
+    for (size_t turn = 0; turn < turns; turn++) TACITI_TRY(take_turn(reduce, turn, x, &cut));
+    TACITI_TRY(taciti_fan_finish(&reduce->local));
+    return taciti_fan_finish(&reduce->wire);
 }
 
 uint64_t taciti_allreduce_bytes(const taciti_allreduce *reduce, size_t n) {
+    if (reduce->place.size == 1 || n == 0) return 0;
+    const taciti_cut cut = cut_of(reduce, n);
     uint64_t bytes = 0;
-    for (int r = 0; r < reduce->size; r++)
-        bytes += chunk_bytes(reduce, n, r) * (uint64_t)(r == reduce->rank ? reduce->size - 1 : 1);
-    return reduce->size == 1 ? 0 : bytes;
+    for (size_t i = 0; i < cut.pieces; i++)
+        bytes += taciti_fan_bytes(&reduce->local_shape, &cut, i, reduce->local_shape.me) +
+                 taciti_fan_bytes(&reduce->wire_shape, &cut, i, reduce->wire_shape.me);
+    return bytes;
+}
+/* Of every pair of a rank here and a rank there that talk to each other: same lane, or any two in the flat arrangement.
+ */
+static uint64_t piece_nic_bytes(const taciti_allreduce *reduce, const taciti_cut *cut, size_t piece) {
+    const taciti_arrangement *p = &reduce->place;
+    uint64_t bytes = 0;
+    for (int lane = 0; lane < p->lanes; lane++)
+        for (int here = 0; here < p->hosts; here++) {
+            const int rank = taciti_arrangement_rank(p, here, lane);
+            if (!taciti_comm_same_host(reduce->comm, rank, taciti_comm_rank(reduce->comm))) continue;
+            for (int there = 0; there < p->hosts; there++) {
+                if (taciti_comm_same_host(reduce->comm, rank, taciti_arrangement_rank(p, there, lane))) continue;
+                bytes += reduce->codec->bound(taciti_cut_chunk(p, cut, piece, lane, there).n) +
+                         reduce->codec->bound(taciti_cut_chunk(p, cut, piece, lane, here).n);
+            }
+        }
+    return bytes;
 }
 
 uint64_t taciti_allreduce_nic_bytes(const taciti_allreduce *reduce, size_t n) {
+    const taciti_arrangement *p = &reduce->place;
+    if (p->size == 1 || n == 0) return 0;
+    const taciti_cut cut = cut_of(reduce, n);
     uint64_t bytes = 0;
-    for (int r = 0; r < reduce->size; r++)
-        for (int to = 0; to < reduce->size; to++)
-            if (taciti_comm_same_host(reduce->comm, r, reduce->rank) && !taciti_comm_same_host(reduce->comm, r, to))
-                bytes += chunk_bytes(reduce, n, r) + chunk_bytes(reduce, n, to);
+    for (size_t i = 0; i < cut.pieces; i++) bytes += piece_nic_bytes(reduce, &cut, i);
     return bytes;
 }

@@ -2,46 +2,37 @@
  *
  * The dense all-reduce of one array, for the communication thread. See exchange.h for what it computes.
  *
- * Turn t of the pipeline, one per segment, does three things; D turns lie between the stages of a segment, so that up
- * to D + 1 segments are on the wire in each stage while this rank reduces:
+ * Inside a host (fan `local`) every lane gets its share of a piece from all ranks of the host, in f32; between hosts
+ * (fan `wire`) the same lanes of all hosts reduce that share through the codec; then the lanes give it to their host.
+ * So the data crosses each host's link once, however many ranks share it. In the flat arrangement there is no `local`.
  *
- *   scatter(t)       encode segment t of every other rank's chunk, post its send and the receives of my chunk
+ * Pieces go through these steps one behind the other, so that the steps inside the host and the arithmetic hide behind
+ * the wire. In turn u, with depth a of `local` and b of `wire`:
  *
- *   combine(t - D)   await my chunk's segment from all ranks, add in rank order, post the sum to all
- *
- *   collect(t - 2D)  await the other chunks' sums, decode
- *
- * Every rank runs the same turns over the same sizes, so messages between two ranks match by their order alone.
+ *   local scatter(u)             wire scatter(u - a)               wire collect(u - a - 2b)    local collect(u - 2a -
+ * 2b) local combine(u - a)         wire combine, spread(u - a - b)   local spread(u - a - 2b)
  */
 #ifndef TACITI_EXCHANGE_ALLREDUCE_H
 #define TACITI_EXCHANGE_ALLREDUCE_H
 
-#include "codec/codec.h"
-#include "comm/comm.h"
+#include "exchange/fan.h"
 
 typedef struct taciti_allreduce {
     taciti_comm *comm; /* borrows */
     const taciti_codec *codec;
-    int rank, size;
-    size_t segment_n;    /* floats */
-    size_t depth, slots; /* turns between the stages of a segment; buffers per stage: depth + 1 */
-    size_t stride_bytes; /* of one segment's payload in the buffers below */
-    size_t prefix_bytes;
-    char *memory; /* owned; all buffers, one after the other */
-    size_t memory_bytes;
-    char *arriving; /* [slots][size] payloads of my chunk's segment, by rank */
-    char *leaving;  /* [slots][size] my payloads for the others; NULL when the codec is the identity */
-    char *sum;      /* [slots] payload of my chunk's sum; NULL when identity */
-    char *sums;     /* [slots][size] payloads of the other chunks' sums; NULL when identity */
-    float *prefix;  /* one segment: sum of the ranks before mine */
-    taciti_engine_request *scatter_in, *scatter_out, *gather_in, *gather_out; /* [slots][size]; owned by the first */
+    taciti_arrangement place;
+    size_t segment_n;               /* most floats of one message on the wire */
+    size_t local_depth, wire_depth; /* turns between the steps of a piece */
+    taciti_fan_shape local_shape, wire_shape;
+    taciti_fan local, wire;
 } taciti_allreduce;
 
-/* Workspaces for arrays of any length. Not collective. */
-tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_codec *codec, size_t segment_bytes,
-                                     taciti_allreduce *out);
-/* Bytes of those workspaces, before they exist. */
-size_t taciti_allreduce_memory_bytes(const taciti_comm *comm, const taciti_codec *codec, size_t segment_bytes);
+/* Workspaces for arrays of any length. Not collective. The object must stay in place. */
+tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_codec *codec, taciti_scheme scheme,
+                                     size_t segment_bytes, taciti_allreduce *out);
+/* Bytes of those workspaces, before they exist; 0 when there is no memory to tell. */
+size_t taciti_allreduce_memory_bytes(const taciti_comm *comm, const taciti_codec *codec, taciti_scheme scheme,
+                                     size_t segment_bytes);
 
 void taciti_allreduce_destroy(taciti_allreduce *reduce);
 

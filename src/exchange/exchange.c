@@ -13,12 +13,15 @@
     }
 
 #define WIRES "f32|bf16"
+#define SCHEMES "auto|flat|hosts"
 static const char *const WIRE_NAMES[] = {"f32", "bf16"};
 
 static const taciti_option OPTIONS[] = {
     OPTION("wire", ENUM, wire, "f32", 0, WIRES, "", "number format in which gradients travel; sums are made in f32"),
     OPTION("bucket", BYTES, bucket_bytes, "25MiB", 17179869184.0, NULL, "bytes",
            "gradients are exchanged in buckets of this size, as soon as one is complete"),
+    OPTION("scheme", ENUM, scheme, "auto", 0, SCHEMES, "",
+           "hosts: sum inside each host first, so that data crosses its link once; auto: so if ranks share hosts"),
     OPTION("overlap", BOOL, overlap, "true", 0, NULL, "", "exchange while backward still runs"),
 };
 
@@ -51,9 +54,9 @@ static tacit_status run_parcel(taciti_comm *comm, void *context) {
     return status;
 }
 
-static tacit_status set_up(taciti_exchange *exchange, const taciti_codec *codec) {
+static tacit_status set_up(taciti_exchange *exchange, const taciti_codec *codec, int scheme) {
     const size_t segment_bytes = taciti_comm_segment_bytes(exchange->comm);
-    TACITI_TRY(taciti_allreduce_create(exchange->comm, codec, segment_bytes, &exchange->reduce));
+    TACITI_TRY(taciti_allreduce_create(exchange->comm, codec, (taciti_scheme)scheme, segment_bytes, &exchange->reduce));
     exchange->parcels = taciti_calloc(exchange->layout->bucket_count, sizeof *exchange->parcels);
     if (exchange->parcels == NULL) return TACIT_E_MEMORY;
     for (size_t b = 0; b < exchange->layout->bucket_count; b++) {
@@ -73,7 +76,7 @@ tacit_status taciti_exchange_create(taciti_comm *comm, const taciti_layout *layo
     if (status == TACIT_OK) {
         exchange->comm = comm;
         exchange->layout = layout;
-        status = set_up(exchange, codec);
+        status = set_up(exchange, codec, options->scheme);
     }
     status = taciti_comm_agree(comm, status);
     if (status == TACIT_OK)
@@ -122,5 +125,5 @@ uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange) {
 
 size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_exchange_options *options) {
     return taciti_allreduce_memory_bytes(comm, taciti_codec_find(WIRE_NAMES[options->wire]),
-                                         taciti_comm_segment_bytes(comm));
+                                         (taciti_scheme)options->scheme, taciti_comm_segment_bytes(comm));
 }

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bucket x codec x collective: compensate, encode, move, decode, account. Here the dense all-reduce with any SUM codec:
+ * bucket x codec x collective: compensate, encode, move, decode, account. Here the dense all-reduce with any SUM codec,
+ * in one of two arrangements:
  *
- *   reduce-scatter   the bucket is cut into one chunk per rank; every rank encodes its part of chunk j and sends it to
- *                    rank j, which adds the decoded payloads in rank order 0..N-1 (f32 accumulation)
- *   all-gather       rank j encodes the sum once and sends it to all; everybody, rank j included, decodes that payload
+ *   flat    the bucket is cut into one chunk per rank. reduce-scatter: every rank encodes its part of chunk j and sends
+ *           it to rank j, which adds the decoded payloads in rank order 0..N-1 (f32 accumulation). all-gather: rank j
+ *           encodes the sum once and sends it to all; everybody, rank j included, decodes that payload
+ *   hosts   the same among hosts: the ranks of a host first add their parts in rank order (f32, nothing is encoded
+ *           inside a host), then hosts take the place of ranks, in the order of their lowest ranks
  *
  * So the result is the same bits on every rank, does not depend on arrival order, and a 16-bit wire rounds each
- * contribution once and the sum once. Bytes per rank and direction: 2 (N-1)/N of the encoded bucket, the ring's bound.
- * Segments of comm.segment bytes keep all links busy in both directions.
+ * contribution - of a rank, or of a host - once and the sum once. Bytes per rank (flat) or host (hosts) and direction:
+ * 2 (N-1)/N of the encoded bucket, N ranks or hosts: the bound for any all-reduce. Inside a host of P ranks each rank
+ * sends 2 (P-1)/P of the bucket more.
  */
 #ifndef TACITI_EXCHANGE_EXCHANGE_H
 #define TACITI_EXCHANGE_EXCHANGE_H
@@ -21,11 +25,13 @@
 #include "base/option.h"
 #include "codec/codec.h"
 #include "comm/comm.h"
+#include "exchange/arrangement.h"
 #include "tensor/layout.h"
 
 typedef struct taciti_exchange_options {
     int wire;             /* exchange.wire: index into "f32|bf16" */
     int64_t bucket_bytes; /* exchange.bucket: default 25 MiB */
+    int scheme;           /* exchange.scheme: taciti_scheme */
     bool overlap;         /* exchange.overlap: false submits every bucket only at the end of backward (blocking) */
 } taciti_exchange_options;
 extern const taciti_option_table taciti_exchange_option_table; /* section "exchange" */
@@ -44,7 +50,7 @@ tacit_status taciti_exchange_begin(taciti_exchange *exchange, float *flat, size_
 /* Blocks until that bucket holds the sum over ranks. Owner thread. */
 tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket);
 
-/* Bytes each rank sends per step for this layout (= receives): the cost formula beside the code. */
+/* Bytes this rank sends per step for this layout: the cost formula beside the code. */
 uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange);
 
 /* Bytes that all ranks of this rank's host together send to other hosts per step: what its network card carries, but

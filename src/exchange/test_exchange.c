@@ -62,19 +62,56 @@ static void reduce_on_thread(taciti_comm *comm, taciti_allreduce *reduce, float 
     CHECK(taciti_job_wait(comm, &job) == TACIT_OK);
 }
 
+/* What is tried: a codec, a scheme, and where ranks are. */
+typedef struct trial {
+    const taciti_codec *codec;
+    taciti_scheme scheme;
+} trial;
+
+/* Arrangements of ranks on hosts, in no order; rank r is on host ARRANGEMENTS[i][r]. */
+static const int ARRANGEMENTS[][8] = {
+    {0, 0, 0, 0, 0, 0, 0, 0}, {0, 1, 2, 3, 4, 5, 6, 7}, {0, 0, 1, 1, 2, 2, 3, 3},
+    {1, 0, 1, 1, 0, 0, 1, 1}, {2, 2, 2, 0, 1, 1, 2, 2}, {0, 1, 1, 1, 1, 1, 1, 1},
+};
+enum { ARRANGEMENT_COUNT = sizeof ARRANGEMENTS / sizeof *ARRANGEMENTS };
+
+/* Every SUM codec, scheme and arrangement, at this number of ranks. */
+static void try_all(int size, const taciti_comm_options *options, test_rank *rank) {
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
+        for (int scheme = TACITI_SCHEME_AUTO; scheme <= TACITI_SCHEME_HOSTS; scheme++)
+            for (int i = 0; i < ARRANGEMENT_COUNT; i++) {
+                if ((*codec)->aggregation != TACITI_CODEC_SUM) continue;
+                trial t = {.codec = *codec, .scheme = (taciti_scheme)scheme};
+                test_hosts(ARRANGEMENTS[i]);
+                test_world_run(size, options, rank, &t);
+            }
+    test_hosts(NULL);
+}
+
+/* What the ranks of my host sent to other hosts since `before`. */
+static uint64_t sent_by_host(taciti_comm *comm, uint64_t before) {
+    const uint64_t mine = test_bytes_to_other_hosts(comm) - before;
+    uint64_t all[8] = {0}, sum = 0;
+    CHECK(taciti_comm_allgather(comm, &mine, sizeof mine, all) == TACIT_OK);
+    for (int r = 0; r < taciti_comm_size(comm); r++)
+        if (taciti_comm_same_host(comm, r, taciti_comm_rank(comm))) sum += all[r];
+    return sum;
+}
+
 static void sum_integers(taciti_comm *comm, void *context) {
-    const taciti_codec *codec = context;
+    const trial *t = context;
     const int size = taciti_comm_size(comm), rank = taciti_comm_rank(comm);
     taciti_allreduce reduce;
-    CHECK(taciti_allreduce_create(comm, codec, taciti_comm_segment_bytes(comm), &reduce) == TACIT_OK);
+    CHECK(taciti_allreduce_create(comm, t->codec, t->scheme, taciti_comm_segment_bytes(comm), &reduce) == TACIT_OK);
     float *x = taciti_calloc(MOST + 1, sizeof *x);
     for (size_t l = 0; l < LENGTH_COUNT; l++) {
         const size_t n = LENGTHS[l];
         for (size_t i = 0; i < n; i++) x[i] = small_integer(rank, i);
         x[n] = 12345.0f;
-        const uint64_t before = taciti_comm_count(comm).bytes_sent;
+        const uint64_t before = taciti_comm_count(comm).bytes_sent, nic_before = test_bytes_to_other_hosts(comm);
         reduce_on_thread(comm, &reduce, x, n);
         CHECK(taciti_comm_count(comm).bytes_sent - before == taciti_allreduce_bytes(&reduce, n));
+        CHECK(sent_by_host(comm, nic_before) == taciti_allreduce_nic_bytes(&reduce, n));
         for (size_t i = 0; i < n; i++) {
             float sum = 0;
             for (int r = 0; r < size; r++) sum += small_integer(r, i);
@@ -86,45 +123,63 @@ static void sum_integers(taciti_comm *comm, void *context) {
     taciti_allreduce_destroy(&reduce);
 }
 
-static void integers_sum_exactly_for_any_ranks_length_and_wire(void **state) {
+static void integers_sum_exactly_for_any_ranks_length_wire_and_arrangement(void **state) {
     (void)state;
-    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
-        for (int size = 1; size <= 8; size++)
-            for (int per_host = 0; per_host <= 2; per_host++) {
-                taciti_codec one = **codec;
-                if (one.aggregation != TACITI_CODEC_SUM) continue;
-                taciti_comm_options options = test_comm_options(true);
-                options.segment_bytes = size % 2 == 0 ? 1024 : 16384;
-                test_ranks_per_host(per_host); /* decides how many segments are under way */
-                test_world_run(size, &options, sum_integers, &one);
-            }
-    test_ranks_per_host(0);
+    for (int size = 1; size <= 8; size++) {
+        taciti_comm_options options = test_comm_options(true);
+        options.segment_bytes = size % 2 == 0 ? 1024 : 16384;
+        try_all(size, &options, sum_integers);
+    }
 }
 
-/* The definition, sequentially: every contribution through the wire, added in rank order, the sum through the wire. */
-static void define(const taciti_codec *codec, int size, float *sum, size_t n) {
-    float *x = taciti_calloc(n + 1, sizeof *x);
+/* sum[n] through the wire and back. */
+static void pass_wire(const taciti_codec *codec, float *sum, size_t n) {
     void *payload = taciti_calloc(codec->bound(n) + 1, 1);
-    for (int r = 0; r < size; r++) {
-        for (size_t i = 0; i < n; i++) x[i] = wild(r, i);
-        const size_t bytes = codec->encode(x, n, 0, payload);
-        CHECK((r == 0 ? codec->decode : codec->decode_add)(payload, bytes, sum, n) == TACIT_OK);
-    }
     const size_t bytes = codec->encode(sum, n, 0, payload);
     CHECK(codec->decode(payload, bytes, sum, n) == TACIT_OK);
-    taciti_free(x);
     taciti_free(payload);
 }
 
+/* The sum of what one host contributes, in rank order; a host of the flat scheme is one rank. */
+static void sum_host(const taciti_comm *comm, int leader, bool flat, float *part, size_t n) {
+    for (size_t i = 0; i < n; i++) part[i] = wild(leader, i);
+    for (int r = leader + 1; r < taciti_comm_size(comm) && !flat; r++)
+        for (size_t i = 0; i < n && taciti_comm_same_host(comm, leader, r); i++) part[i] += wild(r, i);
+}
+
+/* The definition, sequentially: every host's part through the wire, added in the order of the hosts, the sum through
+ * the wire; nothing is rounded when there is no wire. */
+static void define(const taciti_comm *comm, const taciti_codec *codec, bool flat, float *sum, size_t n) {
+    float *part = taciti_calloc(n + 1, sizeof *part);
+    int hosts = 0;
+    for (int r = 0; r < taciti_comm_size(comm); r++) hosts += flat || taciti_comm_peer(comm, r)->local_rank == 0;
+    for (int r = 0, host = 0; r < taciti_comm_size(comm); r++) {
+        if (!flat && taciti_comm_peer(comm, r)->local_rank != 0) continue;
+        sum_host(comm, r, flat, part, n);
+        if (hosts > 1) pass_wire(codec, part, n);
+        for (size_t i = 0; i < n; i++) sum[i] = host == 0 ? part[i] : sum[i] + part[i];
+        host++;
+    }
+    if (hosts > 1) pass_wire(codec, sum, n);
+    taciti_free(part);
+}
+
+static bool is_flat(const taciti_comm *comm, taciti_scheme scheme) {
+    bool alone = true;
+    for (int r = 0; r < taciti_comm_size(comm); r++) alone = alone && taciti_comm_peer(comm, r)->local_size == 1;
+    const bool together = taciti_comm_peer(comm, 0)->local_size == taciti_comm_size(comm);
+    return scheme == TACITI_SCHEME_FLAT || (scheme == TACITI_SCHEME_AUTO && (alone || together));
+}
+
 static void compare_with_definition(taciti_comm *comm, void *context) {
-    const taciti_codec *codec = context;
+    const trial *t = context;
     taciti_allreduce reduce;
-    CHECK(taciti_allreduce_create(comm, codec, taciti_comm_segment_bytes(comm), &reduce) == TACIT_OK);
+    CHECK(taciti_allreduce_create(comm, t->codec, t->scheme, taciti_comm_segment_bytes(comm), &reduce) == TACIT_OK);
     float *x = taciti_calloc(MOST, sizeof *x), *expected = taciti_calloc(MOST, sizeof *x);
     for (size_t l = 0; l < LENGTH_COUNT; l++) {
         const size_t n = LENGTHS[l];
         for (size_t i = 0; i < n; i++) x[i] = wild(taciti_comm_rank(comm), i);
-        define(codec, taciti_comm_size(comm), expected, n);
+        define(comm, t->codec, is_flat(comm, t->scheme), expected, n);
         reduce_on_thread(comm, &reduce, x, n);
         CHECK(memcmp(x, expected, n * sizeof *x) == 0);
     }
@@ -135,21 +190,16 @@ static void compare_with_definition(taciti_comm *comm, void *context) {
 
 static void every_rank_holds_the_bits_of_the_definition(void **state) {
     (void)state;
-    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
-        for (int size = 2; size <= 7; size++) {
-            taciti_codec one = **codec;
-            if (one.aggregation != TACITI_CODEC_SUM) continue;
-            taciti_comm_options options = test_comm_options(size % 3 != 0);
-            options.segment_bytes = 2048;
-            test_ranks_per_host(size % 2);
-            test_world_run(size, &options, compare_with_definition, &one);
-        }
-    test_ranks_per_host(0);
+    for (int size = 2; size <= 7; size++) {
+        taciti_comm_options options = test_comm_options(size % 3 != 0);
+        options.segment_bytes = 2048;
+        try_all(size, &options, compare_with_definition);
+    }
 }
 
 static void spread_infinity(taciti_comm *comm, void *context) {
     taciti_allreduce reduce;
-    CHECK(taciti_allreduce_create(comm, context, 4096, &reduce) == TACIT_OK);
+    CHECK(taciti_allreduce_create(comm, context, TACITI_SCHEME_AUTO, 4096, &reduce) == TACIT_OK);
     float x[40];
     for (size_t i = 0; i < 40; i++) x[i] = (float)i;
     if (taciti_comm_rank(comm) == 1) {
@@ -254,7 +304,7 @@ static void misuse_is_refused(void **state) {
     taciti_codec gather = **taciti_codec_list();
     gather.aggregation = TACITI_CODEC_GATHER;
     taciti_allreduce reduce;
-    assert_int_equal(taciti_allreduce_create(comm, &gather, 4096, &reduce), TACIT_E_CONFIG);
+    assert_int_equal(taciti_allreduce_create(comm, &gather, TACITI_SCHEME_AUTO, 4096, &reduce), TACIT_E_CONFIG);
     taciti_free(x);
     taciti_exchange_destroy(exchange);
     taciti_exchange_destroy(NULL);
@@ -266,8 +316,11 @@ static void look_at_memory(taciti_comm *comm, void *context) {
     (void)context;
     static const size_t SEGMENTS[] = {1, 64, 1000, 1 << 18, 1 << 30};
     for (size_t i = 0; i < sizeof SEGMENTS / sizeof *SEGMENTS; i++) {
-        const size_t bytes = taciti_allreduce_memory_bytes(comm, taciti_codec_find("f32"), SEGMENTS[i]);
-        CHECK(bytes > 0 && bytes <= (size_t)128 << 20);
+        for (int scheme = TACITI_SCHEME_AUTO; scheme <= TACITI_SCHEME_HOSTS; scheme++) {
+            const size_t bytes =
+                taciti_allreduce_memory_bytes(comm, taciti_codec_find("f32"), (taciti_scheme)scheme, SEGMENTS[i]);
+            CHECK(bytes > 0 && bytes <= (size_t)128 << 20);
+        }
     }
 }
 
@@ -284,7 +337,7 @@ static void staging_stays_bounded(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integers_sum_exactly_for_any_ranks_length_and_wire),
+        cmocka_unit_test(integers_sum_exactly_for_any_ranks_length_wire_and_arrangement),
         cmocka_unit_test(every_rank_holds_the_bits_of_the_definition),
         cmocka_unit_test(what_is_not_finite_arrives_everywhere),
         cmocka_unit_test(overlapped_equals_blocking_bit_for_bit),

@@ -35,11 +35,12 @@ static void step(taciti_comm *comm, const taciti_layout *layout, taciti_exchange
     }
 }
 
-static void law(taciti_comm *comm, size_t n, size_t bucket_bytes, int wire) {
+static void law(taciti_comm *comm, size_t n, size_t bucket_bytes, int wire, int scheme) {
     taciti_layout layout;
     taciti_exchange *exchange = NULL;
     make_layout(n, bucket_bytes, &layout);
-    const taciti_exchange_options options = {.wire = wire, .bucket_bytes = (int64_t)bucket_bytes, .overlap = true};
+    const taciti_exchange_options options = {
+        .wire = wire, .scheme = scheme, .bucket_bytes = (int64_t)bucket_bytes, .overlap = true};
     CHECK(taciti_exchange_create(comm, &layout, &options, &exchange) == TACIT_OK);
     float *x = taciti_calloc(layout.n, sizeof *x);
     for (int i = 0; i < 3; i++) step(comm, &layout, exchange, i, x);
@@ -52,10 +53,11 @@ int main(void) {
     taciti_comm *comm = open_comm();
     const size_t lengths[] = {1, 1000, 100003};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
-        for (int wire = 0; wire < 2; wire++) {
-            law(comm, lengths[i], 1 << 16, wire);
-            law(comm, lengths[i], 25 << 20, wire);
-        }
+        for (int wire = 0; wire < 2; wire++)
+            for (int scheme = TACITI_SCHEME_FLAT; scheme <= TACITI_SCHEME_HOSTS; scheme++) {
+                law(comm, lengths[i], 1 << 16, wire, scheme);
+                law(comm, lengths[i], 25 << 20, wire, scheme);
+            }
     taciti_comm_close(comm);
     return 0;
 }

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where ranks are, as an all-reduce sees it, and how an array is cut among them.
+ *
+ * Ranks are numbered by (host, number within the host). A host has as many *lanes* as the smallest host has ranks: lane
+ * l of a host is its rank with number l, and only lanes talk to other hosts, each with the same lane there. The flat
+ * arrangement is the one in which every rank is a host of its own.
+ *
+ *   array = pieces, one after the other in time;  piece = one share per lane;  share = one chunk per host
+ *
+ * All of it is a function of what every rank knows alike, so all ranks cut in the same way.
+ */
+#ifndef TACITI_EXCHANGE_ARRANGEMENT_H
+#define TACITI_EXCHANGE_ARRANGEMENT_H
+
+#include "comm/comm.h"
+
+typedef enum taciti_scheme { TACITI_SCHEME_AUTO, TACITI_SCHEME_FLAT, TACITI_SCHEME_HOSTS } taciti_scheme;
+
+typedef struct taciti_arrangement {
+    int size, hosts, lanes;
+    int host, number; /* mine */
+    int *order;       /* [size] ranks, host by host; owned */
+    int *first;       /* [hosts + 1] where each host begins in `order`; in the same block */
+    bool one_host;    /* no message leaves this machine */
+} taciti_arrangement;
+
+/* AUTO: by hosts when there are several and one of them has several ranks, else flat. Not collective. */
+tacit_status taciti_arrangement_create(const taciti_comm *comm, taciti_scheme scheme, taciti_arrangement *out);
+void taciti_arrangement_destroy(taciti_arrangement *place);
+
+static inline int taciti_arrangement_local_size(const taciti_arrangement *p, int host) {
+    return p->first[host + 1] - p->first[host];
+}
+static inline int taciti_arrangement_rank(const taciti_arrangement *p, int host, int number) {
+    return p->order[p->first[host] + number];
+}
+static inline bool taciti_arrangement_is_lane(const taciti_arrangement *p) { return p->number < p->lanes; }
+
+typedef struct taciti_range {
+    size_t at, n;
+} taciti_range;
+
+typedef struct taciti_cut {
+    size_t n, piece_n, pieces;
+} taciti_cut;
+
+taciti_range taciti_cut_piece(const taciti_cut *cut, size_t piece);
+taciti_range taciti_cut_share(const taciti_arrangement *place, const taciti_cut *cut, size_t piece, int lane);
+taciti_range taciti_cut_chunk(const taciti_arrangement *place, const taciti_cut *cut, size_t piece, int lane, int host);
+
+#endif
