@@ -215,6 +215,9 @@ typedef struct watch {
 
 static const double QUIET_S = 10;
 
+/* Emulated compute that takes longer than asked by more than this share is worth a warning. */
+static const double LATE_SHARE = 0.005;
+
 static void show_progress(void *context, const taciti_cluster_progress *p) {
     watch *w = context;
     char text[160];
@@ -229,10 +232,24 @@ static void show_progress(void *context, const taciti_cluster_progress *p) {
     }
 }
 
+/* Step times of an emulation that did not keep its times are about this machine, not about the cluster. */
+static void warn_of_late_compute(const taciti_cluster_options *options, const taciti_cluster_bench *bench) {
+    for (size_t i = 0; i < bench->setting_count; i++) {
+        const taciti_compute_figures *c = &bench->figures[i].compute;
+        const double late = c->mean_s / c->asked_mean_s - 1;
+        if (late > LATE_SHARE) /* never when nothing was asked: NaN */
+            taciti_log(TACITI_LOG_WARN,
+                       "%s: emulated compute took %.2f ms instead of %.2f (%+.1f %%): this machine was too busy, with "
+                       "these ranks or with other things; trust the bytes, not the times",
+                       options->settings->list[i].label, 1e3 * c->mean_s, 1e3 * c->asked_mean_s, 100 * late);
+    }
+}
+
 static tacit_status print_cluster(const taciti_arguments *arguments, const taciti_cluster_options *options,
                                   const taciti_cluster_bench *bench) {
     taciti_machine machine;
     taciti_machine_read(&machine);
+    warn_of_late_compute(options, bench);
     if (taciti_arguments_get(arguments, "--json") != NULL)
         return taciti_cli_print_json(taciti_cluster_json(&machine, options, bench));
     taciti_cluster_print(&machine, options, bench);
