@@ -109,7 +109,7 @@ tacit_status taciti_strict_object(taciti_strict_reader *reader, json_t *value, c
 /* JSON has no NaN and no infinity, and jansson refuses what overflows. */
 tacit_status taciti_strict_real(taciti_strict_reader *reader, const json_t *value, const taciti_strict_field *field,
                                 void *out) {
-    const double number = json_number_value(value);
+    const double number = json_number_value(value) + 0.0; /* -0.0 becomes 0: it would not survive being written */
     if (!json_is_number(value) || !(number >= field->least && number <= field->most))
         return taciti_strict_refuse(reader, value, field->legal);
     memcpy(out, &number, sizeof number);

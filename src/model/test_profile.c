@@ -213,6 +213,23 @@ static void a_profile_survives_its_file(void **state) {
     assert_int_equal(unlink(path), 0);
 }
 
+/* As an integer, -0 loses its sign. */
+static void there_is_no_negative_zero(void **state) {
+    (void)state;
+    taciti_profile p;
+    const double zero = 0;
+    assert_int_equal(
+        parse("{\"format\": \"tacit-profile-1\", \"name\": \"n\", \"unit\": \"seconds\", \"update_s\": -0.0,"
+              "\"layers\": [{\"name\": \"l\", \"forward_s\": -0e5, \"backward_s\": -0,"
+              "\"tensors\": [{\"name\": \"t\", \"shape\": [1]}]}]}",
+              &p),
+        TACIT_OK);
+    assert_same(p.update_s, zero);
+    assert_same(p.layers[0].forward_s, zero);
+    assert_same(p.layers[0].backward_s, zero);
+    taciti_profile_destroy(&p);
+}
+
 static void names_are_written_so_that_they_can_be_read(void **state) {
     (void)state;
     taciti_profile p, again;
@@ -366,6 +383,7 @@ int main(void) {
         cmocka_unit_test(operations_become_seconds_once),
         cmocka_unit_test(unknown_names_get_a_suggestion),
         cmocka_unit_test(a_profile_survives_its_file),
+        cmocka_unit_test(there_is_no_negative_zero),
         cmocka_unit_test(names_are_written_so_that_they_can_be_read),
         cmocka_unit_test(the_example_of_the_document_is_legal),
         cmocka_unit_test(what_is_wrong_is_named),
