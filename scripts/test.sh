@@ -46,7 +46,7 @@ for stage in "${stages[@]}"; do
     mpi) build release; unit release mpi ;;
     train) build release; program release tests/train.sh ;;
     faults) build release; program release tests/faults.sh ;;
-    lab) build release; program release tests/lab.sh; program release tests/lab_step.sh; program release tests/lab_probe.sh ;;
+    lab) build release; program release tests/lab.sh; program release tests/lab_step.sh; program release tests/lab_probe.sh; program release tests/lab_collectives.sh ;;
     asan) build asan-ubsan; unit asan-ubsan unit; program asan-ubsan tests/smoke.sh ;;
     tsan) build tsan; unit tsan unit '^(base|comm|exchange|strategy|optim|matmul|gpt|spans)' ;;
     clang) build clang; unit clang unit ;;

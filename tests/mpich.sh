@@ -9,4 +9,5 @@ work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 nano=(--model.preset nano --model.dtype f32 --train.threads 1 --train.batch 8 --train.eval_windows 2 --train.steps 20)
 expect "two ranks under mpiexec.mpich" 0 'finished' timeout 200 mpiexec.mpich -n 2 "$tacit" train "${nano[@]}" --run.dir "$work/run"
 expect "a checkpoint of MPICH resumes without MPI" 0 'resume at step 20' timeout 200 "$tacit" train "${nano[@]}" --train.steps 25 --run.dir "$work/run" --resume
+expect "collectives, with the library's own" 0 'mpi-default' timeout 100 mpiexec.mpich -n 2 "$tacit" bench collectives --bytes 8,100kB --rounds 2
 finish_checks

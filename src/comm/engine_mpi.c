@@ -30,6 +30,7 @@ typedef struct engine_mpi {
     int native_count;                           /* 0 until they are asked for */
     taciti_native natives[NATIVES_MOST + 1];    /* ends with a NULL name */
     MPI_Comm native_communicator[NATIVES_MOST]; /* one for each */
+    size_t native_unit_n[NATIVES_MOST]; /* floats; longer arrays must be multiples of it; 1: any length will do */
 } engine_mpi;
 
 /* Lets all-reduce algorithms be named per communicator; where none is named nothing changes. */
@@ -122,11 +123,12 @@ static void mpi_abort(void *self, int exit_code) {
 /* ---- the library's own all-reduces ---------------------------------------------------------------------------------
  *
  * Open MPI decides which algorithm a communicator uses when the communicator is made. So each of ours is a duplicate,
- * made while a control variable names the algorithm (component tuned), or with an info key that puts a component before
- * the others (HAN, the hierarchical one). The variable is put back at once. */
+ * made with an info key that puts a component before the others (HAN, the hierarchical one, or tuned), and for tuned
+ * while a control variable names the algorithm. The variable is put back at once. */
 #define ALGORITHM_VARIABLE "coll_tuned_allreduce_algorithm"
 #define TUNED_VARIABLE "coll_tuned_priority"
 #define HAN_VARIABLE "coll_han_priority"
+#define HAN_SEGMENT_VARIABLE "coll_han_allreduce_segsize"
 
 typedef struct native_plan {
     taciti_native native;
@@ -138,8 +140,8 @@ typedef struct native_plan {
 static const native_plan PLANS[] = {
     {{"mpi-default", "MPI_Allreduce as the library chooses", false}, 0, NULL, NULL},
 #if defined(OPEN_MPI)
-    {{"mpi-ring", "MPI_Allreduce by coll_tuned algorithm 4, ring", false}, 4, ALGORITHM_VARIABLE, NULL},
-    {{"mpi-rabenseifner", "MPI_Allreduce by coll_tuned algorithm 6", false}, 6, ALGORITHM_VARIABLE, NULL},
+    {{"mpi-ring", "MPI_Allreduce by coll_tuned algorithm 4, ring", false}, 4, ALGORITHM_VARIABLE, "tuned"},
+    {{"mpi-rabenseifner", "MPI_Allreduce by coll_tuned algorithm 6", false}, 6, ALGORITHM_VARIABLE, "tuned"},
     {{"mpi-han", "MPI_Allreduce by coll_han, first inside hosts, then between them", true}, 0, HAN_VARIABLE, "han"},
 #endif
 };
@@ -191,10 +193,21 @@ static int number_of(const char *variable) {
     return value;
 }
 
-/* HAN of Open MPI 4.1 crashes on MPI_IN_PLACE with several ranks per host; a user may have made it the default. */
-static bool needs_two_arrays(const native_plan *plan) {
-    return plan->native.apart || (plan->algorithm == 0 && number_of(HAN_VARIABLE) >= number_of(TUNED_VARIABLE) &&
-                                  number_of(HAN_VARIABLE) > 0);
+/* Whether this is HAN, by our choice or because a user has put it first. */
+static bool is_han(const native_plan *plan) {
+    if (plan->prefer != NULL) return strcmp(plan->prefer, "han") == 0;
+    return number_of(HAN_VARIABLE) > 0 && number_of(HAN_VARIABLE) >= number_of(TUNED_VARIABLE);
+}
+
+/* HAN of Open MPI 4.1.4 has two defects where hosts have several ranks: it crashes on MPI_IN_PLACE, and it reads and
+ * writes behind the end of an array that is longer than a segment and not a multiple of it. */
+static void add_native(engine_mpi *mpi, const native_plan *plan) {
+    const int i = mpi->native_count++, segment_bytes = number_of(HAN_SEGMENT_VARIABLE);
+    mpi->natives[i] = plan->native;
+    mpi->native_unit_n[i] = 1;
+    if (!is_han(plan)) return;
+    mpi->natives[i].apart = true;
+    if (segment_bytes > (int)sizeof(float)) mpi->native_unit_n[i] = (size_t)segment_bytes / sizeof(float);
 }
 
 static tacit_status duplicate(const engine_mpi *mpi, const native_plan *plan, MPI_Comm *out) {
@@ -219,8 +232,7 @@ static tacit_status make_natives(engine_mpi *mpi) {
             check(MPI_Allreduce(&offered, &everywhere, 1, MPI_INT, MPI_MIN, mpi->communicator), "MPI_Allreduce"));
         if (everywhere == 0) continue;
         TACITI_TRY(duplicate(mpi, &PLANS[i], &mpi->native_communicator[mpi->native_count]));
-        mpi->natives[mpi->native_count] = PLANS[i].native;
-        mpi->natives[mpi->native_count++].apart = needs_two_arrays(&PLANS[i]);
+        add_native(mpi, &PLANS[i]);
     }
     return TACIT_OK;
 }
@@ -240,8 +252,10 @@ static tacit_status mpi_native_open(void *self, const taciti_native **out) {
 
 static tacit_status mpi_native_allreduce(void *self, int native, const float *in, float *out, size_t n) {
     const engine_mpi *mpi = self;
-    for (size_t at = 0; at < n; at += PIECE_FLOATS) {
-        const size_t count = n - at < PIECE_FLOATS ? n - at : PIECE_FLOATS;
+    const size_t unit_n = mpi->native_unit_n[native], most_n = PIECE_FLOATS / unit_n * unit_n;
+    for (size_t at = 0, count = 0; at < n; at += count) {
+        count = n - at < most_n ? n - at : most_n;
+        if (count > unit_n) count -= count % unit_n; /* the rest is a call of its own */
         TACITI_TRY(check(MPI_Allreduce(in == out ? MPI_IN_PLACE : in + at, out + at, (int)count, MPI_FLOAT, MPI_SUM,
                                        mpi->native_communicator[native]),
                          "MPI_Allreduce"));
