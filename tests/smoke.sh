@@ -28,6 +28,8 @@ expect "collectives, three ranks" 0 'checked against the exact' timeout 200 "$MP
   --bytes 4,100KiB --rounds 2
 expect "probe, two ranks" 0 "written: $work/cluster.json" timeout 200 "$MPIRUN" -n 2 "$tacit" probe --quick --seconds 5 \
   -o "$work/cluster.json"
+expect "bench step, three ranks" 0 'overlap' timeout 200 "$MPIRUN" -n 3 "$tacit" bench step --model nano --seq 16 --batch 2 \
+  --threads 1 --rounds 3 --against exchange.wire=bf16
 expect "sample" 0 'hello' "$tacit" sample "$work/run" --prompt hello --tokens 20
 expect "sample --json" 0 '"text"' "$tacit" sample "$work/run" --tokens 5 --json
 expect "eval" 0 'perplexity' "$tacit" eval "$work/run"
