@@ -24,8 +24,8 @@ enum { LATENCY_BYTES = 64 << 10 };
  */
 enum { WINDOW = 2 };
 enum { FLOW_MOST_BYTES = 64 << 20 };
-/* A size gets at most this share of what is left to its pair of ranks. */
-static const double SIZE_SHARE = 0.3;
+/* Of a pair's time: what a short size gets at most, and a long one of what is left. */
+static const double SHORT_SHARE = 0.03, LONG_SHARE = 0.3;
 static const double FLOW_S = 0.25, FLOW_S_QUICK = 0.12, FLOW_SHARE = 0.25;
 /* What differs by more from the median is named: memory differs with where the ranks happen to run. */
 static const double UNEVEN_BETWEEN = 1.2, UNEVEN_INSIDE = 3;
@@ -95,7 +95,8 @@ static tacit_status lead_series(taciti_comm *comm, ping_pong *p) {
         const double growth = p->sizes[i] > LATENCY_BYTES ? (double)p->sizes[i] / (double)p->sizes[i - 1] : 1;
         if (trip_s * growth * (1 + ROUNDS_LEAST) > left_s && i > 1) break;
         TACITI_TRY(run_series(comm, p, p->sizes[i], 1, &trip_s));
-        const double fit = SIZE_SHARE * left_s / trip_s;
+        const double share_s = p->sizes[i] > LATENCY_BYTES ? LONG_SHARE * left_s : SHORT_SHARE * p->most_s;
+        const double fit = share_s / trip_s;
         const size_t rounds = fit > ROUNDS_MOST ? ROUNDS_MOST : fit > ROUNDS_LEAST ? (size_t)fit : ROUNDS_LEAST;
         TACITI_TRY(run_series(comm, p, p->sizes[i], rounds, &trip_s));
         p->seconds[i] = trip_s / 2;
