@@ -17,7 +17,7 @@ static const size_t QUICK_SIZES[] = {1, 64, 16 << 10, 1 << 18, 1 << 20, 2 << 20,
 /* What tells links apart: a short message and one that takes some time. */
 static const size_t CHECK_SIZES[] = {1, 1 << 18};
 
-enum { ROUNDS_LEAST = 3, ROUNDS_MOST = 200, CHECKS_MOST = 16, FLOW_ROUNDS = 5, FLOW_ROUNDS_QUICK = 3 };
+enum { ROUNDS_LEAST = 3, ROUNDS_MOST = 200, CHECKS_MOST = 16, FLOW_ROUNDS = 5 };
 /* Up to here the latency is most of the time. */
 enum { LATENCY_BYTES = 64 << 10 };
 /* Pieces of a transfer that are under way at once: one moves while the next one is announced, as in exchange/group.c.
@@ -298,14 +298,13 @@ static tacit_status duration(taciti_probe *probe, const flows *f, int64_t *times
 /* After one round that does not count. */
 static tacit_status run_rounds(taciti_probe *probe, flows *f, int64_t *times, double *out_s) {
     double seconds[FLOW_ROUNDS] = {0};
-    const int rounds = probe->options->quick ? FLOW_ROUNDS_QUICK : FLOW_ROUNDS;
-    for (int i = -1; i < rounds; i++) {
+    for (int i = -1; i < FLOW_ROUNDS; i++) {
         taciti_job job = {.run = run_flows, .context = f, .name = "messages at once", .detail = -1};
         TACITI_TRY(taciti_comm_barrier(probe->comm));
         TACITI_TRY(taciti_probe_job(probe, &job));
         TACITI_TRY(duration(probe, f, times, &seconds[i < 0 ? 0 : i]));
     }
-    *out_s = taciti_median(seconds, (size_t)rounds);
+    *out_s = taciti_median(seconds, FLOW_ROUNDS);
     return TACIT_OK;
 }
 
