@@ -99,6 +99,7 @@ refuses 3 'is the same for all settings' --model nano --against model.dropout=0.
 refuses 3 '2 ranks run: 0 to 1' "${emulated[@]}" --compute.slow 2:2
 refuses 3 'did you mean "vgg-16"?' --compute.emulate vgg16
 refuses 3 'leave --model away' --model nano "${emulated[@]}"
+refuses 2 '--batch means nothing with compute.emulate' "${emulated[@]}" --batch 3
 refuses 2 '--blocks 0: give a whole number from 1 to 1000' --blocks 0
 refuses 2 'takes no words' one
 refuses 7 'are available' --model gpt2-350m --batch 100000 --seq 1024

@@ -76,18 +76,38 @@ static tacit_status compare_with_profile(const taciti_bench_setting *base) {
                        model.preset.text, named, base->compute.emulate.text, emulated);
 }
 
+/* Sequences and tokens of each; short ones by default, as attention to long ones is another measurement. */
+static tacit_status tokens_of(const taciti_arguments *arguments, const taciti_model_options *model, int64_t *batch,
+                              int64_t *time) {
+    enum { SHORT = 256 };
+    const int64_t context = model->context;
+    TACITI_TRY(taciti_arguments_count(arguments, "--batch", 4, 1, 1 << 20, batch));
+    return taciti_arguments_count(arguments, "--seq", context < SHORT ? context : SHORT, 1, context, time);
+}
+
+/* What real computing needs to know and emulated compute would not listen to. */
+static tacit_status refuse_real_flags(const taciti_arguments *arguments) {
+    static const char *const flags[] = {"--batch", "--seq", "--threads", "--dtype", "--dropout"};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (taciti_arguments_get(arguments, flags[i]) != NULL)
+            return taciti_fail(TACIT_E_USAGE,
+                               "%s means nothing with compute.emulate: the profile says how long a step computes; see "
+                               "compute.batch, compute.rate and compute.scale",
+                               flags[i]);
+    return TACIT_OK;
+}
+
 static tacit_status cluster_options_of(const taciti_arguments *arguments, taciti_bench_settings *settings,
                                        taciti_cluster_options *out) {
     int64_t batch = 0, time = 0, threads = 0, rounds, warm_up, blocks;
     taciti_bench_setting *base = &settings->list[0];
     if (taciti_bench_setting_emulated(base)) {
+        TACITI_TRY(refuse_real_flags(arguments));
         TACITI_TRY(compare_with_profile(base));
     } else {
         for (size_t i = settings->count; i-- > 0;)
             TACITI_TRY(resolve_model(&settings->list[i], &settings->list[i].model));
-        const int64_t context = base->model.context;
-        TACITI_TRY(taciti_arguments_count(arguments, "--batch", 4, 1, 1 << 20, &batch));
-        TACITI_TRY(taciti_arguments_count(arguments, "--seq", context < 256 ? context : 256, 1, context, &time));
+        TACITI_TRY(tokens_of(arguments, &base->model, &batch, &time));
         TACITI_TRY(taciti_arguments_count(arguments, "--threads", 0, 1, 1024, &threads));
     }
     TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 0, 1, TACITI_CLUSTER_MOST_ROUNDS, &rounds));
@@ -110,9 +130,7 @@ static tacit_status options_of(const taciti_arguments *arguments, const taciti_b
     int64_t batch, time, threads, rounds;
     taciti_model_options model;
     TACITI_TRY(resolve_model(base, &model));
-    TACITI_TRY(taciti_arguments_count(arguments, "--batch", 4, 1, 1 << 20, &batch));
-    TACITI_TRY(
-        taciti_arguments_count(arguments, "--seq", model.context < 256 ? model.context : 256, 1, model.context, &time));
+    TACITI_TRY(tokens_of(arguments, &model, &batch, &time));
     TACITI_TRY(taciti_arguments_count(arguments, "--threads", cores, 1, 1024, &threads));
     TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 7, 1, TACITI_STEP_BENCH_MOST_ROUNDS, &rounds));
     *out = (taciti_step_bench_options){model, (size_t)batch, (size_t)time, (int)threads, (int)rounds};
