@@ -62,12 +62,13 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-# record WHAT BLOCK COMMAND...: runs it on the cluster and keeps the JSON it prints, with the cell it belongs to.
+# record WHAT BLOCK RANKS PER_HOST COMMAND...: runs it on the cluster and keeps the JSON it prints, with the cell it belongs
+# to.
 record() {
-  local what=$1 block=$2 answer
-  shift 2
-  echo "$(date +%T) $h hosts x $p, $rate: block $block of $blocks, $what" >&2
-  if answer=$(lab/cluster run --name "$name" --per-host "$p" --timeout 1800 -- "$@" 2>"$log" </dev/null); then
+  local what=$1 block=$2 where=(-n "$3" --per-host "$4") answer
+  shift 4
+  echo "$(date +%T) $h hosts x $p, $rate: block $block of $blocks: $what" >&2
+  if answer=$(lab/cluster run --name "$name" "${where[@]}" --timeout 1800 -- "$@" 2>"$log" </dev/null); then
     printf '{"hosts":%d,"per_host":%d,"rate":"%s","block":%d,"result":%s}\n' "$h" "$p" "$rate" "$block" \
       "$(tr -d '\n' <<<"$answer")" >>"$runs"
   else
@@ -78,15 +79,16 @@ record() {
 }
 
 run_tacit() {
-  [ -z "$mpi_by" ] || record "${mpi_by//,/ }" "$1" "$tacit" bench collectives --json --bytes "$bytes" --by "$mpi_by" --rounds "$rounds" \
+  [ -z "$mpi_by" ] || record "${mpi_by//,/ }" "$1" $((h * p)) "$p" "$tacit" bench collectives --json --bytes "$bytes" --by "$mpi_by" --rounds "$rounds" \
     ${line[@]+"${line[@]}"} ${extra[@]+"${extra[@]}"}
 }
-run_gloo() { [ -z "$with_gloo" ] || record gloo "$1" /usr/bin/python3 "$PWD/bench/peers/gloo.py" --bytes "$bytes" --rounds "$rounds"; }
+run_gloo() { [ -z "$with_gloo" ] || record gloo "$1" $((h * p)) "$p" /usr/bin/python3 "$PWD/bench/peers/gloo.py" --bytes "$bytes" --rounds "$rounds"; }
 
 cell() {
   local block line=()
   [ "$rate" = none ] || line=(--line "$rate")
-  [ "$h" -lt 2 ] || record send 0 "$tacit" bench collectives --op send --json --bytes "$bytes" --rounds 3 ${line[@]+"${line[@]}"}
+  # Two ranks alone: others that wait would take the cores from them.
+  [ "$h" -lt 2 ] || record send 0 2 1 "$tacit" bench collectives --op send --json --bytes "$bytes" --rounds 3 ${line[@]+"${line[@]}"}
   for ((block = 1; block <= blocks; block++)); do
     if ((block % 2)); then run_tacit "$block"; run_gloo "$block"; else run_gloo "$block"; run_tacit "$block"; fi
   done
