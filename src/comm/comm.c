@@ -227,7 +227,7 @@ tacit_status taciti_comm_irecv(taciti_comm *comm, int peer, void *bytes, size_t 
 tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request) {
     const int peer = (int)(request->wait / 2);
     int64_t begin_ns = 0;
-    for (uint32_t turn = 0, pause = 0;; turn++) {
+    for (uint32_t turn = 0;; turn++) {
         bool done = false;
         TACITI_TRY(taciti_comm_break(comm, comm->engine.test(comm->engine.self, request, &done)));
         if (done) {
@@ -237,7 +237,7 @@ tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request
         TACITI_TRY(taciti_detector_tick(comm));
         if (turn == 0) begin_ns = taciti_now_ns();
         if (turn % STALL_LOOK_TURNS == STALL_LOOK_TURNS - 1) TACITI_TRY(taciti_detector_stall(comm, peer, begin_ns));
-        pause = taciti_comm_pause(pause);
+        taciti_comm_pause(turn);
     }
 }
 

@@ -231,7 +231,7 @@ tacit_status taciti_detector_goodbye(taciti_comm *comm) {
     taciti_detector *d = &comm->detector;
     d->leaving = true;
     const int64_t begin_ns = taciti_now_ns();
-    for (uint32_t pause = 0;;) {
+    for (uint32_t turn = 0;; turn++) {
         TACITI_TRY(taciti_comm_break(comm, look(comm, taciti_now_ns())));
         bool over = true;
         for (int i = 0; i < d->count; i++) {
@@ -241,6 +241,6 @@ tacit_status taciti_detector_goodbye(taciti_comm *comm) {
             if (!link->gone) TACITI_TRY(taciti_detector_stall(comm, link->peer, begin_ns));
         }
         if (over) return TACIT_OK;
-        pause = taciti_comm_pause(pause);
+        taciti_comm_pause(turn);
     }
 }

@@ -56,9 +56,8 @@ tacit_status taciti_comm_thread_start(taciti_comm *comm);
 bool taciti_comm_thread_stop(taciti_comm *comm);
 bool taciti_comm_owns(const taciti_comm *comm); /* the caller owns the engine */
 
-/* One pause of a wait that has lasted `turns` turns: spins, yields, then sleeps a little, so that compute gets the
- * core. Returns the turns to come back with; 0 begins a wait. */
-uint32_t taciti_comm_pause(uint32_t turns);
+/* One pause of a wait that has lasted `turns` turns: nothing or a yield, later sleep, so that compute gets the core. */
+void taciti_comm_pause(uint32_t turns);
 
 /* Notes the first failure; later ones change nothing. Returns `status`. Owner. */
 tacit_status taciti_comm_break(taciti_comm *comm, tacit_status status);

@@ -5,6 +5,7 @@
  * Inside a host (fan `local`) every lane gets its share of a piece from all ranks of the host, in f32; between hosts
  * (fan `wire`) the same lanes of all hosts reduce that share through the codec; then the lanes give it to their host.
  * So the data crosses each host's link once, however many ranks share it. In the flat arrangement there is no `local`.
+ * Short arrays take another way to the same bits (small.h).
  *
  * Pieces go through these steps one behind the other, so that the steps inside the host and the arithmetic hide behind
  * the wire. In turn u, with depth a of `local` and b of `wire`:
@@ -16,6 +17,7 @@
 #define TACITI_EXCHANGE_ALLREDUCE_H
 
 #include "exchange/fan.h"
+#include "exchange/small.h"
 
 typedef struct taciti_allreduce {
     taciti_comm *comm; /* borrows */
@@ -25,6 +27,7 @@ typedef struct taciti_allreduce {
     size_t local_depth, wire_depth; /* turns between the steps of a piece */
     taciti_fan_shape local_shape, wire_shape;
     taciti_fan local, wire;
+    taciti_small small;
 } taciti_allreduce;
 
 /* Workspaces for arrays of any length. Not collective. The object must stay in place. */

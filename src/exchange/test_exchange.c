@@ -104,8 +104,9 @@ static void sum_integers(taciti_comm *comm, void *context) {
     taciti_allreduce reduce;
     CHECK(taciti_allreduce_create(comm, t->codec, t->scheme, taciti_comm_segment_bytes(comm), &reduce) == TACIT_OK);
     float *x = taciti_calloc(MOST + 1, sizeof *x);
-    for (size_t l = 0; l < LENGTH_COUNT; l++) {
-        const size_t n = LENGTHS[l];
+    for (size_t l = 0; l < 2 * LENGTH_COUNT; l++) {
+        const size_t n = LENGTHS[l % LENGTH_COUNT];
+        if (l == LENGTH_COUNT) reduce.small.most_n = 0; /* short arrays by fans as well */
         for (size_t i = 0; i < n; i++) x[i] = small_integer(rank, i);
         x[n] = 12345.0f;
         const uint64_t before = taciti_comm_count(comm).bytes_sent, nic_before = test_bytes_to_other_hosts(comm);
@@ -176,8 +177,9 @@ static void compare_with_definition(taciti_comm *comm, void *context) {
     taciti_allreduce reduce;
     CHECK(taciti_allreduce_create(comm, t->codec, t->scheme, taciti_comm_segment_bytes(comm), &reduce) == TACIT_OK);
     float *x = taciti_calloc(MOST, sizeof *x), *expected = taciti_calloc(MOST, sizeof *x);
-    for (size_t l = 0; l < LENGTH_COUNT; l++) {
-        const size_t n = LENGTHS[l];
+    for (size_t l = 0; l < 2 * LENGTH_COUNT; l++) {
+        const size_t n = LENGTHS[l % LENGTH_COUNT];
+        if (l == LENGTH_COUNT) reduce.small.most_n = 0; /* the same bits on both ways */
         for (size_t i = 0; i < n; i++) x[i] = wild(taciti_comm_rank(comm), i);
         define(comm, t->codec, is_flat(comm, t->scheme), expected, n);
         reduce_on_thread(comm, &reduce, x, n);
@@ -312,6 +314,32 @@ static void misuse_is_refused(void **state) {
     taciti_layout_destroy(&layout);
 }
 
+static void look_at_costs(taciti_comm *comm, void *context) {
+    (void)context;
+    taciti_allreduce reduce;
+    CHECK(taciti_allreduce_create(comm, taciti_codec_find("f32"), TACITI_SCHEME_AUTO, 4096, &reduce) == TACIT_OK);
+    const taciti_arrangement *p = &reduce.place;
+    CHECK(p->hosts < p->size || taciti_small_pays(&reduce.small, 2));
+    CHECK(!taciti_small_pays(&reduce.small, reduce.small.most_n + 1));
+    for (size_t n = 1; n < 100000; n *= 3) {
+        CHECK(taciti_small_cost_s(p, 3 * n) > taciti_small_cost_s(p, n));
+        CHECK(taciti_small_fans_cost_s(p, 3 * n) > taciti_small_fans_cost_s(p, n));
+        CHECK(!taciti_small_pays(&reduce.small, n) || taciti_small_cost_s(p, n) < taciti_small_fans_cost_s(p, n));
+    }
+    taciti_allreduce_destroy(&reduce);
+}
+
+static void short_arrays_take_the_way_that_costs_less(void **state) {
+    (void)state;
+    const taciti_comm_options options = test_comm_options(false);
+    for (int size = 2; size <= 8; size++)
+        for (int i = 0; i < ARRANGEMENT_COUNT; i++) {
+            test_hosts(ARRANGEMENTS[i]);
+            test_world_run(size, &options, look_at_costs, NULL);
+        }
+    test_hosts(NULL);
+}
+
 static void look_at_memory(taciti_comm *comm, void *context) {
     (void)context;
     static const size_t SEGMENTS[] = {1, 64, 1000, 1 << 18, 1 << 30};
@@ -342,6 +370,7 @@ int main(void) {
         cmocka_unit_test(what_is_not_finite_arrives_everywhere),
         cmocka_unit_test(overlapped_equals_blocking_bit_for_bit),
         cmocka_unit_test(misuse_is_refused),
+        cmocka_unit_test(short_arrays_take_the_way_that_costs_less),
         cmocka_unit_test(staging_stays_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * All-gather by J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby, "Efficient algorithms for all-to-all
+ * communications in multiport message-passing systems", IEEE TPDS 8(11), 1997, section 4.2: in the step of distance d a
+ * rank sends all blocks it has (but not more than are missing) to the rank d positions before it. Any number of ranks.
+ *
+ * Deviation: positions run host by host, so that the first steps stay inside hosts as far as possible.
+ */
+#include "exchange/small.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "kernel/kernel.h"
+
+#define MOST_BYTES ((size_t)16 << 10)
+
+/* Of the estimates: a message's way, the work of handling one, and a byte's time on a link. Between hosts as measured
+ * with Open MPI's TCP at 1 Gbit/s, inside a host through shared memory. */
+typedef struct prices {
+    double hop_s, message_s, byte_s;
+} prices;
+
+static const prices NETWORK = {.hop_s = 20e-6, .message_s = 5e-6, .byte_s = 8e-9};
+static const prices MEMORY = {.hop_s = 1e-6, .message_s = 0.4e-6, .byte_s = 0.2e-9};
+
+static size_t most_n(const taciti_arrangement *place) { return place->size == 1 ? 0 : MOST_BYTES / sizeof(float); }
+
+static size_t payload_bytes(const taciti_codec *codec, const taciti_arrangement *place) {
+    return taciti_round_up(codec->bound(most_n(place)), TACITI_ALIGN_BYTES);
+}
+
+size_t taciti_small_memory_bytes(const taciti_codec *codec, const taciti_arrangement *place) {
+    if (place->size == 1) return 0;
+    return ((size_t)place->size + 1) * most_n(place) * sizeof(float) + payload_bytes(codec, place);
+}
+
+tacit_status taciti_small_create(taciti_comm *comm, const taciti_codec *codec, const taciti_arrangement *place,
+                                 taciti_small *out) {
+    taciti_small small = {.comm = comm, .codec = codec, .place = place, .most_n = most_n(place)};
+    if (small.most_n > 0) {
+        small.blocks = taciti_calloc(taciti_small_memory_bytes(codec, place), 1);
+        if (small.blocks == NULL) return TACIT_E_MEMORY;
+        small.part = small.blocks + (size_t)place->size * small.most_n;
+        small.payload = (char *)(small.part + small.most_n);
+    }
+    *out = small;
+    return TACIT_OK;
+}
+
+void taciti_small_destroy(taciti_small *small) {
+    taciti_free(small->blocks);
+    *small = (taciti_small){0};
+}
+
+static int position(const taciti_small *small) {
+    return small->place->first[small->place->host] + small->place->number;
+}
+
+/* Blocks that travel in the step of distance d. */
+static size_t blocks_of(int size, int d) { return (size_t)(d < size - d ? d : size - d); }
+
+static tacit_status gather(taciti_small *small, size_t n) {
+    const int size = small->place->size, me = position(small);
+    for (int d = 1; d < size; d *= 2) {
+        const size_t bytes = blocks_of(size, d) * n * sizeof(float);
+        const int to = small->place->order[(me - d + size) % size], from = small->place->order[(me + d) % size];
+        taciti_engine_request in, out;
+        TACITI_TRY(taciti_comm_irecv(small->comm, from, small->blocks + (size_t)d * n, bytes, &in));
+        TACITI_TRY(taciti_comm_isend(small->comm, to, small->blocks, bytes, &out));
+        TACITI_TRY(taciti_comm_await(small->comm, &in));
+        TACITI_TRY(taciti_comm_await(small->comm, &out));
+    }
+    return TACIT_OK;
+}
+
+static const float *block_at(const taciti_small *small, int at, size_t n) {
+    const int size = small->place->size;
+    return small->blocks + (size_t)((at - position(small) + size) % size) * n;
+}
+
+/* y[n] as it would come out of a wire. */
+static tacit_status pass_wire(taciti_small *small, float *y, size_t n) {
+    if (small->codec->identity || small->place->hosts == 1) return TACIT_OK;
+    const size_t bytes = small->codec->encode(y, n, 0, small->payload);
+    return small->codec->decode(small->payload, bytes, y, n);
+}
+
+/* Host by host, as exchange.h defines it. */
+static tacit_status add_up(taciti_small *small, float *x, size_t n) {
+    const taciti_arrangement *p = small->place;
+    for (int h = 0; h < p->hosts; h++) {
+        float *part = h == 0 ? x : small->part;
+        memcpy(part, block_at(small, p->first[h], n), n * sizeof *part);
+        for (int at = p->first[h] + 1; at < p->first[h + 1]; at++)
+            taciti_kernels_get()->add(part, block_at(small, at, n), n);
+        TACITI_TRY(pass_wire(small, part, n));
+        if (h > 0) taciti_kernels_get()->add(x, part, n);
+    }
+    return pass_wire(small, x, n);
+}
+
+tacit_status taciti_small_run(taciti_small *small, float *x, size_t n) {
+    memcpy(small->blocks, x, n * sizeof *x);
+    TACITI_TRY(gather(small, n));
+    return add_up(small, x, n);
+}
+
+/* ---- cost ----------------------------------------------------------------------------------------------------------
+ */
+static const prices *prices_of(const taciti_arrangement *place) { return place->one_host ? &MEMORY : &NETWORK; }
+
+double taciti_small_cost_s(const taciti_arrangement *place, size_t n) {
+    const prices *p = prices_of(place);
+    double steps = 0;
+    for (int d = 1; d < place->size; d *= 2) steps++;
+    return steps * (p->hop_s + p->message_s) + (double)(place->size - 1) * (double)n * sizeof(float) * p->byte_s;
+}
+
+/* Two messages in a row, one to each and one from each; with hosts the same again inside of them. */
+double taciti_small_fans_cost_s(const taciti_arrangement *place, size_t n) {
+    const prices *p = prices_of(place);
+    const double peers = place->hosts - 1, local_peers = place->size / place->hosts - 1;
+    const double inside = 2 * (local_peers > 0) * MEMORY.hop_s + 2 * local_peers * MEMORY.message_s;
+    return 2 * (p->hop_s + peers * p->message_s) + inside +
+           2 * peers / (peers + 1) * (double)n * sizeof(float) * p->byte_s;
+}
+
+bool taciti_small_pays(const taciti_small *small, size_t n) {
+    return n <= small->most_n && taciti_small_cost_s(small->place, n) < taciti_small_fans_cost_s(small->place, n);
+}
+
+uint64_t taciti_small_bytes(const taciti_small *small, size_t n) {
+    return (uint64_t)(small->place->size - 1) * n * sizeof(float);
+}
+
+uint64_t taciti_small_nic_bytes(const taciti_small *small, size_t n) {
+    const taciti_arrangement *p = small->place;
+    uint64_t bytes = 0;
+    for (int at = 0; at < p->size; at++)
+        for (int d = 1; d < p->size; d *= 2) {
+            const int to = p->order[(at - d + p->size) % p->size];
+            if (taciti_comm_same_host(small->comm, p->order[at], taciti_comm_rank(small->comm)) &&
+                !taciti_comm_same_host(small->comm, p->order[at], to))
+                bytes += blocks_of(p->size, d) * n * sizeof(float);
+        }
+    return bytes;
+}

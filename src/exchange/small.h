@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The all-reduce of a short array, where the number of messages in a row counts and not the bytes: everybody gets
+ * everybody's array in ceil(log2 N) steps, and computes the sum of exchange.h by itself. The result is the same bits as
+ * that of the fans.
+ */
+#ifndef TACITI_EXCHANGE_SMALL_H
+#define TACITI_EXCHANGE_SMALL_H
+
+#include "codec/codec.h"
+#include "exchange/arrangement.h"
+
+typedef struct taciti_small {
+    taciti_comm *comm;               /* borrows */
+    const taciti_codec *codec;       /* what a wire would round */
+    const taciti_arrangement *place; /* borrows */
+    size_t most_n;                   /* longest array; 0: there is nobody to talk to */
+    float *blocks;                   /* [size][n], mine first, then those of the positions after mine; owned */
+    float *part;                     /* [n] what one host contributes; in the same block, like the next */
+    char *payload;
+} taciti_small;
+
+tacit_status taciti_small_create(taciti_comm *comm, const taciti_codec *codec, const taciti_arrangement *place,
+                                 taciti_small *out);
+void taciti_small_destroy(taciti_small *small);
+size_t taciti_small_memory_bytes(const taciti_codec *codec, const taciti_arrangement *place);
+
+/* x[n] = sum over ranks, n <= most_n. Communication thread. Collective. */
+tacit_status taciti_small_run(taciti_small *small, float *x, size_t n);
+
+/* Whether this is estimated to be faster than fans for n floats; the same answer on all ranks. */
+bool taciti_small_pays(const taciti_small *small, size_t n);
+
+/* The estimate, in seconds, for this and for fans: messages in a row, messages to handle, bytes of one link. */
+double taciti_small_cost_s(const taciti_arrangement *place, size_t n);
+double taciti_small_fans_cost_s(const taciti_arrangement *place, size_t n);
+
+/* Bytes that each rank sends, and that the ranks of this rank's host together send to other hosts. */
+uint64_t taciti_small_bytes(const taciti_small *small, size_t n);
+uint64_t taciti_small_nic_bytes(const taciti_small *small, size_t n);
+
+#endif
