@@ -182,8 +182,9 @@ static void print_formula(const setup *s, const taciti_collective_bench *b) {
         printf("bus Mbit/s = %s x bits / time, n = %d %s\n", text, taciti_collective_sides(b),
                b->hosts > 1 ? "hosts" : "ranks");
     if (s->bench.what == TACITI_COLLECTIVE_ALL_REDUCE)
-        printf("wire of tacit: %s; its time includes the hand-over between threads, %.1f us (%.1f-%.1f)\n",
-               wire_name(s, wire), b->hand_over_s.median * 1e6, b->hand_over_s.least * 1e6, b->hand_over_s.most * 1e6);
+        printf(
+            "wire of tacit: %s; an overlapped bucket pays a hand-over between threads besides, %.1f us (%.1f-%.1f)\n",
+            wire_name(s, wire), b->hand_over_s.median * 1e6, b->hand_over_s.least * 1e6, b->hand_over_s.most * 1e6);
 }
 
 static void print_text(const taciti_machine *machine, const taciti_comm *comm, const setup *s,

@@ -154,7 +154,7 @@ static const taciti_verb VERBS[] = {
          "Sums arrays over all ranks with tacit, as a training step does, and with the MPI library's own all-reduces: "
          "its default and, from Open MPI, ring, Rabenseifner and HAN (first inside of hosts, then between them). All "
          "of them take turns on the same arrays in one launch, each sample behind a barrier. The time is that of the "
-         "slowest rank, and every result is checked. tacit's time includes the hand-over from the calling thread.\n\n"
+         "slowest rank, and every result is checked.\n\n"
          "Other operations are ours alone: reduce-scatter, all-gather and all-to-all of one array per rank over all "
          "ranks, and send, one message from rank 0 to a rank on another host (rank 1 when there is one host only).",
      .example = "mpirun -n 4 tacit bench collectives\n"

@@ -111,8 +111,7 @@ typedef struct call {
 
 static tacit_status run_call(taciti_comm *comm, call *what, tacit_status (*run)(taciti_comm *comm, void *context)) {
     taciti_job job = {.run = run, .context = what, .name = what->name, .detail = -1};
-    TACITI_TRY(taciti_job_submit(comm, &job));
-    return taciti_job_wait(comm, &job);
+    return taciti_job_run(comm, &job);
 }
 
 static double combine(double a, double b, taciti_op op) {
@@ -251,8 +250,7 @@ tacit_status taciti_comm_clock_offset(taciti_comm *comm, int64_t *out_ns) {
     int64_t offset_ns = 0;
     if (comm->engine.size > 1) {
         taciti_job job = {.run = run_clock, .context = &offset_ns, .name = "clock comparison", .detail = -1};
-        TACITI_TRY(taciti_job_submit(comm, &job));
-        TACITI_TRY(taciti_job_wait(comm, &job));
+        TACITI_TRY(taciti_job_run(comm, &job));
     }
     *out_ns = offset_ns;
     return taciti_comm_health(comm);

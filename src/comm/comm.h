@@ -139,6 +139,11 @@ tacit_status taciti_job_submit(taciti_comm *comm, taciti_job *job);
 tacit_status taciti_job_wait(taciti_comm *comm, taciti_job *job);
 bool taciti_job_done(const taciti_job *job);
 
+/* submit and wait in one. When the communication thread has nothing to do, the job runs on the calling thread, which
+ * saves the hand-over there and back (7 us with a core for each thread, 15 to 130 us when ranks share cores). The order
+ * of jobs is that of the calls. Submitting thread. */
+tacit_status taciti_job_run(taciti_comm *comm, taciti_job *job);
+
 /* ---- for code that runs inside a job (communication thread) ------------------------------------------------------ */
 tacit_status taciti_comm_isend(taciti_comm *comm, int peer, const void *bytes, size_t count,
                                taciti_engine_request *out);

@@ -2,8 +2,9 @@
  *
  * The inside of taciti_comm, shared by the files of this folder and by nobody else.
  *
- * Who touches what: the owner of the engine is the communication thread between its start and its end, else the
- * submitting thread. Everything under "owner" belongs to it; the atomics are read and written as named.
+ * Who touches what: the owner of the engine is the communication thread between its start and its end (but while the
+ * submitting thread has borrowed it), else the submitting thread. Everything under "owner" belongs to it; the atomics
+ * are read and written as named.
  */
 #ifndef TACITI_COMM_STATE_H
 #define TACITI_COMM_STATE_H
@@ -36,6 +37,9 @@ struct taciti_comm {
     _Atomic uint32_t stop;  /* the communication thread shall end */
     bool threaded;
     pthread_t thread;
+    pthread_mutex_t ownership; /* held by whoever uses the engine while there is a thread */
+    pthread_t borrower;        /* the submitting thread, while `borrowed` */
+    _Atomic int borrowed;
     taciti_queue queue;
 
     /* ---- owner ---- */

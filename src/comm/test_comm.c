@@ -282,6 +282,53 @@ static void the_queue_goes_round(void **state) {
     test_world_run(2, &options, fill_queue, NULL);
 }
 
+/* Jobs that are handed over and jobs that the caller may run itself, one after the other. */
+typedef struct diary {
+    int ran, out_of_order, by_caller;
+    pthread_t caller;
+} diary;
+
+typedef struct entry {
+    diary *book;
+    int number;
+} entry;
+
+static tacit_status write_entry(taciti_comm *comm, void *context) {
+    const entry *e = context;
+    e->book->out_of_order += e->number != e->book->ran++;
+    e->book->by_caller += pthread_equal(pthread_self(), e->book->caller) != 0;
+    return taciti_comm_health(comm);
+}
+
+enum { DIARY_ROUNDS = 200 };
+
+static void mix_jobs(taciti_comm *comm, void *context) {
+    (void)context;
+    diary book = {.caller = pthread_self()};
+    for (int i = 0; i < DIARY_ROUNDS; i++) {
+        entry first = {&book, 2 * i}, second = {&book, 2 * i + 1};
+        taciti_job queued = {.run = write_entry, .context = &first, .name = "queued", .detail = -1};
+        taciti_job run = {.run = write_entry, .context = &second, .name = "run", .detail = -1};
+        CHECK(taciti_job_submit(comm, &queued) == TACIT_OK);
+        if (i % 2 == 0) CHECK(taciti_job_wait(comm, &queued) == TACIT_OK);
+        if (i % 10 == 0) taciti_sleep_ns(TACITI_NS_PER_MS); /* let the communication thread fall asleep */
+        CHECK(taciti_job_run(comm, &run) == TACIT_OK && taciti_job_done(&run));
+        if (i % 2 != 0) CHECK(taciti_job_wait(comm, &queued) == TACIT_OK);
+        CHECK(taciti_comm_barrier(comm) == TACIT_OK);
+    }
+    CHECK(book.ran == 2 * DIARY_ROUNDS && book.out_of_order == 0);
+    CHECK(book.by_caller > 0);
+}
+
+static void the_caller_runs_what_it_would_only_wait_for(void **state) {
+    (void)state;
+    for (int size = 2; size <= 3; size++) {
+        const taciti_comm_options threaded = test_comm_options(true), alone = test_comm_options(false);
+        test_world_run(size, &threaded, mix_jobs, NULL);
+        test_world_run(size, &alone, mix_jobs, NULL);
+    }
+}
+
 /* ---- failures -------------------------------------------------------------------------------------------------------
  */
 /* Rank 2 has no communication thread and does nothing until the others have given it up. */
@@ -393,6 +440,7 @@ int main(void) {
         cmocka_unit_test(bytes_between_hosts_are_counted_apart),
         cmocka_unit_test(a_difference_is_shown_once_with_both_values),
         cmocka_unit_test(the_queue_goes_round),
+        cmocka_unit_test(the_caller_runs_what_it_would_only_wait_for),
         cmocka_unit_test(a_silent_rank_is_named_once_and_ends_every_wait),
         cmocka_unit_test(a_rank_that_beats_but_does_not_come_is_named),
         cmocka_unit_test(a_hanging_engine_ends_the_wait_too),

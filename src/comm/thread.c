@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The communication thread and its queue. It owns the engine, runs jobs one after the other, and beats when there are
- * none. It shares cores with compute, so it sleeps whenever there is nothing to do.
+ * none. It shares cores with compute, so it sleeps whenever there is nothing to do. While it sleeps, the submitting
+ * thread may take the engine for a job that it would only wait for: handing over costs more than a short message.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -17,7 +18,6 @@
 #define IDLE_NS (100 * TACITI_NS_PER_MS)
 #define JOIN_NS (5 * TACITI_NS_PER_S)
 #define NAP_NS INT64_C(100000)
-#define LONG_NAP_NS INT64_C(500000)
 
 enum { YIELD_TURNS = 1000, TURNS_PER_YIELD = 8, TIMER_SLACK_NS = 1000 };
 
@@ -44,7 +44,30 @@ static void run_job(taciti_comm *comm, taciti_job *job) {
     }
     job->end_ns = taciti_now_ns();
     atomic_store_explicit(&job->done, 1, memory_order_release);
-    taciti_futex_wake(&job->done);
+}
+
+/* How long the owner of the engine has shown no sign of life. */
+typedef struct watch {
+    int64_t stuck_ns, last_ns;
+    uint32_t pulse;
+} watch;
+
+static watch watch_from_now(const taciti_comm *comm) {
+    return (watch){.last_ns = taciti_now_ns(), .pulse = atomic_load_explicit(&comm->queue.pulse, memory_order_relaxed)};
+}
+
+/* Looks again; the limit in seconds when it has been stuck for longer, else 0. */
+static double stuck_for(const taciti_comm *comm, watch *w) {
+    const uint32_t pulse = atomic_load_explicit(&comm->queue.pulse, memory_order_relaxed);
+    const int64_t now_ns = taciti_now_ns(), gap_ns = now_ns - w->last_ns;
+    /* Time during which this process was stopped counts as one slice. */
+    w->stuck_ns = pulse != w->pulse ? 0 : w->stuck_ns + (gap_ns < 2 * IDLE_NS ? gap_ns : IDLE_NS);
+    w->last_ns = now_ns;
+    w->pulse = pulse;
+    const double limit_s = atomic_load_explicit(&comm->queue.blocked, memory_order_relaxed) != 0
+                               ? comm->options.stall_s
+                               : comm->options.timeout_s;
+    return (double)w->stuck_ns > limit_s * 1e9 ? limit_s : 0;
 }
 
 /* Sleeps until a job is queued, at most IDLE_NS. */
@@ -54,30 +77,54 @@ static void doze(taciti_queue *queue, uint32_t seen) {
     atomic_store(&queue->sleeping, 0);
 }
 
+/* One look at the engine and the queue. False: there was nothing to do. */
+static bool serve_once(taciti_comm *comm) {
+    taciti_queue *queue = &comm->queue;
+    /* After a failure the tick only obeys aborts; the failure itself is kept in comm->health. */
+    (void)taciti_detector_tick(comm);
+    const uint32_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
+    if (head == atomic_load_explicit(&queue->tail, memory_order_acquire)) return false;
+    taciti_job *job = queue->slots[head % TACITI_QUEUE_JOBS];
+    atomic_store_explicit(&queue->head, head + 1, memory_order_release);
+    run_job(comm, job);
+    taciti_futex_wake(&job->done);
+    return true;
+}
+
+/* The submitting thread works by itself and hangs inside the engine, so nobody but this thread can end the process. */
+static void end_if_stuck(taciti_comm *comm, watch *w) {
+    const double limit_s = stuck_for(comm, w);
+    if (limit_s == 0) return;
+    (void)taciti_fail(TACIT_E_PEER, "rank %d: %s has not returned for %.1f s", comm->engine.rank, comm->engine.library,
+                      limit_s);
+    _exit(tacit_status_exit_code(TACIT_E_PEER));
+}
+
 static void *serve(void *argument) {
     taciti_comm *comm = argument;
     taciti_queue *queue = &comm->queue;
+    watch borrower = watch_from_now(comm);
     (void)prctl(PR_SET_NAME, "tacit comm");
     (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
     for (;;) {
-        /* After a failure the tick only obeys aborts; the failure itself is kept in comm->health. */
-        (void)taciti_detector_tick(comm);
-        const uint32_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
         const uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_acquire);
-        if (head != tail) {
-            taciti_job *job = queue->slots[head % TACITI_QUEUE_JOBS];
-            atomic_store_explicit(&queue->head, head + 1, memory_order_release);
-            run_job(comm, job);
-        } else if (atomic_load_explicit(&comm->stop, memory_order_acquire) != 0) {
-            return NULL;
-        } else {
+        if (pthread_mutex_trylock(&comm->ownership) != 0) {
+            end_if_stuck(comm, &borrower);
             doze(queue, tail);
+            continue;
         }
+        const bool worked = serve_once(comm);
+        (void)pthread_mutex_unlock(&comm->ownership);
+        borrower = watch_from_now(comm);
+        if (worked) continue;
+        if (atomic_load_explicit(&comm->stop, memory_order_acquire) != 0) return NULL;
+        doze(queue, tail);
     }
 }
 
 tacit_status taciti_comm_thread_start(taciti_comm *comm) {
     comm->threaded = true;
+    (void)pthread_mutex_init(&comm->ownership, NULL); /* a plain mutex: cannot fail on Linux */
     const int error = taciti_thread_start_quiet(&comm->thread, serve, comm);
     if (error == 0) return TACIT_OK;
     comm->threaded = false;
@@ -97,7 +144,9 @@ bool taciti_comm_thread_stop(taciti_comm *comm) {
 }
 
 bool taciti_comm_owns(const taciti_comm *comm) {
-    return !comm->threaded || pthread_equal(pthread_self(), comm->thread) != 0;
+    if (!comm->threaded || pthread_equal(pthread_self(), comm->thread) != 0) return true;
+    return atomic_load_explicit(&comm->borrowed, memory_order_acquire) != 0 &&
+           pthread_equal(pthread_self(), comm->borrower) != 0;
 }
 
 tacit_status taciti_job_submit(taciti_comm *comm, taciti_job *job) {
@@ -117,6 +166,36 @@ tacit_status taciti_job_submit(taciti_comm *comm, taciti_job *job) {
     return TACIT_OK;
 }
 
+/* Takes the engine from an idle communication thread. */
+static bool borrow_engine(taciti_comm *comm) {
+    taciti_queue *queue = &comm->queue;
+    if (!comm->threaded || pthread_mutex_trylock(&comm->ownership) != 0) return false;
+    const uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+    if (tail == atomic_load_explicit(&queue->head, memory_order_acquire)) {
+        comm->borrower = pthread_self();
+        atomic_store_explicit(&comm->borrowed, 1, memory_order_release);
+        return true;
+    }
+    (void)pthread_mutex_unlock(&comm->ownership); /* jobs before this one */
+    return false;
+}
+
+static void return_engine(taciti_comm *comm) {
+    atomic_store_explicit(&comm->borrowed, 0, memory_order_release);
+    (void)pthread_mutex_unlock(&comm->ownership);
+}
+
+tacit_status taciti_job_run(taciti_comm *comm, taciti_job *job) {
+    if (!borrow_engine(comm)) {
+        TACITI_TRY(taciti_job_submit(comm, job));
+        return taciti_job_wait(comm, job);
+    }
+    (void)taciti_detector_tick(comm);
+    run_job(comm, job);
+    return_engine(comm);
+    return job->status;
+}
+
 bool taciti_job_done(const taciti_job *job) { return atomic_load_explicit(&job->done, memory_order_acquire) != 0; }
 
 /* The communication thread shows no sign of life: it hangs inside the engine. Its peers will notice this process's
@@ -132,20 +211,11 @@ static tacit_status give_up(taciti_comm *comm, const taciti_job *job, double lim
 }
 
 tacit_status taciti_job_wait(taciti_comm *comm, taciti_job *job) {
-    int64_t stuck_ns = 0, last_ns = taciti_now_ns();
-    uint32_t pulse = atomic_load_explicit(&comm->queue.pulse, memory_order_relaxed);
+    watch owner = watch_from_now(comm);
     while (!taciti_job_done(job)) {
         taciti_futex_wait(&job->done, 0, IDLE_NS);
-        const uint32_t now_pulse = atomic_load_explicit(&comm->queue.pulse, memory_order_relaxed);
-        const int64_t now_ns = taciti_now_ns(), gap_ns = now_ns - last_ns;
-        /* Time during which this process was stopped counts as one slice. */
-        stuck_ns = now_pulse != pulse ? 0 : stuck_ns + (gap_ns < 2 * IDLE_NS ? gap_ns : IDLE_NS);
-        last_ns = now_ns;
-        pulse = now_pulse;
-        const double limit_s = atomic_load_explicit(&comm->queue.blocked, memory_order_relaxed) != 0
-                                   ? comm->options.stall_s
-                                   : comm->options.timeout_s;
-        if ((double)stuck_ns > limit_s * 1e9) return give_up(comm, job, limit_s);
+        const double limit_s = stuck_for(comm, &owner);
+        if (limit_s > 0) return give_up(comm, job, limit_s);
     }
     return job->status;
 }

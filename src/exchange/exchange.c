@@ -93,12 +93,17 @@ void taciti_exchange_destroy(taciti_exchange *exchange) {
     taciti_free(exchange);
 }
 
-tacit_status taciti_exchange_begin(taciti_exchange *exchange, float *flat, size_t bucket) {
+static tacit_status lay_out(taciti_exchange *exchange, float *flat, size_t bucket) {
     parcel *p = &exchange->parcels[bucket];
     if (p->under_way) return taciti_fail(TACIT_E_INTERNAL, "bucket %zu is already being exchanged", bucket);
     p->x = flat + exchange->layout->buckets[bucket].offset;
     p->under_way = true;
-    return taciti_job_submit(exchange->comm, &p->job);
+    return TACIT_OK;
+}
+
+tacit_status taciti_exchange_begin(taciti_exchange *exchange, float *flat, size_t bucket) {
+    TACITI_TRY(lay_out(exchange, flat, bucket));
+    return taciti_job_submit(exchange->comm, &exchange->parcels[bucket].job);
 }
 
 tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket) {
@@ -107,6 +112,19 @@ tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket) {
     const tacit_status status = taciti_job_wait(exchange->comm, &p->job);
     p->under_way = false;
     return status;
+}
+
+tacit_status taciti_exchange_run(taciti_exchange *exchange, float *flat) {
+    const size_t buckets = exchange->layout->bucket_count;
+    if (buckets == 1) {
+        TACITI_TRY(lay_out(exchange, flat, 0));
+        const tacit_status status = taciti_job_run(exchange->comm, &exchange->parcels[0].job);
+        exchange->parcels[0].under_way = false;
+        return status;
+    }
+    for (size_t b = 0; b < buckets; b++) TACITI_TRY(taciti_exchange_begin(exchange, flat, b));
+    for (size_t b = 0; b < buckets; b++) TACITI_TRY(taciti_exchange_wait(exchange, b));
+    return TACIT_OK;
 }
 
 uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange) {

@@ -50,6 +50,10 @@ tacit_status taciti_exchange_begin(taciti_exchange *exchange, float *flat, size_
 /* Blocks until that bucket holds the sum over ranks. Owner thread. */
 tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket);
 
+/* All buckets of the flat array, blocking. A single one is exchanged by the calling thread itself when the
+ * communication thread is idle: short arrays are not delayed by a hand-over. Owner thread. */
+tacit_status taciti_exchange_run(taciti_exchange *exchange, float *flat);
+
 /* Bytes this rank sends per step for this layout: the cost formula beside the code. */
 uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange);
 
