@@ -42,10 +42,10 @@ static void choose_pipeline(taciti_allreduce *reduce, size_t segment_bytes) {
 }
 
 /* The object without its buffers. */
-static tacit_status describe(const taciti_comm *comm, const taciti_codec *codec, taciti_scheme scheme,
+static tacit_status describe(const taciti_comm *comm, const taciti_codec *codec, taciti_placement wish,
                              size_t segment_bytes, taciti_allreduce *out) {
     *out = (taciti_allreduce){.codec = codec};
-    TACITI_TRY(taciti_arrangement_create(comm, scheme, &out->place));
+    TACITI_TRY(taciti_arrangement_create(comm, wish, &out->place));
     choose_pipeline(out, segment_bytes);
     const taciti_arrangement *p = &out->place;
     const int local_size = taciti_arrangement_local_size(p, p->host);
@@ -70,10 +70,10 @@ static tacit_status describe(const taciti_comm *comm, const taciti_codec *codec,
     return TACIT_OK;
 }
 
-size_t taciti_allreduce_memory_bytes(const taciti_comm *comm, const taciti_codec *codec, taciti_scheme scheme,
+size_t taciti_allreduce_memory_bytes(const taciti_comm *comm, const taciti_codec *codec, taciti_placement wish,
                                      size_t segment_bytes) {
     taciti_allreduce reduce;
-    if (describe(comm, codec, scheme, segment_bytes, &reduce) != TACIT_OK) return 0;
+    if (describe(comm, codec, wish, segment_bytes, &reduce) != TACIT_OK) return 0;
     const size_t bytes = taciti_fan_memory_bytes(&reduce.local_shape) + taciti_fan_memory_bytes(&reduce.wire_shape) +
                          taciti_small_memory_bytes(codec, &reduce.place);
     taciti_arrangement_destroy(&reduce.place);
@@ -92,11 +92,11 @@ static tacit_status create_fans(taciti_comm *comm, taciti_allreduce *reduce) {
     return status;
 }
 
-tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_codec *codec, taciti_scheme scheme,
+tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_codec *codec, taciti_placement wish,
                                      size_t segment_bytes, taciti_allreduce *out) {
     if (codec->aggregation != TACITI_CODEC_SUM || codec->rounds != 1)
         return taciti_fail(TACIT_E_CONFIG, "codec %s cannot carry a dense all-reduce", codec->name);
-    TACITI_TRY(describe(comm, codec, scheme, segment_bytes, out));
+    TACITI_TRY(describe(comm, codec, wish, segment_bytes, out));
     out->comm = comm;
     tacit_status status = create_fans(comm, out);
     if (status == TACIT_OK) status = taciti_small_create(comm, codec, &out->place, &out->small);

@@ -31,10 +31,10 @@ typedef struct taciti_allreduce {
 } taciti_allreduce;
 
 /* Workspaces for arrays of any length. Not collective. The object must stay in place. */
-tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_codec *codec, taciti_scheme scheme,
+tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_codec *codec, taciti_placement wish,
                                      size_t segment_bytes, taciti_allreduce *out);
 /* Bytes of those workspaces, before they exist; 0 when there is no memory to tell. */
-size_t taciti_allreduce_memory_bytes(const taciti_comm *comm, const taciti_codec *codec, taciti_scheme scheme,
+size_t taciti_allreduce_memory_bytes(const taciti_comm *comm, const taciti_codec *codec, taciti_placement wish,
                                      size_t segment_bytes);
 
 void taciti_allreduce_destroy(taciti_allreduce *reduce);

@@ -31,15 +31,25 @@ static void append_host(const taciti_comm *comm, int leader, bool flat, taciti_a
     place->first[++place->hosts] = at;
 }
 
-tacit_status taciti_arrangement_create(const taciti_comm *comm, taciti_scheme scheme, taciti_arrangement *out) {
+/* Lanes of every host: see TACITI_FLOWS. */
+static int limit_lanes(const taciti_arrangement *place, int wish) {
+    int most = place->hosts > 1 ? TACITI_FLOWS / (place->hosts - 1) : place->lanes;
+    if (most < 1) most = 1;
+    if (wish > 0) most = wish;
+    return place->lanes < most ? place->lanes : most;
+}
+
+tacit_status taciti_arrangement_create(const taciti_comm *comm, taciti_placement wish, taciti_arrangement *out) {
     const int size = taciti_comm_size(comm), hosts = count_hosts(comm);
-    const bool flat = scheme == TACITI_SCHEME_AUTO ? hosts == 1 || hosts == size : scheme == TACITI_SCHEME_FLAT;
+    const bool flat =
+        wish.scheme == TACITI_SCHEME_AUTO ? hosts == 1 || hosts == size : wish.scheme == TACITI_SCHEME_FLAT;
     taciti_arrangement place = {.size = size, .one_host = hosts == 1};
     place.order = taciti_calloc((size_t)size * 2 + 1, sizeof *place.order);
     if (place.order == NULL) return TACIT_E_MEMORY;
     place.first = place.order + size;
     for (int r = 0; r < size; r++)
         if (flat || is_leader(comm, r)) append_host(comm, r, flat, &place);
+    place.lanes = limit_lanes(&place, wish.lanes);
     *out = place;
     return TACIT_OK;
 }

@@ -22,6 +22,14 @@ static const taciti_option OPTIONS[] = {
            "gradients are exchanged in buckets of this size, as soon as one is complete"),
     OPTION("scheme", ENUM, scheme, "auto", 0, SCHEMES, "",
            "hosts: sum inside each host first, so that data crosses its link once; auto: so if ranks share hosts"),
+    {.key = "lanes",
+     .type = TACITI_OPTION_INT,
+     .offset = offsetof(taciti_exchange_options, lanes),
+     .fallback = "0",
+     .most = 1024,
+     .unit = "ranks",
+     .help = "most ranks of a host that talk to other hosts; 0: as many as keep a link at 8 flows or fewer",
+     .flags = TACITI_OPTION_EXPERT},
     OPTION("overlap", BOOL, overlap, "true", 0, NULL, "", "exchange while backward still runs"),
 };
 
@@ -54,9 +62,13 @@ static tacit_status run_parcel(taciti_comm *comm, void *context) {
     return status;
 }
 
-static tacit_status set_up(taciti_exchange *exchange, const taciti_codec *codec, int scheme) {
+static taciti_placement placement_of(const taciti_exchange_options *options) {
+    return (taciti_placement){.scheme = (taciti_scheme)options->scheme, .lanes = (int)options->lanes};
+}
+
+static tacit_status set_up(taciti_exchange *exchange, const taciti_codec *codec, taciti_placement wish) {
     const size_t segment_bytes = taciti_comm_segment_bytes(exchange->comm);
-    TACITI_TRY(taciti_allreduce_create(exchange->comm, codec, (taciti_scheme)scheme, segment_bytes, &exchange->reduce));
+    TACITI_TRY(taciti_allreduce_create(exchange->comm, codec, wish, segment_bytes, &exchange->reduce));
     exchange->parcels = taciti_calloc(exchange->layout->bucket_count, sizeof *exchange->parcels);
     if (exchange->parcels == NULL) return TACIT_E_MEMORY;
     for (size_t b = 0; b < exchange->layout->bucket_count; b++) {
@@ -76,7 +88,7 @@ tacit_status taciti_exchange_create(taciti_comm *comm, const taciti_layout *layo
     if (status == TACIT_OK) {
         exchange->comm = comm;
         exchange->layout = layout;
-        status = set_up(exchange, codec, options->scheme);
+        status = set_up(exchange, codec, placement_of(options));
     }
     status = taciti_comm_agree(comm, status);
     if (status == TACIT_OK)
@@ -142,6 +154,6 @@ uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange) {
 }
 
 size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_exchange_options *options) {
-    return taciti_allreduce_memory_bytes(comm, taciti_codec_find(WIRE_NAMES[options->wire]),
-                                         (taciti_scheme)options->scheme, taciti_comm_segment_bytes(comm));
+    return taciti_allreduce_memory_bytes(comm, taciti_codec_find(WIRE_NAMES[options->wire]), placement_of(options),
+                                         taciti_comm_segment_bytes(comm));
 }

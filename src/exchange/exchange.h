@@ -32,6 +32,7 @@ typedef struct taciti_exchange_options {
     int wire;             /* exchange.wire: index into "f32|bf16" */
     int64_t bucket_bytes; /* exchange.bucket: default 25 MiB */
     int scheme;           /* exchange.scheme: taciti_scheme */
+    int64_t lanes;        /* exchange.lanes: ranks of a host that talk to other hosts; 0: chosen */
     bool overlap;         /* exchange.overlap: false submits every bucket only at the end of backward (blocking) */
 } taciti_exchange_options;
 extern const taciti_option_table taciti_exchange_option_table; /* section "exchange" */

@@ -65,7 +65,7 @@ static void reduce_on_thread(taciti_comm *comm, taciti_allreduce *reduce, float 
 /* What is tried: a codec, a scheme, and where ranks are. */
 typedef struct trial {
     const taciti_codec *codec;
-    taciti_scheme scheme;
+    taciti_placement wish;
 } trial;
 
 /* Arrangements of ranks on hosts, in no order; rank r is on host ARRANGEMENTS[i][r]. */
@@ -81,7 +81,7 @@ static void try_all(int size, const taciti_comm_options *options, test_rank *ran
         for (int scheme = TACITI_SCHEME_AUTO; scheme <= TACITI_SCHEME_HOSTS; scheme++)
             for (int i = 0; i < ARRANGEMENT_COUNT; i++) {
                 if ((*codec)->aggregation != TACITI_CODEC_SUM) continue;
-                trial t = {.codec = *codec, .scheme = (taciti_scheme)scheme};
+                trial t = {.codec = *codec, .wish = {.scheme = (taciti_scheme)scheme, .lanes = i % 3}};
                 test_hosts(ARRANGEMENTS[i]);
                 test_world_run(size, options, rank, &t);
             }
@@ -102,7 +102,7 @@ static void sum_integers(taciti_comm *comm, void *context) {
     const trial *t = context;
     const int size = taciti_comm_size(comm), rank = taciti_comm_rank(comm);
     taciti_allreduce reduce;
-    CHECK(taciti_allreduce_create(comm, t->codec, t->scheme, taciti_comm_segment_bytes(comm), &reduce) == TACIT_OK);
+    CHECK(taciti_allreduce_create(comm, t->codec, t->wish, taciti_comm_segment_bytes(comm), &reduce) == TACIT_OK);
     float *x = taciti_calloc(MOST + 1, sizeof *x);
     for (size_t l = 0; l < 2 * LENGTH_COUNT; l++) {
         const size_t n = LENGTHS[l % LENGTH_COUNT];
@@ -175,13 +175,13 @@ static bool is_flat(const taciti_comm *comm, taciti_scheme scheme) {
 static void compare_with_definition(taciti_comm *comm, void *context) {
     const trial *t = context;
     taciti_allreduce reduce;
-    CHECK(taciti_allreduce_create(comm, t->codec, t->scheme, taciti_comm_segment_bytes(comm), &reduce) == TACIT_OK);
+    CHECK(taciti_allreduce_create(comm, t->codec, t->wish, taciti_comm_segment_bytes(comm), &reduce) == TACIT_OK);
     float *x = taciti_calloc(MOST, sizeof *x), *expected = taciti_calloc(MOST, sizeof *x);
     for (size_t l = 0; l < 2 * LENGTH_COUNT; l++) {
         const size_t n = LENGTHS[l % LENGTH_COUNT];
         if (l == LENGTH_COUNT) reduce.small.most_n = 0; /* the same bits on both ways */
         for (size_t i = 0; i < n; i++) x[i] = wild(taciti_comm_rank(comm), i);
-        define(comm, t->codec, is_flat(comm, t->scheme), expected, n);
+        define(comm, t->codec, is_flat(comm, t->wish.scheme), expected, n);
         reduce_on_thread(comm, &reduce, x, n);
         CHECK(memcmp(x, expected, n * sizeof *x) == 0);
     }
@@ -201,7 +201,7 @@ static void every_rank_holds_the_bits_of_the_definition(void **state) {
 
 static void spread_infinity(taciti_comm *comm, void *context) {
     taciti_allreduce reduce;
-    CHECK(taciti_allreduce_create(comm, context, TACITI_SCHEME_AUTO, 4096, &reduce) == TACIT_OK);
+    CHECK(taciti_allreduce_create(comm, context, (taciti_placement){TACITI_SCHEME_AUTO, 0}, 4096, &reduce) == TACIT_OK);
     float x[40];
     for (size_t i = 0; i < 40; i++) x[i] = (float)i;
     if (taciti_comm_rank(comm) == 1) {
@@ -306,7 +306,8 @@ static void misuse_is_refused(void **state) {
     taciti_codec gather = **taciti_codec_list();
     gather.aggregation = TACITI_CODEC_GATHER;
     taciti_allreduce reduce;
-    assert_int_equal(taciti_allreduce_create(comm, &gather, TACITI_SCHEME_AUTO, 4096, &reduce), TACIT_E_CONFIG);
+    assert_int_equal(taciti_allreduce_create(comm, &gather, (taciti_placement){TACITI_SCHEME_AUTO, 0}, 4096, &reduce),
+                     TACIT_E_CONFIG);
     taciti_free(x);
     taciti_exchange_destroy(exchange);
     taciti_exchange_destroy(NULL);
@@ -317,7 +318,8 @@ static void misuse_is_refused(void **state) {
 static void look_at_costs(taciti_comm *comm, void *context) {
     (void)context;
     taciti_allreduce reduce;
-    CHECK(taciti_allreduce_create(comm, taciti_codec_find("f32"), TACITI_SCHEME_AUTO, 4096, &reduce) == TACIT_OK);
+    CHECK(taciti_allreduce_create(comm, taciti_codec_find("f32"), (taciti_placement){TACITI_SCHEME_AUTO, 0}, 4096,
+                                  &reduce) == TACIT_OK);
     const taciti_arrangement *p = &reduce.place;
     CHECK(p->hosts < p->size || taciti_small_pays(&reduce.small, 2));
     CHECK(!taciti_small_pays(&reduce.small, reduce.small.most_n + 1));
@@ -345,8 +347,8 @@ static void look_at_memory(taciti_comm *comm, void *context) {
     static const size_t SEGMENTS[] = {1, 64, 1000, 1 << 18, 1 << 30};
     for (size_t i = 0; i < sizeof SEGMENTS / sizeof *SEGMENTS; i++) {
         for (int scheme = TACITI_SCHEME_AUTO; scheme <= TACITI_SCHEME_HOSTS; scheme++) {
-            const size_t bytes =
-                taciti_allreduce_memory_bytes(comm, taciti_codec_find("f32"), (taciti_scheme)scheme, SEGMENTS[i]);
+            const size_t bytes = taciti_allreduce_memory_bytes(
+                comm, taciti_codec_find("f32"), (taciti_placement){(taciti_scheme)scheme, 0}, SEGMENTS[i]);
             CHECK(bytes > 0 && bytes <= (size_t)128 << 20);
         }
     }

@@ -211,7 +211,7 @@ static tacit_status prepare(bench *b) {
     TACITI_TRY(taciti_group_world(comm, &b->groups[TACITI_GROUP_WORLD]));
     TACITI_TRY(taciti_group_host(comm, &b->groups[TACITI_GROUP_HOST]));
     TACITI_TRY(taciti_group_cross(comm, &b->groups[TACITI_GROUP_CROSS]));
-    TACITI_TRY(taciti_allreduce_create(comm, taciti_codec_find("f32"), TACITI_SCHEME_AUTO,
+    TACITI_TRY(taciti_allreduce_create(comm, taciti_codec_find("f32"), (taciti_placement){TACITI_SCHEME_AUTO, 0},
                                        taciti_comm_segment_bytes(comm), &b->reduce));
     size_t scratch_n = longest / sizeof(float); /* what an all-to-all receives */
     for (int kind = 0; kind < TACITI_GROUP_KINDS; kind++) {
