@@ -9,10 +9,6 @@
  * some milliseconds. Inside one host few stay in the cache (64 MB: 8.9 ms, 10.2 ms with 17). */
 enum { DEPTH_NETWORK = 8, DEPTH_HOST = 3, DEPTH_LEAST = 2, DEPTH_LOCAL = 1, GRAIN = 16, SENDS_PER_MEMBER = 2 };
 
-/* Messages of this size leave at once: Open MPI's TCP asks the receiver first from 64 KiB on, and that question stands
- * behind all data on its way (4 hosts at 1 Gbit/s, 64 MB: 128 KiB reach 91 % of the line, 60 KiB 98 %). */
-#define NETWORK_SEGMENT_BYTES ((size_t)60 << 10)
-
 /* Arriving payloads of all members and slots together; many ranks have small chunks anyway. */
 #define STAGING_BYTES ((size_t)64 << 20)
 
@@ -32,7 +28,7 @@ static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 static void choose_pipeline(taciti_allreduce *reduce, size_t segment_bytes) {
     const taciti_arrangement *p = &reduce->place;
     const size_t room = STAGING_BYTES / (size_t)p->size;
-    size_t bytes = least(segment_bytes, p->one_host ? SIZE_MAX : NETWORK_SEGMENT_BYTES);
+    size_t bytes = least(segment_bytes, p->one_host ? SIZE_MAX : TACITI_WIRE_SEGMENT_BYTES);
     bytes = most(least(bytes, room / (DEPTH_LEAST + 1)), GRAIN * sizeof(float));
     reduce->segment_n = bytes / sizeof(float) / GRAIN * GRAIN;
     reduce->wire_depth = p->one_host ? DEPTH_HOST : most(DEPTH_NETWORK / (size_t)p->lanes, DEPTH_LEAST);

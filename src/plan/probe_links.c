@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "exchange/allreduce.h"
 #include "plan/fit.h"
 #include "plan/probe_state.h"
 
@@ -215,8 +216,8 @@ static tacit_status compare_pairs(taciti_probe *probe, bool inside, const taciti
 
 /* ---- many at once ------------------------------------------------------------------------------------------------ */
 
-/* Transfers that begin together, each from its own sender. They travel in pieces of comm.segment, all posted at once,
- * as our collectives send: one long message in each direction takes turns in some MPI libraries, pieces do not. */
+/* Transfers that begin together, each from its own sender. They travel in the pieces in which our collectives send: a
+ * longer message asks its receiver first, and in both directions at once that question stands behind the data. */
 typedef struct flow {
     int from, to;
 } flow;
@@ -337,7 +338,7 @@ static tacit_status measure_flows(taciti_probe *probe, flow *list, size_t count,
     TACITI_TRY(taciti_probe_left(probe, 1, &left_s));
     const double wanted_s = probe->options->quick ? FLOW_S_QUICK : FLOW_S;
     const double most_s = left_s / (FLOW_ROUNDS + 1) * FLOW_SHARE;
-    flows f = {.list = list, .count = count, .piece_bytes = taciti_comm_segment_bytes(probe->comm)};
+    flows f = {.list = list, .count = count, .piece_bytes = TACITI_WIRE_SEGMENT_BYTES};
     f.pieces = piece_count(probe, most_s < wanted_s ? most_s : wanted_s, parts, f.piece_bytes);
     tacit_status status = allocate(&f, probe->rank);
     int64_t *times = taciti_calloc(2 * (size_t)probe->size, sizeof *times);
