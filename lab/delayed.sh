@@ -68,7 +68,8 @@ drops_of_switch() {
 background() {
   local log=$1; shift
   (
-    note "process $BASHPID $(start_of "$BASHPID")"
+    pid=$BASHPID # which in $( ) would be another
+    note "process $pid $(start_of "$pid")"
     exec setsid "$@" {lock_fd}>&- </dev/null >"$state/$log.log" 2>&1
   ) &
   background_pid=$!
