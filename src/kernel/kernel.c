@@ -4,6 +4,7 @@
  */
 #include "kernel/kernel.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@ enum { SCALAR, AVX2, AVX512, SETS };
 
 static const char *const NAMES[SETS] = {[SCALAR] = "scalar", [AVX2] = "avx2", [AVX512] = "avx512"};
 static taciti_kernels g_tables[SETS];
-static bool g_built;
+static pthread_once_t g_built = PTHREAD_ONCE_INIT;
 
 /* The compiler's CPU model also asks the operating system (XGETBV) whether it saves the wide registers. */
 static bool cpu_has(int set) {
@@ -47,7 +48,6 @@ static void build_tables(void) {
         }
 #endif
     }
-    g_built = true;
 }
 
 static int set_of(const char *isa) {
@@ -57,7 +57,7 @@ static int set_of(const char *isa) {
 }
 
 const taciti_kernels *taciti_kernels_named(const char *isa) {
-    if (!g_built) build_tables();
+    (void)pthread_once(&g_built, build_tables);
     const int set = set_of(isa);
     return set == SETS ? NULL : &g_tables[set];
 }
@@ -78,8 +78,13 @@ static const taciti_kernels *choose(void) {
     return taciti_kernels_named(NAMES[best]);
 }
 
+/* The first to ask may be any thread, and several at once. */
+static const taciti_kernels *g_chosen;
+static pthread_once_t g_choice = PTHREAD_ONCE_INIT;
+
+static void choose_once(void) { g_chosen = choose(); }
+
 const taciti_kernels *taciti_kernels_get(void) {
-    static const taciti_kernels *chosen;
-    if (chosen == NULL) chosen = choose();
-    return chosen;
+    (void)pthread_once(&g_choice, choose_once);
+    return g_chosen;
 }
