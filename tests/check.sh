@@ -3,6 +3,8 @@
 #   check NAME COMMAND...      runs a command; its output is shown when it fails
 #   expect NAME STATUS TEXT COMMAND...  the command must exit with STATUS and print TEXT (an extended regular expression)
 #   skip NAME REASON           says that a check could not be made here; neither passed nor failed, but not forgotten
+#   need_cluster NAME          ends the script with a skip where lab/cluster cannot make hosts
+#   own_cluster LETTER         names a cluster, $ours, and makes a folder, $work; both go when the script ends
 #   run_checks SCRIPT          runs a script of checks in its own process and adds its counts
 CHECKS_PASSED=0
 CHECKS_FAILED=0
@@ -37,6 +39,31 @@ expect() {
     pass "$name"
   fi
   rm -f "$log"
+}
+
+lacks_for_cluster() {
+  local tool
+  [ "$(id -u)" -eq 0 ] || { echo "needs root"; return; }
+  for tool in ip tc unshare nsenter setpriv flock; do command -v $tool >/dev/null || { echo "$tool is not installed"; return; }; done
+  unshare --net --uts --pid --fork --mount true 2>/dev/null || echo "network namespaces are not allowed here"
+}
+
+need_cluster() {
+  local reason; reason=$(lacks_for_cluster)
+  [ -n "$reason" ] || return 0
+  skip "$1" "$reason"
+  finish_checks; exit
+}
+
+# The process number keeps test runs apart.
+own_cluster() {
+  ours=$1$$ work=$(mktemp -d)
+  trap remove_cluster EXIT
+}
+
+remove_cluster() {
+  [ ! -d "/run/tacit-lab/$ours" ] || lab/cluster down --name "$ours" 2>/dev/null
+  rm -rf "$work"
 }
 
 # The counts of a script come back through a file, so that its own `exit` or crash cannot lose them.

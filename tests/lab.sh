@@ -9,17 +9,7 @@ tacit=$(readlink -f "${TACIT:-build/release/bin/tacit}")
 link=$(dirname "$tacit")/../mpi/mpi_link
 export TACIT_SWITCH; TACIT_SWITCH=$(dirname "$tacit")/tacit-switch
 
-lacks() {
-  [ "$(id -u)" -eq 0 ] || { echo "needs root"; return; }
-  local tool
-  for tool in ip tc unshare nsenter setpriv flock; do command -v $tool >/dev/null || { echo "$tool is not installed"; return; }; done
-  unshare --net --uts --pid --fork --mount true 2>/dev/null || echo "network namespaces are not allowed here"
-}
-reason=$(lacks)
-if [ -n "$reason" ]; then
-  skip "emulated clusters" "$reason"
-  finish_checks; exit
-fi
+need_cluster "emulated clusters"
 
 ours=t$$ other=u$$ # two clusters; the process number keeps test runs apart
 work=$(mktemp -d)

@@ -7,26 +7,21 @@ cd "$(dirname "$0")/.."
 . tests/check.sh
 tacit=$(readlink -f "${TACIT:-build/release/bin/tacit}")
 laws=$(dirname "$tacit")/../mpi/mpi_native_laws
-work=$(mktemp -d) cluster=c$$
-trap 'lab/cluster down --name $cluster >/dev/null 2>&1; rm -rf "$work"' EXIT
+need_cluster "collectives between emulated hosts"
+own_cluster c
 
-timeout 60 lab/cluster up 2 --rate 1gbit --per-host 2 --name $cluster >"$work/up" 2>&1
-case $? in
-  0) ;;
-  7) skip "collectives between emulated hosts" "$(tail -n 1 "$work/up")"; finish_checks; exit ;;
-  *) fail "a cluster of two hosts" "$work/up"; finish_checks; exit ;;
-esac
-run() { timeout -k 5 100 lab/cluster run --name $cluster --timeout 90 "$@"; }
+check "a cluster of two hosts" timeout 60 lab/cluster up 2 --rate 1gbit --per-host 2 --name "$ours"
+run() { timeout -k 5 100 lab/cluster run --name $ours --timeout 90 "$@"; }
 
 check "the library's own all-reduces on 2 hosts x 2 ranks" run -- "$laws" mpi-default,mpi-ring,mpi-rabenseifner,mpi-han
-check "the same where HAN is the default" env OMPI_MCA_coll_han_priority=100 timeout -k 5 100 lab/cluster run --name $cluster \
+check "the same where HAN is the default" env OMPI_MCA_coll_han_priority=100 timeout -k 5 100 lab/cluster run --name $ours \
   --timeout 90 -- "$laws" mpi-default,mpi-ring,mpi-rabenseifner,mpi-han
 expect "a send goes to the other host" 0 'from rank 0 to rank 2' run -- "$tacit" bench collectives --op send --bytes 1MB --rounds 2
 expect "a side is a host" 0 'n = 2 hosts' run -- "$tacit" bench collectives --bytes 8,1MB --rounds 2 --line 1gbit
-lab/cluster down --name $cluster >/dev/null || fail "down"
+lab/cluster down --name $ours >/dev/null || fail "down"
 
-sweep() { timeout -k 5 200 bench/collectives.sh --tacit "$tacit" --name $cluster -o "$work/out" --hosts 2 --per-host 2 --rates 1gbit --blocks 2 --rounds 2 "$@"; }
-gone() { ! ip netns list | grep -E "^$cluster-"; }
+sweep() { timeout -k 5 200 bench/collectives.sh --tacit "$tacit" --name $ours -o "$work/out" --hosts 2 --per-host 2 --rates 1gbit --blocks 2 --rounds 2 "$@"; }
+gone() { ! ip netns list | grep -E "^$ours-"; }
 by=tacit,mpi-default,mpi-ring
 ! /usr/bin/python3 -c 'import torch' 2>/dev/null || by=$by,gloo
 answered() {
@@ -52,7 +47,7 @@ check "and its cluster goes too" gone
 interrupted() {
   sweep --bytes 64MB >"$work/log" 2>&1 &
   local job=$! i
-  for ((i = 0; i < 300; i++)); do ip netns list | grep -q "^$cluster-" && break; sleep 0.1; done
+  for ((i = 0; i < 300; i++)); do ip netns list | grep -q "^$ours-" && break; sleep 0.1; done
   sleep 2
   pkill -INT -P $job bash || kill -INT $job
   wait $job

@@ -8,25 +8,8 @@ cd "$(dirname "$0")/.."
 . tests/check.sh
 tacit=$(readlink -f "${TACIT:-build/release/bin/tacit}")
 
-lacks() {
-  [ "$(id -u)" -eq 0 ] || { echo "needs root"; return; }
-  local tool
-  for tool in ip tc unshare nsenter; do command -v $tool >/dev/null || { echo "$tool is not installed"; return; }; done
-  unshare --net --uts --pid --fork --mount true 2>/dev/null || echo "network namespaces are not allowed here"
-}
-reason=$(lacks)
-if [ -n "$reason" ]; then
-  skip "bytes on an emulated cluster" "$reason"
-  finish_checks; exit
-fi
-
-ours=s$$
-work=$(mktemp -d)
-clean() {
-  [ ! -d "/run/tacit-lab/$ours" ] || lab/cluster down --name "$ours" 2>/dev/null
-  rm -rf "$work"
-}
-trap clean EXIT
+need_cluster "bytes on an emulated cluster"
+own_cluster s
 lab() { timeout -k 5 60 lab/cluster "$1" --name "$ours" "${@:2}"; }
 
 # 2.5 million parameters, uneven tensors.

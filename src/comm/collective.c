@@ -27,18 +27,6 @@ static tacit_status scratch(taciti_comm *comm, size_t bytes) {
     return TACIT_OK;
 }
 
-static tacit_status send_now(taciti_comm *comm, int peer, const void *bytes, size_t n) {
-    taciti_engine_request request;
-    TACITI_TRY(taciti_comm_isend(comm, peer, bytes, n, &request));
-    return taciti_comm_await(comm, &request);
-}
-
-static tacit_status receive_now(taciti_comm *comm, int peer, void *bytes, size_t n) {
-    taciti_engine_request request;
-    TACITI_TRY(taciti_comm_irecv(comm, peer, bytes, n, &request));
-    return taciti_comm_await(comm, &request);
-}
-
 /* Calls move() for pieces of comm.segment bytes (at least once), so that every piece is a sign of life. */
 static size_t piece(const taciti_comm *comm, size_t at, size_t count) {
     const size_t most = (size_t)comm->options.segment_bytes;
@@ -53,7 +41,7 @@ static tacit_status gather(taciti_comm *comm, const void *mine, size_t count, ch
     do {
         const size_t n = piece(comm, at, count);
         if (comm->engine.rank != 0) {
-            TACITI_TRY(send_now(comm, 0, (const char *)mine + at, n));
+            TACITI_TRY(taciti_comm_send(comm, 0, (const char *)mine + at, n));
         } else {
             for (int r = 1; r < size; r++)
                 TACITI_TRY(taciti_comm_irecv(comm, r, all + (size_t)r * count + at, n, &comm->requests[r]));
@@ -85,7 +73,7 @@ static tacit_status spread(taciti_comm *comm, int root, void *bytes, size_t coun
         char *p = (char *)bytes + at;
         const size_t n = piece(comm, at, count);
         taciti_engine_request *slot = sends[pieces % WINDOW];
-        if (parent >= 0) TACITI_TRY(receive_now(comm, parent, p, n));
+        if (parent >= 0) TACITI_TRY(taciti_comm_receive(comm, parent, p, n));
         for (int c = child_count - 1; c >= 0; c--) { /* the largest subtree first */
             if (pieces >= WINDOW) TACITI_TRY(taciti_comm_await(comm, &slot[c]));
             TACITI_TRY(taciti_comm_isend(comm, children[c], p, n, &slot[c]));
@@ -231,13 +219,13 @@ static tacit_status run_clock(taciti_comm *comm, void *context) {
         for (int i = 0; i < CLOCK_ROUNDS; i++) {
             int64_t begin_ns = taciti_now_ns(), server_ns = 0;
             if (server) {
-                TACITI_TRY(receive_now(comm, r, &begin_ns, sizeof begin_ns));
+                TACITI_TRY(taciti_comm_receive(comm, r, &begin_ns, sizeof begin_ns));
                 server_ns = taciti_now_ns();
-                TACITI_TRY(send_now(comm, r, &server_ns, sizeof server_ns));
+                TACITI_TRY(taciti_comm_send(comm, r, &server_ns, sizeof server_ns));
                 continue;
             }
-            TACITI_TRY(send_now(comm, 0, &begin_ns, sizeof begin_ns));
-            TACITI_TRY(receive_now(comm, 0, &server_ns, sizeof server_ns));
+            TACITI_TRY(taciti_comm_send(comm, 0, &begin_ns, sizeof begin_ns));
+            TACITI_TRY(taciti_comm_receive(comm, 0, &server_ns, sizeof server_ns));
             const int64_t end_ns = taciti_now_ns();
             if (end_ns - begin_ns >= best_ns) continue;
             best_ns = end_ns - begin_ns;

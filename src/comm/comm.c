@@ -241,6 +241,18 @@ tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request
     }
 }
 
+tacit_status taciti_comm_send(taciti_comm *comm, int peer, const void *bytes, size_t n) {
+    taciti_engine_request request;
+    TACITI_TRY(taciti_comm_isend(comm, peer, bytes, n, &request));
+    return taciti_comm_await(comm, &request);
+}
+
+tacit_status taciti_comm_receive(taciti_comm *comm, int peer, void *bytes, size_t n) {
+    taciti_engine_request request;
+    TACITI_TRY(taciti_comm_irecv(comm, peer, bytes, n, &request));
+    return taciti_comm_await(comm, &request);
+}
+
 taciti_comm_counters taciti_comm_count(const taciti_comm *comm) {
     return (taciti_comm_counters){.bytes_sent = read_count(&comm->bytes_sent),
                                   .bytes_received = read_count(&comm->bytes_received),

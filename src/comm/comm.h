@@ -157,6 +157,9 @@ tacit_status taciti_comm_natives(taciti_comm *comm, const taciti_native **out);
  * noticed after comm.stall only. */
 tacit_status taciti_comm_native_allreduce(taciti_comm *comm, int native, const float *in, float *out, size_t n,
                                           int times);
+/* One message, blocking. */
+tacit_status taciti_comm_send(taciti_comm *comm, int peer, const void *bytes, size_t count);
+tacit_status taciti_comm_receive(taciti_comm *comm, int peer, void *bytes, size_t count);
 /* The recorder of the communication thread (encode, transfer, decode spans). */
 taciti_trace *taciti_comm_trace(taciti_comm *comm);
 

@@ -17,15 +17,6 @@
 #include "comm/launcher.h"
 #include "comm/test_engine.h"
 
-/* cmocka's assertions end the test with a long jump, which only works on the test's own thread. */
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            (void)fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);                            \
-            abort();                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
 /* ---- witness -------------------------------------------------------------------------------------------------------
  */
 static void notes_keep_number_and_text(void **state) {

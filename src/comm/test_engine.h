@@ -7,7 +7,20 @@
 #ifndef TACITI_COMM_TEST_ENGINE_H
 #define TACITI_COMM_TEST_ENGINE_H
 
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "comm/comm.h"
+
+/* cmocka's assertions end the test with a long jump, which only works on the test's own thread: what fails on a rank's
+ * thread ends the program. */
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            (void)fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);                            \
+            abort();                                                                                                   \
+        }                                                                                                              \
+    } while (0)
 
 typedef struct test_world test_world;
 

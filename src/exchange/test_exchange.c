@@ -16,14 +16,6 @@
 #include "exchange/allreduce.h"
 #include "exchange/exchange.h"
 
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            (void)fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);                            \
-            abort();                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
 static const size_t LENGTHS[] = {0, 1, 15, 16, 17, 48, 100, 1000, 8192, 20001};
 enum { LENGTH_COUNT = sizeof LENGTHS / sizeof *LENGTHS, MOST = 20001 };
 

@@ -16,14 +16,6 @@
 #include "comm/test_engine.h"
 #include "exchange/group.h"
 
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            (void)fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);                            \
-            abort();                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
 static const size_t LENGTHS[] = {0, 1, 15, 16, 17, 144, 1000, 20001};
 enum { LENGTH_COUNT = sizeof LENGTHS / sizeof *LENGTHS, MOST = 20001, CELL = 4999 };
 

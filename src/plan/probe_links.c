@@ -48,26 +48,14 @@ typedef struct series {
     uint64_t bytes, rounds;
 } series;
 
-static tacit_status send(taciti_comm *comm, int peer, const void *bytes, size_t count) {
-    taciti_engine_request request;
-    TACITI_TRY(taciti_comm_isend(comm, peer, bytes, count, &request));
-    return taciti_comm_await(comm, &request);
-}
-
-static tacit_status receive(taciti_comm *comm, int peer, void *bytes, size_t count) {
-    taciti_engine_request request;
-    TACITI_TRY(taciti_comm_irecv(comm, peer, bytes, count, &request));
-    return taciti_comm_await(comm, &request);
-}
-
 static tacit_status answer_series(taciti_comm *comm, const ping_pong *p) {
     for (;;) {
         series s = {0};
-        TACITI_TRY(receive(comm, p->from, &s, sizeof s));
+        TACITI_TRY(taciti_comm_receive(comm, p->from, &s, sizeof s));
         if (s.rounds == 0) return TACIT_OK;
         for (uint64_t i = 0; i < s.rounds; i++) {
-            TACITI_TRY(receive(comm, p->from, p->buffer, s.bytes));
-            TACITI_TRY(send(comm, p->from, p->buffer, s.bytes));
+            TACITI_TRY(taciti_comm_receive(comm, p->from, p->buffer, s.bytes));
+            TACITI_TRY(taciti_comm_send(comm, p->from, p->buffer, s.bytes));
         }
     }
 }
@@ -76,11 +64,11 @@ static tacit_status answer_series(taciti_comm *comm, const ping_pong *p) {
 static tacit_status run_series(taciti_comm *comm, const ping_pong *p, size_t bytes, size_t rounds, double *out_s) {
     double seconds[ROUNDS_MOST];
     const series s = {.bytes = bytes, .rounds = rounds};
-    TACITI_TRY(send(comm, p->to, &s, sizeof s));
+    TACITI_TRY(taciti_comm_send(comm, p->to, &s, sizeof s));
     for (size_t i = 0; i < rounds; i++) {
         const int64_t begin_ns = taciti_now_ns();
-        TACITI_TRY(send(comm, p->to, p->buffer, bytes));
-        TACITI_TRY(receive(comm, p->to, p->buffer, bytes));
+        TACITI_TRY(taciti_comm_send(comm, p->to, p->buffer, bytes));
+        TACITI_TRY(taciti_comm_receive(comm, p->to, p->buffer, bytes));
         seconds[i] = (double)(taciti_now_ns() - begin_ns) / 1e9;
     }
     *out_s = taciti_median(seconds, rounds);
@@ -105,7 +93,7 @@ static tacit_status lead_series(taciti_comm *comm, ping_pong *p) {
         left_s = p->most_s - (double)(taciti_now_ns() - begin_ns) / 1e9;
     }
     const series end = {0};
-    return send(comm, p->to, &end, sizeof end);
+    return taciti_comm_send(comm, p->to, &end, sizeof end);
 }
 
 static tacit_status run_ping_pong(taciti_comm *comm, void *context) {
@@ -248,7 +236,7 @@ static tacit_status invite(taciti_comm *comm, flows *f, int rank) {
                 taciti_comm_irecv(comm, f->list[i].from, f->in + at * f->piece_bytes, f->piece_bytes, &f->arrive[at]));
     f->begin_ns = taciti_now_ns();
     for (size_t i = 0; i < f->count; i++)
-        if (f->list[i].to == rank) TACITI_TRY(send(comm, f->list[i].from, &go, 1));
+        if (f->list[i].to == rank) TACITI_TRY(taciti_comm_send(comm, f->list[i].from, &go, 1));
     return TACIT_OK;
 }
 

@@ -16,15 +16,6 @@
 #include "comm/test_engine.h"
 #include "plan/probe.h"
 
-/* Ranks are threads here: what fails ends the program. */
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            (void)fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);                            \
-            abort();                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
 static const taciti_cluster_timing *find(const taciti_cluster *c, taciti_collective collective,
                                          taciti_group_kind group) {
     for (size_t i = 0; i < c->timing_count; i++)

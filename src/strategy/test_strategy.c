@@ -15,14 +15,6 @@
 #include "comm/test_engine.h"
 #include "strategy/strategy.h"
 
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            (void)fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);                            \
-            abort();                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
 enum { MOST_RANKS = 5, STEPS = 4, BAD_STEP = 2 };
 
 /* What a run is asked to do and what every rank ended with. */
