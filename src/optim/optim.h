@@ -14,16 +14,23 @@
 #include "kernel/kernel.h"
 #include "tensor/layout.h"
 
-enum { TACITI_OPTIM_ADAMW, TACITI_OPTIM_SGD };
+enum {
+    TACITI_OPTIM_ADAMW,
+    TACITI_OPTIM_SGD,
+    TACITI_OPTIM_ADAM,        /* the decay is part of the gradient (L2) */
+    TACITI_OPTIM_ACCUM_ADAMW, /* moments take in the mean gradient of `accum` steps; every step updates parameters */
+    TACITI_OPTIM_ACCUM_ADAM
+};
 
 typedef struct taciti_optim_options {
-    int name;             /* optim.name: "adamw|sgd" */
+    int name;             /* optim.name: "adamw|sgd|adam|accum-adamw|accum-adam" */
     double lr;            /* optim.lr: peak learning rate */
     double lr_min;        /* optim.lr_min: floor of the cosine, as a fraction of lr (default 0.1) */
     int64_t warmup_steps; /* optim.warmup: linear warm-up steps */
     int64_t decay_steps;  /* optim.decay_steps: step of the floor; 0: train.steps; -1: constant after warm-up */
     double restart;       /* optim.restart: each further cosine is this many times as long; 0: one cosine only */
     double beta1, beta2, eps;
+    int64_t accum;       /* optim.accum: steps of a window of accum-adam(w); 1 is adam(w) */
     double momentum;     /* sgd */
     bool nesterov;       /* sgd */
     double weight_decay; /* on tensors whose `decay` is set */
@@ -44,7 +51,7 @@ tacit_status taciti_optim_create(const taciti_optim_options *options, const taci
                                  taciti_optim **out);
 /* The optimizer of an emulated accelerator: an update is a wait of update_s that counts and touches nothing, sums of
  * squares are 0 and read nothing (so the norm is 0, and no step is skipped), there is no state. */
-tacit_status taciti_optim_create_emulated(double update_s, taciti_optim **out);
+tacit_status taciti_optim_create_emulated(double update_s, taciti_optim **out); /* ranges: their part of update_s */
 void taciti_optim_destroy(taciti_optim *optim);
 
 /* Sum of squares of flat[offset, offset + n), n at most the layout's floats, as a double that depends neither on
@@ -56,7 +63,31 @@ double taciti_optim_sum_squares(taciti_optim *optim, const float *flat, size_t o
 void taciti_optim_update(taciti_optim *optim, float *parameters, const float *gradients, taciti_bf16 *copy16, double lr,
                          double grad_scale);
 
-/* State for the checkpoint: number of flat arrays, their names ("m", "v") and storage; the update count. */
+/* ---- updates in ranges, with mixing --------------------------------------------------------------------------------
+ * For strategies whose replicas differ: a range's parameters are blended with what arrived from other ranks, updated,
+ * and handed on, in one pass over memory (blocks that stay in the cache). */
+
+/* p <- keep p + share arrived; after the update, leaving <- leaving_scale p. Flat arrays; arrived may be leaving. */
+typedef struct taciti_blend {
+    const float *arrived; /* NULL: p stays, keep and share are not looked at */
+    float keep, share;
+    float *leaving; /* NULL: nobody gets a copy */
+    float leaving_scale;
+    double moved; /* in and out: sum of squares of (blended p - p) is added; deterministic as the norm is */
+} taciti_blend;
+
+/* One update in ranges: begin (t advances), then each float of the layout once, in any cut into ranges that begin and
+ * end where buckets do. blend may be NULL. The same bits as taciti_optim_update() when nothing is blended. */
+void taciti_optim_begin(taciti_optim *optim, double lr, double grad_scale);
+void taciti_optim_update_range(taciti_optim *optim, float *parameters, const float *gradients, taciti_bf16 *copy16,
+                               size_t offset, size_t n, taciti_blend *blend);
+
+/* Blending alone: no gradient, moments and t stay. */
+void taciti_optim_blend_range(taciti_optim *optim, float *parameters, taciti_bf16 *copy16, size_t offset, size_t n,
+                              taciti_blend *blend);
+
+/* State for the checkpoint: number of flat arrays, their names ("m", "v", and "a", the running mean of a window) and
+ * storage; the update count, from which the place in a window follows. */
 int taciti_optim_state_count(const taciti_optim *optim);
 const char *taciti_optim_state_name(const taciti_optim *optim, int i);
 float *taciti_optim_state(taciti_optim *optim, int i);

@@ -117,4 +117,5 @@ const taciti_strategy taciti_strategy_dp = {
     .bytes_per_step = dp_bytes_per_step,
     .nic_bytes_per_step = dp_nic_bytes_per_step,
     .replicas_equal = true,
+    .exchanges_gradients = true,
 };

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is exchanged, and when. Four verbs: create, ready, finish, destroy - and the list of what a checkpoint must
- * hold. A strategy is one file and one line in strategy/registry.c.
+ * What is exchanged, and when. Five verbs: create, start, ready, finish, destroy. Strategies whose replicas differ have
+ * four more: average and revert for evaluation and checkpoints, and what a checkpoint must hold of every rank. A
+ * strategy is one file and one line in strategy/registry.c.
  */
 #ifndef TACITI_STRATEGY_STRATEGY_H
 #define TACITI_STRATEGY_STRATEGY_H
 
 #include "exchange/exchange.h"
 #include "optim/optim.h"
+#include "strategy/gossip.h"
+#include "strategy/localsgd.h"
 
 /* Everything a strategy works on. Borrowed for the strategy's whole life. */
 typedef struct taciti_strategy_context {
@@ -17,6 +20,9 @@ typedef struct taciti_strategy_context {
     taciti_optim *optim;
     const taciti_optim_options *optim_options;
     const taciti_exchange_options *exchange_options;
+    const taciti_gossip_options *gossip_options;
+    const taciti_localsgd_options *localsgd_options;
+    int64_t total_steps; /* train.steps, for schedules; 0: unknown */
     float *parameters;   /* flat */
     float *gradients;    /* flat; sum over the local samples, scaled so that the sum over ranks is the gradient */
     taciti_bf16 *copy16; /* flat bf16 copy of the parameters, or NULL */
@@ -27,7 +33,22 @@ typedef struct taciti_step_report {
     double grad_norm; /* global, before clipping; NaN or Inf when the step was skipped */
     bool skipped;     /* the step was skipped on every rank: nothing was changed */
     int64_t wait_ns;  /* exposed: blocked on communication after backward had ended */
+    double moved;     /* of this rank: sum of squares of what mixing changed, the local proxy of consensus distance */
 } taciti_step_report;
+
+/* A flat array of a rank's own that a checkpoint must hold, besides its parameters and the optimizer's states. */
+typedef struct taciti_strategy_array {
+    const char *name;
+    float *flat;
+} taciti_strategy_array;
+
+enum { TACITI_STRATEGY_MOST_ARRAYS = 4, TACITI_STRATEGY_MOST_NUMBERS = 8 };
+
+/* Numbers of a rank's own that a checkpoint must hold: counters, push-sum weights. */
+typedef struct taciti_strategy_numbers {
+    double values[TACITI_STRATEGY_MOST_NUMBERS];
+    size_t count;
+} taciti_strategy_numbers;
 
 typedef struct taciti_strategy {
     const char *name, *help, *source;
@@ -35,12 +56,19 @@ typedef struct taciti_strategy {
     /* Collective. Returns owned. */
     tacit_status (*create)(const taciti_strategy_context *context, void **out);
 
+    /* The parameters are there: initialised (step 0, numbers NULL), restored on as many ranks as had saved them
+     * (numbers as saved, arrays filled), or the average of a run on another number of ranks (step > 0, numbers NULL).
+     * Whatever is under way between two steps is started here, so that it need not be saved. NULL: nothing to do.
+     * Collective. */
+    tacit_status (*start)(void *self, int64_t step, const taciti_strategy_numbers *numbers);
+
     /* The gradient of this bucket is final; called by the training thread in ready order during the last micro-batch's
      * backward. Must not block. */
     tacit_status (*ready)(void *self, size_t bucket);
 
     /* After backward of all micro-batches: waits for what is in flight, decides skip, clips, updates parameters and
-     * copy16. Collective. Bit-equal outcome on every rank where the strategy says replicas are equal. */
+     * copy16. Collective. Bit-equal outcome on every rank where the strategy says replicas are equal; where they differ
+     * a rank whose own gradient is not finite skips alone. */
     tacit_status (*finish)(void *self, double lr, taciti_step_report *out);
 
     void (*destroy)(void *self);
@@ -53,7 +81,18 @@ typedef struct taciti_strategy {
      * but for headers and heartbeats. */
     uint64_t (*nic_bytes_per_step)(const void *self);
 
-    bool replicas_equal; /* parameters are bit-equal on all ranks after every step */
+    /* NULL where replicas are equal. Between two steps: parameters and copy16 become the mean over all ranks, the
+     * rank's own are put aside in `gradients`; *distance is the consensus distance sqrt(1/N sum_i |x_i - mean|^2).
+     * revert brings them back bit for bit. What is under way goes on. Collective. */
+    tacit_status (*average)(void *self, double *distance);
+    void (*revert)(void *self);
+
+    /* What a checkpoint must hold of this rank; NULL: nothing. Borrowed arrays; returns their number. */
+    size_t (*arrays)(void *self, taciti_strategy_array out[TACITI_STRATEGY_MOST_ARRAYS]);
+    void (*numbers)(void *self, taciti_strategy_numbers *out);
+
+    bool replicas_equal;      /* parameters are bit-equal on all ranks after every step */
+    bool exchanges_gradients; /* gradients are wanted as soon as they are final: ready() does something */
 } taciti_strategy;
 
 const taciti_strategy *const *taciti_strategy_list(void); /* ends with NULL; any thread */
