@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Mean and consensus distance of all replicas: x_mean = 1/N sum x_i, sqrt(1/N sum |x_i - x_mean|^2). With a reference
+ * a, which all ranks share, x_mean = a - 1/N sum (a - x_i).
+ *
+ * Properties (test_average.c): mean and distance are the same bits on every rank and for every number of threads; one
+ * rank's mean is its own; equal to a reference means unchanged and a distance of exactly 0; revert is exact.
+ *
+ * Squares are added up over fixed blocks in double, so that the distance does not depend on how threads share the work.
+ */
+#include "strategy/average.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+
+enum { BLOCK_FLOATS = 65536, CHUNK_FLOATS = 1024 };
+
+struct taciti_average {
+    taciti_strategy_context context;
+    const taciti_kernels *kernels;
+    taciti_exchange *exchange;
+    double *block_squares;  /* one per BLOCK_FLOATS floats of the layout; owned */
+    const float *reference; /* of the call that runs */
+};
+
+void taciti_average_destroy(taciti_average *average) {
+    if (average == NULL) return;
+    taciti_exchange_destroy(average->exchange);
+    taciti_free(average->block_squares);
+    taciti_free(average);
+}
+
+static taciti_exchange_options exact(const taciti_exchange_options *options) {
+    taciti_exchange_options out = *options;
+    out.wire = 0; /* f32 */
+    return out;
+}
+
+tacit_status taciti_average_create(const taciti_strategy_context *context, taciti_average **out) {
+    const taciti_exchange_options options = exact(context->exchange_options);
+    taciti_average *average = taciti_calloc(1, sizeof *average);
+    double *squares = taciti_calloc(context->layout->n / BLOCK_FLOATS + 1, sizeof *squares);
+    taciti_exchange *exchange = NULL;
+    const bool short_of_memory = average == NULL || squares == NULL;
+    tacit_status status = taciti_comm_agree(context->comm, short_of_memory ? TACIT_E_MEMORY : TACIT_OK);
+    if (status == TACIT_OK) status = taciti_exchange_create(context->comm, context->layout, &options, &exchange);
+    if (status != TACIT_OK) {
+        taciti_free(squares);
+        taciti_free(average);
+        return status;
+    }
+    *average = (taciti_average){
+        .context = *context, .kernels = taciti_kernels_get(), .exchange = exchange, .block_squares = squares};
+    *out = average;
+    return TACIT_OK;
+}
+
+size_t taciti_average_predict_bytes(const taciti_comm *comm, const taciti_exchange_options *options) {
+    const taciti_exchange_options f32 = exact(options);
+    return taciti_exchange_predict_bytes(comm, &f32);
+}
+
+/* gradients = x; parameters = x, or reference - x. */
+static void leave(void *context, int thread, int threads) {
+    const taciti_average *a = context;
+    float *p = a->context.parameters;
+    size_t begin = 0, end = 0;
+    taciti_pool_part(a->context.layout->n, BLOCK_FLOATS, thread, threads, &begin, &end);
+    memcpy(a->context.gradients + begin, p + begin, (end - begin) * sizeof *p);
+    if (a->reference == NULL) return;
+    a->kernels->scale(p + begin, -1, end - begin);
+    a->kernels->add(p + begin, a->reference + begin, end - begin);
+}
+
+/* |x - y|^2 of a range, chunk by chunk through the cache. */
+static double square_distance(const taciti_kernels *kernels, const float *x, const float *y, size_t n) {
+    float difference[CHUNK_FLOATS];
+    double sum = 0;
+    for (size_t at = 0; at < n; at += CHUNK_FLOATS) {
+        const size_t count = n - at < CHUNK_FLOATS ? n - at : CHUNK_FLOATS;
+        memcpy(difference, x + at, count * sizeof *x);
+        kernels->scale(difference, -1, count);
+        kernels->add(difference, y + at, count);
+        sum += kernels->sum_squares(difference, count);
+    }
+    return sum;
+}
+
+/* parameters, a sum over all ranks, become the mean; copy16 and the squares of this rank's distance from it. */
+static void arrive(void *context, int thread, int threads) {
+    const taciti_average *a = context;
+    const taciti_strategy_context *c = &a->context;
+    const float share = 1 / (float)taciti_comm_size(c->comm);
+    size_t begin = 0, end = 0;
+    taciti_pool_part(c->layout->n, BLOCK_FLOATS, thread, threads, &begin, &end);
+    for (size_t at = begin; at < end; at += BLOCK_FLOATS) {
+        const size_t n = end - at < BLOCK_FLOATS ? end - at : BLOCK_FLOATS;
+        float *p = c->parameters + at;
+        a->kernels->scale(p, a->reference != NULL ? -share : share, n);
+        if (a->reference != NULL) a->kernels->add(p, a->reference + at, n);
+        if (c->copy16 != NULL) a->kernels->bf16_encode(c->copy16 + at, p, n);
+        a->block_squares[at / BLOCK_FLOATS] = square_distance(a->kernels, c->gradients + at, p, n);
+    }
+}
+
+tacit_status taciti_average_run(taciti_average *average, const float *reference, double *distance) {
+    const taciti_strategy_context *c = &average->context;
+    /* The mean over one rank is what it has; a detour over a reference would round it. */
+    average->reference = taciti_comm_size(c->comm) > 1 ? reference : NULL;
+    taciti_pool_run(c->pool, leave, average);
+    TACITI_TRY(taciti_exchange_run(average->exchange, c->parameters));
+    taciti_pool_run(c->pool, arrive, average);
+    double squares = 0;
+    for (size_t block = 0; block * BLOCK_FLOATS < c->layout->n; block++) squares += average->block_squares[block];
+    TACITI_TRY(taciti_comm_allreduce_f64(c->comm, &squares, 1, TACITI_OP_SUM));
+    *distance = sqrt(squares / taciti_comm_size(c->comm));
+    return TACIT_OK;
+}
+
+static void bring_back(void *context, int thread, int threads) {
+    const taciti_average *a = context;
+    const taciti_strategy_context *c = &a->context;
+    size_t begin = 0, end = 0;
+    taciti_pool_part(c->layout->n, BLOCK_FLOATS, thread, threads, &begin, &end);
+    memcpy(c->parameters + begin, c->gradients + begin, (end - begin) * sizeof *c->parameters);
+    if (c->copy16 != NULL) a->kernels->bf16_encode(c->copy16 + begin, c->parameters + begin, end - begin);
+}
+
+void taciti_average_revert(taciti_average *average) { taciti_pool_run(average->context.pool, bring_back, average); }
