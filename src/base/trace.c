@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/trace.h"
 
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/memory.h"
 
@@ -29,11 +27,14 @@ void taciti_trace_destroy(taciti_trace *trace) {
     *trace = (taciti_trace){0};
 }
 
+void taciti_trace_count(taciti_trace *trace, taciti_span_kind kind, int64_t spent_ns) {
+    atomic_fetch_add_explicit(&trace->run_ns[kind], spent_ns, memory_order_relaxed);
+}
+
 int64_t taciti_trace_add(taciti_trace *trace, taciti_span_kind kind, int detail, int64_t begin_ns) {
     const int64_t now = taciti_now_ns();
     if (trace == NULL) return now;
-    trace->total_ns[kind] += now - begin_ns;
-    trace->run_ns[kind] += now - begin_ns;
+    taciti_trace_count(trace, kind, now - begin_ns);
     if (trace->count < trace->capacity)
         trace->spans[trace->count++] = (taciti_span){
             .begin_ns = begin_ns, .end_ns = now, .kind = (int32_t)kind, .detail = detail, .step = trace->step};
@@ -43,6 +44,9 @@ int64_t taciti_trace_add(taciti_trace *trace, taciti_span_kind kind, int detail,
 }
 
 void taciti_trace_take_totals(taciti_trace *trace, int64_t *out) {
-    memcpy(out, trace->total_ns, sizeof trace->total_ns);
-    memset(trace->total_ns, 0, sizeof trace->total_ns);
+    for (int kind = 0; kind < TACITI_SPAN_KINDS; kind++) {
+        const int64_t run_ns = atomic_load_explicit(&trace->run_ns[kind], memory_order_relaxed);
+        out[kind] = run_ns - trace->taken_ns[kind];
+        trace->taken_ns[kind] = run_ns;
+    }
 }

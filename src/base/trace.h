@@ -7,6 +7,7 @@
 #ifndef TACITI_BASE_TRACE_H
 #define TACITI_BASE_TRACE_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,13 +43,14 @@ typedef struct taciti_span {
     int64_t step;
 } taciti_span;
 
-/* One recorder has one writing thread; reading is allowed when that thread is known to be quiet. */
+/* One recorder has one writing thread. Totals may be read at any time by one other thread; spans when the writer is
+ * known to be quiet. */
 typedef struct taciti_trace {
     taciti_span *spans; /* owned */
     size_t capacity, count, dropped;
-    int64_t total_ns[TACITI_SPAN_KINDS]; /* since the last taciti_trace_take_totals() */
-    int64_t run_ns[TACITI_SPAN_KINDS];   /* since creation */
-    int64_t step;                        /* stamped on new spans; set by the writer */
+    _Atomic int64_t run_ns[TACITI_SPAN_KINDS]; /* since creation */
+    int64_t taken_ns[TACITI_SPAN_KINDS];       /* of these, already given out by taciti_trace_take_totals() */
+    int64_t step;                              /* stamped on new spans; set by the writer */
 } taciti_trace;
 
 /* capacity 0: totals only. */
@@ -59,7 +61,10 @@ void taciti_trace_destroy(taciti_trace *trace);
  * trace may be NULL (only the time is returned). */
 int64_t taciti_trace_add(taciti_trace *trace, taciti_span_kind kind, int detail, int64_t begin_ns);
 
-/* Copies the totals since the last call into out[TACITI_SPAN_KINDS] and clears them. */
+/* Adds to the totals what is too short and too frequent to be a span of its own. */
+void taciti_trace_count(taciti_trace *trace, taciti_span_kind kind, int64_t spent_ns);
+
+/* Writes the totals since the last call into out[TACITI_SPAN_KINDS]. */
 void taciti_trace_take_totals(taciti_trace *trace, int64_t *out);
 
 #endif

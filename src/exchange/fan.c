@@ -117,9 +117,7 @@ tacit_status taciti_fan_finish(taciti_fan *fan) { return await_left(fan, fan->po
  */
 /* Too short and too many to be spans of their own. */
 static void add_time(const taciti_fan *fan, taciti_span_kind kind, int64_t spent_ns) {
-    taciti_trace *trace = taciti_comm_trace(fan->comm);
-    trace->total_ns[kind] += spent_ns;
-    trace->run_ns[kind] += spent_ns;
+    taciti_trace_count(taciti_comm_trace(fan->comm), kind, spent_ns);
 }
 
 /* Encodes x[n] into out; dense codecs have payloads of one size, which is what the receivers expect. */
