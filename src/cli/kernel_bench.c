@@ -50,7 +50,7 @@ static void part_all_finite(const work *w, size_t at, size_t n) {
     const volatile int sink = w->kernels->all_finite(array(w, 3) + at, n);
     (void)sink;
 }
-static const taciti_adamw_step ADAMW = {1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 2.0f, 4.0f, 0.5f};
+static const taciti_adamw_step ADAMW = {1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 2.0f, 4.0f, 0.5f, 0};
 static void part_adamw(const work *w, size_t at, size_t n) {
     w->kernels->adamw(&ADAMW, array(w, 0) + at, array(w, 3) + at, array(w, 1) + at, array(w, 2) + at, NULL, n);
 }

@@ -36,16 +36,59 @@ static inline taciti_bf16 bf16_of(float x) {
 
 static inline float float_of_bf16(taciti_bf16 x) { return float_of((uint32_t)x << 16); }
 
-/* Loshchilov & Hutter 1711.05101, algorithm 2 with schedule multiplier 1 and decay scaled by the learning rate:
- * p -= lr * (mhat / (sqrt(vhat) + eps) + decay * p). Returns the new p. */
-static inline float adamw_element(const taciti_adamw_step *s, float p, float g, float *m, float *v) {
+/* What an operand with factor 0 holds must not matter, not even its sign: three forms. `form` is a constant wherever
+ * this is inlined. */
+enum { BLEND_BOTH, BLEND_KEPT, BLEND_ARRIVED };
+static inline float blend_element(int form, float keep, float share, float p, float arrived) {
+    if (form == BLEND_KEPT) return keep * p;
+    if (form == BLEND_ARRIVED) return share * arrived;
+    return keep * p + share * arrived;
+}
+
+/* Loshchilov & Hutter 1711.05101, algorithm 2 with schedule multiplier 1 and decay scaled by the learning rate: without
+ * `coupled` (AdamW) p -= lr * (mhat / (sqrt(vhat) + eps) + decay * p); with it (Adam with L2) decay * p is added to the
+ * gradient. `coupled` is a constant wherever these are inlined. */
+static inline float adam_gradient(const taciti_adamw_step *s, int coupled, float p, float g) {
     const float scaled = g * s->grad_scale;
-    const float first = s->beta1 * *m + (1.0f - s->beta1) * scaled;
-    const float second = s->beta2 * *v + ((1.0f - s->beta2) * scaled) * scaled;
-    *m = first;
-    *v = second;
+    return coupled ? scaled + s->weight_decay * p : scaled;
+}
+
+static inline float first_moment(const taciti_adamw_step *s, float m, float gradient) {
+    return s->beta1 * m + (1.0f - s->beta1) * gradient;
+}
+
+static inline float second_moment(const taciti_adamw_step *s, float v, float gradient) {
+    return s->beta2 * v + ((1.0f - s->beta2) * gradient) * gradient;
+}
+
+static inline float adam_moved(const taciti_adamw_step *s, int coupled, float p, float first, float second) {
     const float direction = (first * s->correction1) / (sqrtf(second * s->correction2) + s->eps);
-    return p - s->lr * (direction + s->weight_decay * p);
+    return p - s->lr * (coupled ? direction : direction + s->weight_decay * p);
+}
+
+/* Returns the new p. */
+static inline float adamw_element(const taciti_adamw_step *s, int coupled, float p, float g, float *m, float *v) {
+    const float gradient = adam_gradient(s, coupled, p, g);
+    *m = first_moment(s, *m, gradient);
+    *v = second_moment(s, *v, gradient);
+    return adam_moved(s, coupled, p, *m, *v);
+}
+
+/* Wang et al. 2410.11998 (AccumAdam), with the moments stored as they are, not times beta: a += g / s; p follows the
+ * moments that this step's gradient alone would give; at the window's end they take in a instead. `coupled` and `ends`
+ * are constants wherever this is inlined. Returns the new p. */
+static inline float accum_element(const taciti_accum_step *step, int coupled, int ends, float p, float g, float *m,
+                                  float *v, float *a) {
+    const taciti_adamw_step *s = &step->adamw;
+    const float gradient = adam_gradient(s, coupled, p, g);
+    const float mean = *a + step->share * gradient;
+    const float moved = adam_moved(s, coupled, p, first_moment(s, *m, gradient), second_moment(s, *v, gradient));
+    if (ends) {
+        *m = first_moment(s, *m, mean);
+        *v = second_moment(s, *v, mean);
+    }
+    *a = ends ? 0.0f : mean;
+    return moved;
 }
 
 /* Momentum and Nesterov as in Sutskever et al. (ICML 2013) in the form of PyTorch's SGD; the decay is part of the

@@ -94,6 +94,29 @@ static double sum_squares(const float *x, size_t n) {
     return fold_lanes(lanes);
 }
 
+static inline double blend_as(int form, float *restrict p, const float *restrict arrived, float keep, float share,
+                              size_t n) {
+    double lanes[LANES] = {0};
+    for (size_t i = 0; i < n; i += LANES) {
+        const size_t count = n - i < LANES ? n - i : LANES;
+        float old[LANES] = {0}, new[LANES] = {0};
+        for (size_t l = 0; l < count; l++) old[l] = p[i + l];
+        for (size_t l = 0; l < count; l++) new[l] = blend_element(form, keep, share, old[l], arrived[i + l]);
+        for (size_t l = 0; l < count; l++) p[i + l] = new[l];
+        for (size_t l = 0; l < LANES; l++) {
+            const double change = (double)new[l] - (double)old[l];
+            lanes[l] += change * change;
+        }
+    }
+    return fold_lanes(lanes);
+}
+
+static double blend(float *restrict p, const float *restrict arrived, float keep, float share, size_t n) {
+    if (share == 0) return blend_as(BLEND_KEPT, p, arrived, keep, share, n);
+    if (keep == 0) return blend_as(BLEND_ARRIVED, p, arrived, keep, share, n);
+    return blend_as(BLEND_BOTH, p, arrived, keep, share, n);
+}
+
 static int all_finite(const float *x, size_t n) {
     uint32_t bad = 0;
     for (size_t i = 0; i < n; i++) bad |= (bits_of(x[i]) & 0x7f800000u) == 0x7f800000u;
@@ -124,8 +147,37 @@ static void adamw(const taciti_adamw_step *step, float *restrict p, const float 
     const int stream = n >= STREAM_UPDATE_FLOATS;
     for (size_t begin = 0, end; begin < n; begin = end) {
         end = block_end(copy, begin, n);
-        for (size_t i = begin; i < end; i++) p[i] = adamw_element(&s, p[i], g[i], &m[i], &v[i]);
+        if (s.coupled)
+            for (size_t i = begin; i < end; i++) p[i] = adamw_element(&s, 1, p[i], g[i], &m[i], &v[i]);
+        else
+            for (size_t i = begin; i < end; i++) p[i] = adamw_element(&s, 0, p[i], g[i], &m[i], &v[i]);
         copy_block(copy == NULL ? NULL : copy + begin, p + begin, end - begin, stream);
+    }
+    stores_done();
+}
+
+static inline void accum_range(const taciti_accum_step *s, int coupled, int ends, float *restrict p,
+                               const float *restrict g, float *restrict m, float *restrict v, float *restrict a,
+                               size_t n) {
+    for (size_t i = 0; i < n; i++) p[i] = accum_element(s, coupled, ends, p[i], g[i], &m[i], &v[i], &a[i]);
+}
+
+static void accum_adamw(const taciti_accum_step *step, float *restrict p, const float *restrict g,
+                        const taciti_accum_state *state, taciti_bf16 *restrict copy, size_t n) {
+    const taciti_accum_step s = *step;
+    const int stream = n >= STREAM_UPDATE_FLOATS;
+    for (size_t i = 0, end; i < n; i = end) {
+        float *m = state->m + i, *v = state->v + i, *a = state->a + i;
+        end = block_end(copy, i, n);
+        if (s.adamw.coupled && s.window_ends)
+            accum_range(&s, 1, 1, p + i, g + i, m, v, a, end - i);
+        else if (s.adamw.coupled)
+            accum_range(&s, 1, 0, p + i, g + i, m, v, a, end - i);
+        else if (s.window_ends)
+            accum_range(&s, 0, 1, p + i, g + i, m, v, a, end - i);
+        else
+            accum_range(&s, 0, 0, p + i, g + i, m, v, a, end - i);
+        copy_block(copy == NULL ? NULL : copy + i, p + i, end - i, stream);
     }
     stores_done();
 }
@@ -154,7 +206,9 @@ static void fill_array_loops(taciti_kernels *table) {
     table->bf16_add = bf16_add;
     table->sum_squares = sum_squares;
     table->all_finite = all_finite;
+    table->blend = blend;
     table->adamw = adamw;
+    table->accum_adamw = accum_adamw;
     table->sgd = sgd;
 }
 

@@ -26,7 +26,21 @@ typedef struct taciti_adamw_step {
     float lr, beta1, beta2, eps, weight_decay; /* decoupled decay (Loshchilov & Hutter, arXiv 1711.05101) */
     float correction1, correction2;            /* 1 / (1 - beta^t), computed by the caller in double */
     float grad_scale;                          /* g is multiplied by this first (clipping, averaging) */
+    int coupled;                               /* Adam: the decay is part of the gradient (L2) instead */
 } taciti_adamw_step;
+
+/* Adam(W) whose moments take in the mean gradient of a window of steps (AccumAdam, arXiv 2410.11998). */
+typedef struct taciti_accum_step {
+    taciti_adamw_step adamw; /* the corrections count windows */
+    float share;             /* 1 / steps of a window */
+    int window_ends;         /* with this step: m and v take in the mean, which then is 0 */
+} taciti_accum_step;
+
+/* States of an accumulating optimizer; none overlaps another array of the call. */
+typedef struct taciti_accum_state {
+    float *m, *v; /* moments of the windows that have ended */
+    float *a;     /* what the steps of this window add to its mean gradient so far */
+} taciti_accum_state;
 
 typedef struct taciti_sgd_step {
     float lr, momentum, weight_decay, grad_scale;
@@ -52,10 +66,17 @@ typedef struct taciti_kernels {
     void (*bf16_add)(float *restrict acc, const taciti_bf16 *restrict x, size_t n); /* acc += x */
     double (*sum_squares)(const float *x, size_t n); /* products and 16 lanes in double; Inf/NaN propagate */
     int (*all_finite)(const float *x, size_t n);     /* 1 when no element is Inf or NaN */
+    /* p = keep p + share arrived, two roundings to a product and its sum. An operand whose factor is 0 is left out, so
+     * that it may be anything: keep 0 with share 1 copies, keep 1 with share 0 changes nothing. Returns the sum of
+     * squares of (new p - old p), in double and 16 lanes; Inf/NaN propagate into it. */
+    double (*blend)(float *restrict p, const float *restrict arrived, float keep, float share, size_t n);
     /* One pass over p, g, m, v: two roundings everywhere (no fma), exact division and square root. copy may be NULL,
      * else receives bf16(p). */
     void (*adamw)(const taciti_adamw_step *step, float *restrict p, const float *restrict g, float *restrict m,
                   float *restrict v, taciti_bf16 *restrict copy, size_t n);
+    /* The same with the states of a window: p follows the moments as if the window ended with g alone. */
+    void (*accum_adamw)(const taciti_accum_step *step, float *restrict p, const float *restrict g,
+                        const taciti_accum_state *state, taciti_bf16 *restrict copy, size_t n);
     /* m may be NULL: no momentum. The decay is part of the gradient (L2), as in PyTorch. */
     void (*sgd)(const taciti_sgd_step *step, float *restrict p, const float *restrict g, float *restrict m,
                 taciti_bf16 *restrict copy, size_t n);

@@ -56,7 +56,7 @@ static float number(kind k, uint64_t key, size_t i) {
 
 /* ---- work arrays: filled anew for every case, with a guard behind element n ----------------------------------- */
 
-enum { ARRAYS = 4 };
+enum { ARRAYS = 5 };
 typedef struct arrays {
     float *f[ARRAYS]; /* 64-byte aligned, LARGE + GUARD + ALIGNMENTS floats each */
     taciti_bf16 *h;
@@ -113,10 +113,19 @@ static void same(const arrays *a, const arrays *b, size_t n) {
 
 /* ---- every set against the definition ------------------------------------------------------------------------- */
 
-static const taciti_adamw_step ADAMW = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 10.0f, 20.0f, 0.7f};
+static const taciti_adamw_step ADAMW = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 10.0f, 20.0f, 0.7f, 0};
+static const taciti_adamw_step ADAM = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 10.0f, 20.0f, 0.7f, 1};
 static const taciti_sgd_step SGD_STEPS[] = {{0.1f, 0.9f, 0.01f, 0.5f, 0}, {0.1f, 0.9f, 0.01f, 0.5f, 1}};
 
-enum { OPERATIONS = 13 };
+enum { ACCUMULATES = 17, OPERATIONS = ACCUMULATES + 8 };
+
+/* Coupled or not, in a window or at its end, with a copy or without. */
+static void accumulate(const taciti_kernels *k, int variant, const arrays *x, size_t n) {
+    const taciti_accum_step step = {
+        .adamw = variant & 1 ? ADAM : ADAMW, .share = 1.0f / 3.0f, .window_ends = variant & 2};
+    const taciti_accum_state state = {x->f[2], x->f[3], x->f[4]};
+    k->accum_adamw(&step, x->f[0], x->f[1], &state, variant & 4 ? x->h : NULL, n);
+}
 
 /* Applies operation `op` of table k; returns what the operation returns, 0 when nothing. */
 static double apply(const taciti_kernels *k, int op, const arrays *x, size_t n) {
@@ -133,7 +142,12 @@ static double apply(const taciti_kernels *k, int op, const arrays *x, size_t n) 
     case 9: k->sgd(&SGD_STEPS[0], x->f[0], x->f[1], x->f[2], NULL, n); break;
     case 10: k->sgd(&SGD_STEPS[1], x->f[0], x->f[1], x->f[2], x->h, n); break;
     case 11: k->scaled_copy(x->f[0], x->f[1], -0.3f, n); break;
-    default: k->sgd(&SGD_STEPS[0], x->f[0], x->f[1], NULL, x->h, n); break;
+    case 12: k->adamw(&ADAM, x->f[0], x->f[1], x->f[2], x->f[3], x->h, n); break;
+    case 13: return k->blend(x->f[0], x->f[1], 0.25f, 0.75f, n);
+    case 14: return k->blend(x->f[0], x->f[1], 0, 0.75f, n);
+    case 15: return k->blend(x->f[0], x->f[1], 0.25f, 0, n);
+    case 16: k->sgd(&SGD_STEPS[0], x->f[0], x->f[1], NULL, x->h, n); break;
+    default: accumulate(k, op - ACCUMULATES, x, n); break;
     }
     return 0;
 }
