@@ -47,9 +47,9 @@ offers gpt.yaml tacit doctor --dir ""
 offers_only "corpus one.txt" tacit doctor --dir corp
 offers --optim.lr tacit train --optim.
 offers --resume tacit train gpt.yaml --re
-offers_only "adamw sgd" tacit train --optim.name ""
+offers_only "adamw sgd adam accum-adamw accum-adam" tacit train --optim.name ""
 offers_only sgd tacit train --optim.name = s
-offers_only "adamw sgd" tacit train --optim.name =
+offers_only "adamw sgd adam accum-adamw accum-adam" tacit train --optim.name =
 offers_only "true false" tacit train --run.trace = ""
 offers gpt.yaml tacit train ""
 offers gpt.yaml tacit train --run.trace ""  # a switch needs no value

@@ -80,7 +80,7 @@ static tacit_status open_alone(taciti_bench_worker *worker, const taciti_bench_p
     TACITI_TRY(taciti_readiness_create(&plan->layout, &worker->readiness));
     if (worker->model == NULL) {
         TACITI_TRY(choose_accelerator(worker, plan));
-        return taciti_optim_create_emulated(plan->machine->profile.update_s, &worker->optim);
+        return taciti_optim_create_emulated(plan->machine->profile.update_s, &plan->layout, &worker->optim);
     }
     taciti_model_init(worker->model, MODEL_SEED); /* what earlier blocks learned must not favour later ones */
     return taciti_optim_create(&plan->setting->optim, &plan->layout, worker->pool, &worker->optim);

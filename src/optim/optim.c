@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AdamW and SGD on the flat parameter array.
+ * Adam, AdamW, their accumulating forms and SGD on the flat parameter array, alone or with mixing.
  *
  * AdamW: Loshchilov & Hutter, arXiv 1711.05101, algorithm 2 (lines 7 to 12) with the decay scaled by the learning rate.
  *   beta1, beta2, eps -> the same names;  m_t, v_t -> state 0, 1;  t -> updates;  lambda -> weight_decay;
  *   alpha eta_t -> lr
+ * Adam: Kingma & Ba, arXiv 1412.6980, algorithm 1; the decay is part of the gradient (L2), as in PyTorch.
+ * AccumAdam(W): Wang et al., arXiv 2410.11998. A window has s = accum steps;  M, V -> state 0, 1, the moments of the
+ *   windows that have ended, stored as they are (the authors' library stores beta M);  A -> state 2, 0 whenever s
+ *   divides t. The corrections count windows, ceil(t / s). With s = 1 it is Adam(W) to the bit.
  * SGD: Sutskever et al., "On the importance of initialization and momentum", ICML 2013, in the form of PyTorch.
  *
  * Bias corrections are taken from the float values of beta that the kernels use, so that at t = 1 the corrected moments
@@ -16,9 +20,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-enum { MOST_STATES = 2, BLOCK_FLOATS = 65536, FLOATS_PER_LINE = 16 };
+/* A pass with mixing works in blocks whose parameters stay in the first cache from one kernel to the next. */
+enum { MOST_STATES = 3, NORM_FLOATS = 65536, PASS_FLOATS = 4096 };
 
-static const char *const STATE_NAMES[MOST_STATES] = {"m", "v"};
+static const char *const STATE_NAMES[MOST_STATES] = {"m", "v", "a"};
 
 struct taciti_optim {
     taciti_optim_options options;
@@ -27,15 +32,21 @@ struct taciti_optim {
     const taciti_kernels *kernels;
     taciti_pages states[MOST_STATES]; /* layout->n floats each */
     int state_count;
-    double *block_sums; /* one per BLOCK_FLOATS floats of the layout */
+    double *block_sums; /* one per PASS_FLOATS floats of the layout */
     int64_t updates;
-    bool emulated;     /* all of the above but updates is zero */
-    int64_t update_ns; /* of an emulated one */
+    taciti_accum_step adam; /* of the update that has begun */
+    taciti_sgd_step sgd;
+    bool emulated;     /* only layout, updates and the next are used */
+    int64_t update_ns; /* of a whole update */
 };
 
+static bool accumulates(const taciti_optim_options *options) {
+    return options->name == TACITI_OPTIM_ACCUM_ADAMW || options->name == TACITI_OPTIM_ACCUM_ADAM;
+}
+
 static int states_of(const taciti_optim_options *options) {
-    if (options->name == TACITI_OPTIM_ADAMW) return 2;
-    return options->momentum > 0 ? 1 : 0;
+    if (options->name == TACITI_OPTIM_SGD) return options->momentum > 0 ? 1 : 0;
+    return accumulates(options) ? 3 : 2;
 }
 
 size_t taciti_optim_bytes_per_float(const taciti_optim_options *options) {
@@ -44,10 +55,13 @@ size_t taciti_optim_bytes_per_float(const taciti_optim_options *options) {
 
 tacit_status taciti_optim_create(const taciti_optim_options *options, const taciti_layout *layout, taciti_pool *pool,
                                  taciti_optim **out) {
+    if (accumulates(options) && options->accum < 1)
+        return taciti_fail(TACIT_E_CONFIG, "optim.accum: a window has at least 1 step, not %lld",
+                           (long long)options->accum);
     taciti_optim *optim = taciti_calloc(1, sizeof *optim);
     if (optim == NULL) return TACIT_E_MEMORY;
     *optim = (taciti_optim){.options = *options, .layout = layout, .pool = pool, .kernels = taciti_kernels_get()};
-    optim->block_sums = taciti_calloc(layout->n / BLOCK_FLOATS + 1, sizeof *optim->block_sums);
+    optim->block_sums = taciti_calloc(layout->n / PASS_FLOATS + 1, sizeof *optim->block_sums);
     tacit_status status = optim->block_sums == NULL ? TACIT_E_MEMORY : TACIT_OK;
     while (status == TACIT_OK && optim->state_count < states_of(options)) {
         status = taciti_pages_create(layout->n * sizeof(float), "optimizer state", &optim->states[optim->state_count]);
@@ -61,9 +75,10 @@ tacit_status taciti_optim_create(const taciti_optim_options *options, const taci
     return TACIT_OK;
 }
 
-tacit_status taciti_optim_create_emulated(double update_s, taciti_optim **out) {
+tacit_status taciti_optim_create_emulated(double update_s, const taciti_layout *layout, taciti_optim **out) {
     taciti_optim *optim = taciti_calloc(1, sizeof *optim);
     if (optim == NULL) return TACIT_E_MEMORY;
+    optim->layout = layout;
     optim->emulated = true;
     optim->update_ns = (int64_t)(update_s * (double)TACITI_NS_PER_S);
     *out = optim;
@@ -88,10 +103,10 @@ typedef struct norm_job {
 static void sum_blocks(void *context, int thread, int threads) {
     const norm_job *job = context;
     size_t begin = 0, end = 0;
-    taciti_pool_part(job->n, BLOCK_FLOATS, thread, threads, &begin, &end);
-    for (size_t at = begin; at < end; at += BLOCK_FLOATS) {
-        const size_t left = end - at, n = left < BLOCK_FLOATS ? left : BLOCK_FLOATS;
-        job->optim->block_sums[at / BLOCK_FLOATS] = job->optim->kernels->sum_squares(job->x + at, n);
+    taciti_pool_part(job->n, NORM_FLOATS, thread, threads, &begin, &end);
+    for (size_t at = begin; at < end; at += NORM_FLOATS) {
+        const size_t left = end - at, n = left < NORM_FLOATS ? left : NORM_FLOATS;
+        job->optim->block_sums[at / NORM_FLOATS] = job->optim->kernels->sum_squares(job->x + at, n);
     }
 }
 
@@ -100,51 +115,11 @@ double taciti_optim_sum_squares(taciti_optim *optim, const float *flat, size_t o
     norm_job job = {.optim = optim, .x = flat + offset, .n = n};
     taciti_pool_run(optim->pool, sum_blocks, &job);
     double sum = 0;
-    for (size_t block = 0; block * BLOCK_FLOATS < n; block++) sum += optim->block_sums[block];
+    for (size_t block = 0; block * NORM_FLOATS < n; block++) sum += optim->block_sums[block];
     return sum;
 }
 
 /* ---- update -------------------------------------------------------------------------------------------------- */
-
-typedef struct update_job {
-    taciti_optim *optim;
-    taciti_adamw_step adamw;
-    taciti_sgd_step sgd;
-    float *parameters;
-    const float *gradients;
-    taciti_bf16 *copy16;
-} update_job;
-
-static void update_range(const update_job *job, size_t begin, size_t end, bool decay) {
-    taciti_optim *optim = job->optim;
-    float *p = job->parameters + begin;
-    const float *g = job->gradients + begin;
-    float *m = optim->state_count > 0 ? (float *)optim->states[0].base + begin : NULL;
-    taciti_bf16 *copy = job->copy16 != NULL ? job->copy16 + begin : NULL;
-    if (optim->options.name == TACITI_OPTIM_ADAMW) {
-        taciti_adamw_step step = job->adamw;
-        if (!decay) step.weight_decay = 0;
-        optim->kernels->adamw(&step, p, g, m, (float *)optim->states[1].base + begin, copy, end - begin);
-    } else {
-        taciti_sgd_step step = job->sgd;
-        if (!decay) step.weight_decay = 0;
-        optim->kernels->sgd(&step, p, g, m, copy, end - begin);
-    }
-}
-
-/* Tensor by tensor, so that padding between them is never touched. */
-static void update_part(void *context, int thread, int threads) {
-    const update_job *job = context;
-    const taciti_layout *layout = job->optim->layout;
-    size_t begin = 0, end = 0;
-    taciti_pool_part(layout->n, FLOATS_PER_LINE, thread, threads, &begin, &end);
-    for (size_t i = 0; i < layout->tensor_count; i++) {
-        const taciti_tensor *t = &layout->tensors[i];
-        const size_t first = t->offset > begin ? t->offset : begin;
-        const size_t last = t->offset + t->n < end ? t->offset + t->n : end;
-        if (first < last) update_range(job, first, last, t->decay);
-    }
-}
 
 /* 1 / (1 - beta^t) with IEEE products only: pow() differs between CPUs. */
 static float correction(double beta, int64_t t) {
@@ -156,34 +131,154 @@ static float correction(double beta, int64_t t) {
     return (float)(1 / (1 - power));
 }
 
-void taciti_optim_update(taciti_optim *optim, float *parameters, const float *gradients, taciti_bf16 *copy16, double lr,
-                         double grad_scale) {
+void taciti_optim_begin(taciti_optim *optim, double lr, double grad_scale) {
     const taciti_optim_options *o = &optim->options;
     const int64_t t = ++optim->updates;
-    if (optim->emulated) {
-        taciti_sleep_until_ns(taciti_now_ns() + optim->update_ns);
-        return;
-    }
-    update_job job = {
-        .optim = optim,
+    if (optim->emulated) return;
+    const int64_t steps = accumulates(o) ? o->accum : 1, windows = (t + steps - 1) / steps;
+    optim->adam = (taciti_accum_step){
         .adamw = {.lr = (float)lr,
                   .beta1 = (float)o->beta1,
                   .beta2 = (float)o->beta2,
                   .eps = (float)o->eps,
                   .weight_decay = (float)o->weight_decay,
-                  .correction1 = correction(o->beta1, t),
-                  .correction2 = correction(o->beta2, t),
-                  .grad_scale = (float)grad_scale},
-        .sgd = {.lr = (float)lr,
-                .momentum = (float)o->momentum,
-                .weight_decay = (float)o->weight_decay,
-                .grad_scale = (float)grad_scale,
-                .nesterov = o->nesterov},
-        .parameters = parameters,
-        .gradients = gradients,
-        .copy16 = copy16,
+                  .correction1 = correction(o->beta1, windows),
+                  .correction2 = correction(o->beta2, windows),
+                  .grad_scale = (float)grad_scale,
+                  .coupled = o->name == TACITI_OPTIM_ADAM || o->name == TACITI_OPTIM_ACCUM_ADAM},
+        .share = (float)(1 / (double)steps),
+        .window_ends = t % steps == 0,
     };
-    taciti_pool_run(optim->pool, update_part, &job);
+    optim->sgd = (taciti_sgd_step){.lr = (float)lr,
+                                   .momentum = (float)o->momentum,
+                                   .weight_decay = (float)o->weight_decay,
+                                   .grad_scale = (float)grad_scale,
+                                   .nesterov = o->nesterov};
+}
+
+/* One pass over a range of the flat arrays. */
+typedef struct pass_job {
+    taciti_optim *optim;
+    float *parameters;
+    const float *gradients; /* NULL: no update */
+    taciti_bf16 *copy16;    /* or NULL */
+    size_t offset, n;
+    const taciti_blend *blend; /* or NULL */
+} pass_job;
+
+static float *state_at(const taciti_optim *optim, int i, size_t at) {
+    return i < optim->state_count ? (float *)optim->states[i].base + at : NULL;
+}
+
+static void update_tensor(const pass_job *job, size_t begin, size_t end, bool decay) {
+    const taciti_optim *optim = job->optim;
+    float *p = job->parameters + begin;
+    const float *g = job->gradients + begin;
+    taciti_bf16 *copy = job->copy16 != NULL ? job->copy16 + begin : NULL;
+    const taciti_accum_state state = {state_at(optim, 0, begin), state_at(optim, 1, begin), state_at(optim, 2, begin)};
+    taciti_accum_step adam = optim->adam;
+    taciti_sgd_step sgd = optim->sgd;
+    if (!decay) adam.adamw.weight_decay = sgd.weight_decay = 0;
+    if (optim->options.name == TACITI_OPTIM_SGD)
+        optim->kernels->sgd(&sgd, p, g, state.m, copy, end - begin);
+    else if (accumulates(&optim->options))
+        optim->kernels->accum_adamw(&adam, p, g, &state, copy, end - begin);
+    else
+        optim->kernels->adamw(&adam.adamw, p, g, state.m, state.v, copy, end - begin);
+}
+
+/* The first tensor that reaches beyond `at`. */
+static size_t tensor_beyond(const taciti_layout *layout, size_t at) {
+    size_t low = 0, high = layout->tensor_count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const taciti_tensor *t = &layout->tensors[middle];
+        if (t->offset + t->n > at)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* Tensor by tensor, so that padding between them is never touched. */
+static void update_floats(const pass_job *job, size_t begin, size_t end) {
+    const taciti_layout *layout = job->optim->layout;
+    for (size_t i = tensor_beyond(layout, begin); i < layout->tensor_count && layout->tensors[i].offset < end; i++) {
+        const taciti_tensor *t = &layout->tensors[i];
+        const size_t first = t->offset > begin ? t->offset : begin;
+        const size_t last = t->offset + t->n < end ? t->offset + t->n : end;
+        if (first < last) update_tensor(job, first, last, t->decay);
+    }
+}
+
+/* Blends, updates and hands on one block; returns what blending moved. */
+static double pass_block(const pass_job *job, size_t begin, size_t end) {
+    const taciti_kernels *kernels = job->optim->kernels;
+    const taciti_blend *blend = job->blend;
+    float *p = job->parameters + begin;
+    const size_t n = end - begin;
+    double moved = 0;
+    if (blend->arrived != NULL) moved = kernels->blend(p, blend->arrived + begin, blend->keep, blend->share, n);
+    if (job->gradients != NULL)
+        update_floats(job, begin, end);
+    else if (job->copy16 != NULL)
+        kernels->bf16_encode(job->copy16 + begin, p, n);
+    if (blend->leaving != NULL) kernels->scaled_copy(blend->leaving + begin, p, blend->leaving_scale, n);
+    return moved;
+}
+
+static void pass_part(void *context, int thread, int threads) {
+    const pass_job *job = context;
+    size_t begin = 0, end = 0;
+    taciti_pool_part(job->n, PASS_FLOATS, thread, threads, &begin, &end);
+    if (job->blend == NULL) {
+        update_floats(job, job->offset + begin, job->offset + end);
+        return;
+    }
+    for (size_t at = begin; at < end; at += PASS_FLOATS) {
+        const size_t left = end - at, n = left < PASS_FLOATS ? left : PASS_FLOATS;
+        job->optim->block_sums[at / PASS_FLOATS] = pass_block(job, job->offset + at, job->offset + at + n);
+    }
+}
+
+static void pass(pass_job *job, taciti_blend *blend) {
+    job->blend = blend;
+    taciti_pool_run(job->optim->pool, pass_part, job);
+    if (blend == NULL || blend->arrived == NULL) return;
+    double moved = 0;
+    for (size_t block = 0; block * PASS_FLOATS < job->n; block++) moved += job->optim->block_sums[block];
+    blend->moved += moved;
+}
+
+/* The parts of any cut add up to the whole to the nanosecond. */
+static int64_t emulated_ns(const taciti_optim *optim, size_t offset) {
+    return (int64_t)((double)optim->update_ns * ((double)offset / (double)optim->layout->n));
+}
+
+void taciti_optim_update_range(taciti_optim *optim, float *parameters, const float *gradients, taciti_bf16 *copy16,
+                               size_t offset, size_t n, taciti_blend *blend) {
+    if (optim->emulated) {
+        const int64_t part_ns = emulated_ns(optim, offset + n) - emulated_ns(optim, offset);
+        taciti_sleep_until_ns(taciti_now_ns() + part_ns);
+        return;
+    }
+    pass_job job = {
+        .optim = optim, .parameters = parameters, .gradients = gradients, .copy16 = copy16, .offset = offset, .n = n};
+    pass(&job, blend);
+}
+
+void taciti_optim_blend_range(taciti_optim *optim, float *parameters, taciti_bf16 *copy16, size_t offset, size_t n,
+                              taciti_blend *blend) {
+    if (optim->emulated) return;
+    pass_job job = {.optim = optim, .parameters = parameters, .copy16 = copy16, .offset = offset, .n = n};
+    pass(&job, blend);
+}
+
+void taciti_optim_update(taciti_optim *optim, float *parameters, const float *gradients, taciti_bf16 *copy16, double lr,
+                         double grad_scale) {
+    taciti_optim_begin(optim, lr, grad_scale);
+    taciti_optim_update_range(optim, parameters, gradients, copy16, 0, optim->layout->n, NULL);
 }
 
 /* ---- state --------------------------------------------------------------------------------------------------- */

@@ -45,13 +45,14 @@ double taciti_optim_lr(const taciti_optim_options *options, int64_t step, int64_
 
 typedef struct taciti_optim taciti_optim;
 
-/* Moments are allocated here (two flat arrays for adamw, one for sgd with momentum, none without). Borrows layout and
- * pool. Not collective. */
+/* Moments are allocated here (two flat arrays for adam and adamw, three for their accumulating forms, one for sgd with
+ * momentum, none without). Borrows layout and pool. Not collective. */
 tacit_status taciti_optim_create(const taciti_optim_options *options, const taciti_layout *layout, taciti_pool *pool,
                                  taciti_optim **out);
-/* The optimizer of an emulated accelerator: an update is a wait of update_s that counts and touches nothing, sums of
- * squares are 0 and read nothing (so the norm is 0, and no step is skipped), there is no state. */
-tacit_status taciti_optim_create_emulated(double update_s, taciti_optim **out); /* ranges: their part of update_s */
+/* The optimizer of an emulated accelerator: an update is a wait of update_s that counts and touches nothing, that of a
+ * range its part of update_s; blending takes no time and moves 0. Sums of squares are 0 and read nothing (so the norm
+ * is 0, and no step is skipped), there is no state. Borrows layout. */
+tacit_status taciti_optim_create_emulated(double update_s, const taciti_layout *layout, taciti_optim **out);
 void taciti_optim_destroy(taciti_optim *optim);
 
 /* Sum of squares of flat[offset, offset + n), n at most the layout's floats, as a double that depends neither on
@@ -67,7 +68,9 @@ void taciti_optim_update(taciti_optim *optim, float *parameters, const float *gr
  * For strategies whose replicas differ: a range's parameters are blended with what arrived from other ranks, updated,
  * and handed on, in one pass over memory (blocks that stay in the cache). */
 
-/* p <- keep p + share arrived; after the update, leaving <- leaving_scale p. Flat arrays; arrived may be leaving. */
+/* p <- keep p + share arrived; after the update, leaving <- leaving_scale p. Flat arrays; arrived may be leaving. An
+ * operand whose factor is 0 is left out: it may hold anything. Padding is blended as well and stays 0 where 0 arrives.
+ */
 typedef struct taciti_blend {
     const float *arrived; /* NULL: p stays, keep and share are not looked at */
     float keep, share;
@@ -77,12 +80,13 @@ typedef struct taciti_blend {
 } taciti_blend;
 
 /* One update in ranges: begin (t advances), then each float of the layout once, in any cut into ranges that begin and
- * end where buckets do. blend may be NULL. The same bits as taciti_optim_update() when nothing is blended. */
+ * end where buckets do. blend may be NULL. The same bits as taciti_optim_update() when nothing is blended; the decay is
+ * that of the blended parameters. */
 void taciti_optim_begin(taciti_optim *optim, double lr, double grad_scale);
 void taciti_optim_update_range(taciti_optim *optim, float *parameters, const float *gradients, taciti_bf16 *copy16,
                                size_t offset, size_t n, taciti_blend *blend);
 
-/* Blending alone: no gradient, moments and t stay. */
+/* Blending alone: no gradient, moments and t stay; copy16 follows. */
 void taciti_optim_blend_range(taciti_optim *optim, float *parameters, taciti_bf16 *copy16, size_t offset, size_t n,
                               taciti_blend *blend);
 
@@ -94,7 +98,7 @@ float *taciti_optim_state(taciti_optim *optim, int i);
 int64_t taciti_optim_updates(const taciti_optim *optim);
 void taciti_optim_set_updates(taciti_optim *optim, int64_t updates);
 
-/* Bytes of moments per parameter float (adamw 8, sgd with momentum 4): for the memory prediction. */
+/* Bytes of state per parameter float (adamw 8, accum-adamw 12, sgd with momentum 4): for the memory prediction. */
 size_t taciti_optim_bytes_per_float(const taciti_optim_options *options);
 
 #endif

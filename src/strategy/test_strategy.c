@@ -71,7 +71,7 @@ static void train(taciti_comm *comm, void *context) {
     void *self = NULL;
     make_layout(&layout);
     CHECK(taciti_pool_create(1, 0, &pool) == TACIT_OK);
-    CHECK((t->emulated ? taciti_optim_create_emulated(1e-6, &optim)
+    CHECK((t->emulated ? taciti_optim_create_emulated(1e-6, &layout, &optim)
                        : taciti_optim_create(&t->optim, &layout, pool, &optim)) == TACIT_OK);
     float *p = taciti_calloc(layout.n, sizeof *p), *g = taciti_calloc(layout.n, sizeof *g);
     taciti_bf16 *copy = taciti_calloc(layout.n, sizeof *copy);
