@@ -33,7 +33,7 @@ typedef struct taciti_round {
     const int *members;
     const size_t *first;
     size_t groups;
-    /* when there are no groups: */
+    /* when there are no groups (a round in which nobody speaks has none of either, and self 1): */
     const taciti_edge *edges; /* ascending by (to, from) */
     size_t edge_count;
     const double *self; /* [ranks]; NULL in a round of groups */
@@ -43,8 +43,9 @@ typedef struct taciti_topology {
     char name[32];
     int ranks;
     bool directed;        /* only column-stochastic: needs push-sum */
-    taciti_round *rounds; /* owned, with all they point to */
-    size_t period;        /* mix number t uses rounds[t % period] */
+    taciti_round *rounds; /* owned: one block, with all that rounds and position point to */
+    size_t period;        /* 1 or more; mix number t uses rounds[t % period] */
+    const int *position;  /* [ranks] which place of the graph's definition a rank has taken */
 } taciti_topology;
 
 /* What is known before a topology exists. */

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Exponential graphs: partners at the distances 1, 2, 4, ...
+ *
+ *   exp           in pairs, one distance per round. A power of two: i meets i XOR 2^r, exact after log2 N rounds (the
+ *                 graph of arXiv 2410.11998). Any other number: see taciti_matching(), never exact
+ *   exp-directed  i hears i - 2^r in round r, one half from it (Assran et al., arXiv 1811.10792). Every matrix is
+ *                 circulant, hence doubly stochastic: push-sum's weights would stay 1, so plain mixing is the same
+ *   exp-static    i hears i - 2^r for all r at once, each with the same weight as its own (Ying et al., arXiv
+ * 2110.13363)
+ */
+#include "base/memory.h"
+#include "topo/family.h"
+
+int taciti_log2_ceil(int count) {
+    int k = 0;
+    while (k < 30 && (1 << k) < count) k++;
+    return k;
+}
+
+static bool power_of_two(int count) { return (count & (count - 1)) == 0; }
+
+static int common_divisor(int a, int b) {
+    while (b != 0) {
+        const int rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+int taciti_matchings(int count) { return taciti_log2_ceil(count) * (power_of_two(count) ? 1 : 2); }
+
+/* The edges i, i + 2^k form gcd(count, 2^k) cycles; a cycle is cut into pairs in two ways, beginning at its first place
+ * or at its second, and a cycle of odd length leaves its last or its first place over. For a power of two the first way
+ * alone pairs i with i XOR 2^k. Matchings 0 .. log2 - 1 take the first way at all distances, the others the second. */
+void taciti_matching(int count, int m, int *partner) {
+    const int distances = taciti_log2_ceil(count), step = 1 << m % distances, shift = m / distances;
+    const int cycles = common_divisor(count, step), length = count / cycles;
+    for (int i = 0; i < count; i++) partner[i] = i;
+    for (int c = 0; c < cycles; c++) {
+        for (int t = shift; t + 1 < length + shift; t += 2) {
+            if (t + 1 >= length && length % 2 != 0) break;
+            const int a = (c + t * step) % count, b = (c + (t + 1) % length * step) % count;
+            partner[a] = b;
+            partner[b] = a;
+        }
+    }
+}
+
+tacit_status taciti_family_exp(const taciti_topo_request *request, const taciti_hosts *hosts, taciti_draft *draft) {
+    (void)hosts;
+    const int n = request->ranks, matchings = taciti_matchings(n);
+    int *partner = taciti_calloc((size_t)n, sizeof *partner);
+    if (partner == NULL) return TACIT_E_MEMORY;
+    for (int m = 0; m < matchings; m++) {
+        taciti_matching(n, m, partner);
+        for (int i = 0; i < n; i++)
+            if (partner[i] > i) taciti_draft_pair(draft, i, partner[i]);
+        taciti_draft_close(draft);
+    }
+    if (matchings == 0) taciti_draft_close(draft);
+    taciti_free(partner);
+    return TACIT_OK;
+}
+
+tacit_status taciti_family_exp_directed(const taciti_topo_request *request, const taciti_hosts *hosts,
+                                        taciti_draft *draft) {
+    (void)hosts;
+    const int n = request->ranks, distances = taciti_log2_ceil(n);
+    for (int k = 0; k < distances; k++) {
+        for (int i = 0; i < n; i++) taciti_draft_edge(draft, (i + (1 << k)) % n, i, 0.5);
+        taciti_draft_close(draft);
+    }
+    if (distances == 0) taciti_draft_close(draft);
+    return TACIT_OK;
+}
+
+tacit_status taciti_family_exp_static(const taciti_topo_request *request, const taciti_hosts *hosts,
+                                      taciti_draft *draft) {
+    (void)hosts;
+    const int n = request->ranks, distances = taciti_log2_ceil(n);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < distances; k++) taciti_draft_edge(draft, (i + (1 << k)) % n, i, 1.0 / (distances + 1));
+    taciti_draft_close(draft);
+    return TACIT_OK;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Random matchings: in every round all ranks are shuffled (Fisher and Yates, numbers of base/rng.h) and meet in pairs;
+ * an odd one is left over.
+ */
+#include "base/memory.h"
+#include "base/rng.h"
+#include "topo/family.h"
+
+enum { DEFAULT_PERIOD = 32 };
+
+static void shuffle(uint64_t key, int *order, int n) {
+    for (int i = 0; i < n; i++) order[i] = i;
+    for (int i = n - 1; i > 0; i--) {
+        const int k = (int)taciti_rng_below(key, (uint64_t)i, (uint64_t)i + 1), held = order[i];
+        order[i] = order[k];
+        order[k] = held;
+    }
+}
+
+tacit_status taciti_family_random(const taciti_topo_request *request, const taciti_hosts *hosts, taciti_draft *draft) {
+    (void)hosts;
+    const int n = request->ranks, period = request->period > 0 ? request->period : DEFAULT_PERIOD;
+    const uint64_t key = taciti_rng_key(request->seed, 't');
+    int *order = taciti_calloc((size_t)n, sizeof *order);
+    if (order == NULL) return TACIT_E_MEMORY;
+    for (int r = 0; r < period; r++) {
+        shuffle(taciti_rng_key(key, (uint64_t)r), order, n);
+        for (int i = 0; i + 1 < n; i += 2) taciti_draft_pair(draft, order[i], order[i + 1]);
+        taciti_draft_close(draft);
+    }
+    taciti_free(order);
+    return TACIT_OK;
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every topology at every size and on every kind of cluster is what it must be; and the laws of each.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "topo/topo.h"
+
+enum { RANKS = 64 };
+
+static char g_said[2048];
+
+static void listen(void *context, taciti_log_level level, const char *line) {
+    (void)context;
+    (void)level;
+    (void)snprintf(g_said, sizeof g_said, "%s", line);
+}
+
+/* ---- clusters ---------------------------------------------------------------------------------------------------- */
+
+enum { BLOCKS_OF_4, BLOCKS_OF_3, ONE_EACH, ROUND_ROBIN, UNEQUAL, ONE_HOST, CLUSTERS };
+
+/* Which host each of n ranks is on; NULL for one host. */
+static const int *cluster(int kind, int n, int host_of[RANKS]) {
+    if (kind == ONE_HOST) return NULL;
+    for (int r = 0, host = 0, left = 1; r < n; r++) {
+        if (kind == BLOCKS_OF_4) host_of[r] = r / 4;
+        if (kind == BLOCKS_OF_3) host_of[r] = r / 3;
+        if (kind == ONE_EACH) host_of[r] = r;
+        if (kind == ROUND_ROBIN) host_of[r] = r % (n < 3 ? n : 3);
+        if (kind == UNEQUAL) { /* 1, 2, 3, ... ranks */
+            host_of[r] = host;
+            if (--left == 0) left = ++host + 1;
+        }
+    }
+    return host_of;
+}
+
+static taciti_topology make(const char *name, int n, const int *host_of) {
+    const taciti_topo_request request = {.name = name, .ranks = n, .host_of = host_of, .seed = 7};
+    taciti_topology topology;
+    if (taciti_topology_create(&request, &topology) != TACIT_OK) fail_msg("%s at %d ranks: %s", name, n, g_said);
+    return topology;
+}
+
+/* Ranks p * per_host .. on host p. */
+static taciti_topology make_on(const char *name, int hosts, int per_host) {
+    int host_of[RANKS];
+    for (int r = 0; r < hosts * per_host; r++) host_of[r] = r / per_host;
+    return make(name, hosts * per_host, host_of);
+}
+
+/* ---- laws of all ------------------------------------------------------------------------------------------------- */
+
+static bool is_family_with_file(const char *name) { return strcmp(name, "file") == 0; }
+
+/* Row and column sums by asking for every weight; mix() agrees with it, and keeps the mean. */
+static void assert_matrix(const taciti_topology *t, size_t round) {
+    double x[RANKS], y[RANKS], total = 0, mixed = 0;
+    for (int i = 0; i < t->ranks; i++) total += x[i] = taciti_rng_unit(round, (uint64_t)i) - 0.5;
+    taciti_topology_mix(t, round, x, y);
+    for (int i = 0; i < t->ranks; i++) {
+        double row = 0, column = 0, sum = 0;
+        for (int k = 0; k < t->ranks; k++) {
+            const double w = taciti_topology_weight(t, round, i, k);
+            assert_true(w >= 0 && w <= 1);
+            row += w;
+            column += taciti_topology_weight(t, round, k, i);
+            sum += w * x[k];
+        }
+        assert_true(fabs(row - 1) <= 1e-12 && fabs(column - 1) <= 1e-12 && fabs(sum - y[i]) <= 1e-12);
+        mixed += y[i];
+    }
+    assert_true(fabs(total - mixed) <= 1e-12);
+}
+
+/* Members of a group see the same group; groups are symmetric projections. */
+static void assert_groups(const taciti_topology *t, size_t round) {
+    if (t->rounds[round].self != NULL) return;
+    double x[RANKS], y[RANKS], z[RANKS];
+    for (int i = 0; i < t->ranks; i++) x[i] = taciti_rng_unit(1, (uint64_t)i);
+    taciti_topology_mix(t, round, x, y);
+    taciti_topology_mix(t, round, y, z);
+    for (int i = 0; i < t->ranks; i++) {
+        const int *members = NULL, *other = NULL;
+        const size_t count = taciti_topology_group(t, round, i, &members);
+        assert_true((members == NULL) == (count == 1));
+        for (size_t k = 0; members != NULL && k < count; k++) {
+            assert_true(taciti_topology_group(t, round, members[k], &other) == count && other == members);
+            assert_true(y[members[k]] == y[i]);
+        }
+        if (members == NULL) assert_true(y[i] == x[i]);
+        assert_true(fabs(z[i] - y[i]) <= 1e-15);
+    }
+}
+
+/* Positions are a permutation. */
+static void assert_seats(const taciti_topology *t) {
+    bool taken[RANKS] = {false};
+    for (int r = 0; r < t->ranks; r++) {
+        assert_true(t->position[r] >= 0 && t->position[r] < t->ranks && !taken[t->position[r]]);
+        taken[t->position[r]] = true;
+    }
+}
+
+static void test_every_topology_is_valid(void **state) {
+    (void)state;
+    int host_of[RANKS];
+    for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++) {
+        if (is_family_with_file(kind->name)) continue;
+        for (int n = 1; n <= 40; n++)
+            for (int layout = 0; layout < CLUSTERS; layout++) {
+                taciti_topology t = make(kind->name, n, cluster(layout, n, host_of));
+                assert_string_equal(t.name, kind->name);
+                assert_true(t.ranks == n && !t.directed && t.period >= 1);
+                assert_int_equal(taciti_topology_check(&t), TACIT_OK);
+                assert_seats(&t);
+                for (size_t r = 0; r < t.period; r++) {
+                    assert_matrix(&t, r);
+                    assert_groups(&t, r);
+                }
+                taciti_topology_destroy(&t);
+            }
+    }
+}
+
+/* Everybody's disagreement after rounds first .. first + count - 1, from a random start. */
+static double disagreement(const taciti_topology *t, size_t first, size_t count) {
+    double x[RANKS], y[RANKS], mean = 0, most = 0;
+    for (int i = 0; i < t->ranks; i++) mean += (x[i] = taciti_rng_unit(3, (uint64_t)i)) / t->ranks;
+    for (size_t r = first; r < first + count; r++) {
+        taciti_topology_mix(t, r % t->period, x, y);
+        memcpy(x, y, (size_t)t->ranks * sizeof *x);
+    }
+    for (int i = 0; i < t->ranks; i++) most = fmax(most, fabs(x[i] - mean));
+    return most;
+}
+
+static void assert_exact(const taciti_topology *t, size_t first, size_t count) {
+    assert_true(disagreement(t, first, count) <= 1e-14);
+    assert_true(disagreement(t, first, count - 1) > 1e-4);
+}
+
+/* ---- laws of one ------------------------------------------------------------------------------------------------- */
+
+/* Law 3: any log2 N rounds of exp. */
+static void test_exp_is_exact(void **state) {
+    (void)state;
+    for (int k = 1; k <= 6; k++) {
+        taciti_topology t = make("exp", 1 << k, NULL);
+        assert_int_equal(t.period, k);
+        for (int first = 0; first < k; first++) assert_exact(&t, (size_t)first, (size_t)k);
+        for (int r = 0; r < k; r++)
+            for (int i = 0; i < 1 << k; i++) assert_true(taciti_topology_weight(&t, (size_t)r, i, i ^ 1 << r) == 0.5);
+        taciti_topology_destroy(&t);
+    }
+}
+
+/* Law 5: alternating exponential ring, from an even round 2 log2 n, from an odd one 2 log2 n + 1; n = 2: 1. */
+static void test_aer_is_exact(void **state) {
+    (void)state;
+    static const int sizes[][2] = {{2, 4}, {4, 4}, {8, 4}, {4, 8}, {8, 8}, {4, 1}, {8, 2}};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        const int n = sizes[s][0], log2n = n == 2 ? 1 : n == 4 ? 2 : 3;
+        if (n == 2 && sizes[s][1] == 1) continue;
+        taciti_topology t = make_on("aer", n, sizes[s][1]);
+        assert_int_equal(t.period, 2 * log2n);
+        for (size_t first = 0; first < t.period; first += 2) assert_exact(&t, first, t.period);
+        for (size_t first = 1; first < t.period && sizes[s][1] > 1; first += 2)
+            assert_exact(&t, first, n == 2 ? 1 : t.period + 1);
+        taciti_topology_destroy(&t);
+    }
+}
+
+/* The rounds of four hosts of four ranks, as the paper draws them. */
+static void test_aer_rounds(void **state) {
+    (void)state;
+    static const int sizes[4][16] = {
+        /* size of the group of each rank, by round; hosts (0, 1) are pair 0, (2, 3) pair 1; then (0, 2) and (1, 3) */
+        {4, 4, 4, 4, 4, 4, 4, 4, 8, 8, 8, 8, 8, 8, 8, 8},
+        {8, 8, 8, 8, 8, 8, 8, 8, 4, 4, 4, 4, 4, 4, 4, 4},
+        {4, 4, 4, 4, 8, 8, 8, 8, 4, 4, 4, 4, 8, 8, 8, 8},
+        {8, 8, 8, 8, 4, 4, 4, 4, 8, 8, 8, 8, 4, 4, 4, 4},
+    };
+    taciti_topology t = make_on("aer", 4, 4);
+    assert_int_equal(t.period, 4);
+    for (size_t r = 0; r < 4; r++)
+        for (int i = 0; i < 16; i++) {
+            const int *members = NULL;
+            assert_int_equal(taciti_topology_group(&t, r, i, &members), sizes[r][i]);
+            assert_int_equal(members[0] / 4,
+                             r < 2 ? (sizes[r][i] == 8 ? i / 8 * 2 : i / 4) : (sizes[r][i] == 8 ? i / 4 % 2 : i / 4));
+        }
+    taciti_topology_destroy(&t);
+}
+
+/* Law 6. */
+static void test_complete_is_the_mean(void **state) {
+    (void)state;
+    for (int n = 2; n <= 16; n++) {
+        taciti_topology t = make("complete", n, NULL);
+        assert_int_equal(t.period, 1);
+        assert_exact(&t, 0, 1);
+        taciti_topology_destroy(&t);
+    }
+}
+
+/* Odd: everybody is left over once in a period, and every edge of the ring is used. */
+static void test_one_peer_ring(void **state) {
+    (void)state;
+    for (int n = 3; n <= 40; n++) {
+        taciti_topology t = make("one-peer-ring", n, NULL);
+        int idle[RANKS] = {0}, met[RANKS] = {0};
+        for (size_t r = 0; r < t.period; r++)
+            for (int i = 0; i < n; i++) {
+                idle[i] += taciti_topology_weight(&t, r, i, i) == 1;
+                met[i] += taciti_topology_weight(&t, r, i, (i + 1) % n) == 0.5;
+            }
+        for (int i = 0; i < n; i++) {
+            assert_int_equal(idle[i], n % 2);
+            assert_true(met[i] > 0);
+        }
+        taciti_topology_destroy(&t);
+    }
+}
+
+/* A cluster whose hosts hold every third rank: pairs of the first rounds still are on one host. */
+static void test_seats_follow_hosts(void **state) {
+    (void)state;
+    int host_of[RANKS];
+    for (int r = 0; r < 16; r++) host_of[r] = r % 4;
+    taciti_topology t = make("exp", 16, host_of);
+    for (int r = 0; r < 16; r++) {
+        const int *members = NULL;
+        assert_int_equal(t.position[r], r % 4 * 4 + r / 4);
+        for (size_t round = 0; round < 2; round++) {
+            assert_int_equal(taciti_topology_group(&t, round, r, &members), 2);
+            assert_int_equal(host_of[members[0]], host_of[members[1]]);
+        }
+    }
+    taciti_topology_destroy(&t);
+}
+
+/* ---- refusals ---------------------------------------------------------------------------------------------------- */
+
+static void assert_refused(const taciti_topo_request *request, const char *text) {
+    taciti_topology topology;
+    assert_int_equal(taciti_topology_create(request, &topology), TACIT_E_CONFIG);
+    if (strstr(g_said, text) == NULL) fail_msg("'%s' does not say '%s'", g_said, text);
+}
+
+static void test_bad_requests(void **state) {
+    (void)state;
+    static const int high[2] = {0, 2}, low[2] = {0, -1};
+    assert_refused(&(taciti_topo_request){.name = "exq", .ranks = 2}, "did you mean \"exp\"?");
+    assert_refused(&(taciti_topo_request){.name = "", .ranks = 2}, "topology \"\" is not known");
+    assert_refused(&(taciti_topo_request){.name = "exp", .ranks = 0}, "0 ranks; it is made for 1 to");
+    assert_refused(&(taciti_topo_request){.name = "exp", .ranks = 2, .host_of = high}, "rank 1 is on host 2");
+    assert_refused(&(taciti_topo_request){.name = "exp", .ranks = 2, .host_of = low}, "rank 1 is on host -1");
+    assert_refused(&(taciti_topo_request){.name = "torus", .ranks = 16, .degree = 5},
+                   "5 columns do not divide 16 ranks");
+    assert_refused(&(taciti_topo_request){.name = "random", .ranks = 8, .period = 1}, "never agree");
+    assert_refused(&(taciti_topo_request){.name = "random", .ranks = 8, .period = -1}, "period -1");
+}
+
+int main(void) {
+    taciti_log_set_sink(listen, NULL, TACITI_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_topology_is_valid),
+        cmocka_unit_test(test_exp_is_exact),
+        cmocka_unit_test(test_aer_is_exact),
+        cmocka_unit_test(test_aer_rounds),
+        cmocka_unit_test(test_complete_is_the_mean),
+        cmocka_unit_test(test_one_peer_ring),
+        cmocka_unit_test(test_seats_follow_hosts),
+        cmocka_unit_test(test_bad_requests),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

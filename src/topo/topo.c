@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The list of topologies, and what can be asked of one.
+ */
+#include "topo/topo.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "topo/check.h"
+#include "topo/placement.h"
+
+enum { RANKS_MOST = 1 << 16 };
+
+typedef struct family {
+    taciti_family_draw *draw;
+    bool by_host; /* made of hosts already: no rank is moved */
+} family;
+
+#define WANG "Wang et al., arXiv 2410.11998"
+
+static const taciti_topo_kind KINDS[] = {
+    {"complete", "everybody with everybody in every round: the mean of all", "dense all-reduce", "any"},
+    {"one-peer-ring", "one neighbour of a ring per round, left and right in turns", WANG, "any"},
+    {"ring", "both neighbours of a ring in every round, 1/3 each", "Lian et al., arXiv 1705.09056", "any"},
+    {"torus", "four neighbours of a torus, 1/5 each", "Lian et al., arXiv 1705.09056", "any; columns divide it"},
+    {"exp", "one peer per round at distance 1, 2, 4, ...", WANG, "any; exact for powers of two"},
+    {"exp-directed", "as exp, but hears one and tells another", "Assran et al., arXiv 1811.10792", "any"},
+    {"exp-static", "peers at all distances 1, 2, 4, ... in every round", "Ying et al., arXiv 2110.13363", "any"},
+    {"aer", "alternating exponential ring: hosts meet in pairs, every second round", WANG,
+     "any; needs several ranks per host to pay"},
+    {"random", "pairs drawn at random", "Boyd et al., IEEE Trans. Inf. Theory 52(6), 2006", "any"},
+    {NULL, NULL, NULL, NULL},
+};
+
+/* in the order of KINDS */
+static const family FAMILIES[] = {
+    {taciti_family_complete, true},    {taciti_family_one_peer_ring, false},
+    {taciti_family_ring, false},       {taciti_family_torus, false},
+    {taciti_family_exp, false},        {taciti_family_exp_directed, false},
+    {taciti_family_exp_static, false}, {taciti_family_aer, true},
+    {taciti_family_random, false},
+};
+_Static_assert(sizeof FAMILIES / sizeof *FAMILIES + 1 == sizeof KINDS / sizeof *KINDS, "one family per kind");
+
+const taciti_topo_kind *taciti_topo_kinds(void) { return KINDS; }
+
+static tacit_status find_family(const char *name, size_t *out) {
+    size_t nearest = 0, least = SIZE_MAX;
+    for (size_t i = 0; KINDS[i].name != NULL; i++) {
+        const size_t distance = taciti_edit_distance(name, KINDS[i].name);
+        if (distance >= least) continue;
+        least = distance;
+        nearest = i;
+    }
+    *out = nearest;
+    if (least == 0) return TACIT_OK;
+    char quoted[TACITI_QUOTED_BYTES];
+    const bool close = taciti_edit_close(name, least);
+    return taciti_fail(TACIT_E_CONFIG, "topology %s is not known%s%s%s; `tacit info topologies` lists all",
+                       taciti_quote(name, quoted), close ? "; did you mean \"" : "", close ? KINDS[nearest].name : "",
+                       close ? "\"?" : "");
+}
+
+static tacit_status check_request(const taciti_topo_request *request) {
+    if (request->ranks < 1 || request->ranks > RANKS_MOST)
+        return taciti_fail(TACIT_E_CONFIG, "topology %s: %d ranks; it is made for 1 to %d", request->name,
+                           request->ranks, RANKS_MOST);
+    if (request->degree < 0 || request->period < 0)
+        return taciti_fail(TACIT_E_CONFIG, "topology %s: degree %d and period %d; give 0 (default) or more",
+                           request->name, request->degree, request->period);
+    return TACIT_OK;
+}
+
+static tacit_status draw(const taciti_topo_request *request, const family *how, taciti_draft *draft,
+                         taciti_seating *seating, taciti_topology *out) {
+    TACITI_TRY(how->draw(request, &seating->hosts, draft));
+    if (!how->by_host) TACITI_TRY(taciti_seating_improve(draft, seating));
+    TACITI_TRY(taciti_draft_finish(draft, seating->rank_at, request->name, out));
+    tacit_status status = taciti_topology_check(out);
+    if (status == TACIT_OK) status = taciti_topology_check_reach(out);
+    if (status != TACIT_OK) taciti_topology_destroy(out);
+    return status;
+}
+
+tacit_status taciti_topology_create(const taciti_topo_request *request, taciti_topology *out) {
+    size_t kind = 0;
+    taciti_seating seating = {0};
+    taciti_draft draft = {0};
+    taciti_topology topology = {0};
+    TACITI_TRY(find_family(request->name, &kind));
+    TACITI_TRY(check_request(request));
+    TACITI_TRY(taciti_seating_create(request, &seating));
+    tacit_status status = taciti_draft_create(request->ranks, &draft);
+    if (status == TACIT_OK) status = draw(request, &FAMILIES[kind], &draft, &seating, &topology);
+    taciti_draft_destroy(&draft);
+    taciti_seating_destroy(&seating);
+    if (status == TACIT_OK) *out = topology;
+    return status;
+}
+
+void taciti_topology_destroy(taciti_topology *topology) {
+    taciti_free(topology->rounds);
+    *topology = (taciti_topology){0};
+}
+
+/* ---- questions --------------------------------------------------------------------------------------------------- */
+
+static bool holds(const int *members, size_t count, int rank) {
+    size_t low = 0, high = count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (members[middle] < rank)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && members[low] == rank;
+}
+
+size_t taciti_topology_group(const taciti_topology *topology, size_t round, int rank, const int **members) {
+    const taciti_round *r = &topology->rounds[round];
+    *members = NULL;
+    for (size_t g = 0; g < r->groups && r->members[r->first[g]] <= rank; g++) { /* ascending by lowest member */
+        const size_t count = r->first[g + 1] - r->first[g];
+        if (!holds(r->members + r->first[g], count, rank)) continue;
+        *members = r->members + r->first[g];
+        return count;
+    }
+    return 1;
+}
+
+/* The first edge that is not before (to, from). */
+static size_t first_edge(const taciti_round *round, int to, int from) {
+    size_t low = 0, high = round->edge_count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const taciti_edge *edge = &round->edges[middle];
+        if (edge->to < to || (edge->to == to && edge->from < from))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+double taciti_topology_weight(const taciti_topology *topology, size_t round, int to, int from) {
+    const taciti_round *r = &topology->rounds[round];
+    if (r->self != NULL && to == from) return r->self[to];
+    if (r->self != NULL) {
+        const size_t e = first_edge(r, to, from);
+        return e < r->edge_count && r->edges[e].to == to && r->edges[e].from == from ? r->edges[e].weight : 0;
+    }
+    const int *members = NULL;
+    const size_t count = taciti_topology_group(topology, round, to, &members);
+    if (members == NULL) return to == from ? 1 : 0;
+    return holds(members, count, from) ? 1.0 / (double)count : 0;
+}
+
+static void mix_groups(const taciti_round *round, int ranks, const double *x, double *out) {
+    for (int i = 0; i < ranks; i++) out[i] = x[i];
+    for (size_t g = 0; g < round->groups; g++) {
+        double sum = 0;
+        for (size_t i = round->first[g]; i < round->first[g + 1]; i++) sum += x[round->members[i]];
+        const double mean = sum / (double)(round->first[g + 1] - round->first[g]);
+        for (size_t i = round->first[g]; i < round->first[g + 1]; i++) out[round->members[i]] = mean;
+    }
+}
+
+void taciti_topology_mix(const taciti_topology *topology, size_t round, const double *x, double *out) {
+    const taciti_round *r = &topology->rounds[round];
+    if (r->self == NULL) {
+        mix_groups(r, topology->ranks, x, out);
+        return;
+    }
+    for (int i = 0; i < topology->ranks; i++) out[i] = r->self[i] * x[i];
+    for (size_t e = 0; e < r->edge_count; e++) out[r->edges[e].to] += r->edges[e].weight * x[r->edges[e].from];
+}
