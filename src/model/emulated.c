@@ -25,7 +25,9 @@ struct taciti_emulated {
     taciti_pages parameters, gradients;
     double forward_s, backward_s; /* without deviation, with the rank's slowness */
     double slow, cv;
-    uint64_t time_key, tensor_key, gradient_key;
+    int64_t seed;
+    int rank;
+    uint64_t tensor_key, gradient_key;
     bool punctual; /* the owner thread has asked for short turns */
 };
 
@@ -54,9 +56,14 @@ float *taciti_emulated_parameters(taciti_emulated *emulated) { return emulated->
 
 float *taciti_emulated_gradients(taciti_emulated *emulated) { return emulated->gradients.base; }
 
-static double deviation(const taciti_emulated *e, int64_t step) {
-    const double factor = 1 + e->cv * taciti_synthetic_normal(e->time_key, (uint64_t)step);
+double taciti_compute_deviation(int64_t seed, double cv, int rank, int64_t step) {
+    const uint64_t key = taciti_rng_key(taciti_rng_key((uint64_t)seed, STREAM_TIME), (uint64_t)rank);
+    const double factor = 1 + cv * taciti_synthetic_normal(key, (uint64_t)step);
     return factor > LEAST_FACTOR ? factor : LEAST_FACTOR;
+}
+
+static double deviation(const taciti_emulated *e, int64_t step) {
+    return taciti_compute_deviation(e->seed, e->cv, e->rank, step);
 }
 
 double taciti_emulated_step_s(const taciti_emulated *emulated, int64_t step) {
@@ -91,7 +98,8 @@ tacit_status taciti_emulated_create(const taciti_compute_options *options, const
         .layout = layout,
         .slow = taciti_compute_slow(options, rank),
         .cv = options->cv,
-        .time_key = taciti_rng_key(taciti_rng_key(seed, STREAM_TIME), (uint64_t)rank),
+        .seed = options->seed,
+        .rank = rank,
         .tensor_key = taciti_rng_key(seed, STREAM_TENSOR),
         .gradient_key = taciti_rng_key(taciti_rng_key(seed, STREAM_GRADIENT), (uint64_t)rank),
     };

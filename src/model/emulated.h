@@ -45,6 +45,10 @@ tacit_status taciti_compute_check(const taciti_compute_options *options, int ran
 /* The factor of this rank; 1 for most. Of checked options. */
 double taciti_compute_slow(const taciti_compute_options *options, int rank);
 
+/* What a step's compute time is multiplied by, persistent slowness aside: max(0.1, 1 + cv * z(seed, rank, step)). Pure.
+ */
+double taciti_compute_deviation(int64_t seed, double cv, int rank, int64_t step);
+
 typedef struct taciti_emulated taciti_emulated;
 
 /* Borrows profile (in seconds) and layout (of taciti_profile_layout); options, checked, are copied. Gradients and

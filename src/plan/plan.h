@@ -7,6 +7,8 @@
 #ifndef TACITI_PLAN_PLAN_H
 #define TACITI_PLAN_PLAN_H
 
+#include "codec/codec.h"
+#include "exchange/demand.h"
 #include "model/profile.h"
 #include "plan/cluster.h"
 #include "tensor/layout.h"
@@ -21,8 +23,8 @@ double taciti_cluster_bound_s(const taciti_cluster *cluster, taciti_collective c
 
 /* ---- the runtime model ----------------------------------------------------------------------------------------------
  * Every rank's step is forward, backward bucket by bucket, updates; every bucket's exchange begins when the ranks that
- * make it have handed it over and the channel is free, and takes what the links it uses need. The recursion of
- * arXiv 2410.11998, in the form of the dependencies of our own code: see predict.c. */
+ * make it have handed it over and the channel is free, and takes what the links it uses need. Who waits for whom:
+ * plan/recursion.h. Where the seconds of a transfer come from: plan/links.h. docs/plan.md has both on one page. */
 
 typedef enum taciti_order { TACITI_ORDER_DENSE, TACITI_ORDER_AWC, TACITI_ORDER_ATC } taciti_order;
 
@@ -30,11 +32,23 @@ typedef enum taciti_order { TACITI_ORDER_DENSE, TACITI_ORDER_AWC, TACITI_ORDER_A
 typedef struct taciti_method {
     char label[96];                  /* "gossip aer awc, f32" */
     taciti_order order;              /* who waits for whom */
-    const taciti_topology *topology; /* NULL for dense; borrowed */
-    const char *wire;                /* codec */
-    bool overlap;                    /* dense: exchange while backward runs */
-    int every;                       /* steps per exchange: 1 but for localsgd and gossip.every */
+    const taciti_topology *topology; /* NULL: all-reduce among all ranks; borrowed */
+    const taciti_codec *wire;
+    bool overlap; /* dense: exchange while backward runs */
+    int every;    /* steps per exchange: 1 but for localsgd and gossip.every */
+    int delay;    /* awc: steps more that a transfer may take (gossip.delay) */
 } taciti_method;
+
+/* What is trained, and where. Everything is borrowed. */
+typedef struct taciti_scene {
+    const taciti_profile *profile; /* in seconds */
+    const taciti_layout *layout;   /* of taciti_profile_layout() */
+    const taciti_cluster *cluster; /* its links */
+    const taciti_where *where;     /* the ranks: those of the cluster, or another number of them */
+    taciti_placement placement;
+    const double *slow;       /* [ranks] persistent stragglers; NULL: none */
+    double between_bit_per_s; /* instead of the cluster's own rate between hosts; 0: that */
+} taciti_scene;
 
 typedef struct taciti_plan_options {
     size_t steps; /* that are simulated; 0: chosen */
@@ -42,23 +56,48 @@ typedef struct taciti_plan_options {
     double cv;    /* of compute times; < 0: the cluster's (0 when unknown) */
 } taciti_plan_options;
 
+/* What holds a step up: whose removal would shorten it most. */
+typedef enum taciti_bottleneck {
+    TACITI_BOTTLENECK_COMPUTE,
+    TACITI_BOTTLENECK_LINK,       /* bytes */
+    TACITI_BOTTLENECK_LATENCY,    /* messages that wait for each other */
+    TACITI_BOTTLENECK_STRAGGLERS, /* compute times that differ */
+    TACITI_BOTTLENECKS
+} taciti_bottleneck;
+const char *taciti_bottleneck_name(taciti_bottleneck bottleneck);
+
 typedef struct taciti_prediction {
-    double step_s;        /* mean over ranks and steps */
-    double low_s, high_s; /* where the cluster file's own uncertainty (fit, spread) leaves it */
-    double compute_s;     /* forward, backward, update */
-    double exposed_s;     /* waiting */
-    double nic_bytes;     /* per step, of the busiest host, per direction */
+    double step_s;                        /* mean over ranks and steps */
+    double low_s, high_s;                 /* where the uncertainties leave it: docs/plan.md */
+    double slow_links_s, fast_links_s;    /* the step when all transfers take longer, or shorter, by `link_error` */
+    double link_error;                    /* share */
+    double compute_s;                     /* forward, backward, update */
+    double exposed_s;                     /* waiting */
+    double transfer_s;                    /* of all buckets, one after the other, mean over rounds, per step */
+    double nic_bytes;                     /* per step, of the busiest host, per direction */
+    double without_s[TACITI_BOTTLENECKS]; /* seconds of a step that this causes; compute: what is left then */
+    taciti_bottleneck bottleneck;
+    bool calibrated; /* measured collectives of the cluster file were used */
 } taciti_prediction;
 
-/* profile in seconds; layout of the buckets that are exchanged. Any thread, pure: the same answer everywhere. */
-tacit_status taciti_predict(const taciti_profile *profile, const taciti_layout *layout, const taciti_cluster *cluster,
-                            const taciti_method *method, const taciti_plan_options *options, taciti_prediction *out);
+/* Any thread, pure: the same answer everywhere. E_CONFIG when the links that ranks would need are not in the
+ * description. */
+tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
+                            taciti_prediction *out);
 
-/* Whether `b` instead of `a` (dense) pays: a's step / b's, and where the uncertainties leave it. */
+/* The formulas are wrong by so much, each method on its own, as a share of the step. */
+#define TACITI_PLAN_MODEL_ERROR 0.05
+
+/* Whether `other` instead of `dense` pays: dense's step / other's, and where the uncertainties leave it. Links that are
+ * slower than described are so for both; the model's own error is not shared. */
 typedef struct taciti_verdict {
     double speedup, low, high;
     bool pays; /* low > 1 */
 } taciti_verdict;
 taciti_verdict taciti_verdict_of(const taciti_prediction *dense, const taciti_prediction *other);
+
+/* Where `ranks` ranks would be: hosts are filled in the order of the description; more than it has are hosts of the
+ * same sizes once more. Returns owned: taciti_free(*host_of). */
+tacit_status taciti_plan_where(const taciti_cluster *cluster, int ranks, int **host_of, taciti_where *out);
 
 #endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of the planner: the steps of all ranks, one after the other, each waiting for whom our code waits. Times are
+ * given; where they come from is predict.c's matter.
+ *
+ * Source: the runtime model of Wang et al., arXiv 2410.11998, derived from who waits for whom. Symbols: s_i begin of
+ * rank i's step, C_i its forward and backward in this step, h_ik when rank i hands bucket k over, c_k seconds of the
+ * bucket's transfer, E_ik when it has arrived, u_k seconds of the bucket's update. A bucket's transfer begins when all
+ * that take part have handed it over and their channels are free, for a channel carries one bucket after the other:
+ *
+ *   E_ik = max over those j that i meets of max(h_jk, E_jk-1) + c_k
+ *
+ *   dense  h_ik = s_i + (when its last gradient is final)   s_i' = max(s_i + C_i, E_iK) + sum of u
+ *   awc    m_ik = max(m_ik-1, E_ik) + u_k,  m_i0 = s_i + C_i,  s_i' = m_iK;  h_ik = m_ik, to be there in the next step
+ *   atc    h_ik = s_i + C_i + u_1 + ... + u_k,  s_i' = max(h_iK, E_iK)
+ *
+ * Deviation from the paper's system, where a bucket is mixed and updated inside of backward: our update needs the norm
+ * of the whole gradient, so in `awc` nothing happens before backward has ended.
+ */
+#ifndef TACITI_PLAN_RECURSION_H
+#define TACITI_PLAN_RECURSION_H
+
+#include "plan/plan.h"
+
+/* Ranks that wait for each other in a round: those in `members`, all of them, or `taker` alone for the others. */
+typedef struct taciti_meeting {
+    const int *members; /* [count]; borrowed */
+    size_t count;
+    int taker;                /* -1: all members */
+    const double *transfer_s; /* [buckets]; borrowed */
+} taciti_meeting;
+
+typedef struct taciti_meetings {
+    const taciti_meeting *list;
+    size_t count;
+} taciti_meetings;
+
+typedef struct taciti_recursion {
+    taciti_order order;
+    bool overlap;                  /* dense: buckets are handed over while backward runs */
+    int every;                     /* an exchange in every so many steps; >= 1 */
+    int delay;                     /* awc: steps more that a transfer may take */
+    int ranks;                     /* >= 1 */
+    size_t buckets;                /* >= 1 */
+    size_t period;                 /* >= 1 */
+    const taciti_meetings *rounds; /* [period] */
+    double compute_s;              /* forward and backward */
+    const double *ready_s;         /* [buckets] from the step's begin, ascending, <= compute_s */
+    const double *update_s;        /* [buckets] */
+    const double *slow;            /* [ranks] persistent factors; NULL: all 1 */
+    double cv;                     /* of compute times */
+    int64_t seed;
+    size_t steps; /* > 0; rounded up to whole periods, and as many periods to warm up as make an eighth */
+} taciti_recursion;
+
+typedef struct taciti_recursion_times {
+    double step_s, compute_s, exposed_s; /* means over ranks and steps; step = compute + exposed */
+} taciti_recursion_times;
+
+/* Pure: the same answer everywhere. Any thread. */
+tacit_status taciti_recursion_run(const taciti_recursion *recursion, taciti_recursion_times *out);
+
+#endif
