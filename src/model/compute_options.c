@@ -134,22 +134,29 @@ static void scale(taciti_profile *profile, double factor) {
     profile->update_s *= factor;
 }
 
+tacit_status taciti_compute_apply(const taciti_compute_options *options, taciti_profile *profile) {
+    if (profile->in_flops) {
+        const double rate = options->rate > 0 ? options->rate : profile->rate;
+        const double batch = options->batch > 0 ? options->batch : profile->batch;
+        if (!(rate > 0 && batch > 0)) {
+            const char *missing = !(rate > 0) ? "rate" : "batch";
+            return taciti_fail(TACIT_E_CONFIG,
+                               "the profile \"%s\" gives operations per sample and no %s: set compute.%s",
+                               profile->name, missing, missing);
+        }
+        taciti_profile_to_seconds(profile, rate, batch);
+    }
+    scale(profile, options->scale);
+    return TACIT_OK;
+}
+
 tacit_status taciti_compute_profile(const taciti_compute_options *options, taciti_profile *out) {
     taciti_profile profile;
     TACITI_TRY(taciti_profile_load(options->emulate.text, &profile));
-    if (profile.in_flops) {
-        const double rate = options->rate > 0 ? options->rate : profile.rate;
-        const double batch = options->batch > 0 ? options->batch : profile.batch;
-        if (!(rate > 0 && batch > 0)) {
-            const bool rate_missing = !(rate > 0);
-            taciti_profile_destroy(&profile);
-            return taciti_fail(TACIT_E_CONFIG,
-                               "compute.emulate: %s gives operations per sample and no %s: set compute.%s",
-                               options->emulate.text, rate_missing ? "rate" : "batch", rate_missing ? "rate" : "batch");
-        }
-        taciti_profile_to_seconds(&profile, rate, batch);
-    }
-    scale(&profile, options->scale);
-    *out = profile;
-    return TACIT_OK;
+    const tacit_status status = taciti_compute_apply(options, &profile);
+    if (status == TACIT_OK)
+        *out = profile;
+    else
+        taciti_profile_destroy(&profile);
+    return status;
 }

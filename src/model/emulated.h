@@ -38,6 +38,9 @@ extern const taciti_option_table taciti_compute_option_table; /* section "comput
  * profile; a profile in operations that has neither is refused. Returns owned. */
 tacit_status taciti_compute_profile(const taciti_compute_options *options, taciti_profile *out);
 
+/* The same for a profile that is there already: in place. */
+tacit_status taciti_compute_apply(const taciti_compute_options *options, taciti_profile *profile);
+
 /* Refuses a compute.slow that is malformed, names a rank twice or one that does not exist. Every rank finds the same.
  */
 tacit_status taciti_compute_check(const taciti_compute_options *options, int ranks);

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "model/model.h"
 #include "tensor/layout.h"
 
 typedef struct taciti_profile_tensor {
@@ -48,6 +49,10 @@ void taciti_profile_destroy(taciti_profile *profile);
 /* NULL-terminated: "transformer-base", "gpt2-124m", "resnet-101", "vgg-16", "lstm-66m", ... */
 const char *const *taciti_profile_presets(void);
 const char *taciti_profile_preset_help(const char *name);
+
+/* What the network of these options (resolved) would cost with sequences of `tokens` tokens, in operations; tensors and
+ * their order are those of taciti_model_layout(). Neither rate nor batch are known. Returns owned. */
+tacit_status taciti_profile_of_gpt(const taciti_model_options *options, size_t tokens, taciti_profile *out);
 
 /* Turns operations into seconds, in place. rate in FLOP/s, batch in samples, both > 0; they are kept in the profile.
  * Nothing to do when already in seconds. */

@@ -44,7 +44,9 @@ struct preset {
     const char *name, *help;
     void (*build)(builder *b, const preset *p);
     size_t layers, width, inner, vocabulary;
-    size_t tokens; /* of a sample; 1: images */
+    size_t tokens;    /* of a sample; 1: images */
+    size_t positions; /* learned ones; 0: as many as tokens */
+    bool untied;      /* the output has a matrix of its own */
     double batch, rate;
 };
 
@@ -98,7 +100,7 @@ static void build_gpt2(builder *b, const preset *p) {
     const size_t c = p->width, t = p->tokens;
     layer(b, 0, "embedding");
     tensor(b, "/wte.weight", SHAPE(p->vocabulary, c));
-    tensor(b, "/wpe.weight", SHAPE(t, c));
+    tensor(b, "/wpe.weight", SHAPE(p->positions > 0 ? p->positions : t, c));
     for (size_t l = 0; l < p->layers; l++) {
         layer(b, product(t, c, 12 * c) + attention(t, t, c), "h.%zu", l); /* 3 + 1 + 4 + 4 */
         tensor(b, "ln_1.bias", SHAPE(c));
@@ -114,9 +116,10 @@ static void build_gpt2(builder *b, const preset *p) {
         tensor(b, "mlp.c_proj.bias", SHAPE(c));
         tensor(b, "mlp.c_proj.weight", SHAPE(4 * c, c));
     }
-    layer(b, product(t, c, p->vocabulary), "head"); /* the matrix is wte */
+    layer(b, product(t, c, p->vocabulary), "head"); /* the matrix is wte unless there is one of its own */
     tensor(b, "/ln_f.bias", SHAPE(c));
     tensor(b, "/ln_f.weight", SHAPE(c));
+    if (p->untied) tensor(b, "/lm_head.weight", SHAPE(p->vocabulary, c));
 }
 
 /* The four projections of torch.nn.MultiheadAttention. */
@@ -342,20 +345,41 @@ const char *taciti_profile_preset_help(const char *name) {
     return p == NULL ? NULL : p->help;
 }
 
-tacit_status taciti_profile_preset(const char *name, taciti_profile *out) {
-    const preset *p = find(name);
-    if (p == NULL) return taciti_fail(TACIT_E_CONFIG, "no compute profile is called %s", name);
+static tacit_status build(const preset *p, taciti_profile *out) {
     builder b = {.profile = {.in_flops = true, .rate = p->rate, .batch = p->batch, .sample_tokens = (double)p->tokens}};
     p->build(&b, p);
     if (b.failed) {
         taciti_profile_destroy(&b.profile);
         return TACIT_E_MEMORY;
     }
-    (void)snprintf(b.profile.name, sizeof b.profile.name, "%s", p->name);
-    (void)snprintf(b.profile.source, sizeof b.profile.source,
-                   "computed from the architecture; %g TFLOP/s stand for one accelerator of the class of an NVIDIA A40",
-                   p->rate / 1e12);
+    (void)snprintf(b.profile.name, sizeof b.profile.name, "%.63s", p->name);
     b.profile.update_s = (double)taciti_profile_parameters(&b.profile) * UPDATE_BYTES / MEMORY_RATE;
     *out = b.profile;
+    return TACIT_OK;
+}
+
+tacit_status taciti_profile_preset(const char *name, taciti_profile *out) {
+    const preset *p = find(name);
+    if (p == NULL) return taciti_fail(TACIT_E_CONFIG, "no compute profile is called %s", name);
+    TACITI_TRY(build(p, out));
+    (void)snprintf(out->source, sizeof out->source,
+                   "computed from the architecture; %g TFLOP/s stand for one accelerator of the class of an NVIDIA A40",
+                   p->rate / 1e12);
+    return TACIT_OK;
+}
+
+tacit_status taciti_profile_of_gpt(const taciti_model_options *options, size_t tokens, taciti_profile *out) {
+    const preset gpt = {.name = options->preset.text[0] == '\0' ? "gpt" : options->preset.text,
+                        .build = build_gpt2,
+                        .layers = (size_t)options->layers,
+                        .width = (size_t)options->channels,
+                        .vocabulary = (size_t)options->vocabulary,
+                        .tokens = tokens,
+                        .positions = (size_t)options->context,
+                        .untied = !options->tied};
+    TACITI_TRY(build(&gpt, out));
+    (void)snprintf(out->source, sizeof out->source,
+                   "computed from model.*: operations of matrix products; update at the %g GB/s of an NVIDIA A40",
+                   MEMORY_RATE / 1e9);
     return TACIT_OK;
 }

@@ -124,6 +124,29 @@ static void gpt2_has_the_layout_of_the_model(void **state) {
     taciti_profile_destroy(&p);
 }
 
+static void any_gpt_has_the_layout_of_the_model(void **state) {
+    (void)state;
+    for (int tied = 0; tied <= 1; tied++) {
+        taciti_model_options options = {
+            .layers = 3, .heads = 2, .channels = 64, .vocabulary = 61, .context = 40, .tied = tied};
+        taciti_layout ours, planned;
+        taciti_profile p;
+        assert_int_equal(taciti_profile_of_gpt(&options, 32, &p), TACIT_OK);
+        assert_true(p.in_flops && p.rate == 0 && p.batch == 0);
+        assert_int_equal(taciti_model_layout(&options, 1 << 14, &ours), TACIT_OK);
+        assert_int_equal(taciti_profile_layout(&p, 1 << 14, &planned), TACIT_OK);
+        assert_int_equal(ours.tensor_count, planned.tensor_count);
+        assert_int_equal(ours.bucket_count, planned.bucket_count);
+        for (size_t i = 0; i < ours.tensor_count; i++) {
+            assert_string_equal(ours.tensors[i].name, planned.tensors[i].name);
+            assert_int_equal(ours.tensors[i].offset, planned.tensors[i].offset);
+        }
+        taciti_layout_destroy(&ours);
+        taciti_layout_destroy(&planned);
+        taciti_profile_destroy(&p);
+    }
+}
+
 static void the_layout_is_in_ready_order(void **state) {
     (void)state;
     for (const char *const *name = taciti_profile_presets(); *name != NULL; name++) {
@@ -379,6 +402,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(presets_have_the_published_sizes),
         cmocka_unit_test(gpt2_has_the_layout_of_the_model),
+        cmocka_unit_test(any_gpt_has_the_layout_of_the_model),
         cmocka_unit_test(the_layout_is_in_ready_order),
         cmocka_unit_test(operations_become_seconds_once),
         cmocka_unit_test(unknown_names_get_a_suggestion),

@@ -103,12 +103,12 @@ static void step_dense(state *s, size_t number) {
     }
 }
 
-/* A mix is begun at the end of the step before the first one that may wait for it. */
+/* A mix is begun as soon as the one before has been used, and waited for `every` steps later. */
 static void step_awc(state *s, size_t t) {
     const taciti_recursion *r = s->r;
-    const size_t ranks = (size_t)r->ranks, every = (size_t)r->every, next = (t + 1) / every;
-    const bool due = t % every == 0;
-    const double *arrived = slot(s, t / every + 1); /* the ring's oldest: `delay` exchanges before the newest */
+    const size_t ranks = (size_t)r->ranks, next = t / (size_t)r->every + 1;
+    const bool due = t % (size_t)r->every == 0;
+    const double *arrived = slot(s, next); /* the ring's oldest: `delay` exchanges before the newest */
     const double update = update_s(r);
     for (int i = 0; i < r->ranks; i++) {
         double at = s->end[i];
@@ -119,7 +119,7 @@ static void step_awc(state *s, size_t t) {
         }
         finish(s, i, at, s->end[i] - s->begin[i] + update);
     }
-    if ((t + 1) % every == 0) exchange(s, next % r->period, slot(s, next));
+    if (due) exchange(s, next % r->period, slot(s, next));
 }
 
 static void step_atc(state *s, size_t number, bool due) {

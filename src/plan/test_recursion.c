@@ -233,8 +233,10 @@ static void rare_exchanges_cost_their_share(void **state) {
     complete(&s, 4);
     s.r.every = 8;
     assert_within(step_of(&s), 1 + 4. / 8, 1e-9);
-    s.r.order = TACITI_ORDER_AWC; /* begun at the end of a step, waited for in the next one */
-    assert_within(step_of(&s), 1 + 3. / 8, 1e-9);
+    s.r.order = TACITI_ORDER_AWC; /* waited for eight steps later */
+    assert_within(step_of(&s), 1, 1e-9);
+    s.transfer_s[0][0] = 12;
+    assert_within(step_of(&s), 12. / 8, 1e-9);
 }
 
 static void a_delay_gives_transfers_more_time(void **state) {
