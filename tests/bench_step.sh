@@ -76,6 +76,25 @@ assert b["rank_sent_least"] <= b["rank_formula"] <= b["rank_sent_most"], b
 assert abs(b["rank_sent"] / (2 * 2 / 3 * 4 * 12331) - 1) < 0.02, b  # 2 (N - 1) / N of the gradient
 PY
 
+# steps that differ in what they exchange: blocks of whole periods, bytes as the formula says
+ranks 3 "${emulated[@]}" --against "strategy=localsgd localsgd.every=4" \
+  --against "strategy=localsgd localsgd.every=1 localsgd.outer_lr=0.7 localsgd.outer_momentum=0.9"
+holds "local SGD beside dp" '
+assert d["warm_up"] == 4 and d["rounds"] == 8  # 2 and 6, rounded up
+dp, four, one = s
+assert [t["method"]["period"] for t in s] == [1, 4, 1] and four["method"]["every"] == 4
+assert [t["seconds"]["step"]["count"] for t in s] == [16, 4, 16]
+for t in s:
+    b = t["bytes_per_step"]
+    assert abs(b["rank_sent"] - b["rank_formula"]) <= 1, b
+    assert t["drift"] is not None and t["seconds"]["block"]["count"] == 2
+assert abs(four["bytes_per_step"]["rank_sent"] * 4 / dp["bytes_per_step"]["rank_sent"] - 1) < 1e-9
+assert one["bytes_per_step"]["rank_sent"] == dp["bytes_per_step"]["rank_sent"]
+assert sum(t["seconds"]["compute"]["asked_mean"] for t in s) > 0.07
+'
+ranks 2 --model nano --seq 16 --batch 2 --blocks 1 --rounds 2 --warm-up 0 --strategy localsgd --localsgd.every 2
+holds "local SGD of a network" 'assert s[0]["seconds"]["step"]["count"] == 1 and s[0]["drift"] is None'
+
 ranks 2 --model nano --seq 16 --batch 2 --blocks 1 --rounds 3 --warm-up 0
 holds "real compute" '
 assert not d["compute"]["emulated"] and d["compute"]["model"] == "nano" and d["compute"]["batch"] == 2

@@ -16,9 +16,10 @@ static const char BLANKS[] = " \t\n";
 static tacit_status set_defaults(taciti_bench_setting *setting) {
     memset(setting, 0, sizeof *setting);
     const taciti_section sections[] = {
-        {&taciti_top_option_table, &setting->strategy}, {&taciti_model_option_table, &setting->model},
-        {&taciti_optim_option_table, &setting->optim},  {&taciti_exchange_option_table, &setting->exchange},
-        {&taciti_comm_option_table, &setting->comm},    {&taciti_compute_option_table, &setting->compute},
+        {&taciti_top_option_table, &setting->strategy},  {&taciti_model_option_table, &setting->model},
+        {&taciti_optim_option_table, &setting->optim},   {&taciti_exchange_option_table, &setting->exchange},
+        {&taciti_gossip_option_table, &setting->gossip}, {&taciti_localsgd_option_table, &setting->localsgd},
+        {&taciti_comm_option_table, &setting->comm},     {&taciti_compute_option_table, &setting->compute},
     };
     memcpy(setting->sections, sections, sizeof sections);
     setting->config = (taciti_config){setting->sections, sizeof sections / sizeof *sections};
@@ -186,4 +187,15 @@ void taciti_bench_setting_text(const taciti_bench_setting *setting, char *out, s
     json_decref(values);
     json_decref(standard);
     taciti_config_destroy(&defaults.config);
+}
+
+void taciti_bench_setting_method(const taciti_bench_setting *setting, char *out, size_t size) {
+    const taciti_localsgd_options *local = &setting->localsgd;
+    out[0] = '\0';
+    if (strcmp(setting->strategy.text, "gossip") == 0)
+        (void)snprintf(out, size, "topology %s, order %s", setting->gossip.topology.text,
+                       setting->gossip.order == TACITI_GOSSIP_AWC ? "awc" : "atc");
+    else if (strcmp(setting->strategy.text, "localsgd") == 0)
+        (void)snprintf(out, size, "every %lld, outer lr %g, outer momentum %g", (long long)local->every,
+                       local->outer_lr, local->outer_momentum);
 }

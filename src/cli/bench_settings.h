@@ -14,6 +14,8 @@
 #include "model/emulated.h"
 #include "model/model.h"
 #include "optim/optim.h"
+#include "strategy/gossip.h"
+#include "strategy/localsgd.h"
 
 enum { TACITI_SETTINGS_MOST = 16, TACITI_LABEL_BYTES = 96 };
 
@@ -23,9 +25,11 @@ typedef struct taciti_bench_setting {
     taciti_model_options model; /* the same in all settings, as comm is */
     taciti_optim_options optim;
     taciti_exchange_options exchange;
+    taciti_gossip_options gossip;
+    taciti_localsgd_options localsgd;
     taciti_comm_options comm;
     taciti_compute_options compute;
-    taciti_section sections[6];
+    taciti_section sections[8];
     taciti_config config; /* points to `sections`, and they into this struct: it must not move */
 } taciti_bench_setting;
 
@@ -35,7 +39,7 @@ typedef struct taciti_bench_settings {
 } taciti_bench_settings;
 
 /* The keys that a verb with settings takes, for taciti_verb.keys. */
-#define TACITI_SETTING_KEYS "strategy model. optim. exchange. comm. compute."
+#define TACITI_SETTING_KEYS "strategy model. optim. exchange. gossip. localsgd. comm. compute."
 
 /* Defaults, then TACIT_ variables, then the command line, then the changes of each --against. Everything that can be
  * known before a rank starts is checked: keys, values, strategies, profiles, and that stragglers are among `ranks`.
@@ -57,5 +61,8 @@ bool taciti_bench_setting_emulated(const taciti_bench_setting *setting);
 /* The strategy and all other keys that differ from their defaults, but for the network's: "strategy dp, exchange.wire
  * bf16". */
 void taciti_bench_setting_text(const taciti_bench_setting *setting, char *out, size_t size);
+
+/* How the setting's replicas differ: "topology aer, order awc", "every 16, outer lr 0.7, outer momentum 0.9", or "". */
+void taciti_bench_setting_method(const taciti_bench_setting *setting, char *out, size_t size);
 
 #endif

@@ -22,6 +22,8 @@ typedef struct run {
     taciti_cluster_shape shape;
     size_t *host_of; /* [ranks]; owned */
     taciti_bench_plan plans[TACITI_SETTINGS_MOST];
+    size_t periods[TACITI_SETTINGS_MOST]; /* of their strategies, steps */
+    size_t period;                        /* the least that is a whole number of each */
     taciti_cluster_records records[TACITI_SETTINGS_MOST];
     size_t plan_count;
     taciti_bench_worker worker;
@@ -83,15 +85,16 @@ static size_t records_bytes(const run *r) {
     return blocks * (rounds * sizeof(taciti_step_record) + sizeof(taciti_block_record));
 }
 
-/* What a block of this plan holds. The parameters of an emulated accelerator are touched only by strategies whose
- * replicas differ. */
+/* What a block of this plan holds. Of an emulated accelerator's arrays only gradients that are exchanged are touched;
+ * what else travels is the strategy's own. */
 static size_t plan_bytes(const run *r, const taciti_bench_plan *plan, int threads) {
     const taciti_bench_setting *s = plan->setting;
-    const size_t flat = plan->layout.n * sizeof(float), exchange = taciti_exchange_predict_bytes(r->comm, &s->exchange);
-    if (is_emulated(r)) return (plan->strategy->replicas_equal ? 1 : 2) * flat + exchange;
+    const taciti_strategy_context context = taciti_bench_plan_context(plan, r->comm);
+    const size_t own = plan->strategy->predict_bytes(&context);
+    if (is_emulated(r)) return own + (plan->strategy->exchanges_gradients ? plan->layout.n * sizeof(float) : 0);
     const taciti_model_memory m =
         taciti_model_predict(&s->model, &plan->layout, r->options->batch, r->options->time, threads, true);
-    return m.parameters + m.gradients + m.copy16 + m.activations + m.workspace + exchange +
+    return m.parameters + m.gradients + m.copy16 + m.activations + m.workspace + own +
            plan->layout.n * taciti_optim_bytes_per_float(&s->optim);
 }
 
@@ -136,7 +139,10 @@ static tacit_status create_plans(run *r) {
 }
 
 static tacit_status create_records(run *r) {
-    for (size_t i = 0; i < r->plan_count; i++) TACITI_TRY(taciti_cluster_records_create(&r->shape, &r->records[i]));
+    for (size_t i = 0; i < r->plan_count; i++) {
+        TACITI_TRY(taciti_cluster_records_create(&r->shape, &r->records[i]));
+        r->records[i].period = r->periods[i];
+    }
     return TACIT_OK;
 }
 
@@ -191,14 +197,52 @@ static tacit_status run_block(run *r, size_t setting, size_t block, taciti_step_
     return TACIT_OK;
 }
 
-/* Two steps of the base tell how long one takes; all ranks follow rank 0. */
+static size_t common_divisor(size_t a, size_t b) {
+    while (b > 0) {
+        const size_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* All settings take the same steps, so a block must be whole periods of every one of them. */
+static tacit_status find_periods(run *r) {
+    r->period = 1;
+    for (size_t i = 0; i < r->plan_count; i++) {
+        TACITI_TRY(taciti_bench_plan_period(&r->worker, &r->plans[i], &r->periods[i]));
+        r->period *= r->periods[i] / common_divisor(r->period, r->periods[i]);
+        if (r->period <= TACITI_CLUSTER_MOST_ROUNDS) continue;
+        return taciti_comm_rank(r->comm) != 0
+                   ? TACIT_E_CONFIG
+                   : taciti_fail(TACIT_E_CONFIG,
+                                 "%s: what is exchanged repeats after %zu steps, which with the settings before it "
+                                 "makes blocks of more than %d steps: compare such settings in runs of their own",
+                                 r->plans[i].setting->label, r->periods[i], TACITI_CLUSTER_MOST_ROUNDS);
+    }
+    return TACIT_OK;
+}
+
+/* Whole periods, so that what is measured of a block is the mean over all that a strategy does in turns. */
+static void round_up(run *r) {
+    const size_t rounds = r->shape.rounds, warm_up = r->shape.warm_up;
+    r->shape.rounds = (rounds + r->period - 1) / r->period * r->period;
+    r->shape.warm_up = (warm_up + r->period - 1) / r->period * r->period;
+    if ((r->shape.rounds == rounds && r->shape.warm_up == warm_up) || taciti_comm_rank(r->comm) != 0) return;
+    taciti_log(TACITI_LOG_INFO,
+               "what is exchanged repeats after %zu steps: blocks of %zu + %zu steps instead of %zu + %zu", r->period,
+               r->shape.warm_up, r->shape.rounds, warm_up, rounds);
+}
+
+/* A few steps of the base tell how long one takes, a period of them when that is short; all ranks follow rank 0. */
 static tacit_status choose_rounds(run *r) {
-    taciti_step_record record;
+    taciti_step_record records[TACITI_CLUSTER_AUTO_MOST];
     taciti_block_record block;
     if (r->options->rounds > 0) return TACIT_OK;
-    const taciti_bench_span span = {.first = 0, .warm_up = 1, .rounds = 1};
-    TACITI_TRY(taciti_bench_block_run(&r->worker, &r->plans[0], &span, &record, &block));
-    double step_s = record.step_s;
+    const size_t rounds = r->periods[0] <= TACITI_CLUSTER_AUTO_MOST ? r->periods[0] : 1;
+    const taciti_bench_span span = {.first = 0, .warm_up = 1, .rounds = rounds};
+    TACITI_TRY(taciti_bench_block_run(&r->worker, &r->plans[0], &span, records, &block));
+    double step_s = block.wall_s / (double)rounds;
     TACITI_TRY(taciti_comm_broadcast(r->comm, 0, &step_s, sizeof step_s));
     const double per_block = TACITI_CLUSTER_AUTO_SECONDS / step_s / (double)(r->shape.blocks * r->plan_count);
     if (per_block < TACITI_CLUSTER_AUTO_LEAST + (double)r->shape.warm_up && !r->options->keep_warm_up)
@@ -292,7 +336,9 @@ static tacit_status prepare(run *r, taciti_cluster_bench *out) {
 }
 
 static tacit_status measure(run *r, taciti_cluster_bench *out) {
+    TACITI_TRY(find_periods(r));
     TACITI_TRY(choose_rounds(r));
+    round_up(r);
     out->rounds = r->shape.rounds;
     out->warm_up = r->shape.warm_up;
     TACITI_TRY(taciti_comm_agree(r->comm, create_records(r)));

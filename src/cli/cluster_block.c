@@ -86,21 +86,28 @@ static tacit_status open_alone(taciti_bench_worker *worker, const taciti_bench_p
     return taciti_optim_create(&plan->setting->optim, &plan->layout, worker->pool, &worker->optim);
 }
 
-static tacit_status open_strategy(taciti_bench_worker *worker) {
-    taciti_model *model = worker->model;
-    const taciti_bench_setting *setting = worker->plan->setting;
-    const taciti_strategy_context context = {
-        .comm = worker->comm,
-        .layout = &worker->plan->layout,
-        .pool = worker->pool,
-        .optim = worker->optim,
+taciti_strategy_context taciti_bench_plan_context(const taciti_bench_plan *plan, taciti_comm *comm) {
+    const taciti_bench_setting *setting = plan->setting;
+    return (taciti_strategy_context){
+        .comm = comm,
+        .layout = &plan->layout,
         .optim_options = &setting->optim,
         .exchange_options = &setting->exchange,
-        .parameters = model != NULL ? taciti_model_parameters(model) : taciti_emulated_parameters(worker->emulated),
-        .gradients = model != NULL ? taciti_model_gradients(model) : taciti_emulated_gradients(worker->emulated),
-        .copy16 = model != NULL ? taciti_model_copy16(model) : NULL,
-        .trace = &worker->trace,
+        .gossip_options = &setting->gossip,
+        .localsgd_options = &setting->localsgd,
     };
+}
+
+/* Collective. */
+static tacit_status open_strategy(taciti_bench_worker *worker) {
+    taciti_model *model = worker->model;
+    taciti_strategy_context context = taciti_bench_plan_context(worker->plan, worker->comm);
+    context.pool = worker->pool;
+    context.optim = worker->optim;
+    context.parameters = model != NULL ? taciti_model_parameters(model) : taciti_emulated_parameters(worker->emulated);
+    context.gradients = model != NULL ? taciti_model_gradients(model) : taciti_emulated_gradients(worker->emulated);
+    context.copy16 = model != NULL ? taciti_model_copy16(model) : NULL;
+    context.trace = &worker->trace;
     return worker->plan->strategy->create(&context, &worker->strategy);
 }
 
@@ -148,7 +155,8 @@ static tacit_status compute(taciti_bench_worker *worker, int64_t step) {
     if (worker->model != NULL)
         TACITI_TRY(pass_of_model(worker));
     else
-        TACITI_TRY(taciti_emulated_step(worker->emulated, step, &worker->trace, tensor_ready, worker));
+        TACITI_TRY(taciti_emulated_step(worker->emulated, step, &worker->trace,
+                                        worker->plan->strategy->exchanges_gradients ? tensor_ready : NULL, worker));
     return worker->ready_status;
 }
 
@@ -193,17 +201,14 @@ static tacit_status run_steps(taciti_bench_worker *worker, const taciti_bench_sp
                               taciti_block_record *block) {
     int64_t previous_ns = taciti_now_ns(), begin_ns = previous_ns;
     double begin_cpu_s = process_cpu_s();
-    taciti_comm_counters before = taciti_comm_count(worker->comm);
     for (size_t i = 0; i < span->warm_up + span->rounds; i++) {
         if (i == span->warm_up) {
             begin_ns = previous_ns;
             begin_cpu_s = process_cpu_s();
-            before = taciti_comm_count(worker->comm);
         }
         taciti_step_record *record = &steps[i < span->warm_up ? 0 : i - span->warm_up];
         TACITI_TRY(run_step(worker, span->first + (int64_t)i, &previous_ns, record));
     }
-    block->payload_bytes = taciti_comm_count(worker->comm).bytes_sent - before.bytes_sent;
     block->cpu_s = process_cpu_s() - begin_cpu_s;
     block->wall_s = (double)(previous_ns - begin_ns) * 1e-9;
     return TACIT_OK;
@@ -217,7 +222,8 @@ typedef struct reading {
     taciti_comm_counters engine;
 } reading;
 
-/* Between two barriers nothing is under way: what the kernel counted is what the engine counted. */
+/* Between two barriers nothing is under way, not even what a strategy sends during the next step, for a barrier queues
+ * up behind it: what the kernel counted is what the engine counted, and that is of whole steps. */
 static tacit_status read_traffic(taciti_bench_worker *worker, reading *out) {
     const taciti_peer *me = taciti_comm_peer(worker->comm, taciti_comm_rank(worker->comm));
     *out = (reading){0};
@@ -229,6 +235,7 @@ static tacit_status read_traffic(taciti_bench_worker *worker, reading *out) {
 }
 
 static void note_traffic(const reading *before, const reading *after, taciti_block_record *block) {
+    block->payload_bytes = after->engine.bytes_sent - before->engine.bytes_sent;
     block->away_sent_bytes = after->engine.away_bytes_sent - before->engine.away_bytes_sent;
     block->away_received_bytes = after->engine.away_bytes_received - before->engine.away_bytes_received;
     block->has_nic = before->has_nic && after->has_nic;
@@ -242,14 +249,27 @@ static void note_traffic(const reading *before, const reading *after, taciti_blo
 static tacit_status run_open_block(taciti_bench_worker *worker, const taciti_bench_span *span,
                                    taciti_step_record *steps, taciti_block_record *block) {
     reading before, after;
+    const taciti_strategy *strategy = worker->plan->strategy;
     TACITI_TRY(taciti_comm_agree(worker->comm, open_strategy(worker)));
-    block->formula_bytes = worker->plan->strategy->bytes_per_step(worker->strategy);
-    block->nic_formula_bytes = worker->plan->strategy->nic_bytes_per_step(worker->strategy);
+    if (strategy->start != NULL) TACITI_TRY(strategy->start(worker->strategy, 0, NULL));
+    block->formula_bytes = strategy->bytes_per_step(worker->strategy);
+    block->nic_formula_bytes = strategy->nic_bytes_per_step(worker->strategy);
     TACITI_TRY(read_traffic(worker, &before));
     TACITI_TRY(run_steps(worker, span, steps, block));
     TACITI_TRY(read_traffic(worker, &after));
     note_traffic(&before, &after, block);
     return TACIT_OK;
+}
+
+tacit_status taciti_bench_plan_period(taciti_bench_worker *worker, const taciti_bench_plan *plan, size_t *out) {
+    const taciti_strategy *strategy = plan->strategy;
+    *out = 1;
+    if (strategy->period == NULL) return TACIT_OK;
+    tacit_status status = taciti_comm_agree(worker->comm, open_alone(worker, plan));
+    if (status == TACIT_OK) status = taciti_comm_agree(worker->comm, open_strategy(worker));
+    if (status == TACIT_OK) *out = strategy->period(worker->strategy);
+    close_block(worker);
+    return status;
 }
 
 tacit_status taciti_bench_block_run(taciti_bench_worker *worker, const taciti_bench_plan *plan,

@@ -23,6 +23,9 @@ typedef struct taciti_bench_plan {
 tacit_status taciti_bench_plan_create(const taciti_bench_setting *setting, taciti_bench_plan *out);
 void taciti_bench_plan_destroy(taciti_bench_plan *plan);
 
+/* What a strategy may look at before it exists: for its prediction of memory. */
+taciti_strategy_context taciti_bench_plan_context(const taciti_bench_plan *plan, taciti_comm *comm);
+
 typedef struct taciti_bench_worker {
     taciti_comm *comm; /* borrows */
     taciti_pool *pool;
@@ -45,6 +48,9 @@ typedef struct taciti_bench_worker {
 tacit_status taciti_bench_worker_create(taciti_comm *comm, const taciti_bench_plan *base, size_t batch, size_t time,
                                         int threads, taciti_bench_worker *out);
 void taciti_bench_worker_destroy(taciti_bench_worker *worker);
+
+/* Steps after which the plan's strategy exchanges the same again. Makes it and throws it away. Collective. */
+tacit_status taciti_bench_plan_period(taciti_bench_worker *worker, const taciti_bench_plan *plan, size_t *out);
 
 /* Which steps a block takes. Their numbers steer jitter and synthetic gradients: blocks that shall meet the same have
  * the same. */

@@ -8,7 +8,8 @@
 
 tacit_status taciti_cluster_records_create(const taciti_cluster_shape *shape, taciti_cluster_records *out) {
     const size_t blocks = shape->blocks * shape->ranks;
-    *out = (taciti_cluster_records){.steps = taciti_calloc(blocks * shape->rounds, sizeof *out->steps),
+    *out = (taciti_cluster_records){.period = 1,
+                                    .steps = taciti_calloc(blocks * shape->rounds, sizeof *out->steps),
                                     .blocks = taciti_calloc(blocks, sizeof *out->blocks)};
     if (out->steps != NULL && out->blocks != NULL) return TACIT_OK;
     taciti_cluster_records_destroy(out);
@@ -44,20 +45,28 @@ static const taciti_step_record *record_at(const taciti_cluster_shape *shape, co
 
 static size_t step_count(const taciti_cluster_shape *shape) { return shape->blocks * shape->rounds; }
 
-static void mean_over_ranks(const taciti_cluster_shape *shape, const taciti_cluster_records *records, member *of,
-                            double *out) {
-    for (size_t s = 0; s < step_count(shape); s++) {
-        out[s] = 0;
-        for (size_t r = 0; r < shape->ranks; r++) out[s] += of(record_at(shape, records, s, r)) / (double)shape->ranks;
-    }
+/* Mean of a rank's `period` steps from step `first` on. */
+static double period_mean(const taciti_cluster_shape *shape, const taciti_cluster_records *records, member *of,
+                          size_t period, size_t first, size_t rank) {
+    double sum = 0;
+    for (size_t s = first; s < first + period; s++) sum += of(record_at(shape, records, s, rank));
+    return sum / (double)period;
 }
 
-static void most_over_ranks(const taciti_cluster_shape *shape, const taciti_cluster_records *records, member *of,
-                            double *out) {
-    for (size_t s = 0; s < step_count(shape); s++) {
-        out[s] = of(record_at(shape, records, s, 0));
-        for (size_t r = 1; r < shape->ranks; r++) out[s] = fmax(out[s], of(record_at(shape, records, s, r)));
+/* Moments over all periods of the mean over the ranks, or, when `slowest`, of the slowest rank's. */
+static taciti_moments moments_over(const taciti_cluster_shape *shape, const taciti_cluster_records *records, member *of,
+                                   size_t period, bool slowest, double *samples) {
+    const size_t count = step_count(shape) / period;
+    for (size_t p = 0; p < count; p++) {
+        double most = -(double)INFINITY, sum = 0;
+        for (size_t r = 0; r < shape->ranks; r++) {
+            const double mean = period_mean(shape, records, of, period, p * period, r);
+            sum += mean / (double)shape->ranks;
+            most = isnan(mean) ? mean : fmax(most, mean);
+        }
+        samples[p] = slowest ? most : sum;
     }
+    return taciti_moments_of(samples, count);
 }
 
 /* Mean over everything, and the spread within each rank: how ranks differ lastingly is no jitter. */
@@ -75,26 +84,24 @@ static void compute_moments(const taciti_cluster_shape *shape, const taciti_clus
     *out_cv = sqrt(squares);
 }
 
+static void fill_compute(const taciti_cluster_shape *shape, const taciti_cluster_records *records, double *samples,
+                         taciti_compute_figures *out) {
+    compute_moments(shape, records, compute_of, samples, &out->mean_s, &out->cv);
+    compute_moments(shape, records, asked_of, samples, &out->asked_mean_s, &out->asked_cv);
+    out->slowest_s = moments_over(shape, records, compute_of, 1, true, samples).mean;
+    out->asked_slowest_s = moments_over(shape, records, asked_of, 1, true, samples).mean;
+}
+
 static void fill_times(const taciti_cluster_shape *shape, const taciti_cluster_records *records, bool has_thread,
                        double *samples, taciti_setting_figures *out) {
-    const size_t count = step_count(shape);
-    mean_over_ranks(shape, records, step_of, samples);
-    out->step_s = taciti_moments_of(samples, count);
-    most_over_ranks(shape, records, step_of, samples);
-    out->slowest_s = taciti_moments_of(samples, count);
-    mean_over_ranks(shape, records, wait_of, samples);
-    out->wait_s = taciti_moments_of(samples, count);
-    mean_over_ranks(shape, records, transfer_of, samples);
-    out->transfer_s = taciti_moments_of(samples, count);
-    mean_over_ranks(shape, records, update_of, samples);
-    out->update_s = taciti_moments_of(samples, count);
-    taciti_compute_figures *c = &out->compute;
-    compute_moments(shape, records, compute_of, samples, &c->mean_s, &c->cv);
-    compute_moments(shape, records, asked_of, samples, &c->asked_mean_s, &c->asked_cv);
-    most_over_ranks(shape, records, compute_of, samples);
-    c->slowest_s = taciti_moments_of(samples, count).mean;
-    most_over_ranks(shape, records, asked_of, samples);
-    c->asked_slowest_s = taciti_moments_of(samples, count).mean;
+    const size_t period = records->period;
+    out->period = period;
+    out->step_s = moments_over(shape, records, step_of, period, false, samples);
+    out->slowest_s = moments_over(shape, records, step_of, period, true, samples);
+    out->wait_s = moments_over(shape, records, wait_of, period, false, samples);
+    out->transfer_s = moments_over(shape, records, transfer_of, period, false, samples);
+    out->update_s = moments_over(shape, records, update_of, period, false, samples);
+    fill_compute(shape, records, samples, &out->compute);
     out->wait_share = out->wait_s.mean / out->step_s.mean;
     const bool moved = has_thread && out->transfer_s.mean > 0;
     out->overlap = moved ? 1 - out->wait_s.mean / out->transfer_s.mean : (double)NAN;
@@ -110,9 +117,21 @@ static double block_mean(const taciti_cluster_shape *shape, const taciti_cluster
     return sum / (double)count;
 }
 
+/* What the machine did meanwhile; a block in the middle belongs to neither half. */
+static double drift_of(const double *blocks, size_t count) {
+    const size_t half = count / 2;
+    double early = 0, late = 0;
+    for (size_t b = 0; b < half; b++) {
+        early += blocks[b];
+        late += blocks[count - 1 - b];
+    }
+    return half > 0 ? late / early - 1 : (double)NAN;
+}
+
 static void fill_blocks(const taciti_cluster_shape *shape, const taciti_cluster_records *records,
                         const taciti_cluster_records *base, double *samples, taciti_setting_figures *out) {
     for (size_t b = 0; b < shape->blocks; b++) samples[b] = block_mean(shape, records, b);
+    out->drift = drift_of(samples, shape->blocks);
     out->block_s = taciti_moments_of(samples, shape->blocks);
     for (size_t b = 0; b < shape->blocks; b++) samples[b] = block_mean(shape, records, b) / block_mean(shape, base, b);
     out->ratio = taciti_moments_of(samples, shape->blocks);
@@ -120,7 +139,7 @@ static void fill_blocks(const taciti_cluster_shape *shape, const taciti_cluster_
 
 static void fill_use(const taciti_cluster_shape *shape, const taciti_cluster_records *records,
                      taciti_setting_figures *out) {
-    const double steps = (double)step_count(shape);
+    const double steps = (double)(shape->blocks * (shape->rounds + shape->warm_up)), ranks = (double)shape->ranks;
     double cpu_s = 0, wall_s = 0;
     out->payload_least_bytes = (double)INFINITY;
     for (size_t r = 0; r < shape->ranks; r++) {
@@ -129,14 +148,14 @@ static void fill_use(const taciti_cluster_shape *shape, const taciti_cluster_rec
             const taciti_block_record *block = &records->blocks[b * shape->ranks + r];
             bytes += (double)block->payload_bytes / steps;
             cpu_s += block->cpu_s;
-            wall_s += block->wall_s / (double)shape->ranks;
+            wall_s += block->wall_s / ranks;
         }
-        out->payload_bytes += bytes / (double)shape->ranks;
+        out->payload_bytes += bytes / ranks;
+        out->formula_bytes += (double)records->blocks[r].formula_bytes / ranks;
         out->payload_least_bytes = fmin(out->payload_least_bytes, bytes);
         out->payload_most_bytes = fmax(out->payload_most_bytes, bytes);
     }
     out->cpu_cores = cpu_s / wall_s;
-    out->formula_bytes = (double)records->blocks[0].formula_bytes;
 }
 
 static void fill_hosts(const taciti_cluster_shape *shape, const taciti_cluster_records *records,

@@ -28,15 +28,17 @@ typedef struct taciti_step_record {
 /* One block on one rank. */
 typedef struct taciti_block_record {
     double wall_s, cpu_s;   /* of the steps that count: elapsed, and processor time of the process */
-    uint64_t payload_bytes; /* that the rank sent in them */
-    uint64_t away_sent_bytes, away_received_bytes; /* between hosts, in all steps of the block, warm-up too */
+    uint64_t payload_bytes; /* that the rank sent in all steps of the block, warm-up too */
+    uint64_t away_sent_bytes, away_received_bytes; /* of them: between hosts */
     uint64_t nic_sent_bytes, nic_received_bytes;   /* of the host's interfaces in the same time; by one rank per host */
     uint64_t has_nic;                              /* 1: the two above were measured */
     uint64_t formula_bytes, nic_formula_bytes;     /* per step: the strategy's own prediction */
 } taciti_block_record;
 
-/* Everything noted of one setting. */
+/* Everything noted of one setting. A strategy whose steps differ in what they exchange repeats itself after `period`
+ * steps: means over them are what can be compared, so they are the samples of all times but those of compute. */
 typedef struct taciti_cluster_records {
+    size_t period;               /* divides rounds and warm_up */
     taciti_step_record *steps;   /* [blocks][ranks][rounds]; owned */
     taciti_block_record *blocks; /* [blocks][ranks]; owned */
 } taciti_cluster_records;
@@ -48,6 +50,7 @@ typedef struct taciti_cluster_shape {
     const size_t *host_of; /* [ranks]: 0 .. hosts - 1 */
 } taciti_cluster_shape;
 
+/* Of period 1. Returns owned. */
 tacit_status taciti_cluster_records_create(const taciti_cluster_shape *shape, taciti_cluster_records *out);
 void taciti_cluster_records_destroy(taciti_cluster_records *records);
 
@@ -66,19 +69,21 @@ typedef struct taciti_compute_figures {
 } taciti_compute_figures;
 
 typedef struct taciti_setting_figures {
-    taciti_moments step_s;                       /* mean over the ranks, step by step */
-    taciti_moments slowest_s;                    /* slowest rank, step by step */
-    taciti_moments wait_s, transfer_s, update_s; /* mean over the ranks, step by step */
+    size_t period;                               /* steps of a sample of the four below */
+    taciti_moments step_s;                       /* mean over the ranks, period by period */
+    taciti_moments slowest_s;                    /* slowest rank, period by period */
+    taciti_moments wait_s, transfer_s, update_s; /* mean over the ranks, period by period */
     double wait_share;                           /* of the step */
     double overlap;                              /* 1 - exposed wait / transfer; NaN without transfer */
     taciti_compute_figures compute;
     double cpu_cores;     /* processor time of all ranks / elapsed time */
     double payload_bytes; /* sent per rank and step: mean over the ranks ... */
     double payload_least_bytes, payload_most_bytes;
-    double formula_bytes;     /* ... and by the strategy's formula, rank 0 */
+    double formula_bytes;     /* ... and by the strategy's formula, mean over the ranks */
     taciti_host_bytes *hosts; /* [hosts]; owned */
     taciti_moments block_s;   /* mean step of each block */
     taciti_moments ratio;     /* block by block: this setting's mean step / the base's */
+    double drift; /* mean step of the later half of the blocks / of the earlier half - 1; NaN for one block */
 } taciti_setting_figures;
 
 /* has_thread: communication has a thread of its own; without one nothing overlaps by definition and `overlap` is NaN.

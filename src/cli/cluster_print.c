@@ -64,8 +64,14 @@ static void print_heading(const taciti_machine *machine, const taciti_cluster_op
     printf("steps       %zu block%s of %zu + %zu steps per setting, in turns\n\n", o->blocks, o->blocks == 1 ? "" : "s",
            b->warm_up, b->rounds);
     taciti_bench_setting_text(setting_of(o, 0), text, sizeof text);
-    printf("  A  %s\n", text);
-    for (size_t i = 1; i < b->setting_count; i++) printf("  %c  %s\n", (char)('A' + i), setting_of(o, i)->label);
+    for (size_t i = 0; i < b->setting_count; i++) {
+        char method[TEXT_BYTES];
+        const size_t period = b->figures[i].period;
+        taciti_bench_setting_method(setting_of(o, i), method, sizeof method);
+        printf("  %c  %s", (char)('A' + i), i == 0 ? text : setting_of(o, i)->label);
+        if (method[0] != '\0') printf(" (%s; repeats after %zu step%s)", method, period, period == 1 ? "" : "s");
+        printf("\n");
+    }
 }
 
 /* A cell of a table, right-aligned; "-" for what there is no figure for. */
@@ -77,13 +83,14 @@ static void print_cell(int width, int digits, double value, const char *unit) {
 }
 
 static void print_times(const taciti_cluster_bench *b) {
-    printf("\n  %-8s %9s %19s %18s %6s %9s %8s %8s\n", "step, ms", "median", "least-most", "mean +- error", "cv",
-           "exposed", "of step", "overlap");
+    printf("\n  %-8s %9s %9s %19s %18s %6s %9s %8s %8s\n", "step, ms", "blocks", "median", "least-most",
+           "mean +- error", "cv", "exposed", "of step", "overlap");
     for (size_t i = 0; i < b->setting_count; i++) {
         const taciti_setting_figures *f = &b->figures[i];
         const taciti_moments *step = &f->step_s;
-        printf("  %-8c %9.2f %9.2f-%-9.2f %9.2f +- %-5.2f", (char)('A' + i), MS * step->spread.median,
-               MS * step->spread.least, MS * step->spread.most, MS * step->mean, MS * step->standard_error);
+        printf("  %-8c %9.2f %9.2f %9.2f-%-9.2f %9.2f +- %-5.2f", (char)('A' + i), MS * f->block_s.spread.median,
+               MS * step->spread.median, MS * step->spread.least, MS * step->spread.most, MS * step->mean,
+               MS * step->standard_error);
         print_cell(6, 3, step->cv, "");
         print_cell(9, 2, MS * f->wait_s.spread.median, "");
         print_cell(8, 1, PERCENT * f->wait_share, " %");
@@ -137,11 +144,14 @@ static void print_bytes(const taciti_cluster_bench *b) {
 
 static void print_ratios(const taciti_cluster_bench *b) {
     if (b->setting_count == 1) return;
-    printf("\n  step / step of A in the same round of blocks: mean (least-most)\n");
-    for (size_t i = 1; i < b->setting_count; i++) {
-        const taciti_moments *ratio = &b->figures[i].ratio;
-        printf("  %c     %.4f (%.4f-%.4f)", (char)('A' + i), ratio->mean, ratio->spread.least, ratio->spread.most);
-        if (ratio->count > 1) printf(" +- %.4f", ratio->standard_error);
+    printf("\n  step / step of A in the same round of blocks: median, mean (least-most); drift from early blocks to "
+           "late\n");
+    for (size_t i = 0; i < b->setting_count; i++) {
+        const taciti_setting_figures *f = &b->figures[i];
+        const taciti_moments *ratio = &f->ratio;
+        printf("  %c     %.4f, %.4f (%.4f-%.4f)", (char)('A' + i), ratio->spread.median, ratio->mean,
+               ratio->spread.least, ratio->spread.most);
+        if (ratio->count > 1) printf(" +- %.4f; drift %+.1f %%", ratio->standard_error, PERCENT * f->drift);
         printf("\n");
     }
 }
@@ -154,8 +164,10 @@ void taciti_cluster_print(const taciti_machine *machine, const taciti_cluster_op
     print_bytes(b);
     print_ratios(b);
     printf(
-        "\nTimes are means over the ranks, step by step, from the end of a step to the end of the next. CPU is of all\n"
-        "ranks together, 100 %% is one core. NIC, engine and its formula are of the busiest host: what its interfaces\n"
+        "\nTimes are means over the ranks, step by step (period by period where steps differ in what they exchange), "
+        "from\n"
+        "the end of a step to the end of the next; \"blocks\" is the median of the blocks' means. CPU is of all ranks\n"
+        "together, 100 %% is one core. NIC, engine and its formula are of the busiest host: what its interfaces\n"
         "carried, what its ranks sent to other hosts, and what they should. Definitions: docs/bench-step.md\n");
 }
 
@@ -220,14 +232,26 @@ static json_t *configuration_json(const taciti_bench_setting *setting) {
     return values;
 }
 
+static json_t *method_json(const taciti_bench_setting *s, const taciti_setting_figures *f) {
+    json_t *method = json_pack("{s:s, s:I}", "strategy", s->strategy.text, "period", (json_int_t)f->period);
+    if (strcmp(s->strategy.text, "gossip") == 0) {
+        (void)json_object_set_new(method, "topology", json_string(s->gossip.topology.text));
+        (void)json_object_set_new(method, "order", json_string(s->gossip.order == TACITI_GOSSIP_AWC ? "awc" : "atc"));
+    }
+    if (strcmp(s->strategy.text, "localsgd") == 0)
+        (void)json_object_set_new(method, "every", json_integer((json_int_t)s->localsgd.every));
+    return method;
+}
+
 static json_t *setting_json(const taciti_cluster_options *o, const taciti_cluster_bench *b, size_t i) {
     const taciti_setting_figures *f = &b->figures[i];
-    return json_pack("{s:s, s:o, s:I, s:o, s:o, s:o, s:f, s:o, s:o, s:o}", "label", setting_of(o, i)->label,
-                     "configuration", configuration_json(setting_of(o, i)), "buckets", (json_int_t)b->buckets[i],
-                     "seconds", times_json(f), "exposed_share", taciti_real_json(f->wait_share), "overlap",
-                     taciti_real_json(f->overlap), "cpu_percent", PERCENT * f->cpu_cores, "bytes_per_step",
-                     bytes_json(b, f), "tokens_per_s", taciti_real_json(tokens_per_s(o, b, i)), "ratio_to_base",
-                     taciti_moments_json(&f->ratio));
+    return json_pack("{s:s, s:o, s:o, s:I, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o}", "label", setting_of(o, i)->label,
+                     "method", method_json(setting_of(o, i), f), "configuration", configuration_json(setting_of(o, i)),
+                     "buckets", (json_int_t)b->buckets[i], "seconds", times_json(f), "exposed_share",
+                     taciti_real_json(f->wait_share), "overlap", taciti_real_json(f->overlap), "cpu_percent",
+                     PERCENT * f->cpu_cores, "bytes_per_step", bytes_json(b, f), "tokens_per_s",
+                     taciti_real_json(tokens_per_s(o, b, i)), "ratio_to_base", taciti_moments_json(&f->ratio), "drift",
+                     taciti_real_json(f->drift));
 }
 
 json_t *taciti_cluster_json(const taciti_machine *machine, const taciti_cluster_options *o,

@@ -38,10 +38,10 @@ static void fill(taciti_cluster_records *records, double factor) {
             }
             records->blocks[b * RANKS + r] = (taciti_block_record){.wall_s = 4,
                                                                    .cpu_s = 2,
-                                                                   .payload_bytes = 100 * ROUNDS * (r + 1),
+                                                                   .payload_bytes = 100 * (ROUNDS + WARM_UP) * (r + 1),
                                                                    .away_sent_bytes = 50 * (ROUNDS + WARM_UP),
                                                                    .away_received_bytes = 60 * (ROUNDS + WARM_UP),
-                                                                   .formula_bytes = 100,
+                                                                   .formula_bytes = 100 * (r + 1),
                                                                    .nic_formula_bytes = 99};
         }
 }
@@ -120,7 +120,7 @@ static void bytes_and_cores_are_per_step_and_host(void **state) {
     (void)state;
     make(true);
     assert_true(near(g_figures.payload_bytes, 200) && near(g_figures.payload_least_bytes, 100));
-    assert_true(near(g_figures.payload_most_bytes, 300) && near(g_figures.formula_bytes, 100));
+    assert_true(near(g_figures.payload_most_bytes, 300) && near(g_figures.formula_bytes, 200));
     assert_true(near(g_figures.cpu_cores, RANKS * 0.5));
     assert_true(near(g_figures.hosts[0].payload_sent, 100) && near(g_figures.hosts[1].payload_sent, 50));
     assert_true(near(g_figures.hosts[0].payload_received, 120) && near(g_figures.hosts[1].formula, 99));

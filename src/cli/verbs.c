@@ -56,7 +56,7 @@ static const taciti_verb VERBS[] = {
      .example = "mpirun -n 4 tacit train examples/shakespeare.yaml --data.train input.txt\n"
                 "mpirun -n 3 tacit train examples/shakespeare.yaml --data.train input.txt --resume",
      .flags = taciti_train_flags,
-     .keys = "strategy train. run. model. data. optim. exchange. comm.",
+     .keys = "strategy train. run. model. data. optim. exchange. gossip. localsgd. comm.",
      .collective = true,
      .run = taciti_verb_train},
     {.name = "sample",

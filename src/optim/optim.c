@@ -85,6 +85,8 @@ tacit_status taciti_optim_create_emulated(double update_s, const taciti_layout *
     return TACIT_OK;
 }
 
+bool taciti_optim_is_emulated(const taciti_optim *optim) { return optim->emulated; }
+
 void taciti_optim_destroy(taciti_optim *optim) {
     if (optim == NULL) return;
     for (int i = 0; i < optim->state_count; i++) taciti_pages_destroy(&optim->states[i]);

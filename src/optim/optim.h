@@ -53,6 +53,7 @@ tacit_status taciti_optim_create(const taciti_optim_options *options, const taci
  * range its part of update_s; blending takes no time and moves 0. Sums of squares are 0 and read nothing (so the norm
  * is 0, and no step is skipped), there is no state. Borrows layout. */
 tacit_status taciti_optim_create_emulated(double update_s, const taciti_layout *layout, taciti_optim **out);
+bool taciti_optim_is_emulated(const taciti_optim *optim);
 void taciti_optim_destroy(taciti_optim *optim);
 
 /* Sum of squares of flat[offset, offset + n), n at most the layout's floats, as a double that depends neither on

@@ -105,6 +105,10 @@ static uint64_t dp_nic_bytes_per_step(const void *self) {
     return taciti_exchange_nic_bytes_per_step(((const dp *)self)->exchange);
 }
 
+static size_t dp_predict_bytes(const taciti_strategy_context *context) {
+    return taciti_exchange_predict_bytes(context->comm, context->exchange_options);
+}
+
 extern const taciti_strategy taciti_strategy_dp;
 const taciti_strategy taciti_strategy_dp = {
     .name = "dp",
@@ -116,6 +120,7 @@ const taciti_strategy taciti_strategy_dp = {
     .destroy = dp_destroy,
     .bytes_per_step = dp_bytes_per_step,
     .nic_bytes_per_step = dp_nic_bytes_per_step,
+    .predict_bytes = dp_predict_bytes,
     .replicas_equal = true,
     .exchanges_gradients = true,
 };

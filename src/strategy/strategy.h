@@ -81,6 +81,14 @@ typedef struct taciti_strategy {
      * but for headers and heartbeats. */
     uint64_t (*nic_bytes_per_step)(const void *self);
 
+    /* Steps after which what is exchanged repeats, from step 0 on; the byte formulas above are means over them. NULL: 1
+     */
+    size_t (*period)(const void *self);
+
+    /* Bytes that create() will hold, before it exists, for the memory prediction: only communicator, layout and options
+     * of the context are read. */
+    size_t (*predict_bytes)(const taciti_strategy_context *context);
+
     /* NULL where replicas are equal. Between two steps: parameters and copy16 become the mean over all ranks, the
      * rank's own are put aside in `gradients`; *distance is the consensus distance sqrt(1/N sum_i |x_i - mean|^2).
      * revert brings them back bit for bit. What is under way goes on. Collective. */

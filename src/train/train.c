@@ -251,6 +251,8 @@ static tacit_status compare_memory(taciti_trainer *trainer) {
 static tacit_status train_built(taciti_trainer *trainer, bool resume) {
     catch_stop_signals();
     TACITI_TRY(restore_or_initialise(trainer, resume));
+    if (trainer->strategy->start != NULL)
+        TACITI_TRY(trainer->strategy->start(trainer->strategy_self, trainer->position.step, NULL));
     TACITI_TRY(open_reports(trainer));
     if (trainer->position.step >= trainer->settings->train.steps) {
         say(trainer, "nothing to do: the checkpoint is at train.steps already");

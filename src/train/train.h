@@ -14,6 +14,8 @@
 #include "exchange/exchange.h"
 #include "model/model.h"
 #include "optim/optim.h"
+#include "strategy/gossip.h"
+#include "strategy/localsgd.h"
 
 typedef struct taciti_train_options {
     int64_t steps;        /* train.steps */
@@ -55,8 +57,10 @@ typedef struct taciti_settings {
     taciti_data_options data;
     taciti_optim_options optim;
     taciti_exchange_options exchange;
+    taciti_gossip_options gossip;
+    taciti_localsgd_options localsgd;
     taciti_comm_options comm;
-    taciti_section sections[8];
+    taciti_section sections[10];
     taciti_config config; /* points to `sections` */
 } taciti_settings;
 

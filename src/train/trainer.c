@@ -63,13 +63,36 @@ static tacit_status prepare_alone(taciti_trainer *trainer) {
                                &trainer->layout);
 }
 
-static taciti_memory_plan predict_memory(const taciti_trainer *trainer) {
+/* The arrays are missing as long as the model is. */
+static taciti_strategy_context strategy_context(taciti_trainer *trainer) {
     const taciti_settings *s = trainer->settings;
+    taciti_strategy_context context = {
+        .comm = trainer->comm,
+        .layout = &trainer->layout,
+        .pool = trainer->pool,
+        .optim = trainer->optim,
+        .optim_options = &s->optim,
+        .exchange_options = &s->exchange,
+        .gossip_options = &s->gossip,
+        .localsgd_options = &s->localsgd,
+        .total_steps = s->train.steps,
+        .trace = &trainer->trace,
+    };
+    if (trainer->model == NULL) return context;
+    context.parameters = taciti_model_parameters(trainer->model);
+    context.gradients = taciti_model_gradients(trainer->model);
+    context.copy16 = taciti_model_copy16(trainer->model);
+    return context;
+}
+
+static taciti_memory_plan predict_memory(taciti_trainer *trainer) {
+    const taciti_settings *s = trainer->settings;
+    const taciti_strategy_context context = strategy_context(trainer);
     taciti_memory_plan plan = {0};
     plan.model =
         taciti_model_predict(&s->model, &trainer->layout, trainer->micro, trainer->time, trainer->threads, true);
     plan.moments = trainer->layout.n * taciti_optim_bytes_per_float(&s->optim);
-    plan.exchange = taciti_exchange_predict_bytes(trainer->comm, &s->exchange);
+    plan.exchange = trainer->strategy->predict_bytes(&context);
     plan.process = taciti_peak_resident_bytes() + LIBRARIES_BYTES;
     plan.total = plan.model.parameters + plan.model.gradients + plan.model.copy16 + plan.model.activations +
                  plan.model.workspace + plan.moments + plan.exchange + plan.process;
@@ -120,18 +143,7 @@ static tacit_status measure_peak(taciti_trainer *trainer) {
 tacit_status taciti_trainer_build(taciti_trainer *trainer) {
     TACITI_TRY(taciti_comm_agree(trainer->comm, build_alone(trainer)));
     TACITI_TRY(measure_peak(trainer));
-    const taciti_strategy_context context = {
-        .comm = trainer->comm,
-        .layout = &trainer->layout,
-        .pool = trainer->pool,
-        .optim = trainer->optim,
-        .optim_options = &trainer->settings->optim,
-        .exchange_options = &trainer->settings->exchange,
-        .parameters = taciti_model_parameters(trainer->model),
-        .gradients = taciti_model_gradients(trainer->model),
-        .copy16 = taciti_model_copy16(trainer->model),
-        .trace = &trainer->trace,
-    };
+    const taciti_strategy_context context = strategy_context(trainer);
     return taciti_comm_agree(trainer->comm, trainer->strategy->create(&context, &trainer->strategy_self));
 }
 

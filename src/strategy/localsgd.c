@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * localsgd: every rank makes `every` steps of its own, then all replicas are averaged and an outer optimizer moves what
+ * they share.
+ *
+ * Source: S. Stich, "Local SGD converges fast and communicates little", arXiv 1805.09767, algorithm 1 (plain averaging:
+ * outer_lr 1, no momentum); A. Douillard et al., "DiLoCo: distributed low-communication training of language models",
+ * arXiv 2311.08105, algorithm 1 (outer Nesterov momentum).
+ *
+ *   x_i (replica of worker i) -> parameters        theta (outer parameters) -> anchor
+ *   H (inner steps)           -> every             Delta = 1/N sum (theta - x_i) -> outer gradient
+ *   mu (outer momentum)       -> outer_momentum    eta (outer learning rate) -> outer_lr
+ *
+ *   every step:            x_i <- inner(x_i, own gradient)
+ *   every H-th, after it:  Delta = 1/N sum (theta - x_i);  theta <- outer(theta, Delta);  x_i <- theta
+ *
+ * With eta 1 and mu 0, theta becomes the average of the replicas. Where we deviate: docs/localsgd.md.
+ *
+ * Differences travel, not parameters: a wire of 16 bits rounds a difference, which is small, and never a parameter.
+ *
+ * Properties (test_localsgd.c): replicas are bit-equal after every outer step; one rank with plain averaging is dp on
+ * one rank to the bit; every 1 with SGD without momentum is dp; overlapped is blocking to the bit; so is a run that was
+ * stopped within a period and goes on.
+ */
+#include "strategy/localsgd.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "strategy/average.h"
+
+enum { BLOCK_FLOATS = 65536 };
+
+#define AT(member) offsetof(taciti_localsgd_options, member)
+
+static const taciti_option OPTIONS[] = {
+    {.key = "every",
+     .type = TACITI_OPTION_INT,
+     .offset = AT(every),
+     .fallback = "16",
+     .least = 1,
+     .most = 1e9,
+     .unit = "steps",
+     .help = "steps that every rank makes alone before all replicas are averaged"},
+    {.key = "outer_lr",
+     .type = TACITI_OPTION_REAL,
+     .offset = AT(outer_lr),
+     .fallback = "1",
+     .least = 0,
+     .most = 10,
+     .unit = "",
+     .help = "learning rate of the outer step; 1 without momentum: plain averaging; DiLoCo: 0.7"},
+    {.key = "outer_momentum",
+     .type = TACITI_OPTION_REAL,
+     .offset = AT(outer_momentum),
+     .fallback = "0",
+     .least = 0,
+     .most = 0.9999,
+     .unit = "",
+     .help = "momentum of the outer step; DiLoCo: 0.9"},
+    {.key = "outer_nesterov",
+     .type = TACITI_OPTION_BOOL,
+     .offset = AT(outer_nesterov),
+     .fallback = "true",
+     .unit = "",
+     .help = "outer momentum in Nesterov's form"},
+};
+
+const taciti_option_table taciti_localsgd_option_table = {
+    "localsgd", "steps of every rank's own between averages, and the outer step", OPTIONS,
+    sizeof OPTIONS / sizeof *OPTIONS};
+
+typedef struct localsgd {
+    taciti_strategy_context context;
+    taciti_localsgd_options options;
+    const taciti_kernels *kernels;
+    taciti_exchange *exchange;
+    taciti_average *average;
+    taciti_pages anchor;   /* what all replicas started the period from, the same bits on every rank */
+    taciti_pages momentum; /* of the outer step; nothing when that has none */
+    double *block_squares; /* one per BLOCK_FLOATS floats of the largest bucket; owned */
+    bool emulated;         /* nothing but messages is real: no element is computed with */
+    bool alone;            /* one rank, plain averaging: the average is what it has */
+    int64_t done;          /* steps since the last average */
+    taciti_bucket bucket;  /* that the threads of the pool work on */
+} localsgd;
+
+static float *anchor_of(const localsgd *l) { return l->anchor.base; }
+static float *momentum_of(const localsgd *l) { return l->momentum.base; } /* NULL: none */
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+static void localsgd_destroy(void *self) {
+    localsgd *l = self;
+    if (l == NULL) return;
+    taciti_average_destroy(l->average);
+    taciti_exchange_destroy(l->exchange);
+    taciti_pages_destroy(&l->anchor);
+    taciti_pages_destroy(&l->momentum);
+    taciti_free(l->block_squares);
+    taciti_free(l);
+}
+
+static size_t largest_bucket(const taciti_layout *layout) {
+    size_t most = 0;
+    for (size_t b = 0; b < layout->bucket_count; b++)
+        if (layout->buckets[b].n > most) most = layout->buckets[b].n;
+    return most;
+}
+
+static tacit_status allocate(localsgd *l) {
+    const size_t bytes = l->context.layout->n * sizeof(float);
+    l->block_squares = taciti_calloc(largest_bucket(l->context.layout) / BLOCK_FLOATS + 1, sizeof *l->block_squares);
+    if (l->block_squares == NULL) return TACIT_E_MEMORY;
+    TACITI_TRY(taciti_pages_create(bytes, "outer parameters", &l->anchor));
+    return l->options.outer_momentum > 0 ? taciti_pages_create(bytes, "outer momentum", &l->momentum) : TACIT_OK;
+}
+
+static tacit_status build(localsgd *l) {
+    const taciti_strategy_context *c = &l->context;
+    TACITI_TRY(taciti_comm_agree(c->comm, allocate(l)));
+    TACITI_TRY(taciti_exchange_create(c->comm, c->layout, c->exchange_options, &l->exchange));
+    return taciti_average_create(c, &l->average);
+}
+
+static bool is_plain(const taciti_localsgd_options *o) { return o->outer_lr == 1 && o->outer_momentum == 0; }
+
+static tacit_status localsgd_create(const taciti_strategy_context *context, void **out) {
+    localsgd *l = taciti_calloc(1, sizeof *l);
+    TACITI_TRY(taciti_comm_agree(context->comm, l == NULL ? TACIT_E_MEMORY : TACIT_OK));
+    *l = (localsgd){.context = *context,
+                    .options = *context->localsgd_options,
+                    .kernels = taciti_kernels_get(),
+                    .emulated = taciti_optim_is_emulated(context->optim),
+                    .alone = taciti_comm_size(context->comm) == 1 && is_plain(context->localsgd_options)};
+    const tacit_status status = build(l);
+    if (status == TACIT_OK)
+        *out = l;
+    else
+        localsgd_destroy(l);
+    return status;
+}
+
+static void copy_to_anchor(void *context, int thread, int threads) {
+    const localsgd *l = context;
+    size_t begin = 0, end = 0;
+    taciti_pool_part(l->context.layout->n, BLOCK_FLOATS, thread, threads, &begin, &end);
+    memcpy(anchor_of(l) + begin, l->context.parameters + begin, (end - begin) * sizeof(float));
+}
+
+/* Without numbers a period is joined where the steps of the run are in it, so that averages stay where they were. */
+static tacit_status localsgd_start(void *self, int64_t step, const taciti_strategy_numbers *numbers) {
+    localsgd *l = self;
+    if (numbers == NULL) {
+        l->done = step % l->options.every;
+        if (!l->emulated) taciti_pool_run(l->context.pool, copy_to_anchor, l);
+        return TACIT_OK;
+    }
+    const double done = numbers->count == 1 ? numbers->values[0] : (double)NAN;
+    if (!(done >= 0 && done < (double)l->options.every))
+        return taciti_fail(TACIT_E_CONFIG,
+                           "the checkpoint is %g steps into a period (%zu numbers) and localsgd.every is %lld: go on "
+                           "with the value that the run had",
+                           done, numbers->count, (long long)l->options.every);
+    l->done = (int64_t)done;
+    return TACIT_OK;
+}
+
+/* ---- the outer step ---------------------------------------------------------------------------------------------- */
+
+/* gradients, which the inner step has used, = anchor - parameters. */
+static void depart(void *context, int thread, int threads) {
+    const localsgd *l = context;
+    size_t begin = 0, end = 0;
+    taciti_pool_part(l->bucket.n, BLOCK_FLOATS, thread, threads, &begin, &end);
+    const size_t at = l->bucket.offset + begin, n = end - begin;
+    float *difference = l->context.gradients + at;
+    memcpy(difference, l->context.parameters + at, n * sizeof *difference);
+    l->kernels->scale(difference, -1, n);
+    l->kernels->add(difference, anchor_of(l) + at, n);
+}
+
+/* gradients hold the sum over ranks: anchor takes its step, parameters follow it. */
+static void step_block(const localsgd *l, size_t at, size_t n, double *square_moved) {
+    const taciti_strategy_context *c = &l->context;
+    const taciti_sgd_step step = {.lr = (float)l->options.outer_lr,
+                                  .momentum = (float)l->options.outer_momentum,
+                                  .grad_scale = 1 / (float)taciti_comm_size(c->comm),
+                                  .nesterov = l->options.outer_nesterov};
+    float *momentum = momentum_of(l);
+    l->kernels->sgd(&step, anchor_of(l) + at, c->gradients + at, momentum == NULL ? NULL : momentum + at,
+                    c->copy16 == NULL ? NULL : c->copy16 + at, n);
+    *square_moved = taciti_square_distance(l->kernels, c->parameters + at, anchor_of(l) + at, n);
+    memcpy(c->parameters + at, anchor_of(l) + at, n * sizeof *c->parameters);
+}
+
+static void arrive(void *context, int thread, int threads) {
+    const localsgd *l = context;
+    size_t begin = 0, end = 0;
+    taciti_pool_part(l->bucket.n, BLOCK_FLOATS, thread, threads, &begin, &end);
+    for (size_t at = begin; at < end; at += BLOCK_FLOATS) {
+        const size_t n = end - at < BLOCK_FLOATS ? end - at : BLOCK_FLOATS;
+        step_block(l, l->bucket.offset + at, n, &l->block_squares[at / BLOCK_FLOATS]);
+    }
+}
+
+static void depart_bucket(localsgd *l, size_t bucket) {
+    l->bucket = l->context.layout->buckets[bucket];
+    if (!l->emulated) taciti_pool_run(l->context.pool, depart, l);
+}
+
+static void arrive_bucket(localsgd *l, size_t bucket, double *square_moved) {
+    const int64_t begin_ns = taciti_now_ns();
+    if (l->emulated) return;
+    l->bucket = l->context.layout->buckets[bucket];
+    taciti_pool_run(l->context.pool, arrive, l);
+    for (size_t block = 0; block * BLOCK_FLOATS < l->bucket.n; block++) *square_moved += l->block_squares[block];
+    (void)taciti_trace_add(l->context.trace, TACITI_SPAN_UPDATE, (int)bucket, begin_ns);
+}
+
+/* Overlapped, a bucket travels while the next ones are prepared and the earlier ones take their step. An emulated
+ * accelerator's arrays stay untouched pages: its anchor serves as the buffer that travels. */
+static tacit_status average_all(localsgd *l, taciti_step_report *report) {
+    const taciti_strategy_context *c = &l->context;
+    const size_t buckets = c->layout->bucket_count;
+    float *travels = l->emulated ? anchor_of(l) : c->gradients;
+    for (size_t b = 0; b < buckets; b++) {
+        depart_bucket(l, b);
+        if (c->exchange_options->overlap) TACITI_TRY(taciti_exchange_begin(l->exchange, travels, b));
+    }
+    for (size_t b = 0; b < buckets && !c->exchange_options->overlap; b++)
+        TACITI_TRY(taciti_exchange_begin(l->exchange, travels, b));
+    for (size_t b = 0; b < buckets; b++) {
+        const int64_t begin_ns = taciti_now_ns();
+        TACITI_TRY(taciti_exchange_wait(l->exchange, b));
+        report->wait_ns += taciti_trace_add(c->trace, TACITI_SPAN_WAIT, (int)b, begin_ns) - begin_ns;
+        arrive_bucket(l, b, &report->moved);
+    }
+    return TACIT_OK;
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+/* Gradients are scaled so that their sum over ranks is the gradient: N of them are this rank's own. */
+static void step_alone(localsgd *l, double lr, taciti_step_report *report) {
+    const taciti_strategy_context *c = &l->context;
+    const double ranks = taciti_comm_size(c->comm), clip = c->optim_options->clip;
+    const double squares = taciti_optim_sum_squares(c->optim, c->gradients, 0, c->layout->n);
+    report->grad_norm = ranks * sqrt(squares);
+    report->skipped = !isfinite(squares);
+    if (report->skipped) return;
+    const double scale = clip > 0 && report->grad_norm > clip ? clip / report->grad_norm : 1;
+    const int64_t begin_ns = taciti_now_ns();
+    taciti_optim_update(c->optim, c->parameters, c->gradients, c->copy16, lr, ranks * scale);
+    (void)taciti_trace_add(c->trace, TACITI_SPAN_UPDATE, -1, begin_ns);
+}
+
+static tacit_status localsgd_ready(void *self, size_t bucket) {
+    (void)self, (void)bucket;
+    return TACIT_OK;
+}
+
+static tacit_status localsgd_finish(void *self, double lr, taciti_step_report *out) {
+    localsgd *l = self;
+    taciti_step_report report = {0};
+    step_alone(l, lr, &report);
+    if (++l->done >= l->options.every) {
+        l->done = 0;
+        if (!l->alone) TACITI_TRY(average_all(l, &report));
+    }
+    *out = report;
+    return TACIT_OK;
+}
+
+/* ---- evaluation and checkpoints ---------------------------------------------------------------------------------- */
+
+static tacit_status localsgd_average(void *self, double *distance) {
+    localsgd *l = self;
+    return taciti_average_run(l->average, anchor_of(l), distance);
+}
+
+static void localsgd_revert(void *self) { taciti_average_revert(((localsgd *)self)->average); }
+
+static size_t localsgd_arrays(void *self, taciti_strategy_array out[TACITI_STRATEGY_MOST_ARRAYS]) {
+    const localsgd *l = self;
+    size_t count = 0;
+    out[count++] = (taciti_strategy_array){"anchor", anchor_of(l)};
+    if (momentum_of(l) != NULL) out[count++] = (taciti_strategy_array){"outer_momentum", momentum_of(l)};
+    return count;
+}
+
+static void localsgd_numbers(void *self, taciti_strategy_numbers *out) {
+    *out = (taciti_strategy_numbers){.values = {(double)((localsgd *)self)->done}, .count = 1};
+}
+
+/* ---- costs ------------------------------------------------------------------------------------------------------- */
+
+static uint64_t per_step(const localsgd *l, uint64_t bytes) {
+    const uint64_t steps = (uint64_t)l->options.every;
+    return (bytes + steps / 2) / steps;
+}
+
+static uint64_t localsgd_bytes_per_step(const void *self) {
+    const localsgd *l = self;
+    return l->alone ? 0 : per_step(l, taciti_exchange_bytes_per_step(l->exchange));
+}
+
+static uint64_t localsgd_nic_bytes_per_step(const void *self) {
+    const localsgd *l = self;
+    return l->alone ? 0 : per_step(l, taciti_exchange_nic_bytes_per_step(l->exchange));
+}
+
+static size_t localsgd_period(const void *self) { return (size_t)((const localsgd *)self)->options.every; }
+
+static size_t localsgd_predict_bytes(const taciti_strategy_context *c) {
+    const size_t arrays = c->localsgd_options->outer_momentum > 0 ? 2 : 1;
+    return arrays * c->layout->n * sizeof(float) + taciti_exchange_predict_bytes(c->comm, c->exchange_options) +
+           taciti_average_predict_bytes(c->comm, c->exchange_options);
+}
+
+extern const taciti_strategy taciti_strategy_localsgd;
+const taciti_strategy taciti_strategy_localsgd = {
+    .name = "localsgd",
+    .help = "all ranks make steps of their own and average now and then (local SGD, DiLoCo)",
+    .source = "arXiv 1805.09767, 2311.08105",
+    .create = localsgd_create,
+    .start = localsgd_start,
+    .ready = localsgd_ready,
+    .finish = localsgd_finish,
+    .destroy = localsgd_destroy,
+    .bytes_per_step = localsgd_bytes_per_step,
+    .nic_bytes_per_step = localsgd_nic_bytes_per_step,
+    .period = localsgd_period,
+    .predict_bytes = localsgd_predict_bytes,
+    .average = localsgd_average,
+    .revert = localsgd_revert,
+    .arrays = localsgd_arrays,
+    .numbers = localsgd_numbers,
+};
