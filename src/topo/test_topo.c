@@ -235,6 +235,94 @@ static void test_one_peer_ring(void **state) {
     }
 }
 
+/* Takezawa et al., theorem 1: exact for every n and k, at most 2 log_{k+1}(n) + 2 rounds, at most k partners. */
+static void test_base_k_is_exact(void **state) {
+    (void)state;
+    for (int n = 1; n <= RANKS; n++)
+        for (int k = 1; k <= 5; k++) {
+            const taciti_topo_request request = {.name = "base-k", .ranks = n, .degree = k};
+            taciti_topology t;
+            taciti_topo_figures f;
+            assert_int_equal(taciti_topology_create(&request, &t), TACIT_OK);
+            assert_true((double)t.period <= 2 * log(n) / log(k + 1) + 2 + 1e-9);
+            for (int i = 0; i < n; i++) { /* the product of a period, column by column, is J */
+                double x[RANKS] = {0}, y[RANKS];
+                x[i] = 1;
+                for (size_t r = 0; r < t.period; r++) {
+                    taciti_topology_mix(&t, r, x, y);
+                    memcpy(x, y, sizeof x);
+                }
+                for (int j = 0; j < n; j++) assert_true(fabs(x[j] - 1.0 / n) <= 1e-15);
+            }
+            assert_int_equal(taciti_topology_figures(&t, &f), TACIT_OK);
+            assert_int_equal(f.exact_after, t.period);
+            assert_true(f.most_partners <= (size_t)k && f.contraction == 0 && f.spectral_gap == 1);
+            taciti_topology_destroy(&t);
+        }
+}
+
+/* ---- figures ----------------------------------------------------------------------------------------------------- */
+
+static taciti_topo_figures figures(const char *name, int n) {
+    taciti_topology t = make(name, n, NULL);
+    taciti_topo_figures f;
+    assert_int_equal(taciti_topology_figures(&t, &f), TACIT_OK);
+    assert_true(fabs(f.spectral_gap - (1 - pow(f.contraction, 1 / (double)t.period))) <= 1e-15);
+    taciti_topology_destroy(&t);
+    return f;
+}
+
+static void assert_near(double x, double expected) {
+    if (!(fabs(x - expected) <= 1e-12)) fail_msg("%.17g is not %.17g", x, expected);
+}
+
+/* Laws 4, 5, 6 and 7: singular values in closed form. */
+static void test_figures(void **state) {
+    (void)state;
+    const double pi = acos(-1);
+    for (int n = 4; n <= 128; n *= 2) {
+        const double k = log2(n);
+        assert_near(figures("one-peer-ring", n).contraction, n == 4 ? 0 : cos(2 * pi / n));
+        assert_near(figures("ring", n).contraction, (1 + 2 * cos(2 * pi / n)) / 3);
+        assert_near(figures("ring", n).least_eigenvalue, -1.0 / 3);
+        assert_near(figures("exp-static", n).contraction, (k - 1) / (k + 1));
+        assert_int_equal(figures("exp", n).exact_after, k);
+        assert_int_equal(figures("exp-directed", n).exact_after, k);
+        assert_int_equal(figures("complete", n).exact_after, 1);
+        assert_int_equal(figures("complete", n).most_partners, n - 1);
+        assert_near(figures("exp", n).contraction, 0);
+        assert_near(figures("exp", n).least_eigenvalue, 0);
+    }
+    assert_int_equal(figures("one-peer-ring", 4).exact_after, 2);
+    assert_true(fabs(figures("exp-directed", 6).contraction - .216506) <= 1e-6);
+    assert_true(fabs(figures("exp-directed", 12).contraction - .209129) <= 1e-6);
+    for (int n = 3; n <= 40; n++) {
+        assert_near(figures("ring", n).contraction, n == 3 ? 0 : fabs((1 + 2 * cos(2 * pi / n)) / 3));
+        if ((n & (n - 1)) != 0) assert_true(figures("exp", n).contraction < 0.5);
+    }
+    assert_near(figures("torus", 25).contraction, (3 + 2 * cos(2 * pi / 5)) / 5);
+    assert_near(figures("torus", 64).contraction, (3 + 2 * cos(2 * pi / 8)) / 5);
+}
+
+/* One rank: nothing to agree on. Many: bounded, and close to the closed form. */
+static void test_figures_at_the_ends(void **state) {
+    (void)state;
+    for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++) {
+        if (is_family_with_file(kind->name)) continue;
+        const taciti_topo_figures one = figures(kind->name, 1), two = figures(kind->name, 2);
+        assert_true(one.contraction == 0 && one.spectral_gap == 1 && one.least_eigenvalue == 1);
+        assert_true(one.exact_after == 1 && one.most_partners == 0);
+        assert_true(two.contraction == 0 && two.exact_after == 1 && two.most_partners == 1);
+        assert_true(two.least_eigenvalue == 0);
+    }
+    assert_true(fabs(figures("ring", 1024).contraction - (1 + 2 * cos(2 * acos(-1) / 1024)) / 3) <= 1e-6);
+    taciti_topology t = make("ring", 2049, NULL);
+    taciti_topo_figures f;
+    assert_int_equal(taciti_topology_figures(&t, &f), TACIT_E_UNSUPPORTED);
+    assert_non_null(strstr(g_said, "2049 ranks; they are computed for up to 2048"));
+    taciti_topology_destroy(&t);
+}
+
 /* A cluster whose hosts hold every third rank: pairs of the first rounds still are on one host. */
 static void test_seats_follow_hosts(void **state) {
     (void)state;
@@ -283,6 +371,9 @@ int main(void) {
         cmocka_unit_test(test_aer_rounds),
         cmocka_unit_test(test_complete_is_the_mean),
         cmocka_unit_test(test_one_peer_ring),
+        cmocka_unit_test(test_base_k_is_exact),
+        cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_figures_at_the_ends),
         cmocka_unit_test(test_seats_follow_hosts),
         cmocka_unit_test(test_bad_requests),
     };

@@ -31,6 +31,8 @@ static const taciti_topo_kind KINDS[] = {
     {"exp-static", "peers at all distances 1, 2, 4, ... in every round", "Ying et al., arXiv 2110.13363", "any"},
     {"aer", "alternating exponential ring: hosts meet in pairs, every second round", WANG,
      "any; needs several ranks per host to pay"},
+    {"base-k", "at most `degree` peers per round, and the exact mean in finite time",
+     "Takezawa et al., arXiv 2305.11420", "any"},
     {"random", "pairs drawn at random", "Boyd et al., IEEE Trans. Inf. Theory 52(6), 2006", "any"},
     {NULL, NULL, NULL, NULL},
 };
@@ -41,7 +43,7 @@ static const family FAMILIES[] = {
     {taciti_family_ring, false},       {taciti_family_torus, false},
     {taciti_family_exp, false},        {taciti_family_exp_directed, false},
     {taciti_family_exp_static, false}, {taciti_family_aer, true},
-    {taciti_family_random, false},
+    {taciti_family_base_k, false},     {taciti_family_random, false},
 };
 _Static_assert(sizeof FAMILIES / sizeof *FAMILIES + 1 == sizeof KINDS / sizeof *KINDS, "one family per kind");
 
