@@ -26,7 +26,7 @@ static const taciti_topo_kind KINDS[] = {
     {"one-peer-ring", "one neighbour of a ring per round, left and right in turns", WANG, "any"},
     {"ring", "both neighbours of a ring in every round, 1/3 each", "Lian et al., arXiv 1705.09056", "any"},
     {"torus", "four neighbours of a torus, 1/5 each", "Lian et al., arXiv 1705.09056", "any; columns divide it"},
-    {"exp", "one peer per round at distance 1, 2, 4, ...", WANG, "any; exact for powers of two"},
+    {"exp", "one peer per round, at the distances 1, 2, 4, ...", WANG, "any; exact for powers of two"},
     {"exp-directed", "as exp, but hears one and tells another", "Assran et al., arXiv 1811.10792", "any"},
     {"exp-static", "peers at all distances 1, 2, 4, ... in every round", "Ying et al., arXiv 2110.13363", "any"},
     {"aer", "alternating exponential ring: hosts meet in pairs, every second round", WANG,
