@@ -50,7 +50,7 @@ static void part_all_finite(const work *w, size_t at, size_t n) {
     const volatile int sink = w->kernels->all_finite(array(w, 3) + at, n);
     (void)sink;
 }
-static const taciti_adamw_step ADAMW = {1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 2.0f, 4.0f, 0.5f, 0};
+static const taciti_adamw_step ADAMW = {1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 2.0f, 4.0f, 0.5f, 0, NULL};
 static void part_adamw(const work *w, size_t at, size_t n) {
     w->kernels->adamw(&ADAMW, array(w, 0) + at, array(w, 3) + at, array(w, 1) + at, array(w, 2) + at, NULL, n);
 }
@@ -58,7 +58,7 @@ static void part_adamw_copy(const work *w, size_t at, size_t n) {
     w->kernels->adamw(&ADAMW, array(w, 0) + at, array(w, 3) + at, array(w, 1) + at, array(w, 2) + at, halves(w) + at,
                       n);
 }
-static const taciti_sgd_step SGD = {1e-4f, 0.9f, 0.1f, 0.5f, 0};
+static const taciti_sgd_step SGD = {1e-4f, 0.9f, 0.1f, 0.5f, 0, NULL};
 static void part_sgd(const work *w, size_t at, size_t n) {
     w->kernels->sgd(&SGD, array(w, 0) + at, array(w, 3) + at, array(w, 1) + at, NULL, n);
 }

@@ -94,69 +94,129 @@ static double sum_squares(const float *x, size_t n) {
     return fold_lanes(lanes);
 }
 
-static inline double blend_as(int form, float *restrict p, const float *restrict arrived, float keep, float share,
-                              size_t n) {
-    double lanes[LANES] = {0};
-    for (size_t i = 0; i < n; i += LANES) {
-        const size_t count = n - i < LANES ? n - i : LANES;
-        float old[LANES] = {0}, new[LANES] = {0};
-        for (size_t l = 0; l < count; l++) old[l] = p[i + l];
-        for (size_t l = 0; l < count; l++) new[l] = blend_element(form, keep, share, old[l], arrived[i + l]);
-        for (size_t l = 0; l < count; l++) p[i + l] = new[l];
-        for (size_t l = 0; l < LANES; l++) {
-            const double change = (double)new[l] - (double)old[l];
-            lanes[l] += change * change;
-        }
-    }
-    return fold_lanes(lanes);
-}
-
-static double blend(float *restrict p, const float *restrict arrived, float keep, float share, size_t n) {
-    if (share == 0) return blend_as(BLEND_KEPT, p, arrived, keep, share, n);
-    if (keep == 0) return blend_as(BLEND_ARRIVED, p, arrived, keep, share, n);
-    return blend_as(BLEND_BOTH, p, arrived, keep, share, n);
-}
-
 static int all_finite(const float *x, size_t n) {
     uint32_t bad = 0;
     for (size_t i = 0; i < n; i++) bad |= (bits_of(x[i]) & 0x7f800000u) == 0x7f800000u;
     return bad == 0;
 }
 
-/* Stores bf16(p) of a block that has just been updated and is still in the first cache. */
-static void copy_block(taciti_bf16 *restrict copy, const float *restrict p, size_t n, int stream) {
-    _Alignas(LINE_BYTES) taciti_bf16 staged[BLOCK];
-    if (copy == NULL) return;
-    if (!stream || n < BLOCK) {
-        encode_plain(copy, p, n);
-        return;
-    }
-    encode_plain(staged, p, BLOCK);
-    store_past_caches(copy, staged, sizeof staged);
+/* ---- updates -------------------------------------------------------------------------------------------------
+ * Blocks go through the first cache: what arrived is blended in, the update made, copies leave. */
+
+/* One call's way through its blocks. A copy beside a blend is as large as the update of which this call is a part. */
+typedef struct block_pass {
+    taciti_blend *blend; /* or NULL */
+    taciti_bf16 *copy;   /* or NULL */
+    int stream;          /* the copy leaves past the caches */
+    double lanes[LANES];
+} block_pass;
+
+static inline block_pass pass_begin(taciti_blend *blend, taciti_bf16 *copy, size_t n) {
+    return (block_pass){.blend = blend, .copy = copy, .stream = blend != NULL || n >= STREAM_UPDATE_FLOATS};
 }
 
-/* Where the block that begins at i ends: the first one is short, so that the copies of all others begin on a line. */
-static size_t block_end(const taciti_bf16 *copy, size_t i, size_t n) {
-    const size_t end = i == 0 ? floats_to_line(copy, sizeof *copy) : i + BLOCK;
-    return end == 0 ? (n < BLOCK ? n : BLOCK) : end < n ? end : n;
+/* Where the block that begins at i ends: the first one is short, so that the copies of all others begin on a line. It
+ * has whole lanes: unless arrays begin amid of them, which costs the copy its way past the caches. */
+static inline size_t block_end(const block_pass *pass, size_t i, size_t n) {
+    const size_t line = i == 0 ? floats_to_line(pass->copy, sizeof *pass->copy) : 0;
+    const size_t end = i + (line > 0 && line % LANES == 0 ? line : BLOCK);
+    return end < n ? end : n;
+}
+
+/* Blends one element and adds the square of its change to its lane. */
+static inline void blend_into(int form, const taciti_blend *b, float *p, float arrived, double *lane) {
+    const float blended = blend_element(form, b->keep, b->share, *p, arrived);
+    const double change = (double)blended - (double)*p;
+    *lane += change * change;
+    *p = blended;
+}
+
+static inline void blend_as(int form, const taciti_blend *blend, double *lanes, float *restrict p,
+                            const float *restrict arrived, size_t n) {
+    const taciti_blend b = *blend;
+    double sums[LANES];
+    size_t i = 0;
+    for (size_t l = 0; l < LANES; l++) sums[l] = lanes[l];
+    for (; i + LANES <= n; i += LANES)
+        for (size_t l = 0; l < LANES; l++) blend_into(form, &b, &p[i + l], arrived[i + l], &sums[l]);
+    for (size_t l = 0; i + l < n; l++) blend_into(form, &b, &p[i + l], arrived[i + l], &sums[l]);
+    for (size_t l = 0; l < LANES; l++) lanes[l] = sums[l];
+}
+
+/* What comes before the update of block [begin, end): begin is a multiple of the lanes. */
+static inline void block_arrives(block_pass *pass, float *p, size_t begin, size_t end) {
+    const taciti_blend *b = pass->blend;
+    if (b == NULL || b->arrived == NULL) return;
+    const int form = b->share == 0 ? BLEND_KEPT : b->keep == 0 ? BLEND_ARRIVED : BLEND_BOTH;
+    const float *arrived = b->arrived + begin;
+    switch (form) {
+    case BLEND_KEPT: blend_as(BLEND_KEPT, b, pass->lanes, p + begin, arrived, end - begin); break;
+    case BLEND_ARRIVED: blend_as(BLEND_ARRIVED, b, pass->lanes, p + begin, arrived, end - begin); break;
+    default: blend_as(BLEND_BOTH, b, pass->lanes, p + begin, arrived, end - begin); break;
+    }
+}
+
+/* What leaves to where nothing arrived is not in the caches. */
+static inline void send_block(const taciti_blend *b, const float *p, size_t begin, size_t n) {
+    _Alignas(LINE_BYTES) float staged[BLOCK];
+    float *out = b->leaving + begin;
+    if (b->leaving == b->arrived || n < BLOCK || floats_to_line(out, 1) > 0) {
+        scaled_copy_plain(out, p + begin, b->leaving_scale, n);
+        return;
+    }
+    scaled_copy_plain(staged, p + begin, b->leaving_scale, BLOCK);
+    store_past_caches(out, staged, sizeof staged);
+}
+
+static inline void copy_block(const block_pass *pass, const float *p, size_t begin, size_t n) {
+    _Alignas(LINE_BYTES) taciti_bf16 staged[BLOCK];
+    taciti_bf16 *out = pass->copy + begin;
+    if (!pass->stream || n < BLOCK || floats_to_line(out, 1) > 0) {
+        encode_plain(out, p + begin, n);
+        return;
+    }
+    encode_plain(staged, p + begin, BLOCK);
+    store_past_caches(out, staged, sizeof staged);
+}
+
+/* What comes after the update of a block. */
+static inline void block_leaves(const block_pass *pass, const float *p, size_t begin, size_t end) {
+    if (pass->copy != NULL) copy_block(pass, p, begin, end - begin);
+    if (pass->blend != NULL && pass->blend->leaving != NULL) send_block(pass->blend, p, begin, end - begin);
+}
+
+static inline void pass_end(const block_pass *pass) {
+    if (pass->blend != NULL && pass->blend->arrived != NULL) pass->blend->moved += fold_lanes(pass->lanes);
+    stores_done();
+}
+
+static void blend_alone(taciti_blend *blend, float *restrict p, taciti_bf16 *restrict copy, size_t n) {
+    block_pass pass = pass_begin(blend, copy, n);
+    for (size_t i = 0, end; i < n; i = end) {
+        end = block_end(&pass, i, n);
+        block_arrives(&pass, p, i, end);
+        block_leaves(&pass, p, i, end);
+    }
+    pass_end(&pass);
 }
 
 static void adamw(const taciti_adamw_step *step, float *restrict p, const float *restrict g, float *restrict m,
                   float *restrict v, taciti_bf16 *restrict copy, size_t n) {
     const taciti_adamw_step s = *step;
-    const int stream = n >= STREAM_UPDATE_FLOATS;
+    block_pass pass = pass_begin(s.blend, copy, n);
     for (size_t begin = 0, end; begin < n; begin = end) {
-        end = block_end(copy, begin, n);
+        end = block_end(&pass, begin, n);
+        block_arrives(&pass, p, begin, end);
         if (s.coupled)
             for (size_t i = begin; i < end; i++) p[i] = adamw_element(&s, 1, p[i], g[i], &m[i], &v[i]);
         else
             for (size_t i = begin; i < end; i++) p[i] = adamw_element(&s, 0, p[i], g[i], &m[i], &v[i]);
-        copy_block(copy == NULL ? NULL : copy + begin, p + begin, end - begin, stream);
+        block_leaves(&pass, p, begin, end);
     }
-    stores_done();
+    pass_end(&pass);
 }
 
-static inline void accum_range(const taciti_accum_step *s, int coupled, int ends, float *restrict p,
+static inline void accum_block(const taciti_accum_step *s, int coupled, int ends, float *restrict p,
                                const float *restrict g, float *restrict m, float *restrict v, float *restrict a,
                                size_t n) {
     for (size_t i = 0; i < n; i++) p[i] = accum_element(s, coupled, ends, p[i], g[i], &m[i], &v[i], &a[i]);
@@ -165,36 +225,38 @@ static inline void accum_range(const taciti_accum_step *s, int coupled, int ends
 static void accum_adamw(const taciti_accum_step *step, float *restrict p, const float *restrict g,
                         const taciti_accum_state *state, taciti_bf16 *restrict copy, size_t n) {
     const taciti_accum_step s = *step;
-    const int stream = n >= STREAM_UPDATE_FLOATS;
+    block_pass pass = pass_begin(s.adamw.blend, copy, n);
     for (size_t i = 0, end; i < n; i = end) {
         float *m = state->m + i, *v = state->v + i, *a = state->a + i;
-        end = block_end(copy, i, n);
+        end = block_end(&pass, i, n);
+        block_arrives(&pass, p, i, end);
         if (s.adamw.coupled && s.window_ends)
-            accum_range(&s, 1, 1, p + i, g + i, m, v, a, end - i);
+            accum_block(&s, 1, 1, p + i, g + i, m, v, a, end - i);
         else if (s.adamw.coupled)
-            accum_range(&s, 1, 0, p + i, g + i, m, v, a, end - i);
+            accum_block(&s, 1, 0, p + i, g + i, m, v, a, end - i);
         else if (s.window_ends)
-            accum_range(&s, 0, 1, p + i, g + i, m, v, a, end - i);
+            accum_block(&s, 0, 1, p + i, g + i, m, v, a, end - i);
         else
-            accum_range(&s, 0, 0, p + i, g + i, m, v, a, end - i);
-        copy_block(copy == NULL ? NULL : copy + i, p + i, end - i, stream);
+            accum_block(&s, 0, 0, p + i, g + i, m, v, a, end - i);
+        block_leaves(&pass, p, i, end);
     }
-    stores_done();
+    pass_end(&pass);
 }
 
 static void sgd(const taciti_sgd_step *step, float *restrict p, const float *restrict g, float *restrict m,
                 taciti_bf16 *restrict copy, size_t n) {
     const taciti_sgd_step s = *step;
-    const int stream = n >= STREAM_UPDATE_FLOATS;
+    block_pass pass = pass_begin(s.blend, copy, n);
     for (size_t begin = 0, end; begin < n; begin = end) {
-        end = block_end(copy, begin, n);
+        end = block_end(&pass, begin, n);
+        block_arrives(&pass, p, begin, end);
         if (m != NULL)
             for (size_t i = begin; i < end; i++) p[i] = sgd_element(&s, p[i], g[i], &m[i]);
         else
             for (size_t i = begin; i < end; i++) p[i] = sgd_plain_element(&s, p[i], g[i]);
-        copy_block(copy == NULL ? NULL : copy + begin, p + begin, end - begin, stream);
+        block_leaves(&pass, p, begin, end);
     }
-    stores_done();
+    pass_end(&pass);
 }
 
 static void fill_array_loops(taciti_kernels *table) {
@@ -206,7 +268,7 @@ static void fill_array_loops(taciti_kernels *table) {
     table->bf16_add = bf16_add;
     table->sum_squares = sum_squares;
     table->all_finite = all_finite;
-    table->blend = blend;
+    table->blend = blend_alone;
     table->adamw = adamw;
     table->accum_adamw = accum_adamw;
     table->sgd = sgd;

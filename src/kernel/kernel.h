@@ -22,11 +22,23 @@
 
 typedef uint16_t taciti_bf16; /* upper half of an IEEE binary32; round to nearest even; NaN stays a (quiet) NaN */
 
+/* p <- keep p + share arrived, two roundings to a product and its sum; after an update, if there is one, leaving <-
+ * leaving_scale p. An operand whose factor is 0 is left out, so that it may hold anything: keep 0 with share 1 copies,
+ * keep 1 with share 0 changes nothing. arrived may be leaving; neither overlaps another array of a call. */
+typedef struct taciti_blend {
+    const float *arrived; /* NULL: p stays, keep and share are not looked at */
+    float keep, share;
+    float *leaving; /* NULL: nobody gets a copy */
+    float leaving_scale;
+    double moved; /* in and out: a call adds the sum of squares of (blended p - p), in double and 16 lanes */
+} taciti_blend;
+
 typedef struct taciti_adamw_step {
     float lr, beta1, beta2, eps, weight_decay; /* decoupled decay (Loshchilov & Hutter, arXiv 1711.05101) */
     float correction1, correction2;            /* 1 / (1 - beta^t), computed by the caller in double */
     float grad_scale;                          /* g is multiplied by this first (clipping, averaging) */
     int coupled;                               /* Adam: the decay is part of the gradient (L2) instead */
+    taciti_blend *blend;                       /* in the same pass, around the update; NULL: none */
 } taciti_adamw_step;
 
 /* Adam(W) whose moments take in the mean gradient of a window of steps (AccumAdam, arXiv 2410.11998). */
@@ -45,6 +57,7 @@ typedef struct taciti_accum_state {
 typedef struct taciti_sgd_step {
     float lr, momentum, weight_decay, grad_scale;
     int nesterov;
+    taciti_blend *blend; /* as above */
 } taciti_sgd_step;
 
 /* Shape of causal self-attention for one sequence. qkv is [time][3 * channels] (query, key, value side by side). */
@@ -66,10 +79,8 @@ typedef struct taciti_kernels {
     void (*bf16_add)(float *restrict acc, const taciti_bf16 *restrict x, size_t n); /* acc += x */
     double (*sum_squares)(const float *x, size_t n); /* products and 16 lanes in double; Inf/NaN propagate */
     int (*all_finite)(const float *x, size_t n);     /* 1 when no element is Inf or NaN */
-    /* p = keep p + share arrived, two roundings to a product and its sum. An operand whose factor is 0 is left out, so
-     * that it may be anything: keep 0 with share 1 copies, keep 1 with share 0 changes nothing. Returns the sum of
-     * squares of (new p - old p), in double and 16 lanes; Inf/NaN propagate into it. */
-    double (*blend)(float *restrict p, const float *restrict arrived, float keep, float share, size_t n);
+    /* A blend without an update. copy may be NULL, else receives bf16(p). */
+    void (*blend)(taciti_blend *blend, float *restrict p, taciti_bf16 *restrict copy, size_t n);
     /* One pass over p, g, m, v: two roundings everywhere (no fma), exact division and square root. copy may be NULL,
      * else receives bf16(p). */
     void (*adamw)(const taciti_adamw_step *step, float *restrict p, const float *restrict g, float *restrict m,

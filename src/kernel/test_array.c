@@ -56,33 +56,32 @@ static float number(kind k, uint64_t key, size_t i) {
 
 /* ---- work arrays: filled anew for every case, with a guard behind element n ----------------------------------- */
 
-enum { ARRAYS = 5 };
+enum { ARRAYS = 7 };
 typedef struct arrays {
     float *f[ARRAYS]; /* 64-byte aligned, LARGE + GUARD + ALIGNMENTS floats each */
     taciti_bf16 *h;
 } arrays;
 
-static arrays g_expected, g_actual;
+static arrays g_expected, g_actual, g_numbers; /* g_numbers: what both begin with in the current case */
 
 static int allocate(void **state) {
     (void)state;
-    arrays *const both[] = {&g_expected, &g_actual};
-    for (size_t b = 0; b < 2; b++) {
+    arrays *const all[] = {&g_expected, &g_actual, &g_numbers};
+    for (size_t b = 0; b < 3; b++) {
         for (size_t a = 0; a < ARRAYS; a++)
-            if ((both[b]->f[a] = taciti_calloc(LARGE + GUARD + ALIGNMENTS, sizeof(float))) == NULL) return -1;
-        if ((both[b]->h = taciti_calloc(LARGE + GUARD + ALIGNMENTS, sizeof(taciti_bf16))) == NULL) return -1;
+            if ((all[b]->f[a] = taciti_calloc(LARGE + GUARD + ALIGNMENTS, sizeof(float))) == NULL) return -1;
+        if ((all[b]->h = taciti_calloc(LARGE + GUARD + ALIGNMENTS, sizeof(taciti_bf16))) == NULL) return -1;
     }
     return 0;
 }
 
 static int release(void **state) {
     (void)state;
-    for (size_t a = 0; a < ARRAYS; a++) {
-        taciti_free(g_expected.f[a]);
-        taciti_free(g_actual.f[a]);
+    const arrays *const all[] = {&g_expected, &g_actual, &g_numbers};
+    for (size_t b = 0; b < 3; b++) {
+        for (size_t a = 0; a < ARRAYS; a++) taciti_free(all[b]->f[a]);
+        taciti_free(all[b]->h);
     }
-    taciti_free(g_expected.h);
-    taciti_free(g_actual.h);
     return 0;
 }
 
@@ -95,14 +94,21 @@ typedef struct one_case {
 
 static size_t shift_of(const one_case *c, size_t array) { return c->shift * (array + 1) % ALIGNMENTS; }
 
+static void draw_numbers(const one_case *c) {
+    for (size_t a = 0; a < ARRAYS; a++)
+        for (size_t i = 0; i < c->n + GUARD; i++) g_numbers.f[a][i] = number(c->k, c->key + 10 * a, i);
+    for (size_t i = 0; i < c->n + GUARD; i++)
+        g_numbers.h[i] = (taciti_bf16)(to_bits(number(c->k, c->key + 77, i)) >> 16);
+}
+
 static arrays prepare(const arrays *base, const one_case *c) {
     arrays out;
     for (size_t a = 0; a < ARRAYS; a++) {
         out.f[a] = base->f[a] + shift_of(c, a);
-        for (size_t i = 0; i < c->n + GUARD; i++) out.f[a][i] = number(c->k, c->key + 10 * a, i);
+        memcpy(out.f[a], g_numbers.f[a], (c->n + GUARD) * sizeof(float));
     }
     out.h = base->h + shift_of(c, ARRAYS);
-    for (size_t i = 0; i < c->n + GUARD; i++) out.h[i] = (taciti_bf16)(to_bits(number(c->k, c->key + 77, i)) >> 16);
+    memcpy(out.h, g_numbers.h, (c->n + GUARD) * sizeof(taciti_bf16));
     return out;
 }
 
@@ -113,19 +119,43 @@ static void same(const arrays *a, const arrays *b, size_t n) {
 
 /* ---- every set against the definition ------------------------------------------------------------------------- */
 
-static const taciti_adamw_step ADAMW = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 10.0f, 20.0f, 0.7f, 0};
-static const taciti_adamw_step ADAM = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 10.0f, 20.0f, 0.7f, 1};
-static const taciti_sgd_step SGD_STEPS[] = {{0.1f, 0.9f, 0.01f, 0.5f, 0}, {0.1f, 0.9f, 0.01f, 0.5f, 1}};
-
-enum { ACCUMULATES = 17, OPERATIONS = ACCUMULATES + 8 };
+static const taciti_adamw_step ADAMW = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 10.0f, 20.0f, 0.7f, 0, NULL};
+static const taciti_adamw_step ADAM = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 10.0f, 20.0f, 0.7f, 1, NULL};
+static const taciti_sgd_step SGD_STEPS[] = {{0.1f, 0.9f, 0.01f, 0.5f, 0, NULL}, {0.1f, 0.9f, 0.01f, 0.5f, 1, NULL}};
 
 /* Coupled or not, in a window or at its end, with a copy or without. */
-static void accumulate(const taciti_kernels *k, int variant, const arrays *x, size_t n) {
-    const taciti_accum_step step = {
-        .adamw = variant & 1 ? ADAM : ADAMW, .share = 1.0f / 3.0f, .window_ends = variant & 2};
+static void accumulate(const taciti_kernels *k, int variant, taciti_blend *blend, const arrays *x, size_t n) {
+    taciti_accum_step step = {.adamw = variant & 1 ? ADAM : ADAMW, .share = 1.0f / 3.0f, .window_ends = variant & 2};
     const taciti_accum_state state = {x->f[2], x->f[3], x->f[4]};
+    step.adamw.blend = blend;
     k->accum_adamw(&step, x->f[0], x->f[1], &state, variant & 4 ? x->h : NULL, n);
 }
+
+/* Every form of a blend, of what leaves and of the update in between, each pair of them once. */
+static double blended(const taciti_kernels *k, int variant, const arrays *x, size_t n) {
+    static const float FACTORS[3][2] = {{0.25f, 0.75f}, {0, 0.75f}, {0.25f, 0}};
+    float *const leaving[] = {NULL, x->f[6], x->f[5]};
+    taciti_blend blend = {.arrived = x->f[5],
+                          .keep = FACTORS[variant % 3][0],
+                          .share = FACTORS[variant % 3][1],
+                          .leaving = leaving[(variant / 3 + variant) % 3],
+                          .leaving_scale = 0.3f,
+                          .moved = 1};
+    taciti_adamw_step adamw = variant & 1 ? ADAM : ADAMW;
+    taciti_sgd_step sgd = SGD_STEPS[variant & 1];
+    taciti_bf16 *copy = variant % 4 < 2 ? x->h : NULL;
+    adamw.blend = sgd.blend = &blend;
+    switch (variant % 5) {
+    case 0: k->blend(&blend, x->f[0], copy, n); break;
+    case 1: k->adamw(&adamw, x->f[0], x->f[1], x->f[2], x->f[3], copy, n); break;
+    case 2: k->sgd(&sgd, x->f[0], x->f[1], x->f[2], copy, n); break;
+    case 3: k->sgd(&sgd, x->f[0], x->f[1], NULL, copy, n); break;
+    default: accumulate(k, variant, &blend, x, n); break;
+    }
+    return blend.moved;
+}
+
+enum { ACCUMULATES = 14, BLENDS = ACCUMULATES + 8, OPERATIONS = BLENDS + 15 };
 
 /* Applies operation `op` of table k; returns what the operation returns, 0 when nothing. */
 static double apply(const taciti_kernels *k, int op, const arrays *x, size_t n) {
@@ -143,17 +173,18 @@ static double apply(const taciti_kernels *k, int op, const arrays *x, size_t n) 
     case 10: k->sgd(&SGD_STEPS[1], x->f[0], x->f[1], x->f[2], x->h, n); break;
     case 11: k->scaled_copy(x->f[0], x->f[1], -0.3f, n); break;
     case 12: k->adamw(&ADAM, x->f[0], x->f[1], x->f[2], x->f[3], x->h, n); break;
-    case 13: return k->blend(x->f[0], x->f[1], 0.25f, 0.75f, n);
-    case 14: return k->blend(x->f[0], x->f[1], 0, 0.75f, n);
-    case 15: return k->blend(x->f[0], x->f[1], 0.25f, 0, n);
-    case 16: k->sgd(&SGD_STEPS[0], x->f[0], x->f[1], NULL, x->h, n); break;
-    default: accumulate(k, op - ACCUMULATES, x, n); break;
+    case 13: k->sgd(&SGD_STEPS[0], x->f[0], x->f[1], NULL, x->h, n); break;
+    default:
+        if (op >= BLENDS) return blended(k, op - BLENDS, x, n);
+        accumulate(k, op - ACCUMULATES, NULL, x, n);
+        break;
     }
     return 0;
 }
 
 static void compare_sets(const taciti_kernels *set, const one_case *c) {
     const taciti_kernels *scalar = taciti_kernels_named("scalar");
+    draw_numbers(c);
     for (int op = 0; op < OPERATIONS; op++) {
         const arrays expected = prepare(&g_expected, c), actual = prepare(&g_actual, c);
         const double a = apply(scalar, op, &expected, c->n), b = apply(set, op, &actual, c->n);

@@ -20,8 +20,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-/* A pass with mixing works in blocks whose parameters stay in the first cache from one kernel to the next. */
-enum { MOST_STATES = 3, NORM_FLOATS = 65536, PASS_FLOATS = 4096 };
+/* Units in which sums are formed, so that they do not depend on threads. Small ranges, too, shall occupy all threads.
+ */
+enum { MOST_STATES = 3, FLOATS_PER_LINE = 16, NORM_FLOATS = 65536, BLEND_FLOATS = 16384 };
 
 static const char *const STATE_NAMES[MOST_STATES] = {"m", "v", "a"};
 
@@ -32,7 +33,7 @@ struct taciti_optim {
     const taciti_kernels *kernels;
     taciti_pages states[MOST_STATES]; /* layout->n floats each */
     int state_count;
-    double *block_sums; /* one per PASS_FLOATS floats of the layout */
+    double *block_sums; /* one per BLEND_FLOATS floats of the layout */
     int64_t updates;
     taciti_accum_step adam; /* of the update that has begun */
     taciti_sgd_step sgd;
@@ -61,7 +62,7 @@ tacit_status taciti_optim_create(const taciti_optim_options *options, const taci
     taciti_optim *optim = taciti_calloc(1, sizeof *optim);
     if (optim == NULL) return TACIT_E_MEMORY;
     *optim = (taciti_optim){.options = *options, .layout = layout, .pool = pool, .kernels = taciti_kernels_get()};
-    optim->block_sums = taciti_calloc(layout->n / PASS_FLOATS + 1, sizeof *optim->block_sums);
+    optim->block_sums = taciti_calloc(layout->n / BLEND_FLOATS + 1, sizeof *optim->block_sums);
     tacit_status status = optim->block_sums == NULL ? TACIT_E_MEMORY : TACIT_OK;
     while (status == TACIT_OK && optim->state_count < states_of(options)) {
         status = taciti_pages_create(layout->n * sizeof(float), "optimizer state", &optim->states[optim->state_count]);
@@ -172,21 +173,24 @@ static float *state_at(const taciti_optim *optim, int i, size_t at) {
     return i < optim->state_count ? (float *)optim->states[i].base + at : NULL;
 }
 
-static void update_tensor(const pass_job *job, size_t begin, size_t end, bool decay) {
+static taciti_bf16 *copy_at(const pass_job *job, size_t at) { return job->copy16 != NULL ? job->copy16 + at : NULL; }
+
+/* blend (may be NULL) begins where the floats do. */
+static void update_floats(const pass_job *job, size_t begin, size_t end, bool decay, taciti_blend *blend) {
     const taciti_optim *optim = job->optim;
     float *p = job->parameters + begin;
     const float *g = job->gradients + begin;
-    taciti_bf16 *copy = job->copy16 != NULL ? job->copy16 + begin : NULL;
     const taciti_accum_state state = {state_at(optim, 0, begin), state_at(optim, 1, begin), state_at(optim, 2, begin)};
     taciti_accum_step adam = optim->adam;
     taciti_sgd_step sgd = optim->sgd;
+    adam.adamw.blend = sgd.blend = blend;
     if (!decay) adam.adamw.weight_decay = sgd.weight_decay = 0;
     if (optim->options.name == TACITI_OPTIM_SGD)
-        optim->kernels->sgd(&sgd, p, g, state.m, copy, end - begin);
+        optim->kernels->sgd(&sgd, p, g, state.m, copy_at(job, begin), end - begin);
     else if (accumulates(&optim->options))
-        optim->kernels->accum_adamw(&adam, p, g, &state, copy, end - begin);
+        optim->kernels->accum_adamw(&adam, p, g, &state, copy_at(job, begin), end - begin);
     else
-        optim->kernels->adamw(&adam.adamw, p, g, state.m, state.v, copy, end - begin);
+        optim->kernels->adamw(&adam.adamw, p, g, state.m, state.v, copy_at(job, begin), end - begin);
 }
 
 /* The first tensor that reaches beyond `at`. */
@@ -203,54 +207,59 @@ static size_t tensor_beyond(const taciti_layout *layout, size_t at) {
     return low;
 }
 
-/* Tensor by tensor, so that padding between them is never touched. */
-static void update_floats(const pass_job *job, size_t begin, size_t end) {
+/* The blend of floats from `at` on. */
+static taciti_blend blend_at(const taciti_blend *blend, size_t at) {
+    taciti_blend out = *blend;
+    if (out.arrived != NULL) out.arrived += at;
+    if (out.leaving != NULL) out.leaving += at;
+    out.moved = 0;
+    return out;
+}
+
+/* Floats of no tensor, or of a pass without an update; returns what moved. */
+static double blend_floats(const pass_job *job, size_t begin, size_t end) {
+    if (job->blend == NULL || begin == end) return 0;
+    taciti_blend blend = blend_at(job->blend, begin);
+    job->optim->kernels->blend(&blend, job->parameters + begin, copy_at(job, begin), end - begin);
+    return blend.moved;
+}
+
+/* Tensor by tensor, so that padding between them is never updated; returns what moved. */
+static double pass_floats(const pass_job *job, size_t begin, size_t end) {
     const taciti_layout *layout = job->optim->layout;
+    double moved = 0;
     for (size_t i = tensor_beyond(layout, begin); i < layout->tensor_count && layout->tensors[i].offset < end; i++) {
         const taciti_tensor *t = &layout->tensors[i];
         const size_t first = t->offset > begin ? t->offset : begin;
         const size_t last = t->offset + t->n < end ? t->offset + t->n : end;
-        if (first < last) update_tensor(job, first, last, t->decay);
+        moved += blend_floats(job, begin, first);
+        taciti_blend blend = job->blend != NULL ? blend_at(job->blend, first) : (taciti_blend){0};
+        update_floats(job, first, last, t->decay, job->blend != NULL ? &blend : NULL);
+        moved += blend.moved;
+        begin = last;
     }
-}
-
-/* Blends, updates and hands on one block; returns what blending moved. */
-static double pass_block(const pass_job *job, size_t begin, size_t end) {
-    const taciti_kernels *kernels = job->optim->kernels;
-    const taciti_blend *blend = job->blend;
-    float *p = job->parameters + begin;
-    const size_t n = end - begin;
-    double moved = 0;
-    if (blend->arrived != NULL) moved = kernels->blend(p, blend->arrived + begin, blend->keep, blend->share, n);
-    if (job->gradients != NULL)
-        update_floats(job, begin, end);
-    else if (job->copy16 != NULL)
-        kernels->bf16_encode(job->copy16 + begin, p, n);
-    if (blend->leaving != NULL) kernels->scaled_copy(blend->leaving + begin, p, blend->leaving_scale, n);
-    return moved;
+    return moved + blend_floats(job, begin, end);
 }
 
 static void pass_part(void *context, int thread, int threads) {
     const pass_job *job = context;
+    const size_t unit = job->blend != NULL ? BLEND_FLOATS : FLOATS_PER_LINE;
     size_t begin = 0, end = 0;
-    taciti_pool_part(job->n, PASS_FLOATS, thread, threads, &begin, &end);
-    if (job->blend == NULL) {
-        update_floats(job, job->offset + begin, job->offset + end);
-        return;
-    }
-    for (size_t at = begin; at < end; at += PASS_FLOATS) {
-        const size_t left = end - at, n = left < PASS_FLOATS ? left : PASS_FLOATS;
-        job->optim->block_sums[at / PASS_FLOATS] = pass_block(job, job->offset + at, job->offset + at + n);
+    taciti_pool_part(job->n, unit, thread, threads, &begin, &end);
+    if (job->blend == NULL) (void)pass_floats(job, job->offset + begin, job->offset + end);
+    for (size_t at = begin; job->blend != NULL && at < end; at += BLEND_FLOATS) {
+        const size_t first = job->offset + at,
+                     last = end - at < BLEND_FLOATS ? job->offset + end : first + BLEND_FLOATS;
+        job->optim->block_sums[at / BLEND_FLOATS] =
+            job->gradients != NULL ? pass_floats(job, first, last) : blend_floats(job, first, last);
     }
 }
 
 static void pass(pass_job *job, taciti_blend *blend) {
     job->blend = blend;
     taciti_pool_run(job->optim->pool, pass_part, job);
-    if (blend == NULL || blend->arrived == NULL) return;
-    double moved = 0;
-    for (size_t block = 0; block * PASS_FLOATS < job->n; block++) moved += job->optim->block_sums[block];
-    blend->moved += moved;
+    for (size_t block = 0; blend != NULL && block * BLEND_FLOATS < job->n; block++)
+        blend->moved += job->optim->block_sums[block];
 }
 
 /* The parts of any cut add up to the whole to the nanosecond. */

@@ -67,18 +67,8 @@ void taciti_optim_update(taciti_optim *optim, float *parameters, const float *gr
 
 /* ---- updates in ranges, with mixing --------------------------------------------------------------------------------
  * For strategies whose replicas differ: a range's parameters are blended with what arrived from other ranks, updated,
- * and handed on, in one pass over memory (blocks that stay in the cache). */
-
-/* p <- keep p + share arrived; after the update, leaving <- leaving_scale p. Flat arrays; arrived may be leaving. An
- * operand whose factor is 0 is left out: it may hold anything. Padding is blended as well and stays 0 where 0 arrives.
- */
-typedef struct taciti_blend {
-    const float *arrived; /* NULL: p stays, keep and share are not looked at */
-    float keep, share;
-    float *leaving; /* NULL: nobody gets a copy */
-    float leaving_scale;
-    double moved; /* in and out: sum of squares of (blended p - p) is added; deterministic as the norm is */
-} taciti_blend;
+ * and handed on, in one pass over memory (blocks that stay in the cache). A blend (kernel.h) points to flat arrays;
+ * padding is blended as well and stays 0 where 0 arrives. */
 
 /* One update in ranges: begin (t advances), then each float of the layout once, in any cut into ranges that begin and
  * end where buckets do. blend may be NULL. The same bits as taciti_optim_update() when nothing is blended; the decay is
