@@ -33,6 +33,10 @@ static tacit_status allgather(taciti_comm *comm, const void *bytes, size_t count
     return TACIT_OK;
 }
 
+void taciti_ckpt_own_prefix(int rank, const char *what, char out[TACITI_CKPT_PREFIX_BYTES]) {
+    (void)snprintf(out, TACITI_CKPT_PREFIX_BYTES, "rank.%05d.%s", rank, what);
+}
+
 /* ---- saving ------------------------------------------------------------------------------------------------------ */
 
 /* What tells one folder from another of the same name on another host. */
@@ -72,13 +76,25 @@ typedef struct save_work {
     int writers;
 } save_work;
 
+/* Nobody else can write what only this rank holds. */
+static tacit_status check_own(taciti_comm *comm, const char *folder, const taciti_ckpt_state *state, bool writes) {
+    for (size_t a = 0; a < state->array_count && !writes; a++)
+        if (state->arrays[a].own)
+            return taciti_fail(TACIT_E_IO,
+                               "%s: rank %d on host %s does not share this folder, but every rank must write a part of "
+                               "its own; use a --run.dir that all hosts share",
+                               folder, rank_of(comm), taciti_comm_peer(comm, rank_of(comm))->host);
+    return TACIT_OK;
+}
+
 static tacit_status write_shares(taciti_comm *comm, const char *folder, int64_t step, const taciti_ckpt_state *state,
                                  save_work *work) {
     taciti_stage_share mine = {.tensors = 0};
     TACITI_TRY(choose_writers(comm, folder, step, work->writer, &work->writers));
     const int writer = work->writer[rank_of(comm)];
-    tacit_status status = TACIT_OK;
-    if (writer >= 0) status = taciti_stage_write(folder, step, state, writer, work->writers, &mine);
+    tacit_status status = check_own(comm, folder, state, writer >= 0);
+    if (status == TACIT_OK && writer >= 0)
+        status = taciti_stage_write(folder, step, state, writer, work->writers, &mine);
     TACITI_TRY(agree(comm, status));
     TACITI_TRY(allgather(comm, &mine, sizeof mine, work->shares));
     for (int r = 0; r < size_of(comm); r++)

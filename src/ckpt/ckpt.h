@@ -6,12 +6,14 @@
  *   run/ckpt/step_00000100/rank-00000.safetensors  whole tensors, spread over ranks by size
  *
  * A checkpoint is written into a temporary folder, every file and folder is synced, then renamed: it exists completely
- * or not at all. The newest `keep` are kept and one is only removed after a newer one was verified. It does not know
- * how many ranks wrote it, so any number of ranks can load it.
+ * or not at all. The newest `keep` are kept and one is only removed after a newer one was verified. What all ranks
+ * share does not depend on how many ranks wrote it, so any number of ranks can load it. Where ranks differ, each writes
+ * arrays of its own besides, under names of its own.
  */
 #ifndef TACITI_CKPT_CKPT_H
 #define TACITI_CKPT_CKPT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,9 +22,10 @@
 
 /* A named flat array of the run, laid out by `layout`; saved tensor by tensor as "<prefix><tensor name>". */
 typedef struct taciti_ckpt_array {
-    const char *prefix; /* "model.", "optim.m.", ... */
+    const char *prefix; /* "model.", "optim.m.", "rank.00003.model.", ... */
     const taciti_layout *layout;
     float *flat;
+    bool own; /* only this rank holds it, under a prefix that no other rank uses; when loading not looked at */
 } taciti_ckpt_array;
 
 typedef struct taciti_ckpt_state {
@@ -31,9 +34,9 @@ typedef struct taciti_ckpt_state {
     const char *meta_json; /* object text: step, updates, configuration, seed, data position, tokenizer, ... */
 } taciti_ckpt_state;
 
-/* Writes checkpoint `step` under `folder` ("run/ckpt"). All ranks hold the same arrays; each writes its share. On any
- * rank's failure (disk full, ...) all ranks return the error, nothing of it remains, and older ones are intact.
- * Collective. */
+/* Writes checkpoint `step` under `folder` ("run/ckpt"). Of the arrays that all ranks hold each writes its share, and
+ * its own ones whole; these need a folder that every rank shares. On any rank's failure (disk full, ...) all ranks
+ * return the error, nothing of it remains, and older ones are intact. Collective. */
 tacit_status taciti_ckpt_save(taciti_comm *comm, const char *folder, int64_t step, int keep,
                               const taciti_ckpt_state *state);
 
@@ -46,6 +49,10 @@ tacit_status taciti_ckpt_find(taciti_comm *comm, const char *folder, char *path,
 
 /* The same for one checkpoint folder ("run/ckpt/step_00000100"). Not collective. */
 tacit_status taciti_ckpt_check(const char *path, int64_t *step, char **meta_json);
+
+/* The prefix of arrays that only this rank holds: "rank.00003.<what>". */
+enum { TACITI_CKPT_PREFIX_BYTES = 64 };
+void taciti_ckpt_own_prefix(int rank, const char *what, char out[TACITI_CKPT_PREFIX_BYTES]);
 
 /* Fills the arrays from a checkpoint found by taciti_ckpt_find(). Every tensor must be there with its shape; both
  * values are named when not. Not collective: each rank reads. */

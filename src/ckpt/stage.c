@@ -148,13 +148,14 @@ typedef struct full_name {
     char text[2 * TACITI_TENSOR_NAME_BYTES];
 } full_name;
 
-/* All tensors of a state, in array and layout order, and memory for choosing among them. */
+/* All tensors of a state, in array and layout order, those that all ranks hold first; and memory for choosing among
+ * them. */
 typedef struct inventory {
     taciti_safe_tensor *tensors;
     full_name *names;
     size_t *sizes;
     int *owner;
-    size_t count;
+    size_t count, shared;
 } inventory;
 
 static void inventory_destroy(inventory *all) {
@@ -176,6 +177,13 @@ static tacit_status add_tensor(inventory *all, const taciti_ckpt_array *array, c
     return TACIT_OK;
 }
 
+static tacit_status add_arrays(inventory *all, const taciti_ckpt_state *state, bool own) {
+    for (size_t a = 0; a < state->array_count; a++)
+        for (size_t t = 0; state->arrays[a].own == own && t < state->arrays[a].layout->tensor_count; t++)
+            TACITI_TRY(add_tensor(all, &state->arrays[a], &state->arrays[a].layout->tensors[t]));
+    return TACIT_OK;
+}
+
 static tacit_status inventory_create(const taciti_ckpt_state *state, inventory *all) {
     size_t count = 0;
     for (size_t a = 0; a < state->array_count; a++) count += state->arrays[a].layout->tensor_count;
@@ -184,17 +192,16 @@ static tacit_status inventory_create(const taciti_ckpt_state *state, inventory *
                        .sizes = taciti_calloc(count, sizeof *all->sizes),
                        .owner = taciti_calloc(count, sizeof *all->owner)};
     if (all->tensors == NULL || all->names == NULL || all->sizes == NULL || all->owner == NULL) return TACIT_E_MEMORY;
-    for (size_t a = 0; a < state->array_count; a++)
-        for (size_t t = 0; t < state->arrays[a].layout->tensor_count; t++)
-            TACITI_TRY(add_tensor(all, &state->arrays[a], &state->arrays[a].layout->tensors[t]));
-    return TACIT_OK;
+    TACITI_TRY(add_arrays(all, state, false));
+    all->shared = all->count;
+    return add_arrays(all, state, true);
 }
 
-/* Moves one writer's tensors to the front. */
+/* Moves one writer's share and its own tensors to the front. */
 static size_t keep_own(inventory *all, int writer) {
     size_t kept = 0;
     for (size_t i = 0; i < all->count; i++)
-        if (all->owner[i] == writer) all->tensors[kept++] = all->tensors[i];
+        if (i >= all->shared || all->owner[i] == writer) all->tensors[kept++] = all->tensors[i];
     return kept;
 }
 
@@ -223,7 +230,7 @@ tacit_status taciti_stage_write(const char *folder, int64_t step, const taciti_c
     (void)snprintf(share.name, sizeof share.name, "rank-%05d.safetensors", writer);
     TACITI_TRY(taciti_stage_path(folder, step, tmp_suffix, tmp));
     tacit_status status = inventory_create(state, &all);
-    if (status == TACIT_OK) status = taciti_stage_assign(all.sizes, all.count, writers, all.owner);
+    if (status == TACIT_OK) status = taciti_stage_assign(all.sizes, all.shared, writers, all.owner);
     const size_t count = status == TACIT_OK ? keep_own(&all, writer) : 0;
     if (count > 0) status = write_file(tmp, step, &all, count, &share);
     inventory_destroy(&all);

@@ -116,6 +116,57 @@ static void any_number_of_writers_gives_the_same(void **state) {
     }
 }
 
+/* Array 0 is every rank's, array 1 this rank's own; values of rank r are those of step 10 + r. */
+static void write_as_rank(int64_t step, int rank, int ranks, taciti_stage_share *share) {
+    char prefix[TACITI_CKPT_PREFIX_BYTES];
+    taciti_ckpt_array arrays[2] = {g_state.arrays[0], g_state.arrays[1]};
+    taciti_ckpt_own_prefix(rank, "model.", prefix);
+    arrays[1].prefix = prefix;
+    arrays[1].own = true;
+    /* In either order: a rank's own arrays do not disturb how the others are shared out. */
+    const taciti_ckpt_array first = arrays[rank % 2], second = arrays[1 - rank % 2];
+    arrays[0] = first;
+    arrays[1] = second;
+    state_fill(&g_state, 10 + rank);
+    for (size_t i = 0; i < g_state.layout.n; i++) g_state.arrays[0].flat[i] = (float)i;
+    const taciti_ckpt_state state = {.arrays = arrays, .array_count = 2, .meta_json = "{}"};
+    assert_int_equal(taciti_stage_write(g_folder.text, step, &state, rank, ranks, share), TACIT_OK);
+}
+
+static void load_as_rank(const char *path, int rank) {
+    char prefix[TACITI_CKPT_PREFIX_BYTES];
+    taciti_ckpt_array arrays[2] = {g_state.arrays[0], g_state.arrays[1]};
+    taciti_ckpt_own_prefix(rank, "model.", prefix);
+    arrays[1].prefix = prefix;
+    state_fill(&g_state, -1);
+    assert_int_equal(taciti_ckpt_load(path, arrays, 2), TACIT_OK);
+    state_expect_array(&g_state, 1, 10 + rank);
+    for (size_t t = 0; t < g_state.layout.tensor_count; t++)
+        for (size_t i = 0; i < g_state.layout.tensors[t].n; i++)
+            assert_true(g_state.arrays[0].flat[g_state.layout.tensors[t].offset + i] ==
+                        (float)(g_state.layout.tensors[t].offset + i));
+}
+
+static void every_rank_gets_its_own_back(void **state) {
+    (void)state;
+    for (int ranks = 1; ranks <= 8; ranks++) {
+        taciti_stage_share shares[8];
+        test_path folder;
+        char *meta = NULL, name[32];
+        int64_t step = 0;
+        assert_int_equal(taciti_stage_begin(g_folder.text, ranks), TACIT_OK);
+        for (int r = 0; r < ranks; r++) write_as_rank(ranks, r, ranks, &shares[r]);
+        assert_int_equal(taciti_stage_commit(g_folder.text, ranks, "{}", shares, ranks), TACIT_OK);
+        (void)snprintf(name, sizeof name, "step_%08d", ranks);
+        folder = path_in(g_folder.text, name);
+        assert_int_equal(taciti_ckpt_check(folder.text, &step, &meta), TACIT_OK);
+        taciti_free(meta);
+        for (int r = 0; r < ranks; r++) load_as_rank(folder.text, r);
+        const taciti_ckpt_array nobody = {"rank.00008.model.", &g_state.layout, g_state.arrays[1].flat, false};
+        assert_int_equal(taciti_ckpt_load(folder.text, &nobody, 1), TACIT_E_DATA);
+    }
+}
+
 static void a_share_that_is_not_there_stops_the_commit(void **state) {
     (void)state;
     taciti_stage_share shares[2];
@@ -339,6 +390,7 @@ int main(void) {
         TEST(a_path_that_does_not_fit_is_refused),
         TEST(shares_are_complete_and_even),
         TEST(any_number_of_writers_gives_the_same),
+        TEST(every_rank_gets_its_own_back),
         TEST(a_share_that_is_not_there_stops_the_commit),
         TEST(the_newest_are_kept),
         TEST(damaged_ones_do_not_count),

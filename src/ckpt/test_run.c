@@ -45,7 +45,8 @@ static int tear_down(void **state) {
 static test_path put_run(int64_t step, const char *config) {
     char meta[1024];
     const test_path run = path_in(g_folder.text, "run"), ckpt = path_in(run.text, "ckpt");
-    const taciti_ckpt_array arrays[2] = {{"model.", &g_layout, g_flat}, {"optim.m.", &g_layout, g_flat}};
+    const taciti_ckpt_array arrays[2] = {{.prefix = "model.", .layout = &g_layout, .flat = g_flat},
+                                         {.prefix = "optim.m.", .layout = &g_layout, .flat = g_flat}};
     char *model = taciti_run_describe_model(&g_options);
     assert_non_null(model);
     (void)snprintf(meta, sizeof meta, "{\"step\":%d,\"model\":%s,\"config\":%s}", (int)step, model, config);

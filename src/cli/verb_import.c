@@ -37,7 +37,7 @@ static char *describe(const taciti_run_info *source, const char *from) {
 
 static tacit_status save(const taciti_run_info *source, const char *from, const char *folder,
                          const taciti_flat_model *model) {
-    const taciti_ckpt_array parameters = {"model.", &model->layout, model->flat};
+    const taciti_ckpt_array parameters = {.prefix = "model.", .layout = &model->layout, .flat = model->flat};
     char *meta = describe(source, from);
     if (meta == NULL) return taciti_fail(TACIT_E_DATA, "%s: the path is not UTF-8", from);
     const taciti_ckpt_state state = {.arrays = &parameters, .array_count = 1, .meta_json = meta};

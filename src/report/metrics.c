@@ -135,6 +135,8 @@ static void put_step(taciti_json *json, const taciti_step_metrics *m) {
     taciti_json_real(json, "val_loss", m->val_loss);
     taciti_json_real(json, "lr", m->lr);
     taciti_json_real(json, "grad_norm", m->grad_norm);
+    taciti_json_real(json, "consensus", m->consensus);
+    taciti_json_real(json, "distance", m->distance);
     put_times(json, m);
     taciti_json_uint(json, "bytes_sent", m->bytes_sent);
     taciti_json_uint(json, "bytes_received", m->bytes_received);
@@ -151,6 +153,8 @@ static tacit_status put_scalars(taciti_appender *events, const taciti_step_metri
         {"val/loss", m->val_loss},
         {"train/lr", m->lr},
         {"train/grad_norm", m->grad_norm},
+        {"train/consensus", m->consensus},
+        {"train/distance", m->distance},
         {"train/skipped", (double)m->skipped},
         {"train/tokens", (double)m->tokens},
         {"perf/tokens_per_s", m->tokens_per_s},

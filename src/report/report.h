@@ -23,10 +23,13 @@ typedef struct taciti_step_metrics {
     double compute_s, encode_s, wait_s, update_s; /* split of step_s on rank 0; encode runs beside compute */
     uint64_t bytes_sent, bytes_received;          /* of rank 0, this step */
     double mfu;       /* model FLOP/s over the FMA probe of this machine; NaN when not measured */
-    int64_t skipped;  /* steps skipped so far */
+    int64_t skipped;  /* steps skipped so far; where replicas differ, updates skipped by single ranks, all together */
     int slowest_rank; /* rank with the longest compute time this step */
     double slowest_s, fastest_s;
     uint64_t tokens;    /* consumed so far */
+    double consensus;   /* sqrt(1/N sum of |what mixing changed on a rank|^2): the local proxy of `distance`; NaN where
+                         * replicas are equal */
+    double distance;    /* sqrt(1/N sum |x_i - mean|^2); NaN but on evaluation steps where replicas differ */
     double compression; /* original / sent bytes of the gradients: 1 for dense f32; NaN or 0 when nothing is sent */
 } taciti_step_metrics;
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "train/trainer.h"
@@ -35,4 +37,19 @@ tacit_status taciti_trainer_evaluate(taciti_trainer *trainer, double *out_loss) 
         return taciti_fail(TACIT_E_DATA, "%s: no validation tokens to evaluate", trainer->data_info.source);
     *out_loss = sums[0] / sums[1];
     return TACIT_OK;
+}
+
+tacit_status taciti_trainer_average(taciti_trainer *trainer, double *distance) {
+    if (trainer->averaged) return TACIT_OK;
+    *distance = (double)NAN;
+    if (trainer->strategy->average == NULL) return TACIT_OK;
+    taciti_comm_announce(trainer->comm, trainer->position.step, "average of replicas");
+    TACITI_TRY(trainer->strategy->average(trainer->strategy_self, distance));
+    trainer->averaged = true;
+    return TACIT_OK;
+}
+
+void taciti_trainer_revert(taciti_trainer *trainer) {
+    if (trainer->averaged) trainer->strategy->revert(trainer->strategy_self);
+    trainer->averaged = false;
 }

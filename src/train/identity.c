@@ -78,3 +78,12 @@ tacit_status taciti_trainer_agree(const taciti_trainer *trainer) {
                    (unsigned long long)trainer->data_info.validation_tokens, trainer->data_info.digest);
     return taciti_comm_agree_text(trainer->comm, "data", text);
 }
+
+tacit_status taciti_trainer_agree_on_parameters(const taciti_trainer *trainer) {
+    char text[TEXT_BYTES];
+    const float *parameters = taciti_model_parameters(trainer->model);
+    (void)snprintf(text, sizeof text, "digest %016llx of %zu parameters",
+                   (unsigned long long)XXH3_64bits(parameters, trainer->layout.n * sizeof *parameters),
+                   trainer->layout.parameters);
+    return taciti_comm_agree_text(trainer->comm, "initial model", text);
+}

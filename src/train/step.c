@@ -3,22 +3,14 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/memory.h"
 #include "base/rng.h"
 #include "train/trainer.h"
 
 enum { DROPOUT_STREAM = 'd' };
 
-/* What each rank tells all others at the end of a step. */
-typedef struct rank_report {
-    double loss_sum;  /* nats, over this rank's tokens */
-    double compute_s; /* forward and backward */
-    double stop;      /* 1: asked to stop */
-} rank_report;
-
 static void bucket_full(void *context, size_t bucket) {
     taciti_trainer *trainer = context;
-    if (trainer->ready_status != TACIT_OK) return;
+    if (trainer->ready_status != TACIT_OK || !trainer->strategy->exchanges_gradients) return;
     trainer->ready_status = trainer->strategy->ready(trainer->strategy_self, bucket);
 }
 
@@ -73,29 +65,6 @@ static tacit_status compute(taciti_trainer *trainer, double *loss_sum) {
     return trainer->ready_status;
 }
 
-/* Every rank learns every rank's report; sums are made in rank order. */
-static tacit_status share_reports(taciti_trainer *trainer, rank_report mine, taciti_step_metrics *out, bool *stop) {
-    rank_report *all = taciti_calloc((size_t)trainer->ranks, sizeof *all);
-    TACITI_TRY(all == NULL ? TACIT_E_MEMORY : TACIT_OK);
-    const tacit_status status = taciti_comm_allgather(trainer->comm, &mine, sizeof mine, all);
-    double loss = 0;
-    *stop = false;
-    out->slowest_s = -1;
-    out->fastest_s = (double)INFINITY;
-    for (int r = 0; status == TACIT_OK && r < trainer->ranks; r++) {
-        loss += all[r].loss_sum;
-        *stop = *stop || all[r].stop != 0;
-        if (all[r].compute_s > out->slowest_s) {
-            out->slowest_s = all[r].compute_s;
-            out->slowest_rank = r;
-        }
-        out->fastest_s = fmin(out->fastest_s, all[r].compute_s);
-    }
-    taciti_free(all);
-    out->loss = loss / ((double)trainer->settings->train.batch * (double)trainer->time);
-    return status;
-}
-
 static void fill_times(taciti_trainer *trainer, int64_t begin, int64_t compute_ns, const taciti_step_report *report,
                        taciti_step_metrics *out) {
     int64_t main[TACITI_SPAN_KINDS], wire[TACITI_SPAN_KINDS];
@@ -113,18 +82,28 @@ static void fill_times(taciti_trainer *trainer, int64_t begin, int64_t compute_n
     out->mfu = trainer->peak_flops > 0 ? flops / trainer->peak_flops : (double)NAN;
 }
 
-/* Original / sent, where the original is the f32 all-reduce of all gradients. */
+/* Original / sent, where the original is the f32 all-reduce of all gradients: what dense data parallelism sends. */
 static double compression_factor(const taciti_trainer *trainer) {
     const double sent = (double)trainer->strategy->bytes_per_step(trainer->strategy_self);
     const double ranks = (double)trainer->ranks;
     return sent > 0 ? 2 * (ranks - 1) / ranks * (double)(trainer->layout.n * sizeof(float)) / sent : (double)NAN;
 }
 
-tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish, taciti_step_metrics *out, bool *stop) {
+/* What this rank knows of the step by itself. */
+static void fill_own(taciti_trainer *trainer, double lr, const taciti_step_report *report, taciti_step_metrics *out) {
+    out->step = trainer->position.step;
+    out->val_loss = out->distance = (double)NAN;
+    out->lr = lr;
+    out->grad_norm = report->grad_norm;
+    out->tokens = trainer->position.tokens;
+    out->compression = compression_factor(trainer);
+}
+
+tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish) {
     const int64_t begin = taciti_now_ns();
     const taciti_comm_counters before = taciti_comm_count(trainer->comm);
     trainer->trace.step = trainer->position.step;
-    rank_report mine = {.stop = stop_wish ? 1 : 0};
+    taciti_rank_report mine = {.stop = stop_wish ? 1 : 0};
     taciti_comm_announce(trainer->comm, trainer->position.step, "compute");
     const tacit_status computed = compute(trainer, &mine.loss_sum);
     /* What goes wrong on one rank alone would leave the others waiting: the job ends as a whole. */
@@ -136,21 +115,18 @@ tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish, taciti
     const double lr =
         taciti_optim_lr(&trainer->settings->optim, trainer->position.step, trainer->settings->train.steps);
     taciti_step_report report = {0};
+    taciti_step_entry *entry = NULL;
     TACITI_TRY(trainer->strategy->finish(trainer->strategy_self, lr, &report));
-    TACITI_TRY(share_reports(trainer, mine, out, stop));
+    mine.skipped = report.skipped ? 1 : 0;
+    mine.moved = report.moved;
     trainer->position.step++;
-    trainer->position.skipped += report.skipped ? 1 : 0;
     trainer->position.tokens += (uint64_t)trainer->settings->train.batch * trainer->time;
+    TACITI_TRY(taciti_reports_put(trainer, &mine, &entry));
+    fill_own(trainer, lr, &report, &entry->metrics);
+    TACITI_TRY(taciti_reports_collect(trainer, taciti_reports_late_steps(&trainer->reports)));
     const taciti_comm_counters after = taciti_comm_count(trainer->comm);
-    out->step = trainer->position.step;
-    out->val_loss = (double)NAN;
-    out->lr = lr;
-    out->grad_norm = report.grad_norm;
-    out->skipped = trainer->position.skipped;
-    out->tokens = trainer->position.tokens;
-    out->compression = compression_factor(trainer);
-    out->bytes_sent = after.bytes_sent - before.bytes_sent;
-    out->bytes_received = after.bytes_received - before.bytes_received;
-    fill_times(trainer, begin, compute_ns, &report, out);
+    entry->metrics.bytes_sent = after.bytes_sent - before.bytes_sent;
+    entry->metrics.bytes_received = after.bytes_received - before.bytes_received;
+    fill_times(trainer, begin, compute_ns, &report, &entry->metrics);
     return TACIT_OK;
 }

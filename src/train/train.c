@@ -37,9 +37,7 @@ static void catch_stop_signals(void) {
     (void)sigaction(SIGINT, &action, NULL);
 }
 
-/* One line on rank 0, unless the run is quiet. */
-static void say(const taciti_trainer *trainer, const char *format, ...) TACITI_PRINTF(2, 3);
-static void say(const taciti_trainer *trainer, const char *format, ...) {
+void taciti_trainer_say(const taciti_trainer *trainer, const char *format, ...) {
     if (trainer->rank != 0 || trainer->settings->run.quiet) return;
     char line[LINE_BYTES];
     va_list args;
@@ -51,24 +49,26 @@ static void say(const taciti_trainer *trainer, const char *format, ...) {
 
 static void announce_run(const taciti_trainer *trainer) {
     const taciti_settings *s = trainer->settings;
-    say(trainer, "tacit %s, %s, %d rank%s x %d thread%s, kernels %s", tacit_version(),
-        taciti_comm_engine(trainer->comm)->library, trainer->ranks, trainer->ranks == 1 ? "" : "s", trainer->threads,
-        trainer->threads == 1 ? "" : "s", taciti_kernels_get()->isa);
-    say(trainer,
-        "model  %.2f M parameters: %" PRId64 " layers, %" PRId64 " heads, %" PRId64 " channels, vocabulary %" PRId64
-        ", context %" PRId64 ", %s",
-        (double)trainer->layout.parameters * 1e-6, s->model.layers, s->model.heads, s->model.channels,
-        s->model.vocabulary, s->model.context, s->model.dtype == TACITI_DTYPE_BF16 ? "bf16" : "f32");
-    say(trainer, "data   %s: %" PRIu64 " train and %" PRIu64 " validation tokens", trainer->data_info.source,
-        trainer->data_info.train_tokens, trainer->data_info.validation_tokens);
-    say(trainer, "run    %s: strategy %s, %" PRId64 " steps of %" PRId64 " x %zu tokens, seed %" PRId64,
-        s->run.dir.text, s->strategy.text, s->train.steps, s->train.batch, trainer->time, s->train.seed);
+    taciti_trainer_say(trainer, "tacit %s, %s, %d rank%s x %d thread%s, kernels %s", tacit_version(),
+                       taciti_comm_engine(trainer->comm)->library, trainer->ranks, trainer->ranks == 1 ? "" : "s",
+                       trainer->threads, trainer->threads == 1 ? "" : "s", taciti_kernels_get()->isa);
+    taciti_trainer_say(trainer,
+                       "model  %.2f M parameters: %" PRId64 " layers, %" PRId64 " heads, %" PRId64
+                       " channels, vocabulary %" PRId64 ", context %" PRId64 ", %s",
+                       (double)trainer->layout.parameters * 1e-6, s->model.layers, s->model.heads, s->model.channels,
+                       s->model.vocabulary, s->model.context, s->model.dtype == TACITI_DTYPE_BF16 ? "bf16" : "f32");
+    taciti_trainer_say(trainer, "data   %s: %" PRIu64 " train and %" PRIu64 " validation tokens",
+                       trainer->data_info.source, trainer->data_info.train_tokens,
+                       trainer->data_info.validation_tokens);
+    taciti_trainer_say(trainer, "run    %s: strategy %s, %" PRId64 " steps of %" PRId64 " x %zu tokens, seed %" PRId64,
+                       s->run.dir.text, s->strategy.text, s->train.steps, s->train.batch, trainer->time, s->train.seed);
 }
 
 static void announce_memory(const taciti_trainer *trainer) {
     const taciti_memory_plan plan = trainer->memory;
     const taciti_model_memory *m = &plan.model;
-    say(trainer,
+    taciti_trainer_say(
+        trainer,
         "memory %.0f MiB per rank: parameters %.1f, gradients %.1f, moments %.1f, bf16 copy %.1f, activations %.1f, "
         "workspace %.1f, exchange %.1f, program %.1f",
         (double)plan.total * MIB, (double)m->parameters * MIB, (double)m->gradients * MIB, (double)plan.moments * MIB,
@@ -76,8 +76,8 @@ static void announce_memory(const taciti_trainer *trainer) {
         (double)plan.process * MIB);
 }
 
-static void record_event(taciti_trainer *trainer, const char *event, const char *members) {
-    if (trainer->metrics != NULL) (void)taciti_metrics_event(trainer->metrics, trainer->position.step, event, members);
+static void record_event(taciti_trainer *trainer, int64_t step, const char *event, const char *members) {
+    if (trainer->metrics != NULL) (void)taciti_metrics_event(trainer->metrics, step, event, members);
 }
 
 /* A checkpoint that fails is loud, but older ones are intact and training goes on. */
@@ -88,7 +88,7 @@ static tacit_status save(taciti_trainer *trainer) {
     char members[LINE_BYTES];
     (void)snprintf(members, sizeof members, "\"status\": \"%s\", \"seconds\": %.3f", tacit_status_name(status),
                    (double)(taciti_now_ns() - begin) * 1e-9);
-    record_event(trainer, "checkpoint", members);
+    record_event(trainer, trainer->position.step, "checkpoint", members);
     if (status != TACIT_OK && status != TACIT_E_PEER && trainer->rank == 0)
         taciti_log(TACITI_LOG_ERROR,
                    "checkpoint of step %" PRId64 " failed; training goes on with the older ones intact",
@@ -144,9 +144,10 @@ static tacit_status restore_or_initialise(taciti_trainer *trainer, bool resume) 
     if (!found) TACITI_TRY(taciti_trainer_initialise(trainer));
     if (!resume) return TACIT_OK;
     if (found)
-        say(trainer, "resume at step %" PRId64 " of %" PRId64, trainer->position.step, trainer->settings->train.steps);
+        taciti_trainer_say(trainer, "resume at step %" PRId64 " of %" PRId64, trainer->position.step,
+                           trainer->settings->train.steps);
     else
-        say(trainer, "resume: no checkpoint in %s, starting anew", trainer->settings->run.dir.text);
+        taciti_trainer_say(trainer, "resume: no checkpoint in %s, starting anew", trainer->settings->run.dir.text);
     return TACIT_OK;
 }
 
@@ -159,24 +160,38 @@ static void write_metrics(taciti_trainer *trainer, const taciti_step_metrics *m)
     trainer->metrics = NULL;
 }
 
-static void report_step(taciti_trainer *trainer, const taciti_step_metrics *m, int64_t skipped_before) {
-    if (trainer->rank != 0) return;
-    const bool skipped = m->skipped > skipped_before;
-    if (skipped) {
-        taciti_console_break(&trainer->console);
+static void report_skips(taciti_trainer *trainer, const taciti_step_entry *entry) {
+    const taciti_step_metrics *m = &entry->metrics;
+    taciti_console_break(&trainer->console);
+    if (trainer->strategy->replicas_equal) {
         taciti_log(TACITI_LOG_WARN,
                    "step %" PRId64 " skipped on every rank: its gradient is not finite (%" PRId64 " skipped so far)",
                    m->step, m->skipped);
-        record_event(trainer, "skipped", "\"reason\": \"gradient is not finite\"");
+        record_event(trainer, m->step, "skipped", "\"reason\": \"gradient is not finite\"");
+        return;
     }
-    taciti_console_step(&trainer->console, m, skipped || !isnan(m->val_loss) || m->step == 1);
+    char members[LINE_BYTES];
+    taciti_log(TACITI_LOG_WARN,
+               "step %" PRId64 ": %" PRId64 " of %d ranks skipped their update: their gradient is not finite (%" PRId64
+               " updates skipped so far)",
+               m->step, entry->skips, trainer->ranks, m->skipped);
+    (void)snprintf(members, sizeof members, "\"reason\": \"gradient is not finite\", \"ranks\": %" PRId64,
+                   entry->skips);
+    record_event(trainer, m->step, "skipped", members);
+}
+
+static void report_step(taciti_trainer *trainer, const taciti_step_entry *entry) {
+    if (trainer->rank != 0) return;
+    const taciti_step_metrics *m = &entry->metrics;
+    if (entry->skips > 0) report_skips(trainer, entry);
+    taciti_console_step(&trainer->console, m, entry->skips > 0 || !isnan(m->val_loss) || m->step == 1);
     write_metrics(trainer, m);
 }
 
 /* Steps that are skipped one after the other mean that parameters or data are beyond repair: every rank sees the same
  * count and gives up. The last checkpoint is older than the first of them or equal to it in every parameter. */
-static tacit_status check_progress(taciti_trainer *trainer, bool skipped) {
-    trainer->skipped_in_a_row = skipped ? trainer->skipped_in_a_row + 1 : 0;
+static tacit_status check_progress(taciti_trainer *trainer, const taciti_step_entry *entry) {
+    trainer->skipped_in_a_row = entry->skips > 0 ? trainer->skipped_in_a_row + 1 : 0;
     const int64_t most = trainer->settings->train.max_skips;
     if (most == 0 || trainer->skipped_in_a_row < most) return TACIT_OK;
     if (trainer->rank != 0) return TACIT_E_NUMERICS;
@@ -186,23 +201,62 @@ static tacit_status check_progress(taciti_trainer *trainer, bool skipped) {
                        trainer->skipped_in_a_row);
 }
 
-/* One pass of the loop. *stop: save and leave after this step. */
-static tacit_status advance(taciti_trainer *trainer, int64_t deadline_ns, bool *stop) {
+/* The lines of all steps whose reports are there. */
+static tacit_status report_steps(taciti_trainer *trainer) {
+    const taciti_step_entry *entry = NULL;
+    while ((entry = taciti_reports_oldest_known(&trainer->reports)) != NULL) {
+        report_step(trainer, entry);
+        TACITI_TRY(check_progress(trainer, entry));
+        taciti_reports_drop_oldest(&trainer->reports);
+    }
+    return TACIT_OK;
+}
+
+/* What is due after a step; every rank comes to the same decisions. */
+typedef struct agenda {
+    bool evaluation, save, leaving;
+} agenda;
+
+static agenda plan_step(const taciti_trainer *trainer, bool stop) {
     const taciti_train_options *train = &trainer->settings->train;
-    const int64_t skipped_before = trainer->position.skipped;
+    const int64_t step = trainer->position.step;
+    const bool last = step >= train->steps, leaving = last || stop;
+    return (agenda){
+        /* Who was asked to stop has little time: the checkpoint comes first, and alone. */
+        .evaluation = evaluation_is_due(train, step) && (last || !stop),
+        .save = train->save_every >= 0 && (save_is_due(train, step) || leaving),
+        .leaving = leaving,
+    };
+}
+
+static tacit_status evaluate_newest(taciti_trainer *trainer) {
+    taciti_step_metrics *m = &taciti_reports_newest(&trainer->reports)->metrics;
+    TACITI_TRY(taciti_trainer_average(trainer, &m->distance));
+    return taciti_trainer_evaluate(trainer, &m->val_loss);
+}
+
+static tacit_status save_average(taciti_trainer *trainer) {
+    double distance = 0;
+    TACITI_TRY(taciti_trainer_average(trainer, &distance));
+    return save(trainer);
+}
+
+/* One pass of the loop. *stop: some rank was asked to stop: leave after this step. */
+static tacit_status advance(taciti_trainer *trainer, int64_t deadline_ns, bool *stop) {
     const bool wish = g_stop_signal != 0 || (deadline_ns > 0 && taciti_now_ns() > deadline_ns);
-    taciti_step_metrics metrics = {0};
-    TACITI_TRY(taciti_trainer_step(trainer, wish, &metrics, stop));
-    const bool last = trainer->position.step >= train->steps;
-    const bool leaving = last || *stop;
-    /* Who was asked to stop has little time: the checkpoint comes first, and alone. */
-    if (evaluation_is_due(train, trainer->position.step) && (last || !*stop))
-        TACITI_TRY(taciti_trainer_evaluate(trainer, &metrics.val_loss));
-    report_step(trainer, &metrics, skipped_before);
-    TACITI_TRY(check_progress(trainer, metrics.skipped > skipped_before));
-    if (train->save_every < 0 || (!save_is_due(train, trainer->position.step) && !leaving)) return TACIT_OK;
-    const tacit_status saved = save(trainer);
-    return saved == TACIT_E_PEER || leaving ? saved : TACIT_OK;
+    TACITI_TRY(taciti_trainer_step(trainer, wish));
+    agenda due = plan_step(trainer, taciti_reports_stop(&trainer->reports));
+    if (due.evaluation || due.save || due.leaving) {
+        TACITI_TRY(taciti_reports_collect(trainer, 0));
+        due = plan_step(trainer, taciti_reports_stop(&trainer->reports)); /* the last reports may ask to stop, too */
+    }
+    *stop = taciti_reports_stop(&trainer->reports);
+    if (due.evaluation) TACITI_TRY(evaluate_newest(trainer));
+    TACITI_TRY(report_steps(trainer));
+    tacit_status saved = TACIT_OK;
+    if (due.save) saved = save_average(trainer);
+    if (!due.leaving) taciti_trainer_revert(trainer); /* the final model is the average */
+    return saved == TACIT_E_PEER || due.leaving ? saved : TACIT_OK;
 }
 
 static tacit_status run_steps(taciti_trainer *trainer) {
@@ -214,9 +268,10 @@ static tacit_status run_steps(taciti_trainer *trainer) {
         TACITI_TRY(advance(trainer, deadline_ns, &stop));
     if (trainer->rank == 0) taciti_console_break(&trainer->console);
     const bool saved = trainer->settings->train.save_every >= 0;
-    say(trainer, "%s at step %" PRId64 " of %" PRId64 "%s%s%s", stop ? "stopped as asked" : "finished",
-        trainer->position.step, trainer->settings->train.steps, saved ? "; checkpoint in " : ", nothing saved as asked",
-        saved ? trainer->settings->run.dir.text : "", saved ? "/ckpt" : "");
+    taciti_trainer_say(trainer, "%s at step %" PRId64 " of %" PRId64 "%s%s%s", stop ? "stopped as asked" : "finished",
+                       trainer->position.step, trainer->settings->train.steps,
+                       saved ? "; checkpoint in " : ", nothing saved as asked",
+                       saved ? trainer->settings->run.dir.text : "", saved ? "/ckpt" : "");
     return TACIT_OK;
 }
 
@@ -243,19 +298,18 @@ static tacit_status compare_memory(taciti_trainer *trainer) {
     const double predicted = (double)trainer->memory.total;
     char members[LINE_BYTES];
     (void)snprintf(members, sizeof members, "\"peak_bytes\": %.0f, \"predicted_bytes\": %.0f", peak, predicted);
-    record_event(trainer, "memory", members);
-    say(trainer, "memory: %.0f MiB resident at most per rank, %.0f MiB predicted", peak * MIB, predicted * MIB);
+    record_event(trainer, trainer->position.step, "memory", members);
+    taciti_trainer_say(trainer, "memory: %.0f MiB resident at most per rank, %.0f MiB predicted", peak * MIB,
+                       predicted * MIB);
     return TACIT_OK;
 }
 
 static tacit_status train_built(taciti_trainer *trainer, bool resume) {
     catch_stop_signals();
     TACITI_TRY(restore_or_initialise(trainer, resume));
-    if (trainer->strategy->start != NULL)
-        TACITI_TRY(trainer->strategy->start(trainer->strategy_self, trainer->position.step, NULL));
     TACITI_TRY(open_reports(trainer));
     if (trainer->position.step >= trainer->settings->train.steps) {
-        say(trainer, "nothing to do: the checkpoint is at train.steps already");
+        taciti_trainer_say(trainer, "nothing to do: the checkpoint is at train.steps already");
         return TACIT_OK;
     }
     const tacit_status status = run_steps(trainer);

@@ -126,6 +126,7 @@ static tacit_status build_alone(taciti_trainer *trainer) {
                                    &trainer->model));
     TACITI_TRY(taciti_optim_create(&s->optim, &trainer->layout, trainer->pool, &trainer->optim));
     TACITI_TRY(taciti_readiness_create(&trainer->layout, &trainer->readiness));
+    TACITI_TRY(taciti_reports_create(trainer));
     trainer->tokens = taciti_calloc(trainer->micro * trainer->time, sizeof *trainer->tokens);
     trainer->targets = taciti_calloc(trainer->micro * trainer->time, sizeof *trainer->targets);
     return trainer->tokens == NULL || trainer->targets == NULL ? TACIT_E_MEMORY : TACIT_OK;
@@ -149,6 +150,7 @@ tacit_status taciti_trainer_build(taciti_trainer *trainer) {
 
 void taciti_trainer_close(taciti_trainer *trainer) {
     if (trainer->strategy_self != NULL) trainer->strategy->destroy(trainer->strategy_self);
+    taciti_reports_destroy(&trainer->reports);
     taciti_metrics_close(trainer->metrics);
     taciti_free(trainer->tokens);
     taciti_free(trainer->targets);

@@ -5,7 +5,9 @@
 #ifndef TACITI_TRAIN_TRAINER_H
 #define TACITI_TRAIN_TRAINER_H
 
+#include "base/log.h"
 #include "ckpt/ckpt.h"
+#include "comm/circular.h"
 #include "report/report.h"
 #include "strategy/strategy.h"
 #include "train/train.h"
@@ -13,7 +15,7 @@
 /* What a checkpoint restores besides arrays. Batches and dropout masks are functions of (seed, step). */
 typedef struct taciti_position {
     int64_t step;    /* finished steps, skipped ones included */
-    int64_t skipped; /* of these */
+    int64_t skipped; /* of these; where replicas differ: updates that single ranks skipped, summed over ranks */
     uint64_t tokens; /* consumed */
 } taciti_position;
 
@@ -23,6 +25,38 @@ typedef struct taciti_memory_plan {
     size_t moments, exchange, process;
     size_t total;
 } taciti_memory_plan;
+
+/* What each rank tells all others about a step. */
+typedef struct taciti_rank_report {
+    double loss_sum;  /* nats, over this rank's tokens */
+    double compute_s; /* forward and backward */
+    double stop;      /* 1: asked to stop */
+    double skipped;   /* 1: did not update its parameters */
+    double moved;     /* taciti_step_report */
+} taciti_rank_report;
+
+/* A finished step whose line is not written yet. */
+typedef struct taciti_step_entry {
+    taciti_step_metrics metrics;
+    bool known;    /* the reports of all ranks are in it */
+    bool stop;     /* some rank was asked to stop */
+    int64_t skips; /* updates that did not happen, as `skipped` of taciti_position counts them */
+} taciti_step_entry;
+
+enum {
+    /* Where replicas differ nobody waits for the reports of a step: they are looked at this many steps later. */
+    TACITI_REPORTS_LATE_STEPS = 2,
+    TACITI_REPORTS_MOST = TACITI_CIRCULAR_MOST,
+};
+
+/* Reports on their way, oldest first. */
+typedef struct taciti_reports {
+    taciti_circular *circular; /* NULL: every step waits for the reports of all ranks; owned */
+    taciti_rank_report *all;   /* by rank; owned */
+    taciti_rank_report mine;   /* without a circular */
+    taciti_step_entry entries[TACITI_REPORTS_MOST];
+    size_t first, count;
+} taciti_reports;
 
 typedef struct taciti_trainer {
     taciti_comm *comm;
@@ -45,8 +79,10 @@ typedef struct taciti_trainer {
     taciti_console console;    /* rank 0 only */
     int32_t *tokens, *targets; /* one micro-batch */
     taciti_position position;
-    int64_t skipped_in_a_row;
-    double peak_flops; /* of all ranks together, measured; 0 when unknown */
+    taciti_reports reports;
+    bool averaged;            /* between taciti_trainer_average() and taciti_trainer_revert() */
+    int64_t skipped_in_a_row; /* steps in which somebody skipped */
+    double peak_flops;        /* of all ranks together, measured; 0 when unknown */
     taciti_memory_plan memory;
     tacit_status ready_status; /* first failure inside a readiness callback */
 } taciti_trainer;
@@ -62,16 +98,65 @@ tacit_status taciti_trainer_agree(const taciti_trainer *trainer);
 tacit_status taciti_agree_on_build(taciti_comm *comm);
 tacit_status taciti_agree_on_configuration(taciti_comm *comm, const taciti_config *config);
 
-/* step.c: one optimizer step and its metrics (rank 0 fills all of them). stop_wish: this rank was asked to stop;
- * *stop: some rank was. Collective. */
-tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish, taciti_step_metrics *out, bool *stop);
+/* The same parameters on all ranks: files differ, memory fails. Collective. */
+tacit_status taciti_trainer_agree_on_parameters(const taciti_trainer *trainer);
+
+/* step.c: one optimizer step; its entry goes to the reports. stop_wish: this rank was asked to stop. Collective. */
+tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish);
+
+/* reports.c: entries of steps. */
+tacit_status taciti_reports_create(taciti_trainer *trainer);
+void taciti_reports_destroy(taciti_reports *reports);
+
+/* Sends this rank's report of the step that ends and opens its entry. Blocks nowhere. Collective. */
+tacit_status taciti_reports_put(taciti_trainer *trainer, const taciti_rank_report *mine, taciti_step_entry **out);
+
+/* Steps whose reports are awaited in every step: 0, or TACITI_REPORTS_LATE_STEPS. */
+size_t taciti_reports_late_steps(const taciti_reports *reports);
+
+/* Takes in what all ranks have reported until at most `late` steps are not known yet. The outcome is the same on every
+ * rank. Collective. */
+tacit_status taciti_reports_collect(taciti_trainer *trainer, size_t late);
+
+bool taciti_reports_stop(const taciti_reports *reports);           /* some known entry asks to stop */
+taciti_step_entry *taciti_reports_newest(taciti_reports *reports); /* NULL: none */
+taciti_step_entry *taciti_reports_oldest_known(taciti_reports *reports);
+void taciti_reports_drop_oldest(taciti_reports *reports);
 
 /* evaluate.c: mean loss over validation windows [0, windows), 0: all. Collective. */
 tacit_status taciti_trainer_evaluate(taciti_trainer *trainer, double *out_loss);
 
-/* snapshot.c: collective. */
+/* evaluate.c: where replicas differ the model becomes their mean, and comes back. *distance: NaN where they are equal.
+ * Nothing happens when it is the mean already. Collective. */
+tacit_status taciti_trainer_average(taciti_trainer *trainer, double *distance);
+void taciti_trainer_revert(taciti_trainer *trainer);
+
+/* snapshot.c: between average and revert. Collective. */
 tacit_status taciti_trainer_save(taciti_trainer *trainer);
+
+/* restore.c: collective. Both end with the strategy started. */
 tacit_status taciti_trainer_resume(taciti_trainer *trainer, bool *found);
 tacit_status taciti_trainer_initialise(taciti_trainer *trainer); /* seed or train.init */
+
+/* state.c: the flat arrays of a run as a checkpoint names them. */
+enum { TACITI_STATE_MOST_ARRAYS = 12 };
+typedef struct taciti_state_list {
+    taciti_ckpt_array arrays[TACITI_STATE_MOST_ARRAYS];
+    char prefixes[TACITI_STATE_MOST_ARRAYS][TACITI_CKPT_PREFIX_BYTES];
+    size_t count;
+} taciti_state_list;
+
+/* "model.": what every reader of a checkpoint finds. */
+void taciti_state_add_model(const taciti_trainer *trainer, taciti_state_list *list);
+/* "optim.m.", ...: where replicas are equal. */
+void taciti_state_add_moments(const taciti_trainer *trainer, taciti_state_list *list);
+/* "rank.00003.model.", "rank.00003.optim.m.", "rank.00003.strategy.anchor.", ...: where they differ. */
+void taciti_state_add_own(const taciti_trainer *trainer, int rank, float *parameters, taciti_state_list *list);
+/* One state of the optimizer of one rank. */
+void taciti_state_add_own_moment(const taciti_trainer *trainer, int rank, int state, float *flat,
+                                 taciti_state_list *list);
+
+/* train.c: one line on rank 0, unless the run is quiet. */
+void taciti_trainer_say(const taciti_trainer *trainer, const char *format, ...) TACITI_PRINTF(2, 3);
 
 #endif

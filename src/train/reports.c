@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What ranks tell each other about every step. Where replicas are equal, each step has waited for all ranks anyway, and
+ * the reports of a step are taken in before the next one begins. Where they differ, that would be a barrier: the
+ * reports travel while the next steps are computed, and metrics, stop wishes and skips are known
+ * TACITI_REPORTS_LATE_STEPS steps later; all of them at once before an evaluation, a checkpoint and the end.
+ */
+#include <math.h>
+
+#include "base/memory.h"
+#include "train/trainer.h"
+
+tacit_status taciti_reports_create(taciti_trainer *trainer) {
+    taciti_reports *reports = &trainer->reports;
+    reports->all = taciti_calloc((size_t)trainer->ranks, sizeof *reports->all);
+    if (reports->all == NULL) return TACIT_E_MEMORY;
+    if (trainer->strategy->replicas_equal || trainer->ranks == 1) return TACIT_OK;
+    return taciti_circular_create(trainer->comm, sizeof *reports->all, &reports->circular);
+}
+
+void taciti_reports_destroy(taciti_reports *reports) {
+    taciti_circular_destroy(reports->circular);
+    taciti_free(reports->all);
+}
+
+static taciti_step_entry *entry_at(taciti_reports *reports, size_t i) {
+    return &reports->entries[(reports->first + i) % TACITI_REPORTS_MOST];
+}
+
+size_t taciti_reports_late_steps(const taciti_reports *reports) {
+    return reports->circular == NULL ? 0 : TACITI_REPORTS_LATE_STEPS;
+}
+
+tacit_status taciti_reports_put(taciti_trainer *trainer, const taciti_rank_report *mine, taciti_step_entry **out) {
+    taciti_reports *reports = &trainer->reports;
+    if (reports->count == TACITI_REPORTS_MOST)
+        return taciti_fail(TACIT_E_INTERNAL, "more than %d steps without a line", (int)TACITI_REPORTS_MOST);
+    reports->mine = *mine;
+    if (reports->circular != NULL) TACITI_TRY(taciti_circular_post(reports->circular, mine));
+    *out = entry_at(reports, reports->count++);
+    **out = (taciti_step_entry){.known = false};
+    return TACIT_OK;
+}
+
+/* Sums are made in rank order, so they are the same bits on every rank. */
+static void fill(taciti_trainer *trainer, taciti_step_entry *entry) {
+    const taciti_rank_report *all = trainer->reports.all;
+    taciti_step_metrics *m = &entry->metrics;
+    double loss = 0, skipped = 0, moved = 0;
+    m->slowest_s = -1;
+    m->fastest_s = (double)INFINITY;
+    for (int r = 0; r < trainer->ranks; r++) {
+        loss += all[r].loss_sum;
+        skipped += all[r].skipped;
+        moved += all[r].moved;
+        entry->stop = entry->stop || all[r].stop != 0;
+        if (all[r].compute_s > m->slowest_s) {
+            m->slowest_s = all[r].compute_s;
+            m->slowest_rank = r;
+        }
+        m->fastest_s = fmin(m->fastest_s, all[r].compute_s);
+    }
+    const bool equal = trainer->strategy->replicas_equal;
+    entry->skips = equal ? skipped > 0 : (int64_t)skipped;
+    trainer->position.skipped += entry->skips;
+    m->skipped = trainer->position.skipped;
+    m->loss = loss / ((double)trainer->settings->train.batch * (double)trainer->time);
+    m->consensus = equal ? (double)NAN : sqrt(moved / (double)trainer->ranks);
+    entry->known = true;
+}
+
+static tacit_status take(taciti_trainer *trainer, taciti_step_entry *entry) {
+    taciti_reports *reports = &trainer->reports;
+    if (reports->circular != NULL)
+        TACITI_TRY(taciti_circular_take(reports->circular, reports->all));
+    else
+        TACITI_TRY(taciti_comm_allgather(trainer->comm, &reports->mine, sizeof reports->mine, reports->all));
+    fill(trainer, entry);
+    return TACIT_OK;
+}
+
+tacit_status taciti_reports_collect(taciti_trainer *trainer, size_t late) {
+    taciti_reports *reports = &trainer->reports;
+    for (size_t i = 0; i + late < reports->count; i++)
+        if (!entry_at(reports, i)->known) TACITI_TRY(take(trainer, entry_at(reports, i)));
+    return TACIT_OK;
+}
+
+bool taciti_reports_stop(const taciti_reports *reports) {
+    bool stop = false;
+    for (size_t i = 0; i < reports->count; i++)
+        stop = stop || reports->entries[(reports->first + i) % TACITI_REPORTS_MOST].stop;
+    return stop;
+}
+
+taciti_step_entry *taciti_reports_newest(taciti_reports *reports) {
+    return reports->count == 0 ? NULL : entry_at(reports, reports->count - 1);
+}
+
+taciti_step_entry *taciti_reports_oldest_known(taciti_reports *reports) {
+    return reports->count == 0 || !entry_at(reports, 0)->known ? NULL : entry_at(reports, 0);
+}
+
+void taciti_reports_drop_oldest(taciti_reports *reports) {
+    reports->first = (reports->first + 1) % TACITI_REPORTS_MOST;
+    reports->count--;
+}
