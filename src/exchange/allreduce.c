@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "exchange/allreduce.h"
 
+#include <string.h>
+
 #include "base/log.h"
 #include "base/memory.h"
 
@@ -37,11 +39,13 @@ static void choose_pipeline(taciti_allreduce *reduce, size_t segment_bytes) {
     reduce->local_depth = p->hosts == p->size ? 0 : DEPTH_LOCAL;
 }
 
-/* The object without its buffers. */
-static tacit_status describe(const taciti_comm *comm, const taciti_codec *codec, taciti_placement wish,
-                             size_t segment_bytes, taciti_allreduce *out) {
+tacit_status taciti_allreduce_describe(const taciti_where *where, taciti_members members, int rank,
+                                       const taciti_codec *codec, taciti_placement wish, size_t segment_bytes,
+                                       taciti_allreduce *out) {
+    if (codec->aggregation != TACITI_CODEC_SUM || codec->rounds != 1)
+        return taciti_fail(TACIT_E_CONFIG, "codec %s cannot carry a dense all-reduce", codec->name);
     *out = (taciti_allreduce){.codec = codec};
-    TACITI_TRY(taciti_arrangement_create(comm, wish, &out->place));
+    TACITI_TRY(taciti_arrangement_of(where, members, rank, wish, &out->place));
     choose_pipeline(out, segment_bytes);
     const taciti_arrangement *p = &out->place;
     const int local_size = taciti_arrangement_local_size(p, p->host);
@@ -63,48 +67,74 @@ static tacit_status describe(const taciti_comm *comm, const taciti_codec *codec,
                                           .slots = out->local_depth + 1,
                                           .lag = 2 * out->wire_depth + out->local_depth,
                                           .window = 2 * SENDS_PER_MEMBER * (size_t)local_size};
+    out->small = taciti_small_of(NULL, codec, p, NULL);
     return TACIT_OK;
+}
+
+size_t taciti_allreduce_workspace_bytes(const taciti_allreduce *reduce) {
+    return taciti_fan_memory_bytes(&reduce->local_shape) + taciti_fan_memory_bytes(&reduce->wire_shape) +
+           taciti_small_memory_bytes(reduce->codec, &reduce->place);
+}
+
+static tacit_status open_fans(taciti_allreduce *reduce, char *memory) {
+    const taciti_arrangement *p = &reduce->place;
+    TACITI_TRY(
+        taciti_fan_create(reduce->comm, &reduce->local_shape, p->order + p->first[p->host], memory, &reduce->local));
+    int *across = taciti_calloc((size_t)p->hosts, sizeof *across);
+    if (across == NULL) return TACIT_E_MEMORY;
+    for (int h = 0; h < p->hosts && taciti_arrangement_is_lane(p); h++)
+        across[h] = taciti_arrangement_rank(p, h, p->number);
+    memory += taciti_fan_memory_bytes(&reduce->local_shape);
+    const tacit_status status = taciti_fan_create(reduce->comm, &reduce->wire_shape, across, memory, &reduce->wire);
+    taciti_free(across);
+    return status;
+}
+
+tacit_status taciti_allreduce_open(taciti_allreduce *reduce, taciti_comm *comm, void *memory) {
+    const size_t fan_bytes =
+        taciti_fan_memory_bytes(&reduce->local_shape) + taciti_fan_memory_bytes(&reduce->wire_shape);
+    reduce->comm = comm;
+    if (memory == NULL) memory = reduce->memory = taciti_calloc(taciti_allreduce_workspace_bytes(reduce) + 1, 1);
+    if (memory == NULL) return TACIT_E_MEMORY;
+    reduce->small = taciti_small_of(comm, reduce->codec, &reduce->place, (char *)memory + fan_bytes);
+    return open_fans(reduce, memory);
+}
+
+/* As taciti_allreduce_describe(), for this rank of a communicator. */
+static tacit_status describe_here(const taciti_comm *comm, const taciti_codec *codec, taciti_members members,
+                                  taciti_placement wish, size_t segment_bytes, taciti_allreduce *out) {
+    const int size = taciti_comm_size(comm);
+    int *host_of = taciti_calloc((size_t)size, sizeof *host_of);
+    if (host_of == NULL) return TACIT_E_MEMORY;
+    const taciti_where where = {.ranks = size, .hosts = taciti_hosts_of(comm, host_of), .host_of = host_of};
+    const tacit_status status =
+        taciti_allreduce_describe(&where, members, taciti_comm_rank(comm), codec, wish, segment_bytes, out);
+    taciti_free(host_of);
+    return status;
+}
+
+tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_codec *codec, taciti_members members,
+                                     taciti_placement wish, size_t segment_bytes, taciti_allreduce *out) {
+    TACITI_TRY(describe_here(comm, codec, members, wish, segment_bytes, out));
+    const tacit_status status = taciti_allreduce_open(out, comm, NULL);
+    if (status != TACIT_OK) taciti_allreduce_destroy(out);
+    return status;
 }
 
 size_t taciti_allreduce_memory_bytes(const taciti_comm *comm, const taciti_codec *codec, taciti_placement wish,
                                      size_t segment_bytes) {
     taciti_allreduce reduce;
-    if (describe(comm, codec, wish, segment_bytes, &reduce) != TACIT_OK) return 0;
-    const size_t bytes = taciti_fan_memory_bytes(&reduce.local_shape) + taciti_fan_memory_bytes(&reduce.wire_shape) +
-                         taciti_small_memory_bytes(codec, &reduce.place);
-    taciti_arrangement_destroy(&reduce.place);
+    if (describe_here(comm, codec, (taciti_members){0}, wish, segment_bytes, &reduce) != TACIT_OK) return 0;
+    const size_t bytes = taciti_allreduce_workspace_bytes(&reduce);
+    taciti_allreduce_destroy(&reduce);
     return bytes;
-}
-
-static tacit_status create_fans(taciti_comm *comm, taciti_allreduce *reduce) {
-    const taciti_arrangement *p = &reduce->place;
-    TACITI_TRY(taciti_fan_create(comm, &reduce->local_shape, p->order + p->first[p->host], &reduce->local));
-    int *across = taciti_calloc((size_t)p->hosts, sizeof *across);
-    if (across == NULL) return TACIT_E_MEMORY;
-    for (int h = 0; h < p->hosts && taciti_arrangement_is_lane(p); h++)
-        across[h] = taciti_arrangement_rank(p, h, p->number);
-    const tacit_status status = taciti_fan_create(comm, &reduce->wire_shape, across, &reduce->wire);
-    taciti_free(across);
-    return status;
-}
-
-tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_codec *codec, taciti_placement wish,
-                                     size_t segment_bytes, taciti_allreduce *out) {
-    if (codec->aggregation != TACITI_CODEC_SUM || codec->rounds != 1)
-        return taciti_fail(TACIT_E_CONFIG, "codec %s cannot carry a dense all-reduce", codec->name);
-    TACITI_TRY(describe(comm, codec, wish, segment_bytes, out));
-    out->comm = comm;
-    tacit_status status = create_fans(comm, out);
-    if (status == TACIT_OK) status = taciti_small_create(comm, codec, &out->place, &out->small);
-    if (status != TACIT_OK) taciti_allreduce_destroy(out);
-    return status;
 }
 
 void taciti_allreduce_destroy(taciti_allreduce *reduce) {
     taciti_fan_destroy(&reduce->local);
     taciti_fan_destroy(&reduce->wire);
-    taciti_small_destroy(&reduce->small);
     taciti_arrangement_destroy(&reduce->place);
+    taciti_free(reduce->memory);
     *reduce = (taciti_allreduce){0};
 }
 
@@ -126,12 +156,32 @@ static bool piece_at(const taciti_cut *cut, size_t turn, size_t lag, taciti_turn
     return turn >= lag && t->piece < cut->pieces;
 }
 
-static tacit_status take_turn(taciti_allreduce *reduce, size_t turn, float *x, const taciti_cut *cut) {
+/* Where this rank encodes nothing, nothing is taken. */
+static void clear_kept(const taciti_allreduce *reduce, const taciti_turn *t) {
+    const taciti_arrangement *p = &reduce->place;
+    if (t->kept == NULL || (p->hosts > 1 && p->lanes == 1 && taciti_arrangement_is_lane(p))) return;
+    const taciti_range r = taciti_cut_piece(t->cut, t->piece);
+    memset(t->kept + r.at, 0, r.n * sizeof *t->kept);
+}
+
+/* The piece is final here; but my share of it may still be on its way to my host's ranks. */
+static tacit_status give_back(taciti_allreduce *reduce, const taciti_turn *t, float back) {
+    const taciti_arrangement *p = &reduce->place;
+    if (p->hosts == 1 || !taciti_arrangement_is_lane(p)) return TACIT_OK;
+    TACITI_TRY(taciti_fan_await_spread(&reduce->local, t));
+    const taciti_range share = taciti_cut_share(p, t->cut, t->piece, p->number);
+    taciti_residual_give_back(back, t->x + share.at, t->kept + share.at, share.n);
+    return TACIT_OK;
+}
+
+static tacit_status take_turn(taciti_allreduce *reduce, size_t turn, float *x, const taciti_cut *cut,
+                              const taciti_residual *residual) {
     const size_t a = reduce->local_depth, b = reduce->wire_depth;
-    taciti_turn t = {.x = x, .cut = cut};
+    taciti_turn t = {.x = x, .kept = residual != NULL ? residual->kept : NULL, .cut = cut};
     if (piece_at(cut, turn, 0, &t)) TACITI_TRY(taciti_fan_scatter(&reduce->local, &t));
     if (piece_at(cut, turn, a, &t)) {
         TACITI_TRY(taciti_fan_combine(&reduce->local, &t));
+        clear_kept(reduce, &t);
         TACITI_TRY(taciti_fan_scatter(&reduce->wire, &t));
     }
     if (piece_at(cut, turn, a + b, &t)) {
@@ -142,22 +192,35 @@ static tacit_status take_turn(taciti_allreduce *reduce, size_t turn, float *x, c
         TACITI_TRY(taciti_fan_collect(&reduce->wire, &t));
         TACITI_TRY(taciti_fan_spread(&reduce->local, &t));
     }
-    return piece_at(cut, turn, 2 * a + 2 * b, &t) ? taciti_fan_collect(&reduce->local, &t) : TACIT_OK;
+    if (!piece_at(cut, turn, 2 * a + 2 * b, &t)) return TACIT_OK;
+    TACITI_TRY(taciti_fan_collect(&reduce->local, &t));
+    return residual != NULL && residual->back != 0 ? give_back(reduce, &t, residual->back) : TACIT_OK;
 }
 
-tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n) {
-    if (reduce->place.size == 1 || n == 0) return TACIT_OK;
-    if (taciti_small_pays(&reduce->small, n)) return taciti_small_run(&reduce->small, x, n);
+static tacit_status run_fans(taciti_allreduce *reduce, float *x, size_t n, const taciti_residual *residual) {
     const taciti_cut cut = cut_of(reduce, n);
     const size_t turns = cut.pieces + 2 * (reduce->local_depth + reduce->wire_depth);
-    for (size_t turn = 0; turn < turns; turn++) TACITI_TRY(take_turn(reduce, turn, x, &cut));
+    for (size_t turn = 0; turn < turns; turn++) TACITI_TRY(take_turn(reduce, turn, x, &cut, residual));
     TACITI_TRY(taciti_fan_finish(&reduce->local));
     return taciti_fan_finish(&reduce->wire);
 }
 
+tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, const taciti_residual *residual) {
+    if (n == 0) return TACIT_OK;
+    if (reduce->place.size == 1) {
+        if (residual != NULL) memset(residual->kept, 0, n * sizeof *residual->kept);
+        return TACIT_OK;
+    }
+    if (!taciti_small_pays(&reduce->small, n)) return run_fans(reduce, x, n, residual);
+    if (residual == NULL) return taciti_small_run(&reduce->small, x, n, NULL);
+    TACITI_TRY(taciti_small_run(&reduce->small, x, n, residual->kept));
+    if (residual->back != 0) taciti_residual_give_back(residual->back, x, residual->kept, n);
+    return TACIT_OK;
+}
+
 uint64_t taciti_allreduce_bytes(const taciti_allreduce *reduce, size_t n) {
     if (reduce->place.size == 1 || n == 0) return 0;
-    if (taciti_small_pays(&reduce->small, n)) return taciti_small_bytes(&reduce->small, n);
+    if (taciti_small_pays(&reduce->small, n)) return taciti_small_bytes(&reduce->place, n);
     const taciti_cut cut = cut_of(reduce, n);
     uint64_t bytes = 0;
     for (size_t i = 0; i < cut.pieces; i++)
@@ -165,17 +228,17 @@ uint64_t taciti_allreduce_bytes(const taciti_allreduce *reduce, size_t n) {
                  taciti_fan_bytes(&reduce->wire_shape, &cut, i, reduce->wire_shape.me);
     return bytes;
 }
+
 /* Of every pair of a rank here and a rank there that talk to each other: same lane, or any two in the flat arrangement.
  */
-static uint64_t piece_nic_bytes(const taciti_allreduce *reduce, const taciti_cut *cut, size_t piece) {
+static uint64_t piece_nic_bytes(const taciti_allreduce *reduce, const taciti_cut *cut, size_t piece, int machine) {
     const taciti_arrangement *p = &reduce->place;
     uint64_t bytes = 0;
     for (int lane = 0; lane < p->lanes; lane++)
         for (int here = 0; here < p->hosts; here++) {
-            const int rank = taciti_arrangement_rank(p, here, lane);
-            if (!taciti_comm_same_host(reduce->comm, rank, taciti_comm_rank(reduce->comm))) continue;
+            if (p->machine[p->first[here] + lane] != machine) continue;
             for (int there = 0; there < p->hosts; there++) {
-                if (taciti_comm_same_host(reduce->comm, rank, taciti_arrangement_rank(p, there, lane))) continue;
+                if (p->machine[p->first[there] + lane] == machine) continue;
                 bytes += reduce->codec->bound(taciti_cut_chunk(p, cut, piece, lane, there).n) +
                          reduce->codec->bound(taciti_cut_chunk(p, cut, piece, lane, here).n);
             }
@@ -183,12 +246,11 @@ static uint64_t piece_nic_bytes(const taciti_allreduce *reduce, const taciti_cut
     return bytes;
 }
 
-uint64_t taciti_allreduce_nic_bytes(const taciti_allreduce *reduce, size_t n) {
-    const taciti_arrangement *p = &reduce->place;
-    if (p->size == 1 || n == 0) return 0;
-    if (taciti_small_pays(&reduce->small, n)) return taciti_small_nic_bytes(&reduce->small, n);
+uint64_t taciti_allreduce_nic_bytes(const taciti_allreduce *reduce, size_t n, int machine) {
+    if (reduce->place.size == 1 || n == 0) return 0;
+    if (taciti_small_pays(&reduce->small, n)) return taciti_small_nic_bytes(&reduce->place, n, machine);
     const taciti_cut cut = cut_of(reduce, n);
     uint64_t bytes = 0;
-    for (size_t i = 0; i < cut.pieces; i++) bytes += piece_nic_bytes(reduce, &cut, i);
+    for (size_t i = 0; i < cut.pieces; i++) bytes += piece_nic_bytes(reduce, &cut, i, machine);
     return bytes;
 }

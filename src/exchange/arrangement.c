@@ -7,28 +7,49 @@
 
 enum { GRAIN = 16 };
 
-static bool is_leader(const taciti_comm *comm, int rank) { return taciti_comm_peer(comm, rank)->local_rank == 0; }
-
-static int count_hosts(const taciti_comm *comm) {
+int taciti_hosts_of(const taciti_comm *comm, int *host_of) {
+    const int size = taciti_comm_size(comm);
     int hosts = 0;
-    for (int r = 0; r < taciti_comm_size(comm); r++) hosts += is_leader(comm, r);
+    for (int leader = 0; leader < size; leader++) {
+        if (taciti_comm_peer(comm, leader)->local_rank != 0) continue;
+        for (int r = leader; r < size; r++)
+            if (taciti_comm_same_host(comm, leader, r)) host_of[r] = hosts;
+        hosts++;
+    }
     return hosts;
 }
 
-/* Appends the ranks of one host; hosts come in the order of their lowest ranks. */
-static void append_host(const taciti_comm *comm, int leader, bool flat, taciti_arrangement *place) {
+static int member(taciti_members members, int i) { return members.ranks == NULL ? i : members.ranks[i]; }
+
+/* Whether no member before this one is on its machine. */
+static bool is_leader(const taciti_where *where, taciti_members members, int i) {
+    for (int k = 0; k < i; k++)
+        if (where->host_of[member(members, k)] == where->host_of[member(members, i)]) return false;
+    return true;
+}
+
+/* Appends the members of one host; hosts come in the order of their lowest ranks. */
+static void append_host(const taciti_where *where, taciti_members members, int leader, bool flat,
+                        taciti_arrangement *place) {
     int at = place->first[place->hosts];
-    for (int r = leader; r < place->size; r++) {
-        if (r != leader && (flat || !taciti_comm_same_host(comm, leader, r))) continue;
-        if (r == taciti_comm_rank(comm)) {
-            place->host = place->hosts;
-            place->number = at - place->first[place->hosts];
-        }
-        place->order[at++] = r;
+    const int machine = where->host_of[member(members, leader)];
+    for (int i = leader; i < place->size; i++) {
+        if (i != leader && (flat || where->host_of[member(members, i)] != machine)) continue;
+        place->machine[at] = machine;
+        place->order[at++] = member(members, i);
     }
     const int count = at - place->first[place->hosts];
     if (place->hosts == 0 || count < place->lanes) place->lanes = count;
     place->first[++place->hosts] = at;
+}
+
+static void find_myself(taciti_arrangement *place, int rank) {
+    for (int h = 0; h < place->hosts; h++)
+        for (int at = place->first[h]; at < place->first[h + 1]; at++) {
+            if (place->order[at] != rank) continue;
+            place->host = h;
+            place->number = at - place->first[h];
+        }
 }
 
 /* Lanes of every host: see TACITI_FLOWS. */
@@ -39,19 +60,35 @@ static int limit_lanes(const taciti_arrangement *place, int wish) {
     return place->lanes < most ? place->lanes : most;
 }
 
-tacit_status taciti_arrangement_create(const taciti_comm *comm, taciti_placement wish, taciti_arrangement *out) {
-    const int size = taciti_comm_size(comm), hosts = count_hosts(comm);
+tacit_status taciti_arrangement_of(const taciti_where *where, taciti_members members, int rank, taciti_placement wish,
+                                   taciti_arrangement *out) {
+    const int size = members.ranks == NULL ? where->ranks : (int)members.count;
+    int hosts = 0;
+    for (int i = 0; i < size; i++) hosts += is_leader(where, members, i);
     const bool flat =
         wish.scheme == TACITI_SCHEME_AUTO ? hosts == 1 || hosts == size : wish.scheme == TACITI_SCHEME_FLAT;
     taciti_arrangement place = {.size = size, .one_host = hosts == 1};
-    place.order = taciti_calloc((size_t)size * 2 + 1, sizeof *place.order);
+    place.order = taciti_calloc((size_t)size * 3 + 1, sizeof *place.order);
     if (place.order == NULL) return TACIT_E_MEMORY;
-    place.first = place.order + size;
-    for (int r = 0; r < size; r++)
-        if (flat || is_leader(comm, r)) append_host(comm, r, flat, &place);
+    place.machine = place.order + size;
+    place.first = place.machine + size;
+    for (int i = 0; i < size; i++)
+        if (flat || is_leader(where, members, i)) append_host(where, members, i, flat, &place);
+    find_myself(&place, rank);
     place.lanes = limit_lanes(&place, wish.lanes);
     *out = place;
     return TACIT_OK;
+}
+
+tacit_status taciti_arrangement_create(const taciti_comm *comm, taciti_members members, taciti_placement wish,
+                                       taciti_arrangement *out) {
+    const int size = taciti_comm_size(comm);
+    int *host_of = taciti_calloc((size_t)size, sizeof *host_of);
+    if (host_of == NULL) return TACIT_E_MEMORY;
+    const taciti_where where = {.ranks = size, .hosts = taciti_hosts_of(comm, host_of), .host_of = host_of};
+    const tacit_status status = taciti_arrangement_of(&where, members, taciti_comm_rank(comm), wish, out);
+    taciti_free(host_of);
+    return status;
 }
 
 void taciti_arrangement_destroy(taciti_arrangement *place) {

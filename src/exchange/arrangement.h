@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where ranks are, as an all-reduce sees it, and how an array is cut among them.
+ * Where ranks are, as an all-reduce among some of them sees it, and how an array is cut among them.
  *
- * Ranks are numbered by (host, number within the host). A host has *lanes*, at most as many as the smallest host has
+ * Members are numbered by (host, number within the host). A host has *lanes*, at most as many as the smallest host has
  * ranks: lane l of a host is its rank with number l, and only lanes talk to other hosts, each with the same lane there.
- * The flat arrangement is the one in which every rank is a host of its own.
+ * The flat arrangement is the one in which every rank is a host of its own; what it really runs on is its *machine*.
  *
  *   array = pieces, one after the other in time;  piece = one share per lane;  share = one chunk per host
  *
- * All of it is a function of what every rank knows alike, so all ranks cut in the same way.
+ * All of it is a function of what every rank knows alike, so all members cut in the same way.
  */
 #ifndef TACITI_EXCHANGE_ARRANGEMENT_H
 #define TACITI_EXCHANGE_ARRANGEMENT_H
@@ -16,6 +16,18 @@
 #include "comm/comm.h"
 
 typedef enum taciti_scheme { TACITI_SCHEME_AUTO, TACITI_SCHEME_FLAT, TACITI_SCHEME_HOSTS } taciti_scheme;
+
+/* Which host each rank is on. */
+typedef struct taciti_where {
+    int ranks, hosts;
+    const int *host_of; /* [ranks], 0 .. hosts - 1 */
+} taciti_where;
+
+/* Who takes part, ascending; borrowed. ranks NULL: all, whatever count says. */
+typedef struct taciti_members {
+    const int *ranks;
+    size_t count;
+} taciti_members;
 
 /* How ranks are to be arranged. */
 typedef struct taciti_placement {
@@ -30,15 +42,23 @@ enum { TACITI_FLOWS = 8 };
 
 typedef struct taciti_arrangement {
     int size, hosts, lanes;
-    int host, number; /* mine */
+    int host, number; /* mine; 0 when I am no member */
     int *order;       /* [size] ranks, host by host; owned */
-    int *first;       /* [hosts + 1] where each host begins in `order`; in the same block */
-    bool one_host;    /* no message leaves this machine */
+    int *machine;     /* [size] what each of them runs on, as in taciti_where; in the same block, like the next */
+    int *first;       /* [hosts + 1] where each host begins in `order` */
+    bool one_host;    /* no message leaves a machine */
 } taciti_arrangement;
 
-/* AUTO: by hosts when there are several and one of them has several ranks, else flat. Not collective. */
-tacit_status taciti_arrangement_create(const taciti_comm *comm, taciti_placement wish, taciti_arrangement *out);
+/* AUTO: by hosts when there are several and one of them has several members, else flat. Not collective. */
+tacit_status taciti_arrangement_create(const taciti_comm *comm, taciti_members members, taciti_placement wish,
+                                       taciti_arrangement *out);
+/* The same as `rank` sees it, of which no communicator is needed. */
+tacit_status taciti_arrangement_of(const taciti_where *where, taciti_members members, int rank, taciti_placement wish,
+                                   taciti_arrangement *out);
 void taciti_arrangement_destroy(taciti_arrangement *place);
+
+/* host_of[size] of a communicator; hosts come in the order of their lowest ranks. Returns how many they are. */
+int taciti_hosts_of(const taciti_comm *comm, int *host_of);
 
 static inline int taciti_arrangement_local_size(const taciti_arrangement *p, int host) {
     return p->first[host + 1] - p->first[host];
@@ -46,6 +66,8 @@ static inline int taciti_arrangement_local_size(const taciti_arrangement *p, int
 static inline int taciti_arrangement_rank(const taciti_arrangement *p, int host, int number) {
     return p->order[p->first[host] + number];
 }
+/* Where I stand in `order`. */
+static inline int taciti_arrangement_position(const taciti_arrangement *p) { return p->first[p->host] + p->number; }
 static inline bool taciti_arrangement_is_lane(const taciti_arrangement *p) { return p->number < p->lanes; }
 
 typedef struct taciti_range {

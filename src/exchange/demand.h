@@ -9,12 +9,6 @@
 #include "exchange/arrangement.h"
 #include "topo/topo.h"
 
-/* Which host each rank is on. */
-typedef struct taciti_where {
-    int ranks, hosts;
-    const int *host_of; /* [ranks], 0 .. hosts - 1 */
-} taciti_where;
-
 /* For one array. */
 typedef struct taciti_demand {
     double host_bytes;  /* that the busiest link of a host carries, per direction */

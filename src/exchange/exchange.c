@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "exchange/allreduce.h"
+#include "exchange/parcel.h"
 
 #define OPTION(name, kind, member, value, high, choices_, unit_, text)                                                 \
     {                                                                                                                  \
@@ -38,57 +39,43 @@ const taciti_option_table taciti_exchange_option_table = {.section = "exchange",
                                                           .options = OPTIONS,
                                                           .count = sizeof OPTIONS / sizeof *OPTIONS};
 
-/* One bucket's all-reduce. */
-typedef struct parcel {
-    taciti_exchange *exchange;
-    float *x;
-    size_t n;
-    bool under_way;
-    taciti_job job;
-} parcel;
-
 struct taciti_exchange {
     taciti_comm *comm;           /* borrows */
     const taciti_layout *layout; /* borrows */
     taciti_allreduce reduce;
-    parcel *parcels; /* one per bucket; owned */
+    taciti_parcels parcels;
 };
 
-static tacit_status run_parcel(taciti_comm *comm, void *context) {
-    const parcel *p = context;
-    taciti_trace *trace = taciti_comm_trace(comm);
-    const tacit_status status = taciti_allreduce_run(&p->exchange->reduce, p->x, p->n);
-    (void)taciti_trace_add(trace, TACITI_SPAN_TRANSFER, p->job.detail, p->job.begin_ns);
-    return status;
+static tacit_status move(void *owner, float *x, size_t n, int64_t number) {
+    taciti_exchange *exchange = owner;
+    (void)number;
+    return taciti_allreduce_run(&exchange->reduce, x, n, NULL);
 }
 
-static taciti_placement placement_of(const taciti_exchange_options *options) {
+const taciti_codec *taciti_exchange_wire(const taciti_exchange_options *options) {
+    return taciti_codec_find(WIRE_NAMES[options->wire]);
+}
+
+taciti_placement taciti_exchange_placement(const taciti_exchange_options *options) {
     return (taciti_placement){.scheme = (taciti_scheme)options->scheme, .lanes = (int)options->lanes};
 }
 
-static tacit_status set_up(taciti_exchange *exchange, const taciti_codec *codec, taciti_placement wish) {
+static tacit_status set_up(taciti_exchange *exchange, const taciti_exchange_options *options) {
     const size_t segment_bytes = taciti_comm_segment_bytes(exchange->comm);
-    TACITI_TRY(taciti_allreduce_create(exchange->comm, codec, wish, segment_bytes, &exchange->reduce));
-    exchange->parcels = taciti_calloc(exchange->layout->bucket_count, sizeof *exchange->parcels);
-    if (exchange->parcels == NULL) return TACIT_E_MEMORY;
-    for (size_t b = 0; b < exchange->layout->bucket_count; b++) {
-        parcel *p = &exchange->parcels[b];
-        p->exchange = exchange;
-        p->n = exchange->layout->buckets[b].n;
-        p->job = (taciti_job){.run = run_parcel, .context = p, .name = "all-reduce of bucket", .detail = (int)b};
-    }
-    return TACIT_OK;
+    TACITI_TRY(taciti_allreduce_create(exchange->comm, taciti_exchange_wire(options), (taciti_members){0},
+                                       taciti_exchange_placement(options), segment_bytes, &exchange->reduce));
+    return taciti_parcels_create(exchange->comm, exchange->layout, move, exchange, "all-reduce of bucket",
+                                 &exchange->parcels);
 }
 
 tacit_status taciti_exchange_create(taciti_comm *comm, const taciti_layout *layout,
                                     const taciti_exchange_options *options, taciti_exchange **out) {
-    const taciti_codec *codec = taciti_codec_find(WIRE_NAMES[options->wire]);
     taciti_exchange *exchange = taciti_calloc(1, sizeof *exchange);
     tacit_status status = exchange == NULL ? TACIT_E_MEMORY : TACIT_OK;
     if (status == TACIT_OK) {
         exchange->comm = comm;
         exchange->layout = layout;
-        status = set_up(exchange, codec, placement_of(options));
+        status = set_up(exchange, options);
     }
     status = taciti_comm_agree(comm, status);
     if (status == TACIT_OK)
@@ -101,42 +88,20 @@ tacit_status taciti_exchange_create(taciti_comm *comm, const taciti_layout *layo
 void taciti_exchange_destroy(taciti_exchange *exchange) {
     if (exchange == NULL) return;
     taciti_allreduce_destroy(&exchange->reduce);
-    taciti_free(exchange->parcels);
+    taciti_parcels_destroy(&exchange->parcels);
     taciti_free(exchange);
 }
 
-static tacit_status lay_out(taciti_exchange *exchange, float *flat, size_t bucket) {
-    parcel *p = &exchange->parcels[bucket];
-    if (p->under_way) return taciti_fail(TACIT_E_INTERNAL, "bucket %zu is already being exchanged", bucket);
-    p->x = flat + exchange->layout->buckets[bucket].offset;
-    p->under_way = true;
-    return TACIT_OK;
-}
-
 tacit_status taciti_exchange_begin(taciti_exchange *exchange, float *flat, size_t bucket) {
-    TACITI_TRY(lay_out(exchange, flat, bucket));
-    return taciti_job_submit(exchange->comm, &exchange->parcels[bucket].job);
+    return taciti_parcels_send(&exchange->parcels, flat, bucket, 0);
 }
 
 tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket) {
-    parcel *p = &exchange->parcels[bucket];
-    if (!p->under_way) return taciti_fail(TACIT_E_INTERNAL, "bucket %zu is not being exchanged", bucket);
-    const tacit_status status = taciti_job_wait(exchange->comm, &p->job);
-    p->under_way = false;
-    return status;
+    return taciti_parcels_wait(&exchange->parcels, bucket);
 }
 
 tacit_status taciti_exchange_run(taciti_exchange *exchange, float *flat) {
-    const size_t buckets = exchange->layout->bucket_count;
-    if (buckets == 1) {
-        TACITI_TRY(lay_out(exchange, flat, 0));
-        const tacit_status status = taciti_job_run(exchange->comm, &exchange->parcels[0].job);
-        exchange->parcels[0].under_way = false;
-        return status;
-    }
-    for (size_t b = 0; b < buckets; b++) TACITI_TRY(taciti_exchange_begin(exchange, flat, b));
-    for (size_t b = 0; b < buckets; b++) TACITI_TRY(taciti_exchange_wait(exchange, b));
-    return TACIT_OK;
+    return taciti_parcels_run(&exchange->parcels, flat, 0);
 }
 
 uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange) {
@@ -149,11 +114,12 @@ uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange) {
 uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange) {
     uint64_t bytes = 0;
     for (size_t b = 0; b < exchange->layout->bucket_count; b++)
-        bytes += taciti_allreduce_nic_bytes(&exchange->reduce, exchange->layout->buckets[b].n);
+        bytes += taciti_allreduce_nic_bytes(&exchange->reduce, exchange->layout->buckets[b].n,
+                                            taciti_allreduce_machine(&exchange->reduce));
     return bytes;
 }
 
 size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_exchange_options *options) {
-    return taciti_allreduce_memory_bytes(comm, taciti_codec_find(WIRE_NAMES[options->wire]), placement_of(options),
+    return taciti_allreduce_memory_bytes(comm, taciti_exchange_wire(options), taciti_exchange_placement(options),
                                          taciti_comm_segment_bytes(comm));
 }

@@ -37,6 +37,9 @@ typedef struct taciti_exchange_options {
 } taciti_exchange_options;
 extern const taciti_option_table taciti_exchange_option_table; /* section "exchange" */
 
+const taciti_codec *taciti_exchange_wire(const taciti_exchange_options *options);
+taciti_placement taciti_exchange_placement(const taciti_exchange_options *options);
+
 typedef struct taciti_exchange taciti_exchange;
 
 /* Workspaces are sized here; nothing is allocated later. Borrows comm and layout. Collective. */

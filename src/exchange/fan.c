@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "exchange/residual.h"
 #include "kernel/kernel.h"
 
 /* ---- buffers -------------------------------------------------------------------------------------------------------
@@ -42,22 +43,22 @@ static void share_out(taciti_fan *fan) {
     fan->prefix = (float *)(void *)(fan->sum + one);
 }
 
-tacit_status taciti_fan_create(taciti_comm *comm, const taciti_fan_shape *shape, const int *ranks, taciti_fan *out) {
-    taciti_fan fan = {.comm = comm, .shape = *shape};
+tacit_status taciti_fan_create(taciti_comm *comm, const taciti_fan_shape *shape, const int *ranks, void *memory,
+                               taciti_fan *out) {
+    taciti_fan fan = {.comm = comm, .shape = *shape, .memory = memory};
     const size_t count = (size_t)shape->count, cells = shape->slots * count;
     if (count > 1) {
         fan.stride_bytes = stride_bytes(shape);
         fan.ranks = taciti_calloc(count, sizeof *fan.ranks);
-        fan.memory = taciti_calloc(taciti_fan_memory_bytes(shape) + 1, 1);
         fan.scatter_in = taciti_calloc(2 * cells + shape->window, sizeof *fan.scatter_in);
         fan.scattered = taciti_calloc(2 * shape->slots + shape->lag, sizeof *fan.scattered);
-        if (fan.ranks == NULL || fan.memory == NULL || fan.scatter_in == NULL || fan.scattered == NULL) {
+        if (fan.ranks == NULL || fan.scatter_in == NULL || fan.scattered == NULL) {
             taciti_fan_destroy(&fan);
             return TACIT_E_MEMORY;
         }
         memcpy(fan.ranks, ranks, count * sizeof *ranks);
         fan.gather_in = fan.scatter_in + cells;
-        fan.sends = fan.gather_in + cells;
+        fan.sends = (taciti_outbox){.comm = comm, .requests = fan.gather_in + cells, .window = shape->window};
         fan.spread = fan.scattered + shape->slots + shape->lag;
         share_out(&fan);
     }
@@ -67,7 +68,6 @@ tacit_status taciti_fan_create(taciti_comm *comm, const taciti_fan_shape *shape,
 
 void taciti_fan_destroy(taciti_fan *fan) {
     taciti_free(fan->ranks);
-    taciti_free(fan->memory);
     taciti_free(fan->scatter_in);
     taciti_free(fan->scattered);
     *fan = (taciti_fan){0};
@@ -96,22 +96,16 @@ static int before(const taciti_fan *fan, int k) { return (fan->shape.me - k + fa
 
 /* ---- sends ---------------------------------------------------------------------------------------------------------
  */
-/* Returns when the first `posted` sends have left. */
-static tacit_status await_left(taciti_fan *fan, size_t posted) {
-    for (; fan->left < posted; fan->left++)
-        TACITI_TRY(taciti_comm_await(fan->comm, &fan->sends[fan->left % fan->shape.window]));
-    return TACIT_OK;
-}
-
 static tacit_status send(taciti_fan *fan, int member, const void *payload, size_t n) {
-    if (fan->posted - fan->left == fan->shape.window) TACITI_TRY(await_left(fan, fan->left + 1));
-    TACITI_TRY(taciti_comm_isend(fan->comm, fan->ranks[member], payload, fan->shape.codec->bound(n),
-                                 &fan->sends[fan->posted % fan->shape.window]));
-    fan->posted++;
-    return TACIT_OK;
+    return taciti_outbox_send(&fan->sends, fan->ranks[member], payload, fan->shape.codec->bound(n));
 }
 
-tacit_status taciti_fan_finish(taciti_fan *fan) { return await_left(fan, fan->posted); }
+tacit_status taciti_fan_await_spread(taciti_fan *fan, const taciti_turn *t) {
+    if (fan->shape.count == 1) return TACIT_OK;
+    return taciti_outbox_await(&fan->sends, fan->spread[slot_of(fan, t)]);
+}
+
+tacit_status taciti_fan_finish(taciti_fan *fan) { return taciti_outbox_await(&fan->sends, fan->sends.posted); }
 
 /* ---- codec ---------------------------------------------------------------------------------------------------------
  */
@@ -131,11 +125,28 @@ static tacit_status encode(const taciti_fan *fan, const float *x, size_t n, void
                        n, codec->bound(n));
 }
 
+/* What the payload of x[n], a part of the array, lacks. */
+static tacit_status keep_rest(const taciti_fan *fan, const taciti_turn *t, const float *x, size_t n,
+                              const void *payload) {
+    if (t->kept == NULL) return TACIT_OK;
+    return taciti_residual_of(fan->shape.codec, payload, x, n, t->kept + (x - t->x));
+}
+
+/* The same of the sum, beside what its own contribution lacked. */
+static tacit_status keep_rest_of_sum(const taciti_fan *fan, const taciti_turn *t, const float *x, size_t n,
+                                     const void *payload) {
+    if (t->kept == NULL) return TACIT_OK;
+    TACITI_TRY(taciti_residual_of(fan->shape.codec, payload, x, n, fan->prefix));
+    taciti_kernels_get()->add(t->kept + (x - t->x), fan->prefix, n);
+    return TACIT_OK;
+}
+
 /* This member's own contribution is rounded like everybody's. */
 static tacit_status round_own(taciti_fan *fan, const taciti_turn *t, float *own, size_t n) {
     if (fan->shape.codec->identity) return TACIT_OK;
     char *payload = buffer(fan, fan->leaving, t, fan->shape.me);
     TACITI_TRY(encode(fan, own, n, payload));
+    TACITI_TRY(keep_rest(fan, t, own, n, payload));
     return fan->shape.codec->decode(payload, fan->shape.codec->bound(n), own, n);
 }
 
@@ -180,19 +191,20 @@ tacit_status taciti_fan_scatter(taciti_fan *fan, const taciti_turn *t) {
                                      s->codec->bound(mine.n), &fan->scatter_in[cell_of(fan, t, from)]));
     }
     if (!s->codec->identity && t->piece >= s->slots) /* payloads of the piece that had this slot before */
-        TACITI_TRY(await_left(fan, *scattered_at(fan, t->piece - s->slots)));
+        TACITI_TRY(taciti_outbox_await(&fan->sends, *scattered_at(fan, t->piece - s->slots)));
     for (int k = 1; k < s->count; k++) {
         const int to = behind(fan, k);
         const taciti_range r = range_of(fan, t, to);
         if (r.n == 0) continue;
         const void *payload = t->x + r.at;
         if (!s->codec->identity) {
-            TACITI_TRY(encode(fan, t->x + r.at, r.n, buffer(fan, fan->leaving, t, to)));
             payload = buffer(fan, fan->leaving, t, to);
+            TACITI_TRY(encode(fan, t->x + r.at, r.n, buffer(fan, fan->leaving, t, to)));
+            TACITI_TRY(keep_rest(fan, t, t->x + r.at, r.n, payload));
         }
         TACITI_TRY(send(fan, to, payload, r.n));
     }
-    *scattered_at(fan, t->piece) = fan->posted;
+    *scattered_at(fan, t->piece) = fan->sends.posted;
     return TACIT_OK;
 }
 
@@ -208,8 +220,9 @@ static tacit_status send_sum(taciti_fan *fan, const taciti_turn *t, float *own, 
     const void *payload = own;
     if (!codec->identity) {
         char *out = fan->sum + slot_of(fan, t) * fan->stride_bytes;
-        TACITI_TRY(await_left(fan, fan->spread[slot_of(fan, t)]));
+        TACITI_TRY(taciti_outbox_await(&fan->sends, fan->spread[slot_of(fan, t)]));
         TACITI_TRY(encode(fan, own, n, out));
+        TACITI_TRY(keep_rest_of_sum(fan, t, own, n, out));
         TACITI_TRY(codec->decode(out, codec->bound(n), own, n));
         payload = out;
     }
@@ -221,7 +234,7 @@ tacit_status taciti_fan_spread(taciti_fan *fan, const taciti_turn *t) {
     const taciti_fan_shape *s = &fan->shape;
     if (s->count == 1) return TACIT_OK;
     /* Their sums overwrite what was sent to them, so it must have left. */
-    TACITI_TRY(await_left(fan, *scattered_at(fan, t->piece)));
+    TACITI_TRY(taciti_outbox_await(&fan->sends, *scattered_at(fan, t->piece)));
     for (int k = 1; k < s->count; k++) {
         const int from = before(fan, k);
         const taciti_range r = range_of(fan, t, from);
@@ -232,7 +245,7 @@ tacit_status taciti_fan_spread(taciti_fan *fan, const taciti_turn *t) {
     }
     const taciti_range mine = range_of(fan, t, s->me);
     if (mine.n > 0) TACITI_TRY(send_sum(fan, t, t->x + mine.at, mine.n));
-    fan->spread[slot_of(fan, t)] = fan->posted;
+    fan->spread[slot_of(fan, t)] = fan->sends.posted;
     return TACIT_OK;
 }
 

@@ -8,8 +8,7 @@
  *   spread    encode the sum once, send it to all; post the receives of the other ranges
  *   collect   await and decode the other ranges
  *
- * Sends go in phases: the k-th goes to the member k behind me, and the next one is posted when all but the newest few
- * have left, so that a link carries about one message per direction at a time. Every member makes the same steps in the
+ * Sends go in phases (outbox.h): the k-th goes to the member k behind me. Every member makes the same steps in the
  * same order, so messages between two ranks match by their order alone. Steps of a fan block in waits; two fans of
  * different members do not disturb each other.
  */
@@ -18,6 +17,7 @@
 
 #include "codec/codec.h"
 #include "exchange/arrangement.h"
+#include "exchange/outbox.h"
 
 /* Which part of a piece a member owns. */
 typedef taciti_range taciti_fan_range(const taciti_arrangement *place, const taciti_cut *cut, size_t piece, int member);
@@ -38,21 +38,21 @@ typedef struct taciti_fan {
     taciti_fan_shape shape;
     int *ranks; /* [count]; owned */
     size_t stride_bytes;
-    char *memory;   /* owned; all buffers, one after the other */
+    char *memory;   /* borrows; all buffers, one after the other */
     char *arriving; /* [slots][count] payloads of my range, by member */
     char *leaving;  /* [slots][count] my payloads for the others; NULL when the codec is the identity */
     char *sum;      /* [slots] payload of my range's sum; NULL when identity */
     char *sums;     /* [slots][count] payloads of the other ranges' sums; NULL when identity */
-    float *prefix;  /* sum of the members before me; NULL when identity */
+    float *prefix;  /* sum of the members before me, or scratch; NULL when identity */
     taciti_engine_request *scatter_in, *gather_in; /* [slots][count]; owned by the first */
-    taciti_engine_request *sends;                  /* [window] those under way; in the same block */
-    size_t posted, left;                           /* sends, ever: posted, known to have left */
+    taciti_outbox sends;                           /* its requests are in the same block */
     size_t *scattered, *spread; /* [slots + lag], [slots]: `posted` after that step; owned by the first */
 } taciti_fan;
 
 /* What both directions of one piece are about. */
 typedef struct taciti_turn {
     float *x;
+    float *kept; /* what encoding took, see residual.h; written where this rank encodes. NULL: forgotten */
     const taciti_cut *cut;
     size_t piece;
 } taciti_turn;
@@ -60,14 +60,19 @@ typedef struct taciti_turn {
 /* Bytes of workspace of such a fan. */
 size_t taciti_fan_memory_bytes(const taciti_fan_shape *shape);
 
-/* ranks[count]: copied. Not collective. A fan of one member has no workspace and its steps do nothing. */
-tacit_status taciti_fan_create(taciti_comm *comm, const taciti_fan_shape *shape, const int *ranks, taciti_fan *out);
+/* ranks[count]: copied. memory: borrowed, zeroed or used by a fan that has finished. Not collective. A fan of one
+ * member has no workspace and its steps do nothing. */
+tacit_status taciti_fan_create(taciti_comm *comm, const taciti_fan_shape *shape, const int *ranks, void *memory,
+                               taciti_fan *out);
 void taciti_fan_destroy(taciti_fan *fan);
 
 tacit_status taciti_fan_scatter(taciti_fan *fan, const taciti_turn *t);
 tacit_status taciti_fan_combine(taciti_fan *fan, const taciti_turn *t);
 tacit_status taciti_fan_spread(taciti_fan *fan, const taciti_turn *t);
 tacit_status taciti_fan_collect(taciti_fan *fan, const taciti_turn *t);
+
+/* Returns when what was spread of that piece has left, at most slots - 1 pieces later. */
+tacit_status taciti_fan_await_spread(taciti_fan *fan, const taciti_turn *t);
 
 /* Returns when every send has left: the array is the caller's again. */
 tacit_status taciti_fan_finish(taciti_fan *fan);

@@ -30,37 +30,27 @@ typedef struct prices {
 static const prices NETWORK = {.hop_s = 20e-6, .message_s = 30e-6, .byte_s = 8e-9};
 static const prices MEMORY = {.hop_s = 1e-6, .message_s = 0.4e-6, .byte_s = 0.2e-9};
 
-static size_t most_n(const taciti_arrangement *place) { return place->size == 1 ? 0 : MOST_BYTES / sizeof(float); }
+size_t taciti_small_most_n(const taciti_arrangement *place) {
+    return place->size == 1 ? 0 : MOST_BYTES / sizeof(float);
+}
 
 static size_t payload_bytes(const taciti_codec *codec, const taciti_arrangement *place) {
-    return taciti_round_up(codec->bound(most_n(place)), TACITI_ALIGN_BYTES);
+    return taciti_round_up(codec->bound(taciti_small_most_n(place)), TACITI_ALIGN_BYTES);
 }
 
 size_t taciti_small_memory_bytes(const taciti_codec *codec, const taciti_arrangement *place) {
     if (place->size == 1) return 0;
-    return ((size_t)place->size + 1) * most_n(place) * sizeof(float) + payload_bytes(codec, place);
+    return ((size_t)place->size + 1) * taciti_small_most_n(place) * sizeof(float) + payload_bytes(codec, place);
 }
 
-tacit_status taciti_small_create(taciti_comm *comm, const taciti_codec *codec, const taciti_arrangement *place,
-                                 taciti_small *out) {
-    taciti_small small = {.comm = comm, .codec = codec, .place = place, .most_n = most_n(place)};
-    if (small.most_n > 0) {
-        small.blocks = taciti_calloc(taciti_small_memory_bytes(codec, place), 1);
-        if (small.blocks == NULL) return TACIT_E_MEMORY;
-        small.part = small.blocks + (size_t)place->size * small.most_n;
-        small.payload = (char *)(small.part + small.most_n);
-    }
-    *out = small;
-    return TACIT_OK;
-}
-
-void taciti_small_destroy(taciti_small *small) {
-    taciti_free(small->blocks);
-    *small = (taciti_small){0};
-}
-
-static int position(const taciti_small *small) {
-    return small->place->first[small->place->host] + small->place->number;
+taciti_small taciti_small_of(taciti_comm *comm, const taciti_codec *codec, const taciti_arrangement *place,
+                             void *memory) {
+    taciti_small small = {.comm = comm, .codec = codec, .place = place, .most_n = taciti_small_most_n(place)};
+    if (memory == NULL || small.most_n == 0) return small;
+    small.blocks = memory;
+    small.part = small.blocks + (size_t)place->size * small.most_n;
+    small.payload = (char *)(small.part + small.most_n);
+    return small;
 }
 
 /* Blocks that travel in the step of distance d. */
@@ -78,7 +68,7 @@ static size_t place_of(int size, int me, int at) {
 }
 
 static tacit_status gather(taciti_small *small, size_t n) {
-    const int size = small->place->size, me = position(small);
+    const int size = small->place->size, me = taciti_arrangement_position(small->place);
     for (int d = 1; d < size; d *= 2) {
         const size_t bytes = blocks_of(size, d) * n * sizeof(float);
         const int to = small->place->order[sends_to(size, me, d)], from = small->place->order[hears_from(size, me, d)];
@@ -91,35 +81,42 @@ static tacit_status gather(taciti_small *small, size_t n) {
     return TACIT_OK;
 }
 
-static const float *block_at(const taciti_small *small, int at, size_t n) {
-    return small->blocks + place_of(small->place->size, position(small), at) * n;
+static float *block_at(const taciti_small *small, int at, size_t n) {
+    return small->blocks + place_of(small->place->size, taciti_arrangement_position(small->place), at) * n;
 }
 
-/* y[n] as it would come out of a wire. */
-static tacit_status pass_wire(taciti_small *small, float *y, size_t n) {
+/* y[n] as it would come out of a wire. What it loses there is added to kept[n], when there is such an array; `spare[n]`
+ * may be overwritten. */
+static tacit_status pass_wire(taciti_small *small, float *y, size_t n, float *kept, float *spare) {
     if (small->codec->identity || small->place->hosts == 1) return TACIT_OK;
     const size_t bytes = small->codec->encode(y, n, 0, small->payload);
+    if (kept != NULL) {
+        TACITI_TRY(taciti_residual_of(small->codec, small->payload, y, n, spare));
+        taciti_kernels_get()->add(kept, spare, n);
+    }
     return small->codec->decode(small->payload, bytes, y, n);
 }
 
 /* Host by host, as exchange.h defines it. */
-static tacit_status add_up(taciti_small *small, float *x, size_t n) {
+static tacit_status add_up(taciti_small *small, float *x, size_t n, float *kept) {
     const taciti_arrangement *p = small->place;
     for (int h = 0; h < p->hosts; h++) {
-        float *part = h == 0 ? x : small->part;
-        memcpy(part, block_at(small, p->first[h], n), n * sizeof *part);
+        float *part = h == 0 ? x : small->part, *first = block_at(small, p->first[h], n);
+        memcpy(part, first, n * sizeof *part);
         for (int at = p->first[h] + 1; at < p->first[h + 1]; at++)
             taciti_kernels_get()->add(part, block_at(small, at, n), n);
-        TACITI_TRY(pass_wire(small, part, n));
+        const bool mine = h == p->host && p->number == 0;
+        TACITI_TRY(pass_wire(small, part, n, mine ? kept : NULL, first));
         if (h > 0) taciti_kernels_get()->add(x, part, n);
     }
-    return pass_wire(small, x, n);
+    return pass_wire(small, x, n, taciti_arrangement_position(p) == 0 ? kept : NULL, small->part);
 }
 
-tacit_status taciti_small_run(taciti_small *small, float *x, size_t n) {
+tacit_status taciti_small_run(taciti_small *small, float *x, size_t n, float *kept) {
     memcpy(small->blocks, x, n * sizeof *x);
+    if (kept != NULL) memset(kept, 0, n * sizeof *kept);
     TACITI_TRY(gather(small, n));
-    return add_up(small, x, n);
+    return add_up(small, x, n, kept);
 }
 
 /* ---- cost ----------------------------------------------------------------------------------------------------------
@@ -146,19 +143,32 @@ bool taciti_small_pays(const taciti_small *small, size_t n) {
     return n <= small->most_n && taciti_small_cost_s(small->place, n) < taciti_small_fans_cost_s(small->place, n);
 }
 
-uint64_t taciti_small_bytes(const taciti_small *small, size_t n) {
-    return (uint64_t)(small->place->size - 1) * n * sizeof(float);
+void taciti_small_turns(const taciti_arrangement *place, int *wire, int *local) {
+    *wire = *local = 0;
+    for (int d = 1; d < place->size; d *= 2) {
+        bool leaves = false;
+        for (int at = 0; at < place->size; at++)
+            leaves = leaves || place->machine[at] != place->machine[sends_to(place->size, at, d)];
+        *(leaves ? wire : local) += 1;
+    }
 }
 
-uint64_t taciti_small_nic_bytes(const taciti_small *small, size_t n) {
-    const taciti_arrangement *p = small->place;
+uint64_t taciti_small_bytes(const taciti_arrangement *place, size_t n) {
+    return (uint64_t)(place->size - 1) * n * sizeof(float);
+}
+
+uint64_t taciti_small_local_bytes(const taciti_arrangement *place, int at, size_t n) {
     uint64_t bytes = 0;
-    for (int at = 0; at < p->size; at++)
-        for (int d = 1; d < p->size; d *= 2) {
-            const int to = p->order[sends_to(p->size, at, d)];
-            if (taciti_comm_same_host(small->comm, p->order[at], taciti_comm_rank(small->comm)) &&
-                !taciti_comm_same_host(small->comm, p->order[at], to))
-                bytes += blocks_of(p->size, d) * n * sizeof(float);
-        }
+    for (int d = 1; d < place->size; d *= 2)
+        if (place->machine[at] == place->machine[sends_to(place->size, at, d)])
+            bytes += blocks_of(place->size, d) * n * sizeof(float);
+    return bytes;
+}
+
+uint64_t taciti_small_nic_bytes(const taciti_arrangement *place, size_t n, int machine) {
+    uint64_t bytes = 0;
+    for (int at = 0; at < place->size; at++)
+        if (place->machine[at] == machine)
+            bytes += taciti_small_bytes(place, n) - taciti_small_local_bytes(place, at, n);
     return bytes;
 }

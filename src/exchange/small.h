@@ -9,34 +9,42 @@
 
 #include "codec/codec.h"
 #include "exchange/arrangement.h"
+#include "exchange/residual.h"
 
 typedef struct taciti_small {
     taciti_comm *comm;               /* borrows */
     const taciti_codec *codec;       /* what a wire would round */
     const taciti_arrangement *place; /* borrows */
     size_t most_n;                   /* longest array; 0: there is nobody to talk to */
-    float *blocks;                   /* [size][n], mine first, then those of the positions after mine; owned */
+    float *blocks;                   /* [size][n], mine first, then those of the positions after mine; borrows */
     float *part;                     /* [n] what one host contributes; in the same block, like the next */
     char *payload;
 } taciti_small;
 
-tacit_status taciti_small_create(taciti_comm *comm, const taciti_codec *codec, const taciti_arrangement *place,
-                                 taciti_small *out);
-void taciti_small_destroy(taciti_small *small);
+/* memory: taciti_small_memory_bytes() of it, borrowed; NULL when only the formulas are wanted. */
+taciti_small taciti_small_of(taciti_comm *comm, const taciti_codec *codec, const taciti_arrangement *place,
+                             void *memory);
 size_t taciti_small_memory_bytes(const taciti_codec *codec, const taciti_arrangement *place);
 
-/* x[n] = sum over ranks, n <= most_n. Communication thread. Collective. */
-tacit_status taciti_small_run(taciti_small *small, float *x, size_t n);
+/* x[n] = sum over members, n <= most_n. kept[n]: as in residual.h (what a host's part lacks is kept by its first
+ * member, what the sum lacks by the first of all); NULL: forgotten. Communication thread. Collective. */
+tacit_status taciti_small_run(taciti_small *small, float *x, size_t n, float *kept);
 
 /* Whether this is estimated to be faster than fans for n floats; the same answer on all ranks. */
 bool taciti_small_pays(const taciti_small *small, size_t n);
+size_t taciti_small_most_n(const taciti_arrangement *place); /* longest array */
 
 /* The estimate, in seconds, for this and for fans: messages in a row, messages to handle, bytes of one link. */
 double taciti_small_cost_s(const taciti_arrangement *place, size_t n);
 double taciti_small_fans_cost_s(const taciti_arrangement *place, size_t n);
 
-/* Bytes that each rank sends, and that the ranks of this rank's host together send to other hosts. */
-uint64_t taciti_small_bytes(const taciti_small *small, size_t n);
-uint64_t taciti_small_nic_bytes(const taciti_small *small, size_t n);
+/* Messages in a row between machines, and within one. */
+void taciti_small_turns(const taciti_arrangement *place, int *wire, int *local);
+
+/* Bytes that each rank sends, those of them that the rank at `at` sends to its own machine, and what the ranks of a
+ * machine together send to others. */
+uint64_t taciti_small_bytes(const taciti_arrangement *place, size_t n);
+uint64_t taciti_small_local_bytes(const taciti_arrangement *place, int at, size_t n);
+uint64_t taciti_small_nic_bytes(const taciti_arrangement *place, size_t n, int machine);
 
 #endif

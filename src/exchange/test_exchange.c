@@ -40,7 +40,7 @@ static tacit_status run(taciti_comm *comm, void *context) {
         float *x;
         size_t n;
     } *c = context;
-    return taciti_allreduce_run(c->reduce, c->x, c->n);
+    return taciti_allreduce_run(c->reduce, c->x, c->n, NULL);
 }
 
 static void reduce_on_thread(taciti_comm *comm, taciti_allreduce *reduce, float *x, size_t n) {
@@ -101,7 +101,8 @@ static void sum_integers(taciti_comm *comm, void *context) {
     const trial *t = context;
     const int size = taciti_comm_size(comm), rank = taciti_comm_rank(comm);
     taciti_allreduce reduce;
-    CHECK(taciti_allreduce_create(comm, t->codec, t->wish, taciti_comm_segment_bytes(comm), &reduce) == TACIT_OK);
+    CHECK(taciti_allreduce_create(comm, t->codec, (taciti_members){0}, t->wish, taciti_comm_segment_bytes(comm),
+                                  &reduce) == TACIT_OK);
     float *x = taciti_calloc(MOST + 1, sizeof *x);
     for (size_t l = 0; l < 2 * LENGTH_COUNT; l++) {
         const size_t n = LENGTHS[l % LENGTH_COUNT];
@@ -111,7 +112,8 @@ static void sum_integers(taciti_comm *comm, void *context) {
         const uint64_t before = taciti_comm_count(comm).bytes_sent, nic_before = test_bytes_to_other_hosts(comm);
         reduce_on_thread(comm, &reduce, x, n);
         CHECK(taciti_comm_count(comm).bytes_sent - before == taciti_allreduce_bytes(&reduce, n));
-        CHECK(sent_by_host(comm, nic_before) == taciti_allreduce_nic_bytes(&reduce, n));
+        CHECK(sent_by_host(comm, nic_before) ==
+              taciti_allreduce_nic_bytes(&reduce, n, taciti_allreduce_machine(&reduce)));
         for (size_t i = 0; i < n; i++) {
             float sum = 0;
             for (int r = 0; r < size; r++) sum += small_integer(r, i);
@@ -174,7 +176,8 @@ static bool is_flat(const taciti_comm *comm, taciti_scheme scheme) {
 static void compare_with_definition(taciti_comm *comm, void *context) {
     const trial *t = context;
     taciti_allreduce reduce;
-    CHECK(taciti_allreduce_create(comm, t->codec, t->wish, taciti_comm_segment_bytes(comm), &reduce) == TACIT_OK);
+    CHECK(taciti_allreduce_create(comm, t->codec, (taciti_members){0}, t->wish, taciti_comm_segment_bytes(comm),
+                                  &reduce) == TACIT_OK);
     float *x = taciti_calloc(MOST, sizeof *x), *expected = taciti_calloc(MOST, sizeof *x);
     for (size_t l = 0; l < 2 * LENGTH_COUNT; l++) {
         const size_t n = LENGTHS[l % LENGTH_COUNT];
@@ -200,7 +203,8 @@ static void every_rank_holds_the_bits_of_the_definition(void **state) {
 
 static void spread_infinity(taciti_comm *comm, void *context) {
     taciti_allreduce reduce;
-    CHECK(taciti_allreduce_create(comm, context, (taciti_placement){TACITI_SCHEME_AUTO, 0}, 4096, &reduce) == TACIT_OK);
+    CHECK(taciti_allreduce_create(comm, context, (taciti_members){0}, (taciti_placement){TACITI_SCHEME_AUTO, 0}, 4096,
+                                  &reduce) == TACIT_OK);
     float x[40];
     for (size_t i = 0; i < 40; i++) x[i] = (float)i;
     if (taciti_comm_rank(comm) == 1) {
@@ -305,7 +309,8 @@ static void misuse_is_refused(void **state) {
     taciti_codec gather = **taciti_codec_list();
     gather.aggregation = TACITI_CODEC_GATHER;
     taciti_allreduce reduce;
-    assert_int_equal(taciti_allreduce_create(comm, &gather, (taciti_placement){TACITI_SCHEME_AUTO, 0}, 4096, &reduce),
+    assert_int_equal(taciti_allreduce_create(comm, &gather, (taciti_members){0},
+                                             (taciti_placement){TACITI_SCHEME_AUTO, 0}, 4096, &reduce),
                      TACIT_E_CONFIG);
     taciti_free(x);
     taciti_exchange_destroy(exchange);
@@ -317,8 +322,8 @@ static void misuse_is_refused(void **state) {
 static void look_at_costs(taciti_comm *comm, void *context) {
     (void)context;
     taciti_allreduce reduce;
-    CHECK(taciti_allreduce_create(comm, taciti_codec_find("f32"), (taciti_placement){TACITI_SCHEME_AUTO, 0}, 4096,
-                                  &reduce) == TACIT_OK);
+    CHECK(taciti_allreduce_create(comm, taciti_codec_find("f32"), (taciti_members){0},
+                                  (taciti_placement){TACITI_SCHEME_AUTO, 0}, 4096, &reduce) == TACIT_OK);
     const taciti_arrangement *p = &reduce.place;
     CHECK(p->hosts < p->size || taciti_small_pays(&reduce.small, 2));
     CHECK(!taciti_small_pays(&reduce.small, reduce.small.most_n + 1));

@@ -49,7 +49,7 @@ static tacit_status run_once(taciti_comm *comm, bench *b) {
     float *x = b->x.base, *y = b->y.base;
     switch (b->what.collective) {
     case TACITI_COLLECTIVE_ALL_REDUCE:
-        if (b->what.group == TACITI_GROUP_WORLD) return taciti_allreduce_run(&b->reduce, x, n);
+        if (b->what.group == TACITI_GROUP_WORLD) return taciti_allreduce_run(&b->reduce, x, n, NULL);
         TACITI_TRY(taciti_group_reduce_scatter(comm, group, x, n, y));
         return taciti_group_all_gather(comm, group, x, n);
     case TACITI_COLLECTIVE_REDUCE_SCATTER: return taciti_group_reduce_scatter(comm, group, x, n, y);
@@ -211,8 +211,9 @@ static tacit_status prepare(bench *b) {
     TACITI_TRY(taciti_group_world(comm, &b->groups[TACITI_GROUP_WORLD]));
     TACITI_TRY(taciti_group_host(comm, &b->groups[TACITI_GROUP_HOST]));
     TACITI_TRY(taciti_group_cross(comm, &b->groups[TACITI_GROUP_CROSS]));
-    TACITI_TRY(taciti_allreduce_create(comm, taciti_codec_find("f32"), (taciti_placement){TACITI_SCHEME_AUTO, 0},
-                                       taciti_comm_segment_bytes(comm), &b->reduce));
+    TACITI_TRY(taciti_allreduce_create(comm, taciti_codec_find("f32"), (taciti_members){0},
+                                       (taciti_placement){TACITI_SCHEME_AUTO, 0}, taciti_comm_segment_bytes(comm),
+                                       &b->reduce));
     size_t scratch_n = longest / sizeof(float); /* what an all-to-all receives */
     for (int kind = 0; kind < TACITI_GROUP_KINDS; kind++) {
         const size_t n = taciti_group_scratch_n(&b->groups[kind], longest / sizeof(float));
