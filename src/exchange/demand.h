@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What an exchange asks of a cluster's links: the cost formulas of exchange/, beside the code that they describe and
- * checked against its byte counters. Pure arithmetic on ranks and hosts; no communicator.
+ * checked against its byte counters. Pure arithmetic on ranks and hosts; no communicator. Any thread. They need a
+ * little memory for a moment; where there is none (logged), the answer is zero.
  */
 #ifndef TACITI_EXCHANGE_DEMAND_H
 #define TACITI_EXCHANGE_DEMAND_H
@@ -26,9 +27,17 @@ taciti_demand taciti_allreduce_demand(const taciti_where *where, const int *memb
 taciti_demand taciti_mix_demand(const taciti_where *where, const taciti_topology *topology, size_t round, int rank,
                                 taciti_placement placement, size_t wire_bytes, size_t f32_bytes);
 
-/* Bytes that the link of the busiest host carries in a round, per direction: over a period its mean is what `tacit
+/* Bytes that the link of the busiest host carries in a round, per direction, for a long array (short ones take
+ * another way, small.h): over a period its mean is what `tacit
  * info topologies` prints in model sizes. */
 double taciti_mix_nic_bytes_of(const taciti_where *where, const taciti_topology *topology, size_t round,
                                taciti_placement placement, size_t wire_bytes);
+
+/* The members of one group of a round; and how they are arranged: groups that share links share their flows as well,
+ * unless the number of lanes was asked for (arrangement.h). */
+taciti_members taciti_members_of(const taciti_round *round, size_t group);
+bool taciti_members_cross(const taciti_where *where, taciti_members members, int host); /* some are on it, some not */
+taciti_placement taciti_mix_placement(const taciti_where *where, const taciti_round *round, size_t group,
+                                      taciti_placement wish);
 
 #endif

@@ -172,3 +172,14 @@ uint64_t taciti_small_nic_bytes(const taciti_arrangement *place, size_t n, int m
             bytes += taciti_small_bytes(place, n) - taciti_small_local_bytes(place, at, n);
     return bytes;
 }
+
+void taciti_small_carry(const taciti_arrangement *place, size_t n, double *out, double *in) {
+    for (int at = 0; at < place->size; at++)
+        for (int d = 1; d < place->size; d *= 2) {
+            const int from = place->machine[at], to = place->machine[sends_to(place->size, at, d)];
+            const double bytes = (double)(blocks_of(place->size, d) * n * sizeof(float));
+            if (from == to) continue;
+            out[from] += bytes;
+            in[to] += bytes;
+        }
+}

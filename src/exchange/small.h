@@ -47,4 +47,7 @@ uint64_t taciti_small_bytes(const taciti_arrangement *place, size_t n);
 uint64_t taciti_small_local_bytes(const taciti_arrangement *place, int at, size_t n);
 uint64_t taciti_small_nic_bytes(const taciti_arrangement *place, size_t n, int machine);
 
+/* Adds, for every machine, what its ranks send to others and get from them. */
+void taciti_small_carry(const taciti_arrangement *place, size_t n, double *out, double *in);
+
 #endif

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The bytes are those of allreduce.c, small.c and neighbours.c with every part of an array taken as n / parts. Real
+ * chunks are multiples of 16 floats, which only the last piece of an array has to round: a chunk there is less than 32
+ * floats off, so a host's link less than 64 (floats of payload) times the pairs of ranks here and elsewhere that talk
+ * to each other (test_demand.c).
+ */
+#include "exchange/demand.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "exchange/small.h"
+
+/* Length of an array in bytes: as it travels, and as it is. */
+typedef struct length {
+    size_t wire_bytes, f32_bytes;
+} length;
+
+/* What every host's link carries; both of one block. */
+typedef struct loads {
+    double *out, *in; /* [hosts] */
+} loads;
+
+static tacit_status loads_create(const taciti_where *where, loads *l) {
+    l->out = taciti_calloc((size_t)where->hosts * 2, sizeof *l->out);
+    if (l->out == NULL) return TACIT_E_MEMORY;
+    l->in = l->out + where->hosts;
+    return TACIT_OK;
+}
+
+static void carry(loads *l, int from, int to, double bytes) {
+    if (from == to) return;
+    l->out[from] += bytes;
+    l->in[to] += bytes;
+}
+
+static double greater(double a, double b) { return a > b ? a : b; }
+
+static double busy(const loads *l, int host) { return greater(l->out[host], l->in[host]); }
+
+/* ---- all-reduces ---------------------------------------------------------------------------------------------------
+ */
+static bool takes_small(const taciti_arrangement *p, length len) {
+    const taciti_small small = taciti_small_of(NULL, NULL, p, NULL);
+    return taciti_small_pays(&small, len.f32_bytes / sizeof(float));
+}
+
+static void carry_allreduce(const taciti_arrangement *p, length len, loads *l) {
+    if (takes_small(p, len)) {
+        taciti_small_carry(p, len.f32_bytes / sizeof(float), l->out, l->in);
+        return;
+    }
+    const double chunk = (double)len.wire_bytes / p->lanes / p->hosts;
+    for (int lane = 0; lane < p->lanes && p->hosts > 1; lane++)
+        for (int here = 0; here < p->hosts; here++)
+            for (int there = 0; there < p->hosts; there++)
+                carry(l, p->machine[p->first[here] + lane], p->machine[p->first[there] + lane], 2 * chunk);
+}
+
+/* What the member at this position of `order` sends to its own machine. */
+static double local_bytes_at(const taciti_arrangement *p, int host, int number, length len) {
+    const int at = p->first[host] + number, size = taciti_arrangement_local_size(p, host);
+    if (takes_small(p, len)) return (double)taciti_small_local_bytes(p, at, len.f32_bytes / sizeof(float));
+    const double share = (double)len.f32_bytes / p->lanes, chunk = (double)len.wire_bytes / p->lanes / p->hosts;
+    double bytes = number < p->lanes ? share * (p->lanes - 1 + size - 1) : share * p->lanes;
+    for (int other = 0; other < p->hosts; other++) /* hosts of the flat arrangement share machines */
+        if (other != host && p->machine[p->first[other]] == p->machine[at]) bytes += 2 * chunk;
+    return bytes;
+}
+
+static double most_local_bytes(const taciti_arrangement *p, length len) {
+    double bytes = 0;
+    for (int h = 0; h < p->hosts; h++)
+        for (int number = 0; number < taciti_arrangement_local_size(p, h); number++)
+            bytes = greater(bytes, local_bytes_at(p, h, number, len));
+    return bytes;
+}
+
+/* Of an all-reduce, with what the links carry altogether. */
+static taciti_demand demand_of(const taciti_arrangement *p, length len, const loads *l) {
+    taciti_demand d = {0};
+    if (p->size == 1 || len.f32_bytes == 0) return d;
+    for (int at = 0; at < p->size && !p->one_host; at++) d.host_bytes = greater(d.host_bytes, busy(l, p->machine[at]));
+    d.local_bytes = most_local_bytes(p, len);
+    if (takes_small(p, len))
+        taciti_small_turns(p, &d.wire_turns, &d.local_turns);
+    else {
+        d.wire_turns = p->one_host ? 0 : 2;
+        d.local_turns = p->one_host || p->hosts < p->size ? 2 : 0;
+    }
+    return d;
+}
+
+taciti_demand taciti_allreduce_demand(const taciti_where *where, const int *members, size_t count,
+                                      taciti_placement placement, size_t wire_bytes, size_t f32_bytes) {
+    const length len = {wire_bytes, f32_bytes};
+    taciti_demand demand = {0};
+    taciti_arrangement place = {0};
+    loads l = {0};
+    if (taciti_arrangement_of(where, (taciti_members){members, count}, 0, placement, &place) == TACIT_OK &&
+        loads_create(where, &l) == TACIT_OK) {
+        carry_allreduce(&place, len, &l);
+        demand = demand_of(&place, len, &l);
+    }
+    taciti_arrangement_destroy(&place);
+    taciti_free(l.out);
+    return demand;
+}
+
+/* ---- rounds --------------------------------------------------------------------------------------------------------
+ */
+taciti_members taciti_members_of(const taciti_round *round, size_t group) {
+    const size_t first = round->first[group];
+    return (taciti_members){.ranks = round->members + first, .count = round->first[group + 1] - first};
+}
+
+bool taciti_members_cross(const taciti_where *where, taciti_members members, int host) {
+    size_t here = 0;
+    for (size_t i = 0; i < members.count; i++) here += where->host_of[members.ranks[i]] == host;
+    return here > 0 && here < members.count;
+}
+
+/* Most groups of this round that share a link of that group's. */
+static int crowd_of(const taciti_where *where, const taciti_round *round, taciti_members members) {
+    int most = 1;
+    for (size_t i = 0; i < members.count; i++) {
+        int crowd = 0;
+        for (size_t g = 0; g < round->groups; g++)
+            crowd += taciti_members_cross(where, taciti_members_of(round, g), where->host_of[members.ranks[i]]);
+        if (crowd > most) most = crowd;
+    }
+    return most;
+}
+
+static int hosts_of_members(const taciti_where *where, taciti_members members) {
+    int hosts = 0;
+    for (size_t i = 0; i < members.count; i++) {
+        bool first = true;
+        for (size_t k = 0; k < i && first; k++)
+            first = where->host_of[members.ranks[k]] != where->host_of[members.ranks[i]];
+        hosts += first;
+    }
+    return hosts;
+}
+
+taciti_placement taciti_mix_placement(const taciti_where *where, const taciti_round *round, size_t group,
+                                      taciti_placement wish) {
+    const taciti_members members = taciti_members_of(round, group);
+    const int hosts = hosts_of_members(where, members);
+    if (wish.lanes > 0 || hosts == 1) return wish;
+    const int lanes = TACITI_FLOWS / (hosts - 1) / crowd_of(where, round, members);
+    wish.lanes = lanes > 1 ? lanes : 1;
+    return wish;
+}
+
+static tacit_status carry_round(const taciti_where *where, const taciti_round *round, taciti_placement wish, length len,
+                                loads *l) {
+    for (size_t g = 0; g < round->groups; g++) {
+        taciti_arrangement place;
+        TACITI_TRY(taciti_arrangement_of(where, taciti_members_of(round, g), 0,
+                                         taciti_mix_placement(where, round, g, wish), &place));
+        carry_allreduce(&place, len, l);
+        taciti_arrangement_destroy(&place);
+    }
+    for (size_t e = 0; e < round->edge_count; e++)
+        carry(l, where->host_of[round->edges[e].from], where->host_of[round->edges[e].to], (double)len.wire_bytes);
+    return TACIT_OK;
+}
+
+static bool is_member(taciti_members members, int rank) {
+    for (size_t i = 0; i < members.count; i++)
+        if (members.ranks[i] == rank) return true;
+    return false;
+}
+
+static tacit_status demand_of_group(const taciti_where *where, const taciti_round *round, int rank,
+                                    taciti_placement wish, length len, const loads *l, taciti_demand *out) {
+    for (size_t g = 0; g < round->groups; g++) {
+        if (!is_member(taciti_members_of(round, g), rank)) continue;
+        taciti_arrangement place;
+        TACITI_TRY(taciti_arrangement_of(where, taciti_members_of(round, g), rank,
+                                         taciti_mix_placement(where, round, g, wish), &place));
+        *out = demand_of(&place, len, l);
+        taciti_arrangement_destroy(&place);
+    }
+    return TACIT_OK;
+}
+
+/* What a rank sends along edges inside of its host. */
+static double local_edge_bytes(const taciti_where *where, const taciti_round *round, int rank, length len) {
+    double bytes = 0;
+    for (size_t e = 0; e < round->edge_count; e++)
+        if (round->edges[e].from == rank && where->host_of[round->edges[e].to] == where->host_of[rank])
+            bytes += (double)len.wire_bytes;
+    return bytes;
+}
+
+static taciti_demand demand_of_edges(const taciti_where *where, const taciti_round *round, int rank, length len,
+                                     const loads *l) {
+    taciti_demand d = {0};
+    for (size_t e = 0; e < round->edge_count && len.f32_bytes > 0; e++) {
+        const taciti_edge *edge = &round->edges[e];
+        if (edge->from != rank && edge->to != rank) continue;
+        const int from = where->host_of[edge->from], to = where->host_of[edge->to];
+        *(from == to ? &d.local_turns : &d.wire_turns) = 1;
+        if (from != to) d.host_bytes = greater(d.host_bytes, greater(busy(l, from), busy(l, to)));
+        d.local_bytes = greater(d.local_bytes, greater(local_edge_bytes(where, round, edge->from, len),
+                                                       local_edge_bytes(where, round, edge->to, len)));
+    }
+    return d;
+}
+
+taciti_demand taciti_mix_demand(const taciti_where *where, const taciti_topology *topology, size_t round, int rank,
+                                taciti_placement placement, size_t wire_bytes, size_t f32_bytes) {
+    const length len = {wire_bytes, f32_bytes};
+    const taciti_round *r = &topology->rounds[round];
+    taciti_demand demand = {0};
+    loads l = {0};
+    if (loads_create(where, &l) == TACIT_OK && carry_round(where, r, placement, len, &l) == TACIT_OK) {
+        if (r->groups == 0)
+            demand = demand_of_edges(where, r, rank, len, &l);
+        else if (demand_of_group(where, r, rank, placement, len, &l, &demand) != TACIT_OK)
+            demand = (taciti_demand){0};
+    }
+    taciti_free(l.out);
+    return demand;
+}
+
+double taciti_mix_nic_bytes_of(const taciti_where *where, const taciti_topology *topology, size_t round,
+                               taciti_placement placement, size_t wire_bytes) {
+    const length len = {wire_bytes, SIZE_MAX};
+    double most = 0;
+    loads l = {0};
+    if (loads_create(where, &l) == TACIT_OK &&
+        carry_round(where, &topology->rounds[round], placement, len, &l) == TACIT_OK)
+        for (int h = 0; h < where->hosts; h++) most = greater(most, busy(&l, h));
+    taciti_free(l.out);
+    return most;
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every distinct group of this rank has one all-reduce, every round of edges one list of neighbours; they all work in
+ * the same buffers, because jobs run one after the other. So memory does not grow with the period.
+ *
+ * A lossy codec takes something from every payload (residual.h). y = keep x + share buffer, and what was taken must
+ * come back whole: with share = 1 / n the buffer gets n times of it.
+ */
+#include "exchange/mix.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "exchange/allreduce.h"
+#include "exchange/demand.h"
+#include "exchange/neighbours.h"
+#include "exchange/parcel.h"
+
+enum { IDLE = -1 };
+
+/* What this rank does in one round. */
+typedef struct step {
+    int group, edges; /* index of its all-reduce, of its neighbours; IDLE: none */
+    int mass;         /* index of the neighbours that exchange mass; IDLE: nothing moves */
+    taciti_mix_weights weights;
+    uint64_t bytes, nic_bytes; /* of all buckets */
+} step;
+
+/* An all-reduce among some ranks. */
+typedef struct circle {
+    taciti_members members;
+    taciti_placement placement;
+    taciti_allreduce reduce;
+} circle;
+
+struct taciti_mix {
+    taciti_comm *comm;               /* borrows */
+    const taciti_layout *layout;     /* borrows */
+    const taciti_topology *topology; /* borrows */
+    const taciti_codec *codec;
+    taciti_placement wish;
+    size_t segment_bytes;
+    int rank;
+    taciti_where where;
+    int *host_of;    /* owned */
+    step *steps;     /* [period]; owned */
+    circle *circles; /* [period]; owned */
+    size_t circle_count;
+    taciti_neighbours *neighbours; /* [period]; owned */
+    size_t neighbours_count;
+    taciti_pages workspace; /* buffers of whatever runs, then what rounding took of a bucket */
+    size_t staging_bytes, kept_bytes;
+    taciti_parcels parcels;
+};
+
+static const taciti_round *round_of(const taciti_mix *mix, size_t r) { return &mix->topology->rounds[r]; }
+
+static size_t round_number(const taciti_mix *mix, int64_t number) { return (size_t)number % mix->topology->period; }
+
+/* ---- what every round needs ----------------------------------------------------------------------------------------
+ */
+static bool is_member(const taciti_round *round, size_t group, int rank) {
+    for (size_t m = round->first[group]; m < round->first[group + 1]; m++)
+        if (round->members[m] == rank) return true;
+    return false;
+}
+
+static bool same_circle(const circle *a, taciti_members members, taciti_placement placement) {
+    if (a->members.count != members.count || a->placement.lanes != placement.lanes) return false;
+    for (size_t i = 0; i < members.count; i++)
+        if (a->members.ranks[i] != members.ranks[i]) return false;
+    return true;
+}
+
+/* The all-reduce of a group, a new one when no round before had it. */
+static tacit_status find_circle(taciti_mix *mix, const taciti_round *round, size_t group, int *out) {
+    const taciti_members members = taciti_members_of(round, group);
+    const taciti_placement placement = taciti_mix_placement(&mix->where, round, group, mix->wish);
+    for (size_t c = 0; c < mix->circle_count; c++) {
+        *out = (int)c;
+        if (same_circle(&mix->circles[c], members, placement)) return TACIT_OK;
+    }
+    circle *c = &mix->circles[mix->circle_count];
+    *c = (circle){.members = members, .placement = placement};
+    TACITI_TRY(taciti_allreduce_describe(&mix->where, members, mix->rank, mix->codec, placement, mix->segment_bytes,
+                                         &c->reduce));
+    *out = (int)mix->circle_count++;
+    return TACIT_OK;
+}
+
+static tacit_status add_neighbours(taciti_mix *mix, const taciti_round *round, int *out) {
+    taciti_neighbours *nb = &mix->neighbours[mix->neighbours_count];
+    TACITI_TRY(taciti_neighbours_describe(&mix->where, round, mix->rank, mix->codec, mix->segment_bytes, nb));
+    *out = (int)mix->neighbours_count++;
+    return TACIT_OK;
+}
+
+static bool has_nobody(const taciti_neighbours *nb) { return nb->in_count == 0 && nb->out_count == 0 && nb->self == 1; }
+
+static tacit_status plan_round(taciti_mix *mix, size_t r) {
+    const taciti_round *round = round_of(mix, r);
+    step *s = &mix->steps[r];
+    *s = (step){.group = IDLE, .edges = IDLE, .mass = IDLE, .weights = {.keep = 1, .share = 0}};
+    for (size_t g = 0; g < round->groups; g++) {
+        if (!is_member(round, g, mix->rank)) continue;
+        TACITI_TRY(find_circle(mix, round, g, &s->group));
+        s->weights = (taciti_mix_weights){.keep = 0, .share = 1 / (float)taciti_members_of(round, g).count};
+    }
+    if (round->groups > 0 && !mix->topology->directed) return TACIT_OK;
+    int all = IDLE;
+    TACITI_TRY(add_neighbours(mix, round, &all));
+    if (has_nobody(&mix->neighbours[all])) return TACIT_OK;
+    if (mix->topology->directed) s->mass = all;
+    if (round->groups > 0) return TACIT_OK;
+    s->edges = all;
+    s->weights = (taciti_mix_weights){.keep = 0, .share = 1};
+    return TACIT_OK;
+}
+
+/* ---- bytes ---------------------------------------------------------------------------------------------------------
+ */
+static uint64_t allreduce_bytes(const taciti_mix *mix, const taciti_allreduce *reduce) {
+    uint64_t bytes = 0;
+    for (size_t b = 0; b < mix->layout->bucket_count; b++)
+        bytes += taciti_allreduce_bytes(reduce, mix->layout->buckets[b].n);
+    return bytes;
+}
+
+/* Of all buckets to one neighbour. */
+static uint64_t edge_bytes(const taciti_mix *mix) {
+    uint64_t bytes = 0;
+    for (size_t b = 0; b < mix->layout->bucket_count; b++) bytes += mix->codec->bound(mix->layout->buckets[b].n);
+    return bytes;
+}
+
+/* What one group's members on my host send to other hosts; a group that I need not be in. */
+static tacit_status add_group_nic_bytes(taciti_mix *mix, const taciti_round *round, size_t group, uint64_t *bytes) {
+    const int machine = mix->host_of[mix->rank];
+    if (!taciti_members_cross(&mix->where, taciti_members_of(round, group), machine)) return TACIT_OK;
+    taciti_allreduce reduce;
+    TACITI_TRY(taciti_allreduce_describe(&mix->where, taciti_members_of(round, group), mix->rank, mix->codec,
+                                         taciti_mix_placement(&mix->where, round, group, mix->wish), mix->segment_bytes,
+                                         &reduce));
+    for (size_t b = 0; b < mix->layout->bucket_count; b++)
+        *bytes += taciti_allreduce_nic_bytes(&reduce, mix->layout->buckets[b].n, machine);
+    taciti_allreduce_destroy(&reduce);
+    return TACIT_OK;
+}
+
+static bool leaves_my_host(const taciti_mix *mix, const taciti_edge *edge) {
+    const int machine = mix->host_of[mix->rank];
+    return mix->host_of[edge->from] == machine && mix->host_of[edge->to] != machine;
+}
+
+static tacit_status count_bytes(taciti_mix *mix, size_t r) {
+    const taciti_round *round = round_of(mix, r);
+    step *s = &mix->steps[r];
+    if (s->group != IDLE) s->bytes = allreduce_bytes(mix, &mix->circles[s->group].reduce);
+    if (s->edges != IDLE) s->bytes = edge_bytes(mix) * mix->neighbours[s->edges].out_count;
+    for (size_t g = 0; g < round->groups; g++) TACITI_TRY(add_group_nic_bytes(mix, round, g, &s->nic_bytes));
+    for (size_t e = 0; e < round->edge_count; e++)
+        if (leaves_my_host(mix, &round->edges[e])) s->nic_bytes += edge_bytes(mix);
+    return TACIT_OK;
+}
+
+/* ---- life ----------------------------------------------------------------------------------------------------------
+ */
+static size_t longest_bucket(const taciti_layout *layout) {
+    size_t longest = 0;
+    for (size_t b = 0; b < layout->bucket_count; b++)
+        if (layout->buckets[b].n > longest) longest = layout->buckets[b].n;
+    return longest;
+}
+
+static void size_workspace(taciti_mix *mix) {
+    for (size_t c = 0; c < mix->circle_count; c++) {
+        const size_t bytes = taciti_allreduce_workspace_bytes(&mix->circles[c].reduce);
+        if (bytes > mix->staging_bytes) mix->staging_bytes = bytes;
+    }
+    for (size_t i = 0; i < mix->neighbours_count; i++) {
+        const size_t bytes = taciti_neighbours_workspace_bytes(&mix->neighbours[i]);
+        if (bytes > mix->staging_bytes) mix->staging_bytes = bytes;
+    }
+    if (!mix->codec->identity && mix->circle_count > 0) mix->kept_bytes = longest_bucket(mix->layout) * sizeof(float);
+}
+
+static tacit_status allocate_plan(taciti_mix *mix) {
+    const size_t period = mix->topology->period, size = (size_t)mix->where.ranks;
+    mix->steps = taciti_calloc(period, sizeof *mix->steps);
+    mix->circles = taciti_calloc(period, sizeof *mix->circles);
+    mix->neighbours = taciti_calloc(period, sizeof *mix->neighbours);
+    mix->host_of = taciti_calloc(size, sizeof *mix->host_of);
+    const bool complete = mix->steps != NULL && mix->circles != NULL && mix->neighbours != NULL && mix->host_of != NULL;
+    return complete ? TACIT_OK : TACIT_E_MEMORY;
+}
+
+/* Everything but buffers. Not collective. */
+static tacit_status describe(taciti_mix *mix, const taciti_comm *comm, const taciti_layout *layout,
+                             const taciti_topology *topology, const taciti_exchange_options *options) {
+    if (topology->ranks != taciti_comm_size(comm))
+        return taciti_fail(TACIT_E_CONFIG, "topology %s is for %d ranks, but there are %d; make it for %d",
+                           topology->name, topology->ranks, taciti_comm_size(comm), taciti_comm_size(comm));
+    mix->layout = layout;
+    mix->topology = topology;
+    mix->codec = taciti_exchange_wire(options);
+    mix->wish = taciti_exchange_placement(options);
+    mix->segment_bytes = taciti_comm_segment_bytes(comm);
+    mix->rank = taciti_comm_rank(comm);
+    mix->where.ranks = topology->ranks;
+    TACITI_TRY(allocate_plan(mix));
+    mix->where.hosts = taciti_hosts_of(comm, mix->host_of);
+    mix->where.host_of = mix->host_of;
+    for (size_t r = 0; r < topology->period; r++) TACITI_TRY(plan_round(mix, r));
+    size_workspace(mix);
+    return TACIT_OK;
+}
+
+static tacit_status move(void *owner, float *x, size_t n, int64_t number);
+
+static tacit_status open_buffers(taciti_mix *mix, taciti_comm *comm) {
+    mix->comm = comm;
+    TACITI_TRY(
+        taciti_pages_create(mix->staging_bytes + mix->kept_bytes + 1, "the workspace of gossip", &mix->workspace));
+    for (size_t c = 0; c < mix->circle_count; c++)
+        TACITI_TRY(taciti_allreduce_open(&mix->circles[c].reduce, comm, mix->workspace.base));
+    for (size_t i = 0; i < mix->neighbours_count; i++)
+        TACITI_TRY(taciti_neighbours_open(&mix->neighbours[i], comm, mix->workspace.base));
+    for (size_t r = 0; r < mix->topology->period; r++) TACITI_TRY(count_bytes(mix, r));
+    return taciti_parcels_create(comm, mix->layout, move, mix, "mix of bucket", &mix->parcels);
+}
+
+/* What describe() made. */
+static void forget(taciti_mix *mix) {
+    for (size_t c = 0; c < mix->circle_count; c++) taciti_allreduce_destroy(&mix->circles[c].reduce);
+    for (size_t i = 0; i < mix->neighbours_count; i++) taciti_neighbours_destroy(&mix->neighbours[i]);
+    taciti_free(mix->steps);
+    taciti_free(mix->circles);
+    taciti_free(mix->neighbours);
+    taciti_free(mix->host_of);
+}
+
+tacit_status taciti_mix_create(taciti_comm *comm, const taciti_layout *layout, const taciti_topology *topology,
+                               const taciti_exchange_options *options, taciti_mix **out) {
+    taciti_mix *mix = taciti_calloc(1, sizeof *mix);
+    tacit_status status = mix == NULL ? TACIT_E_MEMORY : describe(mix, comm, layout, topology, options);
+    if (status == TACIT_OK) status = open_buffers(mix, comm);
+    status = taciti_comm_agree(comm, status);
+    if (status == TACIT_OK)
+        *out = mix;
+    else
+        taciti_mix_destroy(mix);
+    return status;
+}
+
+void taciti_mix_destroy(taciti_mix *mix) {
+    if (mix == NULL) return;
+    forget(mix);
+    taciti_pages_destroy(&mix->workspace);
+    taciti_parcels_destroy(&mix->parcels);
+    taciti_free(mix);
+}
+
+size_t taciti_mix_predict_bytes(const taciti_comm *comm, const taciti_layout *layout, const taciti_topology *topology,
+                                const taciti_exchange_options *options) {
+    taciti_mix mix = {0};
+    const tacit_status status = describe(&mix, comm, layout, topology, options);
+    forget(&mix);
+    return status == TACIT_OK ? mix.staging_bytes + mix.kept_bytes : 0;
+}
+
+/* ---- mixing --------------------------------------------------------------------------------------------------------
+ */
+static tacit_status move(void *owner, float *x, size_t n, int64_t number) {
+    taciti_mix *mix = owner;
+    const step *s = &mix->steps[round_number(mix, number)];
+    if (s->edges != IDLE) return taciti_neighbours_run(&mix->neighbours[s->edges], x, n);
+    circle *c = &mix->circles[s->group];
+    if (mix->kept_bytes == 0) return taciti_allreduce_run(&c->reduce, x, n, NULL);
+    const taciti_residual residual = {.kept = (float *)(void *)((char *)mix->workspace.base + mix->staging_bytes),
+                                      .back = (float)c->members.count};
+    return taciti_allreduce_run(&c->reduce, x, n, &residual);
+}
+
+tacit_status taciti_mix_begin(taciti_mix *mix, float *flat, size_t bucket, int64_t number) {
+    const step *s = &mix->steps[round_number(mix, number)];
+    if (s->group == IDLE && s->edges == IDLE) return taciti_parcels_skip(&mix->parcels, bucket);
+    return taciti_parcels_send(&mix->parcels, flat, bucket, number);
+}
+
+tacit_status taciti_mix_wait(taciti_mix *mix, size_t bucket) { return taciti_parcels_wait(&mix->parcels, bucket); }
+
+taciti_mix_weights taciti_mix_weights_of(const taciti_mix *mix, int64_t number) {
+    return mix->steps[round_number(mix, number)].weights;
+}
+
+typedef struct mass_transfer {
+    taciti_neighbours *neighbours;
+    double mass;
+} mass_transfer;
+
+static tacit_status run_mass(taciti_comm *comm, void *context) {
+    mass_transfer *transfer = context;
+    (void)comm;
+    return taciti_neighbours_run_one(transfer->neighbours, &transfer->mass);
+}
+
+tacit_status taciti_mix_mass(taciti_mix *mix, double *mass, int64_t number) {
+    const step *s = &mix->steps[round_number(mix, number)];
+    if (s->mass == IDLE) return TACIT_OK;
+    mass_transfer transfer = {.neighbours = &mix->neighbours[s->mass], .mass = *mass};
+    taciti_job job = {.run = run_mass, .context = &transfer, .name = "push-sum mass", .detail = -1};
+    TACITI_TRY(taciti_job_run(mix->comm, &job));
+    *mass = transfer.mass;
+    return TACIT_OK;
+}
+
+uint64_t taciti_mix_bytes(const taciti_mix *mix, int64_t number) { return mix->steps[round_number(mix, number)].bytes; }
+
+uint64_t taciti_mix_nic_bytes(const taciti_mix *mix, int64_t number) {
+    return mix->steps[round_number(mix, number)].nic_bytes;
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exchange/neighbours.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "exchange/allreduce.h"
+#include "exchange/residual.h"
+#include "kernel/kernel.h"
+
+/* Segments under way, and sends to one neighbour; see allreduce.c, whose traffic is alike. */
+enum { DEPTH_NETWORK = 8, DEPTH_HOST = 3, DEPTH_LEAST = 2, GRAIN = 16, SENDS_PER_NEIGHBOUR = 2 };
+
+/* Arriving payloads of all neighbours and slots together. */
+#define STAGING_BYTES ((size_t)64 << 20)
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t most(size_t a, size_t b) { return a > b ? a : b; }
+
+/* ---- who they are --------------------------------------------------------------------------------------------------
+ */
+/* Calls `take` for every edge of a round, ascending by (to, from). */
+typedef void edge_taker(void *context, const taciti_edge *edge);
+
+static void each_edge(const taciti_round *round, edge_taker *take, void *context) {
+    for (size_t e = 0; e < round->edge_count; e++) take(context, &round->edges[e]);
+    for (size_t g = 0; g < round->groups; g++) {
+        const size_t begin = round->first[g], end = round->first[g + 1];
+        for (size_t to = begin; to < end; to++)
+            for (size_t from = begin; from < end; from++) {
+                const taciti_edge edge = {round->members[from], round->members[to], 1.0 / (double)(end - begin)};
+                if (from != to) take(context, &edge);
+            }
+    }
+}
+
+/* What counting and collecting need to know of a round. */
+typedef struct survey {
+    taciti_neighbours *neighbours;
+    const taciti_where *where;
+    int rank;
+    size_t *in_degree; /* [ranks] of everybody: all must cut alike */
+    size_t most_in;
+    bool one_host;
+} survey;
+
+static void count_edge(void *context, const taciti_edge *edge) {
+    survey *s = context;
+    s->most_in = most(s->most_in, ++s->in_degree[edge->to]);
+    s->one_host = s->one_host && s->where->host_of[edge->to] == s->where->host_of[edge->from];
+    s->neighbours->in_count += edge->to == s->rank;
+    s->neighbours->out_count += edge->from == s->rank;
+}
+
+static void collect_edge(void *context, const taciti_edge *edge) {
+    const survey *s = context;
+    taciti_neighbours *nb = s->neighbours;
+    if (edge->to == s->rank) nb->in[nb->in_count++] = (taciti_neighbour){edge->from, edge->weight};
+    if (edge->from != s->rank) return;
+    nb->out[nb->out_count++] = (taciti_neighbour){edge->to, edge->weight};
+    nb->given += edge->weight;
+}
+
+/* Those after me first, so that not all send to the lowest rank at the same time. */
+static void turn_to_me(taciti_neighbour *list, size_t count, int rank) {
+    size_t before = 0;
+    while (before < count && list[before].rank < rank) before++;
+    for (size_t moved = 0; moved < before; moved++) {
+        const taciti_neighbour first = list[0];
+        memmove(list, list + 1, (count - 1) * sizeof *list);
+        list[count - 1] = first;
+    }
+}
+
+static tacit_status collect(survey *s, const taciti_round *round) {
+    taciti_neighbours *nb = s->neighbours;
+    each_edge(round, count_edge, s);
+    nb->in = taciti_calloc(nb->in_count + nb->out_count, sizeof *nb->in);
+    if (nb->in == NULL) return TACIT_E_MEMORY;
+    nb->out = nb->in + nb->in_count;
+    nb->in_count = nb->out_count = 0;
+    each_edge(round, collect_edge, s);
+    turn_to_me(nb->out, nb->out_count, s->rank);
+    if (round->self != NULL)
+        nb->self = round->self[s->rank];
+    else
+        nb->self = 1.0 / (double)(nb->in_count + 1);
+    return TACIT_OK;
+}
+
+/* From what all ranks know alike: sender and receiver must cut in the same way. */
+static void choose_pipeline(taciti_neighbours *nb, const survey *s, size_t segment_bytes) {
+    const size_t room = STAGING_BYTES / most(s->most_in, 1);
+    size_t bytes = least(segment_bytes, s->one_host ? SIZE_MAX : TACITI_WIRE_SEGMENT_BYTES);
+    bytes = most(least(bytes, room / (DEPTH_LEAST + 1)), GRAIN * sizeof(float));
+    size_t depth = s->one_host ? DEPTH_HOST : DEPTH_NETWORK;
+    while (depth > DEPTH_LEAST && bytes * (depth + 1) > room) depth--;
+    nb->segment_n = bytes / sizeof(float) / GRAIN * GRAIN;
+    nb->slots = depth + 1;
+    nb->stride_bytes = taciti_round_up(nb->codec->bound(nb->segment_n), TACITI_ALIGN_BYTES);
+}
+
+tacit_status taciti_neighbours_describe(const taciti_where *where, const taciti_round *round, int rank,
+                                        const taciti_codec *codec, size_t segment_bytes, taciti_neighbours *out) {
+    taciti_neighbours nb = {.codec = codec};
+    survey s = {.neighbours = &nb, .where = where, .rank = rank, .one_host = true};
+    s.in_degree = taciti_calloc((size_t)where->ranks, sizeof *s.in_degree);
+    tacit_status status = s.in_degree == NULL ? TACIT_E_MEMORY : collect(&s, round);
+    taciti_free(s.in_degree);
+    if (status != TACIT_OK) return status;
+    choose_pipeline(&nb, &s, segment_bytes);
+    *out = nb;
+    return TACIT_OK;
+}
+
+/* ---- buffers -------------------------------------------------------------------------------------------------------
+ */
+static size_t segment_bytes_of(const taciti_neighbours *nb) {
+    return taciti_round_up(nb->segment_n * sizeof(float), TACITI_ALIGN_BYTES);
+}
+
+size_t taciti_neighbours_workspace_bytes(const taciti_neighbours *nb) {
+    const size_t arriving = nb->slots * nb->in_count * nb->stride_bytes;
+    return nb->codec->identity ? arriving : arriving + nb->slots * nb->stride_bytes + segment_bytes_of(nb);
+}
+
+tacit_status taciti_neighbours_open(taciti_neighbours *nb, taciti_comm *comm, void *memory) {
+    const size_t cells = nb->slots * nb->in_count, window = SENDS_PER_NEIGHBOUR * nb->out_count;
+    nb->comm = comm;
+    nb->heard = taciti_calloc(cells + window, sizeof *nb->heard);
+    nb->sent = taciti_calloc(nb->slots, sizeof *nb->sent);
+    if (nb->heard == NULL || nb->sent == NULL) return TACIT_E_MEMORY;
+    nb->sends = (taciti_outbox){.comm = comm, .requests = nb->heard + cells, .window = window};
+    nb->arriving = memory;
+    if (nb->codec->identity) return TACIT_OK;
+    nb->leaving = nb->arriving + cells * nb->stride_bytes;
+    nb->decoded = (float *)(void *)(nb->leaving + nb->slots * nb->stride_bytes);
+    return TACIT_OK;
+}
+
+void taciti_neighbours_destroy(taciti_neighbours *nb) {
+    taciti_free(nb->in);
+    taciti_free(nb->heard);
+    taciti_free(nb->sent);
+    *nb = (taciti_neighbours){0};
+}
+
+/* ---- one array -----------------------------------------------------------------------------------------------------
+ */
+typedef struct segment {
+    size_t slot;
+    float *x;
+    size_t n;
+} segment;
+
+static segment segment_at(const taciti_neighbours *nb, float *x, size_t n, size_t index) {
+    const size_t at = index * nb->segment_n;
+    return (segment){.slot = index % nb->slots, .x = x + at, .n = least(n - at, nb->segment_n)};
+}
+
+static char *arriving(const taciti_neighbours *nb, const segment *s, size_t k) {
+    return nb->arriving + (s->slot * nb->in_count + k) * nb->stride_bytes;
+}
+
+static char *leaving(const taciti_neighbours *nb, const segment *s) { return nb->leaving + s->slot * nb->stride_bytes; }
+
+static tacit_status start_segment(taciti_neighbours *nb, const segment *s) {
+    const size_t bytes = nb->codec->bound(s->n);
+    for (size_t k = 0; k < nb->in_count; k++)
+        TACITI_TRY(taciti_comm_irecv(nb->comm, nb->in[k].rank, arriving(nb, s, k), bytes,
+                                     &nb->heard[s->slot * nb->in_count + k]));
+    const void *payload = s->x;
+    if (!nb->codec->identity && nb->out_count > 0) {
+        payload = leaving(nb, s);
+        if (nb->codec->encode(s->x, s->n, 0, leaving(nb, s)) != bytes)
+            return taciti_fail(TACIT_E_INTERNAL, "codec %s has payloads of several sizes", nb->codec->name);
+    }
+    for (size_t k = 0; k < nb->out_count; k++)
+        TACITI_TRY(taciti_outbox_send(&nb->sends, nb->out[k].rank, payload, bytes));
+    nb->sent[s->slot] = nb->sends.posted;
+    return TACIT_OK;
+}
+
+/* My own share of my result: self x, and what others did not get of theirs. */
+static tacit_status keep_own(taciti_neighbours *nb, const segment *s) {
+    const taciti_kernels *kernels = taciti_kernels_get();
+    const bool rounded = !nb->codec->identity && nb->out_count > 0;
+    if (rounded) TACITI_TRY(taciti_residual_of(nb->codec, leaving(nb, s), s->x, s->n, nb->decoded));
+    kernels->scale(s->x, (float)nb->self, s->n);
+    if (rounded) taciti_residual_give_back((float)nb->given, s->x, nb->decoded, s->n);
+    return TACIT_OK;
+}
+
+static tacit_status finish_segment(taciti_neighbours *nb, const segment *s) {
+    const taciti_kernels *kernels = taciti_kernels_get();
+    TACITI_TRY(taciti_outbox_await(&nb->sends, nb->sent[s->slot])); /* they may leave from x itself */
+    TACITI_TRY(keep_own(nb, s));
+    for (size_t k = 0; k < nb->in_count; k++) {
+        TACITI_TRY(taciti_comm_await(nb->comm, &nb->heard[s->slot * nb->in_count + k]));
+        float *values = nb->decoded;
+        if (nb->codec->identity)
+            values = (float *)(void *)arriving(nb, s, k);
+        else
+            TACITI_TRY(nb->codec->decode(arriving(nb, s, k), nb->codec->bound(s->n), values, s->n));
+        kernels->scale(values, (float)nb->in[k].weight, s->n);
+        kernels->add(s->x, values, s->n);
+    }
+    return TACIT_OK;
+}
+
+tacit_status taciti_neighbours_run(taciti_neighbours *nb, float *x, size_t n) {
+    const size_t segments = n / nb->segment_n + (n % nb->segment_n != 0), depth = nb->slots - 1;
+    for (size_t turn = 0; turn < segments + depth; turn++) {
+        if (turn < segments) {
+            const segment s = segment_at(nb, x, n, turn);
+            TACITI_TRY(start_segment(nb, &s));
+        }
+        if (turn >= depth && turn - depth < segments) {
+            const segment s = segment_at(nb, x, n, turn - depth);
+            TACITI_TRY(finish_segment(nb, &s));
+        }
+    }
+    return TACIT_OK;
+}
+
+tacit_status taciti_neighbours_run_one(taciti_neighbours *nb, double *x) {
+    const double mine = *x;
+    double *theirs = (double *)(void *)nb->arriving, sum = nb->self * mine;
+    for (size_t k = 0; k < nb->in_count; k++)
+        TACITI_TRY(taciti_comm_irecv(nb->comm, nb->in[k].rank, &theirs[k], sizeof *theirs, &nb->heard[k]));
+    for (size_t k = 0; k < nb->out_count; k++)
+        TACITI_TRY(taciti_outbox_send(&nb->sends, nb->out[k].rank, &mine, sizeof mine));
+    for (size_t k = 0; k < nb->in_count; k++) {
+        TACITI_TRY(taciti_comm_await(nb->comm, &nb->heard[k]));
+        sum += nb->in[k].weight * theirs[k];
+    }
+    TACITI_TRY(taciti_outbox_await(&nb->sends, nb->sends.posted));
+    *x = sum;
+    return TACIT_OK;
+}

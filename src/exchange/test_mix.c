@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/memory.h"
+#include "base/rng.h"
+#include "comm/test_engine.h"
+#include "exchange/mix.h"
+#include "exchange/test_rounds.h"
+
+/* rank r is on host ARRANGEMENTS[i][r] */
+static const int ARRANGEMENTS[][8] = {
+    {0, 0, 0, 0, 0, 0, 0, 0}, {0, 1, 2, 3, 4, 5, 6, 7}, {0, 0, 1, 1, 2, 2, 3, 3},
+    {1, 0, 1, 1, 0, 0, 1, 1}, {2, 2, 2, 0, 1, 1, 2, 2},
+};
+enum { ARRANGEMENT_COUNT = sizeof ARRANGEMENTS / sizeof *ARRANGEMENTS, F32 = 0, BF16 = 1 };
+
+static const int SIZES[] = {1, 2, 3, 4, 5, 7, 8};
+enum { SIZE_COUNT = sizeof SIZES / sizeof *SIZES };
+
+/* The thread sanitizer makes a message thirty times slower; there every third number of ranks has to do. */
+#if defined(__SANITIZE_THREAD__)
+enum { SIZE_STEP = 3 };
+#else
+enum { SIZE_STEP = 1 };
+#endif
+
+static float small_integer(int rank, size_t i) {
+    return (float)((int)taciti_rng_below(taciti_rng_key(5, (uint64_t)rank), i, 17) - 8);
+}
+
+static float wild(int rank, size_t i) {
+    const uint64_t key = taciti_rng_key(6, (uint64_t)rank);
+    const float x = (float)ldexp(taciti_rng_unit(key, 2 * i) - 0.5, (int)taciti_rng_below(key, 2 * i + 1, 40) - 20);
+    return i % 101 == 0 ? 0.0f : i % 103 == 0 ? 0x1p-140f : x;
+}
+
+typedef float fill(int rank, size_t i);
+
+/* What is tried, and what every rank got: results[rank] holds one flat array per mix, one after the other. */
+typedef struct trial {
+    const taciti_topology *topology;
+    fill *value;
+    int wire, scheme;
+    int64_t mixes;
+    bool blocking, delays;
+    size_t n;
+    taciti_mix_weights weights[TEST_MOST_RANKS][TEST_MOST_ROUNDS];
+    float *results[TEST_MOST_RANKS];
+} trial;
+
+static void make_layout(taciti_layout *layout) {
+    const size_t sizes[] = {5000, 3, 12000, 700, 64};
+    CHECK(taciti_layout_create(5, layout) == TACIT_OK);
+    for (int i = 0; i < 5; i++) {
+        const char name[2] = {(char)('a' + i), 0};
+        CHECK(taciti_layout_append(layout, name, 1, &sizes[i], true) == TACIT_OK);
+    }
+    CHECK(taciti_layout_seal(layout, 10000) == TACIT_OK);
+}
+
+/* Bytes that ranks of my host sent to other hosts since each had sent `before`. */
+static uint64_t sent_by_host(taciti_comm *comm, uint64_t before) {
+    const uint64_t mine = test_bytes_to_other_hosts(comm) - before;
+    uint64_t all[TEST_MOST_RANKS] = {0}, sum = 0;
+    CHECK(taciti_comm_allgather(comm, &mine, sizeof mine, all) == TACIT_OK);
+    for (int r = 0; r < taciti_comm_size(comm); r++)
+        if (taciti_comm_same_host(comm, r, taciti_comm_rank(comm))) sum += all[r];
+    return sum;
+}
+
+static void pause_a_little(const trial *t, int rank, size_t bucket) {
+    if (!t->delays) return;
+    const struct timespec pause = {.tv_nsec =
+                                       (long)taciti_rng_below(taciti_rng_key(9, (uint64_t)rank), bucket, 300000)};
+    (void)nanosleep(&pause, NULL);
+}
+
+static void mix_once(taciti_mix *mix, const taciti_layout *layout, const trial *t, int rank, float *x, int64_t number) {
+    for (size_t b = 0; b < layout->bucket_count; b++) {
+        pause_a_little(t, rank, b);
+        CHECK(taciti_mix_begin(mix, x, b, number) == TACIT_OK);
+        if (t->blocking) CHECK(taciti_mix_wait(mix, b) == TACIT_OK);
+    }
+    for (size_t b = 0; b < layout->bucket_count && !t->blocking; b++) CHECK(taciti_mix_wait(mix, b) == TACIT_OK);
+}
+
+/* y = keep x + share buffer, as a strategy does it. */
+static void finish(taciti_mix_weights w, const float *x, float *y, size_t n) {
+    for (size_t i = 0; i < n; i++) y[i] = w.keep == 1 && w.share == 0 ? x[i] : w.keep * x[i] + w.share * y[i];
+}
+
+static void mix_all(taciti_comm *comm, void *context) {
+    trial *t = context;
+    const int rank = taciti_comm_rank(comm);
+    taciti_layout layout;
+    make_layout(&layout);
+    const taciti_exchange_options options = {.wire = t->wire, .scheme = t->scheme, .bucket_bytes = 10000};
+    taciti_mix *mix = NULL;
+    CHECK(taciti_mix_create(comm, &layout, t->topology, &options, &mix) == TACIT_OK);
+    float *x = taciti_calloc(layout.n, sizeof *x), *results = taciti_calloc(layout.n * (size_t)t->mixes, sizeof *x);
+    for (size_t i = 0; i < layout.n; i++) x[i] = t->value(rank, i);
+    for (int64_t number = 0; number < t->mixes; number++) {
+        float *y = results + layout.n * (size_t)number;
+        memcpy(y, x, layout.n * sizeof *x);
+        const uint64_t before = taciti_comm_count(comm).bytes_sent, nic_before = test_bytes_to_other_hosts(comm);
+        mix_once(mix, &layout, t, rank, y, number);
+        CHECK(taciti_comm_count(comm).bytes_sent - before == taciti_mix_bytes(mix, number));
+        CHECK(sent_by_host(comm, nic_before) == taciti_mix_nic_bytes(mix, number));
+        t->weights[rank][(size_t)number % t->topology->period] = taciti_mix_weights_of(mix, number);
+        finish(taciti_mix_weights_of(mix, number), x, y, layout.n);
+    }
+    if (rank == 0) t->n = layout.n;
+    taciti_mix_destroy(mix);
+    taciti_layout_destroy(&layout);
+    taciti_free(x);
+    t->results[rank] = results;
+}
+
+static void drop(trial *t) {
+    for (int r = 0; r < t->topology->ranks; r++) taciti_free(t->results[r]);
+}
+
+static void run_trial(trial *t, int arrangement) {
+    taciti_comm_options options = test_comm_options(arrangement % 2 == 0);
+    options.segment_bytes = t->topology->ranks % 2 == 0 ? 1024 : 16384;
+    test_hosts(ARRANGEMENTS[arrangement]);
+    t->mixes = (int64_t)t->topology->period + 1; /* round 0 twice */
+    test_world_run(t->topology->ranks, &options, mix_all, t);
+    test_hosts(NULL);
+}
+
+/* Calls `look` on the results of every topology, number of ranks and arrangement. */
+typedef void looker(const trial *t);
+
+static void try_all(const trial *what, looker *look) {
+    for (int s = 0; s < SIZE_COUNT; s += SIZE_STEP)
+        for (int kind = 0; kind < 2; kind++)
+            for (int i = 0; i < ARRANGEMENT_COUNT; i++) {
+                test_topology *made = taciti_calloc(1, sizeof *made);
+                (kind == 0 ? test_topology_of_groups : test_topology_of_edges)(made, SIZES[s]);
+                trial t = *what;
+                t.topology = &made->topology;
+                run_trial(&t, i);
+                look(&t);
+                drop(&t);
+                taciti_free(made);
+            }
+}
+
+/* ---- sums ----------------------------------------------------------------------------------------------------------
+ */
+static float result_of(const trial *t, int rank, int64_t mix, size_t i) {
+    return t->results[rank][t->n * (size_t)mix + i];
+}
+
+/* Where i is padding of the layout, all values are those of `value` as well. */
+static void is_matrix_times_values(const trial *t) {
+    const int ranks = t->topology->ranks;
+    for (int64_t mix = 0; mix < t->mixes; mix++)
+        for (int to = 0; to < ranks; to++)
+            for (size_t i = 0; i < t->n; i += 7) {
+                double sum = 0, size = 0;
+                for (int from = 0; from < ranks; from++) {
+                    const double w = test_weight(t->topology, (size_t)mix % t->topology->period, to, from);
+                    sum += w * (double)t->value(from, i);
+                    size += fabs(w * (double)t->value(from, i));
+                }
+                /* Products and sums of `ranks` numbers, each rounded once. */
+                const double bound = (ranks + 2) * (double)FLT_EPSILON * size + 2 * ranks * 0x1p-149;
+                assert_true(fabs((double)result_of(t, to, mix, i) - sum) <= bound);
+            }
+}
+
+static void every_round_is_its_matrix_times_the_arrays(void **state) {
+    (void)state;
+    for (int scheme = TACITI_SCHEME_AUTO; scheme <= TACITI_SCHEME_HOSTS; scheme++) {
+        const trial t = {.value = wild, .wire = F32, .scheme = scheme};
+        try_all(&t, is_matrix_times_values);
+    }
+}
+
+static void is_exact(const trial *t) {
+    const int ranks = t->topology->ranks;
+    for (int64_t mix = 0; mix < t->mixes; mix++)
+        for (int to = 0; to < ranks; to++) {
+            const size_t round = (size_t)mix % t->topology->period;
+            if (t->topology->rounds[round].groups == 0) continue;
+            for (size_t i = 0; i < t->n; i++) {
+                float sum = 0;
+                for (int from = 0; from < ranks; from++)
+                    if (test_weight(t->topology, round, to, from) > 0) sum += t->value(from, i);
+                const taciti_mix_weights w = t->weights[to][round];
+                assert_true(result_of(t, to, mix, i) == (w.share == 0 ? t->value(to, i) : w.share * sum));
+            }
+        }
+}
+
+static void groups_sum_small_integers_exactly_on_every_wire(void **state) {
+    (void)state;
+    for (int wire = F32; wire <= BF16; wire++) {
+        const trial t = {.value = small_integer, .wire = wire};
+        try_all(&t, is_exact);
+    }
+}
+
+static void members_are_equal(const trial *t) {
+    const int ranks = t->topology->ranks;
+    for (int64_t mix = 0; mix < t->mixes; mix++) {
+        const taciti_round *round = &t->topology->rounds[(size_t)mix % t->topology->period];
+        for (int a = 0; a < ranks && round->groups > 0; a++)
+            for (int b = 0; b < a; b++) {
+                if (test_weight(t->topology, (size_t)mix % t->topology->period, a, b) == 0) continue;
+                assert_memory_equal(t->results[a] + t->n * (size_t)mix, t->results[b] + t->n * (size_t)mix,
+                                    t->n * sizeof(float));
+            }
+    }
+}
+
+static void members_of_a_group_hold_the_same_bits(void **state) {
+    (void)state;
+    const trial t = {.value = wild, .wire = F32};
+    try_all(&t, members_are_equal);
+}
+
+/* ---- time ----------------------------------------------------------------------------------------------------------
+ */
+static void compare_with_blocking(const trial *t) {
+    trial other = *t;
+    other.blocking = !t->blocking;
+    other.delays = !t->delays;
+    /* the arrangement that is set decides about the bits, so it has to be the same one */
+    for (int i = 0; i < ARRANGEMENT_COUNT; i += 2) {
+        trial here = *t;
+        run_trial(&here, i);
+        run_trial(&other, i);
+        for (int r = 0; r < t->topology->ranks; r++)
+            assert_memory_equal(here.results[r], other.results[r], t->n * (size_t)t->mixes * sizeof(float));
+        drop(&here);
+        drop(&other);
+    }
+}
+
+static void delays_and_overlap_change_no_bit(void **state) {
+    (void)state;
+    for (int wire = F32; wire <= BF16; wire++)
+        for (int kind = 0; kind < 2; kind++)
+            for (int size = 2; size <= 5; size += SIZE_STEP) {
+                test_topology *made = taciti_calloc(1, sizeof *made);
+                (kind == 0 ? test_topology_of_groups : test_topology_of_edges)(made, size);
+                trial t = {.topology = &made->topology, .value = wild, .wire = wire, .n = 0};
+                taciti_layout layout;
+                make_layout(&layout);
+                t.n = layout.n;
+                t.mixes = (int64_t)made->topology.period + 1;
+                compare_with_blocking(&t);
+                taciti_layout_destroy(&layout);
+                taciti_free(made);
+            }
+}
+
+/* ---- rounding ------------------------------------------------------------------------------------------------------
+ */
+static void sum_is_kept(const trial *t) {
+    const int ranks = t->topology->ranks;
+    for (int64_t mix = 0; mix < t->mixes; mix++)
+        for (size_t i = 0; i < t->n; i++) {
+            double before = 0, after = 0, size = 0;
+            for (int r = 0; r < ranks; r++) {
+                before += (double)t->value(r, i);
+                after += (double)result_of(t, r, mix, i);
+                size += fabs((double)t->value(r, i));
+            }
+            /* Every rank rounds to f32 a few times what is at most `size`; a bf16 wire alone would miss by 2^-9. */
+            assert_true(fabs(after - before) <= (ranks + 4) * (double)FLT_EPSILON * size + 8 * ranks * 0x1p-149);
+        }
+}
+
+static void a_lossy_wire_keeps_the_sum_over_ranks(void **state) {
+    (void)state;
+    for (int scheme = TACITI_SCHEME_AUTO; scheme <= TACITI_SCHEME_HOSTS; scheme++) {
+        const trial t = {.value = wild, .wire = BF16, .scheme = scheme};
+        try_all(&t, sum_is_kept);
+    }
+}
+
+static float irregular(int rank, size_t i) {
+    if (rank == 0 && i == 5) return NAN;
+    if (rank == 0 && i == 6010) return INFINITY;
+    return (float)i;
+}
+
+static void rest_is_unharmed(const trial *t) {
+    const int ranks = t->topology->ranks;
+    for (int64_t mix = 0; mix < t->mixes; mix++)
+        for (int to = 0; to < ranks; to++) {
+            if (test_weight(t->topology, (size_t)mix % t->topology->period, to, 0) > 0) {
+                assert_true(isnan(result_of(t, to, mix, 5)));
+                assert_true(!isfinite(result_of(t, to, mix, 6010)));
+            } else {
+                assert_true(isfinite(result_of(t, to, mix, 5)) && isfinite(result_of(t, to, mix, 6010)));
+            }
+            double weights = 0; /* of a directed round they need not add up to 1 */
+            for (int from = 0; from < ranks; from++)
+                weights += test_weight(t->topology, (size_t)mix % t->topology->period, to, from);
+            assert_true(fabs((double)result_of(t, to, mix, 6000) - 6000 * weights) <= 6000 * 0x1p-5);
+        }
+}
+
+static void what_is_not_finite_reaches_neighbours_and_nobody_else(void **state) {
+    (void)state;
+    for (int wire = F32; wire <= BF16; wire++) {
+        const trial t = {.value = irregular, .wire = wire};
+        try_all(&t, rest_is_unharmed);
+    }
+}
+
+/* ---- push-sum ------------------------------------------------------------------------------------------------------
+ */
+static void push_mass(taciti_comm *comm, void *context) {
+    const taciti_topology *topology = context;
+    const int rank = taciti_comm_rank(comm), size = taciti_comm_size(comm);
+    taciti_layout layout;
+    make_layout(&layout);
+    const taciti_exchange_options options = {.wire = BF16};
+    taciti_mix *mix = NULL;
+    CHECK(taciti_mix_create(comm, &layout, topology, &options, &mix) == TACIT_OK);
+    double mass[TEST_MOST_RANKS], mine = 1;
+    for (int r = 0; r < size; r++) mass[r] = 1;
+    for (int64_t number = 0; number < 2 * (int64_t)topology->period; number++) {
+        double next[TEST_MOST_RANKS] = {0};
+        for (int to = 0; to < size; to++)
+            for (int from = 0; from < size; from++)
+                next[to] += test_weight(topology, (size_t)number % topology->period, to, from) * mass[from];
+        memcpy(mass, next, sizeof mass);
+        const uint64_t before = taciti_comm_count(comm).messages_sent;
+        CHECK(taciti_mix_mass(mix, &mine, number) == TACIT_OK);
+        CHECK(topology->directed || taciti_comm_count(comm).messages_sent == before);
+        CHECK(topology->directed || mine == 1);
+        CHECK(fabs(mine - mass[rank]) < 1e-14 * size);
+    }
+    taciti_mix_destroy(mix);
+    taciti_layout_destroy(&layout);
+}
+
+static void mass_follows_the_matrices(void **state) {
+    (void)state;
+    for (int s = 0; s < SIZE_COUNT; s++)
+        for (int kind = 0; kind < 3; kind++) {
+            test_topology *made = taciti_calloc(1, sizeof *made);
+            (kind > 0 ? test_topology_of_groups : test_topology_of_edges)(made, SIZES[s]);
+            made->topology.directed = kind < 2; /* groups may be rounds of a directed topology */
+            const taciti_comm_options options = test_comm_options(s % 2 == 0);
+            test_world_run(SIZES[s], &options, push_mass, &made->topology);
+            taciti_free(made);
+        }
+}
+
+/* ---- the rest ------------------------------------------------------------------------------------------------------
+ */
+static void refuse_misuse(taciti_comm *comm, void *context) {
+    (void)context;
+    taciti_layout layout;
+    make_layout(&layout);
+    test_topology *made = taciti_calloc(2, sizeof *made);
+    test_topology_of_groups(&made[0], 3);
+    test_topology_of_groups(&made[1], 2);
+    const taciti_exchange_options options = {.wire = F32};
+    taciti_mix *mix = NULL;
+    CHECK(taciti_mix_create(comm, &layout, &made[0].topology, &options, &mix) == TACIT_E_CONFIG);
+    CHECK(taciti_mix_predict_bytes(comm, &layout, &made[0].topology, &options) == 0);
+    CHECK(taciti_mix_create(comm, &layout, &made[1].topology, &options, &mix) == TACIT_OK);
+    float *x = taciti_calloc(layout.n, sizeof *x);
+    for (int64_t number = 0; number < 4; number += 2) { /* all; nobody */
+        CHECK(taciti_mix_wait(mix, 0) == TACIT_E_INTERNAL);
+        CHECK(taciti_mix_begin(mix, x, 0, number) == TACIT_OK);
+        CHECK(taciti_mix_begin(mix, x, 0, number) == TACIT_E_INTERNAL);
+        CHECK(taciti_mix_wait(mix, 0) == TACIT_OK);
+    }
+    taciti_mix_destroy(mix);
+    taciti_mix_destroy(NULL);
+    taciti_free(x);
+    taciti_free(made);
+    taciti_layout_destroy(&layout);
+}
+
+static void misuse_is_refused(void **state) {
+    (void)state;
+    test_log_keep();
+    const taciti_comm_options options = test_comm_options(true);
+    test_world_run(2, &options, refuse_misuse, NULL);
+    assert_int_equal(test_log_count("topology groups is for 3 ranks, but there are 2"), 4);
+    test_log_drop();
+}
+
+static size_t memory_of(taciti_comm *comm, const taciti_layout *layout, int rounds) {
+    test_topology *made = taciti_calloc(1, sizeof *made);
+    test_topology_start(made, "pairs", 8, false);
+    for (int t = 0; t < rounds; t++) {
+        int group_of[8];
+        for (int r = 0; r < 8; r++) group_of[r] = r < 4 ? (r + t) % 4 : r - 4;
+        test_topology_add_groups(made, group_of);
+    }
+    const taciti_exchange_options options = {.wire = BF16};
+    const size_t bytes = taciti_mix_predict_bytes(comm, layout, &made->topology, &options);
+    taciti_free(made);
+    return bytes;
+}
+
+static void look_at_memory(taciti_comm *comm, void *context) {
+    (void)context;
+    taciti_layout layout;
+    make_layout(&layout);
+    CHECK(memory_of(comm, &layout, 1) > 0 && memory_of(comm, &layout, 1) == memory_of(comm, &layout, 8));
+    taciti_layout_destroy(&layout);
+}
+
+static void memory_does_not_grow_with_the_period(void **state) {
+    (void)state;
+    const taciti_comm_options options = test_comm_options(false);
+    test_world_run(8, &options, look_at_memory, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_round_is_its_matrix_times_the_arrays),
+        cmocka_unit_test(groups_sum_small_integers_exactly_on_every_wire),
+        cmocka_unit_test(members_of_a_group_hold_the_same_bits),
+        cmocka_unit_test(delays_and_overlap_change_no_bit),
+        cmocka_unit_test(a_lossy_wire_keeps_the_sum_over_ranks),
+        cmocka_unit_test(what_is_not_finite_reaches_neighbours_and_nobody_else),
+        cmocka_unit_test(mass_follows_the_matrices),
+        cmocka_unit_test(misuse_is_refused),
+        cmocka_unit_test(memory_does_not_grow_with_the_period),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
