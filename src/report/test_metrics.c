@@ -82,6 +82,8 @@ static taciti_step_metrics sample(int64_t step) {
                                  .val_loss = (double)NAN,
                                  .lr = 6e-4,
                                  .grad_norm = 1.25,
+                                 .consensus = 0.5,
+                                 .distance = 0.25,
                                  .tokens_per_s = 12345.678,
                                  .step_s = 0.1,
                                  .compute_s = 0.07,
@@ -172,10 +174,11 @@ static void a_step_line_has_the_promised_keys(void **state) {
     assert_int_equal(taciti_metrics_step(metrics, &m), TACIT_OK);
     taciti_metrics_close(metrics);
 
-    static const char *const KEYS[] = {
-        "step",      "time",         "loss",      "lr",        "grad_norm",  "tokens_per_s",   "step_s",
-        "compute_s", "encode_s",     "wait_s",    "update_s",  "bytes_sent", "skipped",        "tokens",
-        "mfu",       "slowest_rank", "slowest_s", "fastest_s", "val_loss",   "bytes_received", "compression"};
+    static const char *const KEYS[] = {"step",         "time",       "loss",      "lr",       "grad_norm",
+                                       "tokens_per_s", "step_s",     "compute_s", "encode_s", "wait_s",
+                                       "update_s",     "bytes_sent", "skipped",   "tokens",   "mfu",
+                                       "slowest_rank", "slowest_s",  "fastest_s", "val_loss", "bytes_received",
+                                       "compression",  "consensus",  "distance"};
     json_t *second = read_line(1);
     assert_int_equal(json_object_size(second), sizeof KEYS / sizeof KEYS[0]);
     for (size_t i = 0; i < sizeof KEYS / sizeof KEYS[0]; i++)
@@ -200,6 +203,7 @@ static void what_is_not_finite_is_left_out(void **state) {
     m.grad_norm = (double)NAN;
     m.slowest_rank = -1;
     m.compression = 0;
+    m.consensus = m.distance = (double)NAN; /* replicas are equal */
     assert_int_equal(taciti_metrics_step(metrics, &m), TACIT_OK);
     taciti_metrics_close(metrics);
     json_t *line = read_line(0);
@@ -207,6 +211,8 @@ static void what_is_not_finite_is_left_out(void **state) {
     assert_null(json_object_get(line, "grad_norm"));
     assert_null(json_object_get(line, "slowest_rank"));
     assert_null(json_object_get(line, "compression"));
+    assert_null(json_object_get(line, "consensus"));
+    assert_null(json_object_get(line, "distance"));
     json_decref(line);
 }
 
