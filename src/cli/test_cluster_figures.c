@@ -105,6 +105,39 @@ static void compute_is_spread_within_ranks_only(void **state) {
     assert_true(near(g_figures.compute.asked_slowest_s, 3));
 }
 
+/* Every other step exchanges: 3 seconds and 1. Means over whole periods have no spread, those of single steps have. */
+static void a_period_is_one_sample(void **state) {
+    (void)state;
+    for (size_t b = 0; b < BLOCKS; b++)
+        for (size_t r = 0; r < RANKS; r++)
+            for (size_t i = 0; i < ROUNDS; i++) at(&g_records, b, r, i)->step_s = (i % 2 == 0 ? 3 : 1) + (double)r;
+    make(true);
+    assert_true(g_figures.period == 1 && g_figures.step_s.count == BLOCKS * ROUNDS);
+    assert_true(near(g_figures.step_s.mean, 3) && near(g_figures.step_s.spread.most, 4));
+    g_records.period = 2;
+    make(true);
+    assert_true(g_figures.period == 2 && g_figures.step_s.count == BLOCKS * ROUNDS / 2);
+    assert_true(near(g_figures.step_s.spread.least, 3) && near(g_figures.step_s.spread.most, 3));
+    assert_true(near(g_figures.slowest_s.mean, 4) && near(g_figures.slowest_s.cv, 0));
+    g_records.period = ROUNDS;
+    make(true);
+    assert_true(g_figures.step_s.count == BLOCKS && near(g_figures.step_s.mean, 3));
+    assert_true(near(g_figures.block_s.spread.median, 3));
+}
+
+/* fill() makes the second block a tenth slower. */
+static void drift_is_from_early_blocks_to_late(void **state) {
+    (void)state;
+    make(true);
+    assert_true(near(g_figures.drift, 0.1));
+    taciti_setting_figures one;
+    taciti_cluster_shape shape = SHAPE;
+    shape.blocks = 1;
+    assert_int_equal(taciti_cluster_figures_of(&shape, &g_records, &g_base, true, &one), TACIT_OK);
+    assert_true(isnan(one.drift));
+    taciti_setting_figures_destroy(&one);
+}
+
 static void ratios_are_of_blocks_beside_each_other(void **state) {
     (void)state;
     make(true);
@@ -177,6 +210,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_step_is_the_mean_of_the_ranks_or_the_slowest),
         TEST(compute_is_spread_within_ranks_only),
+        TEST(a_period_is_one_sample),
+        TEST(drift_is_from_early_blocks_to_late),
         TEST(ratios_are_of_blocks_beside_each_other),
         TEST(bytes_and_cores_are_per_step_and_host),
         cmocka_unit_test(the_largest_of_normals_is_as_in_tables),

@@ -222,18 +222,44 @@ static void arrive_bucket(localsgd *l, size_t bucket, double *square_moved) {
     (void)taciti_trace_add(l->context.trace, TACITI_SPAN_UPDATE, (int)bucket, begin_ns);
 }
 
-/* Overlapped, a bucket travels while the next ones are prepared and the earlier ones take their step. An emulated
- * accelerator's arrays stay untouched pages: its anchor serves as the buffer that travels. */
-static tacit_status average_all(localsgd *l, taciti_step_report *report) {
+/* The norm of this rank's own gradient decides: gradients are scaled so that their sum over ranks is the gradient, so N
+ * of them are its own. */
+static void begin_inner(localsgd *l, double lr, taciti_step_report *report) {
+    const taciti_strategy_context *c = &l->context;
+    const double ranks = taciti_comm_size(c->comm), clip = c->optim_options->clip;
+    double squares = 0;
+    for (size_t b = 0; b < c->layout->bucket_count; b++) /* as dp adds them up: the same bits on one rank */
+        squares +=
+            taciti_optim_sum_squares(c->optim, c->gradients, c->layout->buckets[b].offset, c->layout->buckets[b].n);
+    report->grad_norm = ranks * sqrt(squares);
+    report->skipped = !isfinite(squares);
+    if (report->skipped) return;
+    const double scale = clip > 0 && report->grad_norm > clip ? clip / report->grad_norm : 1;
+    taciti_optim_begin(c->optim, lr, ranks * scale);
+}
+
+static void step_inner(localsgd *l, const taciti_bucket *range, const taciti_step_report *report) {
+    const taciti_strategy_context *c = &l->context;
+    if (report->skipped) return;
+    const int64_t begin_ns = taciti_now_ns();
+    taciti_optim_update_range(c->optim, c->parameters, c->gradients, c->copy16, range->offset, range->n, NULL);
+    (void)taciti_trace_add(c->trace, TACITI_SPAN_UPDATE, -1, begin_ns);
+}
+
+/* The last step of a period. Overlapped, a bucket travels while inner steps of the next ones are made and outer steps
+ * of earlier ones. An emulated accelerator's arrays stay untouched pages: its anchor serves as the buffer that travels.
+ */
+static tacit_status step_together(localsgd *l, taciti_step_report *report) {
     const taciti_strategy_context *c = &l->context;
     const size_t buckets = c->layout->bucket_count;
+    const bool overlap = c->exchange_options->overlap;
     float *travels = l->emulated ? anchor_of(l) : c->gradients;
     for (size_t b = 0; b < buckets; b++) {
+        step_inner(l, &c->layout->buckets[b], report);
         depart_bucket(l, b);
-        if (c->exchange_options->overlap) TACITI_TRY(taciti_exchange_begin(l->exchange, travels, b));
+        if (overlap) TACITI_TRY(taciti_exchange_begin(l->exchange, travels, b));
     }
-    for (size_t b = 0; b < buckets && !c->exchange_options->overlap; b++)
-        TACITI_TRY(taciti_exchange_begin(l->exchange, travels, b));
+    for (size_t b = 0; b < buckets && !overlap; b++) TACITI_TRY(taciti_exchange_begin(l->exchange, travels, b));
     for (size_t b = 0; b < buckets; b++) {
         const int64_t begin_ns = taciti_now_ns();
         TACITI_TRY(taciti_exchange_wait(l->exchange, b));
@@ -245,20 +271,6 @@ static tacit_status average_all(localsgd *l, taciti_step_report *report) {
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-/* Gradients are scaled so that their sum over ranks is the gradient: N of them are this rank's own. */
-static void step_alone(localsgd *l, double lr, taciti_step_report *report) {
-    const taciti_strategy_context *c = &l->context;
-    const double ranks = taciti_comm_size(c->comm), clip = c->optim_options->clip;
-    const double squares = taciti_optim_sum_squares(c->optim, c->gradients, 0, c->layout->n);
-    report->grad_norm = ranks * sqrt(squares);
-    report->skipped = !isfinite(squares);
-    if (report->skipped) return;
-    const double scale = clip > 0 && report->grad_norm > clip ? clip / report->grad_norm : 1;
-    const int64_t begin_ns = taciti_now_ns();
-    taciti_optim_update(c->optim, c->parameters, c->gradients, c->copy16, lr, ranks * scale);
-    (void)taciti_trace_add(c->trace, TACITI_SPAN_UPDATE, -1, begin_ns);
-}
-
 static tacit_status localsgd_ready(void *self, size_t bucket) {
     (void)self, (void)bucket;
     return TACIT_OK;
@@ -267,11 +279,13 @@ static tacit_status localsgd_ready(void *self, size_t bucket) {
 static tacit_status localsgd_finish(void *self, double lr, taciti_step_report *out) {
     localsgd *l = self;
     taciti_step_report report = {0};
-    step_alone(l, lr, &report);
-    if (++l->done >= l->options.every) {
-        l->done = 0;
-        if (!l->alone) TACITI_TRY(average_all(l, &report));
-    }
+    const bool together = ++l->done >= l->options.every;
+    if (together) l->done = 0;
+    begin_inner(l, lr, &report);
+    if (together && !l->alone)
+        TACITI_TRY(step_together(l, &report));
+    else
+        step_inner(l, &(taciti_bucket){.n = l->context.layout->n}, &report);
     *out = report;
     return TACIT_OK;
 }
