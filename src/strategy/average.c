@@ -75,8 +75,8 @@ static void leave(void *context, int thread, int threads) {
     a->kernels->add(p + begin, a->reference + begin, end - begin);
 }
 
-/* Chunk by chunk through the cache. */
-double taciti_square_distance(const taciti_kernels *kernels, const float *x, const float *y, size_t n) {
+/* |x - y|^2 of a range, chunk by chunk through the cache. */
+static double square_distance(const taciti_kernels *kernels, const float *x, const float *y, size_t n) {
     float difference[CHUNK_FLOATS];
     double sum = 0;
     for (size_t at = 0; at < n; at += CHUNK_FLOATS) {
@@ -102,7 +102,7 @@ static void arrive(void *context, int thread, int threads) {
         a->kernels->scale(p, a->reference != NULL ? -share : share, n);
         if (a->reference != NULL) a->kernels->add(p, a->reference + at, n);
         if (c->copy16 != NULL) a->kernels->bf16_encode(c->copy16 + at, p, n);
-        a->block_squares[at / BLOCK_FLOATS] = taciti_square_distance(a->kernels, c->gradients + at, p, n);
+        a->block_squares[at / BLOCK_FLOATS] = square_distance(a->kernels, c->gradients + at, p, n);
     }
 }
 

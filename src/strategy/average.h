@@ -28,9 +28,6 @@ tacit_status taciti_average_run(taciti_average *average, const float *reference,
 /* The rank's own parameters are back bit for bit; copy16 follows. gradients must be as taciti_average_run() left it. */
 void taciti_average_revert(taciti_average *average);
 
-/* |x - y|^2 of two arrays, differences in f32 and their squares in double; the same bits on every CPU. Any thread. */
-double taciti_square_distance(const taciti_kernels *kernels, const float *x, const float *y, size_t n);
-
 /* Bytes of workspace before it exists, for the memory prediction. */
 size_t taciti_average_predict_bytes(const taciti_comm *comm, const taciti_exchange_options *options);
 

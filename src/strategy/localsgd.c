@@ -175,13 +175,15 @@ static tacit_status localsgd_start(void *self, int64_t step, const taciti_strate
 /* gradients, which the inner step has used, = anchor - parameters. */
 static void depart(void *context, int thread, int threads) {
     const localsgd *l = context;
+    const taciti_strategy_context *c = &l->context;
     size_t begin = 0, end = 0;
     taciti_pool_part(l->bucket.n, BLOCK_FLOATS, thread, threads, &begin, &end);
-    const size_t at = l->bucket.offset + begin, n = end - begin;
-    float *difference = l->context.gradients + at;
-    memcpy(difference, l->context.parameters + at, n * sizeof *difference);
-    l->kernels->scale(difference, -1, n);
-    l->kernels->add(difference, anchor_of(l) + at, n);
+    for (size_t at = begin; at < end; at += BLOCK_FLOATS) {
+        const size_t n = end - at < BLOCK_FLOATS ? end - at : BLOCK_FLOATS, place = l->bucket.offset + at;
+        taciti_blend difference = {.arrived = anchor_of(l) + place, .keep = -1, .share = 1};
+        memcpy(c->gradients + place, c->parameters + place, n * sizeof *c->gradients);
+        l->kernels->blend(&difference, c->gradients + place, NULL, n);
+    }
 }
 
 /* gradients hold the sum over ranks: anchor takes its step, parameters follow it. */
@@ -192,10 +194,10 @@ static void step_block(const localsgd *l, size_t at, size_t n, double *square_mo
                                   .grad_scale = 1 / (float)taciti_comm_size(c->comm),
                                   .nesterov = l->options.outer_nesterov};
     float *momentum = momentum_of(l);
-    l->kernels->sgd(&step, anchor_of(l) + at, c->gradients + at, momentum == NULL ? NULL : momentum + at,
-                    c->copy16 == NULL ? NULL : c->copy16 + at, n);
-    *square_moved = taciti_square_distance(l->kernels, c->parameters + at, anchor_of(l) + at, n);
-    memcpy(c->parameters + at, anchor_of(l) + at, n * sizeof *c->parameters);
+    l->kernels->sgd(&step, anchor_of(l) + at, c->gradients + at, momentum == NULL ? NULL : momentum + at, NULL, n);
+    taciti_blend follow = {.arrived = anchor_of(l) + at, .keep = 0, .share = 1};
+    l->kernels->blend(&follow, c->parameters + at, c->copy16 == NULL ? NULL : c->copy16 + at, n);
+    *square_moved = follow.moved;
 }
 
 static void arrive(void *context, int thread, int threads) {
