@@ -18,8 +18,8 @@ typedef tacit_status taciti_family_draw(const taciti_topo_request *request, cons
                                         taciti_draft *draft);
 
 taciti_family_draw taciti_family_aer, taciti_family_base_k, taciti_family_complete, taciti_family_exp,
-    taciti_family_exp_directed, taciti_family_exp_static, taciti_family_one_peer_ring, taciti_family_random,
-    taciti_family_ring, taciti_family_torus;
+    taciti_family_exp_directed, taciti_family_exp_static, taciti_family_file, taciti_family_one_peer_ring,
+    taciti_family_random, taciti_family_ring, taciti_family_torus;
 
 /* Shared by the exponential families: the smallest k with 2^k >= count. */
 int taciti_log2_ceil(int count);

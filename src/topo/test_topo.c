@@ -360,6 +360,8 @@ static void test_bad_requests(void **state) {
                    "5 columns do not divide 16 ranks");
     assert_refused(&(taciti_topo_request){.name = "random", .ranks = 8, .period = 1}, "never agree");
     assert_refused(&(taciti_topo_request){.name = "random", .ranks = 8, .period = -1}, "period -1");
+    assert_refused(&(taciti_topo_request){.name = "random", .ranks = 8, .period = 1 << 17}, "period 131072");
+    assert_refused(&(taciti_topo_request){.name = "base-k", .ranks = 8, .degree = -1}, "degree -1");
 }
 
 int main(void) {

@@ -12,7 +12,7 @@
 #include "topo/check.h"
 #include "topo/placement.h"
 
-enum { RANKS_MOST = 1 << 16 };
+enum { RANKS_MOST = 1 << 16, PERIOD_MOST = 1 << 16 };
 
 typedef struct family {
     taciti_family_draw *draw;
@@ -34,6 +34,8 @@ static const taciti_topo_kind KINDS[] = {
     {"base-k", "at most `degree` peers per round, and the exact mean in finite time",
      "Takezawa et al., arXiv 2305.11420", "any"},
     {"random", "pairs drawn at random", "Boyd et al., IEEE Trans. Inf. Theory 52(6), 2006", "any"},
+    {"file", "a matrix of yours, or several in turns, from a .csv or .npy file", "-",
+     "that of the file; doubly stochastic, or columns alone (push-sum)"},
     {NULL, NULL, NULL, NULL},
 };
 
@@ -44,6 +46,7 @@ static const family FAMILIES[] = {
     {taciti_family_exp, false},        {taciti_family_exp_directed, false},
     {taciti_family_exp_static, false}, {taciti_family_aer, true},
     {taciti_family_base_k, false},     {taciti_family_random, false},
+    {taciti_family_file, false},
 };
 _Static_assert(sizeof FAMILIES / sizeof *FAMILIES + 1 == sizeof KINDS / sizeof *KINDS, "one family per kind");
 
@@ -70,9 +73,10 @@ static tacit_status check_request(const taciti_topo_request *request) {
     if (request->ranks < 1 || request->ranks > RANKS_MOST)
         return taciti_fail(TACIT_E_CONFIG, "topology %s: %d ranks; it is made for 1 to %d", request->name,
                            request->ranks, RANKS_MOST);
-    if (request->degree < 0 || request->period < 0)
-        return taciti_fail(TACIT_E_CONFIG, "topology %s: degree %d and period %d; give 0 (default) or more",
-                           request->name, request->degree, request->period);
+    if (request->degree < 0 || request->period < 0 || request->period > PERIOD_MOST)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "topology %s: degree %d and period %d; give 0 (default) or more, a period up to %d",
+                           request->name, request->degree, request->period, PERIOD_MOST);
     return TACIT_OK;
 }
 

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Matrices of the user's: read as they are, or refused with what was expected and what was found.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "topo/topo.h"
+
+static char g_said[2048], g_path[] = "/tmp/tacit-matrix-XXXXXX";
+
+static void listen(void *context, taciti_log_level level, const char *line) {
+    (void)context;
+    (void)level;
+    (void)snprintf(g_said, sizeof g_said, "%s", line);
+}
+
+static tacit_status load(const void *bytes, size_t count, int ranks, taciti_topology *out) {
+    assert_int_equal(taciti_file_write(g_path, bytes, count), TACIT_OK);
+    g_said[0] = '\0';
+    return taciti_topology_create(&(taciti_topo_request){.name = "file", .ranks = ranks, .file = g_path}, out);
+}
+
+static taciti_topology accepted(const void *bytes, size_t count, int ranks) {
+    taciti_topology t;
+    if (load(bytes, count, ranks, &t) != TACIT_OK) fail_msg("%s", g_said);
+    assert_int_equal(taciti_topology_check(&t), TACIT_OK);
+    return t;
+}
+
+static void refused(const void *bytes, size_t count, int ranks, tacit_status status, const char *text) {
+    taciti_topology t;
+    assert_int_equal(load(bytes, count, ranks, &t), status);
+    if (strstr(g_said, text) == NULL) fail_msg("'%s' does not say '%s'", g_said, text);
+}
+
+static void refused_text(const char *csv, int ranks, tacit_status status, const char *text) {
+    refused(csv, strlen(csv), ranks, status, text);
+}
+
+/* ---- .npy as numpy.save writes it ----------------------------------------------------------------------------------
+ */
+
+static size_t npy(const char *header, const void *data, size_t data_bytes, unsigned char *out) {
+    memcpy(out, "\x93NUMPY\x01", 8);
+    out[8] = 118;
+    out[9] = 0;
+    memset(out + 10, ' ', 118);
+    memcpy(out + 10, header, strlen(header));
+    out[127] = '\n';
+    if (data_bytes > 0) memcpy(out + 128, data, data_bytes);
+    return 128 + data_bytes;
+}
+
+#define HEADER(descr, order, shape) "{'descr': '" descr "', 'fortran_order': " order ", 'shape': " shape ", }"
+
+/* Row 0 hears 1, row 1 hears 2, row 2 hears 0: no two of its elements are alike when transposed. */
+static const double CYCLE[9] = {.75, .25, 0, 0, .75, .25, .25, 0, .75};
+
+static void assert_cycle(const taciti_topology *t, bool transposed) {
+    assert_true(t->period == 1 && !t->directed && t->rounds[0].groups == 0);
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++)
+            assert_true(taciti_topology_weight(t, 0, i, j) == CYCLE[transposed ? j * 3 + i : i * 3 + j]);
+}
+
+static void test_npy(void **state) {
+    (void)state;
+    unsigned char file[512];
+    float narrow[9];
+    for (int i = 0; i < 9; i++) narrow[i] = (float)CYCLE[i];
+    taciti_topology t = accepted(file, npy(HEADER("<f8", "False", "(3, 3)"), CYCLE, sizeof CYCLE, file), 3);
+    assert_cycle(&t, false);
+    taciti_topology_destroy(&t);
+    t = accepted(file, npy(HEADER("<f8", "True", "(3, 3)"), CYCLE, sizeof CYCLE, file), 3);
+    assert_cycle(&t, true);
+    taciti_topology_destroy(&t);
+    t = accepted(file, npy(HEADER("<f4", "False", "(1, 3, 3)"), narrow, sizeof narrow, file), 3);
+    assert_cycle(&t, false);
+    taciti_topology_destroy(&t);
+    t = accepted(file, npy("{'shape':(3,3),'fortran_order':False,'descr':'<f8'}", CYCLE, sizeof CYCLE, file), 3);
+    assert_cycle(&t, false);
+    taciti_topology_destroy(&t);
+}
+
+/* Two rounds; in Fortran order the number of the round runs fastest. */
+static void test_npy_rounds(void **state) {
+    (void)state;
+    static const double c_order[2][9] = {{.5, .5, 0, .5, .5, 0, 0, 0, 1}, {1, 0, 0, 0, .5, .5, 0, .5, .5}};
+    double fortran[18];
+    for (size_t m = 0; m < 2; m++)
+        for (size_t i = 0; i < 3; i++)
+            for (size_t j = 0; j < 3; j++) fortran[m + 2 * (i + 3 * j)] = c_order[m][i * 3 + j];
+    unsigned char file[512];
+    for (int order = 0; order < 2; order++) {
+        const size_t size = order == 0 ? npy(HEADER("<f8", "False", "(2, 3, 3)"), c_order, sizeof c_order, file)
+                                       : npy(HEADER("<f8", "True", "(2, 3, 3)"), fortran, sizeof fortran, file);
+        taciti_topology t = accepted(file, size, 3);
+        assert_true(t.period == 2 && t.rounds[0].groups == 1 && t.rounds[1].groups == 1);
+        assert_true(taciti_topology_weight(&t, 0, 0, 1) == 0.5 && taciti_topology_weight(&t, 1, 0, 0) == 1);
+        taciti_topology_destroy(&t);
+    }
+}
+
+static void refused_npy(const char *header, size_t data_bytes, tacit_status status, const char *text) {
+    unsigned char file[512], zeros[256] = {0};
+    memcpy(zeros, CYCLE, sizeof CYCLE);
+    refused(file, npy(header, zeros, data_bytes, file), 3, status, text);
+}
+
+static void test_bad_npy(void **state) {
+    (void)state;
+    refused_npy(HEADER(">f8", "False", "(3, 3)"), 72, TACIT_E_DATA, "expected '<f8' or '<f4'");
+    refused_npy(HEADER("<i8", "False", "(3, 3)"), 72, TACIT_E_DATA, "found \"'<i8'");
+    refused_npy(HEADER("<f8", "Maybe", "(3, 3)"), 72, TACIT_E_DATA, "expected True or False, found \"Maybe");
+    refused_npy(HEADER("<f8", "False", "(9,)"), 72, TACIT_E_DATA, "an array of 1 dimension, expected (3, 3)");
+    refused_npy(HEADER("<f8", "False", "()"), 72, TACIT_E_DATA, "expected");
+    refused_npy(HEADER("<f8", "False", "(3, 4)"), 96, TACIT_E_DATA, "matrices of 3 x 4, expected 3 x 3");
+    refused_npy(HEADER("<f8", "False", "(0, 3, 3)"), 0, TACIT_E_DATA, "0 matrices, expected 1 to");
+    refused_npy(HEADER("<f8", "False", "(1, 1, 3, 3)"), 72, TACIT_E_DATA, "a shape of 2 or 3 numbers");
+    refused_npy(HEADER("<f8", "False", "(3, 9999999999)"), 72, TACIT_E_DATA, "a number of up to 9 digits");
+    refused_npy(HEADER("<f8", "False", "(3, 3)"), 71, TACIT_E_DATA, "71 bytes of numbers, expected 72");
+    refused_npy(HEADER("<f8", "False", "(3, 3)"), 80, TACIT_E_DATA, "80 bytes of numbers, expected 72");
+    refused_npy("{'descr': '<f8', 'shape': (3, 3)}", 72, TACIT_E_DATA, "all of 'descr', 'fortran_order' and 'shape'");
+    refused_npy("{'descr': '<f8', 'descr': '<f8', 'shape': (3, 3)}", 72, TACIT_E_DATA, "once each");
+    refused_npy(HEADER("<f8", "False", "(3, 3)") " x", 72, TACIT_E_DATA, "nothing after }");
+    refused("\x93NUMPY", 6, 3, TACIT_E_DATA, "6 bytes; it is cut off");
+    refused("\x93NUMPY\x04\0\x76\0", 10, 3, TACIT_E_DATA, "version 4.0 of .npy, expected 1.0, 2.0 or 3.0");
+    refused("\x93NUMPY\x02\0\x76\0", 10, 3, TACIT_E_DATA, "it is cut off");
+    refused("\x93NUMPY\x01\0\x76\0{", 11, 3, TACIT_E_DATA, "header of 118 bytes in a .npy file of 11");
+    double bad[9];
+    unsigned char file[512];
+    for (int i = 0; i < 2; i++) {
+        memcpy(bad, CYCLE, sizeof bad);
+        bad[5] = i == 0 ? (double)NAN : (double)INFINITY;
+        refused(file, npy(HEADER("<f8", "False", "(3, 3)"), bad, sizeof bad, file), 3, TACIT_E_DATA,
+                "matrix 0, row 1, column 2: expected a finite number, found");
+    }
+}
+
+/* ---- .csv ----------------------------------------------------------------------------------------------------------
+ */
+
+static taciti_topology accepted_text(const char *csv, int ranks) { return accepted(csv, strlen(csv), ranks); }
+
+static void test_csv(void **state) {
+    (void)state;
+    taciti_topology t = accepted_text("# cycle\n.75,.25,0\r\n 0 ,\t0.75, 2.5e-1\n0.25,0,0.75", 3);
+    assert_cycle(&t, false);
+    taciti_topology_destroy(&t);
+    t = accepted_text("\n.5,.5\n.5,.5\n\n\n1,0\n# idle\n0,1\n", 2);
+    assert_true(t.period == 2 && t.rounds[0].groups == 1 && t.rounds[1].groups == 0 && t.rounds[1].edge_count == 0);
+    taciti_topology_destroy(&t);
+    t = accepted_text("1", 1);
+    assert_true(t.period == 1 && taciti_topology_weight(&t, 0, 0, 0) == 1);
+    taciti_topology_destroy(&t);
+}
+
+/* A mean is stored as a group, whatever wrote it; what is not quite one, is not. */
+static void test_means_become_groups(void **state) {
+    (void)state;
+    taciti_topology t = accepted_text("0.333333333333,0.333333333333,0.333333333334\n0.333333333333,0.333333333334,"
+                                      "0.333333333333\n0.333333333334,0.333333333333,0.333333333333\n",
+                                      3);
+    const int *members = NULL;
+    assert_int_equal(taciti_topology_group(&t, 0, 1, &members), 3);
+    assert_true(taciti_topology_weight(&t, 0, 2, 0) == 1.0 / 3);
+    taciti_topology_destroy(&t);
+    t = accepted_text("0.4,0.3,0.3\n0.3,0.4,0.3\n0.3,0.3,0.4\n", 3);
+    assert_true(t.rounds[0].groups == 0 && t.rounds[0].edge_count == 6);
+    assert_true(taciti_topology_weight(&t, 0, 2, 2) == 0.4 && taciti_topology_weight(&t, 0, 2, 0) == 0.3);
+    taciti_topology_destroy(&t);
+    /* 0 and 2, crosswise with 1 and 3 */
+    t = accepted_text(".5,0,.5,0\n0,.5,0,.5\n.5,0,.5,0\n0,.5,0,.5\n\n.5,.5,0,0\n.5,.5,0,0\n0,0,.5,.5\n0,0,.5,.5\n", 4);
+    assert_true(t.rounds[0].groups == 2 && t.rounds[1].groups == 2);
+    assert_int_equal(taciti_topology_group(&t, 0, 2, &members), 2);
+    assert_true(members[0] == 0 && members[1] == 2);
+    taciti_topology_destroy(&t);
+}
+
+/* Columns alone: directed, mass is conserved, and push-sum's ratio finds the mean. */
+static void test_directed(void **state) {
+    (void)state;
+    taciti_topology t = accepted_text("0.5,0.25,0.5\n0.5,0.5,0\n0,0.25,0.5\n", 3);
+    double x[3] = {3, -1, 7}, w[3] = {1, 1, 1}, y[3];
+    assert_true(t.directed);
+    for (int step = 0; step < 100; step++) {
+        taciti_topology_mix(&t, 0, x, y);
+        memcpy(x, y, sizeof x);
+        taciti_topology_mix(&t, 0, w, y);
+        memcpy(w, y, sizeof w);
+        assert_true(fabs(x[0] + x[1] + x[2] - 9) <= 1e-12 && fabs(w[0] + w[1] + w[2] - 3) <= 1e-12);
+    }
+    for (int i = 0; i < 3; i++) assert_true(fabs(x[i] / w[i] - 3) <= 1e-12 && fabs(w[i] - 1) > 0.05);
+    taciti_topo_figures f;
+    assert_int_equal(taciti_topology_figures(&t, &f), TACIT_OK);
+    assert_true(f.contraction > 0.1 && f.contraction < 1 && f.exact_after == 0 && f.most_partners == 2);
+    taciti_topology_destroy(&t);
+}
+
+static void test_bad_csv(void **state) {
+    (void)state;
+    refused_text("0.5,0.5,0\n0.5,0.5,0\n0,0,0.98\n", 3, TACIT_E_CONFIG, "row 2 sums to 0.98, expected 1");
+    refused_text("0.5,0.5,0\n0.5,0.5,0\n0,0,0\n", 3, TACIT_E_CONFIG, "this rank is missing");
+    refused_text("0.333,0.333,0.333\n0.333,0.333,0.333\n0.333,0.333,0.333\n", 3, TACIT_E_CONFIG,
+                 "row 0 sums to 0.999, expected 1");
+    refused_text(".33333333,.33333333,.33333333\n.33333333,.33333333,.33333333\n.33333333,.33333333,.33333333\n", 3,
+                 TACIT_E_CONFIG, "row 0 sums to 0.99999999, expected 1, within 1e-9; write more digits");
+    refused_text("0.5,0.5\n0.9,0.1\n", 2, TACIT_E_CONFIG, "column 0 sums to 1.4, expected 1");
+    refused_text("1.5,-0.5\n-0.5,1.5\n", 2, TACIT_E_CONFIG, "row 0, column 1 is -0.5, expected 0 or more");
+    refused_text("1,0\n0,1\n", 2, TACIT_E_CONFIG, "never agree");
+    refused_text(".5,.5\n.5,.5\n\n.5,.5\n.5,.4\n", 2, TACIT_E_CONFIG, "matrix 1: row 1 sums to 0.9, expected 1");
+    refused_text("0.5,nan\n0.5,0.5\n", 2, TACIT_E_DATA, "line 1, column 1: expected a finite number, found \"nan\"");
+    refused_text("0.5,inf\n0.5,0.5\n", 2, TACIT_E_DATA, "found \"inf\"");
+    refused_text("0.5,1e999\n0.5,0.5\n", 2, TACIT_E_DATA, "found \"1e999\"");
+    refused_text("0.5,\n0.5,0.5\n", 2, TACIT_E_DATA, "line 1, column 1: expected a finite number, found \"\"");
+    refused_text(",\n,\n,\n,\n,\n,\n", 2, TACIT_E_DATA, "line 1, column 0");
+    refused_text("0.5 0.5\n0.5 0.5\n", 2, TACIT_E_DATA, "line 1: 1 numbers between commas, expected 2");
+    refused_text("0.5,0.5,0\n0.5,0.5,0\n", 2, TACIT_E_DATA, "line 1: 3 numbers between commas, expected 2");
+    refused_text("0.5,0.5\n0.5\n", 2, TACIT_E_DATA, "line 2: 1 numbers between commas, expected 2");
+    refused_text("0.5,0.5\n0.5,0.5\n1,0\n", 2, TACIT_E_DATA, "3 rows, expected 2 for every matrix");
+    refused_text("0.5,0.5\n\n0.5,0.5\n", 2, TACIT_E_DATA, "line 2: empty after 1 rows of a matrix that should have 2");
+    refused_text("", 2, TACIT_E_DATA, "0 rows, expected 2");
+    refused_text("# nothing\n", 2, TACIT_E_DATA, "0 rows, expected 2");
+    refused("0.5,0.5\0\n0.5,0.5\n", 17, 2, TACIT_E_DATA, "zero byte");
+    refused_text("0.50000000000000000000000000000000000000000000000000000000000000000,.5\n.5,.5", 2, TACIT_E_DATA,
+                 "line 1, column 0");
+    taciti_topology t;
+    const taciti_topo_request none = {.name = "file", .ranks = 2};
+    const taciti_topo_request away = {.name = "file", .ranks = 2, .file = "/nonexistent/w.csv"};
+    assert_int_equal(taciti_topology_create(&none, &t), TACIT_E_CONFIG);
+    assert_non_null(strstr(g_said, "matrix of 2 x 2"));
+    assert_int_equal(taciti_topology_create(&away, &t), TACIT_E_IO);
+    assert_non_null(strstr(g_said, "/nonexistent/w.csv"));
+}
+
+int main(void) {
+    const int file = mkstemp(g_path);
+    if (file < 0) return 1;
+    (void)close(file);
+    taciti_log_set_sink(listen, NULL, TACITI_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_npy),     cmocka_unit_test(test_npy_rounds),          cmocka_unit_test(test_bad_npy),
+        cmocka_unit_test(test_csv),     cmocka_unit_test(test_means_become_groups), cmocka_unit_test(test_directed),
+        cmocka_unit_test(test_bad_csv),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    (void)unlink(g_path);
+    return failed;
+}
