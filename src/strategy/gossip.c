@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gossip: every rank keeps a replica of its own and mixes it with a few neighbours'. No step waits for all ranks.
+ *
+ *   awc   x(t+1) = W x(t) - step(gradient at x(t))
+ *   atc   x(t+1) = W (x(t) - step(gradient at x(t)))
+ *
+ * Source: Wang, Zhang, Wu, Johansson, arXiv 2410.11998 (DAdam, AccumAdam). The order within an awc step is theirs:
+ * gradient at the own parameters, mix, decay and update of the mixed ones. Where we deviate, and why:
+ *   - the gradient is clipped by its global norm, not bucket by bucket: results do not depend on the size of buckets.
+ *     The norm is that of the rank's own gradient, so nobody waits for it
+ *   - rounds are used in order from round 0 on, and no step at the start is special
+ *   - what is under way lives in a buffer of its own, so parameters can be averaged or saved at any time
+ *
+ * The time line of a bucket (awc). Its transfer has from one update to the next, a whole step:
+ *
+ *   training thread   |-- forward, backward t --|- wait, blend, update -|-- forward, backward t + 1 --|- wait, ...
+ *   communication                                         '--> x(t+1) to neighbours, theirs arrive --'
+ *
+ * Scaling. A rank's gradient is scaled so that the sum over ranks is the gradient of the global batch: the gradient of
+ * its own share is N times as large. Push-sum: an update changes x = w z, so its learning rate is divided by w.
+ *
+ * Properties (test_gossip.c): overlapped equals blocking and resumed equals uninterrupted, bit for bit; the mean of all
+ * replicas follows SGD; equal data keep replicas equal. A rank whose own gradient is not finite mixes and does not
+ * update.
+ */
+#include <math.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "strategy/gossip_state.h"
+
+/* ---- start ------------------------------------------------------------------------------------------------------- */
+
+static void copy_follows(const taciti_gossip *g) {
+    const taciti_strategy_context *c = &g->context;
+    if (c->copy16 != NULL) g->kernels->bf16_encode(c->copy16, c->parameters, c->layout->n);
+}
+
+/* Ranks make the same parameters from the same seed or file; where they did not, rank 0's count. */
+static tacit_status start_equal(taciti_gossip *g) {
+    const taciti_strategy_context *c = &g->context;
+    const size_t bytes = c->layout->n * sizeof *c->parameters;
+    const uint64_t digest = XXH3_64bits(c->parameters, bytes);
+    uint64_t first = digest;
+    TACITI_TRY(taciti_comm_broadcast(c->comm, 0, &first, sizeof first));
+    double differ = digest != first;
+    TACITI_TRY(taciti_comm_allreduce_f64(c->comm, &differ, 1, TACITI_OP_SUM));
+    if (differ < 1) return TACIT_OK;
+    if (taciti_comm_rank(c->comm) == 0)
+        taciti_log(TACITI_LOG_WARN, "initial parameters of %.0f ranks differ from rank 0's, which are sent to all",
+                   differ);
+    TACITI_TRY(taciti_comm_broadcast(c->comm, 0, c->parameters, bytes));
+    copy_follows(g);
+    return TACIT_OK;
+}
+
+enum { NUMBER, MASS, MIXES, MOVED, COUNTED, PENDING, PENDING_MOVED, PENDING_SQUARES, NUMBERS };
+
+static void gossip_numbers(void *self, taciti_strategy_numbers *out) {
+    const taciti_gossip *g = self;
+    const taciti_gossip_control *c = &g->control;
+    out->count = NUMBERS;
+    out->values[NUMBER] = (double)g->number;
+    out->values[MASS] = taciti_gossip_mass(g);
+    out->values[MIXES] = (double)g->mixes;
+    out->values[MOVED] = c->moved;
+    out->values[COUNTED] = (double)c->counted;
+    out->values[PENDING] = c->pending;
+    out->values[PENDING_MOVED] = c->mine != NULL ? c->mine[0] : 0;
+    out->values[PENDING_SQUARES] = c->mine != NULL ? c->mine[1] : 0;
+}
+
+static tacit_status restore(taciti_gossip *g, const taciti_strategy_numbers *numbers) {
+    taciti_gossip_control *c = &g->control;
+    const double *v = numbers->values;
+    if (numbers->count != NUMBERS || !(v[MIXES] >= 1 && v[MIXES] <= TACITI_GOSSIP_MOST_MIXES) || !(v[MASS] > 0))
+        return taciti_fail(
+            TACIT_E_DATA,
+            "the checkpoint holds %zu numbers of strategy gossip with %g mixes and weight %g; %d numbers, "
+            "1 to %d mixes and a weight above 0 were expected",
+            numbers->count, numbers->count > MIXES ? v[MIXES] : 0, numbers->count > MASS ? v[MASS] : 0, NUMBERS,
+            TACITI_GOSSIP_MOST_MIXES);
+    g->number = (int64_t)v[NUMBER];
+    g->mixes = (int64_t)v[MIXES];
+    c->moved = v[MOVED];
+    c->counted = (int64_t)v[COUNTED];
+    c->pending = v[PENDING] > 0 && c->mine != NULL;
+    if (c->mine != NULL) c->mine[0] = v[PENDING_MOVED];
+    if (c->mine != NULL) c->mine[1] = v[PENDING_SQUARES];
+    if (g->masses == NULL) return TACIT_OK;
+    return taciti_comm_allgather(g->context.comm, &v[MASS], sizeof v[MASS], g->masses);
+}
+
+/* A run that begins, with equal replicas: nothing is under way. */
+static tacit_status begin_anew(taciti_gossip *g) {
+    const size_t bytes = g->context.layout->n * sizeof(float);
+    TACITI_TRY(start_equal(g));
+    g->number = -g->options.delay;
+    if (g->own != NULL) memcpy(g->own, g->context.parameters, bytes);
+    if (g->tracker != NULL) memset(g->tracker, 0, bytes);
+    if (g->gradient != NULL) memset(g->gradient, 0, bytes);
+    return TACIT_OK;
+}
+
+/* What is under way between two steps is a function of what a checkpoint holds. */
+static tacit_status launch(taciti_gossip *g) {
+    const double mass = taciti_gossip_mass(g);
+    const float *x = g->context.parameters;
+    if (!g->context.exchange_options->overlap) return TACIT_OK;
+    if (g->options.order == TACITI_GOSSIP_AWC) {
+        const float *handed = g->own != NULL ? g->own : x;
+        if (g->number >= 0)
+            TACITI_TRY(taciti_gossip_launch(g, taciti_gossip_channel_of(g, g->number), handed, mass, g->number));
+        if (g->options.delay > 0)
+            TACITI_TRY(taciti_gossip_launch(g, taciti_gossip_channel_of(g, g->number + 1), x, mass, g->number + 1));
+    }
+    if (g->tracker == NULL) return TACIT_OK;
+    return taciti_gossip_launch(g, taciti_gossip_tracker_channel(g), g->tracker, 1, g->number);
+}
+
+static tacit_status gossip_start(void *self, int64_t step, const taciti_strategy_numbers *numbers) {
+    taciti_gossip *g = self;
+    g->step = step;
+    tacit_status status = numbers != NULL ? restore(g, numbers) : begin_anew(g);
+    TACITI_TRY(taciti_comm_agree(g->context.comm, status));
+    TACITI_TRY(launch(g));
+    return taciti_gossip_control_start(g);
+}
+
+static size_t gossip_arrays(void *self, taciti_strategy_array out[TACITI_STRATEGY_MOST_ARRAYS]) {
+    const taciti_gossip *g = self;
+    size_t count = 0;
+    if (g->own != NULL) out[count++] = (taciti_strategy_array){"handed", g->own};
+    if (g->tracker != NULL) out[count++] = (taciti_strategy_array){"tracker", g->tracker};
+    if (g->gradient != NULL) out[count++] = (taciti_strategy_array){"gradient", g->gradient};
+    return count;
+}
+
+/* ---- a step ------------------------------------------------------------------------------------------------------ */
+
+/* What a step does, decided before it touches anything. */
+typedef struct decision {
+    bool mixing;            /* this step mixes */
+    bool update;            /* the gradient is finite */
+    const float *direction; /* the gradient, or the tracker's estimate of it */
+} decision;
+
+static tacit_status ready(void *self, size_t bucket) {
+    (void)self;
+    (void)bucket;
+    return TACIT_OK;
+}
+
+/* Norm of the gradient of this rank's own share of the batch; the same for any size of buckets. */
+static double norm_of(const taciti_gossip *g, const float *flat) {
+    return g->topology.ranks * sqrt(taciti_optim_sum_squares(g->context.optim, flat, 0, g->context.layout->n));
+}
+
+static double clipped(const taciti_gossip *g, double norm) {
+    const double clip = g->context.optim_options->clip;
+    return g->topology.ranks * (clip > 0 && norm > clip ? clip / norm : 1);
+}
+
+/* Blends, updates and hands on one bucket. */
+static void pass(taciti_gossip *g, const decision *d, size_t bucket, taciti_blend *blend) {
+    const taciti_strategy_context *c = &g->context;
+    const taciti_bucket *b = &c->layout->buckets[bucket];
+    const int64_t begin_ns = taciti_now_ns();
+    if (d->update)
+        taciti_optim_update_range(c->optim, c->parameters, d->direction, c->copy16, b->offset, b->n, blend);
+    else
+        taciti_optim_blend_range(c->optim, c->parameters, c->copy16, b->offset, b->n, blend);
+    (void)taciti_trace_add(c->trace, TACITI_SPAN_UPDATE, (int)bucket, begin_ns);
+}
+
+/* Last mix and update of a bucket; a copy of the outcome is under way at once. */
+static tacit_status mix_and_update(taciti_gossip *g, const decision *d, size_t bucket, double *moved) {
+    const taciti_bucket *b = &g->context.layout->buckets[bucket];
+    const size_t last = (size_t)g->mixes - 1;
+    const int64_t next = g->number + g->mixes + g->options.delay;
+    float *x = g->context.parameters;
+    taciti_blend blend = {.arrived = NULL};
+    taciti_gossip_channel *channel = taciti_gossip_channel_of(g, g->number);
+    const bool hand_on = d->mixing && g->context.exchange_options->overlap;
+    if (d->mixing) {
+        TACITI_TRY(taciti_gossip_collect(g, channel, x, last, bucket));
+        blend = taciti_gossip_arrive(g, channel, x, last, bucket);
+    }
+    blend.leaving = hand_on ? taciti_gossip_channel_of(g, next)->buffer : NULL;
+    blend.leaving_scale = (float)taciti_gossip_mass(g);
+    pass(g, d, bucket, &blend);
+    if (last == 0) *moved += blend.moved;
+    if (d->mixing && g->own != NULL && g->options.delay == 0)
+        memcpy(g->own + b->offset, x + b->offset, b->n * sizeof *x);
+    return hand_on ? taciti_gossip_begin(taciti_gossip_channel_of(g, next), bucket, next) : TACIT_OK;
+}
+
+static tacit_status adapt_while_communicating(taciti_gossip *g, const decision *d, double *moved) {
+    taciti_gossip_channel *channel = taciti_gossip_channel_of(g, g->number);
+    if (d->mixing)
+        TACITI_TRY(taciti_gossip_mix_through(g, channel, g->context.parameters, g->context.copy16, 0,
+                                             (size_t)g->mixes - 1, moved));
+    for (size_t b = 0; b < g->context.layout->bucket_count; b++) {
+        TACITI_TRY(mix_and_update(g, d, b, moved));
+        if (g->tracker != NULL) TACITI_TRY(taciti_gossip_track_on(g, b));
+    }
+    return TACIT_OK;
+}
+
+static tacit_status adapt_then_combine(taciti_gossip *g, const decision *d, double *moved) {
+    taciti_gossip_channel *channel = &g->channels[0];
+    const bool hand_on = d->mixing && g->context.exchange_options->overlap;
+    for (size_t b = 0; b < g->context.layout->bucket_count; b++) {
+        taciti_blend blend = {.leaving = hand_on ? channel->buffer : NULL,
+                              .leaving_scale = (float)g->plans[0].mass_before};
+        pass(g, d, b, &blend);
+        if (hand_on) TACITI_TRY(taciti_gossip_begin(channel, b, g->number));
+    }
+    if (d->mixing)
+        TACITI_TRY(taciti_gossip_mix_through(g, channel, g->context.parameters, g->context.copy16, 0, (size_t)g->mixes,
+                                             moved));
+    for (size_t b = 0; g->tracker != NULL && b < g->context.layout->bucket_count; b++)
+        TACITI_TRY(taciti_gossip_track_on(g, b));
+    return TACIT_OK;
+}
+
+static tacit_status decide(taciti_gossip *g, double lr, decision *out, taciti_step_report *report) {
+    const double own_norm = norm_of(g, g->context.gradients), mass = taciti_gossip_mass(g);
+    const bool awc = g->options.order == TACITI_GOSSIP_AWC;
+    *out = (decision){.mixing = (g->step + 1) % g->options.every == 0, .direction = g->context.gradients};
+    out->update = isfinite(own_norm);
+    if (out->mixing) {
+        TACITI_TRY(taciti_gossip_control_decide(g));
+        taciti_gossip_plan_step(g, lr);
+    }
+    report->grad_norm = own_norm;
+    report->skipped = !out->update;
+    if (g->tracker != NULL) {
+        TACITI_TRY(taciti_gossip_track(g, out->update));
+        out->direction = g->tracker;
+        if (out->update) report->grad_norm = norm_of(g, g->tracker);
+    }
+    if (out->update)
+        taciti_optim_begin(g->context.optim, lr / (awc ? taciti_gossip_mass(g) : mass), clipped(g, report->grad_norm));
+    return TACIT_OK;
+}
+
+static tacit_status gossip_finish(void *self, double lr, taciti_step_report *out) {
+    taciti_gossip *g = self;
+    taciti_step_report report = {0};
+    decision d;
+    g->wait_ns = 0;
+    TACITI_TRY(decide(g, lr, &d, &report));
+    if (g->options.order == TACITI_GOSSIP_AWC)
+        TACITI_TRY(adapt_while_communicating(g, &d, &report.moved));
+    else
+        TACITI_TRY(adapt_then_combine(g, &d, &report.moved));
+    g->step++;
+    if (d.mixing) {
+        g->number += g->mixes;
+        if (g->options.target > 0) TACITI_TRY(taciti_gossip_control_note(g, report.moved));
+    }
+    report.wait_ns = g->wait_ns;
+    *out = report;
+    return TACIT_OK;
+}
+
+/* ---- costs, average ---------------------------------------------------------------------------------------------- */
+
+static size_t gossip_period(const void *self) {
+    const taciti_gossip *g = self;
+    size_t steps = 1; /* mixing steps until the same rounds come again */
+    while (steps * (size_t)g->mixes % g->topology.period != 0) steps++;
+    return steps * (size_t)g->options.every;
+}
+
+/* Mean over a period. Consensus control's own messages, some bytes per window, are not in it. */
+static uint64_t per_step(const taciti_gossip *g, uint64_t (*bytes_of)(const taciti_mix *mix, int64_t number)) {
+    uint64_t sum = 0;
+    for (size_t r = 0; r < g->topology.period; r++) sum += bytes_of(g->channels[0].mix, (int64_t)r);
+    const uint64_t arrays = g->tracker != NULL ? 2 : 1;
+    return sum * arrays * (uint64_t)g->mixes / (g->topology.period * (uint64_t)g->options.every);
+}
+
+static uint64_t gossip_bytes_per_step(const void *self) { return per_step(self, taciti_mix_bytes); }
+
+static uint64_t gossip_nic_bytes_per_step(const void *self) { return per_step(self, taciti_mix_nic_bytes); }
+
+static tacit_status gossip_average(void *self, double *distance) {
+    const taciti_gossip *g = self;
+    return taciti_average_run(g->average, NULL, distance);
+}
+
+static void gossip_revert(void *self) { taciti_average_revert(((taciti_gossip *)self)->average); }
+
+extern const taciti_strategy taciti_strategy_gossip;
+const taciti_strategy taciti_strategy_gossip = {
+    .name = "gossip",
+    .help = "every rank updates a replica of its own and mixes it with a few neighbours'; no step waits for all",
+    .source = "arXiv 2410.11998",
+    .create = taciti_gossip_create,
+    .start = gossip_start,
+    .ready = ready,
+    .finish = gossip_finish,
+    .destroy = taciti_gossip_destroy,
+    .bytes_per_step = gossip_bytes_per_step,
+    .nic_bytes_per_step = gossip_nic_bytes_per_step,
+    .period = gossip_period,
+    .predict_bytes = taciti_gossip_predict_bytes,
+    .average = gossip_average,
+    .revert = gossip_revert,
+    .arrays = gossip_arrays,
+    .numbers = gossip_numbers,
+};

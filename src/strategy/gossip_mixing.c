@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One mix of one bucket. A rank hands a copy of its array over, in which `sum over others` arrives, and blends:
+ *
+ *   plain         x <- k x + s buffer                              k, s: weights of W' = gamma W + (1 - gamma) I
+ *   lagging       x <- x + (k - 1) own + s buffer                  x has changed since `own` was handed over
+ *   extrapolated  x <- (1 + eta) (k x + s buffer) - eta before     z(r+1) = (1 + eta) W z(r) - eta z(r-1)
+ *
+ * Push-sum (Assran et al., arXiv 1811.10792, algorithm 1): parameters hold z = x / w, copies are w z, and a mix that
+ * takes w to w' divides its weights by w'. The weights of all ranks follow from the topology and the number of the mix
+ * alone, so every rank computes all of them for itself, with the same bits, and no message is needed.
+ *
+ * Extrapolation (Liu & Morse 2011; DeTAG, arXiv 2006.08085, AG; MG-DSGD, arXiv 2210.07863) begins with z(1) = W z(0): a
+ * single mix is then the plain one, and for an eigenvalue l of W, |l| <= lambda, R mixes leave
+ *
+ *   |p_R(l)| <= eta^(R/2) (1 + R sqrt(1 - lambda^2)),   eta = (1 - sqrt(1 - lambda^2)) / (1 + sqrt(1 - lambda^2))
+ *
+ * (the sources begin with z(-1) = z(0), whose factor is up to (1 + R (1 + sqrt(eta)))). It needs a W that stays and is
+ * symmetric: with complex eigenvalues the recurrence diverges.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "strategy/gossip_state.h"
+
+double taciti_gossip_mass(const taciti_gossip *g) {
+    return g->masses == NULL ? 1 : g->masses[taciti_comm_rank(g->context.comm)];
+}
+
+taciti_gossip_channel *taciti_gossip_channel_of(taciti_gossip *g, int64_t number) {
+    return &g->channels[g->options.delay > 0 && number % 2 != 0];
+}
+
+taciti_gossip_channel *taciti_gossip_tracker_channel(taciti_gossip *g) { return &g->channels[2]; }
+
+/* gamma (floor + (1 - floor) (lr / peak)^power), after arXiv 2602.02899. Rounded to float, so that the last bits of
+ * pow(), which differ between CPUs, do not make ranks differ. */
+static double consensus_factor(const taciti_gossip *g, double lr) {
+    const taciti_gossip_options *o = &g->options;
+    const double peak = g->context.optim_options->lr;
+    if (!(o->gamma_power > 0) || g->step < o->gamma_start || !(peak > 0)) return o->gamma;
+    const float share = (float)pow(lr / peak, o->gamma_power);
+    return o->gamma * (o->gamma_floor + (1 - o->gamma_floor) * (double)share);
+}
+
+/* w <- W' w of all ranks. */
+static void advance_masses(taciti_gossip *g, int64_t number, double gamma) {
+    const int ranks = g->topology.ranks;
+    double *mixed = g->masses + ranks;
+    taciti_topology_mix(&g->topology, (size_t)number % g->topology.period, g->masses, mixed);
+    for (int r = 0; r < ranks; r++) g->masses[r] = gamma * mixed[r] + (1 - gamma) * g->masses[r];
+}
+
+void taciti_gossip_plan_step(taciti_gossip *g, double lr) {
+    const double gamma = g->gamma = consensus_factor(g, lr);
+    for (int64_t r = 0; r < g->mixes; r++) {
+        taciti_gossip_plan *plan = &g->plans[r];
+        *plan = (taciti_gossip_plan){.number = g->number + r, .keep = 1, .share = 0};
+        plan->mass_before = plan->mass_after = taciti_gossip_mass(g);
+        if (plan->number < 0) continue;
+        const taciti_mix_weights w =
+            taciti_mix_weights_of(taciti_gossip_channel_of(g, plan->number)->mix, plan->number);
+        plan->keep = (float)(1 - gamma + gamma * (double)w.keep);
+        plan->share = (float)(gamma * (double)w.share);
+        if (g->masses != NULL) advance_masses(g, plan->number, gamma);
+        plan->mass_after = taciti_gossip_mass(g);
+    }
+}
+
+static void copy_bucket(const taciti_gossip *g, float *to, const float *from, double scale, size_t bucket) {
+    const taciti_bucket *b = &g->context.layout->buckets[bucket];
+    if (scale < 1 || scale > 1)
+        g->kernels->scaled_copy(to + b->offset, from + b->offset, (float)scale, b->n);
+    else
+        memcpy(to + b->offset, from + b->offset, b->n * sizeof *to);
+}
+
+tacit_status taciti_gossip_begin(taciti_gossip_channel *channel, size_t bucket, int64_t number) {
+    TACITI_TRY(taciti_mix_begin(channel->mix, channel->buffer, bucket, number));
+    channel->begun++;
+    return TACIT_OK;
+}
+
+tacit_status taciti_gossip_wait(taciti_gossip *g, taciti_gossip_channel *channel, size_t bucket) {
+    const int64_t begin_ns = taciti_now_ns();
+    channel->arrived++;
+    TACITI_TRY(taciti_mix_wait(channel->mix, bucket));
+    g->wait_ns += taciti_trace_add(g->context.trace, TACITI_SPAN_WAIT, (int)bucket, begin_ns) - begin_ns;
+    return TACIT_OK;
+}
+
+/* Errors were logged where they were seen, and end the job elsewhere. */
+void taciti_gossip_drain(taciti_gossip *g, taciti_gossip_channel *channel) {
+    while (channel->arrived < channel->begun)
+        (void)taciti_gossip_wait(g, channel, channel->arrived % g->context.layout->bucket_count);
+}
+
+tacit_status taciti_gossip_launch(taciti_gossip *g, taciti_gossip_channel *channel, const float *flat, double scale,
+                                  int64_t number) {
+    for (size_t b = 0; b < g->context.layout->bucket_count; b++) {
+        copy_bucket(g, channel->buffer, flat, scale, b);
+        TACITI_TRY(taciti_gossip_begin(channel, b, number));
+    }
+    return TACIT_OK;
+}
+
+tacit_status taciti_gossip_collect(taciti_gossip *g, taciti_gossip_channel *channel, const float *flat, size_t r,
+                                   size_t bucket) {
+    const taciti_gossip_plan *plan = &g->plans[r];
+    const bool parameters = flat == g->context.parameters;
+    if (plan->number < 0) return TACIT_OK;
+    if (!g->context.exchange_options->overlap) {
+        copy_bucket(g, channel->buffer, parameters && r == 0 && g->own != NULL ? g->own : flat, plan->mass_before,
+                    bucket);
+        TACITI_TRY(taciti_gossip_begin(channel, bucket, plan->number));
+    }
+    return taciti_gossip_wait(g, channel, bucket);
+}
+
+/* to <- keep to + share from */
+static void combine(taciti_gossip *g, float *to, double keep, const float *from, double share, size_t bucket) {
+    const taciti_bucket *b = &g->context.layout->buckets[bucket];
+    taciti_blend blend = {.arrived = from, .keep = (float)keep, .share = (float)share};
+    taciti_optim_blend_range(g->context.optim, to, NULL, b->offset, b->n, &blend);
+}
+
+static bool changes_nothing(const taciti_gossip_plan *p) {
+    return !(p->keep < 1 || p->keep > 1) && !(fabsf(p->share) > 0);
+}
+
+static taciti_blend lagging(taciti_gossip *g, float *buffer, const float *flat, const taciti_gossip_plan *p,
+                            size_t bucket) {
+    taciti_blend blend = {.arrived = NULL, .keep = 1};
+    if (!changes_nothing(p)) {
+        const double ratio = p->mass_before / p->mass_after;
+        combine(g, buffer, (double)p->share / p->mass_after, g->own, ((double)p->keep - 1) * ratio, bucket);
+        blend = (taciti_blend){.arrived = buffer, .keep = (float)ratio, .share = 1};
+    }
+    if (g->options.delay > 0) copy_bucket(g, g->own, flat, 1, bucket);
+    return blend;
+}
+
+static taciti_blend extrapolated(taciti_gossip *g, float *buffer, const float *flat, const taciti_gossip_plan *p,
+                                 size_t bucket) {
+    combine(g, buffer, (1 + g->eta) * (double)p->share, flat, (1 + g->eta) * (double)p->keep, bucket);
+    combine(g, buffer, 1, g->before, -g->eta, bucket);
+    copy_bucket(g, g->before, flat, 1, bucket);
+    return (taciti_blend){.arrived = buffer, .keep = 0, .share = 1};
+}
+
+taciti_blend taciti_gossip_arrive(taciti_gossip *g, taciti_gossip_channel *channel, const float *flat, size_t r,
+                                  size_t bucket) {
+    const taciti_gossip_plan *p = &g->plans[r];
+    if (g->before != NULL && r > 0) return extrapolated(g, channel->buffer, flat, p, bucket);
+    if (g->before != NULL && g->mixes > 1) copy_bucket(g, g->before, flat, 1, bucket);
+    if (g->own != NULL && r == 0 && flat == g->context.parameters) return lagging(g, channel->buffer, flat, p, bucket);
+    if (changes_nothing(p)) return (taciti_blend){.arrived = NULL, .keep = 1};
+    return (taciti_blend){.arrived = channel->buffer,
+                          .keep = (float)((double)p->keep * p->mass_before / p->mass_after),
+                          .share = (float)((double)p->share / p->mass_after)};
+}
+
+tacit_status taciti_gossip_mix_through(taciti_gossip *g, taciti_gossip_channel *channel, float *flat,
+                                       taciti_bf16 *copy16, size_t first, size_t last, double *moved) {
+    const taciti_layout *layout = g->context.layout;
+    for (size_t r = first; r < last; r++)
+        for (size_t b = 0; b < layout->bucket_count; b++) {
+            const bool hand_on = r + 1 < (size_t)g->mixes && g->context.exchange_options->overlap;
+            TACITI_TRY(taciti_gossip_collect(g, channel, flat, r, b));
+            taciti_blend blend = taciti_gossip_arrive(g, channel, flat, r, b);
+            blend.leaving = hand_on ? channel->buffer : NULL;
+            blend.leaving_scale = (float)g->plans[r].mass_after;
+            taciti_optim_blend_range(g->context.optim, flat, copy16, layout->buckets[b].offset, layout->buckets[b].n,
+                                     &blend);
+            if (r == 0) *moved += blend.moved;
+            if (hand_on) TACITI_TRY(taciti_gossip_begin(channel, b, g->plans[r + 1].number));
+        }
+    return TACIT_OK;
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Create and destroy: the topology of the options, what is refused, and the arrays that the options need.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <xxhash.h>
+
+#include "base/log.h"
+#include "strategy/gossip_state.h"
+
+#define ROUNDING 1e-9 /* of sums of weights */
+
+/* ---- refusals ---------------------------------------------------------------------------------------------------- */
+
+typedef struct refusal {
+    bool applies;
+    const char *text;
+} refusal;
+
+static tacit_status refuse_first(const refusal *refusals, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (refusals[i].applies) return taciti_fail(TACIT_E_CONFIG, "%s", refusals[i].text);
+    return TACIT_OK;
+}
+
+static tacit_status check_options(const taciti_gossip_options *o) {
+    const bool late = o->delay > 0;
+    const refusal refusals[] = {
+        {late && o->order != TACITI_GOSSIP_AWC,
+         "gossip.delay 1 is for gossip.order awc: with atc every step waits for its own mix; --gossip.order awc or "
+         "--gossip.delay 0"},
+        {late && o->gamma > 0.5,
+         "gossip.delay 1 mixes with parameters of the step before, which swings up unless gossip.gamma is 0.5 or less; "
+         "add --gossip.gamma 0.5"},
+        {late && o->every > 1,
+         "gossip.delay 1 needs gossip.every 1: with several steps per mix a transfer has as many iterations anyway; "
+         "--gossip.delay 0"},
+        {late && (o->mixes > 1 || o->target > 0),
+         "gossip.delay 1 needs gossip.mixes 1 and gossip.target 0: further mixes of a step are waited for in the step; "
+         "--gossip.delay 0"},
+        {late && o->tracker, "gossip.delay 1 does not go with gossip.tracker; --gossip.delay 0"},
+        {o->tracker && o->every > 1,
+         "gossip.tracker needs gossip.every 1: the estimate takes in every step's gradient; --gossip.every 1"},
+        {o->accelerate && o->mixes < 2 && !(o->target > 0),
+         "gossip.accelerate extrapolates between the mixes of a step, and gossip.mixes is 1; add --gossip.mixes 2 or "
+         "more"},
+        {o->accelerate && (o->gamma < 1 || o->gamma_power > 0),
+         "gossip.accelerate needs gossip.gamma 1 and gossip.gamma_power 0"},
+    };
+    return refuse_first(refusals, sizeof refusals / sizeof *refusals);
+}
+
+static bool symmetric(const taciti_topology *t, size_t round) {
+    for (int to = 0; to < t->ranks; to++)
+        for (int from = 0; from < to; from++)
+            if (fabs(taciti_topology_weight(t, round, to, from) - taciti_topology_weight(t, round, from, to)) >
+                ROUNDING)
+                return false;
+    return true;
+}
+
+static tacit_status check_topology(const taciti_gossip *g) {
+    const taciti_gossip_options *o = &g->options;
+    const bool pushes = g->masses != NULL;
+    const refusal refusals[] = {
+        {o->accelerate && g->topology.period > 1,
+         "gossip.accelerate needs a topology of one round (complete, a static ring, ...): between mixes of different "
+         "neighbours extrapolation does not converge"},
+        {o->accelerate && !symmetric(&g->topology, 0),
+         "gossip.accelerate needs a symmetric topology: with any other extrapolation may diverge"},
+        {pushes && (o->delay > 0 || o->tracker || o->target > 0),
+         "gossip.delay, gossip.tracker and gossip.target need a topology whose rows and columns both sum to 1; this "
+         "one "
+         "needs push-sum"},
+    };
+    return refuse_first(refusals, sizeof refusals / sizeof *refusals);
+}
+
+/* ---- topology ---------------------------------------------------------------------------------------------------- */
+
+/* Hosts are numbered in the order of their lowest ranks. */
+static void find_hosts(const taciti_comm *comm, int64_t per_host, int *host_of) {
+    int hosts = 0;
+    for (int r = 0; r < taciti_comm_size(comm); r++) {
+        int same = 0;
+        while (same < r && !taciti_comm_same_host(comm, same, r)) same++;
+        if (per_host > 0)
+            host_of[r] = (int)(r / per_host);
+        else
+            host_of[r] = same < r ? host_of[same] : hosts++;
+    }
+}
+
+static tacit_status make_topology(const taciti_strategy_context *context, taciti_topology *out) {
+    const taciti_gossip_options *o = context->gossip_options;
+    const int ranks = taciti_comm_size(context->comm);
+    int *host_of = taciti_calloc((size_t)ranks, sizeof *host_of);
+    if (host_of == NULL) return TACIT_E_MEMORY;
+    find_hosts(context->comm, o->per_host, host_of);
+    const taciti_topo_request request = {.name = o->topology.text,
+                                         .ranks = ranks,
+                                         .host_of = host_of,
+                                         .degree = (int)o->degree,
+                                         .period = (int)o->period,
+                                         .seed = (uint64_t)o->seed,
+                                         .file = o->file.text[0] != '\0' ? o->file.text : NULL};
+    const tacit_status status = taciti_topology_create(&request, out);
+    taciti_free(host_of);
+    return status;
+}
+
+static uint64_t digest_of(const taciti_topology *t) {
+    uint64_t digest = 0;
+    for (size_t r = 0; r < t->period; r++) {
+        const taciti_round *round = &t->rounds[r];
+        if (round->groups > 0) {
+            digest = XXH3_64bits_withSeed(round->first, (round->groups + 1) * sizeof *round->first, digest);
+            digest = XXH3_64bits_withSeed(round->members, round->first[round->groups] * sizeof *round->members, digest);
+        }
+        if (round->self != NULL)
+            digest = XXH3_64bits_withSeed(round->self, (size_t)t->ranks * sizeof *round->self, digest);
+        if (round->edge_count > 0)
+            digest = XXH3_64bits_withSeed(round->edges, round->edge_count * sizeof *round->edges, digest);
+    }
+    return digest;
+}
+
+/* A matrix file may differ from host to host. */
+static tacit_status agree_on_topology(const taciti_gossip *g) {
+    char text[128];
+    (void)snprintf(text, sizeof text, "%s, %zu rounds, digest %016llx", g->topology.name, g->topology.period,
+                   (unsigned long long)digest_of(&g->topology));
+    return taciti_comm_agree_text(g->context.comm, "gossip topology", text);
+}
+
+/* Regular directed graphs keep all weights of push-sum at 1 and need none. */
+static bool needs_push_sum(const taciti_topology *t) {
+    bool regular = true;
+    for (size_t r = 0; t->directed && r < t->period; r++)
+        for (int to = 0; to < t->ranks; to++) {
+            double sum = 0;
+            for (int from = 0; from < t->ranks; from++) sum += taciti_topology_weight(t, r, to, from);
+            regular = regular && fabs(sum - 1) < ROUNDING;
+        }
+    return !regular;
+}
+
+static tacit_status make_masses(taciti_gossip *g) {
+    if (!needs_push_sum(&g->topology)) return TACIT_OK;
+    const size_t ranks = (size_t)g->topology.ranks;
+    g->masses = taciti_calloc(2 * ranks, sizeof *g->masses);
+    if (g->masses == NULL) return TACIT_E_MEMORY;
+    for (size_t r = 0; r < ranks; r++) g->masses[r] = 1;
+    return TACIT_OK;
+}
+
+/* What extrapolation and consensus control must know of the topology. */
+static tacit_status use_figures(taciti_gossip *g) {
+    taciti_topo_figures figures;
+    if (!g->options.accelerate && !(g->options.target > 0)) return TACIT_OK;
+    TACITI_TRY(taciti_topology_figures(&g->topology, &figures));
+    if (g->options.accelerate) {
+        const double lambda = figures.contraction < 1 ? figures.contraction : 1, root = sqrt(1 - lambda * lambda);
+        g->eta = (1 - root) / (1 + root);
+    }
+    return g->options.target > 0 ? taciti_gossip_control_create(g, &figures) : TACIT_OK;
+}
+
+/* ---- arrays ------------------------------------------------------------------------------------------------------ */
+
+static tacit_status make_array(const taciti_gossip *g, bool wanted, const char *what, taciti_pages *pages,
+                               float **out) {
+    if (!wanted) return TACIT_OK;
+    TACITI_TRY(taciti_pages_create(g->context.layout->n * sizeof **out, what, pages));
+    *out = pages->base;
+    return TACIT_OK;
+}
+
+static bool wants_channel(const taciti_gossip_options *o, int channel) {
+    return channel == 0 || (channel == 1 && o->delay > 0) || (channel == 2 && o->tracker);
+}
+
+static bool lags(const taciti_gossip_options *o) {
+    return o->order == TACITI_GOSSIP_AWC && (o->every > 1 || o->delay > 0);
+}
+
+static tacit_status make_arrays(taciti_gossip *g) {
+    const taciti_gossip_options *o = &g->options;
+    for (int c = 0; c < TACITI_GOSSIP_CHANNELS; c++)
+        TACITI_TRY(make_array(g, wants_channel(o, c), "parameters on their way", &g->channels[c].pages,
+                              &g->channels[c].buffer));
+    TACITI_TRY(make_array(g, lags(o), "parameters handed over", &g->own_pages, &g->own));
+    TACITI_TRY(make_array(g, o->accelerate, "mix before the last", &g->before_pages, &g->before));
+    TACITI_TRY(make_array(g, o->tracker, "gradient tracker", &g->tracker_pages, &g->tracker));
+    return make_array(g, o->tracker, "gradient of the step before", &g->gradient_pages, &g->gradient);
+}
+
+/* A topology that cannot be is refused by create(), which follows. */
+size_t taciti_gossip_predict_bytes(const taciti_strategy_context *context) {
+    const taciti_gossip_options *o = context->gossip_options;
+    taciti_topology topology = {.period = 0};
+    if (make_topology(context, &topology) != TACIT_OK) return 0;
+    const size_t mix_bytes =
+        taciti_mix_predict_bytes(context->comm, context->layout, &topology, context->exchange_options);
+    const size_t tracks = o->tracker ? 1 : 0, channels = 1 + (o->delay > 0 ? 1 : 0) + tracks;
+    const size_t arrays = channels + (lags(o) ? 1 : 0) + (o->accelerate ? 1 : 0) + 2 * tracks;
+    taciti_topology_destroy(&topology);
+    return channels * mix_bytes + arrays * context->layout->n * sizeof(float) +
+           taciti_average_predict_bytes(context->comm, context->exchange_options);
+}
+
+static tacit_status set_up(taciti_gossip *g) {
+    TACITI_TRY(check_options(&g->options));
+    TACITI_TRY(make_topology(&g->context, &g->topology));
+    TACITI_TRY(taciti_topology_check(&g->topology));
+    TACITI_TRY(make_masses(g));
+    TACITI_TRY(check_topology(g));
+    TACITI_TRY(use_figures(g));
+    return make_arrays(g);
+}
+
+static tacit_status connect(taciti_gossip *g) {
+    const taciti_strategy_context *c = &g->context;
+    TACITI_TRY(agree_on_topology(g));
+    for (int i = 0; i < TACITI_GOSSIP_CHANNELS; i++)
+        if (wants_channel(&g->options, i))
+            TACITI_TRY(taciti_mix_create(c->comm, c->layout, &g->topology, c->exchange_options, &g->channels[i].mix));
+    return taciti_average_create(c, &g->average);
+}
+
+tacit_status taciti_gossip_create(const taciti_strategy_context *context, void **out) {
+    taciti_gossip *g = taciti_calloc(1, sizeof *g);
+    tacit_status status = g == NULL ? TACIT_E_MEMORY : TACIT_OK;
+    if (status == TACIT_OK) {
+        g->context = *context;
+        g->options = *context->gossip_options;
+        g->kernels = taciti_kernels_get();
+        g->mixes = g->options.mixes;
+        status = set_up(g);
+    }
+    status = taciti_comm_agree(context->comm, status);
+    if (status == TACIT_OK) status = connect(g);
+    if (status == TACIT_OK)
+        *out = g;
+    else
+        taciti_gossip_destroy(g);
+    return status;
+}
+
+void taciti_gossip_destroy(void *self) {
+    taciti_gossip *g = self;
+    if (g == NULL) return;
+    taciti_average_destroy(g->average);
+    for (int c = 0; c < TACITI_GOSSIP_CHANNELS; c++) {
+        taciti_gossip_drain(g, &g->channels[c]);
+        taciti_mix_destroy(g->channels[c].mix);
+        taciti_pages_destroy(&g->channels[c].pages);
+    }
+    taciti_gossip_control_destroy(g);
+    taciti_pages_destroy(&g->own_pages);
+    taciti_pages_destroy(&g->before_pages);
+    taciti_pages_destroy(&g->tracker_pages);
+    taciti_pages_destroy(&g->gradient_pages);
+    taciti_topology_destroy(&g->topology);
+    taciti_free(g->masses);
+    taciti_free(g);
+}

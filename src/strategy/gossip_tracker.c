@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The gradient tracker: every rank keeps an estimate y of the mean gradient, and updates with that instead of its own
+ * gradient g, so that ranks with unequal data pull in the same direction:
+ *
+ *   y(t) = W y(t-1) + g(t) - g(t-1),   y(-1) = g(-1) = 0      so that always  mean of y = mean of g
+ *
+ * W stands for all mixes of the step (R of them, extrapolated or not).
+ *
+ * Source: Lu & De Sa, arXiv 2006.08085, algorithm 2 (DeTAG). Where we deviate: y takes in the gradient of this step
+ * before the update and not after it (the classic order of gradient tracking: one step less delay), and one step has
+ * one gradient, of any number of micro-batches, where DeTAG draws R.
+ *
+ * y leaves as soon as it has been used and is mixed while the next step computes. A rank whose gradient is not finite
+ * lets y be what mixing makes of it: the sum over ranks is then that of the others' gradients and its own last one.
+ */
+#include <string.h>
+
+#include "base/log.h"
+#include "strategy/gossip_state.h"
+
+/* y <- y + share x; in buckets, because blends are */
+static void add(taciti_gossip *g, const float *x, float share) {
+    const taciti_layout *layout = g->context.layout;
+    for (size_t b = 0; b < layout->bucket_count; b++) {
+        taciti_blend blend = {.arrived = x, .keep = 1, .share = share};
+        taciti_optim_blend_range(g->context.optim, g->tracker, NULL, layout->buckets[b].offset, layout->buckets[b].n,
+                                 &blend);
+    }
+}
+
+tacit_status taciti_gossip_track(taciti_gossip *g, bool finite) {
+    double moved = 0;
+    TACITI_TRY(
+        taciti_gossip_mix_through(g, taciti_gossip_tracker_channel(g), g->tracker, NULL, 0, (size_t)g->mixes, &moved));
+    if (!finite) return TACIT_OK;
+    add(g, g->context.gradients, 1);
+    add(g, g->gradient, -1);
+    memcpy(g->gradient, g->context.gradients, g->context.layout->n * sizeof *g->gradient);
+    return TACIT_OK;
+}
+
+tacit_status taciti_gossip_track_on(taciti_gossip *g, size_t bucket) {
+    const taciti_bucket *b = &g->context.layout->buckets[bucket];
+    taciti_gossip_channel *channel = taciti_gossip_tracker_channel(g);
+    if (!g->context.exchange_options->overlap) return TACIT_OK;
+    memcpy(channel->buffer + b->offset, g->tracker + b->offset, b->n * sizeof *g->tracker);
+    return taciti_gossip_begin(channel, bucket, g->number + g->mixes);
+}

@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Laws and golden numbers of gossip. Golden numbers are doubles; parameters are floats below 1 in size, and a step adds
+ * a handful of roundings of at most 2^-25 each: TOLERANCE is 32 of them.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "strategy/test_replicas.h"
+
+#define TOLERANCE 0x1p-20
+
+static const char *const TOPOLOGIES[] = {"complete",     "one-peer-ring", "ring", "torus", "exp",
+                                         "exp-directed", "exp-static",    "aer",  "random"};
+enum { TOPOLOGY_COUNT = sizeof TOPOLOGIES / sizeof *TOPOLOGIES };
+static const int RANKS[] = {1, 2, 3, 5, 6, 8};
+enum { RANK_COUNTS = sizeof RANKS / sizeof *RANKS };
+
+static bool near(double a, double b, double tolerance) { return fabs(a - b) <= tolerance; }
+
+/* ---- golden numbers ------------------------------------------------------------------------------------------------
+ */
+
+static test_replicas golden(int ranks, int steps, const char *topology, const double *c, int optim) {
+    test_replicas t = test_replicas_of(ranks, steps);
+    t.floats = 1;
+    t.problem = TEST_QUADRATIC;
+    t.c = c;
+    t.start = 0;
+    t.optim.name = optim;
+    test_topology(&t, topology);
+    return t;
+}
+
+static void expect_path(test_replicas *t, int first_step, int steps, const double *expected) {
+    float path[TEST_MOST_STEPS][TEST_MOST_RANKS];
+    t->path = path;
+    test_replicas_run(t);
+    for (int s = 0; s < steps; s++)
+        for (int r = 0; r < t->ranks; r++)
+            assert_true(near((double)path[first_step + s][r], expected[s * t->ranks + r], TOLERANCE));
+    test_replicas_free(t);
+}
+
+static void two_workers_of_dadam(void **state) {
+    (void)state;
+    const double c[] = {1, -3};
+    const double expected[] = {.099999999000, -.099999999667, .099587770954, -.099897292916,
+                               .099355175186, -.100025734847, .099153156858, -.100195658530};
+    test_replicas t = golden(2, 4, "complete", c, TACITI_OPTIM_ADAM);
+    expect_path(&t, 0, 4, expected);
+}
+
+static void four_workers_of_dadam_on_a_hypercube(void **state) {
+    (void)state;
+    const double c[] = {1, -3, 2, .5};
+    const double expected[] = {.199587770538, -.099897293416, .199833513129, .098812577436,
+                               .148671193767, -.050025735305, .248866139092, .247972345695};
+    test_replicas awc = golden(4, 3, "exp", c, TACITI_OPTIM_ADAM);
+    expect_path(&awc, 1, 2, expected);
+    const double combined[] = {.149916755649, .049406288502, .149916755649, .049406288502};
+    test_replicas atc = golden(4, 2, "exp", c, TACITI_OPTIM_ADAM);
+    atc.gossip.order = TACITI_GOSSIP_ATC;
+    expect_path(&atc, 1, 1, combined);
+}
+
+static void two_workers_of_accumadam(void **state) {
+    (void)state;
+    const double c[] = {1, -3};
+    const double expected[] = {.099822648264, -.099951792722, .099758854728, -.100016414656};
+    test_replicas t = golden(2, 4, "complete", c, TACITI_OPTIM_ACCUM_ADAM);
+    t.optim.accum = 2;
+    expect_path(&t, 2, 2, expected);
+}
+
+/* ---- SGD -----------------------------------------------------------------------------------------------------------
+ */
+
+/* Sums of integers are exact on both sides, and a power of two of ranks divides exactly; then only the place of the
+ * learning rate differs, which a power of two makes exact too. */
+static void complete_atc_is_dense_sgd(void **state) {
+    (void)state;
+    for (int ranks = 1; ranks <= 8; ranks *= 2)
+        for (int momentum = 0; momentum < 2; momentum++) {
+            test_replicas dense = test_replicas_of(ranks, 6), gossip;
+            dense.problem = TEST_INTEGERS;
+            dense.optim.lr = dense.lr = 0x1p-6;
+            dense.optim.momentum = momentum ? 0.5 : 0;
+            gossip = dense;
+            dense.strategy = "dp";
+            test_topology(&gossip, "complete");
+            gossip.gossip.order = TACITI_GOSSIP_ATC;
+            test_replicas_run(&dense);
+            test_replicas_run(&gossip);
+            assert_true(test_replicas_same(&dense, &gossip));
+            test_replicas_free(&dense);
+            test_replicas_free(&gossip);
+        }
+}
+
+static double mean_of(const float *values, int ranks) {
+    double sum = 0;
+    for (int r = 0; r < ranks; r++) sum += (double)values[r];
+    return sum / ranks;
+}
+
+/* Equal Hessians: the mean gradient is the gradient at the mean, whatever the topology. */
+static void the_mean_follows_dense_sgd(void **state) {
+    (void)state;
+    const double c[] = {1, -3, 2, .5, -1, 4, .25, -2};
+    for (int i = 0; i < TOPOLOGY_COUNT; i++)
+        for (int k = 1; k < RANK_COUNTS; k++) {
+            float path[TEST_MOST_STEPS][TEST_MOST_RANKS];
+            test_replicas t = golden(RANKS[k], 12, TOPOLOGIES[i], c, TACITI_OPTIM_SGD);
+            double cbar = 0, x = 0;
+            for (int r = 0; r < t.ranks; r++) cbar += c[r] / t.ranks;
+            t.path = path;
+            test_replicas_run(&t);
+            for (int s = 0; s < t.steps; s++) {
+                x -= t.lr * (x - cbar);
+                assert_true(near(mean_of(path[s], t.ranks), x, TOLERANCE));
+            }
+            test_replicas_free(&t);
+        }
+}
+
+static void fixed_points_of_unequal_data(void **state) {
+    (void)state;
+    const double c[] = {1, -3, 2, .5};
+    const double complete[] = {.2045454545, -.1590909091, .2954545455, .1590909091};
+    const double ring[] = {.155712841254, -.199191102123, .286147623862, .257330637007};
+    const double all_equal[] = {.125, .125, .125, .125};
+    test_replicas a = golden(4, 300, "complete", c, TACITI_OPTIM_SGD);
+    expect_path(&a, 299, 1, complete);
+    test_replicas b = golden(4, 300, "ring", c, TACITI_OPTIM_SGD);
+    expect_path(&b, 299, 1, ring);
+    test_replicas atc = golden(4, 300, "complete", c, TACITI_OPTIM_SGD);
+    atc.gossip.order = TACITI_GOSSIP_ATC;
+    expect_path(&atc, 299, 1, all_equal);
+}
+
+/* awc is stable up to half the step size of atc. */
+static void step_sizes_that_are_stable(void **state) {
+    (void)state;
+    const double c[] = {1, -3};
+    const struct {
+        double lr;
+        int order;
+        double apart; /* after 200 steps; the step size 1 + e multiplies it by -(1 + e) */
+        double tolerance;
+    } cases[] = {{.99, TACITI_GOSSIP_AWC, 4 * .99 / 1.99, 0.3},
+                 {1.01, TACITI_GOSSIP_AWC, 12.69, 0.01},
+                 {1.5, TACITI_GOSSIP_ATC, 0, 1e-6}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        test_replicas t = golden(2, 200, "complete", c, TACITI_OPTIM_SGD);
+        t.lr = cases[i].lr;
+        t.gossip.order = cases[i].order;
+        test_replicas_run(&t);
+        const double apart = fabs((double)t.parameters[0][0] - (double)t.parameters[1][0]);
+        assert_true(near(apart, cases[i].apart, cases[i].tolerance));
+        if (i == 2) assert_true(near((double)t.parameters[0][0], -1, 1e-6));
+        test_replicas_free(&t);
+    }
+}
+
+/* Stationary disagreement under pure noise, in units of lr^2. Each of `elements` coordinates at `samples` independent
+ * times (far apart: the walk forgets within a period) adds N - 1 squares; their sum has a relative deviation of about
+ * sqrt(2 / ((N - 1) elements samples)) = 0.005; 4 of these are allowed. */
+static double noise_floor(const char *topology, int ranks, int order) {
+    enum { STEPS = 41, FLOATS = 20000 };
+    test_replicas t = test_replicas_of(ranks, STEPS);
+    t.floats = FLOATS;
+    t.bucket_bytes = 1 << 20;
+    t.problem = TEST_NOISE;
+    t.start = 0;
+    t.lr = 1;
+    t.gossip.order = order;
+    test_topology(&t, topology);
+    test_replicas_run(&t);
+    double sum = 0;
+    for (size_t i = 0; i < FLOATS; i++) {
+        float x[TEST_MOST_RANKS];
+        for (int r = 0; r < ranks; r++) x[r] = t.parameters[r][i];
+        const double mean = mean_of(x, ranks);
+        for (int r = 0; r < ranks; r++) sum += ((double)x[r] - mean) * ((double)x[r] - mean);
+    }
+    test_replicas_free(&t);
+    return sum / ranks / FLOATS;
+}
+
+static void noise_floors(void **state) {
+    (void)state;
+    const struct {
+        const char *topology;
+        int ranks;
+        double awc, atc;
+    } cases[] = {{"complete", 4, .75, 0},        {"exp", 2, .5, 0},           {"exp", 4, 1, .25},
+                 {"exp", 8, 1.375, .5},          {"one-peer-ring", 2, .5, 0}, {"one-peer-ring", 4, 1, .25},
+                 {"one-peer-ring", 8, 1.5, .625}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const double awc = noise_floor(cases[i].topology, cases[i].ranks, TACITI_GOSSIP_AWC);
+        const double atc = noise_floor(cases[i].topology, cases[i].ranks, TACITI_GOSSIP_ATC);
+        const double relative = 4 * sqrt(2.0 / ((cases[i].ranks - 1) * 20000.0));
+        assert_true(near(awc, cases[i].awc, relative * cases[i].awc + 1e-9));
+        assert_true(near(atc, cases[i].atc, relative * cases[i].atc + 1e-9));
+    }
+}
+
+/* Every rank makes its own gradient +-1: local moments do not see how much the gradients differ. Characterised, not
+ * wished for: dense Adam ends at the minimum, -1. */
+static void local_adam_is_biased_on_unequal_data(void **state) {
+    (void)state;
+    const double c[] = {1, -3};
+    for (int kind = 0; kind < 3; kind++) { /* awc, atc, dense */
+        test_replicas t = golden(2, 1000, "complete", c, TACITI_OPTIM_ADAM);
+        t.lr = -0.1;
+        t.gossip.order = kind == 1 ? TACITI_GOSSIP_ATC : TACITI_GOSSIP_AWC;
+        if (kind == 2) t.strategy = "dp";
+        test_replicas_run(&t);
+        const float x[] = {t.parameters[0][0], t.parameters[1][0]};
+        if (kind == 2)
+            assert_true(near(mean_of(x, 2), -1, 1e-3));
+        else
+            assert_true(near(mean_of(x, 2), 0, 0.05));
+        test_replicas_free(&t);
+    }
+}
+
+/* ---- exactness -----------------------------------------------------------------------------------------------------
+ */
+
+static void same_bits(test_replicas *a, test_replicas *b) {
+    test_replicas_run(a);
+    test_replicas_run(b);
+    assert_true(a->status == TACIT_OK && test_replicas_same(a, b));
+    test_replicas_free(a);
+    test_replicas_free(b);
+}
+
+static test_replicas adam(int ranks, int steps, const char *topology) {
+    test_replicas t = test_replicas_of(ranks, steps);
+    t.optim.name = TACITI_OPTIM_ACCUM_ADAMW;
+    t.optim.accum = 3;
+    t.optim.weight_decay = 0.1;
+    t.optim.clip = 1;
+    t.lr = 0.01;
+    test_topology(&t, topology);
+    return t;
+}
+
+static void overlapped_is_blocking_on_every_topology(void **state) {
+    (void)state;
+    for (int i = 0; i < TOPOLOGY_COUNT; i++)
+        for (int k = 0; k < RANK_COUNTS; k++)
+            for (int order = 0; order < 2; order++) {
+                test_replicas overlapped = adam(RANKS[k], 5, TOPOLOGIES[i]), blocking;
+                overlapped.gossip.order = order;
+                overlapped.exchange.wire = k % 2;
+                overlapped.dawdle = k % 3 == 0;
+                blocking = overlapped;
+                blocking.exchange.overlap = blocking.dawdle = false;
+                same_bits(&overlapped, &blocking);
+            }
+}
+
+static void delays_and_threads_change_nothing(void **state) {
+    (void)state;
+    for (int order = 0; order < 2; order++) {
+        test_replicas plain = adam(6, 12, "exp"), slow, alone;
+        plain.gossip.order = order;
+        slow = alone = plain;
+        slow.dawdle = true;
+        alone.no_thread = true;
+        test_replicas_run(&plain);
+        test_replicas_run(&slow);
+        test_replicas_run(&alone);
+        assert_true(test_replicas_same(&plain, &slow) && test_replicas_same(&plain, &alone));
+        test_replicas_free(&plain);
+        test_replicas_free(&slow);
+        test_replicas_free(&alone);
+    }
+}
+
+/* Without clipping and with it: the norm is the whole gradient's. */
+static void buckets_of_any_size_give_the_same_bits(void **state) {
+    (void)state;
+    for (int clip = 0; clip < 2; clip++)
+        for (int order = 0; order < 2; order++) {
+            test_replicas small = adam(5, 7, "exp"), large;
+            small.optim.clip = clip;
+            small.gossip.order = order;
+            small.bucket_bytes = 1024;
+            large = small;
+            large.bucket_bytes = 1 << 20;
+            same_bits(&small, &large);
+        }
+}
+
+static void equal_data_keep_replicas_equal(void **state) {
+    (void)state;
+    for (int i = 0; i < TOPOLOGY_COUNT; i++) {
+        test_replicas t = adam(8, 9, TOPOLOGIES[i]), one = adam(1, 9, TOPOLOGIES[i]);
+        t.problem = one.problem = TEST_EQUAL;
+        test_replicas_run(&t);
+        test_replicas_run(&one);
+        for (int r = 1; r < t.ranks; r++) assert_memory_equal(t.parameters[r], t.parameters[0], t.n * sizeof(float));
+        /* the mean of equal numbers is exact in pairs, and off by roundings where thirds are added */
+        for (size_t k = 0; k < t.n; k++)
+            assert_true(near((double)t.parameters[0][k], (double)one.parameters[0][k], 9 * TOLERANCE));
+        test_replicas_free(&t);
+        test_replicas_free(&one);
+    }
+}
+
+static void without_consensus_nothing_mixes(void **state) {
+    (void)state;
+    test_replicas apart = adam(4, 6, "exp"), one;
+    apart.gossip.gamma = 0;
+    test_replicas_run(&apart);
+    one = adam(4, 6, "exp");
+    one.gossip.every = 1000; /* never within this run */
+    test_replicas_run(&one);
+    assert_true(test_replicas_same(&apart, &one));
+    assert_true(memcmp(apart.parameters[0], apart.parameters[1], apart.n * sizeof(float)) != 0);
+    test_replicas_free(&apart);
+    test_replicas_free(&one);
+}
+
+/* ---- skipped steps -------------------------------------------------------------------------------------------------
+ */
+
+static void a_bad_gradient_is_skipped_by_its_rank_alone(void **state) {
+    (void)state;
+    for (int order = 0; order < 2; order++) {
+        test_replicas t = adam(4, 8, "exp");
+        t.gossip.order = order;
+        t.bad_rank = 2;
+        t.bad_step = 3;
+        test_replicas_run(&t);
+        for (int r = 0; r < 4; r++) {
+            for (int s = 0; s < 8; s++) assert_true(t.reports[r][s].skipped == (r == 2 && s == 3));
+            for (size_t k = 0; k < t.n; k++) assert_true(fabsf(t.parameters[r][k]) < 1e3f);
+        }
+        assert_true(t.reports[2][3].moved > 0);
+        test_replicas_free(&t);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_workers_of_dadam),
+        cmocka_unit_test(four_workers_of_dadam_on_a_hypercube),
+        cmocka_unit_test(two_workers_of_accumadam),
+        cmocka_unit_test(complete_atc_is_dense_sgd),
+        cmocka_unit_test(the_mean_follows_dense_sgd),
+        cmocka_unit_test(fixed_points_of_unequal_data),
+        cmocka_unit_test(step_sizes_that_are_stable),
+        cmocka_unit_test(noise_floors),
+        cmocka_unit_test(local_adam_is_biased_on_unequal_data),
+        cmocka_unit_test(overlapped_is_blocking_on_every_topology),
+        cmocka_unit_test(delays_and_threads_change_nothing),
+        cmocka_unit_test(buckets_of_any_size_give_the_same_bits),
+        cmocka_unit_test(equal_data_keep_replicas_equal),
+        cmocka_unit_test(without_consensus_nothing_mixes),
+        cmocka_unit_test(a_bad_gradient_is_skipped_by_its_rank_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

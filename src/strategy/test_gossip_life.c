@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The life of a run with gossip: start, averages, checkpoints at any step, bytes, refusals.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "strategy/test_replicas.h"
+
+static test_replicas adam(int ranks, int steps, const char *topology) {
+    test_replicas t = test_replicas_of(ranks, steps);
+    t.optim.name = TACITI_OPTIM_ACCUM_ADAMW;
+    t.optim.accum = 3;
+    t.optim.weight_decay = 0.1;
+    t.optim.clip = 1;
+    t.lr = 0.01;
+    test_topology(&t, topology);
+    return t;
+}
+
+/* One of the ways to mix: 0 .. WAYS - 1. */
+enum { WAYS = 10 };
+static test_replicas way(int which, int ranks, int steps) {
+    test_replicas t = adam(ranks, steps, which == 7 ? "ring" : "exp");
+    t.gossip.order = which == 1 ? TACITI_GOSSIP_ATC : TACITI_GOSSIP_AWC;
+    if (which == 2) t.gossip.every = 3;
+    if (which == 3 || which == 7) t.gossip.mixes = 3;
+    if (which == 4) t.gossip.tracker = true;
+    if (which == 5) t.gossip.target = 1e-3;
+    if (which == 6) {
+        t.gossip.delay = 1;
+        t.gossip.gamma = 0.5;
+    }
+    if (which == 7) t.gossip.accelerate = t.gossip.tracker = true;
+    if (which == 8) {
+        t.gossip.gamma_power = 1.5;
+        t.gossip.gamma_floor = 0.1;
+        t.lr = -0.01;
+        t.optim.lr = 0.01;
+    }
+    if (which == 9) t.exchange.wire = 1;
+    return t;
+}
+
+static void same_bits(test_replicas *a, test_replicas *b) {
+    test_replicas_run(a);
+    test_replicas_run(b);
+    assert_true(a->status == TACIT_OK && b->status == TACIT_OK && test_replicas_same(a, b));
+    test_replicas_free(a);
+    test_replicas_free(b);
+}
+
+/* Steps 1 to 9 cover every place in a window of the optimizer, in gossip.every and in the topology's period. */
+static void resumed_is_uninterrupted_at_any_step(void **state) {
+    (void)state;
+    for (int which = 0; which < WAYS; which++)
+        for (int stop = 1; stop < 10; stop += which < 3 ? 1 : 2) {
+            test_replicas whole = way(which, 5, 13), cut = whole;
+            cut.stop_after = stop;
+            same_bits(&whole, &cut);
+        }
+}
+
+static void every_way_overlapped_is_blocking(void **state) {
+    (void)state;
+    for (int which = 0; which < WAYS; which++)
+        for (int ranks = 1; ranks <= 8; ranks += ranks < 3 ? 1 : 5) {
+            test_replicas overlapped = way(which, ranks, 9), blocking = overlapped;
+            overlapped.dawdle = true;
+            blocking.exchange.overlap = false;
+            same_bits(&overlapped, &blocking);
+        }
+}
+
+/* Nothing that is under way is disturbed, and the outcome is that of a run without. */
+static void averaging_leaves_no_trace(void **state) {
+    (void)state;
+    for (int which = 0; which < WAYS; which++) {
+        test_replicas plain = way(which, 3, 8), looked_at = plain;
+        looked_at.average_at = 5;
+        test_replicas_run(&plain);
+        test_replicas_run(&looked_at);
+        assert_true(test_replicas_same(&plain, &looked_at));
+        for (int r = 0; r < 3; r++) {
+            assert_memory_equal(looked_at.averages[r], looked_at.averages[0], plain.n * sizeof(float));
+            assert_true(looked_at.distance[r] > 0 && isfinite(looked_at.distance[r]));
+        }
+        test_replicas_free(&plain);
+        test_replicas_free(&looked_at);
+    }
+}
+
+static void a_complete_mix_leaves_no_distance(void **state) {
+    (void)state;
+    test_replicas t = test_replicas_of(4, 3);
+    test_topology(&t, "complete");
+    t.scattered = true;
+    t.lr = 0;
+    t.average_at = 2;
+    test_replicas_run(&t);
+    for (int r = 0; r < 4; r++) assert_true(t.distance[r] == 0);
+    test_replicas_free(&t);
+}
+
+/* Blocking, so that the bytes of a step are sent within the step; whole periods, whose mean is promised. */
+static void bytes_are_as_predicted(void **state) {
+    (void)state;
+    static const char *const topologies[] = {"complete", "ring", "exp", "exp-directed", "aer"};
+    for (int per_host = 1; per_host <= 3; per_host++)
+        for (size_t i = 0; i < sizeof topologies / sizeof *topologies; i++)
+            for (int kind = 0; kind < 5; kind++) {
+                test_replicas t = adam(6, 48, topologies[i]);
+                t.exchange.overlap = kind == 1; /* atc ends every transfer within its step anyway */
+                t.exchange.wire = kind % 2;
+                t.gossip.order = kind == 1 ? TACITI_GOSSIP_ATC : TACITI_GOSSIP_AWC;
+                t.gossip.every = kind == 2 ? 2 : 1;
+                t.gossip.mixes = kind == 3 ? 2 : 1;
+                t.gossip.tracker = kind == 4;
+                t.check_bytes = true;
+                test_ranks_per_host(per_host);
+                test_replicas_run(&t);
+                test_ranks_per_host(0);
+                assert_true(t.status == TACIT_OK && t.n > 0);
+                test_replicas_free(&t);
+            }
+}
+
+static void unequal_beginnings_take_rank_0s(void **state) {
+    (void)state;
+    test_replicas equal = adam(3, 4, "exp"), unequal = equal;
+    unequal.misled = true;
+    test_log_keep();
+    test_replicas_run(&equal);
+    assert_int_equal(test_log_count("initial parameters"), 0);
+    test_replicas_run(&unequal);
+    assert_int_equal(test_log_count("initial parameters of 2 ranks"), 1);
+    test_log_drop();
+    assert_true(test_replicas_same(&equal, &unequal));
+    test_replicas_free(&equal);
+    test_replicas_free(&unequal);
+}
+
+static void what_cannot_be_is_refused(void **state) {
+    (void)state;
+    const struct {
+        const char *topology, *says;
+        taciti_gossip_options with;
+    } cases[] = {
+        {"exq", "exq", {.gamma = 1}},
+        {"exp", "gossip.delay 1 mixes", {.gamma = 1, .delay = 1}},
+        {"exp", "gossip.order awc", {.gamma = .5, .delay = 1, .order = TACITI_GOSSIP_ATC}},
+        {"exp", "gossip.every 1", {.gamma = .5, .delay = 1, .every = 2}},
+        {"exp", "gossip.mixes 1", {.gamma = .5, .delay = 1, .mixes = 2}},
+        {"exp", "gossip.tracker", {.gamma = .5, .delay = 1, .tracker = true}},
+        {"exp", "gossip.every 1", {.gamma = 1, .tracker = true, .every = 2}},
+        {"ring", "gossip.mixes is 1", {.gamma = 1, .accelerate = true}},
+        {"exp", "topology of one round", {.gamma = 1, .accelerate = true, .mixes = 2}},
+        {"ring", "gossip.gamma 1", {.gamma = .5, .accelerate = true, .mixes = 2}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        test_replicas t = adam(4, 2, cases[i].topology);
+        const taciti_text topology = t.gossip.topology;
+        t.gossip = cases[i].with;
+        t.gossip.topology = topology;
+        if (t.gossip.every == 0) t.gossip.every = 1;
+        if (t.gossip.mixes == 0) t.gossip.mixes = 1;
+        test_log_keep();
+        test_replicas_run(&t);
+        assert_true(t.status == TACIT_E_CONFIG);
+        assert_true(test_log_count(cases[i].says) >= 1);
+        test_log_drop();
+        test_replicas_free(&t);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(resumed_is_uninterrupted_at_any_step),
+        cmocka_unit_test(every_way_overlapped_is_blocking),
+        cmocka_unit_test(averaging_leaves_no_trace),
+        cmocka_unit_test(a_complete_mix_leaves_no_distance),
+        cmocka_unit_test(bytes_are_as_predicted),
+        cmocka_unit_test(unequal_beginnings_take_rank_0s),
+        cmocka_unit_test(what_cannot_be_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

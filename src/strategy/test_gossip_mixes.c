@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * More and fewer mixes than one per step: consensus alone (learning rate 0), extrapolation, the tracker, consensus
+ * control, several steps per mix, transfers that take two iterations, push-sum.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "strategy/test_replicas.h"
+
+static bool near(double a, double b, double tolerance) { return fabs(a - b) <= tolerance; }
+
+static double mean_at(const test_replicas *t, size_t i) {
+    double sum = 0;
+    for (int r = 0; r < t->ranks; r++) sum += (double)t->parameters[r][i];
+    return sum / t->ranks;
+}
+
+static double distance_of(const test_replicas *t) {
+    double sum = 0;
+    for (size_t i = 0; i < t->n; i++)
+        for (int r = 0; r < t->ranks; r++) {
+            const double d = (double)t->parameters[r][i] - mean_at(t, i);
+            sum += d * d;
+        }
+    return sqrt(sum / t->ranks);
+}
+
+/* Replicas that differ, and nothing but mixing. */
+static test_replicas consensus(int ranks, int steps, const char *topology) {
+    test_replicas t = test_replicas_of(ranks, steps);
+    t.scattered = true;
+    t.lr = 0;
+    test_topology(&t, topology);
+    return t;
+}
+
+/* Distance after the run in units of that before it; the mean stays. */
+static double shrinks(test_replicas t) {
+    test_replicas before = t;
+    before.steps = 0;
+    test_replicas_run(&before);
+    test_replicas_run(&t);
+    assert_true(t.status == TACIT_OK);
+    for (size_t i = 0; i < t.n; i++) assert_true(near(mean_at(&t, i), mean_at(&before, i), 0x1p-18));
+    const double ratio = distance_of(&t) / distance_of(&before);
+    test_replicas_free(&before);
+    test_replicas_free(&t);
+    return ratio;
+}
+
+/* ---- several mixes -------------------------------------------------------------------------------------------------
+ */
+
+static void several_mixes_are_several_steps_of_mixing(void **state) {
+    (void)state;
+    static const char *const topologies[] = {"ring", "exp", "one-peer-ring", "random"};
+    for (size_t i = 0; i < sizeof topologies / sizeof *topologies; i++)
+        for (int order = 0; order < 2; order++) {
+            test_replicas one = consensus(6, 6, topologies[i]), three = consensus(6, 2, topologies[i]);
+            one.gossip.order = three.gossip.order = order;
+            three.gossip.mixes = 3;
+            test_replicas_run(&one);
+            test_replicas_run(&three);
+            assert_true(test_replicas_same(&one, &three));
+            test_replicas_free(&one);
+            test_replicas_free(&three);
+        }
+}
+
+/* The bound of gossip_mixing.c; without extrapolation the slowest mode alone keeps lambda^R. */
+static void extrapolation_shrinks_as_it_should(void **state) {
+    (void)state;
+    enum { N = 8 };
+    const double lambda = (1 + 2 * cos(2 * 3.14159265358979323846 / N)) / 3, root = sqrt(1 - lambda * lambda);
+    const double eta = (1 - root) / (1 + root);
+    for (int mixes = 2; mixes <= 16; mixes *= 2)
+        for (int order = 0; order < 2; order++) {
+            test_replicas t = consensus(N, 1, "ring");
+            t.gossip.mixes = mixes;
+            t.gossip.order = order;
+            const double plain = shrinks(t);
+            t.gossip.accelerate = true;
+            const double fast = shrinks(t);
+            assert_true(fast <= pow(eta, mixes / 2.0) * (1 + mixes * root) + 1e-6);
+            assert_true(mixes < 8 || fast < 0.5 * plain);
+        }
+}
+
+/* ---- tracker -------------------------------------------------------------------------------------------------------
+ */
+
+static void the_tracker_finds_the_common_minimum(void **state) {
+    (void)state;
+    const double c[] = {1, -3, 2, .5, -1, 3};
+    static const char *const topologies[] = {"complete", "ring", "exp", "one-peer-ring"};
+    for (size_t i = 0; i < sizeof topologies / sizeof *topologies; i++)
+        for (int order = 0; order < 2; order++)
+            for (int ranks = 1; ranks <= 6; ranks++) {
+                test_replicas t = test_replicas_of(ranks, 300);
+                double mean = 0;
+                for (int r = 0; r < ranks; r++) mean += c[r] / ranks;
+                t.problem = TEST_QUADRATIC;
+                t.c = c;
+                t.floats = 1;
+                t.gossip.tracker = true;
+                t.gossip.order = order;
+                test_topology(&t, topologies[i]);
+                test_replicas_run(&t);
+                for (int r = 0; r < ranks; r++) assert_true(near((double)t.parameters[r][0], mean, 1e-5));
+                test_replicas_free(&t);
+            }
+}
+
+/* What local moments get wrong (test_gossip.c) they get right with the tracker's estimate. */
+static void adam_with_the_tracker_is_not_biased(void **state) {
+    (void)state;
+    const double c[] = {1, -3};
+    test_replicas t = test_replicas_of(2, 1000);
+    t.problem = TEST_QUADRATIC;
+    t.c = c;
+    t.floats = 1;
+    t.start = 0;
+    t.optim.name = TACITI_OPTIM_ADAM;
+    t.lr = -0.05;
+    t.gossip.tracker = true;
+    test_topology(&t, "complete");
+    test_replicas_run(&t);
+    assert_true(near(mean_at(&t, 0), -1, 0.01));
+    test_replicas_free(&t);
+}
+
+static void a_bad_gradient_does_not_poison_the_tracker(void **state) {
+    (void)state;
+    test_replicas t = test_replicas_of(3, 12);
+    t.gossip.tracker = true;
+    t.bad_rank = 1;
+    t.bad_step = 4;
+    test_replicas_run(&t);
+    for (int r = 0; r < 3; r++)
+        for (size_t i = 0; i < t.n; i++) assert_true(fabsf(t.parameters[r][i]) < 100);
+    assert_true(t.reports[1][4].skipped && !t.reports[0][4].skipped && !t.reports[1][5].skipped);
+    test_replicas_free(&t);
+}
+
+/* ---- consensus control ---------------------------------------------------------------------------------------------
+ */
+
+enum { MIXES = 2 }; /* place in the numbers of a checkpoint */
+
+static void far_replicas_mix_more_and_near_ones_less(void **state) {
+    (void)state;
+    for (int order = 0; order < 2; order++) {
+        test_replicas far = consensus(8, 10, "ring"), close = consensus(8, 200, "ring");
+        far.gossip.order = close.gossip.order = order;
+        far.gossip.target = close.gossip.target = 0.01;
+        test_replicas_run(&far);
+        test_replicas_run(&close);
+        for (int r = 0; r < 8; r++) {
+            assert_true(far.numbers[r].values[MIXES] >= 2);
+            assert_true(far.numbers[r].values[MIXES] <= 64);
+            assert_true(close.numbers[r].values[MIXES] <= 1);
+            assert_true(far.numbers[r].values[MIXES] == far.numbers[0].values[MIXES]);
+        }
+        test_replicas_free(&far);
+        test_replicas_free(&close);
+    }
+}
+
+static void the_target_is_kept(void **state) {
+    (void)state;
+    test_replicas loose = test_replicas_of(8, 60), kept;
+    loose.lr = 0.02;
+    test_topology(&loose, "ring");
+    kept = loose;
+    kept.gossip.target = 0.02;
+    test_replicas_run(&loose);
+    test_replicas_run(&kept);
+    double squares = 0;
+    for (size_t i = 0; i < kept.n; i++) squares += mean_at(&kept, i) * mean_at(&kept, i);
+    /* awc: the last update of every rank is on top of what was mixed */
+    assert_true(distance_of(&kept) < distance_of(&loose));
+    assert_true(kept.numbers[0].values[MIXES] > 1);
+    assert_true(squares > 0);
+    test_replicas_free(&loose);
+    test_replicas_free(&kept);
+}
+
+/* ---- fewer mixes, later mixes ---------------------------------------------------------------------------------------
+ */
+
+static void mixes_of_every_few_steps_conserve_the_mean(void **state) {
+    (void)state;
+    for (int every = 2; every <= 5; every++)
+        for (int order = 0; order < 2; order++) {
+            test_replicas t = consensus(6, 4 * every, "complete");
+            t.gossip.every = every;
+            t.gossip.order = order;
+            assert_true(shrinks(t) < 1e-5);
+        }
+}
+
+/* awc with several steps per mix: the mean follows dense SGD although replicas change while a mix is under way. */
+static void late_mixes_conserve_the_mean(void **state) {
+    (void)state;
+    const double c[] = {1, -3, 2, .5, -1, 3};
+    for (int kind = 0; kind < 2; kind++)
+        for (int ranks = 2; ranks <= 6; ranks++) {
+            test_replicas t = test_replicas_of(ranks, 30);
+            double cbar = 0, x = t.start;
+            for (int r = 0; r < ranks; r++) cbar += c[r] / ranks;
+            t.problem = TEST_QUADRATIC;
+            t.c = c;
+            t.floats = 1;
+            test_topology(&t, "exp");
+            t.gossip.every = kind == 0 ? 3 : 1;
+            t.gossip.delay = kind == 1;
+            t.gossip.gamma = kind == 1 ? 0.5 : 1;
+            test_replicas_run(&t);
+            for (int s = 0; s < t.steps; s++) x -= t.lr * (x - cbar);
+            assert_true(near(mean_at(&t, 0), x, 0x1p-18));
+            test_replicas_free(&t);
+        }
+}
+
+/* The delayed mix has z^2 - z + gamma (1 - l) = 0: with gamma 1/4 and l = 0 a double root at 1/2, (1 + t) 2^-t. */
+static void a_delayed_mix_shrinks_as_it_should(void **state) {
+    (void)state;
+    test_replicas t = consensus(4, 16, "complete");
+    t.gossip.delay = 1;
+    t.gossip.gamma = 0.25;
+    assert_true(shrinks(t) <= 17 * pow(0.5, 16) * 1.01 + 1e-6);
+    t.gossip.gamma = 0.5;
+    assert_true(shrinks(t) <= 3 * pow(0.5, 8));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(several_mixes_are_several_steps_of_mixing),
+        cmocka_unit_test(extrapolation_shrinks_as_it_should),
+        cmocka_unit_test(the_tracker_finds_the_common_minimum),
+        cmocka_unit_test(adam_with_the_tracker_is_not_biased),
+        cmocka_unit_test(a_bad_gradient_does_not_poison_the_tracker),
+        cmocka_unit_test(far_replicas_mix_more_and_near_ones_less),
+        cmocka_unit_test(the_target_is_kept),
+        cmocka_unit_test(mixes_of_every_few_steps_conserve_the_mean),
+        cmocka_unit_test(late_mixes_conserve_the_mean),
+        cmocka_unit_test(a_delayed_mix_shrinks_as_it_should),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

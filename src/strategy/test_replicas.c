@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include "strategy/test_replicas.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/memory.h"
+#include "base/rng.h"
+
+enum { TENSORS = 3, MOST_STATES = 3 };
+
+test_replicas test_replicas_of(int ranks, int steps) {
+    test_replicas t = {.strategy = "gossip",
+                       .ranks = ranks,
+                       .steps = steps,
+                       .floats = 700,
+                       .bucket_bytes = 4096,
+                       .problem = TEST_UNEQUAL,
+                       .start = 0.5,
+                       .lr = 0.1,
+                       .average_at = -1,
+                       .bad_rank = -1};
+    taciti_section sections[] = {{&taciti_gossip_option_table, &t.gossip},
+                                 {&taciti_optim_option_table, &t.optim},
+                                 {&taciti_exchange_option_table, &t.exchange}};
+    const taciti_config config = {sections, sizeof sections / sizeof *sections};
+    CHECK(taciti_config_defaults(&config) == TACIT_OK);
+    t.optim.name = TACITI_OPTIM_SGD;
+    t.optim.lr = t.lr;
+    t.optim.momentum = t.optim.weight_decay = t.optim.clip = 0;
+    t.optim.eps = 1e-8;
+    t.optim.beta2 = 0.999;
+    return t;
+}
+
+void test_topology(test_replicas *t, const char *name) {
+    (void)snprintf(t->gossip.topology.text, sizeof t->gossip.topology.text, "%s", name);
+}
+
+/* One rank's own. */
+typedef struct rank_state {
+    taciti_layout layout;
+    taciti_pool *pool;
+    taciti_optim *optim;
+    const taciti_strategy *strategy;
+    void *self;
+    float *p, *g;
+    taciti_bf16 *copy;
+} rank_state;
+
+static void make_layout(const test_replicas *t, taciti_layout *layout) {
+    const size_t sizes[TENSORS] = {t->floats, 17, t->floats / 2 + 1};
+    CHECK(taciti_layout_create(TENSORS, layout) == TACIT_OK);
+    for (int i = 0; i < (t->floats > 1 ? TENSORS : 1); i++) {
+        const char name[2] = {(char)('a' + i), 0};
+        CHECK(taciti_layout_append(layout, name, 1, &sizes[i], i != 1) == TACIT_OK);
+    }
+    CHECK(taciti_layout_seal(layout, t->bucket_bytes) == TACIT_OK);
+}
+
+/* Mean 0, variance 1: the sum of 12 uniform numbers less 6. */
+static double normal(int rank, int step, size_t i) {
+    const uint64_t key = taciti_rng_key(taciti_rng_key(7, (uint64_t)rank), (uint64_t)step);
+    double sum = -6;
+    for (uint64_t k = 0; k < 12; k++) sum += (double)taciti_rng_below(key, 12 * i + k, 1 << 20) / (1 << 20);
+    return sum;
+}
+
+/* Of the rank's own share of the batch. */
+static double gradient(const test_replicas *t, int rank, int step, size_t i, double x) {
+    const uint64_t key = taciti_rng_key(taciti_rng_key(3, (uint64_t)rank), (uint64_t)step);
+    switch (t->problem) {
+    case TEST_QUADRATIC: return x - t->c[rank];
+    case TEST_UNEQUAL: return sin(3 * x + rank + 0.1 * step + 0.01 * (double)i);
+    case TEST_EQUAL: return sin(3 * x + 0.1 * step + 0.01 * (double)i);
+    case TEST_INTEGERS: return t->ranks * ((double)taciti_rng_below(key, i, 9) - 4);
+    case TEST_NOISE: return normal(rank, step, i);
+    }
+    return 0;
+}
+
+static void backward(const test_replicas *t, const taciti_layout *layout, int rank, int step, const float *p,
+                     float *g) {
+    memset(g, 0, layout->n * sizeof *g);
+    for (size_t a = 0; a < layout->tensor_count; a++)
+        for (size_t k = 0; k < layout->tensors[a].n; k++) {
+            const size_t i = layout->tensors[a].offset + k;
+            g[i] = (float)(gradient(t, rank, step, i, (double)p[i]) / t->ranks);
+        }
+    if (rank == t->bad_rank && step == t->bad_step) g[layout->tensors[0].n / 2] = NAN;
+}
+
+static void dawdle(const test_replicas *t, int rank, int step) {
+    if (!t->dawdle) return;
+    const uint64_t key = taciti_rng_key(taciti_rng_key(11, (uint64_t)rank), (uint64_t)step);
+    const struct timespec pause = {.tv_nsec = (long)taciti_rng_below(key, 0, 3000000)};
+    (void)nanosleep(&pause, NULL);
+}
+
+static void close_rank(rank_state *s) {
+    if (s->self != NULL) s->strategy->destroy(s->self);
+    taciti_optim_destroy(s->optim);
+    taciti_pool_destroy(s->pool);
+    taciti_free(s->g);
+    taciti_free(s->copy);
+    taciti_layout_destroy(&s->layout);
+}
+
+static tacit_status open_rank(const test_replicas *t, taciti_comm *comm, rank_state *s) {
+    make_layout(t, &s->layout);
+    CHECK(taciti_pool_create(1, 0, &s->pool) == TACIT_OK);
+    CHECK(taciti_optim_create(&t->optim, &s->layout, s->pool, &s->optim) == TACIT_OK);
+    s->p = taciti_calloc(s->layout.n, sizeof *s->p);
+    s->g = taciti_calloc(s->layout.n, sizeof *s->g);
+    s->copy = taciti_calloc(s->layout.n, sizeof *s->copy);
+    s->strategy = taciti_strategy_find(t->strategy);
+    CHECK(s->p != NULL && s->g != NULL && s->copy != NULL && s->strategy != NULL);
+    const taciti_strategy_context context = {.comm = comm,
+                                             .layout = &s->layout,
+                                             .pool = s->pool,
+                                             .optim = s->optim,
+                                             .optim_options = &t->optim,
+                                             .exchange_options = &t->exchange,
+                                             .gossip_options = &t->gossip,
+                                             .localsgd_options = &t->localsgd,
+                                             .total_steps = t->steps,
+                                             .parameters = s->p,
+                                             .gradients = s->g,
+                                             .copy16 = s->copy};
+    const tacit_status status = s->strategy->create(&context, &s->self);
+    if (status != TACIT_OK) s->self = NULL;
+    return status;
+}
+
+static void fill(const test_replicas *t, int rank, rank_state *s) {
+    for (size_t a = 0; a < s->layout.tensor_count; a++)
+        for (size_t k = 0; k < s->layout.tensors[a].n; k++) {
+            const size_t i = s->layout.tensors[a].offset + k;
+            s->p[i] = (float)(t->scattered ? normal(rank, 1000, i) : t->start + (t->misled ? rank : 0));
+        }
+}
+
+static size_t arrays_of(const rank_state *s, taciti_strategy_array out[TACITI_STRATEGY_MOST_ARRAYS]) {
+    return s->strategy->arrays != NULL ? s->strategy->arrays(s->self, out) : 0;
+}
+
+/* Replicas that differ from the beginning are what a checkpoint would have brought. */
+static void start(const test_replicas *t, int rank, rank_state *s) {
+    taciti_strategy_array arrays[TACITI_STRATEGY_MOST_ARRAYS];
+    taciti_strategy_numbers numbers = {.count = 0};
+    fill(t, rank, s);
+    if (t->scattered) s->strategy->numbers(s->self, &numbers);
+    for (size_t i = 0, count = arrays_of(s, arrays); t->scattered && i < count; i++)
+        if (strcmp(arrays[i].name, "handed") == 0) memcpy(arrays[i].flat, s->p, s->layout.n * sizeof *s->p);
+    if (s->strategy->start != NULL) CHECK(s->strategy->start(s->self, 0, t->scattered ? &numbers : NULL) == TACIT_OK);
+}
+
+/* All that a checkpoint holds goes to memory; all else is thrown away; a new rank takes it up. */
+static void save_and_restore(const test_replicas *t, taciti_comm *comm, int step, rank_state *s) {
+    const size_t bytes = s->layout.n * sizeof(float);
+    float *saved[1 + MOST_STATES + TACITI_STRATEGY_MOST_ARRAYS] = {s->p};
+    taciti_strategy_array arrays[TACITI_STRATEGY_MOST_ARRAYS];
+    taciti_strategy_numbers numbers;
+    const int states = taciti_optim_state_count(s->optim);
+    const size_t count = arrays_of(s, arrays);
+    const int64_t updates = taciti_optim_updates(s->optim);
+    s->strategy->numbers(s->self, &numbers);
+    for (size_t i = 0; i < (size_t)states + count; i++) {
+        saved[1 + i] = taciti_calloc(1, bytes);
+        CHECK(saved[1 + i] != NULL);
+        memcpy(saved[1 + i],
+               i < (size_t)states ? taciti_optim_state(s->optim, (int)i) : arrays[i - (size_t)states].flat, bytes);
+    }
+    close_rank(s);
+    *s = (rank_state){.p = NULL};
+    CHECK(open_rank(t, comm, s) == TACIT_OK);
+    memcpy(s->p, saved[0], bytes);
+    taciti_kernels_get()->bf16_encode(s->copy, s->p, s->layout.n);
+    CHECK(arrays_of(s, arrays) == count);
+    for (size_t i = 0; i < (size_t)states + count; i++)
+        memcpy(i < (size_t)states ? taciti_optim_state(s->optim, (int)i) : arrays[i - (size_t)states].flat,
+               saved[1 + i], bytes);
+    taciti_optim_set_updates(s->optim, updates);
+    CHECK(s->strategy->start(s->self, step, &numbers) == TACIT_OK);
+    for (size_t i = 0; i < 1 + (size_t)states + count; i++) taciti_free(saved[i]);
+}
+
+/* revert() brings everything back that average() changed. */
+static void average(test_replicas *t, int rank, rank_state *s) {
+    const size_t bytes = s->layout.n * sizeof(float);
+    float *own = taciti_calloc(1, bytes);
+    taciti_bf16 *copy = taciti_calloc(s->layout.n, sizeof *copy);
+    CHECK(own != NULL && copy != NULL);
+    memcpy(own, s->p, bytes);
+    memcpy(copy, s->copy, s->layout.n * sizeof *copy);
+    CHECK(s->strategy->average(s->self, &t->distance[rank]) == TACIT_OK);
+    t->averages[rank] = taciti_calloc(1, bytes);
+    CHECK(t->averages[rank] != NULL);
+    memcpy(t->averages[rank], s->p, bytes);
+    s->strategy->revert(s->self);
+    CHECK(memcmp(own, s->p, bytes) == 0 && memcmp(copy, s->copy, s->layout.n * sizeof *copy) == 0);
+    taciti_free(own);
+    taciti_free(copy);
+}
+
+static double learning_rate(const test_replicas *t, int step) {
+    return t->lr >= 0 ? t->lr : -t->lr * (1 - (double)step / t->steps);
+}
+
+static uint64_t sum_over_host(taciti_comm *comm, uint64_t mine) {
+    uint64_t all[TEST_MOST_RANKS], sum = 0;
+    CHECK(taciti_comm_allgather(comm, &mine, sizeof mine, all) == TACIT_OK);
+    for (int r = 0; r < taciti_comm_size(comm); r++) sum += taciti_comm_peer(comm, r)->away ? 0 : all[r];
+    return sum;
+}
+
+static void check_bytes(const test_replicas *t, taciti_comm *comm, const rank_state *s, taciti_comm_counters before) {
+    const uint64_t steps = (uint64_t)t->steps;
+    CHECK(t->steps % (int)s->strategy->period(s->self) == 0);
+    const taciti_comm_counters after = taciti_comm_count(comm);
+    CHECK((after.bytes_sent - before.bytes_sent) / steps == s->strategy->bytes_per_step(s->self));
+    const uint64_t away = sum_over_host(comm, after.away_bytes_sent - before.away_bytes_sent);
+    CHECK(away / steps == s->strategy->nic_bytes_per_step(s->self));
+}
+
+static void train(taciti_comm *comm, void *context) {
+    test_replicas *t = context;
+    const int rank = taciti_comm_rank(comm);
+    rank_state s = {.p = NULL};
+    const tacit_status status = open_rank(t, comm, &s);
+    if (rank == 0) t->status = status;
+    if (status == TACIT_OK) start(t, rank, &s);
+    const taciti_comm_counters before = taciti_comm_count(comm);
+    for (int step = 0; status == TACIT_OK && step < t->steps; step++) {
+        taciti_step_report report;
+        if (step > 0 && step == t->stop_after) save_and_restore(t, comm, step, &s);
+        dawdle(t, rank, step);
+        backward(t, &s.layout, rank, step, s.p, s.g);
+        if (step == t->average_at) {
+            average(t, rank, &s);
+            backward(t, &s.layout, rank, step, s.p, s.g);
+        }
+        for (size_t b = 0; b < s.layout.bucket_count; b++) CHECK(s.strategy->ready(s.self, b) == TACIT_OK);
+        CHECK(s.strategy->finish(s.self, learning_rate(t, step), &report) == TACIT_OK);
+        CHECK(step >= TEST_MOST_STEPS || rank >= TEST_MOST_RANKS || report.wait_ns >= 0);
+        if (step < TEST_MOST_STEPS) t->reports[rank][step] = report;
+        if (t->path != NULL) t->path[step][rank] = s.p[0];
+    }
+    if (status == TACIT_OK && t->check_bytes) check_bytes(t, comm, &s, before);
+    if (status == TACIT_OK && s.strategy->numbers != NULL) s.strategy->numbers(s.self, &t->numbers[rank]);
+    if (rank == 0) t->n = s.layout.n;
+    for (size_t i = 0; status == TACIT_OK && i < s.layout.n; i++) {
+        taciti_bf16 expected;
+        taciti_kernels_get()->bf16_encode(&expected, &s.p[i], 1);
+        CHECK(memcmp(&expected, &s.copy[i], sizeof expected) == 0 || t->steps == 0);
+    }
+    t->parameters[rank] = s.p;
+    close_rank(&s);
+}
+
+void test_replicas_run(test_replicas *t) {
+    const taciti_comm_options options = test_comm_options(!t->no_thread);
+    CHECK(t->ranks <= TEST_MOST_RANKS);
+    t->exchange.bucket_bytes = (int64_t)t->bucket_bytes;
+    test_world_run(t->ranks, &options, train, t);
+}
+
+void test_replicas_free(test_replicas *t) {
+    for (int r = 0; r < t->ranks; r++) {
+        taciti_free(t->parameters[r]);
+        taciti_free(t->averages[r]);
+    }
+}
+
+bool test_replicas_same(const test_replicas *a, const test_replicas *b) {
+    bool same = a->n == b->n && a->ranks == b->ranks;
+    for (int r = 0; same && r < a->ranks; r++)
+        same = memcmp(a->parameters[r], b->parameters[r], a->n * sizeof(float)) == 0;
+    return same;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Several ranks in one process that train with a strategy whose replicas differ, on problems of which the outcome is
+ * known; for the tests of this folder.
+ */
+#ifndef TACITI_STRATEGY_TEST_REPLICAS_H
+#define TACITI_STRATEGY_TEST_REPLICAS_H
+
+#include "comm/test_engine.h"
+#include "strategy/strategy.h"
+
+enum { TEST_MOST_RANKS = 16, TEST_MOST_STEPS = 400 };
+
+typedef enum test_problem {
+    TEST_QUADRATIC, /* f_i(x) = sum (x - c_i)^2 / 2 in every element */
+    TEST_UNEQUAL,   /* a smooth function of x, rank, step and element: nothing is equal by chance */
+    TEST_EQUAL,     /* the same without the rank */
+    TEST_INTEGERS,  /* small integers that do not depend on x: exact in any order */
+    TEST_NOISE,     /* no landscape: independent numbers of mean 0 and variance 1 */
+} test_problem;
+
+typedef struct test_replicas {
+    const char *strategy;
+    int ranks, steps;
+    size_t floats, bucket_bytes; /* per tensor, of three; floats 1: a single one */
+    test_problem problem;
+    const double *c; /* [ranks] of TEST_QUADRATIC */
+    double start;    /* initial value of every element */
+    double lr;       /* every step; below 0: falls linearly from -lr to 0 */
+    taciti_gossip_options gossip;
+    taciti_localsgd_options localsgd;
+    taciti_optim_options optim;
+    taciti_exchange_options exchange;
+    bool no_thread; /* every job runs in submit() */
+    int stop_after; /* steps after which all is saved, thrown away and restored; 0: never */
+    int average_at; /* step before which the average is taken and reverted; -1: never */
+    bool dawdle;    /* random delays of every rank */
+    int bad_rank;   /* whose gradient of step bad_step is not finite; -1: none */
+    int bad_step;
+    bool scattered;   /* every rank begins with values of its own */
+    bool misled;      /* all ranks but 0 begin with other values, as if they had read another file */
+    bool check_bytes; /* over the whole run, which must be blocking and made of whole periods */
+
+    /* what came of it */
+    size_t n;
+    float *parameters[TEST_MOST_RANKS];
+    float *averages[TEST_MOST_RANKS]; /* of average_at */
+    double distance[TEST_MOST_RANKS]; /* of average_at */
+    float (*path)[TEST_MOST_RANKS];   /* [steps][rank] element 0 after every step; NULL: not kept */
+    taciti_step_report reports[TEST_MOST_RANKS][TEST_MOST_STEPS];
+    taciti_strategy_numbers numbers[TEST_MOST_RANKS];
+    tacit_status status; /* of create, if that failed nothing else is there */
+} test_replicas;
+
+/* Defaults of all options; plain SGD, f32, no clipping, strategy gossip. */
+test_replicas test_replicas_of(int ranks, int steps);
+void test_replicas_run(test_replicas *t);
+void test_replicas_free(test_replicas *t);
+bool test_replicas_same(const test_replicas *a, const test_replicas *b); /* bit for bit, on all ranks */
+void test_topology(test_replicas *t, const char *name);
+
+#endif
