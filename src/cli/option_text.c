@@ -5,21 +5,12 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "model/emulated.h"
 #include "train/train.h"
 
 const taciti_config *taciti_cli_options(void) {
     static taciti_settings settings;
-    static taciti_compute_options compute;
-    static taciti_section sections[sizeof settings.sections / sizeof *settings.sections + 1];
-    static taciti_config all;
-    if (all.count > 0) return &all;
-    if (taciti_settings_init(&settings) != TACIT_OK) return &all;
-    memcpy(sections, settings.sections, sizeof settings.sections);
-    sections[settings.config.count] = (taciti_section){&taciti_compute_option_table, &compute};
-    all = (taciti_config){sections, settings.config.count + 1};
-    (void)taciti_config_defaults(&all);
-    return &all;
+    if (settings.config.count == 0) (void)taciti_settings_init(&settings);
+    return &settings.config;
 }
 
 bool taciti_option_accepted(const char *keys, const taciti_place *place) {

@@ -42,6 +42,23 @@ static const taciti_verb VERBS[] = {
      .keys = "comm.",
      .collective = true,
      .run = taciti_verb_probe},
+    {.name = "plan",
+     .synopsis = "MODEL.yaml --cluster cluster.json [-n RANKS] [--json] [--svg FILE]",
+     .summary = "predict step times on a cluster, and what would pay there",
+     .description =
+         "MODEL.yaml is a configuration of tacit train. Every strategy, topology and wire of this build is put on the "
+         "links of the described cluster; a table ranks them by the predicted step, and a verdict says whether gossip "
+         "pays against the fastest dense all-reduce or nothing does. Nothing is measured or run; no launcher is "
+         "needed.\n\n"
+         "How fast a rank computes comes from --compute.emulate (a preset or a profile file), else from the model's "
+         "operations and --compute.rate. docs/plan.md has the equations, what each number rests on and what the "
+         "ranges mean. Step times are not losses: docs/gossip.md.",
+     .example = "tacit plan examples/gpt2-124m.yaml --cluster examples/clusters/8x4-25gbe.json\n"
+                "tacit plan my.yaml --cluster cluster.json --compute.emulate profile.json --svg plan.svg\n"
+                "tacit plan my.yaml --cluster cluster.json -n 64 --json",
+     .flags = taciti_plan_flags,
+     .keys = "strategy train. model. exchange. gossip. localsgd. compute.",
+     .run = taciti_verb_plan},
     {.name = "train",
      .synopsis = "[CONFIG.yaml] [--resume] [--section.key VALUE ...]",
      .summary = "train a GPT over MPI",

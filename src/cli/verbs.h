@@ -22,6 +22,9 @@ int taciti_verb_info(int argc, char **argv);
 extern const taciti_flag taciti_probe_flags[];
 int taciti_verb_probe(int argc, char **argv);
 
+extern const taciti_flag taciti_plan_flags[];
+int taciti_verb_plan(int argc, char **argv);
+
 extern const taciti_flag taciti_train_flags[];
 int taciti_verb_train(int argc, char **argv);
 

@@ -54,9 +54,10 @@ typedef struct taciti_plan_options {
     size_t steps; /* that are simulated; 0: chosen */
     int64_t seed; /* of the jitter */
     double cv;    /* of compute times; < 0: the cluster's (0 when unknown) */
+    bool brief;   /* only the means: no low and high, no causes */
 } taciti_plan_options;
 
-/* What holds a step up: whose removal would shorten it most. */
+/* What holds a step up. */
 typedef enum taciti_bottleneck {
     TACITI_BOTTLENECK_COMPUTE,
     TACITI_BOTTLENECK_LINK,       /* bytes */
@@ -67,17 +68,17 @@ typedef enum taciti_bottleneck {
 const char *taciti_bottleneck_name(taciti_bottleneck bottleneck);
 
 typedef struct taciti_prediction {
-    double step_s;                        /* mean over ranks and steps */
-    double low_s, high_s;                 /* where the uncertainties leave it: docs/plan.md */
-    double slow_links_s, fast_links_s;    /* the step when all transfers take longer, or shorter, by `link_error` */
-    double link_error;                    /* share */
-    double compute_s;                     /* forward, backward, update */
-    double exposed_s;                     /* waiting */
-    double transfer_s;                    /* of all buckets, one after the other, mean over rounds, per step */
-    double nic_bytes;                     /* per step, of the busiest host, per direction */
-    double without_s[TACITI_BOTTLENECKS]; /* seconds of a step that this causes; compute: what is left then */
-    taciti_bottleneck bottleneck;
-    bool calibrated; /* measured collectives of the cluster file were used */
+    double step_s;                     /* mean over ranks and steps; exposed and compute make it up */
+    double compute_s;                  /* forward, backward, update */
+    double exposed_s;                  /* waiting */
+    double transfer_s;                 /* of all buckets one after the other, longest of a round; mean per step */
+    double nic_bytes;                  /* per step, of the busiest host, per direction */
+    double link_error;                 /* share by which transfers may be off */
+    double fast_links_s, slow_links_s; /* the step with transfers that much shorter or longer */
+    double low_s, high_s;              /* these, and the model's own error */
+    double cost_s[TACITI_BOTTLENECKS]; /* what a step would lose without it; compute: what it takes by itself */
+    taciti_bottleneck bottleneck;      /* the largest of them */
+    bool calibrated;                   /* measured collectives of the cluster file were used */
 } taciti_prediction;
 
 /* Any thread, pure: the same answer everywhere. E_CONFIG when the links that ranks would need are not in the

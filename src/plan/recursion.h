@@ -38,7 +38,7 @@ typedef struct taciti_meetings {
 typedef struct taciti_recursion {
     taciti_order order;
     bool overlap;                  /* dense: buckets are handed over while backward runs */
-    int every;                     /* an exchange in every so many steps; awc: which it may take; >= 1 */
+    int every;                     /* an exchange in every so many steps; >= 1 */
     int delay;                     /* awc: steps more that a transfer may take */
     int ranks;                     /* >= 1 */
     size_t buckets;                /* >= 1 */

@@ -71,6 +71,7 @@ tacit_status taciti_settings_init(taciti_settings *settings) {
         {&taciti_data_option_table, &settings->data},         {&taciti_optim_option_table, &settings->optim},
         {&taciti_exchange_option_table, &settings->exchange}, {&taciti_gossip_option_table, &settings->gossip},
         {&taciti_localsgd_option_table, &settings->localsgd}, {&taciti_comm_option_table, &settings->comm},
+        {&taciti_compute_option_table, &settings->compute},
     };
     const size_t count = sizeof sections / sizeof *sections;
     memcpy(settings->sections, sections, sizeof sections);

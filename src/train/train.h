@@ -12,6 +12,7 @@
 #include "comm/comm.h"
 #include "data/data.h"
 #include "exchange/exchange.h"
+#include "model/emulated.h"
 #include "model/model.h"
 #include "optim/optim.h"
 #include "strategy/gossip.h"
@@ -60,7 +61,8 @@ typedef struct taciti_settings {
     taciti_gossip_options gossip;
     taciti_localsgd_options localsgd;
     taciti_comm_options comm;
-    taciti_section sections[10];
+    taciti_compute_options compute; /* what `tacit plan` and `tacit bench step` assume; training computes for real */
+    taciti_section sections[11];
     taciti_config config; /* points to `sections` */
 } taciti_settings;
 

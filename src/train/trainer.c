@@ -51,7 +51,17 @@ static tacit_status find_strategy(taciti_trainer *trainer) {
 }
 
 /* What each rank does for itself; the caller agrees on the outcome. */
+/* The rest of the section describes a machine to others than the trainer. */
+static tacit_status refuse_emulation(const taciti_compute_options *compute) {
+    if (compute->emulate.text[0] == '\0') return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "compute.emulate %s: training computes for real; steps of an emulated accelerator: tacit bench "
+                       "step --compute.emulate %s, or tacit plan",
+                       compute->emulate.text, compute->emulate.text);
+}
+
 static tacit_status prepare_alone(taciti_trainer *trainer) {
+    TACITI_TRY(refuse_emulation(&trainer->settings->compute));
     TACITI_TRY(find_strategy(trainer));
     const tacit_status opened = taciti_data_open(&trainer->settings->data, &trainer->data);
     if (opened == TACIT_E_IO) return TACIT_E_DATA; /* to the user a missing file is a fault of the data */

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/plan_candidates.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "cli/cli.h"
+
+/* Figures of a topology are linear algebra on N x N matrices. */
+enum { FIGURES_RANKS_MOST = 64 };
+static const double TIE = 0.01; /* steps that differ by less are as fast as each other */
+
+/* ---- topologies -------------------------------------------------------------------------------------------------- */
+
+static void keep_reason(void *context, taciti_log_level level, const char *line) {
+    taciti_plan_refusal *refusal = context;
+    if (level == TACITI_LOG_ERROR) (void)snprintf(refusal->reason, sizeof refusal->reason, "%s", line);
+}
+
+static void measure(taciti_plan_topology *t, bool figures) {
+    taciti_topo_figures f;
+    t->gap = (double)NAN;
+    if (!figures || t->topology.ranks > FIGURES_RANKS_MOST || taciti_topology_figures(&t->topology, &f) != TACIT_OK)
+        return;
+    t->gap = f.spectral_gap;
+    t->exact_after = f.exact_after;
+}
+
+/* Its options are those of the configuration where that names the same topology. */
+static taciti_topo_request request_of(const taciti_gossip_options *gossip, const taciti_where *seen, const char *name) {
+    taciti_topo_request request = {
+        .name = name, .ranks = seen->ranks, .host_of = seen->host_of, .seed = (uint64_t)gossip->seed};
+    if (strcmp(gossip->topology.text, name) != 0) return request;
+    request.degree = (int)gossip->degree;
+    request.period = (int)gossip->period;
+    request.file = gossip->file.text[0] == '\0' ? NULL : gossip->file.text;
+    return request;
+}
+
+/* One topology of the list, or the reason why there is none. */
+static void try_topology(const taciti_settings *settings, const taciti_where *seen, const char *name, bool figures,
+                         taciti_candidates *out) {
+    taciti_plan_topology *t = &out->topologies[out->topology_count];
+    taciti_plan_refusal *refusal = &out->refused[out->refused_count];
+    const taciti_topo_request request = request_of(&settings->gossip, seen, name);
+    taciti_log_set_sink(keep_reason, refusal, TACITI_LOG_ERROR);
+    const tacit_status status = taciti_topology_create(&request, &t->topology);
+    if (status == TACIT_OK) measure(t, figures);
+    taciti_cli_log_init(0, false);
+    t->name = refusal->name = name;
+    if (status == TACIT_OK)
+        out->topology_count++;
+    else
+        out->refused_count++;
+}
+
+/* ---- the list ---------------------------------------------------------------------------------------------------- */
+
+static const char *order_name(taciti_order order) { return order == TACITI_ORDER_AWC ? "awc" : "atc"; }
+
+static void append(taciti_candidates *c, const char *strategy, const taciti_method *method, const char *topology) {
+    if (c->count == TACITI_CANDIDATES_MOST) return;
+    taciti_candidate *candidate = &c->list[c->count++];
+    *candidate = (taciti_candidate){.method = *method, .strategy = strategy, .topology = topology};
+    char *label = candidate->method.label;
+    const size_t size = sizeof candidate->method.label;
+    const char *wire = method->wire->name;
+    if (method->order == TACITI_ORDER_DENSE)
+        (void)snprintf(label, size, "dense %s", wire);
+    else if (*topology == '\0')
+        (void)snprintf(label, size, "localsgd every %d %s", method->every, wire);
+    else
+        (void)snprintf(label, size, "gossip %s %s %s", topology, order_name(method->order), wire);
+    if (*topology != '\0' && method->every > 1)
+        (void)snprintf(label + strlen(label), size - strlen(label), " every %d", method->every);
+}
+
+static void append_dense(taciti_candidates *c, const taciti_settings *s) {
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
+        if ((*codec)->aggregation != TACITI_CODEC_SUM) continue;
+        const taciti_method method = {
+            .order = TACITI_ORDER_DENSE, .wire = *codec, .overlap = s->exchange.overlap, .every = 1};
+        append(c, "dp", &method, "");
+    }
+}
+
+static void append_local(taciti_candidates *c, const taciti_settings *s) {
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
+        if ((*codec)->aggregation != TACITI_CODEC_SUM) continue;
+        const taciti_method method = {.order = TACITI_ORDER_ATC, .wire = *codec, .every = (int)s->localsgd.every};
+        append(c, "localsgd", &method, "");
+    }
+}
+
+static void append_gossip(taciti_candidates *c, const taciti_settings *s, const taciti_plan_topology *t) {
+    static const taciti_order orders[] = {TACITI_ORDER_AWC, TACITI_ORDER_ATC};
+    for (size_t o = 0; o < sizeof orders / sizeof *orders; o++)
+        for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
+            if ((*codec)->aggregation != TACITI_CODEC_SUM) continue;
+            const bool awc = orders[o] == TACITI_ORDER_AWC;
+            const taciti_method method = {.order = orders[o],
+                                          .topology = &t->topology,
+                                          .wire = *codec,
+                                          .every = (int)s->gossip.every,
+                                          .delay = awc ? (int)s->gossip.delay : 0};
+            append(c, "gossip", &method, t->name);
+        }
+}
+
+/* Marks what the configuration would run, if it is in the list. */
+static void mark_configured(taciti_candidates *c, const taciti_settings *s) {
+    const taciti_codec *wire = taciti_codec_list()[s->exchange.wire];
+    const taciti_order order = s->gossip.order == TACITI_GOSSIP_AWC ? TACITI_ORDER_AWC : TACITI_ORDER_ATC;
+    for (size_t i = 0; i < c->count; i++) {
+        taciti_candidate *candidate = &c->list[i];
+        const bool gossip = candidate->method.topology != NULL;
+        candidate->configured = candidate->method.wire == wire && strcmp(candidate->strategy, s->strategy.text) == 0;
+        if (gossip && (strcmp(candidate->topology, s->gossip.topology.text) != 0 || candidate->method.order != order))
+            candidate->configured = false;
+    }
+}
+
+static void try_topologies(const taciti_settings *settings, const taciti_where *seen, bool figures,
+                           taciti_candidates *out) {
+    for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++)
+        if (out->topology_count + out->refused_count < TACITI_TOPOLOGIES_MOST)
+            try_topology(settings, seen, kind->name, figures, out);
+    for (size_t t = 0; t < out->topology_count && seen->ranks > 1; t++)
+        append_gossip(out, settings, &out->topologies[t]);
+}
+
+tacit_status taciti_candidates_create(const taciti_settings *settings, const taciti_where *where, bool figures,
+                                      taciti_candidates *out) {
+    const int64_t per_host = settings->gossip.per_host;
+    int *host_of = taciti_calloc((size_t)where->ranks, sizeof *host_of);
+    taciti_where seen = {.ranks = where->ranks, .host_of = host_of}; /* as topologies see them */
+    *out = (taciti_candidates){.list = taciti_calloc(TACITI_CANDIDATES_MOST, sizeof *out->list)};
+    if (out->list == NULL || host_of == NULL) {
+        taciti_free(host_of);
+        taciti_candidates_destroy(out);
+        return TACIT_E_MEMORY;
+    }
+    for (int r = 0; r < where->ranks; r++) host_of[r] = per_host > 0 ? (int)(r / per_host) : where->host_of[r];
+    seen.hosts = host_of[where->ranks - 1] + 1;
+    append_dense(out, settings);
+    append_local(out, settings);
+    try_topologies(settings, &seen, figures, out);
+    mark_configured(out, settings);
+    taciti_free(host_of);
+    return TACIT_OK;
+}
+
+void taciti_candidates_destroy(taciti_candidates *candidates) {
+    for (size_t t = 0; t < candidates->topology_count; t++)
+        taciti_topology_destroy(&candidates->topologies[t].topology);
+    taciti_free(candidates->list);
+    *candidates = (taciti_candidates){0};
+}
+
+tacit_status taciti_candidates_predict(taciti_candidates *candidates, const taciti_scene *scene,
+                                       const taciti_plan_options *options) {
+    for (size_t i = 0; i < candidates->count; i++) {
+        taciti_candidate *c = &candidates->list[i];
+        TACITI_TRY(taciti_predict(scene, &c->method, options, &c->prediction));
+        if (!options->brief) c->verdict = taciti_verdict_of(&candidates->list[0].prediction, &c->prediction);
+    }
+    return TACIT_OK;
+}
+
+/* ---- what stands out --------------------------------------------------------------------------------------------- */
+
+const taciti_plan_topology *taciti_candidate_topology(const taciti_candidates *candidates,
+                                                      const taciti_candidate *candidate) {
+    for (size_t t = 0; t < candidates->topology_count; t++)
+        if (&candidates->topologies[t].topology == candidate->method.topology) return &candidates->topologies[t];
+    return NULL;
+}
+
+const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candidates) {
+    const taciti_candidate *best = &candidates->list[0];
+    for (size_t i = 1; i < candidates->count; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (c->method.order == TACITI_ORDER_DENSE && c->prediction.step_s < best->prediction.step_s) best = c;
+    }
+    return best;
+}
+
+/* How well a topology mixes; an unknown gap is none. */
+static double gap_of(const taciti_candidates *candidates, const taciti_candidate *candidate) {
+    const double gap = taciti_candidate_topology(candidates, candidate)->gap;
+    return isnan(gap) ? 0 : gap;
+}
+
+const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candidates) {
+    const taciti_candidate *fastest = NULL, *best = NULL;
+    for (size_t i = 0; i < candidates->count; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (c->method.topology == NULL) continue;
+        if (fastest == NULL || c->prediction.step_s < fastest->prediction.step_s) fastest = c;
+    }
+    for (size_t i = 0; i < candidates->count && fastest != NULL; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (c->method.topology == NULL || c->prediction.step_s > (1 + TIE) * fastest->prediction.step_s) continue;
+        if (best == NULL || gap_of(candidates, c) > gap_of(candidates, best)) best = c;
+    }
+    return best;
+}
+
+const taciti_candidate *taciti_candidates_find(const taciti_candidates *candidates, const taciti_candidate *like) {
+    for (size_t i = 0; i < candidates->count; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (strcmp(c->strategy, like->strategy) == 0 && strcmp(c->topology, like->topology) == 0 &&
+            c->method.order == like->method.order && c->method.wire == like->method.wire)
+            return c;
+    }
+    return NULL;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What `tacit plan` compares: every strategy, topology, order and wire that this build has, made for the ranks in
+ * question, each with its prediction.
+ */
+#ifndef TACITI_CLI_PLAN_CANDIDATES_H
+#define TACITI_CLI_PLAN_CANDIDATES_H
+
+#include "plan/plan.h"
+#include "train/train.h"
+
+enum { TACITI_CANDIDATES_MOST = 256, TACITI_TOPOLOGIES_MOST = 32 };
+
+typedef struct taciti_candidate {
+    taciti_method method;
+    const char *strategy; /* "dp", "gossip", "localsgd" */
+    const char *topology; /* name, or "" */
+    bool configured;      /* what the configuration would run */
+    taciti_prediction prediction;
+    taciti_verdict verdict; /* against dense with an f32 wire */
+} taciti_candidate;
+
+/* A topology of the list on these ranks. */
+typedef struct taciti_plan_topology {
+    taciti_topology topology; /* owned */
+    double gap;               /* 1 - contraction per round; NaN when there are too many ranks to compute it quickly */
+    size_t exact_after;       /* rounds; 0: never, or unknown */
+    const char *name;
+} taciti_plan_topology;
+
+/* One that these ranks cannot have. */
+typedef struct taciti_plan_refusal {
+    const char *name;
+    char reason[256];
+} taciti_plan_refusal;
+
+typedef struct taciti_candidates {
+    taciti_candidate *list; /* owned; [0] is dense with f32 */
+    size_t count;
+    taciti_plan_topology topologies[TACITI_TOPOLOGIES_MOST];
+    size_t topology_count;
+    taciti_plan_refusal refused[TACITI_TOPOLOGIES_MOST];
+    size_t refused_count;
+} taciti_candidates;
+
+/* Without predictions. figures: gaps, too. Borrows nothing. Returns owned; must not move. The log is silent while
+ * topologies are tried. */
+tacit_status taciti_candidates_create(const taciti_settings *settings, const taciti_where *where, bool figures,
+                                      taciti_candidates *out);
+void taciti_candidates_destroy(taciti_candidates *candidates); /* {0} is fine */
+
+/* Predicts all, and compares them with the first. */
+tacit_status taciti_candidates_predict(taciti_candidates *candidates, const taciti_scene *scene,
+                                       const taciti_plan_options *options);
+
+/* The topology of a candidate, or NULL. */
+const taciti_plan_topology *taciti_candidate_topology(const taciti_candidates *candidates,
+                                                      const taciti_candidate *candidate);
+
+/* The fastest dense one. */
+const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candidates);
+
+/* The fastest one that mixes in every step: of those within a hundredth of it the one that mixes best. NULL: there is
+ * none. */
+const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candidates);
+
+/* The same strategy, topology, order and wire in other candidates, or NULL: their ranks cannot have it. */
+const taciti_candidate *taciti_candidates_find(const taciti_candidates *candidates, const taciti_candidate *like);
+
+#endif

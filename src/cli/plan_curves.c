@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/plan_curves.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+
+enum { RATE_POINTS = 31, RANKS_MOST = 512, HOSTS_LEAST_END = 64, GOSSIP_LINES = 3 };
+static const double RATE_LEAST = 0.1, RATE_DECADES = 3; /* Gbit/s */
+
+/* ---- which methods ----------------------------------------------------------------------------------------------- */
+
+static void add_line(taciti_plan_curves *curves, const taciti_candidate *candidate) {
+    if (candidate == NULL || curves->line_count == TACITI_CURVE_LINES) return;
+    for (size_t i = 0; i < curves->line_count; i++)
+        if (curves->lines[i] == candidate) return;
+    curves->lines[curves->line_count++] = candidate;
+}
+
+static bool has_topology(const taciti_plan_curves *curves, const char *name) {
+    for (size_t i = 0; i < curves->line_count; i++)
+        if (strcmp(curves->lines[i]->topology, name) == 0) return true;
+    return false;
+}
+
+/* The fastest with this order and wire whose topology has no line yet. */
+static const taciti_candidate *next_gossip(const taciti_candidates *candidates, const taciti_plan_curves *curves,
+                                           const taciti_candidate *like) {
+    const taciti_candidate *best = NULL;
+    for (size_t i = 0; i < candidates->count; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (c->method.topology == NULL || c->method.order != like->method.order || c->method.wire != like->method.wire)
+            continue;
+        if (has_topology(curves, c->topology)) continue;
+        if (best == NULL || c->prediction.step_s < best->prediction.step_s) best = c;
+    }
+    return best;
+}
+
+static void choose_lines(const taciti_candidates *candidates, taciti_plan_curves *curves) {
+    const taciti_candidate *gossip = taciti_candidates_gossip(candidates);
+    const taciti_candidate *local = NULL;
+    for (size_t i = 0; i < candidates->count; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (c->method.order == TACITI_ORDER_DENSE && curves->line_count < 2) add_line(curves, c);
+        if (local == NULL && strcmp(c->strategy, "localsgd") == 0) local = c;
+    }
+    add_line(curves, gossip);
+    for (int i = 1; i < GOSSIP_LINES && gossip != NULL; i++) add_line(curves, next_gossip(candidates, curves, gossip));
+    add_line(curves, local);
+}
+
+/* ---- rates ------------------------------------------------------------------------------------------------------- */
+
+static double own_rate(const taciti_cluster *c) {
+    const double beta = c->duplex_beta_s_per_byte > 0 ? c->duplex_beta_s_per_byte
+                        : c->host_beta_s_per_byte > 0 ? c->host_beta_s_per_byte
+                                                      : c->between.beta_s_per_byte;
+    return 8 / beta / 1e9;
+}
+
+static tacit_status vary_rate(const taciti_scene *scene, const taciti_plan_options *options,
+                              taciti_plan_curves *curves) {
+    taciti_plan_curve *curve = &curves->rate;
+    taciti_scene other = *scene;
+    if (scene->where->hosts == 1) return TACIT_OK;
+    curve->here = own_rate(scene->cluster);
+    for (size_t p = 0; p < RATE_POINTS; p++) {
+        const double rate = RATE_LEAST * pow(10, RATE_DECADES * (double)p / (RATE_POINTS - 1));
+        curve->x[p] = rate;
+        curve->ranks[p] = scene->where->ranks;
+        other.between_bit_per_s = rate * 1e9;
+        for (size_t l = 0; l < curves->line_count; l++) {
+            taciti_prediction prediction;
+            TACITI_TRY(taciti_predict(&other, &curves->lines[l]->method, options, &prediction));
+            curve->step_s[l][p] = prediction.step_s;
+        }
+    }
+    curve->count = RATE_POINTS;
+    return TACIT_OK;
+}
+
+/* ---- hosts ------------------------------------------------------------------------------------------------------- */
+
+/* Ranks of that many hosts. */
+static int ranks_of(const taciti_cluster *cluster, int hosts) {
+    int ranks = 0;
+    for (int h = 0; h < hosts; h++) ranks += cluster->ranks_per_host[h % cluster->hosts];
+    return ranks;
+}
+
+static tacit_status predict_lines(const taciti_candidates *there, const taciti_scene *scene,
+                                  const taciti_plan_options *options, taciti_plan_curves *curves, size_t point) {
+    for (size_t l = 0; l < curves->line_count; l++) {
+        const taciti_candidate *c = taciti_candidates_find(there, curves->lines[l]);
+        taciti_prediction prediction = {.step_s = (double)NAN};
+        if (c != NULL) TACITI_TRY(taciti_predict(scene, &c->method, options, &prediction));
+        curves->hosts.step_s[l][point] = prediction.step_s;
+    }
+    return TACIT_OK;
+}
+
+static tacit_status add_hosts(const taciti_settings *settings, const taciti_scene *scene, int hosts,
+                              const taciti_plan_options *options, taciti_plan_curves *curves) {
+    taciti_where where;
+    int *host_of = NULL;
+    const int ranks = ranks_of(scene->cluster, hosts);
+    TACITI_TRY(taciti_plan_where(scene->cluster, ranks, &host_of, &where));
+    taciti_scene other = *scene;
+    other.where = &where;
+    other.slow = NULL; /* named ranks are those of the plan itself */
+    taciti_candidates there = {0};
+    tacit_status status = taciti_candidates_create(settings, &where, false, &there);
+    const size_t point = curves->hosts.count;
+    if (status == TACIT_OK) status = predict_lines(&there, &other, options, curves, point);
+    curves->hosts.x[point] = hosts;
+    curves->hosts.ranks[point] = ranks;
+    curves->hosts.count += status == TACIT_OK;
+    taciti_candidates_destroy(&there);
+    taciti_free(host_of);
+    return status;
+}
+
+static tacit_status vary_hosts(const taciti_settings *settings, const taciti_scene *scene,
+                               const taciti_plan_options *options, taciti_plan_curves *curves) {
+    const int own = scene->where->hosts, end = 2 * own > HOSTS_LEAST_END ? 2 * own : HOSTS_LEAST_END;
+    curves->hosts.here = own;
+    if (scene->cluster->between.alpha_s < 0) return TACIT_OK;
+    for (int hosts = 1, before = 0; hosts <= end && ranks_of(scene->cluster, hosts) <= RANKS_MOST; hosts *= 2) {
+        if (before < own && own < hosts) TACITI_TRY(add_hosts(settings, scene, own, options, curves));
+        TACITI_TRY(add_hosts(settings, scene, hosts, options, curves));
+        before = hosts;
+    }
+    return TACIT_OK;
+}
+
+tacit_status taciti_plan_curves_compute(const taciti_settings *settings, const taciti_candidates *candidates,
+                                        const taciti_scene *scene, const taciti_plan_options *options,
+                                        taciti_plan_curves *out) {
+    taciti_plan_options brief = *options;
+    brief.brief = true;
+    *out = (taciti_plan_curves){0};
+    choose_lines(candidates, out);
+    TACITI_TRY(vary_rate(scene, &brief, out));
+    return vary_hosts(settings, scene, &brief, out);
+}

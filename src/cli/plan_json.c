@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "cli/plan_print.h"
+#include "cli/spread.h"
+
+static json_t *model_json(const taciti_plan_report *r) {
+    const taciti_profile *p = r->scene->profile;
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:f}", "file", r->model_path, "profile", p->name,
+                     "source", p->source, "parameters", (json_int_t)r->scene->layout->parameters, "buckets",
+                     (json_int_t)r->scene->layout->bucket_count, "forward_s", taciti_profile_forward_s(p), "backward_s",
+                     taciti_profile_backward_s(p), "update_s", p->update_s, "cv", r->cv);
+}
+
+static json_t *cluster_json(const taciti_plan_report *r) {
+    const taciti_cluster *c = r->scene->cluster;
+    const taciti_prediction *p = &r->candidates->list[0].prediction;
+    const bool known = c->between.alpha_s >= 0;
+    return json_pack("{s:s, s:s, s:i, s:i, s:o, s:o, s:b, s:f}", "file", r->cluster_path, "name", c->name, "hosts",
+                     r->scene->where->hosts, "ranks", r->scene->where->ranks, "between_gbit_per_s",
+                     known ? json_real(8 / c->between.beta_s_per_byte / 1e9) : json_null(), "between_latency_us",
+                     known ? json_real(c->between.alpha_s * 1e6) : json_null(), "calibrated", p->calibrated,
+                     "link_error", p->link_error);
+}
+
+static json_t *configuration_json(const taciti_settings *settings) {
+    char *text = taciti_config_json(&settings->config, 0);
+    json_t *values = text == NULL ? NULL : json_loads(text, 0, NULL);
+    taciti_free(text);
+    return values;
+}
+
+static json_t *causes_json(const taciti_prediction *p) {
+    json_t *causes = json_object();
+    for (int b = 0; b < TACITI_BOTTLENECKS; b++)
+        (void)json_object_set_new(causes, taciti_bottleneck_name((taciti_bottleneck)b), json_real(p->cost_s[b]));
+    return causes;
+}
+
+static json_t *mixing_json(const taciti_plan_report *r, const taciti_candidate *c) {
+    const taciti_plan_topology *t = taciti_candidate_topology(r->candidates, c);
+    if (t == NULL) return json_null();
+    return json_pack("{s:s, s:I, s:o, s:o, s:b}", "topology", t->name, "period", (json_int_t)t->topology.period,
+                     "spectral_gap", taciti_real_json(t->gap), "exact_after",
+                     t->exact_after > 0 ? json_integer((json_int_t)t->exact_after) : json_null(), "directed",
+                     t->topology.directed);
+}
+
+static json_t *verdict_json(const taciti_verdict *v) {
+    return json_pack("{s:f, s:f, s:f, s:b}", "speedup", v->speedup, "low", v->low, "high", v->high, "pays", v->pays);
+}
+
+static json_t *method_json(const taciti_plan_report *r, const taciti_candidate *c) {
+    static const char *const orders[] = {"dense", "awc", "atc"};
+    const taciti_prediction *p = &c->prediction;
+    json_t *seconds = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "step", p->step_s, "low", p->low_s, "high",
+                                p->high_s, "fast_links", p->fast_links_s, "slow_links", p->slow_links_s, "compute",
+                                p->compute_s, "exposed", p->exposed_s, "transfer", p->transfer_s);
+    return json_pack("{s:s, s:s, s:s, s:o, s:s, s:i, s:i, s:b, s:o, s:f, s:f, s:s, s:o, s:o, s:b}", "label",
+                     c->method.label, "strategy", c->strategy, "order", orders[c->method.order], "mixing",
+                     mixing_json(r, c), "wire", c->method.wire->name, "every", c->method.every, "delay",
+                     c->method.delay, "configured", c->configured, "seconds", seconds, "exposed_share",
+                     p->step_s > 0 ? p->exposed_s / p->step_s : 0., "nic_bytes_per_step", p->nic_bytes, "bottleneck",
+                     taciti_bottleneck_name(p->bottleneck), "costs_s", causes_json(p), "against_dense_f32",
+                     verdict_json(&c->verdict), "replicas_equal", c->method.order == TACITI_ORDER_DENSE);
+}
+
+static json_t *methods_json(const taciti_plan_report *r) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < r->candidates->count; i++)
+        (void)json_array_append_new(list, method_json(r, &r->candidates->list[i]));
+    return list;
+}
+
+static json_t *refused_json(const taciti_candidates *candidates) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < candidates->refused_count; i++)
+        (void)json_array_append_new(list, json_pack("{s:s, s:s}", "topology", candidates->refused[i].name, "reason",
+                                                    candidates->refused[i].reason));
+    return list;
+}
+
+static json_t *answer_json(const taciti_plan_report *r) {
+    char text[TACITI_PLAN_VERDICT_BYTES];
+    const taciti_verdict v = taciti_plan_verdict(r, text);
+    const taciti_candidate *dense = taciti_candidates_dense(r->candidates);
+    const taciti_candidate *gossip = taciti_candidates_gossip(r->candidates);
+    json_t *answer = verdict_json(&v);
+    (void)json_object_set_new(answer, "text", json_string(text));
+    (void)json_object_set_new(answer, "dense", json_string(dense->method.label));
+    (void)json_object_set_new(answer, "gossip", gossip == NULL ? json_null() : json_string(gossip->method.label));
+    (void)json_object_set_new(answer, "bottleneck", json_string(taciti_bottleneck_name(dense->prediction.bottleneck)));
+    return answer;
+}
+
+static json_t *curve_json(const taciti_plan_curves *curves, const taciti_plan_curve *curve, const char *name) {
+    json_t *x = json_array(), *ranks = json_array(), *lines = json_array();
+    for (size_t p = 0; p < curve->count; p++) {
+        (void)json_array_append_new(x, json_real(curve->x[p]));
+        (void)json_array_append_new(ranks, json_integer(curve->ranks[p]));
+    }
+    for (size_t l = 0; l < curves->line_count; l++) {
+        json_t *step = json_array();
+        for (size_t p = 0; p < curve->count; p++)
+            (void)json_array_append_new(step, taciti_real_json(curve->step_s[l][p]));
+        (void)json_array_append_new(lines,
+                                    json_pack("{s:s, s:o}", "label", curves->lines[l]->method.label, "step_s", step));
+    }
+    return json_pack("{s:o, s:o, s:o}", name, x, "ranks", ranks, "lines", lines);
+}
+
+json_t *taciti_plan_json(const taciti_plan_report *r) {
+    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:o, s:o}", "program", "tacit", "version",
+                     tacit_version(), "model", model_json(r), "cluster", cluster_json(r), "configuration",
+                     configuration_json(r->settings), "verdict", answer_json(r), "methods", methods_json(r),
+                     "not_possible", refused_json(r->candidates), "model_error", TACITI_PLAN_MODEL_ERROR, "by_rate",
+                     curve_json(r->curves, &r->curves->rate, "gbit_per_s"), "by_hosts",
+                     curve_json(r->curves, &r->curves->hosts, "hosts"));
+}

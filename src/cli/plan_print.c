@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/plan_print.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS 1e3
+#define MB 1e-6
+#define PERCENT 100
+
+enum { GOSSIP_ROWS = 12 };
+static const double PERSISTENT_LAG1 = 0.5; /* delays that stay: gossip does not average them away */
+
+/* ---- the verdict ------------------------------------------------------------------------------------------------- */
+
+taciti_verdict taciti_plan_verdict(const taciti_plan_report *report, char text[TACITI_PLAN_VERDICT_BYTES]) {
+    const taciti_candidate *dense = taciti_candidates_dense(report->candidates);
+    const taciti_candidate *gossip = taciti_candidates_gossip(report->candidates);
+    if (gossip == NULL) {
+        (void)snprintf(text, TACITI_PLAN_VERDICT_BYTES, "does not pay: one rank has nobody to exchange with");
+        return (taciti_verdict){.speedup = 1, .low = 1, .high = 1};
+    }
+    const taciti_verdict v = taciti_verdict_of(&dense->prediction, &gossip->prediction);
+    if (v.pays)
+        (void)snprintf(text, TACITI_PLAN_VERDICT_BYTES, "pays: %.2fx (%.2f-%.2f) with %s instead of %s", v.speedup,
+                       v.low, v.high, gossip->method.label, dense->method.label);
+    else
+        (void)snprintf(text, TACITI_PLAN_VERDICT_BYTES,
+                       "does not pay: keep %s all-reduce; %s would be %.2fx (%.2f-%.2f)", dense->method.label,
+                       gossip->method.label, v.speedup, v.low, v.high);
+    return v;
+}
+
+/* ---- head -------------------------------------------------------------------------------------------------------- */
+
+static void print_head(const taciti_plan_report *r) {
+    const taciti_scene *s = r->scene;
+    const taciti_profile *p = s->profile;
+    const taciti_cluster *c = s->cluster;
+    printf("model       %s, %.2f million parameters in %zu bucket%s: %s\n", p->name,
+           (double)s->layout->parameters / 1e6, s->layout->bucket_count, s->layout->bucket_count == 1 ? "" : "s",
+           r->model_path);
+    printf("compute     forward %.2f ms, backward %.2f ms, update %.2f ms per rank; cv %.1f %%; %s\n",
+           MS * taciti_profile_forward_s(p), MS * taciti_profile_backward_s(p), MS * p->update_s, PERCENT * r->cv,
+           p->source[0] == '\0' ? "source unknown" : p->source);
+    printf("cluster     %d host%s, %d rank%s: %s%s%s\n", s->where->hosts, s->where->hosts == 1 ? "" : "s",
+           s->where->ranks, s->where->ranks == 1 ? "" : "s", r->cluster_path, c->name[0] == '\0' ? "" : ", ", c->name);
+    if (s->where->hosts > 1)
+        printf("links       %.4g Gbit/s and %.4g us between hosts; %s, transfers +- %.0f %%\n",
+               8 / c->between.beta_s_per_byte / 1e9, c->between.alpha_s * 1e6,
+               r->candidates->list[0].prediction.calibrated ? "measured all-reduces used" : "no measured all-reduces",
+               PERCENT * r->candidates->list[0].prediction.link_error);
+}
+
+/* ---- table ------------------------------------------------------------------------------------------------------- */
+
+/* What the same number of steps is worth; the legend explains the letters. */
+static const char *cost_letter(const taciti_candidate *c) {
+    if (c->method.order == TACITI_ORDER_DENSE) return c->method.wire->lossless ? "-" : "w";
+    if (c->method.topology == NULL) return c->method.wire->lossless ? "l" : "l w";
+    if (c->method.order == TACITI_ORDER_AWC) return c->method.wire->lossless ? "r s" : "r s w";
+    return c->method.wire->lossless ? "r" : "r w";
+}
+
+static void print_row(const taciti_plan_report *r, const taciti_candidate *c) {
+    const taciti_prediction *p = &c->prediction;
+    const taciti_plan_topology *t = taciti_candidate_topology(r->candidates, c);
+    char mixes[32] = "", bounds[32];
+    if (t != NULL && t->exact_after > 0)
+        (void)snprintf(mixes, sizeof mixes, "exact/%zu", t->exact_after);
+    else if (t != NULL && !isnan(t->gap))
+        (void)snprintf(mixes, sizeof mixes, "%.3f", t->gap);
+    (void)snprintf(bounds, sizeof bounds, "%.1f-%.1f", MS * p->low_s, MS * p->high_s);
+    printf("%c %-32s %9.2f %17s %7.2fx %7.1f %% %11.2f  %-10s %-9s %s\n", c->configured ? '*' : ' ', c->method.label,
+           MS * p->step_s, bounds, c->verdict.speedup, PERCENT * p->exposed_s / p->step_s, MB * p->nic_bytes,
+           taciti_bottleneck_name(p->bottleneck), mixes, cost_letter(c));
+}
+
+static int by_step(const void *a, const void *b) {
+    const taciti_candidate *x = *(const taciti_candidate *const *)a, *y = *(const taciti_candidate *const *)b;
+    if (x->prediction.step_s != y->prediction.step_s) return x->prediction.step_s > y->prediction.step_s ? 1 : -1;
+    return (x > y) - (x < y);
+}
+
+/* All but the slower half of a long list of topologies. */
+static bool is_shown(const taciti_plan_report *r, const taciti_candidate *c, size_t *gossip_rows) {
+    const bool chosen = c->configured || c == taciti_candidates_gossip(r->candidates);
+    if (c->method.topology == NULL || r->all || chosen) return true;
+    return (*gossip_rows)++ < GOSSIP_ROWS;
+}
+
+static void print_table(const taciti_plan_report *r) {
+    const taciti_candidate *sorted[TACITI_CANDIDATES_MOST];
+    size_t gossip_rows = 0, hidden = 0;
+    for (size_t i = 0; i < r->candidates->count; i++) sorted[i] = &r->candidates->list[i];
+    qsort(sorted, r->candidates->count, sizeof *sorted, by_step);
+    printf("\n  %-32s %9s %17s %8s %9s %11s  %-10s %-9s %s\n", "method", "step ms", "low-high", "speed-up", "exposed",
+           "NIC MB/step", "held up by", "mixes", "cost");
+    for (size_t i = 0; i < r->candidates->count; i++) {
+        if (is_shown(r, sorted[i], &gossip_rows))
+            print_row(r, sorted[i]);
+        else
+            hidden++;
+    }
+    if (hidden > 0) printf("  ... and %zu slower ones: --all shows them\n", hidden);
+    for (size_t i = 0; i < r->candidates->refused_count && r->all; i++)
+        printf("  %s: %s\n", r->candidates->refused[i].name, r->candidates->refused[i].reason);
+}
+
+static void print_legend(const taciti_plan_report *r) {
+    printf("\n"
+           "* this configuration. NIC: busiest host, one direction. mixes: exact/K: all ranks hold the mean after K\n"
+           "mixes, else 1 - what is left of a disagreement after one. cost: steps are the same in number, not in what\n"
+           "they learn: r every rank has a replica of its own, s its neighbours hear of an update one step later, l\n"
+           "ranks go %lld steps alone, w payloads are rounded. What that does to losses: docs/gossip.md\n",
+           (long long)r->settings->localsgd.every);
+}
+
+/* ---- what it rests on -------------------------------------------------------------------------------------------- */
+
+static void print_cause(const char *what, const taciti_candidate *c) {
+    const taciti_prediction *p = &c->prediction;
+    printf("%-11s %s: %.2f ms of computing; free bytes would save %.2f ms, free messages %.2f ms, equal compute times "
+           "%.2f ms\n",
+           what, c->method.label, MS * p->cost_s[TACITI_BOTTLENECK_COMPUTE], MS * p->cost_s[TACITI_BOTTLENECK_LINK],
+           MS * p->cost_s[TACITI_BOTTLENECK_LATENCY], MS * p->cost_s[TACITI_BOTTLENECK_STRAGGLERS]);
+}
+
+static void print_notes(const taciti_plan_report *r) {
+    const taciti_cluster *c = r->scene->cluster;
+    if (c->compute_lag1 > PERSISTENT_LAG1)
+        printf("note        delays stay (lag1 %.2f): gossip averages fewer of them away than predicted\n",
+               c->compute_lag1);
+    if (c->inside.alpha_s < 0 && taciti_cluster_most_ranks_per_host(c) > 1)
+        printf("note        links.inside is unknown: what stays inside of hosts is counted as free\n");
+    if (c->compute_cv < 0 && r->options->cv < 0)
+        printf(
+            "note        compute.cv is unknown: all ranks are taken to compute evenly; --compute.cv 0.05 tries it\n");
+    for (size_t i = 0; i < r->candidates->refused_count && !r->all; i++)
+        printf("%s%s%s", i == 0 ? "note        not possible with these ranks: " : ", ", r->candidates->refused[i].name,
+               i + 1 == r->candidates->refused_count ? " (--all says why)\n" : "");
+}
+
+void taciti_plan_print(const taciti_plan_report *r) {
+    char verdict[TACITI_PLAN_VERDICT_BYTES];
+    const taciti_candidate *gossip = taciti_candidates_gossip(r->candidates);
+    print_head(r);
+    print_table(r);
+    print_legend(r);
+    printf("\n");
+    print_cause("dense", taciti_candidates_dense(r->candidates));
+    if (gossip != NULL) print_cause("gossip", gossip);
+    print_notes(r);
+    (void)taciti_plan_verdict(r, verdict);
+    printf("\n%s\n", verdict);
+}

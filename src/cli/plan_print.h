@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The answer of `tacit plan`: for people, for programs, as a picture.
+ */
+#ifndef TACITI_CLI_PLAN_PRINT_H
+#define TACITI_CLI_PLAN_PRINT_H
+
+#include "cli/plan_curves.h"
+
+/* Everything that was computed. Borrows all of it. */
+typedef struct taciti_plan_report {
+    const char *model_path, *cluster_path;
+    const taciti_settings *settings;
+    const taciti_scene *scene;
+    const taciti_plan_options *options;
+    const taciti_candidates *candidates;
+    const taciti_plan_curves *curves; /* NULL: not asked for */
+    double cv;                        /* that was used */
+    bool all;                         /* every method in the table, not just the best */
+} taciti_plan_report;
+
+/* "pays: 1.6x (1.5-1.7) with gossip aer awc f32 instead of dense bf16", "does not pay: keep dense bf16 (...)". */
+enum { TACITI_PLAN_VERDICT_BYTES = 320 };
+taciti_verdict taciti_plan_verdict(const taciti_plan_report *report, char text[TACITI_PLAN_VERDICT_BYTES]);
+
+void taciti_plan_print(const taciti_plan_report *report);
+
+struct json_t;
+/* Returns owned; NULL when memory is short. */
+struct json_t *taciti_plan_json(const taciti_plan_report *report);
+
+/* Two panels: steps against the rate between hosts and against the number of hosts. Atomic. */
+tacit_status taciti_plan_save_svg(const taciti_plan_report *report, const char *path);
+
+#endif

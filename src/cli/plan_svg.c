@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The picture of a plan: two panels on logarithmic axes. Where lines run together, dashes let the ones below shine
+ * through.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "cli/plan_print.h"
+
+enum { WIDTH = 980, HEIGHT = 470, TOP = 118, BOTTOM = 410, PANEL = 390, LEFT = 70, RIGHT = 540, LEGEND_COLUMNS = 3 };
+static const double MS = 1e3;
+
+/* Colours that people with any colour vision tell apart (Okabe, Ito). */
+static const struct {
+    const char *colour, *dashes, *width;
+} STYLES[TACITI_CURVE_LINES] = {
+    {"#222222", "none", "2.6"}, {"#8a8a8a", "none", "2.2"}, {"#0072b2", "none", "2.6"},
+    {"#009e73", "7 4", "2.2"},  {"#cc79a7", "3 4", "2.2"},  {"#d58a00", "10 3 2 3", "2"},
+};
+
+/* Where values stand. */
+typedef struct axes {
+    double left, least_x, most_x, least_y, most_y;
+} axes;
+
+static double place_x(const axes *a, double x) {
+    return a->left + PANEL * log(x / a->least_x) / log(a->most_x / a->least_x);
+}
+
+static double place_y(const axes *a, double y) {
+    return BOTTOM - (BOTTOM - TOP) * log(y / a->least_y) / log(a->most_y / a->least_y);
+}
+
+/* ---- ranges ------------------------------------------------------------------------------------------------------ */
+
+/* The next of 1, 2, 5, 10, ... that is not above (up: not below) the value. */
+static double round_to_tick(double value, bool up) {
+    static const double steps[] = {1, 2, 5, 10};
+    const double decade = pow(10, floor(log10(value)));
+    double best = up ? 10 * decade : decade;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        const double tick = steps[i] * decade;
+        if (up ? tick >= value * (1 - 1e-9) && tick < best : tick <= value * (1 + 1e-9) && tick > best) best = tick;
+    }
+    return best;
+}
+
+static void widen(const taciti_plan_curves *curves, const taciti_plan_curve *curve, double *least, double *most) {
+    for (size_t l = 0; l < curves->line_count; l++)
+        for (size_t p = 0; p < curve->count; p++) {
+            const double y = MS * curve->step_s[l][p];
+            if (!(y > 0)) continue;
+            if (*least == 0 || y < *least) *least = y;
+            if (y > *most) *most = y;
+        }
+}
+
+static axes axes_of(const taciti_plan_curves *curves, const taciti_plan_curve *curve, double left) {
+    double least = 0, most = 0;
+    widen(curves, curve, &least, &most);
+    if (least == 0) least = most = 1;
+    axes a = {.left = left, .least_y = round_to_tick(least, false), .most_y = round_to_tick(most, true)};
+    if (a.most_y <= a.least_y) a.most_y = 10 * a.least_y;
+    a.least_x = curve->x[0];
+    a.most_x = curve->x[curve->count - 1];
+    if (a.most_x <= a.least_x) a.most_x = 2 * a.least_x;
+    return a;
+}
+
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
+
+static void put_escaped(FILE *out, const char *text) {
+    for (; *text != '\0'; text++) {
+        switch (*text) {
+        case '<': (void)fputs("&lt;", out); break;
+        case '>': (void)fputs("&gt;", out); break;
+        case '&': (void)fputs("&amp;", out); break;
+        default: (void)fputc(*text, out); break;
+        }
+    }
+}
+
+static void put_text(FILE *out, double x, double y, const char *attributes, const char *text) {
+    (void)fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, attributes);
+    put_escaped(out, text);
+    (void)fputs("</text>\n", out);
+}
+
+static void put_tick_y(FILE *out, const axes *a, double y) {
+    char text[32];
+    const double at = place_y(a, y);
+    (void)snprintf(text, sizeof text, "%g", y);
+    (void)fprintf(out, "<path class=\"grid\" d=\"M%.1f %.1fh%d\"/>\n", a->left, at, PANEL);
+    put_text(out, a->left - 8, at + 4, "text-anchor=\"end\"", text);
+}
+
+static void put_ticks_y(FILE *out, const axes *a) {
+    static const double steps[] = {1, 2, 5};
+    const bool sparse = a->most_y / a->least_y > 1000; /* decades alone */
+    for (double decade = pow(10, floor(log10(a->least_y))); decade <= a->most_y * 1.001; decade *= 10)
+        for (size_t i = 0; i < (sparse ? 1 : sizeof steps / sizeof *steps); i++)
+            if (steps[i] * decade >= a->least_y * .999 && steps[i] * decade <= a->most_y * 1.001)
+                put_tick_y(out, a, steps[i] * decade);
+}
+
+static void put_tick_x(FILE *out, const axes *a, double x, const char *text) {
+    const double at = place_x(a, x);
+    (void)fprintf(out, "<path class=\"grid\" d=\"M%.1f %dV%d\"/>\n", at, TOP, BOTTOM);
+    put_text(out, at, BOTTOM + 18, "text-anchor=\"middle\"", text);
+}
+
+static void put_line(FILE *out, const axes *a, const taciti_plan_curve *curve, const double *step_s, size_t style) {
+    bool drawing = false;
+    (void)fputs("<path class=\"line\" d=\"", out);
+    for (size_t p = 0; p < curve->count; p++) {
+        const bool known = step_s[p] > 0;
+        if (known)
+            (void)fprintf(out, "%s%.1f %.1f", drawing ? "L" : "M", place_x(a, curve->x[p]), place_y(a, MS * step_s[p]));
+        drawing = known;
+    }
+    (void)fprintf(out, "\" stroke=\"%s\" stroke-width=\"%s\" stroke-dasharray=\"%s\"/>\n", STYLES[style].colour,
+                  STYLES[style].width, STYLES[style].dashes);
+}
+
+static void put_here(FILE *out, const axes *a, double x, const char *text) {
+    if (!(x >= a->least_x && x <= a->most_x)) return;
+    const double at = place_x(a, x), share = (at - a->left) / PANEL;
+    const char *anchor = share > .6 ? "text-anchor=\"end\" class=\"here\"" : "text-anchor=\"start\" class=\"here\"";
+    (void)fprintf(out, "<path d=\"M%.1f %dV%d\" stroke=\"#c0392b\" stroke-dasharray=\"2 3\"/>\n", at, TOP, BOTTOM);
+    put_text(out, share > .6 ? at - 5 : at + 5, TOP + 13, anchor, text);
+}
+
+static void put_lines(FILE *out, const axes *a, const taciti_plan_curves *curves, const taciti_plan_curve *curve) {
+    for (size_t l = 0; l < curves->line_count; l++) put_line(out, a, curve, curve->step_s[l], l);
+    (void)fprintf(out, "<path class=\"frame\" d=\"M%.1f %dV%dh%d\"/>\n", a->left, TOP, BOTTOM, PANEL);
+}
+
+/* ---- panels ------------------------------------------------------------------------------------------------------ */
+
+static void put_empty(FILE *out, double left, const char *why) {
+    put_text(out, left + PANEL / 2.0, (TOP + BOTTOM) / 2.0, "text-anchor=\"middle\"", why);
+}
+
+static void put_rates(FILE *out, const taciti_plan_report *r) {
+    const taciti_plan_curve *curve = &r->curves->rate;
+    char text[64];
+    if (curve->count == 0) {
+        put_empty(out, LEFT, "one host: no link between hosts to vary");
+        return;
+    }
+    const axes a = axes_of(r->curves, curve, LEFT);
+    put_ticks_y(out, &a);
+    for (double rate = a.least_x; rate < a.most_x * 1.001; rate *= 10) {
+        (void)snprintf(text, sizeof text, "%g", rate);
+        put_tick_x(out, &a, rate, text);
+    }
+    put_lines(out, &a, r->curves, curve);
+    (void)snprintf(text, sizeof text, "this cluster, %.3g Gbit/s", curve->here);
+    put_here(out, &a, curve->here, text);
+    (void)snprintf(text, sizeof text, "Gbit/s of a host's link (%d hosts, %d ranks)", r->scene->where->hosts,
+                   r->scene->where->ranks);
+    put_text(out, LEFT + PANEL / 2.0, BOTTOM + 40, "text-anchor=\"middle\"", text);
+}
+
+static void put_hosts(FILE *out, const taciti_plan_report *r) {
+    const taciti_plan_curve *curve = &r->curves->hosts;
+    char text[64];
+    if (curve->count == 0) {
+        put_empty(out, RIGHT, "no links.between: more hosts are unknown");
+        return;
+    }
+    const axes a = axes_of(r->curves, curve, RIGHT);
+    put_ticks_y(out, &a);
+    for (size_t p = 0; p < curve->count; p++) {
+        (void)snprintf(text, sizeof text, "%g", curve->x[p]);
+        put_tick_x(out, &a, curve->x[p], text);
+    }
+    put_lines(out, &a, r->curves, curve);
+    (void)snprintf(text, sizeof text, "this plan, %d hosts", r->scene->where->hosts);
+    put_here(out, &a, curve->here, text);
+    (void)snprintf(text, sizeof text, "hosts of %d rank%s each, the same work per rank",
+                   taciti_cluster_most_ranks_per_host(r->scene->cluster),
+                   taciti_cluster_most_ranks_per_host(r->scene->cluster) == 1 ? "" : "s");
+    put_text(out, RIGHT + PANEL / 2.0, BOTTOM + 40, "text-anchor=\"middle\"", text);
+}
+
+static void put_legend(FILE *out, const taciti_plan_curves *curves) {
+    for (size_t l = 0; l < curves->line_count; l++) {
+        const double x = LEFT + 290.0 * (double)(l % LEGEND_COLUMNS), y = 68 + 20.0 * (double)(l / LEGEND_COLUMNS);
+        (void)fprintf(out,
+                      "<path class=\"line\" d=\"M%.1f %.1fh30\" stroke=\"%s\" stroke-width=\"%s\" "
+                      "stroke-dasharray=\"%s\"/>\n",
+                      x, y - 4, STYLES[l].colour, STYLES[l].width, STYLES[l].dashes);
+        put_text(out, x + 38, y, "", curves->lines[l]->method.label);
+    }
+}
+
+static void put_picture(FILE *out, const taciti_plan_report *r) {
+    char title[160], verdict[TACITI_PLAN_VERDICT_BYTES];
+    (void)taciti_plan_verdict(r, verdict);
+    (void)snprintf(title, sizeof title, "predicted step of %s, ms", r->scene->profile->name);
+    (void)fprintf(out,
+                  "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
+                  "font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"#333\">\n"
+                  "<style>.grid{stroke:#e3e3e3;fill:none}.frame{stroke:#555;fill:none}.line{fill:none;"
+                  "stroke-linejoin:round}.here{fill:#c0392b}</style>\n"
+                  "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n",
+                  WIDTH, HEIGHT, WIDTH, HEIGHT, WIDTH, HEIGHT);
+    put_text(out, LEFT, 26, "font-size=\"16\" font-weight=\"bold\"", title);
+    put_text(out, LEFT, 46, "fill=\"#666\"", verdict);
+    put_legend(out, r->curves);
+    put_rates(out, r);
+    put_hosts(out, r);
+    (void)fputs("</svg>\n", out);
+}
+
+tacit_status taciti_plan_save_svg(const taciti_plan_report *report, const char *path) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (out == NULL) return taciti_fail(TACIT_E_MEMORY, "no memory for a picture");
+    put_picture(out, report);
+    const bool complete = fclose(out) == 0;
+    const tacit_status status =
+        complete ? taciti_file_write(path, text, bytes) : taciti_fail(TACIT_E_MEMORY, "no memory for a picture");
+    free(text);
+    return status;
+}

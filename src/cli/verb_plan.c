@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What would pay on this cluster - or that nothing does. One process; nothing is measured.
+ */
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "cli/plan_print.h"
+#include "cli/verbs.h"
+
+enum { RANKS_MOST = 4096 };
+
+const taciti_flag taciti_plan_flags[] = {
+    {"--cluster", "-c", "FILE", "description of the cluster: `tacit probe -o cluster.json`, or written by hand"},
+    {"--ranks", "-n", "N", "as many ranks, on hosts like those of the description (default: its own)"},
+    {"--hosts", NULL, "N", "as many hosts, the same"},
+    {"--all", NULL, NULL, "every method in the table, and why some are not possible"},
+    {"--svg", NULL, "FILE", "draw the step against the rate between hosts and against the number of hosts"},
+    {"--json", NULL, NULL, "answer as one JSON object, curves included"},
+    {NULL, NULL, NULL, NULL},
+};
+
+/* ---- what is asked ----------------------------------------------------------------------------------------------- */
+
+typedef struct question {
+    taciti_settings settings;
+    taciti_arguments arguments;
+    const char *model_path, *cluster_path, *svg;
+    bool json;
+    taciti_profile profile;
+    taciti_layout layout;
+    taciti_cluster cluster;
+    taciti_where where;
+    int *host_of;
+    double *slow; /* [ranks] */
+} question;
+
+/* The file comes before environment and flags, but its name stands among the flags: they are read twice. */
+static tacit_status configure(int argc, char **argv, question *q) {
+    const taciti_verb *verb = taciti_verb_find("plan");
+    const taciti_config *config = &q->settings.config;
+    TACITI_TRY(taciti_settings_init(&q->settings));
+    TACITI_TRY(taciti_arguments_parse(verb, config, argc, argv, &q->arguments));
+    if (q->arguments.positional_count != 1)
+        return taciti_fail(TACIT_E_USAGE,
+                           "plan needs one MODEL.yaml, a configuration of tacit train; %zu were given: tacit plan "
+                           "examples/gpt2-124m.yaml --cluster cluster.json",
+                           q->arguments.positional_count);
+    q->model_path = q->arguments.positional[0];
+    taciti_config_destroy(config);
+    TACITI_TRY(taciti_config_defaults(config));
+    TACITI_TRY(taciti_config_file(config, q->model_path));
+    TACITI_TRY(taciti_config_environment(config));
+    TACITI_TRY(taciti_arguments_parse(verb, config, argc, argv, &q->arguments));
+    q->json = taciti_arguments_get(&q->arguments, "--json") != NULL;
+    q->svg = taciti_arguments_get(&q->arguments, "--svg");
+    q->cluster_path = taciti_arguments_get(&q->arguments, "--cluster");
+    if (q->cluster_path != NULL) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE,
+                       "plan needs --cluster FILE; measure one with `mpirun -n 8 tacit probe -o cluster.json`, or "
+                       "begin with examples/clusters/8x4-25gbe.json");
+}
+
+/* ---- ranks ------------------------------------------------------------------------------------------------------- */
+
+static int ranks_of_hosts(const taciti_cluster *cluster, int64_t hosts) {
+    int64_t ranks = 0;
+    for (int64_t h = 0; h < hosts && ranks <= RANKS_MOST; h++) ranks += cluster->ranks_per_host[h % cluster->hosts];
+    return ranks > RANKS_MOST ? RANKS_MOST + 1 : (int)ranks;
+}
+
+static tacit_status place_ranks(question *q) {
+    int64_t ranks, hosts;
+    TACITI_TRY(taciti_arguments_count(&q->arguments, "--ranks", 0, 1, RANKS_MOST, &ranks));
+    TACITI_TRY(taciti_arguments_count(&q->arguments, "--hosts", 0, 1, RANKS_MOST, &hosts));
+    if (ranks > 0 && hosts > 0) return taciti_fail(TACIT_E_USAGE, "give --ranks or --hosts, not both");
+    if (ranks == 0) ranks = ranks_of_hosts(&q->cluster, hosts > 0 ? hosts : q->cluster.hosts);
+    if (ranks > RANKS_MOST)
+        return taciti_fail(TACIT_E_CONFIG, "%s has more than %d ranks: plan a part of it with -n", q->cluster_path,
+                           RANKS_MOST);
+    TACITI_TRY(taciti_plan_where(&q->cluster, (int)ranks, &q->host_of, &q->where));
+    TACITI_TRY(taciti_compute_check(&q->settings.compute, (int)ranks));
+    q->slow = taciti_calloc((size_t)ranks, sizeof *q->slow);
+    if (q->slow == NULL) return TACIT_E_MEMORY;
+    for (int r = 0; r < (int)ranks; r++) q->slow[r] = taciti_compute_slow(&q->settings.compute, r);
+    return TACIT_OK;
+}
+
+/* ---- compute ----------------------------------------------------------------------------------------------------- */
+
+static tacit_status refuse_unknown_speed(const question *q) {
+    return taciti_fail(TACIT_E_CONFIG,
+                       "nothing says how fast a rank computes: measure it with `tacit train %s --profile "
+                       "profile.json` and plan with --compute.emulate profile.json, name a preset (--compute.emulate "
+                       "gpt2-124m; `tacit info profiles`), or give the accelerator's rate (--compute.rate 20e12)",
+                       q->model_path);
+}
+
+/* From the network's operations: samples per rank are those of a step among the ranks of the plan. */
+static tacit_status profile_of_model(question *q) {
+    taciti_settings *s = &q->settings;
+    if (!(s->compute.rate > 0)) return refuse_unknown_speed(q);
+    TACITI_TRY(taciti_model_resolve(&s->model));
+    const int64_t tokens = s->train.time > 0 ? s->train.time : s->model.context;
+    TACITI_TRY(taciti_profile_of_gpt(&s->model, (size_t)tokens, &q->profile));
+    q->profile.batch = (double)s->train.batch / q->where.ranks;
+    return taciti_compute_apply(&s->compute, &q->profile);
+}
+
+static tacit_status load_profile(question *q) {
+    const bool named = q->settings.compute.emulate.text[0] != '\0';
+    TACITI_TRY(named ? taciti_compute_profile(&q->settings.compute, &q->profile) : profile_of_model(q));
+    return taciti_profile_layout(&q->profile, (size_t)q->settings.exchange.bucket_bytes, &q->layout);
+}
+
+/* ---- the answer -------------------------------------------------------------------------------------------------- */
+
+static tacit_status tell(const question *q, const taciti_plan_report *report) {
+    if (q->svg != NULL) TACITI_TRY(taciti_plan_save_svg(report, q->svg));
+    if (q->json) return taciti_cli_print_json(taciti_plan_json(report));
+    taciti_plan_print(report);
+    if (q->svg != NULL) printf("drawn: %s\n", q->svg);
+    return TACIT_OK;
+}
+
+static tacit_status answer(const question *q, taciti_candidates *candidates) {
+    const taciti_settings *s = &q->settings;
+    const taciti_scene scene = {
+        .profile = &q->profile,
+        .layout = &q->layout,
+        .cluster = &q->cluster,
+        .where = &q->where,
+        .placement = {.scheme = (taciti_scheme)s->exchange.scheme, .lanes = (int)s->exchange.lanes},
+        .slow = q->slow,
+    };
+    const double measured = q->cluster.compute_cv > 0 ? q->cluster.compute_cv : 0;
+    const taciti_plan_options options = {.seed = s->compute.seed, .cv = s->compute.cv > 0 ? s->compute.cv : -1};
+    taciti_plan_curves curves;
+    const taciti_plan_report report = {
+        .model_path = q->model_path,
+        .cluster_path = q->cluster_path,
+        .settings = s,
+        .scene = &scene,
+        .options = &options,
+        .candidates = candidates,
+        .curves = &curves,
+        .cv = options.cv > 0 ? options.cv : measured,
+        .all = taciti_arguments_get(&q->arguments, "--all") != NULL,
+    };
+    TACITI_TRY(taciti_candidates_predict(candidates, &scene, &options));
+    if (q->json || q->svg != NULL) TACITI_TRY(taciti_plan_curves_compute(s, candidates, &scene, &options, &curves));
+    return tell(q, &report);
+}
+
+static tacit_status plan(int argc, char **argv, question *q) {
+    TACITI_TRY(configure(argc, argv, q));
+    TACITI_TRY(taciti_cluster_load(q->cluster_path, &q->cluster));
+    TACITI_TRY(place_ranks(q));
+    TACITI_TRY(load_profile(q));
+    taciti_candidates candidates;
+    TACITI_TRY(taciti_candidates_create(&q->settings, &q->where, true, &candidates));
+    const tacit_status status = answer(q, &candidates);
+    taciti_candidates_destroy(&candidates);
+    return status;
+}
+
+int taciti_verb_plan(int argc, char **argv) {
+    question q;
+    memset(&q, 0, sizeof q);
+    const tacit_status status = plan(argc, argv, &q);
+    taciti_config_destroy(&q.settings.config);
+    taciti_layout_destroy(&q.layout);
+    taciti_profile_destroy(&q.profile);
+    taciti_cluster_destroy(&q.cluster);
+    taciti_free(q.host_of);
+    taciti_free(q.slow);
+    return tacit_status_exit_code(status);
+}

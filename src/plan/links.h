@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of the planner: seconds of what an exchange asks of the links (exchange/demand.h) of a described cluster.
+ *
+ *   c = e(bytes) (alpha_wire x turns + alpha_inside x turns + max(wire, inside + codec))
+ *
+ *   wire    bytes of the busiest host's link x its seconds per byte. Exchanges send and receive at once, so those of
+ *           `duplex_gbit_per_s` when they are known, else of `host_gbit_per_s`, else of the line of two ranks; where a
+ *           host receives from two others or more, not less than those of `incast_gbit_per_s`
+ *   inside  bytes that a rank sends within its host x seconds per byte there: free when `links.inside` is unknown
+ *   codec   what the communication thread encodes and adds: free when the codec's rates are unknown
+ *   e       how much longer than that our own all-reduce took where the file has it measured ("tacit"), by size: of
+ *           group `host` for ranks of one host, of `world` for others; linear in log(bytes), beyond the measured sizes
+ *           as at the nearest one. 1 where nothing was measured
+ *
+ * The three run at the same time in pieces (exchange/allreduce.h), hence the maximum; inside and codec share a thread.
+ */
+#ifndef TACITI_PLAN_LINKS_H
+#define TACITI_PLAN_LINKS_H
+
+#include "plan/plan.h"
+
+/* One array on its way among some ranks. */
+typedef struct taciti_transfer {
+    taciti_demand demand;
+    int hosts; /* that take part */
+    int lanes; /* ranks of a host that share the work of encoding */
+    size_t f32_bytes;
+    const taciti_codec *codec;
+} taciti_transfer;
+
+typedef struct taciti_efficiency {
+    double log_bytes, ratio, spread;
+} taciti_efficiency;
+
+typedef struct taciti_links {
+    const taciti_cluster *cluster; /* borrows */
+    double wire_alpha_s, wire_beta_s, crowd_beta_s, local_alpha_s, local_beta_s;
+    taciti_efficiency *measured[2]; /* inside of a host, between hosts; ascending in bytes; owned */
+    size_t measured_count[2];
+    double error; /* share by which transfers may be off */
+} taciti_links;
+
+/* Borrows the scene's parts. Returns owned. */
+tacit_status taciti_links_create(const taciti_scene *scene, taciti_links *out);
+void taciti_links_destroy(taciti_links *links);
+
+/* Seconds of it that hang on the number of messages in a row, and those that hang on bytes. */
+typedef struct taciti_transfer_time {
+    double latency_s, bytes_s;
+} taciti_transfer_time;
+taciti_transfer_time taciti_links_time(const taciti_links *links, const taciti_transfer *transfer);
+
+/* Hosts and lanes of these members. */
+void taciti_links_crowd(const taciti_where *where, taciti_placement placement, const int *members, size_t count,
+                        taciti_transfer *out);
+
+#endif
