@@ -203,8 +203,8 @@ size_t taciti_gossip_predict_bytes(const taciti_strategy_context *context) {
     if (make_topology(context, &topology) != TACIT_OK) return 0;
     const size_t mix_bytes =
         taciti_mix_predict_bytes(context->comm, context->layout, &topology, context->exchange_options);
-    const size_t tracks = o->tracker ? 1 : 0, channels = 1 + (o->delay > 0 ? 1 : 0) + tracks;
-    const size_t arrays = channels + (lags(o) ? 1 : 0) + (o->accelerate ? 1 : 0) + 2 * tracks;
+    const size_t tracks = o->tracker ? 1U : 0U, channels = 1U + (o->delay > 0 ? 1U : 0U) + tracks;
+    const size_t arrays = channels + (lags(o) ? 1U : 0U) + (o->accelerate ? 1U : 0U) + 2U * tracks;
     taciti_topology_destroy(&topology);
     return channels * mix_bytes + arrays * context->layout->n * sizeof(float) +
            taciti_average_predict_bytes(context->comm, context->exchange_options);
