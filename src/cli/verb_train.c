@@ -11,6 +11,8 @@
 const taciti_flag taciti_train_flags[] = {
     {"--resume", NULL, NULL, "go on from the newest valid checkpoint of run.dir, with any number of ranks"},
     {"--dry-run", NULL, NULL, "print sizes and memory per rank, then stop"},
+    {"--profile", NULL, "FILE",
+     "write what forward and backward of this model cost here, for `tacit plan` and compute.emulate"},
     {"--print-config", NULL, NULL, "print the resolved configuration as JSON, then stop"},
     {NULL, NULL, NULL, NULL},
 };
@@ -30,6 +32,12 @@ static tacit_status configure(const taciti_verb *verb, int argc, char **argv, ta
     return taciti_arguments_parse(verb, &settings->config, argc, argv, arguments);
 }
 
+static tacit_status check_flags(const taciti_arguments *arguments) {
+    if (taciti_arguments_get(arguments, "--dry-run") == NULL || taciti_arguments_get(arguments, "--profile") == NULL)
+        return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE, "--profile measures steps and --dry-run makes none; leave one of them out");
+}
+
 static int print_config(const taciti_settings *settings) {
     char *text = taciti_config_json(&settings->config, 0);
     if (text == NULL) return tacit_status_exit_code(TACIT_E_MEMORY);
@@ -44,8 +52,10 @@ static tacit_status train_over(taciti_settings *settings, const taciti_arguments
     TACITI_TRY(taciti_comm_open(&settings->comm, &comm));
     if (witness != NULL) taciti_comm_attach(comm, witness);
     taciti_cli_log_init(taciti_comm_rank(comm), false);
-    const tacit_status status = taciti_train(comm, settings, taciti_arguments_get(arguments, "--resume") != NULL,
-                                             taciti_arguments_get(arguments, "--dry-run") != NULL);
+    const taciti_train_request request = {.resume = taciti_arguments_get(arguments, "--resume") != NULL,
+                                          .dry_run = taciti_arguments_get(arguments, "--dry-run") != NULL,
+                                          .profile = taciti_arguments_get(arguments, "--profile")};
+    const tacit_status status = taciti_train(comm, settings, &request);
     taciti_comm_close(comm);
     return status;
 }
@@ -56,6 +66,7 @@ int taciti_verb_train(int argc, char **argv) {
     tacit_status status = configure(taciti_verb_find("train"), argc, argv, &settings, &arguments);
     if (status == TACIT_OK && taciti_arguments_get(&arguments, "--print-config") != NULL)
         return print_config(&settings);
+    if (status == TACIT_OK) status = check_flags(&arguments);
     if (status == TACIT_OK) status = train_over(&settings, &arguments);
     taciti_config_destroy(&settings.config);
     return tacit_status_exit_code(status);

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/trace.h"
 #include "model/model.h"
 #include "tensor/layout.h"
 
@@ -53,6 +54,13 @@ const char *taciti_profile_preset_help(const char *name);
 /* What the network of these options (resolved) would cost with sequences of `tokens` tokens, in operations; tensors and
  * their order are those of taciti_model_layout(). Neither rate nor batch are known. Returns owned. */
 tacit_status taciti_profile_of_gpt(const taciti_model_options *options, size_t tokens, taciti_profile *out);
+
+/* Measuring, from taciti_profile_of_gpt() on: `measure` turns it into one in seconds, all of them 0; `add_spans` adds
+ * what taciti_model_train() recorded in the passes of one update (backward of all but the last counts as forward:
+ * nothing can be sent before); `divide` makes means of sums, of update_s as well. */
+void taciti_profile_measure(taciti_profile *profile);
+void taciti_profile_add_spans(taciti_profile *profile, const taciti_span *spans, size_t count, size_t passes);
+void taciti_profile_divide(taciti_profile *profile, double updates);
 
 /* Turns operations into seconds, in place. rate in FLOP/s, batch in samples, both > 0; they are kept in the profile.
  * Nothing to do when already in seconds. */

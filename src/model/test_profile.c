@@ -147,6 +147,45 @@ static void any_gpt_has_the_layout_of_the_model(void **state) {
     }
 }
 
+static taciti_span span(taciti_span_kind kind, int detail, int64_t begin_ns, int64_t ms) {
+    return (taciti_span){.begin_ns = begin_ns, .end_ns = begin_ns + ms * 1000000, .kind = kind, .detail = detail};
+}
+
+/* Two passes of a network of two layers; only the last one's gradients count as backward. */
+static void measured_spans_become_seconds_of_layers(void **state) {
+    (void)state;
+    const taciti_model_options options = {
+        .layers = 2, .heads = 2, .channels = 16, .vocabulary = 50, .context = 8, .tied = true};
+    taciti_profile p;
+    assert_int_equal(taciti_profile_of_gpt(&options, 8, &p), TACIT_OK);
+    taciti_profile_measure(&p);
+    assert_true(!p.in_flops && taciti_profile_forward_s(&p) == 0 && taciti_profile_backward_s(&p) == 0);
+    const taciti_span once[] = {
+        span(TACITI_SPAN_DATA, -1, 5, 1000),    span(TACITI_SPAN_FORWARD, 0, 0, 1),
+        span(TACITI_SPAN_FORWARD, 1, 7, 2),     span(TACITI_SPAN_FORWARD, 2, 9, 3),
+        span(TACITI_SPAN_BACKWARD, 2, 9, 10),   span(TACITI_SPAN_BACKWARD, 1, 9, 20),
+        span(TACITI_SPAN_WAIT, 1, 9, 500),      span(TACITI_SPAN_BACKWARD, 0, 9, 30),
+        span(TACITI_SPAN_BACKWARD, -1, 9, 40),  span(TACITI_SPAN_BACKWARD, 3, 9, 5000), /* no such layer */
+        span(TACITI_SPAN_FORWARD, -2, 9, 5000),
+    };
+    taciti_span twice[2 * sizeof once / sizeof *once];
+    memcpy(twice, once, sizeof once);
+    memcpy(twice + sizeof once / sizeof *once, once, sizeof once);
+    for (int update = 0; update < 4; update++) {
+        taciti_profile_add_spans(&p, twice, sizeof twice / sizeof *twice, 2);
+        p.update_s += 0.5;
+    }
+    taciti_profile_add_spans(&p, NULL, 0, 2);
+    taciti_profile_divide(&p, 4);
+    static const double forward_ms[] = {40, 2 + 30, 4 + 20, 6 + 10}, backward_ms[] = {40, 30, 20, 10};
+    for (size_t l = 0; l < 4; l++) {
+        assert_true(fabs(p.layers[l].forward_s * 1e3 - forward_ms[l]) < 1e-9);
+        assert_true(fabs(p.layers[l].backward_s * 1e3 - backward_ms[l]) < 1e-9);
+    }
+    assert_true(p.update_s == 0.5);
+    taciti_profile_destroy(&p);
+}
+
 static void the_layout_is_in_ready_order(void **state) {
     (void)state;
     for (const char *const *name = taciti_profile_presets(); *name != NULL; name++) {
@@ -403,6 +442,7 @@ int main(void) {
         cmocka_unit_test(presets_have_the_published_sizes),
         cmocka_unit_test(gpt2_has_the_layout_of_the_model),
         cmocka_unit_test(any_gpt_has_the_layout_of_the_model),
+        cmocka_unit_test(measured_spans_become_seconds_of_layers),
         cmocka_unit_test(the_layout_is_in_ready_order),
         cmocka_unit_test(operations_become_seconds_once),
         cmocka_unit_test(unknown_names_get_a_suggestion),

@@ -103,6 +103,7 @@ tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish) {
     const int64_t begin = taciti_now_ns();
     const taciti_comm_counters before = taciti_comm_count(trainer->comm);
     trainer->trace.step = trainer->position.step;
+    taciti_profiling_begin(trainer);
     taciti_rank_report mine = {.stop = stop_wish ? 1 : 0};
     taciti_comm_announce(trainer->comm, trainer->position.step, "compute");
     const tacit_status computed = compute(trainer, &mine.loss_sum);
@@ -128,5 +129,6 @@ tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish) {
     entry->metrics.bytes_sent = after.bytes_sent - before.bytes_sent;
     entry->metrics.bytes_received = after.bytes_received - before.bytes_received;
     fill_times(trainer, begin, compute_ns, &report, &entry->metrics);
+    taciti_profiling_end(trainer, entry->metrics.update_s);
     return TACIT_OK;
 }

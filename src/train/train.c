@@ -307,8 +307,10 @@ static tacit_status compare_memory(taciti_trainer *trainer) {
 static tacit_status train_built(taciti_trainer *trainer, bool resume) {
     catch_stop_signals();
     TACITI_TRY(restore_or_initialise(trainer, resume));
+    const bool complete = trainer->position.step >= trainer->settings->train.steps;
+    if (!complete) TACITI_TRY(taciti_profiling_check(trainer));
     TACITI_TRY(open_reports(trainer));
-    if (trainer->position.step >= trainer->settings->train.steps) {
+    if (complete) {
         taciti_trainer_say(trainer, "nothing to do: the checkpoint is at train.steps already");
         return TACIT_OK;
     }
@@ -317,18 +319,19 @@ static tacit_status train_built(taciti_trainer *trainer, bool resume) {
     TACITI_TRY(status);
     TACITI_TRY(compare_memory(trainer));
     summarise(trainer);
+    TACITI_TRY(taciti_comm_agree(trainer->comm, taciti_profiling_write(trainer)));
     return write_trace(trainer);
 }
 
-tacit_status taciti_train(taciti_comm *comm, taciti_settings *settings, bool resume, bool dry_run) {
+tacit_status taciti_train(taciti_comm *comm, taciti_settings *settings, const taciti_train_request *request) {
     taciti_trainer trainer;
-    tacit_status status = taciti_trainer_prepare(&trainer, comm, settings);
+    tacit_status status = taciti_trainer_prepare(&trainer, comm, settings, request);
     if (status == TACIT_OK) {
         announce_run(&trainer);
         announce_memory(&trainer);
     }
-    if (status == TACIT_OK && !dry_run) status = taciti_trainer_build(&trainer);
-    if (status == TACIT_OK && !dry_run) status = train_built(&trainer, resume);
+    if (status == TACIT_OK && !request->dry_run) status = taciti_trainer_build(&trainer);
+    if (status == TACIT_OK && !request->dry_run) status = train_built(&trainer, request->resume);
     taciti_trainer_close(&trainer);
     return status;
 }

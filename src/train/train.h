@@ -69,8 +69,14 @@ typedef struct taciti_settings {
 /* Points the sections at this struct's members and fills the defaults. The struct must not move afterwards. */
 tacit_status taciti_settings_init(taciti_settings *settings);
 
-/* Trains. resume: continue from the newest valid checkpoint of run.dir (start anew, saying so, when there is none).
- * dry_run: print the plan (sizes, memory, bytes per step) and stop. Collective. */
-tacit_status taciti_train(taciti_comm *comm, taciti_settings *settings, bool resume, bool dry_run);
+/* How this call is to train; nothing that belongs to the run. */
+typedef struct taciti_train_request {
+    bool resume;         /* from the newest valid checkpoint of run.dir (start anew, saying so, when there is none) */
+    bool dry_run;        /* print the plan (sizes, memory, bytes per step) and stop */
+    const char *profile; /* write the measured compute profile to this file; NULL: no */
+} taciti_train_request;
+
+/* Trains. Collective. */
+tacit_status taciti_train(taciti_comm *comm, taciti_settings *settings, const taciti_train_request *request);
 
 #endif

@@ -9,8 +9,9 @@
 #include "kernel/probe.h"
 
 enum {
-    SPANS_PER_RUN = 1 << 18, /* 10 MiB when run.trace is on */
-    SPIN_ALONE_US = 50,      /* a pool that owns its cores */
+    SPANS_PER_RUN = 1 << 18,      /* 10 MiB when run.trace is on */
+    SPANS_PER_PROFILED = 1 << 14, /* 640 KiB for the spans of one step */
+    SPIN_ALONE_US = 50,           /* a pool that owns its cores */
 };
 #define PROBE_SECONDS 0.02
 /* What libraries take later on: generated code, stacks, message buffers. Measured: 11 to 18 MiB. */
@@ -109,8 +110,9 @@ static taciti_memory_plan predict_memory(taciti_trainer *trainer) {
     return plan;
 }
 
-tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, taciti_settings *settings) {
-    *trainer = (taciti_trainer){.comm = comm, .settings = settings};
+tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, taciti_settings *settings,
+                                    const taciti_train_request *request) {
+    *trainer = (taciti_trainer){.comm = comm, .settings = settings, .profiling = {.path = request->profile}};
     trainer->rank = taciti_comm_rank(comm);
     trainer->ranks = taciti_comm_size(comm);
     trainer->threads = choose_threads(trainer);
@@ -131,7 +133,9 @@ static tacit_status build_alone(taciti_trainer *trainer) {
     const int local = taciti_comm_peer(trainer->comm, trainer->rank)->local_size;
     const int spin_us = trainer->threads * local <= taciti_usable_cores() ? SPIN_ALONE_US : 0;
     TACITI_TRY(taciti_pool_create(trainer->threads, spin_us, &trainer->pool));
-    TACITI_TRY(taciti_trace_create(s->run.trace ? SPANS_PER_RUN : 0, &trainer->trace));
+    const size_t spans = s->run.trace ? SPANS_PER_RUN : trainer->profiling.path != NULL ? SPANS_PER_PROFILED : 0;
+    TACITI_TRY(taciti_trace_create(spans, &trainer->trace));
+    TACITI_TRY(taciti_profiling_create(trainer));
     TACITI_TRY(taciti_model_create(&s->model, &trainer->layout, trainer->pool, trainer->micro, trainer->time, true,
                                    &trainer->model));
     TACITI_TRY(taciti_optim_create(&s->optim, &trainer->layout, trainer->pool, &trainer->optim));
@@ -161,6 +165,7 @@ tacit_status taciti_trainer_build(taciti_trainer *trainer) {
 void taciti_trainer_close(taciti_trainer *trainer) {
     if (trainer->strategy_self != NULL) trainer->strategy->destroy(trainer->strategy_self);
     taciti_reports_destroy(&trainer->reports);
+    taciti_profiling_destroy(&trainer->profiling);
     taciti_metrics_close(trainer->metrics);
     taciti_free(trainer->tokens);
     taciti_free(trainer->targets);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "ckpt/ckpt.h"
 #include "comm/circular.h"
+#include "model/profile.h"
 #include "report/report.h"
 #include "strategy/strategy.h"
 #include "train/train.h"
@@ -58,6 +59,16 @@ typedef struct taciti_reports {
     size_t first, count;
 } taciti_reports;
 
+/* What --profile has measured so far. */
+typedef struct taciti_profiling {
+    const char *path; /* NULL: nothing is measured */
+    taciti_profile profile;
+    int64_t steps, updates;              /* made, and measured */
+    size_t first_span, dropped;          /* of the recorder when the step began */
+    int64_t reported;                    /* steps of all ranks */
+    double count, sum_s, sum_squares_s2; /* of compute times over ranks and steps */
+} taciti_profiling;
+
 typedef struct taciti_trainer {
     taciti_comm *comm;
     taciti_settings *settings;
@@ -80,6 +91,7 @@ typedef struct taciti_trainer {
     int32_t *tokens, *targets; /* one micro-batch */
     taciti_position position;
     taciti_reports reports;
+    taciti_profiling profiling;
     bool averaged;            /* between taciti_trainer_average() and taciti_trainer_revert() */
     int64_t skipped_in_a_row; /* steps in which somebody skipped */
     double peak_flops;        /* of all ranks together, measured; 0 when unknown */
@@ -89,7 +101,8 @@ typedef struct taciti_trainer {
 
 /* trainer.c: build in two stages, so that --dry-run and refusals come before large allocations. `prepare` opens data,
  * resolves options, agrees with the other ranks; `build` allocates. Collective. */
-tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, taciti_settings *settings);
+tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, taciti_settings *settings,
+                                    const taciti_train_request *request);
 tacit_status taciti_trainer_build(taciti_trainer *trainer);
 void taciti_trainer_close(taciti_trainer *trainer);
 
@@ -122,6 +135,16 @@ bool taciti_reports_stop(const taciti_reports *reports);           /* some known
 taciti_step_entry *taciti_reports_newest(taciti_reports *reports); /* NULL: none */
 taciti_step_entry *taciti_reports_oldest_known(taciti_reports *reports);
 void taciti_reports_drop_oldest(taciti_reports *reports);
+
+/* profiling.c: check refuses what leaves no step to measure; begin and end enclose a step; add_reports takes the
+ * compute times of all ranks, on all of them; write makes the file, on rank 0. */
+tacit_status taciti_profiling_create(taciti_trainer *trainer);
+void taciti_profiling_destroy(taciti_profiling *profiling);
+tacit_status taciti_profiling_check(const taciti_trainer *trainer);
+void taciti_profiling_begin(taciti_trainer *trainer);
+void taciti_profiling_end(taciti_trainer *trainer, double update_s);
+void taciti_profiling_add_reports(taciti_trainer *trainer);
+tacit_status taciti_profiling_write(taciti_trainer *trainer);
 
 /* evaluate.c: mean loss over validation windows [0, windows), 0: all. Collective. */
 tacit_status taciti_trainer_evaluate(taciti_trainer *trainer, double *out_loss);
