@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The bytes are those of allreduce.c, small.c and neighbours.c with every part of an array taken as n / parts. Real
- * chunks are multiples of 16 floats, which only the last piece of an array has to round: a chunk there is less than 32
- * floats off, so a host's link less than 64 (floats of payload) times the pairs of ranks here and elsewhere that talk
- * to each other (test_demand.c).
+ * chunks are multiples of 16 floats, which only the last piece of an array has to round: the chunk of a lane and host
+ * is less than 48 floats off there. So of one all-reduce of one array, a host's link carries less than 2 x 48 floats,
+ * as they travel, more or less than told here for each pair of ranks, one here and one elsewhere, that talk to each
+ * other. Short arrays and edges are exact (test_demand.c).
  */
 #include "exchange/demand.h"
 
@@ -226,14 +227,26 @@ taciti_demand taciti_mix_demand(const taciti_where *where, const taciti_topology
     return demand;
 }
 
-double taciti_mix_nic_bytes_of(const taciti_where *where, const taciti_topology *topology, size_t round,
-                               taciti_placement placement, size_t wire_bytes) {
+/* Bytes of the busiest link in the rounds begin .. end - 1 together. */
+static double nic_bytes_of_rounds(const taciti_where *where, const taciti_topology *topology, size_t begin, size_t end,
+                                  taciti_placement placement, size_t wire_bytes) {
     const length len = {wire_bytes, SIZE_MAX};
     double most = 0;
     loads l = {0};
-    if (loads_create(where, &l) == TACIT_OK &&
-        carry_round(where, &topology->rounds[round], placement, len, &l) == TACIT_OK)
-        for (int h = 0; h < where->hosts; h++) most = greater(most, busy(&l, h));
+    tacit_status status = loads_create(where, &l);
+    for (size_t r = begin; r < end && status == TACIT_OK; r++)
+        status = carry_round(where, &topology->rounds[r], placement, len, &l);
+    for (int h = 0; h < where->hosts && status == TACIT_OK; h++) most = greater(most, busy(&l, h));
     taciti_free(l.out);
     return most;
+}
+
+double taciti_mix_nic_bytes_of(const taciti_where *where, const taciti_topology *topology, size_t round,
+                               taciti_placement placement, size_t wire_bytes) {
+    return nic_bytes_of_rounds(where, topology, round, round + 1, placement, wire_bytes);
+}
+
+double taciti_mix_nic_bytes_mean(const taciti_where *where, const taciti_topology *topology, taciti_placement placement,
+                                 size_t wire_bytes) {
+    return nic_bytes_of_rounds(where, topology, 0, topology->period, placement, wire_bytes) / (double)topology->period;
 }

@@ -28,10 +28,14 @@ taciti_demand taciti_mix_demand(const taciti_where *where, const taciti_topology
                                 taciti_placement placement, size_t wire_bytes, size_t f32_bytes);
 
 /* Bytes that the link of the busiest host carries in a round, per direction, for a long array (short ones take
- * another way, small.h): over a period its mean is what `tacit
- * info topologies` prints in model sizes. */
+ * another way, small.h). */
 double taciti_mix_nic_bytes_of(const taciti_where *where, const taciti_topology *topology, size_t round,
                                taciti_placement placement, size_t wire_bytes);
+
+/* The same on average over a period, of the host for which that is most: what `tacit info topologies` and plans tell in
+ * model sizes. Less than the mean of the rounds where hosts are busy in turns: aer has 1 and 1/2. */
+double taciti_mix_nic_bytes_mean(const taciti_where *where, const taciti_topology *topology, taciti_placement placement,
+                                 size_t wire_bytes);
 
 /* The members of one group of a round; and how they are arranged: groups that share links share their flows as well,
  * unless the number of lanes was asked for (arrangement.h). */

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the formulas say against what is counted.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "comm/test_engine.h"
+#include "exchange/demand.h"
+#include "exchange/exchange.h"
+#include "exchange/mix.h"
+#include "exchange/test_rounds.h"
+#include "topo/topo.h"
+
+static const taciti_placement AUTO = {TACITI_SCHEME_AUTO, 0};
+
+static taciti_where hosts_by_size(int host_of[TEST_MOST_RANKS], int hosts, int per_host) {
+    for (int r = 0; r < hosts * per_host; r++) host_of[r] = r / per_host;
+    return (taciti_where){.ranks = hosts * per_host, .hosts = hosts, .host_of = host_of};
+}
+
+static bool make(const char *name, const taciti_where *where, taciti_topology *out) {
+    const taciti_topo_request request = {
+        .name = name, .ranks = where->ranks, .host_of = where->host_of, .period = 4, .seed = 3};
+    return taciti_topology_create(&request, out) == TACIT_OK;
+}
+
+/* ---- in model sizes ------------------------------------------------------------------------------------------------
+ */
+/* Bytes of the busiest link in a round, for a model of 1 MiB: in models. */
+static double models(const char *name, const taciti_where *where, size_t round) {
+    taciti_topology topology;
+    assert_true(make(name, where, &topology));
+    const size_t bytes = 1 << 20;
+    const double answer = taciti_mix_nic_bytes_of(where, &topology, round % topology.period, AUTO, bytes);
+    taciti_topology_destroy(&topology);
+    return answer / (double)bytes;
+}
+
+static double mean_models(const char *name, const taciti_where *where) {
+    taciti_topology topology;
+    assert_true(make(name, where, &topology));
+    const double answer = taciti_mix_nic_bytes_mean(where, &topology, AUTO, 1 << 20);
+    taciti_topology_destroy(&topology);
+    return answer / (1 << 20);
+}
+
+/* How many ranks' links carry so many models of 1 MiB in a round. */
+static int ranks_with(const char *name, const taciti_where *where, size_t round, double wanted) {
+    taciti_topology topology;
+    int count = 0;
+    assert_true(make(name, where, &topology));
+    for (int r = 0; r < where->ranks; r++) {
+        const taciti_demand d = taciti_mix_demand(where, &topology, round % topology.period, r, AUTO, 1 << 20, 1 << 20);
+        count += d.host_bytes == wanted * (1 << 20);
+    }
+    taciti_topology_destroy(&topology);
+    return count;
+}
+
+static void sixteen_ranks_on_four_hosts(void **state) {
+    (void)state;
+    int host_of[TEST_MOST_RANKS];
+    const taciti_where where = hosts_by_size(host_of, 4, 4);
+    const taciti_demand dense = taciti_allreduce_demand(&where, NULL, 16, AUTO, 1 << 20, 1 << 20);
+    assert_true(dense.host_bytes == 1.5 * (1 << 20));
+    assert_true(dense.wire_turns == 2 && dense.local_turns == 2);
+    assert_true(models("complete", &where, 0) == 1.5);
+    assert_true(mean_models("complete", &where) == 1.5);
+    assert_true(mean_models("exp", &where) == 2.0);
+    /* AER: in every round two hosts meet, all their ranks together, and the other two have a local round. */
+    assert_true(models("aer", &where, 0) == 1.0 && mean_models("aer", &where) == 0.5);
+    for (size_t round = 0; round < 4; round++) {
+        assert_int_equal(ranks_with("aer", &where, round, 1.0), 8);
+        assert_int_equal(ranks_with("aer", &where, round, 0.0), 8);
+    }
+    int local = 0, across = 0;
+    for (size_t round = 0; round < 4; round++) {
+        local += models("exp", &where, round) == 0;
+        across += models("exp", &where, round) == 4.0;
+    }
+    assert_int_equal(local, 2);
+    assert_int_equal(across, 2);
+}
+
+static void demand_of_a_rank_is_that_of_its_links(void **state) {
+    (void)state;
+    int host_of[TEST_MOST_RANKS];
+    const taciti_where where = hosts_by_size(host_of, 2, 4);
+    test_topology *made = taciti_calloc(1, sizeof *made);
+    test_topology_start(made, "hand", 8, false);
+    test_topology_add_groups(made, (const int[8]){0, 0, 1, 2, 1, 2, -1, -1}); /* one local pair, two across */
+    const size_t bytes = 1 << 20;
+    const taciti_demand local = taciti_mix_demand(&where, &made->topology, 0, 0, AUTO, bytes, bytes);
+    const taciti_demand across = taciti_mix_demand(&where, &made->topology, 0, 2, AUTO, bytes, bytes);
+    const taciti_demand idle = taciti_mix_demand(&where, &made->topology, 0, 7, AUTO, bytes, bytes);
+    assert_true(local.host_bytes == 0 && local.local_bytes == (double)bytes && local.wire_turns == 0);
+    assert_int_equal(local.local_turns, 2);
+    assert_true(across.host_bytes == 2.0 * (double)bytes && across.local_bytes == 0 && across.wire_turns == 2);
+    assert_true(idle.host_bytes == 0 && idle.local_bytes == 0 && idle.wire_turns == 0 && idle.local_turns == 0);
+    const taciti_demand empty = taciti_mix_demand(&where, &made->topology, 0, 2, AUTO, 0, 0);
+    assert_true(empty.host_bytes == 0 && empty.wire_turns == 0);
+    taciti_free(made);
+}
+
+static void a_rank_sends_its_host_what_the_lanes_leave(void **state) {
+    (void)state;
+    int host_of[TEST_MOST_RANKS];
+    const taciti_where two = hosts_by_size(host_of, 2, 4);
+    const double f32 = 1 << 20;
+    /* one lane: it gives the result to three; four: each gets and gives three quarters */
+    const taciti_demand one =
+        taciti_allreduce_demand(&two, NULL, 8, (taciti_placement){TACITI_SCHEME_HOSTS, 1}, 1 << 19, 1 << 20);
+    assert_true(one.local_bytes == 3 * f32 && one.host_bytes == f32 / 2);
+    const taciti_demand four = taciti_allreduce_demand(&two, NULL, 8, AUTO, 1 << 19, 1 << 20);
+    assert_true(four.local_bytes == 1.5 * f32 && four.host_bytes == f32 / 2);
+    const taciti_demand flat =
+        taciti_allreduce_demand(&two, NULL, 8, (taciti_placement){TACITI_SCHEME_FLAT, 0}, 1 << 20, 1 << 20);
+    assert_true(flat.local_bytes == 2 * 3 * f32 / 8 && flat.host_bytes == 4 * 2 * 4 * f32 / 8);
+    assert_true(flat.wire_turns == 2 && flat.local_turns == 0);
+}
+
+/* ---- counted -------------------------------------------------------------------------------------------------------
+ */
+typedef struct trial {
+    const taciti_topology *topology;
+    taciti_where where;
+    int wire;
+} trial;
+
+/* Pairs of ranks here and elsewhere that may talk in that round, of the busiest host. */
+static size_t pairs_of(const trial *t, size_t round) {
+    size_t most = 0;
+    for (int host = 0; host < t->where.hosts; host++) {
+        size_t pairs = 0;
+        for (int a = 0; a < t->where.ranks; a++)
+            for (int b = 0; b < t->where.ranks; b++)
+                pairs += t->where.host_of[a] == host && t->where.host_of[b] != host &&
+                         test_weight(t->topology, round, a, b) > 0;
+        if (pairs > most) most = pairs;
+    }
+    return most;
+}
+
+static void make_layout(taciti_layout *layout) {
+    const size_t sizes[] = {30011, 12000, 700, 17};
+    CHECK(taciti_layout_create(4, layout) == TACIT_OK);
+    for (int i = 0; i < 4; i++) {
+        const char name[2] = {(char)('a' + i), 0};
+        CHECK(taciti_layout_append(layout, name, 1, &sizes[i], true) == TACIT_OK);
+    }
+    CHECK(taciti_layout_seal(layout, 64000) == TACIT_OK);
+}
+
+/* Most bytes that ranks of one host sent to others since `before`. */
+static uint64_t counted(taciti_comm *comm, const taciti_where *where, uint64_t before) {
+    const uint64_t mine = taciti_comm_count(comm).away_bytes_sent - before;
+    uint64_t all[TEST_MOST_RANKS] = {0}, hosts[TEST_MOST_RANKS] = {0}, most = 0;
+    CHECK(taciti_comm_allgather(comm, &mine, sizeof mine, all) == TACIT_OK);
+    for (int r = 0; r < where->ranks; r++) {
+        hosts[where->host_of[r]] += all[r];
+        if (hosts[where->host_of[r]] > most) most = hosts[where->host_of[r]];
+    }
+    return most;
+}
+
+static void compare(taciti_comm *comm, void *context) {
+    const trial *t = context;
+    const int rank = taciti_comm_rank(comm);
+    taciti_layout layout;
+    make_layout(&layout);
+    const taciti_exchange_options options = {.wire = t->wire};
+    const taciti_codec *codec = taciti_exchange_wire(&options);
+    taciti_mix *mix = NULL;
+    CHECK(taciti_mix_create(comm, &layout, t->topology, &options, &mix) == TACIT_OK);
+    float *x = taciti_calloc(layout.n, sizeof *x);
+    for (size_t round = 0; round < t->topology->period; round++) {
+        const bool edges = t->topology->rounds[round].groups == 0;
+        const double pair = edges ? 0 : 2 * 48 * (double)codec->bound(1) * (double)pairs_of(t, round);
+        double told = 0, told_me = 0;
+        const uint64_t before = taciti_comm_count(comm).away_bytes_sent;
+        for (size_t b = 0; b < layout.bucket_count; b++) {
+            const size_t n = layout.buckets[b].n;
+            CHECK(taciti_mix_begin(mix, x, b, (int64_t)round) == TACIT_OK);
+            CHECK(taciti_mix_wait(mix, b) == TACIT_OK);
+            double most = 0;
+            for (int r = 0; r < t->where.ranks; r++) {
+                const taciti_demand d =
+                    taciti_mix_demand(&t->where, t->topology, round, r, AUTO, codec->bound(n), n * sizeof(float));
+                most = fmax(most, d.host_bytes);
+                if (r == rank) told_me += d.host_bytes;
+            }
+            told += most;
+        }
+        const double real = (double)counted(comm, &t->where, before);
+        const double bound = pair * (double)layout.bucket_count;
+        CHECK(fabs(told - real) <= bound);
+        CHECK(told_me == 0 || (double)taciti_mix_nic_bytes(mix, (int64_t)round) <= told_me + bound);
+        const double whole = taciti_mix_nic_bytes_of(&t->where, t->topology, round, AUTO, codec->bound(layout.n));
+        CHECK(edges || whole <= told + bound + 1e-6 * told); /* short arrays ask for more than a share of a model */
+        CHECK(!edges || whole == told);
+    }
+    taciti_free(x);
+    taciti_mix_destroy(mix);
+    taciti_layout_destroy(&layout);
+}
+
+static void formulas_are_what_counters_count(void **state) {
+    (void)state;
+    int tried = 0;
+    for (int hosts = 1; hosts <= 4; hosts++)
+        for (int per_host = 1; per_host <= 4; per_host++)
+            for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++) {
+                int host_of[TEST_MOST_RANKS];
+                taciti_topology topology;
+                trial t = {.topology = &topology, .where = hosts_by_size(host_of, hosts, per_host)};
+                if (!make(kind->name, &t.where, &topology)) continue; /* sizes that a topology cannot have */
+                taciti_comm_options options = test_comm_options(false);
+                options.segment_bytes = 16384;
+                test_hosts(host_of);
+                for (t.wire = 0; t.wire < 2; t.wire++) test_world_run(t.where.ranks, &options, compare, &t);
+                taciti_topology_destroy(&topology);
+                tried++;
+            }
+    test_hosts(NULL);
+    assert_true(tried > 100);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sixteen_ranks_on_four_hosts),
+        cmocka_unit_test(demand_of_a_rank_is_that_of_its_links),
+        cmocka_unit_test(a_rank_sends_its_host_what_the_lanes_leave),
+        cmocka_unit_test(formulas_are_what_counters_count),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
