@@ -155,27 +155,22 @@ static tacit_status run(const taciti_plan_options *options, model *m, taciti_pre
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
-static double nic_of_round(const taciti_scene *s, const taciti_method *method, size_t round, const int *all) {
-    double sum = 0;
-    for (size_t k = 0; k < s->layout->bucket_count; k++) {
-        const size_t n = s->layout->buckets[k].n, wire = method->wire->bound(n);
-        sum +=
-            method->topology == NULL
-                ? taciti_allreduce_demand(s->where, all, (size_t)s->where->ranks, s->placement, wire, n * sizeof(float))
-                      .host_bytes
-                : taciti_mix_nic_bytes_of(s->where, method->topology, round, s->placement, wire);
-    }
-    return sum;
+/* Of one bucket, by the busiest host's link: of one all-reduce, or on average over the mixes of a period. */
+static double nic_of_bucket(const taciti_scene *s, const taciti_method *method, size_t n, const int *all) {
+    const size_t wire = method->wire->bound(n);
+    if (method->topology != NULL) return taciti_mix_nic_bytes_mean(s->where, method->topology, s->placement, wire);
+    return taciti_allreduce_demand(s->where, all, (size_t)s->where->ranks, s->placement, wire, n * sizeof(float))
+        .host_bytes;
 }
 
 static tacit_status nic_bytes(const taciti_scene *scene, const taciti_method *method, double *out) {
-    const size_t period = method->topology == NULL ? 1 : method->topology->period;
     int *all = taciti_calloc((size_t)scene->where->ranks, sizeof *all);
     if (all == NULL) return TACIT_E_MEMORY;
     double sum = 0;
     for (int r = 0; r < scene->where->ranks; r++) all[r] = r;
-    for (size_t t = 0; t < period; t++) sum += nic_of_round(scene, method, t, all);
-    *out = sum / (double)period / (method->every > 0 ? method->every : 1);
+    for (size_t k = 0; k < scene->layout->bucket_count; k++)
+        sum += nic_of_bucket(scene, method, scene->layout->buckets[k].n, all);
+    *out = sum / (method->every > 0 ? method->every : 1);
     taciti_free(all);
     return TACIT_OK;
 }
