@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "plan/plan.h"
+
+static char g_line[2048];
+
+static void keep_line(void *context, taciti_log_level level, const char *line) {
+    (void)context;
+    (void)level;
+    (void)snprintf(g_line, sizeof g_line, "%s", line);
+}
+
+/* 4 Mfloat in buckets of 4 MiB: four of one size. 30 ms forward, 60 ms backward, evenly; 4 ms of updates. */
+enum { LAYERS = 4, LAYER_FLOATS = 1 << 20, BUCKET_BYTES = LAYER_FLOATS * 4 };
+static const double FORWARD_S = 0.030, BACKWARD_S = 0.060, UPDATE_S = 0.004;
+static const double ALL_BYTES = 4.0 * LAYERS * LAYER_FLOATS;
+
+typedef struct stage {
+    taciti_profile profile;
+    taciti_layout layout;
+    taciti_cluster cluster;
+    taciti_where where;
+    int *host_of;
+    taciti_scene scene;
+    taciti_topology topology;
+    taciti_method method;
+    taciti_plan_options options;
+} stage;
+
+static void open_profile(stage *s) {
+    char text[2048];
+    size_t used = (size_t)snprintf(text, sizeof text,
+                                   "{\"format\": \"tacit-profile-1\", \"name\": \"even\", \"unit\": \"seconds\", "
+                                   "\"update_s\": %.17g, \"layers\": [",
+                                   UPDATE_S);
+    for (int l = 0; l < LAYERS; l++)
+        used += (size_t)snprintf(text + used, sizeof text - used,
+                                 "%s{\"name\": \"l%d\", \"forward_s\": %.17g, \"backward_s\": %.17g, \"tensors\": "
+                                 "[{\"name\": \"w%d\", \"shape\": [%d]}]}",
+                                 l == 0 ? "" : ", ", l, FORWARD_S / LAYERS, BACKWARD_S / LAYERS, l, LAYER_FLOATS);
+    (void)snprintf(text + used, sizeof text - used, "]}");
+    char path[] = "test_predict_profile.json";
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    (void)fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(taciti_profile_load(path, &s->profile), TACIT_OK);
+    assert_int_equal(remove(path), 0);
+    assert_int_equal(taciti_profile_layout(&s->profile, BUCKET_BYTES, &s->layout), TACIT_OK);
+    assert_int_equal(s->layout.bucket_count, LAYERS);
+}
+
+/* The links, and what else of the file; `more` begins with ", ". */
+static void open_stage(stage *s, int hosts, int per_host, const char *links, const char *more) {
+    char text[2048];
+    memset(s, 0, sizeof *s);
+    open_profile(s);
+    (void)snprintf(text, sizeof text,
+                   "{\"format\": \"tacit-cluster-1\", \"hosts\": %d, \"ranks_per_host\": %d, \"links\": {%s}%s}", hosts,
+                   per_host, links, more);
+    assert_int_equal(taciti_cluster_parse("c.json", text, strlen(text), &s->cluster), TACIT_OK);
+    assert_int_equal(taciti_plan_where(&s->cluster, hosts * per_host, &s->host_of, &s->where), TACIT_OK);
+    s->scene = (taciti_scene){.profile = &s->profile, .layout = &s->layout, .cluster = &s->cluster, .where = &s->where};
+    s->method =
+        (taciti_method){.order = TACITI_ORDER_DENSE, .wire = taciti_codec_find("f32"), .overlap = true, .every = 1};
+    s->options = (taciti_plan_options){.seed = 1, .cv = 0};
+}
+
+static void mix(stage *s, taciti_order order, const char *topology) {
+    const taciti_topo_request request = {
+        .name = topology, .ranks = s->where.ranks, .host_of = s->where.host_of, .seed = 1};
+    taciti_topology_destroy(&s->topology);
+    s->topology = (taciti_topology){0};
+    assert_int_equal(taciti_topology_create(&request, &s->topology), TACIT_OK);
+    s->method.order = order;
+    s->method.topology = &s->topology;
+}
+
+static void close_stage(stage *s) {
+    taciti_topology_destroy(&s->topology);
+    taciti_profile_destroy(&s->profile);
+    taciti_layout_destroy(&s->layout);
+    taciti_cluster_destroy(&s->cluster);
+    taciti_free(s->host_of);
+}
+
+static taciti_prediction predict(const stage *s) {
+    taciti_prediction p;
+    assert_int_equal(taciti_predict(&s->scene, &s->method, &s->options, &p), TACIT_OK);
+    assert_true(isfinite(p.step_s) && p.step_s > 0);
+    return p;
+}
+
+static void assert_near(double value, double expected, double share) {
+    if (!(fabs(value - expected) <= share * fabs(expected))) fail_msg("%.9g instead of %.9g", value, expected);
+}
+
+#define GIGABIT "\"between\": {\"latency_us\": 100, \"gbit_per_s\": 1}"
+#define INSIDE ", \"inside\": {\"latency_us\": 1, \"gbit_per_s\": 64}"
+static const double COMPUTE_S = FORWARD_S + BACKWARD_S + UPDATE_S;
+
+/* ---- dense ------------------------------------------------------------------------------------------------------- */
+
+/* One channel, in order: bucket k may go after (k + 1) / 4 of backward. Two latencies and 2 (N - 1) / N of the bytes.
+ */
+static void dense_is_the_formula_of_the_paper(void **state) {
+    (void)state;
+    stage s;
+    open_stage(&s, 4, 1, GIGABIT, "");
+    const double c = 2 * 100e-6 + 1.5 * BUCKET_BYTES * 8 / 1e9; /* 50 ms: the link never rests */
+    taciti_prediction p = predict(&s);
+    assert_near(p.step_s, FORWARD_S + BACKWARD_S / 4 + 4 * c + UPDATE_S, 1e-6);
+    assert_near(p.compute_s, COMPUTE_S, 1e-9);
+    assert_near(p.exposed_s, p.step_s - p.compute_s, 1e-9);
+    assert_near(p.transfer_s, 4 * c, 1e-6);
+    assert_near(p.nic_bytes, 1.5 * ALL_BYTES, 1e-9);
+    s.method.overlap = false;
+    assert_near(predict(&s).step_s, COMPUTE_S + 4 * c, 1e-6);
+    s.scene.between_bit_per_s = 100e9; /* now only the last bucket shows */
+    s.method.overlap = true;
+    assert_near(predict(&s).exposed_s, 2 * 100e-6 + 1.5 * BUCKET_BYTES * 8 / 100e9, 1e-6);
+    close_stage(&s);
+}
+
+static void duplex_counts_before_the_line_of_two_ranks(void **state) {
+    (void)state;
+    stage s;
+    open_stage(&s, 2, 1, GIGABIT ", \"host_gbit_per_s\": 0.8, \"duplex_gbit_per_s\": 0.5", "");
+    assert_near(predict(&s).transfer_s, 4 * (2 * 100e-6 + BUCKET_BYTES * 8 / 0.5e9), 1e-6);
+    close_stage(&s);
+    open_stage(&s, 4, 1, GIGABIT ", \"incast_gbit_per_s\": 0.25", ""); /* three hosts send to one */
+    assert_near(predict(&s).transfer_s, 4 * (2 * 100e-6 + 1.5 * BUCKET_BYTES * 8 / 0.25e9), 1e-6);
+    close_stage(&s);
+}
+
+static void hosts_send_each_byte_once(void **state) {
+    (void)state;
+    stage one, four;
+    open_stage(&one, 4, 1, GIGABIT INSIDE, "");
+    open_stage(&four, 4, 4, GIGABIT INSIDE, "");
+    assert_near(predict(&four).nic_bytes, predict(&one).nic_bytes, 1e-9);
+    assert_near(predict(&four).step_s, predict(&one).step_s, 0.01);
+    close_stage(&one);
+    close_stage(&four);
+}
+
+/* ---- gossip ------------------------------------------------------------------------------------------------------ */
+
+static void awc_hides_what_fits_into_a_step(void **state) {
+    (void)state;
+    stage s;
+    open_stage(&s, 4, 1, "\"between\": {\"latency_us\": 10, \"gbit_per_s\": 10}", "");
+    mix(&s, TACITI_ORDER_AWC, "complete");
+    taciti_prediction p = predict(&s); /* 20 ms of transfers */
+    assert_near(p.step_s, COMPUTE_S, 1e-9);
+    assert_true(p.exposed_s < 1e-9 && p.bottleneck == TACITI_BOTTLENECK_COMPUTE);
+    mix(&s, TACITI_ORDER_ATC, "complete");
+    const double c = 2 * 10e-6 + 1.5 * BUCKET_BYTES * 8 / 10e9;
+    assert_near(predict(&s).step_s, COMPUTE_S + 4 * c - 3 * UPDATE_S / 4, 1e-6); /* later updates hide */
+    s.scene.between_bit_per_s = 1e9;
+    mix(&s, TACITI_ORDER_AWC, "complete");
+    p = predict(&s);
+    assert_near(p.step_s, p.transfer_s, 0.01); /* the channel never rests */
+    assert_true(p.bottleneck == TACITI_BOTTLENECK_LINK);
+    close_stage(&s);
+}
+
+static void rare_exchanges_and_short_payloads_send_less(void **state) {
+    (void)state;
+    stage s;
+    open_stage(&s, 4, 1, GIGABIT, "");
+    const double dense = predict(&s).nic_bytes;
+    s.method.wire = taciti_codec_find("bf16");
+    assert_near(predict(&s).nic_bytes, dense / 2, 1e-9);
+    s.method.wire = taciti_codec_find("f32");
+    s.method.order = TACITI_ORDER_ATC; /* local SGD */
+    s.method.every = 8;
+    assert_near(predict(&s).nic_bytes, dense / 8, 1e-9);
+    assert_near(predict(&s).step_s, COMPUTE_S + (4 * (2 * 100e-6 + 1.5 * BUCKET_BYTES * 8 / 1e9) - 3e-3) / 8, 1e-6);
+    close_stage(&s);
+}
+
+/* A round of `aer` uses the network of half of the pairs of hosts. */
+static void alternating_exponential_ring_halves_the_rounds(void **state) {
+    (void)state;
+    stage s;
+    open_stage(&s, 8, 4, GIGABIT INSIDE, "");
+    mix(&s, TACITI_ORDER_AWC, "aer");
+    const double joint = 4 * (2 * 100e-6 + BUCKET_BYTES * 8 / 1e9);
+    const taciti_prediction p = predict(&s);
+    assert_near(p.step_s, (joint + COMPUTE_S) / 2, 0.03);
+    s.method.topology = NULL;
+    s.method.order = TACITI_ORDER_DENSE;
+    assert_true(predict(&s).step_s > 2 * p.step_s); /* 1.75 of the bytes in every round, and less time to hide them */
+    close_stage(&s);
+}
+
+/* ---- laws for every topology ------------------------------------------------------------------------------------- */
+
+static void every_topology_obeys(int hosts, int per_host) {
+    static const taciti_order orders[] = {TACITI_ORDER_AWC, TACITI_ORDER_ATC};
+    stage s;
+    open_stage(&s, hosts, per_host, GIGABIT INSIDE, ", \"compute\": {\"cv\": 0.1}");
+    s.options = (taciti_plan_options){.seed = 3, .cv = -1, .steps = 64};
+    for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++) {
+        const taciti_topo_request probe = {
+            .name = kind->name, .ranks = s.where.ranks, .host_of = s.where.host_of, .seed = 1};
+        taciti_topology possible = {0};
+        if (taciti_topology_create(&probe, &possible) != TACIT_OK) continue;
+        taciti_topology_destroy(&possible);
+        for (size_t o = 0; o < 2; o++) {
+            mix(&s, orders[o], kind->name);
+            double before = 0;
+            for (double rate = 1e11; rate > 1e7; rate /= 10) {
+                s.scene.between_bit_per_s = hosts > 1 ? rate : 0;
+                const taciti_prediction p = predict(&s);
+                assert_true(p.step_s >= before); /* more bandwidth is never slower */
+                assert_true(p.low_s <= p.step_s && p.step_s <= p.high_s);
+                assert_true(p.exposed_s >= 0 && p.nic_bytes >= 0);
+                assert_true(hosts > 1 || p.nic_bytes == 0);
+                before = p.step_s;
+            }
+        }
+    }
+    close_stage(&s);
+}
+
+static void laws_hold_for_all_topologies(void **state) {
+    (void)state;
+    static const int ranks[] = {2, 3, 4, 5, 7, 8};
+    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
+        every_topology_obeys(ranks[i], 1);
+        every_topology_obeys(1, ranks[i]);
+    }
+    every_topology_obeys(4, 2);
+}
+
+static void one_rank_waits_for_nobody(void **state) {
+    (void)state;
+    stage s;
+    open_stage(&s, 1, 1, "", "");
+    static const taciti_order orders[] = {TACITI_ORDER_DENSE, TACITI_ORDER_AWC, TACITI_ORDER_ATC};
+    for (size_t o = 0; o < 3; o++) {
+        s.method.order = orders[o];
+        const taciti_prediction p = predict(&s);
+        assert_near(p.step_s, COMPUTE_S, 1e-9);
+        assert_true(p.nic_bytes == 0 && p.transfer_s == 0);
+    }
+    close_stage(&s);
+}
+
+static void the_same_answer_twice(void **state) {
+    (void)state;
+    stage s;
+    open_stage(&s, 4, 2, GIGABIT INSIDE, ", \"compute\": {\"cv\": 0.2}");
+    s.options.cv = -1;
+    mix(&s, TACITI_ORDER_AWC, "exp");
+    const taciti_prediction a = predict(&s), b = predict(&s);
+    assert_memory_equal(&a.step_s, &b.step_s, sizeof a.step_s);
+    assert_memory_equal(&a.high_s, &b.high_s, sizeof a.high_s);
+    s.options.seed++;
+    const taciti_prediction c = predict(&s);
+    assert_memory_not_equal(&a.step_s, &c.step_s, sizeof a.step_s);
+    close_stage(&s);
+}
+
+/* ---- what was measured ------------------------------------------------------------------------------------------- */
+
+#define TIMING(bytes, seconds)                                                                                         \
+    "{\"collective\": \"all_reduce\", \"group\": \"world\", \"by\": \"tacit\", \"bytes\": " #bytes                     \
+    ", \"seconds\": " #seconds ", \"spread\": 0.04}"
+
+static void measured_collectives_scale_transfers(void **state) {
+    (void)state;
+    stage s;
+    open_stage(&s, 4, 1, GIGABIT, ", \"collectives\": [" TIMING(4194304, 0.10106) "]");
+    const double described = 2 * 100e-6 + 1.5 * BUCKET_BYTES * 8 / 1e9;
+    const taciti_prediction p = predict(&s);
+    assert_true(p.calibrated);
+    assert_near(p.transfer_s, 4 * 0.10106, 1e-6); /* twice what the links would allow */
+    assert_near(p.link_error, 0.03 + 0.04 / 2, 1e-9);
+    assert_true(described < 0.0507);
+    close_stage(&s);
+    /* between two sizes: half-way in the logarithm, half-way in the ratio */
+    open_stage(&s, 4, 1, GIGABIT, ", \"collectives\": [" TIMING(16777216, 0.60420) ", " TIMING(1048576, 0.012783) "]");
+    const double ratio =
+        (0.60420 / (2 * 100e-6 + 1.5 * 16777216 * 8 / 1e9) + 0.012783 / (2 * 100e-6 + 1.5 * 1048576 * 8 / 1e9)) / 2;
+    assert_near(predict(&s).transfer_s, 4 * ratio * described, 1e-6);
+    close_stage(&s);
+}
+
+static void others_collectives_do_not_count(void **state) {
+    (void)state;
+    stage s;
+    open_stage(&s, 4, 1, GIGABIT,
+               ", \"collectives\": [{\"collective\": \"all_reduce\", \"group\": \"world\", \"by\": \"mpi-ring\", "
+               "\"bytes\": 4194304, \"seconds\": 9}, {\"collective\": \"all_gather\", \"group\": \"world\", \"by\": "
+               "\"tacit\", \"bytes\": 4194304, \"seconds\": 9}]");
+    assert_false(predict(&s).calibrated);
+    assert_near(predict(&s).transfer_s, 4 * (2 * 100e-6 + 1.5 * BUCKET_BYTES * 8 / 1e9), 1e-6);
+    close_stage(&s);
+}
+
+/* ---- causes and verdicts ----------------------------------------------------------------------------------------- */
+
+static void bottlenecks_are_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *links;
+        double cv;
+        taciti_bottleneck name;
+    } rows[] = {
+        {"\"between\": {\"latency_us\": 10, \"gbit_per_s\": 100}", 0, TACITI_BOTTLENECK_COMPUTE},
+        {"\"between\": {\"latency_us\": 10, \"gbit_per_s\": 0.1}", 0, TACITI_BOTTLENECK_LINK},
+        {"\"between\": {\"latency_us\": 100000, \"gbit_per_s\": 100}", 0, TACITI_BOTTLENECK_LATENCY},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        stage s;
+        open_stage(&s, 4, 1, rows[i].links, "");
+        s.options.cv = rows[i].cv;
+        assert_string_equal(taciti_bottleneck_name(predict(&s).bottleneck), taciti_bottleneck_name(rows[i].name));
+        close_stage(&s);
+    }
+    stage s;
+    const double slow[4] = {1, 1, 1, 5};
+    open_stage(&s, 4, 1, rows[0].links, "");
+    s.scene.slow = slow;
+    const taciti_prediction p = predict(&s);
+    assert_true(p.bottleneck == TACITI_BOTTLENECK_STRAGGLERS);
+    assert_near(p.cost_s[TACITI_BOTTLENECK_STRAGGLERS], 4 * (FORWARD_S + BACKWARD_S), 0.01);
+    close_stage(&s);
+}
+
+static void nothing_pays_against_itself(void **state) {
+    (void)state;
+    stage s;
+    open_stage(&s, 4, 1, GIGABIT, "");
+    const taciti_prediction p = predict(&s);
+    const taciti_verdict v = taciti_verdict_of(&p, &p);
+    assert_near(v.speedup, 1, 1e-12);
+    assert_near(v.low, 1 - TACITI_PLAN_MODEL_ERROR, 1e-12);
+    assert_near(v.high, 1 + TACITI_PLAN_MODEL_ERROR, 1e-12);
+    assert_false(v.pays);
+    close_stage(&s);
+}
+
+static void gossip_pays_on_slow_links_and_not_on_fast_ones(void **state) {
+    (void)state;
+    stage s;
+    open_stage(&s, 4, 1, GIGABIT, "");
+    for (int fast = 0; fast <= 1; fast++) {
+        s.scene.between_bit_per_s = fast ? 400e9 : 2e9;
+        s.method =
+            (taciti_method){.order = TACITI_ORDER_DENSE, .wire = taciti_codec_find("f32"), .overlap = true, .every = 1};
+        const taciti_prediction dense = predict(&s);
+        mix(&s, TACITI_ORDER_AWC, "complete");
+        const taciti_prediction gossip = predict(&s);
+        const taciti_verdict v = taciti_verdict_of(&dense, &gossip);
+        assert_true(v.low <= v.speedup && v.speedup <= v.high);
+        assert_true(v.pays == !fast);
+    }
+    close_stage(&s);
+}
+
+/* ---- where ranks are, and refusals ------------------------------------------------------------------------------- */
+
+static void ranks_fill_hosts_in_order(void **state) {
+    (void)state;
+    static const char text[] = "{\"format\": \"tacit-cluster-1\", \"hosts\": 3, \"ranks_per_host\": [2, 1, 2], "
+                               "\"links\": {" GIGABIT "}}";
+    static const int expected[8] = {0, 0, 1, 2, 2, 3, 3, 4};
+    taciti_cluster cluster;
+    assert_int_equal(taciti_cluster_parse("c.json", text, sizeof text - 1, &cluster), TACIT_OK);
+    for (int ranks = 1; ranks <= 8; ranks++) {
+        taciti_where where;
+        int *host_of = NULL;
+        assert_int_equal(taciti_plan_where(&cluster, ranks, &host_of, &where), TACIT_OK);
+        assert_int_equal(where.ranks, ranks);
+        assert_int_equal(where.hosts, expected[ranks - 1] + 1);
+        assert_memory_equal(where.host_of, expected, (size_t)ranks * sizeof *expected);
+        taciti_free(host_of);
+    }
+    taciti_cluster_destroy(&cluster);
+}
+
+static void what_is_unknown_is_refused(void **state) {
+    (void)state;
+    stage s;
+    taciti_prediction p;
+    open_stage(&s, 1, 2, "\"inside\": {\"latency_us\": 1, \"gbit_per_s\": 64}", "");
+    const int two_hosts[2] = {0, 1};
+    const taciti_where apart = {.ranks = 2, .hosts = 2, .host_of = two_hosts};
+    s.scene.where = &apart;
+    assert_int_equal(taciti_predict(&s.scene, &s.method, &s.options, &p), TACIT_E_CONFIG);
+    assert_non_null(strstr(g_line, "links.between"));
+    s.scene.where = &s.where;
+    s.profile.in_flops = true;
+    assert_int_equal(taciti_predict(&s.scene, &s.method, &s.options, &p), TACIT_E_CONFIG);
+    assert_non_null(strstr(g_line, "compute.rate"));
+    close_stage(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dense_is_the_formula_of_the_paper),
+        cmocka_unit_test(duplex_counts_before_the_line_of_two_ranks),
+        cmocka_unit_test(hosts_send_each_byte_once),
+        cmocka_unit_test(awc_hides_what_fits_into_a_step),
+        cmocka_unit_test(rare_exchanges_and_short_payloads_send_less),
+        cmocka_unit_test(alternating_exponential_ring_halves_the_rounds),
+        cmocka_unit_test(laws_hold_for_all_topologies),
+        cmocka_unit_test(one_rank_waits_for_nobody),
+        cmocka_unit_test(the_same_answer_twice),
+        cmocka_unit_test(measured_collectives_scale_transfers),
+        cmocka_unit_test(others_collectives_do_not_count),
+        cmocka_unit_test(bottlenecks_are_named),
+        cmocka_unit_test(nothing_pays_against_itself),
+        cmocka_unit_test(gossip_pays_on_slow_links_and_not_on_fast_ones),
+        cmocka_unit_test(ranks_fill_hosts_in_order),
+        cmocka_unit_test(what_is_unknown_is_refused),
+    };
+    taciti_log_set_sink(keep_line, NULL, TACITI_LOG_WARN);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
