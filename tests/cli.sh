@@ -99,7 +99,7 @@ import json
 d = json.load(open("out.json"))
 assert d["machine"]["cpu"] and d["machine"]["cores"] >= 1 and d["floats"] >= 10000
 kernels = {(k["kernel"], k["threads"]) for k in d["kernels"]}
-assert {(k, t) for k in ("add", "bf16_encode", "sum_squares", "adamw", "layernorm") for t in (1, 3)} <= kernels, kernels
+assert {(k, t) for k in ("add", "bf16_encode", "sum_squares", "adamw", "accum_adamw", "blend", "layernorm") for t in (1, 3)} <= kernels, kernels
 for k in d["kernels"]:
     assert 0 < k["ratio"]["least"] <= k["ratio"]["median"] <= k["ratio"]["most"] < 1e6, k
 assert any(p["peak"] == "f32 multiply-add" and p["rate"]["least"] > 0 for p in d["peaks"])

@@ -31,9 +31,9 @@ typedef struct taciti_peak_figure {
 
 enum {
     TACITI_BENCH_PEAKS = 5,
-    TACITI_BENCH_KERNELS = 17,
+    TACITI_BENCH_KERNELS = 22,
     TACITI_BENCH_MOST_ROUNDS = 101,
-    TACITI_BENCH_BYTES_PER_FLOAT = 18
+    TACITI_BENCH_BYTES_PER_FLOAT = 22
 };
 
 typedef struct taciti_kernel_bench {

@@ -149,9 +149,12 @@ static void the_bf16_copy_is_the_rounded_parameters(void **state) {
 
 static void results_do_not_depend_on_the_number_of_threads(void **state) {
     (void)state;
-    const taciti_optim_options *const kinds[] = {&ADAMW, &SGD};
+    taciti_optim_options accum = ADAMW;
+    accum.name = TACITI_OPTIM_ACCUM_ADAM;
+    accum.accum = 2;
+    const taciti_optim_options *const kinds[] = {&ADAMW, &SGD, &accum};
     const int threads[] = {1, 2, 3, 5};
-    for (size_t k = 0; k < 2; k++) {
+    for (size_t k = 0; k < 3; k++) {
         fixture f[4];
         double norm[4];
         for (size_t c = 0; c < 4; c++) {
@@ -199,8 +202,12 @@ static void the_norm_is_the_sum_of_squares(void **state) {
 /* What is saved and restored (parameters, states, update count) is everything an optimizer remembers. */
 static void a_restored_optimizer_goes_on_bit_for_bit(void **state) {
     (void)state;
-    const taciti_optim_options *const kinds[] = {&ADAMW, &SGD};
-    for (size_t k = 0; k < 2; k++) {
+    taciti_optim_options accum = ADAMW; /* saved amid of a window */
+    accum.name = TACITI_OPTIM_ACCUM_ADAMW;
+    accum.accum = 4;
+    const taciti_optim_options *const kinds[] = {&ADAMW, &SGD, &accum};
+    const char *const names[] = {"m", "v", "a"};
+    for (size_t k = 0; k < 3; k++) {
         fixture a, b;
         set_up(&a, kinds[k], 1);
         set_up(&b, kinds[k], 2);
@@ -210,7 +217,7 @@ static void a_restored_optimizer_goes_on_bit_for_bit(void **state) {
         const size_t bytes = a.layout.n * sizeof(float);
         assert_int_equal(taciti_optim_bytes_per_float(kinds[k]), 4 * taciti_optim_state_count(a.optim));
         for (int s = 0; s < taciti_optim_state_count(a.optim); s++) {
-            assert_string_equal(taciti_optim_state_name(a.optim, s), s == 0 ? "m" : "v");
+            assert_string_equal(taciti_optim_state_name(a.optim, s), names[s]);
             memcpy(taciti_optim_state(b.optim, s), taciti_optim_state(a.optim, s), bytes);
         }
         assert_null(taciti_optim_state(a.optim, taciti_optim_state_count(a.optim)));
