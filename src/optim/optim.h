@@ -22,10 +22,13 @@ enum {
     TACITI_OPTIM_ACCUM_ADAM
 };
 
+enum { TACITI_SCHEDULE_COSINE, TACITI_SCHEDULE_INVERSE_SQRT, TACITI_SCHEDULE_CONSTANT };
+
 typedef struct taciti_optim_options {
     int name;             /* optim.name: "adamw|sgd|adam|accum-adamw|accum-adam" */
     double lr;            /* optim.lr: peak learning rate */
     double lr_min;        /* optim.lr_min: floor of the cosine, as a fraction of lr (default 0.1) */
+    int schedule;         /* optim.schedule: "cosine|inverse-sqrt|constant", after the warm-up */
     int64_t warmup_steps; /* optim.warmup: linear warm-up steps */
     int64_t decay_steps;  /* optim.decay_steps: step of the floor; 0: train.steps; -1: constant after warm-up */
     double restart;       /* optim.restart: each further cosine is this many times as long; 0: one cosine only */
@@ -38,9 +41,12 @@ typedef struct taciti_optim_options {
 } taciti_optim_options;
 extern const taciti_option_table taciti_optim_option_table; /* section "optim" */
 
-/* Learning rate of step `step` (0-based); total_steps resolves decay_steps 0. Linear warm-up, then cosine to
- * lr_min * lr, and with optim.restart > 0 again from the peak, each cycle that many times as long (Loshchilov & Hutter
- * 1608.03983, equation 5 and T_mult). Pure; the same bits on every CPU. */
+/* Learning rate of step `step` (0-based); total_steps resolves decay_steps 0. Linear warm-up, then one of
+ *   cosine        to lr_min * lr, and with optim.restart > 0 again from the peak, each cycle that many times as long
+ *                 (Loshchilov & Hutter 1608.03983, equation 5 and T_mult)
+ *   inverse-sqrt  lr * sqrt(w / (step + 1)), w the steps of the warm-up or 1 (Vaswani et al. 1706.03762, equation 3)
+ *   constant
+ * Pure; the same bits on every CPU. */
 double taciti_optim_lr(const taciti_optim_options *options, int64_t step, int64_t total_steps);
 
 typedef struct taciti_optim taciti_optim;

@@ -2,6 +2,7 @@
  *
  * The section `optim` of a configuration, and the learning rate that it describes.
  */
+#include <math.h>
 #include <stddef.h>
 
 #include "optim/optim.h"
@@ -26,6 +27,13 @@ static const taciti_option OPTIONS[] = {
      .most = 1e3,
      .unit = "",
      .help = "peak learning rate"},
+    {.key = "schedule",
+     .type = TACITI_OPTION_ENUM,
+     .offset = AT(schedule),
+     .fallback = "cosine",
+     .choices = "cosine|inverse-sqrt|constant",
+     .unit = "",
+     .help = "how the learning rate falls after the warm-up; inverse-sqrt: as sqrt(warmup / step)"},
     {.key = "lr_min",
      .type = TACITI_OPTION_REAL,
      .offset = AT(lr_min),
@@ -33,7 +41,7 @@ static const taciti_option OPTIONS[] = {
      .least = 0,
      .most = 1,
      .unit = "",
-     .help = "floor of the cosine as a fraction of lr"},
+     .help = "cosine: its floor as a fraction of lr"},
     {.key = "warmup",
      .type = TACITI_OPTION_INT,
      .offset = AT(warmup_steps),
@@ -49,7 +57,7 @@ static const taciti_option OPTIONS[] = {
      .least = -1,
      .most = 1e15,
      .unit = "steps",
-     .help = "step at which the cosine reaches its floor; 0: train.steps; -1: constant after warm-up"},
+     .help = "cosine: step at which it reaches its floor; 0: train.steps; -1: constant after warm-up"},
     {.key = "restart",
      .type = TACITI_OPTION_REAL,
      .offset = AT(restart),
@@ -57,7 +65,7 @@ static const taciti_option OPTIONS[] = {
      .least = 0,
      .most = 1000,
      .unit = "",
-     .help = "at the floor start a new cosine, this many times as long as the one before; 0: stay at the floor"},
+     .help = "cosine: at the floor start a new one, this many times as long as the one before; 0: stay at the floor"},
     {.key = "beta1",
      .type = TACITI_OPTION_REAL,
      .offset = AT(beta1),
@@ -138,10 +146,8 @@ static double half_cosine(double r) {
     return sum * sum;
 }
 
-double taciti_optim_lr(const taciti_optim_options *options, int64_t step, int64_t total_steps) {
+static double cosine_lr(const taciti_optim_options *options, int64_t step, int64_t total_steps) {
     const int64_t warmup = options->warmup_steps;
-    if (step < warmup) return options->lr * ((double)(step + 1) / (double)warmup);
-    if (options->decay_steps < 0) return options->lr;
     const int64_t end = options->decay_steps > 0 ? options->decay_steps : total_steps;
     double begin = (double)warmup, length = (double)(end - warmup);
     while (options->restart > 0 && length >= 1 && (double)step >= begin + length) {
@@ -153,4 +159,15 @@ double taciti_optim_lr(const taciti_optim_options *options, int64_t step, int64_
     /* 0.5 (1 + cos(pi r)), from 1 to 0 */
     const double height = r <= 0.5 ? half_cosine(r) : 1 - half_cosine(1 - r);
     return options->lr * (options->lr_min + (1 - options->lr_min) * height);
+}
+
+double taciti_optim_lr(const taciti_optim_options *options, int64_t step, int64_t total_steps) {
+    const int64_t warmup = options->warmup_steps;
+    if (step < warmup) return options->lr * ((double)(step + 1) / (double)warmup);
+    switch (options->schedule) {
+    case TACITI_SCHEDULE_INVERSE_SQRT:
+        return options->lr * sqrt((double)(warmup > 0 ? warmup : 1) / (double)(step + 1));
+    case TACITI_SCHEDULE_CONSTANT: return options->lr;
+    default: return options->decay_steps < 0 ? options->lr : cosine_lr(options, step, total_steps);
+    }
 }

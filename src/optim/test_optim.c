@@ -302,6 +302,33 @@ static void each_restart_is_a_longer_cosine(void **state) {
     near(taciti_optim_lr(&o, 400, 1000), 2e-4);
 }
 
+/* Peak at the end of the warm-up, a quarter of the steps at twice the rate, no end. */
+static void the_inverse_square_root_goes_on_for_ever(void **state) {
+    (void)state;
+    taciti_optim_options o = ADAMW;
+    o.lr = 2e-3;
+    o.schedule = TACITI_SCHEDULE_INVERSE_SQRT;
+    o.warmup_steps = 10;
+    near(taciti_optim_lr(&o, 4, 20), 1e-3);
+    near(taciti_optim_lr(&o, 9, 20), 2e-3);
+    near(taciti_optim_lr(&o, 39, 20), 1e-3);
+    near(taciti_optim_lr(&o, 999, 20), 2e-4);
+    for (int64_t step = 10; step < 1000; step++)
+        assert_true(taciti_optim_lr(&o, step, 20) < taciti_optim_lr(&o, step - 1, 20));
+    o.warmup_steps = 0;
+    near(taciti_optim_lr(&o, 0, 20), 2e-3);
+    near(taciti_optim_lr(&o, 3, 20), 1e-3);
+}
+
+static void a_constant_rate_stays_after_the_warm_up(void **state) {
+    (void)state;
+    taciti_optim_options o = ADAMW;
+    o.schedule = TACITI_SCHEDULE_CONSTANT;
+    o.warmup_steps = 4;
+    near(taciti_optim_lr(&o, 1, 20), 5e-4);
+    for (int64_t step = 3; step < 100; step++) near(taciti_optim_lr(&o, step, 20), 1e-3);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adamw_follows_the_formula_within_rounding),
@@ -315,6 +342,8 @@ int main(void) {
         cmocka_unit_test(an_emulated_optimizer_only_waits_and_counts),
         cmocka_unit_test(the_schedule_passes_through_its_points),
         cmocka_unit_test(each_restart_is_a_longer_cosine),
+        cmocka_unit_test(the_inverse_square_root_goes_on_for_ever),
+        cmocka_unit_test(a_constant_rate_stays_after_the_warm_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
