@@ -125,8 +125,10 @@ static void mark_configured(taciti_candidates *c, const taciti_settings *s) {
 
 static void try_topologies(const taciti_settings *settings, const taciti_where *seen, bool figures,
                            taciti_candidates *out) {
+    const bool has_file = settings->gossip.file.text[0] != '\0';
     for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++)
-        if (out->topology_count + out->refused_count < TACITI_TOPOLOGIES_MOST)
+        if (out->topology_count + out->refused_count < TACITI_TOPOLOGIES_MOST &&
+            (has_file || strcmp(kind->name, "file") != 0))
             try_topology(settings, seen, kind->name, figures, out);
     for (size_t t = 0; t < out->topology_count && seen->ranks > 1; t++)
         append_gossip(out, settings, &out->topologies[t]);

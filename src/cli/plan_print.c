@@ -110,12 +110,18 @@ static void print_table(const taciti_plan_report *r) {
 }
 
 static void print_legend(const taciti_plan_report *r) {
-    printf("\n"
-           "* this configuration. NIC: busiest host, one direction. mixes: exact/K: all ranks hold the mean after K\n"
-           "mixes, else 1 - what is left of a disagreement after one. cost: steps are the same in number, not in what\n"
-           "they learn: r every rank has a replica of its own, s its neighbours hear of an update one step later, l\n"
-           "ranks go %lld steps alone, w payloads are rounded. What that does to losses: docs/gossip.md\n",
-           (long long)r->settings->localsgd.every);
+    printf(
+        "\n"
+        "* this configuration. NIC: busiest host, one direction. held up by: what a step would lose most without "
+        "(link:\n"
+        "bytes, between hosts or inside). mixes: exact/K: after K mixes all ranks hold the mean, else the share of a\n"
+        "disagreement that one mix removes at least. cost: steps are the same in number, not in what they learn: r "
+        "every\n"
+        "rank has a replica of its own, s neighbours hear of an update one step later and the learning rate has half "
+        "of\n"
+        "its stable range, l ranks go %lld steps alone, w payloads are rounded. What it does to losses: "
+        "docs/gossip.md\n",
+        (long long)r->settings->localsgd.every);
 }
 
 /* ---- what it rests on -------------------------------------------------------------------------------------------- */

@@ -39,13 +39,23 @@ static double place_y(const axes *a, double y) {
 
 /* ---- ranges ------------------------------------------------------------------------------------------------------ */
 
-/* The next of 1, 2, 5, 10, ... that is not above (up: not below) the value. */
-static double round_to_tick(double value, bool up) {
-    static const double steps[] = {1, 2, 5, 10};
+/* Where ticks stand in a decade of a short axis; of a long one at 1, 2 and 5. */
+static const double TICKS[] = {1, 1.5, 2, 2.5, 3, 4, 5, 6, 8};
+enum { TICKS_COUNT = sizeof TICKS / sizeof *TICKS };
+static const double SHORT_AXIS = 20, LONG_AXIS = 1000;
+
+static bool has_tick(double span, double tick) {
+    if (span > LONG_AXIS) return tick == 1;
+    return span < SHORT_AXIS || tick == 1 || tick == 2 || tick == 5;
+}
+
+/* The next tick that is not above (up: not below) the value. */
+static double round_to_tick(double value, double span, bool up) {
     const double decade = pow(10, floor(log10(value)));
     double best = up ? 10 * decade : decade;
-    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-        const double tick = steps[i] * decade;
+    for (size_t i = 0; i < TICKS_COUNT; i++) {
+        if (!has_tick(span < LONG_AXIS ? span : LONG_AXIS, TICKS[i])) continue;
+        const double tick = TICKS[i] * decade;
         if (up ? tick >= value * (1 - 1e-9) && tick < best : tick <= value * (1 + 1e-9) && tick > best) best = tick;
     }
     return best;
@@ -65,7 +75,9 @@ static axes axes_of(const taciti_plan_curves *curves, const taciti_plan_curve *c
     double least = 0, most = 0;
     widen(curves, curve, &least, &most);
     if (least == 0) least = most = 1;
-    axes a = {.left = left, .least_y = round_to_tick(least, false), .most_y = round_to_tick(most, true)};
+    axes a = {.left = left,
+              .least_y = round_to_tick(least, most / least, false),
+              .most_y = round_to_tick(most, most / least, true)};
     if (a.most_y <= a.least_y) a.most_y = 10 * a.least_y;
     a.least_x = curve->x[0];
     a.most_x = curve->x[curve->count - 1];
@@ -101,12 +113,12 @@ static void put_tick_y(FILE *out, const axes *a, double y) {
 }
 
 static void put_ticks_y(FILE *out, const axes *a) {
-    static const double steps[] = {1, 2, 5};
-    const bool sparse = a->most_y / a->least_y > 1000; /* decades alone */
     for (double decade = pow(10, floor(log10(a->least_y))); decade <= a->most_y * 1.001; decade *= 10)
-        for (size_t i = 0; i < (sparse ? 1 : sizeof steps / sizeof *steps); i++)
-            if (steps[i] * decade >= a->least_y * .999 && steps[i] * decade <= a->most_y * 1.001)
-                put_tick_y(out, a, steps[i] * decade);
+        for (size_t i = 0; i < TICKS_COUNT; i++) {
+            const double y = TICKS[i] * decade;
+            if (has_tick(a->most_y / a->least_y, TICKS[i]) && y >= a->least_y * .999 && y <= a->most_y * 1.001)
+                put_tick_y(out, a, y);
+        }
 }
 
 static void put_tick_x(FILE *out, const axes *a, double x, const char *text) {

@@ -89,6 +89,18 @@ static tacit_status place_ranks(question *q) {
     return TACIT_OK;
 }
 
+/* What changes the number of mixes in a step is not in the model. */
+static tacit_status check_gossip(const taciti_gossip_options *gossip) {
+    const char *key = gossip->mixes > 1 ? "gossip.mixes 1" : gossip->tracker ? "no-gossip.tracker" : NULL;
+    if (gossip->target > 0) key = "gossip.target 0";
+    if (key == NULL) return TACIT_OK;
+    return taciti_fail(
+        TACIT_E_CONFIG,
+        "plan predicts one mix of the parameters per step, but gossip.mixes is %lld, gossip.tracker %s and "
+        "gossip.target %g; plan without: --%s",
+        (long long)gossip->mixes, gossip->tracker ? "on" : "off", gossip->target, key);
+}
+
 /* ---- compute ----------------------------------------------------------------------------------------------------- */
 
 static tacit_status refuse_unknown_speed(const question *q) {
@@ -110,10 +122,28 @@ static tacit_status profile_of_model(question *q) {
     return taciti_compute_apply(&s->compute, &q->profile);
 }
 
+static bool names_a_model(const taciti_model_options *m) { return m->preset.text[0] != '\0' || m->layers > 0; }
+
+/* A profile has tensors of its own: they count, not those of the section model. */
+static void warn_of_other_model(const question *q) {
+    taciti_model_options model = q->settings.model;
+    taciti_layout layout;
+    if (!names_a_model(&model) || taciti_model_resolve(&model) != TACIT_OK) return;
+    if (taciti_model_layout(&model, (size_t)q->settings.exchange.bucket_bytes, &layout) != TACIT_OK) return;
+    if (layout.parameters != q->layout.parameters)
+        taciti_log(TACITI_LOG_WARN,
+                   "%s describes %.2f million parameters, the profile %s %.2f million: the plan is the "
+                   "profile's",
+                   q->model_path, (double)layout.parameters / 1e6, q->profile.name, (double)q->layout.parameters / 1e6);
+    taciti_layout_destroy(&layout);
+}
+
 static tacit_status load_profile(question *q) {
     const bool named = q->settings.compute.emulate.text[0] != '\0';
     TACITI_TRY(named ? taciti_compute_profile(&q->settings.compute, &q->profile) : profile_of_model(q));
-    return taciti_profile_layout(&q->profile, (size_t)q->settings.exchange.bucket_bytes, &q->layout);
+    TACITI_TRY(taciti_profile_layout(&q->profile, (size_t)q->settings.exchange.bucket_bytes, &q->layout));
+    if (named) warn_of_other_model(q);
+    return TACIT_OK;
 }
 
 /* ---- the answer -------------------------------------------------------------------------------------------------- */
@@ -158,6 +188,7 @@ static tacit_status answer(const question *q, taciti_candidates *candidates) {
 static tacit_status plan(int argc, char **argv, question *q) {
     TACITI_TRY(configure(argc, argv, q));
     TACITI_TRY(taciti_cluster_load(q->cluster_path, &q->cluster));
+    TACITI_TRY(check_gossip(&q->settings.gossip));
     TACITI_TRY(place_ranks(q));
     TACITI_TRY(load_profile(q));
     taciti_candidates candidates;
