@@ -145,7 +145,7 @@ static void put_here(FILE *out, const axes *a, double x, const char *text) {
     const double at = place_x(a, x), share = (at - a->left) / PANEL;
     const char *anchor = share > .6 ? "text-anchor=\"end\" class=\"here\"" : "text-anchor=\"start\" class=\"here\"";
     (void)fprintf(out, "<path d=\"M%.1f %dV%d\" stroke=\"#c0392b\" stroke-dasharray=\"2 3\"/>\n", at, TOP, BOTTOM);
-    put_text(out, share > .6 ? at - 5 : at + 5, TOP + 13, anchor, text);
+    put_text(out, at, TOP - 6, anchor, text);
 }
 
 static void put_lines(FILE *out, const axes *a, const taciti_plan_curves *curves, const taciti_plan_curve *curve) {
