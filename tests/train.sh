@@ -113,6 +113,14 @@ check "bf16 on the wire stays close to f32" curves n4 wire16 0.02
 check "accumulation of micro-batches" run 2 micro --train.steps 100 --train.eval_every 50 --train.micro_batch 2
 check "micro-batches follow the same curve" curves n1 micro 1e-5
 check "sgd with momentum trains" run 2 sgd --train.steps 30 --optim.name sgd --optim.lr 0.05
+accum=(--optim.name accum-adamw --optim.accum 8 --optim.schedule inverse-sqrt --train.steps 40 --train.save_every 20 --train.keep 9)
+check "accum-adamw trains" run 2 accum "${accum[@]}"
+cp -r "$work/accum" "$work/accum-again"; rm -rf "$work/accum-again/ckpt/step_00000040"
+check "the same, resumed amid of a window" run 2 accum-again "${accum[@]}" --resume
+check "the same is bit-equal to never having stopped, the window's mean included" same_checkpoint accum accum-again 40
+check "a window of one step" run 2 window1 --train.steps 30 --optim.name accum-adam --optim.accum 1
+check "adam" run 2 adam --train.steps 30 --optim.name adam
+check "a window of one step is adam" curves adam window1 0
 
 check "a NaN gradient on one rank" run 3 nan --train.steps 30 --train.fail_at 11
 check "that step is skipped, counted and logged" skipped_once "$work/nan/metrics.jsonl"

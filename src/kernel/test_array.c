@@ -364,6 +364,57 @@ static void small_integers_add_and_scale_exactly(void **state) {
     }
 }
 
+/* Two roundings to a product and its sum; the change in double, element i in lane i % 16, wherever arrays begin. */
+static void a_blend_is_its_definition_at_any_alignment(void **state) {
+    (void)state;
+    enum { N = 1000 };
+    static float p[N], arrived[N + ALIGNMENTS], leaving[N + ALIGNMENTS];
+    static taciti_bf16 copy[N + 2 * ALIGNMENTS];
+    FOR_SETS(k)
+    for (size_t n = 0; n <= N; n += n < SMALL ? 1 : 109) for (size_t shift = 0; shift < ALIGNMENTS; shift++) {
+        double l[16] = {0};
+        float expected[N];
+        for (size_t i = 0; i < n; i++) {
+            p[i] = number(ORDINARY, 5, i);
+            arrived[shift + i] = number(ORDINARY, 6, i);
+            const float kept = 0.3f * p[i], came = 0.7f * arrived[shift + i];
+            expected[i] = kept + came;
+            const double change = (double)expected[i] - (double)p[i];
+            l[i % 16] += change * change;
+        }
+        const double even = ((l[0] + l[8]) + (l[4] + l[12])) + ((l[2] + l[10]) + (l[6] + l[14]));
+        const double odd = ((l[1] + l[9]) + (l[5] + l[13])) + ((l[3] + l[11]) + (l[7] + l[15]));
+        taciti_blend blend = {
+            .arrived = arrived + shift, .keep = 0.3f, .share = 0.7f, .leaving = leaving + shift, .leaving_scale = 1};
+        k->blend(&blend, p, copy + 2 * shift, n);
+        const double moved = even + odd;
+        assert_memory_equal(&blend.moved, &moved, sizeof moved);
+        assert_memory_equal(p, expected, n * sizeof *p);
+        assert_memory_equal(leaving + shift, expected, n * sizeof *p);
+        for (size_t i = 0; i < n; i++) assert_int_equal(copy[2 * shift + i], nearest_bf16(expected[i]));
+    }
+}
+
+/* Poison behind a factor of 0 does not matter, nor do signs of zeros. */
+static void a_factor_of_zero_leaves_its_operand_out(void **state) {
+    (void)state;
+    float p[SMALL], x[SMALL], old[SMALL];
+    FOR_SETS(k) for (uint64_t round = 0; round < 8; round++) {
+        for (size_t i = 0; i < SMALL; i++) {
+            old[i] = p[i] = number(ORDINARY, round, i) * (float)(i % 3);
+            x[i] = number(MIXED, round + 50, i);
+        }
+        old[7] = p[7] = -0.0f;
+        taciti_blend keep = {.arrived = x, .keep = 1, .share = 0}, take = {.arrived = x, .keep = -0.0f, .share = 1};
+        k->blend(&keep, p, NULL, SMALL);
+        assert_memory_equal(p, old, sizeof p);
+        assert_true(keep.moved == 0);
+        for (size_t i = 0; i < SMALL; i++) p[i] = i % 2 ? (float)NAN : (float)INFINITY;
+        k->blend(&take, p, NULL, SMALL);
+        assert_memory_equal(p, x, sizeof p);
+    }
+}
+
 /* ---- dispatch ------------------------------------------------------------------------------------------------- */
 
 /* The set that a fresh process gets under TACIT_ISA=value, as an index into SETS. */
@@ -411,6 +462,8 @@ int main(void) {
         cmocka_unit_test(sum_squares_neither_overflows_nor_hides_non_finite_values),
         cmocka_unit_test(all_finite_finds_one_bad_element_anywhere),
         cmocka_unit_test(small_integers_add_and_scale_exactly),
+        cmocka_unit_test(a_blend_is_its_definition_at_any_alignment),
+        cmocka_unit_test(a_factor_of_zero_leaves_its_operand_out),
         cmocka_unit_test(the_environment_forces_a_set_and_the_best_is_the_default),
     };
     return cmocka_run_group_tests(tests, allocate, release);
