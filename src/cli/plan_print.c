@@ -11,6 +11,7 @@
 #define PERCENT 100
 
 enum { GOSSIP_ROWS = 12 };
+static const double BUSY_CV = 0.3;         /* no accelerator computes so unevenly */
 static const double PERSISTENT_LAG1 = 0.5; /* delays that stay: gossip does not average them away */
 
 /* ---- the verdict ------------------------------------------------------------------------------------------------- */
@@ -139,6 +140,10 @@ static void print_notes(const taciti_plan_report *r) {
     if (c->compute_lag1 > PERSISTENT_LAG1)
         printf("note        delays stay (lag1 %.2f): gossip averages fewer of them away than predicted\n",
                c->compute_lag1);
+    if (r->options->cv < 0 && c->compute_cv > BUSY_CV)
+        printf("note        compute.cv is %.0f %%: the machine was busy when it was measured; --no-jitter or "
+               "--compute.cv 0.03 plan without\n",
+               PERCENT * c->compute_cv);
     if (c->inside.alpha_s < 0 && taciti_cluster_most_ranks_per_host(c) > 1)
         printf("note        links.inside is unknown: what stays inside of hosts is counted as free\n");
     if (c->compute_cv < 0 && r->options->cv < 0)

@@ -17,6 +17,7 @@ const taciti_flag taciti_plan_flags[] = {
     {"--cluster", "-c", "FILE", "description of the cluster: `tacit probe -o cluster.json`, or written by hand"},
     {"--ranks", "-n", "N", "as many ranks, on hosts like those of the description (default: its own)"},
     {"--hosts", NULL, "N", "as many hosts, the same"},
+    {"--no-jitter", NULL, NULL, "all ranks compute evenly, whatever the description says"},
     {"--all", NULL, NULL, "every method in the table, and why some are not possible"},
     {"--svg", NULL, "FILE", "draw the step against the rate between hosts and against the number of hosts"},
     {"--json", NULL, NULL, "answer as one JSON object, curves included"},
@@ -167,7 +168,8 @@ static tacit_status answer(const question *q, taciti_candidates *candidates) {
         .slow = q->slow,
     };
     const double measured = q->cluster.compute_cv > 0 ? q->cluster.compute_cv : 0;
-    const taciti_plan_options options = {.seed = s->compute.seed, .cv = s->compute.cv > 0 ? s->compute.cv : -1};
+    const double asked = taciti_arguments_get(&q->arguments, "--no-jitter") != NULL ? 0 : -1;
+    const taciti_plan_options options = {.seed = s->compute.seed, .cv = s->compute.cv > 0 ? s->compute.cv : asked};
     taciti_plan_curves curves;
     const taciti_plan_report report = {
         .model_path = q->model_path,
@@ -177,7 +179,7 @@ static tacit_status answer(const question *q, taciti_candidates *candidates) {
         .options = &options,
         .candidates = candidates,
         .curves = &curves,
-        .cv = options.cv > 0 ? options.cv : measured,
+        .cv = options.cv >= 0 ? options.cv : measured,
         .all = taciti_arguments_get(&q->arguments, "--all") != NULL,
     };
     TACITI_TRY(taciti_candidates_predict(candidates, &scene, &options));

@@ -13,6 +13,9 @@ static const double ERROR_UNMEASURED = 0.10, ERROR_MEASURED = 0.03;
 
 enum { INSIDE, BETWEEN };
 
+/* So many times beyond what was measured a measurement still speaks. */
+static const double REACH = 16;
+
 /* ---- seconds ----------------------------------------------------------------------------------------------------- */
 
 /* An array is encoded once and added twice, as it is and as a sum. */
@@ -35,18 +38,30 @@ static taciti_transfer_time described(const taciti_links *links, const taciti_tr
                                   .bytes_s = wire > local ? wire : local};
 }
 
-/* Of the table for this kind of group, at this size. */
-static double efficiency(const taciti_links *links, int kind, size_t f32_bytes) {
+/* The row that speaks for this size, or the lower one of two; NULL: none does. */
+static const taciti_efficiency *find_row(const taciti_links *links, int kind, double bytes) {
     const taciti_efficiency *table = links->measured[kind];
     const size_t count = links->measured_count[kind];
-    const double at = log((double)(f32_bytes > 0 ? f32_bytes : 1));
-    if (count == 0) return 1;
     size_t above = 0;
-    while (above < count && table[above].log_bytes < at) above++;
-    if (above == 0) return table[0].ratio;
-    if (above == count) return table[count - 1].ratio;
-    const taciti_efficiency *a = &table[above - 1], *b = &table[above];
-    return a->ratio + (b->ratio - a->ratio) * (at - a->log_bytes) / (b->log_bytes - a->log_bytes);
+    while (above < count && table[above].bytes < bytes) above++;
+    const taciti_efficiency *row = above == 0 ? table : &table[above - 1];
+    if (count == 0 || bytes * REACH < row->bytes) return NULL;
+    return above == count && bytes > REACH * row->bytes ? NULL : row;
+}
+
+static double efficiency(const taciti_links *links, int kind, size_t f32_bytes) {
+    const double bytes = (double)f32_bytes;
+    const taciti_efficiency *row = find_row(links, kind, bytes);
+    if (row == NULL) return 1;
+    const bool last = row + 1 == links->measured[kind] + links->measured_count[kind];
+    if (last || bytes <= row->bytes) return row->measured_s / row->described_s;
+    const double share = (bytes - row->bytes) / (row[1].bytes - row->bytes);
+    return (row->measured_s + share * (row[1].measured_s - row->measured_s)) /
+           (row->described_s + share * (row[1].described_s - row->described_s));
+}
+
+bool taciti_links_calibrated(const taciti_links *links, bool several_hosts, size_t f32_bytes) {
+    return find_row(links, several_hosts ? BETWEEN : INSIDE, (double)f32_bytes) != NULL;
 }
 
 taciti_transfer_time taciti_links_time(const taciti_links *links, const taciti_transfer *transfer) {
@@ -81,7 +96,7 @@ void taciti_links_crowd(const taciti_where *where, taciti_placement placement, c
 /* ---- what was measured ------------------------------------------------------------------------------------------- */
 
 static int by_bytes(const void *a, const void *b) {
-    const double x = ((const taciti_efficiency *)a)->log_bytes, y = ((const taciti_efficiency *)b)->log_bytes;
+    const double x = ((const taciti_efficiency *)a)->bytes, y = ((const taciti_efficiency *)b)->bytes;
     return (x > y) - (x < y);
 }
 
@@ -104,7 +119,7 @@ static int largest_host(const taciti_cluster *cluster) {
     return at;
 }
 
-/* measured / described, in the cluster as it was when it was measured. */
+/* In the cluster as it was when it was measured. */
 static void append(taciti_links *links, const taciti_where *where, const taciti_cluster_timing *timing, int *members) {
     const size_t count = members_of(where, timing->group, largest_host(links->cluster), members);
     const taciti_placement placement = {0};
@@ -118,7 +133,7 @@ static void append(taciti_links *links, const taciti_where *where, const taciti_
     const int kind = t.hosts > 1 ? BETWEEN : INSIDE;
     if (!(seconds > 0)) return;
     links->measured[kind][links->measured_count[kind]++] = (taciti_efficiency){
-        .log_bytes = log((double)bytes), .ratio = timing->seconds / seconds, .spread = timing->spread};
+        .bytes = (double)bytes, .measured_s = timing->seconds, .described_s = seconds, .spread = timing->spread};
 }
 
 static tacit_status read_timings(taciti_links *links) {
@@ -139,19 +154,12 @@ static tacit_status read_timings(taciti_links *links) {
     return status;
 }
 
-static double widest_spread(const taciti_links *links, int kind) {
-    double most = 0;
-    for (size_t i = 0; i < links->measured_count[kind]; i++)
-        if (links->measured[kind][i].spread > most) most = links->measured[kind][i].spread;
-    return most;
-}
-
 /* Where collectives were measured, half of their spread; else what the line of two ranks is off, unless all ranks of a
  * host were measured at once. */
-static double error_of(const taciti_links *links, bool several_hosts) {
+double taciti_links_error(const taciti_links *links, bool several_hosts, size_t f32_bytes) {
     const taciti_cluster *c = links->cluster;
-    const int kind = several_hosts ? BETWEEN : INSIDE;
-    if (links->measured_count[kind] > 0) return ERROR_MEASURED + widest_spread(links, kind) / 2;
+    const taciti_efficiency *row = find_row(links, several_hosts ? BETWEEN : INSIDE, (double)f32_bytes);
+    if (row != NULL) return ERROR_MEASURED + (row->spread > 0 ? row->spread / 2 : 0);
     if (several_hosts && (c->duplex_beta_s_per_byte > 0 || c->host_beta_s_per_byte > 0)) return ERROR_UNMEASURED;
     const taciti_link_cost *line = several_hosts ? &c->between : &c->inside;
     return ERROR_UNMEASURED + (line->alpha_s >= 0 && line->fit_error > 0 ? line->fit_error : 0);
@@ -197,7 +205,6 @@ tacit_status taciti_links_create(const taciti_scene *scene, taciti_links *out) {
         taciti_links_destroy(&links);
         return status;
     }
-    links.error = error_of(&links, scene->where->hosts > 1);
     if (scene->between_bit_per_s > 0 && scene->where->hosts > 1) change_rate(&links, scene->between_bit_per_s);
     *out = links;
     return TACIT_OK;

@@ -9,9 +9,10 @@
  *           host receives from two others or more, not less than those of `incast_gbit_per_s`
  *   inside  bytes that a rank sends within its host x seconds per byte there: free when `links.inside` is unknown
  *   codec   what the communication thread encodes and adds: free when the codec's rates are unknown
- *   e       how much longer than that our own all-reduce took where the file has it measured ("tacit"), by size: of
- *           group `host` for ranks of one host, of `world` for others; linear in log(bytes), beyond the measured sizes
- *           as at the nearest one. 1 where nothing was measured
+ *   e       how much longer than that our own all-reduce took where the file has it measured ("tacit"): of group `host`
+ *           for ranks of one host, of `world` for others. Between two measured sizes both times are taken as lines in
+ *           bytes; up to 16 times beyond the measured sizes as at the nearest one; farther away a measurement says
+ *           nothing (a short array is late for other reasons than a long one), and e is 1
  *
  * The three run at the same time in pieces (exchange/allreduce.h), hence the maximum; inside and codec share a thread.
  */
@@ -29,8 +30,9 @@ typedef struct taciti_transfer {
     const taciti_codec *codec;
 } taciti_transfer;
 
+/* An all-reduce of this size: as it was measured, and as the links describe it. */
 typedef struct taciti_efficiency {
-    double log_bytes, ratio, spread;
+    double bytes, measured_s, described_s, spread;
 } taciti_efficiency;
 
 typedef struct taciti_links {
@@ -38,7 +40,6 @@ typedef struct taciti_links {
     double wire_alpha_s, wire_beta_s, crowd_beta_s, local_alpha_s, local_beta_s;
     taciti_efficiency *measured[2]; /* inside of a host, between hosts; ascending in bytes; owned */
     size_t measured_count[2];
-    double error; /* share by which transfers may be off */
 } taciti_links;
 
 /* Borrows the scene's parts. Returns owned. */
@@ -50,6 +51,10 @@ typedef struct taciti_transfer_time {
     double latency_s, bytes_s;
 } taciti_transfer_time;
 taciti_transfer_time taciti_links_time(const taciti_links *links, const taciti_transfer *transfer);
+
+/* Whether a measurement speaks for arrays of this size, and the share by which their transfers may be off. */
+bool taciti_links_calibrated(const taciti_links *links, bool several_hosts, size_t f32_bytes);
+double taciti_links_error(const taciti_links *links, bool several_hosts, size_t f32_bytes);
 
 /* Hosts and lanes of these members. */
 void taciti_links_crowd(const taciti_where *where, taciti_placement placement, const int *members, size_t count,

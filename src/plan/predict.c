@@ -195,11 +195,19 @@ static tacit_status build(const taciti_scene *scene, const taciti_method *method
     return TACIT_OK;
 }
 
+static size_t largest_bucket(const taciti_layout *layout) {
+    size_t most = 0;
+    for (size_t k = 0; k < layout->bucket_count; k++)
+        if (layout->buckets[k].n > most) most = layout->buckets[k].n;
+    return most;
+}
+
 static tacit_status predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
                             const taciti_links *links, taciti_prediction *out) {
     model m;
-    taciti_prediction p = {.link_error = links->error,
-                           .calibrated = links->measured_count[scene->where->hosts > 1] > 0};
+    const size_t bytes = largest_bucket(scene->layout) * sizeof(float);
+    taciti_prediction p = {.link_error = taciti_links_error(links, scene->where->hosts > 1, bytes),
+                           .calibrated = taciti_links_calibrated(links, scene->where->hosts > 1, bytes)};
     TACITI_TRY(build(scene, method, options, links, &m));
     tacit_status status = run(options, &m, &p);
     if (status == TACIT_OK) status = nic_bytes(scene, method, &p.nic_bytes);
