@@ -92,6 +92,34 @@ assert abs(four["bytes_per_step"]["rank_sent"] * 4 / dp["bytes_per_step"]["rank_
 assert one["bytes_per_step"]["rank_sent"] == dp["bytes_per_step"]["rank_sent"]
 assert sum(t["seconds"]["compute"]["asked_mean"] for t in s) > 0.07
 '
+ranks 5 --strategy gossip --gossip.topology aer "${emulated[@]}" --rounds 5 --against strategy=dp \
+  --against "gossip.order=atc exchange.wire=bf16" --against "gossip.topology=exp exchange.overlap=no" \
+  --against "gossip.topology=complete gossip.every=2"
+holds "gossip beside dp" '
+methods = [t["method"] for t in s]
+assert [m["strategy"] for m in methods] == ["gossip", "dp", "gossip", "gossip", "gossip"], methods
+assert [m.get("topology") for m in methods] == ["aer", None, "aer", "exp", "complete"]
+assert [m.get("order") for m in methods] == ["awc", None, "atc", "awc", "awc"]
+assert all(d["rounds"] % m["period"] == 0 and d["warm_up"] % m["period"] == 0 for m in methods)
+assert d["rounds"] >= 5 and methods[1]["period"] == 1 and methods[4]["period"] == 2
+for t in s:
+    b = t["bytes_per_step"]
+    assert 0 < b["rank_sent"] and abs(b["rank_sent"] - b["rank_formula"]) <= 1, (t["label"], b)
+    assert t["seconds"]["step"]["count"] * t["method"]["period"] == 2 * d["rounds"]
+assert abs(s[4]["bytes_per_step"]["rank_sent"] * 2 / s[1]["bytes_per_step"]["rank_sent"] - 1) < 1e-3
+'
+# 40 MB of parameters: a rank holds one such array, whichever strategies take turns
+cat >"$folder/large.json" <<'JSON'
+{"format": "tacit-profile-1", "name": "large", "unit": "seconds", "layers": [
+  {"name": "a", "forward_s": 0.01, "backward_s": 0.02, "tensors": [{"name": "a.w", "shape": [10000, 1000]}]}]}
+JSON
+large=(--compute.emulate "$folder/large.json" --blocks 1 --rounds 2 --warm-up 0)
+ranks 2 "${large[@]}"
+alone=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["resident_bytes"])' "$folder/out.json")
+ranks 2 "${large[@]}" --against "strategy=localsgd localsgd.every=2" --against "strategy=gossip gossip.topology=complete"
+holds "memory of strategies in turns" "assert d['resident_bytes'] < ${alone:-0} + 20e6, (d['resident_bytes'], ${alone:-0})
+assert 40e6 < d['predicted_bytes'] < 60e6, d['predicted_bytes']"
+
 ranks 2 --model nano --seq 16 --batch 2 --blocks 1 --rounds 2 --warm-up 0 --strategy localsgd --localsgd.every 2
 holds "local SGD of a network" 'assert s[0]["seconds"]["step"]["count"] == 1 and s[0]["drift"] is None'
 

@@ -54,7 +54,8 @@ for shape in "2 1" "3 1" "3 2"; do
   read -r hosts per_host <<<"$shape"
   check "up: $hosts hosts" lab up "$hosts" --rate 1gbit
   check "steps on $hosts hosts x $per_host ranks" steps "$hosts" "$per_host" answer --against exchange.wire=bf16 \
-    --against "strategy=localsgd localsgd.every=2"
+    --against "strategy=localsgd localsgd.every=2" --against "strategy=gossip gossip.topology=aer" \
+    --against "strategy=gossip gossip.topology=exp exchange.wire=bf16"
   check "$hosts hosts x $per_host ranks: engine and interfaces count the same bytes" agree answer
   lab down 2>/dev/null
 done

@@ -61,15 +61,22 @@ void taciti_bench_worker_destroy(taciti_bench_worker *worker) {
     taciti_pool_destroy(worker->pool);
 }
 
-/* The accelerator of this plan. Arrays of one, whatever the number of settings: the last one goes first. */
+/* The accelerator of this plan. Arrays of one, whatever the number of settings: the last one goes first. One whose
+ * gradients were written goes, too, before a strategy that has a buffer of its own and does not want them: the memory
+ * of a rank is that of its hungriest setting, not the sum of two. */
 static tacit_status choose_accelerator(taciti_bench_worker *worker, const taciti_bench_plan *plan) {
-    if (plan->machine == worker->emulates) return TACIT_OK;
-    taciti_emulated_destroy(worker->emulated);
-    worker->emulated = NULL;
-    worker->emulates = NULL;
-    TACITI_TRY(taciti_emulated_create(&plan->machine->setting->compute, &plan->machine->profile, &plan->machine->layout,
-                                      taciti_comm_rank(worker->comm), &worker->emulated));
-    worker->emulates = plan->machine;
+    const bool wanted = plan->strategy->exchanges_gradients, full = worker->gradients_written && !wanted;
+    if (plan->machine != worker->emulates || full) {
+        taciti_emulated_destroy(worker->emulated);
+        worker->emulated = NULL;
+        worker->emulates = NULL;
+        worker->gradients_written = false;
+        TACITI_TRY(taciti_emulated_create(&plan->machine->setting->compute, &plan->machine->profile,
+                                          &plan->machine->layout, taciti_comm_rank(worker->comm), &worker->emulated));
+        worker->emulates = plan->machine;
+    }
+    if (wanted && !worker->gradients_written) taciti_emulated_touch_gradients(worker->emulated);
+    worker->gradients_written = wanted;
     return TACIT_OK;
 }
 

@@ -35,6 +35,7 @@ typedef struct taciti_bench_worker {
     int32_t *window;     /* batch x time random tokens and one more */
     taciti_emulated *emulated;
     const taciti_bench_plan *emulates; /* whose accelerator that is */
+    bool gradients_written;            /* its gradients are more than untouched pages */
     /* of the block that runs */
     const taciti_bench_plan *plan;
     taciti_optim *optim;

@@ -88,9 +88,12 @@ static void print_times(const taciti_cluster_bench *b) {
     for (size_t i = 0; i < b->setting_count; i++) {
         const taciti_setting_figures *f = &b->figures[i];
         const taciti_moments *step = &f->step_s;
-        printf("  %-8c %9.2f %9.2f %9.2f-%-9.2f %9.2f +- %-5.2f", (char)('A' + i), MS * f->block_s.spread.median,
-               MS * step->spread.median, MS * step->spread.least, MS * step->spread.most, MS * step->mean,
-               MS * step->standard_error);
+        printf("  %-8c %9.2f %9.2f %9.2f-%-9.2f %9.2f", (char)('A' + i), MS * f->block_s.spread.median,
+               MS * step->spread.median, MS * step->spread.least, MS * step->spread.most, MS * step->mean);
+        if (isnan(step->standard_error)) /* of one sample */
+            printf(" %8s", "");
+        else
+            printf(" +- %-5.2f", MS * step->standard_error);
         print_cell(6, 3, step->cv, "");
         print_cell(9, 2, MS * f->wait_s.spread.median, "");
         print_cell(8, 1, PERCENT * f->wait_share, " %");

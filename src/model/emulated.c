@@ -110,10 +110,13 @@ tacit_status taciti_emulated_create(const taciti_compute_options *options, const
         taciti_emulated_destroy(e);
         return status;
     }
-    cursor first_touch = {.key = e->gradient_key}; /* else the first step would pay for the pages */
-    write_until(e, &first_touch, layout->tensor_count, 0);
     *out = e;
     return TACIT_OK;
+}
+
+void taciti_emulated_touch_gradients(taciti_emulated *emulated) {
+    cursor first_touch = {.key = emulated->gradient_key};
+    write_until(emulated, &first_touch, emulated->layout->tensor_count, 0);
 }
 
 /* Whether a bucket is full when tensors [0, end) are ready that was not before; *bucket is the first that is not. */

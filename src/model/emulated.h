@@ -55,10 +55,13 @@ double taciti_compute_deviation(int64_t seed, double cv, int rank, int64_t step)
 typedef struct taciti_emulated taciti_emulated;
 
 /* Borrows profile (in seconds) and layout (of taciti_profile_layout); options, checked, are copied. Gradients and
- * parameters are allocated here; parameters are untouched pages until somebody writes to them. Not collective. */
+ * parameters are allocated here; both are untouched pages until somebody writes to them. Not collective. */
 tacit_status taciti_emulated_create(const taciti_compute_options *options, const taciti_profile *profile,
                                     const taciti_layout *layout, int rank, taciti_emulated **out);
 void taciti_emulated_destroy(taciti_emulated *emulated);
+
+/* Writes gradients once, so that the first step that wants them does not pay for their pages. */
+void taciti_emulated_touch_gradients(taciti_emulated *emulated);
 
 float *taciti_emulated_parameters(taciti_emulated *emulated); /* flat */
 float *taciti_emulated_gradients(taciti_emulated *emulated);  /* flat */
