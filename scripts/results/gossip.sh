@@ -1,0 +1,288 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Measures gossip against dense all-reduce and fills the tables and pictures of docs/results/gossip.md.
+#
+#   scripts/results/gossip.sh [-o FOLDER] [--name NAME] [--tacit PROGRAM] [--text FILE] [--quick] [SECTION ...]
+#
+# Sections, in the order in which they run when none is named:
+#   steps   step times of an emulated transformer-base, 16 ranks on 4 hosts, all-reduce of 1, 2 and 4 times the compute   17 min
+#   jitter  what jitter of compute costs, 16 ranks, no transfer to speak of                                                3 min
+#   plan    probes the same clusters and predicts every cell of steps and jitter                                           4 min
+#   train   validation loss of a Shakespeare GPT after as many steps, 8 ranks, 3 seeds                                    40 min
+#   time    time to the dense run's loss at 100 Mbit/s, 4 hosts of 2 ranks                                                15 min
+#   tables  tables and pictures of what FOLDER holds; always runs at the end
+# and, only when it is named:
+#   tune    the search for the hyper-parameters of train, as many runs for each optimizer                                 40 min
+#
+# FOLDER (default build/gossip) keeps what every launch printed, with its command line beside it. A launch whose answer is
+# there is not repeated: an interrupted section goes on where it stopped; remove FOLDER/SECTION to measure it again. --quick
+# makes every launch so short that its figures mean nothing, in a folder of its own and without touching the page. --text
+# (default input.txt, else ../shared/data/tinyshakespeare.txt) is tiny-shakespeare. Needs root for steps, plan and time
+# (lab/cluster); clusters are taken down at the end, also of an interrupted run. Leave the machine alone meanwhile.
+#
+# Environment, with the figures of the page as defaults: RATE (500mbit), RATIOS ("1 2 4"), WIRES ("f32 bf16"), BLOCKS (2),
+# SEEDS ("1 2 3"), STEPS (1200), TIME_RATE (100mbit), TIME_STEPS (400), TIME_MORE (1.15)
+set -u -o pipefail
+cd "$(dirname "$0")/../.." || exit 2
+. scripts/mpi-environment.sh
+
+folder="" name=gossip-$$ tacit=$PWD/build/release/bin/tacit text="" quick="" sections=()
+: "${RATE:=500mbit}" "${RATIOS:=1 2 4}" "${WIRES:=f32 bf16}" "${BLOCKS:=2}" "${SEEDS:=1 2 3}" "${STEPS:=1200}"
+: "${TIME_RATE:=100mbit}" "${TIME_STEPS:=400}" "${TIME_MORE:=1.15}"
+
+misuse() { echo "gossip.sh: $1; see scripts/results/gossip.sh --help" >&2; exit 2; }
+
+while [ $# -gt 0 ]; do
+  case $1 in
+    -o | --name | --tacit | --text)
+      [ $# -ge 2 ] || misuse "$1 needs a value"
+      case $1 in -o) folder=$2 ;; *) declare "${1#--}=$2" ;; esac
+      shift 2
+      ;;
+    --quick) quick=yes; shift ;;
+    -h | --help) sed -n '3,25s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    steps | jitter | plan | train | time | tables | tune) sections+=("$1"); shift ;;
+    *) misuse "unknown section or option \"$1\"" ;;
+  esac
+done
+[ ${#sections[@]} -gt 0 ] || sections=(steps jitter plan train time)
+[ -x "$tacit" ] || { echo "gossip.sh: there is no program $tacit; build it: cmake --preset release && cmake --build build/release" >&2; exit 7; }
+tacit=$(realpath "$tacit")
+if [ -n "$quick" ]; then
+  folder=${folder:-build/gossip-quick}
+  BLOCKS=1 SEEDS=1 STEPS=30 TIME_STEPS=30 WIRES=f32 RATIOS=1
+else
+  folder=${folder:-build/gossip}
+fi
+mkdir -p "$folder" || exit 7
+folder=$(realpath "$folder")
+failures=0 up=""
+
+lab_down() { [ -z "$up" ] || lab/cluster down --name "$name" >/dev/null 2>&1; up=""; }
+trap lab_down EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+# lab_up PER_HOST RATE: 4 hosts with links of that rate; what is up already is kept.
+lab_up() {
+  [ "$up" != "$*" ] || return 0
+  lab_down
+  up=$*
+  lab/cluster up 4 --per-host "$1" --rate "$2" --name "$name" >&2 || exit $?
+}
+in_lab() { echo lab/cluster run --name "$name" --timeout 3600 --; }
+
+# record ANSWER COMMAND...: runs the command unless its answer is there. What it prints becomes ANSWER when it has ended
+# well, so that ANSWER is never half an answer. The names of this run's cluster and folders are left out of ANSWER.command.
+record() {
+  local answer=$folder/$1 command
+  shift
+  [ ! -s "$answer" ] || return 0
+  mkdir -p "${answer%/*}"
+  command="$*"
+  command=${command//" --name $name --timeout 3600"/}
+  command=${command//"$folder/"/}
+  command=${command//"$tacit"/tacit}
+  command=${command//"$MPIRUN"/mpirun}
+  echo "${command//"$text"/input.txt}" >"$answer.command"
+  echo "$(date +%T) $(cat "$answer.command")" >&2
+  if "$@" >"$answer.part" 2>"$answer.log" </dev/null; then
+    mv "$answer.part" "$answer"
+  else
+    echo "gossip.sh: failed with status $?: $*" >&2
+    tail -n 20 "$answer.log" >&2
+    failures=$((failures + 1))
+    return 1
+  fi
+}
+
+# ---- steps: time per step -------------------------------------------------------------------------------------------
+
+network=transformer-base
+# Seconds of forward and backward for the profile's own accelerator, and megabytes of gradients as f32.
+network_facts() {
+  "$tacit" info profiles --json | /usr/bin/env python3 -c '
+import json, sys
+p = {p["name"]: p for p in json.load(sys.stdin)}[sys.argv[1]]
+print(3 * p["forward_flops"] * p["batch_samples"] / p["rate_flops_per_s"], 4 * p["parameters"] / 1e6)' "$network"
+}
+
+# scale_of WIRE RATIO: the factor of compute times with which a dense all-reduce on an idle link takes RATIO times the
+# compute. It puts 1.5 times the array on the link of each of 4 hosts; 99.3 % of a link of MTU 9000 are payload.
+scale_of() {
+  local seconds megabytes
+  read -r seconds megabytes <<<"$(network_facts)"
+  /usr/bin/env python3 -c '
+import sys
+wire, ratio, rate, seconds, megabytes = sys.argv[1], float(sys.argv[2]), sys.argv[3], float(sys.argv[4]), float(sys.argv[5])
+bits = float(rate[:-4]) * {"k": 1e3, "m": 1e6, "g": 1e9}[rate[-4]]
+transfer = 1.5 * megabytes * 8e6 * {"f32": 1.0, "bf16": 0.5}[wire] / (0.993 * bits)
+print("%.4g" % (transfer / ratio / seconds))' "$1" "$2" "$RATE" "$seconds" "$megabytes"
+}
+
+gossip_on() { echo "strategy=gossip gossip.topology=$1"; }
+
+# Dense and aer take turns in BLOCKS blocks, the others in one: exp alone takes as long as all the rest. A period of aer on
+# 4 hosts and of exp on 16 ranks is 4 steps.
+section_steps() {
+  local wire ratio scale rounds=4
+  [ -z "$quick" ] || rounds=1
+  for wire in $WIRES; do
+    for ratio in $RATIOS; do
+      scale=$(scale_of "$wire" "$ratio") || exit 7
+      lab_up 4 "$RATE"
+      # shellcheck disable=SC2046 # words
+      set -- $(in_lab) "$tacit" bench step --compute.emulate $network --compute.scale "$scale" --exchange.wire "$wire" \
+        --warm-up 1 --rounds $rounds --json
+      record "steps/$wire-${ratio}x-aer.json" "$@" --blocks "$BLOCKS" --against "$(gossip_on aer)"
+      record "steps/$wire-${ratio}x-others.json" "$@" --blocks 1 --against "$(gossip_on exp)" --against "$(gossip_on complete)"
+    done
+  done
+}
+
+# ---- jitter ---------------------------------------------------------------------------------------------------------
+
+section_jitter() {
+  local rounds=100
+  [ -z "$quick" ] || rounds=5
+  record jitter/16.json "$MPIRUN" -n 16 "$tacit" bench step --compute.emulate bench/jitter.json \
+    --gossip.per_host 4 --warm-up 5 --rounds $rounds --blocks "$BLOCKS" --json --against compute.cv=0.1 \
+    --against "$(gossip_on aer)" --against "$(gossip_on aer) compute.cv=0.1" --against "$(gossip_on exp) compute.cv=0.1" \
+    --against "$(gossip_on complete) compute.cv=0.1"
+}
+
+# ---- predictions ----------------------------------------------------------------------------------------------------
+
+# predict NAME CLUSTER FLAG...: the methods of `tacit plan` for a cell. The file is needed and its network is not used.
+predict() {
+  local cell=$1 cluster=$2
+  shift 2
+  record "plan/$cell.json" "$tacit" plan scripts/results/shakespeare.yaml --cluster "$folder/plan/$cluster.json" "$@" --all --json
+}
+
+# The probe's jitter is that of cores which ranks share. An emulated accelerator has none but --compute.cv.
+without_jitter() {
+  /usr/bin/env python3 -c '
+import json, sys
+cluster = json.load(open(sys.argv[1]))
+cluster.pop("compute", None)
+json.dump(cluster, open(sys.argv[2], "w"), indent=1)' "$folder/plan/$1-probe.json" "$folder/plan/$1.json"
+}
+
+section_plan() {
+  local wire ratio probe=(probe --no-natives --json)
+  [ -z "$quick" ] || probe+=(--quick --seconds 10)
+  lab_up 4 "$RATE"
+  # shellcheck disable=SC2046 # words
+  record plan/lab-probe.json $(in_lab) "$tacit" "${probe[@]}" && without_jitter lab || return 0
+  for wire in $WIRES; do
+    for ratio in $RATIOS; do
+      predict "steps-$wire-${ratio}x" lab --compute.emulate $network --compute.scale "$(scale_of "$wire" "$ratio")"
+    done
+  done
+  record plan/host-probe.json "$MPIRUN" -n 16 "$tacit" "${probe[@]}" && without_jitter host || return 0
+  predict jitter host --compute.emulate bench/jitter.json --compute.cv 0.1 --gossip.per_host 4
+}
+
+# ---- training -------------------------------------------------------------------------------------------------------
+
+find_text() {
+  local file
+  for file in "$text" input.txt ../shared/data/tinyshakespeare.txt; do
+    [ -z "$file" ] || [ ! -r "$file" ] || { text=$(realpath "$file"); return 0; }
+  done
+  echo "gossip.sh: no text to train on: --text FILE, or put tiny-shakespeare at input.txt" >&2
+  exit 7
+}
+
+# method NAME: its flags. per_host: topologies and exchange see hosts of 2 ranks, as in the lab.
+method() {
+  case $1 in
+    dense) echo --strategy dp ;;
+    *-aer) echo --strategy gossip --gossip.topology aer --gossip.per_host 2 ;;
+    *-exp) echo --strategy gossip --gossip.topology exp --gossip.per_host 2 ;;
+  esac
+  tuned "${1%%-*}"
+}
+methods="dense accum-aer accum-exp adam-aer adam-exp"
+
+# tuned OPTIMIZER: the best of section tune.
+tuned() {
+  case $1 in
+    dense) echo --optim.name adamw --optim.lr 4e-3 --optim.beta2 0.99 ;;
+    accum) echo --optim.name accum-adamw --optim.accum 4 --optim.lr 4e-3 --optim.beta2 0.99 ;;
+    adam) echo --optim.name adamw --optim.lr 4e-3 --optim.beta2 0.99 ;;
+  esac
+}
+
+# train_run FOLDER/NAME PREFIX FLAG...: a run whose metrics become FOLDER/NAME.jsonl. PREFIX is what launches 8 ranks.
+train_run() {
+  local answer=$1.jsonl prefix=$2
+  shift 2
+  rm -rf "$folder/run"
+  [ -s "$folder/$answer" ] || rm -f "$folder/$answer"
+  # shellcheck disable=SC2086 # words
+  record "${answer%.jsonl}.txt" $prefix "$tacit" train scripts/results/shakespeare.yaml --data.train "$text" --run.dir "$folder/run" "$@" || return 0
+  [ -s "$folder/$answer" ] || mv "$folder/run/metrics.jsonl" "$folder/$answer"
+}
+
+section_train() {
+  local seed which
+  find_text
+  for seed in $SEEDS; do
+    for which in $methods; do
+      # shellcheck disable=SC2046 # words
+      train_run "train/$which-$seed" "$MPIRUN -n 8" $(method "$which") --train.steps "$STEPS" --train.eval_every $((STEPS / 12)) \
+        --train.seed "$seed"
+    done
+  done
+}
+
+# tune_run METHOD LR BETA2. The seed is none of section train's.
+tune_run() {
+  # shellcheck disable=SC2046 # words
+  train_run "tune/$1_$2_$3" "$MPIRUN -n 8" $(method "$1") --optim.lr "$2" --optim.beta2 "$3" --train.steps "$STEPS" \
+    --train.eval_every 0 --train.seed 100
+}
+
+# Six runs for each: first the learning rate, then the second moment at the best of them.
+section_tune() {
+  local which lr beta2 best
+  find_text
+  for which in dense accum-aer adam-aer; do
+    for lr in 1.5e-3 2.5e-3 4e-3 6e-3; do tune_run $which $lr 0.99; done
+    best=$(/usr/bin/env python3 scripts/results/gossip_tables.py --best-rate "$folder" $which) || return 1
+    for beta2 in 0.95 0.999; do tune_run $which "$best" $beta2; done
+  done
+}
+
+section_time() {
+  local wire which steps
+  find_text
+  lab_up 2 "$TIME_RATE"
+  for wire in $WIRES; do
+    for which in dense accum-aer; do
+      steps=$TIME_STEPS
+      [ $which = dense ] || steps=$(/usr/bin/env python3 -c "print(round($TIME_STEPS * $TIME_MORE))")
+      # shellcheck disable=SC2046
+      train_run "time/$which-$wire" "$(in_lab)" $(method "$which") --exchange.wire "$wire" --train.steps "$steps" \
+        --exchange.bucket 2MiB --train.eval_every 20 --train.eval_windows 256 --train.seed 1
+    done
+  done
+}
+
+# ---- tables and pictures --------------------------------------------------------------------------------------------
+
+section_tables() {
+  local page=docs/results/gossip.md pictures=docs/img
+  [ -z "$quick" ] || { page=""; pictures=$folder; }
+  # shellcheck disable=SC2086 # no word when there is no page
+  /usr/bin/env python3 scripts/results/gossip_tables.py "$folder" $page && scripts/results/plot_gossip.sh "$folder" "$pictures"
+}
+
+for section in "${sections[@]}"; do
+  [ "$section" != tables ] || continue
+  "section_$section"
+done
+section_tables || failures=$((failures + 1))
+[ "$failures" -eq 0 ] || { echo "gossip.sh: $failures failed; run it again to repeat them alone" >&2; exit 1; }

@@ -1,0 +1,436 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of docs/results/gossip.md, and the data of its pictures, from what scripts/results/gossip.sh has recorded.
+
+    scripts/results/gossip_tables.py FOLDER [PAGE.md]
+    scripts/results/gossip_tables.py --best-rate FOLDER METHOD     the learning rate of the best run of section tune
+
+Prints every table for which FOLDER holds launches; with PAGE also puts it between the lines <!-- NAME --> and
+<!-- /NAME --> of that page. Tables without launches stay as they are. The data of the pictures go to FOLDER/plot.
+"""
+import glob
+import json
+import os
+import statistics
+import sys
+
+RATIOS = ("1", "2", "4")
+WIRES = ("f32", "bf16")
+BARS = {"1": 1.3, "2": 1.9, "4": 2.2}  # least speed-up of aer
+TIME_BAR = 2.2  # least speed-up of the time to the loss
+LOSS_BAR = 1.0  # most per cent that accum-adamw may lose
+TOPOLOGIES = ("aer", "exp", "complete")
+PICTURES = {"steps": "Times faster than dense all-reduce", "train": "Validation loss and consensus distance",
+            "time": "Validation loss against time"}
+PICTURE_NAMES = {"steps": "gossip-steps", "train": "gossip-loss", "time": "gossip-time"}  # of plot_gossip.sh
+METHODS = {  # of section train
+    "dense": "all-reduce, adamw",
+    "accum-aer": "aer, accum-adamw",
+    "accum-exp": "exp, accum-adamw",
+    "adam-aer": "aer, adamw (DAdam)",
+    "adam-exp": "exp, adamw (DAdam)",
+}
+# Mean step / mean compute at cv 0.1 with 16 ranks, simulated: the runtime model without transfer.
+JITTER_MODEL = {"dense": 1.177, "aer": 1.017, "exp": 1.012, "complete": 1.015}
+
+
+def load(folder, name):
+    path = os.path.join(folder, name)
+    if not os.path.exists(path):
+        return None
+    with open(path) as file:
+        return json.load(file)
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def met(value, bar):
+    return "met" if value >= bar else "**missed**"
+
+
+# ---- steps and jitter -----------------------------------------------------------------------------------------------
+
+
+def method_of(setting):
+    configuration = setting["configuration"]
+    return configuration["gossip.topology"] if configuration["strategy"] == "gossip" else "dense"
+
+
+def step_cells(folder):
+    """{(wire, ratio): {method: setting of the JSON}}; of the two dense ones that of the launch with aer."""
+    cells = {}
+    for wire in WIRES:
+        for ratio in RATIOS:
+            for part in ("others", "aer"):
+                answer = load(folder, "steps/%s-%sx-%s.json" % (wire, ratio, part))
+                if answer is None:
+                    continue
+                cell = cells.setdefault((wire, ratio), {"parameters": answer["compute"]["parameters"]})
+                cell["answer"] = answer
+                cell.update({method_of(setting): setting for setting in answer["settings"]})
+    return cells
+
+
+def speedup(setting):
+    """Dense step / this one, block by block: median, least, most."""
+    ratio = setting["ratio_to_base"]
+    return 1 / ratio["median"], 1 / ratio["most"], 1 / ratio["least"]
+
+
+def seconds(setting):
+    step = setting["seconds"]["step"]
+    return "%.2f (%.2f-%.2f)" % (step["mean"], step["least"], step["most"])
+
+
+def steps_table(folder):
+    rows = []
+    for (wire, ratio), cell in step_cells(folder).items():
+        if "aer" not in cell:
+            continue
+        median, least, most = speedup(cell["aer"])
+        row = [wire, ratio + "x", "%.2f" % cell["dense"]["seconds"]["compute"]["mean"]]
+        row += [seconds(cell[m]) if m in cell else "-" for m in ("dense",) + TOPOLOGIES]
+        row += ["**%.2f** (%.2f-%.2f)" % (median, least, most), "%.1f %s" % (BARS[ratio], met(median, BARS[ratio]))]
+        row += ["%.2f" % speedup(cell[m])[0] if m in cell else "-" for m in TOPOLOGIES[1:]]
+        rows.append(row)
+    head = ["wire", "all-reduce / compute", "compute, s", "dense, s", "aer", "exp", "complete", "dense / aer", "bar",
+            "dense / exp", "dense / complete"]
+    return table(head, rows) if rows else None
+
+
+def bytes_table(folder):
+    """NIC bytes per step in arrays of the wire's size, and what may disturb: CPU, compute later than asked."""
+    rows = []
+    for (wire, ratio), cell in step_cells(folder).items():
+        array = cell["parameters"] * (4 if wire == "f32" else 2)
+        for method in ("dense",) + TOPOLOGIES:
+            if method not in cell:
+                continue
+            setting, hosts = cell[method], cell[method]["bytes_per_step"]["hosts"]
+            compute = setting["seconds"]["compute"]
+            rows.append([wire, ratio + "x", method,
+                         "%.3f" % (max(h["nic_sent"] for h in hosts) / array),
+                         "%.3f" % (max(h["formula"] for h in hosts) / array),
+                         "%.0f %%" % (100 * setting["exposed_share"]), "%.0f %%" % (100 * setting["overlap"]),
+                         "%.0f %%" % setting["cpu_percent"],
+                         "%+.2f %%" % (100 * (compute["mean"] / compute["asked_mean"] - 1))])
+    head = ["wire", "all-reduce / compute", "method", "NIC, arrays per step", "formula", "exposed, of step", "overlap", "CPU",
+            "compute, to asked"]
+    return table(head, rows) if rows else None
+
+
+def jitter_rows(folder):
+    answer = load(folder, "jitter/16.json")
+    for setting in answer["settings"] if answer else []:
+        compute, step = setting["seconds"]["compute"], setting["seconds"]["step"]
+        asked = compute["asked_mean"]
+        yield method_of(setting), setting["configuration"]["compute.cv"], step["mean"] / asked, step["standard_error"] / asked, setting
+
+
+def jitter_table(folder):
+    rows = []
+    for method, cv, share, error, setting in jitter_rows(folder):
+        model = JITTER_MODEL[method] if cv else 1.0
+        bar = "1.02 " + met(1.02, share) if cv and method != "dense" else ""
+        rows.append([method, "%g" % cv, "%.4f +- %.4f" % (share, error), "%.3f" % model, bar,
+                     "%d" % setting["seconds"]["step"]["count"], "%.0f %%" % setting["cpu_percent"]])
+    return table(["method", "cv", "step / mean compute", "model", "bar", "samples", "CPU"], rows) if rows else None
+
+
+# ---- predictions ----------------------------------------------------------------------------------------------------
+
+PREDICTION_BAR = 10.0  # most per cent
+
+
+def predictions(folder, name):
+    """{method: seconds per step} of one answer of `tacit plan`, by wire."""
+    answer = load(folder, "plan/%s.json" % name)
+    found = {}
+    for method in answer["methods"] if answer else []:
+        words = method["label"].split()
+        if words[0] == "dense":
+            found[words[1], "dense"] = method["seconds"]
+        elif words[0] == "gossip" and words[2] == "awc" and words[1] in TOPOLOGIES and method["every"] == 1 and method["delay"] == 0:
+            found[words[3], words[1]] = method["seconds"]
+    return found
+
+
+def predicted_cells(folder):
+    """(section, wire, ratio or cv, method, predicted seconds, measured mean)"""
+    for (wire, ratio), cell in step_cells(folder).items():
+        found = predictions(folder, "steps-%s-%sx" % (wire, ratio))
+        for method in ("dense",) + TOPOLOGIES:
+            if method in cell and (wire, method) in found:
+                yield "steps", wire, ratio + "x", method, found[wire, method], cell[method]["seconds"]["step"]["mean"]
+    found = predictions(folder, "jitter")
+    for method, cv, _, _, setting in jitter_rows(folder):
+        if cv and ("f32", method) in found:
+            yield "jitter", "f32", "cv %g" % cv, method, found["f32", method], setting["seconds"]["step"]["mean"]
+
+
+def verdict(dense, other):
+    return "pays" if other < dense else "does not pay"
+
+
+def plan_table(folder):
+    rows, dense, misses, wrong = [], None, 0, 0
+    for section, wire, cell, method, predicted, measured in predicted_cells(folder):
+        off = 100 * (predicted["step"] / measured - 1)
+        miss = abs(off) > PREDICTION_BAR
+        row = [section, wire, cell, method, "%.3f (%.3f-%.3f)" % (predicted["step"], predicted["low"], predicted["high"]),
+               "%.3f" % measured, "**%+.1f %%**" % off if miss else "%+.1f %%" % off]
+        if method == "dense":
+            dense = predicted["step"], measured
+            row.append("")
+        else:
+            said, seen = verdict(dense[0], predicted["step"]), verdict(dense[1], measured)
+            wrong += said != seen
+            row.append(said if said == seen else "**%s; measured: %s**" % (said, seen))
+        misses += miss
+        rows.append(row)
+    if not rows:
+        return None
+    head = ["section", "wire", "all-reduce / compute", "method", "predicted, s", "measured, s", "off by", "verdict"]
+    line = "%d of %d cells are off by more than %.0f %%; %d verdicts are wrong." % (misses, len(rows), PREDICTION_BAR, wrong)
+    return table(head, rows) + "\n\n" + line
+
+
+# ---- training -------------------------------------------------------------------------------------------------------
+
+
+def read_run(path):
+    """Steps of a metrics file, with `elapsed`: seconds of training so far, evaluations left out."""
+    steps, elapsed = [], 0.0
+    with open(path) as file:
+        for line in file:
+            m = json.loads(line)
+            if "event" in m or "step" not in m:
+                continue
+            elapsed += m.get("step_s", 0.0)
+            steps.append(dict(m, elapsed=elapsed))
+    return steps
+
+
+def evaluations(steps):
+    return [m for m in steps if "val_loss" in m]
+
+
+def train_runs(folder):
+    """{method: {seed: steps}}"""
+    runs = {}
+    for path in sorted(glob.glob(os.path.join(folder, "train/*.jsonl"))):
+        method, seed = os.path.basename(path)[:-6].rsplit("-", 1)
+        runs.setdefault(method, {})[seed] = read_run(path)
+    return {method: runs[method] for method in METHODS if method in runs}
+
+
+def final_losses(by_seed):
+    return {seed: evaluations(steps)[-1]["val_loss"] for seed, steps in sorted(by_seed.items())}
+
+
+def last_distance(steps):
+    """Of the last evaluation, and the largest of all."""
+    values = [m["consensus"] for m in evaluations(steps) if "consensus" in m]
+    return (values[-1], max(values)) if values else None
+
+
+def train_table(folder):
+    runs, rows = train_runs(folder), []
+    if "dense" not in runs:
+        return None
+    dense = final_losses(runs["dense"])
+    for method, by_seed in runs.items():
+        losses = final_losses(by_seed)
+        both = [seed for seed in losses if seed in dense]
+        excess = [100 * (losses[seed] / dense[seed] - 1) for seed in both]
+        distances = [d for d in map(last_distance, by_seed.values()) if d]
+        row = [METHODS[method], ", ".join("%.4f" % losses[seed] for seed in losses), "%.4f" % statistics.mean(losses.values())]
+        row.append("%+.2f %% (%+.2f to %+.2f)" % (statistics.mean(excess), min(excess), max(excess)) if method != "dense" else "-")
+        row.append("1 %% %s" % met(LOSS_BAR, statistics.mean(excess)) if method.startswith("accum") else "-")
+        row.append("%.3f (at most %.3f)" % tuple(map(statistics.mean, zip(*distances))) if distances else "-")
+        rows.append(row)
+    seeds = ", ".join(sorted(dense))
+    return table(["method", "validation loss, seeds " + seeds, "mean", "above all-reduce", "bar", "consensus distance at the end"], rows)
+
+
+def tune_runs(folder):
+    """{method: {"LR_BETA2": loss}}"""
+    found = {}
+    for path in sorted(glob.glob(os.path.join(folder, "tune/*.jsonl"))):
+        method, setting = os.path.basename(path)[:-6].split("_", 1)
+        found.setdefault(method, {})[setting] = evaluations(read_run(path))[-1]["val_loss"]
+    return {method: found[method] for method in METHODS if method in found}
+
+
+def best_rate(folder, method):
+    losses = tune_runs(folder)[method]
+    return min(losses, key=losses.get).split("_")[0]
+
+
+def tune_table(folder):
+    found = tune_runs(folder)
+    settings = sorted({setting for losses in found.values() for setting in losses}, key=lambda s: [float(x) for x in s.split("_")])
+    rows = []
+    for method, losses in found.items():
+        row = [METHODS[method]]
+        for setting in settings:
+            text = "%.4f" % losses[setting] if setting in losses else "-"
+            row.append("**%s**" % text if losses.get(setting) == min(losses.values()) else text)
+        rows.append(row)
+    head = ["lr, beta2"] + [setting.replace("_", ", ") for setting in settings]
+    return table(head, rows) if rows else None
+
+
+def time_runs(folder):
+    """{wire: {method: steps}}"""
+    runs = {}
+    for wire in WIRES:
+        for method in ("dense", "accum-aer"):
+            path = os.path.join(folder, "time/%s-%s.jsonl" % (method, wire))
+            if os.path.exists(path):
+                runs.setdefault(wire, {})[method] = read_run(path)
+    return {wire: both for wire, both in runs.items() if len(both) == 2}
+
+
+def time_table(folder):
+    rows = []
+    for wire, runs in time_runs(folder).items():
+        dense, aer = runs["dense"], runs["accum-aer"]
+        goal = evaluations(dense)[-1]
+        there = next((m for m in evaluations(aer) if m["val_loss"] <= goal["val_loss"]), None)
+        pace = [1e3 * steps[-1]["elapsed"] / len(steps) for steps in (dense, aer)]
+        row = [wire, "%.4f" % goal["val_loss"], "%d, %.0f s" % (goal["step"], goal["elapsed"]), "%.0f" % pace[0], "%.0f" % pace[1]]
+        if there:
+            gain = goal["elapsed"] / there["elapsed"]
+            row += ["%d, %.0f s" % (there["step"], there["elapsed"]), "**%.2f**" % gain, "%.1f %s" % (TIME_BAR, met(gain, TIME_BAR))]
+        else:
+            row += ["not in %d steps, %.0f s" % (len(aer), aer[-1]["elapsed"]), "-", "%.1f **missed**" % TIME_BAR]
+        rows.append(row)
+    head = ["wire", "loss of all-reduce", "all-reduce: steps, time", "ms per step", "aer: ms per step", "aer: steps, time to that loss",
+            "shorter by", "bar"]
+    return table(head, rows) if rows else None
+
+
+# ---- what was run ---------------------------------------------------------------------------------------------------
+
+
+def commands(folder, section):
+    """Command lines of a section's launches; those that differ in the seed alone are one line, with bars."""
+    seeds = {}
+    for name in sorted(glob.glob(os.path.join(folder, section, "*.command"))):
+        if not os.path.exists(name[: -len(".command")]):
+            continue
+        with open(name) as file:
+            words = file.read().split()
+        seed = words[words.index("--train.seed") + 1] if "--train.seed" in words else None
+        line = " ".join("SEED" if i and words[i - 1] == "--train.seed" else word for i, word in enumerate(words))
+        seeds.setdefault(line, []).append(seed)
+    return "\n".join("    " + line.replace("SEED", "|".join(map(str, found))) for line, found in seeds.items()) or None
+
+
+def machine_block(folder):
+    """The machine of the steps, and how busy it was when each launch began."""
+    answers = []
+    for name in sorted(glob.glob(os.path.join(folder, "steps/*.json")) + glob.glob(os.path.join(folder, "jitter/*.json"))):
+        with open(name) as file:
+            answers.append(json.load(file))
+    if not answers:
+        return None
+    machine, loads = answers[0]["machine"], [answer["machine"]["load"] for answer in answers]
+    return "%d cores of an %s (%s), %.0f GiB, %s, %s, %s; load average at the start of the launches %.1f to %.1f." % (
+        machine["cores"], machine["cpu"], machine["isa"], machine["memory_bytes"] / 2**30, machine["system"], machine["compiler"],
+        answers[0]["cluster"]["library"], min(loads), max(loads))
+
+
+# ---- pictures -------------------------------------------------------------------------------------------------------
+
+
+def write_rows(path, rows):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as file:
+        for row in rows:
+            print(*row, file=file)
+
+
+def plot_steps(folder):
+    cells = step_cells(folder)
+    for wire in WIRES:
+        rows = []
+        for ratio in RATIOS:
+            cell = cells.get((wire, ratio), {})
+            row = ["%sx" % ratio]
+            for method in TOPOLOGIES:
+                row += ["%.4f %.4f %.4f" % speedup(cell[method])] if method in cell else ["? ? ?"]
+            rows.append(row + [BARS[ratio]])
+        if cells:
+            write_rows(os.path.join(folder, "plot/steps-" + wire), rows)
+
+
+def mean_over_seeds(by_seed, key):
+    """[(step, mean, least, most)] of what every seed has at a step."""
+    values = {}
+    for steps in by_seed.values():
+        for m in steps:
+            if m.get(key) is not None:
+                values.setdefault(m["step"], []).append(m[key])
+    return [(step, statistics.mean(v), min(v), max(v)) for step, v in sorted(values.items()) if len(v) == len(by_seed)]
+
+
+def plot_train(folder):
+    for method, by_seed in train_runs(folder).items():
+        for key in ("val_loss", "consensus"):
+            rows = mean_over_seeds(by_seed, key)
+            if rows:
+                write_rows(os.path.join(folder, "plot/%s-%s" % (key, method)), rows)
+
+
+def plot_time(folder):
+    for wire, runs in time_runs(folder).items():
+        for method, steps in runs.items():
+            rows = [(m["elapsed"], m["val_loss"]) for m in evaluations(steps)]
+            write_rows(os.path.join(folder, "plot/time-%s-%s" % (method, wire)), rows)
+
+
+# ---- the page -------------------------------------------------------------------------------------------------------
+
+
+def put(page, name, text):
+    begin, end = "<!-- %s -->\n" % name, "<!-- /%s -->" % name
+    if begin not in page or end not in page:
+        sys.exit("gossip_tables.py: the page lacks the lines %s and %s" % (begin.strip(), end))
+    head, rest = page.split(begin, 1)
+    return head + begin + text + "\n" + end + rest.split(end, 1)[1]
+
+
+def main():
+    if sys.argv[1] == "--best-rate":
+        print(best_rate(*sys.argv[2:]))
+        return
+    folder = sys.argv[1]
+    tables = {"machine": machine_block(folder), "steps": steps_table(folder), "bytes": bytes_table(folder),
+              "jitter": jitter_table(folder), "plan": plan_table(folder),
+              "train": train_table(folder), "tune": tune_table(folder), "time": time_table(folder)}
+    for section in ("steps", "jitter", "plan", "train", "tune", "time"):
+        tables[section + " commands"] = commands(folder, section)
+    for plot in (plot_steps, plot_train, plot_time):
+        plot(folder)
+    for name, text in tables.items():
+        if text:
+            print("\n%s\n\n%s" % (name, text))
+    if len(sys.argv) > 2:
+        with open(sys.argv[2]) as file:
+            page = file.read()
+        for name, text in tables.items():
+            if text and name in PICTURES:
+                text += "\n\n![%s](../img/%s.svg)" % (PICTURES[name], PICTURE_NAMES[name])
+            if text:
+                page = put(page, name, text)
+        with open(sys.argv[2], "w") as file:
+            file.write(page)
+
+
+if __name__ == "__main__":
+    main()
