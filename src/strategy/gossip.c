@@ -108,10 +108,10 @@ static tacit_status begin_anew(taciti_gossip *g) {
 /* What is under way between two steps is a function of what a checkpoint holds. */
 static tacit_status launch(taciti_gossip *g) {
     const double mass = taciti_gossip_mass(g);
-    const float *x = g->context.parameters;
+    float *x = g->context.parameters;
     if (!g->context.exchange_options->overlap) return TACIT_OK;
     if (g->options.order == TACITI_GOSSIP_AWC) {
-        const float *handed = g->own != NULL ? g->own : x;
+        float *handed = g->own != NULL ? g->own : x;
         if (g->number >= 0)
             TACITI_TRY(taciti_gossip_launch(g, taciti_gossip_channel_of(g, g->number), handed, mass, g->number));
         if (g->options.delay > 0)
@@ -178,7 +178,6 @@ static void pass(taciti_gossip *g, const decision *d, size_t bucket, taciti_blen
 
 /* Last mix and update of a bucket; a copy of the outcome is under way at once. */
 static tacit_status mix_and_update(taciti_gossip *g, const decision *d, size_t bucket, double *moved) {
-    const taciti_bucket *b = &g->context.layout->buckets[bucket];
     const size_t last = (size_t)g->mixes - 1;
     const int64_t next = g->number + g->mixes + g->options.delay;
     float *x = g->context.parameters;
@@ -193,8 +192,7 @@ static tacit_status mix_and_update(taciti_gossip *g, const decision *d, size_t b
     blend.leaving_scale = (float)taciti_gossip_mass(g);
     pass(g, d, bucket, &blend);
     if (last == 0) *moved += blend.moved;
-    if (d->mixing && g->own != NULL && g->options.delay == 0)
-        memcpy(g->own + b->offset, x + b->offset, b->n * sizeof *x);
+    if (d->mixing && g->own != NULL && g->options.delay == 0) taciti_gossip_copy(g, g->own, x, 1, bucket);
     return hand_on ? taciti_gossip_begin(taciti_gossip_channel_of(g, next), bucket, next) : TACIT_OK;
 }
 

@@ -69,12 +69,11 @@ void taciti_gossip_plan_step(taciti_gossip *g, double lr) {
     }
 }
 
-static void copy_bucket(const taciti_gossip *g, float *to, const float *from, double scale, size_t bucket) {
+/* By the optimizer's pool of threads; an emulated optimizer copies nothing. */
+void taciti_gossip_copy(const taciti_gossip *g, float *to, float *from, double scale, size_t bucket) {
     const taciti_bucket *b = &g->context.layout->buckets[bucket];
-    if (scale < 1 || scale > 1)
-        g->kernels->scaled_copy(to + b->offset, from + b->offset, (float)scale, b->n);
-    else
-        memcpy(to + b->offset, from + b->offset, b->n * sizeof *to);
+    taciti_blend copy = {.arrived = NULL, .leaving = to, .leaving_scale = (float)scale};
+    taciti_optim_blend_range(g->context.optim, from, NULL, b->offset, b->n, &copy);
 }
 
 tacit_status taciti_gossip_begin(taciti_gossip_channel *channel, size_t bucket, int64_t number) {
@@ -97,23 +96,23 @@ void taciti_gossip_drain(taciti_gossip *g, taciti_gossip_channel *channel) {
         (void)taciti_gossip_wait(g, channel, channel->arrived % g->context.layout->bucket_count);
 }
 
-tacit_status taciti_gossip_launch(taciti_gossip *g, taciti_gossip_channel *channel, const float *flat, double scale,
+tacit_status taciti_gossip_launch(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, double scale,
                                   int64_t number) {
     for (size_t b = 0; b < g->context.layout->bucket_count; b++) {
-        copy_bucket(g, channel->buffer, flat, scale, b);
+        taciti_gossip_copy(g, channel->buffer, flat, scale, b);
         TACITI_TRY(taciti_gossip_begin(channel, b, number));
     }
     return TACIT_OK;
 }
 
-tacit_status taciti_gossip_collect(taciti_gossip *g, taciti_gossip_channel *channel, const float *flat, size_t r,
+tacit_status taciti_gossip_collect(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t r,
                                    size_t bucket) {
     const taciti_gossip_plan *plan = &g->plans[r];
     const bool parameters = flat == g->context.parameters;
     if (plan->number < 0) return TACIT_OK;
     if (!g->context.exchange_options->overlap) {
-        copy_bucket(g, channel->buffer, parameters && r == 0 && g->own != NULL ? g->own : flat, plan->mass_before,
-                    bucket);
+        taciti_gossip_copy(g, channel->buffer, parameters && r == 0 && g->own != NULL ? g->own : flat,
+                           plan->mass_before, bucket);
         TACITI_TRY(taciti_gossip_begin(channel, bucket, plan->number));
     }
     return taciti_gossip_wait(g, channel, bucket);
@@ -130,31 +129,30 @@ static bool changes_nothing(const taciti_gossip_plan *p) {
     return !(p->keep < 1 || p->keep > 1) && !(fabsf(p->share) > 0);
 }
 
-static taciti_blend lagging(taciti_gossip *g, float *buffer, const float *flat, const taciti_gossip_plan *p,
-                            size_t bucket) {
+static taciti_blend lagging(taciti_gossip *g, float *buffer, float *flat, const taciti_gossip_plan *p, size_t bucket) {
     taciti_blend blend = {.arrived = NULL, .keep = 1};
     if (!changes_nothing(p)) {
         const double ratio = p->mass_before / p->mass_after;
         combine(g, buffer, (double)p->share / p->mass_after, g->own, ((double)p->keep - 1) * ratio, bucket);
         blend = (taciti_blend){.arrived = buffer, .keep = (float)ratio, .share = 1};
     }
-    if (g->options.delay > 0) copy_bucket(g, g->own, flat, 1, bucket);
+    if (g->options.delay > 0) taciti_gossip_copy(g, g->own, flat, 1, bucket);
     return blend;
 }
 
-static taciti_blend extrapolated(taciti_gossip *g, float *buffer, const float *flat, const taciti_gossip_plan *p,
+static taciti_blend extrapolated(taciti_gossip *g, float *buffer, float *flat, const taciti_gossip_plan *p,
                                  size_t bucket) {
     combine(g, buffer, (1 + g->eta) * (double)p->share, flat, (1 + g->eta) * (double)p->keep, bucket);
     combine(g, buffer, 1, g->before, -g->eta, bucket);
-    copy_bucket(g, g->before, flat, 1, bucket);
+    taciti_gossip_copy(g, g->before, flat, 1, bucket);
     return (taciti_blend){.arrived = buffer, .keep = 0, .share = 1};
 }
 
-taciti_blend taciti_gossip_arrive(taciti_gossip *g, taciti_gossip_channel *channel, const float *flat, size_t r,
+taciti_blend taciti_gossip_arrive(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t r,
                                   size_t bucket) {
     const taciti_gossip_plan *p = &g->plans[r];
     if (g->before != NULL && r > 0) return extrapolated(g, channel->buffer, flat, p, bucket);
-    if (g->before != NULL && g->mixes > 1) copy_bucket(g, g->before, flat, 1, bucket);
+    if (g->before != NULL && g->mixes > 1) taciti_gossip_copy(g, g->before, flat, 1, bucket);
     if (g->own != NULL && r == 0 && flat == g->context.parameters) return lagging(g, channel->buffer, flat, p, bucket);
     if (changes_nothing(p)) return (taciti_blend){.arrived = NULL, .keep = 1};
     return (taciti_blend){.arrived = channel->buffer,

@@ -88,6 +88,9 @@ taciti_gossip_channel *taciti_gossip_tracker_channel(taciti_gossip *g);
 /* Weights of the `mixes` mixes of the step that begins, into plans[]; push-sum weights advance. */
 void taciti_gossip_plan_step(taciti_gossip *g, double lr);
 
+/* to <- scale from, one bucket; from stays as it is. */
+void taciti_gossip_copy(const taciti_gossip *g, float *to, float *from, double scale, size_t bucket);
+
 /* The next bucket of the buffer leaves; the bucket that is due is waited for. */
 tacit_status taciti_gossip_begin(taciti_gossip_channel *channel, size_t bucket, int64_t number);
 tacit_status taciti_gossip_wait(taciti_gossip *g, taciti_gossip_channel *channel, size_t bucket);
@@ -95,16 +98,16 @@ tacit_status taciti_gossip_wait(taciti_gossip *g, taciti_gossip_channel *channel
 void taciti_gossip_drain(taciti_gossip *g, taciti_gossip_channel *channel);
 
 /* buffer <- scale flat of all buckets, and off it goes. */
-tacit_status taciti_gossip_launch(taciti_gossip *g, taciti_gossip_channel *channel, const float *flat, double scale,
+tacit_status taciti_gossip_launch(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, double scale,
                                   int64_t number);
 
 /* Waits for one bucket of plans[r]; what is not overlapped begins here, with a copy of `flat`. */
-tacit_status taciti_gossip_collect(taciti_gossip *g, taciti_gossip_channel *channel, const float *flat, size_t r,
+tacit_status taciti_gossip_collect(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t r,
                                    size_t bucket);
 
 /* What is left to do with an array of which that bucket has arrived: the caller blends it into `flat`, alone or with an
  * update. The buffer may be changed, and what the next mixes need of flat is put aside. */
-taciti_blend taciti_gossip_arrive(taciti_gossip *g, taciti_gossip_channel *channel, const float *flat, size_t r,
+taciti_blend taciti_gossip_arrive(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t r,
                                   size_t bucket);
 
 /* All mixes plans[first] .. plans[last - 1] of a flat array, each waited for; the copy of the result of the last one is

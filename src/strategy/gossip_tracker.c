@@ -14,8 +14,6 @@
  * y leaves as soon as it has been used and is mixed while the next step computes. A rank whose gradient is not finite
  * lets y be what mixing makes of it: the sum over ranks is then that of the others' gradients and its own last one.
  */
-#include <string.h>
-
 #include "base/log.h"
 #include "strategy/gossip_state.h"
 
@@ -36,14 +34,14 @@ tacit_status taciti_gossip_track(taciti_gossip *g, bool finite) {
     if (!finite) return TACIT_OK;
     add(g, g->context.gradients, 1);
     add(g, g->gradient, -1);
-    memcpy(g->gradient, g->context.gradients, g->context.layout->n * sizeof *g->gradient);
+    for (size_t b = 0; b < g->context.layout->bucket_count; b++)
+        taciti_gossip_copy(g, g->gradient, g->context.gradients, 1, b);
     return TACIT_OK;
 }
 
 tacit_status taciti_gossip_track_on(taciti_gossip *g, size_t bucket) {
-    const taciti_bucket *b = &g->context.layout->buckets[bucket];
     taciti_gossip_channel *channel = taciti_gossip_tracker_channel(g);
     if (!g->context.exchange_options->overlap) return TACIT_OK;
-    memcpy(channel->buffer + b->offset, g->tracker + b->offset, b->n * sizeof *g->tracker);
+    taciti_gossip_copy(g, channel->buffer, g->tracker, 1, bucket);
     return taciti_gossip_begin(channel, bucket, g->number + g->mixes);
 }
