@@ -24,6 +24,7 @@ struct taciti_average {
     taciti_exchange *exchange;
     double *block_squares;  /* one per BLOCK_FLOATS floats of the layout; owned */
     const float *reference; /* of the call that runs */
+    float weight;           /* of this rank's parameters */
 };
 
 void taciti_average_destroy(taciti_average *average) {
@@ -52,8 +53,11 @@ tacit_status taciti_average_create(const taciti_strategy_context *context, tacit
         taciti_free(average);
         return status;
     }
-    *average = (taciti_average){
-        .context = *context, .kernels = taciti_kernels_get(), .exchange = exchange, .block_squares = squares};
+    *average = (taciti_average){.context = *context,
+                                .kernels = taciti_kernels_get(),
+                                .exchange = exchange,
+                                .block_squares = squares,
+                                .weight = 1};
     *out = average;
     return TACIT_OK;
 }
@@ -63,13 +67,16 @@ size_t taciti_average_predict_bytes(const taciti_comm *comm, const taciti_exchan
     return taciti_exchange_predict_bytes(comm, &f32);
 }
 
-/* gradients = x; parameters = x, or reference - x. */
+void taciti_average_weigh(taciti_average *average, double weight) { average->weight = (float)weight; }
+
+/* gradients = x; parameters = weight x, or reference - x. */
 static void leave(void *context, int thread, int threads) {
     const taciti_average *a = context;
     float *p = a->context.parameters;
     size_t begin = 0, end = 0;
     taciti_pool_part(a->context.layout->n, BLOCK_FLOATS, thread, threads, &begin, &end);
     memcpy(a->context.gradients + begin, p + begin, (end - begin) * sizeof *p);
+    if (a->weight < 1 || a->weight > 1) a->kernels->scale(p + begin, a->weight, end - begin);
     if (a->reference == NULL) return;
     a->kernels->scale(p + begin, -1, end - begin);
     a->kernels->add(p + begin, a->reference + begin, end - begin);

@@ -25,6 +25,10 @@ void taciti_average_destroy(taciti_average *average); /* NULL is fine */
  * the rounding of a sum. Collective, training thread, between two steps. */
 tacit_status taciti_average_run(taciti_average *average, const float *reference, double *distance);
 
+/* From now on this rank's parameters count so many times in the sum over ranks: push-sum, whose weights add up to the
+ * number of ranks. 1 at first. Not with a reference. */
+void taciti_average_weigh(taciti_average *average, double weight);
+
 /* The rank's own parameters are back bit for bit; copy16 follows. gradients must be as taciti_average_run() left it. */
 void taciti_average_revert(taciti_average *average);
 

@@ -289,6 +289,7 @@ static uint64_t gossip_nic_bytes_per_step(const void *self) { return per_step(se
 
 static tacit_status gossip_average(void *self, double *distance) {
     const taciti_gossip *g = self;
+    taciti_average_weigh(g->average, taciti_gossip_mass(g));
     return taciti_average_run(g->average, NULL, distance);
 }
 

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Push-sum: a directed graph on which ranks do not hear as much as they tell, against the same in doubles.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "strategy/test_replicas.h"
+
+enum { N = 4, MASS = 1 /* place in the numbers of a checkpoint */ };
+#define TOLERANCE 0x1p-19 /* 32 roundings of numbers below 4 */
+
+/* Columns sum to 1, rows to 1.25, 1, .75, 1. */
+static const double P[N][N] = {{.5, 0, .25, .5}, {.5, .5, 0, 0}, {0, .5, .25, 0}, {0, 0, .5, .5}};
+static const double C[N] = {1, -3, 2, .5};
+static char g_path[] = "/tmp/tacit-push-XXXXXX";
+
+static int write_matrix(void **state) {
+    (void)state;
+    const int file = mkstemp(g_path);
+    FILE *out = file < 0 ? NULL : fdopen(file, "w");
+    if (out == NULL) return -1;
+    for (int i = 0; i < N; i++)
+        if (fprintf(out, "%g,%g,%g,%g\n", P[i][0], P[i][1], P[i][2], P[i][3]) < 0) return -1;
+    return fclose(out);
+}
+
+static int remove_matrix(void **state) {
+    (void)state;
+    return unlink(g_path);
+}
+
+static test_replicas pushed(int steps) {
+    test_replicas t = test_replicas_of(N, steps);
+    t.problem = TEST_QUADRATIC;
+    t.c = C;
+    t.start = 0;
+    test_topology(&t, "file");
+    (void)snprintf(t.gossip.file.text, sizeof t.gossip.file.text, "%s", g_path);
+    return t;
+}
+
+/* x and w of all ranks. */
+typedef struct sums {
+    double x[N], w[N];
+} sums;
+
+static void push(sums *s, double gamma) {
+    const sums before = *s;
+    for (int i = 0; i < N; i++) {
+        s->x[i] = (1 - gamma) * before.x[i];
+        s->w[i] = (1 - gamma) * before.w[i];
+        for (int j = 0; j < N; j++) {
+            s->x[i] += gamma * P[i][j] * before.x[j];
+            s->w[i] += gamma * P[i][j] * before.w[j];
+        }
+    }
+}
+
+/* Stochastic gradient push with steps of size lr at z = x / w. */
+static sums reference(const test_replicas *t, double lr, int mixes) {
+    sums s = {.w = {1, 1, 1, 1}};
+    for (int step = 0; step < t->steps; step++) {
+        double d[N];
+        for (int i = 0; i < N; i++) d[i] = lr * (s.x[i] / s.w[i] - C[i]);
+        for (int i = 0; i < N && t->gossip.order == TACITI_GOSSIP_ATC; i++) s.x[i] -= d[i];
+        for (int r = 0; r < mixes; r++) push(&s, t->gossip.gamma);
+        for (int i = 0; i < N && t->gossip.order == TACITI_GOSSIP_AWC; i++) s.x[i] -= d[i];
+    }
+    return s;
+}
+
+static void expect(test_replicas *t, const sums *s) {
+    test_replicas_run(t);
+    assert_true(t->status == TACIT_OK);
+    double masses = 0;
+    for (int r = 0; r < N; r++) {
+        assert_true(fabs(t->numbers[r].values[MASS] - s->w[r]) <= 1e-12);
+        assert_true(fabs((double)t->parameters[r][0] - s->x[r] / s->w[r]) <= TOLERANCE);
+        masses += t->numbers[r].values[MASS];
+    }
+    assert_true(fabs(masses - N) <= 1e-12);
+    test_replicas_free(t);
+}
+
+static void parameters_are_those_of_gradient_push(void **state) {
+    (void)state;
+    for (int order = 0; order < 2; order++)
+        for (int mixes = 1; mixes <= 3; mixes += 2)
+            for (int half = 0; half < 2; half++)
+                for (int overlap = 0; overlap < 2; overlap++) {
+                    test_replicas t = pushed(20);
+                    t.gossip.order = order;
+                    t.gossip.mixes = mixes;
+                    t.gossip.gamma = half ? 0.5 : 1;
+                    t.exchange.overlap = overlap;
+                    const sums s = reference(&t, t.lr, mixes);
+                    expect(&t, &s);
+                }
+}
+
+/* x(k + 3) = P x(k) + what three local steps have changed since, z = x / w with the w of the last mix. */
+static void several_steps_per_mix_conserve_mass(void **state) {
+    (void)state;
+    test_replicas t = pushed(18);
+    t.gossip.every = 3;
+    sums s = {.w = {1, 1, 1, 1}}, handed = s;
+    for (int step = 0; step < t.steps; step++) {
+        double d[N];
+        for (int i = 0; i < N; i++) d[i] = t.lr * (s.x[i] / s.w[i] - C[i]);
+        if ((step + 1) % 3 == 0) {
+            sums mixed = handed;
+            push(&mixed, 1);
+            for (int i = 0; i < N; i++) s.x[i] += mixed.x[i] - handed.x[i];
+            memcpy(s.w, mixed.w, sizeof s.w);
+        }
+        for (int i = 0; i < N; i++) s.x[i] -= d[i];
+        if ((step + 1) % 3 == 0) handed = s;
+    }
+    expect(&t, &s);
+}
+
+static void all_agree_on_the_mean(void **state) {
+    (void)state;
+    test_replicas t = pushed(120);
+    t.scattered = true;
+    t.lr = 0;
+    test_replicas before = t;
+    before.steps = 0;
+    test_replicas_run(&before);
+    test_replicas_run(&t);
+    for (size_t i = 0; i < t.n; i++) {
+        double mean = 0;
+        for (int r = 0; r < N; r++) mean += (double)before.parameters[r][i] / N;
+        for (int r = 0; r < N; r++) assert_true(fabs((double)t.parameters[r][i] - mean) <= 0x1p-17);
+    }
+    test_replicas_free(&before);
+    test_replicas_free(&t);
+}
+
+/* The average is that of x, not of x / w. */
+static void the_average_is_weighted(void **state) {
+    (void)state;
+    test_replicas t = pushed(9), first;
+    t.average_at = 8;
+    first = t;
+    first.steps = 8;
+    const sums s = reference(&first, t.lr, 1);
+    test_replicas_run(&t);
+    for (int r = 0; r < N; r++)
+        assert_true(fabs((double)t.averages[r][0] - (s.x[0] + s.x[1] + s.x[2] + s.x[3]) / N) <= TOLERANCE);
+    test_replicas_free(&t);
+}
+
+static void resumed_is_uninterrupted(void **state) {
+    (void)state;
+    for (int every = 1; every <= 3; every += 2)
+        for (int stop = 1; stop < 8; stop++) {
+            test_replicas whole = pushed(11), cut;
+            whole.gossip.every = every;
+            cut = whole;
+            cut.stop_after = stop;
+            test_replicas_run(&whole);
+            test_replicas_run(&cut);
+            assert_true(test_replicas_same(&whole, &cut));
+            test_replicas_free(&whole);
+            test_replicas_free(&cut);
+        }
+}
+
+/* As many heard as told: no weight but 1, and no bit is different from a mix without weights. */
+static void regular_graphs_keep_their_weights(void **state) {
+    (void)state;
+    for (int ranks = 2; ranks <= 7; ranks++) {
+        test_replicas t = test_replicas_of(ranks, 9);
+        test_topology(&t, "exp-directed");
+        test_replicas_run(&t);
+        for (int r = 0; r < ranks; r++) assert_true(t.numbers[r].values[MASS] == 1);
+        test_replicas_free(&t);
+    }
+}
+
+static void what_needs_double_stochasticity_is_refused(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 4; kind++) {
+        test_replicas t = pushed(2);
+        if (kind == 0) t.gossip.tracker = true;
+        if (kind == 1) t.gossip.target = 0.1;
+        if (kind == 2) t.gossip.delay = 1, t.gossip.gamma = 0.5;
+        if (kind == 3) t.gossip.accelerate = true, t.gossip.mixes = 2;
+        test_log_keep();
+        test_replicas_run(&t);
+        assert_true(t.status == TACIT_E_CONFIG);
+        assert_true(test_log_count(kind == 3 ? "symmetric" : "push-sum") >= 1);
+        test_log_drop();
+        test_replicas_free(&t);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parameters_are_those_of_gradient_push),
+        cmocka_unit_test(several_steps_per_mix_conserve_mass),
+        cmocka_unit_test(all_agree_on_the_mean),
+        cmocka_unit_test(the_average_is_weighted),
+        cmocka_unit_test(resumed_is_uninterrupted),
+        cmocka_unit_test(regular_graphs_keep_their_weights),
+        cmocka_unit_test(what_needs_double_stochasticity_is_refused),
+    };
+    return cmocka_run_group_tests(tests, write_matrix, remove_matrix);
+}
