@@ -2,7 +2,7 @@
  *
  * Consensus control: while the replicas are further apart than gossip.target allows, a step makes more mixes.
  *
- * Source: Kong et al., arXiv 2102.04828, section 5 (controlled consensus distance, local proxy). Distances here are
+ * Source: Kong et al., arXiv 2102.04828 (consensus distance, critical value, local proxy). Distances here are
  * root mean squares over ranks:  Xi^2 = 1/N sum |x_i - mean|^2,  Theta^2 = 1/N sum |(W x)_i - x_i|^2.
  *
  * The constant. Let V be the product of the P matrices of a period and c its contraction (topo.h). For replicas that do

@@ -6,11 +6,11 @@
  *   lagging       x <- x + (k - 1) own + s buffer                  x has changed since `own` was handed over
  *   extrapolated  x <- (1 + eta) (k x + s buffer) - eta before     z(r+1) = (1 + eta) W z(r) - eta z(r-1)
  *
- * Push-sum (Assran et al., arXiv 1811.10792, algorithm 1): parameters hold z = x / w, copies are w z, and a mix that
+ * Push-sum (Assran et al., arXiv 1811.10792): parameters hold z = x / w, copies are w z, and a mix that
  * takes w to w' divides its weights by w'. The weights of all ranks follow from the topology and the number of the mix
  * alone, so every rank computes all of them for itself, with the same bits, and no message is needed.
  *
- * Extrapolation (Liu & Morse 2011; DeTAG, arXiv 2006.08085, AG; MG-DSGD, arXiv 2210.07863) begins with z(1) = W z(0): a
+ * Extrapolation (DeTAG, arXiv 2006.08085; MG-DSGD, arXiv 2210.07863) begins with z(1) = W z(0): a
  * single mix is then the plain one, and for an eigenvalue l of W, |l| <= lambda, R mixes leave
  *
  *   |p_R(l)| <= eta^(R/2) (1 + R sqrt(1 - lambda^2)),   eta = (1 - sqrt(1 - lambda^2)) / (1 + sqrt(1 - lambda^2))

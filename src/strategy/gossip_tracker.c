@@ -7,7 +7,7 @@
  *
  * W stands for all mixes of the step (R of them, extrapolated or not).
  *
- * Source: Lu & De Sa, arXiv 2006.08085, algorithm 2 (DeTAG). Where we deviate: y takes in the gradient of this step
+ * Source: Lu & De Sa, arXiv 2006.08085 (DeTAG). Where we deviate: y takes in the gradient of this step
  * before the update and not after it (the classic order of gradient tracking: one step less delay), and one step has
  * one gradient, of any number of micro-batches, where DeTAG draws R.
  *
