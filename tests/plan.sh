@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# tests/plan.sh TACIT: tacit plan on the examples: verdicts, refusals, JSON and pictures.
+set -uo pipefail
+tacit=$(realpath "$1")
+examples=$(realpath "$(dirname "$0")/../examples")
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failed=0
+complain() {
+    echo "plan: $1"
+    failed=1
+}
+expect() { # expect CODE TEXT ARGUMENTS ... : the exit code, and TEXT somewhere in the output
+    local code=$1 text=$2 got
+    shift 2
+    "$tacit" plan "$@" > out 2>&1 < /dev/null
+    got=$?
+    [[ $got == "$code" ]] || complain "'$*' ended with $got instead of $code: $(head -3 out)"
+    grep -qF -- "$text" out || complain "'$*' did not say '$text' but: $(tail -3 out)"
+}
+gpt=$examples/gpt2-124m.yaml
+ethernet=$examples/clusters/8x4-25gbe.json
+fast=$examples/clusters/2x8-200gbit.json
+
+expect 0 "pays: " "$gpt" --cluster "$ethernet"
+expect 0 "does not pay: keep dense" "$gpt" --cluster "$fast"
+expect 0 "does not pay: one rank has nobody" "$gpt" --cluster "$ethernet" -n 1
+expect 0 "does not pay" "$gpt" --cluster "$ethernet" --hosts 1 --no-jitter --compute.rate 1e12
+expect 0 "cv 0.0 %" "$gpt" --cluster "$ethernet" --no-jitter
+expect 0 "* gossip aer atc bf16" "$gpt" --cluster "$ethernet" --strategy gossip --gossip.topology aer --gossip.order atc --exchange.wire bf16
+expect 0 "the plan is the profile's" "$gpt" --cluster "$ethernet" --compute.emulate vgg-16
+
+# refusals say what to type
+expect 2 "plan needs one MODEL.yaml"
+expect 2 "tacit probe -o cluster.json" "$gpt"
+expect 3 "--compute.rate" "$examples/shakespeare.yaml" --cluster "$ethernet"
+expect 2 "not both" "$gpt" --cluster "$ethernet" -n 4 --hosts 2
+expect 2 "whole number" "$gpt" --cluster "$ethernet" -n 0
+expect 3 "--gossip.mixes 1" "$gpt" --cluster "$ethernet" --gossip.mixes 2
+expect 3 'did you mean "gpt2-124m"' "$gpt" --cluster "$ethernet" --compute.emulate gpt2-124
+
+# the same bytes twice; curves, causes and every method
+"$tacit" plan "$gpt" --cluster "$ethernet" --json --svg one.svg > one.json 2> err || complain "--json: $(cat err)"
+"$tacit" plan "$gpt" --cluster "$ethernet" --json --svg two.svg > two.json 2> err
+cmp -s one.json two.json && cmp -s one.svg two.svg || complain "two plans differ"
+python3 - <<'PYTHON' || complain "the JSON or the picture is not what it should be"
+import json, math, xml.dom.minidom
+plan = json.load(open("one.json"))
+methods = {m["label"]: m for m in plan["methods"]}
+dense, half = methods["dense f32"], methods["dense bf16"]
+assert dense["configured"] and dense["replicas_equal"]
+assert math.isclose(dense["nic_bytes_per_step"], 2 * half["nic_bytes_per_step"], rel_tol=1e-6)
+for m in plan["methods"]:
+    s = m["seconds"]
+    assert 0 < s["low"] <= s["step"] <= s["high"], m["label"]
+    assert math.isclose(s["compute"] + s["exposed"], s["step"], rel_tol=0.02), m["label"]
+for name in ("complete", "exp", "aer", "ring"):
+    for order in ("awc", "atc"):
+        for wire in ("f32", "bf16"):
+            assert f"gossip {name} {order} {wire}" in methods, (name, order, wire)
+verdict = plan["verdict"]
+assert verdict["pays"] == (verdict["low"] > 1) and verdict["low"] <= verdict["speedup"] <= verdict["high"]
+assert plan["by_rate"]["gbit_per_s"][0] == 0.1 and math.isclose(plan["by_rate"]["gbit_per_s"][-1], 100)
+for line in plan["by_rate"]["lines"]:
+    step = line["step_s"]
+    assert all(a >= b for a, b in zip(step, step[1:])), line["label"]  # more bandwidth is never slower
+xml.dom.minidom.parse("one.svg")
+PYTHON
+
+# a section `compute` does not disturb training, but emulation is refused
+"$tacit" train "$gpt" --compute.emulate vgg-16 --dry-run > out 2>&1 && complain "training was emulated"
+grep -q "training computes for real" out || complain "train did not refuse compute.emulate: $(head -1 out)"
+
+[[ $failed == 0 ]] && echo "plan: verdicts, refusals, JSON and pictures are as they should be"
+exit $failed
