@@ -30,10 +30,10 @@ steps() {
 # worker N: the process that computes as the N-th of the job (the youngest processes are the workers)
 workers() { pgrep -f "^[^ ]*tacit train.*$tag/$1( |\$)" | while read -r p; do [ "$(cat "/proc/$p/comm" 2>/dev/null)" = tacit ] && echo "$p"; done; }
 
-# fault SIGNAL N: runs 4 ranks without end, sends SIGNAL to the N-th worker; leaves status, log and seconds behind
+# fault SIGNAL N FLAGS...: runs 4 ranks without end, sends SIGNAL to the N-th worker; leaves status, log and seconds behind
 fault() {
-  local dir=fault-$1-$2 started victim
-  launch 4 "$dir" --train.steps 1000000 --comm.timeout 4 >"$work/$dir.log" 2>&1 &
+  local dir=fault-$1-$2-$# started victim
+  launch 4 "$dir" --train.steps 1000000 --comm.timeout 4 "${@:3}" >"$work/$dir.log" 2>&1 &
   local job=$!
   steps "$dir" 20 || { kill "$job"; return 1; }
   sleep 1 # some heartbeats, which carry the step
@@ -55,8 +55,13 @@ check "kill -9 of the first rank: exit 5, named, nothing left" fault KILL 1
 check "kill -9 of the last rank: exit 5, named, nothing left" fault KILL 4
 check "SIGSTOP of a rank: exit 5, named, nothing left" fault STOP 2
 
+# Nothing in a step waits for all ranks, and yet every rank learns of the culprit.
+gossip=(--strategy gossip --gossip.topology exp)
+check "gossip, kill -9 of a rank: exit 5, named, nothing left" fault KILL 3 "${gossip[@]}"
+check "gossip, SIGSTOP of a rank: exit 5, named, nothing left" fault STOP 2 "${gossip[@]}"
+
 asked_to_stop() {
-  launch 3 "$1" --train.steps 1000000 >"$work/$1.log" 2>&1 &
+  launch 3 "$1" --train.steps 1000000 "${@:3}" >"$work/$1.log" 2>&1 &
   local job=$!
   steps "$1" 15 || { kill "$job"; return 1; }
   kill "-$2" "$(workers "$1" | sed -n 2p)"
@@ -66,13 +71,26 @@ asked_to_stop() {
 }
 check "SIGTERM to one rank: checkpoint, clean exit" asked_to_stop term TERM
 check "SIGUSR1 to one rank: checkpoint, clean exit" asked_to_stop usr1 USR1
+check "gossip, SIGTERM to one rank: checkpoint, clean exit" asked_to_stop gossip-term TERM "${gossip[@]}"
 
+# resumes DIR RANKS FLAGS...
 resumes() {
-  launch 2 "$1" --train.steps 1000000 --train.max_minutes 0.03 --resume >"$work/again.log" 2>&1
+  launch "$2" "$1" --train.steps 1000000 --train.max_minutes 0.03 --resume "${@:3}" >"$work/again.log" 2>&1
   local status=$?; cat "$work/again.log"
   [ "$status" -eq 0 ] && grep -q 'resume at step [1-9]' "$work/again.log" && grep -q 'stopped as asked' "$work/again.log"
 }
-check "a run stopped by a signal resumes" resumes term
+check "a run stopped by a signal resumes" resumes term 2
+check "gossip, a run stopped by a signal resumes" resumes gossip-term 3 "${gossip[@]}"
+
+# Every line once and in order, though lines come two steps late.
+lines_in_order() {
+  python3 -c "
+import json, sys
+steps = [r['step'] for r in map(json.loads, open('$work/$1/metrics.jsonl')) if 'event' not in r]
+assert steps == list(range(1, len(steps) + 1)), 'lines are missing, doubled or out of order'
+print(len(steps), 'lines')"
+}
+check "gossip, stopped and resumed: every step has its line once" lines_in_order gossip-term
 
 disagree() {
   timeout 60 "$MPIRUN" -n 1 "$tacit" train "${nano[@]}" --run.dir "$work/d" --train.steps 5 "$1" "$2" : \
@@ -103,6 +121,16 @@ damage() {
   [ "$status" -eq 0 ] && grep -q "$(basename "$shard")" "$work/damaged.log" && grep -q 'resume at step 20' "$work/damaged.log"
 }
 check "a damaged checkpoint is named and the one before it loads" damage
+
+# A rank's own shard that is missing: named, and the checkpoint before is used.
+missing_replica() {
+  launch 3 replica --train.steps 30 --train.save_every 10 "${gossip[@]}" || return 1
+  rm "$work/replica/ckpt/step_00000030/rank-00001.safetensors"
+  launch 3 replica --train.steps 40 --resume "${gossip[@]}" >"$work/replica.log" 2>&1
+  local status=$?; cat "$work/replica.log"
+  [ "$status" -eq 0 ] && grep -q 'rank-00001.safetensors: missing' "$work/replica.log" && grep -q 'resume at step 20' "$work/replica.log"
+}
+check "gossip, a rank's missing shard is named and the checkpoint before it loads" missing_replica
 
 full_disk() {
   [ "$(id -u)" -eq 0 ] || { echo "skipped: needs root for a small tmpfs"; return 0; }

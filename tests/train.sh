@@ -62,6 +62,74 @@ assert any(r.get("event") == "skipped" and r["step"] == 12 for r in rows)
 PY
 }
 
+# Where replicas differ: every step has one line in order, with the keys that say how far they are apart.
+replica_lines() {
+  python3 - "$work/$1/metrics.jsonl" "$2" <<'PY'
+import json, sys
+rows = [r for r in map(json.loads, open(sys.argv[1])) if "event" not in r]
+assert [r["step"] for r in rows] == list(range(1, int(sys.argv[2]) + 1)), "lines are missing, doubled or out of order"
+assert all("consensus" in r and "loss" in r for r in rows)
+assert [r["step"] for r in rows if "distance" in r] == [r["step"] for r in rows if "val_loss" in r] != []
+PY
+}
+
+# same_losses A B: step by step the same numbers in metrics.jsonl
+same_losses() {
+  python3 - "$work/$1/metrics.jsonl" "$work/$2/metrics.jsonl" <<'PY'
+import json, sys
+KEYS = ("step", "loss", "val_loss", "lr", "grad_norm", "consensus", "distance", "skipped", "tokens")
+def rows(path):
+    return [[r.get(k) for k in KEYS] for r in map(json.loads, open(path)) if "event" not in r]
+a, b = rows(sys.argv[1]), rows(sys.argv[2])
+assert len(a) > 10 and a == b, [x for x in zip(a, b) if x[0] != x[1]][:2]
+PY
+}
+
+# replicas NAME RANKS FLAGS...: a run of 22 steps, stopped at step 10 and resumed, is the run that never stopped
+replicas() {
+  local name=$1 n=$2 flags=("${@:3}" --train.steps 22 --train.eval_every 7 --train.save_every 10 --train.keep 9)
+  check "$name on $n ranks" run "$n" "r-$name-$n" "${flags[@]}"
+  check "$name on $n ranks: one line per step, with distances" replica_lines "r-$name-$n" 22
+  cp -r "$work/r-$name-$n" "$work/again"; rm -rf "$work"/again/ckpt/step_0000002*
+  check "$name on $n ranks, resumed at step 10" run "$n" again "${flags[@]}" --resume
+  check "$name on $n ranks: resumed is bit-equal to never having stopped" same_checkpoint "r-$name-$n" again 22
+  check "$name on $n ranks: and so are its lines" same_losses "r-$name-$n" again
+  rm -rf "$work/again"
+}
+
+# others DIR RANKS TEXT FLAGS...: resumed differently, DIR goes on from the mean and says so
+others() {
+  cp -r "$work/$1" "$work/others"
+  expect "$1 resumed on $2 ranks with $5: $3" 0 "$3" run "$2" others --train.steps 30 "${@:4}" --resume
+  rm -rf "$work/others"
+}
+
+# final_is_mean DIR STEP RANKS: what others read is the mean of the replicas
+final_is_mean() {
+  python3 - "$work/$1" "$2" "$3" <<'PY'
+import array, glob, json, struct, sys
+tensors = {}
+for path in glob.glob(f"{sys.argv[1]}/ckpt/step_{int(sys.argv[2]):08d}/*.safetensors"):
+    data = open(path, "rb").read()
+    size = struct.unpack("<Q", data[:8])[0]
+    for name, t in json.loads(data[8:8 + size]).items():
+        if name != "__metadata__":
+            begin, end = t["data_offsets"]
+            tensors[name] = array.array("f", data[8 + size + begin:8 + size + end])
+ranks, apart = int(sys.argv[3]), 0.0
+names = [n for n in tensors if n.startswith("model.")]
+assert names
+for name in names:
+    own = [tensors[f"rank.{r:05d}.{name}"] for r in range(ranks)]
+    for i, mean in enumerate(tensors[name]):
+        values = [o[i] for o in own]
+        apart = max(apart, max(values) - min(values))
+        assert abs(mean - sum(values) / ranks) <= 1e-6 * max(1e-3, max(map(abs, values))), (name, i, mean, values)
+assert ranks == 1 or apart > 0, "the replicas are equal"
+print(len(names), "tensors, replicas are apart by at most", apart)
+PY
+}
+
 promised_keys() {
   python3 - "$1" <<'PY'
 import json, sys
@@ -121,6 +189,33 @@ check "the same is bit-equal to never having stopped, the window's mean included
 check "a window of one step" run 2 window1 --train.steps 30 --optim.name accum-adam --optim.accum 1
 check "adam" run 2 adam --train.steps 30 --optim.name adam
 check "a window of one step is adam" curves adam window1 0
+
+accum=(--optim.name accum-adamw --optim.accum 4)
+for n in 1 2 3 4; do replicas awc "$n" --strategy gossip --gossip.topology exp "${accum[@]}"; done
+for n in 3 4; do
+  replicas atc "$n" --strategy gossip --gossip.topology base-k --gossip.order atc "${accum[@]}"
+  replicas push-sum "$n" --strategy gossip --gossip.topology exp-directed
+  replicas delayed "$n" --strategy gossip --gossip.delay 1 --gossip.gamma 0.5
+  replicas tracker "$n" --strategy gossip --gossip.topology base-k --gossip.order atc --gossip.tracker true
+  replicas lossy "$n" --strategy gossip --gossip.every 3 --model.dtype bf16 --exchange.wire bf16 --model.dropout 0.1 --train.micro_batch 2
+  replicas diloco "$n" --strategy localsgd --localsgd.every 4 --localsgd.outer_lr 0.7 --localsgd.outer_momentum 0.9 --localsgd.outer_nesterov true "${accum[@]}"
+done
+check "the final model is the mean of the replicas" final_is_mean r-awc-4 22 4
+others r-awc-4 3 'holds 4 replicas of strategy gossip; this run \(gossip, 3 ranks\) goes on from their mean' --strategy gossip "${accum[@]}"
+others r-awc-4 5 'this run \(gossip, 5 ranks\) goes on from their mean' --strategy gossip "${accum[@]}"
+others r-awc-4 4 'this run \(dp, 4 ranks\) goes on from their mean' --strategy dp "${accum[@]}"
+others r-awc-4 4 'this run \(localsgd, 4 ranks\) goes on from their mean' --strategy localsgd "${accum[@]}"
+others n4 4 'is of strategy dp; all replicas of gossip start from its model' --strategy gossip --train.steps 110
+check "gossip: a NaN gradient on one rank" run 4 gossip-nan --strategy gossip --train.steps 20 --train.fail_at 5
+check "gossip: one rank skips alone, and that is counted" python3 -c "
+import json
+rows = [json.loads(line) for line in open('$work/gossip-nan/metrics.jsonl')]
+steps = [r for r in rows if 'event' not in r]
+assert [r['skipped'] for r in steps] == [0] * 5 + [1] * 15
+assert [(r['step'], r['ranks']) for r in rows if r.get('event') == 'skipped'] == [(6, 1)]"
+check "a profile of what is trained" run 2 profiled --train.steps 12 --train.micro_batch 3 --profile "$work/nano.json"
+expect "emulated compute reads it" 0 'nano-train|overlap' timeout 100 "$MPIRUN" -n 2 "$tacit" bench step --compute.emulate "$work/nano.json" --rounds 2
+expect "too few steps for a profile are refused" 3 'raise train.steps' run 2 unprofiled --train.steps 3 --profile "$work/none.json"
 
 check "a NaN gradient on one rank" run 3 nan --train.steps 30 --train.fail_at 11
 check "that step is skipped, counted and logged" skipped_once "$work/nan/metrics.jsonl"
