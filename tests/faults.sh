@@ -8,14 +8,18 @@ cd "$(dirname "$0")/.."
 . tests/check.sh
 tacit=${TACIT:-build/release/bin/tacit}
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
-tag=$(basename "$work") # in the command line of every process of this test
+tag=$(basename "$work") # in the command line of every worker of this test, and in the environment of its watcher
 
 nano=(--model.preset nano --model.dtype f32 --train.threads 1 --train.batch 8 --train.eval_every 0 --train.eval_windows 2
       --run.tensorboard false)
-launch() { timeout -k 5 120 "$MPIRUN" -n "$1" "$tacit" train "${nano[@]}" --run.dir "$work/$2" "${@:3}"; }
+launch() { FAULTS_TAG=$tag timeout -k 5 120 "$MPIRUN" -n "$1" "$tacit" train "${nano[@]}" --run.dir "$work/$2" "${@:3}"; }
 
-# Workers carry the tag; watchers call themselves "watch: rank N" (this test is the only run on the host).
-living() { pgrep -af "$tag"; pgrep -af '^watch: rank'; }
+# Watchers change their command line to "watch: rank N"; their environment stays. Other runs may be on this host.
+living() {
+  pgrep -af "$tag"
+  local p
+  for p in $(pgrep -f '^watch: rank'); do ! grep -qsz "^FAULTS_TAG=$tag\$" "/proc/$p/environ" || echo "watcher $p"; done
+}
 nobody_left() { for _ in $(seq 50); do [ -n "$(living)" ] || return 0; sleep 0.1; done; living; return 1; }
 
 # steps DIR N: waits until the run has logged N steps
