@@ -18,7 +18,7 @@
 #include "topo/draft.h"
 #include "topo/topo.h"
 
-enum { STEPS_MOST = 256, RANKS_MOST = 2048, STATIONARY_MOST = 20000 };
+enum { STEPS_MOST = 256, STATIONARY_MOST = 20000 };
 
 /* ---- extreme eigenvalues of a symmetric operator ----------------------------------------------------------------- */
 
@@ -244,9 +244,9 @@ static size_t most_partners(const taciti_topology *t, double *block) {
 }
 
 tacit_status taciti_topology_figures(const taciti_topology *topology, taciti_topo_figures *out) {
-    if (topology->ranks > RANKS_MOST)
+    if (topology->ranks > TACITI_TOPO_FIGURES_MOST)
         return taciti_fail(TACIT_E_UNSUPPORTED, "%s: figures of %d ranks; they are computed for up to %d",
-                           topology->name, topology->ranks, RANKS_MOST);
+                           topology->name, topology->ranks, TACITI_TOPO_FIGURES_MOST);
     double *block = taciti_calloc((size_t)topology->ranks, 3 * sizeof *block);
     if (block == NULL) return TACIT_E_MEMORY;
     taciti_topo_figures f = {.exact_after = find_exact(topology, block),

@@ -70,8 +70,12 @@ static void add_groups(books *b, const taciti_draft_round *round) {
     const int *members = taciti_draft_members(b->draft, round);
     for (size_t g = 0; g < round->groups; members += sizes[g++]) {
         const int hosts = hosts_of_group(b, members, sizes[g]);
-        for (int h = 0; h < b->hosts && hosts > 1; h++)
-            if (b->seen[h] == b->group) b->sent[h] += 2.0 * (hosts - 1) / hosts;
+        for (size_t i = 0; i < sizes[g] && hosts > 1; i++) {
+            const int host = b->host_at[members[i]];
+            if (b->seen[host] != b->group) continue;
+            b->sent[host] += 2.0 * (hosts - 1) / hosts;
+            b->seen[host] = 0; /* once per host */
+        }
     }
 }
 
@@ -106,8 +110,7 @@ static double cost(books *b) {
 static double pass_steps(const taciti_draft *draft, int hosts) {
     const double pairs = 0.5 * draft->ranks * draft->ranks;
     const double rounds = (double)taciti_draft_period(draft);
-    const double across = (double)draft->group_sizes.count * hosts;
-    return pairs * ((double)draft->members.count + (double)draft->edges.count + across + 3 * rounds * hosts);
+    return pairs * (2 * (double)draft->members.count + (double)draft->edges.count + 3 * rounds * hosts);
 }
 
 static void swap_int(int *a, int *b) {

@@ -13,7 +13,8 @@ static void pairs_from(taciti_draft *draft, int start) {
 
 /* Even: the two halves of the ring's edges in turns (arXiv 2410.11998). Odd: the start walks around the ring, one step
  * per round, so that everybody is left over once in N rounds and no edge of the ring is missing. Two rounds would do
- * for a connected graph, but it would be a path, on which agreement takes four times as long. */
+ * for a connected graph, but it would be a path, on which agreement takes eight times as long (measured: 7.3 at 21
+ * ranks, 7.8 at 101). */
 tacit_status taciti_family_one_peer_ring(const taciti_topo_request *request, const taciti_hosts *hosts,
                                          taciti_draft *draft) {
     (void)hosts;

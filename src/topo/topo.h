@@ -88,6 +88,7 @@ double taciti_topology_weight(const taciti_topology *topology, size_t round, int
 /* out[ranks] = W x of that round. */
 void taciti_topology_mix(const taciti_topology *topology, size_t round, const double *x, double *out);
 
+enum { TACITI_TOPO_FIGURES_MOST = 2048 }; /* ranks */
 typedef struct taciti_topo_figures {
     double contraction;  /* second singular value of the product of one period: disagreement after it, worst case. Of a
                             directed one: in the norm in which its stationary vector makes the first one 1 */
@@ -96,8 +97,8 @@ typedef struct taciti_topo_figures {
     double least_eigenvalue; /* of any round's symmetric part: AWC needs a step size below (1 + it) / L */
     size_t most_partners;    /* of a rank in a round, that it hears or tells */
 } taciti_topo_figures;
-/* Right to rounding up to 256 ranks, to about 1e-6 beyond; a second or so for 1024 ranks; E_UNSUPPORTED above 2048. Any
- * thread. */
+/* Right to rounding up to 256 ranks, approached beyond; a second or so for 1024 ranks; E_UNSUPPORTED above the most.
+ * Any thread. */
 tacit_status taciti_topology_figures(const taciti_topology *topology, taciti_topo_figures *out);
 
 #endif
