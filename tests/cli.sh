@@ -46,6 +46,26 @@ expect 2 'there is no verb' "$tacit" man nothing
 expect 7 '/dev/null' "$tacit" man --all /dev/null/x
 expect 7 'cannot write to the standard output' sh -c "'$tacit' info > /dev/full"
 expect 0 "optim.lr" "$tacit" info options
+expect 0 "one-peer-ring" "$tacit" info topologies
+expect 0 "least eigenvalue" "$tacit" info topologies -n 16 --per-host 4
+expect 0 "round 1, nic 1.000: {0 1 2 3 4 5 6 7} {8 9 10 11} {12 13 14 15}" "$tacit" info topologies aer -n 16 --per-host 4
+expect 0 "(the last has 1)" "$tacit" info topologies -n 7 --per-host 3
+expect 0 "1 rank on 1 host of 1" "$tacit" info topologies -n 1
+expect 2 "of how many ranks? tacit info topologies -n 16" "$tacit" info topologies aer
+expect 2 "--per-host: of how many ranks?" "$tacit" info topologies --per-host 4
+expect 2 "--ranks 0: give a whole number from 1 to 4096" "$tacit" info topologies -n 0
+expect 2 "--svg: a drawing of which one?" "$tacit" info topologies -n 4 --svg a.svg
+expect 2 '--ranks is for `tacit info topologies`' "$tacit" info codecs -n 4
+expect 2 "one topic at a time" "$tacit" info topologies aer exp -n 4
+expect 3 'did you mean "aer"?' "$tacit" info topologies aar -n 4
+expect 3 "5 columns do not divide 16 ranks" "$tacit" info topologies torus -n 16 --degree 5
+printf '0.5,0.5,0\n0.5,0.5,0\n0,0,0.98\n' > w.csv
+expect 3 "w.csv, matrix 0: row 2 sums to 0.98, expected 1" "$tacit" info topologies file -n 3 --file w.csv
+printf '0.5,0.25,0.5\n0.5,0.5,0\n0,0.25,0.5\n' > w.csv
+expect 0 "directed: push-sum" "$tacit" info topologies -n 3 --file w.csv
+expect 4 "w.csv, line 1: 3 numbers between commas, expected 4" "$tacit" info topologies file -n 4 --file w.csv
+expect 0 "" "$tacit" info topologies base-k -n 11 --per-host 4 --svg base-k.svg
+python3 -c 'import xml.dom.minidom as x; x.parse("base-k.svg")' || complain "base-k.svg is not XML"
 grep -q $'\033' <("$tacit" docotr 2>&1) && complain "colour without a terminal"
 
 # every verb explains itself within 79 columns, and its manual page is clean roff
@@ -61,7 +81,17 @@ while read -r verb; do
 done < <("$tacit" --help | sed -n '/^verbs:/,/^$/p' | sed '1d;$d' | cut -c3-20 | sed 's/ *$//')
 
 # info and doctor answer in JSON, too
-for topic in "" build codecs strategies presets profiles options; do is_json "$tacit" info $topic --json; done
+is_json "$tacit" info topologies -n 16 --per-host 4 --json
+python3 - << 'END' || complain "the figures of 16 ranks on 4 hosts are not those of the theory"
+import json
+all = {t["name"]: t for t in json.load(open("out.json"))["topologies"]}
+for name, mean, peak, exact in (("complete", 1.5, 1.5, 1), ("exp", 2, 4, 4), ("aer", 0.5, 1, 4), ("ring", 2, 2, None)):
+    t = all[name]
+    assert abs(t["nic_mean"] - mean) < 1e-9 and abs(t["nic_peak"] - peak) < 1e-9, t
+    assert t["figures"]["exact_after"] == exact and len(t["position"]) == 16, t
+END
+is_json "$tacit" info topologies exp-static -n 6 --json
+for topic in "" build codecs strategies topologies presets profiles options; do is_json "$tacit" info $topic --json; done
 is_json "$tacit" doctor --json
 python3 - <<'EOF' || complain "the doctor's JSON lacks members"
 import json

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cli/libraries.h"
 #include "cli/option_text.h"
+#include "cli/topology_info.h"
 #include "cli/verbs.h"
 #include "codec/codec.h"
 #include "kernel/kernel.h"
@@ -21,6 +22,13 @@
 
 const taciti_flag taciti_info_flags[] = {
     {"--json", NULL, NULL, "answer as one JSON object"},
+    {"--ranks", "-n", "N", "topologies: their figures at this number of ranks"},
+    {"--per-host", NULL, "P", "topologies: ranks on each host (default 1), the last host may have fewer"},
+    {"--degree", NULL, "K", "topologies: most partners per round of base-k, columns of torus"},
+    {"--period", NULL, "ROUNDS", "topologies: rounds of random"},
+    {"--seed", NULL, "SEED", "topologies: of random"},
+    {"--file", NULL, "FILE", "topologies: the matrix of the topology file, .csv or .npy"},
+    {"--svg", NULL, "FILE", "topologies: draw the one that is named"},
     {NULL, NULL, NULL, NULL},
 };
 
@@ -205,6 +213,7 @@ static const struct {
     {"strategies", strategies_json, print_strategies},
     {"presets", presets_json, print_presets},
     {"profiles", profiles_json, print_profiles},
+    {"topologies", taciti_topologies_json, taciti_topologies_print},
     {"options", options_json, print_options},
 };
 enum { TOPICS_COUNT = sizeof TOPICS / sizeof *TOPICS };
@@ -223,7 +232,7 @@ static tacit_status find_topic(const char *name, size_t *out) {
     const bool close = taciti_edit_close(name, least);
     char quoted[TACITI_QUOTED_BYTES];
     return taciti_fail(TACIT_E_USAGE,
-                       "info knows build, codecs, strategies, presets, profiles and options, not %s%s%s%s",
+                       "info knows build, codecs, strategies, topologies, presets, profiles and options, not %s%s%s%s",
                        taciti_quote(name, quoted), close ? "; did you mean \"" : "", close ? TOPICS[nearest].name : "",
                        close ? "\"?" : "");
 }
@@ -243,9 +252,14 @@ static tacit_status show_all(bool json) {
 
 static tacit_status show(const taciti_arguments *arguments) {
     const bool json = taciti_arguments_get(arguments, "--json") != NULL;
+    const char *flag = taciti_topologies_flag(arguments);
     size_t topic = 0;
+    if (arguments->positional_count > 0) TACITI_TRY(find_topic(arguments->positional[0], &topic));
+    const bool topologies = arguments->positional_count > 0 && TOPICS[topic].print == taciti_topologies_print;
+    if (flag != NULL && !topologies) return taciti_fail(TACIT_E_USAGE, "%s is for `tacit info topologies`", flag);
     if (arguments->positional_count == 0) return show_all(json);
-    TACITI_TRY(find_topic(arguments->positional[0], &topic));
+    if (topologies && arguments->positional_count <= 2 && (flag != NULL || arguments->positional_count == 2))
+        return taciti_topologies_show(arguments, arguments->positional_count == 2 ? arguments->positional[1] : NULL);
     if (arguments->positional_count == 2 && TOPICS[topic].print == print_profiles)
         return print_profile(arguments->positional[1]);
     if (arguments->positional_count > 1) return taciti_fail(TACIT_E_USAGE, "one topic at a time");

@@ -139,13 +139,19 @@ static const taciti_verb VERBS[] = {
      .flags = taciti_export_flags,
      .run = taciti_verb_export},
     {.name = "info",
-     .synopsis = "[build | codecs | strategies | presets | profiles [NAME] | options] [--json]",
+     .synopsis = "[TOPIC [NAME]] [--json]",
      .summary = "show everything that is built in",
      .description =
-         "Lists versions and libraries, codecs, strategies, model presets, compute profiles and configuration "
-         "keys, from the same tables the code uses. Without a topic: all of them. With the name of a profile: its "
-         "file.",
+         "Lists versions and libraries, codecs, strategies, topologies, model presets, compute profiles and "
+         "configuration keys, from the same tables the code uses. Topics: build, codecs, strategies, topologies, "
+         "presets, profiles, options; without one: all of them. With the name of a profile: its file.\n\n"
+         "With a number of ranks, topologies come with their figures: rounds until they repeat, most partners of a "
+         "rank in a round, spectral gap per round, rounds until everybody holds the exact mean, least eigenvalue (with "
+         "gossip.order awc the step size must stay below (1 + it) / smoothness), and what a host's link carries. With "
+         "the name of one: its rounds.",
      .example = "tacit info options\n"
+                "tacit info topologies -n 24 --per-host 4\n"
+                "tacit info topologies aer -n 16 --per-host 4 --svg aer.svg\n"
                 "tacit info profiles vgg-16 >my.json\n"
                 "tacit info build --json",
      .flags = taciti_info_flags,

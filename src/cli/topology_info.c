@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/topology_info.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+enum { RANKS_MOST = 4096, ROUNDS_PRINTED = 16 };
+#define MODEL_BYTES ((size_t)1 << 40) /* any large number: shares of it are printed */
+
+static const char *const FLAGS[] = {"--ranks", "--per-host", "--degree", "--period", "--seed", "--file", "--svg"};
+
+/* ---- the list ---------------------------------------------------------------------------------------------------- */
+
+json_t *taciti_topologies_json(void) {
+    json_t *array = json_array();
+    for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++)
+        (void)json_array_append_new(array, json_pack("{s:s, s:s, s:s, s:s}", "name", kind->name, "help", kind->help,
+                                                     "source", kind->source, "ranks", kind->demands));
+    return array;
+}
+
+void taciti_topologies_print(void) {
+    for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++)
+        printf("%-14s %s; ranks: %s (%s)\n", kind->name, kind->help, kind->demands, kind->source);
+}
+
+/* ---- one topology on a cluster -------------------------------------------------------------------------------------
+ */
+
+typedef struct wish {
+    taciti_topo_request request;
+    int per_host;
+    int *host_of; /* owned */
+    taciti_where where;
+} wish;
+
+static void fill_nic(taciti_topology_sheet *s) {
+    const taciti_placement placement = {0};
+    for (size_t r = 0; r < s->topology.period; r++) {
+        s->nic[r] = taciti_mix_nic_bytes_of(&s->where, &s->topology, r, placement, MODEL_BYTES) / (double)MODEL_BYTES;
+        s->nic_peak = fmax(s->nic_peak, s->nic[r]);
+    }
+    s->nic_mean = taciti_mix_nic_bytes_mean(&s->where, &s->topology, placement, MODEL_BYTES) / (double)MODEL_BYTES;
+}
+
+static tacit_status make_sheet(const wish *w, const char *name, taciti_topology_sheet *out) {
+    taciti_topo_request request = w->request;
+    taciti_topology_sheet s = {.where = w->where};
+    request.name = name;
+    TACITI_TRY(taciti_topology_create(&request, &s.topology));
+    s.nic = taciti_calloc(s.topology.period, sizeof *s.nic);
+    tacit_status status = s.nic == NULL ? TACIT_E_MEMORY : TACIT_OK;
+    s.has_figures = request.ranks <= TACITI_TOPO_FIGURES_MOST;
+    if (status == TACIT_OK && s.has_figures) status = taciti_topology_figures(&s.topology, &s.figures);
+    if (status != TACIT_OK) {
+        taciti_free(s.nic);
+        taciti_topology_destroy(&s.topology);
+        return status;
+    }
+    fill_nic(&s);
+    for (int r = 0; r < s.topology.ranks; r++) s.moved += s.topology.position[r] != r; /* hosts are in order here */
+    *out = s;
+    return TACIT_OK;
+}
+
+static void destroy_sheet(taciti_topology_sheet *s) {
+    taciti_free(s->nic);
+    taciti_topology_destroy(&s->topology);
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
+
+static json_t *groups_json(const taciti_round *round) {
+    json_t *groups = json_array();
+    for (size_t g = 0; g < round->groups; g++) {
+        json_t *group = json_array();
+        for (size_t i = round->first[g]; i < round->first[g + 1]; i++)
+            (void)json_array_append_new(group, json_integer(round->members[i]));
+        (void)json_array_append_new(groups, group);
+    }
+    return groups;
+}
+
+static json_t *round_json(const taciti_topology *t, size_t which, double nic) {
+    const taciti_round *round = &t->rounds[which];
+    json_t *object = json_pack("{s:f}", "nic", nic);
+    if (round->self == NULL) {
+        (void)json_object_set_new(object, "groups", groups_json(round));
+        return object;
+    }
+    json_t *edges = json_array(), *self = json_array();
+    for (size_t e = 0; e < round->edge_count; e++)
+        (void)json_array_append_new(edges, json_pack("{s:i, s:i, s:f}", "to", round->edges[e].to, "from",
+                                                     round->edges[e].from, "weight", round->edges[e].weight));
+    for (int r = 0; r < t->ranks; r++) (void)json_array_append_new(self, json_real(round->self[r]));
+    (void)json_object_set_new(object, "edges", edges);
+    (void)json_object_set_new(object, "self", self);
+    return object;
+}
+
+static json_t *sheet_json(const taciti_topology_sheet *s, bool with_rounds) {
+    const taciti_topology *t = &s->topology;
+    json_t *object =
+        json_pack("{s:s, s:b, s:I, s:f, s:f, s:i}", "name", t->name, "directed", t->directed, "period",
+                  (json_int_t)t->period, "nic_mean", s->nic_mean, "nic_peak", s->nic_peak, "moved_ranks", s->moved);
+    json_t *figures = json_null();
+    if (s->has_figures) {
+        const taciti_topo_figures *f = &s->figures;
+        figures = json_pack("{s:I, s:f, s:f, s:o, s:f}", "partners", (json_int_t)f->most_partners, "contraction",
+                            f->contraction, "spectral_gap", f->spectral_gap, "exact_after",
+                            f->exact_after > 0 ? json_integer((json_int_t)f->exact_after) : json_null(),
+                            "least_eigenvalue", f->least_eigenvalue);
+    }
+    (void)json_object_set_new(object, "figures", figures);
+    json_t *position = json_array(), *rounds = with_rounds ? json_array() : NULL;
+    for (int r = 0; r < t->ranks; r++) (void)json_array_append_new(position, json_integer(t->position[r]));
+    (void)json_object_set_new(object, "position", position);
+    for (size_t r = 0; r < t->period && with_rounds; r++)
+        (void)json_array_append_new(rounds, round_json(t, r, s->nic[r]));
+    if (with_rounds) (void)json_object_set_new(object, "rounds", rounds);
+    return object;
+}
+
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+
+static void print_heading(const wish *w) {
+    const int ranks = w->where.ranks, hosts = w->where.hosts, last = ranks - (hosts - 1) * w->per_host;
+    printf("%d rank%s on %d host%s of %d", ranks, ranks > 1 ? "s" : "", hosts, hosts > 1 ? "s" : "",
+           hosts > 1 ? w->per_host : last);
+    if (last != w->per_host && hosts > 1) printf(" (the last has %d)", last);
+    printf(
+        "\nnic: model sizes on a host's link per mix and direction: the busiest host's mean, the most in a round\n\n");
+    printf("%-14s %6s %8s %12s %11s %16s %8s %8s\n", "name", "period", "partners", "spectral gap", "exact after",
+           "least eigenvalue", "nic mean", "nic peak");
+}
+
+static void print_row(const taciti_topology_sheet *s) {
+    char exact[24] = "never";
+    if (s->figures.exact_after > 0) (void)snprintf(exact, sizeof exact, "%zu", s->figures.exact_after);
+    printf("%-14s %6zu ", s->topology.name, s->topology.period);
+    if (s->has_figures)
+        printf("%8zu %12.4f %11s %16.3f ", s->figures.most_partners, s->figures.spectral_gap, exact,
+               s->figures.least_eigenvalue);
+    else
+        printf("%8s %12s %11s %16s ", "-", "-", "-", "-");
+    printf("%8.3f %8.3f", s->nic_mean, s->nic_peak);
+    if (s->topology.directed) printf("  directed: push-sum");
+    if (s->moved > 0) printf("  %d ranks moved", s->moved);
+    printf("\n");
+}
+
+static void print_round(const taciti_topology *t, size_t which, double nic) {
+    const taciti_round *round = &t->rounds[which];
+    printf("\nround %zu, nic %.3f:", which, nic);
+    for (size_t g = 0; g < round->groups; g++) {
+        printf(" {");
+        for (size_t i = round->first[g]; i < round->first[g + 1]; i++)
+            printf("%s%d", i > round->first[g] ? " " : "", round->members[i]);
+        printf("}");
+    }
+    if (round->self != NULL && round->edge_count == 0) printf(" all idle");
+    for (size_t e = 0; e < round->edge_count; e++) {
+        const taciti_edge *edge = &round->edges[e];
+        if (e == 0 || edge->to != edge[-1].to) printf("\n  rank %d keeps %.4g, hears", edge->to, round->self[edge->to]);
+        printf(" %d (%.4g)", edge->from, edge->weight);
+    }
+    printf("\n");
+}
+
+static void print_seats(const taciti_topology_sheet *s) {
+    printf("\nplaces in the graph, rank by rank:");
+    for (int r = 0; r < s->topology.ranks; r++) printf(" %d", s->topology.position[r]);
+    printf("%s\n", s->moved > 0 ? "" : " (as they are numbered)");
+}
+
+static void print_rounds(const taciti_topology_sheet *s) {
+    const size_t period = s->topology.period;
+    for (size_t r = 0; r < period && r < ROUNDS_PRINTED; r++) print_round(&s->topology, r, s->nic[r]);
+    if (period > ROUNDS_PRINTED) printf("\nand %zu rounds more; --json has them\n", period - ROUNDS_PRINTED);
+    print_seats(s);
+}
+
+/* ---- the flags --------------------------------------------------------------------------------------------------- */
+
+const char *taciti_topologies_flag(const taciti_arguments *arguments) {
+    for (size_t i = 0; i < sizeof FLAGS / sizeof *FLAGS; i++)
+        if (taciti_arguments_get(arguments, FLAGS[i]) != NULL) return FLAGS[i];
+    return NULL;
+}
+
+static tacit_status parse_wish(const taciti_arguments *arguments, wish *out) {
+    int64_t ranks = 0, per_host = 1, degree = 0, period = 0, seed = 0;
+    if (taciti_arguments_get(arguments, "--ranks") == NULL)
+        return taciti_fail(TACIT_E_USAGE, "%s: of how many ranks? tacit info topologies -n 16 --per-host 4",
+                           taciti_topologies_flag(arguments) != NULL ? taciti_topologies_flag(arguments)
+                                                                     : "info topologies NAME");
+    TACITI_TRY(taciti_arguments_count(arguments, "--ranks", 1, 1, RANKS_MOST, &ranks));
+    TACITI_TRY(taciti_arguments_count(arguments, "--per-host", 1, 1, RANKS_MOST, &per_host));
+    TACITI_TRY(taciti_arguments_count(arguments, "--degree", 0, 0, RANKS_MOST, &degree));
+    TACITI_TRY(taciti_arguments_count(arguments, "--period", 0, 0, 65536, &period));
+    TACITI_TRY(taciti_arguments_count(arguments, "--seed", 0, 0, INT64_MAX, &seed));
+    wish w = {.per_host = (int)per_host};
+    w.host_of = taciti_calloc((size_t)ranks, sizeof *w.host_of);
+    if (w.host_of == NULL) return TACIT_E_MEMORY;
+    for (int r = 0; r < ranks; r++) w.host_of[r] = r / w.per_host;
+    w.where =
+        (taciti_where){.ranks = (int)ranks, .hosts = (int)((ranks + per_host - 1) / per_host), .host_of = w.host_of};
+    w.request = (taciti_topo_request){.ranks = (int)ranks,
+                                      .host_of = w.host_of,
+                                      .degree = (int)degree,
+                                      .period = (int)period,
+                                      .seed = (uint64_t)seed,
+                                      .file = taciti_arguments_get(arguments, "--file")};
+    *out = w;
+    return TACIT_OK;
+}
+
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
+
+static tacit_status write_drawing(const taciti_topology_sheet *s, const char *path) {
+    char *text = taciti_topology_draw(s);
+    if (text == NULL) return taciti_fail(TACIT_E_MEMORY, "no memory for the drawing of a topology");
+    const tacit_status status = taciti_file_write(path, text, strlen(text));
+    taciti_free(text);
+    return status;
+}
+
+static tacit_status show_one(const wish *w, const char *name, bool json, const char *svg) {
+    taciti_topology_sheet s;
+    TACITI_TRY(make_sheet(w, name, &s));
+    tacit_status status = svg != NULL ? write_drawing(&s, svg) : TACIT_OK;
+    if (status == TACIT_OK && json) {
+        json_t *root = sheet_json(&s, true);
+        (void)json_object_set_new(root, "ranks", json_integer(w->where.ranks));
+        (void)json_object_set_new(root, "per_host", json_integer(w->per_host));
+        status = taciti_cli_print_json(root);
+    } else if (status == TACIT_OK) {
+        print_heading(w);
+        print_row(&s);
+        print_rounds(&s);
+    }
+    destroy_sheet(&s);
+    return status;
+}
+
+/* A table shows `file` only when one was named; and leaves out a topology that the flags do not fit, saying why. */
+static tacit_status show_table(const wish *w, bool json) {
+    json_t *array = json ? json_array() : NULL;
+    if (!json) print_heading(w);
+    for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++) {
+        taciti_topology_sheet s;
+        if (strcmp(kind->name, "file") == 0 && w->request.file == NULL) continue;
+        const tacit_status status = make_sheet(w, kind->name, &s);
+        if (status != TACIT_OK) {
+            json_decref(array);
+            return status;
+        }
+        if (json)
+            (void)json_array_append_new(array, sheet_json(&s, false));
+        else
+            print_row(&s);
+        destroy_sheet(&s);
+    }
+    if (!json) return TACIT_OK;
+    return taciti_cli_print_json(json_pack("{s:i, s:i, s:i, s:o}", "ranks", w->where.ranks, "hosts", w->where.hosts,
+                                           "per_host", w->per_host, "topologies", array));
+}
+
+tacit_status taciti_topologies_show(const taciti_arguments *arguments, const char *name) {
+    const bool json = taciti_arguments_get(arguments, "--json") != NULL;
+    const char *svg = taciti_arguments_get(arguments, "--svg");
+    wish w;
+    if (svg != NULL && name == NULL)
+        return taciti_fail(TACIT_E_USAGE,
+                           "--svg: a drawing of which one? tacit info topologies aer -n 16 --per-host 4 --svg %s", svg);
+    TACITI_TRY(parse_wish(arguments, &w));
+    const tacit_status status = name != NULL ? show_one(&w, name, json, svg) : show_table(&w, json);
+    taciti_free(w.host_of);
+    return status;
+}
