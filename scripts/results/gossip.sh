@@ -5,7 +5,7 @@
 #   scripts/results/gossip.sh [-o FOLDER] [--name NAME] [--tacit PROGRAM] [--text FILE] [--quick] [SECTION ...]
 #
 # Sections, in the order in which they run when none is named:
-#   steps   step times of an emulated transformer-base, 16 ranks on 4 hosts, all-reduce of 1, 2 and 4 times the compute   17 min
+#   steps   step times of an emulated transformer-base, 16 ranks on 4 hosts, all-reduce of 1, 2 and 4 times the compute   25 min
 #   jitter  what jitter of compute costs, 16 ranks, no transfer to speak of                                                3 min
 #   plan    probes the same clusters and predicts every cell of steps and jitter                                           4 min
 #   train   validation loss of a Shakespeare GPT after as many steps, 8 ranks, 3 seeds                                    40 min
@@ -122,8 +122,8 @@ print("%.4g" % (transfer / ratio / seconds))' "$1" "$2" "$RATE" "$seconds" "$meg
 
 gossip_on() { echo "strategy=gossip gossip.topology=$1"; }
 
-# Dense and aer take turns in BLOCKS blocks, the others in one: exp alone takes as long as all the rest. A period of aer on
-# 4 hosts and of exp on 16 ranks is 4 steps.
+# Dense and aer take turns in BLOCKS blocks; exp and complete have one block right after them, as exp alone takes longer than
+# both. A period of aer on 4 hosts and of exp on 16 ranks is 4 steps; a block is one to warm up and one that counts.
 section_steps() {
   local wire ratio scale rounds=4
   [ -z "$quick" ] || rounds=1
@@ -133,9 +133,10 @@ section_steps() {
       lab_up 4 "$RATE"
       # shellcheck disable=SC2046 # words
       set -- $(in_lab) "$tacit" bench step --compute.emulate $network --compute.scale "$scale" --exchange.wire "$wire" \
-        --warm-up 1 --rounds $rounds --json
+        --warm-up $rounds --rounds $rounds --json
       record "steps/$wire-${ratio}x-aer.json" "$@" --blocks "$BLOCKS" --against "$(gossip_on aer)"
-      record "steps/$wire-${ratio}x-others.json" "$@" --blocks 1 --against "$(gossip_on exp)" --against "$(gossip_on complete)"
+      record "steps/$wire-${ratio}x-others.json" "$@" --blocks 1 --strategy gossip --gossip.topology exp \
+        --against "$(gossip_on complete)"
     done
   done
 }

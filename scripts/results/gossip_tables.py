@@ -60,7 +60,7 @@ def method_of(setting):
 
 
 def step_cells(folder):
-    """{(wire, ratio): {method: setting of the JSON}}; of the two dense ones that of the launch with aer."""
+    """{(wire, ratio): {method: setting of the JSON}}"""
     cells = {}
     for wire in WIRES:
         for ratio in RATIOS:
@@ -74,10 +74,12 @@ def step_cells(folder):
     return cells
 
 
-def speedup(setting):
-    """Dense step / this one, block by block: median, least, most."""
-    ratio = setting["ratio_to_base"]
-    return 1 / ratio["median"], 1 / ratio["most"], 1 / ratio["least"]
+def speedup(cell, method):
+    """Dense step / that of a method: median, least, most. aer took turns with dense: block by block."""
+    if method == "aer":
+        ratio = cell["aer"]["ratio_to_base"]
+        return 1 / ratio["median"], 1 / ratio["most"], 1 / ratio["least"]
+    return 3 * (cell["dense"]["seconds"]["step"]["mean"] / cell[method]["seconds"]["step"]["mean"],)
 
 
 def seconds(setting):
@@ -90,11 +92,11 @@ def steps_table(folder):
     for (wire, ratio), cell in step_cells(folder).items():
         if "aer" not in cell:
             continue
-        median, least, most = speedup(cell["aer"])
+        median, least, most = speedup(cell, "aer")
         row = [wire, ratio + "x", "%.2f" % cell["dense"]["seconds"]["compute"]["mean"]]
         row += [seconds(cell[m]) if m in cell else "-" for m in ("dense",) + TOPOLOGIES]
         row += ["**%.2f** (%.2f-%.2f)" % (median, least, most), "%.1f %s" % (BARS[ratio], met(median, BARS[ratio]))]
-        row += ["%.2f" % speedup(cell[m])[0] if m in cell else "-" for m in TOPOLOGIES[1:]]
+        row += ["%.2f" % speedup(cell, m)[0] if m in cell else "-" for m in TOPOLOGIES[1:]]
         rows.append(row)
     head = ["wire", "all-reduce / compute", "compute, s", "dense, s", "aer", "exp", "complete", "dense / aer", "bar",
             "dense / exp", "dense / complete"]
@@ -363,7 +365,7 @@ def plot_steps(folder):
             cell = cells.get((wire, ratio), {})
             row = ["%sx" % ratio]
             for method in TOPOLOGIES:
-                row += ["%.4f %.4f %.4f" % speedup(cell[method])] if method in cell else ["? ? ?"]
+                row += ["%.4f %.4f %.4f" % speedup(cell, method)] if method in cell and "dense" in cell else ["? ? ?"]
             rows.append(row + [BARS[ratio]])
         if cells:
             write_rows(os.path.join(folder, "plot/steps-" + wire), rows)
