@@ -32,7 +32,8 @@ int taciti_collective_sides(const taciti_collective_bench *bench) {
 double taciti_collective_bus_bits(const taciti_collective_bench *bench, taciti_collective what, size_t bytes) {
     const double sides = taciti_collective_sides(bench), share = (sides - 1) / sides, bits = 8 * (double)bytes;
     switch (what) {
-    case TACITI_COLLECTIVE_ALL_REDUCE: return 2 * share * bits;
+    case TACITI_COLLECTIVE_ALL_REDUCE:
+    case TACITI_COLLECTIVE_MIX: return 2 * share * bits;
     case TACITI_COLLECTIVE_REDUCE_SCATTER:
     case TACITI_COLLECTIVE_ALL_GATHER: return share * bits;
     case TACITI_COLLECTIVE_ALL_TO_ALL: return bench->ranks / sides * share * bits;
@@ -43,7 +44,8 @@ double taciti_collective_bus_bits(const taciti_collective_bench *bench, taciti_c
 }
 
 const char *taciti_collective_bus_text(taciti_collective what) {
-    static const char *const TEXTS[TACITI_COLLECTIVES] = {"2 (n-1)/n", "(n-1)/n", "(n-1)/n", "ranks/n (n-1)/n", "1"};
+    static const char *const TEXTS[TACITI_COLLECTIVES] = {"2 (n-1)/n",       "(n-1)/n", "(n-1)/n",
+                                                          "ranks/n (n-1)/n", "1",       "busiest link's share"};
     return TEXTS[what];
 }
 
@@ -169,15 +171,19 @@ static tacit_status measure_rounds(struct bench *bench, taciti_collective_figure
     return TACIT_OK;
 }
 
+static double bits_of(const struct bench *bench, const taciti_caller *caller, size_t bytes) {
+    if (caller->round >= 0) return taciti_collective_mix_bits(&bench->task.mix, caller->round, bytes);
+    return taciti_collective_bus_bits(bench->result, bench->options->what, bytes);
+}
+
 static tacit_status summarise(struct bench *bench, size_t bytes, taciti_collective_figure *figures) {
     const size_t rounds = (size_t)bench->options->rounds;
-    const double bits = taciti_collective_bus_bits(bench->result, bench->options->what, bytes);
     double *sorted = taciti_calloc(rounds, sizeof *sorted), least = (double)INFINITY;
     if (sorted == NULL) return TACIT_E_MEMORY;
     for (int k = 0; k < bench->result->who_count; k++) {
         memcpy(sorted, figures[k].samples, rounds * sizeof *sorted);
         figures[k].seconds = taciti_spread_of(sorted, bench->options->rounds);
-        figures[k].bus_bps = bits / figures[k].seconds.median;
+        figures[k].bus_bps = bits_of(bench, &bench->callers[k], bytes) / figures[k].seconds.median;
         least = fmin(least, figures[k].seconds.median);
     }
     for (int k = 0; k < bench->result->who_count; k++) figures[k].ratio = least / figures[k].seconds.median;
@@ -199,7 +205,7 @@ static tacit_status measure(struct bench *bench) {
     const taciti_collective_options *o = bench->options;
     size_t most = 0;
     for (int i = 0; i < o->size_count; i++) most = o->bytes[i] > most ? o->bytes[i] : most;
-    TACITI_TRY(taciti_collective_open(bench->comm, o->what, &o->exchange, most, &bench->task));
+    TACITI_TRY(taciti_collective_open(bench->comm, o->what, &o->exchange, o->topology, most, &bench->task));
     bench->result->receiver = bench->task.receiver;
     TACITI_TRY(choose_callers(bench));
     TACITI_TRY(measure_hand_over(bench));

@@ -10,7 +10,7 @@
 enum { HAND_OVERS = 1000 };
 
 const char *const taciti_collective_names[TACITI_COLLECTIVES] = {"all-reduce", "reduce-scatter", "all-gather",
-                                                                 "all-to-all", "send"};
+                                                                 "all-to-all", "send",           "mix"};
 
 /* ---- numbers -------------------------------------------------------------------------------------------------------
  */
@@ -58,12 +58,14 @@ bool taciti_collective_is_right(const taciti_collective_task *task, const taciti
     const float *x = caller->apart ? task->out : task->in;
     const int me = task->world.me, sum = task->numbers.ranks;
     size_t begin = 0, n = task->n;
+    if (caller->round >= 0) return taciti_collective_mix_is_right(&task->mix, &task->numbers, caller->round, x, n);
     switch (task->what) {
     case TACITI_COLLECTIVE_REDUCE_SCATTER: chunk_of(task, me, &begin, &n); break;
     case TACITI_COLLECTIVE_ALL_GATHER: return gathered_right(task);
     case TACITI_COLLECTIVE_ALL_TO_ALL: return swapped_right(task);
     case TACITI_COLLECTIVE_SEND: return me != task->receiver || taciti_numbers_are(&task->numbers, 0, 0, x, n);
     case TACITI_COLLECTIVE_ALL_REDUCE:
+    case TACITI_COLLECTIVE_MIX:
     case TACITI_COLLECTIVES: break;
     }
     return taciti_numbers_are(&task->numbers, sum, begin, x + begin, n);
@@ -78,6 +80,14 @@ static tacit_status sample_exchange(taciti_collective_task *task, const taciti_c
     (void)caller;
     const int64_t begin_ns = taciti_now_ns();
     for (int i = 0; i < calls; i++) TACITI_TRY(taciti_exchange_run(task->exchange, task->in));
+    *out_s = (double)(taciti_now_ns() - begin_ns) / 1e9;
+    return TACIT_OK;
+}
+
+static tacit_status sample_mix(taciti_collective_task *task, const taciti_caller *caller, int calls, double *out_s) {
+    const int64_t begin_ns = taciti_now_ns();
+    for (int i = 0; i < calls; i++)
+        TACITI_TRY(taciti_collective_mix_run(&task->mix, &task->layout, task->in, caller->round));
     *out_s = (double)(taciti_now_ns() - begin_ns) / 1e9;
     return TACIT_OK;
 }
@@ -151,13 +161,30 @@ static tacit_status sample_job(taciti_collective_task *task, const taciti_caller
 
 static tacit_status list_natives(taciti_comm *comm, void *context) { return taciti_comm_natives(comm, context); }
 
+/* The all-reduce, and every round up to the most that there may be. */
+static int list_rounds(const taciti_collective_task *task, taciti_caller *out) {
+    int count = 1;
+    out[0] = (taciti_caller){.name = "all-reduce", .native = -1, .round = -1, .sample = sample_exchange};
+    for (size_t r = 0; r < task->mix.topology.period && count < TACITI_COLLECTIVE_MOST_CALLERS; r++) {
+        taciti_caller *caller = &out[count++];
+        *caller = (taciti_caller){.native = -1, .round = (int)r, .sample = sample_mix};
+        (void)snprintf(caller->name, sizeof caller->name, "round-%zu", r);
+    }
+    return count;
+}
+
 tacit_status taciti_collective_callers(taciti_collective_task *task, taciti_caller out[TACITI_COLLECTIVE_MOST_CALLERS],
                                        int *count) {
     const bool reduces = task->what == TACITI_COLLECTIVE_ALL_REDUCE;
     const taciti_native *natives = NULL;
+    if (task->what == TACITI_COLLECTIVE_MIX) {
+        *count = list_rounds(task, out);
+        return TACIT_OK;
+    }
     taciti_job job = {.run = list_natives, .context = &natives, .name = "list of the library's own", .detail = -1};
     out[0] = (taciti_caller){.name = "tacit",
                              .native = -1,
+                             .round = -1,
                              .apart = task->what == TACITI_COLLECTIVE_ALL_TO_ALL,
                              .sample = reduces ? sample_exchange : sample_job};
     *count = 1;
@@ -166,7 +193,7 @@ tacit_status taciti_collective_callers(taciti_collective_task *task, taciti_call
     TACITI_TRY(taciti_job_wait(task->comm, &job));
     for (int i = 0; natives[i].name != NULL && *count < TACITI_COLLECTIVE_MOST_CALLERS; i++) {
         taciti_caller *caller = &out[(*count)++];
-        *caller = (taciti_caller){.native = i, .apart = natives[i].apart, .sample = sample_job};
+        *caller = (taciti_caller){.native = i, .round = -1, .apart = natives[i].apart, .sample = sample_job};
         (void)snprintf(caller->name, sizeof caller->name, "%s", natives[i].name);
     }
     return TACIT_OK;
@@ -207,12 +234,13 @@ static tacit_status allocate(taciti_collective_task *task, size_t most_bytes) {
         taciti_pages_create(scratch_bytes > bytes ? scratch_bytes : bytes, "the second array", &task->out_pages));
     task->in = task->in_pages.base;
     task->out = task->out_pages.base;
-    return TACIT_OK;
+    if (task->what != TACITI_COLLECTIVE_MIX) return TACIT_OK;
+    return taciti_collective_mix_open(task->comm, task->topology, &task->numbers, &task->options, &task->mix);
 }
 
 tacit_status taciti_collective_open(taciti_comm *comm, taciti_collective what, const taciti_exchange_options *options,
-                                    size_t most_bytes, taciti_collective_task *out) {
-    *out = (taciti_collective_task){.comm = comm, .what = what, .options = *options};
+                                    const char *topology, size_t most_bytes, taciti_collective_task *out) {
+    *out = (taciti_collective_task){.comm = comm, .what = what, .options = *options, .topology = topology};
     find_receiver(out);
     return taciti_comm_agree(comm, allocate(out, most_bytes));
 }
@@ -224,6 +252,7 @@ static void forget_size(taciti_collective_task *task) {
 }
 
 void taciti_collective_close(taciti_collective_task *task) {
+    taciti_collective_mix_close(&task->mix);
     forget_size(task);
     taciti_group_destroy(&task->world);
     taciti_numbers_destroy(&task->numbers);
@@ -238,13 +267,17 @@ static tacit_status describe_array(taciti_collective_task *task) {
 }
 
 tacit_status taciti_collective_resize(taciti_collective_task *task, size_t bytes) {
+    taciti_mix_destroy(task->mix.mix); /* borrows the layout */
+    task->mix.mix = NULL;
     forget_size(task);
     task->n = bytes / sizeof(float);
     if (task->what == TACITI_COLLECTIVE_ALL_TO_ALL && block_n(task) == 0)
         return task->world.me != 0 ? TACIT_E_USAGE
                                    : taciti_fail(TACIT_E_USAGE, "--bytes %zu: all-to-all of %d ranks needs %zu or more",
                                                  bytes, task->world.size, (size_t)task->world.size * sizeof(float));
-    if (task->what != TACITI_COLLECTIVE_ALL_REDUCE) return TACIT_OK;
+    if (task->what != TACITI_COLLECTIVE_ALL_REDUCE && task->what != TACITI_COLLECTIVE_MIX) return TACIT_OK;
     TACITI_TRY(taciti_comm_agree(task->comm, describe_array(task)));
-    return taciti_exchange_create(task->comm, &task->layout, &task->options, &task->exchange);
+    TACITI_TRY(taciti_exchange_create(task->comm, &task->layout, &task->options, &task->exchange));
+    if (task->what == TACITI_COLLECTIVE_ALL_REDUCE) return TACIT_OK;
+    return taciti_collective_mix_resize(&task->mix, &task->layout, &task->options);
 }

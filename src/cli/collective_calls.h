@@ -6,6 +6,7 @@
 #define TACITI_CLI_COLLECTIVE_CALLS_H
 
 #include "base/memory.h"
+#include "cli/collective_mix.h"
 #include "cli/collective_numbers.h"
 #include "comm/comm.h"
 #include "exchange/exchange.h"
@@ -19,12 +20,13 @@ typedef enum taciti_collective {
     TACITI_COLLECTIVE_ALL_GATHER,     /* chunk i of rank i goes to all */
     TACITI_COLLECTIVE_ALL_TO_ALL,     /* chunk i of each rank goes to rank i */
     TACITI_COLLECTIVE_SEND,           /* rank 0 to one other rank, until the answer of 0 bytes is back */
+    TACITI_COLLECTIVE_MIX,            /* each round of a topology, and the all-reduce beside them */
     TACITI_COLLECTIVES
 } taciti_collective;
 
 /* "all-reduce", ...; and all of them as choices, "all-reduce|...". */
 extern const char *const taciti_collective_names[TACITI_COLLECTIVES];
-#define TACITI_COLLECTIVE_CHOICES "all-reduce|reduce-scatter|all-gather|all-to-all|send"
+#define TACITI_COLLECTIVE_CHOICES "all-reduce|reduce-scatter|all-gather|all-to-all|send|mix"
 
 /* What all callers work on. */
 typedef struct taciti_collective_task {
@@ -39,19 +41,22 @@ typedef struct taciti_collective_task {
     taciti_group world;
     taciti_layout layout; /* of the current size */
     taciti_exchange *exchange;
+    const char *topology; /* of a mix; borrows */
+    taciti_collective_mix mix;
 } taciti_collective_task;
 
 typedef struct taciti_caller {
     char name[TACITI_COLLECTIVE_NAME_BYTES];
     int native; /* index among the library's; ours: -1 */
+    int round;  /* of a topology; -1: none */
     bool apart; /* the result is in task->out, not in task->in */
     /* `calls` calls in a row; seconds of all of them on this rank. Collective. */
     tacit_status (*sample)(taciti_collective_task *task, const struct taciti_caller *caller, int calls, double *out_s);
 } taciti_caller;
 
-/* Everything that does not depend on the size. Collective. Close also after failure. */
+/* Everything that does not depend on the size. topology: of a mix, else NULL. Collective. Close also after failure. */
 tacit_status taciti_collective_open(taciti_comm *comm, taciti_collective what, const taciti_exchange_options *options,
-                                    size_t most_bytes, taciti_collective_task *out);
+                                    const char *topology, size_t most_bytes, taciti_collective_task *out);
 void taciti_collective_close(taciti_collective_task *task);
 
 /* All that can do it here. Collective. */

@@ -17,6 +17,8 @@
 const taciti_flag taciti_bench_collectives_flags[] = {
     {"--json", NULL, NULL, "answer as one JSON object"},
     {"--op", NULL, "NAME", TACITI_COLLECTIVE_CHOICES " (default all-reduce)"},
+    {"--topology", "-t", "NAME",
+     "of --op mix: its rounds are the candidates, beside the all-reduce (default complete)"},
     {"--bytes", "-b", "LIST", "sizes of the f32 array (default " DEFAULT_BYTES ")"},
     {"--by", NULL, "LIST",
      "who does it: tacit, mpi-default, mpi-ring, ... (default: all that this MPI library offers)"},
@@ -117,6 +119,10 @@ static tacit_status take_flags(const taciti_arguments *arguments, setup *out) {
     TACITI_TRY(take_sizes(bytes != NULL ? bytes : DEFAULT_BYTES, &out->bench));
     TACITI_TRY(take_candidates(taciti_arguments_get(arguments, "--by"), &out->bench));
     TACITI_TRY(take_line(taciti_arguments_get(arguments, "--line"), &out->line_bps));
+    out->bench.topology = taciti_arguments_get(arguments, "--topology");
+    if (out->bench.topology != NULL && out->bench.what != TACITI_COLLECTIVE_MIX)
+        return taciti_fail(TACIT_E_USAGE, "--topology is for mixes; add --op mix");
+    if (out->bench.topology == NULL) out->bench.topology = "complete";
     if (wire != NULL) TACITI_TRY(taciti_config_set(&out->config, "exchange.wire", wire, "--wire"));
     out->bench.rounds = (int)rounds;
     out->json = taciti_arguments_get(arguments, "--json") != NULL;
@@ -178,6 +184,9 @@ static void print_formula(const setup *s, const taciti_collective_bench *b) {
     const char *text = taciti_collective_bus_text(s->bench.what);
     if (s->bench.what == TACITI_COLLECTIVE_SEND)
         printf("from rank 0 to rank %d, until its empty answer is back; bus Mbit/s = bits / time\n", b->receiver);
+    else if (s->bench.what == TACITI_COLLECTIVE_MIX)
+        printf("rounds of %s; bus Mbit/s = bits that the busiest host's link carries per direction / time\n",
+               s->bench.topology);
     else
         printf("bus Mbit/s = %s x bits / time, n = %d %s\n", text, taciti_collective_sides(b),
                b->hosts > 1 ? "hosts" : "ranks");
