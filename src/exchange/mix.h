@@ -10,7 +10,10 @@
  *   buffer = x;  begin(buffer, bucket, round);  ... compute ...  wait(bucket);  y = keep x + share buffer
  *
  * With a lossy codec nothing is lost: what rounding took from a payload stays with the rank that sent it, is added to
- * that rank's result, and so the sum over all ranks is the one of exact mixing (up to f32 rounding).
+ * that rank's result, and so the sum over all ranks is the one of exact mixing (up to f32 rounding). Members of a group
+ * then differ by what each of them keeps, even when they were equal before: the rank that sends the sum of n members
+ * keeps up to n times the rounding of a mean. Only where the sum of equal numbers is exact they stay equal (a power of
+ * two of members, none summed inside of a host; edges, up to f32).
  */
 #ifndef TACITI_EXCHANGE_MIX_H
 #define TACITI_EXCHANGE_MIX_H

@@ -295,6 +295,43 @@ static void a_lossy_wire_keeps_the_sum_over_ranks(void **state) {
     }
 }
 
+static float alike(int rank, size_t i) {
+    (void)rank;
+    return wild(1, i);
+}
+
+static bool sums_of_equals_are_exact(const trial *t, size_t round, int rank) {
+    int count = 0;
+    for (int r = 0; r < t->topology->ranks; r++) count += test_weight(t->topology, round, rank, r) > 0;
+    return t->topology->rounds[round].groups > 0 && (count & (count - 1)) == 0;
+}
+
+static double row_sum(const trial *t, size_t round, int to) {
+    double sum = 0;
+    for (int from = 0; from < t->topology->ranks; from++) sum += test_weight(t->topology, round, to, from);
+    return sum;
+}
+
+static void equals_are_equal(const trial *t) {
+    for (int64_t mix = 0; mix < t->mixes; mix++)
+        for (int to = 0; to < t->topology->ranks; to++) {
+            const size_t round = (size_t)mix % t->topology->period;
+            const bool exact = sums_of_equals_are_exact(t, round, to), edges = t->topology->rounds[round].groups == 0;
+            for (size_t i = 0; i < t->n; i++) {
+                const double x = (double)alike(to, i), y = (double)result_of(t, to, mix, i), off = fabs(x - y);
+                if (exact) assert_true(off == 0);
+                if (edges && fabs(row_sum(t, round, to) - 1) < 1e-9)
+                    assert_true(off <= 2 * t->topology->ranks * ((double)FLT_EPSILON * fabs(x) + 0x1p-149));
+            }
+        }
+}
+
+static void equal_replicas_stay_equal_where_sums_are_exact(void **state) {
+    (void)state;
+    const trial t = {.value = alike, .wire = BF16, .scheme = TACITI_SCHEME_FLAT};
+    try_all(&t, equals_are_equal);
+}
+
 static float irregular(int rank, size_t i) {
     if (rank == 0 && i == 5) return NAN;
     if (rank == 0 && i == 6010) return INFINITY;
@@ -311,9 +348,8 @@ static void rest_is_unharmed(const trial *t) {
             } else {
                 assert_true(isfinite(result_of(t, to, mix, 5)) && isfinite(result_of(t, to, mix, 6010)));
             }
-            double weights = 0; /* of a directed round they need not add up to 1 */
-            for (int from = 0; from < ranks; from++)
-                weights += test_weight(t->topology, (size_t)mix % t->topology->period, to, from);
+            /* the rows of a directed round need not add up to 1 */
+            const double weights = row_sum(t, (size_t)mix % t->topology->period, to);
             assert_true(fabs((double)result_of(t, to, mix, 6000) - 6000 * weights) <= 6000 * 0x1p-5);
         }
 }
@@ -439,6 +475,7 @@ int main(void) {
         cmocka_unit_test(members_of_a_group_hold_the_same_bits),
         cmocka_unit_test(delays_and_overlap_change_no_bit),
         cmocka_unit_test(a_lossy_wire_keeps_the_sum_over_ranks),
+        cmocka_unit_test(equal_replicas_stay_equal_where_sums_are_exact),
         cmocka_unit_test(what_is_not_finite_reaches_neighbours_and_nobody_else),
         cmocka_unit_test(mass_follows_the_matrices),
         cmocka_unit_test(misuse_is_refused),
