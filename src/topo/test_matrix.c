@@ -211,6 +211,48 @@ static void test_directed(void **state) {
     taciti_topology_destroy(&t);
 }
 
+/* Law 8: an eigenvalue l of W is 1 - gamma (1 - l) of gamma W + (1 - gamma) I. */
+static void test_lazy_ring(void **state) {
+    (void)state;
+    enum { N = 8 };
+    for (int tenth = 1; tenth <= 10; tenth++) {
+        const double gamma = tenth / 10.0, second = (1 + sqrt(2)) / 3, least = -1.0 / 3;
+        double w[N * N] = {0};
+        unsigned char file[128 + sizeof w];
+        for (int i = 0; i < N; i++) {
+            w[i * N + (i + 1) % N] = w[i * N + (i + N - 1) % N] = gamma / 3;
+            w[i * N + i] = 1 - gamma * 2 / 3;
+        }
+        taciti_topology t = accepted(file, npy(HEADER("<f8", "False", "(8, 8)"), w, sizeof w, file), N);
+        taciti_topo_figures f;
+        assert_int_equal(taciti_topology_figures(&t, &f), TACIT_OK);
+        assert_true(fabs(f.contraction - (1 - gamma * (1 - second))) <= 1e-12);
+        assert_true(fabs(f.least_eigenvalue - (1 - gamma * (1 - least))) <= 1e-12);
+        taciti_topology_destroy(&t);
+    }
+}
+
+/* Pairs (0 2) and (1 3), every second round (0 1): on hosts {0 1} and {2 3} both pairs would cross, seated well only
+ * the link of the last round does. */
+static void test_heavy_edges_stay_inside(void **state) {
+    (void)state;
+    static const char csv[] = ".5,0,.5,0\n0,.5,0,.5\n.5,0,.5,0\n0,.5,0,.5\n\n.5,.5,0,0\n.5,.5,0,0\n0,0,1,0\n0,0,0,1\n";
+    static const int host_of[4] = {0, 0, 1, 1};
+    taciti_topology t;
+    const taciti_topo_request request = {.name = "file", .ranks = 4, .host_of = host_of, .file = g_path};
+    assert_int_equal(taciti_file_write(g_path, csv, strlen(csv)), TACIT_OK);
+    assert_int_equal(taciti_topology_create(&request, &t), TACIT_OK);
+    for (size_t g = 0; g < t.rounds[0].groups; g++) {
+        const int *pair = t.rounds[0].members + t.rounds[0].first[g];
+        assert_int_equal(host_of[pair[0]], host_of[pair[1]]);
+    }
+    assert_int_equal(t.rounds[1].groups, 1);
+    for (int i = 0; i < 4; i++) /* the graph is the file's, seen through the places */
+        for (int k = 0; k < 4; k++)
+            assert_true(taciti_topology_weight(&t, 0, i, k) == ((t.position[i] - t.position[k]) % 2 == 0 ? 0.5 : 0));
+    taciti_topology_destroy(&t);
+}
+
 static void test_bad_csv(void **state) {
     (void)state;
     refused_text("0.5,0.5,0\n0.5,0.5,0\n0,0,0.98\n", 3, TACIT_E_CONFIG, "row 2 sums to 0.98, expected 1");
@@ -253,9 +295,15 @@ int main(void) {
     (void)close(file);
     taciti_log_set_sink(listen, NULL, TACITI_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_npy),     cmocka_unit_test(test_npy_rounds),          cmocka_unit_test(test_bad_npy),
-        cmocka_unit_test(test_csv),     cmocka_unit_test(test_means_become_groups), cmocka_unit_test(test_directed),
+        cmocka_unit_test(test_npy),
+        cmocka_unit_test(test_npy_rounds),
+        cmocka_unit_test(test_bad_npy),
+        cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_means_become_groups),
+        cmocka_unit_test(test_directed),
         cmocka_unit_test(test_bad_csv),
+        cmocka_unit_test(test_lazy_ring),
+        cmocka_unit_test(test_heavy_edges_stay_inside),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     (void)unlink(g_path);

@@ -167,6 +167,39 @@ static void test_exp_is_exact(void **state) {
     }
 }
 
+/* Sum of the squares of P - J over N - 1, P the product of rounds 0 .. m - 1: by what a random start's squared
+ * disagreement is multiplied on average. */
+static double mean_square(const taciti_topology *t, size_t m) {
+    double sum = 0;
+    for (int i = 0; i < t->ranks; i++) {
+        double x[RANKS] = {0}, y[RANKS];
+        x[i] = 1;
+        for (size_t r = 0; r < m; r++) {
+            taciti_topology_mix(t, r, x, y);
+            memcpy(x, y, sizeof x);
+        }
+        for (int k = 0; k < t->ranks; k++) sum += (x[k] - 1.0 / t->ranks) * (x[k] - 1.0 / t->ranks);
+    }
+    return sum / (t->ranks - 1);
+}
+
+/* Laws 2 and 3: one matching does nothing for the worst start, and (2^-m - 1/N) / (1 - 1/N) for a random one after m.
+ */
+static void test_matchings_on_their_own(void **state) {
+    (void)state;
+    for (int k = 1; k <= 6; k++) {
+        const int n = 1 << k;
+        taciti_topology t = make("exp", n, NULL), one = t;
+        taciti_topo_figures f;
+        one.period = 1;
+        assert_int_equal(taciti_topology_figures(&one, &f), TACIT_OK);
+        assert_true(fabs(f.contraction - (n >= 4 ? 1 : 0)) <= 1e-12);
+        for (int m = 0; m <= k; m++)
+            assert_true(fabs(mean_square(&t, (size_t)m) - (pow(2, -m) - 1.0 / n) / (1 - 1.0 / n)) <= 1e-12);
+        taciti_topology_destroy(&t);
+    }
+}
+
 /* Law 5: alternating exponential ring, from an even round 2 log2 n, from an odd one 2 log2 n + 1; n = 2: 1. */
 static void test_aer_is_exact(void **state) {
     (void)state;
@@ -369,6 +402,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_topology_is_valid),
         cmocka_unit_test(test_exp_is_exact),
+        cmocka_unit_test(test_matchings_on_their_own),
         cmocka_unit_test(test_aer_is_exact),
         cmocka_unit_test(test_aer_rounds),
         cmocka_unit_test(test_complete_is_the_mean),
