@@ -41,7 +41,7 @@ static void begin_round(taciti_draft *draft) {
                                   .member_at = draft->members.count,
                                   .edge_at = draft->edges.count,
                                   .self_at = SIZE_MAX};
-    for (int i = 0; i < draft->ranks; i++) draft->self[i] = NAN;
+    for (int i = 0; i < draft->ranks; i++) draft->self[i] = (double)NAN;
 }
 
 tacit_status taciti_draft_create(int ranks, taciti_draft *out) {

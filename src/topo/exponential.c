@@ -32,9 +32,9 @@ static int common_divisor(int a, int b) {
 int taciti_matchings(int count) { return taciti_log2_ceil(count) * (power_of_two(count) ? 1 : 2); }
 
 /* An odd number takes the distances 2^k. An even one takes N / 2^(log2 N - k), rounded, which is 2^k for a power of
- * two: where N has a small odd factor, distances 2^k meet the same few cycles again and again. Spectral gaps at all
- * 1013 numbers from 3 to 1024 that are no power of two, mean (least, how many below 0.15): 2^k everywhere 0.203 (0.067,
- * 41), N / 2^j everywhere 0.190 (0.096, 192; worse at each odd number), this choice 0.217 (0.096, 23). Distances made
+ * two: distances 2^k do worse the more factors of two N has beside an odd one. Spectral gaps at all 1013 numbers from 3
+ * to 1024 that are no power of two, mean (least, how many below 0.15): 2^k everywhere 0.203 (0.067, 41), N / 2^j
+ * everywhere 0.190 (0.096, 192; worse at 502 of the 511 odd ones), this choice 0.217 (0.096, 23). Distances made
  * coprime to N: 0.155 (0.031, 440). */
 static int distance_of(int count, int distances, int k) {
     const int unit = 1 << (distances - k);

@@ -56,7 +56,7 @@ static size_t count_below(const double *a, const double *b, size_t m, double x) 
 
 /* The least (or largest) eigenvalue, between Gershgorin's bounds. */
 static double tridiagonal_extreme(const double *a, const double *b, size_t m, bool largest) {
-    double low = INFINITY, high = -INFINITY;
+    double low = (double)INFINITY, high = -(double)INFINITY;
     for (size_t i = 0; i < m; i++) {
         const double reach = (i > 0 ? fabs(b[i - 1]) : 0) + (i + 1 < m ? fabs(b[i]) : 0);
         low = fmin(low, a[i] - reach);
