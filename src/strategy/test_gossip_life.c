@@ -61,7 +61,7 @@ static void same_bits(test_replicas *a, test_replicas *b) {
 static void resumed_is_uninterrupted_at_any_step(void **state) {
     (void)state;
     for (int which = 0; which < WAYS; which++)
-        for (int stop = 1; stop < 10; stop += which < 3 ? 1 : 2) {
+        for (int stop = 1; stop < 10; stop += which < 3 || which == 5 ? 1 : 2) {
             test_replicas whole = way(which, 5, 13), cut = whole;
             cut.stop_after = stop;
             same_bits(&whole, &cut);
