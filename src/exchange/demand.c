@@ -168,20 +168,14 @@ static tacit_status carry_round(const taciti_where *where, const taciti_round *r
     return TACIT_OK;
 }
 
-static bool is_member(taciti_members members, int rank) {
-    for (size_t i = 0; i < members.count; i++)
-        if (members.ranks[i] == rank) return true;
-    return false;
-}
-
-static tacit_status demand_of_group(const taciti_where *where, const taciti_round *round, int rank,
-                                    taciti_placement wish, length len, const loads *l, taciti_demand *out) {
+static tacit_status demands_of_groups(const taciti_where *where, const taciti_round *round, taciti_placement wish,
+                                      length len, const loads *l, taciti_demand *out) {
     for (size_t g = 0; g < round->groups; g++) {
-        if (!is_member(taciti_members_of(round, g), rank)) continue;
+        const taciti_members members = taciti_members_of(round, g);
         taciti_arrangement place;
-        TACITI_TRY(taciti_arrangement_of(where, taciti_members_of(round, g), rank,
-                                         taciti_mix_placement(where, round, g, wish), &place));
-        *out = demand_of(&place, len, l);
+        TACITI_TRY(taciti_arrangement_of(where, members, members.ranks[0], taciti_mix_placement(where, round, g, wish),
+                                         &place));
+        for (size_t i = 0; i < members.count; i++) out[members.ranks[i]] = demand_of(&place, len, l);
         taciti_arrangement_destroy(&place);
     }
     return TACIT_OK;
@@ -211,19 +205,27 @@ static taciti_demand demand_of_edges(const taciti_where *where, const taciti_rou
     return d;
 }
 
-taciti_demand taciti_mix_demand(const taciti_where *where, const taciti_topology *topology, size_t round, int rank,
-                                taciti_placement placement, size_t wire_bytes, size_t f32_bytes) {
+tacit_status taciti_mix_demands(const taciti_where *where, const taciti_topology *topology, size_t round,
+                                taciti_placement placement, size_t wire_bytes, size_t f32_bytes, taciti_demand *out) {
     const length len = {wire_bytes, f32_bytes};
     const taciti_round *r = &topology->rounds[round];
-    taciti_demand demand = {0};
     loads l = {0};
-    if (loads_create(where, &l) == TACIT_OK && carry_round(where, r, placement, len, &l) == TACIT_OK) {
-        if (r->groups == 0)
-            demand = demand_of_edges(where, r, rank, len, &l);
-        else if (demand_of_group(where, r, rank, placement, len, &l, &demand) != TACIT_OK)
-            demand = (taciti_demand){0};
-    }
+    for (int rank = 0; rank < where->ranks; rank++) out[rank] = (taciti_demand){0};
+    tacit_status status = loads_create(where, &l);
+    if (status == TACIT_OK) status = carry_round(where, r, placement, len, &l);
+    if (status == TACIT_OK) status = demands_of_groups(where, r, placement, len, &l, out);
+    for (int rank = 0; rank < where->ranks && status == TACIT_OK && r->groups == 0; rank++)
+        out[rank] = demand_of_edges(where, r, rank, len, &l);
     taciti_free(l.out);
+    return status;
+}
+
+taciti_demand taciti_mix_demand(const taciti_where *where, const taciti_topology *topology, size_t round, int rank,
+                                taciti_placement placement, size_t wire_bytes, size_t f32_bytes) {
+    taciti_demand demand = {0}, *all = taciti_calloc((size_t)where->ranks, sizeof *all);
+    if (all != NULL && taciti_mix_demands(where, topology, round, placement, wire_bytes, f32_bytes, all) == TACIT_OK)
+        demand = all[rank];
+    taciti_free(all);
     return demand;
 }
 

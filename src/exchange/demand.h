@@ -27,6 +27,10 @@ taciti_demand taciti_allreduce_demand(const taciti_where *where, const int *memb
 taciti_demand taciti_mix_demand(const taciti_where *where, const taciti_topology *topology, size_t round, int rank,
                                 taciti_placement placement, size_t wire_bytes, size_t f32_bytes);
 
+/* The same for all ranks at once, at the cost of about one of them: out[ranks]. */
+tacit_status taciti_mix_demands(const taciti_where *where, const taciti_topology *topology, size_t round,
+                                taciti_placement placement, size_t wire_bytes, size_t f32_bytes, taciti_demand *out);
+
 /* Bytes that the link of the busiest host carries in a round, per direction, for a long array (short ones take
  * another way, small.h). */
 double taciti_mix_nic_bytes_of(const taciti_where *where, const taciti_topology *topology, size_t round,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/rounds.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 
 /* What is filled while rounds are walked. */
@@ -10,33 +11,44 @@ typedef struct walk {
     const taciti_links *links;
     taciti_rounds *out;
     size_t member_count;
+    taciti_demand *demands; /* [ranks] */
 } walk;
 
 /* ---- transfers --------------------------------------------------------------------------------------------------- */
 
-static taciti_demand demand_of(const walk *w, size_t round, const taciti_meeting *meeting, size_t wire_bytes,
-                               size_t f32_bytes) {
+/* What every rank of a round asks of the links for one bucket. */
+static tacit_status demands_of(walk *w, size_t round, size_t wire_bytes, size_t f32_bytes) {
     const taciti_scene *s = w->scene;
-    if (w->method->topology == NULL)
-        return taciti_allreduce_demand(s->where, meeting->members, meeting->count, s->placement, wire_bytes, f32_bytes);
-    const int rank = meeting->taker >= 0 ? meeting->taker : meeting->members[0];
-    return taciti_mix_demand(s->where, w->method->topology, round, rank, s->placement, wire_bytes, f32_bytes);
+    if (w->method->topology != NULL)
+        return taciti_mix_demands(s->where, w->method->topology, round, s->placement, wire_bytes, f32_bytes,
+                                  w->demands);
+    const taciti_meeting *all = &w->out->meetings[0];
+    const taciti_demand demand =
+        taciti_allreduce_demand(s->where, all->members, all->count, s->placement, wire_bytes, f32_bytes);
+    for (size_t i = 0; i < all->count; i++) w->demands[all->members[i]] = demand;
+    return TACIT_OK;
 }
 
-/* Most buckets are of one size. */
-static void time_buckets(const walk *w, size_t round, const taciti_meeting *meeting, taciti_transfer_time *out) {
-    const taciti_bucket *buckets = w->scene->layout->buckets;
-    taciti_transfer transfer = {.codec = w->method->wire};
-    taciti_links_crowd(w->scene->where, w->scene->placement, meeting->members, meeting->count, &transfer);
-    for (size_t k = 0; k < w->out->buckets; k++) {
-        if (k > 0 && buckets[k].n == buckets[k - 1].n) {
-            out[k] = out[k - 1];
+/* The transfers of one bucket; with that of the bucket before when they are of one size, as most are. */
+static tacit_status time_bucket(walk *w, size_t round, size_t first, size_t k) {
+    const taciti_bucket *bucket = &w->scene->layout->buckets[k];
+    taciti_rounds *r = w->out;
+    const size_t f32_bytes = bucket->n * sizeof(float);
+    const bool same = k > 0 && bucket->n == bucket[-1].n;
+    if (!same) TACITI_TRY(demands_of(w, round, w->method->wire->bound(bucket->n), f32_bytes));
+    for (size_t m = first; m < r->meeting_count; m++) {
+        const taciti_meeting *meeting = &r->meetings[m];
+        taciti_transfer_time *time = &r->times[m * r->buckets + k];
+        taciti_transfer transfer = {.codec = w->method->wire, .f32_bytes = f32_bytes};
+        if (same) {
+            *time = time[-1];
             continue;
         }
-        transfer.f32_bytes = buckets[k].n * sizeof(float);
-        transfer.demand = demand_of(w, round, meeting, w->method->wire->bound(buckets[k].n), transfer.f32_bytes);
-        out[k] = taciti_links_time(w->links, &transfer);
+        transfer.demand = w->demands[meeting->taker >= 0 ? meeting->taker : meeting->members[0]];
+        taciti_links_crowd(w->scene->where, w->scene->placement, meeting->members, meeting->count, &transfer);
+        *time = taciti_links_time(w->links, &transfer);
     }
+    return TACIT_OK;
 }
 
 /* ---- who meets whom ---------------------------------------------------------------------------------------------- */
@@ -46,7 +58,6 @@ static void append(walk *w, size_t round, const int *members, size_t count, int 
     const size_t at = r->meeting_count++ * r->buckets;
     taciti_meeting *meeting = &r->meetings[r->meeting_count - 1];
     *meeting = (taciti_meeting){.members = members, .count = count, .taker = taker, .transfer_s = r->transfer_s + at};
-    time_buckets(w, round, meeting, r->times + at);
     r->list[round].count++;
 }
 
@@ -67,7 +78,7 @@ static void append_neighbours(walk *w, size_t round, const taciti_round *edges, 
     if (w->member_count - first > 1) append(w, round, w->out->members + first, w->member_count - first, rank);
 }
 
-static void walk_round(walk *w, size_t round) {
+static void find_meetings(walk *w, size_t round) {
     const taciti_topology *topology = w->method->topology;
     w->out->list[round].list = w->out->meetings + w->out->meeting_count;
     if (topology == NULL) {
@@ -80,6 +91,16 @@ static void walk_round(walk *w, size_t round) {
         append(w, round, r->members + r->first[g], r->first[g + 1] - r->first[g], -1);
     if (r->groups > 0) return;
     for (int rank = 0; rank < topology->ranks; rank++) append_neighbours(w, round, r, rank);
+}
+
+static tacit_status walk_rounds(walk *w) {
+    for (size_t round = 0; round < w->out->period; round++) {
+        const size_t first = w->out->meeting_count;
+        find_meetings(w, round);
+        if (w->out->meeting_count == first) continue;
+        for (size_t k = 0; k < w->out->buckets; k++) TACITI_TRY(time_bucket(w, round, first, k));
+    }
+    return TACIT_OK;
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
@@ -111,7 +132,13 @@ tacit_status taciti_rounds_create(const taciti_scene *scene, const taciti_method
         return TACIT_E_MEMORY;
     }
     walk w = {.scene = scene, .method = method, .links = links, .out = &r};
-    for (size_t round = 0; round < r.period; round++) walk_round(&w, round);
+    w.demands = taciti_calloc((size_t)scene->where->ranks, sizeof *w.demands);
+    const tacit_status status = w.demands == NULL ? TACIT_E_MEMORY : walk_rounds(&w);
+    taciti_free(w.demands);
+    if (status != TACIT_OK) {
+        taciti_rounds_destroy(&r);
+        return status;
+    }
     taciti_rounds_weigh(&r, 1, 1);
     *out = r;
     return TACIT_OK;
