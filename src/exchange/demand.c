@@ -175,7 +175,8 @@ static tacit_status demands_of_groups(const taciti_where *where, const taciti_ro
         taciti_arrangement place;
         TACITI_TRY(taciti_arrangement_of(where, members, members.ranks[0], taciti_mix_placement(where, round, g, wish),
                                          &place));
-        for (size_t i = 0; i < members.count; i++) out[members.ranks[i]] = demand_of(&place, len, l);
+        const taciti_demand demand = demand_of(&place, len, l);
+        for (size_t i = 0; i < members.count; i++) out[members.ranks[i]] = demand;
         taciti_arrangement_destroy(&place);
     }
     return TACIT_OK;
