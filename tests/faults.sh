@@ -103,6 +103,15 @@ disagree() {
 expect "different learning rates are refused with both values" 5 '0\.01.*0\.02|0\.02.*0\.01' disagree --optim.lr 0.01 0.02
 head -c 200000 README.md src/*/*.c >"$work/a.txt" 2>/dev/null; cat src/*/*.c | head -c 200000 >"$work/a.txt"; tr e E <"$work/a.txt" >"$work/b.txt"
 expect "different data is refused with both digests" 5 'digest [0-9a-f]+.*digest [0-9a-f]+' disagree --data.train "$work/a.txt" "$work/b.txt"
+# The same path, but each rank finds other weights there.
+different_weights() {
+  local program; program=$(realpath "$tacit")
+  for seed in 1 2; do launch 1 "weights$seed/w" --train.steps 1 --train.seed "$seed" || return 1; done
+  timeout 60 "$MPIRUN" -n 1 -wdir "$work/weights1" "$program" train "${nano[@]}" --run.dir "$work/w" --train.init w "$@" : \
+    -n 1 -wdir "$work/weights2" "$program" train "${nano[@]}" --run.dir "$work/w" --train.init w "$@"
+}
+expect "different initial weights are refused with both digests" 5 'initial model differs.*digest [0-9a-f]+.*digest [0-9a-f]+' \
+  different_weights --train.steps 3 "${gossip[@]}"
 expect "a run whose every step is skipped gives up" 6 '5 steps in a row' launch 3 hopeless --train.steps 100 --train.fail_at 3 \
   --train.fail_steps 50 --train.max_skips 5
 expect "a wrong launcher is refused with the right command" 2 'mpirun' \

@@ -148,7 +148,8 @@ static void any_gpt_has_the_layout_of_the_model(void **state) {
 }
 
 static taciti_span span(taciti_span_kind kind, int detail, int64_t begin_ns, int64_t ms) {
-    return (taciti_span){.begin_ns = begin_ns, .end_ns = begin_ns + ms * 1000000, .kind = kind, .detail = detail};
+    return (taciti_span){
+        .begin_ns = begin_ns, .end_ns = begin_ns + ms * 1000000, .kind = (int32_t)kind, .detail = detail};
 }
 
 /* Two passes of a network of two layers; only the last one's gradients count as backward. */
