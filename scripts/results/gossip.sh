@@ -8,11 +8,11 @@
 #   steps   step times of an emulated transformer-base, 16 ranks on 4 hosts, all-reduce of 1, 2 and 4 times the compute   25 min
 #   jitter  what jitter of compute costs, 16 ranks, no transfer to speak of                                                3 min
 #   plan    probes the same clusters and predicts every cell of steps and jitter                                           4 min
-#   train   validation loss of a Shakespeare GPT after as many steps, 8 ranks, 3 seeds                                    40 min
+#   train   validation loss of a Shakespeare GPT after as many steps, 8 ranks, 3 seeds                                    55 min
 #   time    time to the dense run's loss at 100 Mbit/s, 4 hosts of 2 ranks                                                15 min
 #   tables  tables and pictures of what FOLDER holds; always runs at the end
 # and, only when it is named:
-#   tune    the search for the hyper-parameters of train, as many runs for each optimizer                                 40 min
+#   tune    the search for the hyper-parameters of train, as many runs for each optimizer; train uses the best           60 min
 #
 # FOLDER (default build/gossip) keeps what every launch printed, with its command line beside it. A launch whose answer is
 # there is not repeated: an interrupted section goes on where it stopped; remove FOLDER/SECTION to measure it again. --quick
@@ -21,13 +21,15 @@
 # (lab/cluster); clusters are taken down at the end, also of an interrupted run. Leave the machine alone meanwhile.
 #
 # Environment, with the figures of the page as defaults: RATE (500mbit), RATIOS ("1 2 4"), WIRES ("f32 bf16"), BLOCKS (2),
-# SEEDS ("1 2 3"), STEPS (1200), TIME_RATE (100mbit), TIME_STEPS (400), TIME_MORE (1.15)
+# SEEDS ("1 2 3"), STEPS (1000), BATCH (32), METHODS ("dense accum-aer accum-exp adam-aer adam-exp"; -atc behind a name makes
+# it adapt-then-combine), TIME_RATE (100mbit), TIME_STEPS (400), TIME_MORE (1.15)
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
 
 folder="" name=gossip-$$ tacit=$PWD/build/release/bin/tacit text="" quick="" sections=()
-: "${RATE:=500mbit}" "${RATIOS:=1 2 4}" "${WIRES:=f32 bf16}" "${BLOCKS:=2}" "${SEEDS:=1 2 3}" "${STEPS:=1200}"
+: "${RATE:=500mbit}" "${RATIOS:=1 2 4}" "${WIRES:=f32 bf16}" "${BLOCKS:=2}" "${SEEDS:=1 2 3}" "${STEPS:=1000}" "${BATCH:=32}"
+: "${METHODS:=dense accum-aer accum-exp adam-aer adam-exp}"
 : "${TIME_RATE:=100mbit}" "${TIME_STEPS:=400}" "${TIME_MORE:=1.15}"
 
 misuse() { echo "gossip.sh: $1; see scripts/results/gossip.sh --help" >&2; exit 2; }
@@ -40,7 +42,7 @@ while [ $# -gt 0 ]; do
       shift 2
       ;;
     --quick) quick=yes; shift ;;
-    -h | --help) sed -n '3,25s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '3,26s/^# \{0,1\}//p' "$0"; exit 0 ;;
     steps | jitter | plan | train | time | tables | tune) sections+=("$1"); shift ;;
     *) misuse "unknown section or option \"$1\"" ;;
   esac
@@ -196,24 +198,32 @@ find_text() {
   exit 7
 }
 
-# method NAME: its flags. per_host: topologies and exchange see hosts of 2 ranks, as in the lab.
+# method NAME: its flags. A name is OPTIMIZER-TOPOLOGY, with -atc behind it for adapt-then-combine. Topologies see hosts of 2
+# ranks, as in the lab.
 method() {
+  local words
   case $1 in
-    dense) echo --strategy dp ;;
-    *-aer) echo --strategy gossip --gossip.topology aer --gossip.per_host 2 ;;
-    *-exp) echo --strategy gossip --gossip.topology exp --gossip.per_host 2 ;;
+    dense) words="--strategy dp" ;;
+    *-aer | *-aer-atc) words="--strategy gossip --gossip.topology aer --gossip.per_host 2" ;;
+    *-exp | *-exp-atc) words="--strategy gossip --gossip.topology exp --gossip.per_host 2" ;;
   esac
-  tuned "${1%%-*}"
+  case $1 in *-atc) words+=" --gossip.order atc" ;; esac
+  words+=" $(tuned "${1%%-*}")" || return 1
+  echo "$words"
 }
-methods="dense accum-aer accum-exp adam-aer adam-exp"
 
-# tuned OPTIMIZER: the best of section tune.
+# tuned OPTIMIZER: its flags, with the best rates of section tune when FOLDER has them, else those found with shorter runs.
+# beta2 of accum-adamw counts windows of 4 steps: 0.96 remembers as long as 0.99 does of steps.
 tuned() {
+  local name lr=2.5e-3 beta2 best
   case $1 in
-    dense) echo --optim.name adamw --optim.lr 4e-3 --optim.beta2 0.99 ;;
-    accum) echo --optim.name accum-adamw --optim.accum 4 --optim.lr 4e-3 --optim.beta2 0.99 ;;
-    adam) echo --optim.name adamw --optim.lr 4e-3 --optim.beta2 0.99 ;;
+    dense) name="adamw" beta2=0.99 ;;
+    accum) name="accum-adamw --optim.accum 4" beta2=0.96 ;;
+    adam) name="adamw" beta2=0.99 ;;
   esac
+  best=$(/usr/bin/env python3 scripts/results/gossip_tables.py --best "$folder" "$1") || return 1
+  [ -z "$best" ] || read -r lr beta2 <<<"$best"
+  echo "--optim.name $name --optim.lr $lr --optim.beta2 $beta2"
 }
 
 # train_run FOLDER/NAME PREFIX FLAG...: a run whose metrics become FOLDER/NAME.jsonl. PREFIX is what launches 8 ranks.
@@ -221,52 +231,58 @@ train_run() {
   local answer=$1.jsonl prefix=$2
   shift 2
   rm -rf "$folder/run"
-  [ -s "$folder/$answer" ] || rm -f "$folder/$answer"
+  [ -s "$folder/$answer" ] || rm -f "$folder/${answer%.jsonl}.txt"
   # shellcheck disable=SC2086 # words
   record "${answer%.jsonl}.txt" $prefix "$tacit" train scripts/results/shakespeare.yaml --data.train "$text" --run.dir "$folder/run" "$@" || return 0
   [ -s "$folder/$answer" ] || mv "$folder/run/metrics.jsonl" "$folder/$answer"
 }
 
 section_train() {
-  local seed which
+  local seed which words
   find_text
   for seed in $SEEDS; do
-    for which in $methods; do
-      # shellcheck disable=SC2046 # words
-      train_run "train/$which-$seed" "$MPIRUN -n 8" $(method "$which") --train.steps "$STEPS" --train.eval_every $((STEPS / 12)) \
-        --train.seed "$seed"
+    for which in $METHODS; do
+      words=$(method "$which") || exit 7
+      # shellcheck disable=SC2086 # words
+      train_run "train/$which-$seed" "$MPIRUN -n 8" $words --train.batch "$BATCH" --train.steps "$STEPS" \
+        --train.eval_every $((STEPS / 10)) --train.seed "$seed"
     done
   done
 }
 
 # tune_run METHOD LR BETA2. The seed is none of section train's.
 tune_run() {
-  # shellcheck disable=SC2046 # words
-  train_run "tune/$1_$2_$3" "$MPIRUN -n 8" $(method "$1") --optim.lr "$2" --optim.beta2 "$3" --train.steps "$STEPS" \
-    --train.eval_every 0 --train.seed 100
+  local words
+  words=$(method "$1") || exit 7
+  # shellcheck disable=SC2086 # words
+  train_run "tune/$1_$2_$3" "$MPIRUN -n 8" ${words%%--optim.lr*} --optim.lr "$2" --optim.beta2 "$3" --train.batch "$BATCH" \
+    --train.steps "$STEPS" --train.eval_every 0 --train.seed 100
 }
 
-# Six runs for each: first the learning rate, then the second moment at the best of them.
+# Six runs for each optimizer: first the learning rate, then the second moment at the best of them.
 section_tune() {
-  local which lr beta2 best
+  local which lr beta2 best middle others
   find_text
   for which in dense accum-aer adam-aer; do
-    for lr in 1.5e-3 2.5e-3 4e-3 6e-3; do tune_run $which $lr 0.99; done
-    best=$(/usr/bin/env python3 scripts/results/gossip_tables.py --best-rate "$folder" $which) || return 1
-    for beta2 in 0.95 0.999; do tune_run $which "$best" $beta2; done
+    middle=0.99 others="0.95 0.999"
+    [ $which != accum-aer ] || middle=0.96 others="0.9 0.99"
+    for lr in 1.5e-3 2.5e-3 4e-3 6e-3; do tune_run $which $lr $middle; done
+    best=$(/usr/bin/env python3 scripts/results/gossip_tables.py --best "$folder" "${which%%-*}") || exit 7
+    for beta2 in $others; do tune_run $which "${best% *}" "$beta2"; done
   done
 }
 
 section_time() {
-  local wire which steps
+  local wire which steps words
   find_text
   lab_up 2 "$TIME_RATE"
   for wire in $WIRES; do
     for which in dense accum-aer; do
       steps=$TIME_STEPS
       [ $which = dense ] || steps=$(/usr/bin/env python3 -c "print(round($TIME_STEPS * $TIME_MORE))")
-      # shellcheck disable=SC2046
-      train_run "time/$which-$wire" "$(in_lab)" $(method "$which") --exchange.wire "$wire" --train.steps "$steps" \
+      words=$(method "$which") || exit 7
+      # shellcheck disable=SC2086
+      train_run "time/$which-$wire" "$(in_lab)" $words --exchange.wire "$wire" --train.batch "$BATCH" --train.steps "$steps" \
         --exchange.bucket 2MiB --train.eval_every 20 --train.eval_windows 256 --train.seed 1
     done
   done

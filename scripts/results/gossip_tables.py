@@ -3,7 +3,7 @@
 """Tables of docs/results/gossip.md, and the data of its pictures, from what scripts/results/gossip.sh has recorded.
 
     scripts/results/gossip_tables.py FOLDER [PAGE.md]
-    scripts/results/gossip_tables.py --best-rate FOLDER METHOD     the learning rate of the best run of section tune
+    scripts/results/gossip_tables.py --best FOLDER OPTIMIZER    learning rate and beta2 of the best run of section tune
 
 Prints every table for which FOLDER holds launches; with PAGE also puts it between the lines <!-- NAME --> and
 <!-- /NAME --> of that page. Tables without launches stay as they are. The data of the pictures go to FOLDER/plot.
@@ -27,6 +27,8 @@ METHODS = {  # of section train
     "dense": "all-reduce, adamw",
     "accum-aer": "aer, accum-adamw",
     "accum-exp": "exp, accum-adamw",
+    "accum-aer-atc": "aer atc, accum-adamw",
+    "accum-exp-atc": "exp atc, accum-adamw",
     "adam-aer": "aer, adamw (DAdam)",
     "adam-exp": "exp, adamw (DAdam)",
 }
@@ -235,7 +237,7 @@ def final_losses(by_seed):
 
 def last_distance(steps):
     """Of the last evaluation, and the largest of all."""
-    values = [m["consensus"] for m in evaluations(steps) if "consensus" in m]
+    values = [m["distance"] for m in evaluations(steps) if "distance" in m]
     return (values[-1], max(values)) if values else None
 
 
@@ -267,9 +269,12 @@ def tune_runs(folder):
     return {method: found[method] for method in METHODS if method in found}
 
 
-def best_rate(folder, method):
-    losses = tune_runs(folder)[method]
-    return min(losses, key=losses.get).split("_")[0]
+def best_settings(folder, optimizer):
+    """"LR BETA2" of the best run of section tune, or an empty text."""
+    for method, losses in tune_runs(folder).items():
+        if method.split("-")[0] == optimizer:
+            return min(losses, key=losses.get).replace("_", " ")
+    return ""
 
 
 def tune_table(folder):
@@ -383,7 +388,7 @@ def mean_over_seeds(by_seed, key):
 
 def plot_train(folder):
     for method, by_seed in train_runs(folder).items():
-        for key in ("val_loss", "consensus"):
+        for key in ("val_loss", "distance"):
             rows = mean_over_seeds(by_seed, key)
             if rows:
                 write_rows(os.path.join(folder, "plot/%s-%s" % (key, method)), rows)
@@ -408,8 +413,8 @@ def put(page, name, text):
 
 
 def main():
-    if sys.argv[1] == "--best-rate":
-        print(best_rate(*sys.argv[2:]))
+    if sys.argv[1] == "--best":
+        print(best_settings(*sys.argv[2:]))
         return
     folder = sys.argv[1]
     tables = {"machine": machine_block(folder), "steps": steps_table(folder), "bytes": bytes_table(folder),

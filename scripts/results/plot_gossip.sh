@@ -31,6 +31,7 @@ color_of() {
         complete) echo "#7a9e7e" ;;
         adam-aer) echo "#8fb8da" ;;
         adam-exp) echo "#f0c893" ;;
+        *-atc) echo "#8e6bb0" ;;
     esac
 }
 
@@ -71,7 +72,7 @@ steps() {
 # curves KEY: one line for each method that has the key, with the range over seeds.
 curves() {
     local method plots=""
-    for method in adam-aer adam-exp accum-exp accum-aer dense; do
+    for method in adam-aer adam-exp accum-exp-atc accum-aer-atc accum-exp accum-aer dense; do
         [ -s "$data/$1-$method" ] || continue
         plots+="${plots:+, }'$data/$1-$method' using 1:3:4 with filledcurves fc rgb '$(color_of $method)' fs transparent solid 0.15 notitle"
         plots+=", '' using 1:2 with lines lw 2 lc rgb '$(color_of $method)' title '$(title_of $method)'"
@@ -87,9 +88,9 @@ loss() {
         echo "set xlabel 'steps' textcolor rgb ink"
         echo "set title 'validation loss, nats per byte' textcolor rgb ink; set key top right"
         curves val_loss
-        if compgen -G "$data/consensus-*" > /dev/null; then
+        if compgen -G "$data/distance-*" > /dev/null; then
             echo "set title 'consensus distance' textcolor rgb ink; set yrange [0:*]; set key top right"
-            curves consensus
+            curves distance
         fi
         echo "unset multiplot"
     } | gnuplot
