@@ -27,6 +27,7 @@ set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
 
+windows=0 time_windows=256 # of validation; 0: all
 folder="" name=gossip-$$ tacit=$PWD/build/release/bin/tacit text="" quick="" sections=()
 : "${RATE:=500mbit}" "${RATIOS:=1 2 4}" "${WIRES:=f32 bf16}" "${BLOCKS:=2}" "${SEEDS:=1 2 3}" "${STEPS:=1000}" "${BATCH:=32}"
 : "${METHODS:=dense accum-aer accum-exp adam-aer adam-exp}"
@@ -52,7 +53,7 @@ done
 tacit=$(realpath "$tacit")
 if [ -n "$quick" ]; then
   folder=${folder:-build/gossip-quick}
-  BLOCKS=1 SEEDS=1 STEPS=30 TIME_STEPS=30 WIRES=f32 RATIOS=1
+  BLOCKS=1 SEEDS=1 STEPS=10 TIME_STEPS=20 WIRES=f32 RATIOS=1 windows=8 time_windows=8
 else
   folder=${folder:-build/gossip}
 fi
@@ -245,7 +246,7 @@ section_train() {
       words=$(method "$which") || exit 7
       # shellcheck disable=SC2086 # words
       train_run "train/$which-$seed" "$MPIRUN -n 8" $words --train.batch "$BATCH" --train.steps "$STEPS" \
-        --train.eval_every $((STEPS / 10)) --train.seed "$seed"
+        --train.eval_every $((STEPS / 10)) --train.eval_windows $windows --train.seed "$seed"
     done
   done
 }
@@ -256,7 +257,7 @@ tune_run() {
   words=$(method "$1") || exit 7
   # shellcheck disable=SC2086 # words
   train_run "tune/$1_$2_$3" "$MPIRUN -n 8" ${words%%--optim.lr*} --optim.lr "$2" --optim.beta2 "$3" --train.batch "$BATCH" \
-    --train.steps "$STEPS" --train.eval_every 0 --train.seed 100
+    --train.steps "$STEPS" --train.eval_every 0 --train.eval_windows $windows --train.seed 100
 }
 
 # Six runs for each optimizer: first the learning rate, then the second moment at the best of them.
@@ -283,7 +284,7 @@ section_time() {
       words=$(method "$which") || exit 7
       # shellcheck disable=SC2086
       train_run "time/$which-$wire" "$(in_lab)" $words --exchange.wire "$wire" --train.batch "$BATCH" --train.steps "$steps" \
-        --exchange.bucket 2MiB --train.eval_every 20 --train.eval_windows 256 --train.seed 1
+        --exchange.bucket 2MiB --train.eval_every 20 --train.eval_windows $time_windows --train.seed 1
     done
   done
 }
