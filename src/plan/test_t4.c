@@ -120,7 +120,7 @@ static double aer_ms(const network *net, const parameters *p, int ranks) {
 
 static double misfit(const network *net, const parameters *p) {
     double sum = 0;
-    if (!(p->a_s >= 0 && p->b_s > 0 && p->rate > 0)) return INFINITY;
+    if (!(p->a_s >= 0 && p->b_s > 0 && p->rate > 0)) return (double)INFINITY;
     for (int i = 0; i < CLUSTERS; i++) sum += pow(all_reduce_ms(net, p, RANKS[i]) / ALL_REDUCE_MS[i] - 1, 2);
     return sum;
 }
@@ -147,7 +147,7 @@ static double descend(const network *net, parameters *p) {
 
 static parameters fit(const network *net) {
     parameters best = {0};
-    double least = INFINITY;
+    double least = (double)INFINITY;
     for (double rate = 1e9; rate < 30e9; rate *= 1.5) {
         parameters p = {.a_s = 0.05, .b_s = 4.5, .rate = rate};
         const double value = descend(net, &p);
