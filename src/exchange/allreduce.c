@@ -207,10 +207,11 @@ static tacit_status run_fans(taciti_allreduce *reduce, float *x, size_t n, const
 
 tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, const taciti_residual *residual) {
     if (n == 0) return TACIT_OK;
-    if (reduce->place.size == 1) {
-        if (residual != NULL) memset(residual->kept, 0, n * sizeof *residual->kept);
-        return TACIT_OK;
+    if (residual != NULL && (reduce->codec->identity || reduce->place.size == 1)) {
+        memset(residual->kept, 0, n * sizeof *residual->kept);
+        residual = NULL;
     }
+    if (reduce->place.size == 1) return TACIT_OK;
     if (!taciti_small_pays(&reduce->small, n)) return run_fans(reduce, x, n, residual);
     if (residual == NULL) return taciti_small_run(&reduce->small, x, n, NULL);
     TACITI_TRY(taciti_small_run(&reduce->small, x, n, residual->kept));

@@ -58,7 +58,7 @@ size_t taciti_allreduce_memory_bytes(const taciti_comm *comm, const taciti_codec
 
 void taciti_allreduce_destroy(taciti_allreduce *reduce);
 
-/* x[n] = sum over members. residual: what rounding takes is kept there (residual.h); NULL: lost; with a codec that is
+/* x[n] = sum over members. residual: what rounding takes is kept there (residual.h); NULL: lost. With a codec that is
  * the identity it takes nothing. Communication thread. Collective over the members. A single member keeps its array as
  * it is. */
 tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, const taciti_residual *residual);

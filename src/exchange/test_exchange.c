@@ -5,6 +5,7 @@
 #include <stdint.h>
 /* cmocka wants the four above first */
 #include <cmocka.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -201,6 +202,81 @@ static void every_rank_holds_the_bits_of_the_definition(void **state) {
     }
 }
 
+/* One run, on the thread, that keeps what rounding takes. */
+typedef struct keeping {
+    taciti_allreduce *reduce;
+    float *x;
+    size_t n;
+    taciti_residual residual;
+} keeping;
+
+static tacit_status run_keeping(taciti_comm *comm, void *context) {
+    const keeping *k = context;
+    (void)comm;
+    return taciti_allreduce_run(k->reduce, k->x, k->n, &k->residual);
+}
+
+static void reduce_and_keep(taciti_comm *comm, keeping k) {
+    taciti_job job = {.run = run_keeping, .context = &k, .name = "test", .detail = -1};
+    for (size_t i = 0; i < k.n; i++) {
+        k.x[i] = wild(taciti_comm_rank(comm), i);
+        k.residual.kept[i] = NAN; /* whatever was there is overwritten */
+    }
+    CHECK(taciti_job_submit(comm, &job) == TACIT_OK);
+    CHECK(taciti_job_wait(comm, &job) == TACIT_OK);
+}
+
+/* The sums of all ranks' kept[n], in double. */
+static void sum_kept(taciti_comm *comm, const float *kept, double *sums, size_t n) {
+    for (size_t i = 0; i < n; i++) sums[i] = (double)kept[i];
+    CHECK(taciti_comm_allreduce_f64(comm, sums, n, TACITI_OP_SUM) == TACIT_OK);
+}
+
+static void check_residuals(taciti_comm *comm, taciti_allreduce *reduce, float *block, double *sums, size_t n) {
+    float *x = block, *kept = x + MOST, *y = kept + MOST, *given = y + MOST;
+    const int size = taciti_comm_size(comm);
+    reduce_and_keep(comm, (keeping){reduce, x, n, {.kept = kept}});
+    reduce_and_keep(comm, (keeping){reduce, y, n, {.kept = given, .back = 3}});
+    sum_kept(comm, kept, sums, n);
+    for (size_t i = 0; i < n; i++) {
+        double sum = 0, length = 0;
+        for (int r = 0; r < size; r++) {
+            sum += (double)wild(r, i);
+            length += fabs((double)wild(r, i));
+        }
+        CHECK(fabs((double)x[i] + sums[i] - sum) <= size * ((double)FLT_EPSILON * length + 0x1p-149));
+        CHECK(given[i] == 3 * kept[i] && y[i] == x[i] + given[i]);
+        CHECK(!reduce->codec->identity || kept[i] == 0);
+    }
+}
+
+static void keep_what_rounding_takes(taciti_comm *comm, void *context) {
+    const trial *t = context;
+    taciti_allreduce reduce;
+    CHECK(taciti_allreduce_create(comm, t->codec, (taciti_members){0}, t->wish, taciti_comm_segment_bytes(comm),
+                                  &reduce) == TACIT_OK);
+    float *block = taciti_calloc((size_t)MOST * 4, sizeof *block);
+    double *sums = taciti_calloc(MOST, sizeof *sums);
+    for (size_t l = 0; l < 2 * LENGTH_COUNT; l++) {
+        const size_t n = LENGTHS[l % LENGTH_COUNT];
+        if (n > 1000 && n < MOST) continue;
+        if (l == LENGTH_COUNT) reduce.small.most_n = 0;
+        check_residuals(comm, &reduce, block, sums, n);
+    }
+    taciti_free(block);
+    taciti_free(sums);
+    taciti_allreduce_destroy(&reduce);
+}
+
+static void a_residual_is_what_the_wire_took(void **state) {
+    (void)state;
+    for (int size = 1; size <= 7; size += SIZE_STEP + 1) {
+        taciti_comm_options options = test_comm_options(size % 3 != 0);
+        options.segment_bytes = 2048;
+        try_all(size, &options, keep_what_rounding_takes);
+    }
+}
+
 static void spread_infinity(taciti_comm *comm, void *context) {
     taciti_allreduce reduce;
     CHECK(taciti_allreduce_create(comm, context, (taciti_members){0}, (taciti_placement){TACITI_SCHEME_AUTO, 0}, 4096,
@@ -373,6 +449,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integers_sum_exactly_for_any_ranks_length_wire_and_arrangement),
         cmocka_unit_test(every_rank_holds_the_bits_of_the_definition),
+        cmocka_unit_test(a_residual_is_what_the_wire_took),
         cmocka_unit_test(what_is_not_finite_arrives_everywhere),
         cmocka_unit_test(overlapped_equals_blocking_bit_for_bit),
         cmocka_unit_test(misuse_is_refused),
