@@ -196,27 +196,33 @@ static void check_bytes(const worker *w, int step, taciti_comm_counters before) 
     CHECK((away + every / 2) / every == w->strategy->nic_bytes_per_step(w->self));
 }
 
+static void check_copy(const worker *w) {
+    taciti_bf16 *expected = taciti_calloc(w->layout.n, sizeof *expected);
+    taciti_kernels_get()->bf16_encode(expected, w->p, w->layout.n);
+    CHECK(memcmp(w->copy, expected, w->layout.n * sizeof *expected) == 0);
+    taciti_free(expected);
+}
+
 static void take_step(worker *w, int step) {
     const taciti_comm_counters before = taciti_comm_count(w->comm);
     backward(w->t, &w->layout, w->rank, step, w->g);
     for (size_t b = 0; b < w->layout.bucket_count; b++) CHECK(w->strategy->ready(w->self, b) == TACIT_OK);
     CHECK(w->strategy->finish(w->self, w->t->optim.lr, &w->t->reports[w->rank][step]) == TACIT_OK);
     if (w->t->check_bytes) check_bytes(w, step, before);
+    check_copy(w);
 }
 
 /* The average is taken back to the bit, and copy16 follows both ways. */
 static void look_at_the_average(worker *w, int step) {
     const size_t n = w->layout.n;
     float *own = copy_of(w->p, n);
-    taciti_bf16 *expected = taciti_calloc(n, sizeof *expected);
     double *distance = &w->t->distances[w->rank][step];
     CHECK(w->strategy->average(w->self, distance) == TACIT_OK);
+    check_copy(w);
     if (*distance == 0) CHECK(memcmp(w->p, own, n * sizeof *own) == 0);
     w->strategy->revert(w->self);
     CHECK(memcmp(w->p, own, n * sizeof *own) == 0);
-    taciti_kernels_get()->bf16_encode(expected, w->p, n);
-    CHECK(memcmp(w->copy, expected, n * sizeof *expected) == 0);
-    taciti_free(expected);
+    check_copy(w);
     taciti_free(own);
 }
 
