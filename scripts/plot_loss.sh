@@ -18,9 +18,11 @@ out=${2:-$run/loss.svg}
 need gnuplot gnuplot-nox
 need python3 python3
 [ -r "$run/metrics.jsonl" ] || { echo "plot_loss.sh: $run/metrics.jsonl cannot be read" >&2; exit 4; }
+wide=2 # panels; replicas that differ have a third
+if grep -q '"distance"' "$run/metrics.jsonl"; then wide=3; fi
 case $out in
-    *.svg) terminal="svg size 900,420 dynamic background rgb 'white' font 'Helvetica,Arial,sans-serif' fontscale 0.85" ;;
-    *.png) terminal="pngcairo size 1800,840 font 'sans,18' linewidth 2" ;;
+    *.svg) terminal="svg size $((450 * wide)),420 dynamic background rgb 'white' font 'Helvetica,Arial,sans-serif' fontscale 0.85" ;;
+    *.png) terminal="pngcairo size $((900 * wide)),840 font 'sans,18' linewidth 2" ;;
     *) usage ;;
 esac
 data=$(mktemp -d)
