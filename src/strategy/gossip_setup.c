@@ -4,6 +4,7 @@
  */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <xxhash.h>
 
 #include "base/log.h"
@@ -169,11 +170,14 @@ static tacit_status use_figures(taciti_gossip *g) {
 
 /* ---- arrays ------------------------------------------------------------------------------------------------------ */
 
+/* Touched at once: else the first transfers of a run, on the communication thread, wait for the system to clear pages
+ * (seconds for 500 MB on a small machine, and with gossip.delay in the second step, when nobody expects it). */
 static tacit_status make_array(const taciti_gossip *g, bool wanted, const char *what, taciti_pages *pages,
                                float **out) {
     if (!wanted) return TACIT_OK;
     TACITI_TRY(taciti_pages_create(g->context.layout->n * sizeof **out, what, pages));
     *out = pages->base;
+    memset(pages->base, 0, pages->bytes);
     return TACIT_OK;
 }
 
