@@ -8,7 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/rng.h"
 #include "comm/test_engine.h"
@@ -28,8 +27,7 @@ typedef struct trial {
     taciti_exchange_options exchange;
     taciti_localsgd_options local;
     taciti_optim_options optim;
-    int bad_rank; /* its gradient of step bad_step is not finite, or, when bad is 0, all zeros */
-    int bad_step;
+    int bad_rank, bad_step; /* its gradient of bad_step is not finite, or, when bad is 0, all zeros */
     float bad;
     int stop_after;   /* everything is saved, destroyed, made anew and restored after so many steps; 0: never */
     bool forget;      /* ... but for what the strategy had to say: as on another number of ranks */
@@ -252,9 +250,13 @@ static void play(trial *t, int ranks) {
     test_world_run(ranks, &options, train, t);
 }
 
+static void play_both(trial *a, trial *b, int ranks) { play(a, ranks), play(b, ranks); }
+
 static void forget(trial *t, int ranks) {
     for (int r = 0; r < ranks; r++) taciti_free(t->parameters[r]);
 }
+
+static void forget_both(trial *a, trial *b, int ranks) { forget(a, ranks), forget(b, ranks); }
 
 static void assert_same(const trial *a, const trial *b, int ranks) {
     assert_int_equal(a->n, b->n);
@@ -266,8 +268,6 @@ static void assert_replicas_equal(const trial *t, int ranks) {
 }
 
 static bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
-
-/* ---- laws -------------------------------------------------------------------------------------------------------- */
 
 static void alone_it_is_dp_to_the_bit(void **state) {
     (void)state;
@@ -282,15 +282,13 @@ static void alone_it_is_dp_to_the_bit(void **state) {
                 trial dp = local;
                 dp.strategy = "dp";
                 dp.check_bytes = false;
-                play(&local, 1);
-                play(&dp, 1);
+                play_both(&local, &dp, 1);
                 assert_same(&local, &dp, 1);
                 for (int s = 0; s < STEPS; s++) {
                     assert_true(local.reports[0][s].grad_norm == dp.reports[0][s].grad_norm);
                     assert_true(local.distances[0][s] == 0);
                 }
-                forget(&local, 1);
-                forget(&dp, 1);
+                forget_both(&local, &dp, 1);
             }
 }
 
@@ -304,14 +302,12 @@ static void averaging_every_step_of_sgd_is_dp(void **state) {
             trial dp = local;
             dp.strategy = "dp";
             dp.check_bytes = false;
-            play(&local, RANKS[k]);
-            play(&dp, RANKS[k]);
+            play_both(&local, &dp, RANKS[k]);
             assert_replicas_equal(&local, RANKS[k]);
             if (data == DYADIC && is_power_of_two(RANKS[k])) assert_same(&local, &dp, RANKS[k]);
             for (size_t i = 0; i < local.n; i++)
                 assert_true(fabsf(local.parameters[0][i] - dp.parameters[0][i]) <= STEPS * 32 * 8 * 0x1p-23f);
-            forget(&local, RANKS[k]);
-            forget(&dp, RANKS[k]);
+            forget_both(&local, &dp, RANKS[k]);
         }
 }
 
@@ -324,8 +320,7 @@ static void the_average_conserves_the_sum(void **state) {
             const int ranks = RANKS[k];
             trial met = trial_of(data, TACITI_OPTIM_SGD, 4), apart = trial_of(data, TACITI_OPTIM_SGD, 5);
             met.steps = apart.steps = 4;
-            play(&met, ranks);
-            play(&apart, ranks);
+            play_both(&met, &apart, ranks);
             assert_replicas_equal(&met, ranks);
             double moved[MOST_RANKS] = {0};
             for (size_t i = 0; i < met.n; i++) {
@@ -346,8 +341,7 @@ static void the_average_conserves_the_sum(void **state) {
             }
             const double distance = apart.distances[0][3]; /* what `moved` is the local part of */
             assert_true(fabs(sqrt(sum_moved / ranks) - distance) <= 1e-5 * distance);
-            forget(&met, ranks);
-            forget(&apart, ranks);
+            forget_both(&met, &apart, ranks);
         }
 }
 
@@ -391,16 +385,12 @@ static void overlap_and_threads_change_no_bit(void **state) {
             one.exchange.wire = other.exchange.wire = wire;
             other.exchange.overlap = false;
             other.threads = threads;
-            play(&one, 3);
-            play(&other, 3);
+            play_both(&one, &other, 3);
             assert_same(&one, &other, 3);
             for (int s = 0; s < STEPS; s++) assert_true(one.reports[1][s].moved == other.reports[1][s].moved);
-            forget(&one, 3);
-            forget(&other, 3);
+            forget_both(&one, &other, 3);
         }
 }
-
-/* ---- DiLoCo ------------------------------------------------------------------------------------------------------ */
 
 /* Algorithm 1 in double, one element: inner SGD without momentum, outer SGD in the form of PyTorch. */
 static double diloco(const trial *t, int ranks, size_t i) {
@@ -436,17 +426,13 @@ static void the_outer_step_is_that_of_the_paper(void **state) {
             }
 }
 
-/* ---- wires, hosts, skips ------------------------------------------------------------------------------------------
- */
-
 /* A 16-bit wire rounds differences (8 bits: 2^-8 of each contribution and of the sum), never a parameter. */
 static void a_short_wire_rounds_differences_only(void **state) {
     (void)state;
     trial fine = trial_of(REALS, TACITI_OPTIM_SGD, STEPS), coarse = fine;
     fine.optim.lr = coarse.optim.lr = 1e-4; /* differences are far below the spacing of bf16 parameters */
     coarse.exchange.wire = 1;
-    play(&fine, 3);
-    play(&coarse, 3);
+    play_both(&fine, &coarse, 3);
     assert_replicas_equal(&coarse, 3);
     size_t changed = 0;
     for (size_t i = 0; i < fine.n; i++) {
@@ -455,8 +441,7 @@ static void a_short_wire_rounds_differences_only(void **state) {
         changed += difference > 0;
     }
     assert_true(changed > 0);
-    forget(&fine, 3);
-    forget(&coarse, 3);
+    forget_both(&fine, &coarse, 3);
 }
 
 /* The formulas are checked in every step. */
@@ -485,16 +470,14 @@ static void a_bad_gradient_makes_its_own_rank_skip(void **state) {
             t.bad_rank = zero.bad_rank = 1;
             t.bad_step = zero.bad_step = step;
             t.bad = bad[i];
-            play(&t, 3);
-            play(&zero, 3);
+            play_both(&t, &zero, 3);
             assert_same(&t, &zero, 3);
             for (int r = 0; r < 3; r++)
                 for (int s = 0; s < STEPS; s++) {
                     assert_true(t.reports[r][s].skipped == (r == 1 && s == step));
                     assert_true(isfinite(t.reports[r][s].grad_norm) == !t.reports[r][s].skipped);
                 }
-            forget(&t, 3);
-            forget(&zero, 3);
+            forget_both(&t, &zero, 3);
         }
 }
 
@@ -519,8 +502,6 @@ static void each_rank_clips_by_its_own_norm(void **state) {
     forget(&t, 5);
 }
 
-/* ---- resume, emulation, refusals --------------------------------------------------------------------------------- */
-
 static void a_stop_anywhere_in_a_period_changes_no_bit(void **state) {
     (void)state;
     for (int k = 0; k < RANK_COUNTS; k++)
@@ -531,11 +512,9 @@ static void a_stop_anywhere_in_a_period_changes_no_bit(void **state) {
                 t.optim.momentum = 0.9;
                 trial stopped = t;
                 stopped.stop_after = stop;
-                play(&t, RANKS[k]);
-                play(&stopped, RANKS[k]);
+                play_both(&t, &stopped, RANKS[k]);
                 assert_same(&t, &stopped, RANKS[k]);
-                forget(&t, RANKS[k]);
-                forget(&stopped, RANKS[k]);
+                forget_both(&t, &stopped, RANKS[k]);
             }
 }
 
