@@ -20,6 +20,13 @@
 #include "exchange/test_rounds.h"
 #include "topo/topo.h"
 
+/* The thread sanitizer makes a message thirty times slower; there the corners have to do. */
+#if defined(__SANITIZE_THREAD__)
+enum { STEP = 3 };
+#else
+enum { STEP = 1 };
+#endif
+
 static const taciti_placement AUTO = {TACITI_SCHEME_AUTO, 0};
 
 static taciti_where hosts_by_size(int host_of[TEST_MOST_RANKS], int hosts, int per_host) {
@@ -216,8 +223,8 @@ static void compare(taciti_comm *comm, void *context) {
 static void formulas_are_what_counters_count(void **state) {
     (void)state;
     int tried = 0;
-    for (int hosts = 1; hosts <= 4; hosts++)
-        for (int per_host = 1; per_host <= 4; per_host++)
+    for (int hosts = 1; hosts <= 4; hosts += STEP)
+        for (int per_host = 1; per_host <= 4; per_host += STEP)
             for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++) {
                 int host_of[TEST_MOST_RANKS];
                 taciti_topology topology;
@@ -231,7 +238,7 @@ static void formulas_are_what_counters_count(void **state) {
                 tried++;
             }
     test_hosts(NULL);
-    assert_true(tried > 100);
+    assert_true(tried > 100 / (STEP * STEP));
 }
 
 int main(void) {
