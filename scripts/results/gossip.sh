@@ -214,17 +214,13 @@ method() {
 }
 
 # tuned OPTIMIZER: its flags, with the best rates of section tune when FOLDER has them, else those found with shorter runs.
-# beta2 of accum-adamw counts windows of 4 steps: 0.96 remembers as long as 0.99 does of steps.
+# Betas of accum-adamw count windows of 4 steps: 0.96 remembers as long as 0.99 does of steps, 0.66 as long as 0.9.
 tuned() {
-  local name lr=2.5e-3 beta2 best
-  case $1 in
-    dense) name="adamw" beta2=0.99 ;;
-    accum) name="accum-adamw --optim.accum 4" beta2=0.96 ;;
-    adam) name="adamw" beta2=0.99 ;;
-  esac
+  local name=adamw lr=2.5e-3 beta1=0.9 beta2=0.99 best
+  [ "$1" != accum ] || name="accum-adamw --optim.accum 4" beta1=0.7 beta2=0.96
   best=$(/usr/bin/env python3 scripts/results/gossip_tables.py --best "$folder" "$1") || return 1
-  [ -z "$best" ] || read -r lr beta2 <<<"$best"
-  echo "--optim.name $name --optim.lr $lr --optim.beta2 $beta2"
+  [ -z "$best" ] || read -r lr beta1 beta2 <<<"$best"
+  echo "--optim.name $name --optim.lr $lr --optim.beta1 $beta1 --optim.beta2 $beta2"
 }
 
 # train_run FOLDER/NAME PREFIX FLAG...: a run whose metrics become FOLDER/NAME.jsonl. PREFIX is what launches 8 ranks.
@@ -251,25 +247,28 @@ section_train() {
   done
 }
 
-# tune_run METHOD LR BETA2. The seed is none of section train's.
+# tune_run METHOD LR BETA1 BETA2. The seed is none of section train's.
 tune_run() {
   local words
   words=$(method "$1") || exit 7
   # shellcheck disable=SC2086 # words
-  train_run "tune/$1_$2_$3" "$MPIRUN -n 8" ${words%%--optim.lr*} --optim.lr "$2" --optim.beta2 "$3" --train.batch "$BATCH" \
-    --train.steps "$STEPS" --train.eval_every 0 --train.eval_windows $windows --train.seed 100
+  train_run "tune/$1_$2_$3_$4" "$MPIRUN -n 8" ${words%%--optim.lr*} --optim.lr "$2" --optim.beta1 "$3" --optim.beta2 "$4" \
+    --train.batch "$BATCH" --train.steps "$STEPS" --train.eval_every 0 --train.eval_windows $windows --train.seed 100
 }
 
-# Six runs for each optimizer: first the learning rate, then the second moment at the best of them.
+# Six runs for each optimizer: first the learning rate, then at the best of them two other memories of the moments.
 section_tune() {
-  local which lr beta2 best middle others
+  local which lr best beta1 beta2 betas others
   find_text
   for which in dense accum-aer adam-aer; do
-    middle=0.99 others="0.95 0.999"
-    [ $which != accum-aer ] || middle=0.96 others="0.9 0.99"
-    for lr in 1.5e-3 2.5e-3 4e-3 6e-3; do tune_run $which $lr $middle; done
+    case $which in
+      dense) beta1=0.9 beta2=0.99 others="0.9,0.95 0.9,0.999" ;;
+      accum-aer) beta1=0.7 beta2=0.96 others="0.9,0.96 0.5,0.96" ;;
+      adam-aer) beta1=0.9 beta2=0.99 others="0.974,0.99 0.9,0.999" ;;
+    esac
+    for lr in 1.5e-3 2.5e-3 4e-3 6e-3; do tune_run $which $lr $beta1 $beta2; done
     best=$(/usr/bin/env python3 scripts/results/gossip_tables.py --best "$folder" "${which%%-*}") || exit 7
-    for beta2 in $others; do tune_run $which "${best% *}" "$beta2"; done
+    for betas in $others; do tune_run $which "${best%% *}" "${betas%,*}" "${betas#*,}"; done
   done
 }
 
