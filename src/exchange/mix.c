@@ -20,7 +20,6 @@ enum { IDLE = -1 };
 /* What this rank does in one round. */
 typedef struct step {
     int group, edges; /* index of its all-reduce, of its neighbours; IDLE: none */
-    int mass;         /* index of the neighbours that exchange mass; IDLE: nothing moves */
     taciti_mix_weights weights;
     uint64_t bytes, nic_bytes; /* of all buckets */
 } step;
@@ -99,18 +98,16 @@ static bool has_nobody(const taciti_neighbours *nb) { return nb->in_count == 0 &
 static tacit_status plan_round(taciti_mix *mix, size_t r) {
     const taciti_round *round = round_of(mix, r);
     step *s = &mix->steps[r];
-    *s = (step){.group = IDLE, .edges = IDLE, .mass = IDLE, .weights = {.keep = 1, .share = 0}};
+    *s = (step){.group = IDLE, .edges = IDLE, .weights = {.keep = 1, .share = 0}};
     for (size_t g = 0; g < round->groups; g++) {
         if (!is_member(round, g, mix->rank)) continue;
         TACITI_TRY(find_circle(mix, round, g, &s->group));
         s->weights = (taciti_mix_weights){.keep = 0, .share = 1 / (float)taciti_members_of(round, g).count};
     }
-    if (round->groups > 0 && !mix->topology->directed) return TACIT_OK;
+    if (round->groups > 0) return TACIT_OK;
     int all = IDLE;
     TACITI_TRY(add_neighbours(mix, round, &all));
     if (has_nobody(&mix->neighbours[all])) return TACIT_OK;
-    if (mix->topology->directed) s->mass = all;
-    if (round->groups > 0) return TACIT_OK;
     s->edges = all;
     s->weights = (taciti_mix_weights){.keep = 0, .share = 1};
     return TACIT_OK;
@@ -290,27 +287,6 @@ tacit_status taciti_mix_wait(taciti_mix *mix, size_t bucket) { return taciti_par
 
 taciti_mix_weights taciti_mix_weights_of(const taciti_mix *mix, int64_t number) {
     return mix->steps[round_number(mix, number)].weights;
-}
-
-typedef struct mass_transfer {
-    taciti_neighbours *neighbours;
-    double mass;
-} mass_transfer;
-
-static tacit_status run_mass(taciti_comm *comm, void *context) {
-    mass_transfer *transfer = context;
-    (void)comm;
-    return taciti_neighbours_run_one(transfer->neighbours, &transfer->mass);
-}
-
-tacit_status taciti_mix_mass(taciti_mix *mix, double *mass, int64_t number) {
-    const step *s = &mix->steps[round_number(mix, number)];
-    if (s->mass == IDLE) return TACIT_OK;
-    mass_transfer transfer = {.neighbours = &mix->neighbours[s->mass], .mass = *mass};
-    taciti_job job = {.run = run_mass, .context = &transfer, .name = "push-sum mass", .detail = -1};
-    TACITI_TRY(taciti_job_run(mix->comm, &job));
-    *mass = transfer.mass;
-    return TACIT_OK;
 }
 
 uint64_t taciti_mix_bytes(const taciti_mix *mix, int64_t number) { return mix->steps[round_number(mix, number)].bytes; }

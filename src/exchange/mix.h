@@ -41,10 +41,6 @@ typedef struct taciti_mix_weights {
 } taciti_mix_weights;
 taciti_mix_weights taciti_mix_weights_of(const taciti_mix *mix, int64_t number);
 
-/* Push-sum: *mass = sum over j of W[me][j] mass_j in that round, blocking. In a doubly stochastic topology it stays
- * what it is and no message is sent. Collective over neighbours, owner thread, between buckets of different numbers. */
-tacit_status taciti_mix_mass(taciti_mix *mix, double *mass, int64_t number);
-
 /* Bytes that this rank sends, and that all ranks of its host together send to other hosts, in that mix of all buckets:
  * the formulas that the byte counters are checked against. */
 uint64_t taciti_mix_bytes(const taciti_mix *mix, int64_t number);

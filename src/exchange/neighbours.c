@@ -223,19 +223,3 @@ tacit_status taciti_neighbours_run(taciti_neighbours *nb, float *x, size_t n) {
     }
     return TACIT_OK;
 }
-
-tacit_status taciti_neighbours_run_one(taciti_neighbours *nb, double *x) {
-    const double mine = *x;
-    double *theirs = (double *)(void *)nb->arriving, sum = nb->self * mine;
-    for (size_t k = 0; k < nb->in_count; k++)
-        TACITI_TRY(taciti_comm_irecv(nb->comm, nb->in[k].rank, &theirs[k], sizeof *theirs, &nb->heard[k]));
-    for (size_t k = 0; k < nb->out_count; k++)
-        TACITI_TRY(taciti_outbox_send(&nb->sends, nb->out[k].rank, &mine, sizeof mine));
-    for (size_t k = 0; k < nb->in_count; k++) {
-        TACITI_TRY(taciti_comm_await(nb->comm, &nb->heard[k]));
-        sum += nb->in[k].weight * theirs[k];
-    }
-    TACITI_TRY(taciti_outbox_await(&nb->sends, nb->sends.posted));
-    *x = sum;
-    return TACIT_OK;
-}

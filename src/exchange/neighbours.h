@@ -47,7 +47,4 @@ void taciti_neighbours_destroy(taciti_neighbours *neighbours);
 /* x[n] = row of W times all arrays. Communication thread; collective over neighbours. */
 tacit_status taciti_neighbours_run(taciti_neighbours *neighbours, float *x, size_t n);
 
-/* The same for one double, exact but for rounding of doubles. */
-tacit_status taciti_neighbours_run_one(taciti_neighbours *neighbours, double *x);
-
 #endif

@@ -362,47 +362,6 @@ static void what_is_not_finite_reaches_neighbours_and_nobody_else(void **state) 
     }
 }
 
-/* ---- push-sum ------------------------------------------------------------------------------------------------------
- */
-static void push_mass(taciti_comm *comm, void *context) {
-    const taciti_topology *topology = context;
-    const int rank = taciti_comm_rank(comm), size = taciti_comm_size(comm);
-    taciti_layout layout;
-    make_layout(&layout);
-    const taciti_exchange_options options = {.wire = BF16};
-    taciti_mix *mix = NULL;
-    CHECK(taciti_mix_create(comm, &layout, topology, &options, &mix) == TACIT_OK);
-    double mass[TEST_MOST_RANKS], mine = 1;
-    for (int r = 0; r < size; r++) mass[r] = 1;
-    for (int64_t number = 0; number < 2 * (int64_t)topology->period; number++) {
-        double next[TEST_MOST_RANKS] = {0};
-        for (int to = 0; to < size; to++)
-            for (int from = 0; from < size; from++)
-                next[to] += test_weight(topology, (size_t)number % topology->period, to, from) * mass[from];
-        memcpy(mass, next, sizeof mass);
-        const uint64_t before = taciti_comm_count(comm).messages_sent;
-        CHECK(taciti_mix_mass(mix, &mine, number) == TACIT_OK);
-        CHECK(topology->directed || taciti_comm_count(comm).messages_sent == before);
-        CHECK(topology->directed || mine == 1);
-        CHECK(fabs(mine - mass[rank]) < 1e-14 * size);
-    }
-    taciti_mix_destroy(mix);
-    taciti_layout_destroy(&layout);
-}
-
-static void mass_follows_the_matrices(void **state) {
-    (void)state;
-    for (int s = 0; s < SIZE_COUNT; s++)
-        for (int kind = 0; kind < 3; kind++) {
-            test_topology *made = taciti_calloc(1, sizeof *made);
-            (kind > 0 ? test_topology_of_groups : test_topology_of_edges)(made, SIZES[s]);
-            made->topology.directed = kind < 2; /* groups may be rounds of a directed topology */
-            const taciti_comm_options options = test_comm_options(s % 2 == 0);
-            test_world_run(SIZES[s], &options, push_mass, &made->topology);
-            taciti_free(made);
-        }
-}
-
 /* ---- the rest ------------------------------------------------------------------------------------------------------
  */
 static void refuse_misuse(taciti_comm *comm, void *context) {
@@ -477,7 +436,6 @@ int main(void) {
         cmocka_unit_test(a_lossy_wire_keeps_the_sum_over_ranks),
         cmocka_unit_test(equal_replicas_stay_equal_where_sums_are_exact),
         cmocka_unit_test(what_is_not_finite_reaches_neighbours_and_nobody_else),
-        cmocka_unit_test(mass_follows_the_matrices),
         cmocka_unit_test(misuse_is_refused),
         cmocka_unit_test(memory_does_not_grow_with_the_period),
     };
