@@ -51,7 +51,7 @@ steps() {
     {
         head gossip-steps.svg $((140 + 380 * panels)) 400
         echo "set multiplot layout 1,$panels title 'Dense all-reduce / gossip: time per step, 16 ranks on 4 hosts' textcolor rgb ink"
-        echo "set yrange [0:*]; set xrange [-0.6:2.6]; set key top left Left reverse; set style fill solid noborder; set boxwidth 0.24"
+        echo "set yrange [0:*]; set offsets 0, 0, graph 0.25, 0; set xrange [-0.6:2.6]; set key top left Left reverse; set style fill solid noborder; set boxwidth 0.24"
         echo "set xlabel 'all-reduce / compute' textcolor rgb ink; set ylabel 'times faster' textcolor rgb ink"
         for wire in f32 bf16; do
             [ -s "$data/steps-$wire" ] || continue
