@@ -371,28 +371,32 @@ static void a_blend_is_its_definition_at_any_alignment(void **state) {
     static float p[N], arrived[N + ALIGNMENTS], leaving[N + ALIGNMENTS];
     static taciti_bf16 copy[N + 2 * ALIGNMENTS];
     FOR_SETS(k)
-    for (size_t n = 0; n <= N; n += n < SMALL ? 1 : 109) for (size_t shift = 0; shift < ALIGNMENTS; shift++) {
-        double l[16] = {0};
-        float expected[N];
-        for (size_t i = 0; i < n; i++) {
-            p[i] = number(ORDINARY, 5, i);
-            arrived[shift + i] = number(ORDINARY, 6, i);
-            const float kept = 0.3f * p[i], came = 0.7f * arrived[shift + i];
-            expected[i] = kept + came;
-            const double change = (double)expected[i] - (double)p[i];
-            l[i % 16] += change * change;
+    for (size_t n = 0; n <= N; n += n < SMALL ? 1 : 109)
+        for (size_t shift = 0; shift < ALIGNMENTS; shift++) {
+            double l[16] = {0};
+            float expected[N];
+            for (size_t i = 0; i < n; i++) {
+                p[i] = number(ORDINARY, 5, i);
+                arrived[shift + i] = number(ORDINARY, 6, i);
+                const float kept = 0.3f * p[i], came = 0.7f * arrived[shift + i];
+                expected[i] = kept + came;
+                const double change = (double)expected[i] - (double)p[i];
+                l[i % 16] += change * change;
+            }
+            const double even = ((l[0] + l[8]) + (l[4] + l[12])) + ((l[2] + l[10]) + (l[6] + l[14]));
+            const double odd = ((l[1] + l[9]) + (l[5] + l[13])) + ((l[3] + l[11]) + (l[7] + l[15]));
+            taciti_blend blend = {.arrived = arrived + shift,
+                                  .keep = 0.3f,
+                                  .share = 0.7f,
+                                  .leaving = leaving + shift,
+                                  .leaving_scale = 1};
+            k->blend(&blend, p, copy + 2 * shift, n);
+            const double moved = even + odd;
+            assert_memory_equal(&blend.moved, &moved, sizeof moved);
+            assert_memory_equal(p, expected, n * sizeof *p);
+            assert_memory_equal(leaving + shift, expected, n * sizeof *p);
+            for (size_t i = 0; i < n; i++) assert_int_equal(copy[2 * shift + i], nearest_bf16(expected[i]));
         }
-        const double even = ((l[0] + l[8]) + (l[4] + l[12])) + ((l[2] + l[10]) + (l[6] + l[14]));
-        const double odd = ((l[1] + l[9]) + (l[5] + l[13])) + ((l[3] + l[11]) + (l[7] + l[15]));
-        taciti_blend blend = {
-            .arrived = arrived + shift, .keep = 0.3f, .share = 0.7f, .leaving = leaving + shift, .leaving_scale = 1};
-        k->blend(&blend, p, copy + 2 * shift, n);
-        const double moved = even + odd;
-        assert_memory_equal(&blend.moved, &moved, sizeof moved);
-        assert_memory_equal(p, expected, n * sizeof *p);
-        assert_memory_equal(leaving + shift, expected, n * sizeof *p);
-        for (size_t i = 0; i < n; i++) assert_int_equal(copy[2 * shift + i], nearest_bf16(expected[i]));
-    }
 }
 
 /* Poison behind a factor of 0 does not matter, nor do signs of zeros. */

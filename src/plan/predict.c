@@ -7,10 +7,14 @@
  *
  *   dense      bucket k may go when backward has passed its last tensor; buckets go in order through one channel, all
  *              ranks take part; the update waits for all of them, as it needs the norm of the whole gradient
+ *
  *   awc        nothing happens during backward; then, bucket by bucket: wait for its mix, update, hand it over. The mix
  *              has until the same place of the next step. A rank's channel carries its buckets in order, and a mix
- * begins when all of its group have handed the bucket over atc        bucket by bucket: update, hand over; then wait
- * for all localsgd   as atc among all ranks, in every so many steps
+ *              begins when all of its group have handed the bucket over
+ *
+ *   atc        bucket by bucket: update, hand over; then wait for all
+ *
+ *   localsgd   as atc among all ranks, in every so many steps
  *
  * Compute times are those of the emulated accelerator: profile x slow x max(0.1, 1 + cv z), drawn from (seed, rank,
  * step). Means are over whole periods after a warm-up, so that all methods see the same draws.
