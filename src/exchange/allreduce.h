@@ -11,8 +11,11 @@
  * Pieces go through these steps one behind the other, so that the steps inside the host and the arithmetic hide behind
  * the wire. In turn u, with depth a of `local` and b of `wire`:
  *
- *   local scatter(u)             wire scatter(u - a)               wire collect(u - a - 2b)    local collect(u - 2a -
- * 2b) local combine(u - a)         wire combine, spread(u - a - b)   local spread(u - a - 2b)
+ *   local scatter(u)
+ *   local combine(u - a),       wire scatter(u - a)
+ *   wire combine(u - a - b),    wire spread(u - a - b)
+ *   wire collect(u - a - 2b),   local spread(u - a - 2b)
+ *   local collect(u - 2a - 2b)
  */
 #ifndef TACITI_EXCHANGE_ALLREDUCE_H
 #define TACITI_EXCHANGE_ALLREDUCE_H
