@@ -51,6 +51,8 @@ double taciti_optim_lr(const taciti_optim_options *options, int64_t step, int64_
 
 typedef struct taciti_optim taciti_optim;
 
+enum { TACITI_OPTIM_MOST_STATES = 3 };
+
 /* Moments are allocated here (two flat arrays for adam and adamw, three for their accumulating forms, one for sgd with
  * momentum, none without). Borrows layout and pool. Not collective. */
 tacit_status taciti_optim_create(const taciti_optim_options *options, const taciti_layout *layout, taciti_pool *pool,

@@ -87,16 +87,13 @@ tacit_status taciti_reports_collect(taciti_trainer *trainer, size_t late) {
     return TACIT_OK;
 }
 
-bool taciti_reports_stop(const taciti_reports *reports) {
+bool taciti_reports_stop(taciti_reports *reports) {
     bool stop = false;
-    for (size_t i = 0; i < reports->count; i++)
-        stop = stop || reports->entries[(reports->first + i) % TACITI_REPORTS_MOST].stop;
+    for (size_t i = 0; i < reports->count; i++) stop = stop || entry_at(reports, i)->stop;
     return stop;
 }
 
-taciti_step_entry *taciti_reports_newest(taciti_reports *reports) {
-    return reports->count == 0 ? NULL : entry_at(reports, reports->count - 1);
-}
+taciti_step_entry *taciti_reports_newest(taciti_reports *reports) { return entry_at(reports, reports->count - 1); }
 
 taciti_step_entry *taciti_reports_oldest_known(taciti_reports *reports) {
     return reports->count == 0 || !entry_at(reports, 0)->known ? NULL : entry_at(reports, 0);

@@ -98,7 +98,7 @@ static tacit_status restore_mean_moment(taciti_trainer *trainer, const origin *f
     float *sum = taciti_optim_state(trainer->optim, state), *one = taciti_model_gradients(trainer->model);
     for (int r = 0; r < from->count; r++) {
         taciti_state_list list = {.count = 0};
-        taciti_state_add_own_moment(trainer, r, state, r == 0 ? sum : one, &list);
+        taciti_state_add_moment(trainer, r, state, r == 0 ? sum : one, &list);
         TACITI_TRY(taciti_ckpt_load(from->path, list.arrays, list.count));
         if (r > 0) kernels->add(sum, one, trainer->layout.n);
     }

@@ -7,7 +7,6 @@
 enum { WHAT_BYTES = 48 };
 
 static void add(const taciti_trainer *trainer, taciti_state_list *list, int owner, const char *what, float *flat) {
-    if (list->count == TACITI_STATE_MOST_ARRAYS) return;
     char *prefix = list->prefixes[list->count];
     if (owner < 0)
         (void)snprintf(prefix, TACITI_CKPT_PREFIX_BYTES, "%s", what);
@@ -17,7 +16,8 @@ static void add(const taciti_trainer *trainer, taciti_state_list *list, int owne
         (taciti_ckpt_array){.prefix = prefix, .layout = &trainer->layout, .flat = flat, .own = owner >= 0};
 }
 
-static void add_moment(const taciti_trainer *trainer, taciti_state_list *list, int owner, int state, float *flat) {
+void taciti_state_add_moment(const taciti_trainer *trainer, int owner, int state, float *flat,
+                             taciti_state_list *list) {
     char what[WHAT_BYTES];
     (void)snprintf(what, sizeof what, "optim.%s.", taciti_optim_state_name(trainer->optim, state));
     add(trainer, list, owner, what, flat);
@@ -29,18 +29,13 @@ void taciti_state_add_model(const taciti_trainer *trainer, taciti_state_list *li
 
 void taciti_state_add_moments(const taciti_trainer *trainer, taciti_state_list *list) {
     for (int i = 0; i < taciti_optim_state_count(trainer->optim); i++)
-        add_moment(trainer, list, -1, i, taciti_optim_state(trainer->optim, i));
-}
-
-void taciti_state_add_own_moment(const taciti_trainer *trainer, int rank, int state, float *flat,
-                                 taciti_state_list *list) {
-    add_moment(trainer, list, rank, state, flat);
+        taciti_state_add_moment(trainer, -1, i, taciti_optim_state(trainer->optim, i), list);
 }
 
 void taciti_state_add_own(const taciti_trainer *trainer, int rank, float *parameters, taciti_state_list *list) {
     add(trainer, list, rank, "model.", parameters);
     for (int i = 0; i < taciti_optim_state_count(trainer->optim); i++)
-        add_moment(trainer, list, rank, i, taciti_optim_state(trainer->optim, i));
+        taciti_state_add_moment(trainer, rank, i, taciti_optim_state(trainer->optim, i), list);
     if (trainer->strategy->arrays == NULL) return;
     taciti_strategy_array arrays[TACITI_STRATEGY_MOST_ARRAYS];
     const size_t count = trainer->strategy->arrays(trainer->strategy_self, arrays);

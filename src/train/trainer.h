@@ -131,8 +131,8 @@ size_t taciti_reports_late_steps(const taciti_reports *reports);
  * rank. Collective. */
 tacit_status taciti_reports_collect(taciti_trainer *trainer, size_t late);
 
-bool taciti_reports_stop(const taciti_reports *reports);           /* some known entry asks to stop */
-taciti_step_entry *taciti_reports_newest(taciti_reports *reports); /* NULL: none */
+bool taciti_reports_stop(taciti_reports *reports);                 /* some known entry asks to stop */
+taciti_step_entry *taciti_reports_newest(taciti_reports *reports); /* right after a step: there is one */
 taciti_step_entry *taciti_reports_oldest_known(taciti_reports *reports);
 void taciti_reports_drop_oldest(taciti_reports *reports);
 
@@ -162,7 +162,8 @@ tacit_status taciti_trainer_resume(taciti_trainer *trainer, bool *found);
 tacit_status taciti_trainer_initialise(taciti_trainer *trainer); /* seed or train.init */
 
 /* state.c: the flat arrays of a run as a checkpoint names them. */
-enum { TACITI_STATE_MOST_ARRAYS = 12 };
+/* The mean, then of a rank its parameters, the optimizer's states and the strategy's arrays. */
+enum { TACITI_STATE_MOST_ARRAYS = 2 + TACITI_OPTIM_MOST_STATES + TACITI_STRATEGY_MOST_ARRAYS };
 typedef struct taciti_state_list {
     taciti_ckpt_array arrays[TACITI_STATE_MOST_ARRAYS];
     char prefixes[TACITI_STATE_MOST_ARRAYS][TACITI_CKPT_PREFIX_BYTES];
@@ -176,8 +177,7 @@ void taciti_state_add_moments(const taciti_trainer *trainer, taciti_state_list *
 /* "rank.00003.model.", "rank.00003.optim.m.", "rank.00003.strategy.anchor.", ...: where they differ. */
 void taciti_state_add_own(const taciti_trainer *trainer, int rank, float *parameters, taciti_state_list *list);
 /* One state of the optimizer of one rank. */
-void taciti_state_add_own_moment(const taciti_trainer *trainer, int rank, int state, float *flat,
-                                 taciti_state_list *list);
+void taciti_state_add_moment(const taciti_trainer *trainer, int owner, int state, float *flat, taciti_state_list *list);
 
 /* train.c: one line on rank 0, unless the run is quiet. */
 void taciti_trainer_say(const taciti_trainer *trainer, const char *format, ...) TACITI_PRINTF(2, 3);
