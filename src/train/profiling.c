@@ -18,11 +18,11 @@ static bool is_measured(const taciti_profiling *p) { return p->path != NULL && p
 tacit_status taciti_profiling_create(taciti_trainer *trainer) {
     taciti_profiling *p = &trainer->profiling;
     if (p->path == NULL) return TACIT_OK;
-    const taciti_model_options *model = &trainer->settings->model;
-    TACITI_TRY(taciti_profile_of_gpt(model, trainer->time, &p->profile));
+    TACITI_TRY(taciti_profile_of_gpt(&trainer->settings->model, trainer->time, &p->profile));
     taciti_profile_measure(&p->profile);
-    (void)snprintf(p->profile.name, sizeof p->profile.name, "%.55s%s",
-                   model->preset.text[0] == '\0' ? "gpt" : model->preset.text, "-train");
+    char name[sizeof p->profile.name];
+    (void)snprintf(name, sizeof name, "%.55s-train", p->profile.name);
+    memcpy(p->profile.name, name, sizeof name);
     return TACIT_OK;
 }
 

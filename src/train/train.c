@@ -189,7 +189,8 @@ static void report_step(taciti_trainer *trainer, const taciti_step_entry *entry)
 }
 
 /* Steps that are skipped one after the other mean that parameters or data are beyond repair: every rank sees the same
- * count and gives up. The last checkpoint is older than the first of them or equal to it in every parameter. */
+ * count and gives up. Where replicas are equal, the last checkpoint is older than the first of them or equal to it in
+ * every parameter. */
 static tacit_status check_progress(taciti_trainer *trainer, const taciti_step_entry *entry) {
     trainer->skipped_in_a_row = entry->skips > 0 ? trainer->skipped_in_a_row + 1 : 0;
     const int64_t most = trainer->settings->train.max_skips;
@@ -206,7 +207,19 @@ static tacit_status report_steps(taciti_trainer *trainer) {
     const taciti_step_entry *entry = NULL;
     while ((entry = taciti_reports_oldest_known(&trainer->reports)) != NULL) {
         report_step(trainer, entry);
-        TACITI_TRY(check_progress(trainer, entry));
+        const tacit_status status = check_progress(trainer, entry);
+        taciti_reports_drop_oldest(&trainer->reports);
+        TACITI_TRY(status);
+    }
+    return TACIT_OK;
+}
+
+/* A run that ends early still has a line for each step, and leaves no report on its way. Every rank ends alike. */
+static tacit_status flush_reports(taciti_trainer *trainer) {
+    const taciti_step_entry *entry = NULL;
+    TACITI_TRY(taciti_reports_collect(trainer, 0));
+    while ((entry = taciti_reports_oldest_known(&trainer->reports)) != NULL) {
+        report_step(trainer, entry);
         taciti_reports_drop_oldest(&trainer->reports);
     }
     return TACIT_OK;
@@ -235,12 +248,6 @@ static tacit_status evaluate_newest(taciti_trainer *trainer) {
     return taciti_trainer_evaluate(trainer, &m->val_loss);
 }
 
-static tacit_status save_average(taciti_trainer *trainer) {
-    double distance = 0;
-    TACITI_TRY(taciti_trainer_average(trainer, &distance));
-    return save(trainer);
-}
-
 /* One pass of the loop. *stop: some rank was asked to stop: leave after this step. */
 static tacit_status advance(taciti_trainer *trainer, int64_t deadline_ns, bool *stop) {
     const bool wish = g_stop_signal != 0 || (deadline_ns > 0 && taciti_now_ns() > deadline_ns);
@@ -254,7 +261,9 @@ static tacit_status advance(taciti_trainer *trainer, int64_t deadline_ns, bool *
     if (due.evaluation) TACITI_TRY(evaluate_newest(trainer));
     TACITI_TRY(report_steps(trainer));
     tacit_status saved = TACIT_OK;
-    if (due.save) saved = save_average(trainer);
+    double distance = 0;
+    if (due.save) TACITI_TRY(taciti_trainer_average(trainer, &distance));
+    if (due.save) saved = save(trainer);
     if (!due.leaving) taciti_trainer_revert(trainer); /* the final model is the average */
     return saved == TACIT_E_PEER || due.leaving ? saved : TACIT_OK;
 }
@@ -263,9 +272,12 @@ static tacit_status run_steps(taciti_trainer *trainer) {
     const double minutes = trainer->settings->train.max_minutes;
     const int64_t deadline_ns =
         minutes > 0 ? taciti_now_ns() + (int64_t)(minutes * SECONDS_PER_MINUTE * (double)TACITI_NS_PER_S) : 0;
+    tacit_status status = TACIT_OK;
     bool stop = false;
-    while (trainer->position.step < trainer->settings->train.steps && !stop)
-        TACITI_TRY(advance(trainer, deadline_ns, &stop));
+    while (status == TACIT_OK && trainer->position.step < trainer->settings->train.steps && !stop)
+        status = advance(trainer, deadline_ns, &stop);
+    if (status != TACIT_OK && status != TACIT_E_PEER) TACITI_TRY(flush_reports(trainer));
+    TACITI_TRY(status);
     if (trainer->rank == 0) taciti_console_break(&trainer->console);
     const bool saved = trainer->settings->train.save_every >= 0;
     taciti_trainer_say(trainer, "%s at step %" PRId64 " of %" PRId64 "%s%s%s", stop ? "stopped as asked" : "finished",
@@ -308,7 +320,7 @@ static tacit_status train_built(taciti_trainer *trainer, bool resume) {
     catch_stop_signals();
     TACITI_TRY(restore_or_initialise(trainer, resume));
     const bool complete = trainer->position.step >= trainer->settings->train.steps;
-    if (!complete) TACITI_TRY(taciti_profiling_check(trainer));
+    if (!complete) TACITI_TRY(taciti_comm_agree(trainer->comm, taciti_profiling_check(trainer)));
     TACITI_TRY(open_reports(trainer));
     if (complete) {
         taciti_trainer_say(trainer, "nothing to do: the checkpoint is at train.steps already");
@@ -319,8 +331,8 @@ static tacit_status train_built(taciti_trainer *trainer, bool resume) {
     TACITI_TRY(status);
     TACITI_TRY(compare_memory(trainer));
     summarise(trainer);
-    TACITI_TRY(taciti_comm_agree(trainer->comm, taciti_profiling_write(trainer)));
-    return write_trace(trainer);
+    TACITI_TRY(write_trace(trainer));
+    return taciti_comm_agree(trainer->comm, taciti_profiling_write(trainer));
 }
 
 tacit_status taciti_train(taciti_comm *comm, taciti_settings *settings, const taciti_train_request *request) {

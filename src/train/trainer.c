@@ -51,7 +51,6 @@ static tacit_status find_strategy(taciti_trainer *trainer) {
     return taciti_fail(TACIT_E_CONFIG, "strategy: \"%s\" is not known; `tacit info strategies` lists all", name);
 }
 
-/* What each rank does for itself; the caller agrees on the outcome. */
 /* The rest of the section describes a machine to others than the trainer. */
 static tacit_status refuse_emulation(const taciti_compute_options *compute) {
     if (compute->emulate.text[0] == '\0') return TACIT_OK;
@@ -61,6 +60,7 @@ static tacit_status refuse_emulation(const taciti_compute_options *compute) {
                        compute->emulate.text, compute->emulate.text);
 }
 
+/* What each rank does for itself; the caller agrees on the outcome. */
 static tacit_status prepare_alone(taciti_trainer *trainer) {
     TACITI_TRY(refuse_emulation(&trainer->settings->compute));
     TACITI_TRY(find_strategy(trainer));
