@@ -91,7 +91,7 @@ replicas() {
   check "$name on $n ranks" run "$n" "r-$name-$n" "${flags[@]}"
   check "$name on $n ranks: one line per step, with distances" replica_lines "r-$name-$n" 22
   cp -r "$work/r-$name-$n" "$work/again"; rm -rf "$work"/again/ckpt/step_0000002*
-  check "$name on $n ranks, resumed at step 10" run "$n" again "${flags[@]}" --resume
+  expect "$name on $n ranks, resumed at step 10" 0 'resume at step 10 of 22' run "$n" again "${flags[@]}" --resume
   check "$name on $n ranks: resumed is bit-equal to never having stopped" same_checkpoint "r-$name-$n" again 22
   check "$name on $n ranks: and so are its lines" same_losses "r-$name-$n" again
   rm -rf "$work/again"
@@ -169,7 +169,7 @@ check "resumed on 4 ranks is bit-equal to never having stopped" same_checkpoint 
 lossy=(--model.dtype bf16 --exchange.wire bf16 --model.dropout 0.1 --train.micro_batch 2 --train.steps 40 --train.save_every 20 --train.keep 9)
 check "bf16, dropout, micro-batches" run 3 lossy "${lossy[@]}"
 cp -r "$work/lossy" "$work/lossy-again"; rm -rf "$work/lossy-again/ckpt/step_00000040"
-check "the same, resumed half way" run 3 lossy-again "${lossy[@]}" --resume
+expect "the same, resumed half way" 0 'resume at step 20 of 40' run 3 lossy-again "${lossy[@]}" --resume
 check "the same is bit-equal to never having stopped" same_checkpoint lossy lossy-again 40
 
 check "blocking exchange" run 4 blocking --train.steps 100 --train.eval_every 50 --train.save_every 50 --exchange.overlap false --exchange.bucket 64KiB
@@ -184,7 +184,7 @@ check "sgd with momentum trains" run 2 sgd --train.steps 30 --optim.name sgd --o
 accum=(--optim.name accum-adamw --optim.accum 8 --optim.schedule inverse-sqrt --train.steps 40 --train.save_every 20 --train.keep 9)
 check "accum-adamw trains" run 2 accum "${accum[@]}"
 cp -r "$work/accum" "$work/accum-again"; rm -rf "$work/accum-again/ckpt/step_00000040"
-check "the same, resumed amid of a window" run 2 accum-again "${accum[@]}" --resume
+expect "the same, resumed amid of a window" 0 'resume at step 20 of 40' run 2 accum-again "${accum[@]}" --resume
 check "the same is bit-equal to never having stopped, the window's mean included" same_checkpoint accum accum-again 40
 check "a window of one step" run 2 window1 --train.steps 30 --optim.name accum-adam --optim.accum 1
 check "adam" run 2 adam --train.steps 30 --optim.name adam
