@@ -178,13 +178,15 @@ section_plan() {
   [ -z "$quick" ] || probe+=(--quick --seconds 10)
   lab_up 4 "$RATE"
   # shellcheck disable=SC2046 # words
-  record plan/lab-probe.json $(in_lab) "$tacit" "${probe[@]}" && without_jitter lab || return 0
+  record plan/lab-probe.json $(in_lab) "$tacit" "${probe[@]}" || return 0
+  without_jitter lab || exit 1
   for wire in $WIRES; do
     for ratio in $RATIOS; do
       predict "steps-$wire-${ratio}x" lab --compute.emulate $network --compute.scale "$(scale_of "$wire" "$ratio")"
     done
   done
-  record plan/host-probe.json "$MPIRUN" -n 16 "$tacit" "${probe[@]}" && without_jitter host || return 0
+  record plan/host-probe.json "$MPIRUN" -n 16 "$tacit" "${probe[@]}" || return 0
+  without_jitter host || exit 1
   predict jitter host --compute.emulate bench/jitter.json --compute.cv 0.1 --gossip.per_host 4
 }
 
@@ -207,6 +209,7 @@ method() {
     dense) words="--strategy dp" ;;
     *-aer | *-aer-atc) words="--strategy gossip --gossip.topology aer --gossip.per_host 2" ;;
     *-exp | *-exp-atc) words="--strategy gossip --gossip.topology exp --gossip.per_host 2" ;;
+    *) misuse "unknown method \"$1\"" ;;
   esac
   case $1 in *-atc) words+=" --gossip.order atc" ;; esac
   words+=" $(tuned "${1%%-*}")" || return 1
@@ -217,7 +220,11 @@ method() {
 # Betas of accum-adamw count windows of 4 steps: 0.96 remembers as long as 0.99 does of steps, 0.66 as long as 0.9.
 tuned() {
   local name=adamw lr=2.5e-3 beta1=0.9 beta2=0.99 best
-  [ "$1" != accum ] || name="accum-adamw --optim.accum 4" beta1=0.7 beta2=0.96
+  case $1 in
+    dense | adam) ;;
+    accum) name="accum-adamw --optim.accum 4" beta1=0.7 beta2=0.96 ;;
+    *) misuse "unknown optimizer \"$1\"" ;;
+  esac
   best=$(/usr/bin/env python3 scripts/results/gossip_tables.py --best "$folder" "$1") || return 1
   [ -z "$best" ] || read -r lr beta1 beta2 <<<"$best"
   echo "--optim.name $name --optim.lr $lr --optim.beta1 $beta1 --optim.beta2 $beta2"
@@ -231,7 +238,7 @@ train_run() {
   [ -s "$folder/$answer" ] || rm -f "$folder/${answer%.jsonl}.txt"
   # shellcheck disable=SC2086 # words
   record "${answer%.jsonl}.txt" $prefix "$tacit" train scripts/results/shakespeare.yaml --data.train "$text" --run.dir "$folder/run" "$@" || return 0
-  [ -s "$folder/$answer" ] || mv "$folder/run/metrics.jsonl" "$folder/$answer"
+  [ -s "$folder/$answer" ] || mv "$folder/run/metrics.jsonl" "$folder/$answer" || exit 1
 }
 
 section_train() {
