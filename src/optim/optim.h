@@ -49,6 +49,9 @@ extern const taciti_option_table taciti_optim_option_table; /* section "optim" *
  * Pure; the same bits on every CPU. */
 double taciti_optim_lr(const taciti_optim_options *options, int64_t step, int64_t total_steps);
 
+/* What a gradient of this norm is multiplied by, so that the product's norm is optim.clip at most. Pure. */
+double taciti_optim_clip_scale(const taciti_optim_options *options, double norm);
+
 typedef struct taciti_optim taciti_optim;
 
 enum { TACITI_OPTIM_MOST_STATES = 3 };

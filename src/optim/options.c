@@ -171,3 +171,7 @@ double taciti_optim_lr(const taciti_optim_options *options, int64_t step, int64_
     default: return options->decay_steps < 0 ? options->lr : cosine_lr(options, step, total_steps);
     }
 }
+
+double taciti_optim_clip_scale(const taciti_optim_options *options, double norm) {
+    return options->clip > 0 && norm > options->clip ? options->clip / norm : 1;
+}

@@ -329,6 +329,16 @@ static void a_constant_rate_stays_after_the_warm_up(void **state) {
     for (int64_t step = 3; step < 100; step++) near(taciti_optim_lr(&o, step, 20), 1e-3);
 }
 
+static void clipping_bounds_the_norm_and_leaves_shorter_ones(void **state) {
+    (void)state;
+    taciti_optim_options o = ADAMW;
+    o.clip = 0;
+    assert_true(taciti_optim_clip_scale(&o, 1e30) == 1);
+    o.clip = 0.5;
+    assert_true(taciti_optim_clip_scale(&o, 0) == 1 && taciti_optim_clip_scale(&o, 0.5) == 1);
+    assert_true(taciti_optim_clip_scale(&o, 2) == 0.25);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adamw_follows_the_formula_within_rounding),
@@ -338,6 +348,7 @@ int main(void) {
         cmocka_unit_test(the_bf16_copy_is_the_rounded_parameters),
         cmocka_unit_test(results_do_not_depend_on_the_number_of_threads),
         cmocka_unit_test(the_norm_is_the_sum_of_squares),
+        cmocka_unit_test(clipping_bounds_the_norm_and_leaves_shorter_ones),
         cmocka_unit_test(a_restored_optimizer_goes_on_bit_for_bit),
         cmocka_unit_test(an_emulated_optimizer_only_waits_and_counts),
         cmocka_unit_test(the_schedule_passes_through_its_points),

@@ -86,8 +86,7 @@ static tacit_status dp_finish(void *self, double lr, taciti_step_report *out) {
     report.grad_norm = sqrt(sum_squares);
     report.skipped = !isfinite(sum_squares);
     if (!report.skipped) {
-        const double clip = d->context.optim_options->clip;
-        const double scale = clip > 0 && report.grad_norm > clip ? clip / report.grad_norm : 1;
+        const double scale = taciti_optim_clip_scale(d->context.optim_options, report.grad_norm);
         const int64_t begin_ns = taciti_now_ns();
         taciti_optim_update(d->context.optim, d->context.parameters, d->context.gradients, d->context.copy16, lr,
                             scale);

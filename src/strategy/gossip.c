@@ -160,8 +160,7 @@ static double norm_of(const taciti_gossip *g, const float *flat) {
 }
 
 static double clipped(const taciti_gossip *g, double norm) {
-    const double clip = g->context.optim_options->clip;
-    return g->topology.ranks * (clip > 0 && norm > clip ? clip / norm : 1);
+    return g->topology.ranks * taciti_optim_clip_scale(g->context.optim_options, norm);
 }
 
 /* Blends, updates and hands on one bucket. */

@@ -228,7 +228,7 @@ static void arrive_bucket(localsgd *l, size_t bucket, double *square_moved) {
  * of them are its own. */
 static void begin_inner(localsgd *l, double lr, taciti_step_report *report) {
     const taciti_strategy_context *c = &l->context;
-    const double ranks = taciti_comm_size(c->comm), clip = c->optim_options->clip;
+    const double ranks = taciti_comm_size(c->comm);
     double squares = 0;
     for (size_t b = 0; b < c->layout->bucket_count; b++) /* as dp adds them up: the same bits on one rank */
         squares +=
@@ -236,8 +236,7 @@ static void begin_inner(localsgd *l, double lr, taciti_step_report *report) {
     report->grad_norm = ranks * sqrt(squares);
     report->skipped = !isfinite(squares);
     if (report->skipped) return;
-    const double scale = clip > 0 && report->grad_norm > clip ? clip / report->grad_norm : 1;
-    taciti_optim_begin(c->optim, lr, ranks * scale);
+    taciti_optim_begin(c->optim, lr, ranks * taciti_optim_clip_scale(c->optim_options, report->grad_norm));
 }
 
 static void step_inner(localsgd *l, const taciti_bucket *range, const taciti_step_report *report) {
