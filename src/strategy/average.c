@@ -76,24 +76,25 @@ static void leave(void *context, int thread, int threads) {
     size_t begin = 0, end = 0;
     taciti_pool_part(a->context.layout->n, BLOCK_FLOATS, thread, threads, &begin, &end);
     memcpy(a->context.gradients + begin, p + begin, (end - begin) * sizeof *p);
-    if (a->weight < 1 || a->weight > 1) a->kernels->scale(p + begin, a->weight, end - begin);
-    if (a->reference == NULL) return;
-    a->kernels->scale(p + begin, -1, end - begin);
-    a->kernels->add(p + begin, a->reference + begin, end - begin);
+    if (a->reference != NULL) {
+        taciti_blend difference = {.arrived = a->reference + begin, .keep = -1, .share = 1};
+        a->kernels->blend(&difference, p + begin, NULL, end - begin);
+    } else if (a->weight < 1 || a->weight > 1) {
+        a->kernels->scale(p + begin, a->weight, end - begin);
+    }
 }
 
 /* |x - y|^2 of a range, chunk by chunk through the cache. */
 static double square_distance(const taciti_kernels *kernels, const float *x, const float *y, size_t n) {
-    float difference[CHUNK_FLOATS];
-    double sum = 0;
+    float copy[CHUNK_FLOATS];
+    taciti_blend take = {.keep = 0, .share = 1};
     for (size_t at = 0; at < n; at += CHUNK_FLOATS) {
         const size_t count = n - at < CHUNK_FLOATS ? n - at : CHUNK_FLOATS;
-        memcpy(difference, x + at, count * sizeof *x);
-        kernels->scale(difference, -1, count);
-        kernels->add(difference, y + at, count);
-        sum += kernels->sum_squares(difference, count);
+        memcpy(copy, x + at, count * sizeof *x);
+        take.arrived = y + at;
+        kernels->blend(&take, copy, NULL, count);
     }
-    return sum;
+    return take.moved;
 }
 
 /* parameters, a sum over all ranks, become the mean; copy16 and the squares of this rank's distance from it. */
@@ -106,9 +107,9 @@ static void arrive(void *context, int thread, int threads) {
     for (size_t at = begin; at < end; at += BLOCK_FLOATS) {
         const size_t n = end - at < BLOCK_FLOATS ? end - at : BLOCK_FLOATS;
         float *p = c->parameters + at;
-        a->kernels->scale(p, a->reference != NULL ? -share : share, n);
-        if (a->reference != NULL) a->kernels->add(p, a->reference + at, n);
-        if (c->copy16 != NULL) a->kernels->bf16_encode(c->copy16 + at, p, n);
+        taciti_blend mean = {.arrived = c->gradients + at, .keep = share, .share = 0};
+        if (a->reference != NULL) mean = (taciti_blend){.arrived = a->reference + at, .keep = -share, .share = 1};
+        a->kernels->blend(&mean, p, c->copy16 != NULL ? c->copy16 + at : NULL, n);
         a->block_squares[at / BLOCK_FLOATS] = square_distance(a->kernels, c->gradients + at, p, n);
     }
 }
