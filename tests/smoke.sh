@@ -24,6 +24,11 @@ expect "train, three ranks, bf16 compute and wire" 0 'finished' timeout 200 "$MP
 expect "resume" 0 'resume at step 20' timeout 200 "$MPIRUN" -n 2 "$tacit" train "${nano[@]}" --run.dir "$work/run3" \
   --model.dtype bf16 --exchange.wire bf16 --model.dropout 0.1 --train.steps 25 --resume
 expect "dry run" 0 'memory' "$tacit" train "${nano[@]}" --run.dir "$work/dry" --dry-run
+refused_once() {
+  "$tacit" train "${nano[@]}" --run.dir "$work/dry" --dry-run --strategy gossip --gossip.topology exq >"$work/refused" 2>&1
+  [ $? -eq 3 ] && [ "$(grep -c exq "$work/refused")" -eq 1 ]
+}
+check "a dry run refuses what training would, once" refused_once
 expect "collectives, three ranks" 0 'checked against the exact' timeout 200 "$MPIRUN" -n 3 "$tacit" bench collectives \
   --bytes 4,100KiB --rounds 2
 expect "probe, two ranks" 0 "written: $work/cluster.json" timeout 200 "$MPIRUN" -n 2 "$tacit" probe --quick --seconds 5 \

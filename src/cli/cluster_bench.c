@@ -87,21 +87,27 @@ static size_t records_bytes(const run *r) {
 
 /* What a block of this plan holds. Of an emulated accelerator's arrays only gradients that are exchanged are touched;
  * what else travels is the strategy's own. */
-static size_t plan_bytes(const run *r, const taciti_bench_plan *plan, int threads) {
+static tacit_status plan_bytes(const run *r, const taciti_bench_plan *plan, int threads, size_t *out) {
     const taciti_bench_setting *s = plan->setting;
     const taciti_strategy_context context = taciti_bench_plan_context(plan, r->comm);
-    const size_t own = plan->strategy->predict_bytes(&context);
-    if (is_emulated(r)) return own + (plan->strategy->exchanges_gradients ? plan->layout.n * sizeof(float) : 0);
+    size_t own = 0;
+    TACITI_TRY(plan->strategy->predict_bytes(&context, &own));
+    if (is_emulated(r)) {
+        *out = own + (plan->strategy->ready != NULL ? plan->layout.n * sizeof(float) : 0);
+        return TACIT_OK;
+    }
     const taciti_model_memory m =
         taciti_model_predict(&s->model, &plan->layout, r->options->batch, r->options->time, threads, true);
-    return m.parameters + m.gradients + m.copy16 + m.activations + m.workspace + own +
+    *out = m.parameters + m.gradients + m.copy16 + m.activations + m.workspace + own +
            plan->layout.n * taciti_optim_bytes_per_float(&s->optim);
+    return TACIT_OK;
 }
 
 static tacit_status check_memory(run *r, int threads, taciti_cluster_bench *out) {
     size_t most = 0;
     for (size_t i = 0; i < r->plan_count; i++) {
-        const size_t bytes = plan_bytes(r, &r->plans[i], threads);
+        size_t bytes = 0;
+        TACITI_TRY(taciti_comm_agree(r->comm, plan_bytes(r, &r->plans[i], threads, &bytes)));
         if (bytes > most) most = bytes;
     }
     out->predicted_bytes = most + records_bytes(r);

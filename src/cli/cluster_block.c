@@ -65,7 +65,7 @@ void taciti_bench_worker_destroy(taciti_bench_worker *worker) {
  * gradients were written goes, too, before a strategy that has a buffer of its own and does not want them: the memory
  * of a rank is that of its hungriest setting, not the sum of two. */
 static tacit_status choose_accelerator(taciti_bench_worker *worker, const taciti_bench_plan *plan) {
-    const bool wanted = plan->strategy->exchanges_gradients, full = worker->gradients_written && !wanted;
+    const bool wanted = plan->strategy->ready != NULL, full = worker->gradients_written && !wanted;
     if (plan->machine != worker->emulates || full) {
         taciti_emulated_destroy(worker->emulated);
         worker->emulated = NULL;
@@ -131,7 +131,7 @@ static void close_block(taciti_bench_worker *worker) {
 
 static void bucket_full(void *context, size_t bucket) {
     taciti_bench_worker *worker = context;
-    if (worker->ready_status != TACIT_OK) return;
+    if (worker->ready_status != TACIT_OK || worker->plan->strategy->ready == NULL) return;
     worker->ready_status = worker->plan->strategy->ready(worker->strategy, bucket);
 }
 
@@ -163,7 +163,7 @@ static tacit_status compute(taciti_bench_worker *worker, int64_t step) {
         TACITI_TRY(pass_of_model(worker));
     else
         TACITI_TRY(taciti_emulated_step(worker->emulated, step, &worker->trace,
-                                        worker->plan->strategy->exchanges_gradients ? tensor_ready : NULL, worker));
+                                        worker->plan->strategy->ready != NULL ? tensor_ready : NULL, worker));
     return worker->ready_status;
 }
 

@@ -104,8 +104,9 @@ static uint64_t dp_nic_bytes_per_step(const void *self) {
     return taciti_exchange_nic_bytes_per_step(((const dp *)self)->exchange);
 }
 
-static size_t dp_predict_bytes(const taciti_strategy_context *context) {
-    return taciti_exchange_predict_bytes(context->comm, context->exchange_options);
+static tacit_status dp_predict_bytes(const taciti_strategy_context *context, size_t *out) {
+    *out = taciti_exchange_predict_bytes(context->comm, context->exchange_options);
+    return TACIT_OK;
 }
 
 extern const taciti_strategy taciti_strategy_dp;
@@ -121,5 +122,4 @@ const taciti_strategy taciti_strategy_dp = {
     .nic_bytes_per_step = dp_nic_bytes_per_step,
     .predict_bytes = dp_predict_bytes,
     .replicas_equal = true,
-    .exchanges_gradients = true,
 };

@@ -148,12 +148,6 @@ typedef struct decision {
     const float *direction; /* the gradient, or the tracker's estimate of it */
 } decision;
 
-static tacit_status ready(void *self, size_t bucket) {
-    (void)self;
-    (void)bucket;
-    return TACIT_OK;
-}
-
 /* Norm of the gradient of this rank's own share of the batch; the same for any size of buckets. */
 static double norm_of(const taciti_gossip *g, const float *flat) {
     return g->topology.ranks * sqrt(taciti_optim_sum_squares(g->context.optim, flat, 0, g->context.layout->n));
@@ -301,7 +295,6 @@ const taciti_strategy taciti_strategy_gossip = {
     .source = "arXiv 2410.11998",
     .create = taciti_gossip_create,
     .start = gossip_start,
-    .ready = ready,
     .finish = gossip_finish,
     .destroy = taciti_gossip_destroy,
     .bytes_per_step = gossip_bytes_per_step,

@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "base/log.h"
+#include "exchange/arrangement.h"
 #include "strategy/gossip_state.h"
 
 #define ROUNDING 1e-9 /* of sums of weights */
@@ -61,44 +62,42 @@ static bool symmetric(const taciti_topology *t, size_t round) {
     return true;
 }
 
-static tacit_status check_topology(const taciti_gossip *g) {
-    const taciti_gossip_options *o = &g->options;
-    const bool pushes = g->masses != NULL;
+/* Regular directed graphs keep all weights of push-sum at 1 and need none. */
+static bool needs_push_sum(const taciti_topology *t) {
+    bool regular = true;
+    for (size_t r = 0; t->directed && r < t->period; r++)
+        for (int to = 0; to < t->ranks; to++) {
+            double sum = 0;
+            for (int from = 0; from < t->ranks; from++) sum += taciti_topology_weight(t, r, to, from);
+            regular = regular && fabs(sum - 1) < ROUNDING;
+        }
+    return !regular;
+}
+
+static tacit_status check_topology(const taciti_gossip_options *o, const taciti_topology *t) {
+    const bool needs_rows = o->delay > 0 || o->tracker || o->target > 0;
     const refusal refusals[] = {
-        {o->accelerate && g->topology.period > 1,
+        {o->accelerate && t->period > 1,
          "gossip.accelerate needs a topology of one round (complete, a static ring, ...): between mixes of different "
          "neighbours extrapolation does not converge"},
-        {o->accelerate && !symmetric(&g->topology, 0),
+        {o->accelerate && !symmetric(t, 0),
          "gossip.accelerate needs a symmetric topology: with any other extrapolation may diverge"},
-        {pushes && (o->delay > 0 || o->tracker || o->target > 0),
+        {needs_rows && needs_push_sum(t),
          "gossip.delay, gossip.tracker and gossip.target need a topology whose rows and columns both sum to 1; this "
-         "one "
-         "needs push-sum"},
+         "one needs push-sum"},
     };
     return refuse_first(refusals, sizeof refusals / sizeof *refusals);
 }
 
 /* ---- topology ---------------------------------------------------------------------------------------------------- */
 
-/* Hosts are numbered in the order of their lowest ranks. */
-static void find_hosts(const taciti_comm *comm, int64_t per_host, int *host_of) {
-    int hosts = 0;
-    for (int r = 0; r < taciti_comm_size(comm); r++) {
-        int same = 0;
-        while (same < r && !taciti_comm_same_host(comm, same, r)) same++;
-        if (per_host > 0)
-            host_of[r] = (int)(r / per_host);
-        else
-            host_of[r] = same < r ? host_of[same] : hosts++;
-    }
-}
-
 static tacit_status make_topology(const taciti_strategy_context *context, taciti_topology *out) {
     const taciti_gossip_options *o = context->gossip_options;
     const int ranks = taciti_comm_size(context->comm);
     int *host_of = taciti_calloc((size_t)ranks, sizeof *host_of);
     if (host_of == NULL) return TACIT_E_MEMORY;
-    find_hosts(context->comm, o->per_host, host_of);
+    (void)taciti_hosts_of(context->comm, host_of);
+    for (int r = 0; o->per_host > 0 && r < ranks; r++) host_of[r] = (int)(r / o->per_host);
     const taciti_topo_request request = {.name = o->topology.text,
                                          .ranks = ranks,
                                          .host_of = host_of,
@@ -108,6 +107,20 @@ static tacit_status make_topology(const taciti_strategy_context *context, taciti
                                          .file = o->file.text[0] != '\0' ? o->file.text : NULL};
     const tacit_status status = taciti_topology_create(&request, out);
     taciti_free(host_of);
+    return status;
+}
+
+/* All that can be refused before anything is held. */
+static tacit_status choose_topology(const taciti_strategy_context *context, taciti_topology *out) {
+    taciti_topology topology = {.period = 0};
+    TACITI_TRY(check_options(context->gossip_options));
+    TACITI_TRY(make_topology(context, &topology));
+    tacit_status status = taciti_topology_check(&topology);
+    if (status == TACIT_OK) status = check_topology(context->gossip_options, &topology);
+    if (status == TACIT_OK)
+        *out = topology;
+    else
+        taciti_topology_destroy(&topology);
     return status;
 }
 
@@ -133,18 +146,6 @@ static tacit_status agree_on_topology(const taciti_gossip *g) {
     (void)snprintf(text, sizeof text, "%s, %zu rounds, digest %016llx", g->topology.name, g->topology.period,
                    (unsigned long long)digest_of(&g->topology));
     return taciti_comm_agree_text(g->context.comm, "gossip topology", text);
-}
-
-/* Regular directed graphs keep all weights of push-sum at 1 and need none. */
-static bool needs_push_sum(const taciti_topology *t) {
-    bool regular = true;
-    for (size_t r = 0; t->directed && r < t->period; r++)
-        for (int to = 0; to < t->ranks; to++) {
-            double sum = 0;
-            for (int from = 0; from < t->ranks; from++) sum += taciti_topology_weight(t, r, to, from);
-            regular = regular && fabs(sum - 1) < ROUNDING;
-        }
-    return !regular;
 }
 
 static tacit_status make_masses(taciti_gossip *g) {
@@ -200,26 +201,23 @@ static tacit_status make_arrays(taciti_gossip *g) {
     return make_array(g, o->tracker, "gradient of the step before", &g->gradient_pages, &g->gradient);
 }
 
-/* A topology that cannot be is refused by create(), which follows. */
-size_t taciti_gossip_predict_bytes(const taciti_strategy_context *context) {
+tacit_status taciti_gossip_predict_bytes(const taciti_strategy_context *context, size_t *out) {
     const taciti_gossip_options *o = context->gossip_options;
-    taciti_topology topology = {.period = 0};
-    if (make_topology(context, &topology) != TACIT_OK) return 0;
+    taciti_topology topology;
+    TACITI_TRY(choose_topology(context, &topology));
     const size_t mix_bytes =
         taciti_mix_predict_bytes(context->comm, context->layout, &topology, context->exchange_options);
     const size_t tracks = o->tracker ? 1U : 0U, channels = 1U + (o->delay > 0 ? 1U : 0U) + tracks;
     const size_t arrays = channels + (lags(o) ? 1U : 0U) + (o->accelerate ? 1U : 0U) + 2U * tracks;
     taciti_topology_destroy(&topology);
-    return channels * mix_bytes + arrays * context->layout->n * sizeof(float) +
+    *out = channels * mix_bytes + arrays * context->layout->n * sizeof(float) +
            taciti_average_predict_bytes(context->comm, context->exchange_options);
+    return TACIT_OK;
 }
 
 static tacit_status set_up(taciti_gossip *g) {
-    TACITI_TRY(check_options(&g->options));
-    TACITI_TRY(make_topology(&g->context, &g->topology));
-    TACITI_TRY(taciti_topology_check(&g->topology));
+    TACITI_TRY(choose_topology(&g->context, &g->topology));
     TACITI_TRY(make_masses(g));
-    TACITI_TRY(check_topology(g));
     TACITI_TRY(use_figures(g));
     return make_arrays(g);
 }

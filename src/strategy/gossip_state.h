@@ -76,7 +76,7 @@ typedef struct taciti_gossip {
 /* ---- gossip_setup.c ---------------------------------------------------------------------------------------------- */
 tacit_status taciti_gossip_create(const taciti_strategy_context *context, void **out);
 void taciti_gossip_destroy(void *self);
-size_t taciti_gossip_predict_bytes(const taciti_strategy_context *context);
+tacit_status taciti_gossip_predict_bytes(const taciti_strategy_context *context, size_t *out);
 
 /* ---- gossip_mixing.c --------------------------------------------------------------------------------------------- */
 double taciti_gossip_mass(const taciti_gossip *g); /* this rank's push-sum weight */

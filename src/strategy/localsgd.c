@@ -272,11 +272,6 @@ static tacit_status step_together(localsgd *l, taciti_step_report *report) {
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-static tacit_status localsgd_ready(void *self, size_t bucket) {
-    (void)self, (void)bucket;
-    return TACIT_OK;
-}
-
 static tacit_status localsgd_finish(void *self, double lr, taciti_step_report *out) {
     localsgd *l = self;
     taciti_step_report report = {0};
@@ -331,10 +326,11 @@ static uint64_t localsgd_nic_bytes_per_step(const void *self) {
 
 static size_t localsgd_period(const void *self) { return (size_t)((const localsgd *)self)->options.every; }
 
-static size_t localsgd_predict_bytes(const taciti_strategy_context *c) {
+static tacit_status localsgd_predict_bytes(const taciti_strategy_context *c, size_t *out) {
     const size_t arrays = c->localsgd_options->outer_momentum > 0 ? 2 : 1;
-    return arrays * c->layout->n * sizeof(float) + taciti_exchange_predict_bytes(c->comm, c->exchange_options) +
+    *out = arrays * c->layout->n * sizeof(float) + taciti_exchange_predict_bytes(c->comm, c->exchange_options) +
            taciti_average_predict_bytes(c->comm, c->exchange_options);
+    return TACIT_OK;
 }
 
 extern const taciti_strategy taciti_strategy_localsgd;
@@ -344,7 +340,6 @@ const taciti_strategy taciti_strategy_localsgd = {
     .source = "arXiv 1805.09767, 2311.08105",
     .create = localsgd_create,
     .start = localsgd_start,
-    .ready = localsgd_ready,
     .finish = localsgd_finish,
     .destroy = localsgd_destroy,
     .bytes_per_step = localsgd_bytes_per_step,

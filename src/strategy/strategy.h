@@ -2,7 +2,7 @@
  *
  * What is exchanged, and when. Five verbs: create, start, ready, finish, destroy. Strategies whose replicas differ have
  * four more: average and revert for evaluation and checkpoints, and what a checkpoint must hold of every rank. A
- * strategy is one file and one line in strategy/registry.c.
+ * strategy is one table of these verbs and one line in strategy/registry.c.
  */
 #ifndef TACITI_STRATEGY_STRATEGY_H
 #define TACITI_STRATEGY_STRATEGY_H
@@ -22,7 +22,6 @@ typedef struct taciti_strategy_context {
     const taciti_exchange_options *exchange_options;
     const taciti_gossip_options *gossip_options;
     const taciti_localsgd_options *localsgd_options;
-    int64_t total_steps; /* train.steps, for schedules; 0: unknown */
     float *parameters;   /* flat */
     float *gradients;    /* flat; sum over the local samples, scaled so that the sum over ranks is the gradient */
     taciti_bf16 *copy16; /* flat bf16 copy of the parameters, or NULL */
@@ -30,10 +29,12 @@ typedef struct taciti_strategy_context {
 } taciti_strategy_context;
 
 typedef struct taciti_step_report {
-    double grad_norm; /* global, before clipping; NaN or Inf when the step was skipped */
-    bool skipped;     /* the step was skipped on every rank: nothing was changed */
+    double grad_norm; /* before clipping, of the whole batch; where replicas differ, of what this rank's update follows:
+                       * its own gradient, or its estimate of the mean. Of a skipped step: NaN or Inf */
+    bool skipped;     /* no update: of every rank where replicas are equal, else of this one, which mixes as ever */
     int64_t wait_ns;  /* exposed: blocked on communication after backward had ended */
-    double moved;     /* of this rank: sum of squares of what mixing changed, the local proxy of consensus distance */
+    double moved;     /* of this rank: sum of squares of what mixing changed, the local proxy of consensus distance; the
+                       * mean of several mixes, of one period of the topology at most */
 } taciti_step_report;
 
 /* A flat array of a rank's own that a checkpoint must hold, besides its parameters and the optimizer's states. */
@@ -58,12 +59,13 @@ typedef struct taciti_strategy {
 
     /* The parameters are there: initialised (step 0, numbers NULL), restored on as many ranks as had saved them
      * (numbers as saved, arrays filled), or the average of a run on another number of ranks (step > 0, numbers NULL).
+     * Without numbers they are equal on all ranks.
      * Whatever is under way between two steps is started here, so that it need not be saved. NULL: nothing to do.
      * Collective. */
     tacit_status (*start)(void *self, int64_t step, const taciti_strategy_numbers *numbers);
 
     /* The gradient of this bucket is final; called by the training thread in ready order during the last micro-batch's
-     * backward. Must not block. */
+     * backward. Must not block. NULL: gradients are not wanted before finish(). */
     tacit_status (*ready)(void *self, size_t bucket);
 
     /* After backward of all micro-batches: waits for what is in flight, decides skip, clips, updates parameters and
@@ -73,8 +75,7 @@ typedef struct taciti_strategy {
 
     void (*destroy)(void *self);
 
-    /* Bytes a rank sends per step, and seconds of transfer on an idle link of `bytes_per_s` with `latency_s` per
-     * message: the planner's formulas. */
+    /* Payload bytes that this rank sends per step. */
     uint64_t (*bytes_per_step)(const void *self);
 
     /* Bytes that all ranks of this rank's host together send to other hosts per step: what its network card carries,
@@ -86,8 +87,8 @@ typedef struct taciti_strategy {
     size_t (*period)(const void *self);
 
     /* Bytes that create() will hold, before it exists, for the memory prediction: only communicator, layout and options
-     * of the context are read. */
-    size_t (*predict_bytes)(const taciti_strategy_context *context);
+     * of the context are read. Refuses options that cannot be. Not collective. */
+    tacit_status (*predict_bytes)(const taciti_strategy_context *context, size_t *out);
 
     /* NULL where replicas are equal. Between two steps: parameters and copy16 become the mean over all ranks, the
      * rank's own are put aside in `gradients`; *distance is the consensus distance sqrt(1/N sum_i |x_i - mean|^2).
@@ -99,8 +100,7 @@ typedef struct taciti_strategy {
     size_t (*arrays)(void *self, taciti_strategy_array out[TACITI_STRATEGY_MOST_ARRAYS]);
     void (*numbers)(void *self, taciti_strategy_numbers *out);
 
-    bool replicas_equal;      /* parameters are bit-equal on all ranks after every step */
-    bool exchanges_gradients; /* gradients are wanted as soon as they are final: ready() does something */
+    bool replicas_equal; /* parameters are bit-equal on all ranks after every step */
 } taciti_strategy;
 
 const taciti_strategy *const *taciti_strategy_list(void); /* ends with NULL; any thread */

@@ -120,7 +120,8 @@ static void open_worker(worker *w) {
                                        .parameters = w->p,
                                        .gradients = w->g,
                                        .copy16 = w->copy};
-    CHECK(w->strategy->predict_bytes(&c) < (size_t)1 << 24);
+    size_t predicted = 0;
+    CHECK(w->strategy->predict_bytes(&c, &predicted) == TACIT_OK && predicted < (size_t)1 << 24);
     CHECK(w->strategy->create(&c, &w->self) == TACIT_OK);
 }
 
@@ -204,7 +205,8 @@ static void check_copy(const worker *w) {
 static void take_step(worker *w, int step) {
     const taciti_comm_counters before = taciti_comm_count(w->comm);
     backward(w->t, &w->layout, w->rank, step, w->g);
-    for (size_t b = 0; b < w->layout.bucket_count; b++) CHECK(w->strategy->ready(w->self, b) == TACIT_OK);
+    for (size_t b = 0; w->strategy->ready != NULL && b < w->layout.bucket_count; b++)
+        CHECK(w->strategy->ready(w->self, b) == TACIT_OK);
     CHECK(w->strategy->finish(w->self, w->t->optim.lr, &w->t->reports[w->rank][step]) == TACIT_OK);
     if (w->t->check_bytes) check_bytes(w, step, before);
     check_copy(w);

@@ -246,7 +246,7 @@ static void strategies_are_found_by_name(void **state) {
     for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++) {
         assert_ptr_equal(taciti_strategy_find((*s)->name), *s);
         assert_true((*s)->help[0] != 0 && (*s)->source[0] != 0);
-        assert_true((*s)->create != NULL && (*s)->ready != NULL && (*s)->finish != NULL && (*s)->destroy != NULL);
+        assert_true((*s)->create != NULL && (*s)->finish != NULL && (*s)->destroy != NULL);
         assert_true((*s)->bytes_per_step != NULL && (*s)->nic_bytes_per_step != NULL && (*s)->predict_bytes != NULL);
         assert_true((*s)->replicas_equal == ((*s)->average == NULL) &&
                     ((*s)->average == NULL) == ((*s)->revert == NULL));

@@ -10,7 +10,7 @@ enum { DROPOUT_STREAM = 'd' };
 
 static void bucket_full(void *context, size_t bucket) {
     taciti_trainer *trainer = context;
-    if (trainer->ready_status != TACIT_OK || !trainer->strategy->exchanges_gradients) return;
+    if (trainer->ready_status != TACIT_OK || trainer->strategy->ready == NULL) return;
     trainer->ready_status = trainer->strategy->ready(trainer->strategy_self, bucket);
 }
 

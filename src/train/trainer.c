@@ -86,7 +86,6 @@ static taciti_strategy_context strategy_context(taciti_trainer *trainer) {
         .exchange_options = &s->exchange,
         .gossip_options = &s->gossip,
         .localsgd_options = &s->localsgd,
-        .total_steps = s->train.steps,
         .trace = &trainer->trace,
     };
     if (trainer->model == NULL) return context;
@@ -96,18 +95,19 @@ static taciti_strategy_context strategy_context(taciti_trainer *trainer) {
     return context;
 }
 
-static taciti_memory_plan predict_memory(taciti_trainer *trainer) {
+static tacit_status predict_memory(taciti_trainer *trainer, taciti_memory_plan *out) {
     const taciti_settings *s = trainer->settings;
     const taciti_strategy_context context = strategy_context(trainer);
     taciti_memory_plan plan = {0};
     plan.model =
         taciti_model_predict(&s->model, &trainer->layout, trainer->micro, trainer->time, trainer->threads, true);
     plan.moments = trainer->layout.n * taciti_optim_bytes_per_float(&s->optim);
-    plan.exchange = trainer->strategy->predict_bytes(&context);
+    TACITI_TRY(trainer->strategy->predict_bytes(&context, &plan.exchange));
     plan.process = taciti_peak_resident_bytes() + LIBRARIES_BYTES;
     plan.total = plan.model.parameters + plan.model.gradients + plan.model.copy16 + plan.model.activations +
                  plan.model.workspace + plan.moments + plan.exchange + plan.process;
-    return plan;
+    *out = plan;
+    return TACIT_OK;
 }
 
 tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, taciti_settings *settings,
@@ -118,7 +118,7 @@ tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, 
     trainer->threads = choose_threads(trainer);
     TACITI_TRY(taciti_comm_agree(comm, prepare_alone(trainer)));
     TACITI_TRY(taciti_trainer_agree(trainer));
-    trainer->memory = predict_memory(trainer);
+    TACITI_TRY(taciti_comm_agree(comm, predict_memory(trainer, &trainer->memory)));
     if (settings->train.batch < trainer->ranks && trainer->rank == 0)
         taciti_log(TACITI_LOG_WARN, "train.batch %lld is smaller than the %d ranks: some have nothing to compute",
                    (long long)settings->train.batch, trainer->ranks);
