@@ -26,36 +26,12 @@
  */
 #include <math.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "strategy/gossip_state.h"
 
 /* ---- start ------------------------------------------------------------------------------------------------------- */
-
-static void copy_follows(const taciti_gossip *g) {
-    const taciti_strategy_context *c = &g->context;
-    if (c->copy16 != NULL) g->kernels->bf16_encode(c->copy16, c->parameters, c->layout->n);
-}
-
-/* Ranks make the same parameters from the same seed or file; where they did not, rank 0's count. */
-static tacit_status start_equal(taciti_gossip *g) {
-    const taciti_strategy_context *c = &g->context;
-    const size_t bytes = c->layout->n * sizeof *c->parameters;
-    const uint64_t digest = XXH3_64bits(c->parameters, bytes);
-    uint64_t first = digest;
-    TACITI_TRY(taciti_comm_broadcast(c->comm, 0, &first, sizeof first));
-    double differ = digest != first;
-    TACITI_TRY(taciti_comm_allreduce_f64(c->comm, &differ, 1, TACITI_OP_SUM));
-    if (differ < 1) return TACIT_OK;
-    if (taciti_comm_rank(c->comm) == 0)
-        taciti_log(TACITI_LOG_WARN, "initial parameters of %.0f ranks differ from rank 0's, which are sent to all",
-                   differ);
-    TACITI_TRY(taciti_comm_broadcast(c->comm, 0, c->parameters, bytes));
-    copy_follows(g);
-    return TACIT_OK;
-}
 
 enum { NUMBER, MASS, MIXES, MOVED, COUNTED, PENDING, PENDING_MOVED, PENDING_SQUARES, NUMBERS };
 
@@ -73,36 +49,52 @@ static void gossip_numbers(void *self, taciti_strategy_numbers *out) {
     out->values[PENDING_SQUARES] = c->mine != NULL ? c->mine[1] : 0;
 }
 
-static tacit_status restore(taciti_gossip *g, const taciti_strategy_numbers *numbers) {
+#define MOST_COUNT 0x1p53 /* a double counts exactly up to here */
+static bool within(double x, double least, double most) { return x >= least && x <= most; }
+
+static tacit_status check_numbers(const taciti_gossip *g, const taciti_strategy_numbers *numbers) {
+    const double *v = numbers->values, first = (double)-g->options.delay;
+    if (numbers->count != NUMBERS)
+        return taciti_fail(TACIT_E_DATA, "the checkpoint holds %zu numbers of strategy gossip, %d were expected",
+                           numbers->count, NUMBERS);
+    if (within(v[NUMBER], first, MOST_COUNT) && v[MASS] > 0 && isfinite(v[MASS]) &&
+        within(v[MIXES], 1, TACITI_GOSSIP_MOST_MIXES) && within(v[COUNTED], 0, MOST_COUNT))
+        return TACIT_OK;
+    return taciti_fail(
+        TACIT_E_DATA,
+        "numbers of strategy gossip in the checkpoint: mix %g (from %g on), weight %g (above 0), %g mixes "
+        "(1 to %d) and %g steps (from 0 on) were read; expected is what stands in brackets",
+        v[NUMBER], first, v[MASS], v[MIXES], TACITI_GOSSIP_MOST_MIXES, v[COUNTED]);
+}
+
+/* How many mixes a step makes is for the options to say, but where consensus control has come to more. */
+static void restore_control(taciti_gossip *g, const double *v) {
     taciti_gossip_control *c = &g->control;
-    const double *v = numbers->values;
-    if (numbers->count != NUMBERS || !(v[MIXES] >= 1 && v[MIXES] <= TACITI_GOSSIP_MOST_MIXES) || !(v[MASS] > 0))
-        return taciti_fail(
-            TACIT_E_DATA,
-            "the checkpoint holds %zu numbers of strategy gossip with %g mixes and weight %g; %d numbers, "
-            "1 to %d mixes and a weight above 0 were expected",
-            numbers->count, numbers->count > MIXES ? v[MIXES] : 0, numbers->count > MASS ? v[MASS] : 0, NUMBERS,
-            TACITI_GOSSIP_MOST_MIXES);
-    g->number = (int64_t)v[NUMBER];
-    g->mixes = (int64_t)v[MIXES];
+    if (!(g->options.target > 0)) return;
+    if ((int64_t)v[MIXES] > g->mixes) g->mixes = (int64_t)v[MIXES];
     c->moved = v[MOVED];
     c->counted = (int64_t)v[COUNTED];
-    c->pending = v[PENDING] > 0 && c->mine != NULL;
-    if (c->mine != NULL) c->mine[0] = v[PENDING_MOVED];
-    if (c->mine != NULL) c->mine[1] = v[PENDING_SQUARES];
+    c->pending = v[PENDING] > 0;
+    c->mine[0] = v[PENDING_MOVED];
+    c->mine[1] = v[PENDING_SQUARES];
+}
+
+static tacit_status restore(taciti_gossip *g, const taciti_strategy_numbers *numbers) {
+    const double *v = numbers->values;
+    TACITI_TRY(taciti_comm_agree(g->context.comm, check_numbers(g, numbers)));
+    g->number = (int64_t)v[NUMBER];
+    restore_control(g, v);
     if (g->masses == NULL) return TACIT_OK;
     return taciti_comm_allgather(g->context.comm, &v[MASS], sizeof v[MASS], g->masses);
 }
 
 /* A run that begins, with equal replicas: nothing is under way. */
-static tacit_status begin_anew(taciti_gossip *g) {
+static void begin_anew(taciti_gossip *g) {
     const size_t bytes = g->context.layout->n * sizeof(float);
-    TACITI_TRY(start_equal(g));
     g->number = -g->options.delay;
     if (g->own != NULL) memcpy(g->own, g->context.parameters, bytes);
     if (g->tracker != NULL) memset(g->tracker, 0, bytes);
     if (g->gradient != NULL) memset(g->gradient, 0, bytes);
-    return TACIT_OK;
 }
 
 /* What is under way between two steps is a function of what a checkpoint holds. */
@@ -124,8 +116,10 @@ static tacit_status launch(taciti_gossip *g) {
 static tacit_status gossip_start(void *self, int64_t step, const taciti_strategy_numbers *numbers) {
     taciti_gossip *g = self;
     g->step = step;
-    tacit_status status = numbers != NULL ? restore(g, numbers) : begin_anew(g);
-    TACITI_TRY(taciti_comm_agree(g->context.comm, status));
+    if (numbers != NULL)
+        TACITI_TRY(restore(g, numbers));
+    else
+        begin_anew(g);
     TACITI_TRY(launch(g));
     return taciti_gossip_control_start(g);
 }
@@ -184,7 +178,7 @@ static tacit_status mix_and_update(taciti_gossip *g, const decision *d, size_t b
     blend.leaving = hand_on ? taciti_gossip_channel_of(g, next)->buffer : NULL;
     blend.leaving_scale = (float)taciti_gossip_mass(g);
     pass(g, d, bucket, &blend);
-    if (last == 0) *moved += blend.moved;
+    if (last < taciti_gossip_telling_mixes(g)) *moved += blend.moved;
     if (d->mixing && g->own != NULL && g->options.delay == 0) taciti_gossip_copy(g, g->own, x, 1, bucket);
     return hand_on ? taciti_gossip_begin(taciti_gossip_channel_of(g, next), bucket, next) : TACIT_OK;
 }
@@ -249,6 +243,7 @@ static tacit_status gossip_finish(void *self, double lr, taciti_step_report *out
         TACITI_TRY(adapt_while_communicating(g, &d, &report.moved));
     else
         TACITI_TRY(adapt_then_combine(g, &d, &report.moved));
+    report.moved /= (double)taciti_gossip_telling_mixes(g);
     g->step++;
     if (d.mixing) {
         g->number += g->mixes;

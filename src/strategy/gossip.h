@@ -18,6 +18,8 @@
 
 enum { TACITI_GOSSIP_AWC, TACITI_GOSSIP_ATC };
 
+enum { TACITI_GOSSIP_MOST_MIXES = 64 }; /* of a step, with consensus control or without */
+
 typedef struct taciti_gossip_options {
     taciti_text topology; /* gossip.topology: `tacit info topologies` */
     taciti_text file;     /* gossip.file: the matrix of topology `file` */

@@ -7,13 +7,15 @@
  *
  * The constant. Let V be the product of the P matrices of a period and c its contraction (topo.h). For replicas that do
  * not change in between, I - V = sum over r of V_r (I - W_r) with products V_r of doubly stochastic matrices, whose
- * norm is 1, so (1 - c) Xi <= |(I - V) X| <= sum of Theta_r <= P (root mean square of Theta_r over the period):
+ * norm is 1; for replicas X_r that these mixes alone change, (I - V) X = sum over r of (I - W_r) X_r. Either way
+ * (1 - c) Xi <= |(I - V) X| <= sum of Theta_r <= P (root mean square of Theta_r over the period):
  *
  *   Xi <= factor * rms Theta,   factor = P / (1 - c)
  *
  * It is exact for the complete graph (factor 1), and pessimistic by up to sqrt(P) elsewhere: the target is kept rather
  * too well than too badly. A mix moves gamma Theta, which is divided out. Replicas do change in between; a window spans
- * few steps, so that they change little.
+ * few steps, so that they change little. Of a step with more than P mixes the first P tell, so that each round counts
+ * as often as any other.
  *
  * Every window of at least WINDOW mixing steps (a multiple of the period), every rank tells all others two numbers,
  * what its mixes moved and its |x|^2, by a job behind the transfers that are under way. It is waited for at the
@@ -99,7 +101,7 @@ tacit_status taciti_gossip_control_note(taciti_gossip *g, double moved) {
     taciti_gossip_control *c = &g->control;
     if (g->gamma > 0) c->moved += moved / (g->gamma * g->gamma);
     if (++c->counted < c->window) return TACIT_OK;
-    c->mine[0] = c->moved / (double)c->window;
+    c->mine[0] = c->moved / (double)c->counted;
     c->mine[1] = taciti_optim_sum_squares(g->context.optim, g->context.parameters, 0, g->context.layout->n);
     c->moved = 0;
     c->counted = 0;

@@ -16,7 +16,9 @@
  *   |p_R(l)| <= eta^(R/2) (1 + R sqrt(1 - lambda^2)),   eta = (1 - sqrt(1 - lambda^2)) / (1 + sqrt(1 - lambda^2))
  *
  * (the sources begin with z(-1) = z(0), whose factor is up to (1 + R (1 + sqrt(eta)))). It needs a W that stays and is
- * symmetric: with complex eigenvalues the recurrence diverges.
+ * symmetric: with complex eigenvalues the recurrence diverges. Where the first mix lags, what steps have changed since
+ * passes it unmixed: that part has z(1) = z(0), so it is mixed R - 1 times with the factor of the sources, and the part
+ * that was handed over R times with the one above. Both conserve the sum.
  */
 #include <math.h>
 #include <string.h>
@@ -35,8 +37,9 @@ taciti_gossip_channel *taciti_gossip_channel_of(taciti_gossip *g, int64_t number
 
 taciti_gossip_channel *taciti_gossip_tracker_channel(taciti_gossip *g) { return &g->channels[2]; }
 
-/* gamma (floor + (1 - floor) (lr / peak)^power), after arXiv 2602.02899. Rounded to float, so that the last bits of
- * pow(), which differ between CPUs, do not make ranks differ. */
+/* gamma (floor + (1 - floor) (lr / peak)^power), after arXiv 2602.02899. The last bits of pow() differ between CPUs.
+ * Rounded to float they are gone, unless the value lies beside a border of rounding: then the ranks of such CPUs mix
+ * with weights that differ in the last bit of a float. */
 static double consensus_factor(const taciti_gossip *g, double lr) {
     const taciti_gossip_options *o = &g->options;
     const double peak = g->context.optim_options->lr;
@@ -160,6 +163,11 @@ taciti_blend taciti_gossip_arrive(taciti_gossip *g, taciti_gossip_channel *chann
                           .share = (float)((double)p->share / p->mass_after)};
 }
 
+size_t taciti_gossip_telling_mixes(const taciti_gossip *g) {
+    const size_t mixes = (size_t)g->mixes, period = g->topology.period;
+    return mixes < period ? mixes : period;
+}
+
 tacit_status taciti_gossip_mix_through(taciti_gossip *g, taciti_gossip_channel *channel, float *flat,
                                        taciti_bf16 *copy16, size_t first, size_t last, double *moved) {
     const taciti_layout *layout = g->context.layout;
@@ -172,7 +180,7 @@ tacit_status taciti_gossip_mix_through(taciti_gossip *g, taciti_gossip_channel *
             blend.leaving_scale = (float)g->plans[r].mass_after;
             taciti_optim_blend_range(g->context.optim, flat, copy16, layout->buckets[b].offset, layout->buckets[b].n,
                                      &blend);
-            if (r == 0) *moved += blend.moved;
+            if (r < taciti_gossip_telling_mixes(g)) *moved += blend.moved;
             if (hand_on) TACITI_TRY(taciti_gossip_begin(channel, b, g->plans[r + 1].number));
         }
     return TACIT_OK;

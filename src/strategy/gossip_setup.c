@@ -237,7 +237,6 @@ tacit_status taciti_gossip_create(const taciti_strategy_context *context, void *
     if (status == TACIT_OK) {
         g->context = *context;
         g->options = *context->gossip_options;
-        g->kernels = taciti_kernels_get();
         g->mixes = g->options.mixes;
         status = set_up(g);
     }

@@ -17,8 +17,7 @@
 #include "strategy/average.h"
 #include "strategy/strategy.h"
 
-/* most mixes of a step: the range of gossip.mixes, and the bound of consensus control */
-enum { TACITI_GOSSIP_MOST_MIXES = 64, TACITI_GOSSIP_CHANNELS = 3 };
+enum { TACITI_GOSSIP_CHANNELS = 3 };
 
 /* An array on its way: buckets of a copy of it, in which the result arrives. They begin and arrive in their order. */
 typedef struct taciti_gossip_channel {
@@ -51,7 +50,6 @@ typedef struct taciti_gossip_control {
 typedef struct taciti_gossip {
     taciti_strategy_context context;
     taciti_gossip_options options;
-    const taciti_kernels *kernels;
     taciti_topology topology;
     taciti_average *average;
     taciti_gossip_channel channels[TACITI_GOSSIP_CHANNELS]; /* parameters of even and odd numbers (odd: delay only),
@@ -110,8 +108,12 @@ tacit_status taciti_gossip_collect(taciti_gossip *g, taciti_gossip_channel *chan
 taciti_blend taciti_gossip_arrive(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t r,
                                   size_t bucket);
 
+/* The first mixes of a step, of which each changes as much as tells how far replicas are apart: those of one period at
+ * most, for what comes then has been mixed by all rounds already. */
+size_t taciti_gossip_telling_mixes(const taciti_gossip *g);
+
 /* All mixes plans[first] .. plans[last - 1] of a flat array, each waited for; the copy of the result of the last one is
- * not handed on. Adds to *moved what plans[0] changed. */
+ * not handed on. Adds to *moved what those of them changed that tell. */
 tacit_status taciti_gossip_mix_through(taciti_gossip *g, taciti_gossip_channel *channel, float *flat,
                                        taciti_bf16 *copy16, size_t first, size_t last, double *moved);
 
@@ -126,7 +128,7 @@ tacit_status taciti_gossip_control_create(taciti_gossip *g, const taciti_topo_fi
 void taciti_gossip_control_destroy(taciti_gossip *g);
 /* Before a mixing step: takes in the reduction that is under way, and decides on g->mixes. */
 tacit_status taciti_gossip_control_decide(taciti_gossip *g);
-/* After a mixing step whose first mix moved this rank's parameters by that much (sum of squares). */
+/* After a mixing step whose telling mixes moved this rank's parameters by that much (sum of squares, their mean). */
 tacit_status taciti_gossip_control_note(taciti_gossip *g, double moved);
 /* After the numbers of a checkpoint are back. */
 tacit_status taciti_gossip_control_start(taciti_gossip *g);

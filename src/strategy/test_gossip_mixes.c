@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * More and fewer mixes than one per step: consensus alone (learning rate 0), extrapolation, the tracker, consensus
- * control, several steps per mix, transfers that take two iterations, push-sum.
+ * control, several steps per mix, transfers that take two iterations.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,10 +10,7 @@
 /* cmocka wants the four above first */
 #include <cmocka.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "strategy/test_replicas.h"
 
@@ -84,10 +81,12 @@ static void extrapolation_shrinks_as_it_should(void **state) {
     const double lambda = (1 + 2 * cos(2 * 3.14159265358979323846 / N)) / 3, root = sqrt(1 - lambda * lambda);
     const double eta = (1 - root) / (1 + root);
     for (int mixes = 2; mixes <= 16; mixes *= 2)
-        for (int order = 0; order < 2; order++) {
-            test_replicas t = consensus(N, 1, "ring");
+        for (int way = 0; way < 4; way++) {
+            const int every = 1 + way / 2;
+            test_replicas t = consensus(N, every, "ring");
+            t.gossip.every = every;
             t.gossip.mixes = mixes;
-            t.gossip.order = order;
+            t.gossip.order = way % 2;
             const double plain = shrinks(t);
             t.gossip.accelerate = true;
             const double fast = shrinks(t);
@@ -152,6 +151,36 @@ static void a_bad_gradient_does_not_poison_the_tracker(void **state) {
     test_replicas_free(&t);
 }
 
+enum { TRACKER, GRADIENT }; /* places in the arrays of a checkpoint */
+
+/* The sum over ranks of the estimates is that of the gradients that went into them: of a rank that skipped its last. */
+static void a_bad_gradient_leaves_the_sum_of_the_tracker(void **state) {
+    (void)state;
+    for (int order = 0; order < 2; order++) {
+        test_replicas t = test_replicas_of(3, 4), bad;
+        t.gossip.order = order;
+        t.gossip.tracker = true;
+        bad = t;
+        bad.steps = 5;
+        bad.bad_rank = 1;
+        bad.bad_step = 4;
+        test_replicas_run(&t);
+        test_replicas_run(&bad);
+        assert_memory_equal(bad.arrays[1][GRADIENT], t.arrays[1][GRADIENT], t.n * sizeof(float));
+        assert_true(memcmp(bad.arrays[0][GRADIENT], t.arrays[0][GRADIENT], t.n * sizeof(float)) != 0);
+        for (size_t i = 0; i < bad.n; i++) {
+            double tracked = 0, gradients = 0;
+            for (int r = 0; r < 3; r++) {
+                tracked += (double)bad.arrays[r][TRACKER][i];
+                gradients += (double)bad.arrays[r][GRADIENT][i];
+            }
+            assert_true(near(tracked, gradients, 0x1p-20)); /* 60 roundings of numbers below 1/2 */
+        }
+        test_replicas_free(&t);
+        test_replicas_free(&bad);
+    }
+}
+
 /* ---- consensus control ---------------------------------------------------------------------------------------------
  */
 
@@ -194,6 +223,29 @@ static void the_proxy_is_the_distance_where_all_mix(void **state) {
     }
 }
 
+/* Pairs that meet in round 0 agree on where to go, those of round 1 do not; with two mixes per step the first one is
+ * always of round 0. */
+static void the_proxy_sees_every_round(void **state) {
+    (void)state;
+    const double c[] = {3, 3, 1, 1};
+    for (int order = 0; order < 2; order++) {
+        test_replicas t = test_replicas_of(4, 10);
+        t.problem = TEST_QUADRATIC;
+        t.c = c;
+        t.start = 2;
+        t.gossip.order = order;
+        t.gossip.mixes = 2;
+        t.gossip.target = 0.01; /* replicas are 0.1 / 2 of their norm apart when they mix */
+        test_topology(&t, "exp");
+        test_replicas_run(&t);
+        for (int r = 0; r < 4; r++) {
+            assert_true(t.numbers[r].values[MIXES] > 2);
+            for (int s = 1; s < t.steps; s++) assert_true(t.reports[r][s].moved > 0);
+        }
+        test_replicas_free(&t);
+    }
+}
+
 static void a_target_brings_replicas_nearer(void **state) {
     (void)state;
     test_replicas loose = test_replicas_of(8, 60), kept;
@@ -227,7 +279,7 @@ static void mixes_of_every_few_steps_conserve_the_mean(void **state) {
 static void late_mixes_conserve_the_mean(void **state) {
     (void)state;
     const double c[] = {1, -3, 2, .5, -1, 3};
-    for (int kind = 0; kind < 2; kind++)
+    for (int kind = 0; kind < 3; kind++) /* every, delay, every with extrapolated mixes */
         for (int ranks = 2; ranks <= 6; ranks++) {
             test_replicas t = test_replicas_of(ranks, 30);
             double cbar = 0, x = t.start;
@@ -235,8 +287,10 @@ static void late_mixes_conserve_the_mean(void **state) {
             t.problem = TEST_QUADRATIC;
             t.c = c;
             t.floats = 1;
-            test_topology(&t, "exp");
-            t.gossip.every = kind == 0 ? 3 : 1;
+            test_topology(&t, kind == 2 ? "ring" : "exp");
+            t.gossip.every = kind == 1 ? 1 : 3;
+            t.gossip.mixes = kind == 2 ? 4 : 1;
+            t.gossip.accelerate = kind == 2;
             t.gossip.delay = kind == 1;
             t.gossip.gamma = kind == 1 ? 0.5 : 1;
             test_replicas_run(&t);
@@ -264,8 +318,10 @@ int main(void) {
         cmocka_unit_test(the_tracker_finds_the_common_minimum),
         cmocka_unit_test(adam_with_the_tracker_is_not_biased),
         cmocka_unit_test(a_bad_gradient_does_not_poison_the_tracker),
+        cmocka_unit_test(a_bad_gradient_leaves_the_sum_of_the_tracker),
         cmocka_unit_test(far_replicas_mix_more_and_near_ones_less),
         cmocka_unit_test(the_proxy_is_the_distance_where_all_mix),
+        cmocka_unit_test(the_proxy_sees_every_round),
         cmocka_unit_test(a_target_brings_replicas_nearer),
         cmocka_unit_test(mixes_of_every_few_steps_conserve_the_mean),
         cmocka_unit_test(late_mixes_conserve_the_mean),

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "strategy/test_replicas.h"
 
 enum { N = 4, MASS = 1 /* place in the numbers of a checkpoint */ };
@@ -178,15 +179,56 @@ static void resumed_is_uninterrupted(void **state) {
         }
 }
 
+/* Before they send each other their weights: none waits for one that has returned. */
+static void a_damaged_weight_is_refused_by_all(void **state) {
+    (void)state;
+    test_replicas t = pushed(4);
+    t.stop_after = 2;
+    t.wrong_rank = 1;
+    t.wrong_number = MASS;
+    t.wrong_value = -1;
+    test_log_keep();
+    test_replicas_run(&t);
+    for (int r = 0; r < N; r++) assert_int_equal(t.started[r], TACIT_E_DATA);
+    test_log_drop();
+    test_replicas_free(&t);
+}
+
+/* x <- (x + what is heard) / 2 of all ranks, i hears i - distance, in floats. */
+static void halve(const test_replicas *from, int distance, float *const *x) {
+    const taciti_kernels *kernels = taciti_kernels_get();
+    for (int r = 0; r < from->ranks; r++) {
+        taciti_blend half = {
+            .arrived = from->parameters[(r + from->ranks - distance) % from->ranks], .keep = 0.5f, .share = 0.5f};
+        memcpy(x[r], from->parameters[r], from->n * sizeof *x[r]);
+        kernels->blend(&half, x[r], NULL, from->n);
+    }
+    for (int r = 0; r < from->ranks; r++) memcpy(from->parameters[r], x[r], from->n * sizeof *x[r]);
+}
+
 /* As many heard as told: no weight but 1, and no bit is different from a mix without weights. */
 static void regular_graphs_keep_their_weights(void **state) {
     (void)state;
     for (int ranks = 2; ranks <= 7; ranks++) {
-        test_replicas t = test_replicas_of(ranks, 9);
+        test_replicas t = test_replicas_of(ranks, 9), halved;
+        float *scratch[7];
+        t.scattered = true;
+        t.lr = 0;
         test_topology(&t, "exp-directed");
+        halved = t;
+        halved.steps = 0;
+        test_replicas_run(&halved);
+        for (int r = 0; r < ranks; r++) scratch[r] = taciti_calloc(halved.n, sizeof *scratch[r]);
+        for (int step = 0, distance = 1; step < t.steps; step++, distance = 2 * distance < ranks ? 2 * distance : 1)
+            halve(&halved, distance, scratch);
         test_replicas_run(&t);
-        for (int r = 0; r < ranks; r++) assert_true(t.numbers[r].values[MASS] == 1);
+        for (int r = 0; r < ranks; r++) {
+            assert_true(t.numbers[r].values[MASS] == 1);
+            taciti_free(scratch[r]);
+        }
+        assert_true(test_replicas_same(&t, &halved));
         test_replicas_free(&t);
+        test_replicas_free(&halved);
     }
 }
 
@@ -200,7 +242,7 @@ static void what_needs_double_stochasticity_is_refused(void **state) {
         if (kind == 3) t.gossip.accelerate = true, t.gossip.mixes = 2;
         test_log_keep();
         test_replicas_run(&t);
-        assert_true(t.status == TACIT_E_CONFIG);
+        assert_true(t.status == TACIT_E_CONFIG && t.predicted == TACIT_E_CONFIG);
         assert_true(test_log_count(kind == 3 ? "symmetric" : "push-sum") >= 1);
         test_log_drop();
         test_replicas_free(&t);
@@ -214,6 +256,7 @@ int main(void) {
         cmocka_unit_test(all_agree_on_the_mean),
         cmocka_unit_test(the_average_is_weighted),
         cmocka_unit_test(resumed_is_uninterrupted),
+        cmocka_unit_test(a_damaged_weight_is_refused_by_all),
         cmocka_unit_test(regular_graphs_keep_their_weights),
         cmocka_unit_test(what_needs_double_stochasticity_is_refused),
     };

@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "base/rng.h"
 
-enum { TENSORS = 3, MOST_STATES = 3 };
+enum { MOST_STATES = 3 };
 
 test_replicas test_replicas_of(int ranks, int steps) {
     test_replicas t = {.strategy = "gossip",
@@ -21,6 +21,7 @@ test_replicas test_replicas_of(int ranks, int steps) {
                        .start = 0.5,
                        .lr = 0.1,
                        .average_at = -1,
+                       .wrong_rank = -1,
                        .bad_rank = -1};
     taciti_section sections[] = {{&taciti_gossip_option_table, &t.gossip},
                                  {&taciti_optim_option_table, &t.optim},
@@ -39,6 +40,33 @@ void test_topology(test_replicas *t, const char *name) {
     (void)snprintf(t->gossip.topology.text, sizeof t->gossip.topology.text, "%s", name);
 }
 
+test_replicas test_replicas_of_adam(int ranks, int steps, const char *topology) {
+    test_replicas t = test_replicas_of(ranks, steps);
+    t.optim.name = TACITI_OPTIM_ACCUM_ADAMW;
+    t.optim.accum = 3;
+    t.optim.weight_decay = 0.1;
+    t.optim.clip = 1;
+    t.lr = 0.01;
+    test_topology(&t, topology);
+    return t;
+}
+
+void test_make_layout(const size_t sizes[TEST_TENSORS], size_t count, size_t bucket_bytes, taciti_layout *out) {
+    CHECK(taciti_layout_create(TEST_TENSORS, out) == TACIT_OK);
+    for (size_t i = 0; i < count; i++) {
+        const char name[2] = {(char)('a' + (int)i), 0};
+        CHECK(taciti_layout_append(out, name, 1, &sizes[i], i != 1) == TACIT_OK);
+    }
+    CHECK(taciti_layout_seal(out, bucket_bytes) == TACIT_OK);
+}
+
+uint64_t test_sum_over_host(taciti_comm *comm, uint64_t mine) {
+    uint64_t all[TEST_MOST_RANKS], sum = 0;
+    CHECK(taciti_comm_allgather(comm, &mine, sizeof mine, all) == TACIT_OK);
+    for (int r = 0; r < taciti_comm_size(comm); r++) sum += taciti_comm_peer(comm, r)->away ? 0 : all[r];
+    return sum;
+}
+
 /* One rank's own. */
 typedef struct rank_state {
     taciti_layout layout;
@@ -46,19 +74,10 @@ typedef struct rank_state {
     taciti_optim *optim;
     const taciti_strategy *strategy;
     void *self;
+    tacit_status predicted;
     float *p, *g;
     taciti_bf16 *copy;
 } rank_state;
-
-static void make_layout(const test_replicas *t, taciti_layout *layout) {
-    const size_t sizes[TENSORS] = {t->floats, 17, t->floats / 2 + 1};
-    CHECK(taciti_layout_create(TENSORS, layout) == TACIT_OK);
-    for (int i = 0; i < (t->floats > 1 ? TENSORS : 1); i++) {
-        const char name[2] = {(char)('a' + i), 0};
-        CHECK(taciti_layout_append(layout, name, 1, &sizes[i], i != 1) == TACIT_OK);
-    }
-    CHECK(taciti_layout_seal(layout, t->bucket_bytes) == TACIT_OK);
-}
 
 /* Mean 0, variance 1: the sum of 12 uniform numbers less 6. */
 static double normal(int rank, int step, size_t i) {
@@ -108,8 +127,12 @@ static void close_rank(rank_state *s) {
     taciti_layout_destroy(&s->layout);
 }
 
-static tacit_status open_rank(const test_replicas *t, taciti_comm *comm, rank_state *s) {
-    make_layout(t, &s->layout);
+/* What is refused before anything is held is refused by create(), too. */
+static tacit_status open_rank(const test_replicas *t, taciti_comm *comm, const taciti_gossip_options *gossip,
+                              rank_state *s) {
+    const size_t sizes[TEST_TENSORS] = {t->floats, 17, t->floats / 2 + 1};
+    size_t bytes = 0;
+    test_make_layout(sizes, t->floats > 1 ? TEST_TENSORS : 1, t->bucket_bytes, &s->layout);
     CHECK(taciti_pool_create(1, 0, &s->pool) == TACIT_OK);
     CHECK(taciti_optim_create(&t->optim, &s->layout, s->pool, &s->optim) == TACIT_OK);
     s->p = taciti_calloc(s->layout.n, sizeof *s->p);
@@ -123,12 +146,13 @@ static tacit_status open_rank(const test_replicas *t, taciti_comm *comm, rank_st
                                              .optim = s->optim,
                                              .optim_options = &t->optim,
                                              .exchange_options = &t->exchange,
-                                             .gossip_options = &t->gossip,
-                                             .localsgd_options = &t->localsgd,
+                                             .gossip_options = gossip,
                                              .parameters = s->p,
                                              .gradients = s->g,
                                              .copy16 = s->copy};
+    s->predicted = s->strategy->predict_bytes(&context, &bytes);
     const tacit_status status = s->strategy->create(&context, &s->self);
+    CHECK(s->predicted == TACIT_OK || s->predicted == status);
     if (status != TACIT_OK) s->self = NULL;
     return status;
 }
@@ -137,7 +161,7 @@ static void fill(const test_replicas *t, int rank, rank_state *s) {
     for (size_t a = 0; a < s->layout.tensor_count; a++)
         for (size_t k = 0; k < s->layout.tensors[a].n; k++) {
             const size_t i = s->layout.tensors[a].offset + k;
-            s->p[i] = (float)(t->scattered ? normal(rank, 1000, i) : t->start + (t->misled ? rank : 0));
+            s->p[i] = (float)(t->scattered ? normal(rank, 1000, i) : t->start);
         }
 }
 
@@ -157,7 +181,7 @@ static void start(const test_replicas *t, int rank, rank_state *s) {
 }
 
 /* All that a checkpoint holds goes to memory; all else is thrown away; a new rank takes it up. */
-static void save_and_restore(const test_replicas *t, taciti_comm *comm, int step, rank_state *s) {
+static tacit_status save_and_restore(const test_replicas *t, taciti_comm *comm, int step, rank_state *s) {
     const size_t bytes = s->layout.n * sizeof(float);
     float *saved[1 + MOST_STATES + TACITI_STRATEGY_MOST_ARRAYS] = {s->p};
     taciti_strategy_array arrays[TACITI_STRATEGY_MOST_ARRAYS];
@@ -174,7 +198,7 @@ static void save_and_restore(const test_replicas *t, taciti_comm *comm, int step
     }
     close_rank(s);
     *s = (rank_state){.p = NULL};
-    CHECK(open_rank(t, comm, s) == TACIT_OK);
+    CHECK(open_rank(t, comm, t->resumed != NULL ? t->resumed : &t->gossip, s) == TACIT_OK);
     memcpy(s->p, saved[0], bytes);
     taciti_kernels_get()->bf16_encode(s->copy, s->p, s->layout.n);
     CHECK(arrays_of(s, arrays) == count);
@@ -182,8 +206,10 @@ static void save_and_restore(const test_replicas *t, taciti_comm *comm, int step
         memcpy(i < (size_t)states ? taciti_optim_state(s->optim, (int)i) : arrays[i - (size_t)states].flat,
                saved[1 + i], bytes);
     taciti_optim_set_updates(s->optim, updates);
-    CHECK(s->strategy->start(s->self, step, &numbers) == TACIT_OK);
+    if (taciti_comm_rank(comm) == t->wrong_rank) numbers.values[t->wrong_number] = t->wrong_value;
+    const tacit_status status = s->strategy->start(s->self, step, &numbers);
     for (size_t i = 0; i < 1 + (size_t)states + count; i++) taciti_free(saved[i]);
+    return status;
 }
 
 /* revert() brings everything back that average() changed. */
@@ -208,33 +234,41 @@ static double learning_rate(const test_replicas *t, int step) {
     return t->lr >= 0 ? t->lr : -t->lr * (1 - (double)step / t->steps);
 }
 
-static uint64_t sum_over_host(taciti_comm *comm, uint64_t mine) {
-    uint64_t all[TEST_MOST_RANKS], sum = 0;
-    CHECK(taciti_comm_allgather(comm, &mine, sizeof mine, all) == TACIT_OK);
-    for (int r = 0; r < taciti_comm_size(comm); r++) sum += taciti_comm_peer(comm, r)->away ? 0 : all[r];
-    return sum;
-}
-
 static void check_bytes(const test_replicas *t, taciti_comm *comm, const rank_state *s, taciti_comm_counters before) {
     const uint64_t steps = (uint64_t)t->steps;
     CHECK(t->steps % (int)s->strategy->period(s->self) == 0);
     const taciti_comm_counters after = taciti_comm_count(comm);
     CHECK((after.bytes_sent - before.bytes_sent) / steps == s->strategy->bytes_per_step(s->self));
-    const uint64_t away = sum_over_host(comm, after.away_bytes_sent - before.away_bytes_sent);
+    const uint64_t away = test_sum_over_host(comm, after.away_bytes_sent - before.away_bytes_sent);
     CHECK(away / steps == s->strategy->nic_bytes_per_step(s->self));
+}
+
+/* What a checkpoint would hold of a rank besides its parameters. */
+static void keep_state(test_replicas *t, int rank, const rank_state *s) {
+    taciti_strategy_array arrays[TACITI_STRATEGY_MOST_ARRAYS];
+    if (s->strategy->numbers != NULL) s->strategy->numbers(s->self, &t->numbers[rank]);
+    for (size_t i = 0, count = arrays_of(s, arrays); i < count; i++) {
+        t->arrays[rank][i] = taciti_calloc(s->layout.n, sizeof(float));
+        CHECK(t->arrays[rank][i] != NULL);
+        memcpy(t->arrays[rank][i], arrays[i].flat, s->layout.n * sizeof(float));
+    }
 }
 
 static void train(taciti_comm *comm, void *context) {
     test_replicas *t = context;
     const int rank = taciti_comm_rank(comm);
     rank_state s = {.p = NULL};
-    const tacit_status status = open_rank(t, comm, &s);
+    tacit_status status = open_rank(t, comm, &t->gossip, &s);
     if (rank == 0) t->status = status;
+    if (rank == 0) t->predicted = s.predicted;
     if (status == TACIT_OK) start(t, rank, &s);
     const taciti_comm_counters before = taciti_comm_count(comm);
     for (int step = 0; status == TACIT_OK && step < t->steps; step++) {
         taciti_step_report report;
-        if (step > 0 && step == t->stop_after) save_and_restore(t, comm, step, &s);
+        if (step > 0 && step == t->stop_after) {
+            status = t->started[rank] = save_and_restore(t, comm, step, &s);
+            if (status != TACIT_OK) break;
+        }
         dawdle(t, rank, step);
         backward(t, &s.layout, rank, step, s.p, s.g);
         if (step == t->average_at) {
@@ -249,7 +283,7 @@ static void train(taciti_comm *comm, void *context) {
         if (t->path != NULL) t->path[step][rank] = s.p[0];
     }
     if (status == TACIT_OK && t->check_bytes) check_bytes(t, comm, &s, before);
-    if (status == TACIT_OK && s.strategy->numbers != NULL) s.strategy->numbers(s.self, &t->numbers[rank]);
+    if (status == TACIT_OK) keep_state(t, rank, &s);
     if (rank == 0) t->n = s.layout.n;
     for (size_t i = 0; status == TACIT_OK && i < s.layout.n; i++) {
         taciti_bf16 expected;
@@ -271,6 +305,7 @@ void test_replicas_free(test_replicas *t) {
     for (int r = 0; r < t->ranks; r++) {
         taciti_free(t->parameters[r]);
         taciti_free(t->averages[r]);
+        for (int i = 0; i < TACITI_STRATEGY_MOST_ARRAYS; i++) taciti_free(t->arrays[r][i]);
     }
 }
 
@@ -279,4 +314,13 @@ bool test_replicas_same(const test_replicas *a, const test_replicas *b) {
     for (int r = 0; same && r < a->ranks; r++)
         same = memcmp(a->parameters[r], b->parameters[r], a->n * sizeof(float)) == 0;
     return same;
+}
+
+bool test_replicas_agree(test_replicas *a, test_replicas *b) {
+    test_replicas_run(a);
+    test_replicas_run(b);
+    const bool agree = a->status == TACIT_OK && b->status == TACIT_OK && test_replicas_same(a, b);
+    test_replicas_free(a);
+    test_replicas_free(b);
+    return agree;
 }

@@ -28,17 +28,18 @@ typedef struct test_replicas {
     double start;    /* initial value of every element */
     double lr;       /* every step; below 0: falls linearly from -lr to 0 */
     taciti_gossip_options gossip;
-    taciti_localsgd_options localsgd;
     taciti_optim_options optim;
     taciti_exchange_options exchange;
-    bool no_thread; /* every job runs in submit() */
-    int stop_after; /* steps after which all is saved, thrown away and restored; 0: never */
+    bool no_thread;                       /* every job runs in submit() */
+    int stop_after;                       /* steps after which all is saved, thrown away and restored; 0: never */
+    const taciti_gossip_options *resumed; /* from then on; NULL: the same */
+    int wrong_rank, wrong_number;         /* what a checkpoint has instead of a number of this rank's; -1: none */
+    double wrong_value;
     int average_at; /* step before which the average is taken and reverted; -1: never */
     bool dawdle;    /* random delays of every rank */
     int bad_rank;   /* whose gradient of step bad_step is not finite; -1: none */
     int bad_step;
     bool scattered;   /* every rank begins with values of its own */
-    bool misled;      /* all ranks but 0 begin with other values, as if they had read another file */
     bool check_bytes; /* over the whole run, which must be blocking and made of whole periods */
 
     /* what came of it */
@@ -49,7 +50,9 @@ typedef struct test_replicas {
     float (*path)[TEST_MOST_RANKS];   /* [steps][rank] element 0 after every step; NULL: not kept */
     taciti_step_report reports[TEST_MOST_RANKS][TEST_MOST_STEPS];
     taciti_strategy_numbers numbers[TEST_MOST_RANKS];
-    tacit_status status; /* of create, if that failed nothing else is there */
+    float *arrays[TEST_MOST_RANKS][TACITI_STRATEGY_MOST_ARRAYS]; /* that a checkpoint would hold, in their order */
+    tacit_status predicted, status;        /* of predict_bytes and create; where that failed nothing else is there */
+    tacit_status started[TEST_MOST_RANKS]; /* after stop_after; a run ends where it failed */
 } test_replicas;
 
 /* Defaults of all options; plain SGD, f32, no clipping, strategy gossip. */
@@ -57,6 +60,17 @@ test_replicas test_replicas_of(int ranks, int steps);
 void test_replicas_run(test_replicas *t);
 void test_replicas_free(test_replicas *t);
 bool test_replicas_same(const test_replicas *a, const test_replicas *b); /* bit for bit, on all ranks */
+bool test_replicas_agree(test_replicas *a, test_replicas *b);            /* runs both, compares, frees */
 void test_topology(test_replicas *t, const char *name);
+
+/* AccumAdamW with windows of 3, decay and clipping. */
+test_replicas test_replicas_of_adam(int ranks, int steps, const char *topology);
+
+enum { TEST_TENSORS = 3 };
+/* Tensors a, b, c, of which b does not decay; the first `count` of them. */
+void test_make_layout(const size_t sizes[TEST_TENSORS], size_t count, size_t bucket_bytes, taciti_layout *out);
+
+/* Over the ranks that claim this rank's host. Collective. */
+uint64_t test_sum_over_host(taciti_comm *comm, uint64_t mine);
 
 #endif

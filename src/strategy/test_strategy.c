@@ -12,8 +12,7 @@
 
 #include "base/memory.h"
 #include "base/rng.h"
-#include "comm/test_engine.h"
-#include "strategy/strategy.h"
+#include "strategy/test_replicas.h"
 
 enum { MOST_RANKS = 5, STEPS = 4, BAD_STEP = 2 };
 
@@ -36,16 +35,6 @@ static float gradient(int rank, int step, size_t i) {
     return (float)((int)taciti_rng_below(key, i, 9) - 4);
 }
 
-static void make_layout(taciti_layout *layout) {
-    const size_t sizes[] = {3000, 17, 900};
-    CHECK(taciti_layout_create(3, layout) == TACIT_OK);
-    for (int i = 0; i < 3; i++) {
-        const char name[2] = {(char)('a' + i), 0};
-        CHECK(taciti_layout_append(layout, name, 1, &sizes[i], i != 1) == TACIT_OK);
-    }
-    CHECK(taciti_layout_seal(layout, 4096) == TACIT_OK);
-}
-
 static void backward(const trial *t, const taciti_layout *layout, int rank, int step, float *g) {
     memset(g, 0, layout->n * sizeof *g);
     for (size_t a = 0; a < layout->tensor_count; a++)
@@ -55,13 +44,6 @@ static void backward(const trial *t, const taciti_layout *layout, int rank, int 
     if (t->bad_rank >= 0 && mine && step == BAD_STEP) g[layout->n / 2] = t->bad;
 }
 
-static uint64_t sum_over_host(taciti_comm *comm, uint64_t mine) {
-    uint64_t all[MOST_RANKS], sum = 0;
-    CHECK(taciti_comm_allgather(comm, &mine, sizeof mine, all) == TACIT_OK);
-    for (int r = 0; r < taciti_comm_size(comm); r++) sum += taciti_comm_peer(comm, r)->away ? 0 : all[r];
-    return sum;
-}
-
 static void train(taciti_comm *comm, void *context) {
     trial *t = context;
     const int rank = taciti_comm_rank(comm);
@@ -69,7 +51,8 @@ static void train(taciti_comm *comm, void *context) {
     taciti_pool *pool = NULL;
     taciti_optim *optim = NULL;
     void *self = NULL;
-    make_layout(&layout);
+    const size_t sizes[TEST_TENSORS] = {3000, 17, 900};
+    test_make_layout(sizes, TEST_TENSORS, 4096, &layout);
     CHECK(taciti_pool_create(1, 0, &pool) == TACIT_OK);
     CHECK((t->emulated ? taciti_optim_create_emulated(1e-6, &layout, &optim)
                        : taciti_optim_create(&t->optim, &layout, pool, &optim)) == TACIT_OK);
@@ -93,7 +76,7 @@ static void train(taciti_comm *comm, void *context) {
         CHECK(dp->finish(self, 0.01, &t->reports[rank][step]) == TACIT_OK);
         const taciti_comm_counters after = taciti_comm_count(comm);
         CHECK(after.bytes_sent - before.bytes_sent == dp->bytes_per_step(self));
-        CHECK(sum_over_host(comm, after.away_bytes_sent - before.away_bytes_sent) == dp->nic_bytes_per_step(self));
+        CHECK(test_sum_over_host(comm, after.away_bytes_sent - before.away_bytes_sent) == dp->nic_bytes_per_step(self));
     }
     const bool one_skipped = t->bad_rank >= 0 && !isfinite(t->bad);
     CHECK(taciti_optim_updates(optim) == STEPS - one_skipped);
