@@ -282,6 +282,7 @@ static tacit_status localsgd_finish(void *self, double lr, taciti_step_report *o
         TACITI_TRY(step_together(l, &report));
     else
         step_inner(l, &(taciti_bucket){.n = l->context.layout->n}, &report);
+    if (together && l->alone && !l->emulated) taciti_pool_run(l->context.pool, copy_to_anchor, l);
     *out = report;
     return TACIT_OK;
 }

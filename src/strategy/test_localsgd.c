@@ -10,8 +10,7 @@
 
 #include "base/memory.h"
 #include "base/rng.h"
-#include "comm/test_engine.h"
-#include "strategy/strategy.h"
+#include "strategy/test_replicas.h"
 
 enum { MOST_RANKS = 8, STEPS = 7, NOBODY = -1 };
 static const int RANKS[] = {1, 2, 3, 5, 8};
@@ -31,6 +30,7 @@ typedef struct trial {
     float bad;
     int stop_after;   /* everything is saved, destroyed, made anew and restored after so many steps; 0: never */
     bool forget;      /* ... but for what the strategy had to say: as on another number of ranks */
+    double then_lr;   /* localsgd.outer_lr from then on; 0: the same */
     bool emulated;    /* the optimizer only takes time */
     bool check_bytes; /* of every step */
     float *parameters[MOST_RANKS];
@@ -69,15 +69,7 @@ static float start_value(const trial *t, size_t i) {
     return t->data == DYADIC ? integer : integer / 13;
 }
 
-static void make_layout(taciti_layout *layout) {
-    const size_t sizes[] = {3000, 17, 900};
-    CHECK(taciti_layout_create(3, layout) == TACIT_OK);
-    for (int i = 0; i < 3; i++) {
-        const char name[2] = {(char)('a' + i), 0};
-        CHECK(taciti_layout_append(layout, name, 1, &sizes[i], i != 1) == TACIT_OK);
-    }
-    CHECK(taciti_layout_seal(layout, 4096) == TACIT_OK);
-}
+static const size_t SIZES[TEST_TENSORS] = {3000, 17, 900};
 
 static void backward(const trial *t, const taciti_layout *layout, int rank, int step, float *g) {
     memset(g, 0, layout->n * sizeof *g);
@@ -93,6 +85,7 @@ typedef struct worker {
     trial *t;
     taciti_comm *comm;
     int rank;
+    taciti_localsgd_options local;
     taciti_layout layout;
     taciti_pool *pool;
     taciti_optim *optim;
@@ -116,7 +109,7 @@ static void open_worker(worker *w) {
                                        .optim = w->optim,
                                        .optim_options = &t->optim,
                                        .exchange_options = &t->exchange,
-                                       .localsgd_options = &t->local,
+                                       .localsgd_options = &w->local,
                                        .parameters = w->p,
                                        .gradients = w->g,
                                        .copy16 = w->copy};
@@ -159,6 +152,7 @@ static void stop_and_go_on(worker *w, int step) {
     for (size_t i = 0; i < count; i++) saved[i] = copy_of(arrays[i].flat, n);
     for (int i = 0; i < state_count; i++) states[i] = copy_of(taciti_optim_state(w->optim, i), n);
     close_worker(w);
+    if (w->t->then_lr > 0) w->local.outer_lr = w->t->then_lr;
     open_worker(w);
     memcpy(w->p, p, bytes);
     for (int i = 0; i < state_count; i++) memcpy(taciti_optim_state(w->optim, i), states[i], bytes);
@@ -174,18 +168,11 @@ static void stop_and_go_on(worker *w, int step) {
     taciti_free(p);
 }
 
-static uint64_t sum_over_host(taciti_comm *comm, uint64_t mine) {
-    uint64_t all[MOST_RANKS], sum = 0;
-    CHECK(taciti_comm_allgather(comm, &mine, sizeof mine, all) == TACIT_OK);
-    for (int r = 0; r < taciti_comm_size(comm); r++) sum += taciti_comm_peer(comm, r)->away ? 0 : all[r];
-    return sum;
-}
-
 /* Nothing in the steps of a rank's own, and in an outer step what the formula says a period sends. */
 static void check_bytes(const worker *w, int step, taciti_comm_counters before) {
     const taciti_comm_counters after = taciti_comm_count(w->comm);
     const uint64_t sent = after.bytes_sent - before.bytes_sent;
-    const uint64_t away = sum_over_host(w->comm, after.away_bytes_sent - before.away_bytes_sent);
+    const uint64_t away = test_sum_over_host(w->comm, after.away_bytes_sent - before.away_bytes_sent);
     const uint64_t every = (uint64_t)w->t->local.every;
     if (((uint64_t)step + 1) % every != 0) {
         CHECK(sent == 0 && away == 0);
@@ -230,7 +217,8 @@ static void train(taciti_comm *comm, void *context) {
     worker w = {.t = context, .comm = comm, .rank = taciti_comm_rank(comm)};
     trial *t = w.t;
     w.strategy = taciti_strategy_find(t->strategy);
-    make_layout(&w.layout);
+    w.local = t->local;
+    test_make_layout(SIZES, TEST_TENSORS, 4096, &w.layout);
     open_worker(&w);
     for (size_t a = 0; a < w.layout.tensor_count; a++)
         for (size_t i = w.layout.tensors[a].offset; i < w.layout.tensors[a].offset + w.layout.tensors[a].n; i++)
@@ -520,6 +508,22 @@ static void a_stop_anywhere_in_a_period_changes_no_bit(void **state) {
             }
 }
 
+/* One rank alone averages by doing nothing; its anchor moves nevertheless, so that an outer step may begin there. */
+static void alone_the_anchor_is_where_the_period_began(void **state) {
+    (void)state;
+    trial t = trial_of(DYADIC, TACITI_OPTIM_SGD, 3), anchor = t, unmoved = t;
+    t.stop_after = 4;
+    t.then_lr = 0.5;
+    anchor.steps = 3;
+    t.steps = unmoved.steps = 6;
+    play(&t, 1);
+    play_both(&anchor, &unmoved, 1);
+    for (size_t i = 0; i < t.n; i++) /* exact: small multiples of 1/32 */
+        assert_true(t.parameters[0][i] == (anchor.parameters[0][i] + unmoved.parameters[0][i]) / 2);
+    forget(&t, 1);
+    forget_both(&anchor, &unmoved, 1);
+}
+
 /* Nothing is known of the strategy: averages stay at the multiples of `every`. */
 static void without_numbers_averages_keep_their_steps(void **state) {
     (void)state;
@@ -551,7 +555,8 @@ static void refuse(taciti_comm *comm, void *context) {
     worker w = {.t = context, .comm = comm};
     const double wrong[] = {-1, 3, 1e300, (double)NAN};
     w.strategy = taciti_strategy_find("localsgd");
-    make_layout(&w.layout);
+    w.local = w.t->local;
+    test_make_layout(SIZES, TEST_TENSORS, 4096, &w.layout);
     open_worker(&w);
     taciti_strategy_numbers numbers = {.count = 0};
     CHECK(w.strategy->start(w.self, 1, &numbers) == TACIT_E_CONFIG);
@@ -591,6 +596,7 @@ int main(void) {
         cmocka_unit_test(a_bad_gradient_makes_its_own_rank_skip),
         cmocka_unit_test(each_rank_clips_by_its_own_norm),
         cmocka_unit_test(a_stop_anywhere_in_a_period_changes_no_bit),
+        cmocka_unit_test(alone_the_anchor_is_where_the_period_began),
         cmocka_unit_test(without_numbers_averages_keep_their_steps),
         cmocka_unit_test(an_emulated_step_moves_bytes_only),
         cmocka_unit_test(a_place_outside_the_period_is_refused),
