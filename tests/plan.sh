@@ -39,6 +39,9 @@ expect 3 "--compute.rate" "$examples/shakespeare.yaml" --cluster "$ethernet"
 expect 2 "not both" "$gpt" --cluster "$ethernet" -n 4 --hosts 2
 expect 2 "whole number" "$gpt" --cluster "$ethernet" -n 0
 expect 3 "--gossip.mixes 1" "$gpt" --cluster "$ethernet" --gossip.mixes 2
+expect 3 "at most 16384" "$gpt" --cluster "$ethernet" --gossip.every 16385
+expect 3 "at most 16384" "$gpt" --cluster "$ethernet" --localsgd.every 1000000000
+expect 0 "exp repeats after 5 x 4000 steps" "$gpt" --cluster "$ethernet" --gossip.every 4000 --all
 expect 3 'did you mean "gpt2-124m"' "$gpt" --cluster "$ethernet" --compute.emulate gpt2-124
 
 # the same bytes twice; curves, causes and every method
@@ -67,6 +70,18 @@ for line in plan["by_rate"]["lines"]:
     step = line["step_s"]
     assert all(a >= b for a, b in zip(step, step[1:])), line["label"]  # more bandwidth is never slower
 xml.dom.minidom.parse("one.svg")
+PYTHON
+
+# without overlap every method waits for all of its transfers
+"$tacit" plan "$gpt" --cluster "$ethernet" --no-jitter --no-exchange.overlap --json > blocking.json 2> err || complain "--no-exchange.overlap: $(cat err)"
+python3 - << 'PYTHON' || complain "transfers are hidden although nothing overlaps"
+import json, math
+for m in json.load(open("blocking.json"))["methods"]:
+    s = m["seconds"]
+    if m["mixing"] is None or m["mixing"]["topology"] == "complete":
+        assert math.isclose(s["exposed"], s["transfer"], rel_tol=1e-6), m["label"]
+    else:
+        assert s["exposed"] > 0, m["label"]
 PYTHON
 
 # a section `compute` does not disturb training, but emulation is refused

@@ -47,7 +47,11 @@ static void try_topology(const taciti_settings *settings, const taciti_where *se
     taciti_plan_refusal *refusal = &out->refused[out->refused_count];
     const taciti_topo_request request = request_of(&settings->gossip, seen, name);
     taciti_log_set_sink(keep_reason, refusal, TACITI_LOG_ERROR);
-    const tacit_status status = taciti_topology_create(&request, &t->topology);
+    tacit_status status = taciti_topology_create(&request, &t->topology);
+    if (status == TACIT_OK) {
+        status = taciti_plan_check_period(name, t->topology.period, (int)settings->gossip.every);
+        if (status != TACIT_OK) taciti_topology_destroy(&t->topology);
+    }
     if (status == TACIT_OK) measure(t, figures);
     taciti_cli_log_init(0, false);
     t->name = refusal->name = name;
@@ -90,7 +94,8 @@ static void append_dense(taciti_candidates *c, const taciti_settings *s) {
 static void append_local(taciti_candidates *c, const taciti_settings *s) {
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
         if ((*codec)->aggregation != TACITI_CODEC_SUM) continue;
-        const taciti_method method = {.order = TACITI_ORDER_ATC, .wire = *codec, .every = (int)s->localsgd.every};
+        const taciti_method method = {
+            .order = TACITI_ORDER_ATC, .wire = *codec, .overlap = s->exchange.overlap, .every = (int)s->localsgd.every};
         append(c, "localsgd", &method, "");
     }
 }
@@ -104,6 +109,7 @@ static void append_gossip(taciti_candidates *c, const taciti_settings *s, const 
             const taciti_method method = {.order = orders[o],
                                           .topology = &t->topology,
                                           .wire = *codec,
+                                          .overlap = s->exchange.overlap,
                                           .every = (int)s->gossip.every,
                                           .delay = awc ? (int)s->gossip.delay : 0};
             append(c, "gossip", &method, t->name);
@@ -167,7 +173,7 @@ tacit_status taciti_candidates_predict(taciti_candidates *candidates, const taci
     for (size_t i = 0; i < candidates->count; i++) {
         taciti_candidate *c = &candidates->list[i];
         TACITI_TRY(taciti_predict(scene, &c->method, options, &c->prediction));
-        if (!options->brief) c->verdict = taciti_verdict_of(&candidates->list[0].prediction, &c->prediction);
+        c->verdict = taciti_verdict_of(&candidates->list[0].prediction, &c->prediction);
     }
     return TACIT_OK;
 }

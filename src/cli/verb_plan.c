@@ -102,6 +102,11 @@ static tacit_status check_gossip(const taciti_gossip_options *gossip) {
         (long long)gossip->mixes, gossip->tracker ? "on" : "off", gossip->target, key);
 }
 
+static tacit_status check_every(const taciti_settings *settings) {
+    TACITI_TRY(taciti_plan_check_period("gossip", 1, (int)settings->gossip.every));
+    return taciti_plan_check_period("localsgd", 1, (int)settings->localsgd.every);
+}
+
 /* ---- compute ----------------------------------------------------------------------------------------------------- */
 
 static tacit_status refuse_unknown_speed(const question *q) {
@@ -191,6 +196,7 @@ static tacit_status plan(int argc, char **argv, question *q) {
     TACITI_TRY(configure(argc, argv, q));
     TACITI_TRY(taciti_cluster_load(q->cluster_path, &q->cluster));
     TACITI_TRY(check_gossip(&q->settings.gossip));
+    TACITI_TRY(check_every(&q->settings));
     TACITI_TRY(place_ranks(q));
     TACITI_TRY(load_profile(q));
     taciti_candidates candidates;

@@ -28,13 +28,18 @@ double taciti_cluster_bound_s(const taciti_cluster *cluster, taciti_collective c
 
 typedef enum taciti_order { TACITI_ORDER_DENSE, TACITI_ORDER_AWC, TACITI_ORDER_ATC } taciti_order;
 
+/* Whole periods are simulated: all rounds of a topology, one in every so many steps. E_CONFIG, in the name of `what`,
+ * when those are more steps than a plan should take. */
+enum { TACITI_PLAN_PERIOD_MOST = 1 << 14 };
+tacit_status taciti_plan_check_period(const char *what, size_t rounds, int every);
+
 /* A way to train, as far as time is concerned. */
 typedef struct taciti_method {
     char label[96];                  /* "gossip aer awc, f32" */
     taciti_order order;              /* who waits for whom */
     const taciti_topology *topology; /* NULL: all-reduce among all ranks; borrowed */
     const taciti_codec *wire;
-    bool overlap; /* dense: exchange while backward runs */
+    bool overlap; /* exchange.overlap: exchange while something else is done */
     int every;    /* steps per exchange: 1 but for localsgd and gossip.every */
     int delay;    /* awc: steps more that a transfer may take (gossip.delay) */
 } taciti_method;
@@ -51,7 +56,6 @@ typedef struct taciti_scene {
 } taciti_scene;
 
 typedef struct taciti_plan_options {
-    size_t steps; /* that are simulated; 0: chosen */
     int64_t seed; /* of the jitter */
     double cv;    /* of compute times; < 0: the cluster's (0 when unknown) */
     bool brief;   /* only the means: no low and high, no causes */
@@ -82,7 +86,7 @@ typedef struct taciti_prediction {
 } taciti_prediction;
 
 /* Any thread, pure: the same answer everywhere. E_CONFIG when the links that ranks would need are not in the
- * description. */
+ * description, or a period is too long. */
 tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
                             taciti_prediction *out);
 

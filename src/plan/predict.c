@@ -17,7 +17,7 @@
  *   localsgd   as atc among all ranks, in every so many steps
  *
  * Compute times are those of the emulated accelerator: profile x slow x max(0.1, 1 + cv z), drawn from (seed, rank,
- * step). Means are over whole periods after a warm-up, so that all methods see the same draws.
+ * step), so all methods that simulate the same steps see the same ones. Means are over whole periods after a warm-up.
  */
 #include <math.h>
 
@@ -50,6 +50,16 @@ tacit_status taciti_plan_where(const taciti_cluster *cluster, int ranks, int **h
     return TACIT_OK;
 }
 
+/* ---- how long a period is ---------------------------------------------------------------------------------------- */
+
+tacit_status taciti_plan_check_period(const char *what, size_t rounds, int every) {
+    if (rounds <= TACITI_PLAN_PERIOD_MOST / (size_t)(every > 0 ? every : 1)) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "%s repeats after %zu x %d steps, and a plan simulates at most %d of them: choose a smaller "
+                       "gossip.every, localsgd.every or gossip.period",
+                       what, rounds, every, TACITI_PLAN_PERIOD_MOST);
+}
+
 /* ---- when buckets are ready -------------------------------------------------------------------------------------- */
 
 /* Gradients become final last layer first. */
@@ -76,8 +86,7 @@ typedef struct model {
     double *ready_s, *update_s; /* [buckets]; one block, owned by the first */
 } model;
 
-static size_t steps_of(const taciti_plan_options *options, int ranks) {
-    if (options->steps > 0) return options->steps;
+static size_t steps_of(int ranks) {
     const size_t steps = DRAWS / (size_t)ranks;
     return steps < STEPS_LEAST ? STEPS_LEAST : steps > STEPS_MOST ? STEPS_MOST : steps;
 }
@@ -104,7 +113,7 @@ static void fill_recursion(const taciti_scene *scene, const taciti_method *metho
         .slow = scene->slow,
         .cv = cv_of(scene->cluster, options),
         .seed = options->seed,
-        .steps = steps_of(options, scene->where->ranks),
+        .steps = steps_of(scene->where->ranks),
     };
 }
 
@@ -224,6 +233,8 @@ static tacit_status predict(const taciti_scene *scene, const taciti_method *meth
 tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
                             taciti_prediction *out) {
     taciti_links links;
+    TACITI_TRY(taciti_plan_check_period(method->label, method->topology == NULL ? 1 : method->topology->period,
+                                        method->every));
     if (scene->profile->in_flops)
         return taciti_fail(TACIT_E_CONFIG, "the profile \"%s\" is in operations: give compute.rate and compute.batch",
                            scene->profile->name);

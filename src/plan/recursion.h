@@ -14,6 +14,12 @@
  *   awc    m_ik = max(m_ik-1, E_ik) + u_k,  m_i0 = s_i + C_i,  s_i' = m_iK;  h_ik = m_ik, to be there in the next step
  *   atc    h_ik = s_i + C_i + u_1 + ... + u_k,  s_i' = max(h_iK, E_iK)
  *
+ * Without overlap a bucket is handed over when nothing else is left to do:
+ *
+ *   dense  h_ik = s_i + C_i
+ *   awc    h_ik = m_ik-1,  m_ik = E_ik + u_k: each transfer is waited for where it begins
+ *   atc    h_ik = s_i + C_i + sum of u
+ *
  * Deviation from the paper's system, where a bucket is mixed and updated inside of backward: our update needs the norm
  * of the whole gradient, so in `awc` nothing happens before backward has ended.
  */
@@ -37,7 +43,7 @@ typedef struct taciti_meetings {
 
 typedef struct taciti_recursion {
     taciti_order order;
-    bool overlap;                  /* dense: buckets are handed over while backward runs */
+    bool overlap;                  /* buckets are on their way while something else is done */
     int every;                     /* an exchange in every so many steps; >= 1 */
     int delay;                     /* awc: steps more that a transfer may take */
     int ranks;                     /* >= 1 */
@@ -54,7 +60,7 @@ typedef struct taciti_recursion {
 } taciti_recursion;
 
 typedef struct taciti_recursion_times {
-    double step_s, compute_s, exposed_s; /* means over ranks and steps; step = compute + exposed */
+    double step_s, compute_s; /* means over ranks and steps; what is left is waiting */
 } taciti_recursion_times;
 
 /* Pure: the same answer everywhere. Any thread. */

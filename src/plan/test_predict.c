@@ -192,6 +192,19 @@ static void rare_exchanges_and_short_payloads_send_less(void **state) {
     close_stage(&s);
 }
 
+static void without_overlap_transfers_are_waited_for(void **state) {
+    (void)state;
+    stage s;
+    open_stage(&s, 4, 1, GIGABIT, "");
+    mix(&s, TACITI_ORDER_AWC, "complete");
+    s.method.overlap = false;
+    const taciti_prediction p = predict(&s);
+    assert_near(p.step_s, COMPUTE_S + p.transfer_s, 1e-6);
+    mix(&s, TACITI_ORDER_ATC, "complete");
+    assert_near(predict(&s).step_s, p.step_s, 1e-6);
+    close_stage(&s);
+}
+
 /* A round of `aer` uses the network of half of the pairs of hosts. */
 static void alternating_exponential_ring_halves_the_rounds(void **state) {
     (void)state;
@@ -213,7 +226,7 @@ static void every_topology_obeys(int hosts, int per_host) {
     static const taciti_order orders[] = {TACITI_ORDER_AWC, TACITI_ORDER_ATC};
     stage s;
     open_stage(&s, hosts, per_host, GIGABIT INSIDE, ", \"compute\": {\"cv\": 0.1}");
-    s.options = (taciti_plan_options){.seed = 3, .cv = -1, .steps = 64};
+    s.options = (taciti_plan_options){.seed = 3, .cv = -1};
     for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++) {
         const taciti_topo_request probe = {
             .name = kind->name, .ranks = s.where.ranks, .host_of = s.where.host_of, .seed = 1};
@@ -423,6 +436,16 @@ static void what_is_unknown_is_refused(void **state) {
     assert_int_equal(taciti_predict(&s.scene, &s.method, &s.options, &p), TACIT_E_CONFIG);
     assert_non_null(strstr(g_line, "links.between"));
     s.scene.where = &s.where;
+    mix(&s, TACITI_ORDER_AWC, "one-peer-ring");
+    assert_int_equal(s.topology.period, 1);
+    s.method.every = TACITI_PLAN_PERIOD_MOST;
+    assert_int_equal(taciti_predict(&s.scene, &s.method, &s.options, &p), TACIT_OK);
+    s.method.every++;
+    assert_int_equal(taciti_predict(&s.scene, &s.method, &s.options, &p), TACIT_E_CONFIG);
+    assert_non_null(strstr(g_line, "1 x 16385 steps, and a plan simulates at most 16384"));
+    s.method.every = 1000000000; /* most of localsgd.every */
+    assert_int_equal(taciti_predict(&s.scene, &s.method, &s.options, &p), TACIT_E_CONFIG);
+    s.method.every = 1;
     s.profile.in_flops = true;
     assert_int_equal(taciti_predict(&s.scene, &s.method, &s.options, &p), TACIT_E_CONFIG);
     assert_non_null(strstr(g_line, "compute.rate"));
@@ -436,6 +459,7 @@ int main(void) {
         cmocka_unit_test(hosts_send_each_byte_once),
         cmocka_unit_test(awc_hides_what_fits_into_a_step),
         cmocka_unit_test(rare_exchanges_and_short_payloads_send_less),
+        cmocka_unit_test(without_overlap_transfers_are_waited_for),
         cmocka_unit_test(alternating_exponential_ring_halves_the_rounds),
         cmocka_unit_test(laws_hold_for_all_topologies),
         cmocka_unit_test(one_rank_waits_for_nobody),
