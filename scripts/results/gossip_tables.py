@@ -6,7 +6,8 @@
     scripts/results/gossip_tables.py --best FOLDER OPTIMIZER    learning rate and betas of the best run of section tune
 
 Prints every table for which FOLDER holds launches; with PAGE also puts it between the lines <!-- NAME --> and
-<!-- /NAME --> of that page. Tables without launches stay as they are. The data of the pictures go to FOLDER/plot.
+<!-- /NAME --> of that page. Tables without launches stay as they are, and so do their pictures. The data of the pictures go
+to FOLDER/plot.
 """
 import glob
 import json
@@ -20,9 +21,11 @@ BARS = {"1": 1.3, "2": 1.9, "4": 2.2}  # least speed-up of aer
 TIME_BAR = 2.2  # least speed-up of the time to the loss
 LOSS_BAR = 1.0  # most per cent that accum-adamw may lose
 TOPOLOGIES = ("aer", "exp", "complete")
-PICTURES = {"steps": "Times faster than dense all-reduce", "train": "Validation loss and consensus distance",
-            "time": "Validation loss against time"}
-PICTURE_NAMES = {"steps": "gossip-steps", "train": "gossip-loss", "time": "gossip-time"}  # of plot_gossip.sh
+PICTURES = {  # of plot_gossip.sh
+    "steps": ("gossip-steps", "Times faster than dense all-reduce"),
+    "train": ("gossip-loss", "Validation loss and consensus distance"),
+    "time": ("gossip-time", "Validation loss against time"),
+}
 METHODS = {  # of section train
     "dense": "all-reduce, adamw",
     "accum-aer": "aer, accum-adamw",
@@ -71,7 +74,6 @@ def step_cells(folder):
                 if answer is None:
                     continue
                 cell = cells.setdefault((wire, ratio), {"parameters": answer["compute"]["parameters"]})
-                cell["answer"] = answer
                 cell.update({method_of(setting): setting for setting in answer["settings"]})
     return cells
 
@@ -162,6 +164,14 @@ def predictions(folder, name):
     return found
 
 
+def all_measured(folder):
+    """Whether FOLDER holds the measurement of every prediction that it holds: a part of them is no table."""
+    cells = step_cells(folder)
+    measured = {"steps-%s-%sx" % cell for cell in cells} | ({"jitter"} if load(folder, "jitter/16.json") else set())
+    names = {os.path.basename(path)[:-5] for path in glob.glob(os.path.join(folder, "plan/*.json"))}
+    return {name for name in names if name == "jitter" or name.startswith("steps-")} <= measured
+
+
 def predicted_cells(folder):
     """(section, wire, ratio or cv, method, predicted seconds, measured mean)"""
     for (wire, ratio), cell in step_cells(folder).items():
@@ -180,6 +190,8 @@ def verdict(dense, other):
 
 
 def plan_table(folder):
+    if not all_measured(folder):
+        return None
     rows, dense, misses, wrong = [], None, 0, 0
     for section, wire, cell, method, predicted, measured in predicted_cells(folder):
         off = 100 * (predicted["step"] / measured - 1)
@@ -417,11 +429,11 @@ def main():
         print(best_settings(*sys.argv[2:]))
         return
     folder = sys.argv[1]
-    tables = {"machine": machine_block(folder), "steps": steps_table(folder), "bytes": bytes_table(folder),
+    tables = {"machine": machine_block(folder) if step_cells(folder) else None, "steps": steps_table(folder), "bytes": bytes_table(folder),
               "jitter": jitter_table(folder), "plan": plan_table(folder),
               "train": train_table(folder), "tune": tune_table(folder), "time": time_table(folder)}
     for section in ("steps", "jitter", "plan", "train", "tune", "time"):
-        tables[section + " commands"] = commands(folder, section)
+        tables[section + " commands"] = commands(folder, section) if tables[section] else None
     for plot in (plot_steps, plot_train, plot_time):
         plot(folder)
     for name, text in tables.items():
@@ -432,7 +444,8 @@ def main():
             page = file.read()
         for name, text in tables.items():
             if text and name in PICTURES:
-                text += "\n\n![%s](../img/%s.svg)" % (PICTURES[name], PICTURE_NAMES[name])
+                picture, title = PICTURES[name]
+                text += "\n\n![%s](../img/%s.svg)" % (title, picture)
             if text:
                 page = put(page, name, text)
         with open(sys.argv[2], "w") as file:

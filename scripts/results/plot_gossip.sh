@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Draws what gossip_tables.py left in FOLDER/plot: gossip-steps.svg, gossip-loss.svg, gossip-time.svg. Usage: scripts/results/plot_gossip.sh FOLDER OUT_FOLDER
+# Draws what gossip_tables.py left in FOLDER/plot: gossip-steps.svg, gossip-loss.svg, gossip-time.svg, but for those of which
+# nothing is there. Usage: scripts/results/plot_gossip.sh FOLDER OUT_FOLDER
 set -eu -o pipefail
 
-[ $# -eq 2 ] || { sed -n '3s/^# //p' "$0"; exit 2; }
+[ $# -eq 2 ] || { sed -n '3,4s/^# //p' "$0"; exit 2; }
 command -v gnuplot > /dev/null || { echo "plot_gossip.sh: gnuplot is missing: apt-get install gnuplot-nox" >&2; exit 7; }
 data=$1/plot out=$2
 mkdir -p "$out"
@@ -21,6 +22,22 @@ set grid y lc rgb '#e6e8eb' lt 1 lw 1
 set key textcolor rgb ink samplen 2 spacing 1.2
 set pointintervalbox 0
 GNUPLOT
+}
+
+# panel NUMBER OF: where the next plot stands among several side by side, below a title and a key of all.
+panel() {
+    awk -v i="$1" -v n="$2" 'BEGIN {
+        width = (0.985 - 0.075 - 0.065 * (n - 1)) / n; left = 0.075 + i * (width + 0.065)
+        printf "set lmargin at screen %.4f; set rmargin at screen %.4f; set bmargin at screen 0.14; set tmargin at screen 0.77\n", left, left + width }'
+}
+
+# top TITLE ENTRIES: title and key of all panels, which no plot of theirs would have room for. Comes last.
+top() {
+    echo "reset; set lmargin at screen 0; set rmargin at screen 1; set bmargin at screen 0.85; set tmargin at screen 0.93"
+    echo "unset border; unset tics; set xrange [0:1]; set yrange [0:1]; set style fill solid noborder"
+    echo "set label '$1' at screen 0.5, 0.955 center textcolor rgb '#30343b' font ',14'"
+    echo "set key center center horizontal maxrows 1 Left reverse samplen 2 width -3 textcolor rgb '#30343b'"
+    echo "plot $2"
 }
 
 color_of() {
@@ -43,55 +60,72 @@ title_of() {
     esac
 }
 
-# Bars of the three topologies with the range of their blocks; the least that aer must reach is a line across its bar.
+# Bars of the three topologies with the range of their blocks; the least that aer must reach is a line across its bar. All
+# panels have one scale.
 steps() {
-    local wire topology i plots panels=0
-    for wire in f32 bf16; do [ ! -s "$data/steps-$wire" ] || panels=$((panels + 1)); done
-    [ $panels -gt 0 ] || return 0
+    local wire topology i=0 t x plots key="" panels=() most
+    for wire in f32 bf16; do [ ! -s "$data/steps-$wire" ] || panels+=("$wire"); done
+    [ ${#panels[@]} -gt 0 ] || return 0
+    most=$(cat "${panels[@]/#/$data/steps-}" | awk '{ for (i = 2; i < 12; i++) if ($i > most) most = $i } END { print 1.08 * most }')
+    for topology in aer exp complete; do key+="NaN with boxes lc rgb '$(color_of $topology)' title '$topology', "; done
+    key+="NaN with lines lw 2.5 lc rgb '#b3401f' title 'least asked of aer', NaN with lines dt 2 lc rgb '#8a9099' title 'dense all-reduce'"
     {
-        head gossip-steps.svg $((140 + 380 * panels)) 400
-        echo "set multiplot layout 1,$panels title 'Dense all-reduce / gossip: time per step, 16 ranks on 4 hosts' textcolor rgb ink"
-        echo "set yrange [0:*]; set offsets 0, 0, graph 0.25, 0; set xrange [-0.6:2.6]; set key top left Left reverse; set style fill solid noborder; set boxwidth 0.24"
-        echo "set xlabel 'all-reduce / compute' textcolor rgb ink; set ylabel 'times faster' textcolor rgb ink"
-        for wire in f32 bf16; do
-            [ -s "$data/steps-$wire" ] || continue
-            echo "set title '$wire on the wire, both sides' textcolor rgb ink"
-            i=0 plots=""
+        head gossip-steps.svg $((140 + 380 * ${#panels[@]})) 400
+        echo "set multiplot; unset key"
+        echo "set yrange [0:$most]; set xrange [-0.55:2.55]; set style fill solid noborder; set boxwidth 0.26"
+        echo "set xlabel 'dense all-reduce / compute' textcolor rgb ink; set ylabel 'dense step / gossip step' textcolor rgb ink"
+        for wire in "${panels[@]}"; do
+            panel $i ${#panels[@]}
+            echo "set title '$wire on the wire, both sides' textcolor rgb ink offset 0,-0.3"
+            t=0 plots=""
             for topology in aer exp complete; do
-                plots+="${plots:+, }'$data/steps-$wire' using (\$0 + 0.26 * ($i - 1)):$((2 + 3 * i))$([ $i -ne 1 ] || echo ':xtic(1)') with boxes lc rgb '$(color_of $topology)' title '$topology'"
-                plots+=", '' using (\$0 + 0.26 * ($i - 1)):$((3 + 3 * i)):(0):(\$$((4 + 3 * i)) - \$$((3 + 3 * i))) with vectors nohead lw 1.5 lc rgb '#555b63' notitle"
-                i=$((i + 1))
+                x="(\$0 + 0.28 * ($t - 1))"
+                plots+="${plots:+, }'$data/steps-$wire' using $x:$((2 + 3 * t))$([ $t -ne 1 ] || echo ':xtic(1)') with boxes lc rgb '$(color_of $topology)'"
+                plots+=", '' using $x:$((3 + 3 * t)):(0):(\$$((4 + 3 * t)) - \$$((3 + 3 * t))) with vectors nohead lw 1.5 lc rgb ink"
+                plots+=", '' using $x:(\$$((4 + 3 * t)) + (\$$((4 + 3 * t)) < 1 ? -0.07 : 0.07)):(sprintf('%.2f', \$$((2 + 3 * t)))) with labels font ',10' textcolor rgb ink"
+                t=$((t + 1))
             done
-            echo "plot $plots, '' using (\$0 - 0.39):11:(0.26):(0) with vectors nohead lw 2.5 lc rgb '#b3401f' title 'aer must reach', 1 lc rgb '#8a9099' dt 2 notitle"
+            echo "plot $plots, '' using (\$0 - 0.42):11:(0.28):(0) with vectors nohead lw 2.5 lc rgb '#b3401f', 1 lc rgb '#8a9099' dt 2"
+            echo "unset ylabel"
+            i=$((i + 1))
         done
+        top "Speed-up of a step over dense all-reduce: 16 ranks on 4 hosts" "$key"
         echo "unset multiplot"
     } | gnuplot
     echo "$out/gossip-steps.svg"
 }
 
 # curves KEY: one line for each method that has the key, with the range over seeds.
+drawn="adam-aer adam-exp accum-exp-atc accum-aer-atc accum-exp accum-aer dense"
 curves() {
     local method plots=""
-    for method in adam-aer adam-exp accum-exp-atc accum-aer-atc accum-exp accum-aer dense; do
+    for method in $drawn; do
         [ -s "$data/$1-$method" ] || continue
-        plots+="${plots:+, }'$data/$1-$method' using 1:3:4 with filledcurves fc rgb '$(color_of $method)' fs transparent solid 0.15 notitle"
-        plots+=", '' using 1:2 with lines lw 2 lc rgb '$(color_of $method)' title '$(title_of $method)'"
+        plots+="${plots:+, }'$data/$1-$method' using 1:3:4 with filledcurves fc rgb '$(color_of $method)' fs transparent solid 0.15"
+        plots+=", '' using 1:2 with lines lw 2 lc rgb '$(color_of $method)'"
     done
     echo "plot $plots"
 }
 
 loss() {
+    local method key="" panels=1
     [ -s "$data/val_loss-dense" ] || return 0
+    ! compgen -G "$data/distance-*" > /dev/null || panels=2
+    for method in $drawn; do
+        [ ! -s "$data/val_loss-$method" ] || key="NaN with lines lw 2 lc rgb '$(color_of $method)' title '$(title_of $method)'${key:+, $key}"
+    done
     {
         head gossip-loss.svg 960 420
-        echo "set multiplot layout 1,2 margins 0.07,0.985,0.14,0.88 spacing 0.09"
-        echo "set xlabel 'steps' textcolor rgb ink"
-        echo "set title 'validation loss, nats per byte' textcolor rgb ink; set key top right"
+        echo "set multiplot; unset key; set xlabel 'steps' textcolor rgb ink"
+        panel 0 $panels
+        echo "set title 'validation loss, nats per byte' textcolor rgb ink offset 0,-0.3"
         curves val_loss
-        if compgen -G "$data/distance-*" > /dev/null; then
-            echo "set title 'consensus distance' textcolor rgb ink; set yrange [0:*]; set key top right"
+        if [ $panels -eq 2 ]; then
+            panel 1 $panels
+            echo "set title 'consensus distance' textcolor rgb ink; set yrange [0:*]"
             curves distance
         fi
+        top "Mean over the seeds, with the range from the least to the most" "$key"
         echo "unset multiplot"
     } | gnuplot
     echo "$out/gossip-loss.svg"
@@ -107,7 +141,7 @@ against_time() {
         dash=2
     done
     {
-        head gossip-time.svg 720 420
+        head gossip-time.svg 720 400
         echo "set title 'validation loss, nats per byte: 4 hosts of 2 ranks' textcolor rgb ink"
         echo "set xlabel 'seconds of training' textcolor rgb ink; set key top right"
         echo "plot $plots"
