@@ -59,6 +59,9 @@ expect 2 '--ranks is for `tacit info topologies`' "$tacit" info codecs -n 4
 expect 2 "one topic at a time" "$tacit" info topologies aer exp -n 4
 expect 3 'did you mean "aer"?' "$tacit" info topologies aar -n 4
 expect 3 "5 columns do not divide 16 ranks" "$tacit" info topologies torus -n 16 --degree 5
+expect 0 "not possible: torus: 5 columns do not divide 16 ranks" "$tacit" info topologies -n 16 --degree 5
+expect 0 "base-k" "$tacit" info topologies -n 16 --degree 5
+expect 0 '"reason": "torus: 5 columns' "$tacit" info topologies -n 16 --degree 5 --json
 printf '0.5,0.5,0\n0.5,0.5,0\n0,0,0.98\n' > w.csv
 expect 3 "w.csv, matrix 0: row 2 sums to 0.98, expected 1" "$tacit" info topologies file -n 3 --file w.csv
 printf '0.5,0.25,0.5\n0.5,0.5,0\n0,0.25,0.5\n' > w.csv

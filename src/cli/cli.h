@@ -89,6 +89,11 @@ void taciti_print_wrapped(FILE *out, int indent, const char *text);
  * lines too. */
 void taciti_cli_log_init(int rank, bool verbose);
 
+/* Until the next taciti_cli_log_init() the log is silent, and its newest error is kept here: why something that may be
+ * left out is not possible. */
+enum { TACITI_CLI_REASON_BYTES = 256 };
+void taciti_cli_log_keep(char reason[TACITI_CLI_REASON_BYTES]);
+
 /* The same before MPI has started, with the launcher's rank. Mistakes in arguments and files are usually everybody's:
  * other ranks than 0 wait a moment before they report an error, and the launcher ends them when rank 0 has failed. */
 void taciti_cli_log_early(int rank);

@@ -203,21 +203,13 @@ static tacit_status run_block(run *r, size_t setting, size_t block, taciti_step_
     return TACIT_OK;
 }
 
-static size_t common_divisor(size_t a, size_t b) {
-    while (b > 0) {
-        const size_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* All settings take the same steps, so a block must be whole periods of every one of them. */
 static tacit_status find_periods(run *r) {
     r->period = 1;
     for (size_t i = 0; i < r->plan_count; i++) {
         TACITI_TRY(taciti_bench_plan_period(&r->worker, &r->plans[i], &r->periods[i]));
-        r->period *= r->periods[i] / common_divisor(r->period, r->periods[i]);
+        const size_t before = r->period;
+        while (r->period % r->periods[i] != 0 && r->period <= TACITI_CLUSTER_MOST_ROUNDS) r->period += before;
         if (r->period <= TACITI_CLUSTER_MOST_ROUNDS) continue;
         return taciti_comm_rank(r->comm) != 0
                    ? TACIT_E_CONFIG

@@ -7,18 +7,12 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "cli/cli.h"
 
 /* Figures of a topology are linear algebra on N x N matrices. */
 enum { FIGURES_RANKS_MOST = 64 };
 static const double TIE = 0.01; /* steps that differ by less are as fast as each other */
 
 /* ---- topologies -------------------------------------------------------------------------------------------------- */
-
-static void keep_reason(void *context, taciti_log_level level, const char *line) {
-    taciti_plan_refusal *refusal = context;
-    if (level == TACITI_LOG_ERROR) (void)snprintf(refusal->reason, sizeof refusal->reason, "%s", line);
-}
 
 static void measure(taciti_plan_topology *t, bool figures) {
     taciti_topo_figures f;
@@ -46,7 +40,7 @@ static void try_topology(const taciti_settings *settings, const taciti_where *se
     taciti_plan_topology *t = &out->topologies[out->topology_count];
     taciti_plan_refusal *refusal = &out->refused[out->refused_count];
     const taciti_topo_request request = request_of(&settings->gossip, seen, name);
-    taciti_log_set_sink(keep_reason, refusal, TACITI_LOG_ERROR);
+    taciti_cli_log_keep(refusal->reason);
     tacit_status status = taciti_topology_create(&request, &t->topology);
     if (status == TACIT_OK) {
         status = taciti_plan_check_period(name, t->topology.period, (int)settings->gossip.every);

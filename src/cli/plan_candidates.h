@@ -6,6 +6,7 @@
 #ifndef TACITI_CLI_PLAN_CANDIDATES_H
 #define TACITI_CLI_PLAN_CANDIDATES_H
 
+#include "cli/cli.h"
 #include "plan/plan.h"
 #include "train/train.h"
 
@@ -31,7 +32,7 @@ typedef struct taciti_plan_topology {
 /* One that these ranks cannot have. */
 typedef struct taciti_plan_refusal {
     const char *name;
-    char reason[256];
+    char reason[TACITI_CLI_REASON_BYTES];
 } taciti_plan_refusal;
 
 typedef struct taciti_candidates {
@@ -60,8 +61,8 @@ const taciti_plan_topology *taciti_candidate_topology(const taciti_candidates *c
 /* The fastest dense one. */
 const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candidates);
 
-/* The fastest one that mixes in every step: of those within a hundredth of it the one that mixes best. NULL: there is
- * none. */
+/* The fastest gossip, one mix in every `gossip.every` steps: of those within a hundredth of it the one that mixes best.
+ * NULL: there is none. */
 const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candidates);
 
 /* The same strategy, topology, order and wire in other candidates, or NULL: their ranks cannot have it. */

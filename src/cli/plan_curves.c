@@ -54,19 +54,12 @@ static void choose_lines(const taciti_candidates *candidates, taciti_plan_curves
 
 /* ---- rates ------------------------------------------------------------------------------------------------------- */
 
-static double own_rate(const taciti_cluster *c) {
-    const double beta = c->duplex_beta_s_per_byte > 0 ? c->duplex_beta_s_per_byte
-                        : c->host_beta_s_per_byte > 0 ? c->host_beta_s_per_byte
-                                                      : c->between.beta_s_per_byte;
-    return 8 / beta / 1e9;
-}
-
 static tacit_status vary_rate(const taciti_scene *scene, const taciti_plan_options *options,
                               taciti_plan_curves *curves) {
     taciti_plan_curve *curve = &curves->rate;
     taciti_scene other = *scene;
     if (scene->where->hosts == 1) return TACIT_OK;
-    curve->here = own_rate(scene->cluster);
+    curve->here = 8 / taciti_plan_wire_beta_s(scene->cluster) / 1e9;
     for (size_t p = 0; p < RATE_POINTS; p++) {
         const double rate = RATE_LEAST * pow(10, RATE_DECADES * (double)p / (RATE_POINTS - 1));
         curve->x[p] = rate;
@@ -84,13 +77,6 @@ static tacit_status vary_rate(const taciti_scene *scene, const taciti_plan_optio
 
 /* ---- hosts ------------------------------------------------------------------------------------------------------- */
 
-/* Ranks of that many hosts. */
-static int ranks_of(const taciti_cluster *cluster, int hosts) {
-    int ranks = 0;
-    for (int h = 0; h < hosts; h++) ranks += cluster->ranks_per_host[h % cluster->hosts];
-    return ranks;
-}
-
 static tacit_status predict_lines(const taciti_candidates *there, const taciti_scene *scene,
                                   const taciti_plan_options *options, taciti_plan_curves *curves, size_t point) {
     for (size_t l = 0; l < curves->line_count; l++) {
@@ -102,11 +88,20 @@ static tacit_status predict_lines(const taciti_candidates *there, const taciti_s
     return TACIT_OK;
 }
 
+/* The plan itself: its ranks, which need not fill their hosts, and those that are named as slow. */
+static void add_own(const taciti_scene *scene, taciti_plan_curves *curves) {
+    const size_t point = curves->hosts.count++;
+    curves->hosts.x[point] = scene->where->hosts;
+    curves->hosts.ranks[point] = scene->where->ranks;
+    for (size_t l = 0; l < curves->line_count; l++)
+        curves->hosts.step_s[l][point] = curves->lines[l]->prediction.step_s;
+}
+
 static tacit_status add_hosts(const taciti_settings *settings, const taciti_scene *scene, int hosts,
                               const taciti_plan_options *options, taciti_plan_curves *curves) {
     taciti_where where;
     int *host_of = NULL;
-    const int ranks = ranks_of(scene->cluster, hosts);
+    const int ranks = taciti_plan_ranks(scene->cluster, hosts, RANKS_MOST);
     TACITI_TRY(taciti_plan_where(scene->cluster, ranks, &host_of, &where));
     taciti_scene other = *scene;
     other.where = &where;
@@ -126,13 +121,16 @@ static tacit_status add_hosts(const taciti_settings *settings, const taciti_scen
 static tacit_status vary_hosts(const taciti_settings *settings, const taciti_scene *scene,
                                const taciti_plan_options *options, taciti_plan_curves *curves) {
     const int own = scene->where->hosts, end = 2 * own > HOSTS_LEAST_END ? 2 * own : HOSTS_LEAST_END;
+    bool added = false;
     curves->hosts.here = own;
     if (scene->cluster->between.alpha_s < 0) return TACIT_OK;
-    for (int hosts = 1, before = 0; hosts <= end && ranks_of(scene->cluster, hosts) <= RANKS_MOST; hosts *= 2) {
-        if (before < own && own < hosts) TACITI_TRY(add_hosts(settings, scene, own, options, curves));
-        TACITI_TRY(add_hosts(settings, scene, hosts, options, curves));
-        before = hosts;
+    for (int hosts = 1; hosts <= end && taciti_plan_ranks(scene->cluster, hosts, RANKS_MOST) <= RANKS_MOST;
+         hosts *= 2) {
+        if (!added && own <= hosts) add_own(scene, curves);
+        added = added || own <= hosts;
+        if (hosts != own) TACITI_TRY(add_hosts(settings, scene, hosts, options, curves));
     }
+    if (!added) add_own(scene, curves);
     return TACIT_OK;
 }
 

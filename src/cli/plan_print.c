@@ -49,8 +49,8 @@ static void print_head(const taciti_plan_report *r) {
     printf("cluster     %d host%s, %d rank%s: %s%s%s\n", s->where->hosts, s->where->hosts == 1 ? "" : "s",
            s->where->ranks, s->where->ranks == 1 ? "" : "s", r->cluster_path, c->name[0] == '\0' ? "" : ", ", c->name);
     if (s->where->hosts > 1)
-        printf("links       %.4g Gbit/s and %.4g us between hosts; %s, transfers +- %.0f %%\n",
-               8 / c->between.beta_s_per_byte / 1e9, c->between.alpha_s * 1e6,
+        printf("links       %.4g Gbit/s of a host and %.4g us between hosts; %s, transfers +- %.0f %%\n",
+               8 / taciti_plan_wire_beta_s(c) / 1e9, c->between.alpha_s * 1e6,
                r->candidates->list[0].prediction.calibrated ? "measured all-reduces used" : "no measured all-reduces",
                PERCENT * r->candidates->list[0].prediction.link_error);
 }
@@ -107,7 +107,7 @@ static void print_table(const taciti_plan_report *r) {
     }
     if (hidden > 0) printf("  ... and %zu slower ones: --all shows them\n", hidden);
     for (size_t i = 0; i < r->candidates->refused_count && r->all; i++)
-        printf("  %s: %s\n", r->candidates->refused[i].name, r->candidates->refused[i].reason);
+        printf("  %s\n", r->candidates->refused[i].reason);
 }
 
 static void print_legend(const taciti_plan_report *r) {

@@ -14,7 +14,7 @@ typedef struct taciti_plan_report {
     const taciti_scene *scene;
     const taciti_plan_options *options;
     const taciti_candidates *candidates;
-    const taciti_plan_curves *curves; /* NULL: not asked for */
+    const taciti_plan_curves *curves; /* of pictures and JSON; empty when neither was asked for */
     double cv;                        /* that was used */
     bool all;                         /* every method in the table, not just the best */
 } taciti_plan_report;

@@ -248,27 +248,55 @@ static tacit_status show_one(const wish *w, const char *name, bool json, const c
     return status;
 }
 
-/* A table shows `file` only when one was named; and leaves out a topology that the flags do not fit, saying why. */
-static tacit_status show_table(const wish *w, bool json) {
-    json_t *array = json ? json_array() : NULL;
-    if (!json) print_heading(w);
-    for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++) {
-        taciti_topology_sheet s;
-        if (strcmp(kind->name, "file") == 0 && w->request.file == NULL) continue;
-        const tacit_status status = make_sheet(w, kind->name, &s);
-        if (status != TACIT_OK) {
-            json_decref(array);
-            return status;
-        }
-        if (json)
-            (void)json_array_append_new(array, sheet_json(&s, false));
-        else
-            print_row(&s);
-        destroy_sheet(&s);
+/* One topology of a table. What the flags do not fit is left out, and the reason kept; a file was named, and must be
+ * right. */
+static tacit_status try_sheet(const wish *w, const char *name, taciti_topology_sheet *out, char *reason) {
+    if (strcmp(name, "file") == 0) return make_sheet(w, name, out);
+    taciti_cli_log_keep(reason);
+    const tacit_status status = make_sheet(w, name, out);
+    taciti_cli_log_init(0, false);
+    if (status != TACIT_OK && status != TACIT_E_CONFIG) return taciti_fail(status, "%s", reason);
+    return status;
+}
+
+static tacit_status add_row(const wish *w, const char *name, json_t *rows, json_t *refused) {
+    char reason[TACITI_CLI_REASON_BYTES] = "";
+    taciti_topology_sheet s;
+    const tacit_status status = try_sheet(w, name, &s, reason);
+    if (status == TACIT_E_CONFIG && reason[0] != '\0') {
+        (void)json_array_append_new(refused, json_pack("{s:s, s:s}", "topology", name, "reason", reason));
+        return TACIT_OK;
     }
-    if (!json) return TACIT_OK;
-    return taciti_cli_print_json(json_pack("{s:i, s:i, s:i, s:o}", "ranks", w->where.ranks, "hosts", w->where.hosts,
-                                           "per_host", w->per_host, "topologies", array));
+    TACITI_TRY(status);
+    if (rows != NULL)
+        (void)json_array_append_new(rows, sheet_json(&s, false));
+    else
+        print_row(&s);
+    destroy_sheet(&s);
+    return TACIT_OK;
+}
+
+static void print_refused(const json_t *refused) {
+    for (size_t i = 0; i < json_array_size(refused); i++)
+        printf("%snot possible: %s\n", i == 0 ? "\n" : "",
+               json_string_value(json_object_get(json_array_get(refused, i), "reason")));
+}
+
+/* A table shows `file` only when one was named. */
+static tacit_status show_table(const wish *w, bool json) {
+    json_t *rows = json ? json_array() : NULL, *refused = json_array();
+    tacit_status status = TACIT_OK;
+    if (!json) print_heading(w);
+    for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL && status == TACIT_OK; kind++)
+        if (strcmp(kind->name, "file") != 0 || w->request.file != NULL) status = add_row(w, kind->name, rows, refused);
+    if (status == TACIT_OK && json)
+        return taciti_cli_print_json(json_pack("{s:i, s:i, s:i, s:o, s:o}", "ranks", w->where.ranks, "hosts",
+                                               w->where.hosts, "per_host", w->per_host, "topologies", rows,
+                                               "not_possible", refused));
+    if (status == TACIT_OK) print_refused(refused);
+    json_decref(rows);
+    json_decref(refused);
+    return status;
 }
 
 tacit_status taciti_topologies_show(const taciti_arguments *arguments, const char *name) {

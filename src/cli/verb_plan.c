@@ -67,18 +67,12 @@ static tacit_status configure(int argc, char **argv, question *q) {
 
 /* ---- ranks ------------------------------------------------------------------------------------------------------- */
 
-static int ranks_of_hosts(const taciti_cluster *cluster, int64_t hosts) {
-    int64_t ranks = 0;
-    for (int64_t h = 0; h < hosts && ranks <= RANKS_MOST; h++) ranks += cluster->ranks_per_host[h % cluster->hosts];
-    return ranks > RANKS_MOST ? RANKS_MOST + 1 : (int)ranks;
-}
-
 static tacit_status place_ranks(question *q) {
     int64_t ranks, hosts;
     TACITI_TRY(taciti_arguments_count(&q->arguments, "--ranks", 0, 1, RANKS_MOST, &ranks));
     TACITI_TRY(taciti_arguments_count(&q->arguments, "--hosts", 0, 1, RANKS_MOST, &hosts));
     if (ranks > 0 && hosts > 0) return taciti_fail(TACIT_E_USAGE, "give --ranks or --hosts, not both");
-    if (ranks == 0) ranks = ranks_of_hosts(&q->cluster, hosts > 0 ? hosts : q->cluster.hosts);
+    if (ranks == 0) ranks = taciti_plan_ranks(&q->cluster, hosts > 0 ? hosts : q->cluster.hosts, RANKS_MOST);
     if (ranks > RANKS_MOST)
         return taciti_fail(TACIT_E_CONFIG, "%s has more than %d ranks: plan a part of it with -n", q->cluster_path,
                            RANKS_MOST);
@@ -175,7 +169,7 @@ static tacit_status answer(const question *q, taciti_candidates *candidates) {
     const double measured = q->cluster.compute_cv > 0 ? q->cluster.compute_cv : 0;
     const double asked = taciti_arguments_get(&q->arguments, "--no-jitter") != NULL ? 0 : -1;
     const taciti_plan_options options = {.seed = s->compute.seed, .cv = s->compute.cv > 0 ? s->compute.cv : asked};
-    taciti_plan_curves curves;
+    taciti_plan_curves curves = {0};
     const taciti_plan_report report = {
         .model_path = q->model_path,
         .cluster_path = q->cluster_path,

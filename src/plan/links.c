@@ -167,12 +167,16 @@ double taciti_links_error(const taciti_links *links, bool several_hosts, size_t 
 
 /* ---- the links of a scene ---------------------------------------------------------------------------------------- */
 
-static double first_known(double a, double b, double c) { return a > 0 ? a : b > 0 ? b : c; }
+double taciti_plan_wire_beta_s(const taciti_cluster *c) {
+    if (c->between.alpha_s < 0) return 0;
+    if (c->duplex_beta_s_per_byte > 0) return c->duplex_beta_s_per_byte;
+    return c->host_beta_s_per_byte > 0 ? c->host_beta_s_per_byte : c->between.beta_s_per_byte;
+}
 
 static void describe(const taciti_cluster *c, taciti_links *out) {
     if (c->between.alpha_s >= 0) {
         out->wire_alpha_s = c->between.alpha_s;
-        out->wire_beta_s = first_known(c->duplex_beta_s_per_byte, c->host_beta_s_per_byte, c->between.beta_s_per_byte);
+        out->wire_beta_s = taciti_plan_wire_beta_s(c);
         out->crowd_beta_s = c->incast_beta_s_per_byte > out->wire_beta_s ? c->incast_beta_s_per_byte : out->wire_beta_s;
     }
     if (c->inside.alpha_s < 0) return;

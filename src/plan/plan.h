@@ -101,6 +101,14 @@ typedef struct taciti_verdict {
 } taciti_verdict;
 taciti_verdict taciti_verdict_of(const taciti_prediction *dense, const taciti_prediction *other);
 
+/* Seconds per byte that exchanges between hosts are predicted with: both directions at once where that is known, else
+ * one, else those of two ranks. 0: one host, unknown. */
+double taciti_plan_wire_beta_s(const taciti_cluster *cluster);
+
+/* Ranks of so many hosts, more than the description has being hosts of the same sizes once more; `most` + 1 when they
+ * are more than that. */
+int taciti_plan_ranks(const taciti_cluster *cluster, int64_t hosts, int most);
+
 /* Where `ranks` ranks would be: hosts are filled in the order of the description; more than it has are hosts of the
  * same sizes once more. Returns owned: taciti_free(*host_of). */
 tacit_status taciti_plan_where(const taciti_cluster *cluster, int ranks, int **host_of, taciti_where *out);

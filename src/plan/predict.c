@@ -33,6 +33,12 @@ const char *taciti_bottleneck_name(taciti_bottleneck bottleneck) { return BOTTLE
 
 /* ---- where ranks are --------------------------------------------------------------------------------------------- */
 
+int taciti_plan_ranks(const taciti_cluster *cluster, int64_t hosts, int most) {
+    int ranks = 0;
+    for (int64_t h = 0; h < hosts && ranks <= most; h++) ranks += cluster->ranks_per_host[h % cluster->hosts];
+    return ranks <= most ? ranks : most + 1;
+}
+
 tacit_status taciti_plan_where(const taciti_cluster *cluster, int ranks, int **host_of, taciti_where *out) {
     int *list = taciti_calloc((size_t)ranks, sizeof *list);
     if (list == NULL) return TACIT_E_MEMORY;
