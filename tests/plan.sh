@@ -72,6 +72,19 @@ for line in plan["by_rate"]["lines"]:
 xml.dom.minidom.parse("one.svg")
 PYTHON
 
+# the plan's own point of the picture is the plan's: 6 ranks, one of them slow; rates are those that transfers are predicted with
+"$tacit" plan "$gpt" --cluster "$ethernet" -n 6 --compute.slow 5:1.5 --json > six.json 2> err || complain "-n 6: $(cat err)"
+sed 's/"duplex_gbit_per_s": [0-9.]*/"duplex_gbit_per_s": 3/' "$ethernet" > duplex.json
+expect 0 "3 Gbit/s of a host" "$gpt" --cluster duplex.json
+python3 - << 'PYTHON' || complain "the plan's own point of the picture is not the plan's"
+import json
+plan = json.load(open("six.json"))
+own = plan["by_hosts"]["hosts"].index(2)
+assert plan["by_hosts"]["ranks"][own] == 6
+methods = {m["label"]: m["seconds"]["step"] for m in plan["methods"]}
+assert all(line["step_s"][own] == methods[line["label"]] for line in plan["by_hosts"]["lines"])
+PYTHON
+
 # without overlap every method waits for all of its transfers
 "$tacit" plan "$gpt" --cluster "$ethernet" --no-jitter --no-exchange.overlap --json > blocking.json 2> err || complain "--no-exchange.overlap: $(cat err)"
 python3 - << 'PYTHON' || complain "transfers are hidden although nothing overlaps"

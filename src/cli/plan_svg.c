@@ -27,6 +27,7 @@ static const struct {
 /* Where values stand. */
 typedef struct axes {
     double left, least_x, most_x, least_y, most_y;
+    double step_y; /* between ticks of an axis within a decade; 0: those of TICKS */
 } axes;
 
 static double place_x(const axes *a, double x) {
@@ -42,7 +43,8 @@ static double place_y(const axes *a, double y) {
 /* Where ticks stand in a decade of a short axis; of a long one at 1, 2 and 5. */
 static const double TICKS[] = {1, 1.5, 2, 2.5, 3, 4, 5, 6, 8};
 enum { TICKS_COUNT = sizeof TICKS / sizeof *TICKS };
-static const double SHORT_AXIS = 20, LONG_AXIS = 1000;
+static const double NARROW_AXIS = 1.7, SHORT_AXIS = 20, LONG_AXIS = 1000;
+enum { NARROW_TICKS = 5 };
 
 static bool has_tick(double span, double tick) {
     if (span > LONG_AXIS) return tick == 1;
@@ -59,6 +61,18 @@ static double round_to_tick(double value, double span, bool up) {
         if (up ? tick >= value * (1 - 1e-9) && tick < best : tick <= value * (1 + 1e-9) && tick > best) best = tick;
     }
     return best;
+}
+
+/* The least of 1, 2, 5, 10, ... that is not below. */
+static double round_step(double value) {
+    const double decade = pow(10, floor(log10(value))), share = value / decade;
+    return decade * (share <= 1 ? 1 : share <= 2 ? 2 : share <= 5 ? 5 : 10);
+}
+
+static void narrow_axis(axes *a, double least, double most) {
+    a->step_y = round_step(most > least * 1.01 ? (most - least) / NARROW_TICKS : least / 100);
+    a->least_y = a->step_y * floor(least / a->step_y);
+    a->most_y = a->step_y * (floor(most / a->step_y) + 1);
 }
 
 static void widen(const taciti_plan_curves *curves, const taciti_plan_curve *curve, double *least, double *most) {
@@ -78,7 +92,7 @@ static axes axes_of(const taciti_plan_curves *curves, const taciti_plan_curve *c
     axes a = {.left = left,
               .least_y = round_to_tick(least, most / least, false),
               .most_y = round_to_tick(most, most / least, true)};
-    if (a.most_y <= a.least_y) a.most_y = 10 * a.least_y;
+    if (most / least < NARROW_AXIS) narrow_axis(&a, least, most);
     a.least_x = curve->x[0];
     a.most_x = curve->x[curve->count - 1];
     if (a.most_x <= a.least_x) a.most_x = 2 * a.least_x;
@@ -113,6 +127,9 @@ static void put_tick_y(FILE *out, const axes *a, double y) {
 }
 
 static void put_ticks_y(FILE *out, const axes *a) {
+    for (int i = 0; a->step_y > 0 && a->least_y + i * a->step_y < a->most_y + a->step_y / 2; i++)
+        put_tick_y(out, a, a->least_y + i * a->step_y);
+    if (a->step_y > 0) return;
     for (double decade = pow(10, floor(log10(a->least_y))); decade <= a->most_y * 1.001; decade *= 10)
         for (size_t i = 0; i < TICKS_COUNT; i++) {
             const double y = TICKS[i] * decade;
@@ -141,7 +158,10 @@ static void put_line(FILE *out, const axes *a, const taciti_plan_curve *curve, c
 }
 
 static void put_here(FILE *out, const axes *a, double x, const char *text) {
-    if (!(x >= a->least_x && x <= a->most_x)) return;
+    if (!(x >= a->least_x && x <= a->most_x)) {
+        put_text(out, a->left + PANEL, TOP - 6, "text-anchor=\"end\" class=\"here\"", text);
+        return;
+    }
     const double at = place_x(a, x), share = (at - a->left) / PANEL;
     const char *anchor = share > .6 ? "text-anchor=\"end\" class=\"here\"" : "text-anchor=\"start\" class=\"here\"";
     (void)fprintf(out, "<path d=\"M%.1f %dV%d\" stroke=\"#c0392b\" stroke-dasharray=\"2 3\"/>\n", at, TOP, BOTTOM);
@@ -173,7 +193,8 @@ static void put_rates(FILE *out, const taciti_plan_report *r) {
         put_tick_x(out, &a, rate, text);
     }
     put_lines(out, &a, r->curves, curve);
-    (void)snprintf(text, sizeof text, "this cluster, %.3g Gbit/s", curve->here);
+    (void)snprintf(text, sizeof text, "this cluster, %.3g Gbit/s%s", curve->here,
+                   curve->here > a.most_x || curve->here < a.least_x ? ": not in the picture" : "");
     put_here(out, &a, curve->here, text);
     (void)snprintf(text, sizeof text, "Gbit/s of a host's link (%d hosts, %d ranks)", r->scene->where->hosts,
                    r->scene->where->ranks);
@@ -194,7 +215,8 @@ static void put_hosts(FILE *out, const taciti_plan_report *r) {
         put_tick_x(out, &a, curve->x[p], text);
     }
     put_lines(out, &a, r->curves, curve);
-    (void)snprintf(text, sizeof text, "this plan, %d hosts", r->scene->where->hosts);
+    (void)snprintf(text, sizeof text, "this plan, %d host%s", r->scene->where->hosts,
+                   r->scene->where->hosts == 1 ? "" : "s");
     put_here(out, &a, curve->here, text);
     (void)snprintf(text, sizeof text, "hosts of %d rank%s each, the same work per rank",
                    taciti_cluster_most_ranks_per_host(r->scene->cluster),

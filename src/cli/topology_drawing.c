@@ -13,6 +13,7 @@
 #include "cli/topology_info.h"
 
 enum { PANELS_MOST = 8, PANEL_COLUMNS = 4, NUMBERED_MOST = 40, PANEL = 296, RADIUS = 92, HEAD = 78, FOOT = 44 };
+static const double ALONE = 1.6; /* a panel that is the only one is so much larger */
 
 static const char INSIDE[] = "#2a7f62", ACROSS[] = "#d1600a", BAND[] = "#e4e8ee", INK[] = "#1f2933",
                   FAINT[] = "#66717f";
@@ -31,6 +32,7 @@ typedef struct scene {
     const int *host_of; /* [ranks] */
     bool *busy;         /* [ranks] in this round */
     double dot;         /* radius of a rank */
+    double zoom;        /* of a panel */
     size_t left;        /* where the panels begin */
 } scene;
 
@@ -88,6 +90,7 @@ static void draw_band(const scene *s, int first, int last) {
 }
 
 static void draw_bands(const scene *s) {
+    if (s->sheet->where.hosts == 1) return; /* then there is nothing to tell apart */
     int first = 0;
     for (int p = 1; p <= ranks_of(s); p++) {
         if (p < ranks_of(s) && s->host_of[s->rank_at[p]] == s->host_of[s->rank_at[first]]) continue;
@@ -96,11 +99,30 @@ static void draw_bands(const scene *s) {
     }
 }
 
-static void draw_line(const scene *s, int a, int b, double width, const char *colour) {
+/* Whether the straight way between two ranks runs over a third. */
+static bool is_blocked(const scene *s, point a, point b) {
+    const double x = b.x - a.x, y = b.y - a.y, length = hypot(x, y);
+    for (int r = 0; r < ranks_of(s); r++) {
+        const double u = s->at[r].x - a.x, v = s->at[r].y - a.y, along = (u * x + v * y) / length;
+        if (along > 1 && along < length - 1 && fabs(u * y - v * x) / length < s->dot) return true;
+    }
+    return false;
+}
+
+/* Where a line between two ranks bends: straight ones in their middle, others nearer to the centre. */
+static point bend(const scene *s, point a, point b) {
+    const double share = is_blocked(s, a, b) ? 0.62 : 1;
+    return (point){share * (a.x + b.x) / 2, share * (a.y + b.y) / 2};
+}
+
+static void draw_curve(const scene *s, point a, point bent, point b, double width, const char *colour) {
     (void)fprintf(s->out,
-                  "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" stroke-width=\"%.1f\" "
-                  "stroke-linecap=\"round\"/>\n",
-                  s->at[a].x, s->at[a].y, s->at[b].x, s->at[b].y, colour, width);
+                  "<path d=\"M%.1f %.1fQ%.1f %.1f %.1f %.1f\" fill=\"none\" stroke=\"%s\" stroke-width=\"%.1f\"/>\n",
+                  a.x, a.y, bent.x, bent.y, b.x, b.y, colour, ranks_of(s) > NUMBERED_MOST ? width / 2 : width);
+}
+
+static void draw_line(const scene *s, int a, int b, double width, const char *colour) {
+    draw_curve(s, s->at[a], bend(s, s->at[a], s->at[b]), s->at[b], width, colour);
 }
 
 /* The members that a host has on its band, as a broad line along it: they are next to each other. */
@@ -142,6 +164,19 @@ static void draw_group(const scene *s, const int *members, size_t count) {
         colour, colour, s->dot / 2.5);
 }
 
+/* A line that ends at the rim of its second rank, with a head. */
+static void draw_arrow(const scene *s, point a, point b, double width, const char *colour) {
+    const point bent = bend(s, a, b);
+    const double x = b.x - bent.x, y = b.y - bent.y, length = hypot(x, y), size = s->dot * 0.6;
+    const point u = {x / length, y / length};
+    const point tip = {b.x - u.x * (s->dot + 2), b.y - u.y * (s->dot + 2)};
+    const point base = {tip.x - size * u.x, tip.y - size * u.y};
+    draw_curve(s, a, bent, base, width, colour);
+    (void)fprintf(s->out, "<path d=\"M%.1f %.1fL%.1f %.1fL%.1f %.1fZ\" fill=\"%s\"/>\n", tip.x, tip.y,
+                  base.x - u.y * size / 2, base.y + u.x * size / 2, base.x + u.y * size / 2, base.y - u.x * size / 2,
+                  colour);
+}
+
 static void draw_edge(const scene *s, size_t round, const taciti_edge *edge) {
     const bool mutual = taciti_topology_weight(&s->sheet->topology, round, edge->from, edge->to) > 0;
     const char *colour = s->host_of[edge->to] == s->host_of[edge->from] ? INSIDE : ACROSS;
@@ -152,16 +187,7 @@ static void draw_edge(const scene *s, size_t round, const taciti_edge *edge) {
         draw_line(s, edge->from, edge->to, width, colour);
         return;
     }
-    const point a = s->at[edge->from], b = s->at[edge->to];
-    const double length = hypot(b.x - a.x, b.y - a.y), stop = (length - s->dot - 2) / length, size = s->dot * 0.6;
-    const point u = {(b.x - a.x) / length, (b.y - a.y) / length},
-                tip = {a.x + stop * (b.x - a.x), a.y + stop * (b.y - a.y)};
-    const point base = {tip.x - size * u.x, tip.y - size * u.y};
-    (void)fprintf(s->out,
-                  "<path d=\"M%.1f %.1fL%.1f %.1f\" stroke=\"%s\" stroke-width=\"%.1f\"/><path d=\"M%.1f %.1fL%.1f "
-                  "%.1fL%.1f %.1fZ\" fill=\"%s\"/>\n",
-                  a.x, a.y, base.x, base.y, colour, width, tip.x, tip.y, base.x - u.y * size / 2,
-                  base.y + u.x * size / 2, base.x + u.y * size / 2, base.y - u.x * size / 2, colour);
+    draw_arrow(s, s->at[edge->from], s->at[edge->to], width, colour);
 }
 
 static void draw_ranks(const scene *s) {
@@ -179,12 +205,13 @@ static void draw_ranks(const scene *s) {
 static void draw_panel(const scene *s, size_t which) {
     const taciti_round *round = &s->sheet->topology.rounds[which];
     const size_t column = which % PANEL_COLUMNS, row = which / PANEL_COLUMNS;
-    (void)fprintf(s->out, "<g transform=\"translate(%zu %zu)\">\n", s->left + column * PANEL + PANEL / 2,
-                  HEAD + row * (PANEL + 24) + PANEL / 2 + 20);
+    const double x = (double)s->left + s->zoom * PANEL * ((double)column + 0.5);
+    const double y = HEAD + (double)(row * (PANEL + 24)) + s->zoom * (PANEL / 2.0 + 20);
+    (void)fprintf(s->out, "<g transform=\"translate(%.1f %.1f) scale(%.1f)\">\n", x, y, s->zoom);
     (void)fprintf(s->out,
-                  "<text x=\"0\" y=\"%d\" font-size=\"13\" fill=\"%s\" text-anchor=\"middle\">round %zu<tspan "
-                  "fill=\"%s\">, busiest link %.3g</tspan></text>\n",
-                  -PANEL / 2 + 2, INK, which, FAINT, s->sheet->nic[which]);
+                  "<text x=\"0\" y=\"%d\" font-size=\"%.1f\" fill=\"%s\" text-anchor=\"middle\">round %zu<tspan "
+                  "fill=\"%s\">, %.3g on the busiest link</tspan></text>\n",
+                  -PANEL / 2 + 2, 13 / s->zoom, INK, which, FAINT, s->sheet->nic[which]);
     for (int r = 0; r < ranks_of(s); r++) s->busy[r] = false;
     draw_bands(s);
     for (size_t g = 0; g < round->groups; g++)
@@ -209,8 +236,9 @@ static void draw_head(const scene *s) {
         (void)fprintf(s->out, "; the exact mean after %zu", sheet->figures.exact_after);
     else if (sheet->has_figures)
         (void)fprintf(s->out, "; spectral gap %.3f", sheet->figures.spectral_gap);
-    (void)fprintf(s->out, "; on a host's link, per mix and direction: %.3g of the model's size, %.3g at most</text>\n",
-                  sheet->nic_mean, sheet->nic_peak);
+    (void)fprintf(s->out, "; model sizes on the busiest host's link, per mix and direction: %.3g", sheet->nic_mean);
+    if (sheet->topology.period > 1) (void)fprintf(s->out, " on average, %.3g in the busiest round", sheet->nic_peak);
+    (void)fprintf(s->out, "</text>\n");
 }
 
 static void draw_legend(const scene *s, size_t y) {
@@ -231,8 +259,10 @@ static void draw_page(scene *s) {
     const size_t period = s->sheet->topology.period, panels = period < PANELS_MOST ? period : PANELS_MOST;
     const size_t columns = panels < PANEL_COLUMNS ? panels : PANEL_COLUMNS;
     const size_t rows = (panels + PANEL_COLUMNS - 1) / PANEL_COLUMNS;
-    const size_t width = columns < 3 ? 3 * PANEL : columns * PANEL, height = HEAD + rows * (PANEL + 24) + FOOT;
-    s->left = (width - columns * PANEL) / 2;
+    s->zoom = panels == 1 ? ALONE : 1;
+    const size_t width = columns < 3 ? 3 * PANEL : columns * PANEL,
+                 height = HEAD + (size_t)(s->zoom * (double)(rows * (PANEL + 24))) + FOOT;
+    s->left = (size_t)((double)width - s->zoom * (double)(columns * PANEL)) / 2;
     (void)fprintf(s->out,
                   "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %zu %zu\" width=\"%zu\" height=\"%zu\" "
                   "font-family=\"sans-serif\">\n<rect width=\"%zu\" height=\"%zu\" fill=\"#ffffff\"/>\n",
