@@ -79,7 +79,7 @@ static double most_local_bytes(const taciti_arrangement *p, length len) {
 
 /* Of an all-reduce, with what the links carry altogether. */
 static taciti_demand demand_of(const taciti_arrangement *p, length len, const loads *l) {
-    taciti_demand d = {0};
+    taciti_demand d = {.lanes = p->lanes};
     if (p->size == 1 || len.f32_bytes == 0) return d;
     for (int at = 0; at < p->size && !p->one_host; at++) d.host_bytes = greater(d.host_bytes, busy(l, p->machine[at]));
     d.local_bytes = most_local_bytes(p, len);

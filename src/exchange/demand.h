@@ -16,6 +16,7 @@ typedef struct taciti_demand {
     double local_bytes; /* most that one rank sends to ranks of its own host */
     int wire_turns;     /* messages between hosts that wait for each other: latency */
     int local_turns;    /* the same inside a host */
+    int lanes;          /* ranks of a host that share the encoding; 0 along edges: every rank encodes its own */
 } taciti_demand;
 
 /* All-reduce of an array whose payload has `wire_bytes` (f32: `f32_bytes`) among these members, nobody else sending. */

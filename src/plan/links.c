@@ -24,7 +24,8 @@ static double codec_s(const taciti_links *links, const taciti_transfer *t) {
         const taciti_cluster_codec *rates = &links->cluster->codecs[i];
         if (strcmp(rates->name, t->codec->name) != 0) continue;
         const double encode = t->codec->identity ? 0 : 1 / rates->encode_bytes_per_s;
-        return (double)t->f32_bytes / t->lanes * (encode + 2 / rates->decode_bytes_per_s);
+        const int lanes = t->demand.lanes > 0 ? t->demand.lanes : 1;
+        return (double)t->f32_bytes / lanes * (encode + 2 / rates->decode_bytes_per_s);
     }
     return 0;
 }
@@ -70,27 +71,14 @@ taciti_transfer_time taciti_links_time(const taciti_links *links, const taciti_t
     return (taciti_transfer_time){.latency_s = factor * time.latency_s, .bytes_s = factor * time.bytes_s};
 }
 
-static int lanes_of(taciti_placement placement, int hosts, int ranks, int least) {
-    if (placement.scheme == TACITI_SCHEME_FLAT || hosts == 1 || hosts == ranks) return 1;
-    const int most = placement.lanes > 0 ? placement.lanes : TACITI_FLOWS / (hosts - 1);
-    return least < most ? least : most < 1 ? 1 : most;
-}
-
-void taciti_links_crowd(const taciti_where *where, taciti_placement placement, const int *members, size_t count,
-                        taciti_transfer *out) {
-    int hosts = 0, least = 0;
+int taciti_links_hosts(const taciti_where *where, const int *members, size_t count) {
+    int hosts = 0;
     for (size_t i = 0; i < count; i++) {
-        int before = 0, same = 0;
-        for (size_t j = 0; j < count; j++) {
-            const bool shares = where->host_of[members[j]] == where->host_of[members[i]];
-            before += shares && j < i;
-            same += shares;
-        }
-        hosts += before == 0;
-        if (least == 0 || same < least) least = same;
+        bool first = true;
+        for (size_t j = 0; j < i && first; j++) first = where->host_of[members[j]] != where->host_of[members[i]];
+        hosts += first;
     }
-    out->hosts = hosts;
-    out->lanes = lanes_of(placement, hosts, (int)count, least);
+    return hosts;
 }
 
 /* ---- what was measured ------------------------------------------------------------------------------------------- */
@@ -126,7 +114,7 @@ static void append(taciti_links *links, const taciti_where *where, const taciti_
     const size_t bytes = timing->bytes;
     taciti_transfer t = {.f32_bytes = bytes, .codec = taciti_codec_find("f32")};
     if (count < 2) return;
-    taciti_links_crowd(where, placement, members, count, &t);
+    t.hosts = taciti_links_hosts(where, members, count);
     t.demand = taciti_allreduce_demand(where, members, count, placement, bytes, bytes);
     const taciti_transfer_time time = described(links, &t);
     const double seconds = time.latency_s + time.bytes_s;

@@ -25,7 +25,6 @@
 typedef struct taciti_transfer {
     taciti_demand demand;
     int hosts; /* that take part */
-    int lanes; /* ranks of a host that share the work of encoding */
     size_t f32_bytes;
     const taciti_codec *codec;
 } taciti_transfer;
@@ -56,8 +55,7 @@ taciti_transfer_time taciti_links_time(const taciti_links *links, const taciti_t
 bool taciti_links_calibrated(const taciti_links *links, bool several_hosts, size_t f32_bytes);
 double taciti_links_error(const taciti_links *links, bool several_hosts, size_t f32_bytes);
 
-/* Hosts and lanes of these members. */
-void taciti_links_crowd(const taciti_where *where, taciti_placement placement, const int *members, size_t count,
-                        taciti_transfer *out);
+/* On how many hosts these members are. */
+int taciti_links_hosts(const taciti_where *where, const int *members, size_t count);
 
 #endif

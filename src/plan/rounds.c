@@ -45,7 +45,7 @@ static tacit_status time_bucket(walk *w, size_t round, size_t first, size_t k) {
             continue;
         }
         transfer.demand = w->demands[meeting->taker >= 0 ? meeting->taker : meeting->members[0]];
-        taciti_links_crowd(w->scene->where, w->scene->placement, meeting->members, meeting->count, &transfer);
+        transfer.hosts = taciti_links_hosts(w->scene->where, meeting->members, meeting->count);
         *time = taciti_links_time(w->links, &transfer);
     }
     return TACIT_OK;

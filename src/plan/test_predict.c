@@ -205,6 +205,22 @@ static void without_overlap_transfers_are_waited_for(void **state) {
     close_stage(&s);
 }
 
+/* Lanes share the work of an all-reduce; along edges every rank encodes and adds for itself. */
+static void codecs_work_for_as_much_as_they_are_given(void **state) {
+    (void)state;
+    static const char slow_codec[] = ", \"codecs\": {\"f32\": {\"encode_gb_per_s\": 1, \"decode_gb_per_s\": 0.1}}";
+    const double alone = 4 * BUCKET_BYTES * 2 / 0.1e9;
+    stage s;
+    open_stage(&s, 2, 2, "\"between\": {\"latency_us\": 0, \"gbit_per_s\": 1000}", slow_codec);
+    assert_near(predict(&s).transfer_s, alone / 2, 1e-6);
+    s.scene.placement.lanes = 1;
+    assert_near(predict(&s).transfer_s, alone, 1e-6);
+    s.scene.placement.lanes = 0;
+    mix(&s, TACITI_ORDER_AWC, "exp-static");
+    assert_near(predict(&s).transfer_s, alone, 1e-6);
+    close_stage(&s);
+}
+
 /* A round of `aer` uses the network of half of the pairs of hosts. */
 static void alternating_exponential_ring_halves_the_rounds(void **state) {
     (void)state;
@@ -460,6 +476,7 @@ int main(void) {
         cmocka_unit_test(awc_hides_what_fits_into_a_step),
         cmocka_unit_test(rare_exchanges_and_short_payloads_send_less),
         cmocka_unit_test(without_overlap_transfers_are_waited_for),
+        cmocka_unit_test(codecs_work_for_as_much_as_they_are_given),
         cmocka_unit_test(alternating_exponential_ring_halves_the_rounds),
         cmocka_unit_test(laws_hold_for_all_topologies),
         cmocka_unit_test(one_rank_waits_for_nobody),
