@@ -15,8 +15,7 @@
 
 enum { MOST_CHILDREN = 32, WINDOW = 2, TEXT_BYTES = 4096, CLOCK_ROUNDS = 16, EXCERPT_BEFORE = 30, EXCERPT = 80 };
 
-/* ---- inside a job --------------------------------------------------------------------------------------------------
- */
+/* ---- inside a job ------------------------------------------------------------------------------------------------ */
 static tacit_status scratch(taciti_comm *comm, size_t bytes) {
     if (bytes <= comm->scratch_bytes) return TACIT_OK;
     char *grown = taciti_calloc(bytes, 1);
@@ -86,8 +85,7 @@ static tacit_status spread(taciti_comm *comm, int root, void *bytes, size_t coun
     return TACIT_OK;
 }
 
-/* ---- calls: what a submitting thread wants done by a job ------------------------------------------------------------
- */
+/* ---- calls: what a submitting thread wants done by a job --------------------------------------------------------- */
 typedef struct call {
     const char *name;
     int root;
@@ -173,8 +171,7 @@ tacit_status taciti_comm_agree(taciti_comm *comm, tacit_status mine) {
     return (tacit_status)(int)worst;
 }
 
-/* ---- texts ----------------------------------------------------------------------------------------------------------
- */
+/* ---- texts ------------------------------------------------------------------------------------------------------- */
 static void log_difference(const taciti_comm *comm, const char *what, const char *mine, int rank, const char *theirs) {
     size_t at = 0;
     while (mine[at] != 0 && mine[at] == theirs[at]) at++;
@@ -208,8 +205,7 @@ tacit_status taciti_comm_agree_text(taciti_comm *comm, const char *what, const c
     return run_call(comm, &(call){.name = "comparison of settings", .in = what, .bytes = mine}, run_agree_text);
 }
 
-/* ---- clock ----------------------------------------------------------------------------------------------------------
- */
+/* ---- clock ------------------------------------------------------------------------------------------------------- */
 /* Rank 0 answers every rank in turn with its own time; the answer of the shortest round trip counts, taken as the
  * middle of that trip (Cristian 1989). */
 static tacit_status run_clock(taciti_comm *comm, void *context) {
@@ -244,8 +240,7 @@ tacit_status taciti_comm_clock_offset(taciti_comm *comm, int64_t *out_ns) {
     return taciti_comm_health(comm);
 }
 
-/* ---- introduction ---------------------------------------------------------------------------------------------------
- */
+/* ---- introduction ------------------------------------------------------------------------------------------------ */
 static void number_local_ranks(taciti_comm *comm) {
     for (int i = 0; i < comm->engine.size; i++) {
         taciti_peer *peer = &comm->peers[i];

@@ -263,8 +263,7 @@ static tacit_status mpi_native_allreduce(void *self, int native, const float *in
     return TACIT_OK;
 }
 
-/* ---- life ---------------------------------------------------------------------------------------------------------
- */
+/* ---- life -------------------------------------------------------------------------------------------------------- */
 static void mpi_close(void *self) {
     engine_mpi *mpi = self;
     for (int i = 0; i < mpi->native_count; i++) (void)MPI_Comm_free(&mpi->native_communicator[i]);

@@ -17,8 +17,7 @@
 #include "comm/launcher.h"
 #include "comm/test_engine.h"
 
-/* ---- witness -------------------------------------------------------------------------------------------------------
- */
+/* ---- witness ----------------------------------------------------------------------------------------------------- */
 static void notes_keep_number_and_text(void **state) {
     (void)state;
     static taciti_note note;
@@ -81,8 +80,7 @@ static void sights_read_as_sentences(void **state) {
     assert_string_equal(text, "step 1, wait, barrier");
 }
 
-/* ---- launcher ------------------------------------------------------------------------------------------------------
- */
+/* ---- launcher ---------------------------------------------------------------------------------------------------- */
 static const char *const VARIABLES[] = {
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "PMI_RANK", "PMI_SIZE"};
 
@@ -121,8 +119,7 @@ static void lonely_processes_are_refused_with_the_command(void **state) {
     test_log_drop();
 }
 
-/* ---- one process ---------------------------------------------------------------------------------------------------
- */
+/* ---- one process ------------------------------------------------------------------------------------------------- */
 static tacit_status note_run(taciti_comm *comm, void *context) {
     (void)comm;
     *(int *)context += 1;
@@ -157,8 +154,7 @@ static void a_single_process_needs_no_launcher(void **state) {
     taciti_comm_close(NULL);
 }
 
-/* ---- several ranks --------------------------------------------------------------------------------------------------
- */
+/* ---- several ranks ----------------------------------------------------------------------------------------------- */
 static void collectives(taciti_comm *comm, void *context) {
     (void)context;
     const int size = taciti_comm_size(comm), rank = taciti_comm_rank(comm);
@@ -320,8 +316,7 @@ static void the_caller_runs_what_it_would_only_wait_for(void **state) {
     }
 }
 
-/* ---- failures -------------------------------------------------------------------------------------------------------
- */
+/* ---- failures ---------------------------------------------------------------------------------------------------- */
 /* Rank 2 has no communication thread and does nothing until the others have given it up. */
 typedef struct silence {
     _Atomic int gave_up;

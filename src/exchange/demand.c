@@ -39,8 +39,7 @@ static double greater(double a, double b) { return a > b ? a : b; }
 
 static double busy(const loads *l, int host) { return greater(l->out[host], l->in[host]); }
 
-/* ---- all-reduces ---------------------------------------------------------------------------------------------------
- */
+/* ---- all-reduces ------------------------------------------------------------------------------------------------- */
 static bool takes_small(const taciti_arrangement *p, length len) {
     const taciti_small small = taciti_small_of(NULL, NULL, p, NULL);
     return taciti_small_pays(&small, len.f32_bytes / sizeof(float));
@@ -108,8 +107,7 @@ taciti_demand taciti_allreduce_demand(const taciti_where *where, const int *memb
     return demand;
 }
 
-/* ---- rounds --------------------------------------------------------------------------------------------------------
- */
+/* ---- rounds ------------------------------------------------------------------------------------------------------ */
 taciti_members taciti_members_of(const taciti_round *round, size_t group) {
     const size_t first = round->first[group];
     return (taciti_members){.ranks = round->members + first, .count = round->first[group + 1] - first};

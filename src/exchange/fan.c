@@ -16,8 +16,7 @@
 #include "exchange/residual.h"
 #include "kernel/kernel.h"
 
-/* ---- buffers -------------------------------------------------------------------------------------------------------
- */
+/* ---- buffers ----------------------------------------------------------------------------------------------------- */
 static size_t stride_bytes(const taciti_fan_shape *shape) {
     return taciti_round_up(shape->codec->bound(shape->range_n), TACITI_ALIGN_BYTES);
 }
@@ -94,8 +93,7 @@ static size_t *scattered_at(const taciti_fan *fan, size_t piece) {
 static int behind(const taciti_fan *fan, int k) { return (fan->shape.me + k) % fan->shape.count; }
 static int before(const taciti_fan *fan, int k) { return (fan->shape.me - k + fan->shape.count) % fan->shape.count; }
 
-/* ---- sends ---------------------------------------------------------------------------------------------------------
- */
+/* ---- sends ------------------------------------------------------------------------------------------------------- */
 static tacit_status send(taciti_fan *fan, int member, const void *payload, size_t n) {
     return taciti_outbox_send(&fan->sends, fan->ranks[member], payload, fan->shape.codec->bound(n));
 }
@@ -107,8 +105,7 @@ tacit_status taciti_fan_await_spread(taciti_fan *fan, const taciti_turn *t) {
 
 tacit_status taciti_fan_finish(taciti_fan *fan) { return taciti_outbox_await(&fan->sends, fan->sends.posted); }
 
-/* ---- codec ---------------------------------------------------------------------------------------------------------
- */
+/* ---- codec ------------------------------------------------------------------------------------------------------- */
 /* Too short and too many to be spans of their own. */
 static void add_time(const taciti_fan *fan, taciti_span_kind kind, int64_t spent_ns) {
     taciti_trace_count(taciti_comm_trace(fan->comm), kind, spent_ns);
@@ -179,8 +176,7 @@ static tacit_status add_in_order(taciti_fan *fan, const taciti_turn *t, float *o
     return TACIT_OK;
 }
 
-/* ---- steps ---------------------------------------------------------------------------------------------------------
- */
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
 tacit_status taciti_fan_scatter(taciti_fan *fan, const taciti_turn *t) {
     const taciti_fan_shape *s = &fan->shape;
     if (s->count == 1) return TACIT_OK;

@@ -105,8 +105,7 @@ static tacit_status exchange(taciti_comm *comm, const taciti_group *group, piece
     return TACIT_OK;
 }
 
-/* ---- reduce-scatter and all-gather ---------------------------------------------------------------------------------
- */
+/* ---- reduce-scatter and all-gather ------------------------------------------------------------------------------- */
 typedef struct floats {
     float *x, *scratch;
     size_t n, mine_n; /* mine_n: floats of my chunk */
@@ -169,8 +168,7 @@ tacit_status taciti_group_all_gather(taciti_comm *comm, const taciti_group *grou
     return exchange(comm, group, gather_piece, &f);
 }
 
-/* ---- all-to-all -----------------------------------------------------------------------------------------------------
- */
+/* ---- all-to-all -------------------------------------------------------------------------------------------------- */
 static piece cell(const taciti_group *group, const void *context, int member) {
     (void)group;
     piece p = *(const piece *)context;

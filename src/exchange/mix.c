@@ -55,8 +55,7 @@ static const taciti_round *round_of(const taciti_mix *mix, size_t r) { return &m
 
 static size_t round_number(const taciti_mix *mix, int64_t number) { return (size_t)number % mix->topology->period; }
 
-/* ---- what every round needs ----------------------------------------------------------------------------------------
- */
+/* ---- what every round needs -------------------------------------------------------------------------------------- */
 static bool is_member(const taciti_round *round, size_t group, int rank) {
     for (size_t m = round->first[group]; m < round->first[group + 1]; m++)
         if (round->members[m] == rank) return true;
@@ -113,8 +112,7 @@ static tacit_status plan_round(taciti_mix *mix, size_t r) {
     return TACIT_OK;
 }
 
-/* ---- bytes ---------------------------------------------------------------------------------------------------------
- */
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
 static uint64_t allreduce_bytes(const taciti_mix *mix, const taciti_allreduce *reduce) {
     uint64_t bytes = 0;
     for (size_t b = 0; b < mix->layout->bucket_count; b++)
@@ -159,8 +157,7 @@ static tacit_status count_bytes(taciti_mix *mix, size_t r) {
     return TACIT_OK;
 }
 
-/* ---- life ----------------------------------------------------------------------------------------------------------
- */
+/* ---- life -------------------------------------------------------------------------------------------------------- */
 static size_t longest_bucket(const taciti_layout *layout) {
     size_t longest = 0;
     for (size_t b = 0; b < layout->bucket_count; b++)
@@ -264,8 +261,7 @@ size_t taciti_mix_predict_bytes(const taciti_comm *comm, const taciti_layout *la
     return status == TACIT_OK ? mix.staging_bytes + mix.kept_bytes : 0;
 }
 
-/* ---- mixing --------------------------------------------------------------------------------------------------------
- */
+/* ---- mixing ------------------------------------------------------------------------------------------------------ */
 static tacit_status move(void *owner, float *x, size_t n, int64_t number) {
     taciti_mix *mix = owner;
     const step *s = &mix->steps[round_number(mix, number)];

@@ -18,8 +18,7 @@ enum { DEPTH_NETWORK = 8, DEPTH_HOST = 3, DEPTH_LEAST = 2, GRAIN = 16, SENDS_PER
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 
-/* ---- who they are --------------------------------------------------------------------------------------------------
- */
+/* ---- who they are ------------------------------------------------------------------------------------------------ */
 /* Calls `take` for every edge of a round, ascending by (to, from). */
 typedef void edge_taker(void *context, const taciti_edge *edge);
 
@@ -114,8 +113,7 @@ tacit_status taciti_neighbours_describe(const taciti_where *where, const taciti_
     return TACIT_OK;
 }
 
-/* ---- buffers -------------------------------------------------------------------------------------------------------
- */
+/* ---- buffers ----------------------------------------------------------------------------------------------------- */
 static size_t segment_bytes_of(const taciti_neighbours *nb) {
     return taciti_round_up(nb->segment_n * sizeof(float), TACITI_ALIGN_BYTES);
 }
@@ -146,8 +144,7 @@ void taciti_neighbours_destroy(taciti_neighbours *nb) {
     *nb = (taciti_neighbours){0};
 }
 
-/* ---- one array -----------------------------------------------------------------------------------------------------
- */
+/* ---- one array --------------------------------------------------------------------------------------------------- */
 typedef struct segment {
     size_t slot;
     float *x;

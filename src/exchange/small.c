@@ -119,8 +119,7 @@ tacit_status taciti_small_run(taciti_small *small, float *x, size_t n, float *ke
     return add_up(small, x, n, kept);
 }
 
-/* ---- cost ----------------------------------------------------------------------------------------------------------
- */
+/* ---- cost -------------------------------------------------------------------------------------------------------- */
 static const prices *prices_of(const taciti_arrangement *place) { return place->one_host ? &MEMORY : &NETWORK; }
 
 double taciti_small_cost_s(const taciti_arrangement *place, size_t n) {

@@ -40,8 +40,7 @@ static bool make(const char *name, const taciti_where *where, taciti_topology *o
     return taciti_topology_create(&request, out) == TACIT_OK;
 }
 
-/* ---- in model sizes ------------------------------------------------------------------------------------------------
- */
+/* ---- in model sizes ---------------------------------------------------------------------------------------------- */
 /* Bytes of the busiest link in a round, for a model of 1 MiB: in models. */
 static double models(const char *name, const taciti_where *where, size_t round) {
     taciti_topology topology;
@@ -135,8 +134,7 @@ static void a_rank_sends_its_host_what_the_lanes_leave(void **state) {
     assert_true(flat.wire_turns == 2 && flat.local_turns == 0);
 }
 
-/* ---- counted -------------------------------------------------------------------------------------------------------
- */
+/* ---- counted ----------------------------------------------------------------------------------------------------- */
 typedef struct trial {
     const taciti_topology *topology;
     taciti_where where;

@@ -27,8 +27,7 @@ static float wild(int rank, size_t i) {
     return (float)ldexp(taciti_rng_unit(key, 2 * i) - 0.5, (int)taciti_rng_below(key, 2 * i + 1, 40) - 20);
 }
 
-/* ---- membership ----------------------------------------------------------------------------------------------------
- */
+/* ---- membership -------------------------------------------------------------------------------------------------- */
 static void look_at_groups(taciti_comm *comm, void *context) {
     (void)context;
     const int rank = taciti_comm_rank(comm);
@@ -57,8 +56,7 @@ static void members_are_found_in_any_arrangement(void **state) {
     test_hosts(NULL);
 }
 
-/* ---- collectives ---------------------------------------------------------------------------------------------------
- */
+/* ---- collectives ------------------------------------------------------------------------------------------------- */
 typedef struct work {
     const taciti_group *group;
     float *x, *scratch;

@@ -159,8 +159,7 @@ static void try_all(const trial *what, looker *look) {
             }
 }
 
-/* ---- sums ----------------------------------------------------------------------------------------------------------
- */
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
 static float result_of(const trial *t, int rank, int64_t mix, size_t i) {
     return t->results[rank][t->n * (size_t)mix + i];
 }
@@ -234,8 +233,7 @@ static void members_of_a_group_hold_the_same_bits(void **state) {
     try_all(&t, members_are_equal);
 }
 
-/* ---- time ----------------------------------------------------------------------------------------------------------
- */
+/* ---- time -------------------------------------------------------------------------------------------------------- */
 static void compare_with_blocking(const trial *t) {
     trial other = *t;
     other.blocking = !t->blocking;
@@ -270,8 +268,7 @@ static void delays_and_overlap_change_no_bit(void **state) {
             }
 }
 
-/* ---- rounding ------------------------------------------------------------------------------------------------------
- */
+/* ---- rounding ---------------------------------------------------------------------------------------------------- */
 static void sum_is_kept(const trial *t) {
     const int ranks = t->topology->ranks;
     for (int64_t mix = 0; mix < t->mixes; mix++)
@@ -362,8 +359,7 @@ static void what_is_not_finite_reaches_neighbours_and_nobody_else(void **state) 
     }
 }
 
-/* ---- the rest ------------------------------------------------------------------------------------------------------
- */
+/* ---- the rest ---------------------------------------------------------------------------------------------------- */
 static void refuse_misuse(taciti_comm *comm, void *context) {
     (void)context;
     taciti_layout layout;

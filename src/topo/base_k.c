@@ -4,14 +4,16 @@
  * for every number of ranks n, with at most k partners per round. Three constructions, each made of the one before; the
  * paper's names:
  *
- *   hyper-hypercube H_k   n = f_1 f_2 ... with all f <= k + 1: places are numbers with digits of base f_1, f_2, ...; in
- *                         round r those that differ in digit r alone take their mean
+ *   hyper-hypercube H_k   n = f_1 f_2 ... with all f <= k + 1: places are numbers with digits of base f_1, f_2, ...;
+ *                         in round r those that differ in digit r alone take their mean
  *   simple base-(k+1)     n = a_1 (k+1)^p_1 + a_2 (k+1)^p_2 + ..., p descending, a <= k: parts V_1, V_2, ... of these
  *                         sizes. First each part makes its own mean (H_k). Then V_l and all the parts after it, R,
- * settle their difference: each of the a_l equal shares of V_l sends one place of its own to each place of R, with
- * weight |share| / (|V_l| + |R|). That gives every place of R, and every share as a whole, the mean; the shares spread
- * it inside by H_k while R goes on with l + 1 base-(k+1)            n = p q with p a product of factors <= k + 1: p
- * copies of the simple graph of q, then H_k among places of the same number
+ *                         settle their difference: each of the a_l equal shares of V_l sends one place of its own to
+ *                         each place of R, with weight |share| / (|V_l| + |R|). That gives every place of R, and
+ *                         every share as a whole, the mean; the shares spread it inside by H_k while R goes on with
+ *                         l + 1
+ *   base-(k+1)            n = p q with p a product of factors <= k + 1: p copies of the simple graph of q, then H_k
+ *                         among places of the same number
  *
  * Where we deviate: of all p that divide n (1 included) the one with the fewest rounds is taken; the paper compares
  * two. At most 2 log_{k+1}(n) + 2 rounds (theorem 1).

@@ -4,10 +4,11 @@
  *
  *   exp           in pairs, one distance per round. A power of two: i meets i XOR 2^r, exact after log2 N rounds (the
  *                 graph of arXiv 2410.11998). Our form for any other number: taciti_matching(); some may be left over
- * in a round, and agreement is only approached exp-directed  i hears i - 2^r in round r, one half from it (Assran et
- * al., arXiv 1811.10792). Every matrix is circulant, hence doubly stochastic: push-sum's weights would stay 1, so plain
- * mixing is the same exp-static    i hears i - 2^r for all r at once, each with the same weight as its own (Ying et
- * al., arXiv 2110.13363)
+ *                 in a round, and agreement is only approached
+ *   exp-directed  i hears i - 2^r in round r, one half from it (Assran et al., arXiv 1811.10792). Every matrix is
+ *                 circulant, hence doubly stochastic: push-sum's weights would stay 1, so plain mixing is the same
+ *   exp-static    i hears i - 2^r for all r at once, each with the same weight as its own (Ying et al., arXiv
+ *                 2110.13363)
  */
 #include "base/memory.h"
 #include "topo/family.h"

@@ -51,8 +51,7 @@ static void refused_text(const char *csv, int ranks, tacit_status status, const 
     refused(csv, strlen(csv), ranks, status, text);
 }
 
-/* ---- .npy as numpy.save writes it ----------------------------------------------------------------------------------
- */
+/* ---- .npy as numpy.save writes it -------------------------------------------------------------------------------- */
 
 static size_t npy(const char *header, const void *data, size_t data_bytes, unsigned char *out) {
     memcpy(out, "\x93NUMPY\x01", 8);
@@ -151,8 +150,7 @@ static void test_bad_npy(void **state) {
     }
 }
 
-/* ---- .csv ----------------------------------------------------------------------------------------------------------
- */
+/* ---- .csv -------------------------------------------------------------------------------------------------------- */
 
 static taciti_topology accepted_text(const char *csv, int ranks) { return accepted(csv, strlen(csv), ranks); }
 
