@@ -12,7 +12,6 @@ typedef struct slot {
     struct slot *before;                     /* to be collected by this one's job; NULL: none */
     char *records;                           /* of all ranks; owned */
     taciti_engine_request *sends, *receives; /* by rank; owned */
-    bool collected;
     taciti_job job;
 } slot;
 
@@ -63,13 +62,11 @@ void taciti_circular_destroy(taciti_circular *circular) {
 static char *record_of(const slot *s, int rank) { return s->records + (size_t)rank * s->circular->record_bytes; }
 
 static tacit_status collect(taciti_comm *comm, slot *s) {
-    if (s->collected) return TACIT_OK;
     for (int r = 0; r < taciti_comm_size(comm); r++) {
         if (r == taciti_comm_rank(comm)) continue;
         TACITI_TRY(taciti_comm_await(comm, &s->receives[r]));
         TACITI_TRY(taciti_comm_await(comm, &s->sends[r]));
     }
-    s->collected = true;
     return TACIT_OK;
 }
 
@@ -89,18 +86,20 @@ static tacit_status run_post(taciti_comm *comm, void *context) {
 
 /* ---- on the submitting thread ------------------------------------------------------------------------------------ */
 
-size_t taciti_circular_pending(const taciti_circular *circular) { return (size_t)(circular->posted - circular->taken); }
+/* Posted and not taken. */
+static size_t count_pending(const taciti_circular *circular) { return (size_t)(circular->posted - circular->taken); }
 
 tacit_status taciti_circular_post(taciti_circular *circular, const void *record) {
-    if (taciti_circular_pending(circular) == TACITI_CIRCULAR_MOST)
+    const size_t pending = count_pending(circular);
+    if (pending == TACITI_CIRCULAR_MOST)
         return taciti_fail(TACIT_E_INTERNAL, "more than %d records that nobody has taken", (int)TACITI_CIRCULAR_MOST);
     slot *s = slot_of(circular, circular->posted);
     memcpy(record_of(s, taciti_comm_rank(circular->comm)), record, circular->record_bytes);
-    s->collected = false;
-    s->before = taciti_circular_pending(circular) > 0 ? slot_of(circular, circular->posted - 1) : NULL;
+    s->before = pending > 0 ? slot_of(circular, circular->posted - 1) : NULL;
     s->job = (taciti_job){.run = run_post, .context = s, .name = "reports", .detail = -1};
+    TACITI_TRY(taciti_job_submit(circular->comm, &s->job));
     circular->posted++;
-    return taciti_job_submit(circular->comm, &s->job);
+    return TACIT_OK;
 }
 
 /* The newest record has no job after it that would collect it. */
@@ -111,7 +110,7 @@ static tacit_status collect_newest(taciti_circular *circular, slot *s) {
 }
 
 tacit_status taciti_circular_take(taciti_circular *circular, void *records) {
-    const size_t pending = taciti_circular_pending(circular);
+    const size_t pending = count_pending(circular);
     if (pending == 0) return taciti_fail(TACIT_E_INTERNAL, "a record was to be taken before one was posted");
     slot *s = slot_of(circular, circular->taken);
     if (pending == 1)

@@ -30,6 +30,4 @@ tacit_status taciti_circular_post(taciti_circular *circular, const void *record)
  * waits for that job of the communication thread; for the newest it waits for all ranks. Collective in that case. */
 tacit_status taciti_circular_take(taciti_circular *circular, void *records);
 
-size_t taciti_circular_pending(const taciti_circular *circular); /* posted and not taken */
-
 #endif

@@ -31,17 +31,15 @@ void taciti_parcels_destroy(taciti_parcels *parcels) {
     *parcels = (taciti_parcels){0};
 }
 
-static tacit_status start(taciti_parcels *parcels, size_t bucket, bool skipped) {
-    taciti_parcel *p = &parcels->all[bucket];
-    if (p->under_way) return taciti_fail(TACIT_E_INTERNAL, "bucket %zu is already being exchanged", bucket);
-    p->under_way = true;
-    p->skipped = skipped;
-    return TACIT_OK;
+static tacit_status refuse_if_under_way(const taciti_parcels *parcels, size_t bucket) {
+    if (!parcels->all[bucket].under_way) return TACIT_OK;
+    return taciti_fail(TACIT_E_INTERNAL, "bucket %zu is already being exchanged", bucket);
 }
 
 static tacit_status lay_out(taciti_parcels *parcels, float *flat, size_t bucket, int64_t number) {
     taciti_parcel *p = &parcels->all[bucket];
-    TACITI_TRY(start(parcels, bucket, false));
+    TACITI_TRY(refuse_if_under_way(parcels, bucket));
+    p->skipped = false;
     p->x = flat + parcels->layout->buckets[bucket].offset;
     p->number = number;
     return TACIT_OK;
@@ -49,10 +47,16 @@ static tacit_status lay_out(taciti_parcels *parcels, float *flat, size_t bucket,
 
 tacit_status taciti_parcels_send(taciti_parcels *parcels, float *flat, size_t bucket, int64_t number) {
     TACITI_TRY(lay_out(parcels, flat, bucket, number));
-    return taciti_job_submit(parcels->comm, &parcels->all[bucket].job);
+    TACITI_TRY(taciti_job_submit(parcels->comm, &parcels->all[bucket].job));
+    parcels->all[bucket].under_way = true;
+    return TACIT_OK;
 }
 
-tacit_status taciti_parcels_skip(taciti_parcels *parcels, size_t bucket) { return start(parcels, bucket, true); }
+tacit_status taciti_parcels_skip(taciti_parcels *parcels, size_t bucket) {
+    TACITI_TRY(refuse_if_under_way(parcels, bucket));
+    parcels->all[bucket].under_way = parcels->all[bucket].skipped = true;
+    return TACIT_OK;
+}
 
 tacit_status taciti_parcels_wait(taciti_parcels *parcels, size_t bucket) {
     taciti_parcel *p = &parcels->all[bucket];
@@ -66,9 +70,7 @@ tacit_status taciti_parcels_run(taciti_parcels *parcels, float *flat, int64_t nu
     const size_t buckets = parcels->layout->bucket_count;
     if (buckets == 1) {
         TACITI_TRY(lay_out(parcels, flat, 0, number));
-        const tacit_status status = taciti_job_run(parcels->comm, &parcels->all[0].job);
-        parcels->all[0].under_way = false;
-        return status;
+        return taciti_job_run(parcels->comm, &parcels->all[0].job);
     }
     for (size_t b = 0; b < buckets; b++) TACITI_TRY(taciti_parcels_send(parcels, flat, b, number));
     for (size_t b = 0; b < buckets; b++) TACITI_TRY(taciti_parcels_wait(parcels, b));

@@ -364,6 +364,37 @@ static void overlapped_equals_blocking_bit_for_bit(void **state) {
     taciti_layout_destroy(&layout);
 }
 
+/* What could not be sent is not under way. */
+static void refuse_buckets(taciti_comm *comm, void *context) {
+    (void)context;
+    taciti_layout layout;
+    make_layout(&layout);
+    const taciti_exchange_options options = {.bucket_bytes = 10000, .overlap = true};
+    taciti_exchange *exchange = NULL;
+    CHECK(taciti_exchange_create(comm, &layout, &options, &exchange) == TACIT_OK);
+    float *x = taciti_calloc(layout.n, sizeof *x);
+    for (size_t i = 0; i < layout.n; i++) x[i] = 1;
+    test_jam *jam = test_jam_begin(comm);
+    CHECK(taciti_exchange_begin(exchange, x, 0) == TACIT_E_INTERNAL);
+    test_jam_end(jam);
+    CHECK(taciti_exchange_wait(exchange, 0) == TACIT_E_INTERNAL);
+    CHECK(taciti_exchange_begin(exchange, x, 0) == TACIT_OK);
+    CHECK(taciti_exchange_wait(exchange, 0) == TACIT_OK);
+    CHECK(x[0] == (float)taciti_comm_size(comm));
+    taciti_free(x);
+    taciti_exchange_destroy(exchange);
+    taciti_layout_destroy(&layout);
+}
+
+static void a_refused_bucket_is_not_under_way(void **state) {
+    (void)state;
+    const taciti_comm_options options = test_comm_options(true);
+    test_log_keep();
+    test_world_run(2, &options, refuse_buckets, NULL);
+    assert_int_equal(test_log_count("bucket 0 is not being exchanged"), 2);
+    test_log_drop();
+}
+
 static void misuse_is_refused(void **state) {
     (void)state;
     taciti_layout layout;
@@ -450,6 +481,7 @@ int main(void) {
         cmocka_unit_test(a_residual_is_what_the_wire_took),
         cmocka_unit_test(what_is_not_finite_arrives_everywhere),
         cmocka_unit_test(overlapped_equals_blocking_bit_for_bit),
+        cmocka_unit_test(a_refused_bucket_is_not_under_way),
         cmocka_unit_test(misuse_is_refused),
         cmocka_unit_test(short_arrays_take_the_way_that_costs_less),
         cmocka_unit_test(staging_stays_bounded),
