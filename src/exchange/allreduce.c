@@ -5,14 +5,10 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "exchange/pipeline.h"
 
-/* Pieces under way in each stage. Between hosts the flows of a rank share links that others use as well; what one flow
- * is ahead of another at the end is time in which a link stands idle, so not more than it takes to ride out a wait of
- * some milliseconds. Inside one host few stay in the cache (64 MB: 8.9 ms, 10.2 ms with 17). */
-enum { DEPTH_NETWORK = 8, DEPTH_HOST = 3, DEPTH_LEAST = 2, DEPTH_LOCAL = 1, GRAIN = 16, SENDS_PER_MEMBER = 2 };
-
-/* Arriving payloads of all members and slots together; many ranks have small chunks anyway. */
-#define STAGING_BYTES ((size_t)64 << 20)
+/* DEPTH_LOCAL: pieces under way inside a host; see pipeline.h for those between hosts. */
+enum { DEPTH_LOCAL = 1, GRAIN = 16, SENDS_PER_MEMBER = 2 };
 
 static taciti_range share_of(const taciti_arrangement *place, const taciti_cut *cut, size_t piece, int member) {
     if (member >= place->lanes) return (taciti_range){0};
@@ -23,19 +19,14 @@ static taciti_range chunk_of(const taciti_arrangement *place, const taciti_cut *
     return taciti_cut_chunk(place, cut, piece, place->number, member);
 }
 
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 
 /* Segment and depths from what all ranks know alike: the options and who shares a host with whom. */
 static void choose_pipeline(taciti_allreduce *reduce, size_t segment_bytes) {
     const taciti_arrangement *p = &reduce->place;
-    const size_t room = STAGING_BYTES / (size_t)p->size;
-    size_t bytes = least(segment_bytes, p->one_host ? SIZE_MAX : TACITI_WIRE_SEGMENT_BYTES);
-    bytes = most(least(bytes, room / (DEPTH_LEAST + 1)), GRAIN * sizeof(float));
-    reduce->segment_n = bytes / sizeof(float) / GRAIN * GRAIN;
-    reduce->wire_depth = p->one_host ? DEPTH_HOST : most(DEPTH_NETWORK / (size_t)p->lanes, DEPTH_LEAST);
-    while (reduce->wire_depth > DEPTH_LEAST && bytes * (reduce->wire_depth + 1) > room) reduce->wire_depth--;
-    if (p->hosts == 1) reduce->wire_depth = 0;
+    const taciti_pipeline wire = taciti_pipeline_of(segment_bytes, p->one_host, (size_t)p->lanes, (size_t)p->size);
+    reduce->segment_n = wire.segment_n;
+    reduce->wire_depth = p->hosts == 1 ? 0 : wire.depth;
     reduce->local_depth = p->hosts == p->size ? 0 : DEPTH_LOCAL;
 }
 
@@ -67,7 +58,6 @@ tacit_status taciti_allreduce_describe(const taciti_where *where, taciti_members
                                           .slots = out->local_depth + 1,
                                           .lag = 2 * out->wire_depth + out->local_depth,
                                           .window = 2 * SENDS_PER_MEMBER * (size_t)local_size};
-    out->small = taciti_small_of(NULL, codec, p, NULL);
     return TACIT_OK;
 }
 
@@ -205,6 +195,10 @@ static tacit_status run_fans(taciti_allreduce *reduce, float *x, size_t n, const
     return taciti_fan_finish(&reduce->wire);
 }
 
+static bool takes_small(const taciti_allreduce *reduce, size_t n) {
+    return !reduce->fans_only && taciti_small_pays(&reduce->place, n);
+}
+
 tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, const taciti_residual *residual) {
     if (n == 0) return TACIT_OK;
     if (residual != NULL && (reduce->codec->identity || reduce->place.size == 1)) {
@@ -212,7 +206,7 @@ tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, 
         residual = NULL;
     }
     if (reduce->place.size == 1) return TACIT_OK;
-    if (!taciti_small_pays(&reduce->small, n)) return run_fans(reduce, x, n, residual);
+    if (!takes_small(reduce, n)) return run_fans(reduce, x, n, residual);
     if (residual == NULL) return taciti_small_run(&reduce->small, x, n, NULL);
     TACITI_TRY(taciti_small_run(&reduce->small, x, n, residual->kept));
     if (residual->back != 0) taciti_residual_give_back(residual->back, x, residual->kept, n);
@@ -221,7 +215,7 @@ tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, 
 
 uint64_t taciti_allreduce_bytes(const taciti_allreduce *reduce, size_t n) {
     if (reduce->place.size == 1 || n == 0) return 0;
-    if (taciti_small_pays(&reduce->small, n)) return taciti_small_bytes(&reduce->place, n);
+    if (takes_small(reduce, n)) return taciti_small_bytes(&reduce->place, n);
     const taciti_cut cut = cut_of(reduce, n);
     uint64_t bytes = 0;
     for (size_t i = 0; i < cut.pieces; i++)
@@ -249,7 +243,7 @@ static uint64_t piece_nic_bytes(const taciti_allreduce *reduce, const taciti_cut
 
 uint64_t taciti_allreduce_nic_bytes(const taciti_allreduce *reduce, size_t n, int machine) {
     if (reduce->place.size == 1 || n == 0) return 0;
-    if (taciti_small_pays(&reduce->small, n)) return taciti_small_nic_bytes(&reduce->place, n, machine);
+    if (takes_small(reduce, n)) return taciti_small_nic_bytes(&reduce->place, n, machine);
     const taciti_cut cut = cut_of(reduce, n);
     uint64_t bytes = 0;
     for (size_t i = 0; i < cut.pieces; i++) bytes += piece_nic_bytes(reduce, &cut, i, machine);

@@ -23,10 +23,6 @@
 #include "exchange/fan.h"
 #include "exchange/small.h"
 
-/* Messages of this size leave at once: Open MPI's TCP asks the receiver first from 64 KiB on, and that question stands
- * behind all data on its way (4 hosts at 1 Gbit/s, 64 MB: 128 KiB reach 91 % of the line, 60 KiB 98 %). */
-#define TACITI_WIRE_SEGMENT_BYTES ((size_t)60 << 10)
-
 typedef struct taciti_allreduce {
     taciti_comm *comm; /* borrows */
     const taciti_codec *codec;
@@ -36,7 +32,8 @@ typedef struct taciti_allreduce {
     taciti_fan_shape local_shape, wire_shape;
     taciti_fan local, wire;
     taciti_small small;
-    void *memory; /* of all buffers; owned, or NULL when they are borrowed */
+    bool fans_only; /* short arrays take that way as well; false unless set */
+    void *memory;   /* of all buffers; owned, or NULL when they are borrowed */
 } taciti_allreduce;
 
 /* The object without its buffers, as `rank` sees it: enough for every formula below, of members or not. Not collective.

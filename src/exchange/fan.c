@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "exchange/payload.h"
 #include "exchange/residual.h"
 #include "kernel/kernel.h"
 
@@ -106,20 +107,8 @@ tacit_status taciti_fan_await_spread(taciti_fan *fan, const taciti_turn *t) {
 tacit_status taciti_fan_finish(taciti_fan *fan) { return taciti_outbox_await(&fan->sends, fan->sends.posted); }
 
 /* ---- codec ------------------------------------------------------------------------------------------------------- */
-/* Too short and too many to be spans of their own. */
-static void add_time(const taciti_fan *fan, taciti_span_kind kind, int64_t spent_ns) {
-    taciti_trace_count(taciti_comm_trace(fan->comm), kind, spent_ns);
-}
-
-/* Encodes x[n] into out; dense codecs have payloads of one size, which is what the receivers expect. */
 static tacit_status encode(const taciti_fan *fan, const float *x, size_t n, void *out) {
-    const taciti_codec *codec = fan->shape.codec;
-    const int64_t begin_ns = taciti_now_ns();
-    const size_t bytes = codec->encode(x, n, 0, out); /* key 0: rounding to nearest needs no randomness */
-    add_time(fan, TACITI_SPAN_ENCODE, taciti_now_ns() - begin_ns);
-    if (bytes == codec->bound(n)) return TACIT_OK;
-    return taciti_fail(TACIT_E_INTERNAL, "codec %s wrote %zu bytes for %zu floats instead of %zu", codec->name, bytes,
-                       n, codec->bound(n));
+    return taciti_payload_encode(fan->comm, fan->shape.codec, x, n, out);
 }
 
 /* What the payload of x[n], a part of the array, lacks. */
@@ -172,7 +161,7 @@ static tacit_status add_in_order(taciti_fan *fan, const taciti_turn *t, float *o
         else if (!codec->identity)
             TACITI_TRY(codec->decode(payload, bytes, prefix, n));
     }
-    add_time(fan, TACITI_SPAN_DECODE, spent_ns + taciti_now_ns() - begin_ns);
+    taciti_payload_time(fan->comm, TACITI_SPAN_DECODE, spent_ns + taciti_now_ns() - begin_ns);
     return TACIT_OK;
 }
 

@@ -3,38 +3,20 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "exchange/allreduce.h"
+#include "exchange/payload.h"
+#include "exchange/pipeline.h"
 #include "exchange/residual.h"
 #include "kernel/kernel.h"
 
-/* Segments under way, and sends to one neighbour; see allreduce.c, whose traffic is alike. */
-enum { DEPTH_NETWORK = 8, DEPTH_HOST = 3, DEPTH_LEAST = 2, GRAIN = 16, SENDS_PER_NEIGHBOUR = 2 };
-
-/* Arriving payloads of all neighbours and slots together. */
-#define STAGING_BYTES ((size_t)64 << 20)
+enum { SENDS_PER_NEIGHBOUR = 2 };
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
-static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 
 /* ---- who they are ------------------------------------------------------------------------------------------------ */
-/* Calls `take` for every edge of a round, ascending by (to, from). */
-typedef void edge_taker(void *context, const taciti_edge *edge);
-
-static void each_edge(const taciti_round *round, edge_taker *take, void *context) {
-    for (size_t e = 0; e < round->edge_count; e++) take(context, &round->edges[e]);
-    for (size_t g = 0; g < round->groups; g++) {
-        const size_t begin = round->first[g], end = round->first[g + 1];
-        for (size_t to = begin; to < end; to++)
-            for (size_t from = begin; from < end; from++) {
-                const taciti_edge edge = {round->members[from], round->members[to], 1.0 / (double)(end - begin)};
-                if (from != to) take(context, &edge);
-            }
-    }
-}
-
-/* What counting and collecting need to know of a round. */
+/* What counting needs to know of a round. */
 typedef struct survey {
     taciti_neighbours *neighbours;
     const taciti_where *where;
@@ -44,21 +26,25 @@ typedef struct survey {
     bool one_host;
 } survey;
 
-static void count_edge(void *context, const taciti_edge *edge) {
-    survey *s = context;
-    s->most_in = most(s->most_in, ++s->in_degree[edge->to]);
-    s->one_host = s->one_host && s->where->host_of[edge->to] == s->where->host_of[edge->from];
-    s->neighbours->in_count += edge->to == s->rank;
-    s->neighbours->out_count += edge->from == s->rank;
+static void count_edges(survey *s, const taciti_round *round) {
+    for (size_t e = 0; e < round->edge_count; e++) {
+        const taciti_edge *edge = &round->edges[e];
+        if (++s->in_degree[edge->to] > s->most_in) s->most_in = s->in_degree[edge->to];
+        s->one_host = s->one_host && s->where->host_of[edge->to] == s->where->host_of[edge->from];
+        s->neighbours->in_count += edge->to == s->rank;
+        s->neighbours->out_count += edge->from == s->rank;
+    }
 }
 
-static void collect_edge(void *context, const taciti_edge *edge) {
-    const survey *s = context;
-    taciti_neighbours *nb = s->neighbours;
-    if (edge->to == s->rank) nb->in[nb->in_count++] = (taciti_neighbour){edge->from, edge->weight};
-    if (edge->from != s->rank) return;
-    nb->out[nb->out_count++] = (taciti_neighbour){edge->to, edge->weight};
-    nb->given += edge->weight;
+static void collect_edges(taciti_neighbours *nb, const taciti_round *round, int rank) {
+    size_t in = 0, out = 0;
+    for (size_t e = 0; e < round->edge_count; e++) {
+        const taciti_edge *edge = &round->edges[e];
+        if (edge->to == rank) nb->in[in++] = (taciti_neighbour){edge->from, edge->weight};
+        if (edge->from != rank) continue;
+        nb->out[out++] = (taciti_neighbour){edge->to, edge->weight};
+        nb->given += edge->weight;
+    }
 }
 
 /* Those after me first, so that not all send to the lowest rank at the same time. */
@@ -74,29 +60,21 @@ static void turn_to_me(taciti_neighbour *list, size_t count, int rank) {
 
 static tacit_status collect(survey *s, const taciti_round *round) {
     taciti_neighbours *nb = s->neighbours;
-    each_edge(round, count_edge, s);
+    count_edges(s, round);
     nb->in = taciti_calloc(nb->in_count + nb->out_count, sizeof *nb->in);
     if (nb->in == NULL) return TACIT_E_MEMORY;
     nb->out = nb->in + nb->in_count;
-    nb->in_count = nb->out_count = 0;
-    each_edge(round, collect_edge, s);
+    collect_edges(nb, round, s->rank);
     turn_to_me(nb->out, nb->out_count, s->rank);
-    if (round->self != NULL)
-        nb->self = round->self[s->rank];
-    else
-        nb->self = 1.0 / (double)(nb->in_count + 1);
+    nb->self = round->self[s->rank];
     return TACIT_OK;
 }
 
 /* From what all ranks know alike: sender and receiver must cut in the same way. */
 static void choose_pipeline(taciti_neighbours *nb, const survey *s, size_t segment_bytes) {
-    const size_t room = STAGING_BYTES / most(s->most_in, 1);
-    size_t bytes = least(segment_bytes, s->one_host ? SIZE_MAX : TACITI_WIRE_SEGMENT_BYTES);
-    bytes = most(least(bytes, room / (DEPTH_LEAST + 1)), GRAIN * sizeof(float));
-    size_t depth = s->one_host ? DEPTH_HOST : DEPTH_NETWORK;
-    while (depth > DEPTH_LEAST && bytes * (depth + 1) > room) depth--;
-    nb->segment_n = bytes / sizeof(float) / GRAIN * GRAIN;
-    nb->slots = depth + 1;
+    const taciti_pipeline pipeline = taciti_pipeline_of(segment_bytes, s->one_host, 1, s->most_in);
+    nb->segment_n = pipeline.segment_n;
+    nb->slots = pipeline.depth + 1;
     nb->stride_bytes = taciti_round_up(nb->codec->bound(nb->segment_n), TACITI_ALIGN_BYTES);
 }
 
@@ -170,8 +148,7 @@ static tacit_status start_segment(taciti_neighbours *nb, const segment *s) {
     const void *payload = s->x;
     if (!nb->codec->identity && nb->out_count > 0) {
         payload = leaving(nb, s);
-        if (nb->codec->encode(s->x, s->n, 0, leaving(nb, s)) != bytes)
-            return taciti_fail(TACIT_E_INTERNAL, "codec %s has payloads of several sizes", nb->codec->name);
+        TACITI_TRY(taciti_payload_encode(nb->comm, nb->codec, s->x, s->n, leaving(nb, s)));
     }
     for (size_t k = 0; k < nb->out_count; k++)
         TACITI_TRY(taciti_outbox_send(&nb->sends, nb->out[k].rank, payload, bytes));
@@ -192,9 +169,12 @@ static tacit_status keep_own(taciti_neighbours *nb, const segment *s) {
 static tacit_status finish_segment(taciti_neighbours *nb, const segment *s) {
     const taciti_kernels *kernels = taciti_kernels_get();
     TACITI_TRY(taciti_outbox_await(&nb->sends, nb->sent[s->slot])); /* they may leave from x itself */
+    int64_t begin_ns = taciti_now_ns(), spent_ns = 0;
     TACITI_TRY(keep_own(nb, s));
     for (size_t k = 0; k < nb->in_count; k++) {
+        spent_ns += taciti_now_ns() - begin_ns;
         TACITI_TRY(taciti_comm_await(nb->comm, &nb->heard[s->slot * nb->in_count + k]));
+        begin_ns = taciti_now_ns();
         float *values = nb->decoded;
         if (nb->codec->identity)
             values = (float *)(void *)arriving(nb, s, k);
@@ -203,6 +183,7 @@ static tacit_status finish_segment(taciti_neighbours *nb, const segment *s) {
         kernels->scale(values, (float)nb->in[k].weight, s->n);
         kernels->add(s->x, values, s->n);
     }
+    taciti_payload_time(nb->comm, TACITI_SPAN_DECODE, spent_ns + taciti_now_ns() - begin_ns);
     return TACIT_OK;
 }
 

@@ -36,7 +36,7 @@ typedef struct taciti_neighbours {
     size_t *sent;                 /* [slots] `posted` after that segment's sends; owned */
 } taciti_neighbours;
 
-/* A round of groups is taken as the edges among the members of each. No buffers yet. Not collective. */
+/* Of a round of edges. No buffers yet. Not collective. */
 tacit_status taciti_neighbours_describe(const taciti_where *where, const taciti_round *round, int rank,
                                         const taciti_codec *codec, size_t segment_bytes, taciti_neighbours *out);
 size_t taciti_neighbours_workspace_bytes(const taciti_neighbours *neighbours);

@@ -45,11 +45,10 @@ size_t taciti_small_memory_bytes(const taciti_codec *codec, const taciti_arrange
 
 taciti_small taciti_small_of(taciti_comm *comm, const taciti_codec *codec, const taciti_arrangement *place,
                              void *memory) {
-    taciti_small small = {.comm = comm, .codec = codec, .place = place, .most_n = taciti_small_most_n(place)};
-    if (memory == NULL || small.most_n == 0) return small;
-    small.blocks = memory;
-    small.part = small.blocks + (size_t)place->size * small.most_n;
-    small.payload = (char *)(small.part + small.most_n);
+    const size_t most_n = taciti_small_most_n(place);
+    taciti_small small = {.comm = comm, .codec = codec, .place = place, .blocks = memory};
+    small.part = small.blocks + (size_t)place->size * most_n;
+    small.payload = (char *)(small.part + most_n);
     return small;
 }
 
@@ -138,8 +137,8 @@ double taciti_small_fans_cost_s(const taciti_arrangement *place, size_t n) {
            2 * peers / (peers + 1) * (double)n * sizeof(float) * p->byte_s;
 }
 
-bool taciti_small_pays(const taciti_small *small, size_t n) {
-    return n <= small->most_n && taciti_small_cost_s(small->place, n) < taciti_small_fans_cost_s(small->place, n);
+bool taciti_small_pays(const taciti_arrangement *place, size_t n) {
+    return n <= taciti_small_most_n(place) && taciti_small_cost_s(place, n) < taciti_small_fans_cost_s(place, n);
 }
 
 void taciti_small_turns(const taciti_arrangement *place, int *wire, int *local) {

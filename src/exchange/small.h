@@ -15,24 +15,23 @@ typedef struct taciti_small {
     taciti_comm *comm;               /* borrows */
     const taciti_codec *codec;       /* what a wire would round */
     const taciti_arrangement *place; /* borrows */
-    size_t most_n;                   /* longest array; 0: there is nobody to talk to */
     float *blocks;                   /* [size][n], mine first, then those of the positions after mine; borrows */
     float *part;                     /* [n] what one host contributes; in the same block, like the next */
     char *payload;
 } taciti_small;
 
-/* memory: taciti_small_memory_bytes() of it, borrowed; NULL when only the formulas are wanted. */
+/* memory: taciti_small_memory_bytes() of it, borrowed. */
 taciti_small taciti_small_of(taciti_comm *comm, const taciti_codec *codec, const taciti_arrangement *place,
                              void *memory);
 size_t taciti_small_memory_bytes(const taciti_codec *codec, const taciti_arrangement *place);
 
-/* x[n] = sum over members, n <= most_n. kept[n]: as in residual.h (what a host's part lacks is kept by its first
- * member, what the sum lacks by the first of all); NULL: forgotten. Communication thread. Collective. */
+/* x[n] = sum over members, n <= taciti_small_most_n(). kept[n]: as in residual.h (what a host's part lacks is kept by
+ * its first member, what the sum lacks by the first of all); NULL: forgotten. Communication thread. Collective. */
 tacit_status taciti_small_run(taciti_small *small, float *x, size_t n, float *kept);
 
 /* Whether this is estimated to be faster than fans for n floats; the same answer on all ranks. */
-bool taciti_small_pays(const taciti_small *small, size_t n);
-size_t taciti_small_most_n(const taciti_arrangement *place); /* longest array */
+bool taciti_small_pays(const taciti_arrangement *place, size_t n);
+size_t taciti_small_most_n(const taciti_arrangement *place); /* longest array; 0: there is nobody to talk to */
 
 /* The estimate, in seconds, for this and for fans: messages in a row, messages to handle, bytes of one link. */
 double taciti_small_cost_s(const taciti_arrangement *place, size_t n);

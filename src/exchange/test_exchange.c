@@ -106,7 +106,7 @@ static void sum_integers(taciti_comm *comm, void *context) {
     float *x = taciti_calloc(MOST + 1, sizeof *x);
     for (size_t l = 0; l < 2 * LENGTH_COUNT; l++) {
         const size_t n = LENGTHS[l % LENGTH_COUNT];
-        if (l == LENGTH_COUNT) reduce.small.most_n = 0; /* short arrays by fans as well */
+        if (l == LENGTH_COUNT) reduce.fans_only = true; /* short arrays by fans as well */
         for (size_t i = 0; i < n; i++) x[i] = small_integer(rank, i);
         x[n] = 12345.0f;
         const uint64_t before = taciti_comm_count(comm).bytes_sent, nic_before = test_bytes_to_other_hosts(comm);
@@ -181,7 +181,7 @@ static void compare_with_definition(taciti_comm *comm, void *context) {
     float *x = taciti_calloc(MOST, sizeof *x), *expected = taciti_calloc(MOST, sizeof *x);
     for (size_t l = 0; l < 2 * LENGTH_COUNT; l++) {
         const size_t n = LENGTHS[l % LENGTH_COUNT];
-        if (l == LENGTH_COUNT) reduce.small.most_n = 0; /* the same bits on both ways */
+        if (l == LENGTH_COUNT) reduce.fans_only = true; /* the same bits on both ways */
         for (size_t i = 0; i < n; i++) x[i] = wild(taciti_comm_rank(comm), i);
         define(comm, t->codec, is_flat(comm, t->wish.scheme), expected, n);
         reduce_on_thread(comm, &reduce, x, n);
@@ -259,7 +259,7 @@ static void keep_what_rounding_takes(taciti_comm *comm, void *context) {
     for (size_t l = 0; l < 2 * LENGTH_COUNT; l++) {
         const size_t n = LENGTHS[l % LENGTH_COUNT];
         if (n > 1000 && n < MOST) continue;
-        if (l == LENGTH_COUNT) reduce.small.most_n = 0;
+        if (l == LENGTH_COUNT) reduce.fans_only = true;
         check_residuals(comm, &reduce, block, sums, n);
     }
     taciti_free(block);
@@ -430,12 +430,12 @@ static void look_at_costs(taciti_comm *comm, void *context) {
     CHECK(taciti_allreduce_create(comm, taciti_codec_find("f32"), (taciti_members){0},
                                   (taciti_placement){TACITI_SCHEME_AUTO, 0}, 4096, &reduce) == TACIT_OK);
     const taciti_arrangement *p = &reduce.place;
-    CHECK(p->hosts < p->size || taciti_small_pays(&reduce.small, 2));
-    CHECK(!taciti_small_pays(&reduce.small, reduce.small.most_n + 1));
+    CHECK(p->hosts < p->size || taciti_small_pays(p, 2));
+    CHECK(!taciti_small_pays(p, taciti_small_most_n(p) + 1));
     for (size_t n = 1; n < 100000; n *= 3) {
         CHECK(taciti_small_cost_s(p, 3 * n) > taciti_small_cost_s(p, n));
         CHECK(taciti_small_fans_cost_s(p, 3 * n) > taciti_small_fans_cost_s(p, n));
-        CHECK(!taciti_small_pays(&reduce.small, n) || taciti_small_cost_s(p, n) < taciti_small_fans_cost_s(p, n));
+        CHECK(!taciti_small_pays(p, n) || taciti_small_cost_s(p, n) < taciti_small_fans_cost_s(p, n));
     }
     taciti_allreduce_destroy(&reduce);
 }

@@ -395,6 +395,39 @@ static void misuse_is_refused(void **state) {
     test_log_drop();
 }
 
+static int64_t time_of(taciti_comm *comm, taciti_span_kind kind) {
+    return atomic_load(&taciti_comm_trace(comm)->run_ns[kind]);
+}
+
+/* *context: of groups or of edges. */
+static void look_at_time(taciti_comm *comm, void *context) {
+    taciti_layout layout;
+    make_layout(&layout);
+    const taciti_exchange_options options = {.wire = BF16, .scheme = TACITI_SCHEME_FLAT};
+    taciti_mix *mix = NULL;
+    CHECK(taciti_mix_create(comm, &layout, context, &options, &mix) == TACIT_OK);
+    float *x = taciti_calloc(layout.n, sizeof *x);
+    CHECK(time_of(comm, TACITI_SPAN_ENCODE) == 0 && time_of(comm, TACITI_SPAN_DECODE) == 0);
+    for (size_t b = 0; b < layout.bucket_count; b++) {
+        CHECK(taciti_mix_begin(mix, x, b, 0) == TACIT_OK);
+        CHECK(taciti_mix_wait(mix, b) == TACIT_OK);
+    }
+    CHECK(time_of(comm, TACITI_SPAN_ENCODE) > 0 && time_of(comm, TACITI_SPAN_DECODE) > 0);
+    taciti_mix_destroy(mix);
+    taciti_free(x);
+    taciti_layout_destroy(&layout);
+}
+
+static void time_of_codecs_is_counted(void **state) {
+    (void)state;
+    const taciti_comm_options options = test_comm_options(true);
+    test_topology *made = taciti_calloc(2, sizeof *made);
+    test_topology_of_groups(&made[0], 4);
+    test_topology_of_edges(&made[1], 4);
+    for (int kind = 0; kind < 2; kind++) test_world_run(4, &options, look_at_time, &made[kind].topology);
+    taciti_free(made);
+}
+
 static size_t memory_of(taciti_comm *comm, const taciti_layout *layout, int rounds) {
     test_topology *made = taciti_calloc(1, sizeof *made);
     test_topology_start(made, "pairs", 8, false);
@@ -433,6 +466,7 @@ int main(void) {
         cmocka_unit_test(equal_replicas_stay_equal_where_sums_are_exact),
         cmocka_unit_test(what_is_not_finite_reaches_neighbours_and_nobody_else),
         cmocka_unit_test(misuse_is_refused),
+        cmocka_unit_test(time_of_codecs_is_counted),
         cmocka_unit_test(memory_does_not_grow_with_the_period),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

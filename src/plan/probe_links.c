@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "exchange/allreduce.h"
+#include "exchange/pipeline.h"
 #include "plan/fit.h"
 #include "plan/probe_state.h"
 
