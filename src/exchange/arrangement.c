@@ -80,17 +80,6 @@ tacit_status taciti_arrangement_of(const taciti_where *where, taciti_members mem
     return TACIT_OK;
 }
 
-tacit_status taciti_arrangement_create(const taciti_comm *comm, taciti_members members, taciti_placement wish,
-                                       taciti_arrangement *out) {
-    const int size = taciti_comm_size(comm);
-    int *host_of = taciti_calloc((size_t)size, sizeof *host_of);
-    if (host_of == NULL) return TACIT_E_MEMORY;
-    const taciti_where where = {.ranks = size, .hosts = taciti_hosts_of(comm, host_of), .host_of = host_of};
-    const tacit_status status = taciti_arrangement_of(&where, members, taciti_comm_rank(comm), wish, out);
-    taciti_free(host_of);
-    return status;
-}
-
 void taciti_arrangement_destroy(taciti_arrangement *place) {
     taciti_free(place->order);
     *place = (taciti_arrangement){0};

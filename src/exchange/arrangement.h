@@ -49,10 +49,7 @@ typedef struct taciti_arrangement {
     bool one_host;    /* no message leaves a machine */
 } taciti_arrangement;
 
-/* AUTO: by hosts when there are several and one of them has several members, else flat. Not collective. */
-tacit_status taciti_arrangement_create(const taciti_comm *comm, taciti_members members, taciti_placement wish,
-                                       taciti_arrangement *out);
-/* The same as `rank` sees it, of which no communicator is needed. */
+/* As `rank` sees it. AUTO: by hosts when there are several and one of them has several members, else flat. */
 tacit_status taciti_arrangement_of(const taciti_where *where, taciti_members members, int rank, taciti_placement wish,
                                    taciti_arrangement *out);
 void taciti_arrangement_destroy(taciti_arrangement *place);

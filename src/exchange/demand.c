@@ -141,9 +141,8 @@ static int hosts_of_members(const taciti_where *where, taciti_members members) {
     return hosts;
 }
 
-taciti_placement taciti_mix_placement(const taciti_where *where, const taciti_round *round, size_t group,
+taciti_placement taciti_mix_placement(const taciti_where *where, const taciti_round *round, taciti_members members,
                                       taciti_placement wish) {
-    const taciti_members members = taciti_members_of(round, group);
     const int hosts = hosts_of_members(where, members);
     if (wish.lanes > 0 || hosts == 1) return wish;
     const int lanes = TACITI_FLOWS / (hosts - 1) / crowd_of(where, round, members);
@@ -151,12 +150,17 @@ taciti_placement taciti_mix_placement(const taciti_where *where, const taciti_ro
     return wish;
 }
 
+static tacit_status arrange_group(const taciti_where *where, const taciti_round *round, taciti_members members,
+                                  taciti_placement wish, taciti_arrangement *out) {
+    return taciti_arrangement_of(where, members, members.ranks[0], taciti_mix_placement(where, round, members, wish),
+                                 out);
+}
+
 static tacit_status carry_round(const taciti_where *where, const taciti_round *round, taciti_placement wish, length len,
                                 loads *l) {
     for (size_t g = 0; g < round->groups; g++) {
         taciti_arrangement place;
-        TACITI_TRY(taciti_arrangement_of(where, taciti_members_of(round, g), 0,
-                                         taciti_mix_placement(where, round, g, wish), &place));
+        TACITI_TRY(arrange_group(where, round, taciti_members_of(round, g), wish, &place));
         carry_allreduce(&place, len, l);
         taciti_arrangement_destroy(&place);
     }
@@ -170,8 +174,7 @@ static tacit_status demands_of_groups(const taciti_where *where, const taciti_ro
     for (size_t g = 0; g < round->groups; g++) {
         const taciti_members members = taciti_members_of(round, g);
         taciti_arrangement place;
-        TACITI_TRY(taciti_arrangement_of(where, members, members.ranks[0], taciti_mix_placement(where, round, g, wish),
-                                         &place));
+        TACITI_TRY(arrange_group(where, round, members, wish, &place));
         const taciti_demand demand = demand_of(&place, len, l);
         for (size_t i = 0; i < members.count; i++) out[members.ranks[i]] = demand;
         taciti_arrangement_destroy(&place);
@@ -179,28 +182,34 @@ static tacit_status demands_of_groups(const taciti_where *where, const taciti_ro
     return TACIT_OK;
 }
 
-/* What a rank sends along edges inside of its host. */
-static double local_edge_bytes(const taciti_where *where, const taciti_round *round, int rank, length len) {
-    double bytes = 0;
-    for (size_t e = 0; e < round->edge_count; e++)
-        if (round->edges[e].from == rank && where->host_of[round->edges[e].to] == where->host_of[rank])
-            bytes += (double)len.wire_bytes;
-    return bytes;
+/* What either end of an edge asks of the links, together with its other edges. */
+static void meet_edge(const taciti_demand *edge, taciti_demand *rank) {
+    rank->host_bytes = greater(rank->host_bytes, edge->host_bytes);
+    rank->local_bytes = greater(rank->local_bytes, edge->local_bytes);
+    rank->wire_turns |= edge->wire_turns;
+    rank->local_turns |= edge->local_turns;
 }
 
-static taciti_demand demand_of_edges(const taciti_where *where, const taciti_round *round, int rank, length len,
-                                     const loads *l) {
-    taciti_demand d = {0};
+static tacit_status demands_of_edges(const taciti_where *where, const taciti_round *round, length len, const loads *l,
+                                     taciti_demand *out) {
+    double *local_bytes = taciti_calloc((size_t)where->ranks, sizeof *local_bytes); /* that a rank sends to its host */
+    if (local_bytes == NULL) return TACIT_E_MEMORY;
+    for (size_t e = 0; e < round->edge_count; e++) {
+        const taciti_edge *edge = &round->edges[e];
+        if (where->host_of[edge->from] == where->host_of[edge->to]) local_bytes[edge->from] += (double)len.wire_bytes;
+    }
     for (size_t e = 0; e < round->edge_count && len.f32_bytes > 0; e++) {
         const taciti_edge *edge = &round->edges[e];
-        if (edge->from != rank && edge->to != rank) continue;
         const int from = where->host_of[edge->from], to = where->host_of[edge->to];
-        *(from == to ? &d.local_turns : &d.wire_turns) = 1;
-        if (from != to) d.host_bytes = greater(d.host_bytes, greater(busy(l, from), busy(l, to)));
-        d.local_bytes = greater(d.local_bytes, greater(local_edge_bytes(where, round, edge->from, len),
-                                                       local_edge_bytes(where, round, edge->to, len)));
+        const taciti_demand demand = {.host_bytes = from == to ? 0 : greater(busy(l, from), busy(l, to)),
+                                      .local_bytes = greater(local_bytes[edge->from], local_bytes[edge->to]),
+                                      .wire_turns = from != to,
+                                      .local_turns = from == to};
+        meet_edge(&demand, &out[edge->from]);
+        meet_edge(&demand, &out[edge->to]);
     }
-    return d;
+    taciti_free(local_bytes);
+    return TACIT_OK;
 }
 
 tacit_status taciti_mix_demands(const taciti_where *where, const taciti_topology *topology, size_t round,
@@ -212,19 +221,9 @@ tacit_status taciti_mix_demands(const taciti_where *where, const taciti_topology
     tacit_status status = loads_create(where, &l);
     if (status == TACIT_OK) status = carry_round(where, r, placement, len, &l);
     if (status == TACIT_OK) status = demands_of_groups(where, r, placement, len, &l, out);
-    for (int rank = 0; rank < where->ranks && status == TACIT_OK && r->groups == 0; rank++)
-        out[rank] = demand_of_edges(where, r, rank, len, &l);
+    if (status == TACIT_OK) status = demands_of_edges(where, r, len, &l, out);
     taciti_free(l.out);
     return status;
-}
-
-taciti_demand taciti_mix_demand(const taciti_where *where, const taciti_topology *topology, size_t round, int rank,
-                                taciti_placement placement, size_t wire_bytes, size_t f32_bytes) {
-    taciti_demand demand = {0}, *all = taciti_calloc((size_t)where->ranks, sizeof *all);
-    if (all != NULL && taciti_mix_demands(where, topology, round, placement, wire_bytes, f32_bytes, all) == TACIT_OK)
-        demand = all[rank];
-    taciti_free(all);
-    return demand;
 }
 
 /* Bytes of the busiest link in the rounds begin .. end - 1 together. */

@@ -23,12 +23,8 @@ typedef struct taciti_demand {
 taciti_demand taciti_allreduce_demand(const taciti_where *where, const int *members, size_t count,
                                       taciti_placement placement, size_t wire_bytes, size_t f32_bytes);
 
-/* One round of a topology as `rank` sees it: the links are those of the hosts that its group (or its neighbours) use,
- * and they carry what all ranks of those hosts send in that round. All zero when the rank is idle. */
-taciti_demand taciti_mix_demand(const taciti_where *where, const taciti_topology *topology, size_t round, int rank,
-                                taciti_placement placement, size_t wire_bytes, size_t f32_bytes);
-
-/* The same for all ranks at once, at the cost of about one of them: out[ranks]. */
+/* One round of a topology, out[ranks] as each rank sees it: the links are those of the hosts that its group (or its
+ * neighbours) use, and they carry what all ranks of those hosts send in that round. All zero when the rank is idle. */
 tacit_status taciti_mix_demands(const taciti_where *where, const taciti_topology *topology, size_t round,
                                 taciti_placement placement, size_t wire_bytes, size_t f32_bytes, taciti_demand *out);
 
@@ -42,11 +38,11 @@ double taciti_mix_nic_bytes_of(const taciti_where *where, const taciti_topology 
 double taciti_mix_nic_bytes_mean(const taciti_where *where, const taciti_topology *topology, taciti_placement placement,
                                  size_t wire_bytes);
 
-/* The members of one group of a round; and how they are arranged: groups that share links share their flows as well,
- * unless the number of lanes was asked for (arrangement.h). */
+/* The members of one group of a round; and how such a group is arranged: groups that share links share their flows as
+ * well, unless the number of lanes was asked for (arrangement.h). */
 taciti_members taciti_members_of(const taciti_round *round, size_t group);
 bool taciti_members_cross(const taciti_where *where, taciti_members members, int host); /* some are on it, some not */
-taciti_placement taciti_mix_placement(const taciti_where *where, const taciti_round *round, size_t group,
+taciti_placement taciti_mix_placement(const taciti_where *where, const taciti_round *round, taciti_members members,
                                       taciti_placement wish);
 
 #endif

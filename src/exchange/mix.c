@@ -56,12 +56,6 @@ static const taciti_round *round_of(const taciti_mix *mix, size_t r) { return &m
 static size_t round_number(const taciti_mix *mix, int64_t number) { return (size_t)number % mix->topology->period; }
 
 /* ---- what every round needs -------------------------------------------------------------------------------------- */
-static bool is_member(const taciti_round *round, size_t group, int rank) {
-    for (size_t m = round->first[group]; m < round->first[group + 1]; m++)
-        if (round->members[m] == rank) return true;
-    return false;
-}
-
 static bool same_circle(const circle *a, taciti_members members, taciti_placement placement) {
     if (a->members.count != members.count || a->placement.lanes != placement.lanes) return false;
     for (size_t i = 0; i < members.count; i++)
@@ -70,9 +64,8 @@ static bool same_circle(const circle *a, taciti_members members, taciti_placemen
 }
 
 /* The all-reduce of a group, a new one when no round before had it. */
-static tacit_status find_circle(taciti_mix *mix, const taciti_round *round, size_t group, int *out) {
-    const taciti_members members = taciti_members_of(round, group);
-    const taciti_placement placement = taciti_mix_placement(&mix->where, round, group, mix->wish);
+static tacit_status find_circle(taciti_mix *mix, const taciti_round *round, taciti_members members, int *out) {
+    const taciti_placement placement = taciti_mix_placement(&mix->where, round, members, mix->wish);
     for (size_t c = 0; c < mix->circle_count; c++) {
         *out = (int)c;
         if (same_circle(&mix->circles[c], members, placement)) return TACIT_OK;
@@ -98,12 +91,13 @@ static tacit_status plan_round(taciti_mix *mix, size_t r) {
     const taciti_round *round = round_of(mix, r);
     step *s = &mix->steps[r];
     *s = (step){.group = IDLE, .edges = IDLE, .weights = {.keep = 1, .share = 0}};
-    for (size_t g = 0; g < round->groups; g++) {
-        if (!is_member(round, g, mix->rank)) continue;
-        TACITI_TRY(find_circle(mix, round, g, &s->group));
-        s->weights = (taciti_mix_weights){.keep = 0, .share = 1 / (float)taciti_members_of(round, g).count};
+    if (round->groups > 0) {
+        taciti_members members;
+        members.count = taciti_topology_group(mix->topology, r, mix->rank, &members.ranks);
+        if (members.ranks == NULL) return TACIT_OK;
+        s->weights = (taciti_mix_weights){.keep = 0, .share = 1 / (float)members.count};
+        return find_circle(mix, round, members, &s->group);
     }
-    if (round->groups > 0) return TACIT_OK;
     int all = IDLE;
     TACITI_TRY(add_neighbours(mix, round, &all));
     if (has_nobody(&mix->neighbours[all])) return TACIT_OK;
@@ -129,12 +123,13 @@ static uint64_t edge_bytes(const taciti_mix *mix) {
 
 /* What one group's members on my host send to other hosts; a group that I need not be in. */
 static tacit_status add_group_nic_bytes(taciti_mix *mix, const taciti_round *round, size_t group, uint64_t *bytes) {
+    const taciti_members members = taciti_members_of(round, group);
     const int machine = mix->host_of[mix->rank];
-    if (!taciti_members_cross(&mix->where, taciti_members_of(round, group), machine)) return TACIT_OK;
+    if (!taciti_members_cross(&mix->where, members, machine)) return TACIT_OK;
     taciti_allreduce reduce;
-    TACITI_TRY(taciti_allreduce_describe(&mix->where, taciti_members_of(round, group), mix->rank, mix->codec,
-                                         taciti_mix_placement(&mix->where, round, group, mix->wish), mix->segment_bytes,
-                                         &reduce));
+    TACITI_TRY(taciti_allreduce_describe(&mix->where, members, mix->rank, mix->codec,
+                                         taciti_mix_placement(&mix->where, round, members, mix->wish),
+                                         mix->segment_bytes, &reduce));
     for (size_t b = 0; b < mix->layout->bucket_count; b++)
         *bytes += taciti_allreduce_nic_bytes(&reduce, mix->layout->buckets[b].n, machine);
     taciti_allreduce_destroy(&reduce);

@@ -40,6 +40,14 @@ static bool make(const char *name, const taciti_where *where, taciti_topology *o
     return taciti_topology_create(&request, out) == TACIT_OK;
 }
 
+/* What a round asks, as one rank sees it. */
+static taciti_demand demand_of(const taciti_where *where, const taciti_topology *topology, size_t round, int rank,
+                               size_t bytes) {
+    taciti_demand all[TEST_MOST_RANKS];
+    CHECK(taciti_mix_demands(where, topology, round, AUTO, bytes, bytes, all) == TACIT_OK);
+    return all[rank];
+}
+
 /* ---- in model sizes ---------------------------------------------------------------------------------------------- */
 /* Bytes of the busiest link in a round, for a model of 1 MiB: in models. */
 static double models(const char *name, const taciti_where *where, size_t round) {
@@ -65,7 +73,7 @@ static int ranks_with(const char *name, const taciti_where *where, size_t round,
     int count = 0;
     assert_true(make(name, where, &topology));
     for (int r = 0; r < where->ranks; r++) {
-        const taciti_demand d = taciti_mix_demand(where, &topology, round % topology.period, r, AUTO, 1 << 20, 1 << 20);
+        const taciti_demand d = demand_of(where, &topology, round % topology.period, r, 1 << 20);
         count += d.host_bytes == wanted * (1 << 20);
     }
     taciti_topology_destroy(&topology);
@@ -105,14 +113,14 @@ static void demand_of_a_rank_is_that_of_its_links(void **state) {
     test_topology_start(made, "hand", 8, false);
     test_topology_add_groups(made, (const int[8]){0, 0, 1, 2, 1, 2, -1, -1}); /* one local pair, two across */
     const size_t bytes = 1 << 20;
-    const taciti_demand local = taciti_mix_demand(&where, &made->topology, 0, 0, AUTO, bytes, bytes);
-    const taciti_demand across = taciti_mix_demand(&where, &made->topology, 0, 2, AUTO, bytes, bytes);
-    const taciti_demand idle = taciti_mix_demand(&where, &made->topology, 0, 7, AUTO, bytes, bytes);
+    const taciti_demand local = demand_of(&where, &made->topology, 0, 0, bytes);
+    const taciti_demand across = demand_of(&where, &made->topology, 0, 2, bytes);
+    const taciti_demand idle = demand_of(&where, &made->topology, 0, 7, bytes);
     assert_true(local.host_bytes == 0 && local.local_bytes == (double)bytes && local.wire_turns == 0);
     assert_int_equal(local.local_turns, 2);
     assert_true(across.host_bytes == 2.0 * (double)bytes && across.local_bytes == 0 && across.wire_turns == 2);
     assert_true(idle.host_bytes == 0 && idle.local_bytes == 0 && idle.wire_turns == 0 && idle.local_turns == 0);
-    const taciti_demand empty = taciti_mix_demand(&where, &made->topology, 0, 2, AUTO, 0, 0);
+    const taciti_demand empty = demand_of(&where, &made->topology, 0, 2, 0);
     assert_true(empty.host_bytes == 0 && empty.wire_turns == 0);
     taciti_free(made);
 }
@@ -197,12 +205,11 @@ static void compare(taciti_comm *comm, void *context) {
             CHECK(taciti_mix_begin(mix, x, b, (int64_t)round) == TACIT_OK);
             CHECK(taciti_mix_wait(mix, b) == TACIT_OK);
             double most = 0;
-            for (int r = 0; r < t->where.ranks; r++) {
-                const taciti_demand d =
-                    taciti_mix_demand(&t->where, t->topology, round, r, AUTO, codec->bound(n), n * sizeof(float));
-                most = fmax(most, d.host_bytes);
-                if (r == rank) told_me += d.host_bytes;
-            }
+            taciti_demand all[TEST_MOST_RANKS];
+            CHECK(taciti_mix_demands(&t->where, t->topology, round, AUTO, codec->bound(n), n * sizeof(float), all) ==
+                  TACIT_OK);
+            for (int r = 0; r < t->where.ranks; r++) most = fmax(most, all[r].host_bytes);
+            told_me += all[rank].host_bytes;
             told += most;
         }
         const double real = (double)counted(comm, &t->where, before);

@@ -16,11 +16,15 @@ void test_topology_add_groups(test_topology *t, const int *group_of) {
     const int ranks = t->topology.ranks;
     taciti_round *round = &t->rounds[t->topology.period];
     test_round *s = &t->storage[t->topology.period++];
+    bool taken[TEST_MOST_RANKS] = {false};
     size_t at = 0;
-    for (int g = 0; g < ranks; g++) {
+    for (int lowest = 0; lowest < ranks; lowest++) { /* groups ascend by their lowest rank */
         const size_t begin = at;
-        for (int r = 0; r < ranks; r++)
-            if (group_of[r] == g) s->members[at++] = r;
+        for (int r = lowest; r < ranks; r++) {
+            if (group_of[lowest] < 0 || taken[r] || group_of[r] != group_of[lowest]) continue;
+            taken[r] = true;
+            s->members[at++] = r;
+        }
         if (at - begin < 2) {
             at = begin;
             continue;
