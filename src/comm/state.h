@@ -22,8 +22,8 @@ typedef struct taciti_queue {
     _Alignas(64) _Atomic uint32_t head;  /* jobs taken; written by the communication thread */
     _Alignas(64) _Atomic uint32_t tail;  /* jobs queued; the futex word */
     _Atomic uint32_t sleeping;           /* the communication thread is about to wait for tail to change */
-    _Alignas(64) _Atomic uint32_t pulse; /* of the communication thread: changes while it makes progress */
-    _Atomic uint32_t blocked;            /* it is inside a call of the library that may last long: has no pulse */
+    _Alignas(64) _Atomic uint32_t pulse; /* of the engine's owner: counts its ticks (failure.h), in waits as well */
+    _Atomic uint32_t blocked;            /* the owner is in calls without ticks that may last up to comm.stall */
 } taciti_queue;
 
 struct taciti_comm {

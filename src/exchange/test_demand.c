@@ -17,6 +17,7 @@
 #include "exchange/demand.h"
 #include "exchange/exchange.h"
 #include "exchange/mix.h"
+#include "exchange/test_layout.h"
 #include "exchange/test_rounds.h"
 #include "topo/topo.h"
 
@@ -163,16 +164,6 @@ static size_t pairs_of(const trial *t, size_t round) {
     return most;
 }
 
-static void make_layout(taciti_layout *layout) {
-    const size_t sizes[] = {30011, 12000, 700, 17};
-    CHECK(taciti_layout_create(4, layout) == TACIT_OK);
-    for (int i = 0; i < 4; i++) {
-        const char name[2] = {(char)('a' + i), 0};
-        CHECK(taciti_layout_append(layout, name, 1, &sizes[i], true) == TACIT_OK);
-    }
-    CHECK(taciti_layout_seal(layout, 64000) == TACIT_OK);
-}
-
 /* Most bytes that ranks of one host sent to others since `before`. */
 static uint64_t counted(taciti_comm *comm, const taciti_where *where, uint64_t before) {
     const uint64_t mine = taciti_comm_count(comm).away_bytes_sent - before;
@@ -189,7 +180,8 @@ static void compare(taciti_comm *comm, void *context) {
     const trial *t = context;
     const int rank = taciti_comm_rank(comm);
     taciti_layout layout;
-    make_layout(&layout);
+    static const size_t SIZES[] = {30011, 12000, 700, 17};
+    test_layout(SIZES, 4, 64000, &layout);
     const taciti_exchange_options options = {.wire = t->wire};
     const taciti_codec *codec = taciti_exchange_wire(&options);
     taciti_mix *mix = NULL;

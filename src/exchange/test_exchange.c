@@ -16,6 +16,7 @@
 #include "comm/test_engine.h"
 #include "exchange/allreduce.h"
 #include "exchange/exchange.h"
+#include "exchange/test_layout.h"
 
 static const size_t LENGTHS[] = {0, 1, 15, 16, 17, 48, 100, 1000, 8192, 20001};
 enum { LENGTH_COUNT = sizeof LENGTHS / sizeof *LENGTHS, MOST = 20001 };
@@ -308,20 +309,10 @@ typedef struct plan {
     float *results[8]; /* per rank */
 } plan;
 
-static void make_layout(taciti_layout *layout) {
-    const size_t sizes[] = {5000, 3, 12000, 700, 64};
-    CHECK(taciti_layout_create(5, layout) == TACIT_OK);
-    for (int i = 0; i < 5; i++) {
-        const char name[2] = {(char)('a' + i), 0};
-        CHECK(taciti_layout_append(layout, name, 1, &sizes[i], true) == TACIT_OK);
-    }
-    CHECK(taciti_layout_seal(layout, 10000) == TACIT_OK);
-}
-
 static void exchange_buckets(taciti_comm *comm, void *context) {
     plan *p = context;
     taciti_layout layout;
-    make_layout(&layout);
+    test_layout_of_five(&layout);
     const taciti_exchange_options options = {.wire = p->wire, .bucket_bytes = 10000, .overlap = !p->blocking};
     taciti_exchange *exchange = NULL;
     CHECK(taciti_exchange_create(comm, &layout, &options, &exchange) == TACIT_OK);
@@ -347,7 +338,7 @@ static void exchange_buckets(taciti_comm *comm, void *context) {
 static void overlapped_equals_blocking_bit_for_bit(void **state) {
     (void)state;
     taciti_layout layout;
-    make_layout(&layout);
+    test_layout_of_five(&layout);
     for (int wire = 0; wire < 2; wire++)
         for (int size = 1; size <= 5; size++) {
             const taciti_comm_options options = test_comm_options(true);
@@ -368,7 +359,7 @@ static void overlapped_equals_blocking_bit_for_bit(void **state) {
 static void refuse_buckets(taciti_comm *comm, void *context) {
     (void)context;
     taciti_layout layout;
-    make_layout(&layout);
+    test_layout_of_five(&layout);
     const taciti_exchange_options options = {.bucket_bytes = 10000, .overlap = true};
     taciti_exchange *exchange = NULL;
     CHECK(taciti_exchange_create(comm, &layout, &options, &exchange) == TACIT_OK);
@@ -398,7 +389,7 @@ static void a_refused_bucket_is_not_under_way(void **state) {
 static void misuse_is_refused(void **state) {
     (void)state;
     taciti_layout layout;
-    make_layout(&layout);
+    test_layout_of_five(&layout);
     taciti_comm_options options = test_comm_options(false);
     taciti_comm *comm = NULL;
     taciti_exchange *exchange = NULL;

@@ -17,6 +17,7 @@
 #include "base/rng.h"
 #include "comm/test_engine.h"
 #include "exchange/mix.h"
+#include "exchange/test_layout.h"
 #include "exchange/test_rounds.h"
 
 /* rank r is on host ARRANGEMENTS[i][r] */
@@ -60,16 +61,6 @@ typedef struct trial {
     float *results[TEST_MOST_RANKS];
 } trial;
 
-static void make_layout(taciti_layout *layout) {
-    const size_t sizes[] = {5000, 3, 12000, 700, 64};
-    CHECK(taciti_layout_create(5, layout) == TACIT_OK);
-    for (int i = 0; i < 5; i++) {
-        const char name[2] = {(char)('a' + i), 0};
-        CHECK(taciti_layout_append(layout, name, 1, &sizes[i], true) == TACIT_OK);
-    }
-    CHECK(taciti_layout_seal(layout, 10000) == TACIT_OK);
-}
-
 /* Bytes that ranks of my host sent to other hosts since each had sent `before`. */
 static uint64_t sent_by_host(taciti_comm *comm, uint64_t before) {
     const uint64_t mine = test_bytes_to_other_hosts(comm) - before;
@@ -105,7 +96,7 @@ static void mix_all(taciti_comm *comm, void *context) {
     trial *t = context;
     const int rank = taciti_comm_rank(comm);
     taciti_layout layout;
-    make_layout(&layout);
+    test_layout_of_five(&layout);
     const taciti_exchange_options options = {.wire = t->wire, .scheme = t->scheme, .bucket_bytes = 10000};
     taciti_mix *mix = NULL;
     CHECK(taciti_mix_create(comm, &layout, t->topology, &options, &mix) == TACIT_OK);
@@ -259,7 +250,7 @@ static void delays_and_overlap_change_no_bit(void **state) {
                 (kind == 0 ? test_topology_of_groups : test_topology_of_edges)(made, size);
                 trial t = {.topology = &made->topology, .value = wild, .wire = wire, .n = 0};
                 taciti_layout layout;
-                make_layout(&layout);
+                test_layout_of_five(&layout);
                 t.n = layout.n;
                 t.mixes = (int64_t)made->topology.period + 1;
                 compare_with_blocking(&t);
@@ -363,7 +354,7 @@ static void what_is_not_finite_reaches_neighbours_and_nobody_else(void **state) 
 static void refuse_misuse(taciti_comm *comm, void *context) {
     (void)context;
     taciti_layout layout;
-    make_layout(&layout);
+    test_layout_of_five(&layout);
     test_topology *made = taciti_calloc(2, sizeof *made);
     test_topology_of_groups(&made[0], 3);
     test_topology_of_groups(&made[1], 2);
@@ -402,7 +393,7 @@ static int64_t time_of(taciti_comm *comm, taciti_span_kind kind) {
 /* *context: of groups or of edges. */
 static void look_at_time(taciti_comm *comm, void *context) {
     taciti_layout layout;
-    make_layout(&layout);
+    test_layout_of_five(&layout);
     const taciti_exchange_options options = {.wire = BF16, .scheme = TACITI_SCHEME_FLAT};
     taciti_mix *mix = NULL;
     CHECK(taciti_mix_create(comm, &layout, context, &options, &mix) == TACIT_OK);
@@ -445,7 +436,7 @@ static size_t memory_of(taciti_comm *comm, const taciti_layout *layout, int roun
 static void look_at_memory(taciti_comm *comm, void *context) {
     (void)context;
     taciti_layout layout;
-    make_layout(&layout);
+    test_layout_of_five(&layout);
     CHECK(memory_of(comm, &layout, 1) > 0 && memory_of(comm, &layout, 1) == memory_of(comm, &layout, 8));
     taciti_layout_destroy(&layout);
 }
