@@ -9,6 +9,7 @@
 /* cmocka wants the four above first */
 #include <cmocka.h>
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -395,6 +396,8 @@ static void test_bad_requests(void **state) {
     assert_refused(&(taciti_topo_request){.name = "random", .ranks = 8, .period = -1}, "period -1");
     assert_refused(&(taciti_topo_request){.name = "random", .ranks = 8, .period = 1 << 17}, "period 131072");
     assert_refused(&(taciti_topo_request){.name = "base-k", .ranks = 8, .degree = -1}, "degree -1");
+    assert_refused(&(taciti_topo_request){.name = "base-k", .ranks = 1, .degree = INT_MAX},
+                   "degree 2147483647 and period 0; give 0 (default) or more, a degree up to 65536");
 }
 
 int main(void) {

@@ -21,34 +21,33 @@ typedef struct family {
 
 #define WANG "Wang et al., arXiv 2410.11998"
 
-static const taciti_topo_kind KINDS[] = {
-    {"complete", "everybody with everybody in every round: the mean of all", "dense all-reduce", "any"},
-    {"one-peer-ring", "one neighbour of a ring per round, left and right in turns", WANG, "any"},
-    {"ring", "both neighbours of a ring in every round, 1/3 each", "Lian et al., arXiv 1705.09056", "any"},
-    {"torus", "four neighbours of a torus, 1/5 each", "Lian et al., arXiv 1705.09056", "any; columns divide it"},
-    {"exp", "one peer per round, at the distances 1, 2, 4, ...", WANG, "any; exact for powers of two"},
-    {"exp-directed", "as exp, but hears one and tells another", "Assran et al., arXiv 1811.10792", "any"},
-    {"exp-static", "peers at all distances 1, 2, 4, ... in every round", "Ying et al., arXiv 2110.13363", "any"},
-    {"aer", "alternating exponential ring: hosts meet in pairs, every second round", WANG,
-     "any; needs several ranks per host to pay"},
-    {"base-k", "at most `degree` peers per round, and the exact mean in finite time",
-     "Takezawa et al., arXiv 2305.11420", "any"},
-    {"random", "pairs drawn at random", "Boyd et al., IEEE Trans. Inf. Theory 52(6), 2006", "any"},
-    {"file", "a matrix of yours, or several in turns, from a .csv or .npy file", "-",
-     "that of the file; doubly stochastic, or columns alone (push-sum)"},
-    {NULL, NULL, NULL, NULL},
-};
+/* X(function, by_host, name, help, source, demands) */
+#define TOPOLOGIES(X)                                                                                                  \
+    X(complete, true, "complete", "everybody with everybody in every round: the mean of all", "dense all-reduce",      \
+      "any")                                                                                                           \
+    X(one_peer_ring, false, "one-peer-ring", "one neighbour of a ring per round, left and right in turns", WANG,       \
+      "any")                                                                                                           \
+    X(ring, false, "ring", "both neighbours of a ring in every round, 1/3 each", "Lian et al., arXiv 1705.09056",      \
+      "any")                                                                                                           \
+    X(torus, false, "torus", "four neighbours of a torus, 1/5 each", "Lian et al., arXiv 1705.09056",                  \
+      "any; columns divide it")                                                                                        \
+    X(exp, false, "exp", "one peer per round, at the distances 1, 2, 4, ...", WANG, "any; exact for powers of two")    \
+    X(exp_directed, false, "exp-directed", "as exp, but hears one and tells another",                                  \
+      "Assran et al., arXiv 1811.10792", "any")                                                                        \
+    X(exp_static, false, "exp-static", "peers at all distances 1, 2, 4, ... in every round",                           \
+      "Ying et al., arXiv 2110.13363", "any")                                                                          \
+    X(aer, true, "aer", "alternating exponential ring: hosts meet in pairs, every second round", WANG,                 \
+      "any; needs several ranks per host to pay")                                                                      \
+    X(base_k, false, "base-k", "at most `degree` peers per round, and the exact mean in finite time",                  \
+      "Takezawa et al., arXiv 2305.11420", "any")                                                                      \
+    X(random, false, "random", "pairs drawn at random", "Boyd et al., IEEE Trans. Inf. Theory 52(6), 2006", "any")     \
+    X(file, false, "file", "a matrix of yours, or several in turns, from a .csv or .npy file", "-",                    \
+      "that of the file; doubly stochastic, or columns alone (push-sum)")
 
-/* in the order of KINDS */
-static const family FAMILIES[] = {
-    {taciti_family_complete, true},    {taciti_family_one_peer_ring, false},
-    {taciti_family_ring, false},       {taciti_family_torus, false},
-    {taciti_family_exp, false},        {taciti_family_exp_directed, false},
-    {taciti_family_exp_static, false}, {taciti_family_aer, true},
-    {taciti_family_base_k, false},     {taciti_family_random, false},
-    {taciti_family_file, false},
-};
-_Static_assert(sizeof FAMILIES / sizeof *FAMILIES + 1 == sizeof KINDS / sizeof *KINDS, "one family per kind");
+#define KIND(function, by_host, name, help, source, demands) {name, help, source, demands},
+#define FAMILY(function, by_host, name, help, source, demands) {taciti_family_##function, by_host},
+static const taciti_topo_kind KINDS[] = {TOPOLOGIES(KIND){NULL, NULL, NULL, NULL}};
+static const family FAMILIES[] = {TOPOLOGIES(FAMILY)};
 
 const taciti_topo_kind *taciti_topo_kinds(void) { return KINDS; }
 
@@ -73,10 +72,11 @@ static tacit_status check_request(const taciti_topo_request *request) {
     if (request->ranks < 1 || request->ranks > RANKS_MOST)
         return taciti_fail(TACIT_E_CONFIG, "topology %s: %d ranks; it is made for 1 to %d", request->name,
                            request->ranks, RANKS_MOST);
-    if (request->degree < 0 || request->period < 0 || request->period > PERIOD_MOST)
+    if (request->degree < 0 || request->degree > RANKS_MOST || request->period < 0 || request->period > PERIOD_MOST)
         return taciti_fail(TACIT_E_CONFIG,
-                           "topology %s: degree %d and period %d; give 0 (default) or more, a period up to %d",
-                           request->name, request->degree, request->period, PERIOD_MOST);
+                           "topology %s: degree %d and period %d; give 0 (default) or more, a degree up to %d and a "
+                           "period up to %d",
+                           request->name, request->degree, request->period, RANKS_MOST, PERIOD_MOST);
     return TACIT_OK;
 }
 
