@@ -10,7 +10,7 @@
 
 /* ---- growing ----------------------------------------------------------------------------------------------------- */
 
-/* Room for `count` items more, zeroed; NULL, and the draft's status says so, when there is none. */
+/* Room for `count` items more; NULL, and the draft's status says so, when there is none. */
 static void *grow(taciti_draft *draft, taciti_grown *array, size_t size, size_t count) {
     if (draft->status != TACIT_OK) return NULL;
     if (array->count + count > array->room) {
@@ -130,7 +130,8 @@ static void means_to_edges(taciti_draft *draft) {
     open_round(draft)->groups = open_round(draft)->members = 0;
 }
 
-/* Sorts the edges, adds up those between the same two, and moves loops into self. */
+/* Sorts the edges and adds up those between the same two. Loops are dropped: what a position keeps is what the others
+ * leave of 1, unless it was set. */
 static void merge_edges(taciti_draft *draft, double *kept) {
     taciti_draft_round *round = open_round(draft);
     taciti_edge *edges = (taciti_edge *)draft->edges.items + round->edge_at;
@@ -154,7 +155,7 @@ static void merge_edges(taciti_draft *draft, double *kept) {
 static bool about(double a, double b) { return fabs(a - b) <= TACITI_TOPO_TOLERANCE; }
 
 /* Whether the round is nothing but means: everybody hears all others of a set, each with the same weight. Leaves for
- * every position the lowest of its set in `leader`. */
+ * every position the lowest of its set in `leader`, and how many have that one as theirs in `size`. */
 static bool only_means(taciti_draft *draft, const double *kept) {
     const taciti_draft_round *round = open_round(draft);
     const taciti_edge *edges = taciti_draft_edges(draft, round);
@@ -175,22 +176,31 @@ static bool only_means(taciti_draft *draft, const double *kept) {
     return complete == round->edges;
 }
 
+/* The sets that only_means() found. Those of one position are left out. */
 static void edges_to_means(taciti_draft *draft) {
+    enum { ALONE = -1 };
     taciti_draft_round *round = open_round(draft);
     draft->edges.count = round->edge_at;
     round->edges = 0;
-    for (int leader = 0; leader < draft->ranks; leader++) {
-        const int size = draft->size[leader];
-        if (size < 2) continue;
-        size_t *group = grow(draft, &draft->group_sizes, sizeof *group, 1);
-        int *members = grow(draft, &draft->members, sizeof *members, (size_t)size);
-        if (group == NULL || members == NULL) return;
-        *group = (size_t)size;
-        for (int i = leader; i < draft->ranks; i++)
-            if (draft->leader[i] == leader) *members++ = i;
-        open_round(draft)->groups++;
-        open_round(draft)->members += (size_t)size;
+    for (int i = 0; i < draft->ranks; i++) {
+        if (draft->size[i] == 1) draft->leader[i] = ALONE;
+        if (draft->size[i] < 2) continue;
+        round->groups++;
+        round->members += (size_t)draft->size[i];
     }
+    size_t *group = grow(draft, &draft->group_sizes, sizeof *group, round->groups);
+    int *members = grow(draft, &draft->members, sizeof *members, round->members), at = 0;
+    if (group == NULL || members == NULL) return;
+    int *next = draft->size; /* where the next member of a leader's set goes */
+    for (int i = 0; i < draft->ranks; i++) {
+        const int size = draft->size[i];
+        if (size < 2) continue;
+        *group++ = (size_t)size;
+        next[i] = at;
+        at += size;
+    }
+    for (int i = 0; i < draft->ranks; i++)
+        if (draft->leader[i] != ALONE) members[next[draft->leader[i]]++] = i;
 }
 
 void taciti_draft_close(taciti_draft *draft) {
@@ -241,13 +251,13 @@ typedef struct parts {
     int *members;
 } parts;
 
-/* Groups ascend by their lowest rank. `lowest` is [ranks], the group by its lowest member, or SIZE_MAX. */
+/* Groups ascend by their lowest rank. */
 static void put_groups(const taciti_draft *draft, const taciti_draft_round *from, const int *rank_at, parts *free_parts,
                        taciti_round *to) {
     const size_t *sizes = taciti_draft_sizes(draft, from);
     const int *members = taciti_draft_members(draft, from);
     int *out = free_parts->members;
-    int *start = draft->leader, *length = draft->size; /* of the group with this lowest rank */
+    int *start = draft->leader, *length = draft->size; /* of the group with this lowest rank; length 0: none */
     for (int i = 0; i < draft->ranks; i++) length[i] = 0;
     for (size_t g = 0, at = 0; g < from->groups; at += sizes[g++]) {
         int lowest = rank_at[members[at]];

@@ -44,9 +44,9 @@ void taciti_draft_destroy(taciti_draft *draft);
 /* These positions take their mean; one alone stays idle. Disjoint from the others of the round. */
 void taciti_draft_mean(taciti_draft *draft, const int *members, size_t count);
 void taciti_draft_pair(taciti_draft *draft, int a, int b);
-/* Several edges between the same two add up; to == from adds to what is kept. */
+/* Several edges between the same two add up; to == from is dropped, for what is kept is the rest. */
 void taciti_draft_edge(taciti_draft *draft, int to, int from, double weight);
-/* What a position keeps, when it is not simply the rest. */
+/* What a position keeps, when it is not simply the rest of 1. */
 void taciti_draft_self(taciti_draft *draft, int position, double weight);
 
 /* Ends the round. A round that consists of means is stored as groups, however it was written. */

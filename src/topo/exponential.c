@@ -19,8 +19,6 @@ int taciti_log2_ceil(int count) {
     return k;
 }
 
-static bool power_of_two(int count) { return (count & (count - 1)) == 0; }
-
 static int common_divisor(int a, int b) {
     while (b != 0) {
         const int rest = a % b;
@@ -30,7 +28,10 @@ static int common_divisor(int a, int b) {
     return a;
 }
 
-int taciti_matchings(int count) { return taciti_log2_ceil(count) * (power_of_two(count) ? 1 : 2); }
+int taciti_matchings(int count) {
+    const int distances = taciti_log2_ceil(count);
+    return 1 << distances == count ? distances : 2 * distances;
+}
 
 /* An odd number takes the distances 2^k. An even one takes N / 2^(log2 N - k), rounded, which is 2^k for a power of
  * two: distances 2^k do worse the more factors of two N has beside an odd one. Spectral gaps at all 1013 numbers from 3

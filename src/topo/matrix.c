@@ -6,7 +6,6 @@
 #include "topo/matrix.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
