@@ -48,7 +48,7 @@ for stage in "${stages[@]}"; do
     faults) build release; program release tests/faults.sh ;;
     lab) build release; program release tests/lab.sh; program release tests/lab_step.sh; program release tests/lab_probe.sh; program release tests/lab_collectives.sh ;;
     asan) build asan-ubsan; unit asan-ubsan unit; program asan-ubsan tests/smoke.sh ;;
-    tsan) build tsan; unit tsan unit '^(base|comm|exchange|strategy|optim|matmul|gpt|spans)' ;;
+    tsan) build tsan; TSAN_OPTIONS=suppressions=$root/tests/tsan.supp unit tsan unit '^(base|comm|exchange|strategy|optim|matmul|gpt|spans)' ;;
     clang) build clang; unit clang unit ;;
     mpich) build mpich; program mpich tests/mpich.sh ;;
     readme) build release; program release tests/readme.sh ;;
