@@ -21,7 +21,7 @@
 # (lab/cluster); clusters are taken down at the end, also of an interrupted run. Leave the machine alone meanwhile.
 #
 # Environment, with the figures of the page as defaults: RATE (500mbit), RATIOS ("1 2 4"), WIRES ("f32 bf16"), BLOCKS (2),
-# SEEDS ("1 2 3"), STEPS (1000), BATCH (32), METHODS ("dense accum-aer accum-exp adam-aer adam-exp"; -atc behind a name makes
+# SEEDS ("1 2 3"), STEPS (3000), BATCH (32), METHODS ("dense accum-aer accum-exp adam-aer adam-exp"; -atc behind a name makes
 # it adapt-then-combine), TIME_RATE (100mbit), TIME_STEPS (400), TIME_MORE (1.15)
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
@@ -29,7 +29,7 @@ cd "$(dirname "$0")/../.." || exit 2
 
 windows=0 time_windows=256 # of validation; 0: all
 folder="" name=gossip-$$ tacit=$PWD/build/release/bin/tacit text="" quick="" sections=()
-: "${RATE:=500mbit}" "${RATIOS:=1 2 4}" "${WIRES:=f32 bf16}" "${BLOCKS:=2}" "${SEEDS:=1 2 3}" "${STEPS:=1000}" "${BATCH:=32}"
+: "${RATE:=500mbit}" "${RATIOS:=1 2 4}" "${WIRES:=f32 bf16}" "${BLOCKS:=2}" "${SEEDS:=1 2 3}" "${STEPS:=3000}" "${BATCH:=32}"
 : "${METHODS:=dense accum-aer accum-exp adam-aer adam-exp}"
 : "${TIME_RATE:=100mbit}" "${TIME_STEPS:=400}" "${TIME_MORE:=1.15}"
 
@@ -216,29 +216,31 @@ method() {
   echo "$words"
 }
 
-# tuned OPTIMIZER: its flags, with the best rates of section tune when FOLDER has them, else those found with shorter runs.
-# Betas of accum-adamw count windows of 4 steps: 0.96 remembers as long as 0.99 does of steps, 0.66 as long as 0.9.
+# tuned OPTIMIZER: its flags, with the best rate and decay of section tune when FOLDER has them, else those found before.
+# Betas of accum-adamw count windows of 4 steps.
 tuned() {
-  local name=adamw lr=2.5e-3 beta1=0.9 beta2=0.99 best
+  local words lr decay=0.1 best
   case $1 in
-    dense | adam) ;;
-    accum) name="accum-adamw --optim.accum 4" beta1=0.7 beta2=0.96 ;;
+    dense) words="adamw --optim.beta2 0.99" lr=1e-2 ;;
+    adam) words="adamw --optim.beta2 0.99" lr=2.4e-2 ;;
+    accum) words="accum-adamw --optim.accum 4 --optim.beta2 0.96" lr=1.6e-2 ;;
     *) misuse "unknown optimizer \"$1\"" ;;
   esac
   best=$(/usr/bin/env python3 scripts/results/gossip_tables.py --best "$folder" "$1") || return 1
-  [ -z "$best" ] || read -r lr beta1 beta2 <<<"$best"
-  echo "--optim.name $name --optim.lr $lr --optim.beta1 $beta1 --optim.beta2 $beta2"
+  [ -z "$best" ] || read -r lr decay <<<"$best"
+  echo "--optim.name $words --optim.lr $lr --optim.weight_decay $decay"
 }
 
-# train_run FOLDER/NAME PREFIX FLAG...: a run whose metrics become FOLDER/NAME.jsonl. PREFIX is what launches 8 ranks.
+# train_run FOLDER/NAME PREFIX FLAG...: a run whose metrics become FOLDER/NAME.jsonl, unless they are there. PREFIX is what
+# launches 8 ranks.
 train_run() {
-  local answer=$1.jsonl prefix=$2
+  local answer=$folder/$1.jsonl log=$1.txt prefix=$2
   shift 2
-  rm -rf "$folder/run"
-  [ -s "$folder/$answer" ] || rm -f "$folder/${answer%.jsonl}.txt"
+  [ ! -s "$answer" ] || return 0
+  rm -rf "$folder/run" "${folder:?}/$log"
   # shellcheck disable=SC2086 # words
-  record "${answer%.jsonl}.txt" $prefix "$tacit" train scripts/results/shakespeare.yaml --data.train "$text" --run.dir "$folder/run" "$@" || return 0
-  [ -s "$folder/$answer" ] || mv "$folder/run/metrics.jsonl" "$folder/$answer" || exit 1
+  record "$log" $prefix "$tacit" train scripts/results/shakespeare.yaml --data.train "$text" --run.dir "$folder/run" "$@" || return 0
+  mv "$folder/run/metrics.jsonl" "$answer" || exit 1
 }
 
 section_train() {
@@ -254,28 +256,29 @@ section_train() {
   done
 }
 
-# tune_run METHOD LR BETA1 BETA2. The seed is none of section train's.
+# tune_run METHOD LR DECAY. The seed is none of section train's.
 tune_run() {
   local words
   words=$(method "$1") || exit 7
   # shellcheck disable=SC2086 # words
-  train_run "tune/$1_$2_$3_$4" "$MPIRUN -n 8" ${words%%--optim.lr*} --optim.lr "$2" --optim.beta1 "$3" --optim.beta2 "$4" \
+  train_run "tune/$1_$2_$3" "$MPIRUN -n 8" ${words%%--optim.lr*} --optim.lr "$2" --optim.weight_decay "$3" \
     --train.batch "$BATCH" --train.steps "$STEPS" --train.eval_every 0 --train.eval_windows $windows --train.seed 100
 }
 
-# Six runs for each optimizer: first the learning rate, then at the best of them two other memories of the moments.
+# Five runs for each optimizer: three learning rates, then half and twice the weight decay at the best of them.
 section_tune() {
-  local which lr best beta1 beta2 betas others
+  local which rates rate best
   find_text
   for which in dense accum-aer adam-aer; do
     case $which in
-      dense) beta1=0.9 beta2=0.99 others="0.9,0.95 0.9,0.999" ;;
-      accum-aer) beta1=0.7 beta2=0.96 others="0.9,0.96 0.5,0.96" ;;
-      adam-aer) beta1=0.9 beta2=0.99 others="0.974,0.99 0.9,0.999" ;;
+      dense) rates="6e-3 1e-2 1.6e-2" ;;
+      accum-aer) rates="1.2e-2 1.6e-2 2.4e-2" ;;
+      adam-aer) rates="1.6e-2 2.4e-2 3.2e-2" ;;
     esac
-    for lr in 1.5e-3 2.5e-3 4e-3 6e-3; do tune_run $which $lr $beta1 $beta2; done
+    for rate in $rates; do tune_run $which "$rate" 0.1; done
     best=$(/usr/bin/env python3 scripts/results/gossip_tables.py --best "$folder" "${which%%-*}") || exit 7
-    for betas in $others; do tune_run $which "${best%% *}" "${betas%,*}" "${betas#*,}"; done
+    tune_run $which "${best%% *}" 0.05
+    tune_run $which "${best%% *}" 0.2
   done
 }
 
