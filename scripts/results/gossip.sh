@@ -8,11 +8,11 @@
 #   steps   step times of an emulated transformer-base, 16 ranks on 4 hosts, all-reduce of 1, 2 and 4 times the compute   25 min
 #   jitter  what jitter of compute costs, 16 ranks, no transfer to speak of                                                3 min
 #   plan    probes the same clusters and predicts every cell of steps and jitter                                           4 min
-#   train   validation loss of a Shakespeare GPT after as many steps, 8 ranks, 3 seeds                                    55 min
+#   train   validation loss of a Shakespeare GPT after as many steps, 8 ranks, 3 seeds                                    30 min
 #   time    time to the dense run's loss at 100 Mbit/s, 4 hosts of 2 ranks                                                15 min
 #   tables  tables and pictures of what FOLDER holds; always runs at the end
 # and, only when it is named:
-#   tune    the search for the hyper-parameters of train, as many runs for each optimizer; train uses the best           60 min
+#   tune    the search for the hyper-parameters of train, as many runs for each optimizer; train uses the best           40 min
 #
 # FOLDER (default build/gossip) keeps what every launch printed, with its command line beside it. A launch whose answer is
 # there is not repeated: an interrupted section goes on where it stopped; remove FOLDER/SECTION to measure it again. --quick
@@ -21,8 +21,8 @@
 # (lab/cluster); clusters are taken down at the end, also of an interrupted run. Leave the machine alone meanwhile.
 #
 # Environment, with the figures of the page as defaults: RATE (500mbit), RATIOS ("1 2 4"), WIRES ("f32 bf16"), BLOCKS (2),
-# SEEDS ("1 2 3"), STEPS (3000), BATCH (32), METHODS ("dense accum-aer accum-exp adam-aer adam-exp"; -atc behind a name makes
-# it adapt-then-combine), TIME_RATE (100mbit), TIME_STEPS (400), TIME_MORE (1.15)
+# SEEDS ("1 2 3"), STEPS (3000), BATCH (32), METHODS ("dense accum-aer accum-exp accum-aer-atc adam-aer"; -atc behind a name makes
+# it adapt-then-combine), TIME_RATE (100mbit), TIME_STEPS (1500), TIME_MORE (1.15)
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
@@ -30,8 +30,8 @@ cd "$(dirname "$0")/../.." || exit 2
 windows=0 time_windows=256 # of validation; 0: all
 folder="" name=gossip-$$ tacit=$PWD/build/release/bin/tacit text="" quick="" sections=()
 : "${RATE:=500mbit}" "${RATIOS:=1 2 4}" "${WIRES:=f32 bf16}" "${BLOCKS:=2}" "${SEEDS:=1 2 3}" "${STEPS:=3000}" "${BATCH:=32}"
-: "${METHODS:=dense accum-aer accum-exp adam-aer adam-exp}"
-: "${TIME_RATE:=100mbit}" "${TIME_STEPS:=400}" "${TIME_MORE:=1.15}"
+: "${METHODS:=dense accum-aer accum-exp accum-aer-atc adam-aer}"
+: "${TIME_RATE:=100mbit}" "${TIME_STEPS:=1500}" "${TIME_MORE:=1.15}"
 
 misuse() { echo "gossip.sh: $1; see scripts/results/gossip.sh --help" >&2; exit 2; }
 
@@ -216,20 +216,22 @@ method() {
   echo "$words"
 }
 
-# tuned OPTIMIZER: its flags, with the best rate and decay of section tune when FOLDER has them, else those found before.
-# Betas of accum-adamw count windows of 4 steps.
+# tuned OPTIMIZER: its flags, with the best settings of section tune when FOLDER has them, else those found before. Betas of
+# accum-adamw count windows of 4 steps.
 tuned() {
-  local words lr decay=0.1 best
+  local words lr decay=0.2 clip=1 best
   case $1 in
     dense) words="adamw --optim.beta2 0.99" lr=1e-2 ;;
-    adam) words="adamw --optim.beta2 0.99" lr=2.4e-2 ;;
-    accum) words="accum-adamw --optim.accum 4 --optim.beta2 0.96" lr=1.6e-2 ;;
+    adam) words="adamw --optim.beta2 0.99" lr=2.4e-2 clip=0.5 ;;
+    accum) words="accum-adamw --optim.accum 4 --optim.beta2 0.96" lr=1.6e-2 clip=0.5 ;;
     *) misuse "unknown optimizer \"$1\"" ;;
   esac
-  best=$(/usr/bin/env python3 scripts/results/gossip_tables.py --best "$folder" "$1") || return 1
-  [ -z "$best" ] || read -r lr decay <<<"$best"
-  echo "--optim.name $words --optim.lr $lr --optim.weight_decay $decay"
+  best=$(best_of "$1") || return 1
+  [ -z "$best" ] || read -r lr decay clip <<<"$best"
+  echo "--optim.name $words --optim.lr $lr --optim.weight_decay $decay --optim.clip $clip"
 }
+
+best_of() { /usr/bin/env python3 scripts/results/gossip_tables.py --best "$folder" "$1"; }
 
 # train_run FOLDER/NAME PREFIX FLAG...: a run whose metrics become FOLDER/NAME.jsonl, unless they are there. PREFIX is what
 # launches 8 ranks.
@@ -256,18 +258,19 @@ section_train() {
   done
 }
 
-# tune_run METHOD LR DECAY. The seed is none of section train's.
+# tune_run METHOD LR DECAY CLIP. The seed is none of section train's.
 tune_run() {
   local words
   words=$(method "$1") || exit 7
   # shellcheck disable=SC2086 # words
-  train_run "tune/$1_$2_$3" "$MPIRUN -n 8" ${words%%--optim.lr*} --optim.lr "$2" --optim.weight_decay "$3" \
+  train_run "tune/$1_$2_$3_$4" "$MPIRUN -n 8" ${words%%--optim.lr*} --optim.lr "$2" --optim.weight_decay "$3" --optim.clip "$4" \
     --train.batch "$BATCH" --train.steps "$STEPS" --train.eval_every 0 --train.eval_windows $windows --train.seed 100
 }
 
-# Five runs for each optimizer: three learning rates, then half and twice the weight decay at the best of them.
+# Seven runs for each optimizer: three learning rates; at the best of them half and twice the weight decay; at the best of
+# these two lower bounds of the gradient's norm.
 section_tune() {
-  local which rates rate best
+  local which rates rate decay clip best
   find_text
   for which in dense accum-aer adam-aer; do
     case $which in
@@ -275,10 +278,12 @@ section_tune() {
       accum-aer) rates="1.2e-2 1.6e-2 2.4e-2" ;;
       adam-aer) rates="1.6e-2 2.4e-2 3.2e-2" ;;
     esac
-    for rate in $rates; do tune_run $which "$rate" 0.1; done
-    best=$(/usr/bin/env python3 scripts/results/gossip_tables.py --best "$folder" "${which%%-*}") || exit 7
-    tune_run $which "${best%% *}" 0.05
-    tune_run $which "${best%% *}" 0.2
+    for rate in $rates; do tune_run $which "$rate" 0.1 1; done
+    best=$(best_of "${which%%-*}") || exit 7
+    for decay in 0.05 0.2; do tune_run $which "${best%% *}" $decay 1; done
+    best=$(best_of "${which%%-*}") || exit 7
+    read -r rate decay clip <<<"$best"
+    for clip in 0.5 0.3; do tune_run $which "$rate" "$decay" $clip; done
   done
 }
 
@@ -291,9 +296,10 @@ section_time() {
       steps=$TIME_STEPS
       [ $which = dense ] || steps=$(/usr/bin/env python3 -c "print(round($TIME_STEPS * $TIME_MORE))")
       words=$(method "$which") || exit 7
-      # shellcheck disable=SC2086
+      # shellcheck disable=SC2086 # words
       train_run "time/$which-$wire" "$(in_lab)" $words --exchange.wire "$wire" --train.batch "$BATCH" --train.steps "$steps" \
-        --exchange.bucket 2MiB --train.eval_every 20 --train.eval_windows $time_windows --train.seed 1
+        --optim.warmup $((TIME_STEPS / 5)) --exchange.bucket 512KiB --train.eval_every $((TIME_STEPS / 50 + 1)) \
+        --train.eval_windows $time_windows --train.seed 1
     done
   done
 }

@@ -3,7 +3,7 @@
 """Tables of docs/results/gossip.md, and the data of its pictures, from what scripts/results/gossip.sh has recorded.
 
     scripts/results/gossip_tables.py FOLDER [PAGE.md]
-    scripts/results/gossip_tables.py --best FOLDER OPTIMIZER    learning rate and weight decay of the best run of section tune
+    scripts/results/gossip_tables.py --best FOLDER OPTIMIZER    learning rate, weight decay and clip of the best run of section tune
 
 Prints every table for which FOLDER holds launches; with PAGE also puts it between the lines <!-- NAME --> and
 <!-- /NAME --> of that page. Tables without launches stay as they are, and so do their pictures. The data of the pictures go
@@ -273,7 +273,7 @@ def train_table(folder):
 
 
 def tune_runs(folder):
-    """{method: {"LR_DECAY": loss}}"""
+    """{method: {"LR_DECAY_CLIP": loss}}"""
     found = {}
     for path in sorted(glob.glob(os.path.join(folder, "tune/*.jsonl"))):
         method, setting = os.path.basename(path)[:-6].split("_", 1)
@@ -282,7 +282,7 @@ def tune_runs(folder):
 
 
 def best_settings(folder, optimizer):
-    """"LR DECAY" of the best run of section tune, or an empty text."""
+    """"LR DECAY CLIP" of the best run of section tune, or an empty text."""
     for method, losses in tune_runs(folder).items():
         if method.split("-")[0] == optimizer:
             return min(losses, key=losses.get).replace("_", " ")
@@ -299,7 +299,7 @@ def tune_table(folder):
             text = "%.4f" % losses[setting] if setting in losses else "-"
             row.append("**%s**" % text if losses.get(setting) == min(losses.values()) else text)
         rows.append(row)
-    head = ["lr, weight decay"] + [setting.replace("_", ", ") for setting in settings]
+    head = ["lr, weight decay, clip"] + [setting.replace("_", ", ") for setting in settings]
     return table(head, rows) if rows else None
 
 
