@@ -290,46 +290,55 @@ def best_settings(folder, optimizer):
 
 
 def tune_table(folder):
-    found = tune_runs(folder)
-    settings = sorted({setting for losses in found.values() for setting in losses}, key=lambda s: [float(x) for x in s.split("_")])
-    rows = []
-    for method, losses in found.items():
-        row = [METHODS[method]]
-        for setting in settings:
+    found, rows = tune_runs(folder), []
+    for setting in sorted({setting for losses in found.values() for setting in losses}, key=lambda s: [float(x) for x in s.split("_")]):
+        row = [setting.replace("_", ", ")]
+        for losses in found.values():
             text = "%.4f" % losses[setting] if setting in losses else "-"
             row.append("**%s**" % text if losses.get(setting) == min(losses.values()) else text)
         rows.append(row)
-    head = ["lr, weight decay, clip"] + [setting.replace("_", ", ") for setting in settings]
-    return table(head, rows) if rows else None
+    return table(["lr, weight decay, clip"] + [METHODS[method] for method in found], rows) if rows else None
 
 
 def time_runs(folder):
-    """{wire: {method: steps}}"""
+    """{wire: {method: steps}} of wires with a dense run and another."""
     runs = {}
     for wire in WIRES:
-        for method in ("dense", "accum-aer"):
+        for method in METHODS:
             path = os.path.join(folder, "time/%s-%s.jsonl" % (method, wire))
             if os.path.exists(path):
                 runs.setdefault(wire, {})[method] = read_run(path)
-    return {wire: both for wire, both in runs.items() if len(both) == 2}
+    return {wire: found for wire, found in runs.items() if "dense" in found and len(found) > 1}
+
+
+def reached(steps, goal):
+    """The first evaluation at or below a loss; None: none."""
+    return next((m for m in evaluations(steps) if m["val_loss"] <= goal), None)
+
+
+def time_to(there):
+    return "%d, %.0f s" % (there["step"], there["elapsed"]) if there else "not reached"
 
 
 def time_table(folder):
     rows = []
     for wire, runs in time_runs(folder).items():
-        dense, aer = runs["dense"], runs["accum-aer"]
-        goal = evaluations(dense)[-1]
-        there = next((m for m in evaluations(aer) if m["val_loss"] <= goal["val_loss"]), None)
-        pace = [1e3 * steps[-1]["elapsed"] / len(steps) for steps in (dense, aer)]
-        row = [wire, "%.4f" % goal["val_loss"], "%d, %.0f s" % (goal["step"], goal["elapsed"]), "%.0f" % pace[0], "%.0f" % pace[1]]
-        if there:
-            gain = goal["elapsed"] / there["elapsed"]
-            row += ["%d, %.0f s" % (there["step"], there["elapsed"]), "**%.2f**" % gain, "%.1f %s" % (TIME_BAR, met(gain, TIME_BAR))]
-        else:
-            row += ["not in %d steps, %.0f s" % (len(aer), aer[-1]["elapsed"]), "-", "%.1f **missed**" % TIME_BAR]
-        rows.append(row)
-    head = ["wire", "loss of all-reduce", "all-reduce: steps, time", "ms per step", "aer: ms per step", "aer: steps, time to that loss",
-            "shorter by", "bar"]
+        end = evaluations(runs["dense"])[-1]["val_loss"]
+        near = end * (1 + LOSS_BAR / 100)
+        for method, steps in runs.items():
+            row = [wire, METHODS[method], "%d" % len(steps), "%.0f" % (1e3 * steps[-1]["elapsed"] / len(steps)),
+                   "%.4f" % min(m["val_loss"] for m in evaluations(steps))]
+            for goal in (end, near):
+                dense, there = reached(runs["dense"], goal), reached(steps, goal)
+                row.append(time_to(there))
+                if method != "dense":
+                    gain = dense["elapsed"] / there["elapsed"] if there else 0
+                    row.append("**%.2f**, %.1f %s" % (gain, TIME_BAR, met(gain, TIME_BAR)) if goal == end else "%.2f" % gain)
+                else:
+                    row.append("-")
+            rows.append(row)
+    head = ["wire", "method", "steps laid out", "ms per step", "least loss", "dense's last loss: steps, time", "shorter by, bar",
+            "1 % above it: steps, time", "shorter by"]
     return table(head, rows) if rows else None
 
 
