@@ -9,7 +9,7 @@
 #   jitter  what jitter of compute costs, 16 ranks, no transfer to speak of                                                3 min
 #   plan    probes the same clusters and predicts every cell of steps and jitter                                           4 min
 #   train   validation loss of a Shakespeare GPT after as many steps, 8 ranks, 3 seeds                                    30 min
-#   time    time to the dense run's loss at 100 Mbit/s, 4 hosts of 2 ranks                                                15 min
+#   time    time to the dense run's loss at 100 Mbit/s, 4 hosts of 2 ranks                                                60 min
 #   tables  tables and pictures of what FOLDER holds; always runs at the end
 # and, only when it is named:
 #   tune    the search for the hyper-parameters of train, as many runs for each optimizer; train uses the best           40 min
@@ -22,8 +22,8 @@
 #
 # Environment, with the figures of the page as defaults: RATE (500mbit), RATIOS ("1 2 4"), WIRES ("f32 bf16"), BLOCKS (2),
 # SEEDS ("1 2 3"), STEPS (3000), BATCH (32), METHODS ("dense accum-aer accum-exp accum-aer-atc adam-aer"; -atc behind a name makes
-# it adapt-then-combine), TIME_RATE (100mbit), TIME_STEPS (1500), TIME_METHODS
-# ("accum-aer:1.2 accum-aer-atc:0.95": steps beside those of dense)
+# it adapt-then-combine), TIME_RATE (100mbit), TIME_STEPS (3000), TIME_METHODS
+# ("accum-aer:1.15 accum-aer-atc:1": steps beside those of dense)
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
@@ -32,7 +32,7 @@ windows=0 time_windows=256 # of validation; 0: all
 folder="" name=gossip-$$ tacit=$PWD/build/release/bin/tacit text="" quick="" sections=()
 : "${RATE:=500mbit}" "${RATIOS:=1 2 4}" "${WIRES:=f32 bf16}" "${BLOCKS:=2}" "${SEEDS:=1 2 3}" "${STEPS:=3000}" "${BATCH:=32}"
 : "${METHODS:=dense accum-aer accum-exp accum-aer-atc adam-aer}"
-: "${TIME_RATE:=100mbit}" "${TIME_STEPS:=1500}" "${TIME_METHODS:=accum-aer:1.2 accum-aer-atc:0.95}"
+: "${TIME_RATE:=100mbit}" "${TIME_STEPS:=3000}" "${TIME_METHODS:=accum-aer:1.15 accum-aer-atc:1}"
 
 misuse() { echo "gossip.sh: $1; see scripts/results/gossip.sh --help" >&2; exit 2; }
 

@@ -333,7 +333,8 @@ def time_table(folder):
                 row.append(time_to(there))
                 if method != "dense":
                     gain = dense["elapsed"] / there["elapsed"] if there else 0
-                    row.append("**%.2f**, %.1f %s" % (gain, TIME_BAR, met(gain, TIME_BAR)) if goal == end else "%.2f" % gain)
+                    text = "%.2f" % gain if there else "-"
+                    row.append("**%s**, %.1f %s" % (text, TIME_BAR, met(gain, TIME_BAR)) if goal == end else text)
                 else:
                     row.append("-")
             rows.append(row)
