@@ -223,7 +223,7 @@ tuned() {
   local words lr decay=0.2 clip=1 best
   case $1 in
     dense) words="adamw --optim.beta2 0.99" lr=1e-2 ;;
-    adam) words="adamw --optim.beta2 0.99" lr=2.4e-2 clip=0.5 ;;
+    adam) words="adamw --optim.beta2 0.99" lr=1.6e-2 decay=0.1 ;;
     accum) words="accum-adamw --optim.accum 4 --optim.beta2 0.96" lr=1.6e-2 clip=0.5 ;;
     *) misuse "unknown optimizer \"$1\"" ;;
   esac

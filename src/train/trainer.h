@@ -176,7 +176,7 @@ void taciti_state_add_model(const taciti_trainer *trainer, taciti_state_list *li
 void taciti_state_add_moments(const taciti_trainer *trainer, taciti_state_list *list);
 /* "rank.00003.model.", "rank.00003.optim.m.", "rank.00003.strategy.anchor.", ...: where they differ. */
 void taciti_state_add_own(const taciti_trainer *trainer, int rank, float *parameters, taciti_state_list *list);
-/* One state of the optimizer of one rank. */
+/* One state of the optimizer: of that rank, or of all (owner < 0). */
 void taciti_state_add_moment(const taciti_trainer *trainer, int owner, int state, float *flat, taciti_state_list *list);
 
 /* train.c: one line on rank 0, unless the run is quiet. */
