@@ -29,12 +29,18 @@ static taciti_bf16 *halves(const work *w) { return w->h.base; }
 typedef void bench_part(const work *w, size_t at, size_t n);
 
 static void part_add(const work *w, size_t at, size_t n) { w->kernels->add(array(w, 0) + at, array(w, 3) + at, n); }
+static void part_add_scaled(const work *w, size_t at, size_t n) {
+    w->kernels->add_scaled(array(w, 0) + at, array(w, 3) + at, 0.5f, n);
+}
 static void part_scale(const work *w, size_t at, size_t n) { w->kernels->scale(array(w, 0) + at, -1.0f, n); }
 static void part_scaled_copy(const work *w, size_t at, size_t n) {
     w->kernels->scaled_copy(array(w, 0) + at, array(w, 3) + at, -1.0f, n);
 }
 static void part_encode(const work *w, size_t at, size_t n) {
     w->kernels->bf16_encode(halves(w) + at, array(w, 3) + at, n);
+}
+static void part_split(const work *w, size_t at, size_t n) {
+    w->kernels->bf16_split(halves(w) + at, array(w, 0) + at, array(w, 3) + at, n);
 }
 static void part_decode(const work *w, size_t at, size_t n) {
     w->kernels->bf16_decode(array(w, 0) + at, halves(w) + at, n);
@@ -134,9 +140,11 @@ static const struct kernel_case {
     bench_part *part;
 } CASES[] = {
     {"add", "U--R--", part_add},
+    {"add_scaled", "U--R--", part_add_scaled},
     {"scale", "U-----", part_scale},
     {"scaled_copy", "W--R--", part_scaled_copy},
     {"bf16_encode", "---R-W", part_encode},
+    {"bf16_split", "S--R-S", part_split},
     {"bf16_decode", "W----R", part_decode},
     {"bf16_add", "U----R", part_bf16_add},
     {"sum_squares", "---R--", part_sum_squares},

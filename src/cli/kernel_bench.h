@@ -31,7 +31,7 @@ typedef struct taciti_peak_figure {
 
 enum {
     TACITI_BENCH_PEAKS = 5,
-    TACITI_BENCH_KERNELS = 22,
+    TACITI_BENCH_KERNELS = 24,
     TACITI_BENCH_MOST_ROUNDS = 101,
     TACITI_BENCH_BYTES_PER_FLOAT = 22
 };

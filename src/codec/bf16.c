@@ -30,6 +30,12 @@ static size_t encode(const float *x, size_t n, uint64_t key, void *out) {
     return bound(n);
 }
 
+static size_t split(const float *x, size_t n, uint64_t key, void *out, float *rest) {
+    (void)key;
+    taciti_kernels_get()->bf16_split(out, rest, x, n);
+    return bound(n);
+}
+
 static tacit_status check(size_t bytes, size_t n) {
     if (bytes == bound(n)) return TACIT_OK;
     return taciti_fail(TACIT_E_DATA, "bf16 payload of %zu bytes where %zu floats need %zu", bytes, n, bound(n));
@@ -64,6 +70,7 @@ const taciti_codec taciti_codec_bf16 = {
     .identity = 0,
     .bound = bound,
     .encode = encode,
+    .split = split,
     .decode = decode,
     .decode_add = decode_add,
     .encode_cost_s = encode_cost_s,

@@ -36,6 +36,9 @@ typedef struct taciti_codec {
      * key: (seed, step, rank, bucket) folded, for stochastic methods. Comm thread; never blocks. */
     size_t (*encode)(const float *x, size_t n, uint64_t key, void *out);
 
+    /* The same in one pass with what the payload lacks: rest[n] = x - decoded payload. */
+    size_t (*split)(const float *x, size_t n, uint64_t key, void *out, float *rest);
+
     /* x[n] = decoded payload. Validates everything before it writes anything; E_DATA says the payload is malformed
      * and leaves x untouched. */
     tacit_status (*decode)(const void *payload, size_t bytes, float *x, size_t n);

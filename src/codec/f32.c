@@ -28,6 +28,11 @@ static size_t encode(const float *x, size_t n, uint64_t key, void *out) {
     return bound(n);
 }
 
+static size_t split(const float *x, size_t n, uint64_t key, void *out, float *rest) {
+    if (n > 0) memset(rest, 0, n * sizeof *rest);
+    return encode(x, n, key, out);
+}
+
 static tacit_status check(size_t bytes, size_t n) {
     if (bytes == bound(n)) return TACIT_OK;
     return taciti_fail(TACIT_E_DATA, "f32 payload of %zu bytes where %zu floats need %zu", bytes, n, bound(n));
@@ -62,6 +67,7 @@ const taciti_codec taciti_codec_f32 = {
     .identity = 1,
     .bound = bound,
     .encode = encode,
+    .split = split,
     .decode = decode,
     .decode_add = decode_add,
     .encode_cost_s = encode_cost_s,

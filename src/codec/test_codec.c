@@ -88,6 +88,7 @@ static void every_codec_is_complete_and_found_by_name(void **state) {
         assert_non_null(c->source);
         assert_non_null(c->bound);
         assert_non_null(c->encode);
+        assert_non_null(c->split);
         assert_non_null(c->decode);
         assert_non_null(c->decode_add);
         assert_true(c->rounds >= 1);
@@ -112,6 +113,24 @@ static void encode_stays_in_bounds_and_repeats_itself(void **state) {
         assert_memory_equal(g_x, g_y, n * sizeof *g_x);
         assert_int_equal(encode_guarded(codec, g_x, n, g_again), bytes);
         assert_memory_equal(g_payload, g_again, bytes);
+    }
+}
+
+/* split writes the payload of encode, and what that lacks. */
+static void split_is_encode_and_the_rest(void **state) {
+    (void)state;
+    FOR_ALL(codec, n, kind) {
+        fill(g_x, n, kind, 13);
+        const size_t bytes = encode_guarded(codec, g_x, n, g_payload);
+        memset(g_again, 0xa5, codec->bound(n) + GUARD_BYTES);
+        for (size_t i = 0; i <= n; i++) g_z[i] = 7;
+        assert_int_equal(codec->split(g_x, n, 42, g_again, g_z), bytes);
+        assert_memory_equal(g_payload, g_again, bytes);
+        for (size_t i = codec->bound(n); i < codec->bound(n) + GUARD_BYTES; i++) assert_int_equal(g_again[i], 0xa5);
+        assert_true(g_z[n] == 7);
+        assert_int_equal(codec->decode(g_payload, bytes, g_y, n), TACIT_OK);
+        for (size_t i = 0; i < n; i++)
+            if (isfinite(g_x[i])) assert_true(g_z[i] == g_x[i] - g_y[i]);
     }
 }
 
@@ -259,6 +278,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_codec_is_complete_and_found_by_name),
         cmocka_unit_test(encode_stays_in_bounds_and_repeats_itself),
+        cmocka_unit_test(split_is_encode_and_the_rest),
         cmocka_unit_test(lossless_codecs_keep_every_finite_bit),
         cmocka_unit_test(non_finite_input_stays_non_finite),
         cmocka_unit_test(decode_add_is_decode_then_add),

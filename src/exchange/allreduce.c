@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "exchange/pipeline.h"
+#include "kernel/kernel.h"
 
 /* DEPTH_LOCAL: pieces under way inside a host; see pipeline.h for those between hosts. */
 enum { DEPTH_LOCAL = 1, GRAIN = 16, SENDS_PER_MEMBER = 2 };
@@ -146,12 +147,15 @@ static bool piece_at(const taciti_cut *cut, size_t turn, size_t lag, taciti_turn
     return turn >= lag && t->piece < cut->pieces;
 }
 
-/* Where this rank encodes nothing, nothing is taken. */
+/* Where this rank encodes nothing, nothing is taken: in all of the piece but its share. */
 static void clear_kept(const taciti_allreduce *reduce, const taciti_turn *t) {
     const taciti_arrangement *p = &reduce->place;
-    if (t->kept == NULL || (p->hosts > 1 && p->lanes == 1 && taciti_arrangement_is_lane(p))) return;
-    const taciti_range r = taciti_cut_piece(t->cut, t->piece);
-    memset(t->kept + r.at, 0, r.n * sizeof *t->kept);
+    const taciti_range all = taciti_cut_piece(t->cut, t->piece);
+    taciti_range share = {.at = all.at};
+    if (p->hosts > 1 && taciti_arrangement_is_lane(p)) share = taciti_cut_share(p, t->cut, t->piece, p->number);
+    const size_t end = share.at + share.n;
+    memset(t->kept + all.at, 0, (share.at - all.at) * sizeof *t->kept);
+    memset(t->kept + end, 0, (all.at + all.n - end) * sizeof *t->kept);
 }
 
 /* The piece is final here; but my share of it may still be on its way to my host's ranks. */
@@ -160,7 +164,7 @@ static tacit_status give_back(taciti_allreduce *reduce, const taciti_turn *t, fl
     if (p->hosts == 1 || !taciti_arrangement_is_lane(p)) return TACIT_OK;
     TACITI_TRY(taciti_fan_await_spread(&reduce->local, t));
     const taciti_range share = taciti_cut_share(p, t->cut, t->piece, p->number);
-    taciti_residual_give_back(back, t->x + share.at, t->kept + share.at, share.n);
+    taciti_kernels_get()->add_scaled(t->x + share.at, t->kept + share.at, back, share.n);
     return TACIT_OK;
 }
 
@@ -171,7 +175,7 @@ static tacit_status take_turn(taciti_allreduce *reduce, size_t turn, float *x, c
     if (piece_at(cut, turn, 0, &t)) TACITI_TRY(taciti_fan_scatter(&reduce->local, &t));
     if (piece_at(cut, turn, a, &t)) {
         TACITI_TRY(taciti_fan_combine(&reduce->local, &t));
-        clear_kept(reduce, &t);
+        if (t.kept != NULL && !(residual->back != 0)) clear_kept(reduce, &t);
         TACITI_TRY(taciti_fan_scatter(&reduce->wire, &t));
     }
     if (piece_at(cut, turn, a + b, &t)) {
@@ -209,7 +213,7 @@ tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, 
     if (!takes_small(reduce, n)) return run_fans(reduce, x, n, residual);
     if (residual == NULL) return taciti_small_run(&reduce->small, x, n, NULL);
     TACITI_TRY(taciti_small_run(&reduce->small, x, n, residual->kept));
-    if (residual->back != 0) taciti_residual_give_back(residual->back, x, residual->kept, n);
+    if (residual->back != 0) taciti_kernels_get()->add_scaled(x, residual->kept, residual->back, n);
     return TACIT_OK;
 }
 

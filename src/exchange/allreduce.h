@@ -21,6 +21,7 @@
 #define TACITI_EXCHANGE_ALLREDUCE_H
 
 #include "exchange/fan.h"
+#include "exchange/residual.h"
 #include "exchange/small.h"
 
 typedef struct taciti_allreduce {

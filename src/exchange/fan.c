@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "exchange/payload.h"
-#include "exchange/residual.h"
 #include "kernel/kernel.h"
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
@@ -107,23 +106,17 @@ tacit_status taciti_fan_await_spread(taciti_fan *fan, const taciti_turn *t) {
 tacit_status taciti_fan_finish(taciti_fan *fan) { return taciti_outbox_await(&fan->sends, fan->sends.posted); }
 
 /* ---- codec ------------------------------------------------------------------------------------------------------- */
-static tacit_status encode(const taciti_fan *fan, const float *x, size_t n, void *out) {
-    return taciti_payload_encode(fan->comm, fan->shape.codec, x, n, out);
+/* The payload of x[n], a part of the array; what it lacks is kept. */
+static tacit_status encode(const taciti_fan *fan, const taciti_turn *t, const float *x, size_t n, void *out) {
+    float *rest = t->kept != NULL ? t->kept + (x - t->x) : NULL;
+    return taciti_payload_encode(fan->comm, fan->shape.codec, x, n, out, rest);
 }
 
-/* What the payload of x[n], a part of the array, lacks. */
-static tacit_status keep_rest(const taciti_fan *fan, const taciti_turn *t, const float *x, size_t n,
-                              const void *payload) {
-    if (t->kept == NULL) return TACIT_OK;
-    return taciti_residual_of(fan->shape.codec, payload, x, n, t->kept + (x - t->x));
-}
-
-/* The same of the sum, beside what its own contribution lacked. */
-static tacit_status keep_rest_of_sum(const taciti_fan *fan, const taciti_turn *t, const float *x, size_t n,
-                                     const void *payload) {
-    if (t->kept == NULL) return TACIT_OK;
-    TACITI_TRY(taciti_residual_of(fan->shape.codec, payload, x, n, fan->prefix));
-    taciti_kernels_get()->add(t->kept + (x - t->x), fan->prefix, n);
+/* The same of the sum; what it lacks is kept beside what its own contribution lacked. */
+static tacit_status encode_sum(const taciti_fan *fan, const taciti_turn *t, const float *x, size_t n, void *out) {
+    float *rest = t->kept != NULL ? fan->prefix : NULL;
+    TACITI_TRY(taciti_payload_encode(fan->comm, fan->shape.codec, x, n, out, rest));
+    if (rest != NULL) taciti_kernels_get()->add(t->kept + (x - t->x), rest, n);
     return TACIT_OK;
 }
 
@@ -131,8 +124,7 @@ static tacit_status keep_rest_of_sum(const taciti_fan *fan, const taciti_turn *t
 static tacit_status round_own(taciti_fan *fan, const taciti_turn *t, float *own, size_t n) {
     if (fan->shape.codec->identity) return TACIT_OK;
     char *payload = buffer(fan, fan->leaving, t, fan->shape.me);
-    TACITI_TRY(encode(fan, own, n, payload));
-    TACITI_TRY(keep_rest(fan, t, own, n, payload));
+    TACITI_TRY(encode(fan, t, own, n, payload));
     return fan->shape.codec->decode(payload, fan->shape.codec->bound(n), own, n);
 }
 
@@ -184,8 +176,7 @@ tacit_status taciti_fan_scatter(taciti_fan *fan, const taciti_turn *t) {
         const void *payload = t->x + r.at;
         if (!s->codec->identity) {
             payload = buffer(fan, fan->leaving, t, to);
-            TACITI_TRY(encode(fan, t->x + r.at, r.n, buffer(fan, fan->leaving, t, to)));
-            TACITI_TRY(keep_rest(fan, t, t->x + r.at, r.n, payload));
+            TACITI_TRY(encode(fan, t, t->x + r.at, r.n, buffer(fan, fan->leaving, t, to)));
         }
         TACITI_TRY(send(fan, to, payload, r.n));
     }
@@ -206,8 +197,7 @@ static tacit_status send_sum(taciti_fan *fan, const taciti_turn *t, float *own, 
     if (!codec->identity) {
         char *out = fan->sum + slot_of(fan, t) * fan->stride_bytes;
         TACITI_TRY(taciti_outbox_await(&fan->sends, fan->spread[slot_of(fan, t)]));
-        TACITI_TRY(encode(fan, own, n, out));
-        TACITI_TRY(keep_rest_of_sum(fan, t, own, n, out));
+        TACITI_TRY(encode_sum(fan, t, own, n, out));
         TACITI_TRY(codec->decode(out, codec->bound(n), own, n));
         payload = out;
     }

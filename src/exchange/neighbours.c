@@ -8,7 +8,6 @@
 #include "base/memory.h"
 #include "exchange/payload.h"
 #include "exchange/pipeline.h"
-#include "exchange/residual.h"
 #include "kernel/kernel.h"
 
 enum { SENDS_PER_NEIGHBOUR = 2 };
@@ -148,7 +147,7 @@ static tacit_status start_segment(taciti_neighbours *nb, const segment *s) {
     const void *payload = s->x;
     if (!nb->codec->identity && nb->out_count > 0) {
         payload = leaving(nb, s);
-        TACITI_TRY(taciti_payload_encode(nb->comm, nb->codec, s->x, s->n, leaving(nb, s)));
+        TACITI_TRY(taciti_payload_encode(nb->comm, nb->codec, s->x, s->n, leaving(nb, s), NULL));
     }
     for (size_t k = 0; k < nb->out_count; k++)
         TACITI_TRY(taciti_outbox_send(&nb->sends, nb->out[k].rank, payload, bytes));
@@ -156,13 +155,14 @@ static tacit_status start_segment(taciti_neighbours *nb, const segment *s) {
     return TACIT_OK;
 }
 
-/* My own share of my result: self x, and what others did not get of theirs. */
+/* My own share of my result: self x, and what others did not get of theirs. Encoding a second time, when the payload
+ * has left, is cheaper than to keep the rest of every segment under way. */
 static tacit_status keep_own(taciti_neighbours *nb, const segment *s) {
     const taciti_kernels *kernels = taciti_kernels_get();
     const bool rounded = !nb->codec->identity && nb->out_count > 0;
-    if (rounded) TACITI_TRY(taciti_residual_of(nb->codec, leaving(nb, s), s->x, s->n, nb->decoded));
+    if (rounded) TACITI_TRY(taciti_payload_encode(nb->comm, nb->codec, s->x, s->n, leaving(nb, s), nb->decoded));
     kernels->scale(s->x, (float)nb->self, s->n);
-    if (rounded) taciti_residual_give_back((float)nb->given, s->x, nb->decoded, s->n);
+    if (rounded) kernels->add_scaled(s->x, nb->decoded, (float)nb->given, s->n);
     return TACIT_OK;
 }
 
@@ -175,13 +175,12 @@ static tacit_status finish_segment(taciti_neighbours *nb, const segment *s) {
         spent_ns += taciti_now_ns() - begin_ns;
         TACITI_TRY(taciti_comm_await(nb->comm, &nb->heard[s->slot * nb->in_count + k]));
         begin_ns = taciti_now_ns();
-        float *values = nb->decoded;
-        if (nb->codec->identity)
-            values = (float *)(void *)arriving(nb, s, k);
-        else
-            TACITI_TRY(nb->codec->decode(arriving(nb, s, k), nb->codec->bound(s->n), values, s->n));
-        kernels->scale(values, (float)nb->in[k].weight, s->n);
-        kernels->add(s->x, values, s->n);
+        const float *values = (const float *)(const void *)arriving(nb, s, k);
+        if (!nb->codec->identity) {
+            TACITI_TRY(nb->codec->decode(arriving(nb, s, k), nb->codec->bound(s->n), nb->decoded, s->n));
+            values = nb->decoded;
+        }
+        kernels->add_scaled(s->x, values, (float)nb->in[k].weight, s->n);
     }
     taciti_payload_time(nb->comm, TACITI_SPAN_DECODE, spent_ns + taciti_now_ns() - begin_ns);
     return TACIT_OK;

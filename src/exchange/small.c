@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "exchange/payload.h"
 #include "kernel/kernel.h"
 
 #define MOST_BYTES ((size_t)16 << 10)
@@ -88,12 +89,9 @@ static float *block_at(const taciti_small *small, int at, size_t n) {
  * may be overwritten. */
 static tacit_status pass_wire(taciti_small *small, float *y, size_t n, float *kept, float *spare) {
     if (small->codec->identity || small->place->hosts == 1) return TACIT_OK;
-    const size_t bytes = small->codec->encode(y, n, 0, small->payload);
-    if (kept != NULL) {
-        TACITI_TRY(taciti_residual_of(small->codec, small->payload, y, n, spare));
-        taciti_kernels_get()->add(kept, spare, n);
-    }
-    return small->codec->decode(small->payload, bytes, y, n);
+    TACITI_TRY(taciti_payload_encode(small->comm, small->codec, y, n, small->payload, kept != NULL ? spare : NULL));
+    if (kept != NULL) taciti_kernels_get()->add(kept, spare, n);
+    return small->codec->decode(small->payload, small->codec->bound(n), y, n);
 }
 
 /* Host by host, as exchange.h defines it. */

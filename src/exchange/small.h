@@ -9,7 +9,6 @@
 
 #include "codec/codec.h"
 #include "exchange/arrangement.h"
-#include "exchange/residual.h"
 
 typedef struct taciti_small {
     taciti_comm *comm;               /* borrows */

@@ -22,6 +22,10 @@ static void add(float *restrict acc, const float *restrict x, size_t n) {
     for (size_t i = 0; i < n; i++) acc[i] += x[i];
 }
 
+static void add_scaled(float *restrict acc, const float *restrict x, float factor, size_t n) {
+    for (size_t i = 0; i < n; i++) acc[i] += factor * x[i];
+}
+
 static void scale(float *x, float factor, size_t n) {
     for (size_t i = 0; i < n; i++) x[i] *= factor;
 }
@@ -79,6 +83,13 @@ static void bf16_decode(float *restrict out, const taciti_bf16 *restrict x, size
         stores_done();
     }
     decode_plain(out + i, x + i, n - i);
+}
+
+static void bf16_split(taciti_bf16 *restrict out, float *restrict rest, const float *restrict x, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        out[i] = bf16_of(x[i]);
+        rest[i] = x[i] - float_of_bf16(out[i]);
+    }
 }
 
 static void bf16_add(float *restrict acc, const taciti_bf16 *restrict x, size_t n) {
@@ -261,9 +272,11 @@ static void sgd(const taciti_sgd_step *step, float *restrict p, const float *res
 
 static void fill_array_loops(taciti_kernels *table) {
     table->add = add;
+    table->add_scaled = add_scaled;
     table->scale = scale;
     table->scaled_copy = scaled_copy;
     table->bf16_encode = bf16_encode;
+    table->bf16_split = bf16_split;
     table->bf16_decode = bf16_decode;
     table->bf16_add = bf16_add;
     table->sum_squares = sum_squares;
