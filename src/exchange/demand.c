@@ -141,6 +141,14 @@ static int hosts_of_members(const taciti_where *where, taciti_members members) {
     return hosts;
 }
 
+static bool share_one_of_hosts(const taciti_where *where, taciti_members members) {
+    return where->hosts > 1 && hosts_of_members(where, members) == 1;
+}
+
+const taciti_codec *taciti_mix_codec(const taciti_where *where, taciti_members members, const taciti_codec *wire) {
+    return share_one_of_hosts(where, members) ? taciti_codec_find("f32") : wire;
+}
+
 taciti_placement taciti_mix_placement(const taciti_where *where, const taciti_round *round, taciti_members members,
                                       taciti_placement wish) {
     const int hosts = hosts_of_members(where, members);
@@ -175,7 +183,8 @@ static tacit_status demands_of_groups(const taciti_where *where, const taciti_ro
         const taciti_members members = taciti_members_of(round, g);
         taciti_arrangement place;
         TACITI_TRY(arrange_group(where, round, members, wish, &place));
-        const taciti_demand demand = demand_of(&place, len, l);
+        const size_t wire_bytes = share_one_of_hosts(where, members) ? len.f32_bytes : len.wire_bytes;
+        const taciti_demand demand = demand_of(&place, (length){wire_bytes, len.f32_bytes}, l);
         for (size_t i = 0; i < members.count; i++) out[members.ranks[i]] = demand;
         taciti_arrangement_destroy(&place);
     }

@@ -72,8 +72,9 @@ static tacit_status find_circle(taciti_mix *mix, const taciti_round *round, taci
     }
     circle *c = &mix->circles[mix->circle_count];
     *c = (circle){.members = members, .placement = placement};
-    TACITI_TRY(taciti_allreduce_describe(&mix->where, members, mix->rank, mix->codec, placement, mix->segment_bytes,
-                                         &c->reduce));
+    TACITI_TRY(taciti_allreduce_describe(&mix->where, members, mix->rank,
+                                         taciti_mix_codec(&mix->where, members, mix->codec), placement,
+                                         mix->segment_bytes, &c->reduce));
     *out = (int)mix->circle_count++;
     return TACIT_OK;
 }
@@ -164,12 +165,12 @@ static void size_workspace(taciti_mix *mix) {
     for (size_t c = 0; c < mix->circle_count; c++) {
         const size_t bytes = taciti_allreduce_workspace_bytes(&mix->circles[c].reduce);
         if (bytes > mix->staging_bytes) mix->staging_bytes = bytes;
+        if (!mix->circles[c].reduce.codec->identity) mix->kept_bytes = longest_bucket(mix->layout) * sizeof(float);
     }
     for (size_t i = 0; i < mix->neighbours_count; i++) {
         const size_t bytes = taciti_neighbours_workspace_bytes(&mix->neighbours[i]);
         if (bytes > mix->staging_bytes) mix->staging_bytes = bytes;
     }
-    if (!mix->codec->identity && mix->circle_count > 0) mix->kept_bytes = longest_bucket(mix->layout) * sizeof(float);
 }
 
 static tacit_status allocate_plan(taciti_mix *mix) {
@@ -262,7 +263,7 @@ static tacit_status move(void *owner, float *x, size_t n, int64_t number) {
     const step *s = &mix->steps[round_number(mix, number)];
     if (s->edges != IDLE) return taciti_neighbours_run(&mix->neighbours[s->edges], x, n);
     circle *c = &mix->circles[s->group];
-    if (mix->kept_bytes == 0) return taciti_allreduce_run(&c->reduce, x, n, NULL);
+    if (c->reduce.codec->identity) return taciti_allreduce_run(&c->reduce, x, n, NULL);
     const taciti_residual residual = {.kept = (float *)(void *)((char *)mix->workspace.base + mix->staging_bytes),
                                       .back = (float)c->members.count};
     return taciti_allreduce_run(&c->reduce, x, n, &residual);

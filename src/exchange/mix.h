@@ -9,6 +9,8 @@
  *
  *   buffer = x;  begin(buffer, bucket, round);  ... compute ...  wait(bucket);  y = keep x + share buffer
  *
+ * Members that share one of several hosts mix in f32 on any wire (taciti_mix_codec(), demand.h).
+ *
  * With a lossy codec nothing is lost: what rounding took from a payload stays with the rank that sent it, is added to
  * that rank's result, and so the sum over all ranks is the one of exact mixing (up to f32 rounding). Members of a group
  * then differ by what each of them keeps, even when they were equal before: the rank that sends the sum of n members

@@ -121,6 +121,9 @@ static void demand_of_a_rank_is_that_of_its_links(void **state) {
     assert_int_equal(local.local_turns, 2);
     assert_true(across.host_bytes == 2.0 * (double)bytes && across.local_bytes == 0 && across.wire_turns == 2);
     assert_true(idle.host_bytes == 0 && idle.local_bytes == 0 && idle.wire_turns == 0 && idle.local_turns == 0);
+    taciti_demand all[TEST_MOST_RANKS]; /* a wire of half the bytes is for what crosses it */
+    CHECK(taciti_mix_demands(&where, &made->topology, 0, AUTO, bytes / 2, bytes, all) == TACIT_OK);
+    assert_true(all[0].local_bytes == (double)bytes && all[2].host_bytes == (double)bytes);
     const taciti_demand empty = demand_of(&where, &made->topology, 0, 2, 0);
     assert_true(empty.host_bytes == 0 && empty.wire_turns == 0);
     taciti_free(made);

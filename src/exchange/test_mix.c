@@ -320,6 +320,27 @@ static void equal_replicas_stay_equal_where_sums_are_exact(void **state) {
     try_all(&t, equals_are_equal);
 }
 
+/* Ranks 5 and 7 alone are a pair on two hosts. */
+static void members_of_one_host_are_not_rounded(void **state) {
+    (void)state;
+    enum { ON_TWO_HOSTS = 3 };
+    test_topology *made = taciti_calloc(1, sizeof *made);
+    test_topology_start(made, "pairs", 8, false);
+    test_topology_add_groups(made, (const int[8]){0, 1, 0, 2, 1, 3, 2, 3}); /* hosts: 1 0 1 1 0 0 1 1 */
+    trial exact = {.topology = &made->topology, .value = wild, .wire = F32};
+    trial rounded = {.topology = &made->topology, .value = wild, .wire = BF16};
+    run_trial(&exact, ON_TWO_HOSTS);
+    run_trial(&rounded, ON_TWO_HOSTS);
+    for (int r = 0; r < 8; r++) {
+        const bool on_one_host = r != 5 && r != 7;
+        const int differs = memcmp(exact.results[r], rounded.results[r], exact.n * sizeof(float));
+        assert_true(on_one_host == (differs == 0));
+    }
+    drop(&exact);
+    drop(&rounded);
+    taciti_free(made);
+}
+
 static float irregular(int rank, size_t i) {
     if (rank == 0 && i == 5) return NAN;
     if (rank == 0 && i == 6010) return INFINITY;
@@ -455,6 +476,7 @@ int main(void) {
         cmocka_unit_test(delays_and_overlap_change_no_bit),
         cmocka_unit_test(a_lossy_wire_keeps_the_sum_over_ranks),
         cmocka_unit_test(equal_replicas_stay_equal_where_sums_are_exact),
+        cmocka_unit_test(members_of_one_host_are_not_rounded),
         cmocka_unit_test(what_is_not_finite_reaches_neighbours_and_nobody_else),
         cmocka_unit_test(misuse_is_refused),
         cmocka_unit_test(time_of_codecs_is_counted),

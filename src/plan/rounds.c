@@ -29,6 +29,12 @@ static tacit_status demands_of(walk *w, size_t round, size_t wire_bytes, size_t 
     return TACIT_OK;
 }
 
+static const taciti_codec *codec_of(const walk *w, const taciti_meeting *meeting) {
+    const taciti_members members = {meeting->members, meeting->count};
+    const bool along_edges = meeting->taker >= 0;
+    return along_edges ? w->method->wire : taciti_mix_codec(w->scene->where, members, w->method->wire);
+}
+
 /* The transfers of one bucket; with that of the bucket before when they are of one size, as most are. */
 static tacit_status time_bucket(walk *w, size_t round, size_t first, size_t k) {
     const taciti_bucket *bucket = &w->scene->layout->buckets[k];
@@ -39,12 +45,13 @@ static tacit_status time_bucket(walk *w, size_t round, size_t first, size_t k) {
     for (size_t m = first; m < r->meeting_count; m++) {
         const taciti_meeting *meeting = &r->meetings[m];
         taciti_transfer_time *time = &r->times[m * r->buckets + k];
-        taciti_transfer transfer = {.codec = w->method->wire, .f32_bytes = f32_bytes};
+        taciti_transfer transfer = {.f32_bytes = f32_bytes};
         if (same) {
             *time = time[-1];
             continue;
         }
         transfer.demand = w->demands[meeting->taker >= 0 ? meeting->taker : meeting->members[0]];
+        transfer.codec = codec_of(w, meeting);
         transfer.hosts = taciti_links_hosts(w->scene->where, meeting->members, meeting->count);
         *time = taciti_links_time(w->links, &transfer);
     }
