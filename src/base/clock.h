@@ -30,8 +30,8 @@ void taciti_sleep_ns(int64_t ns);
 void taciti_sleep_until_ns(int64_t deadline_ns);
 
 /* From now on the calling thread asks the scheduler for short turns, which lets it run at once when it wakes up while
- * others of equal weight have the cores: its share does not change. For a thread that mostly sleeps and must be
- * punctual. Needs Linux 6.12; without effect elsewhere. Any thread. */
+ * others of equal weight have the cores: its share does not change. For a thread that mostly sleeps, or looks and
+ * yields, and must be punctual. Needs Linux 6.12; without effect elsewhere. Any thread. */
 void taciti_thread_short_turns(void);
 
 #endif

@@ -106,6 +106,7 @@ static void *serve(void *argument) {
     watch borrower = watch_from_now(comm);
     (void)prctl(PR_SET_NAME, "tacit comm");
     (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
+    taciti_thread_short_turns(); /* what has arrived must not wait until compute has had its turn */
     for (;;) {
         const uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_acquire);
         if (pthread_mutex_trylock(&comm->ownership) != 0) {
