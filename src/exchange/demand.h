@@ -43,10 +43,11 @@ double taciti_mix_nic_bytes_mean(const taciti_where *where, const taciti_topolog
  * well, unless the number of lanes was asked for (arrangement.h). */
 taciti_members taciti_members_of(const taciti_round *round, size_t group);
 bool taciti_members_cross(const taciti_where *where, taciti_members members, int host); /* some are on it, some not */
+taciti_placement taciti_mix_placement(const taciti_where *where, const taciti_round *round, taciti_members members,
+                                      taciti_placement wish);
+
 /* How a group's arrays travel: in f32 when all its members share one of several hosts, where no wire is to be spared
  * and rounding would only cost. On a single host the wire's codec is used, so that what it does can be seen there. */
 const taciti_codec *taciti_mix_codec(const taciti_where *where, taciti_members members, const taciti_codec *wire);
-taciti_placement taciti_mix_placement(const taciti_where *where, const taciti_round *round, taciti_members members,
-                                      taciti_placement wish);
 
 #endif
