@@ -22,8 +22,8 @@
 #
 # Environment, with the figures of the page as defaults: RATE (500mbit), RATIOS ("1 2 4"), WIRES ("f32 bf16"), BLOCKS (2),
 # SEEDS ("1 2 3"), STEPS (3000), BATCH (32), METHODS ("dense accum-aer accum-exp accum-aer-atc adam-aer"; -atc behind a name makes
-# it adapt-then-combine), TIME_RATE (100mbit), TIME_STEPS (3000), TIME_METHODS
-# ("accum-aer:1.15 accum-aer-atc:1": steps beside those of dense)
+# it adapt-then-combine, -delay lets its transfers take two steps), TIME_RATE (100mbit), TIME_STEPS (3000), TIME_METHODS
+# ("accum-aer:1.15 accum-aer-delay:1.15": steps beside those of dense)
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
@@ -32,7 +32,7 @@ windows=0 time_windows=256 # of validation; 0: all
 folder="" name=gossip-$$ tacit=$PWD/build/release/bin/tacit text="" quick="" sections=()
 : "${RATE:=500mbit}" "${RATIOS:=1 2 4}" "${WIRES:=f32 bf16}" "${BLOCKS:=2}" "${SEEDS:=1 2 3}" "${STEPS:=3000}" "${BATCH:=32}"
 : "${METHODS:=dense accum-aer accum-exp accum-aer-atc adam-aer}"
-: "${TIME_RATE:=100mbit}" "${TIME_STEPS:=3000}" "${TIME_METHODS:=accum-aer:1.15 accum-aer-atc:1}"
+: "${TIME_RATE:=100mbit}" "${TIME_STEPS:=3000}" "${TIME_METHODS:=accum-aer:1.15 accum-aer-delay:1.15}"
 
 misuse() { echo "gossip.sh: $1; see scripts/results/gossip.sh --help" >&2; exit 2; }
 
@@ -202,17 +202,20 @@ find_text() {
   exit 7
 }
 
-# method NAME: its flags. A name is OPTIMIZER-TOPOLOGY, with -atc behind it for adapt-then-combine. Topologies see hosts of 2
-# ranks, as in the lab.
+# method NAME: its flags. A name is OPTIMIZER-TOPOLOGY, with -atc behind it for adapt-then-combine or -delay for transfers
+# that may take two steps. Topologies see hosts of 2 ranks, as in the lab.
 method() {
   local words
   case $1 in
     dense) words="--strategy dp" ;;
-    *-aer | *-aer-atc) words="--strategy gossip --gossip.topology aer --gossip.per_host 2" ;;
-    *-exp | *-exp-atc) words="--strategy gossip --gossip.topology exp --gossip.per_host 2" ;;
+    *-aer | *-aer-*) words="--strategy gossip --gossip.topology aer --gossip.per_host 2" ;;
+    *-exp | *-exp-*) words="--strategy gossip --gossip.topology exp --gossip.per_host 2" ;;
     *) misuse "unknown method \"$1\"" ;;
   esac
-  case $1 in *-atc) words+=" --gossip.order atc" ;; esac
+  case $1 in
+    *-atc) words+=" --gossip.order atc" ;;
+    *-delay) words+=" --gossip.delay 1 --gossip.gamma 0.5" ;;
+  esac
   words+=" $(tuned "${1%%-*}")" || return 1
   echo "$words"
 }
@@ -300,7 +303,7 @@ section_time() {
       words=$(method "$which") || exit 7
       # shellcheck disable=SC2086 # words
       train_run "time/$which-$wire" "$(in_lab)" $words --exchange.wire "$wire" --train.batch "$BATCH" --train.steps "$steps" \
-        --optim.warmup $((TIME_STEPS / 5)) --exchange.bucket 512KiB --train.eval_every $((TIME_STEPS / 50 + 1)) \
+        --optim.warmup $((TIME_STEPS / 5)) --exchange.bucket 2MiB --train.eval_every $((TIME_STEPS / 50 + 1)) \
         --train.eval_windows $time_windows --train.seed 1
     done
   done

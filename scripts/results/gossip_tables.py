@@ -31,6 +31,7 @@ METHODS = {  # of section train
     "accum-aer": "aer, accum-adamw",
     "accum-exp": "exp, accum-adamw",
     "accum-aer-atc": "aer atc, accum-adamw",
+    "accum-aer-delay": "aer delay 1, accum-adamw",
     "accum-exp-atc": "exp atc, accum-adamw",
     "adam-aer": "aer, adamw (DAdam)",
     "adam-exp": "exp, adamw (DAdam)",

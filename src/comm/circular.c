@@ -18,11 +18,12 @@ typedef struct slot {
 struct taciti_circular {
     taciti_comm *comm;
     size_t record_bytes;
-    slot slots[TACITI_CIRCULAR_MOST];
+    slot *slots; /* [most]; owned */
+    size_t most;
     uint64_t posted, taken;
 };
 
-static slot *slot_of(taciti_circular *c, uint64_t number) { return &c->slots[number % TACITI_CIRCULAR_MOST]; }
+static slot *slot_of(taciti_circular *c, uint64_t number) { return &c->slots[number % c->most]; }
 
 static tacit_status slot_create(taciti_circular *c, slot *s) {
     const size_t ranks = (size_t)taciti_comm_size(c->comm);
@@ -33,27 +34,35 @@ static tacit_status slot_create(taciti_circular *c, slot *s) {
     return s->records == NULL || s->sends == NULL || s->receives == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }
 
-tacit_status taciti_circular_create(taciti_comm *comm, size_t record_bytes, taciti_circular **out) {
+static tacit_status slots_create(taciti_circular *c, size_t most) {
+    c->slots = taciti_calloc(most, sizeof *c->slots);
+    if (c->slots == NULL) return TACIT_E_MEMORY;
+    c->most = most;
+    for (size_t i = 0; i < most; i++) TACITI_TRY(slot_create(c, &c->slots[i]));
+    return TACIT_OK;
+}
+
+tacit_status taciti_circular_create(taciti_comm *comm, size_t record_bytes, size_t most, taciti_circular **out) {
     taciti_circular *c = taciti_calloc(1, sizeof *c);
     if (c == NULL) return TACIT_E_MEMORY;
     c->comm = comm;
     c->record_bytes = record_bytes;
-    for (int i = 0; i < TACITI_CIRCULAR_MOST; i++)
-        if (slot_create(c, &c->slots[i]) != TACIT_OK) {
-            taciti_circular_destroy(c);
-            return TACIT_E_MEMORY;
-        }
-    *out = c;
-    return TACIT_OK;
+    const tacit_status status = slots_create(c, most);
+    if (status == TACIT_OK)
+        *out = c;
+    else
+        taciti_circular_destroy(c);
+    return status;
 }
 
 void taciti_circular_destroy(taciti_circular *circular) {
     if (circular == NULL) return;
-    for (int i = 0; i < TACITI_CIRCULAR_MOST; i++) {
+    for (size_t i = 0; i < circular->most; i++) {
         taciti_free(circular->slots[i].records);
         taciti_free(circular->slots[i].sends);
         taciti_free(circular->slots[i].receives);
     }
+    taciti_free(circular->slots);
     taciti_free(circular);
 }
 
@@ -91,8 +100,8 @@ static size_t count_pending(const taciti_circular *circular) { return (size_t)(c
 
 tacit_status taciti_circular_post(taciti_circular *circular, const void *record) {
     const size_t pending = count_pending(circular);
-    if (pending == TACITI_CIRCULAR_MOST)
-        return taciti_fail(TACIT_E_INTERNAL, "more than %d records that nobody has taken", (int)TACITI_CIRCULAR_MOST);
+    if (pending == circular->most)
+        return taciti_fail(TACIT_E_INTERNAL, "more than %zu records that nobody has taken", circular->most);
     slot *s = slot_of(circular, circular->posted);
     memcpy(record_of(s, taciti_comm_rank(circular->comm)), record, circular->record_bytes);
     s->before = pending > 0 ? slot_of(circular, circular->posted - 1) : NULL;

@@ -14,15 +14,13 @@
 
 typedef struct taciti_circular taciti_circular;
 
-enum { TACITI_CIRCULAR_MOST = 4 };
-
-/* Borrows comm. Every buffer is made here. Not collective. */
-tacit_status taciti_circular_create(taciti_comm *comm, size_t record_bytes, taciti_circular **out);
+/* Borrows comm. most: records that may be posted and not taken. Every buffer is made here. Not collective. */
+tacit_status taciti_circular_create(taciti_comm *comm, size_t record_bytes, size_t most, taciti_circular **out);
 
 /* Every rank has taken what was posted, or communication has failed. NULL is fine. */
 void taciti_circular_destroy(taciti_circular *circular);
 
-/* Sends this rank's next record on its way; at most TACITI_CIRCULAR_MOST that were not taken. One record per rank and
+/* Sends this rank's next record on its way; at most `most` that were not taken. One record per rank and
  * number: all ranks call it equally often, in the same place among their jobs. Owner thread, never blocks. */
 tacit_status taciti_circular_post(taciti_circular *circular, const void *record);
 

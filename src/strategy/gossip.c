@@ -263,6 +263,12 @@ static size_t gossip_period(const void *self) {
     return steps * (size_t)g->options.every;
 }
 
+static size_t gossip_lag(const void *self) {
+    const taciti_gossip_options *o = &((const taciti_gossip *)self)->options;
+    if (o->order != TACITI_GOSSIP_AWC) return 0;
+    return (size_t)(o->every * (1 + o->delay)) - 1;
+}
+
 /* Mean over a period. Consensus control's own messages, some bytes per window, are not in it. */
 static uint64_t per_step(const taciti_gossip *g, uint64_t (*bytes_of)(const taciti_mix *mix, int64_t number)) {
     uint64_t sum = 0;
@@ -295,6 +301,7 @@ const taciti_strategy taciti_strategy_gossip = {
     .bytes_per_step = gossip_bytes_per_step,
     .nic_bytes_per_step = gossip_nic_bytes_per_step,
     .period = gossip_period,
+    .lag = gossip_lag,
     .predict_bytes = taciti_gossip_predict_bytes,
     .average = gossip_average,
     .revert = gossip_revert,

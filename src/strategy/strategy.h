@@ -86,6 +86,10 @@ typedef struct taciti_strategy {
      */
     size_t (*period)(const void *self);
 
+    /* Steps that what a step begins may be under way beyond the next one's end, without anybody waiting for it. NULL: 0
+     */
+    size_t (*lag)(const void *self);
+
     /* Bytes that create() will hold, before it exists, for the memory prediction: only communicator, layout and options
      * of the context are read. Refuses options that cannot be. Not collective. */
     tacit_status (*predict_bytes)(const taciti_strategy_context *context, size_t *out);

@@ -2,39 +2,46 @@
  *
  * What ranks tell each other about every step. Where replicas are equal, each step has waited for all ranks anyway, and
  * the reports of a step are taken in before the next one begins. Where they differ, that would be a barrier: the
- * reports travel while the next steps are computed, and metrics, stop wishes and skips are known
- * TACITI_REPORTS_LATE_STEPS steps later; all of them at once before an evaluation, a checkpoint and the end.
+ * reports travel while the next steps are computed, and metrics, stop wishes and skips are known two steps later, or as
+ * many more as a transfer of the strategy may be under way; all of them at once before an evaluation, a checkpoint and
+ * the end. (A report is collected by the communication thread's job for the next one, which stands behind the transfers
+ * that were begun in between.)
  */
 #include <math.h>
 
 #include "base/memory.h"
 #include "train/trainer.h"
 
+enum { LATE_STEPS = 2 };
+
 tacit_status taciti_reports_create(taciti_trainer *trainer) {
+    const taciti_strategy *strategy = trainer->strategy;
     taciti_reports *reports = &trainer->reports;
+    const bool travel = !strategy->replicas_equal && trainer->ranks > 1;
+    const size_t lag = strategy->lag == NULL ? 0 : strategy->lag(trainer->strategy_self);
+    reports->late = travel ? LATE_STEPS + lag : 0;
+    reports->most = reports->late + 2; /* and the step that ends; one more until its line is written */
     reports->all = taciti_calloc((size_t)trainer->ranks, sizeof *reports->all);
-    if (reports->all == NULL) return TACIT_E_MEMORY;
-    if (trainer->strategy->replicas_equal || trainer->ranks == 1) return TACIT_OK;
-    return taciti_circular_create(trainer->comm, sizeof *reports->all, &reports->circular);
+    reports->entries = taciti_calloc(reports->most, sizeof *reports->entries);
+    if (reports->all == NULL || reports->entries == NULL) return TACIT_E_MEMORY;
+    if (!travel) return TACIT_OK;
+    return taciti_circular_create(trainer->comm, sizeof *reports->all, reports->most, &reports->circular);
 }
 
 void taciti_reports_destroy(taciti_reports *reports) {
     taciti_circular_destroy(reports->circular);
+    taciti_free(reports->entries);
     taciti_free(reports->all);
 }
 
 static taciti_step_entry *entry_at(taciti_reports *reports, size_t i) {
-    return &reports->entries[(reports->first + i) % TACITI_REPORTS_MOST];
-}
-
-size_t taciti_reports_late_steps(const taciti_reports *reports) {
-    return reports->circular == NULL ? 0 : TACITI_REPORTS_LATE_STEPS;
+    return &reports->entries[(reports->first + i) % reports->most];
 }
 
 tacit_status taciti_reports_put(taciti_trainer *trainer, const taciti_rank_report *mine, taciti_step_entry **out) {
     taciti_reports *reports = &trainer->reports;
-    if (reports->count == TACITI_REPORTS_MOST)
-        return taciti_fail(TACIT_E_INTERNAL, "more than %d steps without a line", (int)TACITI_REPORTS_MOST);
+    if (reports->count == reports->most)
+        return taciti_fail(TACIT_E_INTERNAL, "more than %zu steps without a line", reports->most);
     reports->mine = *mine;
     if (reports->circular != NULL) TACITI_TRY(taciti_circular_post(reports->circular, mine));
     *out = entry_at(reports, reports->count++);
@@ -100,6 +107,6 @@ taciti_step_entry *taciti_reports_oldest_known(taciti_reports *reports) {
 }
 
 void taciti_reports_drop_oldest(taciti_reports *reports) {
-    reports->first = (reports->first + 1) % TACITI_REPORTS_MOST;
+    reports->first = (reports->first + 1) % reports->most;
     reports->count--;
 }

@@ -124,7 +124,7 @@ tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish) {
     trainer->position.tokens += (uint64_t)trainer->settings->train.batch * trainer->time;
     TACITI_TRY(taciti_reports_put(trainer, &mine, &entry));
     fill_own(trainer, lr, &report, &entry->metrics);
-    TACITI_TRY(taciti_reports_collect(trainer, taciti_reports_late_steps(&trainer->reports)));
+    TACITI_TRY(taciti_reports_collect(trainer, trainer->reports.late));
     const taciti_comm_counters after = taciti_comm_count(trainer->comm);
     entry->metrics.bytes_sent = after.bytes_sent - before.bytes_sent;
     entry->metrics.bytes_received = after.bytes_received - before.bytes_received;

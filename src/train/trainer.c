@@ -140,7 +140,6 @@ static tacit_status build_alone(taciti_trainer *trainer) {
                                    &trainer->model));
     TACITI_TRY(taciti_optim_create(&s->optim, &trainer->layout, trainer->pool, &trainer->optim));
     TACITI_TRY(taciti_readiness_create(&trainer->layout, &trainer->readiness));
-    TACITI_TRY(taciti_reports_create(trainer));
     trainer->tokens = taciti_calloc(trainer->micro * trainer->time, sizeof *trainer->tokens);
     trainer->targets = taciti_calloc(trainer->micro * trainer->time, sizeof *trainer->targets);
     return trainer->tokens == NULL || trainer->targets == NULL ? TACIT_E_MEMORY : TACIT_OK;
@@ -159,7 +158,8 @@ tacit_status taciti_trainer_build(taciti_trainer *trainer) {
     TACITI_TRY(taciti_comm_agree(trainer->comm, build_alone(trainer)));
     TACITI_TRY(measure_peak(trainer));
     const taciti_strategy_context context = strategy_context(trainer);
-    return taciti_comm_agree(trainer->comm, trainer->strategy->create(&context, &trainer->strategy_self));
+    TACITI_TRY(taciti_comm_agree(trainer->comm, trainer->strategy->create(&context, &trainer->strategy_self)));
+    return taciti_comm_agree(trainer->comm, taciti_reports_create(trainer));
 }
 
 void taciti_trainer_close(taciti_trainer *trainer) {

@@ -44,19 +44,14 @@ typedef struct taciti_step_entry {
     int64_t skips; /* updates that did not happen, as `skipped` of taciti_position counts them */
 } taciti_step_entry;
 
-enum {
-    /* Where replicas differ nobody waits for the reports of a step: they are looked at this many steps later. */
-    TACITI_REPORTS_LATE_STEPS = 2,
-    TACITI_REPORTS_MOST = TACITI_CIRCULAR_MOST,
-};
-
 /* Reports on their way, oldest first. */
 typedef struct taciti_reports {
-    taciti_circular *circular; /* NULL: every step waits for the reports of all ranks; owned */
-    taciti_rank_report *all;   /* by rank; owned */
-    taciti_rank_report mine;   /* without a circular */
-    taciti_step_entry entries[TACITI_REPORTS_MOST];
-    size_t first, count;
+    taciti_circular *circular;  /* NULL: every step waits for the reports of all ranks; owned */
+    taciti_rank_report *all;    /* by rank; owned */
+    taciti_rank_report mine;    /* without a circular */
+    size_t late;                /* steps whose reports are not awaited yet; 0 without a circular */
+    taciti_step_entry *entries; /* [most]; owned */
+    size_t most, first, count;
 } taciti_reports;
 
 /* What --profile has measured so far. */
@@ -123,9 +118,6 @@ void taciti_reports_destroy(taciti_reports *reports);
 
 /* Sends this rank's report of the step that ends and opens its entry. Blocks nowhere. Collective. */
 tacit_status taciti_reports_put(taciti_trainer *trainer, const taciti_rank_report *mine, taciti_step_entry **out);
-
-/* Steps whose reports are awaited in every step: 0, or TACITI_REPORTS_LATE_STEPS. */
-size_t taciti_reports_late_steps(const taciti_reports *reports);
 
 /* Takes in what all ranks have reported until at most `late` steps are not known yet. The outcome is the same on every
  * rank. Collective. */
