@@ -49,6 +49,7 @@ color_of() {
         adam-aer) echo "#8fb8da" ;;
         adam-exp) echo "#f0c893" ;;
         *-atc) echo "#8e6bb0" ;;
+        *-delay) echo "#3f8f5f" ;;
     esac
 }
 
@@ -96,7 +97,7 @@ steps() {
 }
 
 # curves KEY: one line for each method that has the key, with the range over seeds.
-drawn="adam-aer adam-exp accum-exp-atc accum-aer-atc accum-exp accum-aer dense"
+drawn="adam-aer adam-exp accum-exp-atc accum-aer-atc accum-aer-delay accum-exp accum-aer dense"
 curves() {
     local method plots=""
     for method in $drawn; do
@@ -135,7 +136,7 @@ against_time() {
     local wire method dash=1 plots=""
     compgen -G "$data/time-*" > /dev/null || return 0
     for wire in f32 bf16; do
-        for method in dense accum-aer accum-aer-atc; do
+        for method in dense accum-aer accum-aer-delay accum-aer-atc; do
             [ ! -s "$data/time-$method-$wire" ] || plots+="${plots:+, }'$data/time-$method-$wire' with linespoints lw 2 pt 7 ps 0.3 dt $dash lc rgb '$(color_of $method)' title '$(title_of $method), $wire'"
         done
         dash=2

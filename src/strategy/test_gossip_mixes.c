@@ -296,6 +296,7 @@ static void late_mixes_conserve_the_mean(void **state) {
             test_replicas_run(&t);
             for (int s = 0; s < t.steps; s++) x -= t.lr * (x - cbar);
             assert_true(near(mean_at(&t, 0), x, 0x1p-18));
+            assert_int_equal(t.lag, kind == 1 ? 1 : 2);
             test_replicas_free(&t);
         }
 }

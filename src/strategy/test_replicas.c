@@ -246,6 +246,7 @@ static void check_bytes(const test_replicas *t, taciti_comm *comm, const rank_st
 /* What a checkpoint would hold of a rank besides its parameters. */
 static void keep_state(test_replicas *t, int rank, const rank_state *s) {
     taciti_strategy_array arrays[TACITI_STRATEGY_MOST_ARRAYS];
+    if (rank == 0 && s->strategy->lag != NULL) t->lag = s->strategy->lag(s->self);
     if (s->strategy->numbers != NULL) s->strategy->numbers(s->self, &t->numbers[rank]);
     for (size_t i = 0, count = arrays_of(s, arrays); i < count; i++) {
         t->arrays[rank][i] = taciti_calloc(s->layout.n, sizeof(float));

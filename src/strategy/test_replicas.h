@@ -50,6 +50,7 @@ typedef struct test_replicas {
     float (*path)[TEST_MOST_RANKS];   /* [steps][rank] element 0 after every step; NULL: not kept */
     taciti_step_report reports[TEST_MOST_RANKS][TEST_MOST_STEPS];
     taciti_strategy_numbers numbers[TEST_MOST_RANKS];
+    size_t lag;                                                  /* of the strategy, as rank 0 says */
     float *arrays[TEST_MOST_RANKS][TACITI_STRATEGY_MOST_ARRAYS]; /* that a checkpoint would hold, in their order */
     tacit_status predicted, status;        /* of predict_bytes and create; where that failed nothing else is there */
     tacit_status started[TEST_MOST_RANKS]; /* after stop_after; a run ends where it failed */

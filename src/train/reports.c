@@ -3,23 +3,23 @@
  * What ranks tell each other about every step. Where replicas are equal, each step has waited for all ranks anyway, and
  * the reports of a step are taken in before the next one begins. Where they differ, that would be a barrier: the
  * reports travel while the next steps are computed, and metrics, stop wishes and skips are known two steps later, or as
- * many more as a transfer of the strategy may be under way; all of them at once before an evaluation, a checkpoint and
- * the end. (A report is collected by the communication thread's job for the next one, which stands behind the transfers
- * that were begun in between.)
+ * many more as a transfer of the strategy may be under way, but at most LATE_MOST; all of them at once before an
+ * evaluation, a checkpoint and the end. (A report is collected by the communication thread's job for the next one,
+ * which stands behind the transfers that were begun in between. A stop must not take much longer for that.)
  */
 #include <math.h>
 
 #include "base/memory.h"
 #include "train/trainer.h"
 
-enum { LATE_STEPS = 2 };
+enum { LATE_STEPS = 2, LATE_MOST = 10 };
 
 tacit_status taciti_reports_create(taciti_trainer *trainer) {
     const taciti_strategy *strategy = trainer->strategy;
     taciti_reports *reports = &trainer->reports;
     const bool travel = !strategy->replicas_equal && trainer->ranks > 1;
     const size_t lag = strategy->lag == NULL ? 0 : strategy->lag(trainer->strategy_self);
-    reports->late = travel ? LATE_STEPS + lag : 0;
+    reports->late = !travel ? 0 : lag < LATE_MOST - LATE_STEPS ? LATE_STEPS + lag : LATE_MOST;
     reports->most = reports->late + 2; /* and the step that ends; one more until its line is written */
     reports->all = taciti_calloc((size_t)trainer->ranks, sizeof *reports->all);
     reports->entries = taciti_calloc(reports->most, sizeof *reports->entries);
