@@ -5,11 +5,11 @@
 #   scripts/results/gossip.sh [-o FOLDER] [--name NAME] [--tacit PROGRAM] [--text FILE] [--quick] [SECTION ...]
 #
 # Sections, in the order in which they run when none is named:
-#   steps   step times of an emulated transformer-base, 16 ranks on 4 hosts, all-reduce of 1, 2 and 4 times the compute   25 min
+#   steps   step times of an emulated transformer-base, 16 ranks on 4 hosts, all-reduce of 1, 2 and 4 times the compute   28 min
 #   jitter  what jitter of compute costs, 16 ranks, no transfer to speak of                                                3 min
 #   plan    probes the same clusters and predicts every cell of steps and jitter                                           4 min
 #   train   validation loss of a Shakespeare GPT after as many steps, 8 ranks, 3 seeds                                    30 min
-#   time    time to the dense run's loss at 100 Mbit/s, 4 hosts of 2 ranks                                                60 min
+#   time    time to the dense run's loss at 100 Mbit/s, 4 hosts of 2 ranks                                                45 min
 #   tables  tables and pictures of what FOLDER holds; always runs at the end
 # and, only when it is named:
 #   tune    the search for the hyper-parameters of train, as many runs for each optimizer; train uses the best           40 min
