@@ -57,7 +57,7 @@ static void fill(float *x, size_t n, input kind, uint64_t key) {
 }
 
 /* Work arrays with a guard behind the payload. */
-static float g_x[MOST], g_y[MOST], g_z[MOST], g_sum[MOST];
+static float g_x[MOST], g_y[MOST], g_z[MOST + 1], g_sum[MOST];
 static _Alignas(64) unsigned char g_payload[16 * MOST + 4096], g_again[16 * MOST + 4096];
 
 static size_t encode_guarded(const taciti_codec *codec, const float *x, size_t n, unsigned char *out) {
