@@ -84,8 +84,7 @@ static tacit_status restore(taciti_gossip *g, const taciti_strategy_numbers *num
     TACITI_TRY(taciti_comm_agree(g->context.comm, check_numbers(g, numbers)));
     g->number = (int64_t)v[NUMBER];
     restore_control(g, v);
-    if (g->masses == NULL) return TACIT_OK;
-    return taciti_comm_allgather(g->context.comm, &v[MASS], sizeof v[MASS], g->masses);
+    return taciti_gossip_restore_masses(g, v[MASS]);
 }
 
 /* A run that begins, with equal replicas: nothing is under way. */

@@ -27,8 +27,42 @@
 #include "base/log.h"
 #include "strategy/gossip_state.h"
 
+/* Weights this close to 1 change no float; where they cannot be kept they are dropped. */
+#define NO_WEIGHT 1e-9
+
 double taciti_gossip_mass(const taciti_gossip *g) {
     return g->masses == NULL ? 1 : g->masses[taciti_comm_rank(g->context.comm)];
+}
+
+static bool takes_no_masses(const taciti_gossip_options *o) {
+    return o->accelerate || o->delay > 0 || o->tracker || o->target > 0;
+}
+
+/* The same on every rank, as all weights are known to all. */
+static tacit_status refuse_masses(const taciti_gossip *g, double apart) {
+    if (apart <= NO_WEIGHT || !takes_no_masses(&g->options)) return TACIT_OK;
+    if (taciti_comm_rank(g->context.comm) != 0) return TACIT_E_CONFIG;
+    return taciti_fail(
+        TACIT_E_CONFIG,
+        "the checkpoint was made on a graph that needs push-sum: its weights are up to %.3g away from 1. "
+        "gossip.accelerate, delay, tracker and target do not go with weights; resume without them, or go "
+        "on from the mean of the replicas with --resume-from-mean",
+        apart);
+}
+
+tacit_status taciti_gossip_restore_masses(taciti_gossip *g, double mine) {
+    const size_t ranks = (size_t)g->topology.ranks;
+    const bool needed = g->masses != NULL;
+    double apart = 0;
+    if (!needed) g->masses = taciti_calloc(2 * ranks, sizeof *g->masses);
+    TACITI_TRY(taciti_comm_agree(g->context.comm, g->masses == NULL ? TACIT_E_MEMORY : TACIT_OK));
+    TACITI_TRY(taciti_comm_allgather(g->context.comm, &mine, sizeof mine, g->masses));
+    for (size_t r = 0; r < ranks; r++) apart = fmax(apart, fabs(g->masses[r] - 1));
+    TACITI_TRY(refuse_masses(g, apart));
+    if (needed || (apart > 0 && !takes_no_masses(&g->options))) return TACIT_OK;
+    taciti_free(g->masses);
+    g->masses = NULL;
+    return TACIT_OK;
 }
 
 taciti_gossip_channel *taciti_gossip_channel_of(taciti_gossip *g, int64_t number) {

@@ -79,6 +79,11 @@ tacit_status taciti_gossip_predict_bytes(const taciti_strategy_context *context,
 /* ---- gossip_mixing.c --------------------------------------------------------------------------------------------- */
 double taciti_gossip_mass(const taciti_gossip *g); /* this rank's push-sum weight */
 
+/* Every rank's weight comes back from a checkpoint, `mine` on this one. A graph that needs none keeps weights that are
+ * not all 1 running: push-sum holds on any graph whose columns sum to 1, and dropping them would move the mean.
+ * E_CONFIG where a setting does not go with weights. Collective. */
+tacit_status taciti_gossip_restore_masses(taciti_gossip *g, double mine);
+
 /* The channel that carries mix `number` of the parameters. */
 taciti_gossip_channel *taciti_gossip_channel_of(taciti_gossip *g, int64_t number);
 taciti_gossip_channel *taciti_gossip_tracker_channel(taciti_gossip *g);

@@ -179,6 +179,63 @@ static void resumed_is_uninterrupted(void **state) {
         }
 }
 
+/* Mix `number` of topology exp on N ranks, which needs no weights. */
+static void pair_up(sums *s, int number) {
+    const sums before = *s;
+    for (int i = 0; i < N; i++) {
+        const int j = i ^ (1 << number % 2);
+        s->x[i] = (before.x[i] + before.x[j]) / 2;
+        s->w[i] = (before.w[i] + before.w[j]) / 2;
+    }
+}
+
+/* The sum of x stays what it was at the checkpoint, whatever graph is used from then on; with lr 0 so does the mean. */
+static void a_graph_without_weights_keeps_those_it_finds(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 4; kind++) {
+        test_replicas t = pushed(11);
+        t.gossip.order = kind / 2;
+        t.exchange.overlap = kind % 2;
+        taciti_gossip_options then = t.gossip;
+        (void)snprintf(then.topology.text, sizeof then.topology.text, "exp");
+        then.file.text[0] = '\0';
+        t.resumed = &then;
+        t.stop_after = 5;
+        test_replicas first = t;
+        first.steps = t.stop_after;
+        sums s = reference(&first, t.lr, 1);
+        for (int step = t.stop_after; step < t.steps; step++) {
+            double d[N];
+            for (int i = 0; i < N; i++) d[i] = t.lr * (s.x[i] / s.w[i] - C[i]);
+            for (int i = 0; i < N && t.gossip.order == TACITI_GOSSIP_ATC; i++) s.x[i] -= d[i];
+            pair_up(&s, step);
+            for (int i = 0; i < N && t.gossip.order == TACITI_GOSSIP_AWC; i++) s.x[i] -= d[i];
+        }
+        expect(&t, &s);
+    }
+}
+
+static void what_takes_no_weights_refuses_those_it_finds(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 4; kind++) {
+        test_replicas t = pushed(4);
+        taciti_gossip_options then = t.gossip;
+        (void)snprintf(then.topology.text, sizeof then.topology.text, "%s", kind == 3 ? "complete" : "exp");
+        then.file.text[0] = '\0';
+        if (kind == 1) then.target = 0.1;
+        if (kind == 2) then.gamma = 0.5;
+        if (kind == 3) then.accelerate = true, then.mixes = 2;
+        t.resumed = &then;
+        t.stop_after = 2;
+        test_log_keep();
+        test_replicas_run(&t);
+        for (int r = 0; r < N; r++) assert_int_equal(t.started[r], kind % 2 == 1 ? TACIT_E_CONFIG : TACIT_OK);
+        assert_int_equal(test_log_count("--resume-from-mean"), kind % 2);
+        test_log_drop();
+        test_replicas_free(&t);
+    }
+}
+
 /* Before they send each other their weights: none waits for one that has returned. */
 static void a_damaged_weight_is_refused_by_all(void **state) {
     (void)state;
@@ -256,6 +313,8 @@ int main(void) {
         cmocka_unit_test(all_agree_on_the_mean),
         cmocka_unit_test(the_average_is_weighted),
         cmocka_unit_test(resumed_is_uninterrupted),
+        cmocka_unit_test(a_graph_without_weights_keeps_those_it_finds),
+        cmocka_unit_test(what_takes_no_weights_refuses_those_it_finds),
         cmocka_unit_test(a_damaged_weight_is_refused_by_all),
         cmocka_unit_test(regular_graphs_keep_their_weights),
         cmocka_unit_test(what_needs_double_stochasticity_is_refused),
