@@ -130,6 +130,24 @@ print(len(names), "tensors, replicas are apart by at most", apart)
 PY
 }
 
+# window_begins_anew CHECKPOINT UPDATES: no gradient is in an unfinished window
+window_begins_anew() {
+  python3 - "$1" "$2" <<'PY'
+import glob, json, struct, sys
+meta = json.load(open(f"{sys.argv[1]}/manifest.json"))["meta"]
+assert meta["updates"] == int(sys.argv[2]), meta["updates"]
+zero = []
+for path in glob.glob(f"{sys.argv[1]}/*.safetensors"):
+    data = open(path, "rb").read()
+    size = struct.unpack("<Q", data[:8])[0]
+    for name, t in json.loads(data[8:8 + size]).items():
+        if name.startswith("optim.a."):
+            begin, end = t["data_offsets"]
+            zero.append(not any(data[8 + size + begin:8 + size + end]))
+assert zero and all(zero), zero
+PY
+}
+
 promised_keys() {
   python3 - "$1" <<'PY'
 import json, sys
@@ -206,6 +224,27 @@ others r-awc-4 5 'this run \(gossip, 5 ranks\) goes on from their mean' --strate
 others r-awc-4 4 'this run \(dp, 4 ranks\) goes on from their mean' --strategy dp "${accum[@]}"
 others r-awc-4 4 'this run \(localsgd, 4 ranks\) goes on from their mean' --strategy localsgd "${accum[@]}"
 others n4 4 'is of strategy dp; all replicas of gossip start from its model' --strategy gossip --train.steps 110
+
+# resumes_with STATUS TEXT FLAGS...: r-awc-4 resumed with other settings
+resumes_with() {
+  cp -r "$work/r-awc-4" "$work/others"
+  expect "r-awc-4 resumed with ${*:3}: $2" "$1" "$2" run 4 others --strategy gossip "${accum[@]}" --train.steps 24 "${@:3}"
+  rm -rf "$work/others"
+}
+resumes_with 3 '"handed" .*gossip.delay was 0 and is 1 now.*--resume-from-mean' --gossip.delay 1 --gossip.gamma 0.5 --resume
+resumes_with 3 '"handed" .*gossip.every was 1 and is 2 now.*--resume-from-mean' --gossip.every 2 --resume
+resumes_with 3 '"tracker" .*gossip.tracker was false and is true now.*--resume-from-mean' --gossip.tracker true --resume
+resumes_with 0 'this run \(gossip, 4 ranks\) goes on from their mean' --gossip.tracker true --resume-from-mean
+resumes_with 0 'resume: gossip.gamma was 1 in the checkpoint and is 0.5 now' --gossip.gamma 0.5 --resume
+resumes_with 0 'the last 2 gradients are not in the moments, which hold 5 windows' --optim.accum 7 --resume
+expect "adam cannot go on as accum-adamw, and says so" 3 '"a" of the optimizer: optim.name was "adam" and is "accum-adam" now.*--train.init' \
+  run 2 adam --train.steps 40 --optim.name accum-adam --resume
+
+# The second run makes no update, so its checkpoint holds what it began with: 5 windows, no gradient of the sixth.
+check "22 updates in windows of 4" run 2 window4 "${accum[@]}" --train.steps 22
+check "going on in windows of 7" run 2 window4 "${accum[@]}" --optim.accum 7 --train.steps 24 --train.fail_at 22 --train.fail_steps 2 --resume
+check "the moments keep their windows, and the unfinished one begins anew" window_begins_anew "$work/window4/ckpt/step_00000024" $((5 * 7))
+
 check "gossip: a NaN gradient on one rank" run 4 gossip-nan --strategy gossip --train.steps 20 --train.fail_at 5
 check "gossip: one rank skips alone, and that is counted" python3 -c "
 import json

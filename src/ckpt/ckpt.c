@@ -306,22 +306,47 @@ static tacit_status check_all_seen(const char *path, const wanted *want) {
     return TACIT_OK;
 }
 
+static tacit_status check_files(const char *path, const taciti_manifest *manifest, const wanted *want) {
+    for (size_t i = 0; i < manifest->count; i++) TACITI_TRY(visit_file(path, &manifest->files[i], check_entry, want));
+    return TACIT_OK;
+}
+
 /* Everything is checked before the first element is overwritten. */
 static tacit_status load(const char *path, const taciti_manifest *manifest, const wanted *want) {
-    for (size_t i = 0; i < manifest->count; i++) TACITI_TRY(visit_file(path, &manifest->files[i], check_entry, want));
+    TACITI_TRY(check_files(path, manifest, want));
     TACITI_TRY(check_all_seen(path, want));
     for (size_t i = 0; i < manifest->count; i++) TACITI_TRY(visit_file(path, &manifest->files[i], read_entry, want));
     return TACIT_OK;
 }
 
-tacit_status taciti_ckpt_load(const char *path, const taciti_ckpt_array *arrays, size_t array_count) {
+/* Runs `use` on the manifest and flags of the arrays' tensors. */
+static tacit_status with_flags(const char *path, const taciti_ckpt_array *arrays, size_t array_count, wanted *want,
+                               tacit_status (*use)(const char *, const taciti_manifest *, const wanted *)) {
     taciti_manifest manifest;
-    wanted want = {.arrays = arrays, .array_count = array_count};
-    for (size_t a = 0; a < array_count; a++) want.tensor_count += arrays[a].layout->tensor_count;
+    *want = (wanted){.arrays = arrays, .array_count = array_count};
+    for (size_t a = 0; a < array_count; a++) want->tensor_count += arrays[a].layout->tensor_count;
     TACITI_TRY(taciti_manifest_read(path, &manifest));
-    want.seen = taciti_calloc(want.tensor_count, 1);
-    const tacit_status status = want.seen == NULL ? TACIT_E_MEMORY : load(path, &manifest, &want);
-    taciti_free(want.seen);
+    want->seen = taciti_calloc(want->tensor_count, 1);
+    const tacit_status status = want->seen == NULL ? TACIT_E_MEMORY : use(path, &manifest, want);
     taciti_manifest_destroy(&manifest);
+    return status;
+}
+
+tacit_status taciti_ckpt_load(const char *path, const taciti_ckpt_array *arrays, size_t array_count) {
+    wanted want = {.seen = NULL};
+    const tacit_status status = with_flags(path, arrays, array_count, &want, load);
+    taciti_free(want.seen);
+    return status;
+}
+
+tacit_status taciti_ckpt_find_missing(const char *path, const taciti_ckpt_array *arrays, size_t array_count,
+                                      size_t *missing) {
+    wanted want = {.seen = NULL};
+    const tacit_status status = with_flags(path, arrays, array_count, &want, check_files);
+    size_t a = 0, flag = 0;
+    for (size_t t = 0; status == TACIT_OK && a < array_count && want.seen[flag]; flag++)
+        if (++t == arrays[a].layout->tensor_count) t = 0, a++;
+    if (status == TACIT_OK) *missing = a;
+    taciti_free(want.seen);
     return status;
 }

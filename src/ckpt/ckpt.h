@@ -58,4 +58,9 @@ void taciti_ckpt_own_prefix(int rank, const char *what, char out[TACITI_CKPT_PRE
  * values are named when not. Not collective: each rank reads. */
 tacit_status taciti_ckpt_load(const char *path, const taciti_ckpt_array *arrays, size_t array_count);
 
+/* Index of the first of the arrays that the checkpoint does not hold completely; array_count: it holds all. Not
+ * collective. */
+tacit_status taciti_ckpt_find_missing(const char *path, const taciti_ckpt_array *arrays, size_t array_count,
+                                      size_t *missing);
+
 #endif

@@ -270,6 +270,23 @@ static void tensors_nobody_asks_for_are_left(void **state) {
     state_expect_array(&g_state, 1, -1);
 }
 
+static void the_first_array_that_is_missing_is_found(void **state) {
+    (void)state;
+    char path[TACITI_CKPT_PATH_BYTES];
+    taciti_ckpt_array arrays[3] = {g_state.arrays[0], g_state.arrays[1], g_state.arrays[1]};
+    size_t missing = 9;
+    arrays[2].prefix = "optim.v.";
+    save(4, 1);
+    assert_int_equal(taciti_stage_path(g_folder.text, 4, "", path), TACIT_OK);
+    for (size_t count = 0; count <= 3; count++) {
+        assert_int_equal(taciti_ckpt_find_missing(path, arrays, count, &missing), TACIT_OK);
+        assert_int_equal(missing, count < 2 ? count : 2);
+    }
+    arrays[0].prefix = "optim.v.";
+    assert_int_equal(taciti_ckpt_find_missing(path, arrays, 2, &missing), TACIT_OK);
+    assert_int_equal(missing, 0);
+}
+
 static void missing_tensors_and_other_shapes_are_refused(void **state) {
     (void)state;
     char path[TACITI_CKPT_PATH_BYTES];
@@ -397,6 +414,7 @@ int main(void) {
         TEST(leftovers_of_a_killed_save_are_removed),
         TEST(only_our_names_are_checkpoints),
         TEST(tensors_nobody_asks_for_are_left),
+        TEST(the_first_array_that_is_missing_is_found),
         TEST(missing_tensors_and_other_shapes_are_refused),
         TEST(meta_must_be_an_object),
         TEST(manifest_keeps_what_it_was_given),

@@ -10,6 +10,8 @@
 
 const taciti_flag taciti_train_flags[] = {
     {"--resume", NULL, NULL, "go on from the newest valid checkpoint of run.dir, with any number of ranks"},
+    {"--resume-from-mean", NULL, NULL,
+     "as --resume, but where the replicas of the checkpoint differ all ranks go on from their mean"},
     {"--dry-run", NULL, NULL, "print sizes and memory per rank, then stop"},
     {"--profile", NULL, "FILE",
      "write what forward and backward of this model cost here, for `tacit plan` and compute.emulate"},
@@ -52,7 +54,9 @@ static tacit_status train_over(taciti_settings *settings, const taciti_arguments
     TACITI_TRY(taciti_comm_open(&settings->comm, &comm));
     if (witness != NULL) taciti_comm_attach(comm, witness);
     taciti_cli_log_init(taciti_comm_rank(comm), false);
-    const taciti_train_request request = {.resume = taciti_arguments_get(arguments, "--resume") != NULL,
+    const bool from_mean = taciti_arguments_get(arguments, "--resume-from-mean") != NULL;
+    const taciti_train_request request = {.resume = from_mean || taciti_arguments_get(arguments, "--resume") != NULL,
+                                          .from_mean = from_mean,
                                           .dry_run = taciti_arguments_get(arguments, "--dry-run") != NULL,
                                           .profile = taciti_arguments_get(arguments, "--profile")};
     const tacit_status status = taciti_train(comm, settings, &request);

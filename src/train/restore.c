@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -13,9 +14,10 @@
 #include "base/memory.h"
 #include "ckpt/run.h"
 #include "kernel/kernel.h"
+#include "train/changes.h"
 #include "train/trainer.h"
 
-enum { PATH_BYTES = 4096 };
+enum { PATH_BYTES = 4096, CHANGES_BYTES = 512 };
 
 static tacit_status read_number(const json_t *meta, const char *key, int64_t *out) {
     const json_t *value = json_object_get(meta, key);
@@ -60,7 +62,76 @@ typedef struct origin {
     const char *path, *strategy;
     const json_t *meta, *replicas; /* replicas NULL: they were equal */
     int count;                     /* of replicas */
+    taciti_changes changes;        /* of the configuration since */
 } origin;
+
+/* ---- what a changed configuration means -------------------------------------------------------------------------- */
+
+/* An array that this run needs is missing because keys of this section have changed. The same on every rank. */
+static tacit_status refuse_changes(const taciti_trainer *trainer, const origin *from, const char *what,
+                                   const char *section, const char *way_out) {
+    char changes[CHANGES_BYTES];
+    taciti_changes_text(&from->changes, section, changes, sizeof changes);
+    if (changes[0] == '\0') return TACIT_OK; /* damage: loading says what is missing */
+    if (trainer->rank != 0) return TACIT_E_CONFIG;
+    return taciti_fail(TACIT_E_CONFIG, "%s: cannot go on exactly, it holds no %s: %s; resume with the old value, or %s",
+                       from->path, what, changes, way_out);
+}
+
+/* The states of the optimizer, of rank 0 or of all (owner < 0). */
+static tacit_status check_moments(const taciti_trainer *trainer, const origin *from, int owner) {
+    taciti_state_list list = {.count = 0};
+    size_t missing = 0;
+    char what[CHANGES_BYTES];
+    for (int i = 0; i < taciti_optim_state_count(trainer->optim); i++)
+        taciti_state_add_moment(trainer, owner, i, taciti_optim_state(trainer->optim, i), &list);
+    TACITI_TRY(taciti_ckpt_find_missing(from->path, list.arrays, list.count, &missing));
+    if (missing == list.count) return TACIT_OK;
+    (void)snprintf(what, sizeof what, "state \"%s\" of the optimizer",
+                   taciti_optim_state_name(trainer->optim, (int)missing));
+    return refuse_changes(trainer, from, what, "optim.",
+                          "start a new run from its weights with --train.init and another --run.dir");
+}
+
+/* The arrays of the strategy, of rank 0. */
+static tacit_status check_strategy_arrays(const taciti_trainer *trainer, const origin *from) {
+    taciti_strategy_array arrays[TACITI_STRATEGY_MOST_ARRAYS];
+    taciti_state_list list = {.count = 0};
+    size_t missing = 0;
+    char what[CHANGES_BYTES], section[CHANGES_BYTES];
+    const size_t count =
+        trainer->strategy->arrays == NULL ? 0 : trainer->strategy->arrays(trainer->strategy_self, arrays);
+    taciti_state_add_strategy(trainer, 0, &list);
+    TACITI_TRY(taciti_ckpt_find_missing(from->path, list.arrays, list.count, &missing));
+    if (missing >= count) return TACIT_OK;
+    (void)snprintf(what, sizeof what, "array \"%s\" of strategy %s", arrays[missing].name, trainer->strategy->name);
+    (void)snprintf(section, sizeof section, "%s.", trainer->strategy->name);
+    return refuse_changes(trainer, from, what, section, "go on from the mean of the replicas with --resume-from-mean");
+}
+
+/* The optimizer has made that many updates. Where a window of AccumAdam has another length now, or ranks stood at
+ * different places in it, it begins anew: M and V keep the windows that have ended, and their number is what the bias
+ * correction counts; gradients of the unfinished window stay outside, as their share in A was for the old length. */
+static tacit_status resume_updates(taciti_trainer *trainer, const origin *from, int64_t updates, bool together) {
+    const int64_t before = taciti_changes_window_before(&from->changes), windows = updates / before;
+    const int64_t now = taciti_changes_window_now(&from->changes);
+    if (before == now && (together || now == 1)) {
+        taciti_optim_set_updates(trainer->optim, updates);
+        return TACIT_OK;
+    }
+    if (windows > INT64_MAX / now)
+        return taciti_fail(TACIT_E_DATA, "%s: %" PRId64 " updates are too many", from->path, updates);
+    for (int i = 0; i < taciti_optim_state_count(trainer->optim); i++)
+        if (strcmp(taciti_optim_state_name(trainer->optim, i), "a") == 0)
+            memset(taciti_optim_state(trainer->optim, i), 0, trainer->layout.n * sizeof(float));
+    taciti_optim_set_updates(trainer->optim, windows * now);
+    if (updates % before != 0 || !together)
+        taciti_trainer_say(trainer,
+                           "resume: the optimizer's window begins anew; the last %" PRId64
+                           " gradients are not in the moments, which hold %" PRId64 " windows",
+                           updates % before, windows);
+    return TACIT_OK;
+}
 
 /* ---- all ranks as they were -------------------------------------------------------------------------------------- */
 
@@ -83,11 +154,12 @@ static tacit_status restore_own(taciti_trainer *trainer, const origin *from, tac
     int64_t updates = 0;
     TACITI_TRY(read_number(json_array_get(from->replicas, (size_t)trainer->rank), "updates", &updates));
     TACITI_TRY(read_strategy_numbers(from, trainer->rank, numbers));
+    TACITI_TRY(check_moments(trainer, from, 0));
+    TACITI_TRY(check_strategy_arrays(trainer, from));
     taciti_state_list list = {.count = 0};
     taciti_state_add_own(trainer, trainer->rank, taciti_model_parameters(trainer->model), &list);
     TACITI_TRY(taciti_ckpt_load(from->path, list.arrays, list.count));
-    taciti_optim_set_updates(trainer->optim, updates);
-    return TACIT_OK;
+    return resume_updates(trainer, from, updates, true);
 }
 
 /* ---- the mean of other ranks ------------------------------------------------------------------------------------- */
@@ -108,19 +180,23 @@ static tacit_status restore_mean_moment(taciti_trainer *trainer, const origin *f
 
 static tacit_status restore_mean(taciti_trainer *trainer, const origin *from) {
     double sum = 0;
+    int64_t first = 0;
+    bool together = true;
     for (int r = 0; r < from->count; r++) {
         int64_t updates = 0;
         TACITI_TRY(read_number(json_array_get(from->replicas, (size_t)r), "updates", &updates));
+        if (r == 0) first = updates;
+        together = together && updates == first;
         sum += (double)updates;
     }
+    TACITI_TRY(check_moments(trainer, from, 0));
     taciti_state_list list = {.count = 0};
     taciti_state_add_model(trainer, &list);
     TACITI_TRY(taciti_ckpt_load(from->path, list.arrays, list.count));
     for (int i = 0; i < taciti_optim_state_count(trainer->optim); i++)
         TACITI_TRY(restore_mean_moment(trainer, from, i));
     memset(taciti_model_gradients(trainer->model), 0, trainer->layout.n * sizeof(float));
-    taciti_optim_set_updates(trainer->optim, llround(sum / from->count));
-    return TACIT_OK;
+    return resume_updates(trainer, from, llround(sum / from->count), together);
 }
 
 /* ---- one model for all ------------------------------------------------------------------------------------------- */
@@ -128,12 +204,12 @@ static tacit_status restore_mean(taciti_trainer *trainer, const origin *from) {
 static tacit_status restore_equal(taciti_trainer *trainer, const origin *from) {
     int64_t updates = 0;
     TACITI_TRY(read_number(from->meta, "updates", &updates));
+    TACITI_TRY(check_moments(trainer, from, -1));
     taciti_state_list list = {.count = 0};
     taciti_state_add_model(trainer, &list);
     taciti_state_add_moments(trainer, &list);
     TACITI_TRY(taciti_ckpt_load(from->path, list.arrays, list.count));
-    taciti_optim_set_updates(trainer->optim, updates);
-    return TACIT_OK;
+    return resume_updates(trainer, from, updates, true);
 }
 
 /* ---- which of them ----------------------------------------------------------------------------------------------- */
@@ -150,7 +226,7 @@ static tacit_status read_origin(const char *path, const json_t *meta, origin *ou
 }
 
 static bool continues(const taciti_trainer *trainer, const origin *from) {
-    return from->replicas != NULL && from->count == trainer->ranks &&
+    return !trainer->from_mean && from->replicas != NULL && from->count == trainer->ranks &&
            strcmp(from->strategy, trainer->strategy->name) == 0;
 }
 
@@ -170,6 +246,7 @@ static void say_origin(const taciti_trainer *trainer, const origin *from) {
 
 static tacit_status restore_arrays(taciti_trainer *trainer, const origin *from, taciti_strategy_numbers *numbers) {
     say_origin(trainer, from);
+    taciti_changes_say(&from->changes, trainer);
     if (continues(trainer, from)) return restore_own(trainer, from, numbers);
     return from->replicas != NULL ? restore_mean(trainer, from) : restore_equal(trainer, from);
 }
@@ -185,7 +262,11 @@ static tacit_status restore(taciti_trainer *trainer, const char *path, const cha
     if (meta == NULL) return taciti_fail(TACIT_E_DATA, "%s: its description is not JSON", path);
     tacit_status status = restore_position(trainer, meta);
     if (status == TACIT_OK) status = read_origin(path, meta, &from);
-    if (status == TACIT_OK) status = restore_arrays(trainer, &from, numbers);
+    if (status == TACIT_OK) status = taciti_changes_create(trainer, meta, &from.changes);
+    if (status == TACIT_OK) {
+        status = restore_arrays(trainer, &from, numbers);
+        taciti_changes_destroy(&from.changes);
+    }
     if (status == TACIT_OK) *exact = continues(trainer, &from);
     json_decref(meta);
     TACITI_TRY(status);

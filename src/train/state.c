@@ -32,16 +32,20 @@ void taciti_state_add_moments(const taciti_trainer *trainer, taciti_state_list *
         taciti_state_add_moment(trainer, -1, i, taciti_optim_state(trainer->optim, i), list);
 }
 
-void taciti_state_add_own(const taciti_trainer *trainer, int rank, float *parameters, taciti_state_list *list) {
-    add(trainer, list, rank, "model.", parameters);
-    for (int i = 0; i < taciti_optim_state_count(trainer->optim); i++)
-        taciti_state_add_moment(trainer, rank, i, taciti_optim_state(trainer->optim, i), list);
-    if (trainer->strategy->arrays == NULL) return;
+void taciti_state_add_strategy(const taciti_trainer *trainer, int rank, taciti_state_list *list) {
     taciti_strategy_array arrays[TACITI_STRATEGY_MOST_ARRAYS];
+    if (trainer->strategy->arrays == NULL) return;
     const size_t count = trainer->strategy->arrays(trainer->strategy_self, arrays);
     for (size_t a = 0; a < count; a++) {
         char what[WHAT_BYTES];
         (void)snprintf(what, sizeof what, "strategy.%s.", arrays[a].name);
         add(trainer, list, rank, what, arrays[a].flat);
     }
+}
+
+void taciti_state_add_own(const taciti_trainer *trainer, int rank, float *parameters, taciti_state_list *list) {
+    add(trainer, list, rank, "model.", parameters);
+    for (int i = 0; i < taciti_optim_state_count(trainer->optim); i++)
+        taciti_state_add_moment(trainer, rank, i, taciti_optim_state(trainer->optim, i), list);
+    taciti_state_add_strategy(trainer, rank, list);
 }

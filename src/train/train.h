@@ -72,6 +72,7 @@ tacit_status taciti_settings_init(taciti_settings *settings);
 /* How this call is to train; nothing that belongs to the run. */
 typedef struct taciti_train_request {
     bool resume;         /* from the newest valid checkpoint of run.dir (start anew, saying so, when there is none) */
+    bool from_mean;      /* where replicas of the checkpoint differ all ranks go on from their mean */
     bool dry_run;        /* print the plan (sizes, memory, bytes per step) and stop */
     const char *profile; /* write the measured compute profile to this file; NULL: no */
 } taciti_train_request;

@@ -112,7 +112,8 @@ static tacit_status predict_memory(taciti_trainer *trainer, taciti_memory_plan *
 
 tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, taciti_settings *settings,
                                     const taciti_train_request *request) {
-    *trainer = (taciti_trainer){.comm = comm, .settings = settings, .profiling = {.path = request->profile}};
+    *trainer = (taciti_trainer){
+        .comm = comm, .settings = settings, .from_mean = request->from_mean, .profiling = {.path = request->profile}};
     trainer->rank = taciti_comm_rank(comm);
     trainer->ranks = taciti_comm_size(comm);
     trainer->threads = choose_threads(trainer);

@@ -87,6 +87,7 @@ typedef struct taciti_trainer {
     taciti_position position;
     taciti_reports reports;
     taciti_profiling profiling;
+    bool from_mean;           /* replicas of a checkpoint are not taken up one by one */
     bool averaged;            /* between taciti_trainer_average() and taciti_trainer_revert() */
     int64_t skipped_in_a_row; /* steps in which somebody skipped */
     double peak_flops;        /* of all ranks together, measured; 0 when unknown */
@@ -168,6 +169,8 @@ void taciti_state_add_model(const taciti_trainer *trainer, taciti_state_list *li
 void taciti_state_add_moments(const taciti_trainer *trainer, taciti_state_list *list);
 /* "rank.00003.model.", "rank.00003.optim.m.", "rank.00003.strategy.anchor.", ...: where they differ. */
 void taciti_state_add_own(const taciti_trainer *trainer, int rank, float *parameters, taciti_state_list *list);
+/* The last of these: what the strategy holds of a rank. */
+void taciti_state_add_strategy(const taciti_trainer *trainer, int rank, taciti_state_list *list);
 /* One state of the optimizer: of that rank, or of all (owner < 0). */
 void taciti_state_add_moment(const taciti_trainer *trainer, int owner, int state, float *flat, taciti_state_list *list);
 

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/changes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+enum { VALUE_DIGITS = 10, VALUE_BYTES = 400 };
+
+tacit_status taciti_changes_create(const taciti_trainer *trainer, const json_t *meta, taciti_changes *out) {
+    char *text = taciti_config_json(&trainer->settings->config, 1);
+    if (text == NULL) return TACIT_E_MEMORY;
+    *out = (taciti_changes){.before = json_object_get(meta, "config"), .now = json_loads(text, 0, NULL)};
+    taciti_free(text);
+    return out->now == NULL ? TACIT_E_MEMORY : TACIT_OK;
+}
+
+void taciti_changes_destroy(taciti_changes *changes) { json_decref(changes->now); }
+
+static void put_value(const json_t *value, char out[VALUE_BYTES]) {
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(VALUE_DIGITS));
+    (void)snprintf(out, VALUE_BYTES, "%s", text == NULL ? "?" : text);
+    free(text); /* NOLINT: jansson's */
+}
+
+/* The key's old value when it has changed, else NULL. A key that the checkpoint does not know has not. */
+static const json_t *old_value(const taciti_changes *changes, const char *key, const json_t *value) {
+    const json_t *old = json_object_get(changes->before, key);
+    return old == NULL || json_equal(old, value) ? NULL : old;
+}
+
+void taciti_changes_say(const taciti_changes *changes, const taciti_trainer *trainer) {
+    const char *key = NULL;
+    json_t *value = NULL;
+    char before[VALUE_BYTES], now[VALUE_BYTES];
+    json_object_foreach(changes->now, key, value) {
+        const json_t *old = old_value(changes, key, value);
+        if (old == NULL) continue;
+        put_value(old, before);
+        put_value(value, now);
+        taciti_trainer_say(trainer, "resume: %s was %s in the checkpoint and is %s now", key, before, now);
+    }
+}
+
+void taciti_changes_text(const taciti_changes *changes, const char *section, char *text, size_t text_bytes) {
+    const char *key = NULL;
+    json_t *value = NULL;
+    char before[VALUE_BYTES], now[VALUE_BYTES];
+    size_t at = 0;
+    text[0] = '\0';
+    json_object_foreach(changes->now, key, value) {
+        const json_t *old = old_value(changes, key, value);
+        if (old == NULL || strncmp(key, section, strlen(section)) != 0 || at >= text_bytes) continue;
+        put_value(old, before);
+        put_value(value, now);
+        const int n =
+            snprintf(text + at, text_bytes - at, "%s%s was %s and is %s now", at > 0 ? ", " : "", key, before, now);
+        at += n > 0 ? (size_t)n : 0;
+    }
+}
+
+static int64_t window_of(const json_t *config) {
+    const char *name = json_string_value(json_object_get(config, "optim.name"));
+    const json_int_t steps = json_integer_value(json_object_get(config, "optim.accum"));
+    return name != NULL && strncmp(name, "accum-", strlen("accum-")) == 0 && steps > 0 ? (int64_t)steps : 1;
+}
+
+int64_t taciti_changes_window_before(const taciti_changes *changes) {
+    return window_of(changes->before != NULL ? changes->before : changes->now);
+}
+
+int64_t taciti_changes_window_now(const taciti_changes *changes) { return window_of(changes->now); }
