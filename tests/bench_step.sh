@@ -140,6 +140,44 @@ holds "a cluster of one" 'assert d["cluster"]["ranks"] == 1 and s[0]["bytes_per_
 timeout 100 "$tacit" bench step --model nano --seq 16 --rounds 1 --json >"$folder/out.json" || complain "alone"
 holds "alone" 'assert d["tokens_per_s"] > 0 and d["ratio"]["median"] > 0 and "settings" not in d'
 
+# how long it will take is said before it begins, bounded by --minutes, and an interruption keeps what is complete
+said() { grep -qE -- "$1" "$folder/err" || { complain "not said: $1"; cat "$folder/err"; }; }
+slow=(--compute.emulate "$folder/tiny.json" --compute.scale 4 --blocks 50 --against "strategy=localsgd localsgd.every=7")
+ranks 2 "${emulated[@]}" --against "strategy=localsgd localsgd.every=5"
+said '^tacit: 2 blocks of 5 \+ 10 steps of each of 2 settings: about [0-9]+ s$'
+holds "nothing was left out" 'assert d["interrupted"] is False and d["blocks"] == 2'
+before=$(date +%s)
+ranks 2 "${slow[@]}" --rounds 30 --minutes 0.15
+[ $(($(date +%s) - before)) -lt 20 ] || complain "--minutes 0.15 took $(($(date +%s) - before)) s"
+said '--minutes 0.15: [0-9]+ blocks? of [07] \+ 7 steps instead of 50 of 7 \+ 35'
+holds "fewer blocks" 'assert d["rounds"] == 7 and 1 <= d["blocks"] <= 9'
+refuses 3 '--minutes 0.001: one block of 3 + 3 steps of each of 1 setting takes about' "${emulated[@]}" --warm-up 3 --minutes 0.001
+
+interrupt() { # interrupt SIGNAL BLOCKS ARGUMENT...: a single process, once it has said that so many blocks are complete
+  local signal=$1 blocks=$2 pid tries=0; shift 2
+  "$tacit" bench step "$@" --json >"$folder/out.json" 2>"$folder/err" & pid=$!
+  until grep -q "steps of each of" "$folder/err" || [ $((tries += 1)) -gt 100 ]; do sleep 0.1; done
+  sleep "$blocks"
+  kill -"$signal" "$pid"; wait "$pid"
+}
+interrupt INT 6 "${slow[@]}" --rounds 7 --warm-up 0; got=$?
+[ "$got" -eq 130 ] || complain "exit status $got instead of 130"
+said 'interrupted: [0-9]+ blocks? of each of 2 settings'
+holds "what was complete" '
+assert d["interrupted"] and 1 <= d["blocks"] < 50 and len(s) == 2
+assert s[0]["seconds"]["step"]["count"] == 7 * d["blocks"] and s[1]["seconds"]["step"]["count"] == d["blocks"]'
+interrupt TERM 2.5 "${slow[@]}" --rounds 14 --warm-up 0; got=$?
+[ "$got" -eq 143 ] || complain "exit status $got instead of 143"
+holds "the settings that have a block" 'assert d["interrupted"] and d["blocks"] == 1 and len(s) == 1 and s[0]["label"] == "base"'
+interrupt TERM 0.3 "${slow[@]}" --rounds 700 --warm-up 0; got=$?
+[ "$got" -eq 143 ] || complain "exit status $got instead of 143"
+said 'interrupted before the first block was complete'
+timeout -s TERM 5 "$MPIRUN" -n 3 "$tacit" bench step "${slow[@]}" --rounds 7 --warm-up 0 >"$folder/out" 2>"$folder/err"
+said 'interrupted: [0-9]+ blocks? of each'
+grep -q 'Definitions: docs/bench-step.md' "$folder/out" || complain "under mpirun the answer is not complete"
+timeout 10 "$tacit" bench step "${slow[@]}" --dry-run >"$folder/out" || complain "a dry run"
+grep -q '^B  strategy=localsgd localsgd.every=7' "$folder/out" || complain "settings of a dry run"
+
 refuses 3 'did you mean "exchange.wire"?' --against exchange.wier=bf16
 refuses 2 'is not KEY=VALUE' --against bf16
 refuses 3 'is the same for all settings' --model nano --against model.dropout=0.1

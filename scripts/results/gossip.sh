@@ -83,7 +83,8 @@ record() {
   shift
   [ ! -s "$answer" ] || return 0
   mkdir -p "${answer%/*}"
-  command="$*"
+  printf -v command '%q ' "$@"
+  command=${command% }
   command=${command//" --name $name --timeout 3600"/}
   command=${command//"$folder/"/}
   command=${command//"$tacit"/tacit}

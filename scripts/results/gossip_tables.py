@@ -12,6 +12,8 @@ to FOLDER/plot.
 import glob
 import json
 import os
+import re
+import shlex
 import statistics
 import sys
 
@@ -347,6 +349,12 @@ def time_table(folder):
 # ---- what was run ---------------------------------------------------------------------------------------------------
 
 
+def quoted(word):
+    """A word of a shell's command; in double quotes where they are enough."""
+    plain = re.fullmatch(r"[\w ./:=,@%+-]+", word) and " " in word
+    return '"%s"' % word if plain else shlex.quote(word)
+
+
 def commands(folder, section):
     """Command lines of a section's launches; those that differ in the seed alone are one line, with bars."""
     seeds = {}
@@ -354,9 +362,9 @@ def commands(folder, section):
         if not os.path.exists(name[: -len(".command")]):
             continue
         with open(name) as file:
-            words = file.read().split()
+            words = shlex.split(file.read())
         seed = words[words.index("--train.seed") + 1] if "--train.seed" in words else None
-        line = " ".join("SEED" if i and words[i - 1] == "--train.seed" else word for i, word in enumerate(words))
+        line = " ".join("SEED" if i and words[i - 1] == "--train.seed" else quoted(word) for i, word in enumerate(words))
         seeds.setdefault(line, []).append(seed)
     return "\n".join("    " + line.replace("SEED", "|".join(map(str, found))) for line, found in seeds.items()) or None
 

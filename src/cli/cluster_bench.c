@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cluster_bench.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@ enum { BOOT_BYTES = 40 };
 #define GIB (1.0 / 0x1p30)
 
 /* One comparison on one rank. */
-typedef struct run {
+struct taciti_cluster_run {
     const taciti_cluster_options *options;
     taciti_comm *comm;
     taciti_cluster_shape shape;
@@ -30,8 +31,13 @@ typedef struct run {
     int machine_ranks; /* that share this machine, whatever hosts they believe to be on */
     bool speaks;       /* this rank is the first of them */
     double machine_available_bytes;
-    int64_t begin_ns;
-} run;
+    int64_t begin_ns, blocks_begin_ns;
+    taciti_bench_length length; /* chosen from what was asked for */
+    double turn_s;              /* a step of each setting, one after the other; rank 0's estimate */
+    atomic_size_t blocks_done;  /* of all settings; their records are complete */
+    taciti_cluster_bench facts; /* what is known of the answer before the first block */
+};
+typedef taciti_cluster_run run;
 
 static bool is_emulated(const run *r) { return taciti_bench_setting_emulated(&r->options->settings->list[0]); }
 
@@ -81,7 +87,7 @@ static tacit_status find_machine(run *r) {
 
 static size_t records_bytes(const run *r) {
     const size_t blocks = r->shape.blocks * r->shape.ranks * r->plan_count;
-    const size_t rounds = r->shape.rounds > 0 ? r->shape.rounds : TACITI_CLUSTER_AUTO_MOST;
+    const size_t rounds = r->shape.rounds > 0 ? r->shape.rounds : TACITI_LENGTH_AUTO_MAX;
     return blocks * (rounds * sizeof(taciti_step_record) + sizeof(taciti_block_record));
 }
 
@@ -157,8 +163,9 @@ static tacit_status agree(run *r) {
     char text[256];
     const taciti_cluster_options *o = r->options;
     TACITI_TRY(taciti_agree_on_build(r->comm));
-    (void)snprintf(text, sizeof text, "%zu settings, %zu blocks of %zu + %zu steps, %zu x %zu tokens", r->plan_count,
-                   o->blocks, o->warm_up, o->rounds, o->batch, o->time);
+    (void)snprintf(text, sizeof text, "%zu settings, %zu blocks of %zu + %zu steps in %g s, %zu x %zu tokens",
+                   r->plan_count, o->length.blocks, o->length.warm_up, o->length.rounds, o->budget_s, o->batch,
+                   o->time);
     TACITI_TRY(taciti_comm_agree_text(r->comm, "measurement", text));
     for (size_t i = 0; i < r->plan_count; i++) {
         const taciti_bench_plan *plan = &r->plans[i];
@@ -173,22 +180,23 @@ static tacit_status agree(run *r) {
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
+static double seconds_since(int64_t begin_ns) { return (double)(taciti_now_ns() - begin_ns) * 1e-9; }
+
 static void tell(const run *r, size_t done, size_t setting, double step_s) {
     if (r->options->progress == NULL || taciti_comm_rank(r->comm) != 0) return;
     const size_t total = r->plan_count * r->shape.blocks;
-    const double elapsed_s = (double)(taciti_now_ns() - r->begin_ns) * 1e-9;
-    const double block_s = done > 0 ? elapsed_s / (double)done : step_s * (double)(r->shape.warm_up + r->shape.rounds);
+    const double elapsed_s = seconds_since(r->blocks_begin_ns);
     const taciti_cluster_progress progress = {.done = done,
                                               .total = total,
                                               .label = r->plans[setting].setting->label,
                                               .step_s = step_s,
                                               .elapsed_s = elapsed_s,
-                                              .left_s = block_s * (double)(total - done)};
+                                              .left_s = elapsed_s / (double)done * (double)(total - done)};
     r->options->progress(r->options->context, &progress);
 }
 
 /* Runs one block; every rank receives the records of all. */
-static tacit_status run_block(run *r, size_t setting, size_t block, taciti_step_record *steps, size_t done) {
+static tacit_status run_block(run *r, size_t setting, size_t block, taciti_step_record *steps) {
     taciti_block_record mine;
     const taciti_cluster_shape *shape = &r->shape;
     const taciti_bench_span span = {.first = (int64_t)(block * (shape->warm_up + shape->rounds)),
@@ -199,6 +207,8 @@ static tacit_status run_block(run *r, size_t setting, size_t block, taciti_step_
     TACITI_TRY(taciti_comm_allgather(r->comm, steps, shape->rounds * sizeof *steps,
                                      &records->steps[block * shape->ranks * shape->rounds]));
     TACITI_TRY(taciti_comm_allgather(r->comm, &mine, sizeof mine, &records->blocks[block * shape->ranks]));
+    const size_t done = atomic_load_explicit(&r->blocks_done, memory_order_relaxed) + 1;
+    atomic_store_explicit(&r->blocks_done, done, memory_order_release);
     tell(r, done, setting, mine.wall_s / (double)shape->rounds);
     return TACIT_OK;
 }
@@ -221,46 +231,117 @@ static tacit_status find_periods(run *r) {
     return TACIT_OK;
 }
 
-/* Whole periods, so that what is measured of a block is the mean over all that a strategy does in turns. */
-static void round_up(run *r) {
-    const size_t rounds = r->shape.rounds, warm_up = r->shape.warm_up;
-    r->shape.rounds = (rounds + r->period - 1) / r->period * r->period;
-    r->shape.warm_up = (warm_up + r->period - 1) / r->period * r->period;
-    if ((r->shape.rounds == rounds && r->shape.warm_up == warm_up) || taciti_comm_rank(r->comm) != 0) return;
-    taciti_log(TACITI_LOG_INFO,
-               "what is exchanged repeats after %zu steps: blocks of %zu + %zu steps instead of %zu + %zu", r->period,
-               r->shape.warm_up, r->shape.rounds, warm_up, rounds);
+/* ---- how long it takes ------------------------------------------------------------------------------------------- */
+
+/* A few steps of each setting: a period where that is short and nobody said how many steps to take, more when they are
+ * over at once. All ranks follow rank 0. */
+static tacit_status time_steps(run *r) {
+    enum { MANY = TACITI_LENGTH_AUTO_MAX / 2 };
+    const double soon_s = 0.1;
+    taciti_step_record records[TACITI_LENGTH_AUTO_MAX];
+    taciti_block_record block;
+    r->begin_ns = taciti_now_ns();
+    for (size_t i = 0; i < r->plan_count; i++) {
+        const bool whole = r->length.rounds == 0 && r->periods[i] <= TACITI_LENGTH_AUTO_MAX;
+        taciti_bench_span span = {.first = 0, .warm_up = 1, .rounds = whole ? r->periods[i] : 1};
+        do {
+            TACITI_TRY(taciti_bench_block_run(&r->worker, &r->plans[i], &span, records, &block));
+            TACITI_TRY(taciti_comm_broadcast(r->comm, 0, &block.wall_s, sizeof block.wall_s));
+            r->turn_s += block.wall_s / (double)span.rounds;
+            if (span.rounds >= MANY || block.wall_s >= soon_s) break;
+            r->turn_s -= block.wall_s / (double)span.rounds;
+            span.rounds = MANY;
+        } while (true);
+    }
+    return TACIT_OK;
 }
 
-/* A few steps of the base tell how long one takes, a period of them when that is short; all ranks follow rank 0. */
-static tacit_status choose_rounds(run *r) {
-    taciti_step_record records[TACITI_CLUSTER_AUTO_MOST];
-    taciti_block_record block;
-    if (r->options->rounds > 0) return TACIT_OK;
-    const size_t rounds = r->periods[0] <= TACITI_CLUSTER_AUTO_MOST ? r->periods[0] : 1;
-    const taciti_bench_span span = {.first = 0, .warm_up = 1, .rounds = rounds};
-    TACITI_TRY(taciti_bench_block_run(&r->worker, &r->plans[0], &span, records, &block));
-    double step_s = block.wall_s / (double)rounds;
-    TACITI_TRY(taciti_comm_broadcast(r->comm, 0, &step_s, sizeof step_s));
-    const double per_block = TACITI_CLUSTER_AUTO_SECONDS / step_s / (double)(r->shape.blocks * r->plan_count);
-    if (per_block < TACITI_CLUSTER_AUTO_LEAST + (double)r->shape.warm_up && !r->options->keep_warm_up)
-        r->shape.warm_up = 1;
-    r->shape.rounds = TACITI_CLUSTER_AUTO_LEAST;
-    while (r->shape.rounds < TACITI_CLUSTER_AUTO_MOST && (double)(r->shape.rounds + r->shape.warm_up) < per_block)
-        r->shape.rounds++;
-    r->begin_ns = taciti_now_ns();
-    tell(r, 0, 0, step_s);
+/* "40 s" or "12 min" */
+static void duration_text(double seconds, char *out, size_t size) {
+    const bool is_long = seconds >= 120;
+    (void)snprintf(out, size, "%.0f %s", is_long ? seconds / 60 : seconds, is_long ? "min" : "s");
+}
+
+/* Whole periods, so that what is measured of a block is the mean over all that a strategy does in turns. */
+static void round_up(run *r) {
+    const taciti_bench_length before = r->length;
+    if (!taciti_bench_length_round_up(&r->length, r->period) || taciti_comm_rank(r->comm) != 0) return;
+    taciti_log(TACITI_LOG_INFO,
+               "what is exchanged repeats after %zu steps: blocks of %zu + %zu steps instead of %zu + %zu", r->period,
+               r->length.warm_up, r->length.rounds, before.warm_up, before.rounds);
+}
+
+static tacit_status fit_budget(run *r) {
+    const taciti_bench_length asked = r->length;
+    const bool speaks = taciti_comm_rank(r->comm) == 0;
+    char text[32];
+    double left_s = r->options->budget_s - seconds_since(r->begin_ns);
+    if (r->options->budget_s <= 0) return TACIT_OK;
+    TACITI_TRY(taciti_comm_broadcast(r->comm, 0, &left_s, sizeof left_s));
+    const bool fits = taciti_bench_length_fit(&r->length, r->period, r->turn_s, left_s);
+    const double minutes = r->options->budget_s / 60;
+    if (!fits && !speaks) return TACIT_E_CONFIG;
+    duration_text(taciti_bench_length_seconds(&r->length, r->turn_s), text, sizeof text);
+    if (!fits)
+        return taciti_fail(
+            TACIT_E_CONFIG,
+            "--minutes %g: one block of %zu + %zu steps of each of %zu setting%s takes about %s: give more "
+            "minutes, or compare settings with long periods in runs of their own",
+            minutes, r->length.warm_up, r->length.rounds, r->plan_count, r->plan_count == 1 ? "" : "s", text);
+    const bool same =
+        r->length.blocks == asked.blocks && r->length.rounds == asked.rounds && r->length.warm_up == asked.warm_up;
+    if (!same && speaks)
+        taciti_log(TACITI_LOG_INFO, "--minutes %g: %zu block%s of %zu + %zu steps instead of %zu of %zu + %zu", minutes,
+                   r->length.blocks, r->length.blocks == 1 ? "" : "s", r->length.warm_up, r->length.rounds,
+                   asked.blocks, asked.warm_up, asked.rounds);
+    return TACIT_OK;
+}
+
+static void tell_estimate(const run *r) {
+    char text[32];
+    if (taciti_comm_rank(r->comm) != 0) return;
+    duration_text(taciti_bench_length_seconds(&r->length, r->turn_s), text, sizeof text);
+    taciti_log(TACITI_LOG_INFO, "%zu block%s of %zu + %zu steps of each of %zu setting%s: about %s", r->length.blocks,
+               r->length.blocks == 1 ? "" : "s", r->length.warm_up, r->length.rounds, r->plan_count,
+               r->plan_count == 1 ? "" : "s", text);
+}
+
+static tacit_status choose_length(run *r) {
+    TACITI_TRY(time_steps(r));
+    if (r->length.rounds == 0) taciti_bench_length_choose(&r->length, r->turn_s);
+    round_up(r);
+    TACITI_TRY(fit_budget(r));
+    tell_estimate(r);
+    r->shape.blocks = r->length.blocks;
+    r->shape.rounds = r->length.rounds;
+    r->shape.warm_up = r->length.warm_up;
+    return TACIT_OK;
+}
+
+/* Whether `done` rounds of blocks leave no time for another one. All ranks follow rank 0. */
+static tacit_status time_is_up(run *r, size_t done, bool *out) {
+    *out = false;
+    if (r->options->budget_s <= 0 || done == 0 || done == r->shape.blocks) return TACIT_OK;
+    const double next_s = seconds_since(r->blocks_begin_ns) / (double)done;
+    uint8_t up = seconds_since(r->begin_ns) + next_s > r->options->budget_s;
+    TACITI_TRY(taciti_comm_broadcast(r->comm, 0, &up, sizeof up));
+    *out = up != 0;
+    if (*out && taciti_comm_rank(r->comm) == 0)
+        taciti_log(TACITI_LOG_WARN, "--minutes %g: there is no time for more than %zu of %zu blocks",
+                   r->options->budget_s / 60, done, r->shape.blocks);
     return TACIT_OK;
 }
 
 static tacit_status run_blocks(run *r) {
     taciti_step_record *steps = taciti_calloc(r->shape.rounds, sizeof *steps);
     tacit_status status = taciti_comm_agree(r->comm, steps == NULL ? TACIT_E_MEMORY : TACIT_OK);
-    size_t done = 0;
-    r->begin_ns = taciti_now_ns();
-    for (size_t b = 0; b < r->shape.blocks; b++)
+    r->blocks_begin_ns = taciti_now_ns();
+    bool up = false;
+    for (size_t b = 0; b < r->shape.blocks && status == TACIT_OK && !up; b++) {
         for (size_t i = 0; i < r->plan_count && status == TACIT_OK; i++)
-            status = run_block(r, (b + i) % r->plan_count, b, steps, ++done);
+            status = run_block(r, (b + i) % r->plan_count, b, steps);
+        if (status == TACIT_OK) status = time_is_up(r, b + 1, &up);
+    }
     taciti_free(steps);
     if (status == TACIT_E_PEER && r->shape.ranks > 1) taciti_comm_abort(r->comm, status);
     return status;
@@ -297,18 +378,44 @@ static void describe_compute(const run *r, taciti_cluster_bench *out) {
     (void)snprintf(out->profile_source, sizeof out->profile_source, "%s", profile->source);
 }
 
-static tacit_status make_figures(const run *r, taciti_cluster_bench *out) {
+/* The first block of each setting is run in the order of the settings. */
+static tacit_status make_figures(const run *r, size_t blocks_done, taciti_cluster_bench *out) {
     const taciti_comm_options *comm = &r->plans[0].setting->comm;
     const bool has_thread = r->shape.ranks > 1 && comm->thread && taciti_comm_engine(r->comm)->any_thread;
-    out->figures = taciti_calloc(r->plan_count, sizeof *out->figures);
-    out->buckets = taciti_calloc(r->plan_count, sizeof *out->buckets);
+    const size_t settings = blocks_done < r->plan_count ? blocks_done : r->plan_count;
+    taciti_cluster_shape shape = r->shape;
+    out->blocks = shape.blocks = blocks_done / settings;
+    out->rounds = shape.rounds;
+    out->warm_up = shape.warm_up;
+    out->figures = taciti_calloc(settings, sizeof *out->figures);
+    out->buckets = taciti_calloc(settings, sizeof *out->buckets);
     if (out->figures == NULL || out->buckets == NULL) return TACIT_E_MEMORY;
-    for (size_t i = 0; i < r->plan_count; i++) {
-        TACITI_TRY(taciti_cluster_figures_of(&r->shape, &r->records[i], &r->records[0], has_thread, &out->figures[i]));
+    for (size_t i = 0; i < settings; i++) {
+        TACITI_TRY(taciti_cluster_figures_of(&shape, &r->records[i], &r->records[0], has_thread, &out->figures[i]));
         out->buckets[i] = r->plans[i].layout.bucket_count;
         out->setting_count++;
     }
     return TACIT_OK;
+}
+
+static tacit_status make_answer(const run *r, taciti_cluster_bench *out) {
+    const size_t done = atomic_load_explicit(&r->blocks_done, memory_order_acquire);
+    if (done == 0) return TACIT_E_DATA;
+    *out = r->facts;
+    out->interrupted = done < r->plan_count * r->shape.blocks;
+    describe_compute(r, out);
+    TACITI_TRY(describe_hosts(r, out));
+    return make_figures(r, done, out);
+}
+
+tacit_status taciti_cluster_run_figures(const taciti_cluster_run *r, taciti_cluster_bench *out) {
+    taciti_cluster_bench bench = {0};
+    const tacit_status status = make_answer(r, &bench);
+    if (status == TACIT_OK)
+        *out = bench;
+    else
+        taciti_cluster_bench_destroy(&bench);
+    return status;
 }
 
 /* ---- all ----------------------------------------------------------------------------------------------------------
@@ -321,32 +428,36 @@ static int choose_threads(const run *r) {
     return share > 1 ? share : 1;
 }
 
-static tacit_status prepare(run *r, taciti_cluster_bench *out) {
+static tacit_status prepare(run *r) {
+    taciti_cluster_bench *facts = &r->facts;
     TACITI_TRY(taciti_comm_agree(r->comm, arrange_hosts(r)));
     TACITI_TRY(find_machine(r));
     TACITI_TRY(taciti_comm_agree(r->comm, create_plans(r)));
     TACITI_TRY(agree(r));
-    out->threads = choose_threads(r);
-    TACITI_TRY(check_memory(r, out->threads, out));
+    facts->threads = choose_threads(r);
+    TACITI_TRY(check_memory(r, facts->threads, facts));
     const tacit_status status = taciti_bench_worker_create(r->comm, &r->plans[0], r->options->batch, r->options->time,
-                                                           out->threads, &r->worker);
+                                                           facts->threads, &r->worker);
     return taciti_comm_agree(r->comm, status);
 }
 
-static tacit_status measure(run *r, taciti_cluster_bench *out) {
+static void show(const run *r, const run *now) {
+    if (r->options->running != NULL && taciti_comm_rank(r->comm) == 0) r->options->running(r->options->context, now);
+}
+
+static tacit_status measure(run *r) {
     TACITI_TRY(find_periods(r));
-    TACITI_TRY(choose_rounds(r));
-    round_up(r);
-    out->rounds = r->shape.rounds;
-    out->warm_up = r->shape.warm_up;
+    TACITI_TRY(choose_length(r));
     TACITI_TRY(taciti_comm_agree(r->comm, create_records(r)));
-    TACITI_TRY(run_blocks(r));
+    r->facts.resident_bytes = taciti_peak_resident_bytes();
+    show(r, r);
+    const tacit_status status = run_blocks(r);
+    show(r, NULL);
+    TACITI_TRY(status);
     double peak = (double)taciti_peak_resident_bytes();
     TACITI_TRY(taciti_comm_allreduce_f64(r->comm, &peak, 1, TACITI_OP_MAX));
-    out->resident_bytes = (size_t)peak;
-    describe_compute(r, out);
-    TACITI_TRY(describe_hosts(r, out));
-    return make_figures(r, out);
+    r->facts.resident_bytes = (size_t)peak;
+    return TACIT_OK;
 }
 
 static void close_run(run *r) {
@@ -361,19 +472,17 @@ static void close_run(run *r) {
 
 tacit_status taciti_cluster_bench_run(taciti_comm *comm, const taciti_cluster_options *options,
                                       taciti_cluster_bench *out) {
-    taciti_cluster_bench bench = {0};
+    const taciti_bench_length *asked = &options->length;
     run *r = taciti_calloc(1, sizeof *r);
     TACITI_TRY(taciti_comm_agree(comm, r == NULL ? TACIT_E_MEMORY : TACIT_OK));
     *r = (run){.options = options,
                .comm = comm,
-               .shape = {.blocks = options->blocks, .rounds = options->rounds, .warm_up = options->warm_up}};
-    tacit_status status = prepare(r, &bench);
-    if (status == TACIT_OK) status = measure(r, &bench);
+               .length = *asked,
+               .shape = {.blocks = asked->blocks, .rounds = asked->rounds, .warm_up = asked->warm_up}};
+    tacit_status status = prepare(r);
+    if (status == TACIT_OK) status = measure(r);
+    if (status == TACIT_OK) status = taciti_cluster_run_figures(r, out);
     close_run(r);
-    if (status == TACIT_OK)
-        *out = bench;
-    else
-        taciti_cluster_bench_destroy(&bench);
     return status;
 }
 

@@ -10,15 +10,13 @@
 #ifndef TACITI_CLI_CLUSTER_BENCH_H
 #define TACITI_CLI_CLUSTER_BENCH_H
 
+#include "cli/bench_length.h"
 #include "cli/bench_settings.h"
 #include "cli/cluster_figures.h"
 
 enum { TACITI_CLUSTER_MOST_BLOCKS = 1000, TACITI_CLUSTER_MOST_ROUNDS = 100000 };
 
-/* When the length of a block is chosen here: as many steps as make the whole last about a minute, within bounds. */
-enum { TACITI_CLUSTER_AUTO_SECONDS = 60, TACITI_CLUSTER_AUTO_LEAST = 3, TACITI_CLUSTER_AUTO_MOST = 20 };
-
-/* One block has ended, or, with done 0, the length of the blocks was chosen. */
+/* One block has ended. */
 typedef struct taciti_cluster_progress {
     size_t done, total; /* blocks */
     const char *label;  /* of the setting */
@@ -26,14 +24,18 @@ typedef struct taciti_cluster_progress {
     double elapsed_s, left_s;
 } taciti_cluster_progress;
 
+/* A comparison that runs. */
+typedef struct taciti_cluster_run taciti_cluster_run;
+
 typedef struct taciti_cluster_options {
     const taciti_bench_settings *settings; /* borrows */
-    size_t blocks;                         /* per setting */
-    size_t rounds, warm_up;                /* steps per block that count, and before them; rounds 0: chosen here */
-    bool keep_warm_up;                     /* even when long steps would make it 1 */
+    taciti_bench_length length;            /* rounds 0: chosen by the time of a step */
+    double budget_s;                       /* upper bound of the whole; 0: none */
     size_t batch, time;                    /* per rank, when compute is real */
     int threads;                           /* the same; 0: cores of the machine / ranks on it */
     void (*progress)(void *context, const taciti_cluster_progress *progress); /* rank 0 */
+    /* Rank 0: taciti_cluster_run_figures() may be called for `run` until this is called with NULL. */
+    void (*running)(void *context, const taciti_cluster_run *run);
     void *context;
 } taciti_cluster_options;
 
@@ -46,7 +48,8 @@ typedef struct taciti_cluster_bench {
     size_t *host_ranks;                    /* [hosts]: ranks on each; owned */
     char interfaces[96];                   /* of rank 0's host; "" when there is one host or nothing to measure */
     int threads;
-    size_t rounds, warm_up; /* as given or chosen */
+    size_t blocks, rounds, warm_up; /* as measured */
+    bool interrupted;               /* there would have been more blocks */
     size_t parameters;
     size_t predicted_bytes;       /* memory of a rank, before it was allocated */
     size_t resident_bytes;        /* most that a rank held */
@@ -62,6 +65,9 @@ typedef struct taciti_cluster_bench {
  * gets the same figures. Returns owned. Collective, main thread. */
 tacit_status taciti_cluster_bench_run(taciti_comm *comm, const taciti_cluster_options *options,
                                       taciti_cluster_bench *out);
+/* The figures of the blocks that are complete: as many of each setting, or, before each has one, of the settings that
+ * have. E_DATA, not logged, before the first block. Returns owned. Any thread, not collective. */
+tacit_status taciti_cluster_run_figures(const taciti_cluster_run *run, taciti_cluster_bench *out);
 void taciti_cluster_bench_destroy(taciti_cluster_bench *bench);
 
 #endif

@@ -61,8 +61,8 @@ static void print_heading(const taciti_machine *machine, const taciti_cluster_op
     print_compute(o, b);
     printf("memory      %.1f MB predicted per rank, %.1f MB held by a process at most\n",
            (double)b->predicted_bytes * MB, (double)b->resident_bytes * MB);
-    printf("steps       %zu block%s of %zu + %zu steps per setting, in turns\n\n", o->blocks, o->blocks == 1 ? "" : "s",
-           b->warm_up, b->rounds);
+    printf("steps       %zu block%s of %zu + %zu steps per setting, in turns%s\n\n", b->blocks,
+           b->blocks == 1 ? "" : "s", b->warm_up, b->rounds, b->interrupted ? "; more were to come" : "");
     taciti_bench_setting_text(setting_of(o, 0), text, sizeof text);
     for (size_t i = 0; i < b->setting_count; i++) {
         char method[TEXT_BYTES];
@@ -261,10 +261,10 @@ json_t *taciti_cluster_json(const taciti_machine *machine, const taciti_cluster_
                             const taciti_cluster_bench *b) {
     json_t *settings = json_array();
     for (size_t i = 0; i < b->setting_count; i++) (void)json_array_append_new(settings, setting_json(o, b, i));
-    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:o}", "program", "tacit", "version",
+    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:I, s:b, s:I, s:I, s:I, s:I, s:f, s:o}", "program", "tacit", "version",
                      tacit_version(), "machine", taciti_machine_json(machine), "cluster", cluster_json(b), "compute",
-                     compute_json(o, b), "blocks", (json_int_t)o->blocks, "warm_up", (json_int_t)b->warm_up, "rounds",
-                     (json_int_t)b->rounds, "predicted_bytes", (json_int_t)b->predicted_bytes, "resident_bytes",
-                     (json_int_t)b->resident_bytes, "expected_largest_of_ranks", b->expected_largest, "settings",
-                     settings);
+                     compute_json(o, b), "blocks", (json_int_t)b->blocks, "interrupted", b->interrupted, "warm_up",
+                     (json_int_t)b->warm_up, "rounds", (json_int_t)b->rounds, "predicted_bytes",
+                     (json_int_t)b->predicted_bytes, "resident_bytes", (json_int_t)b->resident_bytes,
+                     "expected_largest_of_ranks", b->expected_largest, "settings", settings);
 }

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
 #include <jansson.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/log.h"
 #include "base/terminal.h"
 #include "cli/bench_settings.h"
 #include "cli/cluster_bench.h"
 #include "cli/cluster_print.h"
+#include "cli/interruption.h"
 #include "cli/machine.h"
 #include "cli/step_bench.h"
 #include "cli/supervise.h"
@@ -27,9 +31,13 @@ const taciti_flag taciti_bench_step_flags[] = {
     {"--warm-up", NULL, "COUNT",
      "steps of each block that do not count (default 3, or 1 when steps are long; alone always 2)"},
     {"--blocks", NULL, "COUNT", "blocks per setting (default 3, or 1 without --against)"},
+    {"--minutes", NULL, "MINUTES", "upper bound of the whole in a cluster: fewer steps and blocks than asked for"},
+    {"--dry-run", NULL, NULL, "check the command and list its settings; measure nothing"},
     {"--against", NULL, "CHANGES", "another setting: the base with \"KEY=VALUE ...\" changed; may be repeated"},
     {NULL, NULL, NULL, NULL},
 };
+
+static const double MINUTES_MAX = 10000;
 
 /* ---- what is asked for ------------------------------------------------------------------------------------------- */
 
@@ -100,6 +108,7 @@ static tacit_status refuse_real_flags(const taciti_arguments *arguments) {
 static tacit_status cluster_options_of(const taciti_arguments *arguments, taciti_bench_settings *settings,
                                        taciti_cluster_options *out) {
     int64_t batch = 0, time = 0, threads = 0, rounds, warm_up, blocks;
+    double minutes;
     taciti_bench_setting *base = &settings->list[0];
     if (taciti_bench_setting_emulated(base)) {
         TACITI_TRY(refuse_real_flags(arguments));
@@ -114,11 +123,13 @@ static tacit_status cluster_options_of(const taciti_arguments *arguments, taciti
     TACITI_TRY(taciti_arguments_count(arguments, "--warm-up", 3, 0, TACITI_CLUSTER_MOST_ROUNDS, &warm_up));
     TACITI_TRY(taciti_arguments_count(arguments, "--blocks", settings->count > 1 ? 3 : 1, 1, TACITI_CLUSTER_MOST_BLOCKS,
                                       &blocks));
+    TACITI_TRY(taciti_arguments_number(arguments, "--minutes", 0, MINUTES_MAX, &minutes));
     *out = (taciti_cluster_options){.settings = settings,
-                                    .blocks = (size_t)blocks,
-                                    .rounds = (size_t)rounds,
-                                    .warm_up = (size_t)warm_up,
-                                    .keep_warm_up = taciti_arguments_get(arguments, "--warm-up") != NULL,
+                                    .length = {.blocks = (size_t)blocks,
+                                               .rounds = (size_t)rounds,
+                                               .warm_up = (size_t)warm_up,
+                                               .keep_warm_up = taciti_arguments_get(arguments, "--warm-up") != NULL},
+                                    .budget_s = 60 * minutes,
                                     .batch = (size_t)batch,
                                     .time = (size_t)time,
                                     .threads = (int)threads};
@@ -225,10 +236,15 @@ static tacit_status run_alone(const taciti_arguments *arguments, const taciti_be
 
 /* ---- a cluster --------------------------------------------------------------------------------------------------- */
 
-/* What is on the screen of who waits. */
+/* What is on the screen of who waits, and what an interruption needs to answer. */
 typedef struct watch {
     bool live;     /* standard error is a terminal: one line, rewritten */
     double last_s; /* when the last line was written elsewhere */
+    bool speaks;   /* rank 0 */
+    const taciti_arguments *arguments;
+    const taciti_cluster_options *options;
+    pthread_mutex_t answering;     /* held by the one thread that answers, and while `run` changes */
+    const taciti_cluster_run *run; /* NULL: none is measuring */
 } watch;
 
 static const double QUIET_S = 10;
@@ -244,7 +260,7 @@ static void show_progress(void *context, const taciti_cluster_progress *p) {
     if (w->live) {
         (void)fprintf(stderr, "\r\033[K%s", p->done == p->total ? "" : text);
         (void)fflush(stderr);
-    } else if (p->elapsed_s - w->last_s >= QUIET_S || (p->done == 0 && p->left_s >= QUIET_S)) {
+    } else if (p->elapsed_s - w->last_s >= QUIET_S) {
         taciti_log(TACITI_LOG_INFO, "%s", text);
         w->last_s = p->elapsed_s;
     }
@@ -274,30 +290,66 @@ static tacit_status print_cluster(const taciti_arguments *arguments, const tacit
     return TACIT_OK;
 }
 
-static tacit_status run_cluster(const taciti_arguments *arguments, taciti_bench_settings *settings) {
-    taciti_cluster_options options;
+static void keep_run(void *context, const taciti_cluster_run *run) {
+    watch *w = context;
+    (void)pthread_mutex_lock(&w->answering);
+    w->run = run;
+    (void)pthread_mutex_unlock(&w->answering);
+}
+
+/* On a thread of its own, before the process exits: the blocks that are complete. Nobody else may answer afterwards. */
+static void answer_early(void *context) {
+    const struct timespec moment = {.tv_sec = 1};
+    watch *w = context;
+    taciti_cluster_bench bench;
+    if (!w->speaks) { /* the launcher ends the job with the first rank that fails: let that be rank 0 */
+        (void)nanosleep(&moment, NULL);
+        return;
+    }
+    (void)pthread_mutex_lock(&w->answering);
+    if (w->run != NULL && taciti_cluster_run_figures(w->run, &bench) == TACIT_OK) {
+        taciti_log(TACITI_LOG_WARN, "interrupted: %zu block%s of each of %zu setting%s complete", bench.blocks,
+                   bench.blocks == 1 ? "" : "s", bench.setting_count, bench.setting_count == 1 ? " is" : "s are");
+        (void)print_cluster(w->arguments, w->options, &bench);
+    } else {
+        taciti_log(TACITI_LOG_WARN, "interrupted before the first block was complete: there is nothing to print");
+    }
+}
+
+static tacit_status measure_cluster(watch *w, taciti_bench_settings *settings, taciti_witness *witness) {
     taciti_cluster_bench bench;
     taciti_comm *comm = NULL;
-    watch w = {.live = taciti_terminal_live(stderr)};
-    TACITI_TRY(cluster_options_of(arguments, settings, &options));
-    options.progress = show_progress;
-    options.context = &w;
-    taciti_witness *witness = taciti_supervise(); /* from here on this is the worker */
     TACITI_TRY(taciti_comm_open(&settings->list[0].comm, &comm));
     if (witness != NULL) taciti_comm_attach(comm, witness);
-    const bool speaks = taciti_comm_rank(comm) == 0;
     taciti_cli_log_init(taciti_comm_rank(comm), false);
-    tacit_status status = taciti_cluster_bench_run(comm, &options, &bench);
+    tacit_status status = taciti_cluster_bench_run(comm, w->options, &bench);
     taciti_comm_close(comm);
+    (void)pthread_mutex_lock(&w->answering); /* and never unlocked */
     if (status != TACIT_OK) return status;
-    if (speaks) status = print_cluster(arguments, &options, &bench);
+    if (w->speaks) status = print_cluster(w->arguments, w->options, &bench);
     taciti_cluster_bench_destroy(&bench);
     return status;
 }
 
+static tacit_status run_cluster(const taciti_arguments *arguments, taciti_bench_settings *settings) {
+    static watch w = {.answering = PTHREAD_MUTEX_INITIALIZER}; /* the thread that answers early outlives this call */
+    static taciti_cluster_options options;
+    TACITI_TRY(cluster_options_of(arguments, settings, &options));
+    options.progress = show_progress;
+    options.running = keep_run;
+    options.context = &w;
+    w.live = taciti_terminal_live(stderr);
+    w.speaks = taciti_launcher_detect().rank == 0;
+    w.arguments = arguments;
+    w.options = &options;
+    taciti_witness *witness = taciti_supervise(); /* from here on this is the worker */
+    TACITI_TRY(taciti_on_interruption(answer_early, &w));
+    return measure_cluster(&w, settings, witness);
+}
+
 /* One process that was asked for nothing but a network measures its arithmetic. */
 static bool wants_cluster(const taciti_arguments *arguments, const taciti_launcher *launcher, int argc, char **argv) {
-    static const char *const flags[] = {"--against", "--blocks", "--warm-up"};
+    static const char *const flags[] = {"--against", "--blocks", "--warm-up", "--minutes"};
     static const char *const keys[] = {"--strategy", "--exchange.", "--no-exchange.", "--comm.",
                                        "--no-comm.", "--compute.",  "--optim.",       "--no-optim."};
     if (launcher->name != NULL) return true;
@@ -309,6 +361,20 @@ static bool wants_cluster(const taciti_arguments *arguments, const taciti_launch
     return false;
 }
 
+/* All that can be known of a command before a rank starts. */
+static tacit_status rehearse(const taciti_arguments *arguments, taciti_bench_settings *settings, bool cluster) {
+    taciti_step_bench_options alone;
+    taciti_cluster_options options;
+    char text[512];
+    if (!cluster) TACITI_TRY(options_of(arguments, &settings->list[0], 1, &alone));
+    if (cluster) TACITI_TRY(cluster_options_of(arguments, settings, &options));
+    for (size_t i = 0; i < settings->count; i++) {
+        taciti_bench_setting_text(&settings->list[i], text, sizeof text);
+        printf("%c  %s: %s\n", (char)('A' + i), settings->list[i].label, text);
+    }
+    return TACIT_OK;
+}
+
 int taciti_verb_bench_step(int argc, char **argv) {
     taciti_arguments arguments;
     taciti_bench_settings settings = {0};
@@ -317,9 +383,11 @@ int taciti_verb_bench_step(int argc, char **argv) {
         taciti_bench_settings_read(taciti_verb_find("bench step"), argc, argv, launcher.size, &arguments, &settings);
     if (status == TACIT_OK) status = taciti_arguments_no_words(&arguments);
     if (status == TACIT_OK) status = apply_model_flags(&arguments, &settings);
-    if (status == TACIT_OK)
-        status = wants_cluster(&arguments, &launcher, argc, argv) ? run_cluster(&arguments, &settings)
-                                                                  : run_alone(&arguments, &settings.list[0]);
+    const bool cluster = wants_cluster(&arguments, &launcher, argc, argv);
+    if (status == TACIT_OK && taciti_arguments_get(&arguments, "--dry-run") != NULL)
+        status = rehearse(&arguments, &settings, cluster);
+    else if (status == TACIT_OK)
+        status = cluster ? run_cluster(&arguments, &settings) : run_alone(&arguments, &settings.list[0]);
     taciti_bench_settings_destroy(&settings);
     return tacit_status_exit_code(status);
 }

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# tests/pages.sh TACIT: commands that pages show are commands that work: every `tacit bench step` of README.md and docs/
+# passes --dry-run as printed, and what scripts/results records comes back from the page with its quotes.
+set -uo pipefail
+tacit=$(realpath "$1")
+cd "$(dirname "$0")/.." || exit 1
+. tests/check.sh
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/bin"
+ln -s "$tacit" "$work/bin/tacit"
+export PATH=$work/bin:$PATH
+
+# Lines that show `tacit bench step` with an argument: indented, in a code block or between backticks; continued lines are
+# joined, what stands before the program (mpirun, lab/cluster) and comments are cut off, upper-case placeholders filled in.
+commands_of_pages() {
+  sed -e ':more' -e '/\\$/{N;s/\\\n *//;b more' -e '}' README.md docs/*.md docs/results/*.md |
+    grep -oE "tacit bench step +(--|-m)[^\`#|]*" |
+    sed -E 's/ --model M( |$)/ --model gpt2-30m /; s/ --dtype D( |$)/ --dtype f32 /; s/ --threads N( |$)/ --threads 1 /' | sort -u
+}
+echo '{"format": "tacit-profile-1", "name": "s", "unit": "seconds", "layers": [{"name": "a", "forward_s": 1, "backward_s": 1,
+  "tensors": [{"name": "a.w", "shape": [9]}]}]}' >"$work/shakespeare.json"
+count=0
+while IFS= read -r command; do
+  count=$((count + 1))
+  check "page: $command" bash -c "${command//shakespeare.json/$work/shakespeare.json} --dry-run"
+done < <(commands_of_pages)
+[ "$count" -ge 15 ] || fail "only $count commands were found on the pages"
+
+# A command is recorded and comes back as the same words.
+words=(tacit bench step --against "strategy=gossip gossip.topology=aer" --against compute.cv=0.1 --x 'a$b')
+quoted() {
+  local failures=0
+  # shellcheck disable=SC2034 # of record
+  local folder=$work name=none MPIRUN=/none/mpirun text=none
+  eval "$(sed -n '/^record() {/,/^}/p' scripts/results/gossip.sh)"
+  tacit() { echo answer; }
+  tacit=/none/tacit record jitter/1.json "${words[@]}" &&
+    python3 -c 'import sys; sys.path.insert(0, "scripts/results"); import gossip_tables; print(gossip_tables.commands(*sys.argv[1:]))' \
+      "$work" jitter >"$work/page" && cat "$work/page" &&
+    tacit() { printf '%s\n' "$@" >"$work/words"; } && eval "$(cat "$work/page")" &&
+    diff "$work/words" <(printf '%s\n' "${words[@]:1}")
+}
+check "recorded commands keep their words" eval "(quoted)"
+finish_checks
