@@ -110,7 +110,7 @@ static void print_bytes(size_t bytes) {
 
 static void print_timing(const taciti_cluster *c, const taciti_cluster_timing *t) {
     const double bound_s = taciti_cluster_bound_s(c, t->collective, t->group, t->bytes);
-    printf("  %-15s %-6s %-16s ", taciti_collective_name(t->collective), taciti_group_kind_name(t->group), t->by);
+    printf("  %-15s %-9s %-16s ", taciti_collective_name(t->collective), taciti_group_kind_name(t->group), t->by);
     print_bytes(t->bytes);
     printf(" %11.3f ms  +-%3.0f %%", 1e3 * t->seconds, 50 * t->spread);
     if (bound_s > 0) printf("   %5.1f %%", 100 * bound_s / t->seconds);
@@ -119,7 +119,7 @@ static void print_timing(const taciti_cluster *c, const taciti_cluster_timing *t
 
 static void print_collectives(const taciti_cluster *c) {
     if (c->timing_count == 0) return;
-    printf("\ncollectives                                       bytes         median  spread   of the links' bound\n");
+    printf("\ncollectives                                          bytes         median  spread   of the links' bound\n");
     for (int collective = 0; collective < TACITI_COLLECTIVES; collective++)
         for (int group = 0; group < TACITI_GROUP_KINDS; group++)
             for (size_t i = 0; i < c->timing_count; i++)

@@ -75,11 +75,25 @@ static double most_local_bytes(const taciti_arrangement *p, length len) {
     return bytes;
 }
 
+/* What the busiest lane sends to other machines. Hosts of the flat arrangement share machines. */
+static double flow_bytes(const taciti_arrangement *p, length len) {
+    const double chunk = (double)len.wire_bytes / p->lanes / p->hosts;
+    int most = 0;
+    for (int here = 0; here < p->hosts && !p->one_host && !takes_small(p, len); here++) {
+        int others = 0;
+        for (int there = 0; there < p->hosts; there++)
+            others += p->machine[p->first[there]] != p->machine[p->first[here]];
+        most = others > most ? others : most;
+    }
+    return 2 * chunk * most;
+}
+
 /* Of an all-reduce, with what the links carry altogether. */
 static taciti_demand demand_of(const taciti_arrangement *p, length len, const loads *l) {
     taciti_demand d = {.lanes = p->lanes};
     if (p->size == 1 || len.f32_bytes == 0) return d;
     for (int at = 0; at < p->size && !p->one_host; at++) d.host_bytes = greater(d.host_bytes, busy(l, p->machine[at]));
+    d.flow_bytes = flow_bytes(p, len);
     d.local_bytes = most_local_bytes(p, len);
     if (takes_small(p, len))
         taciti_small_turns(p, &d.wire_turns, &d.local_turns);
@@ -194,30 +208,43 @@ static tacit_status demands_of_groups(const taciti_where *where, const taciti_ro
 /* What either end of an edge asks of the links, together with its other edges. */
 static void meet_edge(const taciti_demand *edge, taciti_demand *rank) {
     rank->host_bytes = greater(rank->host_bytes, edge->host_bytes);
+    rank->flow_bytes = greater(rank->flow_bytes, edge->flow_bytes);
     rank->local_bytes = greater(rank->local_bytes, edge->local_bytes);
     rank->wire_turns |= edge->wire_turns;
     rank->local_turns |= edge->local_turns;
 }
 
+/* What a rank sends to its host, sends to other hosts, and receives from them. */
+typedef struct rank_load {
+    double local, out, in;
+} rank_load;
+
+static void add_edge(const taciti_where *where, const taciti_edge *edge, double bytes, rank_load *loads) {
+    if (where->host_of[edge->from] == where->host_of[edge->to]) {
+        loads[edge->from].local += bytes;
+        return;
+    }
+    loads[edge->from].out += bytes;
+    loads[edge->to].in += bytes;
+}
+
 static tacit_status demands_of_edges(const taciti_where *where, const taciti_round *round, length len, const loads *l,
                                      taciti_demand *out) {
-    double *local_bytes = taciti_calloc((size_t)where->ranks, sizeof *local_bytes); /* that a rank sends to its host */
-    if (local_bytes == NULL) return TACIT_E_MEMORY;
-    for (size_t e = 0; e < round->edge_count; e++) {
-        const taciti_edge *edge = &round->edges[e];
-        if (where->host_of[edge->from] == where->host_of[edge->to]) local_bytes[edge->from] += (double)len.wire_bytes;
-    }
+    rank_load *ranks = taciti_calloc((size_t)where->ranks, sizeof *ranks);
+    if (ranks == NULL) return TACIT_E_MEMORY;
+    for (size_t e = 0; e < round->edge_count; e++) add_edge(where, &round->edges[e], (double)len.wire_bytes, ranks);
     for (size_t e = 0; e < round->edge_count && len.f32_bytes > 0; e++) {
         const taciti_edge *edge = &round->edges[e];
         const int from = where->host_of[edge->from], to = where->host_of[edge->to];
         const taciti_demand demand = {.host_bytes = from == to ? 0 : greater(busy(l, from), busy(l, to)),
-                                      .local_bytes = greater(local_bytes[edge->from], local_bytes[edge->to]),
+                                      .flow_bytes = from == to ? 0 : greater(ranks[edge->from].out, ranks[edge->to].in),
+                                      .local_bytes = greater(ranks[edge->from].local, ranks[edge->to].local),
                                       .wire_turns = from != to,
                                       .local_turns = from == to};
         meet_edge(&demand, &out[edge->from]);
         meet_edge(&demand, &out[edge->to]);
     }
-    taciti_free(local_bytes);
+    taciti_free(ranks);
     return TACIT_OK;
 }
 

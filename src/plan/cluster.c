@@ -19,9 +19,8 @@ static const char *const COLLECTIVES[TACITI_COLLECTIVES] = {
 };
 
 static const char *const GROUPS[TACITI_GROUP_KINDS] = {
-    [TACITI_GROUP_WORLD] = "world",
-    [TACITI_GROUP_HOST] = "host",
-    [TACITI_GROUP_CROSS] = "cross",
+    [TACITI_GROUP_WORLD] = "world", [TACITI_GROUP_HOST] = "host",           [TACITI_GROUP_CROSS] = "cross",
+    [TACITI_GROUP_PAIR] = "pair",   [TACITI_GROUP_TWO_HOSTS] = "two-hosts",
 };
 
 const char *taciti_collective_name(taciti_collective collective) { return COLLECTIVES[collective]; }

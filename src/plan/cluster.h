@@ -29,12 +29,14 @@ const char *taciti_collective_name(taciti_collective collective); /* "all_reduce
 
 /* Who takes part in a measured collective. */
 typedef enum taciti_group_kind {
-    TACITI_GROUP_WORLD, /* all ranks */
-    TACITI_GROUP_HOST,  /* the ranks of each host, all hosts at once */
-    TACITI_GROUP_CROSS, /* ranks of equal number within their hosts, all such groups at once */
+    TACITI_GROUP_WORLD,     /* all ranks */
+    TACITI_GROUP_HOST,      /* the ranks of each host, all hosts at once */
+    TACITI_GROUP_CROSS,     /* ranks of equal number within their hosts, all such groups at once */
+    TACITI_GROUP_PAIR,      /* a rank of a host and one of the next, all such pairs at once; a last odd host rests */
+    TACITI_GROUP_TWO_HOSTS, /* the ranks of two neighbouring hosts, all such groups at once; a last odd host rests */
     TACITI_GROUP_KINDS
 } taciti_group_kind;
-const char *taciti_group_kind_name(taciti_group_kind kind); /* "world", "host", "cross" */
+const char *taciti_group_kind_name(taciti_group_kind kind); /* "world", "host", "cross", "pair", "two-hosts" */
 
 typedef struct taciti_cluster_timing {
     taciti_collective collective;

@@ -133,7 +133,8 @@ static const field COMPUTE_FIELDS[] = {
 static const field TIMING_FIELDS[] = {
     {"collective", true, read_collective, offsetof(taciti_cluster_timing, collective), 0, 0,
      "\"all_reduce\", \"reduce_scatter\", \"all_gather\" or \"all_to_all\"", NULL},
-    {"group", true, read_group, offsetof(taciti_cluster_timing, group), 0, 0, "\"world\", \"host\" or \"cross\"", NULL},
+    {"group", true, read_group, offsetof(taciti_cluster_timing, group), 0, 0,
+     "\"world\", \"host\", \"cross\", \"pair\" or \"two-hosts\"", NULL},
     {"by", true, taciti_strict_text, offsetof(taciti_cluster_timing, by), 1, sizeof((taciti_cluster_timing *)0)->by,
      "a text of 1 to 23 bytes: \"tacit\", \"mpi-default\"", NULL},
     {"bytes", true, read_size, offsetof(taciti_cluster_timing, bytes), 1, 0x1p53,

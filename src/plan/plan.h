@@ -33,15 +33,25 @@ typedef enum taciti_order { TACITI_ORDER_DENSE, TACITI_ORDER_AWC, TACITI_ORDER_A
 enum { TACITI_PLAN_PERIOD_MOST = 1 << 14 };
 tacit_status taciti_plan_check_period(const char *what, size_t rounds, int every);
 
+/* Whose all-reduce a dense method is, where it is not ours. */
+typedef enum taciti_library {
+    TACITI_LIBRARY_OURS,
+    TACITI_LIBRARY_RING,    /* one ring of all ranks, host by host, as in NCCL and Gloo: by formula */
+    TACITI_LIBRARY_MEASURED /* as `collectives` of the cluster file has it */
+} taciti_library;
+
 /* A way to train, as far as time is concerned. */
 typedef struct taciti_method {
     char label[96];                  /* "gossip aer awc, f32" */
     taciti_order order;              /* who waits for whom */
     const taciti_topology *topology; /* NULL: all-reduce among all ranks; borrowed */
     const taciti_codec *wire;
-    bool overlap; /* exchange.overlap: exchange while something else is done */
-    int every;    /* steps per exchange: 1 but for localsgd and gossip.every */
-    int delay;    /* awc: steps more that a transfer may take (gossip.delay) */
+    bool overlap;    /* exchange.overlap: exchange while something else is done */
+    int every;       /* steps per exchange: 1 but for localsgd and gossip.every */
+    int delay;       /* awc: steps more that a transfer may take (gossip.delay) */
+    double serial_s; /* of every step beside forward, backward and update: what a method computes or copies more */
+    taciti_library library; /* dense only */
+    const char *by;         /* LIBRARY_MEASURED: the name in the file; borrowed */
 } taciti_method;
 
 /* What is trained, and where. Everything is borrowed. */
@@ -55,10 +65,13 @@ typedef struct taciti_scene {
     double between_bit_per_s; /* instead of the cluster's own rate between hosts; 0: that */
 } taciti_scene;
 
+/* What compute times may differ by on a cluster of which nobody knows. */
+#define TACITI_PLAN_DOUBTFUL_CV 0.1
+
 typedef struct taciti_plan_options {
     int64_t seed; /* of the jitter */
-    double cv;    /* of compute times; < 0: the cluster's (0 when unknown) */
-    bool brief;   /* only the means: no low and high, no causes */
+    double cv;  /* of compute times; < 0: the cluster's; unknown there: 0, and `uneven_s` tells what more would cost */
+    bool brief; /* only the means: no low and high, no causes */
 } taciti_plan_options;
 
 /* What holds a step up. */
@@ -79,6 +92,7 @@ typedef struct taciti_prediction {
     double nic_bytes;                  /* per step, of the busiest host, per direction */
     double link_error;                 /* share by which transfers may be off */
     double fast_links_s, slow_links_s; /* the step with transfers that much shorter or longer */
+    double uneven_s;                   /* the step at a cv of TACITI_PLAN_DOUBTFUL_CV where none is known; else 0 */
     double low_s, high_s;              /* these, and the model's own error */
     double cost_s[TACITI_BOTTLENECKS]; /* what a step would lose without it; compute: what it takes by itself */
     taciti_bottleneck bottleneck;      /* the largest of them */

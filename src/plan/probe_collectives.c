@@ -111,6 +111,7 @@ static tacit_status measure(bench *b, double fair_s, double *out_s) {
 /* Groups that are the world under another name, or single ranks, say nothing. */
 static bool group_says_something(const taciti_probe *probe, taciti_group_kind kind) {
     const int most = taciti_cluster_most_ranks_per_host(probe->cluster);
+    if (kind > TACITI_GROUP_CROSS) return false;
     return kind == TACITI_GROUP_WORLD || (probe->hosts > 1 && most > 1);
 }
 
