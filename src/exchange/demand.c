@@ -219,13 +219,13 @@ typedef struct rank_load {
     double local, out, in;
 } rank_load;
 
-static void add_edge(const taciti_where *where, const taciti_edge *edge, double bytes, rank_load *loads) {
+static void add_edge(const taciti_where *where, const taciti_edge *edge, double bytes, rank_load *ranks) {
     if (where->host_of[edge->from] == where->host_of[edge->to]) {
-        loads[edge->from].local += bytes;
+        ranks[edge->from].local += bytes;
         return;
     }
-    loads[edge->from].out += bytes;
-    loads[edge->to].in += bytes;
+    ranks[edge->from].out += bytes;
+    ranks[edge->to].in += bytes;
 }
 
 static tacit_status demands_of_edges(const taciti_where *where, const taciti_round *round, length len, const loads *l,

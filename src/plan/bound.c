@@ -18,6 +18,8 @@ double taciti_cluster_bound_s(const taciti_cluster *cluster, taciti_collective c
     const double local = taciti_cluster_most_ranks_per_host(cluster);
     if (group == TACITI_GROUP_HOST || cluster->hosts == 1)
         return cluster->inside.alpha_s < 0 ? 0 : traffic(collective, local) * b * cluster->inside.beta_s_per_byte;
+    if (group == TACITI_GROUP_TWO_HOSTS) return traffic(collective, 2) * b * host_beta(cluster);
+    if (group == TACITI_GROUP_PAIR) return local * traffic(collective, 2) * b * host_beta(cluster);
     /* Each rank of a host is in a group of its own. */
     if (group == TACITI_GROUP_CROSS) return local * traffic(collective, hosts) * b * host_beta(cluster);
     /* Nothing of an all-to-all can be joined: each rank sends its own part to each rank elsewhere. */

@@ -7,11 +7,10 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "plan/grouping.h"
 
 /* What the line of a transfer may be off when no collective was measured, and when some were. */
 static const double ERROR_UNMEASURED = 0.10, ERROR_MEASURED = 0.03;
-
-enum { INSIDE, BETWEEN };
 
 /* So many times beyond what was measured a measurement still speaks. */
 static const double REACH = 16;
@@ -30,17 +29,24 @@ static double codec_s(const taciti_links *links, const taciti_transfer *t) {
     return 0;
 }
 
+static double greater(double a, double b) { return a > b ? a : b; }
+
+/* The busiest host's link, or the busiest rank's connections. */
+static double wire_s(const taciti_links *links, const taciti_transfer *t) {
+    const double beta = t->hosts > 2 ? links->crowd_beta_s : links->wire_beta_s;
+    return greater(t->demand.host_bytes * beta, t->demand.flow_bytes * links->flow_beta_s);
+}
+
 static taciti_transfer_time described(const taciti_links *links, const taciti_transfer *t) {
     const taciti_demand *d = &t->demand;
-    const double beta = t->hosts > 2 ? links->crowd_beta_s : links->wire_beta_s, wire = d->host_bytes * beta;
     const double local = d->local_bytes * links->local_beta_s + codec_s(links, t);
     return (taciti_transfer_time){.latency_s =
                                       d->wire_turns * links->wire_alpha_s + d->local_turns * links->local_alpha_s,
-                                  .bytes_s = wire > local ? wire : local};
+                                  .bytes_s = greater(wire_s(links, t), local)};
 }
 
 /* The row that speaks for this size, or the lower one of two; NULL: none does. */
-static const taciti_efficiency *find_row(const taciti_links *links, int kind, double bytes) {
+static const taciti_efficiency *find_row(const taciti_links *links, taciti_group_kind kind, double bytes) {
     const taciti_efficiency *table = links->measured[kind];
     const size_t count = links->measured_count[kind];
     size_t above = 0;
@@ -50,8 +56,7 @@ static const taciti_efficiency *find_row(const taciti_links *links, int kind, do
     return above == count && bytes > REACH * row->bytes ? NULL : row;
 }
 
-static double efficiency(const taciti_links *links, int kind, size_t f32_bytes) {
-    const double bytes = (double)f32_bytes;
+static double efficiency(const taciti_links *links, taciti_group_kind kind, double bytes) {
     const taciti_efficiency *row = find_row(links, kind, bytes);
     if (row == NULL) return 1;
     const bool last = row + 1 == links->measured[kind] + links->measured_count[kind];
@@ -61,14 +66,104 @@ static double efficiency(const taciti_links *links, int kind, size_t f32_bytes) 
            (row->described_s + share * (row[1].described_s - row->described_s));
 }
 
-bool taciti_links_calibrated(const taciti_links *links, bool several_hosts, size_t f32_bytes) {
-    return find_row(links, several_hosts ? BETWEEN : INSIDE, (double)f32_bytes) != NULL;
+static taciti_group_kind kind_of(const taciti_transfer *t) {
+    if (t->hosts <= 1) return TACITI_GROUP_HOST;
+    if (t->ranks == 2) return TACITI_GROUP_PAIR;
+    return t->hosts == 2 ? TACITI_GROUP_TWO_HOSTS : TACITI_GROUP_WORLD;
+}
+
+/* What a transfer may be off that nothing measured speaks for: what the line of two ranks is off, unless all ranks of a
+ * host were measured at once, and what the world's is. */
+static double doubt(const taciti_links *links, const taciti_transfer *t) {
+    const taciti_cluster *c = links->cluster;
+    const taciti_link_cost *line = t->hosts > 1 ? &c->between : &c->inside;
+    const bool crowd = t->hosts > 1 && (c->duplex_beta_s_per_byte > 0 || c->host_beta_s_per_byte > 0);
+    const double lost = fabs(efficiency(links, TACITI_GROUP_WORLD, (double)t->f32_bytes) - 1);
+    const double line_error = !crowd && line->alpha_s >= 0 && line->fit_error > 0 ? line->fit_error : 0;
+    return ERROR_UNMEASURED + line_error + (t->hosts > 1 ? lost : 0);
+}
+
+static taciti_transfer_time time_of_ours(const taciti_links *links, const taciti_transfer *t) {
+    const double bytes = (double)t->f32_bytes;
+    const taciti_efficiency *row = find_row(links, kind_of(t), bytes);
+    const double factor = efficiency(links, kind_of(t), bytes);
+    taciti_transfer_time time = described(links, t);
+    time.latency_s *= factor;
+    time.bytes_s *= factor;
+    time.calibrated = row != NULL;
+    time.error = row == NULL ? doubt(links, t) : ERROR_MEASURED + (row->spread > 0 ? row->spread / 2 : 0);
+    return time;
+}
+
+/* ---- other libraries --------------------------------------------------------------------------------------------- */
+
+taciti_demand taciti_links_ring(int ranks, int hosts, size_t bytes) {
+    if (ranks < 2) return (taciti_demand){0};
+    const double sent = 2 * (ranks - 1.0) / ranks * (double)bytes;
+    const int turns = 2 * (ranks - 1), crossing = hosts < 2 ? 0 : hosts == ranks ? turns : 2 * hosts;
+    return (taciti_demand){.host_bytes = hosts > 1 ? sent : 0,
+                           .flow_bytes = hosts > 1 ? sent : 0,
+                           .local_bytes = ranks > hosts ? sent : 0,
+                           .wire_turns = crossing,
+                           .local_turns = turns - crossing,
+                           .lanes = 1};
+}
+
+/* A ring runs around as fast as its slowest part; what it adds up is not in its way. */
+static taciti_transfer_time time_of_ring(const taciti_links *links, const taciti_transfer *t) {
+    taciti_transfer ring = *t;
+    ring.hosts = t->hosts > 1 ? 2 : 1; /* each host receives from one */
+    ring.codec = taciti_codec_find("f32");
+    ring.demand = taciti_links_ring(t->ranks, t->hosts, t->f32_bytes);
+    taciti_transfer_time time = described(links, &ring);
+    const double local = ring.demand.local_bytes * links->local_beta_s, wire = wire_s(links, &ring);
+    time.bytes_s = greater(wire, local);
+    time.error = doubt(links, t);
+    return time;
+}
+
+static bool is_of(const taciti_cluster_timing *t, const char *by) {
+    return t->collective == TACITI_COLLECTIVE_ALL_REDUCE && t->group == TACITI_GROUP_WORLD && strcmp(t->by, by) == 0;
+}
+
+/* The measured sizes around this one; NULL: none on that side. */
+static void find_around(const taciti_cluster *c, const char *by, double bytes, const taciti_cluster_timing **below,
+                        const taciti_cluster_timing **above) {
+    *below = *above = NULL;
+    for (size_t i = 0; i < c->timing_count; i++) {
+        const taciti_cluster_timing *t = &c->timings[i];
+        if (!is_of(t, by)) continue;
+        if ((double)t->bytes <= bytes && (*below == NULL || t->bytes > (*below)->bytes)) *below = t;
+        if ((double)t->bytes > bytes && (*above == NULL || t->bytes < (*above)->bytes)) *above = t;
+    }
+}
+
+/* Longer arrays than were measured take longer in proportion, shorter ones as long as the shortest. */
+static taciti_transfer_time time_of_measured(const taciti_links *links, const taciti_transfer *t) {
+    const taciti_cluster_timing *below, *above;
+    const double bytes = (double)t->f32_bytes;
+    taciti_transfer_time time = {.calibrated = true, .error = ERROR_MEASURED};
+    find_around(links->cluster, t->by, bytes, &below, &above);
+    const taciti_cluster_timing *nearest = below != NULL ? below : above;
+    if (nearest == NULL || t->ranks < 2) return time;
+    if (nearest->spread > 0) time.error += nearest->spread / 2;
+    if (below == NULL)
+        time.bytes_s = above->seconds;
+    else if (above == NULL)
+        time.bytes_s = below->seconds * bytes / (double)below->bytes;
+    else
+        time.bytes_s = below->seconds + (above->seconds - below->seconds) * (bytes - (double)below->bytes) /
+                                            (double)(above->bytes - below->bytes);
+    return time;
 }
 
 taciti_transfer_time taciti_links_time(const taciti_links *links, const taciti_transfer *transfer) {
-    const double factor = efficiency(links, transfer->hosts > 1 ? BETWEEN : INSIDE, transfer->f32_bytes);
-    const taciti_transfer_time time = described(links, transfer);
-    return (taciti_transfer_time){.latency_s = factor * time.latency_s, .bytes_s = factor * time.bytes_s};
+    switch (transfer->library) {
+    case TACITI_LIBRARY_RING: return time_of_ring(links, transfer);
+    case TACITI_LIBRARY_MEASURED: return time_of_measured(links, transfer);
+    case TACITI_LIBRARY_OURS: break;
+    }
+    return time_of_ours(links, transfer);
 }
 
 int taciti_links_hosts(const taciti_where *where, const int *members, size_t count) {
@@ -88,69 +183,68 @@ static int by_bytes(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static bool is_ours(const taciti_cluster_timing *t) {
-    return t->collective == TACITI_COLLECTIVE_ALL_REDUCE && strcmp(t->by, "tacit") == 0;
+/* The kinds that this group is, with another name. */
+static bool also(const taciti_cluster *c, taciti_group_kind group, taciti_group_kind kind) {
+    const int ranks = taciti_cluster_ranks(c);
+    if (group == kind) return c->hosts > 1 || kind != TACITI_GROUP_WORLD;
+    if (group == TACITI_GROUP_PAIR) return kind == TACITI_GROUP_TWO_HOSTS && ranks == c->hosts;
+    if (group != TACITI_GROUP_WORLD) return false;
+    return (kind == TACITI_GROUP_HOST && c->hosts == 1) ||
+           (c->hosts == 2 && (kind == TACITI_GROUP_TWO_HOSTS || (kind == TACITI_GROUP_PAIR && ranks == 2)));
 }
 
-/* The group whose ranks were timed: all, or those of the largest host. */
-static size_t members_of(const taciti_where *where, taciti_group_kind group, int host, int *members) {
-    size_t count = 0;
-    for (int r = 0; r < where->ranks; r++)
-        if (group == TACITI_GROUP_WORLD || where->host_of[r] == host) members[count++] = r;
-    return count;
+/* The busiest group of the kind, in the cluster as it was when it was measured. */
+static tacit_status describe_group(const taciti_where *where, taciti_group_kind kind, taciti_transfer *t) {
+    taciti_grouping grouping;
+    taciti_demand *demands = taciti_calloc((size_t)where->ranks, sizeof *demands);
+    if (demands == NULL) return TACIT_E_MEMORY;
+    tacit_status status = taciti_grouping_create(where, kind, &grouping);
+    if (status == TACIT_OK)
+        status = taciti_mix_demands(where, &grouping.topology, 0, (taciti_placement){0}, t->f32_bytes, t->f32_bytes,
+                                    demands);
+    for (size_t g = 0; status == TACIT_OK && g < grouping.round.groups; g++) {
+        const taciti_members members = taciti_members_of(&grouping.round, g);
+        if ((int)members.count <= t->ranks) continue;
+        t->ranks = (int)members.count;
+        t->hosts = taciti_links_hosts(where, members.ranks, members.count);
+        t->demand = demands[members.ranks[0]];
+    }
+    if (status == TACIT_OK) taciti_grouping_destroy(&grouping);
+    taciti_free(demands);
+    return status;
 }
 
-static int largest_host(const taciti_cluster *cluster) {
-    int at = 0;
-    for (int h = 1; h < cluster->hosts; h++)
-        if (cluster->ranks_per_host[h] > cluster->ranks_per_host[at]) at = h;
-    return at;
-}
-
-/* In the cluster as it was when it was measured. */
-static void append(taciti_links *links, const taciti_where *where, const taciti_cluster_timing *timing, int *members) {
-    const size_t count = members_of(where, timing->group, largest_host(links->cluster), members);
-    const taciti_placement placement = {0};
-    const size_t bytes = timing->bytes;
-    taciti_transfer t = {.f32_bytes = bytes, .codec = taciti_codec_find("f32")};
-    if (count < 2) return;
-    t.hosts = taciti_links_hosts(where, members, count);
-    t.demand = taciti_allreduce_demand(where, members, count, placement, bytes, bytes);
+static tacit_status append(taciti_links *links, const taciti_where *where, const taciti_cluster_timing *timing) {
+    taciti_transfer t = {.f32_bytes = timing->bytes, .codec = taciti_codec_find("f32")};
+    TACITI_TRY(describe_group(where, timing->group, &t));
     const taciti_transfer_time time = described(links, &t);
     const double seconds = time.latency_s + time.bytes_s;
-    const int kind = t.hosts > 1 ? BETWEEN : INSIDE;
-    if (!(seconds > 0)) return;
-    links->measured[kind][links->measured_count[kind]++] = (taciti_efficiency){
-        .bytes = (double)bytes, .measured_s = timing->seconds, .described_s = seconds, .spread = timing->spread};
+    for (int kind = 0; kind < TACITI_GROUP_KINDS && t.ranks > 1 && seconds > 0; kind++)
+        if (also(links->cluster, timing->group, (taciti_group_kind)kind))
+            links->measured[kind][links->measured_count[kind]++] = (taciti_efficiency){.bytes = (double)timing->bytes,
+                                                                                       .measured_s = timing->seconds,
+                                                                                       .described_s = seconds,
+                                                                                       .spread = timing->spread};
+    return TACIT_OK;
+}
+
+static bool is_ours(const taciti_cluster_timing *t) {
+    return t->collective == TACITI_COLLECTIVE_ALL_REDUCE && t->group != TACITI_GROUP_CROSS &&
+           strcmp(t->by, "tacit") == 0;
 }
 
 static tacit_status read_timings(taciti_links *links) {
     const taciti_cluster *cluster = links->cluster;
-    const int ranks = taciti_cluster_ranks(cluster);
     taciti_where where;
-    int *host_of = NULL, *members = taciti_calloc((size_t)ranks, sizeof *members);
-    if (members == NULL) return TACIT_E_MEMORY;
-    const tacit_status status = taciti_plan_where(cluster, ranks, &host_of, &where);
+    int *host_of = NULL;
+    tacit_status status = taciti_plan_where(cluster, taciti_cluster_ranks(cluster), &host_of, &where);
     for (size_t i = 0; status == TACIT_OK && i < cluster->timing_count; i++)
-        if (is_ours(&cluster->timings[i]) && cluster->timings[i].group != TACITI_GROUP_CROSS)
-            append(links, &where, &cluster->timings[i], members);
-    for (int kind = INSIDE; kind <= BETWEEN; kind++)
+        if (is_ours(&cluster->timings[i])) status = append(links, &where, &cluster->timings[i]);
+    for (int kind = 0; kind < TACITI_GROUP_KINDS; kind++)
         if (links->measured_count[kind] > 0)
             qsort(links->measured[kind], links->measured_count[kind], sizeof *links->measured[kind], by_bytes);
     taciti_free(host_of);
-    taciti_free(members);
     return status;
-}
-
-/* Where collectives were measured, half of their spread; else what the line of two ranks is off, unless all ranks of a
- * host were measured at once. */
-double taciti_links_error(const taciti_links *links, bool several_hosts, size_t f32_bytes) {
-    const taciti_cluster *c = links->cluster;
-    const taciti_efficiency *row = find_row(links, several_hosts ? BETWEEN : INSIDE, (double)f32_bytes);
-    if (row != NULL) return ERROR_MEASURED + (row->spread > 0 ? row->spread / 2 : 0);
-    if (several_hosts && (c->duplex_beta_s_per_byte > 0 || c->host_beta_s_per_byte > 0)) return ERROR_UNMEASURED;
-    const taciti_link_cost *line = several_hosts ? &c->between : &c->inside;
-    return ERROR_UNMEASURED + (line->alpha_s >= 0 && line->fit_error > 0 ? line->fit_error : 0);
 }
 
 /* ---- the links of a scene ---------------------------------------------------------------------------------------- */
@@ -165,6 +259,8 @@ static void describe(const taciti_cluster *c, taciti_links *out) {
     if (c->between.alpha_s >= 0) {
         out->wire_alpha_s = c->between.alpha_s;
         out->wire_beta_s = taciti_plan_wire_beta_s(c);
+        const double part = taciti_cluster_most_ranks_per_host(c) * out->wire_beta_s;
+        out->flow_beta_s = c->between.beta_s_per_byte < part ? c->between.beta_s_per_byte : part;
         out->crowd_beta_s = c->incast_beta_s_per_byte > out->wire_beta_s ? c->incast_beta_s_per_byte : out->wire_beta_s;
     }
     if (c->inside.alpha_s < 0) return;
@@ -176,6 +272,7 @@ static void describe(const taciti_cluster *c, taciti_links *out) {
 static void change_rate(taciti_links *links, double bit_per_s) {
     const double factor = 8 / bit_per_s / links->wire_beta_s;
     links->wire_beta_s *= factor;
+    links->flow_beta_s *= factor;
     links->crowd_beta_s *= factor;
 }
 
@@ -189,9 +286,11 @@ tacit_status taciti_links_create(const taciti_scene *scene, taciti_links *out) {
     taciti_links links = {.cluster = c};
     describe(c, &links);
     const size_t room = c->timing_count > 0 ? c->timing_count : 1;
-    for (int kind = INSIDE; kind <= BETWEEN; kind++)
+    tacit_status status = TACIT_OK;
+    for (int kind = 0; kind < TACITI_GROUP_KINDS; kind++) {
         links.measured[kind] = taciti_calloc(room, sizeof **links.measured);
-    tacit_status status = links.measured[INSIDE] == NULL || links.measured[BETWEEN] == NULL ? TACIT_E_MEMORY : TACIT_OK;
+        if (links.measured[kind] == NULL) status = TACIT_E_MEMORY;
+    }
     if (status == TACIT_OK) status = read_timings(&links);
     if (status != TACIT_OK) {
         taciti_links_destroy(&links);
@@ -203,6 +302,6 @@ tacit_status taciti_links_create(const taciti_scene *scene, taciti_links *out) {
 }
 
 void taciti_links_destroy(taciti_links *links) {
-    for (int kind = INSIDE; kind <= BETWEEN; kind++) taciti_free(links->measured[kind]);
+    for (int kind = 0; kind < TACITI_GROUP_KINDS; kind++) taciti_free(links->measured[kind]);
     *links = (taciti_links){0};
 }

@@ -79,9 +79,11 @@ static void fill_ready(const taciti_profile *profile, const taciti_layout *layou
     }
 }
 
-static void fill_updates(const taciti_profile *profile, const taciti_layout *layout, double *update_s) {
+/* With what the method does more in every step. */
+static void fill_updates(const taciti_profile *profile, const taciti_layout *layout, double serial_s,
+                         double *update_s) {
     for (size_t k = 0; k < layout->bucket_count; k++)
-        update_s[k] = profile->update_s * (double)layout->buckets[k].n / (double)layout->n;
+        update_s[k] = (profile->update_s + serial_s) * (double)layout->buckets[k].n / (double)layout->n;
 }
 
 /* ---- one method -------------------------------------------------------------------------------------------------- */
@@ -151,16 +153,28 @@ static tacit_status find_causes(model *m, taciti_prediction *p) {
     return TACIT_OK;
 }
 
-static tacit_status find_bounds(model *m, taciti_prediction *p) {
+/* Where nobody knows how evenly ranks compute, a step may as well be that of doubtful ones. */
+static tacit_status find_uneven(const taciti_cluster *c, const taciti_plan_options *options, model *m,
+                                taciti_prediction *p) {
+    if (options->cv >= 0 || c->compute_cv >= 0) return TACIT_OK;
+    m->recursion.cv = TACITI_PLAN_DOUBTFUL_CV;
+    const tacit_status status = step_s(m, 1, 1, &p->uneven_s);
+    m->recursion.cv = 0;
+    return status;
+}
+
+static tacit_status find_bounds(const taciti_cluster *cluster, const taciti_plan_options *options, model *m,
+                                taciti_prediction *p) {
     const double faster = p->link_error < 1 ? 1 - p->link_error : 0, slower = 1 + p->link_error;
     TACITI_TRY(step_s(m, faster, faster, &p->fast_links_s));
     TACITI_TRY(step_s(m, slower, slower, &p->slow_links_s));
     p->low_s = p->fast_links_s * (1 - TACITI_PLAN_MODEL_ERROR);
-    p->high_s = p->slow_links_s * (1 + TACITI_PLAN_MODEL_ERROR);
+    TACITI_TRY(find_uneven(cluster, options, m, p));
+    p->high_s = fmax(p->slow_links_s, p->uneven_s) * (1 + TACITI_PLAN_MODEL_ERROR);
     return TACIT_OK;
 }
 
-static tacit_status run(const taciti_plan_options *options, model *m, taciti_prediction *p) {
+static tacit_status run(const taciti_scene *scene, const taciti_plan_options *options, model *m, taciti_prediction *p) {
     taciti_recursion_times times;
     TACITI_TRY(taciti_recursion_run(&m->recursion, &times));
     p->step_s = times.step_s;
@@ -168,7 +182,7 @@ static tacit_status run(const taciti_plan_options *options, model *m, taciti_pre
     p->exposed_s = times.step_s > times.compute_s ? times.step_s - times.compute_s : 0;
     p->transfer_s = taciti_rounds_transfer_s(&m->rounds) / m->recursion.every;
     if (options->brief) return TACIT_OK;
-    TACITI_TRY(find_bounds(m, p));
+    TACITI_TRY(find_bounds(scene->cluster, options, m, p));
     return find_causes(m, p);
 }
 
@@ -177,6 +191,8 @@ static tacit_status run(const taciti_plan_options *options, model *m, taciti_pre
 /* Of one bucket, by the busiest host's link: of one all-reduce, or on average over the mixes of a period. */
 static double nic_of_bucket(const taciti_scene *s, const taciti_method *method, size_t n, const int *all) {
     const size_t wire = method->wire->bound(n);
+    if (method->library == TACITI_LIBRARY_RING)
+        return taciti_links_ring(s->where->ranks, s->where->hosts, wire).host_bytes;
     if (method->topology != NULL) return taciti_mix_nic_bytes_mean(s->where, method->topology, s->placement, wire);
     return taciti_allreduce_demand(s->where, all, (size_t)s->where->ranks, s->placement, wire, n * sizeof(float))
         .host_bytes;
@@ -208,27 +224,33 @@ static tacit_status build(const taciti_scene *scene, const taciti_method *method
     }
     m.update_s = m.ready_s + buckets;
     fill_ready(scene->profile, scene->layout, m.ready_s);
-    fill_updates(scene->profile, scene->layout, m.update_s);
+    fill_updates(scene->profile, scene->layout, method->serial_s, m.update_s);
     fill_recursion(scene, method, options, &m);
     *out = m;
     return TACIT_OK;
 }
 
-static size_t largest_bucket(const taciti_layout *layout) {
-    size_t most = 0;
-    for (size_t k = 0; k < layout->bucket_count; k++)
-        if (layout->buckets[k].n > most) most = layout->buckets[k].n;
-    return most;
+/* Transfers count by what they take. */
+static void find_doubts(const taciti_rounds *r, taciti_prediction *p) {
+    double sum = 0, doubtful = 0, calibrated = 0;
+    for (size_t i = 0; i < r->meeting_count * r->buckets; i++) {
+        const taciti_transfer_time *t = &r->times[i];
+        const double seconds = t->latency_s + t->bytes_s;
+        sum += seconds;
+        doubtful += seconds * t->error;
+        calibrated += t->calibrated ? seconds : 0;
+    }
+    p->link_error = sum > 0 ? doubtful / sum : 0;
+    p->calibrated = sum > 0 && calibrated > sum / 2;
 }
 
 static tacit_status predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
                             const taciti_links *links, taciti_prediction *out) {
     model m;
-    const size_t bytes = largest_bucket(scene->layout) * sizeof(float);
-    taciti_prediction p = {.link_error = taciti_links_error(links, scene->where->hosts > 1, bytes),
-                           .calibrated = taciti_links_calibrated(links, scene->where->hosts > 1, bytes)};
+    taciti_prediction p = {0};
     TACITI_TRY(build(scene, method, options, links, &m));
-    tacit_status status = run(options, &m, &p);
+    find_doubts(&m.rounds, &p);
+    tacit_status status = run(scene, options, &m, &p);
     if (status == TACIT_OK) status = nic_bytes(scene, method, &p.nic_bytes);
     taciti_rounds_destroy(&m.rounds);
     taciti_free(m.ready_s);

@@ -10,8 +10,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "exchange/allreduce.h"
+#include "exchange/demand.h"
 #include "exchange/group.h"
 #include "plan/fit.h"
+#include "plan/grouping.h"
 #include "plan/plan.h"
 #include "plan/probe_state.h"
 
@@ -24,6 +26,9 @@ static const double ROUND_S = 5e-3;
 /* One measurement takes at most this many times its part of what is left, and then with the least number of rounds. */
 static const double GREED = 6;
 
+/* Kinds whose collectives are built of reduce-scatter and all-gather. */
+enum { CHUNKED_KINDS = TACITI_GROUP_CROSS + 1 };
+
 /* ---- one measurement --------------------------------------------------------------------------------------------- */
 
 /* What is measured: a collective in a group, by us or (native >= 0) by the engine. */
@@ -35,21 +40,33 @@ typedef struct subject {
 
 typedef struct bench {
     taciti_probe *probe;
-    taciti_group groups[TACITI_GROUP_KINDS];
-    taciti_allreduce reduce;      /* of the world */
+    taciti_group groups[CHUNKED_KINDS];
+    taciti_grouping groupings[TACITI_GROUP_KINDS];
+    taciti_allreduce
+        reduces[TACITI_GROUP_KINDS]; /* as training has them; of kinds in which this rank is in no group none */
+    taciti_where where;
+    int *host_of;                 /* owned */
     taciti_pages x, y;            /* the longest array, and what the collectives need beside it */
     const taciti_native *natives; /* the library's own; ends with a NULL name; NULL: not asked for */
     subject what;
     size_t bytes, repeats; /* of the round that is running */
 } bench;
 
+/* As training does it, in the groups in which gossip does it. */
+static tacit_status run_reduce(bench *b, float *x, size_t n) {
+    const taciti_group_kind kind = b->what.group;
+    const bool idle = taciti_grouping_of(&b->groupings[kind], b->probe->rank).count == 0;
+    return idle ? TACIT_OK : taciti_allreduce_run(&b->reduces[kind], x, n, NULL);
+}
+
 static tacit_status run_once(taciti_comm *comm, bench *b) {
+    if (b->what.group != TACITI_GROUP_CROSS && b->what.collective == TACITI_COLLECTIVE_ALL_REDUCE)
+        return run_reduce(b, b->x.base, b->bytes / sizeof(float));
     const taciti_group *group = &b->groups[b->what.group];
     const size_t n = b->bytes / sizeof(float);
     float *x = b->x.base, *y = b->y.base;
     switch (b->what.collective) {
     case TACITI_COLLECTIVE_ALL_REDUCE:
-        if (b->what.group == TACITI_GROUP_WORLD) return taciti_allreduce_run(&b->reduce, x, n, NULL);
         TACITI_TRY(taciti_group_reduce_scatter(comm, group, x, n, y));
         return taciti_group_all_gather(comm, group, x, n);
     case TACITI_COLLECTIVE_REDUCE_SCATTER: return taciti_group_reduce_scatter(comm, group, x, n, y);
@@ -108,17 +125,21 @@ static tacit_status measure(bench *b, double fair_s, double *out_s) {
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
-/* Groups that are the world under another name, or single ranks, say nothing. */
-static bool group_says_something(const taciti_probe *probe, taciti_group_kind kind) {
-    const int most = taciti_cluster_most_ranks_per_host(probe->cluster);
-    if (kind > TACITI_GROUP_CROSS) return false;
-    return kind == TACITI_GROUP_WORLD || (probe->hosts > 1 && most > 1);
+/* Groups that are the world or another kind under another name, or single ranks, say nothing; nor do parts of an
+ * all-reduce of groups that only gossip has. */
+static bool says_something(const taciti_probe *probe, taciti_collective collective, taciti_group_kind kind) {
+    const bool several = taciti_cluster_most_ranks_per_host(probe->cluster) > 1;
+    if (kind == TACITI_GROUP_WORLD) return true;
+    if (probe->hosts < 2) return false;
+    if ((int)kind < CHUNKED_KINDS) return several;
+    if (collective != TACITI_COLLECTIVE_ALL_REDUCE) return false;
+    return kind == TACITI_GROUP_PAIR ? probe->size > 2 : several && probe->hosts > 2;
 }
 
 /* The i-th of our own collectives of this kind. */
 static bool own_subject(const bench *b, taciti_collective collective, size_t *i, subject *out) {
     for (int group = 0; group < TACITI_GROUP_KINDS; group++) {
-        if (!group_says_something(b->probe, (taciti_group_kind)group) || (*i)-- > 0) continue;
+        if (!says_something(b->probe, collective, (taciti_group_kind)group) || (*i)-- > 0) continue;
         *out = (subject){collective, (taciti_group_kind)group, -1};
         return true;
     }
@@ -204,19 +225,40 @@ static tacit_status measure_all(bench *b, double share) {
     return status;
 }
 
-/* Not collective. Pages are written once, so that none of them is the system's shared zero page. */
-static tacit_status prepare(bench *b) {
+/* The all-reduce of this rank's group of a kind, placed as in a round of gossip: groups that share a link share its
+ * flows. */
+static tacit_status prepare_kind(bench *b, taciti_group_kind kind) {
     taciti_comm *comm = b->probe->comm;
-    const size_t longest = b->probe->options->quick ? QUICK_SIZES[sizeof QUICK_SIZES / sizeof *QUICK_SIZES - 1]
-                                                    : SIZES[sizeof SIZES / sizeof *SIZES - 1];
+    taciti_grouping *grouping = &b->groupings[kind];
+    if (kind == TACITI_GROUP_CROSS) return TACIT_OK;
+    TACITI_TRY(taciti_grouping_create(&b->where, kind, grouping));
+    const taciti_members members = taciti_grouping_of(grouping, b->probe->rank);
+    if (members.count == 0) return TACIT_OK;
+    const taciti_placement placement =
+        taciti_mix_placement(&b->where, &grouping->round, members, (taciti_placement){TACITI_SCHEME_AUTO, 0});
+    return taciti_allreduce_create(comm, taciti_codec_find("f32"), members, placement, taciti_comm_segment_bytes(comm),
+                                   &b->reduces[kind]);
+}
+
+static tacit_status prepare_kinds(bench *b) {
+    taciti_comm *comm = b->probe->comm;
+    b->host_of = taciti_calloc((size_t)b->probe->size, sizeof *b->host_of);
+    if (b->host_of == NULL) return TACIT_E_MEMORY;
+    b->where = (taciti_where){b->probe->size, taciti_hosts_of(comm, b->host_of), b->host_of};
     TACITI_TRY(taciti_group_world(comm, &b->groups[TACITI_GROUP_WORLD]));
     TACITI_TRY(taciti_group_host(comm, &b->groups[TACITI_GROUP_HOST]));
     TACITI_TRY(taciti_group_cross(comm, &b->groups[TACITI_GROUP_CROSS]));
-    TACITI_TRY(taciti_allreduce_create(comm, taciti_codec_find("f32"), (taciti_members){0},
-                                       (taciti_placement){TACITI_SCHEME_AUTO, 0}, taciti_comm_segment_bytes(comm),
-                                       &b->reduce));
+    for (int kind = 0; kind < TACITI_GROUP_KINDS; kind++) TACITI_TRY(prepare_kind(b, (taciti_group_kind)kind));
+    return TACIT_OK;
+}
+
+/* Not collective. Pages are written once, so that none of them is the system's shared zero page. */
+static tacit_status prepare(bench *b) {
+    const size_t longest = b->probe->options->quick ? QUICK_SIZES[sizeof QUICK_SIZES / sizeof *QUICK_SIZES - 1]
+                                                    : SIZES[sizeof SIZES / sizeof *SIZES - 1];
+    TACITI_TRY(prepare_kinds(b));
     size_t scratch_n = longest / sizeof(float); /* what an all-to-all receives */
-    for (int kind = 0; kind < TACITI_GROUP_KINDS; kind++) {
+    for (int kind = 0; kind < CHUNKED_KINDS; kind++) {
         const size_t n = taciti_group_scratch_n(&b->groups[kind], longest / sizeof(float));
         if (n > scratch_n) scratch_n = n;
     }
@@ -235,8 +277,13 @@ static tacit_status prepare_natives(bench *b) {
 }
 
 static void release(bench *b) {
-    for (int kind = 0; kind < TACITI_GROUP_KINDS; kind++) taciti_group_destroy(&b->groups[kind]);
-    taciti_allreduce_destroy(&b->reduce);
+    for (int kind = 0; kind < CHUNKED_KINDS; kind++) taciti_group_destroy(&b->groups[kind]);
+    for (int kind = 0; kind < TACITI_GROUP_KINDS; kind++) {
+        if (b->groupings[kind].members != NULL && taciti_grouping_of(&b->groupings[kind], b->probe->rank).count > 0)
+            taciti_allreduce_destroy(&b->reduces[kind]);
+        taciti_grouping_destroy(&b->groupings[kind]);
+    }
+    taciti_free(b->host_of);
     taciti_pages_destroy(&b->x);
     taciti_pages_destroy(&b->y);
 }

@@ -45,7 +45,8 @@ static tacit_status time_bucket(walk *w, size_t round, size_t first, size_t k) {
     for (size_t m = first; m < r->meeting_count; m++) {
         const taciti_meeting *meeting = &r->meetings[m];
         taciti_transfer_time *time = &r->times[m * r->buckets + k];
-        taciti_transfer transfer = {.f32_bytes = f32_bytes};
+        taciti_transfer transfer = {
+            .ranks = (int)meeting->count, .f32_bytes = f32_bytes, .library = w->method->library, .by = w->method->by};
         if (same) {
             *time = time[-1];
             continue;

@@ -276,7 +276,7 @@ static const struct {
     {TIMING("\"group\": \"world\""), "collectives[0].collective is missing; give \"all_reduce\", "},
     {TIMING("\"collective\": \"allreduce\""), "collectives[0].collective is \"allreduce\"; give \"all_reduce\", "},
     {TIMING("\"collective\": \"all_reduce\", \"group\": \"node\""),
-     "group is \"node\"; give \"world\", \"host\" or \"cross\""},
+     "group is \"node\"; give \"world\", \"host\", \"cross\", \"pair\" or \"two-hosts\""},
     {TIMING("\"collective\": \"all_reduce\", \"group\": \"host\", \"by\": \"\""),
      "by is \"\"; give a text of 1 to 23 bytes"},
     {TIMING("\"collective\": \"all_reduce\", \"group\": \"host\", \"by\": \"012345678901234567890123\""),

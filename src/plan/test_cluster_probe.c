@@ -28,6 +28,20 @@ static bool known(double beta_s_per_byte, bool exists, bool doubtful) {
     return beta_s_per_byte > 0 ? exists : !exists || doubtful;
 }
 
+/* What says something that no other group does. */
+static bool is_measured(taciti_collective collective, taciti_group_kind group, int ranks, int hosts) {
+    const bool several = ranks > hosts && hosts > 1;
+    switch (group) {
+    case TACITI_GROUP_WORLD: return ranks > 1;
+    case TACITI_GROUP_HOST:
+    case TACITI_GROUP_CROSS: return several;
+    case TACITI_GROUP_PAIR: return collective == TACITI_COLLECTIVE_ALL_REDUCE && hosts > 1 && ranks > 2;
+    case TACITI_GROUP_TWO_HOSTS: return collective == TACITI_COLLECTIVE_ALL_REDUCE && several && hosts > 2;
+    case TACITI_GROUP_KINDS: break;
+    }
+    return false;
+}
+
 /* What there is to measure was measured, what there is not was left out, and the reader takes it all. */
 static void check_cluster(const taciti_cluster *c, int ranks, int per_host) {
     const int hosts = (ranks + per_host - 1) / per_host;
@@ -46,7 +60,7 @@ static void check_cluster(const taciti_cluster *c, int ranks, int per_host) {
     for (int i = 0; i < TACITI_COLLECTIVES; i++)
         for (int g = 0; g < TACITI_GROUP_KINDS; g++)
             CHECK((find(c, (taciti_collective)i, (taciti_group_kind)g) != NULL) ==
-                  (ranks > 1 && (g == TACITI_GROUP_WORLD || (hosts > 1 && per_host > 1))));
+                  is_measured((taciti_collective)i, (taciti_group_kind)g, ranks, hosts));
     char *text = taciti_cluster_format(c);
     CHECK(text != NULL && taciti_cluster_parse("probe", text, strlen(text), &again) == TACIT_OK);
     char *twice = taciti_cluster_format(&again);
