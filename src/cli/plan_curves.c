@@ -57,20 +57,17 @@ static void choose_lines(const taciti_candidates *candidates, taciti_plan_curves
 static tacit_status vary_rate(const taciti_scene *scene, const taciti_plan_options *options,
                               taciti_plan_curves *curves) {
     taciti_plan_curve *curve = &curves->rate;
-    taciti_scene other = *scene;
+    double bit_per_s[RATE_POINTS];
     if (scene->where->hosts == 1) return TACIT_OK;
     curve->here = 8 / taciti_plan_wire_beta_s(scene->cluster) / 1e9;
     for (size_t p = 0; p < RATE_POINTS; p++) {
-        const double rate = RATE_LEAST * pow(10, RATE_DECADES * (double)p / (RATE_POINTS - 1));
-        curve->x[p] = rate;
+        curve->x[p] = RATE_LEAST * pow(10, RATE_DECADES * (double)p / (RATE_POINTS - 1));
         curve->ranks[p] = scene->where->ranks;
-        other.between_bit_per_s = rate * 1e9;
-        for (size_t l = 0; l < curves->line_count; l++) {
-            taciti_prediction prediction;
-            TACITI_TRY(taciti_predict(&other, &curves->lines[l]->method, options, &prediction));
-            curve->step_s[l][p] = prediction.step_s;
-        }
+        bit_per_s[p] = curve->x[p] * 1e9;
     }
+    for (size_t l = 0; l < curves->line_count; l++)
+        TACITI_TRY(
+            taciti_predict_rates(scene, &curves->lines[l]->method, options, bit_per_s, RATE_POINTS, curve->step_s[l]));
     curve->count = RATE_POINTS;
     return TACIT_OK;
 }

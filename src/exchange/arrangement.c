@@ -21,26 +21,43 @@ int taciti_hosts_of(const taciti_comm *comm, int *host_of) {
 
 static int member(taciti_members members, int i) { return members.ranks == NULL ? i : members.ranks[i]; }
 
-/* Whether no member before this one is on its machine. */
-static bool is_leader(const taciti_where *where, taciti_members members, int i) {
-    for (int k = 0; k < i; k++)
-        if (where->host_of[member(members, k)] == where->host_of[member(members, i)]) return false;
-    return true;
+/* How many machines the members are on; count[machine] of them each. */
+static int count_machines(const taciti_where *where, taciti_members members, int size, int *count) {
+    int machines = 0;
+    for (int i = 0; i < size; i++) machines += count[where->host_of[member(members, i)]]++ == 0;
+    return machines;
 }
 
-/* Appends the members of one host; hosts come in the order of their lowest ranks. */
-static void append_host(const taciti_where *where, taciti_members members, int leader, bool flat,
-                        taciti_arrangement *place) {
-    int at = place->first[place->hosts];
-    const int machine = where->host_of[member(members, leader)];
-    for (int i = leader; i < place->size; i++) {
-        if (i != leader && (flat || where->host_of[member(members, i)] != machine)) continue;
-        place->machine[at] = machine;
-        place->order[at++] = member(members, i);
+/* Every member is a host of its own. */
+static void fill_flat(const taciti_where *where, taciti_members members, taciti_arrangement *place) {
+    for (int i = 0; i < place->size; i++) {
+        place->first[i] = i;
+        place->order[i] = member(members, i);
+        place->machine[i] = where->host_of[place->order[i]];
     }
-    const int count = at - place->first[place->hosts];
-    if (place->hosts == 0 || count < place->lanes) place->lanes = count;
-    place->first[++place->hosts] = at;
+    place->first[place->size] = place->hosts = place->size;
+    place->lanes = 1;
+}
+
+/* Hosts come in the order of their lowest ranks. count[machine] and next[machine]: its members, and 1 + the place of
+ * the next of them, 0 before the first. */
+static void fill_hosts(const taciti_where *where, taciti_members members, const int *count, int *next,
+                       taciti_arrangement *place) {
+    int end = 0;
+    place->lanes = place->size;
+    for (int i = 0; i < place->size; i++) {
+        const int rank = member(members, i), machine = where->host_of[rank];
+        if (next[machine] == 0) {
+            if (count[machine] < place->lanes) place->lanes = count[machine];
+            place->first[place->hosts++] = end;
+            next[machine] = end + 1;
+            end += count[machine];
+        }
+        const int at = next[machine]++ - 1;
+        place->order[at] = rank;
+        place->machine[at] = machine;
+    }
+    place->first[place->hosts] = end;
 }
 
 static void find_myself(taciti_arrangement *place, int rank) {
@@ -63,17 +80,18 @@ static int limit_lanes(const taciti_arrangement *place, int wish) {
 tacit_status taciti_arrangement_of(const taciti_where *where, taciti_members members, int rank, taciti_placement wish,
                                    taciti_arrangement *out) {
     const int size = members.ranks == NULL ? where->ranks : (int)members.count;
-    int hosts = 0;
-    for (int i = 0; i < size; i++) hosts += is_leader(where, members, i);
+    int *block = taciti_calloc((size_t)size * 3 + 1 + 2 * (size_t)where->hosts, sizeof *block);
+    if (block == NULL) return TACIT_E_MEMORY;
+    int *count = block + 3 * size + 1, *next = count + where->hosts;
+    const int hosts = count_machines(where, members, size, count);
     const bool flat =
         wish.scheme == TACITI_SCHEME_AUTO ? hosts == 1 || hosts == size : wish.scheme == TACITI_SCHEME_FLAT;
-    taciti_arrangement place = {.size = size, .one_host = hosts == 1};
-    place.order = taciti_calloc((size_t)size * 3 + 1, sizeof *place.order);
-    if (place.order == NULL) return TACIT_E_MEMORY;
-    place.machine = place.order + size;
-    place.first = place.machine + size;
-    for (int i = 0; i < size; i++)
-        if (flat || is_leader(where, members, i)) append_host(where, members, i, flat, &place);
+    taciti_arrangement place = {
+        .size = size, .one_host = hosts == 1, .order = block, .machine = block + size, .first = block + 2 * size};
+    if (flat)
+        fill_flat(where, members, &place);
+    else
+        fill_hosts(where, members, count, next, &place);
     find_myself(&place, rank);
     place.lanes = limit_lanes(&place, wish.lanes);
     *out = place;

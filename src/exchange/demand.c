@@ -12,24 +12,34 @@
 #include "base/memory.h"
 #include "exchange/small.h"
 
-/* Length of an array in bytes: as it travels, and as it is. */
-typedef struct length {
-    size_t wire_bytes, f32_bytes;
-} length;
-
-/* What every host's link carries; both of one block. */
+/* What every host's link carries, for each of some lengths, and marks for one pass over members; one block. */
 typedef struct loads {
-    double *out, *in; /* [hosts] */
+    int hosts;
+    double *out, *in; /* [lengths][hosts] */
+    int *crowd;       /* [hosts] groups of the round that are on this host and on others */
+    int *count;       /* [hosts] marks; 0 between two uses */
 } loads;
 
-static tacit_status loads_create(const taciti_where *where, loads *l) {
-    l->out = taciti_calloc((size_t)where->hosts * 2, sizeof *l->out);
+static tacit_status loads_create(const taciti_where *where, size_t lengths, loads *l) {
+    const size_t hosts = (size_t)where->hosts;
+    l->hosts = where->hosts;
+    l->out = taciti_calloc(1, hosts * (2 * lengths * sizeof *l->out + 2 * sizeof *l->crowd));
     if (l->out == NULL) return TACIT_E_MEMORY;
-    l->in = l->out + where->hosts;
+    l->in = l->out + lengths * hosts;
+    l->crowd = (int *)(void *)(l->in + lengths * hosts);
+    l->count = l->crowd + hosts;
     return TACIT_OK;
 }
 
-static void carry(loads *l, int from, int to, double bytes) {
+/* Those of one length. */
+static loads loads_of(const loads *l, size_t length) {
+    loads one = *l;
+    one.out += length * (size_t)l->hosts;
+    one.in += length * (size_t)l->hosts;
+    return one;
+}
+
+static void carry(const loads *l, int from, int to, double bytes) {
     if (from == to) return;
     l->out[from] += bytes;
     l->in[to] += bytes;
@@ -40,61 +50,68 @@ static double greater(double a, double b) { return a > b ? a : b; }
 static double busy(const loads *l, int host) { return greater(l->out[host], l->in[host]); }
 
 /* ---- all-reduces ------------------------------------------------------------------------------------------------- */
-static bool takes_small(const taciti_arrangement *p, length len) {
+static bool takes_small(const taciti_arrangement *p, taciti_length len) {
     return taciti_small_pays(p, len.f32_bytes / sizeof(float));
 }
 
-static void carry_allreduce(const taciti_arrangement *p, length len, loads *l) {
+/* Hosts of the flat arrangement share machines: how many are on each, or no longer. */
+static void mark_machines(const taciti_arrangement *p, const loads *l, bool mark) {
+    for (int h = 0; h < p->hosts; h++) l->count[p->machine[p->first[h]]] = 0;
+    for (int h = 0; h < p->hosts && mark; h++) l->count[p->machine[p->first[h]]]++;
+}
+
+static double chunk_of(const taciti_arrangement *p, taciti_length len) {
+    return (double)len.wire_bytes / p->lanes / p->hosts;
+}
+
+/* Every lane of a host sends its chunk to its like on all others, and theirs back. Between marks. */
+static void carry_allreduce(const taciti_arrangement *p, taciti_length len, const loads *l) {
     if (takes_small(p, len)) {
         taciti_small_carry(p, len.f32_bytes / sizeof(float), l->out, l->in);
         return;
     }
-    const double chunk = (double)len.wire_bytes / p->lanes / p->hosts;
-    for (int lane = 0; lane < p->lanes && p->hosts > 1; lane++)
-        for (int here = 0; here < p->hosts; here++)
-            for (int there = 0; there < p->hosts; there++)
-                carry(l, p->machine[p->first[here] + lane], p->machine[p->first[there] + lane], 2 * chunk);
+    for (int h = 0; h < p->hosts && p->hosts > 1; h++) {
+        const int machine = p->machine[p->first[h]], away = p->hosts - l->count[machine];
+        const double bytes = p->lanes * (2 * chunk_of(p, len) * away);
+        l->out[machine] += bytes;
+        l->in[machine] += bytes;
+    }
 }
 
-/* What the member at this position of `order` sends to its own machine. */
-static double local_bytes_at(const taciti_arrangement *p, int host, int number, length len) {
+/* What the member with this number sends to its own machine. */
+static double local_bytes_at(const taciti_arrangement *p, int host, int number, taciti_length len, const loads *l) {
     const int at = p->first[host] + number, size = taciti_arrangement_local_size(p, host);
     if (takes_small(p, len)) return (double)taciti_small_local_bytes(p, at, len.f32_bytes / sizeof(float));
-    const double share = (double)len.f32_bytes / p->lanes, chunk = (double)len.wire_bytes / p->lanes / p->hosts;
-    double bytes = number < p->lanes ? share * (p->lanes - 1 + size - 1) : share * p->lanes;
-    for (int other = 0; other < p->hosts; other++) /* hosts of the flat arrangement share machines */
-        if (other != host && p->machine[p->first[other]] == p->machine[at]) bytes += 2 * chunk;
-    return bytes;
+    const double share = (double)len.f32_bytes / p->lanes;
+    const double bytes = number < p->lanes ? share * (p->lanes - 1 + size - 1) : share * p->lanes;
+    return bytes + 2 * chunk_of(p, len) * (l->count[p->machine[at]] - 1);
 }
 
-static double most_local_bytes(const taciti_arrangement *p, length len) {
+static double most_local_bytes(const taciti_arrangement *p, taciti_length len, const loads *l) {
     double bytes = 0;
     for (int h = 0; h < p->hosts; h++)
         for (int number = 0; number < taciti_arrangement_local_size(p, h); number++)
-            bytes = greater(bytes, local_bytes_at(p, h, number, len));
+            bytes = greater(bytes, local_bytes_at(p, h, number, len, l));
     return bytes;
 }
 
-/* What the busiest lane sends to other machines. Hosts of the flat arrangement share machines. */
-static double flow_bytes(const taciti_arrangement *p, length len) {
-    const double chunk = (double)len.wire_bytes / p->lanes / p->hosts;
+/* What the busiest lane sends to other machines. */
+static double flow_bytes(const taciti_arrangement *p, taciti_length len, const loads *l) {
     int most = 0;
-    for (int here = 0; here < p->hosts && !p->one_host && !takes_small(p, len); here++) {
-        int others = 0;
-        for (int there = 0; there < p->hosts; there++)
-            others += p->machine[p->first[there]] != p->machine[p->first[here]];
-        most = others > most ? others : most;
+    for (int h = 0; h < p->hosts && !p->one_host && !takes_small(p, len); h++) {
+        const int away = p->hosts - l->count[p->machine[p->first[h]]];
+        most = away > most ? away : most;
     }
-    return 2 * chunk * most;
+    return 2 * chunk_of(p, len) * most;
 }
 
-/* Of an all-reduce, with what the links carry altogether. */
-static taciti_demand demand_of(const taciti_arrangement *p, length len, const loads *l) {
-    taciti_demand d = {.lanes = p->lanes};
+/* Of an all-reduce, with what the links carry altogether. Between marks. */
+static taciti_demand demand_of(const taciti_arrangement *p, int hosts, taciti_length len, const loads *l) {
+    taciti_demand d = {.hosts = hosts, .lanes = p->lanes};
     if (p->size == 1 || len.f32_bytes == 0) return d;
     for (int at = 0; at < p->size && !p->one_host; at++) d.host_bytes = greater(d.host_bytes, busy(l, p->machine[at]));
-    d.flow_bytes = flow_bytes(p, len);
-    d.local_bytes = most_local_bytes(p, len);
+    d.flow_bytes = flow_bytes(p, len, l);
+    d.local_bytes = most_local_bytes(p, len, l);
     if (takes_small(p, len))
         taciti_small_turns(p, &d.wire_turns, &d.local_turns);
     else {
@@ -104,16 +121,28 @@ static taciti_demand demand_of(const taciti_arrangement *p, length len, const lo
     return d;
 }
 
+/* Hosts that these members are on. */
+static int count_hosts(const taciti_where *where, taciti_members members, const loads *l) {
+    int hosts = 0;
+    for (size_t i = 0; i < members.count; i++)
+        hosts += l->count[where->host_of[members.ranks == NULL ? (int)i : members.ranks[i]]]++ == 0;
+    for (size_t i = 0; i < members.count; i++)
+        l->count[where->host_of[members.ranks == NULL ? (int)i : members.ranks[i]]] = 0;
+    return hosts;
+}
+
 taciti_demand taciti_allreduce_demand(const taciti_where *where, const int *members, size_t count,
                                       taciti_placement placement, size_t wire_bytes, size_t f32_bytes) {
-    const length len = {wire_bytes, f32_bytes};
+    const taciti_length len = {wire_bytes, f32_bytes};
+    const taciti_members all = {members, members == NULL ? (size_t)where->ranks : count};
     taciti_demand demand = {0};
     taciti_arrangement place = {0};
     loads l = {0};
-    if (taciti_arrangement_of(where, (taciti_members){members, count}, 0, placement, &place) == TACIT_OK &&
-        loads_create(where, &l) == TACIT_OK) {
+    if (taciti_arrangement_of(where, all, 0, placement, &place) == TACIT_OK && loads_create(where, 1, &l) == TACIT_OK) {
+        const int hosts = count_hosts(where, all, &l);
+        mark_machines(&place, &l, true);
         carry_allreduce(&place, len, &l);
-        demand = demand_of(&place, len, &l);
+        demand = demand_of(&place, hosts, len, &l);
     }
     taciti_arrangement_destroy(&place);
     taciti_free(l.out);
@@ -163,44 +192,97 @@ const taciti_codec *taciti_mix_codec(const taciti_where *where, taciti_members m
     return share_one_of_hosts(where, members) ? taciti_codec_find("f32") : wire;
 }
 
-taciti_placement taciti_mix_placement(const taciti_where *where, const taciti_round *round, taciti_members members,
-                                      taciti_placement wish) {
-    const int hosts = hosts_of_members(where, members);
+/* Groups that share links share their flows as well. */
+static taciti_placement placement_of(taciti_placement wish, int hosts, int crowd) {
     if (wish.lanes > 0 || hosts == 1) return wish;
-    const int lanes = TACITI_FLOWS / (hosts - 1) / crowd_of(where, round, members);
+    const int lanes = TACITI_FLOWS / (hosts - 1) / crowd;
     wish.lanes = lanes > 1 ? lanes : 1;
     return wish;
 }
 
-static tacit_status arrange_group(const taciti_where *where, const taciti_round *round, taciti_members members,
-                                  taciti_placement wish, taciti_arrangement *out) {
-    return taciti_arrangement_of(where, members, members.ranks[0], taciti_mix_placement(where, round, members, wish),
-                                 out);
+taciti_placement taciti_mix_placement(const taciti_where *where, const taciti_round *round, taciti_members members,
+                                      taciti_placement wish) {
+    return placement_of(wish, hosts_of_members(where, members), crowd_of(where, round, members));
 }
 
-static tacit_status carry_round(const taciti_where *where, const taciti_round *round, taciti_placement wish, length len,
-                                loads *l) {
+/* The groups of a round that every link is shared by, in one pass; crowd_of() says the same of one group. */
+static void find_crowds(const taciti_where *where, const taciti_round *round, const loads *l) {
     for (size_t g = 0; g < round->groups; g++) {
-        taciti_arrangement place;
-        TACITI_TRY(arrange_group(where, round, taciti_members_of(round, g), wish, &place));
-        carry_allreduce(&place, len, l);
-        taciti_arrangement_destroy(&place);
+        const taciti_members members = taciti_members_of(round, g);
+        const bool crosses = count_hosts(where, members, l) > 1;
+        for (size_t i = 0; i < members.count && crosses; i++) {
+            const int host = where->host_of[members.ranks[i]];
+            l->crowd[host] += l->count[host]++ == 0;
+        }
+        for (size_t i = 0; i < members.count; i++) l->count[where->host_of[members.ranks[i]]] = 0;
     }
-    for (size_t e = 0; e < round->edge_count; e++)
-        carry(l, where->host_of[round->edges[e].from], where->host_of[round->edges[e].to], (double)len.wire_bytes);
+}
+
+/* Arranges a group, and marks its machines. */
+static tacit_status arrange_group(const taciti_where *where, taciti_members members, taciti_placement wish,
+                                  const loads *l, taciti_arrangement *place, int *hosts) {
+    int crowd = 1;
+    *hosts = count_hosts(where, members, l);
+    for (size_t i = 0; i < members.count; i++) {
+        const int here = l->crowd[where->host_of[members.ranks[i]]];
+        crowd = here > crowd ? here : crowd;
+    }
+    TACITI_TRY(taciti_arrangement_of(where, members, members.ranks[0], placement_of(wish, *hosts, crowd), place));
+    mark_machines(place, l, true);
     return TACIT_OK;
 }
 
-static tacit_status demands_of_groups(const taciti_where *where, const taciti_round *round, taciti_placement wish,
-                                      length len, const loads *l, taciti_demand *out) {
-    for (size_t g = 0; g < round->groups; g++) {
-        const taciti_members members = taciti_members_of(round, g);
+static void leave_group(const loads *l, taciti_arrangement *place) {
+    mark_machines(place, l, false);
+    taciti_arrangement_destroy(place);
+}
+
+/* What a round is asked for. */
+typedef struct order {
+    const taciti_where *where;
+    const taciti_round *round;
+    taciti_placement wish;
+    const taciti_length *lengths;
+    size_t count;
+} order;
+
+static tacit_status carry_round(const order *o, const loads *l) {
+    for (int h = 0; h < o->where->hosts; h++) l->crowd[h] = 0;
+    find_crowds(o->where, o->round, l);
+    for (size_t g = 0; g < o->round->groups; g++) {
         taciti_arrangement place;
-        TACITI_TRY(arrange_group(where, round, members, wish, &place));
-        const size_t wire_bytes = share_one_of_hosts(where, members) ? len.f32_bytes : len.wire_bytes;
-        const taciti_demand demand = demand_of(&place, (length){wire_bytes, len.f32_bytes}, l);
-        for (size_t i = 0; i < members.count; i++) out[members.ranks[i]] = demand;
-        taciti_arrangement_destroy(&place);
+        int hosts;
+        TACITI_TRY(arrange_group(o->where, taciti_members_of(o->round, g), o->wish, l, &place, &hosts));
+        for (size_t i = 0; i < o->count; i++) {
+            const loads one = loads_of(l, i);
+            carry_allreduce(&place, o->lengths[i], &one);
+        }
+        leave_group(l, &place);
+    }
+    for (size_t i = 0; i < o->count; i++) {
+        const loads one = loads_of(l, i);
+        for (size_t e = 0; e < o->round->edge_count; e++)
+            carry(&one, o->where->host_of[o->round->edges[e].from], o->where->host_of[o->round->edges[e].to],
+                  (double)o->lengths[i].wire_bytes);
+    }
+    return TACIT_OK;
+}
+
+static tacit_status demands_of_groups(const order *o, const loads *l, taciti_demand *out) {
+    for (size_t g = 0; g < o->round->groups; g++) {
+        const taciti_members members = taciti_members_of(o->round, g);
+        taciti_arrangement place;
+        int hosts;
+        TACITI_TRY(arrange_group(o->where, members, o->wish, l, &place, &hosts));
+        for (size_t i = 0; i < o->count; i++) {
+            const loads one = loads_of(l, i);
+            taciti_length len = o->lengths[i];
+            if (o->where->hosts > 1 && hosts == 1) len.wire_bytes = len.f32_bytes; /* taciti_mix_codec() */
+            const taciti_demand demand = demand_of(&place, hosts, len, &one);
+            for (size_t m = 0; m < members.count; m++)
+                out[i * (size_t)o->where->ranks + (size_t)members.ranks[m]] = demand;
+        }
+        leave_group(l, &place);
     }
     return TACIT_OK;
 }
@@ -214,9 +296,10 @@ static void meet_edge(const taciti_demand *edge, taciti_demand *rank) {
     rank->local_turns |= edge->local_turns;
 }
 
-/* What a rank sends to its host, sends to other hosts, and receives from them. */
+/* What a rank sends to its host, sends to other hosts, and receives from them; and another host that it talks to. */
 typedef struct rank_load {
     double local, out, in;
+    int beside;
 } rank_load;
 
 static void add_edge(const taciti_where *where, const taciti_edge *edge, double bytes, rank_load *ranks) {
@@ -228,13 +311,13 @@ static void add_edge(const taciti_where *where, const taciti_edge *edge, double 
     ranks[edge->to].in += bytes;
 }
 
-static tacit_status demands_of_edges(const taciti_where *where, const taciti_round *round, length len, const loads *l,
-                                     taciti_demand *out) {
-    rank_load *ranks = taciti_calloc((size_t)where->ranks, sizeof *ranks);
-    if (ranks == NULL) return TACIT_E_MEMORY;
-    for (size_t e = 0; e < round->edge_count; e++) add_edge(where, &round->edges[e], (double)len.wire_bytes, ranks);
-    for (size_t e = 0; e < round->edge_count && len.f32_bytes > 0; e++) {
-        const taciti_edge *edge = &round->edges[e];
+static void demands_of_edges(const order *o, taciti_length len, const loads *l, rank_load *ranks, taciti_demand *out) {
+    const taciti_where *where = o->where;
+    for (int r = 0; r < where->ranks; r++) ranks[r] = (rank_load){0};
+    for (size_t e = 0; e < o->round->edge_count; e++)
+        add_edge(where, &o->round->edges[e], (double)len.wire_bytes, ranks);
+    for (size_t e = 0; e < o->round->edge_count && len.f32_bytes > 0; e++) {
+        const taciti_edge *edge = &o->round->edges[e];
         const int from = where->host_of[edge->from], to = where->host_of[edge->to];
         const taciti_demand demand = {.host_bytes = from == to ? 0 : greater(busy(l, from), busy(l, to)),
                                       .flow_bytes = from == to ? 0 : greater(ranks[edge->from].out, ranks[edge->to].in),
@@ -244,20 +327,54 @@ static tacit_status demands_of_edges(const taciti_where *where, const taciti_rou
         meet_edge(&demand, &out[edge->from]);
         meet_edge(&demand, &out[edge->to]);
     }
+}
+
+/* Some host beside a rank's own that its edges lead to. */
+enum { ALONE = -1, SEVERAL = -2 };
+static void note_host(int own, int other, int *beside) {
+    if (other != own && *beside != other) *beside = *beside == ALONE ? other : SEVERAL;
+}
+
+/* On how many hosts a rank and its neighbours are: 1, 2, or 3 for more. */
+static void count_hosts_of_edges(const order *o, rank_load *ranks, taciti_demand *out) {
+    const int *host_of = o->where->host_of;
+    for (int r = 0; r < o->where->ranks; r++) ranks[r].beside = ALONE;
+    for (size_t e = 0; e < o->round->edge_count; e++) {
+        const taciti_edge *edge = &o->round->edges[e];
+        note_host(host_of[edge->from], host_of[edge->to], &ranks[edge->from].beside);
+        note_host(host_of[edge->to], host_of[edge->from], &ranks[edge->to].beside);
+    }
+    for (size_t i = 0; i < o->count; i++)
+        for (int r = 0; r < o->where->ranks; r++)
+            out[i * (size_t)o->where->ranks + (size_t)r].hosts = ranks[r].beside == ALONE     ? 1
+                                                                 : ranks[r].beside == SEVERAL ? 3
+                                                                                              : 2;
+}
+
+static tacit_status demands_of_all_edges(const order *o, const loads *l, taciti_demand *out) {
+    const size_t n = (size_t)o->where->ranks;
+    rank_load *ranks = o->round->edge_count == 0 ? NULL : taciti_calloc(n, sizeof *ranks);
+    if (o->round->edge_count == 0) return TACIT_OK;
+    if (ranks == NULL) return TACIT_E_MEMORY;
+    for (size_t i = 0; i < o->count; i++) {
+        const loads one = loads_of(l, i);
+        demands_of_edges(o, o->lengths[i], &one, ranks, out + i * n);
+    }
+    count_hosts_of_edges(o, ranks, out);
     taciti_free(ranks);
     return TACIT_OK;
 }
 
 tacit_status taciti_mix_demands(const taciti_where *where, const taciti_topology *topology, size_t round,
-                                taciti_placement placement, size_t wire_bytes, size_t f32_bytes, taciti_demand *out) {
-    const length len = {wire_bytes, f32_bytes};
-    const taciti_round *r = &topology->rounds[round];
+                                taciti_placement placement, const taciti_length *lengths, size_t count,
+                                taciti_demand *out) {
+    const order o = {where, &topology->rounds[round], placement, lengths, count};
     loads l = {0};
-    for (int rank = 0; rank < where->ranks; rank++) out[rank] = (taciti_demand){0};
-    tacit_status status = loads_create(where, &l);
-    if (status == TACIT_OK) status = carry_round(where, r, placement, len, &l);
-    if (status == TACIT_OK) status = demands_of_groups(where, r, placement, len, &l, out);
-    if (status == TACIT_OK) status = demands_of_edges(where, r, len, &l, out);
+    for (size_t i = 0; i < count * (size_t)where->ranks; i++) out[i] = (taciti_demand){0};
+    tacit_status status = loads_create(where, count, &l);
+    if (status == TACIT_OK) status = carry_round(&o, &l);
+    if (status == TACIT_OK) status = demands_of_groups(&o, &l, out);
+    if (status == TACIT_OK) status = demands_of_all_edges(&o, &l, out);
     taciti_free(l.out);
     return status;
 }
@@ -265,12 +382,14 @@ tacit_status taciti_mix_demands(const taciti_where *where, const taciti_topology
 /* Bytes of the busiest link in the rounds begin .. end - 1 together. */
 static double nic_bytes_of_rounds(const taciti_where *where, const taciti_topology *topology, size_t begin, size_t end,
                                   taciti_placement placement, size_t wire_bytes) {
-    const length len = {wire_bytes, SIZE_MAX};
+    const taciti_length len = {wire_bytes, SIZE_MAX};
     double most = 0;
     loads l = {0};
-    tacit_status status = loads_create(where, &l);
-    for (size_t r = begin; r < end && status == TACIT_OK; r++)
-        status = carry_round(where, &topology->rounds[r], placement, len, &l);
+    tacit_status status = loads_create(where, 1, &l);
+    for (size_t r = begin; r < end && status == TACIT_OK; r++) {
+        const order o = {where, &topology->rounds[r], placement, &len, 1};
+        status = carry_round(&o, &l);
+    }
     for (int h = 0; h < where->hosts && status == TACIT_OK; h++) most = greater(most, busy(&l, h));
     taciti_free(l.out);
     return most;

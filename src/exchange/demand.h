@@ -19,17 +19,25 @@ typedef struct taciti_demand {
     double local_bytes; /* most that one rank sends to ranks of its own host */
     int wire_turns;     /* messages between hosts that wait for each other: latency */
     int local_turns;    /* the same inside a host */
+    int hosts;          /* of the group; of a rank and those it has edges to and from: 1, 2, or 3 for more */
     int lanes;          /* ranks of a host that share the encoding; 0 along edges: every rank encodes its own */
 } taciti_demand;
+
+/* Length of an array in bytes: as it travels, and as it is. */
+typedef struct taciti_length {
+    size_t wire_bytes, f32_bytes;
+} taciti_length;
 
 /* All-reduce of an array whose payload has `wire_bytes` (f32: `f32_bytes`) among these members, nobody else sending. */
 taciti_demand taciti_allreduce_demand(const taciti_where *where, const int *members, size_t count,
                                       taciti_placement placement, size_t wire_bytes, size_t f32_bytes);
 
-/* One round of a topology, out[ranks] as each rank sees it: the links are those of the hosts that its group (or its
- * neighbours) use, and they carry what all ranks of those hosts send in that round. All zero when the rank is idle. */
+/* One round of a topology, for arrays of these lengths, each alone: out[count][ranks] as each rank sees it: the links
+ * are those of the hosts that its group (or its neighbours) use, and they carry what all ranks of those hosts send in
+ * that round. All zero when the rank is idle. In one pass over members and edges. */
 tacit_status taciti_mix_demands(const taciti_where *where, const taciti_topology *topology, size_t round,
-                                taciti_placement placement, size_t wire_bytes, size_t f32_bytes, taciti_demand *out);
+                                taciti_placement placement, const taciti_length *lengths, size_t count,
+                                taciti_demand *out);
 
 /* Bytes that the link of the busiest host carries in a round, per direction, for a long array (short ones take
  * another way, small.h). */

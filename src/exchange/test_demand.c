@@ -45,7 +45,7 @@ static bool make(const char *name, const taciti_where *where, taciti_topology *o
 static taciti_demand demand_of(const taciti_where *where, const taciti_topology *topology, size_t round, int rank,
                                size_t bytes) {
     taciti_demand all[TEST_MOST_RANKS];
-    CHECK(taciti_mix_demands(where, topology, round, AUTO, bytes, bytes, all) == TACIT_OK);
+    CHECK(taciti_mix_demands(where, topology, round, AUTO, &(taciti_length){bytes, bytes}, 1, all) == TACIT_OK);
     return all[rank];
 }
 
@@ -122,7 +122,7 @@ static void demand_of_a_rank_is_that_of_its_links(void **state) {
     assert_true(across.host_bytes == 2.0 * (double)bytes && across.local_bytes == 0 && across.wire_turns == 2);
     assert_true(idle.host_bytes == 0 && idle.local_bytes == 0 && idle.wire_turns == 0 && idle.local_turns == 0);
     taciti_demand all[TEST_MOST_RANKS]; /* a wire of half the bytes is for what crosses it */
-    CHECK(taciti_mix_demands(&where, &made->topology, 0, AUTO, bytes / 2, bytes, all) == TACIT_OK);
+    CHECK(taciti_mix_demands(&where, &made->topology, 0, AUTO, &(taciti_length){bytes / 2, bytes}, 1, all) == TACIT_OK);
     assert_true(all[0].local_bytes == (double)bytes && all[2].host_bytes == (double)bytes);
     const taciti_demand empty = demand_of(&where, &made->topology, 0, 2, 0);
     assert_true(empty.host_bytes == 0 && empty.wire_turns == 0);
@@ -201,8 +201,8 @@ static void compare(taciti_comm *comm, void *context) {
             CHECK(taciti_mix_wait(mix, b) == TACIT_OK);
             double most = 0;
             taciti_demand all[TEST_MOST_RANKS];
-            CHECK(taciti_mix_demands(&t->where, t->topology, round, AUTO, codec->bound(n), n * sizeof(float), all) ==
-                  TACIT_OK);
+            const taciti_length length = {codec->bound(n), n * sizeof(float)};
+            CHECK(taciti_mix_demands(&t->where, t->topology, round, AUTO, &length, 1, all) == TACIT_OK);
             for (int r = 0; r < t->where.ranks; r++) most = fmax(most, all[r].host_bytes);
             told_me += all[rank].host_bytes;
             told += most;

@@ -166,16 +166,6 @@ taciti_transfer_time taciti_links_time(const taciti_links *links, const taciti_t
     return time_of_ours(links, transfer);
 }
 
-int taciti_links_hosts(const taciti_where *where, const int *members, size_t count) {
-    int hosts = 0;
-    for (size_t i = 0; i < count; i++) {
-        bool first = true;
-        for (size_t j = 0; j < i && first; j++) first = where->host_of[members[j]] != where->host_of[members[i]];
-        hosts += first;
-    }
-    return hosts;
-}
-
 /* ---- what was measured ------------------------------------------------------------------------------------------- */
 
 static int by_bytes(const void *a, const void *b) {
@@ -200,14 +190,14 @@ static tacit_status describe_group(const taciti_where *where, taciti_group_kind 
     if (demands == NULL) return TACIT_E_MEMORY;
     tacit_status status = taciti_grouping_create(where, kind, &grouping);
     if (status == TACIT_OK)
-        status = taciti_mix_demands(where, &grouping.topology, 0, (taciti_placement){0}, t->f32_bytes, t->f32_bytes,
-                                    demands);
+        status = taciti_mix_demands(where, &grouping.topology, 0, (taciti_placement){0},
+                                    &(taciti_length){t->f32_bytes, t->f32_bytes}, 1, demands);
     for (size_t g = 0; status == TACIT_OK && g < grouping.round.groups; g++) {
         const taciti_members members = taciti_members_of(&grouping.round, g);
         if ((int)members.count <= t->ranks) continue;
         t->ranks = (int)members.count;
-        t->hosts = taciti_links_hosts(where, members.ranks, members.count);
         t->demand = demands[members.ranks[0]];
+        t->hosts = t->demand.hosts;
     }
     if (status == TACIT_OK) taciti_grouping_destroy(&grouping);
     taciti_free(demands);

@@ -63,7 +63,4 @@ taciti_transfer_time taciti_links_time(const taciti_links *links, const taciti_t
 /* What a ring of all ranks asks of the links, host by host. */
 taciti_demand taciti_links_ring(int ranks, int hosts, size_t bytes);
 
-/* On how many hosts these members are. */
-int taciti_links_hosts(const taciti_where *where, const int *members, size_t count);
-
 #endif

@@ -104,6 +104,11 @@ typedef struct taciti_prediction {
 tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
                             taciti_prediction *out);
 
+/* The mean steps with these rates between hosts instead of the cluster's own: step_s[count]. As above. */
+tacit_status taciti_predict_rates(const taciti_scene *scene, const taciti_method *method,
+                                  const taciti_plan_options *options, const double *bit_per_s, size_t count,
+                                  double *step_s);
+
 /* The formulas are wrong by so much, each method on its own, as a share of the step. */
 #define TACITI_PLAN_MODEL_ERROR 0.05
 

@@ -25,8 +25,8 @@
 #include "base/memory.h"
 #include "plan/rounds.h"
 
-/* Draws of a simulation: enough for a mean that moves by less than cv / 100, few enough to be instant. */
-enum { DRAWS = 1 << 15, STEPS_LEAST = 64, STEPS_MOST = 1024 };
+/* Draws of a simulation: enough for a mean that moves by less than cv / 50, few enough to be instant. */
+enum { DRAWS = 1 << 15, STEPS_LEAST = 32, STEPS_MOST = 1024 };
 
 static const char *const BOTTLENECKS[TACITI_BOTTLENECKS] = {"compute", "link", "latency", "stragglers"};
 const char *taciti_bottleneck_name(taciti_bottleneck bottleneck) { return BOTTLENECKS[bottleneck]; }
@@ -79,19 +79,13 @@ static void fill_ready(const taciti_profile *profile, const taciti_layout *layou
     }
 }
 
-/* With what the method does more in every step. */
-static void fill_updates(const taciti_profile *profile, const taciti_layout *layout, double serial_s,
-                         double *update_s) {
-    for (size_t k = 0; k < layout->bucket_count; k++)
-        update_s[k] = (profile->update_s + serial_s) * (double)layout->buckets[k].n / (double)layout->n;
-}
-
 /* ---- one method -------------------------------------------------------------------------------------------------- */
 
 typedef struct model {
     taciti_recursion recursion;
+    taciti_stretches stretches;
     taciti_rounds rounds;
-    double *ready_s, *update_s; /* [buckets]; one block, owned by the first */
+    double *ready_s, *update_s, *behind_s; /* [stretches]; one block, owned by the first */
 } model;
 
 static size_t steps_of(int ranks) {
@@ -112,163 +106,209 @@ static void fill_recursion(const taciti_scene *scene, const taciti_method *metho
         .every = method->every > 0 ? method->every : 1,
         .delay = method->delay,
         .ranks = scene->where->ranks,
-        .buckets = scene->layout->bucket_count,
+        .buckets = m->stretches.count,
         .period = m->rounds.period,
         .rounds = m->rounds.list,
         .compute_s = taciti_profile_forward_s(scene->profile) + taciti_profile_backward_s(scene->profile),
         .ready_s = m->ready_s,
         .update_s = m->update_s,
+        .update_behind_s = m->behind_s,
         .slow = scene->slow,
         .cv = cv_of(scene->cluster, options),
         .seed = options->seed,
         .steps = steps_of(scene->where->ranks),
+        .scenarios = TACITI_SCENARIOS,
     };
-}
-
-/* The step when messages cost `latency` and bytes `bytes` times what they do. */
-static tacit_status step_s(model *m, double latency, double bytes, double *out) {
-    taciti_recursion_times times;
-    taciti_rounds_weigh(&m->rounds, latency, bytes);
-    TACITI_TRY(taciti_recursion_run(&m->recursion, &times));
-    *out = times.step_s;
-    return TACIT_OK;
 }
 
 static double beyond(double with, double without) { return with > without ? with - without : 0; }
 
+/* Scenarios: as described; all links faster, all slower by their error; without bytes, without messages; and without
+ * differences of compute times. */
+enum { AS_IT_IS, FAST_LINKS, SLOW_LINKS, NO_BYTES, NO_MESSAGES, NO_STRAGGLERS, SCENARIOS };
+_Static_assert((int)SCENARIOS <= (int)TACITI_SCENARIOS, "all at once");
+
 /* What a step would lose if bytes, messages or differences of compute times were free. */
-static tacit_status find_causes(model *m, taciti_prediction *p) {
-    double links, latency, stragglers;
-    TACITI_TRY(step_s(m, 1, 0, &links));
-    TACITI_TRY(step_s(m, 0, 1, &latency));
-    m->recursion.cv = 0;
-    m->recursion.slow = NULL;
-    TACITI_TRY(step_s(m, 1, 1, &stragglers));
+static void find_causes(const taciti_recursion_times *times, taciti_prediction *p) {
     p->cost_s[TACITI_BOTTLENECK_COMPUTE] = p->compute_s;
-    p->cost_s[TACITI_BOTTLENECK_LINK] = beyond(p->step_s, links);
-    p->cost_s[TACITI_BOTTLENECK_LATENCY] = beyond(p->step_s, latency);
-    p->cost_s[TACITI_BOTTLENECK_STRAGGLERS] = beyond(p->step_s, stragglers);
+    p->cost_s[TACITI_BOTTLENECK_LINK] = beyond(p->step_s, times[NO_BYTES].step_s);
+    p->cost_s[TACITI_BOTTLENECK_LATENCY] = beyond(p->step_s, times[NO_MESSAGES].step_s);
+    p->cost_s[TACITI_BOTTLENECK_STRAGGLERS] = beyond(p->step_s, times[NO_STRAGGLERS].step_s);
     for (int b = 0; b < TACITI_BOTTLENECKS; b++)
         if (p->cost_s[b] > p->cost_s[p->bottleneck]) p->bottleneck = (taciti_bottleneck)b;
-    return TACIT_OK;
 }
 
 /* Where nobody knows how evenly ranks compute, a step may as well be that of doubtful ones. */
 static tacit_status find_uneven(const taciti_cluster *c, const taciti_plan_options *options, model *m,
                                 taciti_prediction *p) {
+    taciti_recursion_times times[TACITI_SCENARIOS];
     if (options->cv >= 0 || c->compute_cv >= 0) return TACIT_OK;
     m->recursion.cv = TACITI_PLAN_DOUBTFUL_CV;
-    const tacit_status status = step_s(m, 1, 1, &p->uneven_s);
-    m->recursion.cv = 0;
-    return status;
-}
-
-static tacit_status find_bounds(const taciti_cluster *cluster, const taciti_plan_options *options, model *m,
-                                taciti_prediction *p) {
-    const double faster = p->link_error < 1 ? 1 - p->link_error : 0, slower = 1 + p->link_error;
-    TACITI_TRY(step_s(m, faster, faster, &p->fast_links_s));
-    TACITI_TRY(step_s(m, slower, slower, &p->slow_links_s));
-    p->low_s = p->fast_links_s * (1 - TACITI_PLAN_MODEL_ERROR);
-    TACITI_TRY(find_uneven(cluster, options, m, p));
-    p->high_s = fmax(p->slow_links_s, p->uneven_s) * (1 + TACITI_PLAN_MODEL_ERROR);
+    TACITI_TRY(taciti_recursion_run(&m->recursion, times));
+    p->uneven_s = times[AS_IT_IS].step_s;
     return TACIT_OK;
 }
 
-static tacit_status run(const taciti_scene *scene, const taciti_plan_options *options, model *m, taciti_prediction *p) {
-    taciti_recursion_times times;
-    TACITI_TRY(taciti_recursion_run(&m->recursion, &times));
-    p->step_s = times.step_s;
-    p->compute_s = times.compute_s;
-    p->exposed_s = times.step_s > times.compute_s ? times.step_s - times.compute_s : 0;
+static void find_bounds(const taciti_recursion_times *times, taciti_prediction *p) {
+    p->fast_links_s = times[FAST_LINKS].step_s;
+    p->slow_links_s = times[SLOW_LINKS].step_s;
+    p->low_s = p->fast_links_s * (1 - TACITI_PLAN_MODEL_ERROR);
+    p->high_s = fmax(p->slow_links_s, p->uneven_s) * (1 + TACITI_PLAN_MODEL_ERROR);
+}
+
+static tacit_status time_scenarios(model *m, const taciti_links *links, double link_error) {
+    const double faster = link_error < 1 ? 1 - link_error : 0, slower = 1 + link_error;
+    TACITI_TRY(taciti_rounds_time(&m->rounds, FAST_LINKS, links, faster, faster));
+    TACITI_TRY(taciti_rounds_time(&m->rounds, SLOW_LINKS, links, slower, slower));
+    TACITI_TRY(taciti_rounds_time(&m->rounds, NO_BYTES, links, 1, 0));
+    TACITI_TRY(taciti_rounds_time(&m->rounds, NO_MESSAGES, links, 0, 1));
+    m->recursion.even[NO_STRAGGLERS] = true;
+    return taciti_rounds_time(&m->rounds, NO_STRAGGLERS, links, 1, 1);
+}
+
+static tacit_status run(const taciti_scene *scene, const taciti_plan_options *options, const taciti_links *links,
+                        model *m, taciti_prediction *p) {
+    taciti_recursion_times times[TACITI_SCENARIOS];
+    TACITI_TRY(taciti_rounds_time(&m->rounds, AS_IT_IS, links, 1, 1));
+    if (!options->brief) TACITI_TRY(time_scenarios(m, links, p->link_error));
+    TACITI_TRY(taciti_recursion_run(&m->recursion, times));
+    p->step_s = times[AS_IT_IS].step_s;
+    p->compute_s = times[AS_IT_IS].compute_s;
+    p->exposed_s = beyond(p->step_s, p->compute_s);
     p->transfer_s = taciti_rounds_transfer_s(&m->rounds) / m->recursion.every;
     if (options->brief) return TACIT_OK;
-    TACITI_TRY(find_bounds(scene->cluster, options, m, p));
-    return find_causes(m, p);
+    TACITI_TRY(find_uneven(scene->cluster, options, m, p));
+    find_bounds(times, p);
+    find_causes(times, p);
+    return TACIT_OK;
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
-/* Of one bucket, by the busiest host's link: of one all-reduce, or on average over the mixes of a period. */
-static double nic_of_bucket(const taciti_scene *s, const taciti_method *method, size_t n, const int *all) {
-    const size_t wire = method->wire->bound(n);
-    if (method->library == TACITI_LIBRARY_RING)
-        return taciti_links_ring(s->where->ranks, s->where->hosts, wire).host_bytes;
-    if (method->topology != NULL) return taciti_mix_nic_bytes_mean(s->where, method->topology, s->placement, wire);
-    return taciti_allreduce_demand(s->where, all, (size_t)s->where->ranks, s->placement, wire, n * sizeof(float))
-        .host_bytes;
-}
-
-static tacit_status nic_bytes(const taciti_scene *scene, const taciti_method *method, double *out) {
-    int *all = taciti_calloc((size_t)scene->where->ranks, sizeof *all);
-    if (all == NULL) return TACIT_E_MEMORY;
-    double sum = 0;
-    for (int r = 0; r < scene->where->ranks; r++) all[r] = r;
-    for (size_t k = 0; k < scene->layout->bucket_count; k++)
-        sum += nic_of_bucket(scene, method, scene->layout->buckets[k].n, all);
-    *out = sum / (method->every > 0 ? method->every : 1);
-    taciti_free(all);
-    return TACIT_OK;
+/* Of all buckets, by the busiest host's link: of one all-reduce, or on average over the mixes of a period. */
+static double nic_bytes(const taciti_scene *s, const taciti_method *method, const taciti_stretches *stretches) {
+    const size_t every = method->every > 0 ? (size_t)method->every : 1;
+    double sum = 0, wire_bytes = 0;
+    for (size_t i = 0; i < stretches->length_count; i++) {
+        const size_t n = stretches->lengths[i], wire = method->wire->bound(n);
+        const size_t buckets = stretches->buckets[i];
+        wire_bytes += (double)buckets * (double)wire;
+        if (method->library == TACITI_LIBRARY_RING)
+            sum += (double)buckets * taciti_links_ring(s->where->ranks, s->where->hosts, wire).host_bytes;
+        else if (method->topology == NULL)
+            sum += (double)buckets *
+                   taciti_allreduce_demand(s->where, NULL, 0, s->placement, wire, n * sizeof(float)).host_bytes;
+    }
+    if (method->topology != NULL)
+        sum = taciti_mix_nic_bytes_mean(s->where, method->topology, s->placement, (size_t)wire_bytes);
+    return sum / (double)every;
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
-static tacit_status build(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
-                          const taciti_links *links, model *out) {
-    const size_t buckets = scene->layout->bucket_count;
-    model m = {.ready_s = taciti_calloc(2 * buckets, sizeof *m.ready_s)};
-    if (m.ready_s == NULL) return TACIT_E_MEMORY;
-    const tacit_status status = taciti_rounds_create(scene, method, links, &m.rounds);
-    if (status != TACIT_OK) {
-        taciti_free(m.ready_s);
-        return status;
+/* What of stretches does not hang on links; updates with what the method does more in every step. */
+static tacit_status fill_stretches(const taciti_scene *scene, const taciti_method *method, model *m) {
+    const size_t buckets = scene->layout->bucket_count, count = m->stretches.count, lengths = m->stretches.length_count;
+    double *ready_s = taciti_calloc(buckets + lengths, sizeof *ready_s), *updates = ready_s + buckets;
+    m->ready_s = taciti_calloc(3 * count, sizeof *m->ready_s);
+    if (ready_s == NULL || m->ready_s == NULL) {
+        taciti_free(ready_s);
+        return TACIT_E_MEMORY;
     }
-    m.update_s = m.ready_s + buckets;
-    fill_ready(scene->profile, scene->layout, m.ready_s);
-    fill_updates(scene->profile, scene->layout, method->serial_s, m.update_s);
-    fill_recursion(scene, method, options, &m);
-    *out = m;
+    m->update_s = m->ready_s + count;
+    m->behind_s = m->update_s + count;
+    fill_ready(scene->profile, scene->layout, ready_s);
+    for (size_t k = 0; k < count; k++) m->ready_s[k] = ready_s[m->stretches.list[k].last];
+    for (size_t i = 0; i < lengths; i++)
+        updates[i] =
+            (scene->profile->update_s + method->serial_s) * (double)m->stretches.lengths[i] / (double)scene->layout->n;
+    taciti_stretches_fill(&m->stretches, updates, m->update_s, m->behind_s);
+    taciti_free(ready_s);
     return TACIT_OK;
 }
 
-/* Transfers count by what they take. */
-static void find_doubts(const taciti_rounds *r, taciti_prediction *p) {
-    double sum = 0, doubtful = 0, calibrated = 0;
-    for (size_t i = 0; i < r->meeting_count * r->buckets; i++) {
-        const taciti_transfer_time *t = &r->times[i];
-        const double seconds = t->latency_s + t->bytes_s;
-        sum += seconds;
-        doubtful += seconds * t->error;
-        calibrated += t->calibrated ? seconds : 0;
-    }
-    p->link_error = sum > 0 ? doubtful / sum : 0;
-    p->calibrated = sum > 0 && calibrated > sum / 2;
+static void tear_down(model *m) {
+    taciti_rounds_destroy(&m->rounds);
+    taciti_stretches_destroy(&m->stretches);
+    taciti_free(m->ready_s);
+}
+
+static tacit_status build(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
+                          model *m) {
+    const bool whole = method->order == TACITI_ORDER_AWC && !method->overlap;
+    *m = (model){0};
+    tacit_status status = taciti_stretches_create(scene->layout, TACITI_STRETCHES_SINGLE, whole, &m->stretches);
+    if (status == TACIT_OK) status = fill_stretches(scene, method, m);
+    if (status == TACIT_OK) status = taciti_rounds_create(scene, method, &m->stretches, &m->rounds);
+    if (status == TACIT_OK)
+        fill_recursion(scene, method, options, m);
+    else
+        tear_down(m);
+    return status;
 }
 
 static tacit_status predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
-                            const taciti_links *links, taciti_prediction *out) {
-    model m;
-    taciti_prediction p = {0};
-    TACITI_TRY(build(scene, method, options, links, &m));
-    find_doubts(&m.rounds, &p);
-    tacit_status status = run(scene, options, &m, &p);
-    if (status == TACIT_OK) status = nic_bytes(scene, method, &p.nic_bytes);
-    taciti_rounds_destroy(&m.rounds);
-    taciti_free(m.ready_s);
+                            model *m, taciti_prediction *out) {
+    taciti_links links;
+    double calibrated;
+    TACITI_TRY(taciti_links_create(scene, &links));
+    taciti_prediction p = {.nic_bytes = nic_bytes(scene, method, &m->stretches)};
+    taciti_rounds_doubts(&m->rounds, &links, &p.link_error, &calibrated);
+    p.calibrated = calibrated > 0.5;
+    const tacit_status status = run(scene, options, &links, m, &p);
+    taciti_links_destroy(&links);
     if (status == TACIT_OK) *out = p;
     return status;
 }
 
-tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
-                            taciti_prediction *out) {
-    taciti_links links;
+static tacit_status check(const taciti_scene *scene, const taciti_method *method) {
     TACITI_TRY(taciti_plan_check_period(method->label, method->topology == NULL ? 1 : method->topology->period,
                                         method->every));
-    if (scene->profile->in_flops)
-        return taciti_fail(TACIT_E_CONFIG, "the profile \"%s\" is in operations: give compute.rate and compute.batch",
-                           scene->profile->name);
-    TACITI_TRY(taciti_links_create(scene, &links));
-    const tacit_status status = predict(scene, method, options, &links, out);
-    taciti_links_destroy(&links);
+    if (!scene->profile->in_flops) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG, "the profile \"%s\" is in operations: give compute.rate and compute.batch",
+                       scene->profile->name);
+}
+
+tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
+                            taciti_prediction *out) {
+    model m;
+    TACITI_TRY(check(scene, method));
+    TACITI_TRY(build(scene, method, options, &m));
+    const tacit_status status = predict(scene, method, options, &m, out);
+    tear_down(&m);
+    return status;
+}
+
+/* As many rates at once as there are scenarios. */
+static tacit_status run_rates(const taciti_scene *scene, model *m, const double *bit_per_s, size_t count,
+                              double *step_s) {
+    taciti_recursion_times times[TACITI_SCENARIOS];
+    taciti_scene other = *scene;
+    for (size_t i = 0; i < count; i++) {
+        taciti_links links;
+        other.between_bit_per_s = bit_per_s[i];
+        TACITI_TRY(taciti_links_create(&other, &links));
+        const tacit_status status = taciti_rounds_time(&m->rounds, i, &links, 1, 1);
+        taciti_links_destroy(&links);
+        TACITI_TRY(status);
+    }
+    TACITI_TRY(taciti_recursion_run(&m->recursion, times));
+    for (size_t i = 0; i < count; i++) step_s[i] = times[i].step_s;
+    return TACIT_OK;
+}
+
+tacit_status taciti_predict_rates(const taciti_scene *scene, const taciti_method *method,
+                                  const taciti_plan_options *options, const double *bit_per_s, size_t count,
+                                  double *step_s) {
+    model m;
+    TACITI_TRY(check(scene, method));
+    TACITI_TRY(build(scene, method, options, &m));
+    tacit_status status = TACIT_OK;
+    for (size_t at = 0; at < count && status == TACIT_OK; at += TACITI_SCENARIOS) {
+        const size_t left = count - at, now = left < TACITI_SCENARIOS ? left : TACITI_SCENARIOS;
+        status = run_rates(scene, &m, bit_per_s + at, now, step_s + at);
+    }
+    tear_down(&m);
     return status;
 }
 

@@ -20,6 +20,13 @@
  *   awc    h_ik = m_ik-1,  m_ik = E_ik + u_k: each transfer is waited for where it begins
  *   atc    h_ik = s_i + C_i + sum of u
  *
+ * A "bucket" may be a run of them (plan/stretch.h). Then c_k and u_k, its own, count from when it was handed over or
+ * arrived, and other seconds, those of all its buckets, from the bucket before it:
+ *
+ *   E_ik = max(max over j of h_jk + c_k, max over j of E_jk-1 + c'_k)      m_ik = max(m_ik-1 + u'_k, E_ik + u_k)
+ *
+ * Several scenarios are simulated at once: the same ranks, rounds and draws, other seconds of transfers.
+ *
  * Deviation from the paper's system, where a bucket is mixed and updated inside of backward: our update needs the norm
  * of the whole gradient, so in `awc` nothing happens before backward has ended.
  */
@@ -28,12 +35,15 @@
 
 #include "plan/plan.h"
 
+enum { TACITI_SCENARIOS = 6 }; /* most at once */
+
 /* Ranks that wait for each other in a round: those in `members`, all of them, or `taker` alone for the others. */
 typedef struct taciti_meeting {
     const int *members; /* [count]; borrowed */
     size_t count;
     int taker;                /* -1: all members */
-    const double *transfer_s; /* [buckets]; borrowed */
+    const double *transfer_s; /* [buckets][scenarios]; borrowed */
+    const double *behind_s;   /* the same, from the arrival of the bucket before; NULL: transfer_s again */
 } taciti_meeting;
 
 typedef struct taciti_meetings {
@@ -53,9 +63,12 @@ typedef struct taciti_recursion {
     double compute_s;              /* forward and backward */
     const double *ready_s;         /* [buckets] from the step's begin, ascending, <= compute_s */
     const double *update_s;        /* [buckets] */
+    const double *update_behind_s; /* [buckets] from the end of the bucket before; NULL: update_s again */
     const double *slow;            /* [ranks] persistent factors; NULL: all 1 */
     double cv;                     /* of compute times */
     int64_t seed;
+    size_t scenarios;            /* 1 to TACITI_SCENARIOS; 0: 1 */
+    bool even[TACITI_SCENARIOS]; /* scenarios in which neither cv nor slow ranks count */
     size_t steps; /* > 0; rounded up to whole periods, and as many periods to warm up as make an eighth */
 } taciti_recursion;
 
@@ -63,7 +76,8 @@ typedef struct taciti_recursion_times {
     double step_s, compute_s; /* means over ranks and steps; what is left is waiting */
 } taciti_recursion_times;
 
-/* Pure: the same answer everywhere. Any thread. */
+/* out[scenarios]. Without jitter steps repeat sooner or later, and what repeats is not simulated again. Pure: the same
+ * answer everywhere, whatever else is simulated beside it. Any thread. */
 tacit_status taciti_recursion_run(const taciti_recursion *recursion, taciti_recursion_times *out);
 
 #endif

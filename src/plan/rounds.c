@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/rounds.h"
 
+#include <string.h>
+
 #include "base/log.h"
 #include "base/memory.h"
 
@@ -8,54 +10,80 @@
 typedef struct walk {
     const taciti_scene *scene;
     const taciti_method *method;
-    const taciti_links *links;
     taciti_rounds *out;
     size_t member_count;
-    taciti_demand *demands; /* [ranks] */
+    taciti_length *lengths; /* [lengths] */
+    taciti_demand *demands; /* [lengths][ranks] */
+    size_t *next;           /* [ranks + 1] of a round of edges: where each rank's neighbours go */
+    int *seen;              /* [ranks] marks */
 } walk;
 
 /* ---- transfers --------------------------------------------------------------------------------------------------- */
 
-/* What every rank of a round asks of the links for one bucket. */
-static tacit_status demands_of(walk *w, size_t round, size_t wire_bytes, size_t f32_bytes) {
+/* What every rank of a round asks of the links. */
+static tacit_status demands_of(walk *w, size_t round) {
     const taciti_scene *s = w->scene;
+    const size_t count = w->out->stretches->length_count, ranks = (size_t)s->where->ranks;
     if (w->method->topology != NULL)
-        return taciti_mix_demands(s->where, w->method->topology, round, s->placement, wire_bytes, f32_bytes,
-                                  w->demands);
-    const taciti_meeting *all = &w->out->meetings[0];
-    const taciti_demand demand =
-        taciti_allreduce_demand(s->where, all->members, all->count, s->placement, wire_bytes, f32_bytes);
-    for (size_t i = 0; i < all->count; i++) w->demands[all->members[i]] = demand;
+        return taciti_mix_demands(s->where, w->method->topology, round, s->placement, w->lengths, count, w->demands);
+    for (size_t i = 0; i < count; i++)
+        w->demands[i * ranks] = taciti_allreduce_demand(s->where, NULL, ranks, s->placement, w->lengths[i].wire_bytes,
+                                                        w->lengths[i].f32_bytes);
     return TACIT_OK;
 }
 
-static const taciti_codec *codec_of(const walk *w, const taciti_meeting *meeting) {
-    const taciti_members members = {meeting->members, meeting->count};
+/* As taciti_mix_codec(). */
+static const taciti_codec *codec_of(const walk *w, const taciti_meeting *meeting, const taciti_demand *demand) {
     const bool along_edges = meeting->taker >= 0;
-    return along_edges ? w->method->wire : taciti_mix_codec(w->scene->where, members, w->method->wire);
+    return !along_edges && w->scene->where->hosts > 1 && demand->hosts == 1 ? taciti_codec_find("f32")
+                                                                            : w->method->wire;
 }
 
-/* The transfers of one bucket; with that of the bucket before when they are of one size, as most are. */
-static tacit_status time_bucket(walk *w, size_t round, size_t first, size_t k) {
-    const taciti_bucket *bucket = &w->scene->layout->buckets[k];
-    taciti_rounds *r = w->out;
-    const size_t f32_bytes = bucket->n * sizeof(float);
-    const bool same = k > 0 && bucket->n == bucket[-1].n;
-    if (!same) TACITI_TRY(demands_of(w, round, w->method->wire->bound(bucket->n), f32_bytes));
-    for (size_t m = first; m < r->meeting_count; m++) {
-        const taciti_meeting *meeting = &r->meetings[m];
-        taciti_transfer_time *time = &r->times[m * r->buckets + k];
-        taciti_transfer transfer = {
-            .ranks = (int)meeting->count, .f32_bytes = f32_bytes, .library = w->method->library, .by = w->method->by};
-        if (same) {
-            *time = time[-1];
-            continue;
-        }
-        transfer.demand = w->demands[meeting->taker >= 0 ? meeting->taker : meeting->members[0]];
-        transfer.codec = codec_of(w, meeting);
-        transfer.hosts = taciti_links_hosts(w->scene->where, meeting->members, meeting->count);
-        *time = taciti_links_time(w->links, &transfer);
+static tacit_status add_kind(taciti_rounds *r, size_t *out) {
+    const size_t lengths = r->stretches->length_count;
+    if (r->kind_count == r->kind_room) {
+        const size_t room = 2 * r->kind_room + 8;
+        taciti_transfer *grown = taciti_calloc(room * lengths, sizeof *grown);
+        if (grown == NULL) return TACIT_E_MEMORY;
+        if (r->kind_count > 0) memcpy(grown, r->transfers, r->kind_count * lengths * sizeof *grown);
+        taciti_free(r->transfers);
+        r->transfers = grown;
+        r->kind_room = room;
     }
+    *out = r->kind_count++;
+    return TACIT_OK;
+}
+
+/* No field of a demand but counts: there is no padding to compare. */
+_Static_assert(sizeof(taciti_demand) == 3 * sizeof(double) + 4 * sizeof(int), "demands are compared as bytes");
+
+static bool same_kind(const walk *w, const taciti_transfer *kind, size_t count, const taciti_demand *demand,
+                      const taciti_codec *codec) {
+    for (size_t i = 0; i < w->out->stretches->length_count; i++)
+        if (kind[i].ranks != (int)count || kind[i].codec != codec ||
+            memcmp(&kind[i].demand, demand + i * (size_t)w->scene->where->ranks, sizeof *demand) != 0)
+            return false;
+    return true;
+}
+
+/* Of the kinds since `first` the one that asks what this meeting does, a new one if there is none. */
+static tacit_status find_kind(walk *w, size_t first, const taciti_meeting *meeting, size_t *out) {
+    taciti_rounds *r = w->out;
+    const size_t lengths = r->stretches->length_count, ranks = (size_t)w->scene->where->ranks;
+    const int rank = meeting->taker >= 0 ? meeting->taker : meeting->members[0];
+    const taciti_demand *demand = w->demands + rank;
+    const taciti_codec *codec = codec_of(w, meeting, demand);
+    for (*out = first; *out < r->kind_count; (*out)++)
+        if (same_kind(w, r->transfers + *out * lengths, meeting->count, demand, codec)) return TACIT_OK;
+    TACITI_TRY(add_kind(r, out));
+    for (size_t i = 0; i < lengths; i++)
+        r->transfers[*out * lengths + i] = (taciti_transfer){.demand = demand[i * ranks],
+                                                             .hosts = demand[i * ranks].hosts,
+                                                             .ranks = (int)meeting->count,
+                                                             .f32_bytes = w->lengths[i].f32_bytes,
+                                                             .codec = codec,
+                                                             .library = w->method->library,
+                                                             .by = w->method->by};
     return TACIT_OK;
 }
 
@@ -63,50 +91,77 @@ static tacit_status time_bucket(walk *w, size_t round, size_t first, size_t k) {
 
 static void append(walk *w, size_t round, const int *members, size_t count, int taker) {
     taciti_rounds *r = w->out;
-    const size_t at = r->meeting_count++ * r->buckets;
-    taciti_meeting *meeting = &r->meetings[r->meeting_count - 1];
-    *meeting = (taciti_meeting){.members = members, .count = count, .taker = taker, .transfer_s = r->transfer_s + at};
+    r->meetings[r->meeting_count++] = (taciti_meeting){.members = members, .count = count, .taker = taker};
     r->list[round].count++;
 }
 
-static void add_member(walk *w, size_t first, int rank) {
-    for (size_t m = first; m < w->member_count; m++)
-        if (w->out->members[m] == rank) return;
-    w->out->members[w->member_count++] = rank;
+/* Every rank and its neighbours, the rank first: next[rank] becomes where they end. */
+static void list_neighbours(walk *w, const taciti_round *edges) {
+    const int ranks = w->scene->where->ranks;
+    for (int i = 0; i < ranks; i++) w->next[i + 1] = 1;
+    for (size_t e = 0; e < edges->edge_count; e++) {
+        w->next[edges->edges[e].to + 1]++;
+        w->next[edges->edges[e].from + 1]++;
+    }
+    w->next[0] = w->member_count;
+    for (int i = 0; i < ranks; i++) w->next[i + 1] += w->next[i];
+    w->member_count = w->next[ranks];
+    for (int i = 0; i < ranks; i++) w->out->members[w->next[i]++] = i;
+    for (size_t e = 0; e < edges->edge_count; e++) {
+        const taciti_edge *edge = &edges->edges[e];
+        w->out->members[w->next[edge->to]++] = edge->from;
+        w->out->members[w->next[edge->from]++] = edge->to;
+    }
 }
 
 /* A rank of a round of edges is done when it has what it receives and what it sends has left. */
-static void append_neighbours(walk *w, size_t round, const taciti_round *edges, int rank) {
-    const size_t first = w->member_count;
-    add_member(w, first, rank);
-    for (size_t e = 0; e < edges->edge_count; e++) {
-        if (edges->edges[e].to == rank) add_member(w, first, edges->edges[e].from);
-        if (edges->edges[e].from == rank) add_member(w, first, edges->edges[e].to);
+static void append_neighbours(walk *w, size_t round, const taciti_round *edges) {
+    size_t begin = w->member_count;
+    list_neighbours(w, edges);
+    for (int rank = 0; rank < w->scene->where->ranks; rank++) {
+        int *members = w->out->members + begin;
+        const size_t listed = w->next[rank] - begin;
+        size_t count = 0;
+        for (size_t i = 0; i < listed; i++) { /* each once */
+            if (w->seen[members[i]] == rank + 1) continue;
+            w->seen[members[i]] = rank + 1;
+            members[count++] = members[i];
+        }
+        if (count > 1) append(w, round, members, count, rank);
+        begin += listed;
     }
-    if (w->member_count - first > 1) append(w, round, w->out->members + first, w->member_count - first, rank);
+    for (int i = 0; i < w->scene->where->ranks; i++) w->seen[i] = 0;
 }
 
 static void find_meetings(walk *w, size_t round) {
     const taciti_topology *topology = w->method->topology;
     w->out->list[round].list = w->out->meetings + w->out->meeting_count;
     if (topology == NULL) {
-        for (int r = 0; r < w->scene->where->ranks; r++) add_member(w, 0, r);
+        for (int r = 0; r < w->scene->where->ranks; r++) w->out->members[w->member_count++] = r;
         if (w->member_count > 1) append(w, round, w->out->members, w->member_count, -1);
         return;
     }
     const taciti_round *r = &topology->rounds[round];
     for (size_t g = 0; g < r->groups; g++)
         append(w, round, r->members + r->first[g], r->first[g + 1] - r->first[g], -1);
-    if (r->groups > 0) return;
-    for (int rank = 0; rank < topology->ranks; rank++) append_neighbours(w, round, r, rank);
+    if (r->edge_count > 0) append_neighbours(w, round, r);
 }
 
 static tacit_status walk_rounds(walk *w) {
-    for (size_t round = 0; round < w->out->period; round++) {
-        const size_t first = w->out->meeting_count;
+    taciti_rounds *r = w->out;
+    for (size_t i = 0; i < r->stretches->length_count; i++) {
+        const size_t n = r->stretches->lengths[i];
+        w->lengths[i] = (taciti_length){.wire_bytes = w->method->wire->bound(n), .f32_bytes = n * sizeof(float)};
+    }
+    for (size_t round = 0; round < r->period; round++) {
+        const size_t first = r->meeting_count, kinds = r->kind_count;
         find_meetings(w, round);
-        if (w->out->meeting_count == first) continue;
-        for (size_t k = 0; k < w->out->buckets; k++) TACITI_TRY(time_bucket(w, round, first, k));
+        if (r->meeting_count == first) continue;
+        TACITI_TRY(demands_of(w, round));
+        for (size_t m = first; m < r->meeting_count; m++) {
+            TACITI_TRY(find_kind(w, kinds, &r->meetings[m], &r->kind_of[m]));
+            r->meetings_of[r->kind_of[m]]++;
+        }
     }
     return TACIT_OK;
 }
@@ -124,46 +179,102 @@ static void measure(const taciti_scene *scene, const taciti_topology *topology, 
     }
 }
 
-tacit_status taciti_rounds_create(const taciti_scene *scene, const taciti_method *method, const taciti_links *links,
-                                  taciti_rounds *out) {
+static tacit_status fill(walk *w) {
+    const size_t ranks = (size_t)w->scene->where->ranks, lengths = w->out->stretches->length_count;
+    w->lengths = taciti_calloc(lengths, sizeof *w->lengths);
+    w->demands = taciti_calloc(lengths * ranks, sizeof *w->demands);
+    w->next = taciti_calloc(ranks + 1, sizeof *w->next);
+    w->seen = taciti_calloc(ranks, sizeof *w->seen);
+    const bool room = w->lengths != NULL && w->demands != NULL && w->next != NULL && w->seen != NULL;
+    const tacit_status status = room ? walk_rounds(w) : TACIT_E_MEMORY;
+    taciti_free(w->lengths);
+    taciti_free(w->demands);
+    taciti_free(w->next);
+    taciti_free(w->seen);
+    return status;
+}
+
+/* Room for the seconds of all kinds, and where each meeting finds its own. */
+static tacit_status point(taciti_rounds *r) {
+    const size_t table = r->stretches->count * TACITI_SCENARIOS;
+    r->transfer_s = taciti_calloc((r->kind_count + 1) * table, sizeof *r->transfer_s);
+    r->behind_s = taciti_calloc((r->kind_count + 1) * table, sizeof *r->behind_s);
+    if (r->transfer_s == NULL || r->behind_s == NULL) return TACIT_E_MEMORY;
+    for (size_t m = 0; m < r->meeting_count; m++) {
+        r->meetings[m].transfer_s = r->transfer_s + r->kind_of[m] * table;
+        r->meetings[m].behind_s = r->behind_s + r->kind_of[m] * table;
+    }
+    return TACIT_OK;
+}
+
+tacit_status taciti_rounds_create(const taciti_scene *scene, const taciti_method *method,
+                                  const taciti_stretches *stretches, taciti_rounds *out) {
     size_t meetings, members;
     measure(scene, method->topology, &meetings, &members);
-    taciti_rounds r = {.period = method->topology == NULL ? 1 : method->topology->period,
-                       .buckets = scene->layout->bucket_count};
+    taciti_rounds r = {.period = method->topology == NULL ? 1 : method->topology->period, .stretches = stretches};
     r.list = taciti_calloc(r.period, sizeof *r.list);
     r.meetings = taciti_calloc(meetings + 1, sizeof *r.meetings);
+    r.kind_of = taciti_calloc(2 * (meetings + 1), sizeof *r.kind_of);
+    r.meetings_of = r.kind_of == NULL ? NULL : r.kind_of + meetings + 1;
     r.members = taciti_calloc(members + 1, sizeof *r.members);
-    r.times = taciti_calloc((meetings + 1) * r.buckets, sizeof *r.times);
-    r.transfer_s = taciti_calloc((meetings + 1) * r.buckets, sizeof *r.transfer_s);
-    if (r.list == NULL || r.meetings == NULL || r.members == NULL || r.times == NULL || r.transfer_s == NULL) {
+    walk w = {.scene = scene, .method = method, .out = &r};
+    const bool room = r.list != NULL && r.meetings != NULL && r.kind_of != NULL && r.members != NULL;
+    tacit_status status = room ? fill(&w) : TACIT_E_MEMORY;
+    if (status == TACIT_OK) status = point(&r);
+    if (status == TACIT_OK)
+        *out = r;
+    else
         taciti_rounds_destroy(&r);
-        return TACIT_E_MEMORY;
-    }
-    walk w = {.scene = scene, .method = method, .links = links, .out = &r};
-    w.demands = taciti_calloc((size_t)scene->where->ranks, sizeof *w.demands);
-    const tacit_status status = w.demands == NULL ? TACIT_E_MEMORY : walk_rounds(&w);
-    taciti_free(w.demands);
-    if (status != TACIT_OK) {
-        taciti_rounds_destroy(&r);
-        return status;
-    }
-    taciti_rounds_weigh(&r, 1, 1);
-    *out = r;
-    return TACIT_OK;
+    return status;
 }
 
 void taciti_rounds_destroy(taciti_rounds *rounds) {
     taciti_free(rounds->list);
     taciti_free(rounds->meetings);
+    taciti_free(rounds->kind_of);
     taciti_free(rounds->members);
-    taciti_free(rounds->times);
+    taciti_free(rounds->transfers);
     taciti_free(rounds->transfer_s);
+    taciti_free(rounds->behind_s);
     *rounds = (taciti_rounds){0};
 }
 
-void taciti_rounds_weigh(taciti_rounds *rounds, double latency, double bytes) {
-    for (size_t i = 0; i < rounds->meeting_count * rounds->buckets; i++)
-        rounds->transfer_s[i] = latency * rounds->times[i].latency_s + bytes * rounds->times[i].bytes_s;
+tacit_status taciti_rounds_time(taciti_rounds *rounds, size_t scenario, const taciti_links *links, double latency,
+                                double bytes) {
+    const size_t lengths = rounds->stretches->length_count, count = rounds->stretches->count;
+    double *seconds = taciti_calloc(lengths + 2 * count, sizeof *seconds);
+    if (seconds == NULL) return TACIT_E_MEMORY;
+    double *own = seconds + lengths, *behind = own + count;
+    for (size_t kind = 0; kind < rounds->kind_count; kind++) {
+        for (size_t i = 0; i < lengths; i++) {
+            const taciti_transfer_time time = taciti_links_time(links, &rounds->transfers[kind * lengths + i]);
+            seconds[i] = latency * time.latency_s + bytes * time.bytes_s;
+        }
+        taciti_stretches_fill(rounds->stretches, seconds, own, behind);
+        for (size_t k = 0; k < count; k++) {
+            rounds->transfer_s[(kind * count + k) * TACITI_SCENARIOS + scenario] = own[k];
+            rounds->behind_s[(kind * count + k) * TACITI_SCENARIOS + scenario] = behind[k];
+        }
+    }
+    taciti_free(seconds);
+    return TACIT_OK;
+}
+
+void taciti_rounds_doubts(const taciti_rounds *rounds, const taciti_links *links, double *error, double *calibrated) {
+    const taciti_stretches *s = rounds->stretches;
+    double sum = 0, doubtful = 0, known = 0;
+    for (size_t kind = 0; kind < rounds->kind_count; kind++)
+        for (size_t i = 0; i < s->length_count; i++) {
+            const taciti_transfer *transfer = &rounds->transfers[kind * s->length_count + i];
+            const taciti_transfer_time time = taciti_links_time(links, transfer);
+            const double count = (double)rounds->meetings_of[kind] * (double)s->buckets[i];
+            const double seconds = count * (time.latency_s + time.bytes_s);
+            sum += seconds;
+            doubtful += seconds * time.error;
+            known += time.calibrated ? seconds : 0;
+        }
+    *error = sum > 0 ? doubtful / sum : 0;
+    *calibrated = sum > 0 ? known / sum : 0;
 }
 
 double taciti_rounds_transfer_s(const taciti_rounds *rounds) {
@@ -172,7 +283,8 @@ double taciti_rounds_transfer_s(const taciti_rounds *rounds) {
         double most = 0;
         for (size_t g = 0; g < rounds->list[t].count; g++) {
             double seconds = 0;
-            for (size_t k = 0; k < rounds->buckets; k++) seconds += rounds->list[t].list[g].transfer_s[k];
+            for (size_t k = 0; k < rounds->stretches->count; k++)
+                seconds += rounds->list[t].list[g].behind_s[k * TACITI_SCENARIOS];
             most = seconds > most ? seconds : most;
         }
         sum += most;

@@ -1,32 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Inside of the planner: a method's rounds as meetings (plan/recursion.h) whose transfers take what the links need.
+ * Meetings of a round that ask the same of the links share their seconds.
  */
 #ifndef TACITI_PLAN_ROUNDS_H
 #define TACITI_PLAN_ROUNDS_H
 
 #include "plan/links.h"
 #include "plan/recursion.h"
+#include "plan/stretch.h"
 
 typedef struct taciti_rounds {
-    taciti_meetings *list; /* [period]; owned, as all below */
+    const taciti_stretches *stretches; /* borrows */
+    taciti_meetings *list;             /* [period]; owned, as all below */
     size_t period;
     taciti_meeting *meetings;
-    size_t meeting_count, buckets;
+    size_t *kind_of;     /* [meetings] */
+    size_t *meetings_of; /* [kinds] how many are of it; in the same block */
+    size_t meeting_count, kind_count, kind_room;
     int *members;
-    taciti_transfer_time *times; /* [meetings][buckets] */
-    double *transfer_s;          /* [meetings][buckets]: what the meetings point to */
+    taciti_transfer *transfers;    /* [kinds][lengths] */
+    double *transfer_s, *behind_s; /* [kinds][stretches][TACITI_SCENARIOS]: what the meetings point to */
 } taciti_rounds;
 
-/* Borrows scene and method. Returns owned. */
-tacit_status taciti_rounds_create(const taciti_scene *scene, const taciti_method *method, const taciti_links *links,
-                                  taciti_rounds *out);
+/* Borrows scene, method and stretches. Returns owned; transfers take no time yet. */
+tacit_status taciti_rounds_create(const taciti_scene *scene, const taciti_method *method,
+                                  const taciti_stretches *stretches, taciti_rounds *out);
 void taciti_rounds_destroy(taciti_rounds *rounds); /* {0} is fine */
 
-/* Transfers become latency x latency part + bytes x bytes part. */
-void taciti_rounds_weigh(taciti_rounds *rounds, double latency, double bytes);
+/* In this scenario transfers take latency x latency part + bytes x bytes part of what these links need. */
+tacit_status taciti_rounds_time(taciti_rounds *rounds, size_t scenario, const taciti_links *links, double latency,
+                                double bytes);
 
-/* Seconds of all buckets, of the busiest meeting of a round; mean over rounds. */
+/* Shares of what all transfers take: by which they may be off, and for which measurements speak. */
+void taciti_rounds_doubts(const taciti_rounds *rounds, const taciti_links *links, double *error, double *calibrated);
+
+/* Seconds of all buckets in scenario 0, of the busiest meeting of a round; mean over rounds. */
 double taciti_rounds_transfer_s(const taciti_rounds *rounds);
 
 #endif

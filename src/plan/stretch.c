@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/stretch.h"
+
+#include "base/memory.h"
+
+static void append(taciti_stretches *s, size_t first, size_t last) {
+    s->list[s->count++] = (taciti_stretch){.first = first, .last = last};
+}
+
+static void append_run(taciti_stretches *s, size_t first, size_t last) {
+    if (s->whole || first == last) {
+        append(s, first, last);
+        return;
+    }
+    append(s, first, first);
+    append(s, first + 1, last);
+}
+
+/* Which of the runs, of equal shares of the array, a bucket begins in. */
+static size_t run_of(const taciti_layout *layout, size_t bucket) {
+    return (size_t)((double)layout->buckets[bucket].offset / (double)layout->n * TACITI_STRETCHES_RUNS);
+}
+
+static void append_runs(const taciti_layout *layout, taciti_stretches *s) {
+    for (size_t first = 0, last; first < layout->bucket_count; first = last + 1) {
+        last = first;
+        while (last + 1 < layout->bucket_count && run_of(layout, last + 1) == run_of(layout, first)) last++;
+        append_run(s, first, last);
+    }
+}
+
+static size_t find_length(taciti_stretches *s, size_t n) {
+    size_t at = 0;
+    while (at < s->length_count && s->lengths[at] != n) at++;
+    if (at == s->length_count) s->lengths[s->length_count++] = n;
+    return at;
+}
+
+tacit_status taciti_stretches_create(const taciti_layout *layout, size_t single, bool whole, taciti_stretches *out) {
+    const size_t buckets = layout->bucket_count;
+    taciti_stretches s = {.whole = whole};
+    s.list = taciti_calloc(buckets, sizeof *s.list);
+    s.lengths = taciti_calloc(3 * buckets, sizeof *s.lengths);
+    if (s.list == NULL || s.lengths == NULL) {
+        taciti_stretches_destroy(&s);
+        return TACIT_E_MEMORY;
+    }
+    s.length_of = s.lengths + buckets;
+    s.buckets = s.length_of + buckets;
+    for (size_t k = 0; k < buckets; k++) s.buckets[s.length_of[k] = find_length(&s, layout->buckets[k].n)]++;
+    if (buckets > single)
+        append_runs(layout, &s);
+    else
+        for (size_t k = 0; k < buckets; k++) append(&s, k, k);
+    *out = s;
+    return TACIT_OK;
+}
+
+void taciti_stretches_destroy(taciti_stretches *stretches) {
+    taciti_free(stretches->list);
+    taciti_free(stretches->lengths);
+    *stretches = (taciti_stretches){0};
+}
+
+void taciti_stretches_fill(const taciti_stretches *stretches, const double *of_length, double *own, double *behind) {
+    for (size_t i = 0; i < stretches->count; i++) {
+        const taciti_stretch *stretch = &stretches->list[i];
+        behind[i] = 0;
+        for (size_t k = stretch->first; k <= stretch->last; k++) behind[i] += of_length[stretches->length_of[k]];
+        own[i] = stretches->whole ? behind[i] : of_length[stretches->length_of[stretch->last]];
+    }
+}
