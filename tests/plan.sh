@@ -32,6 +32,13 @@ expect 0 "cv 0.0 %" "$gpt" --cluster "$ethernet" --no-jitter
 expect 0 "* gossip aer atc bf16" "$gpt" --cluster "$ethernet" --strategy gossip --gossip.topology aer --gossip.order atc --exchange.wire bf16
 expect 0 "the plan is the profile's" "$gpt" --cluster "$ethernet" --compute.emulate vgg-16
 
+# a thousand ranks, 64 thousand million parameters: seconds of a processor, not minutes
+printf 'model: {layers: 80, channels: 8192, heads: 64, context: 1024, vocabulary: 50304}\ntrain: {batch: 2000}\ncompute: {rate: 300e12}\n' > large.yaml
+(
+    ulimit -t 25
+    "$tacit" plan large.yaml --cluster "$examples/clusters/125x8.json" --json > large.json 2> err
+) || complain "1000 ranks and 64 G parameters: $(cat err)"
+
 # refusals say what to type
 expect 2 "plan needs one MODEL.yaml"
 expect 2 "tacit probe -o cluster.json" "$gpt"

@@ -4,7 +4,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 
@@ -123,19 +125,25 @@ static void mark_configured(taciti_candidates *c, const taciti_settings *s) {
     }
 }
 
-static void try_topologies(const taciti_settings *settings, const taciti_where *seen, bool figures,
+static bool is_wanted(const char *const *wanted, const char *name) {
+    for (size_t i = 0; wanted != NULL && wanted[i] != NULL; i++)
+        if (strcmp(wanted[i], name) == 0) return true;
+    return wanted == NULL;
+}
+
+static void try_topologies(const taciti_settings *settings, const taciti_where *seen, const char *const *wanted,
                            taciti_candidates *out) {
     const bool has_file = settings->gossip.file.text[0] != '\0';
     for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++)
-        if (out->topology_count + out->refused_count < TACITI_TOPOLOGIES_MOST &&
+        if (out->topology_count + out->refused_count < TACITI_TOPOLOGIES_MOST && is_wanted(wanted, kind->name) &&
             (has_file || strcmp(kind->name, "file") != 0))
-            try_topology(settings, seen, kind->name, figures, out);
+            try_topology(settings, seen, kind->name, wanted == NULL, out);
     for (size_t t = 0; t < out->topology_count && seen->ranks > 1; t++)
         append_gossip(out, settings, &out->topologies[t]);
 }
 
-tacit_status taciti_candidates_create(const taciti_settings *settings, const taciti_where *where, bool figures,
-                                      taciti_candidates *out) {
+tacit_status taciti_candidates_create(const taciti_settings *settings, const taciti_where *where,
+                                      const char *const *wanted, taciti_candidates *out) {
     const int64_t per_host = settings->gossip.per_host;
     int *host_of = taciti_calloc((size_t)where->ranks, sizeof *host_of);
     taciti_where seen = {.ranks = where->ranks, .host_of = host_of}; /* as topologies see them */
@@ -149,7 +157,7 @@ tacit_status taciti_candidates_create(const taciti_settings *settings, const tac
     seen.hosts = host_of[where->ranks - 1] + 1;
     append_dense(out, settings);
     append_local(out, settings);
-    try_topologies(settings, &seen, figures, out);
+    try_topologies(settings, &seen, wanted, out);
     mark_configured(out, settings);
     taciti_free(host_of);
     return TACIT_OK;
@@ -162,12 +170,24 @@ void taciti_candidates_destroy(taciti_candidates *candidates) {
     *candidates = (taciti_candidates){0};
 }
 
+/* On a terminal, once it has taken a second. */
+static void show_progress(size_t done, size_t count, int64_t start_ns) {
+    static const char WIPE[] = "\r                                \r";
+    if (isatty(STDERR_FILENO) == 0 || taciti_now_ns() - start_ns < TACITI_NS_PER_S) return;
+    if (done < count)
+        (void)fprintf(stderr, "\rplan: %zu of %zu methods", done, count);
+    else
+        (void)fputs(WIPE, stderr);
+}
+
 tacit_status taciti_candidates_predict(taciti_candidates *candidates, const taciti_scene *scene,
                                        const taciti_plan_options *options) {
+    const int64_t start_ns = taciti_now_ns();
     for (size_t i = 0; i < candidates->count; i++) {
         taciti_candidate *c = &candidates->list[i];
         TACITI_TRY(taciti_predict(scene, &c->method, options, &c->prediction));
         c->verdict = taciti_verdict_of(&candidates->list[0].prediction, &c->prediction);
+        show_progress(i + 1, candidates->count, start_ns);
     }
     return TACIT_OK;
 }

@@ -44,10 +44,11 @@ typedef struct taciti_candidates {
     size_t refused_count;
 } taciti_candidates;
 
-/* Without predictions. figures: gaps, too. Borrows nothing. Returns owned; must not move. The log is silent while
- * topologies are tried. */
-tacit_status taciti_candidates_create(const taciti_settings *settings, const taciti_where *where, bool figures,
-                                      taciti_candidates *out);
+/* Without predictions. wanted: names of topologies, ending with NULL, that are made without their figures; NULL: all of
+ * the list, with figures. Borrows nothing. Returns owned; must not move. The log is silent while topologies are tried.
+ */
+tacit_status taciti_candidates_create(const taciti_settings *settings, const taciti_where *where,
+                                      const char *const *wanted, taciti_candidates *out);
 void taciti_candidates_destroy(taciti_candidates *candidates); /* {0} is fine */
 
 /* Predicts all, and compares them with the first. */

@@ -104,7 +104,9 @@ static tacit_status add_hosts(const taciti_settings *settings, const taciti_scen
     other.where = &where;
     other.slow = NULL; /* named ranks are those of the plan itself */
     taciti_candidates there = {0};
-    tacit_status status = taciti_candidates_create(settings, &where, false, &there);
+    const char *names[TACITI_CURVE_LINES + 1] = {NULL};
+    for (size_t l = 0; l < curves->line_count; l++) names[l] = curves->lines[l]->topology;
+    tacit_status status = taciti_candidates_create(settings, &where, names, &there);
     const size_t point = curves->hosts.count;
     if (status == TACIT_OK) status = predict_lines(&there, &other, options, curves, point);
     curves->hosts.x[point] = hosts;

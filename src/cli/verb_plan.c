@@ -11,7 +11,7 @@
 #include "cli/plan_print.h"
 #include "cli/verbs.h"
 
-enum { RANKS_MOST = 1024 }; /* a plan of so many takes about a minute */
+enum { RANKS_MOST = 4096 }; /* a plan of so many takes some seconds */
 
 const taciti_flag taciti_plan_flags[] = {
     {"--cluster", "-c", "FILE", "description of the cluster: `tacit probe -o cluster.json`, or written by hand"},
@@ -194,7 +194,7 @@ static tacit_status plan(int argc, char **argv, question *q) {
     TACITI_TRY(place_ranks(q));
     TACITI_TRY(load_profile(q));
     taciti_candidates candidates;
-    TACITI_TRY(taciti_candidates_create(&q->settings, &q->where, true, &candidates));
+    TACITI_TRY(taciti_candidates_create(&q->settings, &q->where, NULL, &candidates));
     const tacit_status status = answer(q, &candidates);
     taciti_candidates_destroy(&candidates);
     return status;

@@ -146,6 +146,56 @@ static void a_rank_sends_its_host_what_the_lanes_leave(void **state) {
     assert_true(flat.wire_turns == 2 && flat.local_turns == 0);
 }
 
+/* Hosts of 1, 5, 2, 3, ... ranks. */
+static taciti_where uneven_hosts(int host_of[TEST_MOST_RANKS], int ranks) {
+    static const int sizes[] = {1, 5, 2, 3};
+    int host = 0, used = 0;
+    for (int r = 0; r < ranks; r++, used++) {
+        if (used == sizes[host % 4]) {
+            host++;
+            used = 0;
+        }
+        host_of[r] = host;
+    }
+    return (taciti_where){.ranks = ranks, .hosts = host + 1, .host_of = host_of};
+}
+
+/* A round in one pass over its members says what each group by itself does. */
+static void a_pass_over_a_round_is_group_by_group(void **state) {
+    (void)state;
+    int host_of[TEST_MOST_RANKS], groups = 0;
+    const taciti_where where = uneven_hosts(host_of, TEST_MOST_RANKS);
+    const taciti_length lengths[] = {{1 << 20, 1 << 21}, {40, 40}};
+    for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++) {
+        taciti_topology topology;
+        if (strcmp(kind->name, "file") == 0 || !make(kind->name, &where, &topology)) continue;
+        for (size_t r = 0; r < topology.period; r++) {
+            const taciti_round *round = &topology.rounds[r];
+            taciti_demand all[2 * TEST_MOST_RANKS];
+            CHECK(taciti_mix_demands(&where, &topology, r, AUTO, lengths, 2, all) == TACIT_OK);
+            for (size_t g = 0; g < round->groups; g++, groups++) {
+                const taciti_members members = taciti_members_of(round, g);
+                const taciti_placement placement = taciti_mix_placement(&where, round, members, AUTO);
+                const bool local = taciti_mix_codec(&where, members, NULL) != NULL;
+                for (size_t i = 0; i < 2; i++) {
+                    const taciti_demand *d = &all[i * TEST_MOST_RANKS + (size_t)members.ranks[0]];
+                    const taciti_demand alone = taciti_allreduce_demand(
+                        &where, members.ranks, members.count, placement,
+                        local ? lengths[i].f32_bytes : lengths[i].wire_bytes, lengths[i].f32_bytes);
+                    assert_int_equal(d->lanes, alone.lanes);
+                    assert_int_equal(d->hosts == 1, local);
+                    assert_true(d->local_bytes == alone.local_bytes && d->flow_bytes == alone.flow_bytes);
+                    assert_int_equal(d->wire_turns, alone.wire_turns);
+                    assert_int_equal(d->local_turns, alone.local_turns);
+                    assert_true(d->host_bytes >= alone.host_bytes * (1 - 1e-12)); /* others share the link */
+                }
+            }
+        }
+        taciti_topology_destroy(&topology);
+    }
+    assert_true(groups > 20);
+}
+
 /* ---- counted ----------------------------------------------------------------------------------------------------- */
 typedef struct trial {
     const taciti_topology *topology;
@@ -246,6 +296,7 @@ int main(void) {
         cmocka_unit_test(sixteen_ranks_on_four_hosts),
         cmocka_unit_test(demand_of_a_rank_is_that_of_its_links),
         cmocka_unit_test(a_rank_sends_its_host_what_the_lanes_leave),
+        cmocka_unit_test(a_pass_over_a_round_is_group_by_group),
         cmocka_unit_test(formulas_are_what_counters_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,12 +51,13 @@ static void add_seconds(moment *at, const double *seconds, size_t bucket, size_t
     for (size_t s = 0; s < scenarios; s++) at->at[s] += seconds[bucket * scenarios + s];
 }
 
-static moment meet(const state *s, const taciti_meeting *meeting, size_t bucket) {
+/* free_s[ranks]: before this bucket. */
+static moment meet(const state *s, const taciti_meeting *meeting, size_t bucket, const moment *free_s) {
     moment handed = {{0}}, idle = {{0}};
     for (size_t m = 0; m < meeting->count; m++) {
         const int rank = meeting->members[m];
         wait_for(&handed, &s->handed[rank]);
-        wait_for(&idle, &s->was_free[rank]);
+        wait_for(&idle, &free_s[rank]);
     }
     add_seconds(&handed, meeting->transfer_s, bucket, s->scenarios);
     add_seconds(&idle, meeting->behind_s == NULL ? meeting->transfer_s : meeting->behind_s, bucket, s->scenarios);
@@ -68,15 +69,18 @@ static void arrive(const state *s, moment *arrived, int rank, const moment *at) 
     arrived[rank] = s->free_s[rank] = *at;
 }
 
-/* One bucket of a round, into arrived[ranks]. Who meets nobody has it when it hands it over. */
+/* One bucket of a round, into arrived[ranks]. Who meets nobody has it when it hands it over. Only a taker's channel may
+ * be asked for by others after it. */
 static void exchange_bucket(const state *s, size_t round, size_t k, moment *arrived) {
     const taciti_meetings *meetings = &s->r->rounds[round];
     const size_t bytes = (size_t)s->r->ranks * sizeof *arrived;
+    const bool takers = meetings->count > 0 && meetings->list[0].taker >= 0;
+    const moment *free_s = takers ? s->was_free : s->free_s;
     memcpy(arrived, s->handed, bytes);
-    memcpy(s->was_free, s->free_s, bytes);
+    if (takers) memcpy(s->was_free, s->free_s, bytes);
     for (size_t g = 0; g < meetings->count; g++) {
         const taciti_meeting *meeting = &meetings->list[g];
-        const moment at = meet(s, meeting, k);
+        const moment at = meet(s, meeting, k, free_s);
         if (meeting->taker >= 0) arrive(s, arrived, meeting->taker, &at);
         for (size_t m = 0; m < meeting->count && meeting->taker < 0; m++) arrive(s, arrived, meeting->members[m], &at);
     }

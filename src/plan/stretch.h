@@ -22,7 +22,7 @@
 
 #include "tensor/layout.h"
 
-enum { TACITI_STRETCHES_SINGLE = 64, TACITI_STRETCHES_RUNS = 16 };
+enum { TACITI_STRETCHES_SINGLE = 64, TACITI_STRETCHES_RUNS = 12 };
 
 /* Buckets first .. last. The stretch's own transfer is that of the last bucket. */
 typedef struct taciti_stretch {

@@ -99,7 +99,7 @@ static double step_of(const trial *t, size_t single) {
 
 static void compare(trial t, double share) {
     static const double transfers[] = {0.3, 0.9, 1.1, 3};
-    for (int order = TACITI_ORDER_DENSE; order <= TACITI_ORDER_ATC; order++)
+    for (int order = t.edges ? TACITI_ORDER_AWC : TACITI_ORDER_DENSE; order <= TACITI_ORDER_ATC; order++)
         for (int overlap = 0; overlap < 2; overlap++)
             for (size_t i = 0; i < sizeof transfers / sizeof *transfers; i++) {
                 t.order = (taciti_order)order;
