@@ -114,6 +114,8 @@ tacit_status taciti_file_remove_tree(const char *path) {
     return TACIT_OK;
 }
 
+tacit_status taciti_file_remove(const char *path) { return remove_entry(AT_FDCWD, path, path); }
+
 tacit_status taciti_path_join(char *joined, size_t size, const char *a, const char *b) {
     const size_t length = strlen(a);
     const char *between = length == 0 || a[length - 1] == '/' ? "" : "/";
@@ -173,7 +175,7 @@ free_name:
 /* ---- reading --------------------------------------------------------------------------------------------------- */
 
 /* Opens a regular file. Non-blocking, so that a pipe without a writer is refused and not waited for. */
-static tacit_status open_regular(const char *path, int *out_fd, size_t *out_bytes) {
+static tacit_status open_regular(const char *path, int *out_fd, struct stat *out) {
     const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return fail_errno("cannot open", path);
     struct stat status;
@@ -189,7 +191,7 @@ static tacit_status open_regular(const char *path, int *out_fd, size_t *out_byte
         return result;
     }
     *out_fd = fd;
-    *out_bytes = (size_t)status.st_size;
+    *out = status;
     return TACIT_OK;
 }
 
@@ -208,8 +210,9 @@ static ssize_t read_at(int fd, size_t offset, size_t count, char *out) {
 
 tacit_status taciti_file_read(const char *path, size_t limit, char **out, size_t *out_count) {
     int fd = -1;
-    size_t bytes = 0;
-    TACITI_TRY(open_regular(path, &fd, &bytes));
+    struct stat info = {.st_size = 0};
+    TACITI_TRY(open_regular(path, &fd, &info));
+    const size_t bytes = (size_t)info.st_size;
     tacit_status status = TACIT_OK;
     if (bytes > limit) {
         status = taciti_fail(TACIT_E_DATA, "%s: has %zu bytes, at most %zu are expected here", path, bytes, limit);
@@ -234,14 +237,21 @@ close_fd:
     return status;
 }
 
+static int64_t write_time_ns(const struct stat *info) {
+    return (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec;
+}
+
 tacit_status taciti_view_open(const char *path, taciti_view *out) {
     taciti_view view = {.path = taciti_strdup(path)};
     if (view.path == NULL) return TACIT_E_MEMORY;
-    const tacit_status status = open_regular(path, &view.fd, &view.bytes);
+    struct stat info = {.st_size = 0};
+    const tacit_status status = open_regular(path, &view.fd, &info);
     if (status != TACIT_OK) {
         taciti_free(view.path);
         return status;
     }
+    view.bytes = (size_t)info.st_size;
+    view.written_ns = write_time_ns(&info);
     *out = view;
     return TACIT_OK;
 }
@@ -250,6 +260,14 @@ void taciti_view_close(taciti_view *view) {
     if (view->fd >= 0) (void)close(view->fd);
     taciti_free(view->path);
     *view = (taciti_view){.fd = -1};
+}
+
+tacit_status taciti_view_check(const taciti_view *view) {
+    struct stat info;
+    if (fstat(view->fd, &info) != 0) return fail_errno("cannot be looked at", view->path);
+    if ((size_t)info.st_size == view->bytes && write_time_ns(&info) == view->written_ns) return TACIT_OK;
+    return taciti_fail(TACIT_E_DATA, "%s: was written to while it was in use (%zu bytes before, %zu now)", view->path,
+                       view->bytes, (size_t)info.st_size);
 }
 
 tacit_status taciti_view_read(const taciti_view *view, size_t offset, size_t count, void *out) {

@@ -2,7 +2,9 @@
 #define _DEFAULT_SOURCE
 #include "base/memory.h"
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -56,4 +58,46 @@ size_t taciti_peak_resident_bytes(void) {
     struct rusage usage;
     if (getrusage(RUSAGE_SELF, &usage) != 0 || usage.ru_maxrss < 0) return 0;
     return (size_t)usage.ru_maxrss * 1024;
+}
+
+/* The number behind `key` in a file of "key number" lines, or the first word of a file where key is "". */
+static bool read_number(const char *path, const char *key, uint64_t *out) {
+    char line[256];
+    bool found = false;
+    const size_t length = strlen(key);
+    FILE *file = fopen(path, "r");
+    while (file != NULL && !found && fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, key, length) != 0) continue;
+        char *end = NULL;
+        *out = strtoull(line + length, &end, 10);
+        found = end != line + length;
+    }
+    if (file != NULL) (void)fclose(file);
+    return found;
+}
+
+/* What the control group still grants; pages of files are given back when memory is short. */
+static uint64_t group_bytes(const char *limit_path, const char *used_path, const char *stat_path,
+                            const char *cache_key) {
+    uint64_t limit = 0, used = 0, cache = 0;
+    if (!read_number(limit_path, "", &limit) || !read_number(used_path, "", &used)) return UINT64_MAX;
+    (void)read_number(stat_path, cache_key, &cache);
+    used -= cache < used ? cache : used;
+    return limit > used ? limit - used : 0;
+}
+
+size_t taciti_available_bytes(void) {
+    uint64_t available = 0, swap = 0;
+    if (!read_number("/proc/meminfo", "MemAvailable:", &available)) return 0;
+    if (read_number("/proc/meminfo", "SwapFree:", &swap)) available += swap;
+    available *= 1024;
+    const uint64_t groups[] = {
+        group_bytes("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat",
+                    "inactive_file "),
+        group_bytes("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+                    "/sys/fs/cgroup/memory/memory.stat", "total_inactive_file "),
+    };
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
+        if (groups[i] < available) available = groups[i];
+    return (size_t)available;
 }

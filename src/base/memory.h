@@ -40,4 +40,8 @@ void taciti_pages_destroy(taciti_pages *pages); /* {0} is fine */
 /* Peak resident set of this process in bytes (0 where the system does not say). */
 size_t taciti_peak_resident_bytes(void);
 
+/* Bytes that this host can still give to processes: free or reclaimable memory and swap, less where the control group
+ * grants less. 0 where the system does not say. */
+size_t taciti_available_bytes(void);
+
 #endif

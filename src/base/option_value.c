@@ -41,11 +41,12 @@ bool taciti_option_bounded(const taciti_option *option) { return fabs(option->le
 
 static tacit_status check_range(const taciti_option *option, const char *where, const char *text, double number) {
     const double least = option->least, most = option->most;
-    if (!taciti_option_bounded(option) || (number >= least && number <= most)) return TACIT_OK;
+    const bool ends = most < TACITI_UNBOUNDED;
+    if (!taciti_option_bounded(option) || (number >= least && (number <= most || !ends))) return TACIT_OK;
     char low[TACITI_REAL_BYTES], high[TACITI_REAL_BYTES];
     taciti_real_format(least, low);
     taciti_real_format(most, high);
-    if (most >= TACITI_UNBOUNDED) return taciti_fail(TACIT_E_CONFIG, "%s: %s is below %s", where, text, low);
+    if (!ends) return taciti_fail(TACIT_E_CONFIG, "%s: %s is below %s", where, text, low);
     return taciti_fail(TACIT_E_CONFIG, "%s: %s is outside %s..%s", where, text, low, high);
 }
 

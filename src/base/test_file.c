@@ -7,6 +7,7 @@
 /* cmocka wants the four above first */
 #include <cmocka.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,6 +141,45 @@ static void folders_are_made_and_removed_with_all_below(void **state) {
     assert_int_equal(entries_of(g_folder), 2);
 }
 
+static void whatever_has_the_name_is_removed_and_no_target_of_a_link(void **state) {
+    (void)state;
+    assert_int_equal(taciti_file_make_folder(below("kept/inside")), TACIT_OK);
+    assert_int_equal(taciti_file_make_folder(below("folder/inside")), TACIT_OK);
+    assert_int_equal(taciti_file_write(below("file"), "", 0), TACIT_OK);
+    char target[512];
+    (void)snprintf(target, sizeof target, "%s", below("kept"));
+    assert_int_equal(symlink(target, below("link")), 0);
+    assert_int_equal(symlink("nowhere", below("dangling")), 0);
+    static const char *const names[] = {"folder", "file", "link", "dangling", "absent"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        assert_int_equal(taciti_file_remove(below(names[i])), TACIT_OK);
+    assert_int_equal(entries_of(g_folder), 1);
+    assert_int_equal(entries_of(target), 1);
+}
+
+static void a_view_knows_whether_its_file_was_written_to(void **state) {
+    (void)state;
+    taciti_view view = {.fd = -1};
+    assert_int_equal(taciti_file_write(below("x"), "abc", 3), TACIT_OK);
+    const struct timespec long_ago[2] = {{.tv_sec = 1000000}, {.tv_sec = 1000000}};
+    assert_int_equal(utimensat(AT_FDCWD, below("x"), long_ago, 0), 0);
+    assert_int_equal(taciti_view_open(below("x"), &view), TACIT_OK);
+    assert_int_equal(taciti_view_check(&view), TACIT_OK);
+    assert_int_equal(taciti_file_write(below("x"), "def", 3), TACIT_OK); /* another file, ours lives on */
+    assert_int_equal(taciti_view_check(&view), TACIT_OK);
+    taciti_view_close(&view);
+    assert_int_equal(taciti_view_open(below("x"), &view), TACIT_OK);
+    assert_int_equal(utimensat(AT_FDCWD, below("x"), long_ago, 0), 0); /* the same size, written in place */
+    assert_int_equal(taciti_view_check(&view), TACIT_E_DATA);
+    assert_non_null(strstr(g_line, "x: was written to while it was in use (3 bytes before, 3 now)"));
+    taciti_view_close(&view);
+    assert_int_equal(taciti_view_open(below("x"), &view), TACIT_OK);
+    assert_int_equal(truncate(below("x"), 4), 0);
+    assert_int_equal(utimensat(AT_FDCWD, below("x"), long_ago, 0), 0);
+    assert_int_equal(taciti_view_check(&view), TACIT_E_DATA);
+    taciti_view_close(&view);
+}
+
 static void paths_join_with_one_slash_or_not_at_all(void **state) {
     (void)state;
     char path[8];
@@ -160,6 +200,8 @@ int main(void) {
         TEST(reading_refuses_what_is_no_file),
         TEST(a_view_that_shrinks_is_an_error_and_no_signal),
         TEST(folders_are_made_and_removed_with_all_below),
+        TEST(whatever_has_the_name_is_removed_and_no_target_of_a_link),
+        TEST(a_view_knows_whether_its_file_was_written_to),
         TEST(paths_join_with_one_slash_or_not_at_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

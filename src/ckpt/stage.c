@@ -95,7 +95,7 @@ static tacit_status remove_stale(const char *folder) {
         if (entry == NULL) break;
         if (!is_stale(entry->d_name)) continue;
         status = taciti_path_join(path, sizeof path, folder, entry->d_name);
-        if (status == TACIT_OK) status = taciti_file_remove_tree(path);
+        if (status == TACIT_OK) status = taciti_file_remove(path);
     }
     (void)closedir(listing);
     return status;
@@ -259,7 +259,7 @@ static tacit_status publish(const char *folder, int64_t step, const char *tmp) {
         return taciti_fail(TACIT_E_IO, "%s: cannot be replaced: %s", path, strerror(errno));
     if (rename(tmp, path) != 0) return taciti_fail(TACIT_E_IO, "%s: cannot be renamed: %s", tmp, strerror(errno));
     TACITI_TRY(taciti_file_sync_folder(folder));
-    return taciti_file_remove_tree(old);
+    return taciti_file_remove(old);
 }
 
 /* Every share must be visible here, at its size: hosts that do not share the folder are found now, not at resume. */
@@ -294,7 +294,7 @@ tacit_status taciti_stage_commit(const char *folder, int64_t step, const char *m
 
 void taciti_stage_undo(const char *folder, int64_t step) {
     char tmp[TACITI_CKPT_PATH_BYTES];
-    if (taciti_stage_path(folder, step, tmp_suffix, tmp) == TACIT_OK) (void)taciti_file_remove_tree(tmp);
+    if (taciti_stage_path(folder, step, tmp_suffix, tmp) == TACIT_OK) (void)taciti_file_remove(tmp);
 }
 
 /* ---- rotate ------------------------------------------------------------------------------------------------------ */
@@ -305,7 +305,7 @@ static tacit_status remove_step(const char *folder, int64_t step) {
     TACITI_TRY(taciti_stage_path(folder, step, "", path));
     TACITI_TRY(taciti_stage_path(folder, step, ".old.tmp", old));
     if (rename(path, old) != 0) return taciti_fail(TACIT_E_IO, "%s: cannot be removed: %s", path, strerror(errno));
-    return taciti_file_remove_tree(old);
+    return taciti_file_remove(old);
 }
 
 static bool is_complete(const char *folder, int64_t step) {

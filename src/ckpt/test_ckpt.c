@@ -245,6 +245,25 @@ static void leftovers_of_a_killed_save_are_removed(void **state) {
     expect_newest(8);
 }
 
+/* A link in the place of a checkpoint or of a temporary folder goes; what it points to is not ours. */
+static void links_of_our_names_are_replaced_and_their_targets_kept(void **state) {
+    (void)state;
+    const test_path target = path_in(g_folder.text, "elsewhere"), inside = path_in(target.text, "x");
+    static const char *const names[] = {"step_00000003", "step_00000003.tmp", "step_00000004.tmp", "step_00000002"};
+    assert_int_equal(taciti_file_make_folder(target.text), TACIT_OK);
+    file_put(inside.text, "x", 1);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        assert_int_equal(symlink(i % 2 == 0 ? target.text : "nowhere", path_in(g_folder.text, names[i]).text), 0);
+    file_put(path_in(g_folder.text, "step_00000005.tmp").text, "x", 1);
+    save(3, 1);
+    expect_newest(3);
+    expect_steps((int64_t[]){3}, 1);
+    for (size_t i = 1; i < sizeof names / sizeof names[0]; i++)
+        assert_false(file_exists(path_in(g_folder.text, names[i]).text));
+    assert_false(file_exists(path_in(g_folder.text, "step_00000005.tmp").text));
+    assert_true(file_exists(inside.text));
+}
+
 static void only_our_names_are_checkpoints(void **state) {
     (void)state;
     static const char *const names[] = {
@@ -412,6 +431,7 @@ int main(void) {
         TEST(the_newest_are_kept),
         TEST(damaged_ones_do_not_count),
         TEST(leftovers_of_a_killed_save_are_removed),
+        TEST(links_of_our_names_are_replaced_and_their_targets_kept),
         TEST(only_our_names_are_checkpoints),
         TEST(tensors_nobody_asks_for_are_left),
         TEST(the_first_array_that_is_missing_is_found),

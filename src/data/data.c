@@ -164,16 +164,40 @@ static tacit_status read_window(const taciti_data *data, const taciti_tokens *fr
     return taciti_tokens_read(from, start + time, 1, data->limit, targets + time - 1);
 }
 
+static tacit_status check_samples(const taciti_data *data, size_t time) {
+    const uint64_t all = data->info.train_tokens;
+    if (time == 0) return taciti_fail(TACIT_E_USAGE, "a sample needs at least one token (train.seq)");
+    if (all > time) return TACIT_OK;
+    return taciti_fail(TACIT_E_DATA,
+                       "%s: %" PRIu64 " train tokens, but one sample of train.seq %zu needs %zu; "
+                       "give more text, a smaller data.split or a smaller train.seq",
+                       data->info.source, all, time, time + 1);
+}
+
+tacit_status taciti_data_check(const taciti_data *data, size_t time, bool evaluates) {
+    TACITI_TRY(check_samples(data, time));
+    if (!evaluates || taciti_data_validation_windows(data, time) > 0) return TACIT_OK;
+    return taciti_fail(TACIT_E_DATA,
+                       "%s: %" PRIu64 " validation tokens, but a loss needs 2; give --data.validation FILE, a larger "
+                       "--data.split, or --train.eval_every -1 for a run without evaluation",
+                       data->info.source, data->info.validation_tokens);
+}
+
+static tacit_status check_files(const taciti_tokens *tokens) {
+    for (size_t i = 0; i < tokens->count; i++)
+        if (tokens->segments[i].view.fd >= 0) TACITI_TRY(taciti_view_check(&tokens->segments[i].view));
+    return TACIT_OK;
+}
+
+tacit_status taciti_data_unchanged(const taciti_data *data) {
+    TACITI_TRY(check_files(&data->train));
+    return check_files(&data->validation);
+}
+
 tacit_status taciti_data_train(const taciti_data *data, uint64_t seed, uint64_t first, size_t count, size_t time,
                                int32_t *tokens, int32_t *targets) {
-    if (time == 0) return taciti_fail(TACIT_E_USAGE, "a sample needs at least one token (train.seq)");
-    const uint64_t all = data->info.train_tokens;
-    if (all <= time)
-        return taciti_fail(TACIT_E_DATA,
-                           "%s: %" PRIu64 " train tokens, but one sample of train.seq %zu needs %zu; "
-                           "give more text, a smaller data.split or a smaller train.seq",
-                           data->info.source, all, time, time + 1);
-    const taciti_order order = taciti_order_make(all, time);
+    TACITI_TRY(check_samples(data, time));
+    const taciti_order order = taciti_order_make(data->info.train_tokens, time);
     for (size_t i = 0; i < count; i++) {
         const uint64_t start = taciti_order_start(&order, seed, first + i);
         TACITI_TRY(read_window(data, &data->train, start, time, tokens + i * time, targets + i * time));

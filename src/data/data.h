@@ -64,6 +64,14 @@ taciti_data_info taciti_data_describe(const taciti_data *data);
  * known beforehand, so call this with the model's vocabulary before the first batch. */
 void taciti_data_limit_vocabulary(taciti_data *data, int32_t vocabulary);
 
+/* Whether samples of `time` tokens and, if `evaluates`, a validation loss can be had at all. E_DATA says what is
+ * missing and what to change. */
+tacit_status taciti_data_check(const taciti_data *data, size_t time, bool evaluates);
+
+/* E_DATA names a file that was written to since it was opened: from then on the digest says nothing about the samples.
+ * Text that a tokenizer has turned into ids is in memory and not affected. */
+tacit_status taciti_data_unchanged(const taciti_data *data);
+
 /* NULL for shards without data.vocab (no text to go back to). Borrowed. */
 const taciti_tokenizer *taciti_data_tokenizer(const taciti_data *data);
 

@@ -35,39 +35,37 @@ tacit_status taciti_layout_append(taciti_layout *layout, const char *name, int d
     return TACIT_OK;
 }
 
-/* Tensors that share elements with the bucket; padding belongs to the tensor before it. */
-static void find_tensors(const taciti_layout *layout, taciti_bucket *bucket) {
-    size_t i = 0;
-    while (i + 1 < layout->tensor_count && layout->tensors[i + 1].offset <= bucket->offset) i++;
-    bucket->first = i;
-    while (i + 1 < layout->tensor_count && layout->tensors[i + 1].offset < bucket->offset + bucket->n) i++;
-    bucket->last = i;
+/* Where the bucket that begins at `begin`, in tensor `first`, ends: at the last tensor boundary within `most` floats,
+ * or after `most` floats when one tensor is larger than that. *last: the last tensor it overlaps; padding belongs to
+ * the tensor before it. */
+static size_t bucket_end(const taciti_layout *layout, size_t begin, size_t first, size_t most, size_t *last) {
+    size_t i = first, end = begin;
+    while (i + 1 < layout->tensor_count && layout->tensors[i + 1].offset - begin <= most)
+        end = layout->tensors[++i].offset;
+    if (layout->n - begin <= most) end = layout->n;
+    const bool cut = end == begin; /* inside of `first` */
+    *last = cut || end == layout->n ? i : i - 1;
+    return cut ? begin + most : end;
 }
 
-/* Where the bucket that begins at `begin` ends: at the last tensor boundary within `most` floats, or after `most`
- * floats when one tensor is larger than that. */
-static size_t bucket_end(const taciti_layout *layout, size_t begin, size_t most) {
-    if (layout->n - begin <= most) return layout->n;
-    size_t end = begin + most;
-    for (size_t i = 0; i < layout->tensor_count; i++) {
-        const size_t boundary = layout->tensors[i].offset;
-        if (boundary > begin && boundary <= begin + most) end = boundary;
+/* Fills up to `capacity` buckets; returns how many there are. */
+static size_t cut_buckets(const taciti_layout *layout, size_t most, taciti_bucket *buckets, size_t capacity) {
+    size_t count = 0, first = 0;
+    for (size_t at = 0, end = 0, last = 0; at < layout->n; at = end, count++) {
+        while (first + 1 < layout->tensor_count && layout->tensors[first + 1].offset <= at) first++;
+        end = bucket_end(layout, at, first, most, &last);
+        if (count < capacity)
+            buckets[count] = (taciti_bucket){.offset = at, .n = end - at, .first = first, .last = last};
     }
-    return end;
+    return count;
 }
 
 tacit_status taciti_layout_seal(taciti_layout *layout, size_t bucket_bytes) {
     const size_t most = taciti_round_up(bucket_bytes / sizeof(float) + (bucket_bytes < sizeof(float)), FLOATS_PER_LINE);
-    size_t count = 0;
-    for (size_t at = 0; at < layout->n; at = bucket_end(layout, at, most)) count++;
+    const size_t count = cut_buckets(layout, most, NULL, 0);
     taciti_bucket *buckets = taciti_calloc(count, sizeof *buckets);
     if (buckets == NULL) return TACIT_E_MEMORY;
-    for (size_t at = 0, i = 0; at < layout->n; i++) {
-        const size_t end = bucket_end(layout, at, most);
-        buckets[i] = (taciti_bucket){.offset = at, .n = end - at};
-        find_tensors(layout, &buckets[i]);
-        at = end;
-    }
+    (void)cut_buckets(layout, most, buckets, count);
     taciti_free(layout->buckets);
     layout->buckets = buckets;
     layout->bucket_count = count;

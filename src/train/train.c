@@ -96,40 +96,22 @@ static tacit_status save(taciti_trainer *trainer) {
     return status;
 }
 
+static bool saves(const taciti_trainer *trainer) { return trainer->settings->train.save_every >= 0; }
+
 static bool save_is_due(const taciti_train_options *train, int64_t step) {
     return step == train->save_early || (train->save_every > 0 && step % train->save_every == 0);
 }
 
 static bool evaluation_is_due(const taciti_train_options *train, int64_t step) {
+    if (train->eval_every < 0) return false;
     return step == train->steps || (train->eval_every > 0 && step % train->eval_every == 0);
-}
-
-/* A new run in the folder of an old one: the old one is kept under the first free name beside it. */
-static tacit_status set_old_run_aside(const char *folder) {
-    char metrics[PATH_BYTES], aside[PATH_BYTES];
-    TACITI_TRY(taciti_path_join(metrics, sizeof metrics, folder, "metrics.jsonl"));
-    if (access(metrics, F_OK) != 0) return TACIT_OK;
-    int i = 1, length = (int)strlen(folder);
-    while (length > 1 && folder[length - 1] == '/') length--;
-    do {
-        if (snprintf(aside, sizeof aside, "%.*s.old%d", length, folder, i++) >= (int)sizeof aside)
-            return taciti_fail(TACIT_E_IO, "%s: the path is too long", folder);
-    } while (access(aside, F_OK) == 0);
-    if (rename(folder, aside) != 0)
-        return taciti_fail(TACIT_E_IO,
-                           "%s holds an earlier run and cannot be moved to %s: %s; use --resume or another --run.dir",
-                           folder, aside, strerror(errno));
-    taciti_log(TACITI_LOG_WARN, "%s held an earlier run: it is now %s (to go on with a run, use --resume)", folder,
-               aside);
-    return TACIT_OK;
 }
 
 static tacit_status open_reports(taciti_trainer *trainer) {
     const taciti_run_options *run = &trainer->settings->run;
     tacit_status status = TACIT_OK;
     if (trainer->rank == 0) {
-        if (trainer->position.step == 0) status = set_old_run_aside(run->dir.text);
-        if (status == TACIT_OK) status = taciti_file_make_folder(run->dir.text);
+        if (trainer->position.step == 0) status = taciti_set_old_run_aside(run->dir.text);
         if (status == TACIT_OK)
             status = taciti_metrics_open(run->dir.text, trainer->position.step, run->tensorboard, &trainer->metrics);
         taciti_console_open(&trainer->console, stdout, run->quiet, trainer->settings->train.steps,
@@ -237,7 +219,7 @@ static agenda plan_step(const taciti_trainer *trainer, bool stop) {
     return (agenda){
         /* Who was asked to stop has little time: the checkpoint comes first, and alone. */
         .evaluation = evaluation_is_due(train, step) && (last || !stop),
-        .save = train->save_every >= 0 && (save_is_due(train, step) || leaving),
+        .save = saves(trainer) && (save_is_due(train, step) || leaving),
         .leaving = leaving,
     };
 }
@@ -246,6 +228,21 @@ static tacit_status evaluate_newest(taciti_trainer *trainer) {
     taciti_step_metrics *m = &taciti_reports_newest(&trainer->reports)->metrics;
     TACITI_TRY(taciti_trainer_average(trainer, &m->distance));
     return taciti_trainer_evaluate(trainer, &m->val_loss);
+}
+
+static tacit_status save_mean(taciti_trainer *trainer) {
+    double distance = 0;
+    TACITI_TRY(taciti_trainer_average(trainer, &distance));
+    return save(trainer);
+}
+
+/* Before a loss or a checkpoint claims to be of this data. */
+static tacit_status check_data(const taciti_trainer *trainer) {
+    if (taciti_data_unchanged(trainer->data) == TACIT_OK) return TACIT_OK;
+    return taciti_fail(TACIT_E_DATA,
+                       "the data changed in the middle of the run, before step %" PRId64
+                       ": no checkpoint is made of that; put the old file back and use --resume, or begin anew",
+                       trainer->position.step);
 }
 
 /* One pass of the loop. *stop: some rank was asked to stop: leave after this step. */
@@ -258,14 +255,16 @@ static tacit_status advance(taciti_trainer *trainer, int64_t deadline_ns, bool *
         due = plan_step(trainer, taciti_reports_stop(&trainer->reports)); /* the last reports may ask to stop, too */
     }
     *stop = taciti_reports_stop(&trainer->reports);
-    if (due.evaluation) TACITI_TRY(evaluate_newest(trainer));
+    if (due.evaluation || due.save) TACITI_TRY(taciti_comm_agree(trainer->comm, check_data(trainer)));
+    const tacit_status evaluated = due.evaluation ? evaluate_newest(trainer) : TACIT_OK;
+    if (evaluated == TACIT_E_PEER) return evaluated;
     TACITI_TRY(report_steps(trainer));
-    tacit_status saved = TACIT_OK;
-    double distance = 0;
-    if (due.save) TACITI_TRY(taciti_trainer_average(trainer, &distance));
-    if (due.save) saved = save(trainer);
-    if (!due.leaving) taciti_trainer_revert(trainer); /* the final model is the average */
-    return saved == TACIT_E_PEER || due.leaving ? saved : TACIT_OK;
+    /* An evaluation that fails ends the run, but costs no step of it. */
+    const bool leaving = due.leaving || evaluated != TACIT_OK;
+    const tacit_status saved = due.save || (leaving && saves(trainer)) ? save_mean(trainer) : TACIT_OK;
+    if (!leaving) taciti_trainer_revert(trainer); /* the final model is the average */
+    if (saved == TACIT_E_PEER || (leaving && saved != TACIT_OK)) return saved;
+    return evaluated;
 }
 
 static tacit_status run_steps(taciti_trainer *trainer) {
@@ -279,7 +278,7 @@ static tacit_status run_steps(taciti_trainer *trainer) {
     if (status != TACIT_OK && status != TACIT_E_PEER) TACITI_TRY(flush_reports(trainer));
     TACITI_TRY(status);
     if (trainer->rank == 0) taciti_console_break(&trainer->console);
-    const bool saved = trainer->settings->train.save_every >= 0;
+    const bool saved = saves(trainer);
     taciti_trainer_say(trainer, "%s at step %" PRId64 " of %" PRId64 "%s%s%s", stop ? "stopped as asked" : "finished",
                        trainer->position.step, trainer->settings->train.steps,
                        saved ? "; checkpoint in " : ", nothing saved as asked",
@@ -342,6 +341,7 @@ tacit_status taciti_train(taciti_comm *comm, taciti_settings *settings, const ta
         announce_run(&trainer);
         announce_memory(&trainer);
     }
+    if (status == TACIT_OK && !request->dry_run) status = taciti_trainer_claim_folder(&trainer);
     if (status == TACIT_OK && !request->dry_run) status = taciti_trainer_build(&trainer);
     if (status == TACIT_OK && !request->dry_run) status = train_built(&trainer, request->resume);
     taciti_trainer_close(&trainer);

@@ -14,6 +14,7 @@ enum {
     SPIN_ALONE_US = 50,           /* a pool that owns its cores */
 };
 #define PROBE_SECONDS 0.02
+#define MIB (1.0 / 1048576.0)
 /* What libraries take later on: generated code, stacks, message buffers. Measured: 11 to 18 MiB. */
 #define LIBRARIES_BYTES ((size_t)15 << 20)
 
@@ -69,6 +70,7 @@ static tacit_status prepare_alone(taciti_trainer *trainer) {
     TACITI_TRY(opened);
     trainer->data_info = taciti_data_describe(trainer->data);
     TACITI_TRY(resolve_sizes(trainer));
+    TACITI_TRY(taciti_data_check(trainer->data, trainer->time, trainer->settings->train.eval_every >= 0));
     taciti_data_limit_vocabulary(trainer->data, (int32_t)trainer->settings->model.vocabulary);
     return taciti_model_layout(&trainer->settings->model, (size_t)trainer->settings->exchange.bucket_bytes,
                                &trainer->layout);
@@ -110,16 +112,44 @@ static tacit_status predict_memory(taciti_trainer *trainer, taciti_memory_plan *
     return TACIT_OK;
 }
 
+/* In doubles: sizes that nobody can have would wrap around. */
+static double min_bytes(const taciti_trainer *trainer) {
+    const taciti_model_options *m = &trainer->settings->model;
+    const double tokens = (double)trainer->micro * (double)trainer->time;
+    return (double)trainer->layout.n * (2 * sizeof(float)) +
+           tokens * (double)m->channels * (double)m->layers * sizeof(float);
+}
+
+/* The ranks of a host share what it has. Memory is given on first use, so without this a run would be killed in its
+ * first step, after minutes of work. */
+static tacit_status check_memory(const taciti_trainer *trainer) {
+    const double available = (double)taciti_available_bytes(), total = (double)trainer->memory.total;
+    const double least = min_bytes(trainer),
+                 each = (total > least ? total : least) - (double)taciti_peak_resident_bytes();
+    const int local = taciti_comm_peer(trainer->comm, trainer->rank)->local_size;
+    if (available <= 0 || each * local <= available) return TACIT_OK;
+    return taciti_fail(
+        TACIT_E_MEMORY,
+        "host %s: %d rank%s with %.0f MiB each need %.0f MiB of memory, %.0f MiB are available; a smaller "
+        "model, --train.micro_batch or more hosts (--dry-run shows what takes how much)",
+        taciti_comm_peer(trainer->comm, trainer->rank)->host, local, local == 1 ? "" : "s", each * MIB,
+        each * local * MIB, available * MIB);
+}
+
 tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, taciti_settings *settings,
                                     const taciti_train_request *request) {
-    *trainer = (taciti_trainer){
-        .comm = comm, .settings = settings, .from_mean = request->from_mean, .profiling = {.path = request->profile}};
+    *trainer = (taciti_trainer){.comm = comm,
+                                .settings = settings,
+                                .from_mean = request->from_mean,
+                                .profiling = {.path = request->profile},
+                                .lock = {.fd = -1}};
     trainer->rank = taciti_comm_rank(comm);
     trainer->ranks = taciti_comm_size(comm);
     trainer->threads = choose_threads(trainer);
     TACITI_TRY(taciti_comm_agree(comm, prepare_alone(trainer)));
     TACITI_TRY(taciti_trainer_agree(trainer));
     TACITI_TRY(taciti_comm_agree(comm, predict_memory(trainer, &trainer->memory)));
+    if (!request->dry_run) TACITI_TRY(taciti_comm_agree(comm, check_memory(trainer)));
     if (settings->train.batch < trainer->ranks && trainer->rank == 0)
         taciti_log(TACITI_LOG_WARN, "train.batch %lld is smaller than the %d ranks: some have nothing to compute",
                    (long long)settings->train.batch, trainer->ranks);
@@ -177,4 +207,5 @@ void taciti_trainer_close(taciti_trainer *trainer) {
     taciti_pool_destroy(trainer->pool);
     taciti_layout_destroy(&trainer->layout);
     taciti_data_close(trainer->data);
+    taciti_lock_release(&trainer->lock);
 }

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "ckpt/ckpt.h"
+#include "ckpt/lock.h"
 #include "comm/circular.h"
 #include "model/profile.h"
 #include "report/report.h"
@@ -92,6 +93,7 @@ typedef struct taciti_trainer {
     int64_t skipped_in_a_row; /* steps in which somebody skipped */
     double peak_flops;        /* of all ranks together, measured; 0 when unknown */
     taciti_memory_plan memory;
+    taciti_lock lock;          /* of run.dir, rank 0 only */
     tacit_status ready_status; /* first failure inside a readiness callback */
 } taciti_trainer;
 
@@ -109,6 +111,14 @@ tacit_status taciti_agree_on_configuration(taciti_comm *comm, const taciti_confi
 
 /* The same parameters on all ranks: files differ, memory fails. Collective. */
 tacit_status taciti_trainer_agree_on_parameters(const taciti_trainer *trainer);
+
+/* folder.c: the run folder. claim locks it (E_CONFIG when another run works there) and checks that it can be written,
+ * has room for a checkpoint, and is seen by all ranks that write parts of their own. Nothing in it changes yet.
+ * Collective. */
+tacit_status taciti_trainer_claim_folder(taciti_trainer *trainer);
+
+/* A new run in the folder of an old one: what it holds goes to the first free name beside it. Rank 0. */
+tacit_status taciti_set_old_run_aside(const char *folder);
 
 /* step.c: one optimizer step; its entry goes to the reports. stop_wish: this rank was asked to stop. Collective. */
 tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish);

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The run folder before the first step: one run at a time, what can be known about it is checked, an old run is kept.
+ */
+#define _XOPEN_SOURCE 700 /* realpath */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "train/trainer.h"
+
+enum { PATH_BYTES = 4096 };
+#define MIB (1.0 / 1048576.0)
+
+/* ---- claiming ---------------------------------------------------------------------------------------------------- */
+
+/* Of one checkpoint, all ranks together; manifest and headers are small beside it. */
+static double checkpoint_bytes(const taciti_trainer *trainer) {
+    const double parameters = (double)trainer->layout.n * sizeof(float), moments = (double)trainer->memory.moments;
+    if (trainer->strategy->replicas_equal) return parameters + moments;
+    return parameters + (parameters + moments) * trainer->ranks;
+}
+
+static tacit_status check_space(const taciti_trainer *trainer, const char *folder) {
+    struct statvfs disk;
+    if (trainer->settings->train.save_every < 0 || statvfs(folder, &disk) != 0) return TACIT_OK;
+    const double available = (double)disk.f_bavail * (double)disk.f_frsize, needed = checkpoint_bytes(trainer);
+    if (needed <= available) return TACIT_OK;
+    return taciti_fail(TACIT_E_IO,
+                       "%s: a checkpoint needs %.0f MiB, the disk has %.0f MiB; make room, use another --run.dir, or "
+                       "--train.save_every -1 for a run without checkpoints",
+                       folder, needed * MIB, available * MIB);
+}
+
+/* Where ranks write parts of their own, a host that does not share the folder would be found at the first checkpoint.
+ */
+static tacit_status check_shared(const taciti_trainer *trainer, const char *folder) {
+    char path[PATH_BYTES];
+    struct stat info;
+    TACITI_TRY(taciti_path_join(path, sizeof path, folder, "lock"));
+    int64_t mark[2] = {-1, -1};
+    if (stat(path, &info) == 0) mark[0] = (int64_t)info.st_ino, mark[1] = info.st_mtim.tv_nsec;
+    const int64_t mine[2] = {mark[0], mark[1]};
+    TACITI_TRY(taciti_comm_broadcast(trainer->comm, 0, mark, sizeof mark));
+    tacit_status status = TACIT_OK;
+    if (mine[0] != mark[0] || mine[1] != mark[1])
+        status = taciti_fail(
+            TACIT_E_IO,
+            "%s: rank %d on host %s does not share this folder, but with strategy %s every rank writes "
+            "a part of its own; use a --run.dir that all hosts share",
+            folder, trainer->rank, taciti_comm_peer(trainer->comm, trainer->rank)->host, trainer->strategy->name);
+    return taciti_comm_agree(trainer->comm, status);
+}
+
+tacit_status taciti_trainer_claim_folder(taciti_trainer *trainer) {
+    const char *folder = trainer->settings->run.dir.text;
+    tacit_status status = TACIT_OK;
+    if (trainer->rank == 0) status = taciti_lock_take(folder, NULL, &trainer->lock);
+    if (status == TACIT_OK && trainer->rank == 0) status = check_space(trainer, folder);
+    TACITI_TRY(taciti_comm_agree(trainer->comm, status));
+    if (trainer->strategy->replicas_equal || trainer->settings->train.save_every < 0) return TACIT_OK;
+    return check_shared(trainer, folder);
+}
+
+/* ---- an old run -------------------------------------------------------------------------------------------------- */
+
+static bool holds(const char *folder, const char *name) {
+    char path[PATH_BYTES];
+    return taciti_path_join(path, sizeof path, folder, name) == TACIT_OK && access(path, F_OK) == 0;
+}
+
+static tacit_status fail_move(const char *folder, const char *aside) {
+    return taciti_fail(TACIT_E_IO,
+                       "%s holds an earlier run that cannot be moved to %s: %s; use --resume or another --run.dir",
+                       folder, aside, strerror(errno));
+}
+
+/* folder.old1, folder.old2, ...: the first that does not exist is made. Where run.dir is a link, beside its target, so
+ * that what it holds stays on its disk. */
+static tacit_status make_aside(const char *folder, char aside[PATH_BYTES]) {
+    char *real = realpath(folder, NULL);
+    if (real == NULL) return fail_move(folder, "another folder");
+    int made = -1, length = 0;
+    for (int i = 1; made != 0; i++) {
+        length = snprintf(aside, PATH_BYTES, "%s.old%d", real, i);
+        if (length >= PATH_BYTES) break;
+        made = mkdir(aside, 0777);
+        if (made != 0 && errno != EEXIST) break;
+    }
+    free(real);
+    if (length >= PATH_BYTES) return taciti_fail(TACIT_E_IO, "%s: the path is too long", folder);
+    return made == 0 ? TACIT_OK : fail_move(folder, aside);
+}
+
+static tacit_status move_entry(const char *folder, const char *aside, const char *name) {
+    char from[PATH_BYTES], to[PATH_BYTES];
+    TACITI_TRY(taciti_path_join(from, sizeof from, folder, name));
+    TACITI_TRY(taciti_path_join(to, sizeof to, aside, name));
+    return rename(from, to) == 0 ? TACIT_OK : fail_move(folder, aside);
+}
+
+/* Everything but the lock, and the metrics last: after a kill in the middle they still say that the rest is an old run.
+ */
+static tacit_status move_entries(const char *folder, const char *aside) {
+    static const char metrics[] = "metrics.jsonl";
+    DIR *entries = opendir(folder);
+    if (entries == NULL) return fail_move(folder, aside);
+    tacit_status status = TACIT_OK;
+    for (const struct dirent *entry; status == TACIT_OK && (entry = readdir(entries)) != NULL;) {
+        static const char *const stay[] = {".", "..", "lock", metrics};
+        bool stays = false;
+        for (size_t i = 0; i < sizeof stay / sizeof stay[0]; i++) stays = stays || strcmp(entry->d_name, stay[i]) == 0;
+        if (!stays) status = move_entry(folder, aside, entry->d_name);
+    }
+    (void)closedir(entries);
+    if (status == TACIT_OK && holds(folder, metrics)) status = move_entry(folder, aside, metrics);
+    return status;
+}
+
+tacit_status taciti_set_old_run_aside(const char *folder) {
+    char aside[PATH_BYTES];
+    if (!holds(folder, "metrics.jsonl") && !holds(folder, "ckpt")) return TACIT_OK;
+    TACITI_TRY(make_aside(folder, aside));
+    const tacit_status moved = move_entries(folder, aside);
+    if (moved != TACIT_OK) (void)rmdir(aside); /* unless something is in it */
+    TACITI_TRY(moved);
+    taciti_log(TACITI_LOG_WARN, "%s held an earlier run: it is now %s (to go on with a run, use --resume)", folder,
+               aside);
+    return TACIT_OK;
+}
