@@ -68,7 +68,13 @@ static void append(taciti_candidates *c, const char *strategy, const taciti_meth
     char *label = candidate->method.label;
     const size_t size = sizeof candidate->method.label;
     const char *wire = method->wire->name;
-    if (method->order == TACITI_ORDER_DENSE)
+    if (method->library == TACITI_LIBRARY_RING)
+        (void)snprintf(label, size, "dense ring as NCCL/Gloo %s", wire);
+    else if (method->library == TACITI_LIBRARY_MEASURED)
+        (void)snprintf(label, size, "dense %s %s", method->by, wire);
+    else if (strcmp(strategy, "sgp") == 0)
+        (void)snprintf(label, size, "SGP as published %s", wire);
+    else if (method->order == TACITI_ORDER_DENSE)
         (void)snprintf(label, size, "dense %s", wire);
     else if (*topology == '\0')
         (void)snprintf(label, size, "localsgd every %d %s", method->every, wire);
@@ -111,6 +117,53 @@ static void append_gossip(taciti_candidates *c, const taciti_settings *s, const 
             append(c, "gossip", &method, t->name);
         }
 }
+
+/* ---- what others do ---------------------------------------------------------------------------------------------- */
+
+static bool is_theirs(const taciti_candidate *c) {
+    return strcmp(c->strategy, "library") == 0 || strcmp(c->strategy, "sgp") == 0;
+}
+
+/* The fastest at the largest size; NULL: only ours were measured. */
+static const char *fastest_library(const taciti_cluster *cluster) {
+    const taciti_cluster_timing *best = NULL;
+    for (size_t i = 0; i < cluster->timing_count; i++) {
+        const taciti_cluster_timing *t = &cluster->timings[i];
+        if (t->collective != TACITI_COLLECTIVE_ALL_REDUCE || t->group != TACITI_GROUP_WORLD) continue;
+        if (strcmp(t->by, "tacit") == 0) continue;
+        if (best == NULL || t->bytes > best->bytes || (t->bytes == best->bytes && t->seconds < best->seconds)) best = t;
+    }
+    return best == NULL ? NULL : best->by;
+}
+
+/* Push-sum on the directed exponential graph: parameters are exchanged after the update, before the next forward. */
+static void append_sgp(taciti_candidates *c, double serial_s) {
+    for (size_t t = 0; t < c->topology_count; t++) {
+        const taciti_method method = {.order = TACITI_ORDER_ATC,
+                                      .topology = &c->topologies[t].topology,
+                                      .wire = taciti_codec_find("f32"),
+                                      .every = 1,
+                                      .serial_s = serial_s};
+        if (strcmp(c->topologies[t].name, "exp-directed") == 0) append(c, "sgp", &method, c->topologies[t].name);
+    }
+}
+
+void taciti_candidates_add_others(taciti_candidates *candidates, const taciti_cluster *cluster,
+                                  const taciti_where *where, double sgp_s) {
+    taciti_method method = {.order = TACITI_ORDER_DENSE,
+                            .wire = taciti_codec_find("f32"),
+                            .overlap = true,
+                            .every = 1,
+                            .library = TACITI_LIBRARY_RING};
+    if (where->ranks < 2) return;
+    append(candidates, "library", &method, "");
+    method.library = TACITI_LIBRARY_MEASURED;
+    method.by = fastest_library(cluster);
+    if (method.by != NULL && where->ranks == taciti_cluster_ranks(cluster)) append(candidates, "library", &method, "");
+    if (sgp_s >= 0) append_sgp(candidates, sgp_s);
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
 
 /* Marks what the configuration would run, if it is in the list. */
 static void mark_configured(taciti_candidates *c, const taciti_settings *s) {
@@ -205,7 +258,8 @@ const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candida
     const taciti_candidate *best = &candidates->list[0];
     for (size_t i = 1; i < candidates->count; i++) {
         const taciti_candidate *c = &candidates->list[i];
-        if (c->method.order == TACITI_ORDER_DENSE && c->prediction.step_s < best->prediction.step_s) best = c;
+        if (c->method.order != TACITI_ORDER_DENSE || c->method.library == TACITI_LIBRARY_RING) continue;
+        if (c->prediction.step_s < best->prediction.step_s) best = c;
     }
     return best;
 }
@@ -220,12 +274,13 @@ const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candid
     const taciti_candidate *fastest = NULL, *best = NULL;
     for (size_t i = 0; i < candidates->count; i++) {
         const taciti_candidate *c = &candidates->list[i];
-        if (c->method.topology == NULL) continue;
+        if (c->method.topology == NULL || is_theirs(c)) continue;
         if (fastest == NULL || c->prediction.step_s < fastest->prediction.step_s) fastest = c;
     }
     for (size_t i = 0; i < candidates->count && fastest != NULL; i++) {
         const taciti_candidate *c = &candidates->list[i];
-        if (c->method.topology == NULL || c->prediction.step_s > (1 + TIE) * fastest->prediction.step_s) continue;
+        if (c->method.topology == NULL || is_theirs(c)) continue;
+        if (c->prediction.step_s > (1 + TIE) * fastest->prediction.step_s) continue;
         if (best == NULL || gap_of(candidates, c) > gap_of(candidates, best)) best = c;
     }
     return best;

@@ -14,7 +14,7 @@ enum { TACITI_CANDIDATES_MOST = 256, TACITI_TOPOLOGIES_MOST = 32 };
 
 typedef struct taciti_candidate {
     taciti_method method;
-    const char *strategy; /* "dp", "gossip", "localsgd" */
+    const char *strategy; /* "dp", "gossip", "localsgd"; "library", "sgp": what others do, to compare with */
     const char *topology; /* name, or "" */
     bool configured;      /* what the configuration would run */
     taciti_prediction prediction;
@@ -51,6 +51,12 @@ tacit_status taciti_candidates_create(const taciti_settings *settings, const tac
                                       const char *const *wanted, taciti_candidates *out);
 void taciti_candidates_destroy(taciti_candidates *candidates); /* {0} is fine */
 
+/* Appends what others do: a ring as in NCCL and Gloo, the fastest all-reduce in `collectives` that is not ours (of
+ * these ranks only), and with sgp_s >= 0 stochastic gradient push as published, with so many seconds of copying and
+ * weighing in every step. Borrows the cluster. */
+void taciti_candidates_add_others(taciti_candidates *candidates, const taciti_cluster *cluster,
+                                  const taciti_where *where, double sgp_s);
+
 /* Predicts all, and compares them with the first. */
 tacit_status taciti_candidates_predict(taciti_candidates *candidates, const taciti_scene *scene,
                                        const taciti_plan_options *options);
@@ -59,7 +65,7 @@ tacit_status taciti_candidates_predict(taciti_candidates *candidates, const taci
 const taciti_plan_topology *taciti_candidate_topology(const taciti_candidates *candidates,
                                                       const taciti_candidate *candidate);
 
-/* The fastest dense one. */
+/* The fastest dense one: ours, or one of another library that was measured on this cluster. */
 const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candidates);
 
 /* The fastest gossip, one mix in every `gossip.every` steps: of those within a hundredth of it the one that mixes best.

@@ -31,7 +31,8 @@ static const taciti_candidate *next_gossip(const taciti_candidates *candidates, 
     const taciti_candidate *best = NULL;
     for (size_t i = 0; i < candidates->count; i++) {
         const taciti_candidate *c = &candidates->list[i];
-        if (c->method.topology == NULL || c->method.order != like->method.order || c->method.wire != like->method.wire)
+        if (strcmp(c->strategy, "gossip") != 0 || c->method.order != like->method.order ||
+            c->method.wire != like->method.wire)
             continue;
         if (has_topology(curves, c->topology)) continue;
         if (best == NULL || c->prediction.step_s < best->prediction.step_s) best = c;

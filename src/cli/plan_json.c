@@ -59,6 +59,7 @@ static json_t *method_json(const taciti_plan_report *r, const taciti_candidate *
     json_t *seconds = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "step", p->step_s, "low", p->low_s, "high",
                                 p->high_s, "fast_links", p->fast_links_s, "slow_links", p->slow_links_s, "compute",
                                 p->compute_s, "exposed", p->exposed_s, "transfer", p->transfer_s);
+    if (p->uneven_s > 0) (void)json_object_set_new(seconds, "uneven", json_real(p->uneven_s));
     return json_pack("{s:s, s:s, s:s, s:o, s:s, s:i, s:i, s:b, s:o, s:f, s:f, s:s, s:o, s:o, s:b}", "label",
                      c->method.label, "strategy", c->strategy, "order", orders[c->method.order], "mixing",
                      mixing_json(r, c), "wire", c->method.wire->name, "every", c->method.every, "delay",

@@ -88,7 +88,7 @@ static int by_step(const void *a, const void *b) {
 /* All but the slower half of a long list of topologies. */
 static bool is_shown(const taciti_plan_report *r, const taciti_candidate *c, size_t *gossip_rows) {
     const bool chosen = c->configured || c == taciti_candidates_gossip(r->candidates);
-    if (c->method.topology == NULL || r->all || chosen) return true;
+    if (strcmp(c->strategy, "gossip") != 0 || r->all || chosen) return true;
     return (*gossip_rows)++ < GOSSIP_ROWS;
 }
 
@@ -135,6 +135,19 @@ static void print_cause(const char *what, const taciti_candidate *c) {
            MS * p->cost_s[TACITI_BOTTLENECK_LATENCY], MS * p->cost_s[TACITI_BOTTLENECK_STRAGGLERS]);
 }
 
+/* Nobody knows how evenly ranks compute: both ends of what may be. */
+static void print_unknown_cv(const taciti_plan_report *r) {
+    const taciti_prediction *dense = &taciti_candidates_dense(r->candidates)->prediction;
+    const taciti_candidate *gossip = taciti_candidates_gossip(r->candidates);
+    if (!(dense->uneven_s > 0)) return;
+    printf("note        compute.cv is unknown: steps are those of even ranks (cv 0). At cv %g: %s %.2f ms",
+           TACITI_PLAN_DOUBTFUL_CV, taciti_candidates_dense(r->candidates)->method.label, MS * dense->uneven_s);
+    if (gossip != NULL)
+        printf(", %s %.2f ms: %.2fx", gossip->method.label, MS * gossip->prediction.uneven_s,
+               dense->uneven_s / gossip->prediction.uneven_s);
+    printf("; `high` holds both; --compute.cv 0.05 or --no-jitter tells\n");
+}
+
 static void print_notes(const taciti_plan_report *r) {
     const taciti_cluster *c = r->scene->cluster;
     if (c->compute_lag1 > PERSISTENT_LAG1)
@@ -146,9 +159,7 @@ static void print_notes(const taciti_plan_report *r) {
                PERCENT * c->compute_cv);
     if (c->inside.alpha_s < 0 && taciti_cluster_most_ranks_per_host(c) > 1)
         printf("note        links.inside is unknown: what stays inside of hosts is counted as free\n");
-    if (c->compute_cv < 0 && r->options->cv < 0)
-        printf(
-            "note        compute.cv is unknown: all ranks are taken to compute evenly; --compute.cv 0.05 tries it\n");
+    print_unknown_cv(r);
     for (size_t i = 0; i < r->candidates->refused_count && !r->all; i++)
         printf("%s%s%s", i == 0 ? "note        not possible with these ranks: " : ", ", r->candidates->refused[i].name,
                i + 1 == r->candidates->refused_count ? " (--all says why)\n" : "");

@@ -8,16 +8,20 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "cli/plan_print.h"
 #include "cli/verbs.h"
 
 enum { RANKS_MOST = 4096 }; /* a plan of so many takes some seconds */
+
+static const double SGP_MOST_S = 1e6;
 
 const taciti_flag taciti_plan_flags[] = {
     {"--cluster", "-c", "FILE", "description of the cluster: `tacit probe -o cluster.json`, or written by hand"},
     {"--ranks", "-n", "N", "as many ranks, on hosts like those of the description (default: its own)"},
     {"--hosts", NULL, "N", "as many hosts, the same"},
     {"--no-jitter", NULL, NULL, "all ranks compute evenly, whatever the description says"},
+    {"--sgp", NULL, "SECONDS", "with a row for stochastic gradient push; so long does it copy and weigh in every step"},
     {"--all", NULL, NULL, "every method in the table, and why some are not possible"},
     {"--svg", NULL, "FILE", "draw the step against the rate between hosts and against the number of hosts"},
     {"--json", NULL, NULL, "answer as one JSON object, curves included"},
@@ -186,6 +190,16 @@ static tacit_status answer(const question *q, taciti_candidates *candidates) {
     return tell(q, &report);
 }
 
+/* < 0: not asked for. */
+static tacit_status read_sgp(const question *q, double *out) {
+    const char *text = taciti_arguments_get(&q->arguments, "--sgp");
+    *out = -1;
+    if (text == NULL) return TACIT_OK;
+    if (taciti_real_parse(text, out) && *out >= 0 && *out <= SGP_MOST_S) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE, "--sgp %s: give the seconds of a step, from 0 to %g: --sgp 0.01", text,
+                       SGP_MOST_S);
+}
+
 static tacit_status plan(int argc, char **argv, question *q) {
     TACITI_TRY(configure(argc, argv, q));
     TACITI_TRY(taciti_cluster_load(q->cluster_path, &q->cluster));
@@ -194,7 +208,10 @@ static tacit_status plan(int argc, char **argv, question *q) {
     TACITI_TRY(place_ranks(q));
     TACITI_TRY(load_profile(q));
     taciti_candidates candidates;
+    double sgp_s;
+    TACITI_TRY(read_sgp(q, &sgp_s));
     TACITI_TRY(taciti_candidates_create(&q->settings, &q->where, NULL, &candidates));
+    taciti_candidates_add_others(&candidates, &q->cluster, &q->where, sgp_s);
     const tacit_status status = answer(q, &candidates);
     taciti_candidates_destroy(&candidates);
     return status;

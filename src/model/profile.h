@@ -33,11 +33,12 @@ typedef struct taciti_profile_layer {
 
 typedef struct taciti_profile {
     char name[64];
-    char source[256];             /* where the numbers come from, and what the rate stands for */
-    bool in_flops;                /* layers are in operations until taciti_profile_to_seconds() */
-    double rate, batch;           /* FLOP/s and samples per step unless the user names others; 0: not given */
-    double sample_tokens;         /* what a sample is, for messages: tokens, images (1), ... */
-    double update_s;              /* optimizer, after the last gradient; in seconds always */
+    char source[256];     /* where the numbers come from, and what the rate stands for */
+    bool in_flops;        /* layers are in operations until taciti_profile_to_seconds() */
+    double rate, batch;   /* FLOP/s and samples per step unless the user names others; 0: not given */
+    double sample_tokens; /* what a sample is, for messages: tokens, images (1), ... */
+    double floor_s;       /* of forward and backward, whatever the batch: launches, small kernels; in_flops only */
+    double update_s;      /* optimizer, after the last gradient; in seconds always */
     taciti_profile_layer *layers; /* in forward order; backward goes the other way. Owned */
     size_t layer_count;
 } taciti_profile;
@@ -62,8 +63,8 @@ void taciti_profile_measure(taciti_profile *profile);
 void taciti_profile_add_spans(taciti_profile *profile, const taciti_span *spans, size_t count, size_t passes);
 void taciti_profile_divide(taciti_profile *profile, double updates);
 
-/* Turns operations into seconds, in place. rate in FLOP/s, batch in samples, both > 0; they are kept in the profile.
- * Nothing to do when already in seconds. */
+/* Turns operations into seconds, in place: operations x batch / rate, and its part of the floor. rate in FLOP/s, batch
+ * in samples, both > 0; they are kept in the profile. Nothing to do when already in seconds. */
 void taciti_profile_to_seconds(taciti_profile *profile, double rate, double batch);
 
 size_t taciti_profile_parameters(const taciti_profile *profile);

@@ -142,6 +142,8 @@ static const taciti_strict_field PROFILE_FIELDS[] = {
      "samples per step, a number from 1e-6 to 1e9; leave it out if unknown", NULL},
     {"sample_tokens", false, taciti_strict_real, PROFILE(sample_tokens), 1e-6, 1e12,
      "tokens (or images) per sample, a number above 0", NULL},
+    {"floor_s", false, taciti_strict_real, PROFILE(floor_s), SECONDS,
+     "seconds of forward and backward whatever the batch, a number from 0 to 1e6", NULL},
     {"update_s", false, taciti_strict_real, PROFILE(update_s), SECONDS, "seconds per step, a number from 0 to 1e6",
      NULL},
     {"layers", true, read_layers, 0, 0, 0, "a list of at least one layer", NULL},
@@ -209,9 +211,10 @@ static tacit_status check_sizes(const char *path, const taciti_profile *profile,
 static tacit_status check_whole(const char *path, const taciti_profile *profile) {
     size_t count = 0;
     TACITI_TRY(check_sizes(path, profile, &count));
-    if (!profile->in_flops && (profile->rate > 0 || profile->batch > 0))
-        return taciti_fail(TACIT_E_CONFIG, "%s: %s means nothing when unit is \"seconds\"; leave it out", path,
-                           profile->rate > 0 ? "rate_flops_per_s" : "batch_samples");
+    const char *odd = profile->rate > 0 ? "rate_flops_per_s" : profile->batch > 0 ? "batch_samples" : NULL;
+    if (odd == NULL && profile->floor_s > 0) odd = "floor_s";
+    if (!profile->in_flops && odd != NULL)
+        return taciti_fail(TACIT_E_CONFIG, "%s: %s means nothing when unit is \"seconds\"; leave it out", path, odd);
     place *places = taciti_calloc(count, sizeof *places);
     if (places == NULL) return TACIT_E_MEMORY;
     const tacit_status status = check_names(path, profile, places, count);
@@ -285,6 +288,10 @@ static void put_profile(FILE *file, const taciti_profile *profile) {
     }
     if (profile->in_flops && profile->batch > 0) {
         put_real(file, "batch_samples", profile->batch);
+        (void)fputs(",\n ", file);
+    }
+    if (profile->in_flops && profile->floor_s > 0) {
+        put_real(file, "floor_s", profile->floor_s);
         (void)fputs(",\n ", file);
     }
     put_real(file, "sample_tokens", profile->sample_tokens);
