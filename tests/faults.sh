@@ -4,6 +4,7 @@
 # Each must end soon, with the right exit code, one line that names the culprit, and no process left behind.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+export OMPI_MCA_odls_base_sigkill_timeout=${OMPI_MCA_odls_base_sigkill_timeout:-1} # mpirun waits twice as long after every failure
 . scripts/mpi-environment.sh
 . tests/check.sh
 tacit=${TACIT:-build/release/bin/tacit}
@@ -76,6 +77,39 @@ asked_to_stop() {
 check "SIGTERM to one rank: checkpoint, clean exit" asked_to_stop term TERM
 check "SIGUSR1 to one rank: checkpoint, clean exit" asked_to_stop usr1 USR1
 check "gossip, SIGTERM to one rank: checkpoint, clean exit" asked_to_stop gossip-term TERM "${gossip[@]}"
+
+# A handler that ran on a thread inside of a matrix product would overwrite memory: a signal must never find one.
+many_signals() {
+  launch 4 many --train.steps 1000000 --model.preset byte-2m --train.save_early 0 --train.save_every 0 >"$work/many.log" 2>&1 &
+  local job=$!
+  steps many 1 || { kill "$job"; return 1; }
+  for _ in $(seq 20); do workers many | xargs -r kill -USR1 2>/dev/null; done
+  wait "$job"; local status=$?
+  cat "$work/many.log"
+  [ "$status" -eq 0 ] && [ -n "$(ls "$work/many/ckpt" 2>/dev/null)" ] && nobody_left
+}
+check "20 SIGUSR1 in a row during f32 matrix products: checkpoint, clean exit" many_signals
+
+# A long step is not finished but left, on every rank; the run goes on as if that step had never been begun.
+long_step=(--model.preset byte-2m --train.batch 128 --train.micro_batch 32 --train.save_early 0 --train.save_every 0)
+left_step() {
+  launch 2 left "${long_step[@]}" --train.steps 3 >"$work/left.log" 2>&1 &
+  local job=$!
+  steps left 1 || { kill "$job"; return 1; }
+  kill -TERM "$(workers left | sed -n "$1p")"
+  wait "$job"; local status=$?
+  cat "$work/left.log"; ls "$work/left/ckpt"; wc -l "$work/left/metrics.jsonl"
+  [ "$status" -eq 0 ] && [ -d "$work/left/ckpt/step_00000001" ] && nobody_left
+}
+check "SIGTERM within a long step: the step before is saved at once" left_step 2
+left_and_resumed() {
+  launch 2 left "${long_step[@]}" --train.steps 3 --resume || return 1
+  launch 2 whole "${long_step[@]}" --train.steps 3 || return 1
+  for shard in "$work"/whole/ckpt/step_00000003/*.safetensors; do
+    cmp "$shard" "$work/left/ckpt/step_00000003/$(basename "$shard")" || return 1
+  done
+}
+check "and the run that goes on has the same bits as one that was never stopped" left_and_resumed
 
 # resumes DIR RANKS FLAGS...
 resumes() {

@@ -9,12 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/doctor.h"
 #include "cli/libraries.h"
 #include "cli/option_text.h"
 #include "comm/engine.h"
 #include "comm/launcher.h"
+
+enum { GRACE_LEAST_S = 5 };
 
 /* ---- launcher -------------------------------------------------------------------------------------------------- */
 
@@ -85,9 +88,34 @@ static void check_root(taciti_diagnosis *diagnosis, const char *family) {
         "work as a user, or export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 (containers)");
 }
 
+#define GRACE_VARIABLE "OMPI_MCA_odls_base_sigkill_timeout"
+
+/* Time for a checkpoint when the launcher is told to end: Open MPI's mpirun waits so long before it passes SIGTERM on,
+ * and as long again until SIGKILL. */
+static void check_grace(taciti_diagnosis *diagnosis, const taciti_launcher *launcher, const char *family) {
+    if (strcmp(family, "openmpi") != 0) return;
+    if (launcher->name != NULL && strstr(launcher->name, "Open MPI") == NULL) return;
+    int64_t seconds = 0;
+    const char *text = getenv(GRACE_VARIABLE);
+    if (text != NULL && taciti_integer_parse(text, &seconds) && seconds >= GRACE_LEAST_S) {
+        (void)taciti_diagnosis_add(diagnosis, "launcher", TACITI_VERDICT_OK,
+                                   "mpirun told to end leaves ranks %lld s to save (" GRACE_VARIABLE ")",
+                                   (long long)seconds);
+        return;
+    }
+    taciti_finding_advise(
+        taciti_diagnosis_add(diagnosis, "launcher", TACITI_VERDICT_WARN,
+                             "mpirun told to end by SIGTERM leaves ranks %s s to save (" GRACE_VARIABLE " is %s)",
+                             text == NULL ? "1" : text, text == NULL ? "not set" : "short"),
+        "export " GRACE_VARIABLE "=%d, or more where a checkpoint takes longer; or send SIGUSR1, which is passed on at "
+        "once and leaves all the time",
+        (int)GRACE_LEAST_S);
+}
+
 void taciti_check_launcher(taciti_diagnosis *diagnosis) {
     const taciti_launcher launcher = taciti_launcher_detect();
     const char *family = taciti_engine_mpi_family();
+    check_grace(diagnosis, &launcher, family);
     if (launcher.name == NULL)
         check_installed_launcher(diagnosis, family);
     else
@@ -96,6 +124,19 @@ void taciti_check_launcher(taciti_diagnosis *diagnosis) {
 }
 
 /* ---- libraries ------------------------------------------------------------------------------------------------- */
+
+/* oneDNN's issue 4845: its generated f32 products use the stack pointer for other things, so a signal handler on such a
+ * thread overwrites memory. Seen up to 3.11.1; its change 4855 mends it, in which release is not known here. */
+static void check_stack_pointer(taciti_diagnosis *diagnosis, const taciti_library *onednn) {
+    int major = 0, minor = 0, patch = 0;
+    if (sscanf(onednn->version, "%d.%d.%d", &major, &minor, &patch) != 3) return;
+    const bool known = major < 3 || (major == 3 && (minor < 11 || (minor == 11 && patch <= 1)));
+    (void)taciti_diagnosis_add(
+        diagnosis, "libraries", TACITI_VERDICT_OK,
+        "oneDNN %s %s: a signal handler that runs inside a matrix product corrupts memory (oneDNN issue 4845, mended "
+        "by its change 4855); tacit installs none, a thread of its own takes signals (profilers by signals do harm)",
+        onednn->version, known ? "has a defect" : "may have a defect, seen up to 3.11.1");
+}
 
 void taciti_check_libraries(taciti_diagnosis *diagnosis) {
     taciti_library libraries[TACITI_LIBRARIES];
@@ -109,6 +150,7 @@ void taciti_check_libraries(taciti_diagnosis *diagnosis) {
                                                        "%s is %s at run time, but tacit was compiled for %s",
                                                        library->name, library->version, library->compiled),
                                   "build tacit anew on this machine, or look at LD_LIBRARY_PATH");
+        if (strcmp(library->name, "oneDNN") == 0) check_stack_pointer(diagnosis, library);
         const int more =
             snprintf(list + used, sizeof list - used, "%s%s %s", used > 0 ? ", " : "", library->name, library->version);
         used += more > 0 && (size_t)more < sizeof list - used ? (size_t)more : 0;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,10 +16,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "comm/launcher.h"
-#include "tacit/tacit.h"
+#include "comm/quiet.h"
 
-enum { TITLE_BYTES = 32, SIGNALED = 128 };
+enum { TITLE_BYTES = 32, SIGNALED = 128, REASON_BYTES = 128 };
+
+#define LOOK_NS TACITI_NS_PER_S
+#define SHUT_DOWN_S 30.0 /* the library itself is given half of it (comm.c) */
+/* While ranks hear each other's beats, peers speak for a rank that is stopped; its watcher only if they do not. */
+#define PEERS_FIRST_S 30.0
 
 static const int PASSED_ON[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 enum { PASSED_ON_COUNT = sizeof PASSED_ON / sizeof *PASSED_ON };
@@ -45,73 +52,231 @@ static void rename_process(const char *title) {
     memcpy((char *)begin, title, length < end - begin - 1 ? length : end - begin - 1);
 }
 
-/* The one line, written at once so that lines of several watchers do not mix. */
-static void name_culprit(int rank, pid_t worker, int signal_number, const taciti_witness *witness) {
+/* ---- both sides ----------------------------------------------------------------------------------------------------
+ */
+
+/* How long a process has been stopped, as far as this one has seen it. */
+typedef struct stop_watch {
+    int64_t last_ns, stopped_ns;
+} stop_watch;
+
+static bool is_stopped(pid_t pid) {
+    char path[64], line[512] = "";
+    (void)snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    FILE *file = fopen(path, "r");
+    if (file == NULL) return false;
+    const size_t n = fread(line, 1, sizeof line - 1, file);
+    (void)fclose(file);
+    line[n] = 0;
+    const char *state = strrchr(line, ')');
+    return state != NULL && (state[1] == ' ') && (state[2] == 'T' || state[2] == 't');
+}
+
+/* Time during which this process was stopped itself does not count. */
+static double stopped_for(stop_watch *watch, pid_t pid) {
+    const int64_t now = taciti_now_ns(), gap = now - watch->last_ns;
+    watch->last_ns = now;
+    watch->stopped_ns = is_stopped(pid) ? watch->stopped_ns + (gap < 2 * LOOK_NS ? gap : 0) : 0;
+    return (double)watch->stopped_ns * 1e-9;
+}
+
+/* What both see. */
+typedef struct page {
+    taciti_witness witness;
+    _Atomic int told_to_end; /* SIGTERM was passed on */
+} page;
+
+typedef struct supervised {
+    int rank;
+    pid_t watcher, worker;
+    double timeout_s;
+    page *shared;
+} supervised;
+
+/* The one line, written at once so that lines of several processes do not mix. */
+static void say(const supervised *it, const char *level, const char *reason) {
     char host[64] = "?", sight_text[TACITI_WITNESS_TEXT_BYTES];
     (void)gethostname(host, sizeof host - 1);
     taciti_sight sight;
-    taciti_witness_look(witness, &sight);
+    taciti_witness_look(&it->shared->witness, &sight);
     taciti_sight_text(&sight, sight_text);
-    (void)dprintf(STDERR_FILENO,
-                  "tacit: error: rank %d on host %s (pid %ld) was killed by signal %d (%s); last seen in %s\n", rank,
-                  host, (long)worker, signal_number, strsignal(signal_number), sight_text);
+    (void)dprintf(STDERR_FILENO, "tacit: %s: rank %d on host %s (pid %ld) %s; last seen in %s\n", level, it->rank, host,
+                  (long)it->worker, reason, sight_text);
 }
 
-static int exit_code_of(int status, const bool *sent, int rank, pid_t worker, const taciti_witness *witness) {
+/* ---- the watcher ---------------------------------------------------------------------------------------------------
+ */
+
+static int exit_code_of(const supervised *it, int status, const bool *sent) {
     if (WIFEXITED(status)) return WEXITSTATUS(status);
     const int signal_number = WTERMSIG(status);
+    char reason[REASON_BYTES];
     for (int i = 0; i < PASSED_ON_COUNT; i++)
         if (signal_number == PASSED_ON[i] && sent[i]) return SIGNALED + signal_number;
-    name_culprit(rank, worker, signal_number, witness);
+    (void)snprintf(reason, sizeof reason, "was killed by signal %d (%s)", signal_number, strsignal(signal_number));
+    say(it, "error", reason);
     return tacit_status_exit_code(TACIT_E_PEER);
 }
 
+static _Noreturn void end_worker(const supervised *it, const char *what, double seconds) {
+    char reason[REASON_BYTES];
+    (void)snprintf(reason, sizeof reason, "%s %.1f s and is killed", what, seconds);
+    say(it, "error", reason);
+    (void)kill(it->worker, SIGKILL);
+    (void)waitpid(it->worker, NULL, 0);
+    _exit(tacit_status_exit_code(TACIT_E_PEER));
+}
+
+/* Before the ranks hear each other, and after they have said goodbye, nobody else would end a worker that does not get
+ * on. */
+static void look_at_worker(const supervised *it, stop_watch *stopped, int64_t *shut_down_ns) {
+    taciti_sight sight;
+    taciti_witness_look(&it->shared->witness, &sight);
+    const bool shutting_down = strcmp(sight.doing, TACITI_DOING_SHUT_DOWN) == 0;
+    const bool alone = shutting_down || sight.doing[0] == 0;
+    const double stopped_s = stopped_for(stopped, it->worker);
+    if (stopped_s > it->timeout_s + (alone ? 0 : PEERS_FIRST_S))
+        end_worker(it, "was stopped, has not gone on for", stopped_s);
+    const int64_t now = taciti_now_ns();
+    if (!shutting_down || stopped_s > 0) *shut_down_ns = now;
+    const double shut_down_s = (double)(now - *shut_down_ns) * 1e-9;
+    if (shut_down_s > SHUT_DOWN_S) end_worker(it, "has not ended within", shut_down_s);
+}
+
 /* All signals in `set` are blocked, so none can slip between a look and a wait. */
-static _Noreturn void watch(pid_t worker, int rank, const sigset_t *set, const taciti_witness *witness) {
+static _Noreturn void watch(const supervised *it, const sigset_t *set) {
     char title[TITLE_BYTES];
-    (void)snprintf(title, sizeof title, "watch: rank %d", rank);
+    (void)snprintf(title, sizeof title, "watch: rank %d", it->rank);
     rename_process(title);
     (void)close(STDIN_FILENO);
     (void)close(STDOUT_FILENO);
     bool sent[PASSED_ON_COUNT] = {false};
+    stop_watch stopped = {.last_ns = taciti_now_ns()};
+    int64_t shut_down_ns = taciti_now_ns();
     for (;;) {
         int status = 0;
-        const pid_t ended = waitpid(worker, &status, WNOHANG);
-        if (ended == worker) _exit(exit_code_of(status, sent, rank, worker, witness));
+        const pid_t ended = waitpid(it->worker, &status, WNOHANG);
+        if (ended == it->worker) _exit(exit_code_of(it, status, sent));
         if (ended < 0 && errno != EINTR) _exit(tacit_status_exit_code(TACIT_E_INTERNAL));
-        const struct timespec second = {.tv_sec = 1};
-        const int got = sigtimedwait(set, NULL, &second);
+        look_at_worker(it, &stopped, &shut_down_ns);
+        const struct timespec slice = {.tv_sec = LOOK_NS / TACITI_NS_PER_S};
+        const int got = sigtimedwait(set, NULL, &slice);
+        if (got == SIGTERM) atomic_store(&it->shared->told_to_end, 1);
         for (int i = 0; i < PASSED_ON_COUNT; i++)
-            if (got == PASSED_ON[i]) sent[i] = kill(worker, got) == 0;
+            if (got == PASSED_ON[i]) sent[i] = kill(it->worker, got) == 0;
     }
 }
+
+/* ---- the worker ----------------------------------------------------------------------------------------------------
+ */
+
+static supervised g_self;
+static stop_watch g_watcher_stopped;
+
+/* A launcher that ends a job kills its watchers some time after SIGTERM: no fault of theirs. */
+static _Noreturn void leave_orphaned(void) {
+    char reason[REASON_BYTES];
+    taciti_sight sight;
+    taciti_witness_look(&g_self.shared->witness, &sight);
+    (void)snprintf(reason, sizeof reason, "ends because its watcher (pid %ld) was killed", (long)g_self.watcher);
+    if (atomic_load(&g_self.shared->told_to_end) == 0)
+        say(&g_self, "error", reason);
+    else if (g_self.rank == 0 && strcmp(sight.doing, "checkpoint") == 0)
+        say(&g_self, "error", "was ended by its launcher before its checkpoint was complete");
+    _exit(tacit_status_exit_code(TACIT_E_PEER));
+}
+
+/* A launcher waits for watchers, so one that is stopped would keep the whole job; it wakes up to see this worker end.
+ */
+static void look_at_watcher(void) {
+    if (getppid() != g_self.watcher) leave_orphaned();
+    const double stopped_s = stopped_for(&g_watcher_stopped, g_self.watcher);
+    if (stopped_s <= g_self.timeout_s) return;
+    char reason[REASON_BYTES];
+    (void)snprintf(reason, sizeof reason,
+                   "ends because its watcher (pid %ld) was stopped and has not gone on for %.1f s",
+                   (long)g_self.watcher, stopped_s);
+    say(&g_self, "error", reason);
+    (void)kill(g_self.watcher, SIGCONT);
+    _exit(tacit_status_exit_code(TACIT_E_PEER));
+}
+
+void taciti_supervise_finish(void) {
+    if (g_self.shared == NULL || !is_stopped(g_self.watcher)) return;
+    char reason[REASON_BYTES];
+    (void)snprintf(reason, sizeof reason, "has ended; its watcher (pid %ld) was stopped and is woken",
+                   (long)g_self.watcher);
+    say(&g_self, "warning", reason);
+    (void)kill(g_self.watcher, SIGCONT);
+}
+
+/* ---- start ---------------------------------------------------------------------------------------------------------
+ */
 
 static bool wanted(const taciti_launcher *launcher) {
     const char *choice = getenv("TACIT_SUPERVISE");
     return launcher->size > 1 && (choice == NULL || strcmp(choice, "0") != 0);
 }
 
-taciti_witness *taciti_supervise(void) {
-    const taciti_launcher launcher = taciti_launcher_detect();
-    if (!wanted(&launcher)) return NULL;
-    taciti_witness *witness = mmap(NULL, sizeof *witness, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (witness == MAP_FAILED) return NULL;
+static sigset_t continue_set(void) {
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGCONT);
+    return set;
+}
+
+static void *watch_watcher(void *argument) {
+    (void)argument;
+    const sigset_t set = continue_set();
+    const struct timespec slice = {.tv_nsec = LOOK_NS / 4};
+    (void)prctl(PR_SET_NAME, "tacit watch");
+    for (;;) {
+        look_at_watcher();
+        (void)sigtimedwait(&set, NULL, &slice);
+    }
+    return NULL;
+}
+
+/* In its own group, since a launcher that signals the group would reach the worker twice. A watcher that is killed
+ * wakes the worker by SIGCONT, also when that is stopped, and it is a thread's duty to see to the rest. Without a
+ * thread to spare the worker is killed with its watcher, and nobody is told. */
+static void begin_work(void) {
+    const sigset_t set = continue_set();
+    pthread_t thread;
+    (void)setpgid(0, 0);
+    g_self.worker = getpid();
+    g_watcher_stopped.last_ns = taciti_now_ns();
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+    const bool heard = taciti_thread_start_quiet(&thread, watch_watcher, NULL) == 0;
+    if (heard) (void)pthread_detach(thread);
+    (void)prctl(PR_SET_PDEATHSIG, heard ? SIGCONT : SIGKILL);
+    if (getppid() != g_self.watcher) _exit(tacit_status_exit_code(TACIT_E_PEER));
+}
+
+static void split(const taciti_launcher *launcher) {
     sigset_t watched, before;
     (void)sigemptyset(&watched);
     (void)sigaddset(&watched, SIGCHLD);
     for (int i = 0; i < PASSED_ON_COUNT; i++) (void)sigaddset(&watched, PASSED_ON[i]);
     (void)signal(SIGCHLD, SIG_DFL); /* ignored, it would take the exit status away */
     (void)sigprocmask(SIG_BLOCK, &watched, &before);
-    const pid_t watcher = getpid(), worker = fork();
-    if (worker > 0) watch(worker, launcher.rank, &watched, witness);
-    if (worker == 0) {
-        /* Its own group: a launcher that signals the group would reach the worker twice. */
-        (void)setpgid(0, 0);
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != watcher) _exit(tacit_status_exit_code(TACIT_E_PEER));
-    }
+    g_self.rank = launcher->rank;
+    g_self.watcher = getpid();
+    g_self.worker = fork();
+    if (g_self.worker > 0) watch(&g_self, &watched);
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
-    if (worker == 0) return witness;
-    (void)munmap(witness, sizeof *witness); /* no process to spare: works without a watcher */
+    if (g_self.worker == 0) begin_work();
+}
+
+taciti_witness *taciti_supervise(double timeout_s) {
+    const taciti_launcher launcher = taciti_launcher_detect();
+    if (!wanted(&launcher)) return NULL;
+    page *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) return NULL;
+    g_self = (supervised){.timeout_s = timeout_s, .shared = shared};
+    split(&launcher);
+    if (g_self.worker > 0) return &shared->witness;
+    g_self.shared = NULL;
+    (void)munmap(shared, sizeof *shared); /* no process to spare: works without a watcher */
     return NULL;
 }

@@ -6,9 +6,12 @@
  *
  *   the worker exits           the watcher exits with the same code
  *   a signal kills the worker  one line: rank, host, pid, signal, step and what it was doing; exit code 5
- *   the launcher signals       TERM, INT, HUP, QUIT, USR1 and USR2 are passed on; a worker that dies of one of them is
- *                              no culprit
- *   the watcher is killed      the system kills the worker
+ *   the worker is stopped      where no peer hears it (before the ranks have met, after their goodbye) the watcher
+ * names and kills it after comm.timeout; between them peers do the worker does not end    after the library of MPI was
+ * shut down: the watcher names and kills it the launcher signals       TERM, INT, HUP, QUIT, USR1 and USR2 are passed
+ * on; a worker that dies of one of them is no culprit the watcher is killed      the worker names it and ends; the
+ * launcher reports the watcher's 137 the watcher is stopped     the worker names it after comm.timeout and ends, and
+ * the job with it
  *
  * TACIT_SUPERVISE=0 leaves the process whole.
  */
@@ -18,7 +21,10 @@
 #include "comm/witness.h"
 
 /* Call before MPI and before any thread. Returns in the worker, with the page to hand to taciti_comm_attach(); NULL
- * when the process was left whole. */
-taciti_witness *taciti_supervise(void);
+ * when the process was left whole. timeout_s is comm.timeout. */
+taciti_witness *taciti_supervise(double timeout_s);
+
+/* The last thing that a worker does before it exits: a watcher that is stopped would never see it. */
+void taciti_supervise_finish(void);
 
 #endif

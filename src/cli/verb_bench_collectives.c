@@ -264,7 +264,7 @@ static tacit_status measure(taciti_comm *comm, const setup *s) {
 }
 
 static tacit_status measure_over(const setup *s) {
-    taciti_witness *witness = taciti_supervise(); /* from here on this is the worker */
+    taciti_witness *witness = taciti_supervise(s->comm.timeout_s); /* from here on this is the worker */
     taciti_comm *comm = NULL;
     TACITI_TRY(taciti_comm_open(&s->comm, &comm));
     if (witness != NULL) taciti_comm_attach(comm, witness);

@@ -342,7 +342,7 @@ static tacit_status run_cluster(const taciti_arguments *arguments, taciti_bench_
     w.speaks = taciti_launcher_detect().rank == 0;
     w.arguments = arguments;
     w.options = &options;
-    taciti_witness *witness = taciti_supervise(); /* from here on this is the worker */
+    taciti_witness *witness = taciti_supervise(settings->list[0].comm.timeout_s); /* from here on this is the worker */
     TACITI_TRY(taciti_on_interruption(answer_early, &w));
     return measure_cluster(&w, settings, witness);
 }

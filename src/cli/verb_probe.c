@@ -212,7 +212,7 @@ int taciti_verb_probe(int argc, char **argv) {
     if (status == TACIT_OK) status = taciti_arguments_parse(taciti_verb_find("probe"), &config, argc, argv, &arguments);
     if (status == TACIT_OK) status = options_of(&arguments, &options);
     if (status != TACIT_OK) return tacit_status_exit_code(status);
-    taciti_witness *witness = taciti_supervise(); /* from here on this is the worker */
+    taciti_witness *witness = taciti_supervise(comm_options.timeout_s); /* from here on this is the worker */
     taciti_comm *comm = NULL;
     status = taciti_comm_open(&comm_options, &comm);
     if (status != TACIT_OK) return tacit_status_exit_code(status);

@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "cli/supervise.h"
 #include "cli/verbs.h"
+#include "train/stop.h"
 #include "train/train.h"
 
 const taciti_flag taciti_train_flags[] = {
@@ -49,8 +50,9 @@ static int print_config(const taciti_settings *settings) {
 }
 
 static tacit_status train_over(taciti_settings *settings, const taciti_arguments *arguments) {
-    taciti_witness *witness = taciti_supervise(); /* from here on this is the worker */
+    taciti_witness *witness = taciti_supervise(settings->comm.timeout_s); /* from here on this is the worker */
     taciti_comm *comm = NULL;
+    TACITI_TRY(taciti_stop_listen());
     TACITI_TRY(taciti_comm_open(&settings->comm, &comm));
     if (witness != NULL) taciti_comm_attach(comm, witness);
     taciti_cli_log_init(taciti_comm_rank(comm), false);
@@ -67,11 +69,13 @@ static tacit_status train_over(taciti_settings *settings, const taciti_arguments
 int taciti_verb_train(int argc, char **argv) {
     taciti_settings settings;
     taciti_arguments arguments;
+    taciti_stop_block();
     tacit_status status = configure(taciti_verb_find("train"), argc, argv, &settings, &arguments);
     if (status == TACIT_OK && taciti_arguments_get(&arguments, "--print-config") != NULL)
         return print_config(&settings);
     if (status == TACIT_OK) status = check_flags(&arguments);
     if (status == TACIT_OK) status = train_over(&settings, &arguments);
     taciti_config_destroy(&settings.config);
+    taciti_supervise_finish();
     return tacit_status_exit_code(status);
 }

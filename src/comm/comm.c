@@ -120,6 +120,7 @@ void taciti_comm_close(taciti_comm *comm) {
     }
     taciti_comm_announce(comm, atomic_load(&atomic_load(&comm->witness)->doing.number), "finish");
     if (taciti_detector_goodbye(comm) != TACIT_OK) taciti_comm_abort(comm, TACIT_E_PEER);
+    taciti_comm_announce(comm, atomic_load(&atomic_load(&comm->witness)->doing.number), TACITI_DOING_SHUT_DOWN);
     char late[256];
     (void)snprintf(late, sizeof late, "rank %d: %s has not shut down within %d s; leaving without it",
                    comm->engine.rank, comm->engine.library, (int)FINISH_S);

@@ -12,6 +12,9 @@
 
 enum { TACITI_NOTE_WORDS = 6, TACITI_NOTE_BYTES = 48, TACITI_WITNESS_TEXT_BYTES = 160 };
 
+/* What a process announces before it shuts the engine's library down; from then on no peer hears it. */
+#define TACITI_DOING_SHUT_DOWN "shut down"
+
 /* A number and a text of up to TACITI_NOTE_BYTES - 1 bytes. */
 typedef struct taciti_note {
     _Atomic uint32_t turn; /* odd while being written */

@@ -108,6 +108,11 @@ static taciti_gpt_pass begin_pass(taciti_model *model, const taciti_model_batch 
                              .clock_ns = taciti_now_ns()};
 }
 
+tacit_status taciti_gpt_go_on(const taciti_gpt_pass *pass) {
+    const taciti_model_batch *batch = pass->batch;
+    return batch->leave != NULL && batch->leave(batch->context) ? TACIT_PENDING : TACIT_OK;
+}
+
 tacit_status taciti_model_train(taciti_model *model, const taciti_model_batch *batch, taciti_trace *trace,
                                 double *loss_sum) {
     if (!model->training) return taciti_fail(TACIT_E_USAGE, "this model was created without training");

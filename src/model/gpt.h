@@ -162,5 +162,7 @@ tacit_status taciti_gpt_logits(taciti_gpt_pass *pass, size_t first, size_t rows)
 tacit_status taciti_gpt_backward(taciti_gpt_pass *pass);
 /* Reports the next `count` tensors as ready. */
 void taciti_gpt_report(taciti_gpt_pass *pass, size_t count);
+/* TACIT_PENDING when the caller wants the pass to end here. */
+tacit_status taciti_gpt_go_on(const taciti_gpt_pass *pass);
 
 #endif

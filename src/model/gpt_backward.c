@@ -250,7 +250,10 @@ static void embedding_backward(taciti_gpt_pass *pass) {
 
 tacit_status taciti_gpt_backward(taciti_gpt_pass *pass) {
     norm_backward(pass, 2 * pass->model->layers);
-    for (size_t l = pass->model->layers; l-- > 0;) TACITI_TRY(backward_layer(pass, l));
+    for (size_t l = pass->model->layers; l-- > 0;) {
+        TACITI_TRY(taciti_gpt_go_on(pass));
+        TACITI_TRY(backward_layer(pass, l));
+    }
     embedding_backward(pass);
     return TACIT_OK;
 }

@@ -181,6 +181,9 @@ tacit_status taciti_gpt_forward(taciti_gpt_pass *pass) {
     struct norm norm = norm_before(pass, 0);
     taciti_gpt_each_rows(pass, false, embed_and_normalize, &norm);
     taciti_gpt_clock(pass, TACITI_MODEL_OP_ELEMENTWISE);
-    for (size_t l = 0; l < pass->model->layers; l++) TACITI_TRY(forward_layer(pass, l));
-    return TACIT_OK;
+    for (size_t l = 0; l < pass->model->layers; l++) {
+        TACITI_TRY(taciti_gpt_go_on(pass));
+        TACITI_TRY(forward_layer(pass, l));
+    }
+    return taciti_gpt_go_on(pass);
 }

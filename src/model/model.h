@@ -75,7 +75,9 @@ void taciti_model_refresh(taciti_model *model);
  * to the gradients when accumulate, else they replace them. `ready` (may be NULL) is called by the calling thread as
  * each tensor's gradient becomes final, in layout order. dropout_key: (seed, step, sample) folded by the caller; sample
  * i of the batch uses (dropout_key, first_sample + i), so masks do not depend on how samples are spread over ranks.
- * *loss_sum receives the sum of the losses in nats. batch may be 0 (gradients become zero, all tensors ready). */
+ * *loss_sum receives the sum of the losses in nats. batch may be 0 (gradients become zero, all tensors ready). `leave`
+ * (may be NULL) is asked before every layer: true ends the pass there with TACIT_PENDING; tensors that were not
+ * reported as ready then have no meaning. */
 typedef struct taciti_model_batch {
     const int32_t *tokens, *targets;
     size_t batch, time;
@@ -84,7 +86,8 @@ typedef struct taciti_model_batch {
     uint64_t dropout_key;
     uint64_t first_sample;
     void (*ready)(void *context, size_t tensor);
-    void *context;
+    bool (*leave)(void *context);
+    void *context; /* of both */
 } taciti_model_batch;
 tacit_status taciti_model_train(taciti_model *model, const taciti_model_batch *batch, taciti_trace *trace,
                                 double *loss_sum);

@@ -3,19 +3,26 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "train/stop.h"
 #include "train/trainer.h"
 
-/* Loss sum and number of targets of windows [first, last), in passes that fit the model. */
-static tacit_status sum_losses(taciti_trainer *trainer, uint64_t first, uint64_t last, double sums[2]) {
+enum { LOSSES, TARGETS, LEFT, SUMS };
+
+/* Loss sum and number of targets of windows [first, last), in passes that fit the model, and whether this rank left. */
+static tacit_status sum_losses(taciti_trainer *trainer, uint64_t first, uint64_t last, double sums[SUMS]) {
     while (first < last) {
+        if (taciti_stop_signal() != 0) {
+            sums[LEFT] = 1;
+            return TACIT_OK;
+        }
         const uint64_t left = last - first;
         const size_t count = left < trainer->micro ? (size_t)left : trainer->micro;
         TACITI_TRY(
             taciti_data_validation(trainer->data, first, count, trainer->time, trainer->tokens, trainer->targets));
         double loss = 0;
         TACITI_TRY(taciti_model_loss(trainer->model, trainer->tokens, trainer->targets, count, trainer->time, &loss));
-        sums[0] += loss;
-        for (size_t i = 0; i < count * trainer->time; i++) sums[1] += trainer->targets[i] >= 0 ? 1 : 0;
+        sums[LOSSES] += loss;
+        for (size_t i = 0; i < count * trainer->time; i++) sums[TARGETS] += trainer->targets[i] >= 0 ? 1 : 0;
         first += count;
     }
     return TACIT_OK;
@@ -28,14 +35,17 @@ tacit_status taciti_trainer_evaluate(taciti_trainer *trainer, double *out_loss) 
     const uint64_t asked = (uint64_t)trainer->settings->train.eval_windows;
     const uint64_t windows = asked > 0 && asked < all ? asked : all;
     const uint64_t rank = (uint64_t)trainer->rank, ranks = (uint64_t)trainer->ranks;
-    double sums[2] = {0, 0};
+    double sums[SUMS] = {0};
     TACITI_TRY(taciti_comm_agree(trainer->comm,
                                  sum_losses(trainer, windows * rank / ranks, windows * (rank + 1) / ranks, sums)));
-    TACITI_TRY(taciti_comm_allreduce_f64(trainer->comm, sums, 2, TACITI_OP_SUM));
+    TACITI_TRY(taciti_comm_allreduce_f64(trainer->comm, sums, SUMS, TACITI_OP_SUM));
     (void)taciti_trace_add(&trainer->trace, TACITI_SPAN_EVAL, -1, begin);
-    if (sums[1] == 0)
+    *out_loss = (double)NAN;
+    trainer->reports.stop = trainer->reports.stop || sums[LEFT] > 0;
+    if (sums[LEFT] > 0) return TACIT_OK;
+    if (sums[TARGETS] == 0)
         return taciti_fail(TACIT_E_DATA, "%s: no validation tokens to evaluate", trainer->data_info.source);
-    *out_loss = sums[0] / sums[1];
+    *out_loss = sums[LOSSES] / sums[TARGETS];
     return TACIT_OK;
 }
 

@@ -61,6 +61,7 @@ static void fill(taciti_trainer *trainer, taciti_step_entry *entry) {
         skipped += all[r].skipped;
         moved += all[r].moved;
         entry->stop = entry->stop || all[r].stop != 0;
+        entry->abandoned = entry->abandoned || all[r].abandoned != 0;
         if (all[r].compute_s > m->slowest_s) {
             m->slowest_s = all[r].compute_s;
             m->slowest_rank = r;
@@ -68,7 +69,7 @@ static void fill(taciti_trainer *trainer, taciti_step_entry *entry) {
         m->fastest_s = fmin(m->fastest_s, all[r].compute_s);
     }
     const bool equal = trainer->strategy->replicas_equal;
-    entry->skips = equal ? skipped > 0 : (int64_t)skipped;
+    entry->skips = entry->abandoned ? 0 : equal ? skipped > 0 : (int64_t)skipped;
     trainer->position.skipped += entry->skips;
     m->skipped = trainer->position.skipped;
     m->loss = loss / ((double)trainer->settings->train.batch * (double)trainer->time);
@@ -94,8 +95,13 @@ tacit_status taciti_reports_collect(taciti_trainer *trainer, size_t late) {
     return TACIT_OK;
 }
 
+void taciti_reports_take_back(taciti_reports *reports) {
+    reports->stop = reports->stop || taciti_reports_newest(reports)->stop;
+    reports->count--;
+}
+
 bool taciti_reports_stop(taciti_reports *reports) {
-    bool stop = false;
+    bool stop = reports->stop;
     for (size_t i = 0; i < reports->count; i++) stop = stop || entry_at(reports, i)->stop;
     return stop;
 }

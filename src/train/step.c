@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "train/stop.h"
 #include "train/trainer.h"
 
 enum { DROPOUT_STREAM = 'd' };
@@ -24,18 +25,34 @@ static void poison(taciti_trainer *trainer, size_t tensor) {
 
 static void tensor_ready(void *context, size_t tensor) {
     taciti_trainer *trainer = context;
+    trainer->ready_tensors = tensor + 1;
     poison(trainer, tensor);
     taciti_readiness_mark(&trainer->readiness, tensor, bucket_full, trainer);
 }
 
+/* Replicas that differ finish the step: others have mixed with what it makes. */
+static bool wants_to_leave(void *context) {
+    const taciti_trainer *trainer = context;
+    return trainer->strategy->replicas_equal && taciti_stop_signal() != 0;
+}
+
+/* All ranks wait for this one's buckets, so they leave as they are; a gradient that is not finite lets everybody skip
+ * the update. The last tensor cannot have been ready. */
+static void abandon(taciti_trainer *trainer) {
+    const size_t count = trainer->layout.tensor_count;
+    taciti_model_gradients(trainer->model)[trainer->layout.tensors[count - 1].offset] = NAN;
+    while (trainer->ready_tensors < count) tensor_ready(trainer, trainer->ready_tensors);
+}
+
 /* Forward and backward of this rank's samples, pass by pass; buckets leave during the last pass's backward. A rank
- * without samples still makes one empty pass: its gradient is zero and its buckets are ready. */
-static tacit_status compute(taciti_trainer *trainer, double *loss_sum) {
+ * without samples still makes one empty pass: its gradient is zero and its buckets are ready. TACIT_PENDING: left. */
+static tacit_status make_passes(taciti_trainer *trainer, double *loss_sum) {
     const taciti_settings *s = trainer->settings;
     const uint64_t batch = (uint64_t)s->train.batch, step = (uint64_t)trainer->position.step;
     const uint64_t key = taciti_rng_key(taciti_rng_key((uint64_t)s->train.seed, DROPOUT_STREAM), step);
     taciti_readiness_reset(&trainer->readiness);
     trainer->ready_status = TACIT_OK;
+    trainer->ready_tensors = 0;
     *loss_sum = 0;
     size_t done = 0;
     do {
@@ -55,6 +72,7 @@ static tacit_status compute(taciti_trainer *trainer, double *loss_sum) {
             .dropout_key = key,
             .first_sample = trainer->first + done,
             .ready = last ? tensor_ready : NULL,
+            .leave = wants_to_leave,
             .context = trainer,
         };
         double pass_loss = 0;
@@ -63,6 +81,21 @@ static tacit_status compute(taciti_trainer *trainer, double *loss_sum) {
         done += count;
     } while (done < trainer->share);
     return trainer->ready_status;
+}
+
+static tacit_status compute(taciti_trainer *trainer, taciti_rank_report *mine) {
+    const tacit_status status = make_passes(trainer, &mine->loss_sum);
+    if (status != TACIT_PENDING) return status;
+    mine->abandoned = 1;
+    abandon(trainer);
+    return trainer->ready_status;
+}
+
+/* As if the step had not been begun; its number and its samples are those of the next attempt. */
+static void take_back(taciti_trainer *trainer) {
+    taciti_reports_take_back(&trainer->reports);
+    trainer->position.step--;
+    trainer->position.tokens -= (uint64_t)trainer->settings->train.batch * trainer->time;
 }
 
 static void fill_times(taciti_trainer *trainer, int64_t begin, int64_t compute_ns, const taciti_step_report *report,
@@ -104,9 +137,9 @@ tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish) {
     const taciti_comm_counters before = taciti_comm_count(trainer->comm);
     trainer->trace.step = trainer->position.step;
     taciti_profiling_begin(trainer);
-    taciti_rank_report mine = {.stop = stop_wish ? 1 : 0};
+    taciti_rank_report mine = {.stop = 0};
     taciti_comm_announce(trainer->comm, trainer->position.step, "compute");
-    const tacit_status computed = compute(trainer, &mine.loss_sum);
+    const tacit_status computed = compute(trainer, &mine);
     /* What goes wrong on one rank alone would leave the others waiting: the job ends as a whole. */
     if (computed != TACIT_OK && trainer->ranks > 1) taciti_comm_abort(trainer->comm, computed);
     TACITI_TRY(computed);
@@ -118,6 +151,7 @@ tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish) {
     taciti_step_report report = {0};
     taciti_step_entry *entry = NULL;
     TACITI_TRY(trainer->strategy->finish(trainer->strategy_self, lr, &report));
+    mine.stop = stop_wish || taciti_stop_signal() != 0 ? 1 : 0;
     mine.skipped = report.skipped ? 1 : 0;
     mine.moved = report.moved;
     trainer->position.step++;
@@ -125,6 +159,10 @@ tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish) {
     TACITI_TRY(taciti_reports_put(trainer, &mine, &entry));
     fill_own(trainer, lr, &report, &entry->metrics);
     TACITI_TRY(taciti_reports_collect(trainer, trainer->reports.late));
+    if (entry->abandoned) {
+        take_back(trainer);
+        return TACIT_OK;
+    }
     const taciti_comm_counters after = taciti_comm_count(trainer->comm);
     entry->metrics.bytes_sent = after.bytes_sent - before.bytes_sent;
     entry->metrics.bytes_received = after.bytes_received - before.bytes_received;

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,27 +14,12 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "train/stop.h"
 #include "train/trainer.h"
 
 enum { LINE_BYTES = 512, PATH_BYTES = 4096 };
 #define MIB (1.0 / 1048576.0)
 #define SECONDS_PER_MINUTE 60.0
-
-static volatile sig_atomic_t g_stop_signal;
-
-static void note_signal(int signal_number) { g_stop_signal = signal_number; }
-
-/* Slurm's pre-emption, an operator's kill, Ctrl-C: finish the step, save, leave cleanly. */
-static void catch_stop_signals(void) {
-    struct sigaction action;
-    memset(&action, 0, sizeof action);
-    action.sa_handler = note_signal;
-    action.sa_flags = SA_RESTART;
-    (void)sigemptyset(&action.sa_mask);
-    (void)sigaction(SIGTERM, &action, NULL);
-    (void)sigaction(SIGUSR1, &action, NULL);
-    (void)sigaction(SIGINT, &action, NULL);
-}
 
 void taciti_trainer_say(const taciti_trainer *trainer, const char *format, ...) {
     if (trainer->rank != 0 || trainer->settings->run.quiet) return;
@@ -89,6 +73,7 @@ static tacit_status save(taciti_trainer *trainer) {
     (void)snprintf(members, sizeof members, "\"status\": \"%s\", \"seconds\": %.3f", tacit_status_name(status),
                    (double)(taciti_now_ns() - begin) * 1e-9);
     record_event(trainer, trainer->position.step, "checkpoint", members);
+    if (status == TACIT_OK) trainer->saved_step = trainer->position.step;
     if (status != TACIT_OK && status != TACIT_E_PEER && trainer->rank == 0)
         taciti_log(TACITI_LOG_ERROR,
                    "checkpoint of step %" PRId64 " failed; training goes on with the older ones intact",
@@ -219,7 +204,7 @@ static agenda plan_step(const taciti_trainer *trainer, bool stop) {
     return (agenda){
         /* Who was asked to stop has little time: the checkpoint comes first, and alone. */
         .evaluation = evaluation_is_due(train, step) && (last || !stop),
-        .save = saves(trainer) && (save_is_due(train, step) || leaving),
+        .save = saves(trainer) && step != trainer->saved_step && (save_is_due(train, step) || leaving),
         .leaving = leaving,
     };
 }
@@ -247,24 +232,50 @@ static tacit_status check_data(const taciti_trainer *trainer) {
 
 /* One pass of the loop. *stop: some rank was asked to stop: leave after this step. */
 static tacit_status advance(taciti_trainer *trainer, int64_t deadline_ns, bool *stop) {
-    const bool wish = g_stop_signal != 0 || (deadline_ns > 0 && taciti_now_ns() > deadline_ns);
+    const bool wish = taciti_stop_signal() != 0 || (deadline_ns > 0 && taciti_now_ns() > deadline_ns);
     TACITI_TRY(taciti_trainer_step(trainer, wish));
     agenda due = plan_step(trainer, taciti_reports_stop(&trainer->reports));
     if (due.evaluation || due.save || due.leaving) {
         TACITI_TRY(taciti_reports_collect(trainer, 0));
         due = plan_step(trainer, taciti_reports_stop(&trainer->reports)); /* the last reports may ask to stop, too */
     }
-    *stop = taciti_reports_stop(&trainer->reports);
     if (due.evaluation || due.save) TACITI_TRY(taciti_comm_agree(trainer->comm, check_data(trainer)));
-    const tacit_status evaluated = due.evaluation ? evaluate_newest(trainer) : TACIT_OK;
-    if (evaluated == TACIT_E_PEER) return evaluated;
+    tacit_status evaluated = TACIT_OK;
+    if (due.evaluation) {
+        evaluated = evaluate_newest(trainer);
+        if (evaluated == TACIT_E_PEER) return evaluated;
+        due = plan_step(trainer, taciti_reports_stop(&trainer->reports)); /* it may have been left */
+    }
+    *stop = taciti_reports_stop(&trainer->reports);
     TACITI_TRY(report_steps(trainer));
     /* An evaluation that fails ends the run, but costs no step of it. */
     const bool leaving = due.leaving || evaluated != TACIT_OK;
-    const tacit_status saved = due.save || (leaving && saves(trainer)) ? save_mean(trainer) : TACIT_OK;
+    const bool unsaved = saves(trainer) && trainer->position.step != trainer->saved_step;
+    const tacit_status saved = due.save || (leaving && unsaved) ? save_mean(trainer) : TACIT_OK;
     if (!leaving) taciti_trainer_revert(trainer); /* the final model is the average */
     if (saved == TACIT_E_PEER || (leaving && saved != TACIT_OK)) return saved;
     return evaluated;
+}
+
+/* Signals that came while the run was built. */
+static tacit_status asked_to_stop(taciti_trainer *trainer, bool *stop) {
+    double asked = taciti_stop_signal() != 0 ? 1 : 0;
+    TACITI_TRY(taciti_comm_allreduce_f64(trainer->comm, &asked, 1, TACITI_OP_MAX));
+    *stop = asked > 0;
+    return TACIT_OK;
+}
+
+static void announce_end(const taciti_trainer *trainer, bool stop, int64_t first) {
+    const taciti_settings *s = trainer->settings;
+    const bool saved = s->train.save_every >= 0 && trainer->saved_step == trainer->position.step;
+    const bool fresh = trainer->position.step > first;
+    taciti_trainer_say(trainer, "%s at step %" PRId64 " of %" PRId64 "%s%s%s", stop ? "stopped as asked" : "finished",
+                       trainer->position.step, s->train.steps,
+                       !fresh                    ? ": no step was finished, nothing to save"
+                       : saved                   ? "; checkpoint in "
+                       : s->train.save_every < 0 ? ", nothing saved as asked"
+                                                 : "; the checkpoint failed",
+                       fresh && saved ? s->run.dir.text : "", fresh && saved ? "/ckpt" : "");
 }
 
 static tacit_status run_steps(taciti_trainer *trainer) {
@@ -272,17 +283,15 @@ static tacit_status run_steps(taciti_trainer *trainer) {
     const int64_t deadline_ns =
         minutes > 0 ? taciti_now_ns() + (int64_t)(minutes * SECONDS_PER_MINUTE * (double)TACITI_NS_PER_S) : 0;
     tacit_status status = TACIT_OK;
+    const int64_t first = trainer->saved_step = trainer->position.step;
     bool stop = false;
+    TACITI_TRY(asked_to_stop(trainer, &stop));
     while (status == TACIT_OK && trainer->position.step < trainer->settings->train.steps && !stop)
         status = advance(trainer, deadline_ns, &stop);
     if (status != TACIT_OK && status != TACIT_E_PEER) TACITI_TRY(flush_reports(trainer));
     TACITI_TRY(status);
     if (trainer->rank == 0) taciti_console_break(&trainer->console);
-    const bool saved = saves(trainer);
-    taciti_trainer_say(trainer, "%s at step %" PRId64 " of %" PRId64 "%s%s%s", stop ? "stopped as asked" : "finished",
-                       trainer->position.step, trainer->settings->train.steps,
-                       saved ? "; checkpoint in " : ", nothing saved as asked",
-                       saved ? trainer->settings->run.dir.text : "", saved ? "/ckpt" : "");
+    announce_end(trainer, stop, first);
     return TACIT_OK;
 }
 
@@ -316,7 +325,6 @@ static tacit_status compare_memory(taciti_trainer *trainer) {
 }
 
 static tacit_status train_built(taciti_trainer *trainer, bool resume) {
-    catch_stop_signals();
     TACITI_TRY(restore_or_initialise(trainer, resume));
     const bool complete = trainer->position.step >= trainer->settings->train.steps;
     if (!complete) TACITI_TRY(taciti_comm_agree(trainer->comm, taciti_profiling_check(trainer)));

@@ -33,6 +33,7 @@ typedef struct taciti_rank_report {
     double loss_sum;  /* nats, over this rank's tokens */
     double compute_s; /* forward and backward */
     double stop;      /* 1: asked to stop */
+    double abandoned; /* 1: left the step, whose update nobody makes */
     double skipped;   /* 1: did not update its parameters */
     double moved;     /* taciti_step_report */
 } taciti_rank_report;
@@ -40,9 +41,10 @@ typedef struct taciti_rank_report {
 /* A finished step whose line is not written yet. */
 typedef struct taciti_step_entry {
     taciti_step_metrics metrics;
-    bool known;    /* the reports of all ranks are in it */
-    bool stop;     /* some rank was asked to stop */
-    int64_t skips; /* updates that did not happen, as `skipped` of taciti_position counts them */
+    bool known;     /* the reports of all ranks are in it */
+    bool stop;      /* some rank was asked to stop */
+    bool abandoned; /* some rank left the step */
+    int64_t skips;  /* updates that did not happen, as `skipped` of taciti_position counts them */
 } taciti_step_entry;
 
 /* Reports on their way, oldest first. */
@@ -53,6 +55,7 @@ typedef struct taciti_reports {
     size_t late;                /* steps whose reports are not awaited yet; 0 without a circular */
     taciti_step_entry *entries; /* [most]; owned */
     size_t most, first, count;
+    bool stop; /* told otherwise than by an entry that is still here */
 } taciti_reports;
 
 /* What --profile has measured so far. */
@@ -81,11 +84,13 @@ typedef struct taciti_trainer {
     const taciti_strategy *strategy;
     void *strategy_self;
     taciti_readiness readiness;
+    size_t ready_tensors; /* of this step */
     taciti_trace trace;
     taciti_metrics *metrics;   /* rank 0 only */
     taciti_console console;    /* rank 0 only */
     int32_t *tokens, *targets; /* one micro-batch */
     taciti_position position;
+    int64_t saved_step; /* of the newest checkpoint, or where the run began */
     taciti_reports reports;
     taciti_profiling profiling;
     bool from_mean;           /* replicas of a checkpoint are not taken up one by one */
@@ -120,7 +125,9 @@ tacit_status taciti_trainer_claim_folder(taciti_trainer *trainer);
 /* A new run in the folder of an old one: what it holds goes to the first free name beside it. Rank 0. */
 tacit_status taciti_set_old_run_aside(const char *folder);
 
-/* step.c: one optimizer step; its entry goes to the reports. stop_wish: this rank was asked to stop. Collective. */
+/* step.c: one optimizer step; its entry goes to the reports. stop_wish: this rank was asked to stop. Where replicas are
+ * equal and a signal comes, all ranks abandon the step: position and parameters stay those of the step before, and no
+ * entry is made. Collective. */
 tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish);
 
 /* reports.c: entries of steps. */
@@ -134,7 +141,10 @@ tacit_status taciti_reports_put(taciti_trainer *trainer, const taciti_rank_repor
  * rank. Collective. */
 tacit_status taciti_reports_collect(taciti_trainer *trainer, size_t late);
 
-bool taciti_reports_stop(taciti_reports *reports);                 /* some known entry asks to stop */
+/* The newest entry goes; that it asks to stop stays known. */
+void taciti_reports_take_back(taciti_reports *reports);
+
+bool taciti_reports_stop(taciti_reports *reports);                 /* some known entry asks to stop, or did */
 taciti_step_entry *taciti_reports_newest(taciti_reports *reports); /* right after a step: there is one */
 taciti_step_entry *taciti_reports_oldest_known(taciti_reports *reports);
 void taciti_reports_drop_oldest(taciti_reports *reports);
@@ -149,7 +159,8 @@ void taciti_profiling_end(taciti_trainer *trainer, double update_s);
 void taciti_profiling_add_reports(taciti_trainer *trainer);
 tacit_status taciti_profiling_write(taciti_trainer *trainer);
 
-/* evaluate.c: mean loss over validation windows [0, windows), 0: all. Collective. */
+/* evaluate.c: mean loss over validation windows [0, windows), 0: all. When a signal asks some rank to stop, evaluation
+ * ends with NaN and the reports say so. Collective. */
 tacit_status taciti_trainer_evaluate(taciti_trainer *trainer, double *out_loss);
 
 /* evaluate.c: where replicas differ the model becomes their mean, and comes back. *distance: NaN where they are equal.

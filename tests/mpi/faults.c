@@ -91,7 +91,7 @@ static void reduce_natively(taciti_comm *comm) {
 
 int main(int argc, char **argv) {
     if (argc != 4) return 2;
-    taciti_witness *witness = taciti_supervise();
+    taciti_witness *witness = taciti_supervise(15);
     g_phase = argv[1];
     g_victim = atoi(argv[2]);
     g_signal = atoi(argv[3]);
