@@ -60,6 +60,12 @@ typedef struct taciti_transfer_time {
 } taciti_transfer_time;
 taciti_transfer_time taciti_links_time(const taciti_links *links, const taciti_transfer *transfer);
 
+/* Along edges: who hears from one rank and tells one is in a pair with each, on links that nobody else crowds. */
+static inline void taciti_links_as_pair(taciti_transfer *transfer) {
+    transfer->ranks = 2;
+    if (transfer->hosts > 2) transfer->hosts = 2;
+}
+
 /* What a ring of all ranks asks of the links, host by host. */
 taciti_demand taciti_links_ring(int ranks, int hosts, size_t bytes);
 

@@ -20,11 +20,13 @@
 static const size_t SIZES[] = {4 << 10, 256 << 10, 4 << 20, 32 << 20};
 static const size_t QUICK_SIZES[] = {4 << 10, 1 << 20, 4 << 20};
 
-enum { SIZES_MOST = 4, ROUNDS = 7, ROUNDS_QUICK = 3, ROUNDS_LEAST = 2, REPEATS_MOST = 100, SKIPPED_BYTES = 720 };
+enum { SIZES_MOST = 4, ROUNDS = 7, ROUNDS_QUICK = 3, ROUNDS_LEAST = 3, REPEATS_MOST = 100, SKIPPED_BYTES = 720 };
 /* A round of small arrays repeats them until it takes this long: what ranks start apart is lost in it. */
 static const double ROUND_S = 5e-3;
 /* One measurement takes at most this many times its part of what is left, and then with the least number of rounds. */
 static const double GREED = 6;
+/* Rounds that differ by this factor are repeated, for up to so many times a measurement's part of the time. */
+static const double UNEVEN = 1.25, PATIENCE = 3;
 
 /* Kinds whose collectives are built of reduce-scatter and all-gather. */
 enum { CHUNKED_KINDS = TACITI_GROUP_CROSS + 1 };
@@ -102,9 +104,19 @@ static const char *name_of(const bench *b, const subject *what) {
     return what->native < 0 ? "tacit" : b->natives[what->native].name;
 }
 
+/* One of few rounds that something else held up makes their median worthless. The same on all ranks, as times are. */
+static bool is_uneven(const double *seconds, size_t rounds) {
+    double least = seconds[0], most = seconds[0];
+    for (size_t i = 1; i < rounds; i++) {
+        least = seconds[i] < least ? seconds[i] : least;
+        most = seconds[i] > most ? seconds[i] : most;
+    }
+    return most > UNEVEN * least;
+}
+
 /* One round to warm up, which also tells how many repeats and rounds there is time for. */
 static tacit_status measure(bench *b, double fair_s, double *out_s) {
-    double seconds[ROUNDS], warm_up_s;
+    double seconds[ROUNDS], warm_up_s, spent_s = 0;
     const double rounds_most = b->probe->options->quick ? ROUNDS_QUICK : ROUNDS;
     b->repeats = 1;
     TACITI_TRY(time_round(b, &warm_up_s));
@@ -114,8 +126,12 @@ static tacit_status measure(bench *b, double fair_s, double *out_s) {
         b->repeats = fit > REPEATS_MOST ? REPEATS_MOST : (size_t)fit + 1;
     }
     const double fit = (fair_s - warm_up_s) / (warm_up_s * (double)b->repeats);
-    const size_t rounds = (size_t)(fit > rounds_most ? rounds_most : fit > ROUNDS_LEAST ? fit : ROUNDS_LEAST);
-    for (size_t i = 0; i < rounds; i++) TACITI_TRY(time_round(b, &seconds[i]));
+    const size_t planned = (size_t)(fit > rounds_most ? rounds_most : fit > ROUNDS_LEAST ? fit : ROUNDS_LEAST);
+    size_t rounds = 0;
+    while (rounds < planned || (rounds < ROUNDS && spent_s < fair_s * PATIENCE && is_uneven(seconds, rounds))) {
+        TACITI_TRY(time_round(b, &seconds[rounds]));
+        spent_s += seconds[rounds++] * (double)b->repeats;
+    }
     taciti_cluster_timing timing = {.collective = b->what.collective, .group = b->what.group, .bytes = b->bytes};
     (void)snprintf(timing.by, sizeof timing.by, "%s", name_of(b, &b->what));
     timing.seconds = *out_s = taciti_median(seconds, rounds); /* sorts */

@@ -57,10 +57,13 @@ static tacit_status add_kind(taciti_rounds *r, size_t *out) {
 /* No field of a demand but counts: there is no padding to compare. */
 _Static_assert(sizeof(taciti_demand) == 3 * sizeof(double) + 4 * sizeof(int), "demands are compared as bytes");
 
-static bool same_kind(const walk *w, const taciti_transfer *kind, size_t count, const taciti_demand *demand,
+/* One rank and its only partner, or the two that it has in a round of directed edges, are as fast as a pair. */
+static bool is_pair(const taciti_meeting *meeting) { return meeting->taker >= 0 && meeting->count <= 3; }
+
+static bool same_kind(const walk *w, const taciti_transfer *kind, int ranks, const taciti_demand *demand,
                       const taciti_codec *codec) {
     for (size_t i = 0; i < w->out->stretches->length_count; i++)
-        if (kind[i].ranks != (int)count || kind[i].codec != codec ||
+        if (kind[i].ranks != ranks || kind[i].codec != codec ||
             memcmp(&kind[i].demand, demand + i * (size_t)w->scene->where->ranks, sizeof *demand) != 0)
             return false;
     return true;
@@ -73,17 +76,21 @@ static tacit_status find_kind(walk *w, size_t first, const taciti_meeting *meeti
     const int rank = meeting->taker >= 0 ? meeting->taker : meeting->members[0];
     const taciti_demand *demand = w->demands + rank;
     const taciti_codec *codec = codec_of(w, meeting, demand);
+    const int members = is_pair(meeting) ? 2 : (int)meeting->count;
     for (*out = first; *out < r->kind_count; (*out)++)
-        if (same_kind(w, r->transfers + *out * lengths, meeting->count, demand, codec)) return TACIT_OK;
+        if (same_kind(w, r->transfers + *out * lengths, members, demand, codec)) return TACIT_OK;
     TACITI_TRY(add_kind(r, out));
-    for (size_t i = 0; i < lengths; i++)
-        r->transfers[*out * lengths + i] = (taciti_transfer){.demand = demand[i * ranks],
-                                                             .hosts = demand[i * ranks].hosts,
-                                                             .ranks = (int)meeting->count,
-                                                             .f32_bytes = w->lengths[i].f32_bytes,
-                                                             .codec = codec,
-                                                             .library = w->method->library,
-                                                             .by = w->method->by};
+    for (size_t i = 0; i < lengths; i++) {
+        taciti_transfer *t = &r->transfers[*out * lengths + i];
+        *t = (taciti_transfer){.demand = demand[i * ranks],
+                               .hosts = demand[i * ranks].hosts,
+                               .ranks = members,
+                               .f32_bytes = w->lengths[i].f32_bytes,
+                               .codec = codec,
+                               .library = w->method->library,
+                               .by = w->method->by};
+        if (is_pair(meeting)) taciti_links_as_pair(t);
+    }
     return TACIT_OK;
 }
 
