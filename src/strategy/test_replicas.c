@@ -259,7 +259,8 @@ static void train(taciti_comm *comm, void *context) {
     test_replicas *t = context;
     const int rank = taciti_comm_rank(comm);
     rank_state s = {.p = NULL};
-    tacit_status status = open_rank(t, comm, &t->gossip, &s);
+    const bool odd = t->odd != NULL && rank == t->odd_rank;
+    tacit_status status = t->created[rank] = open_rank(t, comm, odd ? t->odd : &t->gossip, &s);
     if (rank == 0) t->status = status;
     if (rank == 0) t->predicted = s.predicted;
     if (status == TACIT_OK) start(t, rank, &s);

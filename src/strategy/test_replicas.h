@@ -33,7 +33,9 @@ typedef struct test_replicas {
     bool no_thread;                       /* every job runs in submit() */
     int stop_after;                       /* steps after which all is saved, thrown away and restored; 0: never */
     const taciti_gossip_options *resumed; /* from then on; NULL: the same */
-    int wrong_rank, wrong_number;         /* what a checkpoint has instead of a number of this rank's; -1: none */
+    const taciti_gossip_options *odd;     /* of odd_rank alone; NULL: all have the same */
+    int odd_rank;
+    int wrong_rank, wrong_number; /* what a checkpoint has instead of a number of this rank's; -1: none */
     double wrong_value;
     int average_at; /* step before which the average is taken and reverted; -1: never */
     bool dawdle;    /* random delays of every rank */
@@ -53,6 +55,7 @@ typedef struct test_replicas {
     size_t lag;                                                  /* of the strategy, as rank 0 says */
     float *arrays[TEST_MOST_RANKS][TACITI_STRATEGY_MOST_ARRAYS]; /* that a checkpoint would hold, in their order */
     tacit_status predicted, status;        /* of predict_bytes and create; where that failed nothing else is there */
+    tacit_status created[TEST_MOST_RANKS]; /* of create, of every rank */
     tacit_status started[TEST_MOST_RANKS]; /* after stop_after; a run ends where it failed */
 } test_replicas;
 
