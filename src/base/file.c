@@ -172,6 +172,23 @@ free_name:
     return status;
 }
 
+tacit_status taciti_file_check_writable(const char *path) {
+    const size_t size = strlen(path) + 64;
+    char *name = taciti_calloc(size, 1);
+    if (name == NULL) return TACIT_E_MEMORY;
+    struct stat info;
+    tacit_status status = TACIT_OK;
+    const int fd = create_temporary(path, name, size);
+    if (fd < 0)
+        status = fail_errno("cannot create the file", path);
+    else if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        status = taciti_fail(TACIT_E_IO, "%s: is a folder", path);
+    if (fd >= 0) (void)unlink(name);
+    if (fd >= 0) (void)close(fd);
+    taciti_free(name);
+    return status;
+}
+
 /* ---- reading --------------------------------------------------------------------------------------------------- */
 
 /* Opens a regular file. Non-blocking, so that a pipe without a writer is refused and not waited for. */

@@ -17,6 +17,9 @@ tacit_status taciti_file_make_folder(const char *path);
 /* Writes the whole file atomically: readers see the old content or the new, also after a crash. */
 tacit_status taciti_file_write(const char *path, const void *bytes, size_t count);
 
+/* Whether taciti_file_write() could make such a file now: one is made beside `path` and removed again. */
+tacit_status taciti_file_check_writable(const char *path);
+
 /* Reads a whole file of at most `limit` bytes; the block has one extra zero byte. out_count may be NULL.
  * Folders, pipes and devices are refused. Returns owned; taciti_free(). */
 tacit_status taciti_file_read(const char *path, size_t limit, char **out, size_t *out_count);

@@ -168,7 +168,7 @@ tacit_status taciti_comm_barrier(taciti_comm *comm) {
 tacit_status taciti_comm_agree(taciti_comm *comm, tacit_status mine) {
     double worst = (double)mine;
     TACITI_TRY(taciti_comm_allreduce_f64(comm, &worst, 1, TACITI_OP_MIN));
-    return (tacit_status)(int)worst;
+    return worst >= (double)TACIT_E_INTERNAL && worst <= 0 ? (tacit_status)(int)worst : TACIT_E_INTERNAL;
 }
 
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
@@ -262,6 +262,7 @@ tacit_status taciti_comm_introduce(taciti_comm *comm) {
     else if (gethostname(me.host, sizeof me.host - 1) != 0)
         (void)snprintf(me.host, sizeof me.host, "?");
     TACITI_TRY(taciti_comm_allgather(comm, &me, sizeof me, comm->peers));
+    for (int i = 0; i < comm->engine.size; i++) comm->peers[i].host[sizeof me.host - 1] = 0;
     number_local_ranks(comm);
     return TACIT_OK;
 }

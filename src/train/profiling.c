@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "train/trainer.h"
 
 /* The first steps build code and touch memory for the first time; after some tens the mean stands still. */
@@ -30,8 +31,8 @@ void taciti_profiling_destroy(taciti_profiling *p) { taciti_profile_destroy(&p->
 
 tacit_status taciti_profiling_check(const taciti_trainer *trainer) {
     const int64_t left = trainer->settings->train.steps - trainer->position.step;
-    if (trainer->profiling.path == NULL || left > WARM_UP_STEPS) return TACIT_OK;
-    if (trainer->rank != 0) return TACIT_E_CONFIG; /* rank 0 speaks */
+    if (trainer->profiling.path == NULL || trainer->rank != 0) return TACIT_OK;
+    if (left > WARM_UP_STEPS) return taciti_file_check_writable(trainer->profiling.path);
     return taciti_fail(TACIT_E_CONFIG,
                        "--profile %s measures from the %d. step of a start on, but only %" PRId64
                        " are left; raise train.steps",

@@ -69,7 +69,9 @@ static void fill(taciti_trainer *trainer, taciti_step_entry *entry) {
         m->fastest_s = fmin(m->fastest_s, all[r].compute_s);
     }
     const bool equal = trainer->strategy->replicas_equal;
-    entry->skips = entry->abandoned ? 0 : equal ? skipped > 0 : (int64_t)skipped;
+    /* At most one per rank: what a rank says cannot be more, nor no number. */
+    const int64_t most = entry->abandoned ? 0 : equal ? 1 : trainer->ranks;
+    entry->skips = (int64_t)fmin(fmax(skipped, 0), (double)most);
     trainer->position.skipped += entry->skips;
     m->skipped = trainer->position.skipped;
     m->loss = loss / ((double)trainer->settings->train.batch * (double)trainer->time);

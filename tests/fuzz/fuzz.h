@@ -19,4 +19,7 @@ size_t fuzz_seed(size_t i, uint8_t *out);
 /* A file in memory that holds these bytes; its path is valid until the next call. Any failure ends the program. */
 const char *fuzz_file(const uint8_t *data, size_t size);
 
+/* One of several such files, 0 to 3. */
+const char *fuzz_file_of(int number, const uint8_t *data, size_t size);
+
 #endif

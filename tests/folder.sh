@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The run folder: one run at a time, nothing in it changes for a run that cannot begin, nothing behind a link is touched.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+. scripts/mpi-environment.sh
+. tests/check.sh
+tacit=$(realpath "${TACIT:-build/release/bin/tacit}")
+work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+
+nano=(--model.preset nano --model.dtype f32 --train.threads 1 --train.batch 8 --train.eval_windows 2 --train.save_early 0
+      --run.tensorboard false)
+# train DIR FLAGS...
+train() { local dir=$1; shift; timeout 120 "$tacit" train "${nano[@]}" --run.dir "$work/$dir" "$@"; }
+launch() { local n=$1 dir=$2; shift 2; timeout 120 "$MPIRUN" -n "$n" "$tacit" train "${nano[@]}" --run.dir "$work/$dir" "$@"; }
+contents() { (cd "$1" && find . -type f ! -name lock -exec sha256sum {} + | sort); }
+
+# ---- two runs ------------------------------------------------------------------------------------------------------
+# A run that takes its time, in the background: its process group is $first.
+start_long() {
+  setsid timeout 120 "$MPIRUN" -n 2 "$tacit" train "${nano[@]}" --run.dir "$work/$1" --train.steps 1000000 "${@:2}" >"$work/long.log" 2>&1 &
+  first=$!
+  for _ in $(seq 100); do [ ! -s "$work/$1/lock" ] || return 0; sleep 0.2; done
+  cat "$work/long.log"; return 1
+}
+stop_long() { kill -KILL -- "-$first" 2>/dev/null; wait "$first" 2>/dev/null; sleep 1; }
+# refused FLAGS...: a second run is refused, names the owner and leaves everything as it is
+refused() {
+  local pid before after; pid=$(cut -d' ' -f2 "$work/two/lock")
+  before=$(ls -d "$work"/two*; ls "$work/two")
+  launch 2 two "$@" >"$work/second.log" 2>&1
+  local status=$?; cat "$work/second.log"
+  after=$(ls -d "$work"/two*; ls "$work/two")
+  [ "$status" -eq 3 ] && grep -q "pid $pid" "$work/second.log" && grep -q -- '--run.dir' "$work/second.log" &&
+    [ "$before" = "$after" ] && [ "$(cut -d' ' -f2 "$work/two/lock")" = "$pid" ]
+}
+check "a run of two ranks" launch 2 two --train.steps 10
+if start_long two --resume; then
+  check "a new run in the folder of another is refused" refused --train.steps 20
+  check "so is a second --resume" refused --train.steps 20 --resume
+  stop_long
+  expect "after kill -9 the folder is taken over, with a note" 0 'taken over' launch 2 two --train.steps 20 --resume
+else
+  fail "a long run starts"
+fi
+check "a run that ends leaves no lock" test ! -e "$work/two/lock"
+
+# ---- found before the first step -----------------------------------------------------------------------------------
+head -c 14 README.md >"$work/short.txt"
+# untouched STATUS TEXT FLAGS...: the run is refused within 20 s and the folder of the earlier run is as it was
+untouched() {
+  local status=$1 text=$2 got; shift 2
+  contents "$work/two" >"$work/before"
+  timeout 20 "$tacit" train "${nano[@]}" --run.dir "$work/two" "$@" >"$work/log" 2>&1
+  got=$?; cat "$work/log"; contents "$work/two" >"$work/after"
+  [ "$got" -eq "$status" ] && grep -qE "$text" "$work/log" && ! grep -q '^step' "$work/log" && diff "$work/before" "$work/after" && [ ! -e "$work/two.old1" ]
+}
+check "no validation tokens" untouched 4 'validation tokens.*data.split' --data.split 0 --train.eval_every 0
+check "too little text" untouched 4 'train tokens' --data.train "$work/short.txt"
+check "a model that does not fit" untouched 7 'MiB of memory' --model.layers 1024 --model.channels 65536 --model.heads 64
+check "sizes beyond 64 bits" untouched 7 'MiB of memory' --model.layers 1024 --model.channels 65536 --model.heads 64 --train.batch 1000000000
+check "a profile that cannot be written" untouched 7 'no/such' --profile "$work/no/such/profile.json"
+expect "without evaluation no validation tokens are needed" 0 'finished' train split0 --data.split 0 --train.eval_every -1 --train.steps 3
+expect "the largest seed" 0 'finished' train seed --train.seed 9223372036854775807 --train.steps 2
+expect "and it is resumed" 0 'resume at step 2' train seed --train.seed 9223372036854775807 --train.steps 3 --resume
+expect "a refused run leaves no folder" 4 'validation' train nothing --data.split 0
+check "none at all" test ! -e "$work/nothing"
+
+# ---- links ---------------------------------------------------------------------------------------------------------
+linked() {
+  mkdir -p "$work/disk" && ln -s "$work/disk/target" "$work/link" && mkdir "$work/disk/target" || return 1
+  train link --train.steps 2 && echo note >"$work/disk/target/note" && train link --train.steps 3 || return 1
+  [ -L "$work/link" ] && [ -f "$work/disk/target.old1/note" ] && [ -f "$work/disk/target.old1/metrics.jsonl" ] && [ -d "$work/disk/target/ckpt/step_00000003" ] &&
+    [ ! -e "$work/link.old1" ]
+}
+check "a run folder that is a link: what it holds moves aside beside it, the link stays" linked
+link_in_ckpt() {
+  mkdir -p "$work/precious" && echo x >"$work/precious/x" && train links --train.steps 2 || return 1
+  ln -s "$work/precious" "$work/links/ckpt/step_00000004" && ln -s "$work/precious" "$work/links/ckpt/step_00000006.tmp" || return 1
+  train links --train.steps 6 --train.save_every 2 --resume >"$work/log" 2>&1 || { cat "$work/log"; return 1; }
+  cat "$work/log"; ls "$work/links/ckpt"
+  [ -f "$work/precious/x" ] && [ -d "$work/links/ckpt/step_00000006" ] && ! grep -q failed "$work/log"
+}
+check "links in ckpt/ are no obstacle, and their targets stay" link_in_ckpt
+
+# ---- data that changes ---------------------------------------------------------------------------------------------
+overwritten() {
+  local n=$1; shift
+  cp README.md "$work/text.txt"
+  "$MPIRUN" -n "$n" timeout 100 "$tacit" train "${nano[@]}" --run.dir "$work/over" --train.steps 1000000 --train.eval_every 50 --train.save_every 50 --train.keep 1000 --data.train "$work/text.txt" >"$work/log" 2>&1 &
+  local pid=$!
+  for _ in $(seq 100); do [ ! -d "$work/over/ckpt/step_00000050" ] || break; sleep 0.2; done
+  printf 'XXXX' | dd of="$work/text.txt" bs=1 seek=100 conv=notrunc 2>/dev/null
+  local newest; newest=$(ls "$work/over/ckpt" | tail -1)
+  wait "$pid"; local status=$?
+  cat "$work/log"; ls "$work/over/ckpt"
+  [ "$status" -eq 4 ] && grep -q 'text.txt: was written to' "$work/log" && [ "$(ls "$work/over/ckpt" | tail -1)" \< "$(printf 'step_%08d' $((10#${newest#step_} + 101)))" ] && rm -r "$work/over"
+}
+check "data that is overwritten ends the run before the next checkpoint" overwritten 1
+check "the same with two ranks" overwritten 2
+finish_checks
