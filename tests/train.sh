@@ -225,6 +225,22 @@ others r-awc-4 4 'this run \(dp, 4 ranks\) goes on from their mean' --strategy d
 others r-awc-4 4 'this run \(localsgd, 4 ranks\) goes on from their mean' --strategy localsgd "${accum[@]}"
 others n4 4 'is of strategy dp; all replicas of gossip start from its model' --strategy gossip --train.steps 110
 
+# Unequal data: what a rank draws from is a function of seed, rank and number of ranks.
+for n in 3 4; do
+  replicas by-rank "$n" --strategy gossip --data.partition by-rank
+  replicas dirichlet "$n" --strategy gossip --gossip.tracker true --data.partition dirichlet:0.1
+done
+check "global on one rank" run 1 global-1 --train.steps 20 --data.partition global
+check "by-rank on one rank" run 1 by-rank-1 --train.steps 20 --data.partition by-rank
+check "by-rank on one rank is global, bit for bit" same_checkpoint global-1 by-rank-1 20
+check "dp averages over the parts" run 4 by-rank-dp --train.steps 20 --data.partition by-rank
+others r-by-rank-4 3 'data.partition by-rank is over 3 ranks now, over 4 in the checkpoint' --strategy gossip --data.partition by-rank
+others r-by-rank-4 4 'data.partition was "by-rank" in the checkpoint and is "global" now' --strategy gossip
+expect "ranks without samples are refused" 3 'some of 4 ranks have no sample.*--train.batch 4 or more' run 4 few --data.partition by-rank --train.batch 3
+expect "an unknown partition is refused" 3 'none of global, by-rank and dirichlet:ALPHA' run 1 few --data.partition dirichlet
+head -c 100 README.md >"$work/short.txt"
+expect "parts shorter than a sample are refused" 4 'leaves a part of 9 train tokens' run 1 few --data.train "$work/short.txt" --data.partition dirichlet:1
+
 # resumes_with STATUS TEXT FLAGS...: r-awc-4 resumed with other settings
 resumes_with() {
   cp -r "$work/r-awc-4" "$work/others"

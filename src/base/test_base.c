@@ -5,6 +5,7 @@
 #include <stdint.h>
 /* cmocka wants the four above first */
 #include <cmocka.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 #include "base/memory.h"
 #include "base/pool.h"
 #include "base/rng.h"
+#include "base/series.h"
 #include "base/trace.h"
 
 static void statuses_have_names_texts_and_exit_codes(void **state) {
@@ -128,8 +130,25 @@ static void a_full_trace_still_counts(void **state) {
     taciti_trace_destroy(&trace);
 }
 
+/* Within some ulps of the library's, over all sizes. */
+static void series_are_close_to_the_library(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 20000; i++) {
+        const double u = 1 - taciti_rng_unit(11, i), x = ldexp(u, (int)(i % 400) - 200), y = -700 * u;
+        assert_true(fabs(taciti_series_log(x) - log(x)) <= 4e-16 * fmax(1, fabs(log(x))));
+        assert_true(fabs(taciti_series_exp(y) - exp(y)) <= 4e-13 * exp(y)); /* rounding of y / log 2 */
+        assert_true(fabs(taciti_series_exp(-u) - exp(-u)) <= 4e-16);
+        double cosine, sine;
+        taciti_series_circle(1 - u, &cosine, &sine);
+        assert_true(fabs(cosine * cosine + sine * sine - 1) <= 1e-15);
+    }
+    assert_true(fabs(taciti_series_log(1)) <= 0 && fabs(taciti_series_exp(0) - 1) <= 0);
+    assert_true(fabs(taciti_series_exp(-1e300)) <= 0 && fabs(taciti_series_exp(-INFINITY)) <= 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(series_are_close_to_the_library),
         cmocka_unit_test(statuses_have_names_texts_and_exit_codes),
         cmocka_unit_test(fail_logs_once_and_returns_its_status),
         cmocka_unit_test(pool_runs_every_thread_every_round),

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/builtin.h"
-#include "data/order.h"
+#include "data/partition.h"
 #include "data/shard.h"
 #include "data/text.h"
 #include "data/tokens.h"
@@ -21,7 +21,8 @@ struct taciti_data {
     taciti_tokens validation; /* of data.validation; empty: held out of train */
     taciti_tokenizer *tokenizer;
     taciti_data_info info;
-    int64_t limit; /* ids at or above are refused */
+    taciti_partition asked, partition; /* of the options; of this rank, global until it is assigned */
+    int64_t limit;                     /* ids at or above are refused */
 };
 
 /* What has been met so far: text at byte level and shards cannot be mixed. */
@@ -118,6 +119,7 @@ static tacit_status open_tokenizer(const taciti_data_options *options, taciti_da
 }
 
 static tacit_status open_all(const taciti_data_options *options, taciti_data *data) {
+    TACITI_TRY(taciti_partition_parse(options->partition.text, &data->asked));
     TACITI_TRY(open_tokenizer(options, data));
     kinds met = {.tokenizer = data->tokenizer};
     if (options->train.count == 0)
@@ -194,12 +196,32 @@ tacit_status taciti_data_unchanged(const taciti_data *data) {
     return check_files(&data->validation);
 }
 
+tacit_status taciti_data_assign(taciti_data *data, uint64_t seed, int rank, int ranks, size_t time) {
+    taciti_partition partition = data->asked;
+    taciti_partition_assign(&partition, seed, rank, ranks);
+    const uint64_t tokens = taciti_partition_min_tokens(&partition, data->info.train_tokens);
+    if (partition.kind != TACITI_PARTITION_GLOBAL && tokens <= time)
+        return taciti_fail(TACIT_E_DATA,
+                           "%s: data.partition leaves a part of %" PRIu64
+                           " train tokens, but one sample of train.seq %zu needs %zu; give more text, fewer ranks or a "
+                           "smaller train.seq",
+                           data->info.source, tokens, time, time + 1);
+    data->partition = partition;
+    return TACIT_OK;
+}
+
+bool taciti_data_partitioned(const taciti_data *data) { return data->partition.kind != TACITI_PARTITION_GLOBAL; }
+
+void taciti_data_describe_partition(const taciti_data *data, uint64_t seed, char *out, size_t out_bytes) {
+    taciti_partition_describe(&data->partition, data->info.train_tokens, seed, out, out_bytes);
+}
+
 tacit_status taciti_data_train(const taciti_data *data, uint64_t seed, uint64_t first, size_t count, size_t time,
                                int32_t *tokens, int32_t *targets) {
     TACITI_TRY(check_samples(data, time));
-    const taciti_order order = taciti_order_make(data->info.train_tokens, time);
+    const uint64_t all = data->info.train_tokens;
     for (size_t i = 0; i < count; i++) {
-        const uint64_t start = taciti_order_start(&order, seed, first + i);
+        const uint64_t start = taciti_partition_start(&data->partition, all, time, seed, first + i);
         TACITI_TRY(read_window(data, &data->train, start, time, tokens + i * time, targets + i * time));
     }
     return TACIT_OK;

@@ -4,6 +4,8 @@
  * GPT-2 BPE tokenizer. The sequence of global batches is a function of (seed, step) alone: sample g = step * batch + i
  * of the run is a window of `time` + 1 tokens that every number of ranks agrees on.
  *
+ * With data.partition every rank draws from a sequence of its own instead; see data/partition.h.
+ *
  * Order: the train tokens are cut into windows of `time` tokens; epoch e visits every window once in an order given by
  * a keyed permutation, and shifts all cuts by a phase drawn for that epoch (data/order.h).
  *
@@ -25,6 +27,7 @@ typedef struct taciti_data_options {
     taciti_list train;      /* data.train: files; empty: the text packed into the program at build time */
     taciti_list validation; /* data.validation: files; empty: the last `split` of train is held out */
     double split;           /* data.split: default 0.1 */
+    taciti_text partition;  /* data.partition: "global|by-rank|dirichlet:ALPHA", see data/partition.h */
     int format;             /* data.format: "auto|text|llmc|u16" */
     taciti_text vocab;      /* data.vocab: vocab.json; with it text is tokenized by BPE */
     taciti_text merges;     /* data.merges: merges.txt */
@@ -75,8 +78,18 @@ tacit_status taciti_data_unchanged(const taciti_data *data);
 /* NULL for shards without data.vocab (no text to go back to). Borrowed. */
 const taciti_tokenizer *taciti_data_tokenizer(const taciti_data *data);
 
-/* Samples [first, first + count) of the run's endless sample sequence: tokens and targets [count][time]. E_DATA when
- * the train tokens are fewer than time + 1, or a file has shrunk. Any thread. */
+/* From now on samples are those that data.partition gives to this rank; without this call those of global. E_DATA where
+ * a part is shorter than a sample of `time` tokens. Not collective: the same outcome on every rank. */
+tacit_status taciti_data_assign(taciti_data *data, uint64_t seed, int rank, int ranks, size_t time);
+
+/* Whether sample indices count samples of this rank instead of the run's. */
+bool taciti_data_partitioned(const taciti_data *data);
+
+/* What ranks draw from, in one line; empty when it is the same for all. */
+void taciti_data_describe_partition(const taciti_data *data, uint64_t seed, char *out, size_t out_bytes);
+
+/* Samples [first, first + count) of the endless sample sequence of the run, or of this rank: tokens and targets
+ * [count][time]. E_DATA when the train tokens are fewer than time + 1, or a file has shrunk. Any thread. */
 tacit_status taciti_data_train(const taciti_data *data, uint64_t seed, uint64_t first, size_t count, size_t time,
                                int32_t *tokens, int32_t *targets);
 

@@ -46,6 +46,34 @@ static void windows_are_shifted_by_one_and_follow_each_other(void **state) {
     taciti_data_close(data);
 }
 
+/* 180 train tokens: 60 for each of 3 ranks, 18 in each of 10 regions. Held-out tokens belong to nobody. */
+static void a_partition_gives_every_rank_its_part(void **state) {
+    (void)state;
+    char *path = counting_file("a.txt", 200, 0);
+    taciti_data_options options = {.train = {.items = &path, .count = 1}, .split = 0.1};
+    int32_t tokens[50][TIME], targets[50][TIME], global[50][TIME];
+    for (int dirichlet = 0; dirichlet < 2; dirichlet++) {
+        taciti_data *data = NULL;
+        (void)snprintf(options.partition.text, sizeof options.partition.text, "%s",
+                       dirichlet ? "dirichlet:0.1" : "by-rank");
+        assert_int_equal(taciti_data_open(&options, &data), TACIT_OK);
+        assert_false(taciti_data_partitioned(data)); /* as long as nobody has said for whom */
+        assert_int_equal(taciti_data_train(data, 3, 0, 50, TIME, global[0], targets[0]), TACIT_OK);
+        for (int rank = 0; rank < 3; rank++) {
+            assert_int_equal(taciti_data_assign(data, 3, rank, 3, TIME), TACIT_OK);
+            assert_true(taciti_data_partitioned(data));
+            assert_int_equal(taciti_data_train(data, 3, 0, 50, TIME, tokens[0], targets[0]), TACIT_OK);
+            assert_memory_not_equal(tokens, global, sizeof tokens);
+            for (size_t s = 0; s < 50; s++) {
+                const int part = dirichlet ? 18 : 60, begin = tokens[s][0] / part * part;
+                assert_true(targets[s][TIME - 1] < begin + part && (dirichlet || begin == rank * part));
+            }
+        }
+        assert_int_equal(taciti_data_assign(data, 3, 0, 3, dirichlet ? 18 : 60), TACIT_E_DATA);
+        taciti_data_close(data);
+    }
+}
+
 static void any_split_into_calls_gives_the_same_batch(void **state) {
     (void)state;
     char *path = counting_file("a.txt", 200, 0);
@@ -341,6 +369,7 @@ static void shakespeare_is_cut_where_it_should(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows_are_shifted_by_one_and_follow_each_other),
+        cmocka_unit_test(a_partition_gives_every_rank_its_part),
         cmocka_unit_test(any_split_into_calls_gives_the_same_batch),
         cmocka_unit_test(files_are_one_sequence),
         cmocka_unit_test(validation_covers_what_was_held_out),

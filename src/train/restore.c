@@ -230,6 +230,16 @@ static bool continues(const taciti_trainer *trainer, const origin *from) {
            strcmp(from->strategy, trainer->strategy->name) == 0;
 }
 
+/* A partition is over the ranks of this run. */
+static void say_partition(const taciti_trainer *trainer, const origin *from) {
+    const json_int_t ranks = json_integer_value(json_object_get(from->meta, "ranks"));
+    if (!taciti_data_partitioned(trainer->data) || ranks == trainer->ranks) return;
+    taciti_trainer_say(trainer,
+                       "resume: data.partition %s is over %d ranks now, over %lld in the checkpoint: every rank has "
+                       "other data",
+                       trainer->settings->data.partition.text, trainer->ranks, (long long)ranks);
+}
+
 /* Where a run does not go on exactly as it was, it says so. */
 static void say_origin(const taciti_trainer *trainer, const origin *from) {
     if (continues(trainer, from)) return;
@@ -246,6 +256,7 @@ static void say_origin(const taciti_trainer *trainer, const origin *from) {
 
 static tacit_status restore_arrays(taciti_trainer *trainer, const origin *from, taciti_strategy_numbers *numbers) {
     say_origin(trainer, from);
+    say_partition(trainer, from);
     taciti_changes_say(&from->changes, trainer);
     if (continues(trainer, from)) return restore_own(trainer, from, numbers);
     return from->replicas != NULL ? restore_mean(trainer, from) : restore_equal(trainer, from);

@@ -58,8 +58,9 @@ static tacit_status make_passes(taciti_trainer *trainer, double *loss_sum) {
     do {
         const size_t left = trainer->share - done, count = left < trainer->micro ? left : trainer->micro;
         const int64_t begin = taciti_now_ns();
-        TACITI_TRY(taciti_data_train(trainer->data, (uint64_t)s->train.seed, step * batch + trainer->first + done,
-                                     count, trainer->time, trainer->tokens, trainer->targets));
+        TACITI_TRY(taciti_data_train(trainer->data, (uint64_t)s->train.seed,
+                                     step * trainer->stride + trainer->sample + done, count, trainer->time,
+                                     trainer->tokens, trainer->targets));
         (void)taciti_trace_add(&trainer->trace, TACITI_SPAN_DATA, -1, begin);
         const bool last = done + count >= trainer->share;
         const taciti_model_batch pass = {

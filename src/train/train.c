@@ -44,6 +44,9 @@ static void announce_run(const taciti_trainer *trainer) {
     taciti_trainer_say(trainer, "data   %s: %" PRIu64 " train and %" PRIu64 " validation tokens",
                        trainer->data_info.source, trainer->data_info.train_tokens,
                        trainer->data_info.validation_tokens);
+    char partition[LINE_BYTES];
+    taciti_data_describe_partition(trainer->data, (uint64_t)s->train.seed, partition, sizeof partition);
+    if (partition[0] != '\0') taciti_trainer_say(trainer, "data   %s: %s", s->data.partition.text, partition);
     taciti_trainer_say(trainer, "run    %s: strategy %s, %" PRId64 " steps of %" PRId64 " x %zu tokens, seed %" PRId64,
                        s->run.dir.text, s->strategy.text, s->train.steps, s->train.batch, trainer->time, s->train.seed);
 }

@@ -45,6 +45,21 @@ static tacit_status resolve_sizes(taciti_trainer *trainer) {
     return TACIT_OK;
 }
 
+/* With a partition every rank counts its own samples, so each must have some. */
+static tacit_status assign_samples(taciti_trainer *trainer) {
+    const taciti_settings *s = trainer->settings;
+    TACITI_TRY(
+        taciti_data_assign(trainer->data, (uint64_t)s->train.seed, trainer->rank, trainer->ranks, trainer->time));
+    const bool own = taciti_data_partitioned(trainer->data);
+    trainer->sample = own ? 0 : trainer->first;
+    trainer->stride = own ? trainer->share : (size_t)s->train.batch;
+    if (!own || s->train.batch >= trainer->ranks) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "data.partition %s: with train.batch %lld some of %d ranks have no sample in a step, and their "
+                       "data is never seen; --train.batch %d or more",
+                       s->data.partition.text, (long long)s->train.batch, trainer->ranks, trainer->ranks);
+}
+
 static tacit_status find_strategy(taciti_trainer *trainer) {
     const char *name = trainer->settings->strategy.text;
     trainer->strategy = taciti_strategy_find(name);
@@ -71,6 +86,7 @@ static tacit_status prepare_alone(taciti_trainer *trainer) {
     trainer->data_info = taciti_data_describe(trainer->data);
     TACITI_TRY(resolve_sizes(trainer));
     TACITI_TRY(taciti_data_check(trainer->data, trainer->time, trainer->settings->train.eval_every >= 0));
+    TACITI_TRY(assign_samples(trainer));
     taciti_data_limit_vocabulary(trainer->data, (int32_t)trainer->settings->model.vocabulary);
     return taciti_model_layout(&trainer->settings->model, (size_t)trainer->settings->exchange.bucket_bytes,
                                &trainer->layout);

@@ -72,9 +72,10 @@ typedef struct taciti_trainer {
     taciti_comm *comm;
     taciti_settings *settings;
     int rank, ranks, threads;
-    size_t time;         /* tokens per sequence */
-    size_t first, share; /* this rank's samples of each global batch: [first, first + share) */
-    size_t micro;        /* sequences per pass */
+    size_t time;           /* tokens per sequence */
+    size_t first, share;   /* this rank's samples of each global batch: [first, first + share) */
+    size_t sample, stride; /* data's index of this rank's first sample of step 0, and what a step adds to it */
+    size_t micro;          /* sequences per pass */
     taciti_data *data;
     taciti_data_info data_info;
     taciti_layout layout;

@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Trains a tiny network on data that is unequal between ranks, and fills the table of docs/results/unequal.md.
+#
+#   scripts/results/unequal.sh [-o FOLDER] [--tacit PROGRAM] [--text FILE] [--quick]
+#
+# 4 ranks, 6 methods, 3 partitions; two learning rates with the first seed (SGD: one), the better of them with the others: 66
+# runs of 10 s or so. FOLDER (default build/unequal) keeps what every run printed, with its command beside it; a run whose answer is
+# there is not repeated. --quick makes runs so short that their figures mean nothing, in a folder of its own and without touching
+# the page. --text (default input.txt, else ../shared/data/tinyshakespeare.txt) is tiny-shakespeare.
+#
+# Environment, with the figures of the page as defaults: SEEDS ("1 2 3"), STEPS (300), METHODS, PARTITIONS, PREFIX (none: words
+# before mpirun, such as nice).
+set -u -o pipefail
+cd "$(dirname "$0")/../.." || exit 2
+. scripts/mpi-environment.sh
+
+folder="" tacit=$PWD/build/release/bin/tacit text="" quick=""
+: "${SEEDS:=1 2 3}" "${STEPS:=300}" "${PREFIX:=}" "${PARTITIONS:=global dirichlet:0.1 by-rank}"
+: "${METHODS:=dense-adam adam accum adam-tracker dense-sgd sgd-atc}"
+
+misuse() { echo "unequal.sh: $1; see scripts/results/unequal.sh --help" >&2; exit 2; }
+
+while [ $# -gt 0 ]; do
+  case $1 in
+    -o | --tacit | --text)
+      [ $# -ge 2 ] || misuse "$1 needs a value"
+      case $1 in -o) folder=$2 ;; *) declare "${1#--}=$2" ;; esac
+      shift 2
+      ;;
+    --quick) quick=yes; shift ;;
+    -h | --help) sed -n '3,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) misuse "unknown option \"$1\"" ;;
+  esac
+done
+[ -x "$tacit" ] || { echo "unequal.sh: there is no program $tacit; build it: cmake --preset release && cmake --build build/release" >&2; exit 7; }
+for file in "$text" input.txt ../shared/data/tinyshakespeare.txt; do
+  [ -z "$file" ] || [ ! -r "$file" ] || { text=$file; break; }
+done
+[ -r "$text" ] || { echo "unequal.sh: no text to train on: --text FILE, or put tiny-shakespeare at input.txt" >&2; exit 7; }
+page=${PAGE-docs/results/unequal.md}
+if [ -n "$quick" ]; then folder=${folder:-build/unequal-quick} STEPS=10 SEEDS="1 2" METHODS="adam adam-tracker" page=""; fi
+folder=${folder:-build/unequal}
+mkdir -p "$folder" || exit 7
+
+# Five fifths of the text, in small letters, each written in an alphabet of its own (bytes 128 and up for all but the first): as if
+# the text went through five languages with the same punctuation. The last 10 % of each fifth are for validation.
+make_text() {
+  /usr/bin/env python3 - "$text" "$folder" <<'PY'
+import sys
+text, folder = open(sys.argv[1], "rb").read().lower(), sys.argv[2]
+train, held = b"", b""
+for k in range(5):
+    letters = bytes(range(97, 123)) if k == 0 else bytes(range(102 + 26 * k, 128 + 26 * k))
+    part = text[len(text) * k // 5 : len(text) * (k + 1) // 5].translate(bytes.maketrans(bytes(range(97, 123)), letters))
+    train += part[: len(part) * 9 // 10]
+    held += part[len(part) * 9 // 10 :]
+open(folder + "/train.txt", "wb").write(train)
+open(folder + "/held.txt", "wb").write(held)
+PY
+}
+
+# method NAME: its flags; rates NAME: the learning rates that are tried.
+method() {
+  case $1 in
+    dense-adam) echo "--strategy dp" ;;
+    adam) echo "--strategy gossip" ;;
+    accum) echo "--strategy gossip --optim.name accum-adamw --optim.accum 4" ;;
+    adam-tracker) echo "--strategy gossip --gossip.tracker true" ;;
+    dense-sgd) echo "--strategy dp --optim.name sgd" ;;
+    sgd-atc) echo "--strategy gossip --gossip.order atc --optim.name sgd" ;;
+    *) misuse "unknown method \"$1\"" ;;
+  esac
+}
+rates() { case $1 in *sgd*) echo "0.1" ;; *) echo "8e-3 1.6e-2" ;; esac }
+
+# train METHOD PARTITION RATE SEED: its metrics become FOLDER/METHOD_PARTITION_RATE_SEED.jsonl, unless they are there.
+train() {
+  local answer=$folder/$1_$2_$3_$4 words
+  [ ! -s "$answer.jsonl" ] || return 0
+  words="train --model.preset nano --model.context 32 --model.channels 48 --model.dtype f32 --train.threads 1 --train.batch 32
+    --train.steps $STEPS --train.eval_every 0 --train.eval_windows 2048 --train.save_every -1 --train.save_early 0
+    --run.tensorboard false --optim.warmup 50 $(method "$1") --optim.lr $3 --train.seed $4 --data.partition $2"
+  words=$(echo $words)
+  echo "mpirun -n 4 tacit $words --data.train train.txt --data.validation held.txt" >"$answer.command"
+  # shellcheck disable=SC2086 # words
+  if $PREFIX "$MPIRUN" -n 4 "$tacit" $words --data.train "$folder/train.txt" --data.validation "$folder/held.txt" \
+    --run.dir "$answer.run" >"$answer.log" 2>&1 </dev/null; then
+    mv "$answer.run/metrics.jsonl" "$answer.jsonl" && rm -rf "$answer.run"
+  else
+    echo "unequal.sh: failed: $(cat "$answer.command")" >&2
+    failures=$((failures + 1))
+  fi
+}
+
+failures=0
+make_text || exit 7
+for partition in $PARTITIONS; do
+  for which in $METHODS; do
+    for rate in $(rates "$which"); do train "$which" "$partition" "$rate" "${SEEDS%% *}"; done
+    best=$(/usr/bin/env python3 scripts/results/unequal_tables.py --best "$folder" "$which" "$partition" "${SEEDS%% *}") || exit 7
+    for seed in $SEEDS; do train "$which" "$partition" "$best" "$seed"; done
+  done
+done
+# shellcheck disable=SC2086 # no word when there is no page
+/usr/bin/env python3 scripts/results/unequal_tables.py "$folder" $page || failures=$((failures + 1))
+[ "$failures" -eq 0 ] || { echo "unequal.sh: $failures failed; run it again to repeat them alone" >&2; exit 1; }
