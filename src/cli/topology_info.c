@@ -8,11 +8,13 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "strategy/gossip.h"
 
 enum { RANKS_MOST = 4096, ROUNDS_PRINTED = 16 };
 #define MODEL_BYTES ((size_t)1 << 40) /* any large number: shares of it are printed */
 
-static const char *const FLAGS[] = {"--ranks", "--per-host", "--degree", "--period", "--seed", "--file", "--svg"};
+static const char *const FLAGS[] = {"--ranks", "--per-host", "--degree", "--period", "--seed",
+                                    "--file",  "--mixes",    "--gamma",  "--delay",  "--svg"};
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
@@ -34,6 +36,7 @@ void taciti_topologies_print(void) {
 
 typedef struct wish {
     taciti_topo_request request;
+    taciti_topo_awc awc;
     int per_host;
     int *host_of; /* owned */
     taciti_where where;
@@ -48,6 +51,15 @@ static void fill_nic(taciti_topology_sheet *s) {
     s->nic_mean = taciti_mix_nic_bytes_mean(&s->where, &s->topology, placement, MODEL_BYTES) / (double)MODEL_BYTES;
 }
 
+static tacit_status find_figures(const wish *w, taciti_topology_sheet *s) {
+    const int ranks = s->topology.ranks;
+    s->has_figures = ranks <= TACITI_TOPO_FIGURES_MOST;
+    s->has_limit =
+        ranks * (w->awc.delayed ? 2 : 1) <= TACITI_TOPO_LIMIT_MAX && !(w->awc.delayed && s->topology.directed);
+    if (s->has_figures) TACITI_TRY(taciti_topology_figures(&s->topology, &s->figures));
+    return s->has_limit ? taciti_topology_awc_limit(&s->topology, &w->awc, &s->awc_limit) : TACIT_OK;
+}
+
 static tacit_status make_sheet(const wish *w, const char *name, taciti_topology_sheet *out) {
     taciti_topo_request request = w->request;
     taciti_topology_sheet s = {.where = w->where};
@@ -55,8 +67,7 @@ static tacit_status make_sheet(const wish *w, const char *name, taciti_topology_
     TACITI_TRY(taciti_topology_create(&request, &s.topology));
     s.nic = taciti_calloc(s.topology.period, sizeof *s.nic);
     tacit_status status = s.nic == NULL ? TACIT_E_MEMORY : TACIT_OK;
-    s.has_figures = request.ranks <= TACITI_TOPO_FIGURES_MOST;
-    if (status == TACIT_OK && s.has_figures) status = taciti_topology_figures(&s.topology, &s.figures);
+    if (status == TACIT_OK) status = find_figures(w, &s);
     if (status != TACIT_OK) {
         taciti_free(s.nic);
         taciti_topology_destroy(&s.topology);
@@ -111,10 +122,11 @@ static json_t *sheet_json(const taciti_topology_sheet *s, bool with_rounds) {
     json_t *figures = json_null();
     if (s->has_figures) {
         const taciti_topo_figures *f = &s->figures;
-        figures = json_pack("{s:I, s:f, s:f, s:o, s:f}", "partners", (json_int_t)f->most_partners, "contraction",
-                            f->contraction, "spectral_gap", f->spectral_gap, "exact_after",
-                            f->exact_after > 0 ? json_integer((json_int_t)f->exact_after) : json_null(),
-                            "least_eigenvalue", f->least_eigenvalue);
+        figures =
+            json_pack("{s:I, s:f, s:f, s:o, s:f, s:o}", "partners", (json_int_t)f->most_partners, "contraction",
+                      f->contraction, "spectral_gap", f->spectral_gap, "exact_after",
+                      f->exact_after > 0 ? json_integer((json_int_t)f->exact_after) : json_null(), "least_eigenvalue",
+                      f->least_eigenvalue, "awc_step_size_limit", s->has_limit ? json_real(s->awc_limit) : json_null());
     }
     (void)json_object_set_new(object, "figures", figures);
     json_t *position = json_array(), *rounds = with_rounds ? json_array() : NULL;
@@ -133,21 +145,25 @@ static void print_heading(const wish *w) {
     printf("%d rank%s on %d host%s of %d", ranks, ranks > 1 ? "s" : "", hosts, hosts > 1 ? "s" : "",
            hosts > 1 ? w->per_host : last);
     if (last != w->per_host && hosts > 1) printf(" (the last has %d)", last);
-    printf(
-        "\nnic: model sizes on a host's link per mix and direction: the busiest host's mean, the most in a round\n\n");
-    printf("%-14s %6s %8s %12s %11s %16s %8s %8s\n", "name", "period", "partners", "spectral gap", "exact after",
-           "least eigenvalue", "nic mean", "nic peak");
+    printf("\nnic: model sizes on a host's link per mix and direction: the busiest host's mean, the most in a round\n"
+           "awc limit: gossip.order awc with sgd needs lr times the largest curvature below this (dense: 2)");
+    if (w->awc.mixes > 1) printf(", %zu mixes per step", w->awc.mixes);
+    if (w->awc.gamma < 1) printf(", gamma %g", w->awc.gamma);
+    printf("%s\n\n", w->awc.delayed ? ", delay 1" : "");
+    printf("%-14s %6s %8s %12s %11s %9s %8s %8s\n", "name", "period", "partners", "spectral gap", "exact after",
+           "awc limit", "nic mean", "nic peak");
 }
 
 static void print_row(const taciti_topology_sheet *s) {
-    char exact[24] = "never";
+    char exact[24] = "never", limit[24] = "-";
+    if (s->has_limit) (void)snprintf(limit, sizeof limit, "%.3f", s->awc_limit);
     if (s->figures.exact_after > 0) (void)snprintf(exact, sizeof exact, "%zu", s->figures.exact_after);
     printf("%-14s %6zu ", s->topology.name, s->topology.period);
     if (s->has_figures)
-        printf("%8zu %12.4f %11s %16.3f ", s->figures.most_partners, s->figures.spectral_gap, exact,
-               s->figures.least_eigenvalue);
+        printf("%8zu %12.4f %11s ", s->figures.most_partners, s->figures.spectral_gap, exact);
     else
-        printf("%8s %12s %11s %16s ", "-", "-", "-", "-");
+        printf("%8s %12s %11s ", "-", "-", "-");
+    printf("%9s ", limit);
     printf("%8.3f %8.3f", s->nic_mean, s->nic_peak);
     if (s->topology.directed) printf("  directed: push-sum");
     if (s->moved > 0) printf("  %d ranks moved", s->moved);
@@ -193,6 +209,18 @@ const char *taciti_topologies_flag(const taciti_arguments *arguments) {
     return NULL;
 }
 
+static tacit_status parse_awc(const taciti_arguments *arguments, taciti_topo_awc *out) {
+    int64_t mixes = 1, delay = 0;
+    double gamma = 1;
+    TACITI_TRY(taciti_arguments_count(arguments, "--mixes", 1, 1, TACITI_GOSSIP_MOST_MIXES, &mixes));
+    TACITI_TRY(taciti_arguments_count(arguments, "--delay", 0, 0, 1, &delay));
+    TACITI_TRY(taciti_arguments_number(arguments, "--gamma", delay > 0 ? 0.5 : 1, 1, &gamma));
+    if (delay > 0 && (mixes > 1 || gamma > 0.5))
+        return taciti_fail(TACIT_E_USAGE, "--delay 1 goes with --mixes 1 and --gamma 0.5 or less, as in train");
+    *out = (taciti_topo_awc){.mixes = (size_t)mixes, .gamma = gamma, .delayed = delay > 0};
+    return TACIT_OK;
+}
+
 static tacit_status parse_wish(const taciti_arguments *arguments, wish *out) {
     int64_t ranks = 0, per_host = 1, degree = 0, period = 0, seed = 0;
     if (taciti_arguments_get(arguments, "--ranks") == NULL)
@@ -205,6 +233,7 @@ static tacit_status parse_wish(const taciti_arguments *arguments, wish *out) {
     TACITI_TRY(taciti_arguments_count(arguments, "--period", 0, 0, 65536, &period));
     TACITI_TRY(taciti_arguments_count(arguments, "--seed", 0, 0, INT64_MAX, &seed));
     wish w = {.per_host = (int)per_host};
+    TACITI_TRY(parse_awc(arguments, &w.awc));
     w.host_of = taciti_calloc((size_t)ranks, sizeof *w.host_of);
     if (w.host_of == NULL) return TACIT_E_MEMORY;
     for (int r = 0; r < ranks; r++) w.host_of[r] = r / w.per_host;

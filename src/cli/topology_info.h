@@ -15,6 +15,8 @@ typedef struct taciti_topology_sheet {
     taciti_topology topology;
     bool has_figures; /* up to TACITI_TOPO_FIGURES_MOST ranks */
     taciti_topo_figures figures;
+    bool has_limit;            /* up to TACITI_TOPO_LIMIT_MAX ranks */
+    double awc_limit;          /* awc converges for lr L below this */
     double *nic;               /* [period] model sizes on the link of the round's busiest host, per direction */
     double nic_mean, nic_peak; /* the busiest host's mean over the rounds; the most in a round */
     int moved;                 /* ranks that do not sit where filling hosts in order would have put them */

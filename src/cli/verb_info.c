@@ -28,6 +28,9 @@ const taciti_flag taciti_info_flags[] = {
     {"--period", NULL, "ROUNDS", "topologies: rounds of random"},
     {"--seed", NULL, "SEED", "topologies: of random"},
     {"--file", NULL, "FILE", "topologies: the matrix of the topology file, .csv or .npy"},
+    {"--mixes", NULL, "R", "topologies: mixes per step, for the step size that awc bears (default 1)"},
+    {"--gamma", NULL, "G", "topologies: consensus factor, for the same (default 1; 0.5 with --delay 1)"},
+    {"--delay", NULL, "STEPS", "topologies: gossip.delay, for the same (default 0)"},
     {"--svg", NULL, "FILE", "topologies: draw the one that is named"},
     {NULL, NULL, NULL, NULL},
 };

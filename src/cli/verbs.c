@@ -146,9 +146,9 @@ static const taciti_verb VERBS[] = {
          "configuration keys, from the same tables the code uses. Topics: build, codecs, strategies, topologies, "
          "presets, profiles, options; without one: all of them. With the name of a profile: its file.\n\n"
          "With a number of ranks, topologies come with their figures: rounds until they repeat, most partners of a "
-         "rank in a round, spectral gap per round, rounds until everybody holds the exact mean, least eigenvalue (with "
-         "gossip.order awc the step size must stay below (1 + it) / smoothness), and what a host's link carries. With "
-         "the name of one: its rounds.",
+         "rank in a round, spectral gap per round, rounds until everybody holds the exact mean, the step "
+         "size that gossip.order awc bears (lr times the largest curvature must stay below it; dense SGD: 2), and what "
+         "a host's link carries. With the name of one: its rounds.",
      .example = "tacit info options\n"
                 "tacit info topologies -n 24 --per-host 4\n"
                 "tacit info topologies aer -n 16 --per-host 4 --svg aer.svg\n"

@@ -27,8 +27,9 @@ static const taciti_option OPTIONS[] = {
      .fallback = "awc",
      .choices = "awc|atc",
      .unit = "",
-     .help =
-         "awc: mix while the next step computes, stable up to half the learning rate; atc: update, then mix and wait"},
+     .help = "awc: mix while the next step computes; bears smaller learning rates (`tacit info topologies -n N`: awc "
+             "limit). "
+             "atc: update, then mix and wait"},
     {.key = "degree",
      .type = TACITI_OPTION_INT,
      .offset = AT(degree),

@@ -14,11 +14,12 @@
 
 #include "base/memory.h"
 #include "strategy/test_replicas.h"
+#include "topo/topo.h"
 
 #define TOLERANCE 0x1p-20
 
-static const char *const TOPOLOGIES[] = {"complete",     "one-peer-ring", "ring", "torus", "exp",
-                                         "exp-directed", "exp-static",    "aer",  "random"};
+static const char *const TOPOLOGIES[] = {"complete",   "one-peer-ring", "ring",   "torus",  "exp", "exp-directed",
+                                         "exp-static", "aer",           "base-k", "random", "file"};
 enum { TOPOLOGY_COUNT = sizeof TOPOLOGIES / sizeof *TOPOLOGIES };
 static const int RANKS[] = {1, 2, 3, 5, 6, 8};
 enum { RANK_COUNTS = sizeof RANKS / sizeof *RANKS };
@@ -146,7 +147,7 @@ static void fixed_points_of_unequal_data(void **state) {
     expect_path(&atc, 299, 1, all_equal);
 }
 
-/* awc is stable up to half the step size of atc. */
+/* With groups awc is stable up to half the step size of atc. */
 static void step_sizes_that_are_stable(void **state) {
     (void)state;
     const double c[] = {1, -3};
@@ -168,6 +169,49 @@ static void step_sizes_that_are_stable(void **state) {
         if (i == 2) assert_true(near((double)t.parameters[0][0], -1, 1e-6));
         test_replicas_free(&t);
     }
+}
+
+/* How far replicas of equal data are apart between two steps at most, from a start that differs. */
+static double apart_between(float (*path)[TEST_MOST_RANKS], int ranks, int first, int last) {
+    double most = 0;
+    for (int s = first; s < last; s++)
+        for (int r = 0; r < ranks; r++) most = fmax(most, fabs((double)path[s][r] - mean_of(path[s], ranks)));
+    return most;
+}
+
+/* Law 19: just below the limit of the step size replicas come together, just above it they part. */
+static void the_limit_of_the_step_size_is_awcs(void **state) {
+    (void)state;
+    const double c[TEST_MOST_RANKS] = {0};
+    const struct {
+        const char *topology;
+        int ranks, mixes;
+    } cases[] = {{"ring", 5, 1},       {"one-peer-ring", 3, 1}, {"exp", 6, 1}, {"exp", 6, 2},    {"exp-directed", 5, 2},
+                 {"exp-static", 5, 1}, {"torus", 6, 1},         {"aer", 5, 1}, {"base-k", 9, 1}, {"base-k", 6, 2},
+                 {"random", 5, 1},     {"file", 3, 1},          {"file", 3, 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int above = 0; above < 2; above++) {
+            float path[TEST_MOST_STEPS][TEST_MOST_RANKS];
+            double limit = 0;
+            test_replicas t = golden(cases[i].ranks, TEST_MOST_STEPS, cases[i].topology, c, TACITI_OPTIM_SGD);
+            taciti_topology made;
+            const taciti_topo_request request = {.name = cases[i].topology,
+                                                 .ranks = t.ranks,
+                                                 .seed = (uint64_t)t.gossip.seed,
+                                                 .file = t.gossip.file.text};
+            assert_int_equal(taciti_topology_create(&request, &made), TACIT_OK);
+            const taciti_topo_awc how = {.mixes = (size_t)cases[i].mixes, .gamma = 1};
+            assert_int_equal(taciti_topology_awc_limit(&made, &how, &limit), TACIT_OK);
+            taciti_topology_destroy(&made);
+            t.gossip.mixes = cases[i].mixes;
+            t.scattered = true;
+            t.lr = (above ? 1.02 : 0.98) * limit;
+            t.path = path;
+            test_replicas_run(&t);
+            const double middle = apart_between(path, t.ranks, 160, 200), end = apart_between(path, t.ranks, 360, 400);
+            assert_true(above ? end > 1.5 * middle && end > 1 : end < fmax(0.7 * middle, 1e-4));
+            test_replicas_free(&t);
+        }
 }
 
 /* Stationary disagreement under pure noise, in units of lr^2, from FLOATS independent coordinates. Each adds a sum of
@@ -348,6 +392,7 @@ int main(void) {
         cmocka_unit_test(the_mean_follows_dense_sgd),
         cmocka_unit_test(fixed_points_of_unequal_data),
         cmocka_unit_test(step_sizes_that_are_stable),
+        cmocka_unit_test(the_limit_of_the_step_size_is_awcs),
         cmocka_unit_test(noise_floors),
         cmocka_unit_test(local_adam_is_biased_on_unequal_data),
         cmocka_unit_test(overlapped_is_blocking_on_every_topology),

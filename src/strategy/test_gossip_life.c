@@ -144,7 +144,7 @@ static void a_complete_mix_leaves_no_distance(void **state) {
 /* Blocking, so that the bytes of a step are sent within the step; whole periods, whose mean is promised. */
 static void bytes_are_as_predicted(void **state) {
     (void)state;
-    static const char *const topologies[] = {"complete", "ring", "exp", "exp-directed", "aer"};
+    static const char *const topologies[] = {"complete", "ring", "exp", "exp-directed", "aer", "base-k", "file"};
     for (int per_host = 1; per_host <= 3; per_host++)
         for (size_t i = 0; i < sizeof topologies / sizeof *topologies; i++)
             for (int kind = 0; kind < 5; kind++) {

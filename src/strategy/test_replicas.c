@@ -3,8 +3,11 @@
 #include "strategy/test_replicas.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/rng.h"
@@ -36,7 +39,46 @@ test_replicas test_replicas_of(int ranks, int steps) {
     return t;
 }
 
+enum { PATH_BYTES = 64 };
+
+/* The file behind topology `file`. */
+static void matrices_path(int ranks, char path[PATH_BYTES]) {
+    (void)snprintf(path, PATH_BYTES, "/tmp/tacit-test-matrices-%ld-%d.csv", (long)getpid(), ranks);
+}
+
+static void remove_matrices(void) {
+    char path[PATH_BYTES];
+    for (int ranks = 1; ranks <= TEST_MOST_RANKS; ranks++) {
+        matrices_path(ranks, path);
+        (void)unlink(path);
+    }
+}
+
+/* Two directed rounds that are doubly stochastic: rank i keeps 1/4 and hears i + 1, then keeps 3/4 and hears i - 1. */
+static void write_matrices(int ranks, const char *path) {
+    static bool registered;
+    if (!registered) CHECK(atexit(remove_matrices) == 0);
+    registered = true;
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL);
+    for (int round = 0; file != NULL && round < 2; round++)
+        for (int i = 0; i < ranks; i++)
+            for (int j = 0; j < ranks; j++) {
+                const int heard = (i + (round == 0 ? 1 : ranks - 1)) % ranks;
+                const double keeps = round == 0 ? 0.25 : 0.75;
+                const double w = (i == j ? keeps : 0) + (j == heard ? 1 - keeps : 0);
+                (void)fprintf(file, "%g%s", w, j + 1 < ranks ? "," : "\n");
+            }
+    if (file != NULL) CHECK(fclose(file) == 0);
+}
+
 void test_topology(test_replicas *t, const char *name) {
+    if (strcmp(name, "file") == 0) {
+        char path[PATH_BYTES];
+        matrices_path(t->ranks, path);
+        write_matrices(t->ranks, path);
+        (void)snprintf(t->gossip.file.text, sizeof t->gossip.file.text, "%s", path);
+    }
     (void)snprintf(t->gossip.topology.text, sizeof t->gossip.topology.text, "%s", name);
 }
 

@@ -65,6 +65,7 @@ void test_replicas_run(test_replicas *t);
 void test_replicas_free(test_replicas *t);
 bool test_replicas_same(const test_replicas *a, const test_replicas *b); /* bit for bit, on all ranks */
 bool test_replicas_agree(test_replicas *a, test_replicas *b);            /* runs both, compares, frees */
+/* `file` gets a file of matrices for t->ranks. */
 void test_topology(test_replicas *t, const char *name);
 
 /* AccumAdamW with windows of 3, decay and clipping. */

@@ -94,11 +94,24 @@ typedef struct taciti_topo_figures {
                             directed one: in the norm in which its stationary vector makes the first one 1 */
     double spectral_gap; /* 1 - contraction^(1 / period) */
     size_t exact_after;  /* rounds from round 0 on until everybody holds the mean; 0: never exactly */
-    double least_eigenvalue; /* of any round's symmetric part: AWC needs a step size below (1 + it) / L */
+    double least_eigenvalue; /* of any round's symmetric part */
     size_t most_partners;    /* of a rank in a round, that it hears or tells */
 } taciti_topo_figures;
 /* Right to rounding up to 256 ranks, approached beyond; a second or so for 1024 ranks; E_UNSUPPORTED above the most.
  * Any thread. */
 tacit_status taciti_topology_figures(const taciti_topology *topology, taciti_topo_figures *out);
+
+/* How `gossip.order awc` uses a topology. */
+typedef struct taciti_topo_awc {
+    size_t mixes; /* mixes per step */
+    double gamma; /* W' = gamma W + (1 - gamma) I */
+    bool delayed; /* x(t+1) = x(t) + (W' - I) x(t-1) - step: gossip.delay 1; one mix, not directed */
+} taciti_topo_awc;
+
+enum { TACITI_TOPO_LIMIT_MAX = 256 }; /* ranks; half of it when delayed */
+/* *out: awc with plain SGD of step size lr converges for every lr L in (0, *out) and for none right above it, where
+ * every rank's loss is quadratic with the same curvatures, of which L is the largest. 2 is dense SGD's. Right to 1e-6;
+ * O(ranks^3), seconds at the max; E_UNSUPPORTED above it. Any thread. */
+tacit_status taciti_topology_awc_limit(const taciti_topology *topology, const taciti_topo_awc *how, double *out);
 
 #endif

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Arnoldi's method with full reorthogonalisation reduces the operator to a Hessenberg matrix, and Francis' implicit
+ * double-shift QR iteration finds the eigenvalues of that one (Golub & Van Loan, Matrix Computations, 4th edition,
+ * algorithm 10.5.1 and section 7.5). O(n^3) operations.
+ */
+#include "topo/eigen.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+
+enum { SWEEPS_MAX = 300, EXCEPTIONAL = 10 };
+static const double ROUNDING = 0x1p-52;
+
+/* A square matrix, row after row. */
+typedef struct matrix {
+    double *at;
+    size_t n;
+} matrix;
+
+static double *entry(const matrix *h, size_t row, size_t column) { return h->at + row * h->n + column; }
+
+/* ---- Arnoldi ----------------------------------------------------------------------------------------------------- */
+
+static double dot(const double *a, const double *b, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+/* Takes the parts of y along the `count` rows of v away; adds them to column `column` of h. */
+static void orthogonalise(const double *v, size_t count, double *y, const matrix *h, size_t column) {
+    for (size_t i = 0; i < count; i++) {
+        const double *b = v + i * h->n, part = dot(b, y, h->n);
+        for (size_t k = 0; k < h->n; k++) y[k] -= part * b[k];
+        *entry(h, i, column) += part;
+    }
+}
+
+/* Fills h (zero before) and returns its size: below n when the space is exhausted. v has n + 1 rows. */
+static size_t reduce(const taciti_linear *a, const double *start, double *v, const matrix *h) {
+    const size_t n = a->n;
+    const double length = sqrt(dot(start, start, n));
+    double scale = 1;
+    for (size_t i = 0; i < n; i++) v[i] = start[i] / length;
+    for (size_t m = 0; m < n; m++) {
+        double *next = v + (m + 1) * n;
+        a->apply(a->context, v + m * n, next);
+        scale = fmax(scale, sqrt(dot(next, next, n)));
+        for (int twice = 0; twice < 2; twice++) orthogonalise(v, m + 1, next, h, m);
+        const double rest = sqrt(dot(next, next, n));
+        if (m + 1 == n || rest <= 16 * ROUNDING * scale) return m + 1;
+        for (size_t i = 0; i < n; i++) next[i] /= rest;
+        *entry(h, m + 1, m) = rest;
+    }
+    return n;
+}
+
+/* ---- QR ---------------------------------------------------------------------------------------------------------- */
+
+/* Turns x into v, and returns b such that (I - b v v') x is a multiple of the first unit vector. */
+static double householder(double *x, size_t count) {
+    double most = 0, square = 0;
+    for (size_t i = 0; i < count; i++) most = fmax(most, fabs(x[i]));
+    if (!(most > 0)) return 0;
+    for (size_t i = 0; i < count; i++) x[i] /= most;
+    for (size_t i = 0; i < count; i++) square += x[i] * x[i];
+    const double length = sqrt(square), b = 1 / (square + fabs(x[0]) * length);
+    x[0] += copysign(length, x[0]);
+    return b;
+}
+
+/* H <- Q H Q on rows and columns k .. k + count - 1 of the active block first .. last, Q = I - b v v'. */
+static void reflect(const matrix *h, size_t first, size_t last, size_t k, const double *v, size_t count, double b) {
+    const size_t left = k > first ? k - 1 : first, below = k + 3 < last ? k + 3 : last;
+    for (size_t column = left; column <= last; column++) {
+        double sum = 0;
+        for (size_t i = 0; i < count; i++) sum += v[i] * *entry(h, k + i, column);
+        for (size_t i = 0; i < count; i++) *entry(h, k + i, column) -= b * sum * v[i];
+    }
+    for (size_t row = first; row <= below; row++) {
+        double sum = 0, *at = entry(h, row, k);
+        for (size_t i = 0; i < count; i++) sum += v[i] * at[i];
+        for (size_t i = 0; i < count; i++) at[i] -= b * sum * v[i];
+    }
+}
+
+/* The 2 x 2 matrix whose eigenvalues are the shifts: its diagonal, and the product of the two others. */
+typedef struct shifts {
+    double upper, lower, cross;
+} shifts;
+
+/* One double-shift sweep over the block first .. last of three rows or more. The vector it begins with is the first
+ * column of (H - s1 I) (H - s2 I) divided by an entry below the diagonal; written with differences, as in EISPACK's
+ * hqr, it stays right where the block is all but a multiple of I. */
+static void sweep(const matrix *h, size_t first, size_t last, const shifts *s) {
+    const double *top = entry(h, first, first), *second = entry(h, first + 1, first);
+    const double upper = s->upper - top[0], lower = s->lower - top[0];
+    double x[3] = {(upper * lower - s->cross) / second[0] + top[1], second[1] - top[0] - upper - lower,
+                   *entry(h, first + 2, first + 1)};
+    for (size_t k = first; k < last; k++) {
+        const size_t count = last - k + 1 < 3 ? last - k + 1 : 3;
+        for (size_t i = 0; i < count && k > first; i++) x[i] = *entry(h, k + i, k - 1);
+        const double b = householder(x, count);
+        reflect(h, first, last, k, x, count, b);
+        for (size_t i = 1; i < count && k > first; i++) *entry(h, k + i, k - 1) = 0;
+    }
+}
+
+/* First row of the block that ends with `last`; what is `negligible` below the diagonal beside it becomes 0. */
+static size_t block_start(const matrix *h, size_t last, double negligible) {
+    for (size_t row = last; row > 0; row--) {
+        double *below = entry(h, row, row - 1);
+        if (fabs(*below) > negligible) continue;
+        *below = 0;
+        return row;
+    }
+    return 0;
+}
+
+/* Those of the 2 x 2 block that ends with `last`. */
+static void solve_pair(const matrix *h, size_t last, double *re, double *im) {
+    const double a = *entry(h, last - 1, last - 1), d = *entry(h, last, last);
+    const double half = (a - d) / 2, inside = half * half + *entry(h, last - 1, last) * *entry(h, last, last - 1);
+    const double root = sqrt(fabs(inside));
+    for (int i = 0; i < 2; i++) {
+        const double side = i == 0 ? root : -root;
+        re[i] = (a + d) / 2 + (inside >= 0 ? side : 0);
+        im[i] = inside >= 0 ? 0 : side;
+    }
+}
+
+static void iterate(const matrix *h, size_t first, size_t last, int sweeps) {
+    shifts s = {.upper = *entry(h, last - 1, last - 1),
+                .lower = *entry(h, last, last),
+                .cross = *entry(h, last - 1, last) * *entry(h, last, last - 1)};
+    if (sweeps % EXCEPTIONAL == EXCEPTIONAL - 1) { /* out of a cycle */
+        const double other = fabs(*entry(h, last, last - 1)) + fabs(*entry(h, last - 1, last - 2));
+        s = (shifts){
+            .upper = s.lower + 0.75 * other, .lower = s.lower + 0.75 * other, .cross = -0.4375 * other * other};
+    }
+    sweep(h, first, last, &s);
+}
+
+/* Of the leading `count` rows and columns, from the last one up. What is neglected is small beside the whole matrix,
+ * not beside its neighbours: a product that is all but nilpotent converges too. */
+static tacit_status solve(const matrix *h, size_t count, double *re, double *im) {
+    const double negligible = (double)count * ROUNDING * fmax(1, sqrt(dot(h->at, h->at, h->n * h->n)));
+    int sweeps = 0;
+    for (size_t left = count; left > 0;) {
+        const size_t last = left - 1, first = block_start(h, last, negligible), size = left - first;
+        if (size > 2) {
+            if (++sweeps > SWEEPS_MAX)
+                return taciti_fail(TACIT_E_NUMERICS, "eigenvalues of a matrix of %zu rows did not converge", count);
+            iterate(h, first, last, sweeps);
+            continue;
+        }
+        if (size == 2) {
+            solve_pair(h, last, re + last - 1, im + last - 1);
+        } else {
+            re[last] = *entry(h, last, last);
+            im[last] = 0;
+        }
+        left = first;
+        sweeps = 0;
+    }
+    return TACIT_OK;
+}
+
+tacit_status taciti_eigenvalues(const taciti_linear *a, const double *start, double *re, double *im, size_t *count) {
+    const size_t n = a->n;
+    double *v = taciti_calloc((2 * n + 1) * n, sizeof *v);
+    if (v == NULL) return TACIT_E_MEMORY;
+    const matrix h = {.at = v + (n + 1) * n, .n = n};
+    const size_t found = reduce(a, start, v, &h);
+    const tacit_status status = solve(&h, found, re, im);
+    taciti_free(v);
+    if (status == TACIT_OK) *count = found;
+    return status;
+}
