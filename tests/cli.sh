@@ -70,6 +70,8 @@ expect 0 "base-k" "$tacit" info topologies -n 16 --degree 5
 expect 0 '"reason": "torus: 5 columns' "$tacit" info topologies -n 16 --degree 5 --json
 printf '0.5,0.5,0\n0.5,0.5,0\n0,0,0.98\n' > w.csv
 expect 3 "w.csv, matrix 0: row 2 sums to 0.98, expected 1" "$tacit" info topologies file -n 3 --file w.csv
+printf '0,1\n1,0\n' > w.csv
+expect 3 "contraction 1, by the eigenvalue -1" "$tacit" info topologies -n 2 --file w.csv
 printf '0.5,0.25,0.5\n0.5,0.5,0\n0,0.25,0.5\n' > w.csv
 expect 0 "directed: push-sum" "$tacit" info topologies -n 3 --file w.csv
 expect 4 "w.csv, line 1: 3 numbers between commas, expected 4" "$tacit" info topologies file -n 4 --file w.csv

@@ -5,6 +5,8 @@
 #include "topo/check.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -165,4 +167,87 @@ tacit_status taciti_topology_check_reach(const taciti_topology *topology) {
     if (status == TACIT_OK) status = check_reach(topology, true, knows);
     taciti_free(knows);
     return status;
+}
+
+/* ---- agreement --------------------------------------------------------------------------------------------------- */
+
+/* Where every rank keeps a part of its own in every round, reach is enough: the product of a period has all edges of
+ * all rounds and a positive diagonal, so it is primitive. */
+static bool all_keep_some(const taciti_topology *t) {
+    for (size_t r = 0; r < t->period; r++)
+        for (int i = 0; t->rounds[r].self != NULL && i < t->ranks; i++)
+            if (!(t->rounds[r].self[i] > TACITI_TOPO_TOLERANCE)) return false;
+    return true;
+}
+
+/* out[i]: whether rank i has something, after one round, of those whose `has` is set; or, `against` the edges, whether
+ * something of rank i comes to one of those. */
+static void pass_on(const taciti_topology *t, const taciti_round *round, bool against, const bool *has, bool *out) {
+    for (int i = 0; i < t->ranks; i++)
+        out[i] = has[i] && (round->self == NULL || round->self[i] > TACITI_TOPO_TOLERANCE);
+    for (size_t g = 0; g < round->groups; g++) {
+        bool any = false;
+        for (size_t i = round->first[g]; i < round->first[g + 1]; i++) any = any || has[round->members[i]];
+        for (size_t i = round->first[g]; i < round->first[g + 1]; i++) out[round->members[i]] = any;
+    }
+    for (size_t e = 0; e < round->edge_count; e++) {
+        const taciti_edge *edge = &round->edges[e];
+        const int from = against ? edge->to : edge->from, to = against ? edge->from : edge->to;
+        out[to] = out[to] || (has[from] && edge->weight > TACITI_TOPO_TOLERANCE);
+    }
+}
+
+static void pass_period(const taciti_topology *t, bool against, bool *has, bool *scratch) {
+    for (size_t r = 0; r < t->period; r++) {
+        pass_on(t, &t->rounds[against ? t->period - 1 - r : r], against, has, scratch);
+        memcpy(has, scratch, (size_t)t->ranks * sizeof *has);
+    }
+}
+
+static bool is_all(const bool *has, int ranks) { return memchr(has, 0, (size_t)ranks * sizeof *has) == NULL; }
+
+/* Who has something of rank 0 after k periods, for growing k: everybody in the end, or a cycle of sets, found as Brent
+ * does, by comparing with the set of the last power of two. 0: everybody; else the length of the cycle. */
+static size_t find_cycle(const taciti_topology *t, bool against, bool *block) {
+    const size_t bytes = (size_t)t->ranks * sizeof *block;
+    bool *has = block, *kept = block + t->ranks, *scratch = block + 2 * t->ranks;
+    size_t length = 0, power = 1;
+    memset(has, 0, bytes);
+    has[0] = true;
+    memcpy(kept, has, bytes);
+    for (;;) {
+        pass_period(t, against, has, scratch);
+        length++;
+        if (is_all(has, t->ranks)) return 0;
+        if (memcmp(has, kept, bytes) == 0) return length;
+        if (length < power) continue;
+        memcpy(kept, has, bytes);
+        power *= 2;
+        length = 0;
+    }
+}
+
+/* The product of a period has the d-th roots of 1 among its eigenvalues; or, with d = 1, 1 twice. */
+static tacit_status refuse_cycle(const taciti_topology *t, size_t d) {
+    char text[64] = "1, which it has more than once";
+    const double angle = 2 * acos(-1) / (double)d;
+    if (d == 2) (void)snprintf(text, sizeof text, "-1");
+    if (d > 2) (void)snprintf(text, sizeof text, "%.4g + %.4g i", cos(angle), sin(angle));
+    return taciti_fail(TACIT_E_CONFIG,
+                       "%s: the ranks never agree: the product of its %zu round%s has contraction 1, by the eigenvalue "
+                       "%s, so what differs between ranks only changes places; let every rank keep a part of its own: "
+                       "a larger diagonal, as in (W + I) / 2",
+                       t->name, t->period, t->period > 1 ? "s" : "", text);
+}
+
+/* From rank 0 to everybody and from everybody to rank 0 within k periods, for all k from some on: then the 2 k-th power
+ * of the product has no zero. */
+tacit_status taciti_topology_check_agreement(const taciti_topology *topology) {
+    if (all_keep_some(topology)) return TACIT_OK;
+    bool *block = taciti_calloc((size_t)topology->ranks, 3 * sizeof *block);
+    if (block == NULL) return TACIT_E_MEMORY;
+    size_t cycle = find_cycle(topology, false, block);
+    if (cycle == 0) cycle = find_cycle(topology, true, block);
+    taciti_free(block);
+    return cycle == 0 ? TACIT_OK : refuse_cycle(topology, cycle);
 }

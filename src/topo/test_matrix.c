@@ -230,24 +230,63 @@ static void test_lazy_ring(void **state) {
     }
 }
 
-/* Pairs (0 2) and (1 3), every second round (0 1): on hosts {0 1} and {2 3} both pairs would cross, seated well only
- * the link of the last round does. */
-static void test_heavy_edges_stay_inside(void **state) {
+/* Row i is rank i, wherever the launcher put it, and also where moving ranks would spare a link. */
+static void test_rows_are_ranks(void **state) {
     (void)state;
     static const char csv[] = ".5,0,.5,0\n0,.5,0,.5\n.5,0,.5,0\n0,.5,0,.5\n\n.5,.5,0,0\n.5,.5,0,0\n0,0,1,0\n0,0,0,1\n";
-    static const int host_of[4] = {0, 0, 1, 1};
-    taciti_topology t;
-    const taciti_topo_request request = {.name = "file", .ranks = 4, .host_of = host_of, .file = g_path};
+    static const int host_of[2][4] = {{0, 0, 1, 1}, {0, 1, 0, 1}};
     assert_int_equal(taciti_file_write(g_path, csv, strlen(csv)), TACIT_OK);
-    assert_int_equal(taciti_topology_create(&request, &t), TACIT_OK);
-    for (size_t g = 0; g < t.rounds[0].groups; g++) {
-        const int *pair = t.rounds[0].members + t.rounds[0].first[g];
-        assert_int_equal(host_of[pair[0]], host_of[pair[1]]);
+    for (int k = 0; k < 2; k++) {
+        taciti_topology t;
+        const taciti_topo_request request = {.name = "file", .ranks = 4, .host_of = host_of[k], .file = g_path};
+        assert_int_equal(taciti_topology_create(&request, &t), TACIT_OK);
+        for (int i = 0; i < 4; i++) {
+            assert_int_equal(t.position[i], i);
+            for (int j = 0; j < 4; j++)
+                assert_true(taciti_topology_weight(&t, 0, i, j) == ((i - j) % 2 == 0 ? 0.5 : 0));
+        }
+        assert_true(taciti_topology_weight(&t, 1, 0, 1) == 0.5 && taciti_topology_weight(&t, 1, 2, 2) == 1);
+        taciti_topology_destroy(&t);
     }
-    assert_int_equal(t.rounds[1].groups, 1);
-    for (int i = 0; i < 4; i++) /* the graph is the file's, seen through the places */
-        for (int k = 0; k < 4; k++)
-            assert_true(taciti_topology_weight(&t, 0, i, k) == ((t.position[i] - t.position[k]) % 2 == 0 ? 0.5 : 0));
+}
+
+/* Strongly connected, but the product of a period has a second eigenvalue of modulus 1. */
+static void test_what_never_agrees(void **state) {
+    (void)state;
+    static const char swap[] = "0,1\n1,0\n", cycle[] = "0,1,0\n0,0,1\n1,0,0\n";
+    refused_text(swap, 2, TACIT_E_CONFIG, "contraction 1, by the eigenvalue -1,");
+    refused_text("0,.5,0,.5\n.5,0,.5,0\n0,.5,0,.5\n.5,0,.5,0\n", 4, TACIT_E_CONFIG, "the product of its 1 round has");
+    refused_text("0,.5,0,.5\n.5,0,.5,0\n0,.5,0,.5\n.5,0,.5,0\n", 4, TACIT_E_CONFIG, "the eigenvalue -1,");
+    refused_text(cycle, 3, TACIT_E_CONFIG, "by the eigenvalue -0.5 + 0.866 i,");
+    refused_text("0,1\n1,0\n\n0,1\n1,0\n", 2, TACIT_E_CONFIG, "product of its 2 rounds");
+    refused_text("0,1\n1,0\n\n0,1\n1,0\n", 2, TACIT_E_CONFIG, "1, which it has more than once");
+    refused_text("0,1\n1,0\n\n1,0\n0,1\n", 2, TACIT_E_CONFIG, "the eigenvalue -1,");
+    refused_text("1e-10,.9999999999\n.9999999999,1e-10\n", 2, TACIT_E_CONFIG,
+                 "the eigenvalue -1,"); /* a rounding of 0 */
+    /* directed: 0 gives all to 1 and 2, both all to 0 */
+    refused_text("0,1,1\n.5,0,0\n.5,0,0\n", 3, TACIT_E_CONFIG, "the eigenvalue -1,");
+    /* directed, connected over its rounds, but at the end of a period nothing is left with rank 1 */
+    refused_text("1,1\n0,0\n\n.5,.5\n.5,.5\n\n1,1\n0,0\n", 2, TACIT_E_CONFIG, "never agree");
+}
+
+/* Zeros on the diagonal are no sin. */
+static void test_what_agrees_without_keeping(void **state) {
+    (void)state;
+    static const char *const csv[] = {
+        "0,.5,.5\n.5,0,.5\n.5,.5,0\n",                      /* cycles of two and of three */
+        "0,1,0\n0,0,1\n1,0,0\n\n.5,.5,0\n.5,.5,0\n0,0,1\n", /* turned between the rounds */
+        ".5,0,1\n.5,0,0\n0,1,0\n",                          /* directed, one loop */
+    };
+    for (size_t i = 0; i < sizeof csv / sizeof *csv; i++) {
+        taciti_topology t = accepted_text(csv[i], 3);
+        taciti_topo_figures f;
+        assert_int_equal(taciti_topology_figures(&t, &f), TACIT_OK);
+        taciti_topology_destroy(&t);
+    }
+    taciti_topology t = accepted_text(".5,0,.5,0\n.5,0,.5,0\n0,.5,0,.5\n0,.5,0,.5\n", 4); /* de Bruijn: exact after 2 */
+    taciti_topo_figures f;
+    assert_int_equal(taciti_topology_figures(&t, &f), TACIT_OK);
+    assert_int_equal(f.exact_after, 2);
     taciti_topology_destroy(&t);
 }
 
@@ -301,7 +340,9 @@ int main(void) {
         cmocka_unit_test(test_directed),
         cmocka_unit_test(test_bad_csv),
         cmocka_unit_test(test_lazy_ring),
-        cmocka_unit_test(test_heavy_edges_stay_inside),
+        cmocka_unit_test(test_rows_are_ranks),
+        cmocka_unit_test(test_what_never_agrees),
+        cmocka_unit_test(test_what_agrees_without_keeping),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     (void)unlink(g_path);

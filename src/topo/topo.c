@@ -14,38 +14,47 @@
 
 enum { RANKS_MOST = 1 << 16, PERIOD_MOST = 1 << 16 };
 
+/* Which rank takes which place of the graph. */
+typedef enum seats {
+    SEATS_IMPROVED, /* host by host, then better where swapping helps */
+    SEATS_BY_HOST,  /* made of hosts already: no rank is moved */
+    SEATS_GIVEN,    /* rank i has place i: the user wrote row i for rank i */
+} seats;
+
 typedef struct family {
     taciti_family_draw *draw;
-    bool by_host; /* made of hosts already: no rank is moved */
+    seats seats;
 } family;
 
 #define WANG "Wang et al., arXiv 2410.11998"
 
-/* X(function, by_host, name, help, source, demands) */
+/* X(function, seats, name, help, source, demands) */
 #define TOPOLOGIES(X)                                                                                                  \
-    X(complete, true, "complete", "everybody with everybody in every round: the mean of all", "dense all-reduce",      \
-      "any")                                                                                                           \
-    X(one_peer_ring, false, "one-peer-ring", "one neighbour of a ring per round, left and right in turns", WANG,       \
-      "any")                                                                                                           \
-    X(ring, false, "ring", "both neighbours of a ring in every round, 1/3 each", "Lian et al., arXiv 1705.09056",      \
-      "any")                                                                                                           \
-    X(torus, false, "torus", "four neighbours of a torus, 1/5 each", "Lian et al., arXiv 1705.09056",                  \
+    X(complete, SEATS_BY_HOST, "complete", "everybody with everybody in every round: the mean of all",                 \
+      "dense all-reduce", "any")                                                                                       \
+    X(one_peer_ring, SEATS_IMPROVED, "one-peer-ring", "one neighbour of a ring per round, left and right in turns",    \
+      WANG, "any")                                                                                                     \
+    X(ring, SEATS_IMPROVED, "ring", "both neighbours of a ring in every round, 1/3 each",                              \
+      "Lian et al., arXiv 1705.09056", "any")                                                                          \
+    X(torus, SEATS_IMPROVED, "torus", "four neighbours of a torus, 1/5 each", "Lian et al., arXiv 1705.09056",         \
       "any; columns divide it")                                                                                        \
-    X(exp, false, "exp", "one peer per round, at the distances 1, 2, 4, ...", WANG, "any; exact for powers of two")    \
-    X(exp_directed, false, "exp-directed", "as exp, but hears one and tells another",                                  \
+    X(exp, SEATS_IMPROVED, "exp", "one peer per round, at the distances 1, 2, 4, ...", WANG,                           \
+      "any; exact for powers of two")                                                                                  \
+    X(exp_directed, SEATS_IMPROVED, "exp-directed", "as exp, but hears one and tells another",                         \
       "Assran et al., arXiv 1811.10792", "any")                                                                        \
-    X(exp_static, false, "exp-static", "peers at all distances 1, 2, 4, ... in every round",                           \
+    X(exp_static, SEATS_IMPROVED, "exp-static", "peers at all distances 1, 2, 4, ... in every round",                  \
       "Ying et al., arXiv 2110.13363", "any")                                                                          \
-    X(aer, true, "aer", "alternating exponential ring: hosts meet in pairs, every second round", WANG,                 \
+    X(aer, SEATS_BY_HOST, "aer", "alternating exponential ring: hosts meet in pairs, every second round", WANG,        \
       "any; needs several ranks per host to pay")                                                                      \
-    X(base_k, false, "base-k", "at most `degree` peers per round, and the exact mean in finite time",                  \
+    X(base_k, SEATS_IMPROVED, "base-k", "at most `degree` peers per round, and the exact mean in finite time",         \
       "Takezawa et al., arXiv 2305.11420", "any")                                                                      \
-    X(random, false, "random", "pairs drawn at random", "Boyd et al., IEEE Trans. Inf. Theory 52(6), 2006", "any")     \
-    X(file, false, "file", "a matrix of yours, or several in turns, from a .csv or .npy file", "-",                    \
+    X(random, SEATS_IMPROVED, "random", "pairs drawn at random", "Boyd et al., IEEE Trans. Inf. Theory 52(6), 2006",   \
+      "any")                                                                                                           \
+    X(file, SEATS_GIVEN, "file", "a matrix of yours, or several in turns, from a .csv or .npy file", "-",              \
       "that of the file; doubly stochastic, or columns alone (push-sum)")
 
-#define KIND(function, by_host, name, help, source, demands) {name, help, source, demands},
-#define FAMILY(function, by_host, name, help, source, demands) {taciti_family_##function, by_host},
+#define KIND(function, seats, name, help, source, demands) {name, help, source, demands},
+#define FAMILY(function, seats, name, help, source, demands) {taciti_family_##function, seats},
 static const taciti_topo_kind KINDS[] = {TOPOLOGIES(KIND){NULL, NULL, NULL, NULL}};
 static const family FAMILIES[] = {TOPOLOGIES(FAMILY)};
 
@@ -83,10 +92,12 @@ static tacit_status check_request(const taciti_topo_request *request) {
 static tacit_status draw(const taciti_topo_request *request, const family *how, taciti_draft *draft,
                          taciti_seating *seating, taciti_topology *out) {
     TACITI_TRY(how->draw(request, &seating->hosts, draft));
-    if (!how->by_host) TACITI_TRY(taciti_seating_improve(draft, seating));
+    if (how->seats == SEATS_IMPROVED) TACITI_TRY(taciti_seating_improve(draft, seating));
+    for (int place = 0; place < request->ranks && how->seats == SEATS_GIVEN; place++) seating->rank_at[place] = place;
     TACITI_TRY(taciti_draft_finish(draft, seating->rank_at, request->name, out));
     tacit_status status = taciti_topology_check(out);
     if (status == TACIT_OK) status = taciti_topology_check_reach(out);
+    if (status == TACIT_OK) status = taciti_topology_check_agreement(out);
     if (status != TACIT_OK) taciti_topology_destroy(out);
     return status;
 }

@@ -60,9 +60,9 @@ typedef struct taciti_topo_request {
 } taciti_topo_request;
 
 /* Positions are filled host by host, so that neighbours by number share a host; where that helps, heavy edges are moved
- * inside of hosts. Every rank gets the same from the same request. Refuses with both values: names that are not known,
- * sizes that a topology cannot have, matrices that are not stochastic (which row or column, its sum), a rank twice or
- * missing. Returns owned. Any thread. */
+ * inside of hosts. Row i of a file is rank i. Every rank gets the same from the same request. Refuses with both values:
+ * names that are not known, sizes that a topology cannot have, matrices that are not stochastic (which row or column,
+ * its sum), a rank twice or missing, rounds under which ranks never agree. Returns owned. Any thread. */
 tacit_status taciti_topology_create(const taciti_topo_request *request, taciti_topology *out);
 void taciti_topology_destroy(taciti_topology *topology); /* {0} is fine */
 
