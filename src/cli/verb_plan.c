@@ -204,6 +204,8 @@ static tacit_status plan(int argc, char **argv, question *q) {
     TACITI_TRY(configure(argc, argv, q));
     TACITI_TRY(taciti_cluster_load(q->cluster_path, &q->cluster));
     TACITI_TRY(check_gossip(&q->settings.gossip));
+    TACITI_TRY(taciti_gossip_check_options(&q->settings.gossip));
+    TACITI_TRY(taciti_localsgd_check_options(&q->settings.localsgd));
     TACITI_TRY(check_every(&q->settings));
     TACITI_TRY(place_ranks(q));
     TACITI_TRY(load_profile(q));

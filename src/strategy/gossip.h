@@ -31,7 +31,7 @@ typedef struct taciti_gossip_options {
     double gamma;         /* gossip.gamma: consensus factor, W' = gamma W + (1 - gamma) I */
     double gamma_power;   /* gossip.gamma_power: from gamma_start on, gamma (lr / peak lr)^power; 0: constant */
     double gamma_floor;   /* gossip.gamma_floor: floor + (1 - floor) (.)^power */
-    int64_t gamma_start;  /* gossip.gamma_start: step */
+    int64_t gamma_start;  /* gossip.gamma_start: step; -1: the end of the warm-up */
     int64_t every;        /* gossip.every: steps per mix */
     int64_t mixes;        /* gossip.mixes: mixes per step; more than one is waited for in the step */
     bool accelerate;      /* gossip.accelerate: extrapolated mixes (MG-DSGD) */
@@ -40,5 +40,8 @@ typedef struct taciti_gossip_options {
     int64_t delay; /* gossip.delay: iterations more that a transfer may take (awc) */
 } taciti_gossip_options;
 extern const taciti_option_table taciti_gossip_option_table; /* section "gossip" */
+
+/* E_CONFIG: options that exclude each other, or that would do nothing beside the others; says what to type. */
+tacit_status taciti_gossip_check_options(const taciti_gossip_options *options);
 
 #endif

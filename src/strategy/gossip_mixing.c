@@ -71,13 +71,15 @@ taciti_gossip_channel *taciti_gossip_channel_of(taciti_gossip *g, int64_t number
 
 taciti_gossip_channel *taciti_gossip_tracker_channel(taciti_gossip *g) { return &g->channels[2]; }
 
-/* gamma (floor + (1 - floor) (lr / peak)^power), after arXiv 2602.02899. The last bits of pow() differ between CPUs.
- * Rounded to float they are gone, unless the value lies beside a border of rounding: then the ranks of such CPUs mix
- * with weights that differ in the last bit of a float. */
+/* gamma (floor + (1 - floor) (lr / peak)^power), after arXiv 2602.02899: from a start step on, before which gamma is
+ * whole. In the warm-up a rate far below the peak would all but stop mixing. The last bits of pow() differ between
+ * CPUs. Rounded to float they are gone, unless the value lies beside a border of rounding: then the ranks of such CPUs
+ * mix with weights that differ in the last bit of a float. */
 static double consensus_factor(const taciti_gossip *g, double lr) {
     const taciti_gossip_options *o = &g->options;
     const double peak = g->context.optim_options->lr;
-    if (!(o->gamma_power > 0) || g->step < o->gamma_start || !(peak > 0)) return o->gamma;
+    const int64_t start = o->gamma_start >= 0 ? o->gamma_start : g->context.optim_options->warmup_steps;
+    if (!(o->gamma_power > 0) || g->step < start || !(peak > 0)) return o->gamma;
     const float share = (float)pow(lr / peak, o->gamma_power);
     return o->gamma * (o->gamma_floor + (1 - o->gamma_floor) * (double)share);
 }

@@ -129,7 +129,14 @@ static tacit_status build(localsgd *l) {
 
 static bool is_plain(const taciti_localsgd_options *o) { return o->outer_lr == 1 && o->outer_momentum == 0; }
 
+tacit_status taciti_localsgd_check_options(const taciti_localsgd_options *options) {
+    if (options->outer_lr > 0) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG, "localsgd.outer_lr is 0: every average would throw away what ranks have learnt; "
+                                       "--localsgd.outer_lr 1 is plain averaging, 0.7 DiLoCo's");
+}
+
 static tacit_status localsgd_create(const taciti_strategy_context *context, void **out) {
+    TACITI_TRY(taciti_localsgd_check_options(context->localsgd_options)); /* the same on all ranks */
     localsgd *l = taciti_calloc(1, sizeof *l);
     TACITI_TRY(taciti_comm_agree(context->comm, l == NULL ? TACIT_E_MEMORY : TACIT_OK));
     *l = (localsgd){.context = *context,
@@ -328,6 +335,7 @@ static uint64_t localsgd_nic_bytes_per_step(const void *self) {
 static size_t localsgd_period(const void *self) { return (size_t)((const localsgd *)self)->options.every; }
 
 static tacit_status localsgd_predict_bytes(const taciti_strategy_context *c, size_t *out) {
+    TACITI_TRY(taciti_localsgd_check_options(c->localsgd_options));
     const size_t arrays = c->localsgd_options->outer_momentum > 0 ? 2 : 1;
     *out = arrays * c->layout->n * sizeof(float) + taciti_exchange_predict_bytes(c->comm, c->exchange_options) +
            taciti_average_predict_bytes(c->comm, c->exchange_options);

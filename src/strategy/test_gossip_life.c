@@ -180,6 +180,11 @@ static void what_cannot_be_is_refused(void **state) {
         {"ring", "gossip.mixes is 1", {.gamma = 1, .accelerate = true}},
         {"exp", "topology of one round", {.gamma = 1, .accelerate = true, .mixes = 2}},
         {"ring", "gossip.gamma 1", {.gamma = .5, .accelerate = true, .mixes = 2}},
+        {"exp", "add --gossip.topology file", {.gamma = 1, .file = {.text = "w.csv"}}},
+        {"exp", "--gossip.degree 0", {.gamma = 1, .degree = 2}},
+        {"aer", "--gossip.period 0", {.gamma = 1, .period = 8}},
+        {"exp", "add --gossip.gamma_power 1", {.gamma = 1, .gamma_floor = .1}},
+        {"exp", "add --gossip.gamma_power 1", {.gamma = 1, .gamma_start = 5}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         test_replicas t = test_replicas_of_adam(4, 2, cases[i].topology);
@@ -188,6 +193,7 @@ static void what_cannot_be_is_refused(void **state) {
         t.gossip.topology = topology;
         if (t.gossip.every == 0) t.gossip.every = 1;
         if (t.gossip.mixes == 0) t.gossip.mixes = 1;
+        if (t.gossip.gamma_start == 0) t.gossip.gamma_start = -1;
         test_log_keep();
         test_replicas_run(&t);
         assert_true(t.status == TACIT_E_CONFIG && t.predicted == TACIT_E_CONFIG);
@@ -195,6 +201,32 @@ static void what_cannot_be_is_refused(void **state) {
         test_log_drop();
         test_replicas_free(&t);
     }
+}
+
+/* Distance of the replicas in the middle of a warm-up, at a tenth of the peak rate. */
+static double distance_in_warm_up(double power, int64_t start, int64_t warmup) {
+    test_replicas t = test_replicas_of_adam(8, 30, "exp");
+    t.optim.lr = 0.1;
+    t.lr = 0.01;
+    t.optim.warmup_steps = warmup;
+    t.gossip.gamma_power = power;
+    t.gossip.gamma_start = start;
+    t.average_at = 29;
+    test_replicas_run(&t);
+    assert_true(t.status == TACIT_OK);
+    const double distance = t.distance[0];
+    test_replicas_free(&t);
+    return distance;
+}
+
+/* By default the schedule of gamma begins when the warm-up ends: until then replicas stay as close as without one. */
+static void gamma_stays_whole_in_the_warm_up(void **state) {
+    (void)state;
+    const double constant = distance_in_warm_up(0, -1, 1000);
+    assert_true(distance_in_warm_up(1, -1, 1000) == constant);
+    assert_true(distance_in_warm_up(1, 0, 1000) > 2 * constant);
+    assert_true(distance_in_warm_up(1, -1, 0) == distance_in_warm_up(1, 0, 1000));
+    assert_true(distance_in_warm_up(1, -1, 10) == distance_in_warm_up(1, 10, 1000));
 }
 
 int main(void) {
@@ -207,6 +239,7 @@ int main(void) {
         cmocka_unit_test(a_complete_mix_leaves_no_distance),
         cmocka_unit_test(bytes_are_as_predicted),
         cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(gamma_stays_whole_in_the_warm_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -582,9 +582,19 @@ static void a_place_outside_the_period_is_refused(void **state) {
     test_log_drop();
 }
 
+static void an_outer_step_of_nothing_is_refused(void **state) {
+    (void)state;
+    test_log_keep();
+    assert_int_equal(taciti_localsgd_check_options(&(taciti_localsgd_options){.every = 4}), TACIT_E_CONFIG);
+    assert_int_equal(test_log_count("--localsgd.outer_lr 1 is plain averaging"), 1);
+    test_log_drop();
+    assert_int_equal(taciti_localsgd_check_options(&(taciti_localsgd_options){.every = 4, .outer_lr = 1e-3}), TACIT_OK);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(alone_it_is_dp_to_the_bit),
+        cmocka_unit_test(an_outer_step_of_nothing_is_refused),
         cmocka_unit_test(averaging_every_step_of_sgd_is_dp),
         cmocka_unit_test(the_average_conserves_the_sum),
         cmocka_unit_test(consensus_is_exact_after_an_average_and_lost_between),
