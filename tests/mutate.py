@@ -79,18 +79,24 @@ def mutants_of(path):
 class Copy:
     def __init__(self, folder):
         self.tree, self.build = os.path.join(folder, "tree"), os.path.join(folder, "build")
-        self.times = {}
+        self.times = os.path.join(folder, "times.json")
+        self.sources = None  # digest of all below src/
 
     def sync(self):
         """Only what differs is written, so that only that is built again."""
+        digest = hashlib.sha256()
         listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard", "-z"], check=True, capture_output=True)
         for name in filter(None, listed.stdout.decode().split("\0")):
             source, target = os.path.join(ROOT, name), os.path.join(self.tree, name)
             if os.path.isfile(source):
                 with open(source, "rb") as file:
-                    self.write(name, file.read(), os.stat(source).st_mode)
+                    content = file.read()
+                self.write(name, content, os.stat(source).st_mode)
+                if name.startswith("src/"):
+                    digest.update(name.encode() + b"\0" + content)
             elif os.path.exists(target):
                 os.remove(target)
+        self.sources = digest.hexdigest()[:16]
 
     def write(self, name, content, mode=None):
         path = os.path.join(self.tree, name)
@@ -148,12 +154,7 @@ class Folder:
         made = copy.make(self.tests)
         if made.returncode != 0:
             sys.exit("mutate: the tests of %s do not build:\n%s" % (name, made.stdout[-3000:]))
-        self.seconds = {}
-        for test in self.tests:
-            begin = time.monotonic()
-            if not copy.test(test, 600):
-                sys.exit("mutate: %s fails without a change" % test)
-            self.seconds[test] = time.monotonic() - begin
+        self.seconds = self.time_tests()
         self.tests.sort(key=self.seconds.get)
         digest = hashlib.sha256()
         for file in sorted(os.listdir(os.path.join(ROOT, name))):
@@ -162,11 +163,29 @@ class Folder:
                     digest.update(content.read())
         self.digest = digest.hexdigest()[:16]
 
+    def time_tests(self):
+        """Once for the same sources: seconds of every test, all of which must pass."""
+        key, known = self.name + " " + self.copy.sources, {}
+        if os.path.exists(self.copy.times):
+            with open(self.copy.times) as file:
+                known = json.load(file)
+        if key not in known:
+            known[key] = {}
+            for test in self.tests:
+                begin = time.monotonic()
+                if not self.copy.test(test, 1800):
+                    sys.exit("mutate: %s fails without a change" % test)
+                known[key][test] = time.monotonic() - begin
+            with open(self.copy.times + ".new", "w") as file:
+                json.dump(known, file)
+            os.replace(self.copy.times + ".new", self.copy.times)
+        return known[key]
+
     def verdict(self):
         if self.copy.make(self.tests).returncode != 0:
             return "not built"
         for test in self.tests:
-            passed = self.copy.test(test, 5 + 4 * self.seconds[test])
+            passed = self.copy.test(test, 30 + 5 * self.seconds[test])
             if passed is None:
                 return "timed out"
             if not passed:

@@ -19,6 +19,7 @@
 #include "exchange/mix.h"
 #include "exchange/test_layout.h"
 #include "exchange/test_rounds.h"
+#include "topo/test_matrix_file.h"
 #include "topo/topo.h"
 
 /* The thread sanitizer makes a message thirty times slower; there the corners have to do. */
@@ -36,9 +37,18 @@ static taciti_where hosts_by_size(int host_of[TEST_MOST_RANKS], int hosts, int p
 }
 
 static bool make(const char *name, const taciti_where *where, taciti_topology *out) {
-    const taciti_topo_request request = {
-        .name = name, .ranks = where->ranks, .host_of = where->host_of, .period = 4, .seed = 3};
-    return taciti_topology_create(&request, out) == TACIT_OK;
+    const char *path = "test_demand_matrix.csv";
+    const bool is_file = strcmp(name, "file") == 0;
+    if (is_file) assert_true(test_matrix_write(path, where->ranks));
+    const taciti_topo_request request = {.name = name,
+                                         .ranks = where->ranks,
+                                         .host_of = where->host_of,
+                                         .period = strcmp(name, "random") == 0 ? 4 : 0,
+                                         .seed = 3,
+                                         .file = is_file ? path : NULL};
+    const bool made = taciti_topology_create(&request, out) == TACIT_OK;
+    if (is_file) assert_int_equal(remove(path), 0);
+    return made;
 }
 
 /* What a round asks, as one rank sees it. */
@@ -278,8 +288,11 @@ static void formulas_are_what_counters_count(void **state) {
             for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++) {
                 int host_of[TEST_MOST_RANKS];
                 taciti_topology topology;
+                const bool any_size = strcmp(kind->name, "file") == 0 || strcmp(kind->name, "base-k") == 0;
                 trial t = {.topology = &topology, .where = hosts_by_size(host_of, hosts, per_host)};
-                if (!make(kind->name, &t.where, &topology)) continue; /* sizes that a topology cannot have */
+                const bool made = make(kind->name, &t.where, &topology);
+                assert_true(made || !any_size);
+                if (!made) continue; /* sizes that a topology cannot have */
                 taciti_comm_options options = test_comm_options(false);
                 options.segment_bytes = 16384;
                 test_hosts(host_of);
