@@ -314,6 +314,7 @@ static void train(taciti_comm *comm, void *context) {
             if (status != TACIT_OK) break;
         }
         dawdle(t, rank, step);
+        if (t->before_step != NULL) t->before_step(t->before_context, rank, step);
         backward(t, &s.layout, rank, step, s.p, s.g);
         if (step == t->average_at) {
             average(t, rank, &s);

@@ -39,7 +39,9 @@ typedef struct test_replicas {
     double wrong_value;
     int average_at; /* step before which the average is taken and reverted; -1: never */
     bool dawdle;    /* random delays of every rank */
-    int bad_rank;   /* whose gradient of step bad_step is not finite; -1: none */
+    void (*before_step)(void *context, int rank, int step); /* NULL: nothing */
+    void *before_context;
+    int bad_rank; /* whose gradient of step bad_step is not finite; -1: none */
     int bad_step;
     bool scattered;   /* every rank begins with values of its own */
     bool check_bytes; /* over the whole run, which must be blocking and made of whole periods */
