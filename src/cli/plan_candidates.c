@@ -258,8 +258,7 @@ const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candida
     const taciti_candidate *best = &candidates->list[0];
     for (size_t i = 1; i < candidates->count; i++) {
         const taciti_candidate *c = &candidates->list[i];
-        if (c->method.order != TACITI_ORDER_DENSE || c->method.library == TACITI_LIBRARY_RING) continue;
-        if (c->prediction.step_s < best->prediction.step_s) best = c;
+        if (c->method.order == TACITI_ORDER_DENSE && c->prediction.step_s < best->prediction.step_s) best = c;
     }
     return best;
 }

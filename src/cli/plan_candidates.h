@@ -65,7 +65,7 @@ tacit_status taciti_candidates_predict(taciti_candidates *candidates, const taci
 const taciti_plan_topology *taciti_candidate_topology(const taciti_candidates *candidates,
                                                       const taciti_candidate *candidate);
 
-/* The fastest dense one: ours, or one of another library that was measured on this cluster. */
+/* The fastest dense one, ours or that of another library. */
 const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candidates);
 
 /* The fastest gossip, one mix in every `gossip.every` steps: of those within a hundredth of it the one that mixes best.

@@ -98,6 +98,7 @@ static void sixteen_ranks_on_four_hosts(void **state) {
     const taciti_demand dense = taciti_allreduce_demand(&where, NULL, 16, AUTO, 1 << 20, 1 << 20);
     assert_true(dense.host_bytes == 1.5 * (1 << 20));
     assert_true(dense.wire_turns == 2 && dense.local_turns == 2);
+    assert_true(dense.flow_bytes == dense.host_bytes / 2); /* two lanes share a host's bytes */
     assert_true(models("complete", &where, 0) == 1.5);
     assert_true(mean_models("complete", &where) == 1.5);
     assert_true(mean_models("exp", &where) == 2.0);
@@ -129,6 +130,7 @@ static void demand_of_a_rank_is_that_of_its_links(void **state) {
     const taciti_demand idle = demand_of(&where, &made->topology, 0, 7, bytes);
     assert_true(local.host_bytes == 0 && local.local_bytes == (double)bytes && local.wire_turns == 0);
     assert_int_equal(local.local_turns, 2);
+    assert_true(across.flow_bytes == (double)bytes && local.flow_bytes == 0);
     assert_true(across.host_bytes == 2.0 * (double)bytes && across.local_bytes == 0 && across.wire_turns == 2);
     assert_true(idle.host_bytes == 0 && idle.local_bytes == 0 && idle.wire_turns == 0 && idle.local_turns == 0);
     taciti_demand all[TEST_MOST_RANKS]; /* a wire of half the bytes is for what crosses it */

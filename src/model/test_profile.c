@@ -220,6 +220,22 @@ static void operations_become_seconds_once(void **state) {
     taciti_profile_destroy(&p);
 }
 
+/* Half the batch saves half of the operations' time and nothing of the floor. */
+static void a_floor_does_not_shrink_with_the_batch(void **state) {
+    (void)state;
+    double seconds[2], forward[2];
+    for (int i = 0; i < 2; i++) {
+        taciti_profile p = preset("vgg-16");
+        p.floor_s = 0.03;
+        taciti_profile_to_seconds(&p, 1e12, i == 0 ? 1 : 0.5);
+        forward[i] = taciti_profile_forward_s(&p);
+        seconds[i] = forward[i] + taciti_profile_backward_s(&p) - 0.03;
+        taciti_profile_destroy(&p);
+    }
+    assert_near(seconds[1], seconds[0] / 2, 1e-12);
+    assert_near(forward[0], (seconds[0] + 0.03) / 3, 1e-12);
+}
+
 static void unknown_names_get_a_suggestion(void **state) {
     (void)state;
     taciti_profile p;
@@ -446,6 +462,7 @@ int main(void) {
         cmocka_unit_test(measured_spans_become_seconds_of_layers),
         cmocka_unit_test(the_layout_is_in_ready_order),
         cmocka_unit_test(operations_become_seconds_once),
+        cmocka_unit_test(a_floor_does_not_shrink_with_the_batch),
         cmocka_unit_test(unknown_names_get_a_suggestion),
         cmocka_unit_test(a_profile_survives_its_file),
         cmocka_unit_test(there_is_no_negative_zero),

@@ -19,7 +19,8 @@
  * The three run at the same time in pieces (exchange/allreduce.h), hence the maximum; inside and codec share a thread.
  *
  * All-reduces of other libraries: a ring sends 2 (N - 1) / N of the array from every rank to the next, host by host, in
- * 2 (N - 1) turns, of which 2 x hosts cross hosts; a measured one takes what the file says, in lines between its sizes.
+ * 2 (N - 1) turns, of which 2 x hosts cross hosts, and loses what the world's e says
+ * of ours; a measured one takes what the file says, in lines between its sizes.
  */
 #ifndef TACITI_PLAN_LINKS_H
 #define TACITI_PLAN_LINKS_H

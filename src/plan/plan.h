@@ -91,6 +91,7 @@ typedef struct taciti_prediction {
     double transfer_s;                 /* of all buckets one after the other, longest of a round; mean per step */
     double nic_bytes;                  /* per step, of the busiest host, per direction */
     double link_error;                 /* share by which transfers may be off */
+    double model_error;                /* share of the step by which the formulas may be off */
     double fast_links_s, slow_links_s; /* the step with transfers that much shorter or longer */
     double uneven_s;                   /* the step at a cv of TACITI_PLAN_DOUBTFUL_CV where none is known; else 0 */
     double low_s, high_s;              /* these, and the model's own error */
@@ -109,8 +110,10 @@ tacit_status taciti_predict_rates(const taciti_scene *scene, const taciti_method
                                   const taciti_plan_options *options, const double *bit_per_s, size_t count,
                                   double *step_s);
 
-/* The formulas are wrong by so much, each method on its own, as a share of the step. */
+/* The formulas are wrong by so much, each method on its own, as a share of the step: where transfers of such groups and
+ * sizes were measured on the cluster, and where nothing was. */
 #define TACITI_PLAN_MODEL_ERROR 0.05
+#define TACITI_PLAN_MODEL_ERROR_UNMEASURED 0.10
 
 /* Whether `other` instead of `dense` pays: dense's step / other's, and where the uncertainties leave it. Links that are
  * slower than described are so for both; the model's own error is not shared. */

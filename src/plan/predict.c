@@ -152,8 +152,8 @@ static tacit_status find_uneven(const taciti_cluster *c, const taciti_plan_optio
 static void find_bounds(const taciti_recursion_times *times, taciti_prediction *p) {
     p->fast_links_s = times[FAST_LINKS].step_s;
     p->slow_links_s = times[SLOW_LINKS].step_s;
-    p->low_s = p->fast_links_s * (1 - TACITI_PLAN_MODEL_ERROR);
-    p->high_s = fmax(p->slow_links_s, p->uneven_s) * (1 + TACITI_PLAN_MODEL_ERROR);
+    p->low_s = p->fast_links_s * (1 - p->model_error);
+    p->high_s = fmax(p->slow_links_s, p->uneven_s) * (1 + p->model_error);
 }
 
 static tacit_status time_scenarios(model *m, const taciti_links *links, double link_error) {
@@ -255,6 +255,7 @@ static tacit_status predict(const taciti_scene *scene, const taciti_method *meth
     taciti_prediction p = {.nic_bytes = nic_bytes(scene, method, &m->stretches)};
     taciti_rounds_doubts(&m->rounds, &links, &p.link_error, &calibrated);
     p.calibrated = calibrated > 0.5;
+    p.model_error = p.calibrated || p.link_error <= 0 ? TACITI_PLAN_MODEL_ERROR : TACITI_PLAN_MODEL_ERROR_UNMEASURED;
     const tacit_status status = run(scene, options, &links, m, &p);
     taciti_links_destroy(&links);
     if (status == TACIT_OK) *out = p;
@@ -316,9 +317,10 @@ tacit_status taciti_predict_rates(const taciti_scene *scene, const taciti_method
 
 taciti_verdict taciti_verdict_of(const taciti_prediction *dense, const taciti_prediction *other) {
     const double slow = dense->slow_links_s / other->slow_links_s, fast = dense->fast_links_s / other->fast_links_s;
+    const double error = fmax(dense->model_error, other->model_error);
     taciti_verdict v = {.speedup = dense->step_s / other->step_s};
-    v.low = fmin(v.speedup, fmin(slow, fast)) * (1 - TACITI_PLAN_MODEL_ERROR);
-    v.high = fmax(v.speedup, fmax(slow, fast)) * (1 + TACITI_PLAN_MODEL_ERROR);
+    v.low = fmin(v.speedup, fmin(slow, fast)) * (1 - error);
+    v.high = fmax(v.speedup, fmax(slow, fast)) * (1 + error);
     v.pays = v.low > 1;
     return v;
 }

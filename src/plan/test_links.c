@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Seconds of transfers: two rates at once, an efficiency for each kind of group, all-reduces of other libraries.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "plan/grouping.h"
+#include "plan/links.h"
+
+enum { BYTES = 4 << 20 };
+static const double MiB4 = BYTES;
+
+typedef struct stage {
+    taciti_cluster cluster;
+    taciti_where where;
+    int *host_of;
+    taciti_links links;
+} stage;
+
+static void open_stage(stage *s, int hosts, int per_host, const char *links, const char *more) {
+    char text[2048];
+    memset(s, 0, sizeof *s);
+    (void)snprintf(text, sizeof text,
+                   "{\"format\": \"tacit-cluster-1\", \"hosts\": %d, \"ranks_per_host\": %d, \"links\": {%s}%s}", hosts,
+                   per_host, links, more);
+    assert_int_equal(taciti_cluster_parse("c.json", text, strlen(text), &s->cluster), TACIT_OK);
+    assert_int_equal(taciti_plan_where(&s->cluster, hosts * per_host, &s->host_of, &s->where), TACIT_OK);
+    const taciti_scene scene = {.cluster = &s->cluster, .where = &s->where};
+    assert_int_equal(taciti_links_create(&scene, &s->links), TACIT_OK);
+}
+
+static void close_stage(stage *s) {
+    taciti_links_destroy(&s->links);
+    taciti_cluster_destroy(&s->cluster);
+    taciti_free(s->host_of);
+}
+
+static void assert_near(double value, double expected) {
+    if (!(fabs(value - expected) <= 1e-6 * fabs(expected))) fail_msg("%.9g instead of %.9g", value, expected);
+}
+
+static taciti_transfer_time time_of(const stage *s, const taciti_transfer *transfer) {
+    taciti_transfer t = *transfer;
+    t.f32_bytes = BYTES;
+    t.codec = taciti_codec_find("f32");
+    return taciti_links_time(&s->links, &t);
+}
+
+/* The busiest of the groups of this kind, all at once. */
+static taciti_transfer_time time_of_kind(const stage *s, taciti_group_kind kind) {
+    taciti_grouping g;
+    taciti_demand demands[64];
+    assert_int_equal(taciti_grouping_create(&s->where, kind, &g), TACIT_OK);
+    assert_true(g.round.groups > 0);
+    assert_int_equal(taciti_mix_demands(&s->where, &g.topology, 0, (taciti_placement){0}, BYTES, BYTES, demands),
+                     TACIT_OK);
+    const taciti_members members = taciti_members_of(&g.round, 0);
+    const taciti_transfer t = {.demand = demands[members.ranks[0]],
+                               .hosts = taciti_links_hosts(&s->where, members.ranks, members.count),
+                               .ranks = (int)members.count};
+    taciti_grouping_destroy(&g);
+    return time_of(s, &t);
+}
+
+#define RATES(between, duplex)                                                                                         \
+    "\"between\": {\"latency_us\": 0, \"gbit_per_s\": " #between "}, \"duplex_gbit_per_s\": " #duplex
+
+static void the_slower_of_a_flow_and_a_host_counts(void **state) {
+    (void)state;
+    const taciti_transfer t = {.hosts = 2, .ranks = 8, .demand = {.host_bytes = 4 * MiB4, .flow_bytes = MiB4}};
+    stage s;
+    open_stage(&s, 2, 4, RATES(8, 24), ""); /* four flows of 8 fill 24 */
+    assert_near(time_of(&s, &t).bytes_s, 4 * MiB4 * 8 / 24e9);
+    close_stage(&s);
+    const taciti_transfer lane = {.hosts = 2, .ranks = 8, .demand = {.host_bytes = MiB4, .flow_bytes = MiB4}};
+    assert_near(time_of(&s, &lane).bytes_s, MiB4 * 8 / 8e9);
+    close_stage(&s);
+    open_stage(&s, 2, 1, RATES(8, 10), ""); /* a host's only rank is no slower than its host */
+    const taciti_transfer alone = {.hosts = 2, .ranks = 2, .demand = {.host_bytes = MiB4, .flow_bytes = MiB4}};
+    assert_near(time_of(&s, &alone).bytes_s, MiB4 * 8 / 10e9);
+    close_stage(&s);
+}
+
+#define TIMING(group, by, bytes, seconds)                                                                              \
+    "{\"collective\": \"all_reduce\", \"group\": \"" group "\", \"by\": \"" by "\", \"bytes\": " #bytes                \
+    ", \"seconds\": " #seconds "}"
+
+/* 4 hosts of 2 ranks at 1 Gbit/s. Of 4 MiB a pair takes 67.1 ms with the other one beside it, two hosts 33.6, all 50.3.
+ */
+static void every_kind_of_group_has_its_own_efficiency(void **state) {
+    (void)state;
+    stage s;
+    open_stage(&s, 4, 2, RATES(1, 1), ", \"collectives\": [" TIMING("world", "tacit", 4194304, 0.10066330) "]");
+    const taciti_transfer_time world = time_of_kind(&s, TACITI_GROUP_WORLD), pair = time_of_kind(&s, TACITI_GROUP_PAIR);
+    assert_near(world.bytes_s, 0.10066330); /* twice what the links allow */
+    assert_near(pair.bytes_s, 2 * MiB4 * 8 / 1e9);
+    assert_true(world.calibrated && !pair.calibrated);
+    assert_near(pair.error, 0.10 + 1); /* it may lose what the world loses */
+    close_stage(&s);
+    open_stage(&s, 4, 2, RATES(1, 1),
+               ", \"collectives\": [" TIMING("pair", "tacit", 4194304, 0.08) ", " TIMING("two-hosts", "tacit", 4194304,
+                                                                                         0.04) "]");
+    assert_near(time_of_kind(&s, TACITI_GROUP_PAIR).bytes_s, 0.08);
+    assert_near(time_of_kind(&s, TACITI_GROUP_TWO_HOSTS).bytes_s, 0.04);
+    assert_near(time_of_kind(&s, TACITI_GROUP_WORLD).bytes_s, 1.5 * MiB4 * 8 / 1e9);
+    assert_near(time_of_kind(&s, TACITI_GROUP_PAIR).error, 0.03);
+    close_stage(&s);
+}
+
+/* Two hosts are the world of two hosts; with one rank each they are a pair as well. */
+static void kinds_that_are_the_same_share_a_measurement(void **state) {
+    (void)state;
+    stage s;
+    open_stage(&s, 2, 2, RATES(1, 1), ", \"collectives\": [" TIMING("world", "tacit", 4194304, 0.05) "]");
+    assert_near(time_of_kind(&s, TACITI_GROUP_TWO_HOSTS).bytes_s, 0.05);
+    assert_false(time_of_kind(&s, TACITI_GROUP_PAIR).calibrated);
+    close_stage(&s);
+    open_stage(&s, 4, 1, RATES(1, 1), ", \"collectives\": [" TIMING("pair", "tacit", 4194304, 0.05) "]");
+    assert_near(time_of_kind(&s, TACITI_GROUP_TWO_HOSTS).bytes_s, 0.05);
+    assert_false(time_of_kind(&s, TACITI_GROUP_WORLD).calibrated);
+    close_stage(&s);
+}
+
+/* 4 hosts of 2: 14 turns of which 8 cross, 14 / 8 of the array through every link. */
+static void a_ring_crosses_each_link_once(void **state) {
+    (void)state;
+    const taciti_transfer ring = {.hosts = 4, .ranks = 8, .library = TACITI_LIBRARY_RING};
+    stage s;
+    open_stage(&s, 4, 2,
+               "\"between\": {\"latency_us\": 100, \"gbit_per_s\": 1}, \"inside\": {\"latency_us\": 10, "
+               "\"gbit_per_s\": 8}",
+               "");
+    const taciti_transfer_time time = time_of(&s, &ring);
+    assert_near(time.bytes_s, 1.75 * MiB4 * 8 / 1e9);
+    assert_near(time.latency_s, 8 * 100e-6 + 6 * 10e-6);
+    close_stage(&s);
+    open_stage(&s, 4, 2, RATES(100, 100) ", \"inside\": {\"latency_us\": 0, \"gbit_per_s\": 8}", "");
+    assert_near(time_of(&s, &ring).bytes_s, 1.75 * MiB4 * 8 / 8e9); /* memory is its slowest part */
+    close_stage(&s);
+}
+
+static void a_measured_library_takes_what_the_file_says(void **state) {
+    (void)state;
+    const taciti_transfer theirs = {.hosts = 4, .ranks = 4, .library = TACITI_LIBRARY_MEASURED, .by = "nccl"};
+    stage s;
+    open_stage(
+        &s, 4, 1, RATES(1, 1),
+        ", \"collectives\": [" TIMING("world", "nccl", 2097152, 0.1) ", " TIMING("world", "nccl", 6291456, 0.3) "]");
+    assert_near(time_of(&s, &theirs).bytes_s, 0.2);
+    assert_near(time_of_kind(&s, TACITI_GROUP_WORLD).bytes_s, 1.5 * MiB4 * 8 / 1e9); /* ours is not theirs */
+    close_stage(&s);
+    open_stage(&s, 4, 1, RATES(1, 1), ", \"collectives\": [" TIMING("world", "nccl", 1048576, 0.1) "]");
+    assert_near(time_of(&s, &theirs).bytes_s, 0.4);
+    close_stage(&s);
+}
+
+static void groups_of_a_kind_are_whole_hosts_or_partners(void **state) {
+    (void)state;
+    const int host_of[7] = {0, 0, 0, 1, 1, 2, 2}; /* the last host has no partner */
+    const taciti_where where = {7, 3, host_of};
+    taciti_grouping g;
+    assert_int_equal(taciti_grouping_create(&where, TACITI_GROUP_PAIR, &g), TACIT_OK);
+    assert_int_equal(g.round.groups, 2);
+    const taciti_members second = taciti_grouping_of(&g, 4);
+    assert_true(second.count == 2 && second.ranks[0] == 1 && second.ranks[1] == 4);
+    assert_int_equal(taciti_grouping_of(&g, 2).count, 0);
+    taciti_grouping_destroy(&g);
+    assert_int_equal(taciti_grouping_create(&where, TACITI_GROUP_TWO_HOSTS, &g), TACIT_OK);
+    assert_true(g.round.groups == 1 && taciti_grouping_of(&g, 3).count == 5 && taciti_grouping_of(&g, 6).count == 0);
+    taciti_grouping_destroy(&g);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_slower_of_a_flow_and_a_host_counts),
+        cmocka_unit_test(every_kind_of_group_has_its_own_efficiency),
+        cmocka_unit_test(kinds_that_are_the_same_share_a_measurement),
+        cmocka_unit_test(a_ring_crosses_each_link_once),
+        cmocka_unit_test(a_measured_library_takes_what_the_file_says),
+        cmocka_unit_test(groups_of_a_kind_are_whole_hosts_or_partners),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
