@@ -81,7 +81,6 @@ static void the_slower_of_a_flow_and_a_host_counts(void **state) {
     stage s;
     open_stage(&s, 2, 4, RATES(8, 24), ""); /* four flows of 8 fill 24 */
     assert_near(time_of(&s, &t).bytes_s, 4 * MiB4 * 8 / 24e9);
-    close_stage(&s);
     const taciti_transfer lane = {.hosts = 2, .ranks = 8, .demand = {.host_bytes = MiB4, .flow_bytes = MiB4}};
     assert_near(time_of(&s, &lane).bytes_s, MiB4 * 8 / 8e9);
     close_stage(&s);
