@@ -51,6 +51,17 @@ expect 3 "at most 16384" "$gpt" --cluster "$ethernet" --localsgd.every 100000000
 expect 0 "exp repeats after 5 x 4000 steps" "$gpt" --cluster "$ethernet" --gossip.every 4000 --all
 expect 3 'did you mean "gpt2-124m"' "$gpt" --cluster "$ethernet" --compute.emulate gpt2-124
 
+# what training refuses, planning refuses with the same sentence
+printf '0,1\n1,0.5\n' > wrong.csv
+for setting in "--gossip.topology exq" "--gossip.topology file" "--gossip.topology file --gossip.file wrong.csv" \
+    "--gossip.delay 1" "--gossip.order atc --gossip.delay 1 --gossip.gamma 0.5" "--gossip.topology torus --gossip.degree 3" "--strategy gosip"; do
+    # shellcheck disable=SC2086
+    "$tacit" train "$examples/demo.yaml" --dry-run --strategy gossip $setting > trained 2>&1 && complain "train accepts $setting"
+    # shellcheck disable=SC2086
+    "$tacit" plan "$gpt" --cluster "$ethernet" -n 1 --strategy gossip $setting > planned 2>&1 && complain "plan accepts $setting"
+    cmp -s <(grep error: trained) <(grep error: planned) || complain "$setting: $(cat trained planned)"
+done
+
 # the same bytes twice; curves, causes and every method
 "$tacit" plan "$gpt" --cluster "$ethernet" --json --svg one.svg > one.json 2> err || complain "--json: $(cat err)"
 "$tacit" plan "$gpt" --cluster "$ethernet" --json --svg two.svg > two.json 2> err

@@ -10,19 +10,13 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-/* Figures of a topology are linear algebra on N x N matrices. */
-enum { FIGURES_RANKS_MOST = 64 };
 static const double TIE = 0.01; /* steps that differ by less are as fast as each other */
 
 /* ---- topologies -------------------------------------------------------------------------------------------------- */
 
 static void measure(taciti_plan_topology *t, bool figures) {
-    taciti_topo_figures f;
     t->gap = (double)NAN;
-    if (!figures || t->topology.ranks > FIGURES_RANKS_MOST || taciti_topology_figures(&t->topology, &f) != TACIT_OK)
-        return;
-    t->gap = f.spectral_gap;
-    t->exact_after = f.exact_after;
+    if (figures && taciti_topology_mixing(&t->topology, &t->gap, &t->exact_after) != TACIT_OK) t->gap = (double)NAN;
 }
 
 /* Its options are those of the configuration where that names the same topology. */
@@ -74,6 +68,8 @@ static void append(taciti_candidates *c, const char *strategy, const taciti_meth
         (void)snprintf(label, size, "dense %s %s", method->by, wire);
     else if (strcmp(strategy, "sgp") == 0)
         (void)snprintf(label, size, "SGP as published %s", wire);
+    else if (method->order == TACITI_ORDER_DENSE && method->lanes > 0)
+        (void)snprintf(label, size, "dense %s, %d lane%s", wire, method->lanes, method->lanes == 1 ? "" : "s");
     else if (method->order == TACITI_ORDER_DENSE)
         (void)snprintf(label, size, "dense %s", wire);
     else if (*topology == '\0')
@@ -84,13 +80,34 @@ static void append(taciti_candidates *c, const char *strategy, const taciti_meth
         (void)snprintf(label + strlen(label), size - strlen(label), " every %d", method->every);
 }
 
-static void append_dense(taciti_candidates *c, const taciti_settings *s) {
+static void append_dense_lanes(taciti_candidates *c, const taciti_settings *s, int lanes) {
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
         if ((*codec)->aggregation != TACITI_CODEC_SUM) continue;
         const taciti_method method = {
-            .order = TACITI_ORDER_DENSE, .wire = *codec, .overlap = s->exchange.overlap, .every = 1};
+            .order = TACITI_ORDER_DENSE, .wire = *codec, .overlap = s->exchange.overlap, .every = 1, .lanes = lanes};
         append(c, "dp", &method, "");
     }
+}
+
+static int smallest_host(const taciti_where *where) {
+    int smallest = where->ranks, count = 0;
+    for (int r = 0; r < where->ranks; r++) {
+        count++;
+        if (r + 1 < where->ranks && where->host_of[r + 1] == where->host_of[r]) continue;
+        smallest = count < smallest ? count : smallest;
+        count = 0;
+    }
+    return smallest;
+}
+
+/* As configured; and where nobody asked for lanes, with 1, 2, 4, ... of them: what pays has to pay against the best. */
+static void append_dense(taciti_candidates *c, const taciti_settings *s, const taciti_where *where) {
+    append_dense_lanes(c, s, 0);
+    if (s->exchange.lanes > 0 || where->hosts == 1) return;
+    const int most = smallest_host(where), share = TACITI_FLOWS / (where->hosts - 1);
+    const int own = share < 1 ? 1 : share < most ? share : most;
+    for (int lanes = 1; lanes <= most && most > 1; lanes *= 2)
+        if (lanes != own) append_dense_lanes(c, s, lanes);
 }
 
 static void append_local(taciti_candidates *c, const taciti_settings *s) {
@@ -173,6 +190,7 @@ static void mark_configured(taciti_candidates *c, const taciti_settings *s) {
         taciti_candidate *candidate = &c->list[i];
         const bool gossip = candidate->method.topology != NULL;
         candidate->configured = candidate->method.wire == wire && strcmp(candidate->strategy, s->strategy.text) == 0;
+        if (candidate->method.lanes > 0) candidate->configured = false; /* not what was asked for */
         if (gossip && (strcmp(candidate->topology, s->gossip.topology.text) != 0 || candidate->method.order != order))
             candidate->configured = false;
     }
@@ -208,7 +226,7 @@ tacit_status taciti_candidates_create(const taciti_settings *settings, const tac
     }
     for (int r = 0; r < where->ranks; r++) host_of[r] = per_host > 0 ? (int)(r / per_host) : where->host_of[r];
     seen.hosts = host_of[where->ranks - 1] + 1;
-    append_dense(out, settings);
+    append_dense(out, settings, where);
     append_local(out, settings);
     try_topologies(settings, &seen, wanted, out);
     mark_configured(out, settings);
@@ -269,17 +287,24 @@ static double gap_of(const taciti_candidates *candidates, const taciti_candidate
     return isnan(gap) ? 0 : gap;
 }
 
+bool taciti_candidate_mixes(const taciti_candidates *candidates, const taciti_candidate *candidate) {
+    return candidate->method.topology == NULL || gap_of(candidates, candidate) * TACITI_PLAN_MIXES >= 1;
+}
+
+static bool is_recommendable(const taciti_candidates *candidates, const taciti_candidate *candidate) {
+    return candidate->method.topology != NULL && !is_theirs(candidate) && taciti_candidate_mixes(candidates, candidate);
+}
+
 const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candidates) {
     const taciti_candidate *fastest = NULL, *best = NULL;
     for (size_t i = 0; i < candidates->count; i++) {
         const taciti_candidate *c = &candidates->list[i];
-        if (c->method.topology == NULL || is_theirs(c)) continue;
+        if (!is_recommendable(candidates, c)) continue;
         if (fastest == NULL || c->prediction.step_s < fastest->prediction.step_s) fastest = c;
     }
     for (size_t i = 0; i < candidates->count && fastest != NULL; i++) {
         const taciti_candidate *c = &candidates->list[i];
-        if (c->method.topology == NULL || is_theirs(c)) continue;
-        if (c->prediction.step_s > (1 + TIE) * fastest->prediction.step_s) continue;
+        if (!is_recommendable(candidates, c) || c->prediction.step_s > (1 + TIE) * fastest->prediction.step_s) continue;
         if (best == NULL || gap_of(candidates, c) > gap_of(candidates, best)) best = c;
     }
     return best;
@@ -289,7 +314,8 @@ const taciti_candidate *taciti_candidates_find(const taciti_candidates *candidat
     for (size_t i = 0; i < candidates->count; i++) {
         const taciti_candidate *c = &candidates->list[i];
         if (strcmp(c->strategy, like->strategy) == 0 && strcmp(c->topology, like->topology) == 0 &&
-            c->method.order == like->method.order && c->method.wire == like->method.wire)
+            c->method.order == like->method.order && c->method.wire == like->method.wire &&
+            c->method.lanes == like->method.lanes)
             return c;
     }
     return NULL;

@@ -24,7 +24,7 @@ typedef struct taciti_candidate {
 /* A topology of the list on these ranks. */
 typedef struct taciti_plan_topology {
     taciti_topology topology; /* owned */
-    double gap;               /* 1 - contraction per round; NaN when there are too many ranks to compute it quickly */
+    double gap;               /* 1 - contraction per round; NaN: not asked for */
     size_t exact_after;       /* rounds; 0: never, or unknown */
     const char *name;
 } taciti_plan_topology;
@@ -65,11 +65,17 @@ tacit_status taciti_candidates_predict(taciti_candidates *candidates, const taci
 const taciti_plan_topology *taciti_candidate_topology(const taciti_candidates *candidates,
                                                       const taciti_candidate *candidate);
 
-/* The fastest dense one, ours or that of another library. */
+/* Whether it mixes fast enough to be recommended: 1 / gap, the mixes after which a disagreement has fallen to 1/e, is
+ * at most TACITI_PLAN_MIXES. Noise of variance s^2 in every step keeps replicas about eta s / sqrt(2 gap) apart, so
+ * that is five times as far as with a gap of 1. Dense and localsgd always do. */
+enum { TACITI_PLAN_MIXES = 50 };
+bool taciti_candidate_mixes(const taciti_candidates *candidates, const taciti_candidate *candidate);
+
+/* The fastest dense one, of all wires and lanes, ours or that of another library. */
 const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candidates);
 
-/* The fastest gossip, one mix in every `gossip.every` steps: of those within a hundredth of it the one that mixes best.
- * NULL: there is none. */
+/* The fastest gossip that mixes fast enough, one mix in every `gossip.every` steps: of those within a hundredth of it
+ * the one that mixes best. NULL: there is none. */
 const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candidates);
 
 /* The same strategy, topology, order and wire in other candidates, or NULL: their ranks cannot have it. */

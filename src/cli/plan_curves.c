@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-enum { RATE_POINTS = 31, RANKS_MOST = 512, HOSTS_LEAST_END = 64, GOSSIP_LINES = 3 };
+enum { RATE_POINTS = 31, RANKS_MOST = 512, HOSTS_LEAST_END = 64 };
 static const double RATE_LEAST = 0.1, RATE_DECADES = 3; /* Gbit/s */
 
 /* ---- which methods ----------------------------------------------------------------------------------------------- */
@@ -40,17 +40,31 @@ static const taciti_candidate *next_gossip(const taciti_candidates *candidates, 
     return best;
 }
 
-static void choose_lines(const taciti_candidates *candidates, taciti_plan_curves *curves) {
-    const taciti_candidate *gossip = taciti_candidates_gossip(candidates);
-    const taciti_candidate *local = NULL;
+/* The fastest of a strategy; NULL: of all. */
+static const taciti_candidate *fastest(const taciti_candidates *candidates, const char *strategy) {
+    const taciti_candidate *best = NULL;
     for (size_t i = 0; i < candidates->count; i++) {
         const taciti_candidate *c = &candidates->list[i];
-        if (c->method.order == TACITI_ORDER_DENSE && curves->line_count < 2) add_line(curves, c);
-        if (local == NULL && strcmp(c->strategy, "localsgd") == 0) local = c;
+        if (strategy != NULL && strcmp(c->strategy, strategy) != 0) continue;
+        if (best == NULL || c->prediction.step_s < best->prediction.step_s) best = c;
     }
+    return best;
+}
+
+/* What the verdict compares, dense f32, the fastest of the table, the fastest localsgd, and other gossip for what room
+ * is left. */
+static void choose_lines(const taciti_candidates *candidates, taciti_plan_curves *curves) {
+    const taciti_candidate *gossip = taciti_candidates_gossip(candidates);
+    add_line(curves, &candidates->list[0]);
+    add_line(curves, taciti_candidates_dense(candidates));
     add_line(curves, gossip);
-    for (int i = 1; i < GOSSIP_LINES && gossip != NULL; i++) add_line(curves, next_gossip(candidates, curves, gossip));
-    add_line(curves, local);
+    add_line(curves, fastest(candidates, NULL));
+    add_line(curves, fastest(candidates, "localsgd"));
+    while (gossip != NULL && curves->line_count < TACITI_CURVE_LINES) {
+        const taciti_candidate *next = next_gossip(candidates, curves, gossip);
+        if (next == NULL) return;
+        add_line(curves, next);
+    }
 }
 
 /* ---- rates ------------------------------------------------------------------------------------------------------- */

@@ -18,7 +18,7 @@ typedef struct taciti_plan_curve {
 } taciti_plan_curve;
 
 typedef struct taciti_plan_curves {
-    const taciti_candidate *lines[TACITI_CURVE_LINES]; /* all dense, the best gossip and some more of it, localsgd */
+    const taciti_candidate *lines[TACITI_CURVE_LINES]; /* dense, gossip, localsgd: the fastest among them */
     size_t line_count;
     taciti_plan_curve rate, hosts;
 } taciti_plan_curves;

@@ -60,13 +60,14 @@ static json_t *method_json(const taciti_plan_report *r, const taciti_candidate *
                                 p->high_s, "fast_links", p->fast_links_s, "slow_links", p->slow_links_s, "compute",
                                 p->compute_s, "exposed", p->exposed_s, "transfer", p->transfer_s);
     if (p->uneven_s > 0) (void)json_object_set_new(seconds, "uneven", json_real(p->uneven_s));
-    return json_pack("{s:s, s:s, s:s, s:o, s:s, s:i, s:i, s:b, s:o, s:f, s:f, s:s, s:o, s:o, s:b}", "label",
-                     c->method.label, "strategy", c->strategy, "order", orders[c->method.order], "mixing",
-                     mixing_json(r, c), "wire", c->method.wire->name, "every", c->method.every, "delay",
-                     c->method.delay, "configured", c->configured, "seconds", seconds, "exposed_share",
-                     p->step_s > 0 ? p->exposed_s / p->step_s : 0., "nic_bytes_per_step", p->nic_bytes, "bottleneck",
-                     taciti_bottleneck_name(p->bottleneck), "costs_s", causes_json(p), "against_dense_f32",
-                     verdict_json(&c->verdict), "replicas_equal", c->method.order == TACITI_ORDER_DENSE);
+    return json_pack(
+        "{s:s, s:s, s:s, s:o, s:s, s:i, s:i, s:i, s:b, s:b, s:o, s:f, s:f, s:s, s:o, s:o, s:b}", "label",
+        c->method.label, "strategy", c->strategy, "order", orders[c->method.order], "mixing", mixing_json(r, c), "wire",
+        c->method.wire->name, "every", c->method.every, "delay", c->method.delay, "lanes", c->method.lanes,
+        "mixes_fast_enough", taciti_candidate_mixes(r->candidates, c), "configured", c->configured, "seconds", seconds,
+        "exposed_share", p->step_s > 0 ? p->exposed_s / p->step_s : 0., "nic_bytes_per_step", p->nic_bytes,
+        "bottleneck", taciti_bottleneck_name(p->bottleneck), "costs_s", causes_json(p), "against_dense_f32",
+        verdict_json(&c->verdict), "replicas_equal", c->method.order == TACITI_ORDER_DENSE);
 }
 
 static json_t *methods_json(const taciti_plan_report *r) {

@@ -58,25 +58,30 @@ static void print_head(const taciti_plan_report *r) {
 /* ---- table ------------------------------------------------------------------------------------------------------- */
 
 /* What the same number of steps is worth; the legend explains the letters. */
-static const char *cost_letter(const taciti_candidate *c) {
-    if (c->method.order == TACITI_ORDER_DENSE) return c->method.wire->lossless ? "-" : "w";
-    if (c->method.topology == NULL) return c->method.wire->lossless ? "l" : "l w";
-    if (c->method.order == TACITI_ORDER_AWC) return c->method.wire->lossless ? "r s" : "r s w";
-    return c->method.wire->lossless ? "r" : "r w";
+static void cost_letters(const taciti_plan_report *r, const taciti_candidate *c, char out[16]) {
+    const bool gossip = c->method.topology != NULL, dense = c->method.order == TACITI_ORDER_DENSE;
+    (void)snprintf(out, 16, "%s%s%s%s",
+                   gossip  ? " r"
+                   : dense ? ""
+                           : " l",
+                   c->method.order == TACITI_ORDER_AWC ? " s" : "",
+                   taciti_candidate_mixes(r->candidates, c) ? "" : " m", c->method.wire->lossless ? "" : " w");
+    if (out[0] == '\0') (void)snprintf(out, 16, " -");
 }
 
 static void print_row(const taciti_plan_report *r, const taciti_candidate *c) {
     const taciti_prediction *p = &c->prediction;
     const taciti_plan_topology *t = taciti_candidate_topology(r->candidates, c);
-    char mixes[32] = "", bounds[32];
+    char mixes[32] = "", bounds[32], letters[16];
+    cost_letters(r, c, letters);
     if (t != NULL && t->exact_after > 0)
         (void)snprintf(mixes, sizeof mixes, "exact/%zu", t->exact_after);
     else if (t != NULL && !isnan(t->gap))
-        (void)snprintf(mixes, sizeof mixes, "%.3f", t->gap);
+        (void)snprintf(mixes, sizeof mixes, t->gap < 0.001 ? "%.0e" : "%.3f", t->gap);
     (void)snprintf(bounds, sizeof bounds, "%.1f-%.1f", MS * p->low_s, MS * p->high_s);
-    printf("%c %-32s %9.2f %17s %7.2fx %7.1f %% %11.2f  %-10s %-9s %s\n", c->configured ? '*' : ' ', c->method.label,
+    printf("%c %-32s %9.2f %17s %7.2fx %7.1f %% %11.2f  %-10s %-9s%s\n", c->configured ? '*' : ' ', c->method.label,
            MS * p->step_s, bounds, c->verdict.speedup, PERCENT * p->exposed_s / p->step_s, MB * p->nic_bytes,
-           taciti_bottleneck_name(p->bottleneck), mixes, cost_letter(c));
+           taciti_bottleneck_name(p->bottleneck), mixes, letters);
 }
 
 static int by_step(const void *a, const void *b) {
@@ -120,9 +125,9 @@ static void print_legend(const taciti_plan_report *r) {
         "every\n"
         "rank has a replica of its own, s neighbours hear of an update one step later and the learning rate has half "
         "of\n"
-        "its stable range, l ranks go %lld steps alone, w payloads are rounded. What it does to losses: "
-        "docs/gossip.md\n",
-        (long long)r->settings->localsgd.every);
+        "its stable range, l ranks go %lld steps alone, w payloads are rounded, m too slow a mixer to be recommended:\n"
+        "a disagreement needs more than %d mixes to fall to 1/e. What it does to losses: docs/gossip.md\n",
+        (long long)r->settings->localsgd.every, TACITI_PLAN_MIXES);
 }
 
 /* ---- what it rests on -------------------------------------------------------------------------------------------- */

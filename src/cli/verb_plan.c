@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cli/plan_print.h"
 #include "cli/verbs.h"
+#include "strategy/strategy.h"
 
 enum { RANKS_MOST = 4096 }; /* a plan of so many takes some seconds */
 
@@ -98,6 +99,16 @@ static tacit_status check_gossip(const taciti_gossip_options *gossip) {
         "plan predicts one mix of the parameters per step, but gossip.mixes is %lld, gossip.tracker %s and "
         "gossip.target %g; plan without: --%s",
         (long long)gossip->mixes, gossip->tracker ? "on" : "off", gossip->target, key);
+}
+
+/* What training would refuse, in its own words. */
+static tacit_status check_training(const question *q) {
+    const taciti_strategy *strategy;
+    taciti_topology topology;
+    TACITI_TRY(taciti_strategy_choose(q->settings.strategy.text, &strategy));
+    TACITI_TRY(taciti_gossip_topology(&q->settings.gossip, q->where.ranks, q->host_of, &topology));
+    taciti_topology_destroy(&topology);
+    return TACIT_OK;
 }
 
 static tacit_status check_every(const taciti_settings *settings) {
@@ -208,6 +219,7 @@ static tacit_status plan(int argc, char **argv, question *q) {
     TACITI_TRY(taciti_localsgd_check_options(&q->settings.localsgd));
     TACITI_TRY(check_every(&q->settings));
     TACITI_TRY(place_ranks(q));
+    TACITI_TRY(check_training(q));
     TACITI_TRY(load_profile(q));
     taciti_candidates candidates;
     double sgp_s;

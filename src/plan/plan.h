@@ -46,6 +46,7 @@ typedef struct taciti_method {
     taciti_order order;              /* who waits for whom */
     const taciti_topology *topology; /* NULL: all-reduce among all ranks; borrowed */
     const taciti_codec *wire;
+    int lanes;       /* without a topology: instead of the scene's; 0: those */
     bool overlap;    /* exchange.overlap: exchange while something else is done */
     int every;       /* steps per exchange: 1 but for localsgd and gossip.every */
     int delay;       /* awc: steps more that a transfer may take (gossip.delay) */

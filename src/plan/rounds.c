@@ -26,8 +26,10 @@ static tacit_status demands_of(walk *w, size_t round) {
     const size_t count = w->out->stretches->length_count, ranks = (size_t)s->where->ranks;
     if (w->method->topology != NULL)
         return taciti_mix_demands(s->where, w->method->topology, round, s->placement, w->lengths, count, w->demands);
+    taciti_placement placement = s->placement;
+    if (w->method->lanes > 0) placement.lanes = w->method->lanes;
     for (size_t i = 0; i < count; i++)
-        w->demands[i * ranks] = taciti_allreduce_demand(s->where, NULL, ranks, s->placement, w->lengths[i].wire_bytes,
+        w->demands[i * ranks] = taciti_allreduce_demand(s->where, NULL, ranks, placement, w->lengths[i].wire_bytes,
                                                         w->lengths[i].f32_bytes);
     return TACIT_OK;
 }

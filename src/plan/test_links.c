@@ -62,12 +62,12 @@ static taciti_transfer_time time_of_kind(const stage *s, taciti_group_kind kind)
     taciti_demand demands[64];
     assert_int_equal(taciti_grouping_create(&s->where, kind, &g), TACIT_OK);
     assert_true(g.round.groups > 0);
-    assert_int_equal(taciti_mix_demands(&s->where, &g.topology, 0, (taciti_placement){0}, BYTES, BYTES, demands),
+    const taciti_length length = {BYTES, BYTES};
+    assert_int_equal(taciti_mix_demands(&s->where, &g.topology, 0, (taciti_placement){0}, &length, 1, demands),
                      TACIT_OK);
     const taciti_members members = taciti_members_of(&g.round, 0);
-    const taciti_transfer t = {.demand = demands[members.ranks[0]],
-                               .hosts = taciti_links_hosts(&s->where, members.ranks, members.count),
-                               .ranks = (int)members.count};
+    const taciti_transfer t = {
+        .demand = demands[members.ranks[0]], .hosts = demands[members.ranks[0]].hosts, .ranks = (int)members.count};
     taciti_grouping_destroy(&g);
     return time_of(s, &t);
 }

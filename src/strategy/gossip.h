@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/option.h"
+#include "topo/topo.h"
 
 enum { TACITI_GOSSIP_AWC, TACITI_GOSSIP_ATC };
 
@@ -43,5 +44,10 @@ extern const taciti_option_table taciti_gossip_option_table; /* section "gossip"
 
 /* E_CONFIG: options that exclude each other, or that would do nothing beside the others; says what to type. */
 tacit_status taciti_gossip_check_options(const taciti_gossip_options *options);
+
+/* The topology of the options for ranks on these hosts (host_of[ranks], from 0 on). Refuses options and topologies that
+ * cannot be trained with; whoever offers gossip asks here. Returns owned. Any thread. */
+tacit_status taciti_gossip_topology(const taciti_gossip_options *options, int ranks, const int *host_of,
+                                    taciti_topology *out);
 
 #endif

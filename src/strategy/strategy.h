@@ -109,5 +109,7 @@ typedef struct taciti_strategy {
 
 const taciti_strategy *const *taciti_strategy_list(void); /* ends with NULL; any thread */
 const taciti_strategy *taciti_strategy_find(const char *name);
+/* The same, which must be there. */
+tacit_status taciti_strategy_choose(const char *name, const taciti_strategy **out);
 
 #endif

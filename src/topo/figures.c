@@ -15,10 +15,11 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/rng.h"
+#include "topo/closed_form.h"
 #include "topo/draft.h"
 #include "topo/topo.h"
 
-enum { STEPS_MOST = 256, STATIONARY_MOST = 20000 };
+enum { STEPS_MOST = 256, STATIONARY_MOST = 20000, QUICK_STEPS = 64 };
 
 /* ---- extreme eigenvalues of a symmetric operator ----------------------------------------------------------------- */
 
@@ -28,6 +29,7 @@ typedef struct operator_ {
     size_t round;
     const double *root; /* [ranks] root of the stationary vector */
     double *scratch;    /* [2][ranks] */
+    size_t steps;       /* most of Lanczos; 0: STEPS_MOST */
 } operator_;
 
 static double dot(const double *a, const double *b, size_t n) {
@@ -93,7 +95,8 @@ static size_t lanczos(const operator_ *op, size_t n, size_t most, double *v, dou
 
 /* Extreme eigenvalue on the complement of `without` (a vector of length 1, or NULL). */
 static tacit_status extreme(const operator_ *op, const double *without, bool largest, double *out) {
-    const size_t n = (size_t)op->topology->ranks, most = n < STEPS_MOST ? n : STEPS_MOST;
+    const size_t n = (size_t)op->topology->ranks, steps_most = op->steps > 0 ? op->steps : STEPS_MOST;
+    const size_t most = n < steps_most ? n : steps_most;
     double *v = taciti_calloc((most + 1) * n + 2 * most, sizeof *v);
     if (v == NULL) return TACIT_E_MEMORY;
     double *a = v + (most + 1) * n, *b = a + most;
@@ -177,9 +180,10 @@ static bool stationary_root(const taciti_topology *t, double *root, double *scra
     return good;
 }
 
-static tacit_status find_contraction(const taciti_topology *t, double *block, double *out) {
+static tacit_status find_contraction(const taciti_topology *t, size_t lanczos_steps, double *block, double *out) {
     double square = 0;
-    const operator_ op = {.apply = apply_period, .topology = t, .root = block, .scratch = block + t->ranks};
+    const operator_ op = {
+        .apply = apply_period, .topology = t, .root = block, .scratch = block + t->ranks, .steps = lanczos_steps};
     *out = 1;
     if (!stationary_root(t, block, block + t->ranks)) return TACIT_OK; /* the product leaves some out */
     TACITI_TRY(extreme(&op, op.root, true, &square));
@@ -253,9 +257,22 @@ tacit_status taciti_topology_figures(const taciti_topology *topology, taciti_top
                              .most_partners = most_partners(topology, block)};
     tacit_status status = find_least(topology, block, &f.least_eigenvalue);
     if (status == TACIT_OK && (f.exact_after == 0 || f.exact_after > topology->period))
-        status = find_contraction(topology, block, &f.contraction);
+        status = find_contraction(topology, 0, block, &f.contraction);
     f.spectral_gap = 1 - pow(f.contraction, 1 / (double)topology->period);
     taciti_free(block);
     if (status == TACIT_OK) *out = f;
+    return status;
+}
+
+tacit_status taciti_topology_mixing(const taciti_topology *topology, double *gap, size_t *exact_after) {
+    const size_t steps = topology->ranks > STEPS_MOST ? QUICK_STEPS : 0;
+    double *block = taciti_calloc((size_t)topology->ranks, 3 * sizeof *block), contraction = 0;
+    if (block == NULL) return TACIT_E_MEMORY;
+    tacit_status status = TACIT_OK;
+    *exact_after = find_exact(topology, block);
+    if ((*exact_after == 0 || *exact_after > topology->period) && !taciti_closed_contraction(topology, &contraction))
+        status = find_contraction(topology, steps, block, &contraction);
+    *gap = 1 - pow(contraction, 1 / (double)topology->period);
+    taciti_free(block);
     return status;
 }

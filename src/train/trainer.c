@@ -60,13 +60,6 @@ static tacit_status assign_samples(taciti_trainer *trainer) {
                        s->data.partition.text, (long long)s->train.batch, trainer->ranks, trainer->ranks);
 }
 
-static tacit_status find_strategy(taciti_trainer *trainer) {
-    const char *name = trainer->settings->strategy.text;
-    trainer->strategy = taciti_strategy_find(name);
-    if (trainer->strategy != NULL) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG, "strategy: \"%s\" is not known; `tacit info strategies` lists all", name);
-}
-
 /* The rest of the section describes a machine to others than the trainer. */
 static tacit_status refuse_emulation(const taciti_compute_options *compute) {
     if (compute->emulate.text[0] == '\0') return TACIT_OK;
@@ -79,7 +72,7 @@ static tacit_status refuse_emulation(const taciti_compute_options *compute) {
 /* What each rank does for itself; the caller agrees on the outcome. */
 static tacit_status prepare_alone(taciti_trainer *trainer) {
     TACITI_TRY(refuse_emulation(&trainer->settings->compute));
-    TACITI_TRY(find_strategy(trainer));
+    TACITI_TRY(taciti_strategy_choose(trainer->settings->strategy.text, &trainer->strategy));
     const tacit_status opened = taciti_data_open(&trainer->settings->data, &trainer->data);
     if (opened == TACIT_E_IO) return TACIT_E_DATA; /* to the user a missing file is a fault of the data */
     TACITI_TRY(opened);
