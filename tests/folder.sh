@@ -66,6 +66,27 @@ expect "and it is resumed" 0 'resume at step 2' train seed --train.seed 92233720
 expect "a refused run leaves no folder" 4 'validation' train nothing --data.split 0
 check "none at all" test ! -e "$work/nothing"
 
+# ---- once per job --------------------------------------------------------------------------------------------------
+# once STATUS TEXT RANKS FLAGS...: a refusal that all ranks find is printed by rank 0 alone
+once() {
+  local status=$1 text=$2 got; shift 2
+  launch "$1" once "${@:2}" >"$work/log" 2>&1
+  got=$?; cat "$work/log"
+  [ "$got" -eq "$status" ] && [ "$(grep -c 'error:' "$work/log")" -eq 1 ] && grep -q "$text" "$work/log" && ! grep -q 'rank [0-9]*: error' "$work/log"
+}
+check "no validation tokens, once" once 4 'validation tokens' 8 --data.split 0
+check "a missing file, once" once 4 'no/such/file' 4 --data.train no/such/file
+check "a strategy that is not known, once" once 3 'strategy' 4 --strategy none
+check "a flag that is not known, once" once 3 'stepz' 4 --train.stepz 3
+check "a model that does not fit, once" once 7 'MiB of memory' 4 --model.layers 1024 --model.channels 65536 --model.heads 64
+differing() {
+  # shellcheck disable=SC2016
+  timeout 120 "$MPIRUN" -n 4 bash -c 'exec "$0" train --data.train "$1/absent$((OMPI_COMM_WORLD_RANK / 2))" --run.dir "$1/once"' "$tacit" "$work" >"$work/log" 2>&1
+  local got=$?; cat "$work/log"
+  [ "$got" -eq 4 ] && [ "$(grep -c 'error:' "$work/log")" -eq 2 ] && grep -q 'tacit: error: .*absent0' "$work/log" && grep -q 'rank 2: error: .*absent1' "$work/log"
+}
+check "errors that differ are all shown, with the first rank that has them" differing
+
 # ---- links ---------------------------------------------------------------------------------------------------------
 linked() {
   mkdir -p "$work/disk" && ln -s "$work/disk/target" "$work/link" && mkdir "$work/disk/target" || return 1

@@ -7,6 +7,9 @@
 #ifndef TACITI_BASE_LOG_H
 #define TACITI_BASE_LOG_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "tacit/tacit.h"
 
 typedef enum taciti_log_level {
@@ -33,6 +36,20 @@ void taciti_log(taciti_log_level level, const char *format, ...) TACITI_PRINTF(2
 
 /* Logs at level error and returns `status`: `return taciti_fail(TACIT_E_DATA, "%s: ...", path);` Any thread. */
 tacit_status taciti_fail(tacit_status status, const char *format, ...) TACITI_PRINTF(2, 3);
+
+/* Of several processes that work together, what all of them refuse alike is said once. */
+typedef enum taciti_log_mode {
+    TACITI_LOG_DIRECT, /* lines of taciti_fail() go to the sink; as at first */
+    TACITI_LOG_KEEP,   /* so they do, and are kept for the comparison */
+    TACITI_LOG_HOLD,   /* they wait for taciti_log_settle(); not those of E_PEER, which are of one process anyway */
+} taciti_log_mode;
+void taciti_log_set_mode(taciti_log_mode mode);
+
+/* A digest of the lines kept or waiting; 0: there are none. Any thread. */
+uint64_t taciti_log_held(void);
+
+/* Lines that wait go to the sink (show) or are dropped; what was kept is forgotten. Any thread. */
+void taciti_log_settle(bool show);
 
 /* Forwards an error that was logged where it was decided. */
 #define TACITI_TRY(expression)                                                                                         \

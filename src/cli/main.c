@@ -101,6 +101,7 @@ static int dispatch(int argc, char **argv) {
 int main(int argc, char **argv) {
     taciti_cli_log_early(taciti_launcher_detect().rank);
     const int code = dispatch(argc > 0 ? argc - 1 : 0, argv + 1);
+    taciti_log_settle(true);
     if (fflush(stdout) == 0 && ferror(stdout) == 0) return code;
     const tacit_status status = taciti_fail(TACIT_E_IO, "cannot write to the standard output");
     return code != 0 ? code : tacit_status_exit_code(status);

@@ -165,9 +165,26 @@ tacit_status taciti_comm_barrier(taciti_comm *comm) {
     return run_call(comm, &(call){.name = "barrier"}, run_barrier);
 }
 
+/* What several ranks refuse with the same words, the first of them says. */
+static tacit_status settle_refusals(taciti_comm *comm) {
+    const uint64_t mine = taciti_log_held();
+    const size_t size = (size_t)comm->engine.size;
+    if (size == 1) return TACIT_OK;
+    uint64_t *all = taciti_calloc(size, sizeof *all);
+    if (all == NULL) return TACIT_E_MEMORY;
+    const tacit_status status = taciti_comm_allgather(comm, &mine, sizeof mine, all);
+    bool first = true;
+    for (int r = 0; r < comm->engine.rank && status == TACIT_OK; r++) first = first && all[r] != mine;
+    taciti_log_settle(first);
+    taciti_free(all);
+    return status;
+}
+
 tacit_status taciti_comm_agree(taciti_comm *comm, tacit_status mine) {
     double worst = (double)mine;
     TACITI_TRY(taciti_comm_allreduce_f64(comm, &worst, 1, TACITI_OP_MIN));
+    if (worst < 0) TACITI_TRY(settle_refusals(comm));
+    if (taciti_log_held() != 0) taciti_log_settle(true);
     return worst >= (double)TACIT_E_INTERNAL && worst <= 0 ? (tacit_status)(int)worst : TACIT_E_INTERNAL;
 }
 

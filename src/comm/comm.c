@@ -106,12 +106,17 @@ tacit_status taciti_comm_open(const taciti_comm_options *options, taciti_comm **
     const tacit_status status = taciti_engine_mpi_open(&engine);
     taciti_guard_disarm(&guard);
     TACITI_TRY(status);
-    if (engine.size > 1) return taciti_comm_open_engine(options, &engine, out);
+    if (engine.size > 1) {
+        TACITI_TRY(taciti_comm_open_engine(options, &engine, out));
+        taciti_log_set_mode(engine.rank == 0 ? TACITI_LOG_KEEP : TACITI_LOG_HOLD);
+        return TACIT_OK;
+    }
     engine.close(engine.self);
     return taciti_launcher_refuse(&launcher, engine.library);
 }
 
 void taciti_comm_close(taciti_comm *comm) {
+    taciti_log_set_mode(TACITI_LOG_DIRECT);
     if (comm == NULL) return;
     if (!taciti_comm_thread_stop(comm)) return; /* stuck inside the engine: whatever it uses must stay */
     if (taciti_comm_health(comm) != TACIT_OK) {
@@ -171,6 +176,7 @@ tacit_status taciti_comm_break(taciti_comm *comm, tacit_status status) {
 }
 
 _Noreturn void taciti_comm_abort(taciti_comm *comm, tacit_status status) {
+    taciti_log_settle(true);
     const int code = tacit_status_exit_code(status) == 0 ? 1 : tacit_status_exit_code(status);
     taciti_guard guard = {0};
     taciti_guard_arm(&guard, ABORT_S, code, NULL);

@@ -173,7 +173,9 @@ tacit_status taciti_comm_broadcast(taciti_comm *comm, int root, void *bytes, siz
 tacit_status taciti_comm_allgather(taciti_comm *comm, const void *bytes, size_t count, void *out);
 tacit_status taciti_comm_barrier(taciti_comm *comm);
 
-/* All ranks learn the worst (most negative) of the ranks' statuses: collective set-up calls fail collectively. */
+/* All ranks learn the worst (most negative) of the ranks' statuses: collective set-up calls fail collectively. What
+ * several ranks refused with the same words since the last agreement, the first of them logs; other words are logged by
+ * whoever has them. */
 tacit_status taciti_comm_agree(taciti_comm *comm, tacit_status mine);
 
 /* Compares one text per rank; on a difference rank 0 logs `what`, the first rank that differs and both values, and
