@@ -40,6 +40,50 @@ static void fail_logs_once_and_returns_its_status(void **state) {
     taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
 }
 
+static int g_lines;
+
+static void count_line(void *context, taciti_log_level level, const char *line) {
+    (void)context;
+    (void)line;
+    g_lines += level == TACITI_LOG_ERROR;
+}
+
+static void lines_of_failures_wait_until_they_are_settled(void **state) {
+    (void)state;
+    taciti_log_set_sink(count_line, NULL, TACITI_LOG_INFO);
+    g_lines = 0;
+    taciti_log_set_mode(TACITI_LOG_KEEP);
+    assert_true(taciti_log_held() == 0);
+    (void)taciti_fail(TACIT_E_DATA, "file %d", 7);
+    assert_int_equal(g_lines, 1);
+    const uint64_t digest = taciti_log_held();
+    taciti_log_set_mode(TACITI_LOG_HOLD);
+    assert_true(digest != 0 && taciti_log_held() == 0);
+    (void)taciti_fail(TACIT_E_DATA, "file %d", 7);
+    assert_true(taciti_log_held() == digest);
+    (void)taciti_fail(TACIT_E_PEER, "rank 3 is silent");
+    assert_int_equal(g_lines, 2); /* said at once, and no part of the comparison */
+    assert_true(taciti_log_held() == digest);
+    taciti_log_settle(false);
+    assert_int_equal(g_lines, 2);
+    for (int i = 0; i < 20; i++) (void)taciti_fail(TACIT_E_DATA, "file %d", i);
+    assert_true(taciti_log_held() != digest);
+    taciti_log_settle(true);
+    assert_int_equal(g_lines, 22); /* more than there is room for: none is lost */
+    (void)taciti_fail(TACIT_E_DATA, "the last one");
+    taciti_log_set_mode(TACITI_LOG_DIRECT);
+    assert_int_equal(g_lines, 23);
+    (void)taciti_fail(TACIT_E_DATA, "at once");
+    assert_int_equal(g_lines, 24);
+    taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
+}
+
+static void a_machine_has_memory_and_not_more_than_there_is(void **state) {
+    (void)state;
+    const size_t available = taciti_available_bytes();
+    assert_true(available > 0 && available < (size_t)1 << 50);
+}
+
 static void count_threads(void *context, int thread, int threads) {
     (void)thread;
     (void)threads;
@@ -150,6 +194,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(series_are_close_to_the_library),
         cmocka_unit_test(statuses_have_names_texts_and_exit_codes),
+        cmocka_unit_test(lines_of_failures_wait_until_they_are_settled),
+        cmocka_unit_test(a_machine_has_memory_and_not_more_than_there_is),
         cmocka_unit_test(fail_logs_once_and_returns_its_status),
         cmocka_unit_test(pool_runs_every_thread_every_round),
         cmocka_unit_test(pool_parts_tile_any_range),

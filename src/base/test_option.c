@@ -367,6 +367,8 @@ static void bad_flags_are_named(void **state) {
     assert_int_equal(parse("--optim.lr --optim.name sgd"), TACIT_E_USAGE);
     assert_int_equal(parse("--optim.lr 2"), TACIT_E_CONFIG);
     assert_string_equal(g_line, "--optim.lr: 2 is outside 0..1");
+    assert_int_equal(taciti_config_set(&g_config, "data.seed", "9223372036854775807", "--data.seed"), TACIT_OK);
+    assert_true(g_data.seed == INT64_MAX);
     assert_int_equal(parse("--data.vocab \xff"), TACIT_E_CONFIG);
     assert_int_equal(parse("--optim.lr="), TACIT_E_CONFIG);
     char line[400];

@@ -74,6 +74,35 @@ static void a_partition_gives_every_rank_its_part(void **state) {
     }
 }
 
+static void what_is_missing_is_known_before_the_first_sample(void **state) {
+    (void)state;
+    char *path = counting_file("a.txt", 20, 0);
+    taciti_data *data = open_files(&path, 1, NULL, 0, 0.1); /* 18 and 2 */
+    assert_int_equal(taciti_data_check(data, 17, true), TACIT_OK);
+    assert_int_equal(taciti_data_check(data, 18, true), TACIT_E_DATA);
+    assert_error_has("18 train tokens, but one sample of train.seq 18 needs 19");
+    taciti_data_close(data);
+    data = open_files(&path, 1, NULL, 0, 0.05); /* one token has no target */
+    assert_int_equal(taciti_data_check(data, 4, true), TACIT_E_DATA);
+    assert_error_has("1 validation tokens");
+    assert_error_has("data.split");
+    assert_int_equal(taciti_data_check(data, 4, false), TACIT_OK);
+    taciti_data_close(data);
+}
+
+static void files_that_are_written_to_are_noticed(void **state) {
+    (void)state;
+    char *path = counting_file("a.txt", 200, 0), *other = counting_file("b.txt", 200, 0);
+    for (int validation = 0; validation < 2; validation++) {
+        taciti_data *data = open_files(&path, 1, &other, 1, 0);
+        assert_int_equal(taciti_data_unchanged(data), TACIT_OK);
+        assert_int_equal(truncate(validation ? other : path, 201 + validation), 0);
+        assert_int_equal(taciti_data_unchanged(data), TACIT_E_DATA);
+        assert_error_has(validation ? "b.txt" : "a.txt");
+        taciti_data_close(data);
+    }
+}
+
 static void any_split_into_calls_gives_the_same_batch(void **state) {
     (void)state;
     char *path = counting_file("a.txt", 200, 0);
@@ -370,6 +399,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows_are_shifted_by_one_and_follow_each_other),
         cmocka_unit_test(a_partition_gives_every_rank_its_part),
+        cmocka_unit_test(what_is_missing_is_known_before_the_first_sample),
+        cmocka_unit_test(files_that_are_written_to_are_noticed),
         cmocka_unit_test(any_split_into_calls_gives_the_same_batch),
         cmocka_unit_test(files_are_one_sequence),
         cmocka_unit_test(validation_covers_what_was_held_out),
