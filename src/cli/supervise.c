@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "cli/sibling.h"
 #include "comm/launcher.h"
 #include "comm/quiet.h"
 
@@ -60,23 +61,11 @@ typedef struct stop_watch {
     int64_t last_ns, stopped_ns;
 } stop_watch;
 
-static bool is_stopped(pid_t pid) {
-    char path[64], line[512] = "";
-    (void)snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
-    FILE *file = fopen(path, "r");
-    if (file == NULL) return false;
-    const size_t n = fread(line, 1, sizeof line - 1, file);
-    (void)fclose(file);
-    line[n] = 0;
-    const char *state = strrchr(line, ')');
-    return state != NULL && (state[1] == ' ') && (state[2] == 'T' || state[2] == 't');
-}
-
 /* Time during which this process was stopped itself does not count. */
 static double stopped_for(stop_watch *watch, pid_t pid) {
     const int64_t now = taciti_now_ns(), gap = now - watch->last_ns;
     watch->last_ns = now;
-    watch->stopped_ns = is_stopped(pid) ? watch->stopped_ns + (gap < 2 * LOOK_NS ? gap : 0) : 0;
+    watch->stopped_ns = taciti_process_is_stopped(pid) ? watch->stopped_ns + (gap < 2 * LOOK_NS ? gap : 0) : 0;
     return (double)watch->stopped_ns * 1e-9;
 }
 
@@ -94,14 +83,19 @@ typedef struct supervised {
 } supervised;
 
 /* The one line, written at once so that lines of several processes do not mix. */
-static void say(const supervised *it, const char *level, const char *reason) {
-    char host[64] = "?", sight_text[TACITI_WITNESS_TEXT_BYTES];
+static void name(const char *level, int rank, pid_t pid, const char *reason) {
+    char host[64] = "?";
     (void)gethostname(host, sizeof host - 1);
+    (void)dprintf(STDERR_FILENO, "tacit: %s: rank %d on host %s (pid %ld) %s\n", level, rank, host, (long)pid, reason);
+}
+
+static void say(const supervised *it, const char *level, const char *what) {
+    char text[REASON_BYTES + 2 * TACITI_WITNESS_TEXT_BYTES], sight_text[TACITI_WITNESS_TEXT_BYTES];
     taciti_sight sight;
     taciti_witness_look(&it->shared->witness, &sight);
     taciti_sight_text(&sight, sight_text);
-    (void)dprintf(STDERR_FILENO, "tacit: %s: rank %d on host %s (pid %ld) %s; last seen in %s\n", level, it->rank, host,
-                  (long)it->worker, reason, sight_text);
+    (void)snprintf(text, sizeof text, "%s; last seen in %s", what, sight_text);
+    name(level, it->rank, it->worker, text);
 }
 
 /* ---- the watcher ---------------------------------------------------------------------------------------------------
@@ -127,20 +121,38 @@ static _Noreturn void end_worker(const supervised *it, const char *what, double 
     _exit(tacit_status_exit_code(TACIT_E_PEER));
 }
 
+/* Since when the worker has been in a state that must end. */
+typedef struct patience {
+    stop_watch stopped;
+    int64_t meeting_ns, shut_down_ns;
+} patience;
+
+/* The ranks do not meet: is that because one was stopped before it had a watcher? */
+static void look_at_siblings(const supervised *it) {
+    pid_t pid = 0;
+    int rank = -1;
+    if (!taciti_sibling_find_stopped(&pid, &rank)) return;
+    name("error", rank, pid, "is stopped and has not begun; the job ends");
+    (void)kill(it->worker, SIGKILL);
+    (void)waitpid(it->worker, NULL, 0);
+    _exit(tacit_status_exit_code(TACIT_E_PEER));
+}
+
 /* Before the ranks hear each other, and after they have said goodbye, nobody else would end a worker that does not get
  * on. */
-static void look_at_worker(const supervised *it, stop_watch *stopped, int64_t *shut_down_ns) {
+static void look_at_worker(const supervised *it, patience *since) {
     taciti_sight sight;
     taciti_witness_look(&it->shared->witness, &sight);
-    const bool shutting_down = strcmp(sight.doing, TACITI_DOING_SHUT_DOWN) == 0;
-    const bool alone = shutting_down || sight.doing[0] == 0;
-    const double stopped_s = stopped_for(stopped, it->worker);
-    if (stopped_s > it->timeout_s + (alone ? 0 : PEERS_FIRST_S))
+    const bool meeting = sight.doing[0] == 0, shutting_down = strcmp(sight.doing, TACITI_DOING_SHUT_DOWN) == 0;
+    const double stopped_s = stopped_for(&since->stopped, it->worker);
+    if (stopped_s > it->timeout_s + (meeting || shutting_down ? 0 : PEERS_FIRST_S))
         end_worker(it, "was stopped, has not gone on for", stopped_s);
     const int64_t now = taciti_now_ns();
-    if (!shutting_down || stopped_s > 0) *shut_down_ns = now;
-    const double shut_down_s = (double)(now - *shut_down_ns) * 1e-9;
+    if (!meeting || stopped_s > 0) since->meeting_ns = now;
+    if (!shutting_down || stopped_s > 0) since->shut_down_ns = now;
+    const double shut_down_s = (double)(now - since->shut_down_ns) * 1e-9;
     if (shut_down_s > SHUT_DOWN_S) end_worker(it, "has not ended within", shut_down_s);
+    if ((double)(now - since->meeting_ns) * 1e-9 > it->timeout_s) look_at_siblings(it);
 }
 
 /* All signals in `set` are blocked, so none can slip between a look and a wait. */
@@ -151,14 +163,13 @@ static _Noreturn void watch(const supervised *it, const sigset_t *set) {
     (void)close(STDIN_FILENO);
     (void)close(STDOUT_FILENO);
     bool sent[PASSED_ON_COUNT] = {false};
-    stop_watch stopped = {.last_ns = taciti_now_ns()};
-    int64_t shut_down_ns = taciti_now_ns();
+    patience since = {.stopped.last_ns = taciti_now_ns(), .meeting_ns = taciti_now_ns()};
     for (;;) {
         int status = 0;
         const pid_t ended = waitpid(it->worker, &status, WNOHANG);
         if (ended == it->worker) _exit(exit_code_of(it, status, sent));
         if (ended < 0 && errno != EINTR) _exit(tacit_status_exit_code(TACIT_E_INTERNAL));
-        look_at_worker(it, &stopped, &shut_down_ns);
+        look_at_worker(it, &since);
         const struct timespec slice = {.tv_sec = LOOK_NS / TACITI_NS_PER_S};
         const int got = sigtimedwait(set, NULL, &slice);
         if (got == SIGTERM) atomic_store(&it->shared->told_to_end, 1);
@@ -201,12 +212,13 @@ static void look_at_watcher(void) {
     _exit(tacit_status_exit_code(TACIT_E_PEER));
 }
 
+/* SIGCONT also takes back a stop that has not happened yet. */
 void taciti_supervise_finish(void) {
-    if (g_self.shared == NULL || !is_stopped(g_self.watcher)) return;
+    if (g_self.shared == NULL) return;
     char reason[REASON_BYTES];
     (void)snprintf(reason, sizeof reason, "has ended; its watcher (pid %ld) was stopped and is woken",
                    (long)g_self.watcher);
-    say(&g_self, "warning", reason);
+    if (taciti_process_is_stopped(g_self.watcher)) say(&g_self, "warning", reason);
     (void)kill(g_self.watcher, SIGCONT);
 }
 

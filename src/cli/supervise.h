@@ -6,12 +6,14 @@
  *
  *   the worker exits           the watcher exits with the same code
  *   a signal kills the worker  one line: rank, host, pid, signal, step and what it was doing; exit code 5
- *   the worker is stopped      where no peer hears it (before the ranks have met, after their goodbye) the watcher
- * names and kills it after comm.timeout; between them peers do the worker does not end    after the library of MPI was
- * shut down: the watcher names and kills it the launcher signals       TERM, INT, HUP, QUIT, USR1 and USR2 are passed
- * on; a worker that dies of one of them is no culprit the watcher is killed      the worker names it and ends; the
- * launcher reports the watcher's 137 the watcher is stopped     the worker names it after comm.timeout and ends, and
- * the job with it
+ *   the worker is stopped      its peers name it; where they do not hear it (before the ranks have met, after their
+ *                              goodbye) the watcher names and kills it after comm.timeout
+ *   the worker does not end    after MPI was shut down: the watcher names and kills it
+ *   a rank is stopped before   it has a watcher: the first watcher of its host names it after comm.timeout, and ends
+ *   the launcher signals       TERM, INT, HUP, QUIT, USR1 and USR2 are passed on; a worker that dies of one of them
+ *                              is no culprit
+ *   the watcher is killed      the worker names it and ends; the launcher reports the watcher's 137
+ *   the watcher is stopped     the worker names it after comm.timeout and ends, and the job with it
  *
  * TACIT_SUPERVISE=0 leaves the process whole.
  */

@@ -159,7 +159,8 @@ void taciti_comm_announce(taciti_comm *comm, int64_t step, const char *doing) {
 void taciti_comm_attach(taciti_comm *comm, taciti_witness *witness) {
     taciti_sight sight;
     taciti_witness_look(atomic_load(&comm->witness), &sight);
-    taciti_note_write(&witness->doing, sight.step, sight.doing);
+    const bool begun = sight.doing[0] != 0;
+    taciti_note_write(&witness->doing, begun ? sight.step : -1, begun ? sight.doing : "start-up");
     taciti_note_write(&witness->job, sight.detail, sight.job);
     atomic_store_explicit(&comm->witness, witness, memory_order_release);
 }

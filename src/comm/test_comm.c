@@ -78,6 +78,8 @@ static void sights_read_as_sentences(void **state) {
     assert_string_equal(text, "step 118, backward, all-reduce of bucket 3");
     taciti_sight_text(&(taciti_sight){.step = 1, .doing = "wait", .job = "barrier", .detail = -1}, text);
     assert_string_equal(text, "step 1, wait, barrier");
+    taciti_sight_text(&(taciti_sight){.step = -1, .doing = "probe", .detail = -1}, text);
+    assert_string_equal(text, "probe");
 }
 
 /* ---- launcher ---------------------------------------------------------------------------------------------------- */

@@ -31,7 +31,7 @@ void taciti_note_read(const taciti_note *note, int64_t *number, char text[TACITI
 
 /* All zero is a valid start. */
 typedef struct taciti_witness {
-    taciti_note doing; /* (step, word) as announced */
+    taciti_note doing; /* (step or -1, word) as announced; no word: the ranks have not met yet */
     taciti_note job;   /* (detail or -1, name) of the running communication job, or an empty text */
 } taciti_witness;
 

@@ -360,6 +360,44 @@ static void an_empty_batch_zeroes_and_reports(void **state) {
     end(f);
 }
 
+/* ---- leaving a pass -----------------------------------------------------------------------------------------------
+ */
+
+struct leaving {
+    struct ready ready; /* first: mark() sees it */
+    int questions, last;
+};
+
+static bool leave_at_last(void *context) {
+    struct leaving *l = context;
+    return ++l->questions > l->last;
+}
+
+/* A pass can be left before every layer, forward and backward; what is reported until then is final, the last tensor
+ * never is; and the next pass is as if nothing had been. */
+static void a_pass_can_be_left(void **state) {
+    (void)state;
+    struct fixture *f = begin(nano(true, 0, TACITI_DTYPE_F32), BATCH, TIME, 2);
+    (void)train(f);
+    float *want = copy_gradients(f);
+    double loss = 0;
+    int left = 0;
+    tacit_status status = TACIT_PENDING;
+    for (; status == TACIT_PENDING; left++) {
+        struct leaving l = {.ready = {f, 0, want}, .last = left};
+        f->batch.ready = mark;
+        f->batch.leave = leave_at_last;
+        f->batch.context = &l;
+        status = taciti_model_train(f->model, &f->batch, NULL, &loss);
+        assert_int_equal(l.ready.next == f->layout.tensor_count, status == TACIT_OK);
+    }
+    assert_int_equal(status, TACIT_OK);
+    assert_int_equal(left - 1, 2 * taciti_model_settings(f->model)->layers + 1);
+    assert_memory_equal(taciti_model_gradients(f->model), want, f->layout.n * sizeof *want);
+    taciti_free(want);
+    end(f);
+}
+
 /* ---- evaluation and sampling ---------------------------------------------------------------------------------------
  */
 
@@ -453,6 +491,7 @@ int main(void) {
         cmocka_unit_test(chunks_of_the_head_add_up),
         cmocka_unit_test(every_tensor_is_reported_once_in_order_and_final),
         cmocka_unit_test(an_empty_batch_zeroes_and_reports),
+        cmocka_unit_test(a_pass_can_be_left),
         cmocka_unit_test(loss_ignores_dropout_and_matches_the_reference),
         cmocka_unit_test(next_logits_agree_with_the_loss),
         cmocka_unit_test(wrong_input_is_refused),

@@ -4,6 +4,8 @@
  *
  *   init     before communication is opened        reduce   from another thread, amid all-reduces
  *   compute  in a computation between all-reduces   finish   before the orderly end, while the others wait in it
+ *   end      after it, when nobody hears this rank any more; end-watcher: its watcher
+ *   watcher  in a computation, but to its watcher
  *   leave    exits without a word, with code 4      pause   stops in a computation and goes on 1.5 s later
  *   native   from another thread, while all are inside of an all-reduce of the MPI library
  */
@@ -27,7 +29,8 @@ static int g_victim, g_signal;
 static void hit(const char *phase) {
     if (g_rank != g_victim || strcmp(phase, g_phase) != 0) return;
     taciti_sleep_ns(500 * TACITI_NS_PER_MS);
-    (void)kill(getpid(), g_signal);
+    const bool watcher = strstr(phase, "watcher") != NULL;
+    (void)kill(watcher ? getppid() : getpid(), g_signal);
 }
 
 /* A child wakes this process up again. */
@@ -61,6 +64,7 @@ static void train(taciti_comm *comm, const taciti_layout *layout) {
     for (int step = 1; step <= STEPS; step++) {
         taciti_comm_announce(comm, step, "compute");
         if (step == HIT_STEP) hit("compute");
+        if (step == HIT_STEP) hit("watcher");
         if (step == HIT_STEP) pause_for_a_while();
         taciti_comm_announce(comm, step, "exchange");
         for (size_t b = 0; b < layout->bucket_count; b++) must(comm, taciti_exchange_begin(exchange, x, b));
@@ -91,7 +95,8 @@ static void reduce_natively(taciti_comm *comm) {
 
 int main(int argc, char **argv) {
     if (argc != 4) return 2;
-    taciti_witness *witness = taciti_supervise(15);
+    const char *timeout = getenv("TEST_TIMEOUT");
+    taciti_witness *witness = taciti_supervise(timeout == NULL ? 2 : strtod(timeout, NULL));
     g_phase = argv[1];
     g_victim = atoi(argv[2]);
     g_signal = atoi(argv[3]);
@@ -112,5 +117,10 @@ int main(int argc, char **argv) {
     CHECK(pthread_join(thread, NULL) == 0);
     taciti_layout_destroy(&layout);
     taciti_comm_close(comm);
+    hit("end");
+    hit("end-watcher");
+    if (strcmp(g_phase, "end-watcher") == 0)
+        taciti_sleep_ns(500 * TACITI_NS_PER_MS); /* it stops when it is scheduled */
+    taciti_supervise_finish();
     return 0;
 }
