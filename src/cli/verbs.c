@@ -68,7 +68,7 @@ static const taciti_verb VERBS[] = {
          "them. Configuration: defaults, then the file, then TACIT_SECTION_KEY variables, then flags.\n\n"
          "The run folder receives metrics.jsonl, TensorBoard events, checkpoints and, when asked, a Chrome trace. An "
          "earlier run in the same folder is moved aside unless --resume is given.\n\n"
-         "SIGTERM, SIGINT and SIGUSR1 finish the step, save a checkpoint and end the run cleanly. A rank that dies or "
+         "SIGTERM, SIGINT and SIGUSR1 leave the step, save a checkpoint and end the run cleanly. A rank that dies or "
          "freezes ends the job with exit code 5 and one line that names it.",
      .example = "mpirun -n 4 tacit train examples/shakespeare.yaml --data.train input.txt\n"
                 "mpirun -n 3 tacit train examples/shakespeare.yaml --data.train input.txt --resume",
