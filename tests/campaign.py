@@ -201,6 +201,16 @@ def judge(case, victim, code, log, folder, left):
     return faults, theirs
 
 
+running = set()
+
+
+def give_up(number, frame):
+    """A campaign that is stopped takes its runs with it."""
+    for tag in list(running):
+        sweep(tag, 0)
+    os._exit(128 + number)
+
+
 def wait(run, patience_s):
     try:
         return run.wait(patience_s)
@@ -211,6 +221,7 @@ def wait(run, patience_s):
 def attempt(case):
     folder = tempfile.mkdtemp(prefix="campaign-")
     tag = os.path.basename(folder)
+    running.add(tag)
     with open(f"{folder}/log", "wb") as log:
         run = subprocess.Popen(command(case, folder), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                env=dict(os.environ, CAMPAIGN_TAG=tag), preexec_fn=os.setpgrp)
@@ -224,6 +235,7 @@ def attempt(case):
     left = sweep(tag, 0 if code is None else 5)
     run.wait()
     log = read(f"{folder}/log")
+    running.discard(tag)
     faults, theirs = judge(case, victim, code, log, folder, left)
     shutil.rmtree(folder, ignore_errors=True)
     return case, victim, code, took, faults, theirs, log
@@ -233,6 +245,8 @@ def attempt(case):
 
 
 def main():
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, give_up)
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     seed, _, first = (sys.argv[2] if len(sys.argv) > 2 else str(random.randrange(10**6))).partition(":")
     print(f"campaign of {count} injections, seed {seed}", flush=True)
