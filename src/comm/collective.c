@@ -272,14 +272,33 @@ static void number_local_ranks(taciti_comm *comm) {
     }
 }
 
-tacit_status taciti_comm_introduce(taciti_comm *comm) {
-    taciti_peer me = {.rank = comm->engine.rank, .pid = (int32_t)getpid()};
+/* What a rank says of itself; nothing of it is believed before it was looked at. */
+typedef struct introduction {
+    int32_t pid;
+    char host[sizeof((taciti_peer *)0)->host];
+} introduction;
+
+static introduction own_introduction(const taciti_comm *comm) {
+    introduction me = {.pid = (int32_t)getpid()};
     if (comm->engine.host[0] != 0)
         memcpy(me.host, comm->engine.host, sizeof me.host);
     else if (gethostname(me.host, sizeof me.host - 1) != 0)
         (void)snprintf(me.host, sizeof me.host, "?");
-    TACITI_TRY(taciti_comm_allgather(comm, &me, sizeof me, comm->peers));
-    for (int i = 0; i < comm->engine.size; i++) comm->peers[i].host[sizeof me.host - 1] = 0;
+    return me;
+}
+
+tacit_status taciti_comm_introduce(taciti_comm *comm) {
+    const introduction me = own_introduction(comm);
+    introduction *all = taciti_calloc((size_t)comm->engine.size, sizeof *all);
+    if (all == NULL) return TACIT_E_MEMORY;
+    const tacit_status status = taciti_comm_allgather(comm, &me, sizeof me, all);
+    for (int i = 0; i < comm->engine.size && status == TACIT_OK; i++) {
+        all[i].host[sizeof all[i].host - 1] = 0;
+        comm->peers[i].pid = all[i].pid;
+        memcpy(comm->peers[i].host, all[i].host, sizeof all[i].host);
+    }
+    taciti_free(all);
+    TACITI_TRY(status);
     number_local_ranks(comm);
     return TACIT_OK;
 }
