@@ -9,14 +9,14 @@
 # there is not repeated. --quick makes runs so short that their figures mean nothing, in a folder of its own and without touching
 # the page. --text (default input.txt, else ../shared/data/tinyshakespeare.txt) is tiny-shakespeare.
 #
-# Environment, with the figures of the page as defaults: SEEDS ("1 2 3"), STEPS (300), METHODS, PARTITIONS, PREFIX (none: words
-# before mpirun, such as nice).
+# Environment, with the figures of the page as defaults: SEEDS ("1 2 3"), STEPS (300), METHODS, PARTITIONS, RATES (learning
+# rates for all methods), TABLE (unequal: the page's table to fill), PREFIX (words before mpirun, such as nice).
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
 
 folder="" tacit=$PWD/build/release/bin/tacit text="" quick=""
-: "${SEEDS:=1 2 3}" "${STEPS:=300}" "${PREFIX:=}" "${PARTITIONS:=global dirichlet:0.1 by-rank}"
+: "${SEEDS:=1 2 3}" "${STEPS:=300}" "${PREFIX:=}" "${RATES:=}" "${TABLE:=unequal}" "${PARTITIONS:=global dirichlet:0.1 by-rank}"
 : "${METHODS:=dense-adam adam accum adam-tracker dense-sgd sgd-atc}"
 
 misuse() { echo "unequal.sh: $1; see scripts/results/unequal.sh --help" >&2; exit 2; }
@@ -29,7 +29,7 @@ while [ $# -gt 0 ]; do
       shift 2
       ;;
     --quick) quick=yes; shift ;;
-    -h | --help) sed -n '3,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '3,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) misuse "unknown option \"$1\"" ;;
   esac
 done
@@ -72,7 +72,12 @@ method() {
     *) misuse "unknown method \"$1\"" ;;
   esac
 }
-rates() { case $1 in *sgd*) echo "0.1" ;; *) echo "8e-3 1.6e-2" ;; esac }
+rates() {
+  case $1 in
+    *sgd*) echo "${RATES:-0.1}" ;;
+    *) echo "${RATES:-8e-3 1.6e-2}" ;;
+  esac
+}
 
 # train METHOD PARTITION RATE SEED: its metrics become FOLDER/METHOD_PARTITION_RATE_SEED.jsonl, unless they are there.
 train() {
@@ -103,5 +108,5 @@ for partition in $PARTITIONS; do
   done
 done
 # shellcheck disable=SC2086 # no word when there is no page
-/usr/bin/env python3 scripts/results/unequal_tables.py "$folder" $page || failures=$((failures + 1))
+/usr/bin/env python3 scripts/results/unequal_tables.py "$folder" $page ${page:+"$TABLE"} || failures=$((failures + 1))
 [ "$failures" -eq 0 ] || { echo "unequal.sh: $failures failed; run it again to repeat them alone" >&2; exit 1; }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of scripts/results/unequal.sh.
 
-unequal_tables.py FOLDER [PAGE]                       prints the table, or puts it between PAGE's markers
+unequal_tables.py FOLDER [PAGE TABLE]                 prints the table, or puts it between PAGE's markers of that name
 unequal_tables.py --best FOLDER METHOD PARTITION SEED prints the learning rate with the lowest validation loss
 """
 import glob, json, math, os, statistics, sys
@@ -16,7 +16,7 @@ METHODS = {
     "sgd-atc": "`gossip` atc, sgd",
 }
 PARTITIONS = ("global", "dirichlet:0.1", "by-rank")
-BEGIN, END = "<!-- table: unequal -->", "<!-- end -->"
+END = "<!-- end -->"
 
 
 def final(path):
@@ -65,10 +65,11 @@ def main():
     if len(sys.argv) < 3:
         print(text)
         return
+    begin = f"<!-- table: {sys.argv[3]} -->"
     page = open(sys.argv[2]).read()
-    head, rest = page.split(BEGIN)
+    head, rest = page.split(begin)
     tail = rest.split(END, 1)[1]
-    open(sys.argv[2], "w").write(f"{head}{BEGIN}\n{text}\n{END}{tail}")
+    open(sys.argv[2], "w").write(f"{head}{begin}\n{text}\n{END}{tail}")
 
 
 main()

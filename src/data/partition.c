@@ -60,7 +60,7 @@ static double log_gamma_variate(uint64_t key, double alpha) {
 
 void taciti_partition_probabilities(uint64_t seed, int rank, double alpha, double out[TACITI_PARTITION_CLASSES]) {
     const uint64_t key = taciti_rng_key(taciti_rng_key(seed, STREAM_GAMMA), (uint64_t)rank);
-    double largest = -INFINITY, sum = 0;
+    double largest = (double)-INFINITY, sum = 0;
     for (int k = 0; k < CLASSES; k++) {
         out[k] = log_gamma_variate(taciti_rng_key(key, (uint64_t)k), alpha);
         if (out[k] > largest) largest = out[k];
