@@ -46,8 +46,9 @@ mkdir -p "$folder" || exit 7
 # Five fifths of the text, in small letters, each written in an alphabet of its own (bytes 128 and up for all but the first): as if
 # the text went through five languages with the same punctuation. The last 10 % of each fifth are for validation.
 make_text() {
+  [ ! -s "$folder/train.txt" ] || return 0
   /usr/bin/env python3 - "$text" "$folder" <<'PY'
-import sys
+import os, sys
 text, folder = open(sys.argv[1], "rb").read().lower(), sys.argv[2]
 train, held = b"", b""
 for k in range(5):
@@ -55,8 +56,9 @@ for k in range(5):
     part = text[len(text) * k // 5 : len(text) * (k + 1) // 5].translate(bytes.maketrans(bytes(range(97, 123)), letters))
     train += part[: len(part) * 9 // 10]
     held += part[len(part) * 9 // 10 :]
-open(folder + "/train.txt", "wb").write(train)
 open(folder + "/held.txt", "wb").write(held)
+open(folder + "/train.part", "wb").write(train)
+os.rename(folder + "/train.part", folder + "/train.txt")
 PY
 }
 

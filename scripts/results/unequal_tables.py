@@ -59,7 +59,10 @@ def table(runs):
 def main():
     if sys.argv[1] == "--best":
         folder, method, partition, seed = sys.argv[2:]
-        print(best(load(folder)[method, partition], int(seed)))
+        rates = load(folder).get((method, partition))
+        if not rates:
+            sys.exit(f"unequal_tables.py: no run of {method} on {partition} has ended well in {folder}")
+        print(best(rates, int(seed)))
         return
     text = table(load(sys.argv[1]))
     if len(sys.argv) < 3:
