@@ -151,6 +151,27 @@ static void rounds_connect_together(void **state) {
     assert_int_equal(try_matrix(4, second), TACIT_E_CONFIG);
 }
 
+/* A rank that meets twice is named with both of its groups, whichever they are. */
+static void a_rank_of_two_groups_is_named_with_both(void **state) {
+    (void)state;
+    enum { GROUPS = 4, N = 9 };
+    const size_t first[] = {0, 2, 4, 6, 8};
+    for (int one = 0; one < GROUPS; one++)
+        for (int other = one + 1; other < GROUPS; other++) {
+            int members[2 * GROUPS];
+            for (int g = 0; g < GROUPS; g++) {
+                members[2 * g] = g;
+                members[2 * g + 1] = g == one || g == other ? N - 1 : GROUPS + g;
+            }
+            taciti_round round = {.members = members, .first = first, .groups = GROUPS};
+            const taciti_topology t = {.name = "twice", .ranks = N, .rounds = &round, .period = 1};
+            char expected[64];
+            (void)snprintf(expected, sizeof expected, "rank %d is in group %d and in group %d", N - 1, one, other);
+            assert_int_equal(taciti_topology_check(&t), TACIT_E_CONFIG);
+            assert_non_null(strstr(g_said, expected));
+        }
+}
+
 static int set_up(void **state) {
     (void)state;
     taciti_log_set_sink(hear, NULL, TACITI_LOG_INFO);
@@ -163,6 +184,7 @@ int main(void) {
         cmocka_unit_test(other_numbers_mix_as_fast_as_was_chosen),
         cmocka_unit_test(what_goes_one_way_only_is_refused),
         cmocka_unit_test(rounds_connect_together),
+        cmocka_unit_test(a_rank_of_two_groups_is_named_with_both),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }
