@@ -169,7 +169,7 @@ void taciti_candidates_add_others(taciti_candidates *candidates, const taciti_cl
                                   const taciti_where *where, double sgp_s) {
     taciti_method method = {.order = TACITI_ORDER_DENSE,
                             .wire = taciti_codec_find("f32"),
-                            .overlap = true,
+                            .overlap = candidates->list[0].method.overlap,
                             .every = 1,
                             .library = TACITI_LIBRARY_RING};
     if (where->ranks < 2) return;
