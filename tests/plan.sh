@@ -51,6 +51,32 @@ expect 3 "at most 16384" "$gpt" --cluster "$ethernet" --localsgd.every 100000000
 expect 0 "exp repeats after 5 x 4000 steps" "$gpt" --cluster "$ethernet" --gossip.every 4000 --all
 expect 3 'did you mean "gpt2-124m"' "$gpt" --cluster "$ethernet" --compute.emulate gpt2-124
 
+# what cannot be is refused, with the field, the value and what can be
+damaged() { # damaged CODE TEXT SED [ARGUMENTS]: the example's cluster file, changed
+    local code=$1 text=$2
+    sed "$3" "$ethernet" > damaged.json
+    cmp -s damaged.json "$ethernet" && complain "sed $3 changes nothing"
+    shift 3
+    expect "$code" "$text" "$gpt" --cluster damaged.json "$@"
+}
+damaged 3 "compute.cv is 1e+06, expected 0 to 2" 's/"cv": 0.03/"cv": 1e6/'
+damaged 0 "pays: " 's/"cv": 0.03/"cv": 1e6/' --no-jitter
+damaged 3 "links.host_gbit_per_s is 99999, but links.between.gbit_per_s 24.7" 's/"host_gbit_per_s": 24.7/"host_gbit_per_s": 99999/'
+damaged 3 "links.host_gbit_per_s is 0.000247, but" 's/"host_gbit_per_s": 24.7/"host_gbit_per_s": 0.000247/'
+damaged 3 "links.incast_gbit_per_s is 1e-06, but" 's/"duplex_gbit/"incast_gbit_per_s": 1e-6, "duplex_gbit/'
+damaged 3 'after the key "latency_us"' 's/"latency_us": 25,/"latency_us": NaN,/'
+damaged 3 'after the key "latency_us"' 's/"latency_us": 25,/"latency_us": 1e400,/'
+expect 0 "train.batch 8 is smaller than the 32 ranks" "$gpt" --cluster "$ethernet" --train.batch 8
+expect 2 "--hosts 1600: so many hosts like those of" "$gpt" --cluster "$ethernet" --hosts 1600
+expect 2 "describes a cluster and stands where MODEL.yaml does" "$gpt" --cluster "$examples"/clusters/*.json
+printf '{"format": "tacit-profile-1", "name": "idle", "unit": "seconds", "layers": [{"name": "l", "forward_s": 0, "backward_s": 0, "tensors": [{"name": "w", "shape": [64]}]}]}' > idle.json
+expect 3 "forward_s and backward_s are 0 in all layers" "$gpt" --cluster "$ethernet" --compute.emulate idle.json
+
+# recommended is what mixes fast enough, against dense at its best
+expect 0 "with gossip aer awc bf16 instead of dense bf16, 8 lanes" "$gpt" --cluster "$examples/clusters/125x8.json"
+grep -q "one-peer-ring awc bf16 .* 1e-05 .* m w" out || complain "nothing says that one-peer-ring mixes slowly"
+expect 0 "instead of dense bf16, 2 lanes" "$gpt" --cluster "$ethernet"
+
 # what training refuses, planning refuses with the same sentence
 printf '0,1\n1,0.5\n' > wrong.csv
 for setting in "--gossip.topology exq" "--gossip.topology file" "--gossip.topology file --gossip.file wrong.csv" \
@@ -88,6 +114,22 @@ for line in plan["by_rate"]["lines"]:
     step = line["step_s"]
     assert all(a >= b for a, b in zip(step, step[1:])), line["label"]  # more bandwidth is never slower
 xml.dom.minidom.parse("one.svg")
+fastest = min(plan["methods"], key=lambda m: m["seconds"]["step"])["label"]
+assert fastest in [line["label"] for line in plan["by_rate"]["lines"]], fastest
+assert plan["verdict"]["dense"] in [line["label"] for line in plan["by_rate"]["lines"]]
+PYTHON
+
+# the cluster itself is in the picture, and a small difference looks small
+"$tacit" plan "$gpt" --cluster "$fast" --json --svg fast.svg > fast.json 2> err || complain "$fast: $(cat err)"
+python3 - << 'PYTHON' || complain "the picture of a fast cluster misleads"
+import json, re
+plan, picture = json.load(open("fast.json")), open("fast.svg").read()
+rates = plan["by_rate"]["gbit_per_s"]
+assert rates[0] < plan["cluster"]["between_gbit_per_s"] < rates[-1], rates
+assert "not in the picture" not in picture
+for left in (62, 532):  # numbers left of each panel
+    ticks = [float(t) for t in re.findall(rf'<text x="{left}.0"[^>]*>([0-9.e+]+)</text>', picture)]
+    assert len(ticks) >= 2 and max(ticks) >= 2.5 * min(ticks), ticks
 PYTHON
 
 # the plan's own point of the picture is the plan's: 6 ranks, one of them slow; rates are those that transfers are predicted with

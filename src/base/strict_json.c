@@ -10,11 +10,29 @@
 
 enum { FOUND_BYTES = 64, FOUND_SHOWN = 40, NAMES_BYTES = 256 };
 
+/* The last key before this place, in quotes and with words around it; nothing when there is none. */
+static void name_key(const char *text, size_t end, char out[FOUND_BYTES + 32]) {
+    *out = '\0';
+    for (size_t i = 0; i < end; i++) {
+        if (text[i] != '"') continue;
+        const size_t begin = ++i;
+        while (i < end && text[i] != '"') i += text[i] == '\\' ? 2 : 1;
+        size_t after = i + 1;
+        while (after < end && (text[after] == ' ' || text[after] == '\n' || text[after] == '\t')) after++;
+        if (after < end && text[after] == ':' && i - begin < FOUND_BYTES)
+            (void)snprintf(out, FOUND_BYTES + 32, ", after the key \"%.*s\"", (int)(i - begin), text + begin);
+    }
+}
+
 tacit_status taciti_strict_parse(const char *file, const char *text, size_t bytes, json_t **out) {
     json_error_t error = {0};
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-    if (root == NULL)
-        return taciti_fail(TACIT_E_CONFIG, "%s:%d:%d: not JSON: %s", file, error.line, error.column, error.text);
+    if (root == NULL) {
+        char key[FOUND_BYTES + 32];
+        const size_t end = error.position < 0 ? 0 : (size_t)error.position;
+        name_key(text, end < bytes ? end : bytes, key);
+        return taciti_fail(TACIT_E_CONFIG, "%s:%d:%d: not JSON: %s%s", file, error.line, error.column, error.text, key);
+    }
     *out = root;
     return TACIT_OK;
 }

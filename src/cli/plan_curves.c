@@ -8,7 +8,7 @@
 #include "base/memory.h"
 
 enum { RATE_POINTS = 31, RANKS_MOST = 512, HOSTS_LEAST_END = 64 };
-static const double RATE_LEAST = 0.1, RATE_DECADES = 3; /* Gbit/s */
+static const double RATE_LEAST = 0.1, RATE_DECADES = 3; /* Gbit/s, where that has the cluster's own */
 
 /* ---- which methods ----------------------------------------------------------------------------------------------- */
 
@@ -69,14 +69,22 @@ static void choose_lines(const taciti_candidates *candidates, taciti_plan_curves
 
 /* ---- rates ------------------------------------------------------------------------------------------------------- */
 
+/* Three decades, with the cluster's own rate in them. */
+static double least_rate(double here) {
+    if (here < RATE_LEAST) return pow(10, floor(log10(here)));
+    const double decades = log10(here / RATE_LEAST) - RATE_DECADES;
+    return decades < 0 ? RATE_LEAST : RATE_LEAST * pow(10, floor(decades) + 1);
+}
+
 static tacit_status vary_rate(const taciti_scene *scene, const taciti_plan_options *options,
                               taciti_plan_curves *curves) {
     taciti_plan_curve *curve = &curves->rate;
     double bit_per_s[RATE_POINTS];
     if (scene->where->hosts == 1) return TACIT_OK;
     curve->here = 8 / taciti_plan_wire_beta_s(scene->cluster) / 1e9;
+    const double least = least_rate(curve->here);
     for (size_t p = 0; p < RATE_POINTS; p++) {
-        curve->x[p] = RATE_LEAST * pow(10, RATE_DECADES * (double)p / (RATE_POINTS - 1));
+        curve->x[p] = least * pow(10, RATE_DECADES * (double)p / (RATE_POINTS - 1));
         curve->ranks[p] = scene->where->ranks;
         bit_per_s[p] = curve->x[p] * 1e9;
     }

@@ -27,7 +27,6 @@ static const struct {
 /* Where values stand. */
 typedef struct axes {
     double left, least_x, most_x, least_y, most_y;
-    double step_y; /* between ticks of an axis within a decade; 0: those of TICKS */
 } axes;
 
 static double place_x(const axes *a, double x) {
@@ -43,8 +42,7 @@ static double place_y(const axes *a, double y) {
 /* Where ticks stand in a decade of a short axis; of a long one at 1, 2 and 5. */
 static const double TICKS[] = {1, 1.5, 2, 2.5, 3, 4, 5, 6, 8};
 enum { TICKS_COUNT = sizeof TICKS / sizeof *TICKS };
-static const double NARROW_AXIS = 1.7, SHORT_AXIS = 20, LONG_AXIS = 1000;
-enum { NARROW_TICKS = 5 };
+static const double LEAST_SPAN = 3, SHORT_AXIS = 20, LONG_AXIS = 1000;
 
 static bool has_tick(double span, double tick) {
     if (span > LONG_AXIS) return tick == 1;
@@ -63,18 +61,6 @@ static double round_to_tick(double value, double span, bool up) {
     return best;
 }
 
-/* The least of 1, 2, 5, 10, ... that is not below. */
-static double round_step(double value) {
-    const double decade = pow(10, floor(log10(value))), share = value / decade;
-    return decade * (share <= 1 ? 1 : share <= 2 ? 2 : share <= 5 ? 5 : 10);
-}
-
-static void narrow_axis(axes *a, double least, double most) {
-    a->step_y = round_step(most > least * 1.01 ? (most - least) / NARROW_TICKS : least / 100);
-    a->least_y = a->step_y * floor(least / a->step_y);
-    a->most_y = a->step_y * (floor(most / a->step_y) + 1);
-}
-
 static void widen(const taciti_plan_curves *curves, const taciti_plan_curve *curve, double *least, double *most) {
     for (size_t l = 0; l < curves->line_count; l++)
         for (size_t p = 0; p < curve->count; p++) {
@@ -88,11 +74,11 @@ static void widen(const taciti_plan_curves *curves, const taciti_plan_curve *cur
 static axes axes_of(const taciti_plan_curves *curves, const taciti_plan_curve *curve, double left) {
     double least = 0, most = 0;
     widen(curves, curve, &least, &most);
-    if (least == 0) least = most = 1;
+    if (least == 0) most = 1;
+    least = least > 0 && most / least > LEAST_SPAN ? least : most / LEAST_SPAN; /* 2 % must not look like much */
     axes a = {.left = left,
               .least_y = round_to_tick(least, most / least, false),
               .most_y = round_to_tick(most, most / least, true)};
-    if (most / least < NARROW_AXIS) narrow_axis(&a, least, most);
     a.least_x = curve->x[0];
     a.most_x = curve->x[curve->count - 1];
     if (a.most_x <= a.least_x) a.most_x = 2 * a.least_x;
@@ -127,9 +113,6 @@ static void put_tick_y(FILE *out, const axes *a, double y) {
 }
 
 static void put_ticks_y(FILE *out, const axes *a) {
-    for (int i = 0; a->step_y > 0 && a->least_y + i * a->step_y < a->most_y + a->step_y / 2; i++)
-        put_tick_y(out, a, a->least_y + i * a->step_y);
-    if (a->step_y > 0) return;
     for (double decade = pow(10, floor(log10(a->least_y))); decade <= a->most_y * 1.001; decade *= 10)
         for (size_t i = 0; i < TICKS_COUNT; i++) {
             const double y = TICKS[i] * decade;

@@ -44,12 +44,25 @@ typedef struct question {
     double *slow; /* [ranks] */
 } question;
 
+/* --cluster takes one file: what else a pattern of the shell has found stands among the words. */
+static tacit_status refuse_clusters(const taciti_arguments *arguments) {
+    for (size_t i = 0; i < arguments->positional_count; i++)
+        if (taciti_cluster_recognise(arguments->positional[i]))
+            return taciti_fail(
+                TACIT_E_USAGE,
+                "%s describes a cluster and stands where MODEL.yaml does: plan one cluster at a time, tacit "
+                "plan MODEL.yaml --cluster %s",
+                arguments->positional[i], arguments->positional[i]);
+    return TACIT_OK;
+}
+
 /* The file comes before environment and flags, but its name stands among the flags: they are read twice. */
 static tacit_status configure(int argc, char **argv, question *q) {
     const taciti_verb *verb = taciti_verb_find("plan");
     const taciti_config *config = &q->settings.config;
     TACITI_TRY(taciti_settings_init(&q->settings));
     TACITI_TRY(taciti_arguments_parse(verb, config, argc, argv, &q->arguments));
+    TACITI_TRY(refuse_clusters(&q->arguments));
     if (q->arguments.positional_count != 1)
         return taciti_fail(TACIT_E_USAGE,
                            "plan needs one MODEL.yaml, a configuration of tacit train; %zu were given: tacit plan "
@@ -78,6 +91,10 @@ static tacit_status place_ranks(question *q) {
     TACITI_TRY(taciti_arguments_count(&q->arguments, "--hosts", 0, 1, RANKS_MOST, &hosts));
     if (ranks > 0 && hosts > 0) return taciti_fail(TACIT_E_USAGE, "give --ranks or --hosts, not both");
     if (ranks == 0) ranks = taciti_plan_ranks(&q->cluster, hosts > 0 ? hosts : q->cluster.hosts, RANKS_MOST);
+    if (ranks > RANKS_MOST && hosts > 0)
+        return taciti_fail(TACIT_E_USAGE,
+                           "--hosts %lld: so many hosts like those of %s have more than %d ranks; plan fewer",
+                           (long long)hosts, q->cluster_path, RANKS_MOST);
     if (ranks > RANKS_MOST)
         return taciti_fail(TACIT_E_CONFIG, "%s has more than %d ranks: plan a part of it with -n", q->cluster_path,
                            RANKS_MOST);
@@ -116,6 +133,36 @@ static tacit_status check_every(const taciti_settings *settings) {
     return taciti_plan_check_period("localsgd", 1, (int)settings->localsgd.every);
 }
 
+/* ---- what cannot be ---------------------------------------------------------------------------------------------- */
+
+static const double CV_MOST = 2, RATES_APART = 10;
+
+/* One rate of a host, against that of two ranks alone (`between`) and what all of its ranks could do; 0: unknown. */
+static tacit_status check_rate(const question *q, const char *field, double beta_s_per_byte) {
+    const taciti_cluster *c = &q->cluster;
+    if (!(beta_s_per_byte > 0) || c->between.alpha_s < 0) return TACIT_OK;
+    const double rate = 8e-9 / beta_s_per_byte, flow = 8e-9 / c->between.beta_s_per_byte;
+    const double least = flow / RATES_APART, most = flow * RATES_APART * taciti_cluster_most_ranks_per_host(c);
+    if (rate >= least && rate <= most) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "%s: links.%s is %g, but links.between.gbit_per_s %g; with %d ranks per host %g to %g can be: "
+                       "correct one of them, or measure with `mpirun -n N tacit probe -o cluster.json`",
+                       q->cluster_path, field, rate, flow, taciti_cluster_most_ranks_per_host(c), least, most);
+}
+
+static tacit_status check_cluster(const question *q) {
+    const taciti_cluster *c = &q->cluster;
+    TACITI_TRY(check_rate(q, "host_gbit_per_s", c->host_beta_s_per_byte));
+    TACITI_TRY(check_rate(q, "duplex_gbit_per_s", c->duplex_beta_s_per_byte));
+    TACITI_TRY(check_rate(q, "incast_gbit_per_s", c->incast_beta_s_per_byte));
+    const bool asked = q->settings.compute.cv > 0 || taciti_arguments_get(&q->arguments, "--no-jitter") != NULL;
+    if (asked || c->compute_cv <= CV_MOST) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "%s: compute.cv is %g, expected 0 to %g; plan without it (--no-jitter) or with another "
+                       "(--compute.cv 0.05)",
+                       q->cluster_path, c->compute_cv, CV_MOST);
+}
+
 /* ---- compute ----------------------------------------------------------------------------------------------------- */
 
 static tacit_status refuse_unknown_speed(const question *q) {
@@ -134,6 +181,9 @@ static tacit_status profile_of_model(question *q) {
     const int64_t tokens = s->train.time > 0 ? s->train.time : s->model.context;
     TACITI_TRY(taciti_profile_of_gpt(&s->model, (size_t)tokens, &q->profile));
     q->profile.batch = (double)s->train.batch / q->where.ranks;
+    if (s->train.batch < q->where.ranks)
+        taciti_log(TACITI_LOG_WARN, "train.batch %lld is smaller than the %d ranks: some have nothing to compute",
+                   (long long)s->train.batch, q->where.ranks);
     return taciti_compute_apply(&s->compute, &q->profile);
 }
 
@@ -158,7 +208,12 @@ static tacit_status load_profile(question *q) {
     TACITI_TRY(named ? taciti_compute_profile(&q->settings.compute, &q->profile) : profile_of_model(q));
     TACITI_TRY(taciti_profile_layout(&q->profile, (size_t)q->settings.exchange.bucket_bytes, &q->layout));
     if (named) warn_of_other_model(q);
-    return TACIT_OK;
+    if (taciti_profile_forward_s(&q->profile) + taciti_profile_backward_s(&q->profile) > 0) return TACIT_OK;
+    return taciti_fail(
+        TACIT_E_CONFIG,
+        "the profile \"%s\": forward_s and backward_s are 0 in all layers, expected some above 0: measure it "
+        "with `tacit train %s --profile profile.json`",
+        q->profile.name, q->model_path);
 }
 
 /* ---- the answer -------------------------------------------------------------------------------------------------- */
@@ -214,6 +269,7 @@ static tacit_status read_sgp(const question *q, double *out) {
 static tacit_status plan(int argc, char **argv, question *q) {
     TACITI_TRY(configure(argc, argv, q));
     TACITI_TRY(taciti_cluster_load(q->cluster_path, &q->cluster));
+    TACITI_TRY(check_cluster(q));
     TACITI_TRY(check_gossip(&q->settings.gossip));
     TACITI_TRY(taciti_gossip_check_options(&q->settings.gossip));
     TACITI_TRY(taciti_localsgd_check_options(&q->settings.localsgd));
