@@ -311,12 +311,14 @@ const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candid
 }
 
 const taciti_candidate *taciti_candidates_find(const taciti_candidates *candidates, const taciti_candidate *like) {
+    const taciti_candidate *own = NULL; /* with as many lanes as there are by default */
     for (size_t i = 0; i < candidates->count; i++) {
         const taciti_candidate *c = &candidates->list[i];
-        if (strcmp(c->strategy, like->strategy) == 0 && strcmp(c->topology, like->topology) == 0 &&
-            c->method.order == like->method.order && c->method.wire == like->method.wire &&
-            c->method.lanes == like->method.lanes)
-            return c;
+        if (strcmp(c->strategy, like->strategy) != 0 || strcmp(c->topology, like->topology) != 0 ||
+            c->method.order != like->method.order || c->method.wire != like->method.wire)
+            continue;
+        if (c->method.lanes == like->method.lanes) return c;
+        if (c->method.lanes == 0) own = c;
     }
-    return NULL;
+    return own;
 }

@@ -78,7 +78,8 @@ const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candida
  * the one that mixes best. NULL: there is none. */
 const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candidates);
 
-/* The same strategy, topology, order and wire in other candidates, or NULL: their ranks cannot have it. */
+/* The same strategy, topology, order, wire and lanes in other candidates; those of the default, where that is as many
+ * or hosts have fewer. NULL: their ranks cannot have it. */
 const taciti_candidate *taciti_candidates_find(const taciti_candidates *candidates, const taciti_candidate *like);
 
 #endif
