@@ -151,6 +151,8 @@ python3 - << 'PYTHON' || complain "transfers are hidden although nothing overlap
 import json, math
 for m in json.load(open("blocking.json"))["methods"]:
     s = m["seconds"]
+    if "NCCL" in m["label"] or m["strategy"] == "sgp":
+        continue  # other libraries overlap whatever our options say
     if m["mixing"] is None or m["mixing"]["topology"] == "complete":
         assert math.isclose(s["exposed"], s["transfer"], rel_tol=1e-6), m["label"]
     else:
