@@ -27,6 +27,7 @@
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
+. scripts/results/record.sh
 
 windows=0 time_windows=256 # of validation; 0: all
 folder="" name=gossip-$$ tacit=$PWD/build/release/bin/tacit text="" quick="" sections=()
@@ -75,31 +76,6 @@ lab_up() {
   lab/cluster up 4 --per-host "$1" --rate "$2" --name "$name" >&2 || exit $?
 }
 in_lab() { echo lab/cluster run --name "$name" --timeout 3600 --; }
-
-# record ANSWER COMMAND...: runs the command unless its answer is there. What it prints becomes ANSWER when it has ended
-# well, so that ANSWER is never half an answer. The names of this run's cluster and folders are left out of ANSWER.command.
-record() {
-  local answer=$folder/$1 command
-  shift
-  [ ! -s "$answer" ] || return 0
-  mkdir -p "${answer%/*}"
-  printf -v command '%q ' "$@"
-  command=${command% }
-  command=${command//" --name $name --timeout 3600"/}
-  command=${command//"$folder/"/}
-  command=${command//"$tacit"/tacit}
-  command=${command//"$MPIRUN"/mpirun}
-  echo "${command//"$text"/input.txt}" >"$answer.command"
-  echo "$(date +%T) $(cat "$answer.command")" >&2
-  if "$@" >"$answer.part" 2>"$answer.log" </dev/null; then
-    mv "$answer.part" "$answer"
-  else
-    echo "gossip.sh: failed with status $?: $*" >&2
-    tail -n 20 "$answer.log" >&2
-    failures=$((failures + 1))
-    return 1
-  fi
-}
 
 # ---- steps: time per step -------------------------------------------------------------------------------------------
 
@@ -194,15 +170,6 @@ section_plan() {
 
 # ---- training -------------------------------------------------------------------------------------------------------
 
-find_text() {
-  local file
-  for file in "$text" input.txt ../shared/data/tinyshakespeare.txt; do
-    [ -z "$file" ] || [ ! -r "$file" ] || { text=$(realpath "$file"); return 0; }
-  done
-  echo "gossip.sh: no text to train on: --text FILE, or put tiny-shakespeare at input.txt" >&2
-  exit 7
-}
-
 # method NAME: its flags. A name is OPTIMIZER-TOPOLOGY, with -atc behind it for adapt-then-combine or -delay for transfers
 # that may take two steps. Topologies see hosts of 2 ranks, as in the lab.
 method() {
@@ -237,18 +204,6 @@ tuned() {
 }
 
 best_of() { /usr/bin/env python3 scripts/results/gossip_tables.py --best "$folder" "$1"; }
-
-# train_run FOLDER/NAME PREFIX FLAG...: a run whose metrics become FOLDER/NAME.jsonl, unless they are there. PREFIX is what
-# launches 8 ranks.
-train_run() {
-  local answer=$folder/$1.jsonl log=$1.txt prefix=$2
-  shift 2
-  [ ! -s "$answer" ] || return 0
-  rm -rf "$folder/run" "${folder:?}/$log"
-  # shellcheck disable=SC2086 # words
-  record "$log" $prefix "$tacit" train scripts/results/shakespeare.yaml --data.train "$text" --run.dir "$folder/run" "$@" || return 0
-  mv "$folder/run/metrics.jsonl" "$answer" || exit 1
-}
 
 section_train() {
   local seed which words

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of docs/results/texts.md from what scripts/results/texts.sh has recorded.
+
+    scripts/results/texts_tables.py FOLDER PAGE.md
+
+Prints every table for which FOLDER holds runs and puts it between the lines <!-- NAME --> and <!-- /NAME --> of the page; the
+command lines go to a file beside it, PAGE.commands. Tables without runs stay as they are.
+"""
+import glob
+import os
+import statistics
+import sys
+
+from gossip_tables import commands, evaluations, put, read_run, table
+
+METHODS = {
+    "dense": "all-reduce, adamw",
+    "aer-1.5": "aer atc, adamw, rate x 1.5",
+    "exp-1.5": "exp atc, adamw, rate x 1.5",
+    "aer-2.8": "aer atc, adamw, rate x 2.8",
+    "exp-2.8": "exp atc, adamw, rate x 2.8",
+    "accum-aer": "aer awc, accum-adamw of 4, rate x 1.1",
+}
+CAUSES = {  # graph, order, optimizer, memory of the first moment in steps, rate to dense's, clip
+    "dense_clip": ("all-reduce", "-", "adamw", "10", "1", "0.2"),
+    "dense": ("all-reduce", "-", "adamw", "10", "1", "1"),
+    "dense_accum": ("all-reduce", "-", "accum-adamw of 4", "40", "1", "1"),
+    "adamw_atc_clip": ("aer", "atc", "adamw", "10", "2.83", "0.2"),
+    "adamw_atc": ("aer", "atc", "adamw", "10", "2.83", "0.5"),
+    "adamw_atc_clip4": ("aer", "atc", "adamw", "10", "2.83", "4"),
+    "adamw_atc_clip4_complete": ("complete", "atc", "adamw", "10", "2.83", "4"),
+    "adamw_atc_clip_rate": ("aer", "atc", "adamw", "10", "2", "0.2"),
+    "adamw_awc": ("aer", "awc", "adamw", "10", "2.83", "0.5"),
+    "adamw_awc_beta1": ("aer", "awc", "adamw", "38", "2.83", "0.5"),
+    "accum2_atc_memory": ("aer", "atc", "accum-adamw of 2", "10", "2", "0.5"),
+    "accum_atc_memory": ("aer", "atc", "accum-adamw of 4", "13", "1.5", "0.5"),
+    "accum_atc": ("aer", "atc", "accum-adamw of 4", "40", "1.5", "0.5"),
+    "accum_atc_complete": ("complete", "atc", "accum-adamw of 4", "40", "1.5", "0.5"),
+    "accum_awc_memory": ("aer", "awc", "accum-adamw of 4", "20", "1", "0.2"),
+    "accum_awc_rate": ("aer", "awc", "accum-adamw of 4", "40", "0.56", "0.5"),
+    "accum_awc_beta1": ("aer", "awc", "accum-adamw of 4", "80", "1.5", "0.5"),
+}
+
+
+def runs(folder, section):
+    """{name: steps of a run}"""
+    found = sorted(glob.glob(os.path.join(folder, section, "*.jsonl")))
+    return {os.path.basename(path)[: -len(".jsonl")]: read_run(path) for path in found}
+
+
+def last_loss(steps):
+    return evaluations(steps)[-1]["val_loss"]
+
+
+def last_distances(steps):
+    return [m["distance"] for m in evaluations(steps) if "distance" in m]
+
+
+def matrix_table(folder):
+    cells = {}  # (text, steps): {method: {seed: loss}}
+    for name, steps in runs(folder, "matrix").items():
+        text, length, method, seed = name.split("_")
+        cells.setdefault((text, int(length)), {}).setdefault(method, {})[seed] = last_loss(steps)
+    rows = []
+    for (text, length), by_method in sorted(cells.items()):
+        dense = by_method.get("dense", {})
+        for method in (m for m in METHODS if m in by_method):
+            losses = by_method[method]
+            above = [100 * (losses[seed] / dense[seed] - 1) for seed in sorted(losses) if seed in dense]
+            gap = "-"
+            if method != "dense" and above:
+                gap = "%+.1f %%" % statistics.mean(above)
+                if len(above) > 1:
+                    gap += " (%+.1f to %+.1f)" % (min(above), max(above))
+            listed = ", ".join("%s: %.4f" % (seed, losses[seed]) for seed in sorted(losses))
+            rows.append([text, "%d" % length, METHODS[method], listed, gap])
+    return table(["text", "steps", "method", "seed: validation loss", "above all-reduce of the same seed"], rows) if rows else None
+
+
+def causes_table(folder):
+    found, rows = runs(folder, "causes"), []
+    if "dense_clip" not in found:
+        return None
+    dense = last_loss(found["dense_clip"])
+    for name in (name for name in CAUSES if name in found):
+        loss, distances = last_loss(found[name]), last_distances(found[name])
+        above = "%+.1f %%" % (100 * (loss / dense - 1)) if name != "dense_clip" else "-"
+        rows.append(list(CAUSES[name]) + ["%.4f" % loss, above, "%.2f" % distances[-1] if distances else "-"])
+    head = ["graph", "order", "optimizer", "memory, steps", "rate / 1.6e-2", "clip", "validation loss", "above the first row", "distance"]
+    return table(head, rows)
+
+
+def rates_table(folder):
+    found = {float(name): last_loss(steps) for name, steps in runs(folder, "rates").items()}
+    rows = [["%g" % rate, "%.4f" % found[rate]] for rate in sorted(found)]
+    return table(["learning rate", "validation loss"], rows) if rows else None
+
+
+def main():
+    folder, page = sys.argv[1:]
+    tables = {"rates": rates_table(folder), "causes": causes_table(folder), "matrix": matrix_table(folder)}
+    with open(page) as file:
+        text = file.read()
+    lines = []
+    for name, content in tables.items():
+        if content:
+            print("\n%s\n\n%s" % (name, content))
+            text = put(text, name, content)
+            lines += [name, "", commands(folder, name) or "", ""]
+    with open(page, "w") as file:
+        file.write(text)
+    if lines:
+        with open(page[: -len(".md")] + ".commands", "w") as file:
+            file.write("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
