@@ -119,7 +119,7 @@ static void print_timing(const taciti_cluster *c, const taciti_cluster_timing *t
 
 static void print_collectives(const taciti_cluster *c) {
     if (c->timing_count == 0) return;
-    printf("\ncollectives                                          bytes         median  spread   of the links' bound\n");
+    printf("\n%-53sbytes         median  spread   of the links' bound\n", "collectives");
     for (int collective = 0; collective < TACITI_COLLECTIVES; collective++)
         for (int group = 0; group < TACITI_GROUP_KINDS; group++)
             for (size_t i = 0; i < c->timing_count; i++)

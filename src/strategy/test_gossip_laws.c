@@ -434,8 +434,7 @@ static void the_tracker_is_clipped_by_its_own_norm(void **state) {
         }
 }
 
-/* ---- the consensus factor: law 8 ------------------------------------------------------------------------------------
- */
+/* ---- the consensus factor: law 8 --------------------------------------------------------------------------------- */
 
 /* Two ranks with one minimum: what differs is multiplied by 1 - gamma(t) - lr (awc) or (1 - gamma(t)) (1 - lr) (atc),
  * with gamma(t) = gamma (floor + (1 - floor) (lr / peak)^power) from step `start` on. */
@@ -454,8 +453,8 @@ static void the_consensus_factor_follows_the_rate(void **state) {
         t.gossip.order = order;
         t.gossip.gamma = 0.4;
         t.gossip.gamma_power = power;
-        t.gossip.gamma_floor = floor;
-        t.gossip.gamma_start = start;
+        t.gossip.gamma_floor = power > 0 ? floor : 0; /* without a power there is no schedule to shape */
+        t.gossip.gamma_start = power > 0 ? start : -1;
         t.path = path;
         test_replicas_run(&t);
         for (int s = 1; s < STEPS; s++) {

@@ -101,9 +101,9 @@ typedef struct taciti_topo_figures {
  * Any thread. */
 tacit_status taciti_topology_figures(const taciti_topology *topology, taciti_topo_figures *out);
 
-/* The spectral gap and `exact_after` alone, for any number of ranks, in a fraction of a second for 4096: exact graphs by
- * trying, circulant ones by their eigenvalues (closed_form.h), the others as above, with fewer steps beyond 256 ranks
- * (the gap is then not below the true one). Any thread. */
+/* The spectral gap and `exact_after` alone, for any number of ranks, in a fraction of a second for 4096: exact graphs
+ * by trying, circulant ones by their eigenvalues (closed_form.h), the others as above, with fewer steps beyond 256
+ * ranks (the gap is then not below the true one). Any thread. */
 tacit_status taciti_topology_mixing(const taciti_topology *topology, double *gap, size_t *exact_after);
 
 /* How `gossip.order awc` uses a topology. */
