@@ -34,7 +34,8 @@ quoted() {
   local failures=0
   # shellcheck disable=SC2034 # of record
   local folder=$work name=none MPIRUN=/none/mpirun text=none
-  eval "$(sed -n '/^record() {/,/^}/p' scripts/results/gossip.sh)"
+  # shellcheck source=scripts/results/record.sh
+  . scripts/results/record.sh
   tacit() { echo answer; }
   tacit=/none/tacit record jitter/1.json "${words[@]}" &&
     python3 -c 'import sys; sys.path.insert(0, "scripts/results"); import gossip_tables; print(gossip_tables.commands(*sys.argv[1:]))' \
