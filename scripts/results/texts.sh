@@ -7,8 +7,9 @@
 #
 # Sections, in the order in which they run when none is named; minutes of two cores:
 #   rates   dense all-reduce at several learning rates: where its own best is                                              2 min
+#   short   rates and memories in a run of 400 steps with a warm-up of 80                                                  3 min
 #   causes  one setting changed at a time, the first 400 steps of 1000                                                     4 min
-#   matrix  texts x lengths x methods x seeds                                                                             12 min
+#   matrix  texts x lengths x methods x seeds                                                                             18 min
 #   tables  the tables of what FOLDER holds; always runs at the end
 #
 # FOLDER (default build/texts) keeps what every launch printed, with its command line beside it; a launch whose answer is there
@@ -16,8 +17,8 @@
 # the first 1.2 MB of the King James Bible, from Debian's packages bible-kjv and bible-kjv-text: `apt-get download` fetches
 # them to FOLDER at need, nothing is installed.
 #
-# Environment, with the figures of the page as defaults: TEXTS ("bible shakespeare"), LENGTHS ("400 1000"), SEEDS ("1 2"),
-# METHODS ("dense aer-1.5 exp-1.5 aer-2.8 exp-2.8 accum-aer"), RATES ("6e-3 1e-2 1.6e-2 2.4e-2"), NETWORK (its flags: 2 layers
+# Environment, with the figures of the page as defaults: TEXTS ("bible shakespeare"), LENGTHS ("400 1000 2000 3000"), SEEDS ("1 2"),
+# METHODS ("dense aer-1.5 exp-1.5"; also aer-2.8, exp-2.8, accum-aer), RATES ("6e-3 1e-2 1.6e-2 2.4e-2"), NETWORK (its flags: 2 layers
 # of 64 channels; empty: that of gossip.sh), FLAGS (of every run, as --comm.timeout on a busy machine)
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
@@ -25,7 +26,7 @@ cd "$(dirname "$0")/../.." || exit 2
 . scripts/results/record.sh
 
 folder=build/texts tacit=$PWD/build/release/bin/tacit text="" shakespeare="" sections=() failures=0
-: "${TEXTS:=bible shakespeare}" "${LENGTHS:=400 1000}" "${SEEDS:=1 2}" "${METHODS:=dense aer-1.5 exp-1.5 aer-2.8 exp-2.8 accum-aer}"
+: "${TEXTS:=bible shakespeare}" "${LENGTHS:=400 1000 2000 3000}" "${SEEDS:=1 2}" "${METHODS:=dense aer-1.5 exp-1.5}"
 : "${RATES:=6e-3 1e-2 1.6e-2 2.4e-2}" "${NETWORK=--model.layers 2 --model.channels 64 --model.heads 2}" "${FLAGS:=}"
 
 misuse() { echo "texts.sh: $1; see scripts/results/texts.sh --help" >&2; exit 2; }
@@ -37,12 +38,12 @@ while [ $# -gt 0 ]; do
       case $1 in -o) folder=$2 ;; --tacit) tacit=$2 ;; --text) shakespeare=$2 ;; esac
       shift 2
       ;;
-    -h | --help) sed -n '3,25s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    rates | causes | matrix | tables) sections+=("$1"); shift ;;
+    -h | --help) sed -n '3,26s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    rates | short | causes | matrix | tables) sections+=("$1"); shift ;;
     *) misuse "unknown section or option \"$1\"" ;;
   esac
 done
-[ ${#sections[@]} -gt 0 ] || sections=(rates causes matrix)
+[ ${#sections[@]} -gt 0 ] || sections=(rates short causes matrix)
 [ -x "$tacit" ] || { echo "texts.sh: there is no program $tacit; build it: cmake --preset release && cmake --build build/release" >&2; exit 7; }
 tacit=$(realpath "$tacit")
 mkdir -p "$folder" || exit 7
@@ -91,7 +92,7 @@ accum() {
 # Rates of gossip are that of dense all-reduce times 1.5 or sqrt(8), decays as much smaller.
 method() {
   case $1 in
-    dense) echo "--strategy dp $(adam 1.6e-2 0.1 1)" ;;
+    dense) echo "--strategy dp $(adam 1.6e-2 0.1 0.2)" ;;
     *-1.5) echo "$gossip --gossip.topology ${1%-*} --gossip.order atc $(adam 2.4e-2 0.0667 0.2)" ;;
     *-2.8) echo "$gossip --gossip.topology ${1%-*} --gossip.order atc $(adam 4.53e-2 0.0354 0.2)" ;;
     accum-aer) echo "$gossip --gossip.topology aer --gossip.order awc $(accum 4 1.8e-2 0.0668 0.5 0.9 0.96)" ;;
@@ -161,6 +162,32 @@ section_causes() {
   cause accum_awc_rate "$@" aer --gossip.order awc $(accum 4 8.98e-3 0.0668 0.5 0.9 0.96)
   cause accum_awc_beta1 "$@" aer --gossip.order awc $(accum 4 2.395e-2 0.0668 0.5 0.95 0.96)
   cause accum_awc_memory "$@" aer --gossip.order awc $(accum 4 1.6e-2 0.1 0.2 0.8 0.96)
+}
+
+# short NAME WARM_UP FLAG...
+short() {
+  local name=$1 warm_up=$2
+  shift 2
+  one "short/$name" "$(ranks_of "$name")" 400 400 "$warm_up" 100 "$@"
+}
+
+# shellcheck disable=SC2046,SC2086 # words
+section_short() {
+  use_text bible
+  short dense_1e-2 80 --strategy dp $(adam 1e-2 0.1 0.2)
+  short dense_1.6e-2 80 --strategy dp $(adam 1.6e-2 0.1 0.2)
+  short dense_2.4e-2 80 --strategy dp $(adam 2.4e-2 0.1 0.2)
+  set -- $gossip --gossip.topology aer --gossip.order
+  short adamw_atc_1 80 "$@" atc $(adam 1.6e-2 0.1 0.2)
+  short adamw_atc_1.5 80 "$@" atc $(adam 2.4e-2 0.0667 0.2)
+  short adamw_atc_2 80 "$@" atc $(adam 3.2e-2 0.05 0.2)
+  short adamw_atc_2.8_200 200 "$@" atc $(adam 4.525e-2 0.0354 0.2)
+  short adamw_awc_1 80 "$@" awc $(adam 1.6e-2 0.1 0.2)
+  short accum_atc_1 80 "$@" atc $(accum 4 1.6e-2 0.1 0.2 0.9 0.96)
+  short accum_atc_1.5 80 "$@" atc $(accum 4 2.4e-2 0.0667 0.2 0.9 0.96)
+  short accum_atc_1_memory 80 "$@" atc $(accum 4 1.6e-2 0.1 0.2 0.8 0.96)
+  short accum_atc_1.5_memory 80 "$@" atc $(accum 4 2.4e-2 0.0667 0.2 0.8 0.96)
+  short accum_awc_1 80 "$@" awc $(accum 4 1.6e-2 0.1 0.2 0.9 0.96)
 }
 
 for section in "${sections[@]}"; do

@@ -41,6 +41,21 @@ CAUSES = {  # graph, order, optimizer, memory of the first moment in steps, rate
     "accum_awc_rate": ("aer", "awc", "accum-adamw of 4", "40", "0.56", "0.5"),
     "accum_awc_beta1": ("aer", "awc", "accum-adamw of 4", "80", "1.5", "0.5"),
 }
+SHORT = {  # order, optimizer, memory, rate to 1.6e-2, warm-up; all but the first three: aer
+    "dense_1e-2": ("all-reduce", "adamw", "10", "0.63", "80"),
+    "dense_1.6e-2": ("all-reduce", "adamw", "10", "1", "80"),
+    "dense_2.4e-2": ("all-reduce", "adamw", "10", "1.5", "80"),
+    "adamw_atc_1": ("aer atc", "adamw", "10", "1", "80"),
+    "adamw_atc_1.5": ("aer atc", "adamw", "10", "1.5", "80"),
+    "adamw_atc_2": ("aer atc", "adamw", "10", "2", "80"),
+    "adamw_atc_2.8_200": ("aer atc", "adamw", "10", "2.83", "200"),
+    "accum_atc_1_memory": ("aer atc", "accum-adamw of 4", "20", "1", "80"),
+    "accum_atc_1.5_memory": ("aer atc", "accum-adamw of 4", "20", "1.5", "80"),
+    "accum_atc_1": ("aer atc", "accum-adamw of 4", "40", "1", "80"),
+    "accum_atc_1.5": ("aer atc", "accum-adamw of 4", "40", "1.5", "80"),
+    "adamw_awc_1": ("aer awc", "adamw", "10", "1", "80"),
+    "accum_awc_1": ("aer awc", "accum-adamw of 4", "40", "1", "80"),
+}
 
 
 def runs(folder, section):
@@ -91,6 +106,16 @@ def causes_table(folder):
     return table(head, rows)
 
 
+def short_table(folder):
+    found, rows = {name: last_loss(steps) for name, steps in runs(folder, "short").items()}, []
+    dense = min((found[name] for name in found if name.startswith("dense")), default=None)
+    for name in (name for name in SHORT if name in found and dense):
+        above = "%+.1f %%" % (100 * (found[name] / dense - 1)) if found[name] != dense else "-"
+        rows.append(list(SHORT[name]) + ["%.4f" % found[name], above])
+    head = ["graph, order", "optimizer", "memory, steps", "rate / 1.6e-2", "warm-up", "validation loss", "above the best all-reduce"]
+    return table(head, rows) if rows else None
+
+
 def rates_table(folder):
     found = {float(name): last_loss(steps) for name, steps in runs(folder, "rates").items()}
     rows = [["%g" % rate, "%.4f" % found[rate]] for rate in sorted(found)]
@@ -99,7 +124,7 @@ def rates_table(folder):
 
 def main():
     folder, page = sys.argv[1:]
-    tables = {"rates": rates_table(folder), "causes": causes_table(folder), "matrix": matrix_table(folder)}
+    tables = {"rates": rates_table(folder), "short": short_table(folder), "causes": causes_table(folder), "matrix": matrix_table(folder)}
     with open(page) as file:
         text = file.read()
     lines = []
