@@ -82,13 +82,13 @@ def matrix_table(folder):
         dense = by_method.get("dense", {})
         for method in (m for m in METHODS if m in by_method):
             losses = by_method[method]
-            above = [100 * (losses[seed] / dense[seed] - 1) for seed in sorted(losses) if seed in dense]
+            above = [100 * (losses[seed] / dense[seed] - 1) for seed in losses if seed in dense]
             gap = "-"
             if method != "dense" and above:
                 gap = "%+.1f %%" % statistics.mean(above)
                 if len(above) > 1:
                     gap += " (%+.1f to %+.1f)" % (min(above), max(above))
-            listed = ", ".join("%s: %.4f" % (seed, losses[seed]) for seed in sorted(losses))
+            listed = ", ".join("%s: %.4f" % (seed, losses[seed]) for seed in sorted(losses, key=int))
             rows.append([text, "%d" % length, METHODS[method], listed, gap])
     return table(["text", "steps", "method", "seed: validation loss", "above all-reduce of the same seed"], rows) if rows else None
 
