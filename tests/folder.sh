@@ -79,6 +79,23 @@ check "a missing file, once" once 4 'no/such/file' 4 --data.train no/such/file
 check "a strategy that is not known, once" once 3 'strategy' 4 --strategy none
 check "a flag that is not known, once" once 3 'stepz' 4 --train.stepz 3
 check "a model that does not fit, once" once 7 'MiB of memory' 4 --model.layers 1024 --model.channels 65536 --model.heads 64
+# typed STATUS WORD...: so is a mistake in another command, found before MPI starts
+typed() {
+  local status=$1 got; shift
+  timeout 60 "$MPIRUN" -n 3 "$tacit" "$@" >"$work/log" 2>&1
+  got=$?; cat "$work/log"
+  [ "$got" -eq "$status" ] && [ "$(grep -c 'error:' "$work/log")" -eq 1 ] && ! grep -q 'rank [0-9]*: error' "$work/log"
+}
+check "a verb that is not known, once" typed 2 trian
+check "a flag of probe, once" typed 2 probe --seconds x
+check "a flag of bench collectives, once" typed 2 bench collectives --bytes 0
+alone() {
+  # shellcheck disable=SC2016
+  timeout 60 "$MPIRUN" -n 3 bash -c '[ "$OMPI_COMM_WORLD_RANK" != 2 ] || set -- "$@" --train.stepz 3; exec "$0" train "$@"' "$tacit" --run.dir "$work/once" >"$work/log" 2>&1
+  local got=$?; cat "$work/log"
+  [ "$got" -eq 3 ] && [ "$(grep -c 'error:' "$work/log")" -eq 1 ] && grep -q 'rank 2: error: .*stepz' "$work/log"
+}
+check "what one rank refuses before MPI starts ends all, and is said" alone
 differing() {
   # shellcheck disable=SC2016
   timeout 120 "$MPIRUN" -n 4 bash -c 'exec "$0" train --data.train "$1/absent$((OMPI_COMM_WORLD_RANK / 2))" --run.dir "$1/once"' "$tacit" "$work" >"$work/log" 2>&1

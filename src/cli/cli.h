@@ -94,10 +94,6 @@ void taciti_cli_log_init(int rank, bool verbose);
 enum { TACITI_CLI_REASON_BYTES = 256 };
 void taciti_cli_log_keep(char reason[TACITI_CLI_REASON_BYTES]);
 
-/* The same before MPI has started, with the launcher's rank. Mistakes in arguments and files are usually everybody's:
- * other ranks than 0 wait a moment before they report an error, and the launcher ends them when rank 0 has failed. */
-void taciti_cli_log_early(int rank);
-
 /* Whether text on this stream may be coloured: a terminal that can, and NO_COLOR is not set. */
 bool taciti_cli_has_colour(FILE *stream);
 

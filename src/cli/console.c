@@ -10,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/terminal.h"
 #include "cli/cli.h"
@@ -18,13 +17,9 @@
 /* Longest line of the log, and what stands around it. */
 enum { LINE_BYTES = 2048 + 128 };
 
-/* Longer than a launcher takes to end the others when rank 0 has ended: Open MPI takes 1 s. */
-static const int64_t EARLY_WAIT_NS = 2 * TACITI_NS_PER_S;
-
 typedef struct console_state {
     int rank;
     bool verbose, terminal, colour;
-    bool early; /* MPI has not started */
 } console_state;
 static console_state g_console;
 
@@ -51,7 +46,6 @@ static bool speaks(taciti_log_level level) {
 static void show_line(void *context, taciti_log_level level, const char *line) {
     (void)context;
     if (!speaks(level)) return;
-    if (g_console.early && g_console.rank > 0) taciti_sleep_ns(EARLY_WAIT_NS);
     char rank[32] = "", out[LINE_BYTES];
     if (g_console.rank > 0) (void)snprintf(rank, sizeof rank, "rank %d: ", g_console.rank);
     const char *colour = level_colour(level);
@@ -85,11 +79,6 @@ void taciti_cli_log_init(int rank, bool verbose) {
                                 .terminal = taciti_terminal_live(stderr),
                                 .colour = taciti_cli_has_colour(stderr)};
     taciti_log_set_sink(show_line, NULL, verbose ? TACITI_LOG_DEBUG : TACITI_LOG_INFO);
-}
-
-void taciti_cli_log_early(int rank) {
-    taciti_cli_log_init(rank, false);
-    g_console.early = true;
 }
 
 tacit_status taciti_cli_print_json(json_t *value) {

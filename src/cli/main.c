@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "comm/comm.h"
 #include "comm/launcher.h"
 
 enum { NAME_BYTES = 128 };
@@ -95,13 +96,30 @@ static int dispatch(int argc, char **argv) {
         taciti_verb_help(verb);
         return 0;
     }
+    if (!verb->collective) taciti_log_set_mode(TACITI_LOG_DIRECT); /* each process works for itself */
     return verb->run(argc - words + 1, argv + words - 1);
 }
 
+static tacit_status status_of(int code) {
+    tacit_status status = TACIT_E_USAGE;
+    while (status > TACIT_E_INTERNAL && tacit_status_exit_code(status) != code) status--;
+    return status;
+}
+
+/* Mistakes in arguments and files are usually those of all ranks: where a launcher has started several, one says them.
+ * Once the ranks have met (taciti_comm_open()), no line is left here. */
+static int dispatch_together(int argc, char **argv) {
+    const taciti_launcher launcher = taciti_launcher_detect();
+    taciti_cli_log_init(launcher.rank, false);
+    if (launcher.size > 1) taciti_log_set_mode(launcher.rank == 0 ? TACITI_LOG_KEEP : TACITI_LOG_HOLD);
+    const int code = dispatch(argc, argv);
+    if (code != 0 && taciti_log_held() != 0) taciti_comm_refuse(status_of(code));
+    taciti_log_set_mode(TACITI_LOG_DIRECT);
+    return code;
+}
+
 int main(int argc, char **argv) {
-    taciti_cli_log_early(taciti_launcher_detect().rank);
-    const int code = dispatch(argc > 0 ? argc - 1 : 0, argv + 1);
-    taciti_log_settle(true);
+    const int code = dispatch_together(argc > 0 ? argc - 1 : 0, argv + 1);
     if (fflush(stdout) == 0 && ferror(stdout) == 0) return code;
     const tacit_status status = taciti_fail(TACIT_E_IO, "cannot write to the standard output");
     return code != 0 ? code : tacit_status_exit_code(status);

@@ -87,32 +87,57 @@ tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const t
     return status;
 }
 
-tacit_status taciti_comm_open(const taciti_comm_options *options, taciti_comm **out) {
-    const taciti_launcher launcher = taciti_launcher_detect();
+/* Starts MPI, under a launcher of several processes. */
+static tacit_status open_mpi(const taciti_comm_options *options, const taciti_launcher *launcher, taciti_comm **out) {
     taciti_engine engine;
-    if (launcher.size == 1) {
-        taciti_engine_self_open(&engine);
-        return taciti_comm_open_engine(options, &engine, out);
-    }
     char late[256];
     (void)snprintf(late, sizeof late,
                    "rank %d: MPI has not started within %.0f s (comm.start): at least one of the %d processes of %s "
                    "did not come up",
-                   launcher.rank, options->start_s, launcher.size, launcher.name);
+                   launcher->rank, options->start_s, launcher->size, launcher->name);
     taciti_guard guard = {0};
     /* One after the other, so that one line is enough: the launcher ends the rest when the first rank gives up. */
-    const double turn_s = launcher.rank < LATE_SPEAKERS ? launcher.rank : LATE_SPEAKERS;
+    const double turn_s = launcher->rank < LATE_SPEAKERS ? launcher->rank : LATE_SPEAKERS;
     taciti_guard_arm(&guard, options->start_s + turn_s, tacit_status_exit_code(TACIT_E_PEER), late);
     const tacit_status status = taciti_engine_mpi_open(&engine);
     taciti_guard_disarm(&guard);
     TACITI_TRY(status);
-    if (engine.size > 1) {
-        TACITI_TRY(taciti_comm_open_engine(options, &engine, out));
-        taciti_log_set_mode(engine.rank == 0 ? TACITI_LOG_KEEP : TACITI_LOG_HOLD);
-        return TACIT_OK;
-    }
+    if (engine.size > 1) return taciti_comm_open_engine(options, &engine, out);
     engine.close(engine.self);
-    return taciti_launcher_refuse(&launcher, engine.library);
+    return taciti_launcher_refuse(launcher, engine.library);
+}
+
+/* `mine` is what this rank has refused so far. A rank that has refused comes here, too, so that nobody waits for it and
+ * all compare what they refused. */
+static tacit_status open_agreed(const taciti_comm_options *options, tacit_status mine, taciti_comm **out) {
+    const taciti_launcher launcher = taciti_launcher_detect();
+    taciti_comm *comm = NULL;
+    tacit_status status = open_mpi(options, &launcher, &comm);
+    if (status == TACIT_OK) {
+        status = taciti_comm_agree(comm, mine);
+        if (status != TACIT_OK) taciti_comm_close(comm);
+    }
+    if (status != TACIT_OK)
+        taciti_log_set_mode(TACITI_LOG_DIRECT);
+    else
+        *out = comm;
+    return status;
+}
+
+tacit_status taciti_comm_open(const taciti_comm_options *options, taciti_comm **out) {
+    if (taciti_launcher_detect().size > 1) return open_agreed(options, TACIT_OK, out);
+    taciti_engine engine;
+    taciti_engine_self_open(&engine);
+    return taciti_comm_open_engine(options, &engine, out);
+}
+
+void taciti_comm_refuse(tacit_status status) {
+    taciti_comm_options options;
+    const taciti_section section = {&taciti_comm_option_table, &options};
+    const taciti_config config = {&section, 1};
+    taciti_comm *comm = NULL;
+    if (taciti_config_defaults(&config) != TACIT_OK) return;
+    (void)open_agreed(&options, status, &comm);
 }
 
 void taciti_comm_close(taciti_comm *comm) {

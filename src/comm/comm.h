@@ -95,8 +95,12 @@ void taciti_comm_announce(taciti_comm *comm, int64_t step, const char *doing);
 
 /* Starts the engine (MPI when the environment of a launcher with more than one rank is found, else self), checks
  * that launcher and library agree (several singletons of rank 0 are refused with the right command), learns all peers,
- * starts the thread. Collective. */
+ * starts the thread. Fails when another rank has refused. Collective. */
 tacit_status taciti_comm_open(const taciti_comm_options *options, taciti_comm **out);
+
+/* In place of taciti_comm_open(), by a rank that has refused with `status` before it came so far: the others learn that
+ * and end with it, and what several ranks refuse alike is logged once. For processes of a launcher, once. */
+void taciti_comm_refuse(tacit_status status);
 
 /* The same over a given engine (tests, SMPI). Takes the engine. Collective. */
 tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const taciti_engine *engine,

@@ -21,6 +21,7 @@ static void *watch(void *argument) {
         const int64_t spent_ns = taciti_now_ns() - begin_ns;
         left_ns -= spent_ns < 2 * SLICE_NS ? spent_ns : SLICE_NS;
     }
+    taciti_log_settle(true);
     if (guard->text != NULL) taciti_log(TACITI_LOG_ERROR, "%s", guard->text);
     _exit(guard->exit_code);
 }
