@@ -50,6 +50,7 @@ static double greater(double a, double b) { return a > b ? a : b; }
 static double busy(const loads *l, int host) { return greater(l->out[host], l->in[host]); }
 
 /* ---- all-reduces ------------------------------------------------------------------------------------------------- */
+
 static bool takes_small(const taciti_arrangement *p, taciti_length len) {
     return taciti_small_pays(p, len.f32_bytes / sizeof(float));
 }
@@ -150,6 +151,7 @@ taciti_demand taciti_allreduce_demand(const taciti_where *where, const int *memb
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
+
 taciti_members taciti_members_of(const taciti_round *round, size_t group) {
     const size_t first = round->first[group];
     return (taciti_members){.ranks = round->members + first, .count = round->first[group + 1] - first};

@@ -13,10 +13,9 @@
 
 /* For one array. */
 typedef struct taciti_demand {
-    double host_bytes; /* that the busiest link of a host carries, per direction */
-    double
-        flow_bytes; /* most that one rank sends to other hosts, or receives from them; 0 for short arrays (small.h) */
-    double local_bytes; /* most that one rank sends to ranks of its own host */
+    double host_bytes;  /* that the busiest link of a host carries, per direction */
+    double flow_bytes;  /* max that one rank sends to other hosts, or receives from them; short arrays (small.h): 0 */
+    double local_bytes; /* max that one rank sends to ranks of its own host */
     int wire_turns;     /* messages between hosts that wait for each other: latency */
     int local_turns;    /* the same inside a host */
     int hosts;          /* of the group; of a rank and those it has edges to and from: 1, 2, or 3 for more */

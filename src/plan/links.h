@@ -1,27 +1,33 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Inside of the planner: seconds of what an exchange asks of the links (exchange/demand.h) of a described cluster.
+/* SPDX-License-Identifier: Apache-2.0 */
+/* clang-format off */
+/* Inside of the planner: seconds of what an exchange asks of the links (exchange/demand.h) of a described cluster.
  *
  *   c = e (alpha_wire x turns + alpha_inside x turns + max(wire, inside + codec))
  *
- *   wire    the longer of two: bytes of the busiest host's link x seconds per byte of a host, and bytes of the busiest
- *           rank x seconds per byte of one rank (`between`). Exchanges send and receive at once, so a host's are those
- * of `duplex_gbit_per_s` when they are known, else of `host_gbit_per_s`, else of the line of two ranks; where a host
- * receives from two others or more, not less than those of `incast_gbit_per_s`. A rank is at least as fast as its part
- * of a host inside  bytes that a rank sends within its host x seconds per byte there: free when `links.inside` is
- * unknown codec   what the communication thread encodes and adds: free when the codec's rates are unknown e       how
- * much longer than that our own all-reduce took in groups of this kind where the file has them measured
- *           ("tacit"): pairs across hosts, two hosts, the ranks of a host; the world for all others. Between two
- * measured sizes both times are taken as lines in bytes; up to 16 times beyond the measured sizes as at the nearest
- * one; farther away a measurement says nothing (a short array is late for other reasons than a long one). Where nothing
- * was measured e is 1, and the transfer may be off by as much as the world's e is from 1
+ *   wire    the longer of two:
+ *             - bytes of the busiest host's link x seconds per byte of a host. Exchanges send and receive at once, so
+ *               the rate is `duplex_gbit_per_s` when it is known, else `host_gbit_per_s`, else that of two ranks
+ *               (`between`); where a host receives from two others or more, `incast_gbit_per_s` when that is lower
+ *             - bytes of the busiest rank x seconds per byte of two ranks (`between`); a rank is at least as fast as
+ *               its equal share of the host's rate
+ *   inside  bytes that a rank sends within its host x seconds per byte there; 0 when `links.inside` is unknown
+ *   codec   what the communication thread encodes and adds; 0 when the codec's rates are unknown
+ *   e       measured / described time of our own all-reduce (`by` = "tacit") in groups of this kind: pairs across
+ *           hosts, two hosts, the ranks of a host; the world for all others.
+ *             - between two measured sizes both times are taken as lines in bytes
+ *             - up to 16 times below or above the measured sizes the nearest one counts
+ *             - farther away none does: a short array is late for other reasons than a long one
+ *             - where nothing was measured e is 1, and the transfer may be off by as much as the world's e is from 1
  *
  * The three run at the same time in pieces (exchange/allreduce.h), hence the maximum; inside and codec share a thread.
  *
- * All-reduces of other libraries: a ring sends 2 (N - 1) / N of the array from every rank to the next, host by host, in
- * 2 (N - 1) turns, of which 2 x hosts cross hosts, and loses what the world's e says
- * of ours; a measured one takes what the file says, in lines between its sizes.
+ * All-reduces of other libraries:
+ *
+ *   ring      every rank sends 2 (N - 1) / N of the array to the next one, host by host, in 2 (N - 1) turns, of which
+ *             2 x hosts cross hosts. Its e is that of our world, at least 1
+ *   measured  the times of the file, with lines between its sizes
  */
+/* clang-format on */
 #ifndef TACITI_PLAN_LINKS_H
 #define TACITI_PLAN_LINKS_H
 
