@@ -175,11 +175,11 @@ static int by_bytes(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The kinds that this group is, with another name. */
+/* Whether this group is of that kind, or is called so where hosts are few or have one rank each. */
 static bool also(const taciti_cluster *c, taciti_group_kind group, taciti_group_kind kind) {
     const int ranks = taciti_cluster_ranks(c);
     if (group == kind) return c->hosts > 1 || kind != TACITI_GROUP_WORLD;
-    if (group == TACITI_GROUP_PAIR) return kind == TACITI_GROUP_TWO_HOSTS && ranks == c->hosts;
+    if (group == TACITI_GROUP_TWO_HOSTS) return kind == TACITI_GROUP_PAIR && ranks == c->hosts;
     if (group != TACITI_GROUP_WORLD) return false;
     return (kind == TACITI_GROUP_HOST && c->hosts == 1) ||
            (c->hosts == 2 && (kind == TACITI_GROUP_TWO_HOSTS || (kind == TACITI_GROUP_PAIR && ranks == 2)));
