@@ -209,12 +209,13 @@ static double nic_bytes(const taciti_scene *s, const taciti_method *method, cons
 /* What of stretches does not hang on links; updates with what the method does more in every step. */
 static tacit_status fill_stretches(const taciti_scene *scene, const taciti_method *method, model *m) {
     const size_t buckets = scene->layout->bucket_count, count = m->stretches.count, lengths = m->stretches.length_count;
-    double *ready_s = taciti_calloc(buckets + lengths, sizeof *ready_s), *updates = ready_s + buckets;
+    double *ready_s = taciti_calloc(buckets + lengths, sizeof *ready_s);
     m->ready_s = taciti_calloc(3 * count, sizeof *m->ready_s);
     if (ready_s == NULL || m->ready_s == NULL) {
         taciti_free(ready_s);
         return TACIT_E_MEMORY;
     }
+    double *updates = ready_s + buckets;
     m->update_s = m->ready_s + count;
     m->behind_s = m->update_s + count;
     fill_ready(scene->profile, scene->layout, ready_s);
