@@ -31,8 +31,7 @@ void taciti_topologies_print(void) {
         printf("%-14s %s; ranks: %s (%s)\n", kind->name, kind->help, kind->demands, kind->source);
 }
 
-/* ---- one topology on a cluster -------------------------------------------------------------------------------------
- */
+/* ---- one topology on a cluster ----------------------------------------------------------------------------------- */
 
 typedef struct wish {
     taciti_topo_request request;
@@ -155,12 +154,13 @@ static void print_heading(const wish *w) {
 }
 
 static void print_row(const taciti_topology_sheet *s) {
-    char exact[24] = "never", limit[24] = "-";
+    char exact[24] = "never", limit[24] = "-", gap[24];
+    (void)snprintf(gap, sizeof gap, s->figures.spectral_gap < 0.001 ? "%.0e" : "%.4f", s->figures.spectral_gap);
     if (s->has_limit) (void)snprintf(limit, sizeof limit, "%.3f", s->awc_limit);
     if (s->figures.exact_after > 0) (void)snprintf(exact, sizeof exact, "%zu", s->figures.exact_after);
     printf("%-14s %6zu ", s->topology.name, s->topology.period);
     if (s->has_figures)
-        printf("%8zu %12.4f %11s ", s->figures.most_partners, s->figures.spectral_gap, exact);
+        printf("%8zu %12s %11s ", s->figures.most_partners, gap, exact);
     else
         printf("%8s %12s %11s ", "-", "-", "-");
     printf("%9s ", limit);
