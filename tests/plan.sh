@@ -29,6 +29,7 @@ expect 0 "does not pay: keep dense" "$gpt" --cluster "$fast"
 expect 0 "does not pay: one rank has nobody" "$gpt" --cluster "$ethernet" -n 1
 expect 0 "does not pay" "$gpt" --cluster "$ethernet" --hosts 1 --no-jitter --compute.rate 1e12
 expect 0 "cv 0.0 %" "$gpt" --cluster "$ethernet" --no-jitter
+expect 0 "cv 0.0 %" "$gpt" --cluster "$ethernet" --no-jitter --compute.cv 0.1
 expect 0 "* gossip aer atc bf16" "$gpt" --cluster "$ethernet" --strategy gossip --gossip.topology aer --gossip.order atc --exchange.wire bf16
 expect 0 "the plan is the profile's" "$gpt" --cluster "$ethernet" --compute.emulate vgg-16
 
@@ -102,6 +103,7 @@ assert math.isclose(dense["nic_bytes_per_step"], 2 * half["nic_bytes_per_step"],
 for m in plan["methods"]:
     s = m["seconds"]
     assert 0 < s["low"] <= s["step"] <= s["high"], m["label"]
+    assert m["model_error"] == 0.1, m["label"]  # nothing was measured on this cluster
     assert math.isclose(s["compute"] + s["exposed"], s["step"], rel_tol=0.02), m["label"]
 for name in ("complete", "exp", "aer", "ring"):
     for order in ("awc", "atc"):
@@ -117,6 +119,17 @@ xml.dom.minidom.parse("one.svg")
 fastest = min(plan["methods"], key=lambda m: m["seconds"]["step"])["label"]
 assert fastest in [line["label"] for line in plan["by_rate"]["lines"]], fastest
 assert plan["verdict"]["dense"] in [line["label"] for line in plan["by_rate"]["lines"]]
+PYTHON
+
+# the arrangement without hosts has one lane, and lines of other libraries go on for other numbers of hosts
+"$tacit" plan "$gpt" --cluster "$ethernet" --exchange.scheme flat --sgp 0 --json > flat.json 2> err || complain "flat: $(cat err)"
+python3 - << 'PYTHON' || complain "rows or lines of the flat arrangement are not what they should be"
+import json
+plan = json.load(open("flat.json"))
+assert not [m["label"] for m in plan["methods"] if "lane" in m["label"]]
+lines = {line["label"]: line["step_s"] for line in plan["by_hosts"]["lines"]}
+assert plan["verdict"]["dense"] in lines, lines
+assert all(step for label in lines for step in lines[label]), lines
 PYTHON
 
 # the cluster itself is in the picture, and a small difference looks small

@@ -103,7 +103,7 @@ static int smallest_host(const taciti_where *where) {
 /* As configured; and where nobody asked for lanes, with 1, 2, 4, ... of them: what pays has to pay against the best. */
 static void append_dense(taciti_candidates *c, const taciti_settings *s, const taciti_where *where) {
     append_dense_lanes(c, s, 0);
-    if (s->exchange.lanes > 0 || where->hosts == 1) return;
+    if (s->exchange.lanes > 0 || s->exchange.scheme == TACITI_SCHEME_FLAT || where->hosts == 1) return;
     const int most = smallest_host(where), share = TACITI_FLOWS / (where->hosts - 1);
     const int own = share < 1 ? 1 : share < most ? share : most;
     for (int lanes = 1; lanes <= most && most > 1; lanes *= 2)
@@ -315,7 +315,8 @@ const taciti_candidate *taciti_candidates_find(const taciti_candidates *candidat
     for (size_t i = 0; i < candidates->count; i++) {
         const taciti_candidate *c = &candidates->list[i];
         if (strcmp(c->strategy, like->strategy) != 0 || strcmp(c->topology, like->topology) != 0 ||
-            c->method.order != like->method.order || c->method.wire != like->method.wire)
+            c->method.order != like->method.order || c->method.wire != like->method.wire ||
+            c->method.library != like->method.library)
             continue;
         if (c->method.lanes == like->method.lanes) return c;
         if (c->method.lanes == 0) own = c;

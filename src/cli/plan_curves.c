@@ -12,8 +12,10 @@ static const double RATE_LEAST = 0.1, RATE_DECADES = 3; /* Gbit/s, where that ha
 
 /* ---- which methods ----------------------------------------------------------------------------------------------- */
 
+/* What was measured holds for one rate and one number of hosts: it makes no line. */
 static void add_line(taciti_plan_curves *curves, const taciti_candidate *candidate) {
     if (candidate == NULL || curves->line_count == TACITI_CURVE_LINES) return;
+    if (candidate->method.library == TACITI_LIBRARY_MEASURED) return;
     for (size_t i = 0; i < curves->line_count; i++)
         if (curves->lines[i] == candidate) return;
     curves->lines[curves->line_count++] = candidate;
@@ -117,6 +119,13 @@ static void add_own(const taciti_scene *scene, taciti_plan_curves *curves) {
         curves->hosts.step_s[l][point] = curves->lines[l]->prediction.step_s;
 }
 
+/* Seconds of copying and weighing of stochastic gradient push; < 0: it has no line. */
+static double sgp_of(const taciti_plan_curves *curves) {
+    for (size_t l = 0; l < curves->line_count; l++)
+        if (strcmp(curves->lines[l]->strategy, "sgp") == 0) return curves->lines[l]->method.serial_s;
+    return -1;
+}
+
 static tacit_status add_hosts(const taciti_settings *settings, const taciti_scene *scene, int hosts,
                               const taciti_plan_options *options, taciti_plan_curves *curves) {
     taciti_where where;
@@ -131,7 +140,10 @@ static tacit_status add_hosts(const taciti_settings *settings, const taciti_scen
     for (size_t l = 0; l < curves->line_count; l++) names[l] = curves->lines[l]->topology;
     tacit_status status = taciti_candidates_create(settings, &where, names, &there);
     const size_t point = curves->hosts.count;
-    if (status == TACIT_OK) status = predict_lines(&there, &other, options, curves, point);
+    if (status == TACIT_OK) {
+        taciti_candidates_add_others(&there, scene->cluster, &where, sgp_of(curves));
+        status = predict_lines(&there, &other, options, curves, point);
+    }
     curves->hosts.x[point] = hosts;
     curves->hosts.ranks[point] = ranks;
     curves->hosts.count += status == TACIT_OK;

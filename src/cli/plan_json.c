@@ -60,14 +60,15 @@ static json_t *method_json(const taciti_plan_report *r, const taciti_candidate *
                                 p->high_s, "fast_links", p->fast_links_s, "slow_links", p->slow_links_s, "compute",
                                 p->compute_s, "exposed", p->exposed_s, "transfer", p->transfer_s);
     if (p->uneven_s > 0) (void)json_object_set_new(seconds, "uneven", json_real(p->uneven_s));
-    return json_pack(
-        "{s:s, s:s, s:s, s:o, s:s, s:i, s:i, s:i, s:b, s:b, s:o, s:f, s:f, s:s, s:o, s:o, s:b}", "label",
-        c->method.label, "strategy", c->strategy, "order", orders[c->method.order], "mixing", mixing_json(r, c), "wire",
-        c->method.wire->name, "every", c->method.every, "delay", c->method.delay, "lanes", c->method.lanes,
-        "mixes_fast_enough", taciti_candidate_mixes(r->candidates, c), "configured", c->configured, "seconds", seconds,
-        "exposed_share", p->step_s > 0 ? p->exposed_s / p->step_s : 0., "nic_bytes_per_step", p->nic_bytes,
-        "bottleneck", taciti_bottleneck_name(p->bottleneck), "costs_s", causes_json(p), "against_dense_f32",
-        verdict_json(&c->verdict), "replicas_equal", c->method.order == TACITI_ORDER_DENSE);
+    return json_pack("{s:s, s:s, s:s, s:o, s:s, s:i, s:i, s:i, s:b, s:b, s:o, s:f, s:f, s:f, s:f, s:s, s:o, s:o, s:b}",
+                     "label", c->method.label, "strategy", c->strategy, "order", orders[c->method.order], "mixing",
+                     mixing_json(r, c), "wire", c->method.wire->name, "every", c->method.every, "delay",
+                     c->method.delay, "lanes", c->method.lanes, "mixes_fast_enough",
+                     taciti_candidate_mixes(r->candidates, c), "configured", c->configured, "seconds", seconds,
+                     "link_error", p->link_error, "model_error", p->model_error, "exposed_share",
+                     p->step_s > 0 ? p->exposed_s / p->step_s : 0., "nic_bytes_per_step", p->nic_bytes, "bottleneck",
+                     taciti_bottleneck_name(p->bottleneck), "costs_s", causes_json(p), "against_dense_f32",
+                     verdict_json(&c->verdict), "replicas_equal", c->method.order == TACITI_ORDER_DENSE);
 }
 
 static json_t *methods_json(const taciti_plan_report *r) {
@@ -115,10 +116,10 @@ static json_t *curve_json(const taciti_plan_curves *curves, const taciti_plan_cu
 }
 
 json_t *taciti_plan_json(const taciti_plan_report *r) {
-    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:o, s:o}", "program", "tacit", "version",
+    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "program", "tacit", "version",
                      tacit_version(), "model", model_json(r), "cluster", cluster_json(r), "configuration",
                      configuration_json(r->settings), "verdict", answer_json(r), "methods", methods_json(r),
-                     "not_possible", refused_json(r->candidates), "model_error", TACITI_PLAN_MODEL_ERROR, "by_rate",
+                     "not_possible", refused_json(r->candidates), "by_rate",
                      curve_json(r->curves, &r->curves->rate, "gbit_per_s"), "by_hosts",
                      curve_json(r->curves, &r->curves->hosts, "hosts"));
 }

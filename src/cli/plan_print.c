@@ -90,7 +90,7 @@ static int by_step(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* All but the slower half of a long list of topologies. */
+/* Of gossip the fastest rows only, and those that the answer speaks of. */
 static bool is_shown(const taciti_plan_report *r, const taciti_candidate *c, size_t *gossip_rows) {
     const bool chosen = c->configured || c == taciti_candidates_gossip(r->candidates);
     if (strcmp(c->strategy, "gossip") != 0 || r->all || chosen) return true;
@@ -116,18 +116,17 @@ static void print_table(const taciti_plan_report *r) {
 }
 
 static void print_legend(const taciti_plan_report *r) {
+    /* clang-format off */
     printf(
         "\n"
-        "* this configuration. NIC: busiest host, one direction. held up by: what a step would lose most without "
-        "(link:\n"
+        "* this configuration. NIC: busiest host, one direction. held up by: what a step would lose most without (link:\n"
         "bytes, between hosts or inside). mixes: exact/K: after K mixes all ranks hold the mean, else the share of a\n"
-        "disagreement that one mix removes at least. cost: steps are the same in number, not in what they learn: r "
-        "every\n"
-        "rank has a replica of its own, s neighbours hear of an update one step later and the learning rate has half "
-        "of\n"
-        "its stable range, l ranks go %lld steps alone, w payloads are rounded, m too slow a mixer to be recommended:\n"
-        "a disagreement needs more than %d mixes to fall to 1/e. What it does to losses: docs/gossip.md\n",
+        "disagreement that one mix removes at least. cost: steps are the same in number, not in what they learn:\n"
+        "r every rank has a replica of its own, s neighbours hear of an update one step later and the learning rate has\n"
+        "another limit (tacit info topologies), l ranks go %lld steps alone, w payloads are rounded, m too slow a mixer to\n"
+        "be recommended: a disagreement needs more than %d mixes to fall to 1/e. What it does to losses: docs/gossip.md\n",
         (long long)r->settings->localsgd.every, TACITI_PLAN_MIXES);
+    /* clang-format on */
 }
 
 /* ---- what it rests on -------------------------------------------------------------------------------------------- */

@@ -15,13 +15,13 @@
 
 enum { RANKS_MOST = 4096 }; /* a plan of so many takes some seconds */
 
-static const double SGP_MOST_S = 1e6;
+static const double SGP_MAX_S = 1e6;
 
 const taciti_flag taciti_plan_flags[] = {
     {"--cluster", "-c", "FILE", "description of the cluster: `tacit probe -o cluster.json`, or written by hand"},
     {"--ranks", "-n", "N", "as many ranks, on hosts like those of the description (default: its own)"},
     {"--hosts", NULL, "N", "as many hosts, the same"},
-    {"--no-jitter", NULL, NULL, "all ranks compute evenly, whatever the description says"},
+    {"--no-jitter", NULL, NULL, "all ranks compute evenly, whatever description and compute.cv say"},
     {"--sgp", NULL, "SECONDS", "with a row for stochastic gradient push; so long does it copy and weigh in every step"},
     {"--all", NULL, NULL, "every method in the table, and why some are not possible"},
     {"--svg", NULL, "FILE", "draw the step against the rate between hosts and against the number of hosts"},
@@ -135,7 +135,7 @@ static tacit_status check_every(const taciti_settings *settings) {
 
 /* ---- what cannot be ---------------------------------------------------------------------------------------------- */
 
-static const double CV_MOST = 2, RATES_APART = 10;
+static const double CV_MAX = 2, RATES_APART = 10;
 
 /* One rate of a host, against that of two ranks alone (`between`) and what all of its ranks could do; 0: unknown. */
 static tacit_status check_rate(const question *q, const char *field, double beta_s_per_byte) {
@@ -156,11 +156,11 @@ static tacit_status check_cluster(const question *q) {
     TACITI_TRY(check_rate(q, "duplex_gbit_per_s", c->duplex_beta_s_per_byte));
     TACITI_TRY(check_rate(q, "incast_gbit_per_s", c->incast_beta_s_per_byte));
     const bool asked = q->settings.compute.cv > 0 || taciti_arguments_get(&q->arguments, "--no-jitter") != NULL;
-    if (asked || c->compute_cv <= CV_MOST) return TACIT_OK;
+    if (asked || c->compute_cv <= CV_MAX) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "%s: compute.cv is %g, expected 0 to %g; plan without it (--no-jitter) or with another "
                        "(--compute.cv 0.05)",
-                       q->cluster_path, c->compute_cv, CV_MOST);
+                       q->cluster_path, c->compute_cv, CV_MAX);
 }
 
 /* ---- compute ----------------------------------------------------------------------------------------------------- */
@@ -237,8 +237,9 @@ static tacit_status answer(const question *q, taciti_candidates *candidates) {
         .slow = q->slow,
     };
     const double measured = q->cluster.compute_cv > 0 ? q->cluster.compute_cv : 0;
-    const double asked = taciti_arguments_get(&q->arguments, "--no-jitter") != NULL ? 0 : -1;
-    const taciti_plan_options options = {.seed = s->compute.seed, .cv = s->compute.cv > 0 ? s->compute.cv : asked};
+    const double asked = s->compute.cv > 0 ? s->compute.cv : -1;
+    const bool even = taciti_arguments_get(&q->arguments, "--no-jitter") != NULL;
+    const taciti_plan_options options = {.seed = s->compute.seed, .cv = even ? 0 : asked};
     taciti_plan_curves curves = {0};
     const taciti_plan_report report = {
         .model_path = q->model_path,
@@ -261,9 +262,9 @@ static tacit_status read_sgp(const question *q, double *out) {
     const char *text = taciti_arguments_get(&q->arguments, "--sgp");
     *out = -1;
     if (text == NULL) return TACIT_OK;
-    if (taciti_real_parse(text, out) && *out >= 0 && *out <= SGP_MOST_S) return TACIT_OK;
+    if (taciti_real_parse(text, out) && *out >= 0 && *out <= SGP_MAX_S) return TACIT_OK;
     return taciti_fail(TACIT_E_USAGE, "--sgp %s: give the seconds of a step, from 0 to %g: --sgp 0.01", text,
-                       SGP_MOST_S);
+                       SGP_MAX_S);
 }
 
 static tacit_status plan(int argc, char **argv, question *q) {
