@@ -19,8 +19,9 @@
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
+. scripts/results/record.sh
 
-folder=build/plan name=plan-$$ tacit=$PWD/build/release/bin/tacit sections=() up="" failures=0
+folder=build/plan name=plan-$$ tacit=$PWD/build/release/bin/tacit text="" sections=() up="" failures=0
 : "${CLUSTERS:=6x2-300 3x4-150 5x1-80}" "${NETWORKS:=resnet-101:35:f32 lstm-66m:60:bf16}"
 
 misuse() { echo "plan.sh: $1; see scripts/results/plan.sh --help" >&2; exit 2; }
@@ -39,7 +40,8 @@ while [ $# -gt 0 ]; do
 done
 [ ${#sections[@]} -gt 0 ] || sections=(measure probe predict)
 [ -x "$tacit" ] || { echo "plan.sh: there is no program $tacit; build it: cmake --preset release && cmake --build build/release" >&2; exit 7; }
-mkdir -p "$folder/measure" "$folder/probe" "$folder/predict" || exit 7
+mkdir -p "$folder" || exit 7
+folder=$(realpath "$folder")
 
 lab_down() { [ -z "$up" ] || lab/cluster down --name "$name" >/dev/null 2>&1; up=""; }
 trap lab_down EXIT
@@ -53,25 +55,6 @@ lab_up() {
   local hosts=${1%%x*} rest=${1#*x}
   up=$1
   lab/cluster up "$hosts" --per-host "${rest%-*}" --rate "${rest#*-}mbit" --name "$name" >&2 || exit $?
-}
-
-# answer FILE COMMAND...: what it prints becomes FOLDER/FILE when it has ended well, unless that is there.
-answer() {
-  local file=$folder/$1
-  shift
-  [ ! -s "$file" ] || return 0
-  local words="$*"
-  words=${words//" --name $name --timeout 3600"/}
-  words=${words//"$folder/"/}
-  echo "${words//"$tacit"/tacit}" >"$file.command"
-  echo "$(date +%T) $(cat "$file.command")" >&2
-  if "$@" >"$file.part" 2>"$file.log" </dev/null; then
-    mv "$file.part" "$file"
-  else
-    echo "plan.sh: failed with status $?: $*" >&2
-    tail -n 20 "$file.log" >&2
-    failures=$((failures + 1))
-  fi
 }
 
 in_lab() { echo lab/cluster run --name "$name" --timeout 3600 --; }
@@ -105,14 +88,14 @@ measure_cell() {
   case $4 in dense | complete) rounds=3 ;; localsgd) rounds=4 ;; esac
   [ ! -s "$folder/measure/$1-$2-$4.json" ] || return 0
   lab_up "$1"
-  answer "measure/$1-$2-$4.json" $(in_lab) "$tacit" bench step --compute.emulate "$2" --compute.scale "$3" $5 --blocks 1 \
+  record "measure/$1-$2-$4.json" $(in_lab) "$tacit" bench step --compute.emulate "$2" --compute.scale "$3" $5 --blocks 1 \
     --warm-up 1 --rounds $rounds --json
 }
 
 # shellcheck disable=SC2086 # words
 predict_cell() {
   [ -s "$folder/measure/$1-$2-$4.json" ] && [ -s "$folder/probe/$1.json" ] || return 0
-  answer "predict/$1-$2-$4.json" "$tacit" plan scripts/results/shakespeare.yaml --cluster "$folder/probe/$1.json" \
+  record "predict/$1-$2-$4.json" "$tacit" plan scripts/results/shakespeare.yaml --cluster "$folder/probe/$1.json" \
     --compute.emulate "$2" --compute.scale "$3" $5 --no-jitter --all --json
 }
 
@@ -124,7 +107,7 @@ section_probe() {
     [ ! -s "$folder/probe/$cluster.json" ] || continue
     lab_up "$cluster"
     # shellcheck disable=SC2046 # words
-    answer "probe/$cluster.json" $(in_lab) "$tacit" probe --no-natives --json
+    record "probe/$cluster.json" $(in_lab) "$tacit" probe --no-natives --json
   done
 }
 
