@@ -66,8 +66,8 @@ const taciti_plan_topology *taciti_candidate_topology(const taciti_candidates *c
                                                       const taciti_candidate *candidate);
 
 /* Whether it mixes fast enough to be recommended: 1 / gap, the mixes after which a disagreement has fallen to 1/e, is
- * at most TACITI_PLAN_MIXES. Noise of variance s^2 in every step keeps replicas about eta s / sqrt(2 gap) apart, so
- * that is five times as far as with a gap of 1. Dense and localsgd always do. */
+ * at most TACITI_PLAN_MIXES. Noise of variance s^2 in every step keeps replicas about eta s / sqrt(gap (2 - gap))
+ * apart: at that bound five times as far as with a gap of 1. Dense and localsgd always do. */
 enum { TACITI_PLAN_MIXES = 50 };
 bool taciti_candidate_mixes(const taciti_candidates *candidates, const taciti_candidate *candidate);
 
