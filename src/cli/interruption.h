@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SIGINT and SIGTERM for a program that has part of an answer to give. A thread of its own waits for them, so that no
- * handler runs on a thread that computes, and a thread that waits for other ranks need not wake up.
+ * SIGINT and SIGTERM for a program that has part of an answer to give, on the thread of base/signals.h: one that waits
+ * for other ranks need not wake up.
  */
 #ifndef TACITI_CLI_INTERRUPTION_H
 #define TACITI_CLI_INTERRUPTION_H

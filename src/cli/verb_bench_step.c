@@ -323,8 +323,8 @@ static tacit_status measure_cluster(watch *w, taciti_bench_settings *settings, t
     if (witness != NULL) taciti_comm_attach(comm, witness);
     taciti_cli_log_init(taciti_comm_rank(comm), false);
     tacit_status status = taciti_cluster_bench_run(comm, w->options, &bench);
-    taciti_comm_close(comm);
     (void)pthread_mutex_lock(&w->answering); /* and never unlocked */
+    taciti_comm_close(comm);
     if (status != TACIT_OK) return status;
     if (w->speaks) status = print_cluster(w->arguments, w->options, &bench);
     taciti_cluster_bench_destroy(&bench);
