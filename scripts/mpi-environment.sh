@@ -6,7 +6,7 @@
 : "${OMPI_MCA_mpi_yield_when_idle:=1}"
 # Seconds that mpirun, when told to end, leaves the ranks to save a checkpoint: it waits so long before it passes SIGTERM
 # on and as long again before SIGKILL, also after a rank has failed. Send SIGUSR1 to mpirun where that is too short.
-: "${OMPI_MCA_odls_base_sigkill_timeout:=5}"
+: "${OMPI_MCA_odls_base_sigkill_timeout:=3}"
 : "${OMPI_MCA_oob_tcp_if_include:=lo}" "${OMPI_MCA_btl_tcp_if_include:=lo}"
 export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe
 export OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_mpi_yield_when_idle OMPI_MCA_oob_tcp_if_include

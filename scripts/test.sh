@@ -7,6 +7,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 scripts/install-dependencies.sh build test || exit $?
+export OMPI_MCA_odls_base_sigkill_timeout=1 # launches fail on purpose here, and mpirun waits twice as long after each
 . scripts/mpi-environment.sh
 . tests/check.sh
 logs=$root/build/test-logs

@@ -4,7 +4,7 @@
 # Each must end soon, with the right exit code, one line that names the culprit, and no process left behind.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-export OMPI_MCA_odls_base_sigkill_timeout=${OMPI_MCA_odls_base_sigkill_timeout:-1} # mpirun waits twice as long after every failure
+export OMPI_MCA_odls_base_sigkill_timeout=1 # mpirun waits twice as long after every failure
 . scripts/mpi-environment.sh
 . tests/check.sh
 tacit=${TACIT:-build/release/bin/tacit}

@@ -5,6 +5,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . tests/check.sh
+export OMPI_MCA_odls_base_sigkill_timeout=1 # mpirun waits twice as long after every failure
 tacit=$(readlink -f "${TACIT:-build/release/bin/tacit}")
 link=$(dirname "$tacit")/../mpi/mpi_link
 export TACIT_SWITCH; TACIT_SWITCH=$(dirname "$tacit")/tacit-switch
@@ -223,9 +224,9 @@ check "and takes back what it had made, but not that one" half_gone
 ip netns delete "$other-n1"; ip netns add "$other-n7"
 check "a second cluster beside the first" lab/cluster up 2 --name "$other" --rate 30mbit
 both() {
-  lab/cluster run --name "$other" -- sh -c "sleep 1; $where" >"$work/second" 2>&1 &
+  lab/cluster run --name "$other" -- sh -c "sleep 1; $where" >"$work/second" 2>"$work/second-errors" &
   ranks_are "0 $ours-n0 0,1 $ours-n1 0," -n 2; local status=$?
-  wait $! && [ $status -eq 0 ] && sort "$work/second" && [ "$(sort "$work/second" | tr '\n' ',')" = "0 $other-n0 0,1 $other-n1 0," ]
+  wait $! && [ $status -eq 0 ] && sort "$work/second" && cat "$work/second-errors" && [ "$(sort "$work/second" | tr '\n' ',')" = "0 $other-n0 0,1 $other-n1 0," ]
 }
 check "runs in both at once" both
 expect "down of one names the namespace that is not its own" 0 "left alone: .*$other-n7" lab/cluster down --name "$other"

@@ -17,7 +17,7 @@
 #include "comm/engine.h"
 #include "comm/launcher.h"
 
-enum { GRACE_LEAST_S = 5 };
+enum { GRACE_LEAST_S = 3 };
 
 /* ---- launcher -------------------------------------------------------------------------------------------------- */
 
