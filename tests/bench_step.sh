@@ -178,6 +178,15 @@ grep -q 'Definitions: docs/bench-step.md' "$folder/out" || complain "under mpiru
 timeout 10 "$tacit" bench step "${slow[@]}" --dry-run >"$folder/out" || complain "a dry run"
 grep -q '^B  strategy=localsgd localsgd.every=7' "$folder/out" || complain "settings of a dry run"
 
+# a watcher that is stopped does not keep the job: its worker wakes it when it ends
+"$MPIRUN" -n 2 "$tacit" bench step "${emulated[@]}" --compute.scale 10 >"$folder/out" 2>"$folder/err" & job=$!
+until watcher=$(pgrep -P "$job" -f '^watch: rank 1'); do sleep 0.05; kill -0 "$job" || break; done
+kill -STOP "$watcher"
+for _ in $(seq 120); do kill -0 "$job" 2>/dev/null || break; sleep 0.25; done
+kill -CONT "$watcher" 2>/dev/null && complain "a stopped watcher kept the job for 30 s"
+wait "$job" || complain "a stopped watcher: exit status $?"
+said 'has ended; its watcher .* was stopped and is woken'
+
 refuses 3 'did you mean "exchange.wire"?' --against exchange.wier=bf16
 refuses 2 'is not KEY=VALUE' --against bf16
 refuses 3 'is the same for all settings' --model nano --against model.dropout=0.1

@@ -112,6 +112,8 @@ linked() {
     [ ! -e "$work/link.old1" ]
 }
 check "a run folder that is a link: what it holds moves aside beside it, the link stays" linked
+dangling() { ln -s "$work/no/such" "$work/dangling" && train dangling --train.steps 1; }
+expect "a run folder that is a link to nothing" 7 'link to something that does not exist' dangling
 link_in_ckpt() {
   mkdir -p "$work/precious" && echo x >"$work/precious/x" && train links --train.steps 2 || return 1
   ln -s "$work/precious" "$work/links/ckpt/step_00000004" && ln -s "$work/precious" "$work/links/ckpt/step_00000006.tmp" || return 1

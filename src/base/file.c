@@ -33,6 +33,9 @@ static tacit_status make_one_folder(const char *path) {
         if (S_ISDIR(status.st_mode)) return TACIT_OK;
         return taciti_fail(TACIT_E_IO, "%s: exists and is not a folder", path);
     }
+    if (lstat(path, &status) == 0)
+        return taciti_fail(TACIT_E_IO, "%s: is a link to something that does not exist; remove it or make its target",
+                           path);
     errno = reason;
     return fail_errno("cannot create the folder", path);
 }

@@ -6,26 +6,23 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/process.h"
+
 enum { ANCESTORS = 4, TEXT_BYTES = 256 };
 
-/* Name and parent of a process from /proc/PID/stat: "PID (name) state parent ...". Returns the parent, 0 at the end. */
+/* Returns the parent and the name of a process, 0 at the end. */
 static int read_parent(int pid, char name[TEXT_BYTES]) {
-    char path[64], text[TEXT_BYTES];
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *file = fopen(path, "r");
-    if (file == NULL) return 0;
-    const size_t count = fread(text, 1, sizeof text - 1, file);
-    (void)fclose(file);
-    text[count] = '\0';
-    const char *open = strchr(text, '('), *close = strrchr(text, ')');
-    if (open == NULL || close == NULL || close[1] == '\0' || close[2] == '\0') return 0;
-    (void)snprintf(name, TEXT_BYTES, "%.*s", (int)(close - open - 1), open + 1);
-    return (int)strtol(close + 3, NULL, 10);
+    char line[TACITI_PROCESS_BYTES];
+    const char *parent = taciti_process_field(pid, TACITI_PROCESS_PARENT, line);
+    if (parent == NULL) return 0;
+    const char *open = strchr(line, '('), *close = strrchr(line, ')');
+    (void)snprintf(name, TEXT_BYTES, "%.*s", open == NULL ? 0 : (int)(close - open - 1), open == NULL ? "" : open + 1);
+    return (int)strtol(parent, NULL, 10);
 }
 
 /* The process id of mpirun among the ancestors, or 0: on other hosts than the launcher's there is none. */
 static int find_launcher(void) {
-    char name[TEXT_BYTES];
+    char name[TEXT_BYTES] = "";
     int pid = (int)getppid();
     for (int i = 0; i < ANCESTORS && pid > 1; i++) {
         const int parent = read_parent(pid, name);

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/process.h"
 
 enum { TRIES = 100, HOST_BYTES = 64, TEXT_BYTES = 256, PATH_BYTES = 4096 };
 
@@ -29,18 +30,11 @@ typedef struct owner {
 
 /* 0: there is no such process, or it only waits for its parent to take note of its end. */
 static unsigned long long start_of(long pid) {
-    char path[64], line[1024];
-    (void)snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-    FILE *file = fopen(path, "r");
-    if (file == NULL) return 0;
-    const size_t n = fread(line, 1, sizeof line - 1, file);
-    (void)fclose(file);
-    line[n] = 0;
-    /* The name in parentheses may hold anything; field 3, the state, follows the last one. Field 22 is the start. */
-    const char *field = strrchr(line, ')');
-    if (field == NULL || strncmp(field, ") Z", 3) == 0) return 0;
-    for (int i = 2; field != NULL && i < 22; i++) field = strchr(field + 1, ' ');
-    return field == NULL ? 0 : strtoull(field, NULL, 10);
+    char line[TACITI_PROCESS_BYTES];
+    const char *state = taciti_process_field(pid, TACITI_PROCESS_STATE, line);
+    if (state == NULL || *state == 'Z') return 0;
+    const char *start = taciti_process_field(pid, TACITI_PROCESS_START, line);
+    return start == NULL ? 0 : strtoull(start, NULL, 10);
 }
 
 static owner myself(void) {

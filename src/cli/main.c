@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/supervise.h"
 #include "comm/comm.h"
 #include "comm/launcher.h"
 
@@ -118,9 +119,14 @@ static int dispatch_together(int argc, char **argv) {
     return code;
 }
 
-int main(int argc, char **argv) {
-    const int code = dispatch_together(argc > 0 ? argc - 1 : 0, argv + 1);
+static int flush(int code) {
     if (fflush(stdout) == 0 && ferror(stdout) == 0) return code;
     const tacit_status status = taciti_fail(TACIT_E_IO, "cannot write to the standard output");
     return code != 0 ? code : tacit_status_exit_code(status);
+}
+
+int main(int argc, char **argv) {
+    const int code = flush(dispatch_together(argc > 0 ? argc - 1 : 0, argv + 1));
+    taciti_supervise_finish();
+    return code;
 }

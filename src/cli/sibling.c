@@ -8,12 +8,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/process.h"
+
 enum { PATH_BYTES = 64, TEXT_BYTES = 65536 };
 
-/* The text of a small file, zeros and all; returns its length. */
-static size_t read_text(pid_t pid, const char *name, char *out, size_t size) {
+/* The variables of a process, with the zeros between them; returns the length. */
+static size_t read_environment(pid_t pid, char *out, size_t size) {
     char path[PATH_BYTES];
-    (void)snprintf(path, sizeof path, "/proc/%ld/%s", (long)pid, name);
+    (void)snprintf(path, sizeof path, "/proc/%ld/environ", (long)pid);
     FILE *file = fopen(path, "r");
     const size_t n = file == NULL ? 0 : fread(out, 1, size - 1, file);
     if (file != NULL) (void)fclose(file);
@@ -21,12 +23,10 @@ static size_t read_text(pid_t pid, const char *name, char *out, size_t size) {
     return n;
 }
 
-/* State and parent follow the name, which stands in parentheses and may hold anything. */
 static bool read_stat(pid_t pid, char *state, long *parent) {
-    char line[512];
-    (void)read_text(pid, "stat", line, sizeof line);
-    const char *name_end = strrchr(line, ')');
-    return name_end != NULL && sscanf(name_end + 1, " %c %ld", state, parent) == 2;
+    char line[TACITI_PROCESS_BYTES];
+    const char *at = taciti_process_field((long)pid, TACITI_PROCESS_STATE, line); /* the parent follows */
+    return at != NULL && sscanf(at, "%c %ld", state, parent) == 2;
 }
 
 static bool means_stopped(char state) { return state == 'T' || state == 't'; }
@@ -41,7 +41,7 @@ static int rank_of(pid_t pid) {
     static const char VARIABLE[] = "OMPI_COMM_WORLD_RANK=";
     char *text = malloc(TEXT_BYTES);
     int rank = -1;
-    const size_t n = text == NULL ? 0 : read_text(pid, "environ", text, TEXT_BYTES);
+    const size_t n = text == NULL ? 0 : read_environment(pid, text, TEXT_BYTES);
     for (size_t at = 0; at < n; at += strlen(text + at) + 1)
         if (strncmp(text + at, VARIABLE, sizeof VARIABLE - 1) == 0) rank = atoi(text + at + sizeof VARIABLE - 1);
     free(text);

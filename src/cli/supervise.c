@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "cli/sibling.h"
 #include "comm/launcher.h"
 #include "comm/quiet.h"
@@ -35,15 +36,9 @@ enum { PASSED_ON_COUNT = sizeof PASSED_ON / sizeof *PASSED_ON };
  * old one is known to the system only; without /proc the title stays. */
 static void rename_process(const char *title) {
     (void)prctl(PR_SET_NAME, title);
-    FILE *file = fopen("/proc/self/stat", "r");
-    if (file == NULL) return;
-    char line[2048] = "";
-    const size_t n = fread(line, 1, sizeof line - 1, file);
-    (void)fclose(file);
-    line[n] = 0;
-    /* The name in parentheses may hold anything; field 3 follows the last one. Fields 48 and 49 are the arguments. */
-    char *field = strrchr(line, ')');
-    for (int i = 2; field != NULL && i < 48; i++) field = strchr(field + 1, ' ');
+    char line[TACITI_PROCESS_BYTES];
+    const char *field =
+        taciti_process_field((long)getpid(), TACITI_PROCESS_ARGUMENTS, line); /* begin and end of them */
     if (field == NULL) return;
     char *rest = NULL;
     const uintptr_t begin = (uintptr_t)strtoull(field, &rest, 10), end = (uintptr_t)strtoull(rest, NULL, 10);

@@ -26,7 +26,8 @@
  * when the process was left whole. timeout_s is comm.timeout. */
 taciti_witness *taciti_supervise(double timeout_s);
 
-/* The last thing that a worker does before it exits: a watcher that is stopped would never see it. */
+/* The last thing that a process does before it exits: a watcher that is stopped would never see its worker's end. Fine
+ * without a watcher. */
 void taciti_supervise_finish(void);
 
 #endif

@@ -76,6 +76,5 @@ int taciti_verb_train(int argc, char **argv) {
     if (status == TACIT_OK) status = check_flags(&arguments);
     if (status == TACIT_OK) status = train_over(&settings, &arguments);
     taciti_config_destroy(&settings.config);
-    taciti_supervise_finish();
     return tacit_status_exit_code(status);
 }

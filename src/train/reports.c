@@ -86,7 +86,7 @@ static tacit_status take(taciti_trainer *trainer, taciti_step_entry *entry) {
     else
         TACITI_TRY(taciti_comm_allgather(trainer->comm, &reports->mine, sizeof reports->mine, reports->all));
     fill(trainer, entry);
-    taciti_profiling_add_reports(trainer);
+    if (!entry->abandoned) taciti_profiling_add_reports(trainer);
     return TACIT_OK;
 }
 
