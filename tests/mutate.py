@@ -29,6 +29,8 @@ STATEMENT = re.compile(r"^ +((?:\(void\))?[a-zA-Z_][\w.>\[\]()*+-]*(?: [-+*/|&^]
 # What no result depends on: memory that is given back, texts, clocks.
 SILENT = re.compile(r"^(?:\(void\))?(?:taciti_log|taciti_trace|taciti_comm_announce|\w+_destroy|taciti_free|snprintf)\(|\(void\)\w+;?$")
 
+MESSAGE = re.compile(r"\btaciti_(?:fail|log)\(")  # nor on the values that a message names
+
 Mutant = collections.namedtuple("Mutant", "path offset length text line")
 
 
@@ -47,10 +49,19 @@ def closing(code, begin):
     return None
 
 
+def without_messages(code):
+    """The code with the arguments of messages blanked."""
+    for m in MESSAGE.finditer(code):
+        end = closing(code, m.end() - 1)
+        if end is not None:
+            code = code[:m.end()] + re.sub(r"[^\n]", " ", code[m.end():end]) + code[end:]
+    return code
+
+
 def mutants_of(path):
     with open(os.path.join(ROOT, path)) as file:
         text = file.read()
-    code, found = code_of(text), []
+    code, found = without_messages(code_of(text)), []
 
     def add(offset, length, new):
         found.append(Mutant(path, offset, length, new, text.count("\n", 0, offset) + 1))
