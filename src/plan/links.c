@@ -50,7 +50,7 @@ static const taciti_efficiency *find_row(const taciti_links *links, taciti_group
     const taciti_efficiency *table = links->measured[kind];
     const size_t count = links->measured_count[kind];
     size_t above = 0;
-    while (above < count && table[above].bytes < bytes) above++;
+    while (above < count && table[above].bytes <= bytes) above++;
     const taciti_efficiency *row = above == 0 ? table : &table[above - 1];
     if (count == 0 || bytes * REACH < row->bytes) return NULL;
     return above == count && bytes > REACH * row->bytes ? NULL : row;

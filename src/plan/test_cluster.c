@@ -315,6 +315,28 @@ static void test_refused(void **state) {
     }
 }
 
+/* Texts of every length that is said to be legal, and none longer. */
+static void test_lengths_of_texts(void **state) {
+    (void)state;
+    for (size_t bytes = 0; bytes <= 130; bytes++) {
+        char text[512], said[131] = "";
+        taciti_cluster c;
+        memset(said, 'n', bytes);
+        (void)snprintf(text, sizeof text, LEAST ", \"name\": \"%s\"}", said);
+        assert_int_equal(parse(text, &c), bytes <= 63 ? TACIT_OK : TACIT_E_CONFIG);
+        if (bytes <= 63) {
+            assert_string_equal(c.name, said);
+            taciti_cluster_destroy(&c);
+        }
+        (void)snprintf(text, sizeof text, LEAST ", \"source\": \"%s\"}", said);
+        assert_int_equal(parse(text, &c), bytes <= 127 ? TACIT_OK : TACIT_E_CONFIG);
+        if (bytes <= 127) {
+            assert_string_equal(c.source, said);
+            taciti_cluster_destroy(&c);
+        }
+    }
+}
+
 static void test_too_many(void **state) {
     (void)state;
     const size_t most = (size_t)TACITI_CLUSTER_MOST_NOTES + 1;
@@ -409,6 +431,7 @@ int main(void) {
         cmocka_unit_test(test_short_numbers_stay_short),
         cmocka_unit_test(test_adding),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_lengths_of_texts),
         cmocka_unit_test(test_too_many),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_examples),

@@ -49,27 +49,35 @@ static void assert_near(double value, double expected) {
     if (!(fabs(value - expected) <= 1e-6 * fabs(expected))) fail_msg("%.9g instead of %.9g", value, expected);
 }
 
-static taciti_transfer_time time_of(const stage *s, const taciti_transfer *transfer) {
+static taciti_transfer_time time_of_bytes(const stage *s, const taciti_transfer *transfer, size_t bytes) {
     taciti_transfer t = *transfer;
-    t.f32_bytes = BYTES;
+    t.f32_bytes = bytes;
     t.codec = taciti_codec_find("f32");
     return taciti_links_time(&s->links, &t);
 }
 
+static taciti_transfer_time time_of(const stage *s, const taciti_transfer *transfer) {
+    return time_of_bytes(s, transfer, BYTES);
+}
+
 /* The busiest of the groups of this kind, all at once. */
-static taciti_transfer_time time_of_kind(const stage *s, taciti_group_kind kind) {
+static taciti_transfer_time time_of_kind_and_bytes(const stage *s, taciti_group_kind kind, size_t bytes) {
     taciti_grouping g;
     taciti_demand demands[64];
     assert_int_equal(taciti_grouping_create(&s->where, kind, &g), TACIT_OK);
     assert_true(g.round.groups > 0);
-    const taciti_length length = {BYTES, BYTES};
+    const taciti_length length = {bytes, bytes};
     assert_int_equal(taciti_mix_demands(&s->where, &g.topology, 0, (taciti_placement){0}, &length, 1, demands),
                      TACIT_OK);
     const taciti_members members = taciti_members_of(&g.round, 0);
     const taciti_transfer t = {
         .demand = demands[members.ranks[0]], .hosts = demands[members.ranks[0]].hosts, .ranks = (int)members.count};
     taciti_grouping_destroy(&g);
-    return time_of(s, &t);
+    return time_of_bytes(s, &t, bytes);
+}
+
+static taciti_transfer_time time_of_kind(const stage *s, taciti_group_kind kind) {
+    return time_of_kind_and_bytes(s, kind, BYTES);
 }
 
 #define RATES(between, duplex)                                                                                         \
@@ -163,6 +171,85 @@ static void a_measured_library_takes_what_the_file_says(void **state) {
     close_stage(&s);
 }
 
+/* Rows in any order, with any spread: a measured size takes what was measured, theirs and ours; a size between is on
+ * the line; shorter ones of theirs take as long as the shortest. */
+static void a_measured_size_takes_what_was_measured(void **state) {
+    (void)state;
+    static const struct {
+        size_t bytes;
+        double seconds, spread;
+    } rows[] = {{4096, 0.004, 0.5}, {1024, 0.003, 0}, {65536, 0.008, 0.25}};
+    const taciti_transfer theirs = {.hosts = 4, .ranks = 4, .library = TACITI_LIBRARY_MEASURED, .by = "nccl"};
+    char list[1024] = "";
+    size_t used = 0;
+    stage s;
+    for (int r = 0; r < 6; r++)
+        used += (size_t)snprintf(list + used, sizeof list - used,
+                                 "%s{\"collective\": \"all_reduce\", \"group\": \"world\", \"by\": \"%s\", "
+                                 "\"bytes\": %zu, \"seconds\": %g, \"spread\": %g}",
+                                 r > 0 ? ", " : ", \"collectives\": [", r < 3 ? "nccl" : "tacit", rows[r % 3].bytes,
+                                 rows[r % 3].seconds, rows[r % 3].spread);
+    (void)snprintf(list + used, sizeof list - used, "]");
+    open_stage(&s, 4, 1, RATES(1, 1), list);
+    for (int r = 0; r < 3; r++) {
+        const taciti_transfer_time a = time_of_bytes(&s, &theirs, rows[r].bytes),
+                                   b = time_of_kind_and_bytes(&s, TACITI_GROUP_WORLD, rows[r].bytes);
+        assert_near(a.bytes_s + a.latency_s, rows[r].seconds);
+        assert_near(b.bytes_s + b.latency_s, rows[r].seconds);
+        assert_near(a.error, 0.03 + rows[r].spread / 2);
+        assert_near(b.error, 0.03 + rows[r].spread / 2);
+        assert_true(a.calibrated && b.calibrated);
+    }
+    assert_near(time_of_bytes(&s, &theirs, 2560).bytes_s, 0.0035);
+    assert_near(time_of_bytes(&s, &theirs, 4).bytes_s, 0.003);
+    assert_near(time_of_bytes(&s, &theirs, 4).error, 0.03);
+    assert_near(time_of_bytes(&s, &theirs, 131072).bytes_s, 0.016);
+    assert_near(time_of_bytes(&s, &theirs, 131072).error, 0.155);
+    close_stage(&s);
+}
+
+/* Up to 16 times below the shortest and above the longest measured size, and not a byte farther. */
+static void a_measurement_speaks_up_to_sixteen_times_away(void **state) {
+    (void)state;
+    stage s;
+    open_stage(
+        &s, 4, 1, RATES(1, 1),
+        ", \"collectives\": [" TIMING("world", "tacit", 4096, 0.01) ", " TIMING("world", "tacit", 8192, 0.03) "]");
+    static const struct {
+        size_t bytes;
+        bool speaks;
+    } at[] = {{255, false}, {256, true}, {16 * 8192, true}, {16 * 8192 + 1, false}};
+    stage described;
+    open_stage(&described, 4, 1, RATES(1, 1), "");
+    for (int i = 0; i < 4; i++) {
+        const size_t nearest = i < 2 ? 4096 : 8192;
+        const double expected = time_of_kind_and_bytes(&described, TACITI_GROUP_WORLD, at[i].bytes).bytes_s,
+                     there = time_of_kind_and_bytes(&described, TACITI_GROUP_WORLD, nearest).bytes_s;
+        const taciti_transfer_time time = time_of_kind_and_bytes(&s, TACITI_GROUP_WORLD, at[i].bytes);
+        assert_int_equal(time.calibrated, at[i].speaks);
+        assert_near(time.bytes_s, expected * (at[i].speaks ? (i < 2 ? 0.01 : 0.03) / there : 1));
+    }
+    close_stage(&described);
+    close_stage(&s);
+}
+
+/* The links of a host are those measured both ways at once, else one way, else what two ranks reach; none without. */
+static void the_closest_measurement_of_a_host_counts(void **state) {
+    (void)state;
+    taciti_cluster c = taciti_cluster_unknown();
+    assert_true(taciti_plan_wire_beta_s(&c) == 0);
+    c.host_beta_s_per_byte = 2;
+    c.duplex_beta_s_per_byte = 3;
+    assert_true(taciti_plan_wire_beta_s(&c) == 0);
+    c.between = (taciti_link_cost){.alpha_s = 0, .beta_s_per_byte = 1};
+    assert_true(taciti_plan_wire_beta_s(&c) == 3);
+    c.duplex_beta_s_per_byte = -1;
+    assert_true(taciti_plan_wire_beta_s(&c) == 2);
+    c.host_beta_s_per_byte = -1;
+    assert_true(taciti_plan_wire_beta_s(&c) == 1);
+    taciti_cluster_destroy(&c);
+}
+
 static void groups_of_a_kind_are_whole_hosts_or_partners(void **state) {
     (void)state;
     const int host_of[7] = {0, 0, 0, 1, 1, 2, 2}; /* the last host has no partner */
@@ -186,6 +273,9 @@ int main(void) {
         cmocka_unit_test(kinds_that_are_the_same_share_a_measurement),
         cmocka_unit_test(a_ring_crosses_each_link_once),
         cmocka_unit_test(a_measured_library_takes_what_the_file_says),
+        cmocka_unit_test(a_measured_size_takes_what_was_measured),
+        cmocka_unit_test(a_measurement_speaks_up_to_sixteen_times_away),
+        cmocka_unit_test(the_closest_measurement_of_a_host_counts),
         cmocka_unit_test(groups_of_a_kind_are_whole_hosts_or_partners),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

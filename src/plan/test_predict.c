@@ -223,9 +223,13 @@ static void codecs_work_for_as_much_as_they_are_given(void **state) {
     stage s;
     open_stage(&s, 2, 2, "\"between\": {\"latency_us\": 0, \"gbit_per_s\": 1000}", slow_codec);
     assert_near(predict(&s).transfer_s, alone / 2, 1e-6);
-    s.scene.placement.lanes = 1;
-    assert_near(predict(&s).transfer_s, alone, 1e-6);
-    s.scene.placement.lanes = 0;
+    for (int asked = 0; asked <= 2; asked++) /* the method's lanes count before the scene's */
+        for (int own = 0; own <= 2; own++) {
+            s.scene.placement.lanes = asked;
+            s.method.lanes = own;
+            assert_near(predict(&s).transfer_s, alone / ((own > 0 ? own : asked) == 1 ? 1 : 2), 1e-6);
+        }
+    s.scene.placement.lanes = s.method.lanes = 0;
     mix(&s, TACITI_ORDER_AWC, "exp-static");
     assert_near(predict(&s).transfer_s, alone, 1e-6);
     close_stage(&s);
@@ -480,6 +484,18 @@ static void ranks_fill_hosts_in_order(void **state) {
     taciti_cluster_destroy(&cluster);
 }
 
+/* More hosts than the file has are like its own from the first on; one more than the most stands for any more. */
+static void ranks_of_hosts_are_those_of_the_file_again(void **state) {
+    (void)state;
+    int ranks_per_host[] = {3, 1, 5};
+    const taciti_cluster c = {.hosts = 3, .ranks_per_host = ranks_per_host};
+    int sum = 0;
+    for (int hosts = 0; hosts <= 20; sum += ranks_per_host[hosts++ % 3])
+        for (int most = 0; most <= 70; most++)
+            assert_int_equal(taciti_plan_ranks(&c, hosts, most), sum <= most ? sum : most + 1);
+    assert_int_equal(taciti_plan_ranks(&c, INT64_MAX, 1000), 1001);
+}
+
 static void what_is_unknown_is_refused(void **state) {
     (void)state;
     stage s;
@@ -529,6 +545,7 @@ int main(void) {
         cmocka_unit_test(nothing_pays_against_itself),
         cmocka_unit_test(gossip_pays_on_slow_links_and_not_on_fast_ones),
         cmocka_unit_test(ranks_fill_hosts_in_order),
+        cmocka_unit_test(ranks_of_hosts_are_those_of_the_file_again),
         cmocka_unit_test(what_is_unknown_is_refused),
     };
     taciti_log_set_sink(keep_line, NULL, TACITI_LOG_WARN);

@@ -345,8 +345,33 @@ static void a_straggler_that_stays_holds_everybody_up(void **state) {
     assert_within(step_of(&pairs), 1.5, 1e-2); /* through the others, after a while */
 }
 
+/* Whom all wait for may be any rank: numbers mean nothing. */
+static void ranks_are_alike(void **state) {
+    (void)state;
+    enum { N = 4 };
+    static const taciti_order orders[] = {TACITI_ORDER_DENSE, TACITI_ORDER_AWC, TACITI_ORDER_ATC};
+    for (size_t o = 0; o < 3; o++)
+        for (int variant = 0; variant < 4; variant++) {
+            double first = 0;
+            for (int slowest = 0; slowest < N; slowest++) {
+                double slow[N] = {1, 1, 1, 1};
+                schedule s;
+                begin(&s, orders[o], N, 0);
+                s.r.overlap = variant % 2 == 0;
+                s.update_s[0] = 0.5;
+                slow[slowest] = 3;
+                s.r.slow = slow;
+                (variant < 2 ? complete : exponential)(&s, 0.25);
+                const double step_s = step_of(&s);
+                if (slowest == 0) first = step_s;
+                assert_within(step_s, first, 1e-9);
+            }
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_are_alike),
         cmocka_unit_test(table_of_jitter_without_transfers),
         cmocka_unit_test(table_of_transfers_with_jitter),
         cmocka_unit_test(table_for_several_seeds_is_no_accident),
