@@ -65,6 +65,8 @@ damaged 0 "pays: " 's/"cv": 0.03/"cv": 1e6/' --no-jitter
 damaged 3 "links.host_gbit_per_s is 99999, but links.between.gbit_per_s 24.7" 's/"host_gbit_per_s": 24.7/"host_gbit_per_s": 99999/'
 damaged 3 "links.host_gbit_per_s is 0.000247, but" 's/"host_gbit_per_s": 24.7/"host_gbit_per_s": 0.000247/'
 damaged 3 "links.incast_gbit_per_s is 1e-06, but" 's/"duplex_gbit/"incast_gbit_per_s": 1e-6, "duplex_gbit/'
+damaged 3 "collectives[0].seconds is 1e-09, but with these links 16777216 bytes take 0.00" \
+    's/"compute":/"collectives": [{"collective": "all_reduce", "group": "world", "by": "tacit", "bytes": 16777216, "seconds": 1e-9}], "compute":/'
 damaged 3 'after the key "latency_us"' 's/"latency_us": 25,/"latency_us": NaN,/'
 damaged 3 'after the key "latency_us"' 's/"latency_us": 25,/"latency_us": 1e400,/'
 expect 0 "train.batch 8 is smaller than the 32 ranks" "$gpt" --cluster "$ethernet" --train.batch 8

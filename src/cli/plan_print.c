@@ -77,7 +77,7 @@ static void print_row(const taciti_plan_report *r, const taciti_candidate *c) {
     if (t != NULL && t->exact_after > 0)
         (void)snprintf(mixes, sizeof mixes, "exact/%zu", t->exact_after);
     else if (t != NULL && !isnan(t->gap))
-        (void)snprintf(mixes, sizeof mixes, t->gap < 0.001 ? "%.0e" : "%.3f", t->gap);
+        (void)snprintf(mixes, sizeof mixes, t->gap > 0 && t->gap < 0.001 ? "%.0e" : "%.3f", t->gap);
     (void)snprintf(bounds, sizeof bounds, "%.1f-%.1f", MS * p->low_s, MS * p->high_s);
     printf("%c %-32s %9.2f %17s %7.2fx %7.1f %% %11.2f  %-10s %-9s%s\n", c->configured ? '*' : ' ', c->method.label,
            MS * p->step_s, bounds, c->verdict.speedup, PERCENT * p->exposed_s / p->step_s, MB * p->nic_bytes,

@@ -201,9 +201,11 @@ static void put_hosts(FILE *out, const taciti_plan_report *r) {
     (void)snprintf(text, sizeof text, "this plan, %d host%s", r->scene->where->hosts,
                    r->scene->where->hosts == 1 ? "" : "s");
     put_here(out, &a, curve->here, text);
-    (void)snprintf(text, sizeof text, "hosts of %d rank%s each, the same work per rank",
-                   taciti_cluster_most_ranks_per_host(r->scene->cluster),
-                   taciti_cluster_most_ranks_per_host(r->scene->cluster) == 1 ? "" : "s");
+    const taciti_cluster *c = r->scene->cluster;
+    const int most = taciti_cluster_most_ranks_per_host(c);
+    const bool equal = taciti_cluster_ranks(c) == c->hosts * most;
+    (void)snprintf(text, sizeof text, "hosts of %s%d rank%s each, the same work per rank", equal ? "" : "up to ", most,
+                   most == 1 ? "" : "s");
     put_text(out, RIGHT + PANEL / 2.0, BOTTOM + 40, "text-anchor=\"middle\"", text);
 }
 

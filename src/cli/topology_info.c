@@ -155,7 +155,8 @@ static void print_heading(const wish *w) {
 
 static void print_row(const taciti_topology_sheet *s) {
     char exact[24] = "never", limit[24] = "-", gap[24];
-    (void)snprintf(gap, sizeof gap, s->figures.spectral_gap < 0.001 ? "%.0e" : "%.4f", s->figures.spectral_gap);
+    const double value = s->figures.spectral_gap;
+    (void)snprintf(gap, sizeof gap, value > 0 && value < 0.001 ? "%.0e" : "%.4f", value);
     if (s->has_limit) (void)snprintf(limit, sizeof limit, "%.3f", s->awc_limit);
     if (s->figures.exact_after > 0) (void)snprintf(exact, sizeof exact, "%zu", s->figures.exact_after);
     printf("%-14s %6zu ", s->topology.name, s->topology.period);

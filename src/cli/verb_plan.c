@@ -150,11 +150,28 @@ static tacit_status check_rate(const question *q, const char *field, double beta
                        q->cluster_path, field, rate, flow, taciti_cluster_most_ranks_per_host(c), least, most);
 }
 
+/* A collective cannot be faster than the bytes that it must move. */
+static tacit_status check_timings(const question *q) {
+    const taciti_cluster *c = &q->cluster;
+    for (size_t i = 0; i < c->timing_count; i++) {
+        const taciti_cluster_timing *t = &c->timings[i];
+        const double bound_s = taciti_cluster_bound_s(c, t->collective, t->group, t->bytes);
+        if (t->seconds * RATES_APART >= bound_s) continue;
+        return taciti_fail(
+            TACIT_E_CONFIG,
+            "%s: collectives[%zu].seconds is %g, but with these links %zu bytes take %g or more: correct "
+            "one of them, or measure with `mpirun -n N tacit probe -o cluster.json`",
+            q->cluster_path, i, t->seconds, t->bytes, bound_s);
+    }
+    return TACIT_OK;
+}
+
 static tacit_status check_cluster(const question *q) {
     const taciti_cluster *c = &q->cluster;
     TACITI_TRY(check_rate(q, "host_gbit_per_s", c->host_beta_s_per_byte));
     TACITI_TRY(check_rate(q, "duplex_gbit_per_s", c->duplex_beta_s_per_byte));
     TACITI_TRY(check_rate(q, "incast_gbit_per_s", c->incast_beta_s_per_byte));
+    TACITI_TRY(check_timings(q));
     const bool asked = q->settings.compute.cv > 0 || taciti_arguments_get(&q->arguments, "--no-jitter") != NULL;
     if (asked || c->compute_cv <= CV_MAX) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,

@@ -27,9 +27,8 @@ static const taciti_option OPTIONS[] = {
      .fallback = "awc",
      .choices = "awc|atc",
      .unit = "",
-     .help = "awc: mix while the next step computes; bears smaller learning rates (`tacit info topologies -n N`: awc "
-             "limit). "
-             "atc: update, then mix and wait"},
+     .help = "awc: mix while the next step computes; bears smaller learning rates (awc limit of `tacit info "
+             "topologies -n N`). atc: update, then mix and wait"},
     {.key = "degree",
      .type = TACITI_OPTION_INT,
      .offset = AT(degree),

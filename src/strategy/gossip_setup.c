@@ -62,8 +62,7 @@ tacit_status taciti_gossip_check_options(const taciti_gossip_options *o) {
          "gossip.period is for gossip.topology random, no other uses it; add --gossip.topology random, or "
          "--gossip.period 0"},
         {!(o->gamma_power > 0) && (o->gamma_floor > 0 || o->gamma_start >= 0),
-         "gossip.gamma_floor and gossip.gamma_start shape the schedule that gossip.gamma_power switches on, and that "
-         "is "
+         "gossip.gamma_floor and gossip.gamma_start shape the schedule that gossip.gamma_power switches on, which is "
          "0; add --gossip.gamma_power 1, or leave them out"},
     };
     return refuse_first(refusals, sizeof refusals / sizeof *refusals);
