@@ -236,6 +236,15 @@ static void strategies_are_found_by_name(void **state) {
     }
 }
 
+static void an_outer_step_of_nothing_is_refused(void **state) {
+    (void)state;
+    test_log_keep();
+    assert_int_equal(taciti_localsgd_check_options(&(taciti_localsgd_options){.every = 4}), TACIT_E_CONFIG);
+    assert_int_equal(test_log_count("--localsgd.outer_lr 1 is plain averaging"), 1);
+    test_log_drop();
+    assert_int_equal(taciti_localsgd_check_options(&(taciti_localsgd_options){.every = 4, .outer_lr = 1e-3}), TACIT_OK);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_ranks_equal_one_that_sums),
@@ -245,6 +254,7 @@ int main(void) {
         cmocka_unit_test(clipping_bounds_the_update),
         cmocka_unit_test(an_emulated_optimizer_changes_nothing),
         cmocka_unit_test(strategies_are_found_by_name),
+        cmocka_unit_test(an_outer_step_of_nothing_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
