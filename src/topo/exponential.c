@@ -54,7 +54,6 @@ void taciti_matching(int count, int m, int *partner) {
     for (int i = 0; i < count; i++) partner[i] = i;
     for (int c = 0; c < cycles; c++) {
         for (int t = shift; t + 1 < length + shift; t += 2) {
-            if (t + 1 >= length && length % 2 != 0) break;
             const int a = (c + t * step) % count, b = (c + (t + 1) % length * step) % count;
             partner[a] = b;
             partner[b] = a;

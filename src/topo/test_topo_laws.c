@@ -172,6 +172,62 @@ static void a_rank_of_two_groups_is_named_with_both(void **state) {
         }
 }
 
+static void assert_says(const taciti_round *round, const char *text) {
+    taciti_round copy = *round;
+    const taciti_topology t = {.name = "broken", .ranks = 4, .rounds = &copy, .period = 1};
+    g_said[0] = '\0';
+    assert_int_equal(taciti_topology_check(&t), text == NULL ? TACIT_OK : TACIT_E_CONFIG);
+    if (text != NULL && strstr(g_said, text) == NULL) fail_msg("'%s' does not say '%s'", g_said, text);
+}
+
+/* Each group of two is legal, or wrong in one thing; so is each list of edges. */
+static void what_is_wrong_with_groups_is_named(void **state) {
+    (void)state;
+    static const struct {
+        int members[4];
+        const char *says;
+    } two[] = {
+        {{0, 1, 2, 3}, NULL},
+        {{0, 3, 1, 2}, NULL},
+        {{0, 4, 1, 2}, "group 0 has rank 4; ranks are 0 to 3"},
+        {{-1, 0, 1, 2}, "group 0 has rank -1;"},
+        {{0, 1, 2, 4}, "group 1 has rank 4;"},
+        {{1, 0, 2, 3}, "group 0 lists rank 1 before 0"},
+        {{0, 1, 3, 2}, "group 1 lists rank 3 before 2"},
+        {{2, 3, 0, 1}, "group 1 begins with rank 0, the one before with 2"},
+        {{0, 0, 1, 2}, "rank 0 is in group 0 and in group 0"},
+    };
+    static const size_t first[] = {0, 2, 4}, alone[] = {0, 2, 3};
+    for (size_t i = 0; i < sizeof two / sizeof *two; i++)
+        assert_says(&(taciti_round){.members = two[i].members, .first = first, .groups = 2}, two[i].says);
+    assert_says(&(taciti_round){.members = two[0].members, .first = alone, .groups = 2}, "group 1 has fewer than 2");
+}
+
+static void what_is_wrong_with_edges_is_named(void **state) {
+    (void)state;
+    static const double self[] = {0.5, 0.5, 0.5, 0.5};
+    static const struct {
+        taciti_edge edges[4];
+        const char *says;
+    } rings[] = {
+        {{{3, 0, .5}, {0, 1, .5}, {1, 2, .5}, {2, 3, .5}}, NULL},
+        {{{4, 0, .5}, {0, 1, .5}, {1, 2, .5}, {2, 3, .5}}, "edge from rank 4 to 0; two different ranks of 0 to 3"},
+        {{{-1, 0, .5}, {0, 1, .5}, {1, 2, .5}, {2, 3, .5}}, "edge from rank -1 to 0;"},
+        {{{3, 0, .5}, {0, 1, .5}, {1, 2, .5}, {2, 4, .5}}, "edge from rank 2 to 4;"},
+        {{{3, -1, .5}, {0, 1, .5}, {1, 2, .5}, {2, 3, .5}}, "edge from rank 3 to -1;"},
+        {{{0, 0, .5}, {0, 1, .5}, {1, 2, .5}, {2, 3, .5}}, "edge from rank 0 to 0;"},
+        {{{0, 1, .5}, {3, 0, .5}, {1, 2, .5}, {2, 3, .5}}, "the edge to 0 from 3 follows the one to 1 from 0"},
+        {{{3, 0, .25}, {3, 0, .25}, {0, 1, .5}, {1, 2, .5}}, "the edge to 0 from 3 follows the one to 0 from 3"},
+        {{{3, 0, .25}, {2, 0, .25}, {0, 1, .5}, {1, 2, .5}}, "the edge to 0 from 2 follows the one to 0 from 3"},
+        {{{3, 0, 0}, {0, 1, .5}, {1, 2, .5}, {2, 3, .5}}, "weight 0 from rank 3 to 0; expected above 0, up to 1"},
+        {{{3, 0, 1.1}, {0, 1, .5}, {1, 2, .5}, {2, 3, .5}}, "weight 1.1 from rank 3 to 0;"},
+        {{{3, 0, .5}, {0, 1, .5}, {1, 2, .5}, {1, 3, .5}}, "column 1 sums to 1.5"},
+        {{{3, 0, .5}, {0, 1, .25}, {2, 1, .25}, {1, 2, .5}}, "column 0 sums to 0.75"},
+    };
+    for (size_t i = 0; i < sizeof rings / sizeof *rings; i++)
+        assert_says(&(taciti_round){.edges = rings[i].edges, .edge_count = 4, .self = self}, rings[i].says);
+}
+
 static int set_up(void **state) {
     (void)state;
     taciti_log_set_sink(hear, NULL, TACITI_LOG_INFO);
@@ -185,6 +241,8 @@ int main(void) {
         cmocka_unit_test(what_goes_one_way_only_is_refused),
         cmocka_unit_test(rounds_connect_together),
         cmocka_unit_test(a_rank_of_two_groups_is_named_with_both),
+        cmocka_unit_test(what_is_wrong_with_groups_is_named),
+        cmocka_unit_test(what_is_wrong_with_edges_is_named),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }
