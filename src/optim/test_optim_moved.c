@@ -30,6 +30,7 @@ static void an_update_in_the_same_pass_does_not_count_as_moved(void **state) {
                     float *arrived = taciti_calloc(f.layout.n, sizeof *arrived);
                     assert_non_null(arrived);
                     randomise(&f, arrived, 3);
+                    for (size_t i = 0; i < f.layout.n; i++) arrived[i] += 0.25f; /* between tensors too */
                     const size_t offset = ranges[r][0], left = f.layout.n - offset;
                     const size_t n = ranges[r][1] < left ? ranges[r][1] : left;
                     taciti_blend blend = {.arrived = arrived, .keep = 0.5f, .share = 0.5f, .moved = 2};
@@ -47,9 +48,23 @@ static void an_update_in_the_same_pass_does_not_count_as_moved(void **state) {
             }
 }
 
+static void states_have_names_and_nothing_else_has(void **state) {
+    (void)state;
+    for (int name = TACITI_OPTIM_ADAMW; name <= TACITI_OPTIM_SGD; name++) {
+        const taciti_optim_options options = {.name = name, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
+        fixture f;
+        set_up(&f, &options, 1);
+        const int count = taciti_optim_state_count(f.optim);
+        for (int i = -2; i < count + 3; i++)
+            assert_int_equal(taciti_optim_state_name(f.optim, i) != NULL, i >= 0 && i < count);
+        tear_down(&f);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_update_in_the_same_pass_does_not_count_as_moved),
+        cmocka_unit_test(states_have_names_and_nothing_else_has),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
