@@ -85,8 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 size_t fuzz_seed(size_t i, uint8_t *out) {
     static const char *const seeds[] = {
-        "{\"metadata\":{\"total_size\":1},\"weight_map\":{\"wte.weight\":\"b.safetensors\",\"ln_f.bias\":\"a."
-        "safetensors\"}}",
+        "{\"metadata\":{\"total_size\":1},\"weight_map\":{\"wte.weight\":\"b\",\"ln_f.bias\":\"a.safetensors\"}}",
         "{\"weight_map\":{\"x\":\"a.safetensors\",\"y\":\"b.safetensors\",\"z\":\"c.safetensors\"}}",
         "{\"weight_map\":{\"x\":\"../a.safetensors\"}}",
     };
