@@ -147,6 +147,11 @@ for k in d["kernels"]:
 assert any(p["peak"] == "f32 multiply-add" and p["rate"]["least"] > 0 for p in d["peaks"])
 EOF
 
+# options at the ends of their ranges
+expect 3 '--optim.accum: 0 is outside 1..1000000' "$tacit" train --dry-run --optim.accum 0
+expect 3 '--optim.lr: 1001 is outside 0..1000' "$tacit" train --dry-run --optim.lr 1001
+expect 0 '' "$tacit" train --dry-run --model.preset nano --optim.accum 1 --optim.lr 1000
+
 # bench collectives: one process alone has nobody to talk to; mistakes are refused before MPI starts
 expect 2 "a single process has nobody to talk to; start several: mpirun -n 4 tacit bench collectives" "$tacit" bench collectives
 expect 2 '--op broadcast: give one of all-reduce|reduce-scatter' "$tacit" bench collectives --op broadcast
