@@ -138,17 +138,19 @@ open(sys.argv[1], 'wb').write(struct.pack('<%dH' % len(tokens), *tokens))" "$wor
 check "an evaluation that fails costs no checkpoint" costs_nothing
 
 # ---- data that changes ---------------------------------------------------------------------------------------------
+newest_save() { ls "$work/over/ckpt" | grep -x 'step_[0-9]*' | tail -1; } # not one that is being written
 overwritten() {
   local n=$1; shift
+  rm -rf "$work/over"
   cp README.md "$work/text.txt"
   "$MPIRUN" -n "$n" timeout 100 "$tacit" train "${nano[@]}" --run.dir "$work/over" --train.steps 1000000 --train.eval_every 50 --train.save_every 50 --train.keep 1000 --data.train "$work/text.txt" >"$work/log" 2>&1 &
   local pid=$!
   for _ in $(seq 100); do [ ! -d "$work/over/ckpt/step_00000050" ] || break; sleep 0.2; done
   printf 'XXXX' | dd of="$work/text.txt" bs=1 seek=100 conv=notrunc 2>/dev/null
-  local newest; newest=$(ls "$work/over/ckpt" | tail -1)
+  local newest; newest=$(newest_save)
   wait "$pid"; local status=$?
   cat "$work/log"; ls "$work/over/ckpt"
-  [ "$status" -eq 4 ] && grep -q 'text.txt: was written to' "$work/log" && [ "$(ls "$work/over/ckpt" | tail -1)" \< "$(printf 'step_%08d' $((10#${newest#step_} + 101)))" ] && rm -r "$work/over"
+  [ "$status" -eq 4 ] && grep -q 'text.txt: was written to' "$work/log" && [ "$(newest_save)" \< "$(printf 'step_%08d' $((10#${newest#step_} + 101)))" ]
 }
 check "data that is overwritten ends the run before the next checkpoint" overwritten 1
 check "the same with two ranks" overwritten 2
