@@ -184,15 +184,16 @@ def sweep(tag, patience_s):
     return left
 
 
-def judge(case, victim, code, log, folder, left):
+def judge(case, victim, code, log, folder, left, deserted):
+    """deserted: the launcher waits although every process of ours has ended."""
     faults = set()
     codes, named = expect(case, victim, log)
-    theirs = own(case, victim, code, log)
-    if code is None:
+    theirs = deserted or own(case, victim, code, log)
+    if code is None and not deserted:
         faults.add("hang")
     elif code not in codes and not theirs:
         faults.add("code")
-    if named and not theirs and victim.hit and code != 0 and not names(case, victim, log):
+    if named and (deserted or not theirs) and victim.hit and code != 0 and not names(case, victim, log):
         faults.add("unnamed")
     if left and code is not None:
         faults.add("left")
@@ -232,11 +233,12 @@ def attempt(case):
         os.kill(run.pid, signal.SIGUSR1)  # the launcher had nobody to pass the first one on to
         code = wait(run, PATIENCE_S)
     took = time.time() - hit_at
+    deserted = code is None and set(tagged(tag)) <= {run.pid}
     left = sweep(tag, 0 if code is None else 5)
     run.wait()
     log = read(f"{folder}/log")
     running.discard(tag)
-    faults, theirs = judge(case, victim, code, log, folder, left)
+    faults, theirs = judge(case, victim, code, log, folder, left, deserted)
     shutil.rmtree(folder, ignore_errors=True)
     return case, victim, code, took, faults, theirs, log
 
