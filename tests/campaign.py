@@ -153,8 +153,7 @@ def own(case, victim, code, log):
     died = code in (-number, 128 + number)
     if case.target == "launcher":
         return case.action in ("TERM", "INT", "USR1") and not victim.split and (died or code == 0)
-    alone = (case.action, case.target) == ("KILL", "watcher") and "finished at step" in log  # its worker had ended
-    return died and (victim.deaf or not victim.split or alone) and f"exited on signal {number}" in log
+    return died and (victim.deaf or not victim.split) and f"exited on signal {number}" in log
 
 
 def unreadable(folder):
