@@ -221,7 +221,7 @@ static bool read_settings(int argc, char **argv, settings *set) {
         if (letter == 'l') set->link.loss_ppm = (uint32_t)number;
     }
     return set->control_path != NULL && set->mtu >= 576 && set->mtu <= 65000 &&
-           set->link.rate_bps <= TACITI_MOST_RATE_BPS && optind < argc && argc - optind <= TACITI_TAP_PORTS;
+           set->link.rate_bps <= TACITI_MAX_RATE_BPS && optind < argc && argc - optind <= TACITI_TAP_PORTS;
 }
 
 static int serve_command(int argc, char **argv) {

@@ -12,12 +12,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-static bool read_number(const char *word, uint64_t most, uint64_t *number) {
+static bool read_number(const char *word, uint64_t max, uint64_t *number) {
     if (word == NULL || *word < '0' || *word > '9') return false;
     char *end;
     errno = 0;
     const unsigned long long value = strtoull(word, &end, 10);
-    if (errno != 0 || *end != '\0' || value > most) return false;
+    if (errno != 0 || *end != '\0' || value > max) return false;
     *number = value;
     return true;
 }
@@ -46,7 +46,7 @@ static void write_counts(const taciti_port *ports, size_t port_count, char answe
     }
 }
 
-enum { MOST_DELAY_NS = 2000000000 };
+enum { MAX_DELAY_NS = 2000000000 };
 
 static const char *change(const char *verb, const char *who, const char *value, taciti_port *ports, size_t port_count) {
     size_t first, end;
@@ -56,10 +56,9 @@ static const char *change(const char *verb, const char *who, const char *value, 
     if (!is_rate && !is_delay && !is_cut && strcmp(verb, "heal") != 0)
         return "error: unknown word; rate, delay, cut, heal, stat, quit";
     if (!read_ports(who, port_count, &first, &end)) return "error: a port or all is needed";
-    if (is_rate && !read_number(value, TACITI_MOST_RATE_BPS, &number))
+    if (is_rate && !read_number(value, TACITI_MAX_RATE_BPS, &number))
         return "error: a rate is a number of bits per second, at most 10^11";
-    if (is_delay && !read_number(value, MOST_DELAY_NS, &number))
-        return "error: a delay is at most 2 * 10^9 nanoseconds";
+    if (is_delay && !read_number(value, MAX_DELAY_NS, &number)) return "error: a delay is at most 2 * 10^9 nanoseconds";
     for (size_t i = first; i < end; i++) {
         taciti_link *link = &ports[i].link;
         if (is_rate)

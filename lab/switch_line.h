@@ -33,7 +33,7 @@ typedef struct {
 enum { TACITI_JITTER_STEP_NS = 1000000 };
 
 /* Above it, 50 ms of queue times the nanoseconds of a second leave 64 bits. */
-#define TACITI_MOST_RATE_BPS UINT64_C(100000000000)
+#define TACITI_MAX_RATE_BPS UINT64_C(100000000000)
 
 /* Nanoseconds that this many bytes take on a link; 0 without a limit. */
 uint64_t taciti_link_serial_ns(uint64_t rate_bps, size_t bytes);

@@ -62,16 +62,16 @@ static void jitter_stays_in_its_range_and_keeps_the_order(void **state) {
     (void)state;
     taciti_link_noise noise = {.state = 99};
     const taciti_link link = {.delay_ns = 2000000, .jitter_ns = 500000};
-    uint64_t last_ns = 0, least = UINT64_MAX, most = 0;
+    uint64_t last_ns = 0, min = UINT64_MAX, max = 0;
     for (uint64_t i = 0; i < 10000; i++) {
         const uint64_t now_ns = i * 3000000, at_ns = taciti_link_arrival_ns(&link, &link, &noise, now_ns);
         assert_true(at_ns >= last_ns);
         last_ns = at_ns;
-        if (at_ns - now_ns < least) least = at_ns - now_ns;
-        if (at_ns - now_ns > most) most = at_ns - now_ns;
+        if (at_ns - now_ns < min) min = at_ns - now_ns;
+        if (at_ns - now_ns > max) max = at_ns - now_ns;
     }
-    assert_in_range(least, 1500000, 1510000);
-    assert_in_range(most, 2490000, 2500000);
+    assert_in_range(min, 1500000, 1510000);
+    assert_in_range(max, 2490000, 2500000);
     for (uint64_t i = 0; i < 1000; i++) { /* closely behind each other */
         const uint64_t at_ns = taciti_link_arrival_ns(&link, &link, &noise, 40000000000 + i * 1000);
         assert_true(at_ns >= last_ns);

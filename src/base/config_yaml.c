@@ -244,12 +244,12 @@ static bool find_section(const taciti_config *config, const char *name, size_t *
 
 static const char *nearest_section(const taciti_config *config, const char *name) {
     const char *nearest = NULL;
-    size_t least = SIZE_MAX;
+    size_t min = SIZE_MAX;
     for (size_t s = 0; s < config->count; s++) {
         const char *section = config->sections[s].table->section;
         const size_t distance = taciti_edit_distance(name, section);
-        if (*section == '\0' || distance >= least || !taciti_edit_close(name, distance)) continue;
-        least = distance;
+        if (*section == '\0' || distance >= min || !taciti_edit_close(name, distance)) continue;
+        min = distance;
         nearest = section;
     }
     return nearest;

@@ -34,14 +34,14 @@ void taciti_log(taciti_log_level level, const char *format, ...) {
 
 /* ---- lines that wait --------------------------------------------------------------------------------------------- */
 
-enum { HELD_MOST = 8 };
+enum { HELD_MAX = 8 };
 
 static struct {
     pthread_mutex_t lock;
     taciti_log_mode mode;
     uint64_t digest;
     int count; /* of lines that wait */
-    char lines[HELD_MOST][LINE_MAX_BYTES];
+    char lines[HELD_MAX][LINE_MAX_BYTES];
 } g_held = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void show_held(void) {
@@ -50,7 +50,7 @@ static void show_held(void) {
 }
 
 static void hold(const char *line) {
-    if (g_held.count == HELD_MOST) show_held();
+    if (g_held.count == HELD_MAX) show_held();
     (void)snprintf(g_held.lines[g_held.count++], LINE_MAX_BYTES, "%s", line);
 }
 

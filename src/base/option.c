@@ -75,19 +75,19 @@ tacit_status taciti_config_set(const taciti_config *config, const char *key, con
 const char *taciti_config_nearest(const taciti_config *config, const char *key) {
     static _Thread_local char nearest[TACITI_KEY_BYTES];
     const char *dot = strrchr(key, '.'), *name = dot == NULL ? key : dot + 1;
-    size_t least = SIZE_MAX;
+    size_t min = SIZE_MAX;
     taciti_place place;
     char full[TACITI_KEY_BYTES];
     for (size_t i = 0; taciti_config_at(config, i, &place); i++) {
         size_t distance = taciti_edit_distance(key, taciti_place_key(&place, full));
         if (!taciti_edit_close(name, distance)) distance = SIZE_MAX;
         if (distance > 2 && strcmp(name, place.option->key) == 0) distance = 2;
-        if (distance < least) {
-            least = distance;
+        if (distance < min) {
+            min = distance;
             memcpy(nearest, full, sizeof nearest);
         }
     }
-    return least == SIZE_MAX ? NULL : nearest;
+    return min == SIZE_MAX ? NULL : nearest;
 }
 
 void taciti_config_destroy(const taciti_config *config) {

@@ -49,7 +49,7 @@ typedef struct taciti_option {
     taciti_option_type type;
     size_t offset;        /* of the value in the module's option struct */
     const char *fallback; /* default, in the same syntax as a flag's value; "" for an empty text or list */
-    double least, most;   /* range of INT, REAL and BYTES; both 0: any */
+    double min, max;      /* range of INT, REAL and BYTES; both 0: any */
     const char *choices;  /* ENUM: "sgd|adamw" in enum order */
     const char *unit;     /* "steps", "bytes", "nats", or "" */
     const char *help;     /* one sentence, lower case, no full stop */
@@ -116,7 +116,7 @@ bool taciti_config_find(const taciti_config *config, const char *key, taciti_pla
 enum { TACITI_KEY_BYTES = 96 };
 const char *taciti_place_key(const taciti_place *place, char out[TACITI_KEY_BYTES]);
 
-/* Whether `least` and `most` bound the value; a bound of TACITI_UNBOUNDED or more is no upper bound. */
+/* Whether `min` and `max` bound the value; a bound of TACITI_UNBOUNDED or more is no upper bound. */
 #define TACITI_UNBOUNDED 9e18
 bool taciti_option_bounded(const taciti_option *option);
 

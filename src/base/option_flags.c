@@ -115,17 +115,17 @@ static bool has_known_section(const taciti_config *config, const char *name) {
 static tacit_status fail_unknown_variable(const taciti_config *config, const char *name) {
     taciti_place place;
     char key[TACITI_KEY_BYTES], known[TACITI_KEY_BYTES + 8], nearest[TACITI_KEY_BYTES + 8] = "";
-    size_t least = SIZE_MAX;
+    size_t min = SIZE_MAX;
     for (size_t i = 0; taciti_config_at(config, i, &place); i++) {
         variable_name(taciti_place_key(&place, key), known, sizeof known);
         const size_t distance = taciti_edit_distance(name, known);
-        if (distance >= least || !taciti_edit_close(name, distance)) continue;
-        least = distance;
+        if (distance >= min || !taciti_edit_close(name, distance)) continue;
+        min = distance;
         memcpy(nearest, known, sizeof nearest);
     }
     return taciti_fail(TACIT_E_CONFIG, "environment: unknown variable %s%s%s%s", name,
-                       least == SIZE_MAX ? "; unset it or see `tacit info options`" : "; did you mean ", nearest,
-                       least == SIZE_MAX ? "" : "?");
+                       min == SIZE_MAX ? "; unset it or see `tacit info options`" : "; did you mean ", nearest,
+                       min == SIZE_MAX ? "" : "?");
 }
 
 static tacit_status read_variable(const taciti_config *config, const char *name, const char *value) {

@@ -37,15 +37,15 @@ static tacit_status fail_value(const char *where, const char *text, const char *
 
 /* ---- numbers --------------------------------------------------------------------------------------------------- */
 
-bool taciti_option_bounded(const taciti_option *option) { return fabs(option->least) > 0 || fabs(option->most) > 0; }
+bool taciti_option_bounded(const taciti_option *option) { return fabs(option->min) > 0 || fabs(option->max) > 0; }
 
 static tacit_status check_range(const taciti_option *option, const char *where, const char *text, double number) {
-    const double least = option->least, most = option->most;
-    const bool ends = most < TACITI_UNBOUNDED;
-    if (!taciti_option_bounded(option) || (number >= least && (number <= most || !ends))) return TACIT_OK;
+    const double min = option->min, max = option->max;
+    const bool ends = max < TACITI_UNBOUNDED;
+    if (!taciti_option_bounded(option) || (number >= min && (number <= max || !ends))) return TACIT_OK;
     char low[TACITI_REAL_BYTES], high[TACITI_REAL_BYTES];
-    taciti_real_format(least, low);
-    taciti_real_format(most, high);
+    taciti_real_format(min, low);
+    taciti_real_format(max, high);
     if (!ends) return taciti_fail(TACIT_E_CONFIG, "%s: %s is below %s", where, text, low);
     return taciti_fail(TACIT_E_CONFIG, "%s: %s is outside %s..%s", where, text, low, high);
 }
@@ -118,19 +118,19 @@ static tacit_status set_boolean(const char *where, const char *text, void *value
 
 static tacit_status set_choice(const taciti_option *option, const char *where, const char *text, void *value) {
     char choice[TACITI_CHOICE_BYTES], nearest[TACITI_CHOICE_BYTES] = "", quoted[TACITI_QUOTED_BYTES];
-    size_t least = SIZE_MAX;
+    size_t min = SIZE_MAX;
     for (int i = 0; taciti_option_choice(option, i, choice); i++) {
         const size_t distance = taciti_edit_distance(text, choice);
         if (distance == 0) {
             memcpy(value, &i, sizeof i);
             return TACIT_OK;
         }
-        if (distance < least) {
-            least = distance;
+        if (distance < min) {
+            min = distance;
             memcpy(nearest, choice, sizeof nearest);
         }
     }
-    const bool close = taciti_edit_close(text, least);
+    const bool close = taciti_edit_close(text, min);
     return taciti_fail(TACIT_E_CONFIG, "%s: %s is not one of %s%s%s%s", where, taciti_quote(text, quoted),
                        option->choices, close ? "; did you mean \"" : "", close ? nearest : "", close ? "\"?" : "");
 }

@@ -6,7 +6,7 @@
 #define PI 3.14159265358979323846
 #define SQRT2 1.41421356237309504880
 #define LN2 0.69314718055994530942
-#define LEAST_EXPONENT (-700.0)
+#define MIN_EXPONENT (-700.0)
 
 /* x = m 2^e with m in [sqrt(1/2), sqrt(2)), then 2 atanh((m - 1) / (m + 1)). */
 double taciti_series_log(double x) {
@@ -24,7 +24,7 @@ double taciti_series_log(double x) {
 
 /* x = n log 2 + r with r in [-log(2)/2, log(2)/2]; Taylor series of e^r: the next term is below 1e-17. */
 double taciti_series_exp(double x) {
-    if (!(x >= LEAST_EXPONENT)) return 0;
+    if (!(x >= MIN_EXPONENT)) return 0;
     const double n = floor(x / LN2 + 0.5), r = x - n * LN2;
     double sum = 1;
     for (int k = 14; k >= 1; k--) sum = 1 + sum * r / k;

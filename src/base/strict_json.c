@@ -84,13 +84,13 @@ static tacit_status refuse_unknown(const taciti_strict_reader *reader, const cha
                                    const taciti_strict_field *fields) {
     char quoted[TACITI_QUOTED_BYTES], names[NAMES_BYTES] = "";
     const char *nearest = NULL;
-    size_t least = SIZE_MAX, used = 0;
+    size_t min = SIZE_MAX, used = 0;
     for (const taciti_strict_field *f = fields; f->name != NULL; f++) {
         const size_t distance = taciti_edit_distance(name, f->name), room = sizeof names - used;
         const int length = snprintf(names + used, room, "%s%s", used == 0 ? "" : ", ", f->name);
         used += length > 0 && (size_t)length < room ? (size_t)length : 0;
-        if (distance >= least || !taciti_edit_close(name, distance)) continue;
-        least = distance;
+        if (distance >= min || !taciti_edit_close(name, distance)) continue;
+        min = distance;
         nearest = f->name;
     }
     return taciti_fail(TACIT_E_CONFIG, "%s: %s%sunknown field %s%s%s%s; legal here: %s", reader->file, reader->path,
@@ -128,7 +128,7 @@ tacit_status taciti_strict_object(taciti_strict_reader *reader, json_t *value, c
 tacit_status taciti_strict_real(taciti_strict_reader *reader, const json_t *value, const taciti_strict_field *field,
                                 void *out) {
     const double number = json_number_value(value) + 0.0; /* -0.0 becomes 0: it would not survive being written */
-    if (!json_is_number(value) || !(number >= field->least && number <= field->most))
+    if (!json_is_number(value) || !(number >= field->min && number <= field->max))
         return taciti_strict_refuse(reader, value, field->legal);
     memcpy(out, &number, sizeof number);
     return TACIT_OK;
@@ -143,7 +143,7 @@ static bool has_control(const char *text) {
 tacit_status taciti_strict_text(taciti_strict_reader *reader, const json_t *value, const taciti_strict_field *field,
                                 void *out) {
     const size_t bytes = json_string_length(value);
-    if (!json_is_string(value) || (double)bytes < field->least || (double)bytes >= field->most)
+    if (!json_is_string(value) || (double)bytes < field->min || (double)bytes >= field->max)
         return taciti_strict_refuse(reader, value, field->legal);
     memcpy(out, json_string_value(value), bytes + 1);
     return TACIT_OK;

@@ -32,7 +32,7 @@ struct taciti_strict_field {
     bool required;
     taciti_strict_read *read; /* writes at (char *)out + offset */
     size_t offset;
-    double least, most;                /* of numbers; of texts: bytes, with the final zero for `most` */
+    double min, max;                   /* of numbers; of texts: bytes, with the final zero for `most` */
     const char *legal;                 /* for messages: "a number above 0" */
     const taciti_strict_field *fields; /* of an object within (taciti_strict_nested) */
 };

@@ -18,7 +18,7 @@
 #include "ckpt/run.h"
 #include "ckpt/safetensors.h"
 
-enum { JSON_MOST_BYTES = 64 << 20, SHARDS_MOST = 4096 };
+enum { JSON_MAX_BYTES = 64 << 20, SHARDS_MAX = 4096 };
 static const char name_prefix[] = "transformer.", head_name[] = "lm_head.weight", wte_name[] = "wte.weight";
 
 /* Returns owned; json_decref(). */
@@ -26,7 +26,7 @@ static tacit_status read_json(const char *path, json_t **out) {
     char *text = NULL;
     size_t bytes = 0;
     json_error_t error = {0};
-    TACITI_TRY(taciti_file_read(path, JSON_MOST_BYTES, &text, &bytes));
+    TACITI_TRY(taciti_file_read(path, JSON_MAX_BYTES, &text, &bytes));
     json_t *value = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     taciti_free(text);
     if (!json_is_object(value)) {
@@ -144,7 +144,7 @@ static tacit_status parse_index(const char *path, const json_t *index, file_list
         size_t i = 0;
         while (i < list->count && strcmp(list->names[i], name) != 0) i++;
         if (i < list->count) continue;
-        if (i == SHARDS_MOST) return taciti_fail(TACIT_E_DATA, "%s: more than %d files", path, (int)SHARDS_MOST);
+        if (i == SHARDS_MAX) return taciti_fail(TACIT_E_DATA, "%s: more than %d files", path, (int)SHARDS_MAX);
         TACITI_TRY(add_file(list, name));
     }
     return TACIT_OK;
@@ -173,7 +173,7 @@ static tacit_status list_files(const char *folder, file_list *list) {
     char single[TACITI_FORMATS_PATH_BYTES], index[TACITI_FORMATS_PATH_BYTES];
     TACITI_TRY(taciti_path_join(single, sizeof single, folder, "model.safetensors"));
     TACITI_TRY(taciti_path_join(index, sizeof index, folder, "model.safetensors.index.json"));
-    list->names = taciti_calloc(SHARDS_MOST, sizeof *list->names);
+    list->names = taciti_calloc(SHARDS_MAX, sizeof *list->names);
     if (list->names == NULL) return TACIT_E_MEMORY;
     if (access(single, F_OK) == 0) return add_file(list, "model.safetensors");
     if (access(index, F_OK) == 0) return read_index(index, list);

@@ -123,14 +123,14 @@ tacit_status taciti_llmc_describe(const char *path, taciti_model_options *out) {
 
 static tacit_status read_floats(llmc_file *file, float *out, size_t n) {
     taciti_bf16 half[4096];
-    const size_t most = sizeof half / sizeof half[0];
+    const size_t max = sizeof half / sizeof half[0];
     if (!file->half) {
         TACITI_TRY(taciti_view_read(&file->view, file->at, n * sizeof *out, out));
         file->at += n * sizeof *out;
         return TACIT_OK;
     }
-    for (size_t done = 0; done < n; done += most) {
-        const size_t part = n - done < most ? n - done : most;
+    for (size_t done = 0; done < n; done += max) {
+        const size_t part = n - done < max ? n - done : max;
         TACITI_TRY(taciti_view_read(&file->view, file->at, part * sizeof half[0], half));
         taciti_kernels_get()->bf16_decode(out + done, half, part);
         file->at += part * sizeof half[0];
@@ -213,9 +213,9 @@ static tacit_status write_header(llmc_writer *writer, const taciti_model_options
 
 static tacit_status write_padding(llmc_writer *writer, size_t n) {
     static const float zeros[4096];
-    const size_t most = sizeof zeros / sizeof zeros[0];
-    for (size_t done = 0; done < n; done += most)
-        TACITI_TRY(taciti_sink_floats(&writer->sink, zeros, n - done < most ? n - done : most, writer->half));
+    const size_t max = sizeof zeros / sizeof zeros[0];
+    for (size_t done = 0; done < n; done += max)
+        TACITI_TRY(taciti_sink_floats(&writer->sink, zeros, n - done < max ? n - done : max, writer->half));
     return TACIT_OK;
 }
 

@@ -17,7 +17,7 @@
 #include "base/memory.h"
 
 /* Leaves room for millions of files and for any configuration; a larger manifest is not ours. */
-enum { MANIFEST_MOST_BYTES = 256 << 20, PATH_BYTES = 4096 };
+enum { MANIFEST_MAX_BYTES = 256 << 20, PATH_BYTES = 4096 };
 
 static const char manifest_name[] = "manifest.json";
 static const char line_begin[] = "{\"digest\": \"", line_end[] = "\",\n";
@@ -103,10 +103,10 @@ static tacit_status check_digest(const char *path, const char *text, size_t byte
 }
 
 /* Non-negative integer member `key` in [0, most]. */
-static tacit_status read_integer(const char *path, const json_t *object, const char *key, int64_t most, int64_t *out) {
+static tacit_status read_integer(const char *path, const json_t *object, const char *key, int64_t max, int64_t *out) {
     const json_t *value = json_object_get(object, key);
-    if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > most)
-        return taciti_fail(TACIT_E_DATA, "%s: \"%s\" must be an integer from 0 to %" PRId64, path, key, most);
+    if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > max)
+        return taciti_fail(TACIT_E_DATA, "%s: \"%s\" must be an integer from 0 to %" PRId64, path, key, max);
     *out = json_integer_value(value);
     return TACIT_OK;
 }
@@ -204,7 +204,7 @@ tacit_status taciti_manifest_read(const char *folder, taciti_manifest *out) {
     char path[PATH_BYTES], *text = NULL;
     size_t bytes = 0;
     TACITI_TRY(taciti_path_join(path, sizeof path, folder, manifest_name));
-    TACITI_TRY(taciti_file_read(path, MANIFEST_MOST_BYTES, &text, &bytes));
+    TACITI_TRY(taciti_file_read(path, MANIFEST_MAX_BYTES, &text, &bytes));
     const tacit_status status = taciti_manifest_parse(path, text, bytes, out);
     taciti_free(text);
     return status;

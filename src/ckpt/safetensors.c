@@ -14,8 +14,8 @@
 #include "kernel/kernel.h"
 
 enum {
-    PREFIX_BYTES = 8,             /* the header's length */
-    HEADER_MOST_BYTES = 100000000 /* the reference implementation's cap */
+    PREFIX_BYTES = 8,            /* the header's length */
+    HEADER_MAX_BYTES = 100000000 /* the reference implementation's cap */
 };
 static const char metadata_key[] = "__metadata__";
 
@@ -159,7 +159,7 @@ static tacit_status read_header(const char *path, taciti_safe_file *file) {
     TACITI_TRY(taciti_view_read(&file->view, 0, sizeof prefix, prefix));
     uint64_t length = 0;
     for (int i = PREFIX_BYTES - 1; i >= 0; i--) length = length << 8 | prefix[i];
-    if (length < 2 || length > HEADER_MOST_BYTES || length > file->view.bytes - PREFIX_BYTES)
+    if (length < 2 || length > HEADER_MAX_BYTES || length > file->view.bytes - PREFIX_BYTES)
         return taciti_fail(TACIT_E_DATA, "%s: header of %llu bytes does not fit a safetensors file of %zu bytes", path,
                            (unsigned long long)length, file->view.bytes);
     char *text = taciti_calloc((size_t)length, 1);
@@ -229,9 +229,9 @@ tacit_status taciti_safe_read_f32(const taciti_safe_file *file, const taciti_saf
         return taciti_fail(TACIT_E_DATA, "%s: tensor %s is not of dtype F32, BF16 or F16", file->view.path,
                            entry->name);
     uint16_t half[4096];
-    const size_t most = sizeof half / sizeof half[0];
-    for (size_t at = 0; at < n; at += most) {
-        const size_t part = n - at < most ? n - at : most;
+    const size_t max = sizeof half / sizeof half[0];
+    for (size_t at = 0; at < n; at += max) {
+        const size_t part = n - at < max ? n - at : max;
         TACITI_TRY(taciti_view_read(&file->view, entry->offset + at * sizeof half[0], part * sizeof half[0], half));
         if (entry->dtype == TACITI_SAFE_BF16)
             taciti_kernels_get()->bf16_decode(out + at, half, part);
@@ -286,7 +286,7 @@ static tacit_status describe_all(json_t *header, const char *path, const taciti_
 static tacit_status write_header(taciti_sink *sink, const char *text) {
     static const char blanks[64] = "                                                                ";
     const size_t bytes = strlen(text), padded = taciti_round_up(PREFIX_BYTES + bytes, sizeof blanks) - PREFIX_BYTES;
-    if (padded > HEADER_MOST_BYTES)
+    if (padded > HEADER_MAX_BYTES)
         return taciti_fail(TACIT_E_INTERNAL, "%s: header of %zu bytes is too long", sink->path, padded);
     unsigned char prefix[PREFIX_BYTES];
     for (int i = 0; i < PREFIX_BYTES; i++) prefix[i] = (unsigned char)((uint64_t)padded >> (8 * i));

@@ -64,9 +64,9 @@ tacit_status taciti_sink_bytes(taciti_sink *sink, const void *bytes, size_t coun
 tacit_status taciti_sink_floats(taciti_sink *sink, const float *x, size_t n, int half) {
     if (!half) return taciti_sink_bytes(sink, x, n * sizeof *x);
     taciti_bf16 *block = (taciti_bf16 *)(void *)sink->encode;
-    const size_t most = block_bytes / sizeof *block;
-    for (size_t at = 0; at < n; at += most) {
-        const size_t part = n - at < most ? n - at : most;
+    const size_t max = block_bytes / sizeof *block;
+    for (size_t at = 0; at < n; at += max) {
+        const size_t part = n - at < max ? n - at : max;
         taciti_kernels_get()->bf16_encode(block, x + at, part);
         TACITI_TRY(taciti_sink_bytes(sink, block, part * sizeof *block));
     }

@@ -126,11 +126,11 @@ static void assign_pieces(const size_t *sizes, size_t count, int writers, piece 
     for (size_t i = 0; i < count; i++) pieces[i] = (piece){sizes[i], i};
     if (count > 1) qsort(pieces, count, sizeof *pieces, largest_first);
     for (size_t i = 0; i < count; i++) {
-        int least = 0;
+        int min = 0;
         for (int w = 1; w < writers; w++)
-            if (loads[w] < loads[least]) least = w;
-        loads[least] += pieces[i].size;
-        owner[pieces[i].index] = least;
+            if (loads[w] < loads[min]) min = w;
+        loads[min] += pieces[i].size;
+        owner[pieces[i].index] = min;
     }
 }
 

@@ -87,15 +87,15 @@ static void shares_are_complete_and_even(void **state) {
     for (size_t count = 0; count <= 50; count++) {
         if (count > 0) total += sizes[count - 1] = (count * 7919) % 1000 + (count % 9 == 0 ? 5000u : 0u);
         for (int writers = 1; writers <= 8; writers++) {
-            size_t loads[8] = {0}, most = 0, largest = 0;
+            size_t loads[8] = {0}, max = 0, largest = 0;
             assert_int_equal(taciti_stage_assign(sizes, count, writers, owner), TACIT_OK);
             for (size_t i = 0; i < count; i++) {
                 assert_in_range(owner[i], 0, writers - 1);
                 loads[owner[i]] += sizes[i];
                 if (sizes[i] > largest) largest = sizes[i];
             }
-            for (int w = 0; w < writers; w++) most = loads[w] > most ? loads[w] : most;
-            assert_true(most <= total / (size_t)writers + largest); /* Graham's bound for list scheduling */
+            for (int w = 0; w < writers; w++) max = loads[w] > max ? loads[w] : max;
+            assert_true(max <= total / (size_t)writers + largest); /* Graham's bound for list scheduling */
         }
     }
 }

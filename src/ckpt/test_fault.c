@@ -182,7 +182,7 @@ static void when_all_are_damaged_nothing_is_loaded(void **state) {
 
 /* ---- kill -9 ----------------------------------------------------------------------------------------------------- */
 
-enum { KILLS = 200, FIRST_SPREAD_NS = 10000000, MOST_SPREAD_NS = 500000000 };
+enum { KILLS = 200, FIRST_SPREAD_NS = 10000000, MAX_SPREAD_NS = 500000000 };
 
 /* Saves step after step until it is killed. */
 static void save_for_ever(int64_t step) {
@@ -220,7 +220,7 @@ static void a_kill_at_any_instant_leaves_the_newest_whole(void **state) {
         expect_loads(g_folder.text, found);
         /* However fast the disk is: about every other child gets to finish a save. */
         spread = found > newest ? spread - spread / 8 : spread + spread / 8;
-        if (spread > MOST_SPREAD_NS) spread = MOST_SPREAD_NS;
+        if (spread > MAX_SPREAD_NS) spread = MAX_SPREAD_NS;
         newest = found;
     }
     assert_true(newest > 0); /* some saves were completed */

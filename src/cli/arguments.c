@@ -35,11 +35,11 @@ static tacit_status fail_unknown(const taciti_verb *verb, const taciti_config *c
     memcpy(name, word, copied);
     name[copied] = '\0';
     const char *nearest = NULL, *dashes = "";
-    size_t least = SIZE_MAX;
+    size_t min = SIZE_MAX;
     for (const taciti_flag *flag = verb->flags; flag->name != NULL; flag++) {
         const size_t distance = taciti_edit_distance(name, flag->name);
-        if (distance >= least || !taciti_edit_close(name + strspn(name, "-"), distance)) continue;
-        least = distance;
+        if (distance >= min || !taciti_edit_close(name + strspn(name, "-"), distance)) continue;
+        min = distance;
         nearest = flag->name;
     }
     if (nearest == NULL && config != NULL) {
@@ -87,8 +87,8 @@ static tacit_status take_flag(const taciti_verb *verb, const taciti_config *conf
     const char *word = argv[*next];
     const size_t length = strcspn(word, "="), i = find_flag(verb, word, length);
     if (verb->flags[i].name != NULL) {
-        if (arguments->given_count == TACITI_GIVEN_MOST)
-            return taciti_fail(TACIT_E_USAGE, "more than %d flags; give fewer", TACITI_GIVEN_MOST);
+        if (arguments->given_count == TACITI_GIVEN_MAX)
+            return taciti_fail(TACIT_E_USAGE, "more than %d flags; give fewer", TACITI_GIVEN_MAX);
         TACITI_TRY(take_value(&verb->flags[i], argc, argv, next, &arguments->values[i]));
         arguments->given[arguments->given_count].flag = i;
         arguments->given[arguments->given_count++].value = arguments->values[i];
@@ -100,7 +100,7 @@ static tacit_status take_flag(const taciti_verb *verb, const taciti_config *conf
 
 tacit_status taciti_arguments_parse(const taciti_verb *verb, const taciti_config *config, int argc, char **argv,
                                     taciti_arguments *out) {
-    if (flag_count(verb) >= TACITI_FLAGS_MOST)
+    if (flag_count(verb) >= TACITI_FLAGS_MAX)
         return taciti_fail(TACIT_E_INTERNAL, "the verb \"%s\" has too many flags; please report it", verb->name);
     memset(out, 0, sizeof *out);
     out->verb = verb;
@@ -111,8 +111,8 @@ tacit_status taciti_arguments_parse(const taciti_verb *verb, const taciti_config
             next++;
         } else if (!only_words && is_flag(argv[next])) {
             TACITI_TRY(take_flag(verb, config, argc, argv, &next, out));
-        } else if (out->positional_count == TACITI_POSITIONAL_MOST) {
-            return taciti_fail(TACIT_E_USAGE, "more than %d words; name fewer at a time", TACITI_POSITIONAL_MOST);
+        } else if (out->positional_count == TACITI_POSITIONAL_MAX) {
+            return taciti_fail(TACIT_E_USAGE, "more than %d words; name fewer at a time", TACITI_POSITIONAL_MAX);
         } else {
             out->positional[out->positional_count++] = argv[next++];
         }
@@ -131,23 +131,23 @@ const char *taciti_arguments_each(const taciti_arguments *arguments, const char 
     return NULL;
 }
 
-tacit_status taciti_arguments_count(const taciti_arguments *arguments, const char *flag, int64_t fallback,
-                                    int64_t least, int64_t most, int64_t *out) {
+tacit_status taciti_arguments_count(const taciti_arguments *arguments, const char *flag, int64_t fallback, int64_t min,
+                                    int64_t max, int64_t *out) {
     const char *text = taciti_arguments_get(arguments, flag);
     int64_t value = fallback;
-    if (text != NULL && (!taciti_integer_parse(text, &value) || value < least || value > most))
-        return taciti_fail(TACIT_E_USAGE, "%s %s: give a whole number from %lld to %lld", flag, text, (long long)least,
-                           (long long)most);
+    if (text != NULL && (!taciti_integer_parse(text, &value) || value < min || value > max))
+        return taciti_fail(TACIT_E_USAGE, "%s %s: give a whole number from %lld to %lld", flag, text, (long long)min,
+                           (long long)max);
     *out = value;
     return TACIT_OK;
 }
 
-tacit_status taciti_arguments_number(const taciti_arguments *arguments, const char *flag, double fallback, double most,
+tacit_status taciti_arguments_number(const taciti_arguments *arguments, const char *flag, double fallback, double max,
                                      double *out) {
     const char *text = taciti_arguments_get(arguments, flag);
     double value = fallback;
-    if (text != NULL && (!taciti_real_parse(text, &value) || value <= 0 || value > most))
-        return taciti_fail(TACIT_E_USAGE, "%s %s: give a number above 0 and up to %.0f", flag, text, most);
+    if (text != NULL && (!taciti_real_parse(text, &value) || value <= 0 || value > max))
+        return taciti_fail(TACIT_E_USAGE, "%s %s: give a number above 0 and up to %.0f", flag, text, max);
     *out = value;
     return TACIT_OK;
 }

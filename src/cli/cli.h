@@ -41,19 +41,19 @@ const taciti_verb *taciti_verbs(void);
 /* The verb of this name ("data prepare"), or NULL. */
 const taciti_verb *taciti_verb_find(const char *name);
 
-enum { TACITI_FLAGS_MOST = 32, TACITI_POSITIONAL_MOST = 4096, TACITI_GIVEN_MOST = 256 };
+enum { TACITI_FLAGS_MAX = 32, TACITI_POSITIONAL_MAX = 4096, TACITI_GIVEN_MAX = 256 };
 
 /* Parsed flags of a verb: looks names up in the table, refuses unknown ones with the nearest legal flag. */
 typedef struct taciti_arguments {
     const taciti_verb *verb;
     const char
-        *values[TACITI_FLAGS_MOST]; /* by index in verb->flags; "" for a switch that was given, NULL when absent */
+        *values[TACITI_FLAGS_MAX]; /* by index in verb->flags; "" for a switch that was given, NULL when absent */
     struct {
         size_t flag; /* index in verb->flags */
         const char *value;
-    } given[TACITI_GIVEN_MOST]; /* every flag in the order of the command line, for those that may be repeated */
+    } given[TACITI_GIVEN_MAX]; /* every flag in the order of the command line, for those that may be repeated */
     size_t given_count;
-    const char *positional[TACITI_POSITIONAL_MOST];
+    const char *positional[TACITI_POSITIONAL_MAX];
     size_t positional_count;
 } taciti_arguments;
 
@@ -68,9 +68,9 @@ const char *taciti_arguments_each(const taciti_arguments *arguments, const char 
 
 /* A flag that is a whole number from `least` to `most`, or a number above 0 and up to `most`. The fallback, which need
  * not be within, when it was not given. E_USAGE names flag, value and range. */
-tacit_status taciti_arguments_count(const taciti_arguments *arguments, const char *flag, int64_t fallback,
-                                    int64_t least, int64_t most, int64_t *out);
-tacit_status taciti_arguments_number(const taciti_arguments *arguments, const char *flag, double fallback, double most,
+tacit_status taciti_arguments_count(const taciti_arguments *arguments, const char *flag, int64_t fallback, int64_t min,
+                                    int64_t max, int64_t *out);
+tacit_status taciti_arguments_number(const taciti_arguments *arguments, const char *flag, double fallback, double max,
                                      double *out);
 /* Refuses words for a verb that takes flags only. */
 tacit_status taciti_arguments_no_words(const taciti_arguments *arguments);

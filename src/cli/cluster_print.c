@@ -89,7 +89,7 @@ static void print_times(const taciti_cluster_bench *b) {
         const taciti_setting_figures *f = &b->figures[i];
         const taciti_moments *step = &f->step_s;
         printf("  %-8c %9.2f %9.2f %9.2f-%-9.2f %9.2f", (char)('A' + i), MS * f->block_s.spread.median,
-               MS * step->spread.median, MS * step->spread.least, MS * step->spread.most, MS * step->mean);
+               MS * step->spread.median, MS * step->spread.min, MS * step->spread.max, MS * step->mean);
         if (isnan(step->standard_error)) /* of one sample */
             printf(" %8s", "");
         else
@@ -152,8 +152,8 @@ static void print_ratios(const taciti_cluster_bench *b) {
     for (size_t i = 0; i < b->setting_count; i++) {
         const taciti_setting_figures *f = &b->figures[i];
         const taciti_moments *ratio = &f->ratio;
-        printf("  %c     %.4f, %.4f (%.4f-%.4f)", (char)('A' + i), ratio->spread.median, ratio->mean,
-               ratio->spread.least, ratio->spread.most);
+        printf("  %c     %.4f, %.4f (%.4f-%.4f)", (char)('A' + i), ratio->spread.median, ratio->mean, ratio->spread.min,
+               ratio->spread.max);
         if (ratio->count > 1) printf(" +- %.4f; drift %+.1f %%", ratio->standard_error, PERCENT * f->drift);
         printf("\n");
     }
@@ -212,7 +212,7 @@ static json_t *hosts_json(const taciti_cluster_bench *b, const taciti_setting_fi
 
 static json_t *bytes_json(const taciti_cluster_bench *b, const taciti_setting_figures *f) {
     return json_pack("{s:f, s:f, s:f, s:f, s:o}", "rank_sent", f->payload_bytes, "rank_sent_least",
-                     f->payload_least_bytes, "rank_sent_most", f->payload_most_bytes, "rank_formula", f->formula_bytes,
+                     f->payload_min_bytes, "rank_sent_most", f->payload_max_bytes, "rank_formula", f->formula_bytes,
                      "hosts", hosts_json(b, f));
 }
 

@@ -5,8 +5,8 @@
 #ifndef TACITI_CLI_CLUSTER_PRINT_H
 #define TACITI_CLI_CLUSTER_PRINT_H
 
-#include "cli/cluster_bench.h"
-#include "cli/machine.h"
+#include "bench/comparison.h"
+#include "bench/machine_block.h"
 
 /* On standard output. */
 void taciti_cluster_print(const taciti_machine *machine, const taciti_cluster_options *options,

@@ -10,7 +10,7 @@
 
 taciti_finding *taciti_diagnosis_add(taciti_diagnosis *diagnosis, const char *check, taciti_verdict verdict,
                                      const char *format, ...) {
-    if (diagnosis->count < TACITI_FINDINGS_MOST) diagnosis->count++;
+    if (diagnosis->count < TACITI_FINDINGS_MAX) diagnosis->count++;
     taciti_finding *finding = &diagnosis->findings[diagnosis->count - 1];
     *finding = (taciti_finding){.check = check, .verdict = verdict};
     va_list args;
@@ -25,20 +25,6 @@ void taciti_finding_advise(taciti_finding *finding, const char *format, ...) {
     va_start(args, format);
     (void)vsnprintf(finding->advice, sizeof finding->advice, format, args);
     va_end(args);
-}
-
-bool taciti_system_line(const char *path, char *out, size_t size) {
-    FILE *file = fopen(path, "r");
-    if (file == NULL) return false;
-    const bool found = fgets(out, (int)size, file) != NULL;
-    (void)fclose(file);
-    if (found) out[strcspn(out, "\n")] = '\0';
-    return found;
-}
-
-bool taciti_system_number(const char *path, double *out) {
-    char line[64];
-    return taciti_system_line(path, line, sizeof line) && taciti_real_parse(line, out);
 }
 
 int taciti_local_ranks(void) {

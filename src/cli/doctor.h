@@ -10,10 +10,11 @@
 #include <stddef.h>
 
 #include "base/log.h"
+#include "base/system.h"
 
 typedef enum taciti_verdict { TACITI_VERDICT_OK, TACITI_VERDICT_WARN, TACITI_VERDICT_FAIL } taciti_verdict;
 
-enum { TACITI_FINDINGS_MOST = 96, TACITI_FINDING_BYTES = 320 };
+enum { TACITI_FINDINGS_MAX = 96, TACITI_FINDING_BYTES = 320 };
 
 typedef struct taciti_finding {
     const char *check; /* "cpu" */
@@ -23,7 +24,7 @@ typedef struct taciti_finding {
 } taciti_finding;
 
 typedef struct taciti_diagnosis {
-    taciti_finding findings[TACITI_FINDINGS_MOST];
+    taciti_finding findings[TACITI_FINDINGS_MAX];
     size_t count;
 } taciti_diagnosis;
 
@@ -34,15 +35,6 @@ taciti_finding *taciti_diagnosis_add(taciti_diagnosis *diagnosis, const char *ch
 
 /* Sets how to mend it. */
 void taciti_finding_advise(taciti_finding *finding, const char *format, ...) TACITI_PRINTF(2, 3);
-
-/* The first line of a small file of the system without its newline; false when it cannot be read. */
-bool taciti_system_line(const char *path, char *out, size_t size);
-
-/* The number in the first line of a small file of the system. */
-bool taciti_system_number(const char *path, double *out);
-
-/* A figure of /proc/meminfo in bytes ("MemAvailable"), 0 when it is not there. */
-double taciti_meminfo_bytes(const char *key);
 
 /* Ranks of this run on this host as the launcher says, 1 when it does not. */
 int taciti_local_ranks(void);

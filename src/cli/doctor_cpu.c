@@ -22,9 +22,9 @@ enum { LINE_BYTES = 8192 };
 /* ---- cores ----------------------------------------------------------------------------------------------------- */
 
 /* Cores that this process may use by its affinity; `most` when the system does not say. */
-static int allowed_cores(int most) {
+static int allowed_cores(int max) {
     cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : most;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : max;
 }
 
 /* Cores' worth of time that the control group grants, 0 for no limit. */
@@ -149,14 +149,14 @@ void taciti_check_cpu(taciti_diagnosis *diagnosis) {
 /* A read of the clock, nanoseconds; the least of several series, so that a pause does not count. */
 static double clock_cost_ns(void) {
     enum { SERIES = 5, READS = 1000 };
-    int64_t least = INT64_MAX;
+    int64_t min = INT64_MAX;
     for (int s = 0; s < SERIES; s++) {
         const int64_t begin = taciti_now_ns();
         for (int i = 1; i < READS; i++) (void)taciti_now_ns();
         const int64_t took = taciti_now_ns() - begin;
-        least = took < least ? took : least;
+        min = took < min ? took : min;
     }
-    return (double)least / READS;
+    return (double)min / READS;
 }
 
 void taciti_check_clock(taciti_diagnosis *diagnosis) {

@@ -17,7 +17,7 @@
 #include "comm/engine.h"
 #include "comm/launcher.h"
 
-enum { GRACE_LEAST_S = 3 };
+enum { GRACE_MIN_S = 3 };
 
 /* ---- launcher -------------------------------------------------------------------------------------------------- */
 
@@ -97,7 +97,7 @@ static void check_grace(taciti_diagnosis *diagnosis, const taciti_launcher *laun
     if (launcher->name != NULL && strstr(launcher->name, "Open MPI") == NULL) return;
     int64_t seconds = 0;
     const char *text = getenv(GRACE_VARIABLE);
-    if (text != NULL && taciti_integer_parse(text, &seconds) && seconds >= GRACE_LEAST_S) {
+    if (text != NULL && taciti_integer_parse(text, &seconds) && seconds >= GRACE_MIN_S) {
         (void)taciti_diagnosis_add(diagnosis, "launcher", TACITI_VERDICT_OK,
                                    "mpirun told to end leaves ranks %lld s to save (" GRACE_VARIABLE ")",
                                    (long long)seconds);
@@ -109,7 +109,7 @@ static void check_grace(taciti_diagnosis *diagnosis, const taciti_launcher *laun
                              text == NULL ? "1" : text, text == NULL ? "not set" : "short"),
         "export " GRACE_VARIABLE "=%d, or more where a checkpoint takes longer; or send SIGUSR1, which is passed on at "
         "once and leaves all the time",
-        (int)GRACE_LEAST_S);
+        (int)GRACE_MIN_S);
 }
 
 void taciti_check_launcher(taciti_diagnosis *diagnosis) {

@@ -12,21 +12,6 @@
 
 #define GIB 0x1p30
 
-double taciti_meminfo_bytes(const char *key) {
-    char line[128];
-    double found = 0;
-    FILE *file = fopen("/proc/meminfo", "r");
-    if (file == NULL) return 0;
-    while (fgets(line, sizeof line, file) != NULL) {
-        unsigned long long kib = 0;
-        const size_t length = strlen(key);
-        if (strncmp(line, key, length) == 0 && line[length] == ':' && sscanf(line + length + 1, "%llu", &kib) == 1)
-            found = (double)kib * 1024;
-    }
-    (void)fclose(file);
-    return found;
-}
-
 /* What the control group grants, 0 for no limit below the machine's memory. */
 static double group_limit_bytes(double total_bytes) {
     double limit = 0;

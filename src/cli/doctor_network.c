@@ -14,7 +14,7 @@
 #include "cli/doctor.h"
 #include "comm/engine.h"
 
-enum { PORTS_MOST = 32 };
+enum { PORTS_MAX = 32 };
 
 typedef struct port {
     char name[IF_NAMESIZE];
@@ -47,11 +47,11 @@ static void describe_port(const struct ifaddrs *entry, port *out) {
 }
 
 /* Interfaces that are up and have an IPv4 address, without the loopback. */
-static size_t list_ports(port ports[PORTS_MOST]) {
+static size_t list_ports(port ports[PORTS_MAX]) {
     struct ifaddrs *list = NULL;
     size_t count = 0;
     if (getifaddrs(&list) != 0) return 0;
-    for (const struct ifaddrs *entry = list; entry != NULL && count < PORTS_MOST; entry = entry->ifa_next) {
+    for (const struct ifaddrs *entry = list; entry != NULL && count < PORTS_MAX; entry = entry->ifa_next) {
         if (entry->ifa_addr == NULL || entry->ifa_addr->sa_family != AF_INET) continue;
         if ((entry->ifa_flags & IFF_UP) == 0 || (entry->ifa_flags & IFF_LOOPBACK) != 0) continue;
         describe_port(entry, &ports[count++]);
@@ -74,7 +74,7 @@ static void add_port(taciti_diagnosis *diagnosis, const port *p) {
 }
 
 void taciti_check_network(taciti_diagnosis *diagnosis) {
-    port ports[PORTS_MOST];
+    port ports[PORTS_MAX];
     const size_t count = list_ports(ports);
     const port *fastest = NULL;
     size_t usable = 0;

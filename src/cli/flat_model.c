@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 
-enum { BUCKET_BYTES = 25 << 20, PATH_BYTES = 4096, TOKENIZER_MOST_BYTES = 256 << 20 };
+enum { BUCKET_BYTES = 25 << 20, PATH_BYTES = 4096, TOKENIZER_MAX_BYTES = 256 << 20 };
 
 tacit_status taciti_flat_model_create(const taciti_model_options *options, taciti_flat_model *out) {
     taciti_flat_model model = {.flat = NULL};
@@ -34,7 +34,7 @@ static tacit_status copy_file(const char *from, const char *folder, const char *
     char path[PATH_BYTES], *bytes = NULL;
     size_t count = 0;
     TACITI_TRY(taciti_path_join(path, sizeof path, folder, name));
-    TACITI_TRY(taciti_file_read(from, TOKENIZER_MOST_BYTES, &bytes, &count));
+    TACITI_TRY(taciti_file_read(from, TOKENIZER_MAX_BYTES, &bytes, &count));
     const tacit_status status = taciti_file_write(path, bytes, count);
     taciti_free(bytes);
     return status;

@@ -77,11 +77,11 @@ static tacit_status open_tokenizer(const taciti_loaded_options *options, taciti_
 }
 
 static tacit_status open_model(const taciti_run_info *info, size_t batch, size_t time, taciti_loaded_model *out) {
-    const size_t most = (size_t)out->options.context;
+    const size_t max = (size_t)out->options.context;
     TACITI_TRY(taciti_pool_create(taciti_usable_cores(), SPIN_US, &out->pool));
     TACITI_TRY(taciti_model_layout(&out->options, (size_t)25 << 20, &out->layout));
-    TACITI_TRY(taciti_model_create(&out->options, &out->layout, out->pool, batch,
-                                   time == 0 || time > most ? most : time, false, &out->model));
+    TACITI_TRY(taciti_model_create(&out->options, &out->layout, out->pool, batch, time == 0 || time > max ? max : time,
+                                   false, &out->model));
     TACITI_TRY(taciti_run_weights(info, &out->layout, taciti_model_parameters(out->model)));
     taciti_model_refresh(out->model);
     return TACIT_OK;

@@ -46,12 +46,12 @@ static tacit_status fail_unknown_verb(int argc, char **argv) {
     char two[NAME_BYTES] = "", quoted[TACITI_QUOTED_BYTES];
     if (argc > 1) (void)snprintf(two, sizeof two, "%.60s %.60s", argv[0], argv[1]);
     const char *nearest = NULL;
-    size_t least = SIZE_MAX;
+    size_t min = SIZE_MAX;
     for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++) {
         const char *typed = strchr(verb->name, ' ') == NULL ? argv[0] : two;
         const size_t distance = taciti_edit_distance(typed, verb->name);
-        if (verb->hidden || distance >= least || !taciti_edit_close(typed, distance)) continue;
-        least = distance;
+        if (verb->hidden || distance >= min || !taciti_edit_close(typed, distance)) continue;
+        min = distance;
         nearest = verb->name;
     }
     return taciti_fail(TACIT_E_USAGE, "unknown verb %s%s%s%s", taciti_quote(argv[0], quoted),

@@ -59,15 +59,15 @@ void taciti_option_usage(const taciti_place *place, char *out, size_t size) {
 }
 
 void taciti_option_range(const taciti_option *option, char *out, size_t size) {
-    char least[TACITI_REAL_BYTES], most[TACITI_REAL_BYTES];
+    char min[TACITI_REAL_BYTES], max[TACITI_REAL_BYTES];
     *out = '\0';
     if (!taciti_option_bounded(option)) return;
-    taciti_real_format(option->least, least);
-    taciti_real_format(option->most, most);
-    if (option->most >= TACITI_UNBOUNDED) {
-        (void)snprintf(out, size, "at least %s", least);
+    taciti_real_format(option->min, min);
+    taciti_real_format(option->max, max);
+    if (option->max >= TACITI_UNBOUNDED) {
+        (void)snprintf(out, size, "at least %s", min);
     } else {
-        (void)snprintf(out, size, "%s..%s", least, most);
+        (void)snprintf(out, size, "%s..%s", min, max);
     }
 }
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "bench/statistics.h"
 #include "cli/plan_print.h"
-#include "cli/spread.h"
 
 static json_t *model_json(const taciti_plan_report *r) {
     const taciti_profile *p = r->scene->profile;

@@ -98,7 +98,7 @@ static bool is_shown(const taciti_plan_report *r, const taciti_candidate *c, siz
 }
 
 static void print_table(const taciti_plan_report *r) {
-    const taciti_candidate *sorted[TACITI_CANDIDATES_MOST];
+    const taciti_candidate *sorted[TACITI_CANDIDATES_MAX];
     size_t gossip_rows = 0, hidden = 0;
     for (size_t i = 0; i < r->candidates->count; i++) sorted[i] = &r->candidates->list[i];
     qsort(sorted, r->candidates->count, sizeof *sorted, by_step);
@@ -161,7 +161,7 @@ static void print_notes(const taciti_plan_report *r) {
         printf("note        compute.cv is %.0f %%: the machine was busy when it was measured; --no-jitter or "
                "--compute.cv 0.03 plan without\n",
                PERCENT * c->compute_cv);
-    if (c->inside.alpha_s < 0 && taciti_cluster_most_ranks_per_host(c) > 1)
+    if (c->inside.alpha_s < 0 && taciti_cluster_max_ranks_per_host(c) > 1)
         printf("note        links.inside is unknown: what stays inside of hosts is counted as free\n");
     print_unknown_cv(r);
     for (size_t i = 0; i < r->candidates->refused_count && !r->all; i++)

@@ -5,7 +5,7 @@
 #ifndef TACITI_CLI_PLAN_PRINT_H
 #define TACITI_CLI_PLAN_PRINT_H
 
-#include "cli/plan_curves.h"
+#include "plan/curves.h"
 
 /* Everything that was computed. Borrows all of it. */
 typedef struct taciti_plan_report {

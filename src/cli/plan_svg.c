@@ -26,15 +26,15 @@ static const struct {
 
 /* Where values stand. */
 typedef struct axes {
-    double left, least_x, most_x, least_y, most_y;
+    double left, min_x, max_x, min_y, max_y;
 } axes;
 
 static double place_x(const axes *a, double x) {
-    return a->left + PANEL * log(x / a->least_x) / log(a->most_x / a->least_x);
+    return a->left + PANEL * log(x / a->min_x) / log(a->max_x / a->min_x);
 }
 
 static double place_y(const axes *a, double y) {
-    return BOTTOM - (BOTTOM - TOP) * log(y / a->least_y) / log(a->most_y / a->least_y);
+    return BOTTOM - (BOTTOM - TOP) * log(y / a->min_y) / log(a->max_y / a->min_y);
 }
 
 /* ---- ranges ------------------------------------------------------------------------------------------------------ */
@@ -42,7 +42,7 @@ static double place_y(const axes *a, double y) {
 /* Where ticks stand in a decade of a short axis; of a long one at 1, 2 and 5. */
 static const double TICKS[] = {1, 1.5, 2, 2.5, 3, 4, 5, 6, 8};
 enum { TICKS_COUNT = sizeof TICKS / sizeof *TICKS };
-static const double LEAST_SPAN = 3, SHORT_AXIS = 20, LONG_AXIS = 1000;
+static const double MIN_SPAN = 3, SHORT_AXIS = 20, LONG_AXIS = 1000;
 
 static bool has_tick(double span, double tick) {
     if (span > LONG_AXIS) return tick == 1;
@@ -61,27 +61,26 @@ static double round_to_tick(double value, double span, bool up) {
     return best;
 }
 
-static void widen(const taciti_plan_curves *curves, const taciti_plan_curve *curve, double *least, double *most) {
+static void widen(const taciti_plan_curves *curves, const taciti_plan_curve *curve, double *min, double *max) {
     for (size_t l = 0; l < curves->line_count; l++)
         for (size_t p = 0; p < curve->count; p++) {
             const double y = MS * curve->step_s[l][p];
             if (!(y > 0)) continue;
-            if (*least == 0 || y < *least) *least = y;
-            if (y > *most) *most = y;
+            if (*min == 0 || y < *min) *min = y;
+            if (y > *max) *max = y;
         }
 }
 
 static axes axes_of(const taciti_plan_curves *curves, const taciti_plan_curve *curve, double left) {
-    double least = 0, most = 0;
-    widen(curves, curve, &least, &most);
-    if (least == 0) most = 1;
-    least = least > 0 && most / least > LEAST_SPAN ? least : most / LEAST_SPAN; /* 2 % must not look like much */
-    axes a = {.left = left,
-              .least_y = round_to_tick(least, most / least, false),
-              .most_y = round_to_tick(most, most / least, true)};
-    a.least_x = curve->x[0];
-    a.most_x = curve->x[curve->count - 1];
-    if (a.most_x <= a.least_x) a.most_x = 2 * a.least_x;
+    double min = 0, max = 0;
+    widen(curves, curve, &min, &max);
+    if (min == 0) max = 1;
+    min = min > 0 && max / min > MIN_SPAN ? min : max / MIN_SPAN; /* 2 % must not look like much */
+    axes a = {
+        .left = left, .min_y = round_to_tick(min, max / min, false), .max_y = round_to_tick(max, max / min, true)};
+    a.min_x = curve->x[0];
+    a.max_x = curve->x[curve->count - 1];
+    if (a.max_x <= a.min_x) a.max_x = 2 * a.min_x;
     return a;
 }
 
@@ -113,10 +112,10 @@ static void put_tick_y(FILE *out, const axes *a, double y) {
 }
 
 static void put_ticks_y(FILE *out, const axes *a) {
-    for (double decade = pow(10, floor(log10(a->least_y))); decade <= a->most_y * 1.001; decade *= 10)
+    for (double decade = pow(10, floor(log10(a->min_y))); decade <= a->max_y * 1.001; decade *= 10)
         for (size_t i = 0; i < TICKS_COUNT; i++) {
             const double y = TICKS[i] * decade;
-            if (has_tick(a->most_y / a->least_y, TICKS[i]) && y >= a->least_y * .999 && y <= a->most_y * 1.001)
+            if (has_tick(a->max_y / a->min_y, TICKS[i]) && y >= a->min_y * .999 && y <= a->max_y * 1.001)
                 put_tick_y(out, a, y);
         }
 }
@@ -141,7 +140,7 @@ static void put_line(FILE *out, const axes *a, const taciti_plan_curve *curve, c
 }
 
 static void put_here(FILE *out, const axes *a, double x, const char *text) {
-    if (!(x >= a->least_x && x <= a->most_x)) {
+    if (!(x >= a->min_x && x <= a->max_x)) {
         put_text(out, a->left + PANEL, TOP - 6, "text-anchor=\"end\" class=\"here\"", text);
         return;
     }
@@ -171,13 +170,13 @@ static void put_rates(FILE *out, const taciti_plan_report *r) {
     }
     const axes a = axes_of(r->curves, curve, LEFT);
     put_ticks_y(out, &a);
-    for (double rate = a.least_x; rate < a.most_x * 1.001; rate *= 10) {
+    for (double rate = a.min_x; rate < a.max_x * 1.001; rate *= 10) {
         (void)snprintf(text, sizeof text, "%g", rate);
         put_tick_x(out, &a, rate, text);
     }
     put_lines(out, &a, r->curves, curve);
     (void)snprintf(text, sizeof text, "this cluster, %.3g Gbit/s%s", curve->here,
-                   curve->here > a.most_x || curve->here < a.least_x ? ": not in the picture" : "");
+                   curve->here > a.max_x || curve->here < a.min_x ? ": not in the picture" : "");
     put_here(out, &a, curve->here, text);
     (void)snprintf(text, sizeof text, "Gbit/s of a host's link (%d hosts, %d ranks)", r->scene->where->hosts,
                    r->scene->where->ranks);
@@ -202,10 +201,10 @@ static void put_hosts(FILE *out, const taciti_plan_report *r) {
                    r->scene->where->hosts == 1 ? "" : "s");
     put_here(out, &a, curve->here, text);
     const taciti_cluster *c = r->scene->cluster;
-    const int most = taciti_cluster_most_ranks_per_host(c);
-    const bool equal = taciti_cluster_ranks(c) == c->hosts * most;
-    (void)snprintf(text, sizeof text, "hosts of %s%d rank%s each, the same work per rank", equal ? "" : "up to ", most,
-                   most == 1 ? "" : "s");
+    const int max = taciti_cluster_max_ranks_per_host(c);
+    const bool equal = taciti_cluster_ranks(c) == c->hosts * max;
+    (void)snprintf(text, sizeof text, "hosts of %s%d rank%s each, the same work per rank", equal ? "" : "up to ", max,
+                   max == 1 ? "" : "s");
     put_text(out, RIGHT + PANEL / 2.0, BOTTOM + 40, "text-anchor=\"middle\"", text);
 }
 

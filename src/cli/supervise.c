@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "base/process.h"
-#include "cli/sibling.h"
+#include "base/sibling.h"
 #include "comm/launcher.h"
 #include "comm/quiet.h"
 

@@ -144,12 +144,12 @@ static void repeated_flags_are_kept_in_order(void **state) {
 
 static void too_many_flags_are_refused(void **state) {
     (void)state;
-    static char verb[] = "sample", flag[] = "--json", *argv[TACITI_GIVEN_MOST + 2];
+    static char verb[] = "sample", flag[] = "--json", *argv[TACITI_GIVEN_MAX + 2];
     argv[0] = verb;
     for (size_t i = 1; i < sizeof argv / sizeof argv[0]; i++) argv[i] = flag;
-    const int most = TACITI_GIVEN_MOST + 1;
-    assert_int_equal(taciti_arguments_parse(&VERB, NULL, most, argv, &g_arguments), TACIT_OK);
-    assert_int_equal(taciti_arguments_parse(&VERB, NULL, most + 1, argv, &g_arguments), TACIT_E_USAGE);
+    const int max = TACITI_GIVEN_MAX + 1;
+    assert_int_equal(taciti_arguments_parse(&VERB, NULL, max, argv, &g_arguments), TACIT_OK);
+    assert_int_equal(taciti_arguments_parse(&VERB, NULL, max + 1, argv, &g_arguments), TACIT_E_USAGE);
 }
 
 static void numbers_are_checked_against_their_range(void **state) {
@@ -204,12 +204,12 @@ static void verbs_accept_whole_sections_and_single_keys(void **state) {
 
 static void too_many_words_are_refused(void **state) {
     (void)state;
-    static char word[] = "x", *argv[TACITI_POSITIONAL_MOST + 2];
+    static char word[] = "x", *argv[TACITI_POSITIONAL_MAX + 2];
     for (size_t i = 0; i < sizeof argv / sizeof argv[0]; i++) argv[i] = word;
-    const int most = TACITI_POSITIONAL_MOST + 1;
-    assert_int_equal(taciti_arguments_parse(&VERB, NULL, most, argv, &g_arguments), TACIT_OK);
-    assert_int_equal(g_arguments.positional_count, TACITI_POSITIONAL_MOST);
-    assert_int_equal(taciti_arguments_parse(&VERB, NULL, most + 1, argv, &g_arguments), TACIT_E_USAGE);
+    const int max = TACITI_POSITIONAL_MAX + 1;
+    assert_int_equal(taciti_arguments_parse(&VERB, NULL, max, argv, &g_arguments), TACIT_OK);
+    assert_int_equal(g_arguments.positional_count, TACITI_POSITIONAL_MAX);
+    assert_int_equal(taciti_arguments_parse(&VERB, NULL, max + 1, argv, &g_arguments), TACIT_E_USAGE);
 }
 
 /* Laws of the table itself. */
@@ -227,7 +227,7 @@ static void every_verb_is_complete(void **state) {
             assert_true(verb->flags[flags].alias == NULL || strlen(verb->flags[flags].alias) == 2);
             assert_true(strlen(verb->flags[flags].help) > 0);
         }
-        assert_true(flags < TACITI_FLAGS_MOST);
+        assert_true(flags < TACITI_FLAGS_MAX);
     }
     assert_null(taciti_verb_find("trian"));
 }

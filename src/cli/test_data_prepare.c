@@ -8,13 +8,13 @@
 
 #define WORDS "tests/parity/bpe/words/"
 
-enum { WORDS_MOST = 16 };
+enum { WORDS_MAX = 16 };
 
 static char g_text[512], g_folder[512];
 
 /* Runs the verb with the words up to the first NULL; standard output goes away meanwhile. */
 static int prepare(const char *const *words) {
-    char *argv[WORDS_MOST + 2], first[] = "prepare", storage[WORDS_MOST][512];
+    char *argv[WORDS_MAX + 2], first[] = "prepare", storage[WORDS_MAX][512];
     int argc = 1;
     argv[0] = first;
     for (size_t i = 0; words[i] != NULL; i++) {

@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "cli/topology_info.h"
 
-enum { PANELS_MOST = 8, PANEL_COLUMNS = 4, NUMBERED_MOST = 40, PANEL = 296, RADIUS = 92, HEAD = 78, FOOT = 44 };
+enum { PANELS_MAX = 8, PANEL_COLUMNS = 4, NUMBERED_MAX = 40, PANEL = 296, RADIUS = 92, HEAD = 78, FOOT = 44 };
 static const double ALONE = 1.6; /* a panel that is the only one is so much larger */
 
 static const char INSIDE[] = "#2a7f62", ACROSS[] = "#d1600a", BAND[] = "#e4e8ee", INK[] = "#1f2933",
@@ -52,7 +52,7 @@ static void lay_out(scene *s) {
             s->at[rank] = (point){RADIUS * sin(s->angle[rank]), -RADIUS * cos(s->angle[rank])};
             s->rank_at[next++] = rank;
         }
-    s->dot = n <= 12 ? 10 : n <= 20 ? 9 : n <= NUMBERED_MOST ? 7 : 3;
+    s->dot = n <= 12 ? 10 : n <= 20 ? 9 : n <= NUMBERED_MAX ? 7 : 3;
 }
 
 static bool is_member(const int *members, size_t count, int rank) {
@@ -118,7 +118,7 @@ static point bend(const scene *s, point a, point b) {
 static void draw_curve(const scene *s, point a, point bent, point b, double width, const char *colour) {
     (void)fprintf(s->out,
                   "<path d=\"M%.1f %.1fQ%.1f %.1f %.1f %.1f\" fill=\"none\" stroke=\"%s\" stroke-width=\"%.1f\"/>\n",
-                  a.x, a.y, bent.x, bent.y, b.x, b.y, colour, ranks_of(s) > NUMBERED_MOST ? width / 2 : width);
+                  a.x, a.y, bent.x, bent.y, b.x, b.y, colour, ranks_of(s) > NUMBERED_MAX ? width / 2 : width);
 }
 
 static void draw_line(const scene *s, int a, int b, double width, const char *colour) {
@@ -194,7 +194,7 @@ static void draw_ranks(const scene *s) {
     for (int r = 0; r < ranks_of(s); r++) {
         (void)fprintf(s->out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" fill=\"%s\" stroke=\"%s\"/>\n", s->at[r].x,
                       s->at[r].y, s->dot, s->busy[r] ? "#ffffff" : BAND, s->busy[r] ? INK : "#9aa5b1");
-        if (ranks_of(s) <= NUMBERED_MOST)
+        if (ranks_of(s) <= NUMBERED_MAX)
             (void)fprintf(s->out,
                           "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%.0f\" fill=\"%s\" text-anchor=\"middle\" "
                           "dy=\"0.35em\">%d</text>\n",
@@ -231,7 +231,7 @@ static void draw_head(const scene *s) {
         "\n<text x=\"20\" y=\"54\" font-size=\"13\" fill=\"%s\">%zu round%s",
         INK, sheet->topology.name, ranks_of(s), sheet->where.hosts, sheet->where.hosts == 1 ? "" : "s", FAINT,
         sheet->topology.period, sheet->topology.period == 1 ? "" : "s");
-    if (sheet->topology.period > PANELS_MOST) (void)fprintf(s->out, ", the first %d drawn", PANELS_MOST);
+    if (sheet->topology.period > PANELS_MAX) (void)fprintf(s->out, ", the first %d drawn", PANELS_MAX);
     if (sheet->has_figures && sheet->figures.exact_after > 0)
         (void)fprintf(s->out, "; the exact mean after %zu", sheet->figures.exact_after);
     else if (sheet->has_figures)
@@ -256,7 +256,7 @@ static void draw_legend(const scene *s, size_t y) {
 }
 
 static void draw_page(scene *s) {
-    const size_t period = s->sheet->topology.period, panels = period < PANELS_MOST ? period : PANELS_MOST;
+    const size_t period = s->sheet->topology.period, panels = period < PANELS_MAX ? period : PANELS_MAX;
     const size_t columns = panels < PANEL_COLUMNS ? panels : PANEL_COLUMNS;
     const size_t rows = (panels + PANEL_COLUMNS - 1) / PANEL_COLUMNS;
     s->zoom = panels == 1 ? ALONE : 1;

@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "strategy/gossip.h"
 
-enum { RANKS_MOST = 4096, ROUNDS_PRINTED = 16 };
+enum { RANKS_MAX = 4096, ROUNDS_PRINTED = 16 };
 #define MODEL_BYTES ((size_t)1 << 40) /* any large number: shares of it are printed */
 
 static const char *const FLAGS[] = {"--ranks", "--per-host", "--degree", "--period", "--seed",
@@ -52,7 +52,7 @@ static void fill_nic(taciti_topology_sheet *s) {
 
 static tacit_status find_figures(const wish *w, taciti_topology_sheet *s) {
     const int ranks = s->topology.ranks;
-    s->has_figures = ranks <= TACITI_TOPO_FIGURES_MOST;
+    s->has_figures = ranks <= TACITI_TOPO_FIGURES_MAX;
     s->has_limit =
         ranks * (w->awc.delayed ? 2 : 1) <= TACITI_TOPO_LIMIT_MAX && !(w->awc.delayed && s->topology.directed);
     if (s->has_figures) TACITI_TRY(taciti_topology_figures(&s->topology, &s->figures));
@@ -122,10 +122,10 @@ static json_t *sheet_json(const taciti_topology_sheet *s, bool with_rounds) {
     if (s->has_figures) {
         const taciti_topo_figures *f = &s->figures;
         figures =
-            json_pack("{s:I, s:f, s:f, s:o, s:f, s:o}", "partners", (json_int_t)f->most_partners, "contraction",
+            json_pack("{s:I, s:f, s:f, s:o, s:f, s:o}", "partners", (json_int_t)f->max_partners, "contraction",
                       f->contraction, "spectral_gap", f->spectral_gap, "exact_after",
                       f->exact_after > 0 ? json_integer((json_int_t)f->exact_after) : json_null(), "least_eigenvalue",
-                      f->least_eigenvalue, "awc_step_size_limit", s->has_limit ? json_real(s->awc_limit) : json_null());
+                      f->min_eigenvalue, "awc_step_size_limit", s->has_limit ? json_real(s->awc_limit) : json_null());
     }
     (void)json_object_set_new(object, "figures", figures);
     json_t *position = json_array(), *rounds = with_rounds ? json_array() : NULL;
@@ -161,7 +161,7 @@ static void print_row(const taciti_topology_sheet *s) {
     if (s->figures.exact_after > 0) (void)snprintf(exact, sizeof exact, "%zu", s->figures.exact_after);
     printf("%-14s %6zu ", s->topology.name, s->topology.period);
     if (s->has_figures)
-        printf("%8zu %12s %11s ", s->figures.most_partners, gap, exact);
+        printf("%8zu %12s %11s ", s->figures.max_partners, gap, exact);
     else
         printf("%8s %12s %11s ", "-", "-", "-");
     printf("%9s ", limit);
@@ -213,7 +213,7 @@ const char *taciti_topologies_flag(const taciti_arguments *arguments) {
 static tacit_status parse_awc(const taciti_arguments *arguments, taciti_topo_awc *out) {
     int64_t mixes = 1, delay = 0;
     double gamma = 1;
-    TACITI_TRY(taciti_arguments_count(arguments, "--mixes", 1, 1, TACITI_GOSSIP_MOST_MIXES, &mixes));
+    TACITI_TRY(taciti_arguments_count(arguments, "--mixes", 1, 1, TACITI_GOSSIP_MAX_MIXES, &mixes));
     TACITI_TRY(taciti_arguments_count(arguments, "--delay", 0, 0, 1, &delay));
     TACITI_TRY(taciti_arguments_number(arguments, "--gamma", delay > 0 ? 0.5 : 1, 1, &gamma));
     if (delay > 0 && (mixes > 1 || gamma > 0.5))
@@ -228,9 +228,9 @@ static tacit_status parse_wish(const taciti_arguments *arguments, wish *out) {
         return taciti_fail(TACIT_E_USAGE, "%s: of how many ranks? tacit info topologies -n 16 --per-host 4",
                            taciti_topologies_flag(arguments) != NULL ? taciti_topologies_flag(arguments)
                                                                      : "info topologies NAME");
-    TACITI_TRY(taciti_arguments_count(arguments, "--ranks", 1, 1, RANKS_MOST, &ranks));
-    TACITI_TRY(taciti_arguments_count(arguments, "--per-host", 1, 1, RANKS_MOST, &per_host));
-    TACITI_TRY(taciti_arguments_count(arguments, "--degree", 0, 0, RANKS_MOST, &degree));
+    TACITI_TRY(taciti_arguments_count(arguments, "--ranks", 1, 1, RANKS_MAX, &ranks));
+    TACITI_TRY(taciti_arguments_count(arguments, "--per-host", 1, 1, RANKS_MAX, &per_host));
+    TACITI_TRY(taciti_arguments_count(arguments, "--degree", 0, 0, RANKS_MAX, &degree));
     TACITI_TRY(taciti_arguments_count(arguments, "--period", 0, 0, 65536, &period));
     TACITI_TRY(taciti_arguments_count(arguments, "--seed", 0, 0, INT64_MAX, &seed));
     wish w = {.per_host = (int)per_host};

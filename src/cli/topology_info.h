@@ -13,7 +13,7 @@ struct json_t;
 /* A topology on a cluster, and all that is said about it. */
 typedef struct taciti_topology_sheet {
     taciti_topology topology;
-    bool has_figures; /* up to TACITI_TOPO_FIGURES_MOST ranks */
+    bool has_figures; /* up to TACITI_TOPO_FIGURES_MAX ranks */
     taciti_topo_figures figures;
     bool has_limit;            /* up to TACITI_TOPO_LIMIT_MAX ranks */
     double awc_limit;          /* awc converges for lr L below this */

@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "cli/collective_bench.h"
-#include "cli/machine.h"
+#include "bench/collectives.h"
+#include "bench/machine_block.h"
 #include "cli/supervise.h"
 #include "cli/verbs.h"
 
@@ -52,7 +52,7 @@ static bool next_item(const char **list, char *out, size_t size) {
 
 static tacit_status take_sizes(const char *list, taciti_collective_options *out) {
     static const taciti_option OPTION = {
-        .key = "bytes", .type = TACITI_OPTION_BYTES, .fallback = "4", .least = 4, .most = 0x1p40, .help = ""};
+        .key = "bytes", .type = TACITI_OPTION_BYTES, .fallback = "4", .min = 4, .max = 0x1p40, .help = ""};
     static const taciti_option_table TABLE = {.section = "", .help = "", .options = &OPTION, .count = 1};
     int64_t bytes = 0;
     const taciti_section section = {&TABLE, &bytes};
@@ -62,8 +62,8 @@ static tacit_status take_sizes(const char *list, taciti_collective_options *out)
         if (taciti_config_set(&config, "bytes", item, "--bytes") != TACIT_OK) return TACIT_E_USAGE;
         if (bytes % 4 != 0)
             return taciti_fail(TACIT_E_USAGE, "--bytes: %s is not a multiple of 4, the bytes of a float", item);
-        if (out->size_count == TACITI_COLLECTIVE_MOST_SIZES)
-            return taciti_fail(TACIT_E_USAGE, "--bytes: more than %d sizes", (int)TACITI_COLLECTIVE_MOST_SIZES);
+        if (out->size_count == TACITI_COLLECTIVE_MAX_SIZES)
+            return taciti_fail(TACIT_E_USAGE, "--bytes: more than %d sizes", (int)TACITI_COLLECTIVE_MAX_SIZES);
         out->bytes[out->size_count++] = (size_t)bytes;
     }
     return out->size_count > 0 ? TACIT_OK : taciti_fail(TACIT_E_USAGE, "--bytes: name at least one size");
@@ -74,8 +74,8 @@ static tacit_status take_candidates(const char *list, taciti_collective_options 
     while (list != NULL && next_item(&list, item, sizeof item)) {
         for (int k = 0; k < out->by_count; k++)
             if (strcmp(out->by[k], item) == 0) return taciti_fail(TACIT_E_USAGE, "--by: %s is named twice", item);
-        if (out->by_count == TACITI_COLLECTIVE_MOST_CALLERS)
-            return taciti_fail(TACIT_E_USAGE, "--by: more than %d names", (int)TACITI_COLLECTIVE_MOST_CALLERS);
+        if (out->by_count == TACITI_COLLECTIVE_MAX_CALLERS)
+            return taciti_fail(TACIT_E_USAGE, "--by: more than %d names", (int)TACITI_COLLECTIVE_MAX_CALLERS);
         memcpy(out->by[out->by_count++], item, sizeof item);
     }
     return TACIT_OK;
@@ -114,7 +114,7 @@ static tacit_status take_flags(const taciti_arguments *arguments, setup *out) {
     const char *bytes = taciti_arguments_get(arguments, "--bytes"), *wire = taciti_arguments_get(arguments, "--wire");
     int64_t rounds = 0;
     TACITI_TRY(taciti_arguments_no_words(arguments));
-    TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 7, 1, TACITI_COLLECTIVE_MOST_ROUNDS, &rounds));
+    TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 7, 1, TACITI_COLLECTIVE_MAX_ROUNDS, &rounds));
     TACITI_TRY(take_operation(taciti_arguments_get(arguments, "--op"), &out->bench.what));
     TACITI_TRY(take_sizes(bytes != NULL ? bytes : DEFAULT_BYTES, &out->bench));
     TACITI_TRY(take_candidates(taciti_arguments_get(arguments, "--by"), &out->bench));
@@ -170,8 +170,8 @@ static void print_size(const setup *s, const taciti_collective_bench *b, int siz
         const taciti_collective_figure *f = &b->figures[size][k];
         printf("  %-18s", b->who[k]);
         print_time(f->seconds.median);
-        print_time(f->seconds.least);
-        print_time(f->seconds.most);
+        print_time(f->seconds.min);
+        print_time(f->seconds.max);
         printf(" %7.2f", f->ratio);
         if (rates) printf(" %12.1f", f->bus_bps / 1e6);
         if (line) printf("  %5.1f %%", 100 * f->bus_bps / s->line_bps);
@@ -193,7 +193,7 @@ static void print_formula(const setup *s, const taciti_collective_bench *b) {
     if (s->bench.what == TACITI_COLLECTIVE_ALL_REDUCE)
         printf(
             "wire of tacit: %s; an overlapped bucket pays a hand-over between threads besides, %.1f us (%.1f-%.1f)\n",
-            wire_name(s, wire), b->hand_over_s.median * 1e6, b->hand_over_s.least * 1e6, b->hand_over_s.most * 1e6);
+            wire_name(s, wire), b->hand_over_s.median * 1e6, b->hand_over_s.min * 1e6, b->hand_over_s.max * 1e6);
 }
 
 static void print_text(const taciti_machine *machine, const taciti_comm *comm, const setup *s,
@@ -211,7 +211,7 @@ static void print_text(const taciti_machine *machine, const taciti_comm *comm, c
 /* ---- JSON ------------------------------------------------------------------------------------------------------ */
 
 static json_t *spread_json(const taciti_spread *spread) {
-    return json_pack("{s:f, s:f, s:f}", "median", spread->median, "least", spread->least, "most", spread->most);
+    return json_pack("{s:f, s:f, s:f}", "median", spread->median, "least", spread->min, "most", spread->max);
 }
 
 static json_t *figure_json(const taciti_collective_figure *f, const char *who, int rounds, double line_bps) {

@@ -3,9 +3,9 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "cli/attention_bench.h"
-#include "cli/kernel_bench.h"
-#include "cli/machine.h"
+#include "bench/attention.h"
+#include "bench/kernels.h"
+#include "bench/machine_block.h"
 #include "cli/verbs.h"
 
 const taciti_flag taciti_bench_kernels_flags[] = {
@@ -25,8 +25,8 @@ static void print_peaks(const taciti_kernel_bench *bench) {
         const taciti_peak_figure *peak = &bench->peaks[i];
         printf("%-22s", peak->name);
         for (int p = 0; p < 2; p++)
-            if (peak->rate[p].most > 0)
-                printf(" %7.1f (%.1f-%.1f)", peak->rate[p].median, peak->rate[p].least, peak->rate[p].most);
+            if (peak->rate[p].max > 0)
+                printf(" %7.1f (%.1f-%.1f)", peak->rate[p].median, peak->rate[p].min, peak->rate[p].max);
             else
                 printf(" %23s", "not on this CPU");
         printf(" %s\n", peak->unit);
@@ -44,7 +44,7 @@ static void print_kernels(const taciti_kernel_bench *bench) {
         for (int p = 0; p < 2; p++) {
             const taciti_kernel_rate *rate = &figure->rate[p];
             printf(" | %6.1f %6.1f %5.2f (%.2f-%.2f)", rate->bytes_per_s.median / 1e9,
-                   rate->probe_bytes_per_s.median / 1e9, rate->ratio.median, rate->ratio.least, rate->ratio.most);
+                   rate->probe_bytes_per_s.median / 1e9, rate->ratio.median, rate->ratio.min, rate->ratio.max);
         }
         printf("\n");
     }
@@ -58,7 +58,7 @@ static void print_attention(const taciti_attention_figure *figures) {
         printf("%4zu positions, heads of %-3zu", figure->time, figure->head_size);
         for (int d = 0; d < 2; d++)
             printf(" | %7.1f %10.2f (%.2f-%.2f)", figure->flops[d].median / 1e9, figure->share[d].median,
-                   figure->share[d].least, figure->share[d].most);
+                   figure->share[d].min, figure->share[d].max);
         printf("\n");
     }
 }
@@ -144,7 +144,7 @@ int taciti_verb_bench_kernels(int argc, char **argv) {
     if (status == TACIT_OK) status = taciti_arguments_number(&arguments, "--floats", 64, 1 << 20, &mebi);
     if (status == TACIT_OK) status = check_memory(&machine, mebi * 0x1p20);
     if (status == TACIT_OK)
-        status = taciti_arguments_number(&arguments, "--rounds", 11, TACITI_BENCH_MOST_ROUNDS, &rounds);
+        status = taciti_arguments_number(&arguments, "--rounds", 11, TACITI_BENCH_MAX_ROUNDS, &rounds);
     if (status == TACIT_OK) status = taciti_arguments_number(&arguments, "--threads", machine.cores, 1024, &threads);
     if (status == TACIT_OK)
         status = taciti_kernel_bench_run((size_t)(mebi * 0x1p20), (int)(rounds + 0.5), (int)(threads + 0.5), &bench);

@@ -6,14 +6,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/interruption.h"
 #include "base/log.h"
 #include "base/terminal.h"
-#include "cli/bench_settings.h"
-#include "cli/cluster_bench.h"
+#include "bench/comparison.h"
+#include "bench/local_step.h"
+#include "bench/machine_block.h"
+#include "bench/settings.h"
 #include "cli/cluster_print.h"
-#include "cli/interruption.h"
-#include "cli/machine.h"
-#include "cli/step_bench.h"
 #include "cli/supervise.h"
 #include "cli/verbs.h"
 #include "comm/launcher.h"
@@ -119,9 +119,9 @@ static tacit_status cluster_options_of(const taciti_arguments *arguments, taciti
         TACITI_TRY(tokens_of(arguments, &base->model, &batch, &time));
         TACITI_TRY(taciti_arguments_count(arguments, "--threads", 0, 1, 1024, &threads));
     }
-    TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 0, 1, TACITI_CLUSTER_MOST_ROUNDS, &rounds));
-    TACITI_TRY(taciti_arguments_count(arguments, "--warm-up", 3, 0, TACITI_CLUSTER_MOST_ROUNDS, &warm_up));
-    TACITI_TRY(taciti_arguments_count(arguments, "--blocks", settings->count > 1 ? 3 : 1, 1, TACITI_CLUSTER_MOST_BLOCKS,
+    TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 0, 1, TACITI_CLUSTER_MAX_ROUNDS, &rounds));
+    TACITI_TRY(taciti_arguments_count(arguments, "--warm-up", 3, 0, TACITI_CLUSTER_MAX_ROUNDS, &warm_up));
+    TACITI_TRY(taciti_arguments_count(arguments, "--blocks", settings->count > 1 ? 3 : 1, 1, TACITI_CLUSTER_MAX_BLOCKS,
                                       &blocks));
     TACITI_TRY(taciti_arguments_number(arguments, "--minutes", 0, MINUTES_MAX, &minutes));
     *out = (taciti_cluster_options){.settings = settings,
@@ -143,7 +143,7 @@ static tacit_status options_of(const taciti_arguments *arguments, const taciti_b
     TACITI_TRY(resolve_model(base, &model));
     TACITI_TRY(tokens_of(arguments, &model, &batch, &time));
     TACITI_TRY(taciti_arguments_count(arguments, "--threads", cores, 1, 1024, &threads));
-    TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 7, 1, TACITI_STEP_BENCH_MOST_ROUNDS, &rounds));
+    TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 7, 1, TACITI_STEP_BENCH_MAX_ROUNDS, &rounds));
     *out = (taciti_step_bench_options){model, (size_t)batch, (size_t)time, (int)threads, (int)rounds};
     return TACIT_OK;
 }
@@ -158,8 +158,8 @@ static const char *const OP_NAMES[TACITI_MODEL_OPS] = {
 /* ---- text ------------------------------------------------------------------------------------------------------ */
 
 static void print_time(const char *name, const taciti_spread *spread, const taciti_spread *step) {
-    printf("  %-12s %9.2f ms  (%.2f-%.2f)  %5.1f %%\n", name, 1e3 * spread->median, 1e3 * spread->least,
-           1e3 * spread->most, 100 * spread->median / step->median);
+    printf("  %-12s %9.2f ms  (%.2f-%.2f)  %5.1f %%\n", name, 1e3 * spread->median, 1e3 * spread->min,
+           1e3 * spread->max, 100 * spread->median / step->median);
 }
 
 static void print_text(const taciti_machine *machine, const taciti_step_bench_options *o, const taciti_step_bench *b) {
@@ -169,8 +169,8 @@ static void print_text(const taciti_machine *machine, const taciti_step_bench_op
            o->model.preset.text, (double)b->parameters / 1e6, o->model.dtype == TACITI_DTYPE_BF16 ? "bf16" : "f32",
            o->model.dropout, o->batch, o->time, o->threads, o->threads == 1 ? "" : "s", o->rounds);
     printf("  %.0f tokens/s, %.1f GFLOP/s = %.1f %% (%.1f-%.1f) of the %s peak of %.1f GFLOP/s in the same rounds\n",
-           tokens / b->step_s.median, b->flops.median / 1e9, 100 * b->ratio.median, 100 * b->ratio.least,
-           100 * b->ratio.most, b->peak_is_bf16 ? "bf16" : "f32", b->peak_flops.median / 1e9);
+           tokens / b->step_s.median, b->flops.median / 1e9, 100 * b->ratio.median, 100 * b->ratio.min,
+           100 * b->ratio.max, b->peak_is_bf16 ? "bf16" : "f32", b->peak_flops.median / 1e9);
     printf("\n  %-12s %12s  %s\n", "", "median", "(least-most) and share of the step");
     print_time("step", &b->step_s, &b->step_s);
     print_time("forward", &b->forward_s, &b->step_s);

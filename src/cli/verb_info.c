@@ -44,9 +44,9 @@ static json_t *option_json(const taciti_place *place) {
                                taciti_option_type_name(option->type), "default", option->fallback, "unit", option->unit,
                                "help", option->help, "expert", (option->flags & TACITI_OPTION_EXPERT) != 0, "identity",
                                (option->flags & TACITI_OPTION_NO_DIGEST) == 0);
-    if (taciti_option_bounded(option)) (void)json_object_set_new(object, "least", json_real(option->least));
-    if (taciti_option_bounded(option) && option->most < TACITI_UNBOUNDED)
-        (void)json_object_set_new(object, "most", json_real(option->most));
+    if (taciti_option_bounded(option)) (void)json_object_set_new(object, "least", json_real(option->min));
+    if (taciti_option_bounded(option) && option->max < TACITI_UNBOUNDED)
+        (void)json_object_set_new(object, "most", json_real(option->max));
     if (option->type == TACITI_OPTION_ENUM) {
         json_t *choices = json_array();
         for (int i = 0; taciti_option_choice(option, i, choice); i++)
@@ -222,17 +222,17 @@ static const struct {
 enum { TOPICS_COUNT = sizeof TOPICS / sizeof *TOPICS };
 
 static tacit_status find_topic(const char *name, size_t *out) {
-    size_t nearest = 0, least = SIZE_MAX;
+    size_t nearest = 0, min = SIZE_MAX;
     for (size_t i = 0; i < TOPICS_COUNT; i++) {
         const size_t distance = taciti_edit_distance(name, TOPICS[i].name);
-        if (distance < least) {
-            least = distance;
+        if (distance < min) {
+            min = distance;
             nearest = i;
         }
     }
     *out = nearest;
-    if (least == 0) return TACIT_OK;
-    const bool close = taciti_edit_close(name, least);
+    if (min == 0) return TACIT_OK;
+    const bool close = taciti_edit_close(name, min);
     char quoted[TACITI_QUOTED_BYTES];
     return taciti_fail(TACIT_E_USAGE,
                        "info knows build, codecs, strategies, topologies, presets, profiles and options, not %s%s%s%s",

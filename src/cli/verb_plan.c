@@ -13,7 +13,7 @@
 #include "cli/verbs.h"
 #include "strategy/strategy.h"
 
-enum { RANKS_MOST = 4096 }; /* a plan of so many takes some seconds */
+enum { RANKS_MAX = 4096 }; /* a plan of so many takes some seconds */
 
 static const double SGP_MAX_S = 1e6;
 
@@ -87,17 +87,17 @@ static tacit_status configure(int argc, char **argv, question *q) {
 
 static tacit_status place_ranks(question *q) {
     int64_t ranks, hosts;
-    TACITI_TRY(taciti_arguments_count(&q->arguments, "--ranks", 0, 1, RANKS_MOST, &ranks));
-    TACITI_TRY(taciti_arguments_count(&q->arguments, "--hosts", 0, 1, RANKS_MOST, &hosts));
+    TACITI_TRY(taciti_arguments_count(&q->arguments, "--ranks", 0, 1, RANKS_MAX, &ranks));
+    TACITI_TRY(taciti_arguments_count(&q->arguments, "--hosts", 0, 1, RANKS_MAX, &hosts));
     if (ranks > 0 && hosts > 0) return taciti_fail(TACIT_E_USAGE, "give --ranks or --hosts, not both");
-    if (ranks == 0) ranks = taciti_plan_ranks(&q->cluster, hosts > 0 ? hosts : q->cluster.hosts, RANKS_MOST);
-    if (ranks > RANKS_MOST && hosts > 0)
+    if (ranks == 0) ranks = taciti_plan_ranks(&q->cluster, hosts > 0 ? hosts : q->cluster.hosts, RANKS_MAX);
+    if (ranks > RANKS_MAX && hosts > 0)
         return taciti_fail(TACIT_E_USAGE,
                            "--hosts %lld: so many hosts like those of %s have more than %d ranks; plan fewer",
-                           (long long)hosts, q->cluster_path, RANKS_MOST);
-    if (ranks > RANKS_MOST)
+                           (long long)hosts, q->cluster_path, RANKS_MAX);
+    if (ranks > RANKS_MAX)
         return taciti_fail(TACIT_E_CONFIG, "%s has more than %d ranks: plan a part of it with -n", q->cluster_path,
-                           RANKS_MOST);
+                           RANKS_MAX);
     TACITI_TRY(taciti_plan_where(&q->cluster, (int)ranks, &q->host_of, &q->where));
     TACITI_TRY(taciti_compute_check(&q->settings.compute, (int)ranks));
     q->slow = taciti_calloc((size_t)ranks, sizeof *q->slow);
@@ -142,12 +142,12 @@ static tacit_status check_rate(const question *q, const char *field, double beta
     const taciti_cluster *c = &q->cluster;
     if (!(beta_s_per_byte > 0) || c->between.alpha_s < 0) return TACIT_OK;
     const double rate = 8e-9 / beta_s_per_byte, flow = 8e-9 / c->between.beta_s_per_byte;
-    const double least = flow / RATES_APART, most = flow * RATES_APART * taciti_cluster_most_ranks_per_host(c);
-    if (rate >= least && rate <= most) return TACIT_OK;
+    const double min = flow / RATES_APART, max = flow * RATES_APART * taciti_cluster_max_ranks_per_host(c);
+    if (rate >= min && rate <= max) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "%s: links.%s is %g, but links.between.gbit_per_s %g; with %d ranks per host %g to %g can be: "
                        "correct one of them, or measure with `mpirun -n N tacit probe -o cluster.json`",
-                       q->cluster_path, field, rate, flow, taciti_cluster_most_ranks_per_host(c), least, most);
+                       q->cluster_path, field, rate, flow, taciti_cluster_max_ranks_per_host(c), min, max);
 }
 
 /* A collective cannot be faster than the bytes that it must move. */

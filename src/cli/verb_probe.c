@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "cli/machine.h"
+#include "bench/machine_block.h"
 #include "cli/supervise.h"
 #include "cli/verbs.h"
 #include "comm/comm.h"
@@ -28,7 +28,7 @@ const taciti_flag taciti_probe_flags[] = {
     {NULL, NULL, NULL, NULL},
 };
 
-static const double SECONDS = 60, SECONDS_MOST = 86400;
+static const double SECONDS = 60, SECONDS_MAX = 86400;
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
@@ -139,9 +139,9 @@ static void print_local(const taciti_cluster *c) {
 }
 
 static void print_head(const taciti_cluster *c) {
-    const int ranks = taciti_cluster_ranks(c), most = taciti_cluster_most_ranks_per_host(c);
+    const int ranks = taciti_cluster_ranks(c), max = taciti_cluster_max_ranks_per_host(c);
     printf("%d host%s, %d rank%s", c->hosts, c->hosts == 1 ? "" : "s", ranks, ranks == 1 ? "" : "s");
-    if (c->hosts > 1) printf(" (%s%d per host)", most * c->hosts == ranks ? "" : "up to ", most);
+    if (c->hosts > 1) printf(" (%s%d per host)", max * c->hosts == ranks ? "" : "up to ", max);
     printf("; %s\n", c->source);
 }
 
@@ -198,7 +198,7 @@ static tacit_status options_of(const taciti_arguments *arguments, taciti_probe_o
     TACITI_TRY(taciti_arguments_no_words(arguments));
     out->quick = taciti_arguments_get(arguments, "--quick") != NULL;
     out->natives = taciti_arguments_get(arguments, "--no-natives") == NULL;
-    return taciti_arguments_number(arguments, "--seconds", SECONDS, SECONDS_MOST, &out->seconds);
+    return taciti_arguments_number(arguments, "--seconds", SECONDS, SECONDS_MAX, &out->seconds);
 }
 
 int taciti_verb_probe(int argc, char **argv) {

@@ -30,15 +30,15 @@ typedef struct sample_request {
     bool json;
 } sample_request;
 
-static tacit_status read_real(const taciti_arguments *arguments, const char *flag, double least, double most,
+static tacit_status read_real(const taciti_arguments *arguments, const char *flag, double min, double max,
                               double *value) {
     const char *text = taciti_arguments_get(arguments, flag);
     if (text == NULL) return TACIT_OK;
     char *end = NULL;
     errno = 0;
     const double x = strtod(text, &end);
-    if (end == text || *end != '\0' || errno != 0 || !(x >= least && x <= most))
-        return taciti_fail(TACIT_E_USAGE, "%s: \"%s\" is not a number from %g to %g", flag, text, least, most);
+    if (end == text || *end != '\0' || errno != 0 || !(x >= min && x <= max))
+        return taciti_fail(TACIT_E_USAGE, "%s: \"%s\" is not a number from %g to %g", flag, text, min, max);
     *value = x;
     return TACIT_OK;
 }

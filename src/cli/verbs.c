@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "cli/bench_settings.h"
+#include "bench/settings.h"
 
 const taciti_flag taciti_no_flags[] = {{NULL, NULL, NULL, NULL}};
 

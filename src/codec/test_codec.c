@@ -18,8 +18,8 @@
 #include "codec/codec.h"
 #include "kernel/kernel.h"
 
-enum { MOST = 5000, GUARD_BYTES = 64 };
-static const size_t SIZES[] = {0, 1, 2, 15, 16, 17, 31, 33, 1000, MOST};
+enum { MAX = 5000, GUARD_BYTES = 64 };
+static const size_t SIZES[] = {0, 1, 2, 15, 16, 17, 31, 33, 1000, MAX};
 enum { SIZE_COUNT = sizeof SIZES / sizeof SIZES[0] };
 
 typedef enum { ZEROS, SPIKE, EQUAL, NORMAL, HEAVY, DENORMAL, HUGE, NONFINITE, INPUTS } input;
@@ -57,8 +57,8 @@ static void fill(float *x, size_t n, input kind, uint64_t key) {
 }
 
 /* Work arrays with a guard behind the payload. */
-static float g_x[MOST], g_y[MOST], g_z[MOST + 1], g_sum[MOST];
-static _Alignas(64) unsigned char g_payload[16 * MOST + 4096], g_again[16 * MOST + 4096];
+static float g_x[MAX], g_y[MAX], g_z[MAX + 1], g_sum[MAX];
+static _Alignas(64) unsigned char g_payload[16 * MAX + 4096], g_again[16 * MAX + 4096];
 
 static size_t encode_guarded(const taciti_codec *codec, const float *x, size_t n, unsigned char *out) {
     const size_t bound = codec->bound(n);
@@ -247,10 +247,10 @@ static void bf16_error_is_at_most_half_an_ulp(void **state) {
     const taciti_codec *codec = taciti_codec_find("bf16");
     const double largest = 0x1.fep127; /* of bf16; beyond it half an ulp more rounds to Inf */
     for (uint64_t round = 0; round < 40; round++) {
-        for (size_t i = 0; i < MOST; i++) g_x[i] = from_bits((uint32_t)taciti_rng_u64(round, i));
-        (void)codec->encode(g_x, MOST, 0, g_payload);
-        assert_int_equal(codec->decode(g_payload, 2 * MOST, g_y, MOST), TACIT_OK);
-        for (size_t i = 0; i < MOST; i++) {
+        for (size_t i = 0; i < MAX; i++) g_x[i] = from_bits((uint32_t)taciti_rng_u64(round, i));
+        (void)codec->encode(g_x, MAX, 0, g_payload);
+        assert_int_equal(codec->decode(g_payload, 2 * MAX, g_y, MAX), TACIT_OK);
+        for (size_t i = 0; i < MAX; i++) {
             const double x = (double)g_x[i], y = (double)g_y[i];
             if (!isfinite(x) || fabs(x) > largest) continue;
             const int exponent = x == 0 || ilogb(x) < -126 ? -126 : ilogb(x);

@@ -19,11 +19,11 @@ struct taciti_circular {
     taciti_comm *comm;
     size_t record_bytes;
     slot *slots; /* [most]; owned */
-    size_t most;
+    size_t max;
     uint64_t posted, taken;
 };
 
-static slot *slot_of(taciti_circular *c, uint64_t number) { return &c->slots[number % c->most]; }
+static slot *slot_of(taciti_circular *c, uint64_t number) { return &c->slots[number % c->max]; }
 
 static tacit_status slot_create(taciti_circular *c, slot *s) {
     const size_t ranks = (size_t)taciti_comm_size(c->comm);
@@ -34,20 +34,20 @@ static tacit_status slot_create(taciti_circular *c, slot *s) {
     return s->records == NULL || s->sends == NULL || s->receives == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }
 
-static tacit_status slots_create(taciti_circular *c, size_t most) {
-    c->slots = taciti_calloc(most, sizeof *c->slots);
+static tacit_status slots_create(taciti_circular *c, size_t max) {
+    c->slots = taciti_calloc(max, sizeof *c->slots);
     if (c->slots == NULL) return TACIT_E_MEMORY;
-    c->most = most;
-    for (size_t i = 0; i < most; i++) TACITI_TRY(slot_create(c, &c->slots[i]));
+    c->max = max;
+    for (size_t i = 0; i < max; i++) TACITI_TRY(slot_create(c, &c->slots[i]));
     return TACIT_OK;
 }
 
-tacit_status taciti_circular_create(taciti_comm *comm, size_t record_bytes, size_t most, taciti_circular **out) {
+tacit_status taciti_circular_create(taciti_comm *comm, size_t record_bytes, size_t max, taciti_circular **out) {
     taciti_circular *c = taciti_calloc(1, sizeof *c);
     if (c == NULL) return TACIT_E_MEMORY;
     c->comm = comm;
     c->record_bytes = record_bytes;
-    const tacit_status status = slots_create(c, most);
+    const tacit_status status = slots_create(c, max);
     if (status == TACIT_OK)
         *out = c;
     else
@@ -57,7 +57,7 @@ tacit_status taciti_circular_create(taciti_comm *comm, size_t record_bytes, size
 
 void taciti_circular_destroy(taciti_circular *circular) {
     if (circular == NULL) return;
-    for (size_t i = 0; i < circular->most; i++) {
+    for (size_t i = 0; i < circular->max; i++) {
         taciti_free(circular->slots[i].records);
         taciti_free(circular->slots[i].sends);
         taciti_free(circular->slots[i].receives);
@@ -100,8 +100,8 @@ static size_t count_pending(const taciti_circular *circular) { return (size_t)(c
 
 tacit_status taciti_circular_post(taciti_circular *circular, const void *record) {
     const size_t pending = count_pending(circular);
-    if (pending == circular->most)
-        return taciti_fail(TACIT_E_INTERNAL, "more than %zu records that nobody has taken", circular->most);
+    if (pending == circular->max)
+        return taciti_fail(TACIT_E_INTERNAL, "more than %zu records that nobody has taken", circular->max);
     slot *s = slot_of(circular, circular->posted);
     memcpy(record_of(s, taciti_comm_rank(circular->comm)), record, circular->record_bytes);
     s->before = pending > 0 ? slot_of(circular, circular->posted - 1) : NULL;

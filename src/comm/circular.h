@@ -15,7 +15,7 @@
 typedef struct taciti_circular taciti_circular;
 
 /* Borrows comm. most: records that may be posted and not taken. Every buffer is made here. Not collective. */
-tacit_status taciti_circular_create(taciti_comm *comm, size_t record_bytes, size_t most, taciti_circular **out);
+tacit_status taciti_circular_create(taciti_comm *comm, size_t record_bytes, size_t max, taciti_circular **out);
 
 /* Every rank has taken what was posted, or communication has failed. NULL is fine. */
 void taciti_circular_destroy(taciti_circular *circular);

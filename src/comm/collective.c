@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "comm/state.h"
 
-enum { MOST_CHILDREN = 32, WINDOW = 2, TEXT_BYTES = 4096, CLOCK_ROUNDS = 16, EXCERPT_BEFORE = 30, EXCERPT = 80 };
+enum { MAX_CHILDREN = 32, WINDOW = 2, TEXT_BYTES = 4096, CLOCK_ROUNDS = 16, EXCERPT_BEFORE = 30, EXCERPT = 80 };
 
 /* ---- inside a job ------------------------------------------------------------------------------------------------ */
 static tacit_status scratch(taciti_comm *comm, size_t bytes) {
@@ -28,8 +28,8 @@ static tacit_status scratch(taciti_comm *comm, size_t bytes) {
 
 /* Calls move() for pieces of comm.segment bytes (at least once), so that every piece is a sign of life. */
 static size_t piece(const taciti_comm *comm, size_t at, size_t count) {
-    const size_t most = (size_t)comm->options.segment_bytes;
-    return count - at < most ? count - at : most;
+    const size_t max = (size_t)comm->options.segment_bytes;
+    return count - at < max ? count - at : max;
 }
 
 /* all (rank 0 only) receives size * count bytes in rank order. Small contributions of all ranks travel at once. */
@@ -53,7 +53,7 @@ static tacit_status gather(taciti_comm *comm, const void *mine, size_t count, ch
 }
 
 /* Children of this rank in the binomial tree from `root`; *parent is -1 at the root. */
-static int family(const taciti_comm *comm, int root, int children[MOST_CHILDREN], int *parent) {
+static int family(const taciti_comm *comm, int root, int children[MAX_CHILDREN], int *parent) {
     const int size = comm->engine.size, me = (comm->engine.rank - root + size) % size;
     int count = 0, bit = 1;
     for (; bit < size && (me & bit) == 0; bit <<= 1)
@@ -63,8 +63,8 @@ static int family(const taciti_comm *comm, int root, int children[MOST_CHILDREN]
 }
 
 static tacit_status spread(taciti_comm *comm, int root, void *bytes, size_t count) {
-    int children[MOST_CHILDREN], parent = -1;
-    taciti_engine_request sends[WINDOW][MOST_CHILDREN];
+    int children[MAX_CHILDREN], parent = -1;
+    taciti_engine_request sends[WINDOW][MAX_CHILDREN];
     const int child_count = family(comm, root, children, &parent);
     const size_t segment = (size_t)comm->options.segment_bytes;
     size_t at = 0, pieces = 0;

@@ -24,7 +24,7 @@ enum { TRACE_SPANS = 1 << 16, ABORT_S = 3, FINISH_S = 15, LATE_SPEAKERS = 4 };
 #define OPTION(name, kind, member, value, low, high, unit_, text, flags_)                                              \
     {                                                                                                                  \
         .key = (name), .type = TACITI_OPTION_##kind, .offset = offsetof(taciti_comm_options, member),                  \
-        .fallback = (value), .least = (low), .most = (high), .unit = (unit_), .help = (text),                          \
+        .fallback = (value), .min = (low), .max = (high), .unit = (unit_), .help = (text),                             \
         .flags = TACITI_OPTION_NO_DIGEST | (flags_)                                                                    \
     }
 

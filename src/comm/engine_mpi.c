@@ -22,15 +22,15 @@
  * opaque[2] counts them. */
 _Static_assert(sizeof(MPI_Request) <= sizeof(uintptr_t), "a request handle fits a pointer");
 
-enum { NATIVES_MOST = 8 };
+enum { NATIVES_MAX = 8 };
 
 typedef struct engine_mpi {
     MPI_Comm communicator; /* ours */
     bool initialised_here;
-    int native_count;                           /* 0 until they are asked for */
-    taciti_native natives[NATIVES_MOST + 1];    /* ends with a NULL name */
-    MPI_Comm native_communicator[NATIVES_MOST]; /* one for each */
-    size_t native_unit_n[NATIVES_MOST]; /* floats; longer arrays must be multiples of it; 1: any length will do */
+    int native_count;                          /* 0 until they are asked for */
+    taciti_native natives[NATIVES_MAX + 1];    /* ends with a NULL name */
+    MPI_Comm native_communicator[NATIVES_MAX]; /* one for each */
+    size_t native_unit_n[NATIVES_MAX]; /* floats; longer arrays must be multiples of it; 1: any length will do */
 } engine_mpi;
 
 /* Lets all-reduce algorithms be named per communicator; where none is named nothing changes. */
@@ -147,7 +147,7 @@ static const native_plan PLANS[] = {
 };
 
 enum { PLAN_COUNT = sizeof PLANS / sizeof *PLANS };
-_Static_assert((int)PLAN_COUNT <= (int)NATIVES_MOST, "there is room for all plans");
+_Static_assert((int)PLAN_COUNT <= (int)NATIVES_MAX, "there is room for all plans");
 
 /* Opens a control variable of the library that has this type. MPI_T errors have no texts and mean: not here. */
 static bool variable_open(const char *name, MPI_Datatype type, MPI_T_cvar_handle *out) {
@@ -252,9 +252,9 @@ static tacit_status mpi_native_open(void *self, const taciti_native **out) {
 
 static tacit_status mpi_native_allreduce(void *self, int native, const float *in, float *out, size_t n) {
     const engine_mpi *mpi = self;
-    const size_t unit_n = mpi->native_unit_n[native], most_n = PIECE_FLOATS / unit_n * unit_n;
+    const size_t unit_n = mpi->native_unit_n[native], max_n = PIECE_FLOATS / unit_n * unit_n;
     for (size_t at = 0, count = 0; at < n; at += count) {
-        count = n - at < most_n ? n - at : most_n;
+        count = n - at < max_n ? n - at : max_n;
         if (count > unit_n) count -= count % unit_n; /* the rest is a call of its own */
         TACITI_TRY(check(MPI_Allreduce(in == out ? MPI_IN_PLACE : in + at, out + at, (int)count, MPI_FLOAT, MPI_SUM,
                                        mpi->native_communicator[native]),

@@ -24,13 +24,13 @@ static const struct {
     {"mpiexec (MPICH)", "PMI_RANK", "PMI_SIZE"},
 };
 
-static bool read_count(const char *variable, int least, int *out) {
+static bool read_count(const char *variable, int min, int *out) {
     const char *text = getenv(variable);
     if (text == NULL || *text == 0) return false;
     char *end = NULL;
     errno = 0;
     const long value = strtol(text, &end, 10);
-    if (errno != 0 || *end != 0 || value < least || value > INT_MAX) return false;
+    if (errno != 0 || *end != 0 || value < min || value > INT_MAX) return false;
     *out = (int)value;
     return true;
 }

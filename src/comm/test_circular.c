@@ -12,7 +12,7 @@
 #include "comm/circular.h"
 #include "comm/test_engine.h"
 
-enum { ROUNDS = 60, MOST = 4 };
+enum { ROUNDS = 60, MAX = 4 };
 
 typedef struct record {
     int32_t rank, number;
@@ -40,7 +40,7 @@ static void drift(taciti_comm *comm, void *context) {
     const int rank = taciti_comm_rank(comm);
     taciti_circular *circular = NULL;
     int taken = 0;
-    CHECK(taciti_circular_create(comm, sizeof(record), MOST, &circular) == TACIT_OK);
+    CHECK(taciti_circular_create(comm, sizeof(record), MAX, &circular) == TACIT_OK);
     for (int i = 0; i < ROUNDS; i++) {
         const record mine = record_of(rank, i);
         if (taciti_rng_below((uint64_t)rank + 77, (uint64_t)i, 8) == 0) taciti_sleep_ns(300 * 1000);
@@ -58,7 +58,7 @@ static void every_record_reaches_every_rank_in_order(void **state) {
     static const int SIZES[] = {1, 2, 3, 4, 5, 7, 8};
     for (size_t s = 0; s < sizeof SIZES / sizeof *SIZES; s++)
         for (int thread = 0; thread < 2; thread++)
-            for (int lag = 0; lag < MOST; lag++) {
+            for (int lag = 0; lag < MAX; lag++) {
                 const taciti_comm_options options = test_comm_options(thread == 1);
                 test_world_run(SIZES[s], &options, drift, &lag);
             }
@@ -69,7 +69,7 @@ static void post_ahead(taciti_comm *comm, void *context) {
     _Atomic int *ahead = context;
     const int rank = taciti_comm_rank(comm);
     taciti_circular *circular = NULL;
-    CHECK(taciti_circular_create(comm, sizeof(record), MOST, &circular) == TACIT_OK);
+    CHECK(taciti_circular_create(comm, sizeof(record), MAX, &circular) == TACIT_OK);
     while (rank == 1 && atomic_load(ahead) == 0) taciti_sleep_ns(TACITI_NS_PER_MS);
     for (int i = 0; i < 2; i++) {
         const record mine = record_of(rank, i);
@@ -93,11 +93,11 @@ static void overflow(taciti_comm *comm, void *context) {
     taciti_circular *circular = NULL;
     const record mine = record_of(taciti_comm_rank(comm), 0);
     record all[2];
-    CHECK(taciti_circular_create(comm, sizeof(record), MOST, &circular) == TACIT_OK);
+    CHECK(taciti_circular_create(comm, sizeof(record), MAX, &circular) == TACIT_OK);
     CHECK(taciti_circular_take(circular, all) == TACIT_E_INTERNAL);
-    for (int i = 0; i < MOST; i++) CHECK(taciti_circular_post(circular, &mine) == TACIT_OK);
+    for (int i = 0; i < MAX; i++) CHECK(taciti_circular_post(circular, &mine) == TACIT_OK);
     CHECK(taciti_circular_post(circular, &mine) == TACIT_E_INTERNAL);
-    for (int i = 0; i < MOST; i++) CHECK(taciti_circular_take(circular, all) == TACIT_OK);
+    for (int i = 0; i < MAX; i++) CHECK(taciti_circular_take(circular, all) == TACIT_OK);
     CHECK(taciti_circular_take(circular, all) == TACIT_E_INTERNAL);
     taciti_circular_destroy(circular);
 }
@@ -107,7 +107,7 @@ static void refuse(taciti_comm *comm, void *context) {
     (void)context;
     const int rank = taciti_comm_rank(comm);
     taciti_circular *circular = NULL;
-    CHECK(taciti_circular_create(comm, sizeof(record), MOST, &circular) == TACIT_OK);
+    CHECK(taciti_circular_create(comm, sizeof(record), MAX, &circular) == TACIT_OK);
     for (int i = 0; i < 3; i++) {
         const record lost = record_of(rank, 10 + i), mine = record_of(rank, i);
         test_jam *jam = test_jam_begin(comm);

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-enum { TAG_DATA = 1, EAGER_BYTES = 4096, MOST_RANKS = 16, MOST_LINES = 64, LINE_BYTES = 512 };
+enum { TAG_DATA = 1, EAGER_BYTES = 4096, MAX_RANKS = 16, MAX_LINES = 64, LINE_BYTES = 512 };
 
 /* A posted send or receive. After a failure nobody tests it any more, so the world keeps them all to the end. */
 typedef struct post {
@@ -35,7 +35,7 @@ struct test_world {
         int rank;
         char host[64];
         _Atomic uint64_t bytes_to_other_hosts;
-    } seats[MOST_RANKS];
+    } seats[MAX_RANKS];
 };
 
 static void fail(const char *why) {
@@ -123,7 +123,7 @@ static void engine_abort(void *self, int exit_code) {
 static void engine_close(void *self) { (void)self; }
 
 test_world *test_world_create(int size) {
-    if (size > MOST_RANKS) fail("too many ranks");
+    if (size > MAX_RANKS) fail("too many ranks");
     test_world *world = need(taciti_calloc(1, sizeof *world));
     world->size = size;
     (void)pthread_mutex_init(&world->lock, NULL);
@@ -198,7 +198,7 @@ static void *play(void *argument) {
 
 void test_world_run(int size, const taciti_comm_options *options, test_rank *rank, void *context) {
     test_world *world = test_world_create(size);
-    player players[MOST_RANKS];
+    player players[MAX_RANKS];
     pthread_barrier_t end;
     (void)pthread_barrier_init(&end, NULL, (unsigned)size);
     for (int i = 0; i < size; i++)
@@ -256,14 +256,14 @@ void test_jam_end(test_jam *jam) {
 }
 
 static pthread_mutex_t g_log_lock = PTHREAD_MUTEX_INITIALIZER;
-static char g_lines[MOST_LINES][LINE_BYTES];
+static char g_lines[MAX_LINES][LINE_BYTES];
 static int g_line_count;
 
 static void keep(void *context, taciti_log_level level, const char *line) {
     (void)context;
     (void)level;
     (void)pthread_mutex_lock(&g_log_lock);
-    if (g_line_count < MOST_LINES) (void)snprintf(g_lines[g_line_count++], LINE_BYTES, "%s", line);
+    if (g_line_count < MAX_LINES) (void)snprintf(g_lines[g_line_count++], LINE_BYTES, "%s", line);
     (void)pthread_mutex_unlock(&g_log_lock);
 }
 

@@ -36,15 +36,15 @@ void taciti_witness_look(const taciti_witness *witness, taciti_sight *out) {
 }
 
 void taciti_sight_text(const taciti_sight *sight, char out[TACITI_WITNESS_TEXT_BYTES]) {
-    const int size = TACITI_WITNESS_TEXT_BYTES, most = TACITI_NOTE_BYTES - 1; /* a peer's text may not end */
+    const int size = TACITI_WITNESS_TEXT_BYTES, max = TACITI_NOTE_BYTES - 1; /* a peer's text may not end */
     int at = 0;
     if (sight->doing[0] == 0)
         at = snprintf(out, (size_t)size, "start-up");
     else if (sight->step < 0)
-        at = snprintf(out, (size_t)size, "%.*s", most, sight->doing);
+        at = snprintf(out, (size_t)size, "%.*s", max, sight->doing);
     else
-        at = snprintf(out, (size_t)size, "step %" PRId64 ", %.*s", sight->step, most, sight->doing);
+        at = snprintf(out, (size_t)size, "step %" PRId64 ", %.*s", sight->step, max, sight->doing);
     if (sight->job[0] == 0) return;
-    at += snprintf(out + at, (size_t)(size - at), ", %.*s", most, sight->job);
+    at += snprintf(out + at, (size_t)(size - at), ", %.*s", max, sight->job);
     if (sight->detail >= 0) (void)snprintf(out + at, (size_t)(size - at), " %" PRId64, sight->detail);
 }

@@ -17,7 +17,7 @@
 #include "base/memory.h"
 
 /* GPT-2's files have 1.0 and 0.5 MB; these limits only keep a wrong file from filling the memory. */
-enum { FILE_BYTES = 256 << 20, MOST_TOKENS = 1 << 24, SHOWN_BYTES = 40, BYTE_CODES = 256 + 68 };
+enum { FILE_BYTES = 256 << 20, MAX_TOKENS = 1 << 24, SHOWN_BYTES = 40, BYTE_CODES = 256 + 68 };
 
 /* While loading: string -> id, and the byte of each shown character. */
 typedef struct loader {
@@ -132,9 +132,9 @@ static tacit_status index_pieces(loader *l) {
 
 static tacit_status use_vocab(loader *l, json_t *root) {
     const size_t n = json_object_size(root);
-    if (!json_is_object(root) || n < 256 || n > MOST_TOKENS)
+    if (!json_is_object(root) || n < 256 || n > MAX_TOKENS)
         return taciti_fail(TACIT_E_DATA, "%s: %zu tokens; expected is an object of 256 to %d {\"token\": id}",
-                           l->vocab_path, n, MOST_TOKENS);
+                           l->vocab_path, n, MAX_TOKENS);
     const char **keys = taciti_calloc(n, sizeof *keys);
     if (keys == NULL) return TACIT_E_MEMORY;
     tacit_status status = keys_by_id(l, root, keys, n);

@@ -16,7 +16,7 @@
 
 #define NONE UINT32_MAX
 
-enum { LEAST_CAPACITY = 256 };
+enum { MIN_CAPACITY = 256 };
 
 const taciti_bpe_merge *taciti_bpe_find(const taciti_bpe *bpe, int32_t left, int32_t right) {
     size_t slot = (size_t)taciti_mix64((uint64_t)(uint32_t)left << 32 | (uint32_t)right) & bpe->mask;
@@ -39,7 +39,7 @@ void taciti_bpe_scratch_destroy(taciti_bpe_scratch *scratch) {
 
 static tacit_status reserve(taciti_bpe_scratch *scratch, size_t bytes) {
     if (bytes <= scratch->capacity) return TACIT_OK;
-    size_t capacity = LEAST_CAPACITY;
+    size_t capacity = MIN_CAPACITY;
     while (capacity < bytes) capacity *= 2;
     taciti_bpe_scratch grown = {.nodes = taciti_calloc(capacity, sizeof(taciti_bpe_node)),
                                 .heap = taciti_calloc(3 * capacity, sizeof(uint64_t)),

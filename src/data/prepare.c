@@ -11,7 +11,7 @@
 #include "data/tokenizer.h"
 
 /* Two bytes per id in a shard. */
-enum { MOST_IDS = 1 << 16 };
+enum { MAX_IDS = 1 << 16 };
 
 typedef struct preparation {
     const taciti_prepare_options *options;
@@ -24,9 +24,9 @@ typedef struct preparation {
 
 static tacit_status check_options(const taciti_prepare_options *options) {
     const int32_t ids = taciti_tokenizer_vocabulary(options->tokenizer);
-    if (ids > MOST_IDS)
+    if (ids > MAX_IDS)
         return taciti_fail(TACIT_E_UNSUPPORTED, "the vocabulary has %" PRId32 " ids; shards hold at most %d", ids,
-                           MOST_IDS);
+                           MAX_IDS);
     if (!(options->split >= 0.0 && options->split < 1.0))
         return taciti_fail(TACIT_E_USAGE, "split %g: must be at least 0 and less than 1", options->split);
     if (options->shard_tokens == 0 || options->shard_tokens > INT32_MAX)

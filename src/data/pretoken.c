@@ -36,9 +36,9 @@ static size_t sequence_bytes(unsigned char first) {
 
 /* Second bytes are narrower after some first bytes: no overlong forms, surrogates or codes above U+10FFFF. */
 static bool second_fits(unsigned char first, unsigned char second) {
-    const unsigned char least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-    const unsigned char most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-    return second >= least && second <= most;
+    const unsigned char min = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    const unsigned char max = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    return second >= min && second <= max;
 }
 
 /* Kind of the non-ASCII character at text, and its bytes. */

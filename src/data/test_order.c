@@ -9,12 +9,12 @@
 
 #include "data/order.h"
 
-enum { MOST = 5000 };
+enum { MAX = 5000 };
 
 static void a_permutation_hits_every_element_once(void **state) {
     (void)state;
-    const uint64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 63, 64, 65, 255, 256, 257, 1000, 4095, 4096, 4097, MOST};
-    static unsigned char hit[MOST];
+    const uint64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 63, 64, 65, 255, 256, 257, 1000, 4095, 4096, 4097, MAX};
+    static unsigned char hit[MAX];
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
         for (uint64_t key = 0; key < 5; key++) {
             memset(hit, 0, sizeof hit);
@@ -45,7 +45,7 @@ static void permutations_of_seven_are_spread_evenly(void **state) {
 }
 
 static void check_epoch(const taciti_order *order, uint64_t tokens, uint64_t seed, uint64_t epoch) {
-    static unsigned char hit[MOST];
+    static unsigned char hit[MAX];
     memset(hit, 0, sizeof hit);
     uint64_t phase = UINT64_MAX;
     for (uint64_t i = 0; i < order->windows; i++) {
@@ -78,14 +78,14 @@ static void epochs_reach_the_first_and_the_last_token(void **state) {
     (void)state;
     const uint64_t tokens = 103, time = 8;
     const taciti_order order = taciti_order_make(tokens, time);
-    uint64_t least = UINT64_MAX, most = 0;
+    uint64_t min = UINT64_MAX, max = 0;
     for (uint64_t sample = 0; sample < 60 * order.windows; sample++) {
         const uint64_t start = taciti_order_start(&order, 5, sample);
-        least = start < least ? start : least;
-        most = start + time > most ? start + time : most;
+        min = start < min ? start : min;
+        max = start + time > max ? start + time : max;
     }
-    assert_int_equal(least, 0);
-    assert_int_equal(most, tokens - 1);
+    assert_int_equal(min, 0);
+    assert_int_equal(max, tokens - 1);
 }
 
 static void seeds_and_epochs_differ(void **state) {

@@ -13,7 +13,7 @@
 #define WORDS "tests/parity/bpe/words/"
 #define SHUFFLED "tests/parity/bpe/shuffled/"
 
-enum { MOST = 1 << 16 };
+enum { MAX = 1 << 16 };
 
 static taciti_tokenizer *load(const char *folder) {
     char vocab[128], merges[128];
@@ -36,7 +36,7 @@ static json_t *load_cases(const char *folder) {
 static size_t bytes_of(const json_t *one, char *out) {
     const char *hex = json_string_value(json_object_get(one, "hex"));
     const size_t n = strlen(hex) / 2;
-    assert_true(n < MOST);
+    assert_true(n < MAX);
     for (size_t i = 0; i < n; i++) {
         unsigned value;
         assert_int_equal(sscanf(hex + 2 * i, "%2x", &value), 1);
@@ -71,7 +71,7 @@ static void check_round_trip(const taciti_tokenizer *tokenizer, const int32_t *i
 }
 
 static void check_folder(const char *folder) {
-    static char text[MOST];
+    static char text[MAX];
     taciti_tokenizer *tokenizer = load(folder);
     json_t *cases = load_cases(folder), *one;
     size_t i;
@@ -119,7 +119,7 @@ static void feed_all(taciti_encoder *encoder, const char *text, size_t bytes, si
 
 static void windows_do_not_change_the_ids(void **state) {
     (void)state;
-    static char text[MOST];
+    static char text[MAX];
     taciti_tokenizer *tokenizer = load(WORDS);
     taciti_encoder *encoder = NULL;
     assert_int_equal(taciti_encoder_create(tokenizer, &encoder), TACIT_OK);

@@ -20,7 +20,7 @@ static taciti_range chunk_of(const taciti_arrangement *place, const taciti_cut *
     return taciti_cut_chunk(place, cut, piece, place->number, member);
 }
 
-static size_t most(size_t a, size_t b) { return a > b ? a : b; }
+static size_t max(size_t a, size_t b) { return a > b ? a : b; }
 
 /* Segment and depths from what all ranks know alike: the options and who shares a host with whom. */
 static void choose_pipeline(taciti_allreduce *reduce, size_t segment_bytes) {
@@ -48,7 +48,7 @@ tacit_status taciti_allreduce_describe(const taciti_where *where, taciti_members
                                          .me = taciti_arrangement_is_lane(p) ? p->host : 0,
                                          .range_n = out->segment_n,
                                          .slots = out->wire_depth + 1,
-                                         .window = most(SENDS_PER_MEMBER, p->one_host ? 2 * out->wire_depth + 2 : 0) *
+                                         .window = max(SENDS_PER_MEMBER, p->one_host ? 2 * out->wire_depth + 2 : 0) *
                                                    (size_t)p->hosts};
     out->local_shape = (taciti_fan_shape){.codec = taciti_codec_find("f32"),
                                           .place = p,

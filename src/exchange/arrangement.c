@@ -71,10 +71,10 @@ static void find_myself(taciti_arrangement *place, int rank) {
 
 /* Lanes of every host: see TACITI_FLOWS. */
 static int limit_lanes(const taciti_arrangement *place, int wish) {
-    int most = place->hosts > 1 ? TACITI_FLOWS / (place->hosts - 1) : place->lanes;
-    if (most < 1) most = 1;
-    if (wish > 0) most = wish;
-    return place->lanes < most ? place->lanes : most;
+    int max = place->hosts > 1 ? TACITI_FLOWS / (place->hosts - 1) : place->lanes;
+    if (max < 1) max = 1;
+    if (wish > 0) max = wish;
+    return place->lanes < max ? place->lanes : max;
 }
 
 tacit_status taciti_arrangement_of(const taciti_where *where, taciti_members members, int rank, taciti_placement wish,

@@ -88,7 +88,7 @@ static double local_bytes_at(const taciti_arrangement *p, int host, int number, 
     return bytes + 2 * chunk_of(p, len) * (l->count[p->machine[at]] - 1);
 }
 
-static double most_local_bytes(const taciti_arrangement *p, taciti_length len, const loads *l) {
+static double max_local_bytes(const taciti_arrangement *p, taciti_length len, const loads *l) {
     double bytes = 0;
     for (int h = 0; h < p->hosts; h++)
         for (int number = 0; number < taciti_arrangement_local_size(p, h); number++)
@@ -98,12 +98,12 @@ static double most_local_bytes(const taciti_arrangement *p, taciti_length len, c
 
 /* What the busiest lane sends to other machines. */
 static double flow_bytes(const taciti_arrangement *p, taciti_length len, const loads *l) {
-    int most = 0;
+    int max = 0;
     for (int h = 0; h < p->hosts && !p->one_host && !takes_small(p, len); h++) {
         const int away = p->hosts - l->count[p->machine[p->first[h]]];
-        most = away > most ? away : most;
+        max = away > max ? away : max;
     }
-    return 2 * chunk_of(p, len) * most;
+    return 2 * chunk_of(p, len) * max;
 }
 
 /* Of an all-reduce, with what the links carry altogether. Between marks. */
@@ -112,7 +112,7 @@ static taciti_demand demand_of(const taciti_arrangement *p, int hosts, taciti_le
     if (p->size == 1 || len.f32_bytes == 0) return d;
     for (int at = 0; at < p->size && !p->one_host; at++) d.host_bytes = greater(d.host_bytes, busy(l, p->machine[at]));
     d.flow_bytes = flow_bytes(p, len, l);
-    d.local_bytes = most_local_bytes(p, len, l);
+    d.local_bytes = max_local_bytes(p, len, l);
     if (takes_small(p, len))
         taciti_small_turns(p, &d.wire_turns, &d.local_turns);
     else {
@@ -165,14 +165,14 @@ bool taciti_members_cross(const taciti_where *where, taciti_members members, int
 
 /* Most groups of this round that share a link of that group's. */
 static int crowd_of(const taciti_where *where, const taciti_round *round, taciti_members members) {
-    int most = 1;
+    int max = 1;
     for (size_t i = 0; i < members.count; i++) {
         int crowd = 0;
         for (size_t g = 0; g < round->groups; g++)
             crowd += taciti_members_cross(where, taciti_members_of(round, g), where->host_of[members.ranks[i]]);
-        if (crowd > most) most = crowd;
+        if (crowd > max) max = crowd;
     }
-    return most;
+    return max;
 }
 
 static int hosts_of_members(const taciti_where *where, taciti_members members) {
@@ -385,16 +385,16 @@ tacit_status taciti_mix_demands(const taciti_where *where, const taciti_topology
 static double nic_bytes_of_rounds(const taciti_where *where, const taciti_topology *topology, size_t begin, size_t end,
                                   taciti_placement placement, size_t wire_bytes) {
     const taciti_length len = {wire_bytes, SIZE_MAX};
-    double most = 0;
+    double max = 0;
     loads l = {0};
     tacit_status status = loads_create(where, 1, &l);
     for (size_t r = begin; r < end && status == TACIT_OK; r++) {
         const order o = {where, &topology->rounds[r], placement, &len, 1};
         status = carry_round(&o, &l);
     }
-    for (int h = 0; h < where->hosts && status == TACIT_OK; h++) most = greater(most, busy(&l, h));
+    for (int h = 0; h < where->hosts && status == TACIT_OK; h++) max = greater(max, busy(&l, h));
     taciti_free(l.out);
-    return most;
+    return max;
 }
 
 double taciti_mix_nic_bytes_of(const taciti_where *where, const taciti_topology *topology, size_t round,

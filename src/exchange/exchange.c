@@ -9,7 +9,7 @@
 #define OPTION(name, kind, member, value, high, choices_, unit_, text)                                                 \
     {                                                                                                                  \
         .key = (name), .type = TACITI_OPTION_##kind, .offset = offsetof(taciti_exchange_options, member),              \
-        .fallback = (value), .least = (high) > 0 ? 1024 : 0, .most = (high), .choices = (choices_), .unit = (unit_),   \
+        .fallback = (value), .min = (high) > 0 ? 1024 : 0, .max = (high), .choices = (choices_), .unit = (unit_),      \
         .help = (text)                                                                                                 \
     }
 
@@ -27,7 +27,7 @@ static const taciti_option OPTIONS[] = {
      .type = TACITI_OPTION_INT,
      .offset = offsetof(taciti_exchange_options, lanes),
      .fallback = "0",
-     .most = 1024,
+     .max = 1024,
      .unit = "ranks",
      .help = "most ranks of a host that talk to other hosts; 0: as many as keep a link at 8 flows or fewer",
      .flags = TACITI_OPTION_EXPERT},

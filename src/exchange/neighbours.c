@@ -12,7 +12,7 @@
 
 enum { SENDS_PER_NEIGHBOUR = 2 };
 
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t min(size_t a, size_t b) { return a < b ? a : b; }
 
 /* ---- who they are ------------------------------------------------------------------------------------------------ */
 /* What counting needs to know of a round. */
@@ -21,14 +21,14 @@ typedef struct survey {
     const taciti_where *where;
     int rank;
     size_t *in_degree; /* [ranks] of everybody: all must cut alike */
-    size_t most_in;
+    size_t max_in;
     bool one_host;
 } survey;
 
 static void count_edges(survey *s, const taciti_round *round) {
     for (size_t e = 0; e < round->edge_count; e++) {
         const taciti_edge *edge = &round->edges[e];
-        if (++s->in_degree[edge->to] > s->most_in) s->most_in = s->in_degree[edge->to];
+        if (++s->in_degree[edge->to] > s->max_in) s->max_in = s->in_degree[edge->to];
         s->one_host = s->one_host && s->where->host_of[edge->to] == s->where->host_of[edge->from];
         s->neighbours->in_count += edge->to == s->rank;
         s->neighbours->out_count += edge->from == s->rank;
@@ -71,7 +71,7 @@ static tacit_status collect(survey *s, const taciti_round *round) {
 
 /* From what all ranks know alike: sender and receiver must cut in the same way. */
 static void choose_pipeline(taciti_neighbours *nb, const survey *s, size_t segment_bytes) {
-    const taciti_pipeline pipeline = taciti_pipeline_of(segment_bytes, s->one_host, 1, s->most_in);
+    const taciti_pipeline pipeline = taciti_pipeline_of(segment_bytes, s->one_host, 1, s->max_in);
     nb->segment_n = pipeline.segment_n;
     nb->slots = pipeline.depth + 1;
     nb->stride_bytes = taciti_round_up(nb->codec->bound(nb->segment_n), TACITI_ALIGN_BYTES);
@@ -130,7 +130,7 @@ typedef struct segment {
 
 static segment segment_at(const taciti_neighbours *nb, float *x, size_t n, size_t index) {
     const size_t at = index * nb->segment_n;
-    return (segment){.slot = index % nb->slots, .x = x + at, .n = least(n - at, nb->segment_n)};
+    return (segment){.slot = index % nb->slots, .x = x + at, .n = min(n - at, nb->segment_n)};
 }
 
 static char *arriving(const taciti_neighbours *nb, const segment *s, size_t k) {

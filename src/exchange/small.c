@@ -19,7 +19,7 @@
 #include "exchange/payload.h"
 #include "kernel/kernel.h"
 
-#define MOST_BYTES ((size_t)16 << 10)
+#define MAX_BYTES ((size_t)16 << 10)
 
 /* Of the estimates: a message's way, the work of handling one, and a byte's time on a link. Between hosts as measured
  * with Open MPI's TCP at 1 Gbit/s on emulated hosts of 1 to 4 ranks that share two cores, which makes handling dear: up
@@ -31,25 +31,23 @@ typedef struct prices {
 static const prices NETWORK = {.hop_s = 20e-6, .message_s = 30e-6, .byte_s = 8e-9};
 static const prices MEMORY = {.hop_s = 1e-6, .message_s = 0.4e-6, .byte_s = 0.2e-9};
 
-size_t taciti_small_most_n(const taciti_arrangement *place) {
-    return place->size == 1 ? 0 : MOST_BYTES / sizeof(float);
-}
+size_t taciti_small_max_n(const taciti_arrangement *place) { return place->size == 1 ? 0 : MAX_BYTES / sizeof(float); }
 
 static size_t payload_bytes(const taciti_codec *codec, const taciti_arrangement *place) {
-    return taciti_round_up(codec->bound(taciti_small_most_n(place)), TACITI_ALIGN_BYTES);
+    return taciti_round_up(codec->bound(taciti_small_max_n(place)), TACITI_ALIGN_BYTES);
 }
 
 size_t taciti_small_memory_bytes(const taciti_codec *codec, const taciti_arrangement *place) {
     if (place->size == 1) return 0;
-    return ((size_t)place->size + 1) * taciti_small_most_n(place) * sizeof(float) + payload_bytes(codec, place);
+    return ((size_t)place->size + 1) * taciti_small_max_n(place) * sizeof(float) + payload_bytes(codec, place);
 }
 
 taciti_small taciti_small_of(taciti_comm *comm, const taciti_codec *codec, const taciti_arrangement *place,
                              void *memory) {
-    const size_t most_n = taciti_small_most_n(place);
+    const size_t max_n = taciti_small_max_n(place);
     taciti_small small = {.comm = comm, .codec = codec, .place = place, .blocks = memory};
-    small.part = small.blocks + (size_t)place->size * most_n;
-    small.payload = (char *)(small.part + most_n);
+    small.part = small.blocks + (size_t)place->size * max_n;
+    small.payload = (char *)(small.part + max_n);
     return small;
 }
 
@@ -136,7 +134,7 @@ double taciti_small_fans_cost_s(const taciti_arrangement *place, size_t n) {
 }
 
 bool taciti_small_pays(const taciti_arrangement *place, size_t n) {
-    return n <= taciti_small_most_n(place) && taciti_small_cost_s(place, n) < taciti_small_fans_cost_s(place, n);
+    return n <= taciti_small_max_n(place) && taciti_small_cost_s(place, n) < taciti_small_fans_cost_s(place, n);
 }
 
 void taciti_small_turns(const taciti_arrangement *place, int *wire, int *local) {

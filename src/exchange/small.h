@@ -30,7 +30,7 @@ tacit_status taciti_small_run(taciti_small *small, float *x, size_t n, float *ke
 
 /* Whether this is estimated to be faster than fans for n floats; the same answer on all ranks. */
 bool taciti_small_pays(const taciti_arrangement *place, size_t n);
-size_t taciti_small_most_n(const taciti_arrangement *place); /* longest array; 0: there is nobody to talk to */
+size_t taciti_small_max_n(const taciti_arrangement *place); /* longest array; 0: there is nobody to talk to */
 
 /* The estimate, in seconds, for this and for fans: messages in a row, messages to handle, bytes of one link. */
 double taciti_small_cost_s(const taciti_arrangement *place, size_t n);

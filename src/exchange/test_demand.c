@@ -31,7 +31,7 @@ enum { STEP = 1 };
 
 static const taciti_placement AUTO = {TACITI_SCHEME_AUTO, 0};
 
-static taciti_where hosts_by_size(int host_of[TEST_MOST_RANKS], int hosts, int per_host) {
+static taciti_where hosts_by_size(int host_of[TEST_MAX_RANKS], int hosts, int per_host) {
     for (int r = 0; r < hosts * per_host; r++) host_of[r] = r / per_host;
     return (taciti_where){.ranks = hosts * per_host, .hosts = hosts, .host_of = host_of};
 }
@@ -54,7 +54,7 @@ static bool make(const char *name, const taciti_where *where, taciti_topology *o
 /* What a round asks, as one rank sees it. */
 static taciti_demand demand_of(const taciti_where *where, const taciti_topology *topology, size_t round, int rank,
                                size_t bytes) {
-    taciti_demand all[TEST_MOST_RANKS];
+    taciti_demand all[TEST_MAX_RANKS];
     CHECK(taciti_mix_demands(where, topology, round, AUTO, &(taciti_length){bytes, bytes}, 1, all) == TACIT_OK);
     return all[rank];
 }
@@ -93,7 +93,7 @@ static int ranks_with(const char *name, const taciti_where *where, size_t round,
 
 static void sixteen_ranks_on_four_hosts(void **state) {
     (void)state;
-    int host_of[TEST_MOST_RANKS];
+    int host_of[TEST_MAX_RANKS];
     const taciti_where where = hosts_by_size(host_of, 4, 4);
     const taciti_demand dense = taciti_allreduce_demand(&where, NULL, 16, AUTO, 1 << 20, 1 << 20);
     assert_true(dense.host_bytes == 1.5 * (1 << 20));
@@ -119,7 +119,7 @@ static void sixteen_ranks_on_four_hosts(void **state) {
 
 static void demand_of_a_rank_is_that_of_its_links(void **state) {
     (void)state;
-    int host_of[TEST_MOST_RANKS];
+    int host_of[TEST_MAX_RANKS];
     const taciti_where where = hosts_by_size(host_of, 2, 4);
     test_topology *made = taciti_calloc(1, sizeof *made);
     test_topology_start(made, "hand", 8, false);
@@ -133,7 +133,7 @@ static void demand_of_a_rank_is_that_of_its_links(void **state) {
     assert_true(across.flow_bytes == (double)bytes && local.flow_bytes == 0);
     assert_true(across.host_bytes == 2.0 * (double)bytes && across.local_bytes == 0 && across.wire_turns == 2);
     assert_true(idle.host_bytes == 0 && idle.local_bytes == 0 && idle.wire_turns == 0 && idle.local_turns == 0);
-    taciti_demand all[TEST_MOST_RANKS]; /* a wire of half the bytes is for what crosses it */
+    taciti_demand all[TEST_MAX_RANKS]; /* a wire of half the bytes is for what crosses it */
     CHECK(taciti_mix_demands(&where, &made->topology, 0, AUTO, &(taciti_length){bytes / 2, bytes}, 1, all) == TACIT_OK);
     assert_true(all[0].local_bytes == (double)bytes && all[2].host_bytes == (double)bytes);
     const taciti_demand empty = demand_of(&where, &made->topology, 0, 2, 0);
@@ -143,7 +143,7 @@ static void demand_of_a_rank_is_that_of_its_links(void **state) {
 
 static void a_rank_sends_its_host_what_the_lanes_leave(void **state) {
     (void)state;
-    int host_of[TEST_MOST_RANKS];
+    int host_of[TEST_MAX_RANKS];
     const taciti_where two = hosts_by_size(host_of, 2, 4);
     const double f32 = 1 << 20;
     /* one lane: it gives the result to three; four: each gets and gives three quarters */
@@ -159,7 +159,7 @@ static void a_rank_sends_its_host_what_the_lanes_leave(void **state) {
 }
 
 /* Hosts of 1, 5, 2, 3, ... ranks. */
-static taciti_where uneven_hosts(int host_of[TEST_MOST_RANKS], int ranks) {
+static taciti_where uneven_hosts(int host_of[TEST_MAX_RANKS], int ranks) {
     static const int sizes[] = {1, 5, 2, 3};
     int host = 0, used = 0;
     for (int r = 0; r < ranks; r++, used++) {
@@ -175,22 +175,22 @@ static taciti_where uneven_hosts(int host_of[TEST_MOST_RANKS], int ranks) {
 /* A round in one pass over its members says what each group by itself does. */
 static void a_pass_over_a_round_is_group_by_group(void **state) {
     (void)state;
-    int host_of[TEST_MOST_RANKS], groups = 0;
-    const taciti_where where = uneven_hosts(host_of, TEST_MOST_RANKS);
+    int host_of[TEST_MAX_RANKS], groups = 0;
+    const taciti_where where = uneven_hosts(host_of, TEST_MAX_RANKS);
     const taciti_length lengths[] = {{1 << 20, 1 << 21}, {40, 40}};
     for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++) {
         taciti_topology topology;
         if (strcmp(kind->name, "file") == 0 || !make(kind->name, &where, &topology)) continue;
         for (size_t r = 0; r < topology.period; r++) {
             const taciti_round *round = &topology.rounds[r];
-            taciti_demand all[2 * TEST_MOST_RANKS];
+            taciti_demand all[2 * TEST_MAX_RANKS];
             CHECK(taciti_mix_demands(&where, &topology, r, AUTO, lengths, 2, all) == TACIT_OK);
             for (size_t g = 0; g < round->groups; g++, groups++) {
                 const taciti_members members = taciti_members_of(round, g);
                 const taciti_placement placement = taciti_mix_placement(&where, round, members, AUTO);
                 const bool local = taciti_mix_codec(&where, members, NULL) != NULL;
                 for (size_t i = 0; i < 2; i++) {
-                    const taciti_demand *d = &all[i * TEST_MOST_RANKS + (size_t)members.ranks[0]];
+                    const taciti_demand *d = &all[i * TEST_MAX_RANKS + (size_t)members.ranks[0]];
                     const taciti_demand alone = taciti_allreduce_demand(
                         &where, members.ranks, members.count, placement,
                         local ? lengths[i].f32_bytes : lengths[i].wire_bytes, lengths[i].f32_bytes);
@@ -217,28 +217,28 @@ typedef struct trial {
 
 /* Pairs of ranks here and elsewhere that may talk in that round, of the busiest host. */
 static size_t pairs_of(const trial *t, size_t round) {
-    size_t most = 0;
+    size_t max = 0;
     for (int host = 0; host < t->where.hosts; host++) {
         size_t pairs = 0;
         for (int a = 0; a < t->where.ranks; a++)
             for (int b = 0; b < t->where.ranks; b++)
                 pairs += t->where.host_of[a] == host && t->where.host_of[b] != host &&
                          test_weight(t->topology, round, a, b) > 0;
-        if (pairs > most) most = pairs;
+        if (pairs > max) max = pairs;
     }
-    return most;
+    return max;
 }
 
 /* Most bytes that ranks of one host sent to others since `before`. */
 static uint64_t counted(taciti_comm *comm, const taciti_where *where, uint64_t before) {
     const uint64_t mine = taciti_comm_count(comm).away_bytes_sent - before;
-    uint64_t all[TEST_MOST_RANKS] = {0}, hosts[TEST_MOST_RANKS] = {0}, most = 0;
+    uint64_t all[TEST_MAX_RANKS] = {0}, hosts[TEST_MAX_RANKS] = {0}, max = 0;
     CHECK(taciti_comm_allgather(comm, &mine, sizeof mine, all) == TACIT_OK);
     for (int r = 0; r < where->ranks; r++) {
         hosts[where->host_of[r]] += all[r];
-        if (hosts[where->host_of[r]] > most) most = hosts[where->host_of[r]];
+        if (hosts[where->host_of[r]] > max) max = hosts[where->host_of[r]];
     }
-    return most;
+    return max;
 }
 
 static void compare(taciti_comm *comm, void *context) {
@@ -261,13 +261,13 @@ static void compare(taciti_comm *comm, void *context) {
             const size_t n = layout.buckets[b].n;
             CHECK(taciti_mix_begin(mix, x, b, (int64_t)round) == TACIT_OK);
             CHECK(taciti_mix_wait(mix, b) == TACIT_OK);
-            double most = 0;
-            taciti_demand all[TEST_MOST_RANKS];
+            double max = 0;
+            taciti_demand all[TEST_MAX_RANKS];
             const taciti_length length = {codec->bound(n), n * sizeof(float)};
             CHECK(taciti_mix_demands(&t->where, t->topology, round, AUTO, &length, 1, all) == TACIT_OK);
-            for (int r = 0; r < t->where.ranks; r++) most = fmax(most, all[r].host_bytes);
+            for (int r = 0; r < t->where.ranks; r++) max = fmax(max, all[r].host_bytes);
             told_me += all[rank].host_bytes;
-            told += most;
+            told += max;
         }
         const double real = (double)counted(comm, &t->where, before);
         const double bound = pair * (double)layout.bucket_count;
@@ -288,7 +288,7 @@ static void formulas_are_what_counters_count(void **state) {
     for (int hosts = 1; hosts <= 4; hosts += STEP)
         for (int per_host = 1; per_host <= 4; per_host += STEP)
             for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++) {
-                int host_of[TEST_MOST_RANKS];
+                int host_of[TEST_MAX_RANKS];
                 taciti_topology topology;
                 const bool any_size = strcmp(kind->name, "file") == 0 || strcmp(kind->name, "base-k") == 0;
                 trial t = {.topology = &topology, .where = hosts_by_size(host_of, hosts, per_host)};

@@ -19,7 +19,7 @@
 #include "exchange/test_layout.h"
 
 static const size_t LENGTHS[] = {0, 1, 15, 16, 17, 48, 100, 1000, 8192, 20001};
-enum { LENGTH_COUNT = sizeof LENGTHS / sizeof *LENGTHS, MOST = 20001 };
+enum { LENGTH_COUNT = sizeof LENGTHS / sizeof *LENGTHS, MAX = 20001 };
 
 /* Small integers: exact in any order and, up to 256, in bf16. */
 static float small_integer(int rank, size_t i) {
@@ -104,7 +104,7 @@ static void sum_integers(taciti_comm *comm, void *context) {
     taciti_allreduce reduce;
     CHECK(taciti_allreduce_create(comm, t->codec, (taciti_members){0}, t->wish, taciti_comm_segment_bytes(comm),
                                   &reduce) == TACIT_OK);
-    float *x = taciti_calloc(MOST + 1, sizeof *x);
+    float *x = taciti_calloc(MAX + 1, sizeof *x);
     for (size_t l = 0; l < 2 * LENGTH_COUNT; l++) {
         const size_t n = LENGTHS[l % LENGTH_COUNT];
         if (l == LENGTH_COUNT) reduce.fans_only = true; /* short arrays by fans as well */
@@ -179,7 +179,7 @@ static void compare_with_definition(taciti_comm *comm, void *context) {
     taciti_allreduce reduce;
     CHECK(taciti_allreduce_create(comm, t->codec, (taciti_members){0}, t->wish, taciti_comm_segment_bytes(comm),
                                   &reduce) == TACIT_OK);
-    float *x = taciti_calloc(MOST, sizeof *x), *expected = taciti_calloc(MOST, sizeof *x);
+    float *x = taciti_calloc(MAX, sizeof *x), *expected = taciti_calloc(MAX, sizeof *x);
     for (size_t l = 0; l < 2 * LENGTH_COUNT; l++) {
         const size_t n = LENGTHS[l % LENGTH_COUNT];
         if (l == LENGTH_COUNT) reduce.fans_only = true; /* the same bits on both ways */
@@ -233,7 +233,7 @@ static void sum_kept(taciti_comm *comm, const float *kept, double *sums, size_t 
 }
 
 static void check_residuals(taciti_comm *comm, taciti_allreduce *reduce, float *block, double *sums, size_t n) {
-    float *x = block, *kept = x + MOST, *y = kept + MOST, *given = y + MOST;
+    float *x = block, *kept = x + MAX, *y = kept + MAX, *given = y + MAX;
     const int size = taciti_comm_size(comm);
     reduce_and_keep(comm, (keeping){reduce, x, n, {.kept = kept}});
     reduce_and_keep(comm, (keeping){reduce, y, n, {.kept = given, .back = 3}});
@@ -255,11 +255,11 @@ static void keep_what_rounding_takes(taciti_comm *comm, void *context) {
     taciti_allreduce reduce;
     CHECK(taciti_allreduce_create(comm, t->codec, (taciti_members){0}, t->wish, taciti_comm_segment_bytes(comm),
                                   &reduce) == TACIT_OK);
-    float *block = taciti_calloc((size_t)MOST * 4, sizeof *block);
-    double *sums = taciti_calloc(MOST, sizeof *sums);
+    float *block = taciti_calloc((size_t)MAX * 4, sizeof *block);
+    double *sums = taciti_calloc(MAX, sizeof *sums);
     for (size_t l = 0; l < 2 * LENGTH_COUNT; l++) {
         const size_t n = LENGTHS[l % LENGTH_COUNT];
-        if (n > 1000 && n < MOST) continue;
+        if (n > 1000 && n < MAX) continue;
         if (l == LENGTH_COUNT) reduce.fans_only = true;
         check_residuals(comm, &reduce, block, sums, n);
     }
@@ -422,7 +422,7 @@ static void look_at_costs(taciti_comm *comm, void *context) {
                                   (taciti_placement){TACITI_SCHEME_AUTO, 0}, 4096, &reduce) == TACIT_OK);
     const taciti_arrangement *p = &reduce.place;
     CHECK(p->hosts < p->size || taciti_small_pays(p, 2));
-    CHECK(!taciti_small_pays(p, taciti_small_most_n(p) + 1));
+    CHECK(!taciti_small_pays(p, taciti_small_max_n(p) + 1));
     for (size_t n = 1; n < 100000; n *= 3) {
         CHECK(taciti_small_cost_s(p, 3 * n) > taciti_small_cost_s(p, n));
         CHECK(taciti_small_fans_cost_s(p, 3 * n) > taciti_small_fans_cost_s(p, n));

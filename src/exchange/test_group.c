@@ -17,7 +17,7 @@
 #include "exchange/group.h"
 
 static const size_t LENGTHS[] = {0, 1, 15, 16, 17, 144, 1000, 20001};
-enum { LENGTH_COUNT = sizeof LENGTHS / sizeof *LENGTHS, MOST = 20001, CELL = 4999 };
+enum { LENGTH_COUNT = sizeof LENGTHS / sizeof *LENGTHS, MAX = 20001, CELL = 4999 };
 
 /* Five ranks on two hosts, in no order. */
 static const int SCATTERED[] = {1, 0, 1, 1, 0};
@@ -82,7 +82,7 @@ static void run_on_thread(taciti_comm *comm, tacit_status (*run)(taciti_comm *co
 
 /* Reduce-scatter and all-gather together are the sum in the order of the group, the same bits everywhere. */
 static void sum_over(taciti_comm *comm, const taciti_group *group) {
-    work w = {.group = group, .x = taciti_calloc(MOST + 1, sizeof(float))};
+    work w = {.group = group, .x = taciti_calloc(MAX + 1, sizeof(float))};
     for (size_t l = 0; l < LENGTH_COUNT; l++) {
         w.n = LENGTHS[l];
         const size_t scratch_n = taciti_group_scratch_n(group, w.n);
@@ -105,8 +105,8 @@ static char letter(int from, int to, size_t i) { return (char)(17 * from + 5 * t
 
 static void swap_all(taciti_comm *comm, const taciti_group *group) {
     static const size_t BYTES[] = {0, 1, 64, CELL};
-    const size_t most = (size_t)group->size * CELL;
-    work w = {.group = group, .in = taciti_calloc(most, 1), .out = taciti_calloc(most, 1)};
+    const size_t max = (size_t)group->size * CELL;
+    work w = {.group = group, .in = taciti_calloc(max, 1), .out = taciti_calloc(max, 1)};
     for (size_t b = 0; b < sizeof BYTES / sizeof *BYTES; b++) {
         w.n = BYTES[b];
         for (int m = 0; m < group->size; m++)

@@ -57,14 +57,14 @@ typedef struct trial {
     int64_t mixes;
     bool blocking, delays;
     size_t n;
-    taciti_mix_weights weights[TEST_MOST_RANKS][TEST_MOST_ROUNDS];
-    float *results[TEST_MOST_RANKS];
+    taciti_mix_weights weights[TEST_MAX_RANKS][TEST_MAX_ROUNDS];
+    float *results[TEST_MAX_RANKS];
 } trial;
 
 /* Bytes that ranks of my host sent to other hosts since each had sent `before`. */
 static uint64_t sent_by_host(taciti_comm *comm, uint64_t before) {
     const uint64_t mine = test_bytes_to_other_hosts(comm) - before;
-    uint64_t all[TEST_MOST_RANKS] = {0}, sum = 0;
+    uint64_t all[TEST_MAX_RANKS] = {0}, sum = 0;
     CHECK(taciti_comm_allgather(comm, &mine, sizeof mine, all) == TACIT_OK);
     for (int r = 0; r < taciti_comm_size(comm); r++)
         if (taciti_comm_same_host(comm, r, taciti_comm_rank(comm))) sum += all[r];

@@ -16,7 +16,7 @@ void test_topology_add_groups(test_topology *t, const int *group_of) {
     const int ranks = t->topology.ranks;
     taciti_round *round = &t->rounds[t->topology.period];
     test_round *s = &t->storage[t->topology.period++];
-    bool taken[TEST_MOST_RANKS] = {false};
+    bool taken[TEST_MAX_RANKS] = {false};
     size_t at = 0;
     for (int lowest = 0; lowest < ranks; lowest++) { /* groups ascend by their lowest rank */
         const size_t begin = at;
@@ -55,7 +55,7 @@ void test_topology_add_matrix(test_topology *t, const double *w) {
 }
 
 void test_topology_of_groups(test_topology *t, int ranks) {
-    int all[TEST_MOST_RANKS] = {0}, pairs[TEST_MOST_RANKS], second[TEST_MOST_RANKS], three[TEST_MOST_RANKS];
+    int all[TEST_MAX_RANKS] = {0}, pairs[TEST_MAX_RANKS], second[TEST_MAX_RANKS], three[TEST_MAX_RANKS];
     for (int r = 0; r < ranks; r++) {
         pairs[r] = r / 2;
         second[r] = r % 2;
@@ -73,7 +73,7 @@ typedef bool edge_test(int ranks, int from, int to, int parameter);
 
 static void add_columns(test_topology *t, edge_test *goes, int parameter) {
     const int ranks = t->topology.ranks;
-    double w[TEST_MOST_RANKS * TEST_MOST_RANKS] = {0};
+    double w[TEST_MAX_RANKS * TEST_MAX_RANKS] = {0};
     for (int from = 0; from < ranks; from++) {
         int count = 0;
         for (int to = 0; to < ranks; to++) count += to != from && goes(ranks, from, to, parameter);

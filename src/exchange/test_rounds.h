@@ -7,19 +7,19 @@
 
 #include "topo/topo.h"
 
-enum { TEST_MOST_RANKS = 16, TEST_MOST_ROUNDS = 16 };
+enum { TEST_MAX_RANKS = 16, TEST_MAX_ROUNDS = 16 };
 
 typedef struct test_round {
-    int members[TEST_MOST_RANKS];
-    size_t first[TEST_MOST_RANKS + 1];
-    taciti_edge edges[TEST_MOST_RANKS * TEST_MOST_RANKS];
-    double self[TEST_MOST_RANKS];
+    int members[TEST_MAX_RANKS];
+    size_t first[TEST_MAX_RANKS + 1];
+    taciti_edge edges[TEST_MAX_RANKS * TEST_MAX_RANKS];
+    double self[TEST_MAX_RANKS];
 } test_round;
 
 typedef struct test_topology {
     taciti_topology topology;
-    taciti_round rounds[TEST_MOST_ROUNDS];
-    test_round storage[TEST_MOST_ROUNDS];
+    taciti_round rounds[TEST_MAX_ROUNDS];
+    test_round storage[TEST_MAX_ROUNDS];
 } test_topology;
 
 /* An empty one; rounds are appended. Points into itself: stays in place. */

@@ -267,11 +267,10 @@ static void pass_part(void *context, int thread, int threads) {
 }
 
 double taciti_probe_pass(taciti_pool *pool, const taciti_probe_stream *streams, size_t count) {
-    size_t most_bytes = 0;
+    size_t max_bytes = 0;
     for (size_t s = 0; s < count; s++)
-        if (streams[s].bytes > most_bytes) most_bytes = streams[s].bytes;
-    pass_job job = {
-        .streams = streams, .count = count, .chunks = most_bytes / CHUNK_BYTES + 1, .touch = touch_portable};
+        if (streams[s].bytes > max_bytes) max_bytes = streams[s].bytes;
+    pass_job job = {.streams = streams, .count = count, .chunks = max_bytes / CHUNK_BYTES + 1, .touch = touch_portable};
 #if TACITI_KERNEL_X86
     if (taciti_kernels_named("avx2") != NULL) job.touch = touch_avx2;
     if (taciti_kernels_named("avx512") != NULL) job.touch = touch_avx512;

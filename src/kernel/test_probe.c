@@ -41,10 +41,10 @@ static void a_pass_counts_reads_and_writes(void **state) {
 /* Whatever the sizes, a pass writes every line of the streams it writes, and no other byte. */
 static void a_pass_touches_exactly_its_streams(void **state) {
     (void)state;
-    enum { MOST = 300 * LINE, BLOCKS = 4 };
+    enum { MAX = 300 * LINE, BLOCKS = 4 };
     unsigned char *block[BLOCKS];
     for (size_t b = 0; b < BLOCKS; b++) {
-        block[b] = taciti_calloc(MOST + 2 * LINE, 1);
+        block[b] = taciti_calloc(MAX + 2 * LINE, 1);
         assert_non_null(block[b]);
     }
     static const taciti_probe_use uses[] = {TACITI_PROBE_READ, TACITI_PROBE_UPDATE, TACITI_PROBE_WRITE,
@@ -55,13 +55,13 @@ static void a_pass_touches_exactly_its_streams(void **state) {
         for (size_t c = 0; c < 5 * 5; c++) {
             taciti_probe_stream streams[BLOCKS];
             for (size_t b = 0; b < BLOCKS; b++) {
-                memset(block[b], 0xee, MOST + 2 * LINE);
+                memset(block[b], 0xee, MAX + 2 * LINE);
                 const size_t bytes = lines[(b >= 2 ? c / 5 : c) % 5] * LINE;
                 streams[b] = (taciti_probe_stream){.base = block[b] + LINE, .bytes = bytes, .use = uses[b]};
             }
             assert_true(taciti_probe_pass(pool, streams, BLOCKS) >= 0);
             for (size_t b = 0; b < BLOCKS; b++)
-                for (size_t line = 0; line < MOST / LINE + 2; line++) {
+                for (size_t line = 0; line < MAX / LINE + 2; line++) {
                     const unsigned char *at = block[b] + line * LINE;
                     const int inside = line >= 1 && line < 1 + streams[b].bytes / LINE;
                     size_t same = 0;

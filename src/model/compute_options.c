@@ -24,24 +24,24 @@ static const taciti_option OPTIONS[] = {
      .type = TACITI_OPTION_REAL,
      .offset = AT(rate),
      .fallback = "0",
-     .least = 0,
-     .most = 1e21,
+     .min = 0,
+     .max = 1e21,
      .unit = "FLOP/s",
      .help = "speed of the emulated accelerator, for profiles in operations; 0: what the profile says"},
     {.key = "batch",
      .type = TACITI_OPTION_REAL,
      .offset = AT(batch),
      .fallback = "0",
-     .least = 0,
-     .most = 1e9,
+     .min = 0,
+     .max = 1e9,
      .unit = "samples",
      .help = "samples per rank and step, for profiles in operations; 0: what the profile says"},
     {.key = "floor",
      .type = TACITI_OPTION_REAL,
      .offset = AT(floor_s),
      .fallback = "0",
-     .least = 0,
-     .most = 1e6,
+     .min = 0,
+     .max = 1e6,
      .unit = "seconds",
      .help =
          "of a step that do not shrink with the batch (launches, small kernels), for profiles in operations; 0: what "
@@ -50,8 +50,8 @@ static const taciti_option OPTIONS[] = {
      .type = TACITI_OPTION_REAL,
      .offset = AT(scale),
      .fallback = "1",
-     .least = 1e-6,
-     .most = 1e6,
+     .min = 1e-6,
+     .max = 1e6,
      .unit = "",
      .help = "all times of the profile are multiplied by it"},
     /* The cut at a tenth of the mean (emulated.c) moves the mean by less than 0.2 % up to here. */
@@ -59,8 +59,8 @@ static const taciti_option OPTIONS[] = {
      .type = TACITI_OPTION_REAL,
      .offset = AT(cv),
      .fallback = "0",
-     .least = 0,
-     .most = 0.4,
+     .min = 0,
+     .max = 0.4,
      .unit = "",
      .help = "standard deviation of a step's compute time, as a fraction of its mean"},
     {.key = "slow",
@@ -73,8 +73,8 @@ static const taciti_option OPTIONS[] = {
      .type = TACITI_OPTION_INT,
      .offset = AT(seed),
      .fallback = "1",
-     .least = 0,
-     .most = 9e18,
+     .min = 0,
+     .max = 9e18,
      .unit = "",
      .help = "step times and synthetic gradients are functions of it"},
 };
@@ -88,7 +88,7 @@ const taciti_option_table taciti_compute_option_table = {
 
 /* ---- stragglers -------------------------------------------------------------------------------------------------- */
 
-static const double SLOW_LEAST = 0.01, SLOW_MOST = 1000;
+static const double SLOW_MIN = 0.01, SLOW_MAX = 1000;
 
 /* "3:1.5" */
 static bool parse_slow(const char *item, int64_t *rank, double *factor) {
@@ -111,9 +111,9 @@ static tacit_status check_slow(const taciti_compute_options *options, size_t ind
     if (rank < 0 || rank >= ranks)
         return taciti_fail(TACIT_E_CONFIG, "compute.slow: %s: there is no such rank; %d rank%s: 0 to %d", quoted, ranks,
                            ranks == 1 ? " runs" : "s run", ranks - 1);
-    if (factor < SLOW_LEAST || factor > SLOW_MOST)
-        return taciti_fail(TACIT_E_CONFIG, "compute.slow: %s: the factor must be from %g to %g", quoted, SLOW_LEAST,
-                           SLOW_MOST);
+    if (factor < SLOW_MIN || factor > SLOW_MAX)
+        return taciti_fail(TACIT_E_CONFIG, "compute.slow: %s: the factor must be from %g to %g", quoted, SLOW_MIN,
+                           SLOW_MAX);
     for (size_t i = 0; i < index; i++)
         if (parse_slow(options->slow.items[i], &other, &other_factor) && other == rank)
             return taciti_fail(TACIT_E_CONFIG, "compute.slow: %s: rank %d has a factor already", quoted, (int)rank);

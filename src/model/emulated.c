@@ -12,7 +12,7 @@
 /* Elements that are written between two looks at the clock: some 30 us. */
 enum { CHUNK = 8 * TACITI_SYNTHETIC_BLOCK };
 
-static const double LEAST_FACTOR = 0.1;      /* no step is shorter than a tenth of the mean */
+static const double MIN_FACTOR = 0.1;        /* no step is shorter than a tenth of the mean */
 static const double GRADIENT_TYPICAL = 1e-3; /* median magnitude of a tensor's gradient */
 
 /* What is drawn, as part of keys. */
@@ -59,7 +59,7 @@ float *taciti_emulated_gradients(taciti_emulated *emulated) { return emulated->g
 double taciti_compute_deviation(int64_t seed, double cv, int rank, int64_t step) {
     const uint64_t key = taciti_rng_key(taciti_rng_key((uint64_t)seed, STREAM_TIME), (uint64_t)rank);
     const double factor = 1 + cv * taciti_synthetic_normal(key, (uint64_t)step);
-    return factor > LEAST_FACTOR ? factor : LEAST_FACTOR;
+    return factor > MIN_FACTOR ? factor : MIN_FACTOR;
 }
 
 static double deviation(const taciti_emulated *e, int64_t step) {

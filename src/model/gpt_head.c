@@ -91,9 +91,9 @@ static tacit_status head_gradients(taciti_gpt_pass *pass, size_t first, size_t r
 
 tacit_status taciti_gpt_head(taciti_gpt_pass *pass) {
     taciti_model *model = pass->model;
-    const size_t most = model->arena.head_rows;
-    for (size_t first = 0; first < pass->tokens; first += most) {
-        struct chunk chunk = {pass, first, pass->tokens - first < most ? pass->tokens - first : most};
+    const size_t max = model->arena.head_rows;
+    for (size_t first = 0; first < pass->tokens; first += max) {
+        struct chunk chunk = {pass, first, pass->tokens - first < max ? pass->tokens - first : max};
         TACITI_TRY(taciti_gpt_logits(pass, first, chunk.rows));
         taciti_pool_run(model->pool, take_losses, &chunk);
         add_losses(pass);

@@ -77,10 +77,10 @@ static tacit_status fill_from_preset(taciti_model_options *o) {
                        o->preset.text);
 }
 
-static tacit_status check(const char *key, int64_t value, int64_t most) {
-    if (value >= 1 && value <= most) return TACIT_OK;
+static tacit_status check(const char *key, int64_t value, int64_t max) {
+    if (value >= 1 && value <= max) return TACIT_OK;
     if (value == 0) return taciti_fail(TACIT_E_CONFIG, "model.%s is not set: give it, or a model.preset", key);
-    return taciti_fail(TACIT_E_CONFIG, "model.%s is %lld, must be 1 to %lld", key, (long long)value, (long long)most);
+    return taciti_fail(TACIT_E_CONFIG, "model.%s is %lld, must be 1 to %lld", key, (long long)value, (long long)max);
 }
 
 tacit_status taciti_model_resolve(taciti_model_options *options) {

@@ -177,7 +177,7 @@ static void slab_f32(struct lane *lane, const taciti_product *p) {
         lane->status = taciti_fail(TACIT_E_INTERNAL, "oneDNN failed in an f32 product (status %d)", (int)s);
 }
 
-static size_t at_most(size_t x, size_t most) { return x < most ? x : most; }
+static size_t at_most(size_t x, size_t max) { return x < max ? x : max; }
 
 /* rows x columns of a bf16 matrix as f32 with leading dimension WIDEN_SIDE. */
 static void widen(const taciti_kernels *kernels, float *out, const taciti_bf16 *x, size_t ld, size_t rows,
@@ -233,12 +233,12 @@ static void slab_widened(taciti_matmul *matmul, struct lane *lane, const taciti_
  * in total has rows x n + columns x m smallest. */
 static int grid_rows(const taciti_product *p, int threads) {
     int best = 1;
-    size_t least = SIZE_MAX;
+    size_t min = SIZE_MAX;
     for (int rows = 1; rows <= threads; rows++) {
         if (threads % rows != 0) continue;
         const size_t cost = (size_t)rows * p->n + (size_t)(threads / rows) * p->m;
-        if (cost < least) {
-            least = cost;
+        if (cost < min) {
+            min = cost;
             best = rows;
         }
     }

@@ -10,7 +10,7 @@
 #include "model/profile_build.h"
 
 /* Thousands of layers with tens of tensors each, with room to spare. */
-enum { FILE_MOST_BYTES = 16 << 20 };
+enum { FILE_MAX_BYTES = 16 << 20 };
 
 void taciti_profile_destroy(taciti_profile *profile) {
     for (size_t l = 0; l < profile->layer_count; l++) taciti_free(profile->layers[l].tensors);
@@ -58,11 +58,11 @@ static bool is_path(const char *text) { return strpbrk(text, "/.") != NULL; }
 static tacit_status fail_unknown(const char *name) {
     char quoted[TACITI_QUOTED_BYTES], list[256] = "";
     const char *nearest = NULL;
-    size_t least = SIZE_MAX;
+    size_t min = SIZE_MAX;
     for (const char *const *preset = taciti_profile_presets(); *preset != NULL; preset++) {
         const size_t distance = taciti_edit_distance(name, *preset);
-        if (distance < least && taciti_edit_close(name, distance)) {
-            least = distance;
+        if (distance < min && taciti_edit_close(name, distance)) {
+            min = distance;
             nearest = *preset;
         }
         (void)strncat(list, *list == '\0' ? "" : ", ", sizeof list - strlen(list) - 1);
@@ -78,7 +78,7 @@ tacit_status taciti_profile_load(const char *name_or_path, taciti_profile *out) 
     if (!is_path(name_or_path)) return fail_unknown(name_or_path);
     char *text = NULL;
     size_t bytes = 0;
-    TACITI_TRY(taciti_file_read(name_or_path, FILE_MOST_BYTES, &text, &bytes));
+    TACITI_TRY(taciti_file_read(name_or_path, FILE_MAX_BYTES, &text, &bytes));
     const tacit_status status = taciti_profile_parse(name_or_path, text, bytes, out);
     taciti_free(text);
     return status;

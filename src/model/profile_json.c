@@ -19,8 +19,8 @@ static const char FORMAT[] = "tacit-profile-1";
 /* Beyond these, a number has slipped a unit. */
 #define SECONDS 0, 1e6
 #define FLOPS 0, 1e21
-static const json_int_t SIZE_MOST = (json_int_t)1 << 40;
-static const size_t PARAMETERS_MOST = (size_t)1 << 40;
+static const json_int_t MAX_SIZE = (json_int_t)1 << 40;
+static const size_t PARAMETERS_MAX = (size_t)1 << 40;
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
@@ -41,7 +41,7 @@ static tacit_status read_shape(taciti_strict_reader *r, const json_t *value, con
     for (size_t d = 0; d < dims; d++) {
         const json_t *item = json_array_get(value, d);
         const size_t length = taciti_strict_enter_item(r, d);
-        if (!json_is_integer(item) || json_integer_value(item) < 1 || json_integer_value(item) > SIZE_MOST)
+        if (!json_is_integer(item) || json_integer_value(item) < 1 || json_integer_value(item) > MAX_SIZE)
             return taciti_strict_refuse(r, item, "an integer of at least 1");
         tensor->shape[d] = (size_t)json_integer_value(item);
         taciti_strict_leave(r, length);
@@ -189,11 +189,11 @@ static tacit_status check_sizes(const char *path, const taciti_profile *profile,
         for (size_t t = 0; t < profile->layers[l].tensor_count; t++) {
             const taciti_profile_tensor *tensor = &profile->layers[l].tensors[t];
             size_t n = 1;
-            for (int d = 0; d < tensor->dims && n <= PARAMETERS_MOST; d++)
-                n = tensor->shape[d] > PARAMETERS_MOST / n ? PARAMETERS_MOST + 1 : n * tensor->shape[d];
+            for (int d = 0; d < tensor->dims && n <= PARAMETERS_MAX; d++)
+                n = tensor->shape[d] > PARAMETERS_MAX / n ? PARAMETERS_MAX + 1 : n * tensor->shape[d];
             total += n;
             tensors++;
-            if (total > PARAMETERS_MOST)
+            if (total > PARAMETERS_MAX)
                 return taciti_fail(TACIT_E_CONFIG,
                                    "%s: layers[%zu].tensors[%zu].shape: all tensors up to here have "
                                    "more than 2^40 elements; give smaller ones",

@@ -64,13 +64,13 @@ static void affine(const struct net *net, double *out, const double *x, const do
 static void attend_row(const struct net *net, double *out, const double *qkv, size_t layer, size_t head, size_t t) {
     const size_t c = net->channels, d = c / net->heads;
     const double *q = qkv + t * 3 * c + head * d;
-    double *weight = zeros(t + 1), most = (double)-INFINITY, sum = 0;
+    double *weight = zeros(t + 1), max = (double)-INFINITY, sum = 0;
     for (size_t s = 0; s <= t; s++) {
         const double *k = qkv + s * 3 * c + c + head * d;
         for (size_t i = 0; i < d; i++) weight[s] += q[i] * k[i] / sqrt((double)d);
-        most = fmax(most, weight[s]);
+        max = fmax(max, weight[s]);
     }
-    for (size_t s = 0; s <= t; s++) sum += weight[s] = exp(weight[s] - most);
+    for (size_t s = 0; s <= t; s++) sum += weight[s] = exp(weight[s] - max);
     for (size_t i = 0; i < d; i++) out[t * c + head * d + i] = 0;
     for (size_t s = 0; s <= t; s++) {
         const double *v = qkv + s * 3 * c + 2 * c + head * d;
@@ -111,13 +111,13 @@ static void run_layer(const struct net *net, size_t layer, double *x) {
 static double row_loss(const struct net *net, const double *x, int32_t target) {
     const size_t c = net->channels, vocabulary = (size_t)net->options->vocabulary;
     const double *head = tensor(net, net->options->tied ? "wte.weight" : "lm_head.weight");
-    double *logits = zeros(vocabulary), most = (double)-INFINITY, sum = 0;
+    double *logits = zeros(vocabulary), max = (double)-INFINITY, sum = 0;
     for (size_t v = 0; v < vocabulary; v++) {
         for (size_t i = 0; i < c; i++) logits[v] += x[i] * head[v * c + i];
-        most = fmax(most, logits[v]);
+        max = fmax(max, logits[v]);
     }
-    for (size_t v = 0; v < vocabulary; v++) sum += exp(logits[v] - most);
-    const double loss = most + log(sum) - logits[target];
+    for (size_t v = 0; v < vocabulary; v++) sum += exp(logits[v] - max);
+    const double loss = max + log(sum) - logits[target];
     free(logits);
     return loss;
 }

@@ -33,9 +33,9 @@ static size_t make_heap(const float *logits, int32_t *heap, size_t n) {
 }
 
 /* Sum of exp((logit - most) / temperature) over the candidates. */
-static double total_weight(const float *logits, const int32_t *heap, size_t count, double most, double temperature) {
+static double total_weight(const float *logits, const int32_t *heap, size_t count, double max, double temperature) {
     double sum = 0;
-    for (size_t i = 0; i < count; i++) sum += exp(((double)logits[heap[i]] - most) / temperature);
+    for (size_t i = 0; i < count; i++) sum += exp(((double)logits[heap[i]] - max) / temperature);
     return sum;
 }
 
@@ -43,20 +43,20 @@ int32_t taciti_sampler_choose(const taciti_sampler *sampler, float *logits, int3
     const size_t count = make_heap(logits, order, n);
     if (count == 0) return -1;
     if (sampler->temperature <= 0) return order[0];
-    const double most = (double)logits[order[0]];
-    const double all = total_weight(logits, order, count, most, sampler->temperature);
+    const double max = (double)logits[order[0]];
+    const double all = total_weight(logits, order, count, max, sampler->temperature);
     const size_t k = sampler->top_k > 0 && sampler->top_k < count ? sampler->top_k : count;
     /* Take the likeliest until k or top_p is reached; they gather behind the shrinking heap. */
     double kept = 0;
     size_t left = count;
     for (size_t taken = 0; taken < k && (taken == 0 || kept < sampler->top_p * all); taken++) {
-        kept += exp(((double)logits[order[0]] - most) / sampler->temperature);
+        kept += exp(((double)logits[order[0]] - max) / sampler->temperature);
         swap(order, 0, --left);
         sift_down(logits, order, 0, left);
     }
     double rest = unit * kept;
     for (size_t i = count; i-- > left;) {
-        rest -= exp(((double)logits[order[i]] - most) / sampler->temperature);
+        rest -= exp(((double)logits[order[i]] - max) / sampler->temperature);
         if (rest < 0) return order[i];
     }
     return order[left];

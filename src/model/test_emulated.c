@@ -281,9 +281,9 @@ static void the_slowest_of_n_ranks_is_as_slow_as_theory_says(void **state) {
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         double sum = 0;
         for (int64_t s = 0; s < STEPS; s++) {
-            double most = 0;
-            for (int r = 0; r < cases[c].ranks; r++) most = fmax(most, taciti_emulated_step_s(ranks[r], s));
-            sum += (most / 2.2e-3 - 1) / 0.1;
+            double max = 0;
+            for (int r = 0; r < cases[c].ranks; r++) max = fmax(max, taciti_emulated_step_s(ranks[r], s));
+            sum += (max / 2.2e-3 - 1) / 0.1;
         }
         assert_true(fabs(sum / STEPS - cases[c].expected) <= 5 * 0.83 / sqrt(STEPS));
     }

@@ -18,14 +18,14 @@
 #include "model/model.h"
 #include "model/reference.h"
 
-enum { BATCH = 3, TIME = 12, MOST_TOKENS = 1024 };
+enum { BATCH = 3, TIME = 12, MAX_TOKENS = 1024 };
 
 struct fixture {
     taciti_model_options options;
     taciti_layout layout;
     taciti_pool *pool;
     taciti_model *model;
-    int32_t tokens[MOST_TOKENS], targets[MOST_TOKENS];
+    int32_t tokens[MAX_TOKENS], targets[MAX_TOKENS];
     taciti_model_batch batch;
 };
 
@@ -430,14 +430,14 @@ static void next_logits_agree_with_the_loss(void **state) {
         for (size_t time = 1; time <= TIME; time++) {
             float logits[61];
             int32_t targets[TIME];
-            double loss, most = (double)-INFINITY, sum = 0;
+            double loss, max = (double)-INFINITY, sum = 0;
             for (size_t i = 0; i < time; i++) targets[i] = i + 1 == time ? 17 : -1;
             assert_int_equal(taciti_model_loss(f->model, f->tokens, targets, 1, time, &loss), TACIT_OK);
             assert_int_equal(taciti_model_next_logits(lean, f->tokens, time, logits), TACIT_OK);
-            for (size_t i = 0; i < 61; i++) most = fmax(most, (double)logits[i]);
-            for (size_t i = 0; i < 61; i++) sum += exp((double)logits[i] - most);
+            for (size_t i = 0; i < 61; i++) max = fmax(max, (double)logits[i]);
+            for (size_t i = 0; i < 61; i++) sum += exp((double)logits[i] - max);
             /* Another shape of product may sum in another order, and bf16 may then round another way. */
-            assert_true(fabs(most + log(sum) - (double)logits[17] - loss) <=
+            assert_true(fabs(max + log(sum) - (double)logits[17] - loss) <=
                         (dtype == TACITI_DTYPE_F32 ? 1e-5 : 0x1p-6) * (1 + loss));
         }
         taciti_model_destroy(lean);

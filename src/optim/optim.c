@@ -24,14 +24,14 @@
  */
 enum { FLOATS_PER_LINE = 16, NORM_FLOATS = 65536, BLEND_FLOATS = 16384 };
 
-static const char *const STATE_NAMES[TACITI_OPTIM_MOST_STATES] = {"m", "v", "a"};
+static const char *const STATE_NAMES[TACITI_OPTIM_MAX_STATES] = {"m", "v", "a"};
 
 struct taciti_optim {
     taciti_optim_options options;
     const taciti_layout *layout; /* borrows */
     taciti_pool *pool;           /* borrows */
     const taciti_kernels *kernels;
-    taciti_pages states[TACITI_OPTIM_MOST_STATES]; /* layout->n floats each */
+    taciti_pages states[TACITI_OPTIM_MAX_STATES]; /* layout->n floats each */
     int state_count;
     double *block_sums; /* one per BLEND_FLOATS floats of the layout */
     int64_t updates;

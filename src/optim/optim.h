@@ -54,7 +54,7 @@ double taciti_optim_clip_scale(const taciti_optim_options *options, double norm)
 
 typedef struct taciti_optim taciti_optim;
 
-enum { TACITI_OPTIM_MOST_STATES = 3 };
+enum { TACITI_OPTIM_MAX_STATES = 3 };
 
 /* Moments are allocated here (two flat arrays for adam and adamw, three for their accumulating forms, one for sgd with
  * momentum, none without). Borrows layout and pool. Not collective. */

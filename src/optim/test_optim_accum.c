@@ -52,13 +52,13 @@ static void reference_step(const taciti_optim_options *o, int64_t t, double y, d
 
 /* N ranks, one parameter each, f_i(x) = (x - c_i)^2 / 2, adapt while communicate: in step t rank i takes the mean of
  * itself and rank i ^ (1 << (t - 1) % bits), both as they were after step t - 1. */
-enum { MOST_RANKS = 4, MOST_STEPS = 6 };
+enum { MAX_RANKS = 4, MAX_STEPS = 6 };
 typedef struct golden {
     taciti_optim_options options;
     int bits; /* 2^bits ranks */
-    double c[MOST_RANKS], x0;
-    int64_t first, last;              /* steps whose results are known */
-    double x[MOST_STEPS][MOST_RANKS]; /* from step `first` on */
+    double c[MAX_RANKS], x0;
+    int64_t first, last;            /* steps whose results are known */
+    double x[MAX_STEPS][MAX_RANKS]; /* from step `first` on */
 } golden;
 
 static const golden GOLDEN[] = {
@@ -112,10 +112,10 @@ static void the_equations_give_the_golden_numbers(void **state) {
         const golden *run = &GOLDEN[r];
         const taciti_optim_options o = options_of_golden(run);
         const int ranks = 1 << run->bits;
-        parameter p[MOST_RANKS] = {{0}};
+        parameter p[MAX_RANKS] = {{0}};
         for (int i = 0; i < ranks; i++) p[i].x = run->x0;
         for (int64_t t = 1; t <= run->last; t++) {
-            double x[MOST_RANKS];
+            double x[MAX_RANKS];
             for (int i = 0; i < ranks; i++) x[i] = p[i].x;
             for (int i = 0; i < ranks; i++)
                 reference_step(&o, t, (x[i] + x[partner(run, i, t)]) / 2, x[i] - run->c[i], &p[i]);
@@ -160,10 +160,10 @@ static void the_optimizer_gives_the_golden_numbers(void **state) {
         const golden *run = &GOLDEN[g];
         const taciti_optim_options o = options_of_golden(run);
         const int ranks = 1 << run->bits;
-        rank r[MOST_RANKS];
+        rank r[MAX_RANKS];
         for (int i = 0; i < ranks; i++) set_up_rank(&r[i], &o, pool, run->x0);
         for (int64_t t = 1; t <= run->last; t++) {
-            float x[MOST_RANKS], leaving[MOST_RANKS];
+            float x[MAX_RANKS], leaving[MAX_RANKS];
             for (int i = 0; i < ranks; i++) {
                 x[i] = r[i].x;
                 leaving[i] = r[i].leaving;
@@ -194,11 +194,11 @@ static void check_step(const taciti_optim_options *o, int64_t t, bool decay, con
     const double m_error = 4 * U * (fabs(b1 * before[2]) + fabs((1 - b1) * g)) + g_error + 1e-44;
     const double v_error = 6 * U * v + (1 - b2) * (2 * fabs(g) + g_error) * g_error + 1e-43;
     const double c1 = 1 / (1 - pow(b1, (double)k)), c2 = 1 / (1 - pow(b2, (double)k));
-    const double root = sqrt(v * c2), least = sqrt(fmax(0, (v - v_error) * c2)) * (1 - 6 * U) + o->eps * (1 - U);
+    const double root = sqrt(v * c2), min = sqrt(fmax(0, (v - v_error) * c2)) * (1 - 6 * U) + o->eps * (1 - U);
     const double root_error = fmax(sqrt((v + v_error) * c2) - root, root - sqrt(fmax(0, (v - v_error) * c2)));
     const double direction = m * c1 / (root + o->eps);
     const double direction_error =
-        (m_error * c1 + fabs(direction) * (root_error + 6 * U * root)) / least + 8 * U * fabs(direction);
+        (m_error * c1 + fabs(direction) * (root_error + 6 * U * root)) / min + 8 * U * fabs(direction);
     const double q = p - o->lr * (direction + (coupled(o) ? 0 : wd * p));
     const double error = o->lr * (direction_error + 4 * U * (fabs(direction) + wd * fabs(p))) + U * fabs(q) + 1e-44;
     assert_true(fabs((double)after[0] - q) <= error);

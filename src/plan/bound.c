@@ -15,7 +15,7 @@ static double host_beta(const taciti_cluster *cluster) {
 double taciti_cluster_bound_s(const taciti_cluster *cluster, taciti_collective collective, taciti_group_kind group,
                               size_t bytes) {
     const double b = (double)bytes, hosts = cluster->hosts, ranks = taciti_cluster_ranks(cluster);
-    const double local = taciti_cluster_most_ranks_per_host(cluster);
+    const double local = taciti_cluster_max_ranks_per_host(cluster);
     if (group == TACITI_GROUP_HOST || cluster->hosts == 1)
         return cluster->inside.alpha_s < 0 ? 0 : traffic(collective, local) * b * cluster->inside.beta_s_per_byte;
     if (group == TACITI_GROUP_TWO_HOSTS) return traffic(collective, 2) * b * host_beta(cluster);

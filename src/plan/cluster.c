@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-enum { FILE_MOST_BYTES = 16 << 20 };
+enum { FILE_MAX_BYTES = 16 << 20 };
 
 static const char *const COLLECTIVES[TACITI_COLLECTIVES] = {
     [TACITI_COLLECTIVE_ALL_REDUCE] = "all_reduce",
@@ -45,11 +45,11 @@ int taciti_cluster_ranks(const taciti_cluster *cluster) {
     return ranks;
 }
 
-int taciti_cluster_most_ranks_per_host(const taciti_cluster *cluster) {
-    int most = 0;
+int taciti_cluster_max_ranks_per_host(const taciti_cluster *cluster) {
+    int max = 0;
     for (int i = 0; i < cluster->hosts; i++)
-        if (cluster->ranks_per_host[i] > most) most = cluster->ranks_per_host[i];
-    return most;
+        if (cluster->ranks_per_host[i] > max) max = cluster->ranks_per_host[i];
+    return max;
 }
 
 void taciti_cluster_destroy(taciti_cluster *cluster) {
@@ -107,7 +107,7 @@ tacit_status taciti_cluster_add_note(taciti_cluster *cluster, const char *note) 
 tacit_status taciti_cluster_load(const char *path, taciti_cluster *out) {
     char *text = NULL;
     size_t bytes = 0;
-    TACITI_TRY(taciti_file_read(path, FILE_MOST_BYTES, &text, &bytes));
+    TACITI_TRY(taciti_file_read(path, FILE_MAX_BYTES, &text, &bytes));
     const tacit_status status = taciti_cluster_parse(path, text, bytes, out);
     taciti_free(text);
     return status;

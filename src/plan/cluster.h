@@ -77,11 +77,11 @@ typedef struct taciti_cluster {
 /* What the file says. Also the limits of what can be written: a description beyond them cannot be read back. */
 #define TACITI_CLUSTER_FORMAT "tacit-cluster-1"
 enum {
-    TACITI_CLUSTER_MOST_HOSTS = 100000,
-    TACITI_CLUSTER_MOST_RANKS_PER_HOST = 10000,
-    TACITI_CLUSTER_MOST_TIMINGS = 4096,
-    TACITI_CLUSTER_MOST_CODECS = 256,
-    TACITI_CLUSTER_MOST_NOTES = 64,
+    TACITI_CLUSTER_MAX_HOSTS = 100000,
+    TACITI_CLUSTER_MAX_RANKS_PER_HOST = 10000,
+    TACITI_CLUSTER_MAX_TIMINGS = 4096,
+    TACITI_CLUSTER_MAX_CODECS = 256,
+    TACITI_CLUSTER_MAX_NOTES = 64,
     TACITI_CLUSTER_NOTE_BYTES = 1024
 };
 
@@ -91,7 +91,7 @@ taciti_cluster taciti_cluster_unknown(void);
 int taciti_cluster_ranks(const taciti_cluster *cluster);
 
 /* The size of the largest host. */
-int taciti_cluster_most_ranks_per_host(const taciti_cluster *cluster);
+int taciti_cluster_max_ranks_per_host(const taciti_cluster *cluster);
 
 /* Refuses with file, line (of a syntax error) or field (of a wrong value), what is wrong and what is legal. Returns
  * owned; outputs are written only on success. Any thread, not collective. */

@@ -15,10 +15,10 @@
 #include "plan/cluster.h"
 
 /* Beyond these a number has slipped a unit. */
-#define RATE_MOST 1e6
-#define RATE_LEAST 1e-6
-#define LATENCY_MOST_US 1e8
-#define SECONDS_MOST 1e6
+#define RATE_MAX 1e6
+#define RATE_MIN 1e-6
+#define LATENCY_MAX_US 1e8
+#define SECONDS_MAX 1e6
 
 typedef taciti_strict_reader reader;
 typedef taciti_strict_field field;
@@ -49,7 +49,7 @@ static tacit_status read_gigabytes(reader *r, const json_t *value, const field *
 
 static tacit_status whole(const reader *r, const json_t *value, const field *f, json_int_t *out) {
     const json_int_t x = json_integer_value(value);
-    if (!json_is_integer(value) || (double)x < f->least || (double)x > f->most)
+    if (!json_is_integer(value) || (double)x < f->min || (double)x > f->max)
         return taciti_strict_refuse(r, value, f->legal);
     *out = x;
     return TACIT_OK;
@@ -99,14 +99,14 @@ static tacit_status read_group(reader *r, const json_t *value, const field *f, v
 /* ---- objects ------------------------------------------------------------------------------------------------------
  */
 
-#define AT_LEAST_0 0, 1e6
-#define RATE RATE_LEAST, RATE_MOST, "a number above 0, in Gbit/s (1e-6 to 1e6)"
+#define AT_MIN_0 0, 1e6
+#define RATE RATE_MIN, RATE_MAX, "a number above 0, in Gbit/s (1e-6 to 1e6)"
 
 static const field LINK_FIELDS[] = {
-    {"latency_us", true, read_latency, offsetof(taciti_link_cost, alpha_s), 0, LATENCY_MOST_US,
+    {"latency_us", true, read_latency, offsetof(taciti_link_cost, alpha_s), 0, LATENCY_MAX_US,
      "a number of at least 0, in microseconds (up to 1e8)", NULL},
     {"gbit_per_s", true, read_beta, offsetof(taciti_link_cost, beta_s_per_byte), RATE, NULL},
-    {"fit_error", false, taciti_strict_real, offsetof(taciti_link_cost, fit_error), AT_LEAST_0, "a share of at least 0",
+    {"fit_error", false, taciti_strict_real, offsetof(taciti_link_cost, fit_error), AT_MIN_0, "a share of at least 0",
      NULL},
     {.name = NULL},
 };
@@ -123,9 +123,9 @@ static const field LINKS_FIELDS[] = {
 };
 
 static const field COMPUTE_FIELDS[] = {
-    {"cv", true, taciti_strict_real, offsetof(taciti_cluster, compute_cv), AT_LEAST_0, "a share of at least 0", NULL},
+    {"cv", true, taciti_strict_real, offsetof(taciti_cluster, compute_cv), AT_MIN_0, "a share of at least 0", NULL},
     {"lag1", false, taciti_strict_real, offsetof(taciti_cluster, compute_lag1), -1, 1, "a number from -1 to 1", NULL},
-    {"rank_spread", false, taciti_strict_real, offsetof(taciti_cluster, compute_rank_spread), AT_LEAST_0,
+    {"rank_spread", false, taciti_strict_real, offsetof(taciti_cluster, compute_rank_spread), AT_MIN_0,
      "a share of at least 0", NULL},
     {.name = NULL},
 };
@@ -139,17 +139,17 @@ static const field TIMING_FIELDS[] = {
      "a text of 1 to 23 bytes: \"tacit\", \"mpi-default\"", NULL},
     {"bytes", true, read_size, offsetof(taciti_cluster_timing, bytes), 1, 0x1p53,
      "a whole number above 0, without point and exponent", NULL},
-    {"seconds", true, taciti_strict_real, offsetof(taciti_cluster_timing, seconds), 1e-9, SECONDS_MOST,
+    {"seconds", true, taciti_strict_real, offsetof(taciti_cluster_timing, seconds), 1e-9, SECONDS_MAX,
      "a number above 0, in seconds (1e-9 to 1e6)", NULL},
-    {"spread", false, taciti_strict_real, offsetof(taciti_cluster_timing, spread), AT_LEAST_0, "a share of at least 0",
+    {"spread", false, taciti_strict_real, offsetof(taciti_cluster_timing, spread), AT_MIN_0, "a share of at least 0",
      NULL},
     {.name = NULL},
 };
 
 static const field CODEC_FIELDS[] = {
-    {"encode_gb_per_s", true, read_gigabytes, offsetof(taciti_cluster_codec, encode_bytes_per_s), RATE_LEAST, RATE_MOST,
+    {"encode_gb_per_s", true, read_gigabytes, offsetof(taciti_cluster_codec, encode_bytes_per_s), RATE_MIN, RATE_MAX,
      "a number above 0, in GB/s (1e-6 to 1e6)", NULL},
-    {"decode_gb_per_s", true, read_gigabytes, offsetof(taciti_cluster_codec, decode_bytes_per_s), RATE_LEAST, RATE_MOST,
+    {"decode_gb_per_s", true, read_gigabytes, offsetof(taciti_cluster_codec, decode_bytes_per_s), RATE_MIN, RATE_MAX,
      "a number above 0, in GB/s (1e-6 to 1e6)", NULL},
     {.name = NULL},
 };
@@ -161,7 +161,7 @@ static const field RANKS = {"ranks_per_host",
                             read_count,
                             0,
                             1,
-                            TACITI_CLUSTER_MOST_RANKS_PER_HOST,
+                            TACITI_CLUSTER_MAX_RANKS_PER_HOST,
                             "a whole number from 1 to 10000, or a list of one for each host",
                             NULL};
 
@@ -185,9 +185,9 @@ static tacit_status read_ranks(reader *r, const json_t *value, const field *f, v
 
 static tacit_status check_list(const reader *r, const json_t *value, const field *f) {
     if (!json_is_array(value)) return taciti_strict_refuse(r, value, f->legal);
-    if ((double)json_array_size(value) <= f->most) return TACIT_OK;
+    if ((double)json_array_size(value) <= f->max) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG, "%s: %s has %zu items; at most %.0f are read", r->file, r->path,
-                       json_array_size(value), f->most);
+                       json_array_size(value), f->max);
 }
 
 /* A text, or a list of texts. */
@@ -251,9 +251,9 @@ static tacit_status read_codecs(reader *r, const json_t *value, const field *f, 
     json_t *object = NULL; /* jansson's iterators want one that they could change */
     memcpy(&object, &value, sizeof object);
     if (!json_is_object(value)) return taciti_strict_refuse(r, value, f->legal);
-    if ((double)json_object_size(value) > f->most)
+    if ((double)json_object_size(value) > f->max)
         return taciti_fail(TACIT_E_CONFIG, "%s: %s has %zu codecs; at most %.0f are read", r->file, r->path,
-                           json_object_size(value), f->most);
+                           json_object_size(value), f->max);
     for (void *at = json_object_iter(object); at != NULL; at = json_object_iter_next(object, at)) {
         taciti_cluster_codec codec = {.encode_bytes_per_s = -1, .decode_bytes_per_s = -1};
         const char *name = json_object_iter_key(at);
@@ -280,15 +280,15 @@ static const field FIELDS[] = {
      NULL},
     {"source", false, taciti_strict_text, offsetof(taciti_cluster, source),
      CLUSTER_TEXT(source, "a text of up to 127 bytes"), NULL},
-    {"notes", false, read_notes, 0, 0, TACITI_CLUSTER_MOST_NOTES, "a text or a list of texts", NULL},
-    {"hosts", true, read_count, offsetof(taciti_cluster, hosts), 1, TACITI_CLUSTER_MOST_HOSTS,
+    {"notes", false, read_notes, 0, 0, TACITI_CLUSTER_MAX_NOTES, "a text or a list of texts", NULL},
+    {"hosts", true, read_count, offsetof(taciti_cluster, hosts), 1, TACITI_CLUSTER_MAX_HOSTS,
      "a whole number from 1 to 100000", NULL},
     {"ranks_per_host", true, read_ranks, 0, 0, 0, "a whole number from 1 to 10000, or a list of one for each host",
      NULL},
     {"links", true, taciti_strict_nested, 0, 0, 0, "an object: {\"between\": {\"latency_us\": 30, \"gbit_per_s\": 25}}",
      LINKS_FIELDS},
-    {"collectives", false, read_timings, 0, 0, TACITI_CLUSTER_MOST_TIMINGS, "a list of measurements", NULL},
-    {"codecs", false, read_codecs, 0, 0, TACITI_CLUSTER_MOST_CODECS, "an object from names of codecs to their rates",
+    {"collectives", false, read_timings, 0, 0, TACITI_CLUSTER_MAX_TIMINGS, "a list of measurements", NULL},
+    {"codecs", false, read_codecs, 0, 0, TACITI_CLUSTER_MAX_CODECS, "an object from names of codecs to their rates",
      NULL},
     {"compute", false, taciti_strict_nested, 0, 0, 0, "an object: {\"cv\": 0.02}", COMPUTE_FIELDS},
     {.name = NULL},

@@ -28,7 +28,7 @@ double taciti_median(double *samples, size_t n) {
 
 /* Median slope of all pairs; the longest message is the last. */
 static double slope_of(const double *bytes, const double *seconds, size_t n) {
-    double slopes[TACITI_FIT_MOST * TACITI_FIT_MOST / 2];
+    double slopes[TACITI_FIT_MAX * TACITI_FIT_MAX / 2];
     size_t count = 0, from = n - 2;
     while (from > 0 && bytes[from - 1] >= bytes[n - 1] / LONG_SHARE) from--;
     for (size_t i = from; i < n; i++)
@@ -37,7 +37,7 @@ static double slope_of(const double *bytes, const double *seconds, size_t n) {
 }
 
 static double intercept_of(const double *bytes, const double *seconds, size_t n, double slope) {
-    double rests[TACITI_FIT_MOST];
+    double rests[TACITI_FIT_MAX];
     size_t count = 0;
     while (count < n && (count == 0 || bytes[count] <= SHORT_BYTES)) {
         rests[count] = seconds[count] - slope * bytes[count];
@@ -48,7 +48,7 @@ static double intercept_of(const double *bytes, const double *seconds, size_t n,
 }
 
 bool taciti_fit_link(const double *bytes, const double *seconds, size_t n, taciti_link_cost *out) {
-    if (n < 2 || n > TACITI_FIT_MOST) return false;
+    if (n < 2 || n > TACITI_FIT_MAX) return false;
     const double beta = slope_of(bytes, seconds, n);
     if (!(beta > 0) || !isfinite(beta)) return false;
     *out = (taciti_link_cost){.alpha_s = intercept_of(bytes, seconds, n, beta), .beta_s_per_byte = beta};
@@ -69,11 +69,11 @@ static double mean_of(const double *x, size_t n) {
 
 taciti_jitter taciti_jitter_of(const double *seconds, size_t ranks, size_t pieces) {
     taciti_jitter jitter = {.mean_s = mean_of(seconds, ranks * pieces), .lag1 = -2};
-    double squares = 0, products = 0, least = DBL_MAX, most = 0;
+    double squares = 0, products = 0, min = DBL_MAX, max = 0;
     for (size_t r = 0; r < ranks; r++) {
         const double *x = seconds + r * pieces, mean = mean_of(x, pieces);
-        if (mean < least) least = mean;
-        if (mean > most) most = mean;
+        if (mean < min) min = mean;
+        if (mean > max) max = mean;
         for (size_t t = 0; t < pieces; t++) {
             squares += (x[t] - jitter.mean_s) * (x[t] - jitter.mean_s);
             if (t > 0) products += (x[t] - jitter.mean_s) * (x[t - 1] - jitter.mean_s);
@@ -81,7 +81,7 @@ taciti_jitter taciti_jitter_of(const double *seconds, size_t ranks, size_t piece
     }
     const double variance = squares / (double)(ranks * pieces);
     jitter.cv = sqrt(variance) / jitter.mean_s;
-    jitter.rank_spread = (most - least) / jitter.mean_s;
+    jitter.rank_spread = (max - min) / jitter.mean_s;
     if (variance > 0) jitter.lag1 = products / (double)(ranks * (pieces - 1)) / variance;
     if (jitter.lag1 > 1) jitter.lag1 = 1; /* the ends count once, the middle twice */
     if (variance > 0 && jitter.lag1 < -1) jitter.lag1 = -1;

@@ -15,9 +15,9 @@ double taciti_median(double *samples, size_t n);
 
 /* The line seconds = alpha + bytes * beta through message times, alpha >= 0 and beta > 0. Short messages tell alpha,
  * long ones beta; what lies between (a protocol that changes with the size, a shaper that lets a burst pass) is not
- * linear and bends neither. Sizes ascend, times are positive, n is 2 to TACITI_FIT_MOST. False, and nothing written,
+ * linear and bends neither. Sizes ascend, times are positive, n is 2 to TACITI_FIT_MAX. False, and nothing written,
  * when long messages do not take longer with their size: too much disturbed them. */
-enum { TACITI_FIT_MOST = 32 };
+enum { TACITI_FIT_MAX = 32 };
 bool taciti_fit_link(const double *bytes, const double *seconds, size_t n, taciti_link_cost *out);
 
 /* What is said of equal pieces of computation: seconds[ranks][pieces], all positive, pieces >= 2. */

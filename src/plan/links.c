@@ -251,7 +251,7 @@ static void describe(const taciti_cluster *c, taciti_links *out) {
     if (c->between.alpha_s >= 0) {
         out->wire_alpha_s = c->between.alpha_s;
         out->wire_beta_s = taciti_plan_wire_beta_s(c);
-        const double part = taciti_cluster_most_ranks_per_host(c) * out->wire_beta_s;
+        const double part = taciti_cluster_max_ranks_per_host(c) * out->wire_beta_s;
         out->flow_beta_s = c->between.beta_s_per_byte < part ? c->between.beta_s_per_byte : part;
         out->crowd_beta_s = c->incast_beta_s_per_byte > out->wire_beta_s ? c->incast_beta_s_per_byte : out->wire_beta_s;
     }

@@ -30,7 +30,7 @@ typedef enum taciti_order { TACITI_ORDER_DENSE, TACITI_ORDER_AWC, TACITI_ORDER_A
 
 /* Whole periods are simulated: all rounds of a topology, one in every so many steps. E_CONFIG, in the name of `what`,
  * when those are more steps than a plan should take. */
-enum { TACITI_PLAN_PERIOD_MOST = 1 << 14 };
+enum { TACITI_PLAN_PERIOD_MAX = 1 << 14 };
 tacit_status taciti_plan_check_period(const char *what, size_t rounds, int every);
 
 /* Whose all-reduce a dense method is, where it is not ours. */
@@ -130,7 +130,7 @@ double taciti_plan_wire_beta_s(const taciti_cluster *cluster);
 
 /* Ranks of so many hosts, more than the description has being hosts of the same sizes once more; `most` + 1 when they
  * are more than that. */
-int taciti_plan_ranks(const taciti_cluster *cluster, int64_t hosts, int most);
+int taciti_plan_ranks(const taciti_cluster *cluster, int64_t hosts, int max);
 
 /* Where `ranks` ranks would be: hosts are filled in the order of the description; more than it has are hosts of the
  * same sizes once more. Returns owned: taciti_free(*host_of). */

@@ -26,17 +26,17 @@
 #include "plan/rounds.h"
 
 /* Draws of a simulation: enough for a mean that moves by less than cv / 50, few enough to be instant. */
-enum { DRAWS = 1 << 15, STEPS_LEAST = 32, STEPS_MOST = 1024 };
+enum { DRAWS = 1 << 15, STEPS_MIN = 32, STEPS_MAX = 1024 };
 
 static const char *const BOTTLENECKS[TACITI_BOTTLENECKS] = {"compute", "link", "latency", "stragglers"};
 const char *taciti_bottleneck_name(taciti_bottleneck bottleneck) { return BOTTLENECKS[bottleneck]; }
 
 /* ---- where ranks are --------------------------------------------------------------------------------------------- */
 
-int taciti_plan_ranks(const taciti_cluster *cluster, int64_t hosts, int most) {
+int taciti_plan_ranks(const taciti_cluster *cluster, int64_t hosts, int max) {
     int ranks = 0;
-    for (int64_t h = 0; h < hosts && ranks <= most; h++) ranks += cluster->ranks_per_host[h % cluster->hosts];
-    return ranks <= most ? ranks : most + 1;
+    for (int64_t h = 0; h < hosts && ranks <= max; h++) ranks += cluster->ranks_per_host[h % cluster->hosts];
+    return ranks <= max ? ranks : max + 1;
 }
 
 tacit_status taciti_plan_where(const taciti_cluster *cluster, int ranks, int **host_of, taciti_where *out) {
@@ -59,11 +59,11 @@ tacit_status taciti_plan_where(const taciti_cluster *cluster, int ranks, int **h
 /* ---- how long a period is ---------------------------------------------------------------------------------------- */
 
 tacit_status taciti_plan_check_period(const char *what, size_t rounds, int every) {
-    if (rounds <= TACITI_PLAN_PERIOD_MOST / (size_t)(every > 0 ? every : 1)) return TACIT_OK;
+    if (rounds <= TACITI_PLAN_PERIOD_MAX / (size_t)(every > 0 ? every : 1)) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "%s repeats after %zu x %d steps, and a plan simulates at most %d of them: choose a smaller "
                        "gossip.every, localsgd.every or gossip.period",
-                       what, rounds, every, TACITI_PLAN_PERIOD_MOST);
+                       what, rounds, every, TACITI_PLAN_PERIOD_MAX);
 }
 
 /* ---- when buckets are ready -------------------------------------------------------------------------------------- */
@@ -90,7 +90,7 @@ typedef struct model {
 
 static size_t steps_of(int ranks) {
     const size_t steps = DRAWS / (size_t)ranks;
-    return steps < STEPS_LEAST ? STEPS_LEAST : steps > STEPS_MOST ? STEPS_MOST : steps;
+    return steps < STEPS_MIN ? STEPS_MIN : steps > STEPS_MAX ? STEPS_MAX : steps;
 }
 
 static double cv_of(const taciti_cluster *cluster, const taciti_plan_options *options) {

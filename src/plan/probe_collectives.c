@@ -20,7 +20,7 @@
 static const size_t SIZES[] = {4 << 10, 256 << 10, 4 << 20, 32 << 20};
 static const size_t QUICK_SIZES[] = {4 << 10, 1 << 20, 4 << 20};
 
-enum { SIZES_MOST = 4, ROUNDS = 7, ROUNDS_QUICK = 3, ROUNDS_LEAST = 3, REPEATS_MOST = 100, SKIPPED_BYTES = 720 };
+enum { SIZES_MAX = 4, ROUNDS = 7, ROUNDS_QUICK = 3, ROUNDS_MIN = 3, REPEATS_MAX = 100, SKIPPED_BYTES = 720 };
 /* A round of small arrays repeats them until it takes this long: what ranks start apart is lost in it. */
 static const double ROUND_S = 5e-3;
 /* One measurement takes at most this many times its part of what is left, and then with the least number of rounds. */
@@ -106,27 +106,27 @@ static const char *name_of(const bench *b, const subject *what) {
 
 /* One of few rounds that something else held up makes their median worthless. The same on all ranks, as times are. */
 static bool is_uneven(const double *seconds, size_t rounds) {
-    double least = seconds[0], most = seconds[0];
+    double min = seconds[0], max = seconds[0];
     for (size_t i = 1; i < rounds; i++) {
-        least = seconds[i] < least ? seconds[i] : least;
-        most = seconds[i] > most ? seconds[i] : most;
+        min = seconds[i] < min ? seconds[i] : min;
+        max = seconds[i] > max ? seconds[i] : max;
     }
-    return most > UNEVEN * least;
+    return max > UNEVEN * min;
 }
 
 /* One round to warm up, which also tells how many repeats and rounds there is time for. */
 static tacit_status measure(bench *b, double fair_s, double *out_s) {
     double seconds[ROUNDS], warm_up_s, spent_s = 0;
-    const double rounds_most = b->probe->options->quick ? ROUNDS_QUICK : ROUNDS;
+    const double rounds_max = b->probe->options->quick ? ROUNDS_QUICK : ROUNDS;
     b->repeats = 1;
     TACITI_TRY(time_round(b, &warm_up_s));
     if (warm_up_s < ROUND_S) { /* the first one also made connections */
         TACITI_TRY(time_round(b, &warm_up_s));
         const double fit = ROUND_S / (warm_up_s > 1e-9 ? warm_up_s : 1e-9);
-        b->repeats = fit > REPEATS_MOST ? REPEATS_MOST : (size_t)fit + 1;
+        b->repeats = fit > REPEATS_MAX ? REPEATS_MAX : (size_t)fit + 1;
     }
     const double fit = (fair_s - warm_up_s) / (warm_up_s * (double)b->repeats);
-    const size_t planned = (size_t)(fit > rounds_most ? rounds_most : fit > ROUNDS_LEAST ? fit : ROUNDS_LEAST);
+    const size_t planned = (size_t)(fit > rounds_max ? rounds_max : fit > ROUNDS_MIN ? fit : ROUNDS_MIN);
     size_t rounds = 0;
     while (rounds < planned || (rounds < ROUNDS && spent_s < fair_s * PATIENCE && is_uneven(seconds, rounds))) {
         TACITI_TRY(time_round(b, &seconds[rounds]));
@@ -144,7 +144,7 @@ static tacit_status measure(bench *b, double fair_s, double *out_s) {
 /* Groups that are the world or another kind under another name, or single ranks, say nothing; nor do parts of an
  * all-reduce of groups that only gossip has. */
 static bool says_something(const taciti_probe *probe, taciti_collective collective, taciti_group_kind kind) {
-    const bool several = taciti_cluster_most_ranks_per_host(probe->cluster) > 1;
+    const bool several = taciti_cluster_max_ranks_per_host(probe->cluster) > 1;
     if (kind == TACITI_GROUP_WORLD) return true;
     if (probe->hosts < 2) return false;
     if ((int)kind < CHUNKED_KINDS) return several;
@@ -216,9 +216,9 @@ static tacit_status measure_size(bench *b, const plan_of_sizes *plan, size_t at,
         (void)subject_of(b, i, &b->what);
         TACITI_TRY(taciti_probe_left(b->probe, share, &left_s));
         const double rest = (double)((plan->count - at) * plan->subjects - i);
-        const double most_s = rest > GREED ? left_s / rest * GREED : left_s;
+        const double max_s = rest > GREED ? left_s / rest * GREED : left_s;
         const double once_s = predict(b, b->bytes, at == 0 ? 0 : last_s[i], at == 0 ? 0 : plan->sizes[at - 1]);
-        if (at > 0 && (once_s * (1 + ROUNDS_LEAST) > most_s || last_s[i] <= 0)) {
+        if (at > 0 && (once_s * (1 + ROUNDS_MIN) > max_s || last_s[i] <= 0)) {
             add_name(b, skipped, sizeof skipped);
             last_s[i] = 0;
             continue;

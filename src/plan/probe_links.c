@@ -18,13 +18,13 @@ static const size_t QUICK_SIZES[] = {1, 64, 16 << 10, 1 << 18, 1 << 20, 2 << 20,
 /* What tells links apart: a short message and one that takes some time. */
 static const size_t CHECK_SIZES[] = {1, 1 << 18};
 
-enum { ROUNDS_LEAST = 3, ROUNDS_MOST = 200, CHECKS_MOST = 16, FLOW_ROUNDS = 5 };
+enum { ROUNDS_MIN = 3, ROUNDS_MAX = 200, CHECKS_MAX = 16, FLOW_ROUNDS = 5 };
 /* Up to here the latency is most of the time. */
 enum { LATENCY_BYTES = 64 << 10 };
 /* Pieces of a transfer that are under way at once: one moves while the next one is announced, as in exchange/group.c.
  */
 enum { WINDOW = 2 };
-enum { FLOW_MOST_BYTES = 64 << 20 };
+enum { FLOW_MAX_BYTES = 64 << 20 };
 /* Of a pair's time: what a short size gets at most, and a long one of what is left. */
 static const double SHORT_SHARE = 0.03, LONG_SHARE = 0.3;
 static const double FLOW_S = 0.25, FLOW_S_QUICK = 0.12, FLOW_SHARE = 0.25;
@@ -37,9 +37,9 @@ typedef struct ping_pong {
     int from, to;
     const size_t *sizes; /* ascending */
     size_t count;
-    double most_s;
-    char *buffer;                    /* of the longest size on both ranks */
-    double seconds[TACITI_FIT_MOST]; /* one way, of the sizes there was time for; on `from` */
+    double max_s;
+    char *buffer;                   /* of the longest size on both ranks */
+    double seconds[TACITI_FIT_MAX]; /* one way, of the sizes there was time for; on `from` */
     size_t measured;
 } ping_pong;
 
@@ -62,7 +62,7 @@ static tacit_status answer_series(taciti_comm *comm, const ping_pong *p) {
 
 /* Median round trip of so many. */
 static tacit_status run_series(taciti_comm *comm, const ping_pong *p, size_t bytes, size_t rounds, double *out_s) {
-    double seconds[ROUNDS_MOST];
+    double seconds[ROUNDS_MAX];
     const series s = {.bytes = bytes, .rounds = rounds};
     TACITI_TRY(taciti_comm_send(comm, p->to, &s, sizeof s));
     for (size_t i = 0; i < rounds; i++) {
@@ -79,18 +79,18 @@ static tacit_status run_series(taciti_comm *comm, const ping_pong *p, size_t byt
  * left ends the measurement. */
 static tacit_status lead_series(taciti_comm *comm, ping_pong *p) {
     const int64_t begin_ns = taciti_now_ns();
-    double trip_s = 0, left_s = p->most_s;
+    double trip_s = 0, left_s = p->max_s;
     for (size_t i = 0; i < p->count; i++) {
         const double growth = p->sizes[i] > LATENCY_BYTES ? (double)p->sizes[i] / (double)p->sizes[i - 1] : 1;
-        if (trip_s * growth * (1 + ROUNDS_LEAST) > left_s && i > 1) break;
+        if (trip_s * growth * (1 + ROUNDS_MIN) > left_s && i > 1) break;
         TACITI_TRY(run_series(comm, p, p->sizes[i], 1, &trip_s));
-        const double share_s = p->sizes[i] > LATENCY_BYTES ? LONG_SHARE * left_s : SHORT_SHARE * p->most_s;
+        const double share_s = p->sizes[i] > LATENCY_BYTES ? LONG_SHARE * left_s : SHORT_SHARE * p->max_s;
         const double fit = share_s / trip_s;
-        const size_t rounds = fit > ROUNDS_MOST ? ROUNDS_MOST : fit > ROUNDS_LEAST ? (size_t)fit : ROUNDS_LEAST;
+        const size_t rounds = fit > ROUNDS_MAX ? ROUNDS_MAX : fit > ROUNDS_MIN ? (size_t)fit : ROUNDS_MIN;
         TACITI_TRY(run_series(comm, p, p->sizes[i], rounds, &trip_s));
         p->seconds[i] = trip_s / 2;
         p->measured = i + 1;
-        left_s = p->most_s - (double)(taciti_now_ns() - begin_ns) / 1e9;
+        left_s = p->max_s - (double)(taciti_now_ns() - begin_ns) / 1e9;
     }
     const series end = {0};
     return taciti_comm_send(comm, p->to, &end, sizeof end);
@@ -125,14 +125,14 @@ static tacit_status note_short_sizes(taciti_probe *probe, const ping_pong *p) {
 }
 
 /* The whole line. Between hosts nothing works without it. */
-static tacit_status measure_link(taciti_probe *probe, int from, int to, double most_s, taciti_link_cost *out) {
+static tacit_status measure_link(taciti_probe *probe, int from, int to, double max_s, taciti_link_cost *out) {
     const bool quick = probe->options->quick;
     ping_pong p = {.from = from,
                    .to = to,
                    .sizes = quick ? QUICK_SIZES : SIZES,
                    .count = quick ? sizeof QUICK_SIZES / sizeof *QUICK_SIZES : sizeof SIZES / sizeof *SIZES,
-                   .most_s = most_s};
-    double bytes[TACITI_FIT_MOST];
+                   .max_s = max_s};
+    double bytes[TACITI_FIT_MAX];
     TACITI_TRY(measure_pair(probe, &p));
     TACITI_TRY(note_short_sizes(probe, &p));
     for (size_t i = 0; i < p.measured; i++) bytes[i] = (double)p.sizes[i];
@@ -172,27 +172,27 @@ static bool pair_of(const taciti_probe *probe, bool inside, int i, pair *out) {
 
 /* The pairs on the same sizes one after the other, if there is time; the note names the pair that differs most from the
  * median. */
-static tacit_status compare_pairs(taciti_probe *probe, bool inside, const taciti_link_cost *link, double most_s) {
-    double seconds[CHECKS_MOST], sorted[CHECKS_MOST];
-    pair pairs[CHECKS_MOST];
+static tacit_status compare_pairs(taciti_probe *probe, bool inside, const taciti_link_cost *link, double max_s) {
+    double seconds[CHECKS_MAX], sorted[CHECKS_MAX];
+    pair pairs[CHECKS_MAX];
     size_t count = 0, worst = 0;
-    while (count < CHECKS_MOST && pair_of(probe, inside, (int)count, &pairs[count])) count++;
+    while (count < CHECKS_MAX && pair_of(probe, inside, (int)count, &pairs[count])) count++;
     const double trip_s = 2 * (link->alpha_s + link->beta_s_per_byte * (double)CHECK_SIZES[1]);
-    if (count < 2 || trip_s * (1 + ROUNDS_LEAST) * (double)count > most_s) return TACIT_OK;
+    if (count < 2 || trip_s * (1 + ROUNDS_MIN) * (double)count > max_s) return TACIT_OK;
     for (size_t i = 0; i < count; i++) {
         ping_pong p = {.from = pairs[i].from,
                        .to = pairs[i].to,
                        .sizes = CHECK_SIZES,
                        .count = sizeof CHECK_SIZES / sizeof *CHECK_SIZES,
-                       .most_s = most_s / (double)count};
+                       .max_s = max_s / (double)count};
         TACITI_TRY(measure_pair(probe, &p));
         seconds[i] = sorted[i] = p.seconds[p.count - 1];
     }
     const double median = taciti_median(sorted, count);
     for (size_t i = 1; i < count; i++)
         if (seconds[i] / median + median / seconds[i] > seconds[worst] / median + median / seconds[worst]) worst = i;
-    const double most = inside ? UNEVEN_INSIDE : UNEVEN_BETWEEN;
-    if (seconds[worst] < median * most && seconds[worst] > median / most) return TACIT_OK;
+    const double max = inside ? UNEVEN_INSIDE : UNEVEN_BETWEEN;
+    if (seconds[worst] < median * max && seconds[worst] > median / max) return TACIT_OK;
     char note[256];
     (void)snprintf(note, sizeof note,
                    "uneven links: %zu bytes from rank %d (%.40s) to rank %d (%.40s) take %.3g ms, others %.3g ms",
@@ -298,9 +298,9 @@ static tacit_status run_rounds(taciti_probe *probe, flows *f, int64_t *times, do
 }
 
 /* Pieces of each transfer, so that `parts` of them together take `most_s` on the link of two hosts. */
-static size_t piece_count(const taciti_probe *probe, double most_s, size_t parts, size_t piece_bytes) {
-    const double fit = most_s / probe->cluster->between.beta_s_per_byte;
-    const double total = fit > FLOW_MOST_BYTES ? FLOW_MOST_BYTES : fit;
+static size_t piece_count(const taciti_probe *probe, double max_s, size_t parts, size_t piece_bytes) {
+    const double fit = max_s / probe->cluster->between.beta_s_per_byte;
+    const double total = fit > FLOW_MAX_BYTES ? FLOW_MAX_BYTES : fit;
     const double pieces = total / (double)parts / (double)piece_bytes;
     return pieces > 1 ? (size_t)pieces : 1; /* no time left is less than none */
 }
@@ -325,9 +325,9 @@ static tacit_status measure_flows(taciti_probe *probe, flow *list, size_t count,
     double left_s = 0, seconds = 0;
     TACITI_TRY(taciti_probe_left(probe, 1, &left_s));
     const double wanted_s = probe->options->quick ? FLOW_S_QUICK : FLOW_S;
-    const double most_s = left_s / (FLOW_ROUNDS + 1) * FLOW_SHARE;
+    const double max_s = left_s / (FLOW_ROUNDS + 1) * FLOW_SHARE;
     flows f = {.list = list, .count = count, .piece_bytes = TACITI_WIRE_SEGMENT_BYTES};
-    f.pieces = piece_count(probe, most_s < wanted_s ? most_s : wanted_s, parts, f.piece_bytes);
+    f.pieces = piece_count(probe, max_s < wanted_s ? max_s : wanted_s, parts, f.piece_bytes);
     tacit_status status = allocate(&f, probe->rank);
     int64_t *times = taciti_calloc(2 * (size_t)probe->size, sizeof *times);
     status = taciti_comm_agree(probe->comm, times == NULL ? TACIT_E_MEMORY : status);

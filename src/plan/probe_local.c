@@ -13,9 +13,9 @@
 #include "plan/fit.h"
 #include "plan/probe_state.h"
 
-enum { CODEC_FLOATS = 4 << 20, CODEC_ROUNDS_MOST = 64, CODEC_ROUNDS_LEAST = 3 };
-enum { PIECES_LEAST = 20, PIECES_MOST = 200, PIECES_QUICK = 60, WARM_UP_PIECES = 4, CALIBRATION_STEPS = 1 << 14 };
-static const double PIECE_S = 5e-3, CODEC_MOST_S = 0.5, BUSY_SHARE = 0.9;
+enum { CODEC_FLOATS = 4 << 20, CODEC_ROUNDS_MAX = 64, CODEC_ROUNDS_MIN = 3 };
+enum { PIECES_MIN = 20, PIECES_MAX = 200, PIECES_QUICK = 60, WARM_UP_PIECES = 4, CALIBRATION_STEPS = 1 << 14 };
+static const double PIECE_S = 5e-3, CODEC_MAX_S = 0.5, BUSY_SHARE = 0.9;
 
 /* ---- codecs ------------------------------------------------------------------------------------------------------ */
 
@@ -36,13 +36,13 @@ static tacit_status decode(codec_bench *bench) {
 }
 
 /* Median rate in bytes of f32 per second, after one call that does not count. */
-static tacit_status rate(codec_bench *bench, tacit_status (*call)(codec_bench *), double most_s, double *out) {
-    double seconds[CODEC_ROUNDS_MOST];
+static tacit_status rate(codec_bench *bench, tacit_status (*call)(codec_bench *), double max_s, double *out) {
+    double seconds[CODEC_ROUNDS_MAX];
     size_t rounds = 0;
     TACITI_TRY(call(bench));
     const int64_t begin_ns = taciti_now_ns();
-    for (int64_t now_ns = begin_ns; rounds < CODEC_ROUNDS_MOST; rounds++) {
-        if (rounds >= CODEC_ROUNDS_LEAST && (double)(now_ns - begin_ns) / 1e9 >= most_s) break;
+    for (int64_t now_ns = begin_ns; rounds < CODEC_ROUNDS_MAX; rounds++) {
+        if (rounds >= CODEC_ROUNDS_MIN && (double)(now_ns - begin_ns) / 1e9 >= max_s) break;
         TACITI_TRY(call(bench));
         const int64_t end_ns = taciti_now_ns();
         seconds[rounds] = (double)(end_ns - now_ns) / 1e9;
@@ -53,7 +53,7 @@ static tacit_status rate(codec_bench *bench, tacit_status (*call)(codec_bench *)
 }
 
 /* The values do not matter to the codecs' speed; these are 0.75 and stay far from overflow. */
-static tacit_status measure_codec(const taciti_codec *codec, double most_s, taciti_cluster_codec *out) {
+static tacit_status measure_codec(const taciti_codec *codec, double max_s, taciti_cluster_codec *out) {
     codec_bench bench = {.codec = codec,
                          .x = taciti_calloc(CODEC_FLOATS, sizeof(float)),
                          .payload = taciti_calloc(codec->bound(CODEC_FLOATS), 1)};
@@ -61,9 +61,9 @@ static tacit_status measure_codec(const taciti_codec *codec, double most_s, taci
     if (status == TACIT_OK) {
         memset(bench.x, 0x3f, CODEC_FLOATS * sizeof(float));
         (void)snprintf(out->name, sizeof out->name, "%s", codec->name);
-        status = rate(&bench, encode, most_s, &out->encode_bytes_per_s);
+        status = rate(&bench, encode, max_s, &out->encode_bytes_per_s);
     }
-    if (status == TACIT_OK) status = rate(&bench, decode, most_s, &out->decode_bytes_per_s);
+    if (status == TACIT_OK) status = rate(&bench, decode, max_s, &out->decode_bytes_per_s);
     taciti_free(bench.x);
     taciti_free(bench.payload);
     return status;
@@ -80,7 +80,7 @@ tacit_status taciti_probe_codecs(taciti_probe *probe, double share) {
         taciti_cluster_codec codec = {.name = ""};
         tacit_status status = TACIT_OK;
         if (probe->rank == 0)
-            status = measure_codec(taciti_codec_list()[i], each_s < CODEC_MOST_S ? each_s : CODEC_MOST_S, &codec);
+            status = measure_codec(taciti_codec_list()[i], each_s < CODEC_MAX_S ? each_s : CODEC_MAX_S, &codec);
         TACITI_TRY(taciti_comm_agree(probe->comm, status));
         TACITI_TRY(taciti_comm_broadcast(probe->comm, 0, &codec, sizeof codec));
         TACITI_TRY(taciti_cluster_add_codec(probe->cluster, &codec));
@@ -131,8 +131,8 @@ static tacit_status count_pieces(taciti_probe *probe, double share, uint64_t ste
     longest_s = taciti_median(warm_up, WARM_UP_PIECES);
     TACITI_TRY(taciti_comm_allreduce_f64(probe->comm, &longest_s, 1, TACITI_OP_MAX));
     TACITI_TRY(taciti_probe_left(probe, share, &left_s));
-    const double most = probe->options->quick ? PIECES_QUICK : PIECES_MOST, fit = left_s / longest_s;
-    *out = fit > most ? (size_t)most : fit > PIECES_LEAST ? (size_t)fit : PIECES_LEAST;
+    const double max = probe->options->quick ? PIECES_QUICK : PIECES_MAX, fit = left_s / longest_s;
+    *out = fit > max ? (size_t)max : fit > PIECES_MIN ? (size_t)fit : PIECES_MIN;
     return TACIT_OK;
 }
 

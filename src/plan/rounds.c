@@ -289,14 +289,14 @@ void taciti_rounds_doubts(const taciti_rounds *rounds, const taciti_links *links
 double taciti_rounds_transfer_s(const taciti_rounds *rounds) {
     double sum = 0;
     for (size_t t = 0; t < rounds->period; t++) {
-        double most = 0;
+        double max = 0;
         for (size_t g = 0; g < rounds->list[t].count; g++) {
             double seconds = 0;
             for (size_t k = 0; k < rounds->stretches->count; k++)
                 seconds += rounds->list[t].list[g].behind_s[k * TACITI_SCENARIOS];
-            most = seconds > most ? seconds : most;
+            max = seconds > max ? seconds : max;
         }
-        sum += most;
+        sum += max;
     }
     return sum / (double)rounds->period;
 }

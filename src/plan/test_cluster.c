@@ -32,7 +32,7 @@ static tacit_status parse(const char *text, taciti_cluster *out) {
     return taciti_cluster_parse("c.json", text, strlen(text), out);
 }
 
-#define LEAST                                                                                                          \
+#define MIN                                                                                                            \
     "{\"format\": \"tacit-cluster-1\", \"hosts\": 8, \"ranks_per_host\": 4, "                                          \
     "\"links\": {\"between\": {\"latency_us\": 25, \"gbit_per_s\": 25}}"
 
@@ -93,13 +93,13 @@ static void assert_round_trip(const taciti_cluster *cluster) {
 /* ---- what is legal ------------------------------------------------------------------------------------------------
  */
 
-static void test_least(void **state) {
+static void test_min(void **state) {
     (void)state;
     taciti_cluster c;
-    assert_int_equal(parse(LEAST "}", &c), TACIT_OK);
+    assert_int_equal(parse(MIN "}", &c), TACIT_OK);
     assert_int_equal(c.hosts, 8);
     assert_int_equal(taciti_cluster_ranks(&c), 32);
-    assert_int_equal(taciti_cluster_most_ranks_per_host(&c), 4);
+    assert_int_equal(taciti_cluster_max_ranks_per_host(&c), 4);
     assert_true(fabs(c.between.alpha_s - 25e-6) < 1e-15 && fabs(c.between.beta_s_per_byte - 0.32e-9) < 1e-20);
     /* what was not said is unknown */
     assert_true(c.inside.alpha_s < 0 && c.between.fit_error < 0 && c.host_beta_s_per_byte < 0);
@@ -149,7 +149,7 @@ static void test_any_number_survives(void **state) {
     (void)state;
     for (int i = 1; i < 200; i++) {
         taciti_cluster c, again, third;
-        assert_int_equal(parse(LEAST "}", &c), TACIT_OK);
+        assert_int_equal(parse(MIN "}", &c), TACIT_OK);
         c.between.beta_s_per_byte = 1e-9 / sqrt((double)i);
         c.between.alpha_s = 1e-6 * log(1.0 + i);
         c.compute_cv = sin(i) * sin(i);
@@ -172,7 +172,7 @@ static void test_any_number_survives(void **state) {
 static void test_short_numbers_stay_short(void **state) {
     (void)state;
     taciti_cluster c;
-    assert_int_equal(parse(LEAST ", \"compute\": {\"cv\": 0.021}}", &c), TACIT_OK);
+    assert_int_equal(parse(MIN ", \"compute\": {\"cv\": 0.021}}", &c), TACIT_OK);
     char *text = taciti_cluster_format(&c);
     assert_non_null(strstr(text, "\"gbit_per_s\": 25}"));
     assert_non_null(strstr(text, "\"latency_us\": 25,"));
@@ -187,7 +187,7 @@ static void test_adding(void **state) {
     taciti_cluster c;
     memset(note, 'x', sizeof note - 1);
     note[sizeof note - 1] = '\0';
-    assert_int_equal(parse(LEAST "}", &c), TACIT_OK);
+    assert_int_equal(parse(MIN "}", &c), TACIT_OK);
     assert_int_equal(taciti_cluster_add_note(&c, "one\nline and \"another\""), TACIT_OK);
     assert_int_equal(taciti_cluster_add_note(&c, note), TACIT_OK);
     assert_int_equal(strlen(c.notes[1]), TACITI_CLUSTER_NOTE_BYTES - 1);
@@ -209,7 +209,7 @@ static void test_adding(void **state) {
 #define HEAD "{\"format\": \"tacit-cluster-1\", "
 #define HOSTS HEAD "\"hosts\": 2, \"ranks_per_host\": 2, "
 #define LINK(members) HOSTS "\"links\": {\"between\": {" members "}}}"
-#define TIMING(members) LEAST ", \"collectives\": [{" members "}]}"
+#define TIMING(members) MIN ", \"collectives\": [{" members "}]}"
 #define TIMED "\"collective\": \"all_reduce\", \"group\": \"world\", \"by\": \"tacit\", \"bytes\": 8, \"seconds\": 1"
 
 static const struct {
@@ -218,10 +218,10 @@ static const struct {
     {"", "c.json:1:0: not JSON: "},
     {"{\"format\": \"tacit-cluster-1\",\n \"hosts\": }", "c.json:2:11: not JSON: unexpected token near '}'"},
     {"{\"hosts\": 1,\n\"hosts\": 2}", "c.json:2:"},
-    {LEAST, "not JSON"},
-    {LEAST "} x", "not JSON"},
-    {LEAST ", \"compute\": {\"cv\": 1e999}}", "after the key \"cv\""},
-    {LEAST ", \"compute\": {\"cv\": NaN}}", "'NaN', after the key \"cv\""},
+    {MIN, "not JSON"},
+    {MIN "} x", "not JSON"},
+    {MIN ", \"compute\": {\"cv\": 1e999}}", "after the key \"cv\""},
+    {MIN ", \"compute\": {\"cv\": NaN}}", "'NaN', after the key \"cv\""},
     {"[]", "the file is a list; give an object: {\"format\": \"tacit-cluster-1\""},
     {"3", "not JSON"},
     {"{}", "c.json: format is missing; give \"tacit-cluster-1\""},
@@ -271,8 +271,8 @@ static const struct {
     {HOSTS "\"links\": {\"host_gbit_per_s\": 0}}", "links.host_gbit_per_s is 0; give"},
     {HOSTS "\"links\": {\"duplex_gbit_per_s\": \"1\"}}", "links.duplex_gbit_per_s is \"1\"; give"},
     {HOSTS "\"links\": {\"incast_gbit_per_s\": -1}}", "links.incast_gbit_per_s is -1; give"},
-    {LEAST ", \"collectives\": {}}", "collectives is an object; give a list of measurements"},
-    {LEAST ", \"collectives\": [1]}", "collectives[0] is 1; give an object: {\"collective\":"},
+    {MIN ", \"collectives\": {}}", "collectives is an object; give a list of measurements"},
+    {MIN ", \"collectives\": [1]}", "collectives[0] is 1; give an object: {\"collective\":"},
     {TIMING("\"group\": \"world\""), "collectives[0].collective is missing; give \"all_reduce\", "},
     {TIMING("\"collective\": \"allreduce\""), "collectives[0].collective is \"allreduce\"; give \"all_reduce\", "},
     {TIMING("\"collective\": \"all_reduce\", \"group\": \"node\""),
@@ -289,18 +289,18 @@ static const struct {
     {TIMING(TIMED ", \"spread\": -1"), "collectives[0].spread is -1; give a share"},
     {TIMING(TIMED ", \"sprad\": 1"), "collectives[0]: unknown field \"sprad\"; did you mean \"spread\"?"},
     {TIMING(TIMED "}, {" TIMED), "collectives[1] measures the same as collectives[0]; keep one of them"},
-    {LEAST ", \"codecs\": []}", "codecs is a list; give an object from names"},
-    {LEAST ", \"codecs\": {\"f32\": 1}}", "codecs.f32 is 1; give an object: {\"encode_gb_per_s\":"},
-    {LEAST ", \"codecs\": {\"f32\": {\"encode_gb_per_s\": 1}}}", "codecs.f32.decode_gb_per_s is missing; give"},
-    {LEAST ", \"codecs\": {\"f32\": {\"encode_gb_per_s\": 0, \"decode_gb_per_s\": 1}}}",
+    {MIN ", \"codecs\": []}", "codecs is a list; give an object from names"},
+    {MIN ", \"codecs\": {\"f32\": 1}}", "codecs.f32 is 1; give an object: {\"encode_gb_per_s\":"},
+    {MIN ", \"codecs\": {\"f32\": {\"encode_gb_per_s\": 1}}}", "codecs.f32.decode_gb_per_s is missing; give"},
+    {MIN ", \"codecs\": {\"f32\": {\"encode_gb_per_s\": 0, \"decode_gb_per_s\": 1}}}",
      "codecs.f32.encode_gb_per_s is 0; give a number above 0, in GB/s"},
-    {LEAST ", \"codecs\": {\"\": {}}}", "the name of a codec has 1 to 23 bytes"},
-    {LEAST ", \"codecs\": {\"012345678901234567890123\": {}}}", "the name of a codec has 1 to 23 bytes"},
-    {LEAST ", \"compute\": {}}", "compute.cv is missing; give a share of at least 0"},
-    {LEAST ", \"compute\": {\"cv\": -0.1}}", "compute.cv is -0.1; give"},
-    {LEAST ", \"compute\": {\"cv\": 0, \"lag1\": 1.5}}", "compute.lag1 is 1.5; give a number from -1 to 1"},
-    {LEAST ", \"compute\": {\"cv\": 0, \"rank_spread\": -1}}", "compute.rank_spread is -1; give"},
-    {LEAST ", \"compute\": 0.02}", "compute is 0.02; give an object: {\"cv\":"},
+    {MIN ", \"codecs\": {\"\": {}}}", "the name of a codec has 1 to 23 bytes"},
+    {MIN ", \"codecs\": {\"012345678901234567890123\": {}}}", "the name of a codec has 1 to 23 bytes"},
+    {MIN ", \"compute\": {}}", "compute.cv is missing; give a share of at least 0"},
+    {MIN ", \"compute\": {\"cv\": -0.1}}", "compute.cv is -0.1; give"},
+    {MIN ", \"compute\": {\"cv\": 0, \"lag1\": 1.5}}", "compute.lag1 is 1.5; give a number from -1 to 1"},
+    {MIN ", \"compute\": {\"cv\": 0, \"rank_spread\": -1}}", "compute.rank_spread is -1; give"},
+    {MIN ", \"compute\": 0.02}", "compute is 0.02; give an object: {\"cv\":"},
 };
 
 static void test_refused(void **state) {
@@ -322,13 +322,13 @@ static void test_lengths_of_texts(void **state) {
         char text[512], said[131] = "";
         taciti_cluster c;
         memset(said, 'n', bytes);
-        (void)snprintf(text, sizeof text, LEAST ", \"name\": \"%s\"}", said);
+        (void)snprintf(text, sizeof text, MIN ", \"name\": \"%s\"}", said);
         assert_int_equal(parse(text, &c), bytes <= 63 ? TACIT_OK : TACIT_E_CONFIG);
         if (bytes <= 63) {
             assert_string_equal(c.name, said);
             taciti_cluster_destroy(&c);
         }
-        (void)snprintf(text, sizeof text, LEAST ", \"source\": \"%s\"}", said);
+        (void)snprintf(text, sizeof text, MIN ", \"source\": \"%s\"}", said);
         assert_int_equal(parse(text, &c), bytes <= 127 ? TACIT_OK : TACIT_E_CONFIG);
         if (bytes <= 127) {
             assert_string_equal(c.source, said);
@@ -339,12 +339,12 @@ static void test_lengths_of_texts(void **state) {
 
 static void test_too_many(void **state) {
     (void)state;
-    const size_t most = (size_t)TACITI_CLUSTER_MOST_NOTES + 1;
-    char *text = taciti_calloc(most * 3 + 256, 1);
+    const size_t max = (size_t)TACITI_CLUSTER_MAX_NOTES + 1;
+    char *text = taciti_calloc(max * 3 + 256, 1);
     taciti_cluster c;
     assert_non_null(text);
     size_t used = (size_t)sprintf(text, HEAD "\"notes\": [");
-    for (size_t i = 0; i < most; i++) used += (size_t)sprintf(text + used, "%s\"\"", i == 0 ? "" : ",");
+    for (size_t i = 0; i < max; i++) used += (size_t)sprintf(text + used, "%s\"\"", i == 0 ? "" : ",");
     (void)sprintf(text + used, "]}");
     assert_int_equal(parse(text, &c), TACIT_E_CONFIG);
     assert_non_null(strstr(g_line, "notes has 65 items; at most 64 are read"));
@@ -363,7 +363,7 @@ static void test_files(void **state) {
     assert_int_equal(taciti_cluster_load(path, &again), TACIT_E_IO);
     assert_non_null(strstr(g_line, path));
     assert_false(taciti_cluster_recognise(path));
-    assert_int_equal(parse(LEAST "}", &c), TACIT_OK);
+    assert_int_equal(parse(MIN "}", &c), TACIT_OK);
     assert_int_equal(taciti_cluster_save(&c, path), TACIT_OK);
     assert_true(taciti_cluster_recognise(path));
     assert_int_equal(taciti_cluster_load(path, &again), TACIT_OK);
@@ -424,7 +424,7 @@ static int set_up(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_least),
+        cmocka_unit_test(test_min),
         cmocka_unit_test(test_one_host),
         cmocka_unit_test(test_edges),
         cmocka_unit_test(test_any_number_survives),

@@ -94,12 +94,12 @@ static void test_no_negative_latency(void **state) {
 
 static void test_no_line(void **state) {
     (void)state;
-    double many[TACITI_FIT_MOST + 1];
+    double many[TACITI_FIT_MAX + 1];
     taciti_link_cost link = {.alpha_s = 7};
-    for (int i = 0; i <= TACITI_FIT_MOST; i++) many[i] = i + 1;
+    for (int i = 0; i <= TACITI_FIT_MAX; i++) many[i] = i + 1;
     assert_false(taciti_fit_link(SIZES, SIZES, 0, &link));
     assert_false(taciti_fit_link(SIZES, SIZES, 1, &link));
-    assert_false(taciti_fit_link(many, many, TACITI_FIT_MOST + 1, &link));
+    assert_false(taciti_fit_link(many, many, TACITI_FIT_MAX + 1, &link));
     assert_false(taciti_fit_link((double[]){1, 2}, (double[]){2, 1}, 2, &link));
     assert_false(taciti_fit_link((double[]){1, 2}, (double[]){1, 1}, 2, &link));
     assert_true(link.alpha_s == 7); /* outputs are written only on success */

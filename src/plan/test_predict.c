@@ -491,8 +491,8 @@ static void ranks_of_hosts_are_those_of_the_file_again(void **state) {
     const taciti_cluster c = {.hosts = 3, .ranks_per_host = ranks_per_host};
     int sum = 0;
     for (int hosts = 0; hosts <= 20; sum += ranks_per_host[hosts++ % 3])
-        for (int most = 0; most <= 70; most++)
-            assert_int_equal(taciti_plan_ranks(&c, hosts, most), sum <= most ? sum : most + 1);
+        for (int max = 0; max <= 70; max++)
+            assert_int_equal(taciti_plan_ranks(&c, hosts, max), sum <= max ? sum : max + 1);
     assert_int_equal(taciti_plan_ranks(&c, INT64_MAX, 1000), 1001);
 }
 
@@ -509,7 +509,7 @@ static void what_is_unknown_is_refused(void **state) {
     s.scene.where = &s.where;
     mix(&s, TACITI_ORDER_AWC, "one-peer-ring");
     assert_int_equal(s.topology.period, 1);
-    s.method.every = TACITI_PLAN_PERIOD_MOST;
+    s.method.every = TACITI_PLAN_PERIOD_MAX;
     assert_int_equal(taciti_predict(&s.scene, &s.method, &s.options, &p), TACIT_OK);
     s.method.every++;
     assert_int_equal(taciti_predict(&s.scene, &s.method, &s.options, &p), TACIT_E_CONFIG);

@@ -15,15 +15,15 @@
 
 #include "plan/recursion.h"
 
-enum { MOST_RANKS = 32, MOST_ROUNDS = 8, MOST_BUCKETS = 8, STEPS = 4000 };
+enum { MAX_RANKS = 32, MAX_ROUNDS = 8, MAX_BUCKETS = 8, STEPS = 4000 };
 
 /* A schedule by hand: rounds of groups. */
 typedef struct schedule {
     taciti_recursion r;
-    taciti_meetings rounds[MOST_ROUNDS];
-    taciti_meeting meetings[MOST_ROUNDS][MOST_RANKS];
-    int members[MOST_ROUNDS][MOST_RANKS];
-    double transfer_s[MOST_ROUNDS][MOST_BUCKETS], ready_s[MOST_BUCKETS], update_s[MOST_BUCKETS];
+    taciti_meetings rounds[MAX_ROUNDS];
+    taciti_meeting meetings[MAX_ROUNDS][MAX_RANKS];
+    int members[MAX_ROUNDS][MAX_RANKS];
+    double transfer_s[MAX_ROUNDS][MAX_BUCKETS], ready_s[MAX_BUCKETS], update_s[MAX_BUCKETS];
 } schedule;
 
 /* One bucket, no update, one unit of computing. */
@@ -50,7 +50,7 @@ static void append(schedule *s, const int *group_of, double transfer_s) {
     taciti_meetings *meetings = &s->rounds[round];
     int *next = s->members[round];
     meetings->list = s->meetings[round];
-    for (size_t k = 0; k < MOST_BUCKETS; k++) s->transfer_s[round][k] = transfer_s;
+    for (size_t k = 0; k < MAX_BUCKETS; k++) s->transfer_s[round][k] = transfer_s;
     for (int g = 0; g < s->r.ranks; g++) {
         taciti_meeting meeting = {.members = next, .taker = -1, .transfer_s = s->transfer_s[round]};
         for (int i = 0; i < s->r.ranks; i++)
@@ -61,13 +61,13 @@ static void append(schedule *s, const int *group_of, double transfer_s) {
 }
 
 static void complete(schedule *s, double transfer_s) {
-    const int all[MOST_RANKS] = {0};
+    const int all[MAX_RANKS] = {0};
     append(s, all, transfer_s);
 }
 
 static void exponential(schedule *s, double transfer_s) {
     for (int bit = 1; bit < s->r.ranks; bit *= 2) {
-        int group_of[MOST_RANKS];
+        int group_of[MAX_RANKS];
         for (int i = 0; i < s->r.ranks; i++) group_of[i] = i & ~bit;
         append(s, group_of, transfer_s);
     }
@@ -78,7 +78,7 @@ static void alternating(schedule *s, int local, double transfer_s) {
     const int hosts = s->r.ranks / local;
     for (int bit = 1; bit < hosts; bit *= 2)
         for (int turn = 0; turn < 2; turn++) {
-            int group_of[MOST_RANKS], pair = 0, number[MOST_RANKS];
+            int group_of[MAX_RANKS], pair = 0, number[MAX_RANKS];
             for (int h = 0; h < hosts; h++)
                 if ((h & bit) == 0) number[h] = number[h | bit] = pair++;
             for (int i = 0; i < s->r.ranks; i++) {

@@ -14,11 +14,11 @@
 #include "plan/recursion.h"
 #include "plan/stretch.h"
 
-enum { RANKS = 8, ROUNDS = 3, MOST_BUCKETS = 1024, LENGTHS_MOST = 8, FLOATS = 16 };
+enum { RANKS = 8, ROUNDS = 3, MAX_BUCKETS = 1024, LENGTHS_MAX = 8, FLOATS = 16 };
 
 /* Buckets of lengths that repeat after `different`: 1, 2, ... times 16 floats. */
 static void make_layout(taciti_layout *layout, size_t buckets, size_t different) {
-    static taciti_bucket list[MOST_BUCKETS];
+    static taciti_bucket list[MAX_BUCKETS];
     *layout = (taciti_layout){.buckets = list, .bucket_count = buckets};
     for (size_t k = 0; k < buckets; k++) {
         list[k] = (taciti_bucket){.offset = layout->n, .n = FLOATS * (1 + k % different)};
@@ -50,14 +50,14 @@ static size_t meet(const trial *t, size_t round, int ring[RANKS][3], taciti_meet
 }
 
 static double step_of(const trial *t, size_t single) {
-    static double own[MOST_BUCKETS], behind[MOST_BUCKETS], ready[MOST_BUCKETS], update[MOST_BUCKETS],
-        update_behind[MOST_BUCKETS];
+    static double own[MAX_BUCKETS], behind[MAX_BUCKETS], ready[MAX_BUCKETS], update[MAX_BUCKETS],
+        update_behind[MAX_BUCKETS];
     taciti_layout layout;
     taciti_stretches s;
     taciti_meeting meetings[ROUNDS][RANKS];
     taciti_meetings rounds[ROUNDS];
     int ring[RANKS][3];
-    double of_length[LENGTHS_MOST];
+    double of_length[LENGTHS_MAX];
     make_layout(&layout, t->buckets, t->different);
     assert_int_equal(taciti_stretches_create(&layout, single, t->order == TACITI_ORDER_AWC && !t->overlap, &s),
                      TACIT_OK);
@@ -139,12 +139,12 @@ static void few_buckets_are_taken_one_by_one(void **state) {
     assert_int_equal(taciti_stretches_create(&layout, TACITI_STRETCHES_SINGLE, false, &s), TACIT_OK);
     assert_int_equal(s.count, TACITI_STRETCHES_SINGLE);
     taciti_stretches_destroy(&s);
-    make_layout(&layout, MOST_BUCKETS, 3);
+    make_layout(&layout, MAX_BUCKETS, 3);
     assert_int_equal(taciti_stretches_create(&layout, TACITI_STRETCHES_SINGLE, false, &s), TACIT_OK);
     assert_int_equal(s.count, 2 * TACITI_STRETCHES_RUNS);
     assert_int_equal(s.list[0].first, 0);
     for (size_t i = 1; i < s.count; i++) assert_int_equal(s.list[i].first, s.list[i - 1].last + 1);
-    assert_int_equal(s.list[s.count - 1].last, MOST_BUCKETS - 1);
+    assert_int_equal(s.list[s.count - 1].last, MAX_BUCKETS - 1);
     taciti_stretches_destroy(&s);
 }
 

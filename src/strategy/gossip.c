@@ -49,22 +49,22 @@ static void gossip_numbers(void *self, taciti_strategy_numbers *out) {
     out->values[PENDING_SQUARES] = c->mine != NULL ? c->mine[1] : 0;
 }
 
-#define MOST_COUNT 0x1p53 /* a double counts exactly up to here */
-static bool within(double x, double least, double most) { return x >= least && x <= most; }
+#define MAX_COUNT 0x1p53 /* a double counts exactly up to here */
+static bool within(double x, double min, double max) { return x >= min && x <= max; }
 
 static tacit_status check_numbers(const taciti_gossip *g, const taciti_strategy_numbers *numbers) {
     const double *v = numbers->values, first = (double)-g->options.delay;
     if (numbers->count != NUMBERS)
         return taciti_fail(TACIT_E_DATA, "the checkpoint holds %zu numbers of strategy gossip, %d were expected",
                            numbers->count, NUMBERS);
-    if (within(v[NUMBER], first, MOST_COUNT) && v[MASS] > 0 && isfinite(v[MASS]) &&
-        within(v[MIXES], 1, TACITI_GOSSIP_MOST_MIXES) && within(v[COUNTED], 0, MOST_COUNT))
+    if (within(v[NUMBER], first, MAX_COUNT) && v[MASS] > 0 && isfinite(v[MASS]) &&
+        within(v[MIXES], 1, TACITI_GOSSIP_MAX_MIXES) && within(v[COUNTED], 0, MAX_COUNT))
         return TACIT_OK;
     return taciti_fail(
         TACIT_E_DATA,
         "numbers of strategy gossip in the checkpoint: mix %g (from %g on), weight %g (above 0), %g mixes "
         "(1 to %d) and %g steps (from 0 on) were read; expected is what stands in brackets",
-        v[NUMBER], first, v[MASS], v[MIXES], TACITI_GOSSIP_MOST_MIXES, v[COUNTED]);
+        v[NUMBER], first, v[MASS], v[MIXES], TACITI_GOSSIP_MAX_MIXES, v[COUNTED]);
 }
 
 /* How many mixes a step makes is for the options to say, but where consensus control has come to more. */
@@ -123,7 +123,7 @@ static tacit_status gossip_start(void *self, int64_t step, const taciti_strategy
     return taciti_gossip_control_start(g);
 }
 
-static size_t gossip_arrays(void *self, taciti_strategy_array out[TACITI_STRATEGY_MOST_ARRAYS]) {
+static size_t gossip_arrays(void *self, taciti_strategy_array out[TACITI_STRATEGY_MAX_ARRAYS]) {
     const taciti_gossip *g = self;
     size_t count = 0;
     if (g->own != NULL) out[count++] = (taciti_strategy_array){"handed", g->own};

@@ -19,7 +19,7 @@
 
 enum { TACITI_GOSSIP_AWC, TACITI_GOSSIP_ATC };
 
-enum { TACITI_GOSSIP_MOST_MIXES = 64 }; /* of a step, with consensus control or without */
+enum { TACITI_GOSSIP_MAX_MIXES = 64 }; /* of a step, with consensus control or without */
 
 typedef struct taciti_gossip_options {
     taciti_text topology; /* gossip.topology: `tacit info topologies` */

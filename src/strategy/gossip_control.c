@@ -75,9 +75,9 @@ tacit_status taciti_gossip_control_start(taciti_gossip *g) { return g->control.p
 
 /* Of this many mixes, where the distance is `apart` of the target. */
 static int64_t next_mixes(const taciti_gossip *g, double apart) {
-    const int64_t least = g->options.mixes, more = g->mixes * 2, fewer = g->mixes - 1;
-    if (apart > 1) return more < TACITI_GOSSIP_MOST_MIXES ? more : TACITI_GOSSIP_MOST_MIXES;
-    if (apart < RELEASE) return fewer > least ? fewer : least;
+    const int64_t min = g->options.mixes, more = g->mixes * 2, fewer = g->mixes - 1;
+    if (apart > 1) return more < TACITI_GOSSIP_MAX_MIXES ? more : TACITI_GOSSIP_MAX_MIXES;
+    if (apart < RELEASE) return fewer > min ? fewer : min;
     return g->mixes;
 }
 

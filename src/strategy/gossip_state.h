@@ -63,12 +63,12 @@ typedef struct taciti_gossip {
     double *masses;  /* [2 ranks] push-sum weights of all ranks, and scratch; NULL: all are 1; owned */
     taciti_gossip_control control;
 
-    int64_t step;   /* finished steps */
-    int64_t number; /* first mix of the next mixing step; below 0: nothing arrives */
-    int64_t mixes;  /* of the next mixing step */
-    taciti_gossip_plan plans[TACITI_GOSSIP_MOST_MIXES]; /* of the step that runs */
-    double gamma;                                       /* of the step that runs */
-    int64_t wait_ns;                                    /* of the step that runs */
+    int64_t step;                                      /* finished steps */
+    int64_t number;                                    /* first mix of the next mixing step; below 0: nothing arrives */
+    int64_t mixes;                                     /* of the next mixing step */
+    taciti_gossip_plan plans[TACITI_GOSSIP_MAX_MIXES]; /* of the step that runs */
+    double gamma;                                      /* of the step that runs */
+    int64_t wait_ns;                                   /* of the step that runs */
 } taciti_gossip;
 
 /* ---- gossip_setup.c ---------------------------------------------------------------------------------------------- */

@@ -42,24 +42,24 @@ static const taciti_option OPTIONS[] = {
      .type = TACITI_OPTION_INT,
      .offset = AT(every),
      .fallback = "16",
-     .least = 1,
-     .most = 1e9,
+     .min = 1,
+     .max = 1e9,
      .unit = "steps",
      .help = "steps that every rank makes alone before all replicas are averaged"},
     {.key = "outer_lr",
      .type = TACITI_OPTION_REAL,
      .offset = AT(outer_lr),
      .fallback = "1",
-     .least = 0,
-     .most = 10,
+     .min = 0,
+     .max = 10,
      .unit = "",
      .help = "learning rate of the outer step; 1 without momentum: plain averaging; DiLoCo: 0.7"},
     {.key = "outer_momentum",
      .type = TACITI_OPTION_REAL,
      .offset = AT(outer_momentum),
      .fallback = "0",
-     .least = 0,
-     .most = 0.9999,
+     .min = 0,
+     .max = 0.9999,
      .unit = "",
      .help = "momentum of the outer step; DiLoCo: 0.9"},
     {.key = "outer_nesterov",
@@ -106,10 +106,10 @@ static void localsgd_destroy(void *self) {
 }
 
 static size_t largest_bucket(const taciti_layout *layout) {
-    size_t most = 0;
+    size_t max = 0;
     for (size_t b = 0; b < layout->bucket_count; b++)
-        if (layout->buckets[b].n > most) most = layout->buckets[b].n;
-    return most;
+        if (layout->buckets[b].n > max) max = layout->buckets[b].n;
+    return max;
 }
 
 static tacit_status allocate(localsgd *l) {
@@ -303,7 +303,7 @@ static tacit_status localsgd_average(void *self, double *distance) {
 
 static void localsgd_revert(void *self) { taciti_average_revert(((localsgd *)self)->average); }
 
-static size_t localsgd_arrays(void *self, taciti_strategy_array out[TACITI_STRATEGY_MOST_ARRAYS]) {
+static size_t localsgd_arrays(void *self, taciti_strategy_array out[TACITI_STRATEGY_MAX_ARRAYS]) {
     const localsgd *l = self;
     size_t count = 0;
     out[count++] = (taciti_strategy_array){"anchor", anchor_of(l)};

@@ -43,11 +43,11 @@ typedef struct taciti_strategy_array {
     float *flat;
 } taciti_strategy_array;
 
-enum { TACITI_STRATEGY_MOST_ARRAYS = 4, TACITI_STRATEGY_MOST_NUMBERS = 8 };
+enum { TACITI_STRATEGY_MAX_ARRAYS = 4, TACITI_STRATEGY_MAX_NUMBERS = 8 };
 
 /* Numbers of a rank's own that a checkpoint must hold: counters, push-sum weights. */
 typedef struct taciti_strategy_numbers {
-    double values[TACITI_STRATEGY_MOST_NUMBERS];
+    double values[TACITI_STRATEGY_MAX_NUMBERS];
     size_t count;
 } taciti_strategy_numbers;
 
@@ -101,7 +101,7 @@ typedef struct taciti_strategy {
     void (*revert)(void *self);
 
     /* What a checkpoint must hold of this rank; NULL: nothing. Borrowed arrays; returns their number. */
-    size_t (*arrays)(void *self, taciti_strategy_array out[TACITI_STRATEGY_MOST_ARRAYS]);
+    size_t (*arrays)(void *self, taciti_strategy_array out[TACITI_STRATEGY_MAX_ARRAYS]);
     void (*numbers)(void *self, taciti_strategy_numbers *out);
 
     bool replicas_equal; /* parameters are bit-equal on all ranks after every step */

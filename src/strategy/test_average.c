@@ -13,7 +13,7 @@
 #include "comm/test_engine.h"
 #include "strategy/average.h"
 
-enum { MOST_RANKS = 8, BUCKET_BYTES = 4096 };
+enum { MAX_RANKS = 8, BUCKET_BYTES = 4096 };
 static const int RANKS[] = {1, 2, 3, 4, 5, 7, 8};
 enum { RANK_COUNTS = sizeof RANKS / sizeof *RANKS };
 
@@ -26,8 +26,8 @@ typedef struct trial {
     bool reference; /* with one; ALIKE data equal it */
     bool copy;      /* with a bf16 copy */
     int wire, threads;
-    float *means[MOST_RANKS];
-    double distances[MOST_RANKS];
+    float *means[MAX_RANKS];
+    double distances[MAX_RANKS];
 } trial;
 
 static float value(const trial *t, int rank, size_t i) {
@@ -126,8 +126,8 @@ static void the_mean_is_that_of_a_double_reference(void **state) {
                 .kind = with < 2 ? INTEGERS : REALS, .n = 2500, .reference = with % 2 == 1, .copy = true, .threads = 1};
             play(&t, ranks);
             for (size_t i = 0; i < t.n; i++) {
-                const double exact = mean_of(&t, ranks, i), most = with < 2 ? 1004 : 6;
-                assert_true(fabs((double)t.means[0][i] - exact) <= (ranks + 2) * most * 0x1p-23);
+                const double exact = mean_of(&t, ranks, i), max = with < 2 ? 1004 : 6;
+                assert_true(fabs((double)t.means[0][i] - exact) <= (ranks + 2) * max * 0x1p-23);
                 if (with < 2 && (ranks & (ranks - 1)) == 0) assert_true((double)t.means[0][i] == exact);
             }
             assert_true(fabs(t.distances[0] - distance_of(&t, ranks)) <= 1e-5 * (distance_of(&t, ranks) + 1e-3));

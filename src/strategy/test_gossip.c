@@ -41,7 +41,7 @@ static test_replicas golden(int ranks, int steps, const char *topology, const do
 }
 
 static void expect_path(test_replicas *t, int first_step, int steps, const double *expected) {
-    float path[TEST_MOST_STEPS][TEST_MOST_RANKS];
+    float path[TEST_MAX_STEPS][TEST_MAX_RANKS];
     t->path = path;
     test_replicas_run(t);
     for (int s = 0; s < steps; s++)
@@ -118,7 +118,7 @@ static void the_mean_follows_dense_sgd(void **state) {
     const double c[] = {1, -3, 2, .5, -1, 4, .25, -2};
     for (int i = 0; i < TOPOLOGY_COUNT; i++)
         for (int k = 1; k < RANK_COUNTS; k++) {
-            float path[TEST_MOST_STEPS][TEST_MOST_RANKS];
+            float path[TEST_MAX_STEPS][TEST_MAX_RANKS];
             test_replicas t = golden(RANKS[k], 12, TOPOLOGIES[i], c, TACITI_OPTIM_SGD);
             double cbar = 0, x = 0;
             for (int r = 0; r < t.ranks; r++) cbar += c[r] / t.ranks;
@@ -172,17 +172,17 @@ static void step_sizes_that_are_stable(void **state) {
 }
 
 /* How far replicas of equal data are apart between two steps at most, from a start that differs. */
-static double apart_between(float (*path)[TEST_MOST_RANKS], int ranks, int first, int last) {
-    double most = 0;
+static double apart_between(float (*path)[TEST_MAX_RANKS], int ranks, int first, int last) {
+    double max = 0;
     for (int s = first; s < last; s++)
-        for (int r = 0; r < ranks; r++) most = fmax(most, fabs((double)path[s][r] - mean_of(path[s], ranks)));
-    return most;
+        for (int r = 0; r < ranks; r++) max = fmax(max, fabs((double)path[s][r] - mean_of(path[s], ranks)));
+    return max;
 }
 
 /* Law 19: just below the limit of the step size replicas come together, just above it they part. */
 static void the_limit_of_the_step_size_is_awcs(void **state) {
     (void)state;
-    const double c[TEST_MOST_RANKS] = {0};
+    const double c[TEST_MAX_RANKS] = {0};
     const struct {
         const char *topology;
         int ranks, mixes;
@@ -191,9 +191,9 @@ static void the_limit_of_the_step_size_is_awcs(void **state) {
                  {"random", 5, 1},     {"file", 3, 1},          {"file", 3, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int above = 0; above < 2; above++) {
-            float path[TEST_MOST_STEPS][TEST_MOST_RANKS];
+            float path[TEST_MAX_STEPS][TEST_MAX_RANKS];
             double limit = 0;
-            test_replicas t = golden(cases[i].ranks, TEST_MOST_STEPS, cases[i].topology, c, TACITI_OPTIM_SGD);
+            test_replicas t = golden(cases[i].ranks, TEST_MAX_STEPS, cases[i].topology, c, TACITI_OPTIM_SGD);
             taciti_topology made;
             const taciti_topo_request request = {.name = cases[i].topology,
                                                  .ranks = t.ranks,
@@ -232,7 +232,7 @@ static double noise_floor(const char *topology, int ranks, int per_host, int ord
     test_replicas_run(&t);
     double sum = 0;
     for (size_t i = 0; i < FLOATS; i++) {
-        float x[TEST_MOST_RANKS];
+        float x[TEST_MAX_RANKS];
         for (int r = 0; r < ranks; r++) x[r] = t.parameters[r][i];
         const double mean = mean_of(x, ranks);
         for (int r = 0; r < ranks; r++) sum += ((double)x[r] - mean) * ((double)x[r] - mean);

@@ -44,7 +44,7 @@ static int64_t mixes_of(test_replicas t) {
 
 /* The largest sqrt(mean over a window of what a mix moved, all ranks / sum of squares at its end). */
 static double largest_proxy(int ranks, int steps, const char *topology) {
-    static float path[TEST_MOST_STEPS][TEST_MOST_RANKS];
+    static float path[TEST_MAX_STEPS][TEST_MAX_RANKS];
     test_replicas t = resting(ranks, steps, topology, 1e3);
     t.path = path;
     test_replicas_run(&t);

@@ -26,9 +26,9 @@ enum { DP, ATC, AWC, WAYS };
 
 typedef struct wait_for {
     int ranks;
-    int expected[TEST_MOST_RANKS]; /* finished steps */
-    atomic_int finished[TEST_MOST_RANKS];
-    int seen[TEST_MOST_RANKS]; /* when the late rank goes on */
+    int expected[TEST_MAX_RANKS]; /* finished steps */
+    atomic_int finished[TEST_MAX_RANKS];
+    int seen[TEST_MAX_RANKS]; /* when the late rank goes on */
 } wait_for;
 
 static void rest(long ms) {

@@ -221,8 +221,8 @@ static void rings_rest_mode_by_mode(void **state) {
 /* Disagreement after `steps` steps of unit noise from equal replicas, by the matrices: C <- W C W' + I (awc) or
  * W (C + I) W' (atc). */
 static double disagreement(const char *topology, int ranks, int per_host, int order, int steps) {
-    int host_of[TEST_MOST_RANKS];
-    static double c[TEST_MOST_RANKS][TEST_MOST_RANKS], half[TEST_MOST_RANKS][TEST_MOST_RANKS];
+    int host_of[TEST_MAX_RANKS];
+    static double c[TEST_MAX_RANKS][TEST_MAX_RANKS], half[TEST_MAX_RANKS][TEST_MAX_RANKS];
     for (int r = 0; r < ranks; r++) host_of[r] = per_host > 0 ? r / per_host : 0;
     taciti_topology t;
     const taciti_topo_request request = {.name = topology, .ranks = ranks, .host_of = host_of};
@@ -232,7 +232,7 @@ static double disagreement(const char *topology, int ranks, int per_host, int or
         for (int r = 0; r < ranks && order == TACITI_GOSSIP_ATC; r++) c[r][r] += 1;
         for (int pass = 0; pass < 2; pass++) { /* C <- (W C)' twice */
             for (int j = 0; j < ranks; j++) {
-                double x[TEST_MOST_RANKS], y[TEST_MOST_RANKS];
+                double x[TEST_MAX_RANKS], y[TEST_MAX_RANKS];
                 for (int i = 0; i < ranks; i++) x[i] = c[i][j];
                 taciti_topology_mix(&t, (size_t)s % t.period, x, y);
                 for (int i = 0; i < ranks; i++) half[j][i] = y[i];
@@ -364,7 +364,7 @@ static void a_rank_clips_its_own_gradient(void **state) {
     for (int ranks = 1; ranks <= 5; ranks++)
         for (int order = 0; order < 2; order++)
             for (int k = 0; k < 4; k++) {
-                float path[1][TEST_MOST_RANKS];
+                float path[1][TEST_MAX_RANKS];
                 test_replicas t = quadratic(ranks, 1, c);
                 t.gossip.gamma = 0; /* what each rank's update did is what is seen */
                 t.gossip.order = order;
@@ -410,14 +410,14 @@ static void the_tracker_is_clipped_by_its_own_norm(void **state) {
     const double c[] = {1, -3, 2, .75}, clips[] = {0, .6};
     for (int ranks = 2; ranks <= 4; ranks++)
         for (int k = 0; k < 2; k++) {
-            float path[2][TEST_MOST_RANKS];
+            float path[2][TEST_MAX_RANKS];
             test_replicas t = quadratic(ranks, 2, c);
             t.gossip.tracker = true;
             t.optim.clip = clips[k];
             t.path = path;
             test_topology(&t, "complete");
             test_replicas_run(&t);
-            double mean_y = 0, mean_x = 0, moved[TEST_MOST_RANKS];
+            double mean_y = 0, mean_x = 0, moved[TEST_MAX_RANKS];
             for (int r = 0; r < ranks; r++) {
                 moved[r] = -t.lr * sign_clip(t.start - c[r], clips[k]);
                 mean_y += (t.start - c[r]) / ranks;
@@ -445,7 +445,7 @@ static void the_consensus_factor_follows_the_rate(void **state) {
     for (int variant = 0; variant < 3 * 3 * 2 * 2; variant++) {
         const double power = powers[variant % 3], floor = floors[variant / 3 % 3];
         const int start = variant / 9 % 2 * 4, order = variant / 18;
-        float path[STEPS][TEST_MOST_RANKS];
+        float path[STEPS][TEST_MAX_RANKS];
         test_replicas t = quadratic(2, STEPS, c);
         test_topology(&t, "complete");
         t.scattered = true;

@@ -12,7 +12,7 @@
 #include "base/rng.h"
 #include "strategy/test_replicas.h"
 
-enum { MOST_RANKS = 8, STEPS = 7, NOBODY = -1 };
+enum { MAX_RANKS = 8, STEPS = 7, NOBODY = -1 };
 static const int RANKS[] = {1, 2, 3, 5, 8};
 enum { RANK_COUNTS = sizeof RANKS / sizeof *RANKS };
 
@@ -33,9 +33,9 @@ typedef struct trial {
     double then_lr;   /* localsgd.outer_lr from then on; 0: the same */
     bool emulated;    /* the optimizer only takes time */
     bool check_bytes; /* of every step */
-    float *parameters[MOST_RANKS];
-    double distances[MOST_RANKS][STEPS]; /* consensus distance after each step */
-    taciti_step_report reports[MOST_RANKS][STEPS];
+    float *parameters[MAX_RANKS];
+    double distances[MAX_RANKS][STEPS]; /* consensus distance after each step */
+    taciti_step_report reports[MAX_RANKS][STEPS];
     size_t n;
 } trial;
 
@@ -140,10 +140,10 @@ static float *copy_of(const float *flat, size_t n) {
 
 /* Saves what a checkpoint holds of this rank, makes everything anew and restores it. */
 static void stop_and_go_on(worker *w, int step) {
-    enum { MOST_STATES = 3 };
+    enum { MAX_STATES = 3 };
     const size_t n = w->layout.n, bytes = n * sizeof(float);
-    taciti_strategy_array arrays[TACITI_STRATEGY_MOST_ARRAYS] = {{0}}, fresh[TACITI_STRATEGY_MOST_ARRAYS] = {{0}};
-    float *saved[TACITI_STRATEGY_MOST_ARRAYS] = {0}, *states[MOST_STATES] = {0}, *p = copy_of(w->p, n);
+    taciti_strategy_array arrays[TACITI_STRATEGY_MAX_ARRAYS] = {{0}}, fresh[TACITI_STRATEGY_MAX_ARRAYS] = {{0}};
+    float *saved[TACITI_STRATEGY_MAX_ARRAYS] = {0}, *states[MAX_STATES] = {0}, *p = copy_of(w->p, n);
     taciti_strategy_numbers numbers = {.count = 0};
     const size_t count = w->strategy->arrays(w->self, arrays);
     const int state_count = taciti_optim_state_count(w->optim);
@@ -311,7 +311,7 @@ static void the_average_conserves_the_sum(void **state) {
             met.steps = apart.steps = 4;
             play_both(&met, &apart, ranks);
             assert_replicas_equal(&met, ranks);
-            double moved[MOST_RANKS] = {0};
+            double moved[MAX_RANKS] = {0};
             for (size_t i = 0; i < met.n; i++) {
                 double sum = 0;
                 for (int r = 0; r < ranks; r++) {
@@ -384,7 +384,7 @@ static void overlap_and_threads_change_no_bit(void **state) {
 /* Algorithm 1 in double, one element: inner SGD without momentum, outer SGD in the form of PyTorch. */
 static double diloco(const trial *t, int ranks, size_t i) {
     const taciti_localsgd_options *o = &t->local;
-    double theta = (double)start_value(t, i), velocity = 0, x[MOST_RANKS];
+    double theta = (double)start_value(t, i), velocity = 0, x[MAX_RANKS];
     for (int r = 0; r < ranks; r++) x[r] = theta;
     for (int s = 0; s < t->steps; s++) {
         for (int r = 0; r < ranks; r++) x[r] -= t->optim.lr * ranks * (double)gradient(t, r, s, i);

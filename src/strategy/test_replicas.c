@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "base/rng.h"
 
-enum { MOST_STATES = 3 };
+enum { MAX_STATES = 3 };
 
 test_replicas test_replicas_of(int ranks, int steps) {
     test_replicas t = {.strategy = "gossip",
@@ -48,7 +48,7 @@ static void matrices_path(int ranks, char path[PATH_BYTES]) {
 
 static void remove_matrices(void) {
     char path[PATH_BYTES];
-    for (int ranks = 1; ranks <= TEST_MOST_RANKS; ranks++) {
+    for (int ranks = 1; ranks <= TEST_MAX_RANKS; ranks++) {
         matrices_path(ranks, path);
         (void)unlink(path);
     }
@@ -103,7 +103,7 @@ void test_make_layout(const size_t sizes[TEST_TENSORS], size_t count, size_t buc
 }
 
 uint64_t test_sum_over_host(taciti_comm *comm, uint64_t mine) {
-    uint64_t all[TEST_MOST_RANKS], sum = 0;
+    uint64_t all[TEST_MAX_RANKS], sum = 0;
     CHECK(taciti_comm_allgather(comm, &mine, sizeof mine, all) == TACIT_OK);
     for (int r = 0; r < taciti_comm_size(comm); r++) sum += taciti_comm_peer(comm, r)->away ? 0 : all[r];
     return sum;
@@ -207,13 +207,13 @@ static void fill(const test_replicas *t, int rank, rank_state *s) {
         }
 }
 
-static size_t arrays_of(const rank_state *s, taciti_strategy_array out[TACITI_STRATEGY_MOST_ARRAYS]) {
+static size_t arrays_of(const rank_state *s, taciti_strategy_array out[TACITI_STRATEGY_MAX_ARRAYS]) {
     return s->strategy->arrays != NULL ? s->strategy->arrays(s->self, out) : 0;
 }
 
 /* Replicas that differ from the beginning are what a checkpoint would have brought. */
 static void start(const test_replicas *t, int rank, rank_state *s) {
-    taciti_strategy_array arrays[TACITI_STRATEGY_MOST_ARRAYS];
+    taciti_strategy_array arrays[TACITI_STRATEGY_MAX_ARRAYS];
     taciti_strategy_numbers numbers = {.count = 0};
     fill(t, rank, s);
     if (t->scattered) s->strategy->numbers(s->self, &numbers);
@@ -225,8 +225,8 @@ static void start(const test_replicas *t, int rank, rank_state *s) {
 /* All that a checkpoint holds goes to memory; all else is thrown away; a new rank takes it up. */
 static tacit_status save_and_restore(const test_replicas *t, taciti_comm *comm, int step, rank_state *s) {
     const size_t bytes = s->layout.n * sizeof(float);
-    float *saved[1 + MOST_STATES + TACITI_STRATEGY_MOST_ARRAYS] = {s->p};
-    taciti_strategy_array arrays[TACITI_STRATEGY_MOST_ARRAYS];
+    float *saved[1 + MAX_STATES + TACITI_STRATEGY_MAX_ARRAYS] = {s->p};
+    taciti_strategy_array arrays[TACITI_STRATEGY_MAX_ARRAYS];
     taciti_strategy_numbers numbers;
     const int states = taciti_optim_state_count(s->optim);
     const size_t count = arrays_of(s, arrays);
@@ -287,7 +287,7 @@ static void check_bytes(const test_replicas *t, taciti_comm *comm, const rank_st
 
 /* What a checkpoint would hold of a rank besides its parameters. */
 static void keep_state(test_replicas *t, int rank, const rank_state *s) {
-    taciti_strategy_array arrays[TACITI_STRATEGY_MOST_ARRAYS];
+    taciti_strategy_array arrays[TACITI_STRATEGY_MAX_ARRAYS];
     if (rank == 0 && s->strategy->lag != NULL) t->lag = s->strategy->lag(s->self);
     if (s->strategy->numbers != NULL) s->strategy->numbers(s->self, &t->numbers[rank]);
     for (size_t i = 0, count = arrays_of(s, arrays); i < count; i++) {
@@ -323,8 +323,8 @@ static void train(taciti_comm *comm, void *context) {
         for (size_t b = 0; s.strategy->ready != NULL && b < s.layout.bucket_count; b++)
             CHECK(s.strategy->ready(s.self, b) == TACIT_OK);
         CHECK(s.strategy->finish(s.self, learning_rate(t, step), &report) == TACIT_OK);
-        CHECK(step >= TEST_MOST_STEPS || rank >= TEST_MOST_RANKS || report.wait_ns >= 0);
-        if (step < TEST_MOST_STEPS) t->reports[rank][step] = report;
+        CHECK(step >= TEST_MAX_STEPS || rank >= TEST_MAX_RANKS || report.wait_ns >= 0);
+        if (step < TEST_MAX_STEPS) t->reports[rank][step] = report;
         if (t->path != NULL) t->path[step][rank] = s.p[0];
     }
     if (status == TACIT_OK && t->check_bytes) check_bytes(t, comm, &s, before);
@@ -341,7 +341,7 @@ static void train(taciti_comm *comm, void *context) {
 
 void test_replicas_run(test_replicas *t) {
     const taciti_comm_options options = test_comm_options(!t->no_thread);
-    CHECK(t->ranks <= TEST_MOST_RANKS);
+    CHECK(t->ranks <= TEST_MAX_RANKS);
     t->exchange.bucket_bytes = (int64_t)t->bucket_bytes;
     test_world_run(t->ranks, &options, train, t);
 }
@@ -350,7 +350,7 @@ void test_replicas_free(test_replicas *t) {
     for (int r = 0; r < t->ranks; r++) {
         taciti_free(t->parameters[r]);
         taciti_free(t->averages[r]);
-        for (int i = 0; i < TACITI_STRATEGY_MOST_ARRAYS; i++) taciti_free(t->arrays[r][i]);
+        for (int i = 0; i < TACITI_STRATEGY_MAX_ARRAYS; i++) taciti_free(t->arrays[r][i]);
     }
 }
 

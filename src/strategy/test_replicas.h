@@ -9,7 +9,7 @@
 #include "comm/test_engine.h"
 #include "strategy/strategy.h"
 
-enum { TEST_MOST_RANKS = 16, TEST_MOST_STEPS = 400 };
+enum { TEST_MAX_RANKS = 16, TEST_MAX_STEPS = 400 };
 
 typedef enum test_problem {
     TEST_QUADRATIC, /* f_i(x) = sum (x - c_i)^2 / 2 in every element */
@@ -48,17 +48,17 @@ typedef struct test_replicas {
 
     /* what came of it */
     size_t n;
-    float *parameters[TEST_MOST_RANKS];
-    float *averages[TEST_MOST_RANKS]; /* of average_at */
-    double distance[TEST_MOST_RANKS]; /* of average_at */
-    float (*path)[TEST_MOST_RANKS];   /* [steps][rank] element 0 after every step; NULL: not kept */
-    taciti_step_report reports[TEST_MOST_RANKS][TEST_MOST_STEPS];
-    taciti_strategy_numbers numbers[TEST_MOST_RANKS];
-    size_t lag;                                                  /* of the strategy, as rank 0 says */
-    float *arrays[TEST_MOST_RANKS][TACITI_STRATEGY_MOST_ARRAYS]; /* that a checkpoint would hold, in their order */
-    tacit_status predicted, status;        /* of predict_bytes and create; where that failed nothing else is there */
-    tacit_status created[TEST_MOST_RANKS]; /* of create, of every rank */
-    tacit_status started[TEST_MOST_RANKS]; /* after stop_after; a run ends where it failed */
+    float *parameters[TEST_MAX_RANKS];
+    float *averages[TEST_MAX_RANKS]; /* of average_at */
+    double distance[TEST_MAX_RANKS]; /* of average_at */
+    float (*path)[TEST_MAX_RANKS];   /* [steps][rank] element 0 after every step; NULL: not kept */
+    taciti_step_report reports[TEST_MAX_RANKS][TEST_MAX_STEPS];
+    taciti_strategy_numbers numbers[TEST_MAX_RANKS];
+    size_t lag;                                                /* of the strategy, as rank 0 says */
+    float *arrays[TEST_MAX_RANKS][TACITI_STRATEGY_MAX_ARRAYS]; /* that a checkpoint would hold, in their order */
+    tacit_status predicted, status;       /* of predict_bytes and create; where that failed nothing else is there */
+    tacit_status created[TEST_MAX_RANKS]; /* of create, of every rank */
+    tacit_status started[TEST_MAX_RANKS]; /* after stop_after; a run ends where it failed */
 } test_replicas;
 
 /* Defaults of all options; plain SGD, f32, no clipping, strategy gossip. */

@@ -14,7 +14,7 @@
 #include "base/rng.h"
 #include "strategy/test_replicas.h"
 
-enum { MOST_RANKS = 5, STEPS = 4, BAD_STEP = 2 };
+enum { MAX_RANKS = 5, STEPS = 4, BAD_STEP = 2 };
 
 /* What a run is asked to do and what every rank ended with. */
 typedef struct trial {
@@ -24,8 +24,8 @@ typedef struct trial {
     int bad_rank;  /* -1: none */
     int virtually; /* a single rank that plays this many: the reference; 0: no */
     bool emulated; /* the optimizer only takes time */
-    float *parameters[MOST_RANKS];
-    taciti_step_report reports[MOST_RANKS][STEPS];
+    float *parameters[MAX_RANKS];
+    taciti_step_report reports[MAX_RANKS][STEPS];
     size_t n;
 } trial;
 
@@ -114,7 +114,7 @@ static void forget(trial *t, int ranks) {
 
 static void many_ranks_equal_one_that_sums(void **state) {
     (void)state;
-    for (int ranks = 1; ranks <= MOST_RANKS; ranks++)
+    for (int ranks = 1; ranks <= MAX_RANKS; ranks++)
         for (int kind = 0; kind < 8; kind++) {
             trial many = trial_of(kind % 2 == 1, kind & 2 ? TACITI_OPTIM_ADAMW : TACITI_OPTIM_SGD, kind & 4 ? 1.0 : 0);
             trial one = many;
@@ -141,10 +141,10 @@ static void bytes_between_hosts_are_as_predicted(void **state) {
             trial t = trial_of(true, TACITI_OPTIM_SGD, 0);
             t.exchange.wire = wire;
             test_ranks_per_host(per_host);
-            play(&t, MOST_RANKS);
+            play(&t, MAX_RANKS);
             test_ranks_per_host(0);
             assert_true(t.n > 0);
-            forget(&t, MOST_RANKS);
+            forget(&t, MAX_RANKS);
         }
 }
 

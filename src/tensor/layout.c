@@ -38,22 +38,22 @@ tacit_status taciti_layout_append(taciti_layout *layout, const char *name, int d
 /* Where the bucket that begins at `begin`, in tensor `first`, ends: at the last tensor boundary within `most` floats,
  * or after `most` floats when one tensor is larger than that. *last: the last tensor it overlaps; padding belongs to
  * the tensor before it. */
-static size_t bucket_end(const taciti_layout *layout, size_t begin, size_t first, size_t most, size_t *last) {
+static size_t bucket_end(const taciti_layout *layout, size_t begin, size_t first, size_t max, size_t *last) {
     size_t i = first, end = begin;
-    while (i + 1 < layout->tensor_count && layout->tensors[i + 1].offset - begin <= most)
+    while (i + 1 < layout->tensor_count && layout->tensors[i + 1].offset - begin <= max)
         end = layout->tensors[++i].offset;
-    if (layout->n - begin <= most) end = layout->n;
+    if (layout->n - begin <= max) end = layout->n;
     const bool cut = end == begin; /* inside of `first` */
     *last = cut || end == layout->n ? i : i - 1;
-    return cut ? begin + most : end;
+    return cut ? begin + max : end;
 }
 
 /* Fills up to `capacity` buckets; returns how many there are. */
-static size_t cut_buckets(const taciti_layout *layout, size_t most, taciti_bucket *buckets, size_t capacity) {
+static size_t cut_buckets(const taciti_layout *layout, size_t max, taciti_bucket *buckets, size_t capacity) {
     size_t count = 0, first = 0;
     for (size_t at = 0, end = 0, last = 0; at < layout->n; at = end, count++) {
         while (first + 1 < layout->tensor_count && layout->tensors[first + 1].offset <= at) first++;
-        end = bucket_end(layout, at, first, most, &last);
+        end = bucket_end(layout, at, first, max, &last);
         if (count < capacity)
             buckets[count] = (taciti_bucket){.offset = at, .n = end - at, .first = first, .last = last};
     }
@@ -61,11 +61,11 @@ static size_t cut_buckets(const taciti_layout *layout, size_t most, taciti_bucke
 }
 
 tacit_status taciti_layout_seal(taciti_layout *layout, size_t bucket_bytes) {
-    const size_t most = taciti_round_up(bucket_bytes / sizeof(float) + (bucket_bytes < sizeof(float)), FLOATS_PER_LINE);
-    const size_t count = cut_buckets(layout, most, NULL, 0);
+    const size_t max = taciti_round_up(bucket_bytes / sizeof(float) + (bucket_bytes < sizeof(float)), FLOATS_PER_LINE);
+    const size_t count = cut_buckets(layout, max, NULL, 0);
     taciti_bucket *buckets = taciti_calloc(count, sizeof *buckets);
     if (buckets == NULL) return TACIT_E_MEMORY;
-    (void)cut_buckets(layout, most, buckets, count);
+    (void)cut_buckets(layout, max, buckets, count);
     taciti_free(layout->buckets);
     layout->buckets = buckets;
     layout->bucket_count = count;

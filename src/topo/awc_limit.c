@@ -124,15 +124,15 @@ static tacit_status limit_of_one_step(scene *c, double *out) {
 
 static double lower_bound(const scene *c) {
     const taciti_topology *t = c->topology;
-    double least = 1; /* of what a rank keeps of its own in a mix */
+    double min = 1; /* of what a rank keeps of its own in a mix */
     bool means = true;
     if (c->how.delayed || t->directed) return 0;
     for (size_t r = 0; r < t->period; r++) {
         means = means && t->rounds[r].self == NULL;
-        for (int i = 0; i < t->ranks; i++) least = fmin(least, taciti_topology_weight(t, r, i, i));
+        for (int i = 0; i < t->ranks; i++) min = fmin(min, taciti_topology_weight(t, r, i, i));
     }
     if (means && c->how.mixes == 1) return 2 - c->how.gamma;
-    return 2 * pow(1 - c->how.gamma * (1 - fmax(least, 0)), (double)c->how.mixes);
+    return 2 * pow(1 - c->how.gamma * (1 - fmax(min, 0)), (double)c->how.mixes);
 }
 
 /* Between low, where the radius is no more than 1, and high, where it is above: regula falsi on the radius per step,

@@ -20,7 +20,7 @@
  */
 #include "topo/family.h"
 
-enum { IMPOSSIBLE = 1 << 20, PARTS_MOST = 32, DEFAULT_DEGREE = 1 };
+enum { IMPOSSIBLE = 1 << 20, PARTS_MAX = 32, DEFAULT_DEGREE = 1 };
 
 /* Places first, first + step, ..., first + (n - 1) step. */
 typedef struct places {
@@ -32,11 +32,11 @@ static places part_of(places all, int at, int n) {
 }
 
 /* The least number of factors, none above `most`, whose product is n; the first of them in *factor. */
-static int fewest_factors(int n, int most, int *factor) {
+static int fewest_factors(int n, int max, int *factor) {
     int fewest = IMPOSSIBLE;
     *factor = 1;
     if (n == 1) return 0;
-    for (int f = most < n ? most : n; f >= 2; f--) {
+    for (int f = max < n ? max : n; f >= 2; f--) {
         int next = 1;
         if (n % f != 0) continue;
         const int count = 1 + fewest_factors(n / f, f, &next); /* descending factors: each product once */
@@ -55,8 +55,8 @@ static int hyper_rounds(int n, int k) {
 /* Round r of H_k; nothing happens after its last. */
 static void hyper(taciti_draft *draft, places all, int k, int r) {
     int stride = 1, factor = 1, rest = all.n;
-    for (int most = k + 1;; most = factor, stride *= factor) {
-        if (fewest_factors(rest, most, &factor) == 0) return;
+    for (int max = k + 1;; max = factor, stride *= factor) {
+        if (fewest_factors(rest, max, &factor) == 0) return;
         rest /= factor;
         if (r-- == 0) break;
     }
@@ -72,7 +72,7 @@ static void hyper(taciti_draft *draft, places all, int k, int r) {
 /* n in base k + 1, highest digit first, zeros left out. */
 typedef struct digits {
     int count;
-    int times[PARTS_MOST], power[PARTS_MOST], exponent[PARTS_MOST]; /* times * power, power = (k + 1)^exponent */
+    int times[PARTS_MAX], power[PARTS_MAX], exponent[PARTS_MAX]; /* times * power, power = (k + 1)^exponent */
 } digits;
 
 static digits digits_of(int n, int k) {

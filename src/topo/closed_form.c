@@ -9,14 +9,14 @@
 #define TURN 6.28318530717958647692
 
 static double ring(const taciti_topology *t) {
-    double most = 0;
-    for (int k = 1; k < t->ranks; k++) most = fmax(most, fabs(1 + 2 * cos(TURN * k / t->ranks)) / 3);
-    return most;
+    double max = 0;
+    for (int k = 1; k < t->ranks; k++) max = fmax(max, fabs(1 + 2 * cos(TURN * k / t->ranks)) / 3);
+    return max;
 }
 
 static double exp_static(const taciti_topology *t) {
     const int rounds = taciti_log2_ceil(t->ranks);
-    double most = 0;
+    double max = 0;
     for (int k = 1; k < t->ranks; k++) {
         double real = 1, imaginary = 0;
         for (int r = 0; r < rounds; r++) {
@@ -24,21 +24,21 @@ static double exp_static(const taciti_topology *t) {
             real += cos(angle);
             imaginary += sin(angle);
         }
-        most = fmax(most, hypot(real, imaginary) / (rounds + 1));
+        max = fmax(max, hypot(real, imaginary) / (rounds + 1));
     }
-    return most;
+    return max;
 }
 
 static double exp_directed(const taciti_topology *t) {
     const int rounds = taciti_log2_ceil(t->ranks);
-    double most = 0;
+    double max = 0;
     for (int k = 1; k < t->ranks; k++) {
         double product = 1;
         for (int r = 0; r < rounds; r++)
             product *= fabs(cos(TURN / 2 * (double)((int64_t)k * (1 << r) % t->ranks) / t->ranks));
-        most = fmax(most, product);
+        max = fmax(max, product);
     }
-    return most;
+    return max;
 }
 
 /* Position 0 has the neighbours 1, columns - 1, columns and N - columns; 0: some coincide. */

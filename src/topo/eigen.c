@@ -63,10 +63,10 @@ static size_t reduce(const taciti_linear *a, const double *start, double *v, con
 
 /* Turns x into v, and returns b such that (I - b v v') x is a multiple of the first unit vector. */
 static double householder(double *x, size_t count) {
-    double most = 0, square = 0;
-    for (size_t i = 0; i < count; i++) most = fmax(most, fabs(x[i]));
-    if (!(most > 0)) return 0;
-    for (size_t i = 0; i < count; i++) x[i] /= most;
+    double max = 0, square = 0;
+    for (size_t i = 0; i < count; i++) max = fmax(max, fabs(x[i]));
+    if (!(max > 0)) return 0;
+    for (size_t i = 0; i < count; i++) x[i] /= max;
     for (size_t i = 0; i < count; i++) square += x[i] * x[i];
     const double length = sqrt(square), b = 1 / (square + fabs(x[0]) * length);
     x[0] += copysign(length, x[0]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How well a topology mixes. Eigenvalues by Lanczos with full reorthogonalisation from a random start (Golub & Van
- * Loan, Matrix Computations, section 10.1), the tridiagonal's by bisection. With no more ranks than STEPS_MOST the
+ * Loan, Matrix Computations, section 10.1), the tridiagonal's by bisection. With no more ranks than STEPS_MAX the
  * Krylov space is the whole of what the start vector meets, and the result is right to rounding; beyond, a value is
  * approached from inside the spectrum (a ring of 1024: contraction right to 1e-6).
  *
@@ -19,7 +19,7 @@
 #include "topo/draft.h"
 #include "topo/topo.h"
 
-enum { STEPS_MOST = 256, STATIONARY_MOST = 20000, QUICK_STEPS = 64 };
+enum { STEPS_MAX = 256, STATIONARY_MAX = 20000, QUICK_STEPS = 64 };
 
 /* ---- extreme eigenvalues of a symmetric operator ----------------------------------------------------------------- */
 
@@ -29,7 +29,7 @@ typedef struct operator_ {
     size_t round;
     const double *root; /* [ranks] root of the stationary vector */
     double *scratch;    /* [2][ranks] */
-    size_t steps;       /* most of Lanczos; 0: STEPS_MOST */
+    size_t steps;       /* most of Lanczos; 0: STEPS_MAX */
 } operator_;
 
 static double dot(const double *a, const double *b, size_t n) {
@@ -77,9 +77,9 @@ static double tridiagonal_extreme(const double *a, const double *b, size_t m, bo
 }
 
 /* Steps taken; a[steps], b[steps - 1]. v is [most][n], its first row the start, of length 1. */
-static size_t lanczos(const operator_ *op, size_t n, size_t most, double *v, double *a, double *b) {
+static size_t lanczos(const operator_ *op, size_t n, size_t max, double *v, double *a, double *b) {
     double scale = 0;
-    for (size_t m = 0; m < most; m++) {
+    for (size_t m = 0; m < max; m++) {
         double *now = v + m * n, *next = v + (m + 1) * n;
         op->apply(op, now, next);
         a[m] = dot(now, next, n);
@@ -90,21 +90,21 @@ static size_t lanczos(const operator_ *op, size_t n, size_t most, double *v, dou
         if (b[m] <= 1e-13 * scale) return m + 1;
         for (size_t i = 0; i < n; i++) next[i] /= b[m];
     }
-    return most;
+    return max;
 }
 
 /* Extreme eigenvalue on the complement of `without` (a vector of length 1, or NULL). */
 static tacit_status extreme(const operator_ *op, const double *without, bool largest, double *out) {
-    const size_t n = (size_t)op->topology->ranks, steps_most = op->steps > 0 ? op->steps : STEPS_MOST;
-    const size_t most = n < steps_most ? n : steps_most;
-    double *v = taciti_calloc((most + 1) * n + 2 * most, sizeof *v);
+    const size_t n = (size_t)op->topology->ranks, steps_max = op->steps > 0 ? op->steps : STEPS_MAX;
+    const size_t max = n < steps_max ? n : steps_max;
+    double *v = taciti_calloc((max + 1) * n + 2 * max, sizeof *v);
     if (v == NULL) return TACIT_E_MEMORY;
-    double *a = v + (most + 1) * n, *b = a + most;
+    double *a = v + (max + 1) * n, *b = a + max;
     for (size_t i = 0; i < n; i++) v[i] = taciti_rng_unit(taciti_rng_key(0, 'f'), i) - 0.5;
     if (without != NULL) remove_part(v, without, n);
     const double length = sqrt(dot(v, v, n));
     for (size_t i = 0; i < n && length > 0; i++) v[i] /= length;
-    const size_t steps = lanczos(op, n, most, v, a, b);
+    const size_t steps = lanczos(op, n, max, v, a, b);
     *out = tridiagonal_extreme(a, b, steps, largest);
     taciti_free(v);
     return TACIT_OK;
@@ -163,7 +163,7 @@ static bool stationary_root(const taciti_topology *t, double *root, double *scra
     const size_t n = (size_t)t->ranks;
     double *moved = scratch + n, change = t->directed ? 1 : 0;
     for (size_t i = 0; i < n; i++) root[i] = 1.0 / (double)n;
-    for (int step = 0; step < STATIONARY_MOST && change > 1e-15; step++) {
+    for (int step = 0; step < STATIONARY_MAX && change > 1e-15; step++) {
         memcpy(moved, root, n * sizeof *moved);
         mix_period(t, false, moved, scratch);
         change = 0;
@@ -191,23 +191,23 @@ static tacit_status find_contraction(const taciti_topology *t, size_t lanczos_st
     return TACIT_OK;
 }
 
-static tacit_status find_least(const taciti_topology *t, double *block, double *out) {
-    double least = 1;
+static tacit_status find_min(const taciti_topology *t, double *block, double *out) {
+    double min = 1;
     for (size_t r = 0; r < t->period; r++) {
         double value = t->rounds[r].groups > 0 ? 0 : 1; /* means are projections; idle ranks keep all */
         const operator_ op = {.apply = apply_symmetric, .topology = t, .round = r, .scratch = block};
         if (t->rounds[r].edge_count > 0) TACITI_TRY(extreme(&op, NULL, false, &value));
-        least = fmin(least, value);
+        min = fmin(min, value);
     }
-    *out = fabs(least) < 1e-14 ? 0 : least;
+    *out = fabs(min) < 1e-14 ? 0 : min;
     return TACIT_OK;
 }
 
 /* Largest difference of x / w from the mean. */
 static double spread(const double *x, const double *w, size_t n, double mean) {
-    double most = 0;
-    for (size_t i = 0; i < n; i++) most = fmax(most, fabs(w[i] > 0 ? x[i] / w[i] - mean : 1));
-    return most;
+    double max = 0;
+    for (size_t i = 0; i < n; i++) max = fmax(max, fabs(w[i] > 0 ? x[i] / w[i] - mean : 1));
+    return max;
 }
 
 /* Mixes a random vector for two periods: a step that takes the disagreement from well above rounding to rounding is
@@ -229,33 +229,32 @@ static size_t find_exact(const taciti_topology *t, double *block) {
     return 0;
 }
 
-static size_t most_partners(const taciti_topology *t, double *block) {
-    size_t most = 0;
+static size_t max_partners(const taciti_topology *t, double *block) {
+    size_t max = 0;
     for (size_t r = 0; r < t->period; r++) {
         const taciti_round *round = &t->rounds[r];
         double *out = block, *in = block + t->ranks;
         memset(block, 0, (size_t)t->ranks * 2 * sizeof *block);
         for (size_t g = 0; g < round->groups; g++) {
             const size_t partners = round->first[g + 1] - round->first[g] - 1;
-            if (partners > most) most = partners;
+            if (partners > max) max = partners;
         }
         for (size_t e = 0; e < round->edge_count; e++) {
             const double busiest = fmax(++out[round->edges[e].from], ++in[round->edges[e].to]);
-            if ((size_t)busiest > most) most = (size_t)busiest;
+            if ((size_t)busiest > max) max = (size_t)busiest;
         }
     }
-    return most;
+    return max;
 }
 
 tacit_status taciti_topology_figures(const taciti_topology *topology, taciti_topo_figures *out) {
-    if (topology->ranks > TACITI_TOPO_FIGURES_MOST)
+    if (topology->ranks > TACITI_TOPO_FIGURES_MAX)
         return taciti_fail(TACIT_E_UNSUPPORTED, "%s: figures of %d ranks; they are computed for up to %d",
-                           topology->name, topology->ranks, TACITI_TOPO_FIGURES_MOST);
+                           topology->name, topology->ranks, TACITI_TOPO_FIGURES_MAX);
     double *block = taciti_calloc((size_t)topology->ranks, 3 * sizeof *block);
     if (block == NULL) return TACIT_E_MEMORY;
-    taciti_topo_figures f = {.exact_after = find_exact(topology, block),
-                             .most_partners = most_partners(topology, block)};
-    tacit_status status = find_least(topology, block, &f.least_eigenvalue);
+    taciti_topo_figures f = {.exact_after = find_exact(topology, block), .max_partners = max_partners(topology, block)};
+    tacit_status status = find_min(topology, block, &f.min_eigenvalue);
     if (status == TACIT_OK && (f.exact_after == 0 || f.exact_after > topology->period))
         status = find_contraction(topology, 0, block, &f.contraction);
     f.spectral_gap = 1 - pow(f.contraction, 1 / (double)topology->period);
@@ -265,7 +264,7 @@ tacit_status taciti_topology_figures(const taciti_topology *topology, taciti_top
 }
 
 tacit_status taciti_topology_mixing(const taciti_topology *topology, double *gap, size_t *exact_after) {
-    const size_t steps = topology->ranks > STEPS_MOST ? QUICK_STEPS : 0;
+    const size_t steps = topology->ranks > STEPS_MAX ? QUICK_STEPS : 0;
     double *block = taciti_calloc((size_t)topology->ranks, 3 * sizeof *block), contraction = 0;
     if (block == NULL) return TACIT_E_MEMORY;
     tacit_status status = TACIT_OK;

@@ -14,7 +14,7 @@
 #include "topo/family.h"
 
 static const char NPY_MARK[] = "\x93NUMPY";
-enum { FILE_BYTES_MOST = 1 << 29 };
+enum { FILE_BYTES_MAX = 1 << 29 };
 
 tacit_status taciti_matrices_parse(const char *file, const char *bytes, size_t count, int ranks, taciti_matrices *out) {
     if (count >= sizeof NPY_MARK - 1 && memcmp(bytes, NPY_MARK, sizeof NPY_MARK - 1) == 0)
@@ -118,7 +118,7 @@ tacit_status taciti_family_file(const taciti_topo_request *request, const taciti
                            "topology file: no file was named; give a .csv or .npy file with a matrix of "
                            "%d x %d",
                            request->ranks, request->ranks);
-    TACITI_TRY(taciti_file_read(request->file, FILE_BYTES_MOST, &bytes, &count));
+    TACITI_TRY(taciti_file_read(request->file, FILE_BYTES_MAX, &bytes, &count));
     tacit_status status = taciti_matrices_parse(request->file, bytes, count, request->ranks, &a);
     taciti_free(bytes);
     for (size_t m = 0; m < a.count && status == TACIT_OK; m++) {

@@ -16,7 +16,7 @@ typedef struct taciti_matrices {
     double *values; /* [count][ranks][ranks]; owned */
 } taciti_matrices;
 
-enum { TACITI_MATRICES_MOST = 65536 };
+enum { TACITI_MATRICES_MAX = 65536 };
 
 /* NumPy's format if the bytes begin with its mark, else numbers separated by commas. `bytes` has one zero byte more
  * than `count`. E_DATA names file and line, or what the header says, and what was expected. */

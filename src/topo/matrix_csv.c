@@ -79,9 +79,9 @@ static tacit_status parse_rows(reader *r) {
             return taciti_fail(TACIT_E_DATA, "%s, line %zu: empty after %zu rows of a matrix that should have %d",
                                r->file, r->line, of_this, r->ranks);
         if (begin == end) continue;
-        if (r->rows == (size_t)TACITI_MATRICES_MOST * (size_t)r->ranks)
+        if (r->rows == (size_t)TACITI_MATRICES_MAX * (size_t)r->ranks)
             return taciti_fail(TACIT_E_DATA, "%s, line %zu: more than %d matrices; give fewer", r->file, r->line,
-                               TACITI_MATRICES_MOST);
+                               TACITI_MATRICES_MAX);
         TACITI_TRY(parse_row(r, begin, end));
     }
     if (r->rows == 0 || r->rows % (size_t)r->ranks != 0)
@@ -95,9 +95,9 @@ tacit_status taciti_matrices_parse_csv(const char *file, const char *bytes, size
     if (memchr(bytes, '\0', count) != NULL)
         return taciti_fail(TACIT_E_DATA, "%s: neither text nor a .npy file: it has a zero byte", file);
     /* a legal row has 2 n bytes or more, the end of its line included; one more row may be begun and refused */
-    const size_t rows_most = (count + 1) / (2 * (size_t)ranks) + 1;
+    const size_t rows_max = (count + 1) / (2 * (size_t)ranks) + 1;
     reader r = {.file = file, .at = bytes, .end = bytes + count, .ranks = ranks};
-    r.values = taciti_calloc(rows_most * (size_t)ranks, sizeof *r.values);
+    r.values = taciti_calloc(rows_max * (size_t)ranks, sizeof *r.values);
     if (r.values == NULL) return TACIT_E_MEMORY;
     const tacit_status status = parse_rows(&r);
     if (status != TACIT_OK) {

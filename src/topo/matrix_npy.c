@@ -14,12 +14,12 @@
 #include "base/text.h"
 #include "topo/matrix.h"
 
-enum { DIMENSIONS_MOST = 3, HEADER_MOST = 65536 };
+enum { DIMENSIONS_MAX = 3, HEADER_MAX = 65536 };
 
 typedef struct header {
     size_t item_bytes; /* 8 or 4; 0: not seen */
     bool order_seen, fortran;
-    size_t shape[DIMENSIONS_MOST];
+    size_t shape[DIMENSIONS_MAX];
     size_t dimensions;
 } header;
 
@@ -81,7 +81,7 @@ static tacit_status parse_shape(reader *r, header *h) {
     h->dimensions = 0;
     if (!take(r, "(")) return fail_header(r, "the shape in ( )");
     while (!take(r, ")")) {
-        if (h->dimensions == DIMENSIONS_MOST) return fail_header(r, "a shape of 2 or 3 numbers");
+        if (h->dimensions == DIMENSIONS_MAX) return fail_header(r, "a shape of 2 or 3 numbers");
         TACITI_TRY(parse_number(r, &h->shape[h->dimensions++]));
         if (take(r, ",")) continue;
         if (!take(r, ")")) return fail_header(r, ", or )");
@@ -121,8 +121,8 @@ static tacit_status check_shape(const char *file, const header *h, int ranks, si
         return taciti_fail(TACIT_E_DATA, "%s: matrices of %zu x %zu, expected %d x %d for %d ranks", file,
                            h->shape[d - 2], h->shape[d - 1], ranks, ranks, ranks);
     *count = d == 3 ? h->shape[0] : 1;
-    if (*count < 1 || *count > TACITI_MATRICES_MOST)
-        return taciti_fail(TACIT_E_DATA, "%s: %zu matrices, expected 1 to %d", file, *count, TACITI_MATRICES_MOST);
+    if (*count < 1 || *count > TACITI_MATRICES_MAX)
+        return taciti_fail(TACIT_E_DATA, "%s: %zu matrices, expected 1 to %d", file, *count, TACITI_MATRICES_MAX);
     if (data_bytes != *count * n * n * h->item_bytes)
         return taciti_fail(TACIT_E_DATA, "%s: %zu bytes of numbers, expected %zu for %zu x %d x %d of %zu bytes", file,
                            data_bytes, *count * n * n * h->item_bytes, *count, ranks, ranks, h->item_bytes);
@@ -175,7 +175,7 @@ static tacit_status find_header(const char *file, const unsigned char *bytes, si
     size_t length = 0;
     *begin = 8 + width;
     for (size_t i = 0; i < width && *begin <= count; i++) length |= (size_t)bytes[8 + i] << 8 * i;
-    if (*begin > count || length > HEADER_MOST || length > count - *begin)
+    if (*begin > count || length > HEADER_MAX || length > count - *begin)
         return taciti_fail(TACIT_E_DATA, "%s: header of %zu bytes in a .npy file of %zu; it is cut off", file, length,
                            count);
     *end = *begin + length;

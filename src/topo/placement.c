@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-#define MOST_STEPS 1e8
+#define MAX_STEPS 1e8
 
 tacit_status taciti_seating_create(const taciti_topo_request *request, taciti_seating *out) {
     const int n = request->ranks;
@@ -88,12 +88,12 @@ static double round_cost(books *b, const taciti_draft_round *round) {
         b->sent[from] += from != to;
         b->received[to] += from != to;
     }
-    double most = 0;
+    double max = 0;
     for (int h = 0; h < b->hosts; h++) {
-        if (b->sent[h] > most) most = b->sent[h];
-        if (b->received[h] > most) most = b->received[h];
+        if (b->sent[h] > max) max = b->sent[h];
+        if (b->received[h] > max) max = b->received[h];
     }
-    return most;
+    return max;
 }
 
 static double cost(books *b) {
@@ -146,7 +146,7 @@ static bool improve_once(books *b, taciti_seating *seating, double *best) {
 tacit_status taciti_seating_improve(const taciti_draft *draft, taciti_seating *seating) {
     const int hosts = seating->hosts.count;
     const double steps = pass_steps(draft, hosts);
-    if (draft->status != TACIT_OK || hosts == 1 || hosts == draft->ranks || steps > MOST_STEPS) return draft->status;
+    if (draft->status != TACIT_OK || hosts == 1 || hosts == draft->ranks || steps > MAX_STEPS) return draft->status;
     books b = {.draft = draft, .host_at = seating->host_at, .hosts = hosts};
     b.sent = taciti_calloc((size_t)hosts, 2 * sizeof *b.sent);
     b.seen = taciti_calloc((size_t)hosts, sizeof *b.seen);
@@ -154,7 +154,7 @@ tacit_status taciti_seating_improve(const taciti_draft *draft, taciti_seating *s
     if (room) {
         b.received = b.sent + hosts;
         double best = cost(&b), spent = steps;
-        while (best > 0 && improve_once(&b, seating, &best) && spent + steps <= MOST_STEPS) spent += steps;
+        while (best > 0 && improve_once(&b, seating, &best) && spent + steps <= MAX_STEPS) spent += steps;
     }
     taciti_free(b.sent);
     taciti_free(b.seen);

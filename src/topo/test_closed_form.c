@@ -37,7 +37,7 @@ static void formulas_are_the_general_computation(void **state) {
     for (size_t i = 0; i < NAMED; i++) assert_true(known[i] >= 15);
 }
 
-static void check_mixing(const char *name, int ranks, int per_host, double least, double most, size_t exact_after) {
+static void check_mixing(const char *name, int ranks, int per_host, double min, double max, size_t exact_after) {
     static int host_of[4096];
     for (int r = 0; r < ranks; r++) host_of[r] = r / per_host;
     const taciti_topo_request request = {.name = name, .ranks = ranks, .host_of = host_of};
@@ -46,7 +46,7 @@ static void check_mixing(const char *name, int ranks, int per_host, double least
     size_t exact;
     assert_int_equal(taciti_topology_create(&request, &t), TACIT_OK);
     assert_int_equal(taciti_topology_mixing(&t, &gap, &exact), TACIT_OK);
-    if (!(gap >= least && gap <= most)) fail_msg("%s on %d: gap %.9f", name, ranks, gap);
+    if (!(gap >= min && gap <= max)) fail_msg("%s on %d: gap %.9f", name, ranks, gap);
     assert_int_equal(exact, exact_after);
     taciti_topology_destroy(&t);
 }

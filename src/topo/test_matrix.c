@@ -205,7 +205,7 @@ static void test_directed(void **state) {
     for (int i = 0; i < 3; i++) assert_true(fabs(x[i] / w[i] - 3) <= 1e-12 && fabs(w[i] - 1) > 0.05);
     taciti_topo_figures f;
     assert_int_equal(taciti_topology_figures(&t, &f), TACIT_OK);
-    assert_true(f.contraction > 0.1 && f.contraction < 1 && f.exact_after == 0 && f.most_partners == 2);
+    assert_true(f.contraction > 0.1 && f.contraction < 1 && f.exact_after == 0 && f.max_partners == 2);
     taciti_topology_destroy(&t);
 }
 
@@ -214,7 +214,7 @@ static void test_lazy_ring(void **state) {
     (void)state;
     enum { N = 8 };
     for (int tenth = 1; tenth <= 10; tenth++) {
-        const double gamma = tenth / 10.0, second = (1 + sqrt(2)) / 3, least = -1.0 / 3;
+        const double gamma = tenth / 10.0, second = (1 + sqrt(2)) / 3, min = -1.0 / 3;
         double w[N * N] = {0};
         unsigned char file[128 + sizeof w];
         for (int i = 0; i < N; i++) {
@@ -225,7 +225,7 @@ static void test_lazy_ring(void **state) {
         taciti_topo_figures f;
         assert_int_equal(taciti_topology_figures(&t, &f), TACIT_OK);
         assert_true(fabs(f.contraction - (1 - gamma * (1 - second))) <= 1e-12);
-        assert_true(fabs(f.least_eigenvalue - (1 - gamma * (1 - least))) <= 1e-12);
+        assert_true(fabs(f.min_eigenvalue - (1 - gamma * (1 - min))) <= 1e-12);
         taciti_topology_destroy(&t);
     }
 }

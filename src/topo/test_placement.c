@@ -78,7 +78,7 @@ static double carried(const taciti_draft *draft, const int *host_at) {
     for (size_t r = 0; r < taciti_draft_period(draft); r++) {
         const taciti_draft_round *round = taciti_draft_at(draft, r);
         const int *members = taciti_draft_members(draft, round);
-        double sent[RANKS] = {0}, received[RANKS] = {0}, most = 0;
+        double sent[RANKS] = {0}, received[RANKS] = {0}, max = 0;
         for (size_t g = 0; g < round->groups; members += taciti_draft_sizes(draft, round)[g++])
             count_mean(members, taciti_draft_sizes(draft, round)[g], host_at, sent);
         for (size_t e = 0; e < round->edges; e++) {
@@ -87,8 +87,8 @@ static double carried(const taciti_draft *draft, const int *host_at) {
             sent[host_at[edge->from]]++;
             received[host_at[edge->to]]++;
         }
-        for (int h = 0; h < RANKS; h++) most = fmax(most, fmax(sent[h], received[h]));
-        sum += most;
+        for (int h = 0; h < RANKS; h++) max = fmax(max, fmax(sent[h], received[h]));
+        sum += max;
     }
     return sum;
 }

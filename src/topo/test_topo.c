@@ -154,14 +154,14 @@ static void test_every_topology_is_valid(void **state) {
 
 /* Everybody's disagreement after rounds first .. first + count - 1, from a random start. */
 static double disagreement(const taciti_topology *t, size_t first, size_t count) {
-    double x[RANKS], y[RANKS], mean = 0, most = 0;
+    double x[RANKS], y[RANKS], mean = 0, max = 0;
     for (int i = 0; i < t->ranks; i++) mean += (x[i] = taciti_rng_unit(3, (uint64_t)i)) / t->ranks;
     for (size_t r = first; r < first + count; r++) {
         taciti_topology_mix(t, r % t->period, x, y);
         memcpy(x, y, (size_t)t->ranks * sizeof *x);
     }
-    for (int i = 0; i < t->ranks; i++) most = fmax(most, fabs(x[i] - mean));
-    return most;
+    for (int i = 0; i < t->ranks; i++) max = fmax(max, fabs(x[i] - mean));
+    return max;
 }
 
 static void assert_exact(const taciti_topology *t, size_t first, size_t count) {
@@ -306,7 +306,7 @@ static void test_base_k_is_exact(void **state) {
             }
             assert_int_equal(taciti_topology_figures(&t, &f), TACIT_OK);
             assert_int_equal(f.exact_after, t.period);
-            assert_true(f.most_partners <= (size_t)k && f.contraction == 0 && f.spectral_gap == 1);
+            assert_true(f.max_partners <= (size_t)k && f.contraction == 0 && f.spectral_gap == 1);
             taciti_topology_destroy(&t);
         }
 }
@@ -334,14 +334,14 @@ static void test_figures(void **state) {
         const double k = log2(n);
         assert_near(figures("one-peer-ring", n).contraction, n == 4 ? 0 : cos(2 * pi / n));
         assert_near(figures("ring", n).contraction, (1 + 2 * cos(2 * pi / n)) / 3);
-        assert_near(figures("ring", n).least_eigenvalue, -1.0 / 3);
+        assert_near(figures("ring", n).min_eigenvalue, -1.0 / 3);
         assert_near(figures("exp-static", n).contraction, (k - 1) / (k + 1));
         assert_int_equal(figures("exp", n).exact_after, k);
         assert_int_equal(figures("exp-directed", n).exact_after, k);
         assert_int_equal(figures("complete", n).exact_after, 1);
-        assert_int_equal(figures("complete", n).most_partners, n - 1);
+        assert_int_equal(figures("complete", n).max_partners, n - 1);
         assert_near(figures("exp", n).contraction, 0);
-        assert_near(figures("exp", n).least_eigenvalue, 0);
+        assert_near(figures("exp", n).min_eigenvalue, 0);
     }
     assert_int_equal(figures("one-peer-ring", 4).exact_after, 2);
     assert_true(fabs(figures("exp-directed", 6).contraction - .216506) <= 1e-6);
@@ -359,10 +359,10 @@ static void test_figures_at_the_ends(void **state) {
     (void)state;
     for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++) {
         const taciti_topo_figures one = figures(kind->name, 1), two = figures(kind->name, 2);
-        assert_true(one.contraction == 0 && one.spectral_gap == 1 && one.least_eigenvalue == 1);
-        assert_true(one.exact_after == 1 && one.most_partners == 0);
-        assert_true(two.contraction == 0 && two.exact_after == 1 && two.most_partners == 1);
-        assert_true(two.least_eigenvalue == 0);
+        assert_true(one.contraction == 0 && one.spectral_gap == 1 && one.min_eigenvalue == 1);
+        assert_true(one.exact_after == 1 && one.max_partners == 0);
+        assert_true(two.contraction == 0 && two.exact_after == 1 && two.max_partners == 1);
+        assert_true(two.min_eigenvalue == 0);
     }
     assert_true(fabs(figures("ring", 1024).contraction - (1 + 2 * cos(2 * acos(-1) / 1024)) / 3) <= 1e-6);
     taciti_topology t = make("ring", 2049, NULL);

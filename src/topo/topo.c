@@ -12,7 +12,7 @@
 #include "topo/check.h"
 #include "topo/placement.h"
 
-enum { RANKS_MOST = 1 << 16, PERIOD_MOST = 1 << 16 };
+enum { RANKS_MAX = 1 << 16, PERIOD_MAX = 1 << 16 };
 
 /* Which rank takes which place of the graph. */
 typedef enum seats {
@@ -61,31 +61,31 @@ static const family FAMILIES[] = {TOPOLOGIES(FAMILY)};
 const taciti_topo_kind *taciti_topo_kinds(void) { return KINDS; }
 
 static tacit_status find_family(const char *name, size_t *out) {
-    size_t nearest = 0, least = SIZE_MAX;
+    size_t nearest = 0, min = SIZE_MAX;
     for (size_t i = 0; KINDS[i].name != NULL; i++) {
         const size_t distance = taciti_edit_distance(name, KINDS[i].name);
-        if (distance >= least) continue;
-        least = distance;
+        if (distance >= min) continue;
+        min = distance;
         nearest = i;
     }
     *out = nearest;
-    if (least == 0) return TACIT_OK;
+    if (min == 0) return TACIT_OK;
     char quoted[TACITI_QUOTED_BYTES];
-    const bool close = taciti_edit_close(name, least);
+    const bool close = taciti_edit_close(name, min);
     return taciti_fail(TACIT_E_CONFIG, "topology %s is not known%s%s%s; `tacit info topologies` lists all",
                        taciti_quote(name, quoted), close ? "; did you mean \"" : "", close ? KINDS[nearest].name : "",
                        close ? "\"?" : "");
 }
 
 static tacit_status check_request(const taciti_topo_request *request) {
-    if (request->ranks < 1 || request->ranks > RANKS_MOST)
+    if (request->ranks < 1 || request->ranks > RANKS_MAX)
         return taciti_fail(TACIT_E_CONFIG, "topology %s: %d ranks; it is made for 1 to %d", request->name,
-                           request->ranks, RANKS_MOST);
-    if (request->degree < 0 || request->degree > RANKS_MOST || request->period < 0 || request->period > PERIOD_MOST)
+                           request->ranks, RANKS_MAX);
+    if (request->degree < 0 || request->degree > RANKS_MAX || request->period < 0 || request->period > PERIOD_MAX)
         return taciti_fail(TACIT_E_CONFIG,
                            "topology %s: degree %d and period %d; give 0 (default) or more, a degree up to %d and a "
                            "period up to %d",
-                           request->name, request->degree, request->period, RANKS_MOST, PERIOD_MOST);
+                           request->name, request->degree, request->period, RANKS_MAX, PERIOD_MAX);
     return TACIT_OK;
 }
 

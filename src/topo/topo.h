@@ -88,14 +88,14 @@ double taciti_topology_weight(const taciti_topology *topology, size_t round, int
 /* out[ranks] = W x of that round. */
 void taciti_topology_mix(const taciti_topology *topology, size_t round, const double *x, double *out);
 
-enum { TACITI_TOPO_FIGURES_MOST = 2048 }; /* ranks */
+enum { TACITI_TOPO_FIGURES_MAX = 2048 }; /* ranks */
 typedef struct taciti_topo_figures {
     double contraction;  /* second singular value of the product of one period: disagreement after it, worst case. Of a
                             directed one: in the norm in which its stationary vector makes the first one 1 */
     double spectral_gap; /* 1 - contraction^(1 / period) */
     size_t exact_after;  /* rounds from round 0 on until everybody holds the mean; 0: never exactly */
-    double least_eigenvalue; /* of any round's symmetric part */
-    size_t most_partners;    /* of a rank in a round, that it hears or tells */
+    double min_eigenvalue; /* of any round's symmetric part */
+    size_t max_partners;   /* of a rank in a round, that it hears or tells */
 } taciti_topo_figures;
 /* Right to rounding up to 256 ranks, approached beyond; a second or so for 1024 ranks; E_UNSUPPORTED above the most.
  * Any thread. */

@@ -12,9 +12,9 @@
 #include "train/trainer.h"
 
 /* The first steps build code and touch memory for the first time; after some tens the mean stands still. */
-enum { WARM_UP_STEPS = 3, MOST_UPDATES = 50 };
+enum { WARM_UP_STEPS = 3, MAX_UPDATES = 50 };
 
-static bool is_measured(const taciti_profiling *p) { return p->path != NULL && p->updates < MOST_UPDATES; }
+static bool is_measured(const taciti_profiling *p) { return p->path != NULL && p->updates < MAX_UPDATES; }
 
 tacit_status taciti_profiling_create(taciti_trainer *trainer) {
     taciti_profiling *p = &trainer->profiling;
@@ -59,7 +59,7 @@ void taciti_profiling_end(taciti_trainer *trainer, double update_s) {
 
 void taciti_profiling_add_reports(taciti_trainer *trainer) {
     taciti_profiling *p = &trainer->profiling;
-    if (p->path == NULL || p->reported++ < WARM_UP_STEPS || p->reported > WARM_UP_STEPS + MOST_UPDATES) return;
+    if (p->path == NULL || p->reported++ < WARM_UP_STEPS || p->reported > WARM_UP_STEPS + MAX_UPDATES) return;
     for (int r = 0; r < trainer->ranks; r++) {
         const double s = trainer->reports.all[r].compute_s;
         p->count += 1;

@@ -3,7 +3,7 @@
  * What ranks tell each other about every step. Where replicas are equal, each step has waited for all ranks anyway, and
  * the reports of a step are taken in before the next one begins. Where they differ, that would be a barrier: the
  * reports travel while the next steps are computed, and metrics, stop wishes and skips are known two steps later, or as
- * many more as a transfer of the strategy may be under way, but at most LATE_MOST; all of them at once before an
+ * many more as a transfer of the strategy may be under way, but at most LATE_MAX; all of them at once before an
  * evaluation, a checkpoint and the end. (A report is collected by the communication thread's job for the next one,
  * which stands behind the transfers that were begun in between. A stop must not take much longer for that.)
  */
@@ -12,20 +12,20 @@
 #include "base/memory.h"
 #include "train/trainer.h"
 
-enum { LATE_STEPS = 2, LATE_MOST = 10 };
+enum { LATE_STEPS = 2, LATE_MAX = 10 };
 
 tacit_status taciti_reports_create(taciti_trainer *trainer) {
     const taciti_strategy *strategy = trainer->strategy;
     taciti_reports *reports = &trainer->reports;
     const bool travel = !strategy->replicas_equal && trainer->ranks > 1;
     const size_t lag = strategy->lag == NULL ? 0 : strategy->lag(trainer->strategy_self);
-    reports->late = !travel ? 0 : lag < LATE_MOST - LATE_STEPS ? LATE_STEPS + lag : LATE_MOST;
-    reports->most = reports->late + 2; /* and the step that ends; one more until its line is written */
+    reports->late = !travel ? 0 : lag < LATE_MAX - LATE_STEPS ? LATE_STEPS + lag : LATE_MAX;
+    reports->max = reports->late + 2; /* and the step that ends; one more until its line is written */
     reports->all = taciti_calloc((size_t)trainer->ranks, sizeof *reports->all);
-    reports->entries = taciti_calloc(reports->most, sizeof *reports->entries);
+    reports->entries = taciti_calloc(reports->max, sizeof *reports->entries);
     if (reports->all == NULL || reports->entries == NULL) return TACIT_E_MEMORY;
     if (!travel) return TACIT_OK;
-    return taciti_circular_create(trainer->comm, sizeof *reports->all, reports->most, &reports->circular);
+    return taciti_circular_create(trainer->comm, sizeof *reports->all, reports->max, &reports->circular);
 }
 
 void taciti_reports_destroy(taciti_reports *reports) {
@@ -35,13 +35,13 @@ void taciti_reports_destroy(taciti_reports *reports) {
 }
 
 static taciti_step_entry *entry_at(taciti_reports *reports, size_t i) {
-    return &reports->entries[(reports->first + i) % reports->most];
+    return &reports->entries[(reports->first + i) % reports->max];
 }
 
 tacit_status taciti_reports_put(taciti_trainer *trainer, const taciti_rank_report *mine, taciti_step_entry **out) {
     taciti_reports *reports = &trainer->reports;
-    if (reports->count == reports->most)
-        return taciti_fail(TACIT_E_INTERNAL, "more than %zu steps without a line", reports->most);
+    if (reports->count == reports->max)
+        return taciti_fail(TACIT_E_INTERNAL, "more than %zu steps without a line", reports->max);
     reports->mine = *mine;
     if (reports->circular != NULL) TACITI_TRY(taciti_circular_post(reports->circular, mine));
     *out = entry_at(reports, reports->count++);
@@ -70,8 +70,8 @@ static void fill(taciti_trainer *trainer, taciti_step_entry *entry) {
     }
     const bool equal = trainer->strategy->replicas_equal;
     /* At most one per rank: what a rank says cannot be more, nor no number. */
-    const int64_t most = entry->abandoned ? 0 : equal ? 1 : trainer->ranks;
-    entry->skips = (int64_t)fmin(fmax(skipped, 0), (double)most);
+    const int64_t max = entry->abandoned ? 0 : equal ? 1 : trainer->ranks;
+    entry->skips = (int64_t)fmin(fmax(skipped, 0), (double)max);
     trainer->position.skipped += entry->skips;
     m->skipped = trainer->position.skipped;
     m->loss = loss / ((double)trainer->settings->train.batch * (double)trainer->time);
@@ -115,6 +115,6 @@ taciti_step_entry *taciti_reports_oldest_known(taciti_reports *reports) {
 }
 
 void taciti_reports_drop_oldest(taciti_reports *reports) {
-    reports->first = (reports->first + 1) % reports->most;
+    reports->first = (reports->first + 1) % reports->max;
     reports->count--;
 }

@@ -95,7 +95,7 @@ static tacit_status check_moments(const taciti_trainer *trainer, const origin *f
 
 /* The arrays of the strategy, of rank 0. */
 static tacit_status check_strategy_arrays(const taciti_trainer *trainer, const origin *from) {
-    taciti_strategy_array arrays[TACITI_STRATEGY_MOST_ARRAYS];
+    taciti_strategy_array arrays[TACITI_STRATEGY_MAX_ARRAYS];
     taciti_state_list list = {.count = 0};
     size_t missing = 0;
     char what[CHANGES_BYTES], section[CHANGES_BYTES];
@@ -137,9 +137,9 @@ static tacit_status resume_updates(taciti_trainer *trainer, const origin *from, 
 
 static tacit_status read_strategy_numbers(const origin *from, int rank, taciti_strategy_numbers *out) {
     const json_t *list = json_object_get(json_array_get(from->replicas, (size_t)rank), "numbers");
-    if (!json_is_array(list) || json_array_size(list) > TACITI_STRATEGY_MOST_NUMBERS)
+    if (!json_is_array(list) || json_array_size(list) > TACITI_STRATEGY_MAX_NUMBERS)
         return taciti_fail(TACIT_E_DATA, "%s: replicas[%d].numbers must be a list of at most %d numbers", from->path,
-                           rank, (int)TACITI_STRATEGY_MOST_NUMBERS);
+                           rank, (int)TACITI_STRATEGY_MAX_NUMBERS);
     out->count = json_array_size(list);
     for (size_t i = 0; i < out->count; i++) {
         const json_t *value = json_array_get(list, i);

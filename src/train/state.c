@@ -33,7 +33,7 @@ void taciti_state_add_moments(const taciti_trainer *trainer, taciti_state_list *
 }
 
 void taciti_state_add_strategy(const taciti_trainer *trainer, int rank, taciti_state_list *list) {
-    taciti_strategy_array arrays[TACITI_STRATEGY_MOST_ARRAYS];
+    taciti_strategy_array arrays[TACITI_STRATEGY_MAX_ARRAYS];
     if (trainer->strategy->arrays == NULL) return;
     const size_t count = trainer->strategy->arrays(trainer->strategy_self, arrays);
     for (size_t a = 0; a < count; a++) {

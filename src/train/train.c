@@ -163,8 +163,8 @@ static void report_step(taciti_trainer *trainer, const taciti_step_entry *entry)
  * every parameter. */
 static tacit_status check_progress(taciti_trainer *trainer, const taciti_step_entry *entry) {
     trainer->skipped_in_a_row = entry->skips > 0 ? trainer->skipped_in_a_row + 1 : 0;
-    const int64_t most = trainer->settings->train.max_skips;
-    if (most == 0 || trainer->skipped_in_a_row < most) return TACIT_OK;
+    const int64_t max = trainer->settings->train.max_skips;
+    if (max == 0 || trainer->skipped_in_a_row < max) return TACIT_OK;
     if (trainer->rank != 0) return TACIT_E_NUMERICS;
     return taciti_fail(TACIT_E_NUMERICS,
                        "%" PRId64

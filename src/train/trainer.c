@@ -133,8 +133,7 @@ static double min_bytes(const taciti_trainer *trainer) {
  * first step, after minutes of work. */
 static tacit_status check_memory(const taciti_trainer *trainer) {
     const double available = (double)taciti_available_bytes(), total = (double)trainer->memory.total;
-    const double least = min_bytes(trainer),
-                 each = (total > least ? total : least) - (double)taciti_peak_resident_bytes();
+    const double min = min_bytes(trainer), each = (total > min ? total : min) - (double)taciti_peak_resident_bytes();
     const int local = taciti_comm_peer(trainer->comm, trainer->rank)->local_size;
     if (available <= 0 || each * local <= available) return TACIT_OK;
     return taciti_fail(

@@ -54,7 +54,7 @@ typedef struct taciti_reports {
     taciti_rank_report mine;    /* without a circular */
     size_t late;                /* steps whose reports are not awaited yet; 0 without a circular */
     taciti_step_entry *entries; /* [most]; owned */
-    size_t most, first, count;
+    size_t max, first, count;
     bool stop; /* told otherwise than by an entry that is still here */
 } taciti_reports;
 
@@ -178,10 +178,10 @@ tacit_status taciti_trainer_initialise(taciti_trainer *trainer); /* seed or trai
 
 /* state.c: the flat arrays of a run as a checkpoint names them. */
 /* The mean, then of a rank its parameters, the optimizer's states and the strategy's arrays. */
-enum { TACITI_STATE_MOST_ARRAYS = 2 + TACITI_OPTIM_MOST_STATES + TACITI_STRATEGY_MOST_ARRAYS };
+enum { TACITI_STATE_MAX_ARRAYS = 2 + TACITI_OPTIM_MAX_STATES + TACITI_STRATEGY_MAX_ARRAYS };
 typedef struct taciti_state_list {
-    taciti_ckpt_array arrays[TACITI_STATE_MOST_ARRAYS];
-    char prefixes[TACITI_STATE_MOST_ARRAYS][TACITI_CKPT_PREFIX_BYTES];
+    taciti_ckpt_array arrays[TACITI_STATE_MAX_ARRAYS];
+    char prefixes[TACITI_STATE_MAX_ARRAYS][TACITI_CKPT_PREFIX_BYTES];
     size_t count;
 } taciti_state_list;
 

@@ -19,7 +19,7 @@ static uint64_t g_key, g_draws;
 static size_t draw(size_t bound) { return (size_t)taciti_rng_below(g_key, g_draws++, bound); }
 
 typedef struct input {
-    uint8_t bytes[FUZZ_INPUT_MOST];
+    uint8_t bytes[FUZZ_INPUT_MAX];
     size_t size;
 } input;
 

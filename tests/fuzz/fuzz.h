@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FUZZ_INPUT_MOST = 1 << 14 };
+enum { FUZZ_INPUT_MAX = 1 << 14 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -72,7 +72,7 @@ static void make_folder(void) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    if (size > FUZZ_INPUT_MOST) return 0;
+    if (size > FUZZ_INPUT_MAX) return 0;
     if (g_flat == NULL) make_folder();
     (void)fuzz_file(data, size);
     for (size_t i = 0; i < g_layout.n; i++) g_flat[i] = 1;

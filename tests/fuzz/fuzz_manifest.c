@@ -29,9 +29,9 @@ static void check_round_trip(const taciti_manifest *manifest) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static char text[FUZZ_INPUT_MOST + 64];
+    static char text[FUZZ_INPUT_MAX + 64];
     taciti_manifest manifest;
-    if (size < 1 || size > FUZZ_INPUT_MOST) return 0;
+    if (size < 1 || size > FUZZ_INPUT_MAX) return 0;
     size_t total = 0;
     if (data[0] % 2 == 1) {
         char digest[TACITI_DIGEST_BYTES];

@@ -11,7 +11,7 @@
 #include "fuzz.h"
 #include "train/trainer.h"
 
-enum { LOOKS_MOST = 200 };
+enum { LOOKS_MAX = 200 };
 
 typedef struct source {
     const uint8_t *data;
@@ -47,7 +47,7 @@ static tacit_status test(void *self, taciti_engine_request *request, bool *done)
     source *from = self;
     *done = true;
     if (request->opaque[0] != TACITI_TAG_BEAT) return TACIT_OK;
-    if (++from->looks > LOOKS_MOST) return TACIT_E_PEER; /* a goodbye that never comes */
+    if (++from->looks > LOOKS_MAX) return TACIT_E_PEER; /* a goodbye that never comes */
     *done = from->beats % 2 == 1;
     from->beats /= 2;
     if (*done) hand_out(from, (void *)request->opaque[1], request->opaque[2]); /* NOLINT: kept as a number */
@@ -93,7 +93,7 @@ static void talk(taciti_comm *comm) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     taciti_comm *comm = NULL;
     source from = {.data = data, .left = size};
-    if (size < sizeof from.beats || size > FUZZ_INPUT_MOST) return 0;
+    if (size < sizeof from.beats || size > FUZZ_INPUT_MAX) return 0;
     hand_out(&from, &from.beats, sizeof from.beats);
     const taciti_engine engine = {.name = "fuzz",
                                   .self = &from,

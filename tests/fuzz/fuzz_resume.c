@@ -77,9 +77,9 @@ static void make_runs(void) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static char meta[FUZZ_INPUT_MOST + 1];
+    static char meta[FUZZ_INPUT_MAX + 1];
     if (!g_made) make_runs();
-    if (size < 1 || size > FUZZ_INPUT_MOST) return 0;
+    if (size < 1 || size > FUZZ_INPUT_MAX) return 0;
     run *r = &g_runs[data[0] % RUNS];
     memcpy(meta, data + 1, size - 1);
     meta[size - 1] = 0;

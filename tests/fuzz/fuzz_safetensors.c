@@ -9,24 +9,24 @@
 #include "ckpt/safetensors.h"
 #include "fuzz.h"
 
-enum { ELEMENTS_MOST = 4096 };
+enum { ELEMENTS_MAX = 4096 };
 
 static void read_all(const taciti_safe_file *file) {
-    static float out[ELEMENTS_MOST];
+    static float out[ELEMENTS_MAX];
     for (size_t i = 0; i < file->count; i++) {
         const taciti_safe_entry *entry = &file->entries[i];
         size_t n = 1;
         for (int d = 0; d < entry->dims; d++) n *= entry->shape[d];
         if (entry->offset + entry->bytes > file->view.bytes) abort();
-        if (n <= ELEMENTS_MOST) (void)taciti_safe_read_f32(file, entry, out, n);
+        if (n <= ELEMENTS_MAX) (void)taciti_safe_read_f32(file, entry, out, n);
         if (taciti_safe_find(file, entry->name) == NULL) abort();
     }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static uint8_t bytes[FUZZ_INPUT_MOST + 8 + 8 * 256];
+    static uint8_t bytes[FUZZ_INPUT_MAX + 8 + 8 * 256];
     taciti_safe_file file;
-    if (size < 2 || size > FUZZ_INPUT_MOST) return 0;
+    if (size < 2 || size > FUZZ_INPUT_MAX) return 0;
     size_t total = size - 2;
     if (data[0] % 2 == 1) {
         const uint64_t length = total;

@@ -9,15 +9,15 @@
 #include "data/shard.h"
 #include "fuzz.h"
 
-enum { TIME_MOST = 16, VOCABULARY = 1000, SAMPLES = 3 };
+enum { TIME_MAX = 16, VOCABULARY = 1000, SAMPLES = 3 };
 
-static void check_tokens(const int32_t *tokens, size_t count, int32_t least) {
+static void check_tokens(const int32_t *tokens, size_t count, int32_t min) {
     for (size_t i = 0; i < count; i++)
-        if (tokens[i] < least || tokens[i] >= VOCABULARY) abort();
+        if (tokens[i] < min || tokens[i] >= VOCABULARY) abort();
 }
 
 static void read_samples(taciti_data *data, size_t time) {
-    int32_t tokens[SAMPLES * TIME_MOST], targets[SAMPLES * TIME_MOST];
+    int32_t tokens[SAMPLES * TIME_MAX], targets[SAMPLES * TIME_MAX];
     const taciti_data_info info = taciti_data_describe(data);
     const bool fine = taciti_data_check(data, time, true) == TACIT_OK;
     const tacit_status trained = taciti_data_train(data, 7, 5, SAMPLES, time, tokens, targets);
@@ -36,7 +36,7 @@ static void read_samples(taciti_data *data, size_t time) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
-    if (size < 2 || size > FUZZ_INPUT_MOST) return 0;
+    if (size < 2 || size > FUZZ_INPUT_MAX) return 0;
     char path[64];
     strcpy(path, fuzz_file(bytes + 2, size - 2));
     char *files[] = {path};
@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     taciti_data *data = NULL;
     if (taciti_data_open(&options, &data) != TACIT_OK) return 0;
     taciti_data_limit_vocabulary(data, VOCABULARY);
-    read_samples(data, 1 + bytes[1] % TIME_MOST);
+    read_samples(data, 1 + bytes[1] % TIME_MAX);
     if (taciti_data_unchanged(data) != TACIT_OK) abort();
     taciti_data_close(data);
     return 0;

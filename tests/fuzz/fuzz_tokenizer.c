@@ -30,7 +30,7 @@ static size_t length_to_zero(const uint8_t *data, size_t size) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    if (size > FUZZ_INPUT_MOST) return 0;
+    if (size > FUZZ_INPUT_MAX) return 0;
     const size_t vocab = length_to_zero(data, size), after = vocab < size ? vocab + 1 : size;
     const size_t merges = length_to_zero(data + after, size - after);
     const size_t text = after + merges < size ? after + merges + 1 : size;

@@ -10,7 +10,7 @@
 #include "ckpt/weights.h"
 #include "fuzz.h"
 
-enum { HEADER_BYTES = 1024, FILE_MOST = 1 << 18 };
+enum { HEADER_BYTES = 1024, FILE_MAX = 1 << 18 };
 
 /* Bytes after the header, from the definition of the format; 0: too many, or nonsense. */
 static size_t body_bytes(const int32_t *h) {
@@ -19,7 +19,7 @@ static size_t body_bytes(const int32_t *h) {
     const uint64_t c = (uint64_t)h[6], layer = 12 * c * c + 13 * c;
     const uint64_t n = ((uint64_t)h[7] + (uint64_t)h[2]) * c + (uint64_t)h[4] * layer + 2 * c;
     const uint64_t bytes = n * (h[1] == 3 ? 4 : 2);
-    return bytes <= FILE_MOST - HEADER_BYTES ? (size_t)bytes : 0;
+    return bytes <= FILE_MAX - HEADER_BYTES ? (size_t)bytes : 0;
 }
 
 static void read_weights(const char *path, const taciti_model_options *options) {
@@ -36,11 +36,11 @@ static void read_weights(const char *path, const taciti_model_options *options) 
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static uint8_t bytes[FILE_MOST];
+    static uint8_t bytes[FILE_MAX];
     int32_t header[HEADER_BYTES / 4];
     taciti_weights_format format;
     taciti_model_options options;
-    if (size > FUZZ_INPUT_MOST) return 0;
+    if (size > FUZZ_INPUT_MAX) return 0;
     memset(bytes, 0, sizeof bytes);
     memcpy(bytes, data, size);
     memcpy(header, bytes, sizeof header);

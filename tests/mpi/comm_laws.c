@@ -23,14 +23,14 @@ static void peers_are_known(taciti_comm *comm) {
 
 static void reductions_are_exact_and_equal(taciti_comm *comm) {
     const int size = taciti_comm_size(comm);
-    double sum[3] = {g_rank + 1, -1, 0.1 * g_rank}, most = g_rank, least = g_rank,
+    double sum[3] = {g_rank + 1, -1, 0.1 * g_rank}, max = g_rank, min = g_rank,
            nan = g_rank == size / 2 ? (double)NAN : 1;
     CHECK(taciti_comm_allreduce_f64(comm, sum, 3, TACITI_OP_SUM) == TACIT_OK);
-    CHECK(taciti_comm_allreduce_f64(comm, &most, 1, TACITI_OP_MAX) == TACIT_OK);
-    CHECK(taciti_comm_allreduce_f64(comm, &least, 1, TACITI_OP_MIN) == TACIT_OK);
+    CHECK(taciti_comm_allreduce_f64(comm, &max, 1, TACITI_OP_MAX) == TACIT_OK);
+    CHECK(taciti_comm_allreduce_f64(comm, &min, 1, TACITI_OP_MIN) == TACIT_OK);
     CHECK(taciti_comm_allreduce_f64(comm, &nan, 1, TACITI_OP_MAX) == TACIT_OK);
     CHECK(taciti_comm_allreduce_f64(comm, sum, 0, TACITI_OP_SUM) == TACIT_OK);
-    CHECK(sum[0] == size * (size + 1) / 2 && sum[1] == -size && most == size - 1 && least == 0 && isnan(nan));
+    CHECK(sum[0] == size * (size + 1) / 2 && sum[1] == -size && max == size - 1 && min == 0 && isnan(nan));
     double *all = taciti_calloc((size_t)size, sizeof sum);
     CHECK(taciti_comm_allgather(comm, sum, sizeof sum, all) == TACIT_OK);
     for (int r = 0; r < size; r++) CHECK(memcmp(all + 3 * r, sum, sizeof sum) == 0);
@@ -53,9 +53,9 @@ static void every_root_broadcasts_every_size(taciti_comm *comm) {
 
 static void gathers_keep_rank_order(taciti_comm *comm) {
     const size_t sizes[] = {0, 1, 100, (1 << 16) + 1, 3 * (1 << 16)};
-    const size_t size = (size_t)taciti_comm_size(comm), most = 3 * (1 << 16);
-    unsigned char *mine = taciti_calloc(most, 1), *all = taciti_calloc(size, most);
-    memset(mine, g_rank + 1, most);
+    const size_t size = (size_t)taciti_comm_size(comm), max = 3 * (1 << 16);
+    unsigned char *mine = taciti_calloc(max, 1), *all = taciti_calloc(size, max);
+    memset(mine, g_rank + 1, max);
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         CHECK(taciti_comm_allgather(comm, mine, sizes[s], all) == TACIT_OK);
         for (size_t r = 0; r < size; r++)

@@ -22,7 +22,7 @@
 #include "check.h"
 #include "model/emulated.h"
 
-enum { MOST_STEPS = 10000 };
+enum { MAX_STEPS = 10000 };
 
 typedef struct figures {
     double mean, cv;
@@ -47,9 +47,9 @@ static int by_size(const void *left, const void *right) {
 static double mean_of_slowest(const double *times, int ranks, size_t steps) {
     double sum = 0;
     for (size_t s = 0; s < steps; s++) {
-        double most = 0;
-        for (int r = 0; r < ranks; r++) most = fmax(most, times[(size_t)r * steps + s]);
-        sum += most;
+        double max = 0;
+        for (int r = 0; r < ranks; r++) max = fmax(max, times[(size_t)r * steps + s]);
+        sum += max;
     }
     return sum / (double)steps;
 }
@@ -206,7 +206,7 @@ int main(int argc, char **argv) {
     taciti_comm *comm = open_comm();
     CHECK(argc > 3);
     const long steps = strtol(argv[1], NULL, 10);
-    CHECK(steps > 0 && steps <= MOST_STEPS);
+    CHECK(steps > 0 && steps <= MAX_STEPS);
     CHECK(taciti_config_defaults(&config) == TACIT_OK);
     int next = 3;
     while (next < argc) CHECK(taciti_config_flags(&config, argc, argv, &next) == TACIT_OK);

@@ -54,8 +54,8 @@ static void law(taciti_comm *comm, call c) {
 
 static void laws(taciti_comm *comm, int native, bool apart) {
     const size_t lengths[] = {0, 1, 3, 1000, 300007};
-    const size_t most = lengths[sizeof lengths / sizeof *lengths - 1];
-    float *in = taciti_calloc(most, sizeof *in), *out = taciti_calloc(most, sizeof *out);
+    const size_t max = lengths[sizeof lengths / sizeof *lengths - 1];
+    float *in = taciti_calloc(max, sizeof *in), *out = taciti_calloc(max, sizeof *out);
     CHECK(in != NULL && out != NULL);
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
         for (int times = 1; times <= 2; times++) law(comm, (call){native, times, apart, in, out, lengths[i]});

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include "base/sibling.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/process.h"
+
+enum { PATH_BYTES = 64, TEXT_BYTES = 65536 };
+
+/* The variables of a process, with the zeros between them; returns the length. */
+static size_t read_environment(pid_t pid, char *out, size_t size) {
+    char path[PATH_BYTES];
+    (void)snprintf(path, sizeof path, "/proc/%ld/environ", (long)pid);
+    FILE *file = fopen(path, "r");
+    const size_t n = file == NULL ? 0 : fread(out, 1, size - 1, file);
+    if (file != NULL) (void)fclose(file);
+    out[n] = 0;
+    return n;
+}
+
+static bool read_stat(pid_t pid, char *state, long *parent) {
+    char line[TACITI_PROCESS_BYTES];
+    const char *at = taciti_process_field((long)pid, TACITI_PROCESS_STATE, line); /* the parent follows */
+    return at != NULL && sscanf(at, "%c %ld", state, parent) == 2;
+}
+
+static bool means_stopped(char state) { return state == 'T' || state == 't'; }
+
+bool taciti_process_is_stopped(pid_t pid) {
+    char state = '?';
+    long parent = 0;
+    return read_stat(pid, &state, &parent) && means_stopped(state);
+}
+
+static int rank_of(pid_t pid) {
+    static const char VARIABLE[] = "OMPI_COMM_WORLD_RANK=";
+    char *text = malloc(TEXT_BYTES);
+    int rank = -1;
+    const size_t n = text == NULL ? 0 : read_environment(pid, text, TEXT_BYTES);
+    for (size_t at = 0; at < n; at += strlen(text + at) + 1)
+        if (strncmp(text + at, VARIABLE, sizeof VARIABLE - 1) == 0) rank = atoi(text + at + sizeof VARIABLE - 1);
+    free(text);
+    return rank;
+}
+
+bool taciti_sibling_find_stopped(pid_t *pid, int *rank) {
+    pid_t stopped = 0, first = getpid();
+    DIR *folder = opendir("/proc");
+    if (folder == NULL) return false;
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        const pid_t other = (pid_t)atoi(entry->d_name);
+        char state = '?';
+        long parent = 0;
+        if (other <= 0 || !read_stat(other, &state, &parent) || parent != (long)getppid()) continue;
+        if (means_stopped(state))
+            stopped = other;
+        else if (other < first)
+            first = other;
+    }
+    (void)closedir(folder);
+    if (stopped == 0 || first != getpid()) return false;
+    *pid = stopped;
+    *rank = rank_of(stopped);
+    return true;
+}

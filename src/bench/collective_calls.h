@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Who can do a collective, and how a sample of it is taken: ours as training calls them, and the MPI library's own.
+ */
+#ifndef TACITI_BENCH_COLLECTIVE_CALLS_H
+#define TACITI_BENCH_COLLECTIVE_CALLS_H
+
+#include "base/memory.h"
+#include "bench/collective_mix.h"
+#include "bench/collective_numbers.h"
+#include "comm/comm.h"
+#include "exchange/exchange.h"
+#include "exchange/group.h"
+
+enum { TACITI_COLLECTIVE_MAX_CALLERS = 12, TACITI_COLLECTIVE_NAME_BYTES = 32 };
+
+typedef enum taciti_collective {
+    TACITI_COLLECTIVE_ALL_REDUCE,     /* sum of f32 over all ranks */
+    TACITI_COLLECTIVE_REDUCE_SCATTER, /* chunk i of the sum ends on rank i */
+    TACITI_COLLECTIVE_ALL_GATHER,     /* chunk i of rank i goes to all */
+    TACITI_COLLECTIVE_ALL_TO_ALL,     /* chunk i of each rank goes to rank i */
+    TACITI_COLLECTIVE_SEND,           /* rank 0 to one other rank, until the answer of 0 bytes is back */
+    TACITI_COLLECTIVE_MIX,            /* each round of a topology, and the all-reduce beside them */
+    TACITI_COLLECTIVES
+} taciti_collective;
+
+/* "all-reduce", ...; and all of them as choices, "all-reduce|...". */
+extern const char *const taciti_collective_names[TACITI_COLLECTIVES];
+#define TACITI_COLLECTIVE_CHOICES "all-reduce|reduce-scatter|all-gather|all-to-all|send|mix"
+
+/* What all callers work on. */
+typedef struct taciti_collective_task {
+    taciti_comm *comm; /* borrows */
+    taciti_collective what;
+    taciti_exchange_options options; /* of our all-reduce */
+    int receiver;                    /* of a send */
+    taciti_pages in_pages, out_pages;
+    float *in, *out;
+    size_t n; /* floats of the current size */
+    taciti_numbers numbers;
+    taciti_group world;
+    taciti_layout layout; /* of the current size */
+    taciti_exchange *exchange;
+    const char *topology; /* of a mix; borrows */
+    taciti_collective_mix mix;
+} taciti_collective_task;
+
+typedef struct taciti_caller {
+    char name[TACITI_COLLECTIVE_NAME_BYTES];
+    int native; /* index among the library's; ours: -1 */
+    int round;  /* of a topology; -1: none */
+    bool apart; /* the result is in task->out, not in task->in */
+    /* `calls` calls in a row; seconds of all of them on this rank. Collective. */
+    tacit_status (*sample)(taciti_collective_task *task, const struct taciti_caller *caller, int calls, double *out_s);
+} taciti_caller;
+
+/* Everything that does not depend on the size. topology: of a mix, else NULL. Collective. Close also after failure. */
+tacit_status taciti_collective_open(taciti_comm *comm, taciti_collective what, const taciti_exchange_options *options,
+                                    const char *topology, size_t max_bytes, taciti_collective_task *out);
+void taciti_collective_close(taciti_collective_task *task);
+
+/* All that can do it here. Collective. */
+tacit_status taciti_collective_callers(taciti_collective_task *task, taciti_caller out[TACITI_COLLECTIVE_MAX_CALLERS],
+                                       int *count);
+
+/* From here on arrays have `bytes`. Collective. */
+tacit_status taciti_collective_resize(taciti_collective_task *task, size_t bytes);
+
+/* Before a call whose result is looked at: nothing is left of the result of the call before. */
+void taciti_collective_fill(taciti_collective_task *task, const taciti_caller *caller);
+/* Before many calls in a row, which add up sums of sums: zeros stay what they are. */
+void taciti_collective_clear(taciti_collective_task *task);
+/* Whether this rank has exactly what it must have. */
+bool taciti_collective_is_right(const taciti_collective_task *task, const taciti_caller *caller);
+
+/* Seconds that a job without work takes from the calling thread to the communication thread and back. */
+tacit_status taciti_collective_hand_over(taciti_comm *comm, double *out_s);
+
+#endif

@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bench/comparison.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/system.h"
+#include "bench/block.h"
+#include "bench/interface_counters.h"
+#include "train/trainer.h"
+
+enum { BOOT_BYTES = 40 };
+#define GIB (1.0 / 0x1p30)
+
+/* One comparison on one rank. */
+struct taciti_cluster_run {
+    const taciti_cluster_options *options;
+    taciti_comm *comm;
+    taciti_cluster_shape shape;
+    size_t *host_of; /* [ranks]; owned */
+    taciti_bench_plan plans[TACITI_SETTINGS_MAX];
+    size_t periods[TACITI_SETTINGS_MAX]; /* of their strategies, steps */
+    size_t period;                       /* the least that is a whole number of each */
+    taciti_cluster_records records[TACITI_SETTINGS_MAX];
+    size_t plan_count;
+    taciti_bench_worker worker;
+    int machine_ranks; /* that share this machine, whatever hosts they believe to be on */
+    bool speaks;       /* this rank is the first of them */
+    double machine_available_bytes;
+    int64_t begin_ns, blocks_begin_ns;
+    taciti_bench_length length; /* chosen from what was asked for */
+    double turn_s;              /* a step of each setting, one after the other; rank 0's estimate */
+    atomic_size_t blocks_done;  /* of all settings; their records are complete */
+    taciti_cluster_bench facts; /* what is known of the answer before the first block */
+};
+typedef taciti_cluster_run run;
+
+static bool is_emulated(const run *r) { return taciti_bench_setting_emulated(&r->options->settings->list[0]); }
+
+/* ---- who is where ------------------------------------------------------------------------------------------------ */
+
+static tacit_status arrange_hosts(run *r) {
+    const size_t ranks = (size_t)taciti_comm_size(r->comm);
+    r->host_of = taciti_calloc(ranks, sizeof *r->host_of);
+    if (r->host_of == NULL) return TACIT_E_MEMORY;
+    for (size_t i = 0; i < ranks; i++) {
+        const char *host = taciti_comm_peer(r->comm, (int)i)->host;
+        size_t first = 0;
+        while (strcmp(taciti_comm_peer(r->comm, (int)first)->host, host) != 0) first++;
+        r->host_of[i] = first < i ? r->host_of[first] : r->shape.hosts++;
+    }
+    r->shape.ranks = ranks;
+    r->shape.host_of = r->host_of;
+    return TACIT_OK;
+}
+
+typedef struct place {
+    char boot[BOOT_BYTES]; /* the same on all emulated hosts of one machine */
+    double available_bytes;
+} place;
+
+/* Emulated hosts share the memory and the cores of one machine: its kernel's boot tells them apart. */
+static tacit_status find_machine(run *r) {
+    place mine = {.available_bytes = taciti_meminfo_bytes("MemAvailable")};
+    if (!taciti_system_line("/proc/sys/kernel/random/boot_id", mine.boot, sizeof mine.boot))
+        (void)snprintf(mine.boot, sizeof mine.boot, "%.*s", (int)sizeof mine.boot - 1,
+                       taciti_comm_peer(r->comm, taciti_comm_rank(r->comm))->host);
+    place *all = taciti_calloc(r->shape.ranks, sizeof *all);
+    tacit_status status = taciti_comm_agree(r->comm, all == NULL ? TACIT_E_MEMORY : TACIT_OK);
+    if (status == TACIT_OK) status = taciti_comm_allgather(r->comm, &mine, sizeof mine, all);
+    r->machine_available_bytes = mine.available_bytes;
+    for (size_t i = 0; status == TACIT_OK && i < r->shape.ranks; i++) {
+        if (strcmp(all[i].boot, mine.boot) != 0) continue;
+        r->speaks = r->machine_ranks > 0 ? r->speaks : (int)i == taciti_comm_rank(r->comm);
+        r->machine_ranks++;
+        if (all[i].available_bytes < r->machine_available_bytes) r->machine_available_bytes = all[i].available_bytes;
+    }
+    taciti_free(all);
+    return status;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static size_t records_bytes(const run *r) {
+    const size_t blocks = r->shape.blocks * r->shape.ranks * r->plan_count;
+    const size_t rounds = r->shape.rounds > 0 ? r->shape.rounds : TACITI_LENGTH_AUTO_MAX;
+    return blocks * (rounds * sizeof(taciti_step_record) + sizeof(taciti_block_record));
+}
+
+/* What a block of this plan holds. Of an emulated accelerator's arrays only gradients that are exchanged are touched;
+ * what else travels is the strategy's own. */
+static tacit_status plan_bytes(const run *r, const taciti_bench_plan *plan, int threads, size_t *out) {
+    const taciti_bench_setting *s = plan->setting;
+    const taciti_strategy_context context = taciti_bench_plan_context(plan, r->comm);
+    size_t own = 0;
+    TACITI_TRY(plan->strategy->predict_bytes(&context, &own));
+    if (is_emulated(r)) {
+        *out = own + (plan->strategy->ready != NULL ? plan->layout.n * sizeof(float) : 0);
+        return TACIT_OK;
+    }
+    const taciti_model_memory m =
+        taciti_model_predict(&s->model, &plan->layout, r->options->batch, r->options->time, threads, true);
+    *out = m.parameters + m.gradients + m.copy16 + m.activations + m.workspace + own +
+           plan->layout.n * taciti_optim_bytes_per_float(&s->optim);
+    return TACIT_OK;
+}
+
+static tacit_status check_memory(run *r, int threads, taciti_cluster_bench *out) {
+    size_t max = 0;
+    for (size_t i = 0; i < r->plan_count; i++) {
+        size_t bytes = 0;
+        TACITI_TRY(taciti_comm_agree(r->comm, plan_bytes(r, &r->plans[i], threads, &bytes)));
+        if (bytes > max) max = bytes;
+    }
+    out->predicted_bytes = max + records_bytes(r);
+    const double needed = (double)out->predicted_bytes * r->machine_ranks, available = r->machine_available_bytes;
+    const bool fits = available <= 0 || needed <= available;
+    const tacit_status worst = taciti_comm_agree(r->comm, fits ? TACIT_OK : TACIT_E_MEMORY);
+    if (fits || !r->speaks) return worst;
+    return taciti_fail(TACIT_E_MEMORY,
+                       "the %d rank%s of this machine would need %.2f GiB (%.2f GiB each) and %.2f GiB are available: "
+                       "take a smaller network, fewer ranks or fewer steps",
+                       r->machine_ranks, r->machine_ranks == 1 ? "" : "s", needed * GIB,
+                       (double)out->predicted_bytes * GIB, available * GIB);
+}
+
+/* ---- plans ------------------------------------------------------------------------------------------------------- */
+
+static tacit_status choose_machine(run *r, taciti_bench_plan *plan) {
+    for (size_t i = 0; i < r->plan_count; i++) {
+        bool same = false;
+        TACITI_TRY(taciti_bench_setting_same_compute(r->plans[i].setting, plan->setting, &same));
+        if (!same) continue;
+        plan->machine = &r->plans[i];
+        return TACIT_OK;
+    }
+    return taciti_fail(TACIT_E_INTERNAL, "a setting computes unlike itself; please report it");
+}
+
+static tacit_status create_plans(run *r) {
+    for (size_t i = 0; i < r->options->settings->count; i++) {
+        taciti_bench_plan *plan = &r->plans[r->plan_count++];
+        TACITI_TRY(taciti_bench_plan_create(&r->options->settings->list[i], plan));
+        TACITI_TRY(choose_machine(r, plan));
+    }
+    return TACIT_OK;
+}
+
+static tacit_status create_records(run *r) {
+    for (size_t i = 0; i < r->plan_count; i++) {
+        TACITI_TRY(taciti_cluster_records_create(&r->shape, &r->records[i]));
+        r->records[i].period = r->periods[i];
+    }
+    return TACIT_OK;
+}
+
+/* Ranks that measure different things would wait for each other for ever. */
+static tacit_status agree(run *r) {
+    char text[256];
+    const taciti_cluster_options *o = r->options;
+    TACITI_TRY(taciti_agree_on_build(r->comm));
+    (void)snprintf(text, sizeof text, "%zu settings, %zu blocks of %zu + %zu steps in %g s, %zu x %zu tokens",
+                   r->plan_count, o->length.blocks, o->length.warm_up, o->length.rounds, o->budget_s, o->batch,
+                   o->time);
+    TACITI_TRY(taciti_comm_agree_text(r->comm, "measurement", text));
+    for (size_t i = 0; i < r->plan_count; i++) {
+        const taciti_bench_plan *plan = &r->plans[i];
+        TACITI_TRY(taciti_agree_on_configuration(r->comm, &plan->setting->config));
+        (void)snprintf(text, sizeof text, "%zu parameters in %zu tensors and %zu buckets, %.9g s of compute",
+                       plan->layout.parameters, plan->layout.tensor_count, plan->layout.bucket_count,
+                       taciti_profile_forward_s(&plan->profile) + taciti_profile_backward_s(&plan->profile));
+        TACITI_TRY(taciti_comm_agree_text(r->comm, "network", text));
+    }
+    return TACIT_OK;
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
+
+static double seconds_since(int64_t begin_ns) { return (double)(taciti_now_ns() - begin_ns) * 1e-9; }
+
+static void tell(const run *r, size_t done, size_t setting, double step_s) {
+    if (r->options->progress == NULL || taciti_comm_rank(r->comm) != 0) return;
+    const size_t total = r->plan_count * r->shape.blocks;
+    const double elapsed_s = seconds_since(r->blocks_begin_ns);
+    const taciti_cluster_progress progress = {.done = done,
+                                              .total = total,
+                                              .label = r->plans[setting].setting->label,
+                                              .step_s = step_s,
+                                              .elapsed_s = elapsed_s,
+                                              .left_s = elapsed_s / (double)done * (double)(total - done)};
+    r->options->progress(r->options->context, &progress);
+}
+
+/* Runs one block; every rank receives the records of all. */
+static tacit_status run_block(run *r, size_t setting, size_t block, taciti_step_record *steps) {
+    taciti_block_record mine;
+    const taciti_cluster_shape *shape = &r->shape;
+    const taciti_bench_span span = {.first = (int64_t)(block * (shape->warm_up + shape->rounds)),
+                                    .warm_up = shape->warm_up,
+                                    .rounds = shape->rounds};
+    taciti_cluster_records *records = &r->records[setting];
+    TACITI_TRY(taciti_bench_block_run(&r->worker, &r->plans[setting], &span, steps, &mine));
+    TACITI_TRY(taciti_comm_allgather(r->comm, steps, shape->rounds * sizeof *steps,
+                                     &records->steps[block * shape->ranks * shape->rounds]));
+    TACITI_TRY(taciti_comm_allgather(r->comm, &mine, sizeof mine, &records->blocks[block * shape->ranks]));
+    const size_t done = atomic_load_explicit(&r->blocks_done, memory_order_relaxed) + 1;
+    atomic_store_explicit(&r->blocks_done, done, memory_order_release);
+    tell(r, done, setting, mine.wall_s / (double)shape->rounds);
+    return TACIT_OK;
+}
+
+/* All settings take the same steps, so a block must be whole periods of every one of them. */
+static tacit_status find_periods(run *r) {
+    r->period = 1;
+    for (size_t i = 0; i < r->plan_count; i++) {
+        TACITI_TRY(taciti_bench_plan_period(&r->worker, &r->plans[i], &r->periods[i]));
+        const size_t before = r->period;
+        while (r->period % r->periods[i] != 0 && r->period <= TACITI_CLUSTER_MAX_ROUNDS) r->period += before;
+        if (r->period <= TACITI_CLUSTER_MAX_ROUNDS) continue;
+        return taciti_comm_rank(r->comm) != 0
+                   ? TACIT_E_CONFIG
+                   : taciti_fail(TACIT_E_CONFIG,
+                                 "%s: what is exchanged repeats after %zu steps, which with the settings before it "
+                                 "makes blocks of more than %d steps: compare such settings in runs of their own",
+                                 r->plans[i].setting->label, r->periods[i], TACITI_CLUSTER_MAX_ROUNDS);
+    }
+    return TACIT_OK;
+}
+
+/* ---- how long it takes ------------------------------------------------------------------------------------------- */
+
+/* A few steps of each setting: a period where that is short and nobody said how many steps to take, more when they are
+ * over at once. All ranks follow rank 0. */
+static tacit_status time_steps(run *r) {
+    enum { MANY = TACITI_LENGTH_AUTO_MAX / 2 };
+    const double soon_s = 0.1;
+    taciti_step_record records[TACITI_LENGTH_AUTO_MAX];
+    taciti_block_record block;
+    r->begin_ns = taciti_now_ns();
+    for (size_t i = 0; i < r->plan_count; i++) {
+        const bool whole = r->length.rounds == 0 && r->periods[i] <= TACITI_LENGTH_AUTO_MAX;
+        taciti_bench_span span = {.first = 0, .warm_up = 1, .rounds = whole ? r->periods[i] : 1};
+        do {
+            TACITI_TRY(taciti_bench_block_run(&r->worker, &r->plans[i], &span, records, &block));
+            TACITI_TRY(taciti_comm_broadcast(r->comm, 0, &block.wall_s, sizeof block.wall_s));
+            r->turn_s += block.wall_s / (double)span.rounds;
+            if (span.rounds >= MANY || block.wall_s >= soon_s) break;
+            r->turn_s -= block.wall_s / (double)span.rounds;
+            span.rounds = MANY;
+        } while (true);
+    }
+    return TACIT_OK;
+}
+
+/* "40 s" or "12 min" */
+static void duration_text(double seconds, char *out, size_t size) {
+    const bool is_long = seconds >= 120;
+    (void)snprintf(out, size, "%.0f %s", is_long ? seconds / 60 : seconds, is_long ? "min" : "s");
+}
+
+/* Whole periods, so that what is measured of a block is the mean over all that a strategy does in turns. */
+static void round_up(run *r) {
+    const taciti_bench_length before = r->length;
+    if (!taciti_bench_length_round_up(&r->length, r->period) || taciti_comm_rank(r->comm) != 0) return;
+    taciti_log(TACITI_LOG_INFO,
+               "what is exchanged repeats after %zu steps: blocks of %zu + %zu steps instead of %zu + %zu", r->period,
+               r->length.warm_up, r->length.rounds, before.warm_up, before.rounds);
+}
+
+static tacit_status fit_budget(run *r) {
+    const taciti_bench_length asked = r->length;
+    const bool speaks = taciti_comm_rank(r->comm) == 0;
+    char text[32];
+    double left_s = r->options->budget_s - seconds_since(r->begin_ns);
+    if (r->options->budget_s <= 0) return TACIT_OK;
+    TACITI_TRY(taciti_comm_broadcast(r->comm, 0, &left_s, sizeof left_s));
+    const bool fits = taciti_bench_length_fit(&r->length, r->period, r->turn_s, left_s);
+    const double minutes = r->options->budget_s / 60;
+    if (!fits && !speaks) return TACIT_E_CONFIG;
+    duration_text(taciti_bench_length_seconds(&r->length, r->turn_s), text, sizeof text);
+    if (!fits)
+        return taciti_fail(
+            TACIT_E_CONFIG,
+            "--minutes %g: one block of %zu + %zu steps of each of %zu setting%s takes about %s: give more "
+            "minutes, or compare settings with long periods in runs of their own",
+            minutes, r->length.warm_up, r->length.rounds, r->plan_count, r->plan_count == 1 ? "" : "s", text);
+    const bool same =
+        r->length.blocks == asked.blocks && r->length.rounds == asked.rounds && r->length.warm_up == asked.warm_up;
+    if (!same && speaks)
+        taciti_log(TACITI_LOG_INFO, "--minutes %g: %zu block%s of %zu + %zu steps instead of %zu of %zu + %zu", minutes,
+                   r->length.blocks, r->length.blocks == 1 ? "" : "s", r->length.warm_up, r->length.rounds,
+                   asked.blocks, asked.warm_up, asked.rounds);
+    return TACIT_OK;
+}
+
+static void tell_estimate(const run *r) {
+    char text[32];
+    if (taciti_comm_rank(r->comm) != 0) return;
+    duration_text(taciti_bench_length_seconds(&r->length, r->turn_s), text, sizeof text);
+    taciti_log(TACITI_LOG_INFO, "%zu block%s of %zu + %zu steps of each of %zu setting%s: about %s", r->length.blocks,
+               r->length.blocks == 1 ? "" : "s", r->length.warm_up, r->length.rounds, r->plan_count,
+               r->plan_count == 1 ? "" : "s", text);
+}
+
+static tacit_status choose_length(run *r) {
+    TACITI_TRY(time_steps(r));
+    if (r->length.rounds == 0) taciti_bench_length_choose(&r->length, r->turn_s);
+    round_up(r);
+    TACITI_TRY(fit_budget(r));
+    tell_estimate(r);
+    r->shape.blocks = r->length.blocks;
+    r->shape.rounds = r->length.rounds;
+    r->shape.warm_up = r->length.warm_up;
+    return TACIT_OK;
+}
+
+/* Whether `done` rounds of blocks leave no time for another one. All ranks follow rank 0. */
+static tacit_status time_is_up(run *r, size_t done, bool *out) {
+    *out = false;
+    if (r->options->budget_s <= 0 || done == 0 || done == r->shape.blocks) return TACIT_OK;
+    const double next_s = seconds_since(r->blocks_begin_ns) / (double)done;
+    uint8_t up = seconds_since(r->begin_ns) + next_s > r->options->budget_s;
+    TACITI_TRY(taciti_comm_broadcast(r->comm, 0, &up, sizeof up));
+    *out = up != 0;
+    if (*out && taciti_comm_rank(r->comm) == 0)
+        taciti_log(TACITI_LOG_WARN, "--minutes %g: there is no time for more than %zu of %zu blocks",
+                   r->options->budget_s / 60, done, r->shape.blocks);
+    return TACIT_OK;
+}
+
+static tacit_status run_blocks(run *r) {
+    taciti_step_record *steps = taciti_calloc(r->shape.rounds, sizeof *steps);
+    tacit_status status = taciti_comm_agree(r->comm, steps == NULL ? TACIT_E_MEMORY : TACIT_OK);
+    r->blocks_begin_ns = taciti_now_ns();
+    bool up = false;
+    for (size_t b = 0; b < r->shape.blocks && status == TACIT_OK && !up; b++) {
+        for (size_t i = 0; i < r->plan_count && status == TACIT_OK; i++)
+            status = run_block(r, (b + i) % r->plan_count, b, steps);
+        if (status == TACIT_OK) status = time_is_up(r, b + 1, &up);
+    }
+    taciti_free(steps);
+    if (status == TACIT_E_PEER && r->shape.ranks > 1) taciti_comm_abort(r->comm, status);
+    return status;
+}
+
+/* ---- the answer -------------------------------------------------------------------------------------------------- */
+
+static tacit_status describe_hosts(const run *r, taciti_cluster_bench *out) {
+    out->ranks = r->shape.ranks;
+    out->hosts = r->shape.hosts;
+    (void)snprintf(out->library, sizeof out->library, "%s", taciti_comm_engine(r->comm)->library);
+    out->host_names = taciti_calloc(out->hosts, sizeof *out->host_names);
+    out->host_ranks = taciti_calloc(out->hosts, sizeof *out->host_ranks);
+    if (out->host_names == NULL || out->host_ranks == NULL) return TACIT_E_MEMORY;
+    for (size_t i = 0; i < out->ranks; i++) {
+        const size_t host = r->host_of[i];
+        if (out->host_ranks[host]++ == 0)
+            (void)snprintf(out->host_names[host], TACITI_HOST_BYTES, "%s", taciti_comm_peer(r->comm, (int)i)->host);
+    }
+    taciti_traffic traffic;
+    if (out->hosts > 1 && taciti_traffic_read(&traffic))
+        (void)snprintf(out->interfaces, sizeof out->interfaces, "%s", traffic.names);
+    return TACIT_OK;
+}
+
+static void describe_compute(const run *r, taciti_cluster_bench *out) {
+    const taciti_profile *profile = &r->plans[0].profile;
+    out->parameters = r->plans[0].layout.parameters;
+    out->expected_largest = taciti_expected_largest(r->shape.ranks);
+    if (!is_emulated(r)) return;
+    out->forward_s = taciti_profile_forward_s(profile);
+    out->backward_s = taciti_profile_backward_s(profile);
+    (void)snprintf(out->profile, sizeof out->profile, "%s", profile->name);
+    (void)snprintf(out->profile_source, sizeof out->profile_source, "%s", profile->source);
+}
+
+/* The first block of each setting is run in the order of the settings. */
+static tacit_status make_figures(const run *r, size_t blocks_done, taciti_cluster_bench *out) {
+    const taciti_comm_options *comm = &r->plans[0].setting->comm;
+    const bool has_thread = r->shape.ranks > 1 && comm->thread && taciti_comm_engine(r->comm)->any_thread;
+    const size_t settings = blocks_done < r->plan_count ? blocks_done : r->plan_count;
+    taciti_cluster_shape shape = r->shape;
+    out->blocks = shape.blocks = blocks_done / settings;
+    out->rounds = shape.rounds;
+    out->warm_up = shape.warm_up;
+    out->figures = taciti_calloc(settings, sizeof *out->figures);
+    out->buckets = taciti_calloc(settings, sizeof *out->buckets);
+    if (out->figures == NULL || out->buckets == NULL) return TACIT_E_MEMORY;
+    for (size_t i = 0; i < settings; i++) {
+        TACITI_TRY(taciti_cluster_figures_of(&shape, &r->records[i], &r->records[0], has_thread, &out->figures[i]));
+        out->buckets[i] = r->plans[i].layout.bucket_count;
+        out->setting_count++;
+    }
+    return TACIT_OK;
+}
+
+static tacit_status make_answer(const run *r, taciti_cluster_bench *out) {
+    const size_t done = atomic_load_explicit(&r->blocks_done, memory_order_acquire);
+    if (done == 0) return TACIT_E_DATA;
+    *out = r->facts;
+    out->interrupted = done < r->plan_count * r->shape.blocks;
+    describe_compute(r, out);
+    TACITI_TRY(describe_hosts(r, out));
+    return make_figures(r, done, out);
+}
+
+tacit_status taciti_cluster_run_figures(const taciti_cluster_run *r, taciti_cluster_bench *out) {
+    taciti_cluster_bench bench = {0};
+    const tacit_status status = make_answer(r, &bench);
+    if (status == TACIT_OK)
+        *out = bench;
+    else
+        taciti_cluster_bench_destroy(&bench);
+    return status;
+}
+
+/* ---- all ----------------------------------------------------------------------------------------------------------
+ */
+
+static int choose_threads(const run *r) {
+    if (is_emulated(r)) return 1;
+    if (r->options->threads > 0) return r->options->threads;
+    const int share = taciti_usable_cores() / r->machine_ranks;
+    return share > 1 ? share : 1;
+}
+
+static tacit_status prepare(run *r) {
+    taciti_cluster_bench *facts = &r->facts;
+    TACITI_TRY(taciti_comm_agree(r->comm, arrange_hosts(r)));
+    TACITI_TRY(find_machine(r));
+    TACITI_TRY(taciti_comm_agree(r->comm, create_plans(r)));
+    TACITI_TRY(agree(r));
+    facts->threads = choose_threads(r);
+    TACITI_TRY(check_memory(r, facts->threads, facts));
+    const tacit_status status = taciti_bench_worker_create(r->comm, &r->plans[0], r->options->batch, r->options->time,
+                                                           facts->threads, &r->worker);
+    return taciti_comm_agree(r->comm, status);
+}
+
+static void show(const run *r, const run *now) {
+    if (r->options->running != NULL && taciti_comm_rank(r->comm) == 0) r->options->running(r->options->context, now);
+}
+
+static tacit_status measure(run *r) {
+    TACITI_TRY(find_periods(r));
+    TACITI_TRY(choose_length(r));
+    TACITI_TRY(taciti_comm_agree(r->comm, create_records(r)));
+    r->facts.resident_bytes = taciti_peak_resident_bytes();
+    show(r, r);
+    const tacit_status status = run_blocks(r);
+    show(r, NULL);
+    TACITI_TRY(status);
+    double peak = (double)taciti_peak_resident_bytes();
+    TACITI_TRY(taciti_comm_allreduce_f64(r->comm, &peak, 1, TACITI_OP_MAX));
+    r->facts.resident_bytes = (size_t)peak;
+    return TACIT_OK;
+}
+
+static void close_run(run *r) {
+    taciti_bench_worker_destroy(&r->worker);
+    for (size_t i = 0; i < r->plan_count; i++) {
+        taciti_cluster_records_destroy(&r->records[i]);
+        taciti_bench_plan_destroy(&r->plans[i]);
+    }
+    taciti_free(r->host_of);
+    taciti_free(r);
+}
+
+tacit_status taciti_cluster_bench_run(taciti_comm *comm, const taciti_cluster_options *options,
+                                      taciti_cluster_bench *out) {
+    const taciti_bench_length *asked = &options->length;
+    run *r = taciti_calloc(1, sizeof *r);
+    TACITI_TRY(taciti_comm_agree(comm, r == NULL ? TACIT_E_MEMORY : TACIT_OK));
+    *r = (run){.options = options,
+               .comm = comm,
+               .length = *asked,
+               .shape = {.blocks = asked->blocks, .rounds = asked->rounds, .warm_up = asked->warm_up}};
+    tacit_status status = prepare(r);
+    if (status == TACIT_OK) status = measure(r);
+    if (status == TACIT_OK) status = taciti_cluster_run_figures(r, out);
+    close_run(r);
+    return status;
+}
+
+void taciti_cluster_bench_destroy(taciti_cluster_bench *bench) {
+    for (size_t i = 0; i < bench->setting_count; i++) taciti_setting_figures_destroy(&bench->figures[i]);
+    taciti_free(bench->figures);
+    taciti_free(bench->buckets);
+    taciti_free(bench->host_names);
+    taciti_free(bench->host_ranks);
+    *bench = (taciti_cluster_bench){0};
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bench/kernels.h"
+
+#include <math.h>
+#include <stdint.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/pool.h"
+#include "base/rng.h"
+#include "kernel/kernel.h"
+#include "kernel/probe.h"
+
+/* Elements per unit of work split: whole pages of every array, and whole rows of a norm. */
+enum { GRAIN = 1024, ROW = GRAIN, LOGITS = 49 * GRAIN, STREAMS = 6, FLOATS = 5 };
+static const double PEAK_SECONDS = 0.05;
+
+/* p, m, v, g and one more as for an optimizer, and a bf16 array; kernels with fewer operands use some of them. */
+typedef struct work {
+    taciti_pages f[FLOATS], h;
+    size_t n;
+    const taciti_kernels *kernels;
+    taciti_pool *pools[2];
+} work;
+
+static float *array(const work *w, int a) { return w->f[a].base; }
+static taciti_bf16 *halves(const work *w) { return w->h.base; }
+
+typedef void bench_part(const work *w, size_t at, size_t n);
+
+static void part_add(const work *w, size_t at, size_t n) { w->kernels->add(array(w, 0) + at, array(w, 3) + at, n); }
+static void part_add_scaled(const work *w, size_t at, size_t n) {
+    w->kernels->add_scaled(array(w, 0) + at, array(w, 3) + at, 0.5f, n);
+}
+static void part_scale(const work *w, size_t at, size_t n) { w->kernels->scale(array(w, 0) + at, -1.0f, n); }
+static void part_scaled_copy(const work *w, size_t at, size_t n) {
+    w->kernels->scaled_copy(array(w, 0) + at, array(w, 3) + at, -1.0f, n);
+}
+static void part_encode(const work *w, size_t at, size_t n) {
+    w->kernels->bf16_encode(halves(w) + at, array(w, 3) + at, n);
+}
+static void part_split(const work *w, size_t at, size_t n) {
+    w->kernels->bf16_split(halves(w) + at, array(w, 0) + at, array(w, 3) + at, n);
+}
+static void part_decode(const work *w, size_t at, size_t n) {
+    w->kernels->bf16_decode(array(w, 0) + at, halves(w) + at, n);
+}
+static void part_bf16_add(const work *w, size_t at, size_t n) {
+    w->kernels->bf16_add(array(w, 0) + at, halves(w) + at, n);
+}
+static void part_sum_squares(const work *w, size_t at, size_t n) {
+    const volatile double sink = w->kernels->sum_squares(array(w, 3) + at, n);
+    (void)sink;
+}
+static void part_all_finite(const work *w, size_t at, size_t n) {
+    const volatile int sink = w->kernels->all_finite(array(w, 3) + at, n);
+    (void)sink;
+}
+static const taciti_adamw_step ADAMW = {1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 2.0f, 4.0f, 0.5f, 0, NULL};
+static void part_adamw(const work *w, size_t at, size_t n) {
+    w->kernels->adamw(&ADAMW, array(w, 0) + at, array(w, 3) + at, array(w, 1) + at, array(w, 2) + at, NULL, n);
+}
+static void part_adamw_copy(const work *w, size_t at, size_t n) {
+    w->kernels->adamw(&ADAMW, array(w, 0) + at, array(w, 3) + at, array(w, 1) + at, array(w, 2) + at, halves(w) + at,
+                      n);
+}
+static void accumulate(const work *w, size_t at, size_t n, int window_ends) {
+    const taciti_accum_step step = {.adamw = ADAMW, .share = 0.25f, .window_ends = window_ends};
+    const taciti_accum_state state = {array(w, 1) + at, array(w, 2) + at, array(w, 4) + at};
+    w->kernels->accum_adamw(&step, array(w, 0) + at, array(w, 3) + at, &state, NULL, n);
+}
+static void part_accum(const work *w, size_t at, size_t n) { accumulate(w, at, n, 0); }
+static void part_accum_end(const work *w, size_t at, size_t n) { accumulate(w, at, n, 1); }
+
+/* What arrived in one array and what leaves in it or in another. */
+static taciti_blend blend_of(const float *arrived, float *leaving) {
+    return (taciti_blend){.arrived = arrived, .keep = 0.5f, .share = 0.5f, .leaving = leaving, .leaving_scale = 1};
+}
+static void part_blend(const work *w, size_t at, size_t n) {
+    taciti_blend blend = blend_of(array(w, 3) + at, NULL);
+    w->kernels->blend(&blend, array(w, 0) + at, NULL, n);
+}
+static void part_adamw_blend(const work *w, size_t at, size_t n) {
+    taciti_blend blend = blend_of(array(w, 4) + at, array(w, 4) + at);
+    taciti_adamw_step step = ADAMW;
+    step.blend = &blend;
+    w->kernels->adamw(&step, array(w, 0) + at, array(w, 3) + at, array(w, 1) + at, array(w, 2) + at, NULL, n);
+}
+static void part_sgd_blend(const work *w, size_t at, size_t n) {
+    taciti_blend blend = blend_of(array(w, 4) + at, array(w, 2) + at);
+    const taciti_sgd_step step = {
+        .lr = 1e-4f, .momentum = 0.9f, .weight_decay = 0.1f, .grad_scale = 0.5f, .blend = &blend};
+    w->kernels->sgd(&step, array(w, 0) + at, array(w, 3) + at, array(w, 1) + at, NULL, n);
+}
+static const taciti_sgd_step SGD = {1e-4f, 0.9f, 0.1f, 0.5f, 0, NULL};
+static void part_sgd(const work *w, size_t at, size_t n) {
+    w->kernels->sgd(&SGD, array(w, 0) + at, array(w, 3) + at, array(w, 1) + at, NULL, n);
+}
+
+/* Rows of a network; statistics go to the arrays that stay free. */
+static void part_layernorm(const work *w, size_t at, size_t n) {
+    w->kernels->layernorm(array(w, 0) + at, NULL, array(w, 1) + at / ROW, array(w, 2) + at / ROW, array(w, 3) + at,
+                          array(w, 3), array(w, 3), n / ROW, ROW);
+}
+static void part_layernorm_backward(const work *w, size_t at, size_t n) {
+    float sums[2 * ROW] = {0}, mean[ROW] = {0}, rstd[ROW] = {0};
+    for (size_t row = 0; row < n / ROW; row += ROW) {
+        const size_t rows = n / ROW - row < ROW ? n / ROW - row : ROW, from = at + row * ROW;
+        w->kernels->layernorm_backward(array(w, 0) + from, sums, sums + ROW, array(w, 1) + from, array(w, 3) + from,
+                                       mean, rstd, array(w, 3), rows, ROW);
+    }
+}
+static void part_residual(const work *w, size_t at, size_t n) {
+    w->kernels->residual(array(w, 0) + at, array(w, 3) + at, array(w, 1) + at, array(w, 3), n / ROW, ROW, 0, 0, 0);
+}
+static void part_gelu(const work *w, size_t at, size_t n) {
+    w->kernels->gelu(array(w, 0) + at, NULL, array(w, 1) + at, array(w, 3), n / ROW, ROW);
+}
+static void part_gelu_backward(const work *w, size_t at, size_t n) {
+    float sums[ROW] = {0};
+    w->kernels->gelu_backward(array(w, 0) + at, NULL, sums, array(w, 1) + at, array(w, 3) + at, n / ROW, ROW);
+}
+
+/* Rows about as long as GPT-2's vocabulary, which the second-level cache holds between the passes over it. */
+static void part_cross_entropy(const work *w, size_t at, size_t n) {
+    const int32_t target = 0;
+    for (size_t j = 0; j < n; j += LOGITS) {
+        const size_t columns = n - j < LOGITS ? n - j : LOGITS;
+        const volatile double sink =
+            w->kernels->cross_entropy(array(w, 0) + at + j, NULL, &target, 1, columns, columns, 1.0f, 1);
+        (void)sink;
+    }
+}
+
+/* use[i] says what a kernel does to p, m, v, g, the fifth and the bf16 array: Read, Update, Write past the caches,
+ * Store through them, or nothing. */
+static const struct kernel_case {
+    const char *name;
+    char use[STREAMS + 1];
+    bench_part *part;
+} CASES[] = {
+    {"add", "U--R--", part_add},
+    {"add_scaled", "U--R--", part_add_scaled},
+    {"scale", "U-----", part_scale},
+    {"scaled_copy", "W--R--", part_scaled_copy},
+    {"bf16_encode", "---R-W", part_encode},
+    {"bf16_split", "S--R-S", part_split},
+    {"bf16_decode", "W----R", part_decode},
+    {"bf16_add", "U----R", part_bf16_add},
+    {"sum_squares", "---R--", part_sum_squares},
+    {"all_finite", "---R--", part_all_finite},
+    {"adamw", "UUUR--", part_adamw},
+    {"adamw + bf16 copy", "UUUR-W", part_adamw_copy},
+    {"sgd", "UU-R--", part_sgd},
+    {"accum_adamw", "URRRU-", part_accum},
+    {"accum_adamw, end", "UUURU-", part_accum_end},
+    {"blend", "U--R--", part_blend},
+    {"adamw + blend", "UUURU-", part_adamw_blend},
+    {"sgd + blend", "UUWRR-", part_sgd_blend},
+    {"layernorm", "S--R--", part_layernorm},
+    {"layernorm_backward", "UR-R--", part_layernorm_backward},
+    {"residual", "SR-R--", part_residual},
+    {"gelu", "SU----", part_gelu},
+    {"gelu_backward", "SR-R--", part_gelu_backward},
+    {"cross_entropy", "U-----", part_cross_entropy},
+};
+enum { CASE_COUNT = sizeof CASES / sizeof CASES[0] };
+_Static_assert((int)CASE_COUNT <= (int)TACITI_BENCH_KERNELS, "room for every kernel");
+
+static taciti_probe_use use_of(char letter) {
+    switch (letter) {
+    case 'R': return TACITI_PROBE_READ;
+    case 'U': return TACITI_PROBE_UPDATE;
+    case 'W': return TACITI_PROBE_WRITE;
+    default: return TACITI_PROBE_STORE;
+    }
+}
+
+static size_t streams_of(const work *w, const char *use, taciti_probe_stream *out) {
+    size_t count = 0;
+    for (int a = 0; a < STREAMS; a++) {
+        if (use[a] == '-') continue;
+        const taciti_pages *pages = a < FLOATS ? &w->f[a] : &w->h;
+        out[count++] = (taciti_probe_stream){.base = pages->base,
+                                             .bytes = w->n * (a < FLOATS ? sizeof(float) : sizeof(taciti_bf16)),
+                                             .use = use_of(use[a])};
+    }
+    return count;
+}
+
+typedef struct part_job {
+    const work *w;
+    bench_part *part;
+} part_job;
+
+static void run_part(void *context, int thread, int threads) {
+    const part_job *job = context;
+    size_t begin = 0, end = 0;
+    taciti_pool_part(job->w->n, GRAIN, thread, threads, &begin, &end);
+    job->part(job->w, begin, end - begin);
+}
+
+static double kernel_seconds(const work *w, taciti_pool *pool, bench_part *part) {
+    part_job job = {.w = w, .part = part};
+    return taciti_probe_time(pool, run_part, &job);
+}
+
+/* One untimed turn, then `rounds` of probe and kernel, the first of the two changing from round to round. */
+static taciti_kernel_rate measure(const work *w, const struct kernel_case *c, taciti_pool *pool, int rounds) {
+    double kernel[TACITI_BENCH_MAX_ROUNDS], probe[TACITI_BENCH_MAX_ROUNDS], ratio[TACITI_BENCH_MAX_ROUNDS];
+    taciti_probe_stream streams[STREAMS];
+    const size_t count = streams_of(w, c->use, streams);
+    const double bytes = (double)taciti_probe_pass_bytes(streams, count);
+    for (int round = -1; round < rounds; round++) {
+        const int r = round < 0 ? 0 : round;
+        if (r % 2 == 0) probe[r] = bytes / taciti_probe_pass(pool, streams, count);
+        kernel[r] = bytes / kernel_seconds(w, pool, c->part);
+        if (r % 2 != 0) probe[r] = bytes / taciti_probe_pass(pool, streams, count);
+        ratio[r] = kernel[r] / probe[r];
+    }
+    return (taciti_kernel_rate){.bytes_per_s = taciti_spread_of(kernel, rounds),
+                                .probe_bytes_per_s = taciti_spread_of(probe, rounds),
+                                .ratio = taciti_spread_of(ratio, rounds)};
+}
+
+static double pass_rate(const work *w, taciti_pool *pool, const char *use) {
+    taciti_probe_stream streams[STREAMS];
+    const size_t count = streams_of(w, use, streams);
+    return (double)taciti_probe_pass_bytes(streams, count) / taciti_probe_pass(pool, streams, count);
+}
+
+static void measure_peaks(const work *w, int rounds, taciti_peak_figure *peaks) {
+    static const taciti_peak_figure NAMES[TACITI_BENCH_PEAKS] = {{.name = "f32 multiply-add", .unit = "GFLOP/s"},
+                                                                 {.name = "bf16 dot product", .unit = "GFLOP/s"},
+                                                                 {.name = "read", .unit = "GB/s"},
+                                                                 {.name = "update in place", .unit = "GB/s"},
+                                                                 {.name = "copy past the caches", .unit = "GB/s"}};
+    double samples[TACITI_BENCH_PEAKS][TACITI_BENCH_MAX_ROUNDS];
+    for (int p = 0; p < 2; p++) {
+        taciti_pool *pool = w->pools[p];
+        for (int r = 0; r < rounds; r++) {
+            samples[0][r] = taciti_probe_fma_flops(pool, PEAK_SECONDS) / 1e9;
+            samples[1][r] = taciti_probe_bf16_flops(pool, PEAK_SECONDS) / 1e9;
+            samples[2][r] = pass_rate(w, pool, "R-----") / 1e9;
+            samples[3][r] = pass_rate(w, pool, "U-----") / 1e9;
+            samples[4][r] = pass_rate(w, pool, "RW----") / 1e9;
+        }
+        for (int i = 0; i < TACITI_BENCH_PEAKS; i++) {
+            if (p == 0) peaks[i] = NAMES[i];
+            peaks[i].rate[p] = taciti_spread_of(samples[i], rounds);
+        }
+    }
+}
+
+/* Gradient-like numbers: no denormals, which some CPUs handle slowly, in any array. */
+static void fill_part(void *context, int thread, int threads) {
+    const work *w = context;
+    size_t begin = 0, end = 0;
+    taciti_pool_part(w->n, GRAIN, thread, threads, &begin, &end);
+    for (size_t i = begin; i < end; i++) {
+        const float x = (float)((int32_t)taciti_rng_u32(1, (uint32_t)i) | 1) * 0x1p-38f;
+        for (int a = 0; a < FLOATS; a++) array(w, a)[i] = x;
+        array(w, 2)[i] = x * x;
+    }
+    w->kernels->bf16_encode(halves(w) + begin, array(w, 3) + begin, end - begin);
+}
+
+static void release(work *w) {
+    for (int a = 0; a < FLOATS; a++) taciti_pages_destroy(&w->f[a]);
+    taciti_pages_destroy(&w->h);
+    for (int p = 0; p < 2; p++) taciti_pool_destroy(w->pools[p]);
+}
+
+static tacit_status prepare(work *w, int threads) {
+    for (int a = 0; a < FLOATS; a++) TACITI_TRY(taciti_pages_create(w->n * sizeof(float), "a bench array", &w->f[a]));
+    TACITI_TRY(taciti_pages_create(w->n * sizeof(taciti_bf16), "a bench array", &w->h));
+    TACITI_TRY(taciti_pool_create(1, 0, &w->pools[0]));
+    TACITI_TRY(taciti_pool_create(threads, 50, &w->pools[1]));
+    taciti_pool_run(w->pools[1], fill_part, w);
+    return TACIT_OK;
+}
+
+tacit_status taciti_kernel_bench_run(size_t floats, int rounds, int threads, taciti_kernel_bench *out) {
+    if (rounds < 1 || rounds > TACITI_BENCH_MAX_ROUNDS)
+        return taciti_fail(TACIT_E_USAGE, "%d rounds where 1 to %d are possible", rounds, TACITI_BENCH_MAX_ROUNDS);
+    work w = {.n = taciti_round_up(floats + (floats == 0), GRAIN), .kernels = taciti_kernels_get()};
+    const tacit_status status = prepare(&w, threads);
+    if (status != TACIT_OK) {
+        release(&w);
+        return status;
+    }
+    taciti_kernel_bench bench = {.floats = w.n, .rounds = rounds, .threads = threads, .kernel_count = CASE_COUNT};
+    for (size_t c = 0; c < CASE_COUNT; c++) {
+        taciti_probe_stream streams[STREAMS];
+        const size_t count = streams_of(&w, CASES[c].use, streams);
+        bench.kernels[c].name = CASES[c].name;
+        bench.kernels[c].bytes_per_element = (double)taciti_probe_pass_bytes(streams, count) / (double)w.n;
+        for (int p = 0; p < 2; p++) bench.kernels[c].rate[p] = measure(&w, &CASES[c], w.pools[p], rounds);
+    }
+    measure_peaks(&w, rounds, bench.peaks);
+    release(&w);
+    *out = bench;
+    return TACIT_OK;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How long a comparison of settings is: blocks, steps per block, and the seconds that they take. Arithmetic only.
+ */
+#ifndef TACITI_BENCH_LENGTH_H
+#define TACITI_BENCH_LENGTH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* When the steps of a block are chosen here: as many as make the whole last about a minute, within bounds. */
+enum { TACITI_LENGTH_AUTO_SECONDS = 60, TACITI_LENGTH_AUTO_MIN = 3, TACITI_LENGTH_AUTO_MAX = 20 };
+
+typedef struct taciti_bench_length {
+    size_t blocks;          /* per setting */
+    size_t rounds, warm_up; /* steps of a block that count, and before them */
+    bool keep_warm_up;      /* as the user gave it */
+} taciti_bench_length;
+
+/* Seconds of all blocks of all settings; turn_s: the sum over the settings of one step's time. */
+double taciti_bench_length_seconds(const taciti_bench_length *length, double turn_s);
+
+/* Chooses rounds, and a warm-up of one step where steps are long, for about a minute. */
+void taciti_bench_length_choose(taciti_bench_length *length, double turn_s);
+
+/* Rounds and warm-up become whole periods. True when that changed them. */
+bool taciti_bench_length_round_up(taciti_bench_length *length, size_t period);
+
+/* Shortens what is too long for `budget_s`: first the steps that count, to whole periods and at least 3 steps, then the
+ * number of blocks, last a warm-up that the user did not ask for. False when the shortest is too long as well; *length
+ * is the shortest then. */
+bool taciti_bench_length_fit(taciti_bench_length *length, size_t period, double turn_s, double budget_s);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include "bench/local_step.h"
+
+#include <math.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/rng.h"
+#include "kernel/probe.h"
+#include "optim/optim.h"
+
+enum { WARM_UP_ROUNDS = 2, SPIN_US = 100, BUCKET_BYTES = 4 << 20 };
+static const double PROBE_SECONDS = 0.1;
+
+/* What one round measures; TIMES of them are kept for every round. */
+enum { STEP, FORWARD, BACKWARD, UPDATE, FLOPS, PEAK, RATIO, BUSY, OPS, TIMES = OPS + TACITI_MODEL_OPS };
+
+struct bench {
+    const taciti_step_bench_options *options;
+    taciti_pool *pool;
+    taciti_layout layout;
+    taciti_model *model;
+    taciti_optim *optim;
+    taciti_trace trace;
+    int32_t *window; /* batch x time tokens and one more: targets are the tokens one further */
+    double lr;
+    double *samples[TIMES];
+    taciti_step_bench result;
+};
+
+static double process_cpu_s(void) {
+    struct timespec t;
+    if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) != 0) return (double)NAN;
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static double probe(struct bench *bench) {
+    double peak = 0;
+    if (bench->options->model.dtype == TACITI_DTYPE_BF16) peak = taciti_probe_bf16_flops(bench->pool, PROBE_SECONDS);
+    bench->result.peak_is_bf16 = peak > 0;
+    return peak > 0 ? peak : taciti_probe_fma_flops(bench->pool, PROBE_SECONDS);
+}
+
+/* One training step; its duration and its update's in seconds. */
+static tacit_status step(struct bench *bench, double *total_s, double *update_s, double *loss) {
+    const taciti_step_bench_options *o = bench->options;
+    const double tokens = (double)o->batch * (double)o->time;
+    const taciti_model_batch batch = {.tokens = bench->window,
+                                      .targets = bench->window + 1,
+                                      .batch = o->batch,
+                                      .time = o->time,
+                                      .scale = (float)(1 / tokens),
+                                      .dropout_key = 1};
+    const int64_t begin = taciti_now_ns();
+    TACITI_TRY(taciti_model_train(bench->model, &batch, &bench->trace, loss));
+    const int64_t trained = taciti_now_ns();
+    taciti_optim_update(bench->optim, taciti_model_parameters(bench->model), taciti_model_gradients(bench->model),
+                        taciti_model_copy16(bench->model), bench->lr, 1);
+    const int64_t end = taciti_now_ns();
+    *loss /= tokens;
+    *total_s = (double)(end - begin) / 1e9;
+    *update_s = (double)(end - trained) / 1e9;
+    return TACIT_OK;
+}
+
+/* Probe and step take turns. Samples of rounds below 0 are overwritten by round 0. */
+static tacit_status measure_round(struct bench *bench, int round) {
+    int64_t op_ns[TACITI_MODEL_OPS], span_ns[TACITI_SPAN_KINDS];
+    double loss, total_s, update_s;
+    const size_t at = round < 0 ? 0 : (size_t)round;
+    const double peak = probe(bench), cpu_s = process_cpu_s();
+    TACITI_TRY(step(bench, &total_s, &update_s, &loss));
+    bench->samples[BUSY][at] = (process_cpu_s() - cpu_s) / (total_s * bench->options->threads);
+    taciti_model_take_op_ns(bench->model, op_ns);
+    taciti_trace_take_totals(&bench->trace, span_ns);
+    bench->samples[STEP][at] = total_s;
+    bench->samples[FORWARD][at] = (double)span_ns[TACITI_SPAN_FORWARD] / 1e9;
+    bench->samples[BACKWARD][at] = (double)span_ns[TACITI_SPAN_BACKWARD] / 1e9;
+    bench->samples[UPDATE][at] = update_s;
+    bench->samples[FLOPS][at] = bench->result.flops_per_step / total_s;
+    bench->samples[PEAK][at] = peak;
+    bench->samples[RATIO][at] = bench->samples[FLOPS][at] / peak;
+    for (int op = 0; op < TACITI_MODEL_OPS; op++) bench->samples[OPS + op][at] = (double)op_ns[op] / 1e9;
+    if (round == -WARM_UP_ROUNDS) bench->result.first_loss = loss;
+    bench->result.last_loss = loss;
+    return TACIT_OK;
+}
+
+static tacit_status measure(struct bench *bench) {
+    for (int round = -WARM_UP_ROUNDS; round < bench->options->rounds; round++) TACITI_TRY(measure_round(bench, round));
+    taciti_spread spread[TIMES];
+    for (int i = 0; i < TIMES; i++) spread[i] = taciti_spread_of(bench->samples[i], bench->options->rounds);
+    taciti_step_bench *r = &bench->result;
+    r->step_s = spread[STEP];
+    r->forward_s = spread[FORWARD];
+    r->backward_s = spread[BACKWARD];
+    r->update_s = spread[UPDATE];
+    r->flops = spread[FLOPS];
+    r->peak_flops = spread[PEAK];
+    r->ratio = spread[RATIO];
+    r->busy = spread[BUSY];
+    for (int op = 0; op < TACITI_MODEL_OPS; op++) r->op_s[op] = spread[OPS + op];
+    r->resident_bytes = taciti_peak_resident_bytes();
+    return TACIT_OK;
+}
+
+static tacit_status create_optimizer(struct bench *bench) {
+    taciti_optim_options options;
+    const taciti_section section = {&taciti_optim_option_table, &options};
+    const taciti_config defaults = {&section, 1};
+    TACITI_TRY(taciti_config_defaults(&defaults));
+    bench->lr = options.lr;
+    const taciti_step_bench_options *o = bench->options;
+    const taciti_model_memory m = taciti_model_predict(&o->model, &bench->layout, o->batch, o->time, o->threads, true);
+    bench->result.predicted_bytes = m.parameters + m.gradients + m.copy16 + m.activations + m.workspace +
+                                    bench->layout.n * taciti_optim_bytes_per_float(&options);
+    return taciti_optim_create(&options, &bench->layout, bench->pool, &bench->optim);
+}
+
+static tacit_status create_samples(struct bench *bench) {
+    const taciti_step_bench_options *o = bench->options;
+    const size_t tokens = o->batch * o->time + 1;
+    bench->window = taciti_calloc(tokens, sizeof *bench->window);
+    if (bench->window == NULL) return TACIT_E_MEMORY;
+    for (size_t i = 0; i < tokens; i++)
+        bench->window[i] = (int32_t)taciti_rng_below(2, i, (uint64_t)o->model.vocabulary);
+    for (int i = 0; i < TIMES; i++) {
+        bench->samples[i] = taciti_calloc((size_t)o->rounds, sizeof *bench->samples[i]);
+        if (bench->samples[i] == NULL) return TACIT_E_MEMORY;
+    }
+    return TACIT_OK;
+}
+
+static tacit_status create(struct bench *bench) {
+    const taciti_step_bench_options *o = bench->options;
+    TACITI_TRY(taciti_model_layout(&o->model, BUCKET_BYTES, &bench->layout));
+    TACITI_TRY(taciti_pool_create(o->threads, SPIN_US, &bench->pool));
+    TACITI_TRY(taciti_model_create(&o->model, &bench->layout, bench->pool, o->batch, o->time, true, &bench->model));
+    TACITI_TRY(create_optimizer(bench));
+    TACITI_TRY(taciti_trace_create(0, &bench->trace));
+    TACITI_TRY(create_samples(bench));
+    taciti_model_init(bench->model, 1);
+    bench->result.parameters = bench->layout.parameters;
+    bench->result.flops_per_step =
+        taciti_model_flops_per_token(&o->model, o->time) * (double)o->batch * (double)o->time;
+    return TACIT_OK;
+}
+
+static void destroy(struct bench *bench) {
+    for (int i = 0; i < TIMES; i++) taciti_free(bench->samples[i]);
+    taciti_free(bench->window);
+    taciti_trace_destroy(&bench->trace);
+    taciti_optim_destroy(bench->optim);
+    taciti_model_destroy(bench->model);
+    taciti_pool_destroy(bench->pool);
+    taciti_layout_destroy(&bench->layout);
+}
+
+tacit_status taciti_step_bench_run(const taciti_step_bench_options *options, taciti_step_bench *out) {
+    struct bench bench = {.options = options};
+    tacit_status status = create(&bench);
+    if (status == TACIT_OK) status = measure(&bench);
+    destroy(&bench);
+    if (status == TACIT_OK) *out = bench.result;
+    return status;
+}

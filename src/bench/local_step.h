@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Measures whole training steps (forward, backward, fused optimizer) on random tokens, in turns with a probe of the
+ * machine's arithmetic peak: a machine's speed drifts, and only a ratio of neighbours means something.
+ */
+#ifndef TACITI_BENCH_LOCAL_STEP_H
+#define TACITI_BENCH_LOCAL_STEP_H
+
+#include "bench/statistics.h"
+#include "model/model.h"
+
+enum { TACITI_STEP_BENCH_MAX_ROUNDS = 1001 };
+
+typedef struct taciti_step_bench_options {
+    taciti_model_options model; /* resolved */
+    size_t batch, time;
+    int threads, rounds; /* rounds that count; two before them do not */
+} taciti_step_bench_options;
+
+typedef struct taciti_step_bench {
+    double flops_per_step; /* 6 N + 12 layers channels time, per token */
+    taciti_spread step_s, forward_s, backward_s, update_s;
+    taciti_spread op_s[TACITI_MODEL_OPS]; /* where forward and backward spent their time */
+    taciti_spread flops, peak_flops;      /* per second: of the step, of the probe in the same rounds */
+    taciti_spread ratio;                  /* flops / peak_flops, round by round */
+    taciti_spread busy;                   /* CPU time of the process / (threads x step_s): 1 on a machine of our own */
+    bool peak_is_bf16;                    /* the probe's instruction; without bf16 units it is the f32 multiply-add */
+    double first_loss, last_loss;         /* nats per token */
+    size_t parameters;
+    size_t predicted_bytes,
+        resident_bytes; /* memory: of model and optimizer as predicted; most that the process held */
+} taciti_step_bench;
+
+/* Not collective, main thread. Outputs are written only on success. */
+tacit_status taciti_step_bench_run(const taciti_step_bench_options *options, taciti_step_bench *out);
+
+#endif

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bench/settings.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "strategy/strategy.h"
+#include "train/train.h"
+
+static const char BLANKS[] = " \t\n";
+
+static tacit_status set_defaults(taciti_bench_setting *setting) {
+    memset(setting, 0, sizeof *setting);
+    const taciti_section sections[] = {
+        {&taciti_top_option_table, &setting->strategy},  {&taciti_model_option_table, &setting->model},
+        {&taciti_optim_option_table, &setting->optim},   {&taciti_exchange_option_table, &setting->exchange},
+        {&taciti_gossip_option_table, &setting->gossip}, {&taciti_localsgd_option_table, &setting->localsgd},
+        {&taciti_comm_option_table, &setting->comm},     {&taciti_compute_option_table, &setting->compute},
+    };
+    memcpy(setting->sections, sections, sizeof sections);
+    setting->config = (taciti_config){setting->sections, sizeof sections / sizeof *sections};
+    return taciti_config_defaults(&setting->config);
+}
+
+bool taciti_bench_setting_emulated(const taciti_bench_setting *setting) {
+    return setting->compute.emulate.text[0] != '\0';
+}
+
+static taciti_config compute_of(const taciti_bench_setting *setting) {
+    size_t i = 0;
+    while (setting->sections[i].table != &taciti_compute_option_table) i++;
+    return (taciti_config){&setting->sections[i], 1};
+}
+
+tacit_status taciti_bench_setting_same_compute(const taciti_bench_setting *a, const taciti_bench_setting *b,
+                                               bool *out) {
+    const taciti_config mine = compute_of(a), theirs = compute_of(b);
+    char *one = taciti_config_json(&mine, 0), *other = taciti_config_json(&theirs, 0);
+    const bool known = one != NULL && other != NULL;
+    if (known) *out = strcmp(one, other) == 0;
+    taciti_free(one);
+    taciti_free(other);
+    return known ? TACIT_OK : TACIT_E_MEMORY;
+}
+
+/* ---- changes ---------------------------------------------------------------------------------------------------- */
+
+/* What all settings of one comparison share. */
+static tacit_status refuse_shared(const char *key) {
+    static const char *const shared[] = {"comm.", "model.", "compute.emulate"};
+    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
+        if (strncmp(key, shared[i], strlen(shared[i])) == 0)
+            return taciti_fail(TACIT_E_CONFIG,
+                               "--against: %s is the same for all settings; give --%s instead, in a run of its own",
+                               key, key);
+    return TACIT_OK;
+}
+
+/* "KEY=VALUE", a copy that may be written to. */
+static tacit_status change_key(taciti_bench_setting *setting, char *word) {
+    char quoted[TACITI_QUOTED_BYTES];
+    taciti_place place;
+    char *equals = strchr(word, '=');
+    if (equals == NULL || equals == word)
+        return taciti_fail(TACIT_E_USAGE, "--against: %s is not KEY=VALUE; for example --against exchange.wire=bf16",
+                           taciti_quote(word, quoted));
+    *equals = '\0';
+    TACITI_TRY(refuse_shared(word));
+    const bool is_list = taciti_config_find(&setting->config, word, &place) && place.option->type == TACITI_OPTION_LIST;
+    for (char *c = equals + 1; is_list && *c != '\0'; c++)
+        if (*c == ',') *c = ' ';
+    return taciti_config_set(&setting->config, word, equals + 1, "--against");
+}
+
+tacit_status taciti_bench_setting_change(taciti_bench_setting *setting, const char *text) {
+    char *copy = taciti_strdup(text), *rest = copy;
+    if (copy == NULL) return TACIT_E_MEMORY;
+    tacit_status status = TACIT_OK;
+    size_t changes = 0;
+    while (status == TACIT_OK && *(rest += strspn(rest, BLANKS)) != '\0') {
+        char *word = rest;
+        rest += strcspn(rest, BLANKS);
+        if (*rest != '\0') *rest++ = '\0';
+        status = change_key(setting, word);
+        changes++;
+    }
+    taciti_free(copy);
+    if (status == TACIT_OK && changes == 0)
+        status = taciti_fail(TACIT_E_USAGE, "--against: nothing is changed; give KEY=VALUE (strategy=dp, say, to "
+                                            "measure a setting against itself)");
+    return status;
+}
+
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
+
+static tacit_status check(const taciti_bench_setting *setting, int ranks) {
+    if (taciti_strategy_find(setting->strategy.text) == NULL)
+        return taciti_fail(TACIT_E_CONFIG, "strategy: \"%s\" is not known; `tacit info strategies` lists all",
+                           setting->strategy.text);
+    const taciti_compute_options *compute = &setting->compute;
+    if (!taciti_bench_setting_emulated(setting) && (compute->cv > 0 || compute->slow.count > 0))
+        return taciti_fail(TACIT_E_CONFIG, "compute.%s needs compute.emulate: real computing is as fast as it is",
+                           compute->cv > 0 ? "cv" : "slow");
+    TACITI_TRY(taciti_compute_check(compute, ranks));
+    if (!taciti_bench_setting_emulated(setting)) return TACIT_OK;
+    taciti_profile profile;
+    TACITI_TRY(taciti_compute_profile(compute, &profile));
+    taciti_profile_destroy(&profile);
+    return TACIT_OK;
+}
+
+static tacit_status read_one(const taciti_verb *verb, int argc, char **argv, taciti_arguments *arguments,
+                             taciti_bench_setting *setting) {
+    TACITI_TRY(set_defaults(setting));
+    TACITI_TRY(taciti_config_environment(&setting->config));
+    return taciti_arguments_parse(verb, &setting->config, argc, argv, arguments);
+}
+
+static tacit_status read_against(const taciti_verb *verb, int argc, char **argv, int ranks, taciti_arguments *arguments,
+                                 taciti_bench_settings *settings) {
+    const char *changes = NULL;
+    for (size_t i = 0; (changes = taciti_arguments_each(arguments, "--against", i)) != NULL; i++) {
+        if (settings->count == TACITI_SETTINGS_MAX)
+            return taciti_fail(TACIT_E_USAGE, "--against: at most %d settings at a time", TACITI_SETTINGS_MAX);
+        taciti_bench_setting *setting = &settings->list[settings->count++];
+        TACITI_TRY(read_one(verb, argc, argv, arguments, setting));
+        TACITI_TRY(taciti_bench_setting_change(setting, changes));
+        TACITI_TRY(check(setting, ranks));
+        (void)snprintf(setting->label, sizeof setting->label, "%s", changes);
+    }
+    return TACIT_OK;
+}
+
+tacit_status taciti_bench_settings_read(const taciti_verb *verb, int argc, char **argv, int ranks,
+                                        taciti_arguments *arguments, taciti_bench_settings *out) {
+    *out = (taciti_bench_settings){.list = taciti_calloc(TACITI_SETTINGS_MAX, sizeof *out->list)};
+    if (out->list == NULL) return TACIT_E_MEMORY;
+    taciti_bench_setting *base = &out->list[out->count++];
+    TACITI_TRY(read_one(verb, argc, argv, arguments, base));
+    (void)snprintf(base->label, sizeof base->label, "base");
+    TACITI_TRY(check(base, ranks));
+    return read_against(verb, argc, argv, ranks, arguments, out);
+}
+
+void taciti_bench_settings_destroy(taciti_bench_settings *settings) {
+    for (size_t i = 0; i < settings->count; i++) taciti_config_destroy(&settings->list[i].config);
+    taciti_free(settings->list);
+    *settings = (taciti_bench_settings){0};
+}
+
+/* ---- text ------------------------------------------------------------------------------------------------------- */
+
+static json_t *values_of(const taciti_config *config) {
+    char *text = taciti_config_json(config, 0);
+    json_t *values = text == NULL ? NULL : json_loads(text, 0, NULL);
+    taciti_free(text);
+    return values;
+}
+
+/* Keys whose value is another than in `defaults`; the strategy always, the network (which is told apart) never. */
+static void write_differences(json_t *values, json_t *defaults, char *out, size_t size) {
+    const char *key = NULL;
+    json_t *value = NULL;
+    size_t used = 0;
+    json_object_foreach(values, key, value) {
+        if (strcmp(key, "strategy") != 0 && json_equal(value, json_object_get(defaults, key))) continue;
+        if (strncmp(key, "model.", strlen("model.")) == 0) continue;
+        char *text = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+        const char *shown = json_is_string(value) ? json_string_value(value) : text;
+        const int wrote =
+            snprintf(out + used, size - used, "%s%s %s", used > 0 ? ", " : "", key, shown == NULL ? "?" : shown);
+        free(text); /* jansson's */
+        if (wrote < 0 || (used += (size_t)wrote) >= size) return;
+    }
+}
+
+void taciti_bench_setting_text(const taciti_bench_setting *setting, char *out, size_t size) {
+    taciti_bench_setting defaults;
+    out[0] = '\0';
+    if (set_defaults(&defaults) != TACIT_OK) return;
+    json_t *values = values_of(&setting->config), *standard = values_of(&defaults.config);
+    if (values != NULL && standard != NULL) write_differences(values, standard, out, size);
+    json_decref(values);
+    json_decref(standard);
+    taciti_config_destroy(&defaults.config);
+}
+
+void taciti_bench_setting_method(const taciti_bench_setting *setting, char *out, size_t size) {
+    const taciti_localsgd_options *local = &setting->localsgd;
+    out[0] = '\0';
+    if (strcmp(setting->strategy.text, "gossip") == 0)
+        (void)snprintf(out, size, "topology %s, order %s", setting->gossip.topology.text,
+                       setting->gossip.order == TACITI_GOSSIP_AWC ? "awc" : "atc");
+    else if (strcmp(setting->strategy.text, "localsgd") == 0)
+        (void)snprintf(out, size, "every %lld, outer lr %g, outer momentum %g", (long long)local->every,
+                       local->outer_lr, local->outer_momentum);
+}

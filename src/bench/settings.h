@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a comparison compares: settings, each a whole configuration of strategy, exchange, compute and optimizer. The
+ * first is the base, given by configuration keys on the command line; the others are the base with some keys changed,
+ *
+ *   --against "exchange.wire=bf16 exchange.bucket=4MiB"
+ */
+#ifndef TACITI_BENCH_SETTINGS_H
+#define TACITI_BENCH_SETTINGS_H
+
+#include "cli/cli.h"
+#include "comm/comm.h"
+#include "exchange/exchange.h"
+#include "model/emulated.h"
+#include "model/model.h"
+#include "optim/optim.h"
+#include "strategy/gossip.h"
+#include "strategy/localsgd.h"
+
+enum { TACITI_SETTINGS_MAX = 16, TACITI_LABEL_BYTES = 96 };
+
+typedef struct taciti_bench_setting {
+    char label[TACITI_LABEL_BYTES]; /* "base", or the changes as they were given */
+    taciti_text strategy;
+    taciti_model_options model; /* the same in all settings, as comm is */
+    taciti_optim_options optim;
+    taciti_exchange_options exchange;
+    taciti_gossip_options gossip;
+    taciti_localsgd_options localsgd;
+    taciti_comm_options comm;
+    taciti_compute_options compute;
+    taciti_section sections[8];
+    taciti_config config; /* points to `sections`, and they into this struct: it must not move */
+} taciti_bench_setting;
+
+typedef struct taciti_bench_settings {
+    taciti_bench_setting *list; /* owned; the first is the base */
+    size_t count;
+} taciti_bench_settings;
+
+/* The keys that a verb with settings takes, for taciti_verb.keys. */
+#define TACITI_SETTING_KEYS "strategy model. optim. exchange. gossip. localsgd. comm. compute."
+
+/* Defaults, then TACIT_ variables, then the command line, then the changes of each --against. Everything that can be
+ * known before a rank starts is checked: keys, values, strategies, profiles, and that stragglers are among `ranks`.
+ * Returns owned; call the destructor also after an error. Not collective. */
+tacit_status taciti_bench_settings_read(const taciti_verb *verb, int argc, char **argv, int ranks,
+                                        taciti_arguments *arguments, taciti_bench_settings *out);
+void taciti_bench_settings_destroy(taciti_bench_settings *settings);
+
+/* Sets the keys of "KEY=VALUE KEY=VALUE ..."; items of a list are separated by commas. `text` names itself in errors.
+ */
+tacit_status taciti_bench_setting_change(taciti_bench_setting *setting, const char *text);
+
+/* Whether two settings compute alike, so that one emulated accelerator serves both. */
+tacit_status taciti_bench_setting_same_compute(const taciti_bench_setting *a, const taciti_bench_setting *b, bool *out);
+
+/* Whether forward and backward are emulated. */
+bool taciti_bench_setting_emulated(const taciti_bench_setting *setting);
+
+/* The strategy and all other keys that differ from their defaults, but for the network's: "strategy dp, exchange.wire
+ * bf16". */
+void taciti_bench_setting_text(const taciti_bench_setting *setting, char *out, size_t size);
+
+/* How the setting's replicas differ: "topology aer, order awc", "every 16, outer lr 0.7, outer momentum 0.9", or "". */
+void taciti_bench_setting_method(const taciti_bench_setting *setting, char *out, size_t size);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is said of repeated measurements.
+ */
+#ifndef TACITI_BENCH_STATISTICS_H
+#define TACITI_BENCH_STATISTICS_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+/* Median, smallest and largest. */
+typedef struct taciti_spread {
+    double median, min, max;
+} taciti_spread;
+
+/* count >= 1. Sorts the samples. */
+taciti_spread taciti_spread_of(double *samples, int count);
+
+/* {"median", "least", "most"}. Returns owned, or NULL when memory is short. */
+json_t *taciti_spread_json(const taciti_spread *spread);
+
+/* The same and what a mean needs to be judged. */
+typedef struct taciti_moments {
+    taciti_spread spread;
+    double mean;
+    double cv;             /* standard deviation (n - 1) / mean; NaN for one sample or a mean of 0 */
+    double standard_error; /* of the mean, were the samples independent; NaN for one sample */
+    size_t count;
+} taciti_moments;
+
+/* count >= 1. Sorts the samples. */
+taciti_moments taciti_moments_of(double *samples, size_t count);
+
+/* {"median", "least", "most", "mean", "cv", "standard_error", "count"}; null for NaN. As above. */
+json_t *taciti_moments_json(const taciti_moments *moments);
+
+/* A real, or null for what is not finite: JSON knows no NaN. */
+json_t *taciti_real_json(double value);
+
+#endif

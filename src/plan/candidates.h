@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What `tacit plan` compares: every strategy, topology, order and wire that this build has, made for the ranks in
+ * question, each with its prediction.
+ */
+#ifndef TACITI_PLAN_CANDIDATES_H
+#define TACITI_PLAN_CANDIDATES_H
+
+#include "cli/cli.h"
+#include "plan/plan.h"
+#include "train/train.h"
+
+enum { TACITI_CANDIDATES_MAX = 256, TACITI_TOPOLOGIES_MAX = 32 };
+
+typedef struct taciti_candidate {
+    taciti_method method;
+    const char *strategy; /* "dp", "gossip", "localsgd"; "library", "sgp": what others do, to compare with */
+    const char *topology; /* name, or "" */
+    bool configured;      /* what the configuration would run */
+    taciti_prediction prediction;
+    taciti_verdict verdict; /* against dense with an f32 wire */
+} taciti_candidate;
+
+/* A topology of the list on these ranks. */
+typedef struct taciti_plan_topology {
+    taciti_topology topology; /* owned */
+    double gap;               /* 1 - contraction per round; NaN: not asked for */
+    size_t exact_after;       /* rounds; 0: never, or unknown */
+    const char *name;
+} taciti_plan_topology;
+
+/* One that these ranks cannot have. */
+typedef struct taciti_plan_refusal {
+    const char *name;
+    char reason[TACITI_CLI_REASON_BYTES];
+} taciti_plan_refusal;
+
+typedef struct taciti_candidates {
+    taciti_candidate *list; /* owned; [0] is dense with f32 */
+    size_t count;
+    taciti_plan_topology topologies[TACITI_TOPOLOGIES_MAX];
+    size_t topology_count;
+    taciti_plan_refusal refused[TACITI_TOPOLOGIES_MAX];
+    size_t refused_count;
+} taciti_candidates;
+
+/* Without predictions. wanted: names of topologies, ending with NULL, that are made without their figures; NULL: all of
+ * the list, with figures. Borrows nothing. Returns owned; must not move. The log is silent while topologies are tried.
+ */
+tacit_status taciti_candidates_create(const taciti_settings *settings, const taciti_where *where,
+                                      const char *const *wanted, taciti_candidates *out);
+void taciti_candidates_destroy(taciti_candidates *candidates); /* {0} is fine */
+
+/* Appends what others do: a ring as in NCCL and Gloo, the fastest all-reduce in `collectives` that is not ours (of
+ * these ranks only), and with sgp_s >= 0 stochastic gradient push as published, with so many seconds of copying and
+ * weighing in every step. Borrows the cluster. */
+void taciti_candidates_add_others(taciti_candidates *candidates, const taciti_cluster *cluster,
+                                  const taciti_where *where, double sgp_s);
+
+/* Predicts all, and compares them with the first. */
+tacit_status taciti_candidates_predict(taciti_candidates *candidates, const taciti_scene *scene,
+                                       const taciti_plan_options *options);
+
+/* The topology of a candidate, or NULL. */
+const taciti_plan_topology *taciti_candidate_topology(const taciti_candidates *candidates,
+                                                      const taciti_candidate *candidate);
+
+/* Whether it mixes fast enough to be recommended: 1 / gap, the mixes after which a disagreement has fallen to 1/e, is
+ * at most TACITI_PLAN_MIXES. Noise of variance s^2 in every step keeps replicas about eta s / sqrt(gap (2 - gap))
+ * apart: at that bound five times as far as with a gap of 1. Dense and localsgd always do. */
+enum { TACITI_PLAN_MIXES = 50 };
+bool taciti_candidate_mixes(const taciti_candidates *candidates, const taciti_candidate *candidate);
+
+/* The fastest dense one, of all wires and lanes, ours or that of another library. */
+const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candidates);
+
+/* The fastest gossip that mixes fast enough, one mix in every `gossip.every` steps: of those within a hundredth of it
+ * the one that mixes best. NULL: there is none. */
+const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candidates);
+
+/* The same strategy, topology, order, wire and lanes in other candidates; those of the default, where that is as many
+ * or hosts have fewer. NULL: their ranks cannot have it. */
+const taciti_candidate *taciti_candidates_find(const taciti_candidates *candidates, const taciti_candidate *like);
+
+#endif
