@@ -26,10 +26,14 @@ declare -A below=(
     [model]="base kernel tensor"
     [data]="base"
     [ckpt]="base kernel tensor comm model"
-    [plan]="base tensor codec adapt topo comm exchange optim strategy model"
-    [sim]="base tensor codec adapt topo comm exchange optim strategy model plan"
+    [settings]="base kernel tensor codec adapt topo comm exchange optim strategy model"
+    [driver]="base kernel tensor codec adapt topo comm exchange optim strategy model settings"
+    [plan]="base tensor codec adapt topo comm exchange optim strategy model settings"
+    [sim]="base tensor codec adapt topo comm exchange optim strategy model settings plan"
     [report]="base comm"
-    [train]="base kernel tensor codec adapt topo comm exchange optim strategy model data ckpt plan report"
+    [train]="base kernel tensor codec adapt topo comm exchange optim strategy model settings driver data ckpt plan report"
+    [api]="base kernel tensor codec adapt topo comm exchange optim strategy model settings driver ckpt"
+    [bench]="base kernel tensor codec adapt topo comm exchange optim strategy model settings driver plan"
 )
 
 while IFS=: read -r file line text; do
