@@ -29,78 +29,78 @@ static int count_machines(const taciti_where *where, taciti_members members, int
 }
 
 /* Every member is a host of its own. */
-static void fill_flat(const taciti_where *where, taciti_members members, taciti_arrangement *place) {
-    for (int i = 0; i < place->size; i++) {
-        place->first[i] = i;
-        place->order[i] = member(members, i);
-        place->machine[i] = where->host_of[place->order[i]];
+static void fill_flat(const taciti_where *where, taciti_members members, taciti_arrangement *arrangement) {
+    for (int i = 0; i < arrangement->size; i++) {
+        arrangement->first[i] = i;
+        arrangement->order[i] = member(members, i);
+        arrangement->machine[i] = where->host_of[arrangement->order[i]];
     }
-    place->first[place->size] = place->hosts = place->size;
-    place->lanes = 1;
+    arrangement->first[arrangement->size] = arrangement->hosts = arrangement->size;
+    arrangement->lanes = 1;
 }
 
 /* Hosts come in the order of their lowest ranks. count[machine] and next[machine]: its members, and 1 + the place of
  * the next of them, 0 before the first. */
 static void fill_hosts(const taciti_where *where, taciti_members members, const int *count, int *next,
-                       taciti_arrangement *place) {
+                       taciti_arrangement *arrangement) {
     int end = 0;
-    place->lanes = place->size;
-    for (int i = 0; i < place->size; i++) {
+    arrangement->lanes = arrangement->size;
+    for (int i = 0; i < arrangement->size; i++) {
         const int rank = member(members, i), machine = where->host_of[rank];
         if (next[machine] == 0) {
-            if (count[machine] < place->lanes) place->lanes = count[machine];
-            place->first[place->hosts++] = end;
+            if (count[machine] < arrangement->lanes) arrangement->lanes = count[machine];
+            arrangement->first[arrangement->hosts++] = end;
             next[machine] = end + 1;
             end += count[machine];
         }
         const int at = next[machine]++ - 1;
-        place->order[at] = rank;
-        place->machine[at] = machine;
+        arrangement->order[at] = rank;
+        arrangement->machine[at] = machine;
     }
-    place->first[place->hosts] = end;
+    arrangement->first[arrangement->hosts] = end;
 }
 
-static void find_myself(taciti_arrangement *place, int rank) {
-    for (int h = 0; h < place->hosts; h++)
-        for (int at = place->first[h]; at < place->first[h + 1]; at++) {
-            if (place->order[at] != rank) continue;
-            place->host = h;
-            place->number = at - place->first[h];
+static void find_myself(taciti_arrangement *arrangement, int rank) {
+    for (int h = 0; h < arrangement->hosts; h++)
+        for (int at = arrangement->first[h]; at < arrangement->first[h + 1]; at++) {
+            if (arrangement->order[at] != rank) continue;
+            arrangement->host = h;
+            arrangement->number = at - arrangement->first[h];
         }
 }
 
 /* Lanes of every host: see TACITI_FLOWS. */
-static int limit_lanes(const taciti_arrangement *place, int wish) {
-    int max = place->hosts > 1 ? TACITI_FLOWS / (place->hosts - 1) : place->lanes;
+static int limit_lanes(const taciti_arrangement *arrangement, int requested) {
+    int max = arrangement->hosts > 1 ? TACITI_FLOWS / (arrangement->hosts - 1) : arrangement->lanes;
     if (max < 1) max = 1;
-    if (wish > 0) max = wish;
-    return place->lanes < max ? place->lanes : max;
+    if (requested > 0) max = requested;
+    return arrangement->lanes < max ? arrangement->lanes : max;
 }
 
-tacit_status taciti_arrangement_of(const taciti_where *where, taciti_members members, int rank, taciti_placement wish,
-                                   taciti_arrangement *out) {
+tacit_status taciti_arrangement_of(const taciti_where *where, taciti_members members, int rank,
+                                   taciti_placement requested, taciti_arrangement *out) {
     const int size = members.ranks == NULL ? where->ranks : (int)members.count;
     int *block = taciti_calloc((size_t)size * 3 + 1 + 2 * (size_t)where->hosts, sizeof *block);
     if (block == NULL) return TACIT_E_MEMORY;
     int *count = block + 3 * size + 1, *next = count + where->hosts;
     const int hosts = count_machines(where, members, size, count);
     const bool flat =
-        wish.scheme == TACITI_SCHEME_AUTO ? hosts == 1 || hosts == size : wish.scheme == TACITI_SCHEME_FLAT;
-    taciti_arrangement place = {
+        requested.scheme == TACITI_SCHEME_AUTO ? hosts == 1 || hosts == size : requested.scheme == TACITI_SCHEME_FLAT;
+    taciti_arrangement arrangement = {
         .size = size, .one_host = hosts == 1, .order = block, .machine = block + size, .first = block + 2 * size};
     if (flat)
-        fill_flat(where, members, &place);
+        fill_flat(where, members, &arrangement);
     else
-        fill_hosts(where, members, count, next, &place);
-    find_myself(&place, rank);
-    place.lanes = limit_lanes(&place, wish.lanes);
-    *out = place;
+        fill_hosts(where, members, count, next, &arrangement);
+    find_myself(&arrangement, rank);
+    arrangement.lanes = limit_lanes(&arrangement, requested.lanes);
+    *out = arrangement;
     return TACIT_OK;
 }
 
-void taciti_arrangement_destroy(taciti_arrangement *place) {
-    taciti_free(place->order);
-    *place = (taciti_arrangement){0};
+void taciti_arrangement_destroy(taciti_arrangement *arrangement) {
+    taciti_free(arrangement->order);
+    *arrangement = (taciti_arrangement){0};
 }
 
 static taciti_range part(taciti_range whole, int index, int count) {
@@ -114,11 +114,11 @@ taciti_range taciti_cut_piece(const taciti_cut *cut, size_t piece) {
     return (taciti_range){.at = at, .n = left < cut->piece_n ? left : cut->piece_n};
 }
 
-taciti_range taciti_cut_share(const taciti_arrangement *place, const taciti_cut *cut, size_t piece, int lane) {
-    return part(taciti_cut_piece(cut, piece), lane, place->lanes);
+taciti_range taciti_cut_share(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int lane) {
+    return part(taciti_cut_piece(cut, piece), lane, arrangement->lanes);
 }
 
-taciti_range taciti_cut_chunk(const taciti_arrangement *place, const taciti_cut *cut, size_t piece, int lane,
+taciti_range taciti_cut_chunk(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int lane,
                               int host) {
-    return part(taciti_cut_share(place, cut, piece, lane), host, place->hosts);
+    return part(taciti_cut_share(arrangement, cut, piece, lane), host, arrangement->hosts);
 }

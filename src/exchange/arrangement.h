@@ -50,9 +50,9 @@ typedef struct taciti_arrangement {
 } taciti_arrangement;
 
 /* As `rank` sees it. AUTO: by hosts when there are several and one of them has several members, else flat. */
-tacit_status taciti_arrangement_of(const taciti_where *where, taciti_members members, int rank, taciti_placement wish,
-                                   taciti_arrangement *out);
-void taciti_arrangement_destroy(taciti_arrangement *place);
+tacit_status taciti_arrangement_of(const taciti_where *where, taciti_members members, int rank,
+                                   taciti_placement requested, taciti_arrangement *out);
+void taciti_arrangement_destroy(taciti_arrangement *arrangement);
 
 /* host_of[size] of a communicator; hosts come in the order of their lowest ranks. Returns how many they are. */
 int taciti_hosts_of(const taciti_comm *comm, int *host_of);
@@ -76,7 +76,8 @@ typedef struct taciti_cut {
 } taciti_cut;
 
 taciti_range taciti_cut_piece(const taciti_cut *cut, size_t piece);
-taciti_range taciti_cut_share(const taciti_arrangement *place, const taciti_cut *cut, size_t piece, int lane);
-taciti_range taciti_cut_chunk(const taciti_arrangement *place, const taciti_cut *cut, size_t piece, int lane, int host);
+taciti_range taciti_cut_share(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int lane);
+taciti_range taciti_cut_chunk(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int lane,
+                              int host);
 
 #endif

@@ -114,10 +114,10 @@ static taciti_demand demand_of(const taciti_arrangement *p, int hosts, taciti_le
     d.flow_bytes = flow_bytes(p, len, l);
     d.local_bytes = max_local_bytes(p, len, l);
     if (takes_small(p, len))
-        taciti_small_turns(p, &d.wire_turns, &d.local_turns);
+        taciti_small_hops(p, &d.wire_hops, &d.local_hops);
     else {
-        d.wire_turns = p->one_host ? 0 : 2;
-        d.local_turns = p->one_host || p->hosts < p->size ? 2 : 0;
+        d.wire_hops = p->one_host ? 0 : 2;
+        d.local_hops = p->one_host || p->hosts < p->size ? 2 : 0;
     }
     return d;
 }
@@ -137,15 +137,16 @@ taciti_demand taciti_allreduce_demand(const taciti_where *where, const int *memb
     const taciti_length len = {wire_bytes, f32_bytes};
     const taciti_members all = {members, members == NULL ? (size_t)where->ranks : count};
     taciti_demand demand = {0};
-    taciti_arrangement place = {0};
+    taciti_arrangement arrangement = {0};
     loads l = {0};
-    if (taciti_arrangement_of(where, all, 0, placement, &place) == TACIT_OK && loads_create(where, 1, &l) == TACIT_OK) {
+    if (taciti_arrangement_of(where, all, 0, placement, &arrangement) == TACIT_OK &&
+        loads_create(where, 1, &l) == TACIT_OK) {
         const int hosts = count_hosts(where, all, &l);
-        mark_machines(&place, &l, true);
-        carry_allreduce(&place, len, &l);
-        demand = demand_of(&place, hosts, len, &l);
+        mark_machines(&arrangement, &l, true);
+        carry_allreduce(&arrangement, len, &l);
+        demand = demand_of(&arrangement, hosts, len, &l);
     }
-    taciti_arrangement_destroy(&place);
+    taciti_arrangement_destroy(&arrangement);
     taciti_free(l.out);
     return demand;
 }
@@ -195,16 +196,16 @@ const taciti_codec *taciti_mix_codec(const taciti_where *where, taciti_members m
 }
 
 /* Groups that share links share their flows as well. */
-static taciti_placement placement_of(taciti_placement wish, int hosts, int crowd) {
-    if (wish.lanes > 0 || hosts == 1) return wish;
+static taciti_placement placement_of(taciti_placement requested, int hosts, int crowd) {
+    if (requested.lanes > 0 || hosts == 1) return requested;
     const int lanes = TACITI_FLOWS / (hosts - 1) / crowd;
-    wish.lanes = lanes > 1 ? lanes : 1;
-    return wish;
+    requested.lanes = lanes > 1 ? lanes : 1;
+    return requested;
 }
 
 taciti_placement taciti_mix_placement(const taciti_where *where, const taciti_round *round, taciti_members members,
-                                      taciti_placement wish) {
-    return placement_of(wish, hosts_of_members(where, members), crowd_of(where, round, members));
+                                      taciti_placement requested) {
+    return placement_of(requested, hosts_of_members(where, members), crowd_of(where, round, members));
 }
 
 /* The groups of a round that every link is shared by, in one pass; crowd_of() says the same of one group. */
@@ -221,29 +222,30 @@ static void find_crowds(const taciti_where *where, const taciti_round *round, co
 }
 
 /* Arranges a group, and marks its machines. */
-static tacit_status arrange_group(const taciti_where *where, taciti_members members, taciti_placement wish,
-                                  const loads *l, taciti_arrangement *place, int *hosts) {
+static tacit_status arrange_group(const taciti_where *where, taciti_members members, taciti_placement requested,
+                                  const loads *l, taciti_arrangement *arrangement, int *hosts) {
     int crowd = 1;
     *hosts = count_hosts(where, members, l);
     for (size_t i = 0; i < members.count; i++) {
         const int here = l->crowd[where->host_of[members.ranks[i]]];
         crowd = here > crowd ? here : crowd;
     }
-    TACITI_TRY(taciti_arrangement_of(where, members, members.ranks[0], placement_of(wish, *hosts, crowd), place));
-    mark_machines(place, l, true);
+    TACITI_TRY(
+        taciti_arrangement_of(where, members, members.ranks[0], placement_of(requested, *hosts, crowd), arrangement));
+    mark_machines(arrangement, l, true);
     return TACIT_OK;
 }
 
-static void leave_group(const loads *l, taciti_arrangement *place) {
-    mark_machines(place, l, false);
-    taciti_arrangement_destroy(place);
+static void leave_group(const loads *l, taciti_arrangement *arrangement) {
+    mark_machines(arrangement, l, false);
+    taciti_arrangement_destroy(arrangement);
 }
 
 /* What a round is asked for. */
 typedef struct order {
     const taciti_where *where;
     const taciti_round *round;
-    taciti_placement wish;
+    taciti_placement requested;
     const taciti_length *lengths;
     size_t count;
 } order;
@@ -252,14 +254,14 @@ static tacit_status carry_round(const order *o, const loads *l) {
     for (int h = 0; h < o->where->hosts; h++) l->crowd[h] = 0;
     find_crowds(o->where, o->round, l);
     for (size_t g = 0; g < o->round->groups; g++) {
-        taciti_arrangement place;
+        taciti_arrangement arrangement;
         int hosts;
-        TACITI_TRY(arrange_group(o->where, taciti_members_of(o->round, g), o->wish, l, &place, &hosts));
+        TACITI_TRY(arrange_group(o->where, taciti_members_of(o->round, g), o->requested, l, &arrangement, &hosts));
         for (size_t i = 0; i < o->count; i++) {
             const loads one = loads_of(l, i);
-            carry_allreduce(&place, o->lengths[i], &one);
+            carry_allreduce(&arrangement, o->lengths[i], &one);
         }
-        leave_group(l, &place);
+        leave_group(l, &arrangement);
     }
     for (size_t i = 0; i < o->count; i++) {
         const loads one = loads_of(l, i);
@@ -273,18 +275,18 @@ static tacit_status carry_round(const order *o, const loads *l) {
 static tacit_status demands_of_groups(const order *o, const loads *l, taciti_demand *out) {
     for (size_t g = 0; g < o->round->groups; g++) {
         const taciti_members members = taciti_members_of(o->round, g);
-        taciti_arrangement place;
+        taciti_arrangement arrangement;
         int hosts;
-        TACITI_TRY(arrange_group(o->where, members, o->wish, l, &place, &hosts));
+        TACITI_TRY(arrange_group(o->where, members, o->requested, l, &arrangement, &hosts));
         for (size_t i = 0; i < o->count; i++) {
             const loads one = loads_of(l, i);
             taciti_length len = o->lengths[i];
             if (o->where->hosts > 1 && hosts == 1) len.wire_bytes = len.f32_bytes; /* taciti_mix_codec() */
-            const taciti_demand demand = demand_of(&place, hosts, len, &one);
+            const taciti_demand demand = demand_of(&arrangement, hosts, len, &one);
             for (size_t m = 0; m < members.count; m++)
                 out[i * (size_t)o->where->ranks + (size_t)members.ranks[m]] = demand;
         }
-        leave_group(l, &place);
+        leave_group(l, &arrangement);
     }
     return TACIT_OK;
 }
@@ -294,8 +296,8 @@ static void meet_edge(const taciti_demand *edge, taciti_demand *rank) {
     rank->host_bytes = greater(rank->host_bytes, edge->host_bytes);
     rank->flow_bytes = greater(rank->flow_bytes, edge->flow_bytes);
     rank->local_bytes = greater(rank->local_bytes, edge->local_bytes);
-    rank->wire_turns |= edge->wire_turns;
-    rank->local_turns |= edge->local_turns;
+    rank->wire_hops |= edge->wire_hops;
+    rank->local_hops |= edge->local_hops;
 }
 
 /* What a rank sends to its host, sends to other hosts, and receives from them; and another host that it talks to. */
@@ -324,8 +326,8 @@ static void demands_of_edges(const order *o, taciti_length len, const loads *l, 
         const taciti_demand demand = {.host_bytes = from == to ? 0 : greater(busy(l, from), busy(l, to)),
                                       .flow_bytes = from == to ? 0 : greater(ranks[edge->from].out, ranks[edge->to].in),
                                       .local_bytes = greater(ranks[edge->from].local, ranks[edge->to].local),
-                                      .wire_turns = from != to,
-                                      .local_turns = from == to};
+                                      .wire_hops = from != to,
+                                      .local_hops = from == to};
         meet_edge(&demand, &out[edge->from]);
         meet_edge(&demand, &out[edge->to]);
     }

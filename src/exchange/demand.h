@@ -16,8 +16,8 @@ typedef struct taciti_demand {
     double host_bytes;  /* that the busiest link of a host carries, per direction */
     double flow_bytes;  /* max that one rank sends to other hosts, or receives from them; short arrays (small.h): 0 */
     double local_bytes; /* max that one rank sends to ranks of its own host */
-    int wire_turns;     /* messages between hosts that wait for each other: latency */
-    int local_turns;    /* the same inside a host */
+    int wire_hops;      /* messages between hosts that wait for each other: latency */
+    int local_hops;     /* the same inside a host */
     int hosts;          /* of the group; of a rank and those it has edges to and from: 1, 2, or 3 for more */
     int lanes;          /* ranks of a host that share the encoding; 0 along edges: every rank encodes its own */
 } taciti_demand;
@@ -44,7 +44,7 @@ double taciti_mix_nic_bytes_of(const taciti_where *where, const taciti_topology 
                                taciti_placement placement, size_t wire_bytes);
 
 /* The same on average over a period, of the host for which that is most: what `tacit info topologies` and plans tell in
- * model sizes. Less than the mean of the rounds where hosts are busy in turns: aer has 1 and 1/2. */
+ * model sizes. Less than the mean of the rounds where hosts are busy in turn: aer has 1 and 1/2. */
 double taciti_mix_nic_bytes_mean(const taciti_where *where, const taciti_topology *topology, taciti_placement placement,
                                  size_t wire_bytes);
 
@@ -53,7 +53,7 @@ double taciti_mix_nic_bytes_mean(const taciti_where *where, const taciti_topolog
 taciti_members taciti_members_of(const taciti_round *round, size_t group);
 bool taciti_members_cross(const taciti_where *where, taciti_members members, int host); /* some are on it, some not */
 taciti_placement taciti_mix_placement(const taciti_where *where, const taciti_round *round, taciti_members members,
-                                      taciti_placement wish);
+                                      taciti_placement requested);
 
 /* How a group's arrays travel: in f32 when all its members share one of several hosts, where no wire is to be spared
  * and rounding would only cost. On a single host the wire's codec is used, so that what it does can be seen there. */

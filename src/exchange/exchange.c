@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "exchange/allreduce.h"
-#include "exchange/parcel.h"
+#include "exchange/bucket_job.h"
 
 #define OPTION(name, kind, member, value, high, choices_, unit_, text)                                                 \
     {                                                                                                                  \
@@ -43,7 +43,7 @@ struct taciti_exchange {
     taciti_comm *comm;           /* borrows */
     const taciti_layout *layout; /* borrows */
     taciti_allreduce reduce;
-    taciti_parcels parcels;
+    taciti_bucket_jobs jobs;
 };
 
 static tacit_status move(void *owner, float *x, size_t n, int64_t number) {
@@ -64,8 +64,8 @@ static tacit_status set_up(taciti_exchange *exchange, const taciti_exchange_opti
     const size_t segment_bytes = taciti_comm_segment_bytes(exchange->comm);
     TACITI_TRY(taciti_allreduce_create(exchange->comm, taciti_exchange_wire(options), (taciti_members){0},
                                        taciti_exchange_placement(options), segment_bytes, &exchange->reduce));
-    return taciti_parcels_create(exchange->comm, exchange->layout, move, exchange, "all-reduce of bucket",
-                                 &exchange->parcels);
+    return taciti_bucket_jobs_create(exchange->comm, exchange->layout, move, exchange, "all-reduce of bucket",
+                                     &exchange->jobs);
 }
 
 tacit_status taciti_exchange_create(taciti_comm *comm, const taciti_layout *layout,
@@ -88,20 +88,20 @@ tacit_status taciti_exchange_create(taciti_comm *comm, const taciti_layout *layo
 void taciti_exchange_destroy(taciti_exchange *exchange) {
     if (exchange == NULL) return;
     taciti_allreduce_destroy(&exchange->reduce);
-    taciti_parcels_destroy(&exchange->parcels);
+    taciti_bucket_jobs_destroy(&exchange->jobs);
     taciti_free(exchange);
 }
 
 tacit_status taciti_exchange_begin(taciti_exchange *exchange, float *flat, size_t bucket) {
-    return taciti_parcels_send(&exchange->parcels, flat, bucket, 0);
+    return taciti_bucket_begin(&exchange->jobs, flat, bucket, 0);
 }
 
 tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket) {
-    return taciti_parcels_wait(&exchange->parcels, bucket);
+    return taciti_bucket_wait(&exchange->jobs, bucket);
 }
 
 tacit_status taciti_exchange_run(taciti_exchange *exchange, float *flat) {
-    return taciti_parcels_run(&exchange->parcels, flat, 0);
+    return taciti_bucket_run_all(&exchange->jobs, flat, 0);
 }
 
 uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange) {

@@ -11,9 +11,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "exchange/allreduce.h"
+#include "exchange/bucket_job.h"
 #include "exchange/demand.h"
 #include "exchange/neighbours.h"
-#include "exchange/parcel.h"
 
 enum { IDLE = -1 };
 
@@ -25,30 +25,30 @@ typedef struct step {
 } step;
 
 /* An all-reduce among some ranks. */
-typedef struct circle {
+typedef struct reduction {
     taciti_members members;
     taciti_placement placement;
     taciti_allreduce reduce;
-} circle;
+} reduction;
 
 struct taciti_mix {
     taciti_comm *comm;               /* borrows */
     const taciti_layout *layout;     /* borrows */
     const taciti_topology *topology; /* borrows */
     const taciti_codec *codec;
-    taciti_placement wish;
+    taciti_placement requested;
     size_t segment_bytes;
     int rank;
     taciti_where where;
-    int *host_of;    /* owned */
-    step *steps;     /* [period]; owned */
-    circle *circles; /* [period]; owned */
-    size_t circle_count;
+    int *host_of;          /* owned */
+    step *steps;           /* [period]; owned */
+    reduction *reductions; /* [period]; owned */
+    size_t reduction_count;
     taciti_neighbours *neighbours; /* [period]; owned */
     size_t neighbours_count;
     taciti_pages workspace; /* buffers of whatever runs, then what rounding took of a bucket */
-    size_t staging_bytes, kept_bytes;
-    taciti_parcels parcels;
+    size_t staging_bytes, error_bytes;
+    taciti_bucket_jobs jobs;
 };
 
 static const taciti_round *round_of(const taciti_mix *mix, size_t r) { return &mix->topology->rounds[r]; }
@@ -56,7 +56,7 @@ static const taciti_round *round_of(const taciti_mix *mix, size_t r) { return &m
 static size_t round_number(const taciti_mix *mix, int64_t number) { return (size_t)number % mix->topology->period; }
 
 /* ---- what every round needs -------------------------------------------------------------------------------------- */
-static bool same_circle(const circle *a, taciti_members members, taciti_placement placement) {
+static bool same_reduction(const reduction *a, taciti_members members, taciti_placement placement) {
     if (a->members.count != members.count || a->placement.lanes != placement.lanes) return false;
     for (size_t i = 0; i < members.count; i++)
         if (a->members.ranks[i] != members.ranks[i]) return false;
@@ -64,18 +64,18 @@ static bool same_circle(const circle *a, taciti_members members, taciti_placemen
 }
 
 /* The all-reduce of a group, a new one when no round before had it. */
-static tacit_status find_circle(taciti_mix *mix, const taciti_round *round, taciti_members members, int *out) {
-    const taciti_placement placement = taciti_mix_placement(&mix->where, round, members, mix->wish);
-    for (size_t c = 0; c < mix->circle_count; c++) {
+static tacit_status find_reduction(taciti_mix *mix, const taciti_round *round, taciti_members members, int *out) {
+    const taciti_placement placement = taciti_mix_placement(&mix->where, round, members, mix->requested);
+    for (size_t c = 0; c < mix->reduction_count; c++) {
         *out = (int)c;
-        if (same_circle(&mix->circles[c], members, placement)) return TACIT_OK;
+        if (same_reduction(&mix->reductions[c], members, placement)) return TACIT_OK;
     }
-    circle *c = &mix->circles[mix->circle_count];
-    *c = (circle){.members = members, .placement = placement};
+    reduction *c = &mix->reductions[mix->reduction_count];
+    *c = (reduction){.members = members, .placement = placement};
     TACITI_TRY(taciti_allreduce_describe(&mix->where, members, mix->rank,
                                          taciti_mix_codec(&mix->where, members, mix->codec), placement,
                                          mix->segment_bytes, &c->reduce));
-    *out = (int)mix->circle_count++;
+    *out = (int)mix->reduction_count++;
     return TACIT_OK;
 }
 
@@ -97,7 +97,7 @@ static tacit_status plan_round(taciti_mix *mix, size_t r) {
         members.count = taciti_topology_group(mix->topology, r, mix->rank, &members.ranks);
         if (members.ranks == NULL) return TACIT_OK;
         s->weights = (taciti_mix_weights){.keep = 0, .share = 1 / (float)members.count};
-        return find_circle(mix, round, members, &s->group);
+        return find_reduction(mix, round, members, &s->group);
     }
     int all = IDLE;
     TACITI_TRY(add_neighbours(mix, round, &all));
@@ -129,7 +129,7 @@ static tacit_status add_group_nic_bytes(taciti_mix *mix, const taciti_round *rou
     if (!taciti_members_cross(&mix->where, members, machine)) return TACIT_OK;
     taciti_allreduce reduce;
     TACITI_TRY(taciti_allreduce_describe(&mix->where, members, mix->rank, mix->codec,
-                                         taciti_mix_placement(&mix->where, round, members, mix->wish),
+                                         taciti_mix_placement(&mix->where, round, members, mix->requested),
                                          mix->segment_bytes, &reduce));
     for (size_t b = 0; b < mix->layout->bucket_count; b++)
         *bytes += taciti_allreduce_nic_bytes(&reduce, mix->layout->buckets[b].n, machine);
@@ -145,7 +145,7 @@ static bool leaves_my_host(const taciti_mix *mix, const taciti_edge *edge) {
 static tacit_status count_bytes(taciti_mix *mix, size_t r) {
     const taciti_round *round = round_of(mix, r);
     step *s = &mix->steps[r];
-    if (s->group != IDLE) s->bytes = allreduce_bytes(mix, &mix->circles[s->group].reduce);
+    if (s->group != IDLE) s->bytes = allreduce_bytes(mix, &mix->reductions[s->group].reduce);
     if (s->edges != IDLE) s->bytes = edge_bytes(mix) * mix->neighbours[s->edges].out_count;
     for (size_t g = 0; g < round->groups; g++) TACITI_TRY(add_group_nic_bytes(mix, round, g, &s->nic_bytes));
     for (size_t e = 0; e < round->edge_count; e++)
@@ -162,10 +162,10 @@ static size_t longest_bucket(const taciti_layout *layout) {
 }
 
 static void size_workspace(taciti_mix *mix) {
-    for (size_t c = 0; c < mix->circle_count; c++) {
-        const size_t bytes = taciti_allreduce_workspace_bytes(&mix->circles[c].reduce);
+    for (size_t c = 0; c < mix->reduction_count; c++) {
+        const size_t bytes = taciti_allreduce_workspace_bytes(&mix->reductions[c].reduce);
         if (bytes > mix->staging_bytes) mix->staging_bytes = bytes;
-        if (!mix->circles[c].reduce.codec->identity) mix->kept_bytes = longest_bucket(mix->layout) * sizeof(float);
+        if (!mix->reductions[c].reduce.codec->identity) mix->error_bytes = longest_bucket(mix->layout) * sizeof(float);
     }
     for (size_t i = 0; i < mix->neighbours_count; i++) {
         const size_t bytes = taciti_neighbours_workspace_bytes(&mix->neighbours[i]);
@@ -176,10 +176,11 @@ static void size_workspace(taciti_mix *mix) {
 static tacit_status allocate_plan(taciti_mix *mix) {
     const size_t period = mix->topology->period, size = (size_t)mix->where.ranks;
     mix->steps = taciti_calloc(period, sizeof *mix->steps);
-    mix->circles = taciti_calloc(period, sizeof *mix->circles);
+    mix->reductions = taciti_calloc(period, sizeof *mix->reductions);
     mix->neighbours = taciti_calloc(period, sizeof *mix->neighbours);
     mix->host_of = taciti_calloc(size, sizeof *mix->host_of);
-    const bool complete = mix->steps != NULL && mix->circles != NULL && mix->neighbours != NULL && mix->host_of != NULL;
+    const bool complete =
+        mix->steps != NULL && mix->reductions != NULL && mix->neighbours != NULL && mix->host_of != NULL;
     return complete ? TACIT_OK : TACIT_E_MEMORY;
 }
 
@@ -192,7 +193,7 @@ static tacit_status describe(taciti_mix *mix, const taciti_comm *comm, const tac
     mix->layout = layout;
     mix->topology = topology;
     mix->codec = taciti_exchange_wire(options);
-    mix->wish = taciti_exchange_placement(options);
+    mix->requested = taciti_exchange_placement(options);
     mix->segment_bytes = taciti_comm_segment_bytes(comm);
     mix->rank = taciti_comm_rank(comm);
     mix->where.ranks = topology->ranks;
@@ -209,21 +210,21 @@ static tacit_status move(void *owner, float *x, size_t n, int64_t number);
 static tacit_status open_buffers(taciti_mix *mix, taciti_comm *comm) {
     mix->comm = comm;
     TACITI_TRY(
-        taciti_pages_create(mix->staging_bytes + mix->kept_bytes + 1, "the workspace of gossip", &mix->workspace));
-    for (size_t c = 0; c < mix->circle_count; c++)
-        TACITI_TRY(taciti_allreduce_open(&mix->circles[c].reduce, comm, mix->workspace.base));
+        taciti_pages_create(mix->staging_bytes + mix->error_bytes + 1, "the workspace of gossip", &mix->workspace));
+    for (size_t c = 0; c < mix->reduction_count; c++)
+        TACITI_TRY(taciti_allreduce_open(&mix->reductions[c].reduce, comm, mix->workspace.base));
     for (size_t i = 0; i < mix->neighbours_count; i++)
         TACITI_TRY(taciti_neighbours_open(&mix->neighbours[i], comm, mix->workspace.base));
     for (size_t r = 0; r < mix->topology->period; r++) TACITI_TRY(count_bytes(mix, r));
-    return taciti_parcels_create(comm, mix->layout, move, mix, "mix of bucket", &mix->parcels);
+    return taciti_bucket_jobs_create(comm, mix->layout, move, mix, "mix of bucket", &mix->jobs);
 }
 
 /* What describe() made. */
 static void forget(taciti_mix *mix) {
-    for (size_t c = 0; c < mix->circle_count; c++) taciti_allreduce_destroy(&mix->circles[c].reduce);
+    for (size_t c = 0; c < mix->reduction_count; c++) taciti_allreduce_destroy(&mix->reductions[c].reduce);
     for (size_t i = 0; i < mix->neighbours_count; i++) taciti_neighbours_destroy(&mix->neighbours[i]);
     taciti_free(mix->steps);
-    taciti_free(mix->circles);
+    taciti_free(mix->reductions);
     taciti_free(mix->neighbours);
     taciti_free(mix->host_of);
 }
@@ -245,7 +246,7 @@ void taciti_mix_destroy(taciti_mix *mix) {
     if (mix == NULL) return;
     forget(mix);
     taciti_pages_destroy(&mix->workspace);
-    taciti_parcels_destroy(&mix->parcels);
+    taciti_bucket_jobs_destroy(&mix->jobs);
     taciti_free(mix);
 }
 
@@ -254,7 +255,7 @@ size_t taciti_mix_predict_bytes(const taciti_comm *comm, const taciti_layout *la
     taciti_mix mix = {0};
     const tacit_status status = describe(&mix, comm, layout, topology, options);
     forget(&mix);
-    return status == TACIT_OK ? mix.staging_bytes + mix.kept_bytes : 0;
+    return status == TACIT_OK ? mix.staging_bytes + mix.error_bytes : 0;
 }
 
 /* ---- mixing ------------------------------------------------------------------------------------------------------ */
@@ -262,20 +263,20 @@ static tacit_status move(void *owner, float *x, size_t n, int64_t number) {
     taciti_mix *mix = owner;
     const step *s = &mix->steps[round_number(mix, number)];
     if (s->edges != IDLE) return taciti_neighbours_run(&mix->neighbours[s->edges], x, n);
-    circle *c = &mix->circles[s->group];
+    reduction *c = &mix->reductions[s->group];
     if (c->reduce.codec->identity) return taciti_allreduce_run(&c->reduce, x, n, NULL);
-    const taciti_residual residual = {.kept = (float *)(void *)((char *)mix->workspace.base + mix->staging_bytes),
+    const taciti_residual residual = {.error = (float *)(void *)((char *)mix->workspace.base + mix->staging_bytes),
                                       .back = (float)c->members.count};
     return taciti_allreduce_run(&c->reduce, x, n, &residual);
 }
 
 tacit_status taciti_mix_begin(taciti_mix *mix, float *flat, size_t bucket, int64_t number) {
     const step *s = &mix->steps[round_number(mix, number)];
-    if (s->group == IDLE && s->edges == IDLE) return taciti_parcels_skip(&mix->parcels, bucket);
-    return taciti_parcels_send(&mix->parcels, flat, bucket, number);
+    if (s->group == IDLE && s->edges == IDLE) return taciti_bucket_skip(&mix->jobs, bucket);
+    return taciti_bucket_begin(&mix->jobs, flat, bucket, number);
 }
 
-tacit_status taciti_mix_wait(taciti_mix *mix, size_t bucket) { return taciti_parcels_wait(&mix->parcels, bucket); }
+tacit_status taciti_mix_wait(taciti_mix *mix, size_t bucket) { return taciti_bucket_wait(&mix->jobs, bucket); }
 
 taciti_mix_weights taciti_mix_weights_of(const taciti_mix *mix, int64_t number) {
     return mix->steps[round_number(mix, number)].weights;

@@ -47,7 +47,7 @@ static void collect_edges(taciti_neighbours *nb, const taciti_round *round, int 
 }
 
 /* Those after me first, so that not all send to the lowest rank at the same time. */
-static void turn_to_me(taciti_neighbour *list, size_t count, int rank) {
+static void rotate_to_me(taciti_neighbour *list, size_t count, int rank) {
     size_t before = 0;
     while (before < count && list[before].rank < rank) before++;
     for (size_t moved = 0; moved < before; moved++) {
@@ -64,7 +64,7 @@ static tacit_status collect(survey *s, const taciti_round *round) {
     if (nb->in == NULL) return TACIT_E_MEMORY;
     nb->out = nb->in + nb->in_count;
     collect_edges(nb, round, s->rank);
-    turn_to_me(nb->out, nb->out_count, s->rank);
+    rotate_to_me(nb->out, nb->out_count, s->rank);
     nb->self = round->self[s->rank];
     return TACIT_OK;
 }
@@ -188,13 +188,13 @@ static tacit_status finish_segment(taciti_neighbours *nb, const segment *s) {
 
 tacit_status taciti_neighbours_run(taciti_neighbours *nb, float *x, size_t n) {
     const size_t segments = n / nb->segment_n + (n % nb->segment_n != 0), depth = nb->slots - 1;
-    for (size_t turn = 0; turn < segments + depth; turn++) {
-        if (turn < segments) {
-            const segment s = segment_at(nb, x, n, turn);
+    for (size_t cycle = 0; cycle < segments + depth; cycle++) {
+        if (cycle < segments) {
+            const segment s = segment_at(nb, x, n, cycle);
             TACITI_TRY(start_segment(nb, &s));
         }
-        if (turn >= depth && turn - depth < segments) {
-            const segment s = segment_at(nb, x, n, turn - depth);
+        if (cycle >= depth && cycle - depth < segments) {
+            const segment s = segment_at(nb, x, n, cycle - depth);
             TACITI_TRY(finish_segment(nb, &s));
         }
     }

@@ -5,7 +5,7 @@
  * rank sends all blocks it has (but not more than are missing) to the rank d positions before it. Any number of ranks.
  * A power of two of them swap their blocks in pairs instead (recursive doubling; R. Thakur, R. Rabenseifner, W. Gropp,
  * IJHPCA 19(1), 2005, section 4.1): as many steps, but each waits for one rank and not for two. 8 bytes on 4 emulated
- * hosts at 1 Gbit/s, in times of MPI_Allreduce, builds in turns: 1.07 where Bruck takes 1.14; 2 ranks per
+ * hosts at 1 Gbit/s, in times of MPI_Allreduce, interleaved runs: 1.07 where Bruck takes 1.14; 2 ranks per
  * host 1.01, 1.34.
  *
  * Deviation: positions run host by host, so that the first steps stay inside hosts as far as possible.
@@ -23,7 +23,7 @@
 
 /* Of the estimates: a message's way, the work of handling one, and a byte's time on a link. Between hosts as measured
  * with Open MPI's TCP at 1 Gbit/s on emulated hosts of 1 to 4 ranks that share two cores, which makes handling dear: up
- * to 4 KiB the gather took half of the fans' time or less. Inside a host through shared memory. */
+ * to 4 KiB the gather took half of the time of halves.h or less. Inside a host through shared memory. */
 typedef struct prices {
     double hop_s, message_s, byte_s;
 } prices;
@@ -31,22 +31,25 @@ typedef struct prices {
 static const prices NETWORK = {.hop_s = 20e-6, .message_s = 30e-6, .byte_s = 8e-9};
 static const prices MEMORY = {.hop_s = 1e-6, .message_s = 0.4e-6, .byte_s = 0.2e-9};
 
-size_t taciti_small_max_n(const taciti_arrangement *place) { return place->size == 1 ? 0 : MAX_BYTES / sizeof(float); }
-
-static size_t payload_bytes(const taciti_codec *codec, const taciti_arrangement *place) {
-    return taciti_round_up(codec->bound(taciti_small_max_n(place)), TACITI_ALIGN_BYTES);
+size_t taciti_small_max_n(const taciti_arrangement *arrangement) {
+    return arrangement->size == 1 ? 0 : MAX_BYTES / sizeof(float);
 }
 
-size_t taciti_small_memory_bytes(const taciti_codec *codec, const taciti_arrangement *place) {
-    if (place->size == 1) return 0;
-    return ((size_t)place->size + 1) * taciti_small_max_n(place) * sizeof(float) + payload_bytes(codec, place);
+static size_t payload_bytes(const taciti_codec *codec, const taciti_arrangement *arrangement) {
+    return taciti_round_up(codec->bound(taciti_small_max_n(arrangement)), TACITI_ALIGN_BYTES);
 }
 
-taciti_small taciti_small_of(taciti_comm *comm, const taciti_codec *codec, const taciti_arrangement *place,
+size_t taciti_small_memory_bytes(const taciti_codec *codec, const taciti_arrangement *arrangement) {
+    if (arrangement->size == 1) return 0;
+    return ((size_t)arrangement->size + 1) * taciti_small_max_n(arrangement) * sizeof(float) +
+           payload_bytes(codec, arrangement);
+}
+
+taciti_small taciti_small_of(taciti_comm *comm, const taciti_codec *codec, const taciti_arrangement *arrangement,
                              void *memory) {
-    const size_t max_n = taciti_small_max_n(place);
-    taciti_small small = {.comm = comm, .codec = codec, .place = place, .blocks = memory};
-    small.part = small.blocks + (size_t)place->size * max_n;
+    const size_t max_n = taciti_small_max_n(arrangement);
+    taciti_small small = {.comm = comm, .codec = codec, .arrangement = arrangement, .blocks = memory};
+    small.part = small.blocks + (size_t)arrangement->size * max_n;
     small.payload = (char *)(small.part + max_n);
     return small;
 }
@@ -66,10 +69,11 @@ static size_t place_of(int size, int me, int at) {
 }
 
 static tacit_status gather(taciti_small *small, size_t n) {
-    const int size = small->place->size, me = taciti_arrangement_position(small->place);
+    const int size = small->arrangement->size, me = taciti_arrangement_position(small->arrangement);
     for (int d = 1; d < size; d *= 2) {
         const size_t bytes = blocks_of(size, d) * n * sizeof(float);
-        const int to = small->place->order[sends_to(size, me, d)], from = small->place->order[hears_from(size, me, d)];
+        const int to = small->arrangement->order[sends_to(size, me, d)],
+                  from = small->arrangement->order[hears_from(size, me, d)];
         taciti_engine_request in, out;
         TACITI_TRY(taciti_comm_irecv(small->comm, from, small->blocks + (size_t)d * n, bytes, &in));
         TACITI_TRY(taciti_comm_isend(small->comm, to, small->blocks, bytes, &out));
@@ -80,98 +84,101 @@ static tacit_status gather(taciti_small *small, size_t n) {
 }
 
 static float *block_at(const taciti_small *small, int at, size_t n) {
-    return small->blocks + place_of(small->place->size, taciti_arrangement_position(small->place), at) * n;
+    return small->blocks + place_of(small->arrangement->size, taciti_arrangement_position(small->arrangement), at) * n;
 }
 
-/* y[n] as it would come out of a wire. What it loses there is added to kept[n], when there is such an array; `spare[n]`
- * may be overwritten. */
-static tacit_status pass_wire(taciti_small *small, float *y, size_t n, float *kept, float *spare) {
-    if (small->codec->identity || small->place->hosts == 1) return TACIT_OK;
-    TACITI_TRY(taciti_payload_encode(small->comm, small->codec, y, n, small->payload, kept != NULL ? spare : NULL));
-    if (kept != NULL) taciti_kernels_get()->add(kept, spare, n);
+/* y[n] as it would come out of a wire. What it loses there is added to error[n], when there is such an array;
+ * `spare[n]` may be overwritten. */
+static tacit_status pass_wire(taciti_small *small, float *y, size_t n, float *error, float *spare) {
+    if (small->codec->identity || small->arrangement->hosts == 1) return TACIT_OK;
+    TACITI_TRY(taciti_payload_encode(small->comm, small->codec, y, n, small->payload, error != NULL ? spare : NULL));
+    if (error != NULL) taciti_kernels_get()->add(error, spare, n);
     return small->codec->decode(small->payload, small->codec->bound(n), y, n);
 }
 
 /* Host by host, as exchange.h defines it. */
-static tacit_status add_up(taciti_small *small, float *x, size_t n, float *kept) {
-    const taciti_arrangement *p = small->place;
+static tacit_status add_up(taciti_small *small, float *x, size_t n, float *error) {
+    const taciti_arrangement *p = small->arrangement;
     for (int h = 0; h < p->hosts; h++) {
         float *part = h == 0 ? x : small->part, *first = block_at(small, p->first[h], n);
         memcpy(part, first, n * sizeof *part);
         for (int at = p->first[h] + 1; at < p->first[h + 1]; at++)
             taciti_kernels_get()->add(part, block_at(small, at, n), n);
         const bool mine = h == p->host && p->number == 0;
-        TACITI_TRY(pass_wire(small, part, n, mine ? kept : NULL, first));
+        TACITI_TRY(pass_wire(small, part, n, mine ? error : NULL, first));
         if (h > 0) taciti_kernels_get()->add(x, part, n);
     }
-    return pass_wire(small, x, n, taciti_arrangement_position(p) == 0 ? kept : NULL, small->part);
+    return pass_wire(small, x, n, taciti_arrangement_position(p) == 0 ? error : NULL, small->part);
 }
 
-tacit_status taciti_small_run(taciti_small *small, float *x, size_t n, float *kept) {
+tacit_status taciti_small_run(taciti_small *small, float *x, size_t n, float *error) {
     memcpy(small->blocks, x, n * sizeof *x);
-    if (kept != NULL) memset(kept, 0, n * sizeof *kept);
+    if (error != NULL) memset(error, 0, n * sizeof *error);
     TACITI_TRY(gather(small, n));
-    return add_up(small, x, n, kept);
+    return add_up(small, x, n, error);
 }
 
 /* ---- cost -------------------------------------------------------------------------------------------------------- */
-static const prices *prices_of(const taciti_arrangement *place) { return place->one_host ? &MEMORY : &NETWORK; }
+static const prices *prices_of(const taciti_arrangement *arrangement) {
+    return arrangement->one_host ? &MEMORY : &NETWORK;
+}
 
-double taciti_small_cost_s(const taciti_arrangement *place, size_t n) {
-    const prices *p = prices_of(place);
+double taciti_small_cost_s(const taciti_arrangement *arrangement, size_t n) {
+    const prices *p = prices_of(arrangement);
     double steps = 0;
-    for (int d = 1; d < place->size; d *= 2) steps++;
-    return steps * (p->hop_s + p->message_s) + (double)(place->size - 1) * (double)n * sizeof(float) * p->byte_s;
+    for (int d = 1; d < arrangement->size; d *= 2) steps++;
+    return steps * (p->hop_s + p->message_s) + (double)(arrangement->size - 1) * (double)n * sizeof(float) * p->byte_s;
 }
 
 /* Two messages in a row, one to each and one from each; with hosts the same again inside of them. */
-double taciti_small_fans_cost_s(const taciti_arrangement *place, size_t n) {
-    const prices *p = prices_of(place);
-    const double peers = place->hosts - 1, local_peers = place->size / place->hosts - 1;
+double taciti_small_halves_cost_s(const taciti_arrangement *arrangement, size_t n) {
+    const prices *p = prices_of(arrangement);
+    const double peers = arrangement->hosts - 1, local_peers = arrangement->size / arrangement->hosts - 1;
     const double inside = 2 * (local_peers > 0) * MEMORY.hop_s + 2 * local_peers * MEMORY.message_s;
     return 2 * (p->hop_s + peers * p->message_s) + inside +
            2 * peers / (peers + 1) * (double)n * sizeof(float) * p->byte_s;
 }
 
-bool taciti_small_pays(const taciti_arrangement *place, size_t n) {
-    return n <= taciti_small_max_n(place) && taciti_small_cost_s(place, n) < taciti_small_fans_cost_s(place, n);
+bool taciti_small_pays(const taciti_arrangement *arrangement, size_t n) {
+    return n <= taciti_small_max_n(arrangement) &&
+           taciti_small_cost_s(arrangement, n) < taciti_small_halves_cost_s(arrangement, n);
 }
 
-void taciti_small_turns(const taciti_arrangement *place, int *wire, int *local) {
+void taciti_small_hops(const taciti_arrangement *arrangement, int *wire, int *local) {
     *wire = *local = 0;
-    for (int d = 1; d < place->size; d *= 2) {
+    for (int d = 1; d < arrangement->size; d *= 2) {
         bool leaves = false;
-        for (int at = 0; at < place->size; at++)
-            leaves = leaves || place->machine[at] != place->machine[sends_to(place->size, at, d)];
+        for (int at = 0; at < arrangement->size; at++)
+            leaves = leaves || arrangement->machine[at] != arrangement->machine[sends_to(arrangement->size, at, d)];
         *(leaves ? wire : local) += 1;
     }
 }
 
-uint64_t taciti_small_bytes(const taciti_arrangement *place, size_t n) {
-    return (uint64_t)(place->size - 1) * n * sizeof(float);
+uint64_t taciti_small_bytes(const taciti_arrangement *arrangement, size_t n) {
+    return (uint64_t)(arrangement->size - 1) * n * sizeof(float);
 }
 
-uint64_t taciti_small_local_bytes(const taciti_arrangement *place, int at, size_t n) {
+uint64_t taciti_small_local_bytes(const taciti_arrangement *arrangement, int at, size_t n) {
     uint64_t bytes = 0;
-    for (int d = 1; d < place->size; d *= 2)
-        if (place->machine[at] == place->machine[sends_to(place->size, at, d)])
-            bytes += blocks_of(place->size, d) * n * sizeof(float);
+    for (int d = 1; d < arrangement->size; d *= 2)
+        if (arrangement->machine[at] == arrangement->machine[sends_to(arrangement->size, at, d)])
+            bytes += blocks_of(arrangement->size, d) * n * sizeof(float);
     return bytes;
 }
 
-uint64_t taciti_small_nic_bytes(const taciti_arrangement *place, size_t n, int machine) {
+uint64_t taciti_small_nic_bytes(const taciti_arrangement *arrangement, size_t n, int machine) {
     uint64_t bytes = 0;
-    for (int at = 0; at < place->size; at++)
-        if (place->machine[at] == machine)
-            bytes += taciti_small_bytes(place, n) - taciti_small_local_bytes(place, at, n);
+    for (int at = 0; at < arrangement->size; at++)
+        if (arrangement->machine[at] == machine)
+            bytes += taciti_small_bytes(arrangement, n) - taciti_small_local_bytes(arrangement, at, n);
     return bytes;
 }
 
-void taciti_small_carry(const taciti_arrangement *place, size_t n, double *out, double *in) {
-    for (int at = 0; at < place->size; at++)
-        for (int d = 1; d < place->size; d *= 2) {
-            const int from = place->machine[at], to = place->machine[sends_to(place->size, at, d)];
-            const double bytes = (double)(blocks_of(place->size, d) * n * sizeof(float));
+void taciti_small_carry(const taciti_arrangement *arrangement, size_t n, double *out, double *in) {
+    for (int at = 0; at < arrangement->size; at++)
+        for (int d = 1; d < arrangement->size; d *= 2) {
+            const int from = arrangement->machine[at], to = arrangement->machine[sends_to(arrangement->size, at, d)];
+            const double bytes = (double)(blocks_of(arrangement->size, d) * n * sizeof(float));
             if (from == to) continue;
             out[from] += bytes;
             in[to] += bytes;

@@ -97,7 +97,7 @@ static void sixteen_ranks_on_four_hosts(void **state) {
     const taciti_where where = hosts_by_size(host_of, 4, 4);
     const taciti_demand dense = taciti_allreduce_demand(&where, NULL, 16, AUTO, 1 << 20, 1 << 20);
     assert_true(dense.host_bytes == 1.5 * (1 << 20));
-    assert_true(dense.wire_turns == 2 && dense.local_turns == 2);
+    assert_true(dense.wire_hops == 2 && dense.local_hops == 2);
     assert_true(dense.flow_bytes == dense.host_bytes / 2); /* two lanes share a host's bytes */
     assert_true(models("complete", &where, 0) == 1.5);
     assert_true(mean_models("complete", &where) == 1.5);
@@ -128,16 +128,16 @@ static void demand_of_a_rank_is_that_of_its_links(void **state) {
     const taciti_demand local = demand_of(&where, &made->topology, 0, 0, bytes);
     const taciti_demand across = demand_of(&where, &made->topology, 0, 2, bytes);
     const taciti_demand idle = demand_of(&where, &made->topology, 0, 7, bytes);
-    assert_true(local.host_bytes == 0 && local.local_bytes == (double)bytes && local.wire_turns == 0);
-    assert_int_equal(local.local_turns, 2);
+    assert_true(local.host_bytes == 0 && local.local_bytes == (double)bytes && local.wire_hops == 0);
+    assert_int_equal(local.local_hops, 2);
     assert_true(across.flow_bytes == (double)bytes && local.flow_bytes == 0);
-    assert_true(across.host_bytes == 2.0 * (double)bytes && across.local_bytes == 0 && across.wire_turns == 2);
-    assert_true(idle.host_bytes == 0 && idle.local_bytes == 0 && idle.wire_turns == 0 && idle.local_turns == 0);
+    assert_true(across.host_bytes == 2.0 * (double)bytes && across.local_bytes == 0 && across.wire_hops == 2);
+    assert_true(idle.host_bytes == 0 && idle.local_bytes == 0 && idle.wire_hops == 0 && idle.local_hops == 0);
     taciti_demand all[TEST_MAX_RANKS]; /* a wire of half the bytes is for what crosses it */
     CHECK(taciti_mix_demands(&where, &made->topology, 0, AUTO, &(taciti_length){bytes / 2, bytes}, 1, all) == TACIT_OK);
     assert_true(all[0].local_bytes == (double)bytes && all[2].host_bytes == (double)bytes);
     const taciti_demand empty = demand_of(&where, &made->topology, 0, 2, 0);
-    assert_true(empty.host_bytes == 0 && empty.wire_turns == 0);
+    assert_true(empty.host_bytes == 0 && empty.wire_hops == 0);
     taciti_free(made);
 }
 
@@ -155,7 +155,7 @@ static void a_rank_sends_its_host_what_the_lanes_leave(void **state) {
     const taciti_demand flat =
         taciti_allreduce_demand(&two, NULL, 8, (taciti_placement){TACITI_SCHEME_FLAT, 0}, 1 << 20, 1 << 20);
     assert_true(flat.local_bytes == 2 * 3 * f32 / 8 && flat.host_bytes == 4 * 2 * 4 * f32 / 8);
-    assert_true(flat.wire_turns == 2 && flat.local_turns == 0);
+    assert_true(flat.wire_hops == 2 && flat.local_hops == 0);
 }
 
 /* Hosts of 1, 5, 2, 3, ... ranks. */
@@ -197,8 +197,8 @@ static void a_pass_over_a_round_is_group_by_group(void **state) {
                     assert_int_equal(d->lanes, alone.lanes);
                     assert_int_equal(d->hosts == 1, local);
                     assert_true(d->local_bytes == alone.local_bytes && d->flow_bytes == alone.flow_bytes);
-                    assert_int_equal(d->wire_turns, alone.wire_turns);
-                    assert_int_equal(d->local_turns, alone.local_turns);
+                    assert_int_equal(d->wire_hops, alone.wire_hops);
+                    assert_int_equal(d->local_hops, alone.local_hops);
                     assert_true(d->host_bytes >= alone.host_bytes * (1 - 1e-12)); /* others share the link */
                 }
             }

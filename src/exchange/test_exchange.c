@@ -58,7 +58,7 @@ static void reduce_on_thread(taciti_comm *comm, taciti_allreduce *reduce, float 
 /* What is tried: a codec, a scheme, and where ranks are. */
 typedef struct trial {
     const taciti_codec *codec;
-    taciti_placement wish;
+    taciti_placement requested;
 } trial;
 
 /* Arrangements of ranks on hosts, in no order; rank r is on host ARRANGEMENTS[i][r]. */
@@ -81,7 +81,7 @@ static void try_all(int size, const taciti_comm_options *options, test_rank *ran
         for (int scheme = TACITI_SCHEME_AUTO; scheme <= TACITI_SCHEME_HOSTS; scheme++)
             for (int i = 0; i < ARRANGEMENT_COUNT; i++) {
                 if ((*codec)->aggregation != TACITI_CODEC_SUM) continue;
-                trial t = {.codec = *codec, .wish = {.scheme = (taciti_scheme)scheme, .lanes = i % 3}};
+                trial t = {.codec = *codec, .requested = {.scheme = (taciti_scheme)scheme, .lanes = i % 3}};
                 test_hosts(ARRANGEMENTS[i]);
                 test_world_run(size, options, rank, &t);
             }
@@ -102,12 +102,12 @@ static void sum_integers(taciti_comm *comm, void *context) {
     const trial *t = context;
     const int size = taciti_comm_size(comm), rank = taciti_comm_rank(comm);
     taciti_allreduce reduce;
-    CHECK(taciti_allreduce_create(comm, t->codec, (taciti_members){0}, t->wish, taciti_comm_segment_bytes(comm),
+    CHECK(taciti_allreduce_create(comm, t->codec, (taciti_members){0}, t->requested, taciti_comm_segment_bytes(comm),
                                   &reduce) == TACIT_OK);
     float *x = taciti_calloc(MAX + 1, sizeof *x);
     for (size_t l = 0; l < 2 * LENGTH_COUNT; l++) {
         const size_t n = LENGTHS[l % LENGTH_COUNT];
-        if (l == LENGTH_COUNT) reduce.fans_only = true; /* short arrays by fans as well */
+        if (l == LENGTH_COUNT) reduce.halves_only = true; /* short arrays by halves as well */
         for (size_t i = 0; i < n; i++) x[i] = small_integer(rank, i);
         x[n] = 12345.0f;
         const uint64_t before = taciti_comm_count(comm).bytes_sent, nic_before = test_bytes_to_other_hosts(comm);
@@ -177,14 +177,14 @@ static bool is_flat(const taciti_comm *comm, taciti_scheme scheme) {
 static void compare_with_definition(taciti_comm *comm, void *context) {
     const trial *t = context;
     taciti_allreduce reduce;
-    CHECK(taciti_allreduce_create(comm, t->codec, (taciti_members){0}, t->wish, taciti_comm_segment_bytes(comm),
+    CHECK(taciti_allreduce_create(comm, t->codec, (taciti_members){0}, t->requested, taciti_comm_segment_bytes(comm),
                                   &reduce) == TACIT_OK);
     float *x = taciti_calloc(MAX, sizeof *x), *expected = taciti_calloc(MAX, sizeof *x);
     for (size_t l = 0; l < 2 * LENGTH_COUNT; l++) {
         const size_t n = LENGTHS[l % LENGTH_COUNT];
-        if (l == LENGTH_COUNT) reduce.fans_only = true; /* the same bits on both ways */
+        if (l == LENGTH_COUNT) reduce.halves_only = true; /* the same bits on both ways */
         for (size_t i = 0; i < n; i++) x[i] = wild(taciti_comm_rank(comm), i);
-        define(comm, t->codec, is_flat(comm, t->wish.scheme), expected, n);
+        define(comm, t->codec, is_flat(comm, t->requested.scheme), expected, n);
         reduce_on_thread(comm, &reduce, x, n);
         CHECK(memcmp(x, expected, n * sizeof *x) == 0);
     }
@@ -220,24 +220,24 @@ static void reduce_and_keep(taciti_comm *comm, keeping k) {
     taciti_job job = {.run = run_keeping, .context = &k, .name = "test", .detail = -1};
     for (size_t i = 0; i < k.n; i++) {
         k.x[i] = wild(taciti_comm_rank(comm), i);
-        k.residual.kept[i] = NAN; /* whatever was there is overwritten */
+        k.residual.error[i] = NAN; /* whatever was there is overwritten */
     }
     CHECK(taciti_job_submit(comm, &job) == TACIT_OK);
     CHECK(taciti_job_wait(comm, &job) == TACIT_OK);
 }
 
-/* The sums of all ranks' kept[n], in double. */
-static void sum_kept(taciti_comm *comm, const float *kept, double *sums, size_t n) {
-    for (size_t i = 0; i < n; i++) sums[i] = (double)kept[i];
+/* The sums of all ranks' error[n], in double. */
+static void sum_errors(taciti_comm *comm, const float *error, double *sums, size_t n) {
+    for (size_t i = 0; i < n; i++) sums[i] = (double)error[i];
     CHECK(taciti_comm_allreduce_f64(comm, sums, n, TACITI_OP_SUM) == TACIT_OK);
 }
 
 static void check_residuals(taciti_comm *comm, taciti_allreduce *reduce, float *block, double *sums, size_t n) {
-    float *x = block, *kept = x + MAX, *y = kept + MAX, *given = y + MAX;
+    float *x = block, *error = x + MAX, *y = error + MAX, *given = y + MAX;
     const int size = taciti_comm_size(comm);
-    reduce_and_keep(comm, (keeping){reduce, x, n, {.kept = kept}});
-    reduce_and_keep(comm, (keeping){reduce, y, n, {.kept = given, .back = 3}});
-    sum_kept(comm, kept, sums, n);
+    reduce_and_keep(comm, (keeping){reduce, x, n, {.error = error}});
+    reduce_and_keep(comm, (keeping){reduce, y, n, {.error = given, .back = 3}});
+    sum_errors(comm, error, sums, n);
     for (size_t i = 0; i < n; i++) {
         double sum = 0, length = 0;
         for (int r = 0; r < size; r++) {
@@ -245,22 +245,22 @@ static void check_residuals(taciti_comm *comm, taciti_allreduce *reduce, float *
             length += fabs((double)wild(r, i));
         }
         CHECK(fabs((double)x[i] + sums[i] - sum) <= size * ((double)FLT_EPSILON * length + 0x1p-149));
-        CHECK(y[i] == x[i] + 3 * kept[i]);
-        CHECK(!reduce->codec->identity || kept[i] == 0);
+        CHECK(y[i] == x[i] + 3 * error[i]);
+        CHECK(!reduce->codec->identity || error[i] == 0);
     }
 }
 
 static void keep_what_rounding_takes(taciti_comm *comm, void *context) {
     const trial *t = context;
     taciti_allreduce reduce;
-    CHECK(taciti_allreduce_create(comm, t->codec, (taciti_members){0}, t->wish, taciti_comm_segment_bytes(comm),
+    CHECK(taciti_allreduce_create(comm, t->codec, (taciti_members){0}, t->requested, taciti_comm_segment_bytes(comm),
                                   &reduce) == TACIT_OK);
     float *block = taciti_calloc((size_t)MAX * 4, sizeof *block);
     double *sums = taciti_calloc(MAX, sizeof *sums);
     for (size_t l = 0; l < 2 * LENGTH_COUNT; l++) {
         const size_t n = LENGTHS[l % LENGTH_COUNT];
         if (n > 1000 && n < MAX) continue;
-        if (l == LENGTH_COUNT) reduce.fans_only = true;
+        if (l == LENGTH_COUNT) reduce.halves_only = true;
         check_residuals(comm, &reduce, block, sums, n);
     }
     taciti_free(block);
@@ -420,13 +420,13 @@ static void look_at_costs(taciti_comm *comm, void *context) {
     taciti_allreduce reduce;
     CHECK(taciti_allreduce_create(comm, taciti_codec_find("f32"), (taciti_members){0},
                                   (taciti_placement){TACITI_SCHEME_AUTO, 0}, 4096, &reduce) == TACIT_OK);
-    const taciti_arrangement *p = &reduce.place;
+    const taciti_arrangement *p = &reduce.arrangement;
     CHECK(p->hosts < p->size || taciti_small_pays(p, 2));
     CHECK(!taciti_small_pays(p, taciti_small_max_n(p) + 1));
     for (size_t n = 1; n < 100000; n *= 3) {
         CHECK(taciti_small_cost_s(p, 3 * n) > taciti_small_cost_s(p, n));
-        CHECK(taciti_small_fans_cost_s(p, 3 * n) > taciti_small_fans_cost_s(p, n));
-        CHECK(!taciti_small_pays(p, n) || taciti_small_cost_s(p, n) < taciti_small_fans_cost_s(p, n));
+        CHECK(taciti_small_halves_cost_s(p, 3 * n) > taciti_small_halves_cost_s(p, n));
+        CHECK(!taciti_small_pays(p, n) || taciti_small_cost_s(p, n) < taciti_small_halves_cost_s(p, n));
     }
     taciti_allreduce_destroy(&reduce);
 }

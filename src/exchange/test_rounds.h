@@ -22,7 +22,7 @@ typedef struct test_topology {
     test_round storage[TEST_MAX_ROUNDS];
 } test_topology;
 
-/* An empty one; rounds are appended. Points into itself: stays in place. */
+/* An empty one; rounds are appended. Points into itself: stays in arrangement. */
 void test_topology_start(test_topology *t, const char *name, int ranks, bool directed);
 
 /* Rank r belongs to group group_of[r]; negative, or alone in its group: idle. */

@@ -41,7 +41,7 @@ static taciti_transfer_time described(const taciti_links *links, const taciti_tr
     const taciti_demand *d = &t->demand;
     const double local = d->local_bytes * links->local_beta_s + codec_s(links, t);
     return (taciti_transfer_time){.latency_s =
-                                      d->wire_turns * links->wire_alpha_s + d->local_turns * links->local_alpha_s,
+                                      d->wire_hops * links->wire_alpha_s + d->local_hops * links->local_alpha_s,
                                   .bytes_s = greater(wire_s(links, t), local)};
 }
 
@@ -104,8 +104,8 @@ taciti_demand taciti_links_ring(int ranks, int hosts, size_t bytes) {
     return (taciti_demand){.host_bytes = hosts > 1 ? sent : 0,
                            .flow_bytes = hosts > 1 ? sent : 0,
                            .local_bytes = ranks > hosts ? sent : 0,
-                           .wire_turns = crossing,
-                           .local_turns = turns - crossing,
+                           .wire_hops = crossing,
+                           .local_hops = turns - crossing,
                            .lanes = 1};
 }
 

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reduce-scatter and all-gather of one array among some ranks, piece by piece. In every piece each member owns a range
+ * of the array, which may be empty. Each half has a begin and an end, so that pieces can be pipelined:
+ *
+ *   scatter_begin   encodes the others' ranges, sends each to its owner, posts the receives for my range
+ *   scatter_end     waits for my range from all members and adds it in the order of the members
+ *   gather_begin    encodes the sum once, sends it to all, posts the receives for the other ranges
+ *   gather_end      waits for the other ranges and decodes them
+ *
+ * The k-th send goes to the k-th member after me (outbox.h). All members make the same steps in the same order, so
+ * messages between two ranks match by their order. Steps block in waits. Objects with different members do not disturb
+ * each other.
+ */
+#ifndef TACITI_EXCHANGE_HALVES_H
+#define TACITI_EXCHANGE_HALVES_H
+
+#include "codec/codec.h"
+#include "exchange/arrangement.h"
+#include "exchange/outbox.h"
+
+/* Which part of a piece a member owns. */
+typedef taciti_range taciti_halves_range(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece,
+                                         int member);
+
+typedef struct taciti_halves_shape {
+    const taciti_codec *codec;
+    const taciti_arrangement *arrangement; /* borrows */
+    taciti_halves_range *range;
+    int count, me;
+    size_t range_n; /* floats of the longest range */
+    size_t slots;   /* pieces between begin and end of either half, and one more */
+    size_t lag;     /* pieces between scatter_end and gather_begin */
+    size_t window;  /* sends under way */
+} taciti_halves_shape;
+
+typedef struct taciti_halves {
+    taciti_comm *comm; /* borrows */
+    taciti_halves_shape shape;
+    int *ranks; /* [count]; owned */
+    size_t stride_bytes;
+    char *memory;   /* borrows; all buffers, one after the other */
+    char *arriving; /* [slots][count] payloads of my range, by member */
+    char *leaving;  /* [slots][count] my payloads for the others; NULL when the codec is the identity */
+    char *sum;      /* [slots] payload of my range's sum; NULL when identity */
+    char *sums;     /* [slots][count] payloads of the other ranges' sums; NULL when identity */
+    float *prefix;  /* sum of the members before me, or scratch; NULL when identity */
+    taciti_engine_request *scatter_in, *gather_in; /* [slots][count]; owned by the first */
+    taciti_outbox sends;                           /* its requests are in the same block */
+    size_t *scattered, *gathered; /* [slots + lag], [slots]: `posted` after that step; owned by the first */
+} taciti_halves;
+
+/* One piece of an array. */
+typedef struct taciti_piece {
+    float *x;
+    float *error; /* receives the encoding error, see residual.h; may be NULL */
+    const taciti_cut *cut;
+    size_t piece;
+} taciti_piece;
+
+/* Bytes of workspace. */
+size_t taciti_halves_memory_bytes(const taciti_halves_shape *shape);
+
+/* ranks[count]: copied. memory: borrowed, zeroed or used by an object that has finished. Not collective. An object of one
+ * member has no workspace and its steps do nothing. */
+tacit_status taciti_halves_create(taciti_comm *comm, const taciti_halves_shape *shape, const int *ranks, void *memory,
+                                  taciti_halves *out);
+void taciti_halves_destroy(taciti_halves *halves);
+
+tacit_status taciti_scatter_begin(taciti_halves *halves, const taciti_piece *t);
+tacit_status taciti_scatter_end(taciti_halves *halves, const taciti_piece *t);
+tacit_status taciti_gather_begin(taciti_halves *halves, const taciti_piece *t);
+tacit_status taciti_gather_end(taciti_halves *halves, const taciti_piece *t);
+
+/* Returns when the sends of gather_begin for that piece have left, at most slots - 1 pieces later. */
+tacit_status taciti_gather_await_sent(taciti_halves *halves, const taciti_piece *t);
+
+/* Returns when every send has left: the array is the caller's again. */
+tacit_status taciti_halves_finish(taciti_halves *halves);
+
+/* Bytes that `member` sends for one piece. */
+uint64_t taciti_halves_bytes(const taciti_halves_shape *shape, const taciti_cut *cut, size_t piece, int member);
+
+#endif
