@@ -22,42 +22,40 @@
 #error "payloads are little endian; this machine needs a byte swap in encode and decode"
 #endif
 
-static size_t bound(size_t n) { return n * sizeof(taciti_bf16); }
-
-static size_t encode(const float *x, size_t n, uint64_t key, void *out) {
-    (void)key;
-    taciti_kernels_get()->bf16_encode(out, x, n);
-    return bound(n);
+static size_t bound(const void *options, size_t n) {
+    (void)options;
+    return n * sizeof(taciti_bf16);
 }
 
-static size_t split(const float *x, size_t n, uint64_t key, void *out, float *rest) {
-    (void)key;
-    taciti_kernels_get()->bf16_split(out, rest, x, n);
-    return bound(n);
+static tacit_status encode(const taciti_codec_call *call, const float *x, size_t n, void *out, float *error,
+                           size_t *bytes) {
+    *bytes = bound(call->options, n);
+    if (error != NULL)
+        taciti_kernels_get()->bf16_split(out, error, x, n);
+    else
+        taciti_kernels_get()->bf16_encode(out, x, n);
+    return TACIT_OK;
 }
 
 static tacit_status check(size_t bytes, size_t n) {
-    if (bytes == bound(n)) return TACIT_OK;
-    return taciti_fail(TACIT_E_DATA, "bf16 payload of %zu bytes where %zu floats need %zu", bytes, n, bound(n));
+    const size_t want = bound(NULL, n);
+    if (bytes == want) return TACIT_OK;
+    return taciti_fail(TACIT_E_DATA, "bf16 payload of %zu bytes where %zu floats need %zu", bytes, n, want);
 }
 
-static tacit_status decode(const void *payload, size_t bytes, float *x, size_t n) {
+static tacit_status decode(const taciti_codec_call *call, const void *payload, size_t bytes, float *x, size_t n) {
+    (void)call;
     TACITI_TRY(check(bytes, n));
     taciti_kernels_get()->bf16_decode(x, payload, n);
     return TACIT_OK;
 }
 
-static tacit_status decode_add(const void *payload, size_t bytes, float *x, size_t n) {
+static tacit_status decode_add(const taciti_codec_call *call, const void *payload, size_t bytes, float *x, size_t n) {
+    (void)call;
     TACITI_TRY(check(bytes, n));
     taciti_kernels_get()->bf16_add(x, payload, n);
     return TACIT_OK;
 }
-
-/* Read x (4 bytes), write y (2). */
-static double encode_cost_s(size_t n, double bytes_per_s) { return 6.0 * (double)n / bytes_per_s; }
-
-/* Of decode_add: read y (2), read and write x (8). */
-static double decode_cost_s(size_t n, double bytes_per_s) { return 10.0 * (double)n / bytes_per_s; }
 
 extern const taciti_codec taciti_codec_bf16;
 const taciti_codec taciti_codec_bf16 = {
@@ -66,13 +64,9 @@ const taciti_codec taciti_codec_bf16 = {
     .source = "bfloat16 (Intel 338302-001), denormals kept",
     .aggregation = TACITI_CODEC_SUM,
     .rounds = 1,
-    .lossless = 0,
-    .identity = 0,
+    .fixed_size = true,
     .bound = bound,
     .encode = encode,
-    .split = split,
     .decode = decode,
     .decode_add = decode_add,
-    .encode_cost_s = encode_cost_s,
-    .decode_cost_s = decode_cost_s,
 };

@@ -1,61 +1,97 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * f32[n] <-> bytes, one method per file. A codec knows one array and a random key; it knows no communicator, allocates
- * nothing, prints nothing and keeps no residual (error feedback belongs to the exchange and works for any codec).
+ * A codec turns f32[n] into a payload of bytes and back; one method per file. It sees one array and the settings of
+ * one call. It knows no communicator, allocates nothing, prints nothing, and keeps neither a residual (error feedback
+ * belongs to the exchange and works with any codec) nor hidden state: encode and decode are functions of their
+ * arguments, so an encode can be repeated, and a step that is dropped leaves no trace.
  *
- * The aggregation class is part of the type:
- *   SUM     decode_add of every rank's payload, in rank order, is the sum of the arrays
- *   GATHER  payloads of different ranks select different elements; they are decoded one by one
- *   VOTE    payloads are votes that an aggregator combines
+ * The aggregation class says how payloads of several ranks combine:
+ *
+ *   SUM     every payload covers all n elements; decode_add of the payloads in rank order gives the sum of the arrays
+ *   GATHER  payloads of different ranks select different elements; decode_add of each in rank order gives the sum
+ *   VOTE    payloads are votes, which an aggregator counts; decode_add does not give a sum
  *
  * A new codec is one C file and one line in codec/registry.c.
  */
 #ifndef TACITI_CODEC_CODEC_H
 #define TACITI_CODEC_CODEC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/option.h"
+#include "base/rng.h"
 #include "tacit/tacit.h"
 
 typedef enum taciti_codec_class { TACITI_CODEC_SUM, TACITI_CODEC_GATHER, TACITI_CODEC_VOTE } taciti_codec_class;
 
+/* What one encode or decode is told besides the array. {0} suits a codec without options, setting, key and state. The
+ * decoder gets the options, key, round and `before` of the encoder, but neither setting nor state: a payload says
+ * itself what else its decoder must know. */
+typedef struct taciti_codec_call {
+    const void *options; /* the struct that the codec's option table fills; NULL if it has none */
+    double setting;      /* of this call, in the codec's own terms (taciti_codec.setting); 0: the codec's default */
+    uint64_t key;        /* taciti_codec_key(), then folded with whatever else tells this array from others */
+    const void *state;   /* state_bytes() as the last step that was taken left them; zeros before the first */
+    void *next;          /* state_bytes() that encode writes in full; they become `state` if the step is taken */
+    int round;           /* 0 .. rounds - 1 */
+    const float *before; /* [n]: the combined result of the round before; NULL in round 0 */
+} taciti_codec_call;
+
 typedef struct taciti_codec {
-    const char *name;   /* "f32": option value, payload record, documentation */
-    const char *help;   /* one sentence */
-    const char *source; /* paper or standard */
+    const char *name;    /* "f32": option value, payload record, documentation */
+    const char *help;    /* one sentence */
+    const char *source;  /* paper or standard */
+    const char *setting; /* what taciti_codec_call.setting means: "compression factor"; NULL: it is ignored */
+    const taciti_option_table *options; /* NULL: none */
+    size_t options_size;                /* of the struct that `options` fills */
     taciti_codec_class aggregation;
-    int rounds;   /* exchanges per bucket; 1 for all codecs that need no intermediate result */
-    int lossless; /* decode(encode(x)) == x for every finite x */
-    int identity; /* payload bytes are the array's bytes: the exchange may send from the array itself */
+    int rounds;      /* dependent exchanges per bucket; 1 unless the method needs an intermediate result */
+    bool fixed_size; /* every payload has exactly bound() bytes */
+    bool lossless;   /* decode(encode(x)) == x for every finite x */
+    bool identity;   /* the payload is the array's own bytes: the exchange may send from the array itself */
+    bool shared_key; /* all ranks must get the same key, because they must make the same choices */
 
-    /* Most bytes that encode can write for n floats. */
-    size_t (*bound)(size_t n);
+    /* Maximum bytes of a payload of n floats, for every setting. Grows with n. Any thread. */
+    size_t (*bound)(const void *options, size_t n);
 
-    /* Encodes x[n] into out (at least bound(n) bytes, like every payload aligned to 4) and returns the bytes written.
-     * key: (seed, step, rank, bucket) folded, for stochastic methods. Comm thread; never blocks. */
-    size_t (*encode)(const float *x, size_t n, uint64_t key, void *out);
+    /* Bytes of state for an array of n floats. The exchange allocates them at the start, once for every array that it
+     * encodes, aligned to 64. NULL: the codec keeps no state. Any thread. */
+    size_t (*state_bytes)(const void *options, size_t n);
 
-    /* The same in one pass with what the payload lacks: rest[n] = x - decoded payload. */
-    size_t (*split)(const float *x, size_t n, uint64_t key, void *out, float *rest);
+    /* Encodes x[n] into `out`, which holds bound() bytes and is aligned to 4, and sets *bytes to the payload's length.
+     * error[n], if not NULL, receives the encoding error x - decode(payload), in the same pass; it overlaps neither x
+     * nor out. On an error outputs are unspecified. Communication thread; never blocks. */
+    tacit_status (*encode)(const taciti_codec_call *call, const float *x, size_t n, void *out, float *error,
+                           size_t *bytes);
 
-    /* x[n] = decoded payload. Validates everything before it writes anything; E_DATA says the payload is malformed
-     * and leaves x untouched. */
-    tacit_status (*decode)(const void *payload, size_t bytes, float *x, size_t n);
+    /* x[n] = decoded payload, elements that it does not select become 0. `payload` is aligned to 4. Checks the whole
+     * payload before it writes anything: returns E_DATA if the payload is malformed, and leaves x untouched. */
+    tacit_status (*decode)(const taciti_codec_call *call, const void *payload, size_t bytes, float *x, size_t n);
 
-    /* x[n] += decoded payload; same contract. */
-    tacit_status (*decode_add)(const void *payload, size_t bytes, float *x, size_t n);
-
-    /* Seconds to encode, or to decode_add, n floats where memory moves `bytes_per_s` (reads + writes): the planner's
-     * formula. An identity codec whose array is sent directly does not pay for its encode. */
-    double (*encode_cost_s)(size_t n, double bytes_per_s);
-    double (*decode_cost_s)(size_t n, double bytes_per_s);
+    /* x[n] += decoded payload, under the same contract. */
+    tacit_status (*decode_add)(const taciti_codec_call *call, const void *payload, size_t bytes, float *x, size_t n);
 } taciti_codec;
+
+/* Key of one bucket and step, for stochastic methods. rank: of the encoder, or TACITI_CODEC_ALL_RANKS for a codec
+ * whose key is shared. Any thread. */
+enum { TACITI_CODEC_ALL_RANKS = -1 };
+static inline uint64_t taciti_codec_key(uint64_t seed, int64_t step, int rank, size_t bucket) {
+    const uint64_t stream = taciti_rng_key(taciti_rng_key(seed, 'c'), (uint64_t)step);
+    return taciti_rng_key(taciti_rng_key(stream, (uint64_t)(int64_t)rank), bucket);
+}
 
 /* All codecs, ending with NULL. Any thread. */
 const taciti_codec *const *taciti_codec_list(void);
 
 /* The codec called `name`, or NULL. Any thread. */
 const taciti_codec *taciti_codec_find(const char *name);
+
+/* Whether the codec is a dense number format: class SUM, payloads of fixed size, one round. Any thread. */
+bool taciti_codec_is_dense(const taciti_codec *codec);
+
+/* The name of the index-th dense codec of the list, or NULL behind the last: what `exchange.wire` may be. */
+const char *taciti_codec_dense_name(size_t index);
 
 #endif

@@ -20,41 +20,39 @@
 #error "payloads are little endian; this machine needs a byte swap in encode and decode"
 #endif
 
-static size_t bound(size_t n) { return n * sizeof(float); }
-
-static size_t encode(const float *x, size_t n, uint64_t key, void *out) {
-    (void)key;
-    if (n > 0) memcpy(out, x, bound(n));
-    return bound(n);
+static size_t bound(const void *options, size_t n) {
+    (void)options;
+    return n * sizeof(float);
 }
 
-static size_t split(const float *x, size_t n, uint64_t key, void *out, float *rest) {
-    if (n > 0) memset(rest, 0, n * sizeof *rest);
-    return encode(x, n, key, out);
+static tacit_status encode(const taciti_codec_call *call, const float *x, size_t n, void *out, float *error,
+                           size_t *bytes) {
+    *bytes = bound(call->options, n);
+    if (n == 0) return TACIT_OK;
+    memcpy(out, x, *bytes);
+    if (error != NULL) memset(error, 0, *bytes);
+    return TACIT_OK;
 }
 
 static tacit_status check(size_t bytes, size_t n) {
-    if (bytes == bound(n)) return TACIT_OK;
-    return taciti_fail(TACIT_E_DATA, "f32 payload of %zu bytes where %zu floats need %zu", bytes, n, bound(n));
+    const size_t want = bound(NULL, n);
+    if (bytes == want) return TACIT_OK;
+    return taciti_fail(TACIT_E_DATA, "f32 payload of %zu bytes where %zu floats need %zu", bytes, n, want);
 }
 
-static tacit_status decode(const void *payload, size_t bytes, float *x, size_t n) {
+static tacit_status decode(const taciti_codec_call *call, const void *payload, size_t bytes, float *x, size_t n) {
+    (void)call;
     TACITI_TRY(check(bytes, n));
     if (n > 0) memcpy(x, payload, bytes);
     return TACIT_OK;
 }
 
-static tacit_status decode_add(const void *payload, size_t bytes, float *x, size_t n) {
+static tacit_status decode_add(const taciti_codec_call *call, const void *payload, size_t bytes, float *x, size_t n) {
+    (void)call;
     TACITI_TRY(check(bytes, n));
     taciti_kernels_get()->add(x, payload, n);
     return TACIT_OK;
 }
-
-/* Read x, write the payload. An exchange that sends from the array itself does not pay this. */
-static double encode_cost_s(size_t n, double bytes_per_s) { return 8.0 * (double)n / bytes_per_s; }
-
-/* Of decode_add: read the payload, read and write x. */
-static double decode_cost_s(size_t n, double bytes_per_s) { return 12.0 * (double)n / bytes_per_s; }
 
 extern const taciti_codec taciti_codec_f32;
 const taciti_codec taciti_codec_f32 = {
@@ -63,13 +61,11 @@ const taciti_codec taciti_codec_f32 = {
     .source = "IEEE 754-2019 binary32",
     .aggregation = TACITI_CODEC_SUM,
     .rounds = 1,
-    .lossless = 1,
-    .identity = 1,
+    .fixed_size = true,
+    .lossless = true,
+    .identity = true,
     .bound = bound,
     .encode = encode,
-    .split = split,
     .decode = decode,
     .decode_add = decode_add,
-    .encode_cost_s = encode_cost_s,
-    .decode_cost_s = decode_cost_s,
 };

@@ -23,3 +23,13 @@ const taciti_codec *taciti_codec_find(const char *name) {
         if (strcmp((*codec)->name, name) == 0) return *codec;
     return NULL;
 }
+
+bool taciti_codec_is_dense(const taciti_codec *codec) {
+    return codec->aggregation == TACITI_CODEC_SUM && codec->fixed_size && codec->rounds == 1;
+}
+
+const char *taciti_codec_dense_name(size_t index) {
+    for (const taciti_codec *const *codec = CODECS; *codec != NULL; codec++)
+        if (taciti_codec_is_dense(*codec) && index-- == 0) return (*codec)->name;
+    return NULL;
+}

@@ -60,13 +60,19 @@ static void fill(float *x, size_t n, input kind, uint64_t key) {
 static float g_x[MAX], g_y[MAX], g_z[MAX + 1], g_sum[MAX];
 static _Alignas(64) unsigned char g_payload[16 * MAX + 4096], g_again[16 * MAX + 4096];
 
-static size_t encode_guarded(const taciti_codec *codec, const float *x, size_t n, unsigned char *out) {
-    const size_t bound = codec->bound(n);
+static const taciti_codec_call CALL = {.key = 42};
+
+/* Encodes into `out` between guards; error[n + 1] or NULL. */
+static size_t encode_guarded(const taciti_codec *codec, const float *x, size_t n, unsigned char *out, float *error) {
+    const size_t bound = codec->bound(NULL, n);
+    size_t bytes = SIZE_MAX;
     assert_true(bound + GUARD_BYTES <= sizeof g_payload);
     memset(out, 0xa5, bound + GUARD_BYTES);
-    const size_t bytes = codec->encode(x, n, 42, out);
-    assert_true(bytes <= bound);
+    if (error != NULL) error[n] = 7;
+    assert_int_equal(codec->encode(&CALL, x, n, out, error, &bytes), TACIT_OK);
+    assert_true(bytes <= bound && (bytes == bound || !codec->fixed_size));
     for (size_t i = bound; i < bound + GUARD_BYTES; i++) assert_int_equal(out[i], 0xa5);
+    if (error != NULL) assert_true(error[n] == 7);
     return bytes;
 }
 
@@ -88,15 +94,12 @@ static void every_codec_is_complete_and_found_by_name(void **state) {
         assert_non_null(c->source);
         assert_non_null(c->bound);
         assert_non_null(c->encode);
-        assert_non_null(c->split);
         assert_non_null(c->decode);
         assert_non_null(c->decode_add);
         assert_true(c->rounds >= 1);
         assert_true(!c->identity || c->lossless);
         assert_ptr_equal(taciti_codec_find(c->name), c);
-        assert_true(c->encode_cost_s(1000, 1e9) > 0 && c->decode_cost_s(1000, 1e9) > 0);
-        assert_true(c->encode_cost_s(2000, 1e9) >= c->encode_cost_s(1000, 1e9));
-        assert_true(c->encode_cost_s(1000, 2e9) <= c->encode_cost_s(1000, 1e9));
+        assert_true((c->options == NULL) == (c->options_size == 0));
     }
     assert_true(count >= 2);
     assert_null(taciti_codec_find("no such codec"));
@@ -109,26 +112,22 @@ static void encode_stays_in_bounds_and_repeats_itself(void **state) {
     FOR_ALL(codec, n, kind) {
         fill(g_x, n, kind, 7);
         memcpy(g_y, g_x, n * sizeof *g_x);
-        const size_t bytes = encode_guarded(codec, g_x, n, g_payload);
+        const size_t bytes = encode_guarded(codec, g_x, n, g_payload, NULL);
         assert_memory_equal(g_x, g_y, n * sizeof *g_x);
-        assert_int_equal(encode_guarded(codec, g_x, n, g_again), bytes);
+        assert_int_equal(encode_guarded(codec, g_x, n, g_again, NULL), bytes);
         assert_memory_equal(g_payload, g_again, bytes);
     }
 }
 
-/* split writes the payload of encode, and what that lacks. */
-static void split_is_encode_and_the_rest(void **state) {
+/* Asking for the error changes no byte of the payload. */
+static void the_error_is_x_minus_the_decoded_payload(void **state) {
     (void)state;
     FOR_ALL(codec, n, kind) {
         fill(g_x, n, kind, 13);
-        const size_t bytes = encode_guarded(codec, g_x, n, g_payload);
-        memset(g_again, 0xa5, codec->bound(n) + GUARD_BYTES);
-        for (size_t i = 0; i <= n; i++) g_z[i] = 7;
-        assert_int_equal(codec->split(g_x, n, 42, g_again, g_z), bytes);
+        const size_t bytes = encode_guarded(codec, g_x, n, g_payload, NULL);
+        assert_int_equal(encode_guarded(codec, g_x, n, g_again, g_z), bytes);
         assert_memory_equal(g_payload, g_again, bytes);
-        for (size_t i = codec->bound(n); i < codec->bound(n) + GUARD_BYTES; i++) assert_int_equal(g_again[i], 0xa5);
-        assert_true(g_z[n] == 7);
-        assert_int_equal(codec->decode(g_payload, bytes, g_y, n), TACIT_OK);
+        assert_int_equal(codec->decode(&CALL, g_payload, bytes, g_y, n), TACIT_OK);
         for (size_t i = 0; i < n; i++)
             if (isfinite(g_x[i])) assert_true(g_z[i] == g_x[i] - g_y[i]);
     }
@@ -139,8 +138,8 @@ static void lossless_codecs_keep_every_finite_bit(void **state) {
     FOR_ALL(codec, n, kind) {
         if (!codec->lossless) continue;
         fill(g_x, n, kind, 9);
-        const size_t bytes = encode_guarded(codec, g_x, n, g_payload);
-        assert_int_equal(codec->decode(g_payload, bytes, g_y, n), TACIT_OK);
+        const size_t bytes = encode_guarded(codec, g_x, n, g_payload, NULL);
+        assert_int_equal(codec->decode(&CALL, g_payload, bytes, g_y, n), TACIT_OK);
         for (size_t i = 0; i < n; i++)
             if (isfinite(g_x[i])) assert_int_equal(to_bits(g_x[i]), to_bits(g_y[i]));
     }
@@ -152,8 +151,8 @@ static void non_finite_input_stays_non_finite(void **state) {
     FOR_ALL(codec, n, kind) {
         if (codec->aggregation != TACITI_CODEC_SUM) continue;
         fill(g_x, n, kind, 11);
-        const size_t bytes = encode_guarded(codec, g_x, n, g_payload);
-        assert_int_equal(codec->decode(g_payload, bytes, g_y, n), TACIT_OK);
+        const size_t bytes = encode_guarded(codec, g_x, n, g_payload, NULL);
+        assert_int_equal(codec->decode(&CALL, g_payload, bytes, g_y, n), TACIT_OK);
         for (size_t i = 0; i < n; i++) {
             assert_int_equal(isnan(g_x[i]) != 0, isnan(g_y[i]) != 0);
             if (isinf(g_x[i])) assert_true(g_y[i] == g_x[i]);
@@ -169,9 +168,9 @@ static void decode_add_is_decode_then_add(void **state) {
         memset(g_z, 0, sizeof g_z);
         for (uint64_t rank = 0; rank < 3; rank++) {
             fill(g_x, n, kind, rank);
-            const size_t bytes = encode_guarded(codec, g_x, n, g_payload);
-            assert_int_equal(codec->decode_add(g_payload, bytes, g_sum, n), TACIT_OK);
-            assert_int_equal(codec->decode(g_payload, bytes, g_y, n), TACIT_OK);
+            const size_t bytes = encode_guarded(codec, g_x, n, g_payload, NULL);
+            assert_int_equal(codec->decode_add(&CALL, g_payload, bytes, g_sum, n), TACIT_OK);
+            assert_int_equal(codec->decode(&CALL, g_payload, bytes, g_y, n), TACIT_OK);
             for (size_t i = 0; i < n; i++) g_z[i] += g_y[i];
         }
         for (size_t i = 0; i < n; i++)
@@ -193,7 +192,7 @@ static void refused(const taciti_codec *codec, size_t bytes, size_t n) {
         fill(g_y, n, NORMAL, 5);
         memcpy(g_z, g_y, n * sizeof *g_y);
         g_error[0] = '\0';
-        const tacit_status status = (add ? codec->decode_add : codec->decode)(g_payload, bytes, g_y, n);
+        const tacit_status status = (add ? codec->decode_add : codec->decode)(&CALL, g_payload, bytes, g_y, n);
         assert_int_equal(status, TACIT_E_DATA);
         assert_non_null(strstr(g_error, codec->name));
         assert_memory_equal(g_y, g_z, n * sizeof *g_y);
@@ -205,7 +204,7 @@ static void a_payload_of_the_wrong_size_is_refused_and_nothing_written(void **st
     taciti_log_set_sink(keep_error, NULL, TACITI_LOG_INFO);
     FOR_ALL(codec, n, kind) {
         fill(g_x, n, kind, 13);
-        const size_t bytes = encode_guarded(codec, g_x, n, g_payload);
+        const size_t bytes = encode_guarded(codec, g_x, n, g_payload, NULL);
         refused(codec, bytes + 1, n);
         refused(codec, bytes + 4096, n);
         if (bytes > 0) refused(codec, bytes - 1, n);
@@ -221,11 +220,46 @@ static void identity_payload_is_the_array(void **state) {
     FOR_ALL(codec, n, kind) {
         if (!codec->identity) continue;
         fill(g_x, n, kind, 17);
-        assert_int_equal(encode_guarded(codec, g_x, n, g_payload), n * sizeof *g_x);
+        assert_int_equal(encode_guarded(codec, g_x, n, g_payload, NULL), n * sizeof *g_x);
         assert_memory_equal(g_payload, g_x, n * sizeof *g_x);
         seen++;
     }
     assert_true(seen > 0);
+}
+
+/* What a dense codec is: class SUM, fixed size, one round. */
+static void dense_names_are_those_of_the_dense_codecs(void **state) {
+    (void)state;
+    size_t dense = 0;
+    for (const taciti_codec *const *it = taciti_codec_list(); *it != NULL; it++) {
+        if (!taciti_codec_is_dense(*it)) continue;
+        assert_string_equal(taciti_codec_dense_name(dense), (*it)->name);
+        dense++;
+    }
+    assert_string_equal(taciti_codec_dense_name(0), "f32");
+    assert_null(taciti_codec_dense_name(dense));
+    taciti_codec other = *taciti_codec_find("f32");
+    other.fixed_size = false;
+    assert_false(taciti_codec_is_dense(&other));
+    other = *taciti_codec_find("f32");
+    other.rounds = 2;
+    assert_false(taciti_codec_is_dense(&other));
+    other.rounds = 1;
+    other.aggregation = TACITI_CODEC_GATHER;
+    assert_false(taciti_codec_is_dense(&other));
+}
+
+/* Every part of a key matters, and the shared key is nobody's. */
+static void keys_of_ranks_steps_and_buckets_differ(void **state) {
+    (void)state;
+    const uint64_t key = taciti_codec_key(1, 2, 3, 4);
+    assert_true(key == taciti_codec_key(1, 2, 3, 4));
+    assert_true(key != taciti_codec_key(2, 2, 3, 4));
+    assert_true(key != taciti_codec_key(1, 3, 3, 4));
+    assert_true(key != taciti_codec_key(1, 2, 4, 4));
+    assert_true(key != taciti_codec_key(1, 2, 3, 5));
+    for (int rank = 0; rank < 100; rank++)
+        assert_true(taciti_codec_key(1, 2, rank, 4) != taciti_codec_key(1, 2, TACITI_CODEC_ALL_RANKS, 4));
 }
 
 /* Golden bytes: the wire format, independent of any kernel. */
@@ -236,9 +270,9 @@ static void wire_formats_are_what_they_say(void **state) {
                                  0x80, 0x3f, 0,    0x80, 0x81, 0x3f, 0,    0,    0x80, 0x7f};
     /* the third and fourth are ties: down to even 3f80, up to even 3f82 */
     const unsigned char bf16[] = {0x80, 0x3f, 0x20, 0xc0, 0x80, 0x3f, 0x82, 0x3f, 0x80, 0x7f};
-    assert_int_equal(taciti_codec_find("f32")->encode(x, 5, 0, g_payload), sizeof f32);
+    assert_int_equal(encode_guarded(taciti_codec_find("f32"), x, 5, g_payload, NULL), sizeof f32);
     assert_memory_equal(g_payload, f32, sizeof f32);
-    assert_int_equal(taciti_codec_find("bf16")->encode(x, 5, 0, g_payload), sizeof bf16);
+    assert_int_equal(encode_guarded(taciti_codec_find("bf16"), x, 5, g_payload, NULL), sizeof bf16);
     assert_memory_equal(g_payload, bf16, sizeof bf16);
 }
 
@@ -248,8 +282,8 @@ static void bf16_error_is_at_most_half_an_ulp(void **state) {
     const double largest = 0x1.fep127; /* of bf16; beyond it half an ulp more rounds to Inf */
     for (uint64_t round = 0; round < 40; round++) {
         for (size_t i = 0; i < MAX; i++) g_x[i] = from_bits((uint32_t)taciti_rng_u64(round, i));
-        (void)codec->encode(g_x, MAX, 0, g_payload);
-        assert_int_equal(codec->decode(g_payload, 2 * MAX, g_y, MAX), TACIT_OK);
+        (void)encode_guarded(codec, g_x, MAX, g_payload, NULL);
+        assert_int_equal(codec->decode(&CALL, g_payload, 2 * MAX, g_y, MAX), TACIT_OK);
         for (size_t i = 0; i < MAX; i++) {
             const double x = (double)g_x[i], y = (double)g_y[i];
             if (!isfinite(x) || fabs(x) > largest) continue;
@@ -265,8 +299,10 @@ static void bf16_is_a_projection(void **state) {
     for (uint32_t first = 0; first < 65536; first += 4096) {
         taciti_bf16 y[4096], again[4096];
         for (uint32_t i = 0; i < 4096; i++) y[i] = (taciti_bf16)(first + i);
-        assert_int_equal(codec->decode(y, sizeof y, g_x, 4096), TACIT_OK);
-        assert_int_equal(codec->encode(g_x, 4096, 0, again), sizeof again);
+        assert_int_equal(codec->decode(&CALL, y, sizeof y, g_x, 4096), TACIT_OK);
+        size_t bytes = 0;
+        assert_int_equal(codec->encode(&CALL, g_x, 4096, again, NULL, &bytes), TACIT_OK);
+        assert_int_equal(bytes, sizeof again);
         for (uint32_t i = 0; i < 4096; i++) {
             const bool signalling = (y[i] & 0x7fffu) > 0x7f80u && (y[i] & 0x40u) == 0;
             assert_int_equal(again[i], signalling ? y[i] | 0x40 : y[i]);
@@ -278,12 +314,14 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_codec_is_complete_and_found_by_name),
         cmocka_unit_test(encode_stays_in_bounds_and_repeats_itself),
-        cmocka_unit_test(split_is_encode_and_the_rest),
+        cmocka_unit_test(the_error_is_x_minus_the_decoded_payload),
         cmocka_unit_test(lossless_codecs_keep_every_finite_bit),
         cmocka_unit_test(non_finite_input_stays_non_finite),
         cmocka_unit_test(decode_add_is_decode_then_add),
         cmocka_unit_test(a_payload_of_the_wrong_size_is_refused_and_nothing_written),
         cmocka_unit_test(identity_payload_is_the_array),
+        cmocka_unit_test(dense_names_are_those_of_the_dense_codecs),
+        cmocka_unit_test(keys_of_ranks_steps_and_buckets_differ),
         cmocka_unit_test(wire_formats_are_what_they_say),
         cmocka_unit_test(bf16_error_is_at_most_half_an_ulp),
         cmocka_unit_test(bf16_is_a_projection),

@@ -34,7 +34,7 @@ static void choose_pipeline(taciti_allreduce *reduce, size_t segment_bytes) {
 tacit_status taciti_allreduce_describe(const taciti_where *where, taciti_members members, int rank,
                                        const taciti_codec *codec, taciti_placement requested, size_t segment_bytes,
                                        taciti_allreduce *out) {
-    if (codec->aggregation != TACITI_CODEC_SUM || codec->rounds != 1)
+    if (!taciti_codec_is_dense(codec))
         return taciti_fail(TACIT_E_CONFIG, "codec %s cannot carry a dense all-reduce", codec->name);
     *out = (taciti_allreduce){.codec = codec};
     TACITI_TRY(taciti_arrangement_of(where, members, rank, requested, &out->arrangement));
@@ -238,8 +238,8 @@ static uint64_t piece_nic_bytes(const taciti_allreduce *reduce, const taciti_cut
             if (p->machine[p->first[here] + lane] != machine) continue;
             for (int there = 0; there < p->hosts; there++) {
                 if (p->machine[p->first[there] + lane] == machine) continue;
-                bytes += reduce->codec->bound(taciti_cut_chunk(p, cut, piece, lane, there).n) +
-                         reduce->codec->bound(taciti_cut_chunk(p, cut, piece, lane, here).n);
+                bytes += reduce->codec->bound(NULL, taciti_cut_chunk(p, cut, piece, lane, there).n) +
+                         reduce->codec->bound(NULL, taciti_cut_chunk(p, cut, piece, lane, here).n);
             }
         }
     return bytes;

@@ -18,7 +18,7 @@
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
 static size_t stride_bytes(const taciti_halves_shape *shape) {
-    return taciti_round_up(shape->codec->bound(shape->range_n), TACITI_ALIGN_BYTES);
+    return taciti_round_up(shape->codec->bound(NULL, shape->range_n), TACITI_ALIGN_BYTES);
 }
 
 static size_t prefix_bytes(const taciti_halves_shape *shape) {
@@ -97,7 +97,7 @@ static int before(const taciti_halves *halves, int k) {
 
 /* ---- sends ------------------------------------------------------------------------------------------------------- */
 static tacit_status send(taciti_halves *halves, int member, const void *payload, size_t n) {
-    return taciti_outbox_send(&halves->sends, halves->ranks[member], payload, halves->shape.codec->bound(n));
+    return taciti_outbox_send(&halves->sends, halves->ranks[member], payload, halves->shape.codec->bound(NULL, n));
 }
 
 tacit_status taciti_gather_await_sent(taciti_halves *halves, const taciti_piece *t) {
@@ -130,7 +130,7 @@ static tacit_status round_own(taciti_halves *halves, const taciti_piece *t, floa
     if (halves->shape.codec->identity) return TACIT_OK;
     char *payload = buffer(halves, halves->leaving, t, halves->shape.me);
     TACITI_TRY(encode(halves, t, own, n, payload));
-    return halves->shape.codec->decode(payload, halves->shape.codec->bound(n), own, n);
+    return halves->shape.codec->decode(&(taciti_codec_call){0}, payload, halves->shape.codec->bound(NULL, n), own, n);
 }
 
 /* own[n] = sum over members in their order. Adding two numbers commutes, so own += (sum of the members before me) is
@@ -139,7 +139,7 @@ static tacit_status add_in_order(taciti_halves *halves, const taciti_piece *t, f
     const taciti_codec *codec = halves->shape.codec;
     const int me = halves->shape.me;
     float *prefix = codec->identity ? (float *)(void *)buffer(halves, halves->arriving, t, 0) : halves->prefix;
-    const size_t bytes = codec->bound(n);
+    const size_t bytes = codec->bound(NULL, n);
     int64_t begin_ns = taciti_now_ns(), spent_ns = 0;
     for (int m = 0; m < halves->shape.count; m++) {
         if (m == me) {
@@ -152,11 +152,11 @@ static tacit_status add_in_order(taciti_halves *halves, const taciti_piece *t, f
         TACITI_TRY(taciti_comm_await(halves->comm, &halves->scatter_in[cell_of(halves, t, m)]));
         begin_ns = taciti_now_ns();
         if (m > me)
-            TACITI_TRY(codec->decode_add(payload, bytes, own, n));
+            TACITI_TRY(codec->decode_add(&(taciti_codec_call){0}, payload, bytes, own, n));
         else if (m > 0)
-            TACITI_TRY(codec->decode_add(payload, bytes, prefix, n));
+            TACITI_TRY(codec->decode_add(&(taciti_codec_call){0}, payload, bytes, prefix, n));
         else if (!codec->identity)
-            TACITI_TRY(codec->decode(payload, bytes, prefix, n));
+            TACITI_TRY(codec->decode(&(taciti_codec_call){0}, payload, bytes, prefix, n));
     }
     taciti_payload_time(halves->comm, TACITI_SPAN_DECODE, spent_ns + taciti_now_ns() - begin_ns);
     return TACIT_OK;
@@ -170,7 +170,7 @@ tacit_status taciti_scatter_begin(taciti_halves *halves, const taciti_piece *t) 
     for (int k = 1; k < s->count && mine.n > 0; k++) {
         const int from = before(halves, k);
         TACITI_TRY(taciti_comm_irecv(halves->comm, halves->ranks[from], buffer(halves, halves->arriving, t, from),
-                                     s->codec->bound(mine.n), &halves->scatter_in[cell_of(halves, t, from)]));
+                                     s->codec->bound(NULL, mine.n), &halves->scatter_in[cell_of(halves, t, from)]));
     }
     if (!s->codec->identity && t->piece >= s->slots) /* payloads of the piece that had this slot before */
         TACITI_TRY(taciti_outbox_await(&halves->sends, *scattered_at(halves, t->piece - s->slots)));
@@ -203,7 +203,7 @@ static tacit_status send_sum(taciti_halves *halves, const taciti_piece *t, float
         char *out = halves->sum + slot_of(halves, t) * halves->stride_bytes;
         TACITI_TRY(taciti_outbox_await(&halves->sends, halves->gathered[slot_of(halves, t)]));
         TACITI_TRY(encode_sum(halves, t, own, n, out));
-        TACITI_TRY(codec->decode(out, codec->bound(n), own, n));
+        TACITI_TRY(codec->decode(&(taciti_codec_call){0}, out, codec->bound(NULL, n), own, n));
         payload = out;
     }
     for (int k = 1; k < halves->shape.count; k++) TACITI_TRY(send(halves, behind(halves, k), payload, n));
@@ -220,7 +220,7 @@ tacit_status taciti_gather_begin(taciti_halves *halves, const taciti_piece *t) {
         const taciti_range r = range_of(halves, t, from);
         void *into = s->codec->identity ? (void *)(t->x + r.at) : buffer(halves, halves->sums, t, from);
         if (r.n > 0)
-            TACITI_TRY(taciti_comm_irecv(halves->comm, halves->ranks[from], into, s->codec->bound(r.n),
+            TACITI_TRY(taciti_comm_irecv(halves->comm, halves->ranks[from], into, s->codec->bound(NULL, r.n),
                                          &halves->gather_in[cell_of(halves, t, from)]));
     }
     const taciti_range mine = range_of(halves, t, s->me);
@@ -237,7 +237,8 @@ tacit_status taciti_gather_end(taciti_halves *halves, const taciti_piece *t) {
         if (r.n == 0) continue;
         TACITI_TRY(taciti_comm_await(halves->comm, &halves->gather_in[cell_of(halves, t, from)]));
         if (!s->codec->identity)
-            TACITI_TRY(s->codec->decode(buffer(halves, halves->sums, t, from), s->codec->bound(r.n), t->x + r.at, r.n));
+            TACITI_TRY(s->codec->decode(&(taciti_codec_call){0}, buffer(halves, halves->sums, t, from),
+                                        s->codec->bound(NULL, r.n), t->x + r.at, r.n));
     }
     return TACIT_OK;
 }
@@ -246,7 +247,7 @@ uint64_t taciti_halves_bytes(const taciti_halves_shape *shape, const taciti_cut 
     uint64_t bytes = 0;
     for (int m = 0; m < shape->count; m++) {
         const size_t n = shape->range(shape->arrangement, cut, piece, m).n;
-        bytes += (uint64_t)shape->codec->bound(n) * (uint64_t)(m == member ? shape->count - 1 : 1);
+        bytes += (uint64_t)shape->codec->bound(NULL, n) * (uint64_t)(m == member ? shape->count - 1 : 1);
     }
     return bytes;
 }

@@ -118,7 +118,7 @@ static uint64_t allreduce_bytes(const taciti_mix *mix, const taciti_allreduce *r
 /* Of all buckets to one neighbour. */
 static uint64_t edge_bytes(const taciti_mix *mix) {
     uint64_t bytes = 0;
-    for (size_t b = 0; b < mix->layout->bucket_count; b++) bytes += mix->codec->bound(mix->layout->buckets[b].n);
+    for (size_t b = 0; b < mix->layout->bucket_count; b++) bytes += mix->codec->bound(NULL, mix->layout->buckets[b].n);
     return bytes;
 }
 

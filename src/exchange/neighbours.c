@@ -74,7 +74,7 @@ static void choose_pipeline(taciti_neighbours *nb, const survey *s, size_t segme
     const taciti_pipeline pipeline = taciti_pipeline_of(segment_bytes, s->one_host, 1, s->max_in);
     nb->segment_n = pipeline.segment_n;
     nb->slots = pipeline.depth + 1;
-    nb->stride_bytes = taciti_round_up(nb->codec->bound(nb->segment_n), TACITI_ALIGN_BYTES);
+    nb->stride_bytes = taciti_round_up(nb->codec->bound(NULL, nb->segment_n), TACITI_ALIGN_BYTES);
 }
 
 tacit_status taciti_neighbours_describe(const taciti_where *where, const taciti_round *round, int rank,
@@ -140,7 +140,7 @@ static char *arriving(const taciti_neighbours *nb, const segment *s, size_t k) {
 static char *leaving(const taciti_neighbours *nb, const segment *s) { return nb->leaving + s->slot * nb->stride_bytes; }
 
 static tacit_status start_segment(taciti_neighbours *nb, const segment *s) {
-    const size_t bytes = nb->codec->bound(s->n);
+    const size_t bytes = nb->codec->bound(NULL, s->n);
     for (size_t k = 0; k < nb->in_count; k++)
         TACITI_TRY(taciti_comm_irecv(nb->comm, nb->in[k].rank, arriving(nb, s, k), bytes,
                                      &nb->heard[s->slot * nb->in_count + k]));
@@ -177,7 +177,8 @@ static tacit_status finish_segment(taciti_neighbours *nb, const segment *s) {
         begin_ns = taciti_now_ns();
         const float *values = (const float *)(const void *)arriving(nb, s, k);
         if (!nb->codec->identity) {
-            TACITI_TRY(nb->codec->decode(arriving(nb, s, k), nb->codec->bound(s->n), nb->decoded, s->n));
+            TACITI_TRY(nb->codec->decode(&(taciti_codec_call){0}, arriving(nb, s, k), nb->codec->bound(NULL, s->n),
+                                         nb->decoded, s->n));
             values = nb->decoded;
         }
         kernels->add_scaled(s->x, values, (float)nb->in[k].weight, s->n);

@@ -36,7 +36,7 @@ size_t taciti_small_max_n(const taciti_arrangement *arrangement) {
 }
 
 static size_t payload_bytes(const taciti_codec *codec, const taciti_arrangement *arrangement) {
-    return taciti_round_up(codec->bound(taciti_small_max_n(arrangement)), TACITI_ALIGN_BYTES);
+    return taciti_round_up(codec->bound(NULL, taciti_small_max_n(arrangement)), TACITI_ALIGN_BYTES);
 }
 
 size_t taciti_small_memory_bytes(const taciti_codec *codec, const taciti_arrangement *arrangement) {
@@ -93,7 +93,7 @@ static tacit_status pass_wire(taciti_small *small, float *y, size_t n, float *er
     if (small->codec->identity || small->arrangement->hosts == 1) return TACIT_OK;
     TACITI_TRY(taciti_payload_encode(small->comm, small->codec, y, n, small->payload, error != NULL ? spare : NULL));
     if (error != NULL) taciti_kernels_get()->add(error, spare, n);
-    return small->codec->decode(small->payload, small->codec->bound(n), y, n);
+    return small->codec->decode(&(taciti_codec_call){0}, small->payload, small->codec->bound(NULL, n), y, n);
 }
 
 /* Host by host, as exchange.h defines it. */

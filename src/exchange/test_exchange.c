@@ -137,9 +137,10 @@ static void integers_sum_exactly_for_any_ranks_length_wire_and_arrangement(void 
 
 /* sum[n] through the wire and back. */
 static void pass_wire(const taciti_codec *codec, float *sum, size_t n) {
-    void *payload = taciti_calloc(codec->bound(n) + 1, 1);
-    const size_t bytes = codec->encode(sum, n, 0, payload);
-    CHECK(codec->decode(payload, bytes, sum, n) == TACIT_OK);
+    void *payload = taciti_calloc(codec->bound(NULL, n) + 1, 1);
+    size_t bytes = 0;
+    CHECK(codec->encode(&(taciti_codec_call){0}, sum, n, payload, NULL, &bytes) == TACIT_OK);
+    CHECK(codec->decode(&(taciti_codec_call){0}, payload, bytes, sum, n) == TACIT_OK);
     taciti_free(payload);
 }
 

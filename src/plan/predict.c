@@ -190,7 +190,7 @@ static double nic_bytes(const taciti_scene *s, const taciti_method *method, cons
     const size_t every = method->every > 0 ? (size_t)method->every : 1;
     double sum = 0, wire_bytes = 0;
     for (size_t i = 0; i < stretches->length_count; i++) {
-        const size_t n = stretches->lengths[i], wire = method->wire->bound(n);
+        const size_t n = stretches->lengths[i], wire = method->wire->bound(NULL, n);
         const size_t buckets = stretches->buckets[i];
         wire_bytes += (double)buckets * (double)wire;
         if (method->library == TACITI_LIBRARY_RING)

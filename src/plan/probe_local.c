@@ -27,12 +27,13 @@ typedef struct codec_bench {
 } codec_bench;
 
 static tacit_status encode(codec_bench *bench) {
-    bench->payload_bytes = bench->codec->encode(bench->x, CODEC_FLOATS, 1, bench->payload);
-    return TACIT_OK;
+    return bench->codec->encode(&(taciti_codec_call){.key = 1}, bench->x, CODEC_FLOATS, bench->payload, NULL,
+                                &bench->payload_bytes);
 }
 
 static tacit_status decode(codec_bench *bench) {
-    return bench->codec->decode_add(bench->payload, bench->payload_bytes, bench->x, CODEC_FLOATS);
+    return bench->codec->decode_add(&(taciti_codec_call){0}, bench->payload, bench->payload_bytes, bench->x,
+                                    CODEC_FLOATS);
 }
 
 /* Median rate in bytes of f32 per second, after one call that does not count. */
@@ -56,7 +57,7 @@ static tacit_status rate(codec_bench *bench, tacit_status (*call)(codec_bench *)
 static tacit_status measure_codec(const taciti_codec *codec, double max_s, taciti_cluster_codec *out) {
     codec_bench bench = {.codec = codec,
                          .x = taciti_calloc(CODEC_FLOATS, sizeof(float)),
-                         .payload = taciti_calloc(codec->bound(CODEC_FLOATS), 1)};
+                         .payload = taciti_calloc(codec->bound(NULL, CODEC_FLOATS), 1)};
     tacit_status status = bench.x == NULL || bench.payload == NULL ? TACIT_E_MEMORY : TACIT_OK;
     if (status == TACIT_OK) {
         memset(bench.x, 0x3f, CODEC_FLOATS * sizeof(float));

@@ -160,7 +160,7 @@ static tacit_status walk_rounds(walk *w) {
     taciti_rounds *r = w->out;
     for (size_t i = 0; i < r->stretches->length_count; i++) {
         const size_t n = r->stretches->lengths[i];
-        w->lengths[i] = (taciti_length){.wire_bytes = w->method->wire->bound(n), .f32_bytes = n * sizeof(float)};
+        w->lengths[i] = (taciti_length){.wire_bytes = w->method->wire->bound(NULL, n), .f32_bytes = n * sizeof(float)};
     }
     for (size_t round = 0; round < r->period; round++) {
         const size_t first = r->meeting_count, kinds = r->kind_count;

@@ -25,10 +25,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     void *payload = aligned_alloc(64, (bytes + 64) & ~(size_t)63);
     if (payload == NULL) abort();
     memcpy(payload, data + 2, bytes);
-    if (codec->decode(payload, bytes, x, n) != TACIT_OK && !is_untouched(x, before)) abort();
+    if (codec->decode(&(taciti_codec_call){0}, payload, bytes, x, n) != TACIT_OK && !is_untouched(x, before)) abort();
     if (memcmp(x + n, before + n, (FLOATS_MAX - n) * sizeof *x) != 0) abort();
     memcpy(x, before, sizeof x);
-    if (codec->decode_add(payload, bytes, x, n) != TACIT_OK && !is_untouched(x, before)) abort();
+    if (codec->decode_add(&(taciti_codec_call){0}, payload, bytes, x, n) != TACIT_OK && !is_untouched(x, before))
+        abort();
     if (memcmp(x + n, before + n, (FLOATS_MAX - n) * sizeof *x) != 0) abort();
     free(payload);
     return 0;
@@ -41,7 +42,9 @@ size_t fuzz_seed(size_t i, uint8_t *out) {
     out[0] = (uint8_t)i;
     out[1] = 60;
     float payload[4 * FLOATS_MAX];
-    const size_t bytes = taciti_codec_list()[i]->encode(x, 60, 1, payload);
+    size_t bytes = 0;
+    if (taciti_codec_list()[i]->encode(&(taciti_codec_call){.key = 1}, x, 60, payload, NULL, &bytes) != TACIT_OK)
+        abort();
     memcpy(out + 2, payload, bytes);
     return 2 + bytes;
 }
