@@ -26,6 +26,7 @@ typedef struct taciti_strategy_context {
     float *gradients;    /* flat; sum over the local samples, scaled so that the sum over ranks is the gradient */
     taciti_bf16 *copy16; /* flat bf16 copy of the parameters, or NULL */
     taciti_trace *trace; /* of the training thread */
+    bool own_optimizer;  /* steps come as settle() and stepped(); create() refuses options that do not allow it */
 } taciti_strategy_context;
 
 typedef struct taciti_step_report {
@@ -72,6 +73,19 @@ typedef struct taciti_strategy {
      * copy16. Collective. Bit-equal outcome on every rank where the strategy says replicas are equal; where they differ
      * a rank whose own gradient is not finite skips alone. */
     tacit_status (*finish)(void *self, double lr, taciti_step_report *out);
+
+    /* finish() in two halves, around an update that is not ours. settle leaves in `gradients` what the update follows,
+     * scaled and clipped, and in `parameters` what it changes; a step that is skipped has no update, but is stepped as
+     * well. stepped adds to what settle has reported (wait_ns, moved); copy16 is renewed before it. With the same
+     * update the outcome is that of finish() bit for bit. stepped NULL: nothing is left to do. Collective. */
+    tacit_status (*settle)(void *self, double lr, taciti_step_report *out);
+    tacit_status (*stepped)(void *self, taciti_step_report *out);
+
+    /* Where parameters are not there all the time: those of a unit (taciti_tensor.unit) are read from now on; are not
+     * read until the next need. Called by the training thread during forward and backward, in pairs; need may block.
+     * A step that ends early leaves units without a release. NULL: all parameters are there. */
+    tacit_status (*need)(void *self, size_t unit);
+    void (*release)(void *self, size_t unit);
 
     void (*destroy)(void *self);
 

@@ -29,10 +29,16 @@ tacit_status taciti_layout_append(taciti_layout *layout, const char *name, int d
         t.shape[i] = shape[i];
         t.n *= shape[i];
     }
+    if (layout->unit_count == 0) layout->unit_count = 1;
+    t.unit = layout->unit_count - 1;
     layout->tensors[layout->tensor_count++] = t;
     layout->n += taciti_round_up(t.n, FLOATS_PER_LINE);
     layout->parameters += t.n;
     return TACIT_OK;
+}
+
+void taciti_layout_next_unit(taciti_layout *layout) {
+    if (layout->tensor_count > 0) layout->unit_count++;
 }
 
 /* Where the bucket that begins at `begin`, in tensor `first`, ends: at the last tensor boundary within `most` floats,

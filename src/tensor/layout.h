@@ -21,6 +21,7 @@ typedef struct taciti_tensor {
     size_t shape[TACITI_TENSOR_DIMS];
     size_t n;      /* product of shape */
     size_t offset; /* floats from the start of the flat array; multiple of 16 */
+    size_t unit;   /* group of tensors that a pass uses together: the embedding, a block, the head; from 0 on */
     bool decay;    /* weight decay applies (matrices, not biases and norms) */
 } taciti_tensor;
 
@@ -32,6 +33,7 @@ typedef struct taciti_bucket {
 typedef struct taciti_layout {
     taciti_tensor *tensors; /* in ready order; owned */
     size_t tensor_count;
+    size_t unit_count;      /* 0 without tensors */
     size_t n;               /* floats of the flat array, padding included (padding stays 0 for ever) */
     size_t parameters;      /* floats without padding */
     taciti_bucket *buckets; /* owned */
@@ -41,6 +43,8 @@ typedef struct taciti_layout {
 /* Builder: create, append tensors in ready order, seal with the bucket size. Not collective, one thread. */
 tacit_status taciti_layout_create(size_t tensor_capacity, taciti_layout *out);
 tacit_status taciti_layout_append(taciti_layout *layout, const char *name, int dims, const size_t *shape, bool decay);
+/* Tensors that are appended from here on belong to the next unit. Without a call all are of unit 0. */
+void taciti_layout_next_unit(taciti_layout *layout);
 tacit_status taciti_layout_seal(taciti_layout *layout, size_t bucket_bytes);
 void taciti_layout_destroy(taciti_layout *layout);
 
