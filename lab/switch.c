@@ -71,7 +71,7 @@ static void send_towards(taciti_switch *self, size_t source, size_t destination,
     *copy = (frame){.source = (uint8_t)source, .destination = (uint8_t)destination, .bytes = bytes};
     copy->wire_bytes = taciti_tap_wire_bytes(self->scratch, bytes);
     memcpy(copy->data, self->scratch, bytes);
-    put_on_agenda(self, taciti_link_arrival_ns(&from->link, &to->link, &from->noise, now), copy);
+    put_on_agenda(self, taciti_shaped_link_arrival_ns(&from->link, &to->link, &from->noise, now), copy);
 }
 
 static void take_in(taciti_switch *self, size_t source, size_t bytes) {
@@ -80,7 +80,7 @@ static void take_in(taciti_switch *self, size_t source, size_t bytes) {
     if (destination < 0) return;
     port->count.frames++;
     port->count.bytes += taciti_tap_wire_bytes(self->scratch, bytes);
-    if (taciti_link_loses(&port->link, &port->noise)) {
+    if (taciti_shaped_link_loses(&port->link, &port->noise)) {
         port->count.lost++;
         return;
     }
@@ -196,7 +196,7 @@ static void run_first(void) {
 typedef struct {
     const char *control_path;
     size_t mtu;
-    taciti_link link;
+    taciti_shaped_link link;
 } settings;
 
 static bool read_settings(int argc, char **argv, settings *set) {

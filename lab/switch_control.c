@@ -60,7 +60,7 @@ static const char *change(const char *verb, const char *who, const char *value, 
         return "error: a rate is a number of bits per second, at most 10^11";
     if (is_delay && !read_number(value, MAX_DELAY_NS, &number)) return "error: a delay is at most 2 * 10^9 nanoseconds";
     for (size_t i = first; i < end; i++) {
-        taciti_link *link = &ports[i].link;
+        taciti_shaped_link *link = &ports[i].link;
         if (is_rate)
             link->rate_bps = number;
         else if (is_delay)

@@ -22,7 +22,7 @@ typedef struct {
 } taciti_port_count;
 
 typedef struct {
-    taciti_link link;
+    taciti_shaped_link link;
     taciti_link_noise noise;
     taciti_port_queue queue;
     taciti_port_count count;

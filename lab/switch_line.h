@@ -15,7 +15,7 @@ typedef struct {
     uint64_t delay_ns, jitter_ns;
     uint32_t loss_ppm; /* of frames that enter the switch on this link */
     bool cut;
-} taciti_link;
+} taciti_shaped_link;
 
 /* The queue of a switch port, towards the host. */
 typedef struct {
@@ -36,21 +36,21 @@ enum { TACITI_JITTER_STEP_NS = 1000000 };
 #define TACITI_MAX_RATE_BPS UINT64_C(100000000000)
 
 /* Nanoseconds that this many bytes take on a link; 0 without a limit. */
-uint64_t taciti_link_serial_ns(uint64_t rate_bps, size_t bytes);
+uint64_t taciti_shaped_link_serial_ns(uint64_t rate_bps, size_t bytes);
 
 /* Bytes that a port may hold: 50 ms of its rate, at least 1 MB, the same as lab/cluster gives tbf. */
-uint64_t taciti_link_queue_bytes(uint64_t rate_bps);
+uint64_t taciti_shaped_link_queue_bytes(uint64_t rate_bps);
 
 /* True: this frame is lost on the way in. */
-bool taciti_link_loses(const taciti_link *link, taciti_link_noise *noise);
+bool taciti_shaped_link_loses(const taciti_shaped_link *link, taciti_link_noise *noise);
 
 /* When a frame that enters on FROM at now_ns stands at the port towards TO. */
-uint64_t taciti_link_arrival_ns(const taciti_link *from, const taciti_link *to, taciti_link_noise *noise,
-                                uint64_t now_ns);
+uint64_t taciti_shaped_link_arrival_ns(const taciti_shaped_link *from, const taciti_shaped_link *to,
+                                       taciti_link_noise *noise, uint64_t now_ns);
 
 /* Takes the frame into the port's queue: *leaves_ns is when its last bit has reached the host. False: the queue is
  * full. */
-bool taciti_port_enqueue(taciti_port_queue *queue, const taciti_link *link, uint64_t now_ns, size_t bytes,
+bool taciti_port_enqueue(taciti_port_queue *queue, const taciti_shaped_link *link, uint64_t now_ns, size_t bytes,
                          uint64_t *leaves_ns);
 
 /* Things that happen at a time, earliest first, those of one time in the order in which they came. */

@@ -9,8 +9,8 @@
 
 enum { HAND_OVERS = 1000 };
 
-const char *const taciti_collective_names[TACITI_COLLECTIVES] = {"all-reduce", "reduce-scatter", "all-gather",
-                                                                 "all-to-all", "send",           "mix"};
+const char *const taciti_operation_names[TACITI_OPERATIONS] = {"all-reduce", "reduce-scatter", "all-gather",
+                                                               "all-to-all", "send",           "mix"};
 
 /* ---- numbers -------------------------------------------------------------------------------------------------------
  */
@@ -27,8 +27,8 @@ static void chunk_of(const taciti_collective_task *task, int member, size_t *beg
 void taciti_collective_fill(taciti_collective_task *task, const taciti_caller *caller) {
     const int me = task->world.me;
     size_t begin = 0, n = task->n;
-    if (task->what == TACITI_COLLECTIVE_ALL_GATHER) chunk_of(task, me, &begin, &n);
-    if (task->what == TACITI_COLLECTIVE_SEND && me != 0) n = 0;
+    if (task->what == TACITI_OPERATION_ALL_GATHER) chunk_of(task, me, &begin, &n);
+    if (task->what == TACITI_OPERATION_SEND && me != 0) n = 0;
     if (n < task->n) memset(task->in, 0xff, task->n * sizeof *task->in);
     taciti_numbers_write(&task->numbers, me, begin, task->in + begin, n);
     if (caller->apart) memset(task->out, 0xff, task->n * sizeof *task->out);
@@ -60,13 +60,13 @@ bool taciti_collective_is_right(const taciti_collective_task *task, const taciti
     size_t begin = 0, n = task->n;
     if (caller->round >= 0) return taciti_collective_mix_is_right(&task->mix, &task->numbers, caller->round, x, n);
     switch (task->what) {
-    case TACITI_COLLECTIVE_REDUCE_SCATTER: chunk_of(task, me, &begin, &n); break;
-    case TACITI_COLLECTIVE_ALL_GATHER: return gathered_right(task);
-    case TACITI_COLLECTIVE_ALL_TO_ALL: return swapped_right(task);
-    case TACITI_COLLECTIVE_SEND: return me != task->receiver || taciti_numbers_are(&task->numbers, 0, 0, x, n);
-    case TACITI_COLLECTIVE_ALL_REDUCE:
-    case TACITI_COLLECTIVE_MIX:
-    case TACITI_COLLECTIVES: break;
+    case TACITI_OPERATION_REDUCE_SCATTER: chunk_of(task, me, &begin, &n); break;
+    case TACITI_OPERATION_ALL_GATHER: return gathered_right(task);
+    case TACITI_OPERATION_ALL_TO_ALL: return swapped_right(task);
+    case TACITI_OPERATION_SEND: return me != task->receiver || taciti_numbers_are(&task->numbers, 0, 0, x, n);
+    case TACITI_OPERATION_ALL_REDUCE:
+    case TACITI_OPERATION_MIX:
+    case TACITI_OPERATIONS: break;
     }
     return taciti_numbers_are(&task->numbers, sum, begin, x + begin, n);
 }
@@ -110,9 +110,9 @@ static tacit_status call_native(taciti_comm *comm, const errand *e) {
 static tacit_status call_group(taciti_comm *comm, const errand *e) {
     taciti_collective_task *task = e->task;
     for (int i = 0; i < e->calls; i++) {
-        if (task->what == TACITI_COLLECTIVE_REDUCE_SCATTER)
+        if (task->what == TACITI_OPERATION_REDUCE_SCATTER)
             TACITI_TRY(taciti_group_reduce_scatter(comm, &task->world, task->in, task->n, task->out));
-        else if (task->what == TACITI_COLLECTIVE_ALL_GATHER)
+        else if (task->what == TACITI_OPERATION_ALL_GATHER)
             TACITI_TRY(taciti_group_all_gather(comm, &task->world, task->in, task->n));
         else
             TACITI_TRY(
@@ -143,12 +143,12 @@ static tacit_status call_send(taciti_comm *comm, const errand *e) {
 static tacit_status run_errand(taciti_comm *comm, void *context) {
     const errand *e = context;
     if (e->caller->native >= 0) return call_native(comm, e);
-    return e->task->what == TACITI_COLLECTIVE_SEND ? call_send(comm, e) : call_group(comm, e);
+    return e->task->what == TACITI_OPERATION_SEND ? call_send(comm, e) : call_group(comm, e);
 }
 
 static tacit_status sample_job(taciti_collective_task *task, const taciti_caller *caller, int calls, double *out_s) {
     errand e = {task, caller, calls};
-    const char *name = caller->native >= 0 ? caller->name : taciti_collective_names[task->what];
+    const char *name = caller->native >= 0 ? caller->name : taciti_operation_names[task->what];
     taciti_job job = {.run = run_errand, .context = &e, .name = name, .detail = -1};
     TACITI_TRY(taciti_job_submit(task->comm, &job));
     TACITI_TRY(taciti_job_wait(task->comm, &job));
@@ -175,9 +175,9 @@ static int list_rounds(const taciti_collective_task *task, taciti_caller *out) {
 
 tacit_status taciti_collective_callers(taciti_collective_task *task, taciti_caller out[TACITI_COLLECTIVE_MAX_CALLERS],
                                        int *count) {
-    const bool reduces = task->what == TACITI_COLLECTIVE_ALL_REDUCE;
+    const bool reduces = task->what == TACITI_OPERATION_ALL_REDUCE;
     const taciti_native *natives = NULL;
-    if (task->what == TACITI_COLLECTIVE_MIX) {
+    if (task->what == TACITI_OPERATION_MIX) {
         *count = list_rounds(task, out);
         return TACIT_OK;
     }
@@ -185,7 +185,7 @@ tacit_status taciti_collective_callers(taciti_collective_task *task, taciti_call
     out[0] = (taciti_caller){.name = "tacit",
                              .native = -1,
                              .round = -1,
-                             .apart = task->what == TACITI_COLLECTIVE_ALL_TO_ALL,
+                             .apart = task->what == TACITI_OPERATION_ALL_TO_ALL,
                              .sample = reduces ? sample_exchange : sample_job};
     *count = 1;
     if (!reduces) return TACIT_OK;
@@ -234,11 +234,11 @@ static tacit_status allocate(taciti_collective_task *task, size_t max_bytes) {
         taciti_pages_create(scratch_bytes > bytes ? scratch_bytes : bytes, "the second array", &task->out_pages));
     task->in = task->in_pages.base;
     task->out = task->out_pages.base;
-    if (task->what != TACITI_COLLECTIVE_MIX) return TACIT_OK;
+    if (task->what != TACITI_OPERATION_MIX) return TACIT_OK;
     return taciti_collective_mix_open(task->comm, task->topology, &task->numbers, &task->options, &task->mix);
 }
 
-tacit_status taciti_collective_open(taciti_comm *comm, taciti_collective what, const taciti_exchange_options *options,
+tacit_status taciti_collective_open(taciti_comm *comm, taciti_operation what, const taciti_exchange_options *options,
                                     const char *topology, size_t max_bytes, taciti_collective_task *out) {
     *out = (taciti_collective_task){.comm = comm, .what = what, .options = *options, .topology = topology};
     find_receiver(out);
@@ -271,13 +271,13 @@ tacit_status taciti_collective_resize(taciti_collective_task *task, size_t bytes
     task->mix.mix = NULL;
     forget_size(task);
     task->n = bytes / sizeof(float);
-    if (task->what == TACITI_COLLECTIVE_ALL_TO_ALL && block_n(task) == 0)
+    if (task->what == TACITI_OPERATION_ALL_TO_ALL && block_n(task) == 0)
         return task->world.me != 0 ? TACIT_E_USAGE
                                    : taciti_fail(TACIT_E_USAGE, "--bytes %zu: all-to-all of %d ranks needs %zu or more",
                                                  bytes, task->world.size, (size_t)task->world.size * sizeof(float));
-    if (task->what != TACITI_COLLECTIVE_ALL_REDUCE && task->what != TACITI_COLLECTIVE_MIX) return TACIT_OK;
+    if (task->what != TACITI_OPERATION_ALL_REDUCE && task->what != TACITI_OPERATION_MIX) return TACIT_OK;
     TACITI_TRY(taciti_comm_agree(task->comm, describe_array(task)));
     TACITI_TRY(taciti_exchange_create(task->comm, &task->layout, &task->options, &task->exchange));
-    if (task->what == TACITI_COLLECTIVE_ALL_REDUCE) return TACIT_OK;
+    if (task->what == TACITI_OPERATION_ALL_REDUCE) return TACIT_OK;
     return taciti_collective_mix_resize(&task->mix, &task->layout, &task->options);
 }

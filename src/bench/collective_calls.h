@@ -14,24 +14,24 @@
 
 enum { TACITI_COLLECTIVE_MAX_CALLERS = 12, TACITI_COLLECTIVE_NAME_BYTES = 32 };
 
-typedef enum taciti_collective {
-    TACITI_COLLECTIVE_ALL_REDUCE,     /* sum of f32 over all ranks */
-    TACITI_COLLECTIVE_REDUCE_SCATTER, /* chunk i of the sum ends on rank i */
-    TACITI_COLLECTIVE_ALL_GATHER,     /* chunk i of rank i goes to all */
-    TACITI_COLLECTIVE_ALL_TO_ALL,     /* chunk i of each rank goes to rank i */
-    TACITI_COLLECTIVE_SEND,           /* rank 0 to one other rank, until the answer of 0 bytes is back */
-    TACITI_COLLECTIVE_MIX,            /* each round of a topology, and the all-reduce beside them */
-    TACITI_COLLECTIVES
-} taciti_collective;
+typedef enum taciti_operation {
+    TACITI_OPERATION_ALL_REDUCE,     /* sum of f32 over all ranks */
+    TACITI_OPERATION_REDUCE_SCATTER, /* chunk i of the sum ends on rank i */
+    TACITI_OPERATION_ALL_GATHER,     /* chunk i of rank i goes to all */
+    TACITI_OPERATION_ALL_TO_ALL,     /* chunk i of each rank goes to rank i */
+    TACITI_OPERATION_SEND,           /* rank 0 to one other rank, until the answer of 0 bytes is back */
+    TACITI_OPERATION_MIX,            /* each round of a topology, and the all-reduce beside them */
+    TACITI_OPERATIONS
+} taciti_operation;
 
 /* "all-reduce", ...; and all of them as choices, "all-reduce|...". */
-extern const char *const taciti_collective_names[TACITI_COLLECTIVES];
-#define TACITI_COLLECTIVE_CHOICES "all-reduce|reduce-scatter|all-gather|all-to-all|send|mix"
+extern const char *const taciti_operation_names[TACITI_OPERATIONS];
+#define TACITI_OPERATION_CHOICES "all-reduce|reduce-scatter|all-gather|all-to-all|send|mix"
 
 /* What all callers work on. */
 typedef struct taciti_collective_task {
     taciti_comm *comm; /* borrows */
-    taciti_collective what;
+    taciti_operation what;
     taciti_exchange_options options; /* of our all-reduce */
     int receiver;                    /* of a send */
     taciti_pages in_pages, out_pages;
@@ -55,7 +55,7 @@ typedef struct taciti_caller {
 } taciti_caller;
 
 /* Everything that does not depend on the size. topology: of a mix, else NULL. Collective. Close also after failure. */
-tacit_status taciti_collective_open(taciti_comm *comm, taciti_collective what, const taciti_exchange_options *options,
+tacit_status taciti_collective_open(taciti_comm *comm, taciti_operation what, const taciti_exchange_options *options,
                                     const char *topology, size_t max_bytes, taciti_collective_task *out);
 void taciti_collective_close(taciti_collective_task *task);
 

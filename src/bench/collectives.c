@@ -29,23 +29,23 @@ int taciti_collective_sides(const taciti_collective_bench *bench) {
     return bench->hosts > 1 ? bench->hosts : bench->ranks;
 }
 
-double taciti_collective_bus_bits(const taciti_collective_bench *bench, taciti_collective what, size_t bytes) {
+double taciti_collective_bus_bits(const taciti_collective_bench *bench, taciti_operation what, size_t bytes) {
     const double sides = taciti_collective_sides(bench), share = (sides - 1) / sides, bits = 8 * (double)bytes;
     switch (what) {
-    case TACITI_COLLECTIVE_ALL_REDUCE:
-    case TACITI_COLLECTIVE_MIX: return 2 * share * bits;
-    case TACITI_COLLECTIVE_REDUCE_SCATTER:
-    case TACITI_COLLECTIVE_ALL_GATHER: return share * bits;
-    case TACITI_COLLECTIVE_ALL_TO_ALL: return bench->ranks / sides * share * bits;
-    case TACITI_COLLECTIVE_SEND:
-    case TACITI_COLLECTIVES: break;
+    case TACITI_OPERATION_ALL_REDUCE:
+    case TACITI_OPERATION_MIX: return 2 * share * bits;
+    case TACITI_OPERATION_REDUCE_SCATTER:
+    case TACITI_OPERATION_ALL_GATHER: return share * bits;
+    case TACITI_OPERATION_ALL_TO_ALL: return bench->ranks / sides * share * bits;
+    case TACITI_OPERATION_SEND:
+    case TACITI_OPERATIONS: break;
     }
     return bits;
 }
 
-const char *taciti_collective_bus_text(taciti_collective what) {
-    static const char *const TEXTS[TACITI_COLLECTIVES] = {"2 (n-1)/n",       "(n-1)/n", "(n-1)/n",
-                                                          "ranks/n (n-1)/n", "1",       "busiest link's share"};
+const char *taciti_collective_bus_text(taciti_operation what) {
+    static const char *const TEXTS[TACITI_OPERATIONS] = {"2 (n-1)/n",       "(n-1)/n", "(n-1)/n",
+                                                         "ranks/n (n-1)/n", "1",       "busiest link's share"};
     return TEXTS[what];
 }
 
@@ -60,7 +60,7 @@ static tacit_status refuse_caller(const struct bench *bench, int count, const ch
         used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", k == 0 ? "" : ", ", bench->callers[k].name);
     if (taciti_comm_rank(bench->comm) != 0) return TACIT_E_USAGE;
     return taciti_fail(TACIT_E_USAGE, "--by %s: not offered for %s here; there %s %s", taciti_quote(name, quoted),
-                       taciti_collective_names[bench->options->what], count == 1 ? "is" : "are", all);
+                       taciti_operation_names[bench->options->what], count == 1 ? "is" : "are", all);
 }
 
 /* Keeps those that were asked for, in that order. */
@@ -95,7 +95,7 @@ static tacit_status agree(struct bench *bench, const taciti_caller *caller, bool
     *seconds = values[0];
     if (values[1] > 0 && taciti_comm_rank(bench->comm) == 0)
         (void)taciti_fail(TACIT_E_NUMERICS, "%s of %zu bytes by %s: the result is wrong",
-                          taciti_collective_names[bench->options->what], bench->task.n * sizeof(float), caller->name);
+                          taciti_operation_names[bench->options->what], bench->task.n * sizeof(float), caller->name);
     return values[1] > 0 ? TACIT_E_NUMERICS : TACIT_OK;
 }
 

@@ -13,7 +13,7 @@
 enum { TACITI_COLLECTIVE_MAX_SIZES = 32, TACITI_COLLECTIVE_MAX_ROUNDS = 1001 };
 
 typedef struct taciti_collective_options {
-    taciti_collective what;
+    taciti_operation what;
     const char *topology;                      /* of a mix; borrows */
     size_t bytes[TACITI_COLLECTIVE_MAX_SIZES]; /* of the array of each rank; multiples of 4 */
     int size_count;
@@ -46,8 +46,8 @@ int taciti_collective_sides(const taciti_collective_bench *bench);
 
 /* Bits that cross each side's line at least, in each direction, and that formula as text, without the bits of the
  * array: "2 (n-1)/n". A mix has another formula for each candidate: what the busiest host's link carries. */
-double taciti_collective_bus_bits(const taciti_collective_bench *bench, taciti_collective what, size_t bytes);
-const char *taciti_collective_bus_text(taciti_collective what);
+double taciti_collective_bus_bits(const taciti_collective_bench *bench, taciti_operation what, size_t bytes);
+const char *taciti_collective_bus_text(taciti_operation what);
 
 /* Collective; main thread; at least two ranks. Progress goes to the log when it takes long. Close also after
  * failure; *out may be uninitialised before. */

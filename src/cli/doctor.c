@@ -8,11 +8,11 @@
 
 #include "base/text.h"
 
-taciti_finding *taciti_diagnosis_add(taciti_diagnosis *diagnosis, const char *check, taciti_verdict verdict,
+taciti_finding *taciti_diagnosis_add(taciti_diagnosis *diagnosis, const char *check, taciti_severity severity,
                                      const char *format, ...) {
     if (diagnosis->count < TACITI_FINDINGS_MAX) diagnosis->count++;
     taciti_finding *finding = &diagnosis->findings[diagnosis->count - 1];
-    *finding = (taciti_finding){.check = check, .verdict = verdict};
+    *finding = (taciti_finding){.check = check, .severity = severity};
     va_list args;
     va_start(args, format);
     (void)vsnprintf(finding->text, sizeof finding->text, format, args);

@@ -12,13 +12,13 @@
 #include "base/log.h"
 #include "base/system.h"
 
-typedef enum taciti_verdict { TACITI_VERDICT_OK, TACITI_VERDICT_WARN, TACITI_VERDICT_FAIL } taciti_verdict;
+typedef enum taciti_severity { TACITI_SEVERITY_OK, TACITI_SEVERITY_WARN, TACITI_SEVERITY_FAIL } taciti_severity;
 
 enum { TACITI_FINDINGS_MAX = 96, TACITI_FINDING_BYTES = 320 };
 
 typedef struct taciti_finding {
     const char *check; /* "cpu" */
-    taciti_verdict verdict;
+    taciti_severity severity;
     char text[TACITI_FINDING_BYTES];   /* what was found */
     char advice[TACITI_FINDING_BYTES]; /* how to mend it; "" when nothing is wrong */
 } taciti_finding;
@@ -30,7 +30,7 @@ typedef struct taciti_diagnosis {
 
 /* Adds a finding; the text is formatted. Returns it so that an advice can be added. Findings beyond the most are
  * dropped into the last place. */
-taciti_finding *taciti_diagnosis_add(taciti_diagnosis *diagnosis, const char *check, taciti_verdict verdict,
+taciti_finding *taciti_diagnosis_add(taciti_diagnosis *diagnosis, const char *check, taciti_severity severity,
                                      const char *format, ...) TACITI_PRINTF(4, 5);
 
 /* Sets how to mend it. */

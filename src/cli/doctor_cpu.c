@@ -48,23 +48,23 @@ static void check_cores(taciti_diagnosis *diagnosis) {
     const int ranks = taciti_local_ranks();
     const double quota = group_quota();
     if (quota > 0 && quota < allowed)
-        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "cores", TACITI_VERDICT_WARN,
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "cores", TACITI_SEVERITY_WARN,
                                                    "the control group grants %.2g cores' time of %d", quota, allowed),
                               "raise the limit of the container or job, or set train.threads to it");
     if (ranks > online) {
         const bool mpich = strcmp(taciti_engine_mpi_family(), "mpich") == 0;
         taciti_finding_advise(taciti_diagnosis_add(diagnosis, "cores",
-                                                   mpich ? TACITI_VERDICT_FAIL : TACITI_VERDICT_WARN,
+                                                   mpich ? TACITI_SEVERITY_FAIL : TACITI_SEVERITY_WARN,
                                                    "%d ranks share %d cores%s", ranks, online,
                                                    mpich ? ", and MPICH spins without yielding" : ""),
                               "fine for trying things out; for speed start at most one rank per core");
     } else if (allowed < online && ranks * allowed < online) {
-        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "cores", TACITI_VERDICT_WARN,
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "cores", TACITI_SEVERITY_WARN,
                                                    "each of %d ranks is bound to %d of %d cores: the rest is idle",
                                                    ranks, allowed, online),
                               "mpirun --bind-to none, or --map-by ppr:%d:node:PE=%d", ranks, online / ranks);
     } else {
-        (void)taciti_diagnosis_add(diagnosis, "cores", TACITI_VERDICT_OK, "%d of %d usable, %d rank%s on this host",
+        (void)taciti_diagnosis_add(diagnosis, "cores", TACITI_SEVERITY_OK, "%d of %d usable, %d rank%s on this host",
                                    allowed, online, ranks, ranks == 1 ? "" : "s");
     }
 }
@@ -107,10 +107,10 @@ static void check_instructions(taciti_diagnosis *diagnosis) {
     const char *isa = taciti_kernels_get()->isa, *best = "scalar";
     if (taciti_kernels_named("avx2") != NULL) best = "avx2";
     if (taciti_kernels_named("avx512") != NULL) best = "avx512";
-    taciti_finding *finding = taciti_diagnosis_add(diagnosis, "cpu", TACITI_VERDICT_OK, "%s; %s kernels;%s", model, isa,
-                                                   *list == '\0' ? " no vector sets known" : list);
+    taciti_finding *finding = taciti_diagnosis_add(diagnosis, "cpu", TACITI_SEVERITY_OK, "%s; %s kernels;%s", model,
+                                                   isa, *list == '\0' ? " no vector sets known" : list);
     if (strcmp(isa, best) == 0) return;
-    finding->verdict = TACITI_VERDICT_WARN;
+    finding->severity = TACITI_SEVERITY_WARN;
     taciti_finding_advise(finding, "unset TACIT_ISA: this CPU can do %s", best);
 }
 
@@ -126,12 +126,12 @@ static void check_topology(taciti_diagnosis *diagnosis) {
         const int units = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU);
         const hwloc_obj_t cache = hwloc_get_obj_by_type(topology, HWLOC_OBJ_L3CACHE, 0);
         taciti_finding *finding =
-            taciti_diagnosis_add(diagnosis, "topology", TACITI_VERDICT_OK,
+            taciti_diagnosis_add(diagnosis, "topology", TACITI_SEVERITY_OK,
                                  "%d package%s, %d memory node%s, %d cores, %d hardware threads, %.3g MiB L3", packages,
                                  packages == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s", cores, units,
                                  cache == NULL ? 0 : (double)cache->attr->cache.size / 0x1p20);
         if (nodes > 1 && taciti_local_ranks() == 1) {
-            finding->verdict = TACITI_VERDICT_WARN;
+            finding->severity = TACITI_SEVERITY_WARN;
             taciti_finding_advise(finding, "one rank per memory node is faster: mpirun --map-by numa --bind-to numa");
         }
     }
@@ -164,9 +164,9 @@ void taciti_check_clock(taciti_diagnosis *diagnosis) {
     (void)taciti_system_line("/sys/devices/system/clocksource/clocksource0/current_clocksource", source, sizeof source);
     const double cost_ns = clock_cost_ns();
     taciti_finding *finding =
-        taciti_diagnosis_add(diagnosis, "clock", TACITI_VERDICT_OK, "%s, %.0f ns per read", source, cost_ns);
+        taciti_diagnosis_add(diagnosis, "clock", TACITI_SEVERITY_OK, "%s, %.0f ns per read", source, cost_ns);
     if (cost_ns < 500) return;
-    finding->verdict = TACITI_VERDICT_WARN;
+    finding->severity = TACITI_SEVERITY_WARN;
     taciti_finding_advise(finding,
                           "reading the clock is a system call here: traces cost time; prefer tsc or kvm-clock");
 }

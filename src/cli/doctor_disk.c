@@ -76,15 +76,15 @@ static void check_speed(taciti_diagnosis *diagnosis, const char *folder) {
     enum { MIB = 4 };
     const double seconds = sync_seconds(folder, (size_t)MIB << 20);
     if (seconds < 0) {
-        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "disk", TACITI_VERDICT_FAIL, "%s: cannot write: %s",
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "disk", TACITI_SEVERITY_FAIL, "%s: cannot write: %s",
                                                    folder, strerror((int)-seconds)),
                               "choose another folder with --run.dir, or mend its permissions");
         return;
     }
-    taciti_finding *finding = taciti_diagnosis_add(diagnosis, "disk", TACITI_VERDICT_OK,
+    taciti_finding *finding = taciti_diagnosis_add(diagnosis, "disk", TACITI_SEVERITY_OK,
                                                    "%d MiB written and synced in %.3g ms", MIB, seconds * 1e3);
     if (seconds < 2) return;
-    finding->verdict = TACITI_VERDICT_WARN;
+    finding->severity = TACITI_SEVERITY_WARN;
     taciti_finding_advise(finding, "checkpoints will be slow here; a local disk as --run.dir is quicker");
 }
 
@@ -92,7 +92,7 @@ void taciti_check_disk(taciti_diagnosis *diagnosis, const char *folder) {
     char existing[PATH_MAX];
     struct statvfs status;
     if (!existing_folder(folder, existing) || statvfs(existing, &status) != 0) {
-        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "disk", TACITI_VERDICT_FAIL,
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "disk", TACITI_SEVERITY_FAIL,
                                                    "%.200s: cannot be a folder: %s", folder,
                                                    errno == 0 ? "a file is in the way" : strerror(errno)),
                               "choose another folder with --run.dir");
@@ -100,14 +100,14 @@ void taciti_check_disk(taciti_diagnosis *diagnosis, const char *folder) {
     }
     const double free_bytes = (double)status.f_bavail * (double)status.f_frsize;
     const char *system = file_system(existing);
-    taciti_finding *finding = taciti_diagnosis_add(diagnosis, "disk", TACITI_VERDICT_OK, "%.200s: %s, %.3g GiB free",
+    taciti_finding *finding = taciti_diagnosis_add(diagnosis, "disk", TACITI_SEVERITY_OK, "%.200s: %s, %.3g GiB free",
                                                    existing, system, free_bytes / 0x1p30);
     if (strcmp(system, "tmpfs") == 0) {
-        finding->verdict = TACITI_VERDICT_WARN;
+        finding->severity = TACITI_SEVERITY_WARN;
         taciti_finding_advise(finding, "this is memory: checkpoints die with the machine");
     }
     if (free_bytes < 0x1p30) {
-        finding->verdict = TACITI_VERDICT_WARN;
+        finding->severity = TACITI_SEVERITY_WARN;
         taciti_finding_advise(finding, "less than 1 GiB; two checkpoints take about 24 bytes per parameter");
     }
     check_speed(diagnosis, existing);

@@ -39,7 +39,7 @@ static const char *family_of(const char *path) {
 static void check_installed_launcher(taciti_diagnosis *diagnosis, const char *family) {
     char path[PATH_MAX];
     if (!taciti_launcher_find("mpirun", path, sizeof path) && !taciti_launcher_find("mpiexec", path, sizeof path)) {
-        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "launcher", TACITI_VERDICT_WARN,
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "launcher", TACITI_SEVERITY_WARN,
                                                    "neither mpirun nor mpiexec is in PATH: one rank only"),
                               "install it (Debian: apt-get install %s) or load the cluster's MPI module",
                               strcmp(family, "mpich") == 0 ? "mpich" : "openmpi-bin");
@@ -49,12 +49,12 @@ static void check_installed_launcher(taciti_diagnosis *diagnosis, const char *fa
     if (*found != '\0' && strcmp(found, family) != 0) {
         const bool mpich = strcmp(family, "mpich") == 0;
         taciti_finding_advise(
-            taciti_diagnosis_add(diagnosis, "launcher", TACITI_VERDICT_WARN,
+            taciti_diagnosis_add(diagnosis, "launcher", TACITI_SEVERITY_WARN,
                                  "mpirun is %s of %s, but tacit was built with %s", path, found, family),
             "start tacit with %s, or build it with -DTACIT_MPI=%s", mpich ? "mpiexec.mpich" : "mpirun.openmpi", found);
         return;
     }
-    (void)taciti_diagnosis_add(diagnosis, "launcher", TACITI_VERDICT_OK, "started by hand; mpirun is %s", path);
+    (void)taciti_diagnosis_add(diagnosis, "launcher", TACITI_SEVERITY_OK, "started by hand; mpirun is %s", path);
 }
 
 static void check_running_launcher(taciti_diagnosis *diagnosis, const taciti_launcher *launcher, const char *family) {
@@ -62,19 +62,19 @@ static void check_running_launcher(taciti_diagnosis *diagnosis, const taciti_lau
     const bool wrong = (strstr(launcher->name, "Open MPI") != NULL && mpich) ||
                        (strstr(launcher->name, "MPICH") != NULL && strcmp(family, "openmpi") == 0);
     if (wrong) {
-        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "launcher", TACITI_VERDICT_FAIL,
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "launcher", TACITI_SEVERITY_FAIL,
                                                    "started by %s, but tacit was built with %s: ranks will not find "
                                                    "each other",
                                                    launcher->name, family),
                               "start tacit with %s", mpich ? "mpiexec.mpich" : "mpirun.openmpi");
     } else if (strstr(launcher->name, "srun") != NULL && !mpich && launcher->size > 1 && !is_set("PMIX_RANK")) {
-        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "launcher", TACITI_VERDICT_FAIL,
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "launcher", TACITI_SEVERITY_FAIL,
                                                    "srun started %d processes without PMIx: each will believe to be "
                                                    "alone",
                                                    launcher->size),
                               "srun --mpi=pmix (srun --mpi=list shows what there is), or mpirun inside the allocation");
     } else {
-        (void)taciti_diagnosis_add(diagnosis, "launcher", TACITI_VERDICT_OK, "%s, %d rank%s, %d on this host",
+        (void)taciti_diagnosis_add(diagnosis, "launcher", TACITI_SEVERITY_OK, "%s, %d rank%s, %d on this host",
                                    launcher->name, launcher->size, launcher->size == 1 ? "" : "s",
                                    taciti_local_ranks());
     }
@@ -84,7 +84,8 @@ static void check_root(taciti_diagnosis *diagnosis, const char *family) {
     if (geteuid() != 0 || strcmp(family, "openmpi") != 0) return;
     if (is_set("OMPI_ALLOW_RUN_AS_ROOT") && is_set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")) return;
     taciti_finding_advise(
-        taciti_diagnosis_add(diagnosis, "launcher", TACITI_VERDICT_WARN, "you are root: Open MPI's mpirun will refuse"),
+        taciti_diagnosis_add(diagnosis, "launcher", TACITI_SEVERITY_WARN,
+                             "you are root: Open MPI's mpirun will refuse"),
         "work as a user, or export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 (containers)");
 }
 
@@ -98,13 +99,13 @@ static void check_grace(taciti_diagnosis *diagnosis, const taciti_launcher *laun
     int64_t seconds = 0;
     const char *text = getenv(GRACE_VARIABLE);
     if (text != NULL && taciti_integer_parse(text, &seconds) && seconds >= GRACE_MIN_S) {
-        (void)taciti_diagnosis_add(diagnosis, "launcher", TACITI_VERDICT_OK,
+        (void)taciti_diagnosis_add(diagnosis, "launcher", TACITI_SEVERITY_OK,
                                    "mpirun told to end leaves ranks %lld s to save (" GRACE_VARIABLE ")",
                                    (long long)seconds);
         return;
     }
     taciti_finding_advise(
-        taciti_diagnosis_add(diagnosis, "launcher", TACITI_VERDICT_WARN,
+        taciti_diagnosis_add(diagnosis, "launcher", TACITI_SEVERITY_WARN,
                              "mpirun told to end by SIGTERM leaves ranks %s s to save (" GRACE_VARIABLE " is %s)",
                              text == NULL ? "1" : text, text == NULL ? "not set" : "short"),
         "export " GRACE_VARIABLE "=%d, or more where a checkpoint takes longer; or send SIGUSR1, which is passed on at "
@@ -127,26 +128,26 @@ void taciti_check_launcher(taciti_diagnosis *diagnosis) {
 
 /* oneDNN's issue 4845: its generated f32 products use the stack pointer for other things, so a signal handler on such a
  * thread overwrites memory. Seen up to 3.11.1; its change 4855 mends it, in which release is not known here. */
-static void check_stack_pointer(taciti_diagnosis *diagnosis, const taciti_library *onednn) {
+static void check_stack_pointer(taciti_diagnosis *diagnosis, const taciti_linked_library *onednn) {
     int major = 0, minor = 0, patch = 0;
     if (sscanf(onednn->version, "%d.%d.%d", &major, &minor, &patch) != 3) return;
     const bool known = major < 3 || (major == 3 && (minor < 11 || (minor == 11 && patch <= 1)));
     (void)taciti_diagnosis_add(
-        diagnosis, "libraries", TACITI_VERDICT_OK,
+        diagnosis, "libraries", TACITI_SEVERITY_OK,
         "oneDNN %s %s: a signal handler that runs inside a matrix product corrupts memory (oneDNN issue 4845, mended "
         "by its change 4855); tacit installs none, a thread of its own takes signals (profilers by signals do harm)",
         onednn->version, known ? "has a defect" : "may have a defect, seen up to 3.11.1");
 }
 
 void taciti_check_libraries(taciti_diagnosis *diagnosis) {
-    taciti_library libraries[TACITI_LIBRARIES];
+    taciti_linked_library libraries[TACITI_LIBRARIES];
     const size_t count = taciti_libraries(libraries);
     char list[TACITI_FINDING_BYTES] = "";
     size_t used = 0;
     for (size_t i = 0; i < count; i++) {
-        const taciti_library *library = &libraries[i];
+        const taciti_linked_library *library = &libraries[i];
         if (!library->fits)
-            taciti_finding_advise(taciti_diagnosis_add(diagnosis, "libraries", TACITI_VERDICT_FAIL,
+            taciti_finding_advise(taciti_diagnosis_add(diagnosis, "libraries", TACITI_SEVERITY_FAIL,
                                                        "%s is %s at run time, but tacit was compiled for %s",
                                                        library->name, library->version, library->compiled),
                                   "build tacit anew on this machine, or look at LD_LIBRARY_PATH");
@@ -155,7 +156,7 @@ void taciti_check_libraries(taciti_diagnosis *diagnosis) {
             snprintf(list + used, sizeof list - used, "%s%s %s", used > 0 ? ", " : "", library->name, library->version);
         used += more > 0 && (size_t)more < sizeof list - used ? (size_t)more : 0;
     }
-    (void)taciti_diagnosis_add(diagnosis, "libraries", TACITI_VERDICT_OK, "%s", list);
+    (void)taciti_diagnosis_add(diagnosis, "libraries", TACITI_SEVERITY_OK, "%s", list);
 }
 
 /* ---- environment ----------------------------------------------------------------------------------------------- */
@@ -199,7 +200,7 @@ static void check_own_variables(taciti_diagnosis *diagnosis) {
     const tacit_status status = taciti_config_environment(taciti_cli_options());
     taciti_cli_log_init(taciti_launcher_detect().rank, false);
     if (status == TACIT_OK) return;
-    taciti_finding_advise(taciti_diagnosis_add(diagnosis, "environment", TACITI_VERDICT_FAIL, "%s", g_refusal),
+    taciti_finding_advise(taciti_diagnosis_add(diagnosis, "environment", TACITI_SEVERITY_FAIL, "%s", g_refusal),
                           "`tacit info options` shows all keys and their ranges");
 }
 
@@ -209,11 +210,11 @@ void taciti_check_environment(taciti_diagnosis *diagnosis) {
         const char *value = getenv(TRAPS[i].name);
         if (value == NULL || *value == '\0') continue;
         if (TRAPS[i].value != NULL && strcmp(value, TRAPS[i].value) != 0) continue;
-        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "environment", TACITI_VERDICT_WARN, "%s=%.60s: %s",
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "environment", TACITI_SEVERITY_WARN, "%s=%.60s: %s",
                                                    TRAPS[i].name, value, TRAPS[i].effect),
                               "%s", TRAPS[i].advice);
     }
     check_own_variables(diagnosis);
     if (diagnosis->count == before)
-        (void)taciti_diagnosis_add(diagnosis, "environment", TACITI_VERDICT_OK, "no variable stands in the way");
+        (void)taciti_diagnosis_add(diagnosis, "environment", TACITI_SEVERITY_OK, "no variable stands in the way");
 }

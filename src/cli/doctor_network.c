@@ -63,10 +63,10 @@ static size_t list_ports(port ports[PORTS_MAX]) {
 static void add_port(taciti_diagnosis *diagnosis, const port *p) {
     char speed[64] = "speed not known (virtual)";
     if (p->speed_mbps > 0) (void)snprintf(speed, sizeof speed, "%.0f Mbit/s", p->speed_mbps);
-    taciti_finding *finding = taciti_diagnosis_add(diagnosis, "network", TACITI_VERDICT_OK, "%s: %s, %s, MTU %.0f",
+    taciti_finding *finding = taciti_diagnosis_add(diagnosis, "network", TACITI_SEVERITY_OK, "%s: %s, %s, MTU %.0f",
                                                    p->name, p->address, speed, p->mtu);
     if (!p->local) return;
-    finding->verdict = TACITI_VERDICT_WARN;
+    finding->severity = TACITI_SEVERITY_WARN;
     taciti_finding_advise(finding, "it leads to no other host; between hosts keep MPI off it: %s",
                           strcmp(taciti_engine_mpi_family(), "mpich") == 0
                               ? "UCX_NET_DEVICES=<the right one>"
@@ -86,10 +86,10 @@ void taciti_check_network(taciti_diagnosis *diagnosis) {
     }
     if (count == 0)
         taciti_finding_advise(
-            taciti_diagnosis_add(diagnosis, "network", TACITI_VERDICT_WARN, "no interface beside the loopback is up"),
+            taciti_diagnosis_add(diagnosis, "network", TACITI_SEVERITY_WARN, "no interface beside the loopback is up"),
             "ranks on this host will work; other hosts cannot be reached");
     if (usable > 1 && fastest != NULL && fastest->speed_mbps > 0)
-        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "network", TACITI_VERDICT_WARN,
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "network", TACITI_SEVERITY_WARN,
                                                    "%zu interfaces; MPI may spread over all of them", usable),
                               "the fastest is %s (%.0f Mbit/s): mpirun --mca btl_tcp_if_include %s", fastest->name,
                               fastest->speed_mbps, fastest->name);

@@ -18,8 +18,8 @@ static void set_version(char *out, unsigned major, unsigned minor, unsigned patc
     (void)snprintf(out, TACITI_LIBRARY_TEXT_BYTES, "%u.%u.%u", major, minor, patch);
 }
 
-static taciti_library describe_mpi(void) {
-    taciti_library library = {.name = "MPI", .fits = true};
+static taciti_linked_library describe_mpi(void) {
+    taciti_linked_library library = {.name = "MPI", .fits = true};
     taciti_engine_mpi_library(library.version, sizeof library.version);
     (void)snprintf(library.compiled, sizeof library.compiled, "%s", taciti_engine_mpi_family());
     const bool open = strcmp(library.compiled, "openmpi") == 0, mpich = strcmp(library.compiled, "mpich") == 0;
@@ -28,8 +28,8 @@ static taciti_library describe_mpi(void) {
     return library;
 }
 
-static taciti_library describe_onednn(void) {
-    taciti_library library = {.name = "oneDNN"};
+static taciti_linked_library describe_onednn(void) {
+    taciti_linked_library library = {.name = "oneDNN"};
     const dnnl_version_t *version = dnnl_version();
     set_version(library.version, (unsigned)version->major, (unsigned)version->minor, (unsigned)version->patch);
     set_version(library.compiled, DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH);
@@ -37,22 +37,22 @@ static taciti_library describe_onednn(void) {
     return library;
 }
 
-static taciti_library describe_yaml(void) {
-    taciti_library library = {.name = "libyaml", .fits = true};
+static taciti_linked_library describe_yaml(void) {
+    taciti_linked_library library = {.name = "libyaml", .fits = true};
     (void)snprintf(library.version, sizeof library.version, "%s", yaml_get_version_string());
     return library;
 }
 
-static taciti_library describe_jansson(void) {
-    taciti_library library = {.name = "jansson"};
+static taciti_linked_library describe_jansson(void) {
+    taciti_linked_library library = {.name = "jansson"};
     (void)snprintf(library.version, sizeof library.version, "%s", jansson_version_str());
     (void)snprintf(library.compiled, sizeof library.compiled, "%s", JANSSON_VERSION);
     library.fits = jansson_version_cmp(JANSSON_MAJOR_VERSION, JANSSON_MINOR_VERSION, 0) >= 0;
     return library;
 }
 
-static taciti_library describe_xxhash(void) {
-    taciti_library library = {.name = "xxHash"};
+static taciti_linked_library describe_xxhash(void) {
+    taciti_linked_library library = {.name = "xxHash"};
     const unsigned number = XXH_versionNumber();
     set_version(library.version, number / 10000, number / 100 % 100, number % 100);
     set_version(library.compiled, XXH_VERSION_MAJOR, XXH_VERSION_MINOR, XXH_VERSION_RELEASE);
@@ -60,8 +60,8 @@ static taciti_library describe_xxhash(void) {
     return library;
 }
 
-static taciti_library describe_hwloc(void) {
-    taciti_library library = {.name = "hwloc"};
+static taciti_linked_library describe_hwloc(void) {
+    taciti_linked_library library = {.name = "hwloc"};
     const unsigned version = hwloc_get_api_version();
     set_version(library.version, version >> 16, version >> 8 & 0xff, version & 0xff);
     set_version(library.compiled, HWLOC_API_VERSION >> 16, HWLOC_API_VERSION >> 8 & 0xff, HWLOC_API_VERSION & 0xff);
@@ -69,7 +69,7 @@ static taciti_library describe_hwloc(void) {
     return library;
 }
 
-size_t taciti_libraries(taciti_library out[TACITI_LIBRARIES]) {
+size_t taciti_libraries(taciti_linked_library out[TACITI_LIBRARIES]) {
     size_t count = 0;
     out[count++] = describe_mpi();
     out[count++] = describe_onednn();
@@ -78,7 +78,7 @@ size_t taciti_libraries(taciti_library out[TACITI_LIBRARIES]) {
     out[count++] = describe_yaml();
     out[count++] = describe_xxhash();
 #ifdef __GLIBC__
-    out[count] = (taciti_library){.name = "glibc", .fits = true};
+    out[count] = (taciti_linked_library){.name = "glibc", .fits = true};
     (void)snprintf(out[count++].version, TACITI_LIBRARY_TEXT_BYTES, "%s", gnu_get_libc_version());
 #endif
     return count;

@@ -16,7 +16,7 @@
 
 const taciti_flag taciti_bench_collectives_flags[] = {
     {"--json", NULL, NULL, "answer as one JSON object"},
-    {"--op", NULL, "NAME", TACITI_COLLECTIVE_CHOICES " (default all-reduce)"},
+    {"--op", NULL, "NAME", TACITI_OPERATION_CHOICES " (default all-reduce)"},
     {"--topology", "-t", "NAME",
      "of --op mix: its rounds are the candidates, beside the all-reduce (default complete)"},
     {"--bytes", "-b", "LIST", "sizes of the f32 array (default " DEFAULT_BYTES ")"},
@@ -81,14 +81,13 @@ static tacit_status take_candidates(const char *list, taciti_collective_options 
     return TACIT_OK;
 }
 
-static tacit_status take_operation(const char *name, taciti_collective *out) {
-    for (int i = 0; name != NULL && i < TACITI_COLLECTIVES; i++)
-        if (strcmp(name, taciti_collective_names[i]) == 0) {
-            *out = (taciti_collective)i;
+static tacit_status take_operation(const char *name, taciti_operation *out) {
+    for (int i = 0; name != NULL && i < TACITI_OPERATIONS; i++)
+        if (strcmp(name, taciti_operation_names[i]) == 0) {
+            *out = (taciti_operation)i;
             return TACIT_OK;
         }
-    return name == NULL ? TACIT_OK
-                        : taciti_fail(TACIT_E_USAGE, "--op %s: give one of " TACITI_COLLECTIVE_CHOICES, name);
+    return name == NULL ? TACIT_OK : taciti_fail(TACIT_E_USAGE, "--op %s: give one of " TACITI_OPERATION_CHOICES, name);
 }
 
 /* "2.5gbit", as tc writes it: decimal units. */
@@ -120,7 +119,7 @@ static tacit_status take_flags(const taciti_arguments *arguments, setup *out) {
     TACITI_TRY(take_candidates(taciti_arguments_get(arguments, "--by"), &out->bench));
     TACITI_TRY(take_line(taciti_arguments_get(arguments, "--line"), &out->line_bps));
     out->bench.topology = taciti_arguments_get(arguments, "--topology");
-    if (out->bench.topology != NULL && out->bench.what != TACITI_COLLECTIVE_MIX)
+    if (out->bench.topology != NULL && out->bench.what != TACITI_OPERATION_MIX)
         return taciti_fail(TACIT_E_USAGE, "--topology is for mixes; add --op mix");
     if (out->bench.topology == NULL) out->bench.topology = "complete";
     if (wire != NULL) TACITI_TRY(taciti_config_set(&out->config, "exchange.wire", wire, "--wire"));
@@ -182,15 +181,15 @@ static void print_size(const setup *s, const taciti_collective_bench *b, int siz
 static void print_formula(const setup *s, const taciti_collective_bench *b) {
     char wire[TACITI_CHOICE_BYTES];
     const char *text = taciti_collective_bus_text(s->bench.what);
-    if (s->bench.what == TACITI_COLLECTIVE_SEND)
+    if (s->bench.what == TACITI_OPERATION_SEND)
         printf("from rank 0 to rank %d, until its empty answer is back; bus Mbit/s = bits / time\n", b->receiver);
-    else if (s->bench.what == TACITI_COLLECTIVE_MIX)
+    else if (s->bench.what == TACITI_OPERATION_MIX)
         printf("rounds of %s; bus Mbit/s = bits that the busiest host's link carries per direction / time\n",
                s->bench.topology);
     else
         printf("bus Mbit/s = %s x bits / time, n = %d %s\n", text, taciti_collective_sides(b),
                b->hosts > 1 ? "hosts" : "ranks");
-    if (s->bench.what == TACITI_COLLECTIVE_ALL_REDUCE)
+    if (s->bench.what == TACITI_OPERATION_ALL_REDUCE)
         printf(
             "wire of tacit: %s; an overlapped bucket pays a hand-over between threads besides, %.1f us (%.1f-%.1f)\n",
             wire_name(s, wire), b->hand_over_s.median * 1e6, b->hand_over_s.min * 1e6, b->hand_over_s.max * 1e6);
@@ -202,7 +201,7 @@ static void print_text(const taciti_machine *machine, const taciti_comm *comm, c
     printf("ranks       %d on %d host%s, %s\n", b->ranks, b->hosts, b->hosts == 1 ? "" : "s",
            taciti_comm_engine(comm)->library);
     printf("\n%s, %d round%s, candidates in turns; a sample lasts as long as its slowest rank\n",
-           taciti_collective_names[s->bench.what], b->rounds, b->rounds == 1 ? "" : "s");
+           taciti_operation_names[s->bench.what], b->rounds, b->rounds == 1 ? "" : "s");
     print_formula(s, b);
     for (int i = 0; i < b->size_count; i++) print_size(s, b, i);
     printf("\nevery sample's result was checked against the exact one\n");
@@ -236,7 +235,7 @@ static json_t *bench_json(const taciti_machine *machine, const taciti_comm *comm
     }
     json_t *root =
         json_pack("{s:s, s:o, s:s, s:s, s:s, s:i, s:i, s:i, s:s, s:i, s:o, s:o}", "program", "tacit", "machine",
-                  taciti_machine_json(machine), "op", taciti_collective_names[s->bench.what], "library",
+                  taciti_machine_json(machine), "op", taciti_operation_names[s->bench.what], "library",
                   taciti_comm_engine(comm)->library, "wire", wire_name(s, wire), "ranks", b->ranks, "hosts", b->hosts,
                   "bus_sides", taciti_collective_sides(b), "bus_formula", taciti_collective_bus_text(s->bench.what),
                   "rounds", b->rounds, "hand_over_s", spread_json(&b->hand_over_s), "sizes", sizes);

@@ -14,7 +14,7 @@ const taciti_flag taciti_doctor_flags[] = {
     {NULL, NULL, NULL, NULL},
 };
 
-static const char *const VERDICTS[] = {"ok", "warn", "fail"};
+static const char *const SEVERITIES[] = {"ok", "warn", "fail"};
 static const char *const COLOURS[] = {"\033[32m", "\033[33m", "\033[31m"};
 
 static void diagnose(taciti_diagnosis *diagnosis, const char *folder) {
@@ -28,9 +28,9 @@ static void diagnose(taciti_diagnosis *diagnosis, const char *folder) {
     taciti_check_disk(diagnosis, folder);
 }
 
-static size_t count_of(const taciti_diagnosis *diagnosis, taciti_verdict verdict) {
+static size_t count_of(const taciti_diagnosis *diagnosis, taciti_severity severity) {
     size_t count = 0;
-    for (size_t i = 0; i < diagnosis->count; i++) count += diagnosis->findings[i].verdict == verdict;
+    for (size_t i = 0; i < diagnosis->count; i++) count += diagnosis->findings[i].severity == severity;
     return count;
 }
 
@@ -38,12 +38,12 @@ static void print_plain(const taciti_diagnosis *diagnosis) {
     const bool colour = taciti_cli_has_colour(stdout);
     for (size_t i = 0; i < diagnosis->count; i++) {
         const taciti_finding *finding = &diagnosis->findings[i];
-        printf("%s%-5s%s %-14s %s\n", colour ? COLOURS[finding->verdict] : "", VERDICTS[finding->verdict],
+        printf("%s%-5s%s %-14s %s\n", colour ? COLOURS[finding->severity] : "", SEVERITIES[finding->severity],
                colour ? "\033[0m" : "", finding->check, finding->text);
         if (finding->advice[0] != '\0') printf("%22s%s\n", "-> ", finding->advice);
     }
-    printf("\n%zu ok, %zu to look at, %zu to mend\n", count_of(diagnosis, TACITI_VERDICT_OK),
-           count_of(diagnosis, TACITI_VERDICT_WARN), count_of(diagnosis, TACITI_VERDICT_FAIL));
+    printf("\n%zu ok, %zu to look at, %zu to mend\n", count_of(diagnosis, TACITI_SEVERITY_OK),
+           count_of(diagnosis, TACITI_SEVERITY_WARN), count_of(diagnosis, TACITI_SEVERITY_FAIL));
 }
 
 static tacit_status print_json(const taciti_diagnosis *diagnosis) {
@@ -51,10 +51,10 @@ static tacit_status print_json(const taciti_diagnosis *diagnosis) {
     for (size_t i = 0; i < diagnosis->count; i++) {
         const taciti_finding *finding = &diagnosis->findings[i];
         (void)json_array_append_new(checks, json_pack("{s:s, s:s, s:s, s:s}", "check", finding->check, "verdict",
-                                                      VERDICTS[finding->verdict], "text", finding->text, "advice",
+                                                      SEVERITIES[finding->severity], "text", finding->text, "advice",
                                                       finding->advice));
     }
-    json_t *root = json_pack("{s:b, s:o}", "ok", count_of(diagnosis, TACITI_VERDICT_FAIL) == 0, "checks", checks);
+    json_t *root = json_pack("{s:b, s:o}", "ok", count_of(diagnosis, TACITI_SEVERITY_FAIL) == 0, "checks", checks);
     return taciti_cli_print_json(root);
 }
 
@@ -73,7 +73,7 @@ int taciti_verb_doctor(int argc, char **argv) {
         print_plain(diagnosis);
     else
         status = print_json(diagnosis);
-    if (status == TACIT_OK && count_of(diagnosis, TACITI_VERDICT_FAIL) > 0) status = TACIT_E_IO;
+    if (status == TACIT_OK && count_of(diagnosis, TACITI_SEVERITY_FAIL) > 0) status = TACIT_E_IO;
     free(diagnosis);
     return tacit_status_exit_code(status);
 }

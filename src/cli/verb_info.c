@@ -184,7 +184,7 @@ static tacit_status print_profile(const char *name) {
 /* ---- build ----------------------------------------------------------------------------------------------------- */
 
 static json_t *build_json(void) {
-    taciti_library libraries[TACITI_LIBRARIES];
+    taciti_linked_library libraries[TACITI_LIBRARIES];
     const size_t count = taciti_libraries(libraries);
     json_t *list = json_object();
     for (size_t i = 0; i < count; i++)
@@ -195,7 +195,7 @@ static json_t *build_json(void) {
 }
 
 static void print_build(void) {
-    taciti_library libraries[TACITI_LIBRARIES];
+    taciti_linked_library libraries[TACITI_LIBRARIES];
     const size_t count = taciti_libraries(libraries);
     printf("%-10s %s\n%-10s %s\n%-10s %s\n%-10s %s\n", "tacit", tacit_version(), "compiler", TACIT_BUILD_COMPILER,
            "build", TACIT_BUILD_TYPE, "kernels", taciti_kernels_get()->isa);

@@ -9,13 +9,13 @@ enum { STREAM_PHASE = 0x70686173, STREAM_ORDER = 0x6f726472 };
 /* Four rounds make a strong pseudorandom permutation in theory (Luby and Rackoff 1988); two more cost nothing here. */
 enum { ROUNDS = 6 };
 
-taciti_order taciti_order_make(uint64_t tokens, uint64_t time) {
+taciti_sample_order taciti_sample_order_make(uint64_t tokens, uint64_t time) {
     const uint64_t full = (tokens - time) / time, windows = full == 0 ? 1 : full;
     /* Phase p needs p + windows * time + 1 <= tokens. */
-    return (taciti_order){.windows = windows, .phases = tokens - windows * time, .time = time};
+    return (taciti_sample_order){.windows = windows, .phases = tokens - windows * time, .time = time};
 }
 
-uint64_t taciti_order_permute(uint64_t key, uint64_t n, uint64_t i) {
+uint64_t taciti_sample_order_permute(uint64_t key, uint64_t n, uint64_t i) {
     unsigned half = 1;
     while (half < 31 && (UINT64_C(1) << (2 * half)) < n) half++;
     const uint64_t mask = (UINT64_C(1) << half) - 1;
@@ -31,9 +31,9 @@ uint64_t taciti_order_permute(uint64_t key, uint64_t n, uint64_t i) {
     return i;
 }
 
-uint64_t taciti_order_start(const taciti_order *order, uint64_t seed, uint64_t sample) {
+uint64_t taciti_sample_order_start(const taciti_sample_order *order, uint64_t seed, uint64_t sample) {
     const uint64_t epoch = sample / order->windows, index = sample % order->windows;
     const uint64_t phase = taciti_rng_below(taciti_rng_key(seed, STREAM_PHASE), epoch, order->phases);
     const uint64_t key = taciti_rng_key(taciti_rng_key(seed, STREAM_ORDER), epoch);
-    return phase + taciti_order_permute(key, order->windows, index) * order->time;
+    return phase + taciti_sample_order_permute(key, order->windows, index) * order->time;
 }

@@ -15,19 +15,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct taciti_order {
+typedef struct taciti_sample_order {
     uint64_t windows; /* per epoch, >= 1 */
     uint64_t phases;  /* legal shifts, 1 .. 2 time - 1 */
     uint64_t time;
-} taciti_order;
+} taciti_sample_order;
 
 /* Needs time >= 1 and tokens >= time + 1. */
-taciti_order taciti_order_make(uint64_t tokens, uint64_t time);
+taciti_sample_order taciti_sample_order_make(uint64_t tokens, uint64_t time);
 
 /* Position of the first token of sample g: at most tokens - time - 1. */
-uint64_t taciti_order_start(const taciti_order *order, uint64_t seed, uint64_t sample);
+uint64_t taciti_sample_order_start(const taciti_sample_order *order, uint64_t seed, uint64_t sample);
 
 /* Element i of the keyed permutation of [0, n); i < n <= 2^62. */
-uint64_t taciti_order_permute(uint64_t key, uint64_t n, uint64_t i);
+uint64_t taciti_sample_order_permute(uint64_t key, uint64_t n, uint64_t i);
 
 #endif

@@ -112,8 +112,9 @@ uint64_t taciti_partition_start(const taciti_partition *partition, uint64_t toke
         key = taciti_rng_key(taciti_rng_key(key, STREAM_CLASS), part);
     }
     const uint64_t begin = begin_of(tokens, parts_of(partition), part);
-    const taciti_order order = taciti_order_make(begin_of(tokens, parts_of(partition), part + 1) - begin, time);
-    return begin + taciti_order_start(&order, key, sample);
+    const taciti_sample_order order =
+        taciti_sample_order_make(begin_of(tokens, parts_of(partition), part + 1) - begin, time);
+    return begin + taciti_sample_order_start(&order, key, sample);
 }
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */

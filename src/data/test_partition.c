@@ -42,11 +42,11 @@ static void what_is_none_is_refused(void **state) {
 /* What runs were trained with before there were partitions, and what by-rank is on one rank. */
 static void global_is_the_order_of_the_run(void **state) {
     (void)state;
-    const taciti_order order = taciti_order_make(TOKENS, TIME);
+    const taciti_sample_order order = taciti_sample_order_make(TOKENS, TIME);
     const taciti_partition global = partition_of("global", 3, 4), alone = partition_of("by-rank", 0, 1);
     for (uint64_t i = 0; i < 3000; i++) {
-        assert_int_equal(start_of(&global, i), taciti_order_start(&order, SEED, i));
-        assert_int_equal(start_of(&alone, i), taciti_order_start(&order, SEED, i));
+        assert_int_equal(start_of(&global, i), taciti_sample_order_start(&order, SEED, i));
+        assert_int_equal(start_of(&alone, i), taciti_sample_order_start(&order, SEED, i));
     }
 }
 
@@ -60,7 +60,7 @@ static void ranks_stay_in_their_own_parts(void **state) {
             const uint64_t end = (uint64_t)TOKENS * (uint64_t)(r + 1) / (uint64_t)ranks;
             static unsigned char hit[TOKENS];
             memset(hit, 0, sizeof hit);
-            const uint64_t windows = taciti_order_make(end - begin, TIME).windows;
+            const uint64_t windows = taciti_sample_order_make(end - begin, TIME).windows;
             assert_true(taciti_partition_min_tokens(&p, TOKENS) <= end - begin);
             for (uint64_t i = 0; i < windows; i++) {
                 const uint64_t at = start_of(&p, i);

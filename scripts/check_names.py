@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One name, one meaning; no own word where the field has one; no two files that call each other. See check-names.sh.
+
+It reads the sources as text: no build, no compiler. Names that a file keeps to itself (static functions, types and
+macros of a .c file without our prefix) may repeat; everything that another file can see may not.
+"""
+import collections
+import pathlib
+import re
+import sys
+
+# Own word -> the field's word. An entry "folder/word" holds in that folder only.
+DENIED = {
+    "fan": "reduce_scatter, all_gather",
+    "fans": "reduce_scatter, all_gather",
+    "parcel": "job",
+    "parcels": "jobs",
+    "exchange/spread": "scatter, send",
+    "exchange/turn": "round, step",
+    "exchange/turns": "rounds, steps",
+    "plan/turns": "rounds, steps",
+    "kept": "residual, saved, has_...",
+    "wish": "request",
+    "wished": "requested",
+    "most": "max",
+    "least": "min",
+}
+
+# Violations that are being mended: how the line begins that this script prints.
+KNOWN = [
+    "cycle: src/ckpt/",
+    "cycle: src/cli/",
+    "cycle: src/comm/",
+    "cycle: src/model/",
+    "cycle: src/plan/",
+    "cycle: src/train/",
+    "word: src/ckpt/",
+    "word: src/cli/",
+    "word: src/exchange/",
+    "word: src/kernel/",
+    "word: src/model/",
+    "word: src/plan/",
+    "word: src/report/",
+    "word: src/topo/",
+    "word: src/train/",
+]
+
+PREFIX = re.compile(r"^(taciti?_|TACITI?_)")
+STRIP = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+WORD = re.compile(r"\b[A-Za-z_][A-Za-z_0-9]*\b")
+
+
+def blank(match):
+    text = match.group(0)
+    return ('""' if text[0] == '"' else " ") + "\n" * text.count("\n")
+
+
+class Source:
+    def __init__(self, path):
+        self.path, self.header = path, path.suffix == ".h"
+        raw = path.read_text()
+        self.includes = re.findall(r'^\s*#\s*include\s+"([^"]+)"', raw, re.M)
+        self.code = STRIP.sub(blank, raw.replace("\\\n", "  "))
+        self.lines = self.code.split("\n")
+        self.words = set(WORD.findall(self.code))
+
+    def line_of(self, position):
+        return self.code.count("\n", 0, position) + 1
+
+
+def body_end(code, start):
+    """Position after the brace that closes the one at `start`."""
+    depth = 0
+    for match in re.compile(r"[{}]").finditer(code, start):
+        depth += 1 if match.group() == "{" else -1
+        if depth == 0:
+            return match.end()
+    return len(code)
+
+
+def definitions(source):
+    """(name, kind, line) of everything that the file defines at file scope."""
+    code = source.code
+    for match in re.finditer(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", code, re.M):
+        yield match.group(1), "macro", source.line_of(match.start())
+    plain = re.sub(r"^[ \t]*#.*$|\bTACITI_PRINTF\([^)]*\)", "", code, flags=re.M)
+    for match in re.finditer(r"\b(?:struct|union|enum)\s+(\w+)\s*\{", plain):
+        yield match.group(1), "tag", plain.count("\n", 0, match.start()) + 1
+    for match in re.finditer(r"^(?:typedef )?enum\b[^;{(]*\{([^}]*)\}", plain, re.M):
+        line = plain.count("\n", 0, match.start()) + 1
+        for part in re.sub(r"=[^,]*", "", match.group(1)).split(","):
+            if "(" not in part and WORD.search(part): # LIST(X) is not a name of this enum
+                yield part.strip(), "enumerator", line
+    for match in re.finditer(r"^typedef\b", plain, re.M):
+        brace, end = plain.find("{", match.end()), plain.find(";", match.end())
+        if -1 < brace < end:
+            end = plain.find(";", body_end(plain, brace))
+        text = re.sub(r"\{.*\}", " ", plain[match.end():end], flags=re.S)
+        pointer = re.search(r"\(\s*\*\s*(\w+)\s*\)|^\s*[\w\s*]*?(\w+)\s*\(", text)
+        words = WORD.findall(re.sub(r"\[[^\]]*\]", "", text))
+        name = (pointer.group(1) or pointer.group(2)) if pointer else words[-1]
+        yield name, "typedef", plain.count("\n", 0, match.start()) + 1
+    for match in re.finditer(r"^(?!typedef|#|\s|static\b|extern\b|return\b)[\w*\s]*?\b(\w+)\s*\([^;{}]*\)\s*\{", plain, re.M):
+        yield match.group(1), "function", plain.count("\n", 0, match.start(1)) + 1
+    for match in re.finditer(r"^static inline [\w*\s]*?\b(\w+)\s*\([^;{}]*\)\s*\{", plain, re.M):
+        if source.header:
+            yield match.group(1), "function", plain.count("\n", 0, match.start(1)) + 1
+    for match in re.finditer(r"^(?!typedef|static\b|extern\b|struct\s+\w+\s*\{|enum\b)\w[\w*\s]*?[\s*](\w+)\s*(?:\[[^\]]*\]\s*)*=", plain, re.M):
+        yield match.group(1), "object", plain.count("\n", 0, match.start(1)) + 1
+
+
+def twice(sources):
+    """A name that other files see, defined in two files (or as two kinds of thing)."""
+    places = collections.defaultdict(list)
+    for source in sources:
+        undefined = set(re.findall(r"#\s*undef\s+(\w+)", source.code))
+        for name, kind, line in definitions(source):
+            if (source.header or PREFIX.match(name)) and not (kind == "macro" and name in undefined):
+                places[name].append((source.path, kind, line))
+    for name, found in sorted(places.items()):
+        files = {path for path, _, _ in found}
+        kinds = {"type" if kind in ("tag", "typedef") else kind for _, kind, _ in found}
+        tags = [path for path, kind, _ in found if kind == "tag"]
+        types = [path for path, kind, _ in found if kind == "typedef"]
+        # "typedef struct x x;" in a header and "struct x {...}" in one file are one type.
+        opaque = kinds == {"type"} and len(set(tags)) == 1 and len(set(types)) == 1
+        if (len(files) > 1 and not opaque) or len(kinds) > 1:
+            yield f"twice: {name}: " + ", ".join(f"{path}:{line} ({kind})" for path, kind, line in found)
+
+
+def own_words(sources):
+    for source in sources:
+        folder = source.path.parent.name
+        for number, line in enumerate(source.lines, 1):
+            if re.match(r"\s*#\s*include", line):
+                continue
+            for name in WORD.findall(line):
+                for part in re.split(r"_|(?<=[a-z0-9])(?=[A-Z])", name):
+                    word = part.lower()
+                    better = DENIED.get(word) or DENIED.get(f"{folder}/{word}")
+                    if better:
+                        yield f"word: {source.path}:{number}: {name}: \"{word}\" has a standard term: {better}"
+        for part in re.split(r"[_-]", source.path.stem):
+            better = DENIED.get(part) or DENIED.get(f"{folder}/{part}")
+            if better:
+                yield f"word: {source.path}: \"{part}\" has a standard term: {better}"
+
+
+def cycles(nodes, edges):
+    """Strongly connected components of more than one node (Tarjan 1972), each sorted."""
+    index, low, stack, result, on_stack = {}, {}, [], [], set()
+
+    def visit(node):
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        on_stack.add(node)
+        for after in edges.get(node, ()):
+            if after not in index:
+                visit(after)
+                low[node] = min(low[node], low[after])
+            elif after in on_stack:
+                low[node] = min(low[node], index[after])
+        if low[node] == index[node]:
+            component = []
+            while not component or component[-1] != node:
+                component.append(stack.pop())
+                on_stack.discard(component[-1])
+            if len(component) > 1:
+                result.append(sorted(component))
+
+    for node in nodes:
+        if node not in index:
+            visit(node)
+    return result
+
+
+def call_cycles(sources):
+    """.c files that use each other's functions or objects, directly or in a ring."""
+    owner = {}
+    for source in sources:
+        if not source.header:
+            for name, kind, _ in definitions(source):
+                if kind in ("function", "object") and PREFIX.match(name):
+                    owner[name] = str(source.path)
+    edges, why = collections.defaultdict(set), {}
+    for source in sources:
+        if source.header:
+            continue
+        for name in sorted(source.words & owner.keys()):
+            if owner[name] != str(source.path):
+                edges[str(source.path)].add(owner[name])
+                why.setdefault((str(source.path), owner[name]), name)
+    for ring in cycles(sorted(edges), edges):
+        uses = [f"{a} uses {why[a, b]} of {b}" for a in ring for b in ring if (a, b) in why]
+        yield f"cycle: {' '.join(ring)}\n    " + "\n    ".join(uses)
+
+
+def include_cycles(sources):
+    edges = {str(s.path): [f"src/{i}" for i in s.includes] for s in sources if s.header}
+    edges = {path: [i for i in after if i in edges] for path, after in edges.items()}
+    for ring in cycles(sorted(edges), edges):
+        yield f"cycle: {' '.join(ring)} include each other"
+
+
+def main():
+    paths = sorted(p for p in pathlib.Path(".").glob("src/*/*.[ch]")) + sorted(pathlib.Path("include").glob("*/*.h"))
+    paths += sorted(pathlib.Path("lab").glob("*.[ch]"))
+    sources = [Source(p) for p in paths if not p.name.startswith("test_")]
+    found = [*twice(sources), *own_words(sources), *call_cycles(sources), *include_cycles(sources)]
+    new = [line for line in found if not any(line.startswith(known) for known in KNOWN)]
+    print("\n".join(new), end="\n" if new else "")
+    for known in KNOWN:
+        if not any(line.startswith(known) for line in found):
+            print(f"note: nothing starts with \"{known}\" any more: remove it from KNOWN in scripts/check_names.py")
+    return 1 if new else 0
+
+
+sys.exit(main())
