@@ -2,11 +2,48 @@
  *
  * tacit: training over links that are slow next to the compute.
  *
- * This header is the public face of libtacit. Everything in it is plain C11, also valid C++17, and needs neither
- * MPI nor Python. Every function says which threads may call it and whether it is collective.
+ * This header is the C interface of libtacit and a course in it: read it from the top and stop when you have what you
+ * need. It is plain C11, also valid C++17, and needs neither MPI nor Python. examples/c/ holds two complete programs.
+ *
+ *   1. statuses and texts       4. a layout of tensors    7. your own optimizer     10. counters
+ *   2. settings                 5. a job                  8. the mean of replicas   11. log and failures
+ *   3. the ranks: open, close   6. the training loop      9. checkpoints
+ *
+ * The whole of it, for one program that is started on every rank:
+ *
+ *   tacit_settings_create(&settings);                  2   what to exchange and when, as `section.key=value`
+ *   tacit_open(settings, &comm);                       3   the ranks meet
+ *   tacit_layout_create(tensors, 4, &layout);          4   names and shapes of the parameters
+ *   tacit_job_open(comm, settings, layout, NULL, &job); 5  parameters and gradients, each one flat array
+ *   ... initialise tacit_job_parameters(job) ...
+ *   tacit_job_start(job);                                  every rank begins with the parameters of rank 0
+ *   for (...) {                                        6
+ *       ... backward: compute gradients; tacit_job_ready(job, tensor) as soon as each of them is final ...
+ *       tacit_job_finish(job, &step);                      exchange and update
+ *   }
+ *   tacit_job_close(job); tacit_layout_destroy(layout); tacit_close(comm); tacit_settings_destroy(settings);
+ *
+ * What holds for every function:
+ *   - It returns a status where it can fail, and changes its outputs only on success. It never ends the process, never
+ *     prints and installs no signal handler.
+ *   - *Collective* functions are called by all ranks of the communicator, in the same order.
+ *   - A communicator and its jobs belong to one thread at a time. *Any thread* marks what is free of that.
+ *   - A NULL where none is allowed, a handle that was closed and an index out of range give TACIT_E_USAGE. A wrong call
+ *     changes nothing.
+ *   - Several communicators may be open at once, with several jobs on each.
  */
 #ifndef TACIT_TACIT_H
 #define TACIT_TACIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define TACIT_API __attribute__((visibility("default")))
+#else
+#define TACIT_API
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,6 +52,8 @@ extern "C" {
 #define TACIT_VERSION_MAJOR 0
 #define TACIT_VERSION_MINOR 1
 #define TACIT_VERSION_PATCH 0
+
+/* ---- 1. statuses and texts -------------------------------------------------------------------------------------- */
 
 /* The one list of statuses: value, name, text. 0 is success, positive is "in progress", negative is an error. */
 #define TACIT_STATUS_LIST(X)                                                                                           \
@@ -36,18 +75,249 @@ typedef enum tacit_status {
 #undef TACIT_STATUS_ENUM
 } tacit_status;
 
+/* What the last function of this library that failed in this thread had to say: one line that names the values and what
+ * to do. Empty before the first failure. Never NULL; valid until the next failure in this thread. Any thread, not
+ * collective. */
+TACIT_API const char *tacit_error_text(void);
+
 /* Short symbolic name, e.g. "E_CONFIG". Never NULL. Any thread, not collective. */
-const char *tacit_status_name(tacit_status status);
+TACIT_API const char *tacit_status_name(tacit_status status);
 
 /* One-line text, e.g. "configuration refused". Never NULL. Any thread, not collective. */
-const char *tacit_status_text(tacit_status status);
+TACIT_API const char *tacit_status_text(tacit_status status);
 
 /* Process exit code of a status: 0 ok, 2 usage, 3 configuration, 4 data, 5 peer failure, 6 numerics, 7 resources.
  * Any thread, not collective. */
-int tacit_status_exit_code(tacit_status status);
+TACIT_API int tacit_status_exit_code(tacit_status status);
 
 /* Library version "MAJOR.MINOR.PATCH". Any thread, not collective. */
-const char *tacit_version(void);
+TACIT_API const char *tacit_version(void);
+
+/* ---- 2. settings ------------------------------------------------------------------------------------------------- */
+
+/* The same keys as the program `tacit` has: `strategy` and the sections optim, exchange, comm and those of the
+ * strategies (gossip, localsgd). `tacit info options` lists them with type, default and range. Later calls win. */
+typedef struct tacit_settings tacit_settings;
+
+/* All defaults. Returns owned. Any thread, not collective. */
+TACIT_API tacit_status tacit_settings_create(tacit_settings **out);
+
+/* One setting: "strategy=gossip", "optim.lr=0.01", "comm.timeout=5". E_CONFIG names what is wrong and the nearest legal
+ * key. Not collective. */
+TACIT_API tacit_status tacit_settings_set(tacit_settings *settings, const char *key_is_value);
+
+/* A YAML file: `strategy: gossip` and sections of `key: value`. E_IO or E_CONFIG names file, line and column. What
+ * stood before the mistake has been taken. Not collective. */
+TACIT_API tacit_status tacit_settings_file(tacit_settings *settings, const char *path);
+
+/* What was opened with the settings does not need them any more. NULL is fine. */
+TACIT_API void tacit_settings_destroy(tacit_settings *settings);
+
+/* ---- 3. the ranks ------------------------------------------------------------------------------------------------ */
+
+/* Ranks that train together. Reads section comm of the settings. */
+typedef struct tacit_comm tacit_comm;
+
+/* All processes that mpirun or srun has started, or this process alone when there is no launcher. MPI is initialised
+ * unless the program has done so; then what tacit_mpi.h says about thread levels holds. settings may be NULL: defaults.
+ * E_CONFIG where ranks have different settings, E_PEER where one does not come, E_UNSUPPORTED for a thread level that
+ * is too low, E_USAGE where the launcher belongs to another MPI library. Returns owned. Collective. */
+TACIT_API tacit_status tacit_open(const tacit_settings *settings, tacit_comm **out);
+
+/* This process alone, whoever has started it. Not collective. */
+TACIT_API tacit_status tacit_open_self(const tacit_settings *settings, tacit_comm **out);
+
+/* The communicator of an MPI program: tacit_open_mpi() in tacit_mpi.h. */
+
+TACIT_API int tacit_rank(const tacit_comm *comm); /* 0 .. tacit_size() - 1; -1 for a handle that is none */
+TACIT_API int tacit_size(const tacit_comm *comm); /* number of ranks; -1 for a handle that is none */
+
+/* Close its jobs first: E_USAGE otherwise. Finalizes MPI if this library has initialised it and no other communicator
+ * of this library is open; after a failure of a peer it does not, for that could not return. The handle is closed
+ * whatever the status is, but for E_USAGE. E_PEER where a peer fails while all say goodbye. NULL is fine.
+ * Collective; after a failure not. */
+TACIT_API tacit_status tacit_close(tacit_comm *comm);
+
+/* ---- 4. a layout of tensors -------------------------------------------------------------------------------------- */
+
+/* All parameters live in one flat array of f32, all gradients in another one of the same layout. A tensor is a range
+ * of it; it begins at a multiple of 16 floats. What lies between tensors is padding, which is 0. */
+typedef struct tacit_layout tacit_layout;
+
+enum { TACIT_DIMS = 4, TACIT_NAME_BYTES = 64 };
+
+typedef struct tacit_tensor {
+    const char *name;         /* unique in the layout; up to 63 bytes */
+    size_t shape[TACIT_DIMS]; /* of 1 to 4 dimensions; those that are left out are 0: {768, 3072} */
+    bool decay;               /* weight decay applies: usually true for matrices, false for biases and norms */
+} tacit_tensor;
+
+/* List the tensors in the order in which the backward pass completes their gradients, the last layer first: then
+ * messages leave earliest. Any other order gives the same result later. `tensors` is not needed any more afterwards.
+ * E_CONFIG for a name or a shape that cannot be. Returns owned. Any thread, not collective. */
+TACIT_API tacit_status tacit_layout_create(const tacit_tensor *tensors, size_t count, tacit_layout **out);
+
+TACIT_API size_t tacit_layout_floats(const tacit_layout *layout); /* of the flat array, with padding; 0: no handle */
+
+/* Floats before tensor `tensor` (its index in the list). Any thread, not collective. */
+TACIT_API tacit_status tacit_layout_offset(const tacit_layout *layout, size_t tensor, size_t *out);
+
+/* Jobs that were opened with it do not need it any more. NULL is fine. */
+TACIT_API void tacit_layout_destroy(tacit_layout *layout);
+
+/* ---- 5. a job ---------------------------------------------------------------------------------------------------- */
+
+/* A network that is trained: parameters, gradients, an optimizer and a strategy. */
+typedef struct tacit_job tacit_job;
+
+/* {0}, or no struct at all, is fine. */
+typedef struct tacit_job_options {
+    /* Flat arrays of tacit_layout_floats() floats, 64-byte aligned, that stay the caller's and live as long as the job;
+     * NULL: the library allocates them, filled with 0. Padding in them is set to 0. */
+    float *parameters, *gradients;
+    int64_t steps;      /* of the whole run: where the schedule of optim.lr ends; 0: constant after optim.warmup */
+    int threads;        /* for updates, this one included; 0: cores of the host / ranks on it */
+    bool own_optimizer; /* the caller updates parameters: section 7. Only optim.lr, its schedule and optim.clip count */
+} tacit_job_options;
+
+/* Reads `strategy` and all sections but comm. options may be NULL. E_CONFIG names a setting that the strategy refuses;
+ * E_PEER: layout or settings differ between ranks. Returns owned. Collective. */
+TACIT_API tacit_status tacit_job_open(tacit_comm *comm, const tacit_settings *settings, const tacit_layout *layout,
+                                      const tacit_job_options *options, tacit_job **out);
+
+TACIT_API float *tacit_job_parameters(tacit_job *job); /* the flat array; NULL for a handle that is none */
+TACIT_API float *tacit_job_gradients(tacit_job *job);  /* likewise */
+
+/* The parameters are initialised: every rank gets those of rank 0, and steps may begin. Either this or a
+ * tacit_job_load() that finds a checkpoint comes before the first step. Collective. */
+TACIT_API tacit_status tacit_job_start(tacit_job *job);
+
+/* Waits for messages that are under way. NULL is fine. Collective; after a failure not. */
+TACIT_API tacit_status tacit_job_close(tacit_job *job);
+
+/* ---- 6. the training loop ---------------------------------------------------------------------------------------- */
+
+/* What a step did, on this rank. */
+typedef struct tacit_step {
+    int64_t number;   /* steps so far, this one included */
+    bool skipped;     /* no update, because the gradient is not finite: of all ranks (dp), else of this rank */
+    double norm;      /* of the gradient before optim.clip: of the whole batch (dp), else of this rank's share */
+    double lr;        /* learning rate of this step by the schedule of optim.lr */
+    double wait_s;    /* seconds in which this thread waited for messages */
+    double compute_s; /* from the end of the last step, or its first tacit_job_ready(), to tacit_job_finish() */
+} tacit_step;
+
+/* The gradient of this tensor is final; call it from inside the backward pass, so that the exchange runs beside the
+ * rest of it. Tensors may come in any order, which may differ between ranks and steps. The gradient belongs to the
+ * library from here to the end of tacit_job_finish(). Never blocks.
+ *
+ * Scale: the *sum over all ranks* of the gradients must be the gradient. With the usual mean over the samples of a
+ * step, divide by the number of samples of all ranks together. This holds for every strategy.
+ *
+ * TACIT_ALL_TENSORS: all that are not ready yet; for a network without hooks in its backward pass.
+ * E_USAGE: no such tensor, ready before in this step, or the job was not started. Not collective. */
+#define TACIT_ALL_TENSORS SIZE_MAX
+TACIT_API tacit_status tacit_job_ready(tacit_job *job, size_t tensor);
+
+/* Ends a step: exchanges, clips and updates the parameters with the optimizer of section optim. All tensors must be
+ * ready: E_USAGE names one that is not; the step can still be finished. E_PEER: a rank failed, and this job and its
+ * communicator are of no use but to be closed. step may be NULL. Collective. */
+TACIT_API tacit_status tacit_job_finish(tacit_job *job, tacit_step *step);
+
+/* ---- 7. your own optimizer --------------------------------------------------------------------------------------- */
+
+/* With own_optimizer a step ends in two halves instead of tacit_job_finish(), whatever the strategy is:
+ *
+ *   tacit_job_settle(job, &step);
+ *   if (!step.skipped) for (i = 0; i < floats; i++) parameters[i] -= step.lr * gradients[i];      your update
+ *   tacit_job_stepped(job);
+ *
+ * After settle both arrays are the caller's. `gradients` is what the update shall follow, summed over ranks (dp) or
+ * this rank's own (others), scaled to the mean of the samples it stands for, and clipped by optim.clip. `parameters`
+ * are those to update: with gossip.order awc they have been mixed with the neighbours' already. stepped hands the
+ * result on: nothing in dp, a mix in gossip, an average every localsgd.every steps in localsgd.
+ *
+ * With the same update, settle and stepped leave the same bits as tacit_job_finish(). */
+
+/* As tacit_job_finish() up to the update. E_USAGE without own_optimizer. Collective. */
+TACIT_API tacit_status tacit_job_settle(tacit_job *job, tacit_step *step);
+
+/* The update is made; also to be called after a step that was skipped. Collective. */
+TACIT_API tacit_status tacit_job_stepped(tacit_job *job);
+
+/* ---- 8. the mean of replicas ------------------------------------------------------------------------------------- */
+
+/* gossip and localsgd let the parameters of ranks differ. What is evaluated, saved and delivered is their mean. */
+
+/* Between two steps: parameters become the mean over all ranks, and this rank's own are put aside in `gradients`, which
+ * must stay as they are until tacit_job_revert(). Where replicas are equal (dp) nothing changes. *distance, if not
+ * NULL, receives the consensus distance sqrt(1/N sum_i |x_i - mean|^2), 0 in dp. E_USAGE inside a step. Collective. */
+TACIT_API tacit_status tacit_job_average(tacit_job *job, double *distance);
+
+/* The rank's own parameters come back, bit for bit; needed before the next step. Not collective. */
+TACIT_API tacit_status tacit_job_revert(tacit_job *job);
+
+/* ---- 9. checkpoints ---------------------------------------------------------------------------------------------- */
+
+/* Bytes of the caller that a checkpoint holds: the state of a generator, a position in the data. */
+typedef struct tacit_blob {
+    const char *name; /* letters, digits, '_', '-', '.'; up to 63 bytes */
+    void *bytes;
+    size_t size; /* at most 1 GiB; a checkpoint with another size is refused */
+    bool own;    /* every rank has its own; else the one of rank 0 is saved and all ranks get it */
+    bool loaded; /* set by tacit_job_load(): false where the checkpoint has none of that name, or where another number
+                  * of ranks has saved blobs of their own; then `bytes` stay as they were */
+} tacit_blob;
+
+/* Writes checkpoint folder/step_00000100 of step 100: parameters, state of optimizer and strategy, blobs. Complete or
+ * not at all; the newest `keep` checkpoints stay. The format is that of docs/checkpoints.md; the program reads the
+ * parameters of the mean. An error (E_IO: disk full, ...) is the same on all ranks, leaves older checkpoints intact and
+ * the job ready to go on. Between two steps; not between average and revert. Collective. */
+TACIT_API tacit_status tacit_job_save(tacit_job *job, const char *folder, int keep, const tacit_blob *blobs,
+                                      size_t blob_count);
+
+/* The newest checkpoint in `folder` that is not damaged, in place of tacit_job_start(). *found false: there is none,
+ * and nothing has changed. On as many ranks as have saved it and with the same settings, training goes on bit for bit
+ * as if it had never stopped. On another number of ranks all begin with the mean of the replicas, and what the strategy
+ * had under way is forgotten. E_DATA: only damaged ones, or another layout; E_CONFIG: another strategy or optimizer.
+ * Collective. */
+TACIT_API tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_blob *blobs, size_t blob_count,
+                                      bool *found);
+
+/* ---- 10. counters ------------------------------------------------------------------------------------------------ */
+
+typedef struct tacit_counters {
+    int64_t steps;                             /* finished, those before a checkpoint included */
+    int64_t skipped;                           /* of these: without an update, on this rank */
+    double wait_s;                             /* seconds waited for messages since the job was opened */
+    uint64_t bytes_sent, bytes_received;       /* payload of all jobs of the communicator since it was opened */
+    uint64_t messages_sent, messages_received; /* likewise */
+    uint64_t away_sent, away_received;         /* bytes of these to and from other hosts */
+} tacit_counters;
+
+/* Not collective. */
+TACIT_API tacit_status tacit_job_counters(const tacit_job *job, tacit_counters *out);
+
+/* ---- 11. log and failures ---------------------------------------------------------------------------------------- */
+
+typedef enum tacit_log_level { TACIT_LOG_DEBUG, TACIT_LOG_INFO, TACIT_LOG_WARN, TACIT_LOG_ERROR } tacit_log_level;
+
+/* Receives one line without its newline. May be called by any thread, also by those of the library, but by one at a
+ * time; must not call this library. */
+typedef void tacit_log_callback(void *context, tacit_log_level level, const char *line);
+
+/* Lines of all communicators of the process from now on, of this level and above; NULL: none, as at first. An error is
+ * logged on the rank that has noticed it. Any thread, not collective. */
+TACIT_API tacit_status tacit_log_to(tacit_log_callback *callback, void *context, tacit_log_level lowest);
+
+/* Called once, when communication has failed: E_PEER and the line that names the culprit. Called by a thread of the
+ * library as soon as the failure is noticed - after comm.timeout for a silent rank -, also while no function runs; or
+ * by the thread whose call has failed. Must not call this library, but may end the process. From then on all functions
+ * of the communicator return E_PEER at once. */
+typedef void tacit_failure_callback(void *context, tacit_status status, const char *text);
+
+/* NULL: none. A failure that is known already is reported before this returns. Not collective. */
+TACIT_API tacit_status tacit_on_failure(tacit_comm *comm, tacit_failure_callback *callback, void *context);
 
 #ifdef __cplusplus
 }
