@@ -24,7 +24,7 @@
  */
 enum { FLOATS_PER_LINE = 16, NORM_FLOATS = 65536, BLEND_FLOATS = 16384 };
 
-static const char *const STATE_NAMES[TACITI_OPTIM_MAX_STATES] = {"m", "v", "a"};
+static const char *const STATE_NAMES[TACITI_OPTIM_MAX_STATES] = {"optim.m", "optim.v", "optim.a"};
 
 struct taciti_optim {
     taciti_optim_options options;
@@ -296,8 +296,14 @@ void taciti_optim_update(taciti_optim *optim, float *parameters, const float *gr
 
 int taciti_optim_state_count(const taciti_optim *optim) { return optim->state_count; }
 
-const char *taciti_optim_state_name(const taciti_optim *optim, int i) {
-    return i >= 0 && i < optim->state_count ? STATE_NAMES[i] : NULL;
+void taciti_optim_list_state(taciti_optim *optim, taciti_state_owner owner, taciti_state *out) {
+    for (int i = 0; i < optim->state_count; i++)
+        taciti_state_add_array(out, STATE_NAMES[i], owner, TACITI_STATE_MEAN, optim->layout, optim->states[i].base);
+    taciti_state_add(out, (taciti_state_entry){.name = "updates",
+                                               .kind = TACITI_STATE_COUNT,
+                                               .owner = owner,
+                                               .regroup = TACITI_STATE_MEAN,
+                                               .data = &optim->updates});
 }
 
 float *taciti_optim_state(taciti_optim *optim, int i) {

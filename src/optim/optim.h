@@ -13,6 +13,7 @@
 #include "base/pool.h"
 #include "kernel/kernel.h"
 #include "tensor/layout.h"
+#include "tensor/state.h"
 
 enum {
     TACITI_OPTIM_ADAMW,
@@ -92,10 +93,11 @@ void taciti_optim_update_range(taciti_optim *optim, float *parameters, const flo
 void taciti_optim_blend_range(taciti_optim *optim, float *parameters, taciti_bf16 *copy16, size_t offset, size_t n,
                               taciti_blend *blend);
 
-/* State for the checkpoint: number of flat arrays, their names ("m", "v", and "a", the running mean of a window) and
- * storage; the update count, from which the place in a window follows. */
+/* Lists what a checkpoint must hold: the arrays "optim.m", "optim.v" and "optim.a" (the running mean of a window), as
+ * far as the optimizer has them, and the count "updates", from which the place in a window follows. */
+void taciti_optim_list_state(taciti_optim *optim, taciti_state_owner owner, taciti_state *out);
+/* The arrays alone: their number and storage. */
 int taciti_optim_state_count(const taciti_optim *optim);
-const char *taciti_optim_state_name(const taciti_optim *optim, int i);
 float *taciti_optim_state(taciti_optim *optim, int i);
 int64_t taciti_optim_updates(const taciti_optim *optim);
 void taciti_optim_set_updates(taciti_optim *optim, int64_t updates);

@@ -54,9 +54,17 @@ static void states_have_names_and_nothing_else_has(void **state) {
         const taciti_optim_options options = {.name = name, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
         fixture f;
         set_up(&f, &options, 1);
+        static const char *const names[] = {"optim.m", "optim.v", "optim.a"};
         const int count = taciti_optim_state_count(f.optim);
-        for (int i = -2; i < count + 3; i++)
-            assert_int_equal(taciti_optim_state_name(f.optim, i) != NULL, i >= 0 && i < count);
+        taciti_state listed = {.count = 0};
+        taciti_optim_list_state(f.optim, TACITI_STATE_SHARED, &listed);
+        assert_int_equal(listed.count, count + 1);
+        assert_int_equal(taciti_state_find(&listed, "updates")->kind, TACITI_STATE_COUNT);
+        for (int i = 0; i < 3; i++) assert_int_equal(taciti_state_find(&listed, names[i]) != NULL, i < count);
+        for (size_t i = 0; i < listed.count; i++) {
+            assert_int_equal(listed.entries[i].owner, TACITI_STATE_SHARED);
+            assert_int_equal(listed.entries[i].regroup, TACITI_STATE_MEAN);
+        }
         tear_down(&f);
     }
 }

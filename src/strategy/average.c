@@ -25,6 +25,7 @@ struct taciti_average {
     double *block_squares;  /* one per BLOCK_FLOATS floats of the layout; owned */
     const float *reference; /* of the call that runs */
     float weight;           /* of this rank's parameters */
+    bool aside;             /* the rank's own parameters are in gradients */
 };
 
 void taciti_average_destroy(taciti_average *average) {
@@ -119,6 +120,7 @@ tacit_status taciti_average_run(taciti_average *average, const float *reference,
     /* The mean over one rank is what it has; a detour over a reference would round it. */
     average->reference = taciti_comm_size(c->comm) > 1 ? reference : NULL;
     taciti_pool_run(c->pool, leave, average);
+    average->aside = true;
     TACITI_TRY(taciti_exchange_run(average->exchange, c->parameters));
     taciti_pool_run(c->pool, arrive, average);
     double squares = 0;
@@ -137,4 +139,13 @@ static void bring_back(void *context, int thread, int threads) {
     if (c->copy16 != NULL) a->kernels->bf16_encode(c->copy16 + begin, c->parameters + begin, end - begin);
 }
 
-void taciti_average_revert(taciti_average *average) { taciti_pool_run(average->context.pool, bring_back, average); }
+void taciti_average_revert(taciti_average *average) {
+    taciti_pool_run(average->context.pool, bring_back, average);
+    average->aside = false;
+}
+
+void taciti_average_list_model(const taciti_average *average, taciti_state *out) {
+    const taciti_strategy_context *c = &average->context;
+    taciti_state_add_array(out, "model", TACITI_STATE_OWN, TACITI_STATE_MEAN, c->layout,
+                           average->aside ? c->gradients : c->parameters);
+}

@@ -32,6 +32,9 @@ void taciti_average_weigh(taciti_average *average, double weight);
 /* The rank's own parameters are back bit for bit; copy16 follows. gradients must be as taciti_average_run() left it. */
 void taciti_average_revert(taciti_average *average);
 
+/* Lists the rank's own parameters as "model": between run and revert those in gradients. */
+void taciti_average_list_model(const taciti_average *average, taciti_state *out);
+
 /* Bytes of workspace before it exists, for the memory prediction. */
 size_t taciti_average_predict_bytes(const taciti_comm *comm, const taciti_exchange_options *options);
 

@@ -109,6 +109,10 @@ static tacit_status dp_predict_bytes(const taciti_strategy_context *context, siz
     return TACIT_OK;
 }
 
+static void dp_state(void *self, taciti_state *out) {
+    taciti_optim_list_state(((dp *)self)->context.optim, TACITI_STATE_SHARED, out);
+}
+
 extern const taciti_strategy taciti_strategy_dp;
 const taciti_strategy taciti_strategy_dp = {
     .name = "dp",
@@ -121,5 +125,6 @@ const taciti_strategy taciti_strategy_dp = {
     .bytes_per_step = dp_bytes_per_step,
     .nic_bytes_per_step = dp_nic_bytes_per_step,
     .predict_bytes = dp_predict_bytes,
+    .state = dp_state,
     .replicas_equal = true,
 };

@@ -33,30 +33,27 @@
 
 /* ---- start ------------------------------------------------------------------------------------------------------- */
 
-enum { NUMBER, MASS, MIXES, MOVED, COUNTED, PENDING, PENDING_MOVED, PENDING_SQUARES, NUMBERS };
+/* Places in taciti_gossip.numbers. */
+enum { NUMBER, MASS, MIXES, MOVED, COUNTED, PENDING, PENDING_MOVED, PENDING_SQUARES };
 
-static void gossip_numbers(void *self, taciti_strategy_numbers *out) {
-    const taciti_gossip *g = self;
+static void note_numbers(taciti_gossip *g) {
     const taciti_gossip_control *c = &g->control;
-    out->count = NUMBERS;
-    out->values[NUMBER] = (double)g->number;
-    out->values[MASS] = taciti_gossip_mass(g);
-    out->values[MIXES] = (double)g->mixes;
-    out->values[MOVED] = c->moved;
-    out->values[COUNTED] = (double)c->counted;
-    out->values[PENDING] = c->pending;
-    out->values[PENDING_MOVED] = c->mine != NULL ? c->mine[0] : 0;
-    out->values[PENDING_SQUARES] = c->mine != NULL ? c->mine[1] : 0;
+    double *v = g->numbers;
+    v[NUMBER] = (double)g->number;
+    v[MASS] = taciti_gossip_mass(g);
+    v[MIXES] = (double)g->mixes;
+    v[MOVED] = c->moved;
+    v[COUNTED] = (double)c->counted;
+    v[PENDING] = c->pending;
+    v[PENDING_MOVED] = c->mine != NULL ? c->mine[0] : 0;
+    v[PENDING_SQUARES] = c->mine != NULL ? c->mine[1] : 0;
 }
 
 #define MAX_COUNT 0x1p53 /* a double counts exactly up to here */
 static bool within(double x, double min, double max) { return x >= min && x <= max; }
 
-static tacit_status check_numbers(const taciti_gossip *g, const taciti_strategy_numbers *numbers) {
-    const double *v = numbers->values, first = (double)-g->options.delay;
-    if (numbers->count != NUMBERS)
-        return taciti_fail(TACIT_E_DATA, "the checkpoint holds %zu numbers of strategy gossip, %d were expected",
-                           numbers->count, NUMBERS);
+static tacit_status check_numbers(const taciti_gossip *g) {
+    const double *v = g->numbers, first = (double)-g->options.delay;
     if (within(v[NUMBER], first, MAX_COUNT) && v[MASS] > 0 && isfinite(v[MASS]) &&
         within(v[MIXES], 1, TACITI_GOSSIP_MAX_MIXES) && within(v[COUNTED], 0, MAX_COUNT))
         return TACIT_OK;
@@ -68,8 +65,9 @@ static tacit_status check_numbers(const taciti_gossip *g, const taciti_strategy_
 }
 
 /* How many mixes a step makes is for the options to say, but where consensus control has come to more. */
-static void restore_control(taciti_gossip *g, const double *v) {
+static void restore_control(taciti_gossip *g) {
     taciti_gossip_control *c = &g->control;
+    const double *v = g->numbers;
     if (!(g->options.target > 0)) return;
     if ((int64_t)v[MIXES] > g->mixes) g->mixes = (int64_t)v[MIXES];
     c->moved = v[MOVED];
@@ -79,12 +77,11 @@ static void restore_control(taciti_gossip *g, const double *v) {
     c->mine[1] = v[PENDING_SQUARES];
 }
 
-static tacit_status restore(taciti_gossip *g, const taciti_strategy_numbers *numbers) {
-    const double *v = numbers->values;
-    TACITI_TRY(taciti_comm_agree(g->context.comm, check_numbers(g, numbers)));
-    g->number = (int64_t)v[NUMBER];
-    restore_control(g, v);
-    return taciti_gossip_restore_masses(g, v[MASS]);
+static tacit_status restore(taciti_gossip *g) {
+    TACITI_TRY(taciti_comm_agree(g->context.comm, check_numbers(g)));
+    g->number = (int64_t)g->numbers[NUMBER];
+    restore_control(g);
+    return taciti_gossip_restore_masses(g, g->numbers[MASS]);
 }
 
 /* A run that begins, with equal replicas: nothing is under way. */
@@ -112,24 +109,30 @@ static tacit_status launch(taciti_gossip *g) {
     return taciti_gossip_launch(g, taciti_gossip_tracker_channel(g), g->tracker, 1, g->number);
 }
 
-static tacit_status gossip_start(void *self, int64_t step, const taciti_strategy_numbers *numbers) {
+static tacit_status gossip_start(void *self, int64_t step, bool restored) {
     taciti_gossip *g = self;
     g->step = step;
-    if (numbers != NULL)
-        TACITI_TRY(restore(g, numbers));
+    if (restored)
+        TACITI_TRY(restore(g));
     else
         begin_anew(g);
     TACITI_TRY(launch(g));
     return taciti_gossip_control_start(g);
 }
 
-static size_t gossip_arrays(void *self, taciti_strategy_array out[TACITI_STRATEGY_MAX_ARRAYS]) {
-    const taciti_gossip *g = self;
-    size_t count = 0;
-    if (g->own != NULL) out[count++] = (taciti_strategy_array){"handed", g->own};
-    if (g->tracker != NULL) out[count++] = (taciti_strategy_array){"tracker", g->tracker};
-    if (g->gradient != NULL) out[count++] = (taciti_strategy_array){"gradient", g->gradient};
-    return count;
+static void list_array(const taciti_gossip *g, const char *name, float *flat, taciti_state *out) {
+    if (flat != NULL) taciti_state_add_array(out, name, TACITI_STATE_OWN, TACITI_STATE_RESET, g->context.layout, flat);
+}
+
+static void gossip_state(void *self, taciti_state *out) {
+    taciti_gossip *g = self;
+    note_numbers(g);
+    taciti_average_list_model(g->average, out);
+    taciti_optim_list_state(g->context.optim, TACITI_STATE_OWN, out);
+    list_array(g, "strategy.handed", g->own, out);
+    list_array(g, "strategy.tracker", g->tracker, out);
+    list_array(g, "strategy.gradient", g->gradient, out);
+    taciti_state_add_numbers(out, "numbers", TACITI_STATE_OWN, TACITI_STATE_RESET, g->numbers, TACITI_GOSSIP_NUMBERS);
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
@@ -304,6 +307,5 @@ const taciti_strategy taciti_strategy_gossip = {
     .predict_bytes = taciti_gossip_predict_bytes,
     .average = gossip_average,
     .revert = gossip_revert,
-    .arrays = gossip_arrays,
-    .numbers = gossip_numbers,
+    .state = gossip_state,
 };

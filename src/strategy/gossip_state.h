@@ -47,6 +47,8 @@ typedef struct taciti_gossip_control {
     bool pending;       /* a reduction is under way; its result counts from the next mixing step on */
 } taciti_gossip_control;
 
+enum { TACITI_GOSSIP_NUMBERS = 8 };
+
 typedef struct taciti_gossip {
     taciti_strategy_context context;
     taciti_gossip_options options;
@@ -69,6 +71,7 @@ typedef struct taciti_gossip {
     taciti_gossip_plan plans[TACITI_GOSSIP_MAX_MIXES]; /* of the step that runs */
     double gamma;                                      /* of the step that runs */
     int64_t wait_ns;                                   /* of the step that runs */
+    double numbers[TACITI_GOSSIP_NUMBERS];             /* the counters above, for a checkpoint */
 } taciti_gossip;
 
 /* ---- gossip_setup.c ---------------------------------------------------------------------------------------------- */

@@ -86,6 +86,7 @@ typedef struct localsgd {
     bool emulated;         /* nothing but messages is real: no element is computed with */
     bool alone;            /* one rank, plain averaging: the average is what it has */
     int64_t done;          /* steps since the last average */
+    double saved_done;     /* the same for a checkpoint, which keeps numbers */
     taciti_bucket bucket;  /* that the threads of the pool work on */
 } localsgd;
 
@@ -159,21 +160,21 @@ static void copy_to_anchor(void *context, int thread, int threads) {
     memcpy(anchor_of(l) + begin, l->context.parameters + begin, (end - begin) * sizeof(float));
 }
 
-/* Without numbers a period is joined where the steps of the run are in it, so that averages stay where they were. */
-static tacit_status localsgd_start(void *self, int64_t step, const taciti_strategy_numbers *numbers) {
+/* A run that is not restored joins a period where the steps of the run are in it, so that averages stay where they
+ * were. */
+static tacit_status localsgd_start(void *self, int64_t step, bool restored) {
     localsgd *l = self;
-    if (numbers == NULL) {
+    if (!restored) {
         l->done = step % l->options.every;
         if (!l->emulated) taciti_pool_run(l->context.pool, copy_to_anchor, l);
         return TACIT_OK;
     }
-    const double done = numbers->count == 1 ? numbers->values[0] : (double)NAN;
-    if (!(done >= 0 && done < (double)l->options.every))
+    if (!(l->saved_done >= 0 && l->saved_done < (double)l->options.every))
         return taciti_fail(TACIT_E_CONFIG,
-                           "the checkpoint is %g steps into a period (%zu numbers) and localsgd.every is %lld: go on "
-                           "with the value that the run had",
-                           done, numbers->count, (long long)l->options.every);
-    l->done = (int64_t)done;
+                           "the checkpoint is %g steps into a period and localsgd.every is %lld: go on with the value "
+                           "that the run had",
+                           l->saved_done, (long long)l->options.every);
+    l->done = (int64_t)l->saved_done;
     return TACIT_OK;
 }
 
@@ -303,16 +304,17 @@ static tacit_status localsgd_average(void *self, double *distance) {
 
 static void localsgd_revert(void *self) { taciti_average_revert(((localsgd *)self)->average); }
 
-static size_t localsgd_arrays(void *self, taciti_strategy_array out[TACITI_STRATEGY_MAX_ARRAYS]) {
-    const localsgd *l = self;
-    size_t count = 0;
-    out[count++] = (taciti_strategy_array){"anchor", anchor_of(l)};
-    if (momentum_of(l) != NULL) out[count++] = (taciti_strategy_array){"outer_momentum", momentum_of(l)};
-    return count;
-}
-
-static void localsgd_numbers(void *self, taciti_strategy_numbers *out) {
-    *out = (taciti_strategy_numbers){.values = {(double)((localsgd *)self)->done}, .count = 1};
+static void localsgd_state(void *self, taciti_state *out) {
+    localsgd *l = self;
+    const taciti_layout *layout = l->context.layout;
+    l->saved_done = (double)l->done;
+    taciti_average_list_model(l->average, out);
+    taciti_optim_list_state(l->context.optim, TACITI_STATE_OWN, out);
+    taciti_state_add_array(out, "strategy.anchor", TACITI_STATE_OWN, TACITI_STATE_RESET, layout, anchor_of(l));
+    if (momentum_of(l) != NULL)
+        taciti_state_add_array(out, "strategy.outer_momentum", TACITI_STATE_OWN, TACITI_STATE_RESET, layout,
+                               momentum_of(l));
+    taciti_state_add_numbers(out, "numbers", TACITI_STATE_OWN, TACITI_STATE_RESET, &l->saved_done, 1);
 }
 
 /* ---- costs ------------------------------------------------------------------------------------------------------- */
@@ -357,6 +359,5 @@ const taciti_strategy taciti_strategy_localsgd = {
     .predict_bytes = localsgd_predict_bytes,
     .average = localsgd_average,
     .revert = localsgd_revert,
-    .arrays = localsgd_arrays,
-    .numbers = localsgd_numbers,
+    .state = localsgd_state,
 };

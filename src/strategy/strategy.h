@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is exchanged, and when. Five verbs: create, start, ready, finish, destroy. Strategies whose replicas differ have
- * four more: average and revert for evaluation and checkpoints, and what a checkpoint must hold of every rank. A
- * strategy is one table of these verbs and one line in strategy/registry.c.
+ * What is exchanged, and when. Five verbs: create, start, ready, finish, destroy. `state` lists what a checkpoint must
+ * hold. Strategies whose replicas differ have two more, average and revert, for evaluation and checkpoints. A strategy
+ * is one table of these verbs and one line in strategy/registry.c.
  */
 #ifndef TACITI_STRATEGY_STRATEGY_H
 #define TACITI_STRATEGY_STRATEGY_H
@@ -11,6 +11,7 @@
 #include "optim/optim.h"
 #include "strategy/gossip.h"
 #include "strategy/localsgd.h"
+#include "tensor/state.h"
 
 /* Everything a strategy works on. Borrowed for the strategy's whole life. */
 typedef struct taciti_strategy_context {
@@ -38,32 +39,18 @@ typedef struct taciti_step_report {
                        * mean of several mixes, of one period of the topology at most */
 } taciti_step_report;
 
-/* A flat array of a rank's own that a checkpoint must hold, besides its parameters and the optimizer's states. */
-typedef struct taciti_strategy_array {
-    const char *name;
-    float *flat;
-} taciti_strategy_array;
-
-enum { TACITI_STRATEGY_MAX_ARRAYS = 4, TACITI_STRATEGY_MAX_NUMBERS = 8 };
-
-/* Numbers of a rank's own that a checkpoint must hold: counters, push-sum weights. */
-typedef struct taciti_strategy_numbers {
-    double values[TACITI_STRATEGY_MAX_NUMBERS];
-    size_t count;
-} taciti_strategy_numbers;
-
 typedef struct taciti_strategy {
     const char *name, *help, *source;
 
     /* Collective. Returns owned. */
     tacit_status (*create)(const taciti_strategy_context *context, void **out);
 
-    /* The parameters are there: initialised (step 0, numbers NULL), restored on as many ranks as had saved them
-     * (numbers as saved, arrays filled), or the average of a run on another number of ranks (step > 0, numbers NULL).
-     * Without numbers they are equal on all ranks.
-     * Whatever is under way between two steps is started here, so that it need not be saved. NULL: nothing to do.
-     * Collective. */
-    tacit_status (*start)(void *self, int64_t step, const taciti_strategy_numbers *numbers);
+    /* The parameters are there. restored: every entry that state() lists holds what a checkpoint of this strategy on as
+     * many ranks had saved. Otherwise the run is new (step 0), or goes on from the mean of other ranks or of another
+     * strategy (step > 0): parameters are equal on all ranks, entries with TACITI_STATE_SUM or _MEAN may have been
+     * filled, and all others are for start() to set. Starts whatever is under way between two steps, so that it need
+     * not be saved. NULL: nothing to do. Collective. */
+    tacit_status (*start)(void *self, int64_t step, bool restored);
 
     /* The gradient of this bucket is final; called by the training thread in ready order during the last micro-batch's
      * backward. Must not block. NULL: gradients are not wanted before finish(). */
@@ -114,9 +101,12 @@ typedef struct taciti_strategy {
     tacit_status (*average)(void *self, double *distance);
     void (*revert)(void *self);
 
-    /* What a checkpoint must hold of this rank; NULL: nothing. Borrowed arrays; returns their number. */
-    size_t (*arrays)(void *self, taciti_strategy_array out[TACITI_STRATEGY_MAX_ARRAYS]);
-    void (*numbers)(void *self, taciti_strategy_numbers *out);
+    /* Lists what a checkpoint must hold besides the shared "model": the state of the optimizer
+     * (taciti_optim_list_state()); where replicas differ the rank's own parameters, as "model" of its own
+     * (taciti_average_list_model()); and what the strategy itself remembers, as "strategy.<name>": arrays, ranges of
+     * arrays, counters, whether replicas are equal or not. Values are those of now: call it anew for every save.
+     * Entries may also be written to, between create() and start(). Between two steps. Not collective. */
+    void (*state)(void *self, taciti_state *out);
 
     bool replicas_equal; /* parameters are bit-equal on all ranks after every step */
 } taciti_strategy;

@@ -36,8 +36,8 @@ static test_replicas resting(int ranks, int steps, const char *topology, double 
 static int64_t mixes_of(test_replicas t) {
     test_replicas_run(&t);
     assert_int_equal(t.status, TACIT_OK);
-    const double mixes = t.numbers[0].values[MIXES];
-    for (int r = 1; r < t.ranks; r++) assert_true(t.numbers[r].values[MIXES] == mixes);
+    const double mixes = t.numbers[0][MIXES];
+    for (int r = 1; r < t.ranks; r++) assert_true(t.numbers[r][MIXES] == mixes);
     test_replicas_free(&t);
     return (int64_t)mixes;
 }

@@ -70,7 +70,7 @@ static void mixes_of_a_resumed_run_are_those_of_its_options(void **state) {
         t.resumed = &then;
         t.stop_after = 9; /* two windows of consensus control are over */
         test_replicas_run(&t);
-        for (int r = 0; r < 3; r++) assert_true(t.numbers[r].values[MIXES] == (double)cases[i].expected);
+        for (int r = 0; r < 3; r++) assert_true(t.numbers[r][MIXES] == (double)cases[i].expected);
         test_replicas_free(&t);
     }
 }

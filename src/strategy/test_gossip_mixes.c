@@ -195,10 +195,10 @@ static void far_replicas_mix_more_and_near_ones_less(void **state) {
         test_replicas_run(&far);
         test_replicas_run(&close);
         for (int r = 0; r < 8; r++) {
-            assert_true(far.numbers[r].values[MIXES] >= 2);
-            assert_true(far.numbers[r].values[MIXES] <= 64);
-            assert_true(close.numbers[r].values[MIXES] <= 1);
-            assert_true(far.numbers[r].values[MIXES] == far.numbers[0].values[MIXES]);
+            assert_true(far.numbers[r][MIXES] >= 2);
+            assert_true(far.numbers[r][MIXES] <= 64);
+            assert_true(close.numbers[r][MIXES] <= 1);
+            assert_true(far.numbers[r][MIXES] == far.numbers[0][MIXES]);
         }
         test_replicas_free(&far);
         test_replicas_free(&close);
@@ -218,7 +218,7 @@ static void the_proxy_is_the_distance_where_all_mix(void **state) {
         t.gossip.gamma = 0.5;
         t.gossip.target = targets[i];
         test_replicas_run(&t);
-        for (int r = 0; r < 4; r++) assert_true(t.numbers[r].values[MIXES] == (i == 0 ? 2 : 1));
+        for (int r = 0; r < 4; r++) assert_true(t.numbers[r][MIXES] == (i == 0 ? 2 : 1));
         test_replicas_free(&t);
     }
 }
@@ -239,7 +239,7 @@ static void the_proxy_sees_every_round(void **state) {
         test_topology(&t, "exp");
         test_replicas_run(&t);
         for (int r = 0; r < 4; r++) {
-            assert_true(t.numbers[r].values[MIXES] > 2);
+            assert_true(t.numbers[r][MIXES] > 2);
             for (int s = 1; s < t.steps; s++) assert_true(t.reports[r][s].moved > 0);
         }
         test_replicas_free(&t);
@@ -256,7 +256,7 @@ static void a_target_brings_replicas_nearer(void **state) {
     test_replicas_run(&loose);
     test_replicas_run(&kept);
     assert_true(distance_of(&kept) < distance_of(&loose));
-    assert_true(kept.numbers[0].values[MIXES] > 1);
+    assert_true(kept.numbers[0][MIXES] > 1);
     test_replicas_free(&loose);
     test_replicas_free(&kept);
 }

@@ -86,9 +86,9 @@ static void expect(test_replicas *t, const sums *s) {
     assert_true(t->status == TACIT_OK);
     double masses = 0;
     for (int r = 0; r < N; r++) {
-        assert_true(fabs(t->numbers[r].values[MASS] - s->w[r]) <= 1e-12);
+        assert_true(fabs(t->numbers[r][MASS] - s->w[r]) <= 1e-12);
         assert_true(fabs((double)t->parameters[r][0] - s->x[r] / s->w[r]) <= TOLERANCE);
-        masses += t->numbers[r].values[MASS];
+        masses += t->numbers[r][MASS];
     }
     assert_true(fabs(masses - N) <= 1e-12);
     test_replicas_free(t);
@@ -280,7 +280,7 @@ static void regular_graphs_keep_their_weights(void **state) {
             halve(&halved, distance, scratch);
         test_replicas_run(&t);
         for (int r = 0; r < ranks; r++) {
-            assert_true(t.numbers[r].values[MASS] == 1);
+            assert_true(t.numbers[r][MASS] == 1);
             taciti_free(scratch[r]);
         }
         assert_true(test_replicas_same(&t, &halved));

@@ -127,9 +127,9 @@ static void close_worker(worker *w) {
     taciti_free(w->copy);
 }
 
-static void start(worker *w, int64_t step, const taciti_strategy_numbers *numbers) {
+static void start(worker *w, int64_t step, bool restored) {
     taciti_kernels_get()->bf16_encode(w->copy, w->p, w->layout.n);
-    if (w->strategy->start != NULL) CHECK(w->strategy->start(w->self, step, numbers) == TACIT_OK);
+    if (w->strategy->start != NULL) CHECK(w->strategy->start(w->self, step, restored) == TACIT_OK);
 }
 
 static float *copy_of(const float *flat, size_t n) {
@@ -138,34 +138,38 @@ static float *copy_of(const float *flat, size_t n) {
     return copy;
 }
 
-/* Saves what a checkpoint holds of this rank, makes everything anew and restores it. */
+static taciti_state state_of(const worker *w) {
+    taciti_state state = {.count = 0};
+    w->strategy->state(w->self, &state);
+    return state;
+}
+
+static size_t bytes_of(const taciti_state_entry *entry) {
+    if (entry->kind == TACITI_STATE_COUNT) return sizeof(int64_t);
+    return entry->n * (entry->kind == TACITI_STATE_ARRAY ? sizeof(float) : sizeof(double));
+}
+
+/* Saves what a checkpoint holds of this rank, makes everything anew and restores it. forget: only what does not belong
+ * to the strategy. */
 static void stop_and_go_on(worker *w, int step) {
-    enum { MAX_STATES = 3 };
-    const size_t n = w->layout.n, bytes = n * sizeof(float);
-    taciti_strategy_array arrays[TACITI_STRATEGY_MAX_ARRAYS] = {{0}}, fresh[TACITI_STRATEGY_MAX_ARRAYS] = {{0}};
-    float *saved[TACITI_STRATEGY_MAX_ARRAYS] = {0}, *states[MAX_STATES] = {0}, *p = copy_of(w->p, n);
-    taciti_strategy_numbers numbers = {.count = 0};
-    const size_t count = w->strategy->arrays(w->self, arrays);
-    const int state_count = taciti_optim_state_count(w->optim);
-    const int64_t updates = taciti_optim_updates(w->optim);
-    w->strategy->numbers(w->self, &numbers);
-    for (size_t i = 0; i < count; i++) saved[i] = copy_of(arrays[i].flat, n);
-    for (int i = 0; i < state_count; i++) states[i] = copy_of(taciti_optim_state(w->optim, i), n);
+    void *saved[TACITI_STATE_MAX_ENTRIES];
+    const taciti_state before = state_of(w);
+    for (size_t i = 0; i < before.count; i++) {
+        saved[i] = taciti_calloc(1, bytes_of(&before.entries[i]));
+        memcpy(saved[i], before.entries[i].data, bytes_of(&before.entries[i]));
+    }
     close_worker(w);
     if (w->t->then_lr > 0) w->local.outer_lr = w->t->then_lr;
     open_worker(w);
-    memcpy(w->p, p, bytes);
-    for (int i = 0; i < state_count; i++) memcpy(taciti_optim_state(w->optim, i), states[i], bytes);
-    taciti_optim_set_updates(w->optim, updates);
-    CHECK(w->strategy->arrays(w->self, fresh) == count);
-    for (size_t i = 0; i < count; i++) {
-        CHECK(strcmp(fresh[i].name, arrays[i].name) == 0);
-        if (!w->t->forget) memcpy(fresh[i].flat, saved[i], bytes);
+    const taciti_state after = state_of(w);
+    CHECK(after.count == before.count);
+    for (size_t i = 0; i < after.count; i++) {
+        const taciti_state_entry *entry = &after.entries[i];
+        CHECK(strcmp(entry->name, before.entries[i].name) == 0);
+        if (!w->t->forget || entry->regroup != TACITI_STATE_RESET) memcpy(entry->data, saved[i], bytes_of(entry));
+        taciti_free(saved[i]);
     }
-    start(w, step, w->t->forget ? NULL : &numbers);
-    for (size_t i = 0; i < count; i++) taciti_free(saved[i]);
-    for (int i = 0; i < state_count; i++) taciti_free(states[i]);
-    taciti_free(p);
+    start(w, step, !w->t->forget);
 }
 
 /* Nothing in the steps of a rank's own, and in an outer step what the formula says a period sends. */
@@ -223,7 +227,7 @@ static void train(taciti_comm *comm, void *context) {
     for (size_t a = 0; a < w.layout.tensor_count; a++)
         for (size_t i = w.layout.tensors[a].offset; i < w.layout.tensors[a].offset + w.layout.tensors[a].n; i++)
             w.p[i] = start_value(t, i);
-    start(&w, 0, NULL);
+    start(&w, 0, false);
     for (int step = 0; step < t->steps; step++) {
         take_step(&w, step);
         if (w.strategy->average != NULL && !t->emulated) look_at_the_average(&w, step);
@@ -553,15 +557,14 @@ static void refuse(taciti_comm *comm, void *context) {
     w.local = w.t->local;
     test_make_layout(SIZES, TEST_TENSORS, 4096, &w.layout);
     open_worker(&w);
-    taciti_strategy_numbers numbers = {.count = 0};
-    CHECK(w.strategy->start(w.self, 1, &numbers) == TACIT_E_CONFIG);
-    numbers.count = 1;
+    const taciti_state state = state_of(&w);
+    double *done = taciti_state_find(&state, "numbers")->data;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        numbers.values[0] = wrong[i];
-        CHECK(w.strategy->start(w.self, 1, &numbers) == TACIT_E_CONFIG);
+        *done = wrong[i];
+        CHECK(w.strategy->start(w.self, 1, true) == TACIT_E_CONFIG);
     }
-    numbers.values[0] = 2;
-    CHECK(w.strategy->start(w.self, 2, &numbers) == TACIT_OK);
+    *done = 2;
+    CHECK(w.strategy->start(w.self, 2, true) == TACIT_OK);
     CHECK(w.strategy->period(w.self) == 3);
     close_worker(&w);
     taciti_layout_destroy(&w.layout);
@@ -573,7 +576,7 @@ static void a_place_outside_the_period_is_refused(void **state) {
     const taciti_comm_options options = test_comm_options(true);
     test_log_keep();
     test_world_run(1, &options, refuse, &t);
-    assert_int_equal(test_log_count("localsgd.every is 3"), 5);
+    assert_int_equal(test_log_count("localsgd.every is 3"), 4);
     test_log_drop();
 }
 

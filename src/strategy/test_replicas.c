@@ -12,8 +12,6 @@
 #include "base/memory.h"
 #include "base/rng.h"
 
-enum { MAX_STATES = 3 };
-
 test_replicas test_replicas_of(int ranks, int steps) {
     test_replicas t = {.strategy = "gossip",
                        .ranks = ranks,
@@ -207,51 +205,54 @@ static void fill(const test_replicas *t, int rank, rank_state *s) {
         }
 }
 
-static size_t arrays_of(const rank_state *s, taciti_strategy_array out[TACITI_STRATEGY_MAX_ARRAYS]) {
-    return s->strategy->arrays != NULL ? s->strategy->arrays(s->self, out) : 0;
+static taciti_state state_of(const rank_state *s) {
+    taciti_state state = {.count = 0};
+    s->strategy->state(s->self, &state);
+    CHECK(state.count <= TACITI_STATE_MAX_ENTRIES);
+    return state;
+}
+
+static size_t bytes_of(const taciti_state_entry *entry) {
+    switch (entry->kind) {
+    case TACITI_STATE_ARRAY: return entry->n * sizeof(float);
+    case TACITI_STATE_NUMBERS: return entry->n * sizeof(double);
+    case TACITI_STATE_COUNT: return sizeof(int64_t);
+    case TACITI_STATE_BYTES: break;
+    }
+    return entry->n;
 }
 
 /* Replicas that differ from the beginning are what a checkpoint would have brought. */
 static void start(const test_replicas *t, int rank, rank_state *s) {
-    taciti_strategy_array arrays[TACITI_STRATEGY_MAX_ARRAYS];
-    taciti_strategy_numbers numbers = {.count = 0};
     fill(t, rank, s);
-    if (t->scattered) s->strategy->numbers(s->self, &numbers);
-    for (size_t i = 0, count = arrays_of(s, arrays); t->scattered && i < count; i++)
-        if (strcmp(arrays[i].name, "handed") == 0) memcpy(arrays[i].flat, s->p, s->layout.n * sizeof *s->p);
-    if (s->strategy->start != NULL) CHECK(s->strategy->start(s->self, 0, t->scattered ? &numbers : NULL) == TACIT_OK);
+    const taciti_state state = state_of(s);
+    const taciti_state_entry *handed = taciti_state_find(&state, "strategy.handed");
+    if (t->scattered && handed != NULL) memcpy(handed->data, s->p, bytes_of(handed));
+    if (s->strategy->start != NULL) CHECK(s->strategy->start(s->self, 0, t->scattered) == TACIT_OK);
 }
 
 /* All that a checkpoint holds goes to memory; all else is thrown away; a new rank takes it up. */
 static tacit_status save_and_restore(const test_replicas *t, taciti_comm *comm, int step, rank_state *s) {
-    const size_t bytes = s->layout.n * sizeof(float);
-    float *saved[1 + MAX_STATES + TACITI_STRATEGY_MAX_ARRAYS] = {s->p};
-    taciti_strategy_array arrays[TACITI_STRATEGY_MAX_ARRAYS];
-    taciti_strategy_numbers numbers;
-    const int states = taciti_optim_state_count(s->optim);
-    const size_t count = arrays_of(s, arrays);
-    const int64_t updates = taciti_optim_updates(s->optim);
-    s->strategy->numbers(s->self, &numbers);
-    for (size_t i = 0; i < (size_t)states + count; i++) {
-        saved[1 + i] = taciti_calloc(1, bytes);
-        CHECK(saved[1 + i] != NULL);
-        memcpy(saved[1 + i],
-               i < (size_t)states ? taciti_optim_state(s->optim, (int)i) : arrays[i - (size_t)states].flat, bytes);
+    void *saved[TACITI_STATE_MAX_ENTRIES];
+    const taciti_state before = state_of(s);
+    for (size_t i = 0; i < before.count; i++) {
+        saved[i] = taciti_calloc(1, bytes_of(&before.entries[i]));
+        CHECK(saved[i] != NULL);
+        memcpy(saved[i], before.entries[i].data, bytes_of(&before.entries[i]));
     }
     close_rank(s);
     *s = (rank_state){.p = NULL};
     CHECK(open_rank(t, comm, t->resumed != NULL ? t->resumed : &t->gossip, s) == TACIT_OK);
-    memcpy(s->p, saved[0], bytes);
+    const taciti_state after = state_of(s);
+    CHECK(after.count == before.count);
+    for (size_t i = 0; i < after.count; i++) {
+        memcpy(after.entries[i].data, saved[i], bytes_of(&after.entries[i]));
+        taciti_free(saved[i]);
+    }
     taciti_kernels_get()->bf16_encode(s->copy, s->p, s->layout.n);
-    CHECK(arrays_of(s, arrays) == count);
-    for (size_t i = 0; i < (size_t)states + count; i++)
-        memcpy(i < (size_t)states ? taciti_optim_state(s->optim, (int)i) : arrays[i - (size_t)states].flat,
-               saved[1 + i], bytes);
-    taciti_optim_set_updates(s->optim, updates);
-    if (taciti_comm_rank(comm) == t->wrong_rank) numbers.values[t->wrong_number] = t->wrong_value;
-    const tacit_status status = s->strategy->start(s->self, step, &numbers);
-    for (size_t i = 0; i < 1 + (size_t)states + count; i++) taciti_free(saved[i]);
-    return status;
+    double *numbers = taciti_state_find(&after, "numbers")->data;
+    if (taciti_comm_rank(comm) == t->wrong_rank) numbers[t->wrong_number] = t->wrong_value;
+    return s->strategy->start(s->self, step, true);
 }
 
 /* revert() brings everything back that average() changed. */
@@ -287,13 +288,16 @@ static void check_bytes(const test_replicas *t, taciti_comm *comm, const rank_st
 
 /* What a checkpoint would hold of a rank besides its parameters. */
 static void keep_state(test_replicas *t, int rank, const rank_state *s) {
-    taciti_strategy_array arrays[TACITI_STRATEGY_MAX_ARRAYS];
+    const taciti_state state = state_of(s);
+    const taciti_state_entry *numbers = taciti_state_find(&state, "numbers");
     if (rank == 0 && s->strategy->lag != NULL) t->lag = s->strategy->lag(s->self);
-    if (s->strategy->numbers != NULL) s->strategy->numbers(s->self, &t->numbers[rank]);
-    for (size_t i = 0, count = arrays_of(s, arrays); i < count; i++) {
-        t->arrays[rank][i] = taciti_calloc(s->layout.n, sizeof(float));
-        CHECK(t->arrays[rank][i] != NULL);
-        memcpy(t->arrays[rank][i], arrays[i].flat, s->layout.n * sizeof(float));
+    if (numbers != NULL) memcpy(t->numbers[rank], numbers->data, bytes_of(numbers));
+    for (size_t i = 0, a = 0; i < state.count; i++) {
+        const taciti_state_entry *entry = &state.entries[i];
+        if (strncmp(entry->name, "strategy.", strlen("strategy.")) != 0) continue;
+        t->arrays[rank][a] = taciti_calloc(1, bytes_of(entry));
+        CHECK(t->arrays[rank][a] != NULL);
+        memcpy(t->arrays[rank][a++], entry->data, bytes_of(entry));
     }
 }
 
@@ -350,7 +354,7 @@ void test_replicas_free(test_replicas *t) {
     for (int r = 0; r < t->ranks; r++) {
         taciti_free(t->parameters[r]);
         taciti_free(t->averages[r]);
-        for (int i = 0; i < TACITI_STRATEGY_MAX_ARRAYS; i++) taciti_free(t->arrays[r][i]);
+        for (int i = 0; i < TEST_MAX_ARRAYS; i++) taciti_free(t->arrays[r][i]);
     }
 }
 

@@ -9,7 +9,7 @@
 #include "comm/test_engine.h"
 #include "strategy/strategy.h"
 
-enum { TEST_MAX_RANKS = 16, TEST_MAX_STEPS = 400 };
+enum { TEST_MAX_RANKS = 16, TEST_MAX_STEPS = 400, TEST_MAX_NUMBERS = 8, TEST_MAX_ARRAYS = 4 };
 
 typedef enum test_problem {
     TEST_QUADRATIC, /* f_i(x) = sum (x - c_i)^2 / 2 in every element */
@@ -53,9 +53,9 @@ typedef struct test_replicas {
     double distance[TEST_MAX_RANKS]; /* of average_at */
     float (*path)[TEST_MAX_RANKS];   /* [steps][rank] element 0 after every step; NULL: not kept */
     taciti_step_report reports[TEST_MAX_RANKS][TEST_MAX_STEPS];
-    taciti_strategy_numbers numbers[TEST_MAX_RANKS];
-    size_t lag;                                                /* of the strategy, as rank 0 says */
-    float *arrays[TEST_MAX_RANKS][TACITI_STRATEGY_MAX_ARRAYS]; /* that a checkpoint would hold, in their order */
+    double numbers[TEST_MAX_RANKS][TEST_MAX_NUMBERS];
+    size_t lag;                                     /* of the strategy, as rank 0 says */
+    float *arrays[TEST_MAX_RANKS][TEST_MAX_ARRAYS]; /* "strategy.*" of a checkpoint, in their order */
     tacit_status predicted, status;       /* of predict_bytes and create; where that failed nothing else is there */
     tacit_status created[TEST_MAX_RANKS]; /* of create, of every rank */
     tacit_status started[TEST_MAX_RANKS]; /* after stop_after; a run ends where it failed */

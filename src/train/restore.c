@@ -78,6 +78,12 @@ static tacit_status refuse_changes(const taciti_trainer *trainer, const origin *
                        from->path, what, changes, way_out);
 }
 
+static const char *state_name(const taciti_trainer *trainer, int i) {
+    taciti_state state = {.count = 0};
+    taciti_optim_list_state(trainer->optim, TACITI_STATE_SHARED, &state);
+    return state.entries[i].name + strlen("optim.");
+}
+
 /* The states of the optimizer, of rank 0 or of all (owner < 0). */
 static tacit_status check_moments(const taciti_trainer *trainer, const origin *from, int owner) {
     taciti_state_list list = {.count = 0};
@@ -87,24 +93,22 @@ static tacit_status check_moments(const taciti_trainer *trainer, const origin *f
         taciti_state_add_moment(trainer, owner, i, taciti_optim_state(trainer->optim, i), &list);
     TACITI_TRY(taciti_ckpt_find_missing(from->path, list.arrays, list.count, &missing));
     if (missing == list.count) return TACIT_OK;
-    (void)snprintf(what, sizeof what, "state \"%s\" of the optimizer",
-                   taciti_optim_state_name(trainer->optim, (int)missing));
+    (void)snprintf(what, sizeof what, "state \"%s\" of the optimizer", state_name(trainer, (int)missing));
     return refuse_changes(trainer, from, what, "optim.",
                           "start a new run from its weights with --train.init and another --run.dir");
 }
 
 /* The arrays of the strategy, of rank 0. */
 static tacit_status check_strategy_arrays(const taciti_trainer *trainer, const origin *from) {
-    taciti_strategy_array arrays[TACITI_STRATEGY_MAX_ARRAYS];
     taciti_state_list list = {.count = 0};
     size_t missing = 0;
     char what[CHANGES_BYTES], section[CHANGES_BYTES];
-    const size_t count =
-        trainer->strategy->arrays == NULL ? 0 : trainer->strategy->arrays(trainer->strategy_self, arrays);
     taciti_state_add_strategy(trainer, 0, &list);
     TACITI_TRY(taciti_ckpt_find_missing(from->path, list.arrays, list.count, &missing));
-    if (missing >= count) return TACIT_OK;
-    (void)snprintf(what, sizeof what, "array \"%s\" of strategy %s", arrays[missing].name, trainer->strategy->name);
+    if (missing >= list.count) return TACIT_OK;
+    const char *name = strstr(list.prefixes[missing], "strategy.") + strlen("strategy.");
+    (void)snprintf(what, sizeof what, "array \"%.*s\" of strategy %s", (int)strlen(name) - 1, name,
+                   trainer->strategy->name);
     (void)snprintf(section, sizeof section, "%s.", trainer->strategy->name);
     return refuse_changes(trainer, from, what, section, "go on from the mean of the replicas with --resume-from-mean");
 }
@@ -122,7 +126,7 @@ static tacit_status resume_updates(taciti_trainer *trainer, const origin *from, 
     if (windows > INT64_MAX / now)
         return taciti_fail(TACIT_E_DATA, "%s: %" PRId64 " updates are too many", from->path, updates);
     for (int i = 0; i < taciti_optim_state_count(trainer->optim); i++)
-        if (strcmp(taciti_optim_state_name(trainer->optim, i), "a") == 0)
+        if (strcmp(state_name(trainer, i), "a") == 0)
             memset(taciti_optim_state(trainer->optim, i), 0, trainer->layout.n * sizeof(float));
     taciti_optim_set_updates(trainer->optim, windows * now);
     if (updates % before != 0 || !together)
@@ -135,30 +139,33 @@ static tacit_status resume_updates(taciti_trainer *trainer, const origin *from, 
 
 /* ---- all ranks as they were -------------------------------------------------------------------------------------- */
 
-static tacit_status read_strategy_numbers(const origin *from, int rank, taciti_strategy_numbers *out) {
-    const json_t *list = json_object_get(json_array_get(from->replicas, (size_t)rank), "numbers");
-    if (!json_is_array(list) || json_array_size(list) > TACITI_STRATEGY_MAX_NUMBERS)
-        return taciti_fail(TACIT_E_DATA, "%s: replicas[%d].numbers must be a list of at most %d numbers", from->path,
-                           rank, (int)TACITI_STRATEGY_MAX_NUMBERS);
-    out->count = json_array_size(list);
-    for (size_t i = 0; i < out->count; i++) {
+static tacit_status read_strategy_numbers(const taciti_trainer *trainer, const origin *from) {
+    const json_t *list = json_object_get(json_array_get(from->replicas, (size_t)trainer->rank), "numbers");
+    taciti_state state = {.count = 0};
+    trainer->strategy->state(trainer->strategy_self, &state);
+    const taciti_state_entry *numbers = taciti_state_find(&state, "numbers");
+    if (!json_is_array(list) || json_array_size(list) != (numbers == NULL ? 0 : numbers->n))
+        return taciti_fail(TACIT_E_DATA, "%s: replicas[%d].numbers must be a list of %zu numbers", from->path,
+                           trainer->rank, numbers == NULL ? 0 : numbers->n);
+    for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *value = json_array_get(list, i);
         if (!json_is_number(value) && !json_is_null(value))
-            return taciti_fail(TACIT_E_DATA, "%s: replicas[%d].numbers[%zu] is not a number", from->path, rank, i);
-        out->values[i] = json_is_null(value) ? (double)NAN : json_number_value(value);
+            return taciti_fail(TACIT_E_DATA, "%s: replicas[%d].numbers[%zu] is not a number", from->path, trainer->rank,
+                               i);
+        ((double *)numbers->data)[i] = json_is_null(value) ? (double)NAN : json_number_value(value);
     }
     return TACIT_OK;
 }
 
-static tacit_status restore_own(taciti_trainer *trainer, const origin *from, taciti_strategy_numbers *numbers) {
+static tacit_status restore_own(taciti_trainer *trainer, const origin *from) {
     int64_t updates = 0;
     TACITI_TRY(read_number(json_array_get(from->replicas, (size_t)trainer->rank), "updates", &updates));
-    TACITI_TRY(read_strategy_numbers(from, trainer->rank, numbers));
     TACITI_TRY(check_moments(trainer, from, 0));
     TACITI_TRY(check_strategy_arrays(trainer, from));
     taciti_state_list list = {.count = 0};
     taciti_state_add_own(trainer, trainer->rank, taciti_model_parameters(trainer->model), &list);
     TACITI_TRY(taciti_ckpt_load(from->path, list.arrays, list.count));
+    TACITI_TRY(read_strategy_numbers(trainer, from)); /* last, as listing them anew would overwrite them */
     return resume_updates(trainer, from, updates, true);
 }
 
@@ -254,17 +261,16 @@ static void say_origin(const taciti_trainer *trainer, const origin *from) {
                            from->strategy, trainer->strategy->name);
 }
 
-static tacit_status restore_arrays(taciti_trainer *trainer, const origin *from, taciti_strategy_numbers *numbers) {
+static tacit_status restore_arrays(taciti_trainer *trainer, const origin *from) {
     say_origin(trainer, from);
     say_partition(trainer, from);
     taciti_changes_say(&from->changes, trainer);
-    if (continues(trainer, from)) return restore_own(trainer, from, numbers);
+    if (continues(trainer, from)) return restore_own(trainer, from);
     return from->replicas != NULL ? restore_mean(trainer, from) : restore_equal(trainer, from);
 }
 
-/* *exact: every rank is as it was, and *numbers are its strategy's. */
-static tacit_status restore(taciti_trainer *trainer, const char *path, const char *meta_json, bool *exact,
-                            taciti_strategy_numbers *numbers) {
+/* *exact: every rank is as it was. */
+static tacit_status restore(taciti_trainer *trainer, const char *path, const char *meta_json, bool *exact) {
     taciti_model_options model;
     origin from;
     TACITI_TRY(taciti_run_parse_model(path, meta_json, &model));
@@ -275,7 +281,7 @@ static tacit_status restore(taciti_trainer *trainer, const char *path, const cha
     if (status == TACIT_OK) status = read_origin(path, meta, &from);
     if (status == TACIT_OK) status = taciti_changes_create(trainer, meta, &from.changes);
     if (status == TACIT_OK) {
-        status = restore_arrays(trainer, &from, numbers);
+        status = restore_arrays(trainer, &from);
         taciti_changes_destroy(&from.changes);
     }
     if (status == TACIT_OK) *exact = continues(trainer, &from);
@@ -286,10 +292,10 @@ static tacit_status restore(taciti_trainer *trainer, const char *path, const cha
 }
 
 /* Parameters that must be equal are; then the strategy starts what it has under way between steps. */
-static tacit_status start(taciti_trainer *trainer, const taciti_strategy_numbers *numbers) {
-    if (numbers == NULL || trainer->strategy->replicas_equal) TACITI_TRY(taciti_trainer_agree_on_parameters(trainer));
+static tacit_status start(taciti_trainer *trainer, bool restored) {
+    if (!restored || trainer->strategy->replicas_equal) TACITI_TRY(taciti_trainer_agree_on_parameters(trainer));
     if (trainer->strategy->start == NULL) return TACIT_OK;
-    const tacit_status status = trainer->strategy->start(trainer->strategy_self, trainer->position.step, numbers);
+    const tacit_status status = trainer->strategy->start(trainer->strategy_self, trainer->position.step, restored);
     return taciti_comm_agree(trainer->comm, status);
 }
 
@@ -298,17 +304,16 @@ tacit_status taciti_trainer_resume(taciti_trainer *trainer, bool *found) {
     char *meta = NULL;
     int64_t step = -1;
     bool exact = false;
-    taciti_strategy_numbers numbers = {.count = 0};
     *found = false;
     TACITI_TRY(taciti_path_join(folder, sizeof folder, trainer->settings->run.dir.text, "ckpt"));
     const tacit_status status = taciti_ckpt_find(trainer->comm, folder, path, sizeof path, &step, &meta);
     if (status == TACIT_E_DATA && step < 0) return TACIT_OK;
     TACITI_TRY(status);
-    const tacit_status restored = taciti_comm_agree(trainer->comm, restore(trainer, path, meta, &exact, &numbers));
+    const tacit_status restored = taciti_comm_agree(trainer->comm, restore(trainer, path, meta, &exact));
     taciti_free(meta);
     TACITI_TRY(restored);
     *found = true;
-    return start(trainer, exact ? &numbers : NULL);
+    return start(trainer, exact);
 }
 
 /* Reads foreign or earlier weights; their shape must be the configured one. */
@@ -330,5 +335,5 @@ tacit_status taciti_trainer_initialise(taciti_trainer *trainer) {
         TACITI_TRY(taciti_comm_agree(trainer->comm, read_weights(trainer, from)));
         taciti_model_refresh(trainer->model);
     }
-    return start(trainer, NULL);
+    return start(trainer, false);
 }

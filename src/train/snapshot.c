@@ -10,7 +10,7 @@
 #include "ckpt/run.h"
 #include "train/trainer.h"
 
-enum { PATH_BYTES = 4096 };
+enum { PATH_BYTES = 4096, MAX_NUMBERS = 8 };
 
 static json_t *describe_model(const taciti_model_options *model) {
     char *text = taciti_run_describe_model(model);
@@ -22,7 +22,8 @@ static json_t *describe_model(const taciti_model_options *model) {
 /* What a rank must remember besides arrays, where ranks differ. */
 typedef struct own_numbers {
     int64_t updates;
-    taciti_strategy_numbers strategy;
+    double numbers[MAX_NUMBERS];
+    int64_t count;
 } own_numbers;
 
 /* JSON knows no infinity: a number that is not finite comes back as NaN. */
@@ -30,15 +31,18 @@ static json_t *real_json(double value) { return isfinite(value) ? json_real(valu
 
 static json_t *own_json(const own_numbers *own) {
     json_t *numbers = json_array();
-    for (size_t i = 0; i < own->strategy.count; i++)
-        (void)json_array_append_new(numbers, real_json(own->strategy.values[i]));
+    for (size_t i = 0; i < (size_t)own->count; i++) (void)json_array_append_new(numbers, real_json(own->numbers[i]));
     return json_pack("{s:I, s:o}", "updates", (json_int_t)own->updates, "numbers", numbers);
 }
 
 /* "replicas": a list by rank. Collective; on rank 0 (which writes the manifest) the list is whole. */
 static tacit_status add_replicas(const taciti_trainer *trainer, json_t *meta) {
     own_numbers mine = {.updates = taciti_optim_updates(trainer->optim)};
-    if (trainer->strategy->numbers != NULL) trainer->strategy->numbers(trainer->strategy_self, &mine.strategy);
+    taciti_state state = {.count = 0};
+    trainer->strategy->state(trainer->strategy_self, &state);
+    const taciti_state_entry *numbers = taciti_state_find(&state, "numbers");
+    for (size_t i = 0; numbers != NULL && i < numbers->n; i++) mine.numbers[i] = ((const double *)numbers->data)[i];
+    mine.count = numbers != NULL ? (int64_t)numbers->n : 0;
     own_numbers *all = taciti_calloc((size_t)trainer->ranks, sizeof *all);
     tacit_status status = taciti_comm_agree(trainer->comm, all == NULL ? TACIT_E_MEMORY : TACIT_OK);
     if (status == TACIT_OK) status = taciti_comm_allgather(trainer->comm, &mine, sizeof mine, all);

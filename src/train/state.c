@@ -19,7 +19,9 @@ static void add(const taciti_trainer *trainer, taciti_state_list *list, int owne
 void taciti_state_add_moment(const taciti_trainer *trainer, int owner, int state, float *flat,
                              taciti_state_list *list) {
     char what[WHAT_BYTES];
-    (void)snprintf(what, sizeof what, "optim.%s.", taciti_optim_state_name(trainer->optim, state));
+    taciti_state listed = {.count = 0};
+    taciti_optim_list_state(trainer->optim, TACITI_STATE_SHARED, &listed);
+    (void)snprintf(what, sizeof what, "%s.", listed.entries[state].name);
     add(trainer, list, owner, what, flat);
 }
 
@@ -33,13 +35,13 @@ void taciti_state_add_moments(const taciti_trainer *trainer, taciti_state_list *
 }
 
 void taciti_state_add_strategy(const taciti_trainer *trainer, int rank, taciti_state_list *list) {
-    taciti_strategy_array arrays[TACITI_STRATEGY_MAX_ARRAYS];
-    if (trainer->strategy->arrays == NULL) return;
-    const size_t count = trainer->strategy->arrays(trainer->strategy_self, arrays);
-    for (size_t a = 0; a < count; a++) {
+    taciti_state state = {.count = 0};
+    trainer->strategy->state(trainer->strategy_self, &state);
+    for (size_t a = 0; a < state.count; a++) {
         char what[WHAT_BYTES];
-        (void)snprintf(what, sizeof what, "strategy.%s.", arrays[a].name);
-        add(trainer, list, rank, what, arrays[a].flat);
+        if (strncmp(state.entries[a].name, "strategy.", strlen("strategy.")) != 0) continue;
+        (void)snprintf(what, sizeof what, "%s.", state.entries[a].name);
+        add(trainer, list, rank, what, state.entries[a].data);
     }
 }
 

@@ -178,7 +178,7 @@ tacit_status taciti_trainer_initialise(taciti_trainer *trainer); /* seed or trai
 
 /* state.c: the flat arrays of a run as a checkpoint names them. */
 /* The mean, then of a rank its parameters, the optimizer's states and the strategy's arrays. */
-enum { TACITI_STATE_MAX_ARRAYS = 2 + TACITI_OPTIM_MAX_STATES + TACITI_STRATEGY_MAX_ARRAYS };
+enum { TACITI_STATE_MAX_ARRAYS = 2 + TACITI_STATE_MAX_ENTRIES };
 typedef struct taciti_state_list {
     taciti_ckpt_array arrays[TACITI_STATE_MAX_ARRAYS];
     char prefixes[TACITI_STATE_MAX_ARRAYS][TACITI_CKPT_PREFIX_BYTES];

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tensor/state.h"
+
+#include <string.h>
+
+void taciti_state_add(taciti_state *state, taciti_state_entry entry) {
+    if (state->count < TACITI_STATE_MAX_ENTRIES) state->entries[state->count] = entry;
+    state->count++;
+}
+
+void taciti_state_add_array(taciti_state *state, const char *name, taciti_state_owner owner,
+                            taciti_state_regroup regroup, const taciti_layout *layout, float *flat) {
+    taciti_state_add(state, (taciti_state_entry){.name = name,
+                                                 .kind = TACITI_STATE_ARRAY,
+                                                 .owner = owner,
+                                                 .regroup = regroup,
+                                                 .data = flat,
+                                                 .layout = layout,
+                                                 .n = layout->n});
+}
+
+void taciti_state_add_numbers(taciti_state *state, const char *name, taciti_state_owner owner,
+                              taciti_state_regroup regroup, double *numbers, size_t n) {
+    taciti_state_add(
+        state,
+        (taciti_state_entry){
+            .name = name, .kind = TACITI_STATE_NUMBERS, .owner = owner, .regroup = regroup, .data = numbers, .n = n});
+}
+
+const taciti_state_entry *taciti_state_find(const taciti_state *state, const char *name) {
+    for (size_t i = 0; i < state->count && i < TACITI_STATE_MAX_ENTRIES; i++)
+        if (strcmp(state->entries[i].name, name) == 0) return &state->entries[i];
+    return NULL;
+}

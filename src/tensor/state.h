@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a rank must remember beyond its next step: one table of named entries. Optimizers, strategies and callers list
+ * what they hold; checkpoints save and restore the entries without knowing what they mean (ckpt/state.h).
+ *
+ *   name "model", shared      the same on every rank, or, of a range, a part of one whole
+ *   name "optim.m", own       every rank has a value of its own
+ *
+ * An entry borrows what it points to. The table is filled anew for every use. Any thread, not collective.
+ */
+#ifndef TACITI_TENSOR_STATE_H
+#define TACITI_TENSOR_STATE_H
+
+#include <stdint.h>
+
+#include "tensor/layout.h"
+
+typedef enum taciti_state_kind {
+    TACITI_STATE_ARRAY,   /* float[n]: floats [begin, begin + n) of a flat array; padding is not saved */
+    TACITI_STATE_NUMBERS, /* double[n]; infinite numbers come back as NaN */
+    TACITI_STATE_COUNT,   /* one int64_t, 0 or above */
+    TACITI_STATE_BYTES,   /* n bytes */
+} taciti_state_kind;
+
+typedef enum taciti_state_owner {
+    TACITI_STATE_SHARED, /* equal on all ranks; of ranges: one whole that the ranks' ranges cover */
+    TACITI_STATE_OWN,    /* of this rank alone */
+} taciti_state_owner;
+
+/* What becomes of a rank's own entry where a run goes on with another number of ranks. */
+typedef enum taciti_state_regroup {
+    TACITI_STATE_RESET,  /* stays as it is before the first step */
+    TACITI_STATE_REFUSE, /* the run is refused */
+    TACITI_STATE_SUM,    /* rank r of n receives the sum over former ranks r, r + n, ...: the total stays what it was.
+                          * Arrays, numbers and counts */
+    TACITI_STATE_MEAN,   /* every rank receives the shared entry of that name if there is one, else the mean over the
+                          * former ranks. Arrays, numbers and counts (rounded) */
+} taciti_state_regroup;
+
+typedef struct taciti_state_entry {
+    const char *name; /* unique in its table; "strategy.anchor" */
+    taciti_state_kind kind;
+    taciti_state_owner owner;
+    taciti_state_regroup regroup;
+    void *data;                  /* of an array: float `begin` of the flat array */
+    const taciti_layout *layout; /* of arrays */
+    size_t begin, n;             /* a whole array: 0, layout->n */
+} taciti_state_entry;
+
+enum { TACITI_STATE_MAX_ENTRIES = 64, TACITI_STATE_NAME_BYTES = 48 };
+
+typedef struct taciti_state {
+    taciti_state_entry entries[TACITI_STATE_MAX_ENTRIES];
+    size_t count; /* above TACITI_STATE_MAX_ENTRIES: some did not fit, and the table is refused */
+} taciti_state;
+
+void taciti_state_add(taciti_state *state, taciti_state_entry entry);
+
+/* A whole flat array. */
+void taciti_state_add_array(taciti_state *state, const char *name, taciti_state_owner owner,
+                            taciti_state_regroup regroup, const taciti_layout *layout, float *flat);
+
+void taciti_state_add_numbers(taciti_state *state, const char *name, taciti_state_owner owner,
+                              taciti_state_regroup regroup, double *numbers, size_t n);
+
+/* NULL: there is none. */
+const taciti_state_entry *taciti_state_find(const taciti_state *state, const char *name);
+
+#endif
