@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/hosts.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
@@ -190,8 +191,26 @@ static void series_are_close_to_the_library(void **state) {
     assert_true(fabs(taciti_series_exp(-1e300)) <= 0 && fabs(taciti_series_exp((double)-INFINITY)) <= 0);
 }
 
+static void the_last_host_has_what_is_left(void **state) {
+    (void)state;
+    taciti_hosts hosts;
+    assert_int_equal(taciti_hosts_by_size(7, 3, &hosts), TACIT_OK);
+    assert_int_equal(hosts.ranks, 7);
+    assert_int_equal(hosts.count, 3);
+    for (int r = 0; r < 7; r++) assert_int_equal(hosts.host_of[r], r / 3);
+    taciti_hosts_destroy(&hosts);
+    assert_null(hosts.host_of);
+    assert_int_equal(taciti_hosts_by_size(6, 3, &hosts), TACIT_OK);
+    assert_int_equal(hosts.count, 2);
+    taciti_hosts_destroy(&hosts);
+    assert_int_equal(taciti_hosts_create(5, &hosts), TACIT_OK);
+    assert_int_equal(hosts.count, 1);
+    taciti_hosts_destroy(&hosts);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_last_host_has_what_is_left),
         cmocka_unit_test(series_are_close_to_the_library),
         cmocka_unit_test(statuses_have_names_texts_and_exit_codes),
         cmocka_unit_test(lines_of_failures_wait_until_they_are_settled),

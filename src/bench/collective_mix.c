@@ -17,7 +17,7 @@ static double factor_of(const taciti_collective_mix *mix, size_t round, int rank
 }
 
 static void expect(taciti_collective_mix *mix, const taciti_numbers *numbers, size_t round) {
-    const int me = taciti_comm_rank(mix->comm), ranks = mix->where.ranks;
+    const int me = taciti_comm_rank(mix->comm), ranks = taciti_comm_size(mix->comm);
     float *out = mix->expected + round * numbers->period_n;
     for (size_t i = 0; i < numbers->period_n; i++) {
         double sum = 0;
@@ -30,12 +30,9 @@ static void expect(taciti_collective_mix *mix, const taciti_numbers *numbers, si
 
 tacit_status taciti_collective_mix_open(taciti_comm *comm, const char *topology, const taciti_numbers *numbers,
                                         const taciti_exchange_options *options, taciti_collective_mix *out) {
-    const int ranks = taciti_comm_size(comm);
     *out = (taciti_collective_mix){.comm = comm, .placement = taciti_exchange_placement(options)};
-    out->host_of = taciti_calloc((size_t)ranks, sizeof *out->host_of);
-    if (out->host_of == NULL) return TACIT_E_MEMORY;
-    out->where = (taciti_where){ranks, taciti_hosts_of(comm, out->host_of), out->host_of};
-    const taciti_topo_request request = {.name = topology, .ranks = ranks, .host_of = out->host_of};
+    const taciti_topo_request request = {
+        .name = topology, .ranks = taciti_comm_size(comm), .hosts = taciti_comm_hosts(comm)};
     TACITI_TRY(taciti_topology_create(&request, &out->topology));
     out->expected = taciti_calloc(out->topology.period * numbers->period_n, sizeof *out->expected);
     if (out->expected == NULL) return TACIT_E_MEMORY;
@@ -46,7 +43,6 @@ tacit_status taciti_collective_mix_open(taciti_comm *comm, const char *topology,
 void taciti_collective_mix_close(taciti_collective_mix *mix) {
     taciti_mix_destroy(mix->mix);
     taciti_topology_destroy(&mix->topology);
-    taciti_free(mix->host_of);
     taciti_free(mix->expected);
     *mix = (taciti_collective_mix){0};
 }
@@ -72,5 +68,6 @@ bool taciti_collective_mix_is_right(const taciti_collective_mix *mix, const taci
 }
 
 double taciti_collective_mix_bits(const taciti_collective_mix *mix, int round, size_t bytes) {
-    return 8 * taciti_mix_nic_bytes_of(&mix->where, &mix->topology, (size_t)round, mix->placement, bytes);
+    return 8 *
+           taciti_mix_nic_bytes_of(taciti_comm_hosts(mix->comm), &mix->topology, (size_t)round, mix->placement, bytes);
 }

@@ -13,8 +13,6 @@
 typedef struct taciti_collective_mix {
     taciti_comm *comm; /* borrows */
     taciti_topology topology;
-    taciti_where where;
-    int *host_of;    /* owned */
     float *expected; /* [period][numbers' period] what this rank must get, up to rounding; owned */
     taciti_placement placement;
     taciti_mix *mix; /* of the current size */

@@ -21,7 +21,6 @@ struct taciti_cluster_run {
     const taciti_cluster_options *options;
     taciti_comm *comm;
     taciti_cluster_shape shape;
-    size_t *host_of; /* [ranks]; owned */
     taciti_bench_plan plans[TACITI_SETTINGS_MAX];
     size_t periods[TACITI_SETTINGS_MAX]; /* of their strategies, steps */
     size_t period;                       /* the least that is a whole number of each */
@@ -42,21 +41,6 @@ typedef taciti_cluster_run run;
 static bool is_emulated(const run *r) { return taciti_bench_setting_emulated(&r->options->settings->list[0]); }
 
 /* ---- who is where ------------------------------------------------------------------------------------------------ */
-
-static tacit_status arrange_hosts(run *r) {
-    const size_t ranks = (size_t)taciti_comm_size(r->comm);
-    r->host_of = taciti_calloc(ranks, sizeof *r->host_of);
-    if (r->host_of == NULL) return TACIT_E_MEMORY;
-    for (size_t i = 0; i < ranks; i++) {
-        const char *host = taciti_comm_peer(r->comm, (int)i)->host;
-        size_t first = 0;
-        while (strcmp(taciti_comm_peer(r->comm, (int)first)->host, host) != 0) first++;
-        r->host_of[i] = first < i ? r->host_of[first] : r->shape.hosts++;
-    }
-    r->shape.ranks = ranks;
-    r->shape.host_of = r->host_of;
-    return TACIT_OK;
-}
 
 typedef struct place {
     char boot[BOOT_BYTES]; /* the same on all emulated hosts of one machine */
@@ -351,13 +335,13 @@ static tacit_status run_blocks(run *r) {
 
 static tacit_status describe_hosts(const run *r, taciti_cluster_bench *out) {
     out->ranks = r->shape.ranks;
-    out->hosts = r->shape.hosts;
+    out->hosts = (size_t)r->shape.hosts->count;
     (void)snprintf(out->library, sizeof out->library, "%s", taciti_comm_engine(r->comm)->library);
     out->host_names = taciti_calloc(out->hosts, sizeof *out->host_names);
     out->host_ranks = taciti_calloc(out->hosts, sizeof *out->host_ranks);
     if (out->host_names == NULL || out->host_ranks == NULL) return TACIT_E_MEMORY;
     for (size_t i = 0; i < out->ranks; i++) {
-        const size_t host = r->host_of[i];
+        const int host = r->shape.hosts->host_of[i];
         if (out->host_ranks[host]++ == 0)
             (void)snprintf(out->host_names[host], TACITI_HOST_BYTES, "%s", taciti_comm_peer(r->comm, (int)i)->host);
     }
@@ -430,7 +414,8 @@ static int choose_threads(const run *r) {
 
 static tacit_status prepare(run *r) {
     taciti_cluster_bench *facts = &r->facts;
-    TACITI_TRY(taciti_comm_agree(r->comm, arrange_hosts(r)));
+    r->shape.ranks = (size_t)taciti_comm_size(r->comm);
+    r->shape.hosts = taciti_comm_hosts(r->comm);
     TACITI_TRY(find_machine(r));
     TACITI_TRY(taciti_comm_agree(r->comm, create_plans(r)));
     TACITI_TRY(agree(r));
@@ -466,7 +451,6 @@ static void close_run(run *r) {
         taciti_cluster_records_destroy(&r->records[i]);
         taciti_bench_plan_destroy(&r->plans[i]);
     }
-    taciti_free(r->host_of);
     taciti_free(r);
 }
 

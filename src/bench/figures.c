@@ -164,7 +164,7 @@ static void fill_hosts(const taciti_cluster_shape *shape, const taciti_cluster_r
     for (size_t b = 0; b < shape->blocks; b++)
         for (size_t r = 0; r < shape->ranks; r++) {
             const taciti_block_record *block = &records->blocks[b * shape->ranks + r];
-            taciti_host_bytes *host = &out->hosts[shape->host_of[r]];
+            taciti_host_bytes *host = &out->hosts[shape->hosts->host_of[r]];
             host->measured = host->measured || block->has_nic != 0;
             host->sent += (double)block->nic_sent_bytes / steps;
             host->received += (double)block->nic_received_bytes / steps;
@@ -177,7 +177,7 @@ static void fill_hosts(const taciti_cluster_shape *shape, const taciti_cluster_r
 tacit_status taciti_cluster_figures_of(const taciti_cluster_shape *shape, const taciti_cluster_records *records,
                                        const taciti_cluster_records *base, bool has_thread,
                                        taciti_setting_figures *out) {
-    taciti_setting_figures figures = {.hosts = taciti_calloc(shape->hosts, sizeof *figures.hosts)};
+    taciti_setting_figures figures = {.hosts = taciti_calloc((size_t)shape->hosts->count, sizeof *figures.hosts)};
     double *samples = taciti_calloc(step_count(shape), sizeof *samples); /* at least one per block */
     if (figures.hosts == NULL || samples == NULL) {
         taciti_free(figures.hosts);

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/hosts.h"
 #include "bench/statistics.h"
 #include "tacit/tacit.h"
 
@@ -46,8 +47,7 @@ typedef struct taciti_cluster_records {
 /* The shape of the arrays above, and which host each rank is on. */
 typedef struct taciti_cluster_shape {
     size_t ranks, blocks, rounds, warm_up;
-    size_t hosts;
-    const size_t *host_of; /* [ranks]: 0 .. hosts - 1 */
+    const taciti_hosts *hosts; /* borrowed */
 } taciti_cluster_shape;
 
 /* Of period 1. Returns owned. */

@@ -12,9 +12,10 @@
 #include "bench/interface_counters.h"
 
 enum { RANKS = 3, BLOCKS = 2, ROUNDS = 4, WARM_UP = 1 };
-static const size_t HOST_OF[RANKS] = {0, 0, 1};
+static int g_host_of[RANKS] = {0, 0, 1};
+static const taciti_hosts HOSTS = {.ranks = RANKS, .count = 2, .host_of = g_host_of};
 static const taciti_cluster_shape SHAPE = {
-    .ranks = RANKS, .blocks = BLOCKS, .rounds = ROUNDS, .warm_up = WARM_UP, .hosts = 2, .host_of = HOST_OF};
+    .ranks = RANKS, .blocks = BLOCKS, .rounds = ROUNDS, .warm_up = WARM_UP, .hosts = &HOSTS};
 
 static taciti_cluster_records g_records, g_base;
 static taciti_setting_figures g_figures;

@@ -20,7 +20,7 @@ static json_t *cluster_json(const taciti_plan_report *r) {
     const taciti_prediction *p = &r->candidates->list[0].prediction;
     const bool known = c->between.alpha_s >= 0;
     return json_pack("{s:s, s:s, s:i, s:i, s:o, s:o, s:b, s:f}", "file", r->cluster_path, "name", c->name, "hosts",
-                     r->scene->where->hosts, "ranks", r->scene->where->ranks, "between_gbit_per_s",
+                     r->scene->hosts->count, "ranks", r->scene->hosts->ranks, "between_gbit_per_s",
                      known ? json_real(8 / taciti_plan_wire_beta_s(c) / 1e9) : json_null(), "between_latency_us",
                      known ? json_real(c->between.alpha_s * 1e6) : json_null(), "calibrated", p->calibrated,
                      "link_error", p->link_error);

@@ -46,9 +46,9 @@ static void print_head(const taciti_plan_report *r) {
     printf("compute     forward %.2f ms, backward %.2f ms, update %.2f ms per rank; cv %.1f %%; %s\n",
            MS * taciti_profile_forward_s(p), MS * taciti_profile_backward_s(p), MS * p->update_s, PERCENT * r->cv,
            p->source[0] == '\0' ? "source unknown" : p->source);
-    printf("cluster     %d host%s, %d rank%s: %s%s%s\n", s->where->hosts, s->where->hosts == 1 ? "" : "s",
-           s->where->ranks, s->where->ranks == 1 ? "" : "s", r->cluster_path, c->name[0] == '\0' ? "" : ", ", c->name);
-    if (s->where->hosts > 1)
+    printf("cluster     %d host%s, %d rank%s: %s%s%s\n", s->hosts->count, s->hosts->count == 1 ? "" : "s",
+           s->hosts->ranks, s->hosts->ranks == 1 ? "" : "s", r->cluster_path, c->name[0] == '\0' ? "" : ", ", c->name);
+    if (s->hosts->count > 1)
         printf("links       %.4g Gbit/s of a host and %.4g us between hosts; %s, transfers +- %.0f %%\n",
                8 / taciti_plan_wire_beta_s(c) / 1e9, c->between.alpha_s * 1e6,
                r->candidates->list[0].prediction.calibrated ? "measured all-reduces used" : "no measured all-reduces",

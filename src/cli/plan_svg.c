@@ -178,8 +178,8 @@ static void put_rates(FILE *out, const taciti_plan_report *r) {
     (void)snprintf(text, sizeof text, "this cluster, %.3g Gbit/s%s", curve->here,
                    curve->here > a.max_x || curve->here < a.min_x ? ": not in the picture" : "");
     put_here(out, &a, curve->here, text);
-    (void)snprintf(text, sizeof text, "Gbit/s of a host's link (%d hosts, %d ranks)", r->scene->where->hosts,
-                   r->scene->where->ranks);
+    (void)snprintf(text, sizeof text, "Gbit/s of a host's link (%d hosts, %d ranks)", r->scene->hosts->count,
+                   r->scene->hosts->ranks);
     put_text(out, LEFT + PANEL / 2.0, BOTTOM + 40, "text-anchor=\"middle\"", text);
 }
 
@@ -197,8 +197,8 @@ static void put_hosts(FILE *out, const taciti_plan_report *r) {
         put_tick_x(out, &a, curve->x[p], text);
     }
     put_lines(out, &a, r->curves, curve);
-    (void)snprintf(text, sizeof text, "this plan, %d host%s", r->scene->where->hosts,
-                   r->scene->where->hosts == 1 ? "" : "s");
+    (void)snprintf(text, sizeof text, "this plan, %d host%s", r->scene->hosts->count,
+                   r->scene->hosts->count == 1 ? "" : "s");
     put_here(out, &a, curve->here, text);
     const taciti_cluster *c = r->scene->cluster;
     const int max = taciti_cluster_max_ranks_per_host(c);

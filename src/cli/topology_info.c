@@ -37,17 +37,16 @@ typedef struct wish {
     taciti_topo_request request;
     taciti_topo_awc awc;
     int per_host;
-    int *host_of; /* owned */
-    taciti_where where;
+    taciti_hosts hosts;
 } wish;
 
 static void fill_nic(taciti_topology_sheet *s) {
     const taciti_placement placement = {0};
     for (size_t r = 0; r < s->topology.period; r++) {
-        s->nic[r] = taciti_mix_nic_bytes_of(&s->where, &s->topology, r, placement, MODEL_BYTES) / (double)MODEL_BYTES;
+        s->nic[r] = taciti_mix_nic_bytes_of(&s->hosts, &s->topology, r, placement, MODEL_BYTES) / (double)MODEL_BYTES;
         s->nic_peak = fmax(s->nic_peak, s->nic[r]);
     }
-    s->nic_mean = taciti_mix_nic_bytes_mean(&s->where, &s->topology, placement, MODEL_BYTES) / (double)MODEL_BYTES;
+    s->nic_mean = taciti_mix_nic_bytes_mean(&s->hosts, &s->topology, placement, MODEL_BYTES) / (double)MODEL_BYTES;
 }
 
 static tacit_status find_figures(const wish *w, taciti_topology_sheet *s) {
@@ -61,7 +60,7 @@ static tacit_status find_figures(const wish *w, taciti_topology_sheet *s) {
 
 static tacit_status make_sheet(const wish *w, const char *name, taciti_topology_sheet *out) {
     taciti_topo_request request = w->request;
-    taciti_topology_sheet s = {.where = w->where};
+    taciti_topology_sheet s = {.hosts = w->hosts};
     request.name = name;
     TACITI_TRY(taciti_topology_create(&request, &s.topology));
     s.nic = taciti_calloc(s.topology.period, sizeof *s.nic);
@@ -140,7 +139,7 @@ static json_t *sheet_json(const taciti_topology_sheet *s, bool with_rounds) {
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
 static void print_heading(const wish *w) {
-    const int ranks = w->where.ranks, hosts = w->where.hosts, last = ranks - (hosts - 1) * w->per_host;
+    const int ranks = w->hosts.ranks, hosts = w->hosts.count, last = ranks - (hosts - 1) * w->per_host;
     printf("%d rank%s on %d host%s of %d", ranks, ranks > 1 ? "s" : "", hosts, hosts > 1 ? "s" : "",
            hosts > 1 ? w->per_host : last);
     if (last != w->per_host && hosts > 1) printf(" (the last has %d)", last);
@@ -235,13 +234,8 @@ static tacit_status parse_wish(const taciti_arguments *arguments, wish *out) {
     TACITI_TRY(taciti_arguments_count(arguments, "--seed", 0, 0, INT64_MAX, &seed));
     wish w = {.per_host = (int)per_host};
     TACITI_TRY(parse_awc(arguments, &w.awc));
-    w.host_of = taciti_calloc((size_t)ranks, sizeof *w.host_of);
-    if (w.host_of == NULL) return TACIT_E_MEMORY;
-    for (int r = 0; r < ranks; r++) w.host_of[r] = r / w.per_host;
-    w.where =
-        (taciti_where){.ranks = (int)ranks, .hosts = (int)((ranks + per_host - 1) / per_host), .host_of = w.host_of};
+    TACITI_TRY(taciti_hosts_by_size((int)ranks, w.per_host, &w.hosts));
     w.request = (taciti_topo_request){.ranks = (int)ranks,
-                                      .host_of = w.host_of,
                                       .degree = (int)degree,
                                       .period = (int)period,
                                       .seed = (uint64_t)seed,
@@ -266,7 +260,7 @@ static tacit_status show_one(const wish *w, const char *name, bool json, const c
     tacit_status status = svg != NULL ? write_drawing(&s, svg) : TACIT_OK;
     if (status == TACIT_OK && json) {
         json_t *root = sheet_json(&s, true);
-        (void)json_object_set_new(root, "ranks", json_integer(w->where.ranks));
+        (void)json_object_set_new(root, "ranks", json_integer(w->hosts.ranks));
         (void)json_object_set_new(root, "per_host", json_integer(w->per_host));
         status = taciti_cli_print_json(root);
     } else if (status == TACIT_OK) {
@@ -320,8 +314,8 @@ static tacit_status show_table(const wish *w, bool json) {
     for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL && status == TACIT_OK; kind++)
         if (strcmp(kind->name, "file") != 0 || w->request.file != NULL) status = add_row(w, kind->name, rows, refused);
     if (status == TACIT_OK && json)
-        return taciti_cli_print_json(json_pack("{s:i, s:i, s:i, s:o, s:o}", "ranks", w->where.ranks, "hosts",
-                                               w->where.hosts, "per_host", w->per_host, "topologies", rows,
+        return taciti_cli_print_json(json_pack("{s:i, s:i, s:i, s:o, s:o}", "ranks", w->hosts.ranks, "hosts",
+                                               w->hosts.count, "per_host", w->per_host, "topologies", rows,
                                                "not_possible", refused));
     if (status == TACIT_OK) print_refused(refused);
     json_decref(rows);
@@ -338,6 +332,6 @@ tacit_status taciti_topologies_show(const taciti_arguments *arguments, const cha
                            "--svg: a drawing of which one? tacit info topologies aer -n 16 --per-host 4 --svg %s", svg);
     TACITI_TRY(parse_wish(arguments, &w));
     const tacit_status status = name != NULL ? show_one(&w, name, json, svg) : show_table(&w, json);
-    taciti_free(w.host_of);
+    taciti_hosts_destroy(&w.hosts);
     return status;
 }

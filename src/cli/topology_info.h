@@ -20,7 +20,7 @@ typedef struct taciti_topology_sheet {
     double *nic;               /* [period] model sizes on the link of the round's busiest host, per direction */
     double nic_mean, nic_peak; /* the busiest host's mean over the rounds; the most in a round */
     int moved;                 /* ranks that do not sit where filling hosts in order would have put them */
-    taciti_where where;        /* borrowed */
+    taciti_hosts hosts;        /* borrowed */
 } taciti_topology_sheet;
 
 /* Names and help, without a size. */

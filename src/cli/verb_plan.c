@@ -39,8 +39,7 @@ typedef struct question {
     taciti_profile profile;
     taciti_layout layout;
     taciti_cluster cluster;
-    taciti_where where;
-    int *host_of;
+    taciti_hosts hosts;
     double *slow; /* [ranks] */
 } question;
 
@@ -90,7 +89,7 @@ static tacit_status place_ranks(question *q) {
     TACITI_TRY(taciti_arguments_count(&q->arguments, "--ranks", 0, 1, RANKS_MAX, &ranks));
     TACITI_TRY(taciti_arguments_count(&q->arguments, "--hosts", 0, 1, RANKS_MAX, &hosts));
     if (ranks > 0 && hosts > 0) return taciti_fail(TACIT_E_USAGE, "give --ranks or --hosts, not both");
-    if (ranks == 0) ranks = taciti_plan_ranks(&q->cluster, hosts > 0 ? hosts : q->cluster.hosts, RANKS_MAX);
+    if (ranks == 0) ranks = taciti_cluster_ranks_on(&q->cluster, hosts > 0 ? hosts : q->cluster.hosts, RANKS_MAX);
     if (ranks > RANKS_MAX && hosts > 0)
         return taciti_fail(TACIT_E_USAGE,
                            "--hosts %lld: so many hosts like those of %s have more than %d ranks; plan fewer",
@@ -98,7 +97,7 @@ static tacit_status place_ranks(question *q) {
     if (ranks > RANKS_MAX)
         return taciti_fail(TACIT_E_CONFIG, "%s has more than %d ranks: plan a part of it with -n", q->cluster_path,
                            RANKS_MAX);
-    TACITI_TRY(taciti_plan_where(&q->cluster, (int)ranks, &q->host_of, &q->where));
+    TACITI_TRY(taciti_cluster_hosts(&q->cluster, (int)ranks, &q->hosts));
     TACITI_TRY(taciti_compute_check(&q->settings.compute, (int)ranks));
     q->slow = taciti_calloc((size_t)ranks, sizeof *q->slow);
     if (q->slow == NULL) return TACIT_E_MEMORY;
@@ -123,7 +122,7 @@ static tacit_status check_training(const question *q) {
     const taciti_strategy *strategy;
     taciti_topology topology;
     TACITI_TRY(taciti_strategy_choose(q->settings.strategy.text, &strategy));
-    TACITI_TRY(taciti_gossip_topology(&q->settings.gossip, q->where.ranks, q->host_of, &topology));
+    TACITI_TRY(taciti_gossip_topology(&q->settings.gossip, &q->hosts, &topology));
     taciti_topology_destroy(&topology);
     return TACIT_OK;
 }
@@ -197,10 +196,10 @@ static tacit_status profile_of_model(question *q) {
     TACITI_TRY(taciti_model_resolve(&s->model));
     const int64_t tokens = s->train.time > 0 ? s->train.time : s->model.context;
     TACITI_TRY(taciti_profile_of_gpt(&s->model, (size_t)tokens, &q->profile));
-    q->profile.batch = (double)s->train.batch / q->where.ranks;
-    if (s->train.batch < q->where.ranks)
+    q->profile.batch = (double)s->train.batch / q->hosts.ranks;
+    if (s->train.batch < q->hosts.ranks)
         taciti_log(TACITI_LOG_WARN, "train.batch %lld is smaller than the %d ranks: some have nothing to compute",
-                   (long long)s->train.batch, q->where.ranks);
+                   (long long)s->train.batch, q->hosts.ranks);
     return taciti_compute_apply(&s->compute, &q->profile);
 }
 
@@ -249,7 +248,7 @@ static tacit_status answer(const question *q, taciti_candidates *candidates) {
         .profile = &q->profile,
         .layout = &q->layout,
         .cluster = &q->cluster,
-        .where = &q->where,
+        .hosts = &q->hosts,
         .placement = {.scheme = (taciti_scheme)s->exchange.scheme, .lanes = (int)s->exchange.lanes},
         .slow = q->slow,
     };
@@ -298,8 +297,8 @@ static tacit_status plan(int argc, char **argv, question *q) {
     taciti_candidates candidates;
     double sgp_s;
     TACITI_TRY(read_sgp(q, &sgp_s));
-    TACITI_TRY(taciti_candidates_create(&q->settings, &q->where, NULL, &candidates));
-    taciti_candidates_add_others(&candidates, &q->cluster, &q->where, sgp_s);
+    TACITI_TRY(taciti_candidates_create(&q->settings, &q->hosts, NULL, &candidates));
+    taciti_candidates_add_others(&candidates, &q->cluster, &q->hosts, sgp_s);
     const tacit_status status = answer(q, &candidates);
     taciti_candidates_destroy(&candidates);
     return status;
@@ -313,7 +312,7 @@ int taciti_verb_plan(int argc, char **argv) {
     taciti_layout_destroy(&q.layout);
     taciti_profile_destroy(&q.profile);
     taciti_cluster_destroy(&q.cluster);
-    taciti_free(q.host_of);
+    taciti_hosts_destroy(&q.hosts);
     taciti_free(q.slow);
     return tacit_status_exit_code(status);
 }

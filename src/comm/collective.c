@@ -258,14 +258,22 @@ tacit_status taciti_comm_clock_offset(taciti_comm *comm, int64_t *out_ns) {
 }
 
 /* ---- introduction ------------------------------------------------------------------------------------------------ */
+static void find_hosts(taciti_comm *comm) {
+    comm->hosts.count = 0;
+    for (int i = 0; i < comm->engine.size; i++) {
+        int first = 0;
+        while (strcmp(comm->peers[first].host, comm->peers[i].host) != 0) first++;
+        comm->hosts.host_of[i] = first < i ? comm->hosts.host_of[first] : comm->hosts.count++;
+    }
+}
+
 static void number_local_ranks(taciti_comm *comm) {
     for (int i = 0; i < comm->engine.size; i++) {
         taciti_peer *peer = &comm->peers[i];
         peer->rank = i;
         peer->local_rank = peer->local_size = 0;
-        peer->away = strcmp(peer->host, comm->peers[comm->engine.rank].host) != 0;
         for (int j = 0; j < comm->engine.size; j++) {
-            if (strcmp(peer->host, comm->peers[j].host) != 0) continue;
+            if (!taciti_comm_same_host(comm, i, j)) continue;
             peer->local_size++;
             peer->local_rank += j < i;
         }
@@ -299,6 +307,7 @@ tacit_status taciti_comm_introduce(taciti_comm *comm) {
     }
     taciti_free(all);
     TACITI_TRY(status);
+    find_hosts(comm);
     number_local_ranks(comm);
     return TACIT_OK;
 }

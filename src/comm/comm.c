@@ -52,6 +52,7 @@ static void destroy(taciti_comm *comm) {
     taciti_detector_destroy(comm);
     taciti_trace_destroy(&comm->trace);
     taciti_free(comm->peers);
+    taciti_hosts_destroy(&comm->hosts);
     taciti_free(comm->requests);
     taciti_free(comm->scratch);
     taciti_free(comm);
@@ -62,6 +63,7 @@ static tacit_status set_up(taciti_comm *comm) {
     comm->peers = taciti_calloc(size, sizeof *comm->peers);
     comm->requests = taciti_calloc(size, sizeof *comm->requests);
     if (comm->peers == NULL || comm->requests == NULL) return TACIT_E_MEMORY;
+    TACITI_TRY(taciti_hosts_create(comm->engine.size, &comm->hosts));
     for (int i = 0; i < comm->engine.size; i++) comm->peers[i].rank = i;
     atomic_store(&comm->witness, &comm->own_witness);
     TACITI_TRY(taciti_trace_create(size > 1 ? TRACE_SPANS : 0, &comm->trace));
@@ -167,8 +169,10 @@ int taciti_comm_size(const taciti_comm *comm) { return comm->engine.size; }
 
 const taciti_peer *taciti_comm_peer(const taciti_comm *comm, int rank) { return &comm->peers[rank]; }
 
+const taciti_hosts *taciti_comm_hosts(const taciti_comm *comm) { return &comm->hosts; }
+
 bool taciti_comm_same_host(const taciti_comm *comm, int a, int b) {
-    return strcmp(comm->peers[a].host, comm->peers[b].host) == 0;
+    return comm->hosts.host_of[a] == comm->hosts.host_of[b];
 }
 
 const taciti_engine *taciti_comm_engine(const taciti_comm *comm) { return &comm->engine; }
@@ -244,7 +248,7 @@ tacit_status taciti_comm_isend(taciti_comm *comm, int peer, const void *bytes, s
     TACITI_TRY(pace(comm, n));
     count(&comm->bytes_sent, n);
     count(&comm->messages_sent, 1);
-    if (comm->peers[peer].away) count(&comm->away_bytes_sent, n);
+    if (!taciti_comm_same_host(comm, comm->engine.rank, peer)) count(&comm->away_bytes_sent, n);
     out->wait = (uintptr_t)peer * 2;
     return taciti_comm_break(comm, comm->engine.isend(comm->engine.self, peer, TACITI_TAG_DATA, bytes, n, out));
 }
@@ -252,7 +256,7 @@ tacit_status taciti_comm_isend(taciti_comm *comm, int peer, const void *bytes, s
 tacit_status taciti_comm_irecv(taciti_comm *comm, int peer, void *bytes, size_t n, taciti_engine_request *out) {
     count(&comm->bytes_received, n);
     count(&comm->messages_received, 1);
-    if (comm->peers[peer].away) count(&comm->away_bytes_received, n);
+    if (!taciti_comm_same_host(comm, comm->engine.rank, peer)) count(&comm->away_bytes_received, n);
     out->wait = (uintptr_t)peer * 2 + 1;
     return taciti_comm_break(comm, comm->engine.irecv(comm->engine.self, peer, TACITI_TAG_DATA, bytes, n, out));
 }

@@ -19,6 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/hosts.h"
 #include "base/option.h"
 #include "base/trace.h"
 #include "comm/witness.h"
@@ -83,7 +84,6 @@ typedef struct taciti_comm taciti_comm;
 typedef struct taciti_peer {
     int rank, local_rank, local_size; /* local: ranks that share this rank's host */
     int32_t pid;
-    bool away; /* on another host than the rank that asks */
     char host[64];
 } taciti_peer;
 
@@ -113,6 +113,8 @@ void taciti_comm_close(taciti_comm *comm);
 int taciti_comm_rank(const taciti_comm *comm);
 int taciti_comm_size(const taciti_comm *comm);
 const taciti_peer *taciti_comm_peer(const taciti_comm *comm, int rank);
+/* Which rank is on which host. Borrowed, as long as the communicator lives. */
+const taciti_hosts *taciti_comm_hosts(const taciti_comm *comm);
 bool taciti_comm_same_host(const taciti_comm *comm, int a, int b);
 const taciti_engine *taciti_comm_engine(const taciti_comm *comm);
 size_t taciti_comm_segment_bytes(const taciti_comm *comm); /* comm.segment */

@@ -30,6 +30,7 @@ struct taciti_comm {
     taciti_engine engine;
     taciti_comm_options options;
     taciti_peer *peers;
+    taciti_hosts hosts;
     taciti_witness own_witness;
     taciti_witness *_Atomic witness;
     _Atomic int health;     /* tacit_status */

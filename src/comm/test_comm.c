@@ -215,8 +215,8 @@ static void pass_between_hosts(taciti_comm *comm, void *context) {
     CHECK(taciti_job_submit(comm, &job) == TACIT_OK && taciti_job_wait(comm, &job) == TACIT_OK);
     const taciti_comm_counters after = taciti_comm_count(comm);
     CHECK(after.bytes_sent - before.bytes_sent == 1000 && after.bytes_received - before.bytes_received == 1000);
-    CHECK(taciti_comm_peer(comm, next)->away == (next / per_host != rank / per_host));
-    CHECK(!taciti_comm_peer(comm, rank)->away);
+    CHECK(!taciti_comm_same_host(comm, rank, next) == (next / per_host != rank / per_host));
+    CHECK(taciti_comm_hosts(comm)->host_of[rank] == rank / per_host);
     CHECK(after.away_bytes_sent - before.away_bytes_sent == (next / per_host != rank / per_host ? 1000 : 0));
     CHECK(after.away_bytes_received - before.away_bytes_received ==
           (previous / per_host != rank / per_host ? 1000 : 0));
@@ -230,6 +230,29 @@ static void bytes_between_hosts_are_counted_apart(void **state) {
         test_world_run(4, &options, pass_between_hosts, &per_host);
     }
     test_ranks_per_host(0);
+}
+
+/* Host 5 holds the ranks 0 and 3, host 2 the ranks 1 and 4, host 7 rank 2. */
+static void look_at_hosts(taciti_comm *comm, void *context) {
+    (void)context;
+    static const int HOST_OF[5] = {0, 1, 2, 0, 1}, LOCAL_RANK[5] = {0, 0, 0, 1, 1}, LOCAL_SIZE[5] = {2, 2, 1, 2, 2};
+    const taciti_hosts *hosts = taciti_comm_hosts(comm);
+    CHECK(hosts->ranks == 5 && hosts->count == 3);
+    for (int r = 0; r < 5; r++) {
+        CHECK(hosts->host_of[r] == HOST_OF[r]);
+        CHECK(taciti_comm_peer(comm, r)->local_rank == LOCAL_RANK[r]);
+        CHECK(taciti_comm_peer(comm, r)->local_size == LOCAL_SIZE[r]);
+        CHECK(taciti_comm_same_host(comm, 0, r) == (HOST_OF[r] == 0));
+    }
+}
+
+static void hosts_are_numbered_by_their_lowest_ranks(void **state) {
+    (void)state;
+    static const int CLAIMED[5] = {5, 2, 7, 5, 2};
+    const taciti_comm_options options = test_comm_options(true);
+    test_hosts(CLAIMED);
+    test_world_run(5, &options, look_at_hosts, NULL);
+    test_hosts(NULL);
 }
 
 static void differ(taciti_comm *comm, void *context) {
@@ -426,6 +449,7 @@ int main(void) {
         cmocka_unit_test(a_single_process_needs_no_launcher),
         cmocka_unit_test(collectives_hold_for_any_number_of_ranks),
         cmocka_unit_test(bytes_between_hosts_are_counted_apart),
+        cmocka_unit_test(hosts_are_numbered_by_their_lowest_ranks),
         cmocka_unit_test(a_difference_is_shown_once_with_both_values),
         cmocka_unit_test(the_queue_goes_round),
         cmocka_unit_test(the_caller_runs_what_it_would_only_wait_for),

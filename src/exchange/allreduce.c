@@ -31,13 +31,13 @@ static void choose_pipeline(taciti_allreduce *reduce, size_t segment_bytes) {
     reduce->local_depth = p->hosts == p->size ? 0 : DEPTH_LOCAL;
 }
 
-tacit_status taciti_allreduce_describe(const taciti_where *where, taciti_members members, int rank,
+tacit_status taciti_allreduce_describe(const taciti_hosts *hosts, taciti_members members, int rank,
                                        const taciti_codec *codec, taciti_placement requested, size_t segment_bytes,
                                        taciti_allreduce *out) {
     if (!taciti_codec_is_dense(codec))
         return taciti_fail(TACIT_E_CONFIG, "codec %s cannot carry a dense all-reduce", codec->name);
     *out = (taciti_allreduce){.codec = codec};
-    TACITI_TRY(taciti_arrangement_of(where, members, rank, requested, &out->arrangement));
+    TACITI_TRY(taciti_arrangement_of(hosts, members, rank, requested, &out->arrangement));
     choose_pipeline(out, segment_bytes);
     const taciti_arrangement *p = &out->arrangement;
     const int local_size = taciti_arrangement_local_size(p, p->host);
@@ -94,14 +94,8 @@ tacit_status taciti_allreduce_open(taciti_allreduce *reduce, taciti_comm *comm, 
 /* As taciti_allreduce_describe(), for this rank of a communicator. */
 static tacit_status describe_here(const taciti_comm *comm, const taciti_codec *codec, taciti_members members,
                                   taciti_placement requested, size_t segment_bytes, taciti_allreduce *out) {
-    const int size = taciti_comm_size(comm);
-    int *host_of = taciti_calloc((size_t)size, sizeof *host_of);
-    if (host_of == NULL) return TACIT_E_MEMORY;
-    const taciti_where where = {.ranks = size, .hosts = taciti_hosts_of(comm, host_of), .host_of = host_of};
-    const tacit_status status =
-        taciti_allreduce_describe(&where, members, taciti_comm_rank(comm), codec, requested, segment_bytes, out);
-    taciti_free(host_of);
-    return status;
+    return taciti_allreduce_describe(taciti_comm_hosts(comm), members, taciti_comm_rank(comm), codec, requested,
+                                     segment_bytes, out);
 }
 
 tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_codec *codec, taciti_members members,

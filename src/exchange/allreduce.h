@@ -39,7 +39,7 @@ typedef struct taciti_allreduce {
 
 /* The object without its buffers, as `rank` sees it: enough for every formula below, of members or not. Not collective.
  * The object must stay in arrangement. */
-tacit_status taciti_allreduce_describe(const taciti_where *where, taciti_members members, int rank,
+tacit_status taciti_allreduce_describe(const taciti_hosts *hosts, taciti_members members, int rank,
                                        const taciti_codec *codec, taciti_placement requested, size_t segment_bytes,
                                        taciti_allreduce *out);
 
@@ -67,7 +67,7 @@ tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, 
 /* Bytes this rank sends (and receives, up to the rounding of chunks) for an array of n floats. */
 uint64_t taciti_allreduce_bytes(const taciti_allreduce *reduce, size_t n);
 
-/* Bytes that the members on one machine (a host of taciti_where) together send to other machines for it. */
+/* Bytes that the members on one machine (a host of taciti_hosts) together send to other machines for it. */
 uint64_t taciti_allreduce_nic_bytes(const taciti_allreduce *reduce, size_t n, int machine);
 
 /* The machine of this rank. */

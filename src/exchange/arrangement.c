@@ -7,33 +7,21 @@
 
 enum { GRAIN = 16 };
 
-int taciti_hosts_of(const taciti_comm *comm, int *host_of) {
-    const int size = taciti_comm_size(comm);
-    int hosts = 0;
-    for (int leader = 0; leader < size; leader++) {
-        if (taciti_comm_peer(comm, leader)->local_rank != 0) continue;
-        for (int r = leader; r < size; r++)
-            if (taciti_comm_same_host(comm, leader, r)) host_of[r] = hosts;
-        hosts++;
-    }
-    return hosts;
-}
-
 static int member(taciti_members members, int i) { return members.ranks == NULL ? i : members.ranks[i]; }
 
 /* How many machines the members are on; count[machine] of them each. */
-static int count_machines(const taciti_where *where, taciti_members members, int size, int *count) {
+static int count_machines(const taciti_hosts *hosts, taciti_members members, int size, int *count) {
     int machines = 0;
-    for (int i = 0; i < size; i++) machines += count[where->host_of[member(members, i)]]++ == 0;
+    for (int i = 0; i < size; i++) machines += count[hosts->host_of[member(members, i)]]++ == 0;
     return machines;
 }
 
 /* Every member is a host of its own. */
-static void fill_flat(const taciti_where *where, taciti_members members, taciti_arrangement *arrangement) {
+static void fill_flat(const taciti_hosts *hosts, taciti_members members, taciti_arrangement *arrangement) {
     for (int i = 0; i < arrangement->size; i++) {
         arrangement->first[i] = i;
         arrangement->order[i] = member(members, i);
-        arrangement->machine[i] = where->host_of[arrangement->order[i]];
+        arrangement->machine[i] = hosts->host_of[arrangement->order[i]];
     }
     arrangement->first[arrangement->size] = arrangement->hosts = arrangement->size;
     arrangement->lanes = 1;
@@ -41,12 +29,12 @@ static void fill_flat(const taciti_where *where, taciti_members members, taciti_
 
 /* Hosts come in the order of their lowest ranks. count[machine] and next[machine]: its members, and 1 + the place of
  * the next of them, 0 before the first. */
-static void fill_hosts(const taciti_where *where, taciti_members members, const int *count, int *next,
+static void fill_hosts(const taciti_hosts *hosts, taciti_members members, const int *count, int *next,
                        taciti_arrangement *arrangement) {
     int end = 0;
     arrangement->lanes = arrangement->size;
     for (int i = 0; i < arrangement->size; i++) {
-        const int rank = member(members, i), machine = where->host_of[rank];
+        const int rank = member(members, i), machine = hosts->host_of[rank];
         if (next[machine] == 0) {
             if (count[machine] < arrangement->lanes) arrangement->lanes = count[machine];
             arrangement->first[arrangement->hosts++] = end;
@@ -77,21 +65,21 @@ static int limit_lanes(const taciti_arrangement *arrangement, int requested) {
     return arrangement->lanes < max ? arrangement->lanes : max;
 }
 
-tacit_status taciti_arrangement_of(const taciti_where *where, taciti_members members, int rank,
+tacit_status taciti_arrangement_of(const taciti_hosts *hosts, taciti_members members, int rank,
                                    taciti_placement requested, taciti_arrangement *out) {
-    const int size = members.ranks == NULL ? where->ranks : (int)members.count;
-    int *block = taciti_calloc((size_t)size * 3 + 1 + 2 * (size_t)where->hosts, sizeof *block);
+    const int size = members.ranks == NULL ? hosts->ranks : (int)members.count;
+    int *block = taciti_calloc((size_t)size * 3 + 1 + 2 * (size_t)hosts->count, sizeof *block);
     if (block == NULL) return TACIT_E_MEMORY;
-    int *count = block + 3 * size + 1, *next = count + where->hosts;
-    const int hosts = count_machines(where, members, size, count);
-    const bool flat =
-        requested.scheme == TACITI_SCHEME_AUTO ? hosts == 1 || hosts == size : requested.scheme == TACITI_SCHEME_FLAT;
+    int *count = block + 3 * size + 1, *next = count + hosts->count;
+    const int machines = count_machines(hosts, members, size, count);
+    const bool flat = requested.scheme == TACITI_SCHEME_AUTO ? machines == 1 || machines == size
+                                                             : requested.scheme == TACITI_SCHEME_FLAT;
     taciti_arrangement arrangement = {
-        .size = size, .one_host = hosts == 1, .order = block, .machine = block + size, .first = block + 2 * size};
+        .size = size, .one_host = machines == 1, .order = block, .machine = block + size, .first = block + 2 * size};
     if (flat)
-        fill_flat(where, members, &arrangement);
+        fill_flat(hosts, members, &arrangement);
     else
-        fill_hosts(where, members, count, next, &arrangement);
+        fill_hosts(hosts, members, count, next, &arrangement);
     find_myself(&arrangement, rank);
     arrangement.lanes = limit_lanes(&arrangement, requested.lanes);
     *out = arrangement;

@@ -17,12 +17,6 @@
 
 typedef enum taciti_scheme { TACITI_SCHEME_AUTO, TACITI_SCHEME_FLAT, TACITI_SCHEME_HOSTS } taciti_scheme;
 
-/* Which host each rank is on. */
-typedef struct taciti_where {
-    int ranks, hosts;
-    const int *host_of; /* [ranks], 0 .. hosts - 1 */
-} taciti_where;
-
 /* Who takes part, ascending; borrowed. ranks NULL: all, whatever count says. */
 typedef struct taciti_members {
     const int *ranks;
@@ -44,18 +38,15 @@ typedef struct taciti_arrangement {
     int size, hosts, lanes;
     int host, number; /* mine; 0 when I am no member */
     int *order;       /* [size] ranks, host by host; owned */
-    int *machine;     /* [size] what each of them runs on, as in taciti_where; in the same block, like the next */
+    int *machine;     /* [size] what each of them runs on, as in taciti_hosts; in the same block, like the next */
     int *first;       /* [hosts + 1] where each host begins in `order` */
     bool one_host;    /* no message leaves a machine */
 } taciti_arrangement;
 
 /* As `rank` sees it. AUTO: by hosts when there are several and one of them has several members, else flat. */
-tacit_status taciti_arrangement_of(const taciti_where *where, taciti_members members, int rank,
+tacit_status taciti_arrangement_of(const taciti_hosts *hosts, taciti_members members, int rank,
                                    taciti_placement requested, taciti_arrangement *out);
 void taciti_arrangement_destroy(taciti_arrangement *arrangement);
-
-/* host_of[size] of a communicator; hosts come in the order of their lowest ranks. Returns how many they are. */
-int taciti_hosts_of(const taciti_comm *comm, int *host_of);
 
 static inline int taciti_arrangement_local_size(const taciti_arrangement *p, int host) {
     return p->first[host + 1] - p->first[host];

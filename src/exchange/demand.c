@@ -20,14 +20,14 @@ typedef struct loads {
     int *count;       /* [hosts] marks; 0 between two uses */
 } loads;
 
-static tacit_status loads_create(const taciti_where *where, size_t lengths, loads *l) {
-    const size_t hosts = (size_t)where->hosts;
-    l->hosts = where->hosts;
-    l->out = taciti_calloc(1, hosts * (2 * lengths * sizeof *l->out + 2 * sizeof *l->crowd));
+static tacit_status loads_create(const taciti_hosts *hosts, size_t lengths, loads *l) {
+    const size_t n = (size_t)hosts->count;
+    l->hosts = hosts->count;
+    l->out = taciti_calloc(1, n * (2 * lengths * sizeof *l->out + 2 * sizeof *l->crowd));
     if (l->out == NULL) return TACIT_E_MEMORY;
-    l->in = l->out + lengths * hosts;
-    l->crowd = (int *)(void *)(l->in + lengths * hosts);
-    l->count = l->crowd + hosts;
+    l->in = l->out + lengths * n;
+    l->crowd = (int *)(void *)(l->in + lengths * n);
+    l->count = l->crowd + n;
     return TACIT_OK;
 }
 
@@ -123,28 +123,28 @@ static taciti_demand demand_of(const taciti_arrangement *p, int hosts, taciti_le
 }
 
 /* Hosts that these members are on. */
-static int count_hosts(const taciti_where *where, taciti_members members, const loads *l) {
-    int hosts = 0;
+static int count_hosts(const taciti_hosts *hosts, taciti_members members, const loads *l) {
+    int seen = 0;
     for (size_t i = 0; i < members.count; i++)
-        hosts += l->count[where->host_of[members.ranks == NULL ? (int)i : members.ranks[i]]]++ == 0;
+        seen += l->count[hosts->host_of[members.ranks == NULL ? (int)i : members.ranks[i]]]++ == 0;
     for (size_t i = 0; i < members.count; i++)
-        l->count[where->host_of[members.ranks == NULL ? (int)i : members.ranks[i]]] = 0;
-    return hosts;
+        l->count[hosts->host_of[members.ranks == NULL ? (int)i : members.ranks[i]]] = 0;
+    return seen;
 }
 
-taciti_demand taciti_allreduce_demand(const taciti_where *where, const int *members, size_t count,
+taciti_demand taciti_allreduce_demand(const taciti_hosts *hosts, const int *members, size_t count,
                                       taciti_placement placement, size_t wire_bytes, size_t f32_bytes) {
     const taciti_length len = {wire_bytes, f32_bytes};
-    const taciti_members all = {members, members == NULL ? (size_t)where->ranks : count};
+    const taciti_members all = {members, members == NULL ? (size_t)hosts->ranks : count};
     taciti_demand demand = {0};
     taciti_arrangement arrangement = {0};
     loads l = {0};
-    if (taciti_arrangement_of(where, all, 0, placement, &arrangement) == TACIT_OK &&
-        loads_create(where, 1, &l) == TACIT_OK) {
-        const int hosts = count_hosts(where, all, &l);
+    if (taciti_arrangement_of(hosts, all, 0, placement, &arrangement) == TACIT_OK &&
+        loads_create(hosts, 1, &l) == TACIT_OK) {
+        const int members_hosts = count_hosts(hosts, all, &l);
         mark_machines(&arrangement, &l, true);
         carry_allreduce(&arrangement, len, &l);
-        demand = demand_of(&arrangement, hosts, len, &l);
+        demand = demand_of(&arrangement, members_hosts, len, &l);
     }
     taciti_arrangement_destroy(&arrangement);
     taciti_free(l.out);
@@ -158,41 +158,41 @@ taciti_members taciti_members_of(const taciti_round *round, size_t group) {
     return (taciti_members){.ranks = round->members + first, .count = round->first[group + 1] - first};
 }
 
-bool taciti_members_cross(const taciti_where *where, taciti_members members, int host) {
+bool taciti_members_cross(const taciti_hosts *hosts, taciti_members members, int host) {
     size_t here = 0;
-    for (size_t i = 0; i < members.count; i++) here += where->host_of[members.ranks[i]] == host;
+    for (size_t i = 0; i < members.count; i++) here += hosts->host_of[members.ranks[i]] == host;
     return here > 0 && here < members.count;
 }
 
 /* Most groups of this round that share a link of that group's. */
-static int crowd_of(const taciti_where *where, const taciti_round *round, taciti_members members) {
+static int crowd_of(const taciti_hosts *hosts, const taciti_round *round, taciti_members members) {
     int max = 1;
     for (size_t i = 0; i < members.count; i++) {
         int crowd = 0;
         for (size_t g = 0; g < round->groups; g++)
-            crowd += taciti_members_cross(where, taciti_members_of(round, g), where->host_of[members.ranks[i]]);
+            crowd += taciti_members_cross(hosts, taciti_members_of(round, g), hosts->host_of[members.ranks[i]]);
         if (crowd > max) max = crowd;
     }
     return max;
 }
 
-static int hosts_of_members(const taciti_where *where, taciti_members members) {
-    int hosts = 0;
+static int hosts_of_members(const taciti_hosts *hosts, taciti_members members) {
+    int seen = 0;
     for (size_t i = 0; i < members.count; i++) {
         bool first = true;
         for (size_t k = 0; k < i && first; k++)
-            first = where->host_of[members.ranks[k]] != where->host_of[members.ranks[i]];
-        hosts += first;
+            first = hosts->host_of[members.ranks[k]] != hosts->host_of[members.ranks[i]];
+        seen += first;
     }
-    return hosts;
+    return seen;
 }
 
-static bool share_one_of_hosts(const taciti_where *where, taciti_members members) {
-    return where->hosts > 1 && hosts_of_members(where, members) == 1;
+static bool share_one_of_hosts(const taciti_hosts *hosts, taciti_members members) {
+    return hosts->count > 1 && hosts_of_members(hosts, members) == 1;
 }
 
-const taciti_codec *taciti_mix_codec(const taciti_where *where, taciti_members members, const taciti_codec *wire) {
-    return share_one_of_hosts(where, members) ? taciti_codec_find("f32") : wire;
+const taciti_codec *taciti_mix_codec(const taciti_hosts *hosts, taciti_members members, const taciti_codec *wire) {
+    return share_one_of_hosts(hosts, members) ? taciti_codec_find("f32") : wire;
 }
 
 /* Groups that share links share their flows as well. */
@@ -203,35 +203,35 @@ static taciti_placement placement_of(taciti_placement requested, int hosts, int 
     return requested;
 }
 
-taciti_placement taciti_mix_placement(const taciti_where *where, const taciti_round *round, taciti_members members,
+taciti_placement taciti_mix_placement(const taciti_hosts *hosts, const taciti_round *round, taciti_members members,
                                       taciti_placement requested) {
-    return placement_of(requested, hosts_of_members(where, members), crowd_of(where, round, members));
+    return placement_of(requested, hosts_of_members(hosts, members), crowd_of(hosts, round, members));
 }
 
 /* The groups of a round that every link is shared by, in one pass; crowd_of() says the same of one group. */
-static void find_crowds(const taciti_where *where, const taciti_round *round, const loads *l) {
+static void find_crowds(const taciti_hosts *hosts, const taciti_round *round, const loads *l) {
     for (size_t g = 0; g < round->groups; g++) {
         const taciti_members members = taciti_members_of(round, g);
-        const bool crosses = count_hosts(where, members, l) > 1;
+        const bool crosses = count_hosts(hosts, members, l) > 1;
         for (size_t i = 0; i < members.count && crosses; i++) {
-            const int host = where->host_of[members.ranks[i]];
+            const int host = hosts->host_of[members.ranks[i]];
             l->crowd[host] += l->count[host]++ == 0;
         }
-        for (size_t i = 0; i < members.count; i++) l->count[where->host_of[members.ranks[i]]] = 0;
+        for (size_t i = 0; i < members.count; i++) l->count[hosts->host_of[members.ranks[i]]] = 0;
     }
 }
 
 /* Arranges a group, and marks its machines. */
-static tacit_status arrange_group(const taciti_where *where, taciti_members members, taciti_placement requested,
-                                  const loads *l, taciti_arrangement *arrangement, int *hosts) {
+static tacit_status arrange_group(const taciti_hosts *hosts, taciti_members members, taciti_placement requested,
+                                  const loads *l, taciti_arrangement *arrangement, int *seen) {
     int crowd = 1;
-    *hosts = count_hosts(where, members, l);
+    *seen = count_hosts(hosts, members, l);
     for (size_t i = 0; i < members.count; i++) {
-        const int here = l->crowd[where->host_of[members.ranks[i]]];
+        const int here = l->crowd[hosts->host_of[members.ranks[i]]];
         crowd = here > crowd ? here : crowd;
     }
     TACITI_TRY(
-        taciti_arrangement_of(where, members, members.ranks[0], placement_of(requested, *hosts, crowd), arrangement));
+        taciti_arrangement_of(hosts, members, members.ranks[0], placement_of(requested, *seen, crowd), arrangement));
     mark_machines(arrangement, l, true);
     return TACIT_OK;
 }
@@ -243,7 +243,7 @@ static void leave_group(const loads *l, taciti_arrangement *arrangement) {
 
 /* What a round is asked for. */
 typedef struct order {
-    const taciti_where *where;
+    const taciti_hosts *hosts;
     const taciti_round *round;
     taciti_placement requested;
     const taciti_length *lengths;
@@ -251,12 +251,12 @@ typedef struct order {
 } order;
 
 static tacit_status carry_round(const order *o, const loads *l) {
-    for (int h = 0; h < o->where->hosts; h++) l->crowd[h] = 0;
-    find_crowds(o->where, o->round, l);
+    for (int h = 0; h < o->hosts->count; h++) l->crowd[h] = 0;
+    find_crowds(o->hosts, o->round, l);
     for (size_t g = 0; g < o->round->groups; g++) {
         taciti_arrangement arrangement;
         int hosts;
-        TACITI_TRY(arrange_group(o->where, taciti_members_of(o->round, g), o->requested, l, &arrangement, &hosts));
+        TACITI_TRY(arrange_group(o->hosts, taciti_members_of(o->round, g), o->requested, l, &arrangement, &hosts));
         for (size_t i = 0; i < o->count; i++) {
             const loads one = loads_of(l, i);
             carry_allreduce(&arrangement, o->lengths[i], &one);
@@ -266,7 +266,7 @@ static tacit_status carry_round(const order *o, const loads *l) {
     for (size_t i = 0; i < o->count; i++) {
         const loads one = loads_of(l, i);
         for (size_t e = 0; e < o->round->edge_count; e++)
-            carry(&one, o->where->host_of[o->round->edges[e].from], o->where->host_of[o->round->edges[e].to],
+            carry(&one, o->hosts->host_of[o->round->edges[e].from], o->hosts->host_of[o->round->edges[e].to],
                   (double)o->lengths[i].wire_bytes);
     }
     return TACIT_OK;
@@ -277,14 +277,14 @@ static tacit_status demands_of_groups(const order *o, const loads *l, taciti_dem
         const taciti_members members = taciti_members_of(o->round, g);
         taciti_arrangement arrangement;
         int hosts;
-        TACITI_TRY(arrange_group(o->where, members, o->requested, l, &arrangement, &hosts));
+        TACITI_TRY(arrange_group(o->hosts, members, o->requested, l, &arrangement, &hosts));
         for (size_t i = 0; i < o->count; i++) {
             const loads one = loads_of(l, i);
             taciti_length len = o->lengths[i];
-            if (o->where->hosts > 1 && hosts == 1) len.wire_bytes = len.f32_bytes; /* taciti_mix_codec() */
+            if (o->hosts->count > 1 && hosts == 1) len.wire_bytes = len.f32_bytes; /* taciti_mix_codec() */
             const taciti_demand demand = demand_of(&arrangement, hosts, len, &one);
             for (size_t m = 0; m < members.count; m++)
-                out[i * (size_t)o->where->ranks + (size_t)members.ranks[m]] = demand;
+                out[i * (size_t)o->hosts->ranks + (size_t)members.ranks[m]] = demand;
         }
         leave_group(l, &arrangement);
     }
@@ -306,8 +306,8 @@ typedef struct rank_load {
     int beside;
 } rank_load;
 
-static void add_edge(const taciti_where *where, const taciti_edge *edge, double bytes, rank_load *ranks) {
-    if (where->host_of[edge->from] == where->host_of[edge->to]) {
+static void add_edge(const taciti_hosts *hosts, const taciti_edge *edge, double bytes, rank_load *ranks) {
+    if (hosts->host_of[edge->from] == hosts->host_of[edge->to]) {
         ranks[edge->from].local += bytes;
         return;
     }
@@ -316,13 +316,13 @@ static void add_edge(const taciti_where *where, const taciti_edge *edge, double 
 }
 
 static void demands_of_edges(const order *o, taciti_length len, const loads *l, rank_load *ranks, taciti_demand *out) {
-    const taciti_where *where = o->where;
-    for (int r = 0; r < where->ranks; r++) ranks[r] = (rank_load){0};
+    const taciti_hosts *hosts = o->hosts;
+    for (int r = 0; r < hosts->ranks; r++) ranks[r] = (rank_load){0};
     for (size_t e = 0; e < o->round->edge_count; e++)
-        add_edge(where, &o->round->edges[e], (double)len.wire_bytes, ranks);
+        add_edge(hosts, &o->round->edges[e], (double)len.wire_bytes, ranks);
     for (size_t e = 0; e < o->round->edge_count && len.f32_bytes > 0; e++) {
         const taciti_edge *edge = &o->round->edges[e];
-        const int from = where->host_of[edge->from], to = where->host_of[edge->to];
+        const int from = hosts->host_of[edge->from], to = hosts->host_of[edge->to];
         const taciti_demand demand = {.host_bytes = from == to ? 0 : greater(busy(l, from), busy(l, to)),
                                       .flow_bytes = from == to ? 0 : greater(ranks[edge->from].out, ranks[edge->to].in),
                                       .local_bytes = greater(ranks[edge->from].local, ranks[edge->to].local),
@@ -341,22 +341,22 @@ static void note_host(int own, int other, int *beside) {
 
 /* On how many hosts a rank and its neighbours are: 1, 2, or 3 for more. */
 static void count_hosts_of_edges(const order *o, rank_load *ranks, taciti_demand *out) {
-    const int *host_of = o->where->host_of;
-    for (int r = 0; r < o->where->ranks; r++) ranks[r].beside = ALONE;
+    const int *host_of = o->hosts->host_of;
+    for (int r = 0; r < o->hosts->ranks; r++) ranks[r].beside = ALONE;
     for (size_t e = 0; e < o->round->edge_count; e++) {
         const taciti_edge *edge = &o->round->edges[e];
         note_host(host_of[edge->from], host_of[edge->to], &ranks[edge->from].beside);
         note_host(host_of[edge->to], host_of[edge->from], &ranks[edge->to].beside);
     }
     for (size_t i = 0; i < o->count; i++)
-        for (int r = 0; r < o->where->ranks; r++)
-            out[i * (size_t)o->where->ranks + (size_t)r].hosts = ranks[r].beside == ALONE     ? 1
+        for (int r = 0; r < o->hosts->ranks; r++)
+            out[i * (size_t)o->hosts->ranks + (size_t)r].hosts = ranks[r].beside == ALONE     ? 1
                                                                  : ranks[r].beside == SEVERAL ? 3
                                                                                               : 2;
 }
 
 static tacit_status demands_of_all_edges(const order *o, const loads *l, taciti_demand *out) {
-    const size_t n = (size_t)o->where->ranks;
+    const size_t n = (size_t)o->hosts->ranks;
     rank_load *ranks = o->round->edge_count == 0 ? NULL : taciti_calloc(n, sizeof *ranks);
     if (o->round->edge_count == 0) return TACIT_OK;
     if (ranks == NULL) return TACIT_E_MEMORY;
@@ -369,13 +369,13 @@ static tacit_status demands_of_all_edges(const order *o, const loads *l, taciti_
     return TACIT_OK;
 }
 
-tacit_status taciti_mix_demands(const taciti_where *where, const taciti_topology *topology, size_t round,
+tacit_status taciti_mix_demands(const taciti_hosts *hosts, const taciti_topology *topology, size_t round,
                                 taciti_placement placement, const taciti_length *lengths, size_t count,
                                 taciti_demand *out) {
-    const order o = {where, &topology->rounds[round], placement, lengths, count};
+    const order o = {hosts, &topology->rounds[round], placement, lengths, count};
     loads l = {0};
-    for (size_t i = 0; i < count * (size_t)where->ranks; i++) out[i] = (taciti_demand){0};
-    tacit_status status = loads_create(where, count, &l);
+    for (size_t i = 0; i < count * (size_t)hosts->ranks; i++) out[i] = (taciti_demand){0};
+    tacit_status status = loads_create(hosts, count, &l);
     if (status == TACIT_OK) status = carry_round(&o, &l);
     if (status == TACIT_OK) status = demands_of_groups(&o, &l, out);
     if (status == TACIT_OK) status = demands_of_all_edges(&o, &l, out);
@@ -384,27 +384,27 @@ tacit_status taciti_mix_demands(const taciti_where *where, const taciti_topology
 }
 
 /* Bytes of the busiest link in the rounds begin .. end - 1 together. */
-static double nic_bytes_of_rounds(const taciti_where *where, const taciti_topology *topology, size_t begin, size_t end,
+static double nic_bytes_of_rounds(const taciti_hosts *hosts, const taciti_topology *topology, size_t begin, size_t end,
                                   taciti_placement placement, size_t wire_bytes) {
     const taciti_length len = {wire_bytes, SIZE_MAX};
     double max = 0;
     loads l = {0};
-    tacit_status status = loads_create(where, 1, &l);
+    tacit_status status = loads_create(hosts, 1, &l);
     for (size_t r = begin; r < end && status == TACIT_OK; r++) {
-        const order o = {where, &topology->rounds[r], placement, &len, 1};
+        const order o = {hosts, &topology->rounds[r], placement, &len, 1};
         status = carry_round(&o, &l);
     }
-    for (int h = 0; h < where->hosts && status == TACIT_OK; h++) max = greater(max, busy(&l, h));
+    for (int h = 0; h < hosts->count && status == TACIT_OK; h++) max = greater(max, busy(&l, h));
     taciti_free(l.out);
     return max;
 }
 
-double taciti_mix_nic_bytes_of(const taciti_where *where, const taciti_topology *topology, size_t round,
+double taciti_mix_nic_bytes_of(const taciti_hosts *hosts, const taciti_topology *topology, size_t round,
                                taciti_placement placement, size_t wire_bytes) {
-    return nic_bytes_of_rounds(where, topology, round, round + 1, placement, wire_bytes);
+    return nic_bytes_of_rounds(hosts, topology, round, round + 1, placement, wire_bytes);
 }
 
-double taciti_mix_nic_bytes_mean(const taciti_where *where, const taciti_topology *topology, taciti_placement placement,
+double taciti_mix_nic_bytes_mean(const taciti_hosts *hosts, const taciti_topology *topology, taciti_placement placement,
                                  size_t wire_bytes) {
-    return nic_bytes_of_rounds(where, topology, 0, topology->period, placement, wire_bytes) / (double)topology->period;
+    return nic_bytes_of_rounds(hosts, topology, 0, topology->period, placement, wire_bytes) / (double)topology->period;
 }

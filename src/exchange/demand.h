@@ -28,35 +28,35 @@ typedef struct taciti_length {
 } taciti_length;
 
 /* All-reduce of an array whose payload has `wire_bytes` (f32: `f32_bytes`) among these members, nobody else sending. */
-taciti_demand taciti_allreduce_demand(const taciti_where *where, const int *members, size_t count,
+taciti_demand taciti_allreduce_demand(const taciti_hosts *hosts, const int *members, size_t count,
                                       taciti_placement placement, size_t wire_bytes, size_t f32_bytes);
 
 /* One round of a topology, for arrays of these lengths, each alone: out[count][ranks] as each rank sees it: the links
  * are those of the hosts that its group (or its neighbours) use, and they carry what all ranks of those hosts send in
  * that round. All zero when the rank is idle. In one pass over members and edges. */
-tacit_status taciti_mix_demands(const taciti_where *where, const taciti_topology *topology, size_t round,
+tacit_status taciti_mix_demands(const taciti_hosts *hosts, const taciti_topology *topology, size_t round,
                                 taciti_placement placement, const taciti_length *lengths, size_t count,
                                 taciti_demand *out);
 
 /* Bytes that the link of the busiest host carries in a round, per direction, for a long array (short ones take
  * another way, small.h). */
-double taciti_mix_nic_bytes_of(const taciti_where *where, const taciti_topology *topology, size_t round,
+double taciti_mix_nic_bytes_of(const taciti_hosts *hosts, const taciti_topology *topology, size_t round,
                                taciti_placement placement, size_t wire_bytes);
 
 /* The same on average over a period, of the host for which that is most: what `tacit info topologies` and plans tell in
- * model sizes. Less than the mean of the rounds where hosts are busy in turn: aer has 1 and 1/2. */
-double taciti_mix_nic_bytes_mean(const taciti_where *where, const taciti_topology *topology, taciti_placement placement,
+ * model sizes. Less than the mean of the rounds where hosts are busy in turns: aer has 1 and 1/2. */
+double taciti_mix_nic_bytes_mean(const taciti_hosts *hosts, const taciti_topology *topology, taciti_placement placement,
                                  size_t wire_bytes);
 
 /* The members of one group of a round; and how such a group is arranged: groups that share links share their flows as
  * well, unless the number of lanes was asked for (arrangement.h). */
 taciti_members taciti_members_of(const taciti_round *round, size_t group);
-bool taciti_members_cross(const taciti_where *where, taciti_members members, int host); /* some are on it, some not */
-taciti_placement taciti_mix_placement(const taciti_where *where, const taciti_round *round, taciti_members members,
+bool taciti_members_cross(const taciti_hosts *hosts, taciti_members members, int host); /* some are on it, some not */
+taciti_placement taciti_mix_placement(const taciti_hosts *hosts, const taciti_round *round, taciti_members members,
                                       taciti_placement requested);
 
 /* How a group's arrays travel: in f32 when all its members share one of several hosts, where no wire is to be spared
  * and rounding would only cost. On a single host the wire's codec is used, so that what it does can be seen there. */
-const taciti_codec *taciti_mix_codec(const taciti_where *where, taciti_members members, const taciti_codec *wire);
+const taciti_codec *taciti_mix_codec(const taciti_hosts *hosts, taciti_members members, const taciti_codec *wire);
 
 #endif

@@ -39,10 +39,9 @@ struct taciti_mix {
     taciti_placement requested;
     size_t segment_bytes;
     int rank;
-    taciti_where where;
-    int *host_of;          /* owned */
-    step *steps;           /* [period]; owned */
-    reduction *reductions; /* [period]; owned */
+    const taciti_hosts *hosts; /* borrows */
+    step *steps;               /* [period]; owned */
+    reduction *reductions;     /* [period]; owned */
     size_t reduction_count;
     taciti_neighbours *neighbours; /* [period]; owned */
     size_t neighbours_count;
@@ -65,15 +64,15 @@ static bool same_reduction(const reduction *a, taciti_members members, taciti_pl
 
 /* The all-reduce of a group, a new one when no round before had it. */
 static tacit_status find_reduction(taciti_mix *mix, const taciti_round *round, taciti_members members, int *out) {
-    const taciti_placement placement = taciti_mix_placement(&mix->where, round, members, mix->requested);
+    const taciti_placement placement = taciti_mix_placement(mix->hosts, round, members, mix->requested);
     for (size_t c = 0; c < mix->reduction_count; c++) {
         *out = (int)c;
         if (same_reduction(&mix->reductions[c], members, placement)) return TACIT_OK;
     }
     reduction *c = &mix->reductions[mix->reduction_count];
     *c = (reduction){.members = members, .placement = placement};
-    TACITI_TRY(taciti_allreduce_describe(&mix->where, members, mix->rank,
-                                         taciti_mix_codec(&mix->where, members, mix->codec), placement,
+    TACITI_TRY(taciti_allreduce_describe(mix->hosts, members, mix->rank,
+                                         taciti_mix_codec(mix->hosts, members, mix->codec), placement,
                                          mix->segment_bytes, &c->reduce));
     *out = (int)mix->reduction_count++;
     return TACIT_OK;
@@ -81,7 +80,7 @@ static tacit_status find_reduction(taciti_mix *mix, const taciti_round *round, t
 
 static tacit_status add_neighbours(taciti_mix *mix, const taciti_round *round, int *out) {
     taciti_neighbours *nb = &mix->neighbours[mix->neighbours_count];
-    TACITI_TRY(taciti_neighbours_describe(&mix->where, round, mix->rank, mix->codec, mix->segment_bytes, nb));
+    TACITI_TRY(taciti_neighbours_describe(mix->hosts, round, mix->rank, mix->codec, mix->segment_bytes, nb));
     *out = (int)mix->neighbours_count++;
     return TACIT_OK;
 }
@@ -125,11 +124,11 @@ static uint64_t edge_bytes(const taciti_mix *mix) {
 /* What one group's members on my host send to other hosts; a group that I need not be in. */
 static tacit_status add_group_nic_bytes(taciti_mix *mix, const taciti_round *round, size_t group, uint64_t *bytes) {
     const taciti_members members = taciti_members_of(round, group);
-    const int machine = mix->host_of[mix->rank];
-    if (!taciti_members_cross(&mix->where, members, machine)) return TACIT_OK;
+    const int machine = mix->hosts->host_of[mix->rank];
+    if (!taciti_members_cross(mix->hosts, members, machine)) return TACIT_OK;
     taciti_allreduce reduce;
-    TACITI_TRY(taciti_allreduce_describe(&mix->where, members, mix->rank, mix->codec,
-                                         taciti_mix_placement(&mix->where, round, members, mix->requested),
+    TACITI_TRY(taciti_allreduce_describe(mix->hosts, members, mix->rank, mix->codec,
+                                         taciti_mix_placement(mix->hosts, round, members, mix->requested),
                                          mix->segment_bytes, &reduce));
     for (size_t b = 0; b < mix->layout->bucket_count; b++)
         *bytes += taciti_allreduce_nic_bytes(&reduce, mix->layout->buckets[b].n, machine);
@@ -138,8 +137,8 @@ static tacit_status add_group_nic_bytes(taciti_mix *mix, const taciti_round *rou
 }
 
 static bool leaves_my_host(const taciti_mix *mix, const taciti_edge *edge) {
-    const int machine = mix->host_of[mix->rank];
-    return mix->host_of[edge->from] == machine && mix->host_of[edge->to] != machine;
+    const int machine = mix->hosts->host_of[mix->rank];
+    return mix->hosts->host_of[edge->from] == machine && mix->hosts->host_of[edge->to] != machine;
 }
 
 static tacit_status count_bytes(taciti_mix *mix, size_t r) {
@@ -174,13 +173,11 @@ static void size_workspace(taciti_mix *mix) {
 }
 
 static tacit_status allocate_plan(taciti_mix *mix) {
-    const size_t period = mix->topology->period, size = (size_t)mix->where.ranks;
+    const size_t period = mix->topology->period;
     mix->steps = taciti_calloc(period, sizeof *mix->steps);
     mix->reductions = taciti_calloc(period, sizeof *mix->reductions);
     mix->neighbours = taciti_calloc(period, sizeof *mix->neighbours);
-    mix->host_of = taciti_calloc(size, sizeof *mix->host_of);
-    const bool complete =
-        mix->steps != NULL && mix->reductions != NULL && mix->neighbours != NULL && mix->host_of != NULL;
+    const bool complete = mix->steps != NULL && mix->reductions != NULL && mix->neighbours != NULL;
     return complete ? TACIT_OK : TACIT_E_MEMORY;
 }
 
@@ -196,10 +193,8 @@ static tacit_status describe(taciti_mix *mix, const taciti_comm *comm, const tac
     mix->requested = taciti_exchange_placement(options);
     mix->segment_bytes = taciti_comm_segment_bytes(comm);
     mix->rank = taciti_comm_rank(comm);
-    mix->where.ranks = topology->ranks;
+    mix->hosts = taciti_comm_hosts(comm);
     TACITI_TRY(allocate_plan(mix));
-    mix->where.hosts = taciti_hosts_of(comm, mix->host_of);
-    mix->where.host_of = mix->host_of;
     for (size_t r = 0; r < topology->period; r++) TACITI_TRY(plan_round(mix, r));
     size_workspace(mix);
     return TACIT_OK;
@@ -226,7 +221,6 @@ static void forget(taciti_mix *mix) {
     taciti_free(mix->steps);
     taciti_free(mix->reductions);
     taciti_free(mix->neighbours);
-    taciti_free(mix->host_of);
 }
 
 tacit_status taciti_mix_create(taciti_comm *comm, const taciti_layout *layout, const taciti_topology *topology,

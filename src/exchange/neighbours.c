@@ -18,7 +18,7 @@ static size_t min(size_t a, size_t b) { return a < b ? a : b; }
 /* What counting needs to know of a round. */
 typedef struct survey {
     taciti_neighbours *neighbours;
-    const taciti_where *where;
+    const taciti_hosts *hosts;
     int rank;
     size_t *in_degree; /* [ranks] of everybody: all must cut alike */
     size_t max_in;
@@ -29,7 +29,7 @@ static void count_edges(survey *s, const taciti_round *round) {
     for (size_t e = 0; e < round->edge_count; e++) {
         const taciti_edge *edge = &round->edges[e];
         if (++s->in_degree[edge->to] > s->max_in) s->max_in = s->in_degree[edge->to];
-        s->one_host = s->one_host && s->where->host_of[edge->to] == s->where->host_of[edge->from];
+        s->one_host = s->one_host && s->hosts->host_of[edge->to] == s->hosts->host_of[edge->from];
         s->neighbours->in_count += edge->to == s->rank;
         s->neighbours->out_count += edge->from == s->rank;
     }
@@ -77,11 +77,11 @@ static void choose_pipeline(taciti_neighbours *nb, const survey *s, size_t segme
     nb->stride_bytes = taciti_round_up(nb->codec->bound(NULL, nb->segment_n), TACITI_ALIGN_BYTES);
 }
 
-tacit_status taciti_neighbours_describe(const taciti_where *where, const taciti_round *round, int rank,
+tacit_status taciti_neighbours_describe(const taciti_hosts *hosts, const taciti_round *round, int rank,
                                         const taciti_codec *codec, size_t segment_bytes, taciti_neighbours *out) {
     taciti_neighbours nb = {.codec = codec};
-    survey s = {.neighbours = &nb, .where = where, .rank = rank, .one_host = true};
-    s.in_degree = taciti_calloc((size_t)where->ranks, sizeof *s.in_degree);
+    survey s = {.neighbours = &nb, .hosts = hosts, .rank = rank, .one_host = true};
+    s.in_degree = taciti_calloc((size_t)hosts->ranks, sizeof *s.in_degree);
     tacit_status status = s.in_degree == NULL ? TACIT_E_MEMORY : collect(&s, round);
     taciti_free(s.in_degree);
     if (status != TACIT_OK) return status;

@@ -37,7 +37,7 @@ typedef struct taciti_neighbours {
 } taciti_neighbours;
 
 /* Of a round of edges. No buffers yet. Not collective. */
-tacit_status taciti_neighbours_describe(const taciti_where *where, const taciti_round *round, int rank,
+tacit_status taciti_neighbours_describe(const taciti_hosts *hosts, const taciti_round *round, int rank,
                                         const taciti_codec *codec, size_t segment_bytes, taciti_neighbours *out);
 size_t taciti_neighbours_workspace_bytes(const taciti_neighbours *neighbours);
 /* memory: the workspace, 64-byte aligned; borrowed, may be shared by objects whose runs do not overlap in time. */

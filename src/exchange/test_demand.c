@@ -31,18 +31,18 @@ enum { STEP = 1 };
 
 static const taciti_placement AUTO = {TACITI_SCHEME_AUTO, 0};
 
-static taciti_where hosts_by_size(int host_of[TEST_MAX_RANKS], int hosts, int per_host) {
+static taciti_hosts hosts_by_size(int host_of[TEST_MAX_RANKS], int hosts, int per_host) {
     for (int r = 0; r < hosts * per_host; r++) host_of[r] = r / per_host;
-    return (taciti_where){.ranks = hosts * per_host, .hosts = hosts, .host_of = host_of};
+    return (taciti_hosts){.ranks = hosts * per_host, .count = hosts, .host_of = host_of};
 }
 
-static bool make(const char *name, const taciti_where *where, taciti_topology *out) {
+static bool make(const char *name, const taciti_hosts *hosts, taciti_topology *out) {
     const char *path = "test_demand_matrix.csv";
     const bool is_file = strcmp(name, "file") == 0;
-    if (is_file) assert_true(test_matrix_write(path, where->ranks));
+    if (is_file) assert_true(test_matrix_write(path, hosts->ranks));
     const taciti_topo_request request = {.name = name,
-                                         .ranks = where->ranks,
-                                         .host_of = where->host_of,
+                                         .ranks = hosts->ranks,
+                                         .hosts = hosts,
                                          .period = strcmp(name, "random") == 0 ? 4 : 0,
                                          .seed = 3,
                                          .file = is_file ? path : NULL};
@@ -52,39 +52,39 @@ static bool make(const char *name, const taciti_where *where, taciti_topology *o
 }
 
 /* What a round asks, as one rank sees it. */
-static taciti_demand demand_of(const taciti_where *where, const taciti_topology *topology, size_t round, int rank,
+static taciti_demand demand_of(const taciti_hosts *hosts, const taciti_topology *topology, size_t round, int rank,
                                size_t bytes) {
     taciti_demand all[TEST_MAX_RANKS];
-    CHECK(taciti_mix_demands(where, topology, round, AUTO, &(taciti_length){bytes, bytes}, 1, all) == TACIT_OK);
+    CHECK(taciti_mix_demands(hosts, topology, round, AUTO, &(taciti_length){bytes, bytes}, 1, all) == TACIT_OK);
     return all[rank];
 }
 
 /* ---- in model sizes ---------------------------------------------------------------------------------------------- */
 /* Bytes of the busiest link in a round, for a model of 1 MiB: in models. */
-static double models(const char *name, const taciti_where *where, size_t round) {
+static double models(const char *name, const taciti_hosts *hosts, size_t round) {
     taciti_topology topology;
-    assert_true(make(name, where, &topology));
+    assert_true(make(name, hosts, &topology));
     const size_t bytes = 1 << 20;
-    const double answer = taciti_mix_nic_bytes_of(where, &topology, round % topology.period, AUTO, bytes);
+    const double answer = taciti_mix_nic_bytes_of(hosts, &topology, round % topology.period, AUTO, bytes);
     taciti_topology_destroy(&topology);
     return answer / (double)bytes;
 }
 
-static double mean_models(const char *name, const taciti_where *where) {
+static double mean_models(const char *name, const taciti_hosts *hosts) {
     taciti_topology topology;
-    assert_true(make(name, where, &topology));
-    const double answer = taciti_mix_nic_bytes_mean(where, &topology, AUTO, 1 << 20);
+    assert_true(make(name, hosts, &topology));
+    const double answer = taciti_mix_nic_bytes_mean(hosts, &topology, AUTO, 1 << 20);
     taciti_topology_destroy(&topology);
     return answer / (1 << 20);
 }
 
 /* How many ranks' links carry so many models of 1 MiB in a round. */
-static int ranks_with(const char *name, const taciti_where *where, size_t round, double wanted) {
+static int ranks_with(const char *name, const taciti_hosts *hosts, size_t round, double wanted) {
     taciti_topology topology;
     int count = 0;
-    assert_true(make(name, where, &topology));
-    for (int r = 0; r < where->ranks; r++) {
-        const taciti_demand d = demand_of(where, &topology, round % topology.period, r, 1 << 20);
+    assert_true(make(name, hosts, &topology));
+    for (int r = 0; r < hosts->ranks; r++) {
+        const taciti_demand d = demand_of(hosts, &topology, round % topology.period, r, 1 << 20);
         count += d.host_bytes == wanted * (1 << 20);
     }
     taciti_topology_destroy(&topology);
@@ -94,24 +94,24 @@ static int ranks_with(const char *name, const taciti_where *where, size_t round,
 static void sixteen_ranks_on_four_hosts(void **state) {
     (void)state;
     int host_of[TEST_MAX_RANKS];
-    const taciti_where where = hosts_by_size(host_of, 4, 4);
-    const taciti_demand dense = taciti_allreduce_demand(&where, NULL, 16, AUTO, 1 << 20, 1 << 20);
+    const taciti_hosts hosts = hosts_by_size(host_of, 4, 4);
+    const taciti_demand dense = taciti_allreduce_demand(&hosts, NULL, 16, AUTO, 1 << 20, 1 << 20);
     assert_true(dense.host_bytes == 1.5 * (1 << 20));
     assert_true(dense.wire_hops == 2 && dense.local_hops == 2);
     assert_true(dense.flow_bytes == dense.host_bytes / 2); /* two lanes share a host's bytes */
-    assert_true(models("complete", &where, 0) == 1.5);
-    assert_true(mean_models("complete", &where) == 1.5);
-    assert_true(mean_models("exp", &where) == 2.0);
+    assert_true(models("complete", &hosts, 0) == 1.5);
+    assert_true(mean_models("complete", &hosts) == 1.5);
+    assert_true(mean_models("exp", &hosts) == 2.0);
     /* AER: in every round two hosts meet, all their ranks together, and the other two have a local round. */
-    assert_true(models("aer", &where, 0) == 1.0 && mean_models("aer", &where) == 0.5);
+    assert_true(models("aer", &hosts, 0) == 1.0 && mean_models("aer", &hosts) == 0.5);
     for (size_t round = 0; round < 4; round++) {
-        assert_int_equal(ranks_with("aer", &where, round, 1.0), 8);
-        assert_int_equal(ranks_with("aer", &where, round, 0.0), 8);
+        assert_int_equal(ranks_with("aer", &hosts, round, 1.0), 8);
+        assert_int_equal(ranks_with("aer", &hosts, round, 0.0), 8);
     }
     int local = 0, across = 0;
     for (size_t round = 0; round < 4; round++) {
-        local += models("exp", &where, round) == 0;
-        across += models("exp", &where, round) == 4.0;
+        local += models("exp", &hosts, round) == 0;
+        across += models("exp", &hosts, round) == 4.0;
     }
     assert_int_equal(local, 2);
     assert_int_equal(across, 2);
@@ -120,31 +120,31 @@ static void sixteen_ranks_on_four_hosts(void **state) {
 static void demand_of_a_rank_is_that_of_its_links(void **state) {
     (void)state;
     int host_of[TEST_MAX_RANKS];
-    const taciti_where where = hosts_by_size(host_of, 2, 4);
+    const taciti_hosts hosts = hosts_by_size(host_of, 2, 4);
     test_topology *made = taciti_calloc(1, sizeof *made);
     test_topology_start(made, "hand", 8, false);
     test_topology_add_groups(made, (const int[8]){0, 0, 1, 2, 1, 2, -1, -1}); /* one local pair, two across */
     const size_t bytes = 1 << 20;
-    const taciti_demand local = demand_of(&where, &made->topology, 0, 0, bytes);
-    const taciti_demand across = demand_of(&where, &made->topology, 0, 2, bytes);
-    const taciti_demand idle = demand_of(&where, &made->topology, 0, 7, bytes);
-    assert_true(local.host_bytes == 0 && local.local_bytes == (double)bytes && local.wire_hops == 0);
-    assert_int_equal(local.local_hops, 2);
+    const taciti_demand local = demand_of(&hosts, &made->topology, 0, 0, bytes);
+    const taciti_demand across = demand_of(&hosts, &made->topology, 0, 2, bytes);
+    const taciti_demand idle = demand_of(&hosts, &made->topology, 0, 7, bytes);
+    assert_true(local.host_bytes == 0 && local.local_bytes == (double)bytes && local.wire_turns == 0);
+    assert_int_equal(local.local_turns, 2);
     assert_true(across.flow_bytes == (double)bytes && local.flow_bytes == 0);
     assert_true(across.host_bytes == 2.0 * (double)bytes && across.local_bytes == 0 && across.wire_hops == 2);
     assert_true(idle.host_bytes == 0 && idle.local_bytes == 0 && idle.wire_hops == 0 && idle.local_hops == 0);
     taciti_demand all[TEST_MAX_RANKS]; /* a wire of half the bytes is for what crosses it */
-    CHECK(taciti_mix_demands(&where, &made->topology, 0, AUTO, &(taciti_length){bytes / 2, bytes}, 1, all) == TACIT_OK);
+    CHECK(taciti_mix_demands(&hosts, &made->topology, 0, AUTO, &(taciti_length){bytes / 2, bytes}, 1, all) == TACIT_OK);
     assert_true(all[0].local_bytes == (double)bytes && all[2].host_bytes == (double)bytes);
-    const taciti_demand empty = demand_of(&where, &made->topology, 0, 2, 0);
-    assert_true(empty.host_bytes == 0 && empty.wire_hops == 0);
+    const taciti_demand empty = demand_of(&hosts, &made->topology, 0, 2, 0);
+    assert_true(empty.host_bytes == 0 && empty.wire_turns == 0);
     taciti_free(made);
 }
 
 static void a_rank_sends_its_host_what_the_lanes_leave(void **state) {
     (void)state;
     int host_of[TEST_MAX_RANKS];
-    const taciti_where two = hosts_by_size(host_of, 2, 4);
+    const taciti_hosts two = hosts_by_size(host_of, 2, 4);
     const double f32 = 1 << 20;
     /* one lane: it gives the result to three; four: each gets and gives three quarters */
     const taciti_demand one =
@@ -159,7 +159,7 @@ static void a_rank_sends_its_host_what_the_lanes_leave(void **state) {
 }
 
 /* Hosts of 1, 5, 2, 3, ... ranks. */
-static taciti_where uneven_hosts(int host_of[TEST_MAX_RANKS], int ranks) {
+static taciti_hosts uneven_hosts(int host_of[TEST_MAX_RANKS], int ranks) {
     static const int sizes[] = {1, 5, 2, 3};
     int host = 0, used = 0;
     for (int r = 0; r < ranks; r++, used++) {
@@ -169,30 +169,30 @@ static taciti_where uneven_hosts(int host_of[TEST_MAX_RANKS], int ranks) {
         }
         host_of[r] = host;
     }
-    return (taciti_where){.ranks = ranks, .hosts = host + 1, .host_of = host_of};
+    return (taciti_hosts){.ranks = ranks, .count = host + 1, .host_of = host_of};
 }
 
 /* A round in one pass over its members says what each group by itself does. */
 static void a_pass_over_a_round_is_group_by_group(void **state) {
     (void)state;
     int host_of[TEST_MAX_RANKS], groups = 0;
-    const taciti_where where = uneven_hosts(host_of, TEST_MAX_RANKS);
+    const taciti_hosts hosts = uneven_hosts(host_of, TEST_MAX_RANKS);
     const taciti_length lengths[] = {{1 << 20, 1 << 21}, {40, 40}};
     for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++) {
         taciti_topology topology;
-        if (strcmp(kind->name, "file") == 0 || !make(kind->name, &where, &topology)) continue;
+        if (strcmp(kind->name, "file") == 0 || !make(kind->name, &hosts, &topology)) continue;
         for (size_t r = 0; r < topology.period; r++) {
             const taciti_round *round = &topology.rounds[r];
             taciti_demand all[2 * TEST_MAX_RANKS];
-            CHECK(taciti_mix_demands(&where, &topology, r, AUTO, lengths, 2, all) == TACIT_OK);
+            CHECK(taciti_mix_demands(&hosts, &topology, r, AUTO, lengths, 2, all) == TACIT_OK);
             for (size_t g = 0; g < round->groups; g++, groups++) {
                 const taciti_members members = taciti_members_of(round, g);
-                const taciti_placement placement = taciti_mix_placement(&where, round, members, AUTO);
-                const bool local = taciti_mix_codec(&where, members, NULL) != NULL;
+                const taciti_placement placement = taciti_mix_placement(&hosts, round, members, AUTO);
+                const bool local = taciti_mix_codec(&hosts, members, NULL) != NULL;
                 for (size_t i = 0; i < 2; i++) {
                     const taciti_demand *d = &all[i * TEST_MAX_RANKS + (size_t)members.ranks[0]];
                     const taciti_demand alone = taciti_allreduce_demand(
-                        &where, members.ranks, members.count, placement,
+                        &hosts, members.ranks, members.count, placement,
                         local ? lengths[i].f32_bytes : lengths[i].wire_bytes, lengths[i].f32_bytes);
                     assert_int_equal(d->lanes, alone.lanes);
                     assert_int_equal(d->hosts == 1, local);
@@ -211,18 +211,18 @@ static void a_pass_over_a_round_is_group_by_group(void **state) {
 /* ---- counted ----------------------------------------------------------------------------------------------------- */
 typedef struct trial {
     const taciti_topology *topology;
-    taciti_where where;
+    taciti_hosts hosts;
     int wire;
 } trial;
 
 /* Pairs of ranks here and elsewhere that may talk in that round, of the busiest host. */
 static size_t pairs_of(const trial *t, size_t round) {
     size_t max = 0;
-    for (int host = 0; host < t->where.hosts; host++) {
+    for (int host = 0; host < t->hosts.count; host++) {
         size_t pairs = 0;
-        for (int a = 0; a < t->where.ranks; a++)
-            for (int b = 0; b < t->where.ranks; b++)
-                pairs += t->where.host_of[a] == host && t->where.host_of[b] != host &&
+        for (int a = 0; a < t->hosts.ranks; a++)
+            for (int b = 0; b < t->hosts.ranks; b++)
+                pairs += t->hosts.host_of[a] == host && t->hosts.host_of[b] != host &&
                          test_weight(t->topology, round, a, b) > 0;
         if (pairs > max) max = pairs;
     }
@@ -230,13 +230,13 @@ static size_t pairs_of(const trial *t, size_t round) {
 }
 
 /* Most bytes that ranks of one host sent to others since `before`. */
-static uint64_t counted(taciti_comm *comm, const taciti_where *where, uint64_t before) {
+static uint64_t counted(taciti_comm *comm, const taciti_hosts *hosts, uint64_t before) {
     const uint64_t mine = taciti_comm_count(comm).away_bytes_sent - before;
-    uint64_t all[TEST_MAX_RANKS] = {0}, hosts[TEST_MAX_RANKS] = {0}, max = 0;
+    uint64_t all[TEST_MAX_RANKS] = {0}, sent[TEST_MAX_RANKS] = {0}, max = 0;
     CHECK(taciti_comm_allgather(comm, &mine, sizeof mine, all) == TACIT_OK);
-    for (int r = 0; r < where->ranks; r++) {
-        hosts[where->host_of[r]] += all[r];
-        if (hosts[where->host_of[r]] > max) max = hosts[where->host_of[r]];
+    for (int r = 0; r < hosts->ranks; r++) {
+        sent[hosts->host_of[r]] += all[r];
+        if (sent[hosts->host_of[r]] > max) max = sent[hosts->host_of[r]];
     }
     return max;
 }
@@ -263,17 +263,17 @@ static void compare(taciti_comm *comm, void *context) {
             CHECK(taciti_mix_wait(mix, b) == TACIT_OK);
             double max = 0;
             taciti_demand all[TEST_MAX_RANKS];
-            const taciti_length length = {codec->bound(NULL, n), n * sizeof(float)};
-            CHECK(taciti_mix_demands(&t->where, t->topology, round, AUTO, &length, 1, all) == TACIT_OK);
-            for (int r = 0; r < t->where.ranks; r++) max = fmax(max, all[r].host_bytes);
+            const taciti_length length = {codec->bound(n), n * sizeof(float)};
+            CHECK(taciti_mix_demands(&t->hosts, t->topology, round, AUTO, &length, 1, all) == TACIT_OK);
+            for (int r = 0; r < t->hosts.ranks; r++) max = fmax(max, all[r].host_bytes);
             told_me += all[rank].host_bytes;
             told += max;
         }
-        const double real = (double)counted(comm, &t->where, before);
+        const double real = (double)counted(comm, &t->hosts, before);
         const double bound = pair * (double)layout.bucket_count;
         CHECK(fabs(told - real) <= bound);
         CHECK(told_me == 0 || (double)taciti_mix_nic_bytes(mix, (int64_t)round) <= told_me + bound);
-        const double whole = taciti_mix_nic_bytes_of(&t->where, t->topology, round, AUTO, codec->bound(NULL, layout.n));
+        const double whole = taciti_mix_nic_bytes_of(&t->hosts, t->topology, round, AUTO, codec->bound(layout.n));
         CHECK(edges || whole <= told + bound + 1e-6 * told); /* short arrays ask for more than a share of a model */
         CHECK(!edges || whole == told);
     }
@@ -291,14 +291,14 @@ static void formulas_are_what_counters_count(void **state) {
                 int host_of[TEST_MAX_RANKS];
                 taciti_topology topology;
                 const bool any_size = strcmp(kind->name, "file") == 0 || strcmp(kind->name, "base-k") == 0;
-                trial t = {.topology = &topology, .where = hosts_by_size(host_of, hosts, per_host)};
-                const bool made = make(kind->name, &t.where, &topology);
+                trial t = {.topology = &topology, .hosts = hosts_by_size(host_of, hosts, per_host)};
+                const bool made = make(kind->name, &t.hosts, &topology);
                 assert_true(made || !any_size);
                 if (!made) continue; /* sizes that a topology cannot have */
                 taciti_comm_options options = test_comm_options(false);
                 options.segment_bytes = 16384;
                 test_hosts(host_of);
-                for (t.wire = 0; t.wire < 2; t.wire++) test_world_run(t.where.ranks, &options, compare, &t);
+                for (t.wire = 0; t.wire < 2; t.wire++) test_world_run(t.hosts.ranks, &options, compare, &t);
                 taciti_topology_destroy(&topology);
                 tried++;
             }

@@ -20,9 +20,8 @@ static void measure(taciti_plan_topology *t, bool figures) {
 }
 
 /* Its options are those of the configuration where that names the same topology. */
-static taciti_topo_request request_of(const taciti_gossip_options *gossip, const taciti_where *seen, const char *name) {
-    taciti_topo_request request = {
-        .name = name, .ranks = seen->ranks, .host_of = seen->host_of, .seed = (uint64_t)gossip->seed};
+static taciti_topo_request request_of(const taciti_gossip_options *gossip, const taciti_hosts *seen, const char *name) {
+    taciti_topo_request request = {.name = name, .ranks = seen->ranks, .hosts = seen, .seed = (uint64_t)gossip->seed};
     if (strcmp(gossip->topology.text, name) != 0) return request;
     request.degree = (int)gossip->degree;
     request.period = (int)gossip->period;
@@ -31,7 +30,7 @@ static taciti_topo_request request_of(const taciti_gossip_options *gossip, const
 }
 
 /* One topology of the list, or the reason why there is none. */
-static void try_topology(const taciti_settings *settings, const taciti_where *seen, const char *name, bool figures,
+static void try_topology(const taciti_settings *settings, const taciti_hosts *seen, const char *name, bool figures,
                          taciti_candidates *out) {
     taciti_plan_topology *t = &out->topologies[out->topology_count];
     taciti_plan_refusal *refusal = &out->refused[out->refused_count];
@@ -89,11 +88,11 @@ static void append_dense_lanes(taciti_candidates *c, const taciti_settings *s, i
     }
 }
 
-static int smallest_host(const taciti_where *where) {
-    int smallest = where->ranks, count = 0;
-    for (int r = 0; r < where->ranks; r++) {
+static int smallest_host(const taciti_hosts *hosts) {
+    int smallest = hosts->ranks, count = 0;
+    for (int r = 0; r < hosts->ranks; r++) {
         count++;
-        if (r + 1 < where->ranks && where->host_of[r + 1] == where->host_of[r]) continue;
+        if (r + 1 < hosts->ranks && hosts->host_of[r + 1] == hosts->host_of[r]) continue;
         smallest = count < smallest ? count : smallest;
         count = 0;
     }
@@ -101,10 +100,10 @@ static int smallest_host(const taciti_where *where) {
 }
 
 /* As configured; and where nobody asked for lanes, with 1, 2, 4, ... of them: what pays has to pay against the best. */
-static void append_dense(taciti_candidates *c, const taciti_settings *s, const taciti_where *where) {
+static void append_dense(taciti_candidates *c, const taciti_settings *s, const taciti_hosts *hosts) {
     append_dense_lanes(c, s, 0);
-    if (s->exchange.lanes > 0 || s->exchange.scheme == TACITI_SCHEME_FLAT || where->hosts == 1) return;
-    const int max = smallest_host(where), share = TACITI_FLOWS / (where->hosts - 1);
+    if (s->exchange.lanes > 0 || s->exchange.scheme == TACITI_SCHEME_FLAT || hosts->count == 1) return;
+    const int max = smallest_host(hosts), share = TACITI_FLOWS / (hosts->count - 1);
     const int own = share < 1 ? 1 : share < max ? share : max;
     for (int lanes = 1; lanes <= max && max > 1; lanes *= 2)
         if (lanes != own) append_dense_lanes(c, s, lanes);
@@ -166,17 +165,17 @@ static void append_sgp(taciti_candidates *c, double serial_s) {
 }
 
 void taciti_candidates_add_others(taciti_candidates *candidates, const taciti_cluster *cluster,
-                                  const taciti_where *where, double sgp_s) {
+                                  const taciti_hosts *hosts, double sgp_s) {
     taciti_method method = {.order = TACITI_ORDER_DENSE,
                             .wire = taciti_codec_find("f32"),
                             .overlap = candidates->list[0].method.overlap,
                             .every = 1,
                             .library = TACITI_LIBRARY_RING};
-    if (where->ranks < 2) return;
+    if (hosts->ranks < 2) return;
     append(candidates, "library", &method, "");
     method.library = TACITI_LIBRARY_MEASURED;
     method.by = fastest_library(cluster);
-    if (method.by != NULL && where->ranks == taciti_cluster_ranks(cluster)) append(candidates, "library", &method, "");
+    if (method.by != NULL && hosts->ranks == taciti_cluster_ranks(cluster)) append(candidates, "library", &method, "");
     if (sgp_s >= 0) append_sgp(candidates, sgp_s);
 }
 
@@ -202,7 +201,7 @@ static bool is_wanted(const char *const *wanted, const char *name) {
     return wanted == NULL;
 }
 
-static void try_topologies(const taciti_settings *settings, const taciti_where *seen, const char *const *wanted,
+static void try_topologies(const taciti_settings *settings, const taciti_hosts *seen, const char *const *wanted,
                            taciti_candidates *out) {
     const bool has_file = settings->gossip.file.text[0] != '\0';
     for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++)
@@ -213,24 +212,21 @@ static void try_topologies(const taciti_settings *settings, const taciti_where *
         append_gossip(out, settings, &out->topologies[t]);
 }
 
-tacit_status taciti_candidates_create(const taciti_settings *settings, const taciti_where *where,
+tacit_status taciti_candidates_create(const taciti_settings *settings, const taciti_hosts *hosts,
                                       const char *const *wanted, taciti_candidates *out) {
     const int64_t per_host = settings->gossip.per_host;
-    int *host_of = taciti_calloc((size_t)where->ranks, sizeof *host_of);
-    taciti_where seen = {.ranks = where->ranks, .host_of = host_of}; /* as topologies see them */
+    taciti_hosts seen = {0}; /* as topologies see them, where that differs */
+    if (per_host > 0) TACITI_TRY(taciti_hosts_by_size(hosts->ranks, (int)per_host, &seen));
     *out = (taciti_candidates){.list = taciti_calloc(TACITI_CANDIDATES_MAX, sizeof *out->list)};
-    if (out->list == NULL || host_of == NULL) {
-        taciti_free(host_of);
-        taciti_candidates_destroy(out);
+    if (out->list == NULL) {
+        taciti_hosts_destroy(&seen);
         return TACIT_E_MEMORY;
     }
-    for (int r = 0; r < where->ranks; r++) host_of[r] = per_host > 0 ? (int)(r / per_host) : where->host_of[r];
-    seen.hosts = host_of[where->ranks - 1] + 1;
-    append_dense(out, settings, where);
+    append_dense(out, settings, hosts);
     append_local(out, settings);
-    try_topologies(settings, &seen, wanted, out);
+    try_topologies(settings, per_host > 0 ? &seen : hosts, wanted, out);
     mark_configured(out, settings);
-    taciti_free(host_of);
+    taciti_hosts_destroy(&seen);
     return TACIT_OK;
 }
 

@@ -47,7 +47,7 @@ typedef struct taciti_candidates {
 /* Without predictions. wanted: names of topologies, ending with NULL, that are made without their figures; NULL: all of
  * the list, with figures. Borrows nothing. Returns owned; must not move. The log is silent while topologies are tried.
  */
-tacit_status taciti_candidates_create(const taciti_settings *settings, const taciti_where *where,
+tacit_status taciti_candidates_create(const taciti_settings *settings, const taciti_hosts *hosts,
                                       const char *const *wanted, taciti_candidates *out);
 void taciti_candidates_destroy(taciti_candidates *candidates); /* {0} is fine */
 
@@ -55,7 +55,7 @@ void taciti_candidates_destroy(taciti_candidates *candidates); /* {0} is fine */
  * these ranks only), and with sgp_s >= 0 stochastic gradient push as published, with so many seconds of copying and
  * weighing in every step. Borrows the cluster. */
 void taciti_candidates_add_others(taciti_candidates *candidates, const taciti_cluster *cluster,
-                                  const taciti_where *where, double sgp_s);
+                                  const taciti_hosts *hosts, double sgp_s);
 
 /* Predicts all, and compares them with the first. */
 tacit_status taciti_candidates_predict(taciti_candidates *candidates, const taciti_scene *scene,

@@ -52,6 +52,27 @@ int taciti_cluster_max_ranks_per_host(const taciti_cluster *cluster) {
     return max;
 }
 
+int taciti_cluster_ranks_on(const taciti_cluster *cluster, int64_t hosts, int max) {
+    int ranks = 0;
+    for (int64_t h = 0; h < hosts && ranks <= max; h++) ranks += cluster->ranks_per_host[h % cluster->hosts];
+    return ranks <= max ? ranks : max + 1;
+}
+
+tacit_status taciti_cluster_hosts(const taciti_cluster *cluster, int ranks, taciti_hosts *out) {
+    int host = 0, used = 0;
+    TACITI_TRY(taciti_hosts_create(ranks, out));
+    for (int r = 0; r < ranks; r++) {
+        if (used == cluster->ranks_per_host[host % cluster->hosts]) {
+            host++;
+            used = 0;
+        }
+        out->host_of[r] = host;
+        used++;
+    }
+    out->count = host + 1;
+    return TACIT_OK;
+}
+
 void taciti_cluster_destroy(taciti_cluster *cluster) {
     for (size_t i = 0; i < cluster->note_count; i++) taciti_free(cluster->notes[i]);
     taciti_free(cluster->notes);

@@ -9,7 +9,9 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
+#include "base/hosts.h"
 #include "tacit/tacit.h"
 
 /* A message of b bytes takes alpha_s + b * beta_s_per_byte. */
@@ -92,6 +94,14 @@ int taciti_cluster_ranks(const taciti_cluster *cluster);
 
 /* The size of the largest host. */
 int taciti_cluster_max_ranks_per_host(const taciti_cluster *cluster);
+
+/* Ranks on so many hosts, more than the description has being hosts of the same sizes once more; max + 1 when they are
+ * more than max. */
+int taciti_cluster_ranks_on(const taciti_cluster *cluster, int64_t hosts, int max);
+
+/* Where `ranks` ranks would be: hosts are filled in the order of the description; more than it has are hosts of the
+ * same sizes once more. Returns owned. */
+tacit_status taciti_cluster_hosts(const taciti_cluster *cluster, int ranks, taciti_hosts *out);
 
 /* Refuses with file, line (of a syntax error) or field (of a wrong value), what is wrong and what is legal. Returns
  * owned; outputs are written only on success. Any thread, not collective. */

@@ -82,12 +82,12 @@ static tacit_status vary_rate(const taciti_scene *scene, const taciti_plan_optio
                               taciti_plan_curves *curves) {
     taciti_plan_curve *curve = &curves->rate;
     double bit_per_s[RATE_POINTS];
-    if (scene->where->hosts == 1) return TACIT_OK;
+    if (scene->hosts->count == 1) return TACIT_OK;
     curve->here = 8 / taciti_plan_wire_beta_s(scene->cluster) / 1e9;
     const double min = min_rate(curve->here);
     for (size_t p = 0; p < RATE_POINTS; p++) {
         curve->x[p] = min * pow(10, RATE_DECADES * (double)p / (RATE_POINTS - 1));
-        curve->ranks[p] = scene->where->ranks;
+        curve->ranks[p] = scene->hosts->ranks;
         bit_per_s[p] = curve->x[p] * 1e9;
     }
     for (size_t l = 0; l < curves->line_count; l++)
@@ -113,8 +113,8 @@ static tacit_status predict_lines(const taciti_candidates *there, const taciti_s
 /* The plan itself: its ranks, which need not fill their hosts, and those that are named as slow. */
 static void add_own(const taciti_scene *scene, taciti_plan_curves *curves) {
     const size_t point = curves->hosts.count++;
-    curves->hosts.x[point] = scene->where->hosts;
-    curves->hosts.ranks[point] = scene->where->ranks;
+    curves->hosts.x[point] = scene->hosts->count;
+    curves->hosts.ranks[point] = scene->hosts->ranks;
     for (size_t l = 0; l < curves->line_count; l++)
         curves->hosts.step_s[l][point] = curves->lines[l]->prediction.step_s;
 }
@@ -126,39 +126,39 @@ static double sgp_of(const taciti_plan_curves *curves) {
     return -1;
 }
 
-static tacit_status add_hosts(const taciti_settings *settings, const taciti_scene *scene, int hosts,
+static tacit_status add_hosts(const taciti_settings *settings, const taciti_scene *scene, int count,
                               const taciti_plan_options *options, taciti_plan_curves *curves) {
-    taciti_where where;
-    int *host_of = NULL;
-    const int ranks = taciti_plan_ranks(scene->cluster, hosts, RANKS_MAX);
-    TACITI_TRY(taciti_plan_where(scene->cluster, ranks, &host_of, &where));
+    taciti_hosts hosts;
+    const int ranks = taciti_cluster_ranks_on(scene->cluster, count, RANKS_MAX);
+    TACITI_TRY(taciti_cluster_hosts(scene->cluster, ranks, &hosts));
     taciti_scene other = *scene;
-    other.where = &where;
+    other.hosts = &hosts;
     other.slow = NULL; /* named ranks are those of the plan itself */
     taciti_candidates there = {0};
     const char *names[TACITI_CURVE_LINES + 1] = {NULL};
     for (size_t l = 0; l < curves->line_count; l++) names[l] = curves->lines[l]->topology;
-    tacit_status status = taciti_candidates_create(settings, &where, names, &there);
+    tacit_status status = taciti_candidates_create(settings, &hosts, names, &there);
     const size_t point = curves->hosts.count;
     if (status == TACIT_OK) {
-        taciti_candidates_add_others(&there, scene->cluster, &where, sgp_of(curves));
+        taciti_candidates_add_others(&there, scene->cluster, &hosts, sgp_of(curves));
         status = predict_lines(&there, &other, options, curves, point);
     }
-    curves->hosts.x[point] = hosts;
+    curves->hosts.x[point] = count;
     curves->hosts.ranks[point] = ranks;
     curves->hosts.count += status == TACIT_OK;
     taciti_candidates_destroy(&there);
-    taciti_free(host_of);
+    taciti_hosts_destroy(&hosts);
     return status;
 }
 
 static tacit_status vary_hosts(const taciti_settings *settings, const taciti_scene *scene,
                                const taciti_plan_options *options, taciti_plan_curves *curves) {
-    const int own = scene->where->hosts, end = 2 * own > HOSTS_MIN_END ? 2 * own : HOSTS_MIN_END;
+    const int own = scene->hosts->count, end = 2 * own > HOSTS_MIN_END ? 2 * own : HOSTS_MIN_END;
     bool added = false;
     curves->hosts.here = own;
     if (scene->cluster->between.alpha_s < 0) return TACIT_OK;
-    for (int hosts = 1; hosts <= end && taciti_plan_ranks(scene->cluster, hosts, RANKS_MAX) <= RANKS_MAX; hosts *= 2) {
+    for (int hosts = 1; hosts <= end && taciti_cluster_ranks_on(scene->cluster, hosts, RANKS_MAX) <= RANKS_MAX;
+         hosts *= 2) {
         if (!added && own <= hosts) add_own(scene, curves);
         added = added || own <= hosts;
         if (hosts != own) TACITI_TRY(add_hosts(settings, scene, hosts, options, curves));

@@ -18,7 +18,7 @@ typedef struct taciti_grouping {
 } taciti_grouping;
 
 /* No groups where the kind has none of two members or more. Returns owned; `out` must not move. */
-tacit_status taciti_grouping_create(const taciti_where *where, taciti_group_kind kind, taciti_grouping *out);
+tacit_status taciti_grouping_create(const taciti_hosts *hosts, taciti_group_kind kind, taciti_grouping *out);
 void taciti_grouping_destroy(taciti_grouping *grouping); /* {0} is fine */
 
 /* The group of a rank: ascending; count 0 when it is in none. Borrows. */

@@ -186,13 +186,13 @@ static bool also(const taciti_cluster *c, taciti_group_kind group, taciti_group_
 }
 
 /* The busiest group of the kind, in the cluster as it was when it was measured. */
-static tacit_status describe_group(const taciti_where *where, taciti_group_kind kind, taciti_transfer *t) {
+static tacit_status describe_group(const taciti_hosts *hosts, taciti_group_kind kind, taciti_transfer *t) {
     taciti_grouping grouping;
-    taciti_demand *demands = taciti_calloc((size_t)where->ranks, sizeof *demands);
+    taciti_demand *demands = taciti_calloc((size_t)hosts->ranks, sizeof *demands);
     if (demands == NULL) return TACIT_E_MEMORY;
-    tacit_status status = taciti_grouping_create(where, kind, &grouping);
+    tacit_status status = taciti_grouping_create(hosts, kind, &grouping);
     if (status == TACIT_OK)
-        status = taciti_mix_demands(where, &grouping.topology, 0, (taciti_placement){0},
+        status = taciti_mix_demands(hosts, &grouping.topology, 0, (taciti_placement){0},
                                     &(taciti_length){t->f32_bytes, t->f32_bytes}, 1, demands);
     for (size_t g = 0; status == TACIT_OK && g < grouping.round.groups; g++) {
         const taciti_members members = taciti_members_of(&grouping.round, g);
@@ -206,9 +206,9 @@ static tacit_status describe_group(const taciti_where *where, taciti_group_kind 
     return status;
 }
 
-static tacit_status append(taciti_links *links, const taciti_where *where, const taciti_cluster_timing *timing) {
+static tacit_status append(taciti_links *links, const taciti_hosts *hosts, const taciti_cluster_timing *timing) {
     taciti_transfer t = {.f32_bytes = timing->bytes, .codec = taciti_codec_find("f32")};
-    TACITI_TRY(describe_group(where, timing->group, &t));
+    TACITI_TRY(describe_group(hosts, timing->group, &t));
     const taciti_transfer_time time = described(links, &t);
     const double seconds = time.latency_s + time.bytes_s;
     for (int kind = 0; kind < TACITI_GROUP_KINDS && t.ranks > 1 && seconds > 0; kind++)
@@ -227,15 +227,14 @@ static bool is_ours(const taciti_cluster_timing *t) {
 
 static tacit_status read_timings(taciti_links *links) {
     const taciti_cluster *cluster = links->cluster;
-    taciti_where where;
-    int *host_of = NULL;
-    tacit_status status = taciti_plan_where(cluster, taciti_cluster_ranks(cluster), &host_of, &where);
+    taciti_hosts hosts;
+    tacit_status status = taciti_cluster_hosts(cluster, taciti_cluster_ranks(cluster), &hosts);
     for (size_t i = 0; status == TACIT_OK && i < cluster->timing_count; i++)
-        if (is_ours(&cluster->timings[i])) status = append(links, &where, &cluster->timings[i]);
+        if (is_ours(&cluster->timings[i])) status = append(links, &hosts, &cluster->timings[i]);
     for (int kind = 0; kind < TACITI_GROUP_KINDS; kind++)
         if (links->measured_count[kind] > 0)
             qsort(links->measured[kind], links->measured_count[kind], sizeof *links->measured[kind], by_bytes);
-    taciti_free(host_of);
+    taciti_hosts_destroy(&hosts);
     return status;
 }
 
@@ -270,11 +269,11 @@ static void change_rate(taciti_links *links, double bit_per_s) {
 
 tacit_status taciti_links_create(const taciti_scene *scene, taciti_links *out) {
     const taciti_cluster *c = scene->cluster;
-    if (scene->where->hosts > 1 && c->between.alpha_s < 0)
+    if (scene->hosts->count > 1 && c->between.alpha_s < 0)
         return taciti_fail(TACIT_E_CONFIG,
                            "%d hosts are planned, but the cluster file has one host and no links.between; measure it "
                            "with `mpirun -n N tacit probe -o cluster.json` on several hosts, or write it by hand",
-                           scene->where->hosts);
+                           scene->hosts->count);
     taciti_links links = {.cluster = c};
     describe(c, &links);
     const size_t room = c->timing_count > 0 ? c->timing_count : 1;
@@ -288,7 +287,7 @@ tacit_status taciti_links_create(const taciti_scene *scene, taciti_links *out) {
         taciti_links_destroy(&links);
         return status;
     }
-    if (scene->between_bit_per_s > 0 && scene->where->hosts > 1) change_rate(&links, scene->between_bit_per_s);
+    if (scene->between_bit_per_s > 0 && scene->hosts->count > 1) change_rate(&links, scene->between_bit_per_s);
     *out = links;
     return TACIT_OK;
 }

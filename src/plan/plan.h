@@ -60,7 +60,7 @@ typedef struct taciti_scene {
     const taciti_profile *profile; /* in seconds */
     const taciti_layout *layout;   /* of taciti_profile_layout() */
     const taciti_cluster *cluster; /* its links */
-    const taciti_where *where;     /* the ranks: those of the cluster, or another number of them */
+    const taciti_hosts *hosts;     /* the ranks: those of the cluster, or another number of them */
     taciti_placement placement;
     const double *slow;       /* [ranks] persistent stragglers; NULL: none */
     double between_bit_per_s; /* instead of the cluster's own rate between hosts; 0: that */
@@ -127,13 +127,5 @@ taciti_verdict taciti_verdict_of(const taciti_prediction *dense, const taciti_pr
 /* Seconds per byte that exchanges between hosts are predicted with: both directions at once where that is known, else
  * one, else those of two ranks. 0: one host, unknown. */
 double taciti_plan_wire_beta_s(const taciti_cluster *cluster);
-
-/* Ranks of so many hosts, more than the description has being hosts of the same sizes once more; `most` + 1 when they
- * are more than that. */
-int taciti_plan_ranks(const taciti_cluster *cluster, int64_t hosts, int max);
-
-/* Where `ranks` ranks would be: hosts are filled in the order of the description; more than it has are hosts of the
- * same sizes once more. Returns owned: taciti_free(*host_of). */
-tacit_status taciti_plan_where(const taciti_cluster *cluster, int ranks, int **host_of, taciti_where *out);
 
 #endif

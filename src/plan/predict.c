@@ -31,31 +31,6 @@ enum { DRAWS = 1 << 15, STEPS_MIN = 32, STEPS_MAX = 1024 };
 static const char *const BOTTLENECKS[TACITI_BOTTLENECKS] = {"compute", "link", "latency", "stragglers"};
 const char *taciti_bottleneck_name(taciti_bottleneck bottleneck) { return BOTTLENECKS[bottleneck]; }
 
-/* ---- where ranks are --------------------------------------------------------------------------------------------- */
-
-int taciti_plan_ranks(const taciti_cluster *cluster, int64_t hosts, int max) {
-    int ranks = 0;
-    for (int64_t h = 0; h < hosts && ranks <= max; h++) ranks += cluster->ranks_per_host[h % cluster->hosts];
-    return ranks <= max ? ranks : max + 1;
-}
-
-tacit_status taciti_plan_where(const taciti_cluster *cluster, int ranks, int **host_of, taciti_where *out) {
-    int *list = taciti_calloc((size_t)ranks, sizeof *list);
-    if (list == NULL) return TACIT_E_MEMORY;
-    int host = 0, used = 0;
-    for (int r = 0; r < ranks; r++) {
-        if (used == cluster->ranks_per_host[host % cluster->hosts]) {
-            host++;
-            used = 0;
-        }
-        list[r] = host;
-        used++;
-    }
-    *host_of = list;
-    *out = (taciti_where){.ranks = ranks, .hosts = host + 1, .host_of = list};
-    return TACIT_OK;
-}
-
 /* ---- how long a period is ---------------------------------------------------------------------------------------- */
 
 tacit_status taciti_plan_check_period(const char *what, size_t rounds, int every) {
@@ -105,7 +80,7 @@ static void fill_recursion(const taciti_scene *scene, const taciti_method *metho
         .overlap = method->overlap,
         .every = method->every > 0 ? method->every : 1,
         .delay = method->delay,
-        .ranks = scene->where->ranks,
+        .ranks = scene->hosts->ranks,
         .buckets = m->stretches.count,
         .period = m->rounds.period,
         .rounds = m->rounds.list,
@@ -116,7 +91,7 @@ static void fill_recursion(const taciti_scene *scene, const taciti_method *metho
         .slow = scene->slow,
         .cv = cv_of(scene->cluster, options),
         .seed = options->seed,
-        .steps = steps_of(scene->where->ranks),
+        .steps = steps_of(scene->hosts->ranks),
         .scenarios = TACITI_SCENARIOS,
     };
 }
@@ -194,13 +169,13 @@ static double nic_bytes(const taciti_scene *s, const taciti_method *method, cons
         const size_t buckets = stretches->buckets[i];
         wire_bytes += (double)buckets * (double)wire;
         if (method->library == TACITI_LIBRARY_RING)
-            sum += (double)buckets * taciti_links_ring(s->where->ranks, s->where->hosts, wire).host_bytes;
+            sum += (double)buckets * taciti_links_ring(s->hosts->ranks, s->hosts->count, wire).host_bytes;
         else if (method->topology == NULL)
             sum += (double)buckets *
-                   taciti_allreduce_demand(s->where, NULL, 0, s->placement, wire, n * sizeof(float)).host_bytes;
+                   taciti_allreduce_demand(s->hosts, NULL, 0, s->placement, wire, n * sizeof(float)).host_bytes;
     }
     if (method->topology != NULL)
-        sum = taciti_mix_nic_bytes_mean(s->where, method->topology, s->placement, (size_t)wire_bytes);
+        sum = taciti_mix_nic_bytes_mean(s->hosts, method->topology, s->placement, (size_t)wire_bytes);
     return sum / (double)every;
 }
 

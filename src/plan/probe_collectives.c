@@ -46,10 +46,8 @@ typedef struct bench {
     taciti_grouping groupings[TACITI_GROUP_KINDS];
     taciti_allreduce
         reduces[TACITI_GROUP_KINDS]; /* as training has them; of kinds in which this rank is in no group none */
-    taciti_where where;
-    int *host_of;                 /* owned */
-    taciti_pages x, y;            /* the longest array, and what the collectives need beside it */
-    const taciti_native *natives; /* the library's own; ends with a NULL name; NULL: not asked for */
+    taciti_pages x, y;               /* the longest array, and what the collectives need beside it */
+    const taciti_native *natives;    /* the library's own; ends with a NULL name; NULL: not asked for */
     subject what;
     size_t bytes, repeats; /* of the round that is running */
 } bench;
@@ -247,20 +245,17 @@ static tacit_status prepare_kind(bench *b, taciti_group_kind kind) {
     taciti_comm *comm = b->probe->comm;
     taciti_grouping *grouping = &b->groupings[kind];
     if (kind == TACITI_GROUP_CROSS) return TACIT_OK;
-    TACITI_TRY(taciti_grouping_create(&b->where, kind, grouping));
+    TACITI_TRY(taciti_grouping_create(taciti_comm_hosts(comm), kind, grouping));
     const taciti_members members = taciti_grouping_of(grouping, b->probe->rank);
     if (members.count == 0) return TACIT_OK;
-    const taciti_placement placement =
-        taciti_mix_placement(&b->where, &grouping->round, members, (taciti_placement){TACITI_SCHEME_AUTO, 0});
+    const taciti_placement placement = taciti_mix_placement(taciti_comm_hosts(comm), &grouping->round, members,
+                                                            (taciti_placement){TACITI_SCHEME_AUTO, 0});
     return taciti_allreduce_create(comm, taciti_codec_find("f32"), members, placement, taciti_comm_segment_bytes(comm),
                                    &b->reduces[kind]);
 }
 
 static tacit_status prepare_kinds(bench *b) {
     taciti_comm *comm = b->probe->comm;
-    b->host_of = taciti_calloc((size_t)b->probe->size, sizeof *b->host_of);
-    if (b->host_of == NULL) return TACIT_E_MEMORY;
-    b->where = (taciti_where){b->probe->size, taciti_hosts_of(comm, b->host_of), b->host_of};
     TACITI_TRY(taciti_group_world(comm, &b->groups[TACITI_GROUP_WORLD]));
     TACITI_TRY(taciti_group_host(comm, &b->groups[TACITI_GROUP_HOST]));
     TACITI_TRY(taciti_group_cross(comm, &b->groups[TACITI_GROUP_CROSS]));
@@ -299,7 +294,6 @@ static void release(bench *b) {
             taciti_allreduce_destroy(&b->reduces[kind]);
         taciti_grouping_destroy(&b->groupings[kind]);
     }
-    taciti_free(b->host_of);
     taciti_pages_destroy(&b->x);
     taciti_pages_destroy(&b->y);
 }

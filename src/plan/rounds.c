@@ -23,13 +23,13 @@ typedef struct walk {
 /* What every rank of a round asks of the links. */
 static tacit_status demands_of(walk *w, size_t round) {
     const taciti_scene *s = w->scene;
-    const size_t count = w->out->stretches->length_count, ranks = (size_t)s->where->ranks;
+    const size_t count = w->out->stretches->length_count, ranks = (size_t)s->hosts->ranks;
     if (w->method->topology != NULL)
-        return taciti_mix_demands(s->where, w->method->topology, round, s->placement, w->lengths, count, w->demands);
+        return taciti_mix_demands(s->hosts, w->method->topology, round, s->placement, w->lengths, count, w->demands);
     taciti_placement placement = s->placement;
     if (w->method->lanes > 0) placement.lanes = w->method->lanes;
     for (size_t i = 0; i < count; i++)
-        w->demands[i * ranks] = taciti_allreduce_demand(s->where, NULL, ranks, placement, w->lengths[i].wire_bytes,
+        w->demands[i * ranks] = taciti_allreduce_demand(s->hosts, NULL, ranks, placement, w->lengths[i].wire_bytes,
                                                         w->lengths[i].f32_bytes);
     return TACIT_OK;
 }
@@ -37,7 +37,7 @@ static tacit_status demands_of(walk *w, size_t round) {
 /* As taciti_mix_codec(). */
 static const taciti_codec *codec_of(const walk *w, const taciti_meeting *meeting, const taciti_demand *demand) {
     const bool along_edges = meeting->taker >= 0;
-    return !along_edges && w->scene->where->hosts > 1 && demand->hosts == 1 ? taciti_codec_find("f32")
+    return !along_edges && w->scene->hosts->count > 1 && demand->hosts == 1 ? taciti_codec_find("f32")
                                                                             : w->method->wire;
 }
 
@@ -66,7 +66,7 @@ static bool same_kind(const walk *w, const taciti_transfer *kind, int ranks, con
                       const taciti_codec *codec) {
     for (size_t i = 0; i < w->out->stretches->length_count; i++)
         if (kind[i].ranks != ranks || kind[i].codec != codec ||
-            memcmp(&kind[i].demand, demand + i * (size_t)w->scene->where->ranks, sizeof *demand) != 0)
+            memcmp(&kind[i].demand, demand + i * (size_t)w->scene->hosts->ranks, sizeof *demand) != 0)
             return false;
     return true;
 }
@@ -74,7 +74,7 @@ static bool same_kind(const walk *w, const taciti_transfer *kind, int ranks, con
 /* Of the kinds since `first` the one that asks what this meeting does, a new one if there is none. */
 static tacit_status find_kind(walk *w, size_t first, const taciti_meeting *meeting, size_t *out) {
     taciti_rounds *r = w->out;
-    const size_t lengths = r->stretches->length_count, ranks = (size_t)w->scene->where->ranks;
+    const size_t lengths = r->stretches->length_count, ranks = (size_t)w->scene->hosts->ranks;
     const int rank = meeting->taker >= 0 ? meeting->taker : meeting->members[0];
     const taciti_demand *demand = w->demands + rank;
     const taciti_codec *codec = codec_of(w, meeting, demand);
@@ -106,7 +106,7 @@ static void append(walk *w, size_t round, const int *members, size_t count, int 
 
 /* Every rank and its neighbours, the rank first: next[rank] becomes where they end. */
 static void list_neighbours(walk *w, const taciti_round *edges) {
-    const int ranks = w->scene->where->ranks;
+    const int ranks = w->scene->hosts->ranks;
     for (int i = 0; i < ranks; i++) w->next[i + 1] = 1;
     for (size_t e = 0; e < edges->edge_count; e++) {
         w->next[edges->edges[e].to + 1]++;
@@ -127,7 +127,7 @@ static void list_neighbours(walk *w, const taciti_round *edges) {
 static void append_neighbours(walk *w, size_t round, const taciti_round *edges) {
     size_t begin = w->member_count;
     list_neighbours(w, edges);
-    for (int rank = 0; rank < w->scene->where->ranks; rank++) {
+    for (int rank = 0; rank < w->scene->hosts->ranks; rank++) {
         int *members = w->out->members + begin;
         const size_t listed = w->next[rank] - begin;
         size_t count = 0;
@@ -139,14 +139,14 @@ static void append_neighbours(walk *w, size_t round, const taciti_round *edges) 
         if (count > 1) append(w, round, members, count, rank);
         begin += listed;
     }
-    for (int i = 0; i < w->scene->where->ranks; i++) w->seen[i] = 0;
+    for (int i = 0; i < w->scene->hosts->ranks; i++) w->seen[i] = 0;
 }
 
 static void find_meetings(walk *w, size_t round) {
     const taciti_topology *topology = w->method->topology;
     w->out->list[round].list = w->out->meetings + w->out->meeting_count;
     if (topology == NULL) {
-        for (int r = 0; r < w->scene->where->ranks; r++) w->out->members[w->member_count++] = r;
+        for (int r = 0; r < w->scene->hosts->ranks; r++) w->out->members[w->member_count++] = r;
         if (w->member_count > 1) append(w, round, w->out->members, w->member_count, -1);
         return;
     }
@@ -180,7 +180,7 @@ static tacit_status walk_rounds(walk *w) {
 /* Meetings, and members that are not the topology's own. */
 static void measure(const taciti_scene *scene, const taciti_topology *topology, size_t *meetings, size_t *members) {
     *meetings = topology == NULL ? 1 : 0;
-    *members = topology == NULL ? (size_t)scene->where->ranks : 0;
+    *members = topology == NULL ? (size_t)scene->hosts->ranks : 0;
     for (size_t t = 0; topology != NULL && t < topology->period; t++) {
         const taciti_round *r = &topology->rounds[t];
         *meetings += r->groups > 0 ? r->groups : (size_t)topology->ranks;
@@ -189,7 +189,7 @@ static void measure(const taciti_scene *scene, const taciti_topology *topology, 
 }
 
 static tacit_status fill(walk *w) {
-    const size_t ranks = (size_t)w->scene->where->ranks, lengths = w->out->stretches->length_count;
+    const size_t ranks = (size_t)w->scene->hosts->ranks, lengths = w->out->stretches->length_count;
     w->lengths = taciti_calloc(lengths, sizeof *w->lengths);
     w->demands = taciti_calloc(lengths * ranks, sizeof *w->demands);
     w->next = taciti_calloc(ranks + 1, sizeof *w->next);

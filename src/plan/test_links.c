@@ -22,8 +22,7 @@ static const double MiB4 = BYTES;
 
 typedef struct stage {
     taciti_cluster cluster;
-    taciti_where where;
-    int *host_of;
+    taciti_hosts hosts;
     taciti_links links;
 } stage;
 
@@ -34,15 +33,15 @@ static void open_stage(stage *s, int hosts, int per_host, const char *links, con
                    "{\"format\": \"tacit-cluster-1\", \"hosts\": %d, \"ranks_per_host\": %d, \"links\": {%s}%s}", hosts,
                    per_host, links, more);
     assert_int_equal(taciti_cluster_parse("c.json", text, strlen(text), &s->cluster), TACIT_OK);
-    assert_int_equal(taciti_plan_where(&s->cluster, hosts * per_host, &s->host_of, &s->where), TACIT_OK);
-    const taciti_scene scene = {.cluster = &s->cluster, .where = &s->where};
+    assert_int_equal(taciti_cluster_hosts(&s->cluster, hosts * per_host, &s->hosts), TACIT_OK);
+    const taciti_scene scene = {.cluster = &s->cluster, .hosts = &s->hosts};
     assert_int_equal(taciti_links_create(&scene, &s->links), TACIT_OK);
 }
 
 static void close_stage(stage *s) {
     taciti_links_destroy(&s->links);
     taciti_cluster_destroy(&s->cluster);
-    taciti_free(s->host_of);
+    taciti_hosts_destroy(&s->hosts);
 }
 
 static void assert_near(double value, double expected) {
@@ -64,10 +63,10 @@ static taciti_transfer_time time_of(const stage *s, const taciti_transfer *trans
 static taciti_transfer_time time_of_kind_and_bytes(const stage *s, taciti_group_kind kind, size_t bytes) {
     taciti_grouping g;
     taciti_demand demands[64];
-    assert_int_equal(taciti_grouping_create(&s->where, kind, &g), TACIT_OK);
+    assert_int_equal(taciti_grouping_create(&s->hosts, kind, &g), TACIT_OK);
     assert_true(g.round.groups > 0);
     const taciti_length length = {bytes, bytes};
-    assert_int_equal(taciti_mix_demands(&s->where, &g.topology, 0, (taciti_placement){0}, &length, 1, demands),
+    assert_int_equal(taciti_mix_demands(&s->hosts, &g.topology, 0, (taciti_placement){0}, &length, 1, demands),
                      TACIT_OK);
     const taciti_members members = taciti_members_of(&g.round, 0);
     const taciti_transfer t = {
@@ -252,16 +251,16 @@ static void the_closest_measurement_of_a_host_counts(void **state) {
 
 static void groups_of_a_kind_are_whole_hosts_or_partners(void **state) {
     (void)state;
-    const int host_of[7] = {0, 0, 0, 1, 1, 2, 2}; /* the last host has no partner */
-    const taciti_where where = {7, 3, host_of};
+    int host_of[7] = {0, 0, 0, 1, 1, 2, 2}; /* the last host has no partner */
+    const taciti_hosts hosts = {7, 3, host_of};
     taciti_grouping g;
-    assert_int_equal(taciti_grouping_create(&where, TACITI_GROUP_PAIR, &g), TACIT_OK);
+    assert_int_equal(taciti_grouping_create(&hosts, TACITI_GROUP_PAIR, &g), TACIT_OK);
     assert_int_equal(g.round.groups, 2);
     const taciti_members second = taciti_grouping_of(&g, 4);
     assert_true(second.count == 2 && second.ranks[0] == 1 && second.ranks[1] == 4);
     assert_int_equal(taciti_grouping_of(&g, 2).count, 0);
     taciti_grouping_destroy(&g);
-    assert_int_equal(taciti_grouping_create(&where, TACITI_GROUP_TWO_HOSTS, &g), TACIT_OK);
+    assert_int_equal(taciti_grouping_create(&hosts, TACITI_GROUP_TWO_HOSTS, &g), TACIT_OK);
     assert_true(g.round.groups == 1 && taciti_grouping_of(&g, 3).count == 5 && taciti_grouping_of(&g, 6).count == 0);
     taciti_grouping_destroy(&g);
 }

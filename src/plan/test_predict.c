@@ -32,8 +32,7 @@ typedef struct stage {
     taciti_profile profile;
     taciti_layout layout;
     taciti_cluster cluster;
-    taciti_where where;
-    int *host_of;
+    taciti_hosts hosts;
     taciti_scene scene;
     taciti_topology topology;
     taciti_method method;
@@ -72,8 +71,8 @@ static void open_stage(stage *s, int hosts, int per_host, const char *links, con
                    "{\"format\": \"tacit-cluster-1\", \"hosts\": %d, \"ranks_per_host\": %d, \"links\": {%s}%s}", hosts,
                    per_host, links, more);
     assert_int_equal(taciti_cluster_parse("c.json", text, strlen(text), &s->cluster), TACIT_OK);
-    assert_int_equal(taciti_plan_where(&s->cluster, hosts * per_host, &s->host_of, &s->where), TACIT_OK);
-    s->scene = (taciti_scene){.profile = &s->profile, .layout = &s->layout, .cluster = &s->cluster, .where = &s->where};
+    assert_int_equal(taciti_cluster_hosts(&s->cluster, hosts * per_host, &s->hosts), TACIT_OK);
+    s->scene = (taciti_scene){.profile = &s->profile, .layout = &s->layout, .cluster = &s->cluster, .hosts = &s->hosts};
     s->method =
         (taciti_method){.order = TACITI_ORDER_DENSE, .wire = taciti_codec_find("f32"), .overlap = true, .every = 1};
     s->options = (taciti_plan_options){.seed = 1, .cv = 0};
@@ -82,9 +81,9 @@ static void open_stage(stage *s, int hosts, int per_host, const char *links, con
 static tacit_status make_topology(const stage *s, const char *name, taciti_topology *out) {
     const char *path = "test_predict_matrix.csv";
     const bool is_file = strcmp(name, "file") == 0;
-    if (is_file) assert_true(test_matrix_write(path, s->where.ranks));
+    if (is_file) assert_true(test_matrix_write(path, s->hosts.ranks));
     const taciti_topo_request request = {
-        .name = name, .ranks = s->where.ranks, .host_of = s->where.host_of, .seed = 1, .file = is_file ? path : NULL};
+        .name = name, .ranks = s->hosts.ranks, .hosts = &s->hosts, .seed = 1, .file = is_file ? path : NULL};
     const tacit_status status = taciti_topology_create(&request, out);
     if (is_file) assert_int_equal(remove(path), 0);
     return status;
@@ -103,7 +102,7 @@ static void close_stage(stage *s) {
     taciti_profile_destroy(&s->profile);
     taciti_layout_destroy(&s->layout);
     taciti_cluster_destroy(&s->cluster);
-    taciti_free(s->host_of);
+    taciti_hosts_destroy(&s->hosts);
 }
 
 static taciti_prediction predict(const stage *s) {
@@ -473,13 +472,12 @@ static void ranks_fill_hosts_in_order(void **state) {
     taciti_cluster cluster;
     assert_int_equal(taciti_cluster_parse("c.json", text, sizeof text - 1, &cluster), TACIT_OK);
     for (int ranks = 1; ranks <= 8; ranks++) {
-        taciti_where where;
-        int *host_of = NULL;
-        assert_int_equal(taciti_plan_where(&cluster, ranks, &host_of, &where), TACIT_OK);
-        assert_int_equal(where.ranks, ranks);
-        assert_int_equal(where.hosts, expected[ranks - 1] + 1);
-        assert_memory_equal(where.host_of, expected, (size_t)ranks * sizeof *expected);
-        taciti_free(host_of);
+        taciti_hosts hosts;
+        assert_int_equal(taciti_cluster_hosts(&cluster, ranks, &hosts), TACIT_OK);
+        assert_int_equal(hosts.ranks, ranks);
+        assert_int_equal(hosts.count, expected[ranks - 1] + 1);
+        assert_memory_equal(hosts.host_of, expected, (size_t)ranks * sizeof *expected);
+        taciti_hosts_destroy(&hosts);
     }
     taciti_cluster_destroy(&cluster);
 }
@@ -492,8 +490,8 @@ static void ranks_of_hosts_are_those_of_the_file_again(void **state) {
     int sum = 0;
     for (int hosts = 0; hosts <= 20; sum += ranks_per_host[hosts++ % 3])
         for (int max = 0; max <= 70; max++)
-            assert_int_equal(taciti_plan_ranks(&c, hosts, max), sum <= max ? sum : max + 1);
-    assert_int_equal(taciti_plan_ranks(&c, INT64_MAX, 1000), 1001);
+            assert_int_equal(taciti_cluster_ranks_on(&c, hosts, max), sum <= max ? sum : max + 1);
+    assert_int_equal(taciti_cluster_ranks_on(&c, INT64_MAX, 1000), 1001);
 }
 
 static void what_is_unknown_is_refused(void **state) {
@@ -501,12 +499,12 @@ static void what_is_unknown_is_refused(void **state) {
     stage s;
     taciti_prediction p;
     open_stage(&s, 1, 2, "\"inside\": {\"latency_us\": 1, \"gbit_per_s\": 64}", "");
-    const int two_hosts[2] = {0, 1};
-    const taciti_where apart = {.ranks = 2, .hosts = 2, .host_of = two_hosts};
-    s.scene.where = &apart;
+    int two_hosts[2] = {0, 1};
+    const taciti_hosts apart = {.ranks = 2, .count = 2, .host_of = two_hosts};
+    s.scene.hosts = &apart;
     assert_int_equal(taciti_predict(&s.scene, &s.method, &s.options, &p), TACIT_E_CONFIG);
     assert_non_null(strstr(g_line, "links.between"));
-    s.scene.where = &s.where;
+    s.scene.hosts = &s.hosts;
     mix(&s, TACITI_ORDER_AWC, "one-peer-ring");
     assert_int_equal(s.topology.period, 1);
     s.method.every = TACITI_PLAN_PERIOD_MAX;

@@ -48,8 +48,7 @@ typedef struct stage {
     taciti_profile profile;
     taciti_layout layout;
     taciti_cluster cluster;
-    taciti_where where;
-    int *host_of;
+    taciti_hosts hosts;
 } stage;
 
 static void open_stage(stage *s, int i) {
@@ -57,21 +56,20 @@ static void open_stage(stage *s, int i) {
     assert_int_equal(taciti_profile_load("examples/profiles/transformer-base-t4.json", &s->profile), TACIT_OK);
     taciti_profile_to_seconds(&s->profile, s->profile.rate, BATCH[i]);
     assert_int_equal(taciti_profile_layout(&s->profile, BUCKET_BYTES, &s->layout), TACIT_OK);
-    assert_int_equal(taciti_plan_where(&s->cluster, RANKS_PER_HOST * HOSTS[i], &s->host_of, &s->where), TACIT_OK);
+    assert_int_equal(taciti_cluster_hosts(&s->cluster, RANKS_PER_HOST * HOSTS[i], &s->hosts), TACIT_OK);
 }
 
 static void close_stage(stage *s) {
     taciti_profile_destroy(&s->profile);
     taciti_layout_destroy(&s->layout);
     taciti_cluster_destroy(&s->cluster);
-    taciti_free(s->host_of);
+    taciti_hosts_destroy(&s->hosts);
 }
 
 static double predict_ms(const stage *s, const row *r) {
     const taciti_scene scene = {
-        .profile = &s->profile, .layout = &s->layout, .cluster = &s->cluster, .where = &s->where};
-    const taciti_topo_request request = {
-        .name = r->topology, .ranks = s->where.ranks, .host_of = s->host_of, .seed = 1};
+        .profile = &s->profile, .layout = &s->layout, .cluster = &s->cluster, .hosts = &s->hosts};
+    const taciti_topo_request request = {.name = r->topology, .ranks = s->hosts.ranks, .hosts = &s->hosts, .seed = 1};
     const taciti_plan_options options = {.seed = 1, .cv = -1, .brief = true};
     taciti_method method = r->method;
     taciti_topology topology = {0};
@@ -92,7 +90,7 @@ static void assert_row(const row *r) {
         stage s;
         open_stage(&s, i);
         const double predicted = predict_ms(&s, r), off = predicted / r->measured_ms[i] - 1;
-        print_message("  %-5s %2d GPUs: %6.1f ms predicted, %6.1f measured, %+5.1f %%\n", r->name, s.where.ranks,
+        print_message("  %-5s %2d GPUs: %6.1f ms predicted, %6.1f measured, %+5.1f %%\n", r->name, s.hosts.ranks,
                       predicted, r->measured_ms[i], 100 * off);
         assert_true(fabs(off) <= r->bound[i]);
         close_stage(&s);

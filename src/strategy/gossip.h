@@ -45,9 +45,9 @@ extern const taciti_option_table taciti_gossip_option_table; /* section "gossip"
 /* E_CONFIG: options that exclude each other, or that would do nothing beside the others; says what to type. */
 tacit_status taciti_gossip_check_options(const taciti_gossip_options *options);
 
-/* The topology of the options for ranks on these hosts (host_of[ranks], from 0 on). Refuses options and topologies that
+/* The topology of the options for these hosts. Refuses options and topologies that
  * cannot be trained with; whoever offers gossip asks here. Returns owned. Any thread. */
-tacit_status taciti_gossip_topology(const taciti_gossip_options *options, int ranks, const int *host_of,
+tacit_status taciti_gossip_topology(const taciti_gossip_options *options, const taciti_hosts *hosts,
                                     taciti_topology *out);
 
 #endif

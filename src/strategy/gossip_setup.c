@@ -106,27 +106,26 @@ static tacit_status check_topology(const taciti_gossip_options *o, const taciti_
 
 /* ---- topology ---------------------------------------------------------------------------------------------------- */
 
-static tacit_status make_topology(const taciti_gossip_options *o, int ranks, const int *host_of, taciti_topology *out) {
-    int *seen = taciti_calloc((size_t)ranks, sizeof *seen); /* hosts as the topology sees them */
-    if (seen == NULL) return TACIT_E_MEMORY;
-    for (int r = 0; r < ranks; r++) seen[r] = o->per_host > 0 ? (int)(r / o->per_host) : host_of[r];
+static tacit_status make_topology(const taciti_gossip_options *o, const taciti_hosts *hosts, taciti_topology *out) {
+    taciti_hosts seen = {0}; /* as the topology sees them, where that differs */
+    if (o->per_host > 0) TACITI_TRY(taciti_hosts_by_size(hosts->ranks, (int)o->per_host, &seen));
     const taciti_topo_request request = {.name = o->topology.text,
-                                         .ranks = ranks,
-                                         .host_of = seen,
+                                         .ranks = hosts->ranks,
+                                         .hosts = o->per_host > 0 ? &seen : hosts,
                                          .degree = (int)o->degree,
                                          .period = (int)o->period,
                                          .seed = (uint64_t)o->seed,
                                          .file = o->file.text[0] != '\0' ? o->file.text : NULL};
     const tacit_status status = taciti_topology_create(&request, out);
-    taciti_free(seen);
+    taciti_hosts_destroy(&seen);
     return status;
 }
 
-tacit_status taciti_gossip_topology(const taciti_gossip_options *options, int ranks, const int *host_of,
+tacit_status taciti_gossip_topology(const taciti_gossip_options *options, const taciti_hosts *hosts,
                                     taciti_topology *out) {
     taciti_topology topology = {.period = 0};
     TACITI_TRY(taciti_gossip_check_options(options));
-    TACITI_TRY(make_topology(options, ranks, host_of, &topology));
+    TACITI_TRY(make_topology(options, hosts, &topology));
     tacit_status status = taciti_topology_check(&topology);
     if (status == TACIT_OK) status = check_topology(options, &topology);
     if (status == TACIT_OK)
@@ -138,13 +137,7 @@ tacit_status taciti_gossip_topology(const taciti_gossip_options *options, int ra
 
 /* All that can be refused before anything is held. */
 static tacit_status choose_topology(const taciti_strategy_context *context, taciti_topology *out) {
-    const int ranks = taciti_comm_size(context->comm);
-    int *host_of = taciti_calloc((size_t)ranks, sizeof *host_of);
-    if (host_of == NULL) return TACIT_E_MEMORY;
-    (void)taciti_hosts_of(context->comm, host_of);
-    const tacit_status status = taciti_gossip_topology(context->gossip_options, ranks, host_of, out);
-    taciti_free(host_of);
-    return status;
+    return taciti_gossip_topology(context->gossip_options, taciti_comm_hosts(context->comm), out);
 }
 
 static uint64_t digest_of(const taciti_topology *t) {

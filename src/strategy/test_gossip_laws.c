@@ -225,7 +225,8 @@ static double disagreement(const char *topology, int ranks, int per_host, int or
     static double c[TEST_MAX_RANKS][TEST_MAX_RANKS], half[TEST_MAX_RANKS][TEST_MAX_RANKS];
     for (int r = 0; r < ranks; r++) host_of[r] = per_host > 0 ? r / per_host : 0;
     taciti_topology t;
-    const taciti_topo_request request = {.name = topology, .ranks = ranks, .host_of = host_of};
+    const taciti_topo_request request = {
+        .name = topology, .ranks = ranks, .hosts = &(taciti_hosts){.ranks = ranks, .host_of = host_of}};
     assert_int_equal(taciti_topology_create(&request, &t), TACIT_OK);
     memset(c, 0, sizeof c);
     for (int s = 0; s < steps; s++) {

@@ -167,10 +167,10 @@ static void one_bad_gradient_makes_all_skip(void **state) {
     (void)state;
     const float bad[] = {NAN, INFINITY, -INFINITY};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        for (int where = 0; where < 3; where++) {
+        for (int hosts = 0; hosts < 3; hosts++) {
             trial t = trial_of(true, TACITI_OPTIM_ADAMW, 1), reference = t;
             t.bad = reference.bad = bad[i];
-            t.bad_rank = where;
+            t.bad_rank = hosts;
             reference.bad_rank = 0;
             reference.virtually = 3;
             play(&t, 3);

@@ -14,7 +14,7 @@
 
 typedef struct scene {
     taciti_draft *draft;
-    const taciti_hosts *hosts;
+    const taciti_host_positions *hosts;
     int *members; /* [ranks] workspace */
 } scene;
 
@@ -44,7 +44,8 @@ static void half_round(const scene *s, const int *partner, int inside_parity) {
     taciti_draft_close(s->draft);
 }
 
-tacit_status taciti_family_aer(const taciti_topo_request *request, const taciti_hosts *hosts, taciti_draft *draft) {
+tacit_status taciti_family_aer(const taciti_topo_request *request, const taciti_host_positions *hosts,
+                               taciti_draft *draft) {
     const int matchings = taciti_matchings(hosts->count);
     int *block = taciti_calloc((size_t)request->ranks, 2 * sizeof *block);
     if (block == NULL) return TACIT_E_MEMORY;

@@ -133,7 +133,8 @@ static int best_split(int n, int k, int *q) {
     return fewest;
 }
 
-tacit_status taciti_family_base_k(const taciti_topo_request *request, const taciti_hosts *hosts, taciti_draft *draft) {
+tacit_status taciti_family_base_k(const taciti_topo_request *request, const taciti_host_positions *hosts,
+                                  taciti_draft *draft) {
     (void)hosts;
     const int n = request->ranks, wish = request->degree > 0 ? request->degree : DEFAULT_DEGREE;
     const int k = wish < n - 1 || n == 1 ? wish : n - 1;

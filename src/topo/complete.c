@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "topo/family.h"
 
-tacit_status taciti_family_complete(const taciti_topo_request *request, const taciti_hosts *hosts,
+tacit_status taciti_family_complete(const taciti_topo_request *request, const taciti_host_positions *hosts,
                                     taciti_draft *draft) {
     (void)hosts;
     int *all = taciti_calloc((size_t)request->ranks, sizeof *all);

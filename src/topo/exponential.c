@@ -61,7 +61,8 @@ void taciti_matching(int count, int m, int *partner) {
     }
 }
 
-tacit_status taciti_family_exp(const taciti_topo_request *request, const taciti_hosts *hosts, taciti_draft *draft) {
+tacit_status taciti_family_exp(const taciti_topo_request *request, const taciti_host_positions *hosts,
+                               taciti_draft *draft) {
     (void)hosts;
     const int n = request->ranks, matchings = taciti_matchings(n);
     int *partner = taciti_calloc((size_t)n, sizeof *partner);
@@ -77,7 +78,7 @@ tacit_status taciti_family_exp(const taciti_topo_request *request, const taciti_
     return TACIT_OK;
 }
 
-tacit_status taciti_family_exp_directed(const taciti_topo_request *request, const taciti_hosts *hosts,
+tacit_status taciti_family_exp_directed(const taciti_topo_request *request, const taciti_host_positions *hosts,
                                         taciti_draft *draft) {
     (void)hosts;
     const int n = request->ranks, distances = taciti_log2_ceil(n);
@@ -89,7 +90,7 @@ tacit_status taciti_family_exp_directed(const taciti_topo_request *request, cons
     return TACIT_OK;
 }
 
-tacit_status taciti_family_exp_static(const taciti_topo_request *request, const taciti_hosts *hosts,
+tacit_status taciti_family_exp_static(const taciti_topo_request *request, const taciti_host_positions *hosts,
                                       taciti_draft *draft) {
     (void)hosts;
     const int n = request->ranks, distances = taciti_log2_ceil(n);

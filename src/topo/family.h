@@ -8,13 +8,13 @@
 #include "topo/draft.h"
 
 /* Hosts as positions see them: host h has the positions first[h] .. first[h + 1] - 1. */
-typedef struct taciti_hosts {
+typedef struct taciti_host_positions {
     int count;
     const int *first; /* [count + 1] */
-} taciti_hosts;
+} taciti_host_positions;
 
 /* Adds the rounds. Refuses sizes that the family cannot have, with both values; memory is the draft's business. */
-typedef tacit_status taciti_family_draw(const taciti_topo_request *request, const taciti_hosts *hosts,
+typedef tacit_status taciti_family_draw(const taciti_topo_request *request, const taciti_host_positions *hosts,
                                         taciti_draft *draft);
 
 taciti_family_draw taciti_family_aer, taciti_family_base_k, taciti_family_complete, taciti_family_exp,

@@ -108,7 +108,8 @@ static tacit_status add_matrix(const scene *s, taciti_draft *draft) {
     return TACIT_OK;
 }
 
-tacit_status taciti_family_file(const taciti_topo_request *request, const taciti_hosts *hosts, taciti_draft *draft) {
+tacit_status taciti_family_file(const taciti_topo_request *request, const taciti_host_positions *hosts,
+                                taciti_draft *draft) {
     (void)hosts;
     char *bytes = NULL;
     size_t count = 0;

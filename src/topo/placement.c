@@ -10,9 +10,10 @@
 
 tacit_status taciti_seating_create(const taciti_topo_request *request, taciti_seating *out) {
     const int n = request->ranks;
+    const int *host_of = request->hosts != NULL ? request->hosts->host_of : NULL;
     int hosts = 1;
-    for (int r = 0; r < n && request->host_of != NULL; r++) {
-        const int host = request->host_of[r];
+    for (int r = 0; r < n && host_of != NULL; r++) {
+        const int host = host_of[r];
         if (host < 0 || host >= n)
             return taciti_fail(TACIT_E_CONFIG, "rank %d is on host %d; %d ranks can be on the hosts 0 to %d", r, host,
                                n, n - 1);
@@ -27,7 +28,7 @@ tacit_status taciti_seating_create(const taciti_topo_request *request, taciti_se
     for (int h = 0; h < hosts; h++) {
         const int begin = at;
         for (int r = 0; r < n; r++) {
-            if (request->host_of != NULL && request->host_of[r] != h) continue;
+            if (host_of != NULL && host_of[r] != h) continue;
             s.rank_at[at] = r;
             s.host_at[at++] = s.hosts.count;
         }

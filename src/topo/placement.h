@@ -8,11 +8,11 @@
 #include "topo/family.h"
 
 typedef struct taciti_seating {
-    int *rank_at;       /* [ranks] by position */
-    int *host_at;       /* [ranks] by position */
-    int *first;         /* [hosts + 1] positions of a host */
-    taciti_hosts hosts; /* for families: `first` again */
-    int *block;         /* owns all of it */
+    int *rank_at;                /* [ranks] by position */
+    int *host_at;                /* [ranks] by position */
+    int *first;                  /* [hosts + 1] positions of a host */
+    taciti_host_positions hosts; /* for families: `first` again */
+    int *block;                  /* owns all of it */
 } taciti_seating;
 
 /* Positions filled host by host, ranks of a host ascending. Refuses numbers of hosts that cannot be. */

@@ -18,7 +18,8 @@ static void shuffle(uint64_t key, int *order, int n) {
     }
 }
 
-tacit_status taciti_family_random(const taciti_topo_request *request, const taciti_hosts *hosts, taciti_draft *draft) {
+tacit_status taciti_family_random(const taciti_topo_request *request, const taciti_host_positions *hosts,
+                                  taciti_draft *draft) {
     (void)hosts;
     const int n = request->ranks, period = request->period > 0 ? request->period : DEFAULT_PERIOD;
     const uint64_t key = taciti_rng_key(request->seed, 't');

@@ -40,7 +40,8 @@ static void formulas_are_the_general_computation(void **state) {
 static void check_mixing(const char *name, int ranks, int per_host, double min, double max, size_t exact_after) {
     static int host_of[4096];
     for (int r = 0; r < ranks; r++) host_of[r] = r / per_host;
-    const taciti_topo_request request = {.name = name, .ranks = ranks, .host_of = host_of};
+    const taciti_topo_request request = {
+        .name = name, .ranks = ranks, .hosts = &(taciti_hosts){.ranks = ranks, .host_of = host_of}};
     taciti_topology t;
     double gap;
     size_t exact;

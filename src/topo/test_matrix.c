@@ -234,11 +234,12 @@ static void test_lazy_ring(void **state) {
 static void test_rows_are_ranks(void **state) {
     (void)state;
     static const char csv[] = ".5,0,.5,0\n0,.5,0,.5\n.5,0,.5,0\n0,.5,0,.5\n\n.5,.5,0,0\n.5,.5,0,0\n0,0,1,0\n0,0,0,1\n";
-    static const int host_of[2][4] = {{0, 0, 1, 1}, {0, 1, 0, 1}};
+    static int host_of[2][4] = {{0, 0, 1, 1}, {0, 1, 0, 1}};
     assert_int_equal(taciti_file_write(g_path, csv, strlen(csv)), TACIT_OK);
     for (int k = 0; k < 2; k++) {
         taciti_topology t;
-        const taciti_topo_request request = {.name = "file", .ranks = 4, .host_of = host_of[k], .file = g_path};
+        const taciti_topo_request request = {
+            .name = "file", .ranks = 4, .hosts = &(taciti_hosts){.ranks = 4, .host_of = host_of[k]}, .file = g_path};
         assert_int_equal(taciti_topology_create(&request, &t), TACIT_OK);
         for (int i = 0; i < 4; i++) {
             assert_int_equal(t.position[i], i);

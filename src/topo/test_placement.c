@@ -127,7 +127,10 @@ static void swaps_go_on_as_long_as_they_help(void **state) {
         taciti_seating s;
         draw_draft(&draft);
         assert_int_equal(
-            taciti_seating_create(&(taciti_topo_request){.name = "drawn", .ranks = RANKS, .host_of = host_of}, &s),
+            taciti_seating_create(&(taciti_topo_request){.name = "drawn",
+                                                         .ranks = RANKS,
+                                                         .hosts = &(taciti_hosts){.ranks = RANKS, .host_of = host_of}},
+                                  &s),
             TACIT_OK);
         const double before = carried(&draft, s.host_at);
         assert_int_equal(taciti_seating_improve(&draft, &s), TACIT_OK);
@@ -147,14 +150,17 @@ static void what_cannot_get_better_stays(void **state) {
     (void)state;
     int each[RANKS];
     for (int r = 0; r < RANKS; r++) each[r] = RANKS - 1 - r;
-    const int *layouts[] = {NULL, each};
+    int *layouts[] = {NULL, each};
     for (int l = 0; l < 2; l++) {
         taciti_draft draft;
         taciti_seating s;
         draw_draft(&draft);
-        assert_int_equal(
-            taciti_seating_create(&(taciti_topo_request){.name = "drawn", .ranks = RANKS, .host_of = layouts[l]}, &s),
-            TACIT_OK);
+        assert_int_equal(taciti_seating_create(
+                             &(taciti_topo_request){.name = "drawn",
+                                                    .ranks = RANKS,
+                                                    .hosts = &(taciti_hosts){.ranks = RANKS, .host_of = layouts[l]}},
+                             &s),
+                         TACIT_OK);
         assert_int_equal(taciti_seating_improve(&draft, &s), TACIT_OK);
         for (int p = 0; p < RANKS; p++) assert_int_equal(s.rank_at[p], l == 0 ? p : RANKS - 1 - p);
         taciti_seating_destroy(&s);

@@ -37,7 +37,7 @@ static void listen(void *context, taciti_log_level level, const char *line) {
 enum { BLOCKS_OF_4, BLOCKS_OF_3, ONE_EACH, ROUND_ROBIN, UNEQUAL, ONE_HOST, CLUSTERS };
 
 /* Which host each of n ranks is on; NULL for one host. */
-static const int *cluster(int kind, int n, int host_of[RANKS]) {
+static int *cluster(int kind, int n, int host_of[RANKS]) {
     if (kind == ONE_HOST) return NULL;
     for (int r = 0, host = 0, left = 1; r < n; r++) {
         if (kind == BLOCKS_OF_4) host_of[r] = r / 4;
@@ -66,8 +66,10 @@ static void write_matrix(int n) {
     assert_int_equal(fclose(file), 0);
 }
 
-static taciti_topology make(const char *name, int n, const int *host_of) {
-    const taciti_topo_request request = {.name = name, .ranks = n, .host_of = host_of, .seed = 7, .file = g_path};
+static taciti_topology make(const char *name, int n, int *host_of) {
+    const taciti_hosts hosts = {.ranks = n, .host_of = host_of};
+    const taciti_topo_request request = {
+        .name = name, .ranks = n, .hosts = host_of != NULL ? &hosts : NULL, .seed = 7, .file = g_path};
     if (strcmp(name, "file") == 0) write_matrix(n);
     taciti_topology topology;
     if (taciti_topology_create(&request, &topology) != TACIT_OK) fail_msg("%s at %d ranks: %s", name, n, g_said);
@@ -393,8 +395,9 @@ static void test_seats_follow_hosts(void **state) {
  * the link of the last round does. */
 static void test_heavy_edges_stay_inside(void **state) {
     (void)state;
-    static const int host_of[4] = {0, 0, 1, 1};
-    const taciti_topo_request request = {.name = "none of the list", .ranks = 4, .host_of = host_of};
+    static int host_of[4] = {0, 0, 1, 1};
+    const taciti_topo_request request = {
+        .name = "none of the list", .ranks = 4, .hosts = &(taciti_hosts){.ranks = 4, .host_of = host_of}};
     taciti_draft draft;
     taciti_seating seating;
     assert_int_equal(taciti_draft_create(4, &draft), TACIT_OK);
@@ -421,12 +424,16 @@ static void assert_refused(const taciti_topo_request *request, const char *text)
 
 static void test_bad_requests(void **state) {
     (void)state;
-    static const int high[2] = {0, 2}, low[2] = {0, -1};
+    static int high[2] = {0, 2}, low[2] = {0, -1};
     assert_refused(&(taciti_topo_request){.name = "exq", .ranks = 2}, "did you mean \"exp\"?");
     assert_refused(&(taciti_topo_request){.name = "", .ranks = 2}, "topology \"\" is not known");
     assert_refused(&(taciti_topo_request){.name = "exp", .ranks = 0}, "0 ranks; it is made for 1 to");
-    assert_refused(&(taciti_topo_request){.name = "exp", .ranks = 2, .host_of = high}, "rank 1 is on host 2");
-    assert_refused(&(taciti_topo_request){.name = "exp", .ranks = 2, .host_of = low}, "rank 1 is on host -1");
+    assert_refused(
+        &(taciti_topo_request){.name = "exp", .ranks = 2, .hosts = &(taciti_hosts){.ranks = 2, .host_of = high}},
+        "rank 1 is on host 2");
+    assert_refused(
+        &(taciti_topo_request){.name = "exp", .ranks = 2, .hosts = &(taciti_hosts){.ranks = 2, .host_of = low}},
+        "rank 1 is on host -1");
     assert_refused(&(taciti_topo_request){.name = "torus", .ranks = 16, .degree = 5},
                    "5 columns do not divide 16 ranks");
     assert_refused(&(taciti_topo_request){.name = "random", .ranks = 8, .period = 1}, "never agree");

@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/hosts.h"
 #include "tacit/tacit.h"
 
 /* rank `from` contributes `weight` of its value to rank `to`; from != to. */
@@ -52,11 +53,11 @@ typedef struct taciti_topology {
 typedef struct taciti_topo_request {
     const char *name; /* of the list */
     int ranks;
-    const int *host_of; /* [ranks] host of every rank, 0 .. hosts - 1; borrowed for the call. NULL: all on one */
-    int degree;         /* base-k: most partners per round; torus: columns. 0: the topology's default */
-    int period;         /* random: rounds that are drawn. 0: default */
-    uint64_t seed;      /* random */
-    const char *file;   /* file: a matrix, or several one after the other, .csv or .npy ([N][N] or [period][N][N]) */
+    const taciti_hosts *hosts; /* of these ranks; borrowed for the call. NULL: all on one */
+    int degree;                /* base-k: most partners per round; torus: columns. 0: the topology's default */
+    int period;                /* random: rounds that are drawn. 0: default */
+    uint64_t seed;             /* random */
+    const char *file; /* file: a matrix, or several one after the other, .csv or .npy ([N][N] or [period][N][N]) */
 } taciti_topo_request;
 
 /* Positions are filled host by host, so that neighbours by number share a host; where that helps, heavy edges are moved

@@ -28,7 +28,8 @@ static int neighbours(int rows, int columns, int position, int out[4]) {
     return count;
 }
 
-tacit_status taciti_family_torus(const taciti_topo_request *request, const taciti_hosts *hosts, taciti_draft *draft) {
+tacit_status taciti_family_torus(const taciti_topo_request *request, const taciti_host_positions *hosts,
+                                 taciti_draft *draft) {
     (void)hosts;
     const int n = request->ranks, columns = request->degree > 0 ? request->degree : square_columns(n);
     if (n % columns != 0)

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/hosts.h"
+
+#include "base/memory.h"
+
+tacit_status taciti_hosts_by_size(int ranks, int per_host, taciti_hosts *out) {
+    int *host_of = taciti_calloc((size_t)ranks, sizeof *host_of);
+    if (host_of == NULL) return TACIT_E_MEMORY;
+    for (int r = 0; r < ranks; r++) host_of[r] = r / per_host;
+    *out = (taciti_hosts){.ranks = ranks, .count = (ranks - 1) / per_host + 1, .host_of = host_of};
+    return TACIT_OK;
+}
+
+tacit_status taciti_hosts_create(int ranks, taciti_hosts *out) { return taciti_hosts_by_size(ranks, ranks, out); }
+
+void taciti_hosts_destroy(taciti_hosts *hosts) {
+    taciti_free(hosts->host_of);
+    *hosts = (taciti_hosts){0};
+}
