@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "codec/codec.h"
+#include "codec/test_sparse.h"
 #include "kernel/kernel.h"
 
 enum { MAX = 5000, GUARD_BYTES = 64 };
@@ -60,35 +61,76 @@ static void fill(float *x, size_t n, input kind, uint64_t key) {
 static float g_x[MAX], g_y[MAX], g_z[MAX + 1], g_sum[MAX];
 static _Alignas(64) unsigned char g_payload[16 * MAX + 4096], g_again[16 * MAX + 4096];
 
-static const taciti_codec_call CALL = {.key = 42};
+/* What calls are made with: the codec's default options, a state that no encode has touched yet. */
+static _Alignas(64) unsigned char g_options[256], g_state[4 * MAX + 64], g_next[4 * MAX + 64];
+static taciti_codec_call g_encoder, g_decoder;
 
-/* Encodes into `out` between guards; error[n + 1] or NULL. */
-static size_t encode_guarded(const taciti_codec *codec, const float *x, size_t n, unsigned char *out, float *error) {
-    const size_t bound = codec->bound(NULL, n);
+static void use_default_options(const taciti_codec *codec) {
+    assert_true(codec->options_size <= sizeof g_options);
+    g_decoder = (taciti_codec_call){.key = 42};
+    if (codec->options == NULL) return;
+    const taciti_section section = {codec->options, g_options};
+    assert_int_equal(taciti_config_defaults(&(taciti_config){&section, 1}), TACIT_OK);
+    g_decoder.options = g_options;
+}
+
+/* Both calls for arrays of n floats. Returns the codec's bound. */
+static size_t prepare(const taciti_codec *codec, size_t n) {
+    use_default_options(codec);
+    const size_t bytes = codec->state_bytes != NULL ? codec->state_bytes(g_decoder.options, n) : 0;
+    assert_true(bytes + GUARD_BYTES <= sizeof g_state);
+    memset(g_state, 0, sizeof g_state);
+    memset(g_next, 0xa5, bytes + GUARD_BYTES);
+    g_encoder = g_decoder;
+    g_encoder.state = g_state;
+    g_encoder.next = g_next;
+    return codec->bound(g_decoder.options, n);
+}
+
+static void is_guard(const unsigned char *at) {
+    for (size_t i = 0; i < GUARD_BYTES; i++) assert_int_equal(at[i], 0xa5);
+}
+
+/* One encode between guards; error[n + 1] or NULL. */
+static size_t encode_again(const taciti_codec *codec, const float *x, size_t n, unsigned char *out, float *error) {
+    const size_t bound = codec->bound(g_encoder.options, n);
     size_t bytes = SIZE_MAX;
     assert_true(bound + GUARD_BYTES <= sizeof g_payload);
     memset(out, 0xa5, bound + GUARD_BYTES);
     if (error != NULL) error[n] = 7;
-    assert_int_equal(codec->encode(&CALL, x, n, out, error, &bytes), TACIT_OK);
+    assert_int_equal(codec->encode(&g_encoder, x, n, out, error, &bytes), TACIT_OK);
     assert_true(bytes <= bound && (bytes == bound || !codec->fixed_size));
-    for (size_t i = bound; i < bound + GUARD_BYTES; i++) assert_int_equal(out[i], 0xa5);
+    is_guard(out + bound);
     if (error != NULL) assert_true(error[n] == 7);
     return bytes;
 }
 
+/* The same as the first of its kind. */
+static size_t encode_guarded(const taciti_codec *codec, const float *x, size_t n, unsigned char *out, float *error) {
+    (void)prepare(codec, n);
+    return encode_again(codec, x, n, out, error);
+}
+
+/* The codecs of the registry, then those of tests alone. */
+static const taciti_codec *codec_at(size_t index) {
+    size_t registered = 0;
+    while (taciti_codec_list()[registered] != NULL) registered++;
+    if (index < registered) return taciti_codec_list()[index];
+    return index == registered ? &test_sparse : NULL;
+}
+
 #define FOR_ALL(codec, n, kind)                                                                                        \
-    for (const taciti_codec *const *it = taciti_codec_list(); *it != NULL; it++)                                       \
+    for (size_t c_ = 0; codec_at(c_) != NULL; c_++)                                                                    \
         for (size_t s_ = 0; s_ < SIZE_COUNT; s_++)                                                                     \
             for (int k_ = 0; k_ < INPUTS; k_++)                                                                        \
-                for (const taciti_codec *codec = *it; codec != NULL; codec = NULL)                                     \
+                for (const taciti_codec *codec = codec_at(c_); codec != NULL; codec = NULL)                            \
                     for (size_t n = SIZES[s_], once = 1; once; once = 0)                                               \
                         for (input kind = (input)k_; once; once = 0)
 
 static void every_codec_is_complete_and_found_by_name(void **state) {
     (void)state;
     size_t count = 0;
-    for (const taciti_codec *const *it = taciti_codec_list(); *it != NULL; it++, count++) {
-        const taciti_codec *c = *it;
+    for (const taciti_codec *c; (c = codec_at(count)) != NULL; count++) {
         assert_non_null(c->name);
         assert_non_null(c->help);
         assert_non_null(c->source);
@@ -98,15 +140,15 @@ static void every_codec_is_complete_and_found_by_name(void **state) {
         assert_non_null(c->decode_add);
         assert_true(c->rounds >= 1);
         assert_true(!c->identity || c->lossless);
-        assert_ptr_equal(taciti_codec_find(c->name), c);
+        assert_ptr_equal(taciti_codec_find(c->name), c == &test_sparse ? NULL : c);
         assert_true((c->options == NULL) == (c->options_size == 0));
     }
-    assert_true(count >= 2);
+    assert_true(count >= 3);
     assert_null(taciti_codec_find("no such codec"));
     assert_null(taciti_codec_find(""));
 }
 
-/* encode is a function of (x, key): input untouched, never beyond the bound, same bytes twice. */
+/* encode is a function of its arguments: input and state untouched, never beyond the bound, same bytes twice. */
 static void encode_stays_in_bounds_and_repeats_itself(void **state) {
     (void)state;
     FOR_ALL(codec, n, kind) {
@@ -119,6 +161,44 @@ static void encode_stays_in_bounds_and_repeats_itself(void **state) {
     }
 }
 
+/* encode writes all of the next state, and nothing of this one: a step that is dropped can be made again. */
+static void the_next_state_is_written_in_full(void **state) {
+    (void)state;
+    size_t with_state = 0;
+    FOR_ALL(codec, n, kind) {
+        if (codec->state_bytes == NULL) continue;
+        fill(g_x, n, kind, 21);
+        (void)prepare(codec, n);
+        const size_t bytes = codec->state_bytes(g_encoder.options, n);
+        static unsigned char first[sizeof g_next], before[sizeof g_state];
+        for (int step = 0; step < 3; step++) {
+            memcpy(before, g_state, sizeof g_state);
+            const size_t length = encode_again(codec, g_x, n, g_payload, NULL);
+            is_guard(g_next + bytes);
+            memcpy(first, g_next, bytes);
+            memset(g_next, 0x5a, bytes);
+            assert_int_equal(encode_again(codec, g_x, n, g_again, g_z), length);
+            assert_memory_equal(g_payload, g_again, length);
+            assert_memory_equal(first, g_next, bytes);
+            assert_memory_equal(before, g_state, sizeof g_state);
+            memcpy(g_state, g_next, bytes);
+        }
+        with_state++;
+    }
+    assert_true(with_state > 0);
+}
+
+/* Sizes are those of any setting; the exchange sizes its buffers once for its longest array. */
+static void bounds_grow_with_the_array(void **state) {
+    (void)state;
+    size_t c = 0;
+    for (const taciti_codec *codec; (codec = codec_at(c)) != NULL; c++) {
+        use_default_options(codec);
+        for (size_t n = 0; n < MAX; n++)
+            assert_true(codec->bound(g_decoder.options, n) <= codec->bound(g_decoder.options, n + 1));
+    }
+}
+
 /* Asking for the error changes no byte of the payload. */
 static void the_error_is_x_minus_the_decoded_payload(void **state) {
     (void)state;
@@ -127,7 +207,7 @@ static void the_error_is_x_minus_the_decoded_payload(void **state) {
         const size_t bytes = encode_guarded(codec, g_x, n, g_payload, NULL);
         assert_int_equal(encode_guarded(codec, g_x, n, g_again, g_z), bytes);
         assert_memory_equal(g_payload, g_again, bytes);
-        assert_int_equal(codec->decode(&CALL, g_payload, bytes, g_y, n), TACIT_OK);
+        assert_int_equal(codec->decode(&g_decoder, g_payload, bytes, g_y, n), TACIT_OK);
         for (size_t i = 0; i < n; i++)
             if (isfinite(g_x[i])) assert_true(g_z[i] == g_x[i] - g_y[i]);
     }
@@ -139,7 +219,7 @@ static void lossless_codecs_keep_every_finite_bit(void **state) {
         if (!codec->lossless) continue;
         fill(g_x, n, kind, 9);
         const size_t bytes = encode_guarded(codec, g_x, n, g_payload, NULL);
-        assert_int_equal(codec->decode(&CALL, g_payload, bytes, g_y, n), TACIT_OK);
+        assert_int_equal(codec->decode(&g_decoder, g_payload, bytes, g_y, n), TACIT_OK);
         for (size_t i = 0; i < n; i++)
             if (isfinite(g_x[i])) assert_int_equal(to_bits(g_x[i]), to_bits(g_y[i]));
     }
@@ -152,7 +232,7 @@ static void non_finite_input_stays_non_finite(void **state) {
         if (codec->aggregation != TACITI_CODEC_SUM) continue;
         fill(g_x, n, kind, 11);
         const size_t bytes = encode_guarded(codec, g_x, n, g_payload, NULL);
-        assert_int_equal(codec->decode(&CALL, g_payload, bytes, g_y, n), TACIT_OK);
+        assert_int_equal(codec->decode(&g_decoder, g_payload, bytes, g_y, n), TACIT_OK);
         for (size_t i = 0; i < n; i++) {
             assert_int_equal(isnan(g_x[i]) != 0, isnan(g_y[i]) != 0);
             if (isinf(g_x[i])) assert_true(g_y[i] == g_x[i]);
@@ -169,8 +249,8 @@ static void decode_add_is_decode_then_add(void **state) {
         for (uint64_t rank = 0; rank < 3; rank++) {
             fill(g_x, n, kind, rank);
             const size_t bytes = encode_guarded(codec, g_x, n, g_payload, NULL);
-            assert_int_equal(codec->decode_add(&CALL, g_payload, bytes, g_sum, n), TACIT_OK);
-            assert_int_equal(codec->decode(&CALL, g_payload, bytes, g_y, n), TACIT_OK);
+            assert_int_equal(codec->decode_add(&g_decoder, g_payload, bytes, g_sum, n), TACIT_OK);
+            assert_int_equal(codec->decode(&g_decoder, g_payload, bytes, g_y, n), TACIT_OK);
             for (size_t i = 0; i < n; i++) g_z[i] += g_y[i];
         }
         for (size_t i = 0; i < n; i++)
@@ -192,7 +272,7 @@ static void refused(const taciti_codec *codec, size_t bytes, size_t n) {
         fill(g_y, n, NORMAL, 5);
         memcpy(g_z, g_y, n * sizeof *g_y);
         g_error[0] = '\0';
-        const tacit_status status = (add ? codec->decode_add : codec->decode)(&CALL, g_payload, bytes, g_y, n);
+        const tacit_status status = (add ? codec->decode_add : codec->decode)(&g_decoder, g_payload, bytes, g_y, n);
         assert_int_equal(status, TACIT_E_DATA);
         assert_non_null(strstr(g_error, codec->name));
         assert_memory_equal(g_y, g_z, n * sizeof *g_y);
@@ -283,7 +363,7 @@ static void bf16_error_is_at_most_half_an_ulp(void **state) {
     for (uint64_t round = 0; round < 40; round++) {
         for (size_t i = 0; i < MAX; i++) g_x[i] = from_bits((uint32_t)taciti_rng_u64(round, i));
         (void)encode_guarded(codec, g_x, MAX, g_payload, NULL);
-        assert_int_equal(codec->decode(&CALL, g_payload, 2 * MAX, g_y, MAX), TACIT_OK);
+        assert_int_equal(codec->decode(&g_decoder, g_payload, 2 * MAX, g_y, MAX), TACIT_OK);
         for (size_t i = 0; i < MAX; i++) {
             const double x = (double)g_x[i], y = (double)g_y[i];
             if (!isfinite(x) || fabs(x) > largest) continue;
@@ -299,9 +379,10 @@ static void bf16_is_a_projection(void **state) {
     for (uint32_t first = 0; first < 65536; first += 4096) {
         taciti_bf16 y[4096], again[4096];
         for (uint32_t i = 0; i < 4096; i++) y[i] = (taciti_bf16)(first + i);
-        assert_int_equal(codec->decode(&CALL, y, sizeof y, g_x, 4096), TACIT_OK);
+        assert_int_equal(codec->decode(&g_decoder, y, sizeof y, g_x, 4096), TACIT_OK);
         size_t bytes = 0;
-        assert_int_equal(codec->encode(&CALL, g_x, 4096, again, NULL, &bytes), TACIT_OK);
+        (void)prepare(codec, 4096);
+        assert_int_equal(codec->encode(&g_encoder, g_x, 4096, again, NULL, &bytes), TACIT_OK);
         assert_int_equal(bytes, sizeof again);
         for (uint32_t i = 0; i < 4096; i++) {
             const bool signalling = (y[i] & 0x7fffu) > 0x7f80u && (y[i] & 0x40u) == 0;
@@ -310,10 +391,61 @@ static void bf16_is_a_projection(void **state) {
     }
 }
 
+/* ---- the codec of tests ------------------------------------------------------------------------------------------ */
+static uint32_t field(const unsigned char *payload, size_t index) {
+    uint32_t value;
+    memcpy(&value, payload + index * sizeof value, sizeof value);
+    return value;
+}
+
+static void sparse_sends_what_reaches_the_threshold_of_the_call(void **state) {
+    (void)state;
+    const float x[] = {0.25f, -0.75f, 0.5f, NAN, 2.0f};
+    float error[6];
+    (void)prepare(&test_sparse, 5);
+    /* the options' 0.5: elements 1 to 4, and 0 because no encode was taken yet */
+    assert_int_equal(encode_again(&test_sparse, x, 5, g_payload, error), 48);
+    const uint32_t next = (uint32_t)((const test_sparse_state *)(const void *)g_next)->taken;
+    assert_int_equal(next, 1);
+    memcpy(g_state, g_next, sizeof(test_sparse_state));
+    g_encoder.setting = 1;
+    assert_int_equal(encode_again(&test_sparse, x, 5, g_payload, error), 32);
+    const uint32_t golden[] = {3, 42, 1, to_bits(-0.75f), 3, to_bits(x[3]), 4, to_bits(2.0f)};
+    assert_memory_equal(g_payload, golden, sizeof golden);
+    assert_true(error[0] == 0.25f && error[1] == 0 && error[2] == 0.5f && error[3] == 0 && error[4] == 0);
+}
+
+static void sparse_refuses(size_t at, uint32_t value) {
+    const uint32_t old = field(g_payload, at);
+    memcpy(g_payload + at * sizeof value, &value, sizeof value);
+    refused(&test_sparse, 32, 5);
+    memcpy(g_payload + at * sizeof value, &old, sizeof old);
+}
+
+static void sparse_refuses_malformed_payloads(void **state) {
+    (void)state;
+    const float x[] = {1, 0, 0, 1, 1};
+    taciti_log_set_sink(keep_error, NULL, TACITI_LOG_INFO);
+    assert_int_equal(encode_guarded(&test_sparse, x, 5, g_payload, NULL), 32);
+    sparse_refuses(0, 2);
+    sparse_refuses(0, 4);
+    sparse_refuses(0, UINT32_MAX);
+    sparse_refuses(1, 43);
+    sparse_refuses(4, 0);
+    sparse_refuses(4, 4);
+    sparse_refuses(6, 5);
+    sparse_refuses(6, UINT32_MAX);
+    refused(&test_sparse, 32, 2);
+    assert_int_equal(test_sparse.decode(&g_decoder, g_payload, 32, g_y, 5), TACIT_OK);
+    taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_codec_is_complete_and_found_by_name),
         cmocka_unit_test(encode_stays_in_bounds_and_repeats_itself),
+        cmocka_unit_test(the_next_state_is_written_in_full),
+        cmocka_unit_test(bounds_grow_with_the_array),
         cmocka_unit_test(the_error_is_x_minus_the_decoded_payload),
         cmocka_unit_test(lossless_codecs_keep_every_finite_bit),
         cmocka_unit_test(non_finite_input_stays_non_finite),
@@ -325,6 +457,8 @@ int main(void) {
         cmocka_unit_test(wire_formats_are_what_they_say),
         cmocka_unit_test(bf16_error_is_at_most_half_an_ulp),
         cmocka_unit_test(bf16_is_a_projection),
+        cmocka_unit_test(sparse_sends_what_reaches_the_threshold_of_the_call),
+        cmocka_unit_test(sparse_refuses_malformed_payloads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
