@@ -31,7 +31,7 @@ static tacit_status encode(const taciti_codec_call *call, const float *x, size_t
                            size_t *bytes) {
     *bytes = bound(call->options, n);
     if (error != NULL)
-        taciti_kernels_get()->bf16_split(out, error, x, n);
+        taciti_kernels_get()->bf16_encode_error(out, error, x, n);
     else
         taciti_kernels_get()->bf16_encode(out, x, n);
     return TACIT_OK;

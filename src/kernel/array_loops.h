@@ -85,10 +85,10 @@ static void bf16_decode(float *restrict out, const taciti_bf16 *restrict x, size
     decode_plain(out + i, x + i, n - i);
 }
 
-static void bf16_split(taciti_bf16 *restrict out, float *restrict rest, const float *restrict x, size_t n) {
+static void bf16_encode_error(taciti_bf16 *restrict out, float *restrict error, const float *restrict x, size_t n) {
     for (size_t i = 0; i < n; i++) {
         out[i] = bf16_of(x[i]);
-        rest[i] = x[i] - float_of_bf16(out[i]);
+        error[i] = x[i] - float_of_bf16(out[i]);
     }
 }
 
@@ -276,7 +276,7 @@ static void fill_array_loops(taciti_kernels *table) {
     table->scale = scale;
     table->scaled_copy = scaled_copy;
     table->bf16_encode = bf16_encode;
-    table->bf16_split = bf16_split;
+    table->bf16_encode_error = bf16_encode_error;
     table->bf16_decode = bf16_decode;
     table->bf16_add = bf16_add;
     table->sum_squares = sum_squares;

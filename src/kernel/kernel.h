@@ -76,8 +76,8 @@ typedef struct taciti_kernels {
     void (*scale)(float *x, float factor, size_t n);                                           /* x *= factor */
     void (*scaled_copy)(float *restrict out, const float *restrict x, float factor, size_t n); /* past the caches */
     void (*bf16_encode)(taciti_bf16 *restrict out, const float *restrict x, size_t n);
-    /* bf16_encode, and what it takes: rest = x - out. */
-    void (*bf16_split)(taciti_bf16 *restrict out, float *restrict rest, const float *restrict x, size_t n);
+    /* bf16_encode, and error = x - decoded out in the same pass. */
+    void (*bf16_encode_error)(taciti_bf16 *restrict out, float *restrict error, const float *restrict x, size_t n);
     void (*bf16_decode)(float *restrict out, const taciti_bf16 *restrict x, size_t n);
     void (*bf16_add)(float *restrict acc, const taciti_bf16 *restrict x, size_t n); /* acc += x */
     double (*sum_squares)(const float *x, size_t n); /* products and 16 lanes in double; Inf/NaN propagate */

@@ -175,7 +175,7 @@ static double apply(const taciti_kernels *k, int op, const arrays *x, size_t n) 
     case 12: k->adamw(&ADAM, x->f[0], x->f[1], x->f[2], x->f[3], x->h, n); break;
     case 13: k->sgd(&SGD_STEPS[0], x->f[0], x->f[1], NULL, x->h, n); break;
     case 14: k->add_scaled(x->f[0], x->f[1], -0.3f, n); break;
-    case 15: k->bf16_split(x->h, x->f[1], x->f[0], n); break;
+    case 15: k->bf16_encode_error(x->h, x->f[1], x->f[0], n); break;
     default:
         if (op >= BLENDS) return blended(k, op - BLENDS, x, n);
         accumulate(k, op - ACCUMULATES, NULL, x, n);
