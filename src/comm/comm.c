@@ -220,6 +220,9 @@ _Noreturn void taciti_comm_abort(taciti_comm *comm, tacit_status status) {
     _exit(code);
 }
 
+/* What taciti_engine_request.wait says beside the peer. */
+enum { SEND, RECEIVE, RECEIVE_UP_TO, KINDS };
+
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 static void count(_Atomic uint64_t *counter, uint64_t amount) {
     atomic_fetch_add_explicit(counter, amount, memory_order_relaxed);
@@ -249,28 +252,60 @@ tacit_status taciti_comm_isend(taciti_comm *comm, int peer, const void *bytes, s
     count(&comm->bytes_sent, n);
     count(&comm->messages_sent, 1);
     if (!taciti_comm_same_host(comm, comm->engine.rank, peer)) count(&comm->away_bytes_sent, n);
-    out->wait = (uintptr_t)peer * 2;
+    out->wait = (uintptr_t)peer * KINDS + SEND;
     return taciti_comm_break(comm, comm->engine.isend(comm->engine.self, peer, TACITI_TAG_DATA, bytes, n, out));
 }
 
+static tacit_status post_receive(taciti_comm *comm, int peer, uintptr_t kind, void *bytes, size_t max,
+                                 taciti_engine_request *out) {
+    out->wait = (uintptr_t)peer * KINDS + kind;
+    out->max_bytes = max;
+    return taciti_comm_break(comm, comm->engine.irecv(comm->engine.self, peer, TACITI_TAG_DATA, bytes, max, out));
+}
+
 tacit_status taciti_comm_irecv(taciti_comm *comm, int peer, void *bytes, size_t n, taciti_engine_request *out) {
-    count(&comm->bytes_received, n);
+    return post_receive(comm, peer, RECEIVE, bytes, n, out);
+}
+
+tacit_status taciti_comm_irecv_up_to(taciti_comm *comm, int peer, void *bytes, size_t max, taciti_engine_request *out) {
+    if (max > TACITI_COMM_RECEIVE_UP_TO)
+        return taciti_fail(TACIT_E_INTERNAL, "a receive of up to %zu bytes; %zu is the maximum", max,
+                           TACITI_COMM_RECEIVE_UP_TO);
+    return post_receive(comm, peer, RECEIVE_UP_TO, bytes, max, out);
+}
+
+/* Another length means that the peer does something else than this rank: other settings, or a fault. */
+static tacit_status refuse_length(taciti_comm *comm, int peer, const taciti_engine_request *request) {
+    taciti_sight now;
+    char doing[TACITI_WITNESS_TEXT_BYTES];
+    taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &now);
+    taciti_sight_text(&now, doing);
+    const bool longer = request->bytes > request->max_bytes;
+    const tacit_status status = taciti_fail(
+        TACIT_E_PEER, "rank %d (%s): a message of %s%zu bytes from rank %d on host %s where %s%zu fit",
+        comm->engine.rank, doing, longer ? "more than " : "", longer ? request->max_bytes : request->bytes, peer,
+        comm->peers[peer].host, request->wait % KINDS == RECEIVE ? "" : "at most ", request->max_bytes);
+    return taciti_comm_break(comm, status);
+}
+
+static tacit_status note_arrival(taciti_comm *comm, int peer, const taciti_engine_request *request) {
+    taciti_detector_heard(comm, peer);
+    if (request->bytes > request->max_bytes ||
+        (request->wait % KINDS == RECEIVE && request->bytes != request->max_bytes))
+        return refuse_length(comm, peer, request);
+    count(&comm->bytes_received, request->bytes);
     count(&comm->messages_received, 1);
-    if (!taciti_comm_same_host(comm, comm->engine.rank, peer)) count(&comm->away_bytes_received, n);
-    out->wait = (uintptr_t)peer * 2 + 1;
-    return taciti_comm_break(comm, comm->engine.irecv(comm->engine.self, peer, TACITI_TAG_DATA, bytes, n, out));
+    if (!taciti_comm_same_host(comm, comm->engine.rank, peer)) count(&comm->away_bytes_received, request->bytes);
+    return TACIT_OK;
 }
 
 tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request) {
-    const int peer = (int)(request->wait / 2);
+    const int peer = (int)(request->wait / KINDS);
     int64_t begin_ns = 0;
     for (uint32_t turn = 0;; turn++) {
         bool done = false;
         TACITI_TRY(taciti_comm_break(comm, comm->engine.test(comm->engine.self, request, &done)));
-        if (done) {
-            if (request->wait % 2 == 1) taciti_detector_heard(comm, peer);
-            return TACIT_OK;
-        }
+        if (done) return request->wait % KINDS == SEND ? TACIT_OK : note_arrival(comm, peer, request);
         TACITI_TRY(taciti_detector_tick(comm));
         if (turn == 0) begin_ns = taciti_now_ns();
         if (turn % STALL_LOOK_TURNS == STALL_LOOK_TURNS - 1) TACITI_TRY(taciti_detector_stall(comm, peer, begin_ns));

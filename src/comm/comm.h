@@ -31,7 +31,9 @@
  * overtake. */
 typedef struct taciti_engine_request {
     uintptr_t opaque[3]; /* the engine's */
-    uintptr_t wait;      /* the caller's: comm/ keeps (peer, direction) here, to know whom a wait is for */
+    size_t bytes;        /* set by test() when a receive completes: bytes that arrived */
+    uintptr_t wait;      /* the caller's: comm/ keeps peer and kind of the message here, to know whom a wait is for */
+    size_t max_bytes;    /* the caller's: bytes that comm/ receives at most */
 } taciti_engine_request;
 
 /* An all-reduce of the engine's library. */
@@ -49,8 +51,12 @@ typedef struct taciti_engine {
     char host[64];     /* where this rank runs; empty: this machine's name */
     char library[128]; /* "Open MPI v4.1.4": for `doctor`, `info build` and the start-up line */
     tacit_status (*isend)(void *self, int peer, int tag, const void *bytes, size_t count, taciti_engine_request *out);
+    /* Receives a message of up to `count` bytes. */
     tacit_status (*irecv)(void *self, int peer, int tag, void *bytes, size_t count, taciti_engine_request *out);
-    /* *done = true when complete (the request is then dead). E_PEER when the library reports an error. */
+    /* *done = true when complete: the request is then dead, and
+     * for a receive request->bytes tells the length of the message. A longer message than the receive has room for
+     * completes it as well, with more in request->bytes than there is room. E_PEER when the library reports an error.
+     */
     tacit_status (*test)(void *self, taciti_engine_request *request, bool *done);
     /* Ends the whole job now with this exit code. Does not return but for engines that have nothing to end. */
     void (*abort)(void *self, int exit_code);
@@ -153,8 +159,14 @@ tacit_status taciti_job_run(taciti_comm *comm, taciti_job *job);
 /* ---- for code that runs inside a job (communication thread) ------------------------------------------------------ */
 tacit_status taciti_comm_isend(taciti_comm *comm, int peer, const void *bytes, size_t count,
                                taciti_engine_request *out);
+/* Receives a message of exactly `count` bytes. */
 tacit_status taciti_comm_irecv(taciti_comm *comm, int peer, void *bytes, size_t count, taciti_engine_request *out);
-/* Progress until the request is complete; E_PEER when the failure detector speaks first. */
+/* Receives a message of up to `max` bytes, at most TACITI_COMM_RECEIVE_UP_TO. */
+tacit_status taciti_comm_irecv_up_to(taciti_comm *comm, int peer, void *bytes, size_t max, taciti_engine_request *out);
+#define TACITI_COMM_RECEIVE_UP_TO ((size_t)1 << 30)
+/* Makes progress until the request is complete. For a receive, request->bytes is then the length of the message.
+ * Returns E_PEER if the message has another length than the receive allows, or if the failure detector reports a
+ * failure first. */
 tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request);
 /* The library's own all-reduces; ends with a NULL name; borrowed. Collective: every rank sees the same list. */
 tacit_status taciti_comm_natives(taciti_comm *comm, const taciti_native **out);
@@ -190,7 +202,7 @@ tacit_status taciti_comm_agree_text(taciti_comm *comm, const char *what, const c
 
 /* ---- counters -------------------------------------------------------------------------------------------------- */
 typedef struct taciti_comm_counters {
-    uint64_t bytes_sent, bytes_received; /* payload handed to the engine, without its headers and without heartbeats */
+    uint64_t bytes_sent, bytes_received; /* payload, without headers and heartbeats; received: once it is waited for */
     uint64_t messages_sent, messages_received;
     uint64_t away_bytes_sent, away_bytes_received; /* of the bytes: to and from other hosts, through a network */
 } taciti_comm_counters;

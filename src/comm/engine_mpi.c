@@ -61,6 +61,7 @@ static tacit_status post_all(const engine_mpi *mpi, int peer, int tag, const cha
     const size_t pieces = piece_count(count);
     MPI_Request one = MPI_REQUEST_NULL, *requests = &one;
     memset(out->opaque, 0, sizeof out->opaque);
+    out->bytes = 0;
     if (pieces > 1) {
         requests = taciti_calloc(pieces, sizeof *requests);
         if (requests == NULL) return TACIT_E_MEMORY;
@@ -91,6 +92,25 @@ static tacit_status mpi_irecv(void *self, int peer, int tag, void *bytes, size_t
     return post_all(self, peer, tag, NULL, bytes == NULL ? &g_nothing : bytes, count, out);
 }
 
+/* Tests one piece; a completed one adds what arrived. A message that did not fit is complete as well. */
+static tacit_status test_piece(MPI_Request *piece, taciti_engine_request *request, bool *left) {
+    if (*piece == MPI_REQUEST_NULL) return TACIT_OK; /* was complete before */
+    int complete = 0, count = 0, kind = MPI_SUCCESS;
+    MPI_Status status;
+    const int code = MPI_Test(piece, &complete, &status);
+    if (code != MPI_SUCCESS) (void)MPI_Error_class(code, &kind);
+    if (kind == MPI_ERR_TRUNCATE) {
+        request->bytes = SIZE_MAX / 2;
+        return TACIT_OK;
+    }
+    TACITI_TRY(check(code, "MPI_Test"));
+    if (complete == 0)
+        *left = true;
+    else if (MPI_Get_count(&status, MPI_BYTE, &count) == MPI_SUCCESS && count > 0)
+        request->bytes += (size_t)count;
+    return TACIT_OK;
+}
+
 static tacit_status mpi_test(void *self, taciti_engine_request *request, bool *done) {
     (void)self;
     MPI_Request one, *requests = &one;
@@ -99,13 +119,9 @@ static tacit_status mpi_test(void *self, taciti_engine_request *request, bool *d
         requests = (MPI_Request *)request->opaque[1];
     else
         memcpy(&one, &request->opaque[0], sizeof one);
-    int left = 0;
-    for (size_t i = 0; i < pieces; i++) { /* a piece that is complete has become the null request: complete again */
-        int complete = 0;
-        TACITI_TRY(check(MPI_Test(&requests[i], &complete, MPI_STATUS_IGNORE), "MPI_Test"));
-        left += complete == 0;
-    }
-    *done = left == 0;
+    bool left = false;
+    for (size_t i = 0; i < pieces; i++) TACITI_TRY(test_piece(&requests[i], request, &left));
+    *done = !left;
     if (pieces == 1) memcpy(&request->opaque[0], &one, sizeof one);
     if (pieces > 1 && *done) {
         taciti_free(requests);

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/launcher.h"
+#include "comm/state.h"
 #include "comm/test_engine.h"
 
 /* ---- witness ----------------------------------------------------------------------------------------------------- */
@@ -193,6 +194,78 @@ static void collectives_hold_for_any_number_of_ranks(void **state) {
             const taciti_comm_options options = test_comm_options(thread == 1);
             test_world_run(size, &options, collectives, NULL);
         }
+}
+
+/* Rank 0 sends `sent` bytes to rank 1, which has room for `room`. */
+typedef struct letter {
+    size_t sent, room;
+    bool up_to; /* a shorter one is welcome */
+    tacit_status expected;
+    size_t arrived;
+} letter;
+
+static tacit_status write_letter(taciti_comm *comm, void *context) {
+    static const char text[8192];
+    const letter *l = context;
+    return taciti_comm_send(comm, 1, text, l->sent);
+}
+
+static tacit_status read_letter(taciti_comm *comm, void *context) {
+    letter *l = context;
+    char text[8192] = {0};
+    taciti_engine_request request;
+    if (l->up_to)
+        TACITI_TRY(taciti_comm_irecv_up_to(comm, 0, text, l->room, &request));
+    else
+        TACITI_TRY(taciti_comm_irecv(comm, 0, text, l->room, &request));
+    TACITI_TRY(taciti_comm_await(comm, &request));
+    l->arrived = request.bytes;
+    return TACIT_OK;
+}
+
+static void exchange_letter(taciti_comm *comm, void *context) {
+    const bool reader = taciti_comm_rank(comm) == 1;
+    letter l = *(const letter *)context;
+    taciti_job job = {.run = reader ? read_letter : write_letter, .context = &l, .name = "letter", .detail = 7};
+    const uint64_t before = taciti_comm_count(comm).bytes_received;
+    CHECK(taciti_job_submit(comm, &job) == TACIT_OK);
+    CHECK(taciti_job_wait(comm, &job) == (reader ? l.expected : TACIT_OK));
+    if (!reader || l.expected != TACIT_OK) return;
+    CHECK(l.arrived == l.sent);
+    CHECK(taciti_comm_count(comm).bytes_received - before == l.sent);
+}
+
+static void a_receive_up_to_a_bound_tells_and_counts_what_arrived(void **state) {
+    (void)state;
+    static const letter LETTERS[] = {{0, 100, true, TACIT_OK, 0},
+                                     {60, 100, true, TACIT_OK, 0},
+                                     {100, 100, true, TACIT_OK, 0},
+                                     {5000, 8192, true, TACIT_OK, 0},
+                                     {100, 100, false, TACIT_OK, 0}};
+    const taciti_comm_options options = test_comm_options(true);
+    for (size_t i = 0; i < sizeof LETTERS / sizeof *LETTERS; i++) {
+        letter l = LETTERS[i];
+        test_world_run(2, &options, exchange_letter, &l);
+    }
+}
+
+/* The reader's communicator is broken afterwards, so the writer must not say goodbye to it. */
+static void exchange_bad_letter(taciti_comm *comm, void *context) {
+    exchange_letter(comm, context);
+    if (taciti_comm_rank(comm) == 0) (void)taciti_comm_break(comm, TACIT_E_PEER);
+}
+
+static void a_message_of_another_length_names_rank_and_job(void **state) {
+    (void)state;
+    letter longer = {101, 100, true, TACIT_E_PEER, 0}, shorter = {99, 100, false, TACIT_E_PEER, 0};
+    const taciti_comm_options options = test_comm_options(true);
+    test_log_keep();
+    test_world_run(2, &options, exchange_bad_letter, &longer);
+    assert_int_equal(test_log_count("letter 7): a message of more than 100 bytes from rank 0"), 1);
+    assert_int_equal(test_log_count("where at most 100 fit"), 1);
+    test_world_run(2, &options, exchange_bad_letter, &shorter);
+    assert_int_equal(test_log_count("a message of 99 bytes from rank 0"), 1);
+    test_log_drop();
 }
 
 /* Every rank sends a block to the next one; hosts hold *context ranks each. */
@@ -448,6 +521,8 @@ int main(void) {
         cmocka_unit_test(lonely_processes_are_refused_with_the_command),
         cmocka_unit_test(a_single_process_needs_no_launcher),
         cmocka_unit_test(collectives_hold_for_any_number_of_ranks),
+        cmocka_unit_test(a_receive_up_to_a_bound_tells_and_counts_what_arrived),
+        cmocka_unit_test(a_message_of_another_length_names_rank_and_job),
         cmocka_unit_test(bytes_between_hosts_are_counted_apart),
         cmocka_unit_test(hosts_are_numbered_by_their_lowest_ranks),
         cmocka_unit_test(a_difference_is_shown_once_with_both_values),

@@ -23,6 +23,7 @@ typedef struct post {
     const char *in;
     char *copy; /* eager send; owned */
     size_t count;
+    size_t arrived; /* receive: bytes of the message */
 } post;
 
 struct test_world {
@@ -53,8 +54,9 @@ static bool fits(const post *a, const post *b) {
 }
 
 static void deliver(post *send, post *receive) {
-    if (send->count != receive->count) fail("a message does not have the size that its receiver expects");
-    if (send->count > 0) memcpy(receive->out, send->in, send->count);
+    const size_t room = send->count < receive->count ? send->count : receive->count;
+    if (room > 0) memcpy(receive->out, send->in, room);
+    receive->arrived = send->count;
     send->complete = receive->complete = true;
     taciti_free(send->copy);
     send->copy = NULL;
@@ -110,6 +112,7 @@ static tacit_status engine_test(void *self, taciti_engine_request *request, bool
     post *p = (post *)request->opaque[0];
     (void)pthread_mutex_lock(&seat->world->lock);
     *done = p == NULL || p->complete;
+    if (p != NULL) request->bytes = p->arrived;
     (void)pthread_mutex_unlock(&seat->world->lock);
     return TACIT_OK;
 }

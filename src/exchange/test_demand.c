@@ -128,8 +128,8 @@ static void demand_of_a_rank_is_that_of_its_links(void **state) {
     const taciti_demand local = demand_of(&hosts, &made->topology, 0, 0, bytes);
     const taciti_demand across = demand_of(&hosts, &made->topology, 0, 2, bytes);
     const taciti_demand idle = demand_of(&hosts, &made->topology, 0, 7, bytes);
-    assert_true(local.host_bytes == 0 && local.local_bytes == (double)bytes && local.wire_turns == 0);
-    assert_int_equal(local.local_turns, 2);
+    assert_true(local.host_bytes == 0 && local.local_bytes == (double)bytes && local.wire_hops == 0);
+    assert_int_equal(local.local_hops, 2);
     assert_true(across.flow_bytes == (double)bytes && local.flow_bytes == 0);
     assert_true(across.host_bytes == 2.0 * (double)bytes && across.local_bytes == 0 && across.wire_hops == 2);
     assert_true(idle.host_bytes == 0 && idle.local_bytes == 0 && idle.wire_hops == 0 && idle.local_hops == 0);
@@ -137,7 +137,7 @@ static void demand_of_a_rank_is_that_of_its_links(void **state) {
     CHECK(taciti_mix_demands(&hosts, &made->topology, 0, AUTO, &(taciti_length){bytes / 2, bytes}, 1, all) == TACIT_OK);
     assert_true(all[0].local_bytes == (double)bytes && all[2].host_bytes == (double)bytes);
     const taciti_demand empty = demand_of(&hosts, &made->topology, 0, 2, 0);
-    assert_true(empty.host_bytes == 0 && empty.wire_turns == 0);
+    assert_true(empty.host_bytes == 0 && empty.wire_hops == 0);
     taciti_free(made);
 }
 
@@ -263,7 +263,7 @@ static void compare(taciti_comm *comm, void *context) {
             CHECK(taciti_mix_wait(mix, b) == TACIT_OK);
             double max = 0;
             taciti_demand all[TEST_MAX_RANKS];
-            const taciti_length length = {codec->bound(n), n * sizeof(float)};
+            const taciti_length length = {codec->bound(NULL, n), n * sizeof(float)};
             CHECK(taciti_mix_demands(&t->hosts, t->topology, round, AUTO, &length, 1, all) == TACIT_OK);
             for (int r = 0; r < t->hosts.ranks; r++) max = fmax(max, all[r].host_bytes);
             told_me += all[rank].host_bytes;
@@ -273,7 +273,7 @@ static void compare(taciti_comm *comm, void *context) {
         const double bound = pair * (double)layout.bucket_count;
         CHECK(fabs(told - real) <= bound);
         CHECK(told_me == 0 || (double)taciti_mix_nic_bytes(mix, (int64_t)round) <= told_me + bound);
-        const double whole = taciti_mix_nic_bytes_of(&t->hosts, t->topology, round, AUTO, codec->bound(layout.n));
+        const double whole = taciti_mix_nic_bytes_of(&t->hosts, t->topology, round, AUTO, codec->bound(NULL, layout.n));
         CHECK(edges || whole <= told + bound + 1e-6 * told); /* short arrays ask for more than a share of a model */
         CHECK(!edges || whole == told);
     }

@@ -39,6 +39,7 @@ static tacit_status receive(void *self, int peer, int tag, void *bytes, size_t c
     out->opaque[0] = (uintptr_t)tag;
     out->opaque[1] = (uintptr_t)bytes;
     out->opaque[2] = count;
+    out->bytes = count;
     if (tag == TACITI_TAG_DATA) hand_out(self, bytes, count);
     return TACIT_OK;
 }

@@ -5,6 +5,7 @@
  */
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "check.h"
@@ -113,10 +114,53 @@ static void counters_count_payload(taciti_comm *comm) {
     CHECK(g_rank != 0 || offset_ns == 0);
 }
 
+/* One message around the ring, of another length on every rank. */
+enum { ROOM = 300000 };
+static size_t length_of(int rank) { return rank % 3 == 0 ? 0 : rank % 3 == 1 ? 1000 : 200000; }
+
+static tacit_status pass_lengths(taciti_comm *comm, void *context) {
+    static char out[ROOM];
+    taciti_engine_request sent, received;
+    const int size = taciti_comm_size(comm), before = (g_rank + size - 1) % size;
+    TACITI_TRY(taciti_comm_irecv_up_to(comm, before, context, ROOM, &received));
+    TACITI_TRY(taciti_comm_isend(comm, (g_rank + 1) % size, out, length_of(g_rank), &sent));
+    TACITI_TRY(taciti_comm_await(comm, &received));
+    CHECK(received.bytes == length_of(before));
+    return taciti_comm_await(comm, &sent);
+}
+
+static void a_receive_tells_what_arrived(taciti_comm *comm) {
+    const int size = taciti_comm_size(comm);
+    static char room[ROOM];
+    taciti_job job = {.run = pass_lengths, .context = room, .name = "lengths", .detail = -1};
+    if (size == 1) return;
+    const uint64_t before = taciti_comm_count(comm).bytes_received;
+    CHECK(taciti_job_submit(comm, &job) == TACIT_OK && taciti_job_wait(comm, &job) == TACIT_OK);
+    CHECK(taciti_comm_count(comm).bytes_received - before == length_of((g_rank + size - 1) % size));
+}
+
+static tacit_status send_too_much(taciti_comm *comm, void *context) {
+    static char block[ROOM];
+    const int64_t bytes = *(const int64_t *)context;
+    return g_rank == 0 ? taciti_comm_receive(comm, 1, block, 100) : taciti_comm_send(comm, 0, block, (size_t)bytes);
+}
+
+/* Ends the job. */
+static void a_message_that_does_not_fit_is_refused(taciti_comm *comm, int64_t bytes) {
+    taciti_job job = {.run = send_too_much, .context = &bytes, .name = "overlong", .detail = 3};
+    CHECK(taciti_job_submit(comm, &job) == TACIT_OK);
+    const tacit_status status = taciti_job_wait(comm, &job);
+    CHECK(status == (g_rank == 0 ? TACIT_E_PEER : TACIT_OK));
+    if (g_rank == 0) taciti_comm_abort(comm, status);
+    for (;;) (void)pause();
+}
+
 int main(void) {
     taciti_comm *comm = open_comm();
     taciti_comm_announce(comm, 1, "test");
     peers_are_known(comm);
+    const char *overlong = getenv("TEST_OVERLONG");
+    if (overlong != NULL) a_message_that_does_not_fit_is_refused(comm, atoll(overlong));
     for (int round = 0; round < 3; round++) {
         reductions_are_exact_and_equal(comm);
         every_root_broadcasts_every_size(comm);
@@ -124,6 +168,7 @@ int main(void) {
         agreement_takes_the_worst(comm);
         jobs_run_in_order_and_keep_their_status(comm);
         counters_count_payload(comm);
+        a_receive_tells_what_arrived(comm);
     }
     taciti_comm_close(comm);
     return 0;

@@ -21,3 +21,9 @@ TEST_THREAD=0 timeout 60 "$MPIRUN" -n 3 "$1"
 TEST_THREAD=0 timeout 60 "$MPIRUN" -n 3 "$2"
 TEST_SEGMENT=1024 timeout 60 "$MPIRUN" -n 2 "$2"
 TEST_RATE=2000 timeout 60 "$MPIRUN" -n 2 "$2"
+
+# A message that does not fit, sent at once (101 bytes) or announced first (200000), ends the job and names its sender.
+for bytes in 101 200000; do
+    if text=$(TEST_OVERLONG=$bytes timeout 60 "$MPIRUN" -n 2 "$1" 2>&1); then exit 1; fi
+    case $text in *"overlong 3): a message of more than 100 bytes from rank 1"*) ;; *) echo "$text" && exit 1 ;; esac
+done
