@@ -1,70 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The model's calls: check, run the passes, account.
+ * The public calls of the model: check the arguments, run the passes, return the loss.
  */
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/rng.h"
 #include "model/gpt.h"
 
-enum { BLOCK_ROWS = 16, PROMPT_GRAIN = 64 };
-
-float *taciti_gpt_residual(const taciti_model *model, size_t i) {
-    const size_t place = model->training ? i : i % 2;
-    return model->arena.residual + place * model->batch * model->time * model->channels;
-}
-
-uint64_t taciti_gpt_mask_key(const taciti_gpt_pass *pass, size_t sample, size_t layer, int site) {
-    const uint64_t key = taciti_rng_key(pass->batch->dropout_key, pass->batch->first_sample + sample);
-    return taciti_rng_key(key, layer * 4 + (uint64_t)site);
-}
-
-struct rows_context {
-    const taciti_gpt_pass *pass;
-    taciti_gpt_rows_job *job;
-    void *context;
-    bool sums;
-};
-
-float *taciti_gpt_partial(const taciti_model *model, int thread) {
-    return model->arena.partial + (size_t)thread * 4 * model->channels;
-}
-
-static void run_rows(void *context, int thread, int threads) {
-    const struct rows_context *rc = context;
-    const size_t time = rc->pass->time;
-    size_t row, end;
-    if (rc->sums) memset(taciti_gpt_partial(rc->pass->model, thread), 0, 4 * rc->pass->model->channels * sizeof(float));
-    taciti_pool_part(rc->pass->tokens, BLOCK_ROWS, thread, threads, &row, &end);
-    while (row < end) {
-        const size_t sample = row / time, sample_end = (sample + 1) * time;
-        size_t last = row + BLOCK_ROWS < end ? row + BLOCK_ROWS : end;
-        if (last > sample_end) last = sample_end;
-        rc->job(rc->context, &(taciti_gpt_rows){thread, sample, row, last - row});
-        row = last;
-    }
-}
-
-void taciti_gpt_each_rows(const taciti_gpt_pass *pass, bool sums, taciti_gpt_rows_job *job, void *context) {
-    taciti_pool_run(pass->model->pool, run_rows, &(struct rows_context){pass, job, context, sums});
-}
-
-void taciti_gpt_clock(taciti_gpt_pass *pass, taciti_model_op op) {
-    const int64_t now = taciti_now_ns();
-    pass->model->op_ns[op] += now - pass->clock_ns;
-    pass->clock_ns = now;
-}
+enum { PROMPT_GRAIN = 64 };
 
 void taciti_model_take_op_ns(taciti_model *model, int64_t out[TACITI_MODEL_OPS]) {
     memcpy(out, model->op_ns, sizeof model->op_ns);
     memset(model->op_ns, 0, sizeof model->op_ns);
-}
-
-void taciti_gpt_report(taciti_gpt_pass *pass, size_t count) {
-    for (size_t i = 0; i < count; i++, pass->ready++)
-        if (pass->batch->ready != NULL) pass->batch->ready(pass->batch->context, pass->ready);
 }
 
 static tacit_status check_size(const taciti_model *model, size_t batch, size_t time) {
@@ -106,11 +54,6 @@ static taciti_gpt_pass begin_pass(taciti_model *model, const taciti_model_batch 
                              .training = training,
                              .dropout = training ? (float)model->options.dropout : 0,
                              .clock_ns = taciti_now_ns()};
-}
-
-tacit_status taciti_gpt_go_on(const taciti_gpt_pass *pass) {
-    const taciti_model_batch *batch = pass->batch;
-    return batch->leave != NULL && batch->leave(batch->context) ? TACIT_PENDING : TACIT_OK;
 }
 
 tacit_status taciti_model_train(taciti_model *model, const taciti_model_batch *batch, taciti_trace *trace,

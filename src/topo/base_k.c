@@ -136,8 +136,8 @@ static int best_split(int n, int k, int *q) {
 tacit_status taciti_family_base_k(const taciti_topo_request *request, const taciti_host_positions *hosts,
                                   taciti_draft *draft) {
     (void)hosts;
-    const int n = request->ranks, wish = request->degree > 0 ? request->degree : DEFAULT_DEGREE;
-    const int k = wish < n - 1 || n == 1 ? wish : n - 1;
+    const int n = request->ranks, degree = request->degree > 0 ? request->degree : DEFAULT_DEGREE;
+    const int k = degree < n - 1 || n == 1 ? degree : n - 1;
     int q = 1;
     const int rounds = best_split(n, k, &q), inside = simple_rounds(q, k);
     for (int r = 0; r < rounds; r++) {

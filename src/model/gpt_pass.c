@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What every pass uses: rows split over threads, keys of dropout masks, operation times, reports of ready tensors.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "model/gpt.h"
+
+enum { BLOCK_ROWS = 16 };
+
+float *taciti_gpt_residual(const taciti_model *model, size_t i) {
+    const size_t place = model->training ? i : i % 2;
+    return model->arena.residual + place * model->batch * model->time * model->channels;
+}
+
+uint64_t taciti_gpt_mask_key(const taciti_gpt_pass *pass, size_t sample, size_t layer, int site) {
+    const uint64_t key = taciti_rng_key(pass->batch->dropout_key, pass->batch->first_sample + sample);
+    return taciti_rng_key(key, layer * 4 + (uint64_t)site);
+}
+
+struct rows_context {
+    const taciti_gpt_pass *pass;
+    taciti_gpt_rows_job *job;
+    void *context;
+    bool sums;
+};
+
+float *taciti_gpt_partial(const taciti_model *model, int thread) {
+    return model->arena.partial + (size_t)thread * 4 * model->channels;
+}
+
+static void run_rows(void *context, int thread, int threads) {
+    const struct rows_context *rc = context;
+    const size_t time = rc->pass->time;
+    size_t row, end;
+    if (rc->sums) memset(taciti_gpt_partial(rc->pass->model, thread), 0, 4 * rc->pass->model->channels * sizeof(float));
+    taciti_pool_part(rc->pass->tokens, BLOCK_ROWS, thread, threads, &row, &end);
+    while (row < end) {
+        const size_t sample = row / time, sample_end = (sample + 1) * time;
+        size_t last = row + BLOCK_ROWS < end ? row + BLOCK_ROWS : end;
+        if (last > sample_end) last = sample_end;
+        rc->job(rc->context, &(taciti_gpt_rows){thread, sample, row, last - row});
+        row = last;
+    }
+}
+
+void taciti_gpt_each_rows(const taciti_gpt_pass *pass, bool sums, taciti_gpt_rows_job *job, void *context) {
+    taciti_pool_run(pass->model->pool, run_rows, &(struct rows_context){pass, job, context, sums});
+}
+
+void taciti_gpt_clock(taciti_gpt_pass *pass, taciti_model_op op) {
+    const int64_t now = taciti_now_ns();
+    pass->model->op_ns[op] += now - pass->clock_ns;
+    pass->clock_ns = now;
+}
+
+void taciti_gpt_report(taciti_gpt_pass *pass, size_t count) {
+    for (size_t i = 0; i < count; i++, pass->ready++)
+        if (pass->batch->ready != NULL) pass->batch->ready(pass->batch->context, pass->ready);
+}
+
+tacit_status taciti_gpt_go_on(const taciti_gpt_pass *pass) {
+    const taciti_model_batch *batch = pass->batch;
+    return batch->leave != NULL && batch->leave(batch->context) ? TACIT_PENDING : TACIT_OK;
+}
