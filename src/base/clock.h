@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Time. Everything that waits or measures uses the monotonic clock, so that a jump of the wall clock can never look
- * like a dead peer.
+ * Clocks and sleeping. All waits and measurements use the monotonic clock, so a jump of the wall clock cannot be
+ * mistaken for a dead peer.
  */
 #ifndef TACITI_BASE_CLOCK_H
 #define TACITI_BASE_CLOCK_H
@@ -11,27 +11,27 @@
 #define TACITI_NS_PER_S INT64_C(1000000000)
 #define TACITI_NS_PER_MS INT64_C(1000000)
 
-/* Monotonic nanoseconds since an arbitrary start of this machine. Any thread. */
+/* Monotonic nanoseconds since an arbitrary point in the past, on this host. Any thread. */
 int64_t taciti_now_ns(void);
 
-/* Processor time that the calling thread has used, nanoseconds; on a core of its own it runs like the monotonic clock,
- * and it stands still while others have the core. Any thread. */
+/* Processor time used by the calling thread, in nanoseconds. It does not advance while the thread is not scheduled. Any
+ * thread. */
 int64_t taciti_thread_ns(void);
 
-/* Wall clock, nanoseconds since 1970; for names and log files only. Any thread. */
+/* Wall clock, nanoseconds since 1970. For file names and logs only. Any thread. */
 int64_t taciti_wall_ns(void);
 
-/* Sleeps at least `ns` nanoseconds (signals do not cut it short); returns at once when ns <= 0. Any thread. */
+/* Sleeps for at least `ns` nanoseconds, even if signals arrive. Returns at once if ns <= 0. Any thread. */
 void taciti_sleep_ns(int64_t ns);
 
-/* Sleeps until taciti_now_ns() is `deadline_ns` or later (signals do not cut it short), and asks the kernel not to
- * delay the wake-up in order to bundle it with others: on an idle core it comes within tens of microseconds. Returns at
- * once when the time has passed. Any thread. */
+/* Sleeps until taciti_now_ns() >= deadline_ns, even if signals arrive. Returns at once if the deadline has passed.
+ * Minimises the kernel's timer slack: on an idle core the thread wakes within tens of microseconds of the deadline. Any
+ * thread. */
 void taciti_sleep_until_ns(int64_t deadline_ns);
 
-/* From now on the calling thread asks the scheduler for short turns, which lets it run at once when it wakes up while
- * others of equal weight have the cores: its share does not change. For a thread that mostly sleeps, or looks and
- * yields, and must be punctual. Needs Linux 6.12; without effect elsewhere. Any thread. */
+/* Requests a short scheduler slice for the calling thread from now on. The thread is then scheduled as soon as it
+ * wakes, even while threads of equal weight occupy the cores; its share of the CPU does not change. Meant for threads
+ * that mostly sleep or poll and must react promptly. Needs Linux 6.12; no effect elsewhere. Any thread. */
 void taciti_thread_short_turns(void);
 
 #endif

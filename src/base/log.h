@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Logs say facts. The library formats a line and hands it to the sink that the program installed; without a sink the
- * line is dropped, so the library itself never prints. Whoever decides an error logs it once, through taciti_fail();
+ * Logging. The library formats a line and passes it to the sink that the program has installed. Without a sink the line
+ * is dropped: the library itself never prints. The function that detects an error logs it once, with taciti_fail(); its
  * callers only forward the status.
  */
 #ifndef TACITI_BASE_LOG_H
@@ -25,33 +25,33 @@ typedef enum taciti_log_level {
 #define TACITI_PRINTF(fmt, args)
 #endif
 
-/* Receives one line without its newline. May be called by any thread; must not call back into the log. */
+/* Receives one line without its newline. Called by any thread; must not log itself. */
 typedef void taciti_log_sink(void *context, taciti_log_level level, const char *line);
 
-/* Installs the sink (NULL: none) and the lowest level that reaches it. Call before threads start. */
+/* Installs the sink (NULL: none) and the lowest level passed to it. Call this before threads start. */
 void taciti_log_set_sink(taciti_log_sink *sink, void *context, taciti_log_level lowest);
 
-/* Any thread. Lines longer than 2047 bytes are cut. */
+/* Logs one line; lines longer than 2047 bytes are truncated. Any thread. */
 void taciti_log(taciti_log_level level, const char *format, ...) TACITI_PRINTF(2, 3);
 
 /* Logs at level error and returns `status`: `return taciti_fail(TACIT_E_DATA, "%s: ...", path);` Any thread. */
 tacit_status taciti_fail(tacit_status status, const char *format, ...) TACITI_PRINTF(2, 3);
 
-/* Of several processes that work together, what all of them refuse alike is said once. */
+/* Deduplication across processes: an error that every process of a job reports identically is printed once. */
 typedef enum taciti_log_mode {
-    TACITI_LOG_DIRECT, /* lines of taciti_fail() go to the sink; as at first */
-    TACITI_LOG_KEEP,   /* so they do, and are kept for the comparison */
-    TACITI_LOG_HOLD,   /* they wait for taciti_log_settle(); not those of E_PEER, which are of one process anyway */
+    TACITI_LOG_DIRECT, /* lines of taciti_fail() go to the sink (default) */
+    TACITI_LOG_KEEP,   /* as DIRECT, and their digest is recorded for the comparison */
+    TACITI_LOG_HOLD,   /* held back until taciti_log_settle(), except E_PEER, which concerns one process */
 } taciti_log_mode;
 void taciti_log_set_mode(taciti_log_mode mode);
 
-/* A digest of the lines kept or waiting; 0: there are none. Any thread. */
+/* Digest of the recorded or held lines; 0 if there are none. Any thread. */
 uint64_t taciti_log_held(void);
 
-/* Lines that wait go to the sink (show) or are dropped; what was kept is forgotten. Any thread. */
+/* Passes held lines to the sink if `show`, else drops them, and clears the record. Any thread. */
 void taciti_log_settle(bool show);
 
-/* Forwards an error that was logged where it was decided. */
+/* Returns the status of `expression` to the caller unless it is OK. The error has already been logged. */
 #define TACITI_TRY(expression)                                                                                         \
     do {                                                                                                               \
         const tacit_status taciti_try_status_ = (expression);                                                          \

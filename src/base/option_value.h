@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One value of one option: from text into its storage, and back into JSON. Private to base/.
+ * Parses the value of one option and formats it as JSON. Private to base/.
  */
 #ifndef TACITI_BASE_OPTION_VALUE_H
 #define TACITI_BASE_OPTION_VALUE_H
 
 #include "base/option.h"
 
-/* "--optim.lr" or "train.yaml:4:9: optim.lr": stands in front of every message about a value. */
+/* The origin of a value, "--optim.lr" or "train.yaml:4:9: optim.lr". Every message about the value begins with it. */
 enum { TACITI_WHERE_BYTES = 512 };
 
-/* Parses, checks the range and stores. Only a value that passed is stored; a LIST's old items are released. */
+/* Parses the text, checks the range and stores the value; releases the old items of a LIST. Stores nothing on error. */
 tacit_status taciti_value_set(const taciti_option *option, const char *where, const char *text, void *value);
 
-/* A LIST from words. */
+/* Stores the words as a LIST. */
 tacit_status taciti_value_set_list(const char *where, char *const *items, size_t count, void *value);
 
-/* Without looking at what is there (uninitialised storage). */
+/* Sets an empty value. The storage may be uninitialised. */
 void taciti_value_clear(const taciti_option *option, void *value);
 
 /* Whether text is one of true, false, yes, no, on, off, 1, 0. */

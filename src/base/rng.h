@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Randomness is a function: a key made of (seed, stream, step, ...) and an index give a number; there is no state to
- * save, and any element can be computed by any thread, rank or instruction set with the same result.
+ * Counter-based random numbers: a number is a pure function of a key, folded from (seed, stream, step, ...), and an
+ * index. There is no state to save. Every thread, rank and instruction set computes the same value for an element.
  *
  * taciti_rng_u64  SplitMix64's finalizer (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators")
  *                 applied twice: for data order, initial values, decisions.
@@ -21,7 +21,7 @@ static inline uint64_t taciti_mix64(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-/* Key of a stream: fold values in one after the other. taciti_rng_key(taciti_rng_key(seed, 'd'), step) */
+/* Folds one more value into the key of a stream: taciti_rng_key(taciti_rng_key(seed, 'd'), step). */
 static inline uint64_t taciti_rng_key(uint64_t key, uint64_t value) {
     return taciti_mix64(taciti_mix64(key + UINT64_C(0x9e3779b97f4a7c15)) ^ (value + UINT64_C(0xd1b54a32d192ed03)));
 }

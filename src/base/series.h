@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Logarithm, exponential, cosine and sine as series of our own in plain double arithmetic: a mathematics library may
- * round differently from one machine to the next, and what ranks compute for themselves must agree on every bit.
+ * Logarithm, exponential, cosine and sine computed from series in plain double arithmetic. Ranks compute some values
+ * redundantly and must agree on every bit, but mathematics libraries round differently from one host to another.
  */
 #ifndef TACITI_BASE_SERIES_H
 #define TACITI_BASE_SERIES_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Processes of the same job on this host, as the system shows them: children of the same launcher.
+ * Finds the other processes of this job on this host: the children of the same launcher.
  */
 #ifndef TACITI_BASE_SIBLING_H
 #define TACITI_BASE_SIBLING_H
@@ -8,11 +8,11 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* True while a process is stopped (SIGSTOP, a debugger); false when it cannot be seen. */
+/* Returns true if the process is stopped (SIGSTOP or a debugger), false if it runs or cannot be inspected. */
 bool taciti_process_is_stopped(pid_t pid);
 
-/* A process of the job that is stopped, with its rank (-1: unknown), when this process is the one to tell: the first of
- * those on this host that are not stopped. */
+/* Finds a stopped process of the job and its rank (-1 if unknown). Returns true only on one process per host, the first
+ * that is not stopped, so that the event is reported once. */
 bool taciti_sibling_find_stopped(pid_t *pid, int *rank);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Small files in which the system describes itself: /proc and /sys. Any thread.
+ * Reads small files of /proc and /sys. Any thread.
  */
 #ifndef TACITI_BASE_SYSTEM_H
 #define TACITI_BASE_SYSTEM_H
@@ -8,13 +8,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The first line of a small file of the system without its newline; false when it cannot be read. */
+/* Reads the first line of a file, without its newline. Returns false if it cannot be read. */
 bool taciti_system_line(const char *path, char *out, size_t size);
 
-/* The number in the first line of a small file of the system. */
+/* Reads the number in the first line of a file. Returns false if there is none. */
 bool taciti_system_number(const char *path, double *out);
 
-/* A figure of /proc/meminfo in bytes ("MemAvailable"), 0 when it is not there. */
+/* Returns an entry of /proc/meminfo ("MemAvailable") in bytes, or 0 if it does not exist. */
 double taciti_meminfo_bytes(const char *key);
 
 #endif

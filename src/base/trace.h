@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Traces say time: a fixed-size recorder of spans per thread of activity. Recording is two clock reads and a store;
- * nothing is allocated or formatted between start and end of a step. When the recorder is full, further spans are
- * counted in the totals but not kept. report/ writes them as a Chrome trace.
+ * Tracing: one fixed-size recorder of time spans per thread. Recording costs two clock reads and a store, without
+ * allocation or formatting. When the recorder is full, further spans are added to the totals and otherwise dropped.
+ * report/ writes the spans as a Chrome trace.
  */
 #ifndef TACITI_BASE_TRACE_H
 #define TACITI_BASE_TRACE_H
@@ -13,7 +13,7 @@
 
 #include "tacit/tacit.h"
 
-/* What a span is about. The totals of these kinds are the time split of every step. */
+/* Kinds of spans. Their totals are the breakdown of every step's time. */
 #define TACITI_SPAN_LIST(X)                                                                                            \
     X(FORWARD, "forward")                                                                                              \
     X(BACKWARD, "backward")                                                                                            \
@@ -43,25 +43,25 @@ typedef struct taciti_span {
     int64_t step;
 } taciti_span;
 
-/* One recorder has one writing thread. Totals may be read at any time by one other thread; spans when the writer is
- * known to be quiet. */
+/* A recorder has one writer thread. One other thread may read the totals at any time, and the spans while the writer is
+ * idle. */
 typedef struct taciti_trace {
     taciti_span *spans; /* owned */
     size_t capacity, count, dropped;
     _Atomic int64_t run_ns[TACITI_SPAN_KINDS]; /* since creation */
-    int64_t taken_ns[TACITI_SPAN_KINDS];       /* of these, already given out by taciti_trace_take_totals() */
+    int64_t taken_ns[TACITI_SPAN_KINDS];       /* of these, already returned by taciti_trace_take_totals() */
     int64_t step;                              /* stamped on new spans; set by the writer */
 } taciti_trace;
 
-/* capacity 0: totals only. */
+/* Creates a recorder for `capacity` spans; 0 records totals only. */
 tacit_status taciti_trace_create(size_t capacity, taciti_trace *out);
 void taciti_trace_destroy(taciti_trace *trace);
 
-/* Records [begin_ns, now) and returns now, so that adjoining spans chain: t = taciti_trace_add(tr, KIND, -1, t);
- * trace may be NULL (only the time is returned). */
+/* Records the span [begin_ns, now) and returns now, so adjacent spans can be chained: t = taciti_trace_add(trace, KIND,
+ * -1, t). If trace is NULL, only returns the time. */
 int64_t taciti_trace_add(taciti_trace *trace, taciti_span_kind kind, int detail, int64_t begin_ns);
 
-/* Adds to the totals what is too short and too frequent to be a span of its own. */
+/* Adds to the totals without recording a span, for events that are short and frequent. */
 void taciti_trace_count(taciti_trace *trace, taciti_span_kind kind, int64_t spent_ns);
 
 /* Writes the totals since the last call into out[TACITI_SPAN_KINDS]. */
