@@ -39,7 +39,7 @@ static void part_scaled_copy(const work *w, size_t at, size_t n) {
 static void part_encode(const work *w, size_t at, size_t n) {
     w->kernels->bf16_encode(halves(w) + at, array(w, 3) + at, n);
 }
-static void part_encode_error(const work *w, size_t at, size_t n) {
+static void part_split(const work *w, size_t at, size_t n) {
     w->kernels->bf16_encode_error(halves(w) + at, array(w, 0) + at, array(w, 3) + at, n);
 }
 static void part_decode(const work *w, size_t at, size_t n) {
@@ -144,7 +144,7 @@ static const struct kernel_case {
     {"scale", "U-----", part_scale},
     {"scaled_copy", "W--R--", part_scaled_copy},
     {"bf16_encode", "---R-W", part_encode},
-    {"bf16_split", "S--R-S", part_encode_error},
+    {"bf16_encode_error", "S--R-S", part_split},
     {"bf16_decode", "W----R", part_decode},
     {"bf16_add", "U----R", part_bf16_add},
     {"sum_squares", "---R--", part_sum_squares},
