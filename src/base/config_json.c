@@ -73,6 +73,7 @@ static void write_value(FILE *out, const taciti_option *option, const void *valu
     case TACITI_OPTION_BYTES: write_integer(out, value); break;
     case TACITI_OPTION_REAL: write_real(out, value); break;
     case TACITI_OPTION_ENUM: write_choice(out, option, value); break;
+    case TACITI_OPTION_NAME:
     case TACITI_OPTION_TEXT: write_text(out, ((const taciti_text *)value)->text); break;
     case TACITI_OPTION_LIST: write_list(out, value); break;
     }

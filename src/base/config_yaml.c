@@ -100,7 +100,8 @@ static const char *expected(taciti_option_type type) {
     case TACITI_OPTION_INT: return "a whole number";
     case TACITI_OPTION_REAL: return "a number";
     case TACITI_OPTION_BYTES: return "a size";
-    case TACITI_OPTION_ENUM: return "a word";
+    case TACITI_OPTION_ENUM:
+    case TACITI_OPTION_NAME: return "a word";
     case TACITI_OPTION_TEXT: return "a text";
     case TACITI_OPTION_LIST: return "a sequence of texts";
     }
@@ -121,7 +122,8 @@ static tacit_status fail_kind(const reader *r, const taciti_place *place, const 
 }
 
 static bool is_quotable(taciti_option_type type) {
-    return type == TACITI_OPTION_TEXT || type == TACITI_OPTION_LIST || type == TACITI_OPTION_ENUM;
+    return type == TACITI_OPTION_TEXT || type == TACITI_OPTION_LIST || type == TACITI_OPTION_ENUM ||
+           type == TACITI_OPTION_NAME;
 }
 
 static tacit_status read_scalar(reader *r, const taciti_place *place) {

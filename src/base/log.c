@@ -11,6 +11,7 @@ enum { LINE_MAX_BYTES = 2048 };
 static taciti_log_sink *g_sink;
 static void *g_context;
 static taciti_log_level g_lowest = TACITI_LOG_INFO;
+static _Thread_local char *g_reason; /* of taciti_log_capture(); NULL: lines go to the sink */
 
 void taciti_log_set_sink(taciti_log_sink *sink, void *context, taciti_log_level lowest) {
     g_sink = sink;
@@ -18,8 +19,15 @@ void taciti_log_set_sink(taciti_log_sink *sink, void *context, taciti_log_level 
     g_lowest = lowest;
 }
 
+void taciti_log_capture(char reason[TACITI_REASON_BYTES]) {
+    g_reason = reason;
+    if (reason != NULL) reason[0] = '\0';
+}
+
 TACITI_PRINTF(2, 0) static void emit(taciti_log_level level, const char *format, va_list args) {
-    if (g_sink == NULL || level < g_lowest) return;
+    if (g_reason != NULL && level == TACITI_LOG_ERROR)
+        (void)vsnprintf(g_reason, TACITI_REASON_BYTES, format, args);
+    if (g_reason != NULL || g_sink == NULL || level < g_lowest) return;
     char line[LINE_MAX_BYTES];
     (void)vsnprintf(line, sizeof line, format, args);
     g_sink(g_context, level, line);

@@ -37,6 +37,11 @@ void taciti_log(taciti_log_level level, const char *format, ...) TACITI_PRINTF(2
 /* Logs at level error and returns `status`: `return taciti_fail(TACIT_E_DATA, "%s: ...", path);` Any thread. */
 tacit_status taciti_fail(tacit_status status, const char *format, ...) TACITI_PRINTF(2, 3);
 
+/* Until the call with NULL, lines of this thread reach no sink, and `reason` holds the newest error: why something that
+ * may be impossible was refused. */
+enum { TACITI_REASON_BYTES = 256 };
+void taciti_log_capture(char reason[TACITI_REASON_BYTES]);
+
 /* Deduplication across processes: an error that every process of a job reports identically is printed once. */
 typedef enum taciti_log_mode {
     TACITI_LOG_DIRECT, /* lines of taciti_fail() go to the sink (default) */

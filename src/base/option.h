@@ -23,6 +23,7 @@ typedef enum taciti_option_type {
     TACITI_OPTION_REAL,  /* double; always finite */
     TACITI_OPTION_BYTES, /* int64_t; accepts suffixes KiB MiB GiB kB MB GB */
     TACITI_OPTION_ENUM,  /* int: index into `choices` */
+    TACITI_OPTION_NAME,  /* taciti_text: one of the names that `names` lists, those of a registry */
     TACITI_OPTION_TEXT,  /* taciti_text; valid UTF-8 */
     TACITI_OPTION_LIST,  /* taciti_list: YAML sequence, or a flag followed by one or more words. From one text (default,
                           * environment, taciti_config_set) items are separated by blanks */
@@ -51,10 +52,15 @@ typedef struct taciti_option {
     const char *fallback; /* default, in the same syntax as a flag's value; "" for an empty text or list */
     double min, max;      /* range of INT, REAL and BYTES; both 0: any */
     const char *choices;  /* ENUM: "sgd|adamw" in enum order */
-    const char *unit;     /* "steps", "bytes", "nats", or "" */
+    const char *unit;     /* "steps", "bytes"; NULL: none */
     const char *help;     /* one sentence, lower case, no full stop */
     unsigned flags;
+    const char *(*names)(size_t index); /* NAME: the index-th legal name; NULL behind the last */
 } taciti_option;
+
+/* One row of a table: TACITI_OPTION("lr", REAL, offsetof(...), "6e-4", .max = 1e3, .help = "peak learning rate"). */
+#define TACITI_OPTION(name, kind, place, value, ...)                                                                   \
+    { .key = (name), .type = TACITI_OPTION_##kind, .offset = (place), .fallback = (value), __VA_ARGS__ }
 
 typedef struct taciti_option_table {
     const char *section; /* "optim"; YAML top-level key and flag prefix. "" puts keys at top level (`strategy`) */
@@ -120,9 +126,13 @@ const char *taciti_place_key(const taciti_place *place, char out[TACITI_KEY_BYTE
 #define TACITI_UNBOUNDED 9e18
 bool taciti_option_bounded(const taciti_option *option);
 
-/* The index-th choice of an ENUM; false behind the last. */
+/* The index-th choice of an ENUM or NAME; false behind the last, and for other types. */
 enum { TACITI_CHOICE_BYTES = 64 };
 bool taciti_option_choice(const taciti_option *option, int index, char out[TACITI_CHOICE_BYTES]);
+
+/* All of them: "sgd|adamw"; "" for other types. */
+enum { TACITI_CHOICES_BYTES = 512 };
+const char *taciti_option_choices(const taciti_option *option, char out[TACITI_CHOICES_BYTES]);
 
 /* The whole configuration as canonical JSON object text {"optim.name": "adamw", ...}, keys in table order, values as
  * numbers, booleans, strings or arrays. digest_only leaves out NO_DIGEST options. Reals have the fewest digits that

@@ -11,6 +11,10 @@
 
 bool taciti_option_choice(const taciti_option *option, int index, char out[TACITI_CHOICE_BYTES]) {
     const char *start = option->choices;
+    if (option->type == TACITI_OPTION_NAME) {
+        start = index < 0 ? NULL : option->names((size_t)index);
+        index = 0;
+    }
     for (int i = 0; i < index && start != NULL; i++) {
         start = strchr(start, '|');
         if (start != NULL) start++;
@@ -18,6 +22,15 @@ bool taciti_option_choice(const taciti_option *option, int index, char out[TACIT
     if (start == NULL || index < 0) return false;
     (void)snprintf(out, TACITI_CHOICE_BYTES, "%.*s", (int)strcspn(start, "|"), start);
     return true;
+}
+
+const char *taciti_option_choices(const taciti_option *option, char out[TACITI_CHOICES_BYTES]) {
+    char choice[TACITI_CHOICE_BYTES];
+    size_t used = 0;
+    out[0] = '\0';
+    for (int i = 0; used < TACITI_CHOICES_BYTES && taciti_option_choice(option, i, choice); i++)
+        used += (size_t)snprintf(out + used, TACITI_CHOICES_BYTES - used, "%s%s", i > 0 ? "|" : "", choice);
+    return out;
 }
 
 bool taciti_boolean_parse(const char *text, bool *out) {
@@ -116,13 +129,15 @@ static tacit_status set_boolean(const char *where, const char *text, void *value
     return TACIT_OK;
 }
 
-static tacit_status set_choice(const taciti_option *option, const char *where, const char *text, void *value) {
+/* Index of the choice that the text is. */
+static tacit_status find_choice(const taciti_option *option, const char *where, const char *text, int *out) {
     char choice[TACITI_CHOICE_BYTES], nearest[TACITI_CHOICE_BYTES] = "", quoted[TACITI_QUOTED_BYTES];
+    char choices[TACITI_CHOICES_BYTES];
     size_t min = SIZE_MAX;
     for (int i = 0; taciti_option_choice(option, i, choice); i++) {
         const size_t distance = taciti_edit_distance(text, choice);
         if (distance == 0) {
-            memcpy(value, &i, sizeof i);
+            *out = i;
             return TACIT_OK;
         }
         if (distance < min) {
@@ -132,7 +147,15 @@ static tacit_status set_choice(const taciti_option *option, const char *where, c
     }
     const bool close = taciti_edit_close(text, min);
     return taciti_fail(TACIT_E_CONFIG, "%s: %s is not one of %s%s%s%s", where, taciti_quote(text, quoted),
-                       option->choices, close ? "; did you mean \"" : "", close ? nearest : "", close ? "\"?" : "");
+                       taciti_option_choices(option, choices), close ? "; did you mean \"" : "", close ? nearest : "",
+                       close ? "\"?" : "");
+}
+
+static tacit_status set_choice(const taciti_option *option, const char *where, const char *text, void *value) {
+    int index = 0;
+    TACITI_TRY(find_choice(option, where, text, &index));
+    memcpy(value, &index, sizeof index);
+    return TACIT_OK;
 }
 
 static tacit_status set_text(const char *where, const char *text, void *value) {
@@ -144,6 +167,12 @@ static tacit_status set_text(const char *where, const char *text, void *value) {
     memcpy(whole.text, text, strlen(text));
     memcpy(value, &whole, sizeof whole);
     return TACIT_OK;
+}
+
+static tacit_status set_name(const taciti_option *option, const char *where, const char *text, void *value) {
+    int index = 0;
+    TACITI_TRY(find_choice(option, where, text, &index));
+    return set_text(where, text, value);
 }
 
 /* ---- lists ----------------------------------------------------------------------------------------------------- */
@@ -199,6 +228,7 @@ tacit_status taciti_value_set(const taciti_option *option, const char *where, co
     case TACITI_OPTION_REAL: return set_real(option, where, text, value);
     case TACITI_OPTION_BYTES: return set_bytes(option, where, text, value);
     case TACITI_OPTION_ENUM: return set_choice(option, where, text, value);
+    case TACITI_OPTION_NAME: return set_name(option, where, text, value);
     case TACITI_OPTION_TEXT: return set_text(where, text, value);
     case TACITI_OPTION_LIST: return set_list(where, text, value);
     }

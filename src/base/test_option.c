@@ -38,23 +38,25 @@ static optim_values g_optim;
 static data_values g_data;
 
 static const taciti_option optim_options[] = {
-    {"name", TACITI_OPTION_ENUM, offsetof(optim_values, name), "adamw", 0, 0, "adamw|sgd", "", "update rule", 0},
-    {"lr", TACITI_OPTION_REAL, offsetof(optim_values, lr), "3e-4", 0, 1, NULL, "", "peak learning rate", 0},
-    {"warmup", TACITI_OPTION_INT, offsetof(optim_values, warmup), "10", 0, 0, NULL, "steps", "linear warm-up", 0},
-    {"nesterov", TACITI_OPTION_BOOL, offsetof(optim_values, nesterov), "false", 0, 0, NULL, "", "look ahead", 0},
+    TACITI_OPTION("name", ENUM, offsetof(optim_values, name), "adamw", .choices = "adamw|sgd", .help = "update rule"),
+    TACITI_OPTION("lr", REAL, offsetof(optim_values, lr), "3e-4", .max = 1, .help = "peak learning rate"),
+    TACITI_OPTION("warmup", INT, offsetof(optim_values, warmup), "10", .unit = "steps", .help = "linear warm-up"),
+    TACITI_OPTION("nesterov", BOOL, offsetof(optim_values, nesterov), "false", .help = "look ahead"),
 };
 static const taciti_option data_options[] = {
-    {"train", TACITI_OPTION_LIST, offsetof(data_values, train), "", 0, 0, NULL, "", "files", 0},
-    {"vocab", TACITI_OPTION_TEXT, offsetof(data_values, vocab), "", 0, 0, NULL, "", "file", TACITI_OPTION_NO_DIGEST},
-    {"bucket", TACITI_OPTION_BYTES, offsetof(data_values, bucket), "25MiB", 1, 1e12, NULL, "bytes", "bucket", 0},
-    {"seed", TACITI_OPTION_INT, offsetof(data_values, seed), "1", 0, 9.2e18, NULL, "", "seed", 0},
+    TACITI_OPTION("train", LIST, offsetof(data_values, train), "", .help = "files"),
+    TACITI_OPTION("vocab", TEXT, offsetof(data_values, vocab), "", .help = "file", .flags = TACITI_OPTION_NO_DIGEST),
+    TACITI_OPTION("bucket", BYTES, offsetof(data_values, bucket), "25MiB", .min = 1, .max = 1e12, .unit = "bytes", .help = "bucket"),
+    TACITI_OPTION("seed", INT, offsetof(data_values, seed), "1", .max = 9.2e18, .help = "seed"),
 };
 static const taciti_option top_options[] = {
-    {"strategy", TACITI_OPTION_TEXT, 0, "dp", 0, 0, NULL, "", "what is exchanged, and when", 0},
+    TACITI_OPTION("strategy", TEXT, 0, "dp", .help = "what is exchanged, and when"),
 };
-static const taciti_option_table top_table = {"", "general", top_options, 1};
-static const taciti_option_table optim_table = {"optim", "update rule", optim_options, 4};
-static const taciti_option_table data_table = {"data", "what is learnt from", data_options, 4};
+static const taciti_option_table top_table = {.section = "", .help = "general", .options = top_options, .count = 1};
+static const taciti_option_table optim_table = {
+    .section = "optim", .help = "update rule", .options = optim_options, .count = 4};
+static const taciti_option_table data_table = {
+    .section = "data", .help = "what is learnt from", .options = data_options, .count = 4};
 static const taciti_section g_sections[] = {
     {&top_table, &g_strategy}, {&optim_table, &g_optim}, {&data_table, &g_data}};
 static const taciti_config g_config = {g_sections, 3};
@@ -430,8 +432,10 @@ static void json_escapes_and_leaves_out(void **state) {
 
 static void an_illegal_default_is_a_defect(void **state) {
     (void)state;
-    static const taciti_option wrong[] = {{"x", TACITI_OPTION_INT, 0, "many", 0, 0, NULL, "", "", 0}};
-    static const taciti_option_table table = {"s", "", wrong, 1};
+    static const taciti_option wrong[] = {
+        TACITI_OPTION("x", INT, 0, "many", .help = ""),
+    };
+    static const taciti_option_table table = {.section = "s", .help = "", .options = wrong, .count = 1};
     int64_t value = 0;
     const taciti_section section = {&table, &value};
     const taciti_config config = {&section, 1};

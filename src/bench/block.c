@@ -16,11 +16,11 @@ enum { TOKEN_KEY = 2, MODEL_SEED = 1, DROPOUT_KEY = 1 };
 /* ---- plans ------------------------------------------------------------------------------------------------------ */
 
 tacit_status taciti_bench_plan_create(const taciti_bench_setting *setting, taciti_bench_plan *out) {
-    *out = (taciti_bench_plan){.setting = setting, .strategy = taciti_strategy_find(setting->strategy.text)};
-    const size_t bucket_bytes = (size_t)setting->exchange.bucket_bytes;
-    if (!taciti_bench_setting_emulated(setting))
-        return taciti_model_layout(&setting->model, bucket_bytes, &out->layout);
-    TACITI_TRY(taciti_compute_profile(&setting->compute, &out->profile));
+    const taciti_settings *job = &setting->job;
+    *out = (taciti_bench_plan){.setting = setting, .strategy = taciti_settings_strategy(job)};
+    const size_t bucket_bytes = (size_t)job->exchange.bucket_bytes;
+    if (!taciti_bench_setting_emulated(setting)) return taciti_model_layout(&job->model, bucket_bytes, &out->layout);
+    TACITI_TRY(taciti_compute_profile(&job->compute, &out->profile));
     return taciti_profile_layout(&out->profile, bucket_bytes, &out->layout);
 }
 
@@ -33,7 +33,7 @@ void taciti_bench_plan_destroy(taciti_bench_plan *plan) {
 /* ---- the worker ------------------------------------------------------------------------------------------------- */
 
 static tacit_status create_model(taciti_bench_worker *worker, const taciti_bench_plan *base) {
-    const taciti_model_options *options = &base->setting->model;
+    const taciti_model_options *options = &base->setting->job.model;
     const size_t tokens = worker->batch * worker->time + 1;
     const uint64_t key = taciti_rng_key(TOKEN_KEY, (uint64_t)taciti_comm_rank(worker->comm));
     TACITI_TRY(
@@ -71,7 +71,7 @@ static tacit_status choose_accelerator(taciti_bench_worker *worker, const taciti
         worker->emulated = NULL;
         worker->emulates = NULL;
         worker->gradients_written = false;
-        TACITI_TRY(taciti_emulated_create(&plan->machine->setting->compute, &plan->machine->profile,
+        TACITI_TRY(taciti_emulated_create(&plan->machine->setting->job.compute, &plan->machine->profile,
                                           &plan->machine->layout, taciti_comm_rank(worker->comm), &worker->emulated));
         worker->emulates = plan->machine;
     }
@@ -90,18 +90,17 @@ static tacit_status open_alone(taciti_bench_worker *worker, const taciti_bench_p
         return taciti_optim_create_emulated(plan->machine->profile.update_s, &plan->layout, &worker->optim);
     }
     taciti_model_init(worker->model, MODEL_SEED); /* what earlier blocks learned must not favour later ones */
-    return taciti_optim_create(&plan->setting->optim, &plan->layout, worker->pool, &worker->optim);
+    return taciti_optim_create(&plan->setting->job.optim, &plan->layout, worker->pool, &worker->optim);
 }
 
 taciti_strategy_context taciti_bench_plan_context(const taciti_bench_plan *plan, taciti_comm *comm) {
-    const taciti_bench_setting *setting = plan->setting;
+    const taciti_settings *setting = &plan->setting->job;
     return (taciti_strategy_context){
         .comm = comm,
         .layout = &plan->layout,
         .optim_options = &setting->optim,
         .exchange_options = &setting->exchange,
-        .gossip_options = &setting->gossip,
-        .localsgd_options = &setting->localsgd,
+        .options = taciti_settings_options(setting, plan->strategy->options),
     };
 }
 
@@ -180,7 +179,7 @@ static tacit_status run_step(taciti_bench_worker *worker, int64_t step, int64_t 
     TACITI_TRY(computed);
     const int64_t computed_ns = taciti_now_ns();
     taciti_comm_announce(worker->comm, step, "exchange");
-    TACITI_TRY(worker->plan->strategy->finish(worker->strategy, worker->plan->setting->optim.lr, &report));
+    TACITI_TRY(worker->plan->strategy->finish(worker->strategy, worker->plan->setting->job.optim.lr, &report));
     const int64_t end_ns = taciti_now_ns();
     taciti_trace_take_totals(&worker->trace, main_ns);
     taciti_trace_take_totals(taciti_comm_trace(worker->comm), wire_ns);

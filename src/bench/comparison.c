@@ -78,7 +78,7 @@ static size_t records_bytes(const run *r) {
 /* What a block of this plan holds. Of an emulated accelerator's arrays only gradients that are exchanged are touched;
  * what else travels is the strategy's own. */
 static tacit_status plan_bytes(const run *r, const taciti_bench_plan *plan, int threads, size_t *out) {
-    const taciti_bench_setting *s = plan->setting;
+    const taciti_settings *s = &plan->setting->job;
     const taciti_strategy_context context = taciti_bench_plan_context(plan, r->comm);
     size_t own = 0;
     TACITI_TRY(plan->strategy->predict_bytes(&context, &own));
@@ -153,7 +153,7 @@ static tacit_status agree(run *r) {
     TACITI_TRY(taciti_comm_agree_text(r->comm, "measurement", text));
     for (size_t i = 0; i < r->plan_count; i++) {
         const taciti_bench_plan *plan = &r->plans[i];
-        TACITI_TRY(taciti_agree_on_configuration(r->comm, &plan->setting->config));
+        TACITI_TRY(taciti_agree_on_configuration(r->comm, &plan->setting->job.config));
         (void)snprintf(text, sizeof text, "%zu parameters in %zu tensors and %zu buckets, %.9g s of compute",
                        plan->layout.parameters, plan->layout.tensor_count, plan->layout.bucket_count,
                        taciti_profile_forward_s(&plan->profile) + taciti_profile_backward_s(&plan->profile));
@@ -364,7 +364,7 @@ static void describe_compute(const run *r, taciti_cluster_bench *out) {
 
 /* The first block of each setting is run in the order of the settings. */
 static tacit_status make_figures(const run *r, size_t blocks_done, taciti_cluster_bench *out) {
-    const taciti_comm_options *comm = &r->plans[0].setting->comm;
+    const taciti_comm_options *comm = &r->plans[0].setting->job.comm;
     const bool has_thread = r->shape.ranks > 1 && comm->thread && taciti_comm_engine(r->comm)->any_thread;
     const size_t settings = blocks_done < r->plan_count ? blocks_done : r->plan_count;
     taciti_cluster_shape shape = r->shape;

@@ -8,32 +8,17 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "strategy/strategy.h"
-#include "train/train.h"
 
 static const char BLANKS[] = " \t\n";
 
-static tacit_status set_defaults(taciti_bench_setting *setting) {
-    memset(setting, 0, sizeof *setting);
-    const taciti_section sections[] = {
-        {&taciti_top_option_table, &setting->strategy},  {&taciti_model_option_table, &setting->model},
-        {&taciti_optim_option_table, &setting->optim},   {&taciti_exchange_option_table, &setting->exchange},
-        {&taciti_gossip_option_table, &setting->gossip}, {&taciti_localsgd_option_table, &setting->localsgd},
-        {&taciti_comm_option_table, &setting->comm},     {&taciti_compute_option_table, &setting->compute},
-    };
-    memcpy(setting->sections, sections, sizeof sections);
-    setting->config = (taciti_config){setting->sections, sizeof sections / sizeof *sections};
-    return taciti_config_defaults(&setting->config);
-}
-
 bool taciti_bench_setting_emulated(const taciti_bench_setting *setting) {
-    return setting->compute.emulate.text[0] != '\0';
+    return setting->job.compute.emulate.text[0] != '\0';
 }
 
 static taciti_config compute_of(const taciti_bench_setting *setting) {
     size_t i = 0;
-    while (setting->sections[i].table != &taciti_compute_option_table) i++;
-    return (taciti_config){&setting->sections[i], 1};
+    while (setting->job.sections[i].table != &taciti_compute_option_table) i++;
+    return (taciti_config){&setting->job.sections[i], 1};
 }
 
 tacit_status taciti_bench_setting_same_compute(const taciti_bench_setting *a, const taciti_bench_setting *b,
@@ -70,10 +55,11 @@ static tacit_status change_key(taciti_bench_setting *setting, char *word) {
                            taciti_quote(word, quoted));
     *equals = '\0';
     TACITI_TRY(refuse_shared(word));
-    const bool is_list = taciti_config_find(&setting->config, word, &place) && place.option->type == TACITI_OPTION_LIST;
+    const bool is_list =
+        taciti_config_find(&setting->job.config, word, &place) && place.option->type == TACITI_OPTION_LIST;
     for (char *c = equals + 1; is_list && *c != '\0'; c++)
         if (*c == ',') *c = ' ';
-    return taciti_config_set(&setting->config, word, equals + 1, "--against");
+    return taciti_config_set(&setting->job.config, word, equals + 1, "--against");
 }
 
 tacit_status taciti_bench_setting_change(taciti_bench_setting *setting, const char *text) {
@@ -98,10 +84,7 @@ tacit_status taciti_bench_setting_change(taciti_bench_setting *setting, const ch
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
 static tacit_status check(const taciti_bench_setting *setting, int ranks) {
-    if (taciti_strategy_find(setting->strategy.text) == NULL)
-        return taciti_fail(TACIT_E_CONFIG, "strategy: \"%s\" is not known; `tacit info strategies` lists all",
-                           setting->strategy.text);
-    const taciti_compute_options *compute = &setting->compute;
+    const taciti_compute_options *compute = &setting->job.compute;
     if (!taciti_bench_setting_emulated(setting) && (compute->cv > 0 || compute->slow.count > 0))
         return taciti_fail(TACIT_E_CONFIG, "compute.%s needs compute.emulate: real computing is as fast as it is",
                            compute->cv > 0 ? "cv" : "slow");
@@ -115,9 +98,9 @@ static tacit_status check(const taciti_bench_setting *setting, int ranks) {
 
 static tacit_status read_one(const taciti_verb *verb, int argc, char **argv, taciti_arguments *arguments,
                              taciti_bench_setting *setting) {
-    TACITI_TRY(set_defaults(setting));
-    TACITI_TRY(taciti_config_environment(&setting->config));
-    return taciti_arguments_parse(verb, &setting->config, argc, argv, arguments);
+    TACITI_TRY(taciti_settings_init(&setting->job, NULL, 0));
+    TACITI_TRY(taciti_config_environment(&setting->job.config));
+    return taciti_arguments_parse(verb, &setting->job.config, argc, argv, arguments);
 }
 
 static tacit_status read_against(const taciti_verb *verb, int argc, char **argv, int ranks, taciti_arguments *arguments,
@@ -147,7 +130,7 @@ tacit_status taciti_bench_settings_read(const taciti_verb *verb, int argc, char 
 }
 
 void taciti_bench_settings_destroy(taciti_bench_settings *settings) {
-    for (size_t i = 0; i < settings->count; i++) taciti_config_destroy(&settings->list[i].config);
+    for (size_t i = 0; i < settings->count; i++) taciti_settings_destroy(&settings->list[i].job);
     taciti_free(settings->list);
     *settings = (taciti_bench_settings){0};
 }
@@ -161,6 +144,17 @@ static json_t *values_of(const taciti_config *config) {
     return values;
 }
 
+/* Appends "KEY VALUE"; returns the new length. */
+static size_t write_pair(const char *key, const json_t *value, char *out, size_t size, size_t used) {
+    char *text = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+    const char *shown = json_is_string(value) ? json_string_value(value) : text;
+    const int wrote = used >= size ? 0
+                                   : snprintf(out + used, size - used, "%s%s %s", used > 0 ? ", " : "", key,
+                                              shown == NULL ? "?" : shown);
+    free(text); /* jansson's */
+    return used + (wrote < 0 ? 0 : (size_t)wrote);
+}
+
 /* Keys whose value is another than in `defaults`; the strategy always, the network (which is told apart) never. */
 static void write_differences(json_t *values, json_t *defaults, char *out, size_t size) {
     const char *key = NULL;
@@ -169,33 +163,31 @@ static void write_differences(json_t *values, json_t *defaults, char *out, size_
     json_object_foreach(values, key, value) {
         if (strcmp(key, "strategy") != 0 && json_equal(value, json_object_get(defaults, key))) continue;
         if (strncmp(key, "model.", strlen("model.")) == 0) continue;
-        char *text = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
-        const char *shown = json_is_string(value) ? json_string_value(value) : text;
-        const int wrote =
-            snprintf(out + used, size - used, "%s%s %s", used > 0 ? ", " : "", key, shown == NULL ? "?" : shown);
-        free(text); /* jansson's */
-        if (wrote < 0 || (used += (size_t)wrote) >= size) return;
+        used = write_pair(key, value, out, size, used);
     }
 }
 
 void taciti_bench_setting_text(const taciti_bench_setting *setting, char *out, size_t size) {
-    taciti_bench_setting defaults;
+    taciti_settings defaults;
     out[0] = '\0';
-    if (set_defaults(&defaults) != TACIT_OK) return;
-    json_t *values = values_of(&setting->config), *standard = values_of(&defaults.config);
-    if (values != NULL && standard != NULL) write_differences(values, standard, out, size);
-    json_decref(values);
-    json_decref(standard);
-    taciti_config_destroy(&defaults.config);
+    if (taciti_settings_init(&defaults, NULL, 0) == TACIT_OK) {
+        json_t *values = values_of(&setting->job.config), *standard = values_of(&defaults.config);
+        if (values != NULL && standard != NULL) write_differences(values, standard, out, size);
+        json_decref(values);
+        json_decref(standard);
+    }
+    taciti_settings_destroy(&defaults);
 }
 
 void taciti_bench_setting_method(const taciti_bench_setting *setting, char *out, size_t size) {
-    const taciti_localsgd_options *local = &setting->localsgd;
+    json_t *values = values_of(&setting->job.config);
+    char key[TACITI_KEY_BYTES];
+    taciti_place place;
+    size_t used = 0;
     out[0] = '\0';
-    if (strcmp(setting->strategy.text, "gossip") == 0)
-        (void)snprintf(out, size, "topology %s, order %s", setting->gossip.topology.text,
-                       setting->gossip.order == TACITI_GOSSIP_AWC ? "awc" : "atc");
-    else if (strcmp(setting->strategy.text, "localsgd") == 0)
-        (void)snprintf(out, size, "every %lld, outer lr %g, outer momentum %g", (long long)local->every,
-                       local->outer_lr, local->outer_momentum);
+    for (size_t i = 0; taciti_settings_label(&setting->job, i, &place); i++)
+        used = write_pair(place.option->key, json_object_get(values, taciti_place_key(&place, key)), out, size, used);
+    for (char *c = out; *c != '\0'; c++)
+        if (*c == '_') *c = ' ';
+    json_decref(values);
 }

@@ -9,28 +9,13 @@
 #define TACITI_BENCH_SETTINGS_H
 
 #include "cli/cli.h"
-#include "comm/comm.h"
-#include "exchange/exchange.h"
-#include "model/emulated.h"
-#include "model/model.h"
-#include "optim/optim.h"
-#include "strategy/gossip.h"
-#include "strategy/localsgd.h"
+#include "settings/settings.h"
 
 enum { TACITI_SETTINGS_MAX = 16, TACITI_LABEL_BYTES = 96 };
 
 typedef struct taciti_bench_setting {
     char label[TACITI_LABEL_BYTES]; /* "base", or the changes as they were given */
-    taciti_text strategy;
-    taciti_model_options model; /* the same in all settings, as comm is */
-    taciti_optim_options optim;
-    taciti_exchange_options exchange;
-    taciti_gossip_options gossip;
-    taciti_localsgd_options localsgd;
-    taciti_comm_options comm;
-    taciti_compute_options compute;
-    taciti_section sections[8];
-    taciti_config config; /* points to `sections`, and they into this struct: it must not move */
+    taciti_settings job;            /* `model` and `comm` are the same in all settings; it must not move */
 } taciti_bench_setting;
 
 typedef struct taciti_bench_settings {
@@ -39,7 +24,7 @@ typedef struct taciti_bench_settings {
 } taciti_bench_settings;
 
 /* The keys that a verb with settings takes, for taciti_verb.keys. */
-#define TACITI_SETTING_KEYS "strategy model. optim. exchange. gossip. localsgd. comm. compute."
+#define TACITI_SETTING_KEYS "strategy model. optim. exchange. registered. comm. compute."
 
 /* Defaults, then TACIT_ variables, then the command line, then the changes of each --against. Everything that can be
  * known before a rank starts is checked: keys, values, strategies, profiles, and that stragglers are among `ranks`.

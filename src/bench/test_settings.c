@@ -58,11 +58,11 @@ static void settings_are_the_base_with_changes(void **state) {
     const taciti_bench_setting *s = g_settings.list;
     assert_string_equal(s[0].label, "base");
     assert_string_equal(s[1].label, "exchange.wire=bf16  exchange.overlap=no");
-    assert_true(s[0].exchange.bucket_bytes == 1 << 20 && s[1].exchange.bucket_bytes == 1 << 20);
-    assert_true(s[2].exchange.bucket_bytes == 2 << 20);
-    assert_true(s[0].exchange.wire == 0 && s[1].exchange.wire == 1 && s[2].exchange.wire == 0);
-    assert_true(s[0].exchange.overlap && !s[1].exchange.overlap && s[2].exchange.overlap);
-    assert_string_equal(s[1].strategy.text, "dp");
+    assert_true(s[0].job.exchange.bucket_bytes == 1 << 20 && s[1].job.exchange.bucket_bytes == 1 << 20);
+    assert_true(s[2].job.exchange.bucket_bytes == 2 << 20);
+    assert_true(s[0].job.exchange.wire == 0 && s[1].job.exchange.wire == 1 && s[2].job.exchange.wire == 0);
+    assert_true(s[0].job.exchange.overlap && !s[1].job.exchange.overlap && s[2].job.exchange.overlap);
+    assert_string_equal(s[1].job.strategy.text, "dp");
     assert_false(taciti_bench_setting_emulated(&s[0]));
 }
 
@@ -84,20 +84,20 @@ static void the_environment_comes_before_flags(void **state) {
     (void)state;
     (void)setenv("TACIT_EXCHANGE_WIRE", "bf16", 1);
     assert_int_equal(read(1, "--against|exchange.wire=f32"), TACIT_OK);
-    assert_true(g_settings.list[0].exchange.wire == 1 && g_settings.list[1].exchange.wire == 0);
+    assert_true(g_settings.list[0].job.exchange.wire == 1 && g_settings.list[1].job.exchange.wire == 0);
     assert_int_equal(read(1, "--exchange.wire|f32"), TACIT_OK);
-    assert_true(g_settings.list[0].exchange.wire == 0);
+    assert_true(g_settings.list[0].job.exchange.wire == 0);
     (void)unsetenv("TACIT_EXCHANGE_WIRE");
 }
 
 static void lists_are_separated_by_commas(void **state) {
     (void)state;
     assert_int_equal(read(4, "--compute.emulate|vgg-16|--against|compute.slow=0:2,3:1.5 compute.cv=0.1"), TACIT_OK);
-    const taciti_compute_options *compute = &g_settings.list[1].compute;
+    const taciti_compute_options *compute = &g_settings.list[1].job.compute;
     assert_int_equal(compute->slow.count, 2);
     assert_string_equal(compute->slow.items[0], "0:2");
     assert_string_equal(compute->slow.items[1], "3:1.5");
-    assert_int_equal(g_settings.list[0].compute.slow.count, 0);
+    assert_int_equal(g_settings.list[0].job.compute.slow.count, 0);
     bool same = true;
     assert_int_equal(taciti_bench_setting_same_compute(&g_settings.list[0], &g_settings.list[1], &same), TACIT_OK);
     assert_false(same);
@@ -121,8 +121,8 @@ static void mistakes_are_refused_before_anything_starts(void **state) {
     refused(4, "--against| ", TACIT_E_USAGE, "nothing is changed");
     refused(4, "--against|comm.segment=1MiB", TACIT_E_CONFIG, "is the same for all settings");
     refused(4, "--against|model.layers=2", TACIT_E_CONFIG, "is the same for all settings");
-    refused(4, "--against|strategy=gosip", TACIT_E_CONFIG, "tacit info strategies");
-    refused(4, "--strategy|none", TACIT_E_CONFIG, "tacit info strategies");
+    refused(4, "--against|strategy=gosip", TACIT_E_CONFIG, "did you mean \"gossip\"?");
+    refused(4, "--strategy|none", TACIT_E_CONFIG, "--strategy: \"none\" is not one of dp|gossip|localsgd");
     refused(4, "--compute.emulate|vgg-16|--compute.slow|4:2", TACIT_E_CONFIG, "4 ranks run: 0 to 3");
     refused(1, "--compute.emulate|vgg-16|--against|compute.slow=1:2", TACIT_E_CONFIG, "there is no such rank");
     refused(4, "--compute.cv|0.1", TACIT_E_CONFIG, "compute.cv needs compute.emulate");
@@ -145,7 +145,7 @@ static void listed_keys_are_accepted_keys(void **state) {
     (void)state;
     assert_int_equal(read(1, ""), TACIT_OK);
     const taciti_verb *verb = taciti_verb_find("bench step");
-    const taciti_config *config = &g_settings.list[0].config;
+    const taciti_config *config = &g_settings.list[0].job.config;
     taciti_place place, found;
     char key[TACITI_KEY_BYTES];
     size_t accepted = 0;

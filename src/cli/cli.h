@@ -89,11 +89,6 @@ void taciti_print_wrapped(FILE *out, int indent, const char *text);
  * lines too. */
 void taciti_cli_log_init(int rank, bool verbose);
 
-/* Until the next taciti_cli_log_init() the log is silent, and its newest error is kept here: why something that may be
- * left out is not possible. */
-enum { TACITI_CLI_REASON_BYTES = 256 };
-void taciti_cli_log_keep(char reason[TACITI_CLI_REASON_BYTES]);
-
 /* Whether text on this stream may be coloured: a terminal that can, and NO_COLOR is not set. */
 bool taciti_cli_has_colour(FILE *stream);
 

@@ -41,7 +41,7 @@ static void hosts_text(const taciti_cluster_bench *b, char *out, size_t size) {
 }
 
 static void print_compute(const taciti_cluster_options *o, const taciti_cluster_bench *b) {
-    const taciti_model_options *model = &setting_of(o, 0)->model;
+    const taciti_model_options *model = &setting_of(o, 0)->job.model;
     if (is_emulated(o))
         printf("compute     emulated %s: %.2f million parameters, forward %.2f ms, backward %.2f ms\n", b->profile,
                (double)b->parameters / 1e6, MS * b->forward_s, MS * b->backward_s);
@@ -190,10 +190,11 @@ static json_t *compute_json(const taciti_cluster_options *o, const taciti_cluste
     if (is_emulated(o))
         return json_pack("{s:b, s:s, s:s, s:I, s:f, s:f, s:I}", "emulated", 1, "profile", b->profile, "source",
                          b->profile_source, "parameters", (json_int_t)b->parameters, "forward_s", b->forward_s,
-                         "backward_s", b->backward_s, "seed", (json_int_t)base->compute.seed);
-    return json_pack("{s:b, s:s, s:s, s:I, s:I, s:I, s:i}", "emulated", 0, "model", base->model.preset.text, "dtype",
-                     base->model.dtype == TACITI_DTYPE_BF16 ? "bf16" : "f32", "parameters", (json_int_t)b->parameters,
-                     "batch", (json_int_t)o->batch, "seq", (json_int_t)o->time, "threads", b->threads);
+                         "backward_s", b->backward_s, "seed", (json_int_t)base->job.compute.seed);
+    return json_pack("{s:b, s:s, s:s, s:I, s:I, s:I, s:i}", "emulated", 0, "model", base->job.model.preset.text,
+                     "dtype", base->job.model.dtype == TACITI_DTYPE_BF16 ? "bf16" : "f32", "parameters",
+                     (json_int_t)b->parameters, "batch", (json_int_t)o->batch, "seq", (json_int_t)o->time, "threads",
+                     b->threads);
 }
 
 static json_t *hosts_json(const taciti_cluster_bench *b, const taciti_setting_figures *f) {
@@ -229,20 +230,20 @@ static json_t *times_json(const taciti_setting_figures *f) {
 }
 
 static json_t *configuration_json(const taciti_bench_setting *setting) {
-    char *text = taciti_config_json(&setting->config, 0);
+    char *text = taciti_config_json(&setting->job.config, 0);
     json_t *values = text == NULL ? NULL : json_loads(text, 0, NULL);
     taciti_free(text);
     return values;
 }
 
 static json_t *method_json(const taciti_bench_setting *s, const taciti_setting_figures *f) {
-    json_t *method = json_pack("{s:s, s:I}", "strategy", s->strategy.text, "period", (json_int_t)f->period);
-    if (strcmp(s->strategy.text, "gossip") == 0) {
-        (void)json_object_set_new(method, "topology", json_string(s->gossip.topology.text));
-        (void)json_object_set_new(method, "order", json_string(s->gossip.order == TACITI_GOSSIP_AWC ? "awc" : "atc"));
-    }
-    if (strcmp(s->strategy.text, "localsgd") == 0)
-        (void)json_object_set_new(method, "every", json_integer((json_int_t)s->localsgd.every));
+    json_t *method = json_pack("{s:s, s:I}", "strategy", s->job.strategy.text, "period", (json_int_t)f->period);
+    json_t *values = configuration_json(s);
+    char key[TACITI_KEY_BYTES];
+    taciti_place place;
+    for (size_t i = 0; taciti_settings_label(&s->job, i, &place); i++)
+        (void)json_object_set(method, place.option->key, json_object_get(values, taciti_place_key(&place, key)));
+    json_decref(values);
     return method;
 }
 

@@ -63,16 +63,6 @@ bool taciti_cli_has_colour(FILE *stream) {
     return taciti_terminal_live(stream) && (no_colour == NULL || *no_colour == '\0');
 }
 
-static void keep_line(void *context, taciti_log_level level, const char *line) {
-    (void)level;
-    (void)snprintf(context, TACITI_CLI_REASON_BYTES, "%s", line);
-}
-
-void taciti_cli_log_keep(char reason[TACITI_CLI_REASON_BYTES]) {
-    reason[0] = '\0';
-    taciti_log_set_sink(keep_line, reason, TACITI_LOG_ERROR);
-}
-
 void taciti_cli_log_init(int rank, bool verbose) {
     g_console = (console_state){.rank = rank,
                                 .verbose = verbose,

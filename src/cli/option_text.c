@@ -8,31 +8,34 @@
 #include "train/train.h"
 
 const taciti_config *taciti_cli_options(void) {
-    static taciti_settings settings;
-    if (settings.config.count == 0) (void)taciti_settings_init(&settings);
-    return &settings.config;
+    static taciti_train_settings settings;
+    if (settings.job.config.count == 0) (void)taciti_train_settings_init(&settings);
+    return &settings.job.config;
 }
 
 bool taciti_option_accepted(const char *keys, const taciti_place *place) {
+    static const char REGISTERED[] = "registered.";
     char key[TACITI_KEY_BYTES];
     if (keys == NULL || *keys == '\0') return keys != NULL;
     (void)taciti_place_key(place, key);
     for (const char *word = keys; *word != '\0'; word += strspn(word, " ")) {
         const size_t length = strcspn(word, " ");
         const bool section = word[length - 1] == '.';
+        if (strncmp(word, REGISTERED, length) == 0 && taciti_settings_registered(place->table)) return true;
         if (strncmp(key, word, length) == 0 && (section || key[length] == '\0')) return true;
         word += length;
     }
     return false;
 }
 
-const char *taciti_option_argument(const taciti_option *option) {
+static const char *argument_of(const taciti_option *option, char choices[TACITI_CHOICES_BYTES]) {
     switch (option->type) {
     case TACITI_OPTION_BOOL: return "";
     case TACITI_OPTION_INT: return "N";
     case TACITI_OPTION_REAL: return "X";
     case TACITI_OPTION_BYTES: return "SIZE";
     case TACITI_OPTION_ENUM: return option->choices;
+    case TACITI_OPTION_NAME: return taciti_option_choices(option, choices);
     case TACITI_OPTION_TEXT: return "TEXT";
     case TACITI_OPTION_LIST: return "TEXT ...";
     }
@@ -46,6 +49,7 @@ const char *taciti_option_type_name(taciti_option_type type) {
     case TACITI_OPTION_REAL: return "real";
     case TACITI_OPTION_BYTES: return "bytes";
     case TACITI_OPTION_ENUM: return "enum";
+    case TACITI_OPTION_NAME: return "name";
     case TACITI_OPTION_TEXT: return "text";
     case TACITI_OPTION_LIST: return "list";
     }
@@ -54,7 +58,8 @@ const char *taciti_option_type_name(taciti_option_type type) {
 
 void taciti_option_usage(const taciti_place *place, char *out, size_t size) {
     char key[TACITI_KEY_BYTES];
-    const char *argument = taciti_option_argument(place->option);
+    char choices[TACITI_CHOICES_BYTES];
+    const char *argument = argument_of(place->option, choices);
     (void)snprintf(out, size, "--%s%s%s", taciti_place_key(place, key), *argument == '\0' ? "" : " ", argument);
 }
 
@@ -75,6 +80,7 @@ void taciti_option_explain(const taciti_place *place, char *out, size_t size) {
     char range[2 * TACITI_REAL_BYTES + 16];
     const taciti_option *option = place->option;
     taciti_option_range(option, range, sizeof range);
-    (void)snprintf(out, size, "%s (%s%s%s%sdefault %s)", option->help, option->unit, *option->unit == '\0' ? "" : "; ",
-                   range, *range == '\0' ? "" : "; ", *option->fallback == '\0' ? "none" : option->fallback);
+    (void)snprintf(out, size, "%s (%s%s%s%sdefault %s)", option->help, option->unit == NULL ? "" : option->unit,
+                   option->unit == NULL ? "" : "; ", range, *range == '\0' ? "" : "; ",
+                   *option->fallback == '\0' ? "none" : option->fallback);
 }

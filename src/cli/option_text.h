@@ -14,14 +14,12 @@ enum { TACITI_OPTION_TEXT_BYTES = 512 };
 /* All options of all verbs with their defaults. Borrowed, lives as long as the process. One thread. */
 const taciti_config *taciti_cli_options(void);
 
-/* Whether a verb with these keys (taciti_verb.keys) takes the option. */
+/* Whether a verb with these keys (taciti_verb.keys) takes the option; "registered." stands for the sections of all
+ * strategies and codecs. */
 bool taciti_option_accepted(const char *keys, const taciti_place *place);
 
 /* "--optim.name adamw|sgd", "--comm.thread", "--data.train TEXT ..." */
 void taciti_option_usage(const taciti_place *place, char *out, size_t size);
-
-/* "WORD", "N", "X", "SIZE", "TEXT", "TEXT ..." or "" for a switch. */
-const char *taciti_option_argument(const taciti_option *option);
 
 /* "0..1", "at least 0" or "". */
 void taciti_option_range(const taciti_option *option, char *out, size_t size);

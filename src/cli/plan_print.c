@@ -93,7 +93,7 @@ static int by_step(const void *a, const void *b) {
 /* Of gossip the fastest rows only, and those that the answer speaks of. */
 static bool is_shown(const taciti_plan_report *r, const taciti_candidate *c, size_t *gossip_rows) {
     const bool chosen = c->configured || c == taciti_candidates_gossip(r->candidates);
-    if (strcmp(c->strategy, "gossip") != 0 || r->all || chosen) return true;
+    if (c->method.topology == NULL || c->theirs || r->all || chosen) return true;
     return (*gossip_rows)++ < GOSSIP_ROWS;
 }
 
@@ -115,6 +115,15 @@ static void print_table(const taciti_plan_report *r) {
         printf("  %s\n", r->candidates->refused[i].reason);
 }
 
+/* Of the methods that average all replicas now and then. */
+static int steps_alone(const taciti_candidates *candidates) {
+    int every = 0;
+    for (size_t i = 0; i < candidates->count; i++)
+        if (candidates->list[i].method.topology == NULL && candidates->list[i].method.order != TACITI_ORDER_DENSE)
+            every = candidates->list[i].method.every;
+    return every;
+}
+
 static void print_legend(const taciti_plan_report *r) {
     /* clang-format off */
     printf(
@@ -123,9 +132,9 @@ static void print_legend(const taciti_plan_report *r) {
         "bytes, between hosts or inside). mixes: exact/K: after K mixes all ranks hold the mean, else the share of a\n"
         "disagreement that one mix removes at least. cost: steps are the same in number, not in what they learn:\n"
         "r every rank has a replica of its own, s neighbours hear of an update one step later and the learning rate has\n"
-        "another limit (tacit info topologies), l ranks go %lld steps alone, w payloads are rounded, m too slow a mixer to\n"
+        "another limit (tacit info topologies), l ranks go %d steps alone, w payloads are rounded, m too slow a mixer to\n"
         "be recommended: a disagreement needs more than %d mixes to fall to 1/e. What it does to losses: docs/gossip.md\n",
-        (long long)r->settings->localsgd.every, TACITI_PLAN_MIXES);
+        steps_alone(r->candidates), TACITI_PLAN_MIXES);
     /* clang-format on */
 }
 

@@ -27,12 +27,14 @@ typedef struct values {
     taciti_list train;
 } values;
 static values g_values;
+#define AT(member) offsetof(values, member)
+
 static const taciti_option OPTIONS[] = {
-    {"lr", TACITI_OPTION_REAL, offsetof(values, lr), "0.1", 0, 1, NULL, "", "rate", 0},
-    {"trace", TACITI_OPTION_BOOL, offsetof(values, trace), "false", 0, 0, NULL, "", "trace", 0},
-    {"train", TACITI_OPTION_LIST, offsetof(values, train), "", 0, 0, NULL, "", "files", 0},
+    TACITI_OPTION("lr", REAL, AT(lr), "0.1", .max = 1, .help = "rate"),
+    TACITI_OPTION("trace", BOOL, AT(trace), "false", .help = "trace"),
+    TACITI_OPTION("train", LIST, AT(train), "", .help = "files"),
 };
-static const taciti_option_table TABLE = {"optim", "", OPTIONS, 3};
+static const taciti_option_table TABLE = {.section = "optim", .help = "", .options = OPTIONS, .count = 3};
 static const taciti_section SECTION = {&TABLE, &g_values};
 static const taciti_config CONFIG = {&SECTION, 1};
 

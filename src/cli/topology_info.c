@@ -276,15 +276,15 @@ static tacit_status show_one(const wish *w, const char *name, bool json, const c
  * right. */
 static tacit_status try_sheet(const wish *w, const char *name, taciti_topology_sheet *out, char *reason) {
     if (strcmp(name, "file") == 0) return make_sheet(w, name, out);
-    taciti_cli_log_keep(reason);
+    taciti_log_capture(reason);
     const tacit_status status = make_sheet(w, name, out);
-    taciti_cli_log_init(0, false);
+    taciti_log_capture(NULL);
     if (status != TACIT_OK && status != TACIT_E_CONFIG) return taciti_fail(status, "%s", reason);
     return status;
 }
 
 static tacit_status add_row(const wish *w, const char *name, json_t *rows, json_t *refused) {
-    char reason[TACITI_CLI_REASON_BYTES] = "";
+    char reason[TACITI_REASON_BYTES] = "";
     taciti_topology_sheet s;
     const tacit_status status = try_sheet(w, name, &s, reason);
     if (status == TACIT_E_CONFIG && reason[0] != '\0') {

@@ -51,8 +51,7 @@ static bool next_item(const char **list, char *out, size_t size) {
 }
 
 static tacit_status take_sizes(const char *list, taciti_collective_options *out) {
-    static const taciti_option OPTION = {
-        .key = "bytes", .type = TACITI_OPTION_BYTES, .fallback = "4", .min = 4, .max = 0x1p40, .help = ""};
+    static const taciti_option OPTION = TACITI_OPTION("bytes", BYTES, 0, "4", .min = 4, .max = 0x1p40, .help = "");
     static const taciti_option_table TABLE = {.section = "", .help = "", .options = &OPTION, .count = 1};
     int64_t bytes = 0;
     const taciti_section section = {&TABLE, &bytes};

@@ -49,14 +49,14 @@ static tacit_status apply_model_flags(const taciti_arguments *arguments, taciti_
         for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
             const char *value = taciti_arguments_get(arguments, names[n][0]);
             if (value != NULL)
-                TACITI_TRY(taciti_config_set(&settings->list[i].config, names[n][1], value, names[n][0]));
+                TACITI_TRY(taciti_config_set(&settings->list[i].job.config, names[n][1], value, names[n][0]));
         }
     return TACIT_OK;
 }
 
 /* The network of the model section; "gpt2-30m" when nothing is said. */
 static tacit_status resolve_model(const taciti_bench_setting *base, taciti_model_options *out) {
-    taciti_model_options model = base->model;
+    taciti_model_options model = base->job.model;
     if (model.preset.text[0] == '\0' && model.layers == 0)
         (void)snprintf(model.preset.text, sizeof model.preset.text, "gpt2-30m");
     TACITI_TRY(taciti_model_resolve(&model));
@@ -69,19 +69,19 @@ static tacit_status compare_with_profile(const taciti_bench_setting *base) {
     taciti_model_options model;
     taciti_layout layout;
     taciti_profile profile;
-    if (base->model.preset.text[0] == '\0' && base->model.layers == 0) return TACIT_OK;
+    if (base->job.model.preset.text[0] == '\0' && base->job.model.layers == 0) return TACIT_OK;
     TACITI_TRY(resolve_model(base, &model));
-    TACITI_TRY(taciti_compute_profile(&base->compute, &profile));
+    TACITI_TRY(taciti_compute_profile(&base->job.compute, &profile));
     const size_t emulated = taciti_profile_parameters(&profile);
     taciti_profile_destroy(&profile);
-    TACITI_TRY(taciti_model_layout(&model, (size_t)base->exchange.bucket_bytes, &layout));
+    TACITI_TRY(taciti_model_layout(&model, (size_t)base->job.exchange.bucket_bytes, &layout));
     const size_t named = layout.parameters;
     taciti_layout_destroy(&layout);
     if (named == emulated) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "--model %s has %zu parameters, but the profile %s that takes its place has %zu: leave --model "
                        "away or name the profile of that network",
-                       model.preset.text, named, base->compute.emulate.text, emulated);
+                       model.preset.text, named, base->job.compute.emulate.text, emulated);
 }
 
 /* Sequences and tokens of each; short ones by default, as attention to long ones is another measurement. */
@@ -115,8 +115,8 @@ static tacit_status cluster_options_of(const taciti_arguments *arguments, taciti
         TACITI_TRY(compare_with_profile(base));
     } else {
         for (size_t i = settings->count; i-- > 0;)
-            TACITI_TRY(resolve_model(&settings->list[i], &settings->list[i].model));
-        TACITI_TRY(tokens_of(arguments, &base->model, &batch, &time));
+            TACITI_TRY(resolve_model(&settings->list[i], &settings->list[i].job.model));
+        TACITI_TRY(tokens_of(arguments, &base->job.model, &batch, &time));
         TACITI_TRY(taciti_arguments_count(arguments, "--threads", 0, 1, 1024, &threads));
     }
     TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 0, 1, TACITI_CLUSTER_MAX_ROUNDS, &rounds));
@@ -319,7 +319,7 @@ static void answer_early(void *context) {
 static tacit_status measure_cluster(watch *w, taciti_bench_settings *settings, taciti_witness *witness) {
     taciti_cluster_bench bench;
     taciti_comm *comm = NULL;
-    TACITI_TRY(taciti_comm_open(&settings->list[0].comm, &comm));
+    TACITI_TRY(taciti_comm_open(&settings->list[0].job.comm, &comm));
     if (witness != NULL) taciti_comm_attach(comm, witness);
     taciti_cli_log_init(taciti_comm_rank(comm), false);
     tacit_status status = taciti_cluster_bench_run(comm, w->options, &bench);
@@ -342,7 +342,8 @@ static tacit_status run_cluster(const taciti_arguments *arguments, taciti_bench_
     w.speaks = taciti_launcher_detect().rank == 0;
     w.arguments = arguments;
     w.options = &options;
-    taciti_witness *witness = taciti_supervise(settings->list[0].comm.timeout_s); /* from here on this is the worker */
+    taciti_witness *witness =
+        taciti_supervise(settings->list[0].job.comm.timeout_s); /* from here on this is the worker */
     TACITI_TRY(taciti_on_interruption(answer_early, &w));
     return measure_cluster(&w, settings, witness);
 }

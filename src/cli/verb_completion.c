@@ -59,7 +59,7 @@ static void print_values(void) {
         if (type == TACITI_OPTION_BOOL) printf("    --%s) values=\"true false\" ;;\n", taciti_place_key(&place, key));
         if (type == TACITI_OPTION_INT || type == TACITI_OPTION_REAL || type == TACITI_OPTION_BYTES)
             printf("    --%s) values=\" \" ;;\n", taciti_place_key(&place, key));
-        if (type != TACITI_OPTION_ENUM) continue;
+        if (!taciti_option_choice(place.option, 0, choice)) continue;
         printf("    --%s) values=\"", taciti_place_key(&place, key));
         for (int c = 0; taciti_option_choice(place.option, c, choice); c++) printf("%s%s", c > 0 ? " " : "", choice);
         printf("\" ;;\n");

@@ -37,13 +37,15 @@ enum { FORMAT_BY_NAME, FORMAT_HF, FORMAT_LLMC };
 
 #define AT(field) offsetof(export_options, field)
 static const taciti_option option_list[] = {
-    {"format", TACITI_OPTION_ENUM, AT(format), "by-name", 0, 0, "by-name|hf|llmc", "", "format", 0},
-    {"dtype", TACITI_OPTION_ENUM, AT(dtype), "f32", 0, 0, "f32|bf16", "", "type of the numbers", 0},
-    {"shard_bytes", TACITI_OPTION_BYTES, AT(shard_bytes), "0", 0, 9e18, NULL, "bytes", "size of a file", 0},
-    {"step", TACITI_OPTION_INT, AT(step), "-1", -1, 9e18, NULL, "steps", "step", 0},
+    TACITI_OPTION("format", ENUM, AT(format), "by-name", .choices = "by-name|hf|llmc", .help = "format"),
+    TACITI_OPTION("dtype", ENUM, AT(dtype), "f32", .choices = "f32|bf16", .help = "type of the numbers"),
+    TACITI_OPTION("shard_bytes", BYTES, AT(shard_bytes), "0", .max = 9e18, .unit = "bytes", .help = "size of a file"),
+    TACITI_OPTION("step", INT, AT(step), "-1", .min = -1, .max = 9e18, .unit = "steps", .help = "step"),
 };
-static const taciti_option_table option_table = {"export", "flags of export", option_list,
-                                                 sizeof option_list / sizeof option_list[0]};
+static const taciti_option_table option_table = {.section = "export",
+                                                 .help = "flags of export",
+                                                 .options = option_list,
+                                                 .count = sizeof option_list / sizeof option_list[0]};
 
 static tacit_status read_options(const taciti_arguments *arguments, export_options *out) {
     static const char *const names[][2] = {{"--format", "export.format"},

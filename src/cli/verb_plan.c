@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "cli/plan_print.h"
 #include "cli/verbs.h"
-#include "strategy/strategy.h"
+#include "train/train.h"
 
 enum { RANKS_MAX = 4096 }; /* a plan of so many takes some seconds */
 
@@ -32,7 +32,7 @@ const taciti_flag taciti_plan_flags[] = {
 /* ---- what is asked ----------------------------------------------------------------------------------------------- */
 
 typedef struct question {
-    taciti_settings settings;
+    taciti_train_settings settings;
     taciti_arguments arguments;
     const char *model_path, *cluster_path, *svg;
     bool json;
@@ -58,8 +58,8 @@ static tacit_status refuse_clusters(const taciti_arguments *arguments) {
 /* The file comes before environment and flags, but its name stands among the flags: they are read twice. */
 static tacit_status configure(int argc, char **argv, question *q) {
     const taciti_verb *verb = taciti_verb_find("plan");
-    const taciti_config *config = &q->settings.config;
-    TACITI_TRY(taciti_settings_init(&q->settings));
+    const taciti_config *config = &q->settings.job.config;
+    TACITI_TRY(taciti_train_settings_init(&q->settings));
     TACITI_TRY(taciti_arguments_parse(verb, config, argc, argv, &q->arguments));
     TACITI_TRY(refuse_clusters(&q->arguments));
     if (q->arguments.positional_count != 1)
@@ -98,38 +98,29 @@ static tacit_status place_ranks(question *q) {
         return taciti_fail(TACIT_E_CONFIG, "%s has more than %d ranks: plan a part of it with -n", q->cluster_path,
                            RANKS_MAX);
     TACITI_TRY(taciti_cluster_hosts(&q->cluster, (int)ranks, &q->hosts));
-    TACITI_TRY(taciti_compute_check(&q->settings.compute, (int)ranks));
+    TACITI_TRY(taciti_compute_check(&q->settings.job.compute, (int)ranks));
     q->slow = taciti_calloc((size_t)ranks, sizeof *q->slow);
     if (q->slow == NULL) return TACIT_E_MEMORY;
-    for (int r = 0; r < (int)ranks; r++) q->slow[r] = taciti_compute_slow(&q->settings.compute, r);
+    for (int r = 0; r < (int)ranks; r++) q->slow[r] = taciti_compute_slow(&q->settings.job.compute, r);
     return TACIT_OK;
 }
 
-/* What changes the number of mixes in a step is not in the model. */
-static tacit_status check_gossip(const taciti_gossip_options *gossip) {
-    const char *key = gossip->mixes > 1 ? "gossip.mixes 1" : gossip->tracker ? "no-gossip.tracker" : NULL;
-    if (gossip->target > 0) key = "gossip.target 0";
-    if (key == NULL) return TACIT_OK;
-    return taciti_fail(
-        TACIT_E_CONFIG,
-        "plan predicts one mix of the parameters per step, but gossip.mixes is %lld, gossip.tracker %s and "
-        "gossip.target %g; plan without: --%s",
-        (long long)gossip->mixes, gossip->tracker ? "on" : "off", gossip->target, key);
-}
-
-/* What training would refuse, in its own words. */
-static tacit_status check_training(const question *q) {
-    const taciti_strategy *strategy;
-    taciti_topology topology;
-    TACITI_TRY(taciti_strategy_choose(q->settings.strategy.text, &strategy));
-    TACITI_TRY(taciti_gossip_topology(&q->settings.gossip, &q->hosts, &topology));
-    taciti_topology_destroy(&topology);
+/* What training would refuse, in its own words, of every strategy: all are priced. */
+static tacit_status check_strategies(const question *q, const taciti_hosts *hosts) {
+    for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++)
+        if ((*s)->check != NULL)
+            TACITI_TRY((*s)->check(taciti_settings_options(&q->settings.job, (*s)->options), hosts));
     return TACIT_OK;
 }
 
-static tacit_status check_every(const taciti_settings *settings) {
-    TACITI_TRY(taciti_plan_check_period("gossip", 1, (int)settings->gossip.every));
-    return taciti_plan_check_period("localsgd", 1, (int)settings->localsgd.every);
+static tacit_status check_patterns(const taciti_settings *settings) {
+    taciti_pattern patterns[TACITI_PATTERNS_MAX];
+    for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++) {
+        size_t count = 0;
+        TACITI_TRY((*s)->patterns(taciti_settings_options(settings, (*s)->options), patterns, &count));
+        for (size_t i = 0; i < count; i++) TACITI_TRY(taciti_plan_check_period((*s)->name, 1, patterns[i].every));
+    }
+    return TACIT_OK;
 }
 
 /* ---- what cannot be ---------------------------------------------------------------------------------------------- */
@@ -171,7 +162,7 @@ static tacit_status check_cluster(const question *q) {
     TACITI_TRY(check_rate(q, "duplex_gbit_per_s", c->duplex_beta_s_per_byte));
     TACITI_TRY(check_rate(q, "incast_gbit_per_s", c->incast_beta_s_per_byte));
     TACITI_TRY(check_timings(q));
-    const bool asked = q->settings.compute.cv > 0 || taciti_arguments_get(&q->arguments, "--no-jitter") != NULL;
+    const bool asked = q->settings.job.compute.cv > 0 || taciti_arguments_get(&q->arguments, "--no-jitter") != NULL;
     if (asked || c->compute_cv <= CV_MAX) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "%s: compute.cv is %g, expected 0 to %g; plan without it (--no-jitter) or with another "
@@ -191,26 +182,26 @@ static tacit_status refuse_unknown_speed(const question *q) {
 
 /* From the network's operations: samples per rank are those of a step among the ranks of the plan. */
 static tacit_status profile_of_model(question *q) {
-    taciti_settings *s = &q->settings;
-    if (!(s->compute.rate > 0)) return refuse_unknown_speed(q);
-    TACITI_TRY(taciti_model_resolve(&s->model));
-    const int64_t tokens = s->train.time > 0 ? s->train.time : s->model.context;
-    TACITI_TRY(taciti_profile_of_gpt(&s->model, (size_t)tokens, &q->profile));
+    taciti_train_settings *s = &q->settings;
+    if (!(s->job.compute.rate > 0)) return refuse_unknown_speed(q);
+    TACITI_TRY(taciti_model_resolve(&s->job.model));
+    const int64_t tokens = s->train.time > 0 ? s->train.time : s->job.model.context;
+    TACITI_TRY(taciti_profile_of_gpt(&s->job.model, (size_t)tokens, &q->profile));
     q->profile.batch = (double)s->train.batch / q->hosts.ranks;
     if (s->train.batch < q->hosts.ranks)
         taciti_log(TACITI_LOG_WARN, "train.batch %lld is smaller than the %d ranks: some have nothing to compute",
                    (long long)s->train.batch, q->hosts.ranks);
-    return taciti_compute_apply(&s->compute, &q->profile);
+    return taciti_compute_apply(&s->job.compute, &q->profile);
 }
 
 static bool names_a_model(const taciti_model_options *m) { return m->preset.text[0] != '\0' || m->layers > 0; }
 
 /* A profile has tensors of its own: they count, not those of the section model. */
 static void warn_of_other_model(const question *q) {
-    taciti_model_options model = q->settings.model;
+    taciti_model_options model = q->settings.job.model;
     taciti_layout layout;
     if (!names_a_model(&model) || taciti_model_resolve(&model) != TACIT_OK) return;
-    if (taciti_model_layout(&model, (size_t)q->settings.exchange.bucket_bytes, &layout) != TACIT_OK) return;
+    if (taciti_model_layout(&model, (size_t)q->settings.job.exchange.bucket_bytes, &layout) != TACIT_OK) return;
     if (layout.parameters != q->layout.parameters)
         taciti_log(TACITI_LOG_WARN,
                    "%s describes %.2f million parameters, the profile %s %.2f million: the plan is the "
@@ -220,9 +211,9 @@ static void warn_of_other_model(const question *q) {
 }
 
 static tacit_status load_profile(question *q) {
-    const bool named = q->settings.compute.emulate.text[0] != '\0';
-    TACITI_TRY(named ? taciti_compute_profile(&q->settings.compute, &q->profile) : profile_of_model(q));
-    TACITI_TRY(taciti_profile_layout(&q->profile, (size_t)q->settings.exchange.bucket_bytes, &q->layout));
+    const bool named = q->settings.job.compute.emulate.text[0] != '\0';
+    TACITI_TRY(named ? taciti_compute_profile(&q->settings.job.compute, &q->profile) : profile_of_model(q));
+    TACITI_TRY(taciti_profile_layout(&q->profile, (size_t)q->settings.job.exchange.bucket_bytes, &q->layout));
     if (named) warn_of_other_model(q);
     if (taciti_profile_forward_s(&q->profile) + taciti_profile_backward_s(&q->profile) > 0) return TACIT_OK;
     return taciti_fail(
@@ -243,24 +234,24 @@ static tacit_status tell(const question *q, const taciti_plan_report *report) {
 }
 
 static tacit_status answer(const question *q, taciti_candidates *candidates) {
-    const taciti_settings *s = &q->settings;
+    const taciti_train_settings *s = &q->settings;
     const taciti_scene scene = {
         .profile = &q->profile,
         .layout = &q->layout,
         .cluster = &q->cluster,
         .hosts = &q->hosts,
-        .placement = {.scheme = (taciti_scheme)s->exchange.scheme, .lanes = (int)s->exchange.lanes},
+        .placement = {.scheme = (taciti_scheme)s->job.exchange.scheme, .lanes = (int)s->job.exchange.lanes},
         .slow = q->slow,
     };
     const double measured = q->cluster.compute_cv > 0 ? q->cluster.compute_cv : 0;
-    const double asked = s->compute.cv > 0 ? s->compute.cv : -1;
+    const double asked = s->job.compute.cv > 0 ? s->job.compute.cv : -1;
     const bool even = taciti_arguments_get(&q->arguments, "--no-jitter") != NULL;
-    const taciti_plan_options options = {.seed = s->compute.seed, .cv = even ? 0 : asked};
+    const taciti_plan_options options = {.seed = s->job.compute.seed, .cv = even ? 0 : asked};
     taciti_plan_curves curves = {0};
     const taciti_plan_report report = {
         .model_path = q->model_path,
         .cluster_path = q->cluster_path,
-        .settings = s,
+        .settings = &s->job,
         .scene = &scene,
         .options = &options,
         .candidates = candidates,
@@ -269,7 +260,8 @@ static tacit_status answer(const question *q, taciti_candidates *candidates) {
         .all = taciti_arguments_get(&q->arguments, "--all") != NULL,
     };
     TACITI_TRY(taciti_candidates_predict(candidates, &scene, &options));
-    if (q->json || q->svg != NULL) TACITI_TRY(taciti_plan_curves_compute(s, candidates, &scene, &options, &curves));
+    if (q->json || q->svg != NULL)
+        TACITI_TRY(taciti_plan_curves_compute(&s->job, candidates, &scene, &options, &curves));
     return tell(q, &report);
 }
 
@@ -287,17 +279,15 @@ static tacit_status plan(int argc, char **argv, question *q) {
     TACITI_TRY(configure(argc, argv, q));
     TACITI_TRY(taciti_cluster_load(q->cluster_path, &q->cluster));
     TACITI_TRY(check_cluster(q));
-    TACITI_TRY(check_gossip(&q->settings.gossip));
-    TACITI_TRY(taciti_gossip_check_options(&q->settings.gossip));
-    TACITI_TRY(taciti_localsgd_check_options(&q->settings.localsgd));
-    TACITI_TRY(check_every(&q->settings));
+    TACITI_TRY(check_strategies(q, NULL));
+    TACITI_TRY(check_patterns(&q->settings.job));
     TACITI_TRY(place_ranks(q));
-    TACITI_TRY(check_training(q));
+    TACITI_TRY(check_strategies(q, &q->hosts));
     TACITI_TRY(load_profile(q));
     taciti_candidates candidates;
     double sgp_s;
     TACITI_TRY(read_sgp(q, &sgp_s));
-    TACITI_TRY(taciti_candidates_create(&q->settings, &q->hosts, NULL, &candidates));
+    TACITI_TRY(taciti_candidates_create(&q->settings.job, &q->hosts, NULL, &candidates));
     taciti_candidates_add_others(&candidates, &q->cluster, &q->hosts, sgp_s);
     const tacit_status status = answer(q, &candidates);
     taciti_candidates_destroy(&candidates);
@@ -308,7 +298,7 @@ int taciti_verb_plan(int argc, char **argv) {
     question q;
     memset(&q, 0, sizeof q);
     const tacit_status status = plan(argc, argv, &q);
-    taciti_config_destroy(&q.settings.config);
+    taciti_settings_destroy(&q.settings.job);
     taciti_layout_destroy(&q.layout);
     taciti_profile_destroy(&q.profile);
     taciti_cluster_destroy(&q.cluster);

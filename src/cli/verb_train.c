@@ -21,18 +21,19 @@ const taciti_flag taciti_train_flags[] = {
 };
 
 /* The file comes before environment and flags, but its name stands among the flags: they are read twice. */
-static tacit_status configure(const taciti_verb *verb, int argc, char **argv, taciti_settings *settings,
+static tacit_status configure(const taciti_verb *verb, int argc, char **argv, taciti_train_settings *settings,
                               taciti_arguments *arguments) {
-    TACITI_TRY(taciti_settings_init(settings));
-    TACITI_TRY(taciti_arguments_parse(verb, &settings->config, argc, argv, arguments));
+    TACITI_TRY(taciti_train_settings_init(settings));
+    TACITI_TRY(taciti_arguments_parse(verb, &settings->job.config, argc, argv, arguments));
     if (arguments->positional_count > 1)
         return taciti_fail(TACIT_E_USAGE, "one configuration file at most; \"%s\" is the second",
                            arguments->positional[1]);
-    taciti_config_destroy(&settings->config);
-    TACITI_TRY(taciti_config_defaults(&settings->config));
-    if (arguments->positional_count == 1) TACITI_TRY(taciti_config_file(&settings->config, arguments->positional[0]));
-    TACITI_TRY(taciti_config_environment(&settings->config));
-    return taciti_arguments_parse(verb, &settings->config, argc, argv, arguments);
+    taciti_config_destroy(&settings->job.config);
+    TACITI_TRY(taciti_config_defaults(&settings->job.config));
+    if (arguments->positional_count == 1)
+        TACITI_TRY(taciti_config_file(&settings->job.config, arguments->positional[0]));
+    TACITI_TRY(taciti_config_environment(&settings->job.config));
+    return taciti_arguments_parse(verb, &settings->job.config, argc, argv, arguments);
 }
 
 static tacit_status check_flags(const taciti_arguments *arguments) {
@@ -41,19 +42,19 @@ static tacit_status check_flags(const taciti_arguments *arguments) {
     return taciti_fail(TACIT_E_USAGE, "--profile measures steps and --dry-run makes none; leave one of them out");
 }
 
-static int print_config(const taciti_settings *settings) {
-    char *text = taciti_config_json(&settings->config, 0);
-    if (text == NULL) return tacit_status_exit_code(TACIT_E_MEMORY);
+static tacit_status print_config(const taciti_train_settings *settings) {
+    char *text = taciti_config_json(&settings->job.config, 0);
+    if (text == NULL) return TACIT_E_MEMORY;
     puts(text);
     taciti_free(text);
-    return 0;
+    return TACIT_OK;
 }
 
-static tacit_status train_over(taciti_settings *settings, const taciti_arguments *arguments) {
-    taciti_witness *witness = taciti_supervise(settings->comm.timeout_s); /* from here on this is the worker */
+static tacit_status train_over(taciti_train_settings *settings, const taciti_arguments *arguments) {
+    taciti_witness *witness = taciti_supervise(settings->job.comm.timeout_s); /* from here on this is the worker */
     taciti_comm *comm = NULL;
     TACITI_TRY(taciti_stop_listen());
-    TACITI_TRY(taciti_comm_open(&settings->comm, &comm));
+    TACITI_TRY(taciti_comm_open(&settings->job.comm, &comm));
     if (witness != NULL) taciti_comm_attach(comm, witness);
     taciti_cli_log_init(taciti_comm_rank(comm), false);
     const bool from_mean = taciti_arguments_get(arguments, "--resume-from-mean") != NULL;
@@ -67,14 +68,16 @@ static tacit_status train_over(taciti_settings *settings, const taciti_arguments
 }
 
 int taciti_verb_train(int argc, char **argv) {
-    taciti_settings settings;
+    taciti_train_settings settings;
     taciti_arguments arguments;
     taciti_stop_block();
     tacit_status status = configure(taciti_verb_find("train"), argc, argv, &settings, &arguments);
-    if (status == TACIT_OK && taciti_arguments_get(&arguments, "--print-config") != NULL)
-        return print_config(&settings);
-    if (status == TACIT_OK) status = check_flags(&arguments);
-    if (status == TACIT_OK) status = train_over(&settings, &arguments);
-    taciti_config_destroy(&settings.config);
+    if (status == TACIT_OK && taciti_arguments_get(&arguments, "--print-config") != NULL) {
+        status = print_config(&settings);
+    } else {
+        if (status == TACIT_OK) status = check_flags(&arguments);
+        if (status == TACIT_OK) status = train_over(&settings, &arguments);
+    }
+    taciti_settings_destroy(&settings.job);
     return tacit_status_exit_code(status);
 }

@@ -21,25 +21,27 @@
 
 enum { TRACE_SPANS = 1 << 16, ABORT_S = 3, FINISH_S = 15, LATE_SPEAKERS = 4 };
 
-#define OPTION(name, kind, member, value, low, high, unit_, text, flags_)                                              \
-    {                                                                                                                  \
-        .key = (name), .type = TACITI_OPTION_##kind, .offset = offsetof(taciti_comm_options, member),                  \
-        .fallback = (value), .min = (low), .max = (high), .unit = (unit_), .help = (text),                             \
-        .flags = TACITI_OPTION_NO_DIGEST | (flags_)                                                                    \
-    }
+#define AT(member) offsetof(taciti_comm_options, member)
 
 static const taciti_option OPTIONS[] = {
-    OPTION("thread", BOOL, thread, "true", 0, 0, "",
-           "own thread for communication; without it nothing overlaps and comm.timeout must exceed the longest compute",
-           0),
-    OPTION("timeout", REAL, timeout_s, "15", 0.5, 86400, "s", "a rank silent for longer has failed: the job ends", 0),
-    OPTION("warn", REAL, warn_s, "3", 0.1, 86400, "s", "a rank silent for longer is named in a warning", 0),
-    OPTION("start", REAL, start_s, "120", 1, 86400, "s", "most time for all ranks to come up and meet", 0),
-    OPTION("stall", REAL, stall_s, "600", 1, 604800, "s",
-           "a rank that is alive but keeps others waiting for longer has failed", 0),
-    OPTION("rate", REAL, rate_mbps, "0", 0, 1e6, "Mbit/s", "cap of what each rank sends; 0: none", 0),
-    OPTION("segment", BYTES, segment_bytes, "256KiB", 1024, 1073741824, "bytes",
-           "unit in which large transfers are pipelined", TACITI_OPTION_EXPERT),
+    TACITI_OPTION("thread", BOOL, AT(thread), "true",
+                  .help = "own thread for communication; without it nothing overlaps and comm.timeout must exceed the "
+                          "longest compute",
+                  .flags = TACITI_OPTION_NO_DIGEST),
+    TACITI_OPTION("timeout", REAL, AT(timeout_s), "15", .min = 0.5, .max = 86400, .unit = "s",
+                  .help = "a rank silent for longer has failed: the job ends", .flags = TACITI_OPTION_NO_DIGEST),
+    TACITI_OPTION("warn", REAL, AT(warn_s), "3", .min = 0.1, .max = 86400, .unit = "s",
+                  .help = "a rank silent for longer is named in a warning", .flags = TACITI_OPTION_NO_DIGEST),
+    TACITI_OPTION("start", REAL, AT(start_s), "120", .min = 1, .max = 86400, .unit = "s",
+                  .help = "most time for all ranks to come up and meet", .flags = TACITI_OPTION_NO_DIGEST),
+    TACITI_OPTION("stall", REAL, AT(stall_s), "600", .min = 1, .max = 604800, .unit = "s",
+                  .help = "a rank that is alive but keeps others waiting for longer has failed",
+                  .flags = TACITI_OPTION_NO_DIGEST),
+    TACITI_OPTION("rate", REAL, AT(rate_mbps), "0", .max = 1e6, .unit = "Mbit/s",
+                  .help = "cap of what each rank sends; 0: none", .flags = TACITI_OPTION_NO_DIGEST),
+    TACITI_OPTION("segment", BYTES, AT(segment_bytes), "256KiB", .min = 1024, .max = 1073741824, .unit = "bytes",
+                  .help = "unit in which large transfers are pipelined",
+                  .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
 };
 
 const taciti_option_table taciti_comm_option_table = {.section = "comm",

@@ -6,32 +6,23 @@
 #include "exchange/allreduce.h"
 #include "exchange/bucket_job.h"
 
-#define OPTION(name, kind, member, value, high, choices_, unit_, text)                                                 \
-    {                                                                                                                  \
-        .key = (name), .type = TACITI_OPTION_##kind, .offset = offsetof(taciti_exchange_options, member),              \
-        .fallback = (value), .min = (high) > 0 ? 1024 : 0, .max = (high), .choices = (choices_), .unit = (unit_),      \
-        .help = (text)                                                                                                 \
-    }
-
-#define WIRES "f32|bf16"
-#define SCHEMES "auto|flat|hosts"
 static const char *const WIRE_NAMES[] = {"f32", "bf16"};
 
+#define AT(member) offsetof(taciti_exchange_options, member)
+
 static const taciti_option OPTIONS[] = {
-    OPTION("wire", ENUM, wire, "f32", 0, WIRES, "", "number format in which gradients travel; sums are made in f32"),
-    OPTION("bucket", BYTES, bucket_bytes, "25MiB", 17179869184.0, NULL, "bytes",
-           "gradients are exchanged in buckets of this size, as soon as one is complete"),
-    OPTION("scheme", ENUM, scheme, "auto", 0, SCHEMES, "",
-           "hosts: sum inside each host first, so that data crosses its link once; auto: so if ranks share hosts"),
-    {.key = "lanes",
-     .type = TACITI_OPTION_INT,
-     .offset = offsetof(taciti_exchange_options, lanes),
-     .fallback = "0",
-     .max = 1024,
-     .unit = "ranks",
-     .help = "most ranks of a host that talk to other hosts; 0: as many as keep a link at 8 flows or fewer",
-     .flags = TACITI_OPTION_EXPERT},
-    OPTION("overlap", BOOL, overlap, "true", 0, NULL, "", "exchange while backward still runs"),
+    TACITI_OPTION("wire", ENUM, AT(wire), "f32", .choices = "f32|bf16",
+                  .help = "number format in which gradients travel; sums are made in f32"),
+    TACITI_OPTION("bucket", BYTES, AT(bucket_bytes), "25MiB", .min = 1024, .max = 17179869184.0, .unit = "bytes",
+                  .help = "gradients are exchanged in buckets of this size, as soon as one is complete"),
+    TACITI_OPTION(
+        "scheme", ENUM, AT(scheme), "auto", .choices = "auto|flat|hosts",
+        .help = "hosts: sum inside each host first, so that data crosses its link once; auto: so if ranks share hosts"),
+    TACITI_OPTION("lanes", INT, AT(lanes), "0", .max = 1024, .unit = "ranks",
+                  .help =
+                      "most ranks of a host that talk to other hosts; 0: as many as keep a link at 8 flows or fewer",
+                  .flags = TACITI_OPTION_EXPERT),
+    TACITI_OPTION("overlap", BOOL, AT(overlap), "true", .help = "exchange while backward still runs"),
 };
 
 const taciti_option_table taciti_exchange_option_table = {.section = "exchange",

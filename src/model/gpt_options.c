@@ -32,21 +32,23 @@ const char *const *taciti_model_presets(void) {
 
 #define AT(field) offsetof(taciti_model_options, field)
 static const taciti_option option_list[] = {
-    {"preset", TACITI_OPTION_TEXT, AT(preset), "", 0, 0, NULL, "",
-     "sizes to begin with: nano, byte-2m, byte-10m, gpt2-30m, gpt2-124m or gpt2-350m; other keys override it", 0},
-    {"layers", TACITI_OPTION_INT, AT(layers), "0", 0, 1024, NULL, "", "transformer layers; 0: from the preset", 0},
-    {"heads", TACITI_OPTION_INT, AT(heads), "0", 0, 1024, NULL, "", "attention heads; 0: from the preset", 0},
-    {"channels", TACITI_OPTION_INT, AT(channels), "0", 0, 65536, NULL, "",
-     "width of the residual stream, a multiple of model.heads; 0: from the preset", 0},
-    {"vocabulary", TACITI_OPTION_INT, AT(vocabulary), "0", 0, 16777216, NULL, "",
-     "number of different tokens; 0: from the preset or the data", 0},
-    {"context", TACITI_OPTION_INT, AT(context), "0", 0, 1048576, NULL, "tokens",
-     "longest sequence, the number of learned positions; 0: from the preset", 0},
-    {"dropout", TACITI_OPTION_REAL, AT(dropout), "0", 0, 0.95, NULL, "",
-     "probability of zeroing an element of embeddings, residual branches and attention weights", 0},
-    {"tied", TACITI_OPTION_BOOL, AT(tied), "true", 0, 0, NULL, "", "the output head shares the token embedding", 0},
-    {"dtype", TACITI_OPTION_ENUM, AT(dtype), "f32", 0, 0, "f32|bf16", "",
-     "operand type of matrix products; parameters, sums and the optimizer stay in f32", 0},
+    TACITI_OPTION(
+        "preset", TEXT, AT(preset), "",
+        .help =
+            "sizes to begin with: nano, byte-2m, byte-10m, gpt2-30m, gpt2-124m or gpt2-350m; other keys override it"),
+    TACITI_OPTION("layers", INT, AT(layers), "0", .max = 1024, .help = "transformer layers; 0: from the preset"),
+    TACITI_OPTION("heads", INT, AT(heads), "0", .max = 1024, .help = "attention heads; 0: from the preset"),
+    TACITI_OPTION("channels", INT, AT(channels), "0", .max = 65536,
+                  .help = "width of the residual stream, a multiple of model.heads; 0: from the preset"),
+    TACITI_OPTION("vocabulary", INT, AT(vocabulary), "0", .max = 16777216,
+                  .help = "number of different tokens; 0: from the preset or the data"),
+    TACITI_OPTION("context", INT, AT(context), "0", .max = 1048576, .unit = "tokens",
+                  .help = "longest sequence, the number of learned positions; 0: from the preset"),
+    TACITI_OPTION("dropout", REAL, AT(dropout), "0", .max = 0.95,
+                  .help = "probability of zeroing an element of embeddings, residual branches and attention weights"),
+    TACITI_OPTION("tied", BOOL, AT(tied), "true", .help = "the output head shares the token embedding"),
+    TACITI_OPTION("dtype", ENUM, AT(dtype), "f32", .choices = "f32|bf16",
+                  .help = "operand type of matrix products; parameters, sums and the optimizer stay in f32"),
 };
 
 const taciti_option_table taciti_model_option_table = {

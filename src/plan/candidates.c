@@ -12,6 +12,14 @@
 
 static const double TIE = 0.01; /* steps that differ by less are as fast as each other */
 
+/* What candidates are made of. */
+typedef struct builder {
+    const taciti_settings *settings;
+    const taciti_hosts *hosts;
+    const char *const *wanted;
+    taciti_candidates *out;
+} builder;
+
 /* ---- topologies -------------------------------------------------------------------------------------------------- */
 
 static void measure(taciti_plan_topology *t, bool figures) {
@@ -19,72 +27,104 @@ static void measure(taciti_plan_topology *t, bool figures) {
     if (figures && taciti_topology_mixing(&t->topology, &t->gap, &t->exact_after) != TACIT_OK) t->gap = (double)NAN;
 }
 
-/* Its options are those of the configuration where that names the same topology. */
-static taciti_topo_request request_of(const taciti_gossip_options *gossip, const taciti_hosts *seen, const char *name) {
-    taciti_topo_request request = {.name = name, .ranks = seen->ranks, .hosts = seen, .seed = (uint64_t)gossip->seed};
-    if (strcmp(gossip->topology.text, name) != 0) return request;
-    request.degree = (int)gossip->degree;
-    request.period = (int)gossip->period;
-    request.file = gossip->file.text[0] == '\0' ? NULL : gossip->file.text;
-    return request;
+static tacit_status make_topology(const builder *b, const taciti_pattern *pattern, taciti_topology *out) {
+    taciti_topo_request request = pattern->topology;
+    taciti_hosts seen = {0};
+    request.ranks = b->hosts->ranks;
+    request.hosts = b->hosts;
+    if (pattern->per_host > 0) {
+        TACITI_TRY(taciti_hosts_by_size(request.ranks, pattern->per_host, &seen));
+        request.hosts = &seen;
+    }
+    tacit_status status = taciti_topology_create(&request, out);
+    taciti_hosts_destroy(&seen);
+    TACITI_TRY(status);
+    status = taciti_plan_check_period(request.name, out->period, pattern->every);
+    if (status != TACIT_OK) taciti_topology_destroy(out);
+    return status;
 }
 
-/* One topology of the list, or the reason why there is none. */
-static void try_topology(const taciti_settings *settings, const taciti_hosts *seen, const char *name, bool figures,
-                         taciti_candidates *out) {
-    taciti_plan_topology *t = &out->topologies[out->topology_count];
-    taciti_plan_refusal *refusal = &out->refused[out->refused_count];
-    const taciti_topo_request request = request_of(&settings->gossip, seen, name);
-    taciti_cli_log_keep(refusal->reason);
-    tacit_status status = taciti_topology_create(&request, &t->topology);
-    if (status == TACIT_OK) {
-        status = taciti_plan_check_period(name, t->topology.period, (int)settings->gossip.every);
-        if (status != TACIT_OK) taciti_topology_destroy(&t->topology);
-    }
-    if (status == TACIT_OK) measure(t, figures);
-    taciti_cli_log_init(0, false);
-    t->name = refusal->name = name;
+/* Adds the topology to the list, or the reason why there is none. */
+static void try_topology(const builder *b, const char *strategy, const taciti_pattern *pattern) {
+    taciti_candidates *c = b->out;
+    taciti_plan_topology *t = &c->topologies[c->topology_count];
+    taciti_plan_refusal *refusal = &c->refused[c->refused_count];
+    taciti_log_capture(refusal->reason);
+    const tacit_status status = make_topology(b, pattern, &t->topology);
+    if (status == TACIT_OK) measure(t, b->wanted == NULL);
+    taciti_log_capture(NULL);
+    t->strategy = refusal->strategy = strategy;
+    t->name = refusal->name = pattern->topology.name;
     if (status == TACIT_OK)
-        out->topology_count++;
+        c->topology_count++;
     else
-        out->refused_count++;
+        c->refused_count++;
+}
+
+static bool is_wanted(const char *const *wanted, const char *name) {
+    for (size_t i = 0; wanted != NULL && wanted[i] != NULL; i++)
+        if (strcmp(wanted[i], name) == 0) return true;
+    return wanted == NULL;
+}
+
+/* Patterns that differ in their order share a topology. */
+static bool was_tried(const taciti_candidates *c, const char *strategy, const char *name) {
+    const size_t t = c->topology_count, r = c->refused_count;
+    return (t > 0 && c->topologies[t - 1].strategy == strategy && strcmp(c->topologies[t - 1].name, name) == 0) ||
+           (r > 0 && c->refused[r - 1].strategy == strategy && strcmp(c->refused[r - 1].name, name) == 0);
+}
+
+/* The pattern's topology; NULL: it is not wanted, or these ranks cannot have it. */
+static const taciti_plan_topology *topology_of(const builder *b, const char *strategy, const taciti_pattern *pattern) {
+    taciti_candidates *c = b->out;
+    const char *name = pattern->topology.name;
+    if (!is_wanted(b->wanted, name)) return NULL;
+    if (!was_tried(c, strategy, name) && c->topology_count + c->refused_count < TACITI_TOPOLOGIES_MAX)
+        try_topology(b, strategy, pattern);
+    if (c->topology_count == 0) return NULL;
+    const taciti_plan_topology *t = &c->topologies[c->topology_count - 1];
+    return t->strategy == strategy && strcmp(t->name, name) == 0 ? t : NULL;
 }
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
-static const char *order_name(taciti_order order) { return order == TACITI_ORDER_AWC ? "awc" : "atc"; }
-
-static void append(taciti_candidates *c, const char *strategy, const taciti_method *method, const char *topology) {
-    if (c->count == TACITI_CANDIDATES_MAX) return;
+static taciti_candidate *append(taciti_candidates *c, const char *strategy, const char *topology,
+                                const taciti_method *method) {
+    if (c->count == TACITI_CANDIDATES_MAX) return NULL;
     taciti_candidate *candidate = &c->list[c->count++];
     *candidate = (taciti_candidate){.method = *method, .strategy = strategy, .topology = topology};
-    char *label = candidate->method.label;
-    const size_t size = sizeof candidate->method.label;
-    const char *wire = method->wire->name;
-    if (method->library == TACITI_LIBRARY_RING)
-        (void)snprintf(label, size, "dense ring as NCCL/Gloo %s", wire);
-    else if (method->library == TACITI_LIBRARY_MEASURED)
-        (void)snprintf(label, size, "dense %s %s", method->by, wire);
-    else if (strcmp(strategy, "sgp") == 0)
-        (void)snprintf(label, size, "SGP as published %s", wire);
-    else if (method->order == TACITI_ORDER_DENSE && method->lanes > 0)
-        (void)snprintf(label, size, "dense %s, %d lane%s", wire, method->lanes, method->lanes == 1 ? "" : "s");
-    else if (method->order == TACITI_ORDER_DENSE)
-        (void)snprintf(label, size, "dense %s", wire);
-    else if (*topology == '\0')
-        (void)snprintf(label, size, "localsgd every %d %s", method->every, wire);
-    else
-        (void)snprintf(label, size, "gossip %s %s %s", topology, order_name(method->order), wire);
-    if (*topology != '\0' && method->every > 1)
+    return candidate;
+}
+
+static void write_label(const taciti_pattern *pattern, taciti_method *method) {
+    char *label = method->label;
+    const size_t size = sizeof method->label;
+    (void)snprintf(label, size, "%s %s", pattern->label, method->wire->name);
+    if (method->lanes > 0)
+        (void)snprintf(label + strlen(label), size - strlen(label), ", %d lane%s", method->lanes,
+                       method->lanes == 1 ? "" : "s");
+    if (method->topology != NULL && method->every > 1)
         (void)snprintf(label + strlen(label), size - strlen(label), " every %d", method->every);
 }
 
-static void append_dense_lanes(taciti_candidates *c, const taciti_settings *s, int lanes) {
-    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
-        if ((*codec)->aggregation != TACITI_CODEC_SUM) continue;
-        const taciti_method method = {
-            .order = TACITI_ORDER_DENSE, .wire = *codec, .overlap = s->exchange.overlap, .every = 1, .lanes = lanes};
-        append(c, "dp", &method, "");
+/* One candidate for every wire that the exchange takes. */
+static void append_wires(const builder *b, const taciti_strategy *strategy, const taciti_pattern *pattern,
+                         const taciti_plan_topology *t, int lanes) {
+    const taciti_exchange_options *exchange = &b->settings->exchange;
+    const bool ours = strategy == taciti_settings_strategy(b->settings);
+    const char *name = NULL;
+    for (size_t i = 0; (name = taciti_codec_dense_name(i)) != NULL; i++) {
+        taciti_method method = {.order = pattern->order,
+                                .topology = t == NULL ? NULL : &t->topology,
+                                .wire = taciti_codec_find(name),
+                                .lanes = lanes,
+                                .overlap = exchange->overlap,
+                                .every = pattern->every,
+                                .delay = pattern->delay};
+        write_label(pattern, &method);
+        taciti_candidate *c = append(b->out, strategy->name, t == NULL ? "" : t->name, &method);
+        if (c == NULL) return;
+        c->configured = ours && pattern->configured && lanes == 0 && method.wire == taciti_exchange_wire(exchange);
     }
 }
 
@@ -99,46 +139,39 @@ static int smallest_host(const taciti_hosts *hosts) {
     return smallest;
 }
 
-/* As configured; and where nobody asked for lanes, with 1, 2, 4, ... of them: what pays has to pay against the best. */
-static void append_dense(taciti_candidates *c, const taciti_settings *s, const taciti_hosts *hosts) {
-    append_dense_lanes(c, s, 0);
-    if (s->exchange.lanes > 0 || s->exchange.scheme == TACITI_SCHEME_FLAT || hosts->count == 1) return;
-    const int max = smallest_host(hosts), share = TACITI_FLOWS / (hosts->count - 1);
+/* Where nobody asked for lanes, dense with 1, 2, 4, ... of them: what pays has to pay against the best. */
+static void append_lanes(const builder *b, const taciti_strategy *strategy, const taciti_pattern *pattern) {
+    const taciti_exchange_options *exchange = &b->settings->exchange;
+    if (exchange->lanes > 0 || exchange->scheme == TACITI_SCHEME_FLAT || b->hosts->count == 1) return;
+    const int max = smallest_host(b->hosts), share = TACITI_FLOWS / (b->hosts->count - 1);
     const int own = share < 1 ? 1 : share < max ? share : max;
     for (int lanes = 1; lanes <= max && max > 1; lanes *= 2)
-        if (lanes != own) append_dense_lanes(c, s, lanes);
+        if (lanes != own) append_wires(b, strategy, pattern, NULL, lanes);
 }
 
-static void append_local(taciti_candidates *c, const taciti_settings *s) {
-    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
-        if ((*codec)->aggregation != TACITI_CODEC_SUM) continue;
-        const taciti_method method = {
-            .order = TACITI_ORDER_ATC, .wire = *codec, .overlap = s->exchange.overlap, .every = (int)s->localsgd.every};
-        append(c, "localsgd", &method, "");
+static void append_pattern(const builder *b, const taciti_strategy *strategy, const taciti_pattern *pattern) {
+    if (pattern->topology.name == NULL) {
+        append_wires(b, strategy, pattern, NULL, 0);
+        if (pattern->order == TACITI_ORDER_DENSE) append_lanes(b, strategy, pattern);
+        return;
     }
+    const taciti_plan_topology *t = topology_of(b, strategy->name, pattern);
+    if (t != NULL && b->hosts->ranks > 1) append_wires(b, strategy, pattern, t, 0);
 }
 
-static void append_gossip(taciti_candidates *c, const taciti_settings *s, const taciti_plan_topology *t) {
-    static const taciti_order orders[] = {TACITI_ORDER_AWC, TACITI_ORDER_ATC};
-    for (size_t o = 0; o < sizeof orders / sizeof *orders; o++)
-        for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
-            if ((*codec)->aggregation != TACITI_CODEC_SUM) continue;
-            const bool awc = orders[o] == TACITI_ORDER_AWC;
-            const taciti_method method = {.order = orders[o],
-                                          .topology = &t->topology,
-                                          .wire = *codec,
-                                          .overlap = s->exchange.overlap,
-                                          .every = (int)s->gossip.every,
-                                          .delay = awc ? (int)s->gossip.delay : 0};
-            append(c, "gossip", &method, t->name);
-        }
+/* Of all strategies: patterns among all ranks, or those with a topology. */
+static tacit_status append_strategies(const builder *b, bool topologies) {
+    taciti_pattern patterns[TACITI_PATTERNS_MAX];
+    for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++) {
+        size_t count = 0;
+        TACITI_TRY((*s)->patterns(taciti_settings_options(b->settings, (*s)->options), patterns, &count));
+        for (size_t i = 0; i < count; i++)
+            if ((patterns[i].topology.name != NULL) == topologies) append_pattern(b, *s, &patterns[i]);
+    }
+    return TACIT_OK;
 }
 
 /* ---- what others do ---------------------------------------------------------------------------------------------- */
-
-static bool is_theirs(const taciti_candidate *c) {
-    return strcmp(c->strategy, "library") == 0 || strcmp(c->strategy, "sgp") == 0;
-}
 
 /* The fastest at the largest size; NULL: only ours were measured. */
 static const char *fastest_library(const taciti_cluster *cluster) {
@@ -152,82 +185,55 @@ static const char *fastest_library(const taciti_cluster *cluster) {
     return best == NULL ? NULL : best->by;
 }
 
+static void append_theirs(taciti_candidates *c, const char *strategy, const char *topology,
+                          const taciti_method *method) {
+    taciti_candidate *candidate = append(c, strategy, topology, method);
+    if (candidate != NULL) candidate->theirs = true;
+}
+
 /* Push-sum on the directed exponential graph: parameters are exchanged after the update, before the next forward. */
 static void append_sgp(taciti_candidates *c, double serial_s) {
     for (size_t t = 0; t < c->topology_count; t++) {
-        const taciti_method method = {.order = TACITI_ORDER_ATC,
+        const taciti_method method = {.label = "SGP as published f32",
+                                      .order = TACITI_ORDER_ATC,
                                       .topology = &c->topologies[t].topology,
                                       .wire = taciti_codec_find("f32"),
                                       .every = 1,
                                       .serial_s = serial_s};
-        if (strcmp(c->topologies[t].name, "exp-directed") == 0) append(c, "sgp", &method, c->topologies[t].name);
+        if (strcmp(c->topologies[t].name, "exp-directed") == 0) append_theirs(c, "sgp", c->topologies[t].name, &method);
     }
 }
 
 void taciti_candidates_add_others(taciti_candidates *candidates, const taciti_cluster *cluster,
                                   const taciti_hosts *hosts, double sgp_s) {
-    taciti_method method = {.order = TACITI_ORDER_DENSE,
+    taciti_method method = {.label = "dense ring as NCCL/Gloo f32",
+                            .order = TACITI_ORDER_DENSE,
                             .wire = taciti_codec_find("f32"),
                             .overlap = candidates->list[0].method.overlap,
                             .every = 1,
                             .library = TACITI_LIBRARY_RING};
     if (hosts->ranks < 2) return;
-    append(candidates, "library", &method, "");
+    append_theirs(candidates, "library", "", &method);
     method.library = TACITI_LIBRARY_MEASURED;
     method.by = fastest_library(cluster);
-    if (method.by != NULL && hosts->ranks == taciti_cluster_ranks(cluster)) append(candidates, "library", &method, "");
+    if (method.by != NULL && hosts->ranks == taciti_cluster_ranks(cluster)) {
+        (void)snprintf(method.label, sizeof method.label, "dense %s f32", method.by);
+        append_theirs(candidates, "library", "", &method);
+    }
     if (sgp_s >= 0) append_sgp(candidates, sgp_s);
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
-/* Marks what the configuration would run, if it is in the list. */
-static void mark_configured(taciti_candidates *c, const taciti_settings *s) {
-    const taciti_codec *wire = taciti_codec_list()[s->exchange.wire];
-    const taciti_order order = s->gossip.order == TACITI_GOSSIP_AWC ? TACITI_ORDER_AWC : TACITI_ORDER_ATC;
-    for (size_t i = 0; i < c->count; i++) {
-        taciti_candidate *candidate = &c->list[i];
-        const bool gossip = candidate->method.topology != NULL;
-        candidate->configured = candidate->method.wire == wire && strcmp(candidate->strategy, s->strategy.text) == 0;
-        if (candidate->method.lanes > 0) candidate->configured = false; /* not what was asked for */
-        if (gossip && (strcmp(candidate->topology, s->gossip.topology.text) != 0 || candidate->method.order != order))
-            candidate->configured = false;
-    }
-}
-
-static bool is_wanted(const char *const *wanted, const char *name) {
-    for (size_t i = 0; wanted != NULL && wanted[i] != NULL; i++)
-        if (strcmp(wanted[i], name) == 0) return true;
-    return wanted == NULL;
-}
-
-static void try_topologies(const taciti_settings *settings, const taciti_hosts *seen, const char *const *wanted,
-                           taciti_candidates *out) {
-    const bool has_file = settings->gossip.file.text[0] != '\0';
-    for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++)
-        if (out->topology_count + out->refused_count < TACITI_TOPOLOGIES_MAX && is_wanted(wanted, kind->name) &&
-            (has_file || strcmp(kind->name, "file") != 0))
-            try_topology(settings, seen, kind->name, wanted == NULL, out);
-    for (size_t t = 0; t < out->topology_count && seen->ranks > 1; t++)
-        append_gossip(out, settings, &out->topologies[t]);
-}
-
 tacit_status taciti_candidates_create(const taciti_settings *settings, const taciti_hosts *hosts,
                                       const char *const *wanted, taciti_candidates *out) {
-    const int64_t per_host = settings->gossip.per_host;
-    taciti_hosts seen = {0}; /* as topologies see them, where that differs */
-    if (per_host > 0) TACITI_TRY(taciti_hosts_by_size(hosts->ranks, (int)per_host, &seen));
+    const builder b = {.settings = settings, .hosts = hosts, .wanted = wanted, .out = out};
     *out = (taciti_candidates){.list = taciti_calloc(TACITI_CANDIDATES_MAX, sizeof *out->list)};
-    if (out->list == NULL) {
-        taciti_hosts_destroy(&seen);
-        return TACIT_E_MEMORY;
-    }
-    append_dense(out, settings, hosts);
-    append_local(out, settings);
-    try_topologies(settings, per_host > 0 ? &seen : hosts, wanted, out);
-    mark_configured(out, settings);
-    taciti_hosts_destroy(&seen);
-    return TACIT_OK;
+    if (out->list == NULL) return TACIT_E_MEMORY;
+    tacit_status status = append_strategies(&b, false);
+    if (status == TACIT_OK) status = append_strategies(&b, true);
+    if (status != TACIT_OK) taciti_candidates_destroy(out);
+    return status;
 }
 
 void taciti_candidates_destroy(taciti_candidates *candidates) {
@@ -288,7 +294,7 @@ bool taciti_candidate_mixes(const taciti_candidates *candidates, const taciti_ca
 }
 
 static bool is_recommendable(const taciti_candidates *candidates, const taciti_candidate *candidate) {
-    return candidate->method.topology != NULL && !is_theirs(candidate) && taciti_candidate_mixes(candidates, candidate);
+    return candidate->method.topology != NULL && !candidate->theirs && taciti_candidate_mixes(candidates, candidate);
 }
 
 const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candidates) {

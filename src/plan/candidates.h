@@ -6,16 +6,17 @@
 #ifndef TACITI_PLAN_CANDIDATES_H
 #define TACITI_PLAN_CANDIDATES_H
 
-#include "cli/cli.h"
+#include "base/log.h"
 #include "plan/plan.h"
-#include "train/train.h"
+#include "settings/settings.h"
 
 enum { TACITI_CANDIDATES_MAX = 256, TACITI_TOPOLOGIES_MAX = 32 };
 
 typedef struct taciti_candidate {
     taciti_method method;
-    const char *strategy; /* "dp", "gossip", "localsgd"; "library", "sgp": what others do, to compare with */
+    const char *strategy; /* name; "library", "sgp": what others do, to compare with */
     const char *topology; /* name, or "" */
+    bool theirs;          /* what others do */
     bool configured;      /* what the configuration would run */
     taciti_prediction prediction;
     taciti_verdict verdict; /* against dense with an f32 wire */
@@ -26,13 +27,13 @@ typedef struct taciti_plan_topology {
     taciti_topology topology; /* owned */
     double gap;               /* 1 - contraction per round; NaN: not asked for */
     size_t exact_after;       /* rounds; 0: never, or unknown */
-    const char *name;
+    const char *strategy, *name;
 } taciti_plan_topology;
 
 /* One that these ranks cannot have. */
 typedef struct taciti_plan_refusal {
-    const char *name;
-    char reason[TACITI_CLI_REASON_BYTES];
+    const char *strategy, *name;
+    char reason[TACITI_REASON_BYTES];
 } taciti_plan_refusal;
 
 typedef struct taciti_candidates {

@@ -33,7 +33,7 @@ static const taciti_candidate *next_gossip(const taciti_candidates *candidates, 
     const taciti_candidate *best = NULL;
     for (size_t i = 0; i < candidates->count; i++) {
         const taciti_candidate *c = &candidates->list[i];
-        if (strcmp(c->strategy, "gossip") != 0 || c->method.order != like->method.order ||
+        if (c->method.topology == NULL || c->theirs || c->method.order != like->method.order ||
             c->method.wire != like->method.wire)
             continue;
         if (has_topology(curves, c->topology)) continue;
@@ -42,12 +42,12 @@ static const taciti_candidate *next_gossip(const taciti_candidates *candidates, 
     return best;
 }
 
-/* The fastest of a strategy; NULL: of all. */
-static const taciti_candidate *fastest(const taciti_candidates *candidates, const char *strategy) {
+/* The fastest of all, or of those that average all replicas now and then. */
+static const taciti_candidate *fastest(const taciti_candidates *candidates, bool periodic) {
     const taciti_candidate *best = NULL;
     for (size_t i = 0; i < candidates->count; i++) {
         const taciti_candidate *c = &candidates->list[i];
-        if (strategy != NULL && strcmp(c->strategy, strategy) != 0) continue;
+        if (periodic && (c->method.topology != NULL || c->method.order == TACITI_ORDER_DENSE)) continue;
         if (best == NULL || c->prediction.step_s < best->prediction.step_s) best = c;
     }
     return best;
@@ -60,8 +60,8 @@ static void choose_lines(const taciti_candidates *candidates, taciti_plan_curves
     add_line(curves, &candidates->list[0]);
     add_line(curves, taciti_candidates_dense(candidates));
     add_line(curves, gossip);
-    add_line(curves, fastest(candidates, NULL));
-    add_line(curves, fastest(candidates, "localsgd"));
+    add_line(curves, fastest(candidates, false));
+    add_line(curves, fastest(candidates, true));
     while (gossip != NULL && curves->line_count < TACITI_CURVE_LINES) {
         const taciti_candidate *next = next_gossip(candidates, curves, gossip);
         if (next == NULL) return;

@@ -11,6 +11,7 @@
 #include "exchange/demand.h"
 #include "model/profile.h"
 #include "plan/cluster.h"
+#include "strategy/pattern.h"
 #include "tensor/layout.h"
 #include "topo/topo.h"
 
@@ -25,8 +26,6 @@ double taciti_cluster_bound_s(const taciti_cluster *cluster, taciti_collective c
  * Every rank's step is forward, backward bucket by bucket, updates; every bucket's exchange begins when the ranks that
  * make it have handed it over and the channel is free, and takes what the links it uses need. Who waits for whom:
  * plan/recursion.h. Where the seconds of a transfer come from: plan/links.h. docs/plan.md has both on one page. */
-
-typedef enum taciti_order { TACITI_ORDER_DENSE, TACITI_ORDER_AWC, TACITI_ORDER_ATC } taciti_order;
 
 /* Whole periods are simulated: all rounds of a topology, one in every so many steps. E_CONFIG, in the name of `what`,
  * when those are more steps than a plan should take. */

@@ -113,11 +113,19 @@ static void dp_state(void *self, taciti_state *out) {
     taciti_optim_list_state(((dp *)self)->context.optim, TACITI_STATE_SHARED, out);
 }
 
+static tacit_status dp_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
+    (void)options;
+    *out = (taciti_pattern){.label = "dense", .order = TACITI_ORDER_DENSE, .every = 1, .configured = true};
+    *count = 1;
+    return TACIT_OK;
+}
+
 extern const taciti_strategy taciti_strategy_dp;
 const taciti_strategy taciti_strategy_dp = {
     .name = "dp",
     .help = "all ranks sum their gradients and make the same update",
     .source = "arXiv 2006.15704",
+    .patterns = dp_patterns,
     .create = dp_create,
     .ready = dp_ready,
     .finish = dp_finish,

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/option.h"
+#include "strategy/pattern.h"
 #include "topo/topo.h"
 
 enum { TACITI_GOSSIP_AWC, TACITI_GOSSIP_ATC };
@@ -42,8 +43,12 @@ typedef struct taciti_gossip_options {
 } taciti_gossip_options;
 extern const taciti_option_table taciti_gossip_option_table; /* section "gossip" */
 
-/* E_CONFIG: options that exclude each other, or that would do nothing beside the others; says what to type. */
-tacit_status taciti_gossip_check_options(const taciti_gossip_options *options);
+/* E_CONFIG: options that exclude each other, or that would do nothing beside the others; says what to type. With
+ * hosts, if not NULL, also a topology that cannot be trained with on these ranks. */
+tacit_status taciti_gossip_check(const void *options, const taciti_hosts *hosts);
+
+/* Every topology and order of this build, with the other options as they are. */
+tacit_status taciti_gossip_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count);
 
 /* The topology of the options for these hosts. Refuses options and topologies that
  * cannot be trained with; whoever offers gossip asks here. Returns owned. Any thread. */

@@ -3,140 +3,54 @@
  * The section `gossip` of a configuration.
  */
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
+#include "base/log.h"
 #include "strategy/gossip.h"
 
 #define AT(member) offsetof(taciti_gossip_options, member)
 
 static const taciti_option OPTIONS[] = {
-    {.key = "topology",
-     .type = TACITI_OPTION_TEXT,
-     .offset = AT(topology),
-     .fallback = "exp",
-     .unit = "",
-     .help = "who mixes with whom; `tacit info topologies` lists all"},
-    {.key = "file",
-     .type = TACITI_OPTION_TEXT,
-     .offset = AT(file),
-     .fallback = "",
-     .unit = "",
-     .help = "mixing matrices of topology `file`, .csv or .npy"},
-    {.key = "order",
-     .type = TACITI_OPTION_ENUM,
-     .offset = AT(order),
-     .fallback = "awc",
-     .choices = "awc|atc",
-     .unit = "",
-     .help = "awc: mix while the next step computes; bears smaller learning rates (awc limit of `tacit info "
-             "topologies -n N`). atc: update, then mix and wait"},
-    {.key = "degree",
-     .type = TACITI_OPTION_INT,
-     .offset = AT(degree),
-     .fallback = "0",
-     .min = 0,
-     .max = 1024,
-     .unit = "ranks",
-     .help = "base-k: most partners per round; torus: columns; 0: the topology's own"},
-    {.key = "period",
-     .type = TACITI_OPTION_INT,
-     .offset = AT(period),
-     .fallback = "0",
-     .min = 0,
-     .max = 4096,
-     .unit = "rounds",
-     .help = "random: rounds drawn before they repeat; 0: the topology's own"},
-    {.key = "seed",
-     .type = TACITI_OPTION_INT,
-     .offset = AT(seed),
-     .fallback = "1",
-     .min = 0,
-     .max = TACITI_UNBOUNDED,
-     .unit = "",
-     .help = "random: the rounds are a function of it"},
-    {.key = "per_host",
-     .type = TACITI_OPTION_INT,
-     .offset = AT(per_host),
-     .fallback = "0",
-     .min = 0,
-     .max = 4096,
-     .unit = "ranks",
-     .help = "ranks per host as the topology sees them; 0: as they are"},
-    {.key = "gamma",
-     .type = TACITI_OPTION_REAL,
-     .offset = AT(gamma),
-     .fallback = "1",
-     .min = 0,
-     .max = 1,
-     .unit = "",
-     .help = "consensus factor: how far a mix goes, from 0 (not at all) to 1"},
-    {.key = "gamma_power",
-     .type = TACITI_OPTION_REAL,
-     .offset = AT(gamma_power),
-     .fallback = "0",
-     .min = 0,
-     .max = 16,
-     .unit = "",
-     .help = "from gamma_start on gamma follows (lr / peak lr) to this power; 0: constant"},
-    {.key = "gamma_floor",
-     .type = TACITI_OPTION_REAL,
-     .offset = AT(gamma_floor),
-     .fallback = "0",
-     .min = 0,
-     .max = 1,
-     .unit = "",
-     .help = "least share of gamma that the schedule leaves"},
-    {.key = "gamma_start",
-     .type = TACITI_OPTION_INT,
-     .offset = AT(gamma_start),
-     .fallback = "-1",
-     .min = -1,
-     .max = 1e12,
-     .unit = "steps",
-     .help = "step from which on gamma follows the learning rate; -1: the end of the warm-up"},
-    {.key = "every",
-     .type = TACITI_OPTION_INT,
-     .offset = AT(every),
-     .fallback = "1",
-     .min = 1,
-     .max = 1e6,
-     .unit = "steps",
-     .help = "steps per mix; with order awc a transfer may take as many iterations, for one more array of memory"},
-    {.key = "mixes",
-     .type = TACITI_OPTION_INT,
-     .offset = AT(mixes),
-     .fallback = "1",
-     .min = 1,
-     .max = TACITI_GOSSIP_MAX_MIXES,
-     .unit = "mixes",
-     .help = "mixes per step; all but the first are waited for in the step"},
-    {.key = "accelerate",
-     .type = TACITI_OPTION_BOOL,
-     .offset = AT(accelerate),
-     .fallback = "false",
-     .unit = "",
-     .help = "extrapolate between the mixes of a step (symmetric topologies of one round)"},
-    {.key = "tracker",
-     .type = TACITI_OPTION_BOOL,
-     .offset = AT(tracker),
-     .fallback = "false",
-     .unit = "",
-     .help = "update with a mixed estimate of the mean gradient, for unequal data; twice the bytes, three more arrays"},
-    {.key = "target",
-     .type = TACITI_OPTION_REAL,
-     .offset = AT(target),
-     .fallback = "0",
-     .min = 0,
-     .max = 1e3,
-     .unit = "",
-     .help = "consensus distance, relative to the parameters' norm, above which a step makes more mixes; 0: off"},
-    {.key = "delay",
-     .type = TACITI_OPTION_INT,
-     .offset = AT(delay),
-     .fallback = "0",
-     .min = 0,
-     .max = 1,
-     .unit = "iterations",
-     .help = "iterations more that a transfer may take; 1 needs gamma 0.5 or less and two more arrays"},
+    TACITI_OPTION("topology", TEXT, AT(topology), "exp",
+                  .help = "who mixes with whom; `tacit info topologies` lists all"),
+    TACITI_OPTION("file", TEXT, AT(file), "", .help = "mixing matrices of topology `file`, .csv or .npy"),
+    TACITI_OPTION("order", ENUM, AT(order), "awc", .choices = "awc|atc",
+                  .help =
+                      "awc: mix while the next step computes; bears smaller learning rates (awc limit of `tacit info "
+                      "topologies -n N`). atc: update, then mix and wait"),
+    TACITI_OPTION("degree", INT, AT(degree), "0", .max = 1024, .unit = "ranks",
+                  .help = "base-k: most partners per round; torus: columns; 0: the topology's own"),
+    TACITI_OPTION("period", INT, AT(period), "0", .max = 4096, .unit = "rounds",
+                  .help = "random: rounds drawn before they repeat; 0: the topology's own"),
+    TACITI_OPTION("seed", INT, AT(seed), "1", .max = TACITI_UNBOUNDED,
+                  .help = "random: the rounds are a function of it"),
+    TACITI_OPTION("per_host", INT, AT(per_host), "0", .max = 4096, .unit = "ranks",
+                  .help = "ranks per host as the topology sees them; 0: as they are"),
+    TACITI_OPTION("gamma", REAL, AT(gamma), "1", .max = 1,
+                  .help = "consensus factor: how far a mix goes, from 0 (not at all) to 1"),
+    TACITI_OPTION("gamma_power", REAL, AT(gamma_power), "0", .max = 16,
+                  .help = "from gamma_start on gamma follows (lr / peak lr) to this power; 0: constant"),
+    TACITI_OPTION("gamma_floor", REAL, AT(gamma_floor), "0", .max = 1,
+                  .help = "least share of gamma that the schedule leaves"),
+    TACITI_OPTION("gamma_start", INT, AT(gamma_start), "-1", .min = -1, .max = 1e12, .unit = "steps",
+                  .help = "step from which on gamma follows the learning rate; -1: the end of the warm-up"),
+    TACITI_OPTION(
+        "every", INT, AT(every), "1", .min = 1, .max = 1e6, .unit = "steps",
+        .help = "steps per mix; with order awc a transfer may take as many iterations, for one more array of memory"),
+    TACITI_OPTION("mixes", INT, AT(mixes), "1", .min = 1, .max = TACITI_GOSSIP_MAX_MIXES, .unit = "mixes",
+                  .help = "mixes per step; all but the first are waited for in the step"),
+    TACITI_OPTION("accelerate", BOOL, AT(accelerate), "false",
+                  .help = "extrapolate between the mixes of a step (symmetric topologies of one round)"),
+    TACITI_OPTION(
+        "tracker", BOOL, AT(tracker), "false",
+        .help =
+            "update with a mixed estimate of the mean gradient, for unequal data; twice the bytes, three more arrays"),
+    TACITI_OPTION(
+        "target", REAL, AT(target), "0", .max = 1e3,
+        .help = "consensus distance, relative to the parameters' norm, above which a step makes more mixes; 0: off"),
+    TACITI_OPTION("delay", INT, AT(delay), "0", .max = 1, .unit = "iterations",
+                  .help = "iterations more that a transfer may take; 1 needs gamma 0.5 or less and two more arrays"),
 };
 
 const taciti_option_table taciti_gossip_option_table = {.section = "gossip",
@@ -144,3 +58,46 @@ const taciti_option_table taciti_gossip_option_table = {.section = "gossip",
                                                             "replicas that mix with a few neighbours (strategy gossip)",
                                                         .options = OPTIONS,
                                                         .count = sizeof OPTIONS / sizeof *OPTIONS};
+
+/* ---- what the planner prices ------------------------------------------------------------------------------------- */
+
+/* What changes the number of mixes in a step is in no pattern. */
+static tacit_status refuse_more_mixes(const taciti_gossip_options *o) {
+    const char *key = o->mixes > 1 ? "gossip.mixes 1" : o->tracker ? "no-gossip.tracker" : NULL;
+    if (o->target > 0) key = "gossip.target 0";
+    if (key == NULL) return TACIT_OK;
+    return taciti_fail(
+        TACIT_E_CONFIG,
+        "plan predicts one mix of the parameters per step, but gossip.mixes is %lld, gossip.tracker %s and "
+        "gossip.target %g; plan without: --%s",
+        (long long)o->mixes, o->tracker ? "on" : "off", o->target, key);
+}
+
+/* A topology has its options where they are given for it. */
+static taciti_pattern pattern_of(const taciti_gossip_options *o, const char *topology, int order) {
+    const bool configured = strcmp(o->topology.text, topology) == 0, awc = order == TACITI_GOSSIP_AWC;
+    taciti_pattern pattern = {.order = awc ? TACITI_ORDER_AWC : TACITI_ORDER_ATC,
+                              .topology = {.name = topology, .seed = (uint64_t)o->seed},
+                              .per_host = (int)o->per_host,
+                              .every = (int)o->every,
+                              .delay = awc ? (int)o->delay : 0,
+                              .configured = configured && o->order == order};
+    if (configured) {
+        pattern.topology.degree = (int)o->degree;
+        pattern.topology.period = (int)o->period;
+        pattern.topology.file = o->file.text[0] == '\0' ? NULL : o->file.text;
+    }
+    (void)snprintf(pattern.label, sizeof pattern.label, "gossip %s %s", topology, awc ? "awc" : "atc");
+    return pattern;
+}
+
+tacit_status taciti_gossip_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
+    const taciti_gossip_options *o = options;
+    TACITI_TRY(refuse_more_mixes(o));
+    *count = 0;
+    for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++)
+        for (int order = TACITI_GOSSIP_AWC; order <= TACITI_GOSSIP_ATC && *count < TACITI_PATTERNS_MAX; order++)
+            if (o->file.text[0] != '\0' || strcmp(kind->name, "file") != 0)
+                out[(*count)++] = pattern_of(o, kind->name, order);
+    return TACIT_OK;
+}

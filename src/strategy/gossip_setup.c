@@ -30,7 +30,7 @@ static bool is_named(const taciti_gossip_options *o, const char *topology) {
     return strcmp(o->topology.text, topology) == 0;
 }
 
-tacit_status taciti_gossip_check_options(const taciti_gossip_options *o) {
+static tacit_status check_options(const taciti_gossip_options *o) {
     const bool late = o->delay > 0;
     const refusal refusals[] = {
         {late && o->order != TACITI_GOSSIP_AWC,
@@ -124,7 +124,7 @@ static tacit_status make_topology(const taciti_gossip_options *o, const taciti_h
 tacit_status taciti_gossip_topology(const taciti_gossip_options *options, const taciti_hosts *hosts,
                                     taciti_topology *out) {
     taciti_topology topology = {.period = 0};
-    TACITI_TRY(taciti_gossip_check_options(options));
+    TACITI_TRY(check_options(options));
     TACITI_TRY(make_topology(options, hosts, &topology));
     tacit_status status = taciti_topology_check(&topology);
     if (status == TACIT_OK) status = check_topology(options, &topology);
@@ -135,9 +135,17 @@ tacit_status taciti_gossip_topology(const taciti_gossip_options *options, const 
     return status;
 }
 
+tacit_status taciti_gossip_check(const void *options, const taciti_hosts *hosts) {
+    taciti_topology topology;
+    if (hosts == NULL) return check_options(options);
+    TACITI_TRY(taciti_gossip_topology(options, hosts, &topology));
+    taciti_topology_destroy(&topology);
+    return TACIT_OK;
+}
+
 /* All that can be refused before anything is held. */
 static tacit_status choose_topology(const taciti_strategy_context *context, taciti_topology *out) {
-    return taciti_gossip_topology(context->gossip_options, taciti_comm_hosts(context->comm), out);
+    return taciti_gossip_topology(context->options, taciti_comm_hosts(context->comm), out);
 }
 
 static uint64_t digest_of(const taciti_topology *t) {
@@ -218,7 +226,7 @@ static tacit_status make_arrays(taciti_gossip *g) {
 }
 
 tacit_status taciti_gossip_predict_bytes(const taciti_strategy_context *context, size_t *out) {
-    const taciti_gossip_options *o = context->gossip_options;
+    const taciti_gossip_options *o = context->options;
     taciti_topology topology;
     TACITI_TRY(choose_topology(context, &topology));
     const size_t mix_bytes =
@@ -252,7 +260,7 @@ tacit_status taciti_gossip_create(const taciti_strategy_context *context, void *
     tacit_status status = g == NULL ? TACIT_E_MEMORY : TACIT_OK;
     if (status == TACIT_OK) {
         g->context = *context;
-        g->options = *context->gossip_options;
+        g->options = *(const taciti_gossip_options *)context->options;
         g->mixes = g->options.mixes;
         status = set_up(g);
     }

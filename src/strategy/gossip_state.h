@@ -15,6 +15,7 @@
 #include "exchange/group.h"
 #include "exchange/mix.h"
 #include "strategy/average.h"
+#include "strategy/gossip.h"
 #include "strategy/strategy.h"
 
 enum { TACITI_GOSSIP_CHANNELS = 3 };

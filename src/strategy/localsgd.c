@@ -26,53 +26,34 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "strategy/average.h"
+#include "strategy/strategy.h"
 
 enum { BLOCK_FLOATS = 65536 };
 
 #define AT(member) offsetof(taciti_localsgd_options, member)
 
 static const taciti_option OPTIONS[] = {
-    {.key = "every",
-     .type = TACITI_OPTION_INT,
-     .offset = AT(every),
-     .fallback = "16",
-     .min = 1,
-     .max = 1e9,
-     .unit = "steps",
-     .help = "steps that every rank makes alone before all replicas are averaged"},
-    {.key = "outer_lr",
-     .type = TACITI_OPTION_REAL,
-     .offset = AT(outer_lr),
-     .fallback = "1",
-     .min = 0,
-     .max = 10,
-     .unit = "",
-     .help = "learning rate of the outer step; 1 without momentum: plain averaging; DiLoCo: 0.7"},
-    {.key = "outer_momentum",
-     .type = TACITI_OPTION_REAL,
-     .offset = AT(outer_momentum),
-     .fallback = "0",
-     .min = 0,
-     .max = 0.9999,
-     .unit = "",
-     .help = "momentum of the outer step; DiLoCo: 0.9"},
-    {.key = "outer_nesterov",
-     .type = TACITI_OPTION_BOOL,
-     .offset = AT(outer_nesterov),
-     .fallback = "true",
-     .unit = "",
-     .help = "outer momentum in Nesterov's form"},
+    TACITI_OPTION("every", INT, AT(every), "16", .min = 1, .max = 1e9, .unit = "steps",
+                  .help = "steps that every rank makes alone before all replicas are averaged"),
+    TACITI_OPTION("outer_lr", REAL, AT(outer_lr), "1", .max = 10,
+                  .help = "learning rate of the outer step; 1 without momentum: plain averaging; DiLoCo: 0.7"),
+    TACITI_OPTION("outer_momentum", REAL, AT(outer_momentum), "0", .max = 0.9999,
+                  .help = "momentum of the outer step; DiLoCo: 0.9"),
+    TACITI_OPTION("outer_nesterov", BOOL, AT(outer_nesterov), "true", .help = "outer momentum in Nesterov's form"),
 };
 
 const taciti_option_table taciti_localsgd_option_table = {
-    "localsgd", "steps of every rank's own between averages, and the outer step", OPTIONS,
-    sizeof OPTIONS / sizeof *OPTIONS};
+    .section = "localsgd",
+    .help = "steps of every rank's own between averages, and the outer step",
+    .options = OPTIONS,
+    .count = sizeof OPTIONS / sizeof *OPTIONS};
 
 typedef struct localsgd {
     taciti_strategy_context context;
@@ -130,21 +111,24 @@ static tacit_status build(localsgd *l) {
 
 static bool is_plain(const taciti_localsgd_options *o) { return o->outer_lr == 1 && o->outer_momentum == 0; }
 
-tacit_status taciti_localsgd_check_options(const taciti_localsgd_options *options) {
-    if (options->outer_lr > 0) return TACIT_OK;
+/* An outer step that would leave everything where it is. */
+static tacit_status localsgd_check(const void *options, const taciti_hosts *hosts) {
+    (void)hosts;
+    if (((const taciti_localsgd_options *)options)->outer_lr > 0) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG, "localsgd.outer_lr is 0: every average would throw away what ranks have learnt; "
                                        "--localsgd.outer_lr 1 is plain averaging, 0.7 DiLoCo's");
 }
 
 static tacit_status localsgd_create(const taciti_strategy_context *context, void **out) {
-    TACITI_TRY(taciti_localsgd_check_options(context->localsgd_options)); /* the same on all ranks */
+    const taciti_localsgd_options *options = context->options;
+    TACITI_TRY(localsgd_check(options, NULL)); /* the same on all ranks */
     localsgd *l = taciti_calloc(1, sizeof *l);
     TACITI_TRY(taciti_comm_agree(context->comm, l == NULL ? TACIT_E_MEMORY : TACIT_OK));
     *l = (localsgd){.context = *context,
-                    .options = *context->localsgd_options,
+                    .options = *options,
                     .kernels = taciti_kernels_get(),
                     .emulated = taciti_optim_is_emulated(context->optim),
-                    .alone = taciti_comm_size(context->comm) == 1 && is_plain(context->localsgd_options)};
+                    .alone = taciti_comm_size(context->comm) == 1 && is_plain(options)};
     const tacit_status status = build(l);
     if (status == TACIT_OK)
         *out = l;
@@ -337,10 +321,19 @@ static uint64_t localsgd_nic_bytes_per_step(const void *self) {
 static size_t localsgd_period(const void *self) { return (size_t)((const localsgd *)self)->options.every; }
 
 static tacit_status localsgd_predict_bytes(const taciti_strategy_context *c, size_t *out) {
-    TACITI_TRY(taciti_localsgd_check_options(c->localsgd_options));
-    const size_t arrays = c->localsgd_options->outer_momentum > 0 ? 2 : 1;
+    const taciti_localsgd_options *options = c->options;
+    TACITI_TRY(localsgd_check(options, NULL));
+    const size_t arrays = options->outer_momentum > 0 ? 2 : 1;
     *out = arrays * c->layout->n * sizeof(float) + taciti_exchange_predict_bytes(c->comm, c->exchange_options) +
            taciti_average_predict_bytes(c->comm, c->exchange_options);
+    return TACIT_OK;
+}
+
+static tacit_status localsgd_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
+    const int every = (int)((const taciti_localsgd_options *)options)->every;
+    *out = (taciti_pattern){.order = TACITI_ORDER_ATC, .every = every, .configured = true};
+    (void)snprintf(out->label, sizeof out->label, "localsgd every %d", every);
+    *count = 1;
     return TACIT_OK;
 }
 
@@ -349,6 +342,11 @@ const taciti_strategy taciti_strategy_localsgd = {
     .name = "localsgd",
     .help = "all ranks make steps of their own and average now and then (local SGD, DiLoCo)",
     .source = "arXiv 1805.09767, 2311.08105",
+    .options = &taciti_localsgd_option_table,
+    .options_size = sizeof(taciti_localsgd_options),
+    .label = "every outer_lr outer_momentum",
+    .check = localsgd_check,
+    .patterns = localsgd_patterns,
     .create = localsgd_create,
     .start = localsgd_start,
     .finish = localsgd_finish,

@@ -21,7 +21,4 @@ typedef struct taciti_localsgd_options {
 } taciti_localsgd_options;
 extern const taciti_option_table taciti_localsgd_option_table; /* section "localsgd" */
 
-/* E_CONFIG: an outer step that would leave everything where it is; says what to type. */
-tacit_status taciti_localsgd_check_options(const taciti_localsgd_options *options);
-
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "base/log.h"
 #include "strategy/strategy.h"
 
 #define TACITI_STRATEGIES(X) X(dp) X(gossip) X(localsgd)
@@ -22,8 +21,6 @@ const taciti_strategy *taciti_strategy_find(const char *name) {
     return NULL;
 }
 
-tacit_status taciti_strategy_choose(const char *name, const taciti_strategy **out) {
-    *out = taciti_strategy_find(name);
-    if (*out != NULL) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG, "strategy: \"%s\" is not known; `tacit info strategies` lists all", name);
+const char *taciti_strategy_name(size_t index) {
+    return index < sizeof STRATEGIES / sizeof *STRATEGIES - 1 ? STRATEGIES[index]->name : NULL;
 }

@@ -2,15 +2,16 @@
  *
  * What is exchanged, and when. Five verbs: create, start, ready, finish, destroy. `state` lists what a checkpoint must
  * hold. Strategies whose replicas differ have two more, average and revert, for evaluation and checkpoints. A strategy
- * is one table of these verbs and one line in strategy/registry.c.
+ * is one table of these verbs and one line in strategy/registry.c; it brings its options with it, and nothing above
+ * this folder knows their names.
  */
 #ifndef TACITI_STRATEGY_STRATEGY_H
 #define TACITI_STRATEGY_STRATEGY_H
 
+#include "base/option.h"
 #include "exchange/exchange.h"
 #include "optim/optim.h"
-#include "strategy/gossip.h"
-#include "strategy/localsgd.h"
+#include "strategy/pattern.h"
 #include "tensor/state.h"
 
 /* Everything a strategy works on. Borrowed for the strategy's whole life. */
@@ -21,8 +22,7 @@ typedef struct taciti_strategy_context {
     taciti_optim *optim;
     const taciti_optim_options *optim_options;
     const taciti_exchange_options *exchange_options;
-    const taciti_gossip_options *gossip_options;
-    const taciti_localsgd_options *localsgd_options;
+    const void *options; /* the strategy's own, of its table; NULL where it has none */
     float *parameters;   /* flat */
     float *gradients;    /* flat; sum over the local samples, scaled so that the sum over ranks is the gradient */
     taciti_bf16 *copy16; /* flat bf16 copy of the parameters, or NULL */
@@ -41,6 +41,22 @@ typedef struct taciti_step_report {
 
 typedef struct taciti_strategy {
     const char *name, *help, *source;
+
+    /* The strategy's own section of a configuration, and the size of the struct that it fills. NULL, 0: none. */
+    const taciti_option_table *options;
+    size_t options_size;
+
+    /* Keys of that section, separated by blanks, that tell runs of this strategy apart in reports: "topology order".
+     * NULL: none. */
+    const char *label;
+
+    /* Returns E_CONFIG, with what to type, for options that cannot be; with hosts, if not NULL, also for options that
+     * cannot be on these ranks. NULL: all legal values go together. Not collective. */
+    tacit_status (*check)(const void *options, const taciti_hosts *hosts);
+
+    /* What the planner prices with these options: *count patterns, and whatever else it makes sense to compare with
+     * them. E_CONFIG: options that no pattern describes. The patterns borrow from `options`. Not collective. */
+    tacit_status (*patterns)(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count);
 
     /* Collective. Returns owned. */
     tacit_status (*create)(const taciti_strategy_context *context, void **out);
@@ -111,9 +127,8 @@ typedef struct taciti_strategy {
     bool replicas_equal; /* parameters are bit-equal on all ranks after every step */
 } taciti_strategy;
 
-const taciti_strategy *const *taciti_strategy_list(void); /* ends with NULL; any thread */
-const taciti_strategy *taciti_strategy_find(const char *name);
-/* The same, which must be there. */
-tacit_status taciti_strategy_choose(const char *name, const taciti_strategy **out);
+const taciti_strategy *const *taciti_strategy_list(void);      /* ends with NULL; any thread */
+const taciti_strategy *taciti_strategy_find(const char *name); /* NULL: there is none */
+const char *taciti_strategy_name(size_t index);                /* for an option of type NAME; NULL behind the last */
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/rng.h"
+#include "strategy/localsgd.h"
 #include "strategy/test_replicas.h"
 
 enum { MAX_RANKS = 8, STEPS = 7, NOBODY = -1 };
@@ -109,7 +110,7 @@ static void open_worker(worker *w) {
                                        .optim = w->optim,
                                        .optim_options = &t->optim,
                                        .exchange_options = &t->exchange,
-                                       .localsgd_options = &w->local,
+                                       .options = &w->local,
                                        .parameters = w->p,
                                        .gradients = w->g,
                                        .copy16 = w->copy};

@@ -187,7 +187,7 @@ static tacit_status open_rank(const test_replicas *t, taciti_comm *comm, const t
                                              .optim = s->optim,
                                              .optim_options = &t->optim,
                                              .exchange_options = &t->exchange,
-                                             .gossip_options = gossip,
+                                             .options = gossip,
                                              .parameters = s->p,
                                              .gradients = s->g,
                                              .copy16 = s->copy};

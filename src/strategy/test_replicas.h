@@ -7,6 +7,7 @@
 #define TACITI_STRATEGY_TEST_REPLICAS_H
 
 #include "comm/test_engine.h"
+#include "strategy/gossip.h"
 #include "strategy/strategy.h"
 
 enum { TEST_MAX_RANKS = 16, TEST_MAX_STEPS = 400, TEST_MAX_NUMBERS = 8, TEST_MAX_ARRAYS = 4 };

@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "base/rng.h"
+#include "strategy/localsgd.h"
 #include "strategy/test_replicas.h"
 
 enum { MAX_RANKS = 5, STEPS = 4, BAD_STEP = 2 };
@@ -239,10 +240,11 @@ static void strategies_are_found_by_name(void **state) {
 static void an_outer_step_of_nothing_is_refused(void **state) {
     (void)state;
     test_log_keep();
-    assert_int_equal(taciti_localsgd_check_options(&(taciti_localsgd_options){.every = 4}), TACIT_E_CONFIG);
+    const taciti_strategy *strategy = taciti_strategy_find("localsgd");
+    assert_int_equal(strategy->check(&(taciti_localsgd_options){.every = 4}, NULL), TACIT_E_CONFIG);
     assert_int_equal(test_log_count("--localsgd.outer_lr 1 is plain averaging"), 1);
     test_log_drop();
-    assert_int_equal(taciti_localsgd_check_options(&(taciti_localsgd_options){.every = 4, .outer_lr = 1e-3}), TACIT_OK);
+    assert_int_equal(strategy->check(&(taciti_localsgd_options){.every = 4, .outer_lr = 1e-3}, NULL), TACIT_OK);
 }
 
 int main(void) {

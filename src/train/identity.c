@@ -68,7 +68,7 @@ static uint64_t layout_digest(const taciti_layout *layout) {
 tacit_status taciti_trainer_agree(const taciti_trainer *trainer) {
     char text[TEXT_BYTES];
     TACITI_TRY(taciti_agree_on_build(trainer->comm));
-    TACITI_TRY(taciti_agree_on_configuration(trainer->comm, &trainer->settings->config));
+    TACITI_TRY(taciti_agree_on_configuration(trainer->comm, &trainer->settings->job.config));
     (void)snprintf(text, sizeof text, "%zu parameters in %zu tensors and %zu buckets, digest %016llx",
                    trainer->layout.parameters, trainer->layout.tensor_count, trainer->layout.bucket_count,
                    (unsigned long long)layout_digest(&trainer->layout));

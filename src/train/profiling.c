@@ -19,7 +19,7 @@ static bool is_measured(const taciti_profiling *p) { return p->path != NULL && p
 tacit_status taciti_profiling_create(taciti_trainer *trainer) {
     taciti_profiling *p = &trainer->profiling;
     if (p->path == NULL) return TACIT_OK;
-    TACITI_TRY(taciti_profile_of_gpt(&trainer->settings->model, trainer->time, &p->profile));
+    TACITI_TRY(taciti_profile_of_gpt(&trainer->settings->job.model, trainer->time, &p->profile));
     taciti_profile_measure(&p->profile);
     char name[sizeof p->profile.name];
     (void)snprintf(name, sizeof name, "%.55s-train", p->profile.name);
@@ -89,7 +89,7 @@ tacit_status taciti_profiling_write(taciti_trainer *trainer) {
         "measured by tacit train on rank 0 of %d, %d thread%s, %s, %zu x %zu tokens per rank and step in passes "
         "of %zu, mean of %" PRId64 " steps; cv of the compute time %.3f over ranks and steps",
         trainer->ranks, trainer->threads, trainer->threads == 1 ? "" : "s",
-        trainer->settings->model.dtype == TACITI_DTYPE_BF16 ? "bf16" : "f32", trainer->share, trainer->time,
+        trainer->settings->job.model.dtype == TACITI_DTYPE_BF16 ? "bf16" : "f32", trainer->share, trainer->time,
         trainer->micro, p->updates, variation(p));
     TACITI_TRY(taciti_profile_save(&p->profile, p->path));
     taciti_trainer_say(trainer, "profile: forward %.3g ms, backward %.3g ms, update %.3g ms, cv %.3f, in %s",

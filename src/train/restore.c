@@ -274,7 +274,7 @@ static tacit_status restore(taciti_trainer *trainer, const char *path, const cha
     taciti_model_options model;
     origin from;
     TACITI_TRY(taciti_run_parse_model(path, meta_json, &model));
-    TACITI_TRY(taciti_run_match(path, &model, &trainer->settings->model));
+    TACITI_TRY(taciti_run_match(path, &model, &trainer->settings->job.model));
     json_t *meta = json_loads(meta_json, 0, NULL);
     if (meta == NULL) return taciti_fail(TACIT_E_DATA, "%s: its description is not JSON", path);
     tacit_status status = restore_position(trainer, meta);
@@ -320,7 +320,7 @@ tacit_status taciti_trainer_resume(taciti_trainer *trainer, bool *found) {
 static tacit_status read_weights(taciti_trainer *trainer, const char *from) {
     taciti_run_info info;
     TACITI_TRY(taciti_run_open(from, &info));
-    tacit_status status = taciti_run_match(from, &info.model, &trainer->settings->model);
+    tacit_status status = taciti_run_match(from, &info.model, &trainer->settings->job.model);
     if (status == TACIT_OK)
         status = taciti_run_weights(&info, &trainer->layout, taciti_model_parameters(trainer->model));
     taciti_run_close(&info);

@@ -56,8 +56,8 @@ static tacit_status add_replicas(const taciti_trainer *trainer, json_t *meta) {
 
 /* Everything but arrays. Returns owned. */
 static json_t *describe_run(const taciti_trainer *trainer) {
-    const taciti_settings *s = trainer->settings;
-    char *config = taciti_config_json(&s->config, 0);
+    const taciti_train_settings *s = trainer->settings;
+    char *config = taciti_config_json(&s->job.config, 0);
     json_t *values = config == NULL ? NULL : json_loads(config, 0, NULL);
     taciti_free(config);
     return values == NULL
@@ -65,8 +65,8 @@ static json_t *describe_run(const taciti_trainer *trainer) {
                : json_pack("{s:I,s:I,s:I,s:I,s:I,s:i,s:s,s:s,s:o,s:o}", "step", (json_int_t)trainer->position.step,
                            "updates", (json_int_t)taciti_optim_updates(trainer->optim), "skipped",
                            (json_int_t)trainer->position.skipped, "tokens", (json_int_t)trainer->position.tokens,
-                           "seed", (json_int_t)s->train.seed, "ranks", trainer->ranks, "strategy", s->strategy.text,
-                           "data", trainer->data_info.digest, "model", describe_model(&s->model), "config", values);
+                           "seed", (json_int_t)s->train.seed, "ranks", trainer->ranks, "strategy", s->job.strategy.text,
+                           "data", trainer->data_info.digest, "model", describe_model(&s->job.model), "config", values);
 }
 
 /* Collective; owned text, free(). */

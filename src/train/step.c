@@ -16,7 +16,7 @@ static void bucket_full(void *context, size_t bucket) {
 }
 
 static void poison(taciti_trainer *trainer, size_t tensor) {
-    const taciti_settings *s = trainer->settings;
+    const taciti_train_settings *s = trainer->settings;
     const int64_t since = trainer->position.step - s->train.fail_at;
     if (s->train.fail_at < 0 || since < 0 || since >= s->train.fail_steps || trainer->rank != trainer->ranks - 1)
         return;
@@ -47,7 +47,7 @@ static void abandon(taciti_trainer *trainer) {
 /* Forward and backward of this rank's samples, pass by pass; buckets leave during the last pass's backward. A rank
  * without samples still makes one empty pass: its gradient is zero and its buckets are ready. TACIT_PENDING: left. */
 static tacit_status make_passes(taciti_trainer *trainer, double *loss_sum) {
-    const taciti_settings *s = trainer->settings;
+    const taciti_train_settings *s = trainer->settings;
     const uint64_t batch = (uint64_t)s->train.batch, step = (uint64_t)trainer->position.step;
     const uint64_t key = taciti_rng_key(taciti_rng_key((uint64_t)s->train.seed, DROPOUT_STREAM), step);
     taciti_readiness_reset(&trainer->readiness);
@@ -112,7 +112,7 @@ static void fill_times(taciti_trainer *trainer, int64_t begin, int64_t compute_n
     out->wait_s = (double)report->wait_ns * per_ns;
     out->update_s = (double)main[TACITI_SPAN_UPDATE] * per_ns;
     out->tokens_per_s = tokens / out->step_s;
-    const double flops = taciti_model_flops_per_token(&trainer->settings->model, trainer->time) * out->tokens_per_s;
+    const double flops = taciti_model_flops_per_token(&trainer->settings->job.model, trainer->time) * out->tokens_per_s;
     out->mfu = trainer->peak_flops > 0 ? flops / trainer->peak_flops : (double)NAN;
 }
 
@@ -148,7 +148,7 @@ tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish) {
     mine.compute_s = (double)compute_ns * 1e-9;
     taciti_comm_announce(trainer->comm, trainer->position.step, "exchange");
     const double lr =
-        taciti_optim_lr(&trainer->settings->optim, trainer->position.step, trainer->settings->train.steps);
+        taciti_optim_lr(&trainer->settings->job.optim, trainer->position.step, trainer->settings->train.steps);
     taciti_step_report report = {0};
     taciti_step_entry *entry = NULL;
     TACITI_TRY(trainer->strategy->finish(trainer->strategy_self, lr, &report));

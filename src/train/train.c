@@ -32,15 +32,16 @@ void taciti_trainer_say(const taciti_trainer *trainer, const char *format, ...) 
 }
 
 static void announce_run(const taciti_trainer *trainer) {
-    const taciti_settings *s = trainer->settings;
+    const taciti_train_settings *s = trainer->settings;
     taciti_trainer_say(trainer, "tacit %s, %s, %d rank%s x %d thread%s, kernels %s", tacit_version(),
                        taciti_comm_engine(trainer->comm)->library, trainer->ranks, trainer->ranks == 1 ? "" : "s",
                        trainer->threads, trainer->threads == 1 ? "" : "s", taciti_kernels_get()->isa);
     taciti_trainer_say(trainer,
                        "model  %.2f M parameters: %" PRId64 " layers, %" PRId64 " heads, %" PRId64
                        " channels, vocabulary %" PRId64 ", context %" PRId64 ", %s",
-                       (double)trainer->layout.parameters * 1e-6, s->model.layers, s->model.heads, s->model.channels,
-                       s->model.vocabulary, s->model.context, s->model.dtype == TACITI_DTYPE_BF16 ? "bf16" : "f32");
+                       (double)trainer->layout.parameters * 1e-6, s->job.model.layers, s->job.model.heads,
+                       s->job.model.channels, s->job.model.vocabulary, s->job.model.context,
+                       s->job.model.dtype == TACITI_DTYPE_BF16 ? "bf16" : "f32");
     taciti_trainer_say(trainer, "data   %s: %" PRIu64 " train and %" PRIu64 " validation tokens",
                        trainer->data_info.source, trainer->data_info.train_tokens,
                        trainer->data_info.validation_tokens);
@@ -48,7 +49,8 @@ static void announce_run(const taciti_trainer *trainer) {
     taciti_data_describe_partition(trainer->data, (uint64_t)s->train.seed, partition, sizeof partition);
     if (partition[0] != '\0') taciti_trainer_say(trainer, "data   %s: %s", s->data.partition.text, partition);
     taciti_trainer_say(trainer, "run    %s: strategy %s, %" PRId64 " steps of %" PRId64 " x %zu tokens, seed %" PRId64,
-                       s->run.dir.text, s->strategy.text, s->train.steps, s->train.batch, trainer->time, s->train.seed);
+                       s->run.dir.text, s->job.strategy.text, s->train.steps, s->train.batch, trainer->time,
+                       s->train.seed);
 }
 
 static void announce_memory(const taciti_trainer *trainer) {
@@ -269,7 +271,7 @@ static tacit_status asked_to_stop(taciti_trainer *trainer, bool *stop) {
 }
 
 static void announce_end(const taciti_trainer *trainer, bool stop, int64_t first) {
-    const taciti_settings *s = trainer->settings;
+    const taciti_train_settings *s = trainer->settings;
     const bool saved = s->train.save_every >= 0 && trainer->saved_step == trainer->position.step;
     const bool fresh = trainer->position.step > first;
     taciti_trainer_say(trainer, "%s at step %" PRId64 " of %" PRId64 "%s%s%s", stop ? "stopped as asked" : "finished",
@@ -345,7 +347,7 @@ static tacit_status train_built(taciti_trainer *trainer, bool resume) {
     return taciti_comm_agree(trainer->comm, taciti_profiling_write(trainer));
 }
 
-tacit_status taciti_train(taciti_comm *comm, taciti_settings *settings, const taciti_train_request *request) {
+tacit_status taciti_train(taciti_comm *comm, taciti_train_settings *settings, const taciti_train_request *request) {
     taciti_trainer trainer;
     tacit_status status = taciti_trainer_prepare(&trainer, comm, settings, request);
     if (status == TACIT_OK) {

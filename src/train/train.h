@@ -11,12 +11,7 @@
 #include "base/option.h"
 #include "comm/comm.h"
 #include "data/data.h"
-#include "exchange/exchange.h"
-#include "model/emulated.h"
-#include "model/model.h"
-#include "optim/optim.h"
-#include "strategy/gossip.h"
-#include "strategy/localsgd.h"
+#include "settings/settings.h"
 
 typedef struct taciti_train_options {
     int64_t steps;        /* train.steps */
@@ -46,28 +41,17 @@ typedef struct taciti_run_options {
 } taciti_run_options;
 extern const taciti_option_table taciti_run_option_table; /* section "run" */
 
-/* The keys without a section: `strategy`, a taciti_text. */
-extern const taciti_option_table taciti_top_option_table;
-
-/* Everything a run is configured by; the sections of one taciti_config. */
-typedef struct taciti_settings {
-    taciti_text strategy; /* top-level key `strategy` */
+/* Everything a run is configured by. */
+typedef struct taciti_train_settings {
+    taciti_settings job; /* with the sections below; job.config is the whole configuration */
     taciti_train_options train;
     taciti_run_options run;
-    taciti_model_options model;
     taciti_data_options data;
-    taciti_optim_options optim;
-    taciti_exchange_options exchange;
-    taciti_gossip_options gossip;
-    taciti_localsgd_options localsgd;
-    taciti_comm_options comm;
-    taciti_compute_options compute; /* what `tacit plan` and `tacit bench step` assume; training computes for real */
-    taciti_section sections[11];
-    taciti_config config; /* points to `sections` */
-} taciti_settings;
+} taciti_train_settings;
 
-/* Points the sections at this struct's members and fills the defaults. The struct must not move afterwards. */
-tacit_status taciti_settings_init(taciti_settings *settings);
+/* Composes the sections and fills the defaults; the struct must not move afterwards. taciti_settings_destroy(&job),
+ * also after an error. */
+tacit_status taciti_train_settings_init(taciti_train_settings *settings);
 
 /* How this call is to train; nothing that belongs to the run. */
 typedef struct taciti_train_request {
@@ -78,6 +62,6 @@ typedef struct taciti_train_request {
 } taciti_train_request;
 
 /* Trains. Collective. */
-tacit_status taciti_train(taciti_comm *comm, taciti_settings *settings, const taciti_train_request *request);
+tacit_status taciti_train(taciti_comm *comm, taciti_train_settings *settings, const taciti_train_request *request);
 
 #endif

@@ -26,17 +26,18 @@ static int choose_threads(const taciti_trainer *trainer) {
 }
 
 static tacit_status resolve_sizes(taciti_trainer *trainer) {
-    taciti_settings *s = trainer->settings;
-    if (s->model.vocabulary == 0 && trainer->data_info.vocabulary_known)
-        s->model.vocabulary = trainer->data_info.vocabulary;
-    TACITI_TRY(taciti_model_resolve(&s->model));
-    if (s->model.vocabulary < trainer->data_info.vocabulary)
+    taciti_train_settings *s = trainer->settings;
+    if (s->job.model.vocabulary == 0 && trainer->data_info.vocabulary_known)
+        s->job.model.vocabulary = trainer->data_info.vocabulary;
+    TACITI_TRY(taciti_model_resolve(&s->job.model));
+    if (s->job.model.vocabulary < trainer->data_info.vocabulary)
         return taciti_fail(TACIT_E_CONFIG, "model.vocabulary is %lld but the data (%s) uses %d tokens",
-                           (long long)s->model.vocabulary, trainer->data_info.source, trainer->data_info.vocabulary);
-    trainer->time = (size_t)(s->train.time > 0 ? s->train.time : s->model.context);
-    if ((int64_t)trainer->time > s->model.context)
+                           (long long)s->job.model.vocabulary, trainer->data_info.source,
+                           trainer->data_info.vocabulary);
+    trainer->time = (size_t)(s->train.time > 0 ? s->train.time : s->job.model.context);
+    if ((int64_t)trainer->time > s->job.model.context)
         return taciti_fail(TACIT_E_CONFIG, "train.seq is %zu but model.context allows %lld positions", trainer->time,
-                           (long long)s->model.context);
+                           (long long)s->job.model.context);
     const size_t batch = (size_t)s->train.batch, rank = (size_t)trainer->rank, ranks = (size_t)trainer->ranks;
     trainer->first = batch * rank / ranks;
     trainer->share = batch * (rank + 1) / ranks - trainer->first;
@@ -47,7 +48,7 @@ static tacit_status resolve_sizes(taciti_trainer *trainer) {
 
 /* With a partition every rank counts its own samples, so each must have some. */
 static tacit_status assign_samples(taciti_trainer *trainer) {
-    const taciti_settings *s = trainer->settings;
+    const taciti_train_settings *s = trainer->settings;
     TACITI_TRY(
         taciti_data_assign(trainer->data, (uint64_t)s->train.seed, trainer->rank, trainer->ranks, trainer->time));
     const bool own = taciti_data_partitioned(trainer->data);
@@ -71,8 +72,8 @@ static tacit_status refuse_emulation(const taciti_compute_options *compute) {
 
 /* What each rank does for itself; the caller agrees on the outcome. */
 static tacit_status prepare_alone(taciti_trainer *trainer) {
-    TACITI_TRY(refuse_emulation(&trainer->settings->compute));
-    TACITI_TRY(taciti_strategy_choose(trainer->settings->strategy.text, &trainer->strategy));
+    TACITI_TRY(refuse_emulation(&trainer->settings->job.compute));
+    trainer->strategy = taciti_settings_strategy(&trainer->settings->job);
     const tacit_status opened = taciti_data_open(&trainer->settings->data, &trainer->data);
     if (opened == TACIT_E_IO) return TACIT_E_DATA; /* to the user a missing file is a fault of the data */
     TACITI_TRY(opened);
@@ -80,23 +81,22 @@ static tacit_status prepare_alone(taciti_trainer *trainer) {
     TACITI_TRY(resolve_sizes(trainer));
     TACITI_TRY(taciti_data_check(trainer->data, trainer->time, trainer->settings->train.eval_every >= 0));
     TACITI_TRY(assign_samples(trainer));
-    taciti_data_limit_vocabulary(trainer->data, (int32_t)trainer->settings->model.vocabulary);
-    return taciti_model_layout(&trainer->settings->model, (size_t)trainer->settings->exchange.bucket_bytes,
+    taciti_data_limit_vocabulary(trainer->data, (int32_t)trainer->settings->job.model.vocabulary);
+    return taciti_model_layout(&trainer->settings->job.model, (size_t)trainer->settings->job.exchange.bucket_bytes,
                                &trainer->layout);
 }
 
 /* The arrays are missing as long as the model is. */
 static taciti_strategy_context strategy_context(taciti_trainer *trainer) {
-    const taciti_settings *s = trainer->settings;
+    const taciti_train_settings *s = trainer->settings;
     taciti_strategy_context context = {
         .comm = trainer->comm,
         .layout = &trainer->layout,
         .pool = trainer->pool,
         .optim = trainer->optim,
-        .optim_options = &s->optim,
-        .exchange_options = &s->exchange,
-        .gossip_options = &s->gossip,
-        .localsgd_options = &s->localsgd,
+        .optim_options = &s->job.optim,
+        .exchange_options = &s->job.exchange,
+        .options = taciti_settings_options(&s->job, trainer->strategy->options),
         .trace = &trainer->trace,
     };
     if (trainer->model == NULL) return context;
@@ -107,12 +107,12 @@ static taciti_strategy_context strategy_context(taciti_trainer *trainer) {
 }
 
 static tacit_status predict_memory(taciti_trainer *trainer, taciti_memory_plan *out) {
-    const taciti_settings *s = trainer->settings;
+    const taciti_train_settings *s = trainer->settings;
     const taciti_strategy_context context = strategy_context(trainer);
     taciti_memory_plan plan = {0};
     plan.model =
-        taciti_model_predict(&s->model, &trainer->layout, trainer->micro, trainer->time, trainer->threads, true);
-    plan.moments = trainer->layout.n * taciti_optim_bytes_per_float(&s->optim);
+        taciti_model_predict(&s->job.model, &trainer->layout, trainer->micro, trainer->time, trainer->threads, true);
+    plan.moments = trainer->layout.n * taciti_optim_bytes_per_float(&s->job.optim);
     TACITI_TRY(trainer->strategy->predict_bytes(&context, &plan.exchange));
     plan.process = taciti_peak_resident_bytes() + LIBRARIES_BYTES;
     plan.total = plan.model.parameters + plan.model.gradients + plan.model.copy16 + plan.model.activations +
@@ -123,7 +123,7 @@ static tacit_status predict_memory(taciti_trainer *trainer, taciti_memory_plan *
 
 /* In doubles: sizes that nobody can have would wrap around. */
 static double min_bytes(const taciti_trainer *trainer) {
-    const taciti_model_options *m = &trainer->settings->model;
+    const taciti_model_options *m = &trainer->settings->job.model;
     const double tokens = (double)trainer->micro * (double)trainer->time;
     return (double)trainer->layout.n * (2 * sizeof(float)) +
            tokens * (double)m->channels * (double)m->layers * sizeof(float);
@@ -144,7 +144,7 @@ static tacit_status check_memory(const taciti_trainer *trainer) {
         each * local * MIB, available * MIB);
 }
 
-tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, taciti_settings *settings,
+tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, taciti_train_settings *settings,
                                     const taciti_train_request *request) {
     *trainer = (taciti_trainer){.comm = comm,
                                 .settings = settings,
@@ -161,23 +161,23 @@ tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, 
     if (settings->train.batch < trainer->ranks && trainer->rank == 0)
         taciti_log(TACITI_LOG_WARN, "train.batch %lld is smaller than the %d ranks: some have nothing to compute",
                    (long long)settings->train.batch, trainer->ranks);
-    if ((int64_t)trainer->time < settings->model.context && trainer->rank == 0)
+    if ((int64_t)trainer->time < settings->job.model.context && trainer->rank == 0)
         taciti_log(TACITI_LOG_WARN, "train.seq %zu is shorter than model.context %lld: later positions stay untrained",
-                   trainer->time, (long long)settings->model.context);
+                   trainer->time, (long long)settings->job.model.context);
     return TACIT_OK;
 }
 
 static tacit_status build_alone(taciti_trainer *trainer) {
-    taciti_settings *s = trainer->settings;
+    taciti_train_settings *s = trainer->settings;
     const int local = taciti_comm_peer(trainer->comm, trainer->rank)->local_size;
     const int spin_us = trainer->threads * local <= taciti_usable_cores() ? SPIN_ALONE_US : 0;
     TACITI_TRY(taciti_pool_create(trainer->threads, spin_us, &trainer->pool));
     const size_t spans = s->run.trace ? SPANS_PER_RUN : trainer->profiling.path != NULL ? SPANS_PER_PROFILED : 0;
     TACITI_TRY(taciti_trace_create(spans, &trainer->trace));
     TACITI_TRY(taciti_profiling_create(trainer));
-    TACITI_TRY(taciti_model_create(&s->model, &trainer->layout, trainer->pool, trainer->micro, trainer->time, true,
+    TACITI_TRY(taciti_model_create(&s->job.model, &trainer->layout, trainer->pool, trainer->micro, trainer->time, true,
                                    &trainer->model));
-    TACITI_TRY(taciti_optim_create(&s->optim, &trainer->layout, trainer->pool, &trainer->optim));
+    TACITI_TRY(taciti_optim_create(&s->job.optim, &trainer->layout, trainer->pool, &trainer->optim));
     TACITI_TRY(taciti_readiness_create(&trainer->layout, &trainer->readiness));
     trainer->tokens = taciti_calloc(trainer->micro * trainer->time, sizeof *trainer->tokens);
     trainer->targets = taciti_calloc(trainer->micro * trainer->time, sizeof *trainer->targets);
@@ -185,7 +185,7 @@ static tacit_status build_alone(taciti_trainer *trainer) {
 }
 
 static tacit_status measure_peak(taciti_trainer *trainer) {
-    double flops = trainer->settings->model.dtype == TACITI_DTYPE_BF16
+    double flops = trainer->settings->job.model.dtype == TACITI_DTYPE_BF16
                        ? taciti_probe_bf16_flops(trainer->pool, PROBE_SECONDS)
                        : taciti_probe_fma_flops(trainer->pool, PROBE_SECONDS);
     TACITI_TRY(taciti_comm_allreduce_f64(trainer->comm, &flops, 1, TACITI_OP_SUM));

@@ -70,7 +70,7 @@ typedef struct taciti_profiling {
 
 typedef struct taciti_trainer {
     taciti_comm *comm;
-    taciti_settings *settings;
+    taciti_train_settings *settings;
     int rank, ranks, threads;
     size_t time;           /* tokens per sequence */
     size_t first, share;   /* this rank's samples of each global batch: [first, first + share) */
@@ -105,7 +105,7 @@ typedef struct taciti_trainer {
 
 /* trainer.c: build in two stages, so that --dry-run and refusals come before large allocations. `prepare` opens data,
  * resolves options, agrees with the other ranks; `build` allocates. Collective. */
-tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, taciti_settings *settings,
+tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, taciti_train_settings *settings,
                                     const taciti_train_request *request);
 tacit_status taciti_trainer_build(taciti_trainer *trainer);
 void taciti_trainer_close(taciti_trainer *trainer);

@@ -18,10 +18,11 @@ static void check_accepted(const taciti_config *config) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static taciti_settings settings;
-    if (size > FUZZ_INPUT_MAX || taciti_settings_init(&settings) != TACIT_OK) return 0;
-    if (taciti_config_file(&settings.config, fuzz_file(data, size)) == TACIT_OK) check_accepted(&settings.config);
-    taciti_config_destroy(&settings.config);
+    static taciti_train_settings settings;
+    if (size > FUZZ_INPUT_MAX || taciti_train_settings_init(&settings) != TACIT_OK) return 0;
+    if (taciti_config_file(&settings.job.config, fuzz_file(data, size)) == TACIT_OK)
+        check_accepted(&settings.job.config);
+    taciti_settings_destroy(&settings.job);
     return 0;
 }
 

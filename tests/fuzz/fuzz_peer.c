@@ -75,7 +75,7 @@ static void put_reports(taciti_trainer *trainer) {
 }
 
 static void talk(taciti_comm *comm) {
-    static taciti_settings settings;
+    static taciti_train_settings settings;
     double sums[3] = {1, 2, 3};
     char texts[2][32], sight_text[TACITI_WITNESS_TEXT_BYTES];
     const tacit_status agreed = taciti_comm_agree(comm, TACIT_OK);

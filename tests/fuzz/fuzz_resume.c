@@ -22,7 +22,7 @@ static const char *const strategies[RUNS] = {"dp", "localsgd"};
 
 typedef struct run {
     char folder[64], step[128], file[160];
-    taciti_settings settings;
+    taciti_train_settings settings;
     taciti_comm *comm;
     taciti_trainer trainer;
     taciti_manifest manifest; /* of the checkpoint as it was saved */
@@ -31,7 +31,7 @@ static run g_runs[RUNS];
 static bool g_made;
 
 static void set(run *r, const char *key, const char *value) {
-    if (taciti_config_set(&r->settings.config, key, value, "fuzz") != TACIT_OK) abort();
+    if (taciti_config_set(&r->settings.job.config, key, value, "fuzz") != TACIT_OK) abort();
 }
 
 static void remove_folders(void) {
@@ -46,7 +46,7 @@ static void make_run(run *r, const char *strategy) {
     const taciti_train_request request = {.resume = true};
     const char *base = getenv("TMPDIR");
     (void)snprintf(r->folder, sizeof r->folder, "%.40s/tacit-fuzz-XXXXXX", base == NULL ? "/tmp" : base);
-    if (mkdtemp(r->folder) == NULL || taciti_settings_init(&r->settings) != TACIT_OK) abort();
+    if (mkdtemp(r->folder) == NULL || taciti_train_settings_init(&r->settings) != TACIT_OK) abort();
     set(r, "strategy", strategy);
     set(r, "run.dir", r->folder);
     set(r, "run.quiet", "true");
@@ -58,7 +58,7 @@ static void make_run(run *r, const char *strategy) {
     set(r, "train.batch", "1");
     set(r, "train.threads", "1");
     taciti_engine_self_open(&engine);
-    if (taciti_comm_open_engine(&r->settings.comm, &engine, &r->comm) != TACIT_OK) abort();
+    if (taciti_comm_open_engine(&r->settings.job.comm, &engine, &r->comm) != TACIT_OK) abort();
     if (taciti_trainer_prepare(&r->trainer, r->comm, &r->settings, &request) != TACIT_OK) abort();
     if (taciti_trainer_build(&r->trainer) != TACIT_OK || taciti_trainer_initialise(&r->trainer) != TACIT_OK) abort();
     double distance = 0;
