@@ -8,9 +8,9 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/supervise.h"
 #include "comm/comm.h"
 #include "comm/launcher.h"
+#include "comm/supervise.h"
 
 enum { NAME_BYTES = 128 };
 

@@ -11,7 +11,6 @@
 #include "strategy/gossip.h"
 
 enum { RANKS_MAX = 4096, ROUNDS_PRINTED = 16 };
-#define MODEL_BYTES ((size_t)1 << 40) /* any large number: shares of it are printed */
 
 static const char *const FLAGS[] = {"--ranks", "--per-host", "--degree", "--period", "--seed",
                                     "--file",  "--mixes",    "--gamma",  "--delay",  "--svg"};
@@ -31,55 +30,20 @@ void taciti_topologies_print(void) {
         printf("%-14s %s; ranks: %s (%s)\n", kind->name, kind->help, kind->demands, kind->source);
 }
 
-/* ---- one topology on a cluster ----------------------------------------------------------------------------------- */
+/* ---- what is asked for ------------------------------------------------------------------------------------------- */
 
-typedef struct wish {
+typedef struct question {
     taciti_topo_request request;
     taciti_topo_awc awc;
     int per_host;
     taciti_hosts hosts;
-} wish;
+} question;
 
-static void fill_nic(taciti_topology_sheet *s) {
-    const taciti_placement placement = {0};
-    for (size_t r = 0; r < s->topology.period; r++) {
-        s->nic[r] = taciti_mix_nic_bytes_of(&s->hosts, &s->topology, r, placement, MODEL_BYTES) / (double)MODEL_BYTES;
-        s->nic_peak = fmax(s->nic_peak, s->nic[r]);
-    }
-    s->nic_mean = taciti_mix_nic_bytes_mean(&s->hosts, &s->topology, placement, MODEL_BYTES) / (double)MODEL_BYTES;
-}
-
-static tacit_status find_figures(const wish *w, taciti_topology_sheet *s) {
-    const int ranks = s->topology.ranks;
-    s->has_figures = ranks <= TACITI_TOPO_FIGURES_MAX;
-    s->has_limit =
-        ranks * (w->awc.delayed ? 2 : 1) <= TACITI_TOPO_LIMIT_MAX && !(w->awc.delayed && s->topology.directed);
-    if (s->has_figures) TACITI_TRY(taciti_topology_figures(&s->topology, &s->figures));
-    return s->has_limit ? taciti_topology_awc_limit(&s->topology, &w->awc, &s->awc_limit) : TACIT_OK;
-}
-
-static tacit_status make_sheet(const wish *w, const char *name, taciti_topology_sheet *out) {
-    taciti_topo_request request = w->request;
-    taciti_topology_sheet s = {.hosts = w->hosts};
+static tacit_status make_sheet(const question *q, const char *name, taciti_topology_sheet *out) {
+    taciti_topo_request request = q->request;
     request.name = name;
-    TACITI_TRY(taciti_topology_create(&request, &s.topology));
-    s.nic = taciti_calloc(s.topology.period, sizeof *s.nic);
-    tacit_status status = s.nic == NULL ? TACIT_E_MEMORY : TACIT_OK;
-    if (status == TACIT_OK) status = find_figures(w, &s);
-    if (status != TACIT_OK) {
-        taciti_free(s.nic);
-        taciti_topology_destroy(&s.topology);
-        return status;
-    }
-    fill_nic(&s);
-    for (int r = 0; r < s.topology.ranks; r++) s.moved += s.topology.position[r] != r; /* hosts are in order here */
-    *out = s;
-    return TACIT_OK;
-}
-
-static void destroy_sheet(taciti_topology_sheet *s) {
-    taciti_free(s->nic);
-    taciti_topology_destroy(&s->topology);
+    request.hosts = &q->hosts;
+    return taciti_topology_sheet_create(&request, &q->awc, out);
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
@@ -138,16 +102,16 @@ static json_t *sheet_json(const taciti_topology_sheet *s, bool with_rounds) {
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
-static void print_heading(const wish *w) {
-    const int ranks = w->hosts.ranks, hosts = w->hosts.count, last = ranks - (hosts - 1) * w->per_host;
+static void print_heading(const question *q) {
+    const int ranks = q->hosts.ranks, hosts = q->hosts.count, last = ranks - (hosts - 1) * q->per_host;
     printf("%d rank%s on %d host%s of %d", ranks, ranks > 1 ? "s" : "", hosts, hosts > 1 ? "s" : "",
-           hosts > 1 ? w->per_host : last);
-    if (last != w->per_host && hosts > 1) printf(" (the last has %d)", last);
+           hosts > 1 ? q->per_host : last);
+    if (last != q->per_host && hosts > 1) printf(" (the last has %d)", last);
     printf("\nnic: model sizes on a host's link per mix and direction: the busiest host's mean, the most in a round\n"
            "awc limit: gossip.order awc with sgd needs lr times the largest curvature below this (dense: 2)");
-    if (w->awc.mixes > 1) printf(", %zu mixes per step", w->awc.mixes);
-    if (w->awc.gamma < 1) printf(", gamma %g", w->awc.gamma);
-    printf("%s\n\n", w->awc.delayed ? ", delay 1" : "");
+    if (q->awc.mixes > 1) printf(", %zu mixes per step", q->awc.mixes);
+    if (q->awc.gamma < 1) printf(", gamma %g", q->awc.gamma);
+    printf("%s\n\n", q->awc.delayed ? ", delay 1" : "");
     printf("%-14s %6s %8s %12s %11s %9s %8s %8s\n", "name", "period", "partners", "spectral gap", "exact after",
            "awc limit", "nic mean", "nic peak");
 }
@@ -221,7 +185,7 @@ static tacit_status parse_awc(const taciti_arguments *arguments, taciti_topo_awc
     return TACIT_OK;
 }
 
-static tacit_status parse_wish(const taciti_arguments *arguments, wish *out) {
+static tacit_status parse_question(const taciti_arguments *arguments, question *out) {
     int64_t ranks = 0, per_host = 1, degree = 0, period = 0, seed = 0;
     if (taciti_arguments_get(arguments, "--ranks") == NULL)
         return taciti_fail(TACIT_E_USAGE, "%s: of how many ranks? tacit info topologies -n 16 --per-host 4",
@@ -232,15 +196,15 @@ static tacit_status parse_wish(const taciti_arguments *arguments, wish *out) {
     TACITI_TRY(taciti_arguments_count(arguments, "--degree", 0, 0, RANKS_MAX, &degree));
     TACITI_TRY(taciti_arguments_count(arguments, "--period", 0, 0, 65536, &period));
     TACITI_TRY(taciti_arguments_count(arguments, "--seed", 0, 0, INT64_MAX, &seed));
-    wish w = {.per_host = (int)per_host};
-    TACITI_TRY(parse_awc(arguments, &w.awc));
-    TACITI_TRY(taciti_hosts_by_size((int)ranks, w.per_host, &w.hosts));
-    w.request = (taciti_topo_request){.ranks = (int)ranks,
+    question q = {.per_host = (int)per_host};
+    TACITI_TRY(parse_awc(arguments, &q.awc));
+    TACITI_TRY(taciti_hosts_by_size((int)ranks, q.per_host, &q.hosts));
+    q.request = (taciti_topo_request){.ranks = (int)ranks,
                                       .degree = (int)degree,
                                       .period = (int)period,
                                       .seed = (uint64_t)seed,
                                       .file = taciti_arguments_get(arguments, "--file")};
-    *out = w;
+    *out = q;
     return TACIT_OK;
 }
 
@@ -254,39 +218,39 @@ static tacit_status write_drawing(const taciti_topology_sheet *s, const char *pa
     return status;
 }
 
-static tacit_status show_one(const wish *w, const char *name, bool json, const char *svg) {
+static tacit_status show_one(const question *q, const char *name, bool json, const char *svg) {
     taciti_topology_sheet s;
-    TACITI_TRY(make_sheet(w, name, &s));
+    TACITI_TRY(make_sheet(q, name, &s));
     tacit_status status = svg != NULL ? write_drawing(&s, svg) : TACIT_OK;
     if (status == TACIT_OK && json) {
         json_t *root = sheet_json(&s, true);
-        (void)json_object_set_new(root, "ranks", json_integer(w->hosts.ranks));
-        (void)json_object_set_new(root, "per_host", json_integer(w->per_host));
+        (void)json_object_set_new(root, "ranks", json_integer(q->hosts.ranks));
+        (void)json_object_set_new(root, "per_host", json_integer(q->per_host));
         status = taciti_cli_print_json(root);
     } else if (status == TACIT_OK) {
-        print_heading(w);
+        print_heading(q);
         print_row(&s);
         print_rounds(&s);
     }
-    destroy_sheet(&s);
+    taciti_topology_sheet_destroy(&s);
     return status;
 }
 
 /* One topology of a table. What the flags do not fit is left out, and the reason kept; a file was named, and must be
  * right. */
-static tacit_status try_sheet(const wish *w, const char *name, taciti_topology_sheet *out, char *reason) {
-    if (strcmp(name, "file") == 0) return make_sheet(w, name, out);
+static tacit_status try_sheet(const question *q, const char *name, taciti_topology_sheet *out, char *reason) {
+    if (strcmp(name, "file") == 0) return make_sheet(q, name, out);
     taciti_log_capture(reason);
-    const tacit_status status = make_sheet(w, name, out);
+    const tacit_status status = make_sheet(q, name, out);
     taciti_log_capture(NULL);
     if (status != TACIT_OK && status != TACIT_E_CONFIG) return taciti_fail(status, "%s", reason);
     return status;
 }
 
-static tacit_status add_row(const wish *w, const char *name, json_t *rows, json_t *refused) {
+static tacit_status add_row(const question *q, const char *name, json_t *rows, json_t *refused) {
     char reason[TACITI_REASON_BYTES] = "";
     taciti_topology_sheet s;
-    const tacit_status status = try_sheet(w, name, &s, reason);
+    const tacit_status status = try_sheet(q, name, &s, reason);
     if (status == TACIT_E_CONFIG && reason[0] != '\0') {
         (void)json_array_append_new(refused, json_pack("{s:s, s:s}", "topology", name, "reason", reason));
         return TACIT_OK;
@@ -296,7 +260,7 @@ static tacit_status add_row(const wish *w, const char *name, json_t *rows, json_
         (void)json_array_append_new(rows, sheet_json(&s, false));
     else
         print_row(&s);
-    destroy_sheet(&s);
+    taciti_topology_sheet_destroy(&s);
     return TACIT_OK;
 }
 
@@ -307,15 +271,15 @@ static void print_refused(const json_t *refused) {
 }
 
 /* A table shows `file` only when one was named. */
-static tacit_status show_table(const wish *w, bool json) {
+static tacit_status show_table(const question *q, bool json) {
     json_t *rows = json ? json_array() : NULL, *refused = json_array();
     tacit_status status = TACIT_OK;
-    if (!json) print_heading(w);
+    if (!json) print_heading(q);
     for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL && status == TACIT_OK; kind++)
-        if (strcmp(kind->name, "file") != 0 || w->request.file != NULL) status = add_row(w, kind->name, rows, refused);
+        if (strcmp(kind->name, "file") != 0 || q->request.file != NULL) status = add_row(q, kind->name, rows, refused);
     if (status == TACIT_OK && json)
-        return taciti_cli_print_json(json_pack("{s:i, s:i, s:i, s:o, s:o}", "ranks", w->hosts.ranks, "hosts",
-                                               w->hosts.count, "per_host", w->per_host, "topologies", rows,
+        return taciti_cli_print_json(json_pack("{s:i, s:i, s:i, s:o, s:o}", "ranks", q->hosts.ranks, "hosts",
+                                               q->hosts.count, "per_host", q->per_host, "topologies", rows,
                                                "not_possible", refused));
     if (status == TACIT_OK) print_refused(refused);
     json_decref(rows);
@@ -326,12 +290,12 @@ static tacit_status show_table(const wish *w, bool json) {
 tacit_status taciti_topologies_show(const taciti_arguments *arguments, const char *name) {
     const bool json = taciti_arguments_get(arguments, "--json") != NULL;
     const char *svg = taciti_arguments_get(arguments, "--svg");
-    wish w;
+    question q;
     if (svg != NULL && name == NULL)
         return taciti_fail(TACIT_E_USAGE,
                            "--svg: a drawing of which one? tacit info topologies aer -n 16 --per-host 4 --svg %s", svg);
-    TACITI_TRY(parse_wish(arguments, &w));
-    const tacit_status status = name != NULL ? show_one(&w, name, json, svg) : show_table(&w, json);
-    taciti_hosts_destroy(&w.hosts);
+    TACITI_TRY(parse_question(arguments, &q));
+    const tacit_status status = name != NULL ? show_one(&q, name, json, svg) : show_table(&q, json);
+    taciti_hosts_destroy(&q.hosts);
     return status;
 }

@@ -8,8 +8,8 @@
 #include "base/text.h"
 #include "bench/collectives.h"
 #include "bench/machine_block.h"
-#include "cli/supervise.h"
 #include "cli/verbs.h"
+#include "comm/supervise.h"
 
 #define DEFAULT_BYTES "8,1KiB,64KiB,1MiB,64MiB"
 #define LATENCY_BYTES ((size_t)64 << 10) /* up to here time is what people ask for, beyond it the rate */

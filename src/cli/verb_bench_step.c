@@ -14,9 +14,9 @@
 #include "bench/machine_block.h"
 #include "bench/settings.h"
 #include "cli/cluster_print.h"
-#include "cli/supervise.h"
 #include "cli/verbs.h"
 #include "comm/launcher.h"
+#include "comm/supervise.h"
 
 const taciti_flag taciti_bench_step_flags[] = {
     {"--json", NULL, NULL, "answer as one JSON object"},

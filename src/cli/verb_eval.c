@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/cli.h"
-#include "cli/loaded_model.h"
 #include "cli/verbs.h"
+#include "train/loaded_model.h"
 
 enum { EVAL_BATCH = 8 };
 

@@ -10,10 +10,10 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "ckpt/flat_model.h"
 #include "ckpt/run.h"
 #include "ckpt/stage.h"
 #include "ckpt/weights.h"
-#include "cli/flat_model.h"
 #include "cli/verbs.h"
 
 const taciti_flag taciti_export_flags[] = {

@@ -10,9 +10,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "ckpt/ckpt.h"
+#include "ckpt/flat_model.h"
 #include "ckpt/run.h"
 #include "ckpt/stage.h"
-#include "cli/flat_model.h"
 #include "cli/verbs.h"
 
 const taciti_flag taciti_import_flags[] = {

@@ -13,9 +13,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "bench/machine_block.h"
-#include "cli/supervise.h"
 #include "cli/verbs.h"
 #include "comm/comm.h"
+#include "comm/supervise.h"
 #include "plan/plan.h"
 #include "plan/probe.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +9,9 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "cli/cli.h"
-#include "cli/loaded_model.h"
 #include "cli/verbs.h"
 #include "model/sampler.h"
+#include "train/loaded_model.h"
 
 const taciti_flag taciti_sample_flags[] = {
     {"--prompt", "-p", "TEXT", "text to go on from (default: a line break)"},
@@ -108,6 +109,42 @@ static tacit_status write_tokens(taciti_loaded_model *loaded, const sample_reque
     return status;
 }
 
+/* The bytes of all ids; bytes that are not UTF-8 are replaced, for JSON. Returns owned. */
+static json_t *text_of(const taciti_loaded_model *loaded, const int32_t *ids, size_t count) {
+    size_t bytes = 0, used = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t n = 0;
+        if (taciti_tokenizer_piece(loaded->tokenizer, ids[i], &n) != NULL) bytes += n;
+    }
+    char *text = taciti_calloc(bytes + 1, 1);
+    if (text == NULL) return NULL;
+    for (size_t i = 0; i < count; i++) {
+        size_t n = 0;
+        const char *piece = taciti_tokenizer_piece(loaded->tokenizer, ids[i], &n);
+        if (piece != NULL) memcpy(text + used, piece, n);
+        if (piece != NULL) used += n;
+    }
+    json_t *value = json_stringn(text, used);
+    for (size_t i = 0; value == NULL && i < used; i++)
+        if ((unsigned char)text[i] >= 0x80) text[i] = '?';
+    if (value == NULL) value = json_stringn(text, used);
+    taciti_free(text);
+    return value;
+}
+
+/* {"step": ..., "prompt": ..., "tokens": [...], "text": ...} on standard output. */
+static tacit_status print_json(const taciti_loaded_model *loaded, const char *prompt, const int32_t *ids,
+                               size_t count) {
+    json_t *tokens = json_array();
+    for (size_t i = 0; i < count; i++) (void)json_array_append_new(tokens, json_integer(ids[i]));
+    json_t *answer = json_pack("{s:I,s:s,s:o,s:o}", "step", (json_int_t)loaded->step, "prompt", prompt, "tokens",
+                               tokens, "text", text_of(loaded, ids, count));
+    const int printed = answer == NULL ? -1 : json_dumpf(answer, stdout, JSON_INDENT(1));
+    json_decref(answer);
+    (void)putchar('\n');
+    return printed == 0 ? TACIT_OK : taciti_fail(TACIT_E_IO, "the answer could not be written");
+}
+
 static tacit_status sample(taciti_loaded_model *loaded, const sample_request *request) {
     token_row row;
     TACITI_TRY(start_row(loaded, request, &row));
@@ -116,7 +153,7 @@ static tacit_status sample(taciti_loaded_model *loaded, const sample_request *re
     tacit_status status = write_tokens(loaded, request, &row);
     if (!request->json) (void)putchar('\n');
     if (status == TACIT_OK && request->json)
-        status = taciti_loaded_model_print_json(loaded, request->prompt, row.ids + row.prompt, row.count - row.prompt);
+        status = print_json(loaded, request->prompt, row.ids + row.prompt, row.count - row.prompt);
     taciti_free(row.ids);
     return status;
 }

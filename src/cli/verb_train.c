@@ -4,8 +4,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/cli.h"
-#include "cli/supervise.h"
 #include "cli/verbs.h"
+#include "comm/supervise.h"
 #include "train/stop.h"
 #include "train/train.h"
 

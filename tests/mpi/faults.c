@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "check.h"
-#include "cli/supervise.h"
+#include "comm/supervise.h"
 #include "exchange/exchange.h"
 
 enum { STEPS = 40, HIT_STEP = 7 };

@@ -2,8 +2,8 @@
  *
  * The parameters of a model without the network, and the tokenizer files beside them: what import and export move.
  */
-#ifndef TACITI_CLI_FLAT_MODEL_H
-#define TACITI_CLI_FLAT_MODEL_H
+#ifndef TACITI_CKPT_FLAT_MODEL_H
+#define TACITI_CKPT_FLAT_MODEL_H
 
 #include "base/memory.h"
 #include "model/model.h"

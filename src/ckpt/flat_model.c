@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _POSIX_C_SOURCE 200809L
-#include "cli/flat_model.h"
+#include "ckpt/flat_model.h"
 
 #include <jansson.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/loaded_model.h"
+#include "train/loaded_model.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -105,39 +105,4 @@ void taciti_loaded_model_close(taciti_loaded_model *loaded) {
     taciti_layout_destroy(&loaded->layout);
     taciti_pool_destroy(loaded->pool);
     taciti_tokenizer_destroy(loaded->tokenizer);
-}
-
-/* The bytes of all ids; bytes that are not UTF-8 are replaced, for JSON. Returns owned. */
-static json_t *text_of(const taciti_loaded_model *loaded, const int32_t *ids, size_t count) {
-    size_t bytes = 0, used = 0;
-    for (size_t i = 0; i < count; i++) {
-        size_t n = 0;
-        if (taciti_tokenizer_piece(loaded->tokenizer, ids[i], &n) != NULL) bytes += n;
-    }
-    char *text = taciti_calloc(bytes + 1, 1);
-    if (text == NULL) return NULL;
-    for (size_t i = 0; i < count; i++) {
-        size_t n = 0;
-        const char *piece = taciti_tokenizer_piece(loaded->tokenizer, ids[i], &n);
-        if (piece != NULL) memcpy(text + used, piece, n);
-        if (piece != NULL) used += n;
-    }
-    json_t *value = json_stringn(text, used);
-    for (size_t i = 0; value == NULL && i < used; i++)
-        if ((unsigned char)text[i] >= 0x80) text[i] = '?';
-    if (value == NULL) value = json_stringn(text, used);
-    taciti_free(text);
-    return value;
-}
-
-tacit_status taciti_loaded_model_print_json(const taciti_loaded_model *loaded, const char *prompt, const int32_t *ids,
-                                            size_t count) {
-    json_t *tokens = json_array();
-    for (size_t i = 0; i < count; i++) (void)json_array_append_new(tokens, json_integer(ids[i]));
-    json_t *answer = json_pack("{s:I,s:s,s:o,s:o}", "step", (json_int_t)loaded->step, "prompt", prompt, "tokens",
-                               tokens, "text", text_of(loaded, ids, count));
-    const int printed = answer == NULL ? -1 : json_dumpf(answer, stdout, JSON_INDENT(1));
-    json_decref(answer);
-    (void)putchar('\n');
-    return printed == 0 ? TACIT_OK : taciti_fail(TACIT_E_IO, "the answer could not be written");
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE
-#include "cli/supervise.h"
+#include "comm/supervise.h"
 
 #include <errno.h>
 #include <inttypes.h>

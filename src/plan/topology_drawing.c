@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "cli/topology_info.h"
+#include "plan/topology_sheet.h"
 
 enum { PANELS_MAX = 8, PANEL_COLUMNS = 4, NUMBERED_MAX = 40, PANEL = 296, RADIUS = 92, HEAD = 78, FOOT = 44 };
 static const double ALONE = 1.6; /* a panel that is the only one is so much larger */
@@ -42,13 +42,13 @@ static int ranks_of(const scene *s) { return s->sheet->topology.ranks; }
 
 /* Clockwise from the top, host by host in the order of places, with a gap as wide as a rank between hosts. */
 static void lay_out(scene *s) {
-    const int n = ranks_of(s), hosts = s->sheet->hosts.count, gaps = hosts > 1 ? hosts : 0;
-    const double turn = 2 * acos(-1) / (n + gaps);
+    const int n = ranks_of(s), hosts = s->sheet->hosts->count, gaps = hosts > 1 ? hosts : 0;
+    const double angle = 2 * acos(-1) / (n + gaps);
     for (int host = 0, next = 0; host < hosts; host++)
         for (int place = 0; place < n; place++) {
             const int rank = s->taken_by[place];
             if (s->host_of[rank] != host) continue;
-            s->angle[rank] = turn * (next + (gaps > 0 ? host : 0));
+            s->angle[rank] = angle * (next + (gaps > 0 ? host : 0));
             s->at[rank] = (point){RADIUS * sin(s->angle[rank]), -RADIUS * cos(s->angle[rank])};
             s->rank_at[next++] = rank;
         }
@@ -82,7 +82,7 @@ static void draw_band(const scene *s, int first, int last) {
                   BAND, width);
     const double middle = s->angle[a] + sweep / 2, radius = RADIUS + width / 2 + 6;
     const char *anchor = sin(middle) > 0.2 ? "start" : sin(middle) < -0.2 ? "end" : "middle";
-    if (s->sheet->hosts.count <= 16)
+    if (s->sheet->hosts->count <= 16)
         (void)fprintf(s->out,
                       "<text x=\"%.1f\" y=\"%.1f\" font-size=\"10\" fill=\"%s\" text-anchor=\"%s\" "
                       "dy=\"0.35em\">host %d</text>\n",
@@ -90,7 +90,7 @@ static void draw_band(const scene *s, int first, int last) {
 }
 
 static void draw_bands(const scene *s) {
-    if (s->sheet->hosts.count == 1) return; /* then there is nothing to tell apart */
+    if (s->sheet->hosts->count == 1) return; /* then there is nothing to tell apart */
     int first = 0;
     for (int p = 1; p <= ranks_of(s); p++) {
         if (p < ranks_of(s) && s->host_of[s->rank_at[p]] == s->host_of[s->rank_at[first]]) continue;
@@ -147,7 +147,7 @@ static void draw_group(const scene *s, const int *members, size_t count) {
         draw_line(s, members[0], members[1], s->dot / 2.5, colour);
         return;
     }
-    if (one_host(s, members, count) && s->sheet->hosts.count > 1) {
+    if (one_host(s, members, count) && s->sheet->hosts->count > 1) {
         draw_run(s, members, count, colour);
         return;
     }
@@ -229,7 +229,7 @@ static void draw_head(const scene *s) {
         s->out,
         "<text x=\"20\" y=\"32\" font-size=\"20\" font-weight=\"bold\" fill=\"%s\">%s, %d ranks on %d host%s</text>"
         "\n<text x=\"20\" y=\"54\" font-size=\"13\" fill=\"%s\">%zu round%s",
-        INK, sheet->topology.name, ranks_of(s), sheet->hosts.count, sheet->hosts.count == 1 ? "" : "s", FAINT,
+        INK, sheet->topology.name, ranks_of(s), sheet->hosts->count, sheet->hosts->count == 1 ? "" : "s", FAINT,
         sheet->topology.period, sheet->topology.period == 1 ? "" : "s");
     if (sheet->topology.period > PANELS_MAX) (void)fprintf(s->out, ", the first %d drawn", PANELS_MAX);
     if (sheet->has_figures && sheet->figures.exact_after > 0)
@@ -279,7 +279,7 @@ char *taciti_topology_draw(const taciti_topology_sheet *sheet) {
     const size_t n = (size_t)sheet->topology.ranks;
     char *text = NULL, *owned = NULL;
     size_t bytes = 0;
-    scene s = {.sheet = sheet, .host_of = sheet->hosts.host_of, .out = open_memstream(&text, &bytes)};
+    scene s = {.sheet = sheet, .host_of = sheet->hosts->host_of, .out = open_memstream(&text, &bytes)};
     s.at = taciti_calloc(n, sizeof *s.at);
     s.angle = taciti_calloc(n, sizeof *s.angle);
     s.rank_at = taciti_calloc(n, 2 * sizeof *s.rank_at);

@@ -17,8 +17,8 @@
  *
  * TACIT_SUPERVISE=0 leaves the process whole.
  */
-#ifndef TACITI_CLI_SUPERVISE_H
-#define TACITI_CLI_SUPERVISE_H
+#ifndef TACITI_COMM_SUPERVISE_H
+#define TACITI_COMM_SUPERVISE_H
 
 #include "comm/witness.h"
 

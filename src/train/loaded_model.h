@@ -2,8 +2,8 @@
  *
  * A trained model with its tokenizer, as `sample` and `eval` need it.
  */
-#ifndef TACITI_CLI_LOADED_MODEL_H
-#define TACITI_CLI_LOADED_MODEL_H
+#ifndef TACITI_TRAIN_LOADED_MODEL_H
+#define TACITI_TRAIN_LOADED_MODEL_H
 
 #include "data/data.h"
 #include "model/model.h"
@@ -31,9 +31,5 @@ typedef struct taciti_loaded_model {
 tacit_status taciti_loaded_model_open(const char *path, taciti_loaded_options *options, size_t batch, size_t time,
                                       taciti_loaded_model *out);
 void taciti_loaded_model_close(taciti_loaded_model *loaded);
-
-/* {"step": ..., "prompt": ..., "tokens": [...], "text": ...} on standard output. */
-tacit_status taciti_loaded_model_print_json(const taciti_loaded_model *loaded, const char *prompt, const int32_t *ids,
-                                            size_t count);
 
 #endif
