@@ -33,8 +33,6 @@ KNOWN = [
     "cycle: src/comm/",
     "cycle: src/plan/",
     "cycle: src/train/",
-    "word: src/cli/",
-    "word: src/exchange/",
     "word: src/plan/",
     "word: src/train/",
 ]
