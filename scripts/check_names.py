@@ -31,9 +31,7 @@ KNOWN = [
     "cycle: src/ckpt/",
     "cycle: src/cli/",
     "cycle: src/comm/",
-    "cycle: src/plan/",
     "cycle: src/train/",
-    "word: src/plan/",
     "word: src/train/",
 ]
 

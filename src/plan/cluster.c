@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/cluster.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-
-enum { FILE_MAX_BYTES = 16 << 20 };
 
 static const char *const COLLECTIVES[TACITI_COLLECTIVES] = {
     [TACITI_COLLECTIVE_ALL_REDUCE] = "all_reduce",
@@ -121,38 +117,4 @@ tacit_status taciti_cluster_add_note(taciti_cluster *cluster, const char *note) 
     list[cluster->note_count++] = copy;
     cluster->notes = list;
     return TACIT_OK;
-}
-
-/* ---- files ------------------------------------------------------------------------------------------------------- */
-
-tacit_status taciti_cluster_load(const char *path, taciti_cluster *out) {
-    char *text = NULL;
-    size_t bytes = 0;
-    TACITI_TRY(taciti_file_read(path, FILE_MAX_BYTES, &text, &bytes));
-    const tacit_status status = taciti_cluster_parse(path, text, bytes, out);
-    taciti_free(text);
-    return status;
-}
-
-tacit_status taciti_cluster_save(const taciti_cluster *cluster, const char *path) {
-    taciti_cluster again;
-    char *text = taciti_cluster_format(cluster);
-    if (text == NULL) return TACIT_E_MEMORY;
-    /* What is not legal is refused now, not when somebody reads it. */
-    tacit_status status = taciti_cluster_parse(path, text, strlen(text), &again);
-    if (status == TACIT_OK) {
-        taciti_cluster_destroy(&again);
-        status = taciti_file_write(path, text, strlen(text));
-    }
-    taciti_free(text);
-    return status;
-}
-
-bool taciti_cluster_recognise(const char *path) {
-    static const char family[] = "tacit-cluster-";
-    json_t *root = json_load_file(path, 0, NULL);
-    const char *format = json_string_value(json_object_get(root, "format"));
-    const bool ours = format != NULL && strncmp(format, family, sizeof family - 1) == 0;
-    json_decref(root);
-    return ours;
 }

@@ -9,10 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/strict_json.h"
 #include "plan/cluster.h"
+
+enum { FILE_MAX_BYTES = 16 << 20 };
 
 /* Beyond these a number has slipped a unit. */
 #define RATE_MAX 1e6
@@ -315,4 +318,22 @@ tacit_status taciti_cluster_parse(const char *path, const char *text, size_t byt
     else
         taciti_cluster_destroy(&cluster);
     return status;
+}
+
+tacit_status taciti_cluster_load(const char *path, taciti_cluster *out) {
+    char *text = NULL;
+    size_t bytes = 0;
+    TACITI_TRY(taciti_file_read(path, FILE_MAX_BYTES, &text, &bytes));
+    const tacit_status status = taciti_cluster_parse(path, text, bytes, out);
+    taciti_free(text);
+    return status;
+}
+
+bool taciti_cluster_recognise(const char *path) {
+    static const char family[] = "tacit-cluster-";
+    json_t *root = json_load_file(path, 0, NULL);
+    const char *format = json_string_value(json_object_get(root, "format"));
+    const bool ours = format != NULL && strncmp(format, family, sizeof family - 1) == 0;
+    json_decref(root);
+    return ours;
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -196,4 +197,18 @@ char *taciti_cluster_format(const taciti_cluster *cluster) {
     free(text); /* NOLINT: of open_memstream, not ours */
     if (copy == NULL) (void)taciti_fail(TACIT_E_MEMORY, "out of memory for the description of the cluster");
     return copy;
+}
+
+tacit_status taciti_cluster_save(const taciti_cluster *cluster, const char *path) {
+    taciti_cluster again;
+    char *text = taciti_cluster_format(cluster);
+    if (text == NULL) return TACIT_E_MEMORY;
+    /* What is not legal is refused now, not when somebody reads it. */
+    tacit_status status = taciti_cluster_parse(path, text, strlen(text), &again);
+    if (status == TACIT_OK) {
+        taciti_cluster_destroy(&again);
+        status = taciti_file_write(path, text, strlen(text));
+    }
+    taciti_free(text);
+    return status;
 }

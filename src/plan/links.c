@@ -100,12 +100,12 @@ static taciti_transfer_time time_of_ours(const taciti_links *links, const taciti
 taciti_demand taciti_links_ring(int ranks, int hosts, size_t bytes) {
     if (ranks < 2) return (taciti_demand){0};
     const double sent = 2 * (ranks - 1.0) / ranks * (double)bytes;
-    const int turns = 2 * (ranks - 1), crossing = hosts < 2 ? 0 : hosts == ranks ? turns : 2 * hosts;
+    const int hops = 2 * (ranks - 1), crossing = hosts < 2 ? 0 : hosts == ranks ? hops : 2 * hosts;
     return (taciti_demand){.host_bytes = hosts > 1 ? sent : 0,
                            .flow_bytes = hosts > 1 ? sent : 0,
                            .local_bytes = ranks > hosts ? sent : 0,
                            .wire_hops = crossing,
-                           .local_hops = turns - crossing,
+                           .local_hops = hops - crossing,
                            .lanes = 1};
 }
 

@@ -2,7 +2,7 @@
 /* clang-format off */
 /* Inside of the planner: seconds of what an exchange asks of the links (exchange/demand.h) of a described cluster.
  *
- *   c = e (alpha_wire x turns + alpha_inside x turns + max(wire, inside + codec))
+ *   c = e (alpha_wire x hops + alpha_inside x hops + max(wire, inside + codec))
  *
  *   wire    the longer of two:
  *             - bytes of the busiest host's link x seconds per byte of a host. Exchanges send and receive at once, so
@@ -23,7 +23,7 @@
  *
  * All-reduces of other libraries:
  *
- *   ring      every rank sends 2 (N - 1) / N of the array to the next one, host by host, in 2 (N - 1) turns, of which
+ *   ring      every rank sends 2 (N - 1) / N of the array to the next one, host by host, in 2 (N - 1) hops, of which
  *             2 x hosts cross hosts. Its e is that of our world, at least 1
  *   measured  the times of the file, with lines between its sizes
  */

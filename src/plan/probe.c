@@ -15,38 +15,19 @@ static const double CODECS_UNTIL = 0.08, COMPUTE_UNTIL = 0.16, LINKS_UNTIL = 0.4
 
 enum { DIGITS = 5 }; /* that a measurement deserves at most */
 
-/* ---- what the parts use ------------------------------------------------------------------------------------------ */
+/* ---- which rank is on which host --------------------------------------------------------------------------------- */
 
-tacit_status taciti_probe_left(taciti_probe *probe, double share, double *out_s) {
-    const double spent_s = (double)(taciti_now_ns() - probe->begin_ns) / 1e9;
-    *out_s = share * probe->options->seconds - spent_s;
-    return taciti_comm_broadcast(probe->comm, 0, out_s, sizeof *out_s);
-}
-
-void taciti_probe_say(const taciti_probe *probe, const char *what) {
-    const double spent_s = (double)(taciti_now_ns() - probe->begin_ns) / 1e9;
-    taciti_log(TACITI_LOG_INFO, "%s (%.0f of %.0f s)", what, spent_s, probe->options->seconds);
-}
-
-tacit_status taciti_probe_job(taciti_probe *probe, taciti_job *job) {
-    TACITI_TRY(taciti_job_submit(probe->comm, job));
-    return taciti_job_wait(probe->comm, job);
-}
-
-/* ---- who is where ------------------------------------------------------------------------------------------------ */
-
-/* Hosts in the order of their first ranks. */
 static tacit_status list_hosts(taciti_probe *probe) {
-    const size_t size = (size_t)probe->size;
+    const taciti_hosts *hosts = taciti_comm_hosts(probe->comm);
     int count = 0;
-    probe->ranks = taciti_calloc(size, sizeof *probe->ranks);
-    probe->first = taciti_calloc(size + 1, sizeof *probe->first);
+    probe->hosts = hosts->count;
+    probe->ranks = taciti_calloc((size_t)hosts->ranks, sizeof *probe->ranks);
+    probe->first = taciti_calloc((size_t)hosts->count + 1, sizeof *probe->first);
     if (probe->ranks == NULL || probe->first == NULL) return TACIT_E_MEMORY;
-    for (int r = 0; r < probe->size; r++) {
-        if (taciti_comm_peer(probe->comm, r)->local_rank > 0) continue;
-        for (int s = r; s < probe->size; s++)
-            if (taciti_comm_same_host(probe->comm, r, s)) probe->ranks[count++] = s;
-        probe->first[++probe->hosts] = count;
+    for (int h = 0; h < hosts->count; h++) {
+        for (int r = 0; r < hosts->ranks; r++)
+            if (hosts->host_of[r] == h) probe->ranks[count++] = r;
+        probe->first[h + 1] = count;
     }
     return TACIT_OK;
 }

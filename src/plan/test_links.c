@@ -137,7 +137,7 @@ static void kinds_that_are_the_same_share_a_measurement(void **state) {
     close_stage(&s);
 }
 
-/* 4 hosts of 2: 14 turns of which 8 cross, 14 / 8 of the array through every link. */
+/* 4 hosts of 2: 14 hops of which 8 cross, 14 / 8 of the array through every link. */
 static void a_ring_crosses_each_link_once(void **state) {
     (void)state;
     const taciti_transfer ring = {.hosts = 4, .ranks = 8, .library = TACITI_LIBRARY_RING};
