@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "ckpt/manifest.h"
-#include "ckpt/safetensors.h"
+#include "ckpt/part.h"
 #include "ckpt/stage.h"
 
 /* ---- without a communicator everything is rank 0's --------------------------------------------------------------- */
@@ -79,7 +79,7 @@ typedef struct save_work {
 /* Nobody else can write what only this rank holds. */
 static tacit_status check_own(taciti_comm *comm, const char *folder, const taciti_ckpt_state *state, bool writes) {
     for (size_t a = 0; a < state->array_count && !writes; a++)
-        if (state->arrays[a].own)
+        if (taciti_part_of_rank(&state->arrays[a]))
             return taciti_fail(TACIT_E_IO,
                                "%s: rank %d on host %s does not share this folder, but every rank must write a part of "
                                "its own; use a --run.dir that all hosts share",
@@ -214,139 +214,4 @@ tacit_status taciti_ckpt_find(taciti_comm *comm, const char *folder, char *path,
     memcpy(path, found, strlen(found) + 1);
     *meta_json = meta;
     return TACIT_OK;
-}
-
-/* ---- loading ----------------------------------------------------------------------------------------------------- */
-
-enum { SHAPE_TEXT_BYTES = 96 };
-
-static const char *shape_text(int dims, const size_t *shape, char text[SHAPE_TEXT_BYTES]) {
-    size_t at = 0;
-    text[0] = 0;
-    for (int i = 0; i < dims && at < SHAPE_TEXT_BYTES; i++)
-        at += (size_t)snprintf(text + at, SHAPE_TEXT_BYTES - at, "[%zu]", shape[i]);
-    return text;
-}
-
-/* The arrays to fill and which of their tensors were met; `seen` has one flag per tensor of all arrays. */
-typedef struct wanted {
-    const taciti_ckpt_array *arrays;
-    size_t array_count, tensor_count;
-    unsigned char *seen;
-} wanted;
-
-/* The array and tensor that `name` stands for; *flag is its index in `seen`. NULL: nobody wants it. */
-static const taciti_tensor *wanted_tensor(const wanted *want, const char *name, const taciti_ckpt_array **array,
-                                          size_t *flag) {
-    size_t first = 0;
-    for (size_t a = 0; a < want->array_count; a++) {
-        const taciti_ckpt_array *candidate = &want->arrays[a];
-        const size_t prefix = strlen(candidate->prefix);
-        if (strncmp(name, candidate->prefix, prefix) == 0) {
-            const size_t t = taciti_layout_find(candidate->layout, name + prefix);
-            *array = candidate;
-            *flag = first + t;
-            if (t < candidate->layout->tensor_count) return &candidate->layout->tensors[t];
-        }
-        first += candidate->layout->tensor_count;
-    }
-    return NULL;
-}
-
-static tacit_status check_entry(const taciti_safe_file *file, const taciti_safe_entry *entry, const wanted *want) {
-    const taciti_ckpt_array *array = NULL;
-    size_t flag = 0;
-    const taciti_tensor *tensor = wanted_tensor(want, entry->name, &array, &flag);
-    if (tensor == NULL) return TACIT_OK;
-    if (want->seen[flag])
-        return taciti_fail(TACIT_E_DATA, "%s: tensor %s is stored twice", file->view.path, entry->name);
-    want->seen[flag] = 1;
-    char stored[SHAPE_TEXT_BYTES], needed[SHAPE_TEXT_BYTES];
-    if (entry->dims != tensor->dims || memcmp(entry->shape, tensor->shape, sizeof *entry->shape * (size_t)entry->dims))
-        return taciti_fail(TACIT_E_DATA, "%s: tensor %s has shape %s, the run needs %s", file->view.path, entry->name,
-                           shape_text(entry->dims, entry->shape, stored),
-                           shape_text(tensor->dims, tensor->shape, needed));
-    if (entry->dtype != TACITI_SAFE_F32)
-        return taciti_fail(TACIT_E_DATA, "%s: tensor %s is not of dtype F32", file->view.path, entry->name);
-    return TACIT_OK;
-}
-
-static tacit_status read_entry(const taciti_safe_file *file, const taciti_safe_entry *entry, const wanted *want) {
-    const taciti_ckpt_array *array = NULL;
-    size_t flag = 0;
-    const taciti_tensor *tensor = wanted_tensor(want, entry->name, &array, &flag);
-    if (tensor == NULL) return TACIT_OK;
-    return taciti_safe_read_f32(file, entry, array->flat + tensor->offset, tensor->n);
-}
-
-typedef tacit_status entry_visitor(const taciti_safe_file *file, const taciti_safe_entry *entry, const wanted *want);
-
-static tacit_status visit_file(const char *path, const taciti_manifest_file *expected, entry_visitor *visit,
-                               const wanted *want) {
-    char name[TACITI_CKPT_PATH_BYTES];
-    taciti_safe_file file;
-    TACITI_TRY(taciti_path_join(name, sizeof name, path, expected->name));
-    TACITI_TRY(taciti_safe_open(name, &file));
-    tacit_status status = TACIT_OK;
-    if (file.count != expected->tensors)
-        status = taciti_fail(TACIT_E_DATA, "%s: holds %zu tensors, the manifest says %" PRIu64, name, file.count,
-                             expected->tensors);
-    for (size_t i = 0; i < file.count && status == TACIT_OK; i++) status = visit(&file, &file.entries[i], want);
-    taciti_safe_close(&file);
-    return status;
-}
-
-static tacit_status check_all_seen(const char *path, const wanted *want) {
-    size_t flag = 0;
-    for (size_t a = 0; a < want->array_count; a++)
-        for (size_t t = 0; t < want->arrays[a].layout->tensor_count; t++)
-            if (!want->seen[flag++])
-                return taciti_fail(TACIT_E_DATA, "%s: tensor %s%s is not in this checkpoint", path,
-                                   want->arrays[a].prefix, want->arrays[a].layout->tensors[t].name);
-    return TACIT_OK;
-}
-
-static tacit_status check_files(const char *path, const taciti_manifest *manifest, const wanted *want) {
-    for (size_t i = 0; i < manifest->count; i++) TACITI_TRY(visit_file(path, &manifest->files[i], check_entry, want));
-    return TACIT_OK;
-}
-
-/* Everything is checked before the first element is overwritten. */
-static tacit_status load(const char *path, const taciti_manifest *manifest, const wanted *want) {
-    TACITI_TRY(check_files(path, manifest, want));
-    TACITI_TRY(check_all_seen(path, want));
-    for (size_t i = 0; i < manifest->count; i++) TACITI_TRY(visit_file(path, &manifest->files[i], read_entry, want));
-    return TACIT_OK;
-}
-
-/* Runs `use` on the manifest and flags of the arrays' tensors. */
-static tacit_status with_flags(const char *path, const taciti_ckpt_array *arrays, size_t array_count, wanted *want,
-                               tacit_status (*use)(const char *, const taciti_manifest *, const wanted *)) {
-    taciti_manifest manifest;
-    *want = (wanted){.arrays = arrays, .array_count = array_count};
-    for (size_t a = 0; a < array_count; a++) want->tensor_count += arrays[a].layout->tensor_count;
-    TACITI_TRY(taciti_manifest_read(path, &manifest));
-    want->seen = taciti_calloc(want->tensor_count, 1);
-    const tacit_status status = want->seen == NULL ? TACIT_E_MEMORY : use(path, &manifest, want);
-    taciti_manifest_destroy(&manifest);
-    return status;
-}
-
-tacit_status taciti_ckpt_load(const char *path, const taciti_ckpt_array *arrays, size_t array_count) {
-    wanted want = {.seen = NULL};
-    const tacit_status status = with_flags(path, arrays, array_count, &want, load);
-    taciti_free(want.seen);
-    return status;
-}
-
-tacit_status taciti_ckpt_find_missing(const char *path, const taciti_ckpt_array *arrays, size_t array_count,
-                                      size_t *missing) {
-    wanted want = {.seen = NULL};
-    const tacit_status status = with_flags(path, arrays, array_count, &want, check_files);
-    size_t a = 0, flag = 0;
-    for (size_t t = 0; status == TACIT_OK && a < array_count && want.seen[flag]; flag++)
-        if (++t == arrays[a].layout->tensor_count) t = 0, a++;
-    if (status == TACIT_OK) *missing = a;
-    taciti_free(want.seen);
-    return status;
 }

@@ -20,12 +20,16 @@
 #include "comm/comm.h"
 #include "tensor/layout.h"
 
-/* A named flat array of the run, laid out by `layout`; saved tensor by tensor as "<prefix><tensor name>". */
+/* A named array of the run: a flat array that `layout` describes, or a range of one, saved tensor by tensor as
+ * "<prefix><tensor name>" (part.h says how a tensor is cut); or, with layout NULL, bytes saved as "<prefix>". */
 typedef struct taciti_ckpt_array {
     const char *prefix; /* "model.", "optim.m.", "rank.00003.model.", ... */
     const taciti_layout *layout;
-    float *flat;
-    bool own; /* only this rank holds it, under a prefix that no other rank uses; when loading not looked at */
+    float *flat;     /* of a range: its first float */
+    bool own;        /* only this rank holds it, under a prefix that no other rank uses; when loading not looked at */
+    bool add;        /* when loading: what is stored is added to what is there */
+    size_t begin, n; /* the range: floats [begin, begin + n); n == 0: all. Of bytes: n */
+    void *bytes;
 } taciti_ckpt_array;
 
 typedef struct taciti_ckpt_state {
@@ -35,8 +39,8 @@ typedef struct taciti_ckpt_state {
 } taciti_ckpt_state;
 
 /* Writes checkpoint `step` under `folder` ("run/ckpt"). Of the arrays that all ranks hold each writes its share, and
- * its own ones whole; these need a folder that every rank shares. On any rank's failure (disk full, ...) all ranks
- * return the error, nothing of it remains, and older ones are intact. Collective. */
+ * its own ones and its ranges whole; these need a folder that every rank shares. On any rank's failure (disk full, ...)
+ * all ranks return the error, nothing of it remains, and older ones are intact. Collective. */
 tacit_status taciti_ckpt_save(taciti_comm *comm, const char *folder, int64_t step, int keep,
                               const taciti_ckpt_state *state);
 
@@ -54,13 +58,14 @@ tacit_status taciti_ckpt_check(const char *path, int64_t *step, char **meta_json
 enum { TACITI_CKPT_PREFIX_BYTES = 64 };
 void taciti_ckpt_own_prefix(int rank, const char *what, char out[TACITI_CKPT_PREFIX_BYTES]);
 
-/* Fills the arrays from a checkpoint found by taciti_ckpt_find(). Every tensor must be there with its shape; both
- * values are named when not. Not collective: each rank reads. */
+/* Fills the arrays from a checkpoint found by taciti_ckpt_find(). Every tensor must be there with its shape, whole or
+ * in pieces that cover the array's range; both values are named when not. Not collective: each rank reads. */
 tacit_status taciti_ckpt_load(const char *path, const taciti_ckpt_array *arrays, size_t array_count);
 
-/* Index of the first of the arrays that the checkpoint does not hold completely; array_count: it holds all. Not
- * collective. */
-tacit_status taciti_ckpt_find_missing(const char *path, const taciti_ckpt_array *arrays, size_t array_count,
-                                      size_t *missing);
+/* Size of the bytes saved under this prefix; *held false: there are none. Not collective. */
+tacit_status taciti_ckpt_find_bytes(const char *path, const char *prefix, bool *held, size_t *bytes);
+
+/* held[a]: the checkpoint holds array `a` completely. Not collective. */
+tacit_status taciti_ckpt_find_held(const char *path, const taciti_ckpt_array *arrays, size_t array_count, bool *held);
 
 #endif

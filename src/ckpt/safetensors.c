@@ -251,16 +251,17 @@ static size_t element_count(const taciti_safe_tensor *tensor) {
 
 /* Adds {"dtype", "shape", "data_offsets"} of one tensor that begins at *at. */
 static tacit_status describe_tensor(json_t *header, const char *path, const taciti_safe_tensor *tensor, size_t *at) {
-    if (tensor->dtype != TACITI_SAFE_F32 && tensor->dtype != TACITI_SAFE_BF16)
-        return taciti_fail(TACIT_E_INTERNAL, "%s: tensor %s: only F32 and BF16 are written", path, tensor->name);
+    if (tensor->dtype != TACITI_SAFE_F32 && tensor->dtype != TACITI_SAFE_BF16 && tensor->dtype != TACITI_SAFE_U8)
+        return taciti_fail(TACIT_E_INTERNAL, "%s: tensor %s: only F32, BF16 and U8 are written", path, tensor->name);
     if (json_object_get(header, tensor->name) != NULL || strcmp(tensor->name, metadata_key) == 0)
         return taciti_fail(TACIT_E_INTERNAL, "%s: tensor name %s is taken", path, tensor->name);
-    const bool half = tensor->dtype == TACITI_SAFE_BF16;
+    size_t d = 0;
+    while (dtypes[d].dtype != tensor->dtype) d++;
     json_t *shape = json_array();
     for (int i = 0; i < tensor->dims; i++)
         (void)json_array_append_new(shape, json_integer((json_int_t)tensor->shape[i]));
-    const size_t end = *at + element_count(tensor) * (half ? 2 : 4);
-    json_t *value = json_pack("{s:s, s:o, s:[I, I]}", "dtype", half ? "BF16" : "F32", "shape", shape, "data_offsets",
+    const size_t end = *at + element_count(tensor) * dtypes[d].bytes;
+    json_t *value = json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtypes[d].name, "shape", shape, "data_offsets",
                               (json_int_t)*at, (json_int_t)end);
     if (value == NULL || json_object_set_new(header, tensor->name, value) != 0)
         return taciti_fail(TACIT_E_INTERNAL, "%s: tensor %s cannot be described in JSON", path, tensor->name);
@@ -298,8 +299,10 @@ static tacit_status write_header(taciti_sink *sink, const char *text) {
 static tacit_status write_file(taciti_sink *sink, const char *header, const taciti_safe_tensor *tensors, size_t count) {
     TACITI_TRY(write_header(sink, header));
     for (size_t i = 0; i < count; i++)
-        TACITI_TRY(taciti_sink_floats(sink, tensors[i].data, element_count(&tensors[i]),
-                                      tensors[i].dtype == TACITI_SAFE_BF16));
+        TACITI_TRY(tensors[i].dtype == TACITI_SAFE_U8
+                       ? taciti_sink_bytes(sink, tensors[i].data, element_count(&tensors[i]))
+                       : taciti_sink_floats(sink, tensors[i].data, element_count(&tensors[i]),
+                                            tensors[i].dtype == TACITI_SAFE_BF16));
     return TACIT_OK;
 }
 

@@ -42,12 +42,12 @@ const taciti_safe_entry *taciti_safe_find(const taciti_safe_file *file, const ch
 /* Reads one tensor as f32 (from F32, BF16 or F16, exactly). n must equal the product of its shape. */
 tacit_status taciti_safe_read_f32(const taciti_safe_file *file, const taciti_safe_entry *entry, float *out, size_t n);
 
-/* One tensor to write; data is f32, stored as `dtype` (F32 or BF16). */
+/* One tensor to write. data is f32, stored as `dtype` F32 or BF16, or bytes, stored as U8. */
 typedef struct taciti_safe_tensor {
     const char *name;
     int dims;
     size_t shape[TACITI_TENSOR_DIMS];
-    const float *data;
+    const void *data;
     taciti_safe_dtype dtype;
 } taciti_safe_tensor;
 

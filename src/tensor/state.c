@@ -27,6 +27,11 @@ void taciti_state_add_numbers(taciti_state *state, const char *name, taciti_stat
             .name = name, .kind = TACITI_STATE_NUMBERS, .owner = owner, .regroup = regroup, .data = numbers, .n = n});
 }
 
+bool taciti_state_is_of_rank(const taciti_state_entry *entry) {
+    if (entry->kind != TACITI_STATE_ARRAY) return entry->kind == TACITI_STATE_BYTES && entry->owner == TACITI_STATE_OWN;
+    return entry->owner == TACITI_STATE_OWN || entry->n != entry->layout->n;
+}
+
 const taciti_state_entry *taciti_state_find(const taciti_state *state, const char *name) {
     for (size_t i = 0; i < state->count && i < TACITI_STATE_MAX_ENTRIES; i++)
         if (strcmp(state->entries[i].name, name) == 0) return &state->entries[i];

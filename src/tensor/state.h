@@ -27,14 +27,16 @@ typedef enum taciti_state_owner {
     TACITI_STATE_OWN,    /* of this rank alone */
 } taciti_state_owner;
 
-/* What becomes of a rank's own entry where a run goes on with another number of ranks. */
+/* What becomes of a rank's own entry where a run goes on with another number of ranks. Where it goes on with another
+ * strategy, or from the mean because the user wants that, entries with TACITI_STATE_MEAN are taken, shared ones as
+ * well, and all others stay as they are. */
 typedef enum taciti_state_regroup {
     TACITI_STATE_RESET,  /* stays as it is before the first step */
     TACITI_STATE_REFUSE, /* the run is refused */
     TACITI_STATE_SUM,    /* rank r of n receives the sum over former ranks r, r + n, ...: the total stays what it was.
-                          * Arrays, numbers and counts */
-    TACITI_STATE_MEAN,   /* every rank receives the shared entry of that name if there is one, else the mean over the
-                          * former ranks. Arrays, numbers and counts (rounded) */
+                          * Whole arrays, numbers and counts */
+    TACITI_STATE_MEAN,   /* every rank receives the shared array of that name if there is one, else the mean over the
+                          * former ranks. Whole arrays, numbers and counts (rounded) */
 } taciti_state_regroup;
 
 typedef struct taciti_state_entry {
@@ -62,6 +64,9 @@ void taciti_state_add_array(taciti_state *state, const char *name, taciti_state_
 
 void taciti_state_add_numbers(taciti_state *state, const char *name, taciti_state_owner owner,
                               taciti_state_regroup regroup, double *numbers, size_t n);
+
+/* Every rank writes a part of the entry to a checkpoint: an own entry that lies in the shards, or a range. */
+bool taciti_state_is_of_rank(const taciti_state_entry *entry);
 
 /* NULL: there is none. */
 const taciti_state_entry *taciti_state_find(const taciti_state *state, const char *name);

@@ -21,16 +21,21 @@ enum { PATH_BYTES = 4096 };
 /* ---- claiming ---------------------------------------------------------------------------------------------------- */
 
 /* Of one checkpoint, all ranks together; manifest and headers are small beside it. */
-static double checkpoint_bytes(const taciti_trainer *trainer) {
-    const double parameters = (double)trainer->layout.n * sizeof(float), moments = (double)trainer->memory.moments;
-    if (trainer->strategy->replicas_equal) return parameters + moments;
-    return parameters + (parameters + moments) * trainer->ranks;
+static double checkpoint_bytes(const taciti_trainer *trainer, const taciti_state *state) {
+    double bytes = 0;
+    for (size_t i = 0; i < state->count; i++) {
+        const taciti_state_entry *entry = &state->entries[i];
+        const double one = (double)entry->n * (entry->kind == TACITI_STATE_ARRAY ? sizeof(float) : 1);
+        bytes += taciti_state_is_of_rank(entry) ? one * trainer->ranks : one;
+    }
+    return bytes;
 }
 
-static tacit_status check_space(const taciti_trainer *trainer, const char *folder) {
+static tacit_status check_space(const taciti_trainer *trainer, const taciti_state *state, const char *folder) {
     struct statvfs disk;
-    if (trainer->settings->train.save_every < 0 || statvfs(folder, &disk) != 0) return TACIT_OK;
-    const double available = (double)disk.f_bavail * (double)disk.f_frsize, needed = checkpoint_bytes(trainer);
+    if (trainer->rank != 0 || statvfs(folder, &disk) != 0) return TACIT_OK;
+    const double available = (double)disk.f_bavail * (double)disk.f_frsize;
+    const double needed = checkpoint_bytes(trainer, state);
     if (needed <= available) return TACIT_OK;
     return taciti_fail(TACIT_E_IO,
                        "%s: a checkpoint needs %.0f MiB, the disk has %.0f MiB; make room, use another --run.dir, or "
@@ -62,10 +67,18 @@ tacit_status taciti_trainer_claim_folder(taciti_trainer *trainer) {
     const char *folder = trainer->settings->run.dir.text;
     tacit_status status = TACIT_OK;
     if (trainer->rank == 0) status = taciti_lock_take(folder, NULL, &trainer->lock);
-    if (status == TACIT_OK && trainer->rank == 0) status = check_space(trainer, folder);
-    TACITI_TRY(taciti_comm_agree(trainer->comm, status));
-    if (trainer->strategy->replicas_equal || trainer->settings->train.save_every < 0) return TACIT_OK;
-    return check_shared(trainer, folder);
+    return taciti_comm_agree(trainer->comm, status);
+}
+
+tacit_status taciti_trainer_check_folder(const taciti_trainer *trainer) {
+    const char *folder = trainer->settings->run.dir.text;
+    taciti_state state = {.count = 0};
+    if (trainer->settings->train.save_every < 0) return TACIT_OK;
+    taciti_trainer_list_state(trainer, true, &state);
+    TACITI_TRY(taciti_comm_agree(trainer->comm, check_space(trainer, &state, folder)));
+    bool parts = false;
+    for (size_t i = 0; i < state.count; i++) parts = parts || taciti_state_is_of_rank(&state.entries[i]);
+    return parts ? check_shared(trainer, folder) : TACIT_OK;
 }
 
 /* ---- an old run -------------------------------------------------------------------------------------------------- */

@@ -356,6 +356,7 @@ tacit_status taciti_train(taciti_comm *comm, taciti_train_settings *settings, co
     }
     if (status == TACIT_OK && !request->dry_run) status = taciti_trainer_claim_folder(&trainer);
     if (status == TACIT_OK && !request->dry_run) status = taciti_trainer_build(&trainer);
+    if (status == TACIT_OK && !request->dry_run) status = taciti_trainer_check_folder(&trainer);
     if (status == TACIT_OK && !request->dry_run) status = train_built(&trainer, request->resume);
     taciti_trainer_close(&trainer);
     return status;

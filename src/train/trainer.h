@@ -6,8 +6,8 @@
 #define TACITI_TRAIN_TRAINER_H
 
 #include "base/log.h"
-#include "ckpt/ckpt.h"
 #include "ckpt/lock.h"
+#include "ckpt/state.h"
 #include "comm/circular.h"
 #include "model/profile.h"
 #include "report/report.h"
@@ -118,10 +118,11 @@ tacit_status taciti_agree_on_configuration(taciti_comm *comm, const taciti_confi
 /* The same parameters on all ranks: files differ, memory fails. Collective. */
 tacit_status taciti_trainer_agree_on_parameters(const taciti_trainer *trainer);
 
-/* folder.c: the run folder. claim locks it (E_CONFIG when another run works there) and checks that it can be written,
- * has room for a checkpoint, and is seen by all ranks that write parts of their own. Nothing in it changes yet.
- * Collective. */
+/* folder.c: the run folder. claim locks it (E_CONFIG when another run works there); check, once the trainer is built,
+ * finds out whether it has room for a checkpoint and is seen by all ranks that write parts of their own. Nothing in it
+ * changes yet. Collective. */
 tacit_status taciti_trainer_claim_folder(taciti_trainer *trainer);
+tacit_status taciti_trainer_check_folder(const taciti_trainer *trainer);
 
 /* A new run in the folder of an old one: what it holds goes to the first free name beside it. Rank 0. */
 tacit_status taciti_set_old_run_aside(const char *folder);
@@ -176,25 +177,9 @@ tacit_status taciti_trainer_save(taciti_trainer *trainer);
 tacit_status taciti_trainer_resume(taciti_trainer *trainer, bool *found);
 tacit_status taciti_trainer_initialise(taciti_trainer *trainer); /* seed or train.init */
 
-/* state.c: the flat arrays of a run as a checkpoint names them. */
-/* The mean, then of a rank its parameters, the optimizer's states and the strategy's arrays. */
-enum { TACITI_STATE_MAX_ARRAYS = 2 + TACITI_STATE_MAX_ENTRIES };
-typedef struct taciti_state_list {
-    taciti_ckpt_array arrays[TACITI_STATE_MAX_ARRAYS];
-    char prefixes[TACITI_STATE_MAX_ARRAYS][TACITI_CKPT_PREFIX_BYTES];
-    size_t count;
-} taciti_state_list;
-
-/* "model.": what every reader of a checkpoint finds. */
-void taciti_state_add_model(const taciti_trainer *trainer, taciti_state_list *list);
-/* "optim.m.", ...: where replicas are equal. */
-void taciti_state_add_moments(const taciti_trainer *trainer, taciti_state_list *list);
-/* "rank.00003.model.", "rank.00003.optim.m.", "rank.00003.strategy.anchor.", ...: where they differ. */
-void taciti_state_add_own(const taciti_trainer *trainer, int rank, float *parameters, taciti_state_list *list);
-/* The last of these: what the strategy holds of a rank. */
-void taciti_state_add_strategy(const taciti_trainer *trainer, int rank, taciti_state_list *list);
-/* One state of the optimizer: of that rank, or of all (owner < 0). */
-void taciti_state_add_moment(const taciti_trainer *trainer, int owner, int state, float *flat, taciti_state_list *list);
+/* state.c: what a checkpoint holds: the strategy's table and the shared "model". Saving happens between average and
+ * revert, so the shared model is the mean; where ranks have models of their own, these are what restoring fills. */
+void taciti_trainer_list_state(const taciti_trainer *trainer, bool saving, taciti_state *out);
 
 /* train.c: one line on rank 0, unless the run is quiet. */
 void taciti_trainer_say(const taciti_trainer *trainer, const char *format, ...) TACITI_PRINTF(2, 3);

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ckpt/state.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "kernel/kernel.h"
+
+static const char replicas_key[] = "replicas";
+
+/* Entries as arrays of a checkpoint, with room for their names. */
+typedef struct array_list {
+    taciti_ckpt_array arrays[2 * TACITI_STATE_MAX_ENTRIES];
+    char prefixes[2 * TACITI_STATE_MAX_ENTRIES][TACITI_CKPT_PREFIX_BYTES];
+    size_t count;
+} array_list;
+
+static bool is_stored_in_shards(const taciti_state_entry *entry) {
+    return entry->kind == TACITI_STATE_ARRAY || entry->kind == TACITI_STATE_BYTES;
+}
+
+static bool is_empty(const taciti_state_entry *entry) { return entry->kind == TACITI_STATE_ARRAY && entry->n == 0; }
+
+/* The entry as `rank` alone holds it, or as all do (rank < 0). add: what is stored is added. */
+static void append(array_list *list, const taciti_state_entry *entry, int rank, bool add) {
+    const bool array = entry->kind == TACITI_STATE_ARRAY;
+    char *prefix = list->prefixes[list->count], what[TACITI_STATE_NAME_BYTES];
+    (void)snprintf(what, sizeof what, "%s%s", entry->name, array ? "." : "");
+    if (rank < 0)
+        (void)snprintf(prefix, TACITI_CKPT_PREFIX_BYTES, "%s", what);
+    else
+        taciti_ckpt_own_prefix(rank, what, prefix);
+    taciti_ckpt_array *out = &list->arrays[list->count++];
+    *out = (taciti_ckpt_array){.prefix = prefix, .own = rank >= 0, .add = add};
+    if (array) {
+        const bool whole = entry->begin == 0 && entry->n == entry->layout->n;
+        out->layout = entry->layout;
+        out->flat = entry->data;
+        out->begin = entry->begin;
+        out->n = whole ? 0 : entry->n;
+    } else {
+        out->bytes = entry->data;
+        out->n = entry->n;
+    }
+}
+
+/* Refuses what no checkpoint can hold. */
+static tacit_status check_table(const taciti_state *state) {
+    if (state->count > TACITI_STATE_MAX_ENTRIES)
+        return taciti_fail(TACIT_E_INTERNAL, "checkpoint: %zu entries of state, at most %d are possible", state->count,
+                           (int)TACITI_STATE_MAX_ENTRIES);
+    for (size_t i = 0; i < state->count; i++) {
+        const taciti_state_entry *entry = &state->entries[i];
+        if (strlen(entry->name) + 2 > TACITI_STATE_NAME_BYTES)
+            return taciti_fail(TACIT_E_INTERNAL, "checkpoint: \"%s\" is too long a name", entry->name);
+        if (entry->kind == TACITI_STATE_ARRAY &&
+            (entry->begin > entry->layout->n || entry->n > entry->layout->n - entry->begin))
+            return taciti_fail(TACIT_E_INTERNAL,
+                               "checkpoint: \"%s\": %zu floats from %zu on are not in an array of %zu", entry->name,
+                               entry->n, entry->begin, entry->layout->n);
+        const bool whole = entry->kind != TACITI_STATE_ARRAY || entry->n == entry->layout->n;
+        const bool adds = entry->regroup == TACITI_STATE_SUM || entry->regroup == TACITI_STATE_MEAN;
+        if (entry->owner == TACITI_STATE_OWN && adds && (entry->kind == TACITI_STATE_BYTES || !whole))
+            return taciti_fail(TACIT_E_INTERNAL, "checkpoint: \"%s\": bytes and ranges of ranks cannot be added up",
+                               entry->name);
+    }
+    return TACIT_OK;
+}
+
+/* ---- saving: numbers --------------------------------------------------------------------------------------------- */
+
+static size_t bytes_of(const taciti_state_entry *entry) {
+    return entry->kind == TACITI_STATE_COUNT ? sizeof(int64_t) : entry->n * sizeof(double);
+}
+
+/* JSON knows no infinity: a number that is not finite comes back as NaN. */
+static json_t *real_json(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+static json_t *value_json(const taciti_state_entry *entry, const void *data) {
+    if (entry->kind == TACITI_STATE_COUNT) {
+        int64_t count = 0;
+        memcpy(&count, data, sizeof count);
+        return json_integer((json_int_t)count);
+    }
+    json_t *list = json_array();
+    for (size_t i = 0; i < entry->n; i++) (void)json_array_append_new(list, real_json(((const double *)data)[i]));
+    return list;
+}
+
+/* Numbers and counts of one owner, one after the other in memory. */
+typedef struct number_list {
+    const taciti_state_entry *entries[TACITI_STATE_MAX_ENTRIES];
+    size_t count, bytes;
+} number_list;
+
+static number_list list_numbers(const taciti_state *state, taciti_state_owner owner) {
+    number_list list = {.count = 0};
+    for (size_t i = 0; i < state->count; i++) {
+        const taciti_state_entry *entry = &state->entries[i];
+        if (is_stored_in_shards(entry) || entry->owner != owner) continue;
+        list.entries[list.count++] = entry;
+        list.bytes += bytes_of(entry);
+    }
+    return list;
+}
+
+static tacit_status put_numbers(const number_list *list, const char *values, json_t *object) {
+    for (size_t i = 0; i < list->count; i++) {
+        const taciti_state_entry *entry = list->entries[i];
+        if (json_object_get(object, entry->name) != NULL)
+            return taciti_fail(TACIT_E_INTERNAL, "checkpoint: its description has two members \"%s\"", entry->name);
+        if (json_object_set_new(object, entry->name, value_json(entry, values)) != 0) return TACIT_E_MEMORY;
+        values += bytes_of(entry);
+    }
+    return TACIT_OK;
+}
+
+static void pack_numbers(const number_list *list, char *values) {
+    for (size_t i = 0; i < list->count; i++) {
+        memcpy(values, list->entries[i]->data, bytes_of(list->entries[i]));
+        values += bytes_of(list->entries[i]);
+    }
+}
+
+/* A list by rank of what the ranks have of their own. */
+static tacit_status put_replicas(const number_list *own, const char *all, int ranks, json_t *meta) {
+    json_t *replicas = json_array();
+    tacit_status status =
+        replicas == NULL || json_object_set_new(meta, replicas_key, replicas) != 0 ? TACIT_E_MEMORY : TACIT_OK;
+    for (int r = 0; status == TACIT_OK && r < ranks; r++) {
+        json_t *replica = json_object();
+        status = put_numbers(own, all + (size_t)r * own->bytes, replica);
+        if (json_array_append_new(replicas, replica) != 0) status = TACIT_E_MEMORY;
+    }
+    return status;
+}
+
+static tacit_status describe_own(taciti_comm *comm, const taciti_state *state, json_t *meta) {
+    const number_list own = list_numbers(state, TACITI_STATE_OWN);
+    const int ranks = comm == NULL ? 1 : taciti_comm_size(comm);
+    bool any = false;
+    for (size_t i = 0; i < state->count; i++) any = any || state->entries[i].owner == TACITI_STATE_OWN;
+    if (!any) return TACIT_OK;
+    char *mine = taciti_calloc(own.bytes, 1), *all = taciti_calloc((size_t)ranks, own.bytes);
+    tacit_status status = mine == NULL || all == NULL ? TACIT_E_MEMORY : TACIT_OK;
+    if (comm != NULL) status = taciti_comm_agree(comm, status);
+    if (status == TACIT_OK) pack_numbers(&own, comm == NULL ? all : mine);
+    if (status == TACIT_OK && comm != NULL && own.bytes > 0) status = taciti_comm_allgather(comm, mine, own.bytes, all);
+    if (status == TACIT_OK) status = put_replicas(&own, all, ranks, meta);
+    taciti_free(mine);
+    taciti_free(all);
+    return status;
+}
+
+static tacit_status describe_shared(const taciti_state *state, json_t *meta) {
+    const number_list shared = list_numbers(state, TACITI_STATE_SHARED);
+    char *values = taciti_calloc(shared.bytes, 1);
+    if (values == NULL) return TACIT_E_MEMORY;
+    pack_numbers(&shared, values);
+    const tacit_status status = put_numbers(&shared, values, meta);
+    taciti_free(values);
+    return status;
+}
+
+/* Owned text of the description, free(). The same outcome on every rank. */
+static tacit_status describe(taciti_comm *comm, const taciti_state *state, json_t *meta, char **out) {
+    tacit_status status = check_table(state);
+    if (status == TACIT_OK) status = describe_shared(state, meta);
+    if (comm != NULL) status = taciti_comm_agree(comm, status);
+    if (status == TACIT_OK) status = describe_own(comm, state, meta);
+    char *text = status == TACIT_OK ? json_dumps(meta, JSON_INDENT(1)) : NULL;
+    if (status == TACIT_OK && text == NULL) status = TACIT_E_MEMORY;
+    if (comm != NULL) status = taciti_comm_agree(comm, status);
+    if (status == TACIT_OK)
+        *out = text;
+    else
+        free(text);
+    return status;
+}
+
+tacit_status taciti_ckpt_save_state(taciti_comm *comm, const char *folder, int64_t step, int keep, json_t *meta,
+                                    const taciti_state *state) {
+    array_list list = {.count = 0};
+    char *text = NULL;
+    const int rank = comm == NULL ? 0 : taciti_comm_rank(comm);
+    TACITI_TRY(describe(comm, state, meta, &text));
+    for (size_t i = 0; i < state->count; i++) {
+        const taciti_state_entry *entry = &state->entries[i];
+        if (is_stored_in_shards(entry) && !is_empty(entry))
+            append(&list, entry, entry->owner == TACITI_STATE_OWN ? rank : -1, false);
+    }
+    const taciti_ckpt_state arrays = {.arrays = list.arrays, .array_count = list.count, .meta_json = text};
+    const tacit_status status = taciti_ckpt_save(comm, folder, step, keep, &arrays);
+    free(text);
+    return status;
+}
+
+/* ---- what becomes of an entry ------------------------------------------------------------------------------------ */
+
+typedef enum action {
+    LEAVE,       /* as it is */
+    TAKE_SHARED, /* what all ranks shared */
+    TAKE_OWN,    /* what this rank had */
+    TAKE_SUM,    /* of former ranks rank, rank + ranks, ... */
+    TAKE_MEAN,   /* of all former ranks */
+    LACKING,     /* the checkpoint does not have it */
+    REFUSED,
+} action;
+
+/* The one place that decides: by what is stored, how the run goes on, and the entry's rule. */
+static action decide(const taciti_ckpt_origin *from, const taciti_state_entry *entry, bool shared, bool own) {
+    const bool mean = entry->regroup == TACITI_STATE_MEAN;
+    if (from->resumption == TACITI_RESUME_FROM_MEAN && !mean) return LEAVE;
+    if (from->resumption == TACITI_RESUME_EXACTLY && entry->owner == TACITI_STATE_OWN) return own ? TAKE_OWN : LACKING;
+    if (entry->owner == TACITI_STATE_SHARED || mean) {
+        if (shared && (is_stored_in_shards(entry) || !own)) return TAKE_SHARED;
+        return own && mean && entry->kind != TACITI_STATE_BYTES ? TAKE_MEAN : LACKING;
+    }
+    if (entry->regroup == TACITI_STATE_RESET || !own) return LEAVE;
+    return entry->regroup == TACITI_STATE_SUM ? TAKE_SUM : REFUSED;
+}
+
+tacit_status taciti_ckpt_former_ranks(const taciti_ckpt_origin *from, int *out) {
+    const json_t *replicas = json_object_get(from->meta, replicas_key);
+    *out = 0;
+    if (replicas == NULL) return TACIT_OK;
+    if (!json_is_array(replicas) || json_array_size(replicas) == 0 || json_array_size(replicas) > INT32_MAX)
+        return taciti_fail(TACIT_E_DATA, "%s: \"%s\" must be a list with an entry for each rank", from->path,
+                           replicas_key);
+    *out = (int)json_array_size(replicas);
+    return TACIT_OK;
+}
+
+static const json_t *own_number(const taciti_ckpt_origin *from, int rank, const char *name) {
+    return json_object_get(json_array_get(json_object_get(from->meta, replicas_key), (size_t)rank), name);
+}
+
+/* Shards are looked into once for all entries. A rank looks for its own where it needs that, else for those of rank 0.
+ */
+static tacit_status decide_all(const taciti_ckpt_origin *from, const taciti_state *state, action *out) {
+    array_list list = {.count = 0};
+    bool held[2 * TACITI_STATE_MAX_ENTRIES] = {false};
+    const int rank = from->resumption == TACITI_RESUME_EXACTLY ? from->rank : 0;
+    for (size_t i = 0; i < state->count; i++) {
+        if (!is_stored_in_shards(&state->entries[i])) continue;
+        append(&list, &state->entries[i], -1, false);
+        append(&list, &state->entries[i], rank, false);
+    }
+    TACITI_TRY(taciti_ckpt_find_held(from->path, list.arrays, list.count, held));
+    for (size_t i = 0, at = 0; i < state->count; i++) {
+        const taciti_state_entry *entry = &state->entries[i];
+        if (!is_stored_in_shards(entry)) {
+            out[i] = decide(from, entry, json_object_get(from->meta, entry->name) != NULL,
+                            own_number(from, rank, entry->name) != NULL);
+            continue;
+        }
+        out[i] = is_empty(entry) ? LEAVE : decide(from, entry, held[at], held[at + 1]);
+        at += 2;
+    }
+    return TACIT_OK;
+}
+
+tacit_status taciti_ckpt_find_lacking(const taciti_ckpt_origin *from, const taciti_state *state,
+                                      const taciti_state_entry **out) {
+    action actions[TACITI_STATE_MAX_ENTRIES];
+    *out = NULL;
+    TACITI_TRY(check_table(state));
+    TACITI_TRY(decide_all(from, state, actions));
+    for (size_t i = 0; i < state->count && *out == NULL; i++)
+        if (actions[i] == LACKING && is_stored_in_shards(&state->entries[i])) *out = &state->entries[i];
+    return TACIT_OK;
+}
+
+/* ---- restoring: arrays ------------------------------------------------------------------------------------------- */
+
+/* The rank whose value is taken, -1: what all shared. */
+static int taken_from(const taciti_ckpt_origin *from, const taciti_state_entry *entry) {
+    return entry->owner == TACITI_STATE_OWN && from->resumption == TACITI_RESUME_EXACTLY ? from->rank : -1;
+}
+
+/* What is lacking as well: the load names the tensor. */
+static tacit_status restore_taken(const taciti_ckpt_origin *from, const taciti_state *state, const action *actions) {
+    array_list list = {.count = 0};
+    for (size_t i = 0; i < state->count; i++) {
+        const taciti_state_entry *entry = &state->entries[i];
+        if (!is_stored_in_shards(entry)) continue;
+        if (actions[i] == TAKE_SHARED || actions[i] == TAKE_OWN || actions[i] == LACKING)
+            append(&list, entry, taken_from(from, entry), false);
+    }
+    return taciti_ckpt_load(from->path, list.arrays, list.count);
+}
+
+static bool contributes(const taciti_ckpt_origin *from, action what, int former) {
+    return what == TAKE_MEAN || (what == TAKE_SUM && former % from->ranks == from->rank);
+}
+
+/* Former ranks in order, so that all ranks add up the same bits. */
+static tacit_status restore_added(const taciti_ckpt_origin *from, const taciti_state *state, const action *actions,
+                                  int formers) {
+    for (size_t i = 0; i < state->count; i++)
+        if (actions[i] == TAKE_SUM && is_stored_in_shards(&state->entries[i]))
+            memset(state->entries[i].data, 0, state->entries[i].n * sizeof(float));
+    for (int r = 0; r < formers; r++) {
+        array_list list = {.count = 0};
+        for (size_t i = 0; i < state->count; i++)
+            if (is_stored_in_shards(&state->entries[i]) && contributes(from, actions[i], r))
+                append(&list, &state->entries[i], r, r > 0 || actions[i] == TAKE_SUM);
+        if (list.count > 0) TACITI_TRY(taciti_ckpt_load(from->path, list.arrays, list.count));
+    }
+    for (size_t i = 0; i < state->count; i++)
+        if (actions[i] == TAKE_MEAN && is_stored_in_shards(&state->entries[i]))
+            taciti_kernels_get()->scale(state->entries[i].data, (float)(1.0 / formers), state->entries[i].n);
+    return TACIT_OK;
+}
+
+/* ---- restoring: numbers ------------------------------------------------------------------------------------------ */
+
+/* Of one rank, or what all shared (rank < 0). A list of doubles, or an integer. */
+static tacit_status read_values(const taciti_ckpt_origin *from, const taciti_state_entry *entry, int rank, void *out) {
+    const json_t *value = rank < 0 ? json_object_get(from->meta, entry->name) : own_number(from, rank, entry->name);
+    char where[2 * TACITI_STATE_NAME_BYTES] = "";
+    if (rank >= 0) (void)snprintf(where, sizeof where, "%s[%d].", replicas_key, rank);
+    if (entry->kind == TACITI_STATE_COUNT) {
+        if (!json_is_integer(value) || json_integer_value(value) < 0)
+            return taciti_fail(TACIT_E_DATA, "%s: %s%s must be an integer, 0 or above", from->path, where, entry->name);
+        *(int64_t *)out = (int64_t)json_integer_value(value);
+        return TACIT_OK;
+    }
+    if (!json_is_array(value) || json_array_size(value) != entry->n)
+        return taciti_fail(TACIT_E_DATA, "%s: %s%s must be a list of %zu numbers", from->path, where, entry->name,
+                           entry->n);
+    for (size_t i = 0; i < entry->n; i++) {
+        const json_t *item = json_array_get(value, i);
+        if (!json_is_number(item) && !json_is_null(item))
+            return taciti_fail(TACIT_E_DATA, "%s: %s%s[%zu] is not a number", from->path, where, entry->name, i);
+        ((double *)out)[i] = json_is_null(item) ? (double)NAN : json_number_value(item);
+    }
+    return TACIT_OK;
+}
+
+/* Adds up in doubles; `one` has room for one rank's values, and sum[] is 0. */
+static tacit_status add_values(const taciti_ckpt_origin *from, const taciti_state_entry *entry, action what,
+                               int formers, double *sum, double *one) {
+    const size_t n = entry->kind == TACITI_STATE_COUNT ? 1 : entry->n;
+    for (int r = 0; r < formers; r++) {
+        if (!contributes(from, what, r)) continue;
+        TACITI_TRY(read_values(from, entry, r, one));
+        int64_t count = 0;
+        memcpy(&count, one, sizeof count);
+        if (entry->kind == TACITI_STATE_COUNT) one[0] = (double)count;
+        for (size_t i = 0; i < n; i++) sum[i] += one[i];
+    }
+    for (size_t i = 0; i < n && what == TAKE_MEAN; i++) sum[i] /= formers;
+    if (entry->kind == TACITI_STATE_NUMBERS) {
+        memcpy(entry->data, sum, n * sizeof *sum);
+        return TACIT_OK;
+    }
+    if (sum[0] >= 0x1p63) return taciti_fail(TACIT_E_DATA, "%s: %s: %g are too many", from->path, entry->name, sum[0]);
+    *(int64_t *)entry->data = llround(sum[0]);
+    return TACIT_OK;
+}
+
+static tacit_status restore_numbers(const taciti_ckpt_origin *from, const taciti_state_entry *entry, action what,
+                                    int formers) {
+    if (what == LEAVE) return TACIT_OK;
+    if (what != TAKE_MEAN && what != TAKE_SUM) return read_values(from, entry, taken_from(from, entry), entry->data);
+    double *sum = taciti_calloc(entry->n + 1, sizeof *sum), *one = taciti_calloc(entry->n + 1, sizeof *one);
+    const tacit_status status =
+        sum == NULL || one == NULL ? TACIT_E_MEMORY : add_values(from, entry, what, formers, sum, one);
+    taciti_free(sum);
+    taciti_free(one);
+    return status;
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
+
+static tacit_status check_refused(const taciti_ckpt_origin *from, const taciti_state *state, const action *actions,
+                                  int formers) {
+    for (size_t i = 0; i < state->count; i++)
+        if (actions[i] == REFUSED)
+            return taciti_fail(TACIT_E_CONFIG,
+                               "%s: \"%s\" belongs to each of %d ranks and cannot go on with %d; resume with %d ranks, "
+                               "or without it: --resume-from-mean",
+                               from->path, state->entries[i].name, formers, from->ranks, formers);
+    return TACIT_OK;
+}
+
+tacit_status taciti_ckpt_restore_state(const taciti_ckpt_origin *from, const taciti_state *state) {
+    action actions[TACITI_STATE_MAX_ENTRIES];
+    int formers = 0;
+    TACITI_TRY(check_table(state));
+    TACITI_TRY(taciti_ckpt_former_ranks(from, &formers));
+    TACITI_TRY(decide_all(from, state, actions));
+    TACITI_TRY(check_refused(from, state, actions, formers));
+    TACITI_TRY(restore_taken(from, state, actions));
+    TACITI_TRY(restore_added(from, state, actions, formers));
+    for (size_t i = 0; i < state->count; i++)
+        if (!is_stored_in_shards(&state->entries[i]))
+            TACITI_TRY(restore_numbers(from, &state->entries[i], actions[i], formers));
+    return TACIT_OK;
+}
