@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The two foreign formats behind weights.h, one file each. Not collective.
+ * The two foreign formats behind weights.h, one file each, and what both need (formats.c). Not collective.
  */
 #ifndef TACITI_CKPT_FORMATS_H
 #define TACITI_CKPT_FORMATS_H
@@ -22,6 +22,9 @@ tacit_status taciti_llmc_read(const char *path, const taciti_model_options *opti
                               float *flat);
 tacit_status taciti_llmc_write(const char *path, const taciti_weights_write_options *how,
                                const taciti_model_options *options, const taciti_layout *layout, const float *flat);
+
+/* The folder that holds `path`: "a/b" -> "a", "b" -> ".", "/b" -> "/". */
+tacit_status taciti_formats_parent(const char *path, char out[TACITI_FORMATS_PATH_BYTES]);
 
 /* Shape of `name` in the layout, or E_INTERNAL. */
 tacit_status taciti_formats_tensor(const taciti_layout *layout, const char *name, const taciti_tensor **out);

@@ -30,22 +30,12 @@ static tacit_status source_in_folder(const char *folder, weights_source *out) {
     return taciti_path_join(out->config, sizeof out->config, folder, "config.json");
 }
 
-/* "a/b" -> "a", "b" -> ".", "/b" -> "/". */
-static tacit_status parent_of(const char *path, char out[TACITI_FORMATS_PATH_BYTES]) {
-    const char *slash = strrchr(path, '/');
-    const size_t length = slash == NULL ? 0 : (size_t)(slash - path);
-    if (length >= TACITI_FORMATS_PATH_BYTES) return taciti_fail(TACIT_E_IO, "%s: the path is too long", path);
-    memcpy(out, length > 0 ? path : slash != NULL ? "/" : ".", length > 0 ? length : 1);
-    out[length > 0 ? length : 1] = 0;
-    return TACIT_OK;
-}
-
 /* A config.json that was named itself. */
 static tacit_status source_beside(const char *config, weights_source *out) {
     if (strlen(config) >= sizeof out->config) return taciti_fail(TACIT_E_IO, "%s: the path is too long", config);
     out->format = TACITI_WEIGHTS_HF;
     memcpy(out->config, config, strlen(config) + 1);
-    return parent_of(config, out->folder);
+    return taciti_formats_parent(config, out->folder);
 }
 
 /* Archives and pickles can run code when they are loaded: they never are. */
@@ -130,38 +120,4 @@ tacit_status taciti_weights_write(const char *path, const taciti_weights_write_o
                                   const taciti_model_options *options, const taciti_layout *layout, const float *flat) {
     if (how->format == TACITI_WEIGHTS_HF) return taciti_hf_write(path, how, options, layout, flat);
     return taciti_llmc_write(path, how, options, layout, flat);
-}
-
-/* ---- shared by the formats --------------------------------------------------------------------------------------- */
-
-tacit_status taciti_formats_tensor(const taciti_layout *layout, const char *name, const taciti_tensor **out) {
-    const size_t t = taciti_layout_find(layout, name);
-    if (t == layout->tensor_count) return taciti_fail(TACIT_E_INTERNAL, "the model has no tensor %s", name);
-    *out = &layout->tensors[t];
-    return TACIT_OK;
-}
-
-tacit_status taciti_formats_temporary(const char *path, char out[TACITI_FORMATS_PATH_BYTES]) {
-    const int length = snprintf(out, TACITI_FORMATS_PATH_BYTES, "%s.tmp", path);
-    if (length > 0 && length < TACITI_FORMATS_PATH_BYTES) return TACIT_OK;
-    return taciti_fail(TACIT_E_IO, "%s: the path is too long", path);
-}
-
-tacit_status taciti_formats_publish(const char *temporary, const char *path) {
-    char parent[TACITI_FORMATS_PATH_BYTES];
-    TACITI_TRY(parent_of(path, parent));
-    if (rename(temporary, path) != 0)
-        return taciti_fail(TACIT_E_IO, "%s: cannot be renamed to %s: %s", temporary, path, strerror(errno));
-    return taciti_file_sync_folder(parent);
-}
-
-tacit_status taciti_formats_refuse_existing(const char *path) {
-    struct stat info;
-    if (lstat(path, &info) != 0) return TACIT_OK;
-    return taciti_fail(TACIT_E_IO, "%s: exists already; remove it or choose another place", path);
-}
-
-tacit_status taciti_formats_resolve(const char *path, taciti_model_options *options) {
-    if (taciti_model_resolve(options) == TACIT_OK) return TACIT_OK;
-    return taciti_fail(TACIT_E_DATA, "%s: describes a model that cannot be built", path);
 }

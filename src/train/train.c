@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,16 +19,6 @@
 enum { LINE_BYTES = 512, PATH_BYTES = 4096 };
 #define MIB (1.0 / 1048576.0)
 #define SECONDS_PER_MINUTE 60.0
-
-void taciti_trainer_say(const taciti_trainer *trainer, const char *format, ...) {
-    if (trainer->rank != 0 || trainer->settings->run.quiet) return;
-    char line[LINE_BYTES];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    taciti_log(TACITI_LOG_INFO, "%s", line);
-}
 
 static void announce_run(const taciti_trainer *trainer) {
     const taciti_train_settings *s = trainer->settings;

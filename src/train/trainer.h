@@ -181,7 +181,7 @@ tacit_status taciti_trainer_initialise(taciti_trainer *trainer); /* seed or trai
  * revert, so the shared model is the mean; where ranks have models of their own, these are what restoring fills. */
 void taciti_trainer_list_state(const taciti_trainer *trainer, bool saving, taciti_state *out);
 
-/* train.c: one line on rank 0, unless the run is quiet. */
+/* say.c: one line on rank 0, unless the run is quiet. */
 void taciti_trainer_say(const taciti_trainer *trainer, const char *format, ...) TACITI_PRINTF(2, 3);
 
 #endif
