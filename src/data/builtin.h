@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The text packed into the library at build time: the project's own sources, headers and docs, each after a line
- * "==== path". The array itself is made by cmake/pack_text.cmake.
+ * The built-in training text: the project's own sources, headers and docs, each after a line "==== path".
+ * cmake/pack_text.cmake generates the array at build time.
  */
 #ifndef TACITI_DATA_BUILTIN_H
 #define TACITI_DATA_BUILTIN_H
@@ -14,7 +14,7 @@
 extern const size_t taciti_builtin_bytes;
 extern const uint64_t taciti_builtin_words[]; /* byte i is bits 56 - 8 (i mod 8) ... of word i / 8 */
 
-/* The text as bytes; *count receives how many. Returns owned; taciti_free(). */
+/* Copies the text into a new block of *count bytes. Returns owned; release with taciti_free(). */
 tacit_status taciti_builtin_text(unsigned char **out, size_t *count);
 
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tokens. Text at byte level (vocabulary 256), llm.c `.bin` shards, nanoGPT raw uint16 shards, or text through the
- * GPT-2 BPE tokenizer. The sequence of global batches is a function of (seed, step) alone: sample g = step * batch + i
- * of the run is a window of `time` + 1 tokens that every number of ranks agrees on.
+ * Training data as tokens, from text at byte level (vocabulary 256), text with the GPT-2 BPE tokenizer, llm.c `.bin`
+ * shards or nanoGPT raw uint16 shards. The global batch of a step is a function of (seed, step) alone: sample g = step
+ * * batch + i of a run is the same window of `time` + 1 tokens for every number of ranks.
  *
- * With data.partition every rank draws from a sequence of its own instead; see data/partition.h.
+ * With data.partition each rank draws from its own sequence instead; see data/partition.h.
  *
- * Order: the train tokens are cut into windows of `time` tokens; epoch e visits every window once in an order given by
- * a keyed permutation, and shifts all cuts by a phase drawn for that epoch (data/order.h).
+ * Order: the train tokens are cut into windows of `time` tokens. An epoch visits every window once, in the order of a
+ * keyed permutation, with all cuts shifted by a random phase of that epoch (data/order.h).
  *
- * Several files are read as one sequence, end to end. Text at byte level and shards cannot be mixed: their ids mean
- * different things.
+ * Several files form one sequence, end to end. Byte-level text and shards cannot be mixed, because their ids differ in
+ * meaning.
  */
 #ifndef TACITI_DATA_DATA_H
 #define TACITI_DATA_DATA_H
@@ -41,16 +41,18 @@ tacit_status taciti_tokenizer_byte(taciti_tokenizer **out); /* identity, vocabul
 tacit_status taciti_tokenizer_bpe(const char *vocab_path, const char *merges_path, taciti_tokenizer **out);
 void taciti_tokenizer_destroy(taciti_tokenizer *tokenizer);
 int32_t taciti_tokenizer_vocabulary(const taciti_tokenizer *tokenizer);
-/* Appends ids for `bytes`; *ids is grown with taciti_calloc/free. Any bytes are legal input. */
+/* Appends the ids of a text of `bytes` bytes to *ids, which grows with taciti_calloc() and taciti_free(). Any bytes are
+ * legal. */
 tacit_status taciti_tokenizer_encode(const taciti_tokenizer *tokenizer, const char *text, size_t bytes, int32_t **ids,
                                      size_t *count);
-/* The bytes of one id (borrowed) or NULL when out of range. */
+/* Returns the bytes of one id (borrowed), or NULL if the id is out of range. */
 const char *taciti_tokenizer_piece(const taciti_tokenizer *tokenizer, int32_t id, size_t *bytes);
 
 /* ---- the data of a run ------------------------------------------------------------------------------------------ */
 typedef struct taciti_data taciti_data;
 
-/* Opens, checks magic, version, sizes and token range of all files. E_DATA names file and reason. Not collective. */
+/* Opens all files and checks magic, version, sizes and token range. The message of E_DATA names file and reason. Not
+ * collective. */
 tacit_status taciti_data_open(const taciti_data_options *options, taciti_data **out);
 void taciti_data_close(taciti_data *data);
 
@@ -63,38 +65,40 @@ typedef struct taciti_data_info {
 } taciti_data_info;
 taciti_data_info taciti_data_describe(const taciti_data *data);
 
-/* From now on an id >= vocabulary in a batch is E_DATA, naming file, position and value. Ids of huge shards cannot be
- * known beforehand, so call this with the model's vocabulary before the first batch. */
+/* Sets the model's vocabulary; call this before the first batch. From then on an id >= vocabulary in a batch causes
+ * E_DATA with file, position and value. Large shards are not scanned for their ids when they are opened. */
 void taciti_data_limit_vocabulary(taciti_data *data, int32_t vocabulary);
 
-/* Whether samples of `time` tokens and, if `evaluates`, a validation loss can be had at all. E_DATA says what is
- * missing and what to change. */
+/* Checks that the data suffice for samples of `time` tokens and, if `evaluates`, for a validation loss. The message of
+ * E_DATA says what is missing and what to change. */
 tacit_status taciti_data_check(const taciti_data *data, size_t time, bool evaluates);
 
-/* E_DATA names a file that was written to since it was opened: from then on the digest says nothing about the samples.
- * Text that a tokenizer has turned into ids is in memory and not affected. */
+/* Returns E_DATA and names the file if one was modified since it was opened: the digest then no longer describes the
+ * samples. Tokenized text is held in memory and not affected. */
 tacit_status taciti_data_unchanged(const taciti_data *data);
 
-/* NULL for shards without data.vocab (no text to go back to). Borrowed. */
+/* Returns the tokenizer (borrowed), or NULL for shards without data.vocab. */
 const taciti_tokenizer *taciti_data_tokenizer(const taciti_data *data);
 
-/* From now on samples are those that data.partition gives to this rank; without this call those of global. E_DATA where
- * a part is shorter than a sample of `time` tokens. Not collective: the same outcome on every rank. */
+/* Selects the samples that data.partition assigns to this rank; without this call they are those of `global`. Returns
+ * E_DATA if the part of any rank is shorter than a sample of `time` tokens. Not collective; every rank gets the same
+ * status. */
 tacit_status taciti_data_assign(taciti_data *data, uint64_t seed, int rank, int ranks, size_t time);
 
-/* Whether sample indices count samples of this rank instead of the run's. */
+/* Returns true if sample indices count the samples of this rank, false if they count those of the run. */
 bool taciti_data_partitioned(const taciti_data *data);
 
-/* What ranks draw from, in one line; empty when it is the same for all. */
+/* Describes in one line what each rank draws from; empty if all ranks share one sequence. */
 void taciti_data_describe_partition(const taciti_data *data, uint64_t seed, char *out, size_t out_bytes);
 
-/* Samples [first, first + count) of the endless sample sequence of the run, or of this rank: tokens and targets
- * [count][time]. E_DATA when the train tokens are fewer than time + 1, or a file has shrunk. Any thread. */
+/* Reads samples [first, first + count) of the endless sequence of the run, or of this rank, into tokens and targets,
+ * both [count][time]. Returns E_DATA if there are fewer than time + 1 train tokens or a file was truncated. Any thread.
+ */
 tacit_status taciti_data_train(const taciti_data *data, uint64_t seed, uint64_t first, size_t count, size_t time,
                                int32_t *tokens, int32_t *targets);
 
-/* Number of validation windows of this length, and window i of them (not overlapping, in order). The last window is
- * cut: targets beyond the end are -1 and tokens beyond it 0. Any thread. */
+/* The number of validation windows of `time` tokens, and a reader of windows [first, first + count). Windows are in
+ * order and do not overlap. In the last one, targets beyond the end are -1 and tokens 0. Any thread. */
 uint64_t taciti_data_validation_windows(const taciti_data *data, size_t time);
 tacit_status taciti_data_validation(const taciti_data *data, uint64_t first, size_t count, size_t time, int32_t *tokens,
                                     int32_t *targets);
@@ -105,7 +109,7 @@ typedef struct taciti_prepare_options {
     const char *folder, *name;         /* folder/name_train_000000.bin ..., folder/name_val_000000.bin ... */
     double split;                      /* the last share of the text's bytes becomes validation shards; [0, 1) */
     uint64_t shard_tokens;             /* tokens per shard, 1 .. INT32_MAX */
-    /* Called now and then with the bytes of text done; may be NULL. */
+    /* Called from time to time with the number of bytes processed; may be NULL. */
     void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
     void *context;
 } taciti_prepare_options;
@@ -116,8 +120,8 @@ typedef struct taciti_prepare_result {
     uint64_t train_shards, validation_shards;
 } taciti_prepare_result;
 
-/* Writes text files, read end to end, as llm.c shards. Memory does not grow with the text. Either all shards appear or,
- * on failure, none; a folder that holds shards of this name already is refused. Not collective. */
+/* Converts text files, read end to end, to llm.c shards in constant memory. On failure no shard appears. Refuses a
+ * folder that already holds shards of this name. Not collective. */
 tacit_status taciti_data_prepare(const taciti_prepare_options *options, const char *const *files, size_t count,
                                  taciti_prepare_result *out);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recognises a data file and checks everything its header promises before a token is read.
+ * Detects the format of a data file and validates its header before any token is read.
  *
  *   text   any bytes; one token per byte
  *   llmc   256 x int32 little-endian header {20240520, 1, tokens, 0 ...}, then uint16 tokens; the file's size must
  *          be exactly that
  *   u16    uint16 tokens and nothing else (nanoGPT's train.bin)
  *
- * auto: llm.c's magic decides; else ".bin" is u16, unless its bytes 12..1023 are all zero as in llm.c's header: then it
- * is a shard of a damaged or different magic, which is refused rather than read as tokens. Everything else is text.
+ * auto: a file with llm.c's magic is llmc. A ".bin" without it is u16, unless bytes 12..1023 are all zero as in llm.c's
+ * header: that is a shard with a damaged or unknown magic and is refused. Everything else is text.
  */
 #ifndef TACITI_DATA_SHARD_H
 #define TACITI_DATA_SHARD_H
@@ -21,8 +21,9 @@ enum {
     TACITI_SHARD_HEADER_BYTES = 1024,
 };
 
-/* Opens `path` as `format` (TACITI_DATA_AUTO, ...). *found receives what it is, never AUTO. The segment owns the file;
- * text becomes a segment of bytes. E_DATA names the file, what was expected and what is there. */
+/* Opens `path` as `format` (TACITI_DATA_AUTO, ...). *found receives the detected format, never AUTO. The segment owns
+ * the file; text becomes a segment of bytes. The message of E_DATA names the file, what was expected and what was
+ * found. */
 tacit_status taciti_shard_open(const char *path, int format, int *found, taciti_segment *out);
 
 /* Fills the header of a shard of `tokens` <= INT32_MAX tokens. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writes a stream of ids as numbered llm.c shards, folder/name_part_000000.bin and on. Until publish() they stand under
- * temporary names, so that a failure leaves nothing behind.
+ * Writes a stream of ids as numbered llm.c shards folder/name_part_000000.bin, ... They have temporary names until
+ * publish(), so a failure leaves nothing behind.
  */
 #ifndef TACITI_DATA_SHARD_WRITER_H
 #define TACITI_DATA_SHARD_WRITER_H
@@ -16,7 +16,7 @@ enum { TACITI_SHARD_BUFFER_BYTES = 1 << 16 };
 
 typedef struct taciti_shard_writer {
     const char *folder, *name, *part; /* borrows */
-    uint64_t shard_tokens;            /* most per shard */
+    uint64_t shard_tokens;            /* maximum per shard */
     uint64_t tokens, shards;          /* written, begun */
     uint64_t in_shard;                /* tokens in the open one */
     int fd;                           /* of the open shard, or -1 */
@@ -31,10 +31,10 @@ tacit_status taciti_shard_writer_open(const char *folder, const char *name, cons
 /* Appends ids < 65536. */
 tacit_status taciti_shard_writer_append(taciti_shard_writer *writer, const int32_t *ids, size_t count);
 
-/* Completes the last shard, on the disk. */
+/* Completes the last shard and syncs it to disk. */
 tacit_status taciti_shard_writer_finish(taciti_shard_writer *writer);
 
-/* Gives all shards their names; the caller syncs the folder. */
+/* Renames all shards to their final names; the caller syncs the folder. */
 tacit_status taciti_shard_writer_publish(taciti_shard_writer *writer);
 
 /* Closes and removes all shards. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Encoding of text that is longer than memory: an encoder eats pieces from a moving window and keeps what it cannot
- * decide yet. The ids are those of the whole text, wherever the window ends.
+ * Encodes text that is larger than memory through a moving window. An encoder consumes the pieces whose end it can
+ * determine and leaves the rest. The ids are those of the whole text, wherever the window ends.
  */
 #ifndef TACITI_DATA_TOKENIZER_H
 #define TACITI_DATA_TOKENIZER_H
@@ -37,22 +37,22 @@ void taciti_encoder_destroy(taciti_encoder *encoder);
 typedef struct taciti_window {
     const char *text;
     size_t bytes;
-    size_t stop; /* pieces that begin at or after this byte are left alone */
+    size_t stop; /* pieces that begin at or after this byte are not encoded */
     bool final;  /* no text follows the window */
-    /* For messages: where the text comes from (NULL: unnamed) and the window's place in it. */
+    /* For messages: name of the text (NULL: none) and the window's offset in it. */
     const char *name;
     uint64_t offset_bytes;
 } taciti_window;
 
-/* Longest piece: one run of letters, digits, signs or spaces. Text has none that long, and a bound on it bounds memory.
- */
+/* Longest piece, one run of letters, digits, signs or spaces. Real text has none that long; the limit bounds memory. */
 #define TACITI_PIECE_BYTES ((size_t)4 << 20)
 
-/* Appends the ids of all pieces that are decided; *used receives their bytes. *used < stop: more text is needed. */
+/* Appends the ids of all pieces whose end is known; *used receives their bytes. *used < stop means that more text is
+ * needed. */
 tacit_status taciti_encoder_feed(taciti_encoder *encoder, const taciti_window *window, taciti_ids *ids, size_t *used);
 
-/* Encodes the pieces of a file that begin in bytes [from, stop), `from` being where a piece begins, and hands ids to
- * `sink` as they come; *reached receives where the last piece ended. */
+/* Encodes the pieces of a file that begin in bytes [from, stop) and passes their ids to `sink`. A piece must begin at
+ * `from`; *reached receives the end of the last piece. */
 typedef tacit_status taciti_ids_sink(void *context, const int32_t *ids, size_t count, uint64_t bytes_done);
 typedef struct taciti_file_range {
     const taciti_view *view;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A sequence of tokens made of files and blocks of memory laid end to end. Files are read where they are, so a sequence
- * may be larger than memory and a file that shrinks is an error, not a signal.
+ * A sequence of tokens composed of files and memory blocks, end to end. Files are read on demand, so the sequence may
+ * be larger than memory. A file that is truncated causes an error, not a signal.
  */
 #ifndef TACITI_DATA_TOKENS_H
 #define TACITI_DATA_TOKENS_H
@@ -33,15 +33,15 @@ typedef struct taciti_tokens {
 tacit_status taciti_tokens_create(size_t capacity, taciti_tokens *out);
 void taciti_tokens_destroy(taciti_tokens *tokens); /* {0} is fine */
 
-/* Lays a segment at the end. Takes what the segment owns, also when it fails; `first` is filled in. */
+/* Appends a segment and sets its `first`. Takes what the segment owns, even on failure. */
 tacit_status taciti_tokens_append(taciti_tokens *tokens, taciti_segment *segment);
 void taciti_segment_destroy(taciti_segment *segment);
 
-/* Copies tokens [first, first + count). An id >= limit is E_DATA and named. Any thread. */
+/* Copies tokens [first, first + count). Returns E_DATA and names the token if an id is >= limit. Any thread. */
 tacit_status taciti_tokens_read(const taciti_tokens *tokens, uint64_t first, size_t count, int64_t limit, int32_t *out);
 
-/* Folds sizes and contents (over 2 MiB: the first and last MiB) of all segments into the hash and raises *largest to
- * the largest id met on the way; *largest starts at -1. */
+/* Adds sizes and contents (over 2 MiB: the first and last MiB) of all segments to the hash. *largest, initially -1,
+ * receives the largest id read. */
 tacit_status taciti_tokens_digest(const taciti_tokens *tokens, XXH3_state_t *hash, int64_t *largest);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file that only grows, record by record, and holds nothing but whole records while the process lives: a record that
- * could not be written completely (full disk) is taken back.
+ * An append-only file of records. While the process lives, the file holds complete records only: a record that cannot
+ * be written completely (full disk) is removed again.
  */
 #ifndef TACITI_REPORT_APPENDER_H
 #define TACITI_REPORT_APPENDER_H
@@ -20,7 +20,7 @@ typedef struct taciti_appender {
 /* Creates the file or continues at its end. */
 tacit_status taciti_appender_open(const char *path, taciti_appender *out);
 
-/* One write() per record. E_IO leaves the file as it was. */
+/* Appends a record with one write(). On E_IO the file is unchanged. */
 tacit_status taciti_appender_put(taciti_appender *appender, const void *record, size_t count);
 
 void taciti_appender_close(taciti_appender *appender); /* fd -1 is fine */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * JSON text, written without a tree: one object per line, numbers that do not depend on the locale. What JSON cannot
- * say (NaN, infinities) is left out, never written as null or 0.
+ * Writes JSON text without a tree: one object per line, numbers independent of the locale. Values that JSON cannot
+ * represent (NaN, infinities) are omitted, never written as null or 0.
  */
 #ifndef TACITI_REPORT_JSON_H
 #define TACITI_REPORT_JSON_H
@@ -12,15 +12,15 @@
 
 enum { TACITI_JSON_NUMBER_BYTES = 32 };
 
-/* Nine significant digits (any float survives), "." as the decimal point whatever setlocale() said. Returns the length;
- * 0 and "" when the value is not finite. */
+/* Formats nine significant digits, which preserve any float, with "." as the decimal point in every locale. Returns the
+ * length, or 0 and "" if the value is not finite. */
 size_t taciti_json_number(double value, char out[TACITI_JSON_NUMBER_BYTES]);
 
 /* One object under construction in a buffer of the caller. */
 typedef struct taciti_json {
     char *text; /* borrows; always ends with a zero byte */
     size_t count, capacity;
-    bool overflow; /* something did not fit: the text is not to be used */
+    bool overflow; /* a member did not fit: the text must not be used */
 } taciti_json;
 
 void taciti_json_begin(taciti_json *json, char *buffer, size_t capacity); /* writes "{" */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Spans as a Chrome trace (the "JSON object format" of the Trace Event Format: complete events "X" and metadata "M"),
- * which chrome://tracing, Perfetto and Speedscope open. Times are microseconds with three decimals from the earliest
- * span of rank 0's tracks on; a process is a rank, a thread is a recorder.
+ * Writes spans as a Chrome trace (the "JSON object format" of the Trace Event Format: complete events "X" and metadata
+ * "M") for chrome://tracing, Perfetto and Speedscope. Times are microseconds with three decimals since the earliest
+ * span of rank 0. A process is a rank, a thread is a recorder.
  */
 #ifndef TACITI_REPORT_SPANS_H
 #define TACITI_REPORT_SPANS_H
@@ -15,7 +15,7 @@
 
 enum { TACITI_TRACK_COMPUTE, TACITI_TRACK_COMMUNICATION };
 
-/* Who recorded: what the viewer shows as the process's name. */
+/* The recording process; the viewer shows it as the process name. */
 typedef struct taciti_trace_process {
     int rank;
     int64_t pid;
@@ -32,15 +32,15 @@ typedef struct taciti_trace_file {
 
 /* Opens a temporary file beside `path`. */
 tacit_status taciti_trace_file_open(const char *path, int64_t zero_ns, taciti_trace_file *out);
-/* Names of a process and its two threads. */
+/* Writes the names of a process and its two threads. */
 void taciti_trace_file_process(taciti_trace_file *file, const taciti_trace_process *process);
-/* Spans of one recorder (TACITI_TRACK_*). A kind that does not exist is left out. */
+/* Writes the spans of one recorder (TACITI_TRACK_*). Skips unknown kinds. */
 void taciti_trace_file_spans(taciti_trace_file *file, const taciti_trace_process *process, int track,
                              const taciti_span *spans, size_t count);
-/* Completes the file and gives it its name; after a failure to write nothing of it remains. dropped: spans that were
- * not kept, all ranks. */
+/* Completes the file and renames it to its final name; removes it if writing failed. dropped: the number of spans that
+ * all ranks dropped. */
 tacit_status taciti_trace_file_close(taciti_trace_file *file, uint64_t dropped);
-/* Removes what was written. */
+/* Removes the temporary file. */
 void taciti_trace_file_discard(taciti_trace_file *file);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TensorBoard event files, written by hand: scalars only.
+ * Writes TensorBoard event files with scalars, without TensorFlow or protobuf.
  *
  * File = records, record = u64 length | u32 masked CRC32C of those 8 bytes | data | u32 masked CRC32C of the data, all
  * little-endian (TFRecord, tensorflow/core/lib/io/record_writer.h). Data = protobuf message (tensorflow event.proto,
@@ -9,8 +9,8 @@
  *   Event    1 wall_time double | 2 step int64 | 3 file_version string | 5 summary Summary | 7 session_log SessionLog
  *   Summary  1 value Value, repeated;  Value  1 tag string | 2 simple_value float;  SessionLog  1 status (START = 1)
  *
- * The first event holds file_version "brain.Event:2". In a continued run it is followed by a session_log START, upon
- * which readers forget older points from that step on.
+ * The first event holds file_version "brain.Event:2". In a resumed run a session_log START follows, which makes readers
+ * discard older points from that step on.
  */
 #ifndef TACITI_REPORT_TENSORBOARD_H
 #define TACITI_REPORT_TENSORBOARD_H
@@ -28,10 +28,11 @@ typedef struct taciti_scalar {
 /* CRC-32C (Castagnoli), reflected polynomial 0x82f63b78, as in RFC 3720. */
 uint32_t taciti_crc32c(const void *bytes, size_t count);
 
-/* Makes folder/events.out.tfevents.<seconds>.<host>.<pid> and writes its head. first_step: of what will follow. */
+/* Creates folder/events.out.tfevents.<seconds>.<host>.<pid> and writes its first events. first_step: the first step
+ * that will follow. */
 tacit_status taciti_tensorboard_open(const char *folder, int64_t first_step, taciti_appender *out);
 
-/* One event with the finite ones of up to 32 scalars, appended by one write(). */
+/* Appends one event with up to 32 scalars by one write(). Omits values that are not finite. */
 tacit_status taciti_tensorboard_put(taciti_appender *file, int64_t step, const taciti_scalar *scalars, size_t count);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names -> offsets. All parameters of a model live in one flat f32 array; gradients, moments and residuals are arrays
- * of the same layout. Tensors are placed in the order in which their gradients become ready (a property of the model
- * definition), so a bucket - a contiguous range of the flat array - fills up as early as possible. A tensor larger than
- * a bucket spans several.
+ * Maps tensor names to offsets. All parameters of a model are stored in one flat f32 array; gradients, moments and
+ * residuals are arrays of the same layout. Tensors are stored in the order in which their gradients become final, which
+ * the model defines, so every bucket - a contiguous range of the flat array - is complete as early as possible. A
+ * tensor larger than a bucket spans several.
  */
 #ifndef TACITI_TENSOR_LAYOUT_H
 #define TACITI_TENSOR_LAYOUT_H
@@ -34,7 +34,7 @@ typedef struct taciti_layout {
     taciti_tensor *tensors; /* in ready order; owned */
     size_t tensor_count;
     size_t unit_count;      /* 0 without tensors */
-    size_t n;               /* floats of the flat array, padding included (padding stays 0 for ever) */
+    size_t n;               /* floats of the flat array, padding included; padding is always 0 */
     size_t parameters;      /* floats without padding */
     taciti_bucket *buckets; /* owned */
     size_t bucket_count;
@@ -51,7 +51,7 @@ void taciti_layout_destroy(taciti_layout *layout);
 /* Index of the tensor called `name`, or tensor_count. */
 size_t taciti_layout_find(const taciti_layout *layout, const char *name);
 
-/* Readiness counters: how many tensors each bucket still waits for. One writer thread (the model's). */
+/* Readiness counters: the number of tensors each bucket still waits for. Used by one thread, the model's. */
 typedef struct taciti_readiness {
     const taciti_layout *layout; /* borrows */
     size_t *missing;             /* per bucket; owned */
@@ -61,7 +61,7 @@ tacit_status taciti_readiness_create(const taciti_layout *layout, taciti_readine
 void taciti_readiness_destroy(taciti_readiness *readiness);
 void taciti_readiness_reset(taciti_readiness *readiness);
 
-/* Marks one tensor's gradient as final; calls `full` for every bucket that became complete, in ascending order. */
+/* Marks the gradient of one tensor as final and calls `full` for every bucket this completes, in ascending order. */
 void taciti_readiness_mark(taciti_readiness *readiness, size_t tensor, void (*full)(void *context, size_t bucket),
                            void *context);
 

@@ -4,12 +4,13 @@
 
 #include "topo/topo.h"
 
-/* Whether what any rank knows comes to all others, sooner or later; else E_CONFIG names two that never agree. */
+/* Checks that information from every rank eventually reaches all others. Otherwise returns E_CONFIG and names two ranks
+ * that never agree. */
 tacit_status taciti_topology_check_reach(const taciti_topology *topology);
 
-/* Of a topology that passed the above: whether the product of its rounds is primitive, that is has no second eigenvalue
- * of modulus 1, so that mixing alone brings all ranks to the mean; else E_CONFIG names the eigenvalue. Weights up to
- * the tolerance of the sums are none. */
+/* For a topology that has passed the check above: checks that the product of its rounds is primitive, that is, has no
+ * second eigenvalue of modulus 1, so that repeated mixing brings all ranks to the mean. Otherwise returns E_CONFIG and
+ * names the eigenvalue. Weights within the tolerance of the sums count as 0. */
 tacit_status taciti_topology_check_agreement(const taciti_topology *topology);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Contractions that a formula tells, for any number of ranks. Names of topologies are those of the list in topo.c, N
- * ranks, w = exp(2 pi i / N):
+ * Closed formulas for the contraction of a topology, for any number of ranks N, with w = exp(2 pi i / N). Names are
+ * those of the list in topo.c:
  *
  *   ring           max over k of |1 + 2 cos(2 pi k / N)| / 3
  *   one-peer-ring  cos(2 pi / N) for even N: two projections, the angle between them
@@ -17,7 +17,7 @@
 
 #include "topo/topo.h"
 
-/* taciti_topo_figures.contraction; false: no formula is known. Any thread. */
+/* Computes taciti_topo_figures.contraction. Returns false if no formula is known. Any thread. */
 bool taciti_closed_contraction(const taciti_topology *topology, double *out);
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A topology while it is made: rounds over *positions* 0 .. ranks - 1, which become ranks at the end. A family adds
- * means and edges, closes the round, and goes on with the next. What can fail is memory alone, and that is remembered:
- * the family need not look after each call.
+ * Builder of a topology: rounds over *positions* 0 .. ranks - 1, which are assigned to ranks at the end. A family adds
+ * means and edges, closes the round and continues with the next one. The only possible failure is lack of memory; the
+ * builder records it, so a family need not check every call.
  */
 #ifndef TACITI_TOPO_DRAFT_H
 #define TACITI_TOPO_DRAFT_H
 
 #include "topo/topo.h"
 
-/* Matrices are stochastic, and weights are those of a mean, within this. */
+/* Tolerance for "rows and columns sum to 1" and "the weights are those of a mean". */
 #define TACITI_TOPO_TOLERANCE 1e-9
 
 typedef struct taciti_draft_round {
@@ -34,22 +34,24 @@ typedef struct taciti_draft {
     taciti_grown members;     /* int */
     taciti_grown edges;       /* taciti_edge */
     taciti_grown selves;      /* double */
-    double *self;             /* [ranks] of the open round; NaN: what the edges leave of 1 */
+    double *self;             /* [ranks] of the open round; NaN: 1 - sum of the edges */
     int *leader, *size;       /* [ranks] workspace */
 } taciti_draft;
 
 tacit_status taciti_draft_create(int ranks, taciti_draft *out);
 void taciti_draft_destroy(taciti_draft *draft);
 
-/* These positions take their mean; one alone stays idle. Disjoint from the others of the round. */
+/* Replaces the values of these positions by their mean. A single position stays idle. The sets of a round must be
+ * disjoint. */
 void taciti_draft_mean(taciti_draft *draft, const int *members, size_t count);
 void taciti_draft_pair(taciti_draft *draft, int a, int b);
-/* Several edges between the same two add up; to == from is dropped, for what is kept is the rest. */
+/* Adds an edge. Several edges between the same two positions add up; to == from is ignored, because the diagonal is the
+ * rest of 1. */
 void taciti_draft_edge(taciti_draft *draft, int to, int from, double weight);
-/* What a position keeps, when it is not simply the rest of 1. */
+/* Sets the diagonal weight of a position, if it is not the rest of 1. */
 void taciti_draft_self(taciti_draft *draft, int position, double weight);
 
-/* Ends the round. A round that consists of means is stored as groups, however it was written. */
+/* Ends the round. A round that consists of means is stored as groups, even if it was written as edges. */
 void taciti_draft_close(taciti_draft *draft);
 
 size_t taciti_draft_period(const taciti_draft *draft);
@@ -58,7 +60,8 @@ const int *taciti_draft_members(const taciti_draft *draft, const taciti_draft_ro
 const size_t *taciti_draft_sizes(const taciti_draft *draft, const taciti_draft_round *round);
 const taciti_edge *taciti_draft_edges(const taciti_draft *draft, const taciti_draft_round *round);
 
-/* The topology, position p taken by rank_at[p]. name, ranks, directed, rounds, period, position are set. */
+/* Creates the topology with position p assigned to rank_at[p]. Sets name, ranks, directed, rounds, period and position.
+ */
 tacit_status taciti_draft_finish(const taciti_draft *draft, const int *rank_at, const char *name, taciti_topology *out);
 
 #endif

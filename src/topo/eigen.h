@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Eigenvalues of a nonsymmetric operator that is known by what it does to a vector.
+ * Eigenvalues of a nonsymmetric linear operator, given as a function that applies it to a vector.
  */
 #ifndef TACITI_TOPO_EIGEN_H
 #define TACITI_TOPO_EIGEN_H
@@ -15,10 +15,10 @@ typedef struct taciti_linear {
     size_t n;
 } taciti_linear;
 
-/* The eigenvalues re[i] + im[i] i of the operator on the space that its powers make of `start` (of length n, not zero).
- * With a random start these are all distinct eigenvalues of the smallest invariant subspace that holds `start`, right
- * to the rounding of 1 or of the operator's norm, whichever is larger. re and im have room for n; *count of them are
- * set. E_NUMERICS: the iteration did not converge. */
+/* Computes the eigenvalues re[i] + im[i] i of the operator on the Krylov space of `start` (length n, not zero). With a
+ * random start these are all distinct eigenvalues of the smallest invariant subspace that contains `start`, accurate to
+ * the rounding of 1 or of the operator's norm, whichever is larger. re and im have room for n; *count entries are set.
+ * Returns E_NUMERICS if the iteration does not converge. */
 tacit_status taciti_eigenvalues(const taciti_linear *a, const double *start, double *re, double *im, size_t *count);
 
 #endif

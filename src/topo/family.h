@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What each file of a family of topologies gives to the list in topo.c.
+ * The function that each family of topologies provides to the list in topo.c.
  */
 #ifndef TACITI_TOPO_FAMILY_H
 #define TACITI_TOPO_FAMILY_H
@@ -13,7 +13,8 @@ typedef struct taciti_host_positions {
     const int *first; /* [count + 1] */
 } taciti_host_positions;
 
-/* Adds the rounds. Refuses sizes that the family cannot have, with both values; memory is the draft's business. */
+/* Adds the rounds to the draft. Refuses sizes that the family does not support; the message names both values. The
+ * draft records a lack of memory. */
 typedef tacit_status taciti_family_draw(const taciti_topo_request *request, const taciti_host_positions *hosts,
                                         taciti_draft *draft);
 
@@ -24,10 +25,10 @@ taciti_family_draw taciti_family_aer, taciti_family_base_k, taciti_family_comple
 /* Shared by the exponential families: the smallest k with 2^k >= count. */
 int taciti_log2_ceil(int count);
 
-/* Rounds in which `count` places meet in pairs at the distances 1, 2, 4, ...: log2(count) of them for a power of two,
- * where place i meets i XOR 2^m; twice as many else. */
+/* Number of rounds in which `count` positions meet in pairs at distances 1, 2, 4, ...: log2(count) for a power of two,
+ * where position i meets i XOR 2^m; otherwise twice as many. */
 int taciti_matchings(int count);
-/* partner[i]: whom place i meets in matching m; i itself when it is left over. */
+/* Sets partner[i] to the partner of position i in matching m, or to i if it has none. */
 void taciti_matching(int count, int m, int *partner);
 
 #endif

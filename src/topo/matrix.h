@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mixing matrices from a file: numbers only, whatever they mean. Row = the rank that receives, column = the one that
- * gives.
+ * Reads mixing matrices from a file. The row is the receiving rank, the column the sending one. The values are checked
+ * elsewhere.
  */
 #ifndef TACITI_TOPO_MATRIX_H
 #define TACITI_TOPO_MATRIX_H
@@ -18,12 +18,12 @@ typedef struct taciti_matrices {
 
 enum { TACITI_MATRICES_MAX = 65536 };
 
-/* NumPy's format if the bytes begin with its mark, else numbers separated by commas. `bytes` has one zero byte more
- * than `count`. E_DATA names file and line, or what the header says, and what was expected. */
+/* Parses NumPy's format if the bytes begin with its magic, else numbers separated by commas. bytes[count] must be 0.
+ * The message of E_DATA names the file, the line or the header's content, and what was expected. */
 tacit_status taciti_matrices_parse(const char *file, const char *bytes, size_t count, int ranks, taciti_matrices *out);
 void taciti_matrices_destroy(taciti_matrices *matrices); /* {0} is fine */
 
-/* The two readers behind it; all values are finite afterwards. */
+/* The parsers of the two formats. They refuse values that are not finite. */
 tacit_status taciti_matrices_parse_csv(const char *file, const char *bytes, size_t count, int ranks,
                                        taciti_matrices *out);
 tacit_status taciti_matrices_parse_npy(const char *file, const unsigned char *bytes, size_t count, int ranks,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which rank takes which position: host by host, then better where swapping helps.
+ * Placement: assigns ranks to the positions of a topology. It starts host by host and then swaps ranks where this
+ * lowers the traffic between hosts.
  */
 #ifndef TACITI_TOPO_PLACEMENT_H
 #define TACITI_TOPO_PLACEMENT_H
@@ -15,13 +16,13 @@ typedef struct taciti_seating {
     int *block;                  /* owns all of it */
 } taciti_seating;
 
-/* Positions filled host by host, ranks of a host ascending. Refuses numbers of hosts that cannot be. */
+/* Fills the positions host by host, the ranks of a host in ascending order. Refuses host numbers out of range. */
 tacit_status taciti_seating_create(const taciti_topo_request *request, taciti_seating *out);
 void taciti_seating_destroy(taciti_seating *seating);
 
-/* Swaps ranks of different hosts as long as that lowers what the busiest host's link carries, summed over the rounds; a
- * mean across H hosts costs each of them 2 (H - 1) / H arrays, an edge across hosts one. Always the same answer;
- * nothing is tried when one pass over all pairs would take more than some 10^8 steps. */
+/* Swaps ranks of different hosts as long as this lowers the traffic of the busiest host's link, summed over the rounds.
+ * A mean across H hosts costs each of them 2 (H - 1) / H arrays, an edge between hosts one array. Deterministic. Does
+ * nothing if one pass over all pairs would take more than about 10^8 operations. */
 tacit_status taciti_seating_improve(const taciti_draft *draft, taciti_seating *seating);
 
 #endif
