@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a running switch is spoken to: one datagram of words to its socket, one datagram back.
+/* The control protocol of a running switch: one datagram of words to its socket, one datagram back.
  *
  *   rate PORT|all BPS      delay PORT|all NS      cut PORT      heal PORT
  *   stat     one line per port: frames, bytes, dropped by the full queue, lost by chance, discarded by the cut
@@ -17,8 +17,8 @@
 enum { TACITI_CONTROL_BYTES = 16384 };
 
 typedef struct {
-    uint64_t frames, bytes;            /* that came in from the host */
-    uint64_t dropped, lost, discarded; /* on the way to the host; on the way in; by the cut */
+    uint64_t frames, bytes;            /* received from the host */
+    uint64_t dropped, lost, discarded; /* by a full queue towards the host; by loss; by a cut link */
 } taciti_port_count;
 
 typedef struct {
@@ -29,18 +29,18 @@ typedef struct {
     int tap;
 } taciti_port;
 
-/* Carries out a request; writes the answer. Sets *quit when that was asked. */
+/* Executes a request and writes the answer. Sets *quit if the request is `quit`. */
 void taciti_control_apply(char *request, taciti_port *ports, size_t port_count, bool *quit,
                           char answer[TACITI_CONTROL_BYTES]);
 
-/* The socket of a switch, or -1 with a line on stderr. Takes the place of a socket that nobody serves any more. */
+/* Opens the control socket of a switch and replaces a stale one. Returns -1, with a line on stderr, on failure. */
 int taciti_control_listen(const char *path);
 
-/* Answers one waiting request. */
+/* Receives and answers one request. */
 void taciti_control_serve(int control, taciti_port *ports, size_t port_count, bool *quit);
 
-/* The other side: sends words, prints the answer. Returns an exit status: 0, 1 for an error in the answer, 7 for none.
- */
+/* The client: sends words and prints the answer. Returns an exit status: 0, 1 if the answer is an error, 7 if there is
+ * none. */
 int taciti_control_ask(const char *path, int argc, char **argv);
 
 #endif

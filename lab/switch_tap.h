@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TAP devices: the network card of an emulated host, whose other end is a file descriptor of the switch. */
+/* TAP devices: the network card of an emulated host; the switch reads and writes its frames through a file descriptor.
+ */
 #ifndef TACIT_LAB_SWITCH_TAP_H
 #define TACIT_LAB_SWITCH_TAP_H
 
@@ -7,18 +8,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A frame as it is read and written: a virtio header, then Ethernet. With segmentation left to the card, as on real
- * cards, one such frame stands for up to 64 KB of TCP; the switch passes it on whole. */
+/* A frame as read and written: a virtio header, then Ethernet. With segmentation offload, as on real cards, one frame
+ * stands for up to 64 KB of TCP; the switch forwards it whole. */
 enum { TACITI_FRAME_BYTES = 65536 + 128, TACITI_TAP_PORTS = 64 };
 
-/* Makes eth0 in a network namespace (a file such as /run/netns/lab-n0) with the address 02:00:00:00:00:PORT. The caller
- * is back in its own namespace afterwards. -1: failed, and stderr says what. */
+/* Creates eth0 with the address 02:00:00:00:00:PORT in a network namespace (a file such as /run/netns/lab-n0). The
+ * caller stays in its own namespace. Returns -1, with a line on stderr, on failure. */
 int taciti_tap_open(const char *namespace_path, unsigned port, size_t mtu, bool whole_segments);
 
-/* Bytes that a frame takes on a link: each segment that it stands for has headers of its own. */
+/* Returns the bytes that a frame takes on a link, including the headers of each segment that it stands for. */
 size_t taciti_tap_wire_bytes(const uint8_t *frame, size_t bytes);
 
-/* The port of a frame's destination, TACITI_TAP_PORTS for all of them, or -1 when it belongs to nobody. */
+/* Returns the port of a frame's destination, TACITI_TAP_PORTS for a multicast, or -1 for an unknown address. */
 int taciti_tap_destination(const uint8_t *frame, size_t bytes);
 
 #endif

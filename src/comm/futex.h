@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sleeping on a word of memory. The including file defines _GNU_SOURCE first.
+ * Futexes: sleep until a word of memory changes. The including file must define _GNU_SOURCE first.
  */
 #ifndef TACITI_COMM_FUTEX_H
 #define TACITI_COMM_FUTEX_H
@@ -14,14 +14,14 @@
 
 #include "base/clock.h"
 
-/* Sleeps until woken, while *word == old, at most timeout_ns. May return early for no reason. */
+/* Sleeps while *word == old, until woken, for at most timeout_ns. Spurious wake-ups are possible. */
 static inline void taciti_futex_wait(_Atomic uint32_t *word, uint32_t old, int64_t timeout_ns) {
     const struct timespec t = {.tv_sec = (time_t)(timeout_ns / TACITI_NS_PER_S),
                                .tv_nsec = (long)(timeout_ns % TACITI_NS_PER_S)};
     (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, old, &t, NULL, 0);
 }
 
-/* Only the address is used: the word may already be gone. */
+/* Wakes all sleepers. Uses only the address: the memory may already be freed. */
 static inline void taciti_futex_wake(_Atomic uint32_t *word) {
     (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the environment says about how this process was started, before any MPI call.
+ * Detects from the environment how this process was started, before any MPI call.
  */
 #ifndef TACITI_COMM_LAUNCHER_H
 #define TACITI_COMM_LAUNCHER_H
@@ -15,14 +15,14 @@ typedef struct taciti_launcher {
     int rank, size;   /* 0 and 1 when started by hand */
 } taciti_launcher;
 
-/* Open MPI's variables come first, because its mpirun inside a Slurm job leaves Slurm's in place. Any thread. */
+/* Checks Open MPI's variables first, because its mpirun inside a Slurm job leaves Slurm's set. Any thread. */
 taciti_launcher taciti_launcher_detect(void);
 
-/* Where the shell would find a program, links resolved; false when it is not in PATH. Any thread. */
+/* Finds a program in PATH and resolves links. Returns false if it is not in PATH. Any thread. */
 bool taciti_launcher_find(const char *program, char *out, size_t size);
 
-/* A launcher started several processes, but the MPI library knows of one: refuses, with the command that works. Only
- * the launcher's rank 0 logs. */
+/* Reports that a launcher started several processes but the MPI library sees only one, with the command that works.
+ * Only rank 0 of the launcher logs. */
 tacit_status taciti_launcher_refuse(const taciti_launcher *launcher, const char *library);
 
 #endif

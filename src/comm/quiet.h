@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Threads that take no signals: handlers of the program (stop after this step, save now) run on its own threads only.
- * The including file defines _GNU_SOURCE first.
+ * Starts threads with all signals blocked, so that handlers of the program run on the program's own threads only. The
+ * including file must define _GNU_SOURCE first.
  */
 #ifndef TACITI_COMM_QUIET_H
 #define TACITI_COMM_QUIET_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is known about a process by those who outlive it: its peers, by the last heartbeat, and its watcher, by a page
- * of shared memory. Written and read without locks, because the writer may die or be stopped at any instruction.
+ * The last known activity of a process, for messages about its failure. Peers learn it from heartbeats, its watcher
+ * from a page of shared memory. It is written and read without locks, because the writer may die or be stopped at any
+ * instruction.
  */
 #ifndef TACITI_COMM_WITNESS_H
 #define TACITI_COMM_WITNESS_H
@@ -12,7 +13,7 @@
 
 enum { TACITI_NOTE_WORDS = 6, TACITI_NOTE_BYTES = 48, TACITI_WITNESS_TEXT_BYTES = 160 };
 
-/* What a process announces before it shuts the engine's library down; from then on no peer hears it. */
+/* Announced by a process before it shuts the engine's library down; from then on its peers hear nothing of it. */
 #define TACITI_DOING_SHUT_DOWN "shut down"
 
 /* A number and a text of up to TACITI_NOTE_BYTES - 1 bytes. */
@@ -22,20 +23,20 @@ typedef struct taciti_note {
     _Atomic uint64_t words[TACITI_NOTE_WORDS];
 } taciti_note;
 
-/* A longer text is cut. Any thread; two writers at once may mix their texts, nothing worse. */
+/* Truncates a longer text. Any thread; concurrent writers may mix their texts, but do no other harm. */
 void taciti_note_write(taciti_note *note, int64_t number, const char *text);
 
-/* Reads a consistent pair, or after some attempts what there is (the writer died while writing). The text always ends.
- * Any thread. */
+/* Reads a consistent pair or, if the writer died while writing, whatever is there after some attempts. The text is
+ * always terminated. Any thread. */
 void taciti_note_read(const taciti_note *note, int64_t *number, char text[TACITI_NOTE_BYTES]);
 
-/* All zero is a valid start. */
+/* Initialise with zeros. */
 typedef struct taciti_witness {
-    taciti_note doing; /* (step or -1, word) as announced; no word: the ranks have not met yet */
+    taciti_note doing; /* (step or -1, word) as announced; no word: the ranks are not connected yet */
     taciti_note job;   /* (detail or -1, name) of the running communication job, or an empty text */
 } taciti_witness;
 
-/* The same as plain values, as a heartbeat carries it. */
+/* A snapshot of a witness, as a heartbeat carries it. */
 typedef struct taciti_sight {
     int64_t step, detail;
     char doing[TACITI_NOTE_BYTES], job[TACITI_NOTE_BYTES];
@@ -43,7 +44,7 @@ typedef struct taciti_sight {
 
 void taciti_witness_look(const taciti_witness *witness, taciti_sight *out);
 
-/* "step 118, backward, all-reduce of bucket 3", or "start-up" when nothing was announced. */
+/* Formats "step 118, backward, all-reduce of bucket 3", or "start-up" if nothing was announced. */
 void taciti_sight_text(const taciti_sight *sight, char out[TACITI_WITNESS_TEXT_BYTES]);
 
 #endif

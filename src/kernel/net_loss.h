@@ -7,7 +7,7 @@
 
 #include "kernel/lanes16.h"
 
-/* The largest element; NaN may or may not win: whoever subtracts it from a NaN finds out. */
+/* Returns the largest element. A NaN may be ignored; the subtraction that follows propagates it. */
 static inline float row_max(const float *x, size_t n) {
     floats16 largest = splat(-INFINITY);
     EACH_16(j, k, n, largest = max16(largest, first_or(load(x + j, k), k, splat(-INFINITY))););

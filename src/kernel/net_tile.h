@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How attention divides its sequence; net.c computes the work memory from the same figures.
+ * Tiling of the attention kernels; net.c computes the size of their work memory from the same constants.
  */
 #ifndef TACITI_KERNEL_NET_TILE_H
 #define TACITI_KERNEL_NET_TILE_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What this machine can do at most, measured now: the yardstick beside every rate that bench and the training loop
- * report. Machines drift by tens of percent within minutes, so measure the yardstick interleaved with what it is held
- * against and compare ratios. The probes use the widest instructions of the CPU, whatever TACIT_ISA says.
+ * Measures the peak rates of this machine, to which bench and the training loop compare theirs. The speed of a machine
+ * drifts by tens of percent within minutes, so interleave probe and measurement and compare their ratios. The probes
+ * use the widest instructions of the CPU, regardless of TACIT_ISA.
  *
- * Arithmetic is counted in wall-clock time: ranks that share cores share the peak. Passes over memory are counted in
- * processor time: the ratio of kernel to probe is then not disturbed by who else has the cores.
+ * Arithmetic is measured in wall-clock time: ranks that share cores share the peak. Passes over memory are measured in
+ * processor time, so other processes on the cores do not disturb the ratio of kernel to probe.
  */
 #ifndef TACITI_KERNEL_PROBE_H
 #define TACITI_KERNEL_PROBE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What each file of kernels offers to the dispatcher: one function per family and instruction set that writes its
- * entries into a table. The scalar fill writes every entry of its family; a better set overwrites those it improves.
+ * One function per kernel family and instruction set, which writes its entries into a table. The scalar function writes
+ * every entry of its family; a faster set replaces the entries that it improves.
  */
 #ifndef TACITI_KERNEL_SETS_H
 #define TACITI_KERNEL_SETS_H

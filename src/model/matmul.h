@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products for the model: C = op(A) op(B) (+ C), row-major, f32 or bf16 operands, f32 result. oneDNN computes
- * slabs of C, one per thread of our pool and each single-threaded, so that no second thread pool exists in the process.
+ * Matrix products for the model: C = op(A) op(B) (+ C), row-major, f32 or bf16 operands, f32 result. Each thread of our
+ * pool calls oneDNN, single-threaded, for one slab of C, so there is no second thread pool in the process.
  */
 #ifndef TACITI_MODEL_MATMUL_H
 #define TACITI_MODEL_MATMUL_H
@@ -29,16 +29,17 @@ typedef struct taciti_product {
 
 typedef struct taciti_matmul taciti_matmul;
 
-/* Borrows the pool. bf16: type of all operands. Not collective. */
+/* Borrows the pool. bf16: all operands are bf16, else f32. Not collective. */
 tacit_status taciti_matmul_create(taciti_pool *pool, bool bf16, taciti_matmul **out);
 void taciti_matmul_destroy(taciti_matmul *matmul); /* NULL is fine */
 
 /* Computes one product on all threads of the pool; the caller must be the pool's owner. The first product of a shape
- * may allocate (generated code, packing memory), later ones of that shape do not. k = 0 gives zeros (or leaves C). */
+ * may allocate (generated code, packing memory); later products of that shape do not. k = 0 sets C to zero, or leaves
+ * it unchanged with accumulate. */
 tacit_status taciti_matmul_run(taciti_matmul *matmul, const taciti_product *product);
 
-/* How bf16 products are computed on this CPU: "native" (the library has kernels) or "f32" (operands are widened).
- * Any thread. */
+/* Returns how bf16 products are computed on this CPU: "native" by kernels of the library, or "f32" with widened
+ * operands. Any thread. */
 const char *taciti_matmul_bf16_path(void);
 
 #endif

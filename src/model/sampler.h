@@ -16,8 +16,8 @@ typedef struct taciti_sampler {
     double top_p;       /* the smallest set with this probability (Holtzman et al. 1904.09751); 1: all */
 } taciti_sampler;
 
-/* logits[n] is scratch afterwards; order[n] is scratch. unit: a uniform number in [0, 1). Returns the token's index, or
- * -1 when no logit is finite. Any thread. */
+/* Returns the index of the chosen token, or -1 if no logit is finite. Overwrites logits[n]; order[n] is scratch. unit:
+ * a uniform random number in [0, 1). Any thread. */
 int32_t taciti_sampler_choose(const taciti_sampler *sampler, float *logits, int32_t *order, size_t n, double unit);
 
 #endif

@@ -95,7 +95,7 @@ void taciti_topology_mix(const taciti_topology *topology, size_t round, const do
 enum { TACITI_TOPO_FIGURES_MAX = 2048 }; /* ranks */
 typedef struct taciti_topo_figures {
     double contraction;    /* second singular value of the product of one period: worst-case disagreement after it.
-                              Directed: in the    norm in which the stationary vector makes the first one 1 */
+                              Directed: in the norm in which the stationary vector makes the first one 1 */
     double spectral_gap;   /* 1 - contraction^(1 / period) */
     size_t exact_after;    /* number of rounds, from round 0, after which every rank has the mean; 0: never exactly */
     double min_eigenvalue; /* of any round's symmetric part */
