@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # tests/pages.sh TACIT: commands that pages show are commands that work: every `tacit bench step` of README.md and docs/
-# passes --dry-run as printed, and what scripts/results records comes back from the page with its quotes.
+# passes --dry-run as printed, and what scripts/results records comes back from the file with its quotes.
 set -uo pipefail
 tacit=$(realpath "$1")
 cd "$(dirname "$0")/.." || exit 1
@@ -15,7 +15,7 @@ export PATH=$work/bin:$PATH
 # Lines that show `tacit bench step` with an argument: indented, in a code block or between backticks; continued lines are
 # joined, what stands before the program (mpirun, lab/cluster) and comments are cut off, upper-case placeholders filled in.
 commands_of_pages() {
-  sed -e ':more' -e '/\\$/{N;s/\\\n *//;b more' -e '}' README.md docs/*.md docs/results/*.md |
+  sed -e ':more' -e '/\\$/{N;s/\\\n *//;b more' -e '}' README.md docs/*.md docs/results/*.md docs/results/*.commands |
     grep -oE "tacit bench step +(--|-m)[^\`#|]*" |
     sed -E 's/ --model M( |$)/ --model gpt2-30m /; s/ --dtype D( |$)/ --dtype f32 /; s/ --threads N( |$)/ --threads 1 /' | sort -u
 }

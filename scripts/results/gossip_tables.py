@@ -6,8 +6,8 @@
     scripts/results/gossip_tables.py --best FOLDER OPTIMIZER    learning rate, weight decay and clip of the best run of section tune
 
 Prints every table for which FOLDER holds launches; with PAGE also puts it between the lines <!-- NAME --> and
-<!-- /NAME --> of that page. Tables without launches stay as they are, and so do their pictures. The data of the pictures go
-to FOLDER/plot.
+<!-- /NAME --> of that page, and the command lines into PAGE.commands in the same way. Tables without launches stay as they
+are, and so do their pictures. The data of the pictures go to FOLDER/plot.
 """
 import glob
 import json
@@ -443,6 +443,16 @@ def put(page, name, text):
     return head + begin + text + "\n" + end + rest.split(end, 1)[1]
 
 
+def put_all(path, tables):
+    with open(path) as file:
+        page = file.read()
+    for name, text in tables.items():
+        if text:
+            page = put(page, name, text)
+    with open(path, "w") as file:
+        file.write(page)
+
+
 def main():
     if sys.argv[1] == "--best":
         print(best_settings(*sys.argv[2:]))
@@ -459,16 +469,11 @@ def main():
         if text:
             print("\n%s\n\n%s" % (name, text))
     if len(sys.argv) > 2:
-        with open(sys.argv[2]) as file:
-            page = file.read()
-        for name, text in tables.items():
-            if text and name in PICTURES:
-                picture, title = PICTURES[name]
-                text += "\n\n![%s](../img/%s.svg)" % (title, picture)
-            if text:
-                page = put(page, name, text)
-        with open(sys.argv[2], "w") as file:
-            file.write(page)
+        pictured = {name: text + "\n\n![%s](../img/%s.svg)" % PICTURES[name][::-1] if text and name in PICTURES else text
+                    for name, text in tables.items()}
+        put_all(sys.argv[2], {name: text for name, text in pictured.items() if not name.endswith(" commands")})
+        put_all(sys.argv[2][: -len(".md")] + ".commands",
+                {name: text for name, text in pictured.items() if name.endswith(" commands")})
 
 
 if __name__ == "__main__":
