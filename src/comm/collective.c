@@ -309,5 +309,7 @@ tacit_status taciti_comm_introduce(taciti_comm *comm) {
     TACITI_TRY(status);
     find_hosts(comm);
     number_local_ranks(comm);
+    comm->introduced = true;
+    taciti_detector_forgive(comm);
     return TACIT_OK;
 }

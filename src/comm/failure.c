@@ -32,6 +32,16 @@ static void name_of(const taciti_comm *comm, int rank, char out[NAME_BYTES]) {
         (void)snprintf(out, NAME_BYTES, "rank %d on host %s (pid %" PRId32 ")", rank, peer->host, peer->pid);
 }
 
+/* How long a peer may be silent. */
+static double timeout_s(const taciti_comm *comm) {
+    return comm->introduced ? comm->options.timeout_s : comm->options.start_s;
+}
+
+/* How long a live peer may keep this rank waiting. Neighbours of a rank that does not come up speak first. */
+static double stall_s(const taciti_comm *comm) {
+    return comm->introduced ? comm->options.stall_s : comm->options.start_s + 2e-9 * GRACE_NS;
+}
+
 static tacit_status listen_to(taciti_comm *comm, taciti_link *link) {
     link->receiving = true;
     return comm->engine.irecv(comm->engine.self, link->peer, TACITI_TAG_BEAT, &link->in, sizeof link->in,
@@ -141,7 +151,17 @@ static tacit_status tell_death(taciti_comm *comm) {
     return status;
 }
 
+/* While ranks introduce each other it does not matter whether the one that is missing beats. */
+static tacit_status declare_missing(taciti_comm *comm, int peer) {
+    char name[NAME_BYTES];
+    name_of(comm, peer, name);
+    (void)taciti_fail(TACIT_E_PEER, "%s has not come up within %g s; --comm.start waits longer", name,
+                      comm->options.start_s);
+    return tell_death(comm);
+}
+
 static tacit_status pronounce_dead(taciti_comm *comm, const taciti_link *link, int64_t now) {
+    if (!comm->introduced) return declare_missing(comm, link->peer);
     char name[NAME_BYTES], sight[TACITI_WITNESS_TEXT_BYTES], others[512];
     name_of(comm, link->peer, name);
     taciti_sight_text(&link->seen, sight);
@@ -153,7 +173,7 @@ static tacit_status pronounce_dead(taciti_comm *comm, const taciti_link *link, i
 
 static tacit_status judge(taciti_comm *comm, taciti_link *link, int64_t now) {
     const int64_t age = now - link->heard_ns, warn_ns = (int64_t)(comm->options.warn_s * 1e9),
-                  timeout_ns = (int64_t)(comm->options.timeout_s * 1e9);
+                  timeout_ns = (int64_t)(timeout_s(comm) * 1e9);
     char name[NAME_BYTES], sight[TACITI_WITNESS_TEXT_BYTES];
     if (link->gone || (age <= warn_ns && !link->warned)) return TACIT_OK;
     if (age <= warn_ns) {
@@ -169,7 +189,7 @@ static tacit_status judge(taciti_comm *comm, taciti_link *link, int64_t now) {
     name_of(comm, link->peer, name);
     taciti_sight_text(&link->seen, sight);
     taciti_log(TACITI_LOG_WARN, "%s has been silent for %.1f s (it counts as failed after %.1f s); last seen in %s",
-               name, (double)age * 1e-9, comm->options.timeout_s, sight);
+               name, (double)age * 1e-9, timeout_s(comm), sight);
     return TACIT_OK;
 }
 
@@ -212,10 +232,11 @@ tacit_status taciti_detector_stall(taciti_comm *comm, int peer, int64_t begin_ns
     const taciti_detector *d = &comm->detector;
     const int i = d->link_of[peer];
     const bool gone = i >= 0 && d->links[i].gone;
-    const double limit_s = gone ? comm->options.timeout_s : comm->options.stall_s;
+    const double limit_s = gone ? timeout_s(comm) : stall_s(comm);
     const int64_t since_ns = begin_ns > d->rearmed_ns ? begin_ns : d->rearmed_ns;
     const double waited_s = (double)(taciti_now_ns() - since_ns) * 1e-9;
     if (waited_s <= limit_s) return TACIT_OK;
+    if (!comm->introduced) return declare_missing(comm, peer);
     char name[NAME_BYTES], sight[TACITI_WITNESS_TEXT_BYTES], mine[TACITI_WITNESS_TEXT_BYTES];
     taciti_sight own;
     taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &own);

@@ -9,6 +9,8 @@
  *                           the next neighbour does it one second later if that one failed too, and so on
  *   alive, but a wait for it has lasted comm.stall: named as well
  *
+ * Until all ranks have introduced themselves, comm.start takes the place of both limits.
+ *
  * A process that was itself stopped (a gap between two looks) does not accuse the others of its own silence. Everything
  * here belongs to the owner of the engine.
  */

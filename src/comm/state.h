@@ -36,6 +36,7 @@ struct taciti_comm {
     _Atomic int health;     /* tacit_status */
     _Atomic int abort_code; /* exit code asked for by another thread than the owner; 0: none */
     _Atomic uint32_t stop;  /* the communication thread shall end */
+    bool introduced;        /* all ranks have come up; set before there is a thread */
     bool threaded;
     pthread_t thread;
     pthread_mutex_t ownership; /* held by whoever uses the engine while there is a thread */
@@ -68,6 +69,6 @@ void taciti_comm_pause(uint32_t turns);
 tacit_status taciti_comm_break(taciti_comm *comm, tacit_status status);
 
 /* collective.c */
-tacit_status taciti_comm_introduce(taciti_comm *comm); /* fills peers; collective */
+tacit_status taciti_comm_introduce(taciti_comm *comm); /* fills peers; collective; waits up to comm.start */
 
 #endif

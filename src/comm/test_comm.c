@@ -454,6 +454,59 @@ static void a_silent_rank_is_named_once_and_ends_every_wait(void **state) {
     }
 }
 
+/* ---- start ------------------------------------------------------------------------------------------------------- */
+typedef struct newcomer {
+    taciti_engine engine;
+    const taciti_comm_options *options;
+    int64_t delay_ns;
+} newcomer;
+
+static void *come_late(void *argument) {
+    const newcomer *it = argument;
+    taciti_comm *comm = NULL;
+    taciti_sleep_ns(it->delay_ns);
+    CHECK(taciti_comm_open_engine(it->options, &it->engine, &comm) == TACIT_OK);
+    CHECK(taciti_comm_barrier(comm) == TACIT_OK);
+    taciti_comm_close(comm);
+    return NULL;
+}
+
+static void who_comes_late_has_comm_start_and_not_comm_timeout(void **state) {
+    (void)state;
+    taciti_comm_options options = test_comm_options(false);
+    options.warn_s = 0.3;
+    options.timeout_s = 0.6;
+    test_world *world = test_world_create(2);
+    newcomer late = {test_world_seat(world, 1), &options, 1500 * TACITI_NS_PER_MS}, first = {.options = &options};
+    first.engine = test_world_seat(world, 0);
+    pthread_t thread;
+    test_log_keep();
+    assert_int_equal(pthread_create(&thread, NULL, come_late, &late), 0);
+    (void)come_late(&first);
+    (void)pthread_join(thread, NULL);
+    assert_int_equal(test_log_count("rank 1 (not yet introduced) has been silent"), 1);
+    assert_int_equal(test_log_count("counts as failed after 60.0 s"), 1);
+    test_log_drop();
+    test_world_destroy(world);
+}
+
+static void who_does_not_come_is_named_after_comm_start(void **state) {
+    (void)state;
+    taciti_comm_options options = test_comm_options(false);
+    options.start_s = 1;
+    test_world *world = test_world_create(2);
+    const taciti_engine engine = test_world_seat(world, 0);
+    taciti_comm *comm = NULL;
+    const int64_t begin_ns = taciti_now_ns();
+    test_log_keep();
+    assert_int_equal(taciti_comm_open_engine(&options, &engine, &comm), TACIT_E_PEER);
+    assert_true(taciti_now_ns() - begin_ns < 20 * TACITI_NS_PER_S); /* comm.timeout is 60 s here */
+    assert_int_equal(test_log_count("rank 1 (not yet introduced)"), 1);
+    assert_int_equal(test_log_count("not come up within 1 s; --comm.start"), 1);
+    test_log_drop();
+    test_world_destroy(world);
+}
+
 static void dawdle(taciti_comm *comm, void *context) {
     silence *s = context;
     taciti_comm_announce(comm, 9, "reading data");
@@ -529,6 +582,8 @@ int main(void) {
         cmocka_unit_test(the_queue_goes_round),
         cmocka_unit_test(the_caller_runs_what_it_would_only_wait_for),
         cmocka_unit_test(a_silent_rank_is_named_once_and_ends_every_wait),
+        cmocka_unit_test(who_comes_late_has_comm_start_and_not_comm_timeout),
+        cmocka_unit_test(who_does_not_come_is_named_after_comm_start),
         cmocka_unit_test(a_rank_that_beats_but_does_not_come_is_named),
         cmocka_unit_test(a_hanging_engine_ends_the_wait_too),
     };

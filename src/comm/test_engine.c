@@ -152,7 +152,7 @@ void test_ranks_per_host(int count) { g_ranks_per_host = count; }
 
 void test_hosts(const int *hosts) { g_hosts = hosts; }
 
-static taciti_engine seat_at(test_world *world, int rank) {
+taciti_engine test_world_seat(test_world *world, int rank) {
     struct seat *seat = &world->seats[rank];
     seat->world = world;
     seat->rank = rank;
@@ -205,8 +205,8 @@ void test_world_run(int size, const taciti_comm_options *options, test_rank *ran
     pthread_barrier_t end;
     (void)pthread_barrier_init(&end, NULL, (unsigned)size);
     for (int i = 0; i < size; i++)
-        players[i] =
-            (player){.engine = seat_at(world, i), .options = options, .rank = rank, .context = context, .end = &end};
+        players[i] = (player){
+            .engine = test_world_seat(world, i), .options = options, .rank = rank, .context = context, .end = &end};
     for (int i = 0; i < size; i++) {
         if (pthread_create(&players[i].thread, NULL, play, &players[i]) != 0) fail("no thread");
     }

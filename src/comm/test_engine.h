@@ -27,6 +27,9 @@ typedef struct test_world test_world;
 test_world *test_world_create(int size);
 void test_world_destroy(test_world *world);
 
+/* Rank `rank` of the world. */
+taciti_engine test_world_seat(test_world *world, int rank);
+
 /* What one rank does; runs on its own thread, with its communicator open. Closes nothing. */
 typedef void test_rank(taciti_comm *comm, void *context);
 
