@@ -60,7 +60,9 @@ static void settings_are_the_base_with_changes(void **state) {
     assert_string_equal(s[1].label, "exchange.wire=bf16  exchange.overlap=no");
     assert_true(s[0].job.exchange.bucket_bytes == 1 << 20 && s[1].job.exchange.bucket_bytes == 1 << 20);
     assert_true(s[2].job.exchange.bucket_bytes == 2 << 20);
-    assert_true(s[0].job.exchange.wire == 0 && s[1].job.exchange.wire == 1 && s[2].job.exchange.wire == 0);
+    assert_string_equal(s[0].job.exchange.wire.text, "f32");
+    assert_string_equal(s[1].job.exchange.wire.text, "bf16");
+    assert_string_equal(s[2].job.exchange.wire.text, "f32");
     assert_true(s[0].job.exchange.overlap && !s[1].job.exchange.overlap && s[2].job.exchange.overlap);
     assert_string_equal(s[1].job.strategy.text, "dp");
     assert_false(taciti_bench_setting_emulated(&s[0]));
@@ -84,9 +86,10 @@ static void the_environment_comes_before_flags(void **state) {
     (void)state;
     (void)setenv("TACIT_EXCHANGE_WIRE", "bf16", 1);
     assert_int_equal(read(1, "--against|exchange.wire=f32"), TACIT_OK);
-    assert_true(g_settings.list[0].job.exchange.wire == 1 && g_settings.list[1].job.exchange.wire == 0);
+    assert_string_equal(g_settings.list[0].job.exchange.wire.text, "bf16");
+    assert_string_equal(g_settings.list[1].job.exchange.wire.text, "f32");
     assert_int_equal(read(1, "--exchange.wire|f32"), TACIT_OK);
-    assert_true(g_settings.list[0].job.exchange.wire == 0);
+    assert_string_equal(g_settings.list[0].job.exchange.wire.text, "f32");
     (void)unsetenv("TACIT_EXCHANGE_WIRE");
 }
 

@@ -23,7 +23,7 @@ const taciti_flag taciti_bench_collectives_flags[] = {
     {"--by", NULL, "LIST",
      "who does it: tacit, mpi-default, mpi-ring, ... (default: all that this MPI library offers)"},
     {"--rounds", "-r", "COUNT", "samples per figure, candidates in turns (default 7)"},
-    {"--wire", "-w", "f32|bf16", "number format of ours on the wire: short for --exchange.wire"},
+    {"--wire", "-w", "NAME", "number format of ours on the wire: short for --exchange.wire"},
     {"--line", "-l", "RATE",
      "what the line between hosts carries per direction, as 1gbit or 200mbit: adds shares of it"},
     {NULL, NULL, NULL, NULL},
@@ -143,14 +143,6 @@ static tacit_status configure(int argc, char **argv, setup *out) {
 
 /* ---- text ------------------------------------------------------------------------------------------------------ */
 
-static const char *wire_name(const setup *s, char out[TACITI_CHOICE_BYTES]) {
-    taciti_place place;
-    out[0] = '\0';
-    if (taciti_config_find(&s->config, "exchange.wire", &place))
-        (void)taciti_option_choice(place.option, s->bench.exchange.wire, out);
-    return out;
-}
-
 static void print_time(double seconds) {
     if (seconds >= 0.1)
         printf(" %9.3f s ", seconds);
@@ -178,7 +170,6 @@ static void print_size(const setup *s, const taciti_collective_bench *b, int siz
 }
 
 static void print_formula(const setup *s, const taciti_collective_bench *b) {
-    char wire[TACITI_CHOICE_BYTES];
     const char *text = taciti_collective_bus_text(s->bench.what);
     if (s->bench.what == TACITI_OPERATION_SEND)
         printf("from rank 0 to rank %d, until its empty answer is back; bus Mbit/s = bits / time\n", b->receiver);
@@ -191,7 +182,8 @@ static void print_formula(const setup *s, const taciti_collective_bench *b) {
     if (s->bench.what == TACITI_OPERATION_ALL_REDUCE)
         printf(
             "wire of tacit: %s; an overlapped bucket pays a hand-over between threads besides, %.1f us (%.1f-%.1f)\n",
-            wire_name(s, wire), b->hand_over_s.median * 1e6, b->hand_over_s.min * 1e6, b->hand_over_s.max * 1e6);
+            s->bench.exchange.wire.text, b->hand_over_s.median * 1e6, b->hand_over_s.min * 1e6,
+            b->hand_over_s.max * 1e6);
 }
 
 static void print_text(const taciti_machine *machine, const taciti_comm *comm, const setup *s,
@@ -223,7 +215,6 @@ static json_t *figure_json(const taciti_collective_figure *f, const char *who, i
 
 static json_t *bench_json(const taciti_machine *machine, const taciti_comm *comm, const setup *s,
                           const taciti_collective_bench *b) {
-    char wire[TACITI_CHOICE_BYTES];
     json_t *sizes = json_array();
     for (int i = 0; i < b->size_count; i++) {
         json_t *by = json_array();
@@ -232,12 +223,12 @@ static json_t *bench_json(const taciti_machine *machine, const taciti_comm *comm
         (void)json_array_append_new(sizes,
                                     json_pack("{s:I, s:o}", "bytes", (json_int_t)s->bench.bytes[i], "figures", by));
     }
-    json_t *root =
-        json_pack("{s:s, s:o, s:s, s:s, s:s, s:i, s:i, s:i, s:s, s:i, s:o, s:o}", "program", "tacit", "machine",
-                  taciti_machine_json(machine), "op", taciti_operation_names[s->bench.what], "library",
-                  taciti_comm_engine(comm)->library, "wire", wire_name(s, wire), "ranks", b->ranks, "hosts", b->hosts,
-                  "bus_sides", taciti_collective_sides(b), "bus_formula", taciti_collective_bus_text(s->bench.what),
-                  "rounds", b->rounds, "hand_over_s", spread_json(&b->hand_over_s), "sizes", sizes);
+    json_t *root = json_pack("{s:s, s:o, s:s, s:s, s:s, s:i, s:i, s:i, s:s, s:i, s:o, s:o}", "program", "tacit",
+                             "machine", taciti_machine_json(machine), "op", taciti_operation_names[s->bench.what],
+                             "library", taciti_comm_engine(comm)->library, "wire", s->bench.exchange.wire.text, "ranks",
+                             b->ranks, "hosts", b->hosts, "bus_sides", taciti_collective_sides(b), "bus_formula",
+                             taciti_collective_bus_text(s->bench.what), "rounds", b->rounds, "hand_over_s",
+                             spread_json(&b->hand_over_s), "sizes", sizes);
     if (s->line_bps > 0) (void)json_object_set_new(root, "line_bps", json_real(s->line_bps));
     return root;
 }

@@ -6,12 +6,10 @@
 #include "exchange/allreduce.h"
 #include "exchange/bucket_job.h"
 
-static const char *const WIRE_NAMES[] = {"f32", "bf16"};
-
 #define AT(member) offsetof(taciti_exchange_options, member)
 
 static const taciti_option OPTIONS[] = {
-    TACITI_OPTION("wire", ENUM, AT(wire), "f32", .choices = "f32|bf16",
+    TACITI_OPTION("wire", NAME, AT(wire), "f32", .names = taciti_codec_dense_name,
                   .help = "number format in which gradients travel; sums are made in f32"),
     TACITI_OPTION("bucket", BYTES, AT(bucket_bytes), "25MiB", .min = 1024, .max = 17179869184.0, .unit = "bytes",
                   .help = "gradients are exchanged in buckets of this size, as soon as one is complete"),
@@ -44,7 +42,7 @@ static tacit_status move(void *owner, float *x, size_t n, int64_t number) {
 }
 
 const taciti_codec *taciti_exchange_wire(const taciti_exchange_options *options) {
-    return taciti_codec_find(WIRE_NAMES[options->wire]);
+    return taciti_codec_find(options->wire.text[0] == '\0' ? "f32" : options->wire.text);
 }
 
 taciti_placement taciti_exchange_placement(const taciti_exchange_options *options) {

@@ -29,7 +29,7 @@
 #include "tensor/layout.h"
 
 typedef struct taciti_exchange_options {
-    int wire;             /* exchange.wire: index into "f32|bf16" */
+    taciti_text wire;     /* exchange.wire: the name of a dense codec; "": f32 */
     int64_t bucket_bytes; /* exchange.bucket: default 25 MiB */
     int scheme;           /* exchange.scheme: taciti_scheme */
     int64_t lanes;        /* exchange.lanes: ranks of a host that talk to other hosts; 0: chosen */

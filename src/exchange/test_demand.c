@@ -19,6 +19,7 @@
 #include "exchange/mix.h"
 #include "exchange/test_layout.h"
 #include "exchange/test_rounds.h"
+#include "exchange/test_wire.h"
 #include "topo/test_matrix_file.h"
 #include "topo/topo.h"
 
@@ -247,7 +248,7 @@ static void compare(taciti_comm *comm, void *context) {
     taciti_layout layout;
     static const size_t SIZES[] = {30011, 12000, 700, 17};
     test_layout(SIZES, 4, 64000, &layout);
-    const taciti_exchange_options options = {.wire = t->wire};
+    const taciti_exchange_options options = {.wire = test_wire(t->wire)};
     const taciti_codec *codec = taciti_exchange_wire(&options);
     taciti_mix *mix = NULL;
     CHECK(taciti_mix_create(comm, &layout, t->topology, &options, &mix) == TACIT_OK);

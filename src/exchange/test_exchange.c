@@ -17,6 +17,7 @@
 #include "exchange/allreduce.h"
 #include "exchange/exchange.h"
 #include "exchange/test_layout.h"
+#include "exchange/test_wire.h"
 
 static const size_t LENGTHS[] = {0, 1, 15, 16, 17, 48, 100, 1000, 8192, 20001};
 enum { LENGTH_COUNT = sizeof LENGTHS / sizeof *LENGTHS, MAX = 20001 };
@@ -315,7 +316,8 @@ static void exchange_buckets(taciti_comm *comm, void *context) {
     plan *p = context;
     taciti_layout layout;
     test_layout_of_five(&layout);
-    const taciti_exchange_options options = {.wire = p->wire, .bucket_bytes = 10000, .overlap = !p->blocking};
+    const taciti_exchange_options options = {
+        .wire = test_wire(p->wire), .bucket_bytes = 10000, .overlap = !p->blocking};
     taciti_exchange *exchange = NULL;
     CHECK(taciti_exchange_create(comm, &layout, &options, &exchange) == TACIT_OK);
     float *x = taciti_calloc(layout.n, sizeof *x);

@@ -19,6 +19,7 @@
 #include "exchange/mix.h"
 #include "exchange/test_layout.h"
 #include "exchange/test_rounds.h"
+#include "exchange/test_wire.h"
 
 /* rank r is on host ARRANGEMENTS[i][r] */
 static const int ARRANGEMENTS[][8] = {
@@ -97,7 +98,7 @@ static void mix_all(taciti_comm *comm, void *context) {
     const int rank = taciti_comm_rank(comm);
     taciti_layout layout;
     test_layout_of_five(&layout);
-    const taciti_exchange_options options = {.wire = t->wire, .scheme = t->scheme, .bucket_bytes = 10000};
+    const taciti_exchange_options options = {.wire = test_wire(t->wire), .scheme = t->scheme, .bucket_bytes = 10000};
     taciti_mix *mix = NULL;
     CHECK(taciti_mix_create(comm, &layout, t->topology, &options, &mix) == TACIT_OK);
     float *x = taciti_calloc(layout.n, sizeof *x), *results = taciti_calloc(layout.n * (size_t)t->mixes, sizeof *x);
@@ -379,7 +380,7 @@ static void refuse_misuse(taciti_comm *comm, void *context) {
     test_topology *made = taciti_calloc(2, sizeof *made);
     test_topology_of_groups(&made[0], 3);
     test_topology_of_groups(&made[1], 2);
-    const taciti_exchange_options options = {.wire = F32};
+    const taciti_exchange_options options = {.wire = test_wire(F32)};
     taciti_mix *mix = NULL;
     CHECK(taciti_mix_create(comm, &layout, &made[0].topology, &options, &mix) == TACIT_E_CONFIG);
     CHECK(taciti_mix_predict_bytes(comm, &layout, &made[0].topology, &options) == 0);
@@ -415,7 +416,7 @@ static int64_t time_of(taciti_comm *comm, taciti_span_kind kind) {
 static void look_at_time(taciti_comm *comm, void *context) {
     taciti_layout layout;
     test_layout_of_five(&layout);
-    const taciti_exchange_options options = {.wire = BF16, .scheme = TACITI_SCHEME_FLAT};
+    const taciti_exchange_options options = {.wire = test_wire(BF16), .scheme = TACITI_SCHEME_FLAT};
     taciti_mix *mix = NULL;
     CHECK(taciti_mix_create(comm, &layout, context, &options, &mix) == TACIT_OK);
     float *x = taciti_calloc(layout.n, sizeof *x);
@@ -448,7 +449,7 @@ static size_t memory_of(taciti_comm *comm, const taciti_layout *layout, int roun
         for (int r = 0; r < 8; r++) group_of[r] = r < 4 ? (r + t) % 4 : r - 4;
         test_topology_add_groups(made, group_of);
     }
-    const taciti_exchange_options options = {.wire = BF16};
+    const taciti_exchange_options options = {.wire = test_wire(BF16)};
     const size_t bytes = taciti_mix_predict_bytes(comm, layout, &made->topology, &options);
     taciti_free(made);
     return bytes;

@@ -20,18 +20,26 @@ const taciti_option_table taciti_strategy_option_table = {.section = "",
 
 typedef struct registered {
     const taciti_option_table *table;
-    size_t bytes; /* of its values, so that the next ones are aligned */
+    size_t bytes; /* of its values */
 } registered;
 
 /* The index-th registered table; false behind the last. */
 static bool registered_at(size_t index, registered *out) {
-    for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++)
-        if ((*s)->options != NULL && index-- == 0) {
-            const size_t unit = alignof(max_align_t);
-            *out = (registered){(*s)->options, ((*s)->options_size + unit - 1) / unit * unit};
-            return true;
-        }
+    for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++) {
+        *out = (registered){(*s)->options, (*s)->options_size};
+        if (out->table != NULL && index-- == 0) return true;
+    }
+    for (const taciti_codec *const *c = taciti_codec_list(); *c != NULL; c++) {
+        *out = (registered){(*c)->options, (*c)->options_size};
+        if (out->table != NULL && index-- == 0) return true;
+    }
     return false;
+}
+
+/* The values of the next table begin aligned for any member. */
+static size_t aligned(size_t bytes) {
+    const size_t unit = alignof(max_align_t);
+    return (bytes + unit - 1) / unit * unit;
 }
 
 bool taciti_settings_registered(const taciti_option_table *table) {
@@ -61,7 +69,7 @@ static void compose(taciti_settings *s, const own_sections *own) {
     append(s, own, &taciti_model_option_table, &s->model);
     append(s, own, &taciti_optim_option_table, &s->optim);
     append(s, own, &taciti_exchange_option_table, &s->exchange);
-    for (size_t i = 0; registered_at(i, &r); values += r.bytes, i++) append(s, own, r.table, values);
+    for (size_t i = 0; registered_at(i, &r); values += aligned(r.bytes), i++) append(s, own, r.table, values);
     append(s, own, &taciti_comm_option_table, &s->comm);
     append(s, own, &taciti_compute_option_table, &s->compute);
     s->config.sections = s->sections;
@@ -71,7 +79,7 @@ tacit_status taciti_settings_init(taciti_settings *settings, const taciti_own_se
     enum { FIXED = 6 };
     const own_sections mine = {own, count};
     size_t bytes = 1, tables = 0;
-    for (registered r; registered_at(tables, &r); tables++) bytes += r.bytes;
+    for (registered r; registered_at(tables, &r); tables++) bytes += aligned(r.bytes);
     memset(settings, 0, sizeof *settings);
     settings->registered = taciti_calloc(bytes, 1);
     settings->sections = taciti_calloc(FIXED + tables + count, sizeof *settings->sections);

@@ -37,7 +37,7 @@ void taciti_average_destroy(taciti_average *average) {
 
 static taciti_exchange_options exact(const taciti_exchange_options *options) {
     taciti_exchange_options out = *options;
-    out.wire = 0; /* f32 */
+    out.wire = (taciti_text){"f32"};
     return out;
 }
 

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "comm/test_engine.h"
+#include "exchange/test_wire.h"
 #include "strategy/average.h"
 
 enum { MAX_RANKS = 8, BUCKET_BYTES = 4096 };
@@ -56,7 +57,7 @@ static void average(taciti_comm *comm, void *context) {
     float *p = taciti_calloc(layout.n, sizeof *p), *g = taciti_calloc(layout.n, sizeof *g);
     float *own = taciti_calloc(layout.n, sizeof *own), *reference = taciti_calloc(layout.n, sizeof *reference);
     taciti_bf16 *copy = taciti_calloc(layout.n, sizeof *copy), *own_copy = taciti_calloc(layout.n, sizeof *copy);
-    const taciti_exchange_options options = {.wire = t->wire, .bucket_bytes = BUCKET_BYTES};
+    const taciti_exchange_options options = {.wire = test_wire(t->wire), .bucket_bytes = BUCKET_BYTES};
     for (size_t i = 0; i < t->n; i++) {
         p[i] = own[i] = value(t, rank, i);
         reference[i] = reference_value(t, i);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "exchange/test_wire.h"
 #include "strategy/test_replicas.h"
 #include "topo/topo.h"
 
@@ -292,7 +293,7 @@ static void overlapped_is_blocking_on_every_topology(void **state) {
             for (int order = 0; order < 2; order++) {
                 test_replicas overlapped = test_replicas_of_adam(RANKS[k], 5, TOPOLOGIES[i]), blocking;
                 overlapped.gossip.order = order;
-                overlapped.exchange.wire = k % 2;
+                overlapped.exchange.wire = test_wire(k % 2);
                 overlapped.dawdle = k % 3 == 0;
                 blocking = overlapped;
                 blocking.exchange.overlap = blocking.dawdle = false;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "exchange/test_wire.h"
 #include "strategy/test_replicas.h"
 
 /* One of the ways to mix: 0 .. WAYS - 1. */
@@ -35,7 +36,7 @@ static test_replicas way(int which, int ranks, int steps) {
         t.lr = -0.01;
         t.optim.lr = 0.01;
     }
-    if (which == 9) t.exchange.wire = 1;
+    if (which == 9) t.exchange.wire = test_wire(1);
     return t;
 }
 
@@ -150,7 +151,7 @@ static void bytes_are_as_predicted(void **state) {
             for (int kind = 0; kind < 5; kind++) {
                 test_replicas t = test_replicas_of_adam(6, 48, topologies[i]);
                 t.exchange.overlap = kind == 1; /* atc ends every transfer within its step anyway */
-                t.exchange.wire = kind % 2;
+                t.exchange.wire = test_wire(kind % 2);
                 t.gossip.order = kind == 1 ? TACITI_GOSSIP_ATC : TACITI_GOSSIP_AWC;
                 t.gossip.every = kind == 2 ? 2 : 1;
                 t.gossip.mixes = kind == 3 ? 2 : 1;

@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/rng.h"
+#include "exchange/test_wire.h"
 #include "strategy/localsgd.h"
 #include "strategy/test_replicas.h"
 
@@ -345,7 +346,7 @@ static void consensus_is_exact_after_an_average_and_lost_between(void **state) {
         for (int outer = 0; outer < 2; outer++)
             for (int wire = 0; wire < 2; wire++) {
                 trial t = outer == 0 ? trial_of(REALS, TACITI_OPTIM_ADAMW, 3) : diloco_of(REALS, 3);
-                t.exchange.wire = wire;
+                t.exchange.wire = test_wire(wire);
                 t.check_bytes = true;
                 play(&t, RANKS[k]);
                 for (int r = 0; r < RANKS[k]; r++)
@@ -376,7 +377,7 @@ static void overlap_and_threads_change_no_bit(void **state) {
     for (int wire = 0; wire < 2; wire++)
         for (int threads = 1; threads <= 3; threads += 2) {
             trial one = diloco_of(REALS, 2), other = one;
-            one.exchange.wire = other.exchange.wire = wire;
+            one.exchange.wire = other.exchange.wire = test_wire(wire);
             other.exchange.overlap = false;
             other.threads = threads;
             play_both(&one, &other, 3);
@@ -425,7 +426,7 @@ static void a_short_wire_rounds_differences_only(void **state) {
     (void)state;
     trial fine = trial_of(REALS, TACITI_OPTIM_SGD, STEPS), coarse = fine;
     fine.optim.lr = coarse.optim.lr = 1e-4; /* differences are far below the spacing of bf16 parameters */
-    coarse.exchange.wire = 1;
+    coarse.exchange.wire = test_wire(1);
     play_both(&fine, &coarse, 3);
     assert_replicas_equal(&coarse, 3);
     size_t changed = 0;
@@ -444,7 +445,7 @@ static void bytes_between_hosts_are_as_predicted(void **state) {
     for (int per_host = 1; per_host <= 4; per_host++)
         for (int64_t every = 1; every <= 3; every++) {
             trial t = trial_of(REALS, TACITI_OPTIM_SGD, every);
-            t.exchange.wire = per_host % 2;
+            t.exchange.wire = test_wire(per_host % 2);
             t.check_bytes = true;
             test_ranks_per_host(per_host);
             play(&t, 5);

@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "base/rng.h"
+#include "exchange/test_wire.h"
 #include "strategy/localsgd.h"
 #include "strategy/test_replicas.h"
 
@@ -140,7 +141,7 @@ static void bytes_between_hosts_are_as_predicted(void **state) {
     for (int per_host = 1; per_host <= 3; per_host++)
         for (int wire = 0; wire < 2; wire++) {
             trial t = trial_of(true, TACITI_OPTIM_SGD, 0);
-            t.exchange.wire = wire;
+            t.exchange.wire = test_wire(wire);
             test_ranks_per_host(per_host);
             play(&t, MAX_RANKS);
             test_ranks_per_host(0);
@@ -153,7 +154,7 @@ static void overlapped_equals_blocking_on_both_wires(void **state) {
     (void)state;
     for (int wire = 0; wire < 2; wire++) {
         trial overlapped = trial_of(true, TACITI_OPTIM_ADAMW, 1), blocking = trial_of(false, TACITI_OPTIM_ADAMW, 1);
-        overlapped.exchange.wire = blocking.exchange.wire = wire;
+        overlapped.exchange.wire = blocking.exchange.wire = test_wire(wire);
         play(&overlapped, 3);
         play(&blocking, 3);
         for (int r = 0; r < 3; r++)

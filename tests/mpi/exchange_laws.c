@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "check.h"
 #include "exchange/exchange.h"
+#include "exchange/test_wire.h"
 
 static float small_integer(int rank, int step, size_t i) {
     const uint64_t key = taciti_rng_key(taciti_rng_key(7, (uint64_t)rank), (uint64_t)step);
@@ -40,7 +41,7 @@ static void law(taciti_comm *comm, size_t n, size_t bucket_bytes, int wire, int 
     taciti_exchange *exchange = NULL;
     make_layout(n, bucket_bytes, &layout);
     const taciti_exchange_options options = {
-        .wire = wire, .scheme = scheme, .bucket_bytes = (int64_t)bucket_bytes, .overlap = true};
+        .wire = test_wire(wire), .scheme = scheme, .bucket_bytes = (int64_t)bucket_bytes, .overlap = true};
     CHECK(taciti_exchange_create(comm, &layout, &options, &exchange) == TACIT_OK);
     float *x = taciti_calloc(layout.n, sizeof *x);
     for (int i = 0; i < 3; i++) step(comm, &layout, exchange, i, x);
