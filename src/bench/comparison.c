@@ -11,7 +11,7 @@
 #include "base/system.h"
 #include "bench/block.h"
 #include "bench/interface_counters.h"
-#include "train/trainer.h"
+#include "settings/settings.h"
 
 enum { BOOT_BYTES = 40 };
 #define GIB (1.0 / 0x1p30)

@@ -81,9 +81,28 @@ tacit_status taciti_bench_setting_change(taciti_bench_setting *setting, const ch
     return status;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------------------- */
+/* ---- the list ---------------------------------------------------------------------------------------------------- */
 
-static tacit_status check(const taciti_bench_setting *setting, int ranks) {
+tacit_status taciti_bench_settings_create(taciti_bench_settings *out) {
+    *out = (taciti_bench_settings){.list = taciti_calloc(TACITI_SETTINGS_MAX, sizeof *out->list)};
+    return out->list == NULL ? TACIT_E_MEMORY : TACIT_OK;
+}
+
+tacit_status taciti_bench_settings_add(taciti_bench_settings *settings, const char *label, taciti_bench_setting **out) {
+    if (settings->count == TACITI_SETTINGS_MAX)
+        return taciti_fail(TACIT_E_USAGE, "--against: at most %d settings at a time", TACITI_SETTINGS_MAX);
+    *out = &settings->list[settings->count++];
+    (void)snprintf((*out)->label, sizeof(*out)->label, "%s", label);
+    return taciti_settings_init(&(*out)->job, NULL, 0);
+}
+
+void taciti_bench_settings_destroy(taciti_bench_settings *settings) {
+    for (size_t i = 0; i < settings->count; i++) taciti_settings_destroy(&settings->list[i].job);
+    taciti_free(settings->list);
+    *settings = (taciti_bench_settings){0};
+}
+
+tacit_status taciti_bench_setting_check(const taciti_bench_setting *setting, int ranks) {
     const taciti_compute_options *compute = &setting->job.compute;
     if (!taciti_bench_setting_emulated(setting) && (compute->cv > 0 || compute->slow.count > 0))
         return taciti_fail(TACIT_E_CONFIG, "compute.%s needs compute.emulate: real computing is as fast as it is",
@@ -94,45 +113,6 @@ static tacit_status check(const taciti_bench_setting *setting, int ranks) {
     TACITI_TRY(taciti_compute_profile(compute, &profile));
     taciti_profile_destroy(&profile);
     return TACIT_OK;
-}
-
-static tacit_status read_one(const taciti_verb *verb, int argc, char **argv, taciti_arguments *arguments,
-                             taciti_bench_setting *setting) {
-    TACITI_TRY(taciti_settings_init(&setting->job, NULL, 0));
-    TACITI_TRY(taciti_config_environment(&setting->job.config));
-    return taciti_arguments_parse(verb, &setting->job.config, argc, argv, arguments);
-}
-
-static tacit_status read_against(const taciti_verb *verb, int argc, char **argv, int ranks, taciti_arguments *arguments,
-                                 taciti_bench_settings *settings) {
-    const char *changes = NULL;
-    for (size_t i = 0; (changes = taciti_arguments_each(arguments, "--against", i)) != NULL; i++) {
-        if (settings->count == TACITI_SETTINGS_MAX)
-            return taciti_fail(TACIT_E_USAGE, "--against: at most %d settings at a time", TACITI_SETTINGS_MAX);
-        taciti_bench_setting *setting = &settings->list[settings->count++];
-        TACITI_TRY(read_one(verb, argc, argv, arguments, setting));
-        TACITI_TRY(taciti_bench_setting_change(setting, changes));
-        TACITI_TRY(check(setting, ranks));
-        (void)snprintf(setting->label, sizeof setting->label, "%s", changes);
-    }
-    return TACIT_OK;
-}
-
-tacit_status taciti_bench_settings_read(const taciti_verb *verb, int argc, char **argv, int ranks,
-                                        taciti_arguments *arguments, taciti_bench_settings *out) {
-    *out = (taciti_bench_settings){.list = taciti_calloc(TACITI_SETTINGS_MAX, sizeof *out->list)};
-    if (out->list == NULL) return TACIT_E_MEMORY;
-    taciti_bench_setting *base = &out->list[out->count++];
-    TACITI_TRY(read_one(verb, argc, argv, arguments, base));
-    (void)snprintf(base->label, sizeof base->label, "base");
-    TACITI_TRY(check(base, ranks));
-    return read_against(verb, argc, argv, ranks, arguments, out);
-}
-
-void taciti_bench_settings_destroy(taciti_bench_settings *settings) {
-    for (size_t i = 0; i < settings->count; i++) taciti_settings_destroy(&settings->list[i].job);
-    taciti_free(settings->list);
-    *settings = (taciti_bench_settings){0};
 }
 
 /* ---- text ------------------------------------------------------------------------------------------------------- */

@@ -8,7 +8,6 @@
 #ifndef TACITI_BENCH_SETTINGS_H
 #define TACITI_BENCH_SETTINGS_H
 
-#include "cli/cli.h"
 #include "settings/settings.h"
 
 enum { TACITI_SETTINGS_MAX = 16, TACITI_LABEL_BYTES = 96 };
@@ -23,15 +22,15 @@ typedef struct taciti_bench_settings {
     size_t count;
 } taciti_bench_settings;
 
-/* The keys that a verb with settings takes, for taciti_verb.keys. */
-#define TACITI_SETTING_KEYS "strategy model. optim. exchange. registered. comm. compute."
+/* An empty list. Returns owned. */
+tacit_status taciti_bench_settings_create(taciti_bench_settings *out);
+void taciti_bench_settings_destroy(taciti_bench_settings *settings); /* {0} is fine */
 
-/* Defaults, then TACIT_ variables, then the command line, then the changes of each --against. Everything that can be
- * known before a rank starts is checked: keys, values, strategies, profiles, and that stragglers are among `ranks`.
- * Returns owned; call the destructor also after an error. Not collective. */
-tacit_status taciti_bench_settings_read(const taciti_verb *verb, int argc, char **argv, int ranks,
-                                        taciti_arguments *arguments, taciti_bench_settings *out);
-void taciti_bench_settings_destroy(taciti_bench_settings *settings);
+/* Appends a setting of defaults. */
+tacit_status taciti_bench_settings_add(taciti_bench_settings *settings, const char *label, taciti_bench_setting **out);
+
+/* Checks what can be known before a rank starts: profiles, and that stragglers are among `ranks`. Not collective. */
+tacit_status taciti_bench_setting_check(const taciti_bench_setting *setting, int ranks);
 
 /* Sets the keys of "KEY=VALUE KEY=VALUE ..."; items of a list are separated by commas. `text` names itself in errors.
  */

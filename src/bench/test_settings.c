@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "bench/settings.h"
 #include "cli/option_text.h"
+#include "cli/step_settings.h"
 
 static char g_line[512];
 static void keep_line(void *context, taciti_log_level level, const char *line) {
@@ -34,7 +34,7 @@ static tacit_status read(int ranks, const char *line) {
     (void)snprintf(copy, sizeof copy, "step|%s", line);
     for (char *word = strtok(copy, "|"); word != NULL && argc < WORDS; word = strtok(NULL, "|")) argv[argc++] = word;
     g_line[0] = '\0';
-    return taciti_bench_settings_read(taciti_verb_find("bench step"), argc, argv, ranks, &g_arguments, &g_settings);
+    return taciti_step_settings_read(taciti_verb_find("bench step"), argc, argv, ranks, &g_arguments, &g_settings);
 }
 
 static int set_up(void **state) {

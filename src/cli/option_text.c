@@ -28,6 +28,8 @@ bool taciti_option_accepted(const char *keys, const taciti_place *place) {
     return false;
 }
 
+enum { LONG_LIST = 40 }; /* bytes; longer ones are in `tacit info options --json` and in the completion */
+
 static const char *argument_of(const taciti_option *option, char choices[TACITI_CHOICES_BYTES]) {
     switch (option->type) {
     case TACITI_OPTION_BOOL: return "";
@@ -35,7 +37,7 @@ static const char *argument_of(const taciti_option *option, char choices[TACITI_
     case TACITI_OPTION_REAL: return "X";
     case TACITI_OPTION_BYTES: return "SIZE";
     case TACITI_OPTION_ENUM: return option->choices;
-    case TACITI_OPTION_NAME: return taciti_option_choices(option, choices);
+    case TACITI_OPTION_NAME: return strlen(taciti_option_choices(option, choices)) < LONG_LIST ? choices : "NAME";
     case TACITI_OPTION_TEXT: return "TEXT";
     case TACITI_OPTION_LIST: return "TEXT ...";
     }

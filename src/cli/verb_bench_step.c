@@ -12,8 +12,8 @@
 #include "bench/comparison.h"
 #include "bench/local_step.h"
 #include "bench/machine_block.h"
-#include "bench/settings.h"
 #include "cli/cluster_print.h"
+#include "cli/step_settings.h"
 #include "cli/verbs.h"
 #include "comm/launcher.h"
 #include "comm/supervise.h"
@@ -381,7 +381,7 @@ int taciti_verb_bench_step(int argc, char **argv) {
     taciti_bench_settings settings = {0};
     const taciti_launcher launcher = taciti_launcher_detect();
     tacit_status status =
-        taciti_bench_settings_read(taciti_verb_find("bench step"), argc, argv, launcher.size, &arguments, &settings);
+        taciti_step_settings_read(taciti_verb_find("bench step"), argc, argv, launcher.size, &arguments, &settings);
     if (status == TACIT_OK) status = taciti_arguments_no_words(&arguments);
     if (status == TACIT_OK) status = apply_model_flags(&arguments, &settings);
     const bool cluster = wants_cluster(&arguments, &launcher, argc, argv);

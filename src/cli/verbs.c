@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "bench/settings.h"
+#include "cli/step_settings.h"
 
 const taciti_flag taciti_no_flags[] = {{NULL, NULL, NULL, NULL}};
 

@@ -56,6 +56,10 @@ tacit_status taciti_settings_check(const taciti_settings *settings, const taciti
 /* The keys that tell runs of the strategy apart: the index-th of them; false behind the last. */
 bool taciti_settings_label(const taciti_settings *settings, size_t index, taciti_place *out);
 
+/* agree.c: refuses ranks whose program or whose settings differ, and names the key. Collective. */
+tacit_status taciti_agree_on_build(taciti_comm *comm);
+tacit_status taciti_agree_on_configuration(taciti_comm *comm, const taciti_config *config);
+
 /* Whether the table is that of a strategy or a codec. */
 bool taciti_settings_registered(const taciti_option_table *table);
 

@@ -11,8 +11,14 @@
 
 #define AT(member) offsetof(taciti_gossip_options, member)
 
+static const char *topology_name(size_t index) {
+    const taciti_topo_kind *kind = taciti_topo_kinds();
+    while (kind->name != NULL && index-- > 0) kind++;
+    return kind->name;
+}
+
 static const taciti_option OPTIONS[] = {
-    TACITI_OPTION("topology", TEXT, AT(topology), "exp",
+    TACITI_OPTION("topology", NAME, AT(topology), "exp", .names = topology_name,
                   .help = "who mixes with whom; `tacit info topologies` lists all"),
     TACITI_OPTION("file", TEXT, AT(file), "", .help = "mixing matrices of topology `file`, .csv or .npy"),
     TACITI_OPTION("order", ENUM, AT(order), "awc", .choices = "awc|atc",

@@ -1,55 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <xxhash.h>
 
-#include "base/file.h"
 #include "base/log.h"
-#include "base/memory.h"
 #include "train/trainer.h"
 
 enum { TEXT_BYTES = 1024 };
-#define PROGRAM_LIMIT_BYTES ((size_t)1 << 30)
-
-/* The version and a digest of the running program itself: what was built from other sources or with other flags
- * differs. */
-tacit_status taciti_agree_on_build(taciti_comm *comm) {
-    char text[TEXT_BYTES], *program = NULL;
-    size_t bytes = 0;
-    const tacit_status status = taciti_file_read("/proc/self/exe", PROGRAM_LIMIT_BYTES, &program, &bytes);
-    TACITI_TRY(taciti_comm_agree(comm, status));
-    (void)snprintf(text, sizeof text, "tacit %s, program digest %016llx", tacit_version(),
-                   (unsigned long long)XXH3_64bits(program, bytes));
-    taciti_free(program);
-    return taciti_comm_agree_text(comm, "build", text);
-}
-
-/* Key by key, so that the message names the one that differs and not the whole configuration. */
-static tacit_status agree_on_keys(taciti_comm *comm, json_t *values) {
-    const char *key = NULL;
-    json_t *value = NULL;
-    json_object_foreach(values, key, value) {
-        char what[TEXT_BYTES];
-        (void)snprintf(what, sizeof what, "configuration key %s", key);
-        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-        tacit_status status = taciti_comm_agree(comm, text == NULL ? TACIT_E_MEMORY : TACIT_OK);
-        if (status == TACIT_OK) status = taciti_comm_agree_text(comm, what, text);
-        free(text);
-        TACITI_TRY(status);
-    }
-    return TACIT_OK;
-}
-
-tacit_status taciti_agree_on_configuration(taciti_comm *comm, const taciti_config *config) {
-    char *text = taciti_config_json(config, 1);
-    json_t *values = text == NULL ? NULL : json_loads(text, 0, NULL);
-    taciti_free(text);
-    tacit_status status = taciti_comm_agree(comm, values == NULL ? TACIT_E_MEMORY : TACIT_OK);
-    if (status == TACIT_OK) status = agree_on_keys(comm, values);
-    json_decref(values);
-    return status;
-}
 
 /* Names, shapes, offsets and buckets: two ranks with the same digest exchange the same bytes. */
 static uint64_t layout_digest(const taciti_layout *layout) {

@@ -112,8 +112,6 @@ void taciti_trainer_close(taciti_trainer *trainer);
 
 /* identity.c: refuses ranks that differ in build, configuration, model or data. Collective. */
 tacit_status taciti_trainer_agree(const taciti_trainer *trainer);
-tacit_status taciti_agree_on_build(taciti_comm *comm);
-tacit_status taciti_agree_on_configuration(taciti_comm *comm, const taciti_config *config);
 
 /* The same parameters on all ranks: files differ, memory fails. Collective. */
 tacit_status taciti_trainer_agree_on_parameters(const taciti_trainer *trainer);

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/step_settings.h"
+
+#include "base/log.h"
+
+typedef struct reader {
+    const taciti_verb *verb;
+    int argc;
+    char **argv;
+    int ranks;
+    taciti_arguments *arguments;
+    taciti_bench_settings *out;
+} reader;
+
+/* One more setting: the command line, and then `changes`. */
+static tacit_status read_one(const reader *r, const char *label, const char *changes) {
+    taciti_bench_setting *setting = NULL;
+    TACITI_TRY(taciti_bench_settings_add(r->out, label, &setting));
+    TACITI_TRY(taciti_config_environment(&setting->job.config));
+    TACITI_TRY(taciti_arguments_parse(r->verb, &setting->job.config, r->argc, r->argv, r->arguments));
+    if (changes != NULL) TACITI_TRY(taciti_bench_setting_change(setting, changes));
+    return taciti_bench_setting_check(setting, r->ranks);
+}
+
+tacit_status taciti_step_settings_read(const taciti_verb *verb, int argc, char **argv, int ranks,
+                                       taciti_arguments *arguments, taciti_bench_settings *out) {
+    const reader r = {verb, argc, argv, ranks, arguments, out};
+    const char *changes = NULL;
+    TACITI_TRY(taciti_bench_settings_create(out));
+    TACITI_TRY(read_one(&r, "base", NULL));
+    for (size_t i = 0; (changes = taciti_arguments_each(arguments, "--against", i)) != NULL; i++)
+        TACITI_TRY(read_one(&r, changes, changes));
+    return TACIT_OK;
+}
