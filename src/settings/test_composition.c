@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a registry brings is in every configuration: proven with a strategy that no program has.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "plan/candidates.h"
+#include "settings/settings.h"
+#include "settings/test_strategies.h"
+
+static char g_line[512];
+static void keep_line(void *context, taciti_log_level level, const char *line) {
+    (void)context;
+    (void)level;
+    (void)snprintf(g_line, sizeof g_line, "%s", line);
+}
+
+static taciti_settings g_settings;
+static taciti_list g_words;
+static int64_t g_count;
+
+static const taciti_option OWN[] = {
+    TACITI_OPTION("count", INT, 0, "7", .help = "a number"),
+};
+static const taciti_option_table OWN_TABLE = {.section = "mine", .help = "a caller's", .options = OWN, .count = 1};
+static const taciti_option WORDS[] = {
+    TACITI_OPTION("words", LIST, 0, "a b", .help = "words"),
+};
+static const taciti_option_table WORDS_TABLE = {.section = "text", .help = "a caller's", .options = WORDS, .count = 1};
+
+static int open_settings(void **state) {
+    (void)state;
+    const taciti_own_section own[] = {{{&OWN_TABLE, &g_count}, &taciti_model_option_table},
+                                      {{&WORDS_TABLE, &g_words}, &taciti_optim_option_table}};
+    taciti_log_set_sink(keep_line, NULL, TACITI_LOG_ERROR);
+    g_line[0] = '\0';
+    return taciti_settings_init(&g_settings, own, sizeof own / sizeof *own) == TACIT_OK ? 0 : -1;
+}
+
+static int close_settings(void **state) {
+    (void)state;
+    taciti_settings_destroy(&g_settings);
+    return 0;
+}
+
+static const taciti_strategy *choose(const char *name) {
+    assert_int_equal(taciti_config_set(&g_settings.config, "strategy", name, "test"), TACIT_OK);
+    return taciti_settings_strategy(&g_settings);
+}
+
+static void set(const char *key, const char *value) {
+    assert_int_equal(taciti_config_set(&g_settings.config, key, value, "test"), TACIT_OK);
+}
+
+static void sections_are_in_their_order(void **state) {
+    (void)state;
+    static const char *const sections[] = {"",       "mine",      "model",    "text", "optim",  "exchange",
+                                           "gossip", "test-only", "localsgd", "comm", "compute"};
+    assert_int_equal(g_settings.config.count, sizeof sections / sizeof *sections);
+    for (size_t i = 0; i < g_settings.config.count; i++)
+        assert_string_equal(g_settings.config.sections[i].table->section, sections[i]);
+    assert_int_equal(g_count, 7);
+    assert_int_equal(g_words.count, 2);
+}
+
+static void a_strategy_brings_its_options(void **state) {
+    (void)state;
+    const taciti_strategy *strategy = choose("test-only");
+    const test_options *o = taciti_settings_options(&g_settings, strategy->options);
+    assert_true(taciti_settings_registered(strategy->options));
+    assert_false(taciti_settings_registered(&OWN_TABLE));
+    assert_true(o->spread > 0.4 && o->spread < 0.6 && o->after == 3 && o->names.count == 0);
+    set("test-only.after", "12");
+    set("test-only.names", "one two");
+    set("gossip.seed", "77");
+    set("localsgd.every", "5");
+    assert_true(o->after == 12 && o->names.count == 2);
+    assert_null(taciti_settings_options(&g_settings, NULL));
+    char *json = taciti_config_json(&g_settings.config, 1);
+    assert_non_null(strstr(json, "\"test-only.spread\": 0.5, \"test-only.after\": 12, "
+                                 "\"test-only.names\": [\"one\", \"two\"], \"localsgd.every\": 5"));
+    taciti_free(json);
+}
+
+static void refused(const char *key, const char *value, const char *message) {
+    assert_int_equal(taciti_config_set(&g_settings.config, key, value, "FILE:3"), TACIT_E_CONFIG);
+    if (strstr(g_line, message) == NULL) fail_msg("\"%s\" does not contain \"%s\"", g_line, message);
+}
+
+static void what_is_refused_is_named(void **state) {
+    (void)state;
+    refused("test-only.afer", "1", "did you mean \"test-only.after\"?");
+    refused("test-only.after", "100", "FILE:3: 100 is outside 1..99");
+    refused("strategy", "test-olny", "is not one of dp|gossip|test-only|localsgd; did you mean \"test-only\"?");
+    refused("exchange.wire", "bf61", "did you mean \"bf16\"?");
+    refused("gossip.topology", "aar", "did you mean \"aer\"?");
+    assert_string_equal(g_settings.strategy.text, "dp");
+}
+
+static void check_is_that_of_the_strategy(void **state) {
+    (void)state;
+    taciti_hosts hosts = {0};
+    assert_int_equal(taciti_hosts_create(2, &hosts), TACIT_OK);
+    set("test-only.spread", "0");
+    assert_int_equal(taciti_settings_check(&g_settings, &hosts), TACIT_OK); /* dp: nobody asks */
+    (void)choose("test-only");
+    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_E_CONFIG);
+    assert_non_null(strstr(g_line, "give --test-only.spread 0.5"));
+    set("test-only.spread", "1");
+    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_OK);
+    assert_int_equal(taciti_settings_check(&g_settings, &hosts), TACIT_E_CONFIG);
+    assert_non_null(strstr(g_line, "test-only.after 3 needs as many ranks"));
+    taciti_hosts_destroy(&hosts);
+}
+
+static void labels_are_the_strategy_s(void **state) {
+    (void)state;
+    taciti_place place;
+    assert_false(taciti_settings_label(&g_settings, 0, &place));
+    (void)choose("test-only");
+    assert_true(taciti_settings_label(&g_settings, 0, &place));
+    assert_string_equal(place.option->key, "spread");
+    assert_true(taciti_settings_label(&g_settings, 1, &place));
+    assert_string_equal(place.option->key, "after");
+    assert_false(taciti_settings_label(&g_settings, 2, &place));
+    for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++) { /* keys that there are */
+        (void)choose((*s)->name);
+        size_t words = (*s)->label == NULL ? 0 : 1, labels = 0;
+        for (const char *c = (*s)->label; c != NULL && *c != '\0'; c++) words += *c == ' ';
+        while (taciti_settings_label(&g_settings, labels, &place)) labels++;
+        assert_int_equal(labels, words);
+    }
+}
+
+/* Patterns of a strategy that plan/ has never heard of are priced, on every dense wire. */
+static void the_planner_prices_its_patterns(void **state) {
+    (void)state;
+    taciti_hosts hosts = {0};
+    taciti_candidates candidates;
+    size_t wires = 0, found = 0, configured = 0;
+    while (taciti_codec_dense_name(wires) != NULL) wires++;
+    (void)choose("test-only");
+    set("exchange.wire", "bf16");
+    assert_int_equal(taciti_hosts_by_size(8, 2, &hosts), TACIT_OK);
+    assert_int_equal(taciti_candidates_create(&g_settings, &hosts, NULL, &candidates), TACIT_OK);
+    for (size_t i = 0; i < candidates.count; i++) {
+        const taciti_candidate *c = &candidates.list[i];
+        configured += c->configured;
+        if (strcmp(c->strategy, "test-only") != 0) continue;
+        found++;
+        assert_int_equal(c->method.every, 3);
+        assert_int_equal(c->configured, strcmp(c->method.label, "test-only bf16") == 0);
+    }
+    assert_true(wires >= 2 && found == wires && configured == 1);
+    taciti_candidates_destroy(&candidates);
+    taciti_hosts_destroy(&hosts);
+}
+
+/* Checkpoints record this text, and ranks compare it: keys and their order stay. */
+static void the_text_of_today_stays(void **state) {
+    (void)state;
+    taciti_place place;
+    char key[TACITI_KEY_BYTES];
+    assert_true(taciti_config_at(&g_settings.config, 0, &place));
+    assert_string_equal(taciti_place_key(&place, key), "strategy");
+    char *json = taciti_config_json(&g_settings.config, 0);
+    assert_non_null(strstr(json,
+                           "\"exchange.wire\": \"f32\", \"exchange.bucket\": 26214400, \"exchange.scheme\": \"auto\", "
+                           "\"exchange.lanes\": 0, \"exchange.overlap\": true, \"gossip.topology\": \"exp\", "
+                           "\"gossip.file\": \"\", \"gossip.order\": \"awc\""));
+    taciti_free(json);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(sections_are_in_their_order, open_settings, close_settings),
+        cmocka_unit_test_setup_teardown(a_strategy_brings_its_options, open_settings, close_settings),
+        cmocka_unit_test_setup_teardown(what_is_refused_is_named, open_settings, close_settings),
+        cmocka_unit_test_setup_teardown(check_is_that_of_the_strategy, open_settings, close_settings),
+        cmocka_unit_test_setup_teardown(labels_are_the_strategy_s, open_settings, close_settings),
+        cmocka_unit_test_setup_teardown(the_planner_prices_its_patterns, open_settings, close_settings),
+        cmocka_unit_test_setup_teardown(the_text_of_today_stays, open_settings, close_settings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
