@@ -25,23 +25,23 @@ static size_t max(size_t a, size_t b) { return a > b ? a : b; }
 /* Segment and depths from what all ranks know alike: the options and who shares a host with whom. */
 static void choose_pipeline(taciti_allreduce *reduce, size_t segment_bytes) {
     const taciti_arrangement *p = &reduce->arrangement;
-    const taciti_pipeline wire = taciti_pipeline_of(segment_bytes, p->one_host, (size_t)p->lanes, (size_t)p->size);
+    const taciti_pipeline wire =
+        taciti_pipeline_of(&reduce->encoding, segment_bytes, p->one_host, (size_t)p->lanes, (size_t)p->size);
     reduce->segment_n = wire.segment_n;
     reduce->wire_depth = p->hosts == 1 ? 0 : wire.depth;
     reduce->local_depth = p->hosts == p->size ? 0 : DEPTH_LOCAL;
 }
 
 tacit_status taciti_allreduce_describe(const taciti_hosts *hosts, taciti_members members, int rank,
-                                       const taciti_codec *codec, taciti_placement requested, size_t segment_bytes,
-                                       taciti_allreduce *out) {
-    if (!taciti_codec_is_dense(codec))
-        return taciti_fail(TACIT_E_CONFIG, "codec %s cannot carry a dense all-reduce", codec->name);
-    *out = (taciti_allreduce){.codec = codec};
+                                       const taciti_encoding *encoding, taciti_placement requested,
+                                       size_t segment_bytes, taciti_allreduce *out) {
+    TACITI_TRY(taciti_encoding_check(encoding));
+    *out = (taciti_allreduce){.encoding = *encoding, .plain = {.codec = taciti_codec_find("f32")}};
     TACITI_TRY(taciti_arrangement_of(hosts, members, rank, requested, &out->arrangement));
     choose_pipeline(out, segment_bytes);
     const taciti_arrangement *p = &out->arrangement;
     const int local_size = taciti_arrangement_local_size(p, p->host);
-    out->wire_shape = (taciti_halves_shape){.codec = codec,
+    out->wire_shape = (taciti_halves_shape){.encoding = &out->encoding,
                                             .arrangement = p,
                                             .range = chunk_of,
                                             .count = taciti_arrangement_is_lane(p) ? p->hosts : 1,
@@ -50,7 +50,7 @@ tacit_status taciti_allreduce_describe(const taciti_hosts *hosts, taciti_members
                                             .slots = out->wire_depth + 1,
                                             .window = max(SENDS_PER_MEMBER, p->one_host ? 2 * out->wire_depth + 2 : 0) *
                                                       (size_t)p->hosts};
-    out->local_shape = (taciti_halves_shape){.codec = taciti_codec_find("f32"),
+    out->local_shape = (taciti_halves_shape){.encoding = &out->plain,
                                              .arrangement = p,
                                              .range = share_of,
                                              .count = local_size,
@@ -64,7 +64,7 @@ tacit_status taciti_allreduce_describe(const taciti_hosts *hosts, taciti_members
 
 size_t taciti_allreduce_workspace_bytes(const taciti_allreduce *reduce) {
     return taciti_halves_memory_bytes(&reduce->local_shape) + taciti_halves_memory_bytes(&reduce->wire_shape) +
-           taciti_small_memory_bytes(reduce->codec, &reduce->arrangement);
+           taciti_small_memory_bytes(&reduce->encoding, &reduce->arrangement);
 }
 
 static tacit_status open_halves(taciti_allreduce *reduce, char *memory) {
@@ -87,29 +87,29 @@ tacit_status taciti_allreduce_open(taciti_allreduce *reduce, taciti_comm *comm, 
     reduce->comm = comm;
     if (memory == NULL) memory = reduce->memory = taciti_calloc(taciti_allreduce_workspace_bytes(reduce) + 1, 1);
     if (memory == NULL) return TACIT_E_MEMORY;
-    reduce->small = taciti_small_of(comm, reduce->codec, &reduce->arrangement, (char *)memory + halves_bytes);
+    reduce->small = taciti_small_of(comm, &reduce->encoding, &reduce->arrangement, (char *)memory + halves_bytes);
     return open_halves(reduce, memory);
 }
 
 /* As taciti_allreduce_describe(), for this rank of a communicator. */
-static tacit_status describe_here(const taciti_comm *comm, const taciti_codec *codec, taciti_members members,
+static tacit_status describe_here(const taciti_comm *comm, const taciti_encoding *encoding, taciti_members members,
                                   taciti_placement requested, size_t segment_bytes, taciti_allreduce *out) {
-    return taciti_allreduce_describe(taciti_comm_hosts(comm), members, taciti_comm_rank(comm), codec, requested,
+    return taciti_allreduce_describe(taciti_comm_hosts(comm), members, taciti_comm_rank(comm), encoding, requested,
                                      segment_bytes, out);
 }
 
-tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_codec *codec, taciti_members members,
+tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_encoding *encoding, taciti_members members,
                                      taciti_placement requested, size_t segment_bytes, taciti_allreduce *out) {
-    TACITI_TRY(describe_here(comm, codec, members, requested, segment_bytes, out));
+    TACITI_TRY(describe_here(comm, encoding, members, requested, segment_bytes, out));
     const tacit_status status = taciti_allreduce_open(out, comm, NULL);
     if (status != TACIT_OK) taciti_allreduce_destroy(out);
     return status;
 }
 
-size_t taciti_allreduce_memory_bytes(const taciti_comm *comm, const taciti_codec *codec, taciti_placement requested,
-                                     size_t segment_bytes) {
+size_t taciti_allreduce_memory_bytes(const taciti_comm *comm, const taciti_encoding *encoding,
+                                     taciti_placement requested, size_t segment_bytes) {
     taciti_allreduce reduce;
-    if (describe_here(comm, codec, (taciti_members){0}, requested, segment_bytes, &reduce) != TACIT_OK) return 0;
+    if (describe_here(comm, encoding, (taciti_members){0}, requested, segment_bytes, &reduce) != TACIT_OK) return 0;
     const size_t bytes = taciti_allreduce_workspace_bytes(&reduce);
     taciti_allreduce_destroy(&reduce);
     return bytes;
@@ -136,79 +136,134 @@ static taciti_cut cut_of(const taciti_allreduce *reduce, size_t n) {
 }
 
 /* Piece number `cycle - lag` of an array, when there is such a one. */
-static bool piece_at(const taciti_cut *cut, size_t cycle, size_t lag, taciti_piece *t) {
+static bool piece_at(size_t cycle, size_t lag, taciti_piece *t) {
     t->piece = cycle - lag;
-    return cycle >= lag && t->piece < cut->pieces;
+    return cycle >= lag && t->piece < t->cut->pieces;
 }
 
-/* Where this rank encodes nothing, nothing is taken: in all of the piece but its share. */
-static void clear_error(const taciti_allreduce *reduce, const taciti_piece *t) {
-    const taciti_arrangement *p = &reduce->arrangement;
-    const taciti_range all = taciti_cut_piece(t->cut, t->piece);
-    taciti_range share = {.at = all.at};
-    if (p->hosts > 1 && taciti_arrangement_is_lane(p)) share = taciti_cut_share(p, t->cut, t->piece, p->number);
-    const size_t end = share.at + share.n;
-    memset(t->error + all.at, 0, (share.at - all.at) * sizeof *t->error);
-    memset(t->error + end, 0, (all.at + all.n - end) * sizeof *t->error);
+/* ---- what encodings leave ---------------------------------------------------------------------------------------- */
+static bool encodes(const taciti_allreduce *reduce) {
+    return reduce->wire_shape.count > 1 && !reduce->encoding.codec->identity;
 }
 
-/* The piece is final here; but my share of it may still be on its way to my host's ranks. */
-static tacit_status give_back(taciti_allreduce *reduce, const taciti_piece *t, float back) {
-    const taciti_arrangement *p = &reduce->arrangement;
-    if (p->hosts == 1 || !taciti_arrangement_is_lane(p)) return TACIT_OK;
+static taciti_residual cells_of(const taciti_allreduce *reduce, size_t pieces, size_t cell_n) {
+    return (taciti_residual){
+        .pieces = pieces,
+        .members = (size_t)reduce->wire_shape.count,
+        .cell_n = cell_n,
+        .state_bytes = taciti_round_up(taciti_payload_state_bytes(&reduce->encoding, cell_n), TACITI_ALIGN_BYTES),
+    };
+}
+
+taciti_residual taciti_allreduce_residual(const taciti_allreduce *reduce, size_t n, bool feedback) {
+    if (!encodes(reduce) || n == 0) return (taciti_residual){0};
+    const taciti_cut cut = cut_of(reduce, n);
+    const size_t ranges = (size_t)reduce->arrangement.hosts * (size_t)reduce->arrangement.lanes;
+    taciti_residual residual = cells_of(reduce, cut.pieces, cut.piece_n / ranges);
+    residual.errors = residual.feedback = feedback;
+    residual.lasting = true;
+    return residual;
+}
+
+/* Pieces under way, so that none overwrites what another has not given back. */
+taciti_residual taciti_allreduce_errors(const taciti_allreduce *reduce, float back) {
+    if (!encodes(reduce)) return (taciti_residual){0};
+    taciti_residual residual = cells_of(reduce, 2 * (reduce->local_depth + reduce->wire_depth) + 1, reduce->segment_n);
+    residual.errors = true;
+    residual.back = back;
+    return residual;
+}
+
+/* x += back * error in this rank's share. The piece is final here; but my share of it may still be on its way to my
+ * host's ranks. */
+static tacit_status give_back(taciti_allreduce *reduce, const taciti_piece *t) {
+    const taciti_residual *r = t->residual;
+    const taciti_kernels *kernels = taciti_kernels_get();
     TACITI_TRY(taciti_gather_await_sent(&reduce->local, t));
-    const taciti_range share = taciti_cut_share(p, t->cut, t->piece, p->number);
-    taciti_kernels_get()->add_scaled(t->x + share.at, t->error + share.at, back, share.n);
+    for (int member = 0; member < reduce->wire_shape.count; member++) {
+        const taciti_range range = chunk_of(&reduce->arrangement, t->cut, t->piece, member);
+        float *error = taciti_residual_error(r, TACITI_PAYLOAD_CONTRIBUTION, t->piece, (size_t)member);
+        if (range.n == 0) continue;
+        if (member == reduce->wire_shape.me)
+            kernels->add(error, taciti_residual_error(r, TACITI_PAYLOAD_RESULT, t->piece, 0), range.n);
+        kernels->add_scaled(t->x + range.at, error, r->back, range.n);
+    }
     return TACIT_OK;
 }
 
-static tacit_status run_cycle(taciti_allreduce *reduce, size_t cycle, float *x, const taciti_cut *cut,
-                              const taciti_residual *residual) {
-    const size_t a = reduce->local_depth, b = reduce->wire_depth;
-    taciti_piece t = {.x = x, .error = residual != NULL ? residual->error : NULL, .cut = cut};
-    if (piece_at(cut, cycle, 0, &t)) TACITI_TRY(taciti_scatter_begin(&reduce->local, &t));
-    if (piece_at(cut, cycle, a, &t)) {
-        TACITI_TRY(taciti_scatter_end(&reduce->local, &t));
-        if (t.error != NULL && !(residual->back != 0)) clear_error(reduce, &t);
-        TACITI_TRY(taciti_scatter_begin(&reduce->wire, &t));
-    }
-    if (piece_at(cut, cycle, a + b, &t)) {
-        TACITI_TRY(taciti_scatter_end(&reduce->wire, &t));
-        TACITI_TRY(taciti_gather_begin(&reduce->wire, &t));
-    }
-    if (piece_at(cut, cycle, a + 2 * b, &t)) {
-        TACITI_TRY(taciti_gather_end(&reduce->wire, &t));
-        TACITI_TRY(taciti_gather_begin(&reduce->local, &t));
-    }
-    if (!piece_at(cut, cycle, 2 * a + 2 * b, &t)) return TACIT_OK;
-    TACITI_TRY(taciti_gather_end(&reduce->local, &t));
-    return residual != NULL && residual->back != 0 ? give_back(reduce, &t, residual->back) : TACIT_OK;
+/* ---- running ----------------------------------------------------------------------------------------------------- */
+/* Cycles of the pipeline between the first step of a piece and each of the others. */
+typedef struct schedule {
+    bool scatter, gather;
+    size_t gather_lag; /* of the first step of the all-gather */
+    size_t last_lag;
+} schedule;
+
+static schedule schedule_of(const taciti_allreduce *reduce, taciti_part part) {
+    const size_t half = reduce->local_depth + reduce->wire_depth;
+    schedule s = {.scatter = part != TACITI_PART_ALL_GATHER, .gather = part != TACITI_PART_REDUCE_SCATTER};
+    s.gather_lag = s.scatter ? half : 0;
+    s.last_lag = s.gather ? s.gather_lag + half : half;
+    return s;
 }
 
-static tacit_status run_halves(taciti_allreduce *reduce, float *x, size_t n, const taciti_residual *residual) {
+static tacit_status scatter_cycle(taciti_allreduce *reduce, size_t cycle, taciti_piece *t) {
+    const size_t a = reduce->local_depth, b = reduce->wire_depth;
+    if (piece_at(cycle, 0, t)) TACITI_TRY(taciti_scatter_begin(&reduce->local, t));
+    if (piece_at(cycle, a, t)) {
+        TACITI_TRY(taciti_scatter_end(&reduce->local, t));
+        TACITI_TRY(taciti_scatter_begin(&reduce->wire, t));
+    }
+    return piece_at(cycle, a + b, t) ? taciti_scatter_end(&reduce->wire, t) : TACIT_OK;
+}
+
+static tacit_status gather_cycle(taciti_allreduce *reduce, size_t cycle, size_t lag, taciti_piece *t) {
+    const size_t a = reduce->local_depth, b = reduce->wire_depth;
+    if (piece_at(cycle, lag, t)) TACITI_TRY(taciti_gather_begin(&reduce->wire, t));
+    if (piece_at(cycle, lag + b, t)) {
+        TACITI_TRY(taciti_gather_end(&reduce->wire, t));
+        TACITI_TRY(taciti_gather_begin(&reduce->local, t));
+    }
+    if (!piece_at(cycle, lag + a + b, t)) return TACIT_OK;
+    TACITI_TRY(taciti_gather_end(&reduce->local, t));
+    return t->residual != NULL && t->residual->back != 0 ? give_back(reduce, t) : TACIT_OK;
+}
+
+static tacit_status run_halves(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task,
+                               taciti_residual *residual) {
     const taciti_cut cut = cut_of(reduce, n);
-    const size_t cycles = cut.pieces + 2 * (reduce->local_depth + reduce->wire_depth);
-    for (size_t cycle = 0; cycle < cycles; cycle++) TACITI_TRY(run_cycle(reduce, cycle, x, &cut, residual));
+    const schedule s = schedule_of(reduce, task->part);
+    taciti_piece t = {.x = x, .task = task, .residual = residual, .cut = &cut};
+    for (size_t cycle = 0; cycle < cut.pieces + s.last_lag; cycle++) {
+        if (s.scatter) TACITI_TRY(scatter_cycle(reduce, cycle, &t));
+        if (s.gather) TACITI_TRY(gather_cycle(reduce, cycle, s.gather_lag, &t));
+    }
     TACITI_TRY(taciti_halves_finish(&reduce->local));
     return taciti_halves_finish(&reduce->wire);
 }
 
 static bool takes_small(const taciti_allreduce *reduce, size_t n) {
-    return !reduce->halves_only && taciti_small_pays(&reduce->arrangement, n);
+    return !reduce->halves_only && taciti_small_takes(&reduce->encoding) && taciti_small_pays(&reduce->arrangement, n);
 }
 
-tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, const taciti_residual *residual) {
-    if (n == 0) return TACIT_OK;
-    if (residual != NULL && (reduce->codec->identity || reduce->arrangement.size == 1)) {
-        memset(residual->error, 0, n * sizeof *residual->error);
-        residual = NULL;
-    }
-    if (reduce->arrangement.size == 1) return TACIT_OK;
-    if (!takes_small(reduce, n)) return run_halves(reduce, x, n, residual);
-    if (residual == NULL) return taciti_small_run(&reduce->small, x, n, NULL);
-    TACITI_TRY(taciti_small_run(&reduce->small, x, n, residual->error));
-    if (residual->back != 0) taciti_kernels_get()->add_scaled(x, residual->error, residual->back, n);
-    return TACIT_OK;
+tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task,
+                                  taciti_residual *residual) {
+    static const taciti_bucket_task FIRST = {0};
+    if (task == NULL) task = &FIRST;
+    if (n == 0 || reduce->arrangement.size == 1) return TACIT_OK;
+    if (residual != NULL && residual->pieces == 0) residual = NULL; /* this rank encodes nothing */
+    if (!takes_small(reduce, n) || task->part != TACITI_PART_BOTH) return run_halves(reduce, x, n, task, residual);
+    return taciti_small_run(&reduce->small, x, n, task, residual != NULL ? residual->back : 0);
+}
+
+bool taciti_allreduce_owned(const taciti_allreduce *reduce, size_t n, size_t index, taciti_range *out) {
+    if (n == 0) return false;
+    const taciti_arrangement *p = &reduce->arrangement;
+    const taciti_cut cut = cut_of(reduce, n);
+    if (index >= cut.pieces) return false;
+    *out = (taciti_range){.at = taciti_cut_piece(&cut, index).at};
+    if (taciti_arrangement_is_lane(p)) *out = taciti_cut_chunk(p, &cut, index, p->number, p->host);
+    return true;
 }
 
 uint64_t taciti_allreduce_bytes(const taciti_allreduce *reduce, size_t n) {
@@ -232,8 +287,8 @@ static uint64_t piece_nic_bytes(const taciti_allreduce *reduce, const taciti_cut
             if (p->machine[p->first[here] + lane] != machine) continue;
             for (int there = 0; there < p->hosts; there++) {
                 if (p->machine[p->first[there] + lane] == machine) continue;
-                bytes += reduce->codec->bound(NULL, taciti_cut_chunk(p, cut, piece, lane, there).n) +
-                         reduce->codec->bound(NULL, taciti_cut_chunk(p, cut, piece, lane, here).n);
+                bytes += taciti_payload_bound(&reduce->encoding, taciti_cut_chunk(p, cut, piece, lane, there).n) +
+                         taciti_payload_bound(&reduce->encoding, taciti_cut_chunk(p, cut, piece, lane, here).n);
             }
         }
     return bytes;

@@ -21,27 +21,26 @@
 #define TACITI_EXCHANGE_ALLREDUCE_H
 
 #include "exchange/halves.h"
-#include "exchange/residual.h"
 #include "exchange/small.h"
 
 typedef struct taciti_allreduce {
-    taciti_comm *comm; /* borrows */
-    const taciti_codec *codec;
+    taciti_comm *comm;               /* borrows */
+    taciti_encoding encoding, plain; /* between hosts, and inside a host: f32 */
     taciti_arrangement arrangement;
     size_t segment_n;               /* most floats of one message on the wire */
     size_t local_depth, wire_depth; /* cycles between the steps of a piece */
     taciti_halves_shape local_shape, wire_shape;
     taciti_halves local, wire;
     taciti_small small;
-    bool halves_only; /* short arrays take that way as well; false unless set */
+    bool halves_only; /* short arrays take that way as well: with error feedback; false unless set */
     void *memory;     /* of all buffers; owned, or NULL when they are borrowed */
 } taciti_allreduce;
 
 /* The object without its buffers, as `rank` sees it: enough for every formula below, of members or not. Not collective.
  * The object must stay in arrangement. */
 tacit_status taciti_allreduce_describe(const taciti_hosts *hosts, taciti_members members, int rank,
-                                       const taciti_codec *codec, taciti_placement requested, size_t segment_bytes,
-                                       taciti_allreduce *out);
+                                       const taciti_encoding *encoding, taciti_placement requested,
+                                       size_t segment_bytes, taciti_allreduce *out);
 
 /* Bytes of workspace of a described object, for arrays of any length. */
 size_t taciti_allreduce_workspace_bytes(const taciti_allreduce *reduce);
@@ -51,20 +50,34 @@ size_t taciti_allreduce_workspace_bytes(const taciti_allreduce *reduce);
 tacit_status taciti_allreduce_open(taciti_allreduce *reduce, taciti_comm *comm, void *memory);
 
 /* Both in one. */
-tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_codec *codec, taciti_members members,
+tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_encoding *encoding, taciti_members members,
                                      taciti_placement requested, size_t segment_bytes, taciti_allreduce *out);
 /* Bytes of workspace among all ranks, before it exists; 0 when there is no memory to tell. */
-size_t taciti_allreduce_memory_bytes(const taciti_comm *comm, const taciti_codec *codec, taciti_placement requested,
-                                     size_t segment_bytes);
+size_t taciti_allreduce_memory_bytes(const taciti_comm *comm, const taciti_encoding *encoding,
+                                     taciti_placement requested, size_t segment_bytes);
 
 void taciti_allreduce_destroy(taciti_allreduce *reduce);
 
-/* x[n] = sum over members. residual: receives the encoding error (residual.h); may be NULL. With a codec that is
- * the identity it takes nothing. Communication thread. Collective over the members. A single member keeps its array as
- * it is. */
-tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, const taciti_residual *residual);
+/* The sizes of what encodings of arrays of up to n floats leave at this rank; for error feedback, or to give errors
+ * back. All zero where this rank encodes nothing. */
+taciti_residual taciti_allreduce_residual(const taciti_allreduce *reduce, size_t n, bool feedback);
+taciti_residual taciti_allreduce_errors(const taciti_allreduce *reduce, float back);
 
-/* Bytes this rank sends (and receives, up to the rounding of chunks) for an array of n floats. */
+/* x[n] = sum over members, or one half of that:
+ *   reduce-scatter   x holds the sum in the ranges that this rank owns; the rest of x is not specified
+ *   all-gather       from x in the ranges that this rank owns to all of x on every rank
+ * task: NULL for bucket 0 of step 0, both halves. residual: one of the above, opened; may be NULL if the codec keeps no
+ * state; the codec's errors are then lost. Communication thread. Collective over the members. A single member keeps its
+ * array as it is. */
+tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task,
+                                  taciti_residual *residual);
+
+/* The index-th range of an array of n floats that this rank owns between the halves, ascending; may be empty. False:
+ * there are not so many. */
+bool taciti_allreduce_owned(const taciti_allreduce *reduce, size_t n, size_t index, taciti_range *out);
+
+/* Bytes this rank sends (and receives, up to the rounding of chunks) for an array of n floats; the maximum if the codec
+ * does not fix them. */
 uint64_t taciti_allreduce_bytes(const taciti_allreduce *reduce, size_t n);
 
 /* Bytes that the members on one machine (a host of taciti_hosts) together send to other machines for it. */

@@ -33,12 +33,15 @@ struct taciti_exchange {
     const taciti_layout *layout; /* borrows */
     taciti_allreduce reduce;
     taciti_bucket_jobs jobs;
+    taciti_bucket_task task;    /* step and setting of what is begun */
+    taciti_residual *residuals; /* one per bucket; NULL: encodings leave nothing. Owned, like the next */
+    taciti_pages residual_pages;
 };
 
-static tacit_status move(void *owner, float *x, size_t n, int64_t number) {
+static tacit_status move(void *owner, float *x, size_t n, const taciti_bucket_task *task) {
     taciti_exchange *exchange = owner;
-    (void)number;
-    return taciti_allreduce_run(&exchange->reduce, x, n, NULL);
+    taciti_residual *residual = exchange->residuals != NULL ? &exchange->residuals[task->bucket] : NULL;
+    return taciti_allreduce_run(&exchange->reduce, x, n, task, residual);
 }
 
 const taciti_codec *taciti_exchange_wire(const taciti_exchange_options *options) {
@@ -49,22 +52,51 @@ taciti_placement taciti_exchange_placement(const taciti_exchange_options *option
     return (taciti_placement){.scheme = (taciti_scheme)options->scheme, .lanes = (int)options->lanes};
 }
 
-static tacit_status set_up(taciti_exchange *exchange, const taciti_exchange_options *options) {
+/* What encodings leave from step to step, where there is anything. */
+static tacit_status create_residuals(taciti_exchange *exchange, bool feedback) {
+    const size_t buckets = exchange->layout->bucket_count;
+    size_t bytes = 0;
+    exchange->reduce.halves_only = feedback;
+    exchange->residuals = taciti_calloc(buckets, sizeof *exchange->residuals);
+    if (exchange->residuals == NULL) return TACIT_E_MEMORY;
+    for (size_t b = 0; b < buckets; b++) {
+        exchange->residuals[b] = taciti_allreduce_residual(&exchange->reduce, exchange->layout->buckets[b].n, feedback);
+        bytes += taciti_residual_bytes(&exchange->residuals[b]);
+    }
+    if (bytes == 0) return TACIT_OK;
+    TACITI_TRY(taciti_pages_create(bytes, "the residuals of the exchange", &exchange->residual_pages));
+    char *at = exchange->residual_pages.base;
+    for (size_t b = 0; b < buckets; b++) {
+        taciti_residual_open(&exchange->residuals[b], at);
+        at += taciti_residual_bytes(&exchange->residuals[b]);
+    }
+    return TACIT_OK;
+}
+
+static tacit_status set_up(taciti_exchange *exchange, const taciti_exchange_options *options,
+                           const taciti_encoding *encoding, bool feedback) {
     const size_t segment_bytes = taciti_comm_segment_bytes(exchange->comm);
-    TACITI_TRY(taciti_allreduce_create(exchange->comm, taciti_exchange_wire(options), (taciti_members){0},
+    TACITI_TRY(taciti_allreduce_create(exchange->comm, encoding, (taciti_members){0},
                                        taciti_exchange_placement(options), segment_bytes, &exchange->reduce));
-    return taciti_bucket_jobs_create(exchange->comm, exchange->layout, move, exchange, "all-reduce of bucket",
-                                     &exchange->jobs);
+    if (feedback || encoding->codec->state_bytes != NULL) TACITI_TRY(create_residuals(exchange, feedback));
+    return taciti_bucket_jobs_create(exchange->comm, exchange->layout, move, exchange, &exchange->jobs);
 }
 
 tacit_status taciti_exchange_create(taciti_comm *comm, const taciti_layout *layout,
                                     const taciti_exchange_options *options, taciti_exchange **out) {
+    const taciti_encoding encoding = {.codec = taciti_exchange_wire(options)};
+    return taciti_exchange_create_encoded(comm, layout, options, &encoding, false, out);
+}
+
+tacit_status taciti_exchange_create_encoded(taciti_comm *comm, const taciti_layout *layout,
+                                            const taciti_exchange_options *options, const taciti_encoding *encoding,
+                                            bool feedback, taciti_exchange **out) {
     taciti_exchange *exchange = taciti_calloc(1, sizeof *exchange);
     tacit_status status = exchange == NULL ? TACIT_E_MEMORY : TACIT_OK;
     if (status == TACIT_OK) {
         exchange->comm = comm;
         exchange->layout = layout;
-        status = set_up(exchange, options);
+        status = set_up(exchange, options, encoding, feedback);
     }
     status = taciti_comm_agree(comm, status);
     if (status == TACIT_OK)
@@ -78,11 +110,34 @@ void taciti_exchange_destroy(taciti_exchange *exchange) {
     if (exchange == NULL) return;
     taciti_allreduce_destroy(&exchange->reduce);
     taciti_bucket_jobs_destroy(&exchange->jobs);
+    taciti_free(exchange->residuals);
+    taciti_pages_destroy(&exchange->residual_pages);
     taciti_free(exchange);
 }
 
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+void taciti_exchange_at(taciti_exchange *exchange, int64_t step, double setting) {
+    exchange->task.step = step;
+    exchange->task.setting = setting;
+}
+
+static tacit_status begin(taciti_exchange *exchange, float *flat, size_t bucket, taciti_part part, const char *name) {
+    taciti_bucket_task task = exchange->task;
+    task.bucket = bucket;
+    task.part = part;
+    return taciti_bucket_begin(&exchange->jobs, flat, &task, name);
+}
+
 tacit_status taciti_exchange_begin(taciti_exchange *exchange, float *flat, size_t bucket) {
-    return taciti_bucket_begin(&exchange->jobs, flat, bucket, 0);
+    return begin(exchange, flat, bucket, TACITI_PART_BOTH, "all-reduce of bucket");
+}
+
+tacit_status taciti_reduce_scatter_begin(taciti_exchange *exchange, float *flat, size_t bucket) {
+    return begin(exchange, flat, bucket, TACITI_PART_REDUCE_SCATTER, "reduce-scatter of bucket");
+}
+
+tacit_status taciti_all_gather_begin(taciti_exchange *exchange, float *flat, size_t bucket) {
+    return begin(exchange, flat, bucket, TACITI_PART_ALL_GATHER, "all-gather of bucket");
 }
 
 tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket) {
@@ -90,9 +145,32 @@ tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket) {
 }
 
 tacit_status taciti_exchange_run(taciti_exchange *exchange, float *flat) {
-    return taciti_bucket_run_all(&exchange->jobs, flat, 0);
+    return taciti_bucket_run_all(&exchange->jobs, flat, &exchange->task, "all-reduce of bucket");
 }
 
+tacit_status taciti_exchange_settle(taciti_exchange *exchange, bool taken) {
+    if (!taciti_bucket_is_idle(&exchange->jobs))
+        return taciti_fail(TACIT_E_INTERNAL, "step %" PRId64 " is settled before all of its buckets were waited for",
+                           exchange->task.step);
+    for (size_t b = 0; b < exchange->layout->bucket_count && exchange->residuals != NULL; b++)
+        taciti_residual_settle(&exchange->residuals[b], taken);
+    exchange->task.step++;
+    return TACIT_OK;
+}
+
+bool taciti_exchange_owned(const taciti_exchange *exchange, size_t bucket, size_t index, taciti_range *out) {
+    const taciti_bucket *b = &exchange->layout->buckets[bucket];
+    if (!taciti_allreduce_owned(&exchange->reduce, b->n, index, out)) return false;
+    out->at += b->offset;
+    return true;
+}
+
+float *taciti_exchange_residual(const taciti_exchange *exchange, size_t bucket, taciti_payload_kind kind, size_t *n) {
+    *n = 0;
+    return exchange->residuals == NULL ? NULL : taciti_residual_array(&exchange->residuals[bucket], kind, n);
+}
+
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
 uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange) {
     uint64_t bytes = 0;
     for (size_t b = 0; b < exchange->layout->bucket_count; b++)
@@ -109,6 +187,7 @@ uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange) {
 }
 
 size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_exchange_options *options) {
-    return taciti_allreduce_memory_bytes(comm, taciti_exchange_wire(options), taciti_exchange_placement(options),
+    const taciti_encoding encoding = {.codec = taciti_exchange_wire(options)};
+    return taciti_allreduce_memory_bytes(comm, &encoding, taciti_exchange_placement(options),
                                          taciti_comm_segment_bytes(comm));
 }

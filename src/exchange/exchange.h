@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bucket x codec x collective: compensate, encode, move, decode, account. Here the dense all-reduce with any SUM codec,
- * in one of two arrangements:
+ * bucket x codec x collective: the all-reduce with any codec that is not a vote, and its two halves, each alone. In one
+ * of two arrangements:
  *
  *   flat    the bucket is cut into one chunk per rank. reduce-scatter: every rank encodes its part of chunk j and sends
  *           it to rank j, which adds the decoded payloads in rank order 0..N-1 (f32 accumulation). all-gather: rank j
@@ -23,9 +23,8 @@
 #include <stdbool.h>
 
 #include "base/option.h"
-#include "codec/codec.h"
-#include "comm/comm.h"
 #include "exchange/arrangement.h"
+#include "exchange/payload.h"
 #include "tensor/layout.h"
 
 typedef struct taciti_exchange_options {
@@ -45,20 +44,50 @@ typedef struct taciti_exchange taciti_exchange;
 /* Workspaces are sized here; nothing is allocated later. Borrows comm and layout. Collective. */
 tacit_status taciti_exchange_create(taciti_comm *comm, const taciti_layout *layout,
                                     const taciti_exchange_options *options, taciti_exchange **out);
+/* The same with any codec of class SUM or GATHER instead of the wire's. feedback: every rank keeps what its encodings
+ * lose and adds it to what it encodes in the next step: its contribution in each range, and the result where it owns it
+ * (error feedback; residual.h). */
+tacit_status taciti_exchange_create_encoded(taciti_comm *comm, const taciti_layout *layout,
+                                            const taciti_exchange_options *options, const taciti_encoding *encoding,
+                                            bool feedback, taciti_exchange **out);
 void taciti_exchange_destroy(taciti_exchange *exchange);
+
+/* What is begun from now on belongs to this step (of the codec's keys), with this setting of the codec. At first step 0
+ * and setting 0. Owner thread, not collective; the same on all ranks. */
+void taciti_exchange_at(taciti_exchange *exchange, int64_t step, double setting);
 
 /* Starts the all-reduce (sum) of one bucket of the flat array; buckets in the same order on all ranks. The array must
  * not be touched until taciti_exchange_wait() for that bucket. Owner thread, never blocks. */
 tacit_status taciti_exchange_begin(taciti_exchange *exchange, float *flat, size_t bucket);
 
-/* Blocks until that bucket holds the sum over ranks. Owner thread. */
+/* One half of it. Reduce-scatter: the bucket then holds the sum in the ranges that this rank owns, and nothing
+ * specified elsewhere. All-gather: takes those ranges from their owners to all ranks; an owner, too, keeps what the
+ * others decode. One after the other they are the all-reduce, bit for bit, for codecs whose payload does not depend on
+ * key or length of a short array. */
+tacit_status taciti_reduce_scatter_begin(taciti_exchange *exchange, float *flat, size_t bucket);
+tacit_status taciti_all_gather_begin(taciti_exchange *exchange, float *flat, size_t bucket);
+
+/* The index-th range of the flat array that this rank owns in that bucket, ascending; may be empty. False: there are
+ * not so many. Where ranks share hosts, only those that talk to other hosts own anything. Any thread. */
+bool taciti_exchange_owned(const taciti_exchange *exchange, size_t bucket, size_t index, taciti_range *out);
+
+/* Ends the step, after all waits and before the next step's begins. Taken: the errors of this step's encodings become
+ * the residuals. Not taken: residuals and the codec's state stay as they were, bit for bit. Then step + 1 begins. Costs
+ * nothing. Owner thread, not collective; the same on all ranks. */
+tacit_status taciti_exchange_settle(taciti_exchange *exchange, bool taken);
+
+/* This rank's residuals of one kind in that bucket, *n floats: what a checkpoint saves and restores between steps. */
+float *taciti_exchange_residual(const taciti_exchange *exchange, size_t bucket, taciti_payload_kind kind, size_t *n);
+
+/* Blocks until that bucket holds the result. Owner thread. */
 tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket);
 
 /* All buckets of the flat array, blocking. A single one is exchanged by the calling thread itself when the
  * communication thread is idle: short arrays are not delayed by a hand-over. Owner thread. */
 tacit_status taciti_exchange_run(taciti_exchange *exchange, float *flat);
 
-/* Bytes this rank sends per step for this layout: the cost formula beside the code. */
+/* Bytes this rank sends per step for this layout: the cost formula beside the code; the maximum if the codec does not
+ * fix them. */
 uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange);
 
 /* Bytes that all ranks of this rank's host together send to other hosts per step: what its network card carries, but

@@ -18,7 +18,7 @@
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
 static size_t stride_bytes(const taciti_halves_shape *shape) {
-    return taciti_round_up(shape->codec->bound(NULL, shape->range_n), TACITI_ALIGN_BYTES);
+    return taciti_round_up(taciti_payload_bound(shape->encoding, shape->range_n), TACITI_ALIGN_BYTES);
 }
 
 static size_t prefix_bytes(const taciti_halves_shape *shape) {
@@ -28,14 +28,14 @@ static size_t prefix_bytes(const taciti_halves_shape *shape) {
 size_t taciti_halves_memory_bytes(const taciti_halves_shape *shape) {
     if (shape->count == 1) return 0;
     const size_t one = shape->slots * stride_bytes(shape), block = one * (size_t)shape->count;
-    return shape->codec->identity ? block : 3 * block + one + prefix_bytes(shape);
+    return shape->encoding->codec->identity ? block : 3 * block + one + prefix_bytes(shape);
 }
 
 static void share_out(taciti_halves *halves) {
     const taciti_halves_shape *s = &halves->shape;
     const size_t one = s->slots * halves->stride_bytes, block = one * (size_t)s->count;
     halves->arriving = halves->memory;
-    if (s->codec->identity) return;
+    if (s->encoding->codec->identity) return;
     halves->leaving = halves->arriving + block;
     halves->sums = halves->leaving + block;
     halves->sum = halves->sums + block;
@@ -95,9 +95,15 @@ static int before(const taciti_halves *halves, int k) {
     return (halves->shape.me - k + halves->shape.count) % halves->shape.count;
 }
 
-/* ---- sends ------------------------------------------------------------------------------------------------------- */
-static tacit_status send(taciti_halves *halves, int member, const void *payload, size_t n) {
-    return taciti_outbox_send(&halves->sends, halves->ranks[member], payload, halves->shape.codec->bound(NULL, n));
+static bool is_identity(const taciti_halves *halves) { return halves->shape.encoding->codec->identity; }
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+static tacit_status send(taciti_halves *halves, int member, taciti_payload payload) {
+    return taciti_outbox_send(&halves->sends, halves->ranks[member], payload.data, payload.bytes);
+}
+
+static tacit_status receive(taciti_halves *halves, int member, void *into, size_t n, taciti_engine_request *out) {
+    return taciti_payload_receive(halves->comm, halves->shape.encoding, halves->ranks[member], into, n, out);
 }
 
 tacit_status taciti_gather_await_sent(taciti_halves *halves, const taciti_piece *t) {
@@ -110,80 +116,94 @@ tacit_status taciti_halves_finish(taciti_halves *halves) {
 }
 
 /* ---- codec ------------------------------------------------------------------------------------------------------- */
-/* The payload of x[n], a part of the array; the encoding error goes to t->error. */
-static tacit_status encode(const taciti_halves *halves, const taciti_piece *t, const float *x, size_t n, void *out) {
-    float *rest = t->error != NULL ? t->error + (x - t->x) : NULL;
-    return taciti_payload_encode(halves->comm, halves->shape.codec, x, n, out, rest);
+static taciti_codec_call call_of(const taciti_halves *halves, const taciti_piece *t, int member,
+                                 taciti_payload_kind kind, taciti_range r) {
+    return taciti_payload_call(halves->shape.encoding, t->task, halves->ranks[member], kind, r.at);
 }
 
-/* The same for the sum; its error is added to that of the own contribution. */
-static tacit_status encode_sum(const taciti_halves *halves, const taciti_piece *t, const float *x, size_t n,
-                               void *out) {
-    float *rest = t->error != NULL ? halves->prefix : NULL;
-    TACITI_TRY(taciti_payload_encode(halves->comm, halves->shape.codec, x, n, out, rest));
-    if (rest != NULL) taciti_kernels_get()->add(t->error + (x - t->x), rest, n);
-    return TACIT_OK;
+/* Encodes what this rank has of a member's range: its contribution, or the result if the range is its own. */
+static tacit_status encode(const taciti_halves *halves, const taciti_piece *t, int member, taciti_payload_kind kind,
+                           taciti_payload *out) {
+    const taciti_range r = range_of(halves, t, member);
+    const size_t cell = kind == TACITI_PAYLOAD_RESULT ? 0 : (size_t)member;
+    taciti_codec_call call = call_of(halves, t, halves->shape.me, kind, r);
+    float *x = t->x + r.at, *error = NULL;
+    if (t->residual != NULL) error = taciti_residual_enter(t->residual, kind, t->piece, cell, x, r.n, &call);
+    return taciti_payload_encode(halves->comm, halves->shape.encoding->codec, &call, x, r.n, error, out);
 }
 
-/* This member's own contribution is rounded like everybody's. */
-static tacit_status round_own(taciti_halves *halves, const taciti_piece *t, float *own, size_t n) {
-    if (halves->shape.codec->identity) return TACIT_OK;
-    char *payload = buffer(halves, halves->leaving, t, halves->shape.me);
-    TACITI_TRY(encode(halves, t, own, n, payload));
-    return halves->shape.codec->decode(&(taciti_codec_call){0}, payload, halves->shape.codec->bound(NULL, n), own, n);
+/* Decodes a member's payload for the range r, or adds it: x holds as many floats. */
+static tacit_status decode(const taciti_halves *halves, const taciti_piece *t, int member, taciti_payload_kind kind,
+                           taciti_range r, taciti_payload payload, float *x) {
+    const taciti_codec_call call = call_of(halves, t, member, kind, r);
+    return taciti_payload_refused(halves->shape.encoding->codec->decode(&call, payload.data, payload.bytes, x, r.n),
+                                  halves->shape.encoding, t->task, halves->ranks[member], payload.bytes);
 }
 
-/* own[n] = sum over members in their order. Adding two numbers commutes, so own += (sum of the members before me) is
+static tacit_status decode_add(const taciti_halves *halves, const taciti_piece *t, int member, taciti_range r,
+                               taciti_payload payload, float *x) {
+    const taciti_codec_call call = call_of(halves, t, member, TACITI_PAYLOAD_CONTRIBUTION, r);
+    return taciti_payload_refused(halves->shape.encoding->codec->decode_add(&call, payload.data, payload.bytes, x, r.n),
+                                  halves->shape.encoding, t->task, halves->ranks[member], payload.bytes);
+}
+
+/* This member's own contribution goes through the codec like everybody's. */
+static tacit_status round_own(taciti_halves *halves, const taciti_piece *t, taciti_range mine) {
+    if (is_identity(halves)) return TACIT_OK;
+    taciti_payload payload = {.data = buffer(halves, halves->leaving, t, halves->shape.me)};
+    TACITI_TRY(encode(halves, t, halves->shape.me, TACITI_PAYLOAD_CONTRIBUTION, &payload));
+    return decode(halves, t, halves->shape.me, TACITI_PAYLOAD_CONTRIBUTION, mine, payload, t->x + mine.at);
+}
+
+/* My range = sum over members in their order. Adding two numbers commutes, so own += (sum of the members before me) is
  * that order; the payload of member 0 holds that sum when it is plain floats. */
-static tacit_status add_in_order(taciti_halves *halves, const taciti_piece *t, float *own, size_t n) {
-    const taciti_codec *codec = halves->shape.codec;
+static tacit_status add_in_order(taciti_halves *halves, const taciti_piece *t, taciti_range mine) {
     const int me = halves->shape.me;
-    float *prefix = codec->identity ? (float *)(void *)buffer(halves, halves->arriving, t, 0) : halves->prefix;
-    const size_t bytes = codec->bound(NULL, n);
+    float *own = t->x + mine.at;
+    float *prefix = is_identity(halves) ? (float *)(void *)buffer(halves, halves->arriving, t, 0) : halves->prefix;
     int64_t begin_ns = taciti_now_ns(), spent_ns = 0;
     for (int m = 0; m < halves->shape.count; m++) {
         if (m == me) {
-            TACITI_TRY(round_own(halves, t, own, n));
-            if (m > 0) taciti_kernels_get()->add(own, prefix, n);
+            TACITI_TRY(round_own(halves, t, mine));
+            if (m > 0) taciti_kernels_get()->add(own, prefix, mine.n);
             continue;
         }
-        const char *payload = buffer(halves, halves->arriving, t, m);
+        taciti_engine_request *request = &halves->scatter_in[cell_of(halves, t, m)];
         spent_ns += taciti_now_ns() - begin_ns;
-        TACITI_TRY(taciti_comm_await(halves->comm, &halves->scatter_in[cell_of(halves, t, m)]));
+        TACITI_TRY(taciti_comm_await(halves->comm, request));
         begin_ns = taciti_now_ns();
-        if (m > me)
-            TACITI_TRY(codec->decode_add(&(taciti_codec_call){0}, payload, bytes, own, n));
-        else if (m > 0)
-            TACITI_TRY(codec->decode_add(&(taciti_codec_call){0}, payload, bytes, prefix, n));
-        else if (!codec->identity)
-            TACITI_TRY(codec->decode(&(taciti_codec_call){0}, payload, bytes, prefix, n));
+        const taciti_payload payload = {buffer(halves, halves->arriving, t, m), request->bytes};
+        if (m > 0)
+            TACITI_TRY(decode_add(halves, t, m, mine, payload, m > me ? own : prefix));
+        else if (!is_identity(halves))
+            TACITI_TRY(decode(halves, t, m, TACITI_PAYLOAD_CONTRIBUTION, mine, payload, prefix));
     }
     taciti_payload_time(halves->comm, TACITI_SPAN_DECODE, spent_ns + taciti_now_ns() - begin_ns);
     return TACIT_OK;
 }
 
-/* ---- steps ------------------------------------------------------------------------------------------------------- */
+/* ---- reduce-scatter ---------------------------------------------------------------------------------------------- */
 tacit_status taciti_scatter_begin(taciti_halves *halves, const taciti_piece *t) {
     const taciti_halves_shape *s = &halves->shape;
     if (s->count == 1) return TACIT_OK;
     const taciti_range mine = range_of(halves, t, s->me);
     for (int k = 1; k < s->count && mine.n > 0; k++) {
         const int from = before(halves, k);
-        TACITI_TRY(taciti_comm_irecv(halves->comm, halves->ranks[from], buffer(halves, halves->arriving, t, from),
-                                     s->codec->bound(NULL, mine.n), &halves->scatter_in[cell_of(halves, t, from)]));
+        TACITI_TRY(receive(halves, from, buffer(halves, halves->arriving, t, from), mine.n,
+                           &halves->scatter_in[cell_of(halves, t, from)]));
     }
-    if (!s->codec->identity && t->piece >= s->slots) /* payloads of the piece that had this slot before */
+    if (!is_identity(halves) && t->piece >= s->slots) /* payloads of the piece that had this slot before */
         TACITI_TRY(taciti_outbox_await(&halves->sends, *scattered_at(halves, t->piece - s->slots)));
     for (int k = 1; k < s->count; k++) {
         const int to = behind(halves, k);
         const taciti_range r = range_of(halves, t, to);
         if (r.n == 0) continue;
-        const void *payload = t->x + r.at;
-        if (!s->codec->identity) {
-            payload = buffer(halves, halves->leaving, t, to);
-            TACITI_TRY(encode(halves, t, t->x + r.at, r.n, buffer(halves, halves->leaving, t, to)));
+        taciti_payload payload = {t->x + r.at, r.n * sizeof(float)};
+        if (!is_identity(halves)) {
+            payload.data = buffer(halves, halves->leaving, t, to);
+            TACITI_TRY(encode(halves, t, to, TACITI_PAYLOAD_CONTRIBUTION, &payload));
         }
-        TACITI_TRY(send(halves, to, payload, r.n));
+        TACITI_TRY(send(halves, to, payload));
     }
     *scattered_at(halves, t->piece) = halves->sends.posted;
     return TACIT_OK;
@@ -192,53 +212,50 @@ tacit_status taciti_scatter_begin(taciti_halves *halves, const taciti_piece *t) 
 tacit_status taciti_scatter_end(taciti_halves *halves, const taciti_piece *t) {
     if (halves->shape.count == 1) return TACIT_OK;
     const taciti_range mine = range_of(halves, t, halves->shape.me);
-    return mine.n > 0 ? add_in_order(halves, t, t->x + mine.at, mine.n) : TACIT_OK;
+    return mine.n > 0 ? add_in_order(halves, t, mine) : TACIT_OK;
 }
 
-/* The sum of my range goes to all. */
-static tacit_status send_sum(taciti_halves *halves, const taciti_piece *t, float *own, size_t n) {
-    const taciti_codec *codec = halves->shape.codec;
-    const void *payload = own;
-    if (!codec->identity) {
-        char *out = halves->sum + slot_of(halves, t) * halves->stride_bytes;
+/* ---- all-gather -------------------------------------------------------------------------------------------------- */
+/* My range goes to all; what they decode is what I keep. */
+static tacit_status send_result(taciti_halves *halves, const taciti_piece *t, taciti_range mine) {
+    taciti_payload payload = {t->x + mine.at, mine.n * sizeof(float)};
+    if (!is_identity(halves)) {
+        payload.data = halves->sum + slot_of(halves, t) * halves->stride_bytes;
         TACITI_TRY(taciti_outbox_await(&halves->sends, halves->gathered[slot_of(halves, t)]));
-        TACITI_TRY(encode_sum(halves, t, own, n, out));
-        TACITI_TRY(codec->decode(&(taciti_codec_call){0}, out, codec->bound(NULL, n), own, n));
-        payload = out;
+        TACITI_TRY(encode(halves, t, halves->shape.me, TACITI_PAYLOAD_RESULT, &payload));
+        TACITI_TRY(decode(halves, t, halves->shape.me, TACITI_PAYLOAD_RESULT, mine, payload, t->x + mine.at));
     }
-    for (int k = 1; k < halves->shape.count; k++) TACITI_TRY(send(halves, behind(halves, k), payload, n));
+    for (int k = 1; k < halves->shape.count; k++) TACITI_TRY(send(halves, behind(halves, k), payload));
     return TACIT_OK;
 }
 
 tacit_status taciti_gather_begin(taciti_halves *halves, const taciti_piece *t) {
     const taciti_halves_shape *s = &halves->shape;
     if (s->count == 1) return TACIT_OK;
-    /* Their sums overwrite what was sent to them, so it must have left. */
+    /* Their results overwrite what was sent to them, so it must have left. */
     TACITI_TRY(taciti_outbox_await(&halves->sends, *scattered_at(halves, t->piece)));
     for (int k = 1; k < s->count; k++) {
         const int from = before(halves, k);
         const taciti_range r = range_of(halves, t, from);
-        void *into = s->codec->identity ? (void *)(t->x + r.at) : buffer(halves, halves->sums, t, from);
-        if (r.n > 0)
-            TACITI_TRY(taciti_comm_irecv(halves->comm, halves->ranks[from], into, s->codec->bound(NULL, r.n),
-                                         &halves->gather_in[cell_of(halves, t, from)]));
+        void *into = is_identity(halves) ? (void *)(t->x + r.at) : buffer(halves, halves->sums, t, from);
+        if (r.n > 0) TACITI_TRY(receive(halves, from, into, r.n, &halves->gather_in[cell_of(halves, t, from)]));
     }
     const taciti_range mine = range_of(halves, t, s->me);
-    if (mine.n > 0) TACITI_TRY(send_sum(halves, t, t->x + mine.at, mine.n));
+    if (mine.n > 0) TACITI_TRY(send_result(halves, t, mine));
     halves->gathered[slot_of(halves, t)] = halves->sends.posted;
     return TACIT_OK;
 }
 
 tacit_status taciti_gather_end(taciti_halves *halves, const taciti_piece *t) {
-    const taciti_halves_shape *s = &halves->shape;
-    for (int k = 1; k < s->count; k++) {
+    for (int k = 1; k < halves->shape.count; k++) {
         const int from = before(halves, k);
         const taciti_range r = range_of(halves, t, from);
+        taciti_engine_request *request = &halves->gather_in[cell_of(halves, t, from)];
         if (r.n == 0) continue;
-        TACITI_TRY(taciti_comm_await(halves->comm, &halves->gather_in[cell_of(halves, t, from)]));
-        if (!s->codec->identity)
-            TACITI_TRY(s->codec->decode(&(taciti_codec_call){0}, buffer(halves, halves->sums, t, from),
-                                        s->codec->bound(NULL, r.n), t->x + r.at, r.n));
+        TACITI_TRY(taciti_comm_await(halves->comm, request));
+        if (is_identity(halves)) continue;
+        const taciti_payload payload = {buffer(halves, halves->sums, t, from), request->bytes};
+        TACITI_TRY(decode(halves, t, from, TACITI_PAYLOAD_RESULT, r, payload, t->x + r.at));
     }
     return TACIT_OK;
 }
@@ -247,7 +264,7 @@ uint64_t taciti_halves_bytes(const taciti_halves_shape *shape, const taciti_cut 
     uint64_t bytes = 0;
     for (int m = 0; m < shape->count; m++) {
         const size_t n = shape->range(shape->arrangement, cut, piece, m).n;
-        bytes += (uint64_t)shape->codec->bound(NULL, n) * (uint64_t)(m == member ? shape->count - 1 : 1);
+        bytes += (uint64_t)taciti_payload_bound(shape->encoding, n) * (uint64_t)(m == member ? shape->count - 1 : 1);
     }
     return bytes;
 }

@@ -15,16 +15,16 @@
 #ifndef TACITI_EXCHANGE_HALVES_H
 #define TACITI_EXCHANGE_HALVES_H
 
-#include "codec/codec.h"
 #include "exchange/arrangement.h"
 #include "exchange/outbox.h"
+#include "exchange/residual.h"
 
 /* Which part of a piece a member owns. */
 typedef taciti_range taciti_halves_range(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece,
                                          int member);
 
 typedef struct taciti_halves_shape {
-    const taciti_codec *codec;
+    const taciti_encoding *encoding;       /* borrows */
     const taciti_arrangement *arrangement; /* borrows */
     taciti_halves_range *range;
     int count, me;
@@ -53,7 +53,8 @@ typedef struct taciti_halves {
 /* One piece of an array. */
 typedef struct taciti_piece {
     float *x;
-    float *error; /* receives the encoding error, see residual.h; may be NULL */
+    const taciti_bucket_task *task;
+    taciti_residual *residual; /* of what this rank encodes; may be NULL if the codec keeps no state */
     const taciti_cut *cut;
     size_t piece;
 } taciti_piece;
@@ -61,8 +62,8 @@ typedef struct taciti_piece {
 /* Bytes of workspace. */
 size_t taciti_halves_memory_bytes(const taciti_halves_shape *shape);
 
-/* ranks[count]: copied. memory: borrowed, zeroed or used by an object that has finished. Not collective. An object of one
- * member has no workspace and its steps do nothing. */
+/* ranks[count]: copied. memory: borrowed, zeroed or used by an object that has finished. Not collective. An object of
+ * one member has no workspace and its steps do nothing. */
 tacit_status taciti_halves_create(taciti_comm *comm, const taciti_halves_shape *shape, const int *ranks, void *memory,
                                   taciti_halves *out);
 void taciti_halves_destroy(taciti_halves *halves);
@@ -78,7 +79,7 @@ tacit_status taciti_gather_await_sent(taciti_halves *halves, const taciti_piece 
 /* Returns when every send has left: the array is the caller's again. */
 tacit_status taciti_halves_finish(taciti_halves *halves);
 
-/* Bytes that `member` sends for one piece. */
+/* Bytes that `member` sends for one piece in both halves; the maximum if the codec does not fix them. */
 uint64_t taciti_halves_bytes(const taciti_halves_shape *shape, const taciti_cut *cut, size_t piece, int member);
 
 #endif

@@ -3,8 +3,8 @@
  * Every distinct group of this rank has one all-reduce, every round of edges one list of neighbours; they all work in
  * the same buffers, because jobs run one after the other. So memory does not grow with the period.
  *
- * A lossy codec takes something from every payload (residual.h). y = keep x + share buffer, and what was taken must
- * come back whole: with share = 1 / n the buffer gets n times of it.
+ * A lossy codec leaves an encoding error (residual.h). y = keep x + share buffer, and the error must come back whole:
+ * with share = 1 / n the buffer gets n times of it.
  */
 #include "exchange/mix.h"
 
@@ -21,7 +21,8 @@ enum { IDLE = -1 };
 typedef struct step {
     int group, edges; /* index of its all-reduce, of its neighbours; IDLE: none */
     taciti_mix_weights weights;
-    uint64_t bytes, nic_bytes; /* of all buckets */
+    uint64_t bytes, nic_bytes; /* of all buckets; the maximum if the codec does not fix them */
+    size_t segment_n;          /* floats of a message along edges */
 } step;
 
 /* An all-reduce among some ranks. */
@@ -29,13 +30,14 @@ typedef struct reduction {
     taciti_members members;
     taciti_placement placement;
     taciti_allreduce reduce;
+    taciti_residual errors;
 } reduction;
 
 struct taciti_mix {
     taciti_comm *comm;               /* borrows */
     const taciti_layout *layout;     /* borrows */
     const taciti_topology *topology; /* borrows */
-    const taciti_codec *codec;
+    taciti_encoding encoding;
     taciti_placement requested;
     size_t segment_bytes;
     int rank;
@@ -45,8 +47,8 @@ struct taciti_mix {
     size_t reduction_count;
     taciti_neighbours *neighbours; /* [period]; owned */
     size_t neighbours_count;
-    taciti_pages workspace; /* buffers of whatever runs, then what rounding took of a bucket */
-    size_t staging_bytes, error_bytes;
+    taciti_pages workspace;            /* buffers of whatever runs, then the errors of a bucket */
+    size_t staging_bytes, error_bytes; /* multiples of 64 */
     taciti_bucket_jobs jobs;
 };
 
@@ -62,6 +64,14 @@ static bool same_reduction(const reduction *a, taciti_members members, taciti_pl
     return true;
 }
 
+/* How a group's arrays travel. */
+static taciti_encoding encoding_of(const taciti_mix *mix, taciti_members members) {
+    taciti_encoding encoding = mix->encoding;
+    encoding.codec = taciti_mix_codec(mix->hosts, members, encoding.codec);
+    if (encoding.codec != mix->encoding.codec) encoding.options = NULL;
+    return encoding;
+}
+
 /* The all-reduce of a group, a new one when no round before had it. */
 static tacit_status find_reduction(taciti_mix *mix, const taciti_round *round, taciti_members members, int *out) {
     const taciti_placement placement = taciti_mix_placement(mix->hosts, round, members, mix->requested);
@@ -71,16 +81,17 @@ static tacit_status find_reduction(taciti_mix *mix, const taciti_round *round, t
     }
     reduction *c = &mix->reductions[mix->reduction_count];
     *c = (reduction){.members = members, .placement = placement};
-    TACITI_TRY(taciti_allreduce_describe(mix->hosts, members, mix->rank,
-                                         taciti_mix_codec(mix->hosts, members, mix->codec), placement,
-                                         mix->segment_bytes, &c->reduce));
+    const taciti_encoding encoding = encoding_of(mix, members);
+    TACITI_TRY(taciti_allreduce_describe(mix->hosts, members, mix->rank, &encoding, placement, mix->segment_bytes,
+                                         &c->reduce));
+    c->errors = taciti_allreduce_errors(&c->reduce, (float)members.count);
     *out = (int)mix->reduction_count++;
     return TACIT_OK;
 }
 
 static tacit_status add_neighbours(taciti_mix *mix, const taciti_round *round, int *out) {
     taciti_neighbours *nb = &mix->neighbours[mix->neighbours_count];
-    TACITI_TRY(taciti_neighbours_describe(mix->hosts, round, mix->rank, mix->codec, mix->segment_bytes, nb));
+    TACITI_TRY(taciti_neighbours_describe(mix->hosts, round, mix->rank, &mix->encoding, mix->segment_bytes, nb));
     *out = (int)mix->neighbours_count++;
     return TACIT_OK;
 }
@@ -100,6 +111,7 @@ static tacit_status plan_round(taciti_mix *mix, size_t r) {
     }
     int all = IDLE;
     TACITI_TRY(add_neighbours(mix, round, &all));
+    s->segment_n = mix->neighbours[all].segment_n;
     if (has_nobody(&mix->neighbours[all])) return TACIT_OK;
     s->edges = all;
     s->weights = (taciti_mix_weights){.keep = 0, .share = 1};
@@ -114,10 +126,14 @@ static uint64_t allreduce_bytes(const taciti_mix *mix, const taciti_allreduce *r
     return bytes;
 }
 
-/* Of all buckets to one neighbour. */
-static uint64_t edge_bytes(const taciti_mix *mix) {
+/* Of all buckets to one neighbour, segment by segment. */
+static uint64_t edge_bytes(const taciti_mix *mix, size_t segment_n) {
     uint64_t bytes = 0;
-    for (size_t b = 0; b < mix->layout->bucket_count; b++) bytes += mix->codec->bound(NULL, mix->layout->buckets[b].n);
+    for (size_t b = 0; b < mix->layout->bucket_count; b++) {
+        const size_t n = mix->layout->buckets[b].n;
+        bytes += n / segment_n * taciti_payload_bound(&mix->encoding, segment_n);
+        if (n % segment_n != 0) bytes += taciti_payload_bound(&mix->encoding, n % segment_n);
+    }
     return bytes;
 }
 
@@ -127,7 +143,7 @@ static tacit_status add_group_nic_bytes(taciti_mix *mix, const taciti_round *rou
     const int machine = mix->hosts->host_of[mix->rank];
     if (!taciti_members_cross(mix->hosts, members, machine)) return TACIT_OK;
     taciti_allreduce reduce;
-    TACITI_TRY(taciti_allreduce_describe(mix->hosts, members, mix->rank, mix->codec,
+    TACITI_TRY(taciti_allreduce_describe(mix->hosts, members, mix->rank, &mix->encoding,
                                          taciti_mix_placement(mix->hosts, round, members, mix->requested),
                                          mix->segment_bytes, &reduce));
     for (size_t b = 0; b < mix->layout->bucket_count; b++)
@@ -145,26 +161,20 @@ static tacit_status count_bytes(taciti_mix *mix, size_t r) {
     const taciti_round *round = round_of(mix, r);
     step *s = &mix->steps[r];
     if (s->group != IDLE) s->bytes = allreduce_bytes(mix, &mix->reductions[s->group].reduce);
-    if (s->edges != IDLE) s->bytes = edge_bytes(mix) * mix->neighbours[s->edges].out_count;
+    if (s->edges != IDLE) s->bytes = edge_bytes(mix, s->segment_n) * mix->neighbours[s->edges].out_count;
     for (size_t g = 0; g < round->groups; g++) TACITI_TRY(add_group_nic_bytes(mix, round, g, &s->nic_bytes));
     for (size_t e = 0; e < round->edge_count; e++)
-        if (leaves_my_host(mix, &round->edges[e])) s->nic_bytes += edge_bytes(mix);
+        if (leaves_my_host(mix, &round->edges[e])) s->nic_bytes += edge_bytes(mix, s->segment_n);
     return TACIT_OK;
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
-static size_t longest_bucket(const taciti_layout *layout) {
-    size_t longest = 0;
-    for (size_t b = 0; b < layout->bucket_count; b++)
-        if (layout->buckets[b].n > longest) longest = layout->buckets[b].n;
-    return longest;
-}
-
 static void size_workspace(taciti_mix *mix) {
     for (size_t c = 0; c < mix->reduction_count; c++) {
         const size_t bytes = taciti_allreduce_workspace_bytes(&mix->reductions[c].reduce);
         if (bytes > mix->staging_bytes) mix->staging_bytes = bytes;
-        if (!mix->reductions[c].reduce.codec->identity) mix->error_bytes = longest_bucket(mix->layout) * sizeof(float);
+        const size_t error_bytes = taciti_residual_bytes(&mix->reductions[c].errors);
+        if (error_bytes > mix->error_bytes) mix->error_bytes = error_bytes;
     }
     for (size_t i = 0; i < mix->neighbours_count; i++) {
         const size_t bytes = taciti_neighbours_workspace_bytes(&mix->neighbours[i]);
@@ -183,13 +193,14 @@ static tacit_status allocate_plan(taciti_mix *mix) {
 
 /* Everything but buffers. Not collective. */
 static tacit_status describe(taciti_mix *mix, const taciti_comm *comm, const taciti_layout *layout,
-                             const taciti_topology *topology, const taciti_exchange_options *options) {
+                             const taciti_topology *topology, const taciti_exchange_options *options,
+                             const taciti_encoding *encoding) {
     if (topology->ranks != taciti_comm_size(comm))
         return taciti_fail(TACIT_E_CONFIG, "topology %s is for %d ranks, but there are %d; make it for %d",
                            topology->name, topology->ranks, taciti_comm_size(comm), taciti_comm_size(comm));
     mix->layout = layout;
     mix->topology = topology;
-    mix->codec = taciti_exchange_wire(options);
+    mix->encoding = *encoding;
     mix->requested = taciti_exchange_placement(options);
     mix->segment_bytes = taciti_comm_segment_bytes(comm);
     mix->rank = taciti_comm_rank(comm);
@@ -197,21 +208,24 @@ static tacit_status describe(taciti_mix *mix, const taciti_comm *comm, const tac
     TACITI_TRY(allocate_plan(mix));
     for (size_t r = 0; r < topology->period; r++) TACITI_TRY(plan_round(mix, r));
     size_workspace(mix);
+    mix->staging_bytes = taciti_round_up(mix->staging_bytes, TACITI_ALIGN_BYTES);
     return TACIT_OK;
 }
 
-static tacit_status move(void *owner, float *x, size_t n, int64_t number);
+static tacit_status move(void *owner, float *x, size_t n, const taciti_bucket_task *task);
 
 static tacit_status open_buffers(taciti_mix *mix, taciti_comm *comm) {
     mix->comm = comm;
     TACITI_TRY(
         taciti_pages_create(mix->staging_bytes + mix->error_bytes + 1, "the workspace of gossip", &mix->workspace));
-    for (size_t c = 0; c < mix->reduction_count; c++)
+    for (size_t c = 0; c < mix->reduction_count; c++) {
+        taciti_residual_open(&mix->reductions[c].errors, (char *)mix->workspace.base + mix->staging_bytes);
         TACITI_TRY(taciti_allreduce_open(&mix->reductions[c].reduce, comm, mix->workspace.base));
+    }
     for (size_t i = 0; i < mix->neighbours_count; i++)
         TACITI_TRY(taciti_neighbours_open(&mix->neighbours[i], comm, mix->workspace.base));
     for (size_t r = 0; r < mix->topology->period; r++) TACITI_TRY(count_bytes(mix, r));
-    return taciti_bucket_jobs_create(comm, mix->layout, move, mix, "mix of bucket", &mix->jobs);
+    return taciti_bucket_jobs_create(comm, mix->layout, move, mix, &mix->jobs);
 }
 
 /* What describe() made. */
@@ -225,8 +239,15 @@ static void forget(taciti_mix *mix) {
 
 tacit_status taciti_mix_create(taciti_comm *comm, const taciti_layout *layout, const taciti_topology *topology,
                                const taciti_exchange_options *options, taciti_mix **out) {
+    const taciti_encoding encoding = {.codec = taciti_exchange_wire(options)};
+    return taciti_mix_create_encoded(comm, layout, topology, options, &encoding, out);
+}
+
+tacit_status taciti_mix_create_encoded(taciti_comm *comm, const taciti_layout *layout, const taciti_topology *topology,
+                                       const taciti_exchange_options *options, const taciti_encoding *encoding,
+                                       taciti_mix **out) {
     taciti_mix *mix = taciti_calloc(1, sizeof *mix);
-    tacit_status status = mix == NULL ? TACIT_E_MEMORY : describe(mix, comm, layout, topology, options);
+    tacit_status status = mix == NULL ? TACIT_E_MEMORY : describe(mix, comm, layout, topology, options, encoding);
     if (status == TACIT_OK) status = open_buffers(mix, comm);
     status = taciti_comm_agree(comm, status);
     if (status == TACIT_OK)
@@ -247,27 +268,26 @@ void taciti_mix_destroy(taciti_mix *mix) {
 size_t taciti_mix_predict_bytes(const taciti_comm *comm, const taciti_layout *layout, const taciti_topology *topology,
                                 const taciti_exchange_options *options) {
     taciti_mix mix = {0};
-    const tacit_status status = describe(&mix, comm, layout, topology, options);
+    const taciti_encoding encoding = {.codec = taciti_exchange_wire(options)};
+    const tacit_status status = describe(&mix, comm, layout, topology, options, &encoding);
     forget(&mix);
     return status == TACIT_OK ? mix.staging_bytes + mix.error_bytes : 0;
 }
 
 /* ---- mixing ------------------------------------------------------------------------------------------------------ */
-static tacit_status move(void *owner, float *x, size_t n, int64_t number) {
+static tacit_status move(void *owner, float *x, size_t n, const taciti_bucket_task *task) {
     taciti_mix *mix = owner;
-    const step *s = &mix->steps[round_number(mix, number)];
-    if (s->edges != IDLE) return taciti_neighbours_run(&mix->neighbours[s->edges], x, n);
+    const step *s = &mix->steps[round_number(mix, task->step)];
+    if (s->edges != IDLE) return taciti_neighbours_run(&mix->neighbours[s->edges], x, n, task);
     reduction *c = &mix->reductions[s->group];
-    if (c->reduce.codec->identity) return taciti_allreduce_run(&c->reduce, x, n, NULL);
-    const taciti_residual residual = {.error = (float *)(void *)((char *)mix->workspace.base + mix->staging_bytes),
-                                      .back = (float)c->members.count};
-    return taciti_allreduce_run(&c->reduce, x, n, &residual);
+    return taciti_allreduce_run(&c->reduce, x, n, task, &c->errors);
 }
 
 tacit_status taciti_mix_begin(taciti_mix *mix, float *flat, size_t bucket, int64_t number) {
     const step *s = &mix->steps[round_number(mix, number)];
     if (s->group == IDLE && s->edges == IDLE) return taciti_bucket_skip(&mix->jobs, bucket);
-    return taciti_bucket_begin(&mix->jobs, flat, bucket, number);
+    return taciti_bucket_begin(&mix->jobs, flat, &(taciti_bucket_task){.bucket = bucket, .step = number},
+                               "mix of bucket");
 }
 
 tacit_status taciti_mix_wait(taciti_mix *mix, size_t bucket) { return taciti_bucket_wait(&mix->jobs, bucket); }

@@ -11,9 +11,9 @@
  *
  * Members that share one of several hosts mix in f32 on any wire (taciti_mix_codec(), demand.h).
  *
- * With a lossy codec nothing is lost: what rounding took from a payload stays with the rank that sent it, is added to
- * that rank's result, and so the sum over all ranks is the one of exact mixing (up to f32 rounding). Members of a group
- * then differ by what each of them keeps, even when they were equal before: the rank that sends the sum of n members
+ * With a lossy codec nothing is lost: the encoding error of a payload is added to the result of the rank that encoded
+ * it, so the sum over all ranks is the one of exact mixing (up to f32 rounding). Members of a group then differ by what
+ * each of them keeps, even when they were equal before: the rank that sends the sum of n members
  * keeps up to n times the rounding of a mean. Only where the sum of equal numbers is exact they stay equal (a power of
  * two of members, none summed inside of a host; edges, up to f32).
  */
@@ -30,6 +30,10 @@ typedef struct taciti_mix taciti_mix;
  * Collective. */
 tacit_status taciti_mix_create(taciti_comm *comm, const taciti_layout *layout, const taciti_topology *topology,
                                const taciti_exchange_options *options, taciti_mix **out);
+/* The same with any codec instead of the wire's. Every encoding gets setting 0 and the codec's first state. */
+tacit_status taciti_mix_create_encoded(taciti_comm *comm, const taciti_layout *layout, const taciti_topology *topology,
+                                       const taciti_exchange_options *options, const taciti_encoding *encoding,
+                                       taciti_mix **out);
 void taciti_mix_destroy(taciti_mix *mix);
 
 /* Starts one bucket of mix number `number` (round number % period); the same sequence of (bucket, number) on all ranks,
@@ -44,7 +48,7 @@ typedef struct taciti_mix_weights {
 taciti_mix_weights taciti_mix_weights_of(const taciti_mix *mix, int64_t number);
 
 /* Bytes that this rank sends, and that all ranks of its host together send to other hosts, in that mix of all buckets:
- * the formulas that the byte counters are checked against. */
+ * the formulas that the byte counters are checked against; the maximum if the codec does not fix the size. */
 uint64_t taciti_mix_bytes(const taciti_mix *mix, int64_t number);
 uint64_t taciti_mix_nic_bytes(const taciti_mix *mix, int64_t number);
 

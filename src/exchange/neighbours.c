@@ -14,6 +14,8 @@ enum { SENDS_PER_NEIGHBOUR = 2 };
 
 static size_t min(size_t a, size_t b) { return a < b ? a : b; }
 
+static bool is_identity(const taciti_neighbours *nb) { return nb->encoding->codec->identity; }
+
 /* ---- who they are ------------------------------------------------------------------------------------------------ */
 /* What counting needs to know of a round. */
 typedef struct survey {
@@ -71,15 +73,15 @@ static tacit_status collect(survey *s, const taciti_round *round) {
 
 /* From what all ranks know alike: sender and receiver must cut in the same way. */
 static void choose_pipeline(taciti_neighbours *nb, const survey *s, size_t segment_bytes) {
-    const taciti_pipeline pipeline = taciti_pipeline_of(segment_bytes, s->one_host, 1, s->max_in);
+    const taciti_pipeline pipeline = taciti_pipeline_of(nb->encoding, segment_bytes, s->one_host, 1, s->max_in);
     nb->segment_n = pipeline.segment_n;
     nb->slots = pipeline.depth + 1;
-    nb->stride_bytes = taciti_round_up(nb->codec->bound(NULL, nb->segment_n), TACITI_ALIGN_BYTES);
+    nb->stride_bytes = taciti_round_up(taciti_payload_bound(nb->encoding, nb->segment_n), TACITI_ALIGN_BYTES);
 }
 
 tacit_status taciti_neighbours_describe(const taciti_hosts *hosts, const taciti_round *round, int rank,
-                                        const taciti_codec *codec, size_t segment_bytes, taciti_neighbours *out) {
-    taciti_neighbours nb = {.codec = codec};
+                                        const taciti_encoding *encoding, size_t segment_bytes, taciti_neighbours *out) {
+    taciti_neighbours nb = {.encoding = encoding, .rank = rank};
     survey s = {.neighbours = &nb, .hosts = hosts, .rank = rank, .one_host = true};
     s.in_degree = taciti_calloc((size_t)hosts->ranks, sizeof *s.in_degree);
     tacit_status status = s.in_degree == NULL ? TACIT_E_MEMORY : collect(&s, round);
@@ -95,9 +97,14 @@ static size_t segment_bytes_of(const taciti_neighbours *nb) {
     return taciti_round_up(nb->segment_n * sizeof(float), TACITI_ALIGN_BYTES);
 }
 
+static size_t state_bytes_of(const taciti_neighbours *nb) {
+    return taciti_round_up(taciti_payload_state_bytes(nb->encoding, nb->segment_n), TACITI_ALIGN_BYTES);
+}
+
 size_t taciti_neighbours_workspace_bytes(const taciti_neighbours *nb) {
     const size_t arriving = nb->slots * nb->in_count * nb->stride_bytes;
-    return nb->codec->identity ? arriving : arriving + nb->slots * nb->stride_bytes + segment_bytes_of(nb);
+    if (is_identity(nb)) return arriving;
+    return arriving + nb->slots * nb->stride_bytes + segment_bytes_of(nb) + 2 * state_bytes_of(nb);
 }
 
 tacit_status taciti_neighbours_open(taciti_neighbours *nb, taciti_comm *comm, void *memory) {
@@ -108,9 +115,10 @@ tacit_status taciti_neighbours_open(taciti_neighbours *nb, taciti_comm *comm, vo
     if (nb->heard == NULL || nb->sent == NULL) return TACIT_E_MEMORY;
     nb->sends = (taciti_outbox){.comm = comm, .requests = nb->heard + cells, .window = window};
     nb->arriving = memory;
-    if (nb->codec->identity) return TACIT_OK;
+    if (is_identity(nb)) return TACIT_OK;
     nb->leaving = nb->arriving + cells * nb->stride_bytes;
     nb->decoded = (float *)(void *)(nb->leaving + nb->slots * nb->stride_bytes);
+    nb->state = (char *)nb->decoded + segment_bytes_of(nb);
     return TACIT_OK;
 }
 
@@ -123,79 +131,101 @@ void taciti_neighbours_destroy(taciti_neighbours *nb) {
 
 /* ---- one array --------------------------------------------------------------------------------------------------- */
 typedef struct segment {
-    size_t slot;
+    size_t slot, at;
     float *x;
     size_t n;
+    const taciti_bucket_task *task;
 } segment;
 
 static segment segment_at(const taciti_neighbours *nb, float *x, size_t n, size_t index) {
     const size_t at = index * nb->segment_n;
-    return (segment){.slot = index % nb->slots, .x = x + at, .n = min(n - at, nb->segment_n)};
+    return (segment){.slot = index % nb->slots, .at = at, .x = x + at, .n = min(n - at, nb->segment_n)};
 }
 
 static char *arriving(const taciti_neighbours *nb, const segment *s, size_t k) {
     return nb->arriving + (s->slot * nb->in_count + k) * nb->stride_bytes;
 }
 
-static char *leaving(const taciti_neighbours *nb, const segment *s) { return nb->leaving + s->slot * nb->stride_bytes; }
+static taciti_codec_call call_of(const taciti_neighbours *nb, const segment *s, int rank) {
+    return taciti_payload_call(nb->encoding, s->task, rank, TACITI_PAYLOAD_CONTRIBUTION, s->at);
+}
+
+/* What leaves of my segment; error: receives the encoding error; may be NULL. */
+static tacit_status encode(taciti_neighbours *nb, const segment *s, float *error, taciti_payload *out) {
+    const size_t state_bytes = state_bytes_of(nb);
+    taciti_codec_call call = call_of(nb, s, nb->rank);
+    if (state_bytes > 0) {
+        call.state = memset(nb->state, 0, state_bytes);
+        call.next = nb->state + state_bytes;
+    }
+    out->data = nb->leaving + s->slot * nb->stride_bytes;
+    return taciti_payload_encode(nb->comm, nb->encoding->codec, &call, s->x, s->n, error, out);
+}
 
 static tacit_status start_segment(taciti_neighbours *nb, const segment *s) {
-    const size_t bytes = nb->codec->bound(NULL, s->n);
     for (size_t k = 0; k < nb->in_count; k++)
-        TACITI_TRY(taciti_comm_irecv(nb->comm, nb->in[k].rank, arriving(nb, s, k), bytes,
-                                     &nb->heard[s->slot * nb->in_count + k]));
-    const void *payload = s->x;
-    if (!nb->codec->identity && nb->out_count > 0) {
-        payload = leaving(nb, s);
-        TACITI_TRY(taciti_payload_encode(nb->comm, nb->codec, s->x, s->n, leaving(nb, s), NULL));
-    }
+        TACITI_TRY(taciti_payload_receive(nb->comm, nb->encoding, nb->in[k].rank, arriving(nb, s, k), s->n,
+                                          &nb->heard[s->slot * nb->in_count + k]));
+    taciti_payload payload = {.data = s->x, .bytes = s->n * sizeof(float)};
+    if (!is_identity(nb) && nb->out_count > 0) TACITI_TRY(encode(nb, s, NULL, &payload));
     for (size_t k = 0; k < nb->out_count; k++)
-        TACITI_TRY(taciti_outbox_send(&nb->sends, nb->out[k].rank, payload, bytes));
+        TACITI_TRY(taciti_outbox_send(&nb->sends, nb->out[k].rank, payload.data, payload.bytes));
     nb->sent[s->slot] = nb->sends.posted;
     return TACIT_OK;
 }
 
 /* My own share of my result: self x, and what others did not get of theirs. Encoding a second time, when the payload
- * has left, is cheaper than to keep the rest of every segment under way. */
+ * has left, is cheaper than to keep the error of every segment under way. */
 static tacit_status keep_own(taciti_neighbours *nb, const segment *s) {
     const taciti_kernels *kernels = taciti_kernels_get();
-    const bool rounded = !nb->codec->identity && nb->out_count > 0;
-    if (rounded) TACITI_TRY(taciti_payload_encode(nb->comm, nb->codec, s->x, s->n, leaving(nb, s), nb->decoded));
+    const bool rounded = !is_identity(nb) && nb->out_count > 0;
+    taciti_payload again;
+    if (rounded) TACITI_TRY(encode(nb, s, nb->decoded, &again));
     kernels->scale(s->x, (float)nb->self, s->n);
     if (rounded) kernels->add_scaled(s->x, nb->decoded, (float)nb->given, s->n);
     return TACIT_OK;
 }
 
+/* x += weight * what has arrived from neighbour k. */
+static tacit_status add_arrived(taciti_neighbours *nb, const segment *s, size_t k, size_t bytes) {
+    const float *values = (const float *)(const void *)arriving(nb, s, k);
+    if (!is_identity(nb)) {
+        const taciti_codec_call call = call_of(nb, s, nb->in[k].rank);
+        TACITI_TRY(
+            taciti_payload_refused(nb->encoding->codec->decode(&call, arriving(nb, s, k), bytes, nb->decoded, s->n),
+                                   nb->encoding, s->task, nb->in[k].rank, bytes));
+        values = nb->decoded;
+    }
+    taciti_kernels_get()->add_scaled(s->x, values, (float)nb->in[k].weight, s->n);
+    return TACIT_OK;
+}
+
 static tacit_status finish_segment(taciti_neighbours *nb, const segment *s) {
-    const taciti_kernels *kernels = taciti_kernels_get();
     TACITI_TRY(taciti_outbox_await(&nb->sends, nb->sent[s->slot])); /* they may leave from x itself */
     int64_t begin_ns = taciti_now_ns(), spent_ns = 0;
     TACITI_TRY(keep_own(nb, s));
     for (size_t k = 0; k < nb->in_count; k++) {
+        taciti_engine_request *request = &nb->heard[s->slot * nb->in_count + k];
         spent_ns += taciti_now_ns() - begin_ns;
-        TACITI_TRY(taciti_comm_await(nb->comm, &nb->heard[s->slot * nb->in_count + k]));
+        TACITI_TRY(taciti_comm_await(nb->comm, request));
         begin_ns = taciti_now_ns();
-        const float *values = (const float *)(const void *)arriving(nb, s, k);
-        if (!nb->codec->identity) {
-            TACITI_TRY(nb->codec->decode(&(taciti_codec_call){0}, arriving(nb, s, k), nb->codec->bound(NULL, s->n),
-                                         nb->decoded, s->n));
-            values = nb->decoded;
-        }
-        kernels->add_scaled(s->x, values, (float)nb->in[k].weight, s->n);
+        TACITI_TRY(add_arrived(nb, s, k, request->bytes));
     }
     taciti_payload_time(nb->comm, TACITI_SPAN_DECODE, spent_ns + taciti_now_ns() - begin_ns);
     return TACIT_OK;
 }
 
-tacit_status taciti_neighbours_run(taciti_neighbours *nb, float *x, size_t n) {
+tacit_status taciti_neighbours_run(taciti_neighbours *nb, float *x, size_t n, const taciti_bucket_task *task) {
     const size_t segments = n / nb->segment_n + (n % nb->segment_n != 0), depth = nb->slots - 1;
     for (size_t cycle = 0; cycle < segments + depth; cycle++) {
         if (cycle < segments) {
-            const segment s = segment_at(nb, x, n, cycle);
+            segment s = segment_at(nb, x, n, cycle);
+            s.task = task;
             TACITI_TRY(start_segment(nb, &s));
         }
         if (cycle >= depth && cycle - depth < segments) {
-            const segment s = segment_at(nb, x, n, cycle - depth);
+            segment s = segment_at(nb, x, n, cycle - depth);
+            s.task = task;
             TACITI_TRY(finish_segment(nb, &s));
         }
     }

@@ -1,32 +1,102 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Encoding for the wire, and the time that codecs take.
+ * Payloads on the wire: how an exchange makes them, and what each belongs to. Everything in exchange/ calls a codec
+ * through this file.
  */
 #ifndef TACITI_EXCHANGE_PAYLOAD_H
 #define TACITI_EXCHANGE_PAYLOAD_H
+
+#include <inttypes.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "codec/codec.h"
 #include "comm/comm.h"
 
+/* A codec with its options. */
+typedef struct taciti_encoding {
+    const taciti_codec *codec; /* class SUM or GATHER, one round */
+    const void *options;       /* the codec's; borrowed; NULL if it has none */
+    uint64_t seed;             /* of the keys */
+} taciti_encoding;
+
+typedef enum taciti_part { TACITI_PART_BOTH, TACITI_PART_REDUCE_SCATTER, TACITI_PART_ALL_GATHER } taciti_part;
+
+/* What is done with a bucket, and in which step. */
+typedef struct taciti_bucket_task {
+    size_t bucket;
+    int64_t step;
+    double setting; /* of the codec, see taciti_codec_call */
+    taciti_part part;
+} taciti_bucket_task;
+
+typedef struct taciti_payload {
+    void *data;
+    size_t bytes;
+} taciti_payload;
+
+/* A rank encodes its contribution to a sum, and the result where it owns it. */
+typedef enum taciti_payload_kind { TACITI_PAYLOAD_CONTRIBUTION, TACITI_PAYLOAD_RESULT } taciti_payload_kind;
+enum { TACITI_PAYLOAD_KINDS = 2 };
+
+/* Refuses what no exchange can carry. */
+static inline tacit_status taciti_encoding_check(const taciti_encoding *encoding) {
+    const taciti_codec *codec = encoding->codec;
+    if (codec->aggregation != TACITI_CODEC_VOTE && codec->rounds == 1) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "codec %s cannot carry an all-reduce: it needs class SUM or GATHER and one round", codec->name);
+}
+
+static inline size_t taciti_payload_bound(const taciti_encoding *encoding, size_t n) {
+    return encoding->codec->bound(encoding->options, n);
+}
+
+static inline size_t taciti_payload_state_bytes(const taciti_encoding *encoding, size_t n) {
+    return encoding->codec->state_bytes == NULL ? 0 : encoding->codec->state_bytes(encoding->options, n);
+}
+
+/* What the codec is told about the payload that `rank` makes of the array's part from element `at` on. */
+static inline taciti_codec_call taciti_payload_call(const taciti_encoding *encoding, const taciti_bucket_task *task,
+                                                    int rank, taciti_payload_kind kind, size_t at) {
+    const int who = encoding->codec->shared_key ? (int)TACITI_CODEC_ALL_RANKS : rank;
+    const uint64_t key = taciti_codec_key(encoding->seed, task->step, who, task->bucket);
+    return (taciti_codec_call){.options = encoding->options,
+                               .setting = task->setting,
+                               .key = taciti_rng_key(key, at * TACITI_PAYLOAD_KINDS + kind)};
+}
+
 /* Too short and too many to be spans of their own. Communication thread. */
 static inline void taciti_payload_time(taciti_comm *comm, taciti_span_kind kind, int64_t spent_ns) {
     taciti_trace_count(taciti_comm_trace(comm), kind, spent_ns);
 }
 
-/* Encodes x[n] into out; dense codecs have payloads of one size, which is what receivers expect. error[n], if not NULL,
- * receives x - decode(payload). */
-static inline tacit_status taciti_payload_encode(taciti_comm *comm, const taciti_codec *codec, const float *x, size_t n,
-                                                 void *out, float *error) {
-    const taciti_codec_call call = {0};
+/* Encodes x[n] into out->data and sets out->bytes. error[n], if not NULL, receives x - decode(payload). */
+static inline tacit_status taciti_payload_encode(taciti_comm *comm, const taciti_codec *codec,
+                                                 const taciti_codec_call *call, const float *x, size_t n, float *error,
+                                                 taciti_payload *out) {
+    const size_t bound = codec->bound(call->options, n);
     const int64_t begin_ns = taciti_now_ns();
-    size_t bytes = 0;
-    TACITI_TRY(codec->encode(&call, x, n, out, error, &bytes));
+    TACITI_TRY(codec->encode(call, x, n, out->data, error, &out->bytes));
     taciti_payload_time(comm, TACITI_SPAN_ENCODE, taciti_now_ns() - begin_ns);
-    if (bytes == codec->bound(NULL, n)) return TACIT_OK;
-    return taciti_fail(TACIT_E_INTERNAL, "codec %s wrote %zu bytes for %zu floats instead of %zu", codec->name, bytes,
-                       n, codec->bound(NULL, n));
+    if (codec->fixed_size ? out->bytes == bound : out->bytes <= bound) return TACIT_OK;
+    return taciti_fail(TACIT_E_INTERNAL, "codec %s wrote %zu bytes for %zu floats where its bound is %zu", codec->name,
+                       out->bytes, n, bound);
+}
+
+/* Receives the payload of n floats: exactly its bytes if the codec fixes them, else up to its bound. */
+static inline tacit_status taciti_payload_receive(taciti_comm *comm, const taciti_encoding *encoding, int rank,
+                                                  void *into, size_t n, taciti_engine_request *out) {
+    const size_t bound = taciti_payload_bound(encoding, n);
+    if (encoding->codec->fixed_size) return taciti_comm_irecv(comm, rank, into, bound, out);
+    return taciti_comm_irecv_up_to(comm, rank, into, bound, out);
+}
+
+/* Says whose payload it was that a decoder has refused. */
+static inline tacit_status taciti_payload_refused(tacit_status status, const taciti_encoding *encoding,
+                                                  const taciti_bucket_task *task, int rank, size_t bytes) {
+    if (status == TACIT_OK) return status;
+    return taciti_fail(status, "bucket %zu of step %" PRId64 ": the %s payload of rank %d (%zu bytes) is malformed",
+                       task->bucket, task->step, encoding->codec->name, rank, bytes);
 }
 
 #endif

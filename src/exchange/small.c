@@ -35,22 +35,27 @@ size_t taciti_small_max_n(const taciti_arrangement *arrangement) {
     return arrangement->size == 1 ? 0 : MAX_BYTES / sizeof(float);
 }
 
-static size_t payload_bytes(const taciti_codec *codec, const taciti_arrangement *arrangement) {
-    return taciti_round_up(codec->bound(NULL, taciti_small_max_n(arrangement)), TACITI_ALIGN_BYTES);
+bool taciti_small_takes(const taciti_encoding *encoding) {
+    return encoding->codec->fixed_size && encoding->codec->state_bytes == NULL;
 }
 
-size_t taciti_small_memory_bytes(const taciti_codec *codec, const taciti_arrangement *arrangement) {
-    if (arrangement->size == 1) return 0;
-    return ((size_t)arrangement->size + 1) * taciti_small_max_n(arrangement) * sizeof(float) +
-           payload_bytes(codec, arrangement);
+static size_t payload_bytes(const taciti_encoding *encoding, const taciti_arrangement *arrangement) {
+    return taciti_round_up(taciti_payload_bound(encoding, taciti_small_max_n(arrangement)), TACITI_ALIGN_BYTES);
 }
 
-taciti_small taciti_small_of(taciti_comm *comm, const taciti_codec *codec, const taciti_arrangement *arrangement,
+size_t taciti_small_memory_bytes(const taciti_encoding *encoding, const taciti_arrangement *arrangement) {
+    if (arrangement->size == 1 || !taciti_small_takes(encoding)) return 0;
+    return ((size_t)arrangement->size + 2) * taciti_small_max_n(arrangement) * sizeof(float) +
+           payload_bytes(encoding, arrangement);
+}
+
+taciti_small taciti_small_of(taciti_comm *comm, const taciti_encoding *encoding, const taciti_arrangement *arrangement,
                              void *memory) {
     const size_t max_n = taciti_small_max_n(arrangement);
-    taciti_small small = {.comm = comm, .codec = codec, .arrangement = arrangement, .blocks = memory};
+    taciti_small small = {.comm = comm, .encoding = encoding, .arrangement = arrangement, .blocks = memory};
     small.part = small.blocks + (size_t)arrangement->size * max_n;
-    small.payload = (char *)(small.part + max_n);
+    small.error = small.part + max_n;
+    small.payload = (char *)(small.error + max_n);
     return small;
 }
 
@@ -87,35 +92,52 @@ static float *block_at(const taciti_small *small, int at, size_t n) {
     return small->blocks + place_of(small->arrangement->size, taciti_arrangement_position(small->arrangement), at) * n;
 }
 
-/* y[n] as it would come out of a wire. What it loses there is added to error[n], when there is such an array;
- * `spare[n]` may be overwritten. */
-static tacit_status pass_wire(taciti_small *small, float *y, size_t n, float *error, float *spare) {
-    if (small->codec->identity || small->arrangement->hosts == 1) return TACIT_OK;
-    TACITI_TRY(taciti_payload_encode(small->comm, small->codec, y, n, small->payload, error != NULL ? spare : NULL));
-    if (error != NULL) taciti_kernels_get()->add(error, spare, n);
-    return small->codec->decode(&(taciti_codec_call){0}, small->payload, small->codec->bound(NULL, n), y, n);
+/* One array that a wire would carry. */
+typedef struct wire_part {
+    const taciti_bucket_task *task;
+    taciti_payload_kind kind;
+    int rank; /* that would encode it */
+    bool mine;
+    float *spare; /* [n], may be overwritten; where the error is taken if it is mine */
+} wire_part;
+
+/* y[n] as it would come out of the wire; what it loses there is added to small->error if it is mine. */
+static tacit_status pass_wire(taciti_small *small, float *y, size_t n, const wire_part *w) {
+    const taciti_codec *codec = small->encoding->codec;
+    taciti_payload payload = {.data = small->payload};
+    if (codec->identity || small->arrangement->hosts == 1) return TACIT_OK;
+    const taciti_codec_call call = taciti_payload_call(small->encoding, w->task, w->rank, w->kind, 0);
+    TACITI_TRY(taciti_payload_encode(small->comm, codec, &call, y, n, w->mine ? w->spare : NULL, &payload));
+    if (w->mine) taciti_kernels_get()->add(small->error, w->spare, n);
+    return codec->decode(&call, payload.data, payload.bytes, y, n);
 }
 
 /* Host by host, as exchange.h defines it. */
-static tacit_status add_up(taciti_small *small, float *x, size_t n, float *error) {
+static tacit_status add_up(taciti_small *small, float *x, size_t n, const taciti_bucket_task *task, bool keep) {
     const taciti_arrangement *p = small->arrangement;
     for (int h = 0; h < p->hosts; h++) {
         float *part = h == 0 ? x : small->part, *first = block_at(small, p->first[h], n);
         memcpy(part, first, n * sizeof *part);
         for (int at = p->first[h] + 1; at < p->first[h + 1]; at++)
             taciti_kernels_get()->add(part, block_at(small, at, n), n);
-        const bool mine = h == p->host && p->number == 0;
-        TACITI_TRY(pass_wire(small, part, n, mine ? error : NULL, first));
+        const bool mine = keep && h == p->host && p->number == 0;
+        const wire_part w = {task, TACITI_PAYLOAD_CONTRIBUTION, taciti_arrangement_rank(p, h, 0), mine, first};
+        TACITI_TRY(pass_wire(small, part, n, &w));
         if (h > 0) taciti_kernels_get()->add(x, part, n);
     }
-    return pass_wire(small, x, n, taciti_arrangement_position(p) == 0 ? error : NULL, small->part);
+    const bool mine = keep && taciti_arrangement_position(p) == 0;
+    const wire_part w = {task, TACITI_PAYLOAD_RESULT, p->order[0], mine, small->part};
+    return pass_wire(small, x, n, &w);
 }
 
-tacit_status taciti_small_run(taciti_small *small, float *x, size_t n, float *error) {
+tacit_status taciti_small_run(taciti_small *small, float *x, size_t n, const taciti_bucket_task *task, float back) {
+    const bool keep = back != 0;
     memcpy(small->blocks, x, n * sizeof *x);
-    if (error != NULL) memset(error, 0, n * sizeof *error);
+    if (keep) memset(small->error, 0, n * sizeof *small->error);
     TACITI_TRY(gather(small, n));
-    return add_up(small, x, n, error);
+    TACITI_TRY(add_up(small, x, n, task, keep));
+    if (keep) taciti_kernels_get()->add_scaled(x, small->error, back, n);
+    return TACIT_OK;
 }
 
 /* ---- cost -------------------------------------------------------------------------------------------------------- */

@@ -7,26 +7,31 @@
 #ifndef TACITI_EXCHANGE_SMALL_H
 #define TACITI_EXCHANGE_SMALL_H
 
-#include "codec/codec.h"
 #include "exchange/arrangement.h"
+#include "exchange/payload.h"
 
 typedef struct taciti_small {
     taciti_comm *comm;                     /* borrows */
-    const taciti_codec *codec;             /* what a wire would round */
+    const taciti_encoding *encoding;       /* of a wire; fixed size, no state; borrows */
     const taciti_arrangement *arrangement; /* borrows */
     float *blocks;                         /* [size][n], mine first, then those of the positions after mine; borrows */
     float *part;                           /* [n] what one host contributes; in the same block, like the next */
+    float *error;                          /* [n] what this rank's encodings lost */
     char *payload;
 } taciti_small;
 
 /* memory: taciti_small_memory_bytes() of it, borrowed. */
-taciti_small taciti_small_of(taciti_comm *comm, const taciti_codec *codec, const taciti_arrangement *arrangement,
+taciti_small taciti_small_of(taciti_comm *comm, const taciti_encoding *encoding, const taciti_arrangement *arrangement,
                              void *memory);
-size_t taciti_small_memory_bytes(const taciti_codec *codec, const taciti_arrangement *arrangement);
+size_t taciti_small_memory_bytes(const taciti_encoding *encoding, const taciti_arrangement *arrangement);
 
-/* x[n] = sum over members, n <= taciti_small_max_n(). error[n]: as in residual.h (the error of a host's part belongs to
- * its first member, what the sum lacks by the first of all); NULL: forgotten. Communication thread. Collective. */
-tacit_status taciti_small_run(taciti_small *small, float *x, size_t n, float *error);
+/* x[n] = sum over members, n <= taciti_small_max_n(), plus back * what this rank's encodings lost: the first member of
+ * a host encodes its part, the first of all the sum. Communication thread. Collective. */
+tacit_status taciti_small_run(taciti_small *small, float *x, size_t n, const taciti_bucket_task *task, float back);
+
+/* Whether this path can take such payloads: every rank encodes for all, so their codec must fix the size and have no
+ * state. */
+bool taciti_small_takes(const taciti_encoding *encoding);
 
 /* Whether this is estimated to be faster than reduce-scatter and all-gather for n floats; the same answer on all ranks.
  */

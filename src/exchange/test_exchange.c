@@ -43,7 +43,7 @@ static tacit_status run(taciti_comm *comm, void *context) {
         float *x;
         size_t n;
     } *c = context;
-    return taciti_allreduce_run(c->reduce, c->x, c->n, NULL);
+    return taciti_allreduce_run(c->reduce, c->x, c->n, NULL, NULL);
 }
 
 static void reduce_on_thread(taciti_comm *comm, taciti_allreduce *reduce, float *x, size_t n) {
@@ -104,8 +104,8 @@ static void sum_integers(taciti_comm *comm, void *context) {
     const trial *t = context;
     const int size = taciti_comm_size(comm), rank = taciti_comm_rank(comm);
     taciti_allreduce reduce;
-    CHECK(taciti_allreduce_create(comm, t->codec, (taciti_members){0}, t->requested, taciti_comm_segment_bytes(comm),
-                                  &reduce) == TACIT_OK);
+    CHECK(taciti_allreduce_create(comm, &(taciti_encoding){.codec = t->codec}, (taciti_members){0}, t->requested,
+                                  taciti_comm_segment_bytes(comm), &reduce) == TACIT_OK);
     float *x = taciti_calloc(MAX + 1, sizeof *x);
     for (size_t l = 0; l < 2 * LENGTH_COUNT; l++) {
         const size_t n = LENGTHS[l % LENGTH_COUNT];
@@ -180,8 +180,8 @@ static bool is_flat(const taciti_comm *comm, taciti_scheme scheme) {
 static void compare_with_definition(taciti_comm *comm, void *context) {
     const trial *t = context;
     taciti_allreduce reduce;
-    CHECK(taciti_allreduce_create(comm, t->codec, (taciti_members){0}, t->requested, taciti_comm_segment_bytes(comm),
-                                  &reduce) == TACIT_OK);
+    CHECK(taciti_allreduce_create(comm, &(taciti_encoding){.codec = t->codec}, (taciti_members){0}, t->requested,
+                                  taciti_comm_segment_bytes(comm), &reduce) == TACIT_OK);
     float *x = taciti_calloc(MAX, sizeof *x), *expected = taciti_calloc(MAX, sizeof *x);
     for (size_t l = 0; l < 2 * LENGTH_COUNT; l++) {
         const size_t n = LENGTHS[l % LENGTH_COUNT];
@@ -205,85 +205,81 @@ static void every_rank_holds_the_bits_of_the_definition(void **state) {
     }
 }
 
-/* One run, on the thread, that keeps what rounding takes. */
-typedef struct keeping {
+/* One run, on the thread, that gives the errors back. */
+typedef struct giving {
     taciti_allreduce *reduce;
     float *x;
     size_t n;
-    taciti_residual residual;
-} keeping;
+    taciti_residual *errors;
+} giving;
 
-static tacit_status run_keeping(taciti_comm *comm, void *context) {
-    const keeping *k = context;
+static tacit_status run_giving(taciti_comm *comm, void *context) {
+    const giving *g = context;
     (void)comm;
-    return taciti_allreduce_run(k->reduce, k->x, k->n, &k->residual);
+    return taciti_allreduce_run(g->reduce, g->x, g->n, NULL, g->errors);
 }
 
-static void reduce_and_keep(taciti_comm *comm, keeping k) {
-    taciti_job job = {.run = run_keeping, .context = &k, .name = "test", .detail = -1};
-    for (size_t i = 0; i < k.n; i++) {
-        k.x[i] = wild(taciti_comm_rank(comm), i);
-        k.residual.error[i] = NAN; /* whatever was there is overwritten */
-    }
+static void reduce_and_give_back(taciti_comm *comm, giving g) {
+    taciti_job job = {.run = run_giving, .context = &g, .name = "test", .detail = -1};
+    for (size_t i = 0; i < g.n; i++) g.x[i] = wild(taciti_comm_rank(comm), i);
     CHECK(taciti_job_submit(comm, &job) == TACIT_OK);
     CHECK(taciti_job_wait(comm, &job) == TACIT_OK);
 }
 
-/* The sums of all ranks' error[n], in double. */
-static void sum_errors(taciti_comm *comm, const float *error, double *sums, size_t n) {
-    for (size_t i = 0; i < n; i++) sums[i] = (double)error[i];
-    CHECK(taciti_comm_allreduce_f64(comm, sums, n, TACITI_OP_SUM) == TACIT_OK);
-}
-
-static void check_residuals(taciti_comm *comm, taciti_allreduce *reduce, float *block, double *sums, size_t n) {
-    float *x = block, *error = x + MAX, *y = error + MAX, *given = y + MAX;
+/* The result of all but what is given back, which the sum of the inputs lacks. */
+static void check_errors(taciti_comm *comm, taciti_allreduce *reduce, taciti_residual *errors, float *block, size_t n) {
+    float *x = block, *y = x + MAX;
+    double *given = taciti_calloc(n, sizeof *given);
     const int size = taciti_comm_size(comm);
-    reduce_and_keep(comm, (keeping){reduce, x, n, {.error = error}});
-    reduce_and_keep(comm, (keeping){reduce, y, n, {.error = given, .back = 3}});
-    sum_errors(comm, error, sums, n);
+    reduce_and_give_back(comm, (giving){reduce, x, n, NULL});
+    reduce_and_give_back(comm, (giving){reduce, y, n, errors});
+    for (size_t i = 0; i < n; i++) given[i] = (double)y[i] - (double)x[i];
+    CHECK(taciti_comm_allreduce_f64(comm, given, n, TACITI_OP_SUM) == TACIT_OK);
     for (size_t i = 0; i < n; i++) {
         double sum = 0, length = 0;
         for (int r = 0; r < size; r++) {
             sum += (double)wild(r, i);
             length += fabs((double)wild(r, i));
         }
-        CHECK(fabs((double)x[i] + sums[i] - sum) <= size * ((double)FLT_EPSILON * length + 0x1p-149));
-        CHECK(y[i] == x[i] + 3 * error[i]);
-        CHECK(!reduce->codec->identity || error[i] == 0);
+        CHECK(fabs((double)x[i] + given[i] - sum) <= 2 * size * ((double)FLT_EPSILON * length + 0x1p-149));
+        CHECK(!reduce->encoding.codec->identity || y[i] == x[i]);
     }
+    taciti_free(given);
 }
 
-static void keep_what_rounding_takes(taciti_comm *comm, void *context) {
+static void give_errors_back(taciti_comm *comm, void *context) {
     const trial *t = context;
     taciti_allreduce reduce;
-    CHECK(taciti_allreduce_create(comm, t->codec, (taciti_members){0}, t->requested, taciti_comm_segment_bytes(comm),
-                                  &reduce) == TACIT_OK);
-    float *block = taciti_calloc((size_t)MAX * 4, sizeof *block);
-    double *sums = taciti_calloc(MAX, sizeof *sums);
+    CHECK(taciti_allreduce_create(comm, &(taciti_encoding){.codec = t->codec}, (taciti_members){0}, t->requested,
+                                  taciti_comm_segment_bytes(comm), &reduce) == TACIT_OK);
+    taciti_residual errors = taciti_allreduce_errors(&reduce, 1);
+    void *memory = taciti_calloc(taciti_residual_bytes(&errors), 1);
+    taciti_residual_open(&errors, memory);
+    float *block = taciti_calloc((size_t)MAX * 2, sizeof *block);
     for (size_t l = 0; l < 2 * LENGTH_COUNT; l++) {
         const size_t n = LENGTHS[l % LENGTH_COUNT];
         if (n > 1000 && n < MAX) continue;
         if (l == LENGTH_COUNT) reduce.halves_only = true;
-        check_residuals(comm, &reduce, block, sums, n);
+        check_errors(comm, &reduce, &errors, block, n);
     }
     taciti_free(block);
-    taciti_free(sums);
+    taciti_free(memory);
     taciti_allreduce_destroy(&reduce);
 }
 
-static void a_residual_is_what_the_wire_took(void **state) {
+static void errors_given_back_make_the_sum_whole(void **state) {
     (void)state;
     for (int size = 1; size <= 7; size += SIZE_STEP + 1) {
         taciti_comm_options options = test_comm_options(size % 3 != 0);
         options.segment_bytes = 2048;
-        try_all(size, &options, keep_what_rounding_takes);
+        try_all(size, &options, give_errors_back);
     }
 }
 
 static void spread_infinity(taciti_comm *comm, void *context) {
     taciti_allreduce reduce;
-    CHECK(taciti_allreduce_create(comm, context, (taciti_members){0}, (taciti_placement){TACITI_SCHEME_AUTO, 0}, 4096,
-                                  &reduce) == TACIT_OK);
+    CHECK(taciti_allreduce_create(comm, &(taciti_encoding){.codec = context}, (taciti_members){0},
+                                  (taciti_placement){TACITI_SCHEME_AUTO, 0}, 4096, &reduce) == TACIT_OK);
     float x[40];
     for (size_t i = 0; i < 40; i++) x[i] = (float)i;
     if (taciti_comm_rank(comm) == 1) {
@@ -406,10 +402,10 @@ static void misuse_is_refused(void **state) {
     assert_int_equal(taciti_exchange_begin(exchange, x, 0), TACIT_E_INTERNAL);
     assert_int_equal(taciti_exchange_wait(exchange, 0), TACIT_OK);
     assert_int_equal(taciti_exchange_bytes_per_step(exchange), 0);
-    taciti_codec gather = **taciti_codec_list();
-    gather.aggregation = TACITI_CODEC_GATHER;
+    taciti_codec vote = **taciti_codec_list();
+    vote.aggregation = TACITI_CODEC_VOTE;
     taciti_allreduce reduce;
-    assert_int_equal(taciti_allreduce_create(comm, &gather, (taciti_members){0},
+    assert_int_equal(taciti_allreduce_create(comm, &(taciti_encoding){.codec = &vote}, (taciti_members){0},
                                              (taciti_placement){TACITI_SCHEME_AUTO, 0}, 4096, &reduce),
                      TACIT_E_CONFIG);
     taciti_free(x);
@@ -422,7 +418,7 @@ static void misuse_is_refused(void **state) {
 static void look_at_costs(taciti_comm *comm, void *context) {
     (void)context;
     taciti_allreduce reduce;
-    CHECK(taciti_allreduce_create(comm, taciti_codec_find("f32"), (taciti_members){0},
+    CHECK(taciti_allreduce_create(comm, &(taciti_encoding){.codec = taciti_codec_find("f32")}, (taciti_members){0},
                                   (taciti_placement){TACITI_SCHEME_AUTO, 0}, 4096, &reduce) == TACIT_OK);
     const taciti_arrangement *p = &reduce.arrangement;
     CHECK(p->hosts < p->size || taciti_small_pays(p, 2));
@@ -451,8 +447,9 @@ static void look_at_memory(taciti_comm *comm, void *context) {
     static const size_t SEGMENTS[] = {1, 64, 1000, 1 << 18, 1 << 30};
     for (size_t i = 0; i < sizeof SEGMENTS / sizeof *SEGMENTS; i++) {
         for (int scheme = TACITI_SCHEME_AUTO; scheme <= TACITI_SCHEME_HOSTS; scheme++) {
-            const size_t bytes = taciti_allreduce_memory_bytes(
-                comm, taciti_codec_find("f32"), (taciti_placement){(taciti_scheme)scheme, 0}, SEGMENTS[i]);
+            const size_t bytes =
+                taciti_allreduce_memory_bytes(comm, &(taciti_encoding){.codec = taciti_codec_find("f32")},
+                                              (taciti_placement){(taciti_scheme)scheme, 0}, SEGMENTS[i]);
             CHECK(bytes > 0 && bytes <= (size_t)128 << 20);
         }
     }
@@ -473,7 +470,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integers_sum_exactly_for_any_ranks_length_wire_and_arrangement),
         cmocka_unit_test(every_rank_holds_the_bits_of_the_definition),
-        cmocka_unit_test(a_residual_is_what_the_wire_took),
+        cmocka_unit_test(errors_given_back_make_the_sum_whole),
         cmocka_unit_test(what_is_not_finite_arrives_everywhere),
         cmocka_unit_test(overlapped_equals_blocking_bit_for_bit),
         cmocka_unit_test(a_refused_bucket_is_not_under_way),

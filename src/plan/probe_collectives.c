@@ -56,7 +56,7 @@ typedef struct bench {
 static tacit_status run_reduce(bench *b, float *x, size_t n) {
     const taciti_group_kind kind = b->what.group;
     const bool idle = taciti_grouping_of(&b->groupings[kind], b->probe->rank).count == 0;
-    return idle ? TACIT_OK : taciti_allreduce_run(&b->reduces[kind], x, n, NULL);
+    return idle ? TACIT_OK : taciti_allreduce_run(&b->reduces[kind], x, n, NULL, NULL);
 }
 
 static tacit_status run_once(taciti_comm *comm, bench *b) {
@@ -250,8 +250,8 @@ static tacit_status prepare_kind(bench *b, taciti_group_kind kind) {
     if (members.count == 0) return TACIT_OK;
     const taciti_placement placement = taciti_mix_placement(taciti_comm_hosts(comm), &grouping->round, members,
                                                             (taciti_placement){TACITI_SCHEME_AUTO, 0});
-    return taciti_allreduce_create(comm, taciti_codec_find("f32"), members, placement, taciti_comm_segment_bytes(comm),
-                                   &b->reduces[kind]);
+    const taciti_encoding f32 = {.codec = taciti_codec_find("f32")};
+    return taciti_allreduce_create(comm, &f32, members, placement, taciti_comm_segment_bytes(comm), &b->reduces[kind]);
 }
 
 static tacit_status prepare_kinds(bench *b) {
