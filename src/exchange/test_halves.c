@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Laws of the exchange for every codec that it can carry: the dense ones of the registry, and one of variable size with
+ * options, settings, keys and state (codec/test_sparse.h). Numbers are small integers, so that sums are exact in any
+ * order.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/rng.h"
+#include "codec/test_sparse.h"
+#include "comm/state.h"
+#include "comm/test_engine.h"
+#include "exchange/exchange.h"
+#include "exchange/test_layout.h"
+
+#define EVERYTHING 1e-9 /* a threshold that only zeros do not reach */
+#define SOME 5.0
+
+static const test_sparse_options THRESHOLD = {.threshold = 3};
+
+/* What is tried: a codec, an arrangement of ranks on hosts, and a scheme. */
+typedef struct trial {
+    taciti_encoding encoding;
+    int scheme;
+    int64_t lanes;
+} trial;
+
+/* Rank r is on host ARRANGEMENTS[i][r]: all alone; unequal hosts; pairs; all together. */
+static const int ARRANGEMENTS[][8] = {
+    {0, 1, 2, 3, 4, 5, 6, 7}, {1, 0, 1, 1, 0, 0, 1, 1}, {0, 0, 1, 1, 2, 2, 3, 3}, {0, 0, 0, 0, 0, 0, 0, 0}};
+enum { ARRANGEMENT_COUNT = sizeof ARRANGEMENTS / sizeof *ARRANGEMENTS };
+
+static float small_integer(int rank, int64_t step, size_t i) {
+    const uint64_t key = taciti_rng_key(taciti_rng_key(9, (uint64_t)rank), (uint64_t)step);
+    return (float)((int)taciti_rng_below(key, i, 17) - 8);
+}
+
+static void fill(taciti_comm *comm, int64_t step, float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) x[i] = small_integer(taciti_comm_rank(comm), step, i);
+}
+
+/* One law, over an exchange of five tensors in several buckets. */
+typedef struct bench {
+    taciti_comm *comm;
+    taciti_layout layout;
+    taciti_exchange_options options;
+    taciti_exchange *exchange;
+    float *x, *y;
+    double *sum; /* what results should add up to, and what they do */
+} bench;
+
+static void set_up(taciti_comm *comm, const trial *t, bool feedback, bench *b) {
+    *b = (bench){.comm = comm, .options = {.bucket_bytes = 10000, .scheme = t->scheme, .lanes = t->lanes}};
+    test_layout_of_five(&b->layout);
+    CHECK(taciti_exchange_create_encoded(comm, &b->layout, &b->options, &t->encoding, feedback, &b->exchange) ==
+          TACIT_OK);
+    b->x = taciti_calloc(b->layout.n, sizeof *b->x);
+    b->y = taciti_calloc(b->layout.n, sizeof *b->y);
+    b->sum = taciti_calloc(b->layout.n, sizeof *b->sum);
+}
+
+static void tear_down(bench *b) {
+    taciti_exchange_destroy(b->exchange);
+    taciti_layout_destroy(&b->layout);
+    taciti_free(b->x);
+    taciti_free(b->y);
+    taciti_free(b->sum);
+}
+
+typedef tacit_status begin_part(taciti_exchange *exchange, float *flat, size_t bucket);
+
+static void run_part(const bench *b, begin_part *begin, float *x) {
+    for (size_t i = 0; i < b->layout.bucket_count; i++) CHECK(begin(b->exchange, x, i) == TACIT_OK);
+    for (size_t i = 0; i < b->layout.bucket_count; i++) CHECK(taciti_exchange_wait(b->exchange, i) == TACIT_OK);
+}
+
+static void has_rank_0s_bits(const bench *b, const float *x) {
+    float *first = taciti_calloc(b->layout.n, sizeof *first);
+    memcpy(first, x, b->layout.n * sizeof *x);
+    CHECK(taciti_comm_broadcast(b->comm, 0, first, b->layout.n * sizeof *first) == TACIT_OK);
+    CHECK(memcmp(first, x, b->layout.n * sizeof *x) == 0);
+    taciti_free(first);
+}
+
+/* Every codec, scheme and arrangement at 1 to 7 ranks. */
+static void try_all(test_rank *law) {
+    const taciti_codec *codecs[16] = {&test_sparse};
+    int count = 1;
+    for (const taciti_codec *const *c = taciti_codec_list(); *c != NULL && count < 16; c++)
+        if (taciti_codec_is_dense(*c)) codecs[count++] = *c;
+    for (int size = 1; size <= 7; size++) {
+        taciti_comm_options options = test_comm_options(size % 3 != 0);
+        options.segment_bytes = size % 2 == 0 ? 1024 : 16384;
+        for (int c = 0; c < count; c++)
+            for (int i = 0; i < ARRANGEMENT_COUNT; i++) {
+                trial t = {.encoding = {codecs[c], codecs[c] == &test_sparse ? &THRESHOLD : NULL, 77},
+                           .scheme = (c + i + size) % 3,
+                           .lanes = i % 3};
+                test_hosts(ARRANGEMENTS[i]);
+                test_world_run(size, &options, law, &t);
+            }
+    }
+    test_hosts(NULL);
+}
+
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
+static void sum_exactly(taciti_comm *comm, void *context) {
+    const trial *t = context;
+    bench b;
+    set_up(comm, t, false, &b);
+    for (int64_t step = 0; step < 2; step++) {
+        taciti_exchange_at(b.exchange, step, EVERYTHING);
+        fill(comm, step, b.x, b.layout.n);
+        const taciti_comm_counters before = taciti_comm_count(comm);
+        run_part(&b, taciti_exchange_begin, b.x);
+        const uint64_t sent = taciti_comm_count(comm).bytes_sent - before.bytes_sent;
+        const uint64_t bytes = taciti_exchange_bytes_per_step(b.exchange);
+        CHECK(t->encoding.codec->fixed_size ? sent == bytes : sent <= bytes);
+        for (size_t i = 0; i < b.layout.n; i++) {
+            float sum = 0;
+            for (int r = 0; r < taciti_comm_size(comm); r++) sum += small_integer(r, step, i);
+            CHECK(b.x[i] == sum);
+        }
+        CHECK(taciti_exchange_settle(b.exchange, true) == TACIT_OK);
+    }
+    tear_down(&b);
+}
+
+static void every_codec_sums_small_integers_exactly(void **state) {
+    (void)state;
+    try_all(sum_exactly);
+}
+
+/* ---- halves ------------------------------------------------------------------------------------------------------ */
+/* Marks what this rank owns; over all ranks every element is marked once. */
+static void owners_share_the_array(const bench *b) {
+    taciti_range r;
+    memset(b->sum, 0, b->layout.n * sizeof *b->sum);
+    for (size_t k = 0; k < b->layout.bucket_count; k++)
+        for (size_t i = 0; taciti_exchange_owned(b->exchange, k, i, &r); i++)
+            for (size_t e = r.at; e < r.at + r.n; e++) b->sum[e]++;
+    CHECK(taciti_comm_allreduce_f64(b->comm, b->sum, b->layout.n, TACITI_OP_SUM) == TACIT_OK);
+    for (size_t k = 0; k < b->layout.bucket_count; k++)
+        for (size_t e = 0; e < b->layout.buckets[k].n; e++) CHECK(b->sum[b->layout.buckets[k].offset + e] == 1);
+}
+
+static void owners_hold_the_sum(const bench *b, const trial *t, int64_t step) {
+    taciti_range r;
+    for (size_t k = 0; k < b->layout.bucket_count && t->encoding.codec->fixed_size; k++)
+        for (size_t i = 0; taciti_exchange_owned(b->exchange, k, i, &r); i++)
+            for (size_t e = r.at; e < r.at + r.n; e++) {
+                float sum = 0;
+                for (int rank = 0; rank < taciti_comm_size(b->comm); rank++) sum += small_integer(rank, step, e);
+                CHECK(b->y[e] == sum);
+            }
+}
+
+static void compare_halves(taciti_comm *comm, void *context) {
+    const trial *t = context;
+    bench whole, halves;
+    set_up(comm, t, true, &whole);
+    set_up(comm, t, true, &halves);
+    owners_share_the_array(&halves);
+    for (int64_t step = 0; step < 3; step++) {
+        taciti_exchange_at(whole.exchange, step, SOME);
+        taciti_exchange_at(halves.exchange, step, SOME);
+        fill(comm, step, whole.x, whole.layout.n);
+        fill(comm, step, halves.y, halves.layout.n);
+        const uint64_t before = taciti_comm_count(comm).bytes_sent;
+        run_part(&whole, taciti_exchange_begin, whole.x);
+        const uint64_t between = taciti_comm_count(comm).bytes_sent;
+        run_part(&halves, taciti_reduce_scatter_begin, halves.y);
+        owners_hold_the_sum(&halves, t, step);
+        run_part(&halves, taciti_all_gather_begin, halves.y);
+        CHECK(taciti_comm_count(comm).bytes_sent - between == between - before);
+        CHECK(memcmp(whole.x, halves.y, whole.layout.n * sizeof(float)) == 0);
+        CHECK(taciti_exchange_settle(whole.exchange, true) == TACIT_OK);
+        CHECK(taciti_exchange_settle(halves.exchange, true) == TACIT_OK);
+    }
+    tear_down(&whole);
+    tear_down(&halves);
+}
+
+static void halves_one_after_the_other_are_the_all_reduce(void **state) {
+    (void)state;
+    try_all(compare_halves);
+}
+
+/* ---- residuals --------------------------------------------------------------------------------------------------- */
+/* All of a rank's residuals, one after the other; sized by the caller. NULL: counts. */
+static size_t copy_residuals(const bench *b, float *out) {
+    size_t count = 0;
+    for (size_t k = 0; k < b->layout.bucket_count; k++)
+        for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++) {
+            size_t n = 0;
+            const float *from = taciti_exchange_residual(b->exchange, k, (taciti_payload_kind)kind, &n);
+            if (out != NULL && n > 0) memcpy(out + count, from, n * sizeof *from);
+            count += n;
+        }
+    return count;
+}
+
+static void exchange_step(const bench *b, int64_t step, double setting, float *x) {
+    taciti_exchange_at(b->exchange, step, setting);
+    fill(b->comm, step, x, b->layout.n);
+    run_part(b, taciti_exchange_begin, x);
+    has_rank_0s_bits(b, x);
+}
+
+/* A step that is dropped leaves every residual as it was, and the codec's state: made again it is the same. */
+static void drop_and_repeat(const bench *b, int64_t step) {
+    const size_t count = copy_residuals(b, NULL);
+    float *before = taciti_calloc(count, sizeof *before), *after = taciti_calloc(count, sizeof *after);
+    (void)copy_residuals(b, before);
+    exchange_step(b, step, SOME, b->y);
+    CHECK(taciti_exchange_settle(b->exchange, false) == TACIT_OK);
+    (void)copy_residuals(b, after);
+    CHECK(memcmp(before, after, count * sizeof *before) == 0);
+    exchange_step(b, step, SOME, b->x);
+    CHECK(memcmp(b->x, b->y, b->layout.n * sizeof *b->x) == 0);
+    taciti_free(before);
+    taciti_free(after);
+}
+
+static void add_up(const bench *b, int64_t step) {
+    for (size_t i = 0; i < b->layout.n; i++) {
+        b->sum[i] -= (double)b->x[i];
+        for (int r = 0; r < taciti_comm_size(b->comm) && step >= 0; r++) b->sum[i] += (double)small_integer(r, step, i);
+    }
+}
+
+static bool encodes(const bench *b, const trial *t) {
+    double count = (double)copy_residuals(b, NULL);
+    CHECK(taciti_comm_allreduce_f64(b->comm, &count, 1, TACITI_OP_SUM) == TACIT_OK);
+    return count > 0 && t->encoding.codec == &test_sparse;
+}
+
+/* Some steps of feedback, one of them dropped, then a step of zeros in which everything is sent: then the results add
+ * up to the inputs of the steps that were taken, element by element, and no residual is left. */
+static void lose_nothing(taciti_comm *comm, void *context) {
+    const trial *t = context;
+    bench b;
+    set_up(comm, t, true, &b);
+    for (int64_t step = 0; step < 5; step++) {
+        if (step == 2) drop_and_repeat(&b, step);
+        if (step == 3) { /* its gradients are not those of the step that follows */
+            exchange_step(&b, 1000, SOME, b.y);
+            CHECK(taciti_exchange_settle(b.exchange, false) == TACIT_OK);
+        }
+        if (step != 2) exchange_step(&b, step, SOME, b.x);
+        CHECK(taciti_exchange_settle(b.exchange, true) == TACIT_OK);
+        add_up(&b, step);
+    }
+    double lost = 0;
+    for (size_t i = 0; i < b.layout.n; i++) lost += b.sum[i] != 0;
+    CHECK((lost > 0) == encodes(&b, t)); /* something was held back */
+    memset(b.x, 0, b.layout.n * sizeof *b.x);
+    taciti_exchange_at(b.exchange, 5, EVERYTHING);
+    run_part(&b, taciti_exchange_begin, b.x);
+    CHECK(taciti_exchange_settle(b.exchange, true) == TACIT_OK);
+    add_up(&b, -1);
+    for (size_t i = 0; i < b.layout.n; i++) CHECK(b.sum[i] == 0);
+    const size_t count = copy_residuals(&b, NULL);
+    float *left = taciti_calloc(count, sizeof *left);
+    (void)copy_residuals(&b, left);
+    for (size_t i = 0; i < count; i++) CHECK(left[i] == 0);
+    taciti_free(left);
+    tear_down(&b);
+}
+
+static void feedback_loses_nothing_and_a_dropped_step_leaves_no_trace(void **state) {
+    (void)state;
+    try_all(lose_nothing);
+}
+
+static void settle_early(taciti_comm *comm, void *context) {
+    bench b;
+    set_up(comm, context, true, &b);
+    CHECK(taciti_exchange_begin(b.exchange, b.x, 0) == TACIT_OK);
+    CHECK(taciti_exchange_settle(b.exchange, true) == TACIT_E_INTERNAL);
+    CHECK(taciti_exchange_wait(b.exchange, 0) == TACIT_OK);
+    CHECK(taciti_exchange_settle(b.exchange, true) == TACIT_OK);
+    tear_down(&b);
+}
+
+static void a_step_under_way_is_not_settled(void **state) {
+    (void)state;
+    trial t = {.encoding = {&test_sparse, &THRESHOLD, 1}};
+    const taciti_comm_options options = test_comm_options(true);
+    test_log_keep();
+    test_world_run(2, &options, settle_early, &t);
+    assert_int_equal(test_log_count("step 0 is settled before all of its buckets were waited for"), 2);
+    test_log_drop();
+}
+
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
+/* Of zeros a payload holds one element, of eights all of them. */
+static void count_bytes(taciti_comm *comm, void *context) {
+    enum { ONE_ELEMENT_BYTES = 16 };
+    bench b;
+    set_up(comm, context, false, &b);
+    taciti_exchange_at(b.exchange, 0, SOME);
+    for (int value = 0; value <= 8; value += 8) {
+        for (size_t i = 0; i < b.layout.n; i++) b.x[i] = (float)value;
+        const uint64_t away = test_bytes_to_other_hosts(comm);
+        const taciti_comm_counters before = taciti_comm_count(comm);
+        run_part(&b, taciti_exchange_begin, b.x);
+        const taciti_comm_counters after = taciti_comm_count(comm);
+        const uint64_t sent = after.bytes_sent - before.bytes_sent;
+        double balance = (double)sent - (double)(after.bytes_received - before.bytes_received);
+        CHECK(sent == test_bytes_to_other_hosts(comm) - away);
+        CHECK(value == 0 ? sent == ONE_ELEMENT_BYTES * (after.messages_sent - before.messages_sent)
+                         : sent == taciti_exchange_bytes_per_step(b.exchange));
+        CHECK(taciti_comm_allreduce_f64(comm, &balance, 1, TACITI_OP_SUM) == TACIT_OK);
+        CHECK(balance == 0);
+    }
+    tear_down(&b);
+}
+
+static void bytes_that_vary_are_counted_as_they_are(void **state) {
+    (void)state;
+    trial t = {.encoding = {&test_sparse, &THRESHOLD, 1}, .scheme = TACITI_SCHEME_FLAT};
+    const taciti_comm_options options = test_comm_options(true);
+    test_hosts(ARRANGEMENTS[0]);
+    for (int size = 2; size <= 5; size++) test_world_run(size, &options, count_bytes, &t);
+    test_hosts(NULL);
+}
+
+/* ---- faults ------------------------------------------------------------------------------------------------------ */
+/* Rank 1 sends these bytes in place of its payloads. */
+typedef struct fault {
+    size_t bytes;
+    tacit_status expected;
+} fault;
+
+static tacit_status send_nonsense(taciti_comm *comm, void *context) {
+    static const char nonsense[100000] = {7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7};
+    return taciti_comm_send(comm, 0, nonsense, *(const size_t *)context);
+}
+
+static void meet_nonsense(taciti_comm *comm, void *context) {
+    const fault *f = context;
+    const trial t = {.encoding = {&test_sparse, &THRESHOLD, 1}};
+    bench b;
+    set_up(comm, &t, false, &b);
+    if (taciti_comm_rank(comm) == 1) {
+        size_t bytes = f->bytes;
+        taciti_job job = {.run = send_nonsense, .context = &bytes, .name = "nonsense", .detail = -1};
+        CHECK(taciti_job_submit(comm, &job) == TACIT_OK && taciti_job_wait(comm, &job) == TACIT_OK);
+        if (f->expected == TACIT_E_PEER) (void)taciti_comm_break(comm, TACIT_E_PEER); /* as at rank 0 */
+    } else {
+        taciti_exchange_at(b.exchange, 6, SOME);
+        CHECK(taciti_exchange_begin(b.exchange, b.x, 2) == TACIT_OK);
+        CHECK(taciti_exchange_wait(b.exchange, 2) == f->expected);
+    }
+    tear_down(&b);
+}
+
+static void a_bad_payload_names_rank_and_bucket(void **state) {
+    (void)state;
+    fault malformed = {12, TACIT_E_DATA}, empty = {0, TACIT_E_DATA}, overlong = {100000, TACIT_E_PEER};
+    const taciti_comm_options options = test_comm_options(true);
+    test_log_keep();
+    test_world_run(2, &options, meet_nonsense, &malformed);
+    assert_int_equal(test_log_count("bucket 2 of step 6: the sparse payload of rank 1 (12 bytes) is malformed"), 1);
+    test_world_run(2, &options, meet_nonsense, &empty);
+    assert_int_equal(test_log_count("bucket 2 of step 6: the sparse payload of rank 1 (0 bytes) is malformed"), 1);
+    test_world_run(2, &options, meet_nonsense, &overlong);
+    assert_int_equal(test_log_count("all-reduce of bucket 2): a message of more than"), 1);
+    test_log_drop();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_codec_sums_small_integers_exactly),
+        cmocka_unit_test(halves_one_after_the_other_are_the_all_reduce),
+        cmocka_unit_test(feedback_loses_nothing_and_a_dropped_step_leaves_no_trace),
+        cmocka_unit_test(a_step_under_way_is_not_settled),
+        cmocka_unit_test(bytes_that_vary_are_counted_as_they_are),
+        cmocka_unit_test(a_bad_payload_names_rank_and_bucket),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
