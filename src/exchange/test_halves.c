@@ -280,6 +280,55 @@ static void feedback_loses_nothing_and_a_dropped_step_leaves_no_trace(void **sta
     try_all(lose_nothing);
 }
 
+/* Ones do not reach the threshold, so of every payload the one element arrives that the codec's state names: the number
+ * of steps taken. */
+static void watch_state(taciti_comm *comm, void *context) {
+    bench b;
+    taciti_range r;
+    set_up(comm, context, false, &b);
+    for (size_t step = 0, taken = 0; step < 6; step++) {
+        for (size_t i = 0; i < b.layout.n; i++) b.x[i] = 1;
+        taciti_exchange_at(b.exchange, (int64_t)step, SOME);
+        run_part(&b, taciti_exchange_begin, b.x);
+        for (size_t k = 0; k < b.layout.bucket_count; k++)
+            for (size_t i = 0; taciti_exchange_owned(b.exchange, k, i, &r); i++)
+                for (size_t e = 0; e < r.n; e++)
+                    CHECK(b.x[r.at + e] == (e == taken % r.n ? (float)taciti_comm_size(comm) : 0));
+        CHECK(taciti_exchange_settle(b.exchange, step % 3 != 1) == TACIT_OK);
+        taken += step % 3 != 1;
+    }
+    tear_down(&b);
+}
+
+static void a_codecs_state_counts_the_steps_that_were_taken(void **state) {
+    (void)state;
+    trial t = {.encoding = {&test_sparse, &THRESHOLD, 1}, .scheme = TACITI_SCHEME_FLAT};
+    const taciti_comm_options options = test_comm_options(true);
+    test_hosts(ARRANGEMENTS[0]);
+    for (int size = 2; size <= 5; size++) test_world_run(size, &options, watch_state, &t);
+    test_hosts(NULL);
+}
+
+static void keys_tell_seed_step_rank_bucket_kind_and_element_apart(void **state) {
+    (void)state;
+    enum { CHOICES = 64 };
+    uint64_t keys[CHOICES];
+    taciti_codec shared = test_sparse;
+    shared.shared_key = true;
+    for (unsigned i = 0; i < CHOICES; i++) {
+        const taciti_bucket_task task = {.bucket = i & 1, .step = i >> 1 & 1, .setting = 7};
+        const int rank = i >> 2 & 1;
+        const taciti_payload_kind kind = (i & 8) != 0 ? TACITI_PAYLOAD_RESULT : TACITI_PAYLOAD_CONTRIBUTION;
+        const taciti_encoding e = {&test_sparse, &THRESHOLD, i >> 4 & 1}, all = {&shared, &THRESHOLD, i >> 4 & 1};
+        const taciti_codec_call call = taciti_payload_call(&e, &task, rank, kind, i >> 5 & 1);
+        keys[i] = call.key;
+        for (unsigned j = 0; j < i; j++) assert_true(keys[j] != keys[i]);
+        assert_true(call.setting == 7 && call.options == &THRESHOLD);
+        assert_true(taciti_payload_call(&all, &task, 0, kind, 9).key ==
+                    taciti_payload_call(&all, &task, 1, kind, 9).key);
+    }
+}
+
 static void settle_early(taciti_comm *comm, void *context) {
     bench b;
     set_up(comm, context, true, &b);
@@ -382,6 +431,8 @@ int main(void) {
         cmocka_unit_test(every_codec_sums_small_integers_exactly),
         cmocka_unit_test(halves_one_after_the_other_are_the_all_reduce),
         cmocka_unit_test(feedback_loses_nothing_and_a_dropped_step_leaves_no_trace),
+        cmocka_unit_test(a_codecs_state_counts_the_steps_that_were_taken),
+        cmocka_unit_test(keys_tell_seed_step_rank_bucket_kind_and_element_apart),
         cmocka_unit_test(a_step_under_way_is_not_settled),
         cmocka_unit_test(bytes_that_vary_are_counted_as_they_are),
         cmocka_unit_test(a_bad_payload_names_rank_and_bucket),
