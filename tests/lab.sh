@@ -121,15 +121,15 @@ assert hosts[0]['bytes_out'] > 12e6 and hosts[1]['bytes_in'] > 12e6 and not host
 print(hosts[1]['rate_bps'], hosts[0]['rate_bps'], '')\""
 check "goodput through the slower of two links" measured 45 50 2
 
-# connect: 1 when the other host refuses at once, 124 when nobody answers
-connect() { lab exec n0 timeout 1 bash -c "exec 3<>/dev/tcp/$ours-n1/9"; }
-expect "before the cut the other host answers" 1 'refused' connect
+# connect SECONDS: 1 when the other host refuses within that time, 124 when nobody answers
+connect() { lab exec n0 timeout "$1" bash -c "exec 3<>/dev/tcp/$ours-n1/9"; }
+expect "before the cut the other host answers" 1 'refused' connect 10
 check "cut" lab cut n1
-check "a cut host does not answer" exits 124 connect
+check "a cut host does not answer" exits 124 connect 1
 expect "stat says that it is cut" 0 "^$ours-n1 .* cut\$" lab stat
 check "the launcher still reaches a cut host" ranks_are "0 $ours-n0 0,1 $ours-n1 0," -n 2
 check "heal" lab heal n1
-expect "after it the other host answers again" 1 'refused' connect
+expect "after it the other host answers again" 1 'refused' connect 10
 
 slowed() {
   local out
@@ -260,9 +260,9 @@ if [ -x "$TACIT_SWITCH" ] && [ -c /dev/net/tun ]; then
   check "rate of the switch" lab rate 50mbit
   check "goodput at 50 Mbit/s and 5 ms" measured 25 50 2
   check "cut at the switch" lab cut 1
-  check "a host cut at the switch does not answer" exits 124 connect
+  check "a host cut at the switch does not answer" exits 124 connect 1
   check "heal at the switch" lab heal 1
-  expect "after it the other host answers again" 1 'refused' connect
+  expect "after it the other host answers again" 1 'refused' connect 10
   check "down of the switch" lab down
   check "down of the switch leaves nothing" nothing_left
   printf '0 all 100mbit # at once\n1 n1 20mbit 2ms\n100 all none\n' >"$work/schedule"
