@@ -66,6 +66,14 @@ while IFS=: read -r file line _; do
     esac
 done < <(grep -rnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*<([a-z0-9]*intrin|arm_neon|arm_sve)\.h>' src include --include='*.[ch]')
 
+# The library prints nothing: what the program shows goes through the streams that it opens here.
+while IFS=: read -r file line _; do
+    case $file in
+    src/cli/* | src/bench/* | src/train/train.c | src/comm/supervise.c | src/base/interruption.c | */test_*) ;;
+    *) violation "$file:$line: standard streams belong to cli/ and to the program's own files" ;;
+    esac
+done < <(grep -rnE '\b(stdout|stderr|STDOUT_FILENO|STDERR_FILENO)\b|\bprintf\(' src --include='*.[ch]')
+
 # The public header stands alone.
 while IFS=: read -r file line text; do
     [[ $text == *'"tacit/'* ]] || violation "$file:$line: a public header includes only tacit/ and the system's headers"

@@ -5,7 +5,9 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -233,6 +235,17 @@ static tacit_status tell(const question *q, const taciti_plan_report *report) {
     return TACIT_OK;
 }
 
+/* Rewrites a line on a terminal, from the first second on. */
+static void show_progress(void *context, size_t done, size_t count) {
+    static const char WIPE[] = "\r                                \r";
+    const int64_t *start_ns = context;
+    if (isatty(STDERR_FILENO) == 0 || taciti_now_ns() - *start_ns < TACITI_NS_PER_S) return;
+    if (done < count)
+        (void)fprintf(stderr, "\rplan: %zu of %zu methods", done, count);
+    else
+        (void)fputs(WIPE, stderr);
+}
+
 static tacit_status answer(const question *q, taciti_candidates *candidates) {
     const taciti_train_settings *s = &q->settings;
     const taciti_scene scene = {
@@ -259,7 +272,8 @@ static tacit_status answer(const question *q, taciti_candidates *candidates) {
         .cv = options.cv >= 0 ? options.cv : measured,
         .all = taciti_arguments_get(&q->arguments, "--all") != NULL,
     };
-    TACITI_TRY(taciti_candidates_predict(candidates, &scene, &options));
+    int64_t start_ns = taciti_now_ns();
+    TACITI_TRY(taciti_candidates_predict(candidates, &scene, &options, show_progress, &start_ns));
     if (q->json || q->svg != NULL)
         TACITI_TRY(taciti_plan_curves_compute(&s->job, candidates, &scene, &options, &curves));
     return tell(q, &report);

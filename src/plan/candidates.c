@@ -4,9 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 
@@ -243,24 +241,14 @@ void taciti_candidates_destroy(taciti_candidates *candidates) {
     *candidates = (taciti_candidates){0};
 }
 
-/* On a terminal, once it has taken a second. */
-static void show_progress(size_t done, size_t count, int64_t start_ns) {
-    static const char WIPE[] = "\r                                \r";
-    if (isatty(STDERR_FILENO) == 0 || taciti_now_ns() - start_ns < TACITI_NS_PER_S) return;
-    if (done < count)
-        (void)fprintf(stderr, "\rplan: %zu of %zu methods", done, count);
-    else
-        (void)fputs(WIPE, stderr);
-}
-
 tacit_status taciti_candidates_predict(taciti_candidates *candidates, const taciti_scene *scene,
-                                       const taciti_plan_options *options) {
-    const int64_t start_ns = taciti_now_ns();
+                                       const taciti_plan_options *options,
+                                       void (*progress)(void *context, size_t done, size_t count), void *context) {
     for (size_t i = 0; i < candidates->count; i++) {
         taciti_candidate *c = &candidates->list[i];
         TACITI_TRY(taciti_predict(scene, &c->method, options, &c->prediction));
         c->verdict = taciti_verdict_of(&candidates->list[0].prediction, &c->prediction);
-        show_progress(i + 1, candidates->count, start_ns);
+        if (progress != NULL) progress(context, i + 1, candidates->count);
     }
     return TACIT_OK;
 }

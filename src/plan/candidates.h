@@ -58,9 +58,10 @@ void taciti_candidates_destroy(taciti_candidates *candidates); /* {0} is fine */
 void taciti_candidates_add_others(taciti_candidates *candidates, const taciti_cluster *cluster,
                                   const taciti_hosts *hosts, double sgp_s);
 
-/* Predicts all, and compares them with the first. */
+/* Predicts all candidates and compares each with the first. Calls `progress`, if not NULL, after each of them. */
 tacit_status taciti_candidates_predict(taciti_candidates *candidates, const taciti_scene *scene,
-                                       const taciti_plan_options *options);
+                                       const taciti_plan_options *options,
+                                       void (*progress)(void *context, size_t done, size_t count), void *context);
 
 /* The topology of a candidate, or NULL. */
 const taciti_plan_topology *taciti_candidate_topology(const taciti_candidates *candidates,
