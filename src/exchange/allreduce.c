@@ -199,9 +199,9 @@ typedef struct schedule {
     size_t last_lag;
 } schedule;
 
-static schedule schedule_of(const taciti_allreduce *reduce, taciti_part part) {
+static schedule schedule_of(const taciti_allreduce *reduce, taciti_half part) {
     const size_t half = reduce->local_depth + reduce->wire_depth;
-    schedule s = {.scatter = part != TACITI_PART_ALL_GATHER, .gather = part != TACITI_PART_REDUCE_SCATTER};
+    schedule s = {.scatter = part != TACITI_HALF_ALL_GATHER, .gather = part != TACITI_HALF_REDUCE_SCATTER};
     s.gather_lag = s.scatter ? half : 0;
     s.last_lag = s.gather ? s.gather_lag + half : half;
     return s;
@@ -252,7 +252,7 @@ tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, 
     if (task == NULL) task = &FIRST;
     if (n == 0 || reduce->arrangement.size == 1) return TACIT_OK;
     if (residual != NULL && residual->pieces == 0) residual = NULL; /* this rank encodes nothing */
-    if (!takes_small(reduce, n) || task->part != TACITI_PART_BOTH) return run_halves(reduce, x, n, task, residual);
+    if (!takes_small(reduce, n) || task->part != TACITI_HALF_BOTH) return run_halves(reduce, x, n, task, residual);
     return taciti_small_run(&reduce->small, x, n, task, residual != NULL ? residual->back : 0);
 }
 

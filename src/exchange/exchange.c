@@ -121,7 +121,7 @@ void taciti_exchange_at(taciti_exchange *exchange, int64_t step, double setting)
     exchange->task.setting = setting;
 }
 
-static tacit_status begin(taciti_exchange *exchange, float *flat, size_t bucket, taciti_part part, const char *name) {
+static tacit_status begin(taciti_exchange *exchange, float *flat, size_t bucket, taciti_half part, const char *name) {
     taciti_bucket_task task = exchange->task;
     task.bucket = bucket;
     task.part = part;
@@ -129,15 +129,15 @@ static tacit_status begin(taciti_exchange *exchange, float *flat, size_t bucket,
 }
 
 tacit_status taciti_exchange_begin(taciti_exchange *exchange, float *flat, size_t bucket) {
-    return begin(exchange, flat, bucket, TACITI_PART_BOTH, "all-reduce of bucket");
+    return begin(exchange, flat, bucket, TACITI_HALF_BOTH, "all-reduce of bucket");
 }
 
 tacit_status taciti_reduce_scatter_begin(taciti_exchange *exchange, float *flat, size_t bucket) {
-    return begin(exchange, flat, bucket, TACITI_PART_REDUCE_SCATTER, "reduce-scatter of bucket");
+    return begin(exchange, flat, bucket, TACITI_HALF_REDUCE_SCATTER, "reduce-scatter of bucket");
 }
 
 tacit_status taciti_all_gather_begin(taciti_exchange *exchange, float *flat, size_t bucket) {
-    return begin(exchange, flat, bucket, TACITI_PART_ALL_GATHER, "all-gather of bucket");
+    return begin(exchange, flat, bucket, TACITI_HALF_ALL_GATHER, "all-gather of bucket");
 }
 
 tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket) {

@@ -20,14 +20,14 @@ typedef struct taciti_encoding {
     uint64_t seed;             /* of the keys */
 } taciti_encoding;
 
-typedef enum taciti_part { TACITI_PART_BOTH, TACITI_PART_REDUCE_SCATTER, TACITI_PART_ALL_GATHER } taciti_part;
+typedef enum taciti_half { TACITI_HALF_BOTH, TACITI_HALF_REDUCE_SCATTER, TACITI_HALF_ALL_GATHER } taciti_half;
 
 /* What is done with a bucket, and in which step. */
 typedef struct taciti_bucket_task {
     size_t bucket;
     int64_t step;
     double setting; /* of the codec, see taciti_codec_call */
-    taciti_part part;
+    taciti_half part;
 } taciti_bucket_task;
 
 typedef struct taciti_payload {
