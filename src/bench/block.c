@@ -61,36 +61,36 @@ void taciti_bench_worker_destroy(taciti_bench_worker *worker) {
     taciti_pool_destroy(worker->pool);
 }
 
-/* The accelerator of this plan. Arrays of one, whatever the number of settings: the last one goes first. One whose
- * gradients were written goes, too, before a strategy that has a buffer of its own and does not want them: the memory
- * of a rank is that of its hungriest setting, not the sum of two. */
+/* The accelerator of this plan, one at a time. That of the block before serves again only where both want gradients,
+ * which are then written already; else its pages go first: the memory of a rank is that of its hungriest setting. */
 static tacit_status choose_accelerator(taciti_bench_worker *worker, const taciti_bench_plan *plan) {
-    const bool wanted = plan->strategy->ready != NULL, full = worker->gradients_written && !wanted;
-    if (plan->machine != worker->emulates || full) {
-        taciti_emulated_destroy(worker->emulated);
-        worker->emulated = NULL;
-        worker->emulates = NULL;
-        worker->gradients_written = false;
-        TACITI_TRY(taciti_emulated_create(&plan->machine->setting->job.compute, &plan->machine->profile,
-                                          &plan->machine->layout, taciti_comm_rank(worker->comm), &worker->emulated));
-        worker->emulates = plan->machine;
-    }
-    if (wanted && !worker->gradients_written) taciti_emulated_touch_gradients(worker->emulated);
-    worker->gradients_written = wanted;
+    const bool wanted = plan->strategy->ready != NULL;
+    if (worker->emulated != NULL && wanted && worker->gradients_wanted && plan->machine == worker->emulates)
+        return TACIT_OK;
+    taciti_emulated_destroy(worker->emulated);
+    worker->emulated = NULL;
+    TACITI_TRY(taciti_emulated_create(&plan->machine->setting->job.compute, &plan->machine->profile, &plan->machine->layout,
+                                      taciti_comm_rank(worker->comm), &worker->emulated));
+    worker->emulates = plan->machine;
+    worker->gradients_wanted = wanted;
+    if (wanted) taciti_emulated_touch_gradients(worker->emulated);
     return TACIT_OK;
 }
 
 /* ---- a block's objects ------------------------------------------------------------------------------------------ */
 
-static tacit_status open_alone(taciti_bench_worker *worker, const taciti_bench_plan *plan) {
-    worker->plan = plan;
-    TACITI_TRY(taciti_readiness_create(&plan->layout, &worker->readiness));
-    if (worker->model == NULL) {
-        TACITI_TRY(choose_accelerator(worker, plan));
-        return taciti_optim_create_emulated(plan->machine->profile.update_s, &plan->layout, &worker->optim);
-    }
-    taciti_model_init(worker->model, MODEL_SEED); /* what earlier blocks learned must not favour later ones */
-    return taciti_optim_create(&plan->setting->job.optim, &plan->layout, worker->pool, &worker->optim);
+static tacit_status next_batch(void *context, int64_t step, size_t pass, taciti_model_batch *out, bool *last) {
+    const taciti_bench_worker *worker = context;
+    const double tokens = (double)worker->batch * (double)worker->time;
+    (void)step, (void)pass;
+    *last = true;
+    *out = (taciti_model_batch){.tokens = worker->window,
+                                .targets = worker->window + 1,
+                                .batch = worker->batch,
+                                .time = worker->time,
+                                .scale = (float)(1 / (tokens * taciti_comm_size(worker->comm))),
+                                .dropout_key = DROPOUT_KEY};
+    return TACIT_OK;
 }
 
 taciti_strategy_context taciti_bench_plan_context(const taciti_bench_plan *plan, taciti_comm *comm) {
@@ -104,92 +104,48 @@ taciti_strategy_context taciti_bench_plan_context(const taciti_bench_plan *plan,
     };
 }
 
+/* The network of a block. What earlier blocks have learned must not favour later ones. */
+static tacit_status open_network(taciti_bench_worker *worker, const taciti_bench_plan *plan, taciti_network *out) {
+    worker->plan = plan;
+    if (worker->model == NULL) {
+        TACITI_TRY(choose_accelerator(worker, plan));
+        *out = taciti_emulated_network(worker->emulated);
+        return TACIT_OK;
+    }
+    taciti_model_init(worker->model, MODEL_SEED);
+    worker->network = (taciti_model_network){.model = worker->model, .batch = next_batch, .context = worker};
+    *out = taciti_model_as_network(&worker->network);
+    return TACIT_OK;
+}
+
 /* Collective. */
-static tacit_status open_strategy(taciti_bench_worker *worker) {
-    taciti_model *model = worker->model;
-    taciti_strategy_context context = taciti_bench_plan_context(worker->plan, worker->comm);
-    context.pool = worker->pool;
-    context.optim = worker->optim;
-    context.parameters = model != NULL ? taciti_model_parameters(model) : taciti_emulated_parameters(worker->emulated);
-    context.gradients = model != NULL ? taciti_model_gradients(model) : taciti_emulated_gradients(worker->emulated);
-    context.copy16 = model != NULL ? taciti_model_copy16(model) : NULL;
-    context.trace = &worker->trace;
-    return worker->plan->strategy->create(&context, &worker->strategy);
+static tacit_status open_block(taciti_bench_worker *worker, const taciti_bench_plan *plan) {
+    taciti_driver_setup setup = {.strategy = plan->strategy, .context = taciti_bench_plan_context(plan, worker->comm)};
+    setup.context.pool = worker->pool;
+    setup.context.trace = &worker->trace;
+    TACITI_TRY(taciti_comm_agree(worker->comm, open_network(worker, plan, &setup.network)));
+    return taciti_driver_create(&setup, &worker->driver);
 }
 
 static void close_block(taciti_bench_worker *worker) {
-    if (worker->strategy != NULL) worker->plan->strategy->destroy(worker->strategy);
-    taciti_optim_destroy(worker->optim);
-    taciti_readiness_destroy(&worker->readiness);
-    worker->strategy = NULL;
-    worker->optim = NULL;
-    worker->readiness = (taciti_readiness){0};
+    taciti_driver_destroy(worker->driver);
+    worker->driver = NULL;
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------ */
 
-static void bucket_full(void *context, size_t bucket) {
-    taciti_bench_worker *worker = context;
-    if (worker->ready_status != TACIT_OK || worker->plan->strategy->ready == NULL) return;
-    worker->ready_status = worker->plan->strategy->ready(worker->strategy, bucket);
-}
-
-static void tensor_ready(void *context, size_t tensor) {
-    taciti_bench_worker *worker = context;
-    taciti_readiness_mark(&worker->readiness, tensor, bucket_full, worker);
-}
-
-static tacit_status pass_of_model(taciti_bench_worker *worker) {
-    const double tokens = (double)worker->batch * (double)worker->time;
-    const taciti_model_batch batch = {
-        .tokens = worker->window,
-        .targets = worker->window + 1,
-        .batch = worker->batch,
-        .time = worker->time,
-        .scale = (float)(1 / (tokens * taciti_comm_size(worker->comm))),
-        .dropout_key = DROPOUT_KEY,
-        .ready = tensor_ready,
-        .context = worker,
-    };
-    double loss = 0;
-    return taciti_model_train(worker->model, &batch, &worker->trace, &loss);
-}
-
-static tacit_status compute(taciti_bench_worker *worker, int64_t step) {
-    taciti_readiness_reset(&worker->readiness);
-    worker->ready_status = TACIT_OK;
-    if (worker->model != NULL)
-        TACITI_TRY(pass_of_model(worker));
-    else
-        TACITI_TRY(taciti_emulated_step(worker->emulated, step, &worker->trace,
-                                        worker->plan->strategy->ready != NULL ? tensor_ready : NULL, worker));
-    return worker->ready_status;
-}
-
 /* One step; *previous_ns, the end of the step before, becomes the end of this one. */
 static tacit_status run_step(taciti_bench_worker *worker, int64_t step, int64_t *previous_ns, taciti_step_record *out) {
-    int64_t main_ns[TACITI_SPAN_KINDS], wire_ns[TACITI_SPAN_KINDS];
-    taciti_step_report report = {0};
-    const double per_ns = 1e-9;
-    taciti_comm_announce(worker->comm, step, "compute");
-    const int64_t begin_ns = taciti_now_ns();
-    const tacit_status computed = compute(worker, step);
-    /* What goes wrong on one rank alone would leave the others waiting: the job ends as a whole. */
-    if (computed != TACIT_OK && taciti_comm_size(worker->comm) > 1) taciti_comm_abort(worker->comm, computed);
-    TACITI_TRY(computed);
-    const int64_t computed_ns = taciti_now_ns();
-    taciti_comm_announce(worker->comm, step, "exchange");
-    TACITI_TRY(worker->plan->strategy->finish(worker->strategy, worker->plan->setting->job.optim.lr, &report));
+    taciti_driver_record record;
+    TACITI_TRY(taciti_driver_step(worker->driver, step, worker->plan->setting->job.optim.lr, &record));
     const int64_t end_ns = taciti_now_ns();
-    taciti_trace_take_totals(&worker->trace, main_ns);
-    taciti_trace_take_totals(taciti_comm_trace(worker->comm), wire_ns);
     *out = (taciti_step_record){
-        .step_s = (double)(end_ns - *previous_ns) * per_ns,
-        .compute_s = (double)(computed_ns - begin_ns) * per_ns,
+        .step_s = (double)(end_ns - *previous_ns) * 1e-9,
+        .compute_s = record.compute_s,
         .asked_s = worker->model != NULL ? (double)NAN : taciti_emulated_step_s(worker->emulated, step),
-        .wait_s = (double)report.wait_ns * per_ns,
-        .transfer_s = (double)wire_ns[TACITI_SPAN_TRANSFER] * per_ns,
-        .update_s = (double)main_ns[TACITI_SPAN_UPDATE] * per_ns,
+        .wait_s = record.wait_s,
+        .transfer_s = record.transfer_s,
+        .update_s = record.update_s,
     };
     *previous_ns = end_ns;
     return TACIT_OK;
@@ -256,10 +212,10 @@ static tacit_status run_open_block(taciti_bench_worker *worker, const taciti_ben
                                    taciti_step_record *steps, taciti_block_record *block) {
     reading before, after;
     const taciti_strategy *strategy = worker->plan->strategy;
-    TACITI_TRY(taciti_comm_agree(worker->comm, open_strategy(worker)));
-    if (strategy->start != NULL) TACITI_TRY(strategy->start(worker->strategy, 0, NULL));
-    block->formula_bytes = strategy->bytes_per_step(worker->strategy);
-    block->nic_formula_bytes = strategy->nic_bytes_per_step(worker->strategy);
+    const void *self = taciti_driver_strategy(worker->driver);
+    TACITI_TRY(taciti_driver_start(worker->driver, 0, false));
+    block->formula_bytes = strategy->bytes_per_step(self);
+    block->nic_formula_bytes = strategy->nic_bytes_per_step(self);
     TACITI_TRY(read_traffic(worker, &before));
     TACITI_TRY(run_steps(worker, span, steps, block));
     TACITI_TRY(read_traffic(worker, &after));
@@ -271,9 +227,8 @@ tacit_status taciti_bench_plan_period(taciti_bench_worker *worker, const taciti_
     const taciti_strategy *strategy = plan->strategy;
     *out = 1;
     if (strategy->period == NULL) return TACIT_OK;
-    tacit_status status = taciti_comm_agree(worker->comm, open_alone(worker, plan));
-    if (status == TACIT_OK) status = taciti_comm_agree(worker->comm, open_strategy(worker));
-    if (status == TACIT_OK) *out = strategy->period(worker->strategy);
+    const tacit_status status = open_block(worker, plan);
+    if (status == TACIT_OK) *out = strategy->period(taciti_driver_strategy(worker->driver));
     close_block(worker);
     return status;
 }
@@ -282,7 +237,7 @@ tacit_status taciti_bench_block_run(taciti_bench_worker *worker, const taciti_be
                                     const taciti_bench_span *span, taciti_step_record *steps,
                                     taciti_block_record *block) {
     *block = (taciti_block_record){0};
-    tacit_status status = taciti_comm_agree(worker->comm, open_alone(worker, plan));
+    tacit_status status = open_block(worker, plan);
     if (status == TACIT_OK) status = run_open_block(worker, span, steps, block);
     close_block(worker);
     return status;

@@ -8,7 +8,7 @@
 
 #include "bench/figures.h"
 #include "bench/settings.h"
-#include "strategy/strategy.h"
+#include "driver/driver.h"
 
 /* A setting and what follows from it. */
 typedef struct taciti_bench_plan {
@@ -35,13 +35,11 @@ typedef struct taciti_bench_worker {
     int32_t *window;     /* batch x time random tokens and one more */
     taciti_emulated *emulated;
     const taciti_bench_plan *emulates; /* whose accelerator that is */
-    bool gradients_written;            /* its gradients are more than untouched pages */
+    bool gradients_wanted;             /* its steps write gradients */
     /* of the block that runs */
     const taciti_bench_plan *plan;
-    taciti_optim *optim;
-    taciti_readiness readiness;
-    void *strategy;
-    tacit_status ready_status; /* first failure inside a readiness callback */
+    taciti_model_network network; /* the model, when compute is real */
+    taciti_driver *driver;
 } taciti_bench_worker;
 
 /* The model of the base setting when compute is real; everything else is made by the blocks. Borrows comm and base.

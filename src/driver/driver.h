@@ -39,10 +39,11 @@ typedef struct taciti_driver taciti_driver;
 /* Everything a driver works with; borrowed for its whole life. */
 typedef struct taciti_driver_setup {
     const taciti_strategy *strategy;
-    /* Communicator, pool, trace and the options. The driver fills in layout, arrays and optimizer. */
+    /* Communicator, pool, trace, the options, and whether the optimizer is the caller's own: then steps are settled and
+     * stepped, not finished. The driver fills in arrays and optimizer, and the network's layout unless there is one
+     * with the same tensors in other buckets. */
     taciti_strategy_context context;
     taciti_network network;
-    bool own_optimizer; /* the caller updates the parameters: settle and stepped instead of finish */
 
     /* This rank is to leave the step that is being computed, as soon as it can: asked by the network. NULL: never. */
     bool (*leave)(void *caller);
@@ -76,6 +77,9 @@ tacit_status taciti_driver_step(taciti_driver *driver, int64_t step, double lr, 
 /* The same in pieces. begin: the step's computation begins; not collective. */
 void taciti_driver_begin(taciti_driver *driver, int64_t step);
 
+/* The network's step, and what it comes to: a step that is left is abandoned, an error ends the job. Not collective. */
+tacit_status taciti_driver_compute(taciti_driver *driver);
+
 /* The gradient of this tensor is final; it belongs to the driver until the step is finished or settled. Refuses a
  * tensor that was reported before in this step. Never blocks. Tensors may come in any order, and in another one on each
  * rank; buckets leave in the order of the layout, so that is the order that hides most. Not collective. */
@@ -89,7 +93,7 @@ tacit_status taciti_driver_finish(taciti_driver *driver, double lr, taciti_drive
 
 /* finish in two halves around an update of the caller's, see above. lr is that of the caller's optimizer: schedules of
  * a strategy follow it. After settle `parameters` and `gradients` are the caller's; a step that is skipped has no
- * update. stepped may be left out by nobody: it renews copy16 and hands on the result. Both collective. */
+ * update. stepped follows every settle: it renews copy16 and hands the result on. Both collective. */
 tacit_status taciti_driver_settle(taciti_driver *driver, double lr, taciti_driver_record *out);
 tacit_status taciti_driver_stepped(taciti_driver *driver, taciti_driver_record *out);
 

@@ -52,10 +52,6 @@ static tacit_status allocate(taciti_emulated *e, int64_t seed) {
     return taciti_pages_create(bytes, "emulated gradients", &e->gradients);
 }
 
-float *taciti_emulated_parameters(taciti_emulated *emulated) { return emulated->parameters.base; }
-
-float *taciti_emulated_gradients(taciti_emulated *emulated) { return emulated->gradients.base; }
-
 double taciti_compute_deviation(int64_t seed, double cv, int rank, int64_t step) {
     const uint64_t key = taciti_rng_key(taciti_rng_key((uint64_t)seed, STREAM_TIME), (uint64_t)rank);
     const double factor = 1 + cv * taciti_synthetic_normal(key, (uint64_t)step);
@@ -128,9 +124,9 @@ static bool fills_bucket(const taciti_layout *layout, size_t end, size_t *bucket
 
 static int64_t to_ns(double seconds) { return (int64_t)(seconds * (double)TACITI_NS_PER_S); }
 
-tacit_status taciti_emulated_step(taciti_emulated *emulated, int64_t step, taciti_trace *trace,
-                                  void (*ready)(void *context, size_t tensor), void *context) {
-    taciti_emulated *e = emulated;
+static tacit_status run_step(void *self, int64_t step, const taciti_network_hooks *hooks, taciti_trace *trace,
+                             double *loss) {
+    taciti_emulated *e = self;
     const int64_t start_ns = taciti_now_ns();
     const double factor = deviation(e, step), layer_factor = e->slow * factor;
     double elapsed_s = e->forward_s * factor;
@@ -139,7 +135,7 @@ tacit_status taciti_emulated_step(taciti_emulated *emulated, int64_t step, tacit
     size_t begin = 0, end = 0, bucket = 0;
     if (!e->punctual) taciti_thread_short_turns();
     e->punctual = true;
-    if (ready != NULL) write_until(e, &written, 0, deadline_ns);
+    if (hooks->ready != NULL) write_until(e, &written, 0, deadline_ns);
     taciti_sleep_until_ns(deadline_ns);
     int64_t span_ns = taciti_trace_add(trace, TACITI_SPAN_FORWARD, -1, start_ns);
     for (size_t l = e->profile->layer_count; l-- > 0;) {
@@ -148,11 +144,53 @@ tacit_status taciti_emulated_step(taciti_emulated *emulated, int64_t step, tacit
         elapsed_s += layer->backward_s * layer_factor;
         if (!fills_bucket(e->layout, end, &bucket) && l > 0) continue;
         deadline_ns = start_ns + to_ns(elapsed_s);
-        if (ready != NULL) write_until(e, &written, end, deadline_ns);
+        if (hooks->ready != NULL) write_until(e, &written, end, deadline_ns);
         taciti_sleep_until_ns(deadline_ns);
         span_ns = taciti_trace_add(trace, TACITI_SPAN_BACKWARD, (int)l, span_ns);
         for (; begin < end; begin++)
-            if (ready != NULL) ready(context, begin);
+            if (hooks->ready != NULL) hooks->ready(hooks->context, begin);
     }
+    *loss = (double)NAN;
     return TACIT_OK;
+}
+
+/* ---- the optimizer ----------------------------------------------------------------------------------------------- */
+
+static double sum_nothing(void *self, const float *x, size_t n) {
+    (void)self, (void)x, (void)n;
+    return 0;
+}
+
+/* When an update has come to this float; the parts of any cut add up to the whole to the nanosecond. */
+static int64_t updated_ns(const taciti_emulated *e, size_t offset) {
+    return (int64_t)((double)to_ns(e->profile->update_s) * ((double)offset / (double)e->layout->n));
+}
+
+static void pass_time(void *self, const taciti_optim_range *range, taciti_blend *blend) {
+    (void)blend;
+    if (range->gradients == NULL) return;
+    const int64_t part_ns = updated_ns(self, range->offset + range->n) - updated_ns(self, range->offset);
+    taciti_sleep_until_ns(taciti_now_ns() + part_ns);
+}
+
+static void run_nothing(void *self, taciti_pool_job *job, void *context) { (void)self, (void)job, (void)context; }
+
+static tacit_status create_optimizer(void *self, taciti_optim **out) {
+    static const taciti_optim_passes PASSES = {sum_nothing, pass_time, run_nothing};
+    return taciti_optim_create_with(&PASSES, self, ((const taciti_emulated *)self)->layout, out);
+}
+
+/* ---- the network ------------------------------------------------------------------------------------------------- */
+
+static const taciti_layout *layout_of(const void *self) { return ((const taciti_emulated *)self)->layout; }
+
+static taciti_network_arrays arrays_of(void *self) {
+    const taciti_emulated *e = self;
+    return (taciti_network_arrays){.parameters = e->parameters.base, .gradients = e->gradients.base};
+}
+
+taciti_network taciti_emulated_network(taciti_emulated *emulated) {
+    static const taciti_network_verbs VERBS = {
+        .layout = layout_of, .arrays = arrays_of, .step = run_step, .optimizer = create_optimizer};
+    return (taciti_network){&VERBS, emulated};
 }

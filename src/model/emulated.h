@@ -20,6 +20,7 @@
 
 #include "base/option.h"
 #include "base/trace.h"
+#include "model/network.h"
 #include "model/profile.h"
 #include "tensor/layout.h"
 
@@ -64,17 +65,16 @@ void taciti_emulated_destroy(taciti_emulated *emulated);
 /* Writes gradients once, so that the first step that wants them does not pay for their pages. */
 void taciti_emulated_touch_gradients(taciti_emulated *emulated);
 
-float *taciti_emulated_parameters(taciti_emulated *emulated); /* flat */
-float *taciti_emulated_gradients(taciti_emulated *emulated);  /* flat */
-
 /* Seconds that forward and backward of this step shall take on this rank. Pure. */
 double taciti_emulated_step_s(const taciti_emulated *emulated, int64_t step);
 
-/* Forward and backward of one step. The first one asks for short turns for the calling thread (base/clock.h). `ready`
- * is called by the calling thread as each tensor's gradient becomes final, in layout order, and does not block; NULL:
- * nobody wants gradients, none are written. Spans FORWARD and BACKWARD (one per wait) go to trace, which may be NULL.
- * Owner thread, not collective. */
-tacit_status taciti_emulated_step(taciti_emulated *emulated, int64_t step, taciti_trace *trace,
-                                  void (*ready)(void *context, size_t tensor), void *context);
+/* The accelerator as a network. A step calls `ready` as each tensor's gradient becomes final, in layout order; without
+ * `ready` nobody wants gradients and none are written. `leave`, `need` and `release` are not called, the loss is NaN.
+ * The first step asks for short turns for the calling thread (base/clock.h). Spans FORWARD and BACKWARD (one per wait).
+ *
+ * Its optimizer has no state. An update is a wait of the profile's update_s, that of a range its part of it, which
+ * counts and touches nothing; all else takes no time: blends move 0, sums of squares are 0 (so no step is skipped),
+ * jobs over elements are left out. */
+taciti_network taciti_emulated_network(taciti_emulated *emulated);
 
 #endif

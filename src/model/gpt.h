@@ -160,6 +160,9 @@ tacit_status taciti_gpt_head(taciti_gpt_pass *pass);
 tacit_status taciti_gpt_logits(taciti_gpt_pass *pass, size_t first, size_t rows);
 /* gpt_backward.c: from `narrow` to all other gradients; reports tensors. */
 tacit_status taciti_gpt_backward(taciti_gpt_pass *pass);
+/* Around every use of parameters: those of the unit that has this tensor. */
+tacit_status taciti_gpt_need(const taciti_gpt_pass *pass, size_t tensor);
+void taciti_gpt_release(const taciti_gpt_pass *pass, size_t tensor);
 /* Reports the next `count` tensors as ready. */
 void taciti_gpt_report(taciti_gpt_pass *pass, size_t count);
 /* TACIT_PENDING when the caller wants the pass to end here. */

@@ -250,9 +250,13 @@ static void embedding_backward(taciti_gpt_pass *pass) {
 
 tacit_status taciti_gpt_backward(taciti_gpt_pass *pass) {
     norm_backward(pass, 2 * pass->model->layers);
+    taciti_gpt_release(pass, taciti_gpt_lnf_tensor(pass->model)); /* the forward pass has needed it */
     for (size_t l = pass->model->layers; l-- > 0;) {
+        const size_t tensor = taciti_gpt_layer_tensor(pass->model, l, 0);
         TACITI_TRY(taciti_gpt_go_on(pass));
+        TACITI_TRY(taciti_gpt_need(pass, tensor));
         TACITI_TRY(backward_layer(pass, l));
+        taciti_gpt_release(pass, tensor);
     }
     embedding_backward(pass);
     return TACIT_OK;

@@ -157,6 +157,11 @@ static void attend(void *context, int thread, int threads) {
     }
 }
 
+/* A tensor of the unit behind a layer, whose norm ends the layer's pass. */
+static size_t unit_after(const taciti_model *model, size_t layer) {
+    return layer + 1 < model->layers ? taciti_gpt_layer_tensor(model, layer + 1, 0) : taciti_gpt_lnf_tensor(model);
+}
+
 static tacit_status forward_layer(taciti_gpt_pass *pass, size_t index) {
     taciti_model *model = pass->model;
     const taciti_gpt_layer *layer = &model->arena.layers[index];
@@ -172,14 +177,20 @@ static tacit_status forward_layer(taciti_gpt_pass *pass, size_t index) {
     taciti_gpt_each_rows(pass, false, apply_gelu, &job);
     taciti_gpt_clock(pass, TACITI_MODEL_OP_ELEMENTWISE);
     TACITI_TRY(multiply(pass, layer->gelu, index, TACITI_GPT_MLP_PROJ_W, model->arena.narrow));
+    TACITI_TRY(taciti_gpt_need(pass, unit_after(model, index)));
     finish_half(pass, 2 * index + 1);
+    taciti_gpt_release(pass, taciti_gpt_layer_tensor(model, index, 0));
     pass->span_ns = taciti_trace_add(pass->trace, TACITI_SPAN_FORWARD, (int)index, pass->span_ns);
     return TACIT_OK;
 }
 
 tacit_status taciti_gpt_forward(taciti_gpt_pass *pass) {
+    const size_t embedding = taciti_gpt_wte_tensor(pass->model);
     struct norm norm = norm_before(pass, 0);
+    TACITI_TRY(taciti_gpt_need(pass, embedding));
+    TACITI_TRY(taciti_gpt_need(pass, taciti_gpt_layer_tensor(pass->model, 0, 0)));
     taciti_gpt_each_rows(pass, false, embed_and_normalize, &norm);
+    taciti_gpt_release(pass, embedding);
     taciti_gpt_clock(pass, TACITI_MODEL_OP_ELEMENTWISE);
     for (size_t l = 0; l < pass->model->layers; l++) {
         TACITI_TRY(taciti_gpt_go_on(pass));

@@ -91,7 +91,8 @@ static tacit_status head_gradients(taciti_gpt_pass *pass, size_t first, size_t r
 
 tacit_status taciti_gpt_head(taciti_gpt_pass *pass) {
     taciti_model *model = pass->model;
-    const size_t max = model->arena.head_rows;
+    const size_t max = model->arena.head_rows, tensor = taciti_gpt_head_tensor(model);
+    TACITI_TRY(taciti_gpt_need(pass, tensor));
     for (size_t first = 0; first < pass->tokens; first += max) {
         struct chunk chunk = {pass, first, pass->tokens - first < max ? pass->tokens - first : max};
         TACITI_TRY(taciti_gpt_logits(pass, first, chunk.rows));
@@ -102,6 +103,7 @@ tacit_status taciti_gpt_head(taciti_gpt_pass *pass) {
         TACITI_TRY(head_gradients(pass, first, chunk.rows));
         pass->span_ns = taciti_trace_add(pass->trace, TACITI_SPAN_BACKWARD, (int)model->layers, pass->span_ns);
     }
+    taciti_gpt_release(pass, tensor);
     taciti_gpt_clock(pass, TACITI_MODEL_OP_HEAD);
     if (pass->training && !model->options.tied) taciti_gpt_report(pass, 1);
     return TACIT_OK;

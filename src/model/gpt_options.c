@@ -142,7 +142,11 @@ static tacit_status append_all(const taciti_model_options *o, taciti_layout *lay
     if (!o->tied) TACITI_TRY(taciti_layout_append(layout, "lm_head.weight", 2, vocabulary, true));
     TACITI_TRY(taciti_layout_append(layout, "ln_f.weight", 1, &c, false));
     TACITI_TRY(taciti_layout_append(layout, "ln_f.bias", 1, &c, false));
-    for (int64_t l = o->layers - 1; l >= 0; l--) TACITI_TRY(append_layer(layout, l, c));
+    for (int64_t l = o->layers - 1; l >= 0; l--) {
+        taciti_layout_next_unit(layout);
+        TACITI_TRY(append_layer(layout, l, c));
+    }
+    taciti_layout_next_unit(layout);
     TACITI_TRY(taciti_layout_append(layout, "wpe.weight", 2, positions, true));
     return taciti_layout_append(layout, "wte.weight", 2, vocabulary, true);
 }

@@ -57,11 +57,22 @@ void taciti_gpt_clock(taciti_gpt_pass *pass, taciti_model_op op) {
 }
 
 void taciti_gpt_report(taciti_gpt_pass *pass, size_t count) {
+    const taciti_network_hooks *hooks = &pass->batch->hooks;
     for (size_t i = 0; i < count; i++, pass->ready++)
-        if (pass->batch->ready != NULL) pass->batch->ready(pass->batch->context, pass->ready);
+        if (hooks->ready != NULL) hooks->ready(hooks->context, pass->ready);
 }
 
 tacit_status taciti_gpt_go_on(const taciti_gpt_pass *pass) {
-    const taciti_model_batch *batch = pass->batch;
-    return batch->leave != NULL && batch->leave(batch->context) ? TACIT_PENDING : TACIT_OK;
+    const taciti_network_hooks *hooks = &pass->batch->hooks;
+    return hooks->leave != NULL && hooks->leave(hooks->context) ? TACIT_PENDING : TACIT_OK;
+}
+
+tacit_status taciti_gpt_need(const taciti_gpt_pass *pass, size_t tensor) {
+    const taciti_network_hooks *hooks = &pass->batch->hooks;
+    return hooks->need == NULL ? TACIT_OK : hooks->need(hooks->context, pass->model->layout->tensors[tensor].unit);
+}
+
+void taciti_gpt_release(const taciti_gpt_pass *pass, size_t tensor) {
+    const taciti_network_hooks *hooks = &pass->batch->hooks;
+    if (hooks->release != NULL) hooks->release(hooks->context, pass->model->layout->tensors[tensor].unit);
 }

@@ -18,6 +18,7 @@
 #include "base/pool.h"
 #include "base/trace.h"
 #include "kernel/kernel.h"
+#include "model/network.h"
 #include "tensor/layout.h"
 
 enum { TACITI_DTYPE_F32, TACITI_DTYPE_BF16 };
@@ -72,11 +73,11 @@ void taciti_model_init(taciti_model *model, uint64_t seed);
 void taciti_model_refresh(taciti_model *model);
 
 /* One micro-batch: tokens and targets [batch][time] (a target < 0 is ignored). Gradients of sum(loss) * scale are ADDED
- * to the gradients when accumulate, else they replace them. `ready` (may be NULL) is called by the calling thread as
- * each tensor's gradient becomes final, in layout order. dropout_key: (seed, step, sample) folded by the caller; sample
- * i of the batch uses (dropout_key, first_sample + i), so masks do not depend on how samples are spread over ranks.
- * *loss_sum receives the sum of the losses in nats. batch may be 0 (gradients become zero, all tensors ready). `leave`
- * (may be NULL) is asked before every layer: true ends the pass there with TACIT_PENDING; tensors that were not
+ * to the gradients when accumulate, else they replace them. hooks: as network.h says; `ready` in layout order, units
+ * are the head (the last norm, and the output matrix unless tied), every block, the embeddings. dropout_key: (seed,
+ * step, sample) folded by the caller; sample i of the batch uses (dropout_key, first_sample + i), so masks do not
+ * depend on how samples are spread over ranks. *loss_sum receives the sum of the losses in nats. batch may be 0
+ * (gradients become zero, all tensors ready). `leave` is asked before every layer; gradients of tensors that were not
  * reported as ready then have no meaning. */
 typedef struct taciti_model_batch {
     const int32_t *tokens, *targets;
@@ -85,14 +86,25 @@ typedef struct taciti_model_batch {
     bool accumulate;
     uint64_t dropout_key;
     uint64_t first_sample;
-    void (*ready)(void *context, size_t tensor);
-    bool (*leave)(void *context);
-    void *context; /* of both */
+    taciti_network_hooks hooks;
 } taciti_model_batch;
 tacit_status taciti_model_train(taciti_model *model, const taciti_model_batch *batch, taciti_trace *trace,
                                 double *loss_sum);
 
-/* Forward only, no dropout: the sum of losses over targets >= 0. */
+/* The model as a network. A step consists of as many passes as `batch` hands out: micro-batches of this rank's samples,
+ * in whatever way the caller has them. `ready` is called during the last one. */
+typedef struct taciti_model_network {
+    taciti_model *model; /* borrows */
+    /* Fills in micro-batch `pass` (from 0 on) of a step, but for hooks and accumulate; borrowed until the next call.
+     * *last: no other follows. A step has one at least, which may be empty. */
+    tacit_status (*batch)(void *context, int64_t step, size_t pass, taciti_model_batch *out, bool *last);
+    void *context;
+} taciti_model_network;
+
+/* Borrows what it is given. */
+taciti_network taciti_model_as_network(taciti_model_network *model);
+
+/* Forward only, no dropout, all parameters there: the sum of losses over targets >= 0. */
 tacit_status taciti_model_loss(taciti_model *model, const int32_t *tokens, const int32_t *targets, size_t batch,
                                size_t time, double *loss_sum);
 

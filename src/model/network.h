@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What can be trained: flat arrays that have a layout, and a step that computes gradients. The step driver (driver/)
- * knows nothing else of a network. Implemented by the GPT (model/gpt_network.h), by the emulated accelerator
+ * knows nothing else of a network. Implemented by the GPT (model/model.h), by the emulated accelerator
  * (model/emulated.h) and by callbacks of a library user (api/).
  *
  * A unit is a group of tensors that a pass uses together (taciti_tensor.unit): the embedding, a block, the head. Where
@@ -35,9 +35,8 @@ typedef struct taciti_network_hooks {
 
     /* need: the next operations read parameters of this unit; they are in the array when it returns. May block; an
      * error ends the step with that status. release: the unit's parameters are not read until the next need. Calls come
-     * in pairs, once around the unit's part of the forward pass and once around that of the backward pass (of each
-     * micro-batch); several units may be needed at a time. Gradients of a unit are ready before its last release. A
-     * step that ends early releases nothing. */
+     * in pairs, around every use in the forward pass and in the backward pass of each micro-batch; several units may be
+     * needed at a time. A step that ends early releases nothing. */
     tacit_status (*need)(void *context, size_t unit);
     void (*release)(void *context, size_t unit);
 

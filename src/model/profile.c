@@ -97,11 +97,13 @@ static size_t count_tensors(const taciti_profile *profile) {
 }
 
 static tacit_status append_backwards(const taciti_profile *profile, taciti_layout *layout) {
-    for (size_t l = profile->layer_count; l-- > 0;)
+    for (size_t l = profile->layer_count; l-- > 0;) {
         for (size_t t = profile->layers[l].tensor_count; t-- > 0;) {
             const taciti_profile_tensor *tensor = &profile->layers[l].tensors[t];
             TACITI_TRY(taciti_layout_append(layout, tensor->name, tensor->dims, tensor->shape, tensor->dims > 1));
         }
+        if (profile->layers[l].tensor_count > 0) taciti_layout_next_unit(layout);
+    }
     return TACIT_OK;
 }
 

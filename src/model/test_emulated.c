@@ -41,7 +41,7 @@ static taciti_profile_layer g_layers[] = {
     {.name = "no tensors", .forward_s = 1e-4, .backward_s = 1e-4},
     {.name = "high", .forward_s = 5e-4, .backward_s = 5e-4, .tensors = g_high, .tensor_count = 2},
 };
-static const taciti_profile PROFILE = {.name = "test", .layers = g_layers, .layer_count = 4};
+static const taciti_profile PROFILE = {.name = "test", .layers = g_layers, .layer_count = 4, .update_s = 2e-3};
 enum { TENSORS = 5 };
 
 typedef struct fixture {
@@ -68,18 +68,31 @@ static void tear_down(fixture *f) {
     taciti_layout_destroy(&f->layout);
 }
 
+static float *gradients(const fixture *f) {
+    const taciti_network network = taciti_emulated_network(f->emulated);
+    return network.verbs->arrays(network.self).gradients;
+}
+
+static void run(fixture *f, int64_t number, taciti_trace *trace, void (*ready)(void *context, size_t tensor)) {
+    const taciti_network network = taciti_emulated_network(f->emulated);
+    const taciti_network_hooks hooks = {.ready = ready, .context = f};
+    double loss = 0;
+    assert_int_equal(network.verbs->step(network.self, number, &hooks, trace, &loss), TACIT_OK);
+    assert_true(isnan(loss));
+}
+
 static void on_ready(void *context, size_t tensor) {
     fixture *f = context;
     const taciti_tensor *t = &f->layout.tensors[tensor];
     assert_int_equal(tensor, f->calls);
     f->at_ns[f->calls++] = taciti_now_ns();
-    memcpy(f->copy + t->offset, taciti_emulated_gradients(f->emulated) + t->offset, t->n * sizeof(float));
+    memcpy(f->copy + t->offset, gradients(f) + t->offset, t->n * sizeof(float));
 }
 
 static void step(fixture *f, int64_t number) {
     f->calls = 0;
     f->start_ns = taciti_now_ns();
-    assert_int_equal(taciti_emulated_step(f->emulated, number, NULL, on_ready, f), TACIT_OK);
+    run(f, number, NULL, on_ready);
     assert_int_equal(f->calls, TENSORS);
 }
 
@@ -103,7 +116,7 @@ static void check_spans(size_t bucket_bytes, const int *details, size_t count) {
     taciti_trace trace;
     set_up_buckets(&f, (taciti_compute_options){0}, 0, bucket_bytes);
     assert_int_equal(taciti_trace_create(16, &trace), TACIT_OK);
-    assert_int_equal(taciti_emulated_step(f.emulated, 0, &trace, on_ready, &f), TACIT_OK);
+    run(&f, 0, &trace, on_ready);
     assert_int_equal(f.calls, TENSORS);
     assert_int_equal(trace.count, count);
     for (size_t i = 0; i < count; i++) {
@@ -130,13 +143,13 @@ static void gradients_do_not_depend_on_what_was_there(void **state) {
     set_up(&a, (taciti_compute_options){0}, 2);
     set_up(&b, (taciti_compute_options){0}, 2);
     step(&a, 0);
-    float *g = taciti_emulated_gradients(a.emulated);
+    float *g = gradients(&a);
     for (size_t i = 0; i < TENSORS; i++)
         for (size_t e = 0; e < a.layout.tensors[i].n; e++)
             g[a.layout.tensors[i].offset + e] = e % 2 == 0 ? INFINITY : NAN;
     step(&a, 1);
     step(&b, 1);
-    assert_memory_equal(g, taciti_emulated_gradients(b.emulated), a.layout.n * sizeof(float));
+    assert_memory_equal(g, gradients(&b), a.layout.n * sizeof(float));
     assert_memory_equal(g, a.copy, a.layout.n * sizeof(float)); /* final when ready; padding of the copy is 0 */
     tear_down(&a);
     tear_down(&b);
@@ -230,9 +243,9 @@ static void nobody_wants_gradients(void **state) {
     fixture f;
     set_up(&f, (taciti_compute_options){0}, 0);
     step(&f, 0);
-    memset(taciti_emulated_gradients(f.emulated), 0, f.layout.n * sizeof(float));
-    assert_int_equal(taciti_emulated_step(f.emulated, 1, NULL, NULL, NULL), TACIT_OK);
-    for (size_t i = 0; i < f.layout.n; i++) assert_true(fabsf(taciti_emulated_gradients(f.emulated)[i]) <= 0);
+    memset(gradients(&f), 0, f.layout.n * sizeof(float));
+    run(&f, 1, NULL, NULL);
+    for (size_t i = 0; i < f.layout.n; i++) assert_true(fabsf(gradients(&f)[i]) <= 0);
     tear_down(&f);
 }
 
@@ -391,6 +404,46 @@ static void options_set_the_times(void **state) {
     taciti_profile_destroy(&changed);
 }
 
+/* ---- the optimizer ----------------------------------------------------------------------------------------------- */
+
+static void never(void *context, int thread, int threads) {
+    (void)context, (void)thread, (void)threads;
+    fail();
+}
+
+/* It reads and writes nothing, ranges take their part of the time, and only begin counts. */
+static void an_update_only_takes_time(void **state) {
+    (void)state;
+    fixture f;
+    taciti_optim *optim = NULL;
+    float nowhere = 3;
+    taciti_blend blend = {.arrived = &nowhere, .keep = 0, .share = 1, .leaving = &nowhere, .moved = 5};
+    set_up(&f, (taciti_compute_options){0}, 0);
+    const taciti_network network = taciti_emulated_network(f.emulated);
+    const size_t n = f.layout.n, quarter = n / 4;
+    assert_int_equal(network.verbs->optimizer(network.self, &optim), TACIT_OK);
+    const double sum = taciti_optim_sum_squares(optim, NULL, 0, (size_t)1 << 40), zero = 0;
+    assert_memory_equal(&sum, &zero, sizeof sum);
+    int64_t begin_ns = taciti_now_ns();
+    taciti_optim_update(optim, NULL, &nowhere, NULL, 1e-3, 1);
+    assert_true(taciti_now_ns() - begin_ns >= 2000000);
+    taciti_optim_begin(optim, 1e-3, 1);
+    begin_ns = taciti_now_ns();
+    taciti_optim_update_range(optim, NULL, &nowhere, NULL, 0, quarter, &blend);
+    assert_true(taciti_now_ns() - begin_ns >= 499000);
+    taciti_optim_update_range(optim, NULL, &nowhere, NULL, quarter, n - quarter, &blend);
+    assert_true(taciti_now_ns() - begin_ns >= 2000000);
+    taciti_optim_blend_range(optim, NULL, NULL, 0, n, &blend);
+    taciti_optim_scale(optim, &nowhere, 0.5);
+    taciti_optim_run(optim, never, NULL);
+    assert_true(nowhere == 3 && blend.moved == 5);
+    assert_int_equal(taciti_optim_updates(optim), 2);
+    assert_int_equal(taciti_optim_state_count(optim), 0);
+    assert_null(taciti_optim_state(optim, 0));
+    taciti_optim_destroy(optim);
+    tear_down(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_tensor_is_ready_before_its_time),
@@ -406,6 +459,7 @@ int main(void) {
         cmocka_unit_test(wrong_stragglers_are_refused),
         cmocka_unit_test(a_preset_alone_is_enough),
         cmocka_unit_test(options_set_the_times),
+        cmocka_unit_test(an_update_only_takes_time),
     };
     return cmocka_run_group_tests(tests, watch_log, NULL);
 }

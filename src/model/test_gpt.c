@@ -330,8 +330,8 @@ static void every_tensor_is_reported_once_in_order_and_final(void **state) {
         struct fixture *f = begin(nano(tied != 0, 0.1, TACITI_DTYPE_F32), BATCH, TIME, 2);
         (void)train(f);
         struct ready r = {f, 0, copy_gradients(f)};
-        f->batch.ready = mark;
-        f->batch.context = &r;
+        f->batch.hooks.ready = mark;
+        f->batch.hooks.context = &r;
         (void)train(f);
         assert_int_equal(r.next, f->layout.tensor_count);
         taciti_free(r.want);
@@ -346,8 +346,8 @@ static void an_empty_batch_zeroes_and_reports(void **state) {
     float *before = copy_gradients(f);
     struct ready r = {f, 0, NULL};
     f->batch.batch = 0;
-    f->batch.ready = mark;
-    f->batch.context = &r;
+    f->batch.hooks.ready = mark;
+    f->batch.hooks.context = &r;
     f->batch.accumulate = true;
     assert_true(train(f) == 0);
     assert_memory_equal(taciti_model_gradients(f->model), before, f->layout.n * sizeof *before);
@@ -385,9 +385,9 @@ static void a_pass_can_be_left(void **state) {
     tacit_status status = TACIT_PENDING;
     for (; status == TACIT_PENDING; left++) {
         struct leaving l = {.ready = {f, 0, want}, .last = left};
-        f->batch.ready = mark;
-        f->batch.leave = leave_at_last;
-        f->batch.context = &l;
+        f->batch.hooks.ready = mark;
+        f->batch.hooks.leave = leave_at_last;
+        f->batch.hooks.context = &l;
         status = taciti_model_train(f->model, &f->batch, NULL, &loss);
         assert_int_equal(l.ready.next == f->layout.tensor_count, status == TACIT_OK);
     }

@@ -16,7 +16,6 @@
  */
 #include "optim/optim.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 
@@ -27,6 +26,8 @@ enum { FLOATS_PER_LINE = 16, NORM_FLOATS = 65536, BLEND_FLOATS = 16384 };
 static const char *const STATE_NAMES[TACITI_OPTIM_MAX_STATES] = {"optim.m", "optim.v", "optim.a"};
 
 struct taciti_optim {
+    const taciti_optim_passes *passes; /* borrows */
+    void *self;                        /* of the passes; borrows */
     taciti_optim_options options;
     const taciti_layout *layout; /* borrows */
     taciti_pool *pool;           /* borrows */
@@ -37,8 +38,6 @@ struct taciti_optim {
     int64_t updates;
     taciti_accum_step adam; /* of the update that has begun */
     taciti_sgd_step sgd;
-    bool emulated;     /* only layout, updates and the next are used */
-    int64_t update_ns; /* of a whole update */
 };
 
 static bool accumulates(const taciti_optim_options *options) {
@@ -53,40 +52,6 @@ static int states_of(const taciti_optim_options *options) {
 size_t taciti_optim_bytes_per_float(const taciti_optim_options *options) {
     return sizeof(float) * (size_t)states_of(options);
 }
-
-tacit_status taciti_optim_create(const taciti_optim_options *options, const taciti_layout *layout, taciti_pool *pool,
-                                 taciti_optim **out) {
-    if (accumulates(options) && options->accum < 1)
-        return taciti_fail(TACIT_E_CONFIG, "optim.accum: a window has at least 1 step, not %lld",
-                           (long long)options->accum);
-    taciti_optim *optim = taciti_calloc(1, sizeof *optim);
-    if (optim == NULL) return TACIT_E_MEMORY;
-    *optim = (taciti_optim){.options = *options, .layout = layout, .pool = pool, .kernels = taciti_kernels_get()};
-    optim->block_sums = taciti_calloc(layout->n / BLEND_FLOATS + 1, sizeof *optim->block_sums);
-    tacit_status status = optim->block_sums == NULL ? TACIT_E_MEMORY : TACIT_OK;
-    while (status == TACIT_OK && optim->state_count < states_of(options)) {
-        status = taciti_pages_create(layout->n * sizeof(float), "optimizer state", &optim->states[optim->state_count]);
-        if (status == TACIT_OK) optim->state_count++;
-    }
-    if (status != TACIT_OK) {
-        taciti_optim_destroy(optim);
-        return status;
-    }
-    *out = optim;
-    return TACIT_OK;
-}
-
-tacit_status taciti_optim_create_emulated(double update_s, const taciti_layout *layout, taciti_optim **out) {
-    taciti_optim *optim = taciti_calloc(1, sizeof *optim);
-    if (optim == NULL) return TACIT_E_MEMORY;
-    optim->layout = layout;
-    optim->emulated = true;
-    optim->update_ns = (int64_t)(update_s * (double)TACITI_NS_PER_S);
-    *out = optim;
-    return TACIT_OK;
-}
-
-bool taciti_optim_is_emulated(const taciti_optim *optim) { return optim->emulated; }
 
 void taciti_optim_destroy(taciti_optim *optim) {
     if (optim == NULL) return;
@@ -113,13 +78,17 @@ static void sum_blocks(void *context, int thread, int threads) {
     }
 }
 
-double taciti_optim_sum_squares(taciti_optim *optim, const float *flat, size_t offset, size_t n) {
-    if (optim->emulated) return 0;
-    norm_job job = {.optim = optim, .x = flat + offset, .n = n};
+static double sum_squares(void *self, const float *x, size_t n) {
+    const taciti_optim *optim = self;
+    norm_job job = {.optim = optim, .x = x, .n = n};
     taciti_pool_run(optim->pool, sum_blocks, &job);
     double sum = 0;
     for (size_t block = 0; block * NORM_FLOATS < n; block++) sum += optim->block_sums[block];
     return sum;
+}
+
+double taciti_optim_sum_squares(taciti_optim *optim, const float *flat, size_t offset, size_t n) {
+    return optim->passes->sum_squares(optim->self, flat + offset, n);
 }
 
 /* ---- update -------------------------------------------------------------------------------------------------- */
@@ -137,7 +106,6 @@ static float correction(double beta, int64_t t) {
 void taciti_optim_begin(taciti_optim *optim, double lr, double grad_scale) {
     const taciti_optim_options *o = &optim->options;
     const int64_t t = ++optim->updates;
-    if (optim->emulated) return;
     const int64_t steps = accumulates(o) ? o->accum : 1, windows = (t + steps - 1) / steps;
     optim->adam = (taciti_accum_step){
         .adamw = {.lr = (float)lr,
@@ -162,10 +130,7 @@ void taciti_optim_begin(taciti_optim *optim, double lr, double grad_scale) {
 /* One pass over a range of the flat arrays. */
 typedef struct pass_job {
     taciti_optim *optim;
-    float *parameters;
-    const float *gradients; /* NULL: no update */
-    taciti_bf16 *copy16;    /* or NULL */
-    size_t offset, n;
+    const taciti_optim_range *range;
     const taciti_blend *blend; /* or NULL */
 } pass_job;
 
@@ -173,13 +138,15 @@ static float *state_at(const taciti_optim *optim, int i, size_t at) {
     return i < optim->state_count ? (float *)optim->states[i].base + at : NULL;
 }
 
-static taciti_bf16 *copy_at(const pass_job *job, size_t at) { return job->copy16 != NULL ? job->copy16 + at : NULL; }
+static taciti_bf16 *copy_at(const pass_job *job, size_t at) {
+    return job->range->copy16 != NULL ? job->range->copy16 + at : NULL;
+}
 
 /* blend (may be NULL) begins where the floats do. */
 static void update_floats(const pass_job *job, size_t begin, size_t end, bool decay, taciti_blend *blend) {
     const taciti_optim *optim = job->optim;
-    float *p = job->parameters + begin;
-    const float *g = job->gradients + begin;
+    float *p = job->range->parameters + begin;
+    const float *g = job->range->gradients + begin;
     const taciti_accum_state state = {state_at(optim, 0, begin), state_at(optim, 1, begin), state_at(optim, 2, begin)};
     taciti_accum_step adam = optim->adam;
     taciti_sgd_step sgd = optim->sgd;
@@ -220,7 +187,7 @@ static taciti_blend blend_at(const taciti_blend *blend, size_t at) {
 static double blend_floats(const pass_job *job, size_t begin, size_t end) {
     if (job->blend == NULL || begin == end) return 0;
     taciti_blend blend = blend_at(job->blend, begin);
-    job->optim->kernels->blend(&blend, job->parameters + begin, copy_at(job, begin), end - begin);
+    job->optim->kernels->blend(&blend, job->range->parameters + begin, copy_at(job, begin), end - begin);
     return blend.moved;
 }
 
@@ -245,51 +212,108 @@ static void pass_part(void *context, int thread, int threads) {
     const pass_job *job = context;
     const size_t unit = job->blend != NULL ? BLEND_FLOATS : FLOATS_PER_LINE;
     size_t begin = 0, end = 0;
-    taciti_pool_part(job->n, unit, thread, threads, &begin, &end);
-    if (job->blend == NULL) (void)pass_floats(job, job->offset + begin, job->offset + end);
+    taciti_pool_part(job->range->n, unit, thread, threads, &begin, &end);
+    if (job->blend == NULL) (void)pass_floats(job, job->range->offset + begin, job->range->offset + end);
     for (size_t at = begin; job->blend != NULL && at < end; at += BLEND_FLOATS) {
-        const size_t first = job->offset + at,
-                     last = end - at < BLEND_FLOATS ? job->offset + end : first + BLEND_FLOATS;
+        const size_t first = job->range->offset + at,
+                     last = end - at < BLEND_FLOATS ? job->range->offset + end : first + BLEND_FLOATS;
         job->optim->block_sums[at / BLEND_FLOATS] =
-            job->gradients != NULL ? pass_floats(job, first, last) : blend_floats(job, first, last);
+            job->range->gradients != NULL ? pass_floats(job, first, last) : blend_floats(job, first, last);
     }
 }
 
-static void pass(pass_job *job, taciti_blend *blend) {
-    job->blend = blend;
-    taciti_pool_run(job->optim->pool, pass_part, job);
-    for (size_t block = 0; blend != NULL && block * BLEND_FLOATS < job->n; block++)
-        blend->moved += job->optim->block_sums[block];
-}
-
-/* The parts of any cut add up to the whole to the nanosecond. */
-static int64_t emulated_ns(const taciti_optim *optim, size_t offset) {
-    return (int64_t)((double)optim->update_ns * ((double)offset / (double)optim->layout->n));
+static void pass(void *self, const taciti_optim_range *range, taciti_blend *blend) {
+    taciti_optim *optim = self;
+    pass_job job = {.optim = optim, .range = range, .blend = blend};
+    taciti_pool_run(optim->pool, pass_part, &job);
+    for (size_t block = 0; blend != NULL && block * BLEND_FLOATS < range->n; block++)
+        blend->moved += optim->block_sums[block];
 }
 
 void taciti_optim_update_range(taciti_optim *optim, float *parameters, const float *gradients, taciti_bf16 *copy16,
                                size_t offset, size_t n, taciti_blend *blend) {
-    if (optim->emulated) {
-        const int64_t part_ns = emulated_ns(optim, offset + n) - emulated_ns(optim, offset);
-        taciti_sleep_until_ns(taciti_now_ns() + part_ns);
-        return;
-    }
-    pass_job job = {
-        .optim = optim, .parameters = parameters, .gradients = gradients, .copy16 = copy16, .offset = offset, .n = n};
-    pass(&job, blend);
+    const taciti_optim_range range = {parameters, gradients, copy16, offset, n};
+    optim->passes->pass(optim->self, &range, blend);
 }
 
 void taciti_optim_blend_range(taciti_optim *optim, float *parameters, taciti_bf16 *copy16, size_t offset, size_t n,
                               taciti_blend *blend) {
-    if (optim->emulated) return;
-    pass_job job = {.optim = optim, .parameters = parameters, .copy16 = copy16, .offset = offset, .n = n};
-    pass(&job, blend);
+    const taciti_optim_range range = {.parameters = parameters, .copy16 = copy16, .offset = offset, .n = n};
+    optim->passes->pass(optim->self, &range, blend);
 }
 
 void taciti_optim_update(taciti_optim *optim, float *parameters, const float *gradients, taciti_bf16 *copy16, double lr,
                          double grad_scale) {
     taciti_optim_begin(optim, lr, grad_scale);
     taciti_optim_update_range(optim, parameters, gradients, copy16, 0, optim->layout->n, NULL);
+}
+
+/* ---- jobs of others ------------------------------------------------------------------------------------------ */
+
+static void run(void *self, taciti_pool_job *job, void *context) {
+    taciti_pool_run(((taciti_optim *)self)->pool, job, context);
+}
+
+void taciti_optim_run(taciti_optim *optim, taciti_pool_job *job, void *context) {
+    optim->passes->run(optim->self, job, context);
+}
+
+typedef struct scale_job {
+    const taciti_optim *optim;
+    float *x;
+    float factor;
+} scale_job;
+
+static void scale_part(void *context, int thread, int threads) {
+    const scale_job *job = context;
+    size_t begin = 0, end = 0;
+    taciti_pool_part(job->optim->layout->n, FLOATS_PER_LINE, thread, threads, &begin, &end);
+    job->optim->kernels->scale(job->x + begin, job->factor, end - begin);
+}
+
+void taciti_optim_scale(taciti_optim *optim, float *flat, double factor) {
+    scale_job job = {.optim = optim, .x = flat, .factor = (float)factor};
+    if (job.factor < 1 || job.factor > 1) taciti_optim_run(optim, scale_part, &job);
+}
+
+/* ---- life ------------------------------------------------------------------------------------------------------ */
+
+static const taciti_optim_passes OURS = {sum_squares, pass, run};
+
+tacit_status taciti_optim_create(const taciti_optim_options *options, const taciti_layout *layout, taciti_pool *pool,
+                                 taciti_optim **out) {
+    if (accumulates(options) && options->accum < 1)
+        return taciti_fail(TACIT_E_CONFIG, "optim.accum: a window has at least 1 step, not %lld",
+                           (long long)options->accum);
+    taciti_optim *optim = taciti_calloc(1, sizeof *optim);
+    if (optim == NULL) return TACIT_E_MEMORY;
+    *optim = (taciti_optim){.passes = &OURS,
+                            .self = optim,
+                            .options = *options,
+                            .layout = layout,
+                            .pool = pool,
+                            .kernels = taciti_kernels_get()};
+    optim->block_sums = taciti_calloc(layout->n / BLEND_FLOATS + 1, sizeof *optim->block_sums);
+    tacit_status status = optim->block_sums == NULL ? TACIT_E_MEMORY : TACIT_OK;
+    while (status == TACIT_OK && optim->state_count < states_of(options)) {
+        status = taciti_pages_create(layout->n * sizeof(float), "optimizer state", &optim->states[optim->state_count]);
+        if (status == TACIT_OK) optim->state_count++;
+    }
+    if (status != TACIT_OK) {
+        taciti_optim_destroy(optim);
+        return status;
+    }
+    *out = optim;
+    return TACIT_OK;
+}
+
+tacit_status taciti_optim_create_with(const taciti_optim_passes *passes, void *self, const taciti_layout *layout,
+                                      taciti_optim **out) {
+    taciti_optim *optim = taciti_calloc(1, sizeof *optim);
+    if (optim == NULL) return TACIT_E_MEMORY;
+    *optim = (taciti_optim){.passes = passes, .self = self, .layout = layout};
+    *out = optim;
+    return TACIT_OK;
 }
 
 /* ---- state --------------------------------------------------------------------------------------------------- */

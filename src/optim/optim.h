@@ -61,12 +61,13 @@ enum { TACITI_OPTIM_MAX_STATES = 3 };
  * momentum, none without). Borrows layout and pool. Not collective. */
 tacit_status taciti_optim_create(const taciti_optim_options *options, const taciti_layout *layout, taciti_pool *pool,
                                  taciti_optim **out);
-/* The optimizer of an emulated accelerator: an update is a wait of update_s that counts and touches nothing, that of a
- * range its part of update_s; blending takes no time and moves 0. Sums of squares are 0 and read nothing (so the norm
- * is 0, and no step is skipped), there is no state. Borrows layout. */
-tacit_status taciti_optim_create_emulated(double update_s, const taciti_layout *layout, taciti_optim **out);
-bool taciti_optim_is_emulated(const taciti_optim *optim);
 void taciti_optim_destroy(taciti_optim *optim);
+
+/* Runs a job of the caller's over elements, on the threads of the pool. */
+void taciti_optim_run(taciti_optim *optim, taciti_pool_job *job, void *context);
+
+/* flat *= factor, all floats of the layout; a factor of 1 costs nothing. */
+void taciti_optim_scale(taciti_optim *optim, float *flat, double factor);
 
 /* Sum of squares of flat[offset, offset + n), n at most the layout's floats, as a double that depends neither on
  * threads nor on the CPU. */
@@ -101,6 +102,28 @@ int taciti_optim_state_count(const taciti_optim *optim);
 float *taciti_optim_state(taciti_optim *optim, int i);
 int64_t taciti_optim_updates(const taciti_optim *optim);
 void taciti_optim_set_updates(taciti_optim *optim, int64_t updates);
+
+/* ---- another's passes ----------------------------------------------------------------------------------------------
+ * All that an optimizer does with elements are three passes. An accelerator that only pretends to compute brings its
+ * own, without state: model/emulated.h. */
+
+/* Floats [offset, offset + n) of flat arrays. */
+typedef struct taciti_optim_range {
+    float *parameters;
+    const float *gradients; /* NULL: no update */
+    taciti_bf16 *copy16;    /* or NULL */
+    size_t offset, n;
+} taciti_optim_range;
+
+typedef struct taciti_optim_passes {
+    double (*sum_squares)(void *self, const float *x, size_t n);
+    void (*pass)(void *self, const taciti_optim_range *range, taciti_blend *blend); /* update, blend or both */
+    void (*run)(void *self, taciti_pool_job *job, void *context);
+} taciti_optim_passes;
+
+/* Borrows passes, self and layout. */
+tacit_status taciti_optim_create_with(const taciti_optim_passes *passes, void *self, const taciti_layout *layout,
+                                      taciti_optim **out);
 
 /* Bytes of state per parameter float (adamw 8, accum-adamw 12, sgd with momentum 4): for the memory prediction. */
 size_t taciti_optim_bytes_per_float(const taciti_optim_options *options);

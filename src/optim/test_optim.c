@@ -8,7 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "optim/test_fixture.h"
 
 static const double U = 0x1p-24; /* unit roundoff of a float */
@@ -235,28 +234,6 @@ static void a_restored_optimizer_goes_on_bit_for_bit(void **state) {
     }
 }
 
-/* It reads and writes nothing (the arrays are not there), and has nothing to save but its count. */
-static void an_emulated_optimizer_only_waits_and_counts(void **state) {
-    (void)state;
-    const size_t shape = 1000;
-    taciti_layout layout;
-    taciti_optim *optim = NULL;
-    assert_int_equal(taciti_layout_create(1, &layout), TACIT_OK);
-    assert_int_equal(taciti_layout_append(&layout, "a", 1, &shape, true), TACIT_OK);
-    assert_int_equal(taciti_layout_seal(&layout, 1 << 20), TACIT_OK);
-    assert_int_equal(taciti_optim_create_emulated(2e-3, &layout, &optim), TACIT_OK);
-    const double sum = taciti_optim_sum_squares(optim, NULL, 0, (size_t)1 << 40), zero = 0;
-    assert_memory_equal(&sum, &zero, sizeof sum);
-    const int64_t begin_ns = taciti_now_ns();
-    taciti_optim_update(optim, NULL, NULL, NULL, 1e-3, 1);
-    assert_true(taciti_now_ns() - begin_ns >= 2000000);
-    assert_int_equal(taciti_optim_updates(optim), 1);
-    assert_int_equal(taciti_optim_state_count(optim), 0);
-    assert_null(taciti_optim_state(optim, 0));
-    taciti_optim_destroy(optim);
-    taciti_layout_destroy(&layout);
-}
-
 static void near(double a, double b) { assert_true(fabs(a - b) <= 1e-15 * fabs(b)); }
 
 static void the_schedule_passes_through_its_points(void **state) {
@@ -352,7 +329,6 @@ int main(void) {
         cmocka_unit_test(the_norm_is_the_sum_of_squares),
         cmocka_unit_test(clipping_bounds_the_norm_and_leaves_shorter_ones),
         cmocka_unit_test(a_restored_optimizer_goes_on_bit_for_bit),
-        cmocka_unit_test(an_emulated_optimizer_only_waits_and_counts),
         cmocka_unit_test(the_schedule_passes_through_its_points),
         cmocka_unit_test(each_restart_is_a_longer_cosine),
         cmocka_unit_test(the_inverse_square_root_goes_on_for_ever),

@@ -8,7 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "optim/test_fixture.h"
 
 enum { OPTIMIZERS = 6 };
@@ -266,32 +265,6 @@ static void moved_is_the_sum_of_squares_of_the_change(void **state) {
     }
 }
 
-/* Ranges take their part of the time, read and write nothing, and only begin counts. */
-static void ranges_of_an_emulated_optimizer_share_its_time(void **state) {
-    (void)state;
-    const size_t shape = 1600;
-    taciti_layout layout;
-    taciti_optim *optim = NULL;
-    assert_int_equal(taciti_layout_create(1, &layout), TACIT_OK);
-    assert_int_equal(taciti_layout_append(&layout, "a", 1, &shape, true), TACIT_OK);
-    assert_int_equal(taciti_layout_seal(&layout, 1 << 20), TACIT_OK);
-    assert_int_equal(taciti_optim_create_emulated(1e-2, &layout, &optim), TACIT_OK);
-    float nowhere = 3;
-    taciti_blend blend = {.arrived = &nowhere, .keep = 0, .share = 1, .leaving = &nowhere, .moved = 5};
-    taciti_optim_begin(optim, LR, 1);
-    assert_int_equal(taciti_optim_updates(optim), 1);
-    const int64_t begin_ns = taciti_now_ns();
-    taciti_optim_update_range(optim, NULL, NULL, NULL, 0, 400, &blend);
-    assert_true(taciti_now_ns() - begin_ns >= 2500000);
-    taciti_optim_update_range(optim, NULL, NULL, NULL, 400, 1200, &blend);
-    assert_true(taciti_now_ns() - begin_ns >= 10000000);
-    taciti_optim_blend_range(optim, NULL, NULL, 0, 1600, &blend);
-    assert_true(nowhere == 3 && blend.moved == 5);
-    assert_int_equal(taciti_optim_updates(optim), 1);
-    taciti_optim_destroy(optim);
-    taciti_layout_destroy(&layout);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranges_in_any_cut_are_one_update),
@@ -302,7 +275,6 @@ int main(void) {
         cmocka_unit_test(a_consensus_factor_mixes_towards_the_group),
         cmocka_unit_test(blending_alone_touches_no_state),
         cmocka_unit_test(moved_is_the_sum_of_squares_of_the_change),
-        cmocka_unit_test(ranges_of_an_emulated_optimizer_share_its_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

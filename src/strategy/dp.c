@@ -63,36 +63,45 @@ static tacit_status dp_ready(void *self, size_t bucket) {
     return d->context.exchange_options->overlap ? begin(d, bucket) : TACIT_OK;
 }
 
-/* Waits for every bucket and adds up the squares of those that have arrived while the rest is still under way. */
-static tacit_status collect(dp *d, double *sum_squares, int64_t *wait_ns) {
+/* Waits for every bucket and adds up the squares of those that have arrived while the rest is still under way. *scale:
+ * what the sums are multiplied by. */
+static tacit_status collect(dp *d, taciti_step_report *report, double *scale) {
     const taciti_layout *layout = d->context.layout;
+    double squares = 0;
+    *report = (taciti_step_report){.wait_ns = 0};
     for (size_t b = 0; b < layout->bucket_count; b++) TACITI_TRY(begin(d, b));
     for (size_t b = 0; b < layout->bucket_count; b++) {
         const int64_t begin_ns = taciti_now_ns();
         TACITI_TRY(taciti_exchange_wait(d->exchange, b));
-        *wait_ns += taciti_trace_add(d->context.trace, TACITI_SPAN_WAIT, (int)b, begin_ns) - begin_ns;
-        *sum_squares += taciti_optim_sum_squares(d->context.optim, d->context.gradients, layout->buckets[b].offset,
-                                                 layout->buckets[b].n);
+        report->wait_ns += taciti_trace_add(d->context.trace, TACITI_SPAN_WAIT, (int)b, begin_ns) - begin_ns;
+        squares += taciti_optim_sum_squares(d->context.optim, d->context.gradients, layout->buckets[b].offset,
+                                            layout->buckets[b].n);
         d->begun[b] = false;
     }
+    report->grad_norm = sqrt(squares);
+    report->skipped = !isfinite(squares);
+    *scale = report->skipped ? 1 : taciti_optim_clip_scale(d->context.optim_options, report->grad_norm);
     return TACIT_OK;
 }
 
 static tacit_status dp_finish(void *self, double lr, taciti_step_report *out) {
     dp *d = self;
-    double sum_squares = 0;
-    taciti_step_report report = {0};
-    TACITI_TRY(collect(d, &sum_squares, &report.wait_ns));
-    report.grad_norm = sqrt(sum_squares);
-    report.skipped = !isfinite(sum_squares);
-    if (!report.skipped) {
-        const double scale = taciti_optim_clip_scale(d->context.optim_options, report.grad_norm);
-        const int64_t begin_ns = taciti_now_ns();
-        taciti_optim_update(d->context.optim, d->context.parameters, d->context.gradients, d->context.copy16, lr,
-                            scale);
-        (void)taciti_trace_add(d->context.trace, TACITI_SPAN_UPDATE, -1, begin_ns);
-    }
-    *out = report;
+    const taciti_strategy_context *c = &d->context;
+    double scale = 1;
+    TACITI_TRY(collect(d, out, &scale));
+    if (out->skipped) return TACIT_OK;
+    const int64_t begin_ns = taciti_now_ns();
+    taciti_optim_update(c->optim, c->parameters, c->gradients, c->copy16, lr, scale);
+    (void)taciti_trace_add(c->trace, TACITI_SPAN_UPDATE, -1, begin_ns);
+    return TACIT_OK;
+}
+
+static tacit_status dp_settle(void *self, double lr, taciti_step_report *out) {
+    dp *d = self;
+    double scale = 1;
+    (void)lr;
+    TACITI_TRY(collect(d, out, &scale));
+    taciti_optim_scale(d->context.optim, d->context.gradients, scale);
     return TACIT_OK;
 }
 
@@ -129,6 +138,7 @@ const taciti_strategy taciti_strategy_dp = {
     .create = dp_create,
     .ready = dp_ready,
     .finish = dp_finish,
+    .settle = dp_settle,
     .destroy = dp_destroy,
     .bytes_per_step = dp_bytes_per_step,
     .nic_bytes_per_step = dp_nic_bytes_per_step,

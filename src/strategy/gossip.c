@@ -141,6 +141,7 @@ static void gossip_state(void *self, taciti_state *out) {
 typedef struct decision {
     bool mixing;            /* this step mixes */
     bool update;            /* the gradient is finite */
+    double lr, scale;       /* of the update: for the parameters as they are then; of the direction */
     const float *direction; /* the gradient, or the tracker's estimate of it */
 } decision;
 
@@ -214,46 +215,84 @@ static tacit_status adapt_then_combine(taciti_gossip *g, const decision *d, doub
     return TACIT_OK;
 }
 
+static bool is_mixing(const taciti_gossip *g) { return (g->step + 1) % g->options.every == 0; }
+
 static tacit_status decide(taciti_gossip *g, double lr, decision *out, taciti_step_report *report) {
     const double own_norm = norm_of(g, g->context.gradients), mass = taciti_gossip_mass(g);
-    const bool awc = g->options.order == TACITI_GOSSIP_AWC;
-    *out = (decision){.mixing = (g->step + 1) % g->options.every == 0, .direction = g->context.gradients};
+    *out = (decision){.mixing = is_mixing(g), .direction = g->context.gradients};
+    g->wait_ns = 0;
     out->update = isfinite(own_norm);
     if (out->mixing) {
         TACITI_TRY(taciti_gossip_control_decide(g));
         taciti_gossip_plan_step(g, lr);
     }
-    report->grad_norm = own_norm;
-    report->skipped = !out->update;
+    *report = (taciti_step_report){.grad_norm = own_norm, .skipped = !out->update};
     if (g->tracker != NULL) {
         TACITI_TRY(taciti_gossip_track(g, out->update));
         out->direction = g->tracker;
         if (out->update) report->grad_norm = norm_of(g, g->tracker);
     }
-    if (out->update)
-        taciti_optim_begin(g->context.optim, lr / (awc ? taciti_gossip_mass(g) : mass), clipped(g, report->grad_norm));
+    out->lr = lr / (g->options.order == TACITI_GOSSIP_AWC ? taciti_gossip_mass(g) : mass);
+    out->scale = clipped(g, report->grad_norm);
     return TACIT_OK;
+}
+
+static tacit_status end_step(taciti_gossip *g, taciti_step_report *report) {
+    const bool mixed = is_mixing(g);
+    report->moved /= (double)taciti_gossip_telling_mixes(g);
+    report->wait_ns = g->wait_ns;
+    g->step++;
+    if (!mixed) return TACIT_OK;
+    g->number += g->mixes;
+    return g->options.target > 0 ? taciti_gossip_control_note(g, report->moved) : TACIT_OK;
 }
 
 static tacit_status gossip_finish(void *self, double lr, taciti_step_report *out) {
     taciti_gossip *g = self;
-    taciti_step_report report = {0};
     decision d;
-    g->wait_ns = 0;
-    TACITI_TRY(decide(g, lr, &d, &report));
+    TACITI_TRY(decide(g, lr, &d, out));
+    if (d.update) taciti_optim_begin(g->context.optim, d.lr, d.scale);
     if (g->options.order == TACITI_GOSSIP_AWC)
-        TACITI_TRY(adapt_while_communicating(g, &d, &report.moved));
+        TACITI_TRY(adapt_while_communicating(g, &d, &out->moved));
     else
-        TACITI_TRY(adapt_then_combine(g, &d, &report.moved));
-    report.moved /= (double)taciti_gossip_telling_mixes(g);
-    g->step++;
-    if (d.mixing) {
-        g->number += g->mixes;
-        if (g->options.target > 0) TACITI_TRY(taciti_gossip_control_note(g, report.moved));
-    }
-    report.wait_ns = g->wait_ns;
-    *out = report;
-    return TACIT_OK;
+        TACITI_TRY(adapt_then_combine(g, &d, &out->moved));
+    return end_step(g, out);
+}
+
+/* awc mixes before the update, atc after it. */
+static tacit_status gossip_settle(void *self, double lr, taciti_step_report *out) {
+    taciti_gossip *g = self;
+    const taciti_strategy_context *c = &g->context;
+    decision d;
+    TACITI_TRY(decide(g, lr, &d, out));
+    for (size_t b = 0; g->tracker != NULL && d.update && b < c->layout->bucket_count; b++)
+        taciti_gossip_copy(g, c->gradients, g->tracker, 1, b);
+    if (d.update) taciti_optim_scale(c->optim, c->gradients, d.scale);
+    if (!d.mixing || g->options.order != TACITI_GOSSIP_AWC) return TACIT_OK;
+    return taciti_gossip_mix_through(g, taciti_gossip_channel_of(g, g->number), c->parameters, c->copy16, 0,
+                                     (size_t)g->mixes, &out->moved);
+}
+
+/* The parameters of a mixing step leave, for mix `number`. */
+static tacit_status hand_on(taciti_gossip *g, int64_t number, double mass) {
+    taciti_gossip_channel *channel = taciti_gossip_channel_of(g, number);
+    return g->context.exchange_options->overlap ? taciti_gossip_launch(g, channel, g->context.parameters, mass, number)
+                                                : TACIT_OK;
+}
+
+static tacit_status gossip_stepped(void *self, taciti_step_report *out) {
+    taciti_gossip *g = self;
+    const taciti_strategy_context *c = &g->context;
+    const bool mixing = is_mixing(g), awc = g->options.order == TACITI_GOSSIP_AWC;
+    for (size_t b = 0; mixing && g->own != NULL && g->options.delay == 0 && b < c->layout->bucket_count; b++)
+        taciti_gossip_copy(g, g->own, c->parameters, 1, b);
+    if (mixing)
+        TACITI_TRY(hand_on(g, awc ? g->number + g->mixes + g->options.delay : g->number, taciti_gossip_mass(g)));
+    if (mixing && !awc)
+        TACITI_TRY(
+            taciti_gossip_mix_through(g, &g->channels[0], c->parameters, c->copy16, 0, (size_t)g->mixes, &out->moved));
+    for (size_t b = 0; g->tracker != NULL && b < c->layout->bucket_count; b++) TACITI_TRY(taciti_gossip_track_on(g, b));
+    return end_step(g, out);
 }
 
 /* ---- costs, average ---------------------------------------------------------------------------------------------- */
@@ -304,6 +343,8 @@ const taciti_strategy taciti_strategy_gossip = {
     .create = taciti_gossip_create,
     .start = gossip_start,
     .finish = gossip_finish,
+    .settle = gossip_settle,
+    .stepped = gossip_stepped,
     .destroy = taciti_gossip_destroy,
     .bytes_per_step = gossip_bytes_per_step,
     .nic_bytes_per_step = gossip_nic_bytes_per_step,

@@ -34,19 +34,20 @@ double taciti_gossip_mass(const taciti_gossip *g) {
     return g->masses == NULL ? 1 : g->masses[taciti_comm_rank(g->context.comm)];
 }
 
-static bool takes_no_masses(const taciti_gossip_options *o) {
-    return o->accelerate || o->delay > 0 || o->tracker || o->target > 0;
+static bool takes_no_masses(const taciti_gossip *g) {
+    const taciti_gossip_options *o = &g->options;
+    return o->accelerate || o->delay > 0 || o->tracker || o->target > 0 || g->context.own_optimizer;
 }
 
 /* The same on every rank, as all weights are known to all. */
 static tacit_status refuse_masses(const taciti_gossip *g, double apart) {
-    if (apart <= NO_WEIGHT || !takes_no_masses(&g->options)) return TACIT_OK;
+    if (apart <= NO_WEIGHT || !takes_no_masses(g)) return TACIT_OK;
     if (taciti_comm_rank(g->context.comm) != 0) return TACIT_E_CONFIG;
     return taciti_fail(
         TACIT_E_CONFIG,
         "the checkpoint was made on a graph that needs push-sum: its weights are up to %.3g away from 1. "
-        "gossip.accelerate, delay, tracker and target do not go with weights; resume without them, or go "
-        "on from the mean of the replicas with --resume-from-mean",
+        "gossip.accelerate, delay, tracker and target and an optimizer of your own do not go with weights; resume "
+        "without them, or go on from the mean of the replicas with --resume-from-mean",
         apart);
 }
 
@@ -59,7 +60,7 @@ tacit_status taciti_gossip_restore_masses(taciti_gossip *g, double mine) {
     TACITI_TRY(taciti_comm_allgather(g->context.comm, &mine, sizeof mine, g->masses));
     for (size_t r = 0; r < ranks; r++) apart = fmax(apart, fabs(g->masses[r] - 1));
     TACITI_TRY(refuse_masses(g, apart));
-    if (needed || (apart > 0 && !takes_no_masses(&g->options))) return TACIT_OK;
+    if (needed || (apart > 0 && !takes_no_masses(g))) return TACIT_OK;
     taciti_free(g->masses);
     g->masses = NULL;
     return TACIT_OK;

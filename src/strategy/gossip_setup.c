@@ -174,6 +174,11 @@ static tacit_status agree_on_topology(const taciti_gossip *g) {
 
 static tacit_status make_masses(taciti_gossip *g) {
     if (!needs_push_sum(&g->topology)) return TACIT_OK;
+    if (g->context.own_optimizer)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "gossip.topology %s needs push-sum, whose weights enter the learning rate: not with an "
+                           "optimizer of your own; choose another topology (aer, exp, ring) or one of our optimizers",
+                           g->topology.name);
     const size_t ranks = (size_t)g->topology.ranks;
     g->masses = taciti_calloc(2 * ranks, sizeof *g->masses);
     if (g->masses == NULL) return TACIT_E_MEMORY;

@@ -64,7 +64,6 @@ typedef struct localsgd {
     taciti_pages anchor;   /* what all replicas started the period from, the same bits on every rank */
     taciti_pages momentum; /* of the outer step; nothing when that has none */
     double *block_squares; /* one per BLOCK_FLOATS floats of the largest bucket; owned */
-    bool emulated;         /* nothing but messages is real: no element is computed with */
     bool alone;            /* one rank, plain averaging: the average is what it has */
     int64_t done;          /* steps since the last average */
     double saved_done;     /* the same for a checkpoint, which keeps numbers */
@@ -127,7 +126,6 @@ static tacit_status localsgd_create(const taciti_strategy_context *context, void
     *l = (localsgd){.context = *context,
                     .options = *options,
                     .kernels = taciti_kernels_get(),
-                    .emulated = taciti_optim_is_emulated(context->optim),
                     .alone = taciti_comm_size(context->comm) == 1 && is_plain(options)};
     const tacit_status status = build(l);
     if (status == TACIT_OK)
@@ -150,7 +148,7 @@ static tacit_status localsgd_start(void *self, int64_t step, bool restored) {
     localsgd *l = self;
     if (!restored) {
         l->done = step % l->options.every;
-        if (!l->emulated) taciti_pool_run(l->context.pool, copy_to_anchor, l);
+        taciti_optim_run(l->context.optim, copy_to_anchor, l);
         return TACIT_OK;
     }
     if (!(l->saved_done >= 0 && l->saved_done < (double)l->options.every))
@@ -204,55 +202,49 @@ static void arrive(void *context, int thread, int threads) {
 
 static void depart_bucket(localsgd *l, size_t bucket) {
     l->bucket = l->context.layout->buckets[bucket];
-    if (!l->emulated) taciti_pool_run(l->context.pool, depart, l);
+    taciti_optim_run(l->context.optim, depart, l);
 }
 
 static void arrive_bucket(localsgd *l, size_t bucket, double *square_moved) {
     const int64_t begin_ns = taciti_now_ns();
-    if (l->emulated) return;
     l->bucket = l->context.layout->buckets[bucket];
-    taciti_pool_run(l->context.pool, arrive, l);
+    taciti_optim_run(l->context.optim, arrive, l);
     for (size_t block = 0; block * BLOCK_FLOATS < l->bucket.n; block++) *square_moved += l->block_squares[block];
     (void)taciti_trace_add(l->context.trace, TACITI_SPAN_UPDATE, (int)bucket, begin_ns);
 }
 
 /* The norm of this rank's own gradient decides: gradients are scaled so that their sum over ranks is the gradient, so N
- * of them are its own. */
-static void begin_inner(localsgd *l, double lr, taciti_step_report *report) {
+ * of them are its own. Returns what the gradients are multiplied by. */
+static double begin_inner(localsgd *l, taciti_step_report *report) {
     const taciti_strategy_context *c = &l->context;
     const double ranks = taciti_comm_size(c->comm);
     double squares = 0;
     for (size_t b = 0; b < c->layout->bucket_count; b++) /* as dp adds them up: the same bits on one rank */
         squares +=
             taciti_optim_sum_squares(c->optim, c->gradients, c->layout->buckets[b].offset, c->layout->buckets[b].n);
-    report->grad_norm = ranks * sqrt(squares);
-    report->skipped = !isfinite(squares);
-    if (report->skipped) return;
-    taciti_optim_begin(c->optim, lr, ranks * taciti_optim_clip_scale(c->optim_options, report->grad_norm));
+    *report = (taciti_step_report){.grad_norm = ranks * sqrt(squares), .skipped = !isfinite(squares)};
+    return report->skipped ? 1 : ranks * taciti_optim_clip_scale(c->optim_options, report->grad_norm);
 }
 
-static void step_inner(localsgd *l, const taciti_bucket *range, const taciti_step_report *report) {
+static void step_inner(localsgd *l, const taciti_bucket *range) {
     const taciti_strategy_context *c = &l->context;
-    if (report->skipped) return;
     const int64_t begin_ns = taciti_now_ns();
     taciti_optim_update_range(c->optim, c->parameters, c->gradients, c->copy16, range->offset, range->n, NULL);
     (void)taciti_trace_add(c->trace, TACITI_SPAN_UPDATE, -1, begin_ns);
 }
 
 /* The last step of a period. Overlapped, a bucket travels while inner steps of the next ones are made and outer steps
- * of earlier ones. An emulated accelerator's arrays stay untouched pages: its anchor serves as the buffer that travels.
- */
-static tacit_status step_together(localsgd *l, taciti_step_report *report) {
+ * of earlier ones. */
+static tacit_status step_together(localsgd *l, bool update, taciti_step_report *report) {
     const taciti_strategy_context *c = &l->context;
     const size_t buckets = c->layout->bucket_count;
     const bool overlap = c->exchange_options->overlap;
-    float *travels = l->emulated ? anchor_of(l) : c->gradients;
     for (size_t b = 0; b < buckets; b++) {
-        step_inner(l, &c->layout->buckets[b], report);
+        if (update) step_inner(l, &c->layout->buckets[b]);
         depart_bucket(l, b);
-        if (overlap) TACITI_TRY(taciti_exchange_begin(l->exchange, travels, b));
+        if (overlap) TACITI_TRY(taciti_exchange_begin(l->exchange, c->gradients, b));
     }
-    for (size_t b = 0; b < buckets && !overlap; b++) TACITI_TRY(taciti_exchange_begin(l->exchange, travels, b));
+    for (size_t b = 0; b < buckets && !overlap; b++) TACITI_TRY(taciti_exchange_begin(l->exchange, c->gradients, b));
     for (size_t b = 0; b < buckets; b++) {
         const int64_t begin_ns = taciti_now_ns();
         TACITI_TRY(taciti_exchange_wait(l->exchange, b));
@@ -264,20 +256,31 @@ static tacit_status step_together(localsgd *l, taciti_step_report *report) {
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-static tacit_status localsgd_finish(void *self, double lr, taciti_step_report *out) {
-    localsgd *l = self;
-    taciti_step_report report = {0};
+/* update: the inner step, which has begun, is still to be made. */
+static tacit_status end_step(localsgd *l, bool update, taciti_step_report *report) {
     const bool together = ++l->done >= l->options.every;
     if (together) l->done = 0;
-    begin_inner(l, lr, &report);
-    if (together && !l->alone)
-        TACITI_TRY(step_together(l, &report));
-    else
-        step_inner(l, &(taciti_bucket){.n = l->context.layout->n}, &report);
-    if (together && l->alone && !l->emulated) taciti_pool_run(l->context.pool, copy_to_anchor, l);
-    *out = report;
+    if (together && !l->alone) return step_together(l, update, report);
+    if (update) step_inner(l, &(taciti_bucket){.n = l->context.layout->n});
+    if (together) taciti_optim_run(l->context.optim, copy_to_anchor, l);
     return TACIT_OK;
 }
+
+static tacit_status localsgd_finish(void *self, double lr, taciti_step_report *out) {
+    localsgd *l = self;
+    const double scale = begin_inner(l, out);
+    if (!out->skipped) taciti_optim_begin(l->context.optim, lr, scale);
+    return end_step(l, !out->skipped, out);
+}
+
+static tacit_status localsgd_settle(void *self, double lr, taciti_step_report *out) {
+    localsgd *l = self;
+    (void)lr;
+    taciti_optim_scale(l->context.optim, l->context.gradients, begin_inner(l, out));
+    return TACIT_OK;
+}
+
+static tacit_status localsgd_stepped(void *self, taciti_step_report *out) { return end_step(self, false, out); }
 
 /* ---- evaluation and checkpoints ---------------------------------------------------------------------------------- */
 
@@ -350,6 +353,8 @@ const taciti_strategy taciti_strategy_localsgd = {
     .create = localsgd_create,
     .start = localsgd_start,
     .finish = localsgd_finish,
+    .settle = localsgd_settle,
+    .stepped = localsgd_stepped,
     .destroy = localsgd_destroy,
     .bytes_per_step = localsgd_bytes_per_step,
     .nic_bytes_per_step = localsgd_nic_bytes_per_step,

@@ -33,7 +33,7 @@ typedef struct trial {
     int stop_after;   /* everything is saved, destroyed, made anew and restored after so many steps; 0: never */
     bool forget;      /* ... but for what the strategy had to say: as on another number of ranks */
     double then_lr;   /* localsgd.outer_lr from then on; 0: the same */
-    bool emulated;    /* the optimizer only takes time */
+    bool emulated;    /* the optimizer leaves all elements alone */
     bool check_bytes; /* of every step */
     float *parameters[MAX_RANKS];
     double distances[MAX_RANKS][STEPS]; /* consensus distance after each step */
@@ -100,7 +100,7 @@ typedef struct worker {
 static void open_worker(worker *w) {
     trial *t = w->t;
     CHECK(taciti_pool_create(t->threads, 0, &w->pool) == TACIT_OK);
-    CHECK((t->emulated ? taciti_optim_create_emulated(1e-6, &w->layout, &w->optim)
+    CHECK((t->emulated ? test_idle_optimizer(&w->layout, &w->optim)
                        : taciti_optim_create(&t->optim, &w->layout, w->pool, &w->optim)) == TACIT_OK);
     w->p = taciti_calloc(w->layout.n, sizeof *w->p);
     w->g = taciti_calloc(w->layout.n, sizeof *w->g);

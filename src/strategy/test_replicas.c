@@ -100,6 +100,22 @@ void test_make_layout(const size_t sizes[TEST_TENSORS], size_t count, size_t buc
     CHECK(taciti_layout_seal(out, bucket_bytes) == TACIT_OK);
 }
 
+static double sum_nothing(void *self, const float *x, size_t n) {
+    (void)self, (void)x, (void)n;
+    return 0;
+}
+
+static void pass_by(void *self, const taciti_optim_range *range, taciti_blend *blend) {
+    (void)self, (void)range, (void)blend;
+}
+
+static void run_nothing(void *self, taciti_pool_job *job, void *context) { (void)self, (void)job, (void)context; }
+
+tacit_status test_idle_optimizer(const taciti_layout *layout, taciti_optim **out) {
+    static const taciti_optim_passes IDLE = {sum_nothing, pass_by, run_nothing};
+    return taciti_optim_create_with(&IDLE, NULL, layout, out);
+}
+
 uint64_t test_sum_over_host(taciti_comm *comm, uint64_t mine) {
     uint64_t all[TEST_MAX_RANKS], sum = 0;
     CHECK(taciti_comm_allgather(comm, &mine, sizeof mine, all) == TACIT_OK);

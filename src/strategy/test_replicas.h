@@ -78,6 +78,9 @@ enum { TEST_TENSORS = 3 };
 /* Tensors a, b, c, of which b does not decay; the first `count` of them. */
 void test_make_layout(const size_t sizes[TEST_TENSORS], size_t count, size_t bucket_bytes, taciti_layout *out);
 
+/* An optimizer that does nothing with elements. */
+tacit_status test_idle_optimizer(const taciti_layout *layout, taciti_optim **out);
+
 /* Over the ranks that claim this rank's host. Collective. */
 uint64_t test_sum_over_host(taciti_comm *comm, uint64_t mine);
 

@@ -33,7 +33,7 @@ typedef struct taciti_bucket {
 typedef struct taciti_layout {
     taciti_tensor *tensors; /* in ready order; owned */
     size_t tensor_count;
-    size_t unit_count;      /* 0 without tensors */
+    size_t unit_count;      /* the last may be empty */
     size_t n;               /* floats of the flat array, padding included; padding is always 0 */
     size_t parameters;      /* floats without padding */
     taciti_bucket *buckets; /* owned */

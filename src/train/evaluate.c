@@ -48,18 +48,3 @@ tacit_status taciti_trainer_evaluate(taciti_trainer *trainer, double *out_loss) 
     *out_loss = sums[LOSSES] / sums[TARGETS];
     return TACIT_OK;
 }
-
-tacit_status taciti_trainer_average(taciti_trainer *trainer, double *distance) {
-    if (trainer->averaged) return TACIT_OK;
-    *distance = (double)NAN;
-    if (trainer->strategy->average == NULL) return TACIT_OK;
-    taciti_comm_announce(trainer->comm, trainer->position.step, "average of replicas");
-    TACITI_TRY(trainer->strategy->average(trainer->strategy_self, distance));
-    trainer->averaged = true;
-    return TACIT_OK;
-}
-
-void taciti_trainer_revert(taciti_trainer *trainer) {
-    if (trainer->averaged) trainer->strategy->revert(trainer->strategy_self);
-    trainer->averaged = false;
-}

@@ -203,9 +203,7 @@ static tacit_status restore(taciti_trainer *trainer, const char *path, const cha
 /* Parameters that must be equal are; then the strategy starts what it has under way between steps. */
 static tacit_status start(taciti_trainer *trainer, beginning how) {
     if (how.equal) TACITI_TRY(taciti_trainer_agree_on_parameters(trainer));
-    if (trainer->strategy->start == NULL) return TACIT_OK;
-    const tacit_status status = trainer->strategy->start(trainer->strategy_self, trainer->position.step, how.restored);
-    return taciti_comm_agree(trainer->comm, status);
+    return taciti_driver_start(trainer->driver, trainer->position.step, how.restored);
 }
 
 tacit_status taciti_trainer_resume(taciti_trainer *trainer, bool *found) {

@@ -205,13 +205,13 @@ static agenda plan_step(const taciti_trainer *trainer, bool stop) {
 
 static tacit_status evaluate_newest(taciti_trainer *trainer) {
     taciti_step_metrics *m = &taciti_reports_newest(&trainer->reports)->metrics;
-    TACITI_TRY(taciti_trainer_average(trainer, &m->distance));
+    TACITI_TRY(taciti_driver_average(trainer->driver, &m->distance));
     return taciti_trainer_evaluate(trainer, &m->val_loss);
 }
 
 static tacit_status save_mean(taciti_trainer *trainer) {
     double distance = 0;
-    TACITI_TRY(taciti_trainer_average(trainer, &distance));
+    TACITI_TRY(taciti_driver_average(trainer->driver, &distance));
     return save(trainer);
 }
 
@@ -246,7 +246,7 @@ static tacit_status advance(taciti_trainer *trainer, int64_t deadline_ns, bool *
     const bool leaving = due.leaving || evaluated != TACIT_OK;
     const bool unsaved = saves(trainer) && trainer->position.step != trainer->saved_step;
     const tacit_status saved = due.save || (leaving && unsaved) ? save_mean(trainer) : TACIT_OK;
-    if (!leaving) taciti_trainer_revert(trainer); /* the final model is the average */
+    if (!leaving) taciti_driver_revert(trainer->driver); /* the final model is the average */
     if (saved == TACIT_E_PEER || (leaving && saved != TACIT_OK)) return saved;
     return evaluated;
 }

@@ -86,29 +86,22 @@ static tacit_status prepare_alone(taciti_trainer *trainer) {
                                &trainer->layout);
 }
 
-/* The arrays are missing as long as the model is. */
-static taciti_strategy_context strategy_context(taciti_trainer *trainer) {
+taciti_strategy_context taciti_trainer_strategy_context(taciti_trainer *trainer) {
     const taciti_train_settings *s = trainer->settings;
-    taciti_strategy_context context = {
+    return (taciti_strategy_context){
         .comm = trainer->comm,
         .layout = &trainer->layout,
         .pool = trainer->pool,
-        .optim = trainer->optim,
         .optim_options = &s->job.optim,
         .exchange_options = &s->job.exchange,
         .options = taciti_settings_options(&s->job, trainer->strategy->options),
         .trace = &trainer->trace,
     };
-    if (trainer->model == NULL) return context;
-    context.parameters = taciti_model_parameters(trainer->model);
-    context.gradients = taciti_model_gradients(trainer->model);
-    context.copy16 = taciti_model_copy16(trainer->model);
-    return context;
 }
 
 static tacit_status predict_memory(taciti_trainer *trainer, taciti_memory_plan *out) {
     const taciti_train_settings *s = trainer->settings;
-    const taciti_strategy_context context = strategy_context(trainer);
+    const taciti_strategy_context context = taciti_trainer_strategy_context(trainer);
     taciti_memory_plan plan = {0};
     plan.model =
         taciti_model_predict(&s->job.model, &trainer->layout, trainer->micro, trainer->time, trainer->threads, true);
@@ -177,8 +170,6 @@ static tacit_status build_alone(taciti_trainer *trainer) {
     TACITI_TRY(taciti_profiling_create(trainer));
     TACITI_TRY(taciti_model_create(&s->job.model, &trainer->layout, trainer->pool, trainer->micro, trainer->time, true,
                                    &trainer->model));
-    TACITI_TRY(taciti_optim_create(&s->job.optim, &trainer->layout, trainer->pool, &trainer->optim));
-    TACITI_TRY(taciti_readiness_create(&trainer->layout, &trainer->readiness));
     trainer->tokens = taciti_calloc(trainer->micro * trainer->time, sizeof *trainer->tokens);
     trainer->targets = taciti_calloc(trainer->micro * trainer->time, sizeof *trainer->targets);
     return trainer->tokens == NULL || trainer->targets == NULL ? TACIT_E_MEMORY : TACIT_OK;
@@ -196,20 +187,17 @@ static tacit_status measure_peak(taciti_trainer *trainer) {
 tacit_status taciti_trainer_build(taciti_trainer *trainer) {
     TACITI_TRY(taciti_comm_agree(trainer->comm, build_alone(trainer)));
     TACITI_TRY(measure_peak(trainer));
-    const taciti_strategy_context context = strategy_context(trainer);
-    TACITI_TRY(taciti_comm_agree(trainer->comm, trainer->strategy->create(&context, &trainer->strategy_self)));
+    TACITI_TRY(taciti_trainer_create_driver(trainer));
     return taciti_comm_agree(trainer->comm, taciti_reports_create(trainer));
 }
 
 void taciti_trainer_close(taciti_trainer *trainer) {
-    if (trainer->strategy_self != NULL) trainer->strategy->destroy(trainer->strategy_self);
+    taciti_driver_destroy(trainer->driver);
     taciti_reports_destroy(&trainer->reports);
     taciti_profiling_destroy(&trainer->profiling);
     taciti_metrics_close(trainer->metrics);
     taciti_free(trainer->tokens);
     taciti_free(trainer->targets);
-    taciti_readiness_destroy(&trainer->readiness);
-    taciti_optim_destroy(trainer->optim);
     taciti_model_destroy(trainer->model);
     taciti_trace_destroy(&trainer->trace);
     taciti_pool_destroy(trainer->pool);

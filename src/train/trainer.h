@@ -9,6 +9,7 @@
 #include "ckpt/lock.h"
 #include "ckpt/state.h"
 #include "comm/circular.h"
+#include "driver/driver.h"
 #include "model/profile.h"
 #include "report/report.h"
 #include "strategy/strategy.h"
@@ -81,11 +82,11 @@ typedef struct taciti_trainer {
     taciti_layout layout;
     taciti_pool *pool;
     taciti_model *model;
-    taciti_optim *optim;
+    taciti_model_network network; /* the model, and the micro-batches of a step */
     const taciti_strategy *strategy;
+    taciti_driver *driver;
+    taciti_optim *optim; /* borrows from the driver, as the next */
     void *strategy_self;
-    taciti_readiness readiness;
-    size_t ready_tensors; /* of this step */
     taciti_trace trace;
     taciti_metrics *metrics;   /* rank 0 only */
     taciti_console console;    /* rank 0 only */
@@ -95,12 +96,10 @@ typedef struct taciti_trainer {
     taciti_reports reports;
     taciti_profiling profiling;
     bool from_mean;           /* replicas of a checkpoint are not taken up one by one */
-    bool averaged;            /* between taciti_trainer_average() and taciti_trainer_revert() */
     int64_t skipped_in_a_row; /* steps in which somebody skipped */
     double peak_flops;        /* of all ranks together, measured; 0 when unknown */
     taciti_memory_plan memory;
-    taciti_lock lock;          /* of run.dir, rank 0 only */
-    tacit_status ready_status; /* first failure inside a readiness callback */
+    taciti_lock lock; /* of run.dir, rank 0 only */
 } taciti_trainer;
 
 /* trainer.c: build in two stages, so that --dry-run and refusals come before large allocations. `prepare` opens data,
@@ -108,6 +107,8 @@ typedef struct taciti_trainer {
 tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, taciti_train_settings *settings,
                                     const taciti_train_request *request);
 tacit_status taciti_trainer_build(taciti_trainer *trainer);
+/* What the strategy works on, but for what the driver fills in. */
+taciti_strategy_context taciti_trainer_strategy_context(taciti_trainer *trainer);
 void taciti_trainer_close(taciti_trainer *trainer);
 
 /* identity.c: refuses ranks that differ in build, configuration, model or data. Collective. */
@@ -125,7 +126,10 @@ tacit_status taciti_trainer_check_folder(const taciti_trainer *trainer);
 /* A new run in the folder of an old one: what it holds goes to the first free name beside it. Rank 0. */
 tacit_status taciti_set_old_run_aside(const char *folder);
 
-/* step.c: one optimizer step; its entry goes to the reports. stop_wish: this rank was asked to stop. Where replicas are
+/* step.c: the driver of a trainer that is built otherwise. Collective. */
+tacit_status taciti_trainer_create_driver(taciti_trainer *trainer);
+
+/* One optimizer step; its entry goes to the reports. stop_wish: this rank was asked to stop. Where replicas are
  * equal and a signal comes, all ranks abandon the step: position and parameters stay those of the step before, and no
  * entry is made. Collective. */
 tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish);
@@ -163,12 +167,7 @@ tacit_status taciti_profiling_write(taciti_trainer *trainer);
  * ends with NaN and the reports say so. Collective. */
 tacit_status taciti_trainer_evaluate(taciti_trainer *trainer, double *out_loss);
 
-/* evaluate.c: where replicas differ the model becomes their mean, and comes back. *distance: NaN where they are equal.
- * Nothing happens when it is the mean already. Collective. */
-tacit_status taciti_trainer_average(taciti_trainer *trainer, double *distance);
-void taciti_trainer_revert(taciti_trainer *trainer);
-
-/* snapshot.c: between average and revert. Collective. */
+/* snapshot.c: while the parameters are the mean of replicas, taciti_driver_average(). Collective. */
 tacit_status taciti_trainer_save(taciti_trainer *trainer);
 
 /* restore.c: collective. Both end with the strategy started. */

@@ -62,9 +62,9 @@ static void make_run(run *r, const char *strategy) {
     if (taciti_trainer_prepare(&r->trainer, r->comm, &r->settings, &request) != TACIT_OK) abort();
     if (taciti_trainer_build(&r->trainer) != TACIT_OK || taciti_trainer_initialise(&r->trainer) != TACIT_OK) abort();
     double distance = 0;
-    if (taciti_trainer_average(&r->trainer, &distance) != TACIT_OK || taciti_trainer_save(&r->trainer) != TACIT_OK)
+    if (taciti_driver_average(r->trainer.driver, &distance) != TACIT_OK || taciti_trainer_save(&r->trainer) != TACIT_OK)
         abort();
-    taciti_trainer_revert(&r->trainer);
+    taciti_driver_revert(r->trainer.driver);
     (void)snprintf(r->step, sizeof r->step, "%s/ckpt/step_00000000", r->folder);
     (void)snprintf(r->file, sizeof r->file, "%s/manifest.json", r->step);
     if (taciti_manifest_read(r->step, &r->manifest) != TACIT_OK) abort();

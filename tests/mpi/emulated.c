@@ -86,13 +86,16 @@ typedef struct run {
 } run;
 
 static void run_steps(run *r) {
+    const taciti_network network = taciti_emulated_network(r->emulated);
     const size_t calls = r->tensors * (r->tensors + 1) / 2;
     CHECK(taciti_comm_barrier(r->comm) == TACIT_OK);
     const double begin_s = now_s(), thread_begin_s = thread_s(), process_begin_s = process_s();
     double last_s = begin_s;
     for (size_t s = 0; s < r->steps; s++) {
         size_t taken = 0;
-        CHECK(taciti_emulated_step(r->emulated, (int64_t)s, NULL, r->mute ? NULL : take, &taken) == TACIT_OK);
+        double loss = 0;
+        const taciti_network_hooks hooks = {.ready = r->mute ? NULL : take, .context = &taken};
+        CHECK(network.verbs->step(network.self, (int64_t)s, &hooks, NULL, &loss) == TACIT_OK);
         CHECK(taken == (r->mute ? 0 : calls));
         if (r->barrier) CHECK(taciti_comm_barrier(r->comm) == TACIT_OK);
         const double end_s = now_s();

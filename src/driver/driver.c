@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "driver/driver.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+typedef enum phase { BETWEEN_STEPS, COMPUTING, SETTLED } phase;
+
+struct taciti_driver {
+    taciti_driver_setup setup; /* with a complete context */
+    taciti_network_arrays arrays;
+    taciti_optim *optim;
+    void *strategy;
+    taciti_network_hooks hooks;
+    bool averaged;
+
+    /* of the step that runs */
+    phase phase;
+    int64_t step; /* or that comes next */
+    int64_t begin_ns, computed_ns;
+    taciti_comm_counters before;
+    taciti_driver_record record;
+    taciti_readiness readiness;
+    bool *reported;            /* per tensor; owned */
+    bool *full;                /* per bucket; owned */
+    size_t next;               /* bucket that leaves next */
+    tacit_status ready_status; /* the first error of the strategy's ready() */
+};
+
+/* ---- readiness --------------------------------------------------------------------------------------------------- */
+
+/* Buckets leave in ascending order, whatever the order of the tensors: so all ranks submit the same sequence. */
+static void bucket_full(void *context, size_t bucket) {
+    taciti_driver *d = context;
+    const taciti_strategy *strategy = d->setup.strategy;
+    d->full[bucket] = true;
+    for (; d->next < d->readiness.layout->bucket_count && d->full[d->next]; d->next++)
+        if (strategy->ready != NULL && d->ready_status == TACIT_OK)
+            d->ready_status = strategy->ready(d->strategy, d->next);
+}
+
+static void mark(taciti_driver *d, size_t tensor) {
+    d->reported[tensor] = true;
+    taciti_readiness_mark(&d->readiness, tensor, bucket_full, d);
+}
+
+static void mark_rest(taciti_driver *d) {
+    for (size_t t = 0; t < d->readiness.layout->tensor_count; t++)
+        if (!d->reported[t]) mark(d, t);
+}
+
+tacit_status taciti_driver_ready(taciti_driver *driver, size_t tensor) {
+    const taciti_layout *layout = driver->readiness.layout;
+    if (driver->phase != COMPUTING || tensor >= layout->tensor_count)
+        return taciti_fail(TACIT_E_USAGE, "tensor %zu of %zu is reported ready %s", tensor, layout->tensor_count,
+                           driver->phase != COMPUTING ? "outside of a step: begin one first" : "but does not exist");
+    if (driver->reported[tensor])
+        return taciti_fail(TACIT_E_USAGE,
+                           "tensor %s is reported ready twice in step %lld; with several micro-batches report it in "
+                           "the last one alone",
+                           layout->tensors[tensor].name, (long long)driver->step);
+    mark(driver, tensor);
+    return driver->ready_status;
+}
+
+/* ---- hooks ------------------------------------------------------------------------------------------------------- */
+
+static bool wants_to_leave(void *context) {
+    const taciti_driver *d = context;
+    return d->setup.leave(d->setup.caller);
+}
+
+static void tensor_ready(void *context, size_t tensor) {
+    taciti_driver *d = context;
+    const tacit_status status = taciti_driver_ready(d, tensor);
+    if (d->ready_status == TACIT_OK) d->ready_status = status;
+}
+
+static tacit_status need(void *context, size_t unit) {
+    const taciti_driver *d = context;
+    return d->setup.strategy->need(d->strategy, unit);
+}
+
+static void release(void *context, size_t unit) {
+    const taciti_driver *d = context;
+    d->setup.strategy->release(d->strategy, unit);
+}
+
+/* What nobody listens to stays NULL. Replicas that differ finish the step: others have mixed with what it makes. */
+static taciti_network_hooks hooks_of(taciti_driver *d) {
+    const taciti_strategy *strategy = d->setup.strategy;
+    return (taciti_network_hooks){
+        .ready = strategy->ready != NULL ? tensor_ready : NULL,
+        .leave = d->setup.leave != NULL && strategy->replicas_equal ? wants_to_leave : NULL,
+        .need = strategy->need != NULL ? need : NULL,
+        .release = strategy->release != NULL ? release : NULL,
+        .context = d,
+    };
+}
+
+const taciti_network_hooks *taciti_driver_hooks(const taciti_driver *driver) { return &driver->hooks; }
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+void taciti_driver_destroy(taciti_driver *driver) {
+    if (driver == NULL) return;
+    if (driver->strategy != NULL) driver->setup.strategy->destroy(driver->strategy);
+    taciti_optim_destroy(driver->optim);
+    taciti_readiness_destroy(&driver->readiness);
+    taciti_free(driver->reported);
+    taciti_free(driver->full);
+    taciti_free(driver);
+}
+
+/* An update of the caller's needs no moments here. */
+static tacit_status create_optimizer(taciti_driver *d) {
+    static const taciti_optim_options NO_STATE = {.name = TACITI_OPTIM_SGD};
+    const taciti_driver_setup *s = &d->setup;
+    if (s->network.verbs->optimizer != NULL) return s->network.verbs->optimizer(s->network.self, &d->optim);
+    return taciti_optim_create(s->context.own_optimizer ? &NO_STATE : s->context.optim_options, s->context.layout,
+                               s->context.pool, &d->optim);
+}
+
+static tacit_status create_alone(taciti_driver *d) {
+    taciti_strategy_context *c = &d->setup.context;
+    const taciti_network *network = &d->setup.network;
+    if (c->layout == NULL) c->layout = network->verbs->layout(network->self);
+    d->arrays = network->verbs->arrays(network->self);
+    c->parameters = d->arrays.parameters;
+    c->gradients = d->arrays.gradients;
+    c->copy16 = d->arrays.copy16;
+    TACITI_TRY(create_optimizer(d));
+    c->optim = d->optim;
+    TACITI_TRY(taciti_readiness_create(c->layout, &d->readiness));
+    d->reported = taciti_calloc(c->layout->tensor_count, sizeof *d->reported);
+    d->full = taciti_calloc(c->layout->bucket_count, sizeof *d->full);
+    return d->reported == NULL || d->full == NULL ? TACIT_E_MEMORY : TACIT_OK;
+}
+
+tacit_status taciti_driver_create(const taciti_driver_setup *setup, taciti_driver **out) {
+    taciti_comm *comm = setup->context.comm;
+    taciti_driver *d = taciti_calloc(1, sizeof *d);
+    tacit_status status = d == NULL ? TACIT_E_MEMORY : TACIT_OK;
+    if (status == TACIT_OK) {
+        d->setup = *setup;
+        d->hooks = hooks_of(d);
+        status = create_alone(d);
+    }
+    status = taciti_comm_agree(comm, status);
+    if (status == TACIT_OK) status = taciti_comm_agree(comm, setup->strategy->create(&d->setup.context, &d->strategy));
+    if (status == TACIT_OK)
+        *out = d;
+    else
+        taciti_driver_destroy(d);
+    return status;
+}
+
+tacit_status taciti_driver_start(taciti_driver *driver, int64_t step, bool restored) {
+    const taciti_strategy *strategy = driver->setup.strategy;
+    driver->step = step;
+    if (strategy->start == NULL) return TACIT_OK;
+    return taciti_comm_agree(driver->setup.context.comm, strategy->start(driver->strategy, step, restored));
+}
+
+/* ---- a step ------------------------------------------------------------------------------------------------------ */
+
+void taciti_driver_begin(taciti_driver *driver, int64_t step) {
+    taciti_driver *d = driver;
+    const taciti_layout *layout = d->readiness.layout;
+    d->before = taciti_comm_count(d->setup.context.comm);
+    d->phase = COMPUTING;
+    d->step = d->setup.context.trace->step = step;
+    d->record = (taciti_driver_record){.loss = (double)NAN};
+    d->next = 0;
+    d->ready_status = TACIT_OK;
+    memset(d->reported, 0, layout->tensor_count * sizeof *d->reported);
+    memset(d->full, 0, layout->bucket_count * sizeof *d->full);
+    taciti_readiness_reset(&d->readiness);
+    taciti_comm_announce(d->setup.context.comm, step, "compute");
+    d->begin_ns = taciti_now_ns();
+}
+
+/* All ranks wait for this one's buckets, so they leave as they are; a gradient that is not finite lets everybody skip
+ * the update. The last tensor of a step that was left cannot have been ready. */
+static void abandon(taciti_driver *d) {
+    const taciti_layout *layout = d->readiness.layout;
+    d->record.abandoned = true;
+    d->arrays.gradients[layout->tensors[layout->tensor_count - 1].offset] = NAN;
+    mark_rest(d);
+}
+
+/* What goes wrong on one rank alone would leave the others waiting: the job ends as a whole. */
+static tacit_status fail_alone(taciti_driver *d, tacit_status status) {
+    taciti_comm *comm = d->setup.context.comm;
+    if (status == TACIT_OK) return TACIT_OK;
+    d->phase = BETWEEN_STEPS;
+    if (d->setup.failed != NULL)
+        d->setup.failed(d->setup.caller, status);
+    else if (taciti_comm_size(comm) > 1)
+        taciti_comm_abort(comm, status);
+    return status;
+}
+
+tacit_status taciti_driver_compute(taciti_driver *driver) {
+    const taciti_network *network = &driver->setup.network;
+    tacit_status status = network->verbs->step(network->self, driver->step, &driver->hooks, driver->setup.context.trace,
+                                               &driver->record.loss);
+    if (status == TACIT_PENDING) {
+        abandon(driver);
+        status = TACIT_OK;
+    }
+    if (status == TACIT_OK) status = driver->ready_status;
+    return fail_alone(driver, status);
+}
+
+/* The backward pass is over, and with it what this rank can do alone. */
+static tacit_status end_compute(taciti_driver *d) {
+    if (d->phase != COMPUTING)
+        return taciti_fail(TACIT_E_USAGE, "a step is finished or settled that was not begun, or was already");
+    mark_rest(d);
+    TACITI_TRY(fail_alone(d, d->ready_status));
+    d->computed_ns = taciti_now_ns();
+    taciti_comm_announce(d->setup.context.comm, d->step, "exchange");
+    return TACIT_OK;
+}
+
+static void end_step(taciti_driver *d, taciti_driver_record *out) {
+    const double per_ns = 1e-9;
+    taciti_comm *comm = d->setup.context.comm;
+    const taciti_comm_counters after = taciti_comm_count(comm);
+    int64_t main_ns[TACITI_SPAN_KINDS], wire_ns[TACITI_SPAN_KINDS];
+    taciti_driver_record *r = &d->record;
+    taciti_trace_take_totals(d->setup.context.trace, main_ns);
+    taciti_trace_take_totals(taciti_comm_trace(comm), wire_ns);
+    r->compute_s = (double)(d->computed_ns - d->begin_ns) * per_ns;
+    r->wait_s = (double)r->report.wait_ns * per_ns;
+    r->update_s = (double)main_ns[TACITI_SPAN_UPDATE] * per_ns;
+    r->encode_s = (double)(wire_ns[TACITI_SPAN_ENCODE] + wire_ns[TACITI_SPAN_DECODE]) * per_ns;
+    r->transfer_s = (double)wire_ns[TACITI_SPAN_TRANSFER] * per_ns;
+    r->bytes_sent = after.bytes_sent - d->before.bytes_sent;
+    r->bytes_received = after.bytes_received - d->before.bytes_received;
+    d->phase = BETWEEN_STEPS;
+    d->step++;
+    *out = *r;
+}
+
+tacit_status taciti_driver_finish(taciti_driver *driver, double lr, taciti_driver_record *out) {
+    if (driver->setup.context.own_optimizer)
+        return taciti_fail(TACIT_E_USAGE, "with an optimizer of your own a step ends with settle and stepped");
+    TACITI_TRY(end_compute(driver));
+    TACITI_TRY(driver->setup.strategy->finish(driver->strategy, lr, &driver->record.report));
+    end_step(driver, out);
+    return TACIT_OK;
+}
+
+tacit_status taciti_driver_step(taciti_driver *driver, int64_t step, double lr, taciti_driver_record *out) {
+    taciti_driver_begin(driver, step);
+    TACITI_TRY(taciti_driver_compute(driver));
+    return taciti_driver_finish(driver, lr, out);
+}
+
+tacit_status taciti_driver_settle(taciti_driver *driver, double lr, taciti_driver_record *out) {
+    if (!driver->setup.context.own_optimizer)
+        return taciti_fail(TACIT_E_USAGE, "a step is settled only where the optimizer is your own");
+    TACITI_TRY(end_compute(driver));
+    TACITI_TRY(driver->setup.strategy->settle(driver->strategy, lr, &driver->record.report));
+    driver->phase = SETTLED;
+    *out = driver->record;
+    return TACIT_OK;
+}
+
+tacit_status taciti_driver_stepped(taciti_driver *driver, taciti_driver_record *out) {
+    const taciti_driver_setup *s = &driver->setup;
+    taciti_step_report *report = &driver->record.report;
+    if (driver->phase != SETTLED) return taciti_fail(TACIT_E_USAGE, "stepped comes after settle, once per step");
+    if (s->network.verbs->refresh != NULL) s->network.verbs->refresh(s->network.self);
+    if (s->strategy->stepped != NULL) TACITI_TRY(s->strategy->stepped(driver->strategy, report));
+    end_step(driver, out);
+    return TACIT_OK;
+}
+
+/* ---- the mean of replicas ---------------------------------------------------------------------------------------- */
+
+tacit_status taciti_driver_average(taciti_driver *driver, double *distance) {
+    const taciti_strategy *strategy = driver->setup.strategy;
+    if (driver->averaged) return TACIT_OK;
+    *distance = (double)NAN;
+    if (strategy->average == NULL) return TACIT_OK;
+    taciti_comm_announce(driver->setup.context.comm, driver->step, "average of replicas");
+    TACITI_TRY(strategy->average(driver->strategy, distance));
+    driver->averaged = true;
+    return TACIT_OK;
+}
+
+void taciti_driver_revert(taciti_driver *driver) {
+    if (driver->averaged) driver->setup.strategy->revert(driver->strategy);
+    driver->averaged = false;
+}
+
+bool taciti_driver_averaged(const taciti_driver *driver) { return driver->averaged; }
+
+taciti_optim *taciti_driver_optim(taciti_driver *driver) { return driver->optim; }
+
+void *taciti_driver_strategy(taciti_driver *driver) { return driver->strategy; }
