@@ -69,8 +69,8 @@ static tacit_status choose_accelerator(taciti_bench_worker *worker, const taciti
         return TACIT_OK;
     taciti_emulated_destroy(worker->emulated);
     worker->emulated = NULL;
-    TACITI_TRY(taciti_emulated_create(&plan->machine->setting->job.compute, &plan->machine->profile, &plan->machine->layout,
-                                      taciti_comm_rank(worker->comm), &worker->emulated));
+    TACITI_TRY(taciti_emulated_create(&plan->machine->setting->job.compute, &plan->machine->profile,
+                                      &plan->machine->layout, taciti_comm_rank(worker->comm), &worker->emulated));
     worker->emulates = plan->machine;
     worker->gradients_wanted = wanted;
     if (wanted) taciti_emulated_touch_gradients(worker->emulated);

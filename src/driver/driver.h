@@ -69,7 +69,7 @@ tacit_status taciti_driver_create(const taciti_driver_setup *setup, taciti_drive
 void taciti_driver_destroy(taciti_driver *driver); /* waits for what is under way; NULL is fine */
 
 /* The parameters are there, as taciti_strategy.start() says. Before the first step. Collective. */
-tacit_status taciti_driver_start(taciti_driver *driver, int64_t step, const taciti_strategy_numbers *numbers);
+tacit_status taciti_driver_start(taciti_driver *driver, int64_t step, bool restored);
 
 /* A whole step of a network that has one; lr: of this step. Collective. */
 tacit_status taciti_driver_step(taciti_driver *driver, int64_t step, double lr, taciti_driver_record *out);
