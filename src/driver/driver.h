@@ -14,16 +14,16 @@
  *                                  ... unless record.report.skipped: parameters <- update(parameters, gradients) ...
  *                                  taciti_driver_stepped(driver, &record)
  *
- * What settle leaves in the network's arrays, in every strategy: `gradients` is what the optimizer shall follow, scaled
- * and clipped (optim.clip) as ours would use it; `parameters` are those to update. Where the exchange goes on differs:
+ * What settle leaves in the network's arrays: `gradients` is what the optimizer shall follow, scaled and clipped
+ * (optim.clip) as ours would use it; `parameters` are those to update. By strategy:
  *
- *   dp            gradients: summed over all ranks                     after stepped: nothing
- *   localsgd      gradients: this rank's own, as if it were alone      after stepped: every localsgd.every steps the
- * mean gossip, awc   gradients: this rank's own (or the tracker's         after stepped: the updated parameters leave
- * for estimate); parameters: already mixed                 the neighbours gossip, atc   gradients: likewise;
- * parameters: not yet mixed       after stepped: they are mixed
+ *   dp            The gradient is summed over all ranks. stepped has nothing left to do.
+ *   localsgd      The gradient is this rank's own. stepped takes the mean when localsgd.every steps are over.
+ *   gossip, awc   The gradient is this rank's own, or the tracker's estimate; parameters are already mixed. stepped
+ *                 hands the updated ones to the neighbours.
+ *   gossip, atc   The gradient likewise; parameters are not yet mixed. stepped mixes the updated ones.
  *
- * With the same update both ways end with the same bits, those of taciti_driver_finish().
+ * With the same update the parameters are the same, bit for bit, as after taciti_driver_finish().
  *
  * All calls come from one thread, the one that submits jobs to the communicator. Calls marked collective are made by
  * all ranks in the same order.
