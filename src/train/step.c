@@ -47,10 +47,10 @@ static bool wants_to_leave(void *caller) {
     return taciti_stop_signal() != 0;
 }
 
-tacit_status taciti_trainer_create_driver(taciti_trainer *trainer) {
+tacit_status taciti_trainer_create_driver(taciti_trainer *trainer, const taciti_strategy_context *context) {
     trainer->network = (taciti_model_network){.model = trainer->model, .batch = next_batch, .context = trainer};
     const taciti_driver_setup setup = {.strategy = trainer->strategy,
-                                       .context = taciti_trainer_strategy_context(trainer),
+                                       .context = *context,
                                        .network = taciti_model_as_network(&trainer->network),
                                        .leave = wants_to_leave};
     TACITI_TRY(taciti_driver_create(&setup, &trainer->driver));

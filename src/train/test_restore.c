@@ -211,9 +211,9 @@ static void make_steps(const trial *t, taciti_trainer *trainer, record *out) {
     keep(t, trainer, out);
     if (!t->save) return;
     CHECK(taciti_reports_collect(trainer, 0) == TACIT_OK);
-    CHECK(taciti_trainer_average(trainer, &distance) == TACIT_OK);
+    CHECK(taciti_driver_average(trainer->driver, &distance) == TACIT_OK);
     CHECK(taciti_trainer_save(trainer) == TACIT_OK);
-    taciti_trainer_revert(trainer);
+    taciti_driver_revert(trainer->driver);
 }
 
 static void run_rank(taciti_comm *comm, void *context) {

@@ -86,7 +86,8 @@ static tacit_status prepare_alone(taciti_trainer *trainer) {
                                &trainer->layout);
 }
 
-taciti_strategy_context taciti_trainer_strategy_context(taciti_trainer *trainer) {
+/* The driver adds arrays and optimizer. */
+static taciti_strategy_context strategy_context(taciti_trainer *trainer) {
     const taciti_train_settings *s = trainer->settings;
     return (taciti_strategy_context){
         .comm = trainer->comm,
@@ -101,7 +102,7 @@ taciti_strategy_context taciti_trainer_strategy_context(taciti_trainer *trainer)
 
 static tacit_status predict_memory(taciti_trainer *trainer, taciti_memory_plan *out) {
     const taciti_train_settings *s = trainer->settings;
-    const taciti_strategy_context context = taciti_trainer_strategy_context(trainer);
+    const taciti_strategy_context context = strategy_context(trainer);
     taciti_memory_plan plan = {0};
     plan.model =
         taciti_model_predict(&s->job.model, &trainer->layout, trainer->micro, trainer->time, trainer->threads, true);
@@ -187,7 +188,8 @@ static tacit_status measure_peak(taciti_trainer *trainer) {
 tacit_status taciti_trainer_build(taciti_trainer *trainer) {
     TACITI_TRY(taciti_comm_agree(trainer->comm, build_alone(trainer)));
     TACITI_TRY(measure_peak(trainer));
-    TACITI_TRY(taciti_trainer_create_driver(trainer));
+    const taciti_strategy_context context = strategy_context(trainer);
+    TACITI_TRY(taciti_trainer_create_driver(trainer, &context));
     return taciti_comm_agree(trainer->comm, taciti_reports_create(trainer));
 }
 

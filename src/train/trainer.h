@@ -107,8 +107,6 @@ typedef struct taciti_trainer {
 tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, taciti_train_settings *settings,
                                     const taciti_train_request *request);
 tacit_status taciti_trainer_build(taciti_trainer *trainer);
-/* What the strategy works on, but for what the driver fills in. */
-taciti_strategy_context taciti_trainer_strategy_context(taciti_trainer *trainer);
 void taciti_trainer_close(taciti_trainer *trainer);
 
 /* identity.c: refuses ranks that differ in build, configuration, model or data. Collective. */
@@ -126,8 +124,8 @@ tacit_status taciti_trainer_check_folder(const taciti_trainer *trainer);
 /* A new run in the folder of an old one: what it holds goes to the first free name beside it. Rank 0. */
 tacit_status taciti_set_old_run_aside(const char *folder);
 
-/* step.c: the driver of a trainer that is built otherwise. Collective. */
-tacit_status taciti_trainer_create_driver(taciti_trainer *trainer);
+/* step.c: the driver of a trainer that is built otherwise. context: without what the driver fills in. Collective. */
+tacit_status taciti_trainer_create_driver(taciti_trainer *trainer, const taciti_strategy_context *context);
 
 /* One optimizer step; its entry goes to the reports. stop_wish: this rank was asked to stop. Where replicas are
  * equal and a signal comes, all ranks abandon the step: position and parameters stay those of the step before, and no
