@@ -41,6 +41,24 @@ static void fail_logs_once_and_returns_its_status(void **state) {
     taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
 }
 
+static void what_is_captured_reaches_no_sink(void **state) {
+    (void)state;
+    char reason[TACITI_REASON_BYTES];
+    taciti_log_set_sink(keep_line, NULL, TACITI_LOG_INFO);
+    g_line[0] = '\0';
+    taciti_log_capture(reason);
+    assert_string_equal(reason, "");
+    assert_int_equal(taciti_fail(TACIT_E_CONFIG, "first"), TACIT_E_CONFIG);
+    assert_int_equal(taciti_fail(TACIT_E_CONFIG, "not on %d ranks", 5), TACIT_E_CONFIG);
+    taciti_log(TACITI_LOG_WARN, "a warning");
+    taciti_log_capture(NULL);
+    assert_string_equal(reason, "not on 5 ranks");
+    assert_string_equal(g_line, "");
+    taciti_log(TACITI_LOG_WARN, "later");
+    assert_string_equal(g_line, "later");
+    taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
+}
+
 static int g_lines;
 
 static void count_line(void *context, taciti_log_level level, const char *line) {
@@ -215,6 +233,7 @@ int main(void) {
         cmocka_unit_test(statuses_have_names_texts_and_exit_codes),
         cmocka_unit_test(lines_of_failures_wait_until_they_are_settled),
         cmocka_unit_test(a_machine_has_memory_and_not_more_than_there_is),
+        cmocka_unit_test(what_is_captured_reaches_no_sink),
         cmocka_unit_test(fail_logs_once_and_returns_its_status),
         cmocka_unit_test(pool_runs_every_thread_every_round),
         cmocka_unit_test(pool_parts_tile_any_range),

@@ -46,7 +46,8 @@ static const taciti_option optim_options[] = {
 static const taciti_option data_options[] = {
     TACITI_OPTION("train", LIST, offsetof(data_values, train), "", .help = "files"),
     TACITI_OPTION("vocab", TEXT, offsetof(data_values, vocab), "", .help = "file", .flags = TACITI_OPTION_NO_DIGEST),
-    TACITI_OPTION("bucket", BYTES, offsetof(data_values, bucket), "25MiB", .min = 1, .max = 1e12, .unit = "bytes", .help = "bucket"),
+    TACITI_OPTION("bucket", BYTES, offsetof(data_values, bucket), "25MiB", .min = 1, .max = 1e12, .unit = "bytes",
+                  .help = "bucket"),
     TACITI_OPTION("seed", INT, offsetof(data_values, seed), "1", .max = 9.2e18, .help = "seed"),
 };
 static const taciti_option top_options[] = {
@@ -442,6 +443,34 @@ static void an_illegal_default_is_a_defect(void **state) {
     assert_int_equal(taciti_config_defaults(&config), TACIT_E_INTERNAL);
 }
 
+static const char *shape_name(size_t index) {
+    static const char *const names[] = {"line", "ring", "star"};
+    return index < sizeof names / sizeof *names ? names[index] : NULL;
+}
+
+static void a_name_is_one_that_a_registry_lists(void **state) {
+    (void)state;
+    static const taciti_option shapes[] = {TACITI_OPTION("shape", NAME, 0, "ring", .names = shape_name, .help = "")};
+    static const taciti_option_table table = {.section = "net", .help = "", .options = shapes, .count = 1};
+    taciti_text value;
+    char choice[TACITI_CHOICE_BYTES], choices[TACITI_CHOICES_BYTES];
+    const taciti_section section = {&table, &value};
+    const taciti_config config = {&section, 1};
+    assert_int_equal(taciti_config_defaults(&config), TACIT_OK);
+    assert_string_equal(value.text, "ring");
+    assert_int_equal(taciti_config_set(&config, "net.shape", "star", "here"), TACIT_OK);
+    assert_int_equal(taciti_config_set(&config, "net.shape", "rnig", "here"), TACIT_E_CONFIG);
+    assert_string_equal(g_line, "here: \"rnig\" is not one of line|ring|star; did you mean \"ring\"?");
+    assert_int_equal(taciti_config_set(&config, "net.shape", "", "here"), TACIT_E_CONFIG);
+    assert_string_equal(value.text, "star");
+    assert_true(taciti_option_choice(shapes, 2, choice) && !taciti_option_choice(shapes, 3, choice));
+    assert_false(taciti_option_choice(shapes, -1, choice));
+    assert_string_equal(taciti_option_choices(shapes, choices), "line|ring|star");
+    char *json = taciti_config_json(&config, 0);
+    assert_string_equal(json, "{\"net.shape\": \"star\"}");
+    taciti_free(json);
+}
+
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
@@ -463,6 +492,7 @@ int main(void) {
         TEST(set_reports_its_origin),
         TEST(json_escapes_and_leaves_out),
         TEST(an_illegal_default_is_a_defect),
+        TEST(a_name_is_one_that_a_registry_lists),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
