@@ -52,6 +52,7 @@ typedef struct taciti_codec {
     bool lossless;   /* decode(encode(x)) == x for every finite x */
     bool identity;   /* the payload is the array's own bytes: the exchange may send from the array itself */
     bool shared_key; /* all ranks must get the same key, because they must make the same choices */
+    bool keyless;    /* neither encode nor decode reads the key: the exchange need not compute it */
 
     /* Maximum bytes of a payload of n floats, for every setting. Grows with n. Any thread. */
     size_t (*bound)(const void *options, size_t n);

@@ -58,11 +58,12 @@ static inline size_t taciti_payload_state_bytes(const taciti_encoding *encoding,
 /* What the codec is told about the payload that `rank` makes of the array's part from element `at` on. */
 static inline taciti_codec_call taciti_payload_call(const taciti_encoding *encoding, const taciti_bucket_task *task,
                                                     int rank, taciti_payload_kind kind, size_t at) {
+    taciti_codec_call call = {.options = encoding->options, .setting = task->setting};
+    if (encoding->codec->keyless) return call; /* 40 ns, which short arrays would feel */
     const int who = encoding->codec->shared_key ? (int)TACITI_CODEC_ALL_RANKS : rank;
     const uint64_t key = taciti_codec_key(encoding->seed, task->step, who, task->bucket);
-    return (taciti_codec_call){.options = encoding->options,
-                               .setting = task->setting,
-                               .key = taciti_rng_key(key, at * TACITI_PAYLOAD_KINDS + kind)};
+    call.key = taciti_rng_key(key, at * TACITI_PAYLOAD_KINDS + kind);
+    return call;
 }
 
 /* Too short and too many to be spans of their own. Communication thread. */

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "check.h"
+#include "codec/test_sparse.h"
 #include "exchange/exchange.h"
 #include "exchange/test_wire.h"
 
@@ -50,6 +51,44 @@ static void law(taciti_comm *comm, size_t n, size_t bucket_bytes, int wire, int 
     taciti_layout_destroy(&layout);
 }
 
+/* A codec of variable size with error feedback: the same bits on every rank; a step that is dropped changes nothing; a
+ * last step that sends everything makes the sum of the taken ones whole. */
+static void feedback_law(taciti_comm *comm, size_t n, int scheme) {
+    enum { STEPS = 4, DROPPED = 2 };
+    static const test_sparse_options THRESHOLD = {.threshold = 3};
+    const taciti_encoding encoding = {.codec = &test_sparse, .options = &THRESHOLD, .seed = 3};
+    taciti_layout layout;
+    taciti_exchange *exchange = NULL;
+    make_layout(n, 1 << 16, &layout);
+    const taciti_exchange_options options = {.scheme = scheme, .bucket_bytes = 1 << 16};
+    CHECK(taciti_exchange_create_encoded(comm, &layout, &options, &encoding, true, &exchange) == TACIT_OK);
+    float *x = taciti_calloc(layout.n, sizeof *x), *first = taciti_calloc(layout.n, sizeof *x);
+    double *left = taciti_calloc(layout.n, sizeof *left);
+    for (int number = 0; number <= STEPS; number++) {
+        const bool taken = number != DROPPED, last = number == STEPS;
+        for (size_t i = 0; i < layout.n; i++) x[i] = last ? 0 : small_integer(g_rank, number, i);
+        taciti_exchange_at(exchange, number, last ? 1e-9 : 5);
+        for (size_t b = 0; b < layout.bucket_count; b++) CHECK(taciti_reduce_scatter_begin(exchange, x, b) == TACIT_OK);
+        for (size_t b = 0; b < layout.bucket_count; b++) CHECK(taciti_exchange_wait(exchange, b) == TACIT_OK);
+        for (size_t b = 0; b < layout.bucket_count; b++) CHECK(taciti_all_gather_begin(exchange, x, b) == TACIT_OK);
+        for (size_t b = 0; b < layout.bucket_count; b++) CHECK(taciti_exchange_wait(exchange, b) == TACIT_OK);
+        memcpy(first, x, layout.n * sizeof *x);
+        CHECK(taciti_comm_broadcast(comm, 0, first, layout.n * sizeof *x) == TACIT_OK);
+        CHECK(memcmp(first, x, layout.n * sizeof *x) == 0);
+        CHECK(taciti_exchange_settle(exchange, taken) == TACIT_OK);
+        for (size_t i = 0; i < layout.n && taken; i++) {
+            left[i] -= (double)x[i];
+            for (int r = 0; r < taciti_comm_size(comm) && !last; r++) left[i] += (double)small_integer(r, number, i);
+        }
+    }
+    for (size_t i = 0; i < layout.n; i++) CHECK(left[i] == 0);
+    taciti_free(x);
+    taciti_free(first);
+    taciti_free(left);
+    taciti_exchange_destroy(exchange);
+    taciti_layout_destroy(&layout);
+}
+
 int main(void) {
     taciti_comm *comm = open_comm();
     const size_t lengths[] = {1, 1000, 100003};
@@ -59,6 +98,10 @@ int main(void) {
                 law(comm, lengths[i], 1 << 16, wire, scheme);
                 law(comm, lengths[i], 25 << 20, wire, scheme);
             }
+    for (int scheme = TACITI_SCHEME_FLAT; scheme <= TACITI_SCHEME_HOSTS; scheme++) {
+        feedback_law(comm, 1, scheme);
+        feedback_law(comm, 100003, scheme);
+    }
     taciti_comm_close(comm);
     return 0;
 }
