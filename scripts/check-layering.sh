@@ -29,7 +29,6 @@ declare -A below=(
     [settings]="base kernel tensor codec adapt topo comm exchange optim strategy model"
     [driver]="base kernel tensor codec adapt topo comm exchange optim strategy model settings"
     [plan]="base tensor codec adapt topo comm exchange optim strategy model settings"
-    [sim]="base tensor codec adapt topo comm exchange optim strategy model settings plan"
     [report]="base comm"
     [train]="base kernel tensor codec adapt topo comm exchange optim strategy model settings driver data ckpt plan report"
     [api]="base kernel tensor codec adapt topo comm exchange optim strategy model settings driver ckpt"
