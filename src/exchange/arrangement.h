@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where ranks are, as an all-reduce among some of them sees it, and how an array is cut among them.
+ * The arrangement of ranks for an all-reduce, and how an array is divided among them.
  *
  * Members are numbered by (host, number within the host). A host has *lanes*, at most as many as the smallest host has
  * ranks: lane l of a host is its rank with number l, and only lanes talk to other hosts, each with the same lane there.
@@ -8,7 +8,7 @@
  *
  *   array = pieces, one after the other in time;  piece = one share per lane;  share = one chunk per host
  *
- * All of it is a function of what every rank knows alike, so all members cut in the same way.
+ * All of it is a function of data that are equal on every rank, so all members divide an array in the same way.
  */
 #ifndef TACITI_EXCHANGE_ARRANGEMENT_H
 #define TACITI_EXCHANGE_ARRANGEMENT_H
@@ -17,7 +17,7 @@
 
 typedef enum taciti_scheme { TACITI_SCHEME_AUTO, TACITI_SCHEME_FLAT, TACITI_SCHEME_HOSTS } taciti_scheme;
 
-/* Who takes part, ascending; borrowed. ranks NULL: all, whatever count says. */
+/* The participating ranks, ascending; borrowed. ranks NULL: all ranks; count is then ignored. */
 typedef struct taciti_members {
     const int *ranks;
     size_t count;
@@ -26,12 +26,12 @@ typedef struct taciti_members {
 /* How ranks are to be arranged. */
 typedef struct taciti_placement {
     taciti_scheme scheme;
-    int lanes; /* most lanes of a host; 0: as many as keep the flows of a link at TACITI_FLOWS or fewer */
+    int lanes; /* maximum of lanes per host; 0: as many as keep the flows of a link at TACITI_FLOWS or fewer */
 } taciti_placement;
 
-/* Flows into one link, from all lanes of all other hosts, up to which TCP shares it without losing much: beyond, their
- * windows overrun the queue in front of it (4 hosts x 4 ranks at 200 Mbit/s, 64 MB: 12 flows reach 87 % of the line, 6
- * reach 98 %; 8 hosts x 2: 14 flows 90 %, 7 flows 98 %). */
+/* Maximum of flows into one link, from all lanes of all other hosts, that TCP shares without much loss. With more flows
+ * their windows overrun the queue of the link (4 hosts x 4 ranks at 200 Mbit/s, 64 MB: 12 flows reach 87 % of the line,
+ * 6 reach 98 %; 8 hosts x 2: 14 flows 90 %, 7 flows 98 %). */
 enum { TACITI_FLOWS = 8 };
 
 typedef struct taciti_arrangement {
@@ -43,7 +43,8 @@ typedef struct taciti_arrangement {
     bool one_host;    /* no message leaves a machine */
 } taciti_arrangement;
 
-/* As `rank` sees it. AUTO: by hosts when there are several and one of them has several members, else flat. */
+/* Computes the arrangement for `rank`. AUTO: by hosts if there are several and one of them has several members, else
+ * flat. */
 tacit_status taciti_arrangement_of(const taciti_hosts *hosts, taciti_members members, int rank,
                                    taciti_placement requested, taciti_arrangement *out);
 void taciti_arrangement_destroy(taciti_arrangement *arrangement);
@@ -54,7 +55,7 @@ static inline int taciti_arrangement_local_size(const taciti_arrangement *p, int
 static inline int taciti_arrangement_rank(const taciti_arrangement *p, int host, int number) {
     return p->order[p->first[host] + number];
 }
-/* Where I stand in `order`. */
+/* My index in `order`. */
 static inline int taciti_arrangement_position(const taciti_arrangement *p) { return p->first[p->host] + p->number; }
 static inline bool taciti_arrangement_is_lane(const taciti_arrangement *p) { return p->number < p->lanes; }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an exchange asks of a cluster's links: the cost formulas of exchange/, beside the code that they describe and
- * checked against its byte counters. Pure arithmetic on ranks and hosts; no communicator. Any thread. They need a
- * little memory for a moment; where there is none (logged), the answer is zero.
+ * The traffic of an exchange on a cluster's links: the cost formulas of exchange/. Tests compare them with the byte
+ * counters. Pure arithmetic on ranks and hosts, without a communicator. Any thread. The functions allocate temporary
+ * memory; if that fails (logged), they return zero.
  */
 #ifndef TACITI_EXCHANGE_DEMAND_H
 #define TACITI_EXCHANGE_DEMAND_H
@@ -13,50 +13,53 @@
 
 /* For one array. */
 typedef struct taciti_demand {
-    double host_bytes;  /* that the busiest link of a host carries, per direction */
-    double flow_bytes;  /* max that one rank sends to other hosts, or receives from them; short arrays (small.h): 0 */
-    double local_bytes; /* max that one rank sends to ranks of its own host */
-    int wire_hops;      /* messages between hosts that wait for each other: latency */
+    double host_bytes;  /* traffic of the busiest host link, per direction */
+    double flow_bytes;  /* maximum over ranks of what one sends to, or receives from, other hosts; short arrays
+                           (small.h): 0 */
+    double local_bytes; /* maximum over ranks of what one sends within its host */
+    int wire_hops;      /* consecutive messages between hosts that depend on each other: latency */
     int local_hops;     /* the same inside a host */
-    int hosts;          /* of the group; of a rank and those it has edges to and from: 1, 2, or 3 for more */
-    int lanes;          /* ranks of a host that share the encoding; 0 along edges: every rank encodes its own */
+    int hosts;          /* of the group; with edges, of a rank and its neighbours: 1, 2, or 3 for more */
+    int lanes;          /* ranks of a host that share the encoding; 0 with edges: every rank encodes for itself */
 } taciti_demand;
 
-/* Length of an array in bytes: as it travels, and as it is. */
+/* Length of an array in bytes: encoded, and in memory. */
 typedef struct taciti_length {
     size_t wire_bytes, f32_bytes;
 } taciti_length;
 
-/* All-reduce of an array whose payload has `wire_bytes` (f32: `f32_bytes`) among these members, nobody else sending. */
+/* The demand of an all-reduce among these members, without other traffic, of an array with `wire_bytes` of payload and
+ * `f32_bytes` in memory. */
 taciti_demand taciti_allreduce_demand(const taciti_hosts *hosts, const int *members, size_t count,
                                       taciti_placement placement, size_t wire_bytes, size_t f32_bytes);
 
-/* One round of a topology, for arrays of these lengths, each alone: out[count][ranks] as each rank sees it: the links
- * are those of the hosts that its group (or its neighbours) use, and they carry what all ranks of those hosts send in
- * that round. All zero when the rank is idle. In one pass over members and edges. */
+/* The demand of one round of a topology for arrays of these lengths, each exchanged alone: out[count][ranks], one entry
+ * per rank. The links of an entry are those of the hosts of the rank's group or neighbours; they carry the traffic of
+ * all ranks of these hosts in that round. All zero if the rank is idle. */
 tacit_status taciti_mix_demands(const taciti_hosts *hosts, const taciti_topology *topology, size_t round,
                                 taciti_placement placement, const taciti_length *lengths, size_t count,
                                 taciti_demand *out);
 
-/* Bytes that the link of the busiest host carries in a round, per direction, for a long array (short ones take
- * another way, small.h). */
+/* Bytes that the link of the busiest host carries in a round, per direction, for an array that is not short (small.h).
+ */
 double taciti_mix_nic_bytes_of(const taciti_hosts *hosts, const taciti_topology *topology, size_t round,
                                taciti_placement placement, size_t wire_bytes);
 
-/* The same on average over a period, of the host for which that is most: what `tacit info topologies` and plans tell in
- * model sizes. Less than the mean of the rounds where hosts are busy in turns: aer has 1 and 1/2. */
+/* The mean of that over a period, of the host with the largest mean; `tacit info topologies` and plans show it in model
+ * sizes. It is less than the mean over rounds if different hosts are busy in different rounds: for aer 1/2 instead of
+ * 1. */
 double taciti_mix_nic_bytes_mean(const taciti_hosts *hosts, const taciti_topology *topology, taciti_placement placement,
                                  size_t wire_bytes);
 
-/* The members of one group of a round; and how such a group is arranged: groups that share links share their flows as
- * well, unless the number of lanes was asked for (arrangement.h). */
+/* The members of one group of a round, and their arrangement. Groups that share links divide the allowed flows among
+ * them, unless the options set the number of lanes (arrangement.h). */
 taciti_members taciti_members_of(const taciti_round *round, size_t group);
 bool taciti_members_cross(const taciti_hosts *hosts, taciti_members members, int host); /* some are on it, some not */
 taciti_placement taciti_mix_placement(const taciti_hosts *hosts, const taciti_round *round, taciti_members members,
                                       taciti_placement requested);
 
-/* How a group's arrays travel: in f32 when all its members share one of several hosts, where no wire is to be spared
- * and rounding would only cost. On a single host the wire's codec is used, so that what it does can be seen there. */
+/* Returns the codec of a group's arrays: f32 if there are several hosts and all members share one, because rounding
+ * would save no traffic there. With a single host it is the wire's codec, so that its effect can be tested. */
 const taciti_codec *taciti_mix_codec(const taciti_hosts *hosts, taciti_members members, const taciti_codec *wire);
 
 #endif

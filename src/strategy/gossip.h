@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options of the strategy `gossip`: every rank keeps a replica of its own and mixes it with a few neighbours'.
+ * Options of the strategy `gossip`: every rank trains its own replica and mixes it with those of a few neighbours.
  *
  *   awc   adapt while communicate: x(t+1) = W x(t) - step(gradient at x(t)). Mixing has a whole iteration to finish
  *   atc   adapt then combine:      x(t+1) = W (x(t) - step(gradient at x(t))). Mixing is waited for in the same step
@@ -38,20 +38,21 @@ typedef struct taciti_gossip_options {
     int64_t mixes;        /* gossip.mixes: mixes per step; more than one is waited for in the step */
     bool accelerate;      /* gossip.accelerate: extrapolated mixes (MG-DSGD) */
     bool tracker;         /* gossip.tracker: mix a gradient tracker too (DeTAG) */
-    double target; /* gossip.target: most consensus distance (proxy, relative to the parameters' norm); 0: none */
-    int64_t delay; /* gossip.delay: iterations more that a transfer may take (awc) */
+    double target; /* gossip.target: maximum of the consensus distance (proxy, relative to the parameters' norm); 0:
+                      none */
+    int64_t delay; /* gossip.delay: additional iterations that a transfer may take (awc) */
 } taciti_gossip_options;
 extern const taciti_option_table taciti_gossip_option_table; /* section "gossip" */
 
-/* E_CONFIG: options that exclude each other, or that would do nothing beside the others; says what to type. With
- * hosts, if not NULL, also a topology that cannot be trained with on these ranks. */
+/* Returns E_CONFIG, with what to type, for options that exclude each other or have no effect together and, if hosts is
+ * not NULL, for a topology that cannot be used on these ranks. */
 tacit_status taciti_gossip_check(const void *options, const taciti_hosts *hosts);
 
-/* Every topology and order of this build, with the other options as they are. */
+/* Lists a pattern for every topology and order, with the other options unchanged. */
 tacit_status taciti_gossip_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count);
 
-/* The topology of the options for these hosts. Refuses options and topologies that
- * cannot be trained with; whoever offers gossip asks here. Returns owned. Any thread. */
+/* Creates the topology of the options for these hosts. Refuses options and topologies that cannot be used for training.
+ * Returns owned. Any thread. */
 tacit_status taciti_gossip_topology(const taciti_gossip_options *options, const taciti_hosts *hosts,
                                     taciti_topology *out);
 

@@ -20,16 +20,16 @@
 
 enum { TACITI_GOSSIP_CHANNELS = 3 };
 
-/* An array on its way: buckets of a copy of it, in which the result arrives. They begin and arrive in their order. */
+/* A transfer of an array: a copy whose buckets are exchanged in place. Buckets begin and arrive in ascending order. */
 typedef struct taciti_gossip_channel {
     taciti_mix *mix;       /* owned */
     float *buffer;         /* layout->n floats, in pages */
     taciti_pages pages;    /* owned */
-    size_t begun, arrived; /* buckets since the strategy was made */
+    size_t begun, arrived; /* buckets since create() */
 } taciti_gossip_channel;
 
-/* What mix number `number` does to an array of this rank: x <- keep x + share buffer, with W' = gamma W + (1 - gamma) I
- * folded in. The weights of push-sum before and after it are 1 unless the topology needs them. */
+/* The effect of mix number `number` on an array of this rank: x <- keep x + share buffer, where keep and share contain
+ * W' = gamma W + (1 - gamma) I. The push-sum weights before and after it are 1 unless the topology is directed. */
 typedef struct taciti_gossip_plan {
     int64_t number;
     float keep, share;
@@ -40,12 +40,12 @@ typedef struct taciti_gossip_plan {
 typedef struct taciti_gossip_control {
     taciti_group world;
     taciti_job job;
-    double *mine, *all; /* [2 ranks] each: what is sent to everybody, what arrived; owned */
+    double *mine, *all; /* [2 ranks] each: what this rank sends to all, what it received; owned */
     double factor;      /* consensus distance <= factor * root mean square of what a mix moves */
     int64_t window;     /* mixing steps per decision */
     double moved;       /* sum over the mixing steps of this window */
     int64_t counted;    /* mixing steps of it so far */
-    bool pending;       /* a reduction is under way; its result counts from the next mixing step on */
+    bool pending;       /* a reduction is under way; its result is used from the next mixing step on */
 } taciti_gossip_control;
 
 enum { TACITI_GOSSIP_NUMBERS = 8 };
@@ -58,10 +58,10 @@ typedef struct taciti_gossip {
     taciti_gossip_channel channels[TACITI_GOSSIP_CHANNELS]; /* parameters of even and odd numbers (odd: delay only),
                                                              * tracker */
     taciti_pages own_pages, before_pages, tracker_pages, gradient_pages;
-    float *own;      /* what this rank handed over; NULL where parameters do not change until it arrives */
-    float *before;   /* the last but one mix, for extrapolation; NULL without */
+    float *own;      /* the parameters that this rank has sent; NULL if they do not change until the result arrives */
+    float *before;   /* result of the mix before the last, for extrapolation; NULL without */
     float *tracker;  /* estimate of the mean gradient; NULL without */
-    float *gradient; /* last gradient that went into it */
+    float *gradient; /* the gradient last added to it */
     double eta;      /* extrapolation */
     double *masses;  /* [2 ranks] push-sum weights of all ranks, and scratch; NULL: all are 1; owned */
     taciti_gossip_control control;
@@ -83,63 +83,64 @@ tacit_status taciti_gossip_predict_bytes(const taciti_strategy_context *context,
 /* ---- gossip_mixing.c --------------------------------------------------------------------------------------------- */
 double taciti_gossip_mass(const taciti_gossip *g); /* this rank's push-sum weight */
 
-/* Every rank's weight comes back from a checkpoint, `mine` on this one. A graph that needs none keeps weights that are
- * not all 1 running: push-sum holds on any graph whose columns sum to 1, and dropping them would move the mean.
- * E_CONFIG where a setting does not go with weights. Collective. */
+/* Restores the push-sum weights of all ranks from a checkpoint; `mine` is this rank's. Weights that are not all 1 stay
+ * in use on a topology that does not need them: push-sum is valid on any graph whose columns sum to 1, and dropping the
+ * weights would change the mean. Returns E_CONFIG if a setting does not support weights. Collective. */
 tacit_status taciti_gossip_restore_masses(taciti_gossip *g, double mine);
 
 /* The channel that carries mix `number` of the parameters. */
 taciti_gossip_channel *taciti_gossip_channel_of(taciti_gossip *g, int64_t number);
 taciti_gossip_channel *taciti_gossip_tracker_channel(taciti_gossip *g);
 
-/* Weights of the `mixes` mixes of the step that begins, into plans[]; push-sum weights advance. */
+/* Computes the weights of the mixes of the step that begins into plans[] and advances the push-sum weights. */
 void taciti_gossip_plan_step(taciti_gossip *g, double lr);
 
-/* to <- scale from, one bucket; from stays as it is. */
+/* to <- scale * from, one bucket. */
 void taciti_gossip_copy(const taciti_gossip *g, float *to, float *from, double scale, size_t bucket);
 
-/* The next bucket of the buffer leaves; the bucket that is due is waited for. */
+/* begin starts the exchange of the next bucket of the buffer; wait blocks until the given bucket has arrived. */
 tacit_status taciti_gossip_begin(taciti_gossip_channel *channel, size_t bucket, int64_t number);
 tacit_status taciti_gossip_wait(taciti_gossip *g, taciti_gossip_channel *channel, size_t bucket);
-/* Waits for all that is under way: before the buffer goes. */
+/* Waits for all transfers that use the buffer, before it is freed. */
 void taciti_gossip_drain(taciti_gossip *g, taciti_gossip_channel *channel);
 
-/* buffer <- scale flat of all buckets, and off it goes. */
+/* Copies scale * flat into the buffer and starts the exchange of all buckets. */
 tacit_status taciti_gossip_launch(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, double scale,
                                   int64_t number);
 
-/* Waits for one bucket of plans[r]; what is not overlapped begins here, with a copy of `flat`. */
+/* Waits for one bucket of plans[r]. A mix that is not overlapped starts here, with a copy of `flat`. */
 tacit_status taciti_gossip_collect(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t r,
                                    size_t bucket);
 
-/* What is left to do with an array of which that bucket has arrived: the caller blends it into `flat`, alone or with an
- * update. The buffer may be changed, and what the next mixes need of flat is put aside. */
+/* Returns the blend of an arrived bucket, which the caller applies to `flat`, alone or together with an update. May
+ * change the buffer; stores what the next mixes need of flat. */
 taciti_blend taciti_gossip_arrive(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t r,
                                   size_t bucket);
 
-/* The first mixes of a step, of which each changes as much as tells how far replicas are apart: those of one period at
- * most, for what comes then has been mixed by all rounds already. */
+/* Returns the number of mixes of a step whose changes measure the distance of replicas: at most one period, because
+ * later mixes act on parameters that all rounds have already mixed. */
 size_t taciti_gossip_telling_mixes(const taciti_gossip *g);
 
-/* All mixes plans[first] .. plans[last - 1] of a flat array, each waited for; the copy of the result of the last one is
- * not handed on. Adds to *moved what those of them changed that tell. */
+/* Applies the mixes plans[first] .. plans[last - 1] to a flat array and waits for each; does not send the result of the
+ * last one. Adds to *moved the changes of those that measure the distance (taciti_gossip_telling_mixes()). */
 tacit_status taciti_gossip_mix_through(taciti_gossip *g, taciti_gossip_channel *channel, float *flat,
                                        taciti_bf16 *copy16, size_t first, size_t last, double *moved);
 
 /* ---- gossip_tracker.c -------------------------------------------------------------------------------------------- */
-/* tracker <- W tracker + gradients - last gradients; a gradient that is not finite stays outside. */
+/* tracker <- W tracker + gradients - last gradients. Ignores a gradient that is not finite. */
 tacit_status taciti_gossip_track(taciti_gossip *g, bool finite);
-/* Hands one bucket of it over, for the next step. */
+/* Starts the exchange of one bucket of the tracker for the next step. */
 tacit_status taciti_gossip_track_on(taciti_gossip *g, size_t bucket);
 
 /* ---- gossip_control.c -------------------------------------------------------------------------------------------- */
 tacit_status taciti_gossip_control_create(taciti_gossip *g, const taciti_topo_figures *figures);
 void taciti_gossip_control_destroy(taciti_gossip *g);
-/* Before a mixing step: takes in the reduction that is under way, and decides on g->mixes. */
+/* Call before a mixing step: collects the reduction that is under way and sets g->mixes. */
 tacit_status taciti_gossip_control_decide(taciti_gossip *g);
-/* After a mixing step whose telling mixes moved this rank's parameters by that much (sum of squares, their mean). */
+/* Call after a mixing step. moved: mean over the measuring mixes of the sum of squares of their changes on this rank.
+ */
 tacit_status taciti_gossip_control_note(taciti_gossip *g, double moved);
-/* After the numbers of a checkpoint are back. */
+/* Call after the numbers of a checkpoint have been restored. */
 tacit_status taciti_gossip_control_start(taciti_gossip *g);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a strategy exchanges in a step, as far as time is concerned: the planner prices patterns and knows no strategy.
+ * The communication pattern of a strategy's step, as far as time is concerned. The planner prices patterns and does not
+ * know strategies.
  */
 #ifndef TACITI_STRATEGY_PATTERN_H
 #define TACITI_STRATEGY_PATTERN_H
@@ -9,18 +10,18 @@
 
 #include "topo/topo.h"
 
-/* Who waits for whom. DENSE: the gradient's exchange overlaps backward, and the update needs all of it. AWC: parameters
- * are exchanged during the next step. ATC: parameters are exchanged after the update, in the same step. */
+/* When the exchange happens. DENSE: the gradient's exchange overlaps backward, and the update needs all of it. AWC:
+ * parameters are exchanged during the next step. ATC: parameters are exchanged after the update, in the same step. */
 typedef enum taciti_order { TACITI_ORDER_DENSE, TACITI_ORDER_AWC, TACITI_ORDER_ATC } taciti_order;
 
 typedef struct taciti_pattern {
-    char label[64]; /* "dense", "gossip aer awc": begins a row of `tacit plan` */
+    char label[64]; /* "dense", "gossip aer awc": first column of `tacit plan` */
     taciti_order order;
-    taciti_topo_request topology; /* of the exchange; name NULL: among all ranks. The planner fills in the ranks */
+    taciti_topo_request topology; /* of the exchange; name NULL: all ranks. The planner sets the ranks */
     int per_host;                 /* ranks per host as the topology sees them; 0: as they are */
     int every;                    /* steps per exchange */
-    int delay;                    /* awc: iterations more that a transfer may take */
-    bool configured;              /* what the options say; the other patterns are alternatives */
+    int delay;                    /* awc: additional iterations that a transfer may take */
+    bool configured;              /* the pattern of the options; the others are alternatives */
 } taciti_pattern;
 
 enum { TACITI_PATTERNS_MAX = 64 };
