@@ -90,10 +90,29 @@ static int by_step(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Of gossip the fastest rows only, and those that the answer speaks of. */
+static size_t payload_bytes(const taciti_plan_report *r, const taciti_candidate *c) {
+    const taciti_codec *wire = c->method.wire;
+    return wire->bound(taciti_settings_options(r->settings, wire->options), 1 << 20);
+}
+
+/* Whether another wire sends as many bytes in the same method and is as fast, or faster: one row says it all. */
+static bool has_twin(const taciti_plan_report *r, const taciti_candidate *c) {
+    for (size_t i = 0; i < r->candidates->count; i++) {
+        const taciti_candidate *d = &r->candidates->list[i];
+        if (strcmp(d->strategy, c->strategy) != 0 || strcmp(d->topology, c->topology) != 0 ||
+            d->method.order != c->method.order || d->method.lanes != c->method.lanes || d->theirs || c->theirs)
+            continue;
+        if (d != c && payload_bytes(r, d) == payload_bytes(r, c) && by_step(&d, &c) < 0) return true;
+    }
+    return false;
+}
+
+/* Of gossip the fastest rows only, one wire of a size, and what the answer speaks of. */
 static bool is_shown(const taciti_plan_report *r, const taciti_candidate *c, size_t *gossip_rows) {
     const bool chosen = c->configured || c == taciti_candidates_gossip(r->candidates);
-    if (c->method.topology == NULL || c->theirs || r->all || chosen) return true;
+    if (r->all || chosen) return true;
+    if (has_twin(r, c)) return false;
+    if (c->method.topology == NULL || c->theirs) return true;
     return (*gossip_rows)++ < GOSSIP_ROWS;
 }
 
@@ -110,7 +129,7 @@ static void print_table(const taciti_plan_report *r) {
         else
             hidden++;
     }
-    if (hidden > 0) printf("  ... and %zu slower ones: --all shows them\n", hidden);
+    if (hidden > 0) printf("  ... and %zu that are no faster: --all shows them\n", hidden);
     for (size_t i = 0; i < r->candidates->refused_count && r->all; i++)
         printf("  %s\n", r->candidates->refused[i].reason);
 }
