@@ -31,6 +31,13 @@ expect 0 "does not pay" "$gpt" --cluster "$ethernet" --hosts 1 --no-jitter --com
 expect 0 "cv 0.0 %" "$gpt" --cluster "$ethernet" --no-jitter
 expect 0 "cv 0.0 %" "$gpt" --cluster "$ethernet" --no-jitter --compute.cv 0.1
 expect 0 "* gossip aer atc bf16" "$gpt" --cluster "$ethernet" --strategy gossip --gossip.topology aer --gossip.order atc --exchange.wire bf16
+# One row per size of a payload, every wire with --all and every configured one.
+dense_rows() { "$tacit" plan "$gpt" --cluster "$ethernet" "$@" | grep -cE '^[* ] dense [a-z0-9]+   '; }
+wires=$("$tacit" info options --json | python3 -c "
+import json, sys
+print(next(len(o['choices']) for o in json.load(sys.stdin) if o['key'] == 'exchange.wire'))")
+[[ $(dense_rows) == 2 ]] || complain "the table has $(dense_rows) rows for wires of two sizes"
+[[ $(dense_rows --all) == "$wires" ]] || complain "--all has $(dense_rows --all) rows for $wires wires"
 expect 0 "the plan is the profile's" "$gpt" --cluster "$ethernet" --compute.emulate vgg-16
 
 # a thousand ranks, 64 thousand million parameters: seconds of a processor, not minutes
