@@ -34,7 +34,7 @@ static tacit_status read(int ranks, const char *line) {
     (void)snprintf(copy, sizeof copy, "step|%s", line);
     for (char *word = strtok(copy, "|"); word != NULL && argc < WORDS; word = strtok(NULL, "|")) argv[argc++] = word;
     g_line[0] = '\0';
-    return taciti_step_settings_read(taciti_verb_find("bench step"), argc, argv, ranks, &g_arguments, &g_settings);
+    return taciti_step_settings_read(taciti_verb_find(taciti_verbs(), "bench step"), argc, argv, ranks, &g_arguments, &g_settings);
 }
 
 static int set_up(void **state) {
@@ -147,7 +147,7 @@ static void settings_have_an_end(void **state) {
 static void listed_keys_are_accepted_keys(void **state) {
     (void)state;
     assert_int_equal(read(1, ""), TACIT_OK);
-    const taciti_verb *verb = taciti_verb_find("bench step");
+    const taciti_verb *verb = taciti_verb_find(taciti_verbs(), "bench step");
     const taciti_config *config = &g_settings.list[0].job.config;
     taciti_place place, found;
     char key[TACITI_KEY_BYTES];

@@ -6,6 +6,12 @@
 #include "base/text.h"
 #include "cli/cli.h"
 
+const taciti_verb *taciti_verb_find(const taciti_verb *verbs, const char *name) {
+    for (const taciti_verb *verb = verbs; verb->name != NULL; verb++)
+        if (strcmp(verb->name, name) == 0) return verb;
+    return NULL;
+}
+
 static size_t flag_count(const taciti_verb *verb) {
     size_t count = 0;
     while (verb->flags[count].name != NULL) count++;

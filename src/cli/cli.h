@@ -31,15 +31,15 @@ typedef struct taciti_verb {
     const char *keys;
     bool collective; /* meant to run under mpirun */
     bool hidden;     /* for scripts: not in overview, man pages and completion */
-    /* argv[0] is the verb's last word. Returns the process's exit code. */
-    int (*run)(int argc, char **argv);
+    /* verbs: the table of all verbs. argv[0] is the verb's last word. Returns the process's exit code. */
+    int (*run)(const struct taciti_verb *verbs, int argc, char **argv);
 } taciti_verb;
 
 /* All verbs, ends with a NULL name. */
 const taciti_verb *taciti_verbs(void);
 
 /* The verb of this name ("data prepare"), or NULL. */
-const taciti_verb *taciti_verb_find(const char *name);
+const taciti_verb *taciti_verb_find(const taciti_verb *verbs, const char *name);
 
 enum { TACITI_FLAGS_MAX = 32, TACITI_POSITIONAL_MAX = 4096, TACITI_GIVEN_MAX = 256 };
 
@@ -79,7 +79,7 @@ tacit_status taciti_arguments_no_words(const taciti_arguments *arguments);
 void taciti_verb_help(const taciti_verb *verb);
 
 /* Prints what the program is and all its verbs. */
-void taciti_overview(FILE *out);
+void taciti_overview(const taciti_verb *verbs, FILE *out);
 
 /* Text of several paragraphs, wrapped at 79 columns behind `indent` blanks; lines that begin with a blank are kept. */
 void taciti_print_wrapped(FILE *out, int indent, const char *text);

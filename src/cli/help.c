@@ -129,12 +129,12 @@ void taciti_verb_help(const taciti_verb *verb) {
     }
 }
 
-void taciti_overview(FILE *out) {
+void taciti_overview(const taciti_verb *verbs, FILE *out) {
     (void)fprintf(out,
                   "tacit %s: training over links that are slow next to the compute\n\n"
                   "usage: [mpirun -n N] tacit VERB [ARGUMENT ...]\n\nverbs:\n",
                   tacit_version());
-    for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++)
+    for (const taciti_verb *verb = verbs; verb->name != NULL; verb++)
         if (!verb->hidden) (void)fprintf(out, "  %-18s %s\n", verb->name, verb->summary);
     (void)fprintf(out, "\n`tacit VERB --help` shows a verb's options and examples; `tacit --version` the version.\n"
                        "exit codes: 0 ok, 2 usage, 3 configuration, 4 data, 5 peer failure, 6 numerics, 7 resources\n");

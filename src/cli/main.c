@@ -21,7 +21,7 @@ static int find_verb(int argc, char **argv, const taciti_verb **out) {
         const int length =
             snprintf(name, sizeof name, "%s%s%s", argv[0], words == 2 ? " " : "", words == 2 ? argv[1] : "");
         if (length < 0 || (size_t)length >= sizeof name) continue;
-        *out = taciti_verb_find(name);
+        *out = taciti_verb_find(taciti_verbs(), name);
         if (*out != NULL) return words;
     }
     return 0;
@@ -69,7 +69,7 @@ static bool wants_help(int argc, char **argv) {
 static int help(int argc, char **argv) {
     const taciti_verb *verb = NULL;
     if (argc == 0) {
-        taciti_overview(stdout);
+        taciti_overview(taciti_verbs(), stdout);
     } else if (find_verb(argc, argv, &verb) > 0) {
         taciti_verb_help(verb);
     } else {
@@ -81,7 +81,7 @@ static int help(int argc, char **argv) {
 /* argc and argv without the program's name. */
 static int dispatch(int argc, char **argv) {
     if (argc == 0) {
-        taciti_overview(stderr);
+        taciti_overview(taciti_verbs(), stderr);
         return tacit_status_exit_code(TACIT_E_USAGE);
     }
     if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0 || strcmp(argv[0], "help") == 0)
@@ -98,7 +98,7 @@ static int dispatch(int argc, char **argv) {
         return 0;
     }
     if (!verb->collective) taciti_log_set_mode(TACITI_LOG_DIRECT); /* each process works for itself */
-    return verb->run(argc - words + 1, argv + words - 1);
+    return verb->run(taciti_verbs(), argc - words + 1, argv + words - 1);
 }
 
 static tacit_status status_of(int code) {

@@ -128,7 +128,7 @@ static tacit_status take_flags(const taciti_arguments *arguments, setup *out) {
 }
 
 /* Defaults, environment, flags. One array is one bucket unless somebody asks for less. */
-static tacit_status configure(int argc, char **argv, setup *out) {
+static tacit_status configure(const taciti_verb *verb, int argc, char **argv, setup *out) {
     taciti_arguments arguments;
     memset(out, 0, sizeof *out);
     out->sections[0] = (taciti_section){&taciti_exchange_option_table, &out->bench.exchange};
@@ -137,7 +137,7 @@ static tacit_status configure(int argc, char **argv, setup *out) {
     TACITI_TRY(taciti_config_defaults(&out->config));
     out->bench.exchange.bucket_bytes = (int64_t)1 << 40;
     TACITI_TRY(taciti_config_environment(&out->config));
-    TACITI_TRY(taciti_arguments_parse(taciti_verb_find("bench collectives"), &out->config, argc, argv, &arguments));
+    TACITI_TRY(taciti_arguments_parse(verb, &out->config, argc, argv, &arguments));
     return take_flags(&arguments, out);
 }
 
@@ -269,9 +269,9 @@ static tacit_status measure_over(const setup *s) {
     return status;
 }
 
-int taciti_verb_bench_collectives(int argc, char **argv) {
+int taciti_verb_bench_collectives(const taciti_verb *verbs, int argc, char **argv) {
     setup s;
-    tacit_status status = configure(argc, argv, &s);
+    tacit_status status = configure(taciti_verb_find(verbs, "bench collectives"), argc, argv, &s);
     if (status == TACIT_OK) status = measure_over(&s);
     return tacit_status_exit_code(status);
 }

@@ -132,14 +132,15 @@ static tacit_status check_memory(const taciti_machine *machine, double floats) {
                        needed / 0x1p30);
 }
 
-int taciti_verb_bench_kernels(int argc, char **argv) {
+int taciti_verb_bench_kernels(const taciti_verb *verbs, int argc, char **argv) {
     taciti_arguments arguments;
     taciti_machine machine;
     taciti_kernel_bench bench;
     taciti_attention_figure attention[TACITI_BENCH_ATTENTIONS];
     double mebi = 0, rounds = 0, threads = 0;
     taciti_machine_read(&machine);
-    tacit_status status = taciti_arguments_parse(taciti_verb_find("bench kernels"), NULL, argc, argv, &arguments);
+    tacit_status status =
+        taciti_arguments_parse(taciti_verb_find(verbs, "bench kernels"), NULL, argc, argv, &arguments);
     if (status == TACIT_OK) status = taciti_arguments_no_words(&arguments);
     if (status == TACIT_OK) status = taciti_arguments_number(&arguments, "--floats", 64, 1 << 20, &mebi);
     if (status == TACIT_OK) status = check_memory(&machine, mebi * 0x1p20);

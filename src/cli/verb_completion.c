@@ -10,22 +10,22 @@
 #include "cli/option_text.h"
 #include "cli/verbs.h"
 
-static void print_words_of_verbs(void) {
+static void print_words_of_verbs(const taciti_verb *verbs) {
     printf("    local verbs=\"help --help --version");
-    for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++) {
+    for (const taciti_verb *verb = verbs; verb->name != NULL; verb++) {
         /* Of "data prepare" the first word, once. */
         const size_t length = strcspn(verb->name, " ");
         bool seen = false;
-        for (const taciti_verb *other = taciti_verbs(); other < verb; other++)
+        for (const taciti_verb *other = verbs; other < verb; other++)
             seen = seen || (strcspn(other->name, " ") == length && strncmp(other->name, verb->name, length) == 0);
         if (!seen && !verb->hidden) printf(" %.*s", (int)length, verb->name);
     }
     printf("\"\n");
 }
 
-static void print_second_words(void) {
+static void print_second_words(const taciti_verb *verbs) {
     printf("    case $first in\n");
-    for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++) {
+    for (const taciti_verb *verb = verbs; verb->name != NULL; verb++) {
         const char *second = strchr(verb->name, ' ');
         if (second == NULL || verb->hidden) continue;
         const int length = (int)(second - verb->name);
@@ -34,11 +34,11 @@ static void print_second_words(void) {
     printf("    esac\n");
 }
 
-static void print_flags_of_verbs(void) {
+static void print_flags_of_verbs(const taciti_verb *verbs) {
     taciti_place place;
     char key[TACITI_KEY_BYTES];
     printf("    case $verb in\n");
-    for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++) {
+    for (const taciti_verb *verb = verbs; verb->name != NULL; verb++) {
         if (verb->hidden) continue;
         printf("    \"%s\") flags=\"--help", verb->name);
         for (const taciti_flag *flag = verb->flags; flag->name != NULL; flag++) printf(" %s", flag->name);
@@ -68,9 +68,9 @@ static void print_values(void) {
 }
 
 /* Flags of verbs that take a value: nothing is known about it but that it may be a file. */
-static void print_arguments(void) {
+static void print_arguments(const taciti_verb *verbs) {
     printf("    case \"$verb $flag\" in\n");
-    for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++)
+    for (const taciti_verb *verb = verbs; verb->name != NULL; verb++)
         for (const taciti_flag *flag = verb->flags; flag->name != NULL && !verb->hidden; flag++) {
             if (flag->argument == NULL) continue;
             printf("    \"%s %s\"", verb->name, flag->name);
@@ -80,10 +80,10 @@ static void print_arguments(void) {
     printf("    esac\n");
 }
 
-static void print_bash(void) {
+static void print_bash(const taciti_verb *verbs) {
     printf("# bash completion for tacit %s; printed by `tacit completion bash`\n", tacit_version());
     printf("_tacit() {\n");
-    print_words_of_verbs();
+    print_words_of_verbs(verbs);
     printf(
         "    local cur=${COMP_WORDS[COMP_CWORD]} flag=${COMP_WORDS[COMP_CWORD-1]} start=1 joined=0\n"
         "    local first verb flags=\"--help\" seconds=\"\" values=\"\" takes=0\n"
@@ -94,7 +94,7 @@ static void print_bash(void) {
         "    elif [[ $flag == \"=\" ]]; then flag=${COMP_WORDS[COMP_CWORD-2]} joined=1; fi\n"
         "    if ((COMP_CWORD == start)); then COMPREPLY=($(compgen -W \"$verbs\" -- \"$cur\")); return; fi\n"
         "    first=${COMP_WORDS[start]} verb=$first\n");
-    print_second_words();
+    print_second_words(verbs);
     printf(
         "    if [[ -n $seconds ]]; then\n"
         "        if ((COMP_CWORD == start + 1)); then COMPREPLY=($(compgen -W \"$seconds\" -- \"$cur\")); return; fi\n"
@@ -102,9 +102,9 @@ static void print_bash(void) {
         "    fi\n"
         "    if [[ $first == help ]]; then COMPREPLY=($(compgen -W \"$verbs\" -- \"$cur\")); return; fi\n"
         "    if [[ $first == completion ]]; then COMPREPLY=($(compgen -W bash -- \"$cur\")); return; fi\n");
-    print_flags_of_verbs();
+    print_flags_of_verbs(verbs);
     print_values();
-    print_arguments();
+    print_arguments(verbs);
     printf("    if [[ -n $values && $cur != -* ]]; then\n"
            "        COMPREPLY=($(compgen -W \"$values\" -- \"$cur\"))\n"
            "        # A switch may stand alone: then a file may follow.\n"
@@ -121,11 +121,11 @@ static void print_bash(void) {
            "complete -F _tacit tacit\n");
 }
 
-int taciti_verb_completion(int argc, char **argv) {
+int taciti_verb_completion(const taciti_verb *verbs, int argc, char **argv) {
     taciti_arguments arguments;
-    tacit_status status = taciti_arguments_parse(taciti_verb_find("completion"), NULL, argc, argv, &arguments);
+    tacit_status status = taciti_arguments_parse(taciti_verb_find(verbs, "completion"), NULL, argc, argv, &arguments);
     if (status == TACIT_OK && (arguments.positional_count != 1 || strcmp(arguments.positional[0], "bash") != 0))
         status = taciti_fail(TACIT_E_USAGE, "name the shell: tacit completion bash");
-    if (status == TACIT_OK) print_bash();
+    if (status == TACIT_OK) print_bash(verbs);
     return tacit_status_exit_code(status);
 }

@@ -125,9 +125,9 @@ static tacit_status prepare(const taciti_arguments *arguments) {
     return status;
 }
 
-int taciti_verb_data_prepare(int argc, char **argv) {
+int taciti_verb_data_prepare(const taciti_verb *verbs, int argc, char **argv) {
     taciti_arguments arguments;
-    tacit_status status = taciti_arguments_parse(taciti_verb_find("data prepare"), NULL, argc, argv, &arguments);
+    tacit_status status = taciti_arguments_parse(taciti_verb_find(verbs, "data prepare"), NULL, argc, argv, &arguments);
     if (status != TACIT_OK) return tacit_status_exit_code(status);
     if (taciti_launcher_detect().rank != 0) return 0; /* one process writes the shards */
     return tacit_status_exit_code(prepare(&arguments));

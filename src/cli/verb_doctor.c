@@ -58,9 +58,9 @@ static tacit_status print_json(const taciti_diagnosis *diagnosis) {
     return taciti_cli_print_json(root);
 }
 
-int taciti_verb_doctor(int argc, char **argv) {
+int taciti_verb_doctor(const taciti_verb *verbs, int argc, char **argv) {
     taciti_arguments arguments;
-    tacit_status status = taciti_arguments_parse(taciti_verb_find("doctor"), NULL, argc, argv, &arguments);
+    tacit_status status = taciti_arguments_parse(taciti_verb_find(verbs, "doctor"), NULL, argc, argv, &arguments);
     if (status == TACIT_OK && arguments.positional_count > 0)
         status = taciti_fail(TACIT_E_USAGE, "doctor takes no words, but \"%s\" was given", arguments.positional[0]);
     if (status != TACIT_OK) return tacit_status_exit_code(status);

@@ -72,12 +72,12 @@ static tacit_status open_and_evaluate(const char *path, taciti_loaded_options *o
     return status;
 }
 
-int taciti_verb_eval(int argc, char **argv) {
+int taciti_verb_eval(const taciti_verb *verbs, int argc, char **argv) {
     taciti_loaded_options options;
     taciti_arguments arguments;
     tacit_status status = taciti_loaded_options_init(&options);
     if (status == TACIT_OK)
-        status = taciti_arguments_parse(taciti_verb_find("eval"), &options.config, argc, argv, &arguments);
+        status = taciti_arguments_parse(taciti_verb_find(verbs, "eval"), &options.config, argc, argv, &arguments);
     if (status == TACIT_OK && arguments.positional_count != 1)
         status = taciti_fail(TACIT_E_USAGE, "name one run folder: tacit eval run/ [--data.validation FILE...]");
     if (status == TACIT_OK)

@@ -111,10 +111,10 @@ static tacit_status export(const char *from, const char *to, const export_option
     return status;
 }
 
-int taciti_verb_export(int argc, char **argv) {
+int taciti_verb_export(const taciti_verb *verbs, int argc, char **argv) {
     taciti_arguments arguments;
     export_options options;
-    tacit_status status = taciti_arguments_parse(taciti_verb_find("export"), NULL, argc, argv, &arguments);
+    tacit_status status = taciti_arguments_parse(taciti_verb_find(verbs, "export"), NULL, argc, argv, &arguments);
     if (status == TACIT_OK) status = read_options(&arguments, &options);
     if (status != TACIT_OK) return tacit_status_exit_code(status);
     const char *to = taciti_arguments_get(&arguments, "--output");

@@ -97,9 +97,9 @@ static tacit_status import(const char *from, const char *run, bool json) {
     return status;
 }
 
-int taciti_verb_import(int argc, char **argv) {
+int taciti_verb_import(const taciti_verb *verbs, int argc, char **argv) {
     taciti_arguments arguments;
-    tacit_status status = taciti_arguments_parse(taciti_verb_find("import"), NULL, argc, argv, &arguments);
+    tacit_status status = taciti_arguments_parse(taciti_verb_find(verbs, "import"), NULL, argc, argv, &arguments);
     if (status != TACIT_OK) return tacit_status_exit_code(status);
     const char *run = taciti_arguments_get(&arguments, "--output");
     if (arguments.positional_count != 1 || run == NULL || run[0] == '\0')

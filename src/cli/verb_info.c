@@ -272,9 +272,9 @@ static tacit_status show(const taciti_arguments *arguments) {
     return TACIT_OK;
 }
 
-int taciti_verb_info(int argc, char **argv) {
+int taciti_verb_info(const taciti_verb *verbs, int argc, char **argv) {
     taciti_arguments arguments;
-    tacit_status status = taciti_arguments_parse(taciti_verb_find("info"), NULL, argc, argv, &arguments);
+    tacit_status status = taciti_arguments_parse(taciti_verb_find(verbs, "info"), NULL, argc, argv, &arguments);
     if (status == TACIT_OK) status = show(&arguments);
     return tacit_status_exit_code(status);
 }

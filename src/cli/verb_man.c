@@ -134,14 +134,14 @@ static void print_verb(FILE *out, const taciti_verb *verb) {
     (void)fputs(".SH SEE ALSO\n.BR tacit (1)\n", out);
 }
 
-static void print_program(FILE *out) {
+static void print_program(FILE *out, const taciti_verb *verbs) {
     char name[NAME_BYTES];
     print_title(out, "tacit", "training over links that are slow next to the compute");
     (void)fputs(".SH SYNOPSIS\n[\\fBmpirun\\fR \\-n N] \\fBtacit\\fR VERB [ARGUMENT ...]\n.SH DESCRIPTION\n", out);
     print_line(out, "tacit trains neural networks over MPI. It says less between workers, loses nothing, and tells "
                     "beforehand whether that pays.");
     (void)fputs(".SH VERBS\n", out);
-    for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++)
+    for (const taciti_verb *verb = verbs; verb->name != NULL; verb++)
         if (!verb->hidden) print_item(out, verb->name, verb->summary);
     (void)fputs(".SH ENVIRONMENT\n", out);
     print_item(out, "TACIT_SECTION_KEY", "sets a key of the configuration; see tacit-train(1)");
@@ -150,7 +150,7 @@ static void print_program(FILE *out) {
     print_exit_status(out);
     (void)fputs(".SH SEE ALSO\n", out);
     const char *separator = "";
-    for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++) {
+    for (const taciti_verb *verb = verbs; verb->name != NULL; verb++) {
         if (verb->hidden) continue;
         page_name(verb, name, sizeof name);
         (void)fprintf(out, "%s.BR ", separator);
@@ -162,7 +162,7 @@ static void print_program(FILE *out) {
 }
 
 /* verb NULL: the program's own page. */
-static tacit_status write_page(const char *folder, const taciti_verb *verb) {
+static tacit_status write_page(const char *folder, const taciti_verb *verbs, const taciti_verb *verb) {
     char name[NAME_BYTES] = "tacit", path[PATH_BYTES];
     if (verb != NULL) page_name(verb, name, sizeof name);
     (void)snprintf(name + strlen(name), sizeof name - strlen(name), ".1");
@@ -170,7 +170,7 @@ static tacit_status write_page(const char *folder, const taciti_verb *verb) {
     FILE *out = fopen(path, "w");
     if (out == NULL) return taciti_fail(TACIT_E_IO, "%s: cannot be written", path);
     if (verb == NULL)
-        print_program(out);
+        print_program(out, verbs);
     else
         print_verb(out, verb);
     const bool wrong = ferror(out) != 0;
@@ -178,34 +178,34 @@ static tacit_status write_page(const char *folder, const taciti_verb *verb) {
     return TACIT_OK;
 }
 
-static tacit_status write_all(const char *folder) {
+static tacit_status write_all(const char *folder, const taciti_verb *verbs) {
     TACITI_TRY(taciti_file_make_folder(folder));
-    TACITI_TRY(write_page(folder, NULL));
-    for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++)
-        if (!verb->hidden) TACITI_TRY(write_page(folder, verb));
+    TACITI_TRY(write_page(folder, verbs, NULL));
+    for (const taciti_verb *verb = verbs; verb->name != NULL; verb++)
+        if (!verb->hidden) TACITI_TRY(write_page(folder, verbs, verb));
     return TACIT_OK;
 }
 
-static tacit_status print_page(const taciti_arguments *arguments) {
+static tacit_status print_page(const taciti_arguments *arguments, const taciti_verb *verbs) {
     char name[NAME_BYTES];
     if (arguments->positional_count == 0) {
-        print_program(stdout);
+        print_program(stdout, verbs);
         return TACIT_OK;
     }
     const bool two = arguments->positional_count > 1;
     (void)snprintf(name, sizeof name, "%s%s%s", arguments->positional[0], two ? " " : "",
                    two ? arguments->positional[1] : "");
-    const taciti_verb *verb = taciti_verb_find(name);
+    const taciti_verb *verb = taciti_verb_find(verbs, name);
     if (verb == NULL) return taciti_fail(TACIT_E_USAGE, "there is no verb \"%s\"; `tacit --help` lists all", name);
     print_verb(stdout, verb);
     return TACIT_OK;
 }
 
-int taciti_verb_man(int argc, char **argv) {
+int taciti_verb_man(const taciti_verb *verbs, int argc, char **argv) {
     taciti_arguments arguments;
-    tacit_status status = taciti_arguments_parse(taciti_verb_find("man"), NULL, argc, argv, &arguments);
+    tacit_status status = taciti_arguments_parse(taciti_verb_find(verbs, "man"), NULL, argc, argv, &arguments);
     if (status != TACIT_OK) return tacit_status_exit_code(status);
     const char *folder = taciti_arguments_get(&arguments, "--all");
-    status = folder == NULL ? print_page(&arguments) : write_all(folder);
+    status = folder == NULL ? print_page(&arguments, verbs) : write_all(folder, verbs);
     return tacit_status_exit_code(status);
 }

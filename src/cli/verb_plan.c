@@ -58,8 +58,7 @@ static tacit_status refuse_clusters(const taciti_arguments *arguments) {
 }
 
 /* The file comes before environment and flags, but its name stands among the flags: they are read twice. */
-static tacit_status configure(int argc, char **argv, question *q) {
-    const taciti_verb *verb = taciti_verb_find("plan");
+static tacit_status configure(const taciti_verb *verb, int argc, char **argv, question *q) {
     const taciti_config *config = &q->settings.job.config;
     TACITI_TRY(taciti_train_settings_init(&q->settings));
     TACITI_TRY(taciti_arguments_parse(verb, config, argc, argv, &q->arguments));
@@ -289,8 +288,8 @@ static tacit_status read_sgp(const question *q, double *out) {
                        SGP_MAX_S);
 }
 
-static tacit_status plan(int argc, char **argv, question *q) {
-    TACITI_TRY(configure(argc, argv, q));
+static tacit_status plan(const taciti_verb *verb, int argc, char **argv, question *q) {
+    TACITI_TRY(configure(verb, argc, argv, q));
     TACITI_TRY(taciti_cluster_load(q->cluster_path, &q->cluster));
     TACITI_TRY(check_cluster(q));
     TACITI_TRY(check_strategies(q, NULL));
@@ -308,10 +307,10 @@ static tacit_status plan(int argc, char **argv, question *q) {
     return status;
 }
 
-int taciti_verb_plan(int argc, char **argv) {
+int taciti_verb_plan(const taciti_verb *verbs, int argc, char **argv) {
     question q;
     memset(&q, 0, sizeof q);
-    const tacit_status status = plan(argc, argv, &q);
+    const tacit_status status = plan(taciti_verb_find(verbs, "plan"), argc, argv, &q);
     taciti_settings_destroy(&q.settings.job);
     taciti_layout_destroy(&q.layout);
     taciti_profile_destroy(&q.profile);

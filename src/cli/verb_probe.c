@@ -153,8 +153,7 @@ static void print_next(const taciti_cluster *c, const char *path) {
         printf("links need ranks: mpirun -n 4 tacit probe -o cluster.json\n");
     else if (path == NULL)
         printf("to keep it: mpirun -n %d tacit probe -o cluster.json\n", ranks);
-    if (path != NULL && ranks > 1 && taciti_verb_find("plan") != NULL)
-        printf("next: tacit plan MODEL.yaml --cluster %s\n", path);
+    if (path != NULL && ranks > 1) printf("next: tacit plan MODEL.yaml --cluster %s\n", path);
 }
 
 static void print_text(const taciti_cluster *c, const char *path) {
@@ -201,7 +200,7 @@ static tacit_status options_of(const taciti_arguments *arguments, taciti_probe_o
     return taciti_arguments_number(arguments, "--seconds", SECONDS, SECONDS_MAX, &out->seconds);
 }
 
-int taciti_verb_probe(int argc, char **argv) {
+int taciti_verb_probe(const taciti_verb *verbs, int argc, char **argv) {
     taciti_comm_options comm_options;
     const taciti_section section = {&taciti_comm_option_table, &comm_options};
     const taciti_config config = {&section, 1};
@@ -209,7 +208,8 @@ int taciti_verb_probe(int argc, char **argv) {
     taciti_probe_options options;
     tacit_status status = taciti_config_defaults(&config);
     if (status == TACIT_OK) status = taciti_config_environment(&config);
-    if (status == TACIT_OK) status = taciti_arguments_parse(taciti_verb_find("probe"), &config, argc, argv, &arguments);
+    if (status == TACIT_OK)
+        status = taciti_arguments_parse(taciti_verb_find(verbs, "probe"), &config, argc, argv, &arguments);
     if (status == TACIT_OK) status = options_of(&arguments, &options);
     if (status != TACIT_OK) return tacit_status_exit_code(status);
     taciti_witness *witness = taciti_supervise(comm_options.timeout_s); /* from here on this is the worker */

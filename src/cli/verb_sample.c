@@ -158,14 +158,14 @@ static tacit_status sample(taciti_loaded_model *loaded, const sample_request *re
     return status;
 }
 
-int taciti_verb_sample(int argc, char **argv) {
+int taciti_verb_sample(const taciti_verb *verbs, int argc, char **argv) {
     taciti_loaded_options options;
     taciti_arguments arguments;
     sample_request request;
     taciti_loaded_model loaded = {0};
     tacit_status status = taciti_loaded_options_init(&options);
     if (status == TACIT_OK)
-        status = taciti_arguments_parse(taciti_verb_find("sample"), &options.config, argc, argv, &arguments);
+        status = taciti_arguments_parse(taciti_verb_find(verbs, "sample"), &options.config, argc, argv, &arguments);
     if (status == TACIT_OK && arguments.positional_count != 1)
         status = taciti_fail(TACIT_E_USAGE, "name one run folder: tacit sample run/ --prompt \"...\"");
     if (status == TACIT_OK) status = read_request(&arguments, &request);

@@ -67,11 +67,11 @@ static tacit_status train_over(taciti_train_settings *settings, const taciti_arg
     return status;
 }
 
-int taciti_verb_train(int argc, char **argv) {
+int taciti_verb_train(const taciti_verb *verbs, int argc, char **argv) {
     taciti_train_settings settings;
     taciti_arguments arguments;
     taciti_stop_block();
-    tacit_status status = configure(taciti_verb_find("train"), argc, argv, &settings, &arguments);
+    tacit_status status = configure(taciti_verb_find(verbs, "train"), argc, argv, &settings, &arguments);
     if (status == TACIT_OK && taciti_arguments_get(&arguments, "--print-config") != NULL) {
         status = print_config(&settings);
     } else {

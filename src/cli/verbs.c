@@ -227,9 +227,3 @@ static const taciti_verb VERBS[] = {
 };
 
 const taciti_verb *taciti_verbs(void) { return VERBS; }
-
-const taciti_verb *taciti_verb_find(const char *name) {
-    for (const taciti_verb *verb = VERBS; verb->name != NULL; verb++)
-        if (strcmp(verb->name, name) == 0) return verb;
-    return NULL;
-}
