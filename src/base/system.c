@@ -20,10 +20,10 @@ bool taciti_system_number(const char *path, double *out) {
     return taciti_system_line(path, line, sizeof line) && taciti_real_parse(line, out);
 }
 
-double taciti_meminfo_bytes(const char *key) {
+double taciti_meminfo_bytes(const char *path, const char *key) {
     char line[128];
     double found = 0;
-    FILE *file = fopen("/proc/meminfo", "r");
+    FILE *file = fopen(path, "r");
     if (file == NULL) return 0;
     while (fgets(line, sizeof line, file) != NULL) {
         unsigned long long kib = 0;

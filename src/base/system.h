@@ -14,7 +14,8 @@ bool taciti_system_line(const char *path, char *out, size_t size);
 /* Reads the number in the first line of a file. Returns false if there is none. */
 bool taciti_system_number(const char *path, double *out);
 
-/* Returns an entry of /proc/meminfo ("MemAvailable") in bytes, or 0 if it does not exist. */
-double taciti_meminfo_bytes(const char *key);
+/* Returns an entry of TACITI_MEMINFO ("MemAvailable") in bytes, or 0 if it does not exist. */
+#define TACITI_MEMINFO "/proc/meminfo"
+double taciti_meminfo_bytes(const char *path, const char *key);
 
 #endif

@@ -49,7 +49,7 @@ typedef struct place {
 
 /* Emulated hosts share the memory and the cores of one machine: its kernel's boot tells them apart. */
 static tacit_status find_machine(run *r) {
-    place mine = {.available_bytes = taciti_meminfo_bytes("MemAvailable")};
+    place mine = {.available_bytes = taciti_meminfo_bytes(TACITI_MEMINFO, "MemAvailable")};
     if (!taciti_system_line("/proc/sys/kernel/random/boot_id", mine.boot, sizeof mine.boot))
         (void)snprintf(mine.boot, sizeof mine.boot, "%.*s", (int)sizeof mine.boot - 1,
                        taciti_comm_peer(r->comm, taciti_comm_rank(r->comm))->host);

@@ -22,7 +22,8 @@ static double group_limit_bytes(double total_bytes) {
 }
 
 static void check_amount(taciti_diagnosis *diagnosis) {
-    const double total = taciti_meminfo_bytes("MemTotal"), available = taciti_meminfo_bytes("MemAvailable");
+    const double total = taciti_meminfo_bytes(TACITI_MEMINFO, "MemTotal"),
+                 available = taciti_meminfo_bytes(TACITI_MEMINFO, "MemAvailable");
     const double limit = group_limit_bytes(total);
     char granted[64] = "";
     if (limit > 0) (void)snprintf(granted, sizeof granted, ", %.3g GiB granted by the control group", limit / GIB);

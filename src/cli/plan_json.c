@@ -87,8 +87,8 @@ static json_t *refused_json(const taciti_candidates *candidates) {
 }
 
 static json_t *answer_json(const taciti_plan_report *r) {
-    char text[TACITI_PLAN_VERDICT_BYTES];
-    const taciti_verdict v = taciti_plan_verdict(r, text);
+    char text[TACITI_VERDICT_BYTES];
+    const taciti_verdict v = taciti_candidates_verdict(r->candidates, text);
     const taciti_candidate *dense = taciti_candidates_dense(r->candidates);
     const taciti_candidate *gossip = taciti_candidates_gossip(r->candidates);
     json_t *answer = verdict_json(&v);

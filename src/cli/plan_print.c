@@ -14,26 +14,6 @@ enum { GOSSIP_ROWS = 12 };
 static const double BUSY_CV = 0.3;         /* no accelerator computes so unevenly */
 static const double PERSISTENT_LAG1 = 0.5; /* delays that stay: gossip does not average them away */
 
-/* ---- the verdict ------------------------------------------------------------------------------------------------- */
-
-taciti_verdict taciti_plan_verdict(const taciti_plan_report *report, char text[TACITI_PLAN_VERDICT_BYTES]) {
-    const taciti_candidate *dense = taciti_candidates_dense(report->candidates);
-    const taciti_candidate *gossip = taciti_candidates_gossip(report->candidates);
-    if (gossip == NULL) {
-        (void)snprintf(text, TACITI_PLAN_VERDICT_BYTES, "does not pay: one rank has nobody to exchange with");
-        return (taciti_verdict){.speedup = 1, .low = 1, .high = 1};
-    }
-    const taciti_verdict v = taciti_verdict_of(&dense->prediction, &gossip->prediction);
-    if (v.pays)
-        (void)snprintf(text, TACITI_PLAN_VERDICT_BYTES, "pays: %.2fx (%.2f-%.2f) with %s instead of %s", v.speedup,
-                       v.low, v.high, gossip->method.label, dense->method.label);
-    else
-        (void)snprintf(text, TACITI_PLAN_VERDICT_BYTES,
-                       "does not pay: keep %s all-reduce; %s would be %.2fx (%.2f-%.2f)", dense->method.label,
-                       gossip->method.label, v.speedup, v.low, v.high);
-    return v;
-}
-
 /* ---- head -------------------------------------------------------------------------------------------------------- */
 
 static void print_head(const taciti_plan_report *r) {
@@ -198,7 +178,7 @@ static void print_notes(const taciti_plan_report *r) {
 }
 
 void taciti_plan_print(const taciti_plan_report *r) {
-    char verdict[TACITI_PLAN_VERDICT_BYTES];
+    char verdict[TACITI_VERDICT_BYTES];
     const taciti_candidate *gossip = taciti_candidates_gossip(r->candidates);
     print_head(r);
     print_table(r);
@@ -207,6 +187,6 @@ void taciti_plan_print(const taciti_plan_report *r) {
     print_cause("dense", taciti_candidates_dense(r->candidates));
     if (gossip != NULL) print_cause("gossip", gossip);
     print_notes(r);
-    (void)taciti_plan_verdict(r, verdict);
+    (void)taciti_candidates_verdict(r->candidates, verdict);
     printf("\n%s\n", verdict);
 }

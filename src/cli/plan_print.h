@@ -19,10 +19,6 @@ typedef struct taciti_plan_report {
     bool all;                         /* every method in the table, not just the best */
 } taciti_plan_report;
 
-/* "pays: 1.6x (1.5-1.7) with gossip aer awc f32 instead of dense bf16", "does not pay: keep dense bf16 (...)". */
-enum { TACITI_PLAN_VERDICT_BYTES = 320 };
-taciti_verdict taciti_plan_verdict(const taciti_plan_report *report, char text[TACITI_PLAN_VERDICT_BYTES]);
-
 void taciti_plan_print(const taciti_plan_report *report);
 
 struct json_t;

@@ -220,8 +220,8 @@ static void put_legend(FILE *out, const taciti_plan_curves *curves) {
 }
 
 static void put_picture(FILE *out, const taciti_plan_report *r) {
-    char title[160], verdict[TACITI_PLAN_VERDICT_BYTES];
-    (void)taciti_plan_verdict(r, verdict);
+    char title[160], verdict[TACITI_VERDICT_BYTES];
+    (void)taciti_candidates_verdict(r->candidates, verdict);
     (void)snprintf(title, sizeof title, "predicted step of %s, ms", r->scene->profile->name);
     (void)fprintf(out,
                   "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "

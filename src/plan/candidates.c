@@ -313,3 +313,22 @@ const taciti_candidate *taciti_candidates_find(const taciti_candidates *candidat
     }
     return own;
 }
+
+/* ---- the verdict ------------------------------------------------------------------------------------------------- */
+
+taciti_verdict taciti_candidates_verdict(const taciti_candidates *candidates, char text[TACITI_VERDICT_BYTES]) {
+    const taciti_candidate *dense = taciti_candidates_dense(candidates);
+    const taciti_candidate *gossip = taciti_candidates_gossip(candidates);
+    if (gossip == NULL) {
+        (void)snprintf(text, TACITI_VERDICT_BYTES, "does not pay: one rank has nobody to exchange with");
+        return (taciti_verdict){.speedup = 1, .low = 1, .high = 1};
+    }
+    const taciti_verdict v = taciti_verdict_of(&dense->prediction, &gossip->prediction);
+    if (v.pays)
+        (void)snprintf(text, TACITI_VERDICT_BYTES, "pays: %.2fx (%.2f-%.2f) with %s instead of %s", v.speedup, v.low,
+                       v.high, gossip->method.label, dense->method.label);
+    else
+        (void)snprintf(text, TACITI_VERDICT_BYTES, "does not pay: keep %s all-reduce; %s would be %.2fx (%.2f-%.2f)",
+                       dense->method.label, gossip->method.label, v.speedup, v.low, v.high);
+    return v;
+}

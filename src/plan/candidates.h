@@ -80,6 +80,11 @@ const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candida
  * the one that mixes best. NULL: there is none. */
 const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candidates);
 
+/* "pays: 1.6x (1.5-1.7) with gossip aer awc f32 instead of dense bf16", "does not pay: keep dense bf16 (...)": the best
+ * gossip against the best dense. */
+enum { TACITI_VERDICT_BYTES = 320 };
+taciti_verdict taciti_candidates_verdict(const taciti_candidates *candidates, char text[TACITI_VERDICT_BYTES]);
+
 /* The same strategy, topology, order, wire and lanes in other candidates; those of the default, where that is as many
  * or hosts have fewer. NULL: their ranks cannot have it. */
 const taciti_candidate *taciti_candidates_find(const taciti_candidates *candidates, const taciti_candidate *like);

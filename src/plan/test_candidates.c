@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/curves.h"
+
+/* 4 hosts of 2 ranks, vgg-16 on 1 Gbit/s between hosts. */
+typedef struct stage {
+    taciti_settings settings;
+    taciti_profile profile;
+    taciti_layout layout;
+    taciti_cluster cluster;
+    taciti_hosts hosts;
+    taciti_scene scene;
+    taciti_plan_options options;
+    taciti_candidates candidates;
+} stage;
+static stage g;
+
+static int open_stage(void **state) {
+    (void)state;
+    static const char TEXT[] = "{\"format\": \"tacit-cluster-1\", \"hosts\": 4, \"ranks_per_host\": 2, \"links\": "
+                               "{\"between\": {\"latency_us\": 30, \"gbit_per_s\": 1}, "
+                               "\"inside\": {\"latency_us\": 2, \"gbit_per_s\": 80}}}";
+    memset(&g, 0, sizeof g);
+    if (taciti_settings_init(&g.settings, NULL, 0) != TACIT_OK) return -1;
+    (void)strcpy(g.settings.compute.emulate.text, "vgg-16");
+    if (taciti_compute_profile(&g.settings.compute, &g.profile) != TACIT_OK) return -1;
+    if (taciti_profile_layout(&g.profile, (size_t)g.settings.exchange.bucket_bytes, &g.layout) != TACIT_OK) return -1;
+    if (taciti_cluster_parse("c.json", TEXT, strlen(TEXT), &g.cluster) != TACIT_OK) return -1;
+    if (taciti_cluster_hosts(&g.cluster, 8, &g.hosts) != TACIT_OK) return -1;
+    g.scene = (taciti_scene){.profile = &g.profile, .layout = &g.layout, .cluster = &g.cluster, .hosts = &g.hosts};
+    g.options = (taciti_plan_options){.seed = 1, .cv = 0, .brief = true};
+    return 0;
+}
+
+static int close_stage(void **state) {
+    (void)state;
+    taciti_candidates_destroy(&g.candidates);
+    taciti_settings_destroy(&g.settings);
+    taciti_layout_destroy(&g.layout);
+    taciti_profile_destroy(&g.profile);
+    taciti_cluster_destroy(&g.cluster);
+    taciti_hosts_destroy(&g.hosts);
+    return 0;
+}
+
+static void make(const char *const *wanted) {
+    assert_int_equal(taciti_candidates_create(&g.settings, &g.hosts, wanted, &g.candidates), TACIT_OK);
+}
+
+static void predict(void) {
+    assert_int_equal(taciti_candidates_predict(&g.candidates, &g.scene, &g.options), TACIT_OK);
+}
+
+static void set(const char *key, const char *value) {
+    assert_int_equal(taciti_config_set(&g.settings.config, key, value, "test"), TACIT_OK);
+}
+
+static void every_method_is_there_once(void **state) {
+    (void)state;
+    make(NULL);
+    const taciti_candidates *c = &g.candidates;
+    assert_true(c->count > 20 && c->topology_count > 5);
+    assert_string_equal(c->list[0].strategy, "dp");
+    assert_string_equal(c->list[0].method.wire->name, "f32");
+    assert_null(c->list[0].method.topology);
+    for (size_t i = 0; i < c->count; i++) {
+        for (size_t k = 0; k < i; k++) assert_string_not_equal(c->list[i].method.label, c->list[k].method.label);
+        assert_ptr_equal(taciti_candidates_find(c, &c->list[i]), &c->list[i]);
+        assert_int_equal(c->list[i].method.topology != NULL, c->list[i].topology[0] != 0);
+        assert_int_equal(taciti_candidate_topology(c, &c->list[i]) != NULL, c->list[i].topology[0] != 0);
+    }
+}
+
+/* exp-directed gossip on an f32 wire is what stochastic gradient push does, so others are compared with it too. */
+static void others_are_marked_and_never_recommended(void **state) {
+    (void)state;
+    make(NULL);
+    const size_t own = g.candidates.count;
+    taciti_candidates_add_others(&g.candidates, &g.cluster, &g.hosts, 0.01);
+    assert_true(g.candidates.count >= own + 2);
+    for (size_t i = 0; i < g.candidates.count; i++) assert_int_equal(g.candidates.list[i].theirs, i >= own);
+    predict();
+    assert_false(taciti_candidates_gossip(&g.candidates)->theirs);
+}
+
+static void exactly_the_configured_method_is_marked(void **state) {
+    (void)state;
+    set("strategy", "gossip");
+    set("gossip.topology", "aer");
+    set("gossip.order", "atc");
+    set("exchange.wire", "bf16");
+    make(NULL);
+    size_t marked = 0;
+    for (size_t i = 0; i < g.candidates.count; i++) {
+        const taciti_candidate *c = &g.candidates.list[i];
+        if (!c->configured) continue;
+        marked++;
+        assert_string_equal(c->topology, "aer");
+        assert_string_equal(c->method.wire->name, "bf16");
+        assert_int_equal(c->method.order, TACITI_ORDER_ATC);
+    }
+    assert_int_equal(marked, 1);
+}
+
+static void the_best_are_the_fastest_that_mix(void **state) {
+    (void)state;
+    make(NULL);
+    predict();
+    const taciti_candidates *c = &g.candidates;
+    const taciti_candidate *dense = taciti_candidates_dense(c), *gossip = taciti_candidates_gossip(c);
+    assert_non_null(gossip);
+    assert_true(taciti_candidate_mixes(c, gossip));
+    for (size_t i = 0; i < c->count; i++) {
+        const taciti_candidate *other = &c->list[i];
+        if (other->method.order == TACITI_ORDER_DENSE)
+            assert_true(dense->prediction.step_s <= other->prediction.step_s);
+        else if (other->topology[0] != 0 && taciti_candidate_mixes(c, other))
+            assert_true(gossip->prediction.step_s <= 1.0101 * other->prediction.step_s);
+        const double speedup = c->list[0].prediction.step_s / other->prediction.step_s;
+        assert_true(fabs(other->verdict.speedup - speedup) < 1e-9);
+    }
+}
+
+static void the_verdict_says_what_pays_and_how_much(void **state) {
+    (void)state;
+    char text[TACITI_VERDICT_BYTES];
+    make(NULL);
+    predict();
+    taciti_verdict v = taciti_candidates_verdict(&g.candidates, text); /* a slow link */
+    assert_true(v.pays && v.low > 1 && v.low <= v.speedup && v.speedup <= v.high);
+    assert_int_equal(strncmp(text, "pays: ", 6), 0);
+    assert_non_null(strstr(text, taciti_candidates_gossip(&g.candidates)->method.label));
+    g.cluster.between.beta_s_per_byte /= 1000; /* a fast one */
+    predict();
+    v = taciti_candidates_verdict(&g.candidates, text);
+    assert_false(v.pays);
+    assert_int_equal(strncmp(text, "does not pay: keep ", 19), 0);
+}
+
+static void one_rank_has_nobody_to_exchange_with(void **state) {
+    (void)state;
+    char text[TACITI_VERDICT_BYTES];
+    taciti_hosts_destroy(&g.hosts);
+    assert_int_equal(taciti_cluster_hosts(&g.cluster, 1, &g.hosts), TACIT_OK);
+    make(NULL);
+    predict();
+    assert_null(taciti_candidates_gossip(&g.candidates));
+    assert_false(taciti_candidates_verdict(&g.candidates, text).pays);
+    assert_non_null(strstr(text, "nobody to exchange with"));
+}
+
+static void only_wanted_topologies_are_made(void **state) {
+    (void)state;
+    static const char *const WANTED[] = {"aer", "exp", NULL};
+    make(WANTED);
+    assert_int_equal(g.candidates.topology_count, 2);
+    for (size_t t = 0; t < 2; t++) assert_true(isnan(g.candidates.topologies[t].gap));
+}
+
+/* Steps get no longer on faster links, and the curves pass through what the plan itself says. */
+static void curves_pass_through_the_plan(void **state) {
+    (void)state;
+    taciti_plan_curves *curves = calloc(1, sizeof *curves);
+    assert_non_null(curves);
+    make(NULL);
+    predict();
+    assert_int_equal(taciti_plan_curves_compute(&g.settings, &g.candidates, &g.scene, &g.options, curves), TACIT_OK);
+    assert_true(curves->line_count >= 2 && curves->rate.count > 4 && curves->hosts.count > 3);
+    assert_ptr_equal(curves->lines[0], &g.candidates.list[0]);
+    for (size_t l = 0; l < curves->line_count; l++) {
+        for (size_t p = 1; p < curves->rate.count; p++) {
+            assert_true(curves->rate.x[p] > curves->rate.x[p - 1]);
+            assert_true(curves->rate.step_s[l][p] <= curves->rate.step_s[l][p - 1] * (1 + 1e-9));
+        }
+        for (size_t p = 0; p < curves->hosts.count; p++) {
+            assert_int_equal(curves->hosts.ranks[p], 2 * (int)curves->hosts.x[p]);
+            if (curves->hosts.ranks[p] == 8)
+                assert_true(fabs(curves->hosts.step_s[l][p] - curves->lines[l]->prediction.step_s) < 1e-12);
+        }
+    }
+    assert_true(fabs(curves->hosts.here - 4) < 1e-12 && fabs(curves->rate.here - 1) < 1e-9);
+    free(curves);
+}
+
+int main(void) {
+#define TEST(f) cmocka_unit_test_setup_teardown(f, open_stage, close_stage)
+    const struct CMUnitTest tests[] = {
+        TEST(every_method_is_there_once),
+        TEST(others_are_marked_and_never_recommended),
+        TEST(exactly_the_configured_method_is_marked),
+        TEST(the_best_are_the_fastest_that_mix),
+        TEST(the_verdict_says_what_pays_and_how_much),
+        TEST(one_rank_has_nobody_to_exchange_with),
+        TEST(only_wanted_topologies_are_made),
+        TEST(curves_pass_through_the_plan),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
