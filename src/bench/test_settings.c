@@ -34,7 +34,8 @@ static tacit_status read(int ranks, const char *line) {
     (void)snprintf(copy, sizeof copy, "step|%s", line);
     for (char *word = strtok(copy, "|"); word != NULL && argc < WORDS; word = strtok(NULL, "|")) argv[argc++] = word;
     g_line[0] = '\0';
-    return taciti_step_settings_read(taciti_verb_find(taciti_verbs(), "bench step"), argc, argv, ranks, &g_arguments, &g_settings);
+    return taciti_step_settings_read(taciti_verb_find(taciti_verbs(), "bench step"), argc, argv, ranks, &g_arguments,
+                                     &g_settings);
 }
 
 static int set_up(void **state) {

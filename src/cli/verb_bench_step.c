@@ -380,8 +380,8 @@ int taciti_verb_bench_step(const taciti_verb *verbs, int argc, char **argv) {
     taciti_arguments arguments;
     taciti_bench_settings settings = {0};
     const taciti_launcher launcher = taciti_launcher_detect();
-    tacit_status status =
-        taciti_step_settings_read(taciti_verb_find(verbs, "bench step"), argc, argv, launcher.size, &arguments, &settings);
+    tacit_status status = taciti_step_settings_read(taciti_verb_find(verbs, "bench step"), argc, argv, launcher.size,
+                                                    &arguments, &settings);
     if (status == TACIT_OK) status = taciti_arguments_no_words(&arguments);
     if (status == TACIT_OK) status = apply_model_flags(&arguments, &settings);
     const bool cluster = wants_cluster(&arguments, &launcher, argc, argv);

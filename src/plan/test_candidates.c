@@ -57,7 +57,7 @@ static void make(const char *const *wanted) {
 }
 
 static void predict(void) {
-    assert_int_equal(taciti_candidates_predict(&g.candidates, &g.scene, &g.options), TACIT_OK);
+    assert_int_equal(taciti_candidates_predict(&g.candidates, &g.scene, &g.options, NULL, NULL), TACIT_OK);
 }
 
 static void set(const char *key, const char *value) {
