@@ -6,7 +6,7 @@
 
 #include "codec/codec.h"
 
-#define TACITI_CODECS(X) X(f32) X(bf16)
+#define TACITI_CODECS(X) X(f32) X(bf16) X(fp16)
 
 #define DECLARE(name) extern const taciti_codec taciti_codec_##name;
 TACITI_CODECS(DECLARE)

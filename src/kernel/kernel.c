@@ -22,7 +22,7 @@ static pthread_once_t g_built = PTHREAD_ONCE_INIT;
 static bool cpu_has(int set) {
 #if TACITI_KERNEL_X86
     __builtin_cpu_init();
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
     if (set == AVX2) return avx2;
     if (set == AVX512)
         return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -21,6 +21,7 @@
 #include "tacit/tacit.h"
 
 typedef uint16_t taciti_bf16; /* upper half of an IEEE binary32; round to nearest even; NaN stays a (quiet) NaN */
+typedef uint16_t taciti_fp16; /* an IEEE binary16; round to nearest even; NaN stays a (quiet) NaN */
 
 /* p <- keep p + share arrived, with separate roundings of product and sum; then the update, if there is one; then
  * leaving <- leaving_scale p. An operand with factor 0 is not read and may hold anything: keep 0 with share 1 copies,
@@ -80,7 +81,12 @@ typedef struct taciti_kernels {
     /* bf16_encode, and error = x - decoded out in the same pass. */
     void (*bf16_encode_error)(taciti_bf16 *restrict out, float *restrict error, const float *restrict x, size_t n);
     void (*bf16_decode)(float *restrict out, const taciti_bf16 *restrict x, size_t n);
-    void (*bf16_add)(float *restrict acc, const taciti_bf16 *restrict x, size_t n); /* acc += x */
+    void (*bf16_add)(float *restrict acc, const taciti_bf16 *restrict x, size_t n);    /* acc += x */
+    void (*fp16_encode)(taciti_fp16 *restrict out, const float *restrict x, size_t n); /* 65520 and more: Inf */
+    /* fp16_encode, and error = x - decoded out in the same pass. */
+    void (*fp16_encode_error)(taciti_fp16 *restrict out, float *restrict error, const float *restrict x, size_t n);
+    void (*fp16_decode)(float *restrict out, const taciti_fp16 *restrict x, size_t n);
+    void (*fp16_add)(float *restrict acc, const taciti_fp16 *restrict x, size_t n); /* acc += x */
     double (*sum_squares)(const float *x, size_t n); /* products and 16 lanes in double; Inf/NaN propagate */
     int (*all_finite)(const float *x, size_t n);     /* 1 when no element is Inf or NaN */
     /* A blend without an update. copy, if not NULL, receives bf16(p). */
