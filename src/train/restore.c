@@ -100,7 +100,8 @@ static bool stood_together(const origin *from) {
  * different places in it, it begins anew: M and V keep the windows that have ended, and their number is what the bias
  * correction counts; gradients of the unfinished window stay outside, as their share in A was for the old length. */
 static tacit_status resume_updates(taciti_trainer *trainer, const origin *from, const taciti_state *state) {
-    const int64_t updates = taciti_optim_updates(trainer->optim);
+    taciti_optim *optim = taciti_driver_optim(trainer->driver);
+    const int64_t updates = taciti_optim_updates(optim);
     const int64_t before = taciti_changes_window_before(&from->changes), windows = updates / before;
     const int64_t now = taciti_changes_window_now(&from->changes);
     const bool together = stood_together(from);
@@ -109,7 +110,7 @@ static tacit_status resume_updates(taciti_trainer *trainer, const origin *from, 
     if (windows > INT64_MAX / now)
         return taciti_fail(TACIT_E_DATA, "%s: %" PRId64 " updates are too many", from->ckpt.path, updates);
     if (unfinished != NULL) memset(unfinished->data, 0, unfinished->n * sizeof(float));
-    taciti_optim_set_updates(trainer->optim, windows * now);
+    taciti_optim_set_updates(optim, windows * now);
     if (updates % before != 0 || !together)
         taciti_trainer_say(trainer,
                            "resume: the optimizer's window begins anew; the last %" PRId64

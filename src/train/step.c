@@ -53,10 +53,7 @@ tacit_status taciti_trainer_create_driver(taciti_trainer *trainer, const taciti_
                                        .context = *context,
                                        .network = taciti_model_as_network(&trainer->network),
                                        .leave = wants_to_leave};
-    TACITI_TRY(taciti_driver_create(&setup, &trainer->driver));
-    trainer->optim = taciti_driver_optim(trainer->driver);
-    trainer->strategy_self = taciti_driver_strategy(trainer->driver);
-    return TACIT_OK;
+    return taciti_driver_create(&setup, &trainer->driver);
 }
 
 /* As if the step had not been begun; its number and its samples are those of the next attempt. */
@@ -81,7 +78,7 @@ static void fill_times(const taciti_trainer *trainer, int64_t begin, const tacit
 
 /* Original / sent, where the original is the f32 all-reduce of all gradients: what dense data parallelism sends. */
 static double compression_factor(const taciti_trainer *trainer) {
-    const double sent = (double)trainer->strategy->bytes_per_step(trainer->strategy_self);
+    const double sent = (double)trainer->strategy->bytes_per_step(taciti_driver_strategy(trainer->driver));
     const double ranks = (double)trainer->ranks;
     return sent > 0 ? 2 * (ranks - 1) / ranks * (double)(trainer->layout.n * sizeof(float)) / sent : (double)NAN;
 }

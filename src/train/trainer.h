@@ -85,8 +85,6 @@ typedef struct taciti_trainer {
     taciti_model_network network; /* the model, and the micro-batches of a step */
     const taciti_strategy *strategy;
     taciti_driver *driver;
-    taciti_optim *optim; /* borrows from the driver, as the next */
-    void *strategy_self;
     taciti_trace trace;
     taciti_metrics *metrics;   /* rank 0 only */
     taciti_console console;    /* rank 0 only */

@@ -95,7 +95,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     r->trainer.position = (taciti_position){0};
     if (taciti_trainer_resume(&r->trainer, &found) == TACIT_OK && found)
         if (r->trainer.position.step < 0 || r->trainer.position.skipped < 0 ||
-            taciti_optim_updates(r->trainer.optim) < 0)
+            taciti_optim_updates(taciti_driver_optim(r->trainer.driver)) < 0)
             abort();
     return 0;
 }
