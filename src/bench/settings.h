@@ -29,7 +29,8 @@ void taciti_bench_settings_destroy(taciti_bench_settings *settings); /* {0} is f
 /* Appends a setting of defaults. */
 tacit_status taciti_bench_settings_add(taciti_bench_settings *settings, const char *label, taciti_bench_setting **out);
 
-/* Checks what can be known before a rank starts: profiles, and that stragglers are among `ranks`. Not collective. */
+/* Checks what can be known before a rank starts: the strategy's options, profiles, and that stragglers are among
+ * `ranks`. Not collective. */
 tacit_status taciti_bench_setting_check(const taciti_bench_setting *setting, int ranks);
 
 /* Sets the keys of "KEY=VALUE KEY=VALUE ..."; items of a list are separated by commas. `text` names itself in errors.
