@@ -24,14 +24,19 @@ static void name_key(const char *text, size_t end, char out[FOUND_BYTES + 32]) {
     }
 }
 
-tacit_status taciti_strict_parse(const char *file, const char *text, size_t bytes, json_t **out) {
+static tacit_status status_of(const taciti_strict_reader *reader) {
+    return reader->status == TACIT_OK ? TACIT_E_CONFIG : reader->status;
+}
+
+tacit_status taciti_strict_parse(const taciti_strict_reader *reader, const char *text, size_t bytes, json_t **out) {
     json_error_t error = {0};
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL) {
         char key[FOUND_BYTES + 32];
         const size_t end = error.position < 0 ? 0 : (size_t)error.position;
         name_key(text, end < bytes ? end : bytes, key);
-        return taciti_fail(TACIT_E_CONFIG, "%s:%d:%d: not JSON: %s%s", file, error.line, error.column, error.text, key);
+        return taciti_fail(status_of(reader), "%s:%d:%d: not JSON: %s%s", reader->file, error.line, error.column,
+                           error.text, key);
     }
     *out = root;
     return TACIT_OK;
@@ -77,7 +82,10 @@ static const char *found(const json_t *value, char out[FOUND_BYTES]) {
 
 tacit_status taciti_strict_refuse(const taciti_strict_reader *reader, const json_t *value, const char *legal) {
     char text[FOUND_BYTES];
-    return taciti_fail(TACIT_E_CONFIG, "%s: %s is %s; give %s", reader->file, where(reader), found(value, text), legal);
+    if (value == NULL)
+        return taciti_fail(status_of(reader), "%s: %s is missing; give %s", reader->file, where(reader), legal);
+    return taciti_fail(status_of(reader), "%s: %s is %s; give %s", reader->file, where(reader), found(value, text),
+                       legal);
 }
 
 static tacit_status refuse_unknown(const taciti_strict_reader *reader, const char *name,
@@ -93,7 +101,7 @@ static tacit_status refuse_unknown(const taciti_strict_reader *reader, const cha
         min = distance;
         nearest = f->name;
     }
-    return taciti_fail(TACIT_E_CONFIG, "%s: %s%sunknown field %s%s%s%s; legal here: %s", reader->file, reader->path,
+    return taciti_fail(status_of(reader), "%s: %s%sunknown field %s%s%s%s; legal here: %s", reader->file, reader->path,
                        *reader->path == '\0' ? "" : ": ", taciti_quote(name, quoted),
                        nearest == NULL ? "" : "; did you mean \"", nearest == NULL ? "" : nearest,
                        nearest == NULL ? "" : "\"?", names);
@@ -107,17 +115,18 @@ static bool is_field(const char *name, const taciti_strict_field *fields) {
     return false;
 }
 
-tacit_status taciti_strict_object(taciti_strict_reader *reader, json_t *value, const taciti_strict_field *fields,
+tacit_status taciti_strict_object(taciti_strict_reader *reader, const json_t *value, const taciti_strict_field *fields,
                                   const char *legal, void *out) {
-    const char *name = NULL;
-    json_t *member = NULL;
+    json_t *object = NULL; /* jansson iterates over objects that it could change */
     if (!json_is_object(value)) return taciti_strict_refuse(reader, value, legal);
-    json_object_foreach(value, name, member) if (!is_field(name, fields)) return refuse_unknown(reader, name, fields);
+    memcpy(&object, &value, sizeof object);
+    for (void *at = json_object_iter(object); at != NULL && !reader->open; at = json_object_iter_next(object, at))
+        if (!is_field(json_object_iter_key(at), fields))
+            return refuse_unknown(reader, json_object_iter_key(at), fields);
     for (const taciti_strict_field *f = fields; f->name != NULL; f++) {
-        member = json_object_get(value, f->name);
+        const json_t *member = json_object_get(value, f->name);
         const size_t length = taciti_strict_enter(reader, f->name);
-        if (member == NULL && f->required)
-            return taciti_fail(TACIT_E_CONFIG, "%s: %s is missing; give %s", reader->file, reader->path, f->legal);
+        if (member == NULL && f->required) return taciti_strict_refuse(reader, NULL, f->legal);
         if (member != NULL) TACITI_TRY(f->read(reader, member, f, (char *)out + f->offset));
         taciti_strict_leave(reader, length);
     }
@@ -131,6 +140,48 @@ tacit_status taciti_strict_real(taciti_strict_reader *reader, const json_t *valu
     if (!json_is_number(value) || !(number >= field->min && number <= field->max))
         return taciti_strict_refuse(reader, value, field->legal);
     memcpy(out, &number, sizeof number);
+    return TACIT_OK;
+}
+
+tacit_status taciti_strict_integer(taciti_strict_reader *reader, const json_t *value, const taciti_strict_field *field,
+                                   void *out) {
+    const json_int_t x = json_integer_value(value);
+    if (!json_is_integer(value) || (double)x < field->min || (double)x > field->max)
+        return taciti_strict_refuse(reader, value, field->legal);
+    *(int64_t *)out = (int64_t)x;
+    return TACIT_OK;
+}
+
+tacit_status taciti_strict_size(taciti_strict_reader *reader, const json_t *value, const taciti_strict_field *field,
+                                void *out) {
+    int64_t x = 0;
+    TACITI_TRY(taciti_strict_integer(reader, value, field, &x));
+    *(size_t *)out = (size_t)x;
+    return TACIT_OK;
+}
+
+tacit_status taciti_strict_count(taciti_strict_reader *reader, const json_t *value, const taciti_strict_field *field,
+                                 void *out) {
+    int64_t x = 0;
+    TACITI_TRY(taciti_strict_integer(reader, value, field, &x));
+    *(int *)out = (int)x;
+    return TACIT_OK;
+}
+
+tacit_status taciti_strict_flag(taciti_strict_reader *reader, const json_t *value, const taciti_strict_field *field,
+                                void *out) {
+    if (!json_is_boolean(value)) return taciti_strict_refuse(reader, value, field->legal);
+    *(bool *)out = json_boolean_value(value);
+    return TACIT_OK;
+}
+
+tacit_status taciti_strict_literal(taciti_strict_reader *reader, const json_t *value, const taciti_strict_field *field,
+                                   void *out) {
+    (void)out;
+    const size_t bytes = json_string_length(value);
+    if (!json_is_string(value) || bytes + 2 != strlen(field->legal) ||
+        memcmp(json_string_value(value), field->legal + 1, bytes) != 0)
+        return taciti_strict_refuse(reader, value, field->legal);
     return TACIT_OK;
 }
 
@@ -156,10 +207,7 @@ tacit_status taciti_strict_name(taciti_strict_reader *reader, const json_t *valu
     return taciti_strict_text(reader, value, field, out);
 }
 
-/* jansson wants an object that it could change; taciti_strict_object() does not. */
 tacit_status taciti_strict_nested(taciti_strict_reader *reader, const json_t *value, const taciti_strict_field *field,
                                   void *out) {
-    json_t *object = NULL;
-    memcpy(&object, &value, sizeof object);
-    return taciti_strict_object(reader, object, field->fields, field->legal, out);
+    return taciti_strict_object(reader, value, field->fields, field->legal, out);
 }

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/strict_json.h"
 
 /* Leaves room for millions of files and for any configuration; a larger manifest is not ours. */
 enum { MANIFEST_MAX_BYTES = 256 << 20, PATH_BYTES = 4096 };
@@ -102,15 +103,6 @@ static tacit_status check_digest(const char *path, const char *text, size_t byte
     return TACIT_OK;
 }
 
-/* Non-negative integer member `key` in [0, most]. */
-static tacit_status read_integer(const char *path, const json_t *object, const char *key, int64_t max, int64_t *out) {
-    const json_t *value = json_object_get(object, key);
-    if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > max)
-        return taciti_fail(TACIT_E_DATA, "%s: \"%s\" must be an integer from 0 to %" PRId64, path, key, max);
-    *out = json_integer_value(value);
-    return TACIT_OK;
-}
-
 /* Plain names only: nothing that could leave the folder. */
 static bool name_is_plain(const char *name) {
     static const char suffix[] = ".safetensors";
@@ -120,78 +112,108 @@ static bool name_is_plain(const char *name) {
     return strcmp(name + bytes - (sizeof suffix - 1), suffix) == 0;
 }
 
-static tacit_status parse_file(const char *path, const json_t *value, taciti_manifest_file *out) {
-    int64_t bytes = 0, tensors = 0;
-    const char *name = json_string_value(json_object_get(value, "name"));
-    const char *digest = json_string_value(json_object_get(value, "xxh3"));
-    if (name == NULL || !name_is_plain(name))
-        return taciti_fail(TACIT_E_DATA, "%s: \"%.80s\" is not a legal file name in a checkpoint", path,
-                           name == NULL ? "" : name);
-    if (digest == NULL || strlen(digest) != HEX_BYTES || strspn(digest, "0123456789abcdef") != HEX_BYTES)
-        return taciti_fail(TACIT_E_DATA, "%s: %s: \"xxh3\" must be 32 hexadecimal digits", path, name);
-    TACITI_TRY(read_integer(path, value, "bytes", INT64_MAX, &bytes));
-    TACITI_TRY(read_integer(path, value, "tensors", INT32_MAX, &tensors));
-    out->bytes = (uint64_t)bytes;
-    out->tensors = (uint64_t)tensors;
-    memcpy(out->name, name, strlen(name) + 1);
-    memcpy(out->digest, digest, sizeof out->digest);
-    return TACIT_OK;
+static tacit_status read_name(taciti_strict_reader *r, const json_t *value, const taciti_strict_field *field,
+                              void *out) {
+    if (!json_is_string(value) || !name_is_plain(json_string_value(value)))
+        return taciti_strict_refuse(r, value, field->legal);
+    return taciti_strict_text(r, value, field, out);
 }
+
+static tacit_status read_digest(taciti_strict_reader *r, const json_t *value, const taciti_strict_field *field,
+                                void *out) {
+    const char *text = json_is_string(value) ? json_string_value(value) : "";
+    if (strlen(text) != HEX_BYTES || strspn(text, "0123456789abcdef") != HEX_BYTES)
+        return taciti_strict_refuse(r, value, field->legal);
+    return taciti_strict_text(r, value, field, out);
+}
+
+#define INTEGER 0, 0x1p63, "an integer from 0 on", NULL
+static const taciti_strict_field FILE_FIELDS[] = {
+    {"name", true, read_name, offsetof(taciti_manifest_file, name), 1, TACITI_MANIFEST_NAME_BYTES,
+     "a plain file name that ends with .safetensors", NULL},
+    {"xxh3", true, read_digest, offsetof(taciti_manifest_file, digest), 1, TACITI_DIGEST_BYTES, "32 hexadecimal digits",
+     NULL},
+    {"bytes", true, taciti_strict_size, offsetof(taciti_manifest_file, bytes), INTEGER},
+    {"tensors", true, taciti_strict_size, offsetof(taciti_manifest_file, tensors), 0, INT32_MAX,
+     "an integer from 0 to 2147483647", NULL},
+    {0},
+};
 
 static int by_name(const void *left, const void *right) {
     const taciti_manifest_file *a = left, *b = right;
     return strcmp(a->name, b->name);
 }
 
-static tacit_status parse_files(const char *path, const json_t *files, taciti_manifest *out) {
-    const size_t count = json_array_size(files);
+/* No file twice, and as many tensors as all of them say. */
+static tacit_status check_files(const taciti_strict_reader *r, taciti_manifest *manifest) {
+    const size_t count = manifest->count;
     uint64_t tensors = 0;
-    if (!json_is_array(files)) return taciti_fail(TACIT_E_DATA, "%s: \"files\" must be an array", path);
-    out->files = taciti_calloc(count, sizeof *out->files);
-    if (out->files == NULL) return TACIT_E_MEMORY;
-    out->count = count;
-    for (size_t i = 0; i < count; i++) {
-        TACITI_TRY(parse_file(path, json_array_get(files, i), &out->files[i]));
-        tensors += out->files[i].tensors;
-    }
-    if (count > 1) qsort(out->files, count, sizeof *out->files, by_name);
+    for (size_t i = 0; i < count; i++) tensors += manifest->files[i].tensors;
+    if (count > 1) qsort(manifest->files, count, sizeof *manifest->files, by_name);
     for (size_t i = 1; i < count; i++)
-        if (strcmp(out->files[i - 1].name, out->files[i].name) == 0)
-            return taciti_fail(TACIT_E_DATA, "%s: %s is listed twice", path, out->files[i].name);
-    if (tensors != out->tensors)
-        return taciti_fail(TACIT_E_DATA, "%s: the files hold %" PRIu64 " tensors, not %" PRIu64, path, tensors,
-                           out->tensors);
+        if (strcmp(manifest->files[i - 1].name, manifest->files[i].name) == 0)
+            return taciti_fail(TACIT_E_DATA, "%s: %s is listed twice", r->file, manifest->files[i].name);
+    if (tensors != manifest->tensors)
+        return taciti_fail(TACIT_E_DATA, "%s: the files hold %" PRIu64 " tensors, not %" PRIu64, r->file, tensors,
+                           manifest->tensors);
     return TACIT_OK;
 }
 
-static tacit_status parse_body(const char *path, const json_t *body, taciti_manifest *out) {
-    int64_t format = 0, world = 0, tensors = 0;
-    TACITI_TRY(read_integer(path, body, "format", INT32_MAX, &format));
-    if (format != TACITI_MANIFEST_FORMAT)
-        return taciti_fail(TACIT_E_DATA, "%s: format %" PRId64 " is not known to tacit %s, which reads format %d", path,
-                           format, tacit_version(), (int)TACITI_MANIFEST_FORMAT);
-    TACITI_TRY(read_integer(path, body, "step", INT64_MAX, &out->step));
-    TACITI_TRY(read_integer(path, body, "world", INT32_MAX, &world));
-    TACITI_TRY(read_integer(path, body, "tensors", INT64_MAX, &tensors));
-    out->world = (int)world;
-    out->tensors = (uint64_t)tensors;
-    TACITI_TRY(parse_files(path, json_object_get(body, "files"), out));
-    const json_t *meta = json_object_get(body, "meta");
-    if (!json_is_object(meta)) return taciti_fail(TACIT_E_DATA, "%s: \"meta\" must be an object", path);
-    char *text = json_dumps(meta, JSON_COMPACT);
-    out->meta_json = text == NULL ? NULL : taciti_strdup(text);
-    free(text);
-    return out->meta_json == NULL ? TACIT_E_MEMORY : TACIT_OK;
+static tacit_status read_files(taciti_strict_reader *r, const json_t *value, const taciti_strict_field *field,
+                               void *out) {
+    taciti_manifest *manifest = out;
+    if (!json_is_array(value)) return taciti_strict_refuse(r, value, field->legal);
+    manifest->files = taciti_calloc(json_array_size(value), sizeof *manifest->files);
+    if (manifest->files == NULL) return TACIT_E_MEMORY;
+    manifest->count = json_array_size(value);
+    for (size_t i = 0; i < manifest->count; i++) {
+        const size_t length = taciti_strict_enter_item(r, i);
+        TACITI_TRY(taciti_strict_object(r, json_array_get(value, i), FILE_FIELDS, "an object with name, bytes, xxh3",
+                                        &manifest->files[i]));
+        taciti_strict_leave(r, length);
+    }
+    return check_files(r, manifest);
 }
 
+static tacit_status read_format(taciti_strict_reader *r, const json_t *value, const taciti_strict_field *field,
+                                void *out) {
+    (void)out;
+    int64_t format = 0;
+    TACITI_TRY(taciti_strict_integer(r, value, field, &format));
+    if (format == TACITI_MANIFEST_FORMAT) return TACIT_OK;
+    return taciti_fail(TACIT_E_DATA, "%s: format %" PRId64 " is not known to tacit %s, which reads format %d", r->file,
+                       format, tacit_version(), (int)TACITI_MANIFEST_FORMAT);
+}
+
+static tacit_status read_meta(taciti_strict_reader *r, const json_t *value, const taciti_strict_field *field,
+                              void *out) {
+    if (!json_is_object(value)) return taciti_strict_refuse(r, value, field->legal);
+    char *text = json_dumps(value, JSON_COMPACT);
+    char *copy = text == NULL ? NULL : taciti_strdup(text);
+    free(text);
+    *(char **)out = copy;
+    return copy == NULL ? TACIT_E_MEMORY : TACIT_OK;
+}
+
+/* Read in this order: the format says what the rest means, and files are compared with `tensors`. */
+static const taciti_strict_field FIELDS[] = {
+    {"format", true, read_format, 0, INTEGER},
+    {"step", true, taciti_strict_integer, offsetof(taciti_manifest, step), INTEGER},
+    {"world", true, taciti_strict_count, offsetof(taciti_manifest, world), 0, INT32_MAX,
+     "an integer from 0 to 2147483647", NULL},
+    {"tensors", true, taciti_strict_size, offsetof(taciti_manifest, tensors), INTEGER},
+    {"files", true, read_files, 0, 0, 0, "a list of files", NULL},
+    {"meta", true, read_meta, offsetof(taciti_manifest, meta_json), 0, 0, "an object", NULL},
+    {0},
+};
+
 tacit_status taciti_manifest_parse(const char *path, const char *text, size_t bytes, taciti_manifest *out) {
+    taciti_strict_reader reader = {.file = path, .status = TACIT_E_DATA, .open = true};
     taciti_manifest manifest = {0};
-    json_error_t error = {0};
+    json_t *body = NULL;
     TACITI_TRY(check_digest(path, text, bytes));
-    json_t *body = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-    if (body == NULL)
-        return taciti_fail(TACIT_E_DATA, "%s:%d:%d: not JSON: %s", path, error.line, error.column, error.text);
-    const tacit_status status = parse_body(path, body, &manifest);
+    TACITI_TRY(taciti_strict_parse(&reader, text, bytes, &body));
+    const tacit_status status = taciti_strict_object(&reader, body, FIELDS, "an object", &manifest);
     json_decref(body);
     if (status == TACIT_OK)
         *out = manifest;

@@ -4,9 +4,11 @@
  */
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/strict_json.h"
 #include "ckpt/formats.h"
 #include "ckpt/run.h"
 
@@ -22,36 +24,33 @@ char *taciti_run_describe_model(const taciti_model_options *model) {
     return copy;
 }
 
-static tacit_status read_size(const char *path, const json_t *model, const char *key, int64_t *out) {
-    const json_t *value = json_object_get(model, key);
-    if (!json_is_integer(value) || json_integer_value(value) < 1)
-        return taciti_fail(TACIT_E_DATA, "%s: model.%s is missing from its description", path, key);
-    *out = json_integer_value(value);
-    return TACIT_OK;
-}
-
-static tacit_status read_model(const char *path, const json_t *meta, taciti_model_options *out) {
-    taciti_model_options o = {.dropout = 0, .dtype = TACITI_DTYPE_F32};
-    const json_t *model = json_object_get(meta, "model"), *tied = json_object_get(model, "tied");
-    TACITI_TRY(read_size(path, model, "layers", &o.layers));
-    TACITI_TRY(read_size(path, model, "heads", &o.heads));
-    TACITI_TRY(read_size(path, model, "channels", &o.channels));
-    TACITI_TRY(read_size(path, model, "vocabulary", &o.vocabulary));
-    TACITI_TRY(read_size(path, model, "context", &o.context));
-    if (!json_is_boolean(tied))
-        return taciti_fail(TACIT_E_DATA, "%s: model.tied is missing from its description", path);
-    o.tied = json_boolean_value(tied);
-    TACITI_TRY(taciti_formats_resolve(path, &o));
-    *out = o;
-    return TACIT_OK;
-}
+#define SIZE(key)                                                                                                      \
+    { #key, true, taciti_strict_integer, offsetof(taciti_model_options, key), 1, 0x1p63, "an integer above 0", NULL }
+static const taciti_strict_field MODEL_FIELDS[] = {
+    SIZE(layers),
+    SIZE(heads),
+    SIZE(channels),
+    SIZE(vocabulary),
+    SIZE(context),
+    {"tied", true, taciti_strict_flag, offsetof(taciti_model_options, tied), 0, 0, "true or false", NULL},
+    {0},
+};
+static const taciti_strict_field META_FIELDS[] = {
+    {"model", true, taciti_strict_nested, 0, 0, 0, "an object with the sizes of the model", MODEL_FIELDS},
+    {0},
+};
 
 tacit_status taciti_run_parse_model(const char *path, const char *meta_json, taciti_model_options *out) {
-    json_t *meta = json_loads(meta_json, JSON_REJECT_DUPLICATES, NULL);
-    if (meta == NULL) return taciti_fail(TACIT_E_DATA, "%s: its description is not JSON", path);
-    const tacit_status status = read_model(path, meta, out);
+    taciti_strict_reader reader = {.file = path, .status = TACIT_E_DATA, .open = true};
+    taciti_model_options options = {.dropout = 0, .dtype = TACITI_DTYPE_F32};
+    json_t *meta = NULL;
+    TACITI_TRY(taciti_strict_parse(&reader, meta_json, strlen(meta_json), &meta));
+    const tacit_status status = taciti_strict_object(&reader, meta, META_FIELDS, "an object", &options);
     json_decref(meta);
-    return status;
+    TACITI_TRY(status);
+    TACITI_TRY(taciti_formats_resolve(path, &options));
+    *out = options;
+    return TACIT_OK;
 }
 
 tacit_status taciti_run_match(const char *path, const taciti_model_options *found, const taciti_model_options *wanted) {

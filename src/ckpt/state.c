@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/strict_json.h"
 #include "kernel/kernel.h"
 
 static const char replicas_key[] = "replicas";
@@ -320,27 +321,34 @@ static tacit_status restore_added(const taciti_ckpt_origin *from, const taciti_s
 
 /* ---- restoring: numbers ------------------------------------------------------------------------------------------ */
 
-/* Of one rank, or what all shared (rank < 0). A list of doubles, or an integer. */
-static tacit_status read_values(const taciti_ckpt_origin *from, const taciti_state_entry *entry, int rank, void *out) {
-    const json_t *value = rank < 0 ? json_object_get(from->meta, entry->name) : own_number(from, rank, entry->name);
-    char where[2 * TACITI_STATE_NAME_BYTES] = "";
-    if (rank >= 0) (void)snprintf(where, sizeof where, "%s[%d].", replicas_key, rank);
-    if (entry->kind == TACITI_STATE_COUNT) {
-        if (!json_is_integer(value) || json_integer_value(value) < 0)
-            return taciti_fail(TACIT_E_DATA, "%s: %s%s must be an integer, 0 or above", from->path, where, entry->name);
-        *(int64_t *)out = (int64_t)json_integer_value(value);
-        return TACIT_OK;
-    }
-    if (!json_is_array(value) || json_array_size(value) != entry->n)
-        return taciti_fail(TACIT_E_DATA, "%s: %s%s must be a list of %zu numbers", from->path, where, entry->name,
-                           entry->n);
-    for (size_t i = 0; i < entry->n; i++) {
+/* A number that was not finite is null, and comes back as NaN. */
+static tacit_status read_list(taciti_strict_reader *r, const json_t *value, size_t n, double *out) {
+    char legal[TACITI_STATE_NAME_BYTES];
+    (void)snprintf(legal, sizeof legal, "a list of %zu numbers", n);
+    if (!json_is_array(value) || json_array_size(value) != n) return taciti_strict_refuse(r, value, legal);
+    for (size_t i = 0; i < n; i++) {
         const json_t *item = json_array_get(value, i);
-        if (!json_is_number(item) && !json_is_null(item))
-            return taciti_fail(TACIT_E_DATA, "%s: %s%s[%zu] is not a number", from->path, where, entry->name, i);
-        ((double *)out)[i] = json_is_null(item) ? (double)NAN : json_number_value(item);
+        const size_t length = taciti_strict_enter_item(r, i);
+        if (!json_is_number(item) && !json_is_null(item)) return taciti_strict_refuse(r, item, "a number or null");
+        out[i] = json_is_null(item) ? (double)NAN : json_number_value(item);
+        taciti_strict_leave(r, length);
     }
     return TACIT_OK;
+}
+
+/* Of one rank, or what all shared (rank < 0). */
+static tacit_status read_values(const taciti_ckpt_origin *from, const taciti_state_entry *entry, int rank, void *out) {
+    static const taciti_strict_field COUNT = {.max = 0x1p63, .legal = "an integer from 0 on"};
+    taciti_strict_reader reader = {.file = from->path, .status = TACIT_E_DATA};
+    if (rank >= 0) {
+        (void)taciti_strict_enter(&reader, replicas_key);
+        (void)taciti_strict_enter_item(&reader, (size_t)rank);
+    }
+    (void)taciti_strict_enter(&reader, entry->name);
+    const json_t *value = rank < 0 ? json_object_get(from->meta, entry->name) : own_number(from, rank, entry->name);
+    if (entry->kind == TACITI_STATE_NUMBERS) return read_list(&reader, value, entry->n, out);
+    return value == NULL ? taciti_strict_refuse(&reader, value, COUNT.legal)
+                         : taciti_strict_integer(&reader, value, &COUNT, out);
 }
 
 /* Adds up in doubles; `one` has room for one rank's values, and sum[] is 0. */

@@ -19,31 +19,20 @@ static const char FORMAT[] = "tacit-profile-1";
 /* Beyond these, a number has slipped a unit. */
 #define SECONDS 0, 1e6
 #define FLOPS 0, 1e21
-static const json_int_t MAX_SIZE = (json_int_t)1 << 40;
 static const size_t PARAMETERS_MAX = (size_t)1 << 40;
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static tacit_status read_format(taciti_strict_reader *r, const json_t *value, const taciti_strict_field *field,
-                                void *out) {
-    (void)out;
-    if (!json_is_string(value) || strcmp(json_string_value(value), FORMAT) != 0)
-        return taciti_strict_refuse(r, value, field->legal);
-    return TACIT_OK;
-}
-
 static tacit_status read_shape(taciti_strict_reader *r, const json_t *value, const taciti_strict_field *field,
                                void *out) {
+    static const taciti_strict_field SIZE = {.min = 1, .max = 0x1p40, .legal = "an integer of at least 1"};
     taciti_profile_tensor *tensor = out;
     const size_t dims = json_array_size(value);
     if (!json_is_array(value) || dims < 1 || dims > TACITI_TENSOR_DIMS)
         return taciti_strict_refuse(r, value, field->legal);
     for (size_t d = 0; d < dims; d++) {
-        const json_t *item = json_array_get(value, d);
         const size_t length = taciti_strict_enter_item(r, d);
-        if (!json_is_integer(item) || json_integer_value(item) < 1 || json_integer_value(item) > MAX_SIZE)
-            return taciti_strict_refuse(r, item, "an integer of at least 1");
-        tensor->shape[d] = (size_t)json_integer_value(item);
+        TACITI_TRY(taciti_strict_size(r, json_array_get(value, d), &SIZE, &tensor->shape[d]));
         taciti_strict_leave(r, length);
     }
     tensor->dims = (int)dims;
@@ -129,7 +118,7 @@ static tacit_status read_unit(taciti_strict_reader *r, const json_t *value, cons
 /* In this order: the unit says what a layer must have. */
 #define PROFILE(member) offsetof(taciti_profile, member)
 static const taciti_strict_field PROFILE_FIELDS[] = {
-    {"format", true, read_format, 0, 0, 0, "\"tacit-profile-1\"", NULL},
+    {"format", true, taciti_strict_literal, 0, 0, 0, "\"tacit-profile-1\"", NULL},
     {"name", true, taciti_strict_name, PROFILE(name), 1, sizeof((taciti_profile *)0)->name,
      "a text of 1 to 63 bytes, no control characters", NULL},
     {"source", false, taciti_strict_name, PROFILE(source), 0, sizeof((taciti_profile *)0)->source,
@@ -226,7 +215,7 @@ tacit_status taciti_profile_parse(const char *path, const char *text, size_t byt
     taciti_strict_reader reader = {.file = path};
     taciti_profile profile = {.sample_tokens = 1};
     json_t *root = NULL;
-    TACITI_TRY(taciti_strict_parse(path, text, bytes, &root));
+    TACITI_TRY(taciti_strict_parse(&reader, text, bytes, &root));
     tacit_status status = taciti_strict_object(&reader, root, PROFILE_FIELDS, "an object: docs/profile.md", &profile);
     json_decref(root);
     if (status == TACIT_OK) status = check_whole(path, &profile);

@@ -50,35 +50,6 @@ static tacit_status read_gigabytes(reader *r, const json_t *value, const field *
     return TACIT_OK;
 }
 
-static tacit_status whole(const reader *r, const json_t *value, const field *f, json_int_t *out) {
-    const json_int_t x = json_integer_value(value);
-    if (!json_is_integer(value) || (double)x < f->min || (double)x > f->max)
-        return taciti_strict_refuse(r, value, f->legal);
-    *out = x;
-    return TACIT_OK;
-}
-
-static tacit_status read_count(reader *r, const json_t *value, const field *f, void *out) {
-    json_int_t x = 0;
-    TACITI_TRY(whole(r, value, f, &x));
-    *(int *)out = (int)x;
-    return TACIT_OK;
-}
-
-static tacit_status read_size(reader *r, const json_t *value, const field *f, void *out) {
-    json_int_t x = 0;
-    TACITI_TRY(whole(r, value, f, &x));
-    *(size_t *)out = (size_t)x;
-    return TACIT_OK;
-}
-
-static tacit_status read_format(reader *r, const json_t *value, const field *f, void *out) {
-    (void)out;
-    const char *text = json_string_value(value);
-    if (text == NULL || strcmp(text, TACITI_CLUSTER_FORMAT) != 0) return taciti_strict_refuse(r, value, f->legal);
-    return TACIT_OK;
-}
-
 static tacit_status read_collective(reader *r, const json_t *value, const field *f, void *out) {
     const char *text = json_string_value(value);
     for (int i = 0; text != NULL && i < TACITI_COLLECTIVES; i++)
@@ -140,7 +111,7 @@ static const field TIMING_FIELDS[] = {
      "\"world\", \"host\", \"cross\", \"pair\" or \"two-hosts\"", NULL},
     {"by", true, taciti_strict_text, offsetof(taciti_cluster_timing, by), 1, sizeof((taciti_cluster_timing *)0)->by,
      "a text of 1 to 23 bytes: \"tacit\", \"mpi-default\"", NULL},
-    {"bytes", true, read_size, offsetof(taciti_cluster_timing, bytes), 1, 0x1p53,
+    {"bytes", true, taciti_strict_size, offsetof(taciti_cluster_timing, bytes), 1, 0x1p53,
      "a whole number above 0, without point and exponent", NULL},
     {"seconds", true, taciti_strict_real, offsetof(taciti_cluster_timing, seconds), 1e-9, SECONDS_MAX,
      "a number above 0, in seconds (1e-9 to 1e6)", NULL},
@@ -161,7 +132,7 @@ static const field CODEC_FIELDS[] = {
 
 static const field RANKS = {"ranks_per_host",
                             true,
-                            read_count,
+                            taciti_strict_count,
                             0,
                             1,
                             TACITI_CLUSTER_MAX_RANKS_PER_HOST,
@@ -180,7 +151,8 @@ static tacit_status read_ranks(reader *r, const json_t *value, const field *f, v
     if (cluster->ranks_per_host == NULL) return TACIT_E_MEMORY;
     for (int i = 0; i < cluster->hosts; i++) {
         const size_t length = list ? taciti_strict_enter_item(r, (size_t)i) : strlen(r->path);
-        TACITI_TRY(read_count(r, list ? json_array_get(value, (size_t)i) : value, &RANKS, &cluster->ranks_per_host[i]));
+        TACITI_TRY(taciti_strict_count(r, list ? json_array_get(value, (size_t)i) : value, &RANKS,
+                                       &cluster->ranks_per_host[i]));
         taciti_strict_leave(r, length);
     }
     return TACIT_OK;
@@ -278,13 +250,13 @@ static tacit_status read_codecs(reader *r, const json_t *value, const field *f, 
 
 /* hosts stands before ranks_per_host: the fields are read in this order. */
 static const field FIELDS[] = {
-    {"format", true, read_format, 0, 0, 0, "\"" TACITI_CLUSTER_FORMAT "\"", NULL},
+    {"format", true, taciti_strict_literal, 0, 0, 0, "\"" TACITI_CLUSTER_FORMAT "\"", NULL},
     {"name", false, taciti_strict_text, offsetof(taciti_cluster, name), CLUSTER_TEXT(name, "a text of up to 63 bytes"),
      NULL},
     {"source", false, taciti_strict_text, offsetof(taciti_cluster, source),
      CLUSTER_TEXT(source, "a text of up to 127 bytes"), NULL},
     {"notes", false, read_notes, 0, 0, TACITI_CLUSTER_MAX_NOTES, "a text or a list of texts", NULL},
-    {"hosts", true, read_count, offsetof(taciti_cluster, hosts), 1, TACITI_CLUSTER_MAX_HOSTS,
+    {"hosts", true, taciti_strict_count, offsetof(taciti_cluster, hosts), 1, TACITI_CLUSTER_MAX_HOSTS,
      "a whole number from 1 to 100000", NULL},
     {"ranks_per_host", true, read_ranks, 0, 0, 0, "a whole number from 1 to 10000, or a list of one for each host",
      NULL},
@@ -310,7 +282,7 @@ tacit_status taciti_cluster_parse(const char *path, const char *text, size_t byt
     reader r = {.file = path};
     taciti_cluster cluster = taciti_cluster_unknown();
     json_t *root = NULL;
-    TACITI_TRY(taciti_strict_parse(path, text, bytes, &root));
+    TACITI_TRY(taciti_strict_parse(&r, text, bytes, &root));
     const tacit_status status = read_cluster(&r, root, &cluster);
     json_decref(root);
     if (status == TACIT_OK)

@@ -11,29 +11,24 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/strict_json.h"
 #include "ckpt/run.h"
 #include "train/changes.h"
 #include "train/trainer.h"
 
 enum { PATH_BYTES = 4096, CHANGES_BYTES = 512 };
 
-static tacit_status read_number(const json_t *meta, const char *key, int64_t *out) {
-    const json_t *value = json_object_get(meta, key);
-    if (!json_is_integer(value) || json_integer_value(value) < 0)
-        return taciti_fail(TACIT_E_DATA, "checkpoint: \"%s\" is missing from its description", key);
-    *out = (int64_t)json_integer_value(value);
-    return TACIT_OK;
-}
+/* Where the run stood. */
+typedef struct saved_position {
+    int64_t seed, step, skipped, tokens;
+} saved_position;
+
+#define COUNT(key)                                                                                                     \
+    { #key, true, taciti_strict_integer, offsetof(saved_position, key), 0, 0x1p63, "an integer from 0 on", NULL }
+static const taciti_strict_field POSITION_FIELDS[] = {COUNT(seed), COUNT(step), COUNT(skipped), COUNT(tokens), {0}};
 
 /* A resumed run is the same run only with the same sample sequence; other changes are the user's to make. */
-static tacit_status check_same_run(const taciti_trainer *trainer, const json_t *meta) {
-    int64_t seed = 0;
-    if (json_object_get(meta, "imported") != NULL)
-        return taciti_fail(TACIT_E_CONFIG,
-                           "%s: was imported, there is no training to resume; start a run from it with "
-                           "--train.init %s --run.dir FOLDER",
-                           trainer->settings->run.dir.text, trainer->settings->run.dir.text);
-    TACITI_TRY(read_number(meta, "seed", &seed));
+static tacit_status check_same_run(const taciti_trainer *trainer, const json_t *meta, int64_t seed) {
     if (seed != trainer->settings->train.seed)
         return taciti_fail(TACIT_E_CONFIG, "train.seed is %lld but the checkpoint was made with %lld",
                            (long long)trainer->settings->train.seed, (long long)seed);
@@ -45,13 +40,18 @@ static tacit_status check_same_run(const taciti_trainer *trainer, const json_t *
     return TACIT_OK;
 }
 
-static tacit_status restore_position(taciti_trainer *trainer, const json_t *meta) {
-    int64_t tokens = 0;
-    TACITI_TRY(check_same_run(trainer, meta));
-    TACITI_TRY(read_number(meta, "step", &trainer->position.step));
-    TACITI_TRY(read_number(meta, "skipped", &trainer->position.skipped));
-    TACITI_TRY(read_number(meta, "tokens", &tokens));
-    trainer->position.tokens = (uint64_t)tokens;
+static tacit_status restore_position(taciti_trainer *trainer, const char *path, const json_t *meta) {
+    taciti_strict_reader reader = {.file = path, .status = TACIT_E_DATA, .open = true};
+    saved_position saved;
+    if (json_object_get(meta, "imported") != NULL)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "%s: was imported, there is no training to resume; start a run from it with "
+                           "--train.init %s --run.dir FOLDER",
+                           trainer->settings->run.dir.text, trainer->settings->run.dir.text);
+    TACITI_TRY(taciti_strict_object(&reader, meta, POSITION_FIELDS, "an object", &saved));
+    TACITI_TRY(check_same_run(trainer, meta, saved.seed));
+    trainer->position =
+        (taciti_position){.step = saved.step, .skipped = saved.skipped, .tokens = (uint64_t)saved.tokens};
     return TACIT_OK;
 }
 
@@ -188,7 +188,7 @@ static tacit_status restore(taciti_trainer *trainer, const char *path, const cha
     TACITI_TRY(taciti_run_match(path, &model, &trainer->settings->job.model));
     json_t *meta = json_loads(meta_json, 0, NULL);
     if (meta == NULL) return taciti_fail(TACIT_E_DATA, "%s: its description is not JSON", path);
-    tacit_status status = restore_position(trainer, meta);
+    tacit_status status = restore_position(trainer, path, meta);
     if (status == TACIT_OK) status = read_origin(trainer, path, meta, &from);
     if (status == TACIT_OK) status = taciti_changes_create(trainer, meta, &from.changes);
     if (status == TACIT_OK) {
