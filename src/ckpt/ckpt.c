@@ -79,7 +79,7 @@ typedef struct save_work {
 /* Nobody else can write what only this rank holds. */
 static tacit_status check_own(taciti_comm *comm, const char *folder, const taciti_ckpt_state *state, bool writes) {
     for (size_t a = 0; a < state->array_count && !writes; a++)
-        if (taciti_part_of_rank(&state->arrays[a]))
+        if (taciti_ckpt_part_of_rank(&state->arrays[a]))
             return taciti_fail(TACIT_E_IO,
                                "%s: rank %d on host %s does not share this folder, but every rank must write a part of "
                                "its own; use a --run.dir that all hosts share",

@@ -21,7 +21,7 @@ enum { SHAPE_TEXT_BYTES = 96, CHUNK_FLOATS = 4096 };
 /* A stored tensor that a wanted array needs, or a piece of one. */
 typedef struct piece {
     size_t array, file, entry; /* indices */
-    taciti_part part;          /* all that is stored */
+    taciti_ckpt_part part;     /* all that is stored */
 } piece;
 
 typedef struct shards {
@@ -62,9 +62,9 @@ static const char *shape_text(int dims, const size_t *shape, char text[SHAPE_TEX
     return text;
 }
 
-static tacit_status check_entry(const char *file, const taciti_safe_entry *entry, const taciti_part *part) {
+static tacit_status check_entry(const char *file, const taciti_safe_entry *entry, const taciti_ckpt_part *part) {
     char stored[SHAPE_TEXT_BYTES], needed[SHAPE_TEXT_BYTES];
-    const bool tensor = part->tensor != NULL && taciti_part_is_whole(part);
+    const bool tensor = part->tensor != NULL && taciti_ckpt_part_is_whole(part);
     const int dims = tensor ? part->tensor->dims : 1;
     const size_t *shape = tensor ? part->tensor->shape : &part->n;
     const taciti_safe_dtype dtype = part->tensor == NULL ? TACITI_SAFE_U8 : TACITI_SAFE_F32;
@@ -81,7 +81,7 @@ static tacit_status check_entry(const char *file, const taciti_safe_entry *entry
 static tacit_status note_entry(shards *s, size_t file, const taciti_safe_file *open, size_t entry) {
     for (size_t a = 0; a < s->array_count; a++) {
         piece one = {.array = a, .file = file, .entry = entry};
-        if (!taciti_part_parse(&s->arrays[a], open->entries[entry].name, &one.part)) continue;
+        if (!taciti_ckpt_part_parse(&s->arrays[a], open->entries[entry].name, &one.part)) continue;
         TACITI_TRY(check_entry(open->view.path, &open->entries[entry], &one.part));
         TACITI_TRY(add_piece(s, &one));
     }
@@ -158,11 +158,11 @@ static size_t first_piece(const shards *s, size_t array, const taciti_tensor *te
 }
 
 /* Pieces of the part's tensor follow one another without a hole from its first float to its last. */
-static bool is_held(const shards *s, size_t array, const taciti_part *part) {
+static bool is_held(const shards *s, size_t array, const taciti_ckpt_part *part) {
     size_t end = part->first;
     bool any = false;
     for (size_t i = first_piece(s, array, part->tensor); i < s->count; i++) {
-        const taciti_part *stored = &s->pieces[i].part;
+        const taciti_ckpt_part *stored = &s->pieces[i].part;
         if (s->pieces[i].array != array || stored->tensor != part->tensor || stored->first > end) break;
         if (stored->first + stored->n > end) end = stored->first + stored->n;
         any = true;
@@ -171,15 +171,15 @@ static bool is_held(const shards *s, size_t array, const taciti_part *part) {
 }
 
 /* The first part of an array that is not there; false: all are. */
-static bool find_missing(const shards *s, size_t array, taciti_part *out) {
-    for (size_t i = 0; i < taciti_part_count(&s->arrays[array]); i++)
-        if (taciti_part_get(&s->arrays[array], i, out) && !is_held(s, array, out)) return true;
+static bool find_missing(const shards *s, size_t array, taciti_ckpt_part *out) {
+    for (size_t i = 0; i < taciti_ckpt_part_count(&s->arrays[array]); i++)
+        if (taciti_ckpt_part_get(&s->arrays[array], i, out) && !is_held(s, array, out)) return true;
     return false;
 }
 
 static tacit_status check_held(const shards *s) {
     for (size_t a = 0; a < s->array_count; a++) {
-        taciti_part part;
+        taciti_ckpt_part part;
         if (find_missing(s, a, &part))
             return taciti_fail(TACIT_E_DATA, "%s: tensor %s%s is not in this checkpoint", s->path, s->arrays[a].prefix,
                                part.tensor == NULL ? "" : part.tensor->name);
@@ -189,7 +189,7 @@ static tacit_status check_held(const shards *s) {
 
 tacit_status taciti_ckpt_find_held(const char *path, const taciti_ckpt_array *arrays, size_t array_count, bool *held) {
     shards s;
-    taciti_part part;
+    taciti_ckpt_part part;
     const tacit_status status = shards_open(path, arrays, array_count, &s);
     for (size_t a = 0; status == TACIT_OK && a < array_count; a++) held[a] = !find_missing(&s, a, &part);
     shards_close(&s);
@@ -209,12 +209,12 @@ static tacit_status add_floats(const taciti_view *view, size_t offset, size_t n,
 }
 
 /* What the array wants of the piece. */
-static tacit_status read_piece(const taciti_ckpt_array *array, const taciti_part *stored, const taciti_safe_file *file,
-                               const taciti_safe_entry *entry) {
-    taciti_part want;
+static tacit_status read_piece(const taciti_ckpt_array *array, const taciti_ckpt_part *stored,
+                               const taciti_safe_file *file, const taciti_safe_entry *entry) {
+    taciti_ckpt_part want;
     if (array->layout == NULL) return taciti_view_read(&file->view, entry->offset, array->n, array->bytes);
     const size_t tensor = (size_t)(stored->tensor - array->layout->tensors);
-    if (!taciti_part_get(array, tensor, &want)) return TACIT_OK;
+    if (!taciti_ckpt_part_get(array, tensor, &want)) return TACIT_OK;
     const size_t first = stored->first > want.first ? stored->first : want.first;
     const size_t stored_end = stored->first + stored->n, want_end = want.first + want.n;
     const size_t end = stored_end < want_end ? stored_end : want_end;

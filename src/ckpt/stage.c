@@ -146,7 +146,7 @@ tacit_status taciti_stage_assign(const size_t *sizes, size_t count, int writers,
 }
 
 typedef struct full_name {
-    char text[TACITI_PART_NAME_BYTES];
+    char text[TACITI_CKPT_PART_NAME_BYTES];
 } full_name;
 
 /* All tensors of a state, in array and layout order, those that all ranks hold first; and memory for choosing among
@@ -166,17 +166,17 @@ static void inventory_destroy(inventory *all) {
     taciti_free(all->owner);
 }
 
-static tacit_status add_part(inventory *all, const taciti_ckpt_array *array, const taciti_part *part) {
+static tacit_status add_part(inventory *all, const taciti_ckpt_array *array, const taciti_ckpt_part *part) {
     full_name *name = &all->names[all->count];
     taciti_safe_tensor *out = &all->tensors[all->count];
-    TACITI_TRY(taciti_part_name(array, part, name->text));
+    TACITI_TRY(taciti_ckpt_part_name(array, part, name->text));
     *out = (taciti_safe_tensor){.name = name->text, .dims = 1, .shape = {part->n}};
     if (array->layout == NULL) {
         out->data = array->bytes;
         out->dtype = TACITI_SAFE_U8;
     } else {
         out->data = array->flat + part->at;
-        if (taciti_part_is_whole(part)) {
+        if (taciti_ckpt_part_is_whole(part)) {
             out->dims = part->tensor->dims;
             memcpy(out->shape, part->tensor->shape, sizeof out->shape);
         }
@@ -188,16 +188,16 @@ static tacit_status add_part(inventory *all, const taciti_ckpt_array *array, con
 static tacit_status add_arrays(inventory *all, const taciti_ckpt_state *state, bool of_rank) {
     for (size_t a = 0; a < state->array_count; a++) {
         const taciti_ckpt_array *array = &state->arrays[a];
-        taciti_part part;
-        for (size_t i = 0; taciti_part_of_rank(array) == of_rank && i < taciti_part_count(array); i++)
-            if (taciti_part_get(array, i, &part)) TACITI_TRY(add_part(all, array, &part));
+        taciti_ckpt_part part;
+        for (size_t i = 0; taciti_ckpt_part_of_rank(array) == of_rank && i < taciti_ckpt_part_count(array); i++)
+            if (taciti_ckpt_part_get(array, i, &part)) TACITI_TRY(add_part(all, array, &part));
     }
     return TACIT_OK;
 }
 
 static tacit_status inventory_create(const taciti_ckpt_state *state, inventory *all) {
     size_t count = 0;
-    for (size_t a = 0; a < state->array_count; a++) count += taciti_part_count(&state->arrays[a]);
+    for (size_t a = 0; a < state->array_count; a++) count += taciti_ckpt_part_count(&state->arrays[a]);
     *all = (inventory){.tensors = taciti_calloc(count, sizeof *all->tensors),
                        .names = taciti_calloc(count, sizeof *all->names),
                        .sizes = taciti_calloc(count, sizeof *all->sizes),
