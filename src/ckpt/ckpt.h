@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One checkpoint format for everything a run must remember:
+ * The checkpoint format, which holds the whole state of a run:
  *
  *   run/ckpt/step_00000100/manifest.json           written last; names every shard with bytes and XXH3-128
  *   run/ckpt/step_00000100/rank-00000.safetensors  whole tensors, spread over ranks by size
  *
- * A checkpoint is written into a temporary folder, every file and folder is synced, then renamed: it exists completely
- * or not at all. The newest `keep` are kept and one is only removed after a newer one was verified. What all ranks
- * share does not depend on how many ranks wrote it, so any number of ranks can load it. Where ranks differ, each writes
- * arrays of its own besides, under names of its own.
+ * A checkpoint is written into a temporary folder, all its files and folders are synced, and the folder is renamed: it
+ * exists completely or not at all. The newest `keep` checkpoints are kept; one is removed only after a newer one was
+ * verified. Shared arrays do not depend on the number of ranks that wrote them, so any number of ranks can load them.
+ * Where ranks differ, each also writes its own arrays under names of its own.
  */
 #ifndef TACITI_CKPT_CKPT_H
 #define TACITI_CKPT_CKPT_H
@@ -26,8 +26,8 @@ typedef struct taciti_ckpt_array {
     const char *prefix; /* "model.", "optim.m.", "rank.00003.model.", ... */
     const taciti_layout *layout;
     float *flat;     /* of a range: its first float */
-    bool own;        /* only this rank holds it, under a prefix that no other rank uses; when loading not looked at */
-    bool add;        /* when loading: what is stored is added to what is there */
+    bool own;        /* only this rank holds it, under a prefix that no other rank uses; ignored when loading */
+    bool add;        /* when loading: adds the stored values to the array */
     size_t begin, n; /* the range: floats [begin, begin + n); n == 0: all. Of bytes: n */
     void *bytes;
 } taciti_ckpt_array;
@@ -38,16 +38,16 @@ typedef struct taciti_ckpt_state {
     const char *meta_json; /* object text: step, updates, configuration, seed, data position, tokenizer, ... */
 } taciti_ckpt_state;
 
-/* Writes checkpoint `step` under `folder` ("run/ckpt"). Of the arrays that all ranks hold each writes its share, and
- * its own ones and its ranges whole; these need a folder that every rank shares. On any rank's failure (disk full, ...)
- * all ranks return the error, nothing of it remains, and older ones are intact. Collective. */
+/* Writes checkpoint `step` under `folder` ("run/ckpt"). Each rank writes its share of the shared arrays, and its own
+ * arrays and ranges, which need a folder that all ranks see. If any rank fails (disk full, ...), all ranks return the
+ * error, the checkpoint is removed, and older ones are intact. Collective. */
 tacit_status taciti_ckpt_save(taciti_comm *comm, const char *folder, int64_t step, int keep,
                               const taciti_ckpt_state *state);
 
-/* Newest loadable checkpoint under `folder`: verifies checksums, names damaged files and falls back to the one before.
- * path receives its folder, *meta_json the manifest's "meta" object (owned; taciti_free()). comm may be NULL (local).
- * E_DATA when the folder holds none (*step is -1; nothing is logged, as that may be fine) or only damaged ones (*step
- * is the newest's; logged). Collective when comm is given. */
+/* Finds the newest loadable checkpoint under `folder`: verifies checksums, logs damaged files and falls back to the
+ * previous checkpoint. path receives its folder, *meta_json the manifest's "meta" object (owned; release with
+ * taciti_free()). comm may be NULL (local). Returns E_DATA if the folder has no checkpoint (*step is -1, nothing is
+ * logged) or only damaged ones (*step is the newest's; logged). Collective unless comm is NULL. */
 tacit_status taciti_ckpt_find(taciti_comm *comm, const char *folder, char *path, size_t path_bytes, int64_t *step,
                               char **meta_json);
 
@@ -58,11 +58,11 @@ tacit_status taciti_ckpt_check(const char *path, int64_t *step, char **meta_json
 enum { TACITI_CKPT_PREFIX_BYTES = 64 };
 void taciti_ckpt_own_prefix(int rank, const char *what, char out[TACITI_CKPT_PREFIX_BYTES]);
 
-/* Fills the arrays from a checkpoint found by taciti_ckpt_find(). Every tensor must be there with its shape, whole or
- * in pieces that cover the array's range; both values are named when not. Not collective: each rank reads. */
+/* Fills the arrays from a checkpoint found by taciti_ckpt_find(). Every tensor must exist with its shape, whole or in
+ * parts that cover the array's range; otherwise the message names both values. Not collective: each rank reads. */
 tacit_status taciti_ckpt_load(const char *path, const taciti_ckpt_array *arrays, size_t array_count);
 
-/* Size of the bytes saved under this prefix; *held false: there are none. Not collective. */
+/* Finds the size of the bytes saved under this prefix; *held is false if there are none. Not collective. */
 tacit_status taciti_ckpt_find_bytes(const char *path, const char *prefix, bool *held, size_t *bytes);
 
 /* held[a]: the checkpoint holds array `a` completely. Not collective. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parameters of a model without the network, and the tokenizer files beside them: what import and export move.
+ * The parameters of a model without its network, and the tokenizer files, for import and export.
  */
 #ifndef TACITI_CKPT_FLAT_MODEL_H
 #define TACITI_CKPT_FLAT_MODEL_H
@@ -18,8 +18,7 @@ tacit_status taciti_flat_model_create(const taciti_model_options *options, tacit
 void taciti_flat_model_destroy(taciti_flat_model *model); /* {0} is fine */
 
 /* Copies the tokenizer that a run's meta data names ("data.vocab" and "data.merges" of "config") to folder/vocab.json
- * and folder/merges.txt. Without one there is nothing to do; files that are gone are a warning, as the weights are
- * complete without them. */
+ * and folder/merges.txt. Does nothing if the run has none. A missing file causes a warning only. */
 tacit_status taciti_flat_model_copy_tokenizer(const char *meta_json, const char *folder);
 
 #endif

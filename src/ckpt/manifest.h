@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * manifest.json: what a checkpoint consists of. Its first line holds the XXH3-128 of all bytes after that line, so that
- * every byte of the file is checked and it is still plain JSON:
+ * manifest.json lists the files of a checkpoint. Its first line contains the XXH3-128 of all bytes after that line,
+ * which protects every byte and keeps the file plain JSON:
  *
  *   {"digest": "<32 hexadecimal digits>",
  *    "format": 1, "tacit": "0.1.0", "step": 100, "world": 4, "tensors": 447,
@@ -27,7 +27,7 @@ typedef struct taciti_manifest_file {
 
 typedef struct taciti_manifest {
     int64_t step;
-    int world;                   /* ranks that wrote it; says nothing about who can read it */
+    int world;                   /* number of ranks that wrote it; any number can read it */
     uint64_t tensors;            /* in all files */
     taciti_manifest_file *files; /* owned */
     size_t count;
@@ -36,20 +36,20 @@ typedef struct taciti_manifest {
 
 void taciti_manifest_destroy(taciti_manifest *manifest); /* {0} is fine */
 
-/* Text of the file. Returns owned in *out; taciti_free(). meta_json must be an object. */
+/* Formats the file. Returns owned in *out; release with taciti_free(). meta_json must be an object. */
 tacit_status taciti_manifest_format(const taciti_manifest *manifest, char **out, size_t *out_bytes);
 
-/* Checks the digest first, then everything that the text claims; `path` is for messages. */
+/* Parses the file: checks the digest, then every value. `path` is used in messages. */
 tacit_status taciti_manifest_parse(const char *path, const char *text, size_t bytes, taciti_manifest *out);
 
 /* Reads folder/manifest.json. */
 tacit_status taciti_manifest_read(const char *folder, taciti_manifest *out);
 
-/* Sizes and digests of all files against the manifest; names the first file that is missing or damaged, with both
- * values. Files must be plain files, not links. */
+/* Compares sizes and digests of all files with the manifest; the message names the first missing or damaged file with
+ * both values. Links are refused. */
 tacit_status taciti_manifest_verify(const char *folder, const taciti_manifest *manifest);
 
-/* Missing files and wrong sizes only: cheap. Logs nothing. */
+/* Checks only that the files exist with the right sizes. Logs nothing. */
 int taciti_manifest_complete(const char *folder, const taciti_manifest *manifest);
 
 #endif

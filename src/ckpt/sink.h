@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file that is being written: counted, hashed (XXH3-128) on the way and synced at the end. Any thread, one at a time;
- * not collective.
+ * Writes a file, counting and hashing (XXH3-128) its bytes, and syncs it at the end. Any thread, one at a time; not
+ * collective.
  */
 #ifndef TACITI_CKPT_SINK_H
 #define TACITI_CKPT_SINK_H
@@ -25,10 +25,10 @@ typedef struct taciti_sink {
 /* Creates or truncates `path`. */
 tacit_status taciti_sink_open(const char *path, taciti_sink *out);
 
-/* Appends; a full disk is E_IO with the path and the system's reason. */
+/* Appends bytes. Returns E_IO, with the path and the system's reason, if the disk is full. */
 tacit_status taciti_sink_bytes(taciti_sink *sink, const void *bytes, size_t count);
 
-/* Appends n floats, as they are or rounded to bf16 (half != 0). */
+/* Appends n floats, unchanged or rounded to bf16 (half != 0). */
 tacit_status taciti_sink_floats(taciti_sink *sink, const float *x, size_t n, int half);
 
 /* Syncs and closes. On failure the file is removed. */

@@ -20,12 +20,13 @@ enum { TACITI_CKPT_PATH_BYTES = 4096 };
 /* folder/step_XXXXXXXX plus suffix ("" or ".tmp"). */
 tacit_status taciti_stage_path(const char *folder, int64_t step, const char *suffix, char path[TACITI_CKPT_PATH_BYTES]);
 
-/* Steps of all checkpoints in `folder`, newest first. No folder: none. Returns owned; taciti_free(). */
+/* Lists the steps of all checkpoints in `folder`, newest first; none if it does not exist. Returns owned; release with
+ * taciti_free(). */
 tacit_status taciti_stage_list(const char *folder, int64_t **out, size_t *count);
 
 tacit_status taciti_stage_begin(const char *folder, int64_t step);
 
-/* Which writer takes which of `count` pieces: largest first, each to the writer with the least so far. */
+/* Assigns `count` pieces to writers: largest first, each to the writer with the fewest bytes so far. */
 tacit_status taciti_stage_assign(const size_t *sizes, size_t count, int writers, int *owner);
 
 /* A share as its writer describes it; tensors == 0: nothing to write, no file. */
@@ -40,8 +41,8 @@ tacit_status taciti_stage_commit(const char *folder, int64_t step, const char *m
 /* Removes the temporary folder of a save that failed. */
 void taciti_stage_undo(const char *folder, int64_t step);
 
-/* Keeps `step`, which was just verified, and the newest keep - 1 complete ones before it. Later steps, left from a run
- * that was resumed further back, are not touched: they are replaced when the run comes by again. */
+/* Keeps `step`, which has just been verified, and the newest keep - 1 complete ones before it. Does not touch later
+ * steps, which remain if a run was resumed from an earlier step: the run replaces them when it reaches them. */
 tacit_status taciti_stage_rotate(const char *folder, int64_t step, int keep);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A table of state (tensor/state.h) in a checkpoint, and out of it again. Entries are saved under their names:
+ * Saves a table of state (tensor/state.h) in a checkpoint and restores it. Entries are saved under their names:
  *
  *   arrays and bytes    tensors "<name>.<tensor>" and "<name>"; those of rank 3 alone "rank.00003.<name>.<tensor>"
  *   numbers and counts  members of the description: "<name>"; those of rank 3 alone "replicas"[3]."<name>"
  *
- * What becomes of the entries on another number of ranks is decided here, by their `regroup`, and nowhere else.
+ * Only this file applies the rule `regroup` of the entries on another number of ranks.
  */
 #ifndef TACITI_CKPT_STATE_H
 #define TACITI_CKPT_STATE_H
@@ -15,11 +15,11 @@
 #include "ckpt/ckpt.h"
 #include "tensor/state.h"
 
-/* How a run goes on. */
+/* How a run continues. */
 typedef enum taciti_resumption {
-    TACITI_RESUME_EXACTLY,   /* on as many ranks as had saved: every entry as it was */
-    TACITI_RESUME_REGROUPED, /* on another number of ranks: a rank's own entries go by their rule */
-    TACITI_RESUME_FROM_MEAN, /* entries with TACITI_STATE_MEAN alone; all others stay as they are */
+    TACITI_RESUME_EXACTLY,   /* on as many ranks as saved it: restores every entry */
+    TACITI_RESUME_REGROUPED, /* on another number of ranks: applies the rule of a rank's own entries */
+    TACITI_RESUME_FROM_MEAN, /* restores only entries with TACITI_STATE_MEAN */
 } taciti_resumption;
 
 /* A checkpoint as rank `rank` of `ranks` sees it. Borrows all. */
@@ -35,16 +35,17 @@ typedef struct taciti_ckpt_origin {
 tacit_status taciti_ckpt_save_state(taciti_comm *comm, const char *folder, int64_t step, int keep, json_t *meta,
                                     const taciti_state *state);
 
-/* Ranks that had values of their own; 0: all was shared. E_DATA: the list of them is damaged. */
+/* Finds the number of ranks that saved their own values; 0 if all was shared. Returns E_DATA if their list is damaged.
+ */
 tacit_status taciti_ckpt_former_ranks(const taciti_ckpt_origin *from, int *out);
 
-/* The first array or bytes that the table needs and the checkpoint lacks, the same on every rank; NULL: it has all. Not
- * collective. */
+/* Finds the first array or bytes that the table needs and the checkpoint lacks, the same on every rank; NULL if it has
+ * all. Not collective. */
 tacit_status taciti_ckpt_find_lacking(const taciti_ckpt_origin *from, const taciti_state *state,
                                       const taciti_state_entry **out);
 
-/* Fills the entries. Each must be there, but for those that `regroup` leaves as they are; TACITI_STATE_REFUSE on
- * another number of ranks is E_CONFIG. Not collective: each rank reads. */
+/* Restores the entries. Each must exist in the checkpoint unless `regroup` leaves it unchanged. Returns E_CONFIG for
+ * TACITI_STATE_REFUSE on another number of ranks. Not collective: each rank reads. */
 tacit_status taciti_ckpt_restore_state(const taciti_ckpt_origin *from, const taciti_state *state);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * GPT-2 weights of other programs: Hugging Face folders (config.json + model.safetensors, single or sharded by
- * model.safetensors.index.json) and llm.c files (.bin, version 3 f32 and 5 bf16). What was imported can be exported
- * again bit for bit. Not collective.
+ * model.safetensors.index.json) and llm.c files (.bin, version 3 f32 and 5 bf16). An export of imported weights is
+ * bit-equal to them. Not collective.
  */
 #ifndef TACITI_CKPT_WEIGHTS_H
 #define TACITI_CKPT_WEIGHTS_H
@@ -25,8 +25,8 @@ typedef struct taciti_weights_write_options {
     uint64_t shard_bytes; /* HF: split above this size; 0: single file */
 } taciti_weights_write_options;
 
-/* HF: writes a folder (config.json, model*.safetensors, index). llm.c: writes a file. Atomic per file; what exists
- * already is not overwritten. */
+/* HF: writes a folder (config.json, model*.safetensors, index). llm.c: writes a file. Each file is written atomically;
+ * existing files are not overwritten. */
 tacit_status taciti_weights_write(const char *path, const taciti_weights_write_options *how,
                                   const taciti_model_options *options, const taciti_layout *layout, const float *flat);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What `tacit plan` compares: every strategy, topology, order and wire that this build has, made for the ranks in
- * question, each with its prediction.
+ * The candidates of `tacit plan`: every strategy, topology, order and wire of this build on given ranks, with their
+ * predictions.
  */
 #ifndef TACITI_PLAN_CANDIDATES_H
 #define TACITI_PLAN_CANDIDATES_H
@@ -14,10 +14,10 @@ enum { TACITI_CANDIDATES_MAX = 256, TACITI_TOPOLOGIES_MAX = 32 };
 
 typedef struct taciti_candidate {
     taciti_method method;
-    const char *strategy; /* name; "library", "sgp": what others do, to compare with */
+    const char *strategy; /* name; "library", "sgp": methods of others, for comparison */
     const char *topology; /* name, or "" */
-    bool theirs;          /* what others do */
-    bool configured;      /* what the configuration would run */
+    bool theirs;          /* a method of others */
+    bool configured;      /* the method that the configuration selects */
     taciti_prediction prediction;
     taciti_verdict verdict; /* against dense with an f32 wire */
 } taciti_candidate;
@@ -25,12 +25,12 @@ typedef struct taciti_candidate {
 /* A topology of the list on these ranks. */
 typedef struct taciti_plan_topology {
     taciti_topology topology; /* owned */
-    double gap;               /* 1 - contraction per round; NaN: not asked for */
+    double gap;               /* 1 - contraction per round; NaN: not computed */
     size_t exact_after;       /* rounds; 0: never, or unknown */
     const char *strategy, *name;
 } taciti_plan_topology;
 
-/* One that these ranks cannot have. */
+/* A topology that these ranks do not support. */
 typedef struct taciti_plan_refusal {
     const char *strategy, *name;
     char reason[TACITI_REASON_BYTES];
@@ -45,16 +45,16 @@ typedef struct taciti_candidates {
     size_t refused_count;
 } taciti_candidates;
 
-/* Without predictions. wanted: names of topologies, ending with NULL, that are made without their figures; NULL: all of
- * the list, with figures. Borrows nothing. Returns owned; must not move. The log is silent while topologies are tried.
- */
+/* Creates the candidates without predictions. wanted: NULL-terminated names of topologies, created without figures;
+ * NULL: all topologies, with figures. Borrows nothing. Returns owned; the object must not move. Logs nothing while it
+ * tries topologies. */
 tacit_status taciti_candidates_create(const taciti_settings *settings, const taciti_hosts *hosts,
                                       const char *const *wanted, taciti_candidates *out);
 void taciti_candidates_destroy(taciti_candidates *candidates); /* {0} is fine */
 
-/* Appends what others do: a ring as in NCCL and Gloo, the fastest all-reduce in `collectives` that is not ours (of
- * these ranks only), and with sgp_s >= 0 stochastic gradient push as published, with so many seconds of copying and
- * weighing in every step. Borrows the cluster. */
+/* Appends methods of others: a ring as in NCCL and Gloo, the fastest all-reduce of another library in `collectives`
+ * (these ranks only) and, with sgp_s >= 0, stochastic gradient push as published, with sgp_s seconds of copying and
+ * weighting per step. Borrows the cluster. */
 void taciti_candidates_add_others(taciti_candidates *candidates, const taciti_cluster *cluster,
                                   const taciti_hosts *hosts, double sgp_s);
 
@@ -67,17 +67,17 @@ tacit_status taciti_candidates_predict(taciti_candidates *candidates, const taci
 const taciti_plan_topology *taciti_candidate_topology(const taciti_candidates *candidates,
                                                       const taciti_candidate *candidate);
 
-/* Whether it mixes fast enough to be recommended: 1 / gap, the mixes after which a disagreement has fallen to 1/e, is
- * at most TACITI_PLAN_MIXES. Noise of variance s^2 in every step keeps replicas about eta s / sqrt(gap (2 - gap))
- * apart: at that bound five times as far as with a gap of 1. Dense and localsgd always do. */
+/* Returns true if the candidate mixes fast enough to be recommended: 1 / gap, the number of mixes that reduces a
+ * disagreement to 1/e, is at most TACITI_PLAN_MIXES. Noise of variance s^2 per step keeps replicas about eta s /
+ * sqrt(gap (2 - gap)) apart: at this bound five times as far as with a gap of 1. True for dense and localsgd. */
 enum { TACITI_PLAN_MIXES = 50 };
 bool taciti_candidate_mixes(const taciti_candidates *candidates, const taciti_candidate *candidate);
 
-/* The fastest dense one, of all wires and lanes, ours or that of another library. */
+/* Returns the fastest dense candidate of all wires and lanes, of tacit or of another library. */
 const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candidates);
 
-/* The fastest gossip that mixes fast enough, one mix in every `gossip.every` steps: of those within a hundredth of it
- * the one that mixes best. NULL: there is none. */
+/* Returns the fastest gossip candidate that mixes fast enough, with a mix in every `gossip.every` steps; of those
+ * within 1 % of it, the one that mixes best. NULL: there is none. */
 const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candidates);
 
 /* "pays: 1.6x (1.5-1.7) with gossip aer awc f32 instead of dense bf16", "does not pay: keep dense bf16 (...)": the best
@@ -85,8 +85,8 @@ const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candid
 enum { TACITI_VERDICT_BYTES = 320 };
 taciti_verdict taciti_candidates_verdict(const taciti_candidates *candidates, char text[TACITI_VERDICT_BYTES]);
 
-/* The same strategy, topology, order, wire and lanes in other candidates; those of the default, where that is as many
- * or hosts have fewer. NULL: their ranks cannot have it. */
+/* Finds the same strategy, topology, order, wire and lanes among other candidates; the default number of lanes stands
+ * for an equal one, and for one that their hosts do not have. NULL: not possible on their ranks. */
 const taciti_candidate *taciti_candidates_find(const taciti_candidates *candidates, const taciti_candidate *like);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The description of a cluster: cluster.json. `tacit probe` writes it, people and other programs may, the planner reads
- * it. The schema with units and examples is docs/cluster.md. Only the hosts and the link between them are required;
- * what is not given is unknown (count 0 or a negative number), never guessed.
+ * The description of a cluster, cluster.json. `tacit probe` or a person writes it, the planner reads it.
+ * docs/cluster.md has the schema with units and examples. Only the hosts and the link between them are required;
+ * anything else may be unknown (count 0 or a negative number).
  */
 #ifndef TACITI_PLAN_CLUSTER_H
 #define TACITI_PLAN_CLUSTER_H
@@ -29,13 +29,13 @@ typedef enum taciti_collective {
 } taciti_collective;
 const char *taciti_collective_name(taciti_collective collective); /* "all_reduce", ... */
 
-/* Who takes part in a measured collective. */
+/* The participants of a measured collective. */
 typedef enum taciti_group_kind {
     TACITI_GROUP_WORLD,     /* all ranks */
     TACITI_GROUP_HOST,      /* the ranks of each host, all hosts at once */
     TACITI_GROUP_CROSS,     /* ranks of equal number within their hosts, all such groups at once */
-    TACITI_GROUP_PAIR,      /* a rank of a host and one of the next, all such pairs at once; a last odd host rests */
-    TACITI_GROUP_TWO_HOSTS, /* the ranks of two neighbouring hosts, all such groups at once; a last odd host rests */
+    TACITI_GROUP_PAIR,      /* a rank of a host and one of the next, all such pairs at once; an odd last host is idle */
+    TACITI_GROUP_TWO_HOSTS, /* the ranks of two neighbouring hosts, all such groups at once; an odd last host is idle */
     TACITI_GROUP_KINDS
 } taciti_group_kind;
 const char *taciti_group_kind_name(taciti_group_kind kind); /* "world", "host", "cross", "pair", "two-hosts" */
@@ -43,9 +43,9 @@ const char *taciti_group_kind_name(taciti_group_kind kind); /* "world", "host", 
 typedef struct taciti_cluster_timing {
     taciti_collective collective;
     taciti_group_kind group;
-    char by[24];            /* who did it: "tacit", "mpi-default", "mpi-ring", "mpi-han", ... */
+    char by[24];            /* implementation: "tacit", "mpi-default", "mpi-ring", "mpi-han", ... */
     size_t bytes;           /* of the array on each rank */
-    double seconds, spread; /* median; (most - least) / median, < 0: unknown */
+    double seconds, spread; /* median; (max - min) / median, < 0: unknown */
 } taciti_cluster_timing;
 
 typedef struct taciti_cluster_codec {
@@ -62,9 +62,9 @@ typedef struct taciti_cluster {
 
     taciti_link_cost inside;       /* two ranks of one host; alpha_s < 0: unknown (one rank per host) */
     taciti_link_cost between;      /* two ranks of different hosts, alone on their links; alpha_s < 0: one host */
-    double host_beta_s_per_byte;   /* all ranks of a host at once through its link: seconds per byte of all together */
+    double host_beta_s_per_byte;   /* all ranks of a host at once: seconds per byte of their total */
     double duplex_beta_s_per_byte; /* the same, sending and receiving at once, per direction */
-    double incast_beta_s_per_byte; /* several hosts to one: at the receiver, of all together */
+    double incast_beta_s_per_byte; /* several hosts to one, at the receiver: seconds per byte of the total */
 
     taciti_cluster_timing *timings; /* owned */
     size_t timing_count;
@@ -76,7 +76,7 @@ typedef struct taciti_cluster {
     double compute_rank_spread; /* (slowest - fastest rank's mean) / mean; < 0: unknown */
 } taciti_cluster;
 
-/* What the file says. Also the limits of what can be written: a description beyond them cannot be read back. */
+/* Format name and limits of the file. A description beyond these limits can be neither read nor written. */
 #define TACITI_CLUSTER_FORMAT "tacit-cluster-1"
 enum {
     TACITI_CLUSTER_MAX_HOSTS = 100000,
@@ -87,7 +87,7 @@ enum {
     TACITI_CLUSTER_NOTE_BYTES = 1024
 };
 
-/* A description in which everything is unknown; nothing is owned yet. */
+/* Returns a description in which everything is unknown and which owns nothing. */
 taciti_cluster taciti_cluster_unknown(void);
 
 int taciti_cluster_ranks(const taciti_cluster *cluster);
@@ -95,36 +95,37 @@ int taciti_cluster_ranks(const taciti_cluster *cluster);
 /* The size of the largest host. */
 int taciti_cluster_max_ranks_per_host(const taciti_cluster *cluster);
 
-/* Ranks on so many hosts, more than the description has being hosts of the same sizes once more; max + 1 when they are
- * more than max. */
+/* Returns the number of ranks on `hosts` hosts, or max + 1 if they are more than max. If the description has fewer
+ * hosts, their sizes repeat. */
 int taciti_cluster_ranks_on(const taciti_cluster *cluster, int64_t hosts, int max);
 
-/* Where `ranks` ranks would be: hosts are filled in the order of the description; more than it has are hosts of the
- * same sizes once more. Returns owned. */
+/* Assigns `ranks` ranks to hosts in the order of the description; if it has too few hosts, their sizes repeat. Returns
+ * owned. */
 tacit_status taciti_cluster_hosts(const taciti_cluster *cluster, int ranks, taciti_hosts *out);
 
-/* Refuses with file, line (of a syntax error) or field (of a wrong value), what is wrong and what is legal. Returns
- * owned; outputs are written only on success. Any thread, not collective. */
+/* Reads a description. Error messages name file, line (of a syntax error) or field (of a wrong value), the error and
+ * the legal values. Returns owned; writes *out only on success. Any thread, not collective. */
 tacit_status taciti_cluster_load(const char *path, taciti_cluster *out);
 
-/* The same from text; `path` is for messages. */
+/* The same from text; `path` is used in messages. */
 tacit_status taciti_cluster_parse(const char *path, const char *text, size_t bytes, taciti_cluster *out);
 
-/* Atomic: temporary name, then rename. What the reader would refuse is refused here. Reading it back gives the same
- * description: texts and whole numbers exactly, measured numbers to the last bit when they came from a file, else to
- * two units in the last place. */
+/* Writes the file atomically. Refuses what taciti_cluster_load() would refuse. Reading it back gives the same
+ * description: texts and integers exactly, measured numbers to the last bit if they came from a file, else to two ulps.
+ */
 tacit_status taciti_cluster_save(const taciti_cluster *cluster, const char *path);
 
-/* What is saved; hosts >= 1. Returns owned; taciti_free(). NULL when memory is short (logged). */
+/* Formats the file; hosts >= 1. Returns owned, release with taciti_free(); NULL, after logging, if memory is exhausted.
+ */
 char *taciti_cluster_format(const taciti_cluster *cluster);
 
-/* Whether the file is a description of a cluster, right or wrong in its details; logs nothing. */
+/* Returns true if the file is a cluster description, even one with errors; logs nothing. */
 bool taciti_cluster_recognise(const char *path);
 
 /* {0} is fine. */
 void taciti_cluster_destroy(taciti_cluster *cluster);
 
-/* For those who fill a description: appends (the list grows), E_MEMORY when that fails. The note is copied and cut to
+/* Append to the lists of a description; E_MEMORY if memory is exhausted. The note is copied and truncated to
  * TACITI_CLUSTER_NOTE_BYTES - 1 bytes. */
 tacit_status taciti_cluster_add_timing(taciti_cluster *cluster, const taciti_cluster_timing *timing);
 tacit_status taciti_cluster_add_codec(taciti_cluster *cluster, const taciti_cluster_codec *codec);

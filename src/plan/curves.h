@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the main methods' steps change with the rate between hosts and with the number of hosts.
+ * The step times of the main methods as functions of the rate between hosts and of the number of hosts.
  */
 #ifndef TACITI_PLAN_CURVES_H
 #define TACITI_PLAN_CURVES_H
@@ -12,7 +12,7 @@ enum { TACITI_CURVE_LINES = 6, TACITI_CURVE_POINTS = 40 };
 typedef struct taciti_plan_curve {
     double x[TACITI_CURVE_POINTS]; /* Gbit/s, or hosts */
     int ranks[TACITI_CURVE_POINTS];
-    double step_s[TACITI_CURVE_LINES][TACITI_CURVE_POINTS]; /* NaN: these ranks cannot have it */
+    double step_s[TACITI_CURVE_LINES][TACITI_CURVE_POINTS]; /* NaN: not possible on these ranks */
     size_t count;                                           /* 0: there is nothing to vary */
     double here;                                            /* the cluster's own x */
 } taciti_plan_curve;
@@ -23,7 +23,7 @@ typedef struct taciti_plan_curves {
     taciti_plan_curve rate, hosts;
 } taciti_plan_curves;
 
-/* Borrows everything; candidates with their predictions. */
+/* Computes the curves. Borrows everything; the candidates must have predictions. */
 tacit_status taciti_plan_curves_compute(const taciti_settings *settings, const taciti_candidates *candidates,
                                         const taciti_scene *scene, const taciti_plan_options *options,
                                         taciti_plan_curves *out);

@@ -13,23 +13,23 @@
 /* Of n >= 1 finite numbers. Sorts them. */
 double taciti_median(double *samples, size_t n);
 
-/* The line seconds = alpha + bytes * beta through message times, alpha >= 0 and beta > 0. Short messages tell alpha,
- * long ones beta; what lies between (a protocol that changes with the size, a shaper that lets a burst pass) is not
- * linear and bends neither. Sizes ascend, times are positive, n is 2 to TACITI_FIT_MAX. False, and nothing written,
- * when long messages do not take longer with their size: too much disturbed them. */
+/* Fits seconds = alpha + bytes * beta to message times, alpha >= 0 and beta > 0. Short messages determine alpha, long
+ * ones beta; sizes in between, which are not linear (protocol changes, bursts through a shaper), influence neither.
+ * Sizes ascend, times are positive, n is 2 to TACITI_FIT_MAX. Returns false, and writes nothing, if the time of long
+ * messages does not grow with their size: the measurement was disturbed. */
 enum { TACITI_FIT_MAX = 32 };
 bool taciti_fit_link(const double *bytes, const double *seconds, size_t n, taciti_link_cost *out);
 
-/* What is said of equal pieces of computation: seconds[ranks][pieces], all positive, pieces >= 2. */
+/* Statistics of equal pieces of computation: seconds[ranks][pieces], all positive, pieces >= 2. */
 typedef struct taciti_jitter {
     double mean_s;
-    double cv;          /* standard deviation / mean, over all ranks and times */
-    double lag1;        /* correlation of a rank's neighbouring pieces about the common mean; -2 when nothing varies */
-    double rank_spread; /* (greatest - least mean of a rank) / mean */
+    double cv;   /* standard deviation / mean, over all ranks and times */
+    double lag1; /* autocorrelation of consecutive pieces of a rank about the common mean; -2 if nothing varies */
+    double rank_spread; /* (max - min of the ranks' means) / mean */
 } taciti_jitter;
 taciti_jitter taciti_jitter_of(const double *seconds, size_t ranks, size_t pieces);
 
-/* To `digits` significant decimal digits. */
+/* Rounds to `digits` significant decimal digits. */
 double taciti_rounded(double value, int digits);
 
 #endif

@@ -33,17 +33,17 @@
 
 #include "plan/plan.h"
 
-/* One array on its way among some ranks. */
+/* The exchange of one array among some ranks. */
 typedef struct taciti_transfer {
     taciti_demand demand;
     int hosts, ranks; /* that take part */
     size_t f32_bytes;
     const taciti_codec *codec;
-    taciti_library library; /* whose; the demand is then not looked at */
+    taciti_library library; /* implementation; if not ours, the demand is ignored */
     const char *by;
 } taciti_transfer;
 
-/* An all-reduce of this size: as it was measured, and as the links describe it. */
+/* An all-reduce of this size: measured time, and time computed from the links. */
 typedef struct taciti_efficiency {
     double bytes, measured_s, described_s, spread;
 } taciti_efficiency;
@@ -59,21 +59,21 @@ typedef struct taciti_links {
 tacit_status taciti_links_create(const taciti_scene *scene, taciti_links *out);
 void taciti_links_destroy(taciti_links *links);
 
-/* Seconds of it that hang on the number of messages in a row, and those that hang on bytes. */
+/* The parts of a transfer's time that depend on the number of consecutive messages and on bytes. */
 typedef struct taciti_transfer_time {
     double latency_s, bytes_s;
-    double error;    /* share by which it may be off */
-    bool calibrated; /* a measurement speaks for such groups and sizes */
+    double error;    /* relative uncertainty */
+    bool calibrated; /* groups of this kind and size were measured */
 } taciti_transfer_time;
 taciti_transfer_time taciti_links_time(const taciti_links *links, const taciti_transfer *transfer);
 
-/* Along edges: who hears from one rank and tells one is in a pair with each, on links that nobody else crowds. */
+/* With edges: treats a rank that receives from one rank and sends to one as a pair on uncontended links. */
 static inline void taciti_links_as_pair(taciti_transfer *transfer) {
     transfer->ranks = 2;
     if (transfer->hosts > 2) transfer->hosts = 2;
 }
 
-/* What a ring of all ranks asks of the links, host by host. */
+/* The demand of a ring of all ranks, ordered by host. */
 taciti_demand taciti_links_ring(int ranks, int hosts, size_t bytes);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a step would take on a described cluster (plan/cluster.h) for a network with a compute profile
- * (model/profile.h). The formulas of an exchange live beside the code they describe (exchange/demand.h); this folder
- * turns them into seconds of this cluster's links and lets the steps of all ranks wait for each other.
+ * Predicts the step time of a network with a compute profile (model/profile.h) on a described cluster (plan/cluster.h).
+ * exchange/demand.h has the traffic of an exchange; this folder converts it into seconds on the cluster's links and
+ * simulates which ranks wait for which.
  */
 #ifndef TACITI_PLAN_PLAN_H
 #define TACITI_PLAN_PLAN_H
@@ -15,46 +15,46 @@
 #include "tensor/layout.h"
 #include "topo/topo.h"
 
-/* The least time that the described links allow for a collective of `bytes` per rank, latency left out: for the world
- * and groups across hosts the bytes that must cross the busiest host's link, each array once per host where members
- * share one (both directions work at once); for groups inside of a host the bytes that a rank must send. 0 when no
- * message is needed or the link is unknown. Any thread. */
+/* Returns the minimum time of a collective of `bytes` per rank on the described links, without latency. For the world
+ * and groups across hosts it follows from the bytes that must cross the busiest host's link, each array once per host,
+ * both directions at the same time; for groups inside a host, from the bytes that a rank must send. 0 if no message is
+ * needed or the link is unknown. Any thread. */
 double taciti_cluster_bound_s(const taciti_cluster *cluster, taciti_collective collective, taciti_group_kind group,
                               size_t bytes);
 
 /* ---- the runtime model ----------------------------------------------------------------------------------------------
- * Every rank's step is forward, backward bucket by bucket, updates; every bucket's exchange begins when the ranks that
- * make it have handed it over and the channel is free, and takes what the links it uses need. Who waits for whom:
- * plan/recursion.h. Where the seconds of a transfer come from: plan/links.h. docs/plan.md has both on one page. */
+ * A rank's step is forward, backward bucket by bucket, and updates. The exchange of a bucket begins when all its ranks
+ * have submitted it and the channel is free. Which ranks wait for which: plan/recursion.h. Time of a transfer:
+ * plan/links.h. docs/plan.md has both on one page. */
 
-/* Whole periods are simulated: all rounds of a topology, one in every so many steps. E_CONFIG, in the name of `what`,
- * when those are more steps than a plan should take. */
+/* Whole periods are simulated: all rounds of a topology, one in `every` steps. Returns E_CONFIG, naming `what`, if this
+ * is more than TACITI_PLAN_PERIOD_MAX steps. */
 enum { TACITI_PLAN_PERIOD_MAX = 1 << 14 };
 tacit_status taciti_plan_check_period(const char *what, size_t rounds, int every);
 
-/* Whose all-reduce a dense method is, where it is not ours. */
+/* The implementation of a dense method's all-reduce. */
 typedef enum taciti_library {
     TACITI_LIBRARY_OURS,
-    TACITI_LIBRARY_RING,    /* one ring of all ranks, host by host, as in NCCL and Gloo: by formula */
-    TACITI_LIBRARY_MEASURED /* as `collectives` of the cluster file has it */
+    TACITI_LIBRARY_RING,    /* one ring of all ranks, ordered by host, as in NCCL and Gloo: by formula */
+    TACITI_LIBRARY_MEASURED /* times from `collectives` of the cluster file */
 } taciti_library;
 
-/* A way to train, as far as time is concerned. */
+/* A training method, as far as time is concerned. */
 typedef struct taciti_method {
     char label[96];                  /* "gossip aer awc, f32" */
-    taciti_order order;              /* who waits for whom */
+    taciti_order order;              /* when the exchange happens */
     const taciti_topology *topology; /* NULL: all-reduce among all ranks; borrowed */
     const taciti_codec *wire;
-    int lanes;       /* without a topology: instead of the scene's; 0: those */
-    bool overlap;    /* exchange.overlap: exchange while something else is done */
-    int every;       /* steps per exchange: 1 but for localsgd and gossip.every */
-    int delay;       /* awc: steps more that a transfer may take (gossip.delay) */
-    double serial_s; /* of every step beside forward, backward and update: what a method computes or copies more */
+    int lanes;              /* without a topology: replaces the scene's; 0: the scene's */
+    bool overlap;           /* exchange.overlap: the exchange overlaps computation */
+    int every;              /* steps per exchange: 1 but for localsgd and gossip.every */
+    int delay;              /* awc: additional steps that a transfer may take (gossip.delay) */
+    double serial_s;        /* additional computation and copying in every step */
     taciti_library library; /* dense only */
     const char *by;         /* LIBRARY_MEASURED: the name in the file; borrowed */
 } taciti_method;
 
-/* What is trained, and where. Everything is borrowed. */
+/* The network, the cluster and the ranks. Everything is borrowed. */
 typedef struct taciti_scene {
     const taciti_profile *profile; /* in seconds */
     const taciti_layout *layout;   /* of taciti_profile_layout() */
@@ -62,69 +62,70 @@ typedef struct taciti_scene {
     const taciti_hosts *hosts;     /* the ranks: those of the cluster, or another number of them */
     taciti_placement placement;
     const double *slow;       /* [ranks] persistent stragglers; NULL: none */
-    double between_bit_per_s; /* instead of the cluster's own rate between hosts; 0: that */
+    double between_bit_per_s; /* replaces the cluster's rate between hosts; 0: the cluster's */
 } taciti_scene;
 
-/* What compute times may differ by on a cluster of which nobody knows. */
+/* Coefficient of variation of compute times that is assumed possible where the cluster's is unknown. */
 #define TACITI_PLAN_DOUBTFUL_CV 0.1
 
 typedef struct taciti_plan_options {
     int64_t seed; /* of the jitter */
-    double cv;  /* of compute times; < 0: the cluster's; unknown there: 0, and `uneven_s` tells what more would cost */
+    double
+        cv; /* of compute times; < 0: the cluster's. If that is unknown: 0, and `uneven_s` has the time with jitter */
     bool brief; /* only the means: no low and high, no causes */
 } taciti_plan_options;
 
-/* What holds a step up. */
+/* What limits a step. */
 typedef enum taciti_bottleneck {
     TACITI_BOTTLENECK_COMPUTE,
     TACITI_BOTTLENECK_LINK,       /* bytes */
-    TACITI_BOTTLENECK_LATENCY,    /* messages that wait for each other */
-    TACITI_BOTTLENECK_STRAGGLERS, /* compute times that differ */
+    TACITI_BOTTLENECK_LATENCY,    /* consecutive messages */
+    TACITI_BOTTLENECK_STRAGGLERS, /* differing compute times */
     TACITI_BOTTLENECKS
 } taciti_bottleneck;
 const char *taciti_bottleneck_name(taciti_bottleneck bottleneck);
 
 typedef struct taciti_prediction {
-    double step_s;                     /* mean over ranks and steps; exposed and compute make it up */
+    double step_s;                     /* mean over ranks and steps; the sum of compute and exposed */
     double compute_s;                  /* forward, backward, update */
     double exposed_s;                  /* waiting */
-    double transfer_s;                 /* of all buckets one after the other, longest of a round; mean per step */
+    double transfer_s;                 /* sum over buckets, longest in a round; mean per step */
     double nic_bytes;                  /* per step, of the busiest host, per direction */
-    double link_error;                 /* share by which transfers may be off */
-    double model_error;                /* share of the step by which the formulas may be off */
-    double fast_links_s, slow_links_s; /* the step with transfers that much shorter or longer */
-    double uneven_s;                   /* the step at a cv of TACITI_PLAN_DOUBTFUL_CV where none is known; else 0 */
-    double low_s, high_s;              /* these, and the model's own error */
-    double cost_s[TACITI_BOTTLENECKS]; /* what a step would lose without it; compute: what it takes by itself */
+    double link_error;                 /* relative uncertainty of transfers */
+    double model_error;                /* uncertainty of the formulas, as a share of the step */
+    double fast_links_s, slow_links_s; /* the step with transfers shorter or longer by link_error */
+    double uneven_s;      /* the step at a cv of TACITI_PLAN_DOUBTFUL_CV if the cluster's is unknown; else 0 */
+    double low_s, high_s; /* range from these and the model's error */
+    double cost_s[TACITI_BOTTLENECKS]; /* by how much a step would be shorter without it; compute: its own time */
     taciti_bottleneck bottleneck;      /* the largest of them */
     bool calibrated;                   /* measured collectives of the cluster file were used */
 } taciti_prediction;
 
-/* Any thread, pure: the same answer everywhere. E_CONFIG when the links that ranks would need are not in the
- * description, or a period is too long. */
+/* Predicts the step of a method. Returns E_CONFIG if the description lacks a link that the ranks need, or a period is
+ * too long. Pure: the same result on every machine. Any thread. */
 tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
                             taciti_prediction *out);
 
-/* The mean steps with these rates between hosts instead of the cluster's own: step_s[count]. As above. */
+/* Predicts the mean steps for several rates between hosts: step_s[count]. As above. */
 tacit_status taciti_predict_rates(const taciti_scene *scene, const taciti_method *method,
                                   const taciti_plan_options *options, const double *bit_per_s, size_t count,
                                   double *step_s);
 
-/* The formulas are wrong by so much, each method on its own, as a share of the step: where transfers of such groups and
- * sizes were measured on the cluster, and where nothing was. */
+/* Error of the formulas for each method, as a share of the step: if transfers of its groups and sizes were measured on
+ * the cluster, and if not. */
 #define TACITI_PLAN_MODEL_ERROR 0.05
 #define TACITI_PLAN_MODEL_ERROR_UNMEASURED 0.10
 
-/* Whether `other` instead of `dense` pays: dense's step / other's, and where the uncertainties leave it. Links that are
- * slower than described are so for both; the model's own error is not shared. */
+/* Compares `other` with `dense`: dense's step / other's, and its range under the uncertainties. An error of the links
+ * affects both; the errors of the model are independent. */
 typedef struct taciti_verdict {
     double speedup, low, high;
     bool pays; /* low > 1 */
 } taciti_verdict;
 taciti_verdict taciti_verdict_of(const taciti_prediction *dense, const taciti_prediction *other);
 
-/* Seconds per byte that exchanges between hosts are predicted with: both directions at once where that is known, else
- * one, else those of two ranks. 0: one host, unknown. */
+/* Returns the seconds per byte used for exchanges between hosts: of both directions at once if known, else of one, else
+ * of two ranks. 0: one host, or unknown. */
 double taciti_plan_wire_beta_s(const taciti_cluster *cluster);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures the cluster that the ranks of a communicator are on: what `tacit probe` writes as cluster.json. How each
- * figure is measured is told in docs/cluster.md.
+ * Measures the cluster that the ranks of a communicator are on: what `tacit probe` writes as cluster.json.
+ * docs/cluster.md describes each measurement.
  */
 #ifndef TACITI_PLAN_PROBE_H
 #define TACITI_PLAN_PROBE_H
@@ -12,13 +12,13 @@
 #include "plan/cluster.h"
 
 typedef struct taciti_probe_options {
-    double seconds; /* for everything; what would take longer is skipped, with a note */
+    double seconds; /* total time; measurements that would exceed it are skipped, with a note */
     bool quick;     /* fewer sizes and rounds */
-    bool natives;   /* the MPI library's own all-reduces, too */
+    bool natives;   /* also measure the MPI library's all-reduces */
 } taciti_probe_options;
 
-/* Collective, submitting thread. Every rank receives the same description. Progress is logged. Returns owned; outputs
- * are written only on success. */
+/* Measures the cluster. Every rank receives the same description. Logs its progress. Returns owned; writes *out only on
+ * success. Collective, submitting thread. */
 tacit_status taciti_probe_run(taciti_comm *comm, const taciti_probe_options *options, taciti_cluster *out);
 
 #endif

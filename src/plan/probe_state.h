@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the parts of the probe share. Each part measures into the cluster on every rank alike: what one rank has
- * measured is broadcast before it is used, so that all ranks decide the same.
+ * The state shared by the parts of the probe. Every rank fills the same description: a measurement of one rank is
+ * broadcast before it is used, so all ranks make the same decisions.
  */
 #ifndef TACITI_PLAN_PROBE_STATE_H
 #define TACITI_PLAN_PROBE_STATE_H
@@ -26,16 +26,16 @@ static inline int taciti_probe_host_size(const taciti_probe *probe, int host) {
     return probe->first[host + 1] - probe->first[host];
 }
 
-/* Seconds until this share of the time is used up by rank 0's clock; the same on all ranks. Collective. */
+/* Computes the seconds until this share of the total time is used up, by rank 0's clock. Collective. */
 tacit_status taciti_probe_left(taciti_probe *probe, double share, double *out_s);
 
-/* A line of progress: "what (3 of 60 s)". */
+/* Logs a line of progress: "what (3 of 60 s)". */
 void taciti_probe_say(const taciti_probe *probe, const char *what);
 
 /* Runs a job on all ranks and waits. Collective. */
 tacit_status taciti_probe_job(taciti_probe *probe, taciti_job *job);
 
-/* The parts, in their order; `share` is the part of the time at whose end they should be done. Collective. */
+/* The parts, in order. Each should end when this share of the total time has passed. Collective. */
 tacit_status taciti_probe_codecs(taciti_probe *probe, double share);
 tacit_status taciti_probe_compute(taciti_probe *probe, double share);
 tacit_status taciti_probe_links(taciti_probe *probe, double share);

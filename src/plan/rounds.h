@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the planner: a method's rounds as meetings (plan/recursion.h) whose transfers take what the links need.
- * Meetings of a round that ask the same of the links share their seconds.
+ * Internal to the planner: the rounds of a method as meetings (plan/recursion.h) with the times of their transfers.
+ * Meetings of a round with equal demand share these times.
  */
 #ifndef TACITI_PLAN_ROUNDS_H
 #define TACITI_PLAN_ROUNDS_H
@@ -16,23 +16,23 @@ typedef struct taciti_rounds {
     size_t period;
     taciti_meeting *meetings;
     size_t *kind_of;     /* [meetings] */
-    size_t *meetings_of; /* [kinds] how many are of it; in the same block */
+    size_t *meetings_of; /* [kinds] number of meetings; in the same block */
     size_t meeting_count, kind_count, kind_room;
     int *members;
     taciti_transfer *transfers;    /* [kinds][lengths] */
     double *transfer_s, *behind_s; /* [kinds][stretches][TACITI_SCENARIOS]: what the meetings point to */
 } taciti_rounds;
 
-/* Borrows scene, method and stretches. Returns owned; transfers take no time yet. */
+/* Borrows scene, method and stretches. Returns owned; all transfer times are 0. */
 tacit_status taciti_rounds_create(const taciti_scene *scene, const taciti_method *method,
                                   const taciti_stretches *stretches, taciti_rounds *out);
 void taciti_rounds_destroy(taciti_rounds *rounds); /* {0} is fine */
 
-/* In this scenario transfers take latency x latency part + bytes x bytes part of what these links need. */
+/* Sets the transfer times of a scenario: latency x latency part + bytes x bytes part of the time on these links. */
 tacit_status taciti_rounds_time(taciti_rounds *rounds, size_t scenario, const taciti_links *links, double latency,
                                 double bytes);
 
-/* Shares of what all transfers take: by which they may be off, and for which measurements speak. */
+/* Shares of the total transfer time: its uncertainty, and the part covered by measurements. */
 void taciti_rounds_doubts(const taciti_rounds *rounds, const taciti_links *links, double *error, double *calibrated);
 
 /* Seconds of all buckets in scenario 0, of the busiest meeting of a round; mean over rounds. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A topology on ranks of given hosts, and all that is said about it: how fast it mixes, what it sends, its drawing.
+ * A topology on given hosts with its figures: mixing rate, traffic, drawing.
  */
 #ifndef TACITI_PLAN_TOPOLOGY_SHEET_H
 #define TACITI_PLAN_TOPOLOGY_SHEET_H
@@ -15,17 +15,17 @@ typedef struct taciti_topology_sheet {
     double awc_limit;          /* awc converges for lr L below this */
     double *nic;               /* [period] model sizes on the link of the round's busiest host, per direction */
     double nic_mean, nic_peak; /* the busiest host's mean over the rounds; the max in a round */
-    int moved;                 /* ranks that do not sit where filling hosts in order would have put them */
+    int moved;                 /* ranks that the placement moved from host order */
     const taciti_hosts *hosts; /* borrowed */
 } taciti_topology_sheet;
 
-/* request->hosts must be given, and is borrowed as long as the sheet lives. Refuses what taciti_topology_create()
- * refuses. Returns owned. Any thread. */
+/* Creates a sheet. request->hosts must not be NULL and is borrowed for the life of the sheet. Refuses what
+ * taciti_topology_create() refuses. Returns owned. Any thread. */
 tacit_status taciti_topology_sheet_create(const taciti_topo_request *request, const taciti_topo_awc *awc,
                                           taciti_topology_sheet *out);
 void taciti_topology_sheet_destroy(taciti_topology_sheet *sheet);
 
-/* The drawing, an SVG, as text. Returns owned: taciti_free(). NULL when memory is short. */
+/* Draws the topology as SVG text. Returns owned, release with taciti_free(); NULL if memory is exhausted. */
 char *taciti_topology_draw(const taciti_topology_sheet *sheet);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a rank must remember beyond its next step: one table of named entries. Optimizers, strategies and callers list
- * what they hold; checkpoints save and restore the entries without knowing what they mean (ckpt/state.h).
+ * The state of a run as a table of named entries. Optimizers, strategies and callers list their state; checkpoints save
+ * and restore the entries without knowing their meaning (ckpt/state.h).
  *
  *   name "model", shared      the same on every rank, or, of a range, a part of one whole
  *   name "optim.m", own       every rank has a value of its own
  *
- * An entry borrows what it points to. The table is filled anew for every use. Any thread, not collective.
+ * An entry borrows what it points to. The table is rebuilt for every use. Any thread, not collective.
  */
 #ifndef TACITI_TENSOR_STATE_H
 #define TACITI_TENSOR_STATE_H
@@ -27,13 +27,13 @@ typedef enum taciti_state_owner {
     TACITI_STATE_OWN,    /* of this rank alone */
 } taciti_state_owner;
 
-/* What becomes of a rank's own entry where a run goes on with another number of ranks. Where it goes on with another
- * strategy, or from the mean because the user wants that, entries with TACITI_STATE_MEAN are taken, shared ones as
- * well, and all others stay as they are. */
+/* Rule for a rank's own entry when a run continues on another number of ranks. When it continues with another strategy,
+ * or from the mean on request, entries with TACITI_STATE_MEAN are restored, shared ones too, and all others are left
+ * unchanged. */
 typedef enum taciti_state_regroup {
-    TACITI_STATE_RESET,  /* stays as it is before the first step */
+    TACITI_STATE_RESET,  /* keeps its value from before the first step */
     TACITI_STATE_REFUSE, /* the run is refused */
-    TACITI_STATE_SUM,    /* rank r of n receives the sum over former ranks r, r + n, ...: the total stays what it was.
+    TACITI_STATE_SUM,    /* rank r of n receives the sum over former ranks r, r + n, ..., so the total is preserved.
                           * Whole arrays, numbers and counts */
     TACITI_STATE_MEAN,   /* every rank receives the shared array of that name if there is one, else the mean over the
                           * former ranks. Whole arrays, numbers and counts (rounded) */
