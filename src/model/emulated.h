@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An emulated accelerator: forward and backward are timed waits, as a GPU would leave the CPU idle. Parameters and
- * gradients have the true shapes; gradients are synthetic, differ between ranks, steps and elements, and are there when
- * the layer's backward ends. For claims about step time only: there is no loss.
+ * An emulated accelerator: forward and backward are timed waits, as if a GPU computed. Parameters and gradients have
+ * the shapes of the network. Gradients are synthetic, differ between ranks, steps and elements, and are final when the
+ * layer's backward ends. For measurements of step times only: there is no loss.
  *
  * The clock of a step is absolute: every wait ends at start + sum of the layers so far, so that late wake-ups do not
- * add up. There is one wait for the forward pass and one for each layer that fills a bucket of the layout: nothing can
- * be seen in between, and each wake-up costs some ten microseconds. Gradients are written within the waits, as early in
- * the step as they can be, and are final when `ready` says so: from the step's start to there nobody else uses them.
+ * add up. There is one wait for the forward pass and one for each layer that completes a bucket, because each wake-up
+ * costs about ten microseconds and nothing is observable in between. Gradients are written during the waits, as early
+ * as possible; nothing else may use them between the start of the step and `ready`.
  *
  * The compute time of step t on rank r is profile * slow(r) * max(0.1, 1 + cv * z(seed, r, t)), z standard normal, a
  * function of its arguments alone (base/rng.h).
  *
  * An element of a gradient is noise(normal) * magnitude(tensor) * magnitude(block of elements), the magnitudes
- * log-normal: heavy-tailed, of mean 0, finite. What an exchange in place has left there does not matter.
+ * log-normal: heavy-tailed, of mean 0, finite. The previous content of the array does not matter.
  */
 #ifndef TACITI_MODEL_EMULATED_H
 #define TACITI_MODEL_EMULATED_H
@@ -36,28 +36,27 @@ typedef struct taciti_compute_options {
 } taciti_compute_options;
 extern const taciti_option_table taciti_compute_option_table; /* section "compute" */
 
-/* The profile that the options ask for, in seconds, scaled. compute.rate and compute.batch win over those of the
- * profile; a profile in operations that has neither is refused. Returns owned. */
+/* Loads the profile of the options, in seconds, scaled. compute.rate and compute.batch override those of the profile; a
+ * profile in operations without them is refused. Returns owned. */
 tacit_status taciti_compute_profile(const taciti_compute_options *options, taciti_profile *out);
 
-/* The same for a profile that is there already: in place. */
+/* Applies the options to a profile in place. */
 tacit_status taciti_compute_apply(const taciti_compute_options *options, taciti_profile *profile);
 
-/* Refuses a compute.slow that is malformed, names a rank twice or one that does not exist. Every rank finds the same.
- */
+/* Refuses a compute.slow that is malformed or names a rank twice or out of range. Returns the same status on every
+ * rank. */
 tacit_status taciti_compute_check(const taciti_compute_options *options, int ranks);
 
-/* The factor of this rank; 1 for most. Of checked options. */
+/* Returns the factor of this rank, 1 unless compute.slow has another. The options must have been checked. */
 double taciti_compute_slow(const taciti_compute_options *options, int rank);
 
-/* What a step's compute time is multiplied by, persistent slowness aside: max(0.1, 1 + cv * z(seed, rank, step)). Pure.
- */
+/* Returns the random factor of a step's compute time: max(0.1, 1 + cv * z(seed, rank, step)). Pure. */
 double taciti_compute_deviation(int64_t seed, double cv, int rank, int64_t step);
 
 typedef struct taciti_emulated taciti_emulated;
 
-/* Borrows profile (in seconds) and layout (of taciti_profile_layout); options, checked, are copied. Gradients and
- * parameters are allocated here; both are untouched pages until somebody writes to them. Not collective. */
+/* Borrows profile (in seconds) and layout (of taciti_profile_layout); options, checked, are copied. Allocates gradients
+ * and parameters; their pages are untouched until the first write. Not collective. */
 tacit_status taciti_emulated_create(const taciti_compute_options *options, const taciti_profile *profile,
                                     const taciti_layout *layout, int rank, taciti_emulated **out);
 void taciti_emulated_destroy(taciti_emulated *emulated);

@@ -2,7 +2,7 @@
  *
  * GPT-2 (Radford et al. 2019): pre-norm transformer, learned positions, GELU (tanh form), dropout, output head tied to
  * the token embedding or separate, any size. Forward and backward on f32 master weights; in bf16 mode matrix products
- * take bf16 operands and accumulate in f32. The model does not know that other ranks exist.
+ * take bf16 operands and accumulate in f32. The model does not know about other ranks.
  *
  * Parameter names, shapes and (transposed "Conv1D") layouts are those of Hugging Face's GPT2LMHeadModel without the
  * "transformer." prefix: wte.weight [V][C], wpe.weight [T][C], h.L.ln_1.weight, h.L.attn.c_attn.weight [C][3C], ...,
@@ -29,7 +29,7 @@ typedef struct taciti_model_options {
     int64_t heads;
     int64_t channels;
     int64_t vocabulary; /* 0: from the data (256 for bytes) */
-    int64_t context;    /* model.context: most positions */
+    int64_t context;    /* model.context: maximum of positions */
     double dropout;     /* model.dropout */
     bool tied;          /* model.tied: head shares wte (default true) */
     int dtype;          /* model.dtype: "f32|bf16" */
@@ -65,20 +65,20 @@ float *taciti_model_parameters(taciti_model *model);   /* flat; after writing to
 float *taciti_model_gradients(taciti_model *model);    /* flat */
 taciti_bf16 *taciti_model_copy16(taciti_model *model); /* flat, or NULL in f32 */
 
-/* GPT-2's initial values: normal(0, 0.02), residual projections scaled by 1/sqrt(2 layers), as a function of
- * (seed, tensor name, element) alone. */
+/* Sets GPT-2's initial values: normal(0, 0.02), residual projections scaled by 1/sqrt(2 layers). A function of (seed,
+ * tensor name, element). */
 void taciti_model_init(taciti_model *model, uint64_t seed);
 
-/* Renews the bf16 copy after the parameters were changed by hand. */
+/* Updates the bf16 copy after the caller has changed the parameters. */
 void taciti_model_refresh(taciti_model *model);
 
-/* One micro-batch: tokens and targets [batch][time] (a target < 0 is ignored). Gradients of sum(loss) * scale are ADDED
- * to the gradients when accumulate, else they replace them. hooks: as network.h says; `ready` in layout order, units
- * are the head (the last norm, and the output matrix unless tied), every block, the embeddings. dropout_key: (seed,
- * step, sample) folded by the caller; sample i of the batch uses (dropout_key, first_sample + i), so masks do not
- * depend on how samples are spread over ranks. *loss_sum receives the sum of the losses in nats. batch may be 0
- * (gradients become zero, all tensors ready). `leave` is asked before every layer; gradients of tensors that were not
- * reported as ready then have no meaning. */
+/* Forward and backward of one micro-batch: tokens and targets [batch][time]; a target < 0 is ignored. The gradients of
+ * sum(loss) * scale are added to the gradients if `accumulate`, else they replace them. *loss_sum receives the sum of
+ * the losses in nats. batch may be 0: gradients become zero and all tensors ready. dropout_key: the caller folds (seed,
+ * step); sample i of the batch uses (dropout_key, first_sample + i), so masks do not depend on the distribution of
+ * samples over ranks. hooks: see network.h. `ready` is called in layout order; units are the head (last norm, and the
+ * output matrix unless tied), every block, and the embeddings. `leave` is called before every layer; if it ends the
+ * pass, gradients not yet reported as ready are undefined. */
 typedef struct taciti_model_batch {
     const int32_t *tokens, *targets;
     size_t batch, time;
@@ -91,12 +91,12 @@ typedef struct taciti_model_batch {
 tacit_status taciti_model_train(taciti_model *model, const taciti_model_batch *batch, taciti_trace *trace,
                                 double *loss_sum);
 
-/* The model as a network. A step consists of as many passes as `batch` hands out: micro-batches of this rank's samples,
- * in whatever way the caller has them. `ready` is called during the last one. */
+/* The model as a network. A step has one pass per micro-batch that `batch` supplies. `ready` is called during the last
+ * pass. */
 typedef struct taciti_model_network {
     taciti_model *model; /* borrows */
-    /* Fills in micro-batch `pass` (from 0 on) of a step, but for hooks and accumulate; borrowed until the next call.
-     * *last: no other follows. A step has one at least, which may be empty. */
+    /* Fills in micro-batch `pass` (from 0 on) of a step, except hooks and accumulate; its arrays are borrowed until the
+     * next call. Sets *last if no other follows. A step has at least one micro-batch, which may be empty. */
     tacit_status (*batch)(void *context, int64_t step, size_t pass, taciti_model_batch *out, bool *last);
     void *context;
 } taciti_model_network;
@@ -104,14 +104,14 @@ typedef struct taciti_model_network {
 /* Borrows what it is given. */
 taciti_network taciti_model_as_network(taciti_model_network *model);
 
-/* Forward only, no dropout, all parameters there: the sum of losses over targets >= 0. */
+/* Forward only, without dropout or hooks: *loss_sum receives the sum of losses over targets >= 0. */
 tacit_status taciti_model_loss(taciti_model *model, const int32_t *tokens, const int32_t *targets, size_t batch,
                                size_t time, double *loss_sum);
 
-/* Logits of the last position of one sequence of `time` tokens; out has `vocabulary` floats. For sampling. */
+/* Computes the logits after one sequence of `time` tokens; out has `vocabulary` floats. For sampling. */
 tacit_status taciti_model_next_logits(taciti_model *model, const int32_t *tokens, size_t time, float *out);
 
-/* Where the time of passes went, by class of operation, in nanoseconds since the last call (which clears). */
+/* Time of passes by class of operation, in nanoseconds since the last call. */
 typedef enum taciti_model_op {
     TACITI_MODEL_OP_GEMM, /* matrix products of the layers */
     TACITI_MODEL_OP_HEAD, /* logits, loss and their gradients */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What can be trained: flat arrays that have a layout, and a step that computes gradients. The step driver (driver/)
- * knows nothing else of a network. Implemented by the GPT (model/model.h), by the emulated accelerator
- * (model/emulated.h) and by callbacks of a library user (api/).
+ * The network contract: flat arrays with a layout, and a step that computes gradients. The step driver (driver/) knows
+ * nothing else of a network. Implemented by the GPT (model/model.h), by the emulated accelerator (model/emulated.h) and
+ * by callbacks of a library user (api/).
  *
- * A unit is a group of tensors that a pass uses together (taciti_tensor.unit): the embedding, a block, the head. Where
- * a strategy does not keep all parameters in memory all the time, the network asks for those of a unit before it uses
- * them and gives them back afterwards; without these hooks all parameters are there.
+ * A unit is a group of tensors that a pass uses together (taciti_tensor.unit): the embedding, a block, the head. If a
+ * strategy does not keep all parameters in memory, the network requests those of a unit before it reads them and
+ * releases them afterwards. Without these hooks all parameters are in memory.
  */
 #ifndef TACITI_MODEL_NETWORK_H
 #define TACITI_MODEL_NETWORK_H
@@ -16,27 +16,28 @@
 #include "optim/optim.h"
 #include "tensor/layout.h"
 
-/* Flat arrays of the layout, borrowed from the network for its whole life. Padding is and stays 0. */
+/* Flat arrays of the layout, borrowed from the network for its whole life. Padding is always 0. */
 typedef struct taciti_network_arrays {
     float *parameters;
     float *gradients;    /* sum over this rank's samples, scaled so that the sum over ranks is the gradient */
     taciti_bf16 *copy16; /* copy of the parameters, or NULL */
 } taciti_network_arrays;
 
-/* What a step calls back, on the thread that runs the step. Any of them may be NULL. */
+/* Callbacks of a step, on the thread that runs it. Each may be NULL. */
 typedef struct taciti_network_hooks {
     /* The gradient of this tensor is final. Once per tensor and step, as early as possible: in layout order if buckets
-     * are to leave early. Never blocks. From here on until the step has been finished the gradient belongs to others.
-     */
+     * are to leave early. Does not block while a communication thread runs. From this call to the end of the step the
+     * gradient must not be touched. */
     void (*ready)(void *context, size_t tensor);
 
-    /* Asked from time to time, before every unit at best: true ends the step there with TACIT_PENDING. */
+    /* Called from time to time, ideally before every unit. If it returns true, the step ends there with TACIT_PENDING.
+     */
     bool (*leave)(void *context);
 
-    /* need: the next operations read parameters of this unit; they are in the array when it returns. May block; an
-     * error ends the step with that status. release: the unit's parameters are not read until the next need. Calls come
-     * in pairs, around every use in the forward pass and in the backward pass of each micro-batch; several units may be
-     * needed at a time. A step that ends early releases nothing. */
+    /* need: call it before reading parameters of this unit; they are in the array when it returns. It may block; an
+     * error ends the step with that status. release: the unit's parameters will not be read until the next need. Calls
+     * come in pairs, around every use in the forward pass and in the backward pass of each micro-batch; several units
+     * may be needed at a time. A step that ends early releases nothing. */
     tacit_status (*need)(void *context, size_t unit);
     void (*release)(void *context, size_t unit);
 
@@ -50,16 +51,16 @@ typedef struct taciti_network_verbs {
 
     /* Forward and backward of this rank's samples of step `step` (from 0 on). On TACIT_OK `gradients` are complete,
      * every tensor was reported once, and *loss is the sum of the losses of this rank's samples, NaN if there is none.
-     * Spans FORWARD, BACKWARD and DATA go to trace. Not collective: what goes wrong here goes wrong on one rank.
-     * NULL: the caller computes gradients between the driver's calls. */
+     * Spans FORWARD, BACKWARD and DATA go to trace. Not collective: an error concerns one rank. NULL: the caller
+     * computes gradients between the driver's calls. */
     tacit_status (*step)(void *self, int64_t step, const taciti_network_hooks *hooks, taciti_trace *trace,
                          double *loss);
 
-    /* The parameters were changed by something other than a strategy: renews what the network derives from them
-     * (copy16). NULL: nothing is derived. */
+    /* Called after parameters were changed by something other than a strategy: updates what the network derives from
+     * them (copy16). NULL: nothing is derived. */
     void (*refresh)(void *self);
 
-    /* The optimizer that updates this network instead of the one that the options name. NULL: that one. */
+    /* Creates the network's own optimizer, instead of the one that the options name. NULL: that of the options. */
     tacit_status (*optimizer)(void *self, taciti_optim **out);
 } taciti_network_verbs;
 

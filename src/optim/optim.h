@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Optimizers, clipping and schedules on flat arrays. What every rank computes for itself from the same data is
- * bit-equal on every CPU and for every number of threads (element-wise kernels without fma; norms over fixed blocks).
+ * Optimizers, clipping and learning-rate schedules on flat arrays. Equal inputs give equal bits on every CPU and with
+ * any number of threads (element-wise kernels without fma; norms over fixed blocks).
  */
 #ifndef TACITI_OPTIM_OPTIM_H
 #define TACITI_OPTIM_OPTIM_H
@@ -19,7 +19,7 @@ enum {
     TACITI_OPTIM_ADAMW,
     TACITI_OPTIM_SGD,
     TACITI_OPTIM_ADAM,        /* the decay is part of the gradient (L2) */
-    TACITI_OPTIM_ACCUM_ADAMW, /* moments take in the mean gradient of `accum` steps; every step updates parameters */
+    TACITI_OPTIM_ACCUM_ADAMW, /* moments follow the mean gradient of `accum` steps; every step updates parameters */
     TACITI_OPTIM_ACCUM_ADAM
 };
 
@@ -50,20 +50,20 @@ extern const taciti_option_table taciti_optim_option_table; /* section "optim" *
  * Pure; the same bits on every CPU. */
 double taciti_optim_lr(const taciti_optim_options *options, int64_t step, int64_t total_steps);
 
-/* What a gradient of this norm is multiplied by, so that the product's norm is optim.clip at most. Pure. */
+/* Returns the factor that reduces a gradient of this norm to a norm of at most optim.clip. Pure. */
 double taciti_optim_clip_scale(const taciti_optim_options *options, double norm);
 
 typedef struct taciti_optim taciti_optim;
 
 enum { TACITI_OPTIM_MAX_STATES = 3 };
 
-/* Moments are allocated here (two flat arrays for adam and adamw, three for their accumulating forms, one for sgd with
- * momentum, none without). Borrows layout and pool. Not collective. */
+/* Allocates the moments: two flat arrays for adam and adamw, three for their accumulating forms, one for sgd with
+ * momentum, none without. Borrows layout and pool. Not collective. */
 tacit_status taciti_optim_create(const taciti_optim_options *options, const taciti_layout *layout, taciti_pool *pool,
                                  taciti_optim **out);
 void taciti_optim_destroy(taciti_optim *optim);
 
-/* Runs a job of the caller's over elements, on the threads of the pool. */
+/* Runs a job of the caller on the threads of the pool. */
 void taciti_optim_run(taciti_optim *optim, taciti_pool_job *job, void *context);
 
 /* flat *= factor, all floats of the layout; a factor of 1 costs nothing. */
@@ -79,18 +79,18 @@ void taciti_optim_update(taciti_optim *optim, float *parameters, const float *gr
                          double grad_scale);
 
 /* ---- updates in ranges, with mixing --------------------------------------------------------------------------------
- * For strategies whose replicas differ: a range's parameters are blended with what arrived from other ranks, updated,
- * and handed on, in one pass over memory (blocks that stay in the cache). A blend (kernel.h) points to flat arrays;
- * padding is blended as well and stays 0 where 0 arrives. */
+ * For strategies whose replicas differ: one pass over memory blends a range's parameters with those received from other
+ * ranks, updates them, and copies them for sending. A blend (kernel.h) points to flat arrays; padding is blended as
+ * well and stays 0 where 0 arrives. */
 
-/* One update in ranges: begin (t advances), then each float of the layout once, in any cut into ranges that begin and
- * end where buckets do. blend may be NULL. The same bits as taciti_optim_update() when nothing is blended; the decay is
- * that of the blended parameters. */
+/* One update in ranges: begin advances t; then update_range must cover each float of the layout once, in ranges that
+ * begin and end at bucket boundaries. blend may be NULL. Without blending the result equals that of
+ * taciti_optim_update() bit for bit. Weight decay uses the blended parameters. */
 void taciti_optim_begin(taciti_optim *optim, double lr, double grad_scale);
 void taciti_optim_update_range(taciti_optim *optim, float *parameters, const float *gradients, taciti_bf16 *copy16,
                                size_t offset, size_t n, taciti_blend *blend);
 
-/* Blending alone: no gradient, moments and t stay; copy16 follows. */
+/* Blends without an update: moments and t do not change; copy16 is updated. */
 void taciti_optim_blend_range(taciti_optim *optim, float *parameters, taciti_bf16 *copy16, size_t offset, size_t n,
                               taciti_blend *blend);
 
