@@ -93,7 +93,7 @@ static void fill_own(taciti_trainer *trainer, double lr, const taciti_step_repor
     out->compression = compression_factor(trainer);
 }
 
-tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish) {
+tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_requested) {
     const int64_t begin = taciti_now_ns(), step = trainer->position.step;
     const taciti_comm_counters before = taciti_comm_count(trainer->comm);
     const double lr = taciti_optim_lr(&trainer->settings->job.optim, step, trainer->settings->train.steps);
@@ -103,7 +103,7 @@ tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish) {
     TACITI_TRY(taciti_driver_step(trainer->driver, step, lr, &record));
     const taciti_rank_report mine = {.loss_sum = record.loss,
                                      .compute_s = record.compute_s,
-                                     .stop = stop_wish || taciti_stop_signal() != 0 ? 1 : 0,
+                                     .stop = stop_requested || taciti_stop_signal() != 0 ? 1 : 0,
                                      .abandoned = record.abandoned ? 1 : 0,
                                      .skipped = record.report.skipped ? 1 : 0,
                                      .moved = record.report.moved};

@@ -226,8 +226,8 @@ static tacit_status check_data(const taciti_trainer *trainer) {
 
 /* One pass of the loop. *stop: some rank was asked to stop: leave after this step. */
 static tacit_status advance(taciti_trainer *trainer, int64_t deadline_ns, bool *stop) {
-    const bool wish = taciti_stop_signal() != 0 || (deadline_ns > 0 && taciti_now_ns() > deadline_ns);
-    TACITI_TRY(taciti_trainer_step(trainer, wish));
+    const bool requested = taciti_stop_signal() != 0 || (deadline_ns > 0 && taciti_now_ns() > deadline_ns);
+    TACITI_TRY(taciti_trainer_step(trainer, requested));
     agenda due = plan_step(trainer, taciti_reports_stop(&trainer->reports));
     if (due.evaluation || due.save || due.leaving) {
         TACITI_TRY(taciti_reports_collect(trainer, 0));

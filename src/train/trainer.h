@@ -125,10 +125,10 @@ tacit_status taciti_set_old_run_aside(const char *folder);
 /* step.c: the driver of a trainer that is built otherwise. context: without what the driver fills in. Collective. */
 tacit_status taciti_trainer_create_driver(taciti_trainer *trainer, const taciti_strategy_context *context);
 
-/* One optimizer step; its entry goes to the reports. stop_wish: this rank was asked to stop. Where replicas are
+/* One optimizer step; its entry goes to the reports. stop_requested: this rank was asked to stop. Where replicas are
  * equal and a signal comes, all ranks abandon the step: position and parameters stay those of the step before, and no
  * entry is made. Collective. */
-tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_wish);
+tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_requested);
 
 /* reports.c: entries of steps. */
 tacit_status taciti_reports_create(taciti_trainer *trainer);
