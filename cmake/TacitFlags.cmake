@@ -8,7 +8,7 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
 add_library(tacit_flags INTERFACE)
 target_compile_options(tacit_flags INTERFACE
-  -ffp-contract=off -fno-math-errno -fno-trapping-math
+  -ffp-contract=off -fno-math-errno -fno-trapping-math -fvisibility=hidden
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wdouble-promotion -Wstrict-prototypes
   -Wmissing-prototypes -Wcast-qual -Wcast-align -Wwrite-strings -Wpointer-arith -Wundef -Wvla -Wformat=2 -Wswitch-enum
   -Wimplicit-fallthrough -Wnull-dereference)

@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake --install: program, library, header, manual pages, completion, and what other builds find the library by
-# (pkg-config and find_package). Libraries are named by their paths in both, because the packages that they come from do
-# not all ship CMake or pkg-config files of their own.
+# cmake --install: program, library, headers, manual pages, completion, and what other builds find the library by
+# (pkg-config and find_package).
 include(CMakePackageConfigHelpers)
 
 # ---- program and library
-file(RELATIVE_PATH tacit_lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
-set_target_properties(tacit-program PROPERTIES INSTALL_RPATH "$ORIGIN/${tacit_lib_from_bin}" INSTALL_RPATH_USE_LINK_PATH ON)
-set_target_properties(tacit PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
-                                       INSTALL_RPATH_USE_LINK_PATH ON)
+set_target_properties(tacit-program PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+set_target_properties(tacit-shared PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 install(TARGETS tacit-program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(TARGETS tacit ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS tacit-shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/tacit DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 
 # ---- manual pages and completion, printed by the program itself
@@ -24,31 +21,9 @@ add_custom_target(tacit-pages ALL DEPENDS ${tacit_printed}/man1/tacit.1 ${tacit_
 install(DIRECTORY ${tacit_printed}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR})
 install(FILES ${tacit_printed}/tacit.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME tacit)
 
-# ---- what the library needs; a shared one brings it along by itself
-set(tacit_needs)
-get_target_property(tacit_type tacit TYPE)
-if(tacit_type STREQUAL "STATIC_LIBRARY")
-  list(APPEND tacit_needs ${MPI_C_LIBRARIES})
-  foreach(library dnnl yaml jansson xxhash hwloc)
-    list(APPEND tacit_needs ${TACIT_${library}_LIBRARY})
-  endforeach()
-  list(APPEND tacit_needs pthread m)
-endif()
-set(tacit_pc_needs)
-foreach(library IN LISTS tacit_needs)
-  if(IS_ABSOLUTE ${library})
-    string(APPEND tacit_pc_needs " ${library}")
-  else()
-    string(APPEND tacit_pc_needs " -l${library}")
-  endif()
-endforeach()
-if(tacit_type STREQUAL "STATIC_LIBRARY")
-  set(tacit_kind STATIC)
-else()
-  set(tacit_kind SHARED)
-endif()
-set(tacit_file $<TARGET_FILE_NAME:tacit>)
-
+# ---- how other builds find the library, which brings along by itself what it needs
+set(tacit_file $<TARGET_FILE_NAME:tacit-shared>)
+set(tacit_soname $<TARGET_SONAME_FILE_NAME:tacit-shared>)
 file(RELATIVE_PATH tacit_include_from_lib ${CMAKE_INSTALL_FULL_LIBDIR} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
 configure_file(${CMAKE_SOURCE_DIR}/cmake/tacit.pc.in ${CMAKE_BINARY_DIR}/tacit.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/tacit.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

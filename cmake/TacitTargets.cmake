@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# tacit_sources(a.c b.c)       adds files of this folder to libtacit, with the flags of their instruction set
+# tacit_sources(a.c b.c)       adds files of this folder to the library, with the flags of their instruction set
 # tacit_test(name LABELS ...)  builds test_name.c beside the unit and registers it
 function(tacit_sources)
   foreach(file IN LISTS ARGN)

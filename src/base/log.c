@@ -5,32 +5,44 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
-enum { LINE_MAX_BYTES = 2048 };
+enum { LINE_MAX_BYTES = TACITI_ERROR_BYTES };
 
-static taciti_log_sink *g_sink;
-static void *g_context;
-static taciti_log_level g_lowest = TACITI_LOG_INFO;
-static _Thread_local char *g_reason; /* of taciti_log_capture(); NULL: lines go to the sink */
+static struct {
+    pthread_mutex_t lock;
+    taciti_log_sink *sink;
+    void *context;
+    taciti_log_level lowest;
+} g_log = {.lock = PTHREAD_MUTEX_INITIALIZER, .lowest = TACITI_LOG_INFO};
+
+/* Of this thread: the text of the last error. */
+static _Thread_local char t_error[LINE_MAX_BYTES];
+static _Thread_local char *t_reason; /* of taciti_log_capture(); NULL: lines go to the sink */
 
 void taciti_log_set_sink(taciti_log_sink *sink, void *context, taciti_log_level lowest) {
-    g_sink = sink;
-    g_context = context;
-    g_lowest = lowest;
+    (void)pthread_mutex_lock(&g_log.lock);
+    g_log.sink = sink;
+    g_log.context = context;
+    g_log.lowest = lowest;
+    (void)pthread_mutex_unlock(&g_log.lock);
 }
 
 void taciti_log_capture(char reason[TACITI_REASON_BYTES]) {
-    g_reason = reason;
+    t_reason = reason;
     if (reason != NULL) reason[0] = '\0';
 }
 
 TACITI_PRINTF(2, 0) static void emit(taciti_log_level level, const char *format, va_list args) {
-    if (g_reason != NULL && level == TACITI_LOG_ERROR)
-        (void)vsnprintf(g_reason, TACITI_REASON_BYTES, format, args);
-    if (g_reason != NULL || g_sink == NULL || level < g_lowest) return;
+    if (t_reason != NULL) {
+        if (level == TACITI_LOG_ERROR) (void)vsnprintf(t_reason, TACITI_REASON_BYTES, format, args);
+        return;
+    }
     char line[LINE_MAX_BYTES];
     (void)vsnprintf(line, sizeof line, format, args);
-    g_sink(g_context, level, line);
+    (void)pthread_mutex_lock(&g_log.lock);
+    if (g_log.sink != NULL && level >= g_log.lowest) g_log.sink(g_log.context, level, line);
+    (void)pthread_mutex_unlock(&g_log.lock);
 }
 
 void taciti_log(taciti_log_level level, const char *format, ...) {
@@ -102,12 +114,29 @@ void taciti_log_settle(bool show) {
     (void)pthread_mutex_unlock(&g_held.lock);
 }
 
-tacit_status taciti_fail(tacit_status status, const char *format, ...) {
+/* The arguments may hold the text that is replaced. */
+TACITI_PRINTF(1, 0) static void set_error(const char *format, va_list args) {
     char line[LINE_MAX_BYTES];
+    (void)vsnprintf(line, sizeof line, format, args);
+    memcpy(t_error, line, sizeof line);
+}
+
+tacit_status taciti_fail(tacit_status status, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(line, sizeof line, format, args);
+    set_error(format, args);
     va_end(args);
-    fail_line(status, line);
+    fail_line(status, t_error);
     return status;
+}
+
+/* ---- the text of the last error ---------------------------------------------------------------------------------- */
+
+const char *taciti_error_text(void) { return t_error; }
+
+void taciti_error_set(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    set_error(format, args);
+    va_end(args);
 }

@@ -25,10 +25,10 @@ typedef enum taciti_log_level {
 #define TACITI_PRINTF(fmt, args)
 #endif
 
-/* Receives one line without its newline. Called by any thread; must not log itself. */
+/* Receives one line without its newline. Called by any thread, but by one at a time; must not log itself. */
 typedef void taciti_log_sink(void *context, taciti_log_level level, const char *line);
 
-/* Installs the sink (NULL: none) and the lowest level passed to it. Call this before threads start. */
+/* Installs the sink (NULL: none) and the lowest level passed to it. Any thread. */
 void taciti_log_set_sink(taciti_log_sink *sink, void *context, taciti_log_level lowest);
 
 /* Logs one line; lines longer than 2047 bytes are truncated. Any thread. */
@@ -41,6 +41,13 @@ tacit_status taciti_fail(tacit_status status, const char *format, ...) TACITI_PR
  * may be impossible was refused. */
 enum { TACITI_REASON_BYTES = 256 };
 void taciti_log_capture(char reason[TACITI_REASON_BYTES]);
+
+/* The line of the last taciti_fail() of this thread, "" before the first. Valid until the next one. */
+enum { TACITI_ERROR_BYTES = 2048 };
+const char *taciti_error_text(void);
+
+/* Sets that text without a line in the log: of an error that another thread or rank has logged. */
+void taciti_error_set(const char *format, ...) TACITI_PRINTF(1, 2);
 
 /* Deduplication across processes: an error that every process of a job reports identically is printed once. */
 typedef enum taciti_log_mode {

@@ -4,11 +4,13 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "comm/comm.h"
+#include "comm/guard.h"
 #include "comm/launcher.h"
 #include "comm/supervise.h"
 
@@ -126,6 +128,7 @@ static int flush(int code) {
 }
 
 int main(int argc, char **argv) {
+    taciti_guard_install(_exit);
     const int code = flush(dispatch_together(argc > 0 ? argc - 1 : 0, argv + 1));
     taciti_supervise_finish();
     return code;

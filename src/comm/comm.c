@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -83,6 +82,7 @@ tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const t
     if (comm == NULL) return TACIT_E_MEMORY;
     comm->engine = *engine;
     comm->options = *options;
+    (void)pthread_mutex_init(&comm->failure.lock, NULL);
     const tacit_status status = set_up(comm);
     if (status == TACIT_OK)
         *out = comm;
@@ -92,7 +92,9 @@ tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const t
 }
 
 /* Starts MPI, under a launcher of several processes. */
-static tacit_status open_mpi(const taciti_comm_options *options, const taciti_launcher *launcher, taciti_comm **out) {
+static tacit_status open_mpi(const taciti_comm_options *options, const taciti_launcher *launcher, bool others,
+                             taciti_comm **out) {
+    const taciti_mpi_request request = {.threaded = options->thread, .others = others};
     taciti_engine engine;
     char late[256];
     (void)snprintf(late, sizeof late,
@@ -103,7 +105,7 @@ static tacit_status open_mpi(const taciti_comm_options *options, const taciti_la
     /* One after the other, so that one line is enough: the launcher ends the rest when the first rank gives up. */
     const double turn_s = launcher->rank < LATE_SPEAKERS ? launcher->rank : LATE_SPEAKERS;
     taciti_guard_arm(&guard, options->start_s + turn_s, tacit_status_exit_code(TACIT_E_PEER), late);
-    const tacit_status status = taciti_engine_mpi_open(&engine);
+    const tacit_status status = taciti_engine_mpi_open(&request, &engine);
     taciti_guard_disarm(&guard);
     TACITI_TRY(status);
     if (engine.size > 1) return taciti_comm_open_engine(options, &engine, out);
@@ -116,10 +118,10 @@ static tacit_status open_mpi(const taciti_comm_options *options, const taciti_la
 static tacit_status open_agreed(const taciti_comm_options *options, tacit_status mine, taciti_comm **out) {
     const taciti_launcher launcher = taciti_launcher_detect();
     taciti_comm *comm = NULL;
-    tacit_status status = open_mpi(options, &launcher, &comm);
+    tacit_status status = open_mpi(options, &launcher, false, &comm);
     if (status == TACIT_OK) {
         status = taciti_comm_agree(comm, mine);
-        if (status != TACIT_OK) taciti_comm_close(comm);
+        if (status != TACIT_OK) (void)taciti_comm_close(comm);
     }
     if (status != TACIT_OK)
         taciti_log_set_mode(TACITI_LOG_DIRECT);
@@ -135,6 +137,18 @@ tacit_status taciti_comm_open(const taciti_comm_options *options, taciti_comm **
     return taciti_comm_open_engine(options, &engine, out);
 }
 
+tacit_status taciti_comm_open_among(const taciti_comm_options *options, const void *communicator, taciti_comm **out) {
+    const taciti_launcher launcher = taciti_launcher_detect();
+    const taciti_mpi_request request = {.communicator = communicator, .threaded = options->thread, .others = true};
+    taciti_engine engine;
+    if (communicator == NULL && launcher.size > 1) return open_mpi(options, &launcher, true, out);
+    if (communicator == NULL)
+        taciti_engine_self_open(&engine);
+    else
+        TACITI_TRY(taciti_engine_mpi_open(&request, &engine));
+    return taciti_comm_open_engine(options, &engine, out);
+}
+
 void taciti_comm_refuse(tacit_status status) {
     taciti_comm_options options;
     const taciti_section section = {&taciti_comm_option_table, &options};
@@ -144,25 +158,48 @@ void taciti_comm_refuse(tacit_status status) {
     (void)open_agreed(&options, status, &comm);
 }
 
-void taciti_comm_close(taciti_comm *comm) {
-    taciti_log_set_mode(TACITI_LOG_DIRECT);
-    if (comm == NULL) return;
-    if (!taciti_comm_thread_stop(comm)) return; /* stuck inside the engine: whatever it uses must stay */
-    if (taciti_comm_health(comm) != TACIT_OK) {
+/* After a failure. What messages that are under way may still write to stays where it is. */
+static void leave_broken(taciti_comm *comm) {
+    taciti_detector_last_words(comm);
+    if (comm->engine.keeps_buffers)
+        taciti_trace_destroy(&comm->trace);
+    else
         destroy(comm);
-        return;
-    }
-    taciti_comm_announce(comm, atomic_load(&atomic_load(&comm->witness)->doing.number), "finish");
-    if (taciti_detector_goodbye(comm) != TACIT_OK) taciti_comm_abort(comm, TACIT_E_PEER);
-    taciti_comm_announce(comm, atomic_load(&atomic_load(&comm->witness)->doing.number), TACITI_DOING_SHUT_DOWN);
+}
+
+static void shutdown_is_late(void *context, const char *text) {
+    taciti_error_set("%s", text);
+    (void)taciti_comm_break(context, TACIT_E_PEER);
+}
+
+static void shut_down(taciti_comm *comm) {
     char late[256];
     (void)snprintf(late, sizeof late, "rank %d: %s has not shut down within %d s; leaving without it",
                    comm->engine.rank, comm->engine.library, (int)FINISH_S);
-    taciti_guard guard = {0};
+    taciti_guard guard = {.late = shutdown_is_late, .context = comm};
     taciti_guard_arm(&guard, FINISH_S, tacit_status_exit_code(TACIT_E_PEER), late);
     comm->engine.close(comm->engine.self);
     taciti_guard_disarm(&guard);
+}
+
+tacit_status taciti_comm_close(taciti_comm *comm) {
+    taciti_log_set_mode(TACITI_LOG_DIRECT);
+    if (comm == NULL) return TACIT_OK;
+    if (!taciti_comm_thread_stop(comm)) return TACIT_E_PEER; /* stuck inside the engine: whatever it uses must stay */
+    tacit_status status = taciti_comm_health(comm);
+    if (status == TACIT_OK) {
+        taciti_comm_announce(comm, atomic_load(&atomic_load(&comm->witness)->doing.number), "finish");
+        status = taciti_detector_goodbye(comm);
+        if (status != TACIT_OK && taciti_guard_installed()) taciti_comm_abort(comm, TACIT_E_PEER);
+    }
+    if (status != TACIT_OK) {
+        leave_broken(comm);
+        return status;
+    }
+    taciti_comm_announce(comm, atomic_load(&atomic_load(&comm->witness)->doing.number), TACITI_DOING_SHUT_DOWN);
+    shut_down(comm);
     destroy(comm);
+    return TACIT_OK;
 }
 
 int taciti_comm_rank(const taciti_comm *comm) { return comm->engine.rank; }
@@ -201,10 +238,45 @@ tacit_status taciti_comm_health(const taciti_comm *comm) {
     return (tacit_status)atomic_load_explicit(&comm->health, memory_order_acquire);
 }
 
+static void tell_listener(taciti_comm *comm) {
+    if (comm->failure.listener != NULL)
+        comm->failure.listener(comm->failure.context, taciti_comm_health(comm), comm->failure.text);
+}
+
 tacit_status taciti_comm_break(taciti_comm *comm, tacit_status status) {
+    if (status >= 0) return status;
+    (void)pthread_mutex_lock(&comm->failure.lock);
     int healthy = TACIT_OK;
-    if (status < 0) (void)atomic_compare_exchange_strong(&comm->health, &healthy, (int)status);
+    if (atomic_compare_exchange_strong(&comm->health, &healthy, (int)status)) {
+        (void)snprintf(comm->failure.text, sizeof comm->failure.text, "%s", taciti_error_text());
+        tell_listener(comm);
+    }
+    (void)pthread_mutex_unlock(&comm->failure.lock);
     return status;
+}
+
+void taciti_comm_listen(taciti_comm *comm, taciti_comm_listener *listener, void *context) {
+    (void)pthread_mutex_lock(&comm->failure.lock);
+    comm->failure.listener = listener;
+    comm->failure.context = context;
+    if (taciti_comm_health(comm) != TACIT_OK) tell_listener(comm);
+    (void)pthread_mutex_unlock(&comm->failure.lock);
+}
+
+void taciti_comm_failure_text(taciti_comm *comm, char out[TACITI_ERROR_BYTES]) {
+    (void)pthread_mutex_lock(&comm->failure.lock);
+    memcpy(out, comm->failure.text, TACITI_ERROR_BYTES);
+    (void)pthread_mutex_unlock(&comm->failure.lock);
+}
+
+void taciti_comm_give_up(taciti_comm *comm) {
+    (void)taciti_comm_break(comm, TACIT_E_PEER);
+    if (taciti_comm_owns(comm)) {
+        taciti_detector_tell(comm);
+    } else {
+        atomic_store_explicit(&comm->giving_up, 1, memory_order_release);
+        taciti_futex_wake(&comm->queue.tail);
+    }
 }
 
 _Noreturn void taciti_comm_abort(taciti_comm *comm, tacit_status status) {
@@ -219,7 +291,8 @@ _Noreturn void taciti_comm_abort(taciti_comm *comm, tacit_status status) {
         taciti_futex_wake(&comm->queue.tail);
         taciti_sleep_ns((ABORT_S + 1) * TACITI_NS_PER_S);
     }
-    _exit(code);
+    taciti_guard_end_process(code);
+    __builtin_trap(); /* nothing is installed: no program called this */
 }
 
 /* What taciti_engine_request.wait says beside the peer. */

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "base/hosts.h"
+#include "base/log.h"
 #include "base/option.h"
 #include "base/trace.h"
 #include "comm/witness.h"
@@ -47,9 +48,11 @@ typedef struct taciti_engine {
     const char *name; /* "mpi", "self" */
     void *self;
     int rank, size;
-    bool any_thread;   /* the owner may be another thread than the one that opened the engine */
-    char host[64];     /* where this rank runs; empty: this machine's name */
-    char library[128]; /* "Open MPI v4.1.4": for `doctor`, `info build` and the start-up line */
+    bool any_thread;    /* the owner may be another thread than the one that opened the engine */
+    bool keeps_buffers; /* after a failure, messages may still be under way: their buffers must stay as long as the
+                         * process */
+    char host[64];      /* where this rank runs; empty: this machine's name */
+    char library[128];  /* "Open MPI v4.1.4": for `doctor`, `info build` and the start-up line */
     tacit_status (*isend)(void *self, int peer, int tag, const void *bytes, size_t count, taciti_engine_request *out);
     /* Receives a message of up to `count` bytes. */
     tacit_status (*irecv)(void *self, int peer, int tag, void *bytes, size_t count, taciti_engine_request *out);
@@ -58,7 +61,7 @@ typedef struct taciti_engine {
      * completes it as well, with more in request->bytes than there is room. E_PEER when the library reports an error.
      */
     tacit_status (*test)(void *self, taciti_engine_request *request, bool *done);
-    /* Ends the whole job now with this exit code. Does not return but for engines that have nothing to end. */
+    /* Ends the whole job now with this exit code, and this process as taciti_guard_end_process() does. */
     void (*abort)(void *self, int exit_code);
     /* Orderly end; collective. Skipped after a failure. */
     void (*close)(void *self);
@@ -104,6 +107,10 @@ void taciti_comm_announce(taciti_comm *comm, int64_t step, const char *doing);
  * starts the thread. Fails when another rank has refused. Collective. */
 tacit_status taciti_comm_open(const taciti_comm_options *options, taciti_comm **out);
 
+/* The same for a process in which others may call MPI, too. communicator: an MPI_Comm, duplicated at once; NULL: the
+ * one of the launcher. Collective. */
+tacit_status taciti_comm_open_among(const taciti_comm_options *options, const void *communicator, taciti_comm **out);
+
 /* In place of taciti_comm_open(), by a rank that has refused with `status` before it came so far: the others learn that
  * and end with it, and what several ranks refuse alike is logged once. For processes of a launcher, once. */
 void taciti_comm_refuse(tacit_status status);
@@ -113,8 +120,8 @@ tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const t
                                      taciti_comm **out);
 
 /* Collective unless a failure was seen; then local. A peer that fails while saying goodbye ends the job as
- * taciti_comm_abort() does. NULL is fine. */
-void taciti_comm_close(taciti_comm *comm);
+ * taciti_comm_abort() does if a program may end its process (guard.h); else that is E_PEER. NULL is fine. */
+tacit_status taciti_comm_close(taciti_comm *comm);
 
 int taciti_comm_rank(const taciti_comm *comm);
 int taciti_comm_size(const taciti_comm *comm);
@@ -128,8 +135,22 @@ size_t taciti_comm_segment_bytes(const taciti_comm *comm); /* comm.segment */
 /* The status that ended communication (E_PEER) or TACIT_OK while healthy. Any thread. */
 tacit_status taciti_comm_health(const taciti_comm *comm);
 
+/* Called once, with the status that ended communication and the line that was logged, by the thread that notices: also
+ * one of the library's, while the owner is elsewhere. Must not call the communicator. */
+typedef void taciti_comm_listener(void *context, tacit_status status, const char *text);
+
+/* NULL: none. A failure that is known already is told before this returns. Any thread. */
+void taciti_comm_listen(taciti_comm *comm, taciti_comm_listener *listener, void *context);
+
+/* The line of the failure; "" while healthy. Any thread. */
+void taciti_comm_failure_text(taciti_comm *comm, char out[TACITI_ERROR_BYTES]);
+
+/* This rank cannot go on, for the reason that taciti_error_text() gives, while others wait for it: they are told, and
+ * communication is over on all ranks. Submitting thread. */
+void taciti_comm_give_up(taciti_comm *comm);
+
 /* Ends the whole job with the exit code of `status`, after the culprit line was logged; when the engine cannot do it
- * within 3 s, this process at least ends. Does not return. Any thread. */
+ * within 3 s, this process at least ends. Does not return. For programs (guard.h). Any thread. */
 _Noreturn void taciti_comm_abort(taciti_comm *comm, tacit_status status);
 
 /* ---- jobs ------------------------------------------------------------------------------------------------------ */

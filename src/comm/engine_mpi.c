@@ -7,13 +7,14 @@
 #define _POSIX_C_SOURCE 200809L
 #include <ctype.h>
 #include <mpi.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/engine.h"
+#include "comm/guard.h"
 
 #define PIECE_BYTES ((size_t)1 << 30)
 #define PIECE_FLOATS (PIECE_BYTES / sizeof(float))
@@ -25,8 +26,7 @@ _Static_assert(sizeof(MPI_Request) <= sizeof(uintptr_t), "a request handle fits 
 enum { NATIVES_MAX = 8 };
 
 typedef struct engine_mpi {
-    MPI_Comm communicator; /* ours */
-    bool initialised_here;
+    MPI_Comm communicator;                     /* ours */
     int native_count;                          /* 0 until they are asked for */
     taciti_native natives[NATIVES_MAX + 1];    /* ends with a NULL name */
     MPI_Comm native_communicator[NATIVES_MAX]; /* one for each */
@@ -36,7 +36,12 @@ typedef struct engine_mpi {
 /* Lets all-reduce algorithms be named per communicator; where none is named nothing changes. */
 #define DYNAMIC_RULES "OMPI_MCA_coll_tuned_use_dynamic_rules"
 
-static engine_mpi g_mpi; /* MPI itself can be opened once per process */
+/* Of the process: MPI itself can be initialised and finalized once. */
+static struct {
+    pthread_mutex_t lock;
+    int engines; /* that are open */
+    bool initialised_here;
+} g_mpi = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static tacit_status check(int code, const char *call) {
     if (code == MPI_SUCCESS) return TACIT_OK;
@@ -133,7 +138,7 @@ static tacit_status mpi_test(void *self, taciti_engine_request *request, bool *d
 static void mpi_abort(void *self, int exit_code) {
     const engine_mpi *mpi = self;
     (void)MPI_Abort(mpi->communicator, exit_code);
-    _exit(exit_code);
+    taciti_guard_end_process(exit_code);
 }
 
 /* ---- the library's own all-reduces ---------------------------------------------------------------------------------
@@ -285,7 +290,11 @@ static void mpi_close(void *self) {
     for (int i = 0; i < mpi->native_count; i++) (void)MPI_Comm_free(&mpi->native_communicator[i]);
     mpi->native_count = 0;
     (void)MPI_Comm_free(&mpi->communicator);
-    if (mpi->initialised_here) (void)MPI_Finalize();
+    taciti_free(mpi);
+    (void)pthread_mutex_lock(&g_mpi.lock);
+    const bool last = --g_mpi.engines == 0;
+    if (last && g_mpi.initialised_here) (void)MPI_Finalize();
+    (void)pthread_mutex_unlock(&g_mpi.lock);
 }
 
 const char *taciti_engine_mpi_family(void) {
@@ -309,25 +318,81 @@ void taciti_engine_mpi_library(char *out, size_t bytes) {
     out[at] = 0;
 }
 
-static tacit_status start_library(engine_mpi *mpi, int *level) {
-    int running = 0;
+static tacit_status start_library(int wanted, int *level) {
+    int running = 0, finalized = 0;
+    TACITI_TRY(check(MPI_Finalized(&finalized), "MPI_Finalized"));
+    if (finalized != 0)
+        return taciti_fail(TACIT_E_USAGE, "MPI was finalized in this process and cannot be started again: open all "
+                                          "communicators before the last one is closed, or call MPI_Init_thread() and "
+                                          "MPI_Finalize() yourself");
     TACITI_TRY(check(MPI_Initialized(&running), "MPI_Initialized"));
-    mpi->initialised_here = running == 0;
     if (running != 0) return check(MPI_Query_thread(level), "MPI_Query_thread");
     /* Without yielding, ranks that share cores take a thousand times longer; a user's own setting wins. */
     (void)setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
     (void)setenv(DYNAMIC_RULES, "1", 0);
-    return check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, level), "MPI_Init_thread");
+    TACITI_TRY(check(MPI_Init_thread(NULL, NULL, wanted, level), "MPI_Init_thread"));
+    g_mpi.initialised_here = true;
+    return TACIT_OK;
 }
 
-tacit_status taciti_engine_mpi_open(taciti_engine *out) {
+/* A communication thread calls MPI while the program may do so, too. Alone in a process that does not call MPI itself,
+ * an engine needs less. */
+static tacit_status check_level(int level) {
+    if (level >= MPI_THREAD_MULTIPLE ||
+        (g_mpi.initialised_here && g_mpi.engines == 0 && level >= MPI_THREAD_SERIALIZED))
+        return TACIT_OK;
+    const char *const name = level >= MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
+                             : level >= MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
+                                                            : "MPI_THREAD_SINGLE";
+    return taciti_fail(TACIT_E_UNSUPPORTED,
+                       "MPI was initialised with %s, but the communication thread needs MPI_THREAD_MULTIPLE: call "
+                       "MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level), or set comm.thread=false",
+                       name);
+}
+
+static tacit_status duplicate_communicator(const taciti_mpi_request *request, engine_mpi *mpi) {
+    MPI_Comm from = MPI_COMM_WORLD;
+    int between = 0;
+    if (request->communicator != NULL) memcpy(&from, request->communicator, sizeof from);
+    if (from == MPI_COMM_NULL) return taciti_fail(TACIT_E_USAGE, "the communicator is MPI_COMM_NULL");
+    TACITI_TRY(check(MPI_Comm_test_inter(from, &between), "MPI_Comm_test_inter"));
+    if (between != 0)
+        return taciti_fail(TACIT_E_USAGE, "the communicator joins two groups (an intercommunicator); make one group of "
+                                          "them with MPI_Intercomm_merge()");
+    TACITI_TRY(check(MPI_Comm_dup(from, &mpi->communicator), "MPI_Comm_dup"));
+    return check(MPI_Comm_set_errhandler(mpi->communicator, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+}
+
+/* With the lock. */
+static tacit_status open_library(const taciti_mpi_request *request, engine_mpi *mpi, int *level) {
+    int running = 0;
+    if (request->communicator != NULL) {
+        TACITI_TRY(check(MPI_Initialized(&running), "MPI_Initialized"));
+        if (running == 0) return taciti_fail(TACIT_E_USAGE, "MPI is not initialised: call MPI_Init_thread() first");
+    }
+    const bool others = request->others && request->threaded;
+    TACITI_TRY(start_library(others ? MPI_THREAD_MULTIPLE : MPI_THREAD_SERIALIZED, level));
+    if (others) TACITI_TRY(check_level(*level));
+    TACITI_TRY(duplicate_communicator(request, mpi));
+    g_mpi.engines++;
+    return TACIT_OK;
+}
+
+tacit_status taciti_engine_mpi_open(const taciti_mpi_request *request, taciti_engine *out) {
     int level = MPI_THREAD_SINGLE;
-    TACITI_TRY(start_library(&g_mpi, &level));
-    TACITI_TRY(check(MPI_Comm_dup(MPI_COMM_WORLD, &g_mpi.communicator), "MPI_Comm_dup"));
-    TACITI_TRY(check(MPI_Comm_set_errhandler(g_mpi.communicator, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
+    engine_mpi *mpi = taciti_calloc(1, sizeof *mpi);
+    if (mpi == NULL) return TACIT_E_MEMORY;
+    (void)pthread_mutex_lock(&g_mpi.lock);
+    const tacit_status status = open_library(request, mpi, &level);
+    (void)pthread_mutex_unlock(&g_mpi.lock);
+    if (status != TACIT_OK) {
+        taciti_free(mpi);
+        return status;
+    }
     *out = (taciti_engine){.name = "mpi",
-                           .self = &g_mpi,
+                           .self = mpi,
                            .any_thread = level >= MPI_THREAD_SERIALIZED,
+                           .keeps_buffers = true,
                            .isend = mpi_isend,
                            .irecv = mpi_irecv,
                            .test = mpi_test,
@@ -336,6 +401,6 @@ tacit_status taciti_engine_mpi_open(taciti_engine *out) {
                            .native_open = mpi_native_open,
                            .native_allreduce = mpi_native_allreduce};
     taciti_engine_mpi_library(out->library, sizeof out->library);
-    TACITI_TRY(check(MPI_Comm_rank(g_mpi.communicator, &out->rank), "MPI_Comm_rank"));
-    return check(MPI_Comm_size(g_mpi.communicator, &out->size), "MPI_Comm_size");
+    TACITI_TRY(check(MPI_Comm_rank(mpi->communicator, &out->rank), "MPI_Comm_rank"));
+    return check(MPI_Comm_size(mpi->communicator, &out->size), "MPI_Comm_size");
 }

@@ -15,6 +15,8 @@
 #define GAP_NS TACITI_NS_PER_S   /* a longer gap between two looks means that this process was stopped */
 #define GRACE_NS TACITI_NS_PER_S /* between one neighbour's chance to speak and the next one's */
 
+#define LAST_WORDS_NS (TACITI_NS_PER_S / 2)
+
 enum { BEAT, GOODBYE, DEATH_KNOWN, ALL_PAIRS_RANKS = 32, NAME_BYTES = 128 };
 
 static bool are_neighbours(int a, int b, int size) {
@@ -57,9 +59,10 @@ static tacit_status send_beat(taciti_comm *comm, taciti_link *link) {
                               &link->out_request);
 }
 
-static tacit_status send_last_word(taciti_comm *comm, taciti_link *link, int kind) {
+/* culprit: of a death. */
+static tacit_status send_last_word(taciti_comm *comm, taciti_link *link, int kind, int culprit) {
     if (link->said) return TACIT_OK;
-    link->last = (taciti_beat){.kind = kind};
+    link->last = (taciti_beat){.kind = kind, .culprit = culprit};
     link->said = link->leaving = true;
     return comm->engine.isend(comm->engine.self, link->peer, TACITI_TAG_BEAT, &link->last, sizeof link->last,
                               &link->last_request);
@@ -101,6 +104,23 @@ void taciti_detector_heard(taciti_comm *comm, int peer) {
     if (i >= 0) comm->detector.links[i].heard_ns = taciti_now_ns();
 }
 
+static void tell_neighbours(taciti_comm *comm, int culprit) {
+    for (int i = 0; i < comm->detector.count; i++)
+        (void)send_last_word(comm, &comm->detector.links[i], DEATH_KNOWN, culprit);
+}
+
+/* Whoever speaks for the failed peer has logged it; this rank only ends its waits. */
+static tacit_status hear_of_death(taciti_comm *comm, const taciti_link *link) {
+    const int culprit = link->in.culprit, size = comm->engine.size;
+    char name[NAME_BYTES] = "a rank", teller[NAME_BYTES];
+    if (culprit >= 0 && culprit < size) name_of(comm, culprit, name);
+    name_of(comm, link->peer, teller);
+    taciti_error_set("%s has failed, as %s reports", name, teller);
+    const tacit_status status = taciti_comm_break(comm, TACIT_E_PEER);
+    if (size > ALL_PAIRS_RANKS) tell_neighbours(comm, culprit); /* that rank may not reach them */
+    return status;
+}
+
 static tacit_status hear(taciti_comm *comm, taciti_link *link, int64_t now) {
     while (link->receiving) {
         bool done = false;
@@ -109,8 +129,7 @@ static tacit_status hear(taciti_comm *comm, taciti_link *link, int64_t now) {
         link->receiving = false;
         link->heard_ns = now;
         if (link->in.kind == BEAT) link->seen = link->in.sight;
-        /* Whoever spoke for the dead peer has logged it; this rank only ends its waits. */
-        if (link->in.kind == DEATH_KNOWN) return taciti_comm_break(comm, TACIT_E_PEER);
+        if (link->in.kind == DEATH_KNOWN) return hear_of_death(comm, link);
         link->gone = link->in.kind == GOODBYE;
         if (!link->gone) TACITI_TRY(listen_to(comm, link));
     }
@@ -145,11 +164,13 @@ static void name_others(const taciti_comm *comm, const taciti_link *first, int64
     }
 }
 
-static tacit_status tell_death(taciti_comm *comm) {
+static tacit_status tell_death(taciti_comm *comm, int culprit) {
     const tacit_status status = taciti_comm_break(comm, TACIT_E_PEER);
-    for (int i = 0; i < comm->detector.count; i++) (void)send_last_word(comm, &comm->detector.links[i], DEATH_KNOWN);
+    tell_neighbours(comm, culprit);
     return status;
 }
+
+void taciti_detector_tell(taciti_comm *comm) { tell_neighbours(comm, comm->engine.rank); }
 
 /* While ranks introduce each other it does not matter whether the one that is missing beats. */
 static tacit_status declare_missing(taciti_comm *comm, int peer) {
@@ -157,7 +178,7 @@ static tacit_status declare_missing(taciti_comm *comm, int peer) {
     name_of(comm, peer, name);
     (void)taciti_fail(TACIT_E_PEER, "%s has not come up within %g s; --comm.start waits longer", name,
                       comm->options.start_s);
-    return tell_death(comm);
+    return tell_death(comm, peer);
 }
 
 static tacit_status pronounce_dead(taciti_comm *comm, const taciti_link *link, int64_t now) {
@@ -168,7 +189,7 @@ static tacit_status pronounce_dead(taciti_comm *comm, const taciti_link *link, i
     name_others(comm, link, now - (int64_t)(comm->options.warn_s * 1e9), others, sizeof others);
     (void)taciti_fail(TACIT_E_PEER, "%s stopped answering %.1f s ago; last seen in %s%s", name,
                       (double)(now - link->heard_ns) * 1e-9, sight, others);
-    return tell_death(comm);
+    return tell_death(comm, link->peer);
 }
 
 static tacit_status judge(taciti_comm *comm, taciti_link *link, int64_t now) {
@@ -216,15 +237,36 @@ static tacit_status look(taciti_comm *comm, int64_t now) {
     return TACIT_OK;
 }
 
+/* After a failure nothing is exchanged any more, but the last words must leave, and an abort must be obeyed. True: some
+ * have not left. */
+static bool look_after_failure(taciti_comm *comm, int64_t now) {
+    bool busy = false;
+    const int code = atomic_load_explicit(&comm->abort_code, memory_order_acquire);
+    if (code != 0) comm->engine.abort(comm->engine.self, code);
+    comm->detector.next_look_ns = now + LOOK_NS;
+    if (atomic_exchange(&comm->giving_up, 0) != 0) taciti_detector_tell(comm);
+    for (int i = 0; i < comm->detector.count; i++) {
+        taciti_link *link = &comm->detector.links[i];
+        if (has_left(comm, &link->last_request, &link->leaving) != TACIT_OK) link->leaving = false;
+        busy = busy || link->leaving;
+    }
+    return busy;
+}
+
+void taciti_detector_last_words(taciti_comm *comm) {
+    const int64_t begin_ns = taciti_now_ns();
+    uint32_t turn = 0;
+    while (look_after_failure(comm, taciti_now_ns()) && taciti_now_ns() - begin_ns < LAST_WORDS_NS)
+        taciti_comm_pause(turn++);
+}
+
 tacit_status taciti_detector_tick(taciti_comm *comm) {
     const tacit_status health = taciti_comm_health(comm);
     atomic_fetch_add_explicit(&comm->queue.pulse, 1, memory_order_relaxed);
     const int64_t now = taciti_now_ns();
     if (now < comm->detector.next_look_ns) return health;
     if (health == TACIT_OK) return taciti_comm_break(comm, look(comm, now));
-    /* After a failure nothing is exchanged any more, but an abort must still be obeyed. */
-    const int code = atomic_load_explicit(&comm->abort_code, memory_order_acquire);
-    if (code != 0) comm->engine.abort(comm->engine.self, code);
+    (void)look_after_failure(comm, now);
     return health;
 }
 
@@ -245,7 +287,7 @@ tacit_status taciti_detector_stall(taciti_comm *comm, int peer, int64_t begin_ns
     name_of(comm, peer, name);
     (void)taciti_fail(TACIT_E_PEER, "%s %s kept rank %d waiting for %.1f s in %s; last seen in %s", name,
                       gone ? "has left the job and" : "is alive but has", comm->engine.rank, waited_s, mine, sight);
-    return tell_death(comm);
+    return tell_death(comm, peer);
 }
 
 tacit_status taciti_detector_goodbye(taciti_comm *comm) {
@@ -257,7 +299,7 @@ tacit_status taciti_detector_goodbye(taciti_comm *comm) {
         bool over = true;
         for (int i = 0; i < d->count; i++) {
             taciti_link *link = &d->links[i];
-            TACITI_TRY(taciti_comm_break(comm, send_last_word(comm, link, GOODBYE)));
+            TACITI_TRY(taciti_comm_break(comm, send_last_word(comm, link, GOODBYE, -1)));
             over = over && !link->sending && !link->leaving && link->gone;
             if (!link->gone) TACITI_TRY(taciti_detector_stall(comm, link->peer, begin_ns));
         }

@@ -23,8 +23,8 @@
 #include "comm/comm.h"
 
 typedef struct taciti_beat {
-    int32_t kind; /* enum in failure.c */
-    int32_t unused;
+    int32_t kind;    /* enum in failure.c */
+    int32_t culprit; /* of a death that is told: rank */
     taciti_sight sight;
 } taciti_beat;
 
@@ -56,6 +56,12 @@ void taciti_detector_destroy(taciti_comm *comm);
 /* Cheap when called too early. Exchanges heartbeats, judges ages, obeys an abort asked for by another thread. Returns
  * the health of the communicator. */
 tacit_status taciti_detector_tick(taciti_comm *comm);
+
+/* This rank cannot go on: tells its neighbours. */
+void taciti_detector_tell(taciti_comm *comm);
+
+/* After a failure, before the engine is left alone: until the last words have left, but only for a moment. */
+void taciti_detector_last_words(taciti_comm *comm);
 
 /* A message of `peer` has arrived. */
 void taciti_detector_heard(taciti_comm *comm, int peer);

@@ -3,13 +3,22 @@
 #include "comm/guard.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "comm/futex.h"
 #include "comm/quiet.h"
 
 #define SLICE_NS (100 * TACITI_NS_PER_MS)
+
+static void (*g_end)(int exit_code);
+
+void taciti_guard_install(void (*end)(int exit_code)) { g_end = end; }
+
+bool taciti_guard_installed(void) { return g_end != NULL; }
+
+void taciti_guard_end_process(int exit_code) {
+    if (g_end != NULL) g_end(exit_code);
+}
 
 static void *watch(void *argument) {
     taciti_guard *guard = argument;
@@ -23,7 +32,9 @@ static void *watch(void *argument) {
     }
     taciti_log_settle(true);
     if (guard->text != NULL) taciti_log(TACITI_LOG_ERROR, "%s", guard->text);
-    _exit(guard->exit_code);
+    if (guard->late != NULL) guard->late(guard->context, guard->text);
+    taciti_guard_end_process(guard->exit_code);
+    return NULL;
 }
 
 void taciti_guard_arm(taciti_guard *guard, double seconds, int exit_code, const char *text) {

@@ -33,10 +33,17 @@ struct taciti_comm {
     taciti_hosts hosts;
     taciti_witness own_witness;
     taciti_witness *_Atomic witness;
-    _Atomic int health;     /* tacit_status */
-    _Atomic int abort_code; /* exit code asked for by another thread than the owner; 0: none */
-    _Atomic uint32_t stop;  /* the communication thread shall end */
-    bool introduced;        /* all ranks have come up; set before there is a thread */
+    _Atomic int health; /* tacit_status */
+    struct {
+        pthread_mutex_t lock;
+        char text[TACITI_ERROR_BYTES];
+        taciti_comm_listener *listener;
+        void *context;
+    } failure;
+    _Atomic uint32_t giving_up; /* asked for by another thread than the owner: tell the peers */
+    _Atomic int abort_code;     /* exit code asked for by another thread than the owner; 0: none */
+    _Atomic uint32_t stop;      /* the communication thread shall end */
+    bool introduced;            /* all ranks have come up; set before there is a thread */
     bool threaded;
     pthread_t thread;
     pthread_mutex_t ownership; /* held by whoever uses the engine while there is a thread */
@@ -65,7 +72,8 @@ bool taciti_comm_owns(const taciti_comm *comm); /* the caller owns the engine */
 /* One pause of a wait that has lasted `turns` turns: nothing or a yield, later sleep, so that compute gets the core. */
 void taciti_comm_pause(uint32_t turns);
 
-/* Notes the first failure; later ones change nothing. Returns `status`. Owner. */
+/* Notes the first failure with taciti_error_text() and tells the listener; later ones change nothing. Returns `status`.
+ */
 tacit_status taciti_comm_break(taciti_comm *comm, tacit_status status);
 
 /* collective.c */

@@ -7,11 +7,13 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 
 #include "base/log.h"
 #include "comm/futex.h"
+#include "comm/guard.h"
 #include "comm/quiet.h"
 #include "comm/state.h"
 
@@ -91,13 +93,14 @@ static bool serve_once(taciti_comm *comm) {
     return true;
 }
 
-/* The submitting thread works by itself and hangs inside the engine, so nobody but this thread can end the process. */
+/* The submitting thread works by itself and hangs inside the engine, so nobody but this thread can end the process or
+ * say what has happened. */
 static void end_if_stuck(taciti_comm *comm, watch *w) {
     const double limit_s = stuck_for(comm, w);
-    if (limit_s == 0) return;
-    (void)taciti_fail(TACIT_E_PEER, "rank %d: %s has not returned for %.1f s", comm->engine.rank, comm->engine.library,
-                      limit_s);
-    _exit(tacit_status_exit_code(TACIT_E_PEER));
+    if (limit_s == 0 || taciti_comm_health(comm) != TACIT_OK) return;
+    (void)taciti_comm_break(comm, taciti_fail(TACIT_E_PEER, "rank %d: %s has not returned for %.1f s",
+                                              comm->engine.rank, comm->engine.library, limit_s));
+    taciti_guard_end_process(tacit_status_exit_code(TACIT_E_PEER));
 }
 
 static void *serve(void *argument) {
@@ -202,13 +205,11 @@ bool taciti_job_done(const taciti_job *job) { return atomic_load_explicit(&job->
 /* The communication thread shows no sign of life: it hangs inside the engine. Its peers will notice this process's
  * silence; this process must not wait for them. */
 static tacit_status give_up(taciti_comm *comm, const taciti_job *job, double limit_s) {
+    char number[24] = "";
     if (taciti_comm_health(comm) != TACIT_OK) return TACIT_E_PEER;
-    atomic_store_explicit(&comm->health, TACIT_E_PEER, memory_order_release);
-    if (job->detail >= 0)
-        return taciti_fail(TACIT_E_PEER, "rank %d: %s has not returned for %.1f s in %s %d", comm->engine.rank,
-                           comm->engine.library, limit_s, job->name, job->detail);
-    return taciti_fail(TACIT_E_PEER, "rank %d: %s has not returned for %.1f s in %s", comm->engine.rank,
-                       comm->engine.library, limit_s, job->name);
+    if (job->detail >= 0) (void)snprintf(number, sizeof number, " %d", job->detail);
+    return taciti_comm_break(comm, taciti_fail(TACIT_E_PEER, "rank %d: %s has not returned for %.1f s in %s%s",
+                                               comm->engine.rank, comm->engine.library, limit_s, job->name, number));
 }
 
 tacit_status taciti_job_wait(taciti_comm *comm, taciti_job *job) {

@@ -273,8 +273,8 @@ const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candida
 
 /* How well a topology mixes; an unknown gap is none. */
 static double gap_of(const taciti_candidates *candidates, const taciti_candidate *candidate) {
-    const double gap = taciti_candidate_topology(candidates, candidate)->gap;
-    return isnan(gap) ? 0 : gap;
+    const taciti_plan_topology *topology = taciti_candidate_topology(candidates, candidate);
+    return topology == NULL || isnan(topology->gap) ? 0 : topology->gap;
 }
 
 bool taciti_candidate_mixes(const taciti_candidates *candidates, const taciti_candidate *candidate) {

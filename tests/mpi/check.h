@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "comm/comm.h"
+#include "comm/guard.h"
 
 static int g_rank = -1;
 
@@ -41,6 +42,7 @@ static inline taciti_comm *open_comm(void) {
     if ((v = getenv("TEST_STALL")) != NULL) options.stall_s = strtod(v, NULL);
     if ((v = getenv("TEST_RATE")) != NULL) options.rate_mbps = strtod(v, NULL);
     if ((v = getenv("TEST_SEGMENT")) != NULL) options.segment_bytes = strtoll(v, NULL, 10);
+    taciti_guard_install(_exit);
     taciti_log_set_sink(print_line, NULL, TACITI_LOG_INFO);
     taciti_comm *comm = NULL;
     const tacit_status status = taciti_comm_open(&options, &comm);
