@@ -120,8 +120,11 @@ typedef struct tacit_comm tacit_comm;
 
 /* All processes that mpirun or srun has started, or this process alone when there is no launcher. MPI is initialised
  * unless the program has done so; then what tacit_mpi.h says about thread levels holds. settings may be NULL: defaults.
- * E_CONFIG where ranks have different settings, E_PEER where one does not come, E_UNSUPPORTED for a thread level that
- * is too low, E_USAGE where the launcher belongs to another MPI library. Returns owned. Collective. */
+ * E_PEER where a rank that has started does not go on, E_UNSUPPORTED for a thread level that
+ * is too low, E_USAGE where the launcher belongs to another MPI library. Returns owned. Collective.
+ *
+ * MPI itself waits for all processes to start, however long that takes: if one has not come after comm.start, an error
+ * is logged and the wait goes on. */
 TACIT_API tacit_status tacit_open(const tacit_settings *settings, tacit_comm **out);
 
 /* This process alone, whoever has started it. Not collective. */
@@ -192,19 +195,20 @@ TACIT_API float *tacit_job_gradients(tacit_job *job);  /* likewise */
  * tacit_job_load() that finds a checkpoint comes before the first step. Collective. */
 TACIT_API tacit_status tacit_job_start(tacit_job *job);
 
-/* Waits for messages that are under way. NULL is fine. Collective; after a failure not. */
+/* Waits for messages that are under way. E_PEER after a failure: then late messages may still write to the arrays of
+ * the job, which is why the library keeps its own, and those of the caller must stay as long as the process. The handle
+ * is closed in any case. NULL is fine. Collective; after a failure not. */
 TACIT_API tacit_status tacit_job_close(tacit_job *job);
 
 /* ---- 6. the training loop ---------------------------------------------------------------------------------------- */
 
 /* What a step did, on this rank. */
 typedef struct tacit_step {
-    int64_t number;   /* steps so far, this one included */
-    bool skipped;     /* no update, because the gradient is not finite: of all ranks (dp), else of this rank */
-    double norm;      /* of the gradient before optim.clip: of the whole batch (dp), else of this rank's share */
-    double lr;        /* learning rate of this step by the schedule of optim.lr */
-    double wait_s;    /* seconds in which this thread waited for messages */
-    double compute_s; /* from the end of the last step, or its first tacit_job_ready(), to tacit_job_finish() */
+    int64_t number; /* steps so far, this one included */
+    bool skipped;   /* no update, because the gradient is not finite: of all ranks (dp), else of this rank */
+    double norm;    /* of the gradient before optim.clip: of the whole batch (dp), else of this rank's share */
+    double lr;      /* learning rate of this step by the schedule of optim.lr */
+    double wait_s;  /* seconds in which this thread waited for messages */
 } tacit_step;
 
 /* The gradient of this tensor is final; call it from inside the backward pass, so that the exchange runs beside the
@@ -261,10 +265,10 @@ TACIT_API tacit_status tacit_job_revert(tacit_job *job);
 
 /* Bytes of the caller that a checkpoint holds: the state of a generator, a position in the data. */
 typedef struct tacit_blob {
-    const char *name; /* letters, digits, '_', '-', '.'; up to 63 bytes */
+    const char *name; /* 1 to 39 letters, digits, '_', '-' or '.' */
     void *bytes;
-    size_t size; /* at most 1 GiB; a checkpoint with another size is refused */
-    bool own;    /* every rank has its own; else the one of rank 0 is saved and all ranks get it */
+    size_t size; /* 1 byte to 1 GiB; a checkpoint with another size is refused */
+    bool own;    /* every rank has its own; else it is the same on all ranks */
     bool loaded; /* set by tacit_job_load(): false where the checkpoint has none of that name, or where another number
                   * of ranks has saved blobs of their own; then `bytes` stay as they were */
 } tacit_blob;
@@ -272,7 +276,7 @@ typedef struct tacit_blob {
 /* Writes checkpoint folder/step_00000100 of step 100: parameters, state of optimizer and strategy, blobs. Complete or
  * not at all; the newest `keep` checkpoints stay. The format is that of docs/checkpoints.md; the program reads the
  * parameters of the mean. An error (E_IO: disk full, ...) is the same on all ranks, leaves older checkpoints intact and
- * the job ready to go on. Between two steps; not between average and revert. Collective. */
+ * the job ready to go on. Up to 32 blobs. Between two steps, or between average and revert. Collective. */
 TACIT_API tacit_status tacit_job_save(tacit_job *job, const char *folder, int keep, const tacit_blob *blobs,
                                       size_t blob_count);
 

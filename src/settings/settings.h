@@ -56,11 +56,13 @@ tacit_status taciti_settings_check(const taciti_settings *settings, const taciti
 /* The keys that tell runs of the strategy apart: the index-th of them; false behind the last. */
 bool taciti_settings_label(const taciti_settings *settings, size_t index, taciti_place *out);
 
-/* agree.c: refuses ranks whose program or whose settings differ, and names the key. Collective. */
-tacit_status taciti_agree_on_build(taciti_comm *comm);
-tacit_status taciti_agree_on_configuration(taciti_comm *comm, const taciti_config *config);
-
 /* Whether the table is that of a strategy or a codec. */
 bool taciti_settings_registered(const taciti_option_table *table);
+
+/* agree.c: refuse ranks that run different programs, have different settings, or lay parameters out differently; the
+ * first rank that differs and both values are named. Collective. */
+tacit_status taciti_agree_on_build(taciti_comm *comm);
+tacit_status taciti_agree_on_configuration(taciti_comm *comm, const taciti_config *config);
+tacit_status taciti_agree_on_layout(taciti_comm *comm, const taciti_layout *layout);
 
 #endif

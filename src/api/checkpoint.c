@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checkpoints of a job: the table of state that its strategy lists, the model and the caller's blobs.
+ */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/object.h"
+#include "base/log.h"
+#include "ckpt/state.h"
+
+enum { PATH_BYTES = 4096, MAX_BLOBS = 32, BLOB_NAME_BYTES = 40 };
+#define BLOB_BYTES ((size_t)1 << 30)
+
+/* The table, and the names of blobs in it. */
+typedef struct table {
+    taciti_state state;
+    char names[MAX_BLOBS][TACITI_STATE_NAME_BYTES];
+} table;
+
+/* ---- blobs ------------------------------------------------------------------------------------------------------- */
+
+static tacit_status check_name(const char *name) {
+    static const char LEGAL[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+    const size_t length = name == NULL ? 0 : strlen(name);
+    if (length > 0 && length < BLOB_NAME_BYTES && strspn(name, LEGAL) == length) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE, "blob \"%.80s\": a name has 1 to %d letters, digits, '_', '-' or '.'",
+                       name == NULL ? "" : name, BLOB_NAME_BYTES - 1);
+}
+
+static tacit_status check_blobs(const tacit_blob *blobs, size_t count) {
+    if (count > MAX_BLOBS) return taciti_fail(TACIT_E_USAGE, "%zu blobs; %d is the maximum", count, MAX_BLOBS);
+    if (count > 0) TACITI_TRY(taciti_argument_check(blobs, "blobs"));
+    for (size_t i = 0; i < count; i++) {
+        TACITI_TRY(check_name(blobs[i].name));
+        if (blobs[i].bytes == NULL || blobs[i].size == 0 || blobs[i].size > BLOB_BYTES)
+            return taciti_fail(TACIT_E_USAGE, "blob %s: %zu bytes at %s; 1 byte to 1 GiB can be saved", blobs[i].name,
+                               blobs[i].size, blobs[i].bytes == NULL ? "NULL" : "an address");
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(blobs[i].name, blobs[j].name) == 0)
+                return taciti_fail(TACIT_E_USAGE, "blob %s stands twice in the list", blobs[i].name);
+    }
+    return TACIT_OK;
+}
+
+static void add_blob(table *t, size_t index, const tacit_blob *blob) {
+    (void)snprintf(t->names[index], sizeof t->names[index], "blob.%s", blob->name);
+    taciti_state_add(&t->state, (taciti_state_entry){.name = t->names[index],
+                                                     .kind = TACITI_STATE_BYTES,
+                                                     .owner = blob->own ? TACITI_STATE_OWN : TACITI_STATE_SHARED,
+                                                     .regroup = TACITI_STATE_RESET,
+                                                     .data = blob->bytes,
+                                                     .n = blob->size});
+}
+
+/* The strategy's entries, and the model where it lists none of its own; a checkpoint always has the shared one. */
+static void list_state(tacit_job *job, bool saving, table *out) {
+    out->state.count = 0;
+    job->strategy->state(taciti_driver_strategy(job->driver), &out->state);
+    if (saving || taciti_state_find(&out->state, "model") == NULL)
+        taciti_state_add_array(&out->state, "model", TACITI_STATE_SHARED, TACITI_STATE_MEAN, &job->layout,
+                               job->arrays.parameters);
+}
+
+/* ---- save -------------------------------------------------------------------------------------------------------- */
+
+static json_t *describe(const tacit_job *job) {
+    json_t *config = json_loads(job->config, 0, NULL);
+    return config == NULL ? NULL
+                          : json_pack("{s:I,s:I,s:i,s:s,s:o}", "step", (json_int_t)job->step, "skipped",
+                                      (json_int_t)job->skipped, "ranks", taciti_comm_size(job->comm->comm), "strategy",
+                                      job->strategy->name, "config", config);
+}
+
+static tacit_status save_mean(tacit_job *job, const char *folder, int keep, const tacit_blob *blobs, size_t count) {
+    table t;
+    list_state(job, true, &t);
+    for (size_t i = 0; i < count; i++) add_blob(&t, i, &blobs[i]);
+    json_t *meta = describe(job);
+    tacit_status status = taciti_comm_agree(job->comm->comm, meta == NULL ? TACIT_E_MEMORY : TACIT_OK);
+    if (status == TACIT_OK) status = taciti_ckpt_save_state(job->comm->comm, folder, job->step, keep, meta, &t.state);
+    json_decref(meta);
+    return status;
+}
+
+tacit_status tacit_job_save(tacit_job *job, const char *folder, int keep, const tacit_blob *blobs, size_t blob_count) {
+    double distance = 0;
+    const bool averaged =
+        job != NULL && taciti_handle_check(job, TACITI_HANDLE_JOB) == TACIT_OK && job->phase == TACITI_JOB_AVERAGED;
+    TACITI_TRY(taciti_job_check(job, averaged ? TACITI_JOB_AVERAGED : TACITI_JOB_BETWEEN, "tacit_job_save"));
+    TACITI_TRY(taciti_argument_check(folder, "folder"));
+    if (keep < 1) return taciti_fail(TACIT_E_USAGE, "tacit_job_save: keep %d checkpoints; 1 is the minimum", keep);
+    TACITI_TRY(check_blobs(blobs, blob_count));
+    taciti_comm_announce(job->comm->comm, job->step, "checkpoint");
+    tacit_status status = taciti_driver_average(job->driver, &distance);
+    if (status == TACIT_OK) status = save_mean(job, folder, keep, blobs, blob_count);
+    if (!averaged) taciti_driver_revert(job->driver);
+    return taciti_api_report(job->comm, status);
+}
+
+/* ---- load -------------------------------------------------------------------------------------------------------- */
+
+static tacit_status read_count(const char *path, const json_t *meta, const char *key, int64_t *out) {
+    const json_t *value = json_object_get(meta, key);
+    if (!json_is_integer(value) || json_integer_value(value) < 0)
+        return taciti_fail(TACIT_E_DATA, "%s: \"%s\" is missing from its description", path, key);
+    *out = (int64_t)json_integer_value(value);
+    return TACIT_OK;
+}
+
+static tacit_status check_strategy(const tacit_job *job, const taciti_ckpt_origin *from) {
+    const char *name = json_string_value(json_object_get(from->meta, "strategy"));
+    if (name != NULL && strcmp(name, job->strategy->name) == 0) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG, "%s: made with strategy %s, and this job has %s; use the old one", from->path,
+                       name == NULL ? "(none)" : name, job->strategy->name);
+}
+
+/* Adds the blob where the checkpoint has it for this rank. */
+static tacit_status find_blob(const taciti_ckpt_origin *from, table *t, size_t index, tacit_blob *blob) {
+    char prefix[TACITI_CKPT_PREFIX_BYTES];
+    size_t bytes = 0;
+    bool held = false;
+    if (blob->own && from->resumption != TACITI_RESUME_EXACTLY) return TACIT_OK;
+    (void)snprintf(t->names[index], sizeof t->names[index], "blob.%s", blob->name);
+    (void)snprintf(prefix, sizeof prefix, "%s", t->names[index]);
+    if (blob->own) taciti_ckpt_own_prefix(from->rank, t->names[index], prefix);
+    TACITI_TRY(taciti_ckpt_find_bytes(from->path, prefix, &held, &bytes));
+    if (!held) return TACIT_OK;
+    if (bytes != blob->size)
+        return taciti_fail(TACIT_E_DATA, "%s: blob %s has %zu bytes there, room is for %zu", from->path, blob->name,
+                           bytes, blob->size);
+    add_blob(t, index, blob);
+    blob->loaded = true;
+    return TACIT_OK;
+}
+
+static tacit_status restore(tacit_job *job, const char *path, const json_t *meta, tacit_blob *blobs, size_t count) {
+    table t;
+    int64_t ranks = 0;
+    const int size = taciti_comm_size(job->comm->comm);
+    TACITI_TRY(read_count(path, meta, "step", &job->step));
+    TACITI_TRY(read_count(path, meta, "skipped", &job->skipped));
+    TACITI_TRY(read_count(path, meta, "ranks", &ranks));
+    const taciti_ckpt_origin from = {.path = path,
+                                     .meta = meta,
+                                     .rank = taciti_comm_rank(job->comm->comm),
+                                     .ranks = size,
+                                     .resumption = ranks == size ? TACITI_RESUME_EXACTLY : TACITI_RESUME_REGROUPED};
+    TACITI_TRY(check_strategy(job, &from));
+    list_state(job, false, &t);
+    for (size_t i = 0; i < count; i++) {
+        blobs[i].loaded = false;
+        TACITI_TRY(find_blob(&from, &t, i, &blobs[i]));
+    }
+    return taciti_ckpt_restore_state(&from, &t.state);
+}
+
+/* On as many ranks as had saved, what the strategy had under way is there. */
+static tacit_status restore_and_start(tacit_job *job, const char *path, const char *meta_json, tacit_blob *blobs,
+                                      size_t count) {
+    json_t *meta = json_loads(meta_json, 0, NULL);
+    tacit_status status = meta == NULL ? taciti_fail(TACIT_E_DATA, "%s: its description is not JSON", path)
+                                       : restore(job, path, meta, blobs, count);
+    const bool exactly =
+        json_integer_value(json_object_get(meta, "ranks")) == (json_int_t)taciti_comm_size(job->comm->comm);
+    json_decref(meta);
+    TACITI_TRY(taciti_comm_agree(job->comm->comm, status));
+    return taciti_driver_start(job->driver, job->step, exactly);
+}
+
+tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_blob *blobs, size_t blob_count, bool *found) {
+    char path[PATH_BYTES], *meta = NULL;
+    int64_t step = -1;
+    TACITI_TRY(taciti_job_check(job, TACITI_JOB_NEW, "tacit_job_load"));
+    TACITI_TRY(taciti_argument_check(folder, "folder"));
+    TACITI_TRY(taciti_argument_check(found, "found"));
+    TACITI_TRY(check_blobs(blobs, blob_count));
+    tacit_status status = taciti_ckpt_find(job->comm->comm, folder, path, sizeof path, &step, &meta);
+    if (status == TACIT_E_DATA && step < 0) {
+        *found = false;
+        return TACIT_OK;
+    }
+    if (status == TACIT_OK) status = restore_and_start(job, path, meta, blobs, blob_count);
+    taciti_free(meta);
+    if (status != TACIT_OK) return taciti_api_report(job->comm, status);
+    job->phase = TACITI_JOB_BETWEEN;
+    *found = true;
+    return TACIT_OK;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include <pthread.h>
+
+#include "api/object.h"
+#include "base/log.h"
+
+static pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
+static taciti_handle *g_open;
+
+static const char *const NAMES[] = {"tacit_settings", "tacit_comm", "tacit_layout", "tacit_job"};
+
+void taciti_handle_open(taciti_handle *handle, taciti_handle_kind kind) {
+    (void)pthread_mutex_lock(&g_lock);
+    *handle = (taciti_handle){.kind = kind, .next = g_open};
+    g_open = handle;
+    (void)pthread_mutex_unlock(&g_lock);
+}
+
+void taciti_handle_close(taciti_handle *handle) {
+    (void)pthread_mutex_lock(&g_lock);
+    taciti_handle **at = &g_open;
+    while (*at != NULL && *at != handle) at = &(*at)->next;
+    if (*at != NULL) *at = handle->next;
+    (void)pthread_mutex_unlock(&g_lock);
+}
+
+static const taciti_handle *find(const void *object) {
+    (void)pthread_mutex_lock(&g_lock);
+    const taciti_handle *handle = g_open;
+    while (handle != NULL && (const void *)handle != object) handle = handle->next;
+    (void)pthread_mutex_unlock(&g_lock);
+    return handle;
+}
+
+tacit_status taciti_handle_check(const void *object, taciti_handle_kind kind) {
+    if (object == NULL) return taciti_fail(TACIT_E_USAGE, "a %s is NULL; open or create one first", NAMES[kind]);
+    const taciti_handle *handle = find(object);
+    if (handle == NULL) return taciti_fail(TACIT_E_USAGE, "this %s is not open: it was closed before", NAMES[kind]);
+    if (handle->kind == kind) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE, "a %s stands where a %s is wanted", NAMES[handle->kind], NAMES[kind]);
+}
+
+tacit_status taciti_argument_check(const void *argument, const char *name) {
+    return argument != NULL ? TACIT_OK : taciti_fail(TACIT_E_USAGE, "the argument %s is NULL", name);
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdint.h>
+#include <string.h>
+
+#include "api/object.h"
+#include "base/log.h"
+
+#define ALIGNMENT 64
+
+/* ---- the network, whose step the caller makes -------------------------------------------------------------------- */
+
+static const taciti_layout *layout_of(const void *self) { return &((const tacit_job *)self)->layout; }
+
+static taciti_network_arrays arrays_of(void *self) { return ((tacit_job *)self)->arrays; }
+
+static const taciti_network_verbs NETWORK = {.layout = layout_of, .arrays = arrays_of};
+
+/* ---- open -------------------------------------------------------------------------------------------------------- */
+
+static tacit_status copy_layout(tacit_job *job, const taciti_layout *from) {
+    TACITI_TRY(taciti_layout_create(from->tensor_count, &job->layout));
+    for (size_t i = 0; i < from->tensor_count; i++) {
+        const taciti_tensor *t = &from->tensors[i];
+        TACITI_TRY(taciti_layout_append(&job->layout, t->name, t->dims, t->shape, t->decay));
+    }
+    job->ready = taciti_calloc(from->tensor_count, sizeof *job->ready);
+    if (job->ready == NULL) return TACIT_E_MEMORY;
+    return taciti_layout_seal(&job->layout, (size_t)job->exchange.bucket_bytes);
+}
+
+static tacit_status copy_settings(tacit_job *job, const tacit_settings *settings) {
+    const taciti_settings *s = &settings->values;
+    job->optim = s->optim;
+    job->exchange = s->exchange;
+    job->strategy = taciti_settings_strategy(s);
+    if (job->total_steps == 0 && job->optim.decay_steps == 0) job->optim.decay_steps = -1;
+    job->config = taciti_config_json(&settings->config, 0);
+    if (job->config == NULL) return TACIT_E_MEMORY;
+    if (job->strategy->options == NULL) return TACIT_OK;
+    job->options = taciti_calloc(1, job->strategy->options_size);
+    if (job->options == NULL) return TACIT_E_MEMORY;
+    memcpy(job->options, taciti_settings_options(s, job->strategy->options), job->strategy->options_size);
+    return TACIT_OK;
+}
+
+static tacit_status choose_array(tacit_job *job, float *callers, const char *what, int index, float **out) {
+    if (callers == NULL) {
+        TACITI_TRY(taciti_pages_create(job->layout.n * sizeof(float), what, &job->pages[index]));
+        *out = job->pages[index].base;
+        return TACIT_OK;
+    }
+    if ((uintptr_t)callers % ALIGNMENT != 0)
+        return taciti_fail(TACIT_E_USAGE,
+                           "the array of %s does not begin at a multiple of %d bytes: aligned_alloc(%d, "
+                           "...) does, or leave it NULL",
+                           what, ALIGNMENT, ALIGNMENT);
+    *out = callers;
+    return TACIT_OK;
+}
+
+static void clear_padding(const taciti_layout *layout, float *flat) {
+    for (size_t i = 0; i < layout->tensor_count; i++) {
+        const size_t end = layout->tensors[i].offset + layout->tensors[i].n;
+        const size_t next = i + 1 < layout->tensor_count ? layout->tensors[i + 1].offset : layout->n;
+        memset(flat + end, 0, (next - end) * sizeof *flat);
+    }
+}
+
+static int choose_threads(const tacit_job *job, int asked) {
+    const taciti_comm *comm = job->comm->comm;
+    const int share = taciti_usable_cores() / taciti_comm_peer(comm, taciti_comm_rank(comm))->local_size;
+    if (asked > 0) return asked;
+    return share > 1 ? share : 1;
+}
+
+static tacit_status build_alone(tacit_job *job, const tacit_settings *settings, const tacit_layout *layout,
+                                const tacit_job_options *options) {
+    if (options->steps < 0 || options->threads < 0)
+        return taciti_fail(TACIT_E_USAGE, "tacit_job_options: steps %lld and threads %d must not be negative",
+                           (long long)options->steps, options->threads);
+    job->total_steps = options->steps;
+    job->own_optimizer = options->own_optimizer;
+    TACITI_TRY(copy_settings(job, settings));
+    TACITI_TRY(taciti_settings_check(&settings->values, taciti_comm_hosts(job->comm->comm)));
+    TACITI_TRY(copy_layout(job, &layout->layout));
+    TACITI_TRY(choose_array(job, options->parameters, "parameters", 0, &job->arrays.parameters));
+    TACITI_TRY(choose_array(job, options->gradients, "gradients", 1, &job->arrays.gradients));
+    clear_padding(&job->layout, job->arrays.parameters);
+    clear_padding(&job->layout, job->arrays.gradients);
+    TACITI_TRY(taciti_pool_create(choose_threads(job, options->threads), 0, &job->pool));
+    return taciti_trace_create(0, &job->trace);
+}
+
+/* What all ranks must have alike. The configuration is compared without section comm, which is the communicator's. */
+static tacit_status agree(const tacit_job *job, const tacit_settings *settings) {
+    taciti_comm *comm = job->comm->comm;
+    TACITI_TRY(taciti_comm_agree_text(comm, "libtacit", tacit_version()));
+    TACITI_TRY(taciti_comm_agree_text(comm, "own optimizer", job->own_optimizer ? "yes" : "no"));
+    TACITI_TRY(taciti_agree_on_configuration(comm, &settings->config));
+    return taciti_agree_on_layout(comm, &job->layout);
+}
+
+/* The others wait for this rank's part of a step that it cannot make. */
+static void give_up(void *caller, tacit_status status) {
+    (void)status;
+    taciti_comm_give_up(((tacit_job *)caller)->comm->comm);
+}
+
+static tacit_status build(tacit_job *job, const tacit_settings *settings, const tacit_layout *layout,
+                          const tacit_job_options *options) {
+    taciti_comm *comm = job->comm->comm;
+    TACITI_TRY(taciti_comm_agree(comm, build_alone(job, settings, layout, options)));
+    TACITI_TRY(agree(job, settings));
+    const taciti_driver_setup setup = {.strategy = job->strategy,
+                                       .context = {.comm = comm,
+                                                   .layout = &job->layout,
+                                                   .pool = job->pool,
+                                                   .optim_options = &job->optim,
+                                                   .exchange_options = &job->exchange,
+                                                   .options = job->options,
+                                                   .own_optimizer = job->own_optimizer,
+                                                   .trace = &job->trace},
+                                       .network = {&NETWORK, job},
+                                       .failed = give_up,
+                                       .caller = job};
+    return taciti_driver_create(&setup, &job->driver);
+}
+
+/* Messages that are under way after a failure may still use the buffers. */
+static void release(tacit_job *job) {
+    const taciti_comm *comm = job->comm->comm;
+    if (taciti_comm_health(comm) != TACIT_OK && taciti_comm_engine(comm)->keeps_buffers) return;
+    taciti_driver_destroy(job->driver);
+    taciti_pool_destroy(job->pool);
+    taciti_trace_destroy(&job->trace);
+    taciti_layout_destroy(&job->layout);
+    taciti_pages_destroy(&job->pages[0]);
+    taciti_pages_destroy(&job->pages[1]);
+    taciti_free(job->options);
+    taciti_free(job->config);
+    taciti_free(job->ready);
+    taciti_free(job);
+}
+
+tacit_status tacit_job_open(tacit_comm *comm, const tacit_settings *settings, const tacit_layout *layout,
+                            const tacit_job_options *options, tacit_job **out) {
+    static const tacit_job_options NONE;
+    TACITI_TRY(taciti_handle_check(comm, TACITI_HANDLE_COMM));
+    TACITI_TRY(taciti_handle_check(settings, TACITI_HANDLE_SETTINGS));
+    TACITI_TRY(taciti_handle_check(layout, TACITI_HANDLE_LAYOUT));
+    TACITI_TRY(taciti_argument_check(out, "out"));
+    tacit_job *job = taciti_calloc(1, sizeof *job);
+    if (job == NULL) return TACIT_E_MEMORY;
+    job->comm = comm;
+    const tacit_status status = build(job, settings, layout, options == NULL ? &NONE : options);
+    if (status != TACIT_OK) {
+        release(job);
+        return taciti_api_report(comm, status);
+    }
+    comm->jobs++;
+    taciti_handle_open(&job->handle, TACITI_HANDLE_JOB);
+    *out = job;
+    return TACIT_OK;
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+float *tacit_job_parameters(tacit_job *job) {
+    return taciti_handle_check(job, TACITI_HANDLE_JOB) == TACIT_OK ? job->arrays.parameters : NULL;
+}
+
+float *tacit_job_gradients(tacit_job *job) {
+    return taciti_handle_check(job, TACITI_HANDLE_JOB) == TACIT_OK ? job->arrays.gradients : NULL;
+}
+
+tacit_status taciti_job_check(const tacit_job *job, taciti_job_phase phase, const char *function) {
+    static const char *const PHASES[] = {"before tacit_job_start()", "between two steps", "inside of a step",
+                                         "between settle and stepped", "between average and revert"};
+    TACITI_TRY(taciti_handle_check(job, TACITI_HANDLE_JOB));
+    const tacit_status health = taciti_comm_health(job->comm->comm);
+    if (health != TACIT_OK) return taciti_api_report(job->comm, health);
+    if (job->phase == phase) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE, "%s: called %s, allowed %s", function, PHASES[job->phase], PHASES[phase]);
+}
+
+tacit_status tacit_job_start(tacit_job *job) {
+    TACITI_TRY(taciti_job_check(job, TACITI_JOB_NEW, "tacit_job_start"));
+    tacit_status status = taciti_comm_broadcast(job->comm->comm, 0, job->arrays.parameters,
+                                                job->layout.n * sizeof *job->arrays.parameters);
+    if (status == TACIT_OK) status = taciti_driver_start(job->driver, 0, false);
+    if (status == TACIT_OK) job->phase = TACITI_JOB_BETWEEN;
+    return taciti_api_report(job->comm, status);
+}
+
+tacit_status tacit_job_close(tacit_job *job) {
+    if (job == NULL) return TACIT_OK;
+    TACITI_TRY(taciti_handle_check(job, TACITI_HANDLE_JOB));
+    tacit_comm *comm = job->comm;
+    taciti_handle_close(&job->handle);
+    comm->jobs--;
+    release(job);
+    return taciti_api_report(comm, taciti_comm_health(comm->comm));
+}

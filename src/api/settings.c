@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/object.h"
+#include "base/log.h"
+
+/* The network is the caller's, and it computes for real. */
+static bool counts(const taciti_option_table *table) {
+    return table != &taciti_model_option_table && table != &taciti_compute_option_table;
+}
+
+static tacit_status compose(tacit_settings *s) {
+    TACITI_TRY(taciti_settings_init(&s->values, NULL, 0));
+    const taciti_config *all = &s->values.config;
+    s->sections = taciti_calloc(all->count, sizeof *s->sections);
+    if (s->sections == NULL) return TACIT_E_MEMORY;
+    for (size_t i = 0; i < all->count; i++)
+        if (counts(all->sections[i].table)) s->sections[s->config.count++] = all->sections[i];
+    s->config.sections = s->sections;
+    return TACIT_OK;
+}
+
+static void release(tacit_settings *settings) {
+    taciti_settings_destroy(&settings->values);
+    taciti_free(settings->sections);
+    taciti_free(settings);
+}
+
+tacit_status tacit_settings_create(tacit_settings **out) {
+    TACITI_TRY(taciti_argument_check(out, "out"));
+    tacit_settings *s = taciti_calloc(1, sizeof *s);
+    if (s == NULL) return TACIT_E_MEMORY;
+    const tacit_status status = compose(s);
+    if (status != TACIT_OK) {
+        release(s);
+        return status;
+    }
+    taciti_handle_open(&s->handle, TACITI_HANDLE_SETTINGS);
+    *out = s;
+    return TACIT_OK;
+}
+
+tacit_status tacit_settings_set(tacit_settings *settings, const char *key_is_value) {
+    char key[TACITI_KEY_BYTES];
+    TACITI_TRY(taciti_handle_check(settings, TACITI_HANDLE_SETTINGS));
+    TACITI_TRY(taciti_argument_check(key_is_value, "key_is_value"));
+    const size_t length = strcspn(key_is_value, "=");
+    if (key_is_value[length] == '\0' || length == 0 || length >= sizeof key)
+        return taciti_fail(TACIT_E_CONFIG, "setting \"%.80s\": write section.key=value, for instance optim.lr=0.01",
+                           key_is_value);
+    (void)snprintf(key, sizeof key, "%.*s", (int)length, key_is_value);
+    return taciti_config_set(&settings->config, key, key_is_value + length + 1, key);
+}
+
+tacit_status tacit_settings_file(tacit_settings *settings, const char *path) {
+    TACITI_TRY(taciti_handle_check(settings, TACITI_HANDLE_SETTINGS));
+    TACITI_TRY(taciti_argument_check(path, "path"));
+    return taciti_config_file(&settings->config, path);
+}
+
+void tacit_settings_destroy(tacit_settings *settings) {
+    if (settings == NULL || taciti_handle_check(settings, TACITI_HANDLE_SETTINGS) != TACIT_OK) return;
+    taciti_handle_close(&settings->handle);
+    release(settings);
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "api/object.h"
+#include "base/log.h"
+
+static void begin(tacit_job *job) {
+    if (job->phase != TACITI_JOB_BETWEEN) return;
+    memset(job->ready, 0, job->layout.tensor_count * sizeof *job->ready);
+    job->missing = job->layout.tensor_count;
+    job->phase = TACITI_JOB_COMPUTING;
+    taciti_driver_begin(job->driver, job->step);
+}
+
+static tacit_status mark(tacit_job *job, size_t tensor) {
+    job->ready[tensor] = true;
+    job->missing--;
+    return taciti_driver_ready(job->driver, tensor);
+}
+
+static tacit_status check_tensor(const tacit_job *job, size_t tensor) {
+    if (tensor >= job->layout.tensor_count)
+        return taciti_fail(TACIT_E_USAGE, "tacit_job_ready: tensor %zu of a layout of %zu", tensor,
+                           job->layout.tensor_count);
+    if (job->phase == TACITI_JOB_BETWEEN || !job->ready[tensor]) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE,
+                       "tacit_job_ready: tensor %zu (%s) was ready before in this step; with several micro-batches "
+                       "report it in the last one only",
+                       tensor, job->layout.tensors[tensor].name);
+}
+
+tacit_status tacit_job_ready(tacit_job *job, size_t tensor) {
+    const bool computing =
+        job != NULL && taciti_handle_check(job, TACITI_HANDLE_JOB) == TACIT_OK && job->phase == TACITI_JOB_COMPUTING;
+    TACITI_TRY(taciti_job_check(job, computing ? TACITI_JOB_COMPUTING : TACITI_JOB_BETWEEN, "tacit_job_ready"));
+    if (tensor != TACIT_ALL_TENSORS) TACITI_TRY(check_tensor(job, tensor));
+    begin(job);
+    tacit_status status = TACIT_OK;
+    if (tensor != TACIT_ALL_TENSORS) return taciti_api_report(job->comm, mark(job, tensor));
+    for (size_t t = 0; t < job->layout.tensor_count && status == TACIT_OK; t++)
+        if (!job->ready[t]) status = mark(job, t);
+    return taciti_api_report(job->comm, status);
+}
+
+/* Before the step ends. */
+static tacit_status check_complete(const tacit_job *job, bool own_optimizer, const char *function) {
+    TACITI_TRY(taciti_job_check(job, TACITI_JOB_COMPUTING, function));
+    if (job->own_optimizer != own_optimizer)
+        return taciti_fail(TACIT_E_USAGE, "%s: the job was opened with%s own_optimizer; %s", function,
+                           own_optimizer ? "out" : "",
+                           own_optimizer ? "a step ends with tacit_job_finish()"
+                                         : "a step ends with tacit_job_settle() and tacit_job_stepped()");
+    if (job->missing == 0) return TACIT_OK;
+    size_t first = 0;
+    while (job->ready[first]) first++;
+    return taciti_fail(TACIT_E_USAGE, "%s: %zu of %zu tensors are not ready, the first is %zu (%s)", function,
+                       job->missing, job->layout.tensor_count, first, job->layout.tensors[first].name);
+}
+
+static void fill(const tacit_job *job, const taciti_driver_record *record, tacit_step *out) {
+    if (out == NULL) return;
+    *out = (tacit_step){.number = job->step,
+                        .skipped = record->report.skipped,
+                        .norm = record->report.grad_norm,
+                        .lr = job->lr,
+                        .wait_s = (double)record->report.wait_ns * 1e-9};
+}
+
+static void count(tacit_job *job, const taciti_driver_record *record) {
+    job->step++;
+    job->skipped += record->report.skipped ? 1 : 0;
+    job->wait_s += (double)record->report.wait_ns * 1e-9;
+    job->phase = TACITI_JOB_BETWEEN;
+}
+
+tacit_status tacit_job_finish(tacit_job *job, tacit_step *step) {
+    taciti_driver_record record;
+    TACITI_TRY(check_complete(job, false, "tacit_job_finish"));
+    job->lr = taciti_optim_lr(&job->optim, job->step, job->total_steps);
+    const tacit_status status = taciti_driver_finish(job->driver, job->lr, &record);
+    if (status != TACIT_OK) return taciti_api_report(job->comm, status);
+    count(job, &record);
+    fill(job, &record, step);
+    return TACIT_OK;
+}
+
+tacit_status tacit_job_settle(tacit_job *job, tacit_step *step) {
+    taciti_driver_record record;
+    TACITI_TRY(check_complete(job, true, "tacit_job_settle"));
+    job->lr = taciti_optim_lr(&job->optim, job->step, job->total_steps);
+    const tacit_status status = taciti_driver_settle(job->driver, job->lr, &record);
+    if (status != TACIT_OK) return taciti_api_report(job->comm, status);
+    job->phase = TACITI_JOB_SETTLED;
+    fill(job, &record, step);
+    if (step != NULL) step->number++;
+    return TACIT_OK;
+}
+
+tacit_status tacit_job_stepped(tacit_job *job) {
+    taciti_driver_record record;
+    TACITI_TRY(taciti_job_check(job, TACITI_JOB_SETTLED, "tacit_job_stepped"));
+    const tacit_status status = taciti_driver_stepped(job->driver, &record);
+    if (status != TACIT_OK) return taciti_api_report(job->comm, status);
+    count(job, &record);
+    return TACIT_OK;
+}
+
+/* ---- the mean ---------------------------------------------------------------------------------------------------- */
+
+tacit_status tacit_job_average(tacit_job *job, double *distance) {
+    double apart = 0;
+    TACITI_TRY(taciti_job_check(job, TACITI_JOB_BETWEEN, "tacit_job_average"));
+    const tacit_status status = taciti_driver_average(job->driver, &apart);
+    if (status != TACIT_OK) return taciti_api_report(job->comm, status);
+    job->phase = TACITI_JOB_AVERAGED;
+    if (distance != NULL) *distance = job->strategy->replicas_equal ? 0 : apart;
+    return TACIT_OK;
+}
+
+tacit_status tacit_job_revert(tacit_job *job) {
+    TACITI_TRY(taciti_job_check(job, TACITI_JOB_AVERAGED, "tacit_job_revert"));
+    taciti_driver_revert(job->driver);
+    job->phase = TACITI_JOB_BETWEEN;
+    return TACIT_OK;
+}
+
+tacit_status tacit_job_counters(const tacit_job *job, tacit_counters *out) {
+    TACITI_TRY(taciti_handle_check(job, TACITI_HANDLE_JOB));
+    TACITI_TRY(taciti_argument_check(out, "out"));
+    const taciti_comm_counters c = taciti_comm_count(job->comm->comm);
+    *out = (tacit_counters){.steps = job->step,
+                            .skipped = job->skipped,
+                            .wait_s = job->wait_s,
+                            .bytes_sent = c.bytes_sent,
+                            .bytes_received = c.bytes_received,
+                            .messages_sent = c.messages_sent,
+                            .messages_received = c.messages_received,
+                            .away_sent = c.away_bytes_sent,
+                            .away_received = c.away_bytes_received};
+    return TACIT_OK;
+}

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Laws of the C interface on several ranks. Usage: library laws FOLDER | library frozen
+ *
+ *   laws    own SGD between settle and stepped gives the bits of finish with optim.name sgd, in every strategy; a job
+ *           over the interface gives the bits of the driver used directly; two jobs at once on two communicators, and
+ *           a job that goes on from a checkpoint, give the bits of one after the other and of one that never stopped
+ *   frozen  the last rank stops: the others are called and get E_PEER from every function, and end by themselves
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+
+#include "api/object.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/rng.h"
+#include "check.h"
+#include "tacit/tacit_mpi.h"
+
+enum { TENSORS = 5, STEPS = 7, MAX_FLOATS = 4096 };
+
+static const tacit_tensor LIST[TENSORS] = {{"head.weight", {30, 20}, true},
+                                           {"head.bias", {30}, false},
+                                           {"mid", {3, 7, 11}, true},
+                                           {"one", {1}, false},
+                                           {"in", {40, 17}, true}};
+
+#define OK(call)                                                                                                       \
+    do {                                                                                                               \
+        if ((call) == TACIT_OK) break;                                                                                 \
+        (void)fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, tacit_error_text());                       \
+        _exit(1);                                                                                                      \
+    } while (0)
+
+static tacit_layout *g_layout;
+static size_t g_floats;
+
+/* A gradient that depends on parameters, rank and step; clipped in some steps. Padding stays 0. */
+static void compute(const float *parameters, float *gradients, int rank, int64_t step) {
+    memset(gradients, 0, g_floats * sizeof *gradients);
+    for (size_t t = 0; t < TENSORS; t++) {
+        const taciti_tensor *tensor = &g_layout->layout.tensors[t];
+        for (size_t i = tensor->offset; i < tensor->offset + tensor->n; i++) {
+            const uint64_t key = taciti_rng_key(taciti_rng_key(17, (uint64_t)rank), (uint64_t)step);
+            gradients[i] = 0.01F * (parameters[i] - 1) + 0.02F * ((float)(taciti_rng_key(key, i) % 1000) / 500 - 1);
+        }
+    }
+}
+
+static tacit_settings *settings_of(const char *const *list, const char *more) {
+    tacit_settings *settings = NULL;
+    const char *timeout = getenv("TEST_TIMEOUT"), *thread = getenv("TEST_THREAD");
+    char text[64];
+    OK(tacit_settings_create(&settings));
+    (void)snprintf(text, sizeof text, "comm.timeout=%s", timeout == NULL ? "15" : timeout);
+    OK(tacit_settings_set(settings, text));
+    (void)snprintf(text, sizeof text, "comm.thread=%s", thread == NULL ? "1" : thread);
+    OK(tacit_settings_set(settings, text));
+    OK(tacit_settings_set(settings, "comm.warn=0.8"));
+    OK(tacit_settings_set(settings, "exchange.bucket=4096"));
+    OK(tacit_settings_set(settings, "optim.lr=0.1"));
+    OK(tacit_settings_set(settings, "optim.clip=0.2"));
+    for (; list != NULL && *list != NULL; list++) OK(tacit_settings_set(settings, *list));
+    if (more != NULL) OK(tacit_settings_set(settings, more));
+    return settings;
+}
+
+static tacit_job *open_job(tacit_comm *comm, const char *const *list, const char *more, bool own) {
+    tacit_settings *settings = settings_of(list, more);
+    tacit_job *job = NULL;
+    OK(tacit_job_open(comm, settings, g_layout, &(tacit_job_options){.steps = STEPS, .own_optimizer = own}, &job));
+    tacit_settings_destroy(settings);
+    return job;
+}
+
+static void initialise(tacit_job *job) {
+    for (size_t i = 0; i < g_floats; i++) tacit_job_parameters(job)[i] = (float)(i % 13) / 13 + (float)g_rank;
+    for (size_t t = 0; t < TENSORS; t++) { /* padding is 0 */
+        const taciti_tensor *a = &g_layout->layout.tensors[t];
+        const size_t next = t + 1 < TENSORS ? g_layout->layout.tensors[t + 1].offset : g_floats;
+        memset(tacit_job_parameters(job) + a->offset + a->n, 0, (next - a->offset - a->n) * sizeof(float));
+    }
+}
+
+/* Tensors become ready in another order on every rank and in every step. */
+static void backward(tacit_job *job, int64_t step) {
+    compute(tacit_job_parameters(job), tacit_job_gradients(job), g_rank, step);
+    for (size_t t = 0; t < TENSORS; t++) OK(tacit_job_ready(job, (t * 2 + (size_t)(g_rank + step)) % TENSORS));
+}
+
+static void make_step(tacit_job *job, bool own, int64_t s) {
+    tacit_step step;
+    float *x = tacit_job_parameters(job);
+    const float *g = tacit_job_gradients(job);
+    backward(job, s);
+    if (!own) {
+        OK(tacit_job_finish(job, &step));
+    } else {
+        OK(tacit_job_settle(job, &step));
+        for (size_t i = 0; i < g_floats; i++) x[i] = x[i] - (float)step.lr * g[i];
+        OK(tacit_job_stepped(job));
+    }
+    CHECK(step.number == s + 1 && !step.skipped && step.norm > 0);
+}
+
+static void take(tacit_job *job, float *out) {
+    memcpy(out, tacit_job_parameters(job), g_floats * sizeof *out);
+    OK(tacit_job_close(job));
+}
+
+static void train(tacit_comm *comm, const char *const *list, const char *more, bool own, float *out) {
+    tacit_job *job = open_job(comm, list, more, own);
+    initialise(job);
+    OK(tacit_job_start(job));
+    for (int64_t s = 0; s < STEPS; s++) make_step(job, own, s);
+    take(job, out);
+}
+
+static void same(const float *a, const float *b, const char *what) {
+    if (memcmp(a, b, g_floats * sizeof *a) == 0) return;
+    (void)fprintf(stderr, "rank %d: %s: other bits\n", g_rank, what);
+    _exit(1);
+}
+
+#define SGD "optim.name=sgd", "optim.momentum=0", "optim.weight_decay=0"
+static const char *const DP[] = {"strategy=dp", SGD, NULL};
+static const char *const AWC[] = {"strategy=gossip", "gossip.topology=ring", SGD, NULL};
+static const char *const ATC[] = {"strategy=gossip", "gossip.topology=ring", "gossip.order=atc", SGD, NULL};
+static const char *const EVERY[] = {"strategy=gossip", "gossip.topology=ring", "gossip.every=2", SGD, NULL};
+static const char *const LOCAL[] = {"strategy=localsgd", "localsgd.every=3", SGD, NULL};
+static const char *const DILOCO[] = {
+    "strategy=localsgd", "localsgd.every=3", "localsgd.outer_lr=0.7", "localsgd.outer_momentum=0.9", SGD, NULL};
+static const char *const *const LISTS[] = {DP, AWC, ATC, EVERY, LOCAL, DILOCO};
+enum { LIST_COUNT = sizeof LISTS / sizeof *LISTS };
+
+static void law_of_own_optimizers(tacit_comm *comm) {
+    static float ours[MAX_FLOATS], own[MAX_FLOATS];
+    for (size_t i = 0; i < LIST_COUNT; i++) {
+        train(comm, LISTS[i], NULL, false, ours);
+        train(comm, LISTS[i], NULL, true, own);
+        same(ours, own, LISTS[i][0]);
+        if (LISTS[i] == AWC && tacit_size(comm) > 1) { /* the law is of replicas that differ, too */
+            float first[2] = {ours[0], ours[0]};
+            OK(taciti_comm_broadcast(comm->comm, 0, first, sizeof first));
+            CHECK(g_rank == 0 || ours[0] < first[0] || ours[0] > first[0]);
+        }
+    }
+}
+
+/* ---- the driver used directly ------------------------------------------------------------------------------------ */
+
+typedef struct plain {
+    taciti_layout *layout;
+    float *parameters, *gradients;
+} plain;
+
+static const taciti_layout *plain_layout(const void *self) { return ((const plain *)self)->layout; }
+
+static taciti_network_arrays plain_arrays(void *self) {
+    const plain *p = self;
+    return (taciti_network_arrays){.parameters = p->parameters, .gradients = p->gradients};
+}
+
+static void drive(tacit_comm *comm, const char *const *list, float *x) {
+    static const taciti_network_verbs VERBS = {.layout = plain_layout, .arrays = plain_arrays};
+    static _Alignas(64) float g[MAX_FLOATS];
+    tacit_settings *settings = settings_of(list, NULL);
+    const taciti_settings *s = &settings->values;
+    plain network = {&g_layout->layout, x, g};
+    taciti_driver_setup setup = {.strategy = taciti_settings_strategy(s), .network = {&VERBS, &network}};
+    taciti_strategy_context *c = &setup.context;
+    taciti_trace trace;
+    taciti_pool *pool = NULL;
+    taciti_driver *driver = NULL;
+    OK(taciti_trace_create(0, &trace));
+    OK(taciti_pool_create(1, 0, &pool));
+    OK(taciti_layout_seal(&g_layout->layout, (size_t)s->exchange.bucket_bytes));
+    *c = (taciti_strategy_context){.comm = comm->comm, .layout = &g_layout->layout, .pool = pool, .trace = &trace};
+    c->optim_options = &s->optim;
+    c->exchange_options = &s->exchange;
+    c->options = taciti_settings_options(s, setup.strategy->options);
+    OK(taciti_driver_create(&setup, &driver));
+    OK(taciti_driver_start(driver, 0, false));
+    for (int64_t step = 0; step < STEPS; step++) {
+        taciti_driver_record record;
+        taciti_driver_begin(driver, step);
+        compute(x, g, g_rank, step);
+        OK(taciti_driver_finish(driver, taciti_optim_lr(&s->optim, step, STEPS), &record));
+    }
+    taciti_driver_destroy(driver);
+    taciti_pool_destroy(pool);
+    taciti_trace_destroy(&trace);
+    tacit_settings_destroy(settings);
+}
+
+static void law_of_the_driver(tacit_comm *comm) {
+    static const char *const ADAMW[] = {"strategy=gossip", "optim.name=adamw", NULL};
+    static float ours[MAX_FLOATS];
+    static _Alignas(64) float direct[MAX_FLOATS];
+    const char *const *const lists[] = {DP, ADAMW, LOCAL};
+    for (size_t i = 0; i < 3; i++) {
+        tacit_job *job = open_job(comm, lists[i], NULL, false);
+        initialise(job);
+        memcpy(direct, tacit_job_parameters(job), g_floats * sizeof *direct);
+        OK(tacit_job_close(job));
+        OK(taciti_comm_broadcast(comm->comm, 0, direct, g_floats * sizeof *direct));
+        drive(comm, lists[i], direct);
+        train(comm, lists[i], NULL, false, ours);
+        same(ours, direct, "the driver");
+    }
+}
+
+/* ---- two jobs at once -------------------------------------------------------------------------------------------- */
+
+/* One on the world, one on the half of it that this rank belongs to; their steps alternate. */
+static void law_of_two_communicators(tacit_comm *comm) {
+    static float alone[2][MAX_FLOATS], together[2][MAX_FLOATS];
+    MPI_Comm half = MPI_COMM_NULL;
+    tacit_comm *other = NULL;
+    tacit_settings *settings = settings_of(NULL, NULL);
+    CHECK(MPI_Comm_split(MPI_COMM_WORLD, g_rank % 2, g_rank, &half) == MPI_SUCCESS);
+    OK(tacit_open_mpi(half, settings, &other));
+    CHECK(MPI_Comm_free(&half) == MPI_SUCCESS); /* a duplicate is used */
+    CHECK(tacit_size(other) == (tacit_size(comm) + 1 - g_rank % 2) / 2);
+    train(comm, AWC, NULL, false, alone[0]);
+    train(other, DP, NULL, false, alone[1]);
+    tacit_job *a = open_job(comm, AWC, NULL, false), *b = open_job(other, DP, NULL, false);
+    initialise(a);
+    initialise(b);
+    OK(tacit_job_start(a));
+    OK(tacit_job_start(b));
+    for (int64_t s = 0; s < STEPS; s++) {
+        backward(a, s);
+        backward(b, s);
+        OK(tacit_job_finish(b, NULL));
+        OK(tacit_job_finish(a, NULL));
+    }
+    take(a, together[0]);
+    take(b, together[1]);
+    same(alone[0], together[0], "two communicators, all ranks");
+    same(alone[1], together[1], "two communicators, half of them");
+    OK(tacit_close(other));
+    tacit_settings_destroy(settings);
+}
+
+/* ---- checkpoints ------------------------------------------------------------------------------------------------- */
+
+static void law_of_checkpoints(tacit_comm *comm, const char *folder) {
+    static const char *const ADAMW[] = {"strategy=gossip", "gossip.topology=ring", "optim.name=adamw", NULL};
+    static float whole[MAX_FLOATS], resumed[MAX_FLOATS];
+    int place = 100 + g_rank, word = 42;
+    bool found = true;
+    tacit_blob blobs[] = {{.name = "place", .bytes = &place, .size = sizeof place, .own = true},
+                          {.name = "word", .bytes = &word, .size = sizeof word}};
+    train(comm, ADAMW, NULL, false, whole);
+    tacit_job *job = open_job(comm, ADAMW, NULL, false);
+    OK(tacit_job_load(job, folder, blobs, 2, &found));
+    CHECK(!found);
+    initialise(job);
+    OK(tacit_job_start(job));
+    for (int64_t s = 0; s < 4; s++) make_step(job, false, s);
+    OK(tacit_job_save(job, folder, 2, blobs, 2));
+    make_step(job, false, 4); /* a save changes nothing */
+    OK(tacit_job_close(job));
+    place = word = 0;
+    job = open_job(comm, ADAMW, NULL, false);
+    OK(tacit_job_load(job, folder, blobs, 2, &found));
+    CHECK(found && place == 100 + g_rank && word == 42 && blobs[0].loaded && blobs[1].loaded);
+    for (int64_t s = 4; s < STEPS; s++) make_step(job, false, s);
+    take(job, resumed);
+    same(whole, resumed, "a checkpoint");
+}
+
+/* ---- a rank that stops ------------------------------------------------------------------------------------------- */
+
+static _Atomic int g_called;
+static char g_text[512];
+
+static void note(void *context, tacit_status status, const char *text) {
+    CHECK(context == &g_called && status == TACIT_E_PEER);
+    (void)snprintf(g_text, sizeof g_text, "%s", text);
+    g_called++;
+}
+
+static void stop_last_rank(tacit_comm *comm) {
+    tacit_job *job = open_job(comm, DP, NULL, false);
+    tacit_step step = {.number = -1};
+    char culprit[32];
+    OK(tacit_on_failure(comm, note, &g_called));
+    initialise(job);
+    OK(tacit_job_start(job));
+    make_step(job, false, 0);
+    if (g_rank == tacit_size(comm) - 1) (void)raise(SIGSTOP);
+    const int64_t begin_ns = taciti_now_ns();
+    tacit_status status = TACIT_OK;
+    while (status == TACIT_OK) {
+        compute(tacit_job_parameters(job), tacit_job_gradients(job), g_rank, 1);
+        status = tacit_job_ready(job, TACIT_ALL_TENSORS);
+        if (status == TACIT_OK) status = tacit_job_finish(job, &step);
+    }
+    const double seconds = (double)(taciti_now_ns() - begin_ns) * 1e-9;
+    (void)snprintf(culprit, sizeof culprit, "rank %d ", tacit_size(comm) - 1);
+    CHECK(status == TACIT_E_PEER && g_called == 1 && seconds < 5);
+    CHECK(strncmp(g_text, culprit, strlen(culprit)) == 0 && strcmp(g_text, tacit_error_text()) == 0);
+    CHECK(tacit_job_save(job, "nowhere", 1, NULL, 0) == TACIT_E_PEER);
+    CHECK(tacit_job_close(job) == TACIT_E_PEER && tacit_close(comm) == TACIT_E_PEER);
+    CHECK(tacit_job_close(job) == TACIT_E_USAGE && tacit_close(comm) == TACIT_E_USAGE);
+    (void)printf("rank %d ended by itself after %.1f s\n", g_rank, seconds);
+    (void)fflush(stdout);
+    taciti_sleep_ns(2 * TACITI_NS_PER_S); /* the launcher ends the others with the first: they shall have their say */
+}
+
+int main(int argc, char **argv) {
+    int level = 0;
+    tacit_comm *comm = NULL;
+    if (argc < 2) return 2;
+    CHECK(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level) == MPI_SUCCESS && level == MPI_THREAD_MULTIPLE);
+    tacit_settings *settings = settings_of(NULL, NULL);
+    OK(tacit_open_mpi(MPI_COMM_WORLD, settings, &comm));
+    g_rank = tacit_rank(comm);
+    OK(tacit_layout_create(LIST, TENSORS, &g_layout));
+    g_floats = tacit_layout_floats(g_layout);
+    CHECK(g_floats <= MAX_FLOATS);
+    if (strcmp(argv[1], "frozen") == 0) {
+        stop_last_rank(comm);
+        _exit(0);
+    }
+    law_of_own_optimizers(comm);
+    law_of_the_driver(comm);
+    law_of_two_communicators(comm);
+    if (argc > 2) law_of_checkpoints(comm, argv[2]);
+    OK(tacit_close(comm));
+    tacit_layout_destroy(g_layout);
+    tacit_settings_destroy(settings);
+    return MPI_Finalize() == MPI_SUCCESS ? 0 : 1;
+}
