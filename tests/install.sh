@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # tests/install.sh BUILD: installs a build into a folder of its own and uses it the way others will: C and C++17 programs
-# through pkg-config and through find_package, manual pages, completion.
+# through pkg-config and through find_package, the examples on four ranks, manual pages, completion.
 set -euo pipefail
 build=$(cd "$1" && pwd)
+source=$(cd "$(dirname "$0")/.." && pwd)
 prefix=$(mktemp -d)
 trap 'rm -rf "$prefix"' EXIT
 fail() {
@@ -16,7 +17,7 @@ usr=$prefix/usr
 version=$("$usr/bin/tacit" --version)
 
 # what is there
-for file in bin/tacit include/tacit/tacit.h share/man/man1/tacit.1 share/man/man1/tacit-doctor.1 \
+for file in bin/tacit include/tacit/tacit.h include/tacit/tacit_mpi.h share/man/man1/tacit.1 share/man/man1/tacit-doctor.1 \
     share/bash-completion/completions/tacit; do
     [[ -s $usr/$file ]] || fail "$file is missing"
 done
@@ -65,7 +66,60 @@ cmake --build out > "$prefix/log" 2>&1 || { cat "$prefix/log"; fail "the user's 
 for program in ./by_pc_c ./by_pc_cc out/use_c out/use_cc; do
     [[ $($program) == "$version" ]] || fail "$program does not say $version"
 done
+# what the library shows, and what it must not use: it never ends the process, prints, or takes signals
+shared=$(find "$usr" -name 'libtacit.so.*.*.*')
+readelf -d "$shared" | grep -q 'SONAME.*\[libtacit\.so\.0\.1\]' || fail "the soname is not libtacit.so.0.1"
+nm -D --defined-only "$shared" | awk '{ print $3 }' | sort > "$prefix/symbols"
+sed -n 's/^TACIT_API .*[ *]\(tacit_[a-z_]*\)(.*/\1/p' "$usr"/include/tacit/*.h | sort > "$prefix/declared"
+[[ $(wc -l < "$prefix/declared") -gt 20 ]] || fail "too few functions are declared"
+diff "$prefix/declared" "$prefix/symbols" || fail "the library shows other symbols than its headers declare"
+if nm -D --undefined-only "$shared" | awk '{ sub("@.*", "", $2); print $2 }' |
+    grep -xE '_?_?exit|_Exit|quick_exit|abort|atexit|signal|sigaction|perror|puts|putchar|(__)?v?printf(_chk)?|stdout|stderr'; then
+    fail "the library ends the process, prints or takes signals"
+fi
+
+# the examples on four ranks, as docs/library.md has them
+. "$source/scripts/mpi-environment.sh"
+cp "$source"/examples/c/*.c .
+cat > CMakeLists.txt <<'EOF'
+cmake_minimum_required(VERSION 3.20)
+project(examples LANGUAGES C)
+find_package(tacit 0.1 REQUIRED)
+foreach(name own_network own_optimizer)
+  add_executable(${name} ${name}.c)
+  target_link_libraries(${name} PRIVATE tacit::tacit m)
+endforeach()
+EOF
+if ! { cmake -S . -B examples -DCMAKE_PREFIX_PATH="$usr" && cmake --build examples; } > "$prefix/log" 2>&1; then
+    cat "$prefix/log"
+    fail "the examples do not build by find_package"
+fi
+for name in own_network own_optimizer; do
+    cc -std=c11 $strict "${flags[@]}" $name.c -o $name "${libraries[@]}" -lm "-Wl,-rpath,$lib"
+done
+# run PROGRAM SETTING...: its output in $prefix/out
+run() { timeout 60 "$MPIRUN" -n 4 "$@" > "$prefix/out" 2> "$prefix/err" || { cat "$prefix/err"; fail "$* failed"; }; }
+learns() {
+    run "$@"
+    awk '/^step/ { if (n++ == 0) first = $4; last = $4 } END { exit !(n == 3 && last < first / 2 && last < 0.02) }' \
+        "$prefix/out" || { cat "$prefix/out"; fail "$*: the loss does not fall"; }
+}
+# The answer is 3 and -2, and all ranks deliver the same mean of their replicas.
+agrees() {
+    run "$@"
+    awk '/^rank/ { n++; d = $3 - 3; e = $4 + 2; if (d * d + e * e > 0.01) wrong = 1; if (!(($3, $4) in seen)) kinds++; seen[$3, $4] }
+         END { exit !(n == 4 && kinds == 1 && !wrong) }' "$prefix/out" || { cat "$prefix/out"; fail "$*: not the answer"; }
+}
+if [[ -n $MPIRUN && $(readelf -d "$shared") == *libmpi.so* ]]; then
+    for strategy in dp gossip "localsgd localsgd.every=8"; do
+        learns ./own_network strategy=$strategy optim.lr=0.01
+        agrees examples/own_optimizer strategy=$strategy
+    done
+    learns examples/own_network strategy=gossip gossip.order=atc optim.lr=0.01
+    agrees ./own_optimizer strategy=gossip gossip.order=atc
+fi
+
 # the next minor version is another interface
 sed -i 's/tacit 0.1 /tacit 0.2 /' CMakeLists.txt
 if cmake -S . -B out2 -DCMAKE_PREFIX_PATH="$usr" > /dev/null 2>&1; then fail "find_package(tacit 0.2) found $version"; fi
-echo "install: $version installed and used from C11 and C++17, through pkg-config and find_package"
+echo "install: $version installed and used from C11 and C++17, through pkg-config and find_package; examples on 4 ranks"

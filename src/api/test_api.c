@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The C interface on one rank: what is refused, with which text, and that a wrong call changes nothing. What ranks do
+ * together is in tests/mpi/library.c.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tacit/tacit.h"
+
+static const tacit_tensor TENSORS[] = {{"out", {3}, false}, {"in", {5, 4}, true}};
+
+typedef struct scene {
+    tacit_settings *settings;
+    tacit_comm *comm;
+    tacit_layout *layout;
+    tacit_job *job;
+} scene;
+
+static int open_scene(void **state) {
+    scene *s = calloc(1, sizeof *s);
+    *state = s;
+    assert_int_equal(tacit_settings_create(&s->settings), TACIT_OK);
+    assert_int_equal(tacit_open_self(NULL, &s->comm), TACIT_OK);
+    assert_int_equal(tacit_layout_create(TENSORS, 2, &s->layout), TACIT_OK);
+    assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout, NULL, &s->job), TACIT_OK);
+    return 0;
+}
+
+static int close_scene(void **state) {
+    scene *s = *state;
+    assert_int_equal(tacit_job_close(s->job), TACIT_OK);
+    assert_int_equal(tacit_close(s->comm), TACIT_OK);
+    tacit_layout_destroy(s->layout);
+    tacit_settings_destroy(s->settings);
+    free(s);
+    return 0;
+}
+
+/* The text is that of this refusal, not of an earlier one. */
+static void refused(tacit_status got, tacit_status want, const char *text) {
+    assert_int_equal(got, want);
+    if (strstr(tacit_error_text(), text) == NULL) fail_msg("\"%s\" is not in \"%s\"", text, tacit_error_text());
+}
+
+static void test_settings(void **state) {
+    tacit_settings *settings = ((scene *)*state)->settings;
+    refused(tacit_settings_create(NULL), TACIT_E_USAGE, "out is NULL");
+    refused(tacit_settings_set(NULL, "optim.lr=1"), TACIT_E_USAGE, "tacit_settings is NULL");
+    refused(tacit_settings_set(settings, NULL), TACIT_E_USAGE, "key_is_value is NULL");
+    refused(tacit_settings_set(settings, "optim.lr"), TACIT_E_CONFIG, "section.key=value");
+    refused(tacit_settings_set(settings, "optim.lrr=1"), TACIT_E_CONFIG, "optim.lr");
+    refused(tacit_settings_set(settings, "optim.lr=fast"), TACIT_E_CONFIG, "optim.lr");
+    refused(tacit_settings_set(settings, "strategy=gosip"), TACIT_E_CONFIG, "gossip");
+    refused(tacit_settings_set(settings, "model.layers=2"), TACIT_E_CONFIG, "model.layers");
+    refused(tacit_settings_set(settings, "train.steps=2"), TACIT_E_CONFIG, "train.steps");
+    refused(tacit_settings_file(settings, "/nonexistent.yaml"), TACIT_E_IO, "/nonexistent.yaml");
+    assert_int_equal(tacit_settings_set(settings, "strategy=localsgd"), TACIT_OK);
+    assert_int_equal(tacit_settings_set(settings, "localsgd.every=4"), TACIT_OK);
+}
+
+static void test_layouts(void **state) {
+    const tacit_layout *layout = ((scene *)*state)->layout;
+    tacit_layout *out = NULL;
+    size_t offset = 7;
+    refused(tacit_layout_create(NULL, 1, &out), TACIT_E_USAGE, "tensors is NULL");
+    refused(tacit_layout_create(TENSORS, 0, &out), TACIT_E_USAGE, "0 tensors");
+    refused(tacit_layout_create(&(tacit_tensor){NULL, {1}, false}, 1, &out), TACIT_E_CONFIG, "no name");
+    refused(tacit_layout_create(&(tacit_tensor){"a", {0}, false}, 1, &out), TACIT_E_CONFIG, "tensor a");
+    refused(tacit_layout_create(&(tacit_tensor){"a", {2, 0, 3}, false}, 1, &out), TACIT_E_CONFIG, "tensor a");
+    refused(tacit_layout_create(&(tacit_tensor){"a", {SIZE_MAX / 2, 4}, false}, 1, &out), TACIT_E_CONFIG, "range");
+    refused(tacit_layout_create((const tacit_tensor[]){{"a", {1}, false}, {"a", {2}, false}}, 2, &out), TACIT_E_CONFIG,
+            "twice");
+    assert_null(out);
+    assert_int_equal(tacit_layout_floats(layout), 16 + 32);
+    refused(tacit_layout_offset(layout, 2, &offset), TACIT_E_USAGE, "tensor 2 of a layout of 2");
+    assert_int_equal(offset, 7);
+    assert_int_equal(tacit_layout_offset(layout, 1, &offset), TACIT_OK);
+    assert_int_equal(offset, 16);
+}
+
+static void test_order_of_calls(void **state) {
+    tacit_job *job = ((scene *)*state)->job;
+    tacit_step step = {.number = -1};
+    refused(tacit_job_ready(job, 0), TACIT_E_USAGE, "before tacit_job_start()");
+    refused(tacit_job_finish(job, &step), TACIT_E_USAGE, "before tacit_job_start()");
+    refused(tacit_job_save(job, "x", 1, NULL, 0), TACIT_E_USAGE, "before tacit_job_start()");
+    assert_int_equal(tacit_job_start(job), TACIT_OK);
+    refused(tacit_job_start(job), TACIT_E_USAGE, "between two steps");
+    refused(tacit_job_finish(job, &step), TACIT_E_USAGE, "between two steps");
+    refused(tacit_job_revert(job), TACIT_E_USAGE, "between two steps");
+    refused(tacit_job_ready(job, 2), TACIT_E_USAGE, "tensor 2 of a layout of 2");
+    assert_int_equal(tacit_job_ready(job, 1), TACIT_OK);
+    refused(tacit_job_ready(job, 1), TACIT_E_USAGE, "(in)");
+    refused(tacit_job_finish(job, &step), TACIT_E_USAGE, "the first is 0 (out)");
+    refused(tacit_job_settle(job, &step), TACIT_E_USAGE, "without own_optimizer");
+    refused(tacit_job_stepped(job), TACIT_E_USAGE, "inside of a step");
+    refused(tacit_job_average(job, NULL), TACIT_E_USAGE, "inside of a step");
+    assert_int_equal(step.number, -1);
+    assert_int_equal(tacit_job_ready(job, TACIT_ALL_TENSORS), TACIT_OK);
+    assert_int_equal(tacit_job_finish(job, &step), TACIT_OK);
+    assert_int_equal(step.number, 1);
+    assert_int_equal(tacit_job_average(job, NULL), TACIT_OK);
+    refused(tacit_job_ready(job, 0), TACIT_E_USAGE, "between average and revert");
+    assert_int_equal(tacit_job_revert(job), TACIT_OK);
+}
+
+static void test_closed_handles(void **state) {
+    scene *s = *state;
+    tacit_job *job = NULL;
+    refused(tacit_close(s->comm), TACIT_E_USAGE, "1 jobs are open");
+    assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout, NULL, &job), TACIT_OK);
+    assert_int_equal(tacit_job_close(job), TACIT_OK);
+    refused(tacit_job_close(job), TACIT_E_USAGE, "closed before");
+    refused(tacit_job_ready(job, 0), TACIT_E_USAGE, "closed before");
+    refused(tacit_job_finish(job, NULL), TACIT_E_USAGE, "closed before");
+    assert_null(tacit_job_parameters(job));
+    refused(tacit_job_ready((tacit_job *)s->comm, 0), TACIT_E_USAGE, "a tacit_comm stands where a tacit_job is wanted");
+    refused(tacit_job_open(NULL, s->settings, s->layout, NULL, &job), TACIT_E_USAGE, "tacit_comm is NULL");
+    refused(tacit_job_open(s->comm, NULL, s->layout, NULL, &job), TACIT_E_USAGE, "tacit_settings is NULL");
+    refused(tacit_job_open(s->comm, s->settings, NULL, NULL, &job), TACIT_E_USAGE, "tacit_layout is NULL");
+    assert_int_equal(tacit_size(NULL), -1);
+    assert_int_equal(tacit_job_close(NULL), TACIT_OK);
+    assert_int_equal(tacit_close(NULL), TACIT_OK);
+}
+
+static void test_job_options(void **state) {
+    const scene *s = *state;
+    _Alignas(64) float mine[2][64];
+    tacit_job *job = NULL;
+    const tacit_job_options crooked = {.parameters = mine[0] + 1};
+    refused(tacit_job_open(s->comm, s->settings, s->layout, &crooked, &job), TACIT_E_USAGE, "parameters");
+    refused(tacit_job_open(s->comm, s->settings, s->layout, &(tacit_job_options){.threads = -1}, &job), TACIT_E_USAGE,
+            "threads -1");
+    for (size_t i = 0; i < 64; i++) mine[0][i] = mine[1][i] = 1;
+    const tacit_job_options own = {.parameters = mine[0], .gradients = mine[1]};
+    assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout, &own, &job), TACIT_OK);
+    assert_ptr_equal(tacit_job_gradients(job), mine[1]);
+    assert_float_equal(mine[0][2], 1, 0);
+    assert_float_equal(mine[0][3], 0, 0); /* padding */
+    assert_float_equal(mine[0][48], 1, 0);
+    assert_int_equal(tacit_job_close(job), TACIT_OK);
+}
+
+static void test_a_skipped_step(void **state) {
+    tacit_job *job = ((scene *)*state)->job;
+    tacit_step step;
+    tacit_counters counters;
+    assert_int_equal(tacit_job_start(job), TACIT_OK);
+    tacit_job_gradients(job)[0] = NAN;
+    assert_int_equal(tacit_job_ready(job, TACIT_ALL_TENSORS), TACIT_OK);
+    assert_int_equal(tacit_job_finish(job, &step), TACIT_OK);
+    assert_true(step.skipped);
+    assert_float_equal(tacit_job_parameters(job)[0], 0, 0);
+    assert_int_equal(tacit_job_counters(job, &counters), TACIT_OK);
+    assert_int_equal(counters.steps, 1);
+    assert_int_equal(counters.skipped, 1);
+}
+
+static void test_blobs(void **state) {
+    tacit_job *job = ((scene *)*state)->job;
+    char byte = 1;
+    bool found = true;
+    tacit_blob blob = {.name = "../x", .bytes = &byte, .size = 1};
+    assert_int_equal(tacit_job_start(job), TACIT_OK);
+    refused(tacit_job_save(job, "unused", 1, &blob, 1), TACIT_E_USAGE, "../x");
+    blob.name = "x";
+    refused(tacit_job_save(job, "unused", 0, &blob, 1), TACIT_E_USAGE, "keep 0");
+    refused(tacit_job_save(job, NULL, 1, &blob, 1), TACIT_E_USAGE, "folder is NULL");
+    refused(tacit_job_save(job, "unused", 1, (tacit_blob[]){blob, blob}, 2), TACIT_E_USAGE, "twice");
+    blob.size = 0;
+    refused(tacit_job_save(job, "unused", 1, &blob, 1), TACIT_E_USAGE, "0 bytes");
+    refused(tacit_job_load(job, "unused", NULL, 0, &found), TACIT_E_USAGE, "between two steps");
+}
+
+static int g_lines;
+
+static void count_line(void *context, tacit_log_level level, const char *line) {
+    assert_ptr_equal(context, &g_lines);
+    assert_true(level == TACIT_LOG_ERROR && line[0] != '\0');
+    g_lines++;
+}
+
+static void test_log(void **state) {
+    tacit_settings *settings = ((scene *)*state)->settings;
+    refused(tacit_log_to(count_line, NULL, (tacit_log_level)9), TACIT_E_USAGE, "9 is no level");
+    assert_int_equal(tacit_log_to(count_line, &g_lines, TACIT_LOG_WARN), TACIT_OK);
+    refused(tacit_settings_set(settings, "optim.lr=-"), TACIT_E_CONFIG, "optim.lr");
+    assert_int_equal(g_lines, 1);
+    assert_int_equal(tacit_log_to(NULL, NULL, TACIT_LOG_WARN), TACIT_OK);
+    refused(tacit_settings_set(settings, "optim.lr=-"), TACIT_E_CONFIG, "optim.lr");
+    assert_int_equal(g_lines, 1);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_scene, close_scene)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_settings),    TEST(test_layouts),        TEST(test_order_of_calls), TEST(test_closed_handles),
+        TEST(test_job_options), TEST(test_a_skipped_step), TEST(test_blobs),          TEST(test_log),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
