@@ -106,7 +106,7 @@ TACIT_API tacit_status tacit_settings_create(tacit_settings **out);
  * key. Not collective. */
 TACIT_API tacit_status tacit_settings_set(tacit_settings *settings, const char *key_is_value);
 
-/* A YAML file: `strategy: gossip` and sections of `key: value`. E_IO or E_CONFIG names file, line and column. What
+/* A YAML file: `strategy: gossip` and sections of `key: value`. E_CONFIG names file, line and column. What
  * stood before the mistake has been taken. Not collective. */
 TACIT_API tacit_status tacit_settings_file(tacit_settings *settings, const char *path);
 

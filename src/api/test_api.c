@@ -62,7 +62,7 @@ static void test_settings(void **state) {
     refused(tacit_settings_set(settings, "strategy=gosip"), TACIT_E_CONFIG, "gossip");
     refused(tacit_settings_set(settings, "model.layers=2"), TACIT_E_CONFIG, "model.layers");
     refused(tacit_settings_set(settings, "train.steps=2"), TACIT_E_CONFIG, "train.steps");
-    refused(tacit_settings_file(settings, "/nonexistent.yaml"), TACIT_E_IO, "/nonexistent.yaml");
+    refused(tacit_settings_file(settings, "/nonexistent.yaml"), TACIT_E_CONFIG, "/nonexistent.yaml");
     assert_int_equal(tacit_settings_set(settings, "strategy=localsgd"), TACIT_OK);
     assert_int_equal(tacit_settings_set(settings, "localsgd.every=4"), TACIT_OK);
 }
