@@ -70,7 +70,7 @@ done
 shared=$(find "$usr" -name 'libtacit.so.*.*.*')
 readelf -d "$shared" | grep -q 'SONAME.*\[libtacit\.so\.0\.1\]' || fail "the soname is not libtacit.so.0.1"
 nm -D --defined-only "$shared" | awk '{ print $3 }' | sort > "$prefix/symbols"
-sed -n 's/^TACIT_API .*[ *]\(tacit_[a-z_]*\)(.*/\1/p' "$usr"/include/tacit/*.h | sort > "$prefix/declared"
+sed -n 's/^TACIT_API [^(]*[ *]\(tacit_[a-z_]*\)(.*/\1/p' "$usr"/include/tacit/*.h | sort > "$prefix/declared"
 [[ $(wc -l < "$prefix/declared") -gt 20 ]] || fail "too few functions are declared"
 diff "$prefix/declared" "$prefix/symbols" || fail "the library shows other symbols than its headers declare"
 if nm -D --undefined-only "$shared" | awk '{ sub("@.*", "", $2); print $2 }' |
