@@ -292,7 +292,10 @@ static void stop_last_rank(tacit_comm *comm) {
     initialise(job);
     OK(tacit_job_start(job));
     make_step(job, false, 0);
-    if (g_rank == tacit_size(comm) - 1) (void)raise(SIGSTOP);
+    if (g_rank == tacit_size(comm) - 1) {
+        (void)raise(SIGSTOP);
+        _exit(0); /* woken by the launcher, which ends it */
+    }
     const int64_t begin_ns = taciti_now_ns();
     tacit_status status = TACIT_OK;
     while (status == TACIT_OK) {
