@@ -26,7 +26,10 @@ tacit_status taciti_bucket_jobs_create(taciti_comm *comm, const taciti_layout *l
     return TACIT_OK;
 }
 
+/* Errors were logged where they were seen. */
 void taciti_bucket_jobs_destroy(taciti_bucket_jobs *jobs) {
+    for (size_t b = 0; jobs->all != NULL && b < jobs->layout->bucket_count; b++)
+        if (jobs->all[b].under_way) (void)taciti_bucket_wait(jobs, b);
     taciti_free(jobs->all);
     *jobs = (taciti_bucket_jobs){0};
 }

@@ -31,7 +31,8 @@ typedef struct taciti_bucket_jobs {
 /* Not collective. */
 tacit_status taciti_bucket_jobs_create(taciti_comm *comm, const taciti_layout *layout, taciti_bucket_move *move,
                                        void *owner, taciti_bucket_jobs *out);
-void taciti_bucket_jobs_destroy(taciti_bucket_jobs *jobs); /* {0} is fine */
+/* Waits for buckets that are under way; call it before what they use is released. {0} is fine. */
+void taciti_bucket_jobs_destroy(taciti_bucket_jobs *jobs);
 
 /* Starts bucket task->bucket of the flat array; it must not be under way. name: of the job, for error messages:
  * "all-reduce of bucket"; borrowed. Owner thread, never blocks. */

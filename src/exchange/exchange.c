@@ -108,8 +108,8 @@ tacit_status taciti_exchange_create_encoded(taciti_comm *comm, const taciti_layo
 
 void taciti_exchange_destroy(taciti_exchange *exchange) {
     if (exchange == NULL) return;
-    taciti_allreduce_destroy(&exchange->reduce);
     taciti_bucket_jobs_destroy(&exchange->jobs);
+    taciti_allreduce_destroy(&exchange->reduce);
     taciti_free(exchange->residuals);
     taciti_pages_destroy(&exchange->residual_pages);
     taciti_free(exchange);

@@ -44,13 +44,13 @@ typedef struct taciti_exchange taciti_exchange;
 /* Workspaces are sized here; nothing is allocated later. Borrows comm and layout. Collective. */
 tacit_status taciti_exchange_create(taciti_comm *comm, const taciti_layout *layout,
                                     const taciti_exchange_options *options, taciti_exchange **out);
-/* The same with any codec of class SUM or GATHER instead of the wire's. feedback: every rank keeps what its encodings
- * lose and adds it to what it encodes in the next step: its contribution in each range, and the result where it owns it
- * (error feedback; residual.h). */
+/* The same with any codec of class SUM or GATHER instead of the wire's; NULL: the wire's. feedback: every rank keeps
+ * what its encodings lose and adds it to what it encodes in the next step: its contribution in each range, and the
+ * result where it owns it (error feedback; residual.h). */
 tacit_status taciti_exchange_create_encoded(taciti_comm *comm, const taciti_layout *layout,
                                             const taciti_exchange_options *options, const taciti_encoding *encoding,
                                             bool feedback, taciti_exchange **out);
-void taciti_exchange_destroy(taciti_exchange *exchange);
+void taciti_exchange_destroy(taciti_exchange *exchange); /* waits for buckets that are under way; NULL is fine */
 
 /* What is begun from now on belongs to this step (of the codec's keys), with this setting of the codec. At first step 0
  * and setting 0. Owner thread, not collective; the same on all ranks. */

@@ -259,9 +259,9 @@ tacit_status taciti_mix_create_encoded(taciti_comm *comm, const taciti_layout *l
 
 void taciti_mix_destroy(taciti_mix *mix) {
     if (mix == NULL) return;
+    taciti_bucket_jobs_destroy(&mix->jobs);
     forget(mix);
     taciti_pages_destroy(&mix->workspace);
-    taciti_bucket_jobs_destroy(&mix->jobs);
     taciti_free(mix);
 }
 

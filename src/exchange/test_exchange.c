@@ -11,10 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/rng.h"
 #include "comm/test_engine.h"
 #include "exchange/allreduce.h"
+#include "exchange/bucket_job.h"
 #include "exchange/exchange.h"
 #include "exchange/test_layout.h"
 #include "exchange/test_wire.h"
@@ -466,12 +468,44 @@ static void staging_stays_bounded(void **state) {
     test_ranks_per_host(0);
 }
 
+/* A bucket that is still being moved when its jobs are destroyed. */
+static tacit_status move_slowly(void *owner, float *x, size_t n, const taciti_bucket_task *task) {
+    (void)task;
+    taciti_sleep_until_ns(taciti_now_ns() + TACITI_NS_PER_S / 50);
+    for (size_t i = 0; i < n; i++) x[i]++;
+    ++*(size_t *)owner;
+    return TACIT_OK;
+}
+
+static void destroy_while_under_way(taciti_comm *comm, void *context) {
+    (void)context;
+    taciti_layout layout;
+    taciti_bucket_jobs jobs;
+    size_t moved = 0;
+    test_layout_of_five(&layout);
+    float *x = taciti_calloc(layout.n, sizeof *x);
+    CHECK(taciti_bucket_jobs_create(comm, &layout, move_slowly, &moved, &jobs) == TACIT_OK);
+    for (size_t b = 0; b < 3; b++)
+        CHECK(taciti_bucket_begin(&jobs, x, &(taciti_bucket_task){.bucket = b}, "test of bucket") == TACIT_OK);
+    taciti_bucket_jobs_destroy(&jobs);
+    CHECK(moved == 3 && x[0] > 0);
+    taciti_free(x);
+    taciti_layout_destroy(&layout);
+}
+
+static void destroying_waits_for_what_is_under_way(void **state) {
+    (void)state;
+    const taciti_comm_options options = test_comm_options(true);
+    test_world_run(1, &options, destroy_while_under_way, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integers_sum_exactly_for_any_ranks_length_wire_and_arrangement),
         cmocka_unit_test(every_rank_holds_the_bits_of_the_definition),
         cmocka_unit_test(errors_given_back_make_the_sum_whole),
         cmocka_unit_test(what_is_not_finite_arrives_everywhere),
+        cmocka_unit_test(destroying_waits_for_what_is_under_way),
         cmocka_unit_test(overlapped_equals_blocking_bit_for_bit),
         cmocka_unit_test(a_refused_bucket_is_not_under_way),
         cmocka_unit_test(misuse_is_refused),

@@ -117,23 +117,14 @@ void taciti_gossip_copy(const taciti_gossip *g, float *to, float *from, double s
 }
 
 tacit_status taciti_gossip_begin(taciti_gossip_channel *channel, size_t bucket, int64_t number) {
-    TACITI_TRY(taciti_mix_begin(channel->mix, channel->buffer, bucket, number));
-    channel->begun++;
-    return TACIT_OK;
+    return taciti_mix_begin(channel->mix, channel->buffer, bucket, number);
 }
 
 tacit_status taciti_gossip_wait(taciti_gossip *g, taciti_gossip_channel *channel, size_t bucket) {
     const int64_t begin_ns = taciti_now_ns();
-    channel->arrived++;
     TACITI_TRY(taciti_mix_wait(channel->mix, bucket));
     g->wait_ns += taciti_trace_add(g->context.trace, TACITI_SPAN_WAIT, (int)bucket, begin_ns) - begin_ns;
     return TACIT_OK;
-}
-
-/* Errors were logged where they were seen, and end the job elsewhere. */
-void taciti_gossip_drain(taciti_gossip *g, taciti_gossip_channel *channel) {
-    while (channel->arrived < channel->begun)
-        (void)taciti_gossip_wait(g, channel, channel->arrived % g->context.layout->bucket_count);
 }
 
 tacit_status taciti_gossip_launch(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, double scale,

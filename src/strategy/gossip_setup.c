@@ -283,7 +283,6 @@ void taciti_gossip_destroy(void *self) {
     if (g == NULL) return;
     taciti_average_destroy(g->average);
     for (int c = 0; c < TACITI_GOSSIP_CHANNELS; c++) {
-        taciti_gossip_drain(g, &g->channels[c]);
         taciti_mix_destroy(g->channels[c].mix);
         taciti_pages_destroy(&g->channels[c].pages);
     }

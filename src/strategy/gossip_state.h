@@ -20,12 +20,11 @@
 
 enum { TACITI_GOSSIP_CHANNELS = 3 };
 
-/* A transfer of an array: a copy whose buckets are exchanged in place. Buckets begin and arrive in ascending order. */
+/* A transfer of an array: a copy whose buckets are exchanged in place. */
 typedef struct taciti_gossip_channel {
-    taciti_mix *mix;       /* owned */
-    float *buffer;         /* layout->n floats, in pages */
-    taciti_pages pages;    /* owned */
-    size_t begun, arrived; /* buckets since create() */
+    taciti_mix *mix;    /* owned */
+    float *buffer;      /* layout->n floats, in pages */
+    taciti_pages pages; /* owned */
 } taciti_gossip_channel;
 
 /* The effect of mix number `number` on an array of this rank: x <- keep x + share buffer, where keep and share contain
@@ -98,11 +97,9 @@ void taciti_gossip_plan_step(taciti_gossip *g, double lr);
 /* to <- scale * from, one bucket. */
 void taciti_gossip_copy(const taciti_gossip *g, float *to, float *from, double scale, size_t bucket);
 
-/* begin starts the exchange of the next bucket of the buffer; wait blocks until the given bucket has arrived. */
+/* begin starts the exchange of a bucket of the buffer; wait blocks until it has arrived. */
 tacit_status taciti_gossip_begin(taciti_gossip_channel *channel, size_t bucket, int64_t number);
 tacit_status taciti_gossip_wait(taciti_gossip *g, taciti_gossip_channel *channel, size_t bucket);
-/* Waits for all transfers that use the buffer, before it is freed. */
-void taciti_gossip_drain(taciti_gossip *g, taciti_gossip_channel *channel);
 
 /* Copies scale * flat into the buffer and starts the exchange of all buckets. */
 tacit_status taciti_gossip_launch(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, double scale,
