@@ -84,19 +84,19 @@ static tacit_status set_up(taciti_exchange *exchange, const taciti_exchange_opti
 
 tacit_status taciti_exchange_create(taciti_comm *comm, const taciti_layout *layout,
                                     const taciti_exchange_options *options, taciti_exchange **out) {
-    const taciti_encoding encoding = {.codec = taciti_exchange_wire(options)};
-    return taciti_exchange_create_encoded(comm, layout, options, &encoding, false, out);
+    return taciti_exchange_create_encoded(comm, layout, options, NULL, false, out);
 }
 
 tacit_status taciti_exchange_create_encoded(taciti_comm *comm, const taciti_layout *layout,
                                             const taciti_exchange_options *options, const taciti_encoding *encoding,
                                             bool feedback, taciti_exchange **out) {
+    const taciti_encoding wire = {.codec = taciti_exchange_wire(options)};
     taciti_exchange *exchange = taciti_calloc(1, sizeof *exchange);
     tacit_status status = exchange == NULL ? TACIT_E_MEMORY : TACIT_OK;
     if (status == TACIT_OK) {
         exchange->comm = comm;
         exchange->layout = layout;
-        status = set_up(exchange, options, encoding, feedback);
+        status = set_up(exchange, options, encoding != NULL ? encoding : &wire, feedback);
     }
     status = taciti_comm_agree(comm, status);
     if (status == TACIT_OK)

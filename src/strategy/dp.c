@@ -8,7 +8,8 @@
  * training recurrent neural networks", arXiv 1211.5063, algorithm 1, with the global norm.
  *
  * Properties (test_strategy.c): parameters are bit-equal on all ranks after every step; overlapped equals blocking; a
- * gradient that is not finite on any rank makes every rank skip the step and change nothing.
+ * gradient that is not finite on any rank makes every rank skip the step and change nothing, residuals of error
+ * feedback included.
  *
  * The norm is computed from the summed gradients, which are the same bits on every rank, bucket by bucket in order, by
  * a function that depends neither on threads nor on the CPU: so the clipping factor and the decision to skip are the
@@ -41,7 +42,8 @@ static tacit_status dp_create(const taciti_strategy_context *context, void **out
     taciti_exchange *exchange = NULL;
     tacit_status status = taciti_comm_agree(context->comm, d == NULL || begun == NULL ? TACIT_E_MEMORY : TACIT_OK);
     if (status == TACIT_OK)
-        status = taciti_exchange_create(context->comm, context->layout, context->exchange_options, &exchange);
+        status = taciti_exchange_create_encoded(context->comm, context->layout, context->exchange_options,
+                                                context->encoding, context->feedback, &exchange);
     if (status != TACIT_OK) {
         taciti_free(begun);
         taciti_free(d);
@@ -49,6 +51,12 @@ static tacit_status dp_create(const taciti_strategy_context *context, void **out
     }
     *d = (dp){.context = *context, .exchange = exchange, .begun = begun};
     *out = d;
+    return TACIT_OK;
+}
+
+static tacit_status dp_start(void *self, int64_t step, bool restored) {
+    (void)restored;
+    taciti_exchange_at(((dp *)self)->exchange, step, 0);
     return TACIT_OK;
 }
 
@@ -81,7 +89,7 @@ static tacit_status collect(dp *d, taciti_step_report *report, double *scale) {
     report->grad_norm = sqrt(squares);
     report->skipped = !isfinite(squares);
     *scale = report->skipped ? 1 : taciti_optim_clip_scale(d->context.optim_options, report->grad_norm);
-    return TACIT_OK;
+    return taciti_exchange_settle(d->exchange, !report->skipped);
 }
 
 static tacit_status dp_finish(void *self, double lr, taciti_step_report *out) {
@@ -136,6 +144,7 @@ const taciti_strategy taciti_strategy_dp = {
     .source = "arXiv 2006.15704",
     .patterns = dp_patterns,
     .create = dp_create,
+    .start = dp_start,
     .ready = dp_ready,
     .finish = dp_finish,
     .settle = dp_settle,

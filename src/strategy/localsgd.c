@@ -65,6 +65,7 @@ typedef struct localsgd {
     taciti_pages momentum; /* of the outer step; nothing when that has none */
     double *block_squares; /* one per BLOCK_FLOATS floats of the largest bucket; owned */
     bool alone;            /* one rank, plain averaging: the average is what it has */
+    int64_t step;          /* that comes next */
     int64_t done;          /* steps since the last average */
     double saved_done;     /* the same for a checkpoint, which keeps numbers */
     taciti_bucket bucket;  /* that the threads of the pool work on */
@@ -104,7 +105,8 @@ static tacit_status allocate(localsgd *l) {
 static tacit_status build(localsgd *l) {
     const taciti_strategy_context *c = &l->context;
     TACITI_TRY(taciti_comm_agree(c->comm, allocate(l)));
-    TACITI_TRY(taciti_exchange_create(c->comm, c->layout, c->exchange_options, &l->exchange));
+    TACITI_TRY(taciti_exchange_create_encoded(c->comm, c->layout, c->exchange_options, c->encoding, c->feedback,
+                                              &l->exchange));
     return taciti_average_create(c, &l->average);
 }
 
@@ -146,6 +148,7 @@ static void copy_to_anchor(void *context, int thread, int threads) {
  * were. */
 static tacit_status localsgd_start(void *self, int64_t step, bool restored) {
     localsgd *l = self;
+    l->step = step;
     if (!restored) {
         l->done = step % l->options.every;
         taciti_optim_run(l->context.optim, copy_to_anchor, l);
@@ -251,7 +254,7 @@ static tacit_status step_together(localsgd *l, bool update, taciti_step_report *
         report->wait_ns += taciti_trace_add(c->trace, TACITI_SPAN_WAIT, (int)b, begin_ns) - begin_ns;
         arrive_bucket(l, b, &report->moved);
     }
-    return TACIT_OK;
+    return taciti_exchange_settle(l->exchange, true);
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
@@ -259,6 +262,7 @@ static tacit_status step_together(localsgd *l, bool update, taciti_step_report *
 /* update: the inner step, which has begun, is still to be made. */
 static tacit_status end_step(localsgd *l, bool update, taciti_step_report *report) {
     const bool together = ++l->done >= l->options.every;
+    taciti_exchange_at(l->exchange, l->step++, 0);
     if (together) l->done = 0;
     if (together && !l->alone) return step_together(l, update, report);
     if (update) step_inner(l, &(taciti_bucket){.n = l->context.layout->n});

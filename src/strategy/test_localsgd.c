@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/rng.h"
+#include "codec/test_sparse.h"
 #include "exchange/test_wire.h"
 #include "strategy/localsgd.h"
 #include "strategy/test_replicas.h"
@@ -35,6 +36,8 @@ typedef struct trial {
     double then_lr;   /* localsgd.outer_lr from then on; 0: the same */
     bool emulated;    /* the optimizer leaves all elements alone */
     bool check_bytes; /* of every step */
+    const taciti_encoding *encoding; /* with error feedback; NULL: exchange.wire */
+    float constant;                  /* every element of every gradient; 0: as data says */
     float *parameters[MAX_RANKS];
     double distances[MAX_RANKS][STEPS]; /* consensus distance after each step */
     taciti_step_report reports[MAX_RANKS][STEPS];
@@ -60,6 +63,7 @@ static trial diloco_of(int data, int64_t every) {
 }
 
 static float gradient(const trial *t, int rank, int step, size_t i) {
+    if (t->constant > 0) return t->constant;
     const uint64_t stream = t->data == ALIKE ? 0 : (uint64_t)rank;
     const uint64_t key = taciti_rng_key(taciti_rng_key(3, stream), (uint64_t)step);
     const float integer = (float)((int)taciti_rng_below(key, i, 9) - 4);
@@ -111,6 +115,8 @@ static void open_worker(worker *w) {
                                        .optim = w->optim,
                                        .optim_options = &t->optim,
                                        .exchange_options = &t->exchange,
+                                       .encoding = t->encoding,
+                                       .feedback = t->encoding != NULL,
                                        .options = &w->local,
                                        .parameters = w->p,
                                        .gradients = w->g,
@@ -261,6 +267,24 @@ static void assert_same(const trial *a, const trial *b, int ranks) {
 
 static void assert_replicas_equal(const trial *t, int ranks) {
     for (int r = 1; r < ranks; r++) assert_memory_equal(t->parameters[r], t->parameters[0], t->n * sizeof(float));
+}
+
+/* A period moves every replica by lr N = 0.125, less than the threshold: the average takes part in it some periods
+ * later. What is missing in the end are residuals, below the threshold in each contribution and in the sum. */
+static void error_feedback_loses_nothing(void **state) {
+    (void)state;
+    static const test_sparse_options THRESHOLD = {.threshold = 0.3};
+    static const taciti_encoding SPARSE = {.codec = &test_sparse, .options = &THRESHOLD, .seed = 7};
+    trial t = trial_of(DYADIC, TACITI_OPTIM_SGD, 1);
+    t.encoding = &SPARSE;
+    t.constant = 1;
+    play(&t, 2);
+    assert_memory_equal(t.parameters[1], t.parameters[0], t.n * sizeof(float));
+    for (size_t i = 0; i < SIZES[0]; i++) {
+        const double moved = (double)start_value(&t, i) - (double)t.parameters[0][i], all = STEPS * 0.125;
+        assert_true(moved <= all && moved > all - 1.5 * THRESHOLD.threshold);
+    }
+    forget(&t, 2);
 }
 
 static bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
@@ -584,6 +608,7 @@ static void a_place_outside_the_period_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(error_feedback_loses_nothing),
         cmocka_unit_test(alone_it_is_dp_to_the_bit),
         cmocka_unit_test(averaging_every_step_of_sgd_is_dp),
         cmocka_unit_test(the_average_conserves_the_sum),

@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "base/rng.h"
+#include "codec/test_sparse.h"
 #include "exchange/test_wire.h"
 #include "strategy/localsgd.h"
 #include "strategy/test_replicas.h"
@@ -22,10 +23,13 @@ enum { MAX_RANKS = 5, STEPS = 4, BAD_STEP = 2 };
 typedef struct trial {
     taciti_exchange_options exchange;
     taciti_optim_options optim;
-    float bad;     /* planted into one rank's gradient in step BAD_STEP when not zero */
-    int bad_rank;  /* -1: none */
-    int virtually; /* a single rank that plays this many: the reference; 0: no */
-    bool emulated; /* the optimizer leaves all elements alone */
+    float bad;                       /* planted into one rank's gradient in step BAD_STEP when not zero */
+    int bad_rank;                    /* -1: none */
+    int virtually;                   /* a single rank that plays this many: the reference; 0: no */
+    bool emulated;                   /* the optimizer leaves all elements alone */
+    const taciti_encoding *encoding; /* with error feedback; NULL: exchange.wire */
+    float constant;                  /* every element of every gradient; 0: small integers */
+    bool absent;                     /* step BAD_STEP is not made */
     float *parameters[MAX_RANKS];
     taciti_step_report reports[MAX_RANKS][STEPS];
     size_t n;
@@ -41,7 +45,8 @@ static void backward(const trial *t, const taciti_layout *layout, int rank, int 
     memset(g, 0, layout->n * sizeof *g);
     for (size_t a = 0; a < layout->tensor_count; a++)
         for (size_t i = layout->tensors[a].offset; i < layout->tensors[a].offset + layout->tensors[a].n; i++)
-            for (int r = 0; r < (t->virtually > 0 ? t->virtually : 1); r++) g[i] += gradient(rank + r, step, i);
+            for (int r = 0; r < (t->virtually > 0 ? t->virtually : 1); r++)
+                g[i] += t->constant > 0 ? t->constant : gradient(rank + r, step, i);
     const bool mine = t->virtually > 0 || rank == t->bad_rank;
     if (t->bad_rank >= 0 && mine && step == BAD_STEP) g[layout->n / 2] = t->bad;
 }
@@ -67,21 +72,25 @@ static void train(taciti_comm *comm, void *context) {
                                        .optim = optim,
                                        .optim_options = &t->optim,
                                        .exchange_options = &t->exchange,
+                                       .encoding = t->encoding,
+                                       .feedback = t->encoding != NULL,
                                        .parameters = p,
                                        .gradients = g,
                                        .copy16 = copy};
-    CHECK(dp->create(&c, &self) == TACIT_OK);
+    CHECK(dp->create(&c, &self) == TACIT_OK && dp->start(self, 0, false) == TACIT_OK);
     for (int step = 0; step < STEPS; step++) {
+        if (t->absent && step == BAD_STEP) continue;
         const taciti_comm_counters before = taciti_comm_count(comm);
         backward(t, &layout, rank, step, g);
         for (size_t b = 0; b < layout.bucket_count; b++) CHECK(dp->ready(self, b) == TACIT_OK);
         CHECK(dp->finish(self, 0.01, &t->reports[rank][step]) == TACIT_OK);
         const taciti_comm_counters after = taciti_comm_count(comm);
+        if (t->encoding != NULL) continue; /* of variable size */
         CHECK(after.bytes_sent - before.bytes_sent == dp->bytes_per_step(self));
         CHECK(test_sum_over_host(comm, after.away_bytes_sent - before.away_bytes_sent) == dp->nic_bytes_per_step(self));
     }
     const bool one_skipped = t->bad_rank >= 0 && !isfinite(t->bad);
-    CHECK(taciti_optim_updates(optim) == STEPS - one_skipped);
+    CHECK(taciti_optim_updates(optim) == STEPS - (one_skipped || t->absent));
     t->parameters[rank] = p;
     if (rank == 0) t->n = layout.n;
     dp->destroy(self);
@@ -188,6 +197,46 @@ static void one_bad_gradient_makes_all_skip(void **state) {
         }
 }
 
+/* Ones below the threshold of 1.5: a step sends few elements, and every second one what two have left. All of it is in
+ * the parameters but for the residuals, which are below the threshold in each rank's contribution and in the sum. */
+static void error_feedback_loses_nothing(void **state) {
+    (void)state;
+    static const test_sparse_options THRESHOLD = {.threshold = 1.5};
+    static const taciti_encoding SPARSE = {.codec = &test_sparse, .options = &THRESHOLD, .seed = 7};
+    for (int ranks = 2; ranks <= MAX_RANKS; ranks++) {
+        trial t = trial_of(ranks % 2 == 0, TACITI_OPTIM_SGD, 0);
+        t.optim.momentum = t.optim.weight_decay = 0;
+        t.encoding = &SPARSE;
+        t.constant = 1;
+        play(&t, ranks);
+        for (size_t i = 0; i < 3000; i++) { /* the first tensor */
+            const double sent = -(double)t.parameters[0][i] / 0.01, all = (double)STEPS * ranks;
+            assert_true(sent <= all + 1e-3 && sent > all - (ranks + 1) * THRESHOLD.threshold);
+        }
+        for (int r = 1; r < ranks; r++) assert_memory_equal(t.parameters[r], t.parameters[0], t.n * sizeof(float));
+        forget(&t, ranks);
+    }
+}
+
+static void a_skipped_step_leaves_residuals_alone(void **state) {
+    (void)state;
+    static const test_sparse_options THRESHOLD = {.threshold = 3.5};
+    static const taciti_encoding SPARSE = {.codec = &test_sparse, .options = &THRESHOLD, .seed = 7};
+    trial skipped = trial_of(true, TACITI_OPTIM_ADAMW, 1), absent = trial_of(false, TACITI_OPTIM_ADAMW, 1);
+    skipped.encoding = absent.encoding = &SPARSE;
+    skipped.bad = NAN;
+    skipped.bad_rank = 1;
+    absent.absent = true;
+    play(&skipped, 3);
+    play(&absent, 3);
+    for (int r = 0; r < 3; r++) {
+        assert_true(skipped.reports[r][BAD_STEP].skipped);
+        assert_memory_equal(skipped.parameters[r], absent.parameters[0], absent.n * sizeof(float));
+    }
+    forget(&skipped, 3);
+    forget(&absent, 3);
+}
+
 static void clipping_bounds_the_update(void **state) {
     (void)state;
     trial loose = trial_of(true, TACITI_OPTIM_SGD, 1e9), none = trial_of(true, TACITI_OPTIM_SGD, 0),
@@ -254,6 +303,8 @@ int main(void) {
         cmocka_unit_test(overlapped_equals_blocking_on_both_wires),
         cmocka_unit_test(bytes_between_hosts_are_as_predicted),
         cmocka_unit_test(one_bad_gradient_makes_all_skip),
+        cmocka_unit_test(error_feedback_loses_nothing),
+        cmocka_unit_test(a_skipped_step_leaves_residuals_alone),
         cmocka_unit_test(clipping_bounds_the_update),
         cmocka_unit_test(an_emulated_optimizer_changes_nothing),
         cmocka_unit_test(strategies_are_found_by_name),
