@@ -83,7 +83,7 @@ static void add_to_digest(const char *line) {
 
 static void fail_line(tacit_status status, const char *line) {
     (void)pthread_mutex_lock(&g_held.lock);
-    const bool compared = g_held.mode != TACITI_LOG_DIRECT && status != TACIT_E_PEER;
+    const bool compared = t_reason == NULL && g_held.mode != TACITI_LOG_DIRECT && status != TACIT_E_PEER;
     if (compared) add_to_digest(line);
     if (compared && g_held.mode == TACITI_LOG_HOLD)
         hold(line);

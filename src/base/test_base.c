@@ -56,6 +56,14 @@ static void what_is_captured_reaches_no_sink(void **state) {
     assert_string_equal(g_line, "");
     taciti_log(TACITI_LOG_WARN, "later");
     assert_string_equal(g_line, "later");
+    taciti_log_set_mode(TACITI_LOG_HOLD);
+    taciti_log_capture(reason);
+    (void)taciti_fail(TACIT_E_CONFIG, "not here");
+    taciti_log_capture(NULL);
+    assert_string_equal(reason, "not here");
+    assert_true(taciti_log_held() == 0); /* nothing that other processes would have to say, too */
+    taciti_log_set_mode(TACITI_LOG_DIRECT);
+    assert_string_equal(g_line, "later");
     taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
 }
 
