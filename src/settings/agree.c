@@ -18,10 +18,10 @@ tacit_status taciti_agree_on_build(taciti_comm *comm) {
     char text[TEXT_BYTES], *program = NULL;
     size_t bytes = 0;
     const tacit_status status = taciti_file_read("/proc/self/exe", PROGRAM_LIMIT_BYTES, &program, &bytes);
-    TACITI_TRY(taciti_comm_agree(comm, status));
-    (void)snprintf(text, sizeof text, "tacit %s, program digest %016llx", tacit_version(),
-                   (unsigned long long)XXH3_64bits(program, bytes));
+    const uint64_t digest = status == TACIT_OK ? XXH3_64bits(program, bytes) : 0;
     taciti_free(program);
+    TACITI_TRY(taciti_comm_agree(comm, status));
+    (void)snprintf(text, sizeof text, "tacit %s, program digest %016llx", tacit_version(), (unsigned long long)digest);
     return taciti_comm_agree_text(comm, "build", text);
 }
 
