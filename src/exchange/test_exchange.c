@@ -496,7 +496,7 @@ static void destroy_while_under_way(taciti_comm *comm, void *context) {
 static void destroying_waits_for_what_is_under_way(void **state) {
     (void)state;
     const taciti_comm_options options = test_comm_options(true);
-    test_world_run(1, &options, destroy_while_under_way, NULL);
+    test_world_run(2, &options, destroy_while_under_way, NULL);
 }
 
 int main(void) {
