@@ -161,6 +161,25 @@ static void encode_stays_in_bounds_and_repeats_itself(void **state) {
     }
 }
 
+/* Whether any payload of the codec depends on the key. */
+static bool reads_the_key(const taciti_codec *codec) {
+    for (int k = 0; k < INPUTS; k++) {
+        fill(g_x, MAX, (input)k, 7);
+        const size_t bytes = encode_guarded(codec, g_x, MAX, g_payload, NULL);
+        g_encoder.key++;
+        if (encode_again(codec, g_x, MAX, g_again, NULL) != bytes || memcmp(g_payload, g_again, bytes) != 0)
+            return true;
+    }
+    return false;
+}
+
+/* A key costs time that short arrays feel, so a codec that needs none says so; one that reads it must get it. */
+static void a_codec_is_keyless_when_it_ignores_the_key(void **state) {
+    (void)state;
+    const taciti_codec *codec = NULL;
+    for (size_t c = 0; (codec = codec_at(c)) != NULL; c++) assert_true(codec->keyless == !reads_the_key(codec));
+}
+
 /* encode writes all of the next state, and nothing of this one: a step that is dropped can be made again. */
 static void the_next_state_is_written_in_full(void **state) {
     (void)state;
@@ -444,6 +463,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_codec_is_complete_and_found_by_name),
         cmocka_unit_test(encode_stays_in_bounds_and_repeats_itself),
+        cmocka_unit_test(a_codec_is_keyless_when_it_ignores_the_key),
         cmocka_unit_test(the_next_state_is_written_in_full),
         cmocka_unit_test(bounds_grow_with_the_array),
         cmocka_unit_test(the_error_is_x_minus_the_decoded_payload),
