@@ -91,28 +91,13 @@ tacit_status taciti_allreduce_open(taciti_allreduce *reduce, taciti_comm *comm, 
     return open_halves(reduce, memory);
 }
 
-/* As taciti_allreduce_describe(), for this rank of a communicator. */
-static tacit_status describe_here(const taciti_comm *comm, const taciti_encoding *encoding, taciti_members members,
-                                  taciti_placement requested, size_t segment_bytes, taciti_allreduce *out) {
-    return taciti_allreduce_describe(taciti_comm_hosts(comm), members, taciti_comm_rank(comm), encoding, requested,
-                                     segment_bytes, out);
-}
-
 tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_encoding *encoding, taciti_members members,
                                      taciti_placement requested, size_t segment_bytes, taciti_allreduce *out) {
-    TACITI_TRY(describe_here(comm, encoding, members, requested, segment_bytes, out));
+    TACITI_TRY(taciti_allreduce_describe(taciti_comm_hosts(comm), members, taciti_comm_rank(comm), encoding, requested,
+                                         segment_bytes, out));
     const tacit_status status = taciti_allreduce_open(out, comm, NULL);
     if (status != TACIT_OK) taciti_allreduce_destroy(out);
     return status;
-}
-
-size_t taciti_allreduce_memory_bytes(const taciti_comm *comm, const taciti_encoding *encoding,
-                                     taciti_placement requested, size_t segment_bytes) {
-    taciti_allreduce reduce;
-    if (describe_here(comm, encoding, (taciti_members){0}, requested, segment_bytes, &reduce) != TACIT_OK) return 0;
-    const size_t bytes = taciti_allreduce_workspace_bytes(&reduce);
-    taciti_allreduce_destroy(&reduce);
-    return bytes;
 }
 
 void taciti_allreduce_destroy(taciti_allreduce *reduce) {

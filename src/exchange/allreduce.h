@@ -52,9 +52,6 @@ tacit_status taciti_allreduce_open(taciti_allreduce *reduce, taciti_comm *comm, 
 /* Both in one. */
 tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_encoding *encoding, taciti_members members,
                                      taciti_placement requested, size_t segment_bytes, taciti_allreduce *out);
-/* Bytes of workspace among all ranks, before it exists; 0 when there is no memory to tell. */
-size_t taciti_allreduce_memory_bytes(const taciti_comm *comm, const taciti_encoding *encoding,
-                                     taciti_placement requested, size_t segment_bytes);
 
 void taciti_allreduce_destroy(taciti_allreduce *reduce);
 

@@ -52,21 +52,33 @@ taciti_placement taciti_exchange_placement(const taciti_exchange_options *option
     return (taciti_placement){.scheme = (taciti_scheme)options->scheme, .lanes = (int)options->lanes};
 }
 
-/* What encodings leave from step to step, where there is anything. */
-static tacit_status create_residuals(taciti_exchange *exchange, bool feedback) {
-    const size_t buckets = exchange->layout->bucket_count;
+/* What encodings of a bucket leave from step to step; {0}: nothing. */
+static taciti_residual residual_of(const taciti_allreduce *reduce, const taciti_bucket *bucket, bool feedback) {
+    if (!feedback && reduce->encoding.codec->state_bytes == NULL) return (taciti_residual){0};
+    return taciti_allreduce_residual(reduce, bucket->n, feedback);
+}
+
+/* Of all buckets together. */
+static size_t residual_bytes(const taciti_allreduce *reduce, const taciti_layout *layout, bool feedback) {
     size_t bytes = 0;
-    exchange->reduce.halves_only = feedback;
-    exchange->residuals = taciti_calloc(buckets, sizeof *exchange->residuals);
-    if (exchange->residuals == NULL) return TACIT_E_MEMORY;
-    for (size_t b = 0; b < buckets; b++) {
-        exchange->residuals[b] = taciti_allreduce_residual(&exchange->reduce, exchange->layout->buckets[b].n, feedback);
-        bytes += taciti_residual_bytes(&exchange->residuals[b]);
+    for (size_t b = 0; b < layout->bucket_count; b++) {
+        const taciti_residual one = residual_of(reduce, &layout->buckets[b], feedback);
+        bytes += taciti_residual_bytes(&one);
     }
+    return bytes;
+}
+
+static tacit_status create_residuals(taciti_exchange *exchange, bool feedback) {
+    const taciti_layout *layout = exchange->layout;
+    const size_t bytes = residual_bytes(&exchange->reduce, layout, feedback);
+    exchange->reduce.halves_only = feedback;
     if (bytes == 0) return TACIT_OK;
+    exchange->residuals = taciti_calloc(layout->bucket_count, sizeof *exchange->residuals);
+    if (exchange->residuals == NULL) return TACIT_E_MEMORY;
     TACITI_TRY(taciti_pages_create(bytes, "the residuals of the exchange", &exchange->residual_pages));
     char *at = exchange->residual_pages.base;
-    for (size_t b = 0; b < buckets; b++) {
+    for (size_t b = 0; b < layout->bucket_count; b++) {
+        exchange->residuals[b] = residual_of(&exchange->reduce, &layout->buckets[b], feedback);
         taciti_residual_open(&exchange->residuals[b], at);
         at += taciti_residual_bytes(&exchange->residuals[b]);
     }
@@ -78,7 +90,7 @@ static tacit_status set_up(taciti_exchange *exchange, const taciti_exchange_opti
     const size_t segment_bytes = taciti_comm_segment_bytes(exchange->comm);
     TACITI_TRY(taciti_allreduce_create(exchange->comm, encoding, (taciti_members){0},
                                        taciti_exchange_placement(options), segment_bytes, &exchange->reduce));
-    if (feedback || encoding->codec->state_bytes != NULL) TACITI_TRY(create_residuals(exchange, feedback));
+    TACITI_TRY(create_residuals(exchange, feedback));
     return taciti_bucket_jobs_create(exchange->comm, exchange->layout, move, exchange, &exchange->jobs);
 }
 
@@ -186,8 +198,21 @@ uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange) {
     return bytes;
 }
 
-size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_exchange_options *options) {
+size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_layout *layout,
+                                     const taciti_exchange_options *options) {
     const taciti_encoding encoding = {.codec = taciti_exchange_wire(options)};
-    return taciti_allreduce_memory_bytes(comm, &encoding, taciti_exchange_placement(options),
-                                         taciti_comm_segment_bytes(comm));
+    return taciti_exchange_predict_encoded_bytes(comm, layout, options, &encoding, false);
+}
+
+size_t taciti_exchange_predict_encoded_bytes(const taciti_comm *comm, const taciti_layout *layout,
+                                             const taciti_exchange_options *options, const taciti_encoding *encoding,
+                                             bool feedback) {
+    taciti_allreduce reduce;
+    if (taciti_allreduce_describe(taciti_comm_hosts(comm), (taciti_members){0}, taciti_comm_rank(comm), encoding,
+                                  taciti_exchange_placement(options), taciti_comm_segment_bytes(comm),
+                                  &reduce) != TACIT_OK)
+        return 0;
+    const size_t bytes = taciti_allreduce_workspace_bytes(&reduce) + residual_bytes(&reduce, layout, feedback);
+    taciti_allreduce_destroy(&reduce);
+    return bytes;
 }

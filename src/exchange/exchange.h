@@ -94,7 +94,12 @@ uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange);
  * for protocol headers and heartbeats. */
 uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange);
 
-/* Bytes of workspace an exchange with these options holds, before it exists: for the memory prediction. */
-size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_exchange_options *options);
+/* Bytes that an exchange holds on this rank, before it exists: workspace, residuals and the codec's state. For the
+ * memory prediction; the arguments are those of create and create_encoded. Not collective. */
+size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_layout *layout,
+                                     const taciti_exchange_options *options);
+size_t taciti_exchange_predict_encoded_bytes(const taciti_comm *comm, const taciti_layout *layout,
+                                             const taciti_exchange_options *options, const taciti_encoding *encoding,
+                                             bool feedback);
 
 #endif

@@ -331,7 +331,7 @@ static void exchange_buckets(taciti_comm *comm, void *context) {
         CHECK(taciti_comm_count(comm).bytes_sent - before == taciti_exchange_bytes_per_step(exchange));
         CHECK(taciti_exchange_nic_bytes_per_step(exchange) == 0); /* they all share a host */
     }
-    CHECK((taciti_exchange_predict_bytes(comm, &options) > 0) == (taciti_comm_size(comm) > 1));
+    CHECK((taciti_exchange_predict_bytes(comm, &layout, &options) > 0) == (taciti_comm_size(comm) > 1));
     taciti_exchange_destroy(exchange);
     taciti_layout_destroy(&layout);
     p->results[taciti_comm_rank(comm)] = x;
@@ -449,9 +449,13 @@ static void look_at_memory(taciti_comm *comm, void *context) {
     static const size_t SEGMENTS[] = {1, 64, 1000, 1 << 18, 1 << 30};
     for (size_t i = 0; i < sizeof SEGMENTS / sizeof *SEGMENTS; i++) {
         for (int scheme = TACITI_SCHEME_AUTO; scheme <= TACITI_SCHEME_HOSTS; scheme++) {
-            const size_t bytes =
-                taciti_allreduce_memory_bytes(comm, &(taciti_encoding){.codec = taciti_codec_find("f32")},
-                                              (taciti_placement){(taciti_scheme)scheme, 0}, SEGMENTS[i]);
+            taciti_allreduce reduce;
+            CHECK(taciti_allreduce_describe(taciti_comm_hosts(comm), (taciti_members){0}, taciti_comm_rank(comm),
+                                            &(taciti_encoding){.codec = taciti_codec_find("f32")},
+                                            (taciti_placement){(taciti_scheme)scheme, 0}, SEGMENTS[i],
+                                            &reduce) == TACIT_OK);
+            const size_t bytes = taciti_allreduce_workspace_bytes(&reduce);
+            taciti_allreduce_destroy(&reduce);
             CHECK(bytes > 0 && bytes <= (size_t)128 << 20);
         }
     }

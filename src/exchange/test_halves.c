@@ -242,6 +242,19 @@ static bool encodes(const bench *b, const trial *t) {
     return count > 0 && t->encoding.codec == &test_sparse;
 }
 
+/* Residuals are held twice, as they are and as the step leaves them; the codec's state comes on top. */
+static void residuals_are_predicted(const bench *b, const trial *t) {
+    const size_t without = taciti_exchange_predict_encoded_bytes(b->comm, &b->layout, &b->options, &t->encoding, false);
+    const size_t with = taciti_exchange_predict_encoded_bytes(b->comm, &b->layout, &b->options, &t->encoding, true);
+    const size_t arrays = 2 * copy_residuals(b, NULL) * sizeof(float);
+    CHECK(with >= without + arrays && with <= without + arrays + 256 * b->layout.bucket_count);
+    taciti_codec stateless = *t->encoding.codec;
+    stateless.state_bytes = NULL;
+    const taciti_encoding encoding = {.codec = &stateless, .options = t->encoding.options};
+    const size_t bare = taciti_exchange_predict_encoded_bytes(b->comm, &b->layout, &b->options, &encoding, false);
+    CHECK((without > bare) == (arrays > 0 && t->encoding.codec->state_bytes != NULL));
+}
+
 /* Some steps of feedback, one of them dropped, then a step of zeros in which everything is sent: then the results add
  * up to the inputs of the steps that were taken, element by element, and no residual is left. */
 static void lose_nothing(taciti_comm *comm, void *context) {
@@ -258,6 +271,7 @@ static void lose_nothing(taciti_comm *comm, void *context) {
         CHECK(taciti_exchange_settle(b.exchange, true) == TACIT_OK);
         add_up(&b, step);
     }
+    residuals_are_predicted(&b, t);
     double lost = 0;
     for (size_t i = 0; i < b.layout.n; i++) lost += b.sum[i] != 0;
     CHECK((lost > 0) == encodes(&b, t)); /* something was held back */

@@ -63,9 +63,9 @@ tacit_status taciti_average_create(const taciti_strategy_context *context, tacit
     return TACIT_OK;
 }
 
-size_t taciti_average_predict_bytes(const taciti_comm *comm, const taciti_exchange_options *options) {
-    const taciti_exchange_options f32 = exact(options);
-    return taciti_exchange_predict_bytes(comm, &f32);
+size_t taciti_average_predict_bytes(const taciti_strategy_context *context) {
+    const taciti_exchange_options f32 = exact(context->exchange_options);
+    return taciti_exchange_predict_bytes(context->comm, context->layout, &f32);
 }
 
 void taciti_average_weigh(taciti_average *average, double weight) { average->weight = (float)weight; }

@@ -36,6 +36,6 @@ void taciti_average_revert(taciti_average *average);
 void taciti_average_list_model(const taciti_average *average, taciti_state *out);
 
 /* Bytes of workspace that create() will allocate, for the memory prediction. */
-size_t taciti_average_predict_bytes(const taciti_comm *comm, const taciti_exchange_options *options);
+size_t taciti_average_predict_bytes(const taciti_strategy_context *context);
 
 #endif

@@ -122,7 +122,7 @@ static uint64_t dp_nic_bytes_per_step(const void *self) {
 }
 
 static tacit_status dp_predict_bytes(const taciti_strategy_context *context, size_t *out) {
-    *out = taciti_exchange_predict_bytes(context->comm, context->exchange_options);
+    *out = taciti_exchange_predict_bytes(context->comm, context->layout, context->exchange_options);
     return TACIT_OK;
 }
 

@@ -239,8 +239,7 @@ tacit_status taciti_gossip_predict_bytes(const taciti_strategy_context *context,
     const size_t tracks = o->tracker ? 1U : 0U, channels = 1U + (o->delay > 0 ? 1U : 0U) + tracks;
     const size_t arrays = channels + (lags(o) ? 1U : 0U) + (o->accelerate ? 1U : 0U) + 2U * tracks;
     taciti_topology_destroy(&topology);
-    *out = channels * mix_bytes + arrays * context->layout->n * sizeof(float) +
-           taciti_average_predict_bytes(context->comm, context->exchange_options);
+    *out = channels * mix_bytes + arrays * context->layout->n * sizeof(float) + taciti_average_predict_bytes(context);
     return TACIT_OK;
 }
 

@@ -331,8 +331,8 @@ static tacit_status localsgd_predict_bytes(const taciti_strategy_context *c, siz
     const taciti_localsgd_options *options = c->options;
     TACITI_TRY(localsgd_check(options, NULL));
     const size_t arrays = options->outer_momentum > 0 ? 2 : 1;
-    *out = arrays * c->layout->n * sizeof(float) + taciti_exchange_predict_bytes(c->comm, c->exchange_options) +
-           taciti_average_predict_bytes(c->comm, c->exchange_options);
+    *out = arrays * c->layout->n * sizeof(float) +
+           taciti_exchange_predict_bytes(c->comm, c->layout, c->exchange_options) + taciti_average_predict_bytes(c);
     return TACIT_OK;
 }
 
