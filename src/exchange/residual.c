@@ -70,6 +70,6 @@ void taciti_residual_settle(taciti_residual *r, bool taken) {
 }
 
 float *taciti_residual_array(const taciti_residual *r, taciti_payload_kind kind, size_t *n) {
-    *n = r->feedback ? cells(r, kind) * r->cell_n : 0;
+    *n = r->feedback ? cells(r, (int)kind) * r->cell_n : 0;
     return r->error[kind][r->now[kind]];
 }
