@@ -14,11 +14,9 @@
 
 enum { LATE_STEPS = 2, LATE_MAX = 10 };
 
-tacit_status taciti_reports_create(taciti_trainer *trainer) {
-    const taciti_strategy *strategy = trainer->strategy;
+tacit_status taciti_reports_create(taciti_trainer *trainer, size_t lag) {
     taciti_reports *reports = &trainer->reports;
-    const bool travel = !strategy->replicas_equal && trainer->ranks > 1;
-    const size_t lag = strategy->lag == NULL ? 0 : strategy->lag(taciti_driver_strategy(trainer->driver));
+    const bool travel = !trainer->strategy->replicas_equal && trainer->ranks > 1;
     reports->late = !travel ? 0 : lag < LATE_MAX - LATE_STEPS ? LATE_STEPS + lag : LATE_MAX;
     reports->max = reports->late + 2; /* and the step that ends; one more until its line is written */
     reports->all = taciti_calloc((size_t)trainer->ranks, sizeof *reports->all);

@@ -18,15 +18,10 @@
 
 enum { RANKS = 3, STEPS = 40, BATCH = 6, TIME = 5 };
 
-static size_t g_lag;
-static size_t lag_of(const void *self) {
-    (void)self;
-    return g_lag;
-}
-
 typedef struct trial {
     taciti_strategy strategy;
     taciti_train_settings settings;
+    size_t lag;
     size_t late; /* expected */
 } trial;
 
@@ -34,7 +29,7 @@ static taciti_trainer trainer_of(trial *t, taciti_comm *comm) {
     taciti_trainer trainer = {.comm = comm, .settings = &t->settings, .strategy = &t->strategy, .time = TIME};
     trainer.rank = taciti_comm_rank(comm);
     trainer.ranks = taciti_comm_size(comm);
-    CHECK(taciti_reports_create(&trainer) == TACIT_OK);
+    CHECK(taciti_reports_create(&trainer, t->lag) == TACIT_OK);
     CHECK(trainer.reports.late == t->late);
     return trainer;
 }
@@ -86,10 +81,9 @@ static void report_steps(taciti_comm *comm, void *context) {
 static void run(int ranks, bool equal, size_t lag, size_t late, test_rank *rank) {
     const taciti_comm_options options = test_comm_options(true);
     static trial t;
-    t = (trial){.strategy = {.replicas_equal = equal, .lag = lag > 0 ? lag_of : NULL}, .late = late};
+    t = (trial){.strategy = {.replicas_equal = equal}, .lag = lag, .late = late};
     assert_int_equal(taciti_train_settings_init(&t.settings), TACIT_OK);
     t.settings.train.batch = BATCH;
-    g_lag = lag;
     test_world_run(ranks, &options, rank, &t);
     taciti_settings_destroy(&t.settings.job);
 }

@@ -190,7 +190,9 @@ tacit_status taciti_trainer_build(taciti_trainer *trainer) {
     TACITI_TRY(measure_peak(trainer));
     const taciti_strategy_context context = strategy_context(trainer);
     TACITI_TRY(taciti_trainer_create_driver(trainer, &context));
-    return taciti_comm_agree(trainer->comm, taciti_reports_create(trainer));
+    const size_t lag =
+        trainer->strategy->lag == NULL ? 0 : trainer->strategy->lag(taciti_driver_strategy(trainer->driver));
+    return taciti_comm_agree(trainer->comm, taciti_reports_create(trainer, lag));
 }
 
 void taciti_trainer_close(taciti_trainer *trainer) {

@@ -130,8 +130,8 @@ tacit_status taciti_trainer_create_driver(taciti_trainer *trainer, const taciti_
  * entry is made. Collective. */
 tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_requested);
 
-/* reports.c: entries of steps. */
-tacit_status taciti_reports_create(taciti_trainer *trainer);
+/* reports.c: entries of steps. lag: by how many steps a transfer of the strategy may outlast the end of its step. */
+tacit_status taciti_reports_create(taciti_trainer *trainer, size_t lag);
 void taciti_reports_destroy(taciti_reports *reports);
 
 /* Sends this rank's report of the step that ends and opens its entry. Blocks nowhere. Collective. */
