@@ -24,18 +24,34 @@
 static const size_t LENGTHS[] = {0, 1, 15, 16, 17, 48, 100, 1000, 8192, 20001};
 enum { LENGTH_COUNT = sizeof LENGTHS / sizeof *LENGTHS, MAX = 20001 };
 
+typedef float values[MAX];
+
+/* What every rank brings, drawn once: the laws below ask for it again and again. */
+static values small_integers[8], wild_values[8];
+
 /* Small integers: exact in any order and, up to 256, in bf16. */
-static float small_integer(int rank, size_t i) {
+static float draw_small_integer(int rank, size_t i) {
     return (float)((int)taciti_rng_below(taciti_rng_key(5, (uint64_t)rank), i, 17) - 8);
 }
 
-static float wild(int rank, size_t i) {
+static float draw_wild(int rank, size_t i) {
     const uint64_t key = taciti_rng_key(6, (uint64_t)rank);
     const double u = taciti_rng_unit(key, 2 * i) - 0.5;
     const float x =
         (float)ldexp(u, (int)taciti_rng_below(key, 2 * i + 1, 40) - 27); /* sums stay below 65504, the largest fp16 */
     return i % 101 == 0 ? 0.0f : i % 103 == 0 ? 0x1p-140f : x;
 }
+
+static void draw_values(void) {
+    for (int rank = 0; rank < 8; rank++)
+        for (size_t i = 0; i < MAX; i++) {
+            small_integers[rank][i] = draw_small_integer(rank, i);
+            wild_values[rank][i] = draw_wild(rank, i);
+        }
+}
+
+static float small_integer(int rank, size_t i) { return small_integers[rank][i]; }
+static float wild(int rank, size_t i) { return wild_values[rank][i]; }
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 static tacit_status run(taciti_comm *comm, void *context) {
@@ -320,7 +336,7 @@ static void exchange_buckets(taciti_comm *comm, void *context) {
     CHECK(taciti_exchange_create(comm, &layout, &options, &exchange) == TACIT_OK);
     float *x = taciti_calloc(layout.n, sizeof *x);
     for (int step = 0; step < 3; step++) {
-        for (size_t i = 0; i < layout.n; i++) x[i] = wild(taciti_comm_rank(comm) + 10 * step, i);
+        for (size_t i = 0; i < layout.n; i++) x[i] = draw_wild(taciti_comm_rank(comm) + 10 * step, i);
         const uint64_t before = taciti_comm_count(comm).bytes_sent;
         for (size_t b = 0; b < layout.bucket_count; b++) {
             CHECK(taciti_exchange_begin(exchange, x, b) == TACIT_OK);
@@ -504,6 +520,7 @@ static void destroying_waits_for_what_is_under_way(void **state) {
 }
 
 int main(void) {
+    draw_values();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integers_sum_exactly_for_any_ranks_length_wire_and_arrangement),
         cmocka_unit_test(every_rank_holds_the_bits_of_the_definition),

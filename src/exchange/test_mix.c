@@ -39,15 +39,31 @@ enum { SIZE_STEP = 3 };
 enum { SIZE_STEP = 1 };
 #endif
 
-static float small_integer(int rank, size_t i) {
+/* What every rank brings, drawn once: the laws below ask for it again and again. */
+enum { VALUES = 20000 };
+typedef float values[VALUES];
+static values small_integers[TEST_MAX_RANKS], wild_values[TEST_MAX_RANKS];
+
+static float draw_small_integer(int rank, size_t i) {
     return (float)((int)taciti_rng_below(taciti_rng_key(5, (uint64_t)rank), i, 17) - 8);
 }
 
-static float wild(int rank, size_t i) {
+static float draw_wild(int rank, size_t i) {
     const uint64_t key = taciti_rng_key(6, (uint64_t)rank);
     const float x = (float)ldexp(taciti_rng_unit(key, 2 * i) - 0.5, (int)taciti_rng_below(key, 2 * i + 1, 40) - 20);
     return i % 101 == 0 ? 0.0f : i % 103 == 0 ? 0x1p-140f : x;
 }
+
+static void draw_values(void) {
+    for (int rank = 0; rank < TEST_MAX_RANKS; rank++)
+        for (size_t i = 0; i < VALUES; i++) {
+            small_integers[rank][i] = draw_small_integer(rank, i);
+            wild_values[rank][i] = draw_wild(rank, i);
+        }
+}
+
+static float small_integer(int rank, size_t i) { return small_integers[rank][i]; }
+static float wild(int rank, size_t i) { return wild_values[rank][i]; }
 
 typedef float fill(int rank, size_t i);
 
@@ -100,6 +116,7 @@ static void mix_all(taciti_comm *comm, void *context) {
     const int rank = taciti_comm_rank(comm);
     taciti_layout layout;
     test_layout_of_five(&layout);
+    CHECK(layout.n <= VALUES);
     const taciti_exchange_options options = {.wire = test_wire(t->wire), .scheme = t->scheme, .bucket_bytes = 10000};
     taciti_mix *mix = NULL;
     if (t->encoding == NULL)
@@ -163,22 +180,30 @@ static float result_of(const trial *t, int rank, int64_t mix, size_t i) {
     return t->results[rank][t->n * (size_t)mix + i];
 }
 
+/* w[from] of every rank for what `to` gets in this mix. */
+static void row_of(const trial *t, int64_t mix, int to, double *w) {
+    for (int from = 0; from < t->topology->ranks; from++)
+        w[from] = test_weight(t->topology, (size_t)mix % t->topology->period, to, from);
+}
+
 /* Where i is padding of the layout, all values are those of `value` as well. */
 static void is_matrix_times_values(const trial *t) {
     const int ranks = t->topology->ranks;
     for (int64_t mix = 0; mix < t->mixes; mix++)
-        for (int to = 0; to < ranks; to++)
+        for (int to = 0; to < ranks; to++) {
+            double w[TEST_MAX_RANKS];
+            row_of(t, mix, to, w);
             for (size_t i = 0; i < t->n; i += 7) {
                 double sum = 0, size = 0;
                 for (int from = 0; from < ranks; from++) {
-                    const double w = test_weight(t->topology, (size_t)mix % t->topology->period, to, from);
-                    sum += w * (double)t->value(from, i);
-                    size += fabs(w * (double)t->value(from, i));
+                    sum += w[from] * (double)t->value(from, i);
+                    size += fabs(w[from] * (double)t->value(from, i));
                 }
                 /* Products and sums of `ranks` numbers, each rounded once. */
                 const double bound = (ranks + 2) * (double)FLT_EPSILON * size + 2 * ranks * 0x1p-149;
                 assert_true(fabs((double)result_of(t, to, mix, i) - sum) <= bound);
             }
+        }
 }
 
 static void every_round_is_its_matrix_times_the_arrays(void **state) {
@@ -195,10 +220,12 @@ static void is_exact(const trial *t) {
         for (int to = 0; to < ranks; to++) {
             const size_t round = (size_t)mix % t->topology->period;
             if (t->topology->rounds[round].groups == 0) continue;
+            double in_row[TEST_MAX_RANKS];
+            row_of(t, mix, to, in_row);
             for (size_t i = 0; i < t->n; i++) {
                 float sum = 0;
                 for (int from = 0; from < ranks; from++)
-                    if (test_weight(t->topology, round, to, from) > 0) sum += t->value(from, i);
+                    if (in_row[from] > 0) sum += t->value(from, i);
                 const taciti_mix_weights w = t->weights[to][round];
                 assert_true(result_of(t, to, mix, i) == (w.share == 0 ? t->value(to, i) : w.share * sum));
             }
@@ -321,10 +348,11 @@ static void equals_are_equal(const trial *t) {
         for (int to = 0; to < t->topology->ranks; to++) {
             const size_t round = (size_t)mix % t->topology->period;
             const bool exact = sums_of_equals_are_exact(t, round, to), edges = t->topology->rounds[round].groups == 0;
+            const bool sums_to_one = edges && fabs(row_sum(t, round, to) - 1) < 1e-9;
             for (size_t i = 0; i < t->n; i++) {
                 const double x = (double)alike(to, i), y = (double)result_of(t, to, mix, i), off = fabs(x - y);
                 if (exact) assert_true(off == 0);
-                if (edges && fabs(row_sum(t, round, to) - 1) < 1e-9)
+                if (sums_to_one)
                     assert_true(off <= 2 * t->topology->ranks * ((double)FLT_EPSILON * fabs(x) + 0x1p-149));
             }
         }
@@ -485,6 +513,7 @@ static void memory_does_not_grow_with_the_period(void **state) {
 }
 
 int main(void) {
+    draw_values();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_round_is_its_matrix_times_the_arrays),
         cmocka_unit_test(groups_sum_small_integers_exactly_on_every_wire),
