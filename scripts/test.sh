@@ -18,10 +18,11 @@ stages=("$@")
 
 build() { check "build $1" bash -c "cmake --preset $1 -DTACIT_TESTS=ON && cmake --build build/$1"; }
 
-# unit PRESET LABEL [NAMES]: every ctest case with this label (and a name that matches) counts as one test.
+# unit PRESET LABEL [NAMES]: every ctest case with this label (and a name that matches) counts as one test. As many at a
+# time as there are cores, for many of them wait; what starts ranks or measures has RUN_SERIAL.
 unit() {
   local log=$logs/ctest-$1-$2.log passed failed
-  ctest --test-dir "build/$1" --output-on-failure --no-tests=error -L "$2" -R "${3:-.}" >"$log" 2>&1 </dev/null
+  ctest --test-dir "build/$1" -j "$(nproc)" --output-on-failure --no-tests=error -L "$2" -R "${3:-.}" >"$log" 2>&1 </dev/null
   passed=$(grep -cE '^ *[0-9]+/[0-9]+ Test .* Passed' "$log")
   failed=$(grep -cE '^ *[0-9]+/[0-9]+ Test .*\*\*\*' "$log")
   CHECKS_PASSED=$((CHECKS_PASSED + passed))
