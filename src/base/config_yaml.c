@@ -194,11 +194,9 @@ static tacit_status check_first(const reader *r, const char *name, size_t *line)
     return fail_at(r, r->event.start_mark, message);
 }
 
-static tacit_status fail_unknown(const reader *r, const char *key, const char *nearest) {
+static tacit_status fail_unknown(const reader *r, const char *key, const taciti_nearest *nearest) {
     char message[SCALAR_BYTES], quoted[TACITI_QUOTED_BYTES];
-    (void)snprintf(message, sizeof message, "unknown key %s%s%s%s", taciti_quote(key, quoted),
-                   nearest == NULL ? "" : "; did you mean \"", nearest == NULL ? "" : nearest,
-                   nearest == NULL ? "" : "\"?");
+    (void)snprintf(message, sizeof message, "unknown key %s%s", taciti_quote(key, quoted), nearest->hint);
     return fail_at(r, r->event.start_mark, message);
 }
 
@@ -209,7 +207,10 @@ static tacit_status read_pair(reader *r, const char *section) {
     TACITI_TRY(check_scalar(r));
     const int length = snprintf(key, sizeof key, "%s%s%s", section, *section == '\0' ? "" : ".", scalar_text(r));
     const bool known = length > 0 && (size_t)length < sizeof key && taciti_config_find(r->config, key, &place);
-    if (!known) return fail_unknown(r, key, taciti_config_nearest(r->config, key));
+    if (!known) {
+        const taciti_nearest nearest = taciti_config_nearest(r->config, key);
+        return fail_unknown(r, key, &nearest);
+    }
     TACITI_TRY(check_first(r, key, &r->key_lines[place.index]));
     TACITI_TRY(next_event(r));
     return read_value(r, &place);
@@ -244,19 +245,6 @@ static bool find_section(const taciti_config *config, const char *name, size_t *
     return false;
 }
 
-static const char *nearest_section(const taciti_config *config, const char *name) {
-    const char *nearest = NULL;
-    size_t min = SIZE_MAX;
-    for (size_t s = 0; s < config->count; s++) {
-        const char *section = config->sections[s].table->section;
-        const size_t distance = taciti_edit_distance(name, section);
-        if (*section == '\0' || distance >= min || !taciti_edit_close(name, distance)) continue;
-        min = distance;
-        nearest = section;
-    }
-    return nearest;
-}
-
 /* A key at the top level: a section, a key of section "", or a mistake. */
 static tacit_status read_top(reader *r) {
     size_t section = 0;
@@ -271,8 +259,10 @@ static tacit_status read_top(reader *r) {
                        place.option->key);
         return fail_at(r, r->event.start_mark, message);
     }
-    const char *nearest = nearest_section(r->config, name);
-    if (nearest != NULL && !taciti_config_find(r->config, name, &place)) return fail_unknown(r, name, nearest);
+    taciti_nearest nearest = {0};
+    for (size_t s = 0; s < r->config->count; s++)
+        taciti_nearest_offer(&nearest, name, r->config->sections[s].table->section);
+    if (*nearest.name != '\0' && !taciti_config_find(r->config, name, &place)) return fail_unknown(r, name, &nearest);
     return read_pair(r, "");
 }
 

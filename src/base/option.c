@@ -57,11 +57,9 @@ tacit_status taciti_config_defaults(const taciti_config *config) {
 }
 
 static tacit_status fail_unknown(const taciti_config *config, const char *key, const char *origin) {
-    const char *nearest = taciti_config_nearest(config, key);
+    const taciti_nearest nearest = taciti_config_nearest(config, key);
     char quoted[TACITI_QUOTED_BYTES];
-    return taciti_fail(TACIT_E_CONFIG, "%s: unknown key %s%s%s%s", origin, taciti_quote(key, quoted),
-                       nearest == NULL ? "" : "; did you mean \"", nearest == NULL ? "" : nearest,
-                       nearest == NULL ? "" : "\"?");
+    return taciti_fail(TACIT_E_CONFIG, "%s: unknown key %s%s", origin, taciti_quote(key, quoted), nearest.hint);
 }
 
 tacit_status taciti_config_set(const taciti_config *config, const char *key, const char *value, const char *origin) {
@@ -72,22 +70,18 @@ tacit_status taciti_config_set(const taciti_config *config, const char *key, con
 
 /* Besides slips of the hand: the right name without its section or in a wrong one counts as one edit more than a slip,
  * so that "train.lr" finds "optim.lr" but "train.step" finds "train.steps". */
-const char *taciti_config_nearest(const taciti_config *config, const char *key) {
-    static _Thread_local char nearest[TACITI_KEY_BYTES];
+taciti_nearest taciti_config_nearest(const taciti_config *config, const char *key) {
+    taciti_nearest nearest = {0};
     const char *dot = strrchr(key, '.'), *name = dot == NULL ? key : dot + 1;
-    size_t min = SIZE_MAX;
     taciti_place place;
     char full[TACITI_KEY_BYTES];
     for (size_t i = 0; taciti_config_at(config, i, &place); i++) {
         size_t distance = taciti_edit_distance(key, taciti_place_key(&place, full));
         if (!taciti_edit_close(name, distance)) distance = SIZE_MAX;
         if (distance > 2 && strcmp(name, place.option->key) == 0) distance = 2;
-        if (distance < min) {
-            min = distance;
-            memcpy(nearest, full, sizeof nearest);
-        }
+        if (distance < SIZE_MAX) taciti_nearest_take(&nearest, distance, full);
     }
-    return min == SIZE_MAX ? NULL : nearest;
+    return nearest;
 }
 
 void taciti_config_destroy(const taciti_config *config) {

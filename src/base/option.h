@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/text.h"
 #include "tacit/tacit.h"
 
 typedef enum taciti_option_type {
@@ -140,9 +141,8 @@ const char *taciti_option_choices(const taciti_option *option, char out[TACITI_C
  * taciti_free(). NULL when memory is short. */
 char *taciti_config_json(const taciti_config *config, int digest_only);
 
-/* The nearest legal full key to `key` by edit distance, or NULL when nothing is close. Borrowed from a static table
- * of this call's thread; valid until the next call. */
-const char *taciti_config_nearest(const taciti_config *config, const char *key);
+/* The nearest legal full key to `key` by edit distance. */
+taciti_nearest taciti_config_nearest(const taciti_config *config, const char *key);
 
 /* Releases lists. */
 void taciti_config_destroy(const taciti_config *config);

@@ -19,12 +19,12 @@
 static bool is_flag(const char *word) { return strncmp(word, "--", 2) == 0; }
 
 static tacit_status fail_unknown_flag(const taciti_config *config, const char *key) {
-    const char *nearest = taciti_config_nearest(config, key);
+    const taciti_nearest nearest = taciti_config_nearest(config, key);
+    const bool close = *nearest.name != '\0';
     char flag[TACITI_KEY_BYTES + 2], quoted[TACITI_QUOTED_BYTES];
     (void)snprintf(flag, sizeof flag, "--%s", key);
     return taciti_fail(TACIT_E_CONFIG, "unknown option %s%s%s%s", taciti_quote(flag, quoted),
-                       nearest == NULL ? "" : "; did you mean \"--", nearest == NULL ? "" : nearest,
-                       nearest == NULL ? "" : "\"?");
+                       close ? "; did you mean \"--" : "", nearest.name, close ? "\"?" : "");
 }
 
 /* Finds the option of the flag; "--no-key" negates a BOOL. */
@@ -114,18 +114,16 @@ static bool has_known_section(const taciti_config *config, const char *name) {
 
 static tacit_status fail_unknown_variable(const taciti_config *config, const char *name) {
     taciti_place place;
-    char key[TACITI_KEY_BYTES], known[TACITI_KEY_BYTES + 8], nearest[TACITI_KEY_BYTES + 8] = "";
-    size_t min = SIZE_MAX;
+    taciti_nearest nearest = {0};
+    char key[TACITI_KEY_BYTES], known[TACITI_KEY_BYTES + 8];
     for (size_t i = 0; taciti_config_at(config, i, &place); i++) {
         variable_name(taciti_place_key(&place, key), known, sizeof known);
-        const size_t distance = taciti_edit_distance(name, known);
-        if (distance >= min || !taciti_edit_close(name, distance)) continue;
-        min = distance;
-        memcpy(nearest, known, sizeof nearest);
+        taciti_nearest_offer(&nearest, name, known);
     }
+    const bool close = *nearest.name != '\0';
     return taciti_fail(TACIT_E_CONFIG, "environment: unknown variable %s%s%s%s", name,
-                       min == SIZE_MAX ? "; unset it or see `tacit info options`" : "; did you mean ", nearest,
-                       min == SIZE_MAX ? "" : "?");
+                       close ? "; did you mean " : "; unset it or see `tacit info options`", nearest.name,
+                       close ? "?" : "");
 }
 
 static tacit_status read_variable(const taciti_config *config, const char *name, const char *value) {

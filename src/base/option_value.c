@@ -131,24 +131,17 @@ static tacit_status set_boolean(const char *where, const char *text, void *value
 
 /* Index of the choice that the text is. */
 static tacit_status find_choice(const taciti_option *option, const char *where, const char *text, int *out) {
-    char choice[TACITI_CHOICE_BYTES], nearest[TACITI_CHOICE_BYTES] = "", quoted[TACITI_QUOTED_BYTES];
-    char choices[TACITI_CHOICES_BYTES];
-    size_t min = SIZE_MAX;
+    char choice[TACITI_CHOICE_BYTES], choices[TACITI_CHOICES_BYTES], quoted[TACITI_QUOTED_BYTES];
+    taciti_nearest nearest = {0};
     for (int i = 0; taciti_option_choice(option, i, choice); i++) {
-        const size_t distance = taciti_edit_distance(text, choice);
-        if (distance == 0) {
+        if (strcmp(text, choice) == 0) {
             *out = i;
             return TACIT_OK;
         }
-        if (distance < min) {
-            min = distance;
-            memcpy(nearest, choice, sizeof nearest);
-        }
+        taciti_nearest_offer(&nearest, text, choice);
     }
-    const bool close = taciti_edit_close(text, min);
-    return taciti_fail(TACIT_E_CONFIG, "%s: %s is not one of %s%s%s%s", where, taciti_quote(text, quoted),
-                       taciti_option_choices(option, choices), close ? "; did you mean \"" : "", close ? nearest : "",
-                       close ? "\"?" : "");
+    return taciti_fail(TACIT_E_CONFIG, "%s: %s is not one of %s%s", where, taciti_quote(text, quoted),
+                       taciti_option_choices(option, choices), nearest.hint);
 }
 
 static tacit_status set_choice(const taciti_option *option, const char *where, const char *text, void *value) {

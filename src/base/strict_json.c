@@ -91,20 +91,16 @@ tacit_status taciti_strict_refuse(const taciti_strict_reader *reader, const json
 static tacit_status refuse_unknown(const taciti_strict_reader *reader, const char *name,
                                    const taciti_strict_field *fields) {
     char quoted[TACITI_QUOTED_BYTES], names[NAMES_BYTES] = "";
-    const char *nearest = NULL;
-    size_t min = SIZE_MAX, used = 0;
+    taciti_nearest nearest = {0};
+    size_t used = 0;
     for (const taciti_strict_field *f = fields; f->name != NULL; f++) {
-        const size_t distance = taciti_edit_distance(name, f->name), room = sizeof names - used;
+        const size_t room = sizeof names - used;
         const int length = snprintf(names + used, room, "%s%s", used == 0 ? "" : ", ", f->name);
         used += length > 0 && (size_t)length < room ? (size_t)length : 0;
-        if (distance >= min || !taciti_edit_close(name, distance)) continue;
-        min = distance;
-        nearest = f->name;
+        taciti_nearest_offer(&nearest, name, f->name);
     }
-    return taciti_fail(status_of(reader), "%s: %s%sunknown field %s%s%s%s; legal here: %s", reader->file, reader->path,
-                       *reader->path == '\0' ? "" : ": ", taciti_quote(name, quoted),
-                       nearest == NULL ? "" : "; did you mean \"", nearest == NULL ? "" : nearest,
-                       nearest == NULL ? "" : "\"?", names);
+    return taciti_fail(status_of(reader), "%s: %s%sunknown field %s%s; legal here: %s", reader->file, reader->path,
+                       *reader->path == '\0' ? "" : ": ", taciti_quote(name, quoted), nearest.hint, names);
 }
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */

@@ -123,3 +123,15 @@ bool taciti_edit_close(const char *word, size_t distance) {
     const size_t length = strlen(word);
     return distance <= 1 + length / 5 && distance < length;
 }
+
+void taciti_nearest_offer(taciti_nearest *nearest, const char *word, const char *name) {
+    const size_t distance = taciti_edit_distance(word, name);
+    if (taciti_edit_close(word, distance)) taciti_nearest_take(nearest, distance, name);
+}
+
+void taciti_nearest_take(taciti_nearest *nearest, size_t distance, const char *name) {
+    if (nearest->name[0] != '\0' && distance >= nearest->distance) return;
+    nearest->distance = distance;
+    (void)snprintf(nearest->name, sizeof nearest->name, "%s", name);
+    (void)snprintf(nearest->hint, sizeof nearest->hint, "; did you mean \"%s\"?", nearest->name);
+}

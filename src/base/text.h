@@ -35,4 +35,17 @@ size_t taciti_edit_distance(const char *a, const char *b);
 /* Returns true if `distance` edits of `word` are few enough for a typing error. */
 bool taciti_edit_close(const char *word, size_t distance);
 
+/* Of the names that are offered, the one nearest to a mistyped word; begin with {0}. */
+enum { TACITI_NEAREST_BYTES = 64 };
+typedef struct taciti_nearest {
+    size_t distance;
+    char name[TACITI_NEAREST_BYTES];      /* "": none is close */
+    char hint[TACITI_NEAREST_BYTES + 32]; /* "; did you mean "NAME"?", or "" */
+} taciti_nearest;
+
+void taciti_nearest_offer(taciti_nearest *nearest, const char *word, const char *name);
+
+/* The same with a distance of the caller's; takes the name however far away it is. */
+void taciti_nearest_take(taciti_nearest *nearest, size_t distance, const char *name);
+
 #endif

@@ -40,24 +40,16 @@ static tacit_status fail_unknown(const taciti_verb *verb, const taciti_config *c
     const size_t copied = length < sizeof name ? length : sizeof name - 1;
     memcpy(name, word, copied);
     name[copied] = '\0';
-    const char *nearest = NULL, *dashes = "";
-    size_t min = SIZE_MAX;
-    for (const taciti_flag *flag = verb->flags; flag->name != NULL; flag++) {
-        const size_t distance = taciti_edit_distance(name, flag->name);
-        if (distance >= min || !taciti_edit_close(name + strspn(name, "-"), distance)) continue;
-        min = distance;
-        nearest = flag->name;
-    }
-    if (nearest == NULL && config != NULL) {
-        nearest = taciti_config_nearest(config, name + strspn(name, "-"));
-        dashes = "--";
-    }
+    const char *bare = name + strspn(name, "-");
+    taciti_nearest nearest = {0};
+    for (const taciti_flag *flag = verb->flags; flag->name != NULL; flag++)
+        taciti_nearest_offer(&nearest, bare, flag->name + 2);
+    if (*nearest.name == '\0' && config != NULL) nearest = taciti_config_nearest(config, bare);
     /* "--optim.rl" is a mistake in a key, as in a file. */
     const tacit_status status = config != NULL && strchr(name, '.') != NULL ? TACIT_E_CONFIG : TACIT_E_USAGE;
-    if (nearest == NULL)
+    if (*nearest.name == '\0')
         return taciti_fail(status, "unknown option %s; see `tacit %s --help`", taciti_quote(name, quoted), verb->name);
-    return taciti_fail(status, "unknown option %s; did you mean \"%s%s\"?", taciti_quote(name, quoted), dashes,
-                       nearest);
+    return taciti_fail(status, "unknown option %s; did you mean \"--%s\"?", taciti_quote(name, quoted), nearest.name);
 }
 
 /* Whether the word is a key of the configuration, negated or not. */

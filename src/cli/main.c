@@ -47,18 +47,11 @@ static tacit_status fail_unknown_verb(int argc, char **argv) {
     if (offer_second_words(argv[0])) return TACIT_E_USAGE;
     char two[NAME_BYTES] = "", quoted[TACITI_QUOTED_BYTES];
     if (argc > 1) (void)snprintf(two, sizeof two, "%.60s %.60s", argv[0], argv[1]);
-    const char *nearest = NULL;
-    size_t min = SIZE_MAX;
-    for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++) {
-        const char *typed = strchr(verb->name, ' ') == NULL ? argv[0] : two;
-        const size_t distance = taciti_edit_distance(typed, verb->name);
-        if (verb->hidden || distance >= min || !taciti_edit_close(typed, distance)) continue;
-        min = distance;
-        nearest = verb->name;
-    }
-    return taciti_fail(TACIT_E_USAGE, "unknown verb %s%s%s%s", taciti_quote(argv[0], quoted),
-                       nearest == NULL ? "; `tacit --help` lists all" : "; did you mean \"",
-                       nearest == NULL ? "" : nearest, nearest == NULL ? "" : "\"?");
+    taciti_nearest nearest = {0};
+    for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++)
+        if (!verb->hidden) taciti_nearest_offer(&nearest, strchr(verb->name, ' ') == NULL ? argv[0] : two, verb->name);
+    return taciti_fail(TACIT_E_USAGE, "unknown verb %s%s", taciti_quote(argv[0], quoted),
+                       *nearest.hint == '\0' ? "; `tacit --help` lists all" : nearest.hint);
 }
 
 static bool wants_help(int argc, char **argv) {

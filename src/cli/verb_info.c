@@ -223,22 +223,15 @@ static const struct {
 enum { TOPICS_COUNT = sizeof TOPICS / sizeof *TOPICS };
 
 static tacit_status find_topic(const char *name, size_t *out) {
-    size_t nearest = 0, min = SIZE_MAX;
-    for (size_t i = 0; i < TOPICS_COUNT; i++) {
-        const size_t distance = taciti_edit_distance(name, TOPICS[i].name);
-        if (distance < min) {
-            min = distance;
-            nearest = i;
-        }
-    }
-    *out = nearest;
-    if (min == 0) return TACIT_OK;
-    const bool close = taciti_edit_close(name, min);
+    taciti_nearest nearest = {0};
     char quoted[TACITI_QUOTED_BYTES];
+    for (*out = 0; *out < TOPICS_COUNT; ++*out) {
+        if (strcmp(name, TOPICS[*out].name) == 0) return TACIT_OK;
+        taciti_nearest_offer(&nearest, name, TOPICS[*out].name);
+    }
     return taciti_fail(TACIT_E_USAGE,
-                       "info knows build, codecs, strategies, topologies, presets, profiles and options, not %s%s%s%s",
-                       taciti_quote(name, quoted), close ? "; did you mean \"" : "", close ? TOPICS[nearest].name : "",
-                       close ? "\"?" : "");
+                       "info knows build, codecs, strategies, topologies, presets, profiles and options, not %s%s",
+                       taciti_quote(name, quoted), nearest.hint);
 }
 
 static tacit_status show_all(bool json) {

@@ -21,20 +21,14 @@ static bool is_path(const char *text) { return strpbrk(text, "/.") != NULL; }
 
 static tacit_status fail_unknown(const char *name) {
     char quoted[TACITI_QUOTED_BYTES], list[256] = "";
-    const char *nearest = NULL;
-    size_t min = SIZE_MAX;
+    taciti_nearest nearest = {0};
     for (const char *const *preset = taciti_profile_presets(); *preset != NULL; preset++) {
-        const size_t distance = taciti_edit_distance(name, *preset);
-        if (distance < min && taciti_edit_close(name, distance)) {
-            min = distance;
-            nearest = *preset;
-        }
+        taciti_nearest_offer(&nearest, name, *preset);
         (void)strncat(list, *list == '\0' ? "" : ", ", sizeof list - strlen(list) - 1);
         (void)strncat(list, *preset, sizeof list - strlen(list) - 1);
     }
-    return taciti_fail(TACIT_E_CONFIG, "no compute profile is called %s%s%s%s; there are %s, or name a file as ./FILE",
-                       taciti_quote(name, quoted), nearest == NULL ? "" : "; did you mean \"",
-                       nearest == NULL ? "" : nearest, nearest == NULL ? "" : "\"?", list);
+    return taciti_fail(TACIT_E_CONFIG, "no compute profile is called %s%s; there are %s, or name a file as ./FILE",
+                       taciti_quote(name, quoted), nearest.hint, list);
 }
 
 tacit_status taciti_profile_load(const char *name_or_path, taciti_profile *out) {

@@ -61,20 +61,14 @@ static const family FAMILIES[] = {TOPOLOGIES(FAMILY)};
 const taciti_topo_kind *taciti_topo_kinds(void) { return KINDS; }
 
 static tacit_status find_family(const char *name, size_t *out) {
-    size_t nearest = 0, min = SIZE_MAX;
-    for (size_t i = 0; KINDS[i].name != NULL; i++) {
-        const size_t distance = taciti_edit_distance(name, KINDS[i].name);
-        if (distance >= min) continue;
-        min = distance;
-        nearest = i;
-    }
-    *out = nearest;
-    if (min == 0) return TACIT_OK;
+    taciti_nearest nearest = {0};
     char quoted[TACITI_QUOTED_BYTES];
-    const bool close = taciti_edit_close(name, min);
-    return taciti_fail(TACIT_E_CONFIG, "topology %s is not known%s%s%s; `tacit info topologies` lists all",
-                       taciti_quote(name, quoted), close ? "; did you mean \"" : "", close ? KINDS[nearest].name : "",
-                       close ? "\"?" : "");
+    for (*out = 0; KINDS[*out].name != NULL; ++*out) {
+        if (strcmp(name, KINDS[*out].name) == 0) return TACIT_OK;
+        taciti_nearest_offer(&nearest, name, KINDS[*out].name);
+    }
+    return taciti_fail(TACIT_E_CONFIG, "topology %s is not known%s; `tacit info topologies` lists all",
+                       taciti_quote(name, quoted), nearest.hint);
 }
 
 static tacit_status check_request(const taciti_topo_request *request) {
