@@ -66,7 +66,7 @@ static void close_nothing(void *self) { (void)self; }
 static void put_reports(taciti_trainer *trainer) {
     const taciti_rank_report mine = {.loss_sum = 1, .compute_s = 1};
     taciti_step_entry *entry = NULL;
-    if (taciti_reports_create(trainer) == TACIT_OK && taciti_reports_put(trainer, &mine, &entry) == TACIT_OK &&
+    if (taciti_reports_create(trainer, 0) == TACIT_OK && taciti_reports_put(trainer, &mine, &entry) == TACIT_OK &&
         taciti_reports_put(trainer, &mine, &entry) == TACIT_OK && taciti_reports_collect(trainer, 0) == TACIT_OK) {
         if (trainer->position.skipped < 0 || trainer->position.skipped > 4) abort();
         (void)taciti_reports_stop(&trainer->reports);
