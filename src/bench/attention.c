@@ -74,8 +74,8 @@ static void measure(const work *w, taciti_pool *pool, int rounds, taciti_attenti
             flops[r] = flops_of(w, backward);
             share[r] = flops[r] / taciti_probe_fma_flops(pool, SLICE_SECONDS);
         }
-        out->flops[backward] = taciti_spread_of(flops, rounds);
-        out->share[backward] = taciti_spread_of(share, rounds);
+        out->flops[backward] = taciti_statistics_of(flops, rounds);
+        out->share[backward] = taciti_statistics_of(share, rounds);
     }
 }
 

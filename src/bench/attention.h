@@ -14,8 +14,8 @@
 /* Index 0: forward; 1: backward. */
 typedef struct taciti_attention_figure {
     size_t time, head_size;
-    taciti_spread flops[2]; /* of the causal half alone: 4 or 10 times head_size time (time + 1) / 2 per head */
-    taciti_spread share[2]; /* of the peak in the same rounds */
+    taciti_statistics flops[2]; /* of the causal half alone: 4 or 10 times head_size time (time + 1) / 2 per head */
+    taciti_statistics share[2]; /* of the peak in the same rounds */
 } taciti_attention_figure;
 
 enum { TACITI_BENCH_ATTENTIONS = 5 };

@@ -13,26 +13,27 @@
 
 enum { TOKEN_KEY = 2, MODEL_SEED = 1, DROPOUT_KEY = 1 };
 
-/* ---- plans ------------------------------------------------------------------------------------------------------ */
+/* ---- variants ------------------------------------------------------------------------------------------------------
+ */
 
-tacit_status taciti_bench_plan_create(const taciti_bench_setting *setting, taciti_bench_plan *out) {
+tacit_status taciti_bench_variant_create(const taciti_bench_setting *setting, taciti_bench_variant *out) {
     const taciti_settings *job = &setting->job;
-    *out = (taciti_bench_plan){.setting = setting, .strategy = taciti_settings_strategy(job)};
+    *out = (taciti_bench_variant){.setting = setting, .strategy = taciti_settings_strategy(job)};
     const size_t bucket_bytes = (size_t)job->exchange.bucket_bytes;
     if (!taciti_bench_setting_emulated(setting)) return taciti_model_layout(&job->model, bucket_bytes, &out->layout);
     TACITI_TRY(taciti_compute_profile(&job->compute, &out->profile));
     return taciti_profile_layout(&out->profile, bucket_bytes, &out->layout);
 }
 
-void taciti_bench_plan_destroy(taciti_bench_plan *plan) {
-    taciti_layout_destroy(&plan->layout);
-    taciti_profile_destroy(&plan->profile);
-    *plan = (taciti_bench_plan){0};
+void taciti_bench_variant_destroy(taciti_bench_variant *variant) {
+    taciti_layout_destroy(&variant->layout);
+    taciti_profile_destroy(&variant->profile);
+    *variant = (taciti_bench_variant){0};
 }
 
 /* ---- the worker ------------------------------------------------------------------------------------------------- */
 
-static tacit_status create_model(taciti_bench_worker *worker, const taciti_bench_plan *base) {
+static tacit_status create_model(taciti_bench_worker *worker, const taciti_bench_variant *base) {
     const taciti_model_options *options = &base->setting->job.model;
     const size_t tokens = worker->batch * worker->time + 1;
     const uint64_t key = taciti_rng_key(TOKEN_KEY, (uint64_t)taciti_comm_rank(worker->comm));
@@ -45,7 +46,7 @@ static tacit_status create_model(taciti_bench_worker *worker, const taciti_bench
     return TACIT_OK;
 }
 
-tacit_status taciti_bench_worker_create(taciti_comm *comm, const taciti_bench_plan *base, size_t batch, size_t time,
+tacit_status taciti_bench_worker_create(taciti_comm *comm, const taciti_bench_variant *base, size_t batch, size_t time,
                                         int threads, taciti_bench_worker *out) {
     *out = (taciti_bench_worker){.comm = comm, .batch = batch, .time = time};
     TACITI_TRY(taciti_pool_create(threads, 0, &out->pool)); /* no spinning: the communication thread needs a core */
@@ -61,17 +62,18 @@ void taciti_bench_worker_destroy(taciti_bench_worker *worker) {
     taciti_pool_destroy(worker->pool);
 }
 
-/* The accelerator of this plan, one at a time. That of the block before serves again only where both want gradients,
+/* The accelerator of this variant, one at a time. That of the block before serves again only where both want gradients,
  * which are then written already; else its pages go first: the memory of a rank is that of its hungriest setting. */
-static tacit_status choose_accelerator(taciti_bench_worker *worker, const taciti_bench_plan *plan) {
-    const bool wanted = plan->strategy->ready != NULL;
-    if (worker->emulated != NULL && wanted && worker->gradients_wanted && plan->machine == worker->emulates)
+static tacit_status choose_accelerator(taciti_bench_worker *worker, const taciti_bench_variant *variant) {
+    const bool wanted = variant->strategy->ready != NULL;
+    if (worker->emulated != NULL && wanted && worker->gradients_wanted && variant->accelerator == worker->emulates)
         return TACIT_OK;
     taciti_emulated_destroy(worker->emulated);
     worker->emulated = NULL;
-    TACITI_TRY(taciti_emulated_create(&plan->machine->setting->job.compute, &plan->machine->profile,
-                                      &plan->machine->layout, taciti_comm_rank(worker->comm), &worker->emulated));
-    worker->emulates = plan->machine;
+    TACITI_TRY(taciti_emulated_create(&variant->accelerator->setting->job.compute, &variant->accelerator->profile,
+                                      &variant->accelerator->layout, taciti_comm_rank(worker->comm),
+                                      &worker->emulated));
+    worker->emulates = variant->accelerator;
     worker->gradients_wanted = wanted;
     if (wanted) taciti_emulated_touch_gradients(worker->emulated);
     return TACIT_OK;
@@ -93,22 +95,23 @@ static tacit_status next_batch(void *context, int64_t step, size_t pass, taciti_
     return TACIT_OK;
 }
 
-taciti_strategy_context taciti_bench_plan_context(const taciti_bench_plan *plan, taciti_comm *comm) {
-    const taciti_settings *setting = &plan->setting->job;
+taciti_strategy_context taciti_bench_variant_context(const taciti_bench_variant *variant, taciti_comm *comm) {
+    const taciti_settings *setting = &variant->setting->job;
     return (taciti_strategy_context){
         .comm = comm,
-        .layout = &plan->layout,
+        .layout = &variant->layout,
         .optim_options = &setting->optim,
         .exchange_options = &setting->exchange,
-        .options = taciti_settings_options(setting, plan->strategy->options),
+        .options = taciti_settings_options(setting, variant->strategy->options),
     };
 }
 
 /* The network of a block. What earlier blocks have learned must not favour later ones. */
-static tacit_status open_network(taciti_bench_worker *worker, const taciti_bench_plan *plan, taciti_network *out) {
-    worker->plan = plan;
+static tacit_status open_network(taciti_bench_worker *worker, const taciti_bench_variant *variant,
+                                 taciti_network *out) {
+    worker->variant = variant;
     if (worker->model == NULL) {
-        TACITI_TRY(choose_accelerator(worker, plan));
+        TACITI_TRY(choose_accelerator(worker, variant));
         *out = taciti_emulated_network(worker->emulated);
         return TACIT_OK;
     }
@@ -119,11 +122,12 @@ static tacit_status open_network(taciti_bench_worker *worker, const taciti_bench
 }
 
 /* Collective. */
-static tacit_status open_block(taciti_bench_worker *worker, const taciti_bench_plan *plan) {
-    taciti_driver_setup setup = {.strategy = plan->strategy, .context = taciti_bench_plan_context(plan, worker->comm)};
+static tacit_status open_block(taciti_bench_worker *worker, const taciti_bench_variant *variant) {
+    taciti_driver_setup setup = {.strategy = variant->strategy,
+                                 .context = taciti_bench_variant_context(variant, worker->comm)};
     setup.context.pool = worker->pool;
     setup.context.trace = &worker->trace;
-    TACITI_TRY(taciti_comm_agree(worker->comm, open_network(worker, plan, &setup.network)));
+    TACITI_TRY(taciti_comm_agree(worker->comm, open_network(worker, variant, &setup.network)));
     return taciti_driver_create(&setup, &worker->driver);
 }
 
@@ -137,7 +141,7 @@ static void close_block(taciti_bench_worker *worker) {
 /* One step; *previous_ns, the end of the step before, becomes the end of this one. */
 static tacit_status run_step(taciti_bench_worker *worker, int64_t step, int64_t *previous_ns, taciti_step_record *out) {
     taciti_driver_record record;
-    TACITI_TRY(taciti_driver_step(worker->driver, step, worker->plan->setting->job.optim.lr, &record));
+    TACITI_TRY(taciti_driver_step(worker->driver, step, worker->variant->setting->job.optim.lr, &record));
     const int64_t end_ns = taciti_now_ns();
     *out = (taciti_step_record){
         .step_s = (double)(end_ns - *previous_ns) * 1e-9,
@@ -211,7 +215,7 @@ static void note_traffic(const reading *before, const reading *after, taciti_blo
 static tacit_status run_open_block(taciti_bench_worker *worker, const taciti_bench_span *span,
                                    taciti_step_record *steps, taciti_block_record *block) {
     reading before, after;
-    const taciti_strategy *strategy = worker->plan->strategy;
+    const taciti_strategy *strategy = worker->variant->strategy;
     const void *self = taciti_driver_strategy(worker->driver);
     TACITI_TRY(taciti_driver_start(worker->driver, 0, false));
     block->formula_bytes = strategy->bytes_per_step(self);
@@ -223,21 +227,22 @@ static tacit_status run_open_block(taciti_bench_worker *worker, const taciti_ben
     return TACIT_OK;
 }
 
-tacit_status taciti_bench_plan_period(taciti_bench_worker *worker, const taciti_bench_plan *plan, size_t *out) {
-    const taciti_strategy *strategy = plan->strategy;
+tacit_status taciti_bench_variant_period(taciti_bench_worker *worker, const taciti_bench_variant *variant,
+                                         size_t *out) {
+    const taciti_strategy *strategy = variant->strategy;
     *out = 1;
     if (strategy->period == NULL) return TACIT_OK;
-    const tacit_status status = open_block(worker, plan);
+    const tacit_status status = open_block(worker, variant);
     if (status == TACIT_OK) *out = strategy->period(taciti_driver_strategy(worker->driver));
     close_block(worker);
     return status;
 }
 
-tacit_status taciti_bench_block_run(taciti_bench_worker *worker, const taciti_bench_plan *plan,
+tacit_status taciti_bench_block_run(taciti_bench_worker *worker, const taciti_bench_variant *variant,
                                     const taciti_bench_span *span, taciti_step_record *steps,
                                     taciti_block_record *block) {
     *block = (taciti_block_record){0};
-    tacit_status status = open_block(worker, plan);
+    tacit_status status = open_block(worker, variant);
     if (status == TACIT_OK) status = run_open_block(worker, span, steps, block);
     close_block(worker);
     return status;

@@ -11,20 +11,20 @@
 #include "driver/driver.h"
 
 /* A setting and what follows from it. */
-typedef struct taciti_bench_plan {
+typedef struct taciti_bench_variant {
     const taciti_bench_setting *setting; /* borrows */
     const taciti_strategy *strategy;
-    taciti_profile profile;                  /* when emulated: in seconds */
-    taciti_layout layout;                    /* the same places in all settings, cut into this one's buckets */
-    const struct taciti_bench_plan *machine; /* the first plan whose accelerator is the same: its profile is in use */
-} taciti_bench_plan;
+    taciti_profile profile;                         /* when emulated: in seconds */
+    taciti_layout layout;                           /* the same places in all settings, cut into this one's buckets */
+    const struct taciti_bench_variant *accelerator; /* the first one with the same: its profile is in use */
+} taciti_bench_variant;
 
 /* Profile, layout and strategy of a setting. Refuses a profile that cannot be read. Not collective. */
-tacit_status taciti_bench_plan_create(const taciti_bench_setting *setting, taciti_bench_plan *out);
-void taciti_bench_plan_destroy(taciti_bench_plan *plan);
+tacit_status taciti_bench_variant_create(const taciti_bench_setting *setting, taciti_bench_variant *out);
+void taciti_bench_variant_destroy(taciti_bench_variant *variant);
 
 /* What a strategy may look at before it exists: for its prediction of memory. */
-taciti_strategy_context taciti_bench_plan_context(const taciti_bench_plan *plan, taciti_comm *comm);
+taciti_strategy_context taciti_bench_variant_context(const taciti_bench_variant *variant, taciti_comm *comm);
 
 typedef struct taciti_bench_worker {
     taciti_comm *comm; /* borrows */
@@ -34,22 +34,22 @@ typedef struct taciti_bench_worker {
     taciti_model *model; /* NULL when it is emulated */
     int32_t *window;     /* batch x time random tokens and one more */
     taciti_emulated *emulated;
-    const taciti_bench_plan *emulates; /* whose accelerator that is */
-    bool gradients_wanted;             /* its steps write gradients */
+    const taciti_bench_variant *emulates; /* whose accelerator that is */
+    bool gradients_wanted;                /* its steps write gradients */
     /* of the block that runs */
-    const taciti_bench_plan *plan;
+    const taciti_bench_variant *variant;
     taciti_model_network network; /* the model, when compute is real */
     taciti_driver *driver;
 } taciti_bench_worker;
 
 /* The model of the base setting when compute is real; everything else is made by the blocks. Borrows comm and base.
  * Call the destructor also after an error. Not collective. */
-tacit_status taciti_bench_worker_create(taciti_comm *comm, const taciti_bench_plan *base, size_t batch, size_t time,
+tacit_status taciti_bench_worker_create(taciti_comm *comm, const taciti_bench_variant *base, size_t batch, size_t time,
                                         int threads, taciti_bench_worker *out);
 void taciti_bench_worker_destroy(taciti_bench_worker *worker);
 
-/* Steps after which the plan's strategy exchanges the same again. Makes it and throws it away. Collective. */
-tacit_status taciti_bench_plan_period(taciti_bench_worker *worker, const taciti_bench_plan *plan, size_t *out);
+/* Steps after which the variant's strategy exchanges the same again. Makes it and throws it away. Collective. */
+tacit_status taciti_bench_variant_period(taciti_bench_worker *worker, const taciti_bench_variant *variant, size_t *out);
 
 /* Which steps a block takes. Their numbers steer jitter and synthetic gradients: blocks that shall meet the same have
  * the same. */
@@ -60,7 +60,7 @@ typedef struct taciti_bench_span {
 
 /* One block: warm_up + rounds steps; steps receives the records of the last `rounds`. Collective. A failure of one rank
  * alone ends the job. */
-tacit_status taciti_bench_block_run(taciti_bench_worker *worker, const taciti_bench_plan *plan,
+tacit_status taciti_bench_block_run(taciti_bench_worker *worker, const taciti_bench_variant *variant,
                                     const taciti_bench_span *span, taciti_step_record *steps,
                                     taciti_block_record *block);
 

@@ -135,7 +135,7 @@ static tacit_status measure_hand_over(struct bench *bench) {
         TACITI_TRY(taciti_collective_hand_over(bench->comm, &samples[i]));
         TACITI_TRY(taciti_comm_allreduce_f64(bench->comm, &samples[i], 1, TACITI_OP_MAX));
     }
-    bench->result->hand_over_s = taciti_spread_of(samples, HAND_OVER_SAMPLES);
+    bench->result->hand_over_s = taciti_statistics_of(samples, HAND_OVER_SAMPLES);
     return TACIT_OK;
 }
 
@@ -182,7 +182,7 @@ static tacit_status summarise(struct bench *bench, size_t bytes, taciti_collecti
     if (sorted == NULL) return TACIT_E_MEMORY;
     for (int k = 0; k < bench->result->who_count; k++) {
         memcpy(sorted, figures[k].samples, rounds * sizeof *sorted);
-        figures[k].seconds = taciti_spread_of(sorted, bench->options->rounds);
+        figures[k].seconds = taciti_statistics_of(sorted, bench->options->rounds);
         figures[k].bus_bps = bits_of(bench, &bench->callers[k], bytes) / figures[k].seconds.median;
         min = fmin(min, figures[k].seconds.median);
     }

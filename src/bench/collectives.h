@@ -25,11 +25,11 @@ typedef struct taciti_collective_options {
 
 /* One caller at one size. */
 typedef struct taciti_collective_figure {
-    taciti_spread seconds; /* of one call */
-    double *samples;       /* [rounds] seconds in the order of the rounds; owned */
-    int calls;             /* per sample, one after the other */
-    double bus_bps;        /* bus bits / median */
-    double ratio;          /* median of the fastest caller / this median: 1 is the fastest */
+    taciti_statistics seconds; /* of one call */
+    double *samples;           /* [rounds] seconds in the order of the rounds; owned */
+    int calls;                 /* per sample, one after the other */
+    double bus_bps;            /* bus bits / median */
+    double ratio;              /* median of the fastest caller / this median: 1 is the fastest */
 } taciti_collective_figure;
 
 typedef struct taciti_collective_bench {
@@ -37,7 +37,7 @@ typedef struct taciti_collective_bench {
     int who_count, size_count, rounds;
     int ranks, hosts;
     int receiver; /* of a send */
-    taciti_spread hand_over_s;
+    taciti_statistics hand_over_s;
     taciti_collective_figure figures[TACITI_COLLECTIVE_MAX_SIZES][TACITI_COLLECTIVE_MAX_CALLERS];
 } taciti_collective_bench;
 

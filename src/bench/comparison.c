@@ -21,18 +21,18 @@ struct taciti_cluster_run {
     const taciti_cluster_options *options;
     taciti_comm *comm;
     taciti_cluster_shape shape;
-    taciti_bench_plan plans[TACITI_SETTINGS_MAX];
+    taciti_bench_variant variants[TACITI_SETTINGS_MAX];
     size_t periods[TACITI_SETTINGS_MAX]; /* of their strategies, steps */
     size_t period;                       /* the least that is a whole number of each */
     taciti_cluster_records records[TACITI_SETTINGS_MAX];
-    size_t plan_count;
+    size_t variant_count;
     taciti_bench_worker worker;
     int machine_ranks; /* that share this machine, whatever hosts they believe to be on */
     bool speaks;       /* this rank is the first of them */
     double machine_available_bytes;
     int64_t begin_ns, blocks_begin_ns;
     taciti_bench_length length; /* chosen from what was asked for */
-    double turn_s;              /* a step of each setting, one after the other; rank 0's estimate */
+    double step_sum_s;          /* a step of each setting, one after the other; rank 0's estimate */
     atomic_size_t blocks_done;  /* of all settings; their records are complete */
     taciti_cluster_bench facts; /* what is known of the answer before the first block */
 };
@@ -42,18 +42,18 @@ static bool is_emulated(const run *r) { return taciti_bench_setting_emulated(&r-
 
 /* ---- who is where ------------------------------------------------------------------------------------------------ */
 
-typedef struct place {
+typedef struct rank_memory {
     char boot[BOOT_BYTES]; /* the same on all emulated hosts of one machine */
     double available_bytes;
-} place;
+} rank_memory;
 
 /* Emulated hosts share the memory and the cores of one machine: its kernel's boot tells them apart. */
 static tacit_status find_machine(run *r) {
-    place mine = {.available_bytes = taciti_meminfo_bytes(TACITI_MEMINFO, "MemAvailable")};
+    rank_memory mine = {.available_bytes = taciti_meminfo_bytes(TACITI_MEMINFO, "MemAvailable")};
     if (!taciti_system_line("/proc/sys/kernel/random/boot_id", mine.boot, sizeof mine.boot))
         (void)snprintf(mine.boot, sizeof mine.boot, "%.*s", (int)sizeof mine.boot - 1,
                        taciti_comm_peer(r->comm, taciti_comm_rank(r->comm))->host);
-    place *all = taciti_calloc(r->shape.ranks, sizeof *all);
+    rank_memory *all = taciti_calloc(r->shape.ranks, sizeof *all);
     tacit_status status = taciti_comm_agree(r->comm, all == NULL ? TACIT_E_MEMORY : TACIT_OK);
     if (status == TACIT_OK) status = taciti_comm_allgather(r->comm, &mine, sizeof mine, all);
     r->machine_available_bytes = mine.available_bytes;
@@ -70,34 +70,34 @@ static tacit_status find_machine(run *r) {
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 static size_t records_bytes(const run *r) {
-    const size_t blocks = r->shape.blocks * r->shape.ranks * r->plan_count;
+    const size_t blocks = r->shape.blocks * r->shape.ranks * r->variant_count;
     const size_t rounds = r->shape.rounds > 0 ? r->shape.rounds : TACITI_LENGTH_AUTO_MAX;
     return blocks * (rounds * sizeof(taciti_step_record) + sizeof(taciti_block_record));
 }
 
-/* What a block of this plan holds. Of an emulated accelerator's arrays only gradients that are exchanged are touched;
- * what else travels is the strategy's own. */
-static tacit_status plan_bytes(const run *r, const taciti_bench_plan *plan, int threads, size_t *out) {
-    const taciti_settings *s = &plan->setting->job;
-    const taciti_strategy_context context = taciti_bench_plan_context(plan, r->comm);
+/* What a block of this variant holds. Of an emulated accelerator's arrays only gradients that are exchanged are
+ * touched; what else travels is the strategy's own. */
+static tacit_status variant_bytes(const run *r, const taciti_bench_variant *variant, int threads, size_t *out) {
+    const taciti_settings *s = &variant->setting->job;
+    const taciti_strategy_context context = taciti_bench_variant_context(variant, r->comm);
     size_t own = 0;
-    TACITI_TRY(plan->strategy->predict_bytes(&context, &own));
+    TACITI_TRY(variant->strategy->predict_bytes(&context, &own));
     if (is_emulated(r)) {
-        *out = own + (plan->strategy->ready != NULL ? plan->layout.n * sizeof(float) : 0);
+        *out = own + (variant->strategy->ready != NULL ? variant->layout.n * sizeof(float) : 0);
         return TACIT_OK;
     }
     const taciti_model_memory m =
-        taciti_model_predict(&s->model, &plan->layout, r->options->batch, r->options->time, threads, true);
+        taciti_model_predict(&s->model, &variant->layout, r->options->batch, r->options->time, threads, true);
     *out = m.parameters + m.gradients + m.copy16 + m.activations + m.workspace + own +
-           plan->layout.n * taciti_optim_bytes_per_float(&s->optim);
+           variant->layout.n * taciti_optim_bytes_per_float(&s->optim);
     return TACIT_OK;
 }
 
 static tacit_status check_memory(run *r, int threads, taciti_cluster_bench *out) {
     size_t max = 0;
-    for (size_t i = 0; i < r->plan_count; i++) {
+    for (size_t i = 0; i < r->variant_count; i++) {
         size_t bytes = 0;
-        TACITI_TRY(taciti_comm_agree(r->comm, plan_bytes(r, &r->plans[i], threads, &bytes)));
+        TACITI_TRY(taciti_comm_agree(r->comm, variant_bytes(r, &r->variants[i], threads, &bytes)));
         if (bytes > max) max = bytes;
     }
     out->predicted_bytes = max + records_bytes(r);
@@ -112,30 +112,31 @@ static tacit_status check_memory(run *r, int threads, taciti_cluster_bench *out)
                        (double)out->predicted_bytes * GIB, available * GIB);
 }
 
-/* ---- plans ------------------------------------------------------------------------------------------------------- */
+/* ---- variants -------------------------------------------------------------------------------------------------------
+ */
 
-static tacit_status choose_machine(run *r, taciti_bench_plan *plan) {
-    for (size_t i = 0; i < r->plan_count; i++) {
+static tacit_status share_accelerator(run *r, taciti_bench_variant *variant) {
+    for (size_t i = 0; i < r->variant_count; i++) {
         bool same = false;
-        TACITI_TRY(taciti_bench_setting_same_compute(r->plans[i].setting, plan->setting, &same));
+        TACITI_TRY(taciti_bench_setting_same_compute(r->variants[i].setting, variant->setting, &same));
         if (!same) continue;
-        plan->machine = &r->plans[i];
+        variant->accelerator = &r->variants[i];
         return TACIT_OK;
     }
     return taciti_fail(TACIT_E_INTERNAL, "a setting computes unlike itself; please report it");
 }
 
-static tacit_status create_plans(run *r) {
+static tacit_status create_variants(run *r) {
     for (size_t i = 0; i < r->options->settings->count; i++) {
-        taciti_bench_plan *plan = &r->plans[r->plan_count++];
-        TACITI_TRY(taciti_bench_plan_create(&r->options->settings->list[i], plan));
-        TACITI_TRY(choose_machine(r, plan));
+        taciti_bench_variant *variant = &r->variants[r->variant_count++];
+        TACITI_TRY(taciti_bench_variant_create(&r->options->settings->list[i], variant));
+        TACITI_TRY(share_accelerator(r, variant));
     }
     return TACIT_OK;
 }
 
 static tacit_status create_records(run *r) {
-    for (size_t i = 0; i < r->plan_count; i++) {
+    for (size_t i = 0; i < r->variant_count; i++) {
         TACITI_TRY(taciti_cluster_records_create(&r->shape, &r->records[i]));
         r->records[i].period = r->periods[i];
     }
@@ -148,15 +149,15 @@ static tacit_status agree(run *r) {
     const taciti_cluster_options *o = r->options;
     TACITI_TRY(taciti_agree_on_build(r->comm));
     (void)snprintf(text, sizeof text, "%zu settings, %zu blocks of %zu + %zu steps in %g s, %zu x %zu tokens",
-                   r->plan_count, o->length.blocks, o->length.warm_up, o->length.rounds, o->budget_s, o->batch,
+                   r->variant_count, o->length.blocks, o->length.warm_up, o->length.rounds, o->budget_s, o->batch,
                    o->time);
     TACITI_TRY(taciti_comm_agree_text(r->comm, "measurement", text));
-    for (size_t i = 0; i < r->plan_count; i++) {
-        const taciti_bench_plan *plan = &r->plans[i];
-        TACITI_TRY(taciti_agree_on_configuration(r->comm, &plan->setting->job.config));
+    for (size_t i = 0; i < r->variant_count; i++) {
+        const taciti_bench_variant *variant = &r->variants[i];
+        TACITI_TRY(taciti_agree_on_configuration(r->comm, &variant->setting->job.config));
         (void)snprintf(text, sizeof text, "%zu parameters in %zu tensors and %zu buckets, %.9g s of compute",
-                       plan->layout.parameters, plan->layout.tensor_count, plan->layout.bucket_count,
-                       taciti_profile_forward_s(&plan->profile) + taciti_profile_backward_s(&plan->profile));
+                       variant->layout.parameters, variant->layout.tensor_count, variant->layout.bucket_count,
+                       taciti_profile_forward_s(&variant->profile) + taciti_profile_backward_s(&variant->profile));
         TACITI_TRY(taciti_comm_agree_text(r->comm, "network", text));
     }
     return TACIT_OK;
@@ -168,11 +169,11 @@ static double seconds_since(int64_t begin_ns) { return (double)(taciti_now_ns() 
 
 static void tell(const run *r, size_t done, size_t setting, double step_s) {
     if (r->options->progress == NULL || taciti_comm_rank(r->comm) != 0) return;
-    const size_t total = r->plan_count * r->shape.blocks;
+    const size_t total = r->variant_count * r->shape.blocks;
     const double elapsed_s = seconds_since(r->blocks_begin_ns);
     const taciti_cluster_progress progress = {.done = done,
                                               .total = total,
-                                              .label = r->plans[setting].setting->label,
+                                              .label = r->variants[setting].setting->label,
                                               .step_s = step_s,
                                               .elapsed_s = elapsed_s,
                                               .left_s = elapsed_s / (double)done * (double)(total - done)};
@@ -187,7 +188,7 @@ static tacit_status run_block(run *r, size_t setting, size_t block, taciti_step_
                                     .warm_up = shape->warm_up,
                                     .rounds = shape->rounds};
     taciti_cluster_records *records = &r->records[setting];
-    TACITI_TRY(taciti_bench_block_run(&r->worker, &r->plans[setting], &span, steps, &mine));
+    TACITI_TRY(taciti_bench_block_run(&r->worker, &r->variants[setting], &span, steps, &mine));
     TACITI_TRY(taciti_comm_allgather(r->comm, steps, shape->rounds * sizeof *steps,
                                      &records->steps[block * shape->ranks * shape->rounds]));
     TACITI_TRY(taciti_comm_allgather(r->comm, &mine, sizeof mine, &records->blocks[block * shape->ranks]));
@@ -200,8 +201,8 @@ static tacit_status run_block(run *r, size_t setting, size_t block, taciti_step_
 /* All settings take the same steps, so a block must be whole periods of every one of them. */
 static tacit_status find_periods(run *r) {
     r->period = 1;
-    for (size_t i = 0; i < r->plan_count; i++) {
-        TACITI_TRY(taciti_bench_plan_period(&r->worker, &r->plans[i], &r->periods[i]));
+    for (size_t i = 0; i < r->variant_count; i++) {
+        TACITI_TRY(taciti_bench_variant_period(&r->worker, &r->variants[i], &r->periods[i]));
         const size_t before = r->period;
         while (r->period % r->periods[i] != 0 && r->period <= TACITI_CLUSTER_MAX_ROUNDS) r->period += before;
         if (r->period <= TACITI_CLUSTER_MAX_ROUNDS) continue;
@@ -210,7 +211,7 @@ static tacit_status find_periods(run *r) {
                    : taciti_fail(TACIT_E_CONFIG,
                                  "%s: what is exchanged repeats after %zu steps, which with the settings before it "
                                  "makes blocks of more than %d steps: compare such settings in runs of their own",
-                                 r->plans[i].setting->label, r->periods[i], TACITI_CLUSTER_MAX_ROUNDS);
+                                 r->variants[i].setting->label, r->periods[i], TACITI_CLUSTER_MAX_ROUNDS);
     }
     return TACIT_OK;
 }
@@ -225,15 +226,15 @@ static tacit_status time_steps(run *r) {
     taciti_step_record records[TACITI_LENGTH_AUTO_MAX];
     taciti_block_record block;
     r->begin_ns = taciti_now_ns();
-    for (size_t i = 0; i < r->plan_count; i++) {
+    for (size_t i = 0; i < r->variant_count; i++) {
         const bool whole = r->length.rounds == 0 && r->periods[i] <= TACITI_LENGTH_AUTO_MAX;
         taciti_bench_span span = {.first = 0, .warm_up = 1, .rounds = whole ? r->periods[i] : 1};
         do {
-            TACITI_TRY(taciti_bench_block_run(&r->worker, &r->plans[i], &span, records, &block));
+            TACITI_TRY(taciti_bench_block_run(&r->worker, &r->variants[i], &span, records, &block));
             TACITI_TRY(taciti_comm_broadcast(r->comm, 0, &block.wall_s, sizeof block.wall_s));
-            r->turn_s += block.wall_s / (double)span.rounds;
+            r->step_sum_s += block.wall_s / (double)span.rounds;
             if (span.rounds >= MANY || block.wall_s >= soon_s) break;
-            r->turn_s -= block.wall_s / (double)span.rounds;
+            r->step_sum_s -= block.wall_s / (double)span.rounds;
             span.rounds = MANY;
         } while (true);
     }
@@ -262,16 +263,16 @@ static tacit_status fit_budget(run *r) {
     double left_s = r->options->budget_s - seconds_since(r->begin_ns);
     if (r->options->budget_s <= 0) return TACIT_OK;
     TACITI_TRY(taciti_comm_broadcast(r->comm, 0, &left_s, sizeof left_s));
-    const bool fits = taciti_bench_length_fit(&r->length, r->period, r->turn_s, left_s);
+    const bool fits = taciti_bench_length_fit(&r->length, r->period, r->step_sum_s, left_s);
     const double minutes = r->options->budget_s / 60;
     if (!fits && !speaks) return TACIT_E_CONFIG;
-    duration_text(taciti_bench_length_seconds(&r->length, r->turn_s), text, sizeof text);
+    duration_text(taciti_bench_length_seconds(&r->length, r->step_sum_s), text, sizeof text);
     if (!fits)
         return taciti_fail(
             TACIT_E_CONFIG,
             "--minutes %g: one block of %zu + %zu steps of each of %zu setting%s takes about %s: give more "
             "minutes, or compare settings with long periods in runs of their own",
-            minutes, r->length.warm_up, r->length.rounds, r->plan_count, r->plan_count == 1 ? "" : "s", text);
+            minutes, r->length.warm_up, r->length.rounds, r->variant_count, r->variant_count == 1 ? "" : "s", text);
     const bool same =
         r->length.blocks == asked.blocks && r->length.rounds == asked.rounds && r->length.warm_up == asked.warm_up;
     if (!same && speaks)
@@ -284,15 +285,15 @@ static tacit_status fit_budget(run *r) {
 static void tell_estimate(const run *r) {
     char text[32];
     if (taciti_comm_rank(r->comm) != 0) return;
-    duration_text(taciti_bench_length_seconds(&r->length, r->turn_s), text, sizeof text);
+    duration_text(taciti_bench_length_seconds(&r->length, r->step_sum_s), text, sizeof text);
     taciti_log(TACITI_LOG_INFO, "%zu block%s of %zu + %zu steps of each of %zu setting%s: about %s", r->length.blocks,
-               r->length.blocks == 1 ? "" : "s", r->length.warm_up, r->length.rounds, r->plan_count,
-               r->plan_count == 1 ? "" : "s", text);
+               r->length.blocks == 1 ? "" : "s", r->length.warm_up, r->length.rounds, r->variant_count,
+               r->variant_count == 1 ? "" : "s", text);
 }
 
 static tacit_status choose_length(run *r) {
     TACITI_TRY(time_steps(r));
-    if (r->length.rounds == 0) taciti_bench_length_choose(&r->length, r->turn_s);
+    if (r->length.rounds == 0) taciti_bench_length_choose(&r->length, r->step_sum_s);
     round_up(r);
     TACITI_TRY(fit_budget(r));
     tell_estimate(r);
@@ -322,8 +323,8 @@ static tacit_status run_blocks(run *r) {
     r->blocks_begin_ns = taciti_now_ns();
     bool up = false;
     for (size_t b = 0; b < r->shape.blocks && status == TACIT_OK && !up; b++) {
-        for (size_t i = 0; i < r->plan_count && status == TACIT_OK; i++)
-            status = run_block(r, (b + i) % r->plan_count, b, steps);
+        for (size_t i = 0; i < r->variant_count && status == TACIT_OK; i++)
+            status = run_block(r, (b + i) % r->variant_count, b, steps);
         if (status == TACIT_OK) status = time_is_up(r, b + 1, &up);
     }
     taciti_free(steps);
@@ -352,8 +353,8 @@ static tacit_status describe_hosts(const run *r, taciti_cluster_bench *out) {
 }
 
 static void describe_compute(const run *r, taciti_cluster_bench *out) {
-    const taciti_profile *profile = &r->plans[0].profile;
-    out->parameters = r->plans[0].layout.parameters;
+    const taciti_profile *profile = &r->variants[0].profile;
+    out->parameters = r->variants[0].layout.parameters;
     out->expected_largest = taciti_expected_largest(r->shape.ranks);
     if (!is_emulated(r)) return;
     out->forward_s = taciti_profile_forward_s(profile);
@@ -364,9 +365,9 @@ static void describe_compute(const run *r, taciti_cluster_bench *out) {
 
 /* The first block of each setting is run in the order of the settings. */
 static tacit_status make_figures(const run *r, size_t blocks_done, taciti_cluster_bench *out) {
-    const taciti_comm_options *comm = &r->plans[0].setting->job.comm;
+    const taciti_comm_options *comm = &r->variants[0].setting->job.comm;
     const bool has_thread = r->shape.ranks > 1 && comm->thread && taciti_comm_engine(r->comm)->any_thread;
-    const size_t settings = blocks_done < r->plan_count ? blocks_done : r->plan_count;
+    const size_t settings = blocks_done < r->variant_count ? blocks_done : r->variant_count;
     taciti_cluster_shape shape = r->shape;
     out->blocks = shape.blocks = blocks_done / settings;
     out->rounds = shape.rounds;
@@ -376,7 +377,7 @@ static tacit_status make_figures(const run *r, size_t blocks_done, taciti_cluste
     if (out->figures == NULL || out->buckets == NULL) return TACIT_E_MEMORY;
     for (size_t i = 0; i < settings; i++) {
         TACITI_TRY(taciti_cluster_figures_of(&shape, &r->records[i], &r->records[0], has_thread, &out->figures[i]));
-        out->buckets[i] = r->plans[i].layout.bucket_count;
+        out->buckets[i] = r->variants[i].layout.bucket_count;
         out->setting_count++;
     }
     return TACIT_OK;
@@ -386,7 +387,7 @@ static tacit_status make_answer(const run *r, taciti_cluster_bench *out) {
     const size_t done = atomic_load_explicit(&r->blocks_done, memory_order_acquire);
     if (done == 0) return TACIT_E_DATA;
     *out = r->facts;
-    out->interrupted = done < r->plan_count * r->shape.blocks;
+    out->interrupted = done < r->variant_count * r->shape.blocks;
     describe_compute(r, out);
     TACITI_TRY(describe_hosts(r, out));
     return make_figures(r, done, out);
@@ -417,12 +418,12 @@ static tacit_status prepare(run *r) {
     r->shape.ranks = (size_t)taciti_comm_size(r->comm);
     r->shape.hosts = taciti_comm_hosts(r->comm);
     TACITI_TRY(find_machine(r));
-    TACITI_TRY(taciti_comm_agree(r->comm, create_plans(r)));
+    TACITI_TRY(taciti_comm_agree(r->comm, create_variants(r)));
     TACITI_TRY(agree(r));
     facts->threads = choose_threads(r);
     TACITI_TRY(check_memory(r, facts->threads, facts));
-    const tacit_status status = taciti_bench_worker_create(r->comm, &r->plans[0], r->options->batch, r->options->time,
-                                                           facts->threads, &r->worker);
+    const tacit_status status = taciti_bench_worker_create(r->comm, &r->variants[0], r->options->batch,
+                                                           r->options->time, facts->threads, &r->worker);
     return taciti_comm_agree(r->comm, status);
 }
 
@@ -447,9 +448,9 @@ static tacit_status measure(run *r) {
 
 static void close_run(run *r) {
     taciti_bench_worker_destroy(&r->worker);
-    for (size_t i = 0; i < r->plan_count; i++) {
+    for (size_t i = 0; i < r->variant_count; i++) {
         taciti_cluster_records_destroy(&r->records[i]);
-        taciti_bench_plan_destroy(&r->plans[i]);
+        taciti_bench_variant_destroy(&r->variants[i]);
     }
     taciti_free(r);
 }

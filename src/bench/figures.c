@@ -69,7 +69,7 @@ static taciti_moments moments_over(const taciti_cluster_shape *shape, const taci
     return taciti_moments_of(samples, count);
 }
 
-/* Mean over everything, and the spread within each rank: how ranks differ lastingly is no jitter. */
+/* Mean over everything, and the deviation within each rank: how ranks differ lastingly is no jitter. */
 static void compute_moments(const taciti_cluster_shape *shape, const taciti_cluster_records *records, member *of,
                             double *samples, double *out_mean, double *out_cv) {
     const double ranks = (double)shape->ranks;

@@ -218,9 +218,9 @@ static taciti_kernel_rate measure(const work *w, const struct kernel_case *c, ta
         if (r % 2 != 0) probe[r] = bytes / taciti_probe_pass(pool, streams, count);
         ratio[r] = kernel[r] / probe[r];
     }
-    return (taciti_kernel_rate){.bytes_per_s = taciti_spread_of(kernel, rounds),
-                                .probe_bytes_per_s = taciti_spread_of(probe, rounds),
-                                .ratio = taciti_spread_of(ratio, rounds)};
+    return (taciti_kernel_rate){.bytes_per_s = taciti_statistics_of(kernel, rounds),
+                                .probe_bytes_per_s = taciti_statistics_of(probe, rounds),
+                                .ratio = taciti_statistics_of(ratio, rounds)};
 }
 
 static double pass_rate(const work *w, taciti_pool *pool, const char *use) {
@@ -247,7 +247,7 @@ static void measure_peaks(const work *w, int rounds, taciti_peak_figure *peaks) 
         }
         for (int i = 0; i < TACITI_BENCH_PEAKS; i++) {
             if (p == 0) peaks[i] = NAMES[i];
-            peaks[i].rate[p] = taciti_spread_of(samples[i], rounds);
+            peaks[i].rate[p] = taciti_statistics_of(samples[i], rounds);
         }
     }
 }

@@ -12,9 +12,9 @@
 #include "tacit/tacit.h"
 
 typedef struct taciti_kernel_rate {
-    taciti_spread bytes_per_s;       /* read + written by the kernel */
-    taciti_spread probe_bytes_per_s; /* of the probe in the same rounds */
-    taciti_spread ratio;             /* kernel / probe, round by round */
+    taciti_statistics bytes_per_s;       /* read + written by the kernel */
+    taciti_statistics probe_bytes_per_s; /* of the probe in the same rounds */
+    taciti_statistics ratio;             /* kernel / probe, round by round */
 } taciti_kernel_rate;
 
 /* Index 0: one thread; 1: all of them. */
@@ -26,7 +26,7 @@ typedef struct taciti_kernel_figure {
 
 typedef struct taciti_peak_figure {
     const char *name, *unit;
-    taciti_spread rate[2];
+    taciti_statistics rate[2];
 } taciti_peak_figure;
 
 enum {

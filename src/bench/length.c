@@ -3,12 +3,12 @@
 
 static size_t whole_periods(size_t steps, size_t period) { return (steps + period - 1) / period * period; }
 
-double taciti_bench_length_seconds(const taciti_bench_length *length, double turn_s) {
-    return turn_s * (double)(length->rounds + length->warm_up) * (double)length->blocks;
+double taciti_bench_length_seconds(const taciti_bench_length *length, double step_sum_s) {
+    return step_sum_s * (double)(length->rounds + length->warm_up) * (double)length->blocks;
 }
 
-void taciti_bench_length_choose(taciti_bench_length *length, double turn_s) {
-    const double per_block = TACITI_LENGTH_AUTO_SECONDS / turn_s / (double)length->blocks;
+void taciti_bench_length_choose(taciti_bench_length *length, double step_sum_s) {
+    const double per_block = TACITI_LENGTH_AUTO_SECONDS / step_sum_s / (double)length->blocks;
     if (per_block < TACITI_LENGTH_AUTO_MIN + (double)length->warm_up && !length->keep_warm_up) length->warm_up = 1;
     length->rounds = TACITI_LENGTH_AUTO_MIN;
     while (length->rounds < TACITI_LENGTH_AUTO_MAX && (double)(length->rounds + length->warm_up) < per_block)
@@ -22,11 +22,11 @@ bool taciti_bench_length_round_up(taciti_bench_length *length, size_t period) {
     return length->rounds != before.rounds || length->warm_up != before.warm_up;
 }
 
-bool taciti_bench_length_fit(taciti_bench_length *length, size_t period, double turn_s, double budget_s) {
+bool taciti_bench_length_fit(taciti_bench_length *length, size_t period, double step_sum_s, double budget_s) {
     const size_t min_rounds = whole_periods(TACITI_LENGTH_AUTO_MIN, period);
-    while (length->rounds > min_rounds && taciti_bench_length_seconds(length, turn_s) > budget_s)
+    while (length->rounds > min_rounds && taciti_bench_length_seconds(length, step_sum_s) > budget_s)
         length->rounds -= period;
-    while (length->blocks > 1 && taciti_bench_length_seconds(length, turn_s) > budget_s) length->blocks--;
-    if (!length->keep_warm_up && taciti_bench_length_seconds(length, turn_s) > budget_s) length->warm_up = 0;
-    return taciti_bench_length_seconds(length, turn_s) <= budget_s;
+    while (length->blocks > 1 && taciti_bench_length_seconds(length, step_sum_s) > budget_s) length->blocks--;
+    if (!length->keep_warm_up && taciti_bench_length_seconds(length, step_sum_s) > budget_s) length->warm_up = 0;
+    return taciti_bench_length_seconds(length, step_sum_s) <= budget_s;
 }

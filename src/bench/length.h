@@ -17,11 +17,11 @@ typedef struct taciti_bench_length {
     bool keep_warm_up;      /* as the user gave it */
 } taciti_bench_length;
 
-/* Seconds of all blocks of all settings; turn_s: the sum over the settings of one step's time. */
-double taciti_bench_length_seconds(const taciti_bench_length *length, double turn_s);
+/* Seconds of all blocks of all settings; step_sum_s: the sum over the settings of one step's time. */
+double taciti_bench_length_seconds(const taciti_bench_length *length, double step_sum_s);
 
 /* Chooses rounds, and a warm-up of one step where steps are long, for about a minute. */
-void taciti_bench_length_choose(taciti_bench_length *length, double turn_s);
+void taciti_bench_length_choose(taciti_bench_length *length, double step_sum_s);
 
 /* Rounds and warm-up become whole periods. True when that changed them. */
 bool taciti_bench_length_round_up(taciti_bench_length *length, size_t period);
@@ -29,6 +29,6 @@ bool taciti_bench_length_round_up(taciti_bench_length *length, size_t period);
 /* Shortens what is too long for `budget_s`: first the steps that count, to whole periods and at least 3 steps, then the
  * number of blocks, last a warm-up that the user did not ask for. False when the shortest is too long as well; *length
  * is the shortest then. */
-bool taciti_bench_length_fit(taciti_bench_length *length, size_t period, double turn_s, double budget_s);
+bool taciti_bench_length_fit(taciti_bench_length *length, size_t period, double step_sum_s, double budget_s);
 
 #endif

@@ -91,18 +91,18 @@ static tacit_status measure_round(struct bench *bench, int round) {
 
 static tacit_status measure(struct bench *bench) {
     for (int round = -WARM_UP_ROUNDS; round < bench->options->rounds; round++) TACITI_TRY(measure_round(bench, round));
-    taciti_spread spread[TIMES];
-    for (int i = 0; i < TIMES; i++) spread[i] = taciti_spread_of(bench->samples[i], bench->options->rounds);
+    taciti_statistics statistics[TIMES];
+    for (int i = 0; i < TIMES; i++) statistics[i] = taciti_statistics_of(bench->samples[i], bench->options->rounds);
     taciti_step_bench *r = &bench->result;
-    r->step_s = spread[STEP];
-    r->forward_s = spread[FORWARD];
-    r->backward_s = spread[BACKWARD];
-    r->update_s = spread[UPDATE];
-    r->flops = spread[FLOPS];
-    r->peak_flops = spread[PEAK];
-    r->ratio = spread[RATIO];
-    r->busy = spread[BUSY];
-    for (int op = 0; op < TACITI_MODEL_OPS; op++) r->op_s[op] = spread[OPS + op];
+    r->step_s = statistics[STEP];
+    r->forward_s = statistics[FORWARD];
+    r->backward_s = statistics[BACKWARD];
+    r->update_s = statistics[UPDATE];
+    r->flops = statistics[FLOPS];
+    r->peak_flops = statistics[PEAK];
+    r->ratio = statistics[RATIO];
+    r->busy = statistics[BUSY];
+    for (int op = 0; op < TACITI_MODEL_OPS; op++) r->op_s[op] = statistics[OPS + op];
     r->resident_bytes = taciti_peak_resident_bytes();
     return TACIT_OK;
 }

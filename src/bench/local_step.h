@@ -19,13 +19,13 @@ typedef struct taciti_step_bench_options {
 
 typedef struct taciti_step_bench {
     double flops_per_step; /* 6 N + 12 layers channels time, per token */
-    taciti_spread step_s, forward_s, backward_s, update_s;
-    taciti_spread op_s[TACITI_MODEL_OPS]; /* where forward and backward spent their time */
-    taciti_spread flops, peak_flops;      /* per second: of the step, of the probe in the same rounds */
-    taciti_spread ratio;                  /* flops / peak_flops, round by round */
-    taciti_spread busy;                   /* CPU time of the process / (threads x step_s): 1 on a machine of our own */
-    bool peak_is_bf16;                    /* the probe's instruction; without bf16 units it is the f32 multiply-add */
-    double first_loss, last_loss;         /* nats per token */
+    taciti_statistics step_s, forward_s, backward_s, update_s;
+    taciti_statistics op_s[TACITI_MODEL_OPS]; /* where forward and backward spent their time */
+    taciti_statistics flops, peak_flops;      /* per second: of the step, of the probe in the same rounds */
+    taciti_statistics ratio;                  /* flops / peak_flops, round by round */
+    taciti_statistics busy;       /* CPU time of the process / (threads x step_s): 1 on a machine of our own */
+    bool peak_is_bf16;            /* the probe's instruction; without bf16 units it is the f32 multiply-add */
+    double first_loss, last_loss; /* nats per token */
     size_t parameters;
     size_t predicted_bytes,
         resident_bytes; /* memory: of model and optimizer as predicted; most that the process held */

@@ -9,19 +9,19 @@
 #include <stddef.h>
 
 /* Median, smallest and largest. */
-typedef struct taciti_spread {
+typedef struct taciti_statistics {
     double median, min, max;
-} taciti_spread;
+} taciti_statistics;
 
 /* count >= 1. Sorts the samples. */
-taciti_spread taciti_spread_of(double *samples, int count);
+taciti_statistics taciti_statistics_of(double *samples, int count);
 
 /* {"median", "least", "most"}. Returns owned, or NULL when memory is short. */
-json_t *taciti_spread_json(const taciti_spread *spread);
+json_t *taciti_statistics_json(const taciti_statistics *statistics);
 
 /* The same and what a mean needs to be judged. */
 typedef struct taciti_moments {
-    taciti_spread spread;
+    taciti_statistics statistics;
     double mean;
     double cv;             /* standard deviation (n - 1) / mean; NaN for one sample or a mean of 0 */
     double standard_error; /* of the mean, were the samples independent; NaN for one sample */

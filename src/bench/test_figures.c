@@ -76,9 +76,9 @@ static void a_step_is_the_mean_of_the_ranks_or_the_slowest(void **state) {
     (void)state;
     make(true);
     assert_true(near(g_figures.step_s.mean, 2 * 1.05) && g_figures.step_s.count == BLOCKS * ROUNDS);
-    assert_true(near(g_figures.step_s.spread.min, 2) && near(g_figures.step_s.spread.max, 2.2));
+    assert_true(near(g_figures.step_s.statistics.min, 2) && near(g_figures.step_s.statistics.max, 2.2));
     assert_true(near(g_figures.slowest_s.mean, 3 * 1.05));
-    assert_true(near(g_figures.block_s.spread.min, 2) && near(g_figures.block_s.spread.max, 2.2));
+    assert_true(near(g_figures.block_s.statistics.min, 2) && near(g_figures.block_s.statistics.max, 2.2));
     assert_true(near(g_figures.wait_share, 0.25) && near(g_figures.overlap, 0.5));
     assert_true(near(g_figures.update_s.mean, 2 * 1.05 / 8));
     make(false);
@@ -86,7 +86,7 @@ static void a_step_is_the_mean_of_the_ranks_or_the_slowest(void **state) {
 }
 
 /* Ranks of lasting difference have no jitter; a rank whose steps differ has. */
-static void compute_is_spread_within_ranks_only(void **state) {
+static void compute_varies_within_ranks_only(void **state) {
     (void)state;
     for (size_t b = 0; b < BLOCKS; b++)
         for (size_t r = 0; r < RANKS; r++)
@@ -106,7 +106,7 @@ static void compute_is_spread_within_ranks_only(void **state) {
     assert_true(near(g_figures.compute.asked_slowest_s, 3));
 }
 
-/* Every other step exchanges: 3 seconds and 1. Means over whole periods have no spread, those of single steps have. */
+/* Every other step exchanges: 3 seconds and 1. Means over whole periods do not vary, those of single steps do. */
 static void a_period_is_one_sample(void **state) {
     (void)state;
     for (size_t b = 0; b < BLOCKS; b++)
@@ -114,16 +114,16 @@ static void a_period_is_one_sample(void **state) {
             for (size_t i = 0; i < ROUNDS; i++) at(&g_records, b, r, i)->step_s = (i % 2 == 0 ? 3 : 1) + (double)r;
     make(true);
     assert_true(g_figures.period == 1 && g_figures.step_s.count == BLOCKS * ROUNDS);
-    assert_true(near(g_figures.step_s.mean, 3) && near(g_figures.step_s.spread.max, 4));
+    assert_true(near(g_figures.step_s.mean, 3) && near(g_figures.step_s.statistics.max, 4));
     g_records.period = 2;
     make(true);
     assert_true(g_figures.period == 2 && g_figures.step_s.count == BLOCKS * ROUNDS / 2);
-    assert_true(near(g_figures.step_s.spread.min, 3) && near(g_figures.step_s.spread.max, 3));
+    assert_true(near(g_figures.step_s.statistics.min, 3) && near(g_figures.step_s.statistics.max, 3));
     assert_true(near(g_figures.slowest_s.mean, 4) && near(g_figures.slowest_s.cv, 0));
     g_records.period = ROUNDS;
     make(true);
     assert_true(g_figures.step_s.count == BLOCKS && near(g_figures.step_s.mean, 3));
-    assert_true(near(g_figures.block_s.spread.median, 3));
+    assert_true(near(g_figures.block_s.statistics.median, 3));
 }
 
 /* fill() makes the second block a tenth slower. */
@@ -142,11 +142,11 @@ static void drift_is_from_early_blocks_to_late(void **state) {
 static void ratios_are_of_blocks_beside_each_other(void **state) {
     (void)state;
     make(true);
-    assert_true(near(g_figures.ratio.mean, 0.5) && near(g_figures.ratio.spread.max, 0.5));
+    assert_true(near(g_figures.ratio.mean, 0.5) && near(g_figures.ratio.statistics.max, 0.5));
     for (size_t r = 0; r < RANKS; r++)
         for (size_t i = 0; i < ROUNDS; i++) at(&g_base, 1, r, i)->step_s /= 2;
     make(true);
-    assert_true(near(g_figures.ratio.spread.min, 0.5) && near(g_figures.ratio.spread.max, 1));
+    assert_true(near(g_figures.ratio.statistics.min, 0.5) && near(g_figures.ratio.statistics.max, 1));
     assert_true(g_figures.ratio.count == BLOCKS);
 }
 
@@ -210,7 +210,7 @@ int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_step_is_the_mean_of_the_ranks_or_the_slowest),
-        TEST(compute_is_spread_within_ranks_only),
+        TEST(compute_varies_within_ranks_only),
         TEST(a_period_is_one_sample),
         TEST(drift_is_from_early_blocks_to_late),
         TEST(ratios_are_of_blocks_beside_each_other),

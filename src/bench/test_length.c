@@ -34,14 +34,14 @@ static void rounding_up_makes_whole_periods_and_no_more(void **state) {
 
 static void what_is_chosen_lasts_about_a_minute(void **state) {
     (void)state;
-    for (double turn_s = 1e-4; turn_s < 100; turn_s *= 1.7) {
+    for (double step_sum_s = 1e-4; step_sum_s < 100; step_sum_s *= 1.7) {
         taciti_bench_length length = {.blocks = 3, .warm_up = 3};
-        taciti_bench_length_choose(&length, turn_s);
-        const double seconds = taciti_bench_length_seconds(&length, turn_s);
+        taciti_bench_length_choose(&length, step_sum_s);
+        const double seconds = taciti_bench_length_seconds(&length, step_sum_s);
         assert_in_range(length.rounds, TACITI_LENGTH_AUTO_MIN, TACITI_LENGTH_AUTO_MAX);
         if (length.rounds < TACITI_LENGTH_AUTO_MAX) assert_true(seconds >= TACITI_LENGTH_AUTO_SECONDS);
-        if (length.rounds > TACITI_LENGTH_AUTO_MIN) assert_true(seconds - 3 * turn_s < TACITI_LENGTH_AUTO_SECONDS);
-        assert_true(length.warm_up == 3 || (length.warm_up == 1 && 3 * 6 * turn_s > TACITI_LENGTH_AUTO_SECONDS));
+        if (length.rounds > TACITI_LENGTH_AUTO_MIN) assert_true(seconds - 3 * step_sum_s < TACITI_LENGTH_AUTO_SECONDS);
+        assert_true(length.warm_up == 3 || (length.warm_up == 1 && 3 * 6 * step_sum_s > TACITI_LENGTH_AUTO_SECONDS));
     }
     taciti_bench_length kept = {.blocks = 3, .warm_up = 3, .keep_warm_up = true};
     taciti_bench_length_choose(&kept, 100);

@@ -10,11 +10,12 @@
 
 #include "bench/statistics.h"
 
-static void one_sample_has_no_spread(void **state) {
+static void one_sample_has_no_deviation(void **state) {
     (void)state;
     double one[] = {3};
     const taciti_moments m = taciti_moments_of(one, 1);
-    assert_true(m.mean == 3 && m.spread.median == 3 && m.spread.min == 3 && m.spread.max == 3 && m.count == 1);
+    assert_true(m.mean == 3 && m.statistics.median == 3 && m.statistics.min == 3 && m.statistics.max == 3 &&
+                m.count == 1);
     assert_true(isnan(m.cv) && isnan(m.standard_error));
 }
 
@@ -23,7 +24,8 @@ static void mean_cv_and_error_are_those_of_the_formulas(void **state) {
     (void)state;
     double samples[] = {9, 2, 5, 4, 4, 7, 4, 5};
     const taciti_moments m = taciti_moments_of(samples, 8);
-    assert_true(fabs(m.mean - 5) < 1e-12 && m.spread.median == 4.5 && m.spread.min == 2 && m.spread.max == 9);
+    assert_true(fabs(m.mean - 5) < 1e-12 && m.statistics.median == 4.5 && m.statistics.min == 2 &&
+                m.statistics.max == 9);
     assert_true(fabs(m.cv - sqrt(32.0 / 7) / 5) < 1e-12);
     assert_true(fabs(m.standard_error - sqrt(32.0 / 7 / 8)) < 1e-12);
     for (size_t i = 1; i < 8; i++) assert_true(samples[i - 1] <= samples[i]);
@@ -65,7 +67,7 @@ static void what_is_not_finite_is_null_in_json(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_sample_has_no_spread),
+        cmocka_unit_test(one_sample_has_no_deviation),
         cmocka_unit_test(mean_cv_and_error_are_those_of_the_formulas),
         cmocka_unit_test(equal_samples_zeros_and_opposites),
         cmocka_unit_test(the_error_falls_with_the_root_of_the_count),

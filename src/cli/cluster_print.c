@@ -88,14 +88,14 @@ static void print_times(const taciti_cluster_bench *b) {
     for (size_t i = 0; i < b->setting_count; i++) {
         const taciti_setting_figures *f = &b->figures[i];
         const taciti_moments *step = &f->step_s;
-        printf("  %-8c %9.2f %9.2f %9.2f-%-9.2f %9.2f", (char)('A' + i), MS * f->block_s.spread.median,
-               MS * step->spread.median, MS * step->spread.min, MS * step->spread.max, MS * step->mean);
+        printf("  %-8c %9.2f %9.2f %9.2f-%-9.2f %9.2f", (char)('A' + i), MS * f->block_s.statistics.median,
+               MS * step->statistics.median, MS * step->statistics.min, MS * step->statistics.max, MS * step->mean);
         if (isnan(step->standard_error)) /* of one sample */
             printf(" %8s", "");
         else
             printf(" +- %-5.2f", MS * step->standard_error);
         print_cell(6, 3, step->cv, "");
-        print_cell(9, 2, MS * f->wait_s.spread.median, "");
+        print_cell(9, 2, MS * f->wait_s.statistics.median, "");
         print_cell(8, 1, PERCENT * f->wait_share, " %");
         print_cell(8, 1, PERCENT * f->overlap, " %");
         printf("\n");
@@ -113,14 +113,14 @@ static void print_compute_times(const taciti_cluster_options *o, const taciti_cl
         print_cell(9, 3, MS * c->asked_mean_s, "");
         print_cell(8, 4, c->cv, "");
         print_cell(8, 4, c->asked_cv, "");
-        print_cell(9, 2, MS * f->transfer_s.spread.median, "");
+        print_cell(9, 2, MS * f->transfer_s.statistics.median, "");
         print_cell(8, 0, PERCENT * f->cpu_cores, " %");
         print_cell(10, 0, tokens_per_s(o, b, i), "");
         printf("\n");
     }
 }
 
-/* The host that sent most: with an even spread they are all alike. */
+/* The host that sent most: where the load is even they are all alike. */
 static const taciti_host_bytes *busiest_host(const taciti_cluster_bench *b, const taciti_setting_figures *f) {
     const taciti_host_bytes *busiest = &f->hosts[0];
     for (size_t h = 1; h < b->hosts; h++)
@@ -152,8 +152,8 @@ static void print_ratios(const taciti_cluster_bench *b) {
     for (size_t i = 0; i < b->setting_count; i++) {
         const taciti_setting_figures *f = &b->figures[i];
         const taciti_moments *ratio = &f->ratio;
-        printf("  %c     %.4f, %.4f (%.4f-%.4f)", (char)('A' + i), ratio->spread.median, ratio->mean, ratio->spread.min,
-               ratio->spread.max);
+        printf("  %c     %.4f, %.4f (%.4f-%.4f)", (char)('A' + i), ratio->statistics.median, ratio->mean,
+               ratio->statistics.min, ratio->statistics.max);
         if (ratio->count > 1) printf(" +- %.4f; drift %+.1f %%", ratio->standard_error, PERCENT * f->drift);
         printf("\n");
     }

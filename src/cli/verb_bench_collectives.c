@@ -200,15 +200,12 @@ static void print_text(const taciti_machine *machine, const taciti_comm *comm, c
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------ */
 
-static json_t *spread_json(const taciti_spread *spread) {
-    return json_pack("{s:f, s:f, s:f}", "median", spread->median, "least", spread->min, "most", spread->max);
-}
-
 static json_t *figure_json(const taciti_collective_figure *f, const char *who, int rounds, double line_bps) {
     json_t *samples = json_array();
     for (int i = 0; i < rounds; i++) (void)json_array_append_new(samples, json_real(f->samples[i]));
-    json_t *figure = json_pack("{s:s, s:o, s:i, s:f, s:f, s:o}", "by", who, "seconds", spread_json(&f->seconds),
-                               "calls", f->calls, "bus_bps", f->bus_bps, "of_best", f->ratio, "samples_s", samples);
+    json_t *figure =
+        json_pack("{s:s, s:o, s:i, s:f, s:f, s:o}", "by", who, "seconds", taciti_statistics_json(&f->seconds), "calls",
+                  f->calls, "bus_bps", f->bus_bps, "of_best", f->ratio, "samples_s", samples);
     if (line_bps > 0) (void)json_object_set_new(figure, "of_line", json_real(f->bus_bps / line_bps));
     return figure;
 }
@@ -228,7 +225,7 @@ static json_t *bench_json(const taciti_machine *machine, const taciti_comm *comm
                              "library", taciti_comm_engine(comm)->library, "wire", s->bench.exchange.wire.text, "ranks",
                              b->ranks, "hosts", b->hosts, "bus_sides", taciti_collective_sides(b), "bus_formula",
                              taciti_collective_bus_text(s->bench.what), "rounds", b->rounds, "hand_over_s",
-                             spread_json(&b->hand_over_s), "sizes", sizes);
+                             taciti_statistics_json(&b->hand_over_s), "sizes", sizes);
     if (s->line_bps > 0) (void)json_object_set_new(root, "line_bps", json_real(s->line_bps));
     return root;
 }

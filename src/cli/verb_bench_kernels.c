@@ -87,9 +87,9 @@ static json_t *kernels_json(const taciti_kernel_bench *bench) {
             (void)json_array_append_new(list, json_pack("{s:s, s:i, s:f, s:o, s:o, s:o}", "kernel", figure->name,
                                                         "threads", p == 0 ? 1 : bench->threads, "bytes_per_float",
                                                         figure->bytes_per_element, "bytes_per_s",
-                                                        taciti_spread_json(&rate->bytes_per_s), "probe_bytes_per_s",
-                                                        taciti_spread_json(&rate->probe_bytes_per_s), "ratio",
-                                                        taciti_spread_json(&rate->ratio)));
+                                                        taciti_statistics_json(&rate->bytes_per_s), "probe_bytes_per_s",
+                                                        taciti_statistics_json(&rate->probe_bytes_per_s), "ratio",
+                                                        taciti_statistics_json(&rate->ratio)));
         }
     return list;
 }
@@ -100,7 +100,7 @@ static json_t *peaks_json(const taciti_kernel_bench *bench) {
         for (int p = 0; p < 2; p++)
             (void)json_array_append_new(list, json_pack("{s:s, s:i, s:s, s:o}", "peak", bench->peaks[i].name, "threads",
                                                         p == 0 ? 1 : bench->threads, "unit", bench->peaks[i].unit,
-                                                        "rate", taciti_spread_json(&bench->peaks[i].rate[p])));
+                                                        "rate", taciti_statistics_json(&bench->peaks[i].rate[p])));
     return list;
 }
 
@@ -111,8 +111,8 @@ static json_t *attention_json(const taciti_attention_figure *figures) {
             (void)json_array_append_new(
                 list, json_pack("{s:s, s:I, s:I, s:o, s:o}", "direction", d == 0 ? "forward" : "backward", "time",
                                 (json_int_t)figures[i].time, "head_size", (json_int_t)figures[i].head_size, "flops",
-                                taciti_spread_json(&figures[i].flops[d]), "share_of_peak",
-                                taciti_spread_json(&figures[i].share[d])));
+                                taciti_statistics_json(&figures[i].flops[d]), "share_of_peak",
+                                taciti_statistics_json(&figures[i].share[d])));
     return list;
 }
 

@@ -157,9 +157,9 @@ static const char *const OP_NAMES[TACITI_MODEL_OPS] = {
 
 /* ---- text ------------------------------------------------------------------------------------------------------ */
 
-static void print_time(const char *name, const taciti_spread *spread, const taciti_spread *step) {
-    printf("  %-12s %9.2f ms  (%.2f-%.2f)  %5.1f %%\n", name, 1e3 * spread->median, 1e3 * spread->min,
-           1e3 * spread->max, 100 * spread->median / step->median);
+static void print_time(const char *name, const taciti_statistics *statistics, const taciti_statistics *step) {
+    printf("  %-12s %9.2f ms  (%.2f-%.2f)  %5.1f %%\n", name, 1e3 * statistics->median, 1e3 * statistics->min,
+           1e3 * statistics->max, 100 * statistics->median / step->median);
 }
 
 static void print_text(const taciti_machine *machine, const taciti_step_bench_options *o, const taciti_step_bench *b) {
@@ -191,11 +191,11 @@ static void print_text(const taciti_machine *machine, const taciti_step_bench_op
 /* ---- JSON ------------------------------------------------------------------------------------------------------ */
 
 static json_t *times_json(const taciti_step_bench *b) {
-    json_t *times = json_pack("{s:o, s:o, s:o, s:o}", "step", taciti_spread_json(&b->step_s), "forward",
-                              taciti_spread_json(&b->forward_s), "backward", taciti_spread_json(&b->backward_s),
-                              "update", taciti_spread_json(&b->update_s));
+    json_t *times = json_pack("{s:o, s:o, s:o, s:o}", "step", taciti_statistics_json(&b->step_s), "forward",
+                              taciti_statistics_json(&b->forward_s), "backward", taciti_statistics_json(&b->backward_s),
+                              "update", taciti_statistics_json(&b->update_s));
     for (int op = 0; op < TACITI_MODEL_OPS; op++)
-        (void)json_object_set_new(times, OP_NAMES[op], taciti_spread_json(&b->op_s[op]));
+        (void)json_object_set_new(times, OP_NAMES[op], taciti_statistics_json(&b->op_s[op]));
     return times;
 }
 
@@ -206,14 +206,14 @@ static json_t *bench_json(const taciti_machine *machine, const taciti_step_bench
                   taciti_machine_json(machine), "model", o->model.preset.text, "dtype",
                   o->model.dtype == TACITI_DTYPE_BF16 ? "bf16" : "f32", "dropout", o->model.dropout, "batch",
                   (json_int_t)o->batch, "seq", (json_int_t)o->time, "threads", o->threads, "rounds", o->rounds);
-    json_t *figures =
-        json_pack("{s:f, s:I, s:f, s:o, s:o, s:s, s:o, s:o, s:o, s:f, s:f, s:I, s:I}", "tokens_per_s",
-                  (double)o->batch * (double)o->time / b->step_s.median, "parameters", (json_int_t)b->parameters,
-                  "flops_per_step", b->flops_per_step, "flops_per_s", taciti_spread_json(&b->flops), "peak_flops_per_s",
-                  taciti_spread_json(&b->peak_flops), "peak_of", b->peak_is_bf16 ? "bf16" : "f32", "ratio",
-                  taciti_spread_json(&b->ratio), "busy", taciti_spread_json(&b->busy), "seconds", times_json(b),
-                  "first_loss", b->first_loss, "last_loss", b->last_loss, "predicted_bytes",
-                  (json_int_t)b->predicted_bytes, "resident_bytes", (json_int_t)b->resident_bytes);
+    json_t *figures = json_pack(
+        "{s:f, s:I, s:f, s:o, s:o, s:s, s:o, s:o, s:o, s:f, s:f, s:I, s:I}", "tokens_per_s",
+        (double)o->batch * (double)o->time / b->step_s.median, "parameters", (json_int_t)b->parameters,
+        "flops_per_step", b->flops_per_step, "flops_per_s", taciti_statistics_json(&b->flops), "peak_flops_per_s",
+        taciti_statistics_json(&b->peak_flops), "peak_of", b->peak_is_bf16 ? "bf16" : "f32", "ratio",
+        taciti_statistics_json(&b->ratio), "busy", taciti_statistics_json(&b->busy), "seconds", times_json(b),
+        "first_loss", b->first_loss, "last_loss", b->last_loss, "predicted_bytes", (json_int_t)b->predicted_bytes,
+        "resident_bytes", (json_int_t)b->resident_bytes);
     (void)json_object_update(root, figures);
     json_decref(figures);
     return root;

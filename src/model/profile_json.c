@@ -142,32 +142,32 @@ static const taciti_strict_field PROFILE_FIELDS[] = {
 /* ---- what concerns the whole ------------------------------------------------------------------------------------- */
 
 /* A tensor and where it stands. */
-typedef struct place {
+typedef struct named_tensor {
     const char *name;
     size_t layer, tensor;
-} place;
+} named_tensor;
 
 static int by_name(const void *left, const void *right) {
-    const place *a = left, *b = right;
+    const named_tensor *a = left, *b = right;
     const int order = strcmp(a->name, b->name);
     if (order != 0) return order;
     if (a->layer != b->layer) return a->layer < b->layer ? -1 : 1;
     return a->tensor < b->tensor ? -1 : a->tensor > b->tensor;
 }
 
-static tacit_status check_names(const char *path, const taciti_profile *profile, place *places, size_t count) {
+static tacit_status check_names(const char *path, const taciti_profile *profile, named_tensor *tensors, size_t count) {
     size_t at = 0;
     for (size_t l = 0; l < profile->layer_count; l++)
         for (size_t t = 0; t < profile->layers[l].tensor_count; t++)
-            places[at++] = (place){profile->layers[l].tensors[t].name, l, t};
-    qsort(places, count, sizeof *places, by_name);
+            tensors[at++] = (named_tensor){profile->layers[l].tensors[t].name, l, t};
+    qsort(tensors, count, sizeof *tensors, by_name);
     for (size_t i = 1; i < count; i++)
-        if (strcmp(places[i - 1].name, places[i].name) == 0)
+        if (strcmp(tensors[i - 1].name, tensors[i].name) == 0)
             return taciti_fail(TACIT_E_CONFIG,
                                "%s: layers[%zu].tensors[%zu].name is \"%s\", which is also the name of "
                                "layers[%zu].tensors[%zu]; give each tensor its own, and a tied one only once",
-                               path, places[i].layer, places[i].tensor, places[i].name, places[i - 1].layer,
-                               places[i - 1].tensor);
+                               path, tensors[i].layer, tensors[i].tensor, tensors[i].name, tensors[i - 1].layer,
+                               tensors[i - 1].tensor);
     return TACIT_OK;
 }
 
@@ -204,10 +204,10 @@ static tacit_status check_whole(const char *path, const taciti_profile *profile)
     if (odd == NULL && profile->floor_s > 0) odd = "floor_s";
     if (!profile->in_flops && odd != NULL)
         return taciti_fail(TACIT_E_CONFIG, "%s: %s means nothing when unit is \"seconds\"; leave it out", path, odd);
-    place *places = taciti_calloc(count, sizeof *places);
-    if (places == NULL) return TACIT_E_MEMORY;
-    const tacit_status status = check_names(path, profile, places, count);
-    taciti_free(places);
+    named_tensor *tensors = taciti_calloc(count, sizeof *tensors);
+    if (tensors == NULL) return TACIT_E_MEMORY;
+    const tacit_status status = check_names(path, profile, tensors, count);
+    taciti_free(tensors);
     return status;
 }
 
