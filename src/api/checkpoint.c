@@ -136,18 +136,24 @@ static tacit_status find_blob(const taciti_ckpt_origin *from, table *t, size_t i
     return TACIT_OK;
 }
 
-static tacit_status restore(tacit_job *job, const char *path, const json_t *meta, tacit_blob *blobs, size_t count) {
+/* Where a saved job stood. */
+typedef struct saved {
+    int64_t step, skipped, ranks;
+} saved;
+
+static tacit_status restore(tacit_job *job, const char *path, const json_t *meta, tacit_blob *blobs, size_t count,
+                            saved *out) {
     table t;
-    int64_t ranks = 0;
     const int size = taciti_comm_size(job->comm->comm);
-    TACITI_TRY(read_count(path, meta, "step", &job->step));
-    TACITI_TRY(read_count(path, meta, "skipped", &job->skipped));
-    TACITI_TRY(read_count(path, meta, "ranks", &ranks));
+    TACITI_TRY(read_count(path, meta, "step", &out->step));
+    TACITI_TRY(read_count(path, meta, "skipped", &out->skipped));
+    TACITI_TRY(read_count(path, meta, "ranks", &out->ranks));
     const taciti_ckpt_origin from = {.path = path,
                                      .meta = meta,
                                      .rank = taciti_comm_rank(job->comm->comm),
                                      .ranks = size,
-                                     .resumption = ranks == size ? TACITI_RESUME_EXACTLY : TACITI_RESUME_REGROUPED};
+                                     .resumption =
+                                         out->ranks == size ? TACITI_RESUME_EXACTLY : TACITI_RESUME_REGROUPED};
     TACITI_TRY(check_strategy(job, &from));
     list_state(job, false, &t);
     for (size_t i = 0; i < count; i++) {
@@ -160,14 +166,16 @@ static tacit_status restore(tacit_job *job, const char *path, const json_t *meta
 /* On as many ranks as had saved, what the strategy had under way is there. */
 static tacit_status restore_and_start(tacit_job *job, const char *path, const char *meta_json, tacit_blob *blobs,
                                       size_t count) {
+    saved from = {.step = 0};
     json_t *meta = json_loads(meta_json, 0, NULL);
     tacit_status status = meta == NULL ? taciti_fail(TACIT_E_DATA, "%s: its description is not JSON", path)
-                                       : restore(job, path, meta, blobs, count);
-    const bool exactly =
-        json_integer_value(json_object_get(meta, "ranks")) == (json_int_t)taciti_comm_size(job->comm->comm);
+                                       : restore(job, path, meta, blobs, count, &from);
     json_decref(meta);
     TACITI_TRY(taciti_comm_agree(job->comm->comm, status));
-    return taciti_driver_start(job->driver, job->step, exactly);
+    TACITI_TRY(taciti_driver_start(job->driver, from.step, from.ranks == taciti_comm_size(job->comm->comm)));
+    job->step = from.step;
+    job->skipped = from.skipped;
+    return TACIT_OK;
 }
 
 tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_blob *blobs, size_t blob_count, bool *found) {
@@ -184,6 +192,7 @@ tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_blob *blob
     }
     if (status == TACIT_OK) status = restore_and_start(job, path, meta, blobs, blob_count);
     taciti_free(meta);
+    for (size_t i = 0; i < blob_count && status != TACIT_OK; i++) blobs[i].loaded = false;
     if (status != TACIT_OK) return taciti_api_report(job->comm, status);
     job->phase = TACITI_JOB_BETWEEN;
     *found = true;

@@ -204,7 +204,8 @@ tacit_status taciti_ckpt_find(taciti_comm *comm, const char *folder, char *path,
     }
     tacit_status status = broadcast(comm, &head, sizeof head);
     if (status == TACIT_OK) *step = head.step;
-    if (status == TACIT_OK) status = (tacit_status)head.status;
+    if (status == TACIT_OK && head.status != TACIT_OK)
+        status = agree(comm, rank_of(comm) == 0 || head.step < 0 ? (tacit_status)head.status : TACIT_OK);
     if (status == TACIT_OK) status = broadcast(comm, found, sizeof found);
     if (status != TACIT_OK) {
         taciti_free(meta);

@@ -13,7 +13,15 @@
 #include "base/memory.h"
 #include "comm/state.h"
 
-enum { MAX_CHILDREN = 32, WINDOW = 2, TEXT_BYTES = 4096, CLOCK_ROUNDS = 16, EXCERPT_BEFORE = 30, EXCERPT = 80 };
+enum {
+    MAX_CHILDREN = 32,
+    WINDOW = 2,
+    TEXT_BYTES = 4096,
+    CLOCK_ROUNDS = 16,
+    EXCERPT_BEFORE = 30,
+    EXCERPT = 80,
+    REASON_BYTES = 512
+};
 
 /* ---- inside a job ------------------------------------------------------------------------------------------------ */
 static tacit_status scratch(taciti_comm *comm, size_t bytes) {
@@ -93,6 +101,7 @@ typedef struct call {
     void *bytes;
     size_t count;
     taciti_op op;
+    char *reason; /* [REASON_BYTES] of a refusal */
 } call;
 
 static tacit_status run_call(taciti_comm *comm, call *what, tacit_status (*run)(taciti_comm *comm, void *context)) {
@@ -165,17 +174,33 @@ tacit_status taciti_comm_barrier(taciti_comm *comm) {
     return run_call(comm, &(call){.name = "barrier"}, run_barrier);
 }
 
-/* What several ranks refuse with the same words, the first of them says. */
-static tacit_status settle_refusals(taciti_comm *comm) {
-    const uint64_t mine = taciti_log_held();
+/* What a rank refuses. */
+typedef struct refusal {
+    uint64_t held;
+    int32_t status;
+    char text[REASON_BYTES];
+} refusal;
+
+/* What several ranks refuse with the same words, the first of them says. Ranks that refuse nothing take the words of
+ * the first that returns `status`: on every rank taciti_error_text() is the reason. */
+static void tell_refusals(const taciti_comm *comm, const refusal *all, int status) {
+    const refusal *mine = &all[comm->engine.rank];
+    bool first = true;
+    int speaker = 0;
+    for (int r = 0; r < comm->engine.rank; r++) first = first && all[r].held != mine->held;
+    taciti_log_settle(first);
+    while (all[speaker].status != status && speaker + 1 < comm->engine.size) speaker++;
+    if (mine->status >= 0) taciti_error_set("rank %d: %.*s", speaker, (int)REASON_BYTES, all[speaker].text);
+}
+
+static tacit_status settle_refusals(taciti_comm *comm, tacit_status mine, int worst) {
     const size_t size = (size_t)comm->engine.size;
     if (size == 1) return TACIT_OK;
-    uint64_t *all = taciti_calloc(size, sizeof *all);
+    refusal one = {.held = taciti_log_held(), .status = (int32_t)mine}, *all = taciti_calloc(size, sizeof *all);
     if (all == NULL) return TACIT_E_MEMORY;
-    const tacit_status status = taciti_comm_allgather(comm, &mine, sizeof mine, all);
-    bool first = true;
-    for (int r = 0; r < comm->engine.rank && status == TACIT_OK; r++) first = first && all[r] != mine;
-    taciti_log_settle(first);
+    if (mine < 0) (void)snprintf(one.text, sizeof one.text, "%s", taciti_error_text());
+    const tacit_status status = taciti_comm_allgather(comm, &one, sizeof one, all);
+    if (status == TACIT_OK) tell_refusals(comm, all, worst);
     taciti_free(all);
     return status;
 }
@@ -183,43 +208,47 @@ static tacit_status settle_refusals(taciti_comm *comm) {
 tacit_status taciti_comm_agree(taciti_comm *comm, tacit_status mine) {
     double worst = (double)mine;
     TACITI_TRY(taciti_comm_allreduce_f64(comm, &worst, 1, TACITI_OP_MIN));
-    if (worst < 0) TACITI_TRY(settle_refusals(comm));
+    if (worst < 0) TACITI_TRY(settle_refusals(comm, mine, (int)worst));
     if (taciti_log_held() != 0) taciti_log_settle(true);
     return worst >= (double)TACIT_E_INTERNAL && worst <= 0 ? (tacit_status)(int)worst : TACIT_E_INTERNAL;
 }
 
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
-static void log_difference(const taciti_comm *comm, const char *what, const char *mine, int rank, const char *theirs) {
+static void describe_difference(const taciti_comm *comm, const char *what, const char *mine, int rank,
+                                const char *theirs, char out[REASON_BYTES]) {
     size_t at = 0;
     while (mine[at] != 0 && mine[at] == theirs[at]) at++;
     const size_t from = at > EXCERPT_BEFORE ? at - EXCERPT_BEFORE : 0;
     const taciti_peer *peer = &comm->peers[rank];
-    (void)taciti_fail(TACIT_E_PEER, "%s differs: rank 0 has \"%s%.*s\", rank %d on host %s has \"%s%.*s\"", what,
-                      from > 0 ? "..." : "", (int)EXCERPT, mine + from, rank, peer->host, from > 0 ? "..." : "",
-                      (int)EXCERPT, theirs + from);
+    (void)snprintf(out, REASON_BYTES, "%s differs: rank 0 has \"%s%.*s\", rank %d on host %s has \"%s%.*s\"", what,
+                   from > 0 ? "..." : "", (int)EXCERPT, mine + from, rank, peer->host, from > 0 ? "..." : "",
+                   (int)EXCERPT, theirs + from);
 }
 
+/* Leaves the difference in c->reason; "": there is none. */
 static tacit_status run_agree_text(taciti_comm *comm, void *context) {
     const call *c = context;
-    int32_t different = -1;
     TACITI_TRY(scratch(comm, comm->engine.rank == 0 ? TEXT_BYTES * (size_t)comm->engine.size : 0));
     TACITI_TRY(gather(comm, c->bytes, TEXT_BYTES, comm->scratch));
-    for (int r = 1; comm->engine.rank == 0 && r < comm->engine.size && different < 0; r++) {
+    for (int r = 1; comm->engine.rank == 0 && r < comm->engine.size && c->reason[0] == '\0'; r++) {
         const char *theirs = comm->scratch + (size_t)r * TEXT_BYTES;
-        if (memcmp(comm->scratch, theirs, TEXT_BYTES) == 0) continue;
-        different = r;
-        log_difference(comm, c->in, comm->scratch, r, theirs);
+        if (memcmp(comm->scratch, theirs, TEXT_BYTES) != 0)
+            describe_difference(comm, c->in, comm->scratch, r, theirs, c->reason);
     }
-    TACITI_TRY(spread(comm, 0, &different, sizeof different));
-    return different < 0 ? TACIT_OK : TACIT_E_PEER;
+    return spread(comm, 0, c->reason, REASON_BYTES);
 }
 
 tacit_status taciti_comm_agree_text(taciti_comm *comm, const char *what, const char *text) {
     if (comm->engine.size == 1) return taciti_comm_health(comm);
-    char mine[TEXT_BYTES] = {0};
+    char mine[TEXT_BYTES] = {0}, reason[REASON_BYTES] = "";
     const size_t length = strlen(text);
     memcpy(mine, text, length < TEXT_BYTES ? length : TEXT_BYTES - 1);
-    return run_call(comm, &(call){.name = "comparison of settings", .in = what, .bytes = mine}, run_agree_text);
+    TACITI_TRY(run_call(comm, &(call){.name = "comparison of settings", .in = what, .bytes = mine, .reason = reason},
+                        run_agree_text));
+    if (reason[0] == '\0') return TACIT_OK;
+    if (comm->engine.rank == 0) return taciti_fail(TACIT_E_PEER, "%s", reason);
+    taciti_error_set("%s", reason);
+    return TACIT_E_PEER;
 }
 
 /* ---- clock ------------------------------------------------------------------------------------------------------- */

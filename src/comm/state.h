@@ -37,6 +37,7 @@ struct taciti_comm {
     struct {
         pthread_mutex_t lock;
         char text[TACITI_ERROR_BYTES];
+        char of_job[TACITI_ERROR_BYTES]; /* why the last job that failed did */
         taciti_comm_listener *listener;
         void *context;
     } failure;

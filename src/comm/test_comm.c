@@ -180,7 +180,10 @@ static void collectives(taciti_comm *comm, void *context) {
     double values[2] = {rank, 1};
     CHECK(taciti_comm_allreduce_f64(comm, values, 2, TACITI_OP_SUM) == TACIT_OK);
     CHECK(values[0] == size * (size - 1) / 2 && values[1] == size);
-    CHECK(taciti_comm_agree(comm, rank == size - 1 ? TACIT_E_DATA : TACIT_OK) == TACIT_E_DATA);
+    const bool refuses = rank == size - 1;
+    taciti_error_set("%s", refuses ? "no data" : "of before");
+    CHECK(taciti_comm_agree(comm, refuses ? TACIT_E_DATA : TACIT_OK) == TACIT_E_DATA);
+    CHECK(strstr(taciti_error_text(), "no data") != NULL); /* the reason is known everywhere */
     CHECK(taciti_comm_agree_text(comm, "this", "same") == TACIT_OK);
     int64_t offset_ns = 0;
     CHECK(taciti_comm_clock_offset(comm, &offset_ns) == TACIT_OK);
@@ -332,6 +335,7 @@ static void differ(taciti_comm *comm, void *context) {
     (void)context;
     const char *mine = taciti_comm_rank(comm) == 2 ? "optim.lr = 3e-4" : "optim.lr = 6e-4";
     CHECK(taciti_comm_agree_text(comm, "the configuration", mine) == TACIT_E_PEER);
+    CHECK(strstr(taciti_error_text(), "has \"optim.lr = 3e-4\"") != NULL); /* on every rank */
     CHECK(taciti_comm_health(comm) == TACIT_OK);
 }
 
@@ -359,6 +363,27 @@ static void fill_queue(taciti_comm *comm, void *context) {
     for (int i = 0; i < JOBS; i++) CHECK(taciti_job_wait(comm, &jobs[i]) == TACIT_OK);
     CHECK(calls == JOBS);
     taciti_free(jobs);
+}
+
+static tacit_status refuse_payload(taciti_comm *comm, void *context) {
+    (void)comm;
+    (void)context;
+    return taciti_fail(TACIT_E_DATA, "a payload is malformed");
+}
+
+static void wait_for_a_refusal(taciti_comm *comm, void *context) {
+    (void)context;
+    taciti_job job = {.run = refuse_payload, .name = "test", .detail = 0};
+    CHECK(taciti_job_submit(comm, &job) == TACIT_OK && taciti_job_wait(comm, &job) == TACIT_E_DATA);
+    CHECK(strcmp(taciti_error_text(), "a payload is malformed") == 0);
+}
+
+static void who_waits_for_a_job_knows_why_it_failed(void **state) {
+    (void)state;
+    const taciti_comm_options options = test_comm_options(true);
+    test_log_keep();
+    test_world_run(2, &options, wait_for_a_refusal, NULL);
+    test_log_drop();
 }
 
 static void the_queue_goes_round(void **state) {
@@ -580,6 +605,7 @@ int main(void) {
         cmocka_unit_test(hosts_are_numbered_by_their_lowest_ranks),
         cmocka_unit_test(a_difference_is_shown_once_with_both_values),
         cmocka_unit_test(the_queue_goes_round),
+        cmocka_unit_test(who_waits_for_a_job_knows_why_it_failed),
         cmocka_unit_test(the_caller_runs_what_it_would_only_wait_for),
         cmocka_unit_test(a_silent_rank_is_named_once_and_ends_every_wait),
         cmocka_unit_test(who_comes_late_has_comm_start_and_not_comm_timeout),

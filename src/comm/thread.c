@@ -34,6 +34,21 @@ void taciti_comm_pause(uint32_t turns) {
         (void)sched_yield();
 }
 
+/* The text of an error belongs to the thread that met it; the one that waits for the job shall have it as well. */
+static void hand_over_reason(taciti_comm *comm) {
+    (void)pthread_mutex_lock(&comm->failure.lock);
+    (void)snprintf(comm->failure.of_job, sizeof comm->failure.of_job, "%s", taciti_error_text());
+    (void)pthread_mutex_unlock(&comm->failure.lock);
+}
+
+static tacit_status end_wait(taciti_comm *comm, const taciti_job *job) {
+    if (job->status >= 0) return job->status;
+    (void)pthread_mutex_lock(&comm->failure.lock);
+    taciti_error_set("%s", taciti_comm_health(comm) == TACIT_OK ? comm->failure.of_job : comm->failure.text);
+    (void)pthread_mutex_unlock(&comm->failure.lock);
+    return job->status;
+}
+
 static void run_job(taciti_comm *comm, taciti_job *job) {
     taciti_witness *witness = atomic_load_explicit(&comm->witness, memory_order_acquire);
     comm->trace.step = atomic_load_explicit(&witness->doing.number, memory_order_acquire);
@@ -43,6 +58,7 @@ static void run_job(taciti_comm *comm, taciti_job *job) {
         taciti_note_write(&witness->job, job->detail, job->name);
         job->status = job->run(comm, job->context);
         taciti_note_write(&witness->job, -1, "");
+        if (job->status < 0) hand_over_reason(comm);
     }
     job->end_ns = taciti_now_ns();
     atomic_store_explicit(&job->done, 1, memory_order_release);
@@ -219,5 +235,5 @@ tacit_status taciti_job_wait(taciti_comm *comm, taciti_job *job) {
         const double limit_s = stuck_for(comm, &owner);
         if (limit_s > 0) return give_up(comm, job, limit_s);
     }
-    return job->status;
+    return end_wait(comm, job);
 }

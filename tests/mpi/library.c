@@ -247,6 +247,20 @@ static void law_of_two_communicators(tacit_comm *comm) {
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 
+/* A load that fails says why on every rank, and leaves the job where it was. */
+static void refuses_a_blob(tacit_job *job, const char *folder) {
+    char small[2] = "";
+    bool found = false;
+    tacit_counters counters;
+    tacit_blob blob = {.name = "place", .bytes = small, .size = g_rank == 0 ? 2 : sizeof(int), .own = true};
+    int place = 0;
+    if (g_rank != 0) blob.bytes = &place;
+    CHECK(tacit_job_load(job, folder, &blob, 1, &found) == TACIT_E_DATA && !found && !blob.loaded);
+    CHECK(strstr(tacit_error_text(), "blob place") != NULL);
+    OK(tacit_job_counters(job, &counters));
+    CHECK(counters.steps == 0);
+}
+
 static void law_of_checkpoints(tacit_comm *comm, const char *folder) {
     static const char *const ADAMW[] = {"strategy=gossip", "gossip.topology=ring", "optim.name=adamw", NULL};
     static float whole[MAX_FLOATS], resumed[MAX_FLOATS];
@@ -266,6 +280,7 @@ static void law_of_checkpoints(tacit_comm *comm, const char *folder) {
     OK(tacit_job_close(job));
     place = word = 0;
     job = open_job(comm, ADAMW, NULL, false);
+    refuses_a_blob(job, folder);
     OK(tacit_job_load(job, folder, blobs, 2, &found));
     CHECK(found && place == 100 + g_rank && word == 42 && blobs[0].loaded && blobs[1].loaded);
     for (int64_t s = 4; s < STEPS; s++) make_step(job, false, s);
