@@ -3,7 +3,6 @@
 #include "comm/comm.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -13,10 +12,6 @@
 #include "comm/guard.h"
 #include "comm/launcher.h"
 #include "comm/state.h"
-
-#define STALL_LOOK_TURNS 64u
-#define PACE_SLICE_NS (5 * TACITI_NS_PER_MS)
-#define PACE_CREDIT_NS TACITI_NS_PER_MS /* what a late wake-up may catch up on */
 
 enum { TRACE_SPANS = 1 << 16, ABORT_S = 3, FINISH_S = 15, LATE_SPEAKERS = 4 };
 
@@ -202,73 +197,7 @@ tacit_status taciti_comm_close(taciti_comm *comm) {
     return TACIT_OK;
 }
 
-int taciti_comm_rank(const taciti_comm *comm) { return comm->engine.rank; }
-
-int taciti_comm_size(const taciti_comm *comm) { return comm->engine.size; }
-
-const taciti_peer *taciti_comm_peer(const taciti_comm *comm, int rank) { return &comm->peers[rank]; }
-
-const taciti_hosts *taciti_comm_hosts(const taciti_comm *comm) { return &comm->hosts; }
-
-bool taciti_comm_same_host(const taciti_comm *comm, int a, int b) {
-    return comm->hosts.host_of[a] == comm->hosts.host_of[b];
-}
-
-const taciti_engine *taciti_comm_engine(const taciti_comm *comm) { return &comm->engine; }
-
-size_t taciti_comm_segment_bytes(const taciti_comm *comm) { return (size_t)comm->options.segment_bytes; }
-
-taciti_trace *taciti_comm_trace(taciti_comm *comm) { return &comm->trace; }
-
-void taciti_comm_announce(taciti_comm *comm, int64_t step, const char *doing) {
-    taciti_note_write(&atomic_load_explicit(&comm->witness, memory_order_acquire)->doing, step, doing);
-}
-
-void taciti_comm_attach(taciti_comm *comm, taciti_witness *witness) {
-    taciti_sight sight;
-    taciti_witness_look(atomic_load(&comm->witness), &sight);
-    const bool begun = sight.doing[0] != 0;
-    taciti_note_write(&witness->doing, begun ? sight.step : -1, begun ? sight.doing : "start-up");
-    taciti_note_write(&witness->job, sight.detail, sight.job);
-    atomic_store_explicit(&comm->witness, witness, memory_order_release);
-}
-
-/* ---- failure ----------------------------------------------------------------------------------------------------- */
-tacit_status taciti_comm_health(const taciti_comm *comm) {
-    return (tacit_status)atomic_load_explicit(&comm->health, memory_order_acquire);
-}
-
-static void tell_listener(taciti_comm *comm) {
-    if (comm->failure.listener != NULL)
-        comm->failure.listener(comm->failure.context, taciti_comm_health(comm), comm->failure.text);
-}
-
-tacit_status taciti_comm_break(taciti_comm *comm, tacit_status status) {
-    if (status >= 0) return status;
-    (void)pthread_mutex_lock(&comm->failure.lock);
-    int healthy = TACIT_OK;
-    if (atomic_compare_exchange_strong(&comm->health, &healthy, (int)status)) {
-        (void)snprintf(comm->failure.text, sizeof comm->failure.text, "%s", taciti_error_text());
-        tell_listener(comm);
-    }
-    (void)pthread_mutex_unlock(&comm->failure.lock);
-    return status;
-}
-
-void taciti_comm_listen(taciti_comm *comm, taciti_comm_listener *listener, void *context) {
-    (void)pthread_mutex_lock(&comm->failure.lock);
-    comm->failure.listener = listener;
-    comm->failure.context = context;
-    if (taciti_comm_health(comm) != TACIT_OK) tell_listener(comm);
-    (void)pthread_mutex_unlock(&comm->failure.lock);
-}
-
-void taciti_comm_failure_text(taciti_comm *comm, char out[TACITI_ERROR_BYTES]) {
-    (void)pthread_mutex_lock(&comm->failure.lock);
-    memcpy(out, comm->failure.text, TACITI_ERROR_BYTES);
-    (void)pthread_mutex_unlock(&comm->failure.lock);
-}
-
+/* ---- giving up -------------------------------------------------------------------------------------------------- */
 void taciti_comm_give_up(taciti_comm *comm) {
     (void)taciti_comm_break(comm, TACIT_E_PEER);
     if (taciti_comm_owns(comm)) {
@@ -293,118 +222,4 @@ _Noreturn void taciti_comm_abort(taciti_comm *comm, tacit_status status) {
     }
     taciti_guard_end_process(code);
     __builtin_trap(); /* nothing is installed: no program called this */
-}
-
-/* What taciti_engine_request.wait says beside the peer. */
-enum { SEND, RECEIVE, RECEIVE_UP_TO, KINDS };
-
-/* ---- messages ---------------------------------------------------------------------------------------------------- */
-static void count(_Atomic uint64_t *counter, uint64_t amount) {
-    atomic_fetch_add_explicit(counter, amount, memory_order_relaxed);
-}
-
-static uint64_t read_count(const _Atomic uint64_t *counter) {
-    return atomic_load_explicit(counter, memory_order_relaxed);
-}
-
-/* Returns when a line of comm.rate would have carried everything sent so far and these bytes. */
-static tacit_status pace(taciti_comm *comm, size_t bytes) {
-    if (comm->options.rate_mbps <= 0) return TACIT_OK;
-    int64_t now = taciti_now_ns();
-    const int64_t earliest = now - PACE_CREDIT_NS;
-    if (comm->link_free_ns < earliest) comm->link_free_ns = earliest;
-    comm->link_free_ns += (int64_t)((double)bytes * 8e3 / comm->options.rate_mbps);
-    for (; now < comm->link_free_ns; now = taciti_now_ns()) {
-        TACITI_TRY(taciti_detector_tick(comm));
-        const int64_t left = comm->link_free_ns - now;
-        taciti_sleep_ns(left < PACE_SLICE_NS ? left : PACE_SLICE_NS);
-    }
-    return TACIT_OK;
-}
-
-tacit_status taciti_comm_isend(taciti_comm *comm, int peer, const void *bytes, size_t n, taciti_engine_request *out) {
-    TACITI_TRY(pace(comm, n));
-    count(&comm->bytes_sent, n);
-    count(&comm->messages_sent, 1);
-    if (!taciti_comm_same_host(comm, comm->engine.rank, peer)) count(&comm->away_bytes_sent, n);
-    out->wait = (uintptr_t)peer * KINDS + SEND;
-    return taciti_comm_break(comm, comm->engine.isend(comm->engine.self, peer, TACITI_TAG_DATA, bytes, n, out));
-}
-
-static tacit_status post_receive(taciti_comm *comm, int peer, uintptr_t kind, void *bytes, size_t max,
-                                 taciti_engine_request *out) {
-    out->wait = (uintptr_t)peer * KINDS + kind;
-    out->max_bytes = max;
-    return taciti_comm_break(comm, comm->engine.irecv(comm->engine.self, peer, TACITI_TAG_DATA, bytes, max, out));
-}
-
-tacit_status taciti_comm_irecv(taciti_comm *comm, int peer, void *bytes, size_t n, taciti_engine_request *out) {
-    return post_receive(comm, peer, RECEIVE, bytes, n, out);
-}
-
-tacit_status taciti_comm_irecv_up_to(taciti_comm *comm, int peer, void *bytes, size_t max, taciti_engine_request *out) {
-    if (max > TACITI_COMM_RECEIVE_UP_TO)
-        return taciti_fail(TACIT_E_INTERNAL, "a receive of up to %zu bytes; %zu is the maximum", max,
-                           TACITI_COMM_RECEIVE_UP_TO);
-    return post_receive(comm, peer, RECEIVE_UP_TO, bytes, max, out);
-}
-
-/* Another length means that the peer does something else than this rank: other settings, or a fault. */
-static tacit_status refuse_length(taciti_comm *comm, int peer, const taciti_engine_request *request) {
-    taciti_sight now;
-    char doing[TACITI_WITNESS_TEXT_BYTES];
-    taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &now);
-    taciti_sight_text(&now, doing);
-    const bool longer = request->bytes > request->max_bytes;
-    const tacit_status status = taciti_fail(
-        TACIT_E_PEER, "rank %d (%s): a message of %s%zu bytes from rank %d on host %s where %s%zu fit",
-        comm->engine.rank, doing, longer ? "more than " : "", longer ? request->max_bytes : request->bytes, peer,
-        comm->peers[peer].host, request->wait % KINDS == RECEIVE ? "" : "at most ", request->max_bytes);
-    return taciti_comm_break(comm, status);
-}
-
-static tacit_status note_arrival(taciti_comm *comm, int peer, const taciti_engine_request *request) {
-    taciti_detector_heard(comm, peer);
-    if (request->bytes > request->max_bytes ||
-        (request->wait % KINDS == RECEIVE && request->bytes != request->max_bytes))
-        return refuse_length(comm, peer, request);
-    count(&comm->bytes_received, request->bytes);
-    count(&comm->messages_received, 1);
-    if (!taciti_comm_same_host(comm, comm->engine.rank, peer)) count(&comm->away_bytes_received, request->bytes);
-    return TACIT_OK;
-}
-
-tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request) {
-    const int peer = (int)(request->wait / KINDS);
-    int64_t begin_ns = 0;
-    for (uint32_t turn = 0;; turn++) {
-        bool done = false;
-        TACITI_TRY(taciti_comm_break(comm, comm->engine.test(comm->engine.self, request, &done)));
-        if (done) return request->wait % KINDS == SEND ? TACIT_OK : note_arrival(comm, peer, request);
-        TACITI_TRY(taciti_detector_tick(comm));
-        if (turn == 0) begin_ns = taciti_now_ns();
-        if (turn % STALL_LOOK_TURNS == STALL_LOOK_TURNS - 1) TACITI_TRY(taciti_detector_stall(comm, peer, begin_ns));
-        taciti_comm_pause(turn);
-    }
-}
-
-tacit_status taciti_comm_send(taciti_comm *comm, int peer, const void *bytes, size_t n) {
-    taciti_engine_request request;
-    TACITI_TRY(taciti_comm_isend(comm, peer, bytes, n, &request));
-    return taciti_comm_await(comm, &request);
-}
-
-tacit_status taciti_comm_receive(taciti_comm *comm, int peer, void *bytes, size_t n) {
-    taciti_engine_request request;
-    TACITI_TRY(taciti_comm_irecv(comm, peer, bytes, n, &request));
-    return taciti_comm_await(comm, &request);
-}
-
-taciti_comm_counters taciti_comm_count(const taciti_comm *comm) {
-    return (taciti_comm_counters){.bytes_sent = read_count(&comm->bytes_sent),
-                                  .bytes_received = read_count(&comm->bytes_received),
-                                  .messages_sent = read_count(&comm->messages_sent),
-                                  .messages_received = read_count(&comm->messages_received),
-                                  .away_bytes_sent = read_count(&comm->away_bytes_sent),
-                                  .away_bytes_received = read_count(&comm->away_bytes_received)};
 }

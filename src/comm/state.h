@@ -64,20 +64,26 @@ struct taciti_comm {
     _Atomic uint64_t away_bytes_sent, away_bytes_received;
 };
 
-/* thread.c */
-tacit_status taciti_comm_thread_start(taciti_comm *comm);
-/* False when the thread did not end within a few seconds: it is stuck inside the engine and must be left alone. */
-bool taciti_comm_thread_stop(taciti_comm *comm);
-bool taciti_comm_owns(const taciti_comm *comm); /* the caller owns the engine */
-
-/* One pause of a wait that has lasted `turns` turns: nothing or a yield, later sleep, so that compute gets the core. */
-void taciti_comm_pause(uint32_t turns);
-
-/* Notes the first failure with taciti_error_text() and tells the listener; later ones change nothing. Returns `status`.
- */
+/* ---- state.c ---- */
+/* Records the first failure with taciti_error_text() and tells the listener; later failures change nothing. Returns
+ * `status`. */
 tacit_status taciti_comm_break(taciti_comm *comm, tacit_status status);
 
-/* collective.c */
-tacit_status taciti_comm_introduce(taciti_comm *comm); /* fills peers; collective; waits up to comm.start */
+/* One pause of a wait that has lasted `turns` turns: nothing or a yield at first, later a sleep, so that compute gets
+ * the core. */
+void taciti_comm_pause(uint32_t turns);
+
+/* ---- thread.c ---- */
+tacit_status taciti_comm_thread_start(taciti_comm *comm);
+
+/* Returns false if the thread did not end within a few seconds: it hangs inside the engine and must be left alone. */
+bool taciti_comm_thread_stop(taciti_comm *comm);
+
+/* True if the calling thread owns the engine. */
+bool taciti_comm_owns(const taciti_comm *comm);
+
+/* ---- collective.c ---- */
+/* Fills `peers` and `hosts`. Waits for up to comm.start. Collective. */
+tacit_status taciti_comm_introduce(taciti_comm *comm);
 
 #endif

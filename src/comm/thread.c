@@ -6,7 +6,6 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -19,20 +18,8 @@
 
 #define IDLE_NS (100 * TACITI_NS_PER_MS)
 #define JOIN_NS (5 * TACITI_NS_PER_S)
-#define NAP_NS INT64_C(100000)
 
-enum { YIELD_TURNS = 1000, TURNS_PER_YIELD = 8, TIMER_SLACK_NS = 1000 };
-
-/* An engine that shares cores yields in its own test (comm/engine_mpi.c asks Open MPI for that), so a turn costs little
- * while others want the core; the yield here is for engines that do not. A nap costs a timer and a look at every
- * connection, so many ranks on few cores must make it neither early nor short: 16 ranks on two cores spent five times
- * the processor time with naps of 50 us after 100 turns. */
-void taciti_comm_pause(uint32_t turns) {
-    if (turns >= YIELD_TURNS)
-        taciti_sleep_ns(NAP_NS);
-    else if (turns % TURNS_PER_YIELD == TURNS_PER_YIELD - 1)
-        (void)sched_yield();
-}
+enum { TIMER_SLACK_NS = 1000 };
 
 /* The text of an error belongs to the thread that met it; the one that waits for the job shall have it as well. */
 static void hand_over_reason(taciti_comm *comm) {

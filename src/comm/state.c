@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a communicator knows without exchanging a message: its ranks and hosts, what it is doing, and whether
+ * communication has failed. The other files of this folder build on it.
+ */
+#define _GNU_SOURCE
+#include "comm/state.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+#define NAP_NS INT64_C(100000)
+
+enum { YIELD_TURNS = 1000, TURNS_PER_YIELD = 8 };
+
+int taciti_comm_rank(const taciti_comm *comm) { return comm->engine.rank; }
+
+int taciti_comm_size(const taciti_comm *comm) { return comm->engine.size; }
+
+const taciti_peer *taciti_comm_peer(const taciti_comm *comm, int rank) { return &comm->peers[rank]; }
+
+const taciti_hosts *taciti_comm_hosts(const taciti_comm *comm) { return &comm->hosts; }
+
+bool taciti_comm_same_host(const taciti_comm *comm, int a, int b) {
+    return comm->hosts.host_of[a] == comm->hosts.host_of[b];
+}
+
+const taciti_engine *taciti_comm_engine(const taciti_comm *comm) { return &comm->engine; }
+
+size_t taciti_comm_segment_bytes(const taciti_comm *comm) { return (size_t)comm->options.segment_bytes; }
+
+taciti_trace *taciti_comm_trace(taciti_comm *comm) { return &comm->trace; }
+
+void taciti_comm_announce(taciti_comm *comm, int64_t step, const char *doing) {
+    taciti_note_write(&atomic_load_explicit(&comm->witness, memory_order_acquire)->doing, step, doing);
+}
+
+void taciti_comm_attach(taciti_comm *comm, taciti_witness *witness) {
+    taciti_sight sight;
+    taciti_witness_look(atomic_load(&comm->witness), &sight);
+    const bool begun = sight.doing[0] != 0;
+    taciti_note_write(&witness->doing, begun ? sight.step : -1, begun ? sight.doing : "start-up");
+    taciti_note_write(&witness->job, sight.detail, sight.job);
+    atomic_store_explicit(&comm->witness, witness, memory_order_release);
+}
+
+/* An engine that shares cores yields in its own test (comm/engine_mpi.c asks Open MPI for that), so a turn costs little
+ * while others want the core; the yield here is for engines that do not. A nap costs a timer and a look at every
+ * connection, so many ranks on few cores must make it neither early nor short: 16 ranks on two cores spent five times
+ * the processor time with naps of 50 us after 100 turns. */
+void taciti_comm_pause(uint32_t turns) {
+    if (turns >= YIELD_TURNS)
+        taciti_sleep_ns(NAP_NS);
+    else if (turns % TURNS_PER_YIELD == TURNS_PER_YIELD - 1)
+        (void)sched_yield();
+}
+
+/* ---- failure ----------------------------------------------------------------------------------------------------- */
+tacit_status taciti_comm_health(const taciti_comm *comm) {
+    return (tacit_status)atomic_load_explicit(&comm->health, memory_order_acquire);
+}
+
+static void tell_listener(taciti_comm *comm) {
+    if (comm->failure.listener != NULL)
+        comm->failure.listener(comm->failure.context, taciti_comm_health(comm), comm->failure.text);
+}
+
+tacit_status taciti_comm_break(taciti_comm *comm, tacit_status status) {
+    if (status >= 0) return status;
+    (void)pthread_mutex_lock(&comm->failure.lock);
+    int healthy = TACIT_OK;
+    if (atomic_compare_exchange_strong(&comm->health, &healthy, (int)status)) {
+        (void)snprintf(comm->failure.text, sizeof comm->failure.text, "%s", taciti_error_text());
+        tell_listener(comm);
+    }
+    (void)pthread_mutex_unlock(&comm->failure.lock);
+    return status;
+}
+
+void taciti_comm_listen(taciti_comm *comm, taciti_comm_listener *listener, void *context) {
+    (void)pthread_mutex_lock(&comm->failure.lock);
+    comm->failure.listener = listener;
+    comm->failure.context = context;
+    if (taciti_comm_health(comm) != TACIT_OK) tell_listener(comm);
+    (void)pthread_mutex_unlock(&comm->failure.lock);
+}
+
+void taciti_comm_failure_text(taciti_comm *comm, char out[TACITI_ERROR_BYTES]) {
+    (void)pthread_mutex_lock(&comm->failure.lock);
+    memcpy(out, comm->failure.text, TACITI_ERROR_BYTES);
+    (void)pthread_mutex_unlock(&comm->failure.lock);
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Messages between two ranks. A wait makes progress, sends heartbeats and ends when a peer fails.
+ */
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/state.h"
+
+#define STALL_LOOK_TURNS 64u
+#define PACE_SLICE_NS (5 * TACITI_NS_PER_MS)
+#define PACE_CREDIT_NS TACITI_NS_PER_MS /* what a late wake-up may catch up on */
+
+/* What taciti_engine_request.wait says beside the peer. */
+enum { SEND, RECEIVE, RECEIVE_UP_TO, KINDS };
+
+static void count(_Atomic uint64_t *counter, uint64_t amount) {
+    atomic_fetch_add_explicit(counter, amount, memory_order_relaxed);
+}
+
+static uint64_t read_count(const _Atomic uint64_t *counter) {
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+/* Returns when a line of comm.rate would have carried everything sent so far and these bytes. */
+static tacit_status pace(taciti_comm *comm, size_t bytes) {
+    if (comm->options.rate_mbps <= 0) return TACIT_OK;
+    int64_t now = taciti_now_ns();
+    const int64_t earliest = now - PACE_CREDIT_NS;
+    if (comm->link_free_ns < earliest) comm->link_free_ns = earliest;
+    comm->link_free_ns += (int64_t)((double)bytes * 8e3 / comm->options.rate_mbps);
+    for (; now < comm->link_free_ns; now = taciti_now_ns()) {
+        TACITI_TRY(taciti_detector_tick(comm));
+        const int64_t left = comm->link_free_ns - now;
+        taciti_sleep_ns(left < PACE_SLICE_NS ? left : PACE_SLICE_NS);
+    }
+    return TACIT_OK;
+}
+
+tacit_status taciti_comm_isend(taciti_comm *comm, int peer, const void *bytes, size_t n, taciti_engine_request *out) {
+    TACITI_TRY(pace(comm, n));
+    count(&comm->bytes_sent, n);
+    count(&comm->messages_sent, 1);
+    if (!taciti_comm_same_host(comm, comm->engine.rank, peer)) count(&comm->away_bytes_sent, n);
+    out->wait = (uintptr_t)peer * KINDS + SEND;
+    return taciti_comm_break(comm, comm->engine.isend(comm->engine.self, peer, TACITI_TAG_DATA, bytes, n, out));
+}
+
+static tacit_status post_receive(taciti_comm *comm, int peer, uintptr_t kind, void *bytes, size_t max,
+                                 taciti_engine_request *out) {
+    out->wait = (uintptr_t)peer * KINDS + kind;
+    out->max_bytes = max;
+    return taciti_comm_break(comm, comm->engine.irecv(comm->engine.self, peer, TACITI_TAG_DATA, bytes, max, out));
+}
+
+tacit_status taciti_comm_irecv(taciti_comm *comm, int peer, void *bytes, size_t n, taciti_engine_request *out) {
+    return post_receive(comm, peer, RECEIVE, bytes, n, out);
+}
+
+tacit_status taciti_comm_irecv_up_to(taciti_comm *comm, int peer, void *bytes, size_t max, taciti_engine_request *out) {
+    if (max > TACITI_COMM_RECEIVE_UP_TO)
+        return taciti_fail(TACIT_E_INTERNAL, "a receive of up to %zu bytes; %zu is the maximum", max,
+                           TACITI_COMM_RECEIVE_UP_TO);
+    return post_receive(comm, peer, RECEIVE_UP_TO, bytes, max, out);
+}
+
+/* Another length means that the peer does something else than this rank: other settings, or a fault. */
+static tacit_status refuse_length(taciti_comm *comm, int peer, const taciti_engine_request *request) {
+    taciti_sight now;
+    char doing[TACITI_WITNESS_TEXT_BYTES];
+    taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &now);
+    taciti_sight_text(&now, doing);
+    const bool longer = request->bytes > request->max_bytes;
+    const tacit_status status = taciti_fail(
+        TACIT_E_PEER, "rank %d (%s): a message of %s%zu bytes from rank %d on host %s where %s%zu fit",
+        comm->engine.rank, doing, longer ? "more than " : "", longer ? request->max_bytes : request->bytes, peer,
+        comm->peers[peer].host, request->wait % KINDS == RECEIVE ? "" : "at most ", request->max_bytes);
+    return taciti_comm_break(comm, status);
+}
+
+static tacit_status note_arrival(taciti_comm *comm, int peer, const taciti_engine_request *request) {
+    taciti_detector_heard(comm, peer);
+    if (request->bytes > request->max_bytes ||
+        (request->wait % KINDS == RECEIVE && request->bytes != request->max_bytes))
+        return refuse_length(comm, peer, request);
+    count(&comm->bytes_received, request->bytes);
+    count(&comm->messages_received, 1);
+    if (!taciti_comm_same_host(comm, comm->engine.rank, peer)) count(&comm->away_bytes_received, request->bytes);
+    return TACIT_OK;
+}
+
+tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request) {
+    const int peer = (int)(request->wait / KINDS);
+    int64_t begin_ns = 0;
+    for (uint32_t turn = 0;; turn++) {
+        bool done = false;
+        TACITI_TRY(taciti_comm_break(comm, comm->engine.test(comm->engine.self, request, &done)));
+        if (done) return request->wait % KINDS == SEND ? TACIT_OK : note_arrival(comm, peer, request);
+        TACITI_TRY(taciti_detector_tick(comm));
+        if (turn == 0) begin_ns = taciti_now_ns();
+        if (turn % STALL_LOOK_TURNS == STALL_LOOK_TURNS - 1) TACITI_TRY(taciti_detector_stall(comm, peer, begin_ns));
+        taciti_comm_pause(turn);
+    }
+}
+
+tacit_status taciti_comm_send(taciti_comm *comm, int peer, const void *bytes, size_t n) {
+    taciti_engine_request request;
+    TACITI_TRY(taciti_comm_isend(comm, peer, bytes, n, &request));
+    return taciti_comm_await(comm, &request);
+}
+
+tacit_status taciti_comm_receive(taciti_comm *comm, int peer, void *bytes, size_t n) {
+    taciti_engine_request request;
+    TACITI_TRY(taciti_comm_irecv(comm, peer, bytes, n, &request));
+    return taciti_comm_await(comm, &request);
+}
+
+taciti_comm_counters taciti_comm_count(const taciti_comm *comm) {
+    return (taciti_comm_counters){.bytes_sent = read_count(&comm->bytes_sent),
+                                  .bytes_received = read_count(&comm->bytes_received),
+                                  .messages_sent = read_count(&comm->messages_sent),
+                                  .messages_received = read_count(&comm->messages_received),
+                                  .away_bytes_sent = read_count(&comm->away_bytes_sent),
+                                  .away_bytes_received = read_count(&comm->away_bytes_received)};
+}
