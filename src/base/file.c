@@ -109,14 +109,6 @@ static tacit_status remove_below(int folder, const char *path) {
     return status;
 }
 
-tacit_status taciti_file_remove_tree(const char *path) {
-    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) return errno == ENOENT ? TACIT_OK : fail_errno("cannot remove the folder", path);
-    TACITI_TRY(remove_below(fd, path));
-    if (rmdir(path) != 0 && errno != ENOENT) return fail_errno("cannot remove the folder", path);
-    return TACIT_OK;
-}
-
 tacit_status taciti_file_remove(const char *path) { return remove_entry(AT_FDCWD, path, path); }
 
 tacit_status taciti_path_join(char *joined, size_t size, const char *a, const char *b) {

@@ -46,10 +46,6 @@ tacit_status taciti_view_check(const taciti_view *view);
 /* Calls fsync on a folder, which makes a rename in it durable. */
 tacit_status taciti_file_sync_folder(const char *path);
 
-/* Removes a folder and everything below it without following symbolic links. Succeeds if it does not exist; fails if
- * the path is not a folder. */
-tacit_status taciti_file_remove_tree(const char *path);
-
 /* Removes a folder with everything below it, a file, or a symbolic link (not its target). Succeeds if nothing exists.
  */
 tacit_status taciti_file_remove(const char *path);

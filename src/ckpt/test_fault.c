@@ -241,7 +241,7 @@ static int survives_a_full_disk(const char *folder) {
     char tmp[TACITI_CKPT_PATH_BYTES];
     if (taciti_stage_path(folder, step + 1, ".tmp", tmp) != TACIT_OK || file_exists(tmp)) return 0;
     /* With less to keep, the run goes on once there is room: here the oldest is removed by hand. */
-    if (taciti_stage_path(folder, 1, "", tmp) != TACIT_OK || taciti_file_remove_tree(tmp) != TACIT_OK) return 0;
+    if (taciti_stage_path(folder, 1, "", tmp) != TACIT_OK || taciti_file_remove(tmp) != TACIT_OK) return 0;
     state_fill(&g_state, step + 1);
     return taciti_ckpt_save(NULL, folder, step + 1, 1000, &g_state.state) == TACIT_OK && newest_in(folder) == step + 1;
 }

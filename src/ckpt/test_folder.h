@@ -32,7 +32,7 @@ static inline test_path folder_create(void) {
 }
 
 static inline void folder_remove(const test_path *folder) {
-    assert_int_equal(taciti_file_remove_tree(folder->text), TACIT_OK);
+    assert_int_equal(taciti_file_remove(folder->text), TACIT_OK);
 }
 
 static inline void file_put(const char *path, const void *bytes, size_t count) {

@@ -156,8 +156,6 @@ taciti_data_info taciti_data_describe(const taciti_data *data) { return data->in
 
 void taciti_data_limit_vocabulary(taciti_data *data, int32_t vocabulary) { data->limit = vocabulary; }
 
-const taciti_tokenizer *taciti_data_tokenizer(const taciti_data *data) { return data->tokenizer; }
-
 /* Tokens [start, start + time + 1) as inputs and, one further, targets. */
 static tacit_status read_window(const taciti_data *data, const taciti_tokens *from, uint64_t start, size_t time,
                                 int32_t *tokens, int32_t *targets) {

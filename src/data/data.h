@@ -77,9 +77,6 @@ tacit_status taciti_data_check(const taciti_data *data, size_t time, bool evalua
  * samples. Tokenized text is held in memory and not affected. */
 tacit_status taciti_data_unchanged(const taciti_data *data);
 
-/* Returns the tokenizer (borrowed), or NULL for shards without data.vocab. */
-const taciti_tokenizer *taciti_data_tokenizer(const taciti_data *data);
-
 /* Selects the samples that data.partition assigns to this rank; without this call they are those of `global`. Returns
  * E_DATA if the part of any rank is shorter than a sample of `time` tokens. Not collective; every rank gets the same
  * status. */

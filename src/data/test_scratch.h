@@ -36,7 +36,7 @@ static int scratch_begin(void **state) {
 
 static int scratch_end(void **state) {
     (void)state;
-    return taciti_file_remove_tree(g_scratch) != TACIT_OK;
+    return taciti_file_remove(g_scratch) != TACIT_OK;
 }
 
 /* Writes a file into the scratch folder; the path is one of a few static buffers. */

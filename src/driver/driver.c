@@ -301,8 +301,6 @@ void taciti_driver_revert(taciti_driver *driver) {
     driver->averaged = false;
 }
 
-bool taciti_driver_averaged(const taciti_driver *driver) { return driver->averaged; }
-
 taciti_optim *taciti_driver_optim(taciti_driver *driver) { return driver->optim; }
 
 void *taciti_driver_strategy(taciti_driver *driver) { return driver->strategy; }

@@ -102,7 +102,6 @@ tacit_status taciti_driver_stepped(taciti_driver *driver, taciti_driver_record *
  * already. revert brings the own parameters back bit for bit; no step before that. Collective. */
 tacit_status taciti_driver_average(taciti_driver *driver, double *distance);
 void taciti_driver_revert(taciti_driver *driver);
-bool taciti_driver_averaged(const taciti_driver *driver);
 
 /* For checkpoints. Borrowed. */
 taciti_optim *taciti_driver_optim(taciti_driver *driver);

@@ -185,8 +185,6 @@ void taciti_model_destroy(taciti_model *model) {
     taciti_free(model);
 }
 
-const taciti_model_options *taciti_model_settings(const taciti_model *model) { return &model->options; }
-
 float *taciti_model_parameters(taciti_model *model) { return model->parameters.base; }
 
 float *taciti_model_gradients(taciti_model *model) { return model->gradients.base; }

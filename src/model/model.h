@@ -60,7 +60,6 @@ tacit_status taciti_model_create(const taciti_model_options *options, const taci
                                  size_t batch, size_t time, bool training, taciti_model **out);
 void taciti_model_destroy(taciti_model *model);
 
-const taciti_model_options *taciti_model_settings(const taciti_model *model);
 float *taciti_model_parameters(taciti_model *model);   /* flat; after writing to it call taciti_model_refresh() */
 float *taciti_model_gradients(taciti_model *model);    /* flat */
 taciti_bf16 *taciti_model_copy16(taciti_model *model); /* flat, or NULL in f32 */

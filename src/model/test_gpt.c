@@ -392,7 +392,7 @@ static void a_pass_can_be_left(void **state) {
         assert_int_equal(l.ready.next == f->layout.tensor_count, status == TACIT_OK);
     }
     assert_int_equal(status, TACIT_OK);
-    assert_int_equal(left - 1, 2 * taciti_model_settings(f->model)->layers + 1);
+    assert_int_equal(left - 1, 2 * f->options.layers + 1);
     assert_memory_equal(taciti_model_gradients(f->model), want, f->layout.n * sizeof *want);
     taciti_free(want);
     end(f);

@@ -20,7 +20,7 @@
 static const size_t SIZES[] = {4 << 10, 256 << 10, 4 << 20, 32 << 20};
 static const size_t QUICK_SIZES[] = {4 << 10, 1 << 20, 4 << 20};
 
-enum { SIZES_MAX = 4, ROUNDS = 7, ROUNDS_QUICK = 3, ROUNDS_MIN = 3, REPEATS_MAX = 100, SKIPPED_BYTES = 720 };
+enum { ROUNDS = 7, ROUNDS_QUICK = 3, ROUNDS_MIN = 3, REPEATS_MAX = 100, SKIPPED_BYTES = 720 };
 /* A round of small arrays repeats them until it takes this long: what ranks start apart is lost in it. */
 static const double ROUND_S = 5e-3;
 /* One measurement takes at most this many times its part of what is left, and then with the least number of rounds. */

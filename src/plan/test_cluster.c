@@ -377,7 +377,7 @@ static void test_files(void **state) {
     taciti_cluster_destroy(&c);
     assert_int_equal(taciti_file_write(path, "{\"format\": \"other\"}", 19), TACIT_OK);
     assert_false(taciti_cluster_recognise(path));
-    assert_int_equal(taciti_file_remove_tree(folder), TACIT_OK);
+    assert_int_equal(taciti_file_remove(folder), TACIT_OK);
 }
 
 static void check_loads(const char *path) {

@@ -33,7 +33,7 @@ static int make_folder(void **state) {
 
 static int remove_folder(void **state) {
     (void)state;
-    return taciti_file_remove_tree(g_folder);
+    return taciti_file_remove(g_folder);
 }
 
 static void write_text(const char *text) {

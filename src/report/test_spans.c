@@ -28,7 +28,7 @@ static int make_folder(void **state) {
 
 static int remove_folder(void **state) {
     (void)state;
-    return taciti_file_remove_tree(g_folder);
+    return taciti_file_remove(g_folder);
 }
 
 static json_t *load_trace(void) {

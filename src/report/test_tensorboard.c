@@ -164,7 +164,7 @@ static int make_folder(void **state) {
 
 static int remove_folder(void **state) {
     (void)state;
-    return taciti_file_remove_tree(g_folder);
+    return taciti_file_remove(g_folder);
 }
 
 /* RFC 3720, appendix B.4. */

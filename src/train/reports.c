@@ -2,8 +2,8 @@
  *
  * What ranks tell each other about every step. Where replicas are equal, each step has waited for all ranks anyway, and
  * the reports of a step are taken in before the next one begins. Where they differ, that would be a barrier: the
- * reports travel while the next steps are computed, and metrics, stop wishes and skips are known two steps later, or as
- * many more as a transfer of the strategy may be under way, but at most LATE_MAX; all of them at once before an
+ * reports travel while the next steps are computed, and metrics, requests to stop and skips are known two steps later,
+ * or as many more as a transfer of the strategy may be under way, but at most LATE_MAX; all of them at once before an
  * evaluation, a checkpoint and the end. (A report is collected by the communication thread's job for the next one,
  * which stands behind the transfers that were begun in between. A stop must not take much longer for that.)
  */

@@ -10,7 +10,7 @@
 #include "ckpt/run.h"
 #include "train/trainer.h"
 
-enum { PATH_BYTES = 4096, MAX_NUMBERS = 8 };
+enum { PATH_BYTES = 4096 };
 
 static json_t *describe_model(const taciti_model_options *model) {
     char *text = taciti_run_describe_model(model);

@@ -37,7 +37,7 @@ static void set(run *r, const char *key, const char *value) {
 static void remove_folders(void) {
     for (int i = 0; i < RUNS; i++) {
         taciti_trainer_close(&g_runs[i].trainer);
-        (void)taciti_file_remove_tree(g_runs[i].folder);
+        (void)taciti_file_remove(g_runs[i].folder);
     }
 }
 
