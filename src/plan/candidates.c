@@ -27,17 +27,10 @@ static void measure(taciti_plan_topology *t, bool figures) {
 
 static tacit_status make_topology(const builder *b, const taciti_pattern *pattern, taciti_topology *out) {
     taciti_topo_request request = pattern->topology;
-    taciti_hosts seen = {0};
     request.ranks = b->hosts->ranks;
     request.hosts = b->hosts;
-    if (pattern->per_host > 0) {
-        TACITI_TRY(taciti_hosts_by_size(request.ranks, pattern->per_host, &seen));
-        request.hosts = &seen;
-    }
-    tacit_status status = taciti_topology_create(&request, out);
-    taciti_hosts_destroy(&seen);
-    TACITI_TRY(status);
-    status = taciti_plan_check_period(request.name, out->period, pattern->every);
+    TACITI_TRY(taciti_topology_create(&request, out));
+    const tacit_status status = taciti_plan_check_period(request.name, out->period, pattern->every);
     if (status != TACIT_OK) taciti_topology_destroy(out);
     return status;
 }

@@ -83,8 +83,7 @@ static tacit_status refuse_more_mixes(const taciti_gossip_options *o) {
 static taciti_pattern pattern_of(const taciti_gossip_options *o, const char *topology, int order) {
     const bool configured = strcmp(o->topology.text, topology) == 0, awc = order == TACITI_GOSSIP_AWC;
     taciti_pattern pattern = {.order = awc ? TACITI_ORDER_AWC : TACITI_ORDER_ATC,
-                              .topology = {.name = topology, .seed = (uint64_t)o->seed},
-                              .per_host = (int)o->per_host,
+                              .topology = {.name = topology, .per_host = (int)o->per_host, .seed = (uint64_t)o->seed},
                               .every = (int)o->every,
                               .delay = awc ? (int)o->delay : 0,
                               .configured = configured && o->order == order};

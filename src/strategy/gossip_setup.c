@@ -106,28 +106,21 @@ static tacit_status check_topology(const taciti_gossip_options *o, const taciti_
 
 /* ---- topology ---------------------------------------------------------------------------------------------------- */
 
-static tacit_status make_topology(const taciti_gossip_options *o, const taciti_hosts *hosts, taciti_topology *out) {
-    taciti_hosts seen = {0}; /* as the topology sees them, where that differs */
-    if (o->per_host > 0) TACITI_TRY(taciti_hosts_by_size(hosts->ranks, (int)o->per_host, &seen));
+tacit_status taciti_gossip_topology(const taciti_gossip_options *options, const taciti_hosts *hosts,
+                                    taciti_topology *out) {
+    const taciti_gossip_options *o = options;
     const taciti_topo_request request = {.name = o->topology.text,
                                          .ranks = hosts->ranks,
-                                         .hosts = o->per_host > 0 ? &seen : hosts,
+                                         .hosts = hosts,
+                                         .per_host = (int)o->per_host,
                                          .degree = (int)o->degree,
                                          .period = (int)o->period,
                                          .seed = (uint64_t)o->seed,
                                          .file = o->file.text[0] != '\0' ? o->file.text : NULL};
-    const tacit_status status = taciti_topology_create(&request, out);
-    taciti_hosts_destroy(&seen);
-    return status;
-}
-
-tacit_status taciti_gossip_topology(const taciti_gossip_options *options, const taciti_hosts *hosts,
-                                    taciti_topology *out) {
     taciti_topology topology = {.period = 0};
-    TACITI_TRY(check_options(options));
-    TACITI_TRY(make_topology(options, hosts, &topology));
-    tacit_status status = taciti_topology_check(&topology);
-    if (status == TACIT_OK) status = check_topology(options, &topology);
+    TACITI_TRY(check_options(o));
+    TACITI_TRY(taciti_topology_create(&request, &topology));
+    const tacit_status status = check_topology(o, &topology);
     if (status == TACIT_OK)
         *out = topology;
     else

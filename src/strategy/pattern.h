@@ -17,8 +17,7 @@ typedef enum taciti_order { TACITI_ORDER_DENSE, TACITI_ORDER_AWC, TACITI_ORDER_A
 typedef struct taciti_pattern {
     char label[64]; /* "dense", "gossip aer awc": first column of `tacit plan` */
     taciti_order order;
-    taciti_topo_request topology; /* of the exchange; name NULL: all ranks. The planner sets the ranks */
-    int per_host;                 /* ranks per host as the topology sees them; 0: as they are */
+    taciti_topo_request topology; /* of the exchange; name NULL: all ranks. The planner sets ranks and hosts */
     int every;                    /* steps per exchange */
     int delay;                    /* awc: additional iterations that a transfer may take */
     bool configured;              /* the pattern of the options; the others are alternatives */

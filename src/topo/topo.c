@@ -96,6 +96,18 @@ static tacit_status draw(const taciti_topo_request *request, const family *how, 
     return status;
 }
 
+static tacit_status seat(const taciti_topo_request *request, taciti_seating *out) {
+    taciti_topo_request assumed = *request;
+    taciti_hosts hosts = {0};
+    if (request->per_host > 0) {
+        TACITI_TRY(taciti_hosts_by_size(request->ranks, request->per_host, &hosts));
+        assumed.hosts = &hosts;
+    }
+    const tacit_status status = taciti_seating_create(&assumed, out);
+    taciti_hosts_destroy(&hosts);
+    return status;
+}
+
 tacit_status taciti_topology_create(const taciti_topo_request *request, taciti_topology *out) {
     size_t kind = 0;
     taciti_seating seating = {0};
@@ -103,7 +115,7 @@ tacit_status taciti_topology_create(const taciti_topo_request *request, taciti_t
     taciti_topology topology = {0};
     TACITI_TRY(find_family(request->name, &kind));
     TACITI_TRY(check_request(request));
-    TACITI_TRY(taciti_seating_create(request, &seating));
+    TACITI_TRY(seat(request, &seating));
     tacit_status status = taciti_draft_create(request->ranks, &draft);
     if (status == TACIT_OK) status = draw(request, &FAMILIES[kind], &draft, &seating, &topology);
     taciti_draft_destroy(&draft);

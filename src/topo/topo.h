@@ -55,6 +55,7 @@ typedef struct taciti_topo_request {
     const char *name; /* of the list */
     int ranks;
     const taciti_hosts *hosts; /* of these ranks; borrowed for the call. NULL: all on one */
+    int per_host;              /* above 0: assume so many ranks on every host instead */
     int degree;                /* base-k: maximum of partners per round; torus: columns. 0: the topology's default */
     int period;                /* random: number of rounds. 0: default */
     uint64_t seed;             /* random */
