@@ -161,32 +161,34 @@ interrupt() {
   sleep "$seconds"
   kill -"$signal" "$pid"; wait "$pid"
 }
-# The same, but again and later while no block was complete: a machine that others use needs longer for one.
-interrupt_after_a_block() {
-  local signal=$1 seconds=$2 got tries=0; shift 2
+# interrupt_late EARLY SIGNAL SECONDS COMMAND...: the same, but again and later while it says EARLY, that too little was
+# complete: a machine that others use needs longer for a block.
+interrupt_late() {
+  local early=$1 signal=$2 seconds=$3 got tries=0; shift 3
   while :; do
     interrupt "$signal" "$seconds" "$@"; got=$?
-    grep -q 'interrupted before the first block' "$folder/err" && [ $((tries += 1)) -le 3 ] || return $got
+    grep -qE -- "$early" "$folder/err" && [ $((tries += 1)) -le 3 ] || return $got
     seconds=$((seconds * 2))
   done
 }
+nothing="interrupted before the first block was complete"
 lone=("$tacit" bench step "${slow[@]}" --warm-up 0)
-interrupt_after_a_block INT 4 "${lone[@]}" --rounds 7 --json; got=$?
+interrupt_late "$nothing|of each of 1 setting" INT 4 "${lone[@]}" --rounds 7 --json; got=$?
 [ "$got" -eq 130 ] || complain "exit status $got instead of 130"
 said 'interrupted: [0-9]+ blocks? of each of 2 settings'
 holds "what was complete" '
 assert d["interrupted"] and 1 <= d["blocks"] < 50 and len(s) == 2
 assert s[0]["seconds"]["step"]["count"] == 7 * d["blocks"] and s[1]["seconds"]["step"]["count"] == d["blocks"]'
 # the second setting is ten times slower: time enough to be interrupted in
-interrupt_after_a_block TERM 3 "$tacit" bench step --compute.emulate "$folder/tiny.json" --compute.scale 4 --blocks 50 \
+interrupt_late "$nothing" TERM 3 "$tacit" bench step --compute.emulate "$folder/tiny.json" --compute.scale 4 --blocks 50 \
   --against compute.slow=0:10 --rounds 14 --warm-up 0 --json; got=$?
 [ "$got" -eq 143 ] || complain "exit status $got instead of 143"
 holds "the settings that have a block" 'assert d["interrupted"] and d["blocks"] == 1 and len(s) == 1 and s[0]["label"] == "base"'
 interrupt TERM 0.3 "${lone[@]}" --rounds 700 --json; got=$?
 [ "$got" -eq 143 ] || complain "exit status $got instead of 143"
-said 'interrupted before the first block was complete'
+said "$nothing"
 # mpirun leaves them 4 s to answer
-OMPI_MCA_odls_base_sigkill_timeout=4 interrupt_after_a_block TERM 4 "$MPIRUN" -n 3 "${lone[@]}" --rounds 7
+OMPI_MCA_odls_base_sigkill_timeout=4 interrupt_late "$nothing" TERM 4 "$MPIRUN" -n 3 "${lone[@]}" --rounds 7
 said 'interrupted: [0-9]+ blocks? of each'
 grep -q 'Definitions: docs/bench-step.md' "$folder/out.json" || complain "under mpirun the answer is not complete"
 timeout 10 "$tacit" bench step "${slow[@]}" --dry-run >"$folder/out" || complain "a dry run"
