@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Moves bytes. Underneath, an engine of four verbs (isend, irecv, test, clock): `mpi` under a launcher, `self` for a
- * single process. On top, a communication thread that owns every call into the engine, a queue of jobs that all ranks
- * submit in the same order, byte and time counters, and a failure detector that ends every wait.
+ * Moves bytes between ranks. The lower layer is an engine with three functions that do not block (isend, irecv, test):
+ * `mpi` under a launcher, `self` for a single process. The upper layer consists of a communication thread that makes
+ * all calls into the engine, a queue of jobs that all ranks submit in the same order, counters of bytes and messages,
+ * and a failure detector that ends every wait.
  *
  *   main thread                          communication thread
- *   submit(job) --lock-free queue-->     job->run(comm, context): posts, waits (each wait makes progress, sends
- *   ... compute ...                      heartbeats and looks at the age of the peers), reduces, ...
+ *   submit(job) --lock-free queue-->     job->run(comm, context): sends, receives, reduces. Every wait makes progress,
+ *   ... compute ...                      sends heartbeats and checks how long each peer has been silent.
  *   wait(job)  <---- completion -----    done
  *
- * Without a thread (comm.thread false, or an engine that forbids it) submit() runs the job at once.
+ * Without a communication thread (comm.thread false, a single rank, or an engine that does not allow a thread),
+ * submit() runs the job on the calling thread and returns when it has finished.
  */
 #ifndef TACITI_COMM_COMM_H
 #define TACITI_COMM_COMM_H
@@ -27,61 +29,62 @@
 #include "tacit/tacit.h"
 
 /* ---- the engine ---------------------------------------------------------------------------------------------------
- * One owner thread at a time. Never blocks, natives aside. A request is storage of the caller. Message sizes up to
- * SIZE_MAX / 2: the engine splits what its library cannot count. Between one pair of ranks and one tag, messages do not
- * overtake. */
+ * One thread at a time owns the engine and calls it. isend, irecv and test never block. The caller provides the storage
+ * of requests. Messages may have up to SIZE_MAX / 2 bytes; the engine splits messages that are too long for its
+ * library. Messages between the same two ranks with the same tag arrive in the order in which they were sent. */
 typedef struct taciti_engine_request {
-    uintptr_t opaque[3]; /* the engine's */
-    size_t bytes;        /* set by test() when a receive completes: bytes that arrived */
-    uintptr_t wait;      /* the caller's: comm/ keeps peer and kind of the message here, to know whom a wait is for */
-    size_t max_bytes;    /* the caller's: bytes that comm/ receives at most */
+    uintptr_t opaque[3]; /* used by the engine */
+    size_t bytes;        /* set by test() when a receive completes: the length of the message */
+    uintptr_t wait;      /* used by comm/: peer and kind of the message */
+    size_t max_bytes;    /* used by comm/: maximum length of the message to receive */
 } taciti_engine_request;
 
 /* An all-reduce of the engine's library. */
 typedef struct taciti_native {
     const char *name; /* "mpi-default", "mpi-ring", ... */
-    const char *text; /* what it is, one line */
-    bool apart;       /* takes two arrays that do not overlap; the others work in place */
+    const char *text; /* description, one line */
+    bool apart;       /* needs separate input and output arrays; the others work in place */
 } taciti_native;
 
 typedef struct taciti_engine {
     const char *name; /* "mpi", "self" */
     void *self;
     int rank, size;
-    bool any_thread;    /* the owner may be another thread than the one that opened the engine */
-    bool keeps_buffers; /* after a failure, messages may still be under way: their buffers must stay as long as the
-                         * process */
-    char host[64];      /* where this rank runs; empty: this machine's name */
+    bool any_thread;    /* a thread other than the one that opened the engine may own it */
+    bool keeps_buffers; /* after a failure the library may still access the buffers of pending messages: they must not
+                         * be freed before the process ends */
+    char host[64];      /* host name of this rank; empty: that of the operating system */
     char library[128];  /* "Open MPI v4.1.4": for `doctor`, `info build` and the start-up line */
     tacit_status (*isend)(void *self, int peer, int tag, const void *bytes, size_t count, taciti_engine_request *out);
     /* Receives a message of up to `count` bytes. */
     tacit_status (*irecv)(void *self, int peer, int tag, void *bytes, size_t count, taciti_engine_request *out);
-    /* *done = true when complete: the request is then dead, and
-     * for a receive request->bytes tells the length of the message. A longer message than the receive has room for
-     * completes it as well, with more in request->bytes than there is room. E_PEER when the library reports an error.
-     */
+    /* Sets *done = true when the request is complete; the request must not be tested again. For a receive,
+     * request->bytes is then the length of the message. A message that is longer than `count` also completes the
+     * receive, with request->bytes > count. Returns E_PEER if the library reports an error. */
     tacit_status (*test)(void *self, taciti_engine_request *request, bool *done);
-    /* Ends the whole job now with this exit code, and this process as taciti_guard_end_process() does. */
+    /* Ends all processes of the job with this exit code. Ends this process with taciti_guard_end_process(), so it
+     * returns where a process must not be ended. */
     void (*abort)(void *self, int exit_code);
-    /* Orderly end; collective. Skipped after a failure. */
+    /* Releases the engine. Not called after a failure. Collective. */
     void (*close)(void *self);
 
-    /* The library's own all-reduces, to measure ours against; both NULL when it has none. They block without an end
-     * when a peer fails: for benchmarks only, through taciti_comm_natives() and taciti_comm_native_allreduce().
-     * native_open() prepares them; collective; again and again is fine. *out is borrowed and ends with a NULL name. */
+    /* The library's own all-reduces, for comparison in benchmarks; both NULL if it has none. They block forever if a
+     * peer fails. Called through taciti_comm_natives() and taciti_comm_native_allreduce() only.
+     * native_open() prepares them and may be called repeatedly. *out is borrowed and ends with a NULL name. Collective.
+     */
     tacit_status (*native_open)(void *self, const taciti_native **out);
-    /* out[n] = sum over ranks of in[n]; in == out unless the native says `apart`. Collective. */
+    /* out[n] = sum over ranks of in[n]; in == out unless the native has `apart` set. Collective. */
     tacit_status (*native_allreduce)(void *self, int native, const float *in, float *out, size_t n);
 } taciti_engine;
 
 /* ---- options -------------------------------------------------------------------------------------------------- */
 typedef struct taciti_comm_options {
-    bool thread;           /* comm.thread */
-    double timeout_s;      /* comm.timeout: a peer silent for longer is reported as failed (default 15) */
-    double warn_s;         /* comm.warn: a peer silent for longer is reported as slow (default 3) */
-    double start_s;        /* comm.start: most seconds for all ranks to come up and meet (default 120) */
-    double stall_s;        /* comm.stall: a live peer that keeps us waiting for longer counts as failed (default 600) */
-    double rate_mbps;      /* comm.rate: cap of this rank's outgoing Mbit/s; 0: none */
+    bool thread;      /* comm.thread */
+    double timeout_s; /* comm.timeout: a peer silent for longer is reported as failed (default 15) */
+    double warn_s;    /* comm.warn: a peer silent for longer is reported as slow (default 3) */
+    double start_s;   /* comm.start: maximum time for all ranks to start and connect (default 120) */
+    double stall_s;   /* comm.stall: a live peer that keeps this rank waiting for longer has failed (default 600) */
+    double rate_mbps; /* comm.rate: limit of what this rank sends, in Mbit/s; 0: none */
     int64_t segment_bytes; /* comm.segment: pipelining unit of collectives */
 } taciti_comm_options;
 extern const taciti_option_table taciti_comm_option_table; /* section "comm" */
@@ -89,147 +92,152 @@ extern const taciti_option_table taciti_comm_option_table; /* section "comm" */
 /* ---- life ------------------------------------------------------------------------------------------------------ */
 typedef struct taciti_comm taciti_comm;
 
-/* Who a rank is, for messages. */
+/* Identity of a rank, as messages print it. */
 typedef struct taciti_peer {
-    int rank, local_rank, local_size; /* local: ranks that share this rank's host */
+    int rank, local_rank, local_size; /* local: among the ranks of the same host */
     int32_t pid;
     char host[64];
 } taciti_peer;
 
-/* From now on announcements also go to `witness`, which is borrowed. Call right after open. */
+/* Directs announcements to `witness`, which is borrowed, and copies the last one to it. Call right after open. */
 void taciti_comm_attach(taciti_comm *comm, taciti_witness *witness);
 
-/* What this process is doing, shown by others when it fails: (step, one word). Any thread, lock-free, cheap. */
+/* Publishes what this process is doing: the step and one word. Other ranks print it if this process fails. Lock-free.
+ * Any thread. */
 void taciti_comm_announce(taciti_comm *comm, int64_t step, const char *doing);
 
-/* Starts the engine (MPI when the environment of a launcher with more than one rank is found, else self), checks
- * that launcher and library agree (several singletons of rank 0 are refused with the right command), learns all peers,
- * starts the thread. Fails when another rank has refused. Collective. */
+/* Opens the engine (MPI if the environment shows a launcher with more than one rank, else self), exchanges the peers'
+ * identities and starts the communication thread. Returns E_USAGE, with the command to type, if the MPI library sees
+ * one rank where the launcher started several. Fails on all ranks if one of them called taciti_comm_refuse().
+ * Collective. */
 tacit_status taciti_comm_open(const taciti_comm_options *options, taciti_comm **out);
 
-/* The same for a process in which others may call MPI, too. communicator: an MPI_Comm, duplicated at once; NULL: the
- * one of the launcher. Collective. */
+/* Like taciti_comm_open(), for a process in which other code may call MPI as well. communicator: pointer to an
+ * MPI_Comm, which is duplicated before the call returns; NULL: all ranks of the launcher. Collective. */
 tacit_status taciti_comm_open_among(const taciti_comm_options *options, const void *communicator, taciti_comm **out);
 
-/* In place of taciti_comm_open(), by a rank that has refused with `status` before it came so far: the others learn that
- * and end with it, and what several ranks refuse alike is logged once. For processes of a launcher, once. */
+/* Called instead of taciti_comm_open() by a rank that failed with `status` before: taciti_comm_open() then fails on all
+ * other ranks. An error that several ranks have in common is logged once. Call it once, in a process that a launcher
+ * started. */
 void taciti_comm_refuse(tacit_status status);
 
-/* The same over a given engine (tests, SMPI). Takes the engine. Collective. */
+/* Like taciti_comm_open(), over a given engine. Takes the engine. Collective. */
 tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const taciti_engine *engine,
                                      taciti_comm **out);
 
-/* Collective unless a failure was seen; then local. A peer that fails while saying goodbye ends the job as
- * taciti_comm_abort() does if a program may end its process (guard.h); else that is E_PEER. NULL is fine. */
+/* Closes the communicator; NULL is allowed. Collective, unless communication has failed before. If a peer fails during
+ * the close, ends the job with taciti_comm_abort() where a process may be ended (guard.h), else returns E_PEER. */
 tacit_status taciti_comm_close(taciti_comm *comm);
 
 int taciti_comm_rank(const taciti_comm *comm);
 int taciti_comm_size(const taciti_comm *comm);
 const taciti_peer *taciti_comm_peer(const taciti_comm *comm, int rank);
-/* Which rank is on which host. Borrowed, as long as the communicator lives. */
+/* The host of every rank. Borrowed; valid until the communicator is closed. */
 const taciti_hosts *taciti_comm_hosts(const taciti_comm *comm);
 bool taciti_comm_same_host(const taciti_comm *comm, int a, int b);
 const taciti_engine *taciti_comm_engine(const taciti_comm *comm);
 size_t taciti_comm_segment_bytes(const taciti_comm *comm); /* comm.segment */
 
-/* The status that ended communication (E_PEER) or TACIT_OK while healthy. Any thread. */
+/* Returns TACIT_OK, or the error that ended communication. Any thread. */
 tacit_status taciti_comm_health(const taciti_comm *comm);
 
-/* Called once, with the status that ended communication and the line that was logged, by the thread that notices: also
- * one of the library's, while the owner is elsewhere. Must not call the communicator. */
+/* Called once, with the error that ended communication and the text that was logged. The calling thread is the one that
+ * found the failure; this may be a thread of the library. The callback must not call the communicator. */
 typedef void taciti_comm_listener(void *context, tacit_status status, const char *text);
 
-/* NULL: none. A failure that is known already is told before this returns. Any thread. */
+/* Sets the listener; NULL: none. If communication has failed already, calls it before returning. Any thread. */
 void taciti_comm_listen(taciti_comm *comm, taciti_comm_listener *listener, void *context);
 
-/* The line of the failure; "" while healthy. Any thread. */
+/* Copies the text of the failure; "" if there was none. Any thread. */
 void taciti_comm_failure_text(taciti_comm *comm, char out[TACITI_ERROR_BYTES]);
 
-/* This rank cannot go on, for the reason that taciti_error_text() gives, while others wait for it: they are told, and
- * communication is over on all ranks. Submitting thread. */
+/* Declares that this rank cannot continue, for the reason in taciti_error_text(). Ends communication on all ranks.
+ * Submitting thread. */
 void taciti_comm_give_up(taciti_comm *comm);
 
-/* Ends the whole job with the exit code of `status`, after the culprit line was logged; when the engine cannot do it
- * within 3 s, this process at least ends. Does not return. For programs (guard.h). Any thread. */
+/* Ends all processes of the job with the exit code of `status`; the caller has logged the cause. If the engine has not
+ * done so within 3 s, ends this process only. For programs that installed a guard (guard.h). Any thread. */
 _Noreturn void taciti_comm_abort(taciti_comm *comm, tacit_status status);
 
 /* ---- jobs ------------------------------------------------------------------------------------------------------ */
 typedef struct taciti_job {
-    tacit_status (*run)(taciti_comm *comm, void *context); /* on the communication thread; may block in waits below */
+    tacit_status (*run)(taciti_comm *comm, void *context); /* runs on the owner thread; may block in the waits below */
     void *context;
     const char *name; /* for error messages: "all-reduce of bucket"; up to 47 bytes */
-    int detail;       /* bucket number or -1 */
+    int detail;       /* bucket number, or -1 */
     tacit_status status;
     _Atomic uint32_t done;    /* futex word: 0 queued, 1 finished */
     int64_t begin_ns, end_ns; /* when it ran */
 } taciti_job;
 
-/* Queues a job; storage stays the caller's until taciti_job_wait() returned. All ranks submit the same sequence.
- * One submitting thread. Never blocks, never allocates (at most 4096 unfinished jobs; more is E_INTERNAL). */
+/* Queues a job. The job must remain valid until taciti_job_wait() has returned. All ranks submit the same sequence of
+ * jobs. With a communication thread, does not block; without one, runs the job before it returns. Never allocates.
+ * Returns E_INTERNAL if 4096 jobs are unfinished. One submitting thread. */
 tacit_status taciti_job_submit(taciti_comm *comm, taciti_job *job);
 
-/* Blocks until the job has finished or communication has failed. Returns the job's status. */
+/* Blocks until the job has finished and returns the job's status. Returns E_PEER if the communication thread hangs in
+ * the engine. */
 tacit_status taciti_job_wait(taciti_comm *comm, taciti_job *job);
 bool taciti_job_done(const taciti_job *job);
 
-/* submit and wait in one. When the communication thread has nothing to do, the job runs on the calling thread, which
- * saves the hand-over there and back (7 us with a core for each thread, 15 to 130 us when ranks share cores). The order
- * of jobs is that of the calls. Submitting thread. */
+/* Submits a job and waits for it. If the communication thread is idle, the job runs on the calling thread, which saves
+ * handing it over (7 us if each thread has a core, 15 to 130 us if ranks share cores). Jobs run in the order of the
+ * calls. Submitting thread. */
 tacit_status taciti_job_run(taciti_comm *comm, taciti_job *job);
 
-/* ---- for code that runs inside a job (communication thread) ------------------------------------------------------ */
+/* ---- for code that runs inside a job (owner thread) -------------------------------------------------------------- */
 tacit_status taciti_comm_isend(taciti_comm *comm, int peer, const void *bytes, size_t count,
                                taciti_engine_request *out);
 /* Receives a message of exactly `count` bytes. */
 tacit_status taciti_comm_irecv(taciti_comm *comm, int peer, void *bytes, size_t count, taciti_engine_request *out);
-/* Receives a message of up to `max` bytes, at most TACITI_COMM_RECEIVE_UP_TO. */
+/* Receives a message of up to `max` bytes; max <= TACITI_COMM_RECEIVE_UP_TO. */
 tacit_status taciti_comm_irecv_up_to(taciti_comm *comm, int peer, void *bytes, size_t max, taciti_engine_request *out);
 #define TACITI_COMM_RECEIVE_UP_TO ((size_t)1 << 30)
-/* Makes progress until the request is complete. For a receive, request->bytes is then the length of the message.
+/* Blocks until the request is complete. For a receive, request->bytes is then the length of the message.
  * Returns E_PEER if the message has another length than the receive allows, or if the failure detector reports a
  * failure first. */
 tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request);
-/* The library's own all-reduces; ends with a NULL name; borrowed. Collective: every rank sees the same list. */
+/* Lists the MPI library's own all-reduces, the same on every rank. Ends with a NULL name. Borrowed. Collective. */
 tacit_status taciti_comm_natives(taciti_comm *comm, const taciti_native **out);
-/* `times` of them in a row, as taciti_engine.native_allreduce(). No heartbeat leaves this rank meanwhile, and none is
- * expected: a rank that dies ends the job through its watcher and the launcher, one that freezes or is cut off is
- * noticed after comm.stall only. */
+/* Calls taciti_engine.native_allreduce() `times` times. Ranks send and expect no heartbeats during the calls: a rank
+ * that dies is reported by its watcher and the launcher; one that hangs or is cut off is reported only after
+ * comm.stall. Collective. */
 tacit_status taciti_comm_native_allreduce(taciti_comm *comm, int native, const float *in, float *out, size_t n,
                                           int times);
-/* One message, blocking. */
+/* Send or receive one message; both block. */
 tacit_status taciti_comm_send(taciti_comm *comm, int peer, const void *bytes, size_t count);
 tacit_status taciti_comm_receive(taciti_comm *comm, int peer, void *bytes, size_t count);
-/* The recorder of the communication thread (encode, transfer, decode spans). */
+/* The trace of the communication thread: encode, transfer and decode spans. */
 taciti_trace *taciti_comm_trace(taciti_comm *comm);
 
 /* ---- small blocking collectives, from the submitting thread ------------------------------------------------------ */
 typedef enum taciti_op { TACITI_OP_SUM, TACITI_OP_MAX, TACITI_OP_MIN } taciti_op;
 
-/* Same result bit for bit on every rank (reduced in rank order). Collective. */
+/* Reduces in rank order: the result is bit-equal on every rank. Collective. */
 tacit_status taciti_comm_allreduce_f64(taciti_comm *comm, double *values, size_t n, taciti_op op);
 tacit_status taciti_comm_broadcast(taciti_comm *comm, int root, void *bytes, size_t count);
-/* out has size * count bytes, in rank order. */
+/* out receives size * count bytes, in rank order. Collective. */
 tacit_status taciti_comm_allgather(taciti_comm *comm, const void *bytes, size_t count, void *out);
 tacit_status taciti_comm_barrier(taciti_comm *comm);
 
-/* All ranks learn the worst (most negative) of the ranks' statuses: collective set-up calls fail collectively. What
- * several ranks refused with the same words since the last agreement, the first of them logs; other words are logged by
- * whoever has them. */
+/* Returns the worst (most negative) status of all ranks, on every rank: collective set-up calls fail collectively. If
+ * several ranks have the same error text since the last call, the first of them logs it; different texts are logged by
+ * the ranks that have them. Collective. */
 tacit_status taciti_comm_agree(taciti_comm *comm, tacit_status mine);
 
-/* Compares one text per rank; on a difference rank 0 logs `what`, the first rank that differs and both values, and
- * every rank returns E_PEER. Collective. Texts up to 4 KiB. */
+/* Compares one text per rank, up to 4 KiB. If they differ, rank 0 logs `what`, the first rank that differs and both
+ * values, and every rank returns E_PEER. Collective. */
 tacit_status taciti_comm_agree_text(taciti_comm *comm, const char *what, const char *text);
 
 /* ---- counters -------------------------------------------------------------------------------------------------- */
 typedef struct taciti_comm_counters {
-    uint64_t bytes_sent, bytes_received; /* payload, without headers and heartbeats; received: once it is waited for */
+    uint64_t bytes_sent, bytes_received; /* payload without headers and heartbeats; received: counted by the wait */
     uint64_t messages_sent, messages_received;
-    uint64_t away_bytes_sent, away_bytes_received; /* of the bytes: to and from other hosts, through a network */
+    uint64_t away_bytes_sent, away_bytes_received; /* the part that went to or came from other hosts */
 } taciti_comm_counters;
 taciti_comm_counters taciti_comm_count(const taciti_comm *comm); /* since open; any thread */
 
-/* This rank's monotonic clock minus rank 0's, nanoseconds, by the least round trip of several. Collective. */
+/* Measures this rank's monotonic clock minus that of rank 0, from the shortest of several round trips. Collective. */
 tacit_status taciti_comm_clock_offset(taciti_comm *comm, int64_t *out_ns);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The last resort against calls into an MPI library that never return (a rank that is missing at start-up, a peer lost
- * at the end, an abort that hangs): a thread that ends this process unless it is called off in time. Time during which
- * the process itself was stopped does not count. Only a program may end its process: inside of the C library the thread
- * logs an error and leaves the process as it is.
+ * A guard against calls into the MPI library that never return (a rank is missing at start-up, a peer is lost during
+ * shutdown, an abort hangs): a thread that ends this process unless it is disarmed in time. Time during which the
+ * process was stopped does not count. Only a program may end its process, by installing a function for it. Without one,
+ * as in the C library, the thread logs an error and the process continues.
  */
 #ifndef TACITI_COMM_GUARD_H
 #define TACITI_COMM_GUARD_H
@@ -19,22 +19,23 @@ typedef struct taciti_guard {
     _Atomic uint32_t off;
     double seconds;
     int exit_code;
-    const char *text;                              /* logged as an error when the time is over; NULL: silent */
-    void (*late)(void *context, const char *text); /* then called; NULL: nothing is */
+    const char *text;                              /* logged as an error when the time is over; NULL: nothing */
+    void (*late)(void *context, const char *text); /* called after that; NULL: nothing */
     void *context;
 } taciti_guard;
 
-/* What ends the process, installed by a program: _exit(). NULL, as at first: nothing does. Before threads start. */
+/* Sets the function that ends the process, such as _exit(). NULL, the default: the process is never ended. Call it
+ * before threads start. */
 void taciti_guard_install(void (*end)(int exit_code));
 
-/* Calls what is installed; returns where nothing is. Any thread. */
+/* Ends the process with the installed function. Returns if none is installed. Any thread. */
 void taciti_guard_end_process(int exit_code);
 bool taciti_guard_installed(void);
 
-/* Ends the process with `exit_code` after `seconds` unless disarmed. The struct must stay in place, with `late` set by
- * the caller and the rest by this function; text is borrowed.
- * Without a thread to spare the guard is left out (logged as a warning). */
+/* Ends the process with `exit_code` after `seconds` unless disarmed. The caller sets `late` and `context`, this
+ * function sets the other members; the struct must not move while armed. Borrows text. If no thread can be started,
+ * logs a warning and does nothing. */
 void taciti_guard_arm(taciti_guard *guard, double seconds, int exit_code, const char *text);
-void taciti_guard_disarm(taciti_guard *guard); /* fine when not armed */
+void taciti_guard_disarm(taciti_guard *guard); /* allowed if not armed */
 
 #endif

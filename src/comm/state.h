@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inside of taciti_comm, shared by the files of this folder and by nobody else.
+ * The members of taciti_comm, private to this folder.
  *
- * Who touches what: the owner of the engine is the communication thread between its start and its end (but while the
- * submitting thread has borrowed it), else the submitting thread. Everything under "owner" belongs to it; the atomics
- * are read and written as named.
+ * Owner of the engine is the communication thread while it runs, except while the submitting thread has borrowed the
+ * engine; otherwise the submitting thread. Only the owner accesses the members under "owner". The comments of atomics
+ * name who writes them.
  */
 #ifndef TACITI_COMM_STATE_H
 #define TACITI_COMM_STATE_H
@@ -23,7 +23,7 @@ typedef struct taciti_queue {
     _Alignas(64) _Atomic uint32_t tail;  /* jobs queued; the futex word */
     _Atomic uint32_t sleeping;           /* the communication thread is about to wait for tail to change */
     _Alignas(64) _Atomic uint32_t pulse; /* of the engine's owner: counts its ticks (failure.h), in waits as well */
-    _Atomic uint32_t blocked;            /* the owner is in calls without ticks that may last up to comm.stall */
+    _Atomic uint32_t blocked;            /* the owner is in a call without ticks, which may last up to comm.stall */
 } taciti_queue;
 
 struct taciti_comm {
@@ -41,13 +41,13 @@ struct taciti_comm {
         taciti_comm_listener *listener;
         void *context;
     } failure;
-    _Atomic uint32_t giving_up; /* asked for by another thread than the owner: tell the peers */
-    _Atomic int abort_code;     /* exit code asked for by another thread than the owner; 0: none */
+    _Atomic uint32_t giving_up; /* another thread asks the owner to tell the peers of a failure */
+    _Atomic int abort_code;     /* another thread asks the owner to end the job with this exit code; 0: none */
     _Atomic uint32_t stop;      /* the communication thread shall end */
-    bool introduced;            /* all ranks have come up; set before there is a thread */
+    bool introduced;            /* all ranks have started; set before the thread starts */
     bool threaded;
     pthread_t thread;
-    pthread_mutex_t ownership; /* held by whoever uses the engine while there is a thread */
+    pthread_mutex_t ownership; /* held by the owner of the engine while it uses it, if there is a thread */
     pthread_t borrower;        /* the submitting thread, while `borrowed` */
     _Atomic int borrowed;
     taciti_queue queue;
@@ -55,7 +55,7 @@ struct taciti_comm {
     /* ---- owner ---- */
     taciti_detector detector;
     taciti_trace trace;
-    int64_t link_free_ns;            /* when the paced link has sent everything handed to it */
+    int64_t link_free_ns;            /* when a link of comm.rate has sent everything so far */
     taciti_engine_request *requests; /* one per rank, for the small collectives */
     char *scratch;
     size_t scratch_bytes;
