@@ -264,14 +264,14 @@ uint64_t taciti_allreduce_bytes(const taciti_allreduce *reduce, size_t n) {
 
 /* Of every pair of a rank here and a rank there that talk to each other: same lane, or any two in the flat arrangement.
  */
-static uint64_t piece_nic_bytes(const taciti_allreduce *reduce, const taciti_cut *cut, size_t piece, int machine) {
+static uint64_t piece_nic_bytes(const taciti_allreduce *reduce, const taciti_cut *cut, size_t piece, int host) {
     const taciti_arrangement *p = &reduce->arrangement;
     uint64_t bytes = 0;
     for (int lane = 0; lane < p->lanes; lane++)
         for (int here = 0; here < p->hosts; here++) {
-            if (p->machine[p->first[here] + lane] != machine) continue;
+            if (p->host_of[p->first[here] + lane] != host) continue;
             for (int there = 0; there < p->hosts; there++) {
-                if (p->machine[p->first[there] + lane] == machine) continue;
+                if (p->host_of[p->first[there] + lane] == host) continue;
                 bytes += taciti_payload_bound(&reduce->encoding, taciti_cut_chunk(p, cut, piece, lane, there).n) +
                          taciti_payload_bound(&reduce->encoding, taciti_cut_chunk(p, cut, piece, lane, here).n);
             }
@@ -279,11 +279,11 @@ static uint64_t piece_nic_bytes(const taciti_allreduce *reduce, const taciti_cut
     return bytes;
 }
 
-uint64_t taciti_allreduce_nic_bytes(const taciti_allreduce *reduce, size_t n, int machine) {
+uint64_t taciti_allreduce_nic_bytes(const taciti_allreduce *reduce, size_t n, int host) {
     if (reduce->arrangement.size == 1 || n == 0) return 0;
-    if (takes_small(reduce, n)) return taciti_small_nic_bytes(&reduce->arrangement, n, machine);
+    if (takes_small(reduce, n)) return taciti_small_nic_bytes(&reduce->arrangement, n, host);
     const taciti_cut cut = cut_of(reduce, n);
     uint64_t bytes = 0;
-    for (size_t i = 0; i < cut.pieces; i++) bytes += piece_nic_bytes(reduce, &cut, i, machine);
+    for (size_t i = 0; i < cut.pieces; i++) bytes += piece_nic_bytes(reduce, &cut, i, host);
     return bytes;
 }

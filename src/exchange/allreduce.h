@@ -27,17 +27,17 @@ typedef struct taciti_allreduce {
     taciti_comm *comm;               /* borrows */
     taciti_encoding encoding, plain; /* between hosts, and inside a host: f32 */
     taciti_arrangement arrangement;
-    size_t segment_n;               /* most floats of one message on the wire */
+    size_t segment_n;               /* maximum of floats in one message between hosts */
     size_t local_depth, wire_depth; /* cycles between the steps of a piece */
     taciti_halves_shape local_shape, wire_shape;
     taciti_halves local, wire;
     taciti_small small;
-    bool halves_only; /* short arrays take that way as well: with error feedback; false unless set */
-    void *memory;     /* of all buffers; owned, or NULL when they are borrowed */
+    bool halves_only; /* do not use small.h for short arrays: needed for error feedback; the owner sets it */
+    void *memory;     /* of all buffers; owned, or NULL if they are borrowed */
 } taciti_allreduce;
 
-/* The object without its buffers, as `rank` sees it: enough for every formula below, of members or not. Not collective.
- * The object must stay in arrangement. */
+/* Describes the all-reduce as `rank` sees it, without buffers. `rank` need not be a member. That is enough for all
+ * formulas below. The object must not move afterwards. Not collective. */
 tacit_status taciti_allreduce_describe(const taciti_hosts *hosts, taciti_members members, int rank,
                                        const taciti_encoding *encoding, taciti_placement requested,
                                        size_t segment_bytes, taciti_allreduce *out);
@@ -45,44 +45,45 @@ tacit_status taciti_allreduce_describe(const taciti_hosts *hosts, taciti_members
 /* Bytes of workspace of a described object, for arrays of any length. */
 size_t taciti_allreduce_workspace_bytes(const taciti_allreduce *reduce);
 
-/* Makes a described object ready to run. memory: its workspace, 64-byte aligned, borrowed; objects whose runs do not
- * overlap in time may have the same. NULL: its own. Not collective. A failed object is only good for destroy. */
+/* Makes a described object ready to run. memory: the workspace, 64-byte aligned and borrowed; objects whose runs do not
+ * overlap in time may share it. NULL: the object allocates its own. After an error, only destroy may be called. Not
+ * collective. */
 tacit_status taciti_allreduce_open(taciti_allreduce *reduce, taciti_comm *comm, void *memory);
 
-/* Both in one. */
+/* Describes and opens. Not collective. */
 tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_encoding *encoding, taciti_members members,
                                      taciti_placement requested, size_t segment_bytes, taciti_allreduce *out);
 
 void taciti_allreduce_destroy(taciti_allreduce *reduce);
 
-/* The sizes of what encodings of arrays of up to n floats leave at this rank; for error feedback, or to give errors
- * back. All zero where this rank encodes nothing. */
+/* Return the sizes of this rank's residuals for arrays of up to n floats: for error feedback, or for adding errors back
+ * to the result (taciti_residual.back). All sizes are zero if this rank encodes nothing. */
 taciti_residual taciti_allreduce_residual(const taciti_allreduce *reduce, size_t n, bool feedback);
 taciti_residual taciti_allreduce_errors(const taciti_allreduce *reduce, float back);
 
 /* x[n] = sum over members, or one half of that:
  *   reduce-scatter   x holds the sum in the ranges that this rank owns; the rest of x is not specified
  *   all-gather       from x in the ranges that this rank owns to all of x on every rank
- * task: NULL for bucket 0 of step 0, both halves. residual: one of the above, opened; may be NULL if the codec keeps no
- * state; the codec's errors are then lost. Communication thread. Collective over the members. A single member keeps its
- * array as it is. */
+ * task: NULL for both halves of bucket 0 in step 0. residual: one of the above, opened; may be NULL if the codec keeps
+ * no state, and encoding errors are then lost. With one member, x does not change. Communication thread. Collective
+ * over the members. */
 tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task,
                                   taciti_residual *residual);
 
-/* The index-th range of an array of n floats that this rank owns between the halves, ascending; may be empty. False:
- * there are not so many. */
+/* Sets *out to the index-th range of an array of n floats that this rank owns between the halves, in ascending order;
+ * it may be empty. Returns false if there is none. */
 bool taciti_allreduce_owned(const taciti_allreduce *reduce, size_t n, size_t index, taciti_range *out);
 
 /* Bytes this rank sends (and receives, up to the rounding of chunks) for an array of n floats; the maximum if the codec
  * does not fix them. */
 uint64_t taciti_allreduce_bytes(const taciti_allreduce *reduce, size_t n);
 
-/* Bytes that the members on one machine (a host of taciti_hosts) together send to other machines for it. */
-uint64_t taciti_allreduce_nic_bytes(const taciti_allreduce *reduce, size_t n, int machine);
+/* Bytes that the members on one host (index of taciti_hosts) together send to other hosts for it. */
+uint64_t taciti_allreduce_nic_bytes(const taciti_allreduce *reduce, size_t n, int host);
 
-/* The machine of this rank. */
-static inline int taciti_allreduce_machine(const taciti_allreduce *reduce) {
-    return reduce->arrangement.machine[taciti_arrangement_position(&reduce->arrangement)];
+/* The host of this rank, as an index of taciti_hosts. */
+static inline int taciti_allreduce_host(const taciti_allreduce *reduce) {
+    return reduce->arrangement.host_of[taciti_arrangement_position(&reduce->arrangement)];
 }
 
 #endif

@@ -9,11 +9,11 @@ enum { GRAIN = 16 };
 
 static int member(taciti_members members, int i) { return members.ranks == NULL ? i : members.ranks[i]; }
 
-/* How many machines the members are on; count[machine] of them each. */
-static int count_machines(const taciti_hosts *hosts, taciti_members members, int size, int *count) {
-    int machines = 0;
-    for (int i = 0; i < size; i++) machines += count[hosts->host_of[member(members, i)]]++ == 0;
-    return machines;
+/* Returns the number of hosts that the members are on; count[host] receives how many are on each. */
+static int count_hosts(const taciti_hosts *hosts, taciti_members members, int size, int *count) {
+    int host_count = 0;
+    for (int i = 0; i < size; i++) host_count += count[hosts->host_of[member(members, i)]]++ == 0;
+    return host_count;
 }
 
 /* Every member is a host of its own. */
@@ -21,29 +21,29 @@ static void fill_flat(const taciti_hosts *hosts, taciti_members members, taciti_
     for (int i = 0; i < arrangement->size; i++) {
         arrangement->first[i] = i;
         arrangement->order[i] = member(members, i);
-        arrangement->machine[i] = hosts->host_of[arrangement->order[i]];
+        arrangement->host_of[i] = hosts->host_of[arrangement->order[i]];
     }
     arrangement->first[arrangement->size] = arrangement->hosts = arrangement->size;
     arrangement->lanes = 1;
 }
 
-/* Hosts come in the order of their lowest ranks. count[machine] and next[machine]: its members, and 1 + the place of
- * the next of them, 0 before the first. */
+/* Hosts come in the order of their lowest ranks. count[host]: its members. next[host]: 1 + the index of
+ * its next member in `order`, 0 before the first. */
 static void fill_hosts(const taciti_hosts *hosts, taciti_members members, const int *count, int *next,
                        taciti_arrangement *arrangement) {
     int end = 0;
     arrangement->lanes = arrangement->size;
     for (int i = 0; i < arrangement->size; i++) {
-        const int rank = member(members, i), machine = hosts->host_of[rank];
-        if (next[machine] == 0) {
-            if (count[machine] < arrangement->lanes) arrangement->lanes = count[machine];
+        const int rank = member(members, i), host = hosts->host_of[rank];
+        if (next[host] == 0) {
+            if (count[host] < arrangement->lanes) arrangement->lanes = count[host];
             arrangement->first[arrangement->hosts++] = end;
-            next[machine] = end + 1;
-            end += count[machine];
+            next[host] = end + 1;
+            end += count[host];
         }
-        const int at = next[machine]++ - 1;
+        const int at = next[host]++ - 1;
         arrangement->order[at] = rank;
-        arrangement->machine[at] = machine;
+        arrangement->host_of[at] = host;
     }
     arrangement->first[arrangement->hosts] = end;
 }
@@ -71,11 +71,11 @@ tacit_status taciti_arrangement_of(const taciti_hosts *hosts, taciti_members mem
     int *block = taciti_calloc((size_t)size * 3 + 1 + 2 * (size_t)hosts->count, sizeof *block);
     if (block == NULL) return TACIT_E_MEMORY;
     int *count = block + 3 * size + 1, *next = count + hosts->count;
-    const int machines = count_machines(hosts, members, size, count);
-    const bool flat = requested.scheme == TACITI_SCHEME_AUTO ? machines == 1 || machines == size
+    const int host_count = count_hosts(hosts, members, size, count);
+    const bool flat = requested.scheme == TACITI_SCHEME_AUTO ? host_count == 1 || host_count == size
                                                              : requested.scheme == TACITI_SCHEME_FLAT;
     taciti_arrangement arrangement = {
-        .size = size, .one_host = machines == 1, .order = block, .machine = block + size, .first = block + 2 * size};
+        .size = size, .one_host = host_count == 1, .order = block, .host_of = block + size, .first = block + 2 * size};
     if (flat)
         fill_flat(hosts, members, &arrangement);
     else

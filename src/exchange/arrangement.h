@@ -4,7 +4,7 @@
  *
  * Members are numbered by (host, number within the host). A host has *lanes*, at most as many as the smallest host has
  * ranks: lane l of a host is its rank with number l, and only lanes talk to other hosts, each with the same lane there.
- * The flat arrangement is the one in which every rank is a host of its own; what it really runs on is its *machine*.
+ * The flat arrangement treats every rank as a host of its own; `host_of` holds the real hosts.
  *
  *   array = pieces, one after the other in time;  piece = one share per lane;  share = one chunk per host
  *
@@ -17,7 +17,7 @@
 
 typedef enum taciti_scheme { TACITI_SCHEME_AUTO, TACITI_SCHEME_FLAT, TACITI_SCHEME_HOSTS } taciti_scheme;
 
-/* The participating ranks, ascending; borrowed. ranks NULL: all ranks; count is then ignored. */
+/* The participating ranks in ascending order; borrowed. ranks NULL: all ranks; count is then ignored. */
 typedef struct taciti_members {
     const int *ranks;
     size_t count;
@@ -26,7 +26,7 @@ typedef struct taciti_members {
 /* How ranks are to be arranged. */
 typedef struct taciti_placement {
     taciti_scheme scheme;
-    int lanes; /* maximum of lanes per host; 0: as many as keep the flows of a link at TACITI_FLOWS or fewer */
+    int lanes; /* maximum of lanes per host; 0: the largest number that keeps the flows of a link within TACITI_FLOWS */
 } taciti_placement;
 
 /* Maximum of flows into one link, from all lanes of all other hosts, that TCP shares without much loss. With more flows
@@ -36,11 +36,11 @@ enum { TACITI_FLOWS = 8 };
 
 typedef struct taciti_arrangement {
     int size, hosts, lanes;
-    int host, number; /* mine; 0 when I am no member */
+    int host, number; /* this rank's; 0 if it is not a member */
     int *order;       /* [size] ranks, host by host; owned */
-    int *machine;     /* [size] what each of them runs on, as in taciti_hosts; in the same block, like the next */
-    int *first;       /* [hosts + 1] where each host begins in `order` */
-    bool one_host;    /* no message leaves a machine */
+    int *host_of;     /* [size] the real host of each, an index of taciti_hosts; part of the block of `order` */
+    int *first;       /* [hosts + 1] where each host begins in `order`; part of the same block */
+    bool one_host;    /* all members are on the same real host */
 } taciti_arrangement;
 
 /* Computes the arrangement for `rank`. AUTO: by hosts if there are several and one of them has several members, else
@@ -55,7 +55,7 @@ static inline int taciti_arrangement_local_size(const taciti_arrangement *p, int
 static inline int taciti_arrangement_rank(const taciti_arrangement *p, int host, int number) {
     return p->order[p->first[host] + number];
 }
-/* My index in `order`. */
+/* This rank's index in `order`. */
 static inline int taciti_arrangement_position(const taciti_arrangement *p) { return p->first[p->host] + p->number; }
 static inline bool taciti_arrangement_is_lane(const taciti_arrangement *p) { return p->number < p->lanes; }
 

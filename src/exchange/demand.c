@@ -55,10 +55,10 @@ static bool takes_small(const taciti_arrangement *p, taciti_length len) {
     return taciti_small_pays(p, len.f32_bytes / sizeof(float));
 }
 
-/* Hosts of the flat arrangement share machines: how many are on each, or no longer. */
-static void mark_machines(const taciti_arrangement *p, const loads *l, bool mark) {
-    for (int h = 0; h < p->hosts; h++) l->count[p->machine[p->first[h]]] = 0;
-    for (int h = 0; h < p->hosts && mark; h++) l->count[p->machine[p->first[h]]]++;
+/* Several "hosts" of a flat arrangement share one host: sets how many, or clears it. */
+static void mark_hosts(const taciti_arrangement *p, const loads *l, bool mark) {
+    for (int h = 0; h < p->hosts; h++) l->count[p->host_of[p->first[h]]] = 0;
+    for (int h = 0; h < p->hosts && mark; h++) l->count[p->host_of[p->first[h]]]++;
 }
 
 static double chunk_of(const taciti_arrangement *p, taciti_length len) {
@@ -72,20 +72,20 @@ static void carry_allreduce(const taciti_arrangement *p, taciti_length len, cons
         return;
     }
     for (int h = 0; h < p->hosts && p->hosts > 1; h++) {
-        const int machine = p->machine[p->first[h]], away = p->hosts - l->count[machine];
+        const int host = p->host_of[p->first[h]], away = p->hosts - l->count[host];
         const double bytes = p->lanes * (2 * chunk_of(p, len) * away);
-        l->out[machine] += bytes;
-        l->in[machine] += bytes;
+        l->out[host] += bytes;
+        l->in[host] += bytes;
     }
 }
 
-/* What the member with this number sends to its own machine. */
+/* Bytes that the member with this number sends within its host. */
 static double local_bytes_at(const taciti_arrangement *p, int host, int number, taciti_length len, const loads *l) {
     const int at = p->first[host] + number, size = taciti_arrangement_local_size(p, host);
     if (takes_small(p, len)) return (double)taciti_small_local_bytes(p, at, len.f32_bytes / sizeof(float));
     const double share = (double)len.f32_bytes / p->lanes;
     const double bytes = number < p->lanes ? share * (p->lanes - 1 + size - 1) : share * p->lanes;
-    return bytes + 2 * chunk_of(p, len) * (l->count[p->machine[at]] - 1);
+    return bytes + 2 * chunk_of(p, len) * (l->count[p->host_of[at]] - 1);
 }
 
 static double max_local_bytes(const taciti_arrangement *p, taciti_length len, const loads *l) {
@@ -96,11 +96,11 @@ static double max_local_bytes(const taciti_arrangement *p, taciti_length len, co
     return bytes;
 }
 
-/* What the busiest lane sends to other machines. */
+/* Bytes that the busiest lane sends to other hosts. */
 static double flow_bytes(const taciti_arrangement *p, taciti_length len, const loads *l) {
     int max = 0;
     for (int h = 0; h < p->hosts && !p->one_host && !takes_small(p, len); h++) {
-        const int away = p->hosts - l->count[p->machine[p->first[h]]];
+        const int away = p->hosts - l->count[p->host_of[p->first[h]]];
         max = away > max ? away : max;
     }
     return 2 * chunk_of(p, len) * max;
@@ -110,7 +110,7 @@ static double flow_bytes(const taciti_arrangement *p, taciti_length len, const l
 static taciti_demand demand_of(const taciti_arrangement *p, int hosts, taciti_length len, const loads *l) {
     taciti_demand d = {.hosts = hosts, .lanes = p->lanes};
     if (p->size == 1 || len.f32_bytes == 0) return d;
-    for (int at = 0; at < p->size && !p->one_host; at++) d.host_bytes = greater(d.host_bytes, busy(l, p->machine[at]));
+    for (int at = 0; at < p->size && !p->one_host; at++) d.host_bytes = greater(d.host_bytes, busy(l, p->host_of[at]));
     d.flow_bytes = flow_bytes(p, len, l);
     d.local_bytes = max_local_bytes(p, len, l);
     if (takes_small(p, len))
@@ -142,7 +142,7 @@ taciti_demand taciti_allreduce_demand(const taciti_hosts *hosts, const int *memb
     if (taciti_arrangement_of(hosts, all, 0, placement, &arrangement) == TACIT_OK &&
         loads_create(hosts, 1, &l) == TACIT_OK) {
         const int members_hosts = count_hosts(hosts, all, &l);
-        mark_machines(&arrangement, &l, true);
+        mark_hosts(&arrangement, &l, true);
         carry_allreduce(&arrangement, len, &l);
         demand = demand_of(&arrangement, members_hosts, len, &l);
     }
@@ -221,7 +221,7 @@ static void find_crowds(const taciti_hosts *hosts, const taciti_round *round, co
     }
 }
 
-/* Arranges a group, and marks its machines. */
+/* Arranges a group and marks its hosts. */
 static tacit_status arrange_group(const taciti_hosts *hosts, taciti_members members, taciti_placement requested,
                                   const loads *l, taciti_arrangement *arrangement, int *seen) {
     int crowd = 1;
@@ -232,12 +232,12 @@ static tacit_status arrange_group(const taciti_hosts *hosts, taciti_members memb
     }
     TACITI_TRY(
         taciti_arrangement_of(hosts, members, members.ranks[0], placement_of(requested, *seen, crowd), arrangement));
-    mark_machines(arrangement, l, true);
+    mark_hosts(arrangement, l, true);
     return TACIT_OK;
 }
 
 static void leave_group(const loads *l, taciti_arrangement *arrangement) {
-    mark_machines(arrangement, l, false);
+    mark_hosts(arrangement, l, false);
     taciti_arrangement_destroy(arrangement);
 }
 

@@ -194,7 +194,7 @@ uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange) {
     uint64_t bytes = 0;
     for (size_t b = 0; b < exchange->layout->bucket_count; b++)
         bytes += taciti_allreduce_nic_bytes(&exchange->reduce, exchange->layout->buckets[b].n,
-                                            taciti_allreduce_machine(&exchange->reduce));
+                                            taciti_allreduce_host(&exchange->reduce));
     return bytes;
 }
 

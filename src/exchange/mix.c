@@ -140,21 +140,21 @@ static uint64_t edge_bytes(const taciti_mix *mix, size_t segment_n) {
 /* What one group's members on my host send to other hosts; a group that I need not be in. */
 static tacit_status add_group_nic_bytes(taciti_mix *mix, const taciti_round *round, size_t group, uint64_t *bytes) {
     const taciti_members members = taciti_members_of(round, group);
-    const int machine = mix->hosts->host_of[mix->rank];
-    if (!taciti_members_cross(mix->hosts, members, machine)) return TACIT_OK;
+    const int host = mix->hosts->host_of[mix->rank];
+    if (!taciti_members_cross(mix->hosts, members, host)) return TACIT_OK;
     taciti_allreduce reduce;
     TACITI_TRY(taciti_allreduce_describe(mix->hosts, members, mix->rank, &mix->encoding,
                                          taciti_mix_placement(mix->hosts, round, members, mix->requested),
                                          mix->segment_bytes, &reduce));
     for (size_t b = 0; b < mix->layout->bucket_count; b++)
-        *bytes += taciti_allreduce_nic_bytes(&reduce, mix->layout->buckets[b].n, machine);
+        *bytes += taciti_allreduce_nic_bytes(&reduce, mix->layout->buckets[b].n, host);
     taciti_allreduce_destroy(&reduce);
     return TACIT_OK;
 }
 
 static bool leaves_my_host(const taciti_mix *mix, const taciti_edge *edge) {
-    const int machine = mix->hosts->host_of[mix->rank];
-    return mix->hosts->host_of[edge->from] == machine && mix->hosts->host_of[edge->to] != machine;
+    const int host = mix->hosts->host_of[mix->rank];
+    return mix->hosts->host_of[edge->from] == host && mix->hosts->host_of[edge->to] != host;
 }
 
 static tacit_status count_bytes(taciti_mix *mix, size_t r) {

@@ -171,7 +171,7 @@ void taciti_small_hops(const taciti_arrangement *arrangement, int *wire, int *lo
     for (int d = 1; d < arrangement->size; d *= 2) {
         bool leaves = false;
         for (int at = 0; at < arrangement->size; at++)
-            leaves = leaves || arrangement->machine[at] != arrangement->machine[sends_to(arrangement->size, at, d)];
+            leaves = leaves || arrangement->host_of[at] != arrangement->host_of[sends_to(arrangement->size, at, d)];
         *(leaves ? wire : local) += 1;
     }
 }
@@ -183,15 +183,15 @@ uint64_t taciti_small_bytes(const taciti_arrangement *arrangement, size_t n) {
 uint64_t taciti_small_local_bytes(const taciti_arrangement *arrangement, int at, size_t n) {
     uint64_t bytes = 0;
     for (int d = 1; d < arrangement->size; d *= 2)
-        if (arrangement->machine[at] == arrangement->machine[sends_to(arrangement->size, at, d)])
+        if (arrangement->host_of[at] == arrangement->host_of[sends_to(arrangement->size, at, d)])
             bytes += blocks_of(arrangement->size, d) * n * sizeof(float);
     return bytes;
 }
 
-uint64_t taciti_small_nic_bytes(const taciti_arrangement *arrangement, size_t n, int machine) {
+uint64_t taciti_small_nic_bytes(const taciti_arrangement *arrangement, size_t n, int host) {
     uint64_t bytes = 0;
     for (int at = 0; at < arrangement->size; at++)
-        if (arrangement->machine[at] == machine)
+        if (arrangement->host_of[at] == host)
             bytes += taciti_small_bytes(arrangement, n) - taciti_small_local_bytes(arrangement, at, n);
     return bytes;
 }
@@ -199,7 +199,7 @@ uint64_t taciti_small_nic_bytes(const taciti_arrangement *arrangement, size_t n,
 void taciti_small_carry(const taciti_arrangement *arrangement, size_t n, double *out, double *in) {
     for (int at = 0; at < arrangement->size; at++)
         for (int d = 1; d < arrangement->size; d *= 2) {
-            const int from = arrangement->machine[at], to = arrangement->machine[sends_to(arrangement->size, at, d)];
+            const int from = arrangement->host_of[at], to = arrangement->host_of[sends_to(arrangement->size, at, d)];
             const double bytes = (double)(blocks_of(arrangement->size, d) * n * sizeof(float));
             if (from == to) continue;
             out[from] += bytes;

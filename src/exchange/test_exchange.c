@@ -133,8 +133,7 @@ static void sum_integers(taciti_comm *comm, void *context) {
         const uint64_t before = taciti_comm_count(comm).bytes_sent, nic_before = test_bytes_to_other_hosts(comm);
         reduce_on_thread(comm, &reduce, x, n);
         CHECK(taciti_comm_count(comm).bytes_sent - before == taciti_allreduce_bytes(&reduce, n));
-        CHECK(sent_by_host(comm, nic_before) ==
-              taciti_allreduce_nic_bytes(&reduce, n, taciti_allreduce_machine(&reduce)));
+        CHECK(sent_by_host(comm, nic_before) == taciti_allreduce_nic_bytes(&reduce, n, taciti_allreduce_host(&reduce)));
         for (size_t i = 0; i < n; i++) {
             float sum = 0;
             for (int r = 0; r < size; r++) sum += small_integer(r, i);
