@@ -213,7 +213,7 @@ typedef struct tacit_step {
 
 /* The gradient of this tensor is final; call it from inside the backward pass, so that the exchange runs beside the
  * rest of it. Tensors may come in any order, which may differ between ranks and steps. The gradient belongs to the
- * library from here to the end of tacit_job_finish(). Never blocks.
+ * library from here to the end of tacit_job_finish(). With comm.thread (the default), does not block.
  *
  * Scale: the *sum over all ranks* of the gradients must be the gradient. With the usual mean over the samples of a
  * step, divide by the number of samples of all ranks together. This holds for every strategy.

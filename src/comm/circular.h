@@ -20,7 +20,8 @@ tacit_status taciti_circular_create(taciti_comm *comm, size_t record_bytes, size
 void taciti_circular_destroy(taciti_circular *circular);
 
 /* Starts sending this rank's next record to all ranks. At most `max` records may be posted and not yet taken. All ranks
- * must call it equally often and at the same point in their sequence of jobs. Owner thread, never blocks. */
+ * must call it equally often and at the same point in their sequence of jobs. Submitting thread. With a communication
+ * thread, does not block. */
 tacit_status taciti_circular_post(taciti_circular *circular, const void *record);
 
 /* Receives the oldest record not yet taken from every rank, in rank order. If a later record has been posted, this

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The step driver: one network, one strategy, one optimizer, and what happens between them in a step.
+ * The step driver runs training steps: it connects one network, one strategy and one optimizer.
  *
  *   a network with a step          taciti_driver_step(driver, step, lr, &record)
  *
@@ -14,16 +14,16 @@
  *                                  ... unless record.report.skipped: parameters <- update(parameters, gradients) ...
  *                                  taciti_driver_stepped(driver, &record)
  *
- * What settle leaves in the network's arrays: `gradients` is what the optimizer shall follow, scaled and clipped
- * (optim.clip) as ours would use it; `parameters` are those to update. By strategy:
+ * After settle, the array `gradients` holds the gradient for the optimizer, scaled and clipped (optim.clip), and
+ * `parameters` the parameters to update. By strategy:
  *
- *   dp            The gradient is summed over all ranks. stepped has nothing left to do.
- *   localsgd      The gradient is this rank's own. stepped takes the mean when localsgd.every steps are over.
- *   gossip, awc   The gradient is this rank's own, or the tracker's estimate; parameters are already mixed. stepped
- *                 hands the updated ones to the neighbours.
- *   gossip, atc   The gradient likewise; parameters are not yet mixed. stepped mixes the updated ones.
+ *   dp            The gradient is the sum over all ranks. stepped sends nothing.
+ *   localsgd      The gradient is this rank's own. stepped averages the parameters at the end of a period.
+ *   gossip, awc   The gradient is this rank's own, or the tracker's estimate. The parameters are already mixed. stepped
+ *                 sends the updated parameters to the neighbours.
+ *   gossip, atc   The gradient is as for awc. The parameters are not mixed yet. stepped mixes the updated parameters.
  *
- * With the same update the parameters are the same, bit for bit, as after taciti_driver_finish().
+ * With the same update the parameters are bit-equal to those after taciti_driver_finish().
  *
  * All calls come from one thread, the one that submits jobs to the communicator. Calls marked collective are made by
  * all ranks in the same order.
@@ -36,75 +36,78 @@
 
 typedef struct taciti_driver taciti_driver;
 
-/* Everything a driver works with; borrowed for its whole life. */
+/* What a driver works with. Borrowed for its whole life. */
 typedef struct taciti_driver_setup {
     const taciti_strategy *strategy;
-    /* Communicator, pool, trace, the options, and whether the optimizer is the caller's own: then steps are settled and
-     * stepped, not finished. The driver fills in arrays and optimizer, and the network's layout unless there is one
-     * with the same tensors in other buckets. */
+    /* The caller sets communicator, pool, trace, options and own_optimizer; with own_optimizer, steps end with settle
+     * and stepped instead of finish. The driver sets the arrays and the optimizer, and, if `layout` is NULL, the
+     * network's layout. A layout of the caller's has the same tensors and may have other buckets. */
     taciti_strategy_context context;
     taciti_network network;
 
-    /* This rank is to leave the step that is being computed, as soon as it can: asked by the network. NULL: never. */
+    /* Returns true if this rank is to abandon the step that is being computed; the network calls it. NULL: never. */
     bool (*leave)(void *caller);
-    /* The network failed on this rank alone, while others wait for it. NULL: the whole job ends (taciti_comm_abort()).
-     * When it returns, the step returns the status and the communicator is of no use any more. */
+    /* Called if the network fails on this rank alone, while other ranks wait for it. NULL: the driver ends the job with
+     * taciti_comm_abort(). After the call the step returns the status, and the communicator must not be used. */
     void (*failed)(void *caller, tacit_status status);
-    void *caller; /* of both */
+    void *caller; /* passed to both */
 } taciti_driver_setup;
 
 /* What a step did and how long that took, on this rank. */
 typedef struct taciti_driver_record {
     taciti_step_report report;
-    double loss;             /* as the network's step returned it; NaN without */
-    bool abandoned;          /* left in the middle: the gradient was made NaN, so that every rank skips the update */
-    double compute_s;        /* from begin to the end of the backward pass */
-    double wait_s, update_s; /* of the calling thread: blocked on messages; in the optimizer and in blends */
+    double loss;      /* as the network's step returned it; NaN without such a step */
+    bool abandoned;   /* this rank left the step early and made its gradient NaN, so that the update is skipped */
+    double compute_s; /* from begin to the end of the backward pass */
+    double wait_s, update_s;             /* of the calling thread: blocked on communication; optimizer and mixing */
     double encode_s, transfer_s;         /* of the communication thread since the last step ended */
     uint64_t bytes_sent, bytes_received; /* payload since the step began */
 } taciti_driver_record;
 
-/* Makes optimizer and strategy. Refuses an own optimizer where the strategy cannot do with one. Collective. */
+/* Creates optimizer and strategy. Returns E_CONFIG if the strategy does not support own_optimizer. Collective. */
 tacit_status taciti_driver_create(const taciti_driver_setup *setup, taciti_driver **out);
-void taciti_driver_destroy(taciti_driver *driver); /* waits for what is under way; NULL is fine */
+void taciti_driver_destroy(taciti_driver *driver); /* waits for transfers under way; NULL is allowed */
 
-/* The parameters are there, as taciti_strategy.start() says. Before the first step. Collective. */
+/* Call when the parameters are set, before the first step; see taciti_strategy.start(). Collective. */
 tacit_status taciti_driver_start(taciti_driver *driver, int64_t step, bool restored);
 
-/* A whole step of a network that has one; lr: of this step. Collective. */
+/* Runs a whole step, for a network that implements step(). lr: learning rate of this step. Collective. */
 tacit_status taciti_driver_step(taciti_driver *driver, int64_t step, double lr, taciti_driver_record *out);
 
-/* The same in pieces. begin: the step's computation begins; not collective. */
+/* Marks the beginning of a step's computation. Not collective. */
 void taciti_driver_begin(taciti_driver *driver, int64_t step);
 
-/* The network's step, and what it comes to: a step that is left is abandoned, an error ends the job. Not collective. */
+/* Calls the network's step(). If the network leaves the step early, the step is abandoned; an error is handled as in
+ * taciti_driver_setup.failed. Not collective. */
 tacit_status taciti_driver_compute(taciti_driver *driver);
 
-/* The gradient of this tensor is final; it belongs to the driver until the step is finished or settled. Refuses a
- * tensor that was reported before in this step. Never blocks. Tensors may come in any order, and in another one on each
- * rank; buckets leave in the order of the layout, so that is the order that hides most. Not collective. */
+/* Reports that the gradient of this tensor is final. It belongs to the driver until the step is finished or settled.
+ * Returns an error if the tensor was reported before in this step. Tensors may be reported in any order, which may
+ * differ between ranks. Buckets are sent in the order of the layout, so reporting in that order overlaps best. With a
+ * communication thread, does not block. Not collective. */
 tacit_status taciti_driver_ready(taciti_driver *driver, size_t tensor);
 
-/* Hooks for a network that asks for its parameters unit by unit. Borrowed. */
+/* Returns the hooks for a network that requests its parameters unit by unit. Borrowed. */
 const taciti_network_hooks *taciti_driver_hooks(const taciti_driver *driver);
 
-/* The gradients of all tensors that were not reported are final, too. Exchange, clipping, update. Collective. */
+/* Reports the remaining tensors as ready, completes the exchange, clips and updates. Collective. */
 tacit_status taciti_driver_finish(taciti_driver *driver, double lr, taciti_driver_record *out);
 
-/* finish in two halves around an update of the caller's, see above. lr is that of the caller's optimizer: schedules of
- * a strategy follow it. After settle `parameters` and `gradients` are the caller's; a step that is skipped has no
- * update. stepped follows every settle: it renews copy16 and hands the result on. Both collective. */
+/* finish in two halves around an update by the caller, see above. lr: learning rate of the caller's optimizer, which
+ * schedules of a strategy follow. After settle, `parameters` and `gradients` belong to the caller until stepped; a
+ * skipped step has no update. Call stepped after every settle: it renews copy16 and completes the step. Collective. */
 tacit_status taciti_driver_settle(taciti_driver *driver, double lr, taciti_driver_record *out);
 tacit_status taciti_driver_stepped(taciti_driver *driver, taciti_driver_record *out);
 
-/* Between two steps: where replicas differ, the parameters become their mean, this rank's own are put aside in
- * `gradients`; *distance: consensus distance, NaN where replicas are equal. Nothing happens when they are the mean
- * already. revert brings the own parameters back bit for bit; no step before that. Collective. */
+/* Between two steps. average: if replicas differ, replaces the parameters by their mean over the ranks and stores this
+ * rank's own in `gradients`; *distance receives the consensus distance, NaN if replicas are equal. Does nothing if the
+ * parameters are the mean already. revert restores the rank's own parameters bit for bit; call it before the next step.
+ * Collective. */
 tacit_status taciti_driver_average(taciti_driver *driver, double *distance);
 void taciti_driver_revert(taciti_driver *driver);
 
 /* For checkpoints. Borrowed. */
 taciti_optim *taciti_driver_optim(taciti_driver *driver);
-void *taciti_driver_strategy(taciti_driver *driver); /* what the strategy's verbs take as self */
+void *taciti_driver_strategy(taciti_driver *driver); /* `self` of the strategy's functions */
 
 #endif

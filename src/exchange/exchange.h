@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bucket x codec x collective: the all-reduce with any codec that is not a vote, and its two halves, each alone. In one
- * of two arrangements:
+ * The all-reduce of buckets with any codec that is not of class VOTE, and its two halves on their own, in one of two
+ * arrangements:
  *
  *   flat    the bucket is cut into one chunk per rank. reduce-scatter: every rank encodes its part of chunk j and sends
  *           it to rank j, which adds the decoded payloads in rank order 0..N-1 (f32 accumulation). all-gather: rank j
  *           encodes the sum once and sends it to all; everybody, rank j included, decodes that payload
- *   hosts   the same among hosts: the ranks of a host first add their parts in rank order (f32, nothing is encoded
- *           inside a host), then hosts take the place of ranks, in the order of their lowest ranks
+ *   hosts   the same among hosts, in the order of their lowest ranks, after the ranks of each host have added their
+ *           parts in rank order (f32, without encoding)
  *
- * So the result is the same bits on every rank, does not depend on arrival order, and a 16-bit wire rounds each
- * contribution - of a rank, or of a host - once and the sum once. Bytes per rank (flat) or host (hosts) and direction:
- * 2 (N-1)/N of the encoded bucket, N ranks or hosts: the bound for any all-reduce. Inside a host of P ranks each rank
- * sends 2 (P-1)/P of the bucket more.
+ * The result is bit-equal on every rank and does not depend on the order of arrival. A 16-bit wire rounds each
+ * contribution (of a rank, or of a host) once and the sum once. Each rank (flat) or host (hosts) sends and receives
+ * 2 (N-1)/N of the encoded bucket among N ranks or hosts, which is the lower bound of an all-reduce. Inside a host of P
+ * ranks each rank sends another 2 (P-1)/P of the bucket.
  */
 #ifndef TACITI_EXCHANGE_EXCHANGE_H
 #define TACITI_EXCHANGE_EXCHANGE_H
@@ -41,61 +41,61 @@ taciti_placement taciti_exchange_placement(const taciti_exchange_options *option
 
 typedef struct taciti_exchange taciti_exchange;
 
-/* Workspaces are sized here; nothing is allocated later. Borrows comm and layout. Collective. */
+/* Allocates all workspaces; nothing is allocated later. Borrows comm and layout. Collective. */
 tacit_status taciti_exchange_create(taciti_comm *comm, const taciti_layout *layout,
                                     const taciti_exchange_options *options, taciti_exchange **out);
-/* The same with any codec of class SUM or GATHER instead of the wire's; NULL: the wire's. feedback: every rank keeps
- * what its encodings lose and adds it to what it encodes in the next step: its contribution in each range, and the
- * result where it owns it (error feedback; residual.h). */
+/* The same with any codec of class SUM or GATHER instead of exchange.wire; encoding NULL: exchange.wire. feedback:
+ * every rank stores the encoding errors of its contributions, and of the results that it owns, and adds them to what it
+ * encodes in the next step (error feedback; residual.h). */
 tacit_status taciti_exchange_create_encoded(taciti_comm *comm, const taciti_layout *layout,
                                             const taciti_exchange_options *options, const taciti_encoding *encoding,
                                             bool feedback, taciti_exchange **out);
-void taciti_exchange_destroy(taciti_exchange *exchange); /* waits for buckets that are under way; NULL is fine */
+void taciti_exchange_destroy(taciti_exchange *exchange); /* waits for buckets under way; NULL is allowed */
 
-/* What is begun from now on belongs to this step (of the codec's keys), with this setting of the codec. At first step 0
- * and setting 0. Owner thread, not collective; the same on all ranks. */
+/* Sets the step (for the codec's keys) and the setting of the codec for all following begins; initially 0 and 0. The
+ * same on all ranks. Submitting thread, not collective. */
 void taciti_exchange_at(taciti_exchange *exchange, int64_t step, double setting);
 
-/* Starts the all-reduce (sum) of one bucket of the flat array; buckets in the same order on all ranks. The array must
- * not be touched until taciti_exchange_wait() for that bucket. Owner thread, never blocks. */
+/* Starts the all-reduce (sum) of one bucket of the flat array; all ranks start buckets in the same order. The bucket
+ * must not be accessed until taciti_exchange_wait() for it has returned. Submitting thread. With a communication
+ * thread, does not block; without one, the bucket holds the result on return. */
 tacit_status taciti_exchange_begin(taciti_exchange *exchange, float *flat, size_t bucket);
 
-/* One half of it. Reduce-scatter: the bucket then holds the sum in the ranges that this rank owns, and nothing
- * specified elsewhere. All-gather: takes those ranges from their owners to all ranks; an owner, too, keeps what the
- * others decode. One after the other they are the all-reduce, bit for bit, for codecs whose payload does not depend on
- * key or length of a short array. */
+/* Start one half of an all-reduce, under the same contract. Reduce-scatter: the ranges of the bucket that this rank
+ * owns receive the sum; the rest of the bucket is unspecified. All-gather: all ranks receive those ranges from their
+ * owners; an owner replaces its own range by what the others decode. Both in sequence are bit-equal to the all-reduce,
+ * for codecs whose payload does not depend on the key or on the length of a short array. */
 tacit_status taciti_reduce_scatter_begin(taciti_exchange *exchange, float *flat, size_t bucket);
 tacit_status taciti_all_gather_begin(taciti_exchange *exchange, float *flat, size_t bucket);
 
-/* The index-th range of the flat array that this rank owns in that bucket, ascending; may be empty. False: there are
- * not so many. Where ranks share hosts, only those that talk to other hosts own anything. Any thread. */
+/* Sets *out to the index-th range of the flat array that this rank owns in that bucket, in ascending order; it may be
+ * empty. Returns false if there is none. If ranks share hosts, only lanes own ranges. Any thread. */
 bool taciti_exchange_owned(const taciti_exchange *exchange, size_t bucket, size_t index, taciti_range *out);
 
-/* Ends the step, after all waits and before the next step's begins. Taken: the errors of this step's encodings become
- * the residuals. Not taken: residuals and the codec's state stay as they were, bit for bit. Then step + 1 begins. Costs
- * nothing. Owner thread, not collective; the same on all ranks. */
+/* Ends the step; call it after all waits and before the next step's begins. taken: the encoding errors of this step
+ * become the residuals. Not taken: residuals and the codec's state remain as before the step, bit for bit. The step
+ * number increases by one. Copies nothing. `taken` is the same on all ranks. Submitting thread, not collective. */
 tacit_status taciti_exchange_settle(taciti_exchange *exchange, bool taken);
 
-/* This rank's residuals of one kind in that bucket, *n floats: what a checkpoint saves and restores between steps. */
+/* Returns this rank's residuals of one kind in that bucket, *n floats, for checkpoints. Call it between steps. */
 float *taciti_exchange_residual(const taciti_exchange *exchange, size_t bucket, taciti_payload_kind kind, size_t *n);
 
-/* Blocks until that bucket holds the result. Owner thread. */
+/* Blocks until that bucket holds the result. Submitting thread. */
 tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket);
 
-/* All buckets of the flat array, blocking. A single one is exchanged by the calling thread itself when the
- * communication thread is idle: short arrays are not delayed by a hand-over. Owner thread. */
+/* All-reduces all buckets of the flat array and waits. If the communication thread is idle, a single bucket is
+ * exchanged on the calling thread, which saves a hand-over for short arrays. Submitting thread. */
 tacit_status taciti_exchange_run(taciti_exchange *exchange, float *flat);
 
-/* Bytes this rank sends per step for this layout: the cost formula beside the code; the maximum if the codec does not
- * fix them. */
+/* Payload bytes that this rank sends per step for this layout; the maximum if the codec's payloads vary in size. */
 uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange);
 
-/* Bytes that all ranks of this rank's host together send to other hosts per step: what its network card carries, but
- * for protocol headers and heartbeats. */
+/* Payload bytes that all ranks of this rank's host together send to other hosts per step: the traffic of its network
+ * card without headers and heartbeats. */
 uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange);
 
-/* Bytes that an exchange holds on this rank, before it exists: workspace, residuals and the codec's state. For the
- * memory prediction; the arguments are those of create and create_encoded. Not collective. */
+/* Predict the bytes that an exchange will allocate on this rank: workspace, residuals and the codec's state. The
+ * arguments are those of create and create_encoded. Not collective. */
 size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_layout *layout,
                                      const taciti_exchange_options *options);
 size_t taciti_exchange_predict_encoded_bytes(const taciti_comm *comm, const taciti_layout *layout,

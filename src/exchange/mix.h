@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bucket x codec x topology: the weighted means of gossip. In a round of groups every group makes an all-reduce of its
- * own (allreduce.h), host-aware as the dense one; groups do not disturb each other. In a round of edges every rank
- * sends its array to those it has edges to and adds up what arrives, in ascending order of ranks. So all members of a
- * group hold the same bits, and nothing depends on what arrived first.
+ * The weighted means of gossip, for buckets with any codec and topology. In a round of groups, each group runs its own
+ * all-reduce (allreduce.h); like the dense one it uses the hosts of the members. In a round of edges, every rank sends
+ * its array along its edges and adds the arriving arrays in ascending order of ranks. So all members of a group hold
+ * the same bits, and the result does not depend on the order of arrival.
  *
- * The caller keeps its own parameters x and hands over a copy, in which the result arrives:
+ * The caller keeps its parameters x and passes a copy, which receives the result:
  *
  *   buffer = x;  begin(buffer, bucket, round);  ... compute ...  wait(bucket);  y = keep x + share buffer
  *
- * Members that share one of several hosts mix in f32 on any wire (taciti_mix_codec(), demand.h).
+ * A group within one of several hosts mixes in f32 whatever the wire (taciti_mix_codec(), demand.h).
  *
- * With a lossy codec nothing is lost: the encoding error of a payload is added to the result of the rank that encoded
- * it, so the sum over all ranks is the one of exact mixing (up to f32 rounding). Members of a group then differ by what
- * each of them keeps, even when they were equal before: the rank that sends the sum of n members
- * keeps up to n times the rounding of a mean. Only where the sum of equal numbers is exact they stay equal (a power of
- * two of members, none summed inside of a host; edges, up to f32).
+ * A lossy codec preserves the sum over all ranks, up to f32 rounding: the encoding error of a payload is added to the
+ * result of the rank that encoded it. So members of a group differ afterwards by their encoding errors, even if they
+ * were equal before: the rank that sends the sum of n members keeps up to n times the rounding error of a mean. They
+ * stay equal only if the sum of equal numbers is exact: with a power of two of members, none of which are added inside
+ * a host, and on edges up to f32 rounding.
  */
 #ifndef TACITI_EXCHANGE_MIX_H
 #define TACITI_EXCHANGE_MIX_H
@@ -25,34 +25,35 @@
 
 typedef struct taciti_mix taciti_mix;
 
-/* Borrows comm, layout and topology (of as many ranks). Only wire, scheme and lanes of the options are read.
- * Workspaces of all rounds of the period are made here and shared between rounds; nothing is allocated later.
- * Collective. */
+/* Borrows comm, layout and topology, which has as many ranks as comm. Reads only wire, scheme and lanes of the options.
+ * Allocates the workspaces, which all rounds share; nothing is allocated later. Collective. */
 tacit_status taciti_mix_create(taciti_comm *comm, const taciti_layout *layout, const taciti_topology *topology,
                                const taciti_exchange_options *options, taciti_mix **out);
-/* The same with any codec instead of the wire's. Every encoding gets setting 0 and the codec's first state. */
+/* The same with any codec instead of exchange.wire. Every encoding has setting 0 and the codec's initial state. */
 tacit_status taciti_mix_create_encoded(taciti_comm *comm, const taciti_layout *layout, const taciti_topology *topology,
                                        const taciti_exchange_options *options, const taciti_encoding *encoding,
                                        taciti_mix **out);
 void taciti_mix_destroy(taciti_mix *mix);
 
-/* Starts one bucket of mix number `number` (round number % period); the same sequence of (bucket, number) on all ranks,
- * each bucket at most once under way. flat is not touched until taciti_mix_wait(). Owner thread, never blocks. */
+/* Starts one bucket of mix `number`, which is round number % period. All ranks start the same sequence of (bucket,
+ * number); a bucket must not be under way. The bucket of `flat` must not be accessed until taciti_mix_wait() has
+ * returned. Submitting thread. With a communication thread, does not block; without one, the bucket holds the result on
+ * return. */
 tacit_status taciti_mix_begin(taciti_mix *mix, float *flat, size_t bucket, int64_t number);
 tacit_status taciti_mix_wait(taciti_mix *mix, size_t bucket);
 
-/* y = keep x + share buffer; an idle rank has keep 1 and share 0, and its buffer is then not read or written. */
+/* y = keep x + share buffer. An idle rank has keep 1 and share 0; its buffer is neither read nor written. */
 typedef struct taciti_mix_weights {
     float keep, share;
 } taciti_mix_weights;
 taciti_mix_weights taciti_mix_weights_of(const taciti_mix *mix, int64_t number);
 
-/* Bytes that this rank sends, and that all ranks of its host together send to other hosts, in that mix of all buckets:
- * the formulas that the byte counters are checked against; the maximum if the codec does not fix the size. */
+/* Payload bytes that this rank sends, and that all ranks of its host together send to other hosts, in that mix of all
+ * buckets; the maximum if the codec's payloads vary in size. Tests compare them with the byte counters. */
 uint64_t taciti_mix_bytes(const taciti_mix *mix, int64_t number);
 uint64_t taciti_mix_nic_bytes(const taciti_mix *mix, int64_t number);
 
-/* Bytes of workspace before it exists, for the memory prediction; 0 when there is no memory to tell. */
+/* Predicts the bytes of workspace that create will allocate; 0 if the memory for the prediction is missing. */
 size_t taciti_mix_predict_bytes(const taciti_comm *comm, const taciti_layout *layout, const taciti_topology *topology,
                                 const taciti_exchange_options *options);
 
