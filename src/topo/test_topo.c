@@ -374,6 +374,21 @@ static void test_figures_at_the_ends(void **state) {
     taciti_topology_destroy(&t);
 }
 
+/* All on one host, but for what the request assumes. */
+static void test_assumed_hosts_are_as_given_ones(void **state) {
+    (void)state;
+    const taciti_topo_request request = {.name = "aer", .ranks = 8, .per_host = 2, .seed = 7};
+    taciti_topology given = make_on("aer", 4, 2), assumed;
+    assert_int_equal(taciti_topology_create(&request, &assumed), TACIT_OK);
+    assert_int_equal(assumed.period, given.period);
+    for (size_t r = 0; r < given.period; r++)
+        for (int pair = 0; pair < 8 * 8; pair++)
+            assert_true(taciti_topology_weight(&assumed, r, pair / 8, pair % 8) ==
+                        taciti_topology_weight(&given, r, pair / 8, pair % 8));
+    taciti_topology_destroy(&assumed);
+    taciti_topology_destroy(&given);
+}
+
 /* A cluster whose hosts hold every third rank: pairs of the first rounds still are on one host. */
 static void test_seats_follow_hosts(void **state) {
     (void)state;
@@ -460,6 +475,7 @@ int main(void) {
         cmocka_unit_test(test_base_k_is_exact),
         cmocka_unit_test(test_figures),
         cmocka_unit_test(test_figures_at_the_ends),
+        cmocka_unit_test(test_assumed_hosts_are_as_given_ones),
         cmocka_unit_test(test_seats_follow_hosts),
         cmocka_unit_test(test_heavy_edges_stay_inside),
         cmocka_unit_test(test_bad_requests),
