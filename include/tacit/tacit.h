@@ -121,7 +121,8 @@ typedef struct tacit_comm tacit_comm;
 /* All processes that mpirun or srun has started, or this process alone when there is no launcher. MPI is initialised
  * unless the program has done so; then what tacit_mpi.h says about thread levels holds. settings may be NULL: defaults.
  * E_PEER where a rank that has started does not go on, E_UNSUPPORTED for a thread level that
- * is too low, E_USAGE where the launcher belongs to another MPI library. Returns owned. Collective.
+ * is too low, E_USAGE where the launcher belongs to another MPI library, or where MPI was finalized in this process: it
+ * cannot be started twice. Returns owned. Collective.
  *
  * MPI itself waits for all processes to start, however long that takes: if one has not come after comm.start, an error
  * is logged and the wait goes on. */

@@ -81,8 +81,8 @@ tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const t
     const tacit_status status = set_up(comm);
     if (status == TACIT_OK)
         *out = comm;
-    else
-        destroy(comm); /* the engine stays as it is: its end is collective, and this process is about to leave */
+    else if (!engine->keeps_buffers) /* receives are posted already; the engine stays as it is: its end is collective */
+        destroy(comm);
     return status;
 }
 
