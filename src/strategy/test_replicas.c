@@ -258,6 +258,7 @@ static tacit_status save_and_restore(const test_replicas *t, taciti_comm *comm, 
         memcpy(saved[i], before.entries[i].data, bytes_of(&before.entries[i]));
     }
     close_rank(s);
+    taciti_free(s->p);
     *s = (rank_state){.p = NULL};
     CHECK(open_rank(t, comm, t->resumed != NULL ? t->resumed : &t->gossip, s) == TACIT_OK);
     const taciti_state after = state_of(s);
