@@ -104,6 +104,8 @@ for name, mean, peak, exact in (("complete", 1.5, 1.5, 1), ("exp", 2, 4, 4), ("a
 END
 is_json "$tacit" info topologies exp-static -n 6 --json
 for topic in "" build codecs strategies topologies presets profiles options; do is_json "$tacit" info $topic --json; done
+expect 0 '"fixed_size": true' "$tacit" info codecs --json
+expect 0 '"options": []' "$tacit" info codecs --json
 is_json "$tacit" doctor --json
 python3 - <<'EOF' || complain "the doctor's JSON lacks members"
 import json

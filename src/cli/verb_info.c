@@ -91,13 +91,25 @@ static const char *class_name(taciti_codec_class aggregation) {
     return "unknown";
 }
 
+/* Keys of a registered table as users type them, "section.key"; an empty list for NULL. */
+static json_t *option_keys_json(const taciti_option_table *table) {
+    json_t *keys = json_array();
+    for (size_t i = 0; table != NULL && i < table->count; i++)
+        (void)json_array_append_new(keys, json_sprintf("%s.%s", table->section, table->options[i].key));
+    return keys;
+}
+
+static json_t *codec_json(const taciti_codec *codec) {
+    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:b, s:b, s:o}", "name", codec->name, "class",
+                     class_name(codec->aggregation), "help", codec->help, "source", codec->source, "rounds",
+                     codec->rounds, "lossless", codec->lossless, "fixed_size", codec->fixed_size, "options",
+                     option_keys_json(codec->options));
+}
+
 static json_t *codecs_json(void) {
     json_t *array = json_array();
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
-        (void)json_array_append_new(array, json_pack("{s:s, s:s, s:s, s:s, s:i, s:b}", "name", (*codec)->name, "class",
-                                                     class_name((*codec)->aggregation), "help", (*codec)->help,
-                                                     "source", (*codec)->source, "rounds", (*codec)->rounds, "lossless",
-                                                     (*codec)->lossless));
+        (void)json_array_append_new(array, codec_json(*codec));
     return array;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a resumed run configures otherwise than its checkpoint did.
+ * The differences between the configuration of a resumed run and that of its checkpoint.
  */
 #ifndef TACITI_TRAIN_CHANGES_H
 #define TACITI_TRAIN_CHANGES_H
@@ -9,7 +9,7 @@
 
 #include "train/trainer.h"
 
-/* The configuration of this run beside that of a checkpoint. Keys that are no part of a run's identity are left out. */
+/* The configuration of this run and that of a checkpoint, without keys that do not affect results. */
 typedef struct taciti_changes {
     const json_t *before; /* borrowed; NULL: the checkpoint has none */
     json_t *now;          /* owned */
@@ -18,14 +18,14 @@ typedef struct taciti_changes {
 tacit_status taciti_changes_create(const taciti_trainer *trainer, const json_t *meta, taciti_changes *out);
 void taciti_changes_destroy(taciti_changes *changes);
 
-/* One line for each key with another value, on rank 0. */
+/* Prints one line for each changed key, on rank 0. */
 void taciti_changes_say(const taciti_changes *changes, const taciti_trainer *trainer);
 
-/* "optim.accum was 4 and is 7 now, ...": the changed keys that begin with `section` ("optim."), as far as they fit; an
- * empty text when there is none. */
+/* Writes "optim.accum was 4 and is 7 now, ...": the changed keys that begin with `section` ("optim."), as many as fit;
+ * an empty text if there is none. */
 void taciti_changes_text(const taciti_changes *changes, const char *section, char *text, size_t text_bytes);
 
-/* Steps of a window of the optimizer: optim.accum of its accumulating forms, else 1. */
+/* Return the steps of an accumulation window of the optimizer: optim.accum if it accumulates, else 1. */
 int64_t taciti_changes_window_before(const taciti_changes *changes);
 int64_t taciti_changes_window_now(const taciti_changes *changes);
 

@@ -8,7 +8,7 @@
 #include "data/data.h"
 #include "model/model.h"
 
-/* The configuration keys these verbs take: data.* only. Must not move after init. */
+/* The configuration keys of these verbs: data.* only. Must not move after init. */
 typedef struct taciti_loaded_options {
     taciti_data_options data;
     taciti_section section;
@@ -26,8 +26,9 @@ typedef struct taciti_loaded_model {
     int64_t step;
 } taciti_loaded_model;
 
-/* Opens run folder, checkpoint or foreign weights for batches of `batch` x `time` tokens (time 0: its context). Missing
- * data.* options are taken from the run's own configuration. Close also after failure. */
+/* Opens a run folder, a checkpoint or weights of another program for batches of `batch` x `time` tokens (time 0: the
+ * model's context). Options data.* that are not set come from the configuration of the run. Call close also after an
+ * error. */
 tacit_status taciti_loaded_model_open(const char *path, taciti_loaded_options *options, size_t batch, size_t time,
                                       taciti_loaded_model *out);
 void taciti_loaded_model_close(taciti_loaded_model *loaded);

@@ -7,13 +7,14 @@
 
 #include "tacit/tacit.h"
 
-/* From now on the signals wait. Call before any library can start a thread. */
+/* Blocks the signals until taciti_stop_listen(). Call before any library starts a thread. */
 void taciti_stop_block(void);
 
-/* From now on they are noted, also those that have waited. After a process has split in two: threads stay behind. */
+/* Starts the thread that records the signals, including those that are pending. Call after fork(), which does not copy
+ * threads. */
 tacit_status taciti_stop_listen(void);
 
-/* The last of the signals that came; 0: none. Any thread. */
+/* Returns the last signal received; 0: none. Any thread. */
 int taciti_stop_signal(void);
 
 #endif

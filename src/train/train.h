@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The training loop: glues data, model, strategy, checkpoints and reports. It holds the run's state and decides when to
- * evaluate, save and stop; it knows no bytes, ranks' messages or array elements.
+ * The training loop connects data, model, driver, checkpoints and reports. It holds the state of a run and decides when
+ * to evaluate, save and stop. It neither sends messages nor accesses elements of arrays.
  */
 #ifndef TACITI_TRAIN_TRAIN_H
 #define TACITI_TRAIN_TRAIN_H
@@ -21,15 +21,15 @@ typedef struct taciti_train_options {
     int64_t threads;      /* train.threads: per rank; 0: cores of the host / ranks on it */
     int64_t eval_every;   /* train.eval_every: steps; 0: only at the end; -1: never */
     int64_t eval_windows; /* train.eval_windows: validation windows per evaluation; 0: all */
-    int64_t save_every;   /* train.save_every: steps; 0: only early and at the end */
+    int64_t save_every;   /* train.save_every: steps; 0: only after save_early and at the end */
     int64_t save_early;   /* train.save_early: first checkpoint after this step (default 10) */
     int64_t keep;         /* train.keep: checkpoints kept (default 2) */
-    double max_minutes;   /* train.max_minutes: stop cleanly after this time; 0: never */
+    double max_minutes;   /* train.max_minutes: save a checkpoint and stop after this time; 0: never */
     int64_t seed;         /* train.seed */
     taciti_text init;     /* train.init: weights to start from (HF folder, llm.c file or run folder) */
     int64_t max_skips;    /* train.max_skips: give up after so many skipped steps in a row; 0: never */
-    int64_t fail_at;      /* train.fail_at: for tests, poison one rank's gradient of this step ... */
-    int64_t fail_steps;   /* train.fail_steps: ... and of the next ones, so many in all */
+    int64_t fail_at;      /* train.fail_at: for tests: make one rank's gradient NaN from this step on ... */
+    int64_t fail_steps;   /* train.fail_steps: ... for this number of steps */
 } taciti_train_options;
 extern const taciti_option_table taciti_train_option_table; /* section "train" */
 
@@ -41,7 +41,7 @@ typedef struct taciti_run_options {
 } taciti_run_options;
 extern const taciti_option_table taciti_run_option_table; /* section "run" */
 
-/* Everything a run is configured by. */
+/* The whole configuration of a run. */
 typedef struct taciti_train_settings {
     taciti_settings job; /* with the sections below; job.config is the whole configuration */
     taciti_train_options train;
@@ -49,15 +49,15 @@ typedef struct taciti_train_settings {
     taciti_data_options data;
 } taciti_train_settings;
 
-/* Composes the sections and fills the defaults; the struct must not move afterwards. taciti_settings_destroy(&job),
- * also after an error. */
+/* Composes the sections and sets all options to their defaults. The struct must not move afterwards. Call
+ * taciti_settings_destroy(&settings->job), also after an error. */
 tacit_status taciti_train_settings_init(taciti_train_settings *settings);
 
-/* How this call is to train; nothing that belongs to the run. */
+/* Parameters of one call that are not part of the run's configuration. */
 typedef struct taciti_train_request {
-    bool resume;         /* from the newest valid checkpoint of run.dir (start anew, saying so, when there is none) */
-    bool from_mean;      /* where replicas of the checkpoint differ all ranks go on from their mean */
-    bool dry_run;        /* print the plan (sizes, memory, bytes per step) and stop */
+    bool resume;         /* from the newest valid checkpoint of run.dir; without one, log it and start a new run */
+    bool from_mean;      /* if the replicas of the checkpoint differ, all ranks continue from their mean */
+    bool dry_run;        /* print sizes, memory and bytes per step, and return */
     const char *profile; /* write the measured compute profile to this file; NULL: no */
 } taciti_train_request;
 
