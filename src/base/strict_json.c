@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/text.h"
 
 enum { FOUND_BYTES = 64, FOUND_SHOWN = 40, NAMES_BYTES = 256 };
@@ -40,6 +42,15 @@ tacit_status taciti_strict_parse(const taciti_strict_reader *reader, const char 
     }
     *out = root;
     return TACIT_OK;
+}
+
+tacit_status taciti_strict_load(const taciti_strict_reader *reader, size_t limit, json_t **out) {
+    char *text = NULL;
+    size_t bytes = 0;
+    TACITI_TRY(taciti_file_read(reader->file, limit, &text, &bytes));
+    const tacit_status status = taciti_strict_parse(reader, text, bytes, out);
+    taciti_free(text);
+    return status;
 }
 
 /* ---- where we are ------------------------------------------------------------------------------------------------ */

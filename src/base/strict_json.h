@@ -42,6 +42,9 @@ struct taciti_strict_field {
 /* Parses the text; refuses an object with a duplicate key. Returns owned; release with json_decref(). */
 tacit_status taciti_strict_parse(const taciti_strict_reader *reader, const char *text, size_t bytes, json_t **out);
 
+/* Reads and parses the file, which has at most `limit` bytes. */
+tacit_status taciti_strict_load(const taciti_strict_reader *reader, size_t limit, json_t **out);
+
 /* Reads an object described by `fields` into the struct at `out`, to which the offsets refer. An optional field that is
  * absent leaves its member unchanged. `legal` describes the object in messages. */
 tacit_status taciti_strict_object(taciti_strict_reader *reader, const json_t *value, const taciti_strict_field *fields,

@@ -4,16 +4,15 @@
  * Names come with and without "transformer."; matrices of the layers are [in][out] there as here.
  */
 #define _POSIX_C_SOURCE 200809L
-#include <jansson.h>
-#include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/strict_json.h"
 #include "ckpt/formats.h"
 #include "ckpt/run.h"
 #include "ckpt/safetensors.h"
@@ -21,91 +20,70 @@
 enum { JSON_MAX_BYTES = 64 << 20, SHARDS_MAX = 4096 };
 static const char name_prefix[] = "transformer.", head_name[] = "lm_head.weight", wte_name[] = "wte.weight";
 
-/* Returns owned; json_decref(). */
-static tacit_status read_json(const char *path, json_t **out) {
-    char *text = NULL;
-    size_t bytes = 0;
-    json_error_t error = {0};
-    TACITI_TRY(taciti_file_read(path, JSON_MAX_BYTES, &text, &bytes));
-    json_t *value = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-    taciti_free(text);
-    if (!json_is_object(value)) {
-        json_decref(value);
-        return taciti_fail(TACIT_E_DATA, "%s:%d:%d: not a JSON object: %s", path, error.line, error.column, error.text);
-    }
-    *out = value;
-    return TACIT_OK;
-}
-
 /* ---- config.json ------------------------------------------------------------------------------------------------- */
 
-static tacit_status read_size(const char *path, const json_t *config, const char *key, int64_t *out) {
-    const json_t *value = json_object_get(config, key);
-    if (!json_is_integer(value) || json_integer_value(value) < 1 || json_integer_value(value) > INT32_MAX)
-        return taciti_fail(TACIT_E_DATA, "%s: \"%s\" must be a positive integer", path, key);
-    *out = json_integer_value(value);
-    return TACIT_OK;
+typedef struct hf_config {
+    taciti_model_options model;
+    double epsilon;
+    int64_t inner; /* 0: 4 x n_embd */
+} hf_config;
+
+/* A switch under which the network would compute something else than ours: `min` says what it must be. */
+static tacit_status read_switch(taciti_strict_reader *r, const json_t *value, const taciti_strict_field *field,
+                                void *out) {
+    (void)out;
+    const bool needed = field->min > 0;
+    if (json_is_boolean(value) && json_boolean_value(value) == needed) return TACIT_OK;
+    return taciti_strict_refuse(r, value, field->legal);
 }
 
-static tacit_status require_text(const char *path, const json_t *config, const char *key, const char *const *legal) {
-    const json_t *value = json_object_get(config, key);
-    for (size_t i = 0; legal[i] != NULL; i++)
-        if (json_is_string(value) && strcmp(json_string_value(value), legal[i]) == 0) return TACIT_OK;
-    return taciti_fail(TACIT_E_DATA, "%s: \"%s\" is %.64s, must be \"%s\"", path, key,
-                       json_is_string(value) ? json_string_value(value) : "not given", legal[0]);
+static tacit_status read_activation(taciti_strict_reader *r, const json_t *value, const taciti_strict_field *field,
+                                    void *out) {
+    (void)out;
+    const char *name = json_is_string(value) ? json_string_value(value) : "";
+    if (strcmp(name, "gelu_new") == 0 || strcmp(name, "gelu_pytorch_tanh") == 0) return TACIT_OK;
+    return taciti_strict_refuse(r, value, field->legal);
 }
 
-/* Settings under which the network would compute something else than ours. Absent means Hugging Face's default. */
-static tacit_status check_variant(const char *path, const json_t *config, int64_t channels) {
-    static const char *const model[] = {"gpt2", NULL}, *const gelu[] = {"gelu_new", "gelu_pytorch_tanh", NULL};
-    static const struct {
-        const char *key;
-        bool needed;
-    } switches[] = {
-        {"scale_attn_weights", true}, {"scale_attn_by_inverse_layer_idx", false}, {"add_cross_attention", false}};
-    TACITI_TRY(require_text(path, config, "model_type", model));
-    if (json_object_get(config, "activation_function") != NULL)
-        TACITI_TRY(require_text(path, config, "activation_function", gelu));
-    for (size_t i = 0; i < sizeof switches / sizeof switches[0]; i++) {
-        const json_t *value = json_object_get(config, switches[i].key);
-        if (value != NULL && (!json_is_boolean(value) || json_boolean_value(value) != switches[i].needed))
-            return taciti_fail(TACIT_E_DATA, "%s: \"%s\" must be %s", path, switches[i].key,
-                               switches[i].needed ? "true" : "false");
-    }
-    const json_t *epsilon = json_object_get(config, "layer_norm_epsilon");
-    if (epsilon != NULL && json_number_value(epsilon) != 1e-5)
-        return taciti_fail(TACIT_E_DATA, "%s: \"layer_norm_epsilon\" is %g, must be 1e-5", path,
-                           json_number_value(epsilon));
-    const json_t *inner = json_object_get(config, "n_inner");
-    if (inner != NULL && !json_is_null(inner) && json_integer_value(inner) != 4 * channels)
-        return taciti_fail(TACIT_E_DATA, "%s: \"n_inner\" must be null or 4 x n_embd, %lld", path,
-                           (long long)(4 * channels));
-    return TACIT_OK;
+static tacit_status read_inner(taciti_strict_reader *r, const json_t *value, const taciti_strict_field *field,
+                               void *out) {
+    return json_is_null(value) ? TACIT_OK : taciti_strict_integer(r, value, field, out);
 }
 
-static tacit_status parse_config(const char *path, const json_t *config, taciti_model_options *out) {
-    taciti_model_options o = {.tied = true};
-    TACITI_TRY(read_size(path, config, "n_layer", &o.layers));
-    TACITI_TRY(read_size(path, config, "n_head", &o.heads));
-    TACITI_TRY(read_size(path, config, "n_embd", &o.channels));
-    TACITI_TRY(read_size(path, config, "n_positions", &o.context));
-    TACITI_TRY(read_size(path, config, "vocab_size", &o.vocabulary));
-    TACITI_TRY(check_variant(path, config, o.channels));
-    const json_t *tied = json_object_get(config, "tie_word_embeddings");
-    if (tied != NULL && !json_is_boolean(tied))
-        return taciti_fail(TACIT_E_DATA, "%s: \"tie_word_embeddings\" must be true or false", path);
-    if (tied != NULL) o.tied = json_boolean_value(tied);
-    TACITI_TRY(taciti_formats_resolve(path, &o));
-    *out = o;
-    return TACIT_OK;
-}
+/* What is absent has Hugging Face's default. */
+#define SIZE(key, member)                                                                                              \
+    { key, true, taciti_strict_integer, offsetof(hf_config, model.member), 1, INT32_MAX, "a positive integer", NULL }
+static const taciti_strict_field CONFIG_FIELDS[] = {
+    {"model_type", true, taciti_strict_literal, 0, 0, 0, "\"gpt2\"", NULL},
+    SIZE("n_layer", layers),
+    SIZE("n_head", heads),
+    SIZE("n_embd", channels),
+    SIZE("n_positions", context),
+    SIZE("vocab_size", vocabulary),
+    {"activation_function", false, read_activation, 0, 0, 0, "\"gelu_new\"", NULL},
+    {"scale_attn_weights", false, read_switch, 0, 1, 1, "true", NULL},
+    {"scale_attn_by_inverse_layer_idx", false, read_switch, 0, 0, 0, "false", NULL},
+    {"add_cross_attention", false, read_switch, 0, 0, 0, "false", NULL},
+    {"layer_norm_epsilon", false, taciti_strict_real, offsetof(hf_config, epsilon), 1e-5, 1e-5, "1e-5", NULL},
+    {"n_inner", false, read_inner, offsetof(hf_config, inner), 1, INT32_MAX, "null or 4 x n_embd", NULL},
+    {"tie_word_embeddings", false, taciti_strict_flag, offsetof(hf_config, model.tied), 0, 0, "true or false", NULL},
+    {0},
+};
 
 tacit_status taciti_hf_describe(const char *path, taciti_model_options *out) {
-    json_t *config = NULL;
-    TACITI_TRY(read_json(path, &config));
-    const tacit_status status = parse_config(path, config, out);
-    json_decref(config);
-    return status;
+    taciti_strict_reader reader = {.file = path, .status = TACIT_E_DATA, .open = true};
+    hf_config config = {.model = {.tied = true}};
+    json_t *root = NULL;
+    TACITI_TRY(taciti_strict_load(&reader, JSON_MAX_BYTES, &root));
+    const tacit_status status = taciti_strict_object(&reader, root, CONFIG_FIELDS, "an object", &config);
+    json_decref(root);
+    TACITI_TRY(status);
+    if (config.inner != 0 && config.inner != 4 * config.model.channels)
+        return taciti_fail(TACIT_E_DATA, "%s: \"n_inner\" must be null or 4 x n_embd, %lld", path,
+                           (long long)(4 * config.model.channels));
+    TACITI_TRY(taciti_formats_resolve(path, &config.model));
+    *out = config.model;
+    return TACIT_OK;
 }
 
 /* ---- which files ------------------------------------------------------------------------------------------------- */
@@ -151,8 +129,9 @@ static tacit_status parse_index(const char *path, const json_t *index, file_list
 }
 
 static tacit_status read_index(const char *path, file_list *list) {
+    const taciti_strict_reader reader = {.file = path, .status = TACIT_E_DATA};
     json_t *index = NULL;
-    TACITI_TRY(read_json(path, &index));
+    TACITI_TRY(taciti_strict_load(&reader, JSON_MAX_BYTES, &index));
     const tacit_status status = parse_index(path, index, list);
     json_decref(index);
     return status;

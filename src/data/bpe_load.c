@@ -9,12 +9,12 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include <jansson.h>
 #include <xxhash.h>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/strict_json.h"
 
 /* GPT-2's files have 1.0 and 0.5 MB; these limits only keep a wrong file from filling the memory. */
 enum { FILE_BYTES = 256 << 20, MAX_TOKENS = 1 << 24, SHOWN_BYTES = 40, BYTE_CODES = 256 + 68 };
@@ -144,14 +144,9 @@ static tacit_status use_vocab(loader *l, json_t *root) {
 }
 
 static tacit_status load_vocab(loader *l) {
-    char *text = NULL;
-    size_t bytes = 0;
-    TACITI_TRY(taciti_file_read(l->vocab_path, FILE_BYTES, &text, &bytes));
-    json_error_t error;
-    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-    taciti_free(text);
-    if (root == NULL)
-        return taciti_fail(TACIT_E_DATA, "%s:%d:%d: %s", l->vocab_path, error.line, error.column, error.text);
+    const taciti_strict_reader reader = {.file = l->vocab_path, .status = TACIT_E_DATA};
+    json_t *root = NULL;
+    TACITI_TRY(taciti_strict_load(&reader, FILE_BYTES, &root));
     const tacit_status status = use_vocab(l, root);
     json_decref(root);
     return status;
