@@ -46,8 +46,8 @@ tacit_status taciti_view_check(const taciti_view *view);
 /* Calls fsync on a folder, which makes a rename in it durable. */
 tacit_status taciti_file_sync_folder(const char *path);
 
-/* Removes a folder with everything below it, a file, or a symbolic link (not its target). Succeeds if nothing exists.
- */
+/* Removes a folder with everything below it, a file, or a symbolic link, whose target stays. Succeeds if nothing
+ * exists. */
 tacit_status taciti_file_remove(const char *path);
 
 /* Writes a "/" b into `joined`, a buffer of `size` bytes. Returns E_IO if it does not fit. */

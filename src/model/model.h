@@ -24,7 +24,7 @@
 enum { TACITI_DTYPE_F32, TACITI_DTYPE_BF16 };
 
 typedef struct taciti_model_options {
-    taciti_text preset; /* model.preset: "" or one of taciti_model_preset_name(); explicit keys override it */
+    taciti_text preset; /* model.preset: "" or one of taciti_model_presets(); explicit keys override it */
     int64_t layers;     /* model.layers ... 0: from the preset */
     int64_t heads;
     int64_t channels;

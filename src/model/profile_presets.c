@@ -43,11 +43,13 @@ typedef struct builder {
 struct preset {
     const char *name, *help;
     void (*build)(builder *b, const preset *p);
-    size_t layers, width, inner, vocabulary;
-    size_t tokens;    /* of a sample; 1: images */
-    size_t positions; /* learned ones; 0: as many as tokens */
-    bool untied;      /* the output has a matrix of its own */
-    double batch, rate;
+    struct {
+        size_t layers, width, inner, vocabulary;
+        size_t tokens;    /* of a sample; 1: images */
+        size_t positions; /* learned ones; 0: as many as tokens */
+        bool untied;      /* the output has a matrix of its own */
+        double batch, rate;
+    };
 };
 
 /* ---- building blocks --------------------------------------------------------------------------------------------- */
@@ -264,73 +266,40 @@ static void build_lstm(builder *b, const preset *p) {
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
 static const preset PRESETS[] = {
-    {.name = "transformer-base",
-     .help = "63.1 M parameters: translation, 6 + 6 layers of 512; a sample is a pair of sentences of 32 tokens",
-     .build = build_transformer,
-     .layers = 6,
-     .width = 512,
-     .inner = 2048,
-     .vocabulary = 37120,
-     .tokens = 32,
-     .batch = 128,
-     .rate = LARGE_RATE},
-    {.name = "transformer-big",
-     .help = "209.1 M parameters: translation, 6 + 6 layers of 1024; a sample is a pair of sentences of 32 tokens",
-     .build = build_transformer,
-     .layers = 6,
-     .width = 1024,
-     .inner = 4096,
-     .vocabulary = 32000,
-     .tokens = 32,
-     .batch = 128,
-     .rate = LARGE_RATE},
-    {.name = "gpt2-124m",
-     .help = "124.4 M parameters: GPT-2 small, output tied to the embedding; a sample is 1024 tokens",
-     .build = build_gpt2,
-     .layers = 12,
-     .width = 768,
-     .vocabulary = 50257,
-     .tokens = 1024,
-     .batch = 8,
-     .rate = LARGE_RATE},
-    {.name = "gpt2-350m",
-     .help = "354.8 M parameters: GPT-2 medium, output tied to the embedding; a sample is 1024 tokens",
-     .build = build_gpt2,
-     .layers = 24,
-     .width = 1024,
-     .vocabulary = 50257,
-     .tokens = 1024,
-     .batch = 4,
-     .rate = LARGE_RATE},
-    {.name = "resnet-101",
-     .help = "44.5 M parameters: a sample is an image of 224 x 224, one of 1000 classes",
-     .build = build_resnet101,
-     .vocabulary = 1000,
-     .tokens = 1,
-     .batch = 32,
-     .rate = LARGE_RATE},
-    {.name = "vgg-16",
-     .help = "138.4 M parameters: a sample is an image of 224 x 224, one of 1000 classes",
-     .build = build_vgg16,
-     .vocabulary = 1000,
-     .tokens = 1,
-     .batch = 32,
-     .rate = LARGE_RATE},
-    {.name = "lstm-66m",
-     .help = "66.0 M parameters: a language model of two recurrent layers of 1500; a sample is 35 tokens",
-     .build = build_lstm,
-     .layers = 2,
-     .width = 1500,
-     .vocabulary = 10000,
-     .tokens = 35,
-     .batch = 20,
-     .rate = RECURRENT_RATE},
+    {"transformer-base",
+     "63.1 M parameters: translation, 6 + 6 layers of 512; a sample is a pair of sentences of 32 tokens",
+     build_transformer,
+     {.layers = 6, .width = 512, .inner = 2048, .vocabulary = 37120, .tokens = 32, .batch = 128, .rate = LARGE_RATE}},
+    {"transformer-big",
+     "209.1 M parameters: translation, 6 + 6 layers of 1024; a sample is a pair of sentences of 32 tokens",
+     build_transformer,
+     {.layers = 6, .width = 1024, .inner = 4096, .vocabulary = 32000, .tokens = 32, .batch = 128, .rate = LARGE_RATE}},
+    {"gpt2-124m",
+     "124.4 M parameters: GPT-2 small, output tied to the embedding; a sample is 1024 tokens",
+     build_gpt2,
+     {.layers = 12, .width = 768, .vocabulary = 50257, .tokens = 1024, .batch = 8, .rate = LARGE_RATE}},
+    {"gpt2-350m",
+     "354.8 M parameters: GPT-2 medium, output tied to the embedding; a sample is 1024 tokens",
+     build_gpt2,
+     {.layers = 24, .width = 1024, .vocabulary = 50257, .tokens = 1024, .batch = 4, .rate = LARGE_RATE}},
+    {"resnet-101",
+     "44.5 M parameters: a sample is an image of 224 x 224, one of 1000 classes",
+     build_resnet101,
+     {.vocabulary = 1000, .tokens = 1, .batch = 32, .rate = LARGE_RATE}},
+    {"vgg-16",
+     "138.4 M parameters: a sample is an image of 224 x 224, one of 1000 classes",
+     build_vgg16,
+     {.vocabulary = 1000, .tokens = 1, .batch = 32, .rate = LARGE_RATE}},
+    {"lstm-66m",
+     "66.0 M parameters: a language model of two recurrent layers of 1500; a sample is 35 tokens",
+     build_lstm,
+     {.layers = 2, .width = 1500, .vocabulary = 10000, .tokens = 35, .batch = 20, .rate = RECURRENT_RATE}},
 };
 enum { PRESET_COUNT = sizeof PRESETS / sizeof PRESETS[0] };
 
 const char *const *taciti_profile_presets(void) {
-    static const char *const names[PRESET_COUNT + 1] = {"transformer-base", "transformer-big", "gpt2-124m", "gpt2-350m",
-                                                        "resnet-101",       "vgg-16",          "lstm-66m",  NULL};
+    static const char *names[PRESET_COUNT + 1];
+    for (size_t i = 0; i < PRESET_COUNT; i++) names[i] = PRESETS[i].name;
     return names;
 }
 
