@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the handles of the C interface point to. Each begins with a taciti_handle, and a list of the handles that are
- * open is kept, so that one that was closed is refused and not followed.
+ * The objects behind the handles of the C interface. Each begins with a taciti_handle. The library keeps a list of open
+ * handles, so that a closed handle is an error rather than a use after free.
  */
 #ifndef TACITI_API_OBJECT_H
 #define TACITI_API_OBJECT_H
@@ -20,23 +20,24 @@ typedef enum taciti_handle_kind {
 
 typedef struct taciti_handle {
     taciti_handle_kind kind;
-    struct taciti_handle *next; /* that is open */
+    struct taciti_handle *next; /* in the list of open handles */
 } taciti_handle;
 
-/* Any thread. A handle is `object`'s first member. */
+/* Add the handle to the list of open handles, and remove it. The handle is the first member of an object. Any thread.
+ */
 void taciti_handle_open(taciti_handle *handle, taciti_handle_kind kind);
 void taciti_handle_close(taciti_handle *handle);
 
-/* Whether this is an open handle of the kind; E_USAGE says what it is instead. `object` is not followed. */
+/* Returns E_USAGE unless `object` is an open handle of the kind. Does not dereference `object`. */
 tacit_status taciti_handle_check(const void *object, taciti_handle_kind kind);
 
-/* E_USAGE for a NULL argument, with its name. */
+/* Returns E_USAGE, naming the argument, if it is NULL. */
 tacit_status taciti_argument_check(const void *argument, const char *name);
 
 struct tacit_settings {
     taciti_handle handle;
     taciti_settings values;
-    taciti_config config;     /* what of them counts here */
+    taciti_config config;     /* the sections that the library uses */
     taciti_section *sections; /* of config; owned */
 };
 
@@ -48,15 +49,15 @@ struct tacit_layout {
 struct tacit_comm {
     taciti_handle handle;
     taciti_comm *comm;
-    size_t jobs; /* that are open */
+    size_t jobs; /* open jobs over it */
     tacit_failure_callback *callback;
     void *context;
 };
 
-/* Where a job is. */
+/* Which functions may be called on a job. */
 typedef enum taciti_job_phase {
     TACITI_JOB_NEW,     /* not started */
-    TACITI_JOB_BETWEEN, /* two steps */
+    TACITI_JOB_BETWEEN, /* between two steps */
     TACITI_JOB_COMPUTING,
     TACITI_JOB_SETTLED,
     TACITI_JOB_AVERAGED, /* parameters are the mean */
@@ -81,15 +82,15 @@ struct tacit_job {
     int64_t total_steps;   /* of the schedule */
     int64_t step, skipped; /* finished */
     double wait_s;
-    double lr;      /* of the step that runs */
-    size_t missing; /* tensors that are not ready */
+    double lr;      /* of the current step */
+    size_t missing; /* tensors that are not ready in the current step */
     bool *ready;    /* per tensor; owned */
 };
 
-/* Of a communicator that has failed, tacit_error_text() is the line of the failure. Returns `status`. */
+/* If the communicator has failed, sets tacit_error_text() to the text of the failure. Returns `status`. */
 tacit_status taciti_api_report(const tacit_comm *comm, tacit_status status);
 
-/* The phases in which a function may be called, or E_USAGE. */
+/* Returns E_USAGE, naming `function`, unless the job is in this phase. */
 tacit_status taciti_job_check(const tacit_job *job, taciti_job_phase phase, const char *function);
 
 #endif

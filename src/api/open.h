@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tacit_open_mpi() without the type of MPI.
+ * tacit_open_mpi(), declared without <mpi.h>.
  */
 #ifndef TACITI_API_OPEN_H
 #define TACITI_API_OPEN_H
@@ -8,7 +8,7 @@
 #include "comm/engine.h"
 #include "tacit/tacit.h"
 
-/* communicator: an MPI_Comm. */
+/* communicator: pointer to an MPI_Comm. */
 tacit_status taciti_api_open_mpi(const void *communicator, const tacit_settings *settings, tacit_comm **out);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verbs. One table serves dispatch, --help, man pages and completion; one file per verb.
+ * The verbs of the program, one file each. One table serves dispatch, --help, man pages and completion.
  */
 #ifndef TACITI_CLI_CLI_H
 #define TACITI_CLI_CLI_H
@@ -26,12 +26,12 @@ typedef struct taciti_verb {
     const char *description;  /* paragraphs for man page and --help */
     const char *example;      /* shown by --help; one or more command lines with comments */
     const taciti_flag *flags; /* ends with a NULL name */
-    /* Configuration keys that are flags: NULL none, "" all, else words: "strategy" that key, "data." those of a section
-     */
+    /* Configuration keys that are also flags of this verb. NULL: none; "": all; else words: "strategy" is that key,
+     * "data." all keys of that section. */
     const char *keys;
-    bool collective; /* meant to run under mpirun */
-    bool hidden;     /* for scripts: not in overview, man pages and completion */
-    /* verbs: the table of all verbs. argv[0] is the verb's last word. Returns the process's exit code. */
+    bool collective; /* runs under mpirun */
+    bool hidden;     /* for scripts: absent from overview, man pages and completion */
+    /* verbs: the table of all verbs. argv[0] is the last word of the verb. Returns the exit code of the process. */
     int (*run)(const struct taciti_verb *verbs, int argc, char **argv);
 } taciti_verb;
 
@@ -43,11 +43,10 @@ const taciti_verb *taciti_verb_find(const taciti_verb *verbs, const char *name);
 
 enum { TACITI_FLAGS_MAX = 32, TACITI_POSITIONAL_MAX = 4096, TACITI_GIVEN_MAX = 256 };
 
-/* Parsed flags of a verb: looks names up in the table, refuses unknown ones with the nearest legal flag. */
+/* The parsed command line of a verb. */
 typedef struct taciti_arguments {
     const taciti_verb *verb;
-    const char
-        *values[TACITI_FLAGS_MAX]; /* by index in verb->flags; "" for a switch that was given, NULL when absent */
+    const char *values[TACITI_FLAGS_MAX]; /* by index in verb->flags; "" for a switch that was given, NULL if absent */
     struct {
         size_t flag; /* index in verb->flags */
         const char *value;
@@ -57,42 +56,44 @@ typedef struct taciti_arguments {
     size_t positional_count;
 } taciti_arguments;
 
-/* Flags and words in any order; "--" ends the flags; later flags win. config may be NULL; its keys are flags too, in
- * the syntax of taciti_config_flag(). Borrows argv. Errors are logged; TACIT_E_USAGE or E_CONFIG. */
+/* Parses flags and words, in any order; "--" ends the flags, and of repeated flags the last one counts. If config is
+ * not NULL, its keys are flags too, in the syntax of taciti_config_flag(). Borrows argv. Returns E_USAGE, which names
+ * the nearest flag, or E_CONFIG. */
 tacit_status taciti_arguments_parse(const taciti_verb *verb, const taciti_config *config, int argc, char **argv,
                                     taciti_arguments *out);
 /* Value of a flag by name, or NULL. */
 const char *taciti_arguments_get(const taciti_arguments *arguments, const char *flag);
-/* Value of the index-th time that a flag was given, or NULL: for flags that may be repeated. */
+/* Value of the index-th occurrence of a flag, or NULL; for flags that may be repeated. */
 const char *taciti_arguments_each(const taciti_arguments *arguments, const char *flag, size_t index);
 
-/* A flag that is a whole number from `least` to `most`, or a number above 0 and up to `most`. The fallback, which need
- * not be within, when it was not given. E_USAGE names flag, value and range. */
+/* Parse the value of a flag: count, an integer in min..max; number, a number above 0 and up to max. Without the flag,
+ * *out = fallback, which may be outside of the range. E_USAGE names flag, value and range. */
 tacit_status taciti_arguments_count(const taciti_arguments *arguments, const char *flag, int64_t fallback, int64_t min,
                                     int64_t max, int64_t *out);
 tacit_status taciti_arguments_number(const taciti_arguments *arguments, const char *flag, double fallback, double max,
                                      double *out);
-/* Refuses words for a verb that takes flags only. */
+/* Returns E_USAGE if words were given, for verbs that take flags only. */
 tacit_status taciti_arguments_no_words(const taciti_arguments *arguments);
 
-/* Prints a verb's help (options from the same tables the code uses). */
+/* Prints the help of a verb; options come from the option tables. */
 void taciti_verb_help(const taciti_verb *verb);
 
-/* Prints what the program is and all its verbs. */
+/* Prints a description of the program and a list of all verbs. */
 void taciti_overview(const taciti_verb *verbs, FILE *out);
 
-/* Text of several paragraphs, wrapped at 79 columns behind `indent` blanks; lines that begin with a blank are kept. */
+/* Prints paragraphs wrapped at 79 columns and indented by `indent` blanks. Lines that begin with a blank are not
+ * wrapped.
+ */
 void taciti_print_wrapped(FILE *out, int indent, const char *text);
 
-/* The console sink for the log: "tacit: error: ..." on stderr, in colour on a terminal unless NO_COLOR is set.
- * Information and warnings are shown by rank 0 only, errors by every rank, which then says who it is. verbose: debug
- * lines too. */
+/* Directs the log to stderr: "tacit: error: ...", in colour on a terminal unless NO_COLOR is set. Rank 0 prints
+ * information and warnings; every rank prints its errors, with its number. verbose: also debug lines. */
 void taciti_cli_log_init(int rank, bool verbose);
 
-/* Whether text on this stream may be coloured: a terminal that can, and NO_COLOR is not set. */
+/* Returns whether the stream is a terminal with colours and NO_COLOR is not set. */
 bool taciti_cli_has_colour(FILE *stream);
 
-/* Prints and releases a jansson value on the standard output; NULL (memory was short when it was made) is E_MEMORY. */
+/* Prints a jansson value to standard output and releases it. Returns E_MEMORY if value is NULL. */
 struct json_t;
 tacit_status taciti_cli_print_json(struct json_t *value);
 

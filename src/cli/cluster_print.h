@@ -8,11 +8,11 @@
 #include "bench/comparison.h"
 #include "bench/machine_block.h"
 
-/* On standard output. */
+/* Prints to standard output. */
 void taciti_cluster_print(const taciti_machine *machine, const taciti_cluster_options *options,
                           const taciti_cluster_bench *bench);
 
-/* Returns owned, or NULL when memory is short. */
+/* Returns owned; NULL if out of memory. */
 json_t *taciti_cluster_json(const taciti_machine *machine, const taciti_cluster_options *options,
                             const taciti_cluster_bench *bench);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What `tacit doctor` looks at. A check looks, decides and says in one line what is the matter and in another how to
- * mend it; it changes nothing, starts no MPI and never waits for anybody else.
+ * The checks of `tacit doctor`. Each check reports findings: one line says what it found, another how to fix it. A
+ * check changes nothing, does not start MPI and does not wait for other processes.
  */
 #ifndef TACITI_CLI_DOCTOR_H
 #define TACITI_CLI_DOCTOR_H
@@ -20,7 +20,7 @@ typedef struct taciti_finding {
     const char *check; /* "cpu" */
     taciti_severity severity;
     char text[TACITI_FINDING_BYTES];   /* what was found */
-    char advice[TACITI_FINDING_BYTES]; /* how to mend it; "" when nothing is wrong */
+    char advice[TACITI_FINDING_BYTES]; /* how to fix it; "" if nothing is wrong */
 } taciti_finding;
 
 typedef struct taciti_diagnosis {
@@ -28,15 +28,15 @@ typedef struct taciti_diagnosis {
     size_t count;
 } taciti_diagnosis;
 
-/* Adds a finding; the text is formatted. Returns it so that an advice can be added. Findings beyond the most are
- * dropped into the last place. */
+/* Adds a finding with a formatted text. Returns it, for taciti_finding_advise(). When there are TACITI_FINDINGS_MAX, it
+ * replaces the last one. */
 taciti_finding *taciti_diagnosis_add(taciti_diagnosis *diagnosis, const char *check, taciti_severity severity,
                                      const char *format, ...) TACITI_PRINTF(4, 5);
 
-/* Sets how to mend it. */
+/* Sets the advice of a finding. */
 void taciti_finding_advise(taciti_finding *finding, const char *format, ...) TACITI_PRINTF(2, 3);
 
-/* Ranks of this run on this host as the launcher says, 1 when it does not. */
+/* Returns the number of this run's ranks on this host according to the launcher; 1 if it does not tell. */
 int taciti_local_ranks(void);
 
 /* The checks. `folder` is the run folder. */

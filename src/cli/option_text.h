@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The configuration's options as text for people: shared by --help, `info options` and the manual pages.
+ * Options of the configuration as text, for --help, `info options` and the manual pages.
  */
 #ifndef TACITI_CLI_OPTION_TEXT_H
 #define TACITI_CLI_OPTION_TEXT_H
@@ -11,11 +11,11 @@
 
 enum { TACITI_OPTION_TEXT_BYTES = 512 };
 
-/* All options of all verbs with their defaults. Borrowed, lives as long as the process. One thread. */
+/* Returns all options of all verbs with their defaults. Borrowed; valid until the process ends. One thread. */
 const taciti_config *taciti_cli_options(void);
 
-/* Whether a verb with these keys (taciti_verb.keys) takes the option; "registered." stands for the sections of all
- * strategies and codecs. */
+/* Returns whether a verb with these keys (taciti_verb.keys) accepts the option. "registered." stands for the sections
+ * of all strategies and codecs. */
 bool taciti_option_accepted(const char *keys, const taciti_place *place);
 
 /* "--optim.name adamw|sgd", "--comm.thread", "--data.train TEXT ..." */

@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The answer of `tacit plan`: for people, for programs, as a picture.
+ * The output of `tacit plan`: as text, JSON and SVG.
  */
 #ifndef TACITI_CLI_PLAN_PRINT_H
 #define TACITI_CLI_PLAN_PRINT_H
 
 #include "plan/curves.h"
 
-/* Everything that was computed. Borrows all of it. */
+/* The results to print. Borrows everything. */
 typedef struct taciti_plan_report {
     const char *model_path, *cluster_path;
     const taciti_settings *settings;
     const taciti_scene *scene;
     const taciti_plan_options *options;
     const taciti_candidates *candidates;
-    const taciti_plan_curves *curves; /* of pictures and JSON; empty when neither was asked for */
-    double cv;                        /* that was used */
+    const taciti_plan_curves *curves; /* for SVG and JSON; empty if neither was requested */
+    double cv;                        /* coefficient of variation of compute that was used */
     bool all;                         /* every method in the table, not just the best */
 } taciti_plan_report;
 
 void taciti_plan_print(const taciti_plan_report *report);
 
 struct json_t;
-/* Returns owned; NULL when memory is short. */
+/* Returns owned; NULL if out of memory. */
 struct json_t *taciti_plan_json(const taciti_plan_report *report);
 
-/* Two panels: steps against the rate between hosts and against the number of hosts. Atomic. */
+/* Writes two panels: step time over the rate between hosts and over the number of hosts. The file appears atomically.
+ */
 tacit_status taciti_plan_save_svg(const taciti_plan_report *report, const char *path);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The settings of `bench step` from the command line.
+ * Reads the settings of `bench step` from the command line.
  */
 #ifndef TACITI_CLI_STEP_SETTINGS_H
 #define TACITI_CLI_STEP_SETTINGS_H
@@ -11,8 +11,8 @@
 /* The keys that a verb with settings takes, for taciti_verb.keys. */
 #define TACITI_SETTING_KEYS "strategy model. optim. exchange. registered. comm. compute."
 
-/* Defaults, then TACIT_ variables, then the command line, then the changes of each --against. Checks everything that
- * can be known before a rank starts. Returns owned; call the destructor also after an error. Not collective. */
+/* Applies, in this order, defaults, TACIT_ variables, the command line and the changes of each --against. Checks all
+ * that can be checked before ranks start. Returns owned; call the destructor also after an error. Not collective. */
 tacit_status taciti_step_settings_read(const taciti_verb *verb, int argc, char **argv, int ranks,
                                        taciti_arguments *arguments, taciti_bench_settings *out);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `tacit info topologies`: the list, the figures of all of them at some size, one of them round by round, its drawing.
+ * `tacit info topologies`: a list of names, figures of all topologies for a number of ranks, or one topology round by
+ * round and as a drawing.
  */
 #ifndef TACITI_CLI_TOPOLOGY_INFO_H
 #define TACITI_CLI_TOPOLOGY_INFO_H
@@ -10,14 +11,14 @@
 
 struct json_t;
 
-/* Names and help, without a size. */
+/* Names and help of all topologies. */
 struct json_t *taciti_topologies_json(void);
 void taciti_topologies_print(void);
 
-/* What the flags of `info` that are about topologies ask for: `name` is one topology, or NULL for all. */
+/* Prints what the flags of `info` for topologies request. name: one topology; NULL: all. */
 tacit_status taciti_topologies_show(const taciti_arguments *arguments, const char *name);
 
-/* Whether one of those flags was given; its name, or NULL. */
+/* Returns the name of such a flag that was given, or NULL. */
 const char *taciti_topologies_flag(const taciti_arguments *arguments);
 
 #endif

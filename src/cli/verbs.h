@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What each verb_*.c gives to the table in verbs.c: its flags and its function.
+ * The flags and functions of the verbs, which verb_*.c define and verbs.c puts into the table.
  */
 #ifndef TACITI_CLI_VERBS_H
 #define TACITI_CLI_VERBS_H

@@ -3,14 +3,14 @@
  * Reduce-scatter and all-gather of one array among some ranks, piece by piece. In every piece each member owns a range
  * of the array, which may be empty. Each half has a begin and an end, so that pieces can be pipelined:
  *
- *   scatter_begin   encodes the others' ranges, sends each to its owner, posts the receives for my range
- *   scatter_end     waits for my range from all members and adds it in the order of the members
+ *   scatter_begin   encodes the other members' ranges, sends each to its owner, posts the receives for the own range
+ *   scatter_end     waits for the own range from all members and adds the payloads in the order of the members
  *   gather_begin    encodes the sum once, sends it to all, posts the receives for the other ranges
  *   gather_end      waits for the other ranges and decodes them
  *
- * The k-th send goes to the k-th member after me (outbox.h). All members make the same steps in the same order, so
- * messages between two ranks match by their order. Steps block in waits. Objects with different members do not disturb
- * each other.
+ * The k-th send goes to the k-th member after this one (outbox.h). All members call the same functions in the same
+ * order, so messages between two ranks match by their order. The functions block. Objects with different members do not
+ * interfere.
  */
 #ifndef TACITI_EXCHANGE_HALVES_H
 #define TACITI_EXCHANGE_HALVES_H
@@ -29,7 +29,7 @@ typedef struct taciti_halves_shape {
     taciti_halves_range *range;
     int count, me;
     size_t range_n; /* floats of the longest range */
-    size_t slots;   /* pieces between begin and end of either half, and one more */
+    size_t slots;   /* pieces between begin and end of either half, plus one */
     size_t lag;     /* pieces between scatter_end and gather_begin */
     size_t window;  /* sends under way */
 } taciti_halves_shape;
@@ -40,14 +40,14 @@ typedef struct taciti_halves {
     int *ranks; /* [count]; owned */
     size_t stride_bytes;
     char *memory;   /* borrows; all buffers, one after the other */
-    char *arriving; /* [slots][count] payloads of my range, by member */
-    char *leaving;  /* [slots][count] my payloads for the others; NULL when the codec is the identity */
-    char *sum;      /* [slots] payload of my range's sum; NULL when identity */
-    char *sums;     /* [slots][count] payloads of the other ranges' sums; NULL when identity */
-    float *prefix;  /* sum of the members before me, or scratch; NULL when identity */
-    taciti_engine_request *scatter_in, *gather_in; /* [slots][count]; owned by the first */
-    taciti_outbox sends;                           /* its requests are in the same block */
-    size_t *scattered, *gathered; /* [slots + lag], [slots]: `posted` after that step; owned by the first */
+    char *arriving; /* [slots][count] payloads of the own range, by member */
+    char *leaving;  /* [slots][count] payloads for the other members; NULL if the codec is the identity */
+    char *sum;      /* [slots] payload of the own range's sum; NULL if the codec is the identity */
+    char *sums;     /* [slots][count] payloads of the other ranges' sums; NULL if the codec is the identity */
+    float *prefix;  /* sum of the members before this one, or scratch; NULL if the codec is the identity */
+    taciti_engine_request *scatter_in, *gather_in; /* [slots][count]; one block, owned by scatter_in */
+    taciti_outbox sends;                           /* its requests are part of the same block */
+    size_t *scattered, *gathered; /* [slots + lag], [slots]: sends.posted after that piece; owned by `scattered` */
 } taciti_halves;
 
 /* One piece of an array. */
@@ -62,8 +62,8 @@ typedef struct taciti_piece {
 /* Bytes of workspace. */
 size_t taciti_halves_memory_bytes(const taciti_halves_shape *shape);
 
-/* ranks[count]: copied. memory: borrowed, zeroed or used by an object that has finished. Not collective. An object of
- * one member has no workspace and its steps do nothing. */
+/* Copies ranks[count]. memory: the workspace, borrowed; zeroed, or used before by an object that has finished. An
+ * object with one member has no workspace, and its functions do nothing. Not collective. */
 tacit_status taciti_halves_create(taciti_comm *comm, const taciti_halves_shape *shape, const int *ranks, void *memory,
                                   taciti_halves *out);
 void taciti_halves_destroy(taciti_halves *halves);
@@ -73,13 +73,13 @@ tacit_status taciti_scatter_end(taciti_halves *halves, const taciti_piece *t);
 tacit_status taciti_gather_begin(taciti_halves *halves, const taciti_piece *t);
 tacit_status taciti_gather_end(taciti_halves *halves, const taciti_piece *t);
 
-/* Returns when the sends of gather_begin for that piece have left, at most slots - 1 pieces later. */
+/* Blocks until the sends of gather_begin for that piece have completed. Call it at most slots - 1 pieces later. */
 tacit_status taciti_gather_await_sent(taciti_halves *halves, const taciti_piece *t);
 
-/* Returns when every send has left: the array is the caller's again. */
+/* Blocks until all sends have completed. The caller may access the array afterwards. */
 tacit_status taciti_halves_finish(taciti_halves *halves);
 
-/* Bytes that `member` sends for one piece in both halves; the maximum if the codec does not fix them. */
+/* Payload bytes that `member` sends for one piece in both halves; the maximum if the codec's payloads vary in size. */
 uint64_t taciti_halves_bytes(const taciti_halves_shape *shape, const taciti_cut *cut, size_t piece, int member);
 
 #endif

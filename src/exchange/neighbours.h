@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One round of edges as one rank sees it: it sends its array to those it has edges to, and adds up its own and those
- * that arrive, each times its weight: x = self x + sum of weight x_from, in ascending order of `from`. Segment by
- * segment, several of them under way, so that wires are busy while ranks add. For the communication thread.
+ * One round of edges, as one rank sees it. The rank sends its array along its outgoing edges and computes
+ * x = self x + sum of weight x_from over its incoming edges, in ascending order of `from`. Several segments are under
+ * way at a time, so that transfers overlap with additions. For the communication thread.
  *
- * The payload of a segment is the same for all who get it; the weight is the receiver's. The encoding
- * error, times the weights of all who get the payload, is added to the sender's result, so that nothing is lost. Every
- * encoding begins with the codec's first state.
+ * All receivers of a segment get the same payload; each applies its own weight. The sender adds the encoding error,
+ * times the sum of the receivers' weights, to its own result; this preserves the sum over all ranks. Every encoding
+ * begins with the codec's initial state.
  */
 #ifndef TACITI_EXCHANGE_NEIGHBOURS_H
 #define TACITI_EXCHANGE_NEIGHBOURS_H
@@ -18,36 +18,37 @@
 
 typedef struct taciti_neighbour {
     int rank;
-    double weight; /* of what comes from there, or of mine at the one it goes to */
+    double weight; /* of an incoming edge; for an outgoing edge, the weight that the receiver applies */
 } taciti_neighbour;
 
 typedef struct taciti_neighbours {
     taciti_comm *comm;               /* borrows */
     const taciti_encoding *encoding; /* borrows */
-    int rank;                        /* mine */
-    double self, given;              /* weight of my own; sum of the weights of mine at others */
-    taciti_neighbour *in, *out;      /* ascending; those after me first. Owned by the first */
+    int rank;                        /* this rank */
+    double self, given;              /* weight of the own array; sum of the receivers' weights */
+    taciti_neighbour *in, *out;      /* in: ascending; out: the ranks after this one first. One block, owned by `in` */
     size_t in_count, out_count;
-    size_t segment_n, slots; /* floats of a segment; segments under way and one more */
+    size_t segment_n, slots; /* floats of a segment; segments under way, plus one */
     size_t stride_bytes;
     char *arriving;               /* [slots][in_count] payloads; borrows */
-    char *leaving;                /* [slots] payloads; NULL when the codec is the identity */
-    float *decoded;               /* one segment; NULL when identity */
-    char *state;                  /* of the codec: zeros to begin with, and what it makes of them; may have no bytes */
+    char *leaving;                /* [slots] payloads; NULL if the codec is the identity */
+    float *decoded;               /* one segment; NULL if the codec is the identity */
+    char *state;                  /* the codec's initial state (zeros) and its next state; may be empty */
     taciti_engine_request *heard; /* [slots][in_count]; owned */
     taciti_outbox sends;          /* its requests are in the same block */
     size_t *sent;                 /* [slots] `posted` after that segment's sends; owned */
 } taciti_neighbours;
 
-/* Of a round of edges. No buffers yet. Not collective. */
+/* Describes the round, without buffers. Not collective. */
 tacit_status taciti_neighbours_describe(const taciti_hosts *hosts, const taciti_round *round, int rank,
                                         const taciti_encoding *encoding, size_t segment_bytes, taciti_neighbours *out);
 size_t taciti_neighbours_workspace_bytes(const taciti_neighbours *neighbours);
-/* memory: the workspace, 64-byte aligned; borrowed, may be shared by objects whose runs do not overlap in time. */
+/* Makes a described object ready to run. memory: the workspace, 64-byte aligned and borrowed; objects whose runs do not
+ * overlap in time may share it. */
 tacit_status taciti_neighbours_open(taciti_neighbours *neighbours, taciti_comm *comm, void *memory);
 void taciti_neighbours_destroy(taciti_neighbours *neighbours);
 
-/* x[n] = row of W times all arrays. Communication thread; collective over neighbours. */
+/* x[n] = this rank's row of W times the arrays. Communication thread. Collective over the neighbours. */
 tacit_status taciti_neighbours_run(taciti_neighbours *neighbours, float *x, size_t n, const taciti_bucket_task *task);
 
 #endif

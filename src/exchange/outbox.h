@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sends under way, oldest first, at most `window` of them: the next one is posted when the oldest has left, so that a
- * link carries about one message per direction at a time. Communication thread.
+ * The sends of an exchange. At most `window` sends are under way; another one waits for the oldest to complete, so that
+ * a link carries about one message per direction at a time. Communication thread.
  */
 #ifndef TACITI_EXCHANGE_OUTBOX_H
 #define TACITI_EXCHANGE_OUTBOX_H
@@ -10,12 +10,12 @@
 
 typedef struct taciti_outbox {
     taciti_comm *comm;               /* borrows */
-    taciti_engine_request *requests; /* [window] those under way; borrows */
+    taciti_engine_request *requests; /* [window] of sends under way; borrows */
     size_t window;
-    size_t posted, left; /* ever: posted, known to have left */
+    size_t posted, left; /* counts since the start: sends posted, sends completed */
 } taciti_outbox;
 
-/* Returns when the first `posted` sends have left. */
+/* Blocks until the first `posted` sends have completed. */
 static inline tacit_status taciti_outbox_await(taciti_outbox *box, size_t posted) {
     for (; box->left < posted; box->left++) {
         const tacit_status status = taciti_comm_await(box->comm, &box->requests[box->left % box->window]);

@@ -22,7 +22,7 @@ typedef struct taciti_encoding {
 
 typedef enum taciti_half { TACITI_HALF_BOTH, TACITI_HALF_REDUCE_SCATTER, TACITI_HALF_ALL_GATHER } taciti_half;
 
-/* What is done with a bucket, and in which step. */
+/* What an exchange does with a bucket in a step. */
 typedef struct taciti_bucket_task {
     size_t bucket;
     int64_t step;
@@ -39,7 +39,7 @@ typedef struct taciti_payload {
 typedef enum taciti_payload_kind { TACITI_PAYLOAD_CONTRIBUTION, TACITI_PAYLOAD_RESULT } taciti_payload_kind;
 enum { TACITI_PAYLOAD_KINDS = 2 };
 
-/* Refuses what no exchange can carry. */
+/* Returns E_CONFIG for a codec that no exchange supports. */
 static inline tacit_status taciti_encoding_check(const taciti_encoding *encoding) {
     const taciti_codec *codec = encoding->codec;
     if (codec->aggregation != TACITI_CODEC_VOTE && codec->rounds == 1) return TACIT_OK;
@@ -55,7 +55,7 @@ static inline size_t taciti_payload_state_bytes(const taciti_encoding *encoding,
     return encoding->codec->state_bytes == NULL ? 0 : encoding->codec->state_bytes(encoding->options, n);
 }
 
-/* What the codec is told about the payload that `rank` makes of the array's part from element `at` on. */
+/* Returns the call for the payload that `rank` encodes, of the part of the array that begins at element `at`. */
 static inline taciti_codec_call taciti_payload_call(const taciti_encoding *encoding, const taciti_bucket_task *task,
                                                     int rank, taciti_payload_kind kind, size_t at) {
     taciti_codec_call call = {.options = encoding->options, .setting = task->setting};
@@ -66,7 +66,7 @@ static inline taciti_codec_call taciti_payload_call(const taciti_encoding *encod
     return call;
 }
 
-/* Too short and too many to be spans of their own. Communication thread. */
+/* Adds to the total of a kind; single encodings are too short and too many to be spans. Communication thread. */
 static inline void taciti_payload_time(taciti_comm *comm, taciti_span_kind kind, int64_t spent_ns) {
     taciti_trace_count(taciti_comm_trace(comm), kind, spent_ns);
 }
@@ -84,7 +84,8 @@ static inline tacit_status taciti_payload_encode(taciti_comm *comm, const taciti
                        out->bytes, n, bound);
 }
 
-/* Receives the payload of n floats: exactly its bytes if the codec fixes them, else up to its bound. */
+/* Posts the receive for the payload of n floats: of exactly bound() bytes if payloads have fixed size, else of up to
+ * bound() bytes. */
 static inline tacit_status taciti_payload_receive(taciti_comm *comm, const taciti_encoding *encoding, int rank,
                                                   void *into, size_t n, taciti_engine_request *out) {
     const size_t bound = taciti_payload_bound(encoding, n);
@@ -92,7 +93,7 @@ static inline tacit_status taciti_payload_receive(taciti_comm *comm, const tacit
     return taciti_comm_irecv_up_to(comm, rank, into, bound, out);
 }
 
-/* Says whose payload it was that a decoder has refused. */
+/* If `status` is the error of a decoder, logs whose payload it has refused. Returns `status`. */
 static inline tacit_status taciti_payload_refused(tacit_status status, const taciti_encoding *encoding,
                                                   const taciti_bucket_task *task, int rank, size_t bytes) {
     if (status == TACIT_OK) return status;
