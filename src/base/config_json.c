@@ -2,32 +2,15 @@
  *
  * A configuration as canonical JSON: the record in checkpoints and metrics, and what the digest is taken of.
  */
-#define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/option.h"
 #include "base/text.h"
-
-/* RFC 8259: only quote, backslash and control bytes must be escaped; the texts are valid UTF-8. */
-static void write_text(FILE *out, const char *text) {
-    (void)fputc('"', out);
-    for (; *text != '\0'; text++) {
-        const unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\') {
-            (void)fprintf(out, "\\%c", c);
-        } else if (c < 0x20) {
-            (void)fprintf(out, "\\u%04x", c);
-        } else {
-            (void)fputc(c, out);
-        }
-    }
-    (void)fputc('"', out);
-}
 
 static void write_integer(FILE *out, const void *value) {
     int64_t number = 0;
@@ -48,7 +31,7 @@ static void write_choice(FILE *out, const taciti_option *option, const void *val
     char choice[TACITI_CHOICE_BYTES] = "";
     memcpy(&index, value, sizeof index);
     (void)taciti_option_choice(option, index, choice);
-    write_text(out, choice);
+    taciti_json_quote(out, choice);
 }
 
 static void write_list(FILE *out, const void *value) {
@@ -57,7 +40,7 @@ static void write_list(FILE *out, const void *value) {
     (void)fputc('[', out);
     for (size_t i = 0; i < list.count; i++) {
         if (i > 0) (void)fputs(", ", out);
-        write_text(out, list.items[i]);
+        taciti_json_quote(out, list.items[i]);
     }
     (void)fputc(']', out);
 }
@@ -74,20 +57,26 @@ static void write_value(FILE *out, const taciti_option *option, const void *valu
     case TACITI_OPTION_REAL: write_real(out, value); break;
     case TACITI_OPTION_ENUM: write_choice(out, option, value); break;
     case TACITI_OPTION_NAME:
-    case TACITI_OPTION_TEXT: write_text(out, ((const taciti_text *)value)->text); break;
+    case TACITI_OPTION_TEXT: taciti_json_quote(out, ((const taciti_text *)value)->text); break;
     case TACITI_OPTION_LIST: write_list(out, value); break;
     }
 }
 
-static void write_config(FILE *out, const taciti_config *config, int digest_only) {
+typedef struct request {
+    const taciti_config *config;
+    int digest_only;
+} request;
+
+static void write_config(FILE *out, const void *object) {
+    const request *r = object;
     taciti_place place;
     char key[TACITI_KEY_BYTES];
     const char *separator = "";
     (void)fputc('{', out);
-    for (size_t i = 0; taciti_config_at(config, i, &place); i++) {
-        if (digest_only && (place.option->flags & TACITI_OPTION_NO_DIGEST) != 0) continue;
+    for (size_t i = 0; taciti_config_at(r->config, i, &place); i++) {
+        if (r->digest_only && (place.option->flags & TACITI_OPTION_NO_DIGEST) != 0) continue;
         (void)fputs(separator, out);
-        write_text(out, taciti_place_key(&place, key));
+        taciti_json_quote(out, taciti_place_key(&place, key));
         (void)fputs(": ", out);
         write_value(out, place.option, place.value);
         separator = ", ";
@@ -96,15 +85,14 @@ static void write_config(FILE *out, const taciti_config *config, int digest_only
 }
 
 char *taciti_config_json(const taciti_config *config, int digest_only) {
-    char *text = NULL, *copy = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
-    if (out != NULL) {
-        write_config(out, config, digest_only);
-        const int wrong = ferror(out);
-        if (fclose(out) == 0 && !wrong) copy = taciti_strdup(text);
-    }
-    free(text); /* NOLINT: of open_memstream, not ours */
-    if (copy == NULL) (void)taciti_fail(TACIT_E_MEMORY, "out of memory for the text of the configuration");
-    return copy;
+    char *text = taciti_text_of(write_config, &(request){config, digest_only});
+    if (text == NULL) (void)taciti_fail(TACIT_E_MEMORY, "out of memory for the text of the configuration");
+    return text;
+}
+
+json_t *taciti_config_values(const taciti_config *config, int digest_only) {
+    char *text = taciti_config_json(config, digest_only);
+    json_t *values = text == NULL ? NULL : json_loads(text, 0, NULL);
+    taciti_free(text);
+    return values;
 }

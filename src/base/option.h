@@ -141,6 +141,9 @@ const char *taciti_option_choices(const taciti_option *option, char out[TACITI_C
  * taciti_free(). NULL when memory is short. */
 char *taciti_config_json(const taciti_config *config, int digest_only);
 
+/* The same as an object of jansson's; json_decref(). */
+struct json_t *taciti_config_values(const taciti_config *config, int digest_only);
+
 /* The nearest legal full key to `key` by edit distance. */
 taciti_nearest taciti_config_nearest(const taciti_config *config, const char *key);
 

@@ -118,13 +118,6 @@ tacit_status taciti_bench_setting_check(const taciti_bench_setting *setting, int
 
 /* ---- text ------------------------------------------------------------------------------------------------------- */
 
-static json_t *values_of(const taciti_config *config) {
-    char *text = taciti_config_json(config, 0);
-    json_t *values = text == NULL ? NULL : json_loads(text, 0, NULL);
-    taciti_free(text);
-    return values;
-}
-
 /* Appends "KEY VALUE"; returns the new length. */
 static size_t write_pair(const char *key, const json_t *value, char *out, size_t size, size_t used) {
     char *text = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
@@ -152,7 +145,8 @@ void taciti_bench_setting_text(const taciti_bench_setting *setting, char *out, s
     taciti_settings defaults;
     out[0] = '\0';
     if (taciti_settings_init(&defaults, NULL, 0) == TACIT_OK) {
-        json_t *values = values_of(&setting->job.config), *standard = values_of(&defaults.config);
+        json_t *values = taciti_config_values(&setting->job.config, 0),
+               *standard = taciti_config_values(&defaults.config, 0);
         if (values != NULL && standard != NULL) write_differences(values, standard, out, size);
         json_decref(values);
         json_decref(standard);
@@ -161,7 +155,7 @@ void taciti_bench_setting_text(const taciti_bench_setting *setting, char *out, s
 }
 
 void taciti_bench_setting_method(const taciti_bench_setting *setting, char *out, size_t size) {
-    json_t *values = values_of(&setting->job.config);
+    json_t *values = taciti_config_values(&setting->job.config, 0);
     char key[TACITI_KEY_BYTES];
     taciti_place place;
     size_t used = 0;

@@ -2,7 +2,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "ckpt/flat_model.h"
 
-#include <jansson.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -50,14 +49,10 @@ static tacit_status copy_both(const char *vocab, const char *merges, const char 
     return copy_file(merges, folder, "merges.txt");
 }
 
-tacit_status taciti_flat_model_copy_tokenizer(const char *meta_json, const char *folder) {
-    json_t *meta = json_loads(meta_json, 0, NULL);
+tacit_status taciti_flat_model_copy_tokenizer(const json_t *meta, const char *folder) {
     const json_t *config = json_object_get(meta, "config");
     const char *vocab = json_string_value(json_object_get(config, "data.vocab"));
     const char *merges = json_string_value(json_object_get(config, "data.merges"));
-    tacit_status status = TACIT_OK;
-    if (vocab != NULL && vocab[0] != '\0' && merges != NULL && merges[0] != '\0')
-        status = copy_both(vocab, merges, folder);
-    json_decref(meta);
-    return status;
+    if (vocab == NULL || vocab[0] == '\0' || merges == NULL || merges[0] == '\0') return TACIT_OK;
+    return copy_both(vocab, merges, folder);
 }

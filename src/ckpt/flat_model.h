@@ -5,6 +5,8 @@
 #ifndef TACITI_CKPT_FLAT_MODEL_H
 #define TACITI_CKPT_FLAT_MODEL_H
 
+#include <jansson.h>
+
 #include "base/memory.h"
 #include "model/model.h"
 
@@ -19,6 +21,6 @@ void taciti_flat_model_destroy(taciti_flat_model *model); /* {0} is fine */
 
 /* Copies the tokenizer that a run's meta data names ("data.vocab" and "data.merges" of "config") to folder/vocab.json
  * and folder/merges.txt. Does nothing if the run has none. A missing file causes a warning only. */
-tacit_status taciti_flat_model_copy_tokenizer(const char *meta_json, const char *folder);
+tacit_status taciti_flat_model_copy_tokenizer(const json_t *meta, const char *folder);
 
 #endif

@@ -4,12 +4,11 @@
  * model.safetensors or numbered shards with their index, config.json.
  */
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "ckpt/formats.h"
@@ -78,11 +77,10 @@ static tacit_status write_shard(const hf_writer *writer, size_t shard) {
 static tacit_status write_json(const char *folder, const char *name, json_t *value) {
     char path[TACITI_FORMATS_PATH_BYTES];
     tacit_status status = taciti_path_join(path, sizeof path, folder, name);
-    char *text = value == NULL ? NULL : json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
-    json_decref(value);
+    char *text = taciti_json_dump(value, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     if (text == NULL) return taciti_fail(TACIT_E_MEMORY, "%s/%s: no memory for it", folder, name);
     if (status == TACIT_OK) status = taciti_file_write(path, text, strlen(text));
-    free(text);
+    taciti_free(text);
     return status;
 }
 

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/strict_json.h"
@@ -63,8 +64,7 @@ static tacit_status body_text(const taciti_manifest *manifest, char **out) {
     json_t *body = json_pack("{s:i, s:s, s:I, s:i, s:I, s:o, s:o}", "format", (int)TACITI_MANIFEST_FORMAT, "tacit",
                              tacit_version(), "step", (json_int_t)manifest->step, "world", manifest->world, "tensors",
                              (json_int_t)manifest->tensors, "files", files, "meta", meta);
-    char *text = body == NULL ? NULL : json_dumps(body, JSON_INDENT(1));
-    json_decref(body);
+    char *text = taciti_json_dump(body, JSON_INDENT(1));
     if (text == NULL) return taciti_fail(TACIT_E_MEMORY, "checkpoint: no memory for the manifest");
     *out = text;
     return TACIT_OK;
@@ -85,7 +85,7 @@ tacit_status taciti_manifest_format(const taciti_manifest *manifest, char **out,
         *out = text;
         *out_bytes = LINE_BYTES + rest_bytes;
     }
-    free(body);
+    taciti_free(body);
     return text == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }
 

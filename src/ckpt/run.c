@@ -3,9 +3,7 @@
 #include "ckpt/run.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/strict_json.h"
 #include "ckpt/ckpt.h"
 #include "ckpt/weights.h"
 
@@ -38,23 +37,13 @@ static void note_tokenizer(const char *folder, json_t *meta) {
     (void)json_object_set_new(config, "data.merges", json_string(merges.text));
 }
 
-/* root NULL: nothing lies beside. */
-static tacit_status keep_meta(const char *root, json_t *meta, taciti_run_info *out) {
-    if (root != NULL) note_tokenizer(root, meta);
-    char *text = json_dumps(meta, JSON_COMPACT);
-    out->meta_json = text == NULL ? NULL : taciti_strdup(text);
-    free(text);
-    return out->meta_json == NULL ? TACIT_E_MEMORY : TACIT_OK;
-}
-
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static tacit_status parse_meta(const char *root, const char *text, taciti_run_info *out) {
-    TACITI_TRY(taciti_run_parse_model(out->path, text, &out->model));
-    json_t *meta = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-    const tacit_status status = meta == NULL ? TACIT_E_MEMORY : keep_meta(root, meta, out);
-    json_decref(meta);
-    return status;
+    const taciti_strict_reader reader = {.file = out->path, .status = TACIT_E_DATA};
+    TACITI_TRY(taciti_strict_parse(&reader, text, strlen(text), &out->meta));
+    note_tokenizer(root, out->meta);
+    return taciti_run_parse_model(out->path, out->meta, &out->model);
 }
 
 static tacit_status copy_path(const char *path, taciti_run_info *out) {
@@ -91,10 +80,9 @@ static tacit_status open_foreign(const char *path, bool is_folder, taciti_run_in
     TACITI_TRY(taciti_weights_describe(path, &format, &out->model));
     TACITI_TRY(copy_path(path, out));
     out->step = -1;
-    json_t *meta = json_pack("{s:{}}", "config");
-    const tacit_status status = meta == NULL ? TACIT_E_MEMORY : keep_meta(is_folder ? path : NULL, meta, out);
-    json_decref(meta);
-    return status;
+    out->meta = json_pack("{s:{}}", "config");
+    if (is_folder) note_tokenizer(path, out->meta);
+    return out->meta == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }
 
 static bool holds(const char *folder, const char *name) {
@@ -129,8 +117,8 @@ tacit_status taciti_run_open(const char *path, taciti_run_info *out) {
 }
 
 void taciti_run_close(taciti_run_info *info) {
-    taciti_free(info->meta_json);
-    info->meta_json = NULL;
+    json_decref(info->meta);
+    info->meta = NULL;
 }
 
 tacit_status taciti_run_weights(const taciti_run_info *info, const taciti_layout *layout, float *flat) {

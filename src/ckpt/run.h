@@ -6,6 +6,7 @@
 #ifndef TACITI_CKPT_RUN_H
 #define TACITI_CKPT_RUN_H
 
+#include <jansson.h>
 #include <stdint.h>
 
 #include "model/model.h"
@@ -16,15 +17,15 @@ typedef struct taciti_run_info {
     char path[TACITI_RUN_PATH_BYTES]; /* the checkpoint folder, or the foreign weights as given */
     int64_t step;                     /* -1 for foreign weights */
     taciti_model_options model;       /* resolved; dtype f32, dropout 0 */
-    char *meta_json;                  /* "meta" of the manifest; {"config": {}} for foreign weights; owned */
+    json_t *meta;                     /* "meta" of the manifest; {"config": {}} for foreign weights; owned */
 } taciti_run_info;
 
 /* The "model" object of a checkpoint's meta data: {"layers": ..., "heads": ..., "channels": ..., "vocabulary": ...,
- * "context": ..., "tied": ..., "dropout": ...}. Returns owned, taciti_free(); NULL when memory is short. */
-char *taciti_run_describe_model(const taciti_model_options *model);
+ * "context": ..., "tied": ..., "dropout": ...}. Returns owned, json_decref(); NULL when memory is short. */
+json_t *taciti_run_describe_model(const taciti_model_options *model);
 
-/* Parses the "model" object of the meta data; `path` is used in messages. Resolved; dtype f32, dropout 0. */
-tacit_status taciti_run_parse_model(const char *path, const char *meta_json, taciti_model_options *out);
+/* Reads the "model" object of the meta data; `path` is used in messages. Resolved; dtype f32, dropout 0. */
+tacit_status taciti_run_parse_model(const char *path, const json_t *meta, taciti_model_options *out);
 
 /* Checks that every size of the model found at `path` is the wanted one, including heads and tied head, which no shape
  * reveals. The message of E_CONFIG names the key and both values. */
@@ -32,7 +33,7 @@ tacit_status taciti_run_match(const char *path, const taciti_model_options *foun
 
 /* path: a run folder (newest valid checkpoint), a step folder, a Hugging Face folder or a llm.c file. If the folder
  * contains vocab.json and merges.txt and the configuration has no tokenizer, they become "data.vocab" and "data.merges"
- * of meta_json's "config". */
+ * of the "config" in `meta`. */
 tacit_status taciti_run_open(const char *path, taciti_run_info *out);
 void taciti_run_close(taciti_run_info *info);
 

@@ -2,26 +2,16 @@
  *
  * The model in the description of a checkpoint.
  */
-#include <jansson.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/log.h"
-#include "base/memory.h"
 #include "base/strict_json.h"
 #include "ckpt/formats.h"
 #include "ckpt/run.h"
 
-char *taciti_run_describe_model(const taciti_model_options *model) {
-    json_t *value = json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "layers", (json_int_t)model->layers, "heads",
-                              (json_int_t)model->heads, "channels", (json_int_t)model->channels, "vocabulary",
-                              (json_int_t)model->vocabulary, "context", (json_int_t)model->context, "tied",
-                              (int)model->tied, "dropout", model->dropout);
-    char *text = value == NULL ? NULL : json_dumps(value, JSON_COMPACT);
-    char *copy = text == NULL ? NULL : taciti_strdup(text);
-    free(text);
-    json_decref(value);
-    return copy;
+json_t *taciti_run_describe_model(const taciti_model_options *model) {
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "layers", (json_int_t)model->layers, "heads",
+                     (json_int_t)model->heads, "channels", (json_int_t)model->channels, "vocabulary",
+                     (json_int_t)model->vocabulary, "context", (json_int_t)model->context, "tied", (int)model->tied,
+                     "dropout", model->dropout);
 }
 
 #define SIZE(key)                                                                                                      \
@@ -40,14 +30,10 @@ static const taciti_strict_field META_FIELDS[] = {
     {0},
 };
 
-tacit_status taciti_run_parse_model(const char *path, const char *meta_json, taciti_model_options *out) {
+tacit_status taciti_run_parse_model(const char *path, const json_t *meta, taciti_model_options *out) {
     taciti_strict_reader reader = {.file = path, .status = TACIT_E_DATA, .open = true};
     taciti_model_options options = {.dropout = 0, .dtype = TACITI_DTYPE_F32};
-    json_t *meta = NULL;
-    TACITI_TRY(taciti_strict_parse(&reader, meta_json, strlen(meta_json), &meta));
-    const tacit_status status = taciti_strict_object(&reader, meta, META_FIELDS, "an object", &options);
-    json_decref(meta);
-    TACITI_TRY(status);
+    TACITI_TRY(taciti_strict_object(&reader, meta, META_FIELDS, "an object", &options));
     TACITI_TRY(taciti_formats_resolve(path, &options));
     *out = options;
     return TACIT_OK;

@@ -3,10 +3,8 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "tacit/tacit.h"
 
 enum { TEXT_BYTES = 512 };
@@ -229,16 +227,9 @@ static json_t *times_json(const taciti_setting_figures *f) {
                      compute, "block", taciti_moments_json(&f->block_s));
 }
 
-static json_t *configuration_json(const taciti_bench_setting *setting) {
-    char *text = taciti_config_json(&setting->job.config, 0);
-    json_t *values = text == NULL ? NULL : json_loads(text, 0, NULL);
-    taciti_free(text);
-    return values;
-}
-
 static json_t *method_json(const taciti_bench_setting *s, const taciti_setting_figures *f) {
     json_t *method = json_pack("{s:s, s:I}", "strategy", s->job.strategy.text, "period", (json_int_t)f->period);
-    json_t *values = configuration_json(s);
+    json_t *values = taciti_config_values(&s->job.config, 0);
     char key[TACITI_KEY_BYTES];
     taciti_place place;
     for (size_t i = 0; taciti_settings_label(&s->job, i, &place); i++)
@@ -250,12 +241,12 @@ static json_t *method_json(const taciti_bench_setting *s, const taciti_setting_f
 static json_t *setting_json(const taciti_cluster_options *o, const taciti_cluster_bench *b, size_t i) {
     const taciti_setting_figures *f = &b->figures[i];
     return json_pack("{s:s, s:o, s:o, s:I, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o}", "label", setting_of(o, i)->label,
-                     "method", method_json(setting_of(o, i), f), "configuration", configuration_json(setting_of(o, i)),
-                     "buckets", (json_int_t)b->buckets[i], "seconds", times_json(f), "exposed_share",
-                     taciti_real_json(f->wait_share), "overlap", taciti_real_json(f->overlap), "cpu_percent",
-                     PERCENT * f->cpu_cores, "bytes_per_step", bytes_json(b, f), "tokens_per_s",
-                     taciti_real_json(tokens_per_s(o, b, i)), "ratio_to_base", taciti_moments_json(&f->ratio), "drift",
-                     taciti_real_json(f->drift));
+                     "method", method_json(setting_of(o, i), f), "configuration",
+                     taciti_config_values(&setting_of(o, i)->job.config, 0), "buckets", (json_int_t)b->buckets[i],
+                     "seconds", times_json(f), "exposed_share", taciti_real_json(f->wait_share), "overlap",
+                     taciti_real_json(f->overlap), "cpu_percent", PERCENT * f->cpu_cores, "bytes_per_step",
+                     bytes_json(b, f), "tokens_per_s", taciti_real_json(tokens_per_s(o, b, i)), "ratio_to_base",
+                     taciti_moments_json(&f->ratio), "drift", taciti_real_json(f->drift));
 }
 
 json_t *taciti_cluster_json(const taciti_machine *machine, const taciti_cluster_options *o,

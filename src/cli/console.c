@@ -4,13 +4,14 @@
  * terminal do not mix.
  */
 #define _POSIX_C_SOURCE 200809L
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json_text.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/terminal.h"
 #include "cli/cli.h"
 
@@ -72,10 +73,9 @@ void taciti_cli_log_init(int rank, bool verbose) {
 }
 
 tacit_status taciti_cli_print_json(json_t *value) {
-    char *text = value == NULL ? NULL : json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
-    json_decref(value);
+    char *text = taciti_json_dump(value, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     if (text == NULL) return taciti_fail(TACIT_E_MEMORY, "out of memory for the answer");
     puts(text);
-    free(text); /* jansson's */
+    taciti_free(text);
     return TACIT_OK;
 }

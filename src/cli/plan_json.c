@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "bench/statistics.h"
 #include "cli/plan_print.h"
 
@@ -24,13 +23,6 @@ static json_t *cluster_json(const taciti_plan_report *r) {
                      known ? json_real(8 / taciti_plan_wire_beta_s(c) / 1e9) : json_null(), "between_latency_us",
                      known ? json_real(c->between.alpha_s * 1e6) : json_null(), "calibrated", p->calibrated,
                      "link_error", p->link_error);
-}
-
-static json_t *configuration_json(const taciti_settings *settings) {
-    char *text = taciti_config_json(&settings->config, 0);
-    json_t *values = text == NULL ? NULL : json_loads(text, 0, NULL);
-    taciti_free(text);
-    return values;
 }
 
 static json_t *causes_json(const taciti_prediction *p) {
@@ -118,8 +110,8 @@ static json_t *curve_json(const taciti_plan_curves *curves, const taciti_plan_cu
 json_t *taciti_plan_json(const taciti_plan_report *r) {
     return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "program", "tacit", "version",
                      tacit_version(), "model", model_json(r), "cluster", cluster_json(r), "configuration",
-                     configuration_json(r->settings), "verdict", answer_json(r), "methods", methods_json(r),
-                     "not_possible", refused_json(r->candidates), "by_rate",
+                     taciti_config_values(&r->settings->config, 0), "verdict", answer_json(r), "methods",
+                     methods_json(r), "not_possible", refused_json(r->candidates), "by_rate",
                      curve_json(r->curves, &r->curves->rate, "gbit_per_s"), "by_hosts",
                      curve_json(r->curves, &r->curves->hosts, "hosts"));
 }

@@ -6,11 +6,12 @@
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "cli/plan_print.h"
 
 enum { WIDTH = 980, HEIGHT = 470, TOP = 118, BOTTOM = 410, PANEL = 390, LEFT = 70, RIGHT = 540, LEGEND_COLUMNS = 3 };
@@ -219,7 +220,8 @@ static void put_legend(FILE *out, const taciti_plan_curves *curves) {
     }
 }
 
-static void put_picture(FILE *out, const taciti_plan_report *r) {
+static void put_picture(FILE *out, const void *report) {
+    const taciti_plan_report *r = report;
     char title[160], verdict[TACITI_VERDICT_BYTES];
     (void)taciti_candidates_verdict(r->candidates, verdict);
     (void)snprintf(title, sizeof title, "predicted step of %s, ms", r->scene->profile->name);
@@ -239,14 +241,9 @@ static void put_picture(FILE *out, const taciti_plan_report *r) {
 }
 
 tacit_status taciti_plan_save_svg(const taciti_plan_report *report, const char *path) {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
-    if (out == NULL) return taciti_fail(TACIT_E_MEMORY, "no memory for a picture");
-    put_picture(out, report);
-    const bool complete = fclose(out) == 0;
-    const tacit_status status =
-        complete ? taciti_file_write(path, text, bytes) : taciti_fail(TACIT_E_MEMORY, "no memory for a picture");
-    free(text);
+    char *text = taciti_text_of(put_picture, report);
+    if (text == NULL) return taciti_fail(TACIT_E_MEMORY, "no memory for a picture");
+    const tacit_status status = taciti_file_write(path, text, strlen(text));
+    taciti_free(text);
     return status;
 }

@@ -83,7 +83,7 @@ static tacit_status convert(const taciti_run_info *source, const char *to, const
     TACITI_TRY(taciti_run_weights(source, &model->layout, model->flat));
     TACITI_TRY(taciti_weights_write(to, how, &source->model, &model->layout, model->flat));
     if (how->format != TACITI_WEIGHTS_HF) return TACIT_OK;
-    return taciti_flat_model_copy_tokenizer(source->meta_json, to); /* where their libraries look for it */
+    return taciti_flat_model_copy_tokenizer(source->meta, to); /* where their libraries look for it */
 }
 
 static tacit_status report(const taciti_run_info *source, const char *to, const taciti_weights_write_options *how,

@@ -4,10 +4,10 @@
  */
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "ckpt/ckpt.h"
 #include "ckpt/flat_model.h"
@@ -21,18 +21,14 @@ const taciti_flag taciti_import_flags[] = {
     {NULL, NULL, NULL, NULL},
 };
 
-/* The description that training writes as well; nothing has been trained yet. Returns owned; free(). */
+/* The description that training writes as well; nothing has been trained yet. Returns owned; taciti_free(). */
 static char *describe(const taciti_run_info *source, const char *from) {
-    char *model_text = taciti_run_describe_model(&source->model);
-    json_t *model = model_text == NULL ? NULL : json_loads(model_text, 0, NULL);
-    taciti_free(model_text);
+    json_t *model = taciti_run_describe_model(&source->model);
     json_t *meta = model == NULL
                        ? NULL
                        : json_pack("{s:i, s:i, s:i, s:i, s:i, s:s, s:o, s:{}}", "step", 0, "updates", 0, "skipped", 0,
                                    "tokens", 0, "seed", 0, "imported", from, "model", model, "config");
-    char *text = meta == NULL ? NULL : json_dumps(meta, JSON_COMPACT);
-    json_decref(meta);
-    return text;
+    return taciti_json_dump(meta, JSON_COMPACT);
 }
 
 static tacit_status save(const taciti_run_info *source, const char *from, const char *folder,
@@ -42,7 +38,7 @@ static tacit_status save(const taciti_run_info *source, const char *from, const 
     if (meta == NULL) return taciti_fail(TACIT_E_DATA, "%s: the path is not UTF-8", from);
     const taciti_ckpt_state state = {.arrays = &parameters, .array_count = 1, .meta_json = meta};
     const tacit_status status = taciti_ckpt_save(NULL, folder, 0, 1, &state);
-    free(meta);
+    taciti_free(meta);
     return status;
 }
 
@@ -63,7 +59,7 @@ static tacit_status convert(const taciti_run_info *source, const char *from, con
     TACITI_TRY(taciti_flat_model_create(&source->model, model));
     TACITI_TRY(taciti_run_weights(source, &model->layout, model->flat));
     TACITI_TRY(taciti_file_make_folder(run));
-    TACITI_TRY(taciti_flat_model_copy_tokenizer(source->meta_json, run)); /* a run folder is complete by itself */
+    TACITI_TRY(taciti_flat_model_copy_tokenizer(source->meta, run)); /* a run folder is complete by itself */
     return save(source, from, folder, model);
 }
 
@@ -75,9 +71,7 @@ static tacit_status report(const taciti_run_info *source, const char *from, cons
                run);
         return TACIT_OK;
     }
-    char *text = taciti_run_describe_model(&source->model);
-    json_t *model = text == NULL ? NULL : json_loads(text, 0, NULL);
-    taciti_free(text);
+    json_t *model = taciti_run_describe_model(&source->model);
     return taciti_cli_print_json(model == NULL ? NULL
                                                : json_pack("{s:s, s:s, s:I, s:o}", "source", from, "run", run,
                                                            "parameters", (json_int_t)parameters, "model", model));

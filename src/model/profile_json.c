@@ -2,12 +2,12 @@
  *
  * Profiles as JSON. docs/profile.md says in words what the tables here say.
  */
-#define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/strict_json.h"
@@ -229,17 +229,14 @@ tacit_status taciti_profile_parse(const char *path, const char *text, size_t byt
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 static void put_text(FILE *file, const char *key, const char *text) {
-    json_t *value = json_string(text);
-    char *quoted = json_dumps(value, JSON_ENCODE_ANY);
-    (void)fprintf(file, "\"%s\": %s", key, quoted == NULL ? "\"\"" : quoted);
-    free(quoted);
-    json_decref(value);
+    (void)fprintf(file, "\"%s\": ", key);
+    taciti_json_quote(file, text);
 }
 
-static void put_real(FILE *file, const char *key, double value) {
+static void put_real(FILE *file, const char *before, const char *key, double value) {
     char text[TACITI_REAL_BYTES];
     taciti_real_format(value, text);
-    (void)fprintf(file, "\"%s\": %s", key, text);
+    (void)fprintf(file, "%s\"%s\": %s", before, key, text);
 }
 
 static void put_tensor(FILE *file, const taciti_profile_tensor *tensor, bool first) {
@@ -253,10 +250,9 @@ static void put_tensor(FILE *file, const taciti_profile_tensor *tensor, bool fir
 static void put_layer(FILE *file, const taciti_profile_layer *layer, bool in_flops, bool first) {
     (void)fputs(first ? "\n  {" : ",\n  {", file);
     put_text(file, "name", layer->name);
-    (void)fputs(", ", file);
-    put_real(file, in_flops ? "forward_flops" : "forward_s", in_flops ? layer->forward_flops : layer->forward_s);
-    (void)fputs(", ", file);
-    put_real(file, in_flops ? "backward_flops" : "backward_s", in_flops ? layer->backward_flops : layer->backward_s);
+    put_real(file, ", ", in_flops ? "forward_flops" : "forward_s", in_flops ? layer->forward_flops : layer->forward_s);
+    put_real(file, ", ", in_flops ? "backward_flops" : "backward_s",
+             in_flops ? layer->backward_flops : layer->backward_s);
     if (layer->tensor_count > 0) {
         (void)fputs(", \"tensors\": [", file);
         for (size_t t = 0; t < layer->tensor_count; t++) put_tensor(file, &layer->tensors[t], t == 0);
@@ -265,43 +261,25 @@ static void put_layer(FILE *file, const taciti_profile_layer *layer, bool in_flo
     (void)fputs("}", file);
 }
 
-static void put_profile(FILE *file, const taciti_profile *profile) {
+static void put_profile(FILE *file, const void *object) {
+    static const char NEXT[] = ",\n ";
+    const taciti_profile *profile = object;
     (void)fprintf(file, "{\n \"format\": \"%s\",\n ", FORMAT);
     put_text(file, "name", profile->name);
     (void)fputs(",\n ", file);
     put_text(file, "source", profile->source);
-    (void)fprintf(file, ",\n \"unit\": \"%s\",\n ", profile->in_flops ? "flops" : "seconds");
-    if (profile->in_flops && profile->rate > 0) {
-        put_real(file, "rate_flops_per_s", profile->rate);
-        (void)fputs(",\n ", file);
-    }
-    if (profile->in_flops && profile->batch > 0) {
-        put_real(file, "batch_samples", profile->batch);
-        (void)fputs(",\n ", file);
-    }
-    if (profile->in_flops && profile->floor_s > 0) {
-        put_real(file, "floor_s", profile->floor_s);
-        (void)fputs(",\n ", file);
-    }
-    put_real(file, "sample_tokens", profile->sample_tokens);
-    (void)fputs(",\n ", file);
-    put_real(file, "update_s", profile->update_s);
+    (void)fprintf(file, ",\n \"unit\": \"%s\"", profile->in_flops ? "flops" : "seconds");
+    if (profile->in_flops && profile->rate > 0) put_real(file, NEXT, "rate_flops_per_s", profile->rate);
+    if (profile->in_flops && profile->batch > 0) put_real(file, NEXT, "batch_samples", profile->batch);
+    if (profile->in_flops && profile->floor_s > 0) put_real(file, NEXT, "floor_s", profile->floor_s);
+    put_real(file, NEXT, "sample_tokens", profile->sample_tokens);
+    put_real(file, NEXT, "update_s", profile->update_s);
     (void)fputs(",\n \"layers\": [", file);
     for (size_t l = 0; l < profile->layer_count; l++) put_layer(file, &profile->layers[l], profile->in_flops, l == 0);
     (void)fputs("\n ]\n}\n", file);
 }
 
-char *taciti_profile_format(const taciti_profile *profile) {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *file = open_memstream(&text, &bytes);
-    if (file == NULL) return NULL;
-    put_profile(file, profile);
-    const bool failed = ferror(file) != 0;
-    char *copy = fclose(file) != 0 || failed ? NULL : taciti_strdup(text);
-    free(text);
-    return copy;
-}
+char *taciti_profile_format(const taciti_profile *profile) { return taciti_text_of(put_profile, profile); }
 
 tacit_status taciti_profile_save(const taciti_profile *profile, const char *path) {
     char *text = taciti_profile_format(profile);

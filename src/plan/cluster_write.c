@@ -3,14 +3,13 @@
  * cluster.json as text, for people to read and edit: one line per link, measurement and codec, fields in the order of
  * docs/cluster.md, what is unknown left out.
  */
-#define _POSIX_C_SOURCE 200809L
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -65,14 +64,6 @@ static void write_number(FILE *out, const char *before, const char *name, double
     (void)fprintf(out, "%s\"%s\": %s", before, name, text);
 }
 
-static void write_text(FILE *out, const char *text) {
-    json_t *value = json_string(text);
-    char *quoted = value == NULL ? NULL : json_dumps(value, JSON_ENCODE_ANY);
-    json_decref(value);
-    (void)fputs(quoted == NULL ? "\"\"" : quoted, out); /* not UTF-8, or no memory */
-    free(quoted);                                       /* NOLINT: jansson's */
-}
-
 /* ---- parts ------------------------------------------------------------------------------------------------------- */
 
 static void write_notes(FILE *out, const taciti_cluster *cluster) {
@@ -80,7 +71,7 @@ static void write_notes(FILE *out, const taciti_cluster *cluster) {
     (void)fputs("  \"notes\": [", out);
     for (size_t i = 0; i < cluster->note_count; i++) {
         (void)fputs(i == 0 ? "\n    " : ",\n    ", out);
-        write_text(out, cluster->notes[i]);
+        taciti_json_quote(out, cluster->notes[i]);
     }
     (void)fputs("\n  ],\n", out);
 }
@@ -132,7 +123,7 @@ static void write_timings(FILE *out, const taciti_cluster *cluster) {
         const taciti_cluster_timing *t = &cluster->timings[i];
         (void)fprintf(out, "%s{\"collective\": \"%s\", \"group\": \"%s\", \"by\": ", i == 0 ? "\n    " : ",\n    ",
                       taciti_collective_name(t->collective), taciti_group_kind_name(t->group));
-        write_text(out, t->by);
+        taciti_json_quote(out, t->by);
         (void)fprintf(out, ", \"bytes\": %zu", t->bytes);
         write_number(out, ", ", "seconds", t->seconds, PLAIN);
         if (t->spread >= 0) write_number(out, ", ", "spread", t->spread, PLAIN);
@@ -147,7 +138,7 @@ static void write_codecs(FILE *out, const taciti_cluster *cluster) {
     for (size_t i = 0; i < cluster->codec_count; i++) {
         const taciti_cluster_codec *codec = &cluster->codecs[i];
         (void)fputs(i == 0 ? "\n    " : ",\n    ", out);
-        write_text(out, codec->name);
+        taciti_json_quote(out, codec->name);
         (void)fputs(": {", out);
         write_number(out, "", "encode_gb_per_s", codec->encode_bytes_per_s, GB_PER_S);
         write_number(out, ", ", "decode_gb_per_s", codec->decode_bytes_per_s, GB_PER_S);
@@ -168,11 +159,12 @@ static void write_compute(FILE *out, const taciti_cluster *cluster) {
 static void write_named(FILE *out, const char *name, const char *text) {
     if (*text == '\0') return;
     (void)fprintf(out, "  \"%s\": ", name);
-    write_text(out, text);
+    taciti_json_quote(out, text);
     (void)fputs(",\n", out);
 }
 
-static void write_cluster(FILE *out, const taciti_cluster *cluster) {
+static void write_cluster(FILE *out, const void *object) {
+    const taciti_cluster *cluster = object;
     (void)fputs("{\n  \"format\": \"" TACITI_CLUSTER_FORMAT "\",\n", out);
     write_named(out, "name", cluster->name);
     write_named(out, "source", cluster->source);
@@ -186,17 +178,9 @@ static void write_cluster(FILE *out, const taciti_cluster *cluster) {
 }
 
 char *taciti_cluster_format(const taciti_cluster *cluster) {
-    char *text = NULL, *copy = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
-    if (out != NULL) {
-        write_cluster(out, cluster);
-        const int wrong = ferror(out);
-        if (fclose(out) == 0 && !wrong) copy = taciti_strdup(text);
-    }
-    free(text); /* NOLINT: of open_memstream, not ours */
-    if (copy == NULL) (void)taciti_fail(TACIT_E_MEMORY, "out of memory for the description of the cluster");
-    return copy;
+    char *text = taciti_text_of(write_cluster, cluster);
+    if (text == NULL) (void)taciti_fail(TACIT_E_MEMORY, "out of memory for the description of the cluster");
+    return text;
 }
 
 tacit_status taciti_cluster_save(const taciti_cluster *cluster, const char *path) {

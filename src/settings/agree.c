@@ -42,9 +42,7 @@ static tacit_status agree_on_keys(taciti_comm *comm, json_t *values) {
 }
 
 tacit_status taciti_agree_on_configuration(taciti_comm *comm, const taciti_config *config) {
-    char *text = taciti_config_json(config, 1);
-    json_t *values = text == NULL ? NULL : json_loads(text, 0, NULL);
-    taciti_free(text);
+    json_t *values = taciti_config_values(config, 1);
     tacit_status status = taciti_comm_agree(comm, values == NULL ? TACIT_E_MEMORY : TACIT_OK);
     if (status == TACIT_OK) status = agree_on_keys(comm, values);
     json_decref(values);

@@ -5,15 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 
 enum { VALUE_DIGITS = 10, VALUE_BYTES = 400 };
 
 tacit_status taciti_changes_create(const taciti_trainer *trainer, const json_t *meta, taciti_changes *out) {
-    char *text = taciti_config_json(&trainer->settings->job.config, 1);
-    if (text == NULL) return TACIT_E_MEMORY;
-    *out = (taciti_changes){.before = json_object_get(meta, "config"), .now = json_loads(text, 0, NULL)};
-    taciti_free(text);
+    *out = (taciti_changes){.before = json_object_get(meta, "config"),
+                            .now = taciti_config_values(&trainer->settings->job.config, 1)};
     return out->now == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }
 

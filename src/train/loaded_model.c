@@ -3,7 +3,6 @@
 
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -47,15 +46,13 @@ static tacit_status inherit_files(taciti_loaded_options *options, const json_t *
     return status;
 }
 
-static tacit_status inherit(taciti_loaded_options *options, const char *meta_json) {
-    json_t *meta = json_loads(meta_json, 0, NULL);
+static tacit_status inherit(taciti_loaded_options *options, const json_t *meta) {
     const json_t *config = json_object_get(meta, "config");
     const bool own_data = options->data.train.count > 0 || options->data.validation.count > 0;
     tacit_status status = inherit_text(options, config, "data.vocab", options->data.vocab.text);
     if (status == TACIT_OK) status = inherit_text(options, config, "data.merges", options->data.merges.text);
     if (status == TACIT_OK && !own_data) status = inherit_files(options, config, "data.train", 0);
     if (status == TACIT_OK && !own_data) status = inherit_files(options, config, "data.validation", 0);
-    json_decref(meta);
     return status;
 }
 
@@ -93,7 +90,7 @@ tacit_status taciti_loaded_model_open(const char *path, taciti_loaded_options *o
     TACITI_TRY(taciti_run_open(path, &info));
     out->options = info.model;
     out->step = info.step;
-    tacit_status status = inherit(options, info.meta_json);
+    tacit_status status = inherit(options, info.meta);
     if (status == TACIT_OK) status = open_tokenizer(options, out);
     if (status == TACIT_OK) status = open_model(&info, batch, time, out);
     taciti_run_close(&info);

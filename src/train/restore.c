@@ -184,11 +184,12 @@ static tacit_status restore_state(taciti_trainer *trainer, const origin *from, b
 static tacit_status restore(taciti_trainer *trainer, const char *path, const char *meta_json, beginning *out) {
     taciti_model_options model;
     origin from;
-    TACITI_TRY(taciti_run_parse_model(path, meta_json, &model));
-    TACITI_TRY(taciti_run_match(path, &model, &trainer->settings->job.model));
-    json_t *meta = json_loads(meta_json, 0, NULL);
-    if (meta == NULL) return taciti_fail(TACIT_E_DATA, "%s: its description is not JSON", path);
-    tacit_status status = restore_position(trainer, path, meta);
+    const taciti_strict_reader reader = {.file = path, .status = TACIT_E_DATA};
+    json_t *meta = NULL;
+    TACITI_TRY(taciti_strict_parse(&reader, meta_json, strlen(meta_json), &meta));
+    tacit_status status = taciti_run_parse_model(path, meta, &model);
+    if (status == TACIT_OK) status = taciti_run_match(path, &model, &trainer->settings->job.model);
+    if (status == TACIT_OK) status = restore_position(trainer, path, meta);
     if (status == TACIT_OK) status = read_origin(trainer, path, meta, &from);
     if (status == TACIT_OK) status = taciti_changes_create(trainer, meta, &from.changes);
     if (status == TACIT_OK) {

@@ -1,37 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/memory.h"
 #include "ckpt/run.h"
 #include "train/trainer.h"
 
 enum { PATH_BYTES = 4096 };
 
-static json_t *describe_model(const taciti_model_options *model) {
-    char *text = taciti_run_describe_model(model);
-    json_t *value = text == NULL ? NULL : json_loads(text, 0, NULL);
-    taciti_free(text);
-    return value;
-}
-
 /* Everything but the state. Returns owned. */
 static json_t *describe_run(const taciti_trainer *trainer) {
     const taciti_train_settings *s = trainer->settings;
-    char *config = taciti_config_json(&s->job.config, 0);
-    json_t *values = config == NULL ? NULL : json_loads(config, 0, NULL);
-    taciti_free(config);
+    json_t *values = taciti_config_values(&s->job.config, 0);
     return values == NULL
                ? NULL
                : json_pack("{s:I,s:I,s:I,s:I,s:i,s:s,s:s,s:o,s:o}", "step", (json_int_t)trainer->position.step,
                            "skipped", (json_int_t)trainer->position.skipped, "tokens",
                            (json_int_t)trainer->position.tokens, "seed", (json_int_t)s->train.seed, "ranks",
                            trainer->ranks, "strategy", s->job.strategy.text, "data", trainer->data_info.digest, "model",
-                           describe_model(&s->job.model), "config", values);
+                           taciti_run_describe_model(&s->job.model), "config", values);
 }
 
 tacit_status taciti_trainer_save(taciti_trainer *trainer) {
