@@ -147,7 +147,7 @@ static tacit_status run(const taciti_scene *scene, const taciti_plan_options *op
     TACITI_TRY(taciti_rounds_time(&m->rounds, AS_IT_IS, links, 1, 1));
     if (!options->brief) TACITI_TRY(time_scenarios(m, links, p->link_error));
     TACITI_TRY(taciti_recursion_run(&m->recursion, times));
-    p->step_s = times[AS_IT_IS].step_s;
+    p->step_s = p->fast_links_s = p->slow_links_s = times[AS_IT_IS].step_s;
     p->compute_s = times[AS_IT_IS].compute_s;
     p->exposed_s = beyond(p->step_s, p->compute_s);
     p->transfer_s = taciti_rounds_transfer_s(&m->rounds) / m->recursion.every;

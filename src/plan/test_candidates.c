@@ -89,6 +89,7 @@ static void others_are_marked_and_never_recommended(void **state) {
     assert_true(g.candidates.count >= own + 2);
     for (size_t i = 0; i < g.candidates.count; i++) assert_int_equal(g.candidates.list[i].theirs, i >= own);
     predict();
+    for (size_t i = 0; i < g.candidates.count; i++) assert_true(isfinite(g.candidates.list[i].verdict.low));
     assert_false(taciti_candidates_gossip(&g.candidates)->theirs);
 }
 
