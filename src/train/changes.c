@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 enum { VALUE_DIGITS = 10, VALUE_BYTES = 400 };
 
 tacit_status taciti_changes_create(const taciti_trainer *trainer, const json_t *meta, taciti_changes *out) {
