@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures causal attention, both directions, against the multiply-add peak of one core. Probe and kernel take turns;
- * what counts is the ratio of each round.
+ * Measures causal attention, forward and backward, against the multiply-add peak of one core. Probe and kernel
+ * alternate; the result is the ratio within each round.
  */
 #ifndef TACITI_BENCH_ATTENTION_H
 #define TACITI_BENCH_ATTENTION_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who can do a collective, and how a sample of it is taken: ours as training calls them, and the MPI library's own.
+ * The implementations of each collective (callers) and how they are sampled: those of this library, called as training
+ * calls them, and those of the MPI library.
  */
 #ifndef TACITI_BENCH_COLLECTIVE_CALLS_H
 #define TACITI_BENCH_COLLECTIVE_CALLS_H
@@ -28,7 +29,7 @@ typedef enum taciti_operation {
 extern const char *const taciti_operation_names[TACITI_OPERATIONS];
 #define TACITI_OPERATION_CHOICES "all-reduce|reduce-scatter|all-gather|all-to-all|send|mix"
 
-/* What all callers work on. */
+/* Arrays and objects that all callers share. */
 typedef struct taciti_collective_task {
     taciti_comm *comm; /* borrows */
     taciti_operation what;
@@ -54,26 +55,28 @@ typedef struct taciti_caller {
     tacit_status (*sample)(taciti_collective_task *task, const struct taciti_caller *caller, int calls, double *out_s);
 } taciti_caller;
 
-/* Everything that does not depend on the size. topology: of a mix, else NULL. Collective. Close also after failure. */
+/* Allocates what does not depend on the size. topology: of a mix, else NULL. Call close also after an error.
+ * Collective.
+ */
 tacit_status taciti_collective_open(taciti_comm *comm, taciti_operation what, const taciti_exchange_options *options,
                                     const char *topology, size_t max_bytes, taciti_collective_task *out);
 void taciti_collective_close(taciti_collective_task *task);
 
-/* All that can do it here. Collective. */
+/* Lists the callers that are available here. Collective. */
 tacit_status taciti_collective_callers(taciti_collective_task *task, taciti_caller out[TACITI_COLLECTIVE_MAX_CALLERS],
                                        int *count);
 
-/* From here on arrays have `bytes`. Collective. */
+/* Sets the length of the arrays to `bytes`. Collective. */
 tacit_status taciti_collective_resize(taciti_collective_task *task, size_t bytes);
 
-/* Before a call whose result is looked at: nothing is left of the result of the call before. */
+/* Prepares the arrays for a call whose result is checked, and overwrites the previous result. */
 void taciti_collective_fill(taciti_collective_task *task, const taciti_caller *caller);
-/* Before many calls in a row, which add up sums of sums: zeros stay what they are. */
+/* Prepares the arrays for many consecutive calls: with zeros, because sums of sums would overflow. */
 void taciti_collective_clear(taciti_collective_task *task);
-/* Whether this rank has exactly what it must have. */
+/* Returns whether the result on this rank is exact. */
 bool taciti_collective_is_right(const taciti_collective_task *task, const taciti_caller *caller);
 
-/* Seconds that a job without work takes from the calling thread to the communication thread and back. */
+/* Measures the seconds that an empty job takes from the calling thread to the communication thread and back. */
 tacit_status taciti_collective_hand_over(taciti_comm *comm, double *out_s);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mixes as `tacit bench collectives` measures them: every round of a topology is a candidate of its own.
+ * Mixes for `tacit bench collectives`, where each round of a topology is a candidate.
  */
 #ifndef TACITI_BENCH_COLLECTIVE_MIX_H
 #define TACITI_BENCH_COLLECTIVE_MIX_H
@@ -18,23 +18,23 @@ typedef struct taciti_collective_mix {
     taciti_mix *mix; /* of the current size */
 } taciti_collective_mix;
 
-/* What does not depend on the size. Not collective. Destroy also after failure. */
+/* Creates what does not depend on the size. Call close also after an error. Not collective. */
 tacit_status taciti_collective_mix_open(taciti_comm *comm, const char *topology, const taciti_numbers *numbers,
                                         const taciti_exchange_options *options, taciti_collective_mix *out);
 void taciti_collective_mix_close(taciti_collective_mix *mix); /* {0} is fine */
 
-/* Arrays are of this layout, which is borrowed, until mix->mix is destroyed. Collective. */
+/* Creates mix->mix for arrays of this layout, which is borrowed. Collective. */
 tacit_status taciti_collective_mix_resize(taciti_collective_mix *mix, const taciti_layout *layout,
                                           const taciti_exchange_options *options);
 
 /* One round, blocking: x = its buffer of all buckets. Collective. */
 tacit_status taciti_collective_mix_run(taciti_collective_mix *mix, const taciti_layout *layout, float *x, int round);
 
-/* Whether this rank has what it must have after a round whose ranks all held their numbers. */
+/* Returns whether x[n] is the correct result of a round in which each rank contributed its numbers. */
 bool taciti_collective_mix_is_right(const taciti_collective_mix *mix, const taciti_numbers *numbers, int round,
                                     const float *x, size_t n);
 
-/* Bits that the busiest host's link carries in a round, in one direction, if they travel as f32. */
+/* Bits that the busiest host's link carries in a round, in one direction, in f32. */
 double taciti_collective_mix_bits(const taciti_collective_mix *mix, int round, size_t bytes);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From what every rank noted of every step to what is said of a setting. Arithmetic only: no clocks, no messages.
+ * Computes the figures of a setting from the records of all ranks and steps. Arithmetic only: no clocks, no messages.
  *
  * A step lasts from the end of the step before to its own end. Two times are made of it: the mean over the ranks, whose
  * mean over many steps is the pace of the whole run whatever waits for whom, and the slowest rank's, which with a
@@ -36,8 +36,8 @@ typedef struct taciti_block_record {
     uint64_t formula_bytes, nic_formula_bytes;     /* per step: the strategy's own prediction */
 } taciti_block_record;
 
-/* Everything noted of one setting. A strategy whose steps differ in what they exchange repeats itself after `period`
- * steps: means over them are what can be compared, so they are the samples of all times but those of compute. */
+/* All records of one setting. The exchange of a strategy repeats after `period` steps, so the samples of all times
+ * except those of compute are means over a period. */
 typedef struct taciti_cluster_records {
     size_t period;               /* divides rounds and warm_up */
     taciti_step_record *steps;   /* [blocks][ranks][rounds]; owned */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures every array kernel against a probe that moves the same bytes and computes nothing. Probe and kernel take
- * turns, so that both meet the same state of a machine that drifts; what counts is the ratio of each round.
+ * Measures every array kernel against a probe that moves the same bytes without computing. Probe and kernel alternate,
+ * because the speed of a machine drifts; the result is the ratio within each round.
  */
 #ifndef TACITI_BENCH_KERNELS_H
 #define TACITI_BENCH_KERNELS_H

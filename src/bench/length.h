@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How long a comparison of settings is: blocks, steps per block, and the seconds that they take. Arithmetic only.
+ * The length of a comparison of settings: blocks, steps per block, and seconds. Arithmetic only.
  */
 #ifndef TACITI_BENCH_LENGTH_H
 #define TACITI_BENCH_LENGTH_H
@@ -23,12 +23,12 @@ double taciti_bench_length_seconds(const taciti_bench_length *length, double ste
 /* Chooses rounds, and a warm-up of one step where steps are long, for about a minute. */
 void taciti_bench_length_choose(taciti_bench_length *length, double step_sum_s);
 
-/* Rounds and warm-up become whole periods. True when that changed them. */
+/* Rounds up rounds and warm-up to whole periods. Returns whether that changed them. */
 bool taciti_bench_length_round_up(taciti_bench_length *length, size_t period);
 
-/* Shortens what is too long for `budget_s`: first the steps that count, to whole periods and at least 3 steps, then the
- * number of blocks, last a warm-up that the user did not ask for. False when the shortest is too long as well; *length
- * is the shortest then. */
+/* Shortens a comparison to fit `budget_s`: first the measured steps, to whole periods and no fewer than 3 steps, then
+ * the number of blocks, then a warm-up that the user did not request. Returns false if the shortest is still too long;
+ * that is then in *length. */
 bool taciti_bench_length_fit(taciti_bench_length *length, size_t period, double step_sum_s, double budget_s);
 
 #endif

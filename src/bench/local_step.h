@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures whole training steps (forward, backward, fused optimizer) on random tokens, in turns with a probe of the
- * machine's arithmetic peak: a machine's speed drifts, and only a ratio of neighbours means something.
+ * Measures training steps (forward, backward, fused optimizer) on random tokens. Steps alternate with a probe of the
+ * machine's arithmetic peak; because the speed of a machine drifts, the result is the ratio within each round.
  */
 #ifndef TACITI_BENCH_LOCAL_STEP_H
 #define TACITI_BENCH_LOCAL_STEP_H
@@ -14,7 +14,7 @@ enum { TACITI_STEP_BENCH_MAX_ROUNDS = 1001 };
 typedef struct taciti_step_bench_options {
     taciti_model_options model; /* resolved */
     size_t batch, time;
-    int threads, rounds; /* rounds that count; two before them do not */
+    int threads, rounds; /* rounds: measured ones, after two that are discarded */
 } taciti_step_bench_options;
 
 typedef struct taciti_step_bench {
@@ -23,7 +23,7 @@ typedef struct taciti_step_bench {
     taciti_statistics op_s[TACITI_MODEL_OPS]; /* where forward and backward spent their time */
     taciti_statistics flops, peak_flops;      /* per second: of the step, of the probe in the same rounds */
     taciti_statistics ratio;                  /* flops / peak_flops, round by round */
-    taciti_statistics busy;       /* CPU time of the process / (threads x step_s): 1 on a machine of our own */
+    taciti_statistics busy;                   /* CPU time of the process / (threads x step_s): 1 on an idle machine */
     bool peak_is_bf16;            /* the probe's instruction; without bf16 units it is the f32 multiply-add */
     double first_loss, last_loss; /* nats per token */
     size_t parameters;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The machine block that stands above every measured figure: without it a rate means nothing.
+ * The machine block: the description of the hardware that precedes every report of measured rates.
  */
 #ifndef TACITI_BENCH_MACHINE_BLOCK_H
 #define TACITI_BENCH_MACHINE_BLOCK_H
@@ -16,17 +16,17 @@ typedef struct taciti_machine {
     char huge_pages[64]; /* transparent huge pages: "always", "madvise" or "never" */
     const char *isa;     /* of the kernels in use; static */
     size_t memory_bytes;
-    int cores;   /* that this process may run on */
-    double load; /* runnable processes of the last minute: what else disturbs a measurement; -1 when unknown */
+    int cores;   /* available to this process */
+    double load; /* load average of the last minute, to show disturbance by other processes; -1 if unknown */
 } taciti_machine;
 
-/* What cannot be found out reads "unknown". Main thread. */
+/* Fills *out; a text that cannot be determined is "unknown". Main thread. */
 void taciti_machine_read(taciti_machine *out);
 
 /* Prints the block on standard output. */
 void taciti_machine_print(const taciti_machine *machine);
 
-/* The same as a JSON object. Returns owned, or NULL when memory is short. */
+/* Returns the block as a JSON object, owned; NULL if out of memory. */
 json_t *taciti_machine_json(const taciti_machine *machine);
 
 #endif

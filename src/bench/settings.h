@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a comparison compares: settings, each a whole configuration of strategy, exchange, compute and optimizer. The
- * first is the base, given by configuration keys on the command line; the others are the base with some keys changed,
+ * The settings that a comparison compares. Each is a configuration of strategy, exchange, compute and optimizer. The
+ * first is the base, set by configuration keys on the command line; the others are the base with some keys changed:
  *
  *   --against "exchange.wire=bf16 exchange.bucket=4MiB"
  */
@@ -37,7 +37,7 @@ tacit_status taciti_bench_setting_check(const taciti_bench_setting *setting, int
  */
 tacit_status taciti_bench_setting_change(taciti_bench_setting *setting, const char *text);
 
-/* Whether two settings compute alike, so that one emulated accelerator serves both. */
+/* Sets *out to whether two settings have the same compute, so that they can share an emulated accelerator. */
 tacit_status taciti_bench_setting_same_compute(const taciti_bench_setting *a, const taciti_bench_setting *b, bool *out);
 
 /* Whether forward and backward are emulated. */

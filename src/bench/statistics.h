@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is said of repeated measurements.
+ * Statistics of repeated measurements.
  */
 #ifndef TACITI_BENCH_STATISTICS_H
 #define TACITI_BENCH_STATISTICS_H
@@ -16,15 +16,15 @@ typedef struct taciti_statistics {
 /* count >= 1. Sorts the samples. */
 taciti_statistics taciti_statistics_of(double *samples, int count);
 
-/* {"median", "least", "most"}. Returns owned, or NULL when memory is short. */
+/* {"median", "least", "most"}. Returns owned; NULL if out of memory. */
 json_t *taciti_statistics_json(const taciti_statistics *statistics);
 
-/* The same and what a mean needs to be judged. */
+/* Statistics with the mean and its uncertainty. */
 typedef struct taciti_moments {
     taciti_statistics statistics;
     double mean;
     double cv;             /* standard deviation (n - 1) / mean; NaN for one sample or a mean of 0 */
-    double standard_error; /* of the mean, were the samples independent; NaN for one sample */
+    double standard_error; /* of the mean, assuming independent samples; NaN for one sample */
     size_t count;
 } taciti_moments;
 
@@ -34,7 +34,7 @@ taciti_moments taciti_moments_of(double *samples, size_t count);
 /* {"median", "least", "most", "mean", "cv", "standard_error", "count"}; null for NaN. As above. */
 json_t *taciti_moments_json(const taciti_moments *moments);
 
-/* A real, or null for what is not finite: JSON knows no NaN. */
+/* A JSON number; null if the value is not finite, because JSON has no NaN. */
 json_t *taciti_real_json(double value);
 
 #endif

@@ -26,7 +26,7 @@ typedef struct taciti_neighbours {
     const taciti_encoding *encoding; /* borrows */
     int rank;                        /* this rank */
     double self, given;              /* weight of the own array; sum of the receivers' weights */
-    taciti_neighbour *in, *out;      /* in: ascending; out: the ranks after this one first. One block, owned by `in` */
+    taciti_neighbour *in, *out;      /* ascending; out begins with the ranks after this one. One block, owned by `in` */
     size_t in_count, out_count;
     size_t segment_n, slots; /* floats of a segment; segments under way, plus one */
     size_t stride_bytes;
