@@ -24,6 +24,12 @@ set pointintervalbox 0
 GNUPLOT
 }
 
+# written FILE: gnuplot titles unnamed curves by the path of their data, which is of this machine alone.
+written() {
+    sed -i "s#$data/##g" "$out/$1"
+    echo "$out/$1"
+}
+
 # panel NUMBER OF: where the next plot stands among several side by side, below a title and a key of all.
 panel() {
     awk -v i="$1" -v n="$2" 'BEGIN {
@@ -93,7 +99,7 @@ steps() {
         top "Speed-up of a step over dense all-reduce: 16 ranks on 4 hosts" "$key"
         echo "unset multiplot"
     } | gnuplot
-    echo "$out/gossip-steps.svg"
+    written gossip-steps.svg
 }
 
 # curves KEY: one line for each method that has the key, with the range over seeds.
@@ -129,7 +135,7 @@ loss() {
         top "Mean over the seeds, with the range from the least to the most" "$key"
         echo "unset multiplot"
     } | gnuplot
-    echo "$out/gossip-loss.svg"
+    written gossip-loss.svg
 }
 
 against_time() {
@@ -147,7 +153,7 @@ against_time() {
         echo "set xlabel 'seconds of training' textcolor rgb ink; set key top right"
         echo "plot $plots"
     } | gnuplot
-    echo "$out/gossip-time.svg"
+    written gossip-time.svg
 }
 
 steps
