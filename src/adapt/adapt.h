@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The contract of a controller: it chooses the setting of a codec (taciti_codec.setting, a factor or a threshold) for
+ * The contract of a controller: it chooses the setting of a codec (taciti_codec_setting) for
  * every bucket from what the steps before have shown. No controller exists yet.
  *
  * Ranks must use the same setting. A controller sees only numbers that were reduced over all ranks, and is a function

@@ -86,7 +86,7 @@ static const char *class_name(taciti_codec_class aggregation) {
     switch (aggregation) {
     case TACITI_CODEC_SUM: return "sum";
     case TACITI_CODEC_GATHER: return "gather";
-    case TACITI_CODEC_VOTE: return "vote";
+    case TACITI_CODEC_LINEAR: return "linear";
     }
     return "unknown";
 }

@@ -9,7 +9,13 @@
  *
  *   SUM     every payload covers all n elements; decode_add of the payloads in rank order gives the sum of the arrays
  *   GATHER  payloads of different ranks select different elements; decode_add of each in rank order gives the sum
- *   VOTE    payloads are votes, which an aggregator counts; decode_add does not give a sum
+ *   LINEAR  the payload is f32[m], with the same m on all ranks; the sum of the payloads decodes to the sum of the
+ *           arrays. An all-reduce of floats carries it
+ *
+ * A majority vote is a codec of class SUM that decodes to +1 and -1 and encodes the sign of a sum.
+ *
+ * A value that is not finite always travels: what is decoded is not finite there, or in its block. So every rank skips
+ * that step.
  *
  * A new codec is one C file and one line in codec/registry.c.
  */
@@ -24,38 +30,70 @@
 #include "base/rng.h"
 #include "tacit/tacit.h"
 
-typedef enum taciti_codec_class { TACITI_CODEC_SUM, TACITI_CODEC_GATHER, TACITI_CODEC_VOTE } taciti_codec_class;
+typedef enum taciti_codec_class { TACITI_CODEC_SUM, TACITI_CODEC_GATHER, TACITI_CODEC_LINEAR } taciti_codec_class;
+
+/* How strongly one call compresses. {0}: the codec's default. */
+typedef struct taciti_codec_setting {
+    double factor;    /* compression factor: elements per element that is sent, k = max(1, floor(n / factor)); 1: all */
+    double threshold; /* > 0: sends the elements with |v| >= threshold instead; for codecs with `thresholds` */
+} taciti_codec_setting;
+
+/* What encodes have seen; every call adds to it. The same bits on every instruction set. */
+typedef struct taciti_codec_tally {
+    double squares_in, squares_out; /* |v|^2 and |decoded payload|^2; products and 16 lanes in double */
+    uint64_t n, kept;               /* elements; those that were sent */
+    uint64_t near;                  /* those with |v| >= half the threshold used: the slope of the distribution */
+    double threshold;               /* used: the largest one of all calls */
+} taciti_codec_tally;
+
+/* The matrices within an array, for codecs of low rank. */
+typedef struct taciti_codec_matrix {
+    size_t at, rows, columns; /* at: first element in the array */
+} taciti_codec_matrix;
 
 /* What one encode or decode is told besides the array. {0} suits a codec without options, setting, key and state. The
  * decoder gets the options, key, round and `before` of the encoder, but neither setting nor state: a payload says
  * itself what else its decoder must know. */
 typedef struct taciti_codec_call {
     const void *options; /* the struct that the codec's option table fills; NULL if it has none */
-    double setting;      /* of this call, in the codec's own terms (taciti_codec.setting); 0: the codec's default */
-    uint64_t key;        /* taciti_codec_key(), then folded with whatever else tells this array from others */
-    const void *state;   /* state_bytes() as the last step that was taken left them; zeros before the first */
-    void *next;          /* state_bytes() that encode writes in full; they become `state` if the step is taken */
-    int round;           /* 0 .. rounds - 1 */
-    const float *before; /* [n]: the combined result of the round before; NULL in round 0 */
+    taciti_codec_setting setting;
+    uint64_t key;              /* taciti_codec_key(), then folded with whatever else tells this array from others */
+    const void *state;         /* state_bytes() as the last step that was taken left them; zeros before the first */
+    void *next;                /* state_bytes() that encode writes in full; they become `state` if the step is taken */
+    int round;                 /* 0 .. rounds - 1 */
+    const float *before;       /* [n]: the combined result of the round before; NULL in round 0 */
+    void *scratch;             /* scratch_bytes(), aligned to 64, contents unspecified; encode and decode may use it */
+    taciti_codec_tally *tally; /* encode adds to it; NULL: not wanted */
+    const taciti_codec_matrix *matrices; /* [n_matrices], ascending; NULL: unknown */
+    size_t n_matrices;
 } taciti_codec_call;
 
 typedef struct taciti_codec {
-    const char *name;    /* "f32": option value, payload record, documentation */
-    const char *help;    /* one sentence */
-    const char *source;  /* paper or standard */
-    const char *setting; /* what taciti_codec_call.setting means: "compression factor"; NULL: it is ignored */
+    const char *name;   /* "f32": option value, payload record, documentation */
+    const char *help;   /* one sentence */
+    const char *source; /* paper or standard */
+    const char *preset; /* "key=value ...": defaults of other sections that the method needs; NULL: none */
     const taciti_option_table *options; /* NULL: none */
     size_t options_size;                /* of the struct that `options` fills */
     taciti_codec_class aggregation;
-    int rounds;      /* dependent exchanges per bucket; 1 unless the method needs an intermediate result */
-    bool fixed_size; /* every payload has exactly bound() bytes */
-    bool lossless;   /* decode(encode(x)) == x for every finite x */
-    bool identity;   /* the payload is the array's own bytes: the exchange may send from the array itself */
-    bool shared_key; /* all ranks must get the same key, because they must make the same choices */
-    bool keyless;    /* neither encode nor decode reads the key: the exchange need not compute it */
+    int rounds;         /* dependent exchanges per bucket; 1 unless the method needs an intermediate result */
+    bool fixed_size;    /* every payload has exactly bound() bytes */
+    bool lossless;      /* decode(encode(x)) == x for every finite x, at every setting */
+    bool selects;       /* it has a factor: elements are selected, the others are not sent */
+    bool thresholds;    /* it also selects by taciti_codec_setting.threshold */
+    bool number_format; /* each element becomes one number of fewer bits: the codec can be `exchange.wire` */
+    bool identity;      /* the payload is the array's own bytes: the exchange may send from the array itself */
+    bool shared_key;    /* all ranks must get the same key, because they must make the same choices */
+    bool keyless;       /* neither encode nor decode reads the key: the exchange need not compute it */
 
     /* Maximum bytes of a payload of n floats, for every setting. Grows with n. Any thread. */
     size_t (*bound)(const void *options, size_t n);
+
+    /* Mean bytes of a payload of n floats at that setting, for predictions. NULL: bound(). Any thread. */
+    double (*expected_bytes)(const void *options, taciti_codec_setting setting, size_t n);
+
+    /* Bytes of scratch memory for arrays of up to n floats. NULL: none is needed. Any thread. */
+    size_t (*scratch_bytes)(const void *options, size_t n);
 
     /* Bytes of state for an array of n floats. The exchange allocates them at the start, once for every array that it
      * encodes, aligned to 64. NULL: the codec keeps no state. Any thread. */
@@ -89,7 +127,7 @@ const taciti_codec *const *taciti_codec_list(void);
 /* The codec called `name`, or NULL. Any thread. */
 const taciti_codec *taciti_codec_find(const char *name);
 
-/* Whether the codec is a dense number format: class SUM, payloads of fixed size, one round. Any thread. */
+/* Whether the codec can be `exchange.wire` (taciti_codec.number_format). Any thread. */
 bool taciti_codec_is_dense(const taciti_codec *codec);
 
 /* The name of the index-th dense codec of the list, or NULL behind the last: what `exchange.wire` may be. */

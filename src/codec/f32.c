@@ -62,6 +62,7 @@ const taciti_codec taciti_codec_f32 = {
     .aggregation = TACITI_CODEC_SUM,
     .rounds = 1,
     .fixed_size = true,
+    .number_format = true,
     .keyless = true,
     .lossless = true,
     .identity = true,

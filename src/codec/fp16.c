@@ -67,6 +67,7 @@ const taciti_codec taciti_codec_fp16 = {
     .aggregation = TACITI_CODEC_SUM,
     .rounds = 1,
     .fixed_size = true,
+    .number_format = true,
     .keyless = true,
     .bound = bound,
     .encode = encode,

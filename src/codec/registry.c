@@ -24,9 +24,7 @@ const taciti_codec *taciti_codec_find(const char *name) {
     return NULL;
 }
 
-bool taciti_codec_is_dense(const taciti_codec *codec) {
-    return codec->aggregation == TACITI_CODEC_SUM && codec->fixed_size && codec->rounds == 1;
-}
+bool taciti_codec_is_dense(const taciti_codec *codec) { return codec->number_format; }
 
 const char *taciti_codec_dense_name(size_t index) {
     for (const taciti_codec *const *codec = CODECS; *codec != NULL; codec++)

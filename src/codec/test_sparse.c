@@ -54,7 +54,7 @@ static size_t state_bytes(const void *options, size_t n) {
 
 static double threshold_of(const taciti_codec_call *call) {
     const test_sparse_options *options = call->options;
-    return call->setting > 0 ? call->setting : options->threshold;
+    return call->setting.threshold > 0 ? call->setting.threshold : options->threshold;
 }
 
 static tacit_status encode(const taciti_codec_call *call, const float *x, size_t n, void *out, float *error,
@@ -110,7 +110,8 @@ const taciti_codec test_sparse = {
     .name = "sparse",
     .help = "sends the elements whose magnitude reaches a threshold",
     .source = "none; for tests",
-    .setting = "threshold",
+    .selects = true,
+    .thresholds = true,
     .options = &TABLE,
     .options_size = sizeof(test_sparse_options),
     .aggregation = TACITI_CODEC_GATHER,

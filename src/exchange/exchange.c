@@ -128,7 +128,7 @@ void taciti_exchange_destroy(taciti_exchange *exchange) {
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
-void taciti_exchange_at(taciti_exchange *exchange, int64_t step, double setting) {
+void taciti_exchange_at(taciti_exchange *exchange, int64_t step, taciti_codec_setting setting) {
     exchange->task.step = step;
     exchange->task.setting = setting;
 }

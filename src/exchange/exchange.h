@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The all-reduce of buckets with any codec that is not of class VOTE, and its two halves on their own, in one of two
+ * The all-reduce of buckets with any codec of class SUM or GATHER, and its two halves on their own, in one of two
  * arrangements:
  *
  *   flat    the bucket is cut into one chunk per rank. reduce-scatter: every rank encodes its part of chunk j and sends
@@ -52,9 +52,9 @@ tacit_status taciti_exchange_create_encoded(taciti_comm *comm, const taciti_layo
                                             bool feedback, taciti_exchange **out);
 void taciti_exchange_destroy(taciti_exchange *exchange); /* waits for buckets under way; NULL is allowed */
 
-/* Sets the step (for the codec's keys) and the setting of the codec for all following begins; initially 0 and 0. The
+/* Sets the step (for the codec's keys) and the setting of the codec for all following begins; initially 0 and {0}. The
  * same on all ranks. Submitting thread, not collective. */
-void taciti_exchange_at(taciti_exchange *exchange, int64_t step, double setting);
+void taciti_exchange_at(taciti_exchange *exchange, int64_t step, taciti_codec_setting setting);
 
 /* Starts the all-reduce (sum) of one bucket of the flat array; all ranks start buckets in the same order. The bucket
  * must not be accessed until taciti_exchange_wait() for it has returned. Submitting thread. With a communication

@@ -26,7 +26,7 @@ typedef enum taciti_half { TACITI_HALF_BOTH, TACITI_HALF_REDUCE_SCATTER, TACITI_
 typedef struct taciti_bucket_task {
     size_t bucket;
     int64_t step;
-    double setting; /* of the codec, see taciti_codec_call */
+    taciti_codec_setting setting;
     taciti_half part;
 } taciti_bucket_task;
 
@@ -42,7 +42,7 @@ enum { TACITI_PAYLOAD_KINDS = 2 };
 /* Returns E_CONFIG for a codec that no exchange supports. */
 static inline tacit_status taciti_encoding_check(const taciti_encoding *encoding) {
     const taciti_codec *codec = encoding->codec;
-    if (codec->aggregation != TACITI_CODEC_VOTE && codec->rounds == 1) return TACIT_OK;
+    if (codec->aggregation != TACITI_CODEC_LINEAR && codec->rounds == 1) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "codec %s cannot carry an all-reduce: it needs class SUM or GATHER and one round", codec->name);
 }

@@ -419,10 +419,10 @@ static void misuse_is_refused(void **state) {
     assert_int_equal(taciti_exchange_begin(exchange, x, 0), TACIT_E_INTERNAL);
     assert_int_equal(taciti_exchange_wait(exchange, 0), TACIT_OK);
     assert_int_equal(taciti_exchange_bytes_per_step(exchange), 0);
-    taciti_codec vote = **taciti_codec_list();
-    vote.aggregation = TACITI_CODEC_VOTE;
+    taciti_codec linear = **taciti_codec_list();
+    linear.aggregation = TACITI_CODEC_LINEAR;
     taciti_allreduce reduce;
-    assert_int_equal(taciti_allreduce_create(comm, &(taciti_encoding){.codec = &vote}, (taciti_members){0},
+    assert_int_equal(taciti_allreduce_create(comm, &(taciti_encoding){.codec = &linear}, (taciti_members){0},
                                              (taciti_placement){TACITI_SCHEME_AUTO, 0}, 4096, &reduce),
                      TACIT_E_CONFIG);
     taciti_free(x);

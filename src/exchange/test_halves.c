@@ -20,8 +20,8 @@
 #include "exchange/exchange.h"
 #include "exchange/test_layout.h"
 
-#define EVERYTHING 1e-9 /* a threshold that only zeros do not reach */
-#define SOME 5.0
+#define EVERYTHING ((taciti_codec_setting){.threshold = 1e-9}) /* a threshold that only zeros do not reach */
+#define SOME ((taciti_codec_setting){.threshold = 5.0})
 
 static const test_sparse_options THRESHOLD = {.threshold = 3};
 
@@ -207,7 +207,7 @@ static size_t copy_residuals(const bench *b, float *out) {
     return count;
 }
 
-static void exchange_step(const bench *b, int64_t step, double setting, float *x) {
+static void exchange_step(const bench *b, int64_t step, taciti_codec_setting setting, float *x) {
     taciti_exchange_at(b->exchange, step, setting);
     fill(b->comm, step, x, b->layout.n);
     run_part(b, taciti_exchange_begin, x);
@@ -330,14 +330,14 @@ static void keys_tell_seed_step_rank_bucket_kind_and_element_apart(void **state)
     taciti_codec shared = test_sparse;
     shared.shared_key = true;
     for (unsigned i = 0; i < CHOICES; i++) {
-        const taciti_bucket_task task = {.bucket = i & 1, .step = i >> 1 & 1, .setting = 7};
+        const taciti_bucket_task task = {.bucket = i & 1, .step = i >> 1 & 1, .setting = {.threshold = 7}};
         const int rank = i >> 2 & 1;
         const taciti_payload_kind kind = (i & 8) != 0 ? TACITI_PAYLOAD_RESULT : TACITI_PAYLOAD_CONTRIBUTION;
         const taciti_encoding e = {&test_sparse, &THRESHOLD, i >> 4 & 1}, all = {&shared, &THRESHOLD, i >> 4 & 1};
         const taciti_codec_call call = taciti_payload_call(&e, &task, rank, kind, i >> 5 & 1);
         keys[i] = call.key;
         for (unsigned j = 0; j < i; j++) assert_true(keys[j] != keys[i]);
-        assert_true(call.setting == 7 && call.options == &THRESHOLD);
+        assert_true(call.setting.threshold == 7 && call.options == &THRESHOLD);
         assert_true(taciti_payload_call(&all, &task, 0, kind, 9).key ==
                     taciti_payload_call(&all, &task, 1, kind, 9).key);
     }

@@ -56,7 +56,7 @@ static tacit_status dp_create(const taciti_strategy_context *context, void **out
 
 static tacit_status dp_start(void *self, int64_t step, bool restored) {
     (void)restored;
-    taciti_exchange_at(((dp *)self)->exchange, step, 0);
+    taciti_exchange_at(((dp *)self)->exchange, step, (taciti_codec_setting){0});
     return TACIT_OK;
 }
 

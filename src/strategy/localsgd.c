@@ -262,7 +262,7 @@ static tacit_status step_together(localsgd *l, bool update, taciti_step_report *
 /* update: the inner step, which has begun, is still to be made. */
 static tacit_status end_step(localsgd *l, bool update, taciti_step_report *report) {
     const bool together = ++l->done >= l->options.every;
-    taciti_exchange_at(l->exchange, l->step++, 0);
+    taciti_exchange_at(l->exchange, l->step++, (taciti_codec_setting){0});
     if (together) l->done = 0;
     if (together && !l->alone) return step_together(l, update, report);
     if (update) step_inner(l, &(taciti_bucket){.n = l->context.layout->n});

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Value formats: how a payload stores numbers, all of an array or those that a selector has chosen. A format with
+ * blocks stores one scale per block of `block` numbers. A non-finite number makes at least its block decode to
+ * non-finite numbers.
+ */
+#ifndef TACITI_CODEC_VALUES_H
+#define TACITI_CODEC_VALUES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/rng.h"
+#include "tacit/tacit.h"
+
+typedef struct taciti_values_options {
+    size_t block;  /* numbers per scale; multiple of 32; 0: the format's default */
+    bool hadamard; /* rotate groups of 32 numbers before they are rounded (spreads outliers); for int8 and int4 */
+} taciti_values_options;
+
+typedef struct taciti_value_format {
+    const char *name, *help, *source;
+    int id;        /* in payloads; never changes */
+    bool lossless; /* for finite numbers */
+
+    /* Bytes of n numbers. Grows with n. */
+    size_t (*bytes)(const taciti_values_options *options, size_t n);
+
+    /* error[n], if not NULL, receives x - decoded in the same pass; it overlaps neither x nor out. */
+    void (*encode)(const taciti_values_options *options, const float *x, size_t n, void *out, float *error);
+
+    /* Every content of `payload`, which has bytes(n), is legal. x[n] = decoded, or x[n] += decoded. */
+    void (*decode)(const taciti_values_options *options, const void *payload, float *x, size_t n);
+    void (*decode_add)(const taciti_values_options *options, const void *payload, float *x, size_t n);
+} taciti_value_format;
+
+const taciti_value_format *const *taciti_value_format_list(void); /* ends with NULL; any thread */
+const taciti_value_format *taciti_value_format_at(int id);        /* NULL: there is none */
+const char *taciti_value_format_name(size_t index);               /* for an option of type NAME */
+const taciti_value_format *taciti_value_format_find(const char *name);
+
+#endif
