@@ -179,13 +179,15 @@ static _Noreturn void watch(const supervised *it, const sigset_t *set) {
 static supervised g_self;
 static stop_watch g_watcher_stopped;
 
-/* A launcher that ends a job kills its watchers some time after SIGTERM: no fault of theirs. */
+/* A launcher that ends a job kills its watchers some time after SIGTERM, which a busy machine may not have let them
+ * see: no fault of theirs. A worker that shuts down has said what there was to say. */
 static _Noreturn void leave_orphaned(void) {
     char reason[REASON_BYTES];
     taciti_sight sight;
     taciti_witness_look(&g_self.shared->witness, &sight);
     (void)snprintf(reason, sizeof reason, "ends because its watcher (pid %ld) was killed", (long)g_self.watcher);
-    if (atomic_load(&g_self.shared->told_to_end) == 0)
+    const bool shutting_down = strcmp(sight.doing, TACITI_DOING_SHUT_DOWN) == 0;
+    if (atomic_load(&g_self.shared->told_to_end) == 0 && !shutting_down)
         say(&g_self, "error", reason);
     else if (g_self.rank == 0 && strcmp(sight.doing, "checkpoint") == 0)
         say(&g_self, "error", "was ended by its launcher before its checkpoint was complete");

@@ -65,6 +65,8 @@ expect 3 5 "rank 2 on host .* was stopped, has not gone on for [23]\.[0-9] s and
 # The other one of a rank's two processes.
 expect 3 137 "rank 1 on host .* ends because its watcher \(pid [0-9]+\) was killed; last seen in step [78], (compute|exchange)" watcher 1 9
 expect 3 5 "rank 1 on host .* ends because its watcher \(pid [0-9]+\) was stopped and has not gone on for [23]\.[0-9] s" watcher 1 19
+expect 3 137 '' end-watcher 1 9
+! grep -q "error: rank" "$errors" || complain "end-watcher: a rank that had nothing left to do was named"
 expect 3 0 '' end-watcher 1 19
 grep -q "warning: rank 1 on host .* has ended; its watcher .* was stopped and is woken" "$errors" || complain "end-watcher: not named"
 
