@@ -2,7 +2,7 @@
  *
  * Value formats: how a payload stores numbers, all of an array or those that a selector has chosen. A format with
  * blocks stores one scale per block of `block` numbers. A non-finite number makes at least its block decode to
- * non-finite numbers.
+ * non-finite numbers. Payloads are aligned to 4 and little endian.
  */
 #ifndef TACITI_CODEC_VALUES_H
 #define TACITI_CODEC_VALUES_H
