@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The list of index coders, and two of them: raw numbers and the bitmap.
+ * The list of index coders, and the simple ones: raw numbers, the bitmap, gaps as bytes.
  */
 #include "codec/indices.h"
 
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "codec/indices_rice.h"
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "payloads are little endian; this machine needs a byte swap in encode and decode"
@@ -108,8 +109,81 @@ static const taciti_index_coder BITMAP = {
     .decode = bitmap_decode,
 };
 
+/* ---- varint ------------------------------------------------------------------------------------------------------
+ * The elements skipped before each index, in bytes of 7 bits, the lowest first; the upper bit says that more follow. */
+enum { VARINT_BITS = 7, VARINT_MAX = 5 };
+
+static size_t varint_length(uint32_t gap) {
+    return 1 + (size_t)(gap >> 7 != 0) + (size_t)(gap >> 14 != 0) + (size_t)(gap >> 21 != 0) + (size_t)(gap >> 28 != 0);
+}
+
+static size_t varint_bytes(const uint32_t *indices, size_t k, size_t n) {
+    (void)n;
+    if (k == 0) return 0;
+    size_t bytes = varint_length(indices[0]);
+    for (size_t i = 1; i < k; i++) bytes += varint_length(indices[i] - indices[i - 1] - 1);
+    return bytes;
+}
+
+/* Each further byte of a code needs a gap that is longer by a factor of 128; n - k elements are skipped in all. */
+static size_t varint_bound(size_t k, size_t n) {
+    size_t bytes = k;
+    for (unsigned more = 1; more < VARINT_MAX; more++) {
+        const size_t longer = (n - k) >> (VARINT_BITS * more);
+        bytes += longer < k ? longer : k;
+    }
+    return bytes;
+}
+
+static void varint_encode(const uint32_t *indices, size_t k, size_t n, void *out) {
+    unsigned char *at = out;
+    uint32_t next = 0;
+    (void)n;
+    for (size_t i = 0; i < k; i++) {
+        uint32_t gap = indices[i] - next;
+        next = indices[i] + 1;
+        for (; gap >= 128; gap >>= VARINT_BITS) *at++ = (unsigned char)(gap | 128);
+        *at++ = (unsigned char)gap;
+    }
+}
+
+/* Returns the byte behind the code, or NULL if the code does not end. */
+static const unsigned char *varint_read(const unsigned char *at, const unsigned char *end, uint64_t *gap) {
+    *gap = 0;
+    for (unsigned i = 0; i < VARINT_MAX && at < end; i++) {
+        const unsigned char byte = *at++;
+        *gap |= (uint64_t)(byte & 127) << (VARINT_BITS * i);
+        if (byte < 128) return at;
+    }
+    return NULL;
+}
+
+static tacit_status varint_decode(const void *in, size_t bytes, uint32_t *indices, size_t k, size_t n) {
+    const unsigned char *at = in, *end = at + bytes;
+    uint64_t next = 0, gap = 0;
+    if (k > n || bytes < k) return wrong_size("varint", bytes, k, n);
+    for (size_t i = 0; i < k; i++) {
+        at = varint_read(at, end, &gap);
+        if (at == NULL || (next += gap) >= n)
+            return taciti_fail(TACIT_E_DATA, "varint index %zu of %zu is missing or not below %zu", i, k, n);
+        indices[i] = (uint32_t)next++;
+    }
+    return at == end ? TACIT_OK : wrong_size("varint", bytes, k, n);
+}
+
+static const taciti_index_coder VARINT = {
+    .name = "varint",
+    .help = "gaps in bytes of 7 bits",
+    .source = "LEB128 (DWARF 5, section 7.6)",
+    .id = 3,
+    .bytes = varint_bytes,
+    .bound = varint_bound,
+    .encode = varint_encode,
+    .decode = varint_decode,
+};
+
 /* ---- all --------------------------------------------------------------------------------------------------------- */
-static const taciti_index_coder *const CODERS[] = {&RAW, &BITMAP, NULL};
+static const taciti_index_coder *const CODERS[] = {&RAW, &BITMAP, &taciti_index_coder_rice, &VARINT, NULL};
 enum { CODER_COUNT = sizeof CODERS / sizeof *CODERS - 1 };
 
 const taciti_index_coder *const *taciti_index_coder_list(void) { return CODERS; }
