@@ -1,46 +1,125 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The contract of a controller: it chooses the setting of a codec (taciti_codec_setting) for
- * every bucket from what the steps before have shown. No controller exists yet.
+ * Controllers: they choose the compression factor of the next step from what the steps before have shown.
  *
- * Ranks must use the same setting. A controller sees only numbers that were reduced over all ranks, and is a function
- * of them, its options and its state; so every rank computes the same decision, without a message of its own. Its state
- * is the same on all ranks, too, and a checkpoint saves it as plain bytes.
+ * All ranks must use the same factor. So a controller sees only facts that are equal on all ranks - sums and maxima
+ * over ranks, the configuration - and is a function of them, its options and its state: every rank computes the same
+ * decision, without a message. A decision is one step late: facts of step t choose the factor of step t + 1.
  *
- * A new controller is one C file and one line in a registry, as a codec is.
+ * State, decision and factors of buckets are plain bytes without pointers, equal on all ranks. The caller owns them and
+ * saves all three in checkpoints; a run that resumes goes on with decide().
+ *
+ * A controller touches no arrays, sends nothing, allocates nothing and never fails. A new one is one C file and one
+ * line in adapt/registry.c.
  */
 #ifndef TACITI_ADAPT_ADAPT_H
 #define TACITI_ADAPT_ADAPT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/option.h"
+#include "codec/codec.h"
 
-/* What a step that was taken has shown of one bucket. */
-typedef struct taciti_bucket_report {
-    int64_t step;
-    size_t bucket, n;      /* n: floats */
-    double setting;        /* that was used */
-    double squares_before; /* sum over ranks of |x|^2, x the array that was encoded: gradient and residual */
-    double squares_after;  /* sum over ranks of |decoded payload|^2 */
-    double payload_bytes;  /* mean over ranks */
-    double seconds;        /* of the slowest rank: encode, transfer, decode */
-} taciti_bucket_report;
+/* Bins of a histogram of magnitudes: bin b counts the elements whose bits 30..20 as f32 are b, that is exponent and the
+ * first three bits of the mantissa (adapt/curve.h). */
+enum { TACITI_MAGNITUDE_BINS = 2048 };
+
+/* What a step showed of one array, a bucket or the whole model: sums over the ranks that encode contributions. In a
+ * dense step `sent` has squares_out = squares_in and kept = n. */
+typedef struct taciti_adapt_tally {
+    taciti_codec_tally sent;  /* at the factor that was used; x is gradient + residual; threshold: the maximum */
+    taciti_codec_tally trial; /* at decision.trial, of the same x; n = 0: not measured */
+    double squares_gradient;  /* |gradient|^2, before the residual was added; 0: unknown */
+    double squares_period;    /* at the last step of a period (taciti_controller.period): |sum over the period of the
+                                 gradient that the optimizer got|^2; otherwise, or if the caller keeps no sum: 0 */
+} taciti_adapt_tally;
+
+/* Of the slowest rank each. 0: unknown. */
+typedef struct taciti_adapt_seconds {
+    double step;    /* the whole step */
+    double compute; /* forward and backward */
+    double encode;  /* encode and decode of all payloads, summed over both threads; 0 in a dense step */
+    double exposed; /* the training thread was blocked for the exchange after backward */
+    double busy;    /* the communication thread was exchanging: encode and decode included */
+} taciti_adapt_seconds;
+
+/* Predicted seconds of a step at this factor, from rates that all ranks agree on; factor 1: dense. */
+typedef double (*taciti_adapt_cost)(const void *context, double factor);
+
+/* A step that was taken. Skipped steps are not shown. */
+typedef struct taciti_adapt_facts {
+    int64_t step;  /* 0, 1, ..., as in the configuration's counts of steps */
+    double factor; /* that was used for the model; 1: dense. It may be below the decision's (warm-up of the factor) */
+    double lr, lr_max; /* learning rate of the step; maximum of the whole schedule, 0: unknown */
+    double momentum;   /* of the optimizer: beta1, or that of SGD */
+    double loss;       /* mean over ranks; NAN: unknown */
+    double samples;    /* of all ranks in this step */
+    double bytes;      /* that crossed links between hosts, of the rank that sent most */
+    int ranks, lanes;  /* of the run; those that encode */
+    size_t buckets;
+    taciti_adapt_tally model;
+    const taciti_adapt_tally *bucket; /* [buckets] */
+    const size_t *bucket_bytes;       /* [buckets]; f32 */
+    const double *histogram;          /* [TACITI_MAGNITUDE_BINS] counts of |gradient + residual|, summed over ranks; may
+                                         be of a sample. NULL: not observed */
+    taciti_adapt_seconds seconds;
+    taciti_adapt_cost cost; /* NULL: no prediction */
+    const void *cost_context;
+} taciti_adapt_facts;
+
+/* What is known before the first step. */
+typedef struct taciti_adapt_start {
+    double factor; /* compress.factor */
+    bool selects;  /* of the codec: a factor means something; otherwise a factor only says dense (1) or codec (above) */
+    size_t buckets;
+    int ranks, lanes;
+} taciti_adapt_start;
+
+enum { TACITI_REASON_BYTES = 200 };
+typedef struct taciti_decision {
+    double factor;  /* for the next step; 1: dense, which sends the residuals as well */
+    double trial;   /* a second factor whose `squares_out` the next step shall measure and not send; 0: none */
+    bool histogram; /* wanted in the next step */
+    bool changed;   /* the controller chose otherwise than in the step before: worth an event */
+    char reason[TACITI_REASON_BYTES]; /* of the last change: one plain sentence with its numbers; no quotes, no newline
+                                       */
+} taciti_decision;
 
 typedef struct taciti_controller {
     const char *name, *help, *source;
     const taciti_option_table *options; /* NULL: none */
     size_t options_size;
+    bool per_bucket; /* writes factors of buckets */
 
-    /* Bytes of state for a network of so many buckets. The caller allocates them, zeroed before the first step. */
+    /* Steps over which the caller adds up the gradient that the optimizer gets, for squares_period; periods start at
+     * multiples. NULL: no sum is wanted. */
+    int64_t (*period)(const void *options);
+
+    /* Bytes of state. */
     size_t (*state_bytes)(const void *options, size_t buckets);
 
-    /* Takes a report in; after every step that was taken, in the order of the buckets. Owner thread; never blocks. */
-    void (*observe)(const void *options, void *state, const taciti_bucket_report *report);
+    /* Decides the first step. `state` and `factors` are zeroed. */
+    void (*start)(const void *options, const taciti_adapt_start *start, void *state, taciti_decision *decision,
+                  double *factors);
 
-    /* The setting of a bucket for the next step; 0: the codec's default. Does not change the state. */
-    double (*decide)(const void *options, const void *state, size_t bucket);
+    /* Takes the facts of a step in and decides the next one. `decision` and factors[buckets] hold what was decided for
+     * that step. factors[b]: of bucket b, 0: decision->factor holds. */
+    void (*decide)(const void *options, const taciti_adapt_facts *facts, void *state, taciti_decision *decision,
+                   double *factors);
 } taciti_controller;
+
+/* All controllers, ending with NULL. Any thread. */
+const taciti_controller *const *taciti_controller_list(void);
+
+/* The controller called `name`, or NULL. Any thread. */
+const taciti_controller *taciti_controller_find(const char *name);
+
+/* Its name, or NULL behind the last: what `adapt.policy` may be. */
+const char *taciti_controller_name(size_t index);
+
+/* Fills the reason and marks the change. */
+void taciti_decision_explain(taciti_decision *decision, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif
