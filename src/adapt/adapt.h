@@ -77,14 +77,15 @@ typedef struct taciti_adapt_start {
     int ranks, lanes;
 } taciti_adapt_start;
 
-enum { TACITI_REASON_BYTES = 200 };
+enum { TACITI_DECISION_BYTES = 200 };
 typedef struct taciti_decision {
     double factor;  /* for the next step; 1: dense, which sends the residuals as well */
     double trial;   /* a second factor whose `squares_out` the next step shall measure and not send; 0: none */
     bool histogram; /* wanted in the next step */
     bool changed;   /* the controller chose otherwise than in the step before: worth an event */
-    char reason[TACITI_REASON_BYTES]; /* of the last change: one plain sentence with its numbers; no quotes, no newline
-                                       */
+    char
+        reason[TACITI_DECISION_BYTES]; /* of the last change: one plain sentence with its numbers; no quotes, no newline
+                                        */
 } taciti_decision;
 
 typedef struct taciti_controller {
