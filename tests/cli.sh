@@ -132,6 +132,31 @@ ls -A | grep -q tacit-doctor && complain "the doctor left a file"
 [[ -z $(OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 "$tacit" doctor) ]] || complain "rank 1 speaks"
 expect 2 "tacit: rank 1: error: unknown verb" env OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 "$tacit" docotr
 
+# bench codecs: every codec with every instruction set, in pieces and as a whole
+expect 2 "there is no codec 'topq'" "$tacit" bench codecs --codec topq
+expect 2 "--isa mmx is not an instruction set of this CPU" "$tacit" bench codecs --isa mmx
+expect 2 "--factor 0.5: elements per element sent, 1 to" "$tacit" bench codecs --factor 0.5
+expect 2 "--n: 100 is out of range" "$tacit" bench codecs -n 100
+expect 7 "needs [0-9.]* GiB of memory" "$tacit" bench codecs -n 4000000000
+expect 0 "kernels: scalar" env TACIT_ISA=scalar "$tacit" bench codecs -n 40000 --rounds 1
+is_json "$tacit" bench codecs -n 40000 --rounds 2 --isa all --factor 10 --json
+python3 - <<'EOF' || complain "the JSON of bench codecs lacks figures"
+import json, subprocess
+d = json.load(open("out.json"))
+assert d["machine"]["cpu"] and d["floats"] == 40000 and d["factor"] == 10 and d["rounds"] == 2
+figures = {(f["codec"], f["isa"], f["whole"]): f for f in d["codecs"]}
+assert len(figures) == len(d["codecs"])
+assert {(c, "scalar", w) for c in ("f32", "bf16", "fp16") for w in (False, True)} <= set(figures), figures.keys()
+for (codec, isa, whole), f in figures.items():
+    assert (codec, "scalar", whole) in figures and set(f["passes"]) == {"encode_feedback", "encode", "decode", "decode_add"}
+    assert 0 < f["piece_floats"] <= 40000 and (f["piece_floats"] == 40000 or not whole)
+    assert 0 < f["payload_bytes_per_float"] <= 4.5 and f["energy_kept"] <= 1 and f["read_bytes_per_s"]["median"] > 0
+    assert f["payload_bytes_per_float"] == figures[codec, "scalar", whole]["payload_bytes_per_float"]
+    for p in f["passes"].values():
+        for figure in p.values(): assert 0 < figure["least"] <= figure["median"] <= figure["most"], (codec, p)
+assert figures["bf16", "scalar", True]["payload_bytes_per_float"] == 2 and figures["f32", "scalar", True]["energy_kept"] == 1
+EOF
+
 # bench kernels: every array kernel beside its probe; the figures are finite and above 0
 expect 0 "kernels: scalar" env TACIT_ISA=scalar "$tacit" bench kernels --floats 0.01 --rounds 1 --threads 1
 expect 2 "--floats 0: give a number above 0" "$tacit" bench kernels --floats 0

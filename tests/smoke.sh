@@ -12,7 +12,7 @@ nano=(--model.preset nano --train.threads 1 --train.batch 8 --train.eval_windows
 
 expect "version" 0 '[0-9]+\.[0-9]+\.[0-9]+' "$tacit" --version
 expect "help lists the verbs" 0 'bench kernels' "$tacit" --help
-for verb in doctor probe train eval sample "data prepare" import export info "bench kernels" "bench collectives" "bench step"; do
+for verb in doctor probe train eval sample "data prepare" import export info "bench kernels" "bench codecs" "bench collectives" "bench step"; do
   # shellcheck disable=SC2086
   expect "$verb --help shows an example" 0 'xample' "$tacit" $verb --help
 done

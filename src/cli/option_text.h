@@ -15,7 +15,7 @@ enum { TACITI_OPTION_TEXT_BYTES = 512 };
 const taciti_config *taciti_cli_options(void);
 
 /* Returns whether a verb with these keys (taciti_verb.keys) accepts the option. "registered." stands for the sections
- * of all strategies and codecs. */
+ * of all strategies and codecs, "codecs." for those of all codecs. */
 bool taciti_option_accepted(const char *keys, const taciti_place *place);
 
 /* "--optim.name adamw|sgd", "--comm.thread", "--data.train TEXT ..." */

@@ -170,6 +170,23 @@ static const taciti_verb VERBS[] = {
                 "TACIT_ISA=avx2 tacit bench kernels",
      .flags = taciti_bench_kernels_flags,
      .run = taciti_verb_bench_kernels},
+    {.name = "bench codecs",
+     .synopsis = "[--codec NAME] [--factor FACTOR] [-n COUNT] [--isa SET] [--json]",
+     .summary = "measure codecs on one core beside the rate at which it reads memory",
+     .description =
+         "Encodes numbers like those of a gradient with error feedback, as the exchange does, decodes them and adds "
+         "them: in pieces as long as a message of the exchange, and the array as a whole. Prints GB/s of input, the "
+         "share of the machine's read rate that this makes in bytes that must move, payload bytes per float, the "
+         "energy that the payload keeps, and bits per index beside the entropy. A probe that only reads takes turns "
+         "with the passes: trust the shares, not the rates.\n\n"
+         "Keys of the codecs' sections choose value formats, index coders and whatever else a codec can; `tacit info "
+         "codecs` lists them.",
+     .example = "tacit bench codecs\n"
+                "tacit bench codecs -n 44500000 --codec topk --factor 100\n"
+                "tacit bench codecs --isa all --json > codecs.json",
+     .flags = taciti_bench_codecs_flags,
+     .keys = "codecs.",
+     .run = taciti_verb_bench_codecs},
     {.name = "bench collectives",
      .synopsis = "[--op NAME] [--bytes LIST] [--by LIST] [--rounds COUNT] [--line RATE] [--json]",
      .summary = "measure collectives against the MPI library's own and the line",

@@ -37,6 +37,9 @@ int taciti_verb_sample(const taciti_verb *verbs, int argc, char **argv);
 extern const taciti_flag taciti_bench_collectives_flags[];
 int taciti_verb_bench_collectives(const taciti_verb *verbs, int argc, char **argv);
 
+extern const taciti_flag taciti_bench_codecs_flags[];
+int taciti_verb_bench_codecs(const taciti_verb *verbs, int argc, char **argv);
+
 extern const taciti_flag taciti_bench_kernels_flags[];
 int taciti_verb_bench_kernels(const taciti_verb *verbs, int argc, char **argv);
 

@@ -100,3 +100,12 @@ const taciti_kernels *taciti_kernels_get(void) {
     (void)pthread_once(&g_choice, choose_once);
     return g_chosen;
 }
+
+bool taciti_kernels_switch(const char *isa) {
+    (void)taciti_kernels_get();
+    const taciti_kernels *set = isa == NULL ? choose() : taciti_kernels_named(isa);
+    if (set != NULL) g_chosen = set;
+    return set != NULL;
+}
+
+const char *taciti_kernels_isa(size_t index) { return index < SETS ? NAMES[index] : NULL; }

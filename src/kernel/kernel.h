@@ -15,6 +15,7 @@
 #ifndef TACITI_KERNEL_KERNEL_H
 #define TACITI_KERNEL_KERNEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -165,5 +166,12 @@ const taciti_kernels *taciti_kernels_get(void);
 
 /* Returns the table of one set by name, or NULL if this CPU or build lacks it. For conformance tests and benchmarks. */
 const taciti_kernels *taciti_kernels_named(const char *isa);
+
+/* Makes taciti_kernels_get() return that set from now on; NULL: the one of the start. Returns false, and changes
+ * nothing, if this CPU or build lacks it. For benchmarks; no other thread may use kernels meanwhile. */
+bool taciti_kernels_switch(const char *isa);
+
+/* The name of the index-th set, narrowest first; NULL behind the last. This CPU may lack it. */
+const char *taciti_kernels_isa(size_t index);
 
 #endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bench/codecs.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/pool.h"
+#include "codec/indices.h"
+#include "exchange/exchange.h"
+#include "exchange/pipeline.h"
+#include "kernel/kernel.h"
+#include "kernel/probe.h"
+
+/* A figure that takes longer than this gets no further rounds, but three at least. */
+static const double FIGURE_S = 4;
+enum { ROUNDS_MIN = 3 };
+
+const char *taciti_trial_pass_name(taciti_trial_pass pass) {
+    static const char *const NAMES[TACITI_TRIAL_PASSES] = {"encode_feedback", "encode", "decode", "decode_add"};
+    return NAMES[pass];
+}
+
+/* ---- one figure -------------------------------------------------------------------------------------------------- */
+
+typedef struct samples {
+    double read[TACITI_CODEC_BENCH_MAX_ROUNDS], seconds[TACITI_TRIAL_PASSES][TACITI_CODEC_BENCH_MAX_ROUNDS];
+} samples;
+
+typedef struct job {
+    taciti_trial *trial;
+    taciti_trial_pass pass;
+    tacit_status status;
+} job;
+
+static void run_job(void *context, int thread, int threads) {
+    job *j = context;
+    (void)thread;
+    (void)threads;
+    j->status = taciti_trial_run(j->trial, j->pass);
+}
+
+static tacit_status time_pass(taciti_pool *pool, taciti_trial *trial, taciti_trial_pass pass, double *seconds) {
+    job j = {.trial = trial, .pass = pass};
+    *seconds = taciti_probe_time(pool, run_job, &j);
+    return j.status;
+}
+
+static double read_rate(taciti_pool *pool, const taciti_trial *trial) {
+    const size_t bytes = trial->n * sizeof(float) & ~(size_t)63;
+    taciti_probe_stream stream = {.base = trial->arrays[2].base, .bytes = bytes, .use = TACITI_PROBE_READ};
+    return (double)bytes / taciti_probe_pass(pool, &stream, 1);
+}
+
+/* A round: the probe, then every pass; the order turns around from round to round. */
+static tacit_status run_round(taciti_pool *pool, taciti_trial *trial, int round, samples *s) {
+    const int r = round < 0 ? 0 : round;
+    if (r % 2 == 0) s->read[r] = read_rate(pool, trial);
+    for (int pass = 0; pass < TACITI_TRIAL_PASSES; pass++)
+        TACITI_TRY(time_pass(pool, trial, (taciti_trial_pass)pass, &s->seconds[pass][r]));
+    if (r % 2 != 0) s->read[r] = read_rate(pool, trial);
+    return TACIT_OK;
+}
+
+static taciti_codec_rate rate_of(const taciti_trial *trial, taciti_trial_pass pass, const samples *s, int rounds) {
+    double rate[TACITI_CODEC_BENCH_MAX_ROUNDS], input[TACITI_CODEC_BENCH_MAX_ROUNDS],
+        moved[TACITI_CODEC_BENCH_MAX_ROUNDS];
+    const double more = taciti_trial_moved_bytes(trial, pass) / ((double)trial->n * sizeof(float));
+    for (int r = 0; r < rounds; r++) {
+        rate[r] = (double)trial->n * sizeof(float) / s->seconds[pass][r];
+        input[r] = rate[r] / s->read[r];
+        moved[r] = more * input[r];
+    }
+    return (taciti_codec_rate){.input_bytes_per_s = taciti_statistics_of(rate, rounds),
+                               .input_share = taciti_statistics_of(input, rounds),
+                               .moved_share = taciti_statistics_of(moved, rounds)};
+}
+
+/* What the first encode, of the gradient itself, has kept. */
+static void describe(const taciti_trial *trial, taciti_codec_figure *figure) {
+    const double all = taciti_kernels_get()->sum_squares(trial->gradient, trial->n);
+    const double lost = taciti_kernels_get()->sum_squares(taciti_trial_error(trial), trial->n);
+    figure->energy_kept = 1 - lost / all;
+    figure->payload_bytes_per_float = (double)trial->payload_bytes / (double)trial->n;
+    figure->kept_share = trial->tally.n > 0 ? (double)trial->tally.kept / (double)trial->tally.n : 1;
+    figure->index_bits = figure->index_entropy = (double)NAN;
+}
+
+static tacit_status measure(taciti_pool *pool, taciti_trial *trial, int rounds, taciti_codec_figure *figure) {
+    samples s;
+    const int64_t begin_ns = taciti_now_ns();
+    int done = 0;
+    TACITI_TRY(taciti_trial_run(trial, TACITI_TRIAL_FEEDBACK));
+    describe(trial, figure);
+    TACITI_TRY(run_round(pool, trial, -1, &s));
+    while (done < rounds) {
+        if (done >= ROUNDS_MIN && (double)(taciti_now_ns() - begin_ns) / 1e9 > FIGURE_S) break;
+        TACITI_TRY(run_round(pool, trial, done++, &s));
+    }
+    for (int pass = 0; pass < TACITI_TRIAL_PASSES; pass++)
+        figure->rate[pass] = rate_of(trial, (taciti_trial_pass)pass, &s, done);
+    figure->read_bytes_per_s = taciti_statistics_of(s.read, done);
+    return TACIT_OK;
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
+
+typedef struct run {
+    const taciti_codec_bench_options *options;
+    taciti_pool *pool;
+    taciti_pages gradient;
+    size_t total; /* figures */
+    taciti_codec_bench *out;
+} run;
+
+/* Pieces as long as one message of the exchange takes; linear codecs encode whole buckets. */
+static size_t piece_of(const run *r, const taciti_codec *codec, const void *options) {
+    enum { BUCKET_FLOATS = (25 << 20) / sizeof(float) };
+    if (codec->aggregation == TACITI_CODEC_LINEAR) return BUCKET_FLOATS < r->options->n ? BUCKET_FLOATS : r->options->n;
+    return taciti_codec_floats_of(codec, options, r->options->setting, (double)TACITI_WIRE_SEGMENT_BYTES,
+                                  r->options->n);
+}
+
+static tacit_status measure_codec(run *r, const taciti_codec *codec, const char *isa, bool whole) {
+    const taciti_codec_bench_options *o = r->options;
+    const void *options = o->options_of(o->context, codec);
+    taciti_codec_figure *figure = &r->out->figures[r->out->count];
+    taciti_trial trial;
+    TACITI_TRY(taciti_trial_create(codec, options, o->setting, r->gradient.base, o->n,
+                                   whole ? 0 : piece_of(r, codec, options), &trial));
+    *figure = (taciti_codec_figure){.codec = codec, .isa = isa, .piece_n = trial.piece_n, .whole = whole};
+    const tacit_status status = measure(r->pool, &trial, o->rounds, figure);
+    taciti_trial_destroy(&trial);
+    if (status == TACIT_OK) r->out->count++;
+    if (o->progress != NULL) o->progress(o->context, codec->name, isa, r->out->count, r->total);
+    return status;
+}
+
+static bool is_wanted(const taciti_codec_bench_options *o, const char *isa) {
+    return taciti_kernels_named(isa) != NULL && (o->isa == NULL || strcmp(o->isa, isa) == 0);
+}
+
+static tacit_status measure_all(run *r) {
+    const taciti_codec_bench_options *o = r->options;
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
+        if (o->codec != NULL && o->codec != *codec) continue;
+        for (size_t i = 0; taciti_kernels_isa(i) != NULL; i++) {
+            if (!is_wanted(o, taciti_kernels_isa(i)) || r->out->count + 2 > TACITI_CODEC_BENCH_FIGURES) continue;
+            (void)taciti_kernels_switch(taciti_kernels_isa(i));
+            TACITI_TRY(measure_codec(r, *codec, taciti_kernels_isa(i), false));
+            TACITI_TRY(measure_codec(r, *codec, taciti_kernels_isa(i), true));
+        }
+    }
+    return TACIT_OK;
+}
+
+static size_t count_figures(const taciti_codec_bench_options *o) {
+    size_t codecs = 0, sets = 0;
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
+        codecs += o->codec == NULL || o->codec == *codec;
+    for (size_t i = 0; taciti_kernels_isa(i) != NULL; i++) sets += is_wanted(o, taciti_kernels_isa(i));
+    return 2 * codecs * sets;
+}
+
+static tacit_status prepare(run *r) {
+    r->out->figures = taciti_calloc(TACITI_CODEC_BENCH_FIGURES, sizeof *r->out->figures);
+    if (r->out->figures == NULL) return TACIT_E_MEMORY;
+    TACITI_TRY(taciti_pool_create(1, 0, &r->pool));
+    TACITI_TRY(taciti_pages_create(r->options->n * sizeof(float), "the gradient", &r->gradient));
+    taciti_gradient_like(1, r->gradient.base, r->options->n);
+    r->total = count_figures(r->options);
+    return TACIT_OK;
+}
+
+tacit_status taciti_codec_bench_run(const taciti_codec_bench_options *options, taciti_codec_bench *out) {
+    taciti_codec_bench bench = {0};
+    run r = {.options = options, .out = &bench};
+    tacit_status status = prepare(&r);
+    if (status == TACIT_OK) status = measure_all(&r);
+    (void)taciti_kernels_switch(NULL);
+    taciti_pages_destroy(&r.gradient);
+    taciti_pool_destroy(r.pool);
+    if (status == TACIT_OK)
+        *out = bench;
+    else
+        taciti_codec_bench_destroy(&bench);
+    return status;
+}
+
+void taciti_codec_bench_destroy(taciti_codec_bench *bench) {
+    taciti_free(bench->figures);
+    *bench = (taciti_codec_bench){0};
+}
+
+double taciti_codec_bench_memory_bytes(const taciti_codec_bench_options *o) {
+    double most = 0;
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
+        const void *options = o->options_of(o->context, *codec);
+        double bytes = (double)(*codec)->bound(options, o->n);
+        if (o->codec != NULL && o->codec != *codec) continue;
+        if ((*codec)->scratch_bytes != NULL) bytes += (double)(*codec)->scratch_bytes(options, o->n);
+        if ((*codec)->state_bytes != NULL) bytes += 2 * (double)(*codec)->state_bytes(options, o->n);
+        if ((*codec)->rounds > 1) bytes += (double)o->n * sizeof(float);
+        most = bytes > most ? bytes : most;
+    }
+    return most + TACITI_CODEC_BENCH_BYTES_PER_FLOAT * (double)o->n;
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "codec/trial.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "kernel/kernel.h"
+
+enum { SLOTS = 8, COLUMNS = 1024, EIGHTHS_NARROW = 7 };
+
+/* ---- data -------------------------------------------------------------------------------------------------------- */
+
+/* Uniform in (0, 1]. */
+static float unit(uint32_t bits) { return (float)((bits >> 8) + 1) * 0x1p-24f; }
+
+/* 10^-4 to 10^-2, of a whole layer. */
+static float scale_of(uint64_t seed, size_t layer) {
+    return powf(10.0f, -2.0f - 2.0f * unit(taciti_rng_u32(taciti_rng_key(seed, 'l'), (uint32_t)layer)));
+}
+
+/* Seven elements of eight from a distribution four times as narrow as that of the others. */
+void taciti_gradient_like(uint64_t seed, float *x, size_t n) {
+    const uint64_t key = taciti_rng_key(seed, 'g');
+    for (size_t at = 0; at < n; at += TACITI_TRIAL_LAYER) {
+        const size_t end = n - at < TACITI_TRIAL_LAYER ? n : at + TACITI_TRIAL_LAYER;
+        const float wide = scale_of(seed, at / TACITI_TRIAL_LAYER), narrow = wide / 4;
+        for (size_t i = at; i < end; i++) {
+            const uint32_t bits = taciti_rng_u32(taciti_rng_key(key, i >> 32), (uint32_t)i);
+            const float magnitude = -logf(unit(bits)) * ((bits & 7) < EIGHTHS_NARROW ? narrow : wide) + 1e-9f * wide;
+            x[i] = (bits & 8) != 0 ? magnitude : -magnitude;
+        }
+    }
+}
+
+/* ---- sizes ------------------------------------------------------------------------------------------------------- */
+
+double taciti_codec_expected_bytes(const taciti_codec *codec, const void *options, taciti_codec_setting setting,
+                                   size_t n) {
+    if (codec->expected_bytes == NULL || n == 0) return (double)codec->bound(options, n);
+    return codec->expected_bytes(options, setting, n);
+}
+
+size_t taciti_codec_floats_of(const taciti_codec *codec, const void *options, taciti_codec_setting setting,
+                              double bytes, size_t max) {
+    size_t low = 1, high = max / 16 + 1; /* low fits or is the minimum, high does not or is out of range */
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        if (taciti_codec_expected_bytes(codec, options, setting, 16 * middle) <= bytes)
+            low = middle;
+        else
+            high = middle;
+    }
+    return 16 * low < max ? 16 * low : max;
+}
+
+static size_t pieces_of(const taciti_trial *t) { return t->n / t->piece_n; }
+
+static float *array(const taciti_trial *t, int index) { return t->arrays[index].base; }
+
+double taciti_trial_moved_bytes(const taciti_trial *t, taciti_trial_pass pass) {
+    static const double FLOATS[TACITI_TRIAL_PASSES] = {3, 1, 1, 2}; /* read and written */
+    return FLOATS[pass] * sizeof(float) * (double)t->n + (double)t->payload_bytes;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static tacit_status reserve(size_t bytes, taciti_pages *out) {
+    return bytes == 0 ? TACIT_OK : taciti_pages_create(bytes, "a trial of a codec", out);
+}
+
+static tacit_status allocate(taciti_trial *t) {
+    const taciti_codec *c = t->codec;
+    const size_t slots = pieces_of(t) < SLOTS ? pieces_of(t) : SLOTS;
+    const size_t state = c->state_bytes == NULL ? 0 : c->state_bytes(t->options, t->piece_n);
+    t->stride = taciti_round_up(c->bound(t->options, t->piece_n) + TACITI_ALIGN_BYTES, TACITI_ALIGN_BYTES);
+    t->state_stride = taciti_round_up(state, TACITI_ALIGN_BYTES);
+    t->before_at =
+        taciti_round_up(c->scratch_bytes == NULL ? 0 : c->scratch_bytes(t->options, t->piece_n), TACITI_ALIGN_BYTES);
+    for (int a = 0; a < 3; a++) TACITI_TRY(reserve(t->n * sizeof(float), &t->arrays[a]));
+    TACITI_TRY(reserve(slots * t->stride, &t->payloads));
+    TACITI_TRY(reserve(t->before_at + (c->rounds > 1 ? t->piece_n * sizeof(float) : 0), &t->scratch));
+    TACITI_TRY(reserve(2 * pieces_of(t) * t->state_stride, &t->states));
+    t->bytes = taciti_calloc(slots, sizeof *t->bytes);
+    return t->bytes == NULL ? TACIT_E_MEMORY : TACIT_OK;
+}
+
+tacit_status taciti_trial_create(const taciti_codec *codec, const void *options, taciti_codec_setting setting,
+                                 const float *gradient, size_t n, size_t piece_n, taciti_trial *out) {
+    const size_t piece = piece_n == 0 || piece_n > n ? n : piece_n;
+    *out = (taciti_trial){.codec = codec,
+                          .options = options,
+                          .setting = setting,
+                          .n = n / piece * piece,
+                          .piece_n = piece,
+                          .gradient = gradient,
+                          .matrix = {.rows = piece / COLUMNS, .columns = COLUMNS}};
+    const tacit_status status = allocate(out);
+    if (status != TACIT_OK) taciti_trial_destroy(out);
+    return status;
+}
+
+void taciti_trial_destroy(taciti_trial *t) {
+    for (int a = 0; a < 3; a++) taciti_pages_destroy(&t->arrays[a]);
+    taciti_pages_destroy(&t->payloads);
+    taciti_pages_destroy(&t->scratch);
+    taciti_pages_destroy(&t->states);
+    taciti_free(t->bytes);
+    *t = (taciti_trial){0};
+}
+
+/* ---- passes ------------------------------------------------------------------------------------------------------ */
+
+static char *state_of(const taciti_trial *t, size_t piece, int version) {
+    if (t->state_stride == 0) return NULL;
+    return (char *)t->states.base + ((size_t)version * pieces_of(t) + piece) * t->state_stride;
+}
+
+static char *payload_of(const taciti_trial *t, size_t piece) {
+    return (char *)t->payloads.base + piece % SLOTS * t->stride;
+}
+
+static float *before_of(const taciti_trial *t) {
+    return t->codec->rounds > 1 ? (float *)(void *)((char *)t->scratch.base + t->before_at) : NULL;
+}
+
+static taciti_codec_call call_of(const taciti_trial *t, size_t piece) {
+    return (taciti_codec_call){.options = t->options,
+                               .setting = t->setting,
+                               .key = taciti_codec_key(1, 0, TACITI_CODEC_ALL_RANKS, piece % SLOTS),
+                               .state = state_of(t, piece, t->now),
+                               .next = state_of(t, piece, 1 - t->now),
+                               .scratch = t->before_at == 0 ? NULL : t->scratch.base,
+                               .matrices = &t->matrix,
+                               .n_matrices = t->matrix.rows > 0 ? 1 : 0};
+}
+
+/* The rounds before the last one only tell `before`. */
+static tacit_status encode(taciti_trial *t, size_t piece, const float *x, float *error) {
+    taciti_codec_call call = call_of(t, piece);
+    size_t *bytes = &t->bytes[piece % SLOTS];
+    call.tally = &t->tally;
+    for (call.round = 0; call.round < t->codec->rounds; call.round++) {
+        TACITI_TRY(t->codec->encode(&call, x, t->piece_n, payload_of(t, piece), error, bytes));
+        t->payload_bytes += *bytes;
+        if (call.round + 1 == t->codec->rounds) break;
+        TACITI_TRY(t->codec->decode(&call, payload_of(t, piece), *bytes, before_of(t), t->piece_n));
+        call.before = before_of(t);
+    }
+    return TACIT_OK;
+}
+
+static tacit_status decode(const taciti_trial *t, size_t piece, float *x, bool add) {
+    taciti_codec_call call = call_of(t, piece);
+    call.round = t->codec->rounds - 1;
+    call.before = before_of(t);
+    return (add ? t->codec->decode_add : t->codec->decode)(&call, payload_of(t, piece), t->bytes[piece % SLOTS], x,
+                                                           t->piece_n);
+}
+
+/* The error of the pass before becomes v, in place; the other array receives the error of this one. */
+static tacit_status run_piece(taciti_trial *t, taciti_trial_pass pass, size_t piece) {
+    const size_t at = piece * t->piece_n;
+    float *v = array(t, t->now) + at;
+    switch (pass) {
+    case TACITI_TRIAL_FEEDBACK:
+        taciti_kernels_get()->add(v, t->gradient + at, t->piece_n);
+        return encode(t, piece, v, array(t, 1 - t->now) + at);
+    case TACITI_TRIAL_ENCODE: return encode(t, piece, t->gradient + at, NULL);
+    case TACITI_TRIAL_DECODE:
+    case TACITI_TRIAL_ADD: return decode(t, piece, array(t, 2) + at, pass == TACITI_TRIAL_ADD);
+    case TACITI_TRIAL_PASSES: break;
+    }
+    return TACIT_OK;
+}
+
+tacit_status taciti_trial_run(taciti_trial *t, taciti_trial_pass pass) {
+    if (pass == TACITI_TRIAL_FEEDBACK || pass == TACITI_TRIAL_ENCODE) {
+        t->payload_bytes = 0;
+        t->tally = (taciti_codec_tally){0};
+    }
+    for (size_t piece = 0; piece < pieces_of(t); piece++) TACITI_TRY(run_piece(t, pass, piece));
+    if (pass == TACITI_TRIAL_FEEDBACK) t->now = 1 - t->now;
+    return TACIT_OK;
+}
