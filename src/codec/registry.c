@@ -6,7 +6,10 @@
 
 #include "codec/codec.h"
 
-#define TACITI_CODECS(X) X(f32) X(bf16) X(fp16)
+/* clang-format off */
+#define TACITI_CODECS(X) X(f32) X(bf16) X(fp16) \
+    X(qsgd) X(terngrad) X(natural) X(signsgd) X(signum) X(onebit) X(loco)
+/* clang-format on */
 
 #define DECLARE(name) extern const taciti_codec taciti_codec_##name;
 TACITI_CODECS(DECLARE)

@@ -244,7 +244,7 @@ static void lossless_codecs_keep_every_finite_bit(void **state) {
     }
 }
 
-/* What all ranks look at to skip a step must survive the wire. */
+/* What all ranks look at to skip a step must survive the wire: with a number format itself, with others its block. */
 static void non_finite_input_stays_non_finite(void **state) {
     (void)state;
     FOR_ALL(codec, n, kind) {
@@ -253,6 +253,10 @@ static void non_finite_input_stays_non_finite(void **state) {
         const size_t bytes = encode_guarded(codec, g_x, n, g_payload, NULL);
         assert_int_equal(codec->decode(&g_decoder, g_payload, bytes, g_y, n), TACIT_OK);
         for (size_t i = 0; i < n; i++) {
+            if (!codec->number_format) {
+                assert_int_equal(isfinite(g_x[i]) != 0, isfinite(g_y[i]) != 0);
+                continue;
+            }
             assert_int_equal(isnan(g_x[i]) != 0, isnan(g_y[i]) != 0);
             if (isinf(g_x[i])) assert_true(g_y[i] == g_x[i]);
         }

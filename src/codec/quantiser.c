@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "codec/quantiser.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "kernel/kernel.h"
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "payloads are little endian; this machine needs a byte swap in encode and decode"
+#endif
+
+enum { PIECE = TACITI_QUANTISER_PIECE, TRITS = 5, LANES = 16 };
+_Static_assert(PIECE % LANES == 0 && PIECE % TRITS == 0 && PIECE % 8 == 0, "pieces begin at a whole byte");
+
+/* ---- codes in bytes ---------------------------------------------------------------------------------------------- */
+static unsigned bits_of(unsigned codes) {
+    unsigned bits = 1;
+    while (1u << bits < codes) bits++;
+    return bits;
+}
+
+static size_t packed_bytes(unsigned codes, size_t n) {
+    if (codes == 3) return (n + TRITS - 1) / TRITS;
+    return n / 8 * bits_of(codes) + (n % 8 * bits_of(codes) + 7) / 8;
+}
+
+/* Five codes of 0, 1 or 2 make a byte below 243. */
+static void pack_trits(const uint8_t *codes, size_t n, uint8_t *out) {
+    for (size_t i = 0; i < n; i += TRITS) {
+        unsigned byte = 0;
+        for (size_t j = TRITS; j-- > 0;) byte = byte * 3 + (i + j < n ? codes[i + j] : 0);
+        out[i / TRITS] = (uint8_t)byte;
+    }
+}
+
+static void unpack_trits(const uint8_t *in, size_t n, uint8_t *codes) {
+    for (size_t i = 0; i < n; i += TRITS) {
+        unsigned byte = in[i / TRITS];
+        for (size_t j = i; j < i + TRITS && j < n; j++, byte /= 3) codes[j] = (uint8_t)(byte % 3);
+    }
+}
+
+/* Eight codes make `bits` bytes; the first code is in the lowest bits. */
+static void pack(unsigned n_codes, const uint8_t *codes, size_t n, uint8_t *out) {
+    const unsigned bits = bits_of(n_codes);
+    if (n_codes == 3) {
+        pack_trits(codes, n, out);
+        return;
+    }
+    for (size_t i = 0; i < n; i += 8, out += bits) {
+        uint64_t word = 0;
+        const size_t m = n - i < 8 ? n - i : 8;
+        for (size_t j = 0; j < m; j++) word |= (uint64_t)codes[i + j] << (j * bits);
+        const size_t bytes = (m * bits + 7) / 8;
+        for (size_t b = 0; b < bytes; b++) out[b] = (uint8_t)(word >> (8 * b));
+    }
+}
+
+static void unpack(unsigned n_codes, const uint8_t *in, size_t n, uint8_t *codes) {
+    const unsigned bits = bits_of(n_codes);
+    if (n_codes == 3) {
+        unpack_trits(in, n, codes);
+        return;
+    }
+    for (size_t i = 0; i < n; i += 8, in += bits) {
+        uint64_t word = 0;
+        const size_t m = n - i < 8 ? n - i : 8, bytes = (m * bits + 7) / 8;
+        for (size_t b = 0; b < bytes; b++) word |= (uint64_t)in[b] << (8 * b);
+        for (size_t j = 0; j < m; j++) codes[i + j] = (uint8_t)(word >> (j * bits) & ((1u << bits) - 1));
+    }
+}
+
+/* ---- where things are in a payload ------------------------------------------------------------------------------- */
+typedef struct layout {
+    taciti_quantiser_shape shape; /* with a block that is a multiple of 8, or as long as the array */
+    size_t blocks, parameter_bytes, bytes;
+} layout;
+
+static layout layout_of(const taciti_quantiser *quantiser, const void *options, size_t n) {
+    layout l = {.shape = quantiser->shape(options)};
+    l.shape.block = l.shape.block == 0 ? n : (l.shape.block + 7) / 8 * 8;
+    if (n == 0) return l;
+    l.blocks = (n + l.shape.block - 1) / l.shape.block;
+    l.parameter_bytes = l.blocks * l.shape.parameters * sizeof(float);
+    l.bytes = l.parameter_bytes + packed_bytes(l.shape.codes, n);
+    return l;
+}
+
+size_t taciti_quantiser_bound(const taciti_quantiser *quantiser, const void *options, size_t n) {
+    return layout_of(quantiser, options, n).bytes;
+}
+
+static size_t min(size_t a, size_t b) { return a < b ? a : b; }
+
+/* ---- encode ------------------------------------------------------------------------------------------------------ */
+typedef struct encoding {
+    const taciti_quantiser *quantiser;
+    const taciti_codec_call *call;
+    layout l;
+    uint8_t *codes; /* in the payload */
+    float *error;
+} encoding;
+
+static void fill_nan(float *y, size_t n) {
+    for (size_t i = 0; i < n; i++) y[i] = NAN;
+}
+
+static void restore_or_nan(const taciti_quantiser *quantiser, const void *options, const float *parameters,
+                           const uint8_t *codes, size_t n, float *y) {
+    if (isnan(parameters[0]))
+        fill_nan(y, n);
+    else
+        quantiser->restore(options, parameters, codes, n, y);
+}
+
+static void add_to_tally(taciti_codec_tally *tally, const float *x, const float *y, size_t n) {
+    tally->squares_in += taciti_kernels_get()->sum_squares(x, n);
+    tally->squares_out += taciti_kernels_get()->sum_squares(y, n);
+}
+
+static void encode_part(const encoding *e, const float *parameters, const taciti_quantiser_part *part) {
+    uint8_t codes[PIECE];
+    float y[PIECE];
+    if (isnan(parameters[0]))
+        memset(codes, 0, part->n);
+    else
+        e->quantiser->quantise(e->call, parameters, part, codes);
+    pack(e->l.shape.codes, codes, part->n, e->codes + packed_bytes(e->l.shape.codes, part->first));
+    if (e->error == NULL && e->call->tally == NULL) return;
+    restore_or_nan(e->quantiser, e->call->options, parameters, codes, part->n, y);
+    if (e->call->tally != NULL) add_to_tally(e->call->tally, part->x, y, part->n);
+    if (e->error == NULL) return;
+    for (size_t i = 0; i < part->n; i++) e->error[part->first + i] = part->x[i] - y[i];
+}
+
+static void encode_block(const encoding *e, const taciti_quantiser_part *block, float *parameters) {
+    float values[TACITI_QUANTISER_PARAMETERS];
+    if (taciti_kernels_get()->all_finite(block->x, block->n))
+        e->quantiser->measure(e->call, block, values);
+    else
+        fill_nan(values, e->l.shape.parameters);
+    memcpy(parameters, values, e->l.shape.parameters * sizeof *parameters);
+    for (size_t at = 0; at < block->n; at += PIECE) {
+        const taciti_quantiser_part part = {block->x + at, min(block->n - at, PIECE), block->first + at};
+        encode_part(e, values, &part);
+    }
+}
+
+tacit_status taciti_quantiser_encode(const taciti_quantiser *quantiser, const taciti_codec_call *call, const float *x,
+                                     size_t n, void *out, float *error, size_t *bytes) {
+    const layout l = layout_of(quantiser, call->options, n);
+    const encoding e = {quantiser, call, l, (uint8_t *)out + l.parameter_bytes, error};
+    float *parameters = out;
+    if (quantiser->begin != NULL) quantiser->begin(call, n);
+    for (size_t b = 0; b < l.blocks; b++) {
+        const size_t first = b * l.shape.block;
+        const taciti_quantiser_part block = {x + first, min(n - first, l.shape.block), first};
+        encode_block(&e, &block, parameters + b * l.shape.parameters);
+    }
+    if (call->tally != NULL) {
+        call->tally->n += n;
+        call->tally->kept += n;
+        call->tally->near += n;
+    }
+    *bytes = l.bytes;
+    return TACIT_OK;
+}
+
+/* ---- decode ------------------------------------------------------------------------------------------------------ */
+static bool legal_parameters(const taciti_quantiser *quantiser, const void *options, const float *parameters,
+                             size_t count) {
+    size_t nans = 0, finite = 0;
+    for (size_t i = 0; i < count; i++) {
+        nans += isnan(parameters[i]) != 0;
+        finite += isfinite(parameters[i]) != 0;
+    }
+    if (nans == count) return true;
+    return finite == count && (quantiser->legal == NULL || quantiser->legal(options, parameters));
+}
+
+static bool legal_trits(const uint8_t *in, size_t bytes) {
+    unsigned largest = 0;
+    for (size_t i = 0; i < bytes; i++) largest = in[i] > largest ? in[i] : largest;
+    return largest < 243;
+}
+
+static bool legal_codes(unsigned n_codes, const uint8_t *in, size_t n) {
+    uint8_t codes[PIECE];
+    unsigned largest = 0;
+    if (n_codes == 3) return legal_trits(in, packed_bytes(3, n));
+    if (n_codes == 1u << bits_of(n_codes)) return true;
+    for (size_t at = 0; at < n; at += PIECE) {
+        const size_t m = min(n - at, PIECE);
+        unpack(n_codes, in + packed_bytes(n_codes, at), m, codes);
+        for (size_t i = 0; i < m; i++) largest = codes[i] > largest ? codes[i] : largest;
+    }
+    return largest < n_codes;
+}
+
+static tacit_status check(const taciti_quantiser *quantiser, const void *options, const layout *l, const void *payload,
+                          size_t bytes, size_t n) {
+    const float *parameters = payload;
+    if (bytes != l->bytes)
+        return taciti_fail(TACIT_E_DATA, "%s payload of %zu bytes where %zu floats need %zu", quantiser->name, bytes, n,
+                           l->bytes);
+    for (size_t b = 0; b < l->blocks; b++)
+        if (!legal_parameters(quantiser, options, parameters + b * l->shape.parameters, l->shape.parameters))
+            return taciti_fail(TACIT_E_DATA, "%s payload whose block %zu has a scale that no encoder writes",
+                               quantiser->name, b);
+    if (!legal_codes(l->shape.codes, (const uint8_t *)payload + l->parameter_bytes, n))
+        return taciti_fail(TACIT_E_DATA, "%s payload with a code of %u or more", quantiser->name, l->shape.codes);
+    return TACIT_OK;
+}
+
+typedef struct decoding {
+    const taciti_quantiser *quantiser;
+    const void *options;
+    layout l;
+    const float *parameters;
+    const uint8_t *codes;
+    bool add;
+} decoding;
+
+static void decode_part(const decoding *d, const float *parameters, size_t first, float *x, size_t n) {
+    uint8_t codes[PIECE];
+    float y[PIECE];
+    unpack(d->l.shape.codes, d->codes + packed_bytes(d->l.shape.codes, first), n, codes);
+    restore_or_nan(d->quantiser, d->options, parameters, codes, n, d->add ? y : x);
+    if (d->add) taciti_kernels_get()->add(x, y, n);
+}
+
+static tacit_status decode_into(const taciti_quantiser *quantiser, const taciti_codec_call *call, const void *payload,
+                                size_t bytes, float *x, size_t n, bool add) {
+    const layout l = layout_of(quantiser, call->options, n);
+    TACITI_TRY(check(quantiser, call->options, &l, payload, bytes, n));
+    const decoding d = {quantiser, call->options, l, payload, (const uint8_t *)payload + l.parameter_bytes, add};
+    for (size_t b = 0; b < l.blocks; b++) {
+        const size_t begin = b * l.shape.block, end = min(n, begin + l.shape.block);
+        for (size_t at = begin; at < end; at += PIECE)
+            decode_part(&d, d.parameters + b * l.shape.parameters, at, x + at, min(end - at, PIECE));
+    }
+    return TACIT_OK;
+}
+
+tacit_status taciti_quantiser_decode(const taciti_quantiser *quantiser, const taciti_codec_call *call,
+                                     const void *payload, size_t bytes, float *x, size_t n) {
+    return decode_into(quantiser, call, payload, bytes, x, n, false);
+}
+
+tacit_status taciti_quantiser_decode_add(const taciti_quantiser *quantiser, const taciti_codec_call *call,
+                                         const void *payload, size_t bytes, float *x, size_t n) {
+    return decode_into(quantiser, call, payload, bytes, x, n, true);
+}
+
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
+typedef struct lanes {
+    double sum[LANES], magnitudes[LANES], squares[LANES];
+    float largest[LANES];
+} lanes;
+
+static void add_to_lanes(lanes *l, const float *x, size_t n) {
+    for (size_t j = 0; j < n; j++) {
+        const double v = (double)x[j];
+        l->sum[j] += v;
+        l->magnitudes[j] += fabs(v);
+        l->squares[j] += v * v;
+        l->largest[j] = fabsf(x[j]) > l->largest[j] ? fabsf(x[j]) : l->largest[j];
+    }
+}
+
+taciti_block_sums taciti_block_sums_of(const float *x, size_t n) {
+    lanes l = {0};
+    taciti_block_sums out = {0};
+    for (size_t i = 0; i + LANES <= n; i += LANES) add_to_lanes(&l, x + i, LANES);
+    add_to_lanes(&l, x + n / LANES * LANES, n % LANES);
+    for (size_t j = 0; j < LANES; j++) {
+        out.sum += l.sum[j];
+        out.magnitudes += l.magnitudes[j];
+        out.squares += l.squares[j];
+        out.largest = l.largest[j] > out.largest ? l.largest[j] : out.largest;
+    }
+    return out;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Quantisers: codecs of class SUM that turn every element of an array into a code of a few bits. The array is cut into
+ * blocks, and each block has a few parameters (a scale, two means). quantiser.c makes the codec's functions from what
+ * one method computes, and does everything else: packing, errors, tallies, values that are not finite, checks.
+ *
+ * Wire layout       bytes                        a decoder rejects
+ *   parameters      4 per parameter and block    a block whose parameters are neither all finite nor all NaN, or that
+ *                                                the method calls illegal
+ *   codes           bits() of n codes            a code that the method does not use; any other size
+ *
+ * A block with an element that is not finite has parameters NaN and decodes to NaN throughout.
+ */
+#ifndef TACITI_CODEC_QUANTISER_H
+#define TACITI_CODEC_QUANTISER_H
+
+#include "codec/codec.h"
+
+enum {
+    TACITI_QUANTISER_PIECE = 640,      /* elements that are quantised at a time; multiple of 16 and of 5 */
+    TACITI_QUANTISER_PARAMETERS = 256, /* maximum per block */
+    TACITI_QUANTISER_BLOCK_MAX = 1 << 20
+};
+
+/* The range of an option "block". */
+#define TACITI_QUANTISER_BLOCK .min = 8, .max = TACITI_QUANTISER_BLOCK_MAX, .unit = "elements"
+
+typedef struct taciti_quantiser_shape {
+    size_t block;      /* elements per block, rounded up to a multiple of 8; 0: the whole array is one block */
+    size_t parameters; /* floats per block, 1 .. TACITI_QUANTISER_PARAMETERS */
+    unsigned codes;    /* legal codes are 0 .. codes - 1; 2 .. 256. 3 codes take 1.6 bits, others whole bits */
+} taciti_quantiser_shape;
+
+/* Consecutive elements of one block, and the place of the first in the array, which counts random numbers. */
+typedef struct taciti_quantiser_part {
+    const float *x;
+    size_t n, first;
+} taciti_quantiser_part;
+
+typedef struct taciti_quantiser {
+    const char *name; /* of the codec, in errors */
+    taciti_quantiser_shape (*shape)(const void *options);
+
+    /* Called once per encode, before anything else, also for n = 0. NULL: nothing to do. */
+    void (*begin)(const taciti_codec_call *call, size_t n);
+
+    /* Sets the parameters of a block, whose elements are all finite. They must be finite. */
+    void (*measure)(const taciti_codec_call *call, const taciti_quantiser_part *block, float *parameters);
+
+    /* codes[part->n]; parts are whole blocks, or pieces of a block longer than TACITI_QUANTISER_PIECE. */
+    void (*quantise)(const taciti_codec_call *call, const float *parameters, const taciti_quantiser_part *part,
+                     uint8_t *codes);
+
+    /* Whether a decoder accepts these finite parameters. NULL: any. */
+    bool (*legal)(const void *options, const float *parameters);
+
+    /* y[n] = what the codes stand for. */
+    void (*restore)(const void *options, const float *parameters, const uint8_t *codes, size_t n, float *y);
+} taciti_quantiser;
+
+size_t taciti_quantiser_bound(const taciti_quantiser *quantiser, const void *options, size_t n);
+tacit_status taciti_quantiser_encode(const taciti_quantiser *quantiser, const taciti_codec_call *call, const float *x,
+                                     size_t n, void *out, float *error, size_t *bytes);
+tacit_status taciti_quantiser_decode(const taciti_quantiser *quantiser, const taciti_codec_call *call,
+                                     const void *payload, size_t bytes, float *x, size_t n);
+tacit_status taciti_quantiser_decode_add(const taciti_quantiser *quantiser, const taciti_codec_call *call,
+                                         const void *payload, size_t bytes, float *x, size_t n);
+
+/* The four functions of a codec whose quantiser is the static `quantiser`; `prefix` may be empty. */
+#define TACITI_QUANTISER_FUNCTIONS(quantiser, prefix)                                                                  \
+    static size_t prefix##bound(const void *options, size_t n) {                                                       \
+        return taciti_quantiser_bound(&(quantiser), options, n);                                                       \
+    }                                                                                                                  \
+    static tacit_status prefix##encode(const taciti_codec_call *call, const float *x, size_t n, void *out,             \
+                                       float *error, size_t *bytes) {                                                  \
+        return taciti_quantiser_encode(&(quantiser), call, x, n, out, error, bytes);                                   \
+    }                                                                                                                  \
+    static tacit_status prefix##decode(const taciti_codec_call *call, const void *payload, size_t bytes, float *x,     \
+                                       size_t n) {                                                                     \
+        return taciti_quantiser_decode(&(quantiser), call, payload, bytes, x, n);                                      \
+    }                                                                                                                  \
+    static tacit_status prefix##decode_add(const taciti_codec_call *call, const void *payload, size_t bytes, float *x, \
+                                           size_t n) {                                                                 \
+        return taciti_quantiser_decode_add(&(quantiser), call, payload, bytes, x, n);                                  \
+    }
+
+/* Sums of a block in double: element i into lane i % 16, lanes folded in ascending order, so the same everywhere. */
+typedef struct taciti_block_sums {
+    double sum, magnitudes, squares; /* of x, |x| and x^2 */
+    float largest;                   /* magnitude */
+} taciti_block_sums;
+taciti_block_sums taciti_block_sums_of(const float *x, size_t n);
+
+#endif

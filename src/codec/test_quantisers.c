@@ -1,0 +1,664 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Quantisers: the packing and the checks that they share, then the numbers and the laws of each. What every codec must
+ * do is in test_codec.c. Random methods have fixed keys, so a bound of 5 standard deviations holds always or never.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "codec/quantiser.h"
+
+enum { MAX = 3000, TRIALS = 20000 };
+static float g_x[MAX], g_y[MAX], g_error[MAX];
+static _Alignas(64) unsigned char g_payload[8 * MAX], g_options[256], g_state[8 * MAX], g_next[8 * MAX];
+static taciti_codec_call g_call;
+
+static uint32_t to_bits(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static float normal(uint64_t key, size_t i) {
+    const double u = taciti_rng_unit(key, 2 * i) + 0x1p-54, v = taciti_rng_unit(key, 2 * i + 1);
+    return (float)(sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
+}
+
+/* The codec with its options, changed by one "section.key" unless that is NULL. */
+static const taciti_codec *use(const char *name) {
+    const taciti_codec *codec = taciti_codec_find(name);
+    assert_non_null(codec);
+    g_call = (taciti_codec_call){.key = 42, .state = g_state, .next = g_next};
+    memset(g_state, 0, sizeof g_state);
+    if (codec->options == NULL) return codec;
+    const taciti_section section = {codec->options, g_options};
+    assert_int_equal(taciti_config_defaults(&(taciti_config){&section, 1}), TACIT_OK);
+    g_call.options = g_options;
+    return codec;
+}
+
+static void set(const taciti_codec *codec, const char *key, const char *value) {
+    const taciti_section section = {codec->options, g_options};
+    assert_int_equal(taciti_config_set(&(taciti_config){&section, 1}, key, value, key), TACIT_OK);
+}
+
+/* Encodes x and decodes into y. Returns the bytes of the payload. */
+static size_t round_trip(const taciti_codec *codec, const float *x, size_t n, float *y) {
+    size_t bytes = 0;
+    assert_int_equal(codec->encode(&g_call, x, n, g_payload, g_error, &bytes), TACIT_OK);
+    assert_int_equal(codec->decode(&g_call, g_payload, bytes, y, n), TACIT_OK);
+    return bytes;
+}
+
+static void assert_floats(const float *got, const float *expected, size_t n) {
+    for (size_t i = 0; i < n; i++) assert_int_equal(to_bits(got[i]), to_bits(expected[i]));
+}
+
+/* ---- what quantisers share --------------------------------------------------------------------------------------- */
+typedef struct echo_options {
+    taciti_quantiser_shape shape;
+} echo_options;
+
+/* Elements are codes; the first parameter is the place of the block. */
+static taciti_quantiser_shape echo_shape(const void *options) { return ((const echo_options *)options)->shape; }
+static void echo_measure(const taciti_codec_call *call, const taciti_quantiser_part *block, float *parameters) {
+    const size_t count = ((const echo_options *)call->options)->shape.parameters;
+    for (size_t i = 0; i < count; i++) parameters[i] = (float)(block->first + i);
+}
+static void echo_quantise(const taciti_codec_call *call, const float *parameters, const taciti_quantiser_part *part,
+                          uint8_t *codes) {
+    (void)call;
+    assert_true(part->first >= (size_t)parameters[0] && part->n <= TACITI_QUANTISER_PIECE);
+    assert_ptr_equal(part->x, g_x + part->first);
+    for (size_t i = 0; i < part->n; i++) codes[i] = (uint8_t)part->x[i];
+}
+static bool echo_legal(const void *options, const float *parameters) {
+    (void)options;
+    return parameters[0] >= 0;
+}
+static void echo_restore(const void *options, const float *parameters, const uint8_t *codes, size_t n, float *y) {
+    (void)options;
+    for (size_t i = 0; i < n; i++) y[i] = 256 * parameters[0] + codes[i];
+}
+static const taciti_quantiser ECHO = {.name = "echo",
+                                      .shape = echo_shape,
+                                      .measure = echo_measure,
+                                      .quantise = echo_quantise,
+                                      .legal = echo_legal,
+                                      .restore = echo_restore};
+
+static void echo(size_t block, size_t parameters, unsigned codes, size_t n) {
+    const echo_options options = {{block, parameters, codes}};
+    taciti_codec_tally tally = {0};
+    taciti_codec_call call = {.options = &options, .key = 5, .tally = &tally};
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++) g_x[i] = (float)(taciti_rng_u64(codes, i) % codes);
+    assert_int_equal(taciti_quantiser_encode(&ECHO, &call, g_x, n, g_payload, g_error, &bytes), TACIT_OK);
+    assert_int_equal(bytes, taciti_quantiser_bound(&ECHO, &options, n));
+    assert_int_equal(taciti_quantiser_decode(&ECHO, &call, g_payload, bytes, g_y, n), TACIT_OK);
+    const size_t length = block == 0 ? n : (block + 7) / 8 * 8;
+    double squares_in = 0, squares_out = 0;
+    for (size_t i = 0; i < n; i++) {
+        assert_true(g_y[i] == 256 * (float)(i / length * length) + g_x[i]);
+        assert_true(g_error[i] == g_x[i] - g_y[i]);
+        squares_in += (double)g_x[i] * (double)g_x[i];
+        squares_out += (double)g_y[i] * (double)g_y[i];
+    }
+    assert_true(tally.n == n && tally.kept == n && tally.near == n && tally.threshold == 0);
+    assert_true(tally.squares_in == squares_in && tally.squares_out == squares_out);
+    memcpy(g_x, g_y, n * sizeof *g_x);
+    assert_int_equal(taciti_quantiser_decode_add(&ECHO, &call, g_payload, bytes, g_y, n), TACIT_OK);
+    for (size_t i = 0; i < n; i++) assert_true(g_y[i] == 2 * g_x[i]);
+}
+
+static void codes_of_every_width_arrive_in_blocks_of_every_length(void **state) {
+    (void)state;
+    static const unsigned CODES[] = {2, 3, 4, 5, 8, 15, 16, 17, 63, 64, 127, 255, 256};
+    static const size_t SIZES[] = {0, 1, 4, 5, 6, 7, 8, 9, 639, 640, 641, 1285, MAX};
+    for (size_t c = 0; c < sizeof CODES / sizeof *CODES; c++)
+        for (size_t s = 0; s < sizeof SIZES / sizeof *SIZES; s++) {
+            echo(0, 1, CODES[c], SIZES[s]);
+            if (CODES[c] == 3) continue;
+            echo(1, 1, CODES[c], SIZES[s]);
+            echo(100, 3, CODES[c], SIZES[s]);
+            echo(1000, 2, CODES[c], SIZES[s]);
+        }
+}
+
+static size_t echo_bytes(size_t block, size_t parameters, unsigned codes, size_t n) {
+    const echo_options options = {{block, parameters, codes}};
+    return taciti_quantiser_bound(&ECHO, &options, n);
+}
+
+static void payloads_are_as_short_as_their_codes(void **state) {
+    (void)state;
+    assert_int_equal(echo_bytes(0, 1, 2, 9), 4 + 2);
+    assert_int_equal(echo_bytes(0, 1, 3, 9), 4 + 2);
+    assert_int_equal(echo_bytes(0, 1, 3, 11), 4 + 3);
+    assert_int_equal(echo_bytes(0, 2, 4, 9), 8 + 3);
+    assert_int_equal(echo_bytes(0, 2, 5, 9), 8 + 4);
+    assert_int_equal(echo_bytes(16, 1, 16, 33), 12 + 17);
+    assert_int_equal(echo_bytes(9, 1, 256, 33), 12 + 33);
+    assert_int_equal(echo_bytes(9, 1, 256, 0), 0);
+}
+
+static tacit_status decode_forged(size_t parameters, unsigned codes, size_t n, size_t bytes) {
+    const echo_options options = {{0, parameters, codes}};
+    const taciti_codec_call call = {.options = &options};
+    for (size_t i = 0; i < n; i++) g_y[i] = 7;
+    const tacit_status status = taciti_quantiser_decode(&ECHO, &call, g_payload, bytes, g_y, n);
+    if (status != TACIT_OK)
+        for (size_t i = 0; i < n; i++) assert_true(g_y[i] == 7);
+    return status;
+}
+
+static void drop_line(void *context, taciti_log_level level, const char *line) {
+    (void)context;
+    (void)level;
+    (void)line;
+}
+
+static void parameters_that_no_encoder_writes_are_refused(void **state) {
+    (void)state;
+    static const float BAD[][2] = {{NAN, 1}, {1, NAN}, {INFINITY, INFINITY}, {1, -INFINITY}, {-1, 1}, {NAN, INFINITY}};
+    static const float GOOD[][2] = {{NAN, NAN}, {0, -5}, {3, 1e38f}};
+    taciti_log_set_sink(drop_line, NULL, TACITI_LOG_INFO);
+    for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
+        memset(g_payload, 0, sizeof g_payload);
+        memcpy(g_payload, BAD[i], sizeof BAD[i]);
+        assert_int_equal(decode_forged(2, 4, 8, 10), TACIT_E_DATA);
+    }
+    for (size_t i = 0; i < sizeof GOOD / sizeof *GOOD; i++) {
+        memset(g_payload, 0, sizeof g_payload);
+        memcpy(g_payload, GOOD[i], sizeof GOOD[i]);
+        assert_int_equal(decode_forged(2, 4, 8, 10), TACIT_OK);
+    }
+    taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
+}
+
+static void codes_that_no_encoder_writes_are_refused(void **state) {
+    (void)state;
+    taciti_log_set_sink(drop_line, NULL, TACITI_LOG_INFO);
+    memset(g_payload, 0, sizeof g_payload);
+    for (size_t at = 4; at < 4 + 1280; at += 1279) { /* in the first and in the last of three pieces */
+        g_payload[at] = 254;
+        assert_int_equal(decode_forged(1, 255, 1280, 4 + 1280), TACIT_OK);
+        g_payload[at] = 255;
+        assert_int_equal(decode_forged(1, 255, 1280, 4 + 1280), TACIT_E_DATA);
+        g_payload[at] = 0;
+    }
+    for (size_t at = 4; at < 8; at += 3) {
+        g_payload[at] = 242;
+        assert_int_equal(decode_forged(1, 3, 20, 8), TACIT_OK);
+        g_payload[at] = 243;
+        assert_int_equal(decode_forged(1, 3, 20, 8), TACIT_E_DATA);
+        g_payload[at] = 0;
+    }
+    taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
+}
+
+/* A NaN in one block tells the receiver, and leaves the others alone. */
+static void a_block_that_is_not_finite_decodes_to_nan(void **state) {
+    (void)state;
+    static const char *const NAMES[] = {"qsgd", "onebit", "loco"};
+    static const float BAD[] = {NAN, INFINITY, -INFINITY};
+    for (size_t c = 0; c < 3; c++)
+        for (size_t b = 0; b < 3; b++) {
+            const taciti_codec *codec = use(NAMES[c]);
+            const char *key[] = {"qsgd.block", "onebit.block", "loco.block"};
+            set(codec, key[c], "16");
+            for (size_t i = 0; i < 100; i++) g_x[i] = normal(3, i);
+            g_x[40] = BAD[b];
+            (void)round_trip(codec, g_x, 100, g_y);
+            for (size_t i = 0; i < 100; i++) assert_true((isnan(g_y[i]) != 0) == (i / 16 == 2));
+        }
+}
+
+static void moments_are_those_of_a_simple_loop(void **state) {
+    (void)state;
+    for (size_t n = 0; n < 100; n++) {
+        double sum = 0, magnitudes = 0, squares = 0;
+        float largest = 0;
+        for (size_t i = 0; i < n; i++) {
+            g_x[i] = (float)((int)(taciti_rng_u64(9, i + n * 100) % 2001) - 1000);
+            sum += (double)g_x[i];
+            magnitudes += fabs((double)g_x[i]);
+            squares += (double)g_x[i] * (double)g_x[i];
+            largest = fmaxf(largest, fabsf(g_x[i]));
+        }
+        const taciti_block_sums m = taciti_block_sums_of(g_x, n);
+        assert_true(m.sum == sum && m.magnitudes == magnitudes && m.squares == squares && m.largest == largest);
+    }
+}
+
+/* ---- random rounding --------------------------------------------------------------------------------------------- */
+/* Means and variances of what decoding gives for x[n] over TRIALS keys. Elements have independent numbers. */
+static void sample(const taciti_codec *codec, const float *x, size_t n, double *mean, double *variance) {
+    double sum[8] = {0}, squares[8] = {0};
+    float y[8];
+    assert_true(n <= 8);
+    for (int t = 0; t < TRIALS; t++) {
+        g_call.key = taciti_rng_key(7, (uint64_t)t);
+        (void)round_trip(codec, x, n, y);
+        for (size_t i = 0; i < n; i++) {
+            const double d = (double)y[i] - (double)x[i];
+            sum[i] += d;
+            squares[i] += d * d;
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        mean[i] = (double)x[i] + sum[i] / TRIALS;
+        variance[i] = squares[i] / TRIALS;
+    }
+}
+
+/* The law of an element that is one of two values `gap` apart around x, with x as mean. */
+static void is_between(double x, double gap, double variance, double mean, double measured) {
+    const double bound = 5 * sqrt(variance / TRIALS);
+    assert_true(fabs(mean - x) <= bound);
+    assert_true(fabs(measured - variance) <= 5 * gap * sqrt(variance / TRIALS) + 1e-12);
+}
+
+static void qsgd_is_unbiased(void **state) {
+    (void)state;
+    double mean[8], variance[8];
+    const float x[] = {3, -4}; /* norm 5: 2.4 and 3.2 of 4 levels */
+    const taciti_codec *codec = use("qsgd");
+    set(codec, "qsgd.levels", "4");
+    sample(codec, x, 2, mean, variance);
+    is_between(3, 1.25, 1.25 * 1.25 * .24, mean[0], variance[0]);
+    is_between(-4, 1.25, 1.25 * 1.25 * .16, mean[1], variance[1]);
+    set(codec, "qsgd.norm", "max"); /* 3 of 4 levels, and the maximum itself */
+    sample(codec, x, 2, mean, variance);
+    assert_true(mean[0] == 3 && variance[0] == 0 && mean[1] == -4 && variance[1] == 0);
+}
+
+/* The levels beside the element, and no other. */
+static void qsgd_rounds_to_neighbouring_levels(void **state) {
+    (void)state;
+    const taciti_codec *codec = use("qsgd");
+    for (int levels = 1; levels <= 127; levels += 6) {
+        ((int64_t *)(void *)g_options)[0] = levels;
+        for (size_t i = 0; i < 1000; i++) g_x[i] = normal(11, i);
+        (void)round_trip(codec, g_x, 1000, g_y);
+        for (size_t b = 0; b < 1000; b += 512) {
+            const size_t n = b == 0 ? 512 : 1000 - 512;
+            const double norm = (double)(float)sqrt(taciti_block_sums_of(g_x + b, n).squares);
+            for (size_t i = b; i < b + n; i++) {
+                const double level = (double)g_y[i] * levels / norm;
+                assert_true(fabs(level - nearbyint(level)) < 1e-4);
+                assert_true(fabs((double)g_x[i] * levels / norm - nearbyint(level)) < 1 + 1e-9);
+            }
+        }
+    }
+}
+
+static void qsgd_variance_is_below_the_bound_of_the_paper(void **state) {
+    (void)state;
+    const taciti_codec *codec = use("qsgd");
+    for (size_t i = 0; i < 512; i++) g_x[i] = normal(12, i);
+    const double squares = taciti_block_sums_of(g_x, 512).squares;
+    for (int levels = 1; levels <= 127; levels = 2 * levels + 1) {
+        double error = 0;
+        ((int64_t *)(void *)g_options)[0] = levels;
+        for (uint64_t t = 0; t < 200; t++) {
+            g_call.key = taciti_rng_key(43, t);
+            (void)round_trip(codec, g_x, 512, g_y);
+            error += taciti_block_sums_of(g_error, 512).squares / 200;
+        }
+        assert_true(error <= fmin(512.0 / levels / levels, sqrt(512) / levels) * squares);
+        assert_true(error >= 0.1 * fmin(512.0 / levels / levels, sqrt(512) / levels) * squares);
+    }
+}
+
+static void zeros_stay_zeros(void **state) {
+    (void)state;
+    static const char *const NAMES[] = {"qsgd", "terngrad", "natural", "onebit", "loco"};
+    memset(g_x, 0, sizeof g_x);
+    for (size_t c = 0; c < 5; c++) {
+        (void)round_trip(use(NAMES[c]), g_x, 1000, g_y);
+        for (size_t i = 0; i < 1000; i++) assert_true(g_y[i] == 0);
+    }
+}
+
+static void terngrad_has_the_mean_and_variance_of_the_paper(void **state) {
+    (void)state;
+    double mean[8], variance[8];
+    const float x[] = {.5f, -1, .25f};
+    const taciti_codec *codec = use("terngrad");
+    set(codec, "terngrad.clip", "0");
+    sample(codec, x, 3, mean, variance);
+    is_between(.5, 1, .25, mean[0], variance[0]);
+    is_between(-1, 1, 0, mean[1], variance[1]);
+    is_between(.25, 1, .1875, mean[2], variance[2]);
+    for (size_t i = 0; i < 3; i++) assert_true(g_y[i] == 0 || fabsf(g_y[i]) == 1);
+}
+
+/* 24 ones and 8 of -7: mean -1, variance 12. */
+static void terngrad_clips_by_standard_deviations(void **state) {
+    (void)state;
+    const taciti_codec *codec = use("terngrad");
+    for (size_t i = 0; i < 32; i++) g_x[i] = i % 4 == 3 ? -7 : 1;
+    set(codec, "terngrad.clip", "1.5");
+    (void)round_trip(codec, g_x, 32, g_y);
+    const float limit = (float)(1.5 * sqrt(12));
+    for (size_t i = 3; i < 32; i += 4) assert_true(g_y[i] == -limit);
+    set(codec, "terngrad.clip", "2.5");
+    (void)round_trip(codec, g_x, 32, g_y);
+    for (size_t i = 3; i < 32; i += 4) assert_true(g_y[i] == -7);
+    for (size_t i = 0; i < 32; i++) g_x[i] = 3; /* no deviation: nothing is clipped */
+    (void)round_trip(codec, g_x, 32, g_y);
+    assert_floats(g_y, g_x, 32);
+}
+
+static void natural_is_unbiased(void **state) {
+    (void)state;
+    double mean[8], variance[8];
+    const float x[] = {3, -5, .75f, 7.9f, 0x1.8p-140f, 0x1.8p100f};
+    const taciti_codec *codec = use("natural");
+    sample(codec, x, 4, mean, variance);
+    is_between(3, 2, 1 * 1, mean[0], variance[0]);
+    is_between(-5, 4, 1 * 3, mean[1], variance[1]);
+    is_between(.75, .5, .25 * .25, mean[2], variance[2]);
+    is_between((double)7.9f, 4, ((double)7.9f - 4) * (8 - (double)7.9f), mean[3], variance[3]);
+    sample(codec, x + 4, 1, mean, variance);
+    is_between(0x1.8p-140, 0x1p-140, 0x1p-282, mean[0], variance[0]);
+}
+
+/* Elements far below the largest become the smallest power or zero. */
+static void natural_rounds_tiny_elements_to_the_smallest_power(void **state) {
+    (void)state;
+    const float x[] = {4, 0x1p-125f, -0x1.8p-125f, 0x1p-124f, 0x1p-130f};
+    const taciti_codec *codec = use("natural");
+    int sent = 0;
+    for (uint64_t key = 0; key < 4096; key++) {
+        g_call.key = taciti_rng_key(47, key);
+        (void)round_trip(codec, x, 5, g_y);
+        assert_true(g_y[0] == 4 && g_y[3] == x[3]);
+        assert_true(g_y[1] == 0 || g_y[1] == 0x1p-124f);
+        assert_true(g_y[2] == 0 || g_y[2] == -0x1p-124f);
+        sent += g_y[4] != 0;
+    }
+    assert_true(sent > 24 && sent < 104); /* 4096 / 64, deviation 8 */
+}
+
+static void natural_variance_is_below_an_eighth(void **state) {
+    (void)state;
+    const taciti_codec *codec = use("natural");
+    double error = 0, squares = 0;
+    for (uint64_t t = 0; t < 100; t++) {
+        for (size_t i = 0; i < MAX; i++) g_x[i] = 4.0f / 3; /* the worst: (1/3)(2/3) / (16/9) = 1/8 */
+        g_call.key = taciti_rng_key(43, t);
+        (void)round_trip(codec, g_x, MAX, g_y);
+        error += taciti_block_sums_of(g_error, MAX).squares;
+        squares += taciti_block_sums_of(g_x, MAX).squares;
+    }
+    assert_true(fabs(error / squares - 0.125) < 0.001);
+}
+
+static void natural_keeps_powers_of_two(void **state) {
+    (void)state;
+    const taciti_codec *codec = use("natural");
+    for (int top = -149; top <= 127; top++) {
+        size_t n = 0;
+        for (int e = top; e > top - 127 && e >= -149; e--, n++) g_x[n] = (float)ldexp(n % 2 ? -1 : 1, e);
+        g_x[n++] = 0;
+        g_x[n++] = -0.0f;
+        (void)round_trip(codec, g_x, n, g_y);
+        for (size_t i = 0; i < n; i++) assert_true(g_y[i] == g_x[i]);
+    }
+    const float huge[] = {0x1.fffffep127f, -0x1.8p127f}; /* no power above: down */
+    (void)round_trip(codec, huge, 2, g_y);
+    assert_true(g_y[0] == 0x1p127f && g_y[1] == -0x1p127f);
+}
+
+/* ---- signs ------------------------------------------------------------------------------------------------------- */
+static void vote(const char *name, const float (*ranks)[4], size_t count, const float *expected) {
+    const taciti_codec *codec = use(name);
+    float sum[4] = {0}, result[4];
+    size_t bytes = 0;
+    for (size_t r = 0; r < count; r++) {
+        assert_int_equal(codec->encode(&g_call, ranks[r], 4, g_payload, NULL, &bytes), TACIT_OK);
+        assert_int_equal(codec->decode_add(&g_call, g_payload, bytes, sum, 4), TACIT_OK);
+    }
+    (void)round_trip(codec, sum, 4, result);
+    assert_floats(result, expected, 4);
+}
+
+static void signsgd_takes_the_majority(void **state) {
+    (void)state;
+    const float ranks[][4] = {{3, -1, 0.0f, -2}, {1e-45f, 5, -0.0f, -1e9f}, {-100, -1, -5, 1}};
+    const float of_three[] = {1, -1, 1, -1}, of_two[] = {1, 1, 1, -1}, of_one[] = {1, -1, 1, -1};
+    const char *const names[] = {"signsgd", "signum"};
+    for (size_t i = 0; i < 2; i++) {
+        vote(names[i], ranks, 3, of_three);
+        vote(names[i], ranks, 2, of_two);
+        vote(names[i], ranks, 1, of_one);
+    }
+}
+
+static void onebit_has_the_values_of_the_specification(void **state) {
+    (void)state;
+    const float x[] = {1, -2, 3, -4}, means[] = {2, -3, 2, -3}, error[] = {-1, 1, 1, -1};
+    const taciti_codec *codec = use("onebit");
+    assert_int_equal(round_trip(codec, x, 4, g_y), 9);
+    assert_floats(g_y, means, 4);
+    assert_floats(g_error, error, 4);
+    set(codec, "onebit.values", "rms");
+    (void)round_trip(codec, x, 4, g_y);
+    const double scale = 2.738613, rms_error[] = {-1.738613, .738613, .261387, -1.261387};
+    for (size_t i = 0; i < 4; i++) {
+        assert_true(fabs(fabs((double)g_y[i]) - scale) < 1e-6);
+        assert_true(fabs((double)g_error[i] - rms_error[i]) < 1e-6);
+    }
+}
+
+/* Any other value for either sign makes the error larger. */
+static void onebit_means_are_the_best_two_values(void **state) {
+    (void)state;
+    const taciti_codec *codec = use("onebit");
+    for (size_t i = 0; i < 512; i++) g_x[i] = normal(17, i) + 0.3f;
+    (void)round_trip(codec, g_x, 512, g_y);
+    double errors[5] = {0};
+    for (size_t i = 0; i < 512; i++)
+        for (int c = 0; c < 5; c++) {
+            const double shift = c == 0 ? 0 : (c < 3) == (g_x[i] >= 0) ? (c % 2 ? .01 : -.01) : 0;
+            const double d = (double)g_x[i] - (double)g_y[i] - shift;
+            errors[c] += d * d;
+        }
+    for (int c = 1; c < 5; c++) assert_true(errors[0] < errors[c]);
+    assert_true(errors[0] < taciti_block_sums_of(g_x, 512).squares);
+}
+
+/* ---- loco -------------------------------------------------------------------------------------------------------- */
+static void take_state(void) { memcpy(g_state, g_next, sizeof g_state); }
+
+static void loco_follows_its_trace(void **state) {
+    (void)state;
+    static const float X[] = {1, .3f, -.8f, .05f};
+    static const int CODES[3][4] = {{7, 2, -6, 0}, {7, 2, -6, 0}, {7, 2, -6, 1}};
+    static const double ERRORS[3][4] = {
+        {.025, .01, -.01, .01}, {.045625, .01875, -.01625, .02}, {.062641, .026469, -.019406, .003859}};
+    const taciti_codec *codec = use("loco");
+    set(codec, "loco.error", "f32");
+    for (int t = 0; t < 3; t++) {
+        assert_int_equal(round_trip(codec, X, 4, g_y), 4 + 2);
+        float e[4];
+        memcpy(e, g_next + 8, sizeof e);
+        for (size_t i = 0; i < 4; i++) {
+            const int code = (g_payload[4 + i / 2] >> (i % 2 * 4) & 15) - 8;
+            assert_int_equal(code, CODES[t][i]);
+            assert_true(fabs((double)e[i] - ERRORS[t][i]) < 1e-6);
+        }
+        take_state();
+    }
+}
+
+/* With 8 bits the memory is within half a step of 1/128 of its largest element, and the largest positive one loses as
+ * much as a whole step. */
+static void loco_stores_its_memory_in_8_bits(void **state) {
+    (void)state;
+    const taciti_codec *codec = use("loco");
+    for (size_t i = 0; i < 1000; i++) g_x[i] = normal(19, i);
+    (void)round_trip(codec, g_x, 1000, g_y);
+    for (size_t b = 0; b * 256 < 1000; b++) {
+        float scale, largest = 0;
+        memcpy(&scale, g_next + 8 + b * 260, sizeof scale);
+        for (size_t i = b * 256; i < 1000 && i < b * 256 + 256; i++) {
+            const float e = 0.2f * (g_x[i] - g_y[i]), stored = scale * (float)(int8_t)g_next[8 + b * 260 + 4 + i % 256];
+            largest = fmaxf(largest, fabsf(e));
+            assert_true(fabsf(e - stored) <= scale * 1.001f);
+            if (e < 127 * scale) assert_true(fabsf(e - stored) <= scale * 0.501f);
+        }
+        assert_true(fabsf(scale * 128 - largest) <= largest * 1e-5f && largest > 0);
+    }
+    /* the next step adds the memory to its input */
+    take_state();
+    memset(g_x, 0, sizeof g_x);
+    (void)round_trip(codec, g_x, 1000, g_y);
+    float scale;
+    memcpy(&scale, g_state + 8, sizeof scale);
+    double sent = 0;
+    for (size_t i = 0; i < 256; i++) sent = fmax(sent, fabs((double)g_y[i]));
+    assert_true(sent > 7.0 / 8 * 127 * (double)scale && sent < 129 * (double)scale);
+}
+
+static void loco_resets_its_memory(void **state) {
+    (void)state;
+    const taciti_codec *codec = use("loco");
+    set(codec, "loco.reset", "3");
+    for (size_t i = 0; i < 300; i++) g_x[i] = normal(23, i);
+    g_x[299] = NAN; /* also the memory of a block that is not finite */
+    const size_t bytes = codec->state_bytes(g_options, 300);
+    for (int step = 1; step <= 7; step++) {
+        memset(g_next, 0x5a, sizeof g_next);
+        (void)round_trip(codec, g_x, 300, g_y);
+        size_t set_bytes = 0;
+        for (size_t i = 8; i < bytes; i++) set_bytes += g_next[i] != 0;
+        assert_true((set_bytes == 0) == (step % 3 == 0));
+        assert_int_equal(g_next[bytes], 0x5a);
+        take_state();
+    }
+}
+
+static void loco_keeps_the_memory_of_blocks_that_are_not_finite(void **state) {
+    (void)state;
+    const taciti_codec *codec = use("loco");
+    for (size_t i = 0; i < 600; i++) g_x[i] = normal(29, i);
+    (void)round_trip(codec, g_x, 600, g_y);
+    take_state();
+    g_x[300] = INFINITY;
+    (void)round_trip(codec, g_x, 600, g_y);
+    assert_memory_equal(g_state + 8 + 260, g_next + 8 + 260, 260);
+    assert_memory_not_equal(g_state + 8, g_next + 8, 260);
+    assert_memory_not_equal(g_state + 8 + 520, g_next + 8 + 520, 260);
+}
+
+/* A mean of inputs that do not change reaches them, although every step rounds to 4 bits. */
+static void loco_averages_the_error_away(void **state) {
+    (void)state;
+    const taciti_codec *codec = use("loco");
+    double sum[256] = {0}, plain = 0, averaged = 0;
+    for (size_t i = 0; i < 256; i++) g_x[i] = normal(31, i);
+    for (int step = 0; step < 200; step++) {
+        (void)round_trip(codec, g_x, 256, g_y);
+        for (size_t i = 0; i < 256; i++) {
+            sum[i] += (double)g_y[i] / 200;
+            if (step == 0) plain += fabs((double)g_x[i] - (double)g_y[i]);
+        }
+        take_state();
+    }
+    for (size_t i = 0; i < 256; i++) averaged += fabs((double)g_x[i] - sum[i]);
+    assert_true(averaged < plain / 2);
+}
+
+/* ---- golden bytes ------------------------------------------------------------------------------------------------ */
+static void is_golden(const char *name, const float *x, size_t n, const unsigned char *golden, size_t bytes) {
+    assert_int_equal(round_trip(use(name), x, n, g_y), bytes);
+    assert_memory_equal(g_payload, golden, bytes);
+}
+
+static void wire_formats_are_what_they_say(void **state) {
+    (void)state;
+    const float x[] = {4, -4, 0, 4, -4, 0};
+    const unsigned char ternary[] = {0, 0, 0x80, 0x40, 2 + 0 * 3 + 1 * 9 + 2 * 27 + 0 * 81, 1};
+    const unsigned char natural[] = {0, 0, 0, 0x40, 127, 255, 0, 127, 255, 0};
+    const unsigned char sign[] = {0, 0, 0x80, 0x3f, 1 + 4 + 8 + 32};
+    const unsigned char onebit[] = {0, 0, 0x80, 0xc0, 0, 0, 0, 0x40, 1 + 4 + 8 + 32};
+    const unsigned char loco[] = {0, 0, 0, 0x3f, 0x0f, 0xf8, 0x80};
+    const float one[] = {-8, 0, 0, 0, 0, 0, 0, 0, 0};
+    const unsigned char qsgd[] = {0, 0, 0, 0x41, 0x70, 0x77, 0x77, 0x77, 0x07};
+    is_golden("terngrad", x, 6, ternary, sizeof ternary);
+    is_golden("natural", x, 6, natural, sizeof natural);
+    is_golden("signsgd", x, 6, sign, sizeof sign);
+    is_golden("onebit", x, 6, onebit, sizeof onebit);
+    is_golden("loco", x, 6, loco, sizeof loco);
+    is_golden("qsgd", one, 9, qsgd, sizeof qsgd);
+}
+
+static void refuses_parameter(const char *name, size_t at, float value) {
+    const taciti_codec *codec = use(name);
+    size_t bytes = 0;
+    for (size_t i = 0; i < 64; i++) g_x[i] = normal(37, i);
+    assert_int_equal(codec->encode(&g_call, g_x, 64, g_payload, NULL, &bytes), TACIT_OK);
+    assert_int_equal(codec->decode(&g_call, g_payload, bytes, g_y, 64), TACIT_OK);
+    memcpy(g_payload + at * sizeof value, &value, sizeof value);
+    assert_int_equal(codec->decode(&g_call, g_payload, bytes, g_y, 64), TACIT_E_DATA);
+}
+
+static void every_method_refuses_scales_that_it_does_not_write(void **state) {
+    (void)state;
+    taciti_log_set_sink(drop_line, NULL, TACITI_LOG_INFO);
+    refuses_parameter("qsgd", 0, -1);
+    refuses_parameter("terngrad", 0, -1e-45f);
+    refuses_parameter("natural", 0, 128);
+    refuses_parameter("natural", 0, -150);
+    refuses_parameter("natural", 0, 0.5f);
+    refuses_parameter("signsgd", 0, 2);
+    refuses_parameter("signum", 0, 0);
+    refuses_parameter("onebit", 0, 1);
+    refuses_parameter("onebit", 1, -1);
+    refuses_parameter("loco", 0, -1);
+    refuses_parameter("loco", 0, 0x1p125f); /* -8 of it is not a float */
+    taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(codes_of_every_width_arrive_in_blocks_of_every_length),
+        cmocka_unit_test(payloads_are_as_short_as_their_codes),
+        cmocka_unit_test(parameters_that_no_encoder_writes_are_refused),
+        cmocka_unit_test(codes_that_no_encoder_writes_are_refused),
+        cmocka_unit_test(a_block_that_is_not_finite_decodes_to_nan),
+        cmocka_unit_test(moments_are_those_of_a_simple_loop),
+        cmocka_unit_test(qsgd_is_unbiased),
+        cmocka_unit_test(qsgd_rounds_to_neighbouring_levels),
+        cmocka_unit_test(qsgd_variance_is_below_the_bound_of_the_paper),
+        cmocka_unit_test(zeros_stay_zeros),
+        cmocka_unit_test(terngrad_has_the_mean_and_variance_of_the_paper),
+        cmocka_unit_test(terngrad_clips_by_standard_deviations),
+        cmocka_unit_test(natural_is_unbiased),
+        cmocka_unit_test(natural_rounds_tiny_elements_to_the_smallest_power),
+        cmocka_unit_test(natural_variance_is_below_an_eighth),
+        cmocka_unit_test(natural_keeps_powers_of_two),
+        cmocka_unit_test(signsgd_takes_the_majority),
+        cmocka_unit_test(onebit_has_the_values_of_the_specification),
+        cmocka_unit_test(onebit_means_are_the_best_two_values),
+        cmocka_unit_test(loco_follows_its_trace),
+        cmocka_unit_test(loco_stores_its_memory_in_8_bits),
+        cmocka_unit_test(loco_resets_its_memory),
+        cmocka_unit_test(loco_keeps_the_memory_of_blocks_that_are_not_finite),
+        cmocka_unit_test(loco_averages_the_error_away),
+        cmocka_unit_test(wire_formats_are_what_they_say),
+        cmocka_unit_test(every_method_refuses_scales_that_it_does_not_write),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
