@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * GraVAC: the branch table, lists of candidates, saturation and averages of the paper; the corrections; what its state
+ * is.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "adapt/ewma.h"
+#include "adapt/test_controller.h"
+
+static const char *const FORMS[] = {"corrected", "faithful"};
+static const taciti_adapt_start BEGIN = {.factor = 10, .selects = true, .buckets = 1, .ranks = 32, .lanes = 32};
+
+typedef double (*law)(double factor); /* gain, or throughput, of a factor */
+
+static driven gravac(const char *form, const char *const *settings) {
+    driven d = driven_create("gravac");
+    driven_set(&d, "gravac.form", form);
+    for (; settings != NULL && *settings != NULL; settings += 2) driven_set(&d, settings[0], settings[1]);
+    driven_start(&d, &BEGIN);
+    return d;
+}
+
+static taciti_codec_tally tally(double gain) {
+    return (taciti_codec_tally){.squares_in = 4, .squares_out = 4 * gain, .n = 1000, .kept = 10};
+}
+
+/* One step at what was decided. throughput: samples per second x gain of a factor; NULL: that of the factor itself. */
+static void step(driven *d, int64_t at, law gain, law throughput) {
+    taciti_adapt_facts facts = {.step = at, .factor = d->decision.factor, .ranks = 32, .samples = 1000, .buckets = 1};
+    const double own = facts.factor == 1 ? 1 : gain(facts.factor);
+    facts.model.sent = tally(own);
+    if (d->decision.trial > 0) facts.model.trial = tally(gain(d->decision.trial));
+    facts.seconds.step = 1000 * own / (throughput != NULL ? throughput(facts.factor) : 100 * facts.factor);
+    driven_decide(d, &facts);
+}
+
+static double g_low, g_high;
+static double two_gains(double factor) { return factor == 10 ? g_low : g_high; }
+static double falling(double factor) { return 1 - .03 * log(factor); }
+
+static void test_branches(void **state) {
+    (void)state;
+    static const struct {
+        double low, high, factor;
+    } table[] = {{.9, .8, 20}, {.9, .6, 10}, {.6, .5, 1}, {.7, .7, 20}, {.6, .75, 20}};
+    for (int form = 0; form < 2; form++)
+        for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+            driven d = gravac(FORMS[form], NULL);
+            assert_true(d.decision.factor == 10 && d.decision.trial == 20);
+            g_low = table[i].low, g_high = table[i].high;
+            for (int s = 0; s < 20; s++) step(&d, s, two_gains, NULL);
+            assert_true(d.decision.factor == table[i].factor);
+            assert_true(d.decision.trial == (table[i].factor == 10 ? 20 : d.decision.trial));
+            assert_true(strlen(d.decision.reason) > 20);
+            driven_destroy(&d);
+        }
+}
+
+/* From dense steps the controller returns: both levels are measured there, in turn. */
+static void test_dense_is_left(void **state) {
+    (void)state;
+    driven d = gravac("corrected", NULL);
+    g_low = .6, g_high = .5;
+    for (int s = 0; s < 20; s++) step(&d, s, two_gains, NULL);
+    assert_true(d.decision.factor == 1 && d.decision.trial > 1);
+    g_low = .95, g_high = .9;
+    int back = 20;
+    while (back < 60 && d.decision.factor == 1) step(&d, back++, two_gains, NULL);
+    assert_true(d.decision.factor > 1 && d.decision.changed);
+    driven_destroy(&d);
+}
+
+static void expect_list(const char *form, const char *const *settings, const double *list, size_t count) {
+    driven d = gravac(form, settings);
+    int64_t at = 0;
+    for (size_t i = 0; i < count; i++) {
+        step(&d, at++, falling, NULL); /* the step that is sent at the floor while the candidate is measured */
+        while (at % 10 != 9) step(&d, at++, falling, NULL);
+        if (d.decision.factor != list[i]) fail_msg("%s, window %zu: %g, not %g", form, i, d.decision.factor, list[i]);
+        step(&d, at++, falling, NULL);
+    }
+    driven_destroy(&d);
+}
+
+/* The floor is the first entry of the paper's lists. Gains differ by more than omega, throughputs grow. */
+static void test_lists_of_candidates(void **state) {
+    (void)state;
+    static const double exponential[] = {20, 40, 160, 1000}, doubled[] = {20, 40, 80, 160, 320, 640, 1280, 2000},
+                        small[] = {3, 6, 12, 24, 48, 96, 192, 384, 768, 1000};
+    const char *const common[] = {"gravac.window", "10", "gravac.omega", "0", "gravac.epsilon", "0.1", NULL};
+    const char *const high[] = {"gravac.window",
+                                "10",
+                                "gravac.omega",
+                                "0",
+                                "gravac.epsilon",
+                                "0.1",
+                                "gravac.policy",
+                                "geometric",
+                                "gravac.ceiling",
+                                "2000",
+                                NULL};
+    const char *const low[] = {
+        "gravac.window", "10",           "gravac.omega", "0", "gravac.epsilon", "0.1", "gravac.policy",
+        "geometric",     "gravac.floor", "1.5",          NULL};
+    for (int form = 0; form < 2; form++) {
+        expect_list(FORMS[form], common, exponential, 4);
+        expect_list(FORMS[form], high, doubled, 8);
+        expect_list(FORMS[form], low, small, 10);
+    }
+}
+
+static double paper_throughput(double factor) { /* figure 11: 10 .. 2000x */
+    static const double factors[] = {1, 10, 20, 40, 80, 160, 320, 640, 1280, 2000},
+                        values[] = {500, 730, 775, 803, 900, 930, 872, 960, 1029.9, 1035.4};
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++)
+        if (factors[i] == factor) return values[i];
+    fail_msg("factor %g", factor);
+    return 0;
+}
+
+/* The factor after `steps`, in windows of 10. */
+static double search(const char *form, const char *omega, law throughput, int64_t steps) {
+    const char *const settings[] = {"gravac.window",
+                                    "10",
+                                    "gravac.omega",
+                                    omega,
+                                    "gravac.epsilon",
+                                    "0.1",
+                                    "gravac.policy",
+                                    "geometric",
+                                    "gravac.ceiling",
+                                    "2000",
+                                    NULL};
+    driven d = gravac(form, settings);
+    for (int64_t at = 0; at < steps; at++) step(&d, at, falling, throughput);
+    const double factor = d.decision.factor;
+    driven_destroy(&d);
+    return factor;
+}
+
+static void test_saturation(void **state) {
+    (void)state;
+    for (int form = 0; form < 2; form++) {
+        assert_true(search(FORMS[form], "0.01", paper_throughput, 85) == 1280);
+        assert_true(search(FORMS[form], "0.005", paper_throughput, 85) == 2000); /* they differ by 0.534 % */
+    }
+}
+
+static double plateau(double factor) { return factor < 40 ? 500 : 1000; }
+
+/* Corrected: the smallest of the best ones, for good. Faithful: the second entry. */
+static void test_plateau(void **state) {
+    (void)state;
+    for (int64_t steps = 32; steps < 300; steps += 67) {
+        assert_true(search("corrected", "0.01", plateau, steps) == 40);
+        assert_true(search("faithful", "0.01", plateau, steps) == 80);
+    }
+}
+
+static double rising(double factor) { return factor == 10 ? .8 : .795; }
+
+/* Gains within omega: the candidate becomes the floor. The paper moves the candidate before, to a factor that nobody
+ * has scored. */
+static void test_promotion(void **state) {
+    (void)state;
+    const char *const settings[] = {"gravac.window", "10", NULL};
+    for (int form = 0; form < 2; form++) {
+        driven d = gravac(FORMS[form], settings);
+        for (int s = 0; s < 10; s++) step(&d, s, rising, NULL);
+        double floor = 0;
+        memcpy(&floor, d.state, sizeof floor);
+        assert_true(floor == (form == 0 ? 20 : 40));
+        driven_destroy(&d);
+    }
+}
+
+static void test_averages(void **state) {
+    (void)state;
+    static const struct {
+        double weight, recursive, normalised;
+    } golden[] = {{.32, 2.1776, 2.7176998}, {.05, 1.1975, 2.3847502}};
+    for (int i = 0; i < 2; i++) {
+        taciti_ewma r = {0}, n = {0};
+        for (int x = 1; x <= 4; x *= 2) {
+            taciti_ewma_recursive(&r, golden[i].weight, x);
+            taciti_ewma_normalised(&n, golden[i].weight, x);
+        }
+        assert_true(fabs(r.value - golden[i].recursive) < 1e-12);
+        assert_true(fabs(n.value - golden[i].normalised) < 5e-8);
+    }
+}
+
+/* One step with a huge norm and a gain of 1: the average of ratios hardly sees it, the ratio of averages does. */
+static void test_two_readings(void **state) {
+    (void)state;
+    for (int reading = 0; reading < 2; reading++) {
+        const char *const settings[] = {"gravac.average", reading == 0 ? "norms" : "ratios", "gravac.weight", "0.05",
+                                        NULL};
+        driven d = gravac("corrected", settings);
+        taciti_adapt_facts facts = {.factor = 10, .ranks = 32, .samples = 1, .buckets = 1, .seconds = {.step = 1}};
+        for (facts.step = 0; facts.step < 50; facts.step++) {
+            facts.factor = d.decision.factor;
+            facts.model.sent = facts.model.trial = tally(.2);
+            if (facts.step == 49) {
+                facts.model.sent = facts.model.trial =
+                    (taciti_codec_tally){.squares_in = 4e4, .squares_out = 4e4, .n = 1000, .kept = 10};
+            }
+            driven_decide(&d, &facts);
+        }
+        assert_true((d.decision.factor > 1) == (reading == 0));
+        driven_destroy(&d);
+    }
+}
+
+/* Equal facts give equal bytes; state and decision copied in the middle go on alike. */
+static void test_deterministic_and_resumed(void **state) {
+    (void)state;
+    const char *const settings[] = {"gravac.window", "10", "gravac.epsilon", "0.8", NULL};
+    driven a = gravac("corrected", settings), b = gravac("corrected", settings);
+    for (int s = 0; s < 35; s++) step(&a, s, falling, NULL);
+    memcpy(b.state, a.state, a.state_bytes);
+    b.decision = a.decision;
+    for (int s = 35; s < 80; s++) {
+        step(&a, s, falling, NULL);
+        step(&b, s, falling, NULL);
+        assert_memory_equal(a.state, b.state, a.state_bytes);
+        assert_memory_equal(&a.decision, &b.decision, sizeof a.decision);
+    }
+    driven_destroy(&a);
+    driven_destroy(&b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_branches),
+                                       cmocka_unit_test(test_dense_is_left),
+                                       cmocka_unit_test(test_lists_of_candidates),
+                                       cmocka_unit_test(test_saturation),
+                                       cmocka_unit_test(test_promotion),
+                                       cmocka_unit_test(test_plateau),
+                                       cmocka_unit_test(test_averages),
+                                       cmocka_unit_test(test_two_readings),
+                                       cmocka_unit_test(test_deterministic_and_resumed)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
