@@ -133,7 +133,7 @@ ls -A | grep -q tacit-doctor && complain "the doctor left a file"
 expect 2 "tacit: rank 1: error: unknown verb" env OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 "$tacit" docotr
 
 # bench codecs: every codec with every instruction set, in pieces and as a whole
-expect 2 "there is no codec 'topq'" "$tacit" bench codecs --codec topq
+expect 2 "there is no codec "topq"" "$tacit" bench codecs --codec topq
 expect 2 "--isa mmx is not an instruction set of this CPU" "$tacit" bench codecs --isa mmx
 expect 2 "--factor 0.5: elements per element sent, 1 to" "$tacit" bench codecs --factor 0.5
 expect 2 "--n: 100 is out of range" "$tacit" bench codecs -n 100

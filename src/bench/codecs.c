@@ -77,14 +77,50 @@ static taciti_codec_rate rate_of(const taciti_trial *trial, taciti_trial_pass pa
                                .moved_share = taciti_statistics_of(moved, rounds)};
 }
 
+/* The elements of a piece that the first encode has sent: what it has lost of the others is all. */
+static size_t list_sent(const taciti_trial *trial, size_t piece, uint32_t *indices) {
+    const float *x = trial->gradient + piece * trial->piece_n,
+                *error = taciti_trial_error(trial) + (x - trial->gradient);
+    size_t count = 0;
+    for (size_t i = 0; i < trial->piece_n; i++) {
+        indices[count] = (uint32_t)i;
+        count += x[i] < error[i] || x[i] > error[i];
+    }
+    return count;
+}
+
+/* Bits per index of all pieces, by the coder that is best for each. Nothing for codecs whose ranks choose alike. */
+static tacit_status describe_indices(const taciti_trial *trial, taciti_codec_figure *figure) {
+    double bytes = 0, entropy = 0, kept = 0;
+    taciti_pages indices;
+    if (!trial->codec->selects || trial->codec->shared_key) return TACIT_OK;
+    TACITI_TRY(taciti_pages_create(trial->piece_n * sizeof(uint32_t), "the indices of a piece", &indices));
+    for (size_t piece = 0; piece < trial->n / trial->piece_n; piece++) {
+        size_t best = 0;
+        const size_t count = list_sent(trial, piece, indices.base);
+        (void)taciti_index_coder_best(indices.base, count, trial->piece_n, &best);
+        bytes += (double)best;
+        kept += (double)count;
+        if (count > 0) entropy += (double)count * taciti_index_entropy(count, trial->piece_n);
+    }
+    taciti_pages_destroy(&indices);
+    figure->kept_share = kept / (double)trial->n;
+    if (kept > 0) {
+        figure->index_bits = 8 * bytes / kept;
+        figure->index_entropy = entropy / kept;
+    }
+    return TACIT_OK;
+}
+
 /* What the first encode, of the gradient itself, has kept. */
-static void describe(const taciti_trial *trial, taciti_codec_figure *figure) {
+static tacit_status describe(const taciti_trial *trial, taciti_codec_figure *figure) {
     const double all = taciti_kernels_get()->sum_squares(trial->gradient, trial->n);
     const double lost = taciti_kernels_get()->sum_squares(taciti_trial_error(trial), trial->n);
     figure->energy_kept = 1 - lost / all;
     figure->payload_bytes_per_float = (double)trial->payload_bytes / (double)trial->n;
-    figure->kept_share = trial->tally.n > 0 ? (double)trial->tally.kept / (double)trial->tally.n : 1;
+    figure->kept_share = 1;
     figure->index_bits = figure->index_entropy = (double)NAN;
+    return describe_indices(trial, figure);
 }
 
 static tacit_status measure(taciti_pool *pool, taciti_trial *trial, int rounds, taciti_codec_figure *figure) {
@@ -92,7 +128,7 @@ static tacit_status measure(taciti_pool *pool, taciti_trial *trial, int rounds, 
     const int64_t begin_ns = taciti_now_ns();
     int done = 0;
     TACITI_TRY(taciti_trial_run(trial, TACITI_TRIAL_FEEDBACK));
-    describe(trial, figure);
+    TACITI_TRY(describe(trial, figure));
     TACITI_TRY(run_round(pool, trial, -1, &s));
     while (done < rounds) {
         if (done >= ROUNDS_MIN && (double)(taciti_now_ns() - begin_ns) / 1e9 > FIGURE_S) break;

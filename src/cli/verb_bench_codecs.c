@@ -56,9 +56,9 @@ static void print_figure(const taciti_codec_figure *f) {
 static void print_indices(const taciti_codec_bench *bench) {
     for (size_t i = 0; i < bench->count; i++) {
         const taciti_codec_figure *f = &bench->figures[i];
-        if (f->isa != bench->figures[0].isa || !f->whole || isnan(f->index_bits)) continue;
-        printf("%-11s sends %.4f of the elements; %.3f bits per index, %.3f at least (entropy)\n", f->codec->name,
-               f->kept_share, f->index_bits, f->index_entropy);
+        if (f->isa != bench->figures[0].isa || isnan(f->index_bits)) continue;
+        printf("%-11s %s: %.5f of the elements are sent; %.3f bits per index, entropy %.3f\n", f->codec->name,
+               f->whole ? "whole" : "in pieces", f->kept_share, f->index_bits, f->index_entropy);
     }
 }
 
