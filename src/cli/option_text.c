@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/option_text.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -94,4 +95,24 @@ void taciti_option_explain(const taciti_place *place, char *out, size_t size) {
     (void)snprintf(out, size, "%s (%s%s%s%sdefault %s)", option->help, option->unit == NULL ? "" : option->unit,
                    option->unit == NULL ? "" : "; ", range, *range == '\0' ? "" : "; ",
                    *option->fallback == '\0' ? "none" : option->fallback);
+}
+
+json_t *taciti_option_json(const taciti_place *place) {
+    char key[TACITI_KEY_BYTES], choice[TACITI_CHOICE_BYTES];
+    const taciti_option *option = place->option;
+    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:b}", "key", taciti_place_key(place, key), "type",
+                               taciti_option_type_name(option->type), "default", option->fallback, "unit",
+                               option->unit == NULL ? "" : option->unit, "help", option->help, "expert",
+                               (option->flags & TACITI_OPTION_EXPERT) != 0, "identity",
+                               (option->flags & TACITI_OPTION_NO_DIGEST) == 0);
+    if (taciti_option_bounded(option)) (void)json_object_set_new(object, "least", json_real(option->min));
+    if (taciti_option_bounded(option) && option->max < TACITI_UNBOUNDED)
+        (void)json_object_set_new(object, "most", json_real(option->max));
+    if (taciti_option_choice(option, 0, choice)) {
+        json_t *choices = json_array();
+        for (int i = 0; taciti_option_choice(option, i, choice); i++)
+            (void)json_array_append_new(choices, json_string(choice));
+        (void)json_object_set_new(object, "choices", choices);
+    }
+    return object;
 }

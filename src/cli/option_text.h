@@ -27,6 +27,10 @@ void taciti_option_range(const taciti_option *option, char *out, size_t size);
 /* "peak learning rate (0..1; default 6e-4)" */
 void taciti_option_explain(const taciti_place *place, char *out, size_t size);
 
+/* Key, type, default, range, choices, ...: an element of `info options --json`. Returns owned. */
+struct json_t;
+struct json_t *taciti_option_json(const taciti_place *place);
+
 /* "bool", "int", ...: the type's name in `info options`. */
 const char *taciti_option_type_name(taciti_option_type type);
 

@@ -9,11 +9,11 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "cli/codec_info.h"
 #include "cli/libraries.h"
 #include "cli/option_text.h"
 #include "cli/topology_info.h"
 #include "cli/verbs.h"
-#include "codec/codec.h"
 #include "kernel/kernel.h"
 #include "model/matmul.h"
 #include "model/model.h"
@@ -37,31 +37,11 @@ const taciti_flag taciti_info_flags[] = {
 
 /* ---- options --------------------------------------------------------------------------------------------------- */
 
-static json_t *option_json(const taciti_place *place) {
-    char key[TACITI_KEY_BYTES], choice[TACITI_CHOICE_BYTES];
-    const taciti_option *option = place->option;
-    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:b}", "key", taciti_place_key(place, key), "type",
-                               taciti_option_type_name(option->type), "default", option->fallback, "unit",
-                               option->unit == NULL ? "" : option->unit, "help", option->help, "expert",
-                               (option->flags & TACITI_OPTION_EXPERT) != 0, "identity",
-                               (option->flags & TACITI_OPTION_NO_DIGEST) == 0);
-    if (taciti_option_bounded(option)) (void)json_object_set_new(object, "least", json_real(option->min));
-    if (taciti_option_bounded(option) && option->max < TACITI_UNBOUNDED)
-        (void)json_object_set_new(object, "most", json_real(option->max));
-    if (taciti_option_choice(option, 0, choice)) {
-        json_t *choices = json_array();
-        for (int i = 0; taciti_option_choice(option, i, choice); i++)
-            (void)json_array_append_new(choices, json_string(choice));
-        (void)json_object_set_new(object, "choices", choices);
-    }
-    return object;
-}
-
 static json_t *options_json(void) {
     json_t *array = json_array();
     taciti_place place;
     for (size_t i = 0; taciti_config_at(taciti_cli_options(), i, &place); i++)
-        (void)json_array_append_new(array, option_json(&place));
+        (void)json_array_append_new(array, taciti_option_json(&place));
     return array;
 }
 
@@ -80,44 +60,7 @@ static void print_options(void) {
     }
 }
 
-/* ---- codecs, strategies, presets ------------------------------------------------------------------------------- */
-
-static const char *class_name(taciti_codec_class aggregation) {
-    switch (aggregation) {
-    case TACITI_CODEC_SUM: return "sum";
-    case TACITI_CODEC_GATHER: return "gather";
-    case TACITI_CODEC_LINEAR: return "linear";
-    }
-    return "unknown";
-}
-
-/* Keys of a registered table as users type them, "section.key"; an empty list for NULL. */
-static json_t *option_keys_json(const taciti_option_table *table) {
-    json_t *keys = json_array();
-    for (size_t i = 0; table != NULL && i < table->count; i++)
-        (void)json_array_append_new(keys, json_sprintf("%s.%s", table->section, table->options[i].key));
-    return keys;
-}
-
-static json_t *codec_json(const taciti_codec *codec) {
-    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:b, s:b, s:o}", "name", codec->name, "class",
-                     class_name(codec->aggregation), "help", codec->help, "source", codec->source, "rounds",
-                     codec->rounds, "lossless", codec->lossless, "fixed_size", codec->fixed_size, "options",
-                     option_keys_json(codec->options));
-}
-
-static json_t *codecs_json(void) {
-    json_t *array = json_array();
-    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
-        (void)json_array_append_new(array, codec_json(*codec));
-    return array;
-}
-
-static void print_codecs(void) {
-    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
-        printf("%-10s %-7s %-9s %s (%s)\n", (*codec)->name, class_name((*codec)->aggregation),
-               (*codec)->lossless ? "lossless" : "lossy", (*codec)->help, (*codec)->source);
-}
+/* ---- strategies, presets --------------------------------------------------------------------------------------- */
 
 static json_t *strategies_json(void) {
     json_t *array = json_array();
@@ -225,7 +168,7 @@ static const struct {
     void (*print)(void);
 } TOPICS[] = {
     {"build", build_json, print_build},
-    {"codecs", codecs_json, print_codecs},
+    {"codecs", taciti_codecs_json, taciti_codecs_print},
     {"strategies", strategies_json, print_strategies},
     {"presets", presets_json, print_presets},
     {"profiles", profiles_json, print_profiles},

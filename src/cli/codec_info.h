@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `tacit info codecs`: class, properties, paper, options and preset of every codec, from the registry.
+ */
+#ifndef TACITI_CLI_CODEC_INFO_H
+#define TACITI_CLI_CODEC_INFO_H
+
+struct json_t;
+
+struct json_t *taciti_codecs_json(void);
+void taciti_codecs_print(void);
+
+#endif
