@@ -230,7 +230,7 @@ void taciti_codec_bench_destroy(taciti_codec_bench *bench) {
 }
 
 double taciti_codec_bench_memory_bytes(const taciti_codec_bench_options *o) {
-    double most = 0;
+    double max = 0;
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
         const void *options = o->options_of(o->context, *codec);
         double bytes = (double)(*codec)->bound(options, o->n);
@@ -238,7 +238,7 @@ double taciti_codec_bench_memory_bytes(const taciti_codec_bench_options *o) {
         if ((*codec)->scratch_bytes != NULL) bytes += (double)(*codec)->scratch_bytes(options, o->n);
         if ((*codec)->state_bytes != NULL) bytes += 2 * (double)(*codec)->state_bytes(options, o->n);
         if ((*codec)->rounds > 1) bytes += (double)o->n * sizeof(float);
-        most = bytes > most ? bytes : most;
+        max = bytes > max ? bytes : max;
     }
-    return most + TACITI_CODEC_BENCH_BYTES_PER_FLOAT * (double)o->n;
+    return max + TACITI_CODEC_BENCH_BYTES_PER_FLOAT * (double)o->n;
 }
