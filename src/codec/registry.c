@@ -8,6 +8,7 @@
 
 /* clang-format off */
 #define TACITI_CODECS(X) X(f32) X(bf16) X(fp16) \
+    X(topk) \
     X(qsgd) X(terngrad) X(natural) X(signsgd) X(signum) X(onebit) X(loco)
 /* clang-format on */
 

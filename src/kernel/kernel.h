@@ -19,6 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/rng.h"
 #include "tacit/tacit.h"
 
 typedef uint16_t taciti_bf16; /* upper half of an IEEE binary32; round to nearest even; NaN stays a (quiet) NaN */
@@ -70,6 +71,29 @@ typedef struct taciti_attention_shape {
     uint64_t key;                  /* of the dropout mask; element index (head * time + t) * time + s */
 } taciti_attention_shape;
 
+/* One pass that selects the large elements of an array. Magnitudes compare by their bits, bits(x) & 0x7fffffff: in the
+ * order of |x|, with Inf and NaN above every number. `room`: of the two arrays, n + TACITI_SELECT_SLACK elements each.
+ */
+enum { TACITI_SELECT_SLACK = 16, TACITI_MAGNITUDE_BINS = 2048 };
+#define TACITI_MAGNITUDE_MASK UINT32_C(0x7fffffff)
+#define TACITI_MAGNITUDE_INF UINT32_C(0x7f800000)
+typedef struct taciti_select {
+    uint32_t threshold; /* magnitudes from here on are selected */
+    uint32_t half;      /* magnitudes from here on are counted in `near`; if `measure` */
+    int measure;        /* `near` and `squares` are wanted */
+    uint32_t *indices;  /* of the selected elements, ascending; the slack is overwritten */
+    float *values;      /* those elements; the slack is overwritten */
+    float *error;       /* [n]: receives x with 0 where elements were selected; NULL: not wanted */
+    size_t count, near; /* results: selected elements; magnitudes >= half */
+    double squares;     /* result: sum_squares of x */
+} taciti_select;
+
+/* The line of 16 elements that stands for the index-th group of `stride` lines: samples at a fixed distance would keep
+ * to a few columns of a matrix. */
+static inline size_t taciti_sampled_line(size_t index, size_t stride) {
+    return index * stride + (size_t)(((uint64_t)taciti_mix32((uint32_t)index) * (stride & 0xffffffffu)) >> 32);
+}
+
 typedef struct taciti_kernels {
     const char *isa; /* "scalar", "avx2", "avx512" */
 
@@ -102,6 +126,22 @@ typedef struct taciti_kernels {
     /* m may be NULL: no momentum. The decay is part of the gradient (L2), as in PyTorch. */
     void (*sgd)(const taciti_sgd_step *step, float *restrict p, const float *restrict g, float *restrict m,
                 taciti_bf16 *restrict copy, size_t n);
+
+    /* ---- selection (select_*.c): n < 2^32 ---------------------------------------------------------------------- */
+    /* counts[2048] += how many of x have (magnitude >> shift) % 2048 equal to the index; shift 20: exponent and 3 bits.
+     * Of every `stride` lines of 16 elements one is counted (taciti_sampled_line); 1: all. */
+    void (*histogram)(uint64_t *counts, const float *x, size_t n, unsigned shift, size_t stride);
+    size_t (*count_above)(const float *x, size_t n, uint32_t threshold); /* magnitudes >= threshold */
+    void (*select_above)(taciti_select *select, const float *x, size_t n);
+    /* Of n selected elements keeps, in place, those above the threshold and the first `ties` equal to it; the others go
+     * back to error[index] unless error is NULL. Returns how many are left. The arrays have slack. */
+    size_t (*select_among)(uint32_t *restrict indices, float *restrict values, float *restrict error, size_t n,
+                           uint32_t threshold, size_t ties);
+    /* out = the elements with low <= magnitude < high, in order; out has slack and may be x. Returns their number. */
+    size_t (*select_band)(float *out, const float *x, size_t n, uint32_t low, uint32_t high);
+    void (*gather)(float *restrict out, const float *restrict x, const uint32_t *restrict indices, size_t k);
+    void (*scatter)(float *restrict x, const uint32_t *restrict indices, const float *restrict values, size_t k);
+    void (*scatter_add)(float *restrict x, const uint32_t *restrict indices, const float *restrict values, size_t k);
 
     /* ---- network (net_*.c): rows of a transformer -------------------------------------------------------------- */
     /* An output named `*16`, if not NULL, receives the bf16-rounded result, the operand of the next bf16 matrix

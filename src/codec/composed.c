@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Composed codecs: the elements that a selector chooses, in a value format, beside their indices by an index coder.
+ *
+ * Wire layout                 bytes             a decoder rejects
+ *   kept                      4                 more than there are elements, or groups
+ *   bytes of the indices      4                 a payload of another size
+ *   value format              1                 an unknown one
+ *   index coder               1                 an unknown one; 255 (none) where there are indices, and vice versa
+ *   0                         2                 anything else
+ *   indices                   as above          what the coder rejects
+ *   0                         to a multiple of 4  anything else
+ *   values                    by the format
+ *
+ * There are no indices if nothing is kept, everything is kept, or both sides know them.
+ */
+#include <stdint.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "codec/selector.h"
+#include "kernel/kernel.h"
+
+/* What an index coder may write behind its bytes. */
+enum { NO_CODER = 255, WORD = 4, CODER_SLACK = 8, LINE_BYTES = 64 };
+
+typedef struct header {
+    uint32_t kept, index_bytes;
+    uint8_t format, coder;
+    uint16_t zero;
+} header;
+
+static size_t to_word(size_t bytes) { return (bytes + WORD - 1) / WORD * WORD; }
+
+const char *taciti_composed_index_name(size_t index) {
+    if (index == 0) return "auto";
+    for (const taciti_index_coder *const *coder = taciti_index_coder_list(); *coder != NULL; coder++)
+        if (--index == 0) return (*coder)->name;
+    return NULL;
+}
+
+size_t taciti_kept_of(double factor, double fallback, size_t n) {
+    const double used = factor > 0 ? factor : fallback, kept = (double)n / used;
+    if (!(kept >= 1)) return n > 0;
+    return kept < (double)n ? (size_t)kept : n;
+}
+
+/* ---- what the options say ---------------------------------------------------------------------------------------- */
+static const taciti_value_format *format_of(const taciti_composed_options *options) {
+    const taciti_value_format *format = options != NULL ? taciti_value_format_find(options->values.text) : NULL;
+    return format != NULL ? format : taciti_value_format_at(0);
+}
+
+static taciti_values_options values_options(const taciti_composed_options *options) {
+    if (options == NULL) return (taciti_values_options){0};
+    return (taciti_values_options){.block = (size_t)options->block, .hadamard = options->hadamard};
+}
+
+/* NULL: the shortest. */
+static const taciti_index_coder *coder_of(const taciti_composed_options *options) {
+    if (options == NULL) return NULL;
+    for (const taciti_index_coder *const *coder = taciti_index_coder_list(); *coder != NULL; coder++)
+        if (strcmp((*coder)->name, options->indices.text) == 0) return *coder;
+    return NULL;
+}
+
+/* ---- sizes ------------------------------------------------------------------------------------------------------- */
+size_t taciti_composed_bound(const void *options, size_t n) {
+    const taciti_values_options values = values_options(options);
+    return sizeof(header) + format_of(options)->bytes(&values, n) + CODER_SLACK;
+}
+
+/* Scratch: indices, values, then what the selector needs; when that is done, n + 16 floats for values again. */
+static size_t array_bytes(size_t n) {
+    const size_t bytes = (n + TACITI_SELECT_SLACK) * sizeof(float);
+    return (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+}
+
+typedef struct arrays {
+    uint32_t *indices;
+    float *values, *work;
+} arrays;
+
+static arrays arrays_in(void *scratch, size_t n) {
+    unsigned char *at = scratch;
+    return (arrays){.indices = (uint32_t *)(void *)at,
+                    .values = (float *)(void *)(at + array_bytes(n)),
+                    .work = (float *)(void *)(at + 2 * array_bytes(n))};
+}
+
+size_t taciti_composed_scratch_bytes(const taciti_selector *selector, size_t n) {
+    const size_t own = selector->scratch_bytes != NULL ? selector->scratch_bytes(n) : 0;
+    return 2 * array_bytes(n) + (own > array_bytes(n) ? own : array_bytes(n));
+}
+
+double taciti_composed_mean_bytes(const void *options, size_t kept, size_t n, size_t group, bool known) {
+    const taciti_values_options values = values_options(options);
+    const taciti_value_format *format = format_of(options);
+    const size_t indices = (n + group - 1) / group, elements = kept < indices ? kept * group : n;
+    const taciti_index_coder *coder = coder_of(options);
+    double bytes = (double)format->bytes(&values, elements);
+    if (!known && kept > 0 && kept < indices) {
+        /* the shortest coder is within a few per cent of the entropy, and Rice codes are that coder */
+        const bool fixed = coder != NULL && strcmp(coder->name, "rice") != 0;
+        bytes += fixed ? (double)coder->bound(kept, indices)
+                       : 1.03 * taciti_index_entropy(kept, indices) * (double)kept / 8 + 3;
+    }
+    const double all = (double)format->bytes(&values, n);
+    return (double)sizeof(header) + (bytes < all ? bytes : all);
+}
+
+double taciti_composed_expected_bytes(const void *options, taciti_codec_setting setting, size_t n) {
+    return taciti_composed_mean_bytes(options, taciti_kept_of(setting.factor, TACITI_FACTOR, n), n, 1, false);
+}
+
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
+static size_t group_of(const taciti_selector *selector, const void *options) {
+    return selector->group != NULL ? selector->group(options) : 1;
+}
+
+static size_t groups_of(size_t n, size_t group) { return n / group + (n % group != 0); }
+
+/* Elements of the `kept` groups of these indices; only the very last group may be short. */
+static size_t elements_of(const uint32_t *indices, size_t kept, size_t n, size_t group) {
+    const size_t groups = groups_of(n, group);
+    if (kept == groups) return n;
+    const bool has_last = kept > 0 && indices[kept - 1] == groups - 1;
+    return kept * group - (has_last ? groups * group - n : 0);
+}
+
+static void put(float *x, const arrays *a, size_t kept, size_t n, size_t group, const float *values) {
+    if (group == 1) {
+        taciti_kernels_get()->scatter(x, a->indices, values, kept);
+        return;
+    }
+    for (size_t i = 0; i < kept; i++, values += group) {
+        const size_t at = a->indices[i] * group, length = n - at < group ? n - at : group;
+        memcpy(x + at, values, length * sizeof *x);
+    }
+}
+
+static void add(float *x, const arrays *a, size_t kept, size_t n, size_t group, const float *values) {
+    const taciti_kernels *kernels = taciti_kernels_get();
+    if (group == 1) {
+        kernels->scatter_add(x, a->indices, values, kept);
+        return;
+    }
+    for (size_t i = 0; i < kept; i++, values += group) {
+        const size_t at = a->indices[i] * group;
+        kernels->add(x + at, values, n - at < group ? n - at : group);
+    }
+}
+
+/* ---- encode ------------------------------------------------------------------------------------------------------ */
+typedef struct encoding {
+    const taciti_selector *selector;
+    const taciti_codec_call *call;
+    const taciti_value_format *format;
+    taciti_values_options values;
+    size_t n, group;
+    arrays scratch;
+} encoding;
+
+static encoding encoding_of(const taciti_selector *selector, const taciti_codec_call *call, size_t n) {
+    return (encoding){.selector = selector,
+                      .call = call,
+                      .format = format_of(call->options),
+                      .values = values_options(call->options),
+                      .n = n,
+                      .group = group_of(selector, call->options),
+                      .scratch = n > 0 ? arrays_in(call->scratch, n) : (arrays){0}};
+}
+
+static void tally(const encoding *e, const taciti_selection *found, size_t kept, double squares_out) {
+    taciti_codec_tally *tally = e->call->tally;
+    tally->squares_in += found->squares;
+    tally->squares_out += squares_out;
+    tally->n += e->n;
+    tally->kept += kept;
+    tally->near += found->near;
+    if (found->threshold > tally->threshold) tally->threshold = found->threshold;
+}
+
+/* Encodes values; error[count], if not NULL, receives their errors. Returns the sum of squares of what is decoded, if
+ * a tally is wanted; `decoded` has room for count. */
+static double encode_values(const encoding *e, const float *values, size_t count, void *out, float *error,
+                            float *decoded) {
+    e->format->encode(&e->values, values, count, out, error);
+    if (e->call->tally == NULL) return 0;
+    if (!e->format->lossless) e->format->decode(&e->values, out, decoded, count);
+    return taciti_kernels_get()->sum_squares(e->format->lossless ? values : decoded, count);
+}
+
+/* Everything is sent. */
+static size_t encode_all(const encoding *e, const taciti_selection *found, const float *x, void *out, float *error) {
+    const header head = {
+        .kept = (uint32_t)groups_of(e->n, e->group), .format = (uint8_t)e->format->id, .coder = NO_CODER};
+    memcpy(out, &head, sizeof head);
+    const double squares = encode_values(e, x, e->n, (char *)out + sizeof head, error, e->scratch.values);
+    if (e->call->tally != NULL) tally(e, found, e->n, squares);
+    return sizeof head + e->format->bytes(&e->values, e->n);
+}
+
+/* The coder of the indices and their bytes; NULL: there are none. */
+static const taciti_index_coder *choose_coder(const encoding *e, const taciti_selection *found, size_t *bytes) {
+    const taciti_index_coder *coder = coder_of(e->call->options);
+    *bytes = 0;
+    if (e->selector->known != NULL || found->count == 0) return NULL;
+    const size_t groups = groups_of(e->n, e->group);
+    if (coder == NULL) return taciti_index_coder_best(found->indices, found->count, groups, bytes);
+    *bytes = coder->bytes(found->indices, found->count, groups);
+    return coder;
+}
+
+static size_t write_indices(const encoding *e, const taciti_selection *found, const taciti_index_coder *coder,
+                            size_t bytes, void *out) {
+    const header head = {.kept = (uint32_t)found->count,
+                         .index_bytes = (uint32_t)bytes,
+                         .format = (uint8_t)e->format->id,
+                         .coder = (uint8_t)(coder != NULL ? coder->id : NO_CODER)};
+    char *at = (char *)out + sizeof head;
+    memcpy(out, &head, sizeof head);
+    if (coder == NULL) return sizeof head;
+    coder->encode(found->indices, found->count, groups_of(e->n, e->group), at);
+    memset(at + bytes, 0, to_word(bytes) - bytes);
+    return sizeof head + to_word(bytes);
+}
+
+static size_t encode_found(const encoding *e, const taciti_selection *found, const float *x, void *out, float *error) {
+    const size_t elements = elements_of(found->indices, found->count, e->n, e->group);
+    size_t index_bytes = 0;
+    const taciti_index_coder *coder = choose_coder(e, found, &index_bytes);
+    const size_t all = e->format->bytes(&e->values, e->n);
+    const size_t value_bytes = e->format->bytes(&e->values, elements);
+    if (to_word(index_bytes) + value_bytes >= all) return encode_all(e, found, x, out, error);
+    const size_t at = write_indices(e, found, coder, index_bytes, out);
+    float *value_error = error != NULL && !e->format->lossless ? e->scratch.work : NULL;
+    /* what is decoded overwrites the values: they are not needed after that */
+    const double squares = encode_values(e, found->values, elements, (char *)out + at, value_error, found->values);
+    if (value_error != NULL) put(error, &e->scratch, found->count, e->n, e->group, value_error);
+    if (e->call->tally != NULL) tally(e, found, elements, squares);
+    return at + value_bytes;
+}
+
+tacit_status taciti_composed_encode(const taciti_selector *selector, const taciti_codec_call *call, const float *x,
+                                    size_t n, void *out, float *error, size_t *bytes) {
+    const encoding e = encoding_of(selector, call, n);
+    taciti_selection found = {
+        .indices = e.scratch.indices, .values = e.scratch.values, .error = error, .measure = call->tally != NULL};
+    if (n > 0) selector->select(call, x, n, e.scratch.work, &found);
+    if (found.count == groups_of(n, e.group))
+        *bytes = encode_all(&e, &found, x, out, error);
+    else
+        *bytes = encode_found(&e, &found, x, out, error);
+    return TACIT_OK;
+}
+
+/* ---- decode ------------------------------------------------------------------------------------------------------ */
+/* A payload whose sizes are right. */
+typedef struct parsed {
+    header head;
+    const taciti_value_format *format;
+    const char *indices, *values;
+    size_t elements;
+} parsed;
+
+static tacit_status malformed(const encoding *e, size_t bytes, const char *what) {
+    return taciti_fail(TACIT_E_DATA, "%s payload of %zu bytes for %zu floats: %s", e->selector->name, bytes, e->n,
+                       what);
+}
+
+static bool zeros(const char *at, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++)
+        if (at[i] != 0) return false;
+    return true;
+}
+
+static tacit_status read_indices(const encoding *e, const parsed *p, size_t bytes) {
+    const size_t kept = p->head.kept;
+    const taciti_index_coder *coder = taciti_index_coder_at(p->head.coder);
+    if (coder == NULL) return malformed(e, bytes, "it has no index coder that is known");
+    if (!zeros(p->indices + p->head.index_bytes, to_word(p->head.index_bytes) - p->head.index_bytes))
+        return malformed(e, bytes, "the bytes behind the indices are not 0");
+    return coder->decode(p->indices, p->head.index_bytes, e->scratch.indices, kept, groups_of(e->n, e->group));
+}
+
+/* Checks all of the payload, and leaves the indices in the scratch memory unless all elements are kept. */
+static tacit_status parse(const encoding *e, const void *payload, size_t bytes, parsed *p) {
+    const size_t groups = groups_of(e->n, e->group);
+    if (bytes < sizeof p->head) return malformed(e, bytes, "it is too short");
+    memcpy(&p->head, payload, sizeof p->head);
+    p->format = taciti_value_format_at(p->head.format);
+    p->indices = (const char *)payload + sizeof p->head;
+    if (p->format == NULL || p->head.zero != 0) return malformed(e, bytes, "its value format is unknown");
+    if (p->head.kept > groups) return malformed(e, bytes, "it keeps more than there is");
+    const size_t index_bytes = to_word(p->head.index_bytes), room = bytes - sizeof p->head;
+    if (index_bytes > room) return malformed(e, bytes, "its indices do not fit");
+    const bool all = p->head.kept == groups, none = all || p->head.kept == 0 || e->selector->known != NULL;
+    if (none && (p->head.coder != NO_CODER || index_bytes > 0)) return malformed(e, bytes, "it must not have indices");
+    if (!none) TACITI_TRY(read_indices(e, p, bytes));
+    if (!all && e->selector->known != NULL && p->head.kept > 0)
+        e->selector->known(e->call, e->n, p->head.kept, e->scratch.work, e->scratch.indices);
+    p->elements = elements_of(e->scratch.indices, p->head.kept, e->n, e->group);
+    p->values = p->indices + index_bytes;
+    if (room - index_bytes != p->format->bytes(&e->values, p->elements))
+        return malformed(e, bytes, "its values do not have that size");
+    return TACIT_OK;
+}
+
+tacit_status taciti_composed_decode(const taciti_selector *selector, const taciti_codec_call *call, const void *payload,
+                                    size_t bytes, float *x, size_t n) {
+    const encoding e = encoding_of(selector, call, n);
+    parsed p;
+    TACITI_TRY(parse(&e, payload, bytes, &p));
+    if (p.elements == n) {
+        p.format->decode(&e.values, p.values, x, n);
+        return TACIT_OK;
+    }
+    memset(x, 0, n * sizeof *x);
+    p.format->decode(&e.values, p.values, e.scratch.values, p.elements);
+    put(x, &e.scratch, p.head.kept, n, e.group, e.scratch.values);
+    return TACIT_OK;
+}
+
+tacit_status taciti_composed_decode_add(const taciti_selector *selector, const taciti_codec_call *call,
+                                        const void *payload, size_t bytes, float *x, size_t n) {
+    const encoding e = encoding_of(selector, call, n);
+    parsed p;
+    TACITI_TRY(parse(&e, payload, bytes, &p));
+    if (p.elements == n) {
+        p.format->decode_add(&e.values, p.values, x, n);
+        return TACIT_OK;
+    }
+    p.format->decode(&e.values, p.values, e.scratch.values, p.elements);
+    add(x, &e.scratch, p.head.kept, n, e.group, e.scratch.values);
+    return TACIT_OK;
+}

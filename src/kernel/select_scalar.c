@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Selection, the definition, for any CPU. Compaction has no branch: every element is written, and the place moves on
+ * behind those that are kept.
+ *
+ * The histogram, gather and scatter have no faster form: they are bound by stores to computed places.
+ */
+#include "kernel/sets.h"
+
+#include "kernel/array_element.h"
+
+enum { TABLES = 4, LINE = 16, SMALL = 4096 };
+
+static uint32_t magnitude(float x) { return bits_of(x) & TACITI_MAGNITUDE_MASK; }
+
+/* Several tables, since neighbours often have the same bin: one counter would wait for its own store. */
+static void count_bins(uint32_t counts[TABLES][TACITI_MAGNITUDE_BINS], const float *x, size_t n, unsigned shift) {
+    for (size_t i = 0; i < n; i++) counts[i % TABLES][(magnitude(x[i]) >> shift) % TACITI_MAGNITUDE_BINS]++;
+}
+
+static void histogram(uint64_t *counts, const float *x, size_t n, unsigned shift, size_t stride) {
+    if (n < SMALL && stride == 1) {
+        for (size_t i = 0; i < n; i++) counts[(magnitude(x[i]) >> shift) % TACITI_MAGNITUDE_BINS]++;
+        return;
+    }
+    uint32_t tables[TABLES][TACITI_MAGNITUDE_BINS] = {{0}};
+    if (stride == 1) count_bins(tables, x, n, shift);
+    for (size_t g = 0; stride > 1 && g * stride * LINE < n; g++) {
+        const size_t at = taciti_sampled_line(g, stride) * LINE;
+        if (at < n) count_bins(tables, x + at, n - at < LINE ? n - at : LINE, shift);
+    }
+    for (size_t b = 0; b < TACITI_MAGNITUDE_BINS; b++)
+        counts[b] += (uint64_t)tables[0][b] + tables[1][b] + tables[2][b] + tables[3][b];
+}
+
+static size_t count_above(const float *x, size_t n, uint32_t threshold) {
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) count += magnitude(x[i]) >= threshold;
+    return count;
+}
+
+static void select_above(taciti_select *s, const float *x, size_t n) {
+    size_t count = 0, near = 0;
+    for (size_t i = 0; i < n; i++) {
+        const float v = x[i];
+        const int keep = magnitude(v) >= s->threshold;
+        near += magnitude(v) >= s->half;
+        s->values[count] = v;
+        s->indices[count] = (uint32_t)i;
+        count += (size_t)keep;
+        if (s->error != NULL) s->error[i] = keep ? 0 : v;
+    }
+    s->count = count;
+    s->near = s->measure ? near : 0;
+    s->squares = 0;
+    if (!s->measure) return;
+    double lanes[LANES] = {0};
+    for (size_t i = 0; i < n; i++) lanes[i % LANES] += (double)x[i] * (double)x[i];
+    s->squares = fold_lanes(lanes);
+}
+
+static size_t select_among(uint32_t *restrict indices, float *restrict values, float *restrict error, size_t n,
+                           uint32_t threshold, size_t ties) {
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t m = magnitude(values[i]), index = indices[i];
+        const float v = values[i];
+        const int tied = m == threshold && ties > 0, keep = m > threshold || tied;
+        ties -= (size_t)tied;
+        if (!keep && error != NULL) error[index] = v;
+        values[count] = v;
+        indices[count] = index;
+        count += (size_t)keep;
+    }
+    return count;
+}
+
+static size_t select_band(float *out, const float *x, size_t n, uint32_t low, uint32_t high) {
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        const float v = x[i];
+        out[count] = v;
+        count += magnitude(v) >= low && magnitude(v) < high;
+    }
+    return count;
+}
+
+static void gather(float *restrict out, const float *restrict x, const uint32_t *restrict indices, size_t k) {
+    for (size_t i = 0; i < k; i++) out[i] = x[indices[i]];
+}
+
+static void scatter(float *restrict x, const uint32_t *restrict indices, const float *restrict values, size_t k) {
+    for (size_t i = 0; i < k; i++) x[indices[i]] = values[i];
+}
+
+static void scatter_add(float *restrict x, const uint32_t *restrict indices, const float *restrict values, size_t k) {
+    for (size_t i = 0; i < k; i++) x[indices[i]] += values[i];
+}
+
+void taciti_kernels_fill_select_scalar(taciti_kernels *table) {
+    table->histogram = histogram;
+    table->count_above = count_above;
+    table->select_above = select_above;
+    table->select_among = select_among;
+    table->select_band = select_band;
+    table->gather = gather;
+    table->scatter = scatter;
+    table->scatter_add = scatter_add;
+}
