@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "codec/codec.h"
 #include "plan/candidates.h"
 #include "settings/settings.h"
 #include "settings/test_strategies.h"
@@ -61,13 +62,24 @@ static void set(const char *key, const char *value) {
     assert_int_equal(taciti_config_set(&g_settings.config, key, value, "test"), TACIT_OK);
 }
 
+static bool is_of_a_codec(const taciti_option_table *table) {
+    for (const taciti_codec *const *c = taciti_codec_list(); *c != NULL; c++)
+        if ((*c)->options == table) return true;
+    return false;
+}
+
 static void sections_are_in_their_order(void **state) {
     (void)state;
     static const char *const sections[] = {"",       "mine",      "model",    "text", "optim",  "exchange",
                                            "gossip", "test-only", "localsgd", "comm", "compute"};
-    assert_int_equal(g_settings.config.count, sizeof sections / sizeof *sections);
-    for (size_t i = 0; i < g_settings.config.count; i++)
-        assert_string_equal(g_settings.config.sections[i].table->section, sections[i]);
+    size_t seen = 0;
+    for (size_t i = 0; i < g_settings.config.count; i++) {
+        const taciti_option_table *table = g_settings.config.sections[i].table;
+        if (is_of_a_codec(table)) continue;
+        assert_true(seen < sizeof sections / sizeof *sections);
+        assert_string_equal(table->section, sections[seen++]);
+    }
+    assert_int_equal(seen, sizeof sections / sizeof *sections);
     assert_int_equal(g_count, 7);
     assert_int_equal(g_words.count, 2);
 }
