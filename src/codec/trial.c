@@ -35,6 +35,20 @@ void taciti_gradient_like(uint64_t seed, float *x, size_t n) {
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
+tacit_status taciti_codec_defaults(const taciti_codec *codec, void **out) {
+    *out = NULL;
+    if (codec->options == NULL) return TACIT_OK;
+    void *values = taciti_calloc(1, codec->options_size);
+    if (values == NULL) return TACIT_E_MEMORY;
+    const taciti_section section = {codec->options, values};
+    const tacit_status status = taciti_config_defaults(&(taciti_config){&section, 1});
+    if (status == TACIT_OK)
+        *out = values;
+    else
+        taciti_free(values);
+    return status;
+}
+
 double taciti_codec_expected_bytes(const taciti_codec *codec, const void *options, taciti_codec_setting setting,
                                    size_t n) {
     if (codec->expected_bytes == NULL || n == 0) return (double)codec->bound(options, n);

@@ -75,6 +75,7 @@ void taciti_cluster_destroy(taciti_cluster *cluster) {
     taciti_free(cluster->ranks_per_host);
     taciti_free(cluster->timings);
     taciti_free(cluster->codecs);
+    taciti_free(cluster->compressions);
     *cluster = (taciti_cluster){0};
 }
 
@@ -102,6 +103,14 @@ tacit_status taciti_cluster_add_codec(taciti_cluster *cluster, const taciti_clus
     if (list == NULL) return TACIT_E_MEMORY;
     list[cluster->codec_count++] = *codec;
     cluster->codecs = list;
+    return TACIT_OK;
+}
+
+tacit_status taciti_cluster_add_compression(taciti_cluster *cluster, const taciti_cluster_compression *compression) {
+    taciti_cluster_compression *list = grown(cluster->compressions, cluster->compression_count, sizeof *list);
+    if (list == NULL) return TACIT_E_MEMORY;
+    list[cluster->compression_count++] = *compression;
+    cluster->compressions = list;
     return TACIT_OK;
 }
 

@@ -53,6 +53,16 @@ typedef struct taciti_cluster_codec {
     double encode_bytes_per_s, decode_bytes_per_s; /* of f32 data, one rank alone on its core */
 } taciti_cluster_codec;
 
+/* A codec on gradient-like data, at a factor; seconds per float of one rank alone on its core. */
+typedef struct taciti_cluster_compression {
+    char codec[24];
+    double factor;   /* elements per element sent; 1 for codecs without a factor */
+    double encode_s; /* with error feedback, in pieces as an exchange */
+    double decode_s; /* to an array */
+    double add_s;    /* to an array, added */
+    double bytes;    /* of payload per float */
+} taciti_cluster_compression;
+
 typedef struct taciti_cluster {
     char name[64], source[128];
     char **notes; /* [note_count]; owned, as are the texts */
@@ -70,6 +80,8 @@ typedef struct taciti_cluster {
     size_t timing_count;
     taciti_cluster_codec *codecs; /* owned */
     size_t codec_count;
+    taciti_cluster_compression *compressions; /* owned */
+    size_t compression_count;
 
     double compute_cv;   /* of equal pieces of computation, pooled over ranks; < 0: unknown */
     double compute_lag1; /* autocorrelation of neighbours in time; near 1: persistent stragglers; < -1: unknown */
@@ -83,6 +95,7 @@ enum {
     TACITI_CLUSTER_MAX_RANKS_PER_HOST = 10000,
     TACITI_CLUSTER_MAX_TIMINGS = 4096,
     TACITI_CLUSTER_MAX_CODECS = 256,
+    TACITI_CLUSTER_MAX_COMPRESSIONS = 1024,
     TACITI_CLUSTER_MAX_NOTES = 64,
     TACITI_CLUSTER_NOTE_BYTES = 1024
 };
@@ -129,6 +142,7 @@ void taciti_cluster_destroy(taciti_cluster *cluster);
  * TACITI_CLUSTER_NOTE_BYTES - 1 bytes. */
 tacit_status taciti_cluster_add_timing(taciti_cluster *cluster, const taciti_cluster_timing *timing);
 tacit_status taciti_cluster_add_codec(taciti_cluster *cluster, const taciti_cluster_codec *codec);
+tacit_status taciti_cluster_add_compression(taciti_cluster *cluster, const taciti_cluster_compression *compression);
 tacit_status taciti_cluster_add_note(taciti_cluster *cluster, const char *note);
 
 #endif

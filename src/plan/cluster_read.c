@@ -50,6 +50,13 @@ static tacit_status read_gigabytes(reader *r, const json_t *value, const field *
     return TACIT_OK;
 }
 
+static tacit_status read_nanoseconds(reader *r, const json_t *value, const field *f, void *out) {
+    double ns = 0;
+    TACITI_TRY(taciti_strict_real(r, value, f, &ns));
+    *(double *)out = ns / 1e9;
+    return TACIT_OK;
+}
+
 static tacit_status read_collective(reader *r, const json_t *value, const field *f, void *out) {
     const char *text = json_string_value(value);
     for (int i = 0; text != NULL && i < TACITI_COLLECTIVES; i++)
@@ -125,6 +132,21 @@ static const field CODEC_FIELDS[] = {
      "a number above 0, in GB/s (1e-6 to 1e6)", NULL},
     {"decode_gb_per_s", true, read_gigabytes, offsetof(taciti_cluster_codec, decode_bytes_per_s), RATE_MIN, RATE_MAX,
      "a number above 0, in GB/s (1e-6 to 1e6)", NULL},
+    {.name = NULL},
+};
+
+#define NANOSECONDS 1e-6, 1e6, "a number above 0, in nanoseconds per float (1e-6 to 1e6)"
+
+static const field COMPRESSION_FIELDS[] = {
+    {"codec", true, taciti_strict_text, offsetof(taciti_cluster_compression, codec), 1,
+     sizeof((taciti_cluster_compression *)0)->codec, "the name of a codec, 1 to 23 bytes", NULL},
+    {"factor", true, taciti_strict_real, offsetof(taciti_cluster_compression, factor), 1, 1e9,
+     "elements per element sent, from 1 to 1e9", NULL},
+    {"encode_ns", true, read_nanoseconds, offsetof(taciti_cluster_compression, encode_s), NANOSECONDS, NULL},
+    {"decode_ns", true, read_nanoseconds, offsetof(taciti_cluster_compression, decode_s), NANOSECONDS, NULL},
+    {"add_ns", true, read_nanoseconds, offsetof(taciti_cluster_compression, add_s), NANOSECONDS, NULL},
+    {"bytes", true, taciti_strict_real, offsetof(taciti_cluster_compression, bytes), 1e-9, 16,
+     "bytes of payload per float, above 0 and up to 16", NULL},
     {.name = NULL},
 };
 
@@ -218,6 +240,28 @@ static tacit_status read_timings(reader *r, const json_t *value, const field *f,
     return TACIT_OK;
 }
 
+/* One place per codec and factor. */
+static tacit_status read_compressions(reader *r, const json_t *value, const field *f, void *out) {
+    static const field COMPRESSION = {.legal = "an object: {\"codec\": \"topk\", \"factor\": 100, \"encode_ns\": 1, "
+                                               "\"decode_ns\": 0.5, \"add_ns\": 0.1, \"bytes\": 0.05}",
+                                      .fields = COMPRESSION_FIELDS};
+    taciti_cluster *cluster = out;
+    TACITI_TRY(check_list(r, value, f));
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        taciti_cluster_compression item = {.factor = 0};
+        const size_t length = taciti_strict_enter_item(r, i);
+        TACITI_TRY(taciti_strict_nested(r, json_array_get(value, i), &COMPRESSION, &item));
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(cluster->compressions[k].codec, item.codec) == 0 &&
+                fabs(cluster->compressions[k].factor - item.factor) < 1e-9 * item.factor)
+                return taciti_fail(TACIT_E_CONFIG, "%s: %s measures the same as compression[%zu]; keep one of them",
+                                   r->file, r->path, k);
+        TACITI_TRY(taciti_cluster_add_compression(cluster, &item));
+        taciti_strict_leave(r, length);
+    }
+    return TACIT_OK;
+}
+
 /* An object from names to rates: a file may know codecs that this build does not. */
 static tacit_status read_codecs(reader *r, const json_t *value, const field *f, void *out) {
     static const field CODEC = {.legal = "an object: {\"encode_gb_per_s\": 5, \"decode_gb_per_s\": 6}",
@@ -265,6 +309,7 @@ static const field FIELDS[] = {
     {"collectives", false, read_timings, 0, 0, TACITI_CLUSTER_MAX_TIMINGS, "a list of measurements", NULL},
     {"codecs", false, read_codecs, 0, 0, TACITI_CLUSTER_MAX_CODECS, "an object from names of codecs to their rates",
      NULL},
+    {"compression", false, read_compressions, 0, 0, TACITI_CLUSTER_MAX_COMPRESSIONS, "a list of measurements", NULL},
     {"compute", false, taciti_strict_nested, 0, 0, 0, "an object: {\"cv\": 0.02}", COMPUTE_FIELDS},
     {.name = NULL},
 };

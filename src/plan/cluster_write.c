@@ -23,6 +23,8 @@ enum { EXACT_DIGITS = 17, NEIGHBOURS = 3 };
 static double same(double x) { return x; }
 static double s_of_us(double us) { return us / 1e6; }
 static double us_of_s(double s) { return s * 1e6; }
+static double s_of_ns(double ns) { return ns / 1e9; }
+static double ns_of_s(double s) { return s * 1e9; }
 static double of_gbit(double x) { return 8e-9 / x; } /* its own inverse */
 static double bytes_of_gb(double gb) { return gb * 1e9; }
 static double gb_of_bytes(double bytes) { return bytes / 1e9; }
@@ -31,7 +33,7 @@ typedef struct unit {
     double (*read)(double), (*write)(double);
 } unit;
 static const unit PLAIN = {same, same}, MICROSECONDS = {s_of_us, us_of_s}, GBIT_PER_S = {of_gbit, of_gbit},
-                  GB_PER_S = {bytes_of_gb, gb_of_bytes};
+                  GB_PER_S = {bytes_of_gb, gb_of_bytes}, NANOSECONDS = {s_of_ns, ns_of_s};
 
 static bool reads_as(double shown, double value, unit in) {
     const double again = in.read(shown);
@@ -147,6 +149,23 @@ static void write_codecs(FILE *out, const taciti_cluster *cluster) {
     (void)fputs("\n  }", out);
 }
 
+static void write_compressions(FILE *out, const taciti_cluster *cluster) {
+    if (cluster->compression_count == 0) return;
+    (void)fputs(",\n  \"compression\": [", out);
+    for (size_t i = 0; i < cluster->compression_count; i++) {
+        const taciti_cluster_compression *c = &cluster->compressions[i];
+        (void)fputs(i == 0 ? "\n    {\"codec\": " : ",\n    {\"codec\": ", out);
+        taciti_json_quote(out, c->codec);
+        write_number(out, ", ", "factor", c->factor, PLAIN);
+        write_number(out, ", ", "encode_ns", c->encode_s, NANOSECONDS);
+        write_number(out, ", ", "decode_ns", c->decode_s, NANOSECONDS);
+        write_number(out, ", ", "add_ns", c->add_s, NANOSECONDS);
+        write_number(out, ", ", "bytes", c->bytes, PLAIN);
+        (void)fputc('}', out);
+    }
+    (void)fputs("\n  ]", out);
+}
+
 static void write_compute(FILE *out, const taciti_cluster *cluster) {
     if (cluster->compute_cv < 0) return;
     (void)fputs(",\n  \"compute\": {", out);
@@ -173,6 +192,7 @@ static void write_cluster(FILE *out, const void *object) {
     write_links(out, cluster);
     write_timings(out, cluster);
     write_codecs(out, cluster);
+    write_compressions(out, cluster);
     write_compute(out, cluster);
     (void)fputs("\n}\n", out);
 }

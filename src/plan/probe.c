@@ -11,7 +11,8 @@
 #include "plan/probe_state.h"
 
 /* Of the time: when each part should be done. */
-static const double CODECS_UNTIL = 0.08, COMPUTE_UNTIL = 0.16, LINKS_UNTIL = 0.45, COLLECTIVES_UNTIL = 1;
+static const double FORMATS_UNTIL = 0.03, CODECS_UNTIL = 0.1, COMPUTE_UNTIL = 0.17, LINKS_UNTIL = 0.46,
+                    COLLECTIVES_UNTIL = 1;
 
 enum { DIGITS = 5 }; /* that a measurement deserves at most */
 
@@ -73,13 +74,20 @@ static void tidy(taciti_cluster *cluster) {
         codec->encode_bytes_per_s = taciti_rounded(codec->encode_bytes_per_s / 1e9, 3) * 1e9;
         codec->decode_bytes_per_s = taciti_rounded(codec->decode_bytes_per_s / 1e9, 3) * 1e9;
     }
+    for (size_t i = 0; i < cluster->compression_count; i++) {
+        taciti_cluster_compression *c = &cluster->compressions[i];
+        c->encode_s = taciti_rounded(c->encode_s * 1e9, 3) / 1e9;
+        c->decode_s = taciti_rounded(c->decode_s * 1e9, 3) / 1e9;
+        c->add_s = taciti_rounded(c->add_s * 1e9, 3) / 1e9;
+        c->bytes = taciti_rounded(c->bytes, DIGITS);
+    }
     cluster->compute_cv = taciti_rounded(cluster->compute_cv, 3);
     cluster->compute_lag1 = taciti_rounded(cluster->compute_lag1, 3);
     cluster->compute_rank_spread = taciti_rounded(cluster->compute_rank_spread, 3);
 }
 
 static tacit_status measure(taciti_probe *probe) {
-    TACITI_TRY(taciti_probe_codecs(probe, CODECS_UNTIL));
+    TACITI_TRY(taciti_probe_codecs(probe, FORMATS_UNTIL, CODECS_UNTIL));
     TACITI_TRY(taciti_probe_compute(probe, COMPUTE_UNTIL));
     if (probe->size == 1) return TACIT_OK;
     TACITI_TRY(taciti_probe_links(probe, LINKS_UNTIL));

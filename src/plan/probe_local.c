@@ -1,93 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a rank does by itself: codecs, and equal pieces of computation.
+ * What a rank does by itself: equal pieces of computation.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/rng.h"
-#include "codec/codec.h"
 #include "plan/fit.h"
 #include "plan/probe_state.h"
 
-enum { CODEC_FLOATS = 4 << 20, CODEC_ROUNDS_MAX = 64, CODEC_ROUNDS_MIN = 3 };
 enum { PIECES_MIN = 20, PIECES_MAX = 200, PIECES_QUICK = 60, WARM_UP_PIECES = 4, CALIBRATION_STEPS = 1 << 14 };
-static const double PIECE_S = 5e-3, CODEC_MAX_S = 0.5, BUSY_SHARE = 0.9;
-
-/* ---- codecs ------------------------------------------------------------------------------------------------------ */
-
-typedef struct codec_bench {
-    const taciti_codec *codec;
-    float *x;
-    void *payload;
-    size_t payload_bytes;
-} codec_bench;
-
-static tacit_status encode(codec_bench *bench) {
-    return bench->codec->encode(&(taciti_codec_call){.key = 1}, bench->x, CODEC_FLOATS, bench->payload, NULL,
-                                &bench->payload_bytes);
-}
-
-static tacit_status decode(codec_bench *bench) {
-    return bench->codec->decode_add(&(taciti_codec_call){0}, bench->payload, bench->payload_bytes, bench->x,
-                                    CODEC_FLOATS);
-}
-
-/* Median rate in bytes of f32 per second, after one call that does not count. */
-static tacit_status rate(codec_bench *bench, tacit_status (*call)(codec_bench *), double max_s, double *out) {
-    double seconds[CODEC_ROUNDS_MAX];
-    size_t rounds = 0;
-    TACITI_TRY(call(bench));
-    const int64_t begin_ns = taciti_now_ns();
-    for (int64_t now_ns = begin_ns; rounds < CODEC_ROUNDS_MAX; rounds++) {
-        if (rounds >= CODEC_ROUNDS_MIN && (double)(now_ns - begin_ns) / 1e9 >= max_s) break;
-        TACITI_TRY(call(bench));
-        const int64_t end_ns = taciti_now_ns();
-        seconds[rounds] = (double)(end_ns - now_ns) / 1e9;
-        now_ns = end_ns;
-    }
-    *out = CODEC_FLOATS * sizeof(float) / taciti_median(seconds, rounds);
-    return TACIT_OK;
-}
-
-/* The values do not matter to the codecs' speed; these are 0.75 and stay far from overflow. */
-static tacit_status measure_codec(const taciti_codec *codec, double max_s, taciti_cluster_codec *out) {
-    codec_bench bench = {.codec = codec,
-                         .x = taciti_calloc(CODEC_FLOATS, sizeof(float)),
-                         .payload = taciti_calloc(codec->bound(NULL, CODEC_FLOATS), 1)};
-    tacit_status status = bench.x == NULL || bench.payload == NULL ? TACIT_E_MEMORY : TACIT_OK;
-    if (status == TACIT_OK) {
-        memset(bench.x, 0x3f, CODEC_FLOATS * sizeof(float));
-        (void)snprintf(out->name, sizeof out->name, "%s", codec->name);
-        status = rate(&bench, encode, max_s, &out->encode_bytes_per_s);
-    }
-    if (status == TACIT_OK) status = rate(&bench, decode, max_s, &out->decode_bytes_per_s);
-    taciti_free(bench.x);
-    taciti_free(bench.payload);
-    return status;
-}
-
-tacit_status taciti_probe_codecs(taciti_probe *probe, double share) {
-    double left_s = 0;
-    size_t count = 0;
-    while (taciti_codec_list()[count] != NULL) count++;
-    taciti_probe_say(probe, "codecs, on one rank alone");
-    TACITI_TRY(taciti_probe_left(probe, share, &left_s));
-    const double each_s = left_s / (2 * (double)count);
-    for (size_t i = 0; i < count; i++) {
-        taciti_cluster_codec codec = {.name = ""};
-        tacit_status status = TACIT_OK;
-        if (probe->rank == 0)
-            status = measure_codec(taciti_codec_list()[i], each_s < CODEC_MAX_S ? each_s : CODEC_MAX_S, &codec);
-        TACITI_TRY(taciti_comm_agree(probe->comm, status));
-        TACITI_TRY(taciti_comm_broadcast(probe->comm, 0, &codec, sizeof codec));
-        TACITI_TRY(taciti_cluster_add_codec(probe->cluster, &codec));
-    }
-    return TACIT_OK;
-}
+static const double PIECE_S = 5e-3, BUSY_SHARE = 0.9;
 
 /* ---- jitter ------------------------------------------------------------------------------------------------------ */
 

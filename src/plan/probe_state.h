@@ -36,7 +36,7 @@ void taciti_probe_say(const taciti_probe *probe, const char *what);
 tacit_status taciti_probe_job(taciti_probe *probe, taciti_job *job);
 
 /* The parts, in order. Each should end when this share of the total time has passed. Collective. */
-tacit_status taciti_probe_codecs(taciti_probe *probe, double share);
+tacit_status taciti_probe_codecs(taciti_probe *probe, double formats_until, double compressions_until);
 tacit_status taciti_probe_compute(taciti_probe *probe, double share);
 tacit_status taciti_probe_links(taciti_probe *probe, double share);
 tacit_status taciti_probe_collectives(taciti_probe *probe, double share);

@@ -32,6 +32,8 @@ static tacit_status parse(const char *text, taciti_cluster *out) {
     return taciti_cluster_parse("c.json", text, strlen(text), out);
 }
 
+#define COMPRESSION                                                                                                    \
+    "{\"codec\": \"topk\", \"factor\": 10, \"encode_ns\": 1, \"decode_ns\": 1, \"add_ns\": 1, \"bytes\": 0.4}"
 #define MIN                                                                                                            \
     "{\"format\": \"tacit-cluster-1\", \"hosts\": 8, \"ranks_per_host\": 4, "                                          \
     "\"links\": {\"between\": {\"latency_us\": 25, \"gbit_per_s\": 25}}"
@@ -70,6 +72,15 @@ static void assert_equal_clusters(const taciti_cluster *a, const taciti_cluster 
         assert_string_equal(a->codecs[i].name, b->codecs[i].name);
         assert_same(a->codecs[i].encode_bytes_per_s, b->codecs[i].encode_bytes_per_s);
         assert_same(a->codecs[i].decode_bytes_per_s, b->codecs[i].decode_bytes_per_s);
+    }
+    assert_int_equal(a->compression_count, b->compression_count);
+    for (size_t i = 0; i < a->compression_count; i++) {
+        assert_string_equal(a->compressions[i].codec, b->compressions[i].codec);
+        assert_same(a->compressions[i].factor, b->compressions[i].factor);
+        assert_same(a->compressions[i].encode_s, b->compressions[i].encode_s);
+        assert_same(a->compressions[i].decode_s, b->compressions[i].decode_s);
+        assert_same(a->compressions[i].add_s, b->compressions[i].add_s);
+        assert_same(a->compressions[i].bytes, b->compressions[i].bytes);
     }
     assert_same(a->compute_cv, b->compute_cv);
     assert_same(a->compute_lag1, b->compute_lag1);
@@ -199,6 +210,12 @@ static void test_adding(void **state) {
                                                                                 .spread = -1}),
                          TACIT_OK);
     assert_int_equal(taciti_cluster_add_codec(&c, &(taciti_cluster_codec){"f32", 1e9, 2.5e9}), TACIT_OK);
+    assert_int_equal(
+        taciti_cluster_add_compression(&c, &(taciti_cluster_compression){"topk", 100, 1.25e-9, 0.4e-9, 3e-11, 0.0525}),
+        TACIT_OK);
+    assert_int_equal(
+        taciti_cluster_add_compression(&c, &(taciti_cluster_compression){"topk", 10, 2e-9, 0.5e-9, 4e-10, 0.45}),
+        TACIT_OK);
     assert_round_trip(&c);
     taciti_cluster_destroy(&c);
 }
@@ -289,6 +306,15 @@ static const struct {
     {TIMING(TIMED ", \"spread\": -1"), "collectives[0].spread is -1; give a share"},
     {TIMING(TIMED ", \"sprad\": 1"), "collectives[0]: unknown field \"sprad\"; did you mean \"spread\"?"},
     {TIMING(TIMED "}, {" TIMED), "collectives[1] measures the same as collectives[0]; keep one of them"},
+    {MIN ", \"compression\": {}}", "compression is an object; give a list"},
+    {MIN ", \"compression\": [{\"codec\": \"topk\", \"factor\": 0.5}]}",
+     "compression[0].factor is 0.5; give elements per"},
+    {MIN ", \"compression\": [{\"codec\": \"topk\", \"factor\": 10, \"encode_ns\": 0}]}",
+     "compression[0].encode_ns is 0; give a number above 0, in nanoseconds"},
+    {MIN ", \"compression\": [{\"codec\": \"topk\", \"factor\": 10, \"encode_ns\": 1, \"decode_ns\": 1, "
+         "\"add_ns\": 1}]}",
+     "compression[0].bytes is missing; give"},
+    {MIN ", \"compression\": [" COMPRESSION ", " COMPRESSION "]}", "measures the same as compression[0]"},
     {MIN ", \"codecs\": []}", "codecs is a list; give an object from names"},
     {MIN ", \"codecs\": {\"f32\": 1}}", "codecs.f32 is 1; give an object: {\"encode_gb_per_s\":"},
     {MIN ", \"codecs\": {\"f32\": {\"encode_gb_per_s\": 1}}}", "codecs.f32.decode_gb_per_s is missing; give"},

@@ -42,6 +42,19 @@ static bool is_measured(taciti_collective collective, taciti_group_kind group, i
     return false;
 }
 
+/* At three factors, for codecs that select. */
+static bool has_compression(const taciti_cluster *c, const taciti_codec *codec) {
+    size_t count = 0;
+    for (size_t i = 0; i < c->compression_count; i++) {
+        const taciti_cluster_compression *found = &c->compressions[i];
+        if (strcmp(found->codec, codec->name) != 0) continue;
+        CHECK(found->bytes > 0 && (found->factor > 1) == codec->selects);
+        count++;
+    }
+    CHECK(count == 0 || count == (codec->selects ? 3 : 1));
+    return count > 0;
+}
+
 /* What there is to measure was measured, what there is not was left out, and the reader takes it all. */
 static void check_cluster(const taciti_cluster *c, int ranks, int per_host) {
     const int hosts = (ranks + per_host - 1) / per_host;
@@ -55,8 +68,10 @@ static void check_cluster(const taciti_cluster *c, int ranks, int per_host) {
     CHECK(known(c->duplex_beta_s_per_byte, hosts > 1, doubtful));
     CHECK(known(c->incast_beta_s_per_byte, hosts > 2, doubtful));
     CHECK(c->compute_cv >= 0 && c->compute_lag1 <= 1 && (c->compute_rank_spread >= 0) == (ranks > 1));
-    for (size_t i = 0; taciti_codec_list()[i] != NULL; i++)
-        CHECK(i < c->codec_count && strcmp(c->codecs[i].name, taciti_codec_list()[i]->name) == 0);
+    for (size_t i = 0; taciti_codec_dense_name(i) != NULL; i++)
+        CHECK(i < c->codec_count && strcmp(c->codecs[i].name, taciti_codec_dense_name(i)) == 0);
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
+        CHECK(doubtful || has_compression(c, *codec) == !taciti_codec_is_dense(*codec));
     for (int i = 0; i < TACITI_COLLECTIVES; i++)
         for (int g = 0; g < TACITI_GROUP_KINDS; g++)
             CHECK((find(c, (taciti_collective)i, (taciti_group_kind)g) != NULL) ==
