@@ -12,6 +12,10 @@
  *   LINEAR  the payload is f32[m], with the same m on all ranks; the sum of the payloads decodes to the sum of the
  *           arrays. An all-reduce of floats carries it
  *
+ * A codec of class LINEAR may need several rounds: every rank encodes, the payloads are summed, and the encode of the
+ * next round reads that sum in `before`. Only the last round's payload is decoded. Its state is the same on all ranks:
+ * the decode of the last round writes it, from the summed payload.
+ *
  * A majority vote is a codec of class SUM that decodes to +1 and -1 and encodes the sign of a sum.
  *
  * A value that is not finite always travels: what is decoded is not finite there, or in its block. So every rank skips
@@ -53,15 +57,18 @@ typedef struct taciti_codec_matrix {
 
 /* What one encode or decode is told besides the array. {0} suits a codec without options, setting, key and state. The
  * decoder gets the options, key, round and `before` of the encoder, but neither setting nor state: a payload says
- * itself what else its decoder must know. */
+ * itself what else its decoder must know. With class LINEAR the decoder gets all of it, because setting and state are
+ * the same on all ranks. */
 typedef struct taciti_codec_call {
     const void *options; /* the struct that the codec's option table fills; NULL if it has none */
     taciti_codec_setting setting;
     uint64_t key;              /* taciti_codec_key(), then folded with whatever else tells this array from others */
     const void *state;         /* state_bytes() as the last step that was taken left them; zeros before the first */
-    void *next;                /* state_bytes() that encode writes in full; they become `state` if the step is taken */
+    void *next;                /* state_bytes() that encode (LINEAR: the last decode) writes in full; they become
+                                  `state` if the step is taken; NULL: not wanted */
     int round;                 /* 0 .. rounds - 1 */
-    const float *before;       /* [n]: the combined result of the round before; NULL in round 0 */
+    const float *before;       /* [payload_n of the round before]: the sum of that round's payloads; NULL in round 0 */
+    int rank, ranks;           /* LINEAR: of the encoder, 0 .. ranks - 1, and how many payloads are summed */
     void *scratch;             /* scratch_bytes(), aligned to 64, contents unspecified; encode and decode may use it */
     taciti_codec_tally *tally; /* encode adds to it; NULL: not wanted */
     const taciti_codec_matrix *matrices; /* [n_matrices], ascending; NULL: unknown */
@@ -76,15 +83,16 @@ typedef struct taciti_codec {
     const taciti_option_table *options; /* NULL: none */
     size_t options_size;                /* of the struct that `options` fills */
     taciti_codec_class aggregation;
-    int rounds;         /* dependent exchanges per bucket; 1 unless the method needs an intermediate result */
-    bool fixed_size;    /* every payload has exactly bound() bytes */
-    bool lossless;      /* decode(encode(x)) == x for every finite x, at every setting */
-    bool selects;       /* it has a factor: elements are selected, the others are not sent */
-    bool thresholds;    /* it also selects by taciti_codec_setting.threshold */
-    bool number_format; /* each element becomes one number of fewer bits: the codec can be `exchange.wire` */
-    bool identity;      /* the payload is the array's own bytes: the exchange may send from the array itself */
-    bool shared_key;    /* all ranks must get the same key, because they must make the same choices */
-    bool keyless;       /* neither encode nor decode reads the key: the exchange need not compute it */
+    int rounds;            /* dependent exchanges per bucket; 1 unless the method needs an intermediate result */
+    bool fixed_size;       /* every payload has exactly bound() bytes */
+    bool lossless;         /* decode(encode(x)) == x for every finite x, at every setting */
+    bool selects;          /* it has a factor: elements are selected, the others are not sent */
+    bool thresholds;       /* it also selects by taciti_codec_setting.threshold */
+    bool number_format;    /* each element becomes one number of fewer bits: the codec can be `exchange.wire` */
+    bool identity;         /* the payload is the array's own bytes: the exchange may send from the array itself */
+    bool shared_key;       /* all ranks must get the same key, because they must make the same choices */
+    bool keyless;          /* neither encode nor decode reads the key: the exchange need not compute it */
+    unsigned exact_rounds; /* LINEAR: bit r: the payload of round r consists of integers, which must travel in f32 */
 
     /* Maximum bytes of a payload of n floats, for every setting. Grows with n. Any thread. */
     size_t (*bound)(const void *options, size_t n);
@@ -98,6 +106,12 @@ typedef struct taciti_codec {
     /* Bytes of state for an array of n floats. The exchange allocates them at the start, once for every array that it
      * encodes, aligned to 64. NULL: the codec keeps no state. Any thread. */
     size_t (*state_bytes)(const void *options, size_t n);
+
+    /* Class LINEAR only, NULL for others: floats of the payload of call->round, 0: the round is skipped; and bytes of
+     * the state (0 without one; it replaces state_bytes). Functions of n and of the call's options, setting, round,
+     * matrices, ranks and state (NULL: the maximum over all states), so they are the same on all ranks. Any thread. */
+    size_t (*payload_n)(const taciti_codec_call *call, size_t n);
+    size_t (*linear_state_bytes)(const taciti_codec_call *call, size_t n);
 
     /* Encodes x[n] into `out`, which holds bound() bytes and is aligned to 4, and sets *bytes to the payload's length.
      * error[n], if not NULL, receives the encoding error x - decode(payload), in the same pass; it overlaps neither x

@@ -9,7 +9,8 @@
 /* clang-format off */
 #define TACITI_CODECS(X) X(f32) X(bf16) X(fp16) \
     X(topk) \
-    X(qsgd) X(terngrad) X(natural) X(signsgd) X(signum) X(onebit) X(loco)
+    X(qsgd) X(terngrad) X(natural) X(signsgd) X(signum) X(onebit) X(loco) \
+    X(powersgd)
 /* clang-format on */
 
 #define DECLARE(name) extern const taciti_codec taciti_codec_##name;

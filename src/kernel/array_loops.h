@@ -105,6 +105,15 @@ static double sum_squares(const float *x, size_t n) {
     return fold_lanes(lanes);
 }
 
+static double dot(const float *a, const float *b, size_t n) {
+    double lanes[LANES] = {0};
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (size_t l = 0; l < LANES; l++) lanes[l] += (double)a[i + l] * (double)b[i + l];
+    for (size_t l = 0; i + l < n; l++) lanes[l] += (double)a[i + l] * (double)b[i + l];
+    return fold_lanes(lanes);
+}
+
 static int all_finite(const float *x, size_t n) {
     uint32_t bad = 0;
     for (size_t i = 0; i < n; i++) bad |= (bits_of(x[i]) & 0x7f800000u) == 0x7f800000u;
@@ -280,6 +289,7 @@ static void fill_array_loops(taciti_kernels *table) {
     table->bf16_decode = bf16_decode;
     table->bf16_add = bf16_add;
     table->sum_squares = sum_squares;
+    table->dot = dot;
     table->all_finite = all_finite;
     table->blend = blend_alone;
     table->adamw = adamw;

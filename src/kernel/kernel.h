@@ -112,8 +112,9 @@ typedef struct taciti_kernels {
     void (*fp16_encode_error)(taciti_fp16 *restrict out, float *restrict error, const float *restrict x, size_t n);
     void (*fp16_decode)(float *restrict out, const taciti_fp16 *restrict x, size_t n);
     void (*fp16_add)(float *restrict acc, const taciti_fp16 *restrict x, size_t n); /* acc += x */
-    double (*sum_squares)(const float *x, size_t n); /* products and 16 lanes in double; Inf/NaN propagate */
-    int (*all_finite)(const float *x, size_t n);     /* 1 when no element is Inf or NaN */
+    double (*sum_squares)(const float *x, size_t n);         /* products and 16 lanes in double; Inf/NaN propagate */
+    double (*dot)(const float *a, const float *b, size_t n); /* likewise; a and b may be the same array */
+    int (*all_finite)(const float *x, size_t n);             /* 1 when no element is Inf or NaN */
     /* A blend without an update. copy, if not NULL, receives bf16(p). */
     void (*blend)(taciti_blend *blend, float *restrict p, taciti_bf16 *restrict copy, size_t n);
     /* One pass over p, g, m, v: two roundings everywhere (no fma), exact division and square root. copy, if not NULL,

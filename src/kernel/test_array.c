@@ -155,7 +155,7 @@ static double blended(const taciti_kernels *k, int variant, const arrays *x, siz
     return blend.moved;
 }
 
-enum { ACCUMULATES = 16, BLENDS = ACCUMULATES + 8, OPERATIONS = BLENDS + 15 };
+enum { ACCUMULATES = 16, DOT = ACCUMULATES + 8, BLENDS = DOT + 1, OPERATIONS = BLENDS + 15 };
 
 /* Applies operation `op` of table k; returns what the operation returns, 0 when nothing. */
 static double apply(const taciti_kernels *k, int op, const arrays *x, size_t n) {
@@ -176,6 +176,7 @@ static double apply(const taciti_kernels *k, int op, const arrays *x, size_t n) 
     case 13: k->sgd(&SGD_STEPS[0], x->f[0], x->f[1], NULL, x->h, n); break;
     case 14: k->add_scaled(x->f[0], x->f[1], -0.3f, n); break;
     case 15: k->bf16_encode_error(x->h, x->f[1], x->f[0], n); break;
+    case DOT: return k->dot(x->f[0], x->f[1], n);
     default:
         if (op >= BLENDS) return blended(k, op - BLENDS, x, n);
         accumulate(k, op - ACCUMULATES, NULL, x, n);
@@ -304,6 +305,8 @@ static void sum_squares_is_sixteen_lanes_and_the_stated_fold(void **state) {
         const double odd = ((l[1] + l[9]) + (l[5] + l[13])) + ((l[3] + l[11]) + (l[7] + l[15]));
         const double expected = even + odd, sum = k->sum_squares(x, n);
         assert_memory_equal(&sum, &expected, sizeof sum);
+        const double square = k->dot(x, x, n);
+        assert_memory_equal(&square, &expected, sizeof square);
     }
 }
 

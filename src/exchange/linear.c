@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exchange/linear.h"
+
+#include <string.h>
+
+/* ---- shapes ------------------------------------------------------------------------------------------------------ */
+/* The whole rows of the tensor within [begin, end) of the flat array. */
+static taciti_codec_matrix rows_within(const taciti_tensor *tensor, size_t begin, size_t end) {
+    const size_t columns = tensor->dims < 2 || tensor->shape[0] == 0 ? 0 : tensor->n / tensor->shape[0];
+    if (columns == 0) return (taciti_codec_matrix){0};
+    const size_t skipped = tensor->offset < begin ? (begin - tensor->offset + columns - 1) / columns : 0;
+    const size_t last = tensor->offset + tensor->n < end ? tensor->shape[0] : (end - tensor->offset) / columns;
+    if (skipped >= last) return (taciti_codec_matrix){0};
+    return (taciti_codec_matrix){tensor->offset + skipped * columns - begin, last - skipped, columns};
+}
+
+size_t taciti_linear_matrices(const taciti_layout *layout, size_t bucket, taciti_codec_matrix *out) {
+    const taciti_bucket *b = &layout->buckets[bucket];
+    size_t count = 0;
+    for (size_t i = b->first; b->n > 0 && i <= b->last; i++) {
+        const taciti_codec_matrix matrix = rows_within(&layout->tensors[i], b->offset, b->offset + b->n);
+        if (matrix.rows == 0) continue;
+        if (out != NULL) out[count] = matrix;
+        count++;
+    }
+    return count;
+}
+
+/* The call for a bucket without what changes from step to step. */
+static taciti_codec_call shape_of(const taciti_linear *linear, size_t bucket, taciti_codec_setting setting) {
+    const taciti_linear_bucket *b = &linear->buckets[bucket];
+    return (taciti_codec_call){.options = linear->encoding.options,
+                               .setting = setting,
+                               .rank = linear->rank,
+                               .ranks = linear->ranks,
+                               .matrices = b->matrices,
+                               .n_matrices = b->n_matrices};
+}
+
+/* Bytes of one payload: the maximum over all rounds, settings and buckets. */
+static size_t payload_bytes(const taciti_linear *linear) {
+    const taciti_codec *codec = linear->encoding.codec;
+    size_t bytes = 0;
+    for (size_t b = 0; b < linear->layout->bucket_count; b++) {
+        const size_t n = linear->layout->buckets[b].n, bound = taciti_payload_bound(&linear->encoding, n);
+        taciti_codec_call call = shape_of(linear, b, (taciti_codec_setting){0});
+        if (bound > bytes) bytes = bound;
+        for (call.round = 0; call.round < codec->rounds; call.round++) {
+            const size_t round_bytes = codec->payload_n(&call, n) * sizeof(float);
+            if (round_bytes > bytes) bytes = round_bytes;
+        }
+    }
+    return taciti_round_up(bytes, TACITI_ALIGN_BYTES);
+}
+
+static size_t scratch_bytes(const taciti_linear *linear) {
+    const taciti_codec *codec = linear->encoding.codec;
+    size_t bytes = 0;
+    for (size_t b = 0; b < linear->layout->bucket_count && codec->scratch_bytes != NULL; b++) {
+        const size_t one = codec->scratch_bytes(linear->encoding.options, linear->layout->buckets[b].n);
+        if (one > bytes) bytes = one;
+    }
+    return taciti_round_up(bytes, TACITI_ALIGN_BYTES);
+}
+
+/* Sets the matrices and sizes of all buckets; returns bytes of all states. */
+static size_t describe_buckets(taciti_linear *linear) {
+    const taciti_codec *codec = linear->encoding.codec;
+    size_t bytes = 0, found = 0;
+    for (size_t b = 0; b < linear->layout->bucket_count; b++) {
+        taciti_linear_bucket *bucket = &linear->buckets[b];
+        bucket->matrices = linear->matrices + found;
+        bucket->n_matrices = taciti_linear_matrices(linear->layout, b, bucket->matrices);
+        found += bucket->n_matrices;
+        const taciti_codec_call call = shape_of(linear, b, (taciti_codec_setting){0});
+        bucket->state_bytes =
+            taciti_round_up(codec->linear_state_bytes(&call, linear->layout->buckets[b].n), TACITI_ALIGN_BYTES);
+        bytes += 2 * bucket->state_bytes;
+    }
+    return bytes;
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+static bool needs_exact(const taciti_linear *linear) {
+    return linear->encoding.codec->exact_rounds != 0 && strcmp(linear->dense.encoding.codec->name, "f32") != 0;
+}
+
+/* What can be known without allocating the large arrays. */
+static tacit_status describe(const taciti_comm *comm, const taciti_layout *layout, const taciti_encoding *encoding,
+                             const taciti_codec *wire, taciti_placement placement, taciti_linear *out) {
+    const taciti_hosts *hosts = taciti_comm_hosts(comm);
+    const size_t segment_bytes = taciti_comm_segment_bytes(comm);
+    const taciti_encoding dense = {.codec = wire}, exact = {.codec = taciti_codec_find("f32")};
+    size_t tensors = 0;
+    *out = (taciti_linear){
+        .layout = layout, .encoding = *encoding, .rank = taciti_comm_rank(comm), .ranks = taciti_comm_size(comm)};
+    for (size_t b = 0; b < layout->bucket_count; b++) tensors += taciti_linear_matrices(layout, b, NULL);
+    out->buckets = taciti_calloc(layout->bucket_count, sizeof *out->buckets);
+    out->matrices = taciti_calloc(tensors, sizeof *out->matrices);
+    if (out->buckets == NULL || out->matrices == NULL) return TACIT_E_MEMORY;
+    const taciti_members all = {0};
+    TACITI_TRY(taciti_allreduce_describe(hosts, all, out->rank, &dense, placement, segment_bytes, &out->dense));
+    return taciti_allreduce_describe(hosts, all, out->rank, &exact, placement, segment_bytes, &out->exact);
+}
+
+static size_t workspace_bytes(const taciti_linear *linear) {
+    const size_t dense = taciti_allreduce_workspace_bytes(&linear->dense);
+    const size_t exact = needs_exact(linear) ? taciti_allreduce_workspace_bytes(&linear->exact) : 0;
+    return (dense > exact ? dense : exact) + 1;
+}
+
+static tacit_status allocate(taciti_linear *linear) {
+    const size_t states = describe_buckets(linear);
+    const size_t payload = payload_bytes(linear), scratch = scratch_bytes(linear);
+    TACITI_TRY(taciti_pages_create(2 * payload + scratch + states + 1, "the linear exchange", &linear->pages));
+    char *at = linear->pages.base;
+    for (int i = 0; i < 2; i++, at += payload) linear->payload[i] = (float *)(void *)at;
+    linear->scratch = at;
+    at += scratch;
+    for (size_t b = 0; b < linear->layout->bucket_count; b++)
+        for (int version = 0; version < 2; version++, at += linear->buckets[b].state_bytes)
+            linear->buckets[b].state[version] = at;
+    linear->workspace = taciti_calloc(workspace_bytes(linear), 1);
+    return linear->workspace == NULL ? TACIT_E_MEMORY : TACIT_OK;
+}
+
+tacit_status taciti_linear_create(taciti_comm *comm, const taciti_layout *layout, const taciti_encoding *encoding,
+                                  const taciti_codec *wire, taciti_placement placement, taciti_linear *out) {
+    TACITI_TRY(describe(comm, layout, encoding, wire, placement, out));
+    out->comm = comm;
+    TACITI_TRY(allocate(out));
+    TACITI_TRY(taciti_allreduce_open(&out->dense, comm, out->workspace));
+    return needs_exact(out) ? taciti_allreduce_open(&out->exact, comm, out->workspace) : TACIT_OK;
+}
+
+void taciti_linear_destroy(taciti_linear *linear) {
+    taciti_allreduce_destroy(&linear->dense);
+    taciti_allreduce_destroy(&linear->exact);
+    taciti_free(linear->buckets);
+    taciti_free(linear->matrices);
+    taciti_free(linear->workspace);
+    taciti_pages_destroy(&linear->pages);
+    *linear = (taciti_linear){0};
+}
+
+size_t taciti_linear_predict_bytes(const taciti_comm *comm, const taciti_layout *layout,
+                                   const taciti_encoding *encoding, const taciti_codec *wire,
+                                   taciti_placement placement) {
+    taciti_linear linear;
+    size_t bytes = 0;
+    if (describe(comm, layout, encoding, wire, placement, &linear) == TACIT_OK) {
+        bytes = describe_buckets(&linear) + scratch_bytes(&linear) + workspace_bytes(&linear);
+        bytes += 2 * payload_bytes(&linear);
+    }
+    taciti_linear_destroy(&linear);
+    return bytes;
+}
+
+/* ---- running ----------------------------------------------------------------------------------------------------- */
+/* Encodes into `out`, whose m floats are then summed over all ranks. */
+static tacit_status round_of(taciti_linear *linear, const taciti_codec_call *call, const float *x, size_t n, float *out,
+                             float *error) {
+    const taciti_codec *codec = linear->encoding.codec;
+    const size_t m = codec->payload_n(call, n);
+    const bool exact = (codec->exact_rounds >> call->round & 1) != 0 && needs_exact(linear);
+    size_t bytes = 0;
+    const int64_t begin_ns = taciti_now_ns();
+    TACITI_TRY(codec->encode(call, x, n, out, error, &bytes));
+    taciti_payload_time(linear->comm, TACITI_SPAN_ENCODE, taciti_now_ns() - begin_ns);
+    if (bytes != m * sizeof(float))
+        return taciti_fail(TACIT_E_INTERNAL, "codec %s wrote %zu bytes in round %d where it announced %zu", codec->name,
+                           bytes, call->round, m * sizeof(float));
+    return taciti_allreduce_run(exact ? &linear->exact : &linear->dense, out, m, NULL, NULL);
+}
+
+static tacit_status decode(taciti_linear *linear, const taciti_codec_call *call, const float *payload, float *x,
+                           size_t n) {
+    const taciti_codec *codec = linear->encoding.codec;
+    const int64_t begin_ns = taciti_now_ns();
+    const tacit_status status = codec->decode(call, payload, codec->payload_n(call, n) * sizeof(float), x, n);
+    taciti_payload_time(linear->comm, TACITI_SPAN_DECODE, taciti_now_ns() - begin_ns);
+    return status;
+}
+
+static taciti_codec_call call_of(taciti_linear *linear, const taciti_bucket_task *task) {
+    taciti_linear_bucket *bucket = &linear->buckets[task->bucket];
+    taciti_codec_call call = shape_of(linear, task->bucket, task->setting);
+    const int all = TACITI_CODEC_ALL_RANKS;
+    call.key = taciti_codec_key(linear->encoding.seed, task->step, all, task->bucket);
+    call.scratch = linear->scratch;
+    if (bucket->state_bytes == 0) return call;
+    call.state = bucket->state[bucket->now];
+    call.next = bucket->state[!bucket->now];
+    bucket->pending = true;
+    return call;
+}
+
+tacit_status taciti_linear_run(taciti_linear *linear, float *x, size_t n, const taciti_bucket_task *task, float *error,
+                               taciti_codec_tally *tally) {
+    const int last = linear->encoding.codec->rounds - 1;
+    if (error != NULL) memset(error, 0, n * sizeof *error);
+    if (linear->ranks == 1 || n == 0) return TACIT_OK;
+    taciti_codec_call call = call_of(linear, task);
+    float *payload = linear->payload[0];
+    for (; call.round < last; call.round++) {
+        if (linear->encoding.codec->payload_n(&call, n) == 0) continue;
+        TACITI_TRY(round_of(linear, &call, x, n, payload, NULL));
+        call.before = payload;
+        payload = linear->payload[payload == linear->payload[0]];
+    }
+    call.tally = tally;
+    TACITI_TRY(round_of(linear, &call, x, n, payload, error));
+    return decode(linear, &call, payload, x, n);
+}
+
+void taciti_linear_settle(taciti_linear *linear, bool taken) {
+    for (size_t b = 0; b < linear->layout->bucket_count; b++) {
+        taciti_linear_bucket *bucket = &linear->buckets[b];
+        if (bucket->pending && taken) bucket->now = !bucket->now;
+        bucket->pending = false;
+    }
+}
+
+void *taciti_linear_state(const taciti_linear *linear, size_t bucket, size_t *bytes) {
+    const taciti_linear_bucket *b = &linear->buckets[bucket];
+    *bytes = b->state_bytes;
+    return b->state[b->now];
+}
+
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
+typedef uint64_t bytes_formula(const taciti_allreduce *reduce, size_t n, int host);
+
+static uint64_t sent_by_rank(const taciti_allreduce *reduce, size_t n, int host) {
+    (void)host;
+    return taciti_allreduce_bytes(reduce, n);
+}
+
+static uint64_t over_rounds(const taciti_linear *linear, size_t bucket, taciti_codec_setting setting, int host,
+                            bytes_formula *formula) {
+    const taciti_codec *codec = linear->encoding.codec;
+    taciti_codec_call call = shape_of(linear, bucket, setting);
+    uint64_t bytes = 0;
+    if (linear->buckets[bucket].state_bytes > 0) call.state = linear->buckets[bucket].state[linear->buckets[bucket].now];
+    for (; call.round < codec->rounds; call.round++) {
+        const bool exact = (codec->exact_rounds >> call.round & 1) != 0 && needs_exact(linear);
+        const size_t m = codec->payload_n(&call, linear->layout->buckets[bucket].n);
+        if (m > 0) bytes += formula(exact ? &linear->exact : &linear->dense, m, host);
+    }
+    return bytes;
+}
+
+uint64_t taciti_linear_bytes(const taciti_linear *linear, size_t bucket, taciti_codec_setting setting) {
+    return over_rounds(linear, bucket, setting, 0, sent_by_rank);
+}
+
+uint64_t taciti_linear_nic_bytes(const taciti_linear *linear, size_t bucket, taciti_codec_setting setting, int host) {
+    return over_rounds(linear, bucket, setting, host, taciti_allreduce_nic_bytes);
+}
