@@ -37,16 +37,24 @@ char *taciti_strdup(const char *text) {
     return copy == NULL ? NULL : memcpy(copy, text, bytes);
 }
 
-tacit_status taciti_pages_create(size_t bytes, const char *what, taciti_pages *out) {
+static tacit_status map_pages(size_t bytes, const char *what, int advice, taciti_pages *out) {
     if (bytes > SIZE_MAX - 2 * HUGE_BYTES) return taciti_fail(TACIT_E_MEMORY, "%s: %zu bytes asked for", what, bytes);
     const size_t map_bytes = taciti_round_up(bytes + (bytes == 0), HUGE_BYTES) + HUGE_BYTES;
     void *map = mmap(NULL, map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED) return taciti_fail(TACIT_E_MEMORY, "%s: the system refused %zu MiB", what, bytes >> 20);
     char *base = (char *)map + (HUGE_BYTES - (uintptr_t)map % HUGE_BYTES) % HUGE_BYTES;
     /* Advice: without huge pages everything works, a little slower. */
-    (void)madvise(base, taciti_round_up(bytes + (bytes == 0), HUGE_BYTES), MADV_HUGEPAGE);
+    (void)madvise(base, taciti_round_up(bytes + (bytes == 0), HUGE_BYTES), advice);
     *out = (taciti_pages){.base = base, .bytes = bytes, .map = map, .map_bytes = map_bytes};
     return TACIT_OK;
+}
+
+tacit_status taciti_pages_create(size_t bytes, const char *what, taciti_pages *out) {
+    return map_pages(bytes, what, MADV_HUGEPAGE, out);
+}
+
+tacit_status taciti_pages_create_small(size_t bytes, const char *what, taciti_pages *out) {
+    return map_pages(bytes, what, MADV_NOHUGEPAGE, out);
 }
 
 void taciti_pages_destroy(taciti_pages *pages) {

@@ -37,6 +37,8 @@ typedef struct taciti_pages {
 /* Reserves zeroed memory. A page is placed near the core that first writes to it. The error E_MEMORY names `what` and
  * the bytes requested. Writes *out only on success. Any thread. */
 tacit_status taciti_pages_create(size_t bytes, const char *what, taciti_pages *out);
+/* The same with small pages, for regions of which only parts are written to: the others need no memory. */
+tacit_status taciti_pages_create_small(size_t bytes, const char *what, taciti_pages *out);
 void taciti_pages_destroy(taciti_pages *pages); /* {0} is fine */
 
 /* Peak resident set of this process in bytes, or 0 if unknown. */

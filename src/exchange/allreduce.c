@@ -20,6 +20,12 @@ static taciti_range chunk_of(const taciti_arrangement *arrangement, const taciti
     return taciti_cut_chunk(arrangement, cut, piece, arrangement->number, member);
 }
 
+/* With `gather`: this lane's share, for every member. */
+static taciti_range own_share(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int member) {
+    (void)member;
+    return taciti_cut_share(arrangement, cut, piece, arrangement->number);
+}
+
 static size_t max(size_t a, size_t b) { return a > b ? a : b; }
 
 /* Segment and depths from what all ranks know alike: the options and who shares a host with whom. */
@@ -28,6 +34,10 @@ static void choose_pipeline(taciti_allreduce *reduce, size_t segment_bytes) {
     const taciti_pipeline wire =
         taciti_pipeline_of(&reduce->encoding, segment_bytes, p->one_host, (size_t)p->lanes, (size_t)p->size);
     reduce->segment_n = wire.segment_n;
+    if (reduce->gather) { /* so that pieces, which are whole chunks, do not become longer */
+        const size_t unit = (size_t)p->hosts * GRAIN;
+        reduce->segment_n = max(reduce->segment_n / unit, 1) * unit;
+    }
     reduce->wire_depth = p->hosts == 1 ? 0 : wire.depth;
     reduce->local_depth = p->hosts == p->size ? 0 : DEPTH_LOCAL;
 }
@@ -36,14 +46,17 @@ tacit_status taciti_allreduce_describe(const taciti_hosts *hosts, taciti_members
                                        const taciti_encoding *encoding, taciti_placement requested,
                                        size_t segment_bytes, taciti_allreduce *out) {
     TACITI_TRY(taciti_encoding_check(encoding));
-    *out = (taciti_allreduce){.encoding = *encoding, .plain = {.codec = taciti_codec_find("f32")}};
+    *out = (taciti_allreduce){
+        .encoding = *encoding, .plain = {.codec = taciti_codec_find("f32")}, .gather = requested.gather};
     TACITI_TRY(taciti_arrangement_of(hosts, members, rank, requested, &out->arrangement));
     choose_pipeline(out, segment_bytes);
     const taciti_arrangement *p = &out->arrangement;
     const int local_size = taciti_arrangement_local_size(p, p->host);
     out->wire_shape = (taciti_halves_shape){.encoding = &out->encoding,
                                             .arrangement = p,
-                                            .range = chunk_of,
+                                            .range = out->gather ? own_share : chunk_of,
+                                            .whole = out->gather,
+                                            .between = true,
                                             .count = taciti_arrangement_is_lane(p) ? p->hosts : 1,
                                             .me = taciti_arrangement_is_lane(p) ? p->host : 0,
                                             .range_n = out->segment_n,
@@ -55,7 +68,7 @@ tacit_status taciti_allreduce_describe(const taciti_hosts *hosts, taciti_members
                                              .range = share_of,
                                              .count = local_size,
                                              .me = p->number,
-                                             .range_n = out->segment_n * (size_t)p->hosts,
+                                             .range_n = out->segment_n * (size_t)(out->gather ? 1 : p->hosts),
                                              .slots = out->local_depth + 1,
                                              .lag = 2 * out->wire_depth + out->local_depth,
                                              .window = 2 * SENDS_PER_MEMBER * (size_t)local_size};
@@ -112,9 +125,9 @@ static size_t divide_up(size_t a, size_t b) { return a / b + (a % b != 0); }
 
 /* Pieces of equal length, so that none is left over at the end. */
 static taciti_cut cut_of(const taciti_allreduce *reduce, size_t n) {
-    const size_t ranges = (size_t)reduce->arrangement.hosts * (size_t)reduce->arrangement.lanes;
+    const size_t lanes = (size_t)reduce->arrangement.lanes, ranges = (size_t)reduce->arrangement.hosts * lanes;
     const size_t unit = ranges * GRAIN;
-    const size_t pieces = divide_up(n, reduce->segment_n * ranges);
+    const size_t pieces = divide_up(n, reduce->segment_n * (reduce->gather ? lanes : ranges));
     taciti_cut cut = {.n = n, .piece_n = divide_up(divide_up(n, pieces), unit) * unit};
     cut.pieces = divide_up(n, cut.piece_n);
     return cut;
@@ -131,21 +144,18 @@ static bool encodes(const taciti_allreduce *reduce) {
     return reduce->wire_shape.count > 1 && !reduce->encoding.codec->identity;
 }
 
-static taciti_residual cells_of(const taciti_allreduce *reduce, size_t pieces, size_t cell_n) {
+static taciti_residual sizes_of(const taciti_allreduce *reduce, size_t pieces, size_t range_n) {
     return (taciti_residual){
         .pieces = pieces,
         .members = (size_t)reduce->wire_shape.count,
-        .cell_n = cell_n,
-        .state_bytes = taciti_round_up(taciti_payload_state_bytes(&reduce->encoding, cell_n), TACITI_ALIGN_BYTES),
+        .state_bytes = taciti_round_up(taciti_payload_state_bytes(&reduce->encoding, range_n), TACITI_ALIGN_BYTES),
     };
 }
 
-taciti_residual taciti_allreduce_residual(const taciti_allreduce *reduce, size_t n, bool feedback) {
-    if (!encodes(reduce) || n == 0) return (taciti_residual){0};
-    const taciti_cut cut = cut_of(reduce, n);
-    const size_t ranges = (size_t)reduce->arrangement.hosts * (size_t)reduce->arrangement.lanes;
-    taciti_residual residual = cells_of(reduce, cut.pieces, cut.piece_n / ranges);
-    residual.errors = residual.feedback = feedback;
+taciti_residual taciti_allreduce_residual(const taciti_allreduce *reduce, size_t n, taciti_feedback feedback) {
+    if (reduce->arrangement.hosts == 1 || reduce->encoding.codec->identity || n == 0) return (taciti_residual){0};
+    taciti_residual residual = sizes_of(reduce, cut_of(reduce, n).pieces, reduce->segment_n);
+    residual.feedback = feedback;
     residual.lasting = true;
     return residual;
 }
@@ -153,8 +163,8 @@ taciti_residual taciti_allreduce_residual(const taciti_allreduce *reduce, size_t
 /* Pieces under way, so that none overwrites what another has not given back. */
 taciti_residual taciti_allreduce_errors(const taciti_allreduce *reduce, float back) {
     if (!encodes(reduce)) return (taciti_residual){0};
-    taciti_residual residual = cells_of(reduce, 2 * (reduce->local_depth + reduce->wire_depth) + 1, reduce->segment_n);
-    residual.errors = true;
+    taciti_residual residual = sizes_of(reduce, 2 * (reduce->local_depth + reduce->wire_depth) + 1, reduce->segment_n);
+    residual.cell_n = reduce->segment_n;
     residual.back = back;
     return residual;
 }
@@ -228,7 +238,8 @@ static tacit_status run_halves(taciti_allreduce *reduce, float *x, size_t n, con
 }
 
 static bool takes_small(const taciti_allreduce *reduce, size_t n) {
-    return !reduce->halves_only && taciti_small_takes(&reduce->encoding) && taciti_small_pays(&reduce->arrangement, n);
+    return !reduce->halves_only && !reduce->gather && taciti_small_takes(&reduce->encoding) &&
+           taciti_small_pays(&reduce->arrangement, n);
 }
 
 tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task,
@@ -236,7 +247,10 @@ tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, 
     static const taciti_bucket_task FIRST = {0};
     if (task == NULL) task = &FIRST;
     if (n == 0 || reduce->arrangement.size == 1) return TACIT_OK;
-    if (residual != NULL && residual->pieces == 0) residual = NULL; /* this rank encodes nothing */
+    if (residual != NULL && residual->pieces == 0) residual = NULL; /* nothing is encoded */
+    if (reduce->gather && task->part != TACITI_HALF_BOTH)
+        return taciti_fail(TACIT_E_INTERNAL, "bucket %zu: an all-reduce that gathers payloads has no halves",
+                           task->bucket);
     if (!takes_small(reduce, n) || task->part != TACITI_HALF_BOTH) return run_halves(reduce, x, n, task, residual);
     return taciti_small_run(&reduce->small, x, n, task, residual != NULL ? residual->back : 0);
 }
@@ -251,15 +265,44 @@ bool taciti_allreduce_owned(const taciti_allreduce *reduce, size_t n, size_t ind
     return true;
 }
 
+bool taciti_allreduce_encoded(const taciti_allreduce *reduce, size_t n, size_t index, taciti_range *out) {
+    const taciti_arrangement *p = &reduce->arrangement;
+    if (n == 0 || !taciti_arrangement_is_lane(p)) return false;
+    const taciti_cut cut = cut_of(reduce, n);
+    if (index >= cut.pieces) return false;
+    *out = taciti_cut_share(p, &cut, index, p->number);
+    return true;
+}
+
+/* settings NULL: exact or the maximum. */
+static double halves_bytes(const taciti_allreduce *reduce, size_t n, const taciti_codec_setting *settings) {
+    const taciti_cut cut = cut_of(reduce, n);
+    double bytes = 0;
+    for (size_t i = 0; i < cut.pieces; i++)
+        bytes += taciti_halves_bytes(&reduce->local_shape, &cut, i, reduce->local_shape.me, settings) +
+                 taciti_halves_bytes(&reduce->wire_shape, &cut, i, reduce->wire_shape.me, settings);
+    return bytes;
+}
+
 uint64_t taciti_allreduce_bytes(const taciti_allreduce *reduce, size_t n) {
     if (reduce->arrangement.size == 1 || n == 0) return 0;
     if (takes_small(reduce, n)) return taciti_small_bytes(&reduce->arrangement, n);
-    const taciti_cut cut = cut_of(reduce, n);
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < cut.pieces; i++)
-        bytes += taciti_halves_bytes(&reduce->local_shape, &cut, i, reduce->local_shape.me) +
-                 taciti_halves_bytes(&reduce->wire_shape, &cut, i, reduce->wire_shape.me);
-    return bytes;
+    return (uint64_t)halves_bytes(reduce, n, NULL);
+}
+
+double taciti_allreduce_expected_bytes(const taciti_allreduce *reduce, size_t n, const taciti_codec_setting *settings) {
+    if (reduce->arrangement.size == 1 || n == 0) return 0;
+    if (takes_small(reduce, n)) return (double)taciti_small_bytes(&reduce->arrangement, n);
+    return halves_bytes(reduce, n, settings);
+}
+
+/* What the lane of host `here` sends to that of host `there`. */
+static uint64_t pair_bytes(const taciti_allreduce *reduce, const taciti_cut *cut, size_t piece, int lane, int here,
+                           int there) {
+    const taciti_arrangement *p = &reduce->arrangement;
+    if (reduce->gather) return taciti_payload_bound(&reduce->encoding, taciti_cut_share(p, cut, piece, lane).n);
+    return taciti_payload_bound(&reduce->encoding, taciti_cut_chunk(p, cut, piece, lane, there).n) +
+           taciti_payload_bound(&reduce->encoding, taciti_cut_chunk(p, cut, piece, lane, here).n);
 }
 
 /* Of every pair of a rank here and a rank there that talk to each other: same lane, or any two in the flat arrangement.
@@ -272,8 +315,7 @@ static uint64_t piece_nic_bytes(const taciti_allreduce *reduce, const taciti_cut
             if (p->host_of[p->first[here] + lane] != host) continue;
             for (int there = 0; there < p->hosts; there++) {
                 if (p->host_of[p->first[there] + lane] == host) continue;
-                bytes += taciti_payload_bound(&reduce->encoding, taciti_cut_chunk(p, cut, piece, lane, there).n) +
-                         taciti_payload_bound(&reduce->encoding, taciti_cut_chunk(p, cut, piece, lane, here).n);
+                bytes += pair_bytes(reduce, cut, piece, lane, here, there);
             }
         }
     return bytes;

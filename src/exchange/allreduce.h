@@ -8,6 +8,9 @@
  * of its host. So the data crosses each host's link once, however many ranks share it. In the flat arrangement there is
  * no `local`. Short arrays take another way to the same bits (small.h).
  *
+ * With taciti_placement.gather, every lane sends the payload of its whole share to the same lane of every other host,
+ * and all of them add all payloads: one encoding instead of two, but hosts - 1 payloads instead of two parts of one.
+ *
  * Pieces are pipelined through these steps, so that the steps inside the host and the arithmetic hide behind
  * the wire. In cycle u, with depth a of `local` and b of `wire`:
  *
@@ -27,6 +30,7 @@ typedef struct taciti_allreduce {
     taciti_comm *comm;               /* borrows */
     taciti_encoding encoding, plain; /* between hosts, and inside a host: f32 */
     taciti_arrangement arrangement;
+    bool gather;                    /* taciti_placement.gather */
     size_t segment_n;               /* maximum of floats in one message between hosts */
     size_t local_depth, wire_depth; /* cycles between the steps of a piece */
     taciti_halves_shape local_shape, wire_shape;
@@ -56,9 +60,9 @@ tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_encoding *e
 
 void taciti_allreduce_destroy(taciti_allreduce *reduce);
 
-/* Return the sizes of this rank's residuals for arrays of up to n floats: for error feedback, or for adding errors back
- * to the result (taciti_residual.back). All sizes are zero if this rank encodes nothing. */
-taciti_residual taciti_allreduce_residual(const taciti_allreduce *reduce, size_t n, bool feedback);
+/* Return the sizes of this rank's residuals for arrays of up to n floats: for feedback from step to step, or for adding
+ * errors back to the result (taciti_residual.back). {0} if nothing is encoded: on all ranks, or by this rank. */
+taciti_residual taciti_allreduce_residual(const taciti_allreduce *reduce, size_t n, taciti_feedback feedback);
 taciti_residual taciti_allreduce_errors(const taciti_allreduce *reduce, float back);
 
 /* x[n] = sum over members, or one half of that:
@@ -73,6 +77,12 @@ tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, 
 /* Sets *out to the index-th range of an array of n floats that this rank owns between the halves, in ascending order;
  * it may be empty. Returns false if there is none. */
 bool taciti_allreduce_owned(const taciti_allreduce *reduce, size_t n, size_t index, taciti_range *out);
+
+/* Sets *out to the index-th range that this rank encodes contributions of; it may be empty. False if there is none. */
+bool taciti_allreduce_encoded(const taciti_allreduce *reduce, size_t n, size_t index, taciti_range *out);
+
+/* Mean bytes that this rank sends for it at these settings[TACITI_PAYLOAD_KINDS]. */
+double taciti_allreduce_expected_bytes(const taciti_allreduce *reduce, size_t n, const taciti_codec_setting *settings);
 
 /* Bytes this rank sends (and receives, up to the rounding of chunks) for an array of n floats; the maximum if the codec
  * does not fix them. */

@@ -27,6 +27,7 @@ typedef struct taciti_members {
 typedef struct taciti_placement {
     taciti_scheme scheme;
     int lanes; /* maximum of lanes per host; 0: the largest number that keeps the flows of a link within TACITI_FLOWS */
+    bool gather; /* between hosts, payloads of whole shares go to all; otherwise of chunks to their owners, and back */
 } taciti_placement;
 
 /* Maximum of flows into one link, from all lanes of all other hosts, that TCP shares without much loss. With more flows

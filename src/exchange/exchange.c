@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "exchange/allreduce.h"
 #include "exchange/bucket_job.h"
+#include "exchange/store.h"
 
 #define AT(member) offsetof(taciti_exchange_options, member)
 
@@ -31,17 +32,36 @@ const taciti_option_table taciti_exchange_option_table = {.section = "exchange",
 struct taciti_exchange {
     taciti_comm *comm;           /* borrows */
     const taciti_layout *layout; /* borrows */
-    taciti_allreduce reduce;
+    taciti_allreduce dense;      /* with exchange.wire */
+    taciti_allreduce coded;      /* with the codec; its buffers are those of `dense` */
+    bool compresses;
+    bool moved;                     /* residuals lie where another number of ranks left them */
+    taciti_store store;             /* what encodings leave from step to step */
+    taciti_exchange_tally *tallies; /* [bucket_count]; NULL without compression. Owned, like the next */
+    taciti_pages workspace;
     taciti_bucket_jobs jobs;
-    taciti_bucket_task task;    /* step and setting of what is begun */
-    taciti_residual *residuals; /* one per bucket; NULL: encodings leave nothing. Owned, like the next */
-    taciti_pages residual_pages;
+    taciti_bucket_task task; /* what is begun */
 };
+
+static tacit_status move_coded(taciti_exchange *exchange, float *x, size_t n, taciti_bucket_task task) {
+    taciti_residual *residual = exchange->store.all != NULL ? &exchange->store.all[task.bucket] : NULL;
+    taciti_exchange_tally *tally = &exchange->tallies[task.bucket];
+    const int64_t begin_ns = taciti_now_ns();
+    if (task.part != TACITI_HALF_ALL_GATHER) { /* which goes on with what a reduce-scatter began */
+        *tally = (taciti_exchange_tally){.run_ns = 0};
+        if (residual != NULL) taciti_residual_begin(residual, task.dense || exchange->moved, x, n);
+    }
+    task.tallies = tally->kinds;
+    const tacit_status status = taciti_allreduce_run(task.dense ? &exchange->dense : &exchange->coded, x, n, &task,
+                                                     task.dense ? NULL : residual);
+    tally->run_ns += taciti_now_ns() - begin_ns;
+    return status;
+}
 
 static tacit_status move(void *owner, float *x, size_t n, const taciti_bucket_task *task) {
     taciti_exchange *exchange = owner;
-    taciti_residual *residual = exchange->residuals != NULL ? &exchange->residuals[task->bucket] : NULL;
-    return taciti_allreduce_run(&exchange->reduce, x, n, task, residual);
+    if (exchange->compresses) return move_coded(exchange, x, n, *task);
+    return taciti_allreduce_run(&exchange->dense, x, n, task, NULL);
 }
 
 const taciti_codec *taciti_exchange_wire(const taciti_exchange_options *options) {
@@ -52,63 +72,112 @@ taciti_placement taciti_exchange_placement(const taciti_exchange_options *option
     return (taciti_placement){.scheme = (taciti_scheme)options->scheme, .lanes = (int)options->lanes};
 }
 
-/* What encodings of a bucket leave from step to step; {0}: nothing. */
-static taciti_residual residual_of(const taciti_allreduce *reduce, const taciti_bucket *bucket, bool feedback) {
-    if (!feedback && reduce->encoding.codec->state_bytes == NULL) return (taciti_residual){0};
-    return taciti_allreduce_residual(reduce, bucket->n, feedback);
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+/* What describes an exchange as this rank sees it; the all-reduces must not move once their buffers are open. */
+typedef struct plan {
+    const taciti_comm *comm;
+    const taciti_layout *layout;
+    const taciti_exchange_options *options;
+    const taciti_exchange_compression *compression; /* NULL: none */
+} plan;
+
+static tacit_status describe(const plan *p, const taciti_encoding *encoding, bool gather, taciti_allreduce *out) {
+    taciti_placement placement = taciti_exchange_placement(p->options);
+    placement.gather = gather;
+    return taciti_allreduce_describe(taciti_comm_hosts(p->comm), (taciti_members){0}, taciti_comm_rank(p->comm),
+                                     encoding, placement, taciti_comm_segment_bytes(p->comm), out);
 }
 
-/* Of all buckets together. */
-static size_t residual_bytes(const taciti_allreduce *reduce, const taciti_layout *layout, bool feedback) {
-    size_t bytes = 0;
-    for (size_t b = 0; b < layout->bucket_count; b++) {
-        const taciti_residual one = residual_of(reduce, &layout->buckets[b], feedback);
-        bytes += taciti_residual_bytes(&one);
-    }
+static double expected_bytes(const taciti_allreduce *reduce, const taciti_layout *layout,
+                             const taciti_codec_setting *settings) {
+    double bytes = 0;
+    for (size_t b = 0; b < layout->bucket_count; b++)
+        bytes += taciti_allreduce_expected_bytes(reduce, layout->buckets[b].n, settings);
     return bytes;
 }
 
-static tacit_status create_residuals(taciti_exchange *exchange, bool feedback) {
-    const taciti_layout *layout = exchange->layout;
-    const size_t bytes = residual_bytes(&exchange->reduce, layout, feedback);
-    exchange->reduce.halves_only = feedback;
-    if (bytes == 0) return TACIT_OK;
-    exchange->residuals = taciti_calloc(layout->bucket_count, sizeof *exchange->residuals);
-    if (exchange->residuals == NULL) return TACIT_E_MEMORY;
-    TACITI_TRY(taciti_pages_create(bytes, "the residuals of the exchange", &exchange->residual_pages));
-    char *at = exchange->residual_pages.base;
-    for (size_t b = 0; b < layout->bucket_count; b++) {
-        exchange->residuals[b] = residual_of(&exchange->reduce, &layout->buckets[b], feedback);
-        taciti_residual_open(&exchange->residuals[b], at);
-        at += taciti_residual_bytes(&exchange->residuals[b]);
+/* Bytes of rank 0, a lane: all ranks must choose alike. */
+static tacit_status choose_gather(const plan *p, bool *out) {
+    const taciti_exchange_compression *compression = p->compression;
+    const taciti_encoding *encoding = &compression->encoding;
+    const taciti_codec_setting settings[TACITI_PAYLOAD_KINDS] = {encoding->expected, encoding->expected};
+    double bytes[2];
+    *out = compression->collective == TACITI_ROUTE_GATHER;
+    if (compression->collective != TACITI_ROUTE_AUTO) return TACIT_OK;
+    for (int gather = 0; gather < 2; gather++) {
+        taciti_allreduce reduce;
+        taciti_placement placement = taciti_exchange_placement(p->options);
+        placement.gather = gather;
+        TACITI_TRY(taciti_allreduce_describe(taciti_comm_hosts(p->comm), (taciti_members){0}, 0, encoding, placement,
+                                             taciti_comm_segment_bytes(p->comm), &reduce));
+        reduce.halves_only = true;
+        bytes[gather] = expected_bytes(&reduce, p->layout, settings);
+        *out = reduce.arrangement.hosts == 2;
+        taciti_allreduce_destroy(&reduce);
     }
+    *out = *out || bytes[1] < bytes[0];
     return TACIT_OK;
 }
 
-static tacit_status set_up(taciti_exchange *exchange, const taciti_exchange_options *options,
-                           const taciti_encoding *encoding, bool feedback) {
-    const size_t segment_bytes = taciti_comm_segment_bytes(exchange->comm);
-    TACITI_TRY(taciti_allreduce_create(exchange->comm, encoding, (taciti_members){0},
-                                       taciti_exchange_placement(options), segment_bytes, &exchange->reduce));
-    TACITI_TRY(create_residuals(exchange, feedback));
+static tacit_status check(const taciti_exchange_compression *c) {
+    const taciti_feedback *f = &c->feedback;
+    if (!f->estimates || (!f->errors && f->momentum == 0)) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG, "estimates take the place of error feedback: they allow neither error feedback "
+                                       "nor momentum correction");
+}
+
+static tacit_status describe_both(const plan *p, taciti_allreduce *dense, taciti_allreduce *coded) {
+    const taciti_encoding wire = {.codec = taciti_exchange_wire(p->options)};
+    TACITI_TRY(describe(p, &wire, false, dense));
+    if (p->compression == NULL) return TACIT_OK;
+    bool gather = false;
+    TACITI_TRY(check(p->compression));
+    TACITI_TRY(choose_gather(p, &gather));
+    TACITI_TRY(describe(p, &p->compression->encoding, gather, coded));
+    coded->halves_only = true; /* tallies and residuals are theirs */
+    return TACIT_OK;
+}
+
+static size_t workspace_bytes(const taciti_allreduce *dense, const taciti_allreduce *coded, bool compresses) {
+    const size_t plain = taciti_allreduce_workspace_bytes(dense);
+    const size_t bytes = compresses ? taciti_allreduce_workspace_bytes(coded) : 0;
+    return bytes > plain ? bytes : plain;
+}
+
+static tacit_status open_compression(taciti_exchange *exchange, taciti_feedback feedback) {
+    exchange->tallies = taciti_calloc(exchange->layout->bucket_count, sizeof *exchange->tallies);
+    if (exchange->tallies == NULL) return TACIT_E_MEMORY;
+    TACITI_TRY(taciti_allreduce_open(&exchange->coded, exchange->comm, exchange->workspace.base));
+    return taciti_store_create(&exchange->coded, exchange->layout, feedback, &exchange->store);
+}
+
+/* Buffers hold payloads of the maximum size, of which most pages are never touched. */
+static tacit_status set_up(taciti_exchange *exchange, const plan *p) {
+    exchange->compresses = p->compression != NULL;
+    TACITI_TRY(describe_both(p, &exchange->dense, &exchange->coded));
+    TACITI_TRY((exchange->compresses ? taciti_pages_create_small : taciti_pages_create)(
+        workspace_bytes(&exchange->dense, &exchange->coded, exchange->compresses), "the buffers of the exchange",
+        &exchange->workspace));
+    TACITI_TRY(taciti_allreduce_open(&exchange->dense, exchange->comm, exchange->workspace.base));
+    if (p->compression != NULL) TACITI_TRY(open_compression(exchange, p->compression->feedback));
     return taciti_bucket_jobs_create(exchange->comm, exchange->layout, move, exchange, &exchange->jobs);
 }
 
 tacit_status taciti_exchange_create(taciti_comm *comm, const taciti_layout *layout,
                                     const taciti_exchange_options *options, taciti_exchange **out) {
-    return taciti_exchange_create_encoded(comm, layout, options, NULL, false, out);
+    return taciti_exchange_create_encoded(comm, layout, options, NULL, out);
 }
 
 tacit_status taciti_exchange_create_encoded(taciti_comm *comm, const taciti_layout *layout,
-                                            const taciti_exchange_options *options, const taciti_encoding *encoding,
-                                            bool feedback, taciti_exchange **out) {
-    const taciti_encoding wire = {.codec = taciti_exchange_wire(options)};
+                                            const taciti_exchange_options *options,
+                                            const taciti_exchange_compression *compression, taciti_exchange **out) {
+    const plan p = {comm, layout, options, compression};
     taciti_exchange *exchange = taciti_calloc(1, sizeof *exchange);
     tacit_status status = exchange == NULL ? TACIT_E_MEMORY : TACIT_OK;
     if (status == TACIT_OK) {
         exchange->comm = comm;
         exchange->layout = layout;
-        status = set_up(exchange, options, encoding != NULL ? encoding : &wire, feedback);
+        status = set_up(exchange, &p);
     }
     status = taciti_comm_agree(comm, status);
     if (status == TACIT_OK)
@@ -121,16 +190,22 @@ tacit_status taciti_exchange_create_encoded(taciti_comm *comm, const taciti_layo
 void taciti_exchange_destroy(taciti_exchange *exchange) {
     if (exchange == NULL) return;
     taciti_bucket_jobs_destroy(&exchange->jobs);
-    taciti_allreduce_destroy(&exchange->reduce);
-    taciti_free(exchange->residuals);
-    taciti_pages_destroy(&exchange->residual_pages);
+    taciti_allreduce_destroy(&exchange->dense);
+    taciti_allreduce_destroy(&exchange->coded);
+    taciti_store_destroy(&exchange->store);
+    taciti_free(exchange->tallies);
+    taciti_pages_destroy(&exchange->workspace);
     taciti_free(exchange);
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
-void taciti_exchange_at(taciti_exchange *exchange, int64_t step, taciti_codec_setting setting) {
-    exchange->task.step = step;
-    exchange->task.setting = setting;
+void taciti_exchange_at(taciti_exchange *exchange, int64_t step, const taciti_exchange_setting *setting) {
+    exchange->task = (taciti_bucket_task){.step = step};
+    if (setting == NULL) return;
+    exchange->task.setting[TACITI_PAYLOAD_CONTRIBUTION] = setting->contribution;
+    exchange->task.setting[TACITI_PAYLOAD_RESULT] = setting->result;
+    exchange->task.dense = setting->dense;
+    exchange->task.trial = setting->trial;
 }
 
 static tacit_status begin(taciti_exchange *exchange, float *flat, size_t bucket, taciti_half part, const char *name) {
@@ -164,55 +239,84 @@ tacit_status taciti_exchange_settle(taciti_exchange *exchange, bool taken) {
     if (!taciti_bucket_is_idle(&exchange->jobs))
         return taciti_fail(TACIT_E_INTERNAL, "step %" PRId64 " is settled before all of its buckets were waited for",
                            exchange->task.step);
-    for (size_t b = 0; b < exchange->layout->bucket_count && exchange->residuals != NULL; b++)
-        taciti_residual_settle(&exchange->residuals[b], taken);
+    taciti_store_settle(&exchange->store, taken);
+    exchange->moved = exchange->moved && !taken;
     exchange->task.step++;
     return TACIT_OK;
 }
 
+/* The all-reduce of steps that are not dense. */
+static const taciti_allreduce *main_of(const taciti_exchange *exchange) {
+    return exchange->compresses ? &exchange->coded : &exchange->dense;
+}
+
 bool taciti_exchange_owned(const taciti_exchange *exchange, size_t bucket, size_t index, taciti_range *out) {
     const taciti_bucket *b = &exchange->layout->buckets[bucket];
-    if (!taciti_allreduce_owned(&exchange->reduce, b->n, index, out)) return false;
+    if (!taciti_allreduce_owned(main_of(exchange), b->n, index, out)) return false;
     out->at += b->offset;
     return true;
 }
 
-float *taciti_exchange_residual(const taciti_exchange *exchange, size_t bucket, taciti_payload_kind kind, size_t *n) {
-    *n = 0;
-    return exchange->residuals == NULL ? NULL : taciti_residual_array(&exchange->residuals[bucket], kind, n);
+const taciti_exchange_tally *taciti_exchange_tally_of(const taciti_exchange *exchange, size_t bucket) {
+    static const taciti_exchange_tally NONE = {.run_ns = 0};
+    return exchange->tallies == NULL ? &NONE : &exchange->tallies[bucket];
+}
+
+float *taciti_exchange_residual(const taciti_exchange *exchange, taciti_residual_array which) {
+    size_t bytes = 0;
+    return taciti_store_array(&exchange->store, which, &bytes);
+}
+
+void *taciti_exchange_codec_state(const taciti_exchange *exchange, size_t *bytes) {
+    return taciti_store_array(&exchange->store, TACITI_RESIDUAL_STATE, bytes);
+}
+
+void taciti_exchange_restored(taciti_exchange *exchange, bool moved) {
+    exchange->moved = moved;
+    taciti_store_restored(&exchange->store);
+}
+
+taciti_route taciti_exchange_route(const taciti_exchange *exchange) {
+    return exchange->compresses && exchange->coded.gather ? TACITI_ROUTE_GATHER : TACITI_ROUTE_SCATTER;
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange) {
     uint64_t bytes = 0;
     for (size_t b = 0; b < exchange->layout->bucket_count; b++)
-        bytes += taciti_allreduce_bytes(&exchange->reduce, exchange->layout->buckets[b].n);
+        bytes += taciti_allreduce_bytes(main_of(exchange), exchange->layout->buckets[b].n);
     return bytes;
 }
 
 uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange) {
     uint64_t bytes = 0;
     for (size_t b = 0; b < exchange->layout->bucket_count; b++)
-        bytes += taciti_allreduce_nic_bytes(&exchange->reduce, exchange->layout->buckets[b].n,
-                                            taciti_allreduce_host(&exchange->reduce));
+        bytes += taciti_allreduce_nic_bytes(main_of(exchange), exchange->layout->buckets[b].n,
+                                            taciti_allreduce_host(main_of(exchange)));
     return bytes;
+}
+
+double taciti_exchange_expected_bytes(const taciti_exchange *exchange, const taciti_exchange_setting *setting) {
+    const taciti_codec_setting settings[TACITI_PAYLOAD_KINDS] = {setting->contribution, setting->result};
+    return expected_bytes(setting->dense ? &exchange->dense : main_of(exchange), exchange->layout, settings);
 }
 
 size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_layout *layout,
                                      const taciti_exchange_options *options) {
-    const taciti_encoding encoding = {.codec = taciti_exchange_wire(options)};
-    return taciti_exchange_predict_encoded_bytes(comm, layout, options, &encoding, false);
+    return taciti_exchange_predict_encoded_bytes(comm, layout, options, NULL);
 }
 
 size_t taciti_exchange_predict_encoded_bytes(const taciti_comm *comm, const taciti_layout *layout,
-                                             const taciti_exchange_options *options, const taciti_encoding *encoding,
-                                             bool feedback) {
-    taciti_allreduce reduce;
-    if (taciti_allreduce_describe(taciti_comm_hosts(comm), (taciti_members){0}, taciti_comm_rank(comm), encoding,
-                                  taciti_exchange_placement(options), taciti_comm_segment_bytes(comm),
-                                  &reduce) != TACIT_OK)
-        return 0;
-    const size_t bytes = taciti_allreduce_workspace_bytes(&reduce) + residual_bytes(&reduce, layout, feedback);
-    taciti_allreduce_destroy(&reduce);
+                                             const taciti_exchange_options *options,
+                                             const taciti_exchange_compression *compression) {
+    const plan p = {comm, layout, options, compression};
+    taciti_allreduce dense = {0}, coded = {0};
+    size_t bytes = 0;
+    if (describe_both(&p, &dense, &coded) == TACIT_OK) {
+        bytes = workspace_bytes(&dense, &coded, compression != NULL);
+        if (compression != NULL) bytes += taciti_store_predict_bytes(&coded, layout, compression->feedback);
+    }
+    taciti_allreduce_destroy(&dense);
+    taciti_allreduce_destroy(&coded);
     return bytes;
 }

@@ -24,7 +24,7 @@
 
 #include "base/option.h"
 #include "exchange/arrangement.h"
-#include "exchange/payload.h"
+#include "exchange/residual.h"
 #include "tensor/layout.h"
 
 typedef struct taciti_exchange_options {
@@ -39,22 +39,48 @@ extern const taciti_option_table taciti_exchange_option_table; /* section "excha
 const taciti_codec *taciti_exchange_wire(const taciti_exchange_options *options);
 taciti_placement taciti_exchange_placement(const taciti_exchange_options *options);
 
+/* How payloads travel between hosts (between ranks, in the flat arrangement). */
+typedef enum taciti_route {
+    TACITI_ROUTE_AUTO,    /* whichever sends fewer bytes; gather between two */
+    TACITI_ROUTE_SCATTER, /* parts to their owners, who encode the sum for all: two encodings */
+    TACITI_ROUTE_GATHER   /* everything to all: one encoding; only contributions have residuals */
+} taciti_route;
+
+/* Compresses what travels between hosts, or, if all ranks share one host, between ranks. */
+typedef struct taciti_exchange_compression {
+    taciti_encoding encoding;
+    taciti_feedback feedback;
+    int collective; /* taciti_route */
+} taciti_exchange_compression;
+
+/* What a step does. {0}: the codec's default. */
+typedef struct taciti_exchange_setting {
+    taciti_codec_setting contribution, result;
+    bool dense;   /* no compression: everything travels as exchange.wire, residuals included, which are then empty.
+                     Estimates stay as they are */
+    double trial; /* > 0: contributions are also encoded at this factor, only to learn its `trial_squares` */
+} taciti_exchange_setting;
+
+/* What this rank did with a bucket in its last exchange. */
+typedef struct taciti_exchange_tally {
+    taciti_payload_tally kinds[TACITI_PAYLOAD_KINDS]; /* a dense step: bytes alone, those of the codec 0 */
+    int64_t run_ns;                                   /* of the whole exchange, waits included */
+} taciti_exchange_tally;
+
 typedef struct taciti_exchange taciti_exchange;
 
 /* Allocates all workspaces; nothing is allocated later. Borrows comm and layout. Collective. */
 tacit_status taciti_exchange_create(taciti_comm *comm, const taciti_layout *layout,
                                     const taciti_exchange_options *options, taciti_exchange **out);
-/* The same with any codec of class SUM or GATHER instead of exchange.wire; encoding NULL: exchange.wire. feedback:
- * every rank stores the encoding errors of its contributions, and of the results that it owns, and adds them to what it
- * encodes in the next step (error feedback; residual.h). */
+/* The same with compression; NULL: without. encoding.expected: what messages are sized for. */
 tacit_status taciti_exchange_create_encoded(taciti_comm *comm, const taciti_layout *layout,
-                                            const taciti_exchange_options *options, const taciti_encoding *encoding,
-                                            bool feedback, taciti_exchange **out);
+                                            const taciti_exchange_options *options,
+                                            const taciti_exchange_compression *compression, taciti_exchange **out);
 void taciti_exchange_destroy(taciti_exchange *exchange); /* waits for buckets under way; NULL is allowed */
 
-/* Sets the step (for the codec's keys) and the setting of the codec for all following begins; initially 0 and {0}. The
- * same on all ranks. Submitting thread, not collective. */
-void taciti_exchange_at(taciti_exchange *exchange, int64_t step, taciti_codec_setting setting);
+/* Sets the step (for the codec's keys) and the setting for all following begins; NULL: {0}, as in the beginning, at
+ * step 0. The same on all ranks. Submitting thread, not collective. */
+void taciti_exchange_at(taciti_exchange *exchange, int64_t step, const taciti_exchange_setting *setting);
 
 /* Starts the all-reduce (sum) of one bucket of the flat array; all ranks start buckets in the same order. The bucket
  * must not be accessed until taciti_exchange_wait() for it has returned. Submitting thread. With a communication
@@ -74,11 +100,23 @@ bool taciti_exchange_owned(const taciti_exchange *exchange, size_t bucket, size_
 
 /* Ends the step; call it after all waits and before the next step's begins. taken: the encoding errors of this step
  * become the residuals. Not taken: residuals and the codec's state remain as before the step, bit for bit. The step
- * number increases by one. Copies nothing. `taken` is the same on all ranks. Submitting thread, not collective. */
+ * number increases by one. `taken` is the same on all ranks. Submitting thread, not collective. */
 tacit_status taciti_exchange_settle(taciti_exchange *exchange, bool taken);
 
-/* Returns this rank's residuals of one kind in that bucket, *n floats, for checkpoints. Call it between steps. */
-float *taciti_exchange_residual(const taciti_exchange *exchange, size_t bucket, taciti_payload_kind kind, size_t *n);
+/* Returns the tally of that bucket's last exchange; valid from its wait to its next begin. Zeros without compression.
+ */
+const taciti_exchange_tally *taciti_exchange_tally_of(const taciti_exchange *exchange, size_t bucket);
+
+/* Return, for checkpoints, what is stored between two steps: an array of the layout's flat array (residual.h), which is
+ * 0 wherever this rank encodes nothing; and the codec's state. NULL, *bytes = 0: there is none, on any rank. Between
+ * two steps, until the next settle. */
+float *taciti_exchange_residual(const taciti_exchange *exchange, taciti_residual_array which);
+void *taciti_exchange_codec_state(const taciti_exchange *exchange, size_t *bytes);
+
+/* Call it after writing to these arrays, before the first step. moved: they are those of another number of ranks or of
+ * another arrangement: each rank then adds its residuals to its own array in the first step that is taken, wherever
+ * they lie, so their sum over ranks arrives; estimates and the codec's state must be zeros. */
+void taciti_exchange_restored(taciti_exchange *exchange, bool moved);
 
 /* Blocks until that bucket holds the result. Submitting thread. */
 tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket);
@@ -87,19 +125,26 @@ tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket);
  * exchanged on the calling thread, which saves a hand-over for short arrays. Submitting thread. */
 tacit_status taciti_exchange_run(taciti_exchange *exchange, float *flat);
 
-/* Payload bytes that this rank sends per step for this layout; the maximum if the codec's payloads vary in size. */
+/* Payload bytes that this rank sends per step for this layout, with compression if there is one; the maximum if
+ * payloads vary in size. */
 uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange);
 
 /* Payload bytes that all ranks of this rank's host together send to other hosts per step: the traffic of its network
  * card without headers and heartbeats. */
 uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange);
 
+/* The mean of that at a setting. */
+double taciti_exchange_expected_bytes(const taciti_exchange *exchange, const taciti_exchange_setting *setting);
+
+/* What auto has chosen. */
+taciti_route taciti_exchange_route(const taciti_exchange *exchange);
+
 /* Predict the bytes that an exchange will allocate on this rank: workspace, residuals and the codec's state. The
  * arguments are those of create and create_encoded. Not collective. */
 size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_layout *layout,
                                      const taciti_exchange_options *options);
 size_t taciti_exchange_predict_encoded_bytes(const taciti_comm *comm, const taciti_layout *layout,
-                                             const taciti_exchange_options *options, const taciti_encoding *encoding,
-                                             bool feedback);
+                                             const taciti_exchange_options *options,
+                                             const taciti_exchange_compression *compression);
 
 #endif

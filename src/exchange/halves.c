@@ -21,25 +21,25 @@ static size_t stride_bytes(const taciti_halves_shape *shape) {
     return taciti_round_up(taciti_payload_bound(shape->encoding, shape->range_n), TACITI_ALIGN_BYTES);
 }
 
-static size_t prefix_bytes(const taciti_halves_shape *shape) {
-    return taciti_round_up(shape->range_n * sizeof(float), TACITI_ALIGN_BYTES);
-}
-
 size_t taciti_halves_memory_bytes(const taciti_halves_shape *shape) {
     if (shape->count == 1) return 0;
     const size_t one = shape->slots * stride_bytes(shape), block = one * (size_t)shape->count;
-    return shape->encoding->codec->identity ? block : 3 * block + one + prefix_bytes(shape);
+    if (shape->encoding->codec->identity && !shape->whole) return block;
+    const size_t scratch = taciti_payload_scratch_bytes(shape->encoding, shape->range_n);
+    return scratch + (shape->whole ? block + one : 3 * block + one);
 }
 
 static void share_out(taciti_halves *halves) {
     const taciti_halves_shape *s = &halves->shape;
     const size_t one = s->slots * halves->stride_bytes, block = one * (size_t)s->count;
     halves->arriving = halves->memory;
-    if (s->encoding->codec->identity) return;
+    if (s->encoding->codec->identity && !s->whole) return;
     halves->leaving = halves->arriving + block;
+    halves->scratch = halves->leaving + one;
+    if (s->whole) return;
     halves->sums = halves->leaving + block;
     halves->sum = halves->sums + block;
-    halves->prefix = (float *)(void *)(halves->sum + one);
+    halves->scratch = halves->sum + one;
 }
 
 tacit_status taciti_halves_create(taciti_comm *comm, const taciti_halves_shape *shape, const int *ranks, void *memory,
@@ -50,7 +50,7 @@ tacit_status taciti_halves_create(taciti_comm *comm, const taciti_halves_shape *
         halves.stride_bytes = stride_bytes(shape);
         halves.ranks = taciti_calloc(count, sizeof *halves.ranks);
         halves.scatter_in = taciti_calloc(2 * cells + shape->window, sizeof *halves.scatter_in);
-        halves.scattered = taciti_calloc(2 * shape->slots + shape->lag, sizeof *halves.scattered);
+        halves.scattered = taciti_calloc(3 * shape->slots + shape->lag, sizeof *halves.scattered);
         if (halves.ranks == NULL || halves.scatter_in == NULL || halves.scattered == NULL) {
             taciti_halves_destroy(&halves);
             return TACIT_E_MEMORY;
@@ -59,6 +59,7 @@ tacit_status taciti_halves_create(taciti_comm *comm, const taciti_halves_shape *
         halves.gather_in = halves.scatter_in + cells;
         halves.sends = (taciti_outbox){.comm = comm, .requests = halves.gather_in + cells, .window = shape->window};
         halves.gathered = halves.scattered + shape->slots + shape->lag;
+        halves.own = halves.gathered + shape->slots;
         share_out(&halves);
     }
     *out = halves;
@@ -95,10 +96,24 @@ static int before(const taciti_halves *halves, int k) {
     return (halves->shape.me - k + halves->shape.count) % halves->shape.count;
 }
 
-static bool is_identity(const taciti_halves *halves) { return halves->shape.encoding->codec->identity; }
+/* Payloads are made from the array and decoded; else they are parts of the array itself. */
+static bool is_coded(const taciti_halves *halves) { return halves->leaving != NULL; }
+
+static char *own_payload(const taciti_halves *halves, const taciti_piece *t) {
+    if (halves->shape.whole) return halves->leaving + slot_of(halves, t) * halves->stride_bytes;
+    return buffer(halves, halves->leaving, t, halves->shape.me);
+}
+
+/* Where the task counts payloads of that kind, or NULL. */
+static taciti_payload_tally *tally_of(const taciti_halves *halves, const taciti_piece *t, taciti_payload_kind kind) {
+    return halves->shape.between && t->task->tallies != NULL ? &t->task->tallies[kind] : NULL;
+}
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
-static tacit_status send(taciti_halves *halves, int member, taciti_payload payload) {
+static tacit_status send(taciti_halves *halves, const taciti_piece *t, int member, taciti_payload_kind kind,
+                         taciti_payload payload) {
+    taciti_payload_tally *tally = tally_of(halves, t, kind);
+    if (tally != NULL) tally->bytes += payload.bytes;
     return taciti_outbox_send(&halves->sends, halves->ranks[member], payload.data, payload.bytes);
 }
 
@@ -118,65 +133,104 @@ tacit_status taciti_halves_finish(taciti_halves *halves) {
 /* ---- codec ------------------------------------------------------------------------------------------------------- */
 static taciti_codec_call call_of(const taciti_halves *halves, const taciti_piece *t, int member,
                                  taciti_payload_kind kind, taciti_range r) {
-    return taciti_payload_call(halves->shape.encoding, t->task, halves->ranks[member], kind, r.at);
+    taciti_codec_call call = taciti_payload_call(halves->shape.encoding, t->task, halves->ranks[member], kind, r.at);
+    call.scratch = halves->scratch;
+    return call;
+}
+
+/* Encodes at the factor that is tried. The payload is only counted; the next encode overwrites it. */
+static tacit_status try_factor(const taciti_halves *halves, const taciti_piece *t, taciti_codec_call call,
+                               const float *x, size_t n, taciti_payload payload, taciti_payload_tally *tally) {
+    taciti_codec_tally tried = {0};
+    call.setting = (taciti_codec_setting){.factor = t->task->trial};
+    call.tally = &tried;
+    TACITI_TRY(taciti_payload_encode(halves->comm, halves->shape.encoding->codec, &call, x, n, NULL, &payload));
+    tally->trial_squares += tried.squares_out;
+    return TACIT_OK;
 }
 
 /* Encodes what this rank has of a member's range: its contribution, or the result if the range is its own. */
 static tacit_status encode(const taciti_halves *halves, const taciti_piece *t, int member, taciti_payload_kind kind,
                            taciti_payload *out) {
+    const taciti_codec *codec = halves->shape.encoding->codec;
     const taciti_range r = range_of(halves, t, member);
-    const size_t cell = kind == TACITI_PAYLOAD_RESULT ? 0 : (size_t)member;
+    const taciti_residual_place place = {kind, t->piece, kind == TACITI_PAYLOAD_RESULT ? 0 : (size_t)member, r.at, r.n};
+    const int64_t begin_ns = taciti_now_ns();
+    taciti_payload_tally *tally = tally_of(halves, t, kind);
     taciti_codec_call call = call_of(halves, t, halves->shape.me, kind, r);
     float *x = t->x + r.at, *error = NULL;
-    if (t->residual != NULL) error = taciti_residual_enter(t->residual, kind, t->piece, cell, x, r.n, &call);
-    return taciti_payload_encode(halves->comm, halves->shape.encoding->codec, &call, x, r.n, error, out);
+    if (t->residual != NULL) error = taciti_residual_enter(t->residual, &place, x, &call);
+    if (tally != NULL && t->task->trial > 0 && kind == TACITI_PAYLOAD_CONTRIBUTION)
+        TACITI_TRY(try_factor(halves, t, call, x, r.n, *out, tally));
+    call.tally = tally != NULL ? &tally->codec : NULL;
+    TACITI_TRY(taciti_payload_encode(halves->comm, codec, &call, x, r.n, error, out));
+    if (t->residual != NULL) TACITI_TRY(taciti_residual_leave(t->residual, &place, x, codec, &call, *out));
+    if (tally != NULL) tally->encode_ns += taciti_now_ns() - begin_ns;
+    return TACIT_OK;
 }
 
-/* Decodes a member's payload for the range r, or adds it: x holds as many floats. */
+/* Decodes a member's payload for the range r into x, or adds it to x. */
 static tacit_status decode(const taciti_halves *halves, const taciti_piece *t, int member, taciti_payload_kind kind,
-                           taciti_range r, taciti_payload payload, float *x) {
+                           taciti_range r, taciti_payload payload, bool add) {
+    const taciti_codec *codec = halves->shape.encoding->codec;
     const taciti_codec_call call = call_of(halves, t, member, kind, r);
-    return taciti_payload_refused(halves->shape.encoding->codec->decode(&call, payload.data, payload.bytes, x, r.n),
-                                  halves->shape.encoding, t->task, halves->ranks[member], payload.bytes);
+    taciti_payload_tally *tally = tally_of(halves, t, kind);
+    const int64_t begin_ns = taciti_now_ns();
+    const tacit_status status =
+        (add ? codec->decode_add : codec->decode)(&call, payload.data, payload.bytes, t->x + r.at, r.n);
+    const int64_t spent_ns = taciti_now_ns() - begin_ns;
+    taciti_payload_time(halves->comm, TACITI_SPAN_DECODE, spent_ns);
+    if (tally != NULL) tally->decode_ns += spent_ns;
+    return taciti_payload_refused(status, halves->shape.encoding, t->task, halves->ranks[member], payload.bytes);
 }
 
-static tacit_status decode_add(const taciti_halves *halves, const taciti_piece *t, int member, taciti_range r,
-                               taciti_payload payload, float *x) {
-    const taciti_codec_call call = call_of(halves, t, member, TACITI_PAYLOAD_CONTRIBUTION, r);
-    return taciti_payload_refused(halves->shape.encoding->codec->decode_add(&call, payload.data, payload.bytes, x, r.n),
-                                  halves->shape.encoding, t->task, halves->ranks[member], payload.bytes);
+/* This rank's payload for its own range, which is decoded like everybody's. */
+static tacit_status encode_own(taciti_halves *halves, const taciti_piece *t, taciti_payload *out) {
+    *out = (taciti_payload){.data = own_payload(halves, t)};
+    TACITI_TRY(encode(halves, t, halves->shape.me, TACITI_PAYLOAD_CONTRIBUTION, out));
+    halves->own[slot_of(halves, t)] = out->bytes;
+    return TACIT_OK;
 }
 
-/* This member's own contribution goes through the codec like everybody's. */
-static tacit_status round_own(taciti_halves *halves, const taciti_piece *t, taciti_range mine) {
-    if (is_identity(halves)) return TACIT_OK;
-    taciti_payload payload = {.data = buffer(halves, halves->leaving, t, halves->shape.me)};
-    TACITI_TRY(encode(halves, t, halves->shape.me, TACITI_PAYLOAD_CONTRIBUTION, &payload));
-    return decode(halves, t, halves->shape.me, TACITI_PAYLOAD_CONTRIBUTION, mine, payload, t->x + mine.at);
+static tacit_status await_payload(taciti_halves *halves, const taciti_piece *t, int member, taciti_payload *out) {
+    *out = (taciti_payload){own_payload(halves, t), halves->own[slot_of(halves, t)]};
+    if (member == halves->shape.me) return TACIT_OK;
+    taciti_engine_request *request = &halves->scatter_in[cell_of(halves, t, member)];
+    TACITI_TRY(taciti_comm_await(halves->comm, request));
+    *out = (taciti_payload){buffer(halves, halves->arriving, t, member), request->bytes};
+    return TACIT_OK;
 }
 
-/* My range = sum over members in their order. Adding two numbers commutes, so own += (sum of the members before me) is
- * that order; the payload of member 0 holds that sum when it is plain floats. */
+/* My range = sum of the decoded payloads in the order of the members. */
+static tacit_status add_payloads(taciti_halves *halves, const taciti_piece *t, taciti_range mine) {
+    taciti_payload payload;
+    if (!halves->shape.whole) TACITI_TRY(encode_own(halves, t, &payload));
+    for (int m = 0; m < halves->shape.count; m++) {
+        TACITI_TRY(await_payload(halves, t, m, &payload));
+        TACITI_TRY(decode(halves, t, m, TACITI_PAYLOAD_CONTRIBUTION, mine, payload, m > 0));
+    }
+    if (t->residual == NULL || !t->residual->feedback.estimates) return TACIT_OK;
+    taciti_residual_accumulate(t->residual, halves->shape.whole ? TACITI_RESIDUAL_MEMORY : TACITI_RESIDUAL_RESULT,
+                               mine.at, t->x + mine.at, mine.n);
+    return TACIT_OK;
+}
+
+/* My range = sum over members in their order, of arrays that travel as they are. Adding two numbers commutes, so own +=
+ * (sum of the members before me) is that order; what member 0 sent becomes that sum. */
 static tacit_status add_in_order(taciti_halves *halves, const taciti_piece *t, taciti_range mine) {
     const int me = halves->shape.me;
-    float *own = t->x + mine.at;
-    float *prefix = is_identity(halves) ? (float *)(void *)buffer(halves, halves->arriving, t, 0) : halves->prefix;
+    float *own = t->x + mine.at, *prefix = (float *)(void *)buffer(halves, halves->arriving, t, 0);
     int64_t begin_ns = taciti_now_ns(), spent_ns = 0;
     for (int m = 0; m < halves->shape.count; m++) {
         if (m == me) {
-            TACITI_TRY(round_own(halves, t, mine));
             if (m > 0) taciti_kernels_get()->add(own, prefix, mine.n);
             continue;
         }
-        taciti_engine_request *request = &halves->scatter_in[cell_of(halves, t, m)];
         spent_ns += taciti_now_ns() - begin_ns;
-        TACITI_TRY(taciti_comm_await(halves->comm, request));
+        TACITI_TRY(taciti_comm_await(halves->comm, &halves->scatter_in[cell_of(halves, t, m)]));
         begin_ns = taciti_now_ns();
-        const taciti_payload payload = {buffer(halves, halves->arriving, t, m), request->bytes};
-        if (m > 0)
-            TACITI_TRY(decode_add(halves, t, m, mine, payload, m > me ? own : prefix));
-        else if (!is_identity(halves))
-            TACITI_TRY(decode(halves, t, m, TACITI_PAYLOAD_CONTRIBUTION, mine, payload, prefix));
+        const float *arrived = (const float *)(void *)buffer(halves, halves->arriving, t, m);
+        if (m > 0) taciti_kernels_get()->add(m > me ? own : prefix, arrived, mine.n);
     }
     taciti_payload_time(halves->comm, TACITI_SPAN_DECODE, spent_ns + taciti_now_ns() - begin_ns);
     return TACIT_OK;
@@ -192,18 +246,20 @@ tacit_status taciti_scatter_begin(taciti_halves *halves, const taciti_piece *t) 
         TACITI_TRY(receive(halves, from, buffer(halves, halves->arriving, t, from), mine.n,
                            &halves->scatter_in[cell_of(halves, t, from)]));
     }
-    if (!is_identity(halves) && t->piece >= s->slots) /* payloads of the piece that had this slot before */
+    if (is_coded(halves) && t->piece >= s->slots) /* payloads of the piece that had this slot before */
         TACITI_TRY(taciti_outbox_await(&halves->sends, *scattered_at(halves, t->piece - s->slots)));
+    taciti_payload payload;
+    if (s->whole && mine.n > 0) TACITI_TRY(encode_own(halves, t, &payload));
     for (int k = 1; k < s->count; k++) {
         const int to = behind(halves, k);
         const taciti_range r = range_of(halves, t, to);
         if (r.n == 0) continue;
-        taciti_payload payload = {t->x + r.at, r.n * sizeof(float)};
-        if (!is_identity(halves)) {
-            payload.data = buffer(halves, halves->leaving, t, to);
+        if (!is_coded(halves)) payload = (taciti_payload){t->x + r.at, r.n * sizeof(float)};
+        if (is_coded(halves) && !s->whole) {
+            payload = (taciti_payload){.data = buffer(halves, halves->leaving, t, to)};
             TACITI_TRY(encode(halves, t, to, TACITI_PAYLOAD_CONTRIBUTION, &payload));
         }
-        TACITI_TRY(send(halves, to, payload));
+        TACITI_TRY(send(halves, t, to, TACITI_PAYLOAD_CONTRIBUTION, payload));
     }
     *scattered_at(halves, t->piece) = halves->sends.posted;
     return TACIT_OK;
@@ -212,32 +268,43 @@ tacit_status taciti_scatter_begin(taciti_halves *halves, const taciti_piece *t) 
 tacit_status taciti_scatter_end(taciti_halves *halves, const taciti_piece *t) {
     if (halves->shape.count == 1) return TACIT_OK;
     const taciti_range mine = range_of(halves, t, halves->shape.me);
-    return mine.n > 0 ? add_in_order(halves, t, mine) : TACIT_OK;
+    if (mine.n == 0) return TACIT_OK;
+    return is_coded(halves) ? add_payloads(halves, t, mine) : add_in_order(halves, t, mine);
 }
 
 /* ---- all-gather -------------------------------------------------------------------------------------------------- */
+/* Decodes the result of a range, as every member does. */
+static tacit_status take_result(const taciti_halves *halves, const taciti_piece *t, int member, taciti_range r,
+                                taciti_payload payload) {
+    TACITI_TRY(decode(halves, t, member, TACITI_PAYLOAD_RESULT, r, payload, false));
+    if (t->residual != NULL && t->residual->feedback.estimates)
+        taciti_residual_accumulate(t->residual, TACITI_RESIDUAL_MEMORY, r.at, t->x + r.at, r.n);
+    return TACIT_OK;
+}
+
 /* My range goes to all; what they decode is what I keep. */
 static tacit_status send_result(taciti_halves *halves, const taciti_piece *t, taciti_range mine) {
+    const int me = halves->shape.me;
     taciti_payload payload = {t->x + mine.at, mine.n * sizeof(float)};
-    if (!is_identity(halves)) {
+    if (is_coded(halves)) {
         payload.data = halves->sum + slot_of(halves, t) * halves->stride_bytes;
         TACITI_TRY(taciti_outbox_await(&halves->sends, halves->gathered[slot_of(halves, t)]));
-        TACITI_TRY(encode(halves, t, halves->shape.me, TACITI_PAYLOAD_RESULT, &payload));
-        TACITI_TRY(decode(halves, t, halves->shape.me, TACITI_PAYLOAD_RESULT, mine, payload, t->x + mine.at));
+        TACITI_TRY(encode(halves, t, me, TACITI_PAYLOAD_RESULT, &payload));
     }
-    for (int k = 1; k < halves->shape.count; k++) TACITI_TRY(send(halves, behind(halves, k), payload));
-    return TACIT_OK;
+    for (int k = 1; k < halves->shape.count; k++)
+        TACITI_TRY(send(halves, t, behind(halves, k), TACITI_PAYLOAD_RESULT, payload));
+    return is_coded(halves) ? take_result(halves, t, me, mine, payload) : TACIT_OK;
 }
 
 tacit_status taciti_gather_begin(taciti_halves *halves, const taciti_piece *t) {
     const taciti_halves_shape *s = &halves->shape;
-    if (s->count == 1) return TACIT_OK;
+    if (s->count == 1 || s->whole) return TACIT_OK;
     /* Their results overwrite what was sent to them, so it must have left. */
     TACITI_TRY(taciti_outbox_await(&halves->sends, *scattered_at(halves, t->piece)));
     for (int k = 1; k < s->count; k++) {
         const int from = before(halves, k);
         const taciti_range r = range_of(halves, t, from);
-        void *into = is_identity(halves) ? (void *)(t->x + r.at) : buffer(halves, halves->sums, t, from);
+        void *into = is_coded(halves) ? (void *)buffer(halves, halves->sums, t, from) : (void *)(t->x + r.at);
         if (r.n > 0) TACITI_TRY(receive(halves, from, into, r.n, &halves->gather_in[cell_of(halves, t, from)]));
     }
     const taciti_range mine = range_of(halves, t, s->me);
@@ -247,24 +314,33 @@ tacit_status taciti_gather_begin(taciti_halves *halves, const taciti_piece *t) {
 }
 
 tacit_status taciti_gather_end(taciti_halves *halves, const taciti_piece *t) {
-    for (int k = 1; k < halves->shape.count; k++) {
+    for (int k = 1; k < halves->shape.count && !halves->shape.whole; k++) {
         const int from = before(halves, k);
         const taciti_range r = range_of(halves, t, from);
         taciti_engine_request *request = &halves->gather_in[cell_of(halves, t, from)];
         if (r.n == 0) continue;
         TACITI_TRY(taciti_comm_await(halves->comm, request));
-        if (is_identity(halves)) continue;
         const taciti_payload payload = {buffer(halves, halves->sums, t, from), request->bytes};
-        TACITI_TRY(decode(halves, t, from, TACITI_PAYLOAD_RESULT, r, payload, t->x + r.at));
+        if (is_coded(halves)) TACITI_TRY(take_result(halves, t, from, r, payload));
     }
     return TACIT_OK;
 }
 
-uint64_t taciti_halves_bytes(const taciti_halves_shape *shape, const taciti_cut *cut, size_t piece, int member) {
-    uint64_t bytes = 0;
+/* Bytes for n floats of one kind: the mean at that setting, or without one the maximum. */
+static double payload_bytes(const taciti_halves_shape *shape, const taciti_codec_setting *setting, size_t n) {
+    if (n == 0) return 0;
+    if (setting == NULL) return (double)taciti_payload_bound(shape->encoding, n);
+    return taciti_payload_expected_bytes(shape->encoding, *setting, n);
+}
+
+double taciti_halves_bytes(const taciti_halves_shape *shape, const taciti_cut *cut, size_t piece, int member,
+                           const taciti_codec_setting *settings) {
+    double bytes = 0;
     for (int m = 0; m < shape->count; m++) {
         const size_t n = shape->range(shape->arrangement, cut, piece, m).n;
-        bytes += (uint64_t)taciti_payload_bound(shape->encoding, n) * (uint64_t)(m == member ? shape->count - 1 : 1);
+        const taciti_codec_setting *back = settings == NULL ? NULL : &settings[TACITI_PAYLOAD_RESULT];
+        if (m != member) bytes += payload_bytes(shape, settings, n);
+        if (m == member && !shape->whole) bytes += (shape->count - 1) * payload_bytes(shape, back, n);
     }
     return bytes;
 }

@@ -8,6 +8,11 @@
  *   gather_begin    encodes the sum once, sends it to all, posts the receives for the other ranges
  *   gather_end      waits for the other ranges and decodes them
  *
+ * With `whole`, payloads of whole arrays travel instead, and the second half does nothing:
+ *
+ *   scatter_begin   encodes the range once, sends it to all members, posts the receives from all
+ *   scatter_end     waits for all members and adds the payloads in the order of the members
+ *
  * The k-th send goes to the k-th member after this one (outbox.h). All members call the same functions in the same
  * order, so messages between two ranks match by their order. The functions block. Objects with different members do not
  * interfere.
@@ -19,7 +24,7 @@
 #include "exchange/outbox.h"
 #include "exchange/residual.h"
 
-/* Which part of a piece a member owns. */
+/* Which part of a piece a member owns; with `whole`, which part this rank's lane exchanges, for every member. */
 typedef taciti_range taciti_halves_range(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece,
                                          int member);
 
@@ -28,6 +33,8 @@ typedef struct taciti_halves_shape {
     const taciti_arrangement *arrangement; /* borrows */
     taciti_halves_range *range;
     int count, me;
+    bool whole;     /* every payload goes to all members; otherwise each to the owner of its range */
+    bool between;   /* payloads are counted in the task's tallies */
     size_t range_n; /* floats of the longest range */
     size_t slots;   /* pieces between begin and end of either half, plus one */
     size_t lag;     /* pieces between scatter_end and gather_begin */
@@ -41,10 +48,11 @@ typedef struct taciti_halves {
     size_t stride_bytes;
     char *memory;   /* borrows; all buffers, one after the other */
     char *arriving; /* [slots][count] payloads of the own range, by member */
-    char *leaving;  /* [slots][count] payloads for the other members; NULL if the codec is the identity */
-    char *sum;      /* [slots] payload of the own range's sum; NULL if the codec is the identity */
-    char *sums;     /* [slots][count] payloads of the other ranges' sums; NULL if the codec is the identity */
-    float *prefix;  /* sum of the members before this one, or scratch; NULL if the codec is the identity */
+    char *leaving;  /* [slots][count] payloads for the members, this one included; whole: [slots] of the own range */
+    char *sum;      /* [slots] payload of the own range's sum; whole: NULL, like the next */
+    char *sums;     /* [slots][count] payloads of the other ranges' sums */
+    char *scratch;  /* of the codec. If the codec is the identity, this and the three before are NULL */
+    size_t *own;    /* [slots] bytes of this rank's payload; part of the block of `scattered` */
     taciti_engine_request *scatter_in, *gather_in; /* [slots][count]; one block, owned by scatter_in */
     taciti_outbox sends;                           /* its requests are part of the same block */
     size_t *scattered, *gathered; /* [slots + lag], [slots]: sends.posted after that piece; owned by `scattered` */
@@ -79,7 +87,9 @@ tacit_status taciti_gather_await_sent(taciti_halves *halves, const taciti_piece 
 /* Blocks until all sends have completed. The caller may access the array afterwards. */
 tacit_status taciti_halves_finish(taciti_halves *halves);
 
-/* Payload bytes that `member` sends for one piece in both halves; the maximum if the codec's payloads vary in size. */
-uint64_t taciti_halves_bytes(const taciti_halves_shape *shape, const taciti_cut *cut, size_t piece, int member);
+/* Payload bytes that `member` sends for one piece in both halves: the mean at these settings[TACITI_PAYLOAD_KINDS].
+ * NULL: exact, or the maximum if the codec's payloads vary in size. */
+double taciti_halves_bytes(const taciti_halves_shape *shape, const taciti_cut *cut, size_t piece, int member,
+                           const taciti_codec_setting *settings);
 
 #endif

@@ -184,7 +184,7 @@ static tacit_status decode(taciti_linear *linear, const taciti_codec_call *call,
 
 static taciti_codec_call call_of(taciti_linear *linear, const taciti_bucket_task *task) {
     taciti_linear_bucket *bucket = &linear->buckets[task->bucket];
-    taciti_codec_call call = shape_of(linear, task->bucket, task->setting);
+    taciti_codec_call call = shape_of(linear, task->bucket, task->setting[TACITI_PAYLOAD_CONTRIBUTION]);
     const int all = TACITI_CODEC_ALL_RANKS;
     call.key = taciti_codec_key(linear->encoding.seed, task->step, all, task->bucket);
     call.scratch = linear->scratch;
@@ -240,7 +240,8 @@ static uint64_t over_rounds(const taciti_linear *linear, size_t bucket, taciti_c
     const taciti_codec *codec = linear->encoding.codec;
     taciti_codec_call call = shape_of(linear, bucket, setting);
     uint64_t bytes = 0;
-    if (linear->buckets[bucket].state_bytes > 0) call.state = linear->buckets[bucket].state[linear->buckets[bucket].now];
+    if (linear->buckets[bucket].state_bytes > 0)
+        call.state = linear->buckets[bucket].state[linear->buckets[bucket].now];
     for (; call.round < codec->rounds; call.round++) {
         const bool exact = (codec->exact_rounds >> call.round & 1) != 0 && needs_exact(linear);
         const size_t m = codec->payload_n(&call, linear->layout->buckets[bucket].n);

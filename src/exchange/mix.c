@@ -173,7 +173,7 @@ static void size_workspace(taciti_mix *mix) {
     for (size_t c = 0; c < mix->reduction_count; c++) {
         const size_t bytes = taciti_allreduce_workspace_bytes(&mix->reductions[c].reduce);
         if (bytes > mix->staging_bytes) mix->staging_bytes = bytes;
-        const size_t error_bytes = taciti_residual_bytes(&mix->reductions[c].errors);
+        const size_t error_bytes = taciti_residual_back_bytes(&mix->reductions[c].errors);
         if (error_bytes > mix->error_bytes) mix->error_bytes = error_bytes;
     }
     for (size_t i = 0; i < mix->neighbours_count; i++) {
@@ -219,7 +219,7 @@ static tacit_status open_buffers(taciti_mix *mix, taciti_comm *comm) {
     TACITI_TRY(
         taciti_pages_create(mix->staging_bytes + mix->error_bytes + 1, "the workspace of gossip", &mix->workspace));
     for (size_t c = 0; c < mix->reduction_count; c++) {
-        taciti_residual_open(&mix->reductions[c].errors, (char *)mix->workspace.base + mix->staging_bytes);
+        taciti_residual_back_open(&mix->reductions[c].errors, (char *)mix->workspace.base + mix->staging_bytes);
         TACITI_TRY(taciti_allreduce_open(&mix->reductions[c].reduce, comm, mix->workspace.base));
     }
     for (size_t i = 0; i < mix->neighbours_count; i++)

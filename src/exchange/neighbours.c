@@ -104,7 +104,8 @@ static size_t state_bytes_of(const taciti_neighbours *nb) {
 size_t taciti_neighbours_workspace_bytes(const taciti_neighbours *nb) {
     const size_t arriving = nb->slots * nb->in_count * nb->stride_bytes;
     if (is_identity(nb)) return arriving;
-    return arriving + nb->slots * nb->stride_bytes + segment_bytes_of(nb) + 2 * state_bytes_of(nb);
+    return arriving + nb->slots * nb->stride_bytes + segment_bytes_of(nb) + 2 * state_bytes_of(nb) +
+           taciti_payload_scratch_bytes(nb->encoding, nb->segment_n);
 }
 
 tacit_status taciti_neighbours_open(taciti_neighbours *nb, taciti_comm *comm, void *memory) {
@@ -147,7 +148,9 @@ static char *arriving(const taciti_neighbours *nb, const segment *s, size_t k) {
 }
 
 static taciti_codec_call call_of(const taciti_neighbours *nb, const segment *s, int rank) {
-    return taciti_payload_call(nb->encoding, s->task, rank, TACITI_PAYLOAD_CONTRIBUTION, s->at);
+    taciti_codec_call call = taciti_payload_call(nb->encoding, s->task, rank, TACITI_PAYLOAD_CONTRIBUTION, s->at);
+    if (nb->state != NULL) call.scratch = nb->state + 2 * state_bytes_of(nb);
+    return call;
 }
 
 /* What leaves of my segment; error: receives the encoding error; may be NULL. */

@@ -30,10 +30,10 @@ typedef struct taciti_neighbours {
     size_t in_count, out_count;
     size_t segment_n, slots; /* floats of a segment; segments under way, plus one */
     size_t stride_bytes;
-    char *arriving;               /* [slots][in_count] payloads; borrows */
-    char *leaving;                /* [slots] payloads; NULL if the codec is the identity */
-    float *decoded;               /* one segment; NULL if the codec is the identity */
-    char *state;                  /* the codec's initial state (zeros) and its next state; may be empty */
+    char *arriving; /* [slots][in_count] payloads; borrows */
+    char *leaving;  /* [slots] payloads; NULL if the codec is the identity */
+    float *decoded; /* one segment; NULL if the codec is the identity */
+    char *state;    /* the codec's initial state (zeros), its next state, its scratch memory; each may be empty */
     taciti_engine_request *heard; /* [slots][in_count]; owned */
     taciti_outbox sends;          /* its requests are in the same block */
     size_t *sent;                 /* [slots] `posted` after that segment's sends; owned */

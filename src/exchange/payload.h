@@ -10,34 +10,47 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "codec/codec.h"
 #include "comm/comm.h"
 
 /* A codec with its options. */
 typedef struct taciti_encoding {
-    const taciti_codec *codec; /* class SUM or GATHER, one round */
-    const void *options;       /* the codec's; borrowed; NULL if it has none */
-    uint64_t seed;             /* of the keys */
+    const taciti_codec *codec;     /* class SUM or GATHER, one round */
+    const void *options;           /* the codec's; borrowed; NULL if it has none */
+    uint64_t seed;                 /* of the keys */
+    taciti_codec_setting expected; /* messages are sized for payloads at this setting; every other one is legal, too */
 } taciti_encoding;
 
 typedef enum taciti_half { TACITI_HALF_BOTH, TACITI_HALF_REDUCE_SCATTER, TACITI_HALF_ALL_GATHER } taciti_half;
+
+/* A rank encodes its contribution to a sum, and the result where it owns it. */
+typedef enum taciti_payload_kind { TACITI_PAYLOAD_CONTRIBUTION, TACITI_PAYLOAD_RESULT } taciti_payload_kind;
+enum { TACITI_PAYLOAD_KINDS = 2 };
+
+/* What this rank encoded, sent and decoded of one kind. */
+typedef struct taciti_payload_tally {
+    taciti_codec_tally codec;     /* of its encodes */
+    uint64_t bytes;               /* of the payloads that it sent, once per receiver */
+    double trial_squares;         /* |decoded payload|^2 at the factor that is tried, contributions only */
+    int64_t encode_ns, decode_ns; /* of these payloads and of those that it received */
+} taciti_payload_tally;
 
 /* What an exchange does with a bucket in a step. */
 typedef struct taciti_bucket_task {
     size_t bucket;
     int64_t step;
-    taciti_codec_setting setting;
+    taciti_codec_setting setting[TACITI_PAYLOAD_KINDS];
     taciti_half part;
+    bool dense;                    /* the number format exchange.wire instead of the codec */
+    double trial;                  /* > 0: contributions are also encoded at this factor, for the tally only */
+    taciti_payload_tally *tallies; /* [TACITI_PAYLOAD_KINDS], added to; NULL: not wanted */
 } taciti_bucket_task;
 
 typedef struct taciti_payload {
     void *data;
     size_t bytes;
 } taciti_payload;
-
-/* A rank encodes its contribution to a sum, and the result where it owns it. */
-typedef enum taciti_payload_kind { TACITI_PAYLOAD_CONTRIBUTION, TACITI_PAYLOAD_RESULT } taciti_payload_kind;
-enum { TACITI_PAYLOAD_KINDS = 2 };
 
 /* Returns E_CONFIG for a codec that no exchange supports. */
 static inline tacit_status taciti_encoding_check(const taciti_encoding *encoding) {
@@ -51,6 +64,20 @@ static inline size_t taciti_payload_bound(const taciti_encoding *encoding, size_
     return encoding->codec->bound(encoding->options, n);
 }
 
+/* Mean bytes of the payload of n floats at that setting. */
+static inline double taciti_payload_expected_bytes(const taciti_encoding *encoding, taciti_codec_setting setting,
+                                                   size_t n) {
+    const taciti_codec *codec = encoding->codec;
+    if (codec->expected_bytes == NULL) return (double)codec->bound(encoding->options, n);
+    return codec->expected_bytes(encoding->options, setting, n);
+}
+
+/* Bytes of scratch memory for encoding or decoding up to n floats, a multiple of 64. */
+static inline size_t taciti_payload_scratch_bytes(const taciti_encoding *encoding, size_t n) {
+    if (encoding->codec->scratch_bytes == NULL) return 0;
+    return taciti_round_up(encoding->codec->scratch_bytes(encoding->options, n), TACITI_ALIGN_BYTES);
+}
+
 static inline size_t taciti_payload_state_bytes(const taciti_encoding *encoding, size_t n) {
     return encoding->codec->state_bytes == NULL ? 0 : encoding->codec->state_bytes(encoding->options, n);
 }
@@ -58,7 +85,7 @@ static inline size_t taciti_payload_state_bytes(const taciti_encoding *encoding,
 /* Returns the call for the payload that `rank` encodes, of the part of the array that begins at element `at`. */
 static inline taciti_codec_call taciti_payload_call(const taciti_encoding *encoding, const taciti_bucket_task *task,
                                                     int rank, taciti_payload_kind kind, size_t at) {
-    taciti_codec_call call = {.options = encoding->options, .setting = task->setting};
+    taciti_codec_call call = {.options = encoding->options, .setting = task->setting[kind]};
     if (encoding->codec->keyless) return call; /* 40 ns, which short arrays would feel */
     const int who = encoding->codec->shared_key ? (int)TACITI_CODEC_ALL_RANKS : rank;
     const uint64_t key = taciti_codec_key(encoding->seed, task->step, who, task->bucket);

@@ -8,7 +8,8 @@
  * host few stay in the cache (64 MB: 8.9 ms, 10.2 ms with 17). */
 enum { DEPTH_NETWORK = 8, DEPTH_HOST = 3, DEPTH_MIN = 2, GRAIN = 16 };
 
-/* Of a codec that compresses much: what is summed in f32 stays in the cache. */
+/* Of a codec that compresses much: what it encodes in several passes stays in the cache, and a long array is several
+ * messages, so that one travels while the next is encoded. */
 #define MAX_SEGMENT_N ((size_t)1 << 18)
 
 /* Arriving payloads of all sources and slots together; many ranks have small chunks anyway. */
@@ -17,14 +18,14 @@ enum { DEPTH_NETWORK = 8, DEPTH_HOST = 3, DEPTH_MIN = 2, GRAIN = 16 };
 static size_t min(size_t a, size_t b) { return a < b ? a : b; }
 static size_t max(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Floats whose payload fits into `bytes`. */
+/* Floats whose payload is expected to fit into `bytes`. */
 static size_t floats_within(const taciti_encoding *encoding, size_t bytes) {
     size_t n = bytes / sizeof(float) / GRAIN * GRAIN;
-    if (encoding->codec->fixed_size) return n;
+    if (encoding->codec->number_format) return n;
     size_t above = MAX_SEGMENT_N + GRAIN; /* the least number known not to fit */
     for (n = GRAIN; above - n > GRAIN;) {
         const size_t middle = (n + above) / 2 / GRAIN * GRAIN;
-        if (taciti_payload_bound(encoding, middle) <= bytes)
+        if (taciti_payload_expected_bytes(encoding, encoding->expected, middle) <= (double)bytes)
             n = middle;
         else
             above = middle;
@@ -37,7 +38,9 @@ taciti_pipeline taciti_pipeline_of(const taciti_encoding *encoding, size_t segme
     const size_t room = STAGING_BYTES / max(sources, 1);
     size_t bytes = min(segment_bytes, one_host ? SIZE_MAX : TACITI_WIRE_SEGMENT_BYTES);
     bytes = max(min(bytes, room / (DEPTH_MIN + 1)), GRAIN * sizeof(float));
+    const size_t n = floats_within(encoding, bytes);
+    if (!encoding->codec->number_format) bytes = taciti_payload_bound(encoding, n);
     size_t depth = one_host ? DEPTH_HOST : max(DEPTH_NETWORK / lanes, DEPTH_MIN);
     while (depth > DEPTH_MIN && bytes * (depth + 1) > room) depth--;
-    return (taciti_pipeline){.segment_n = floats_within(encoding, bytes), .depth = depth};
+    return (taciti_pipeline){.segment_n = n, .depth = depth};
 }

@@ -19,9 +19,9 @@ typedef struct taciti_pipeline {
 /* Computes the pipeline from: sources, the maximum over ranks of ranks that send it a payload of one segment; lanes per
  * host (arrangement.h). Sender and receiver must use the same arguments.
  *
- * For codecs with payloads of fixed size, a segment holds segment_bytes in f32. So all of them divide an array alike,
- * and the owner of a result and of its residual does not depend on the number format. For codecs with payloads of
- * variable size, the bound of a segment's payload is segment_bytes. */
+ * For number formats, a segment holds segment_bytes in f32. So all of them divide an array alike, and the owner of a
+ * result does not depend on the number format. For other codecs, a segment's payload is expected to have segment_bytes
+ * at the setting taciti_encoding.expected, but a segment has at most 2^18 floats. */
 taciti_pipeline taciti_pipeline_of(const taciti_encoding *encoding, size_t segment_bytes, bool one_host, size_t lanes,
                                    size_t sources);
 

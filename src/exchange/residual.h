@@ -1,52 +1,102 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a rank stores about its encodings: the encoding errors (the residuals of error feedback) and the codec's state.
- * Each array that a rank encodes has a cell of its own. A piece of a bucket has one cell per member, for this rank's
- * contribution to that member's range, and one cell for the result of this rank's own range.
+ * What a rank stores about its encodings of a bucket from step to step: the codec's state and one of
  *
- * Commit and drop: there are two versions of every cell. An encoding reads the version of the last committed step
- * (v = x + residual) and writes its error to the other version. Committing a step swaps the versions; dropping it
- * changes nothing. So nothing is copied. Error feedback costs one addition per element and twice the memory of one
- * residual.
+ *   errors      error feedback: v = x + decay * residual is encoded; what v loses is the next residual. With momentum
+ *               (Y. Lin et al., "Deep Gradient Compression", ICLR 2018, arXiv 1712.01887, section 3.2 and 3.3):
+ *               u = momentum * u + x, v = u + decay * residual, and u becomes 0 where v was sent. The result has
+ * neither decay nor momentum estimates   EF21 (P. Richtarik, I. Sokolov, I. Fatkhullin, arXiv 2106.05203, algorithm 2):
+ * x - estimate is encoded, and what is decoded is added to the estimate, by the sender and by the receivers. Every rank
+ * has an estimate of its contribution, an owner the sum of these, and all ranks an estimate of that sum, which is the
+ * result
+ *
+ * Arrays have an element for every element of the bucket, at its position, so the number of ranks may change between
+ * two runs. A rank writes to those elements only that it encodes; the memory of the others stays untouched.
+ *
+ * Commit and drop: there are two versions of everything. An encoding reads the version of the last committed step and
+ * writes the other one. Committing a step swaps the versions; dropping it changes nothing. An array that is known to be
+ * zero is neither read nor added.
  */
 #ifndef TACITI_EXCHANGE_RESIDUAL_H
 #define TACITI_EXCHANGE_RESIDUAL_H
 
 #include "exchange/payload.h"
 
-/* The owner of the object sets the sizes, down to `back`. {0} stores nothing. */
-typedef struct taciti_residual {
-    size_t pieces;      /* with cells of their own; piece i uses the cells of i % pieces */
-    size_t members;     /* cells of contributions per piece */
-    size_t cell_n;      /* floats of a cell */
-    size_t state_bytes; /* of the codec's state per cell, rounded up; 0: the codec has none */
-    bool errors;        /* errors are stored */
-    bool feedback;      /* errors are added to what is encoded next; else the caller may read them until the next run */
-    bool lasting;       /* the codec's state lasts from step to step; else every encoding begins with zeros */
-    float back;         /* if not 0, this rank's result is the decoded result + back * its errors */
+typedef struct taciti_feedback {
+    bool errors;     /* errors are added to what is encoded next */
+    double decay;    /* factor of a contribution's residual; 1: nothing is forgotten */
+    double momentum; /* of contributions; 0: none */
+    bool estimates;  /* EF21 instead: without errors, decay and momentum */
+} taciti_feedback;
 
-    float *error[TACITI_PAYLOAD_KINDS][2]; /* [version][pieces][cells][cell_n]; borrows */
-    char *state[TACITI_PAYLOAD_KINDS][2];
-    int now[TACITI_PAYLOAD_KINDS];      /* index of the version of the last committed step */
-    bool pending[TACITI_PAYLOAD_KINDS]; /* the other version has been written */
+typedef enum taciti_residual_array {
+    TACITI_RESIDUAL_CONTRIBUTION, /* residuals or estimates of this rank's contributions */
+    TACITI_RESIDUAL_RESULT,       /* residuals of the results that it owns, or the sum of all ranks' estimates */
+    TACITI_RESIDUAL_MEMORY,       /* momentum: u; estimates: that of the sum, as all ranks know it */
+    TACITI_RESIDUAL_STATE,        /* the codec's state for contributions and, behind it, for results */
+    TACITI_RESIDUAL_ARRAYS
+} taciti_residual_array;
+
+/* Two versions of one array. */
+typedef struct taciti_versions {
+    char *at[2];  /* borrows; NULL: there is none */
+    size_t bytes; /* of a version */
+    int now;      /* that of the last committed step */
+    bool held[2]; /* may hold something else than zeros */
+    bool written; /* the step under way has written the other version */
+} taciti_versions;
+
+/* Of one bucket. The owner of the object sets the sizes, down to `back`. {0} stores nothing. */
+typedef struct taciti_residual {
+    size_t pieces, members; /* pieces of the bucket, members that exchange payloads */
+    size_t state_bytes;     /* of the codec's state per payload, rounded up; 0: the codec has none */
+    taciti_feedback feedback;
+    bool lasting; /* the codec's state lasts from step to step; else every encoding begins with zeros */
+    float back; /* if not 0, this rank's result is the decoded result + back * its errors, which are not feedback then:
+                   errors lie in cells of cell_n floats, piece i uses the cells of i % pieces, and only one version is
+                   stored */
+    size_t cell_n;
+
+    bool flushed; /* in the step under way, arrays have been added to the bucket and count as empty */
+    taciti_versions arrays[TACITI_RESIDUAL_ARRAYS];
 } taciti_residual;
 
-size_t taciti_residual_bytes(const taciti_residual *residual);
-/* memory: taciti_residual_bytes() bytes, zeroed, 64-byte aligned; borrowed. */
-void taciti_residual_open(taciti_residual *residual, void *memory);
+/* Where an encoding belongs: a range of the bucket, within a piece, for a member (of a contribution; 0 of a result). */
+typedef struct taciti_residual_place {
+    taciti_payload_kind kind;
+    size_t piece, member, at, n;
+} taciti_residual_place;
 
-/* Prepares the encoding of x[n] in a cell (member: of a contribution; 0 for the result): adds the residual to x and
- * sets the call's state. Returns the array for the encoding error, or NULL. Communication thread. */
-float *taciti_residual_enter(taciti_residual *residual, taciti_payload_kind kind, size_t piece, size_t member, float *x,
-                             size_t n, taciti_codec_call *call);
+/* Bytes of one version of an array for a bucket of n floats. */
+size_t taciti_residual_bytes(const taciti_residual *residual, taciti_residual_array which, size_t n);
 
-/* Returns the error of the last encoding in that cell. For taciti_residual.errors without feedback. */
+/* Of all errors and states for taciti_residual.back; open divides that memory, zeroed and 64-byte aligned; borrowed. */
+size_t taciti_residual_back_bytes(const taciti_residual *residual);
+void taciti_residual_back_open(taciti_residual *residual, void *memory);
+
+/* Begins a bucket's step. flush: x[n] of the whole bucket += residuals (momentum: and u), which then count as empty.
+ * Communication thread, like the next four. */
+void taciti_residual_begin(taciti_residual *residual, bool flush, float *x, size_t n);
+
+/* Prepares the encoding of x[place.n]: turns x into what is to be encoded and sets the call's state. Returns the array
+ * for the encoding error, or NULL. */
+float *taciti_residual_enter(taciti_residual *residual, const taciti_residual_place *place, float *x,
+                             taciti_codec_call *call);
+
+/* Called after the encoding of x, with its payload. */
+tacit_status taciti_residual_leave(taciti_residual *residual, const taciti_residual_place *place, const float *x,
+                                   const taciti_codec *codec, const taciti_codec_call *call, taciti_payload payload);
+
+/* Estimates: x[n], the sum of what was decoded for elements at .. of the bucket, becomes the array's new content. */
+void taciti_residual_accumulate(taciti_residual *residual, taciti_residual_array which, size_t at, float *x, size_t n);
+
+/* Returns the error of the last encoding there. For taciti_residual.back. */
 float *taciti_residual_error(const taciti_residual *residual, taciti_payload_kind kind, size_t piece, size_t member);
 
-/* Commits a step (taken) or drops it. No run may be under way. */
-void taciti_residual_settle(taciti_residual *residual, bool taken);
-
-/* Returns the committed residuals of one kind, *n floats, for checkpoints. */
-float *taciti_residual_array(const taciti_residual *residual, taciti_payload_kind kind, size_t *n);
+/* End a step of a bucket. Drop: everything is as before. Commit: `swap` says for each array whether its versions change
+ * places, which is necessary if any bucket has written to it; a bucket that has not keeps its content. No run may be
+ * under way. */
+void taciti_residual_drop(taciti_residual *residual);
+void taciti_residual_commit(taciti_residual *residual, const bool swap[TACITI_RESIDUAL_ARRAYS]);
 
 #endif

@@ -36,7 +36,8 @@ size_t taciti_small_max_n(const taciti_arrangement *arrangement) {
 }
 
 bool taciti_small_takes(const taciti_encoding *encoding) {
-    return encoding->codec->fixed_size && encoding->codec->state_bytes == NULL;
+    return encoding->codec->fixed_size && encoding->codec->state_bytes == NULL &&
+           encoding->codec->scratch_bytes == NULL;
 }
 
 static size_t payload_bytes(const taciti_encoding *encoding, const taciti_arrangement *arrangement) {

@@ -30,7 +30,7 @@ enum { STEP = 3 };
 enum { STEP = 1 };
 #endif
 
-static const taciti_placement AUTO = {TACITI_SCHEME_AUTO, 0};
+static const taciti_placement AUTO = {.scheme = TACITI_SCHEME_AUTO};
 
 static taciti_hosts hosts_by_size(int host_of[TEST_MAX_RANKS], int hosts, int per_host) {
     for (int r = 0; r < hosts * per_host; r++) host_of[r] = r / per_host;
@@ -148,13 +148,13 @@ static void a_rank_sends_its_host_what_the_lanes_leave(void **state) {
     const taciti_hosts two = hosts_by_size(host_of, 2, 4);
     const double f32 = 1 << 20;
     /* one lane: it gives the result to three; four: each gets and gives three quarters */
-    const taciti_demand one =
-        taciti_allreduce_demand(&two, NULL, 8, (taciti_placement){TACITI_SCHEME_HOSTS, 1}, 1 << 19, 1 << 20);
+    const taciti_demand one = taciti_allreduce_demand(
+        &two, NULL, 8, (taciti_placement){.scheme = TACITI_SCHEME_HOSTS, .lanes = 1}, 1 << 19, 1 << 20);
     assert_true(one.local_bytes == 3 * f32 && one.host_bytes == f32 / 2);
     const taciti_demand four = taciti_allreduce_demand(&two, NULL, 8, AUTO, 1 << 19, 1 << 20);
     assert_true(four.local_bytes == 1.5 * f32 && four.host_bytes == f32 / 2);
-    const taciti_demand flat =
-        taciti_allreduce_demand(&two, NULL, 8, (taciti_placement){TACITI_SCHEME_FLAT, 0}, 1 << 20, 1 << 20);
+    const taciti_demand flat = taciti_allreduce_demand(
+        &two, NULL, 8, (taciti_placement){.scheme = TACITI_SCHEME_FLAT, .lanes = 0}, 1 << 20, 1 << 20);
     assert_true(flat.local_bytes == 2 * 3 * f32 / 8 && flat.host_bytes == 4 * 2 * 4 * f32 / 8);
     assert_true(flat.wire_hops == 2 && flat.local_hops == 0);
 }

@@ -270,8 +270,8 @@ static void give_errors_back(taciti_comm *comm, void *context) {
     CHECK(taciti_allreduce_create(comm, &(taciti_encoding){.codec = t->codec}, (taciti_members){0}, t->requested,
                                   taciti_comm_segment_bytes(comm), &reduce) == TACIT_OK);
     taciti_residual errors = taciti_allreduce_errors(&reduce, 1);
-    void *memory = taciti_calloc(taciti_residual_bytes(&errors), 1);
-    taciti_residual_open(&errors, memory);
+    void *memory = taciti_calloc(taciti_residual_back_bytes(&errors), 1);
+    taciti_residual_back_open(&errors, memory);
     float *block = taciti_calloc((size_t)MAX * 2, sizeof *block);
     for (size_t l = 0; l < 2 * LENGTH_COUNT; l++) {
         const size_t n = LENGTHS[l % LENGTH_COUNT];
@@ -296,7 +296,8 @@ static void errors_given_back_make_the_sum_whole(void **state) {
 static void spread_infinity(taciti_comm *comm, void *context) {
     taciti_allreduce reduce;
     CHECK(taciti_allreduce_create(comm, &(taciti_encoding){.codec = context}, (taciti_members){0},
-                                  (taciti_placement){TACITI_SCHEME_AUTO, 0}, 4096, &reduce) == TACIT_OK);
+                                  (taciti_placement){.scheme = TACITI_SCHEME_AUTO, .lanes = 0}, 4096,
+                                  &reduce) == TACIT_OK);
     float x[40];
     for (size_t i = 0; i < 40; i++) x[i] = (float)i;
     if (taciti_comm_rank(comm) == 1) {
@@ -423,7 +424,8 @@ static void misuse_is_refused(void **state) {
     linear.aggregation = TACITI_CODEC_LINEAR;
     taciti_allreduce reduce;
     assert_int_equal(taciti_allreduce_create(comm, &(taciti_encoding){.codec = &linear}, (taciti_members){0},
-                                             (taciti_placement){TACITI_SCHEME_AUTO, 0}, 4096, &reduce),
+                                             (taciti_placement){.scheme = TACITI_SCHEME_AUTO, .lanes = 0}, 4096,
+                                             &reduce),
                      TACIT_E_CONFIG);
     taciti_free(x);
     taciti_exchange_destroy(exchange);
@@ -436,7 +438,8 @@ static void look_at_costs(taciti_comm *comm, void *context) {
     (void)context;
     taciti_allreduce reduce;
     CHECK(taciti_allreduce_create(comm, &(taciti_encoding){.codec = taciti_codec_find("f32")}, (taciti_members){0},
-                                  (taciti_placement){TACITI_SCHEME_AUTO, 0}, 4096, &reduce) == TACIT_OK);
+                                  (taciti_placement){.scheme = TACITI_SCHEME_AUTO, .lanes = 0}, 4096,
+                                  &reduce) == TACIT_OK);
     const taciti_arrangement *p = &reduce.arrangement;
     CHECK(p->hosts < p->size || taciti_small_pays(p, 2));
     CHECK(!taciti_small_pays(p, taciti_small_max_n(p) + 1));
@@ -467,7 +470,7 @@ static void look_at_memory(taciti_comm *comm, void *context) {
             taciti_allreduce reduce;
             CHECK(taciti_allreduce_describe(taciti_comm_hosts(comm), (taciti_members){0}, taciti_comm_rank(comm),
                                             &(taciti_encoding){.codec = taciti_codec_find("f32")},
-                                            (taciti_placement){(taciti_scheme)scheme, 0}, SEGMENTS[i],
+                                            (taciti_placement){.scheme = (taciti_scheme)scheme}, SEGMENTS[i],
                                             &reduce) == TACIT_OK);
             const size_t bytes = taciti_allreduce_workspace_bytes(&reduce);
             taciti_allreduce_destroy(&reduce);

@@ -20,10 +20,17 @@
 #include "exchange/exchange.h"
 #include "exchange/test_layout.h"
 
-#define EVERYTHING ((taciti_codec_setting){.threshold = 1e-9}) /* a threshold that only zeros do not reach */
-#define SOME ((taciti_codec_setting){.threshold = 5.0})
+#define THRESHOLDS(t)                                                                                                  \
+    {                                                                                                                  \
+        .contribution = {.threshold = (t)}, .result = {.threshold = (t) }                                              \
+    }
+static const taciti_exchange_setting EVERYTHING = THRESHOLDS(1e-9), SOME = THRESHOLDS(5.0); /* 1e-9: but zeros */
+static const taciti_feedback NONE = {.errors = false}, ERRORS = {.errors = true, .decay = 1};
 
 static const test_sparse_options THRESHOLD = {.threshold = 3};
+
+#define SPARSE                                                                                                         \
+    { .codec = &test_sparse, .options = &THRESHOLD, .seed = 1 }
 
 /* What is tried: a codec, an arrangement of ranks on hosts, and a scheme. */
 typedef struct trial {
@@ -56,11 +63,11 @@ typedef struct bench {
     double *sum; /* what results should add up to, and what they do */
 } bench;
 
-static void set_up(taciti_comm *comm, const trial *t, bool feedback, bench *b) {
+static void set_up(taciti_comm *comm, const trial *t, taciti_feedback feedback, bench *b) {
     *b = (bench){.comm = comm, .options = {.bucket_bytes = 10000, .scheme = t->scheme, .lanes = t->lanes}};
     test_layout_of_five(&b->layout);
-    CHECK(taciti_exchange_create_encoded(comm, &b->layout, &b->options, &t->encoding, feedback, &b->exchange) ==
-          TACIT_OK);
+    const taciti_exchange_compression compression = {t->encoding, feedback, TACITI_ROUTE_SCATTER};
+    CHECK(taciti_exchange_create_encoded(comm, &b->layout, &b->options, &compression, &b->exchange) == TACIT_OK);
     b->x = taciti_calloc(b->layout.n, sizeof *b->x);
     b->y = taciti_calloc(b->layout.n, sizeof *b->y);
     b->sum = taciti_calloc(b->layout.n, sizeof *b->sum);
@@ -100,7 +107,9 @@ static void try_all(test_rank *law) {
         options.segment_bytes = size % 2 == 0 ? 1024 : 16384;
         for (int c = 0; c < count; c++)
             for (int i = 0; i < ARRANGEMENT_COUNT; i++) {
-                trial t = {.encoding = {codecs[c], codecs[c] == &test_sparse ? &THRESHOLD : NULL, 77},
+                trial t = {.encoding = {.codec = codecs[c],
+                                        .options = codecs[c] == &test_sparse ? &THRESHOLD : NULL,
+                                        .seed = 77},
                            .scheme = (c + i + size) % 3,
                            .lanes = i % 3};
                 test_hosts(ARRANGEMENTS[i]);
@@ -114,9 +123,9 @@ static void try_all(test_rank *law) {
 static void sum_exactly(taciti_comm *comm, void *context) {
     const trial *t = context;
     bench b;
-    set_up(comm, t, false, &b);
+    set_up(comm, t, NONE, &b);
     for (int64_t step = 0; step < 2; step++) {
-        taciti_exchange_at(b.exchange, step, EVERYTHING);
+        taciti_exchange_at(b.exchange, step, &EVERYTHING);
         fill(comm, step, b.x, b.layout.n);
         const taciti_comm_counters before = taciti_comm_count(comm);
         run_part(&b, taciti_exchange_begin, b.x);
@@ -165,12 +174,12 @@ static void owners_hold_the_sum(const bench *b, const trial *t, int64_t step) {
 static void compare_halves(taciti_comm *comm, void *context) {
     const trial *t = context;
     bench whole, halves;
-    set_up(comm, t, true, &whole);
-    set_up(comm, t, true, &halves);
+    set_up(comm, t, ERRORS, &whole);
+    set_up(comm, t, ERRORS, &halves);
     owners_share_the_array(&halves);
     for (int64_t step = 0; step < 3; step++) {
-        taciti_exchange_at(whole.exchange, step, SOME);
-        taciti_exchange_at(halves.exchange, step, SOME);
+        taciti_exchange_at(whole.exchange, step, &SOME);
+        taciti_exchange_at(halves.exchange, step, &SOME);
         fill(comm, step, whole.x, whole.layout.n);
         fill(comm, step, halves.y, halves.layout.n);
         const uint64_t before = taciti_comm_count(comm).bytes_sent;
@@ -197,18 +206,17 @@ static void halves_one_after_the_other_are_the_all_reduce(void **state) {
 /* All of a rank's residuals, one after the other; sized by the caller. NULL: counts. */
 static size_t copy_residuals(const bench *b, float *out) {
     size_t count = 0;
-    for (size_t k = 0; k < b->layout.bucket_count; k++)
-        for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++) {
-            size_t n = 0;
-            const float *from = taciti_exchange_residual(b->exchange, k, (taciti_payload_kind)kind, &n);
-            if (out != NULL && n > 0) memcpy(out + count, from, n * sizeof *from);
-            count += n;
-        }
+    for (int a = 0; a < TACITI_RESIDUAL_STATE; a++) {
+        const float *from = taciti_exchange_residual(b->exchange, (taciti_residual_array)a);
+        if (from == NULL) continue;
+        if (out != NULL) memcpy(out + count, from, b->layout.n * sizeof *from);
+        count += b->layout.n;
+    }
     return count;
 }
 
-static void exchange_step(const bench *b, int64_t step, taciti_codec_setting setting, float *x) {
-    taciti_exchange_at(b->exchange, step, setting);
+static void exchange_step(const bench *b, int64_t step, taciti_exchange_setting setting, float *x) {
+    taciti_exchange_at(b->exchange, step, &setting);
     fill(b->comm, step, x, b->layout.n);
     run_part(b, taciti_exchange_begin, x);
     has_rank_0s_bits(b, x);
@@ -242,17 +250,29 @@ static bool encodes(const bench *b, const trial *t) {
     return count > 0 && t->encoding.codec == &test_sparse;
 }
 
-/* Residuals are held twice, as they are and as the step leaves them; the codec's state comes on top. */
+static size_t predict(const bench *b, const taciti_encoding *encoding, taciti_feedback feedback) {
+    const taciti_exchange_compression compression = {*encoding, feedback, TACITI_ROUTE_SCATTER};
+    return taciti_exchange_predict_encoded_bytes(b->comm, &b->layout, &b->options, &compression);
+}
+
+/* Residuals are held twice, as they are and as the step leaves them: of what this rank encodes and of what it owns. The
+ * codec's state comes on top. */
 static void residuals_are_predicted(const bench *b, const trial *t) {
-    const size_t without = taciti_exchange_predict_encoded_bytes(b->comm, &b->layout, &b->options, &t->encoding, false);
-    const size_t with = taciti_exchange_predict_encoded_bytes(b->comm, &b->layout, &b->options, &t->encoding, true);
-    const size_t arrays = 2 * copy_residuals(b, NULL) * sizeof(float);
-    CHECK(with >= without + arrays && with <= without + arrays + 256 * b->layout.bucket_count);
+    const size_t without = predict(b, &t->encoding, NONE), with = predict(b, &t->encoding, ERRORS);
+    double bytes = (double)(with - without), hosts = 0;
+    for (int r = 0; r < taciti_comm_size(b->comm); r++) {
+        bool first = b->options.scheme != TACITI_SCHEME_FLAT;
+        for (int q = 0; q < r && first; q++) first = !taciti_comm_same_host(b->comm, q, r);
+        hosts += first;
+    }
+    CHECK(taciti_comm_allreduce_f64(b->comm, &bytes, 1, TACITI_OP_SUM) == TACIT_OK);
+    const bool stored = taciti_exchange_residual(b->exchange, TACITI_RESIDUAL_RESULT) != NULL;
+    const double own = 2.0 * (double)b->layout.n * sizeof(float);
+    if (b->options.scheme == TACITI_SCHEME_HOSTS) CHECK(bytes == (stored ? (hosts + 1) * own : 0));
     taciti_codec stateless = *t->encoding.codec;
     stateless.state_bytes = NULL;
     const taciti_encoding encoding = {.codec = &stateless, .options = t->encoding.options};
-    const size_t bare = taciti_exchange_predict_encoded_bytes(b->comm, &b->layout, &b->options, &encoding, false);
-    CHECK((without > bare) == (arrays > 0 && t->encoding.codec->state_bytes != NULL));
+    CHECK((without > predict(b, &encoding, NONE)) == (stored && t->encoding.codec->state_bytes != NULL));
 }
 
 /* Some steps of feedback, one of them dropped, then a step of zeros in which everything is sent: then the results add
@@ -260,7 +280,7 @@ static void residuals_are_predicted(const bench *b, const trial *t) {
 static void lose_nothing(taciti_comm *comm, void *context) {
     const trial *t = context;
     bench b;
-    set_up(comm, t, true, &b);
+    set_up(comm, t, ERRORS, &b);
     for (int64_t step = 0; step < 5; step++) {
         if (step == 2) drop_and_repeat(&b, step);
         if (step == 3) { /* its gradients are not those of the step that follows */
@@ -276,7 +296,7 @@ static void lose_nothing(taciti_comm *comm, void *context) {
     for (size_t i = 0; i < b.layout.n; i++) lost += b.sum[i] != 0;
     CHECK((lost > 0) == encodes(&b, t)); /* something was held back */
     memset(b.x, 0, b.layout.n * sizeof *b.x);
-    taciti_exchange_at(b.exchange, 5, EVERYTHING);
+    taciti_exchange_at(b.exchange, 5, &EVERYTHING);
     run_part(&b, taciti_exchange_begin, b.x);
     CHECK(taciti_exchange_settle(b.exchange, true) == TACIT_OK);
     add_up(&b, -1);
@@ -299,10 +319,10 @@ static void feedback_loses_nothing_and_a_dropped_step_leaves_no_trace(void **sta
 static void watch_state(taciti_comm *comm, void *context) {
     bench b;
     taciti_range r;
-    set_up(comm, context, false, &b);
+    set_up(comm, context, NONE, &b);
     for (size_t step = 0, taken = 0; step < 6; step++) {
         for (size_t i = 0; i < b.layout.n; i++) b.x[i] = 1;
-        taciti_exchange_at(b.exchange, (int64_t)step, SOME);
+        taciti_exchange_at(b.exchange, (int64_t)step, &SOME);
         run_part(&b, taciti_exchange_begin, b.x);
         for (size_t k = 0; k < b.layout.bucket_count; k++)
             for (size_t i = 0; taciti_exchange_owned(b.exchange, k, i, &r); i++)
@@ -316,7 +336,7 @@ static void watch_state(taciti_comm *comm, void *context) {
 
 static void a_codecs_state_counts_the_steps_that_were_taken(void **state) {
     (void)state;
-    trial t = {.encoding = {&test_sparse, &THRESHOLD, 1}, .scheme = TACITI_SCHEME_FLAT};
+    trial t = {.encoding = SPARSE, .scheme = TACITI_SCHEME_FLAT};
     const taciti_comm_options options = test_comm_options(true);
     test_hosts(ARRANGEMENTS[0]);
     for (int size = 2; size <= 5; size++) test_world_run(size, &options, watch_state, &t);
@@ -330,10 +350,13 @@ static void keys_tell_seed_step_rank_bucket_kind_and_element_apart(void **state)
     taciti_codec shared = test_sparse;
     shared.shared_key = true;
     for (unsigned i = 0; i < CHOICES; i++) {
-        const taciti_bucket_task task = {.bucket = i & 1, .step = i >> 1 & 1, .setting = {.threshold = 7}};
+        const taciti_bucket_task task = {
+            .bucket = i & 1, .step = i >> 1 & 1, .setting = {{.threshold = 7}, {.threshold = 7}}};
         const int rank = i >> 2 & 1;
         const taciti_payload_kind kind = (i & 8) != 0 ? TACITI_PAYLOAD_RESULT : TACITI_PAYLOAD_CONTRIBUTION;
-        const taciti_encoding e = {&test_sparse, &THRESHOLD, i >> 4 & 1}, all = {&shared, &THRESHOLD, i >> 4 & 1};
+        const taciti_encoding e = {.codec = &test_sparse, .options = &THRESHOLD, .seed = i >> 4 & 1};
+        taciti_encoding all = e;
+        all.codec = &shared;
         const taciti_codec_call call = taciti_payload_call(&e, &task, rank, kind, i >> 5 & 1);
         keys[i] = call.key;
         for (unsigned j = 0; j < i; j++) assert_true(keys[j] != keys[i]);
@@ -345,7 +368,7 @@ static void keys_tell_seed_step_rank_bucket_kind_and_element_apart(void **state)
 
 static void settle_early(taciti_comm *comm, void *context) {
     bench b;
-    set_up(comm, context, true, &b);
+    set_up(comm, context, ERRORS, &b);
     CHECK(taciti_exchange_begin(b.exchange, b.x, 0) == TACIT_OK);
     CHECK(taciti_exchange_settle(b.exchange, true) == TACIT_E_INTERNAL);
     CHECK(taciti_exchange_wait(b.exchange, 0) == TACIT_OK);
@@ -355,7 +378,7 @@ static void settle_early(taciti_comm *comm, void *context) {
 
 static void a_step_under_way_is_not_settled(void **state) {
     (void)state;
-    trial t = {.encoding = {&test_sparse, &THRESHOLD, 1}};
+    trial t = {.encoding = SPARSE};
     const taciti_comm_options options = test_comm_options(true);
     test_log_keep();
     test_world_run(2, &options, settle_early, &t);
@@ -368,8 +391,8 @@ static void a_step_under_way_is_not_settled(void **state) {
 static void count_bytes(taciti_comm *comm, void *context) {
     enum { ONE_ELEMENT_BYTES = 16 };
     bench b;
-    set_up(comm, context, false, &b);
-    taciti_exchange_at(b.exchange, 0, SOME);
+    set_up(comm, context, NONE, &b);
+    taciti_exchange_at(b.exchange, 0, &SOME);
     for (int value = 0; value <= 8; value += 8) {
         for (size_t i = 0; i < b.layout.n; i++) b.x[i] = (float)value;
         const uint64_t away = test_bytes_to_other_hosts(comm);
@@ -389,7 +412,7 @@ static void count_bytes(taciti_comm *comm, void *context) {
 
 static void bytes_that_vary_are_counted_as_they_are(void **state) {
     (void)state;
-    trial t = {.encoding = {&test_sparse, &THRESHOLD, 1}, .scheme = TACITI_SCHEME_FLAT};
+    trial t = {.encoding = SPARSE, .scheme = TACITI_SCHEME_FLAT};
     const taciti_comm_options options = test_comm_options(true);
     test_hosts(ARRANGEMENTS[0]);
     for (int size = 2; size <= 5; size++) test_world_run(size, &options, count_bytes, &t);
@@ -410,16 +433,16 @@ static tacit_status send_nonsense(taciti_comm *comm, void *context) {
 
 static void meet_nonsense(taciti_comm *comm, void *context) {
     const fault *f = context;
-    const trial t = {.encoding = {&test_sparse, &THRESHOLD, 1}};
+    const trial t = {.encoding = SPARSE};
     bench b;
-    set_up(comm, &t, false, &b);
+    set_up(comm, &t, NONE, &b);
     if (taciti_comm_rank(comm) == 1) {
         size_t bytes = f->bytes;
         taciti_job job = {.run = send_nonsense, .context = &bytes, .name = "nonsense", .detail = -1};
         CHECK(taciti_job_submit(comm, &job) == TACIT_OK && taciti_job_wait(comm, &job) == TACIT_OK);
         if (f->expected == TACIT_E_PEER) (void)taciti_comm_break(comm, TACIT_E_PEER); /* as at rank 0 */
     } else {
-        taciti_exchange_at(b.exchange, 6, SOME);
+        taciti_exchange_at(b.exchange, 6, &SOME);
         CHECK(taciti_exchange_begin(b.exchange, b.x, 2) == TACIT_OK);
         CHECK(taciti_exchange_wait(b.exchange, 2) == f->expected);
     }

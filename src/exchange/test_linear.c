@@ -111,7 +111,7 @@ static void exchange(bench *b, int64_t step, float *x) {
     for (size_t i = 0; i < b->layout.n; i++) x[i] += b->residual[i];
     for (size_t k = 0; k < b->layout.bucket_count; k++) {
         const taciti_bucket *bucket = &b->layout.buckets[k];
-        const taciti_bucket_task task = {.bucket = k, .step = step, .setting = {.factor = b->factor}};
+        const taciti_bucket_task task = {.bucket = k, .step = step, .setting = {{.factor = b->factor}}};
         CHECK(taciti_linear_run(&b->linear, x + bucket->offset, bucket->n, &task, b->error + bucket->offset, NULL) ==
               TACIT_OK);
     }

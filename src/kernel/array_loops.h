@@ -30,6 +30,10 @@ static void scale(float *x, float factor, size_t n) {
     for (size_t i = 0; i < n; i++) x[i] *= factor;
 }
 
+static void keep_equal(float *restrict acc, const float *restrict x, const float *restrict y, size_t n) {
+    for (size_t i = 0; i < n; i++) acc[i] = x[i] == y[i] ? acc[i] : 0;
+}
+
 static void scaled_copy_plain(float *restrict out, const float *restrict x, float factor, size_t n) {
     for (size_t i = 0; i < n; i++) out[i] = factor * x[i];
 }
@@ -282,6 +286,7 @@ static void sgd(const taciti_sgd_step *step, float *restrict p, const float *res
 static void fill_array_loops(taciti_kernels *table) {
     table->add = add;
     table->add_scaled = add_scaled;
+    table->keep_equal = keep_equal;
     table->scale = scale;
     table->scaled_copy = scaled_copy;
     table->bf16_encode = bf16_encode;

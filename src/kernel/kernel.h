@@ -102,6 +102,8 @@ typedef struct taciti_kernels {
     void (*add_scaled)(float *restrict acc, const float *restrict x, float factor, size_t n);  /* acc += factor * x */
     void (*scale)(float *x, float factor, size_t n);                                           /* x *= factor */
     void (*scaled_copy)(float *restrict out, const float *restrict x, float factor, size_t n); /* past the caches */
+    void (*keep_equal)(float *restrict acc, const float *restrict x, const float *restrict y, size_t n); /* x == y ? acc
+                                                                                                            : 0 */
     void (*bf16_encode)(taciti_bf16 *restrict out, const float *restrict x, size_t n);
     /* bf16_encode, and error = x - decoded out in the same pass. */
     void (*bf16_encode_error)(taciti_bf16 *restrict out, float *restrict error, const float *restrict x, size_t n);

@@ -155,7 +155,7 @@ static double blended(const taciti_kernels *k, int variant, const arrays *x, siz
     return blend.moved;
 }
 
-enum { ACCUMULATES = 16, DOT = ACCUMULATES + 8, BLENDS = DOT + 1, OPERATIONS = BLENDS + 15 };
+enum { ACCUMULATES = 17, DOT = ACCUMULATES + 8, BLENDS = DOT + 1, OPERATIONS = BLENDS + 15 };
 
 /* Applies operation `op` of table k; returns what the operation returns, 0 when nothing. */
 static double apply(const taciti_kernels *k, int op, const arrays *x, size_t n) {
@@ -177,6 +177,7 @@ static double apply(const taciti_kernels *k, int op, const arrays *x, size_t n) 
     case 14: k->add_scaled(x->f[0], x->f[1], -0.3f, n); break;
     case 15: k->bf16_encode_error(x->h, x->f[1], x->f[0], n); break;
     case DOT: return k->dot(x->f[0], x->f[1], n);
+    case 16: k->keep_equal(x->f[0], x->f[1], x->f[1], n); break;
     default:
         if (op >= BLENDS) return blended(k, op - BLENDS, x, n);
         accumulate(k, op - ACCUMULATES, NULL, x, n);

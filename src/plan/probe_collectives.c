@@ -248,8 +248,9 @@ static tacit_status prepare_kind(bench *b, taciti_group_kind kind) {
     TACITI_TRY(taciti_grouping_create(taciti_comm_hosts(comm), kind, grouping));
     const taciti_members members = taciti_grouping_of(grouping, b->probe->rank);
     if (members.count == 0) return TACIT_OK;
-    const taciti_placement placement = taciti_mix_placement(taciti_comm_hosts(comm), &grouping->round, members,
-                                                            (taciti_placement){TACITI_SCHEME_AUTO, 0});
+    const taciti_placement placement =
+        taciti_mix_placement(taciti_comm_hosts(comm), &grouping->round, members,
+                             (taciti_placement){.scheme = TACITI_SCHEME_AUTO, .lanes = 0});
     const taciti_encoding f32 = {.codec = taciti_codec_find("f32")};
     return taciti_allreduce_create(comm, &f32, members, placement, taciti_comm_segment_bytes(comm), &b->reduces[kind]);
 }

@@ -41,9 +41,10 @@ static tacit_status dp_create(const taciti_strategy_context *context, void **out
     bool *begun = taciti_calloc(context->layout->bucket_count, sizeof *begun);
     taciti_exchange *exchange = NULL;
     tacit_status status = taciti_comm_agree(context->comm, d == NULL || begun == NULL ? TACIT_E_MEMORY : TACIT_OK);
+    const taciti_exchange_compression *compression = context->compression;
     if (status == TACIT_OK)
-        status = taciti_exchange_create_encoded(context->comm, context->layout, context->exchange_options,
-                                                context->encoding, context->feedback, &exchange);
+        status = taciti_exchange_create_encoded(context->comm, context->layout, context->exchange_options, compression,
+                                                &exchange);
     if (status != TACIT_OK) {
         taciti_free(begun);
         taciti_free(d);
@@ -56,7 +57,7 @@ static tacit_status dp_create(const taciti_strategy_context *context, void **out
 
 static tacit_status dp_start(void *self, int64_t step, bool restored) {
     (void)restored;
-    taciti_exchange_at(((dp *)self)->exchange, step, (taciti_codec_setting){0});
+    taciti_exchange_at(((dp *)self)->exchange, step, NULL);
     return TACIT_OK;
 }
 

@@ -105,8 +105,7 @@ static tacit_status allocate(localsgd *l) {
 static tacit_status build(localsgd *l) {
     const taciti_strategy_context *c = &l->context;
     TACITI_TRY(taciti_comm_agree(c->comm, allocate(l)));
-    TACITI_TRY(taciti_exchange_create_encoded(c->comm, c->layout, c->exchange_options, c->encoding, c->feedback,
-                                              &l->exchange));
+    TACITI_TRY(taciti_exchange_create_encoded(c->comm, c->layout, c->exchange_options, c->compression, &l->exchange));
     return taciti_average_create(c, &l->average);
 }
 
@@ -262,7 +261,7 @@ static tacit_status step_together(localsgd *l, bool update, taciti_step_report *
 /* update: the inner step, which has begun, is still to be made. */
 static tacit_status end_step(localsgd *l, bool update, taciti_step_report *report) {
     const bool together = ++l->done >= l->options.every;
-    taciti_exchange_at(l->exchange, l->step++, (taciti_codec_setting){0});
+    taciti_exchange_at(l->exchange, l->step++, NULL);
     if (together) l->done = 0;
     if (together && !l->alone) return step_together(l, update, report);
     if (update) step_inner(l, &(taciti_bucket){.n = l->context.layout->n});

@@ -22,10 +22,9 @@ typedef struct taciti_strategy_context {
     taciti_optim *optim;
     const taciti_optim_options *optim_options;
     const taciti_exchange_options *exchange_options;
-    const taciti_encoding *encoding; /* codec of sums over all ranks; NULL: that of exchange.wire */
-    bool feedback;                   /* ranks keep what that codec loses and add it in the next exchange */
-    const void *options;             /* the struct that the strategy's option table fills; NULL if it has none */
-    float *parameters;               /* flat */
+    const taciti_exchange_compression *compression; /* of sums over all ranks; NULL: none */
+    const void *options; /* the struct that the strategy's option table fills; NULL if it has none */
+    float *parameters;   /* flat */
     float *gradients;    /* flat; sum over the local samples, scaled so that the sum over ranks is the gradient */
     taciti_bf16 *copy16; /* flat bf16 copy of the parameters, or NULL */
     taciti_trace *trace; /* of the training thread */

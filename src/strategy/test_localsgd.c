@@ -36,8 +36,8 @@ typedef struct trial {
     double then_lr;   /* localsgd.outer_lr from then on; 0: the same */
     bool emulated;    /* the optimizer leaves all elements alone */
     bool check_bytes; /* of every step */
-    const taciti_encoding *encoding; /* with error feedback; NULL: exchange.wire */
-    float constant;                  /* every element of every gradient; 0: as data says */
+    const taciti_exchange_compression *compression; /* NULL: exchange.wire */
+    float constant;                                 /* every element of every gradient; 0: as data says */
     float *parameters[MAX_RANKS];
     double distances[MAX_RANKS][STEPS]; /* consensus distance after each step */
     taciti_step_report reports[MAX_RANKS][STEPS];
@@ -115,8 +115,7 @@ static void open_worker(worker *w) {
                                        .optim = w->optim,
                                        .optim_options = &t->optim,
                                        .exchange_options = &t->exchange,
-                                       .encoding = t->encoding,
-                                       .feedback = t->encoding != NULL,
+                                       .compression = t->compression,
                                        .options = &w->local,
                                        .parameters = w->p,
                                        .gradients = w->g,
@@ -274,9 +273,11 @@ static void assert_replicas_equal(const trial *t, int ranks) {
 static void error_feedback_loses_nothing(void **state) {
     (void)state;
     static const test_sparse_options THRESHOLD = {.threshold = 0.3};
-    static const taciti_encoding SPARSE = {.codec = &test_sparse, .options = &THRESHOLD, .seed = 7};
+    static const taciti_exchange_compression SPARSE = {
+        .encoding = {.codec = &test_sparse, .options = &THRESHOLD, .seed = 7},
+        .feedback = {.errors = true, .decay = 1}};
     trial t = trial_of(DYADIC, TACITI_OPTIM_SGD, 1);
-    t.encoding = &SPARSE;
+    t.compression = &SPARSE;
     t.constant = 1;
     play(&t, 2);
     assert_memory_equal(t.parameters[1], t.parameters[0], t.n * sizeof(float));

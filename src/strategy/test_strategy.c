@@ -23,13 +23,13 @@ enum { MAX_RANKS = 5, STEPS = 4, BAD_STEP = 2 };
 typedef struct trial {
     taciti_exchange_options exchange;
     taciti_optim_options optim;
-    float bad;                       /* planted into one rank's gradient in step BAD_STEP when not zero */
-    int bad_rank;                    /* -1: none */
-    int virtually;                   /* a single rank that plays this many: the reference; 0: no */
-    bool emulated;                   /* the optimizer leaves all elements alone */
-    const taciti_encoding *encoding; /* with error feedback; NULL: exchange.wire */
-    float constant;                  /* every element of every gradient; 0: small integers */
-    bool absent;                     /* step BAD_STEP is not made */
+    float bad;     /* planted into one rank's gradient in step BAD_STEP when not zero */
+    int bad_rank;  /* -1: none */
+    int virtually; /* a single rank that plays this many: the reference; 0: no */
+    bool emulated; /* the optimizer leaves all elements alone */
+    const taciti_exchange_compression *compression; /* NULL: exchange.wire */
+    float constant;                                 /* every element of every gradient; 0: small integers */
+    bool absent;                                    /* step BAD_STEP is not made */
     float *parameters[MAX_RANKS];
     taciti_step_report reports[MAX_RANKS][STEPS];
     size_t n;
@@ -72,8 +72,7 @@ static void train(taciti_comm *comm, void *context) {
                                        .optim = optim,
                                        .optim_options = &t->optim,
                                        .exchange_options = &t->exchange,
-                                       .encoding = t->encoding,
-                                       .feedback = t->encoding != NULL,
+                                       .compression = t->compression,
                                        .parameters = p,
                                        .gradients = g,
                                        .copy16 = copy};
@@ -85,7 +84,7 @@ static void train(taciti_comm *comm, void *context) {
         for (size_t b = 0; b < layout.bucket_count; b++) CHECK(dp->ready(self, b) == TACIT_OK);
         CHECK(dp->finish(self, 0.01, &t->reports[rank][step]) == TACIT_OK);
         const taciti_comm_counters after = taciti_comm_count(comm);
-        if (t->encoding != NULL) continue; /* of variable size */
+        if (t->compression != NULL) continue; /* of variable size */
         CHECK(after.bytes_sent - before.bytes_sent == dp->bytes_per_step(self));
         CHECK(test_sum_over_host(comm, after.away_bytes_sent - before.away_bytes_sent) == dp->nic_bytes_per_step(self));
     }
@@ -202,11 +201,13 @@ static void one_bad_gradient_makes_all_skip(void **state) {
 static void error_feedback_loses_nothing(void **state) {
     (void)state;
     static const test_sparse_options THRESHOLD = {.threshold = 1.5};
-    static const taciti_encoding SPARSE = {.codec = &test_sparse, .options = &THRESHOLD, .seed = 7};
+    static const taciti_exchange_compression SPARSE = {
+        .encoding = {.codec = &test_sparse, .options = &THRESHOLD, .seed = 7},
+        .feedback = {.errors = true, .decay = 1}};
     for (int ranks = 2; ranks <= MAX_RANKS; ranks++) {
         trial t = trial_of(ranks % 2 == 0, TACITI_OPTIM_SGD, 0);
         t.optim.momentum = t.optim.weight_decay = 0;
-        t.encoding = &SPARSE;
+        t.compression = &SPARSE;
         t.constant = 1;
         play(&t, ranks);
         for (size_t i = 0; i < 3000; i++) { /* the first tensor */
@@ -221,9 +222,11 @@ static void error_feedback_loses_nothing(void **state) {
 static void a_skipped_step_leaves_residuals_alone(void **state) {
     (void)state;
     static const test_sparse_options THRESHOLD = {.threshold = 3.5};
-    static const taciti_encoding SPARSE = {.codec = &test_sparse, .options = &THRESHOLD, .seed = 7};
+    static const taciti_exchange_compression SPARSE = {
+        .encoding = {.codec = &test_sparse, .options = &THRESHOLD, .seed = 7},
+        .feedback = {.errors = true, .decay = 1}};
     trial skipped = trial_of(true, TACITI_OPTIM_ADAMW, 1), absent = trial_of(false, TACITI_OPTIM_ADAMW, 1);
-    skipped.encoding = absent.encoding = &SPARSE;
+    skipped.compression = absent.compression = &SPARSE;
     skipped.bad = NAN;
     skipped.bad_rank = 1;
     absent.absent = true;

@@ -56,18 +56,22 @@ static void law(taciti_comm *comm, size_t n, size_t bucket_bytes, int wire, int 
 static void feedback_law(taciti_comm *comm, size_t n, int scheme) {
     enum { STEPS = 4, DROPPED = 2 };
     static const test_sparse_options THRESHOLD = {.threshold = 3};
-    const taciti_encoding encoding = {.codec = &test_sparse, .options = &THRESHOLD, .seed = 3};
+    const taciti_exchange_compression compression = {
+        .encoding = {.codec = &test_sparse, .options = &THRESHOLD, .seed = 3},
+        .feedback = {.errors = true, .decay = 1},
+        .collective = TACITI_ROUTE_SCATTER};
     taciti_layout layout;
     taciti_exchange *exchange = NULL;
     make_layout(n, 1 << 16, &layout);
     const taciti_exchange_options options = {.scheme = scheme, .bucket_bytes = 1 << 16};
-    CHECK(taciti_exchange_create_encoded(comm, &layout, &options, &encoding, true, &exchange) == TACIT_OK);
+    CHECK(taciti_exchange_create_encoded(comm, &layout, &options, &compression, &exchange) == TACIT_OK);
     float *x = taciti_calloc(layout.n, sizeof *x), *first = taciti_calloc(layout.n, sizeof *x);
     double *left = taciti_calloc(layout.n, sizeof *left);
     for (int number = 0; number <= STEPS; number++) {
         const bool taken = number != DROPPED, last = number == STEPS;
         for (size_t i = 0; i < layout.n; i++) x[i] = last ? 0 : small_integer(g_rank, number, i);
-        taciti_exchange_at(exchange, number, (taciti_codec_setting){.threshold = last ? 1e-9 : 5});
+        const taciti_codec_setting threshold = {.threshold = last ? 1e-9 : 5};
+        taciti_exchange_at(exchange, number, &(taciti_exchange_setting){threshold, threshold, false, 0});
         for (size_t b = 0; b < layout.bucket_count; b++) CHECK(taciti_reduce_scatter_begin(exchange, x, b) == TACIT_OK);
         for (size_t b = 0; b < layout.bucket_count; b++) CHECK(taciti_exchange_wait(exchange, b) == TACIT_OK);
         for (size_t b = 0; b < layout.bucket_count; b++) CHECK(taciti_all_gather_begin(exchange, x, b) == TACIT_OK);

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The residuals of all buckets (residual.h), as arrays of the layout's flat array.
+ */
+#ifndef TACITI_EXCHANGE_STORE_H
+#define TACITI_EXCHANGE_STORE_H
+
+#include "exchange/allreduce.h"
+#include "tensor/layout.h"
+
+typedef struct taciti_store {
+    const taciti_layout *layout;                   /* borrows */
+    taciti_residual *all;                          /* [bucket_count]; NULL: nothing is stored. Owned, like the next */
+    taciti_pages pages[TACITI_RESIDUAL_ARRAYS][2]; /* both versions of every array */
+} taciti_store;
+
+/* Not collective. */
+tacit_status taciti_store_create(const taciti_allreduce *reduce, const taciti_layout *layout, taciti_feedback feedback,
+                                 taciti_store *out);
+void taciti_store_destroy(taciti_store *store);
+
+/* Predicts the bytes that a store will write to on this rank. Untouched pages have no memory, so they do not count. */
+size_t taciti_store_predict_bytes(const taciti_allreduce *reduce, const taciti_layout *layout,
+                                  taciti_feedback feedback);
+
+/* Commits (taken) or drops the step of all buckets. */
+void taciti_store_settle(taciti_store *store, bool taken);
+
+/* Returns the committed content of an array, and its bytes: floats of the flat array, or the codec's state. NULL: there
+ * is none. The content may be replaced between two steps, with taciti_store_restored() afterwards. */
+void *taciti_store_array(const taciti_store *store, taciti_residual_array which, size_t *bytes);
+void taciti_store_restored(taciti_store *store);
+
+#endif
