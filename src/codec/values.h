@@ -14,7 +14,7 @@
 #include "tacit/tacit.h"
 
 typedef struct taciti_values_options {
-    size_t block;  /* numbers per scale; multiple of 32; 0: the format's default */
+    size_t block;  /* numbers per scale, rounded up to a multiple of 32, up to 4096; 0: the format's default */
     bool hadamard; /* rotate groups of 32 numbers before they are rounded (spreads outliers); for int8 and int4 */
 } taciti_values_options;
 

@@ -93,6 +93,36 @@ typedef struct taciti_select {
 static inline size_t taciti_sampled_line(size_t index, size_t stride) {
     return index * stride + (size_t)(((uint64_t)taciti_mix32((uint32_t)index) * (stride & 0xffffffffu)) >> 32);
 }
+/* How quantisers store floats. Blocks of `block` numbers, the last one may be shorter; within a block groups of 32,
+ * the last one filled up with zeros. A block is 4 bytes of levels and the codes of its groups, little endian:
+ *
+ *            levels                        codes of a group
+ *   int8     f32 s = max|x| / 127          32 bytes q, value q s
+ *   int4     f32 s = max|x| / 7            16 bytes: element i in the lower half of byte i, 16 + i in the upper; q s
+ *   e3m0     f32 s = max|x|                16 bytes like these; bit 3 is the sign, code c > 0 is 2^(c - 7) s, 0 is 0
+ *   signmag2 two bf16, lower and higher    u32 of sign bits, u32 of bits that say which level
+ *   signmean f32 mean|x|                   u32 of sign bits
+ *
+ * q is rounded to nearest, ties to even, and symmetric: -127 .. 127, -7 .. 7. With hadamard (int8, int4) groups are
+ * multiplied by the 32 x 32 Hadamard matrix before, s is max / (32 levels), and the values by it again. The levels of
+ * signmag2 are those of Lloyd (IEEE Trans. Information Theory 28(2), 1982) after 3 rounds from mean|x|. -0.0 has a
+ * sign. The levels of a block are NaN if a number of it is not finite, or a sum of 32 of them (Hadamard) or of all
+ * (means) overflows. A block whose max|x| is not above 2^-120 becomes zeros in int8, int4 and e3m0. */
+typedef enum taciti_quantiser {
+    TACITI_QUANTISE_INT8,
+    TACITI_QUANTISE_INT4,
+    TACITI_QUANTISE_E3M0,
+    TACITI_QUANTISE_SIGNMAG2,
+    TACITI_QUANTISE_SIGNMEAN,
+} taciti_quantiser;
+
+enum { TACITI_QUANTISE_GROUP = 32, TACITI_QUANTISE_BLOCK_MAX = 4096 };
+
+typedef struct taciti_quantisation {
+    taciti_quantiser form;
+    int hadamard; /* int8 and int4 */
+    size_t block; /* multiple of 32, up to TACITI_QUANTISE_BLOCK_MAX */
+} taciti_quantisation;
 
 typedef struct taciti_kernels {
     const char *isa; /* "scalar", "avx2", "avx512" */
@@ -145,6 +175,13 @@ typedef struct taciti_kernels {
     void (*gather)(float *restrict out, const float *restrict x, const uint32_t *restrict indices, size_t k);
     void (*scatter)(float *restrict x, const uint32_t *restrict indices, const float *restrict values, size_t k);
     void (*scatter_add)(float *restrict x, const uint32_t *restrict indices, const float *restrict values, size_t k);
+    /* ---- quantisers (quantise_*.c): see taciti_quantisation ------------------------------------------------------ */
+    /* error, if not NULL, receives x - decoded out in the same pass. */
+    void (*quantise)(const taciti_quantisation *q, void *restrict out, float *restrict error, const float *restrict x,
+                     size_t n);
+    /* x = decoded in; every content is legal. */
+    void (*dequantise)(const taciti_quantisation *q, float *restrict x, const void *restrict in, size_t n);
+    void (*dequantise_add)(const taciti_quantisation *q, float *restrict acc, const void *restrict in, size_t n);
 
     /* ---- network (net_*.c): rows of a transformer -------------------------------------------------------------- */
     /* An output named `*16`, if not NULL, receives the bf16-rounded result, the operand of the next bf16 matrix
