@@ -83,17 +83,29 @@ static tacit_status reserve(size_t bytes, taciti_pages *out) {
     return bytes == 0 ? TACIT_OK : taciti_pages_create(bytes, "a trial of a codec", out);
 }
 
+/* Of a linear codec, whose state belongs to its matrices, as at the start of training. */
+static size_t state_bytes(const taciti_trial *t) {
+    const taciti_codec *c = t->codec;
+    const taciti_codec_call shape = {.options = t->options,
+                                     .setting = t->setting,
+                                     .ranks = 1,
+                                     .matrices = &t->matrix,
+                                     .n_matrices = t->matrix.rows > 0 ? 1 : 0};
+    if (c->linear_state_bytes != NULL) return c->linear_state_bytes(&shape, t->piece_n);
+    return c->state_bytes == NULL ? 0 : c->state_bytes(t->options, t->piece_n);
+}
+
 static tacit_status allocate(taciti_trial *t) {
     const taciti_codec *c = t->codec;
     const size_t slots = pieces_of(t) < SLOTS ? pieces_of(t) : SLOTS;
-    const size_t state = c->state_bytes == NULL ? 0 : c->state_bytes(t->options, t->piece_n);
+    const size_t state = state_bytes(t);
     t->stride = taciti_round_up(c->bound(t->options, t->piece_n) + TACITI_ALIGN_BYTES, TACITI_ALIGN_BYTES);
     t->state_stride = taciti_round_up(state, TACITI_ALIGN_BYTES);
     t->before_at =
         taciti_round_up(c->scratch_bytes == NULL ? 0 : c->scratch_bytes(t->options, t->piece_n), TACITI_ALIGN_BYTES);
     for (int a = 0; a < 3; a++) TACITI_TRY(reserve(t->n * sizeof(float), &t->arrays[a]));
     TACITI_TRY(reserve(slots * t->stride, &t->payloads));
-    TACITI_TRY(reserve(t->before_at + (c->rounds > 1 ? t->piece_n * sizeof(float) : 0), &t->scratch));
+    TACITI_TRY(reserve(t->before_at + (c->rounds > 1 ? t->stride : 0), &t->scratch));
     TACITI_TRY(reserve(2 * pieces_of(t) * t->state_stride, &t->states));
     t->bytes = taciti_calloc(slots, sizeof *t->bytes);
     return t->bytes == NULL ? TACIT_E_MEMORY : TACIT_OK;
@@ -139,28 +151,33 @@ static float *before_of(const taciti_trial *t) {
 }
 
 static taciti_codec_call call_of(const taciti_trial *t, size_t piece) {
+    const bool linear = t->codec->aggregation == TACITI_CODEC_LINEAR;
     return (taciti_codec_call){.options = t->options,
                                .setting = t->setting,
                                .key = taciti_codec_key(1, 0, TACITI_CODEC_ALL_RANKS, piece % SLOTS),
                                .state = state_of(t, piece, t->now),
-                               .next = state_of(t, piece, 1 - t->now),
+                               .next = linear ? NULL : state_of(t, piece, 1 - t->now),
+                               .ranks = 1,
                                .scratch = t->before_at == 0 ? NULL : t->scratch.base,
                                .matrices = &t->matrix,
                                .n_matrices = t->matrix.rows > 0 ? 1 : 0};
 }
 
-/* The rounds before the last one only tell `before`. */
+/* The rounds before the last one only tell `before`: with one rank, its payload is the sum. */
 static tacit_status encode(taciti_trial *t, size_t piece, const float *x, float *error) {
     taciti_codec_call call = call_of(t, piece);
     size_t *bytes = &t->bytes[piece % SLOTS];
-    call.tally = &t->tally;
-    for (call.round = 0; call.round < t->codec->rounds; call.round++) {
-        TACITI_TRY(t->codec->encode(&call, x, t->piece_n, payload_of(t, piece), error, bytes));
+    const int last = t->codec->rounds - 1;
+    for (call.round = 0; call.round < last; call.round++) {
+        if (t->codec->payload_n(&call, t->piece_n) == 0) continue;
+        TACITI_TRY(t->codec->encode(&call, x, t->piece_n, payload_of(t, piece), NULL, bytes));
+        memcpy(before_of(t), payload_of(t, piece), *bytes);
         t->payload_bytes += *bytes;
-        if (call.round + 1 == t->codec->rounds) break;
-        TACITI_TRY(t->codec->decode(&call, payload_of(t, piece), *bytes, before_of(t), t->piece_n));
         call.before = before_of(t);
     }
+    call.tally = &t->tally;
+    TACITI_TRY(t->codec->encode(&call, x, t->piece_n, payload_of(t, piece), error, bytes));
+    t->payload_bytes += *bytes;
     return TACIT_OK;
 }
 
