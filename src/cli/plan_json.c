@@ -45,6 +45,17 @@ static json_t *verdict_json(const taciti_verdict *v) {
     return json_pack("{s:f, s:f, s:f, s:b}", "speedup", v->speedup, "low", v->low, "high", v->high, "pays", v->pays);
 }
 
+static json_t *compression_json(const taciti_candidate *c) {
+    const taciti_plan_compression *compression = &c->method.compression;
+    static const char *const cautions[] = {"none", "some", "strong"};
+    char text[TACITI_CAUTION_BYTES];
+    if (compression->codec == NULL) return json_null();
+    (void)taciti_plan_caution(compression, text, sizeof text);
+    return json_pack("{s:s, s:f, s:f, s:b, s:s, s:s}", "codec", compression->codec->name, "factor",
+                     taciti_plan_factor(compression), "factor_back", compression->back.factor, "speed_known", c->priced,
+                     "caution_level", cautions[c->caution], "caution", text);
+}
+
 static json_t *method_json(const taciti_plan_report *r, const taciti_candidate *c) {
     static const char *const orders[] = {"dense", "awc", "atc"};
     const taciti_prediction *p = &c->prediction;
@@ -52,15 +63,15 @@ static json_t *method_json(const taciti_plan_report *r, const taciti_candidate *
                                 p->high_s, "fast_links", p->fast_links_s, "slow_links", p->slow_links_s, "compute",
                                 p->compute_s, "exposed", p->exposed_s, "transfer", p->transfer_s);
     if (p->uneven_s > 0) (void)json_object_set_new(seconds, "uneven", json_real(p->uneven_s));
-    return json_pack("{s:s, s:s, s:s, s:o, s:s, s:i, s:i, s:i, s:b, s:b, s:o, s:f, s:f, s:f, s:f, s:s, s:o, s:o, s:b}",
-                     "label", c->method.label, "strategy", c->strategy, "order", orders[c->method.order], "mixing",
-                     mixing_json(r, c), "wire", c->method.wire->name, "every", c->method.every, "delay",
-                     c->method.delay, "lanes", c->method.lanes, "mixes_fast_enough",
-                     taciti_candidate_mixes(r->candidates, c), "configured", c->configured, "seconds", seconds,
-                     "link_error", p->link_error, "model_error", p->model_error, "exposed_share",
-                     p->step_s > 0 ? p->exposed_s / p->step_s : 0., "nic_bytes_per_step", p->nic_bytes, "bottleneck",
-                     taciti_bottleneck_name(p->bottleneck), "costs_s", causes_json(p), "against_dense_f32",
-                     verdict_json(&c->verdict), "replicas_equal", c->method.order == TACITI_ORDER_DENSE);
+    return json_pack(
+        "{s:s, s:s, s:s, s:o, s:s, s:o, s:i, s:i, s:i, s:b, s:b, s:o, s:f, s:f, s:f, s:f, s:s, s:o, s:o, s:b}", "label",
+        c->method.label, "strategy", c->strategy, "order", orders[c->method.order], "mixing", mixing_json(r, c), "wire",
+        c->method.wire->name, "compression", compression_json(c), "every", c->method.every, "delay", c->method.delay,
+        "lanes", c->method.lanes, "mixes_fast_enough", taciti_candidate_mixes(r->candidates, c), "configured",
+        c->configured, "seconds", seconds, "link_error", p->link_error, "model_error", p->model_error, "exposed_share",
+        p->step_s > 0 ? p->exposed_s / p->step_s : 0., "nic_bytes_per_step", p->nic_bytes, "bottleneck",
+        taciti_bottleneck_name(p->bottleneck), "costs_s", causes_json(p), "against_dense_f32",
+        verdict_json(&c->verdict), "replicas_equal", c->method.order == TACITI_ORDER_DENSE);
 }
 
 static json_t *methods_json(const taciti_plan_report *r) {
@@ -91,6 +102,19 @@ static json_t *answer_json(const taciti_plan_report *r) {
     return answer;
 }
 
+/* null: no codec of this build may be recommended. */
+static json_t *compression_verdict_json(const taciti_plan_report *r) {
+    char text[TACITI_VERDICT_BYTES];
+    const taciti_candidate *best = taciti_candidates_compressed(r->candidates);
+    const taciti_verdict v = taciti_candidates_compression_verdict(r->candidates, text);
+    if (best == NULL) return json_null();
+    json_t *answer = verdict_json(&v);
+    (void)json_object_set_new(answer, "text", json_string(text));
+    (void)json_object_set_new(answer, "dense", json_string(taciti_candidates_dense(r->candidates)->method.label));
+    (void)json_object_set_new(answer, "compressed", json_string(best->method.label));
+    return answer;
+}
+
 static json_t *curve_json(const taciti_plan_curves *curves, const taciti_plan_curve *curve, const char *name) {
     json_t *x = json_array(), *ranks = json_array(), *lines = json_array();
     for (size_t p = 0; p < curve->count; p++) {
@@ -108,10 +132,10 @@ static json_t *curve_json(const taciti_plan_curves *curves, const taciti_plan_cu
 }
 
 json_t *taciti_plan_json(const taciti_plan_report *r) {
-    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "program", "tacit", "version",
+    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "program", "tacit", "version",
                      tacit_version(), "model", model_json(r), "cluster", cluster_json(r), "configuration",
-                     taciti_config_values(&r->settings->config, 0), "verdict", answer_json(r), "methods",
-                     methods_json(r), "not_possible", refused_json(r->candidates), "by_rate",
-                     curve_json(r->curves, &r->curves->rate, "gbit_per_s"), "by_hosts",
-                     curve_json(r->curves, &r->curves->hosts, "hosts"));
+                     taciti_config_values(&r->settings->config, 0), "verdict", answer_json(r), "compression",
+                     compression_verdict_json(r), "methods", methods_json(r), "not_possible",
+                     refused_json(r->candidates), "by_rate", curve_json(r->curves, &r->curves->rate, "gbit_per_s"),
+                     "by_hosts", curve_json(r->curves, &r->curves->hosts, "hosts"));
 }

@@ -10,7 +10,7 @@
 #define MB 1e-6
 #define PERCENT 100
 
-enum { GOSSIP_ROWS = 12 };
+enum { GOSSIP_ROWS = 12, COMPRESSED_ROWS = 8 };
 static const double BUSY_CV = 0.3;         /* no accelerator computes so unevenly */
 static const double PERSISTENT_LAG1 = 0.5; /* delays that stay: gossip does not average them away */
 
@@ -40,12 +40,16 @@ static void print_head(const taciti_plan_report *r) {
 /* What the same number of steps is worth; the legend explains the letters. */
 static void cost_letters(const taciti_plan_report *r, const taciti_candidate *c, char out[16]) {
     const bool gossip = c->method.topology != NULL, dense = c->method.order == TACITI_ORDER_DENSE;
-    (void)snprintf(out, 16, "%s%s%s%s",
+    const char *compressed = c->method.compression.codec == NULL   ? ""
+                             : c->caution == TACITI_CAUTION_STRONG ? " C"
+                                                                   : " c";
+    (void)snprintf(out, 16, "%s%s%s%s%s%s",
                    gossip  ? " r"
                    : dense ? ""
                            : " l",
                    c->method.order == TACITI_ORDER_AWC ? " s" : "",
-                   taciti_candidate_mixes(r->candidates, c) ? "" : " m", c->method.wire->lossless ? "" : " w");
+                   taciti_candidate_mixes(r->candidates, c) ? "" : " m", c->method.wire->lossless ? "" : " w",
+                   compressed, c->priced ? "" : "?");
     if (out[0] == '\0') (void)snprintf(out, 16, " -");
 }
 
@@ -80,17 +84,22 @@ static bool has_twin(const taciti_plan_report *r, const taciti_candidate *c) {
     for (size_t i = 0; i < r->candidates->count; i++) {
         const taciti_candidate *d = &r->candidates->list[i];
         if (strcmp(d->strategy, c->strategy) != 0 || strcmp(d->topology, c->topology) != 0 ||
-            d->method.order != c->method.order || d->method.lanes != c->method.lanes || d->theirs || c->theirs)
+            d->method.compression.codec != NULL || d->method.order != c->method.order ||
+            d->method.lanes != c->method.lanes || d->theirs || c->theirs)
             continue;
         if (d != c && payload_bytes(r, d) == payload_bytes(r, c) && by_step(&d, &c) < 0) return true;
     }
     return false;
 }
 
-/* Of gossip the fastest rows only, one wire of a size, and what the answer speaks of. */
-static bool is_shown(const taciti_plan_report *r, const taciti_candidate *c, size_t *gossip_rows) {
-    const bool chosen = c->configured || c == taciti_candidates_gossip(r->candidates);
+/* Of gossip and of compressed sums the fastest rows only, one wire of a size, and what the answer speaks of. */
+static bool is_shown(const taciti_plan_report *r, const taciti_candidate *c, size_t *gossip_rows,
+                     size_t *compressed_rows) {
+    const bool chosen = c->configured || c == taciti_candidates_gossip(r->candidates) ||
+                        c == taciti_candidates_compressed(r->candidates);
     if (r->all || chosen) return true;
+    if (c->method.compression.codec != NULL)
+        return c->priced && c->method.order == TACITI_ORDER_DENSE && (*compressed_rows)++ < COMPRESSED_ROWS;
     if (has_twin(r, c)) return false;
     if (c->method.topology == NULL || c->theirs) return true;
     return (*gossip_rows)++ < GOSSIP_ROWS;
@@ -98,13 +107,13 @@ static bool is_shown(const taciti_plan_report *r, const taciti_candidate *c, siz
 
 static void print_table(const taciti_plan_report *r) {
     const taciti_candidate *sorted[TACITI_CANDIDATES_MAX];
-    size_t gossip_rows = 0, hidden = 0;
+    size_t gossip_rows = 0, compressed_rows = 0, hidden = 0;
     for (size_t i = 0; i < r->candidates->count; i++) sorted[i] = &r->candidates->list[i];
     qsort(sorted, r->candidates->count, sizeof *sorted, by_step);
     printf("\n  %-32s %9s %17s %8s %9s %11s  %-10s %-9s %s\n", "method", "step ms", "low-high", "speed-up", "exposed",
            "NIC MB/step", "held up by", "mixes", "cost");
     for (size_t i = 0; i < r->candidates->count; i++) {
-        if (is_shown(r, sorted[i], &gossip_rows))
+        if (is_shown(r, sorted[i], &gossip_rows, &compressed_rows))
             print_row(r, sorted[i]);
         else
             hidden++;
@@ -132,7 +141,9 @@ static void print_legend(const taciti_plan_report *r) {
         "disagreement that one mix removes at least. cost: steps are the same in number, not in what they learn:\n"
         "r every rank has a replica of its own, s neighbours hear of an update one step later and the learning rate has\n"
         "another limit (tacit info topologies), l ranks go %d steps alone, w payloads are rounded, m too slow a mixer to\n"
-        "be recommended: a disagreement needs more than %d mixes to fall to 1/e. What it does to losses: docs/gossip.md\n",
+        "be recommended: a disagreement needs more than %d mixes to fall to 1/e. What it does to losses: docs/gossip.md\n"
+        "c sums are compressed, C so strongly that it is known to cost accuracy, ? at a speed that the cluster file does not\n"
+        "tell: encoding counts as free, and the row is never recommended\n",
         steps_alone(r->candidates), TACITI_PLAN_MIXES);
     /* clang-format on */
 }
@@ -160,6 +171,23 @@ static void print_unknown_cv(const taciti_plan_report *r) {
     printf("; `high` holds both; --compute.cv 0.05 or --no-jitter tells\n");
 }
 
+/* What is known of the compression that is configured or recommended. */
+static void print_cautions(const taciti_plan_report *r) {
+    const taciti_candidate *best = taciti_candidates_compressed(r->candidates);
+    char text[TACITI_CAUTION_BYTES];
+    for (size_t i = 0; i < r->candidates->count; i++) {
+        const taciti_candidate *c = &r->candidates->list[i];
+        if (c->method.compression.codec == NULL || (!c->configured && c != best)) continue;
+        if (taciti_plan_caution(&c->method.compression, text, sizeof text) != TACITI_CAUTION_NONE)
+            printf("caution     %s: %s\n", c->method.label, text);
+        if (!c->priced)
+            printf(
+                "note        the cluster file does not tell how fast %s is: measure with `mpirun -n N tacit probe -o "
+                "cluster.json`\n",
+                c->method.compression.codec->name);
+    }
+}
+
 static void print_notes(const taciti_plan_report *r) {
     const taciti_cluster *c = r->scene->cluster;
     if (c->compute_lag1 > PERSISTENT_LAG1)
@@ -172,6 +200,7 @@ static void print_notes(const taciti_plan_report *r) {
     if (c->inside.alpha_s < 0 && taciti_cluster_max_ranks_per_host(c) > 1)
         printf("note        links.inside is unknown: what stays inside of hosts is counted as free\n");
     print_unknown_cv(r);
+    print_cautions(r);
     for (size_t i = 0; i < r->candidates->refused_count && !r->all; i++)
         printf("%s%s%s", i == 0 ? "note        not possible with these ranks: " : ", ", r->candidates->refused[i].name,
                i + 1 == r->candidates->refused_count ? " (--all says why)\n" : "");
@@ -186,7 +215,11 @@ void taciti_plan_print(const taciti_plan_report *r) {
     printf("\n");
     print_cause("dense", taciti_candidates_dense(r->candidates));
     if (gossip != NULL) print_cause("gossip", gossip);
+    if (taciti_candidates_compressed(r->candidates) != NULL)
+        print_cause("compressed", taciti_candidates_compressed(r->candidates));
     print_notes(r);
     (void)taciti_candidates_verdict(r->candidates, verdict);
     printf("\n%s\n", verdict);
+    (void)taciti_candidates_compression_verdict(r->candidates, verdict);
+    if (*verdict != '\0') printf("%s\n", verdict);
 }

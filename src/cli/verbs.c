@@ -57,7 +57,7 @@ static const taciti_verb VERBS[] = {
                 "tacit plan my.yaml --cluster cluster.json --compute.emulate profile.json --svg plan.svg\n"
                 "tacit plan my.yaml --cluster cluster.json -n 64 --json",
      .flags = taciti_plan_flags,
-     .keys = "strategy train. model. exchange. registered. compute.",
+     .keys = "strategy train. model. exchange. compress. registered. compute.",
      .run = taciti_verb_plan},
     {.name = "train",
      .synopsis = "[CONFIG.yaml] [--resume] [--section.key VALUE ...]",

@@ -77,6 +77,41 @@ static const taciti_plan_topology *topology_of(const builder *b, const char *str
     return t->strategy == strategy && strcmp(t->name, name) == 0 ? t : NULL;
 }
 
+/* ---- what is configured ------------------------------------------------------------------------------------------ */
+
+/* The value of a key of the section `compress`, or NULL. */
+static const void *compress_value(const taciti_settings *settings, const char *key) {
+    taciti_place place;
+    return taciti_config_find(&settings->config, key, &place) ? place.value : NULL;
+}
+
+/* compress.codec and its factors; codec NULL: none is configured. */
+static taciti_plan_compression configured_compression(const taciti_settings *settings) {
+    const taciti_text *name = compress_value(settings, "compress.codec");
+    const double *factor = compress_value(settings, "compress.factor"),
+                 *back = compress_value(settings, "compress.back");
+    const int *way = compress_value(settings, "compress.collective");
+    taciti_plan_compression c = {.codec = name == NULL ? NULL : taciti_codec_find(name->text)};
+    if (c.codec == NULL) return c;
+    c.options = taciti_settings_options(settings, c.codec->options);
+    if (factor != NULL && c.codec->selects) c.forth.factor = *factor;
+    if (back != NULL && c.codec->selects) c.back.factor = *back;
+    if (way != NULL) c.way = (taciti_plan_way)*way;
+    return c;
+}
+
+static bool is_same_compression(const taciti_plan_compression *a, const taciti_plan_compression *b) {
+    if (a->codec == NULL || a->codec != b->codec) return a->codec == b->codec;
+    const double x = taciti_plan_factor(a), y = taciti_plan_factor(b);
+    return fabs(x - y) < 1e-9 * x && fabs(a->back.factor - b->back.factor) < 1e-9 * x;
+}
+
+/* Whether sums are compressed as configured; factor 1 is dense. */
+static bool compresses(const taciti_settings *settings) {
+    const taciti_plan_compression own = configured_compression(settings);
+    return own.codec != NULL && (!own.codec->selects || taciti_plan_factor(&own) > 1);
+}
+
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
 static taciti_candidate *append(taciti_candidates *c, const char *strategy, const char *topology,
@@ -90,7 +125,11 @@ static taciti_candidate *append(taciti_candidates *c, const char *strategy, cons
 static void write_label(const taciti_pattern *pattern, taciti_method *method) {
     char *label = method->label;
     const size_t size = sizeof method->label;
-    (void)snprintf(label, size, "%s %s", pattern->label, method->wire->name);
+    const taciti_plan_compression *c = &method->compression;
+    (void)snprintf(label, size, "%s %s", pattern->label, c->codec == NULL ? method->wire->name : c->codec->name);
+    if (c->codec != NULL && c->codec->selects)
+        (void)snprintf(label + strlen(label), size - strlen(label), " %g", taciti_plan_factor(c));
+    if (c->back.factor > 0) (void)snprintf(label + strlen(label), size - strlen(label), ", back %g", c->back.factor);
     if (method->lanes > 0)
         (void)snprintf(label + strlen(label), size - strlen(label), ", %d lane%s", method->lanes,
                        method->lanes == 1 ? "" : "s");
@@ -115,8 +154,43 @@ static void append_wires(const builder *b, const taciti_strategy *strategy, cons
         write_label(pattern, &method);
         taciti_candidate *c = append(b->out, strategy->name, t == NULL ? "" : t->name, &method);
         if (c == NULL) return;
-        c->configured = ours && pattern->configured && lanes == 0 && method.wire == taciti_exchange_wire(exchange);
+        c->configured = ours && pattern->configured && lanes == 0 && method.wire == taciti_exchange_wire(exchange) &&
+                        !(pattern->compresses && compresses(b->settings));
     }
+}
+
+/* ---- compression ------------------------------------------------------------------------------------------------- */
+
+static taciti_candidate *append_compression(const builder *b, const taciti_strategy *strategy,
+                                            const taciti_pattern *pattern, const taciti_plan_compression *compression) {
+    char caution[TACITI_CAUTION_BYTES];
+    taciti_method method = {.order = pattern->order,
+                            .wire = taciti_exchange_wire(&b->settings->exchange),
+                            .compression = *compression,
+                            .overlap = b->settings->exchange.overlap,
+                            .every = pattern->every};
+    write_label(pattern, &method);
+    taciti_candidate *c = append(b->out, strategy->name, "", &method);
+    if (c != NULL) c->caution = taciti_plan_caution(compression, caution, sizeof caution);
+    return c;
+}
+
+/* The configured codec, then every other one at a few factors. Number formats are wires. */
+static void append_compressions(const builder *b, const taciti_strategy *strategy, const taciti_pattern *pattern) {
+    static const double FACTORS[] = {10, 100, 1000};
+    const taciti_plan_compression own = configured_compression(b->settings);
+    if (compresses(b->settings)) {
+        taciti_candidate *c = append_compression(b, strategy, pattern, &own);
+        if (c != NULL) c->configured = pattern->configured && strategy == taciti_settings_strategy(b->settings);
+    }
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
+        for (size_t i = 0; i < sizeof FACTORS / sizeof *FACTORS; i++) {
+            taciti_plan_compression c = {
+                .codec = *codec, .options = taciti_settings_options(b->settings, (*codec)->options), .way = own.way};
+            if (taciti_codec_is_dense(*codec) || (!(*codec)->selects && i > 0)) continue;
+            if ((*codec)->selects) c.forth.factor = FACTORS[i];
+            if (!is_same_compression(&c, &own)) (void)append_compression(b, strategy, pattern, &c);
+        }
 }
 
 static int smallest_host(const taciti_hosts *hosts) {
@@ -144,6 +218,7 @@ static void append_pattern(const builder *b, const taciti_strategy *strategy, co
     if (pattern->topology.name == NULL) {
         append_wires(b, strategy, pattern, NULL, 0);
         if (pattern->order == TACITI_ORDER_DENSE) append_lanes(b, strategy, pattern);
+        if (pattern->compresses && b->hosts->ranks > 1) append_compressions(b, strategy, pattern);
         return;
     }
     const taciti_plan_topology *t = topology_of(b, strategy->name, pattern);
@@ -241,6 +316,8 @@ tacit_status taciti_candidates_predict(taciti_candidates *candidates, const taci
         taciti_candidate *c = &candidates->list[i];
         TACITI_TRY(taciti_predict(scene, &c->method, options, &c->prediction));
         c->verdict = taciti_verdict_of(&candidates->list[0].prediction, &c->prediction);
+        c->priced = c->method.compression.codec == NULL ||
+                    taciti_plan_compression_known(scene->cluster, c->method.compression.codec);
         if (progress != NULL) progress(context, i + 1, candidates->count);
     }
     return TACIT_OK;
@@ -259,7 +336,28 @@ const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candida
     const taciti_candidate *best = &candidates->list[0];
     for (size_t i = 1; i < candidates->count; i++) {
         const taciti_candidate *c = &candidates->list[i];
+        if (c->method.compression.codec != NULL) continue;
         if (c->method.order == TACITI_ORDER_DENSE && c->prediction.step_s < best->prediction.step_s) best = c;
+    }
+    return best;
+}
+
+static bool is_recommendable_sum(const taciti_candidate *c) {
+    return c->method.compression.codec != NULL && c->method.order == TACITI_ORDER_DENSE && c->priced &&
+           c->caution != TACITI_CAUTION_STRONG;
+}
+
+const taciti_candidate *taciti_candidates_compressed(const taciti_candidates *candidates) {
+    const taciti_candidate *fastest = NULL, *best = NULL;
+    for (size_t i = 0; i < candidates->count; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (!is_recommendable_sum(c)) continue;
+        if (fastest == NULL || c->prediction.step_s < fastest->prediction.step_s) fastest = c;
+    }
+    for (size_t i = 0; i < candidates->count && fastest != NULL; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (!is_recommendable_sum(c) || c->prediction.step_s > (1 + TIE) * fastest->prediction.step_s) continue;
+        if (best == NULL || c->prediction.nic_bytes > best->prediction.nic_bytes) best = c;
     }
     return best;
 }
@@ -299,7 +397,8 @@ const taciti_candidate *taciti_candidates_find(const taciti_candidates *candidat
         const taciti_candidate *c = &candidates->list[i];
         if (strcmp(c->strategy, like->strategy) != 0 || strcmp(c->topology, like->topology) != 0 ||
             c->method.order != like->method.order || c->method.wire != like->method.wire ||
-            c->method.library != like->method.library)
+            c->method.library != like->method.library ||
+            !is_same_compression(&c->method.compression, &like->method.compression))
             continue;
         if (c->method.lanes == like->method.lanes) return c;
         if (c->method.lanes == 0) own = c;
@@ -323,5 +422,25 @@ taciti_verdict taciti_candidates_verdict(const taciti_candidates *candidates, ch
     else
         (void)snprintf(text, TACITI_VERDICT_BYTES, "does not pay: keep %s all-reduce; %s would be %.2fx (%.2f-%.2f)",
                        dense->method.label, gossip->method.label, v.speedup, v.low, v.high);
+    return v;
+}
+
+taciti_verdict taciti_candidates_compression_verdict(const taciti_candidates *candidates,
+                                                     char text[TACITI_VERDICT_BYTES]) {
+    const taciti_candidate *dense = taciti_candidates_dense(candidates);
+    const taciti_candidate *best = taciti_candidates_compressed(candidates);
+    char caution[TACITI_CAUTION_BYTES];
+    *text = '\0';
+    if (best == NULL) return (taciti_verdict){.speedup = 1, .low = 1, .high = 1};
+    const taciti_verdict v = taciti_verdict_of(&dense->prediction, &best->prediction);
+    (void)taciti_plan_caution(&best->method.compression, caution, sizeof caution);
+    if (v.pays)
+        (void)snprintf(text, TACITI_VERDICT_BYTES, "compression pays: %.2fx (%.2f-%.2f) with %s instead of %s%s",
+                       v.speedup, v.low, v.high, best->method.label, dense->method.label, *caution == '\0' ? "" : "; ");
+    else
+        (void)snprintf(text, TACITI_VERDICT_BYTES,
+                       "compression does not pay: keep %s all-reduce; %s would be %.2fx (%.2f-%.2f)",
+                       dense->method.label, best->method.label, v.speedup, v.low, v.high);
+    if (v.pays) (void)snprintf(text + strlen(text), TACITI_VERDICT_BYTES - strlen(text), "%s", caution);
     return v;
 }

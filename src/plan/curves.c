@@ -48,17 +48,19 @@ static const taciti_candidate *fastest(const taciti_candidates *candidates, bool
     for (size_t i = 0; i < candidates->count; i++) {
         const taciti_candidate *c = &candidates->list[i];
         if (periodic && (c->method.topology != NULL || c->method.order == TACITI_ORDER_DENSE)) continue;
+        if (!c->priced || c->caution == TACITI_CAUTION_STRONG) continue;
         if (best == NULL || c->prediction.step_s < best->prediction.step_s) best = c;
     }
     return best;
 }
 
-/* What the verdict compares, dense f32, the fastest of the table, the fastest localsgd, and other gossip for what room
+/* What the verdicts compare, dense f32, the fastest of the table, the fastest localsgd, and other gossip for what room
  * is left. */
 static void choose_lines(const taciti_candidates *candidates, taciti_plan_curves *curves) {
     const taciti_candidate *gossip = taciti_candidates_gossip(candidates);
     add_line(curves, &candidates->list[0]);
     add_line(curves, taciti_candidates_dense(candidates));
+    add_line(curves, taciti_candidates_compressed(candidates));
     add_line(curves, gossip);
     add_line(curves, fastest(candidates, false));
     add_line(curves, fastest(candidates, true));

@@ -7,7 +7,7 @@
 
 #include "plan/candidates.h"
 
-enum { TACITI_CURVE_LINES = 6, TACITI_CURVE_POINTS = 40 };
+enum { TACITI_CURVE_LINES = 7, TACITI_CURVE_POINTS = 40 };
 
 typedef struct taciti_plan_curve {
     double x[TACITI_CURVE_POINTS]; /* Gbit/s, or hosts */

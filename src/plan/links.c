@@ -37,6 +37,15 @@ static double wire_s(const taciti_links *links, const taciti_transfer *t) {
     return greater(t->demand.host_bytes * beta, t->demand.flow_bytes * links->flow_beta_s);
 }
 
+/* A compressed array is as good as the dense one that sends as many bytes. */
+static double bytes_of(const taciti_transfer *t) { return (double)(t->compressed ? t->wire_bytes : t->f32_bytes); }
+
+/* Pieces are encoded one after the other while others travel. */
+static double pipelined_s(const taciti_transfer *t, double wire_s, double own_s) {
+    const double pieces = t->pieces > 0 ? (double)t->pieces : 1;
+    return greater(wire_s, own_s) + (wire_s < own_s ? wire_s : own_s) / pieces;
+}
+
 static taciti_transfer_time described(const taciti_links *links, const taciti_transfer *t) {
     const taciti_demand *d = &t->demand;
     const double local = d->local_bytes * links->local_beta_s + codec_s(links, t);
@@ -78,18 +87,21 @@ static double doubt(const taciti_links *links, const taciti_transfer *t) {
     const taciti_cluster *c = links->cluster;
     const taciti_link_cost *line = t->hosts > 1 ? &c->between : &c->inside;
     const bool crowd = t->hosts > 1 && (c->duplex_beta_s_per_byte > 0 || c->host_beta_s_per_byte > 0);
-    const double lost = fabs(efficiency(links, TACITI_GROUP_WORLD, (double)t->f32_bytes) - 1);
+    const double lost = fabs(efficiency(links, TACITI_GROUP_WORLD, bytes_of(t)) - 1);
     const double line_error = !crowd && line->alpha_s >= 0 && line->fit_error > 0 ? line->fit_error : 0;
     return ERROR_UNMEASURED + line_error + (t->hosts > 1 ? lost : 0);
 }
 
 static taciti_transfer_time time_of_ours(const taciti_links *links, const taciti_transfer *t) {
-    const double bytes = (double)t->f32_bytes;
+    const double bytes = bytes_of(t);
     const taciti_efficiency *row = find_row(links, kind_of(t), bytes);
     const double factor = efficiency(links, kind_of(t), bytes);
     taciti_transfer_time time = described(links, t);
     time.latency_s *= factor;
     time.bytes_s *= factor;
+    if (t->compressed)
+        time.bytes_s =
+            pipelined_s(t, factor * wire_s(links, t), t->demand.local_bytes * links->local_beta_s + t->codec_s);
     time.calibrated = row != NULL;
     time.error = row == NULL ? doubt(links, t) : ERROR_MEASURED + (row->spread > 0 ? row->spread / 2 : 0);
     return time;

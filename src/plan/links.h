@@ -20,6 +20,8 @@
  *             - where nothing was measured e is 1, and the transfer may be off by as much as the world's e is from 1
  *
  * The three run at the same time in pieces (exchange/allreduce.h), hence the maximum; inside and codec share a thread.
+ * Of a compressed sum (plan/compressed.h) e scales the wire alone, and what of the two is shorter counts as well, by
+ * one piece: the first is encoded before anything travels.
  *
  * All-reduces of other libraries:
  *
@@ -39,6 +41,9 @@ typedef struct taciti_transfer {
     int hosts, ranks; /* that take part */
     size_t f32_bytes;
     const taciti_codec *codec;
+    bool compressed; /* the four below count instead of the codec's rates */
+    double codec_s;
+    size_t pieces, wire_bytes;
     taciti_library library; /* implementation; if not ours, the demand is ignored */
     const char *by;
 } taciti_transfer;

@@ -39,19 +39,44 @@ typedef enum taciti_library {
     TACITI_LIBRARY_MEASURED /* times from `collectives` of the cluster file */
 } taciti_library;
 
+/* How payloads of a compressed sum travel; the order of compress.collective. */
+typedef enum taciti_plan_way { TACITI_PLAN_WAY_AUTO, TACITI_PLAN_WAY_SCATTER, TACITI_PLAN_WAY_GATHER } taciti_plan_way;
+
+/* A compressed sum (plan/compressed.h). */
+typedef struct taciti_plan_compression {
+    const taciti_codec *codec;        /* NULL: sums are dense */
+    const void *options;              /* the codec's; borrowed */
+    taciti_codec_setting forth, back; /* back.factor 0: as forth */
+    taciti_plan_way way;
+} taciti_plan_compression;
+
+enum { TACITI_PLAN_FACTOR = 100, TACITI_PLAN_SEGMENT_FLOATS = 1 << 18 };
+
+/* Elements per element sent; 1 for codecs without a factor. */
+double taciti_plan_factor(const taciti_plan_compression *compression);
+
+/* Whether the cluster file says how fast the codec is. */
+bool taciti_plan_compression_known(const taciti_cluster *cluster, const taciti_codec *codec);
+
+/* What a compression is known to do to accuracy, as a sentence; "" for none. Methods of STRONG are not recommended. */
+typedef enum taciti_caution { TACITI_CAUTION_NONE, TACITI_CAUTION_SOME, TACITI_CAUTION_STRONG } taciti_caution;
+enum { TACITI_CAUTION_BYTES = 200 };
+taciti_caution taciti_plan_caution(const taciti_plan_compression *compression, char *out, size_t size);
+
 /* A training method, as far as time is concerned. */
 typedef struct taciti_method {
     char label[96];                  /* "gossip aer awc, f32" */
     taciti_order order;              /* when the exchange happens */
     const taciti_topology *topology; /* NULL: all-reduce among all ranks; borrowed */
     const taciti_codec *wire;
-    int lanes;              /* without a topology: replaces the scene's; 0: the scene's */
-    bool overlap;           /* exchange.overlap: the exchange overlaps computation */
-    int every;              /* steps per exchange: 1 but for localsgd and gossip.every */
-    int delay;              /* awc: additional steps that a transfer may take (gossip.delay) */
-    double serial_s;        /* additional computation and copying in every step */
-    taciti_library library; /* dense only */
-    const char *by;         /* LIBRARY_MEASURED: the name in the file; borrowed */
+    taciti_plan_compression compression; /* of sums over all ranks */
+    int lanes;                           /* without a topology: replaces the scene's; 0: the scene's */
+    bool overlap;                        /* exchange.overlap: the exchange overlaps computation */
+    int every;                           /* steps per exchange: 1 but for localsgd and gossip.every */
+    int delay;                           /* awc: additional steps that a transfer may take (gossip.delay) */
+    double serial_s;                     /* additional computation and copying in every step */
+    taciti_library library;              /* dense only */
+    const char *by;                      /* LIBRARY_MEASURED: the name in the file; borrowed */
 } taciti_method;
 
 /* The network, the cluster and the ranks. Everything is borrowed. */

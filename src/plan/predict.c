@@ -23,6 +23,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "plan/compressed.h"
 #include "plan/rounds.h"
 
 /* Draws of a simulation: enough for a mean that moves by less than cv / 50, few enough to be instant. */
@@ -160,26 +161,51 @@ static tacit_status run(const taciti_scene *scene, const taciti_plan_options *op
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
+/* What the links carry of an array of n floats, as lengths of one that is dense. */
+static tacit_status length_of(const taciti_scene *s, const taciti_method *method, size_t n, taciti_length *out) {
+    taciti_compressed_sum compressed;
+    *out = (taciti_length){.wire_bytes = method->wire->bound(NULL, n), .f32_bytes = n * sizeof(float)};
+    if (method->compression.codec == NULL) return TACIT_OK;
+    TACITI_TRY(taciti_compressed_sum_of(s, method, n, &compressed));
+    *out = compressed.length;
+    return TACIT_OK;
+}
+
 /* Of all buckets, by the busiest host's link: of one all-reduce, or on average over the mixes of a period. */
-static double nic_bytes(const taciti_scene *s, const taciti_method *method, const taciti_stretches *stretches) {
+static tacit_status find_nic_bytes(const taciti_scene *s, const taciti_method *method,
+                                   const taciti_stretches *stretches, double *out) {
     const size_t every = method->every > 0 ? (size_t)method->every : 1;
     double sum = 0, wire_bytes = 0;
     for (size_t i = 0; i < stretches->length_count; i++) {
-        const size_t n = stretches->lengths[i], wire = method->wire->bound(NULL, n);
+        taciti_length length;
+        TACITI_TRY(length_of(s, method, stretches->lengths[i], &length));
+        const size_t wire = length.wire_bytes;
         const size_t buckets = stretches->buckets[i];
         wire_bytes += (double)buckets * (double)wire;
         if (method->library == TACITI_LIBRARY_RING)
             sum += (double)buckets * taciti_links_ring(s->hosts->ranks, s->hosts->count, wire).host_bytes;
         else if (method->topology == NULL)
             sum += (double)buckets *
-                   taciti_allreduce_demand(s->hosts, NULL, 0, s->placement, wire, n * sizeof(float)).host_bytes;
+                   taciti_allreduce_demand(s->hosts, NULL, 0, s->placement, wire, length.f32_bytes).host_bytes;
     }
     if (method->topology != NULL)
         sum = taciti_mix_nic_bytes_mean(s->hosts, method->topology, s->placement, (size_t)wire_bytes);
-    return sum / (double)every;
+    *out = sum / (double)every;
+    return TACIT_OK;
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
+
+/* Ranks add up what their encodes have seen, in one short message between the exchange and the update. */
+static double agreement_s(const taciti_scene *s, const taciti_method *method) {
+    enum { BYTES = 512 };
+    const taciti_cluster *c = s->cluster;
+    if (method->compression.codec == NULL) return 0;
+    const taciti_demand d =
+        taciti_allreduce_demand(s->hosts, NULL, (size_t)s->hosts->ranks, s->placement, (size_t)BYTES, (size_t)BYTES);
+    return (c->between.alpha_s > 0 ? d.wire_hops * c->between.alpha_s : 0) +
+           (c->inside.alpha_s > 0 ? d.local_hops * c->inside.alpha_s : 0);
+}
 
 /* What of stretches does not hang on links; updates with what the method does more in every step. */
 static tacit_status fill_stretches(const taciti_scene *scene, const taciti_method *method, model *m) {
@@ -196,8 +222,8 @@ static tacit_status fill_stretches(const taciti_scene *scene, const taciti_metho
     fill_ready(scene->profile, scene->layout, ready_s);
     for (size_t k = 0; k < count; k++) m->ready_s[k] = ready_s[m->stretches.list[k].last];
     for (size_t i = 0; i < lengths; i++)
-        updates[i] =
-            (scene->profile->update_s + method->serial_s) * (double)m->stretches.lengths[i] / (double)scene->layout->n;
+        updates[i] = (scene->profile->update_s + method->serial_s + agreement_s(scene, method)) *
+                     (double)m->stretches.lengths[i] / (double)scene->layout->n;
     taciti_stretches_fill(&m->stretches, updates, m->update_s, m->behind_s);
     taciti_free(ready_s);
     return TACIT_OK;
@@ -228,11 +254,12 @@ static tacit_status predict(const taciti_scene *scene, const taciti_method *meth
     taciti_links links;
     double calibrated;
     TACITI_TRY(taciti_links_create(scene, &links));
-    taciti_prediction p = {.nic_bytes = nic_bytes(scene, method, &m->stretches)};
+    taciti_prediction p = {0};
+    tacit_status status = find_nic_bytes(scene, method, &m->stretches, &p.nic_bytes);
     taciti_rounds_doubts(&m->rounds, &links, &p.link_error, &calibrated);
     p.calibrated = calibrated > 0.5;
     p.model_error = p.calibrated || p.link_error <= 0 ? TACITI_PLAN_MODEL_ERROR : TACITI_PLAN_MODEL_ERROR_UNMEASURED;
-    const tacit_status status = run(scene, options, &links, m, &p);
+    if (status == TACIT_OK) status = run(scene, options, &links, m, &p);
     taciti_links_destroy(&links);
     if (status == TACIT_OK) *out = p;
     return status;

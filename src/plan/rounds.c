@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "plan/compressed.h"
 
 /* What is filled while rounds are walked. */
 typedef struct walk {
@@ -12,10 +13,11 @@ typedef struct walk {
     const taciti_method *method;
     taciti_rounds *out;
     size_t member_count;
-    taciti_length *lengths; /* [lengths] */
-    taciti_demand *demands; /* [lengths][ranks] */
-    size_t *next;           /* [ranks + 1] of a round of edges: where each rank's neighbours go */
-    int *seen;              /* [ranks] marks */
+    taciti_length *lengths;      /* [lengths] */
+    taciti_compressed_sum *sums; /* [lengths] */
+    taciti_demand *demands;      /* [lengths][ranks] */
+    size_t *next;                /* [ranks + 1] of a round of edges: where each rank's neighbours go */
+    int *seen;                   /* [ranks] marks */
 } walk;
 
 /* ---- transfers --------------------------------------------------------------------------------------------------- */
@@ -31,6 +33,8 @@ static tacit_status demands_of(walk *w, size_t round) {
     for (size_t i = 0; i < count; i++)
         w->demands[i * ranks] = taciti_allreduce_demand(s->hosts, NULL, ranks, placement, w->lengths[i].wire_bytes,
                                                         w->lengths[i].f32_bytes);
+    for (size_t i = 0; i < count && w->method->compression.codec != NULL; i++)
+        if (w->demands[i * ranks].wire_hops > 0) w->demands[i * ranks].wire_hops = w->sums[i].wire_hops;
     return TACIT_OK;
 }
 
@@ -89,6 +93,10 @@ static tacit_status find_kind(walk *w, size_t first, const taciti_meeting *meeti
                                .ranks = members,
                                .f32_bytes = w->lengths[i].f32_bytes,
                                .codec = codec,
+                               .compressed = w->method->compression.codec != NULL,
+                               .codec_s = w->sums[i].codec_s,
+                               .pieces = w->sums[i].pieces,
+                               .wire_bytes = w->lengths[i].wire_bytes,
                                .library = w->method->library,
                                .by = w->method->by};
         if (is_pair(meeting)) taciti_links_as_pair(t);
@@ -156,12 +164,20 @@ static void find_meetings(walk *w, size_t round) {
     if (r->edge_count > 0) append_neighbours(w, round, r);
 }
 
+static tacit_status fill_lengths(walk *w) {
+    for (size_t i = 0; i < w->out->stretches->length_count; i++) {
+        const size_t n = w->out->stretches->lengths[i];
+        w->lengths[i] = (taciti_length){.wire_bytes = w->method->wire->bound(NULL, n), .f32_bytes = n * sizeof(float)};
+        if (w->method->compression.codec == NULL) continue;
+        TACITI_TRY(taciti_compressed_sum_of(w->scene, w->method, n, &w->sums[i]));
+        w->lengths[i] = w->sums[i].length;
+    }
+    return TACIT_OK;
+}
+
 static tacit_status walk_rounds(walk *w) {
     taciti_rounds *r = w->out;
-    for (size_t i = 0; i < r->stretches->length_count; i++) {
-        const size_t n = r->stretches->lengths[i];
-        w->lengths[i] = (taciti_length){.wire_bytes = w->method->wire->bound(NULL, n), .f32_bytes = n * sizeof(float)};
-    }
+    TACITI_TRY(fill_lengths(w));
     for (size_t round = 0; round < r->period; round++) {
         const size_t first = r->meeting_count, kinds = r->kind_count;
         find_meetings(w, round);
@@ -191,12 +207,14 @@ static void measure(const taciti_scene *scene, const taciti_topology *topology, 
 static tacit_status fill(walk *w) {
     const size_t ranks = (size_t)w->scene->hosts->ranks, lengths = w->out->stretches->length_count;
     w->lengths = taciti_calloc(lengths, sizeof *w->lengths);
+    w->sums = taciti_calloc(lengths, sizeof *w->sums);
     w->demands = taciti_calloc(lengths * ranks, sizeof *w->demands);
     w->next = taciti_calloc(ranks + 1, sizeof *w->next);
     w->seen = taciti_calloc(ranks, sizeof *w->seen);
-    const bool room = w->lengths != NULL && w->demands != NULL && w->next != NULL && w->seen != NULL;
+    const bool room = w->lengths != NULL && w->sums != NULL && w->demands != NULL && w->next != NULL && w->seen != NULL;
     const tacit_status status = room ? walk_rounds(w) : TACIT_E_MEMORY;
     taciti_free(w->lengths);
+    taciti_free(w->sums);
     taciti_free(w->demands);
     taciti_free(w->next);
     taciti_free(w->seen);

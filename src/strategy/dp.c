@@ -133,7 +133,8 @@ static void dp_state(void *self, taciti_state *out) {
 
 static tacit_status dp_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
     (void)options;
-    *out = (taciti_pattern){.label = "dense", .order = TACITI_ORDER_DENSE, .every = 1, .configured = true};
+    *out = (taciti_pattern){
+        .label = "dense", .order = TACITI_ORDER_DENSE, .every = 1, .compresses = true, .configured = true};
     *count = 1;
     return TACIT_OK;
 }

@@ -20,6 +20,7 @@ typedef struct taciti_pattern {
     taciti_topo_request topology; /* of the exchange; name NULL: all ranks. The planner sets ranks and hosts */
     int every;                    /* steps per exchange */
     int delay;                    /* awc: additional iterations that a transfer may take */
+    bool compresses;              /* its sums over all ranks can go through compress.codec */
     bool configured;              /* the pattern of the options; the others are alternatives */
 } taciti_pattern;
 

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/compressed.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "codec/trial.h"
+#include "exchange/pipeline.h"
+
+/* ---- seconds per float ------------------------------------------------------------------------------------------- */
+
+/* The rows of this codec next to a factor; false if there is none. One of the two may stand for both. */
+static bool find_rows(const taciti_cluster *cluster, const taciti_codec *codec, double factor,
+                      const taciti_cluster_compression **below, const taciti_cluster_compression **above) {
+    *below = *above = NULL;
+    for (size_t i = 0; i < cluster->compression_count; i++) {
+        const taciti_cluster_compression *c = &cluster->compressions[i];
+        if (strcmp(c->codec, codec->name) != 0) continue;
+        if (c->factor <= factor && (*below == NULL || c->factor > (*below)->factor)) *below = c;
+        if (c->factor >= factor && (*above == NULL || c->factor < (*above)->factor)) *above = c;
+    }
+    if (*below == NULL) *below = *above;
+    if (*above == NULL) *above = *below;
+    return *below != NULL;
+}
+
+bool taciti_plan_compression_known(const taciti_cluster *cluster, const taciti_codec *codec) {
+    const taciti_cluster_compression *below, *above;
+    return find_rows(cluster, codec, 1, &below, &above);
+}
+
+/* Codecs without a factor have one row. */
+static taciti_cluster_compression rates_of(const taciti_cluster *cluster, const taciti_codec *codec, double factor) {
+    const taciti_cluster_compression *below, *above;
+    if (!find_rows(cluster, codec, factor, &below, &above)) return (taciti_cluster_compression){.factor = 1};
+    if (below == above) return *below;
+    const double share = log(factor / below->factor) / log(above->factor / below->factor);
+    taciti_cluster_compression row = *below;
+    row.encode_s += share * (above->encode_s - below->encode_s);
+    row.decode_s += share * (above->decode_s - below->decode_s);
+    row.add_s += share * (above->add_s - below->add_s);
+    return row;
+}
+
+/* ---- payloads ---------------------------------------------------------------------------------------------------- */
+
+double taciti_plan_factor(const taciti_plan_compression *c) {
+    return !c->codec->selects ? 1 : c->forth.factor > 0 ? c->forth.factor : TACITI_PLAN_FACTOR;
+}
+
+/* What the sum of so many contributions is sent with: no more elements than there are. */
+static taciti_codec_setting result_setting(const taciti_plan_compression *c, int contributions) {
+    taciti_codec_setting setting = c->back.factor > 0 ? c->back : c->forth;
+    if (!c->codec->selects || c->codec->shared_key) return setting;
+    const double filled = 1 - pow(1 - 1 / taciti_plan_factor(c), contributions);
+    const double factor = setting.factor > 0 ? setting.factor : taciti_plan_factor(c);
+    setting.factor = fmax(factor, 1 / filled);
+    return setting;
+}
+
+static double payload(const taciti_plan_compression *c, taciti_codec_setting setting, double floats, size_t pieces) {
+    const size_t n = (size_t)(floats / (double)pieces + 0.5);
+    return (double)pieces * taciti_codec_expected_bytes(c->codec, c->options, setting, n > 0 ? n : 1);
+}
+
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
+
+typedef struct sum {
+    const taciti_plan_compression *compression;
+    double n;
+    int hosts, lanes;
+    taciti_codec_setting back;
+    taciti_cluster_compression forth_rates, back_rates;
+} sum;
+
+static taciti_compressed_sum scatter(const sum *s, size_t segment_n) {
+    const double share = s->n / s->lanes, chunk = share / s->hosts;
+    const size_t pieces = (size_t)ceil(chunk / (double)segment_n);
+    const double sent =
+        payload(s->compression, s->compression->forth, chunk, pieces) + payload(s->compression, s->back, chunk, pieces);
+    const taciti_cluster_compression *f = &s->forth_rates, *b = &s->back_rates;
+    return (taciti_compressed_sum){
+        .length = {.wire_bytes = (size_t)(s->lanes * s->hosts * sent / 2 + 0.5), .f32_bytes = (size_t)(4 * s->n)},
+        .codec_s =
+            share * (f->encode_s + b->decode_s) + chunk * (f->decode_s + (s->hosts - 1) * f->add_s + b->encode_s),
+        .pieces = pieces,
+        .wire_hops = 2};
+}
+
+static taciti_compressed_sum gather(const sum *s, size_t segment_n) {
+    const double share = s->n / s->lanes;
+    const size_t pieces = (size_t)ceil(share / (double)segment_n);
+    const double sent = payload(s->compression, s->compression->forth, share, pieces);
+    const taciti_cluster_compression *f = &s->forth_rates;
+    return (taciti_compressed_sum){
+        .length = {.wire_bytes = (size_t)(s->lanes * s->hosts * sent / 2 + 0.5), .f32_bytes = (size_t)(4 * s->n)},
+        .codec_s = share * (f->encode_s + f->decode_s + (s->hosts - 1) * f->add_s),
+        .pieces = pieces,
+        .wire_hops = 1};
+}
+
+/* Every rank encodes its whole array, and the floats of the payload are summed as others are. */
+static taciti_compressed_sum linear(const sum *s, const taciti_codec *wire) {
+    const taciti_codec *codec = s->compression->codec;
+    const size_t bytes = codec->bound(s->compression->options, (size_t)s->n) * (size_t)codec->rounds;
+    return (taciti_compressed_sum){
+        .length = {.wire_bytes = wire->bound(NULL, bytes / sizeof(float)), .f32_bytes = bytes},
+        .codec_s = s->n * (s->forth_rates.encode_s + s->forth_rates.decode_s),
+        .pieces = 1,
+        .wire_hops = 2 * codec->rounds};
+}
+
+static taciti_compressed_sum sum_of(const sum *s, const taciti_method *method) {
+    const taciti_plan_compression *c = s->compression;
+    const size_t segment_n = taciti_codec_floats_of(c->codec, c->options, c->forth, (double)TACITI_WIRE_SEGMENT_BYTES,
+                                                    (size_t)TACITI_PLAN_SEGMENT_FLOATS);
+    if (c->codec->aggregation == TACITI_CODEC_LINEAR) return linear(s, method->wire);
+    const taciti_compressed_sum there = scatter(s, segment_n), all = gather(s, segment_n);
+    if (c->way != TACITI_PLAN_WAY_AUTO) return c->way == TACITI_PLAN_WAY_GATHER ? all : there;
+    return s->hosts <= 2 || all.length.wire_bytes < there.length.wire_bytes ? all : there;
+}
+
+tacit_status taciti_compressed_sum_of(const taciti_scene *scene, const taciti_method *method, size_t n,
+                                      taciti_compressed_sum *out) {
+    const taciti_plan_compression *c = &method->compression;
+    taciti_arrangement arrangement;
+    taciti_placement placement = scene->placement;
+    if (method->lanes > 0) placement.lanes = method->lanes;
+    TACITI_TRY(taciti_arrangement_of(scene->hosts, (taciti_members){.count = (size_t)scene->hosts->ranks}, 0, placement,
+                                     &arrangement));
+    const taciti_codec_setting back = result_setting(c, arrangement.hosts);
+    const sum s = {.compression = c,
+                   .n = (double)n,
+                   .hosts = arrangement.hosts,
+                   .lanes = arrangement.lanes,
+                   .back = back,
+                   .forth_rates = rates_of(scene->cluster, c->codec, taciti_plan_factor(c)),
+                   .back_rates = rates_of(scene->cluster, c->codec, c->codec->selects ? back.factor : 1)};
+    taciti_arrangement_destroy(&arrangement);
+    *out = sum_of(&s, method);
+    return TACIT_OK;
+}
+
+/* ---- what it costs besides time ---------------------------------------------------------------------------------- */
+
+static const double SPARSE = 500, THIN = 50, FEW_BITS = 3, SOME_BITS = 6;
+
+taciti_caution taciti_plan_caution(const taciti_plan_compression *c, char *out, size_t size) {
+    enum { MANY = 1 << 16 };
+    *out = '\0';
+    if (c->codec == NULL || c->codec->lossless) return TACITI_CAUTION_NONE;
+    const double factor = taciti_plan_factor(c);
+    const double bits = 8 * taciti_codec_expected_bytes(c->codec, c->options, c->forth, MANY) / MANY;
+    if (c->codec->selects && factor >= THIN) {
+        (void)snprintf(out, size, "1 of %g elements arrives per step, others some %g steps late: %s", factor, factor,
+                       factor >= SPARSE ? "known to cost accuracy, more after the learning rate falls"
+                                        : "needs error feedback, and a warm-up of the factor (compress.warmup)");
+        return factor >= SPARSE ? TACITI_CAUTION_STRONG : TACITI_CAUTION_SOME;
+    }
+    if (c->codec->selects || bits > SOME_BITS) return TACITI_CAUTION_NONE;
+    (void)snprintf(out, size, "%.2g bits per value: %s", bits,
+                   bits <= FEW_BITS
+                       ? "signs and little more are known to cost accuracy, and diverge without error feedback"
+                       : "needs error feedback");
+    return bits <= FEW_BITS ? TACITI_CAUTION_STRONG : TACITI_CAUTION_SOME;
+}
