@@ -21,10 +21,7 @@
 
 #include "base/option.h"
 #include "codec/codec.h"
-
-/* Bins of a histogram of magnitudes: bin b counts the elements whose bits 30..20 as f32 are b, that is exponent and the
- * first three bits of the mantissa (adapt/curve.h). */
-enum { TACITI_MAGNITUDE_BINS = 2048 };
+#include "kernel/kernel.h"
 
 /* What a step showed of one array, a bucket or the whole model: sums over the ranks that encode contributions. In a
  * dense step `sent` has squares_out = squares_in and kept = n. */
@@ -62,8 +59,8 @@ typedef struct taciti_adapt_facts {
     taciti_adapt_tally model;
     const taciti_adapt_tally *bucket; /* [buckets] */
     const size_t *bucket_bytes;       /* [buckets]; f32 */
-    const double *histogram;          /* [TACITI_MAGNITUDE_BINS] counts of |gradient + residual|, summed over ranks; may
-                                         be of a sample. NULL: not observed */
+    const double *histogram; /* [TACITI_MAGNITUDE_BINS] (kernel histogram, shift 20) counts of |gradient + residual|,
+                                summed over ranks; may be of a sample. NULL: not observed */
     taciti_adapt_seconds seconds;
     taciti_adapt_cost cost; /* NULL: no prediction */
     const void *cost_context;

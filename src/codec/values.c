@@ -80,7 +80,8 @@ static void fp16_add(const taciti_values_options *options, const void *payload, 
 }
 
 /* ---- the quantisers ---------------------------------------------------------------------------------------------- */
-static taciti_quantisation quantisation_of(taciti_quantiser form, const taciti_values_options *options, size_t block) {
+static taciti_quantisation quantisation_of(taciti_quantised_form form, const taciti_values_options *options,
+                                           size_t block) {
     const size_t group = TACITI_QUANTISE_GROUP, max = TACITI_QUANTISE_BLOCK_MAX;
     if (options != NULL && options->block > 0) block = options->block < max ? options->block : max;
     return (taciti_quantisation){

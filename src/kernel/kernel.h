@@ -108,18 +108,18 @@ static inline size_t taciti_sampled_line(size_t index, size_t stride) {
  * signmag2 are those of Lloyd (IEEE Trans. Information Theory 28(2), 1982) after 3 rounds from mean|x|. -0.0 has a
  * sign. The levels of a block are NaN if a number of it is not finite, or a sum of 32 of them (Hadamard) or of all
  * (means) overflows. A block whose max|x| is not above 2^-120 becomes zeros in int8, int4 and e3m0. */
-typedef enum taciti_quantiser {
+typedef enum taciti_quantised_form {
     TACITI_QUANTISE_INT8,
     TACITI_QUANTISE_INT4,
     TACITI_QUANTISE_E3M0,
     TACITI_QUANTISE_SIGNMAG2,
     TACITI_QUANTISE_SIGNMEAN,
-} taciti_quantiser;
+} taciti_quantised_form;
 
 enum { TACITI_QUANTISE_GROUP = 32, TACITI_QUANTISE_BLOCK_MAX = 4096 };
 
 typedef struct taciti_quantisation {
-    taciti_quantiser form;
+    taciti_quantised_form form;
     int hadamard; /* int8 and int4 */
     size_t block; /* multiple of 32, up to TACITI_QUANTISE_BLOCK_MAX */
 } taciti_quantisation;
