@@ -76,7 +76,7 @@ static void set_up(taciti_comm *comm, const trial *t, bench *b) {
     CHECK(codec != NULL && codec->aggregation == TACITI_CODEC_LINEAR);
     make_layout(t->bucket_bytes > 0 ? t->bucket_bytes : 10000, &b->layout);
     set_options(t, codec, b->options);
-    const taciti_encoding encoding = {codec, b->options, SEED};
+    const taciti_encoding encoding = {.codec = codec, .options = b->options, .seed = SEED};
     const taciti_placement placement = {.scheme = (taciti_scheme)t->scheme};
     CHECK(taciti_linear_create(comm, &b->layout, &encoding, taciti_codec_find(t->wire == 0 ? "f32" : "bf16"), placement,
                                &b->linear) == TACIT_OK);
