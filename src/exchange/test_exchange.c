@@ -95,12 +95,12 @@ enum { SIZE_STEP = 3 };
 enum { SIZE_STEP = 1 };
 #endif
 
-/* Every SUM codec, scheme and arrangement, at this number of ranks. */
+/* Every number format, scheme and arrangement, at this number of ranks. */
 static void try_all(int size, const taciti_comm_options *options, test_rank *rank) {
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
         for (int scheme = TACITI_SCHEME_AUTO; scheme <= TACITI_SCHEME_HOSTS; scheme++)
             for (int i = 0; i < ARRANGEMENT_COUNT; i++) {
-                if ((*codec)->aggregation != TACITI_CODEC_SUM) continue;
+                if (!taciti_codec_is_dense(*codec)) continue;
                 trial t = {.codec = *codec, .requested = {.scheme = (taciti_scheme)scheme, .lanes = i % 3}};
                 test_hosts(ARRANGEMENTS[i]);
                 test_world_run(size, options, rank, &t);
@@ -313,7 +313,7 @@ static void what_is_not_finite_arrives_everywhere(void **state) {
     (void)state;
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
         taciti_codec one = **codec;
-        if (one.aggregation != TACITI_CODEC_SUM) continue;
+        if (!taciti_codec_is_dense(&one)) continue;
         const taciti_comm_options options = test_comm_options(true);
         test_world_run(3, &options, spread_infinity, &one);
     }
