@@ -28,6 +28,29 @@ static tacit_status copy_layout(tacit_job *job, const taciti_layout *from) {
     return taciti_layout_seal(&job->layout, (size_t)job->exchange.bucket_bytes);
 }
 
+/* The values of a registered table, if there is one. */
+static tacit_status copy_options(tacit_job *job, int slot, const taciti_settings *from,
+                                 const taciti_option_table *table, size_t bytes) {
+    if (table == NULL) return TACIT_OK;
+    job->options[slot] = taciti_calloc(1, bytes);
+    if (job->options[slot] == NULL) return TACIT_E_MEMORY;
+    memcpy(job->options[slot], taciti_settings_options(from, table), bytes);
+    return TACIT_OK;
+}
+
+static tacit_status copy_compression(tacit_job *job, const taciti_settings *from) {
+    taciti_compression_setup *c = &job->compression;
+    job->compress = from->compress;
+    *c = taciti_settings_compression(from);
+    c->options = &job->compress;
+    if (c->codec != NULL)
+        TACITI_TRY(copy_options(job, TACITI_JOB_CODEC, from, c->codec->options, c->codec->options_size));
+    TACITI_TRY(copy_options(job, TACITI_JOB_CONTROLLER, from, c->controller->options, c->controller->options_size));
+    c->codec_options = job->options[TACITI_JOB_CODEC];
+    c->controller_options = job->options[TACITI_JOB_CONTROLLER];
+    return TACIT_OK;
+}
+
 static tacit_status copy_settings(tacit_job *job, const tacit_settings *settings) {
     const taciti_settings *s = &settings->values;
     job->optim = s->optim;
@@ -36,11 +59,8 @@ static tacit_status copy_settings(tacit_job *job, const tacit_settings *settings
     if (job->total_steps == 0 && job->optim.decay_steps == 0) job->optim.decay_steps = -1;
     job->config = taciti_config_json(&settings->config, 0);
     if (job->config == NULL) return TACIT_E_MEMORY;
-    if (job->strategy->options == NULL) return TACIT_OK;
-    job->options = taciti_calloc(1, job->strategy->options_size);
-    if (job->options == NULL) return TACIT_E_MEMORY;
-    memcpy(job->options, taciti_settings_options(s, job->strategy->options), job->strategy->options_size);
-    return TACIT_OK;
+    TACITI_TRY(copy_compression(job, s));
+    return copy_options(job, TACITI_JOB_STRATEGY, s, job->strategy->options, job->strategy->options_size);
 }
 
 static tacit_status choose_array(tacit_job *job, float *callers, const char *what, int index, float **out) {
@@ -117,7 +137,8 @@ static tacit_status build(tacit_job *job, const tacit_settings *settings, const 
                                                    .pool = job->pool,
                                                    .optim_options = &job->optim,
                                                    .exchange_options = &job->exchange,
-                                                   .options = job->options,
+                                                   .compression = job->compression,
+                                                   .options = job->options[TACITI_JOB_STRATEGY],
                                                    .own_optimizer = job->own_optimizer,
                                                    .trace = &job->trace},
                                        .network = {&NETWORK, job},
@@ -136,7 +157,7 @@ static void release(tacit_job *job) {
     taciti_layout_destroy(&job->layout);
     taciti_pages_destroy(&job->pages[0]);
     taciti_pages_destroy(&job->pages[1]);
-    taciti_free(job->options);
+    for (int i = 0; i < TACITI_JOB_OPTIONS; i++) taciti_free(job->options[i]);
     taciti_free(job->config);
     taciti_free(job->ready);
     taciti_free(job);

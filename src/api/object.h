@@ -63,6 +63,8 @@ typedef enum taciti_job_phase {
     TACITI_JOB_AVERAGED, /* parameters are the mean */
 } taciti_job_phase;
 
+enum { TACITI_JOB_STRATEGY, TACITI_JOB_CODEC, TACITI_JOB_CONTROLLER, TACITI_JOB_OPTIONS };
+
 struct tacit_job {
     taciti_handle handle;
     tacit_comm *comm;
@@ -71,9 +73,11 @@ struct tacit_job {
     const taciti_strategy *strategy;
     taciti_optim_options optim;
     taciti_exchange_options exchange;
-    void *options;         /* of the strategy; owned */
-    char *config;          /* JSON text of the settings; owned */
-    taciti_pages pages[2]; /* arrays that the library has allocated */
+    taciti_compress_options compress;
+    taciti_compression_setup compression;
+    void *options[TACITI_JOB_OPTIONS]; /* of strategy, codec and controller; owned */
+    char *config;                      /* JSON text of the settings; owned */
+    taciti_pages pages[2];             /* arrays that the library has allocated */
     taciti_network_arrays arrays;
     taciti_pool *pool;
     taciti_trace trace;

@@ -50,13 +50,15 @@ tacit_status tacit_settings_set(tacit_settings *settings, const char *key_is_val
         return taciti_fail(TACIT_E_CONFIG, "setting \"%.80s\": write section.key=value, for instance optim.lr=0.01",
                            key_is_value);
     (void)snprintf(key, sizeof key, "%.*s", (int)length, key_is_value);
-    return taciti_config_set(&settings->config, key, key_is_value + length + 1, key);
+    TACITI_TRY(taciti_config_set(&settings->config, key, key_is_value + length + 1, key));
+    return taciti_settings_complete(&settings->values);
 }
 
 tacit_status tacit_settings_file(tacit_settings *settings, const char *path) {
     TACITI_TRY(taciti_handle_check(settings, TACITI_HANDLE_SETTINGS));
     TACITI_TRY(taciti_argument_check(path, "path"));
-    return taciti_config_file(&settings->config, path);
+    TACITI_TRY(taciti_config_file(&settings->config, path));
+    return taciti_settings_complete(&settings->values);
 }
 
 void tacit_settings_destroy(tacit_settings *settings) {

@@ -133,10 +133,9 @@ static tacit_status read_scalar(reader *r, const taciti_place *place) {
     if (!scalar_is_plain(r) && !is_quotable(place->option->type))
         return fail_kind(r, place, "a quoted text; remove the quotes");
     where_of(r, place, where);
-    if (place->option->type != TACITI_OPTION_LIST)
-        return taciti_value_set(place->option, where, scalar_text(r), place->value);
+    if (place->option->type != TACITI_OPTION_LIST) return taciti_place_set(place, where, scalar_text(r));
     char *item = (char *)r->event.data.scalar.value;
-    return taciti_value_set_list(where, &item, 1, place->value);
+    return taciti_place_set_list(place, where, &item, 1);
 }
 
 /* Grows `items` by one copy of the current scalar. */
@@ -170,7 +169,7 @@ static tacit_status read_sequence(reader *r, const taciti_place *place) {
         status = append_item(r, &items, &count, &capacity);
         if (status == TACIT_OK) status = next_event(r);
     }
-    if (status == TACIT_OK) status = taciti_value_set_list(where, items, count, place->value);
+    if (status == TACIT_OK) status = taciti_place_set_list(place, where, items, count);
     for (size_t i = 0; i < count; i++) taciti_free(items[i]);
     taciti_free(items);
     return status;

@@ -22,7 +22,12 @@ bool taciti_config_at(const taciti_config *config, size_t index, taciti_place *o
         if (index - before < table->count) {
             const taciti_option *option = &table->options[index - before];
             char *values = config->sections[s].values;
-            *out = (taciti_place){.table = table, .option = option, .value = values + option->offset, .index = index};
+            bool *given = config->sections[s].given;
+            *out = (taciti_place){.table = table,
+                                  .option = option,
+                                  .value = values + option->offset,
+                                  .given = given == NULL ? NULL : &given[index - before],
+                                  .index = index};
             return true;
         }
         before += table->count;
@@ -52,6 +57,7 @@ tacit_status taciti_config_defaults(const taciti_config *config) {
         if (status == TACIT_E_CONFIG)
             return taciti_fail(TACIT_E_INTERNAL, "%s: the built-in default is not legal; please report it", key);
         TACITI_TRY(status);
+        if (place.given != NULL) *place.given = false;
     }
     return TACIT_OK;
 }
@@ -65,7 +71,14 @@ static tacit_status fail_unknown(const taciti_config *config, const char *key, c
 tacit_status taciti_config_set(const taciti_config *config, const char *key, const char *value, const char *origin) {
     taciti_place place;
     if (!taciti_config_find(config, key, &place)) return fail_unknown(config, key, origin);
-    return taciti_value_set(place.option, origin, value, place.value);
+    return taciti_place_set(&place, origin, value);
+}
+
+tacit_status taciti_config_preset(const taciti_config *config, const char *key, const char *value, const char *origin) {
+    taciti_place place;
+    if (!taciti_config_find(config, key, &place)) return fail_unknown(config, key, origin);
+    if (place.given != NULL && *place.given) return TACIT_OK;
+    return taciti_value_set(place.option, origin, value == NULL ? place.option->fallback : value, place.value);
 }
 
 /* Besides slips of the hand: the right name without its section or in a wrong one counts as one edit more than a slip,

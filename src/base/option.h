@@ -74,6 +74,7 @@ typedef struct taciti_option_table {
 typedef struct taciti_section {
     const taciti_option_table *table;
     void *values;
+    bool *given; /* [table->count]: which options were set, by whatever means; borrowed. NULL: not recorded */
 } taciti_section;
 
 typedef struct taciti_config {
@@ -107,11 +108,16 @@ tacit_status taciti_config_flag(const taciti_config *config, int argc, char *con
 /* Sets one key from text, as if by a flag; `origin` names where it comes from in errors ("--optim.name"). */
 tacit_status taciti_config_set(const taciti_config *config, const char *key, const char *value, const char *origin);
 
+/* Sets one key from text unless it was given, and does not count as giving it: for defaults that depend on another
+ * option. value NULL: the default of the table. */
+tacit_status taciti_config_preset(const taciti_config *config, const char *key, const char *value, const char *origin);
+
 /* One option of a configuration. */
 typedef struct taciti_place {
     const taciti_option_table *table;
     const taciti_option *option;
     void *value;
+    bool *given;  /* NULL: not recorded */
     size_t index; /* in table order over the whole configuration */
 } taciti_place;
 

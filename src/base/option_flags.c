@@ -45,17 +45,17 @@ static tacit_status set_from_words(const taciti_place *place, const char *where,
     *taken = following > 0;
     if (place->option->type == TACITI_OPTION_BOOL) {
         *taken = following > 0 && taciti_boolean_parse(argv[0], &unused);
-        return taciti_value_set(place->option, where, *taken ? argv[0] : "true", place->value);
+        return taciti_place_set(place, where, *taken ? argv[0] : "true");
     }
     if (following == 0) return taciti_fail(TACIT_E_USAGE, "%s: needs a value", where);
-    if (place->option->type != TACITI_OPTION_LIST) return taciti_value_set(place->option, where, argv[0], place->value);
+    if (place->option->type != TACITI_OPTION_LIST) return taciti_place_set(place, where, argv[0]);
     *taken = following;
-    return taciti_value_set_list(where, argv, (size_t)following, place->value);
+    return taciti_place_set_list(place, where, argv, (size_t)following);
 }
 
 static tacit_status set_from_rest(const taciti_place *place, const char *where, char *rest) {
-    if (place->option->type != TACITI_OPTION_LIST) return taciti_value_set(place->option, where, rest, place->value);
-    return taciti_value_set_list(where, &rest, *rest != '\0', place->value);
+    if (place->option->type != TACITI_OPTION_LIST) return taciti_place_set(place, where, rest);
+    return taciti_place_set_list(place, where, &rest, *rest != '\0');
 }
 
 tacit_status taciti_config_flag(const taciti_config *config, int argc, char *const *argv, int *next) {
@@ -70,7 +70,7 @@ tacit_status taciti_config_flag(const taciti_config *config, int argc, char *con
     if (!find_flag(config, key, &place, &negated)) return fail_unknown_flag(config, key);
     if (negated && word[length] == '=') return taciti_fail(TACIT_E_USAGE, "%s: takes no value", where);
     if (negated) {
-        TACITI_TRY(taciti_value_set(place.option, where, "false", place.value));
+        TACITI_TRY(taciti_place_set(&place, where, "false"));
     } else if (word[length] == '=') {
         TACITI_TRY(set_from_rest(&place, where, word + length + 1));
     } else {
@@ -131,7 +131,7 @@ static tacit_status read_variable(const taciti_config *config, const char *name,
     char key[TACITI_KEY_BYTES], known[TACITI_KEY_BYTES + 8];
     for (size_t i = 0; taciti_config_at(config, i, &place); i++) {
         variable_name(taciti_place_key(&place, key), known, sizeof known);
-        if (strcmp(name, known) == 0) return taciti_value_set(place.option, name, value, place.value);
+        if (strcmp(name, known) == 0) return taciti_place_set(&place, name, value);
     }
     return has_known_section(config, name) ? fail_unknown_variable(config, name) : TACIT_OK;
 }

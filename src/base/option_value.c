@@ -231,3 +231,16 @@ tacit_status taciti_value_set(const taciti_option *option, const char *where, co
 void taciti_value_clear(const taciti_option *option, void *value) {
     if (option->type == TACITI_OPTION_LIST) memset(value, 0, sizeof(taciti_list));
 }
+
+static tacit_status give(const taciti_place *place, tacit_status status) {
+    if (status == TACIT_OK && place->given != NULL) *place->given = true;
+    return status;
+}
+
+tacit_status taciti_place_set(const taciti_place *place, const char *where, const char *text) {
+    return give(place, taciti_value_set(place->option, where, text, place->value));
+}
+
+tacit_status taciti_place_set_list(const taciti_place *place, const char *where, char *const *items, size_t count) {
+    return give(place, taciti_value_set_list(where, items, count, place->value));
+}

@@ -16,6 +16,10 @@ tacit_status taciti_value_set(const taciti_option *option, const char *where, co
 /* Stores the words as a LIST. */
 tacit_status taciti_value_set_list(const char *where, char *const *items, size_t count, void *value);
 
+/* The same for an option of a configuration, which is given from then on. */
+tacit_status taciti_place_set(const taciti_place *place, const char *where, const char *text);
+tacit_status taciti_place_set_list(const taciti_place *place, const char *where, char *const *items, size_t count);
+
 /* Sets an empty value. The storage may be uninitialised. */
 void taciti_value_clear(const taciti_option *option, void *value);
 

@@ -59,7 +59,7 @@ static const taciti_option_table optim_table = {
 static const taciti_option_table data_table = {
     .section = "data", .help = "what is learnt from", .options = data_options, .count = 4};
 static const taciti_section g_sections[] = {
-    {&top_table, &g_strategy}, {&optim_table, &g_optim}, {&data_table, &g_data}};
+    {&top_table, &g_strategy, NULL}, {&optim_table, &g_optim, NULL}, {&data_table, &g_data, NULL}};
 static const taciti_config g_config = {g_sections, 3};
 
 static const char all_defaults[] = "{\"strategy\": \"dp\", \"optim.name\": \"adamw\", \"optim.lr\": 0.0003, "
@@ -438,7 +438,7 @@ static void an_illegal_default_is_a_defect(void **state) {
     };
     static const taciti_option_table table = {.section = "s", .help = "", .options = wrong, .count = 1};
     int64_t value = 0;
-    const taciti_section section = {&table, &value};
+    const taciti_section section = {&table, &value, NULL};
     const taciti_config config = {&section, 1};
     assert_int_equal(taciti_config_defaults(&config), TACIT_E_INTERNAL);
 }
@@ -454,7 +454,7 @@ static void a_name_is_one_that_a_registry_lists(void **state) {
     static const taciti_option_table table = {.section = "net", .help = "", .options = shapes, .count = 1};
     taciti_text value;
     char choice[TACITI_CHOICE_BYTES], choices[TACITI_CHOICES_BYTES];
-    const taciti_section section = {&table, &value};
+    const taciti_section section = {&table, &value, NULL};
     const taciti_config config = {&section, 1};
     assert_int_equal(taciti_config_defaults(&config), TACIT_OK);
     assert_string_equal(value.text, "ring");

@@ -102,6 +102,7 @@ taciti_strategy_context taciti_bench_variant_context(const taciti_bench_variant 
         .layout = &variant->layout,
         .optim_options = &setting->optim,
         .exchange_options = &setting->exchange,
+        .compression = taciti_settings_compression(setting),
         .options = taciti_settings_options(setting, variant->strategy->options),
     };
 }

@@ -109,7 +109,7 @@ static tacit_status measure(struct bench *bench) {
 
 static tacit_status create_optimizer(struct bench *bench) {
     taciti_optim_options options;
-    const taciti_section section = {&taciti_optim_option_table, &options};
+    const taciti_section section = {&taciti_optim_option_table, &options, NULL};
     const taciti_config defaults = {&section, 1};
     TACITI_TRY(taciti_config_defaults(&defaults));
     bench->lr = options.lr;

@@ -213,8 +213,8 @@ typedef enum action {
     REFUSED,
 } action;
 
-/* The one place that decides: by what is stored, how the run goes on, and the entry's rule. */
-static action decide(const taciti_ckpt_origin *from, const taciti_state_entry *entry, bool shared, bool own) {
+/* By what is stored, how the run goes on, and the entry's rule. */
+static action decide_required(const taciti_ckpt_origin *from, const taciti_state_entry *entry, bool shared, bool own) {
     const bool mean = entry->regroup == TACITI_STATE_MEAN;
     if (from->resumption == TACITI_RESUME_FROM_MEAN && !mean) return LEAVE;
     if (from->resumption == TACITI_RESUME_EXACTLY && entry->owner == TACITI_STATE_OWN) return own ? TAKE_OWN : LACKING;
@@ -224,6 +224,12 @@ static action decide(const taciti_ckpt_origin *from, const taciti_state_entry *e
     }
     if (entry->regroup == TACITI_STATE_RESET || !own) return LEAVE;
     return entry->regroup == TACITI_STATE_SUM ? TAKE_SUM : REFUSED;
+}
+
+/* The one place that decides. */
+static action decide(const taciti_ckpt_origin *from, const taciti_state_entry *entry, bool shared, bool own) {
+    const action what = decide_required(from, entry, shared, own);
+    return what == LACKING && entry->optional ? LEAVE : what;
 }
 
 tacit_status taciti_ckpt_former_ranks(const taciti_ckpt_origin *from, int *out) {

@@ -19,6 +19,7 @@ static tacit_status read_one(const reader *r, const char *label, const char *cha
     TACITI_TRY(taciti_config_environment(&setting->job.config));
     TACITI_TRY(taciti_arguments_parse(r->verb, &setting->job.config, r->argc, r->argv, r->arguments));
     if (changes != NULL) TACITI_TRY(taciti_bench_setting_change(setting, changes));
+    TACITI_TRY(taciti_settings_complete(&setting->job));
     return taciti_bench_setting_check(setting, r->ranks);
 }
 

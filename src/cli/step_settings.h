@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 
 /* The keys that a verb with settings takes, for taciti_verb.keys. */
-#define TACITI_SETTING_KEYS "strategy model. optim. exchange. registered. comm. compute."
+#define TACITI_SETTING_KEYS "strategy model. optim. exchange. compress. adapt. registered. comm. compute."
 
 /* Applies, in this order, defaults, TACIT_ variables, the command line and the changes of each --against. Checks all
  * that can be checked before ranks start. Returns owned; call the destructor also after an error. Not collective. */

@@ -35,7 +35,7 @@ static const taciti_option OPTIONS[] = {
     TACITI_OPTION("train", LIST, AT(train), "", .help = "files"),
 };
 static const taciti_option_table TABLE = {.section = "optim", .help = "", .options = OPTIONS, .count = 3};
-static const taciti_section SECTION = {&TABLE, &g_values};
+static const taciti_section SECTION = {&TABLE, &g_values, NULL};
 static const taciti_config CONFIG = {&SECTION, 1};
 
 static char g_line[512];

@@ -54,7 +54,7 @@ static tacit_status take_sizes(const char *list, taciti_collective_options *out)
     static const taciti_option OPTION = TACITI_OPTION("bytes", BYTES, 0, "4", .min = 4, .max = 0x1p40, .help = "");
     static const taciti_option_table TABLE = {.section = "", .help = "", .options = &OPTION, .count = 1};
     int64_t bytes = 0;
-    const taciti_section section = {&TABLE, &bytes};
+    const taciti_section section = {&TABLE, &bytes, NULL};
     const taciti_config config = {&section, 1};
     char item[TACITI_QUOTED_BYTES];
     while (next_item(&list, item, sizeof item)) {
@@ -131,8 +131,8 @@ static tacit_status take_flags(const taciti_arguments *arguments, setup *out) {
 static tacit_status configure(const taciti_verb *verb, int argc, char **argv, setup *out) {
     taciti_arguments arguments;
     memset(out, 0, sizeof *out);
-    out->sections[0] = (taciti_section){&taciti_exchange_option_table, &out->bench.exchange};
-    out->sections[1] = (taciti_section){&taciti_comm_option_table, &out->comm};
+    out->sections[0] = (taciti_section){&taciti_exchange_option_table, &out->bench.exchange, NULL};
+    out->sections[1] = (taciti_section){&taciti_comm_option_table, &out->comm, NULL};
     out->config = (taciti_config){out->sections, 2};
     TACITI_TRY(taciti_config_defaults(&out->config));
     out->bench.exchange.bucket_bytes = (int64_t)1 << 40;

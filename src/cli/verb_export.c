@@ -52,7 +52,7 @@ static tacit_status read_options(const taciti_arguments *arguments, export_optio
                                            {"--dtype", "export.dtype"},
                                            {"--shard-bytes", "export.shard_bytes"},
                                            {"--step", "export.step"}};
-    const taciti_section section = {&option_table, out};
+    const taciti_section section = {&option_table, out, NULL};
     const taciti_config config = {&section, 1};
     TACITI_TRY(taciti_config_defaults(&config));
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

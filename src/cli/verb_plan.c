@@ -74,6 +74,7 @@ static tacit_status configure(const taciti_verb *verb, int argc, char **argv, qu
     TACITI_TRY(taciti_config_file(config, q->model_path));
     TACITI_TRY(taciti_config_environment(config));
     TACITI_TRY(taciti_arguments_parse(verb, config, argc, argv, &q->arguments));
+    TACITI_TRY(taciti_settings_complete(&q->settings.job));
     q->json = taciti_arguments_get(&q->arguments, "--json") != NULL;
     q->svg = taciti_arguments_get(&q->arguments, "--svg");
     q->cluster_path = taciti_arguments_get(&q->arguments, "--cluster");

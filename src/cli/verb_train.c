@@ -33,7 +33,8 @@ static tacit_status configure(const taciti_verb *verb, int argc, char **argv, ta
     if (arguments->positional_count == 1)
         TACITI_TRY(taciti_config_file(&settings->job.config, arguments->positional[0]));
     TACITI_TRY(taciti_config_environment(&settings->job.config));
-    return taciti_arguments_parse(verb, &settings->job.config, argc, argv, arguments);
+    TACITI_TRY(taciti_arguments_parse(verb, &settings->job.config, argc, argv, arguments));
+    return taciti_settings_complete(&settings->job);
 }
 
 static tacit_status check_flags(const taciti_arguments *arguments) {

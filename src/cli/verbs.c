@@ -57,7 +57,7 @@ static const taciti_verb VERBS[] = {
                 "tacit plan my.yaml --cluster cluster.json --compute.emulate profile.json --svg plan.svg\n"
                 "tacit plan my.yaml --cluster cluster.json -n 64 --json",
      .flags = taciti_plan_flags,
-     .keys = "strategy train. model. exchange. compress. registered. compute.",
+     .keys = "strategy train. model. exchange. compress. adapt. registered. compute.",
      .run = taciti_verb_plan},
     {.name = "train",
      .synopsis = "[CONFIG.yaml] [--resume] [--section.key VALUE ...]",
@@ -73,7 +73,7 @@ static const taciti_verb VERBS[] = {
      .example = "mpirun -n 4 tacit train examples/shakespeare.yaml --data.train input.txt\n"
                 "mpirun -n 3 tacit train examples/shakespeare.yaml --data.train input.txt --resume",
      .flags = taciti_train_flags,
-     .keys = "strategy train. run. model. data. optim. exchange. registered. comm.",
+     .keys = "strategy train. run. model. data. optim. exchange. compress. adapt. registered. comm.",
      .collective = true,
      .run = taciti_verb_train},
     {.name = "sample",

@@ -72,7 +72,7 @@ static void use_default_options(const taciti_codec *codec) {
     assert_true(codec->options_size <= sizeof g_options);
     g_decoder = (taciti_codec_call){.key = 42, .scratch = g_scratch};
     if (codec->options == NULL) return;
-    const taciti_section section = {codec->options, g_options};
+    const taciti_section section = {codec->options, g_options, NULL};
     assert_int_equal(taciti_config_defaults(&(taciti_config){&section, 1}), TACIT_OK);
     g_decoder.options = g_options;
 }

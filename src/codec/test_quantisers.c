@@ -39,14 +39,14 @@ static const taciti_codec *use(const char *name) {
     g_call = (taciti_codec_call){.key = 42, .state = g_state, .next = g_next};
     memset(g_state, 0, sizeof g_state);
     if (codec->options == NULL) return codec;
-    const taciti_section section = {codec->options, g_options};
+    const taciti_section section = {codec->options, g_options, NULL};
     assert_int_equal(taciti_config_defaults(&(taciti_config){&section, 1}), TACIT_OK);
     g_call.options = g_options;
     return codec;
 }
 
 static void set(const taciti_codec *codec, const char *key, const char *value) {
-    const taciti_section section = {codec->options, g_options};
+    const taciti_section section = {codec->options, g_options, NULL};
     assert_int_equal(taciti_config_set(&(taciti_config){&section, 1}, key, value, key), TACIT_OK);
 }
 

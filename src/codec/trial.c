@@ -40,7 +40,7 @@ tacit_status taciti_codec_defaults(const taciti_codec *codec, void **out) {
     if (codec->options == NULL) return TACIT_OK;
     void *values = taciti_calloc(1, codec->options_size);
     if (values == NULL) return TACIT_E_MEMORY;
-    const taciti_section section = {codec->options, values};
+    const taciti_section section = {codec->options, values, NULL};
     const tacit_status status = taciti_config_defaults(&(taciti_config){&section, 1});
     if (status == TACIT_OK)
         *out = values;

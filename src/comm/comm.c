@@ -146,7 +146,7 @@ tacit_status taciti_comm_open_among(const taciti_comm_options *options, const vo
 
 void taciti_comm_refuse(tacit_status status) {
     taciti_comm_options options;
-    const taciti_section section = {&taciti_comm_option_table, &options};
+    const taciti_section section = {&taciti_comm_option_table, &options, NULL};
     const taciti_config config = {&section, 1};
     taciti_comm *comm = NULL;
     if (taciti_config_defaults(&config) != TACIT_OK) return;

@@ -58,7 +58,7 @@ static void make_layout(size_t bucket_bytes, taciti_layout *out) {
 }
 
 static void set_options(const trial *t, const taciti_codec *codec, char *options) {
-    const taciti_section section = {codec->options, options};
+    const taciti_section section = {codec->options, options, NULL};
     const taciti_config config = {&section, 1};
     CHECK(codec->options_size <= OPTION_BYTES);
     CHECK(taciti_config_defaults(&config) == TACIT_OK);

@@ -360,7 +360,7 @@ static void wrong_stragglers_are_refused(void **state) {
 
 static taciti_compute_options options_of(const char *first, const char *second) {
     taciti_compute_options options;
-    const taciti_section section = {&taciti_compute_option_table, &options};
+    const taciti_section section = {&taciti_compute_option_table, &options, NULL};
     const taciti_config config = {&section, 1};
     char *words[2];
     char text[2][64];

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
 #include "settings/settings.h"
 
 #include <stdalign.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 
 static const taciti_option STRATEGY_OPTIONS[] = {
@@ -23,16 +25,23 @@ typedef struct registered {
     size_t bytes; /* of its values */
 } registered;
 
-/* The index-th registered table; false behind the last. */
-static bool registered_at(size_t index, registered *out) {
-    for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++) {
-        *out = (registered){(*s)->options, (*s)->options_size};
+typedef enum registry { STRATEGIES, CODECS, CONTROLLERS, REGISTRIES } registry;
+
+/* What the index-th entry of a registry brings; false behind the last. */
+static bool entry_at(registry of, size_t index, registered *out) {
+    const taciti_strategy *strategy = of == STRATEGIES ? taciti_strategy_list()[index] : NULL;
+    const taciti_codec *codec = of == CODECS ? taciti_codec_list()[index] : NULL;
+    const taciti_controller *controller = of == CONTROLLERS ? taciti_controller_list()[index] : NULL;
+    if (strategy != NULL) *out = (registered){strategy->options, strategy->options_size};
+    if (codec != NULL) *out = (registered){codec->options, codec->options_size};
+    if (controller != NULL) *out = (registered){controller->options, controller->options_size};
+    return strategy != NULL || codec != NULL || controller != NULL;
+}
+
+/* The index-th table of a registry; false behind the last. */
+static bool table_at(registry of, size_t index, registered *out) {
+    for (size_t i = 0; entry_at(of, i, out); i++)
         if (out->table != NULL && index-- == 0) return true;
-    }
-    for (const taciti_codec *const *c = taciti_codec_list(); *c != NULL; c++) {
-        *out = (registered){(*c)->options, (*c)->options_size};
-        if (out->table != NULL && index-- == 0) return true;
-    }
     return false;
 }
 
@@ -44,8 +53,9 @@ static size_t aligned(size_t bytes) {
 
 bool taciti_settings_registered(const taciti_option_table *table) {
     registered r;
-    for (size_t i = 0; registered_at(i, &r); i++)
-        if (r.table == table) return true;
+    for (registry of = 0; of < REGISTRIES; of++)
+        for (size_t i = 0; table_at(of, i, &r); i++)
+            if (r.table == table) return true;
     return false;
 }
 
@@ -59,32 +69,54 @@ typedef struct own_sections {
 static void append(taciti_settings *s, const own_sections *own, const taciti_option_table *table, void *values) {
     for (size_t i = 0; i < own->count; i++)
         if (own->list[i].before == table) s->sections[s->config.count++] = own->list[i].section;
-    s->sections[s->config.count++] = (taciti_section){table, values};
+    s->sections[s->config.count++] = (taciti_section){.table = table, .values = values};
+}
+
+/* Returns the place of the values behind these. */
+static char *append_registered(taciti_settings *s, const own_sections *own, registry of, char *values) {
+    registered r;
+    for (size_t i = 0; table_at(of, i, &r); values += aligned(r.bytes), i++) append(s, own, r.table, values);
+    return values;
 }
 
 static void compose(taciti_settings *s, const own_sections *own) {
-    registered r;
     char *values = s->registered;
     append(s, own, &taciti_strategy_option_table, &s->strategy);
     append(s, own, &taciti_model_option_table, &s->model);
     append(s, own, &taciti_optim_option_table, &s->optim);
     append(s, own, &taciti_exchange_option_table, &s->exchange);
-    for (size_t i = 0; registered_at(i, &r); values += aligned(r.bytes), i++) append(s, own, r.table, values);
+    values = append_registered(s, own, STRATEGIES, values);
+    append(s, own, &taciti_compress_option_table, &s->compress);
+    values = append_registered(s, own, CODECS, values);
+    append(s, own, &taciti_adapt_option_table, &s->adapt);
+    (void)append_registered(s, own, CONTROLLERS, values);
     append(s, own, &taciti_comm_option_table, &s->comm);
     append(s, own, &taciti_compute_option_table, &s->compute);
     s->config.sections = s->sections;
 }
 
+static tacit_status record_given(taciti_settings *s) {
+    size_t options = 0;
+    for (size_t i = 0; i < s->config.count; i++) options += s->sections[i].table->count;
+    bool *given = s->given = taciti_calloc(options, sizeof *given);
+    if (given == NULL) return TACIT_E_MEMORY;
+    for (size_t i = 0; i < s->config.count; given += s->sections[i++].table->count) s->sections[i].given = given;
+    return TACIT_OK;
+}
+
 tacit_status taciti_settings_init(taciti_settings *settings, const taciti_own_section *own, size_t count) {
-    enum { FIXED = 6 };
+    enum { FIXED = 8 };
     const own_sections mine = {own, count};
     size_t bytes = 1, tables = 0;
-    for (registered r; registered_at(tables, &r); tables++) bytes += aligned(r.bytes);
+    registered r;
+    for (registry of = 0; of < REGISTRIES; of++)
+        for (size_t i = 0; table_at(of, i, &r); i++, tables++) bytes += aligned(r.bytes);
     memset(settings, 0, sizeof *settings);
     settings->registered = taciti_calloc(bytes, 1);
     settings->sections = taciti_calloc(FIXED + tables + count, sizeof *settings->sections);
     if (settings->registered == NULL || settings->sections == NULL) return TACIT_E_MEMORY;
     compose(settings, &mine);
+    TACITI_TRY(record_given(settings));
     return taciti_config_defaults(&settings->config);
 }
 
@@ -92,9 +124,11 @@ void taciti_settings_destroy(taciti_settings *settings) {
     taciti_config_destroy(&settings->config);
     taciti_free(settings->sections);
     taciti_free(settings->registered);
+    taciti_free(settings->given);
     settings->config = (taciti_config){0};
     settings->sections = NULL;
     settings->registered = NULL;
+    settings->given = NULL;
 }
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
@@ -109,8 +143,69 @@ const void *taciti_settings_options(const taciti_settings *settings, const tacit
     return NULL;
 }
 
+taciti_compression_setup taciti_settings_compression(const taciti_settings *settings) {
+    const taciti_codec *codec = taciti_codec_find(settings->compress.codec.text);
+    const taciti_controller *controller = taciti_controller_find(settings->adapt.policy.text);
+    return (taciti_compression_setup){
+        .codec = codec,
+        .codec_options = codec == NULL ? NULL : taciti_settings_options(settings, codec->options),
+        .options = &settings->compress,
+        .controller = controller,
+        .controller_options = controller == NULL ? NULL : taciti_settings_options(settings, controller->options)};
+}
+
+/* ---- presets ----------------------------------------------------------------------------------------------------- */
+
+enum { PRESET_BYTES = 512 };
+
+/* Sets the keys of a codec's preset, or sets them back to the defaults of their tables. */
+static tacit_status apply_preset(const taciti_settings *settings, const taciti_codec *codec, bool back) {
+    char text[PRESET_BYTES], origin[PRESET_BYTES], *rest = NULL;
+    if (codec == NULL || codec->preset == NULL) return TACIT_OK;
+    (void)snprintf(text, sizeof text, "%s", codec->preset);
+    (void)snprintf(origin, sizeof origin, "preset of codec %s", codec->name);
+    for (char *key = strtok_r(text, " ", &rest); key != NULL; key = strtok_r(NULL, " ", &rest)) {
+        char *value = strchr(key, '=');
+        if (value == NULL) return taciti_fail(TACIT_E_INTERNAL, "%s: \"%s\" has no value", origin, key);
+        *value++ = '\0';
+        TACITI_TRY(taciti_config_preset(&settings->config, key, back ? NULL : value, origin));
+    }
+    return TACIT_OK;
+}
+
+tacit_status taciti_settings_complete(taciti_settings *settings) {
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
+        TACITI_TRY(apply_preset(settings, *codec, true));
+    return apply_preset(settings, taciti_settings_compression(settings).codec, false);
+}
+
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
+
+/* A factor that the codec does not have is a misunderstanding. */
+static tacit_status check_factor(const taciti_settings *settings, const taciti_codec *codec) {
+    taciti_place place;
+    if (codec == NULL || codec->selects || settings->compress.factor == 1) return TACIT_OK;
+    if (!taciti_config_find(&settings->config, "compress.factor", &place) || !*place.given) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "compress.factor %g: codec %s sends every element; leave the factor out, or give 1 for dense "
+                       "steps, or --compress.codec topk",
+                       settings->compress.factor, codec->name);
+}
+
+static tacit_status check_compression(const taciti_settings *settings, const taciti_strategy *strategy) {
+    const taciti_compression_setup setup = taciti_settings_compression(settings);
+    TACITI_TRY(check_factor(settings, setup.codec));
+    TACITI_TRY(taciti_compression_check(&setup));
+    if (setup.codec == NULL || strategy->compresses) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "compress.codec %s: strategy %s does not compress; leave it out, choose a number format with "
+                       "--exchange.wire bf16, or a strategy that compresses: --strategy dp",
+                       setup.codec->name, strategy->name);
+}
+
 tacit_status taciti_settings_check(const taciti_settings *settings, const taciti_hosts *hosts) {
     const taciti_strategy *strategy = taciti_settings_strategy(settings);
+    TACITI_TRY(check_compression(settings, strategy));
     if (strategy->check == NULL) return TACIT_OK;
     return strategy->check(taciti_settings_options(settings, strategy->options), hosts);
 }

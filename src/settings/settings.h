@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The settings of a job. They consist of fixed sections (network, optimizer, exchange, ...), of the options that
- * strategies and codecs register, and of the caller's own sections. Trainer, step benchmark, planner and library use
- * them; none of these names an option of a strategy.
+ * strategies, codecs and controllers register, and of the caller's own sections. Trainer, step benchmark, planner and
+ * library use them; none of these names an option of a strategy.
  *
- *   strategy  [train run]  model  [data]  optim  exchange  gossip localsgd ...  comm  compute
+ *   strategy  [train run]  model  [data]  optim  exchange  gossip localsgd ...  compress  topk ...  adapt  knee ...
+ *   comm  compute
  *
  * The sections have this order in the JSON text of the configuration, which checkpoints record and ranks compare.
  */
@@ -24,9 +25,12 @@ typedef struct taciti_settings {
     taciti_model_options model;
     taciti_optim_options optim;
     taciti_exchange_options exchange;
+    taciti_compress_options compress;
+    taciti_adapt_options adapt;
     taciti_comm_options comm;
     taciti_compute_options compute; /* assumptions of `tacit plan` and `tacit bench step`; training ignores them */
-    void *registered;               /* options of strategies and codecs; owned */
+    void *registered;               /* options of strategies, codecs and controllers; owned */
+    bool *given;                    /* which options were set; owned */
     taciti_section *sections;       /* owned; they point into this struct, which must not move */
     taciti_config config;           /* the configuration made of `sections` */
 } taciti_settings;
@@ -50,15 +54,22 @@ const taciti_strategy *taciti_settings_strategy(const taciti_settings *settings)
  * taciti_encoding.options: taciti_settings_options(settings, strategy->options). Returns NULL if table is NULL. */
 const void *taciti_settings_options(const taciti_settings *settings, const taciti_option_table *table);
 
-/* Calls the strategy's check(): returns E_CONFIG if it cannot be used with these options on these hosts. hosts NULL:
- * checks only what does not depend on ranks. */
+/* Returns what compress.codec and adapt.policy name. Borrows from the settings. */
+taciti_compression_setup taciti_settings_compression(const taciti_settings *settings);
+
+/* Sets the defaults that the codec needs in other sections (taciti_codec.preset); options that were given keep their
+ * values. Call it when all options have been read; it may be called again after changes. */
+tacit_status taciti_settings_complete(taciti_settings *settings);
+
+/* Checks the compression and calls the strategy's check(): returns E_CONFIG if they cannot be used with these options
+ * on these hosts. hosts NULL: checks only what does not depend on ranks. */
 tacit_status taciti_settings_check(const taciti_settings *settings, const taciti_hosts *hosts);
 
 /* Sets *out to the index-th of the keys that distinguish runs of the strategy (taciti_strategy.label). Returns false if
  * there are not so many. */
 bool taciti_settings_label(const taciti_settings *settings, size_t index, taciti_place *out);
 
-/* Returns whether the table is that of a strategy or a codec. */
+/* Returns whether the table is that of a strategy, a codec or a controller. */
 bool taciti_settings_registered(const taciti_option_table *table);
 
 /* agree.c: refuse ranks that run different programs, have different settings, or lay parameters out differently; the

@@ -24,14 +24,14 @@
 
 typedef struct dp {
     taciti_strategy_context context;
-    taciti_exchange *exchange;
+    taciti_compression *compression;
     bool *begun; /* per bucket, this step; owned */
 } dp;
 
 static void dp_destroy(void *self) {
     dp *d = self;
     if (d == NULL) return;
-    taciti_exchange_destroy(d->exchange);
+    taciti_compression_destroy(d->compression);
     taciti_free(d->begun);
     taciti_free(d);
 }
@@ -39,32 +39,27 @@ static void dp_destroy(void *self) {
 static tacit_status dp_create(const taciti_strategy_context *context, void **out) {
     dp *d = taciti_calloc(1, sizeof *d);
     bool *begun = taciti_calloc(context->layout->bucket_count, sizeof *begun);
-    taciti_exchange *exchange = NULL;
+    taciti_compression *compression = NULL;
     tacit_status status = taciti_comm_agree(context->comm, d == NULL || begun == NULL ? TACIT_E_MEMORY : TACIT_OK);
-    const taciti_exchange_compression *compression = context->compression;
-    if (status == TACIT_OK)
-        status = taciti_exchange_create_encoded(context->comm, context->layout, context->exchange_options, compression,
-                                                &exchange);
+    if (status == TACIT_OK) status = taciti_compression_create(context, &compression);
     if (status != TACIT_OK) {
         taciti_free(begun);
         taciti_free(d);
         return status;
     }
-    *d = (dp){.context = *context, .exchange = exchange, .begun = begun};
+    *d = (dp){.context = *context, .compression = compression, .begun = begun};
     *out = d;
     return TACIT_OK;
 }
 
 static tacit_status dp_start(void *self, int64_t step, bool restored) {
-    (void)restored;
-    taciti_exchange_at(((dp *)self)->exchange, step, NULL);
-    return TACIT_OK;
+    return taciti_compression_start(((dp *)self)->compression, step, restored);
 }
 
 static tacit_status begin(dp *d, size_t bucket) {
     if (d->begun[bucket]) return TACIT_OK;
     d->begun[bucket] = true;
-    return taciti_exchange_begin(d->exchange, d->context.gradients, bucket);
+    return taciti_compression_begin(d->compression, d->context.gradients, bucket);
 }
 
 static tacit_status dp_ready(void *self, size_t bucket) {
@@ -74,14 +69,14 @@ static tacit_status dp_ready(void *self, size_t bucket) {
 
 /* Waits for every bucket and adds up the squares of those that have arrived while the rest is still under way. *scale:
  * what the sums are multiplied by. */
-static tacit_status collect(dp *d, taciti_step_report *report, double *scale) {
+static tacit_status collect(dp *d, double lr, taciti_step_report *report, double *scale) {
     const taciti_layout *layout = d->context.layout;
     double squares = 0;
     *report = (taciti_step_report){.wait_ns = 0};
     for (size_t b = 0; b < layout->bucket_count; b++) TACITI_TRY(begin(d, b));
     for (size_t b = 0; b < layout->bucket_count; b++) {
         const int64_t begin_ns = taciti_now_ns();
-        TACITI_TRY(taciti_exchange_wait(d->exchange, b));
+        TACITI_TRY(taciti_exchange_wait(taciti_compression_exchange(d->compression), b));
         report->wait_ns += taciti_trace_add(d->context.trace, TACITI_SPAN_WAIT, (int)b, begin_ns) - begin_ns;
         squares += taciti_optim_sum_squares(d->context.optim, d->context.gradients, layout->buckets[b].offset,
                                             layout->buckets[b].n);
@@ -90,14 +85,14 @@ static tacit_status collect(dp *d, taciti_step_report *report, double *scale) {
     report->grad_norm = sqrt(squares);
     report->skipped = !isfinite(squares);
     *scale = report->skipped ? 1 : taciti_optim_clip_scale(d->context.optim_options, report->grad_norm);
-    return taciti_exchange_settle(d->exchange, !report->skipped);
+    return taciti_compression_settle(d->compression, !report->skipped, lr, report);
 }
 
 static tacit_status dp_finish(void *self, double lr, taciti_step_report *out) {
     dp *d = self;
     const taciti_strategy_context *c = &d->context;
     double scale = 1;
-    TACITI_TRY(collect(d, out, &scale));
+    TACITI_TRY(collect(d, lr, out, &scale));
     if (out->skipped) return TACIT_OK;
     const int64_t begin_ns = taciti_now_ns();
     taciti_optim_update(c->optim, c->parameters, c->gradients, c->copy16, lr, scale);
@@ -108,27 +103,32 @@ static tacit_status dp_finish(void *self, double lr, taciti_step_report *out) {
 static tacit_status dp_settle(void *self, double lr, taciti_step_report *out) {
     dp *d = self;
     double scale = 1;
-    (void)lr;
-    TACITI_TRY(collect(d, out, &scale));
+    TACITI_TRY(collect(d, lr, out, &scale));
     taciti_optim_scale(d->context.optim, d->context.gradients, scale);
     return TACIT_OK;
 }
 
 static uint64_t dp_bytes_per_step(const void *self) {
-    return taciti_exchange_bytes_per_step(((const dp *)self)->exchange);
+    return taciti_exchange_bytes_per_step(taciti_compression_exchange(((const dp *)self)->compression));
 }
 
 static uint64_t dp_nic_bytes_per_step(const void *self) {
-    return taciti_exchange_nic_bytes_per_step(((const dp *)self)->exchange);
+    return taciti_exchange_nic_bytes_per_step(taciti_compression_exchange(((const dp *)self)->compression));
 }
 
 static tacit_status dp_predict_bytes(const taciti_strategy_context *context, size_t *out) {
-    *out = taciti_exchange_predict_bytes(context->comm, context->layout, context->exchange_options);
+    *out = taciti_compression_predict_bytes(context);
     return TACIT_OK;
 }
 
 static void dp_state(void *self, taciti_state *out) {
-    taciti_optim_list_state(((dp *)self)->context.optim, TACITI_STATE_SHARED, out);
+    dp *d = self;
+    taciti_optim_list_state(d->context.optim, TACITI_STATE_SHARED, out);
+    taciti_compression_state(d->compression, out);
+}
+
+static bool dp_event(const void *self, char *out, size_t size) {
+    return taciti_compression_event(((const dp *)self)->compression, out, size);
 }
 
 static tacit_status dp_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
@@ -155,5 +155,7 @@ const taciti_strategy taciti_strategy_dp = {
     .nic_bytes_per_step = dp_nic_bytes_per_step,
     .predict_bytes = dp_predict_bytes,
     .state = dp_state,
+    .event = dp_event,
+    .compresses = true,
     .replicas_equal = true,
 };

@@ -59,12 +59,13 @@ typedef struct localsgd {
     taciti_strategy_context context;
     taciti_localsgd_options options;
     const taciti_kernels *kernels;
-    taciti_exchange *exchange;
+    taciti_compression *compression;
     taciti_average *average;
     taciti_pages anchor;   /* what all replicas started the period from, the same bits on every rank */
     taciti_pages momentum; /* of the outer step; nothing when that has none */
     double *block_squares; /* one per BLOCK_FLOATS floats of the largest bucket; owned */
     bool alone;            /* one rank, plain averaging: the average is what it has */
+    double lr;             /* of this step */
     int64_t step;          /* that comes next */
     int64_t done;          /* steps since the last average */
     double saved_done;     /* the same for a checkpoint, which keeps numbers */
@@ -80,7 +81,7 @@ static void localsgd_destroy(void *self) {
     localsgd *l = self;
     if (l == NULL) return;
     taciti_average_destroy(l->average);
-    taciti_exchange_destroy(l->exchange);
+    taciti_compression_destroy(l->compression);
     taciti_pages_destroy(&l->anchor);
     taciti_pages_destroy(&l->momentum);
     taciti_free(l->block_squares);
@@ -105,7 +106,7 @@ static tacit_status allocate(localsgd *l) {
 static tacit_status build(localsgd *l) {
     const taciti_strategy_context *c = &l->context;
     TACITI_TRY(taciti_comm_agree(c->comm, allocate(l)));
-    TACITI_TRY(taciti_exchange_create_encoded(c->comm, c->layout, c->exchange_options, c->compression, &l->exchange));
+    TACITI_TRY(taciti_compression_create(c, &l->compression));
     return taciti_average_create(c, &l->average);
 }
 
@@ -148,6 +149,7 @@ static void copy_to_anchor(void *context, int thread, int threads) {
 static tacit_status localsgd_start(void *self, int64_t step, bool restored) {
     localsgd *l = self;
     l->step = step;
+    TACITI_TRY(taciti_compression_start(l->compression, step, restored));
     if (!restored) {
         l->done = step % l->options.every;
         taciti_optim_run(l->context.optim, copy_to_anchor, l);
@@ -239,21 +241,23 @@ static void step_inner(localsgd *l, const taciti_bucket *range) {
  * of earlier ones. */
 static tacit_status step_together(localsgd *l, bool update, taciti_step_report *report) {
     const taciti_strategy_context *c = &l->context;
+    taciti_exchange *exchange = taciti_compression_exchange(l->compression);
     const size_t buckets = c->layout->bucket_count;
     const bool overlap = c->exchange_options->overlap;
     for (size_t b = 0; b < buckets; b++) {
         if (update) step_inner(l, &c->layout->buckets[b]);
         depart_bucket(l, b);
-        if (overlap) TACITI_TRY(taciti_exchange_begin(l->exchange, c->gradients, b));
+        if (overlap) TACITI_TRY(taciti_compression_begin(l->compression, c->gradients, b));
     }
-    for (size_t b = 0; b < buckets && !overlap; b++) TACITI_TRY(taciti_exchange_begin(l->exchange, c->gradients, b));
+    for (size_t b = 0; b < buckets && !overlap; b++)
+        TACITI_TRY(taciti_compression_begin(l->compression, c->gradients, b));
     for (size_t b = 0; b < buckets; b++) {
         const int64_t begin_ns = taciti_now_ns();
-        TACITI_TRY(taciti_exchange_wait(l->exchange, b));
+        TACITI_TRY(taciti_exchange_wait(exchange, b));
         report->wait_ns += taciti_trace_add(c->trace, TACITI_SPAN_WAIT, (int)b, begin_ns) - begin_ns;
         arrive_bucket(l, b, &report->moved);
     }
-    return taciti_exchange_settle(l->exchange, true);
+    return taciti_compression_settle(l->compression, true, l->lr, report);
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
@@ -261,7 +265,7 @@ static tacit_status step_together(localsgd *l, bool update, taciti_step_report *
 /* update: the inner step, which has begun, is still to be made. */
 static tacit_status end_step(localsgd *l, bool update, taciti_step_report *report) {
     const bool together = ++l->done >= l->options.every;
-    taciti_exchange_at(l->exchange, l->step++, NULL);
+    taciti_compression_at(l->compression, l->step++);
     if (together) l->done = 0;
     if (together && !l->alone) return step_together(l, update, report);
     if (update) step_inner(l, &(taciti_bucket){.n = l->context.layout->n});
@@ -272,13 +276,14 @@ static tacit_status end_step(localsgd *l, bool update, taciti_step_report *repor
 static tacit_status localsgd_finish(void *self, double lr, taciti_step_report *out) {
     localsgd *l = self;
     const double scale = begin_inner(l, out);
+    l->lr = lr;
     if (!out->skipped) taciti_optim_begin(l->context.optim, lr, scale);
     return end_step(l, !out->skipped, out);
 }
 
 static tacit_status localsgd_settle(void *self, double lr, taciti_step_report *out) {
     localsgd *l = self;
-    (void)lr;
+    l->lr = lr;
     taciti_optim_scale(l->context.optim, l->context.gradients, begin_inner(l, out));
     return TACIT_OK;
 }
@@ -304,7 +309,12 @@ static void localsgd_state(void *self, taciti_state *out) {
     if (momentum_of(l) != NULL)
         taciti_state_add_array(out, "strategy.outer_momentum", TACITI_STATE_OWN, TACITI_STATE_RESET, layout,
                                momentum_of(l));
+    taciti_compression_state(l->compression, out);
     taciti_state_add_numbers(out, "numbers", TACITI_STATE_OWN, TACITI_STATE_RESET, &l->saved_done, 1);
+}
+
+static bool localsgd_event(const void *self, char *out, size_t size) {
+    return taciti_compression_event(((const localsgd *)self)->compression, out, size);
 }
 
 /* ---- costs ------------------------------------------------------------------------------------------------------- */
@@ -316,12 +326,12 @@ static uint64_t per_step(const localsgd *l, uint64_t bytes) {
 
 static uint64_t localsgd_bytes_per_step(const void *self) {
     const localsgd *l = self;
-    return l->alone ? 0 : per_step(l, taciti_exchange_bytes_per_step(l->exchange));
+    return l->alone ? 0 : per_step(l, taciti_exchange_bytes_per_step(taciti_compression_exchange(l->compression)));
 }
 
 static uint64_t localsgd_nic_bytes_per_step(const void *self) {
     const localsgd *l = self;
-    return l->alone ? 0 : per_step(l, taciti_exchange_nic_bytes_per_step(l->exchange));
+    return l->alone ? 0 : per_step(l, taciti_exchange_nic_bytes_per_step(taciti_compression_exchange(l->compression)));
 }
 
 static size_t localsgd_period(const void *self) { return (size_t)((const localsgd *)self)->options.every; }
@@ -330,8 +340,8 @@ static tacit_status localsgd_predict_bytes(const taciti_strategy_context *c, siz
     const taciti_localsgd_options *options = c->options;
     TACITI_TRY(localsgd_check(options, NULL));
     const size_t arrays = options->outer_momentum > 0 ? 2 : 1;
-    *out = arrays * c->layout->n * sizeof(float) +
-           taciti_exchange_predict_bytes(c->comm, c->layout, c->exchange_options) + taciti_average_predict_bytes(c);
+    *out =
+        arrays * c->layout->n * sizeof(float) + taciti_compression_predict_bytes(c) + taciti_average_predict_bytes(c);
     return TACIT_OK;
 }
 
@@ -366,4 +376,6 @@ const taciti_strategy taciti_strategy_localsgd = {
     .average = localsgd_average,
     .revert = localsgd_revert,
     .state = localsgd_state,
+    .event = localsgd_event,
+    .compresses = true,
 };

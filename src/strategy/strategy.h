@@ -11,6 +11,7 @@
 #include "base/option.h"
 #include "exchange/exchange.h"
 #include "optim/optim.h"
+#include "strategy/compression.h"
 #include "strategy/pattern.h"
 #include "tensor/state.h"
 
@@ -22,9 +23,9 @@ typedef struct taciti_strategy_context {
     taciti_optim *optim;
     const taciti_optim_options *optim_options;
     const taciti_exchange_options *exchange_options;
-    const taciti_exchange_compression *compression; /* of sums over all ranks; NULL: none */
-    const void *options; /* the struct that the strategy's option table fills; NULL if it has none */
-    float *parameters;   /* flat */
+    taciti_compression_setup compression; /* of sums over all ranks; strategies that do not compress ignore it */
+    const void *options;                  /* the struct that the strategy's option table fills; NULL if it has none */
+    float *parameters;                    /* flat */
     float *gradients;    /* flat; sum over the local samples, scaled so that the sum over ranks is the gradient */
     taciti_bf16 *copy16; /* flat bf16 copy of the parameters, or NULL */
     taciti_trace *trace; /* of the training thread */
@@ -38,6 +39,9 @@ typedef struct taciti_step_report {
     int64_t wait_ns;  /* exposed wait: blocked on communication after the end of backward */
     double moved; /* sum of squares of the changes by mixing on this rank, a local proxy of the consensus distance; the
                      mean over the step's mixes, at most those of one period */
+    double factor, gain, kept; /* of a compressed sum: the factor that was used (1: dense), |sent|^2 / |gradient +
+                                  residual|^2, and the share of the elements that were sent; 0 if there was none */
+    double bytes;              /* payload that this rank sent for that sum; 0: unknown */
 } taciti_step_report;
 
 typedef struct taciti_strategy {
@@ -126,6 +130,10 @@ typedef struct taciti_strategy {
      * Entries may also be written to, between create() and start(). Between two steps. Not collective. */
     void (*state)(void *self, taciti_state *out);
 
+    /* What the last step has decided about compression, as in taciti_compression_event(). NULL: nothing ever. */
+    bool (*event)(const void *self, char *out, size_t size);
+
+    bool compresses;     /* sums go through the context's compression; the others refuse a codec */
     bool replicas_equal; /* parameters are bit-equal on all ranks after every step */
 } taciti_strategy;
 

@@ -36,8 +36,8 @@ typedef struct trial {
     double then_lr;   /* localsgd.outer_lr from then on; 0: the same */
     bool emulated;    /* the optimizer leaves all elements alone */
     bool check_bytes; /* of every step */
-    const taciti_exchange_compression *compression; /* NULL: exchange.wire */
-    float constant;                                 /* every element of every gradient; 0: as data says */
+    taciti_compression_setup compression;
+    float constant; /* every element of every gradient; 0: as data says */
     float *parameters[MAX_RANKS];
     double distances[MAX_RANKS][STEPS]; /* consensus distance after each step */
     taciti_step_report reports[MAX_RANKS][STEPS];
@@ -273,11 +273,10 @@ static void assert_replicas_equal(const trial *t, int ranks) {
 static void error_feedback_loses_nothing(void **state) {
     (void)state;
     static const test_sparse_options THRESHOLD = {.threshold = 0.3};
-    static const taciti_exchange_compression SPARSE = {
-        .encoding = {.codec = &test_sparse, .options = &THRESHOLD, .seed = 7},
-        .feedback = {.errors = true, .decay = 1}};
+    static const taciti_compress_options FEEDBACK = {.factor = 10, .feedback = true, .decay = 1, .seed = 7};
+    const taciti_compression_setup sparse = {.codec = &test_sparse, .codec_options = &THRESHOLD, .options = &FEEDBACK};
     trial t = trial_of(DYADIC, TACITI_OPTIM_SGD, 1);
-    t.compression = &SPARSE;
+    t.compression = sparse;
     t.constant = 1;
     play(&t, 2);
     assert_memory_equal(t.parameters[1], t.parameters[0], t.n * sizeof(float));

@@ -24,9 +24,9 @@ test_replicas test_replicas_of(int ranks, int steps) {
                        .average_at = -1,
                        .wrong_rank = -1,
                        .bad_rank = -1};
-    taciti_section sections[] = {{&taciti_gossip_option_table, &t.gossip},
-                                 {&taciti_optim_option_table, &t.optim},
-                                 {&taciti_exchange_option_table, &t.exchange}};
+    taciti_section sections[] = {{&taciti_gossip_option_table, &t.gossip, NULL},
+                                 {&taciti_optim_option_table, &t.optim, NULL},
+                                 {&taciti_exchange_option_table, &t.exchange, NULL}};
     const taciti_config config = {sections, sizeof sections / sizeof *sections};
     CHECK(taciti_config_defaults(&config) == TACIT_OK);
     t.optim.name = TACITI_OPTIM_SGD;

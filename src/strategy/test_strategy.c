@@ -27,9 +27,9 @@ typedef struct trial {
     int bad_rank;  /* -1: none */
     int virtually; /* a single rank that plays this many: the reference; 0: no */
     bool emulated; /* the optimizer leaves all elements alone */
-    const taciti_exchange_compression *compression; /* NULL: exchange.wire */
-    float constant;                                 /* every element of every gradient; 0: small integers */
-    bool absent;                                    /* step BAD_STEP is not made */
+    taciti_compression_setup compression;
+    float constant; /* every element of every gradient; 0: small integers */
+    bool absent;    /* step BAD_STEP is not made */
     float *parameters[MAX_RANKS];
     taciti_step_report reports[MAX_RANKS][STEPS];
     size_t n;
@@ -84,7 +84,7 @@ static void train(taciti_comm *comm, void *context) {
         for (size_t b = 0; b < layout.bucket_count; b++) CHECK(dp->ready(self, b) == TACIT_OK);
         CHECK(dp->finish(self, 0.01, &t->reports[rank][step]) == TACIT_OK);
         const taciti_comm_counters after = taciti_comm_count(comm);
-        if (t->compression != NULL) continue; /* of variable size */
+        if (t->compression.codec != NULL) continue; /* of variable size */
         CHECK(after.bytes_sent - before.bytes_sent == dp->bytes_per_step(self));
         CHECK(test_sum_over_host(comm, after.away_bytes_sent - before.away_bytes_sent) == dp->nic_bytes_per_step(self));
     }
@@ -201,13 +201,12 @@ static void one_bad_gradient_makes_all_skip(void **state) {
 static void error_feedback_loses_nothing(void **state) {
     (void)state;
     static const test_sparse_options THRESHOLD = {.threshold = 1.5};
-    static const taciti_exchange_compression SPARSE = {
-        .encoding = {.codec = &test_sparse, .options = &THRESHOLD, .seed = 7},
-        .feedback = {.errors = true, .decay = 1}};
+    static const taciti_compress_options FEEDBACK = {.factor = 10, .feedback = true, .decay = 1, .seed = 7};
+    const taciti_compression_setup sparse = {.codec = &test_sparse, .codec_options = &THRESHOLD, .options = &FEEDBACK};
     for (int ranks = 2; ranks <= MAX_RANKS; ranks++) {
         trial t = trial_of(ranks % 2 == 0, TACITI_OPTIM_SGD, 0);
         t.optim.momentum = t.optim.weight_decay = 0;
-        t.compression = &SPARSE;
+        t.compression = sparse;
         t.constant = 1;
         play(&t, ranks);
         for (size_t i = 0; i < 3000; i++) { /* the first tensor */
@@ -222,11 +221,10 @@ static void error_feedback_loses_nothing(void **state) {
 static void a_skipped_step_leaves_residuals_alone(void **state) {
     (void)state;
     static const test_sparse_options THRESHOLD = {.threshold = 3.5};
-    static const taciti_exchange_compression SPARSE = {
-        .encoding = {.codec = &test_sparse, .options = &THRESHOLD, .seed = 7},
-        .feedback = {.errors = true, .decay = 1}};
+    static const taciti_compress_options FEEDBACK = {.factor = 10, .feedback = true, .decay = 1, .seed = 7};
+    const taciti_compression_setup sparse = {.codec = &test_sparse, .codec_options = &THRESHOLD, .options = &FEEDBACK};
     trial skipped = trial_of(true, TACITI_OPTIM_ADAMW, 1), absent = trial_of(false, TACITI_OPTIM_ADAMW, 1);
-    skipped.compression = absent.compression = &SPARSE;
+    skipped.compression = absent.compression = sparse;
     skipped.bad = NAN;
     skipped.bad_rank = 1;
     absent.absent = true;

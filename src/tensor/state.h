@@ -47,6 +47,7 @@ typedef struct taciti_state_entry {
     void *data;                  /* of an array: float `begin` of the flat array */
     const taciti_layout *layout; /* of arrays */
     size_t begin, n;             /* a whole array: 0, layout->n */
+    bool optional;               /* if a checkpoint lacks it, it keeps its value from before the first step */
 } taciti_state_entry;
 
 enum { TACITI_STATE_MAX_ENTRIES = 64, TACITI_STATE_NAME_BYTES = 48 };

@@ -13,7 +13,7 @@ enum { SPIN_US = 50 };
 
 tacit_status taciti_loaded_options_init(taciti_loaded_options *options) {
     memset(options, 0, sizeof *options);
-    options->section = (taciti_section){&taciti_data_option_table, &options->data};
+    options->section = (taciti_section){&taciti_data_option_table, &options->data, NULL};
     options->config = (taciti_config){&options->section, 1};
     return taciti_config_defaults(&options->config);
 }

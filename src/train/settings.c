@@ -74,9 +74,9 @@ const taciti_option_table taciti_run_option_table = {.section = "run",
 
 tacit_status taciti_train_settings_init(taciti_train_settings *settings) {
     const taciti_own_section own[] = {
-        {{&taciti_train_option_table, &settings->train}, &taciti_model_option_table},
-        {{&taciti_run_option_table, &settings->run}, &taciti_model_option_table},
-        {{&taciti_data_option_table, &settings->data}, &taciti_optim_option_table},
+        {{&taciti_train_option_table, &settings->train, NULL}, &taciti_model_option_table},
+        {{&taciti_run_option_table, &settings->run, NULL}, &taciti_model_option_table},
+        {{&taciti_data_option_table, &settings->data, NULL}, &taciti_optim_option_table},
     };
     memset(settings, 0, sizeof *settings);
     return taciti_settings_init(&settings->job, own, sizeof own / sizeof *own);

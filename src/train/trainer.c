@@ -74,6 +74,7 @@ static tacit_status refuse_emulation(const taciti_compute_options *compute) {
 static tacit_status prepare_alone(taciti_trainer *trainer) {
     TACITI_TRY(refuse_emulation(&trainer->settings->job.compute));
     trainer->strategy = taciti_settings_strategy(&trainer->settings->job);
+    TACITI_TRY(taciti_settings_check(&trainer->settings->job, taciti_comm_hosts(trainer->comm)));
     const tacit_status opened = taciti_data_open(&trainer->settings->data, &trainer->data);
     if (opened == TACIT_E_IO) return TACIT_E_DATA; /* to the user a missing file is a fault of the data */
     TACITI_TRY(opened);
@@ -95,6 +96,7 @@ static taciti_strategy_context strategy_context(taciti_trainer *trainer) {
         .pool = trainer->pool,
         .optim_options = &s->job.optim,
         .exchange_options = &s->job.exchange,
+        .compression = taciti_settings_compression(&s->job),
         .options = taciti_settings_options(&s->job, trainer->strategy->options),
         .trace = &trainer->trace,
     };

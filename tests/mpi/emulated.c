@@ -204,7 +204,7 @@ static void measure(taciti_comm *comm, const taciti_compute_options *options, si
 
 int main(int argc, char **argv) {
     taciti_compute_options options;
-    const taciti_section section = {&taciti_compute_option_table, &options};
+    const taciti_section section = {&taciti_compute_option_table, &options, NULL};
     const taciti_config config = {&section, 1};
     taciti_comm *comm = open_comm();
     CHECK(argc > 3);

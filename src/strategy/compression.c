@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "strategy/compression.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/rng.h"
+#include "strategy/compression_state.h"
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+static taciti_exchange_compression compression_of(const taciti_compression_setup *setup) {
+    const taciti_compress_options *o = setup->options;
+    const bool feedback = o->feedback && !o->estimate && !setup->codec->lossless;
+    return (taciti_exchange_compression){
+        .encoding = {.codec = setup->codec,
+                     .options = setup->codec_options,
+                     .seed = (uint64_t)o->seed,
+                     .expected = {.factor = setup->codec->selects ? o->factor : 0}},
+        .feedback = {.errors = feedback, .decay = o->decay, .momentum = o->momentum, .estimates = o->estimate},
+        .collective = o->collective,
+    };
+}
+
+static const taciti_controller *controller_of(const taciti_compression_setup *setup) {
+    return setup->controller != NULL ? setup->controller : taciti_controller_find("fixed");
+}
+
+static size_t state_bytes_of(const taciti_compression_setup *setup, size_t buckets) {
+    return controller_of(setup)->state_bytes(setup->controller_options, buckets);
+}
+
+static tacit_status allocate(taciti_compression *c) {
+    const size_t buckets = c->layout->bucket_count;
+    c->statistics_n = taciti_statistics_size(buckets);
+    c->state_bytes = state_bytes_of(&c->setup, buckets);
+    c->mine = taciti_calloc(c->statistics_n, sizeof *c->mine);
+    c->all = taciti_calloc(c->statistics_n * (size_t)taciti_comm_size(c->comm), sizeof *c->all);
+    c->factors = taciti_calloc(buckets, sizeof *c->factors);
+    c->tallies = taciti_calloc(buckets, sizeof *c->tallies);
+    c->bucket_bytes = taciti_calloc(buckets, sizeof *c->bucket_bytes);
+    c->state = taciti_calloc(c->state_bytes + 1, 1);
+    if (c->mine == NULL || c->all == NULL || c->factors == NULL || c->tallies == NULL || c->bucket_bytes == NULL ||
+        c->state == NULL)
+        return TACIT_E_MEMORY;
+    for (size_t b = 0; b < buckets; b++) c->bucket_bytes[b] = c->layout->buckets[b].n * sizeof(float);
+    if (c->setup.controller->period == NULL) return TACIT_OK;
+    c->period_sum = taciti_calloc(c->layout->n, sizeof *c->period_sum);
+    return c->period_sum == NULL ? TACIT_E_MEMORY : TACIT_OK;
+}
+
+/* Where this rank stores residuals of results: another placement has other ranges, or owners. */
+static int64_t placement_of(const taciti_compression *c) {
+    uint64_t key = (uint64_t)taciti_exchange_route(c->exchange);
+    taciti_range range;
+    for (size_t b = 0; b < c->layout->bucket_count; b++)
+        for (size_t i = 0; taciti_exchange_owned(c->exchange, b, i, &range); i++)
+            key = taciti_rng_key(taciti_rng_key(key, range.at), range.n);
+    return (int64_t)(key >> 1);
+}
+
+static void start_controller(taciti_compression *c) {
+    const taciti_adapt_start start = {.factor = c->setup.options->factor,
+                                      .selects = c->setup.codec->selects,
+                                      .buckets = c->layout->bucket_count,
+                                      .ranks = taciti_comm_size(c->comm),
+                                      .lanes = taciti_comm_size(c->comm)};
+    c->setup.controller->start(c->setup.controller_options, &start, c->state, &c->decision, c->factors);
+}
+
+static tacit_status build(taciti_compression *c, const taciti_exchange_options *options) {
+    const bool compresses = c->setup.codec != NULL;
+    if (!compresses) return taciti_exchange_create(c->comm, c->layout, options, &c->exchange);
+    const taciti_exchange_compression compression = compression_of(&c->setup);
+    TACITI_TRY(taciti_comm_agree(c->comm, allocate(c)));
+    TACITI_TRY(taciti_exchange_create_encoded(c->comm, c->layout, options, &compression, &c->exchange));
+    c->placement = c->saved_placement = placement_of(c);
+    start_controller(c);
+    return TACIT_OK;
+}
+
+tacit_status taciti_compression_create(const taciti_strategy_context *context, taciti_compression **out) {
+    TACITI_TRY(taciti_compression_check(&context->compression)); /* the same on all ranks */
+    taciti_compression *c = taciti_calloc(1, sizeof *c);
+    TACITI_TRY(taciti_comm_agree(context->comm, c == NULL ? TACIT_E_MEMORY : TACIT_OK));
+    *c = (taciti_compression){.setup = context->compression,
+                              .comm = context->comm,
+                              .layout = context->layout,
+                              .optim = context->optim,
+                              .optim_options = context->optim_options,
+                              .gradients = context->gradients};
+    c->setup.controller = controller_of(&context->compression);
+    const tacit_status status = build(c, context->exchange_options);
+    if (status == TACIT_OK)
+        *out = c;
+    else
+        taciti_compression_destroy(c);
+    return status;
+}
+
+void taciti_compression_destroy(taciti_compression *c) {
+    if (c == NULL) return;
+    taciti_exchange_destroy(c->exchange);
+    taciti_free(c->mine);
+    taciti_free(c->all);
+    taciti_free(c->factors);
+    taciti_free(c->tallies);
+    taciti_free(c->bucket_bytes);
+    taciti_free(c->state);
+    taciti_free(c->period_sum);
+    taciti_free(c);
+}
+
+size_t taciti_compression_predict_bytes(const taciti_strategy_context *context) {
+    const taciti_compression_setup *setup = &context->compression;
+    const taciti_exchange_options *options = context->exchange_options;
+    if (setup->codec == NULL) return taciti_exchange_predict_bytes(context->comm, context->layout, options);
+    const taciti_exchange_compression compression = compression_of(setup);
+    const size_t sum = controller_of(setup)->period == NULL ? 0 : context->layout->n * sizeof(float);
+    return sum + taciti_exchange_predict_encoded_bytes(context->comm, context->layout, options, &compression);
+}
+
+taciti_exchange *taciti_compression_exchange(const taciti_compression *compression) { return compression->exchange; }
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+double taciti_compression_factor(const taciti_compression *c, size_t bucket) {
+    const taciti_compress_options *o = c->setup.options;
+    const bool own = bucket < c->layout->bucket_count && c->factors[bucket] > 0;
+    const double factor = fmax(1, own ? c->factors[bucket] : c->decision.factor);
+    return c->step < o->warmup ? pow(factor, (double)c->step / (double)o->warmup) : factor;
+}
+
+void taciti_compression_at(taciti_compression *c, int64_t step) {
+    c->step = step;
+    if (c->setup.codec == NULL) taciti_exchange_at(c->exchange, step, NULL);
+}
+
+static taciti_codec_setting setting_of(const taciti_compression *c, size_t bucket, taciti_payload_kind kind,
+                                       double factor) {
+    if (!c->setup.codec->selects) return (taciti_codec_setting){0};
+    const bool own = c->factors[bucket] > 0; /* the threshold is that of the model */
+    return (taciti_codec_setting){.factor = factor, .threshold = own ? 0 : c->thresholds[kind]};
+}
+
+tacit_status taciti_compression_begin(taciti_compression *c, float *flat, size_t bucket) {
+    if (c->setup.codec != NULL) {
+        const double factor = taciti_compression_factor(c, bucket), back = c->setup.options->back;
+        const taciti_exchange_setting setting = {
+            .contribution = setting_of(c, bucket, TACITI_PAYLOAD_CONTRIBUTION, factor),
+            .result = setting_of(c, bucket, TACITI_PAYLOAD_RESULT, back > 0 ? back : factor),
+            .dense = factor <= 1,
+            .trial = c->decision.trial};
+        taciti_exchange_at(c->exchange, c->step, &setting);
+    }
+    return taciti_exchange_begin(c->exchange, flat, bucket);
+}
+
+tacit_status taciti_compression_settle(taciti_compression *c, bool taken, double lr, taciti_step_report *report) {
+    TACITI_TRY(taciti_exchange_settle(c->exchange, taken));
+    if (c->setup.codec == NULL || !taken) {
+        c->decision.changed = false;
+        c->step++;
+        return TACIT_OK;
+    }
+    return taciti_compression_learn(c, lr, report);
+}
+
+bool taciti_compression_event(const taciti_compression *c, char *out, size_t size) {
+    if (!c->decision.changed) return false;
+    (void)snprintf(out, size, "\"policy\": \"%s\", \"factor\": %.6g, \"reason\": \"%s\"", c->setup.controller->name,
+                   c->decision.factor, c->decision.reason);
+    return true;
+}
+
+/* ---- checkpoints ------------------------------------------------------------------------------------------------- */
+
+static bool estimates(const taciti_compression *c) { return c->setup.options->estimate; }
+
+static void add_residuals(taciti_compression *c, taciti_state *out) {
+    static const char *const NAMES[] = {"strategy.residual", "strategy.residual_result", "strategy.residual_memory"};
+    const taciti_state_regroup rule = estimates(c) ? TACITI_STATE_RESET : TACITI_STATE_SUM;
+    for (int i = 0; i < (int)(sizeof NAMES / sizeof *NAMES); i++) {
+        float *residual = taciti_exchange_residual(c->exchange, (taciti_residual_array)i);
+        if (residual == NULL) continue;
+        taciti_state_add(out, (taciti_state_entry){.name = NAMES[i],
+                                                   .kind = TACITI_STATE_ARRAY,
+                                                   .owner = TACITI_STATE_OWN,
+                                                   .regroup = rule,
+                                                   .data = residual,
+                                                   .layout = c->layout,
+                                                   .n = c->layout->n,
+                                                   .optional = true});
+    }
+}
+
+static void add_bytes(taciti_state *out, const char *name, taciti_state_owner owner, void *bytes, size_t n) {
+    if (n == 0) return;
+    taciti_state_add(out, (taciti_state_entry){.name = name,
+                                               .kind = TACITI_STATE_BYTES,
+                                               .owner = owner,
+                                               .regroup = TACITI_STATE_RESET,
+                                               .data = bytes,
+                                               .n = n,
+                                               .optional = true});
+}
+
+void taciti_compression_state(taciti_compression *c, taciti_state *out) {
+    if (c->setup.codec == NULL) return;
+    size_t bytes = 0;
+    void *codec = taciti_exchange_codec_state(c->exchange, &bytes);
+    add_residuals(c, out);
+    add_bytes(out, "strategy.codec", TACITI_STATE_OWN, codec, bytes);
+    add_bytes(out, "strategy.controller", TACITI_STATE_SHARED, c->state, c->state_bytes);
+    if (c->state_bytes > 0) {
+        add_bytes(out, "strategy.decision", TACITI_STATE_SHARED, &c->decision, sizeof c->decision);
+        taciti_state_add(out, (taciti_state_entry){.name = "strategy.factors",
+                                                   .kind = TACITI_STATE_NUMBERS,
+                                                   .data = c->factors,
+                                                   .n = c->layout->bucket_count,
+                                                   .optional = true});
+    }
+    taciti_state_add(out, (taciti_state_entry){.name = "strategy.thresholds",
+                                               .kind = TACITI_STATE_NUMBERS,
+                                               .data = c->thresholds,
+                                               .n = TACITI_PAYLOAD_KINDS,
+                                               .optional = true});
+    taciti_state_add(out, (taciti_state_entry){.name = "strategy.placement",
+                                               .kind = TACITI_STATE_COUNT,
+                                               .owner = TACITI_STATE_OWN,
+                                               .data = &c->saved_placement,
+                                               .optional = true});
+    if (c->period_sum != NULL)
+        taciti_state_add(out, (taciti_state_entry){.name = "strategy.period_sum",
+                                                   .kind = TACITI_STATE_ARRAY,
+                                                   .data = c->period_sum,
+                                                   .layout = c->layout,
+                                                   .n = c->layout->n,
+                                                   .optional = true});
+}
+
+/* What was stored for other positions cannot be used in place. */
+static void forget_positions(taciti_compression *c) {
+    size_t bytes = 0;
+    void *codec = taciti_exchange_codec_state(c->exchange, &bytes);
+    if (codec != NULL) memset(codec, 0, bytes);
+    for (int i = 0; estimates(c) && i <= TACITI_RESIDUAL_MEMORY; i++) {
+        float *estimate = taciti_exchange_residual(c->exchange, (taciti_residual_array)i);
+        if (estimate != NULL) memset(estimate, 0, c->layout->n * sizeof *estimate);
+    }
+}
+
+tacit_status taciti_compression_start(taciti_compression *c, int64_t step, bool restored) {
+    taciti_compression_at(c, step);
+    if (c->setup.codec == NULL || step == 0) return TACIT_OK;
+    double moved = !restored || c->saved_placement != c->placement ? 1 : 0;
+    TACITI_TRY(taciti_comm_allreduce_f64(c->comm, &moved, 1, TACITI_OP_MAX));
+    c->saved_placement = c->placement;
+    if (moved > 0) forget_positions(c);
+    taciti_exchange_restored(c->exchange, moved > 0);
+    return TACIT_OK;
+}

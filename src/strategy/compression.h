@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Compressed sums over all ranks, for strategies: owns their exchange, and decides before every step how strongly it
+ * compresses. dp sends its gradients through it, localsgd its differences.
+ *
+ *   create()   ... start(step)   begin(), wait   settle(taken)   begin(), wait   settle(taken) ...
+ *
+ * settle() adds up over all ranks what encodes have seen, in one short message, and computes from these sums, which are
+ * the same bits on every rank, what the next step does:
+ *
+ *   factor      compress.factor, or the decision of a controller (adapt/adapt.h); it rises from 1 during
+ * compress.warmup threshold   of codecs that select by threshold: one for the whole model, so that the elements with
+ * the largest magnitudes of all buckets are sent. It is corrected from step to step (taciti_threshold_next()) dense
+ * factor 1, or the decision of a controller: the bits and the speed of a run without compression; what the residuals
+ * hold is added first
+ *
+ * Without a codec it is an exchange with exchange.wire, and settle() sends nothing.
+ */
+#ifndef TACITI_STRATEGY_COMPRESSION_H
+#define TACITI_STRATEGY_COMPRESSION_H
+
+#include "adapt/adapt.h"
+#include "exchange/exchange.h"
+#include "tensor/state.h"
+
+typedef enum taciti_compress_scope { TACITI_SCOPE_MODEL, TACITI_SCOPE_BUCKET } taciti_compress_scope;
+
+typedef struct taciti_compress_options {
+    taciti_text codec; /* compress.codec: a name of the registry, or "none" */
+    double factor;     /* compress.factor: elements per element that a rank sends */
+    double back;       /* compress.back: the same for the sum on its way back; 0: as factor */
+    int scope;         /* compress.scope: taciti_compress_scope */
+    int64_t warmup;    /* compress.warmup: steps in which the factor rises from 1 */
+    bool feedback;     /* compress.feedback: what a codec loses is added in the next step */
+    double decay;      /* compress.decay: residuals are multiplied by it in every step */
+    double momentum;   /* compress.momentum: momentum correction of residuals */
+    bool estimate;     /* compress.estimate: ranks send the change of an estimate of their gradient (EF21) */
+    int collective;    /* compress.collective: auto, scatter, gather */
+    int64_t seed;      /* compress.seed: of codecs that draw */
+} taciti_compress_options;
+extern const taciti_option_table taciti_compress_option_table; /* section "compress" */
+
+typedef struct taciti_adapt_options {
+    taciti_text policy; /* adapt.policy: a name of the registry */
+} taciti_adapt_options;
+extern const taciti_option_table taciti_adapt_option_table; /* section "adapt" */
+
+/* What a strategy compresses with. {0}: nothing is compressed. */
+typedef struct taciti_compression_setup {
+    const taciti_codec *codec;              /* NULL: none */
+    const void *codec_options;              /* borrowed */
+    const taciti_compress_options *options; /* borrowed; not NULL if there is a codec */
+    const taciti_controller *controller;    /* NULL: the factor is fixed */
+    const void *controller_options;         /* borrowed */
+} taciti_compression_setup;
+
+/* Returns E_CONFIG, with what to type, for a codec that carries no sum, and for options that do not suit it. */
+tacit_status taciti_compression_check(const taciti_compression_setup *setup);
+
+typedef struct taciti_compression taciti_compression;
+struct taciti_strategy_context;
+struct taciti_step_report;
+
+/* Creates the exchange over all ranks. Borrows what the context points to. Collective. */
+tacit_status taciti_compression_create(const struct taciti_strategy_context *context, taciti_compression **out);
+void taciti_compression_destroy(taciti_compression *compression); /* NULL is allowed */
+size_t taciti_compression_predict_bytes(const struct taciti_strategy_context *context);
+
+/* For waits and formulas. Borrowed. */
+taciti_exchange *taciti_compression_exchange(const taciti_compression *compression);
+
+/* Call it when a run starts, with the arguments of taciti_strategy.start(). Collective. */
+tacit_status taciti_compression_start(taciti_compression *compression, int64_t step, bool restored);
+
+/* Sets the step of the buckets that begin next, where it does not follow the last one. Not collective. */
+void taciti_compression_at(taciti_compression *compression, int64_t step);
+
+/* taciti_exchange_begin(), with what was decided for this bucket. */
+tacit_status taciti_compression_begin(taciti_compression *compression, float *flat, size_t bucket);
+
+/* Ends the exchange of a step, after all waits; the step number increases by one. taken: the update is made. Not taken:
+ * nothing changes, so that the next step does what this one would have done. lr: of the step. Fills in what the report
+ * says of compression. Collective. */
+tacit_status taciti_compression_settle(taciti_compression *compression, bool taken, double lr,
+                                       struct taciti_step_report *report);
+
+/* Lists residuals, thresholds and the controller's state for checkpoints. Not collective. */
+void taciti_compression_state(taciti_compression *compression, taciti_state *out);
+
+/* The decision of the last settle(), as members of a JSON object: "factor": 10, "reason": "...". Returns false if it
+ * changed nothing. */
+bool taciti_compression_event(const taciti_compression *compression, char *out, size_t size);
+
+/* The threshold at which `target` elements would be sent, from what was seen at `threshold`: `kept` elements had at
+ * least that magnitude, `near` at least half of it. Between the two the number of elements is taken for a power of the
+ * magnitude. Pure. */
+double taciti_threshold_next(double threshold, double target, double kept, double near);
+
+#endif

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a step has shown, over all ranks, and what follows for the next one.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "kernel/kernel.h"
+#include "strategy/compression_state.h"
+
+/* ---- thresholds -------------------------------------------------------------------------------------------------- */
+
+double taciti_threshold_next(double threshold, double target, double kept, double near) {
+    static const double MIN_SLOPE = 0.25, MAX_SLOPE = 16, MAX_CHANGE = 8;
+    if (!(threshold > 0) || !(target > 0)) return 0;
+    if (kept < 1) return threshold / (near < 1 ? MAX_CHANGE : 2);
+    const double slope = fmin(fmax(log2(fmax(near, kept) / kept), MIN_SLOPE), MAX_SLOPE);
+    const double change = pow(kept / target, 1 / slope);
+    return threshold * fmin(fmax(change, 1 / MAX_CHANGE), MAX_CHANGE);
+}
+
+/* ---- statistics -------------------------------------------------------------------------------------------------- */
+
+enum { HEAD_N = sizeof(taciti_statistics_head) / sizeof(double), SEEN_N = sizeof(taciti_seen) / sizeof(double) };
+
+size_t taciti_statistics_size(size_t buckets) { return HEAD_N + TACITI_PAYLOAD_KINDS * buckets * SEEN_N; }
+
+static taciti_seen *seen_of(const taciti_compression *c, double *statistics, int kind, size_t bucket) {
+    return (taciti_seen *)(void *)(statistics + HEAD_N) + (size_t)kind * c->layout->bucket_count + bucket;
+}
+
+static taciti_seen seen(const taciti_payload_tally *tally) {
+    const taciti_codec_tally *codec = &tally->codec;
+    return (taciti_seen){.squares_in = codec->squares_in,
+                         .squares_out = codec->squares_out,
+                         .n = (double)codec->n,
+                         .kept = (double)codec->kept,
+                         .near = (double)codec->near,
+                         .bytes = (double)tally->bytes,
+                         .trial = tally->trial_squares,
+                         .threshold = codec->threshold};
+}
+
+/* This rank's. */
+static void fill_mine(taciti_compression *c, const taciti_step_report *report) {
+    const double per_ns = 1e-9;
+    taciti_statistics_head *head = (taciti_statistics_head *)(void *)c->mine;
+    *head = (taciti_statistics_head){.encoders = 0};
+    for (size_t b = 0; b < c->layout->bucket_count; b++) {
+        const taciti_exchange_tally *tally = taciti_exchange_tally_of(c->exchange, b);
+        head->costs.busy_s += (double)tally->run_ns * per_ns;
+        for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++) {
+            const taciti_payload_tally *one = &tally->kinds[kind];
+            *seen_of(c, c->mine, kind, b) = seen(one);
+            head->costs.bytes += (double)one->bytes;
+            head->costs.encode_s += (double)(one->encode_ns + one->decode_ns) * per_ns;
+            if (kind == TACITI_PAYLOAD_CONTRIBUTION && one->codec.n > 0) head->encoders = 1;
+        }
+    }
+    const int64_t now = taciti_now_ns();
+    head->costs.exposed_s = (double)report->wait_ns * per_ns;
+    head->costs.step_s = c->settled_ns == 0 ? 0 : (double)(now - c->settled_ns) * per_ns;
+    head->costs.compute_s = fmax(0, head->costs.step_s - head->costs.exposed_s);
+}
+
+/* mine = the sums and maxima over ranks, in rank order: the same bits everywhere. */
+static void reduce(taciti_compression *c) {
+    const int ranks = taciti_comm_size(c->comm);
+    const size_t first = 1, costs_end = HEAD_N;
+    memcpy(c->mine, c->all, c->statistics_n * sizeof *c->mine);
+    for (int r = 1; r < ranks; r++) {
+        const double *theirs = c->all + (size_t)r * c->statistics_n;
+        for (size_t i = 0; i < c->statistics_n; i++) {
+            const bool is_cost = i >= first && i < costs_end;
+            const bool is_maximum = is_cost || (i >= HEAD_N && (i - HEAD_N) % SEEN_N == SEEN_N - 1);
+            c->mine[i] = is_maximum ? fmax(c->mine[i], theirs[i]) : c->mine[i] + theirs[i];
+        }
+    }
+}
+
+/* All buckets of a kind. threshold: the mean of their logarithms, by elements. */
+static taciti_seen sum_of(const taciti_compression *c, int kind) {
+    taciti_seen sum = {0};
+    double logarithms = 0, weights = 0;
+    for (size_t b = 0; b < c->layout->bucket_count; b++) {
+        const taciti_seen *s = seen_of(c, c->mine, kind, b);
+        sum.squares_in += s->squares_in;
+        sum.squares_out += s->squares_out;
+        sum.n += s->n;
+        sum.kept += s->kept;
+        sum.near += s->near;
+        sum.bytes += s->bytes;
+        sum.trial += s->trial;
+        if (!(s->threshold > 0)) continue;
+        logarithms += s->n * log(s->threshold);
+        weights += s->n;
+    }
+    sum.threshold = weights > 0 ? exp(logarithms / weights) : 0;
+    return sum;
+}
+
+/* ---- the next step ----------------------------------------------------------------------------------------------- */
+
+static taciti_adapt_tally tally_of(const taciti_compression *c, const taciti_seen *s) {
+    const taciti_codec_tally sent = {.squares_in = s->squares_in,
+                                     .squares_out = s->squares_out,
+                                     .n = (uint64_t)s->n,
+                                     .kept = (uint64_t)s->kept,
+                                     .near = (uint64_t)s->near,
+                                     .threshold = s->threshold};
+    taciti_adapt_tally out = {.sent = sent};
+    if (c->decision.trial > 0 && s->n > 0) {
+        out.trial = (taciti_codec_tally){.squares_in = s->squares_in, .squares_out = s->trial, .n = sent.n};
+        out.trial.kept = (uint64_t)(s->n / c->decision.trial);
+    }
+    return out;
+}
+
+/* In a dense step nothing is encoded: everything is sent. The norm is that of the sum. */
+static void count_dense(taciti_compression *c, const taciti_step_report *report) {
+    for (size_t b = 0; b < c->layout->bucket_count; b++) {
+        taciti_seen *s = seen_of(c, c->mine, TACITI_PAYLOAD_CONTRIBUTION, b);
+        const double n = (double)c->layout->buckets[b].n, share = n / (double)c->layout->n;
+        if (s->n > 0 || taciti_compression_factor(c, b) > 1) continue;
+        s->n = s->kept = s->near = n;
+        s->squares_in = s->squares_out = s->trial = share * report->grad_norm * report->grad_norm;
+    }
+}
+
+/* |sum of the gradients over a period|^2 at its last step, per bucket and of the model. */
+static void add_period(taciti_compression *c, taciti_adapt_tally *model) {
+    const int64_t period = c->period_sum == NULL ? 0 : c->setup.controller->period(c->setup.controller_options);
+    if (period < 1) return;
+    taciti_kernels_get()->add(c->period_sum, c->gradients, c->layout->n);
+    if ((c->step + 1) % period != 0) return;
+    for (size_t b = 0; b < c->layout->bucket_count; b++) {
+        const taciti_bucket *bucket = &c->layout->buckets[b];
+        c->tallies[b].squares_period = taciti_optim_sum_squares(c->optim, c->period_sum, bucket->offset, bucket->n);
+        model->squares_period += c->tallies[b].squares_period;
+    }
+    memset(c->period_sum, 0, c->layout->n * sizeof *c->period_sum);
+}
+
+static double momentum_of(const taciti_optim_options *optim) {
+    return optim->name == TACITI_OPTIM_SGD ? optim->momentum : optim->beta1;
+}
+
+static void decide(taciti_compression *c, double lr, const taciti_seen *contributions) {
+    const taciti_statistics_head *head = (const taciti_statistics_head *)(const void *)c->mine;
+    const taciti_costs *costs = &head->costs;
+    taciti_adapt_tally model = tally_of(c, contributions);
+    for (size_t b = 0; b < c->layout->bucket_count; b++)
+        c->tallies[b] = tally_of(c, seen_of(c, c->mine, TACITI_PAYLOAD_CONTRIBUTION, b));
+    add_period(c, &model);
+    const taciti_adapt_facts facts = {
+        .step = c->step,
+        .factor = taciti_compression_factor(c, c->layout->bucket_count),
+        .lr = lr,
+        .lr_max = c->optim_options->lr,
+        .momentum = momentum_of(c->optim_options),
+        .loss = (double)NAN,
+        .bytes = costs->bytes,
+        .ranks = taciti_comm_size(c->comm),
+        .lanes = (int)head->encoders,
+        .buckets = c->layout->bucket_count,
+        .model = model,
+        .bucket = c->tallies,
+        .bucket_bytes = c->bucket_bytes,
+        .seconds = {costs->step_s, costs->compute_s, costs->encode_s, costs->exposed_s, costs->busy_s},
+    };
+    c->setup.controller->decide(c->setup.controller_options, &facts, c->state, &c->decision, c->factors);
+}
+
+/* Of the step that comes; one after a dense step begins anew, for the residuals are gone. */
+static void correct_threshold(taciti_compression *c, int kind, const taciti_seen *s, double factor) {
+    double *threshold = &c->thresholds[kind];
+    if (c->setup.options->scope != TACITI_SCOPE_MODEL || !c->setup.codec->thresholds || s->n < 1 || factor == 0) {
+        *threshold = 0;
+        return;
+    }
+    *threshold = taciti_threshold_next(*threshold > 0 ? *threshold : s->threshold, s->n / factor, s->kept, s->near);
+}
+
+tacit_status taciti_compression_learn(taciti_compression *c, double lr, taciti_step_report *report) {
+    const size_t all = c->layout->bucket_count;
+    const double factor = taciti_compression_factor(c, all);
+    report->factor = c->setup.codec->selects || factor <= 1 ? factor : 0;
+    report->gain = report->kept = 1;
+    c->decision.changed = false;
+    if (factor <= 1 && c->state_bytes == 0) { /* always dense, or during the warm-up of a fixed factor */
+        c->step++;
+        return TACIT_OK;
+    }
+    fill_mine(c, report);
+    report->bytes = ((const taciti_statistics_head *)(const void *)c->mine)->costs.bytes;
+    TACITI_TRY(taciti_comm_allgather(c->comm, c->mine, c->statistics_n * sizeof *c->mine, c->all));
+    reduce(c);
+    count_dense(c, report);
+    taciti_seen sums[TACITI_PAYLOAD_KINDS];
+    for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++) sums[kind] = sum_of(c, kind);
+    const taciti_seen *contributions = &sums[TACITI_PAYLOAD_CONTRIBUTION];
+    if (contributions->squares_in > 0) report->gain = contributions->squares_out / contributions->squares_in;
+    if (contributions->n > 0) report->kept = contributions->kept / contributions->n;
+    decide(c, lr, contributions);
+    c->step++;
+    const double next = taciti_compression_factor(c, all), back = c->setup.options->back;
+    correct_threshold(c, TACITI_PAYLOAD_CONTRIBUTION, contributions, factor > 1 ? next : 0);
+    correct_threshold(c, TACITI_PAYLOAD_RESULT, &sums[TACITI_PAYLOAD_RESULT], factor <= 1 ? 0 : back > 0 ? back : next);
+    c->settled_ns = taciti_now_ns();
+    return TACIT_OK;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options of compression, and what is refused before a run begins.
+ */
+#include "strategy/compression.h"
+
+#include <string.h>
+
+#include "base/log.h"
+
+#define AT(member) offsetof(taciti_compress_options, member)
+#define MAX_FACTOR 1e6
+
+/* "none", then the codecs. */
+static const char *codec_name(size_t index) {
+    if (index == 0) return "none";
+    const taciti_codec *const *codec = taciti_codec_list();
+    while (*codec != NULL && --index > 0) codec++;
+    return *codec == NULL ? NULL : (*codec)->name;
+}
+
+static const taciti_option OPTIONS[] = {
+    TACITI_OPTION("codec", NAME, AT(codec), "none", .names = codec_name,
+                  .help = "what sums over ranks are compressed with; `tacit info codecs` lists them"),
+    TACITI_OPTION("factor", REAL, AT(factor), "10", .min = 1, .max = MAX_FACTOR,
+                  .help = "elements per element that is sent, of codecs that select; 1: dense"),
+    TACITI_OPTION("back", REAL, AT(back), "0", .max = MAX_FACTOR,
+                  .help = "the same for the sum on its way back to the ranks; 0: as compress.factor"),
+    TACITI_OPTION("scope", ENUM, AT(scope), "model", .choices = "model|bucket",
+                  .help = "model: one threshold for all parameters; bucket: the factor holds for every bucket"),
+    TACITI_OPTION("warmup", INT, AT(warmup), "0", .max = 1e12, .unit = "steps",
+                  .help = "the factor rises from 1 during so many steps"),
+    TACITI_OPTION("feedback", BOOL, AT(feedback), "true",
+                  .help = "what a codec loses is added to what it encodes in the next step"),
+    TACITI_OPTION("decay", REAL, AT(decay), "1", .max = 1,
+                  .help = "what is left of a residual in the next step; 1: all of it"),
+    TACITI_OPTION("momentum", REAL, AT(momentum), "0", .max = 0.9999,
+                  .help = "momentum correction: ranks compress their momentum instead of their gradient"),
+    TACITI_OPTION("estimate", BOOL, AT(estimate), "false",
+                  .help = "EF21: ranks send the change of an estimate of what they have"),
+    TACITI_OPTION("collective", ENUM, AT(collective), "auto", .choices = "auto|scatter|gather",
+                  .help =
+                      "scatter: owners add payloads up and encode the sum; gather: every rank decodes all payloads"),
+    TACITI_OPTION("seed", INT, AT(seed), "1", .max = TACITI_UNBOUNDED, .help = "of codecs that draw random numbers",
+                  .flags = TACITI_OPTION_EXPERT),
+};
+
+const taciti_option_table taciti_compress_option_table = {.section = "compress",
+                                                          .help = "compression of gradients, or of what averages send",
+                                                          .options = OPTIONS,
+                                                          .count = sizeof OPTIONS / sizeof *OPTIONS};
+
+static const taciti_option ADAPT_OPTIONS[] = {
+    TACITI_OPTION("policy", NAME, offsetof(taciti_adapt_options, policy), "fixed", .names = taciti_controller_name,
+                  .help = "what chooses the factor of every step; `tacit info controllers` lists them"),
+};
+
+const taciti_option_table taciti_adapt_option_table = {.section = "adapt",
+                                                       .help = "the compression factor while training",
+                                                       .options = ADAPT_OPTIONS,
+                                                       .count = sizeof ADAPT_OPTIONS / sizeof *ADAPT_OPTIONS};
+
+static tacit_status check_policy(const taciti_compression_setup *setup) {
+    const taciti_controller *controller = setup->controller;
+    if (controller == NULL || strcmp(controller->name, "fixed") == 0) return TACIT_OK;
+    if (setup->codec == NULL)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "adapt.policy %s chooses the factor of a codec, and compress.codec is none: give "
+                           "--compress.codec topk",
+                           controller->name);
+    if (setup->codec->selects) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "adapt.policy %s: codec %s has no factor to choose; --adapt.policy fixed, or a codec that "
+                       "selects: --compress.codec topk",
+                       controller->name, setup->codec->name);
+}
+
+tacit_status taciti_compression_check(const taciti_compression_setup *setup) {
+    TACITI_TRY(check_policy(setup));
+    if (setup->codec == NULL) return TACIT_OK;
+    const taciti_compress_options *o = setup->options;
+    if (o->estimate && (o->decay != 1 || o->momentum != 0))
+        return taciti_fail(TACIT_E_CONFIG, "compress.estimate stores no residual that could decay or have momentum: "
+                                           "leave out compress.decay and compress.momentum");
+    if (o->back > 0 && o->back < 1)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.back %g is below 1: --compress.back 1 sends sums as a whole, "
+                           "0 is compress.factor",
+                           o->back);
+    return taciti_encoding_check(&(taciti_encoding){.codec = setup->codec});
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of compression.h: compression.c exchanges, compression_control.c decides.
+ */
+#ifndef TACITI_STRATEGY_COMPRESSION_STATE_H
+#define TACITI_STRATEGY_COMPRESSION_STATE_H
+
+#include "strategy/strategy.h"
+
+/* What one rank tells the others about a bucket and a kind of payload. All are added up but the last. */
+typedef struct taciti_seen {
+    double squares_in, squares_out, n, kept, near, bytes, trial;
+    double threshold; /* maximum */
+} taciti_seen;
+
+/* The slowest rank's, and those that sent most. */
+typedef struct taciti_costs {
+    double step_s, compute_s, encode_s, exposed_s, busy_s, bytes;
+} taciti_costs;
+
+/* encoders: 1 if this rank encodes; added up. */
+typedef struct taciti_statistics_head {
+    double encoders;
+    taciti_costs costs;
+} taciti_statistics_head;
+
+struct taciti_compression {
+    taciti_compression_setup setup;
+    taciti_comm *comm; /* borrows, as the next three */
+    const taciti_layout *layout;
+    taciti_optim *optim;
+    const taciti_optim_options *optim_options;
+    const float *gradients;
+    taciti_exchange *exchange; /* owned, as all below */
+    int64_t step, settled_ns;
+
+    /* Equal on all ranks, and in checkpoints. */
+    double thresholds[TACITI_PAYLOAD_KINDS]; /* of the next step; 0: none yet, the factor holds for every piece */
+    double *factors;                         /* per bucket; 0: the decision's */
+    taciti_decision decision;
+    char *state; /* the controller's */
+    size_t state_bytes;
+    float *period_sum; /* of gradients, if the controller asks for one */
+    int64_t placement; /* tells arrangements apart: residuals lie where this rank encodes. Of this rank alone */
+    int64_t saved_placement;
+
+    /* Statistics of a step, by rank in `all`: a head, then a taciti_seen per kind and bucket. */
+    double *mine, *all;
+    size_t statistics_n;
+    taciti_adapt_tally *tallies; /* per bucket */
+    size_t *bucket_bytes;
+};
+
+/* Elements per element sent in this step; bucket = their count: of the model. 1: dense. */
+double taciti_compression_factor(const taciti_compression *c, size_t bucket);
+
+/* Adds up what all ranks have seen, corrects the thresholds and decides the next step. Collective. */
+tacit_status taciti_compression_learn(taciti_compression *c, double lr, taciti_step_report *report);
+
+/* Statistics of n doubles for so many buckets. */
+size_t taciti_statistics_size(size_t buckets);
+
+#endif
