@@ -10,7 +10,8 @@
 #define TACITI_CODECS(X) X(f32) X(bf16) X(fp16) \
     X(topk) \
     X(qsgd) X(terngrad) X(natural) X(signsgd) X(signum) X(onebit) X(loco) \
-    X(powersgd)
+    X(powersgd) \
+    X(int8) X(int4) X(e3m0) X(signmag2) X(efsign)
 /* clang-format on */
 
 #define DECLARE(name) extern const taciti_codec taciti_codec_##name;

@@ -29,7 +29,7 @@ typedef struct taciti_composed_options {
                   .help = "how the selected values are stored"),                                                       \
         TACITI_OPTION("indices", NAME, offsetof(type, composed.indices), default_indices,                              \
                       .names = taciti_composed_index_name, .help = "how the indices are stored; auto: the shortest"),  \
-        TACITI_OPTION("block", INT, offsetof(type, composed.block), "0", .max = 65536, .unit = "values",               \
+        TACITI_OPTION("block", INT, offsetof(type, composed.block), "0", .max = 4096, .unit = "values",                \
                       .flags = TACITI_OPTION_EXPERT,                                                                   \
                       .help = "values per scale, for formats with scales; 0: the format's default"),                   \
         TACITI_OPTION("hadamard", BOOL, offsetof(type, composed.hadamard), "false", .flags = TACITI_OPTION_EXPERT,     \

@@ -13,6 +13,18 @@
 #include "base/rng.h"
 #include "tacit/tacit.h"
 
+/* Ids of formats, in payloads; they never change. */
+enum {
+    TACITI_VALUES_F32,
+    TACITI_VALUES_BF16,
+    TACITI_VALUES_FP16,
+    TACITI_VALUES_INT8,
+    TACITI_VALUES_INT4,
+    TACITI_VALUES_SIGNMAG2,
+    TACITI_VALUES_SIGNMEAN,
+    TACITI_VALUES_E3M0
+};
+
 typedef struct taciti_values_options {
     size_t block;  /* numbers per scale, rounded up to a multiple of 32, up to 4096; 0: the format's default */
     bool hadamard; /* rotate groups of 32 numbers before they are rounded (spreads outliers); for int8 and int4 */
@@ -20,7 +32,7 @@ typedef struct taciti_values_options {
 
 typedef struct taciti_value_format {
     const char *name, *help, *source;
-    int id;        /* in payloads; never changes */
+    int id;        /* TACITI_VALUES_... */
     bool lossless; /* for finite numbers */
 
     /* Bytes of n numbers. Grows with n. */
