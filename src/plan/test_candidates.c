@@ -147,6 +147,96 @@ static void the_verdict_says_what_pays_and_how_much(void **state) {
     assert_int_equal(strncmp(text, "does not pay: keep ", 19), 0);
 }
 
+/* ---- compression ------------------------------------------------------------------------------------------------- */
+
+/* The speed of topk at three factors, as a probe writes it. */
+static void tell_speed_of_topk(void) {
+    const taciti_cluster_compression rows[] = {{"topk", 10, 1.4e-9, 4e-10, 3e-10, 0.46},
+                                               {"topk", 100, 6e-10, 9e-11, 3e-11, 0.05},
+                                               {"topk", 1000, 5e-10, 6e-11, 3e-12, 0.0055}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(taciti_cluster_add_compression(&g.cluster, &rows[i]), TACIT_OK);
+}
+
+static const taciti_candidate *find_label(const char *label) {
+    for (size_t i = 0; i < g.candidates.count; i++)
+        if (strcmp(g.candidates.list[i].method.label, label) == 0) return &g.candidates.list[i];
+    fail_msg("there is no %s", label);
+    return &g.candidates.list[0];
+}
+
+static void a_slow_link_pays_for_compression_and_a_fast_one_does_not(void **state) {
+    (void)state;
+    char text[TACITI_VERDICT_BYTES];
+    tell_speed_of_topk();
+    make(NULL);
+    g.cluster.between.beta_s_per_byte = 8e-9 / 0.1;
+    predict();
+    taciti_verdict v = taciti_candidates_compression_verdict(&g.candidates, text);
+    const taciti_candidate *best = taciti_candidates_compressed(&g.candidates);
+    assert_true(v.pays && v.low > 3);
+    assert_string_equal(best->method.label, "dense topk 100"); /* 1000 is faster, and known to cost accuracy */
+    assert_true(find_label("dense topk 1000")->prediction.step_s < best->prediction.step_s);
+    assert_int_equal(find_label("dense topk 1000")->caution, TACITI_CAUTION_STRONG);
+    assert_int_equal(strncmp(text, "compression pays: ", 18), 0);
+    assert_non_null(strstr(text, "topk 100 instead of dense"));
+    assert_non_null(strstr(text, "1 of 100 elements"));
+    g.cluster.between.beta_s_per_byte = 8e-9 / 400;
+    predict();
+    v = taciti_candidates_compression_verdict(&g.candidates, text);
+    assert_false(v.pays);
+    assert_int_equal(strncmp(text, "compression does not pay: keep dense ", 37), 0);
+}
+
+/* A codec whose speed nobody knows looks free: it has a row, and is never recommended. */
+static void codecs_of_unknown_speed_are_not_recommended(void **state) {
+    (void)state;
+    char text[TACITI_VERDICT_BYTES];
+    make(NULL);
+    predict();
+    assert_false(find_label("dense topk 100")->priced);
+    assert_null(taciti_candidates_compressed(&g.candidates));
+    assert_false(taciti_candidates_compression_verdict(&g.candidates, text).pays);
+    assert_string_equal(text, "");
+}
+
+/* More rate never makes a step longer, and what compression gains only shrinks. */
+static void compressed_steps_are_monotonic_in_the_rate(void **state) {
+    enum { RATES = 6 };
+    static const double rates[RATES] = {1e8, 3e8, 1e9, 3e9, 1e10, 1e11};
+    static const char *const labels[] = {"dense f32", "dense topk 10", "dense topk 100", "localsgd every 16 topk 100"};
+    double step_s[4][RATES];
+    (void)state;
+    tell_speed_of_topk();
+    make(NULL);
+    for (size_t l = 0; l < 4; l++) {
+        const taciti_candidate *c = find_label(labels[l]);
+        assert_non_null(c);
+        assert_int_equal(taciti_predict_rates(&g.scene, &c->method, &g.options, rates, RATES, step_s[l]), TACIT_OK);
+        for (size_t r = 1; r < RATES; r++) assert_true(step_s[l][r] <= step_s[l][r - 1] * (1 + 1e-9));
+    }
+    for (size_t r = 1; r < RATES; r++)
+        assert_true(step_s[0][r] / step_s[2][r] <= step_s[0][r - 1] / step_s[2][r - 1] * (1 + 1e-9));
+    assert_true(step_s[2][0] < step_s[1][0] && step_s[1][0] < step_s[0][0]);
+}
+
+static void compressed_rows_of_all_codecs_are_listed_once(void **state) {
+    (void)state;
+    make(NULL);
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
+        size_t dense = 0, local = 0;
+        for (size_t i = 0; i < g.candidates.count; i++) {
+            const taciti_candidate *c = &g.candidates.list[i];
+            if (c->method.compression.codec != *codec) continue;
+            assert_ptr_equal(taciti_candidates_find(&g.candidates, c), c);
+            dense += strcmp(c->strategy, "dp") == 0;
+            local += strcmp(c->strategy, "localsgd") == 0;
+        }
+        const size_t expected = taciti_codec_is_dense(*codec) ? 0 : (*codec)->selects ? 3 : 1;
+        assert_true(dense == expected && local == expected);
+    }
+}
+
 static void one_rank_has_nobody_to_exchange_with(void **state) {
     (void)state;
     char text[TACITI_VERDICT_BYTES];
@@ -201,6 +291,10 @@ int main(void) {
         TEST(the_best_are_the_fastest_that_mix),
         TEST(the_verdict_says_what_pays_and_how_much),
         TEST(one_rank_has_nobody_to_exchange_with),
+        TEST(a_slow_link_pays_for_compression_and_a_fast_one_does_not),
+        TEST(codecs_of_unknown_speed_are_not_recommended),
+        TEST(compressed_steps_are_monotonic_in_the_rate),
+        TEST(compressed_rows_of_all_codecs_are_listed_once),
         TEST(only_wanted_topologies_are_made),
         TEST(curves_pass_through_the_plan),
     };
