@@ -49,7 +49,7 @@ static void fill(law kind, uint64_t key, size_t n) {
 static const taciti_codec *use(const char *name, double factor) {
     const taciti_codec *codec = taciti_codec_find(name);
     assert_non_null(codec);
-    const taciti_section section = {codec->options, g_options};
+    const taciti_section section = {.table = codec->options, .values = g_options};
     assert_int_equal(taciti_config_defaults(&(taciti_config){&section, 1}), TACIT_OK);
     assert_true(codec->state_bytes == NULL || codec->state_bytes(g_options, MAX) <= sizeof g_state);
     memset(g_state, 0, sizeof g_state);
@@ -65,7 +65,7 @@ static const taciti_codec *use(const char *name, double factor) {
 }
 
 static void set(const taciti_codec *codec, const char *key, const char *value) {
-    const taciti_section section = {codec->options, g_options};
+    const taciti_section section = {.table = codec->options, .values = g_options};
     assert_int_equal(taciti_config_set(&(taciti_config){&section, 1}, key, value, key), TACIT_OK);
 }
 

@@ -232,7 +232,7 @@ static void codecs_of_formats_tally_what_they_send(void **state) {
     for (size_t c = 0; c < 5; c++) {
         const taciti_codec *codec = taciti_codec_find(names[c]);
         _Alignas(16) unsigned char options[64];
-        const taciti_section section = {codec->options, options};
+        const taciti_section section = {.table = codec->options, .values = options};
         assert_int_equal(taciti_config_defaults(&(taciti_config){&section, 1}), TACIT_OK);
         assert_true(!codec->number_format && codec->fixed_size && codec->aggregation == TACITI_CODEC_SUM);
         for (size_t i = 0; i < COUNT; i++) g_x[i] = (float)normal(1, i);
@@ -262,7 +262,7 @@ static void efsign_contracts_as_its_paper_says(void **state) {
     (void)state;
     const taciti_codec *codec = taciti_codec_find("efsign");
     _Alignas(16) unsigned char options[64];
-    const taciti_section section = {codec->options, options};
+    const taciti_section section = {.table = codec->options, .values = options};
     assert_int_equal(taciti_config_defaults(&(taciti_config){&section, 1}), TACIT_OK);
     const taciti_codec_call call = {.options = options};
     const float x[] = {1, -2, 3, -4}, expected[] = {-1.5f, .5f, .5f, -1.5f};
