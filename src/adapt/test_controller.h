@@ -21,7 +21,7 @@ typedef struct driven {
 } driven;
 
 static inline void driven_set(driven *d, const char *key, const char *value) {
-    const taciti_section section = {d->controller->options, d->options};
+    const taciti_section section = {.table = d->controller->options, .values = d->options};
     const taciti_config config = {&section, 1};
     if (taciti_config_set(&config, key, value, key) != TACIT_OK) abort();
 }
@@ -30,7 +30,7 @@ static inline driven driven_create(const char *name) {
     driven d = {.controller = taciti_controller_find(name)};
     if (d.controller == NULL) abort();
     d.options = calloc(1, d.controller->options_size + 1);
-    const taciti_section section = {d.controller->options, d.options};
+    const taciti_section section = {.table = d.controller->options, .values = d.options};
     const taciti_config config = {&section, d.controller->options != NULL};
     if (d.options == NULL || taciti_config_defaults(&config) != TACIT_OK) abort();
     return d;
