@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_TARGET [COUNT [SEED]]: runs the target on its seeds, then on COUNT mutations of them.
+ * fuzz_TARGET [COUNT [SEED]]: runs the target on its seeds, then on COUNT mutations of them; without an argument on
+ *                             TACIT_FUZZ_ROUNDS of the environment, or 100000.
  * fuzz_TARGET FILE...:        runs it on these files, to reproduce a finding.
  * fuzz_TARGET seeds FOLDER:   writes the seeds as files, for libFuzzer to begin with.
  *
@@ -113,7 +114,8 @@ static void write_seeds(const char *folder) {
 }
 
 int main(int argc, char **argv) {
-    const long count = argc > 1 ? strtol(argv[1], NULL, 10) : 100000;
+    const char *rounds = argc > 1 ? argv[1] : getenv("TACIT_FUZZ_ROUNDS");
+    const long count = rounds != NULL ? strtol(rounds, NULL, 10) : 100000;
     g_key = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     if (argc == 3 && strcmp(argv[1], "seeds") == 0)
         write_seeds(argv[2]);
