@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A cluster that a test simulates: hosts that compute, encode and exchange buckets while backward goes on; and a
+ * training whose stale elements cost progress as on a quadratic (adapt/staleness.h). It knows nothing of the models
+ * that controllers fit: buckets wait for each other, times have noise.
+ */
+#ifndef TACITI_ADAPT_TEST_CLUSTER_H
+#define TACITI_ADAPT_TEST_CLUSTER_H
+
+#include <math.h>
+
+#include "adapt/test_controller.h"
+#include "base/rng.h"
+
+enum { CLUSTER_BUCKETS = 8 };
+
+typedef struct cluster {
+    double elements, compute, bits_per_s, latency; /* seconds of one step's computation; of the link; per bucket */
+    double encode;                                 /* seconds per element: encode and decode of both halves */
+    int ranks;
+    double curvature; /* x of a step at factor F is curvature lr (F - 1); unstable from 1 */
+    double noise;     /* relative, of every time */
+    double waiting;   /* steps that energy waits per factor - 1; 0: as of top-k of a Laplace distribution */
+    bool adaptive;
+    const double *histogram;
+} cluster;
+
+typedef struct training {
+    double residual; /* |r|^2 in units of |g|^2 */
+    double seconds, progress, bytes;
+    int64_t step;
+    bool unstable;
+} training;
+
+static inline double cluster_noise(const cluster *c, int64_t step, int what) {
+    const uint64_t bits = taciti_rng_key(taciti_rng_key(11, (uint64_t)step), (uint64_t)what);
+    const double unit = (double)(bits >> 11) * 0x1p-53;
+    const bool hiccup = (bits & 0xff) == 1; /* one time in 256 */
+    return 1 + c->noise * (2 * unit - 1) + (hiccup && c->noise > 0 ? .5 : 0);
+}
+
+static inline double cluster_bytes(const cluster *c, double factor) {
+    const double bits = factor > 1 ? fmin((6 + log2(factor) + 1.6) / factor, 33) : 32;
+    return 2.0 * (c->ranks - 1) / c->ranks * c->elements * bits / 8;
+}
+
+/* Encode and decode of one step. Writing what was selected costs more than skipping the rest. */
+static inline double cluster_encode(const cluster *c, double factor) {
+    return factor > 1 ? c->elements * c->encode * (1 + 2 / factor) : 0;
+}
+
+static inline taciti_adapt_seconds cluster_times(const cluster *c, double factor, int64_t step) {
+    const double compute = c->compute * (factor > 1 ? 1.02 : 1) * cluster_noise(c, step, 0);
+    const double encode = cluster_encode(c, factor) * cluster_noise(c, step, 1);
+    const double transfer = cluster_bytes(c, factor) * 8 / c->bits_per_s * cluster_noise(c, step, 2);
+    const double each = encode / CLUSTER_BUCKETS + transfer / CLUSTER_BUCKETS + c->latency;
+    double end = 0;
+    for (int b = 0; b < CLUSTER_BUCKETS; b++)
+        end = fmax(end, compute * (1 + 2.0 * (b + 1) / CLUSTER_BUCKETS) / 3) + each;
+    const double exposed = fmax(end - compute, 0);
+    return (taciti_adapt_seconds){.step = compute * 1.03 + exposed,
+                                  .compute = compute,
+                                  .encode = encode,
+                                  .exposed = exposed,
+                                  .busy = each * CLUSTER_BUCKETS};
+}
+
+static inline double cluster_x(const cluster *c, double factor, double lr) { return c->curvature * lr * (factor - 1); }
+
+static inline double cluster_penalty(const cluster *c, double factor, double lr) {
+    const double x = cluster_x(c, factor, lr);
+    return x < 1 ? x / (1 - x) : HUGE_VAL;
+}
+
+static inline double cluster_age(const cluster *c, double factor) {
+    return (c->waiting > 0 ? c->waiting : .16) * (factor - 1);
+}
+
+static inline taciti_codec_tally cluster_tally(double squares, double left) {
+    return (taciti_codec_tally){.squares_in = squares, .squares_out = squares - left, .n = 1000, .kept = 10};
+}
+
+/* One step with what the controller decided; the controller learns of it. */
+static inline void cluster_step(const cluster *c, training *t, driven *d, double lr, double lr_max) {
+    static const size_t bucket_bytes[CLUSTER_BUCKETS] = {1, 1, 1, 1, 1, 1, 1, 1};
+    const double factor = d->decision.factor, trial = d->decision.trial;
+    const double penalty = cluster_penalty(c, factor, lr);
+    const double crossed = fmin(penalty, 50) / c->ranks, squares = 1 + crossed + t->residual;
+    const double age = cluster_age(c, factor);
+    const double left = factor > 1 ? t->residual + (age - t->residual) / (1 + age) : 0;
+    taciti_adapt_facts facts = {.step = t->step,
+                                .factor = factor,
+                                .lr = lr,
+                                .lr_max = lr_max,
+                                .momentum = .9,
+                                .loss = 1,
+                                .adaptive = c->adaptive,
+                                .histogram = d->decision.histogram ? c->histogram : NULL,
+                                .samples = 1,
+                                .bytes = cluster_bytes(c, factor),
+                                .ranks = c->ranks,
+                                .lanes = c->ranks,
+                                .buckets = CLUSTER_BUCKETS,
+                                .bucket_bytes = bucket_bytes};
+    facts.model.sent = cluster_tally(squares, left);
+    facts.model.squares_gradient = 1;
+    if (trial > 0) facts.model.trial = cluster_tally(squares, squares * (1 - 1 / (1 + cluster_age(c, trial))));
+    facts.seconds = cluster_times(c, factor, t->step);
+    t->residual = left;
+    t->seconds += facts.seconds.step;
+    t->bytes += facts.bytes;
+    t->progress += 1 / (1 + penalty);
+    t->unstable |= cluster_x(c, factor, lr) >= 1;
+    t->step++;
+    driven_decide(d, &facts);
+}
+
+#endif
