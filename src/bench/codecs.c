@@ -8,14 +8,13 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "codec/indices.h"
-#include "exchange/exchange.h"
 #include "exchange/pipeline.h"
 #include "kernel/kernel.h"
 #include "kernel/probe.h"
 
 /* A figure that takes longer than this gets no further rounds, but three at least. */
 static const double FIGURE_S = 4;
-enum { ROUNDS_MIN = 3 };
+enum { ROUNDS_MIN = 3, RANKS = 4 };
 
 const char *taciti_trial_pass_name(taciti_trial_pass pass) {
     static const char *const NAMES[TACITI_TRIAL_PASSES] = {"encode_feedback", "encode", "decode", "decode_add"};
@@ -154,8 +153,8 @@ typedef struct run {
 static size_t piece_of(const run *r, const taciti_codec *codec, const void *options) {
     enum { BUCKET_FLOATS = (25 << 20) / sizeof(float) };
     if (codec->aggregation == TACITI_CODEC_LINEAR) return BUCKET_FLOATS < r->options->n ? BUCKET_FLOATS : r->options->n;
-    return taciti_codec_floats_of(codec, options, r->options->setting, (double)TACITI_WIRE_SEGMENT_BYTES,
-                                  r->options->n);
+    const taciti_encoding encoding = {.codec = codec, .options = options, .expected = r->options->setting};
+    return taciti_pipeline_of(&encoding, TACITI_WIRE_SEGMENT_BYTES, false, 1, RANKS).segment_n;
 }
 
 static tacit_status measure_codec(run *r, const taciti_codec *codec, const char *isa, bool whole) {

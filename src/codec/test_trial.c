@@ -102,23 +102,6 @@ static void passes_move_the_bytes_that_they_must(void **state) {
     taciti_trial_destroy(&t);
 }
 
-static void a_message_holds_as_many_floats_as_fit(void **state) {
-    (void)state;
-    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
-        void *o = NULL;
-        assert_int_equal(taciti_codec_defaults(*codec, &o), TACIT_OK);
-        assert_true((o == NULL) == ((*codec)->options == NULL));
-        const taciti_codec_setting setting = {.factor = 100};
-        const size_t n = taciti_codec_floats_of(*codec, o, setting, 60 << 10, 1 << 20);
-        assert_true(n % 16 == 0 && n >= 16 && n <= 1 << 20);
-        if (n > 16) assert_true(taciti_codec_expected_bytes(*codec, o, setting, n) <= 60 << 10);
-        if (n < 1 << 20) assert_true(taciti_codec_expected_bytes(*codec, o, setting, n + 16) > 60 << 10);
-        taciti_free(o);
-    }
-    assert_int_equal(
-        taciti_codec_floats_of(taciti_codec_find("f32"), NULL, (taciti_codec_setting){0}, 60 << 10, 1 << 20), 15360);
-}
-
 static void instruction_sets_can_be_switched(void **state) {
     (void)state;
     const char *start = taciti_kernels_get()->isa;
@@ -139,7 +122,6 @@ int main(void) {
         cmocka_unit_test(gradient_like_data_are_a_function_of_the_seed_with_heavy_tails),
         cmocka_unit_test(a_trial_encodes_with_error_feedback),
         cmocka_unit_test(passes_move_the_bytes_that_they_must),
-        cmocka_unit_test(a_message_holds_as_many_floats_as_fit),
         cmocka_unit_test(instruction_sets_can_be_switched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

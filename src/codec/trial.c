@@ -55,19 +55,6 @@ double taciti_codec_expected_bytes(const taciti_codec *codec, const void *option
     return codec->expected_bytes(options, setting, n);
 }
 
-size_t taciti_codec_floats_of(const taciti_codec *codec, const void *options, taciti_codec_setting setting,
-                              double bytes, size_t max) {
-    size_t low = 1, high = max / 16 + 1; /* low fits or is the minimum, high does not or is out of range */
-    while (high - low > 1) {
-        const size_t middle = low + (high - low) / 2;
-        if (taciti_codec_expected_bytes(codec, options, setting, 16 * middle) <= bytes)
-            low = middle;
-        else
-            high = middle;
-    }
-    return 16 * low < max ? 16 * low : max;
-}
-
 static size_t pieces_of(const taciti_trial *t) { return t->n / t->piece_n; }
 
 static float *array(const taciti_trial *t, int index) { return t->arrays[index].base; }

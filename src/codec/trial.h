@@ -66,8 +66,4 @@ tacit_status taciti_codec_defaults(const taciti_codec *codec, void **out);
 double taciti_codec_expected_bytes(const taciti_codec *codec, const void *options, taciti_codec_setting setting,
                                    size_t n);
 
-/* The largest number of floats, a multiple of 16 and at most max, whose payloads have at most `bytes` on average. */
-size_t taciti_codec_floats_of(const taciti_codec *codec, const void *options, taciti_codec_setting setting,
-                              double bytes, size_t max);
-
 #endif

@@ -8,6 +8,9 @@
 #include "codec/trial.h"
 #include "exchange/pipeline.h"
 
+/* comm.segment, which bounds messages inside of one host. */
+enum { SEGMENT_BYTES = 256 << 10 };
+
 /* ---- seconds per float ------------------------------------------------------------------------------------------- */
 
 /* The rows of this codec next to a factor; false if there is none. One of the two may stand for both. */
@@ -111,10 +114,15 @@ static taciti_compressed_sum linear(const sum *s, const taciti_codec *wire) {
         .wire_hops = 2 * codec->rounds};
 }
 
-static taciti_compressed_sum sum_of(const sum *s, const taciti_method *method) {
+/* The maximum of floats in one message; with gather a message holds whole chunks. */
+static size_t segment_of(const taciti_plan_compression *c, const taciti_arrangement *p) {
+    const taciti_encoding encoding = {.codec = c->codec, .options = c->options, .expected = c->forth};
+    return taciti_pipeline_of(&encoding, (size_t)SEGMENT_BYTES, p->one_host, (size_t)p->lanes, (size_t)p->size)
+        .segment_n;
+}
+
+static taciti_compressed_sum sum_of(const sum *s, const taciti_method *method, size_t segment_n) {
     const taciti_plan_compression *c = s->compression;
-    const size_t segment_n = taciti_codec_floats_of(c->codec, c->options, c->forth, (double)TACITI_WIRE_SEGMENT_BYTES,
-                                                    (size_t)TACITI_PLAN_SEGMENT_FLOATS);
     if (c->codec->aggregation == TACITI_CODEC_LINEAR) return linear(s, method->wire);
     const taciti_compressed_sum there = scatter(s, segment_n), all = gather(s, segment_n);
     if (c->way != TACITI_PLAN_WAY_AUTO) return c->way == TACITI_PLAN_WAY_GATHER ? all : there;
@@ -137,8 +145,8 @@ tacit_status taciti_compressed_sum_of(const taciti_scene *scene, const taciti_me
                    .back = back,
                    .forth_rates = rates_of(scene->cluster, c->codec, taciti_plan_factor(c)),
                    .back_rates = rates_of(scene->cluster, c->codec, c->codec->selects ? back.factor : 1)};
+    *out = sum_of(&s, method, segment_of(c, &arrangement));
     taciti_arrangement_destroy(&arrangement);
-    *out = sum_of(&s, method);
     return TACIT_OK;
 }
 

@@ -50,7 +50,8 @@ typedef struct taciti_plan_compression {
     taciti_plan_way way;
 } taciti_plan_compression;
 
-enum { TACITI_PLAN_FACTOR = 100, TACITI_PLAN_SEGMENT_FLOATS = 1 << 18 };
+/* Where no factor is given. */
+enum { TACITI_PLAN_FACTOR = 100 };
 
 /* Elements per element sent; 1 for codecs without a factor. */
 double taciti_plan_factor(const taciti_plan_compression *compression);

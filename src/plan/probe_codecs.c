@@ -13,7 +13,7 @@
 #include "plan/fit.h"
 #include "plan/probe_state.h"
 
-enum { FORMAT_FLOATS = 4 << 20, FLOATS = 1 << 20, PIECE_MAX = 1 << 18, ROUNDS_MAX = 64, ROUNDS_MIN = 3 };
+enum { FORMAT_FLOATS = 4 << 20, FLOATS = 1 << 20, RANKS = 4, ROUNDS_MAX = 64, ROUNDS_MIN = 3 };
 static const double FORMAT_MAX_S = 0.25, COMPRESSION_MAX_S = 0.05, FACTORS[] = {10, 100, 1000};
 enum { FACTOR_COUNT = sizeof FACTORS / sizeof *FACTORS };
 
@@ -60,8 +60,8 @@ static tacit_status time_compression(taciti_trial *trial, taciti_cluster_compres
 static tacit_status open_trial(const taciti_codec *codec, const void *options, double factor, const float *gradient,
                                size_t n, taciti_trial *out) {
     const taciti_codec_setting setting = {.factor = factor};
-    size_t piece =
-        taciti_codec_floats_of(codec, options, setting, (double)TACITI_WIRE_SEGMENT_BYTES, (size_t)PIECE_MAX);
+    const taciti_encoding encoding = {.codec = codec, .options = options, .expected = setting};
+    size_t piece = taciti_pipeline_of(&encoding, TACITI_WIRE_SEGMENT_BYTES, false, 1, RANKS).segment_n;
     if (codec->aggregation == TACITI_CODEC_LINEAR) piece = 0;
     return taciti_trial_create(codec, options, setting, gradient, n, piece, out);
 }

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the planner says that compressed sums send, against what an exchange sends to other hosts.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "codec/trial.h"
+#include "exchange/exchange.h"
+#include "exchange/test_layout.h"
+#include "plan/compressed.h"
+
+enum { MAX_RANKS = 8, N = 600000 };
+
+typedef struct law {
+    taciti_exchange_compression compression;
+    taciti_layout layout;
+    taciti_exchange_options options;
+    uint64_t sent[MAX_RANKS]; /* to other hosts */
+    int per_host;
+} law;
+
+static void exchange_once(taciti_comm *comm, void *context) {
+    law *l = context;
+    const int rank = taciti_comm_rank(comm);
+    taciti_exchange *exchange = NULL;
+    float *x = taciti_calloc(N, sizeof *x);
+    CHECK(x != NULL);
+    taciti_gradient_like((uint64_t)rank + 1, x, N);
+    CHECK(taciti_exchange_create_encoded(comm, &l->layout, &l->options, &l->compression, &exchange) == TACIT_OK);
+    const taciti_exchange_setting setting = {.contribution = l->compression.encoding.expected,
+                                             .result = l->compression.encoding.expected};
+    taciti_exchange_at(exchange, 0, &setting);
+    const uint64_t before = test_bytes_to_other_hosts(comm);
+    CHECK(taciti_exchange_run(exchange, x) == TACIT_OK);
+    l->sent[rank] = test_bytes_to_other_hosts(comm) - before;
+    taciti_exchange_destroy(exchange);
+    taciti_free(x);
+}
+
+static double busiest_host(const law *l, int ranks) {
+    uint64_t most = 0;
+    for (int first = 0; first < ranks; first += l->per_host) {
+        uint64_t bytes = 0;
+        for (int r = first; r < first + l->per_host; r++) bytes += l->sent[r];
+        most = bytes > most ? bytes : most;
+    }
+    return (double)most;
+}
+
+/* Bytes of the plan for the same ranks. */
+static double planned(const law *l, int ranks, int route) {
+    int host_of[MAX_RANKS];
+    for (int r = 0; r < ranks; r++) host_of[r] = r / l->per_host;
+    const taciti_hosts hosts = {.ranks = ranks, .count = ranks / l->per_host, .host_of = host_of};
+    const taciti_cluster cluster = taciti_cluster_unknown();
+    const taciti_scene scene = {.cluster = &cluster, .hosts = &hosts};
+    const taciti_encoding *encoding = &l->compression.encoding;
+    const taciti_method method = {.wire = taciti_codec_find("f32"),
+                                  .compression = {.codec = encoding->codec,
+                                                  .options = encoding->options,
+                                                  .forth = encoding->expected,
+                                                  .way = (taciti_plan_way)route}};
+    taciti_compressed_sum sum;
+    assert_int_equal(taciti_compressed_sum_of(&scene, &method, N, &sum), TACIT_OK);
+    return taciti_allreduce_demand(&hosts, NULL, (size_t)ranks, scene.placement, sum.length.wire_bytes,
+                                   sum.length.f32_bytes)
+        .host_bytes;
+}
+
+static void compare(const taciti_codec *codec, double factor, int ranks, int per_host, int route) {
+    static law l;
+    void *options = NULL;
+    const size_t sizes[] = {N};
+    taciti_comm_options comm = test_comm_options(true);
+    comm.segment_bytes = 256 << 10;
+    assert_int_equal(taciti_codec_defaults(codec, &options), TACIT_OK);
+    l = (law){.compression = {.encoding = {.codec = codec, .options = options, .expected = {.factor = factor}},
+                              .feedback = {.errors = true},
+                              .collective = route},
+              .options = {.bucket_bytes = 1 << 30, .overlap = true},
+              .per_host = per_host};
+    test_layout(sizes, 1, 1 << 30, &l.layout);
+    test_ranks_per_host(per_host);
+    test_world_run(ranks, &comm, exchange_once, &l);
+    test_ranks_per_host(0);
+    const double sent = busiest_host(&l, ranks), plan = planned(&l, ranks, route);
+    if (!(fabs(sent - plan) <= 0.03 * sent))
+        fail_msg("%s factor %g, %d ranks, %d per host, route %d: sent %.0f, planned %.0f", codec->name, factor, ranks,
+                 per_host, route, sent, plan);
+    taciti_layout_destroy(&l.layout);
+    taciti_free(options);
+}
+
+/* Codecs whose payloads depend on the data only as far as their mean tells. */
+static void planned_bytes_are_the_bytes_of_an_exchange(void **state) {
+    static const char *const codecs[] = {"topk", "int8", "int4", "signsgd"};
+    (void)state;
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
+        const taciti_codec *codec = taciti_codec_find(codecs[i]);
+        if (codec == NULL) continue;
+        for (int route = TACITI_PLAN_WAY_AUTO; route <= TACITI_PLAN_WAY_GATHER; route++) {
+            compare(codec, 10, 4, 1, route);
+            compare(codec, 100, 3, 1, route);
+        }
+        compare(codec, 100, 2, 1, TACITI_PLAN_WAY_AUTO);
+        compare(codec, 30, 6, 2, TACITI_PLAN_WAY_AUTO);
+        compare(codec, 30, 8, 4, TACITI_PLAN_WAY_SCATTER);
+    }
+}
+
+/* topk sends more bytes at a smaller factor, and never more than the array. */
+static void payloads_shrink_with_the_factor(void **state) {
+    const taciti_codec *codec = taciti_codec_find("topk");
+    void *options = NULL;
+    double last = 1e9;
+    (void)state;
+    assert_int_equal(taciti_codec_defaults(codec, &options), TACIT_OK);
+    for (double factor = 2; factor < 2000; factor *= 3) {
+        const law l = {
+            .compression = {.encoding = {.codec = codec, .options = options, .expected = {.factor = factor}}},
+            .per_host = 1};
+        const double bytes = planned(&l, 4, TACITI_PLAN_WAY_SCATTER);
+        assert_true(bytes < last && bytes < 1.5 * N * sizeof(float));
+        last = bytes;
+    }
+    taciti_free(options);
+}
+
+static void cautions_grow_with_what_is_left_out(void **state) {
+    char text[TACITI_CAUTION_BYTES];
+    (void)state;
+    taciti_plan_compression c = {.codec = taciti_codec_find("topk")};
+    void *options = NULL;
+    assert_int_equal(taciti_codec_defaults(c.codec, &options), TACIT_OK);
+    c.options = options;
+    static const double factors[] = {10, 100, 1000};
+    static const taciti_caution levels[] = {TACITI_CAUTION_NONE, TACITI_CAUTION_SOME, TACITI_CAUTION_STRONG};
+    for (size_t i = 0; i < 3; i++) {
+        c.forth.factor = factors[i];
+        assert_int_equal(taciti_plan_caution(&c, text, sizeof text), levels[i]);
+        assert_int_equal(text[0] != '\0', i > 0);
+    }
+    assert_non_null(strstr(text, "known to cost accuracy"));
+    taciti_free(options);
+    c = (taciti_plan_compression){.codec = taciti_codec_find("f32")};
+    assert_int_equal(taciti_plan_caution(&c, text, sizeof text), TACITI_CAUTION_NONE);
+    c = (taciti_plan_compression){.codec = taciti_codec_find("signsgd")};
+    assert_int_equal(taciti_codec_defaults(c.codec, &options), TACIT_OK);
+    c.options = options;
+    assert_int_equal(taciti_plan_caution(&c, text, sizeof text), TACITI_CAUTION_STRONG);
+    taciti_free(options);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(planned_bytes_are_the_bytes_of_an_exchange),
+        cmocka_unit_test(payloads_shrink_with_the_factor),
+        cmocka_unit_test(cautions_grow_with_what_is_left_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
