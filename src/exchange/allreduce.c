@@ -156,6 +156,7 @@ taciti_residual taciti_allreduce_residual(const taciti_allreduce *reduce, size_t
     if (reduce->arrangement.hosts == 1 || reduce->encoding.codec->identity || n == 0) return (taciti_residual){0};
     taciti_residual residual = sizes_of(reduce, cut_of(reduce, n).pieces, reduce->segment_n);
     residual.feedback = feedback;
+    residual.results = !reduce->gather;
     residual.lasting = true;
     return residual;
 }
@@ -253,6 +254,14 @@ tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, 
                            task->bucket);
     if (!takes_small(reduce, n) || task->part != TACITI_HALF_BOTH) return run_halves(reduce, x, n, task, residual);
     return taciti_small_run(&reduce->small, x, n, task, residual != NULL ? residual->back : 0);
+}
+
+tacit_status taciti_allreduce_observe(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task) {
+    if (n == 0 || reduce->wire_shape.count == 1 || reduce->encoding.codec->state_bytes != NULL) return TACIT_OK;
+    const taciti_cut cut = cut_of(reduce, n);
+    taciti_piece t = {.x = x, .task = task, .cut = &cut};
+    for (; t.piece < cut.pieces; t.piece++) TACITI_TRY(taciti_halves_observe(&reduce->wire, &t));
+    return TACIT_OK;
 }
 
 bool taciti_allreduce_owned(const taciti_allreduce *reduce, size_t n, size_t index, taciti_range *out) {

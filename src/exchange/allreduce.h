@@ -74,6 +74,10 @@ taciti_residual taciti_allreduce_errors(const taciti_allreduce *reduce, float ba
 tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task,
                                   taciti_residual *residual);
 
+/* Adds to the task's tallies and histogram what the codec would see in this rank's x[n], without the other ranks of its
+ * host. Nothing is sent. For codecs without state. Communication thread. */
+tacit_status taciti_allreduce_observe(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task);
+
 /* Sets *out to the index-th range of an array of n floats that this rank owns between the halves, in ascending order;
  * it may be empty. Returns false if there is none. */
 bool taciti_allreduce_owned(const taciti_allreduce *reduce, size_t n, size_t index, taciti_range *out);

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "exchange/exchange.h"
 
+#include <string.h>
+
 #include "base/log.h"
 #include "base/memory.h"
 #include "exchange/allreduce.h"
 #include "exchange/bucket_job.h"
+#include "exchange/linear.h"
 #include "exchange/store.h"
 
 #define AT(member) offsetof(taciti_exchange_options, member)
@@ -34,14 +37,41 @@ struct taciti_exchange {
     const taciti_layout *layout; /* borrows */
     taciti_allreduce dense;      /* with exchange.wire */
     taciti_allreduce coded;      /* with the codec; its buffers are those of `dense` */
+    taciti_linear linear;        /* instead of `coded`, with a codec of class LINEAR */
+    bool is_linear;
     bool compresses;
     bool moved;                     /* residuals lie where another number of ranks left them */
     taciti_store store;             /* what encodings leave from step to step */
     taciti_exchange_tally *tallies; /* [bucket_count]; NULL without compression. Owned, like the next */
+    uint64_t *histogram;            /* [TACITI_EXCHANGE_BINS]; part of the block of `tallies` */
+    bool counting;                  /* a bucket of the step has begun */
     taciti_pages workspace;
     taciti_bucket_jobs jobs;
     taciti_bucket_task task; /* what is begun */
 };
+
+/* Every rank's whole bucket is one encoding. */
+static tacit_status move_linear(taciti_exchange *exchange, float *x, size_t n, const taciti_bucket_task *task,
+                                taciti_residual *residual) {
+    const taciti_residual_place all = {.kind = TACITI_PAYLOAD_CONTRIBUTION, .n = n};
+    taciti_payload_tally *tally = &task->tallies[TACITI_PAYLOAD_CONTRIBUTION];
+    taciti_codec_call unused = {.options = NULL};
+    float *error = residual != NULL ? taciti_residual_enter(residual, &all, x, &unused) : NULL;
+    tally->bytes += taciti_linear_bytes(&exchange->linear, task->bucket, task->setting[TACITI_PAYLOAD_CONTRIBUTION]);
+    return taciti_linear_run(&exchange->linear, x, n, task, error, &tally->codec);
+}
+
+static tacit_status move_by(taciti_exchange *exchange, float *x, size_t n, const taciti_bucket_task *task,
+                            taciti_residual *residual) {
+    const bool observed = task->trial > 0 || task->histogram != NULL;
+    if (task->dense && observed && !exchange->is_linear)
+        TACITI_TRY(taciti_allreduce_observe(&exchange->coded, x, n, task));
+    if (task->dense) return taciti_allreduce_run(&exchange->dense, x, n, task, NULL);
+    if (exchange->is_linear && task->part == TACITI_HALF_BOTH) return move_linear(exchange, x, n, task, residual);
+    if (!exchange->is_linear) return taciti_allreduce_run(&exchange->coded, x, n, task, residual);
+    return taciti_fail(TACIT_E_INTERNAL, "bucket %zu: an all-reduce with a codec of class LINEAR has no halves",
+                       task->bucket);
+}
 
 static tacit_status move_coded(taciti_exchange *exchange, float *x, size_t n, taciti_bucket_task task) {
     taciti_residual *residual = exchange->store.all != NULL ? &exchange->store.all[task.bucket] : NULL;
@@ -52,8 +82,7 @@ static tacit_status move_coded(taciti_exchange *exchange, float *x, size_t n, ta
         if (residual != NULL) taciti_residual_begin(residual, task.dense || exchange->moved, x, n);
     }
     task.tallies = tally->kinds;
-    const tacit_status status = taciti_allreduce_run(task.dense ? &exchange->dense : &exchange->coded, x, n, &task,
-                                                     task.dense ? NULL : residual);
+    const tacit_status status = move_by(exchange, x, n, &task, residual);
     tally->run_ns += taciti_now_ns() - begin_ns;
     return status;
 }
@@ -121,17 +150,28 @@ static tacit_status choose_gather(const plan *p, bool *out) {
 
 static tacit_status check(const taciti_exchange_compression *c) {
     const taciti_feedback *f = &c->feedback;
+    if (c->encoding.codec->aggregation == TACITI_CODEC_LINEAR && (f->estimates || f->momentum > 0))
+        return taciti_fail(
+            TACIT_E_CONFIG,
+            "codec %s sends combinations of elements: it allows neither estimates nor momentum correction",
+            c->encoding.codec->name);
     if (!f->estimates || (!f->errors && f->momentum == 0)) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG, "estimates take the place of error feedback: they allow neither error feedback "
                                        "nor momentum correction");
 }
 
+static bool is_linear(const plan *p) {
+    return p->compression != NULL && p->compression->encoding.codec->aggregation == TACITI_CODEC_LINEAR;
+}
+
+/* `coded` stays {0} if there is no compression, or a linear one. */
 static tacit_status describe_both(const plan *p, taciti_allreduce *dense, taciti_allreduce *coded) {
     const taciti_encoding wire = {.codec = taciti_exchange_wire(p->options)};
     TACITI_TRY(describe(p, &wire, false, dense));
     if (p->compression == NULL) return TACIT_OK;
     bool gather = false;
     TACITI_TRY(check(p->compression));
+    if (is_linear(p)) return TACIT_OK;
     TACITI_TRY(choose_gather(p, &gather));
     TACITI_TRY(describe(p, &p->compression->encoding, gather, coded));
     coded->halves_only = true; /* tallies and residuals are theirs */
@@ -144,9 +184,23 @@ static size_t workspace_bytes(const taciti_allreduce *dense, const taciti_allred
     return bytes > plain ? bytes : plain;
 }
 
-static tacit_status open_compression(taciti_exchange *exchange, taciti_feedback feedback) {
-    exchange->tallies = taciti_calloc(exchange->layout->bucket_count, sizeof *exchange->tallies);
+static tacit_status open_compression(taciti_exchange *exchange, const plan *p,
+                                     const taciti_exchange_compression *compression) {
+    const taciti_feedback feedback = compression->feedback;
+    const size_t buckets = exchange->layout->bucket_count;
+    exchange->tallies =
+        taciti_calloc(buckets * sizeof *exchange->tallies + TACITI_EXCHANGE_BINS * sizeof *exchange->histogram, 1);
     if (exchange->tallies == NULL) return TACIT_E_MEMORY;
+    exchange->histogram = (uint64_t *)(void *)(exchange->tallies + buckets);
+    exchange->is_linear = is_linear(p);
+    if (exchange->is_linear) {
+        TACITI_TRY(taciti_linear_create(exchange->comm, exchange->layout, &compression->encoding,
+                                        taciti_exchange_wire(p->options), taciti_exchange_placement(p->options),
+                                        &exchange->linear));
+        return taciti_comm_size(exchange->comm) == 1
+                   ? TACIT_OK
+                   : taciti_store_create(NULL, exchange->layout, feedback, &exchange->store);
+    }
     TACITI_TRY(taciti_allreduce_open(&exchange->coded, exchange->comm, exchange->workspace.base));
     return taciti_store_create(&exchange->coded, exchange->layout, feedback, &exchange->store);
 }
@@ -156,10 +210,10 @@ static tacit_status set_up(taciti_exchange *exchange, const plan *p) {
     exchange->compresses = p->compression != NULL;
     TACITI_TRY(describe_both(p, &exchange->dense, &exchange->coded));
     TACITI_TRY((exchange->compresses ? taciti_pages_create_small : taciti_pages_create)(
-        workspace_bytes(&exchange->dense, &exchange->coded, exchange->compresses), "the buffers of the exchange",
-        &exchange->workspace));
+        workspace_bytes(&exchange->dense, &exchange->coded, exchange->compresses && !is_linear(p)),
+        "the buffers of the exchange", &exchange->workspace));
     TACITI_TRY(taciti_allreduce_open(&exchange->dense, exchange->comm, exchange->workspace.base));
-    if (p->compression != NULL) TACITI_TRY(open_compression(exchange, p->compression->feedback));
+    if (p->compression != NULL) TACITI_TRY(open_compression(exchange, p, p->compression));
     return taciti_bucket_jobs_create(exchange->comm, exchange->layout, move, exchange, &exchange->jobs);
 }
 
@@ -192,6 +246,7 @@ void taciti_exchange_destroy(taciti_exchange *exchange) {
     taciti_bucket_jobs_destroy(&exchange->jobs);
     taciti_allreduce_destroy(&exchange->dense);
     taciti_allreduce_destroy(&exchange->coded);
+    if (exchange->is_linear) taciti_linear_destroy(&exchange->linear);
     taciti_store_destroy(&exchange->store);
     taciti_free(exchange->tallies);
     taciti_pages_destroy(&exchange->workspace);
@@ -206,12 +261,21 @@ void taciti_exchange_at(taciti_exchange *exchange, int64_t step, const taciti_ex
     exchange->task.setting[TACITI_PAYLOAD_RESULT] = setting->result;
     exchange->task.dense = setting->dense;
     exchange->task.trial = setting->trial;
+    exchange->task.histogram = setting->observe ? exchange->histogram : NULL;
+}
+
+/* The first bucket of a step: no other is under way. */
+static void clear_histogram(taciti_exchange *exchange) {
+    if (!exchange->counting && exchange->task.histogram != NULL)
+        memset(exchange->histogram, 0, TACITI_EXCHANGE_BINS * sizeof *exchange->histogram);
+    exchange->counting = true;
 }
 
 static tacit_status begin(taciti_exchange *exchange, float *flat, size_t bucket, taciti_half part, const char *name) {
     taciti_bucket_task task = exchange->task;
     task.bucket = bucket;
     task.part = part;
+    clear_histogram(exchange);
     return taciti_bucket_begin(&exchange->jobs, flat, &task, name);
 }
 
@@ -232,6 +296,7 @@ tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket) {
 }
 
 tacit_status taciti_exchange_run(taciti_exchange *exchange, float *flat) {
+    clear_histogram(exchange);
     return taciti_bucket_run_all(&exchange->jobs, flat, &exchange->task, "all-reduce of bucket");
 }
 
@@ -240,14 +305,16 @@ tacit_status taciti_exchange_settle(taciti_exchange *exchange, bool taken) {
         return taciti_fail(TACIT_E_INTERNAL, "step %" PRId64 " is settled before all of its buckets were waited for",
                            exchange->task.step);
     taciti_store_settle(&exchange->store, taken);
+    if (exchange->is_linear) taciti_linear_settle(&exchange->linear, taken);
     exchange->moved = exchange->moved && !taken;
     exchange->task.step++;
+    exchange->counting = false;
     return TACIT_OK;
 }
 
-/* The all-reduce of steps that are not dense. */
+/* The all-reduce of steps that are not dense; with a linear codec, which has none of its own, the dense one. */
 static const taciti_allreduce *main_of(const taciti_exchange *exchange) {
-    return exchange->compresses ? &exchange->coded : &exchange->dense;
+    return exchange->compresses && !exchange->is_linear ? &exchange->coded : &exchange->dense;
 }
 
 bool taciti_exchange_owned(const taciti_exchange *exchange, size_t bucket, size_t index, taciti_range *out) {
@@ -262,12 +329,15 @@ const taciti_exchange_tally *taciti_exchange_tally_of(const taciti_exchange *exc
     return exchange->tallies == NULL ? &NONE : &exchange->tallies[bucket];
 }
 
+const uint64_t *taciti_exchange_histogram(const taciti_exchange *exchange) { return exchange->histogram; }
+
 float *taciti_exchange_residual(const taciti_exchange *exchange, taciti_residual_array which) {
     size_t bytes = 0;
     return taciti_store_array(&exchange->store, which, &bytes);
 }
 
 void *taciti_exchange_codec_state(const taciti_exchange *exchange, size_t *bytes) {
+    if (exchange->is_linear) return taciti_linear_states(&exchange->linear, bytes);
     return taciti_store_array(&exchange->store, TACITI_RESIDUAL_STATE, bytes);
 }
 
@@ -282,22 +352,33 @@ taciti_route taciti_exchange_route(const taciti_exchange *exchange) {
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange) {
+    const taciti_codec_setting setting = exchange->task.setting[TACITI_PAYLOAD_CONTRIBUTION];
     uint64_t bytes = 0;
     for (size_t b = 0; b < exchange->layout->bucket_count; b++)
-        bytes += taciti_allreduce_bytes(main_of(exchange), exchange->layout->buckets[b].n);
+        bytes += exchange->is_linear ? taciti_linear_bytes(&exchange->linear, b, setting)
+                                     : taciti_allreduce_bytes(main_of(exchange), exchange->layout->buckets[b].n);
     return bytes;
 }
 
 uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange) {
+    const taciti_codec_setting setting = exchange->task.setting[TACITI_PAYLOAD_CONTRIBUTION];
+    const int host = taciti_allreduce_host(&exchange->dense);
     uint64_t bytes = 0;
     for (size_t b = 0; b < exchange->layout->bucket_count; b++)
-        bytes += taciti_allreduce_nic_bytes(main_of(exchange), exchange->layout->buckets[b].n,
-                                            taciti_allreduce_host(main_of(exchange)));
+        bytes += exchange->is_linear
+                     ? taciti_linear_nic_bytes(&exchange->linear, b, setting, host)
+                     : taciti_allreduce_nic_bytes(main_of(exchange), exchange->layout->buckets[b].n, host);
     return bytes;
 }
 
 double taciti_exchange_expected_bytes(const taciti_exchange *exchange, const taciti_exchange_setting *setting) {
     const taciti_codec_setting settings[TACITI_PAYLOAD_KINDS] = {setting->contribution, setting->result};
+    if (exchange->is_linear && !setting->dense) {
+        double bytes = 0;
+        for (size_t b = 0; b < exchange->layout->bucket_count; b++)
+            bytes += (double)taciti_linear_bytes(&exchange->linear, b, setting->contribution);
+        return bytes;
+    }
     return expected_bytes(setting->dense ? &exchange->dense : main_of(exchange), exchange->layout, settings);
 }
 
@@ -313,8 +394,12 @@ size_t taciti_exchange_predict_encoded_bytes(const taciti_comm *comm, const taci
     taciti_allreduce dense = {0}, coded = {0};
     size_t bytes = 0;
     if (describe_both(&p, &dense, &coded) == TACIT_OK) {
-        bytes = workspace_bytes(&dense, &coded, compression != NULL);
-        if (compression != NULL) bytes += taciti_store_predict_bytes(&coded, layout, compression->feedback);
+        bytes = workspace_bytes(&dense, &coded, compression != NULL && !is_linear(&p));
+        const bool stores = compression != NULL && taciti_comm_size(comm) > 1;
+        if (stores) bytes += taciti_store_predict_bytes(is_linear(&p) ? NULL : &coded, layout, compression->feedback);
+        if (is_linear(&p))
+            bytes += taciti_linear_predict_bytes(comm, layout, &compression->encoding, taciti_exchange_wire(options),
+                                                 taciti_exchange_placement(options));
     }
     taciti_allreduce_destroy(&dense);
     taciti_allreduce_destroy(&coded);

@@ -48,9 +48,9 @@ typedef enum taciti_route {
 
 /* Compresses what travels between hosts, or, if all ranks share one host, between ranks. */
 typedef struct taciti_exchange_compression {
-    taciti_encoding encoding;
+    taciti_encoding encoding; /* of any class; LINEAR: payloads travel as exchange.wire, see linear.h */
     taciti_feedback feedback;
-    int collective; /* taciti_route */
+    int collective; /* taciti_route; LINEAR: without effect */
 } taciti_exchange_compression;
 
 /* What a step does. {0}: the codec's default. */
@@ -58,12 +58,14 @@ typedef struct taciti_exchange_setting {
     taciti_codec_setting contribution, result;
     bool dense;   /* no compression: everything travels as exchange.wire, residuals included, which are then empty.
                      Estimates stay as they are */
-    double trial; /* > 0: contributions are also encoded at this factor, only to learn its `trial_squares` */
+    double trial; /* > 0: contributions are also encoded at this factor, only to learn its tally */
+    bool observe; /* magnitudes of contributions are counted: taciti_exchange_histogram() */
 } taciti_exchange_setting;
 
 /* What this rank did with a bucket in its last exchange. */
 typedef struct taciti_exchange_tally {
-    taciti_payload_tally kinds[TACITI_PAYLOAD_KINDS]; /* a dense step: bytes alone, those of the codec 0 */
+    taciti_payload_tally kinds[TACITI_PAYLOAD_KINDS]; /* dense: bytes alone; with trial or observe
+                                                         also the contributions, all of which count as kept */
     int64_t run_ns;                                   /* of the whole exchange, waits included */
 } taciti_exchange_tally;
 
@@ -106,6 +108,14 @@ tacit_status taciti_exchange_settle(taciti_exchange *exchange, bool taken);
 /* Returns the tally of that bucket's last exchange; valid from its wait to its next begin. Zeros without compression.
  */
 const taciti_exchange_tally *taciti_exchange_tally_of(const taciti_exchange *exchange, size_t bucket);
+
+/* Bins of magnitudes: bits 30..20 of a float, that is the exponent and three bits of the mantissa. */
+enum { TACITI_EXCHANGE_BINS = 2048 };
+
+/* Returns how many elements of this rank's contributions of all buckets fell into each bin in the last step that
+ * observed, one in four lines of 16 elements being counted. Valid until the next step's first begin. NULL without
+ * compression. */
+const uint64_t *taciti_exchange_histogram(const taciti_exchange *exchange);
 
 /* Return, for checkpoints, what is stored between two steps: an array of the layout's flat array (residual.h), which is
  * 0 wherever this rank encodes nothing; and the codec's state. NULL, *bytes = 0: there is none, on any rank. Between

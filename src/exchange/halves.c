@@ -138,15 +138,21 @@ static taciti_codec_call call_of(const taciti_halves *halves, const taciti_piece
     return call;
 }
 
-/* Encodes at the factor that is tried. The payload is only counted; the next encode overwrites it. */
-static tacit_status try_factor(const taciti_halves *halves, const taciti_piece *t, taciti_codec_call call,
-                               const float *x, size_t n, taciti_payload payload, taciti_payload_tally *tally) {
-    taciti_codec_tally tried = {0};
+/* Bins of magnitudes: bits 30 .. 20 of a float. */
+enum { HISTOGRAM_SHIFT = 20, HISTOGRAM_STRIDE = 4 };
+
+/* What the task wants to know of a contribution besides its encoding: the histogram, and what the factor that is tried
+ * would send. The payload of the trial is only counted; the next encode overwrites it. */
+static tacit_status observe(const taciti_halves *halves, const taciti_piece *t, taciti_codec_call call, const float *x,
+                            size_t n, taciti_payload payload) {
+    taciti_payload_tally *tally = tally_of(halves, t, TACITI_PAYLOAD_CONTRIBUTION);
+    if (tally == NULL) return TACIT_OK;
+    if (t->task->histogram != NULL)
+        taciti_kernels_get()->histogram(t->task->histogram, x, n, HISTOGRAM_SHIFT, HISTOGRAM_STRIDE);
+    if (t->task->trial <= 0) return TACIT_OK;
     call.setting = (taciti_codec_setting){.factor = t->task->trial};
-    call.tally = &tried;
-    TACITI_TRY(taciti_payload_encode(halves->comm, halves->shape.encoding->codec, &call, x, n, NULL, &payload));
-    tally->trial_squares += tried.squares_out;
-    return TACIT_OK;
+    call.tally = &tally->trial;
+    return taciti_payload_encode(halves->comm, halves->shape.encoding->codec, &call, x, n, NULL, &payload);
 }
 
 /* Encodes what this rank has of a member's range: its contribution, or the result if the range is its own. */
@@ -160,12 +166,28 @@ static tacit_status encode(const taciti_halves *halves, const taciti_piece *t, i
     taciti_codec_call call = call_of(halves, t, halves->shape.me, kind, r);
     float *x = t->x + r.at, *error = NULL;
     if (t->residual != NULL) error = taciti_residual_enter(t->residual, &place, x, &call);
-    if (tally != NULL && t->task->trial > 0 && kind == TACITI_PAYLOAD_CONTRIBUTION)
-        TACITI_TRY(try_factor(halves, t, call, x, r.n, *out, tally));
+    if (kind == TACITI_PAYLOAD_CONTRIBUTION) TACITI_TRY(observe(halves, t, call, x, r.n, *out));
     call.tally = tally != NULL ? &tally->codec : NULL;
     TACITI_TRY(taciti_payload_encode(halves->comm, codec, &call, x, r.n, error, out));
     if (t->residual != NULL) TACITI_TRY(taciti_residual_leave(t->residual, &place, x, codec, &call, *out));
     if (tally != NULL) tally->encode_ns += taciti_now_ns() - begin_ns;
+    return TACIT_OK;
+}
+
+tacit_status taciti_halves_observe(taciti_halves *halves, const taciti_piece *t) {
+    const taciti_halves_shape *s = &halves->shape;
+    for (int m = 0; m < (s->whole ? 1 : s->count) && is_coded(halves); m++) {
+        const taciti_range r = range_of(halves, t, m);
+        const taciti_codec_call call = call_of(halves, t, s->me, TACITI_PAYLOAD_CONTRIBUTION, r);
+        taciti_payload_tally *tally = tally_of(halves, t, TACITI_PAYLOAD_CONTRIBUTION);
+        const double squares = taciti_kernels_get()->sum_squares(t->x + r.at, r.n);
+        if (r.n == 0 || tally == NULL) continue;
+        tally->codec.n += r.n;
+        tally->codec.kept += r.n;
+        tally->codec.squares_in += squares;
+        tally->codec.squares_out += squares;
+        TACITI_TRY(observe(halves, t, call, t->x + r.at, r.n, (taciti_payload){.data = own_payload(halves, t)}));
+    }
     return TACIT_OK;
 }
 

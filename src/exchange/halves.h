@@ -81,6 +81,10 @@ tacit_status taciti_scatter_end(taciti_halves *halves, const taciti_piece *t);
 tacit_status taciti_gather_begin(taciti_halves *halves, const taciti_piece *t);
 tacit_status taciti_gather_end(taciti_halves *halves, const taciti_piece *t);
 
+/* Adds to the task's tallies and histogram what the codec would see in this rank's contributions to that piece, which
+ * are sent by other means. For codecs without state. No run may be under way. */
+tacit_status taciti_halves_observe(taciti_halves *halves, const taciti_piece *t);
+
 /* Blocks until the sends of gather_begin for that piece have completed. Call it at most slots - 1 pieces later. */
 tacit_status taciti_gather_await_sent(taciti_halves *halves, const taciti_piece *t);
 

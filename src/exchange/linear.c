@@ -117,8 +117,8 @@ static tacit_status allocate(taciti_linear *linear) {
     for (int i = 0; i < 2; i++, at += payload) linear->payload[i] = (float *)(void *)at;
     linear->scratch = at;
     at += scratch;
-    for (size_t b = 0; b < linear->layout->bucket_count; b++)
-        for (int version = 0; version < 2; version++, at += linear->buckets[b].state_bytes)
+    for (int version = 0; version < 2; version++)
+        for (size_t b = 0; b < linear->layout->bucket_count; at += linear->buckets[b++].state_bytes)
             linear->buckets[b].state[version] = at;
     linear->workspace = taciti_calloc(workspace_bytes(linear), 1);
     return linear->workspace == NULL ? TACIT_E_MEMORY : TACIT_OK;
@@ -213,12 +213,24 @@ tacit_status taciti_linear_run(taciti_linear *linear, float *x, size_t n, const 
     return decode(linear, &call, payload, x, n);
 }
 
+/* All buckets keep the same version, so that their states lie beside each other. */
 void taciti_linear_settle(taciti_linear *linear, bool taken) {
-    for (size_t b = 0; b < linear->layout->bucket_count; b++) {
+    const size_t buckets = linear->layout->bucket_count;
+    bool any = false;
+    for (size_t b = 0; b < buckets; b++) any = any || linear->buckets[b].pending;
+    for (size_t b = 0; b < buckets; b++) {
         taciti_linear_bucket *bucket = &linear->buckets[b];
-        if (bucket->pending && taken) bucket->now = !bucket->now;
+        const bool carries = any && taken && !bucket->pending && bucket->state_bytes > 0;
+        if (carries) memcpy(bucket->state[!bucket->now], bucket->state[bucket->now], bucket->state_bytes);
+        if (any && taken) bucket->now = !bucket->now;
         bucket->pending = false;
     }
+}
+
+void *taciti_linear_states(const taciti_linear *linear, size_t *bytes) {
+    *bytes = 0;
+    for (size_t b = 0; b < linear->layout->bucket_count; b++) *bytes += linear->buckets[b].state_bytes;
+    return *bytes == 0 ? NULL : linear->buckets[0].state[linear->buckets[0].now];
 }
 
 void *taciti_linear_state(const taciti_linear *linear, size_t bucket, size_t *bytes) {

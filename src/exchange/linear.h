@@ -69,6 +69,9 @@ void taciti_linear_settle(taciti_linear *linear, bool taken);
 /* The codec's state for that bucket, *bytes of it, for checkpoints; the same on all ranks. Between steps. */
 void *taciti_linear_state(const taciti_linear *linear, size_t bucket, size_t *bytes);
 
+/* Those of all buckets, one after the other. NULL, *bytes = 0: there are none. */
+void *taciti_linear_states(const taciti_linear *linear, size_t *bytes);
+
 /* Payload bytes that this rank sends for that bucket at that setting in the next step, in all rounds; and those that
  * the ranks on one host (index of taciti_hosts) together send to other hosts. */
 uint64_t taciti_linear_bytes(const taciti_linear *linear, size_t bucket, taciti_codec_setting setting);

@@ -31,8 +31,8 @@ enum { TACITI_PAYLOAD_KINDS = 2 };
 /* What this rank encoded, sent and decoded of one kind. */
 typedef struct taciti_payload_tally {
     taciti_codec_tally codec;     /* of its encodes */
+    taciti_codec_tally trial;     /* of contributions at the factor that is tried */
     uint64_t bytes;               /* of the payloads that it sent, once per receiver */
-    double trial_squares;         /* |decoded payload|^2 at the factor that is tried, contributions only */
     int64_t encode_ns, decode_ns; /* of these payloads and of those that it received */
 } taciti_payload_tally;
 
@@ -44,6 +44,7 @@ typedef struct taciti_bucket_task {
     taciti_half part;
     bool dense;                    /* the number format exchange.wire instead of the codec */
     double trial;                  /* > 0: contributions are also encoded at this factor, for the tally only */
+    uint64_t *histogram;           /* contributions are added to its 2048 bins; NULL: not wanted */
     taciti_payload_tally *tallies; /* [TACITI_PAYLOAD_KINDS], added to; NULL: not wanted */
 } taciti_bucket_task;
 

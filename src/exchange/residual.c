@@ -14,7 +14,8 @@ static bool in_cells(const taciti_residual *r) { return r->back != 0; }
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
 static bool has(const taciti_residual *r, taciti_residual_array which) {
     const taciti_feedback *f = &r->feedback;
-    return which == TACITI_RESIDUAL_MEMORY ? f->estimates || f->momentum > 0 : f->estimates || f->errors;
+    if (which == TACITI_RESIDUAL_MEMORY) return f->estimates || f->momentum > 0;
+    return (f->estimates || f->errors) && (which == TACITI_RESIDUAL_CONTRIBUTION || r->results);
 }
 
 size_t taciti_residual_bytes(const taciti_residual *r, taciti_residual_array which, size_t n) {

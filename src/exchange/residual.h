@@ -51,6 +51,7 @@ typedef struct taciti_residual {
     size_t pieces, members; /* pieces of the bucket, members that exchange payloads */
     size_t state_bytes;     /* of the codec's state per payload, rounded up; 0: the codec has none */
     taciti_feedback feedback;
+    bool results; /* results are encoded, too */
     bool lasting; /* the codec's state lasts from step to step; else every encoding begins with zeros */
     float back; /* if not 0, this rank's result is the decoded result + back * its errors, which are not feedback then:
                    errors lie in cells of cell_n floats, piece i uses the cells of i % pieces, and only one version is

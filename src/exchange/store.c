@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "exchange/store.h"
 
+static taciti_residual residual_of(const taciti_allreduce *reduce, size_t n, taciti_feedback feedback) {
+    if (reduce != NULL) return taciti_allreduce_residual(reduce, n, feedback);
+    return (taciti_residual){.pieces = 1, .members = 1, .feedback = feedback, .lasting = true};
+}
+
 /* Of one version of an array, all buckets together. Buckets are multiples of 64 bytes, so floats lie as in the flat
  * array. */
 static size_t version_bytes(const taciti_allreduce *reduce, const taciti_layout *layout, taciti_feedback feedback,
                             taciti_residual_array which) {
     size_t bytes = 0;
     for (size_t b = 0; b < layout->bucket_count; b++) {
-        const taciti_residual one = taciti_allreduce_residual(reduce, layout->buckets[b].n, feedback);
+        const taciti_residual one = residual_of(reduce, layout->buckets[b].n, feedback);
         bytes += taciti_residual_bytes(&one, which, layout->buckets[b].n);
     }
     return bytes;
@@ -17,6 +22,7 @@ static size_t version_bytes(const taciti_allreduce *reduce, const taciti_layout 
 static size_t touched_bytes(const taciti_allreduce *reduce, const taciti_layout *layout, taciti_residual_array which) {
     size_t bytes = 0;
     taciti_range r;
+    if (reduce == NULL) return 2 * layout->n * sizeof(float);
     for (size_t b = 0; b < layout->bucket_count; b++)
         for (size_t i = 0; which == TACITI_RESIDUAL_RESULT
                                ? !reduce->gather && taciti_allreduce_owned(reduce, layout->buckets[b].n, i, &r)
@@ -37,7 +43,7 @@ size_t taciti_store_predict_bytes(const taciti_allreduce *reduce, const taciti_l
 
 /* Where an array is written in parts only, huge pages would need memory for the gaps. */
 static tacit_status create_pages(taciti_store *store, const taciti_allreduce *reduce, taciti_feedback feedback) {
-    const bool whole = reduce->arrangement.lanes == 1;
+    const bool whole = reduce == NULL || reduce->arrangement.lanes == 1;
     for (int a = 0; a < TACITI_RESIDUAL_ARRAYS; a++) {
         const size_t bytes = version_bytes(reduce, store->layout, feedback, (taciti_residual_array)a);
         const bool small = a == TACITI_RESIDUAL_RESULT || (a < TACITI_RESIDUAL_STATE && !whole);
@@ -52,7 +58,7 @@ static void open_buckets(taciti_store *store, const taciti_allreduce *reduce, ta
     size_t at[TACITI_RESIDUAL_ARRAYS] = {0};
     for (size_t b = 0; b < store->layout->bucket_count; b++) {
         taciti_residual *one = &store->all[b];
-        *one = taciti_allreduce_residual(reduce, store->layout->buckets[b].n, feedback);
+        *one = residual_of(reduce, store->layout->buckets[b].n, feedback);
         for (int a = 0; a < TACITI_RESIDUAL_ARRAYS; a++) {
             taciti_versions *v = &one->arrays[a];
             v->bytes = taciti_residual_bytes(one, (taciti_residual_array)a, store->layout->buckets[b].n);

@@ -14,7 +14,7 @@ typedef struct taciti_store {
     taciti_pages pages[TACITI_RESIDUAL_ARRAYS][2]; /* both versions of every array */
 } taciti_store;
 
-/* Not collective. */
+/* reduce: who encodes what; NULL: every rank encodes whole buckets, and nobody encodes results. Not collective. */
 tacit_status taciti_store_create(const taciti_allreduce *reduce, const taciti_layout *layout, taciti_feedback feedback,
                                  taciti_store *out);
 void taciti_store_destroy(taciti_store *store);

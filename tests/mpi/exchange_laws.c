@@ -71,7 +71,8 @@ static void feedback_law(taciti_comm *comm, size_t n, int scheme) {
         const bool taken = number != DROPPED, last = number == STEPS;
         for (size_t i = 0; i < layout.n; i++) x[i] = last ? 0 : small_integer(g_rank, number, i);
         const taciti_codec_setting threshold = {.threshold = last ? 1e-9 : 5};
-        taciti_exchange_at(exchange, number, &(taciti_exchange_setting){threshold, threshold, false, 0});
+        taciti_exchange_at(exchange, number,
+                           &(taciti_exchange_setting){.contribution = threshold, .result = threshold});
         for (size_t b = 0; b < layout.bucket_count; b++) CHECK(taciti_reduce_scatter_begin(exchange, x, b) == TACIT_OK);
         for (size_t b = 0; b < layout.bucket_count; b++) CHECK(taciti_exchange_wait(exchange, b) == TACIT_OK);
         for (size_t b = 0; b < layout.bucket_count; b++) CHECK(taciti_all_gather_begin(exchange, x, b) == TACIT_OK);
