@@ -12,6 +12,7 @@
     X(int8) X(int4) X(e3m0) X(signmag2) X(efsign) \
     X(topk) X(dgc) X(redsync) X(sidco) X(gaussiank) \
     X(qsgd) X(terngrad) X(natural) X(signsgd) X(signum) X(onebit) X(loco) \
+    X(u8bit) X(sketch) X(inceptionn) X(adaq) \
     X(powersgd) X(shared) X(thc)
 /* clang-format on */
 
