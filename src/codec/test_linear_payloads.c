@@ -33,7 +33,7 @@ static const taciti_codec_matrix MATRIX = {.at = 100, .rows = 40, .columns = 50}
 
 /* A call for the last round, after an encode of those before; the codec has its default options but for `key`. */
 static taciti_codec_call prepare(const taciti_codec *codec, const char *key, const char *value) {
-    const taciti_section section = {codec->options, g_options};
+    const taciti_section section = {.table = codec->options, .values = g_options};
     const taciti_config config = {&section, 1};
     size_t bytes = 0;
     assert_int_equal(taciti_config_defaults(&config), TACIT_OK);

@@ -39,7 +39,7 @@ static taciti_seen seen(const taciti_payload_tally *tally) {
                          .kept = (double)codec->kept,
                          .near = (double)codec->near,
                          .bytes = (double)tally->bytes,
-                         .trial = tally->trial_squares,
+                         .trial = tally->trial.squares_out,
                          .threshold = codec->threshold};
 }
 
