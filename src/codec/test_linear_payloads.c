@@ -19,7 +19,7 @@
 
 enum { N = 3000, RANKS = 3 };
 static float g_x[N], g_y[N], g_z[N], g_error[N], g_before[4 * N], g_payload[4 * N];
-static _Alignas(64) unsigned char g_scratch[64 * N], g_options[256];
+static _Alignas(64) unsigned char g_scratch[64 * N], g_options[256], g_state[5 * N];
 
 static void silent(void *context, taciti_log_level level, const char *line) {
     (void)context;
@@ -42,10 +42,12 @@ static taciti_codec_call prepare(const taciti_codec *codec, const char *key, con
                               .setting = {.factor = 20},
                               .key = 3,
                               .ranks = RANKS,
+                              .state = g_state,
                               .scratch = g_scratch,
                               .matrices = &MATRIX,
                               .n_matrices = 1};
     assert_int_equal(codec->rounds, 2);
+    assert_true(codec->linear_state_bytes(&call, N) <= sizeof g_state);
     assert_true(codec->scratch_bytes(g_options, N) <= sizeof g_scratch);
     if (codec->payload_n(&call, N) > 0) {
         assert_true(codec->payload_n(&call, N) <= 4 * N);
