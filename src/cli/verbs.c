@@ -172,7 +172,7 @@ static const taciti_verb VERBS[] = {
      .run = taciti_verb_bench_kernels},
     {.name = "bench codecs",
      .synopsis = "[--codec NAME] [--factor FACTOR] [-n COUNT] [--isa SET] [--json]",
-     .summary = "measure codecs on one core beside the rate at which it reads memory",
+     .summary = "measure codecs on one core beside its rate of reading memory",
      .description =
          "Encodes numbers like those of a gradient with error feedback, as the exchange does, decodes them and adds "
          "them: in pieces as long as a message of the exchange, and the array as a whole. Prints GB/s of input, the "
