@@ -180,3 +180,22 @@ void taciti_select_largest(const float *x, size_t n, size_t k, float *work, taci
     if (n <= DIRECT && out->measure)
         out->near = taciti_kernels_get()->count_above(x, n, half_of(bits_of((float)out->threshold)));
 }
+
+/* A quarter of a binade below the last threshold there are a few times k elements. */
+static uint32_t hint_below(double threshold) {
+    static const uint32_t QUARTER = UINT32_C(0x00200000);
+    const uint32_t bits = bits_of((float)threshold);
+    return bits > QUARTER && bits < TACITI_MAGNITUDE_INF ? bits - QUARTER : 1;
+}
+
+void taciti_select_largest_of_chunk(const float *x, size_t n, size_t k, float *work, taciti_selection *out,
+                                    uint32_t *below) {
+    pass(x, n, *below, *below, out);
+    if (out->count<k && * below> 1) pass(x, n, 1, 1, out);
+    if (out->count > k)
+        reduce(out, k, ABOVE_ALL, work);
+    else
+        smallest_threshold(out, work);
+    *below = hint_below(out->threshold);
+    if (out->measure) out->near = taciti_kernels_get()->count_above(x, n, half_of(bits_of((float)out->threshold)));
+}

@@ -10,7 +10,8 @@
 #define TACITI_CODECS(X) \
     X(f32) X(bf16) X(fp16) \
     X(int8) X(int4) X(e3m0) X(signmag2) X(efsign) \
-    X(topk) X(dgc) X(redsync) X(sidco) X(gaussiank) \
+    X(topk) X(threshold) X(randomk) X(randomk_own) X(sparseloco) X(omnireduce) X(blocktopk) \
+    X(dgc) X(redsync) X(sidco) X(gaussiank) \
     X(qsgd) X(terngrad) X(natural) X(signsgd) X(signum) X(onebit) X(loco) \
     X(u8bit) X(sketch) X(inceptionn) X(adaq) \
     X(powersgd) X(shared) X(thc)

@@ -46,7 +46,7 @@ typedef struct taciti_selection {
     size_t count;      /* of indices. If it is n, or all groups, the arrays need not be filled */
     double threshold;  /* the smallest magnitude selected, or 0 if magnitudes do not decide */
     uint64_t near;     /* elements with |x| >= threshold / 2; top-k takes a threshold that it estimates from a sample */
-    double squares;    /* |x|^2, as sum_squares gives it */
+    double squares;    /* |x|^2, in double */
 } taciti_selection;
 
 /* largest.h has what selectors by magnitude need. */
@@ -81,22 +81,25 @@ double taciti_composed_expected_bytes(const void *options, taciti_codec_setting 
 /* The same of `kept` indices among n, each of `group` elements; known: without indices. */
 double taciti_composed_mean_bytes(const void *options, size_t kept, size_t n, size_t group, bool known);
 
-/* Defines the functions scratch_bytes, encode, decode and decode_add of a codec file with the selector SELECTOR. */
-#define TACITI_COMPOSED_FUNCTIONS                                                                                      \
-    static size_t scratch_bytes(const void *options, size_t n) {                                                       \
+/* Defines the functions scratch_bytes, encode, decode and decode_add of a codec whose selector is SELECTOR; for a file
+ * of several codecs, with a prefix. */
+#define TACITI_COMPOSED_FUNCTIONS TACITI_COMPOSED_FUNCTIONS_OF(, SELECTOR)
+#define TACITI_COMPOSED_FUNCTIONS_OF(prefix, selector)                                                                 \
+    static size_t prefix##scratch_bytes(const void *options, size_t n) {                                               \
         (void)options;                                                                                                 \
-        return taciti_composed_scratch_bytes(&SELECTOR, n);                                                            \
+        return taciti_composed_scratch_bytes(&(selector), n);                                                          \
     }                                                                                                                  \
-    static tacit_status encode(const taciti_codec_call *call, const float *x, size_t n, void *out, float *error,       \
-                               size_t *bytes) {                                                                        \
-        return taciti_composed_encode(&SELECTOR, call, x, n, out, error, bytes);                                       \
+    static tacit_status prefix##encode(const taciti_codec_call *call, const float *x, size_t n, void *out,             \
+                                       float *error, size_t *bytes) {                                                  \
+        return taciti_composed_encode(&(selector), call, x, n, out, error, bytes);                                     \
     }                                                                                                                  \
-    static tacit_status decode(const taciti_codec_call *call, const void *payload, size_t bytes, float *x, size_t n) { \
-        return taciti_composed_decode(&SELECTOR, call, payload, bytes, x, n);                                          \
+    static tacit_status prefix##decode(const taciti_codec_call *call, const void *payload, size_t bytes, float *x,     \
+                                       size_t n) {                                                                     \
+        return taciti_composed_decode(&(selector), call, payload, bytes, x, n);                                        \
     }                                                                                                                  \
-    static tacit_status decode_add(const taciti_codec_call *call, const void *payload, size_t bytes, float *x,         \
-                                   size_t n) {                                                                         \
-        return taciti_composed_decode_add(&SELECTOR, call, payload, bytes, x, n);                                      \
+    static tacit_status prefix##decode_add(const taciti_codec_call *call, const void *payload, size_t bytes, float *x, \
+                                           size_t n) {                                                                 \
+        return taciti_composed_decode_add(&(selector), call, payload, bytes, x, n);                                    \
     }
 
 /* max(1, floor(n / factor)), at most n; factor 0: `fallback`. */

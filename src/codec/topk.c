@@ -6,7 +6,7 @@
  * Stich, Cordonnier and Jaggi, "Sparsified SGD with Memory" (NeurIPS 2018), definition 2.1.
  *   k = max(1, floor(n / factor)); of equal magnitudes the lower index wins; zeros are never sent
  *
- * Properties (test_select_codecs.c): |x - C(x)|^2 <= (1 - k/n) |x|^2; what is sent arrives bit for bit with values f32;
+ * Properties (test_selection.c): |x - C(x)|^2 <= (1 - k/n) |x|^2; what is sent arrives bit for bit with values f32;
  * topk(topk(x, k1), k2) == topk(x, k2) for k2 <= k1; biased: needs error feedback; class GATHER; deterministic.
  *
  * Wire layout: composed.c.

@@ -1,0 +1,571 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The codecs that select elements: exact results on small vectors, a reference by sorting on large ones, laws that hold
+ * for every registered one, and malformed payloads. ctest runs this with each instruction set.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "codec/selector.h"
+#include "kernel/kernel.h"
+
+enum { MAX = 300007, HEADER = 12 };
+
+static uint32_t to_bits(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static uint32_t magnitude(float x) { return to_bits(x) & 0x7fffffffu; }
+
+/* ---- one codec with its options ---------------------------------------------------------------------------------- */
+typedef struct subject {
+    const taciti_codec *codec;
+    taciti_codec_call call;
+    taciti_codec_tally tally;
+    size_t bytes; /* of the last payload */
+} subject;
+
+static _Alignas(64) unsigned char g_options[4096], g_scratch[16 * MAX + 4096], g_payload[4 * MAX + 4096];
+static float g_x[MAX], g_y[MAX], g_error[MAX], g_sorted[MAX];
+
+static void set(const subject *s, const char *key, const char *value) {
+    const taciti_section section = {.table = s->codec->options, .values = g_options};
+    char full[TACITI_KEY_BYTES];
+    (void)snprintf(full, sizeof full, "%s.%s", s->codec->options->section, key);
+    assert_int_equal(taciti_config_set(&(taciti_config){&section, 1}, full, value, full), TACIT_OK);
+}
+
+static subject of(const char *name) {
+    subject s = {.codec = taciti_codec_find(name)};
+    assert_non_null(s.codec);
+    memset(g_options, 0, sizeof g_options);
+    s.call = (taciti_codec_call){.key = 7, .scratch = g_scratch, .options = g_options};
+    const taciti_section section = {.table = s.codec->options, .values = g_options};
+    if (s.codec->options != NULL) assert_int_equal(taciti_config_defaults(&(taciti_config){&section, 1}), TACIT_OK);
+    return s;
+}
+
+/* Those with a factor whose values may be f32. */
+static const char *const SELECTING[] = {"topk", "threshold", "randomk", "randomk-own", "sparseloco", "blocktopk"};
+enum { SELECTING_COUNT = sizeof SELECTING / sizeof *SELECTING };
+
+static subject with_floats(const char *name) {
+    subject s = of(name);
+    set(&s, "values", "f32");
+    return s;
+}
+
+/* Encodes x[n]; the error is in g_error, what is decoded in g_y. */
+static void code(subject *s, const float *x, size_t n, double factor, double threshold) {
+    s->call.setting = (taciti_codec_setting){factor, threshold};
+    s->call.tally = &s->tally;
+    s->tally = (taciti_codec_tally){0};
+    assert_true(s->codec->bound(g_options, n) <= sizeof g_payload);
+    assert_true(s->codec->scratch_bytes(g_options, n) <= sizeof g_scratch);
+    assert_int_equal(s->codec->encode(&s->call, x, n, g_payload, g_error, &s->bytes), TACIT_OK);
+    taciti_codec_call decoder = s->call;
+    decoder.setting = (taciti_codec_setting){0};
+    memset(g_scratch, 0xa5, s->codec->scratch_bytes(g_options, n));
+    assert_int_equal(s->codec->decode(&decoder, g_payload, s->bytes, g_y, n), TACIT_OK);
+}
+
+/* What arrived is x, bit for bit, and what did not is in the error; `kept` elements arrived. */
+static size_t sent_and_residual_are_the_input(const float *x, size_t n) {
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        const bool sent = to_bits(g_error[i]) == 0 && to_bits(g_y[i]) == to_bits(x[i]);
+        assert_true(sent || (to_bits(g_y[i]) == 0 && to_bits(g_error[i]) == to_bits(x[i])));
+        kept += sent;
+    }
+    return kept;
+}
+
+typedef enum { ZEROS, SPIKE, EQUAL, SIGNS, UNIFORM, HEAVY, DENORMAL, SPARSE, COLUMNS, NONFINITE, ANY_BITS, KINDS } kind;
+
+static void fill(float *x, size_t n, kind k, uint64_t key) {
+    for (size_t i = 0; i < n; i++) {
+        const float u = (float)(taciti_rng_unit(key, i) * 2 - 1);
+        const uint32_t any = (uint32_t)taciti_rng_u64(key, i);
+        switch (k) {
+        case SPIKE: x[i] = i == n / 2 ? -3 : 0; break;
+        case EQUAL: x[i] = 0.25f; break;
+        case SIGNS: x[i] = u < 0 ? -1 : 1; break;
+        case UNIFORM: x[i] = u; break;
+        case HEAVY: x[i] = u / (1.0f - fabsf(u) * 0.99999f); break;
+        case DENORMAL: x[i] = u * 1e-40f; break;
+        case SPARSE: x[i] = any % 400 == 0 ? u : 0; break;
+        case COLUMNS: x[i] = i % 512 < 16 ? u : u * 1e-3f; break;
+        case NONFINITE: x[i] = any % 5000 == 0 ? NAN : any % 5000 == 1 ? -INFINITY : u; break;
+        case ANY_BITS: memcpy(&x[i], &any, sizeof any); break;
+        case ZEROS:
+        case KINDS: x[i] = i % 2 ? -0.0f : 0.0f; break;
+        }
+    }
+}
+
+/* ---- top-k ------------------------------------------------------------------------------------------------------- */
+static void topk_of_eight_numbers(void **state) {
+    (void)state;
+    static const float X[8] = {3, -1, 4, -1, 5, -9, 2, 6};
+    static const float KEPT[5][8] = {{0},
+                                     {0, 0, 0, 0, 0, -9, 0, 0},
+                                     {0, 0, 0, 0, 0, -9, 0, 6},
+                                     {0, 0, 0, 0, 5, -9, 0, 6},
+                                     {0, 0, 4, 0, 5, -9, 0, 6}};
+    static const double SQUARES[] = {0, 81, 117, 142, 158};
+    subject s = of("topk");
+    for (size_t k = 1; k <= 4; k++) {
+        code(&s, X, 8, 8.0 / (double)k, 0);
+        assert_memory_equal(g_y, KEPT[k], sizeof X);
+        assert_int_equal(sent_and_residual_are_the_input(X, 8), k);
+        assert_true(s.tally.squares_in == 173 && s.tally.squares_out == SQUARES[k]);
+        assert_true(s.tally.n == 8 && s.tally.kept == k);
+        assert_true(taciti_kernels_get()->sum_squares(g_error, 8) == 173 - SQUARES[k]);
+    }
+    assert_true(s.tally.threshold == 4 && s.tally.near == 6);
+}
+
+static void of_equal_magnitudes_the_first_are_sent(void **state) {
+    (void)state;
+    float x[8];
+    subject s = of("topk");
+    for (int signs = 0; signs < 2; signs++) {
+        for (int i = 0; i < 8; i++) x[i] = signs && i % 2 ? -1 : 1;
+        code(&s, x, 8, 8.0 / 3, 0);
+        for (int i = 0; i < 8; i++) assert_true(g_y[i] == (i < 3 ? x[i] : 0));
+        assert_true(taciti_kernels_get()->sum_squares(g_error, 8) == 5); /* (1 - 3/8) 8: the bound is tight */
+    }
+    const float zeros[4] = {0, -0.0f, 0, 1e-45f};
+    code(&s, zeros, 4, 2, 0); /* zeros are not sent, the smallest denormal is */
+    assert_true(s.tally.kept == 1 && g_y[3] == 1e-45f && to_bits(g_error[1]) == 0x80000000u);
+}
+
+static void gain_of_powers_of_two(void **state) {
+    (void)state;
+    float x[20];
+    subject s = of("topk");
+    for (int i = 0; i < 20; i++) x[i] = ldexpf(1, -i);
+    for (int k = 1; k <= 3; k++) {
+        code(&s, x, 20, 20.0 / k, 0);
+        const double want = (1 - pow(4, -k)) / (1 - pow(4, -20));
+        assert_true(fabs(s.tally.squares_out / s.tally.squares_in - want) < 1e-15);
+    }
+}
+
+static void everything_is_sent_at_factor_1(void **state) {
+    (void)state;
+    for (size_t c = 0; c < SELECTING_COUNT; c++) {
+        if (strcmp(SELECTING[c], "threshold") == 0) continue;
+        subject s = with_floats(SELECTING[c]);
+        fill(g_x, 1000, ANY_BITS, 3);
+        code(&s, g_x, 1000, 1, 0);
+        assert_int_equal(s.bytes, HEADER + 4000);
+        assert_memory_equal(g_y, g_x, 4000);
+        for (size_t i = 0; i < 1000; i++) assert_int_equal(to_bits(g_error[i]), 0);
+        assert_true(s.tally.kept == 1000);
+    }
+}
+
+static int descending(const void *a, const void *b) {
+    const uint32_t x = magnitude(*(const float *)a), y = magnitude(*(const float *)b);
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* g_y holds the k largest of g_x by the definition: all above the k-th magnitude, then the first that equal it; no
+ * zeros; all that are not finite. */
+static void is_top_k(size_t n, size_t k) {
+    memcpy(g_sorted, g_x, n * sizeof *g_x);
+    qsort(g_sorted, n, sizeof *g_sorted, descending);
+    uint32_t threshold = magnitude(g_sorted[k - 1]);
+    size_t ties = 0;
+    for (size_t i = 0; i < k; i++) ties += magnitude(g_sorted[i]) == threshold;
+    if (threshold >= 0x7f800000u) threshold = 0x7f800000u, ties = n;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t m = magnitude(g_x[i]);
+        bool want = m > threshold;
+        if (m == threshold && ties > 0) want = true, ties--;
+        assert_int_equal(to_bits(g_y[i]), want && m > 0 ? to_bits(g_x[i]) : 0);
+    }
+}
+
+static void topk_is_exact(void **state) {
+    (void)state;
+    static const size_t SIZES[] = {1, 2, 15, 16, 17, 1000, 8192, 8193, 20000, MAX};
+    static const double FACTORS[] = {1.5, 10, 100, 1000};
+    subject s = of("topk");
+    for (size_t z = 0; z < sizeof SIZES / sizeof *SIZES; z++)
+        for (kind k = 0; k < KINDS; k++)
+            for (size_t f = 0; f < sizeof FACTORS / sizeof *FACTORS; f++) {
+                const size_t n = SIZES[z], kept = taciti_kept_of(FACTORS[f], 0, n);
+                fill(g_x, n, k, z + 1);
+                code(&s, g_x, n, FACTORS[f], 0);
+                (void)sent_and_residual_are_the_input(g_x, n);
+                /* more kept than is worth it: all are sent */
+                if (s.bytes < HEADER + 4 * n) is_top_k(n, kept);
+            }
+}
+
+/* Lines that are sampled hold other numbers than the rest: what the sample suggests is far too high or too low. */
+static void topk_is_exact_when_the_sample_misleads(void **state) {
+    (void)state;
+    const size_t n = 1 << 18, stride = 32;
+    subject s = of("topk");
+    for (int higher = 0; higher < 2; higher++) {
+        fill(g_x, n, UNIFORM, 5);
+        for (size_t group = 0; group < n / 16 / stride; group++) {
+            const size_t at = taciti_sampled_line(group, stride) * 16;
+            for (size_t i = at; i < at + 16; i++) g_x[i] *= higher ? 1e3f : 1e-3f;
+        }
+        for (double factor = 10; factor <= 1000; factor *= 10) {
+            code(&s, g_x, n, factor, 0);
+            is_top_k(n, taciti_kept_of(factor, 0, n));
+        }
+    }
+}
+
+static void topk_of_topk_is_topk(void **state) {
+    (void)state;
+    static float first[20000];
+    subject s = of("topk");
+    for (kind k = 0; k < NONFINITE; k++) {
+        fill(g_x, 20000, k, 9);
+        code(&s, g_x, 20000, 40, 0);
+        memcpy(first, g_y, sizeof first);
+        code(&s, first, 20000, 400, 0);
+        memcpy(first, g_y, sizeof first);
+        code(&s, g_x, 20000, 400, 0);
+        assert_memory_equal(g_y, first, sizeof first);
+    }
+}
+
+/* ---- laws of all ------------------------------------------------------------------------------------------------- */
+static void what_is_selected_arrives_and_the_rest_stays(void **state) {
+    (void)state;
+    static const size_t SIZES[] = {1, 15, 16, 17, 4096, 5000, 20011};
+    for (size_t c = 0; c < SELECTING_COUNT; c++)
+        for (size_t z = 0; z < sizeof SIZES / sizeof *SIZES; z++)
+            for (kind k = 0; k < KINDS; k++) {
+                subject s = with_floats(SELECTING[c]);
+                const size_t n = SIZES[z];
+                fill(g_x, n, k, z);
+                code(&s, g_x, n, 20, 0);
+                (void)sent_and_residual_are_the_input(g_x, n);
+                if (k >= NONFINITE) continue;
+                const double in = taciti_kernels_get()->sum_squares(g_x, n);
+                const double out = taciti_kernels_get()->sum_squares(g_y, n);
+                assert_true(fabs(s.tally.squares_in - in) <= 1e-12 * in);
+                assert_true(fabs(s.tally.squares_out - out) <= 1e-12 * in);
+            }
+}
+
+/* |x - C(x)|^2 <= (1 - k / n) |x|^2 where units of equal size are ranked. */
+static void the_largest_contract(void **state) {
+    (void)state;
+    static const char *const NAMES[] = {"topk", "sparseloco", "blocktopk"};
+    for (size_t c = 0; c < 3; c++)
+        for (kind k = 0; k < NONFINITE; k++)
+            for (double factor = 2; factor < 100; factor *= 4) {
+                subject s = with_floats(NAMES[c]);
+                fill(g_x, 32768, k, 31);
+                code(&s, g_x, 32768, factor, 0);
+                const double left = taciti_kernels_get()->sum_squares(g_error, 32768);
+                assert_true(left <= (1 - 1 / factor) * s.tally.squares_in * (1 + 1e-12));
+            }
+}
+
+/* Half the values' bits are rounded off; the residual holds what was. */
+static void errors_of_values_stay(void **state) {
+    (void)state;
+    for (size_t c = 0; c < SELECTING_COUNT; c++)
+        for (int all = 0; all < 2; all++) {
+            subject s = of(SELECTING[c]);
+            set(&s, "values", "bf16");
+            fill(g_x, 20000, UNIFORM, 77);
+            code(&s, g_x, 20000, all ? 1 : 10, 0);
+            for (size_t i = 0; i < 20000; i++) assert_true(g_error[i] == g_x[i] - g_y[i]);
+            const double out = taciti_kernels_get()->sum_squares(g_y, 20000);
+            assert_true(fabs(s.tally.squares_out - out) <= 1e-12 * out);
+        }
+}
+
+static void thresholds_select_what_reaches_them(void **state) {
+    (void)state;
+    static const char *const NAMES[] = {"topk", "threshold"};
+    static const double THRESHOLDS[] = {1e-45, 1e-10, 0.25, 0.5, 0.9990000000000001, 1, 3e38, 1e300};
+    for (size_t c = 0; c < 2; c++)
+        for (kind k = 0; k < KINDS; k++)
+            for (size_t t = 0; t < sizeof THRESHOLDS / sizeof *THRESHOLDS; t++) {
+                subject s = of(NAMES[c]);
+                size_t kept = 0, near = 0;
+                fill(g_x, 9000, k, 4);
+                code(&s, g_x, 9000, 0, THRESHOLDS[t]);
+                for (size_t i = 0; i < 9000; i++) {
+                    const double x = fabs((double)g_x[i]);
+                    const bool reaches = !(x < THRESHOLDS[t]), sent = to_bits(g_y[i]) == to_bits(g_x[i]);
+                    kept += reaches;
+                    near += x < THRESHOLDS[t] / 2 ? 0 : 1;
+                    if (s.bytes < HEADER + 36000) assert_true(sent == reaches || x == 0);
+                }
+                assert_true(s.tally.kept == kept || s.bytes == HEADER + 36000);
+                if (t > 0 && t + 1 < sizeof THRESHOLDS / sizeof *THRESHOLDS) assert_int_equal(s.tally.near, near);
+            }
+    subject s = of("threshold");
+    set(&s, "magnitude", "0.5");
+    fill(g_x, 100, UNIFORM, 4);
+    code(&s, g_x, 100, 0, 0);
+    for (size_t i = 0; i < 100; i++) assert_true(g_y[i] == (fabsf(g_x[i]) >= 0.5f ? g_x[i] : 0));
+}
+
+/* ---- random ------------------------------------------------------------------------------------------------------ */
+static void random_subsets_are_equally_likely(void **state) {
+    (void)state;
+    enum { DRAWS = 15000, SUBSETS = 15 };
+    static const float X[6] = {1, 2, 3, 4, 5, 6};
+    size_t counts[64] = {0};
+    double left = 0, deviation = 0;
+    int subsets = 0;
+    subject s = of("randomk");
+    for (uint64_t key = 0; key < DRAWS; key++) {
+        unsigned set_of = 0;
+        s.call.key = taciti_rng_key(1, key);
+        code(&s, X, 6, 3, 0);
+        assert_int_equal(s.bytes, HEADER + 2 * sizeof(float));
+        assert_int_equal(sent_and_residual_are_the_input(X, 6), 2);
+        for (unsigned i = 0; i < 6; i++) set_of |= (g_y[i] != 0 ? 1u : 0u) << i;
+        if (counts[set_of]++ == 0) left += taciti_kernels_get()->sum_squares(g_error, 6);
+    }
+    for (unsigned i = 0; i < 64; i++) {
+        subsets += counts[i] > 0;
+        if (counts[i] > 0) deviation += pow((double)counts[i] - 1000, 2) / 1000;
+    }
+    assert_int_equal(subsets, SUBSETS);
+    assert_true(left * 6 == (6 - 2) * 91 * SUBSETS); /* (1 - k/n) |x|^2 is the mean over all subsets, exactly */
+    assert_true(deviation < 43);                     /* chi squared of 14 degrees: 1e-4 */
+}
+
+static void ranks_with_one_key_send_the_same_elements(void **state) {
+    (void)state;
+    static float first[1000];
+    subject s = of("randomk");
+    for (size_t i = 0; i < 1000; i++) g_x[i] = 1;
+    code(&s, g_x, 1000, 10, 0);
+    memcpy(first, g_y, sizeof first);
+    for (size_t i = 0; i < 1000; i++) g_x[i] = 2;
+    code(&s, g_x, 1000, 10, 0);
+    for (size_t i = 0; i < 1000; i++) assert_true(g_y[i] == 2 * first[i]);
+    assert_true(taciti_codec_find("randomk")->shared_key && !taciti_codec_find("randomk-own")->shared_key);
+}
+
+/* ---- SparseLoCo, blocks ------------------------------------------------------------------------------------------ */
+static void sparseloco_of_two_steps(void **state) {
+    (void)state;
+    static const float D[8] = {.5f, -.2f, .1f, .4f, 0, 0, -.3f, .05f};
+    static const float SENT[2][8] = {{.5f, 0, 0, .4f, 0, 0, 0, 0}, {.5f, 0, 0, 0, 0, 0, -.585f, 0}};
+    static const float LEFT[2][8] = {{0, -.2f, .1f, 0, 0, 0, -.3f, .05f}, {0, -.39f, .195f, .4f, 0, 0, 0, .0975f}};
+    float e[8] = {0};
+    subject s = with_floats("sparseloco");
+    set(&s, "chunk", "8");
+    set(&s, "k", "2");
+    for (int step = 0; step < 2; step++) {
+        for (int i = 0; i < 8; i++) e[i] = 0.95f * e[i] + D[i];
+        code(&s, e, 8, 0, 0);
+        for (int i = 0; i < 8; i++) assert_true(fabsf(g_y[i] - SENT[step][i]) < 1e-7f);
+        for (int i = 0; i < 8; i++) assert_true(fabsf(g_error[i] - LEFT[step][i]) < 1e-7f);
+        memcpy(e, g_error, sizeof e);
+    }
+}
+
+/* Every chunk is what topk makes of it, whatever came before. */
+static void sparseloco_is_topk_of_every_chunk(void **state) {
+    (void)state;
+    static float chunks[20011];
+    for (kind k = 0; k < KINDS; k++) {
+        subject s = with_floats("sparseloco");
+        fill(g_x, 20011, k, 8);
+        for (size_t i = 0; i < 20011 && k < NONFINITE; i++) g_x[i] *= i / 4096 == 2 ? 1e-3f : 1;
+        code(&s, g_x, 20011, 0, 0);
+        if (s.bytes == HEADER + 4 * 20011) continue;
+        memcpy(chunks, g_y, sizeof chunks);
+        s = of("topk");
+        for (size_t at = 0; at < 20011; at += 4096) {
+            const size_t length = 20011 - at < 4096 ? 20011 - at : 4096;
+            code(&s, g_x + at, length, 64, 0);
+            assert_memory_equal(g_y, chunks + at, length * sizeof *g_y);
+        }
+    }
+}
+
+static void omnireduce_sends_blocks_that_are_not_zero(void **state) {
+    (void)state;
+    subject s = of("omnireduce");
+    memset(g_x, 0, sizeof g_x);
+    g_x[300] = 1;
+    g_x[256 * 40 + 3] = -0.0f;
+    g_x[10300] = 1e-45f; /* the short last block */
+    code(&s, g_x, 10301, 0, 0);
+    assert_memory_equal(g_y, g_x, 10301 * sizeof *g_x);
+    assert_true(s.tally.kept == 256 + 61 && s.bytes < HEADER + 4 * (256 + 61) + 20);
+    assert_true(s.tally.squares_out == s.tally.squares_in);
+}
+
+static void blocktopk_ranks_by_norm(void **state) {
+    (void)state;
+    subject s = with_floats("blocktopk");
+    set(&s, "size", "16");
+    for (size_t i = 0; i < 160; i++) g_x[i] = i / 16 == 3 ? 0.5f : i == 100 ? 1.9f : 0.1f;
+    g_x[159] = NAN;
+    code(&s, g_x, 160, 4, 0); /* 2 of 10 blocks: the NaN's, and norm 2 before norm 1.94 */
+    for (size_t i = 0; i < 160; i++)
+        assert_int_equal(to_bits(g_y[i]), i / 16 == 3 || i / 16 == 9 ? to_bits(g_x[i]) : 0);
+}
+
+/* ---- sizes and payloads ------------------------------------------------------------------------------------------ */
+static void expected_bytes_are_those_of_random_support(void **state) {
+    (void)state;
+    static const char *const NAMES[] = {"topk", "randomk", "sparseloco", "blocktopk"};
+    static const char *const CODERS[] = {"auto", "raw", "bitmap", "rice"};
+    for (size_t c = 0; c < 4; c++)
+        for (size_t i = 0; i < 4; i++)
+            for (double factor = 4; factor <= 400; factor *= 10) {
+                subject s = with_floats(NAMES[c]);
+                set(&s, "indices", CODERS[i]);
+                fill(g_x, MAX, UNIFORM, 99);
+                code(&s, g_x, MAX, factor, 0);
+                const double expected = s.codec->expected_bytes(g_options, s.call.setting, MAX);
+                assert_true(fabs((double)s.bytes - expected) < 0.05 * (double)s.bytes);
+            }
+}
+
+static char g_message[256];
+static void keep_message(void *context, taciti_log_level level, const char *line) {
+    (void)context;
+    if (level == TACITI_LOG_ERROR) strncpy(g_message, line, sizeof g_message - 1);
+}
+
+static tacit_status decode_into(const subject *s, size_t bytes, size_t n, bool add) {
+    fill(g_y, n, UNIFORM, 5);
+    memcpy(g_error, g_y, n * sizeof *g_y);
+    const tacit_status status = (add ? s->codec->decode_add : s->codec->decode)(&s->call, g_payload, bytes, g_y, n);
+    if (status != TACIT_OK) assert_memory_equal(g_y, g_error, n * sizeof *g_y);
+    return status;
+}
+
+static void refused(const subject *s, size_t at, unsigned char value) {
+    const unsigned char old = g_payload[at];
+    g_payload[at] = value;
+    for (int add = 0; add < 2; add++) assert_int_equal(decode_into(s, s->bytes, 1000, add), TACIT_E_DATA);
+    g_payload[at] = old;
+}
+
+static void malformed_headers_are_refused(void **state) {
+    (void)state;
+    taciti_log_set_sink(keep_message, NULL, TACITI_LOG_INFO);
+    subject s = of("topk");
+    set(&s, "indices", "varint");
+    for (uint64_t key = 0; key == 0 || g_payload[4] % 4 == 0; key++) { /* until there are zeros behind the indices */
+        fill(g_x, 1000, UNIFORM, key);
+        code(&s, g_x, 1000, 100, 0);
+    }
+    refused(&s, 0, 9);
+    refused(&s, 0, 11);
+    refused(&s, 1, 1);
+    refused(&s, 3, 255);
+    refused(&s, 4, (unsigned char)(g_payload[4] + 1));
+    refused(&s, 5, 255);
+    refused(&s, 7, 255);
+    refused(&s, 8, 200);
+    refused(&s, 9, 200);
+    refused(&s, 9, 255);
+    refused(&s, 10, 1);
+    refused(&s, (size_t)HEADER + g_payload[4], 1); /* behind the indices */
+    refused(&s, HEADER, 255);
+    for (size_t bytes = 0; bytes < s.bytes; bytes++)
+        assert_int_equal(decode_into(&s, bytes, 1000, bytes % 2), TACIT_E_DATA);
+    assert_non_null(strstr(g_message, "topk"));
+    assert_int_equal(decode_into(&s, s.bytes, 1000, false), TACIT_OK);
+    code(&s, g_x, 1000, 1, 0); /* all elements, so no indices */
+    refused(&s, 9, 0);
+    refused(&s, 4, 4);
+    taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
+}
+
+/* Bytes at random, most of them in the header and the indices: refused, or decoded without harm. */
+static void corrupted_payloads_do_no_harm(void **state) {
+    (void)state;
+    static unsigned char saved[8192];
+    taciti_log_set_sink(keep_message, NULL, TACITI_LOG_INFO);
+    for (size_t c = 0; c < SELECTING_COUNT; c++) {
+        subject s = with_floats(SELECTING[c]);
+        size_t refusals = 0;
+        fill(g_x, 1000, UNIFORM, 3);
+        code(&s, g_x, 1000, 10, 0);
+        memcpy(saved, g_payload, s.bytes);
+        for (uint64_t round = 0; round < 3000; round++) {
+            const size_t reach = round % 2 ? s.bytes : HEADER + 40;
+            for (uint64_t change = 0; change <= round % 3; change++)
+                g_payload[taciti_rng_below(round, change, reach)] = (unsigned char)taciti_rng_u64(round, change + 9);
+            const size_t bytes = round % 5 ? s.bytes : (size_t)taciti_rng_below(round, 20, s.bytes);
+            refusals += decode_into(&s, bytes, 1000, round % 7 == 0) != TACIT_OK;
+            memcpy(g_payload, saved, s.bytes);
+        }
+        assert_true(refusals > 100);
+    }
+    taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
+}
+
+/* One number for payloads, errors and tallies of all: the same on every instruction set. */
+static void payloads_do_not_depend_on_the_instruction_set(void **state) {
+    (void)state;
+    XXH64_hash_t hash = 0;
+    for (size_t c = 0; c < SELECTING_COUNT; c++)
+        for (kind k = 0; k < NONFINITE; k++) {
+            subject s = with_floats(SELECTING[c]);
+            fill(g_x, 50021, k, k + 1);
+            code(&s, g_x, 50021, 50, 0);
+            hash = XXH64(g_payload, s.bytes, hash);
+            hash = XXH64(g_error, 50021 * sizeof *g_error, hash);
+            hash = XXH64(&s.tally, sizeof s.tally, hash);
+        }
+    assert_int_equal(hash, UINT64_C(0xd82942879b40525));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(topk_of_eight_numbers),
+        cmocka_unit_test(of_equal_magnitudes_the_first_are_sent),
+        cmocka_unit_test(gain_of_powers_of_two),
+        cmocka_unit_test(everything_is_sent_at_factor_1),
+        cmocka_unit_test(topk_is_exact),
+        cmocka_unit_test(topk_is_exact_when_the_sample_misleads),
+        cmocka_unit_test(topk_of_topk_is_topk),
+        cmocka_unit_test(what_is_selected_arrives_and_the_rest_stays),
+        cmocka_unit_test(the_largest_contract),
+        cmocka_unit_test(errors_of_values_stay),
+        cmocka_unit_test(thresholds_select_what_reaches_them),
+        cmocka_unit_test(random_subsets_are_equally_likely),
+        cmocka_unit_test(ranks_with_one_key_send_the_same_elements),
+        cmocka_unit_test(sparseloco_of_two_steps),
+        cmocka_unit_test(sparseloco_is_topk_of_every_chunk),
+        cmocka_unit_test(omnireduce_sends_blocks_that_are_not_zero),
+        cmocka_unit_test(blocktopk_ranks_by_norm),
+        cmocka_unit_test(expected_bytes_are_those_of_random_support),
+        cmocka_unit_test(malformed_headers_are_refused),
+        cmocka_unit_test(corrupted_payloads_do_no_harm),
+        cmocka_unit_test(payloads_do_not_depend_on_the_instruction_set),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * threshold: sends the elements whose magnitude reaches a threshold: that of the option, or of the call.
+ *
+ * Source: Strom, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing" (Interspeech 2015): a fixed
+ * threshold, error feedback.
+ *   deviation: Strom sends the sign and +-threshold; here values are sent in any format
+ *
+ * Properties (test_selection.c): what is sent is exactly {i : |x_i| >= threshold}, and what is not finite; the number
+ * of elements follows from the data, so that it may be 0 or all; class GATHER; deterministic.
+ *
+ * Wire layout: composed.c.
+ */
+#include "codec/largest.h"
+#include "codec/selector.h"
+
+typedef struct threshold_options {
+    taciti_composed_options composed;
+    double magnitude;
+} threshold_options;
+
+static const taciti_option OPTIONS[] = {
+    TACITI_COMPOSED_OPTIONS(threshold_options, "f32", "auto"),
+    TACITI_OPTION("magnitude", REAL, offsetof(threshold_options, magnitude), "1e-3", .min = 1e-30, .max = 1e30,
+                  .help = "an element is sent from this magnitude on"),
+};
+
+static const taciti_option_table TABLE = {.section = "threshold",
+                                          .help = "the elements that reach a fixed magnitude",
+                                          .options = OPTIONS,
+                                          .count = sizeof OPTIONS / sizeof *OPTIONS};
+
+static void select_above(const taciti_codec_call *call, const float *x, size_t n, void *scratch,
+                         taciti_selection *out) {
+    const threshold_options *options = call->options;
+    const double threshold = call->setting.threshold > 0 ? call->setting.threshold : options->magnitude;
+    (void)scratch;
+    taciti_select_by_threshold(x, n, taciti_magnitude_bits(threshold), out);
+}
+
+static const taciti_selector SELECTOR = {.name = "threshold", .select = select_above};
+TACITI_COMPOSED_FUNCTIONS
+
+extern const taciti_codec taciti_codec_threshold;
+const taciti_codec taciti_codec_threshold = {
+    .name = "threshold",
+    .help = "sends the elements that reach a fixed magnitude, however many they are",
+    .source = "Strom 2015 (Interspeech)",
+    .options = &TABLE,
+    .options_size = sizeof(threshold_options),
+    .aggregation = TACITI_CODEC_GATHER,
+    .rounds = 1,
+    .selects = true,
+    .thresholds = true,
+    .keyless = true,
+    .bound = taciti_composed_bound,
+    .expected_bytes = taciti_composed_expected_bytes,
+    .scratch_bytes = scratch_bytes,
+    .encode = encode,
+    .decode = decode,
+    .decode_add = decode_add,
+};
