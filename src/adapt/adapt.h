@@ -29,7 +29,8 @@ typedef struct taciti_adapt_tally {
     taciti_codec_tally sent;  /* at the factor that was used; x is gradient + residual; threshold: the maximum */
     taciti_codec_tally trial; /* at decision.trial, of the same x; n = 0: not measured */
     double squares_total;     /* |sum over ranks of what was sent|^2; 0: unknown */
-    double squares_gradient;  /* |gradient|^2, before the residual was added; 0: unknown */
+    double squares_gradient;  /* |gradient|^2, before the residual was added; 0: unknown, as it may be in
+                                 steps without a histogram */
     double squares_period;    /* at the last step of a period (taciti_controller.period): |sum over the period of the
                                  gradient that the optimizer got|^2; otherwise, or if the caller keeps no sum: 0 */
 } taciti_adapt_tally;
@@ -52,7 +53,6 @@ typedef struct taciti_adapt_facts {
     double factor; /* that was used for the model; 1: dense. It may be below the decision's (warm-up of the factor) */
     double lr, lr_max; /* learning rate of the step; maximum of the whole schedule, 0: unknown */
     double momentum;   /* of the optimizer: beta1, or that of SGD */
-    bool adaptive;     /* the optimizer divides each element by its own scale (AdamW) */
     double loss;       /* mean over ranks; NAN: unknown */
     double samples;    /* of all ranks in this step */
     double bytes;      /* that crossed links between hosts, of the rank that sent most */

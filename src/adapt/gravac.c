@@ -17,7 +17,8 @@
  *   - moving averages have no bias to their first sample, start anew with a new candidate, and average throughputs
  * Deviations of both: gains are sums over ranks, and one step old, so that all ranks take the same branch (the paper
  * compares a rank's own); the second level is measured as the trial factor and not by compressing what was compressed;
- * in dense steps the two levels are measured in turn; a candidate stays between floor and ceiling.
+ * in dense steps the two levels are measured in turn, or, if the caller measures nothing there, in every tenth of them,
+ * which sends the floor; a candidate stays between floor and ceiling.
  */
 #include <math.h>
 #include <string.h>
@@ -28,7 +29,7 @@
 enum { EXPONENTIAL, GEOMETRIC };
 enum { CORRECTED, FAITHFUL };
 enum { RATIO_OF_AVERAGES, AVERAGE_OF_RATIOS };
-enum { ENTRIES = 64 };
+enum { ENTRIES = 64, BLIND_MAX = 9 };
 
 typedef struct gravac_options {
     double floor, ceiling, epsilon, omega, weight;
@@ -71,6 +72,7 @@ typedef struct gravac_state {
     taciti_ewma throughput[ENTRIES];
     int entries;
     bool settled; /* the search is over */
+    int blind;    /* successive dense steps that measured nothing */
 } gravac_state;
 
 /* ---- averages ---------------------------------------------------------------------------------------------------- */
@@ -119,7 +121,7 @@ static void record(const gravac_options *o, gravac_state *s, const taciti_adapt_
     while (at < s->entries && s->factor[at] != factor) at++;
     if (at == ENTRIES) return;
     if (at == s->entries) s->factor[s->entries++] = factor;
-    const double throughput = facts->samples / facts->seconds.step * d;
+    const double throughput = (facts->samples > 0 ? facts->samples : 1) / facts->seconds.step * d;
     if (o->form == FAITHFUL) {
         s->throughput[at] = (taciti_ewma){throughput, 1};
     } else {
@@ -204,6 +206,10 @@ static void choose(const gravac_options *o, const gravac_state *s, int64_t step,
         *decision = (taciti_decision){.factor = s->candidate, .trial = s->floor};
         taciti_decision_explain(decision, "%s: candidate %gx keeps %.3f of the energy, %g or more", about, s->candidate,
                                 high, o->epsilon);
+    } else if (s->blind == BLIND_MAX) {
+        *decision = (taciti_decision){.factor = s->floor, .trial = s->candidate};
+        taciti_decision_explain(decision, "%s: one step at floor %gx measures its gain, %.3f before", about, s->floor,
+                                low);
     } else if (low >= o->epsilon || low < 0) {
         *decision = (taciti_decision){.factor = s->floor, .trial = s->candidate};
         if (high < 0) {
@@ -247,6 +253,7 @@ static void decide(const void *options, const taciti_adapt_facts *facts, void *s
     (void)factors;
     if (facts->factor > 1) observe_factor(o, s, facts->factor, facts->ranks, &facts->model.sent);
     if (decision->trial > 0) observe_factor(o, s, decision->trial, facts->ranks, &facts->model.trial);
+    s->blind = facts->factor == 1 && facts->model.trial.n == 0 ? (s->blind + 1) % (BLIND_MAX + 1) : 0;
     record(o, s, facts);
     const double floor = s->floor, candidate = s->candidate;
     if ((facts->step + 1) % o->window == 0) {

@@ -11,11 +11,9 @@
  *
  *   penalty(F) <= knee.penalty, and
  *   F - 1 <= (knee.safe - 1) (maximum learning rate / learning rate), or the penalty was measured at half of F or more
- *   and the optimizer is not adaptive (SGD)
  *
- * So the limit falls at once with a rising learning rate, and rises with a falling one. During warm-up of the learning
- * rate its maximum counts. AdamW has a cliff that energies do not show (docs/adaptive.md), so that its limit follows
- * from the learning rate alone.
+ * So the limit falls at once with a rising learning rate, and rises with a falling one. Until the learning rate has
+ * reached its maximum the limit is knee.start: a high factor at the start does lasting harm (docs/adaptive.md).
  *
  * It starts with dense steps, then one compressed level; a line through both is the link. A change of the link shows in
  * three steps; then, and every knee.probe steps, one step at another factor tells latency from rate. It changes the
@@ -34,16 +32,18 @@ enum { DENSE_STEPS = 4, FIRST_STEPS = 3 }; /* that explore: dense ones, at most;
 enum { STEPS_OF_EVIDENCE = 20 };
 
 typedef struct knee_options {
-    double max, safe, penalty, tolerance;
+    double max, start, safe, penalty, tolerance;
     int64_t window, probe;
 } knee_options;
 
 #define AT(field) offsetof(knee_options, field)
 static const taciti_option OPTIONS[] = {
     TACITI_OPTION("max", REAL, AT(max), "1000", .min = 1, .max = 1e6, .help = "largest factor"),
+    TACITI_OPTION("start", REAL, AT(start), "4", .min = 1, .max = 1e6,
+                  .help = "largest factor until the learning rate has reached its maximum"),
     TACITI_OPTION("safe", REAL, AT(safe), "10", .min = 1, .max = 1e6,
                   .help = "factor that needs no evidence at the maximum learning rate"),
-    TACITI_OPTION("penalty", REAL, AT(penalty), "0.1", .max = 10,
+    TACITI_OPTION("penalty", REAL, AT(penalty), "0.03", .max = 10,
                   .help = "allowed growth of the stationary excess loss by stale elements"),
     TACITI_OPTION("tolerance", REAL, AT(tolerance), "0.01", .max = 1,
                   .help = "relative difference of time that counts as none"),
@@ -73,11 +73,12 @@ typedef struct knee_state {
 
 static double grid_factor(const knee_state *s, int j) { return j == 0 ? 1 : s->only > 0 ? s->only : exp2(j / 4.0); }
 
+static bool warms_up(const knee_state *s, const taciti_adapt_facts *facts) { return s->lr_seen < .99 * facts->lr_max; }
+
 /* The learning rate in relation to its maximum, at which knee.safe is meant. */
 static double relative_rate(const knee_state *s, const taciti_adapt_facts *facts) {
-    const double max = fmax(facts->lr_max, s->lr_seen);
-    if (!(max > 0) || s->lr_seen < .99 * max) return 1;
-    return fmax(facts->lr / max, 1e-6);
+    if (!(s->lr_seen > 0)) return 1;
+    return fmax(facts->lr / s->lr_seen, 1e-6);
 }
 
 /* The grid's entry at or above the factor. */
@@ -104,9 +105,10 @@ static double penalty(const knee_state *s, const taciti_adapt_facts *facts, doub
 static bool is_allowed(const knee_options *o, const knee_state *s, const taciti_adapt_facts *facts, double factor) {
     if (factor == 1 || s->only > 0) return true;
     if (factor > o->max * 1.0001 || penalty(s, facts, factor) > o->penalty) return false;
+    if (warms_up(s, facts)) return factor <= o->start * 1.0001;
     const double safe = 1 + (o->safe - 1) / relative_rate(s, facts);
     const bool measured = taciti_staleness_steps(&s->staleness) >= STEPS_OF_EVIDENCE;
-    return factor <= safe * 1.0001 || (measured && !facts->adaptive && factor <= 2.0001 * s->target);
+    return factor <= safe * 1.0001 || (measured && factor <= 2.0001 * s->target);
 }
 
 static double cost(const knee_state *s, const taciti_adapt_facts *facts, double factor) {
@@ -115,12 +117,12 @@ static double cost(const knee_state *s, const taciti_adapt_facts *facts, double 
 
 static double best_factor(const knee_options *o, const knee_state *s, const taciti_adapt_facts *facts) {
     const int count = s->only > 0 ? 2 : GRID;
-    double least = HUGE_VAL;
+    double min_cost = HUGE_VAL;
     for (int j = 0; j < count; j++)
-        if (is_allowed(o, s, facts, grid_factor(s, j))) least = fmin(least, cost(s, facts, grid_factor(s, j)));
+        if (is_allowed(o, s, facts, grid_factor(s, j))) min_cost = fmin(min_cost, cost(s, facts, grid_factor(s, j)));
     for (int j = 0; j < count; j++) {
         const double factor = grid_factor(s, j);
-        if (is_allowed(o, s, facts, factor) && cost(s, facts, factor) <= (1 + o->tolerance) * least) return factor;
+        if (is_allowed(o, s, facts, factor) && cost(s, facts, factor) <= (1 + o->tolerance) * min_cost) return factor;
     }
     return 1;
 }
@@ -208,7 +210,7 @@ static void explore(const knee_options *o, const taciti_adapt_facts *facts, knee
     const bool waits = facts->seconds.exposed > .75 * facts->seconds.step;
     if (s->explored == 0 && s->timing.base[0] > 0 && (waits || s->steps >= DENSE_STEPS)) {
         s->explored = s->steps + FIRST_STEPS;
-        s->target = s->only > 0 ? s->only : fmin(fmin(4, o->safe), o->max);
+        s->target = s->only > 0 ? s->only : fmin(fmin(4, o->start), fmin(o->safe, o->max));
         taciti_decision_explain(decision, "%d steps at %.4gx measure the codec", FIRST_STEPS, s->target);
     }
     decision->factor = s->target;

@@ -13,8 +13,11 @@
  * the exchange has anyway show it. Ranks' noise is independent: what a rank sees of it is diluted by the number of
  * ranks.
  *
- * The age |r|^2 / |g|^2 is the mean time an element's energy waits, in steps. x is proportional to age and learning
- * rate, which predicts the penalty at another factor and rate.
+ * x is proportional to the learning rate and to the time that energy waits, |r|^2 / |g|^2 steps, which predicts the
+ * penalty at another factor and rate.
+ *
+ * It is exact for SGD. For AdamW, whose elements each have a scale of their own, it is a sign of the cliff and not its
+ * size (docs/adaptive.md has a GPT's figures).
  */
 #ifndef TACITI_ADAPT_STALENESS_H
 #define TACITI_ADAPT_STALENESS_H

@@ -21,8 +21,8 @@ typedef struct cluster {
     double curvature; /* x of a step at factor F is curvature lr (F - 1); unstable from 1 */
     double noise;     /* relative, of every time */
     double waiting;   /* steps that energy waits per factor - 1; 0: as of top-k of a Laplace distribution */
-    bool adaptive;
     const double *histogram;
+    bool blind; /* nobody measures |gradient|^2 */
 } cluster;
 
 typedef struct training {
@@ -94,7 +94,6 @@ static inline void cluster_step(const cluster *c, training *t, driven *d, double
                                 .lr_max = lr_max,
                                 .momentum = .9,
                                 .loss = 1,
-                                .adaptive = c->adaptive,
                                 .histogram = d->decision.histogram ? c->histogram : NULL,
                                 .samples = 1,
                                 .bytes = cluster_bytes(c, factor),
@@ -103,7 +102,7 @@ static inline void cluster_step(const cluster *c, training *t, driven *d, double
                                 .buckets = CLUSTER_BUCKETS,
                                 .bucket_bytes = bucket_bytes};
     facts.model.sent = cluster_tally(squares, left);
-    facts.model.squares_gradient = 1;
+    facts.model.squares_gradient = c->blind ? 0 : 1;
     if (trial > 0) facts.model.trial = cluster_tally(squares, squares * (1 - 1 / (1 + cluster_age(c, trial))));
     facts.seconds = cluster_times(c, factor, t->step);
     t->residual = left;

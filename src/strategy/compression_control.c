@@ -111,7 +111,7 @@ static taciti_adapt_tally tally_of(const taciti_compression *c, const taciti_see
                                      .near = (uint64_t)s->near,
                                      .threshold = s->threshold};
     taciti_adapt_tally out = {.sent = sent};
-    if (c->decision.trial > 0 && s->n > 0) {
+    if (c->decision.trial > 0 && s->trial > 0) { /* a dense step measures none */
         out.trial = (taciti_codec_tally){.squares_in = s->squares_in, .squares_out = s->trial, .n = sent.n};
         out.trial.kept = (uint64_t)(s->n / c->decision.trial);
     }
@@ -125,7 +125,7 @@ static void count_dense(taciti_compression *c, const taciti_step_report *report)
         const double n = (double)c->layout->buckets[b].n, share = n / (double)c->layout->n;
         if (s->n > 0 || taciti_compression_factor(c, b) > 1) continue;
         s->n = s->kept = s->near = n;
-        s->squares_in = s->squares_out = s->trial = share * report->grad_norm * report->grad_norm;
+        s->squares_in = s->squares_out = share * report->grad_norm * report->grad_norm;
     }
 }
 
