@@ -78,7 +78,8 @@ static void format_fields(const taciti_step_metrics *m, int64_t steps, double et
         snprintf(fields[FIELD_WAIT], FIELD_BYTES, "wait %.0f%%", 100 * m->wait_s / m->step_s);
     snprintf(fields[FIELD_BYTES_SENT], FIELD_BYTES, "%.3g MB/step", (double)m->bytes_sent / 1e6);
     if (m->compression > 0 && isfinite(m->compression))
-        snprintf(fields[FIELD_COMPRESSION], FIELD_BYTES, "%.3gx", m->compression);
+        snprintf(fields[FIELD_COMPRESSION], FIELD_BYTES, m->factor > 1 ? "%.3gx (factor %.3g)" : "%.3gx",
+                 m->compression, m->factor);
     if (m->skipped > 0) snprintf(fields[FIELD_SKIPPED], FIELD_BYTES, "skipped %" PRId64, m->skipped);
     if (eta_s >= 0 && isfinite(eta_s)) {
         duration_text(eta_s, number, sizeof number);

@@ -141,6 +141,9 @@ static void put_step(taciti_json *json, const taciti_step_metrics *m) {
     taciti_json_uint(json, "bytes_sent", m->bytes_sent);
     taciti_json_uint(json, "bytes_received", m->bytes_received);
     if (m->compression > 0) taciti_json_real(json, "compression", m->compression);
+    if (m->factor > 0) taciti_json_real(json, "factor", m->factor);
+    if (m->gain > 0) taciti_json_real(json, "gain", m->gain);
+    if (m->kept > 0) taciti_json_real(json, "kept", m->kept);
     taciti_json_real(json, "mfu", m->mfu);
     taciti_json_int(json, "skipped", m->skipped);
     taciti_json_uint(json, "tokens", m->tokens);
@@ -167,6 +170,8 @@ static tacit_status put_scalars(taciti_appender *events, const taciti_step_metri
         {"wire/sent_MB", (double)m->bytes_sent / megabyte},
         {"wire/received_MB", (double)m->bytes_received / megabyte},
         {"wire/compression", m->compression > 0 ? m->compression : (double)NAN},
+        {"wire/factor", m->factor > 0 ? m->factor : (double)NAN},
+        {"wire/gain", m->gain > 0 ? m->gain : (double)NAN},
     };
     return taciti_tensorboard_put(events, m->step, scalars, sizeof scalars / sizeof scalars[0]);
 }

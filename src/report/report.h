@@ -31,6 +31,8 @@ typedef struct taciti_step_metrics {
                          * replicas are equal */
     double distance;    /* sqrt(1/N sum |x_i - mean|^2); NaN but on evaluation steps where replicas differ */
     double compression; /* original / sent bytes of the gradients: 1 for dense f32; NaN or 0 when nothing is sent */
+    double factor, gain, kept; /* of compressed sums: the factor that was used, |sent|^2 / |gradient + residual|^2,
+                                * share of the elements that were sent; 0: none */
 } taciti_step_metrics;
 
 /* ---- metrics.jsonl ----------------------------------------------------------------------------------------------

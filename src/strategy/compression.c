@@ -144,7 +144,7 @@ static taciti_codec_setting setting_of(const taciti_compression *c, size_t bucke
                                        double factor) {
     if (!c->setup.codec->selects) return (taciti_codec_setting){0};
     const bool own = c->factors[bucket] > 0; /* the threshold is that of the model */
-    return (taciti_codec_setting){.factor = factor, .threshold = own ? 0 : c->thresholds[kind]};
+    return (taciti_codec_setting){.factor = factor, .threshold = own ? 0 : c->thresholds[kind].value};
 }
 
 tacit_status taciti_compression_begin(taciti_compression *c, float *flat, size_t bucket) {
@@ -176,6 +176,8 @@ bool taciti_compression_event(const taciti_compression *c, char *out, size_t siz
                    c->decision.factor, c->decision.reason);
     return true;
 }
+
+enum { THRESHOLD_N = sizeof(taciti_threshold) / sizeof(double) };
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 
@@ -226,8 +228,8 @@ void taciti_compression_state(taciti_compression *c, taciti_state *out) {
     }
     taciti_state_add(out, (taciti_state_entry){.name = "strategy.thresholds",
                                                .kind = TACITI_STATE_NUMBERS,
-                                               .data = c->thresholds,
-                                               .n = TACITI_PAYLOAD_KINDS,
+                                               .data = &c->thresholds[0].value,
+                                               .n = TACITI_PAYLOAD_KINDS * THRESHOLD_N,
                                                .optional = true});
     taciti_state_add(out, (taciti_state_entry){.name = "strategy.placement",
                                                .kind = TACITI_STATE_COUNT,

@@ -10,7 +10,7 @@
  *
  *   factor      compress.factor, or the decision of a controller (adapt/adapt.h); it rises from 1 during
  * compress.warmup threshold   of codecs that select by threshold: one for the whole model, so that the elements with
- * the largest magnitudes of all buckets are sent. It is corrected from step to step (taciti_threshold_next()) dense
+ * the largest magnitudes of all buckets are sent. It is corrected from step to step (taciti_threshold_correct()) dense
  * factor 1, or the decision of a controller: the bits and the speed of a run without compression; what the residuals
  * hold is added first
  *
@@ -91,9 +91,15 @@ void taciti_compression_state(taciti_compression *compression, taciti_state *out
  * changed nothing. */
 bool taciti_compression_event(const taciti_compression *compression, char *out, size_t size);
 
-/* The threshold at which `target` elements would be sent, from what was seen at `threshold`: `kept` elements had at
- * least that magnitude, `near` at least half of it. Between the two the number of elements is taken for a power of the
- * magnitude. Pure. */
-double taciti_threshold_next(double threshold, double target, double kept, double near);
+/* A threshold that follows a distribution. {0}: none yet. */
+typedef struct taciti_threshold {
+    double value;
+    double gain;  /* of the correction; halved whenever the error changes its sign */
+    double error; /* log(kept / target) of the last step */
+} taciti_threshold;
+
+/* Corrects the threshold so that `target` elements reach it, after `kept` elements have had at least that magnitude and
+ * `near` at least half of it. Pure. */
+void taciti_threshold_correct(taciti_threshold *threshold, double target, double kept, double near);
 
 #endif

@@ -12,13 +12,18 @@
 
 /* ---- thresholds -------------------------------------------------------------------------------------------------- */
 
-double taciti_threshold_next(double threshold, double target, double kept, double near) {
-    static const double MIN_SLOPE = 0.25, MAX_SLOPE = 16, MAX_CHANGE = 8;
-    if (!(threshold > 0) || !(target > 0)) return 0;
-    if (kept < 1) return threshold / (near < 1 ? MAX_CHANGE : 2);
-    const double slope = fmin(fmax(log2(fmax(near, kept) / kept), MIN_SLOPE), MAX_SLOPE);
-    const double change = pow(kept / target, 1 / slope);
-    return threshold * fmin(fmax(change, 1 / MAX_CHANGE), MAX_CHANGE);
+/* Between half the threshold and the threshold, the number of elements is taken for a power of the magnitude. With
+ * error feedback that overshoots: what stays behind lies just below the last threshold. So the correction is damped as
+ * long as it changes direction, and the damping ends when it does not. */
+void taciti_threshold_correct(taciti_threshold *t, double target, double kept, double near) {
+    static const double MIN_SLOPE = 2, MAX_SLOPE = 16, MAX_CHANGE = 2.08, DAMPED = 0.5, FREED = 1.2, MIN_GAIN = 0.05;
+    const double before = t->error, slope = log2(fmax(near, 1) / fmax(kept, 1));
+    t->error = log(fmax(kept, 0.5) / target);
+    const bool turned = before * t->error < 0;
+    t->gain = t->gain > 0 ? fmin(fmax(t->gain * (turned ? DAMPED : FREED), MIN_GAIN), 1) : 1;
+    const double change = t->gain * t->error / fmin(fmax(slope, MIN_SLOPE), MAX_SLOPE);
+    const bool lost = near < 1; /* nothing is anywhere near: the scale has jumped */
+    t->value *= exp(lost ? -MAX_CHANGE : fmin(fmax(change, -MAX_CHANGE), MAX_CHANGE));
 }
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
@@ -29,6 +34,10 @@ size_t taciti_statistics_size(size_t buckets) { return HEAD_N + TACITI_PAYLOAD_K
 
 static taciti_seen *seen_of(const taciti_compression *c, double *statistics, int kind, size_t bucket) {
     return (taciti_seen *)(void *)(statistics + HEAD_N) + (size_t)kind * c->layout->bucket_count + bucket;
+}
+
+static taciti_statistics_head *head_of(const taciti_compression *c) {
+    return (taciti_statistics_head *)(void *)c->mine;
 }
 
 static taciti_seen seen(const taciti_payload_tally *tally) {
@@ -46,7 +55,7 @@ static taciti_seen seen(const taciti_payload_tally *tally) {
 /* This rank's. */
 static void fill_mine(taciti_compression *c, const taciti_step_report *report) {
     const double per_ns = 1e-9;
-    taciti_statistics_head *head = (taciti_statistics_head *)(void *)c->mine;
+    taciti_statistics_head *head = head_of(c);
     *head = (taciti_statistics_head){.encoders = 0};
     for (size_t b = 0; b < c->layout->bucket_count; b++) {
         const taciti_exchange_tally *tally = taciti_exchange_tally_of(c->exchange, b);
@@ -148,7 +157,7 @@ static double momentum_of(const taciti_optim_options *optim) {
 }
 
 static void decide(taciti_compression *c, double lr, const taciti_seen *contributions) {
-    const taciti_statistics_head *head = (const taciti_statistics_head *)(const void *)c->mine;
+    const taciti_statistics_head *head = head_of(c);
     const taciti_costs *costs = &head->costs;
     taciti_adapt_tally model = tally_of(c, contributions);
     for (size_t b = 0; b < c->layout->bucket_count; b++)
@@ -173,14 +182,16 @@ static void decide(taciti_compression *c, double lr, const taciti_seen *contribu
     c->setup.controller->decide(c->setup.controller_options, &facts, c->state, &c->decision, c->factors);
 }
 
-/* Of the step that comes; one after a dense step begins anew, for the residuals are gone. */
-static void correct_threshold(taciti_compression *c, int kind, const taciti_seen *s, double factor) {
-    double *threshold = &c->thresholds[kind];
-    if (c->setup.options->scope != TACITI_SCOPE_MODEL || !c->setup.codec->thresholds || s->n < 1 || factor == 0) {
-        *threshold = 0;
+/* Of the step that comes. factor 0: this one was dense, and sent all residuals: begin anew. */
+static void correct(taciti_compression *c, int kind, const taciti_seen *s, double factor) {
+    taciti_threshold *threshold = &c->thresholds[kind];
+    const bool used = c->setup.options->scope == TACITI_SCOPE_MODEL && c->setup.codec->thresholds;
+    if (!used || s->n < 1 || factor == 0) {
+        *threshold = (taciti_threshold){0};
         return;
     }
-    *threshold = taciti_threshold_next(*threshold > 0 ? *threshold : s->threshold, s->n / factor, s->kept, s->near);
+    if (threshold->value == 0) threshold->value = s->threshold;
+    if (threshold->value > 0) taciti_threshold_correct(threshold, s->n / factor, s->kept, s->near);
 }
 
 tacit_status taciti_compression_learn(taciti_compression *c, double lr, taciti_step_report *report) {
@@ -189,12 +200,12 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, taciti_s
     report->factor = c->setup.codec->selects || factor <= 1 ? factor : 0;
     report->gain = report->kept = 1;
     c->decision.changed = false;
+    fill_mine(c, report);
+    report->bytes = head_of(c)->costs.bytes;
     if (factor <= 1 && c->state_bytes == 0) { /* always dense, or during the warm-up of a fixed factor */
         c->step++;
         return TACIT_OK;
     }
-    fill_mine(c, report);
-    report->bytes = ((const taciti_statistics_head *)(const void *)c->mine)->costs.bytes;
     TACITI_TRY(taciti_comm_allgather(c->comm, c->mine, c->statistics_n * sizeof *c->mine, c->all));
     reduce(c);
     count_dense(c, report);
@@ -206,8 +217,9 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, taciti_s
     decide(c, lr, contributions);
     c->step++;
     const double next = taciti_compression_factor(c, all), back = c->setup.options->back;
-    correct_threshold(c, TACITI_PAYLOAD_CONTRIBUTION, contributions, factor > 1 ? next : 0);
-    correct_threshold(c, TACITI_PAYLOAD_RESULT, &sums[TACITI_PAYLOAD_RESULT], factor <= 1 ? 0 : back > 0 ? back : next);
+    const bool dense = factor <= 1;
+    correct(c, TACITI_PAYLOAD_CONTRIBUTION, contributions, dense ? 0 : next);
+    correct(c, TACITI_PAYLOAD_RESULT, &sums[TACITI_PAYLOAD_RESULT], dense ? 0 : back > 0 ? back : next);
     c->settled_ns = taciti_now_ns();
     return TACIT_OK;
 }

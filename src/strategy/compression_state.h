@@ -35,8 +35,8 @@ struct taciti_compression {
     int64_t step, settled_ns;
 
     /* Equal on all ranks, and in checkpoints. */
-    double thresholds[TACITI_PAYLOAD_KINDS]; /* of the next step; 0: none yet, the factor holds for every piece */
-    double *factors;                         /* per bucket; 0: the decision's */
+    taciti_threshold thresholds[TACITI_PAYLOAD_KINDS]; /* of the next step; none: the factor holds for every piece */
+    double *factors;                                   /* per bucket; 0: the decision's */
     taciti_decision decision;
     char *state; /* the controller's */
     size_t state_bytes;

@@ -76,9 +76,15 @@ static void fill_times(const taciti_trainer *trainer, int64_t begin, const tacit
     out->mfu = trainer->peak_flops > 0 ? flops / trainer->peak_flops : (double)NAN;
 }
 
-/* Original / sent, where the original is the f32 all-reduce of all gradients: what dense data parallelism sends. */
-static double compression_factor(const taciti_trainer *trainer) {
-    const double sent = (double)trainer->strategy->bytes_per_step(taciti_driver_strategy(trainer->driver));
+/* Original / sent, where the original is the f32 all-reduce of all gradients: what dense data parallelism sends. Of a
+ * compressed sum the payload is counted, and divided by the steps of a period. */
+static double compression_factor(const taciti_trainer *trainer, const taciti_step_report *report) {
+    const void *strategy = taciti_driver_strategy(trainer->driver);
+    const double period = trainer->strategy->period == NULL ? 1 : (double)trainer->strategy->period(strategy);
+    const bool compresses = taciti_settings_compression(&trainer->settings->job).codec != NULL;
+    if (compresses && report->bytes == 0) return (double)NAN;
+    const double sent =
+        report->bytes > 0 ? report->bytes / period : (double)trainer->strategy->bytes_per_step(strategy);
     const double ranks = (double)trainer->ranks;
     return sent > 0 ? 2 * (ranks - 1) / ranks * (double)(trainer->layout.n * sizeof(float)) / sent : (double)NAN;
 }
@@ -90,7 +96,10 @@ static void fill_own(taciti_trainer *trainer, double lr, const taciti_step_repor
     out->lr = lr;
     out->grad_norm = report->grad_norm;
     out->tokens = trainer->position.tokens;
-    out->compression = compression_factor(trainer);
+    out->compression = compression_factor(trainer, report);
+    out->factor = report->factor;
+    out->gain = report->gain;
+    out->kept = report->kept;
 }
 
 tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_requested) {

@@ -58,6 +58,14 @@ static void record_event(taciti_trainer *trainer, int64_t step, const char *even
     if (trainer->metrics != NULL) (void)taciti_metrics_event(trainer->metrics, step, event, members);
 }
 
+/* What the step has decided about compression. */
+static void record_decision(taciti_trainer *trainer) {
+    const taciti_strategy *strategy = trainer->strategy;
+    char members[LINE_BYTES];
+    if (strategy->event != NULL && strategy->event(taciti_driver_strategy(trainer->driver), members, sizeof members))
+        record_event(trainer, trainer->position.step, "compression", members);
+}
+
 /* A checkpoint that fails is loud, but older ones are intact and training goes on. */
 static tacit_status save(taciti_trainer *trainer) {
     if (trainer->rank == 0) taciti_console_break(&trainer->console);
@@ -228,6 +236,7 @@ static tacit_status check_data(const taciti_trainer *trainer) {
 static tacit_status advance(taciti_trainer *trainer, int64_t deadline_ns, bool *stop) {
     const bool requested = taciti_stop_signal() != 0 || (deadline_ns > 0 && taciti_now_ns() > deadline_ns);
     TACITI_TRY(taciti_trainer_step(trainer, requested));
+    record_decision(trainer);
     agenda due = plan_step(trainer, taciti_reports_stop(&trainer->reports));
     if (due.evaluation || due.save || due.leaving) {
         TACITI_TRY(taciti_reports_collect(trainer, 0));

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A threshold finds the number of elements that is wanted, and keeps it, whatever the distribution.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "strategy/compression.h"
+
+enum { N = 200000 };
+#define TWO_PI 6.283185307179586
+
+static double g_x[N], g_residual[N];
+
+static double uniform(uint64_t key, uint64_t i) { return ((double)(taciti_rng_below(key, i, 1u << 30) + 1)) * 0x1p-30; }
+
+static double normal(uint64_t key, uint64_t i) {
+    return sqrt(-2 * log(uniform(key, 2 * i))) * cos(TWO_PI * uniform(key, 2 * i + 1));
+}
+
+enum { NORMAL, LAPLACE, LOGNORMAL, LAWS };
+
+static double draw(int law, uint64_t key, uint64_t i) {
+    if (law == LAPLACE) return log(uniform(key, i));
+    return law == LOGNORMAL ? exp(1.5 * normal(key, i)) : normal(key, i);
+}
+
+/* One step of a selection by threshold: returns what is kept. */
+static double step_of(taciti_threshold *t, double target) {
+    double kept = 0, near = 0;
+    for (size_t i = 0; i < N; i++) {
+        kept += fabs(g_x[i]) >= t->value;
+        near += fabs(g_x[i]) >= t->value / 2;
+    }
+    taciti_threshold_correct(t, target, kept, near);
+    return kept;
+}
+
+static int steps_until_close(taciti_threshold *t, double target, int max) {
+    int close = 0, step = 0;
+    for (; step < max && close < 3; step++) close = fabs(step_of(t, target) / target - 1) < 0.05 ? close + 1 : 0;
+    return step - close;
+}
+
+static void it_converges_and_follows_a_jump_of_the_scale(void **state) {
+    (void)state;
+    for (int law = 0; law < LAWS; law++)
+        for (double factor = 10; factor <= 1000; factor *= 10) {
+            for (size_t i = 0; i < N; i++) g_x[i] = draw(law, 7, i);
+            taciti_threshold t = {.value = 1};
+            const int first = steps_until_close(&t, N / factor, 60);
+            if (first > 20) fail_msg("law %d, factor %g: %d steps", law, factor, first);
+            for (size_t i = 0; i < N; i++) g_x[i] *= 100;
+            const int jump = steps_until_close(&t, N / factor, 60);
+            if (jump > 25) fail_msg("law %d, factor %g: %d steps after a jump", law, factor, jump);
+            for (size_t i = 0; i < N; i++) g_x[i] *= 1e-6;
+            const int fall = steps_until_close(&t, N / factor, 60);
+            if (fall > 40) fail_msg("law %d, factor %g: %d steps after a fall", law, factor, fall);
+        }
+}
+
+/* Error feedback cuts the distribution off at the last threshold; an undamped correction oscillates over two decades.
+ */
+static void it_is_steady_with_error_feedback(void **state) {
+    (void)state;
+    for (double factor = 10; factor <= 1000; factor *= 10) {
+        const double target = N / factor;
+        taciti_threshold t = {.value = 4};
+        double sum = 0;
+        memset(g_residual, 0, sizeof g_residual);
+        for (int step = 0; step < 120; step++) {
+            const double scale = exp(0.2 * normal(11, (uint64_t)step));
+            for (size_t i = 0; i < N; i++)
+                g_x[i] = g_residual[i] +
+                         scale * draw(LOGNORMAL, 5, i) * (0.3 * normal(6, i) + normal(100 + (uint64_t)step, i));
+            const double value = t.value, kept = step_of(&t, target);
+            for (size_t i = 0; i < N; i++) g_residual[i] = fabs(g_x[i]) >= value ? 0 : g_x[i];
+            if (step < 40) continue;
+            sum += kept / target / 80;
+            if (kept > 8 * target || kept < target / 8) fail_msg("factor %g, step %d: %g", factor, step, kept / target);
+        }
+        assert_true(sum > 0.7 && sum < 1.6);
+    }
+}
+
+static void what_is_out_of_reach_is_found(void **state) {
+    (void)state;
+    for (size_t i = 0; i < N; i++) g_x[i] = draw(NORMAL, 3, i);
+    taciti_threshold high = {.value = 1e30}, low = {.value = 1e-30};
+    assert_true(steps_until_close(&high, N / 100.0, 60) < 50 && steps_until_close(&low, N / 100.0, 90) < 80);
+    memset(g_x, 0, sizeof g_x);
+    taciti_threshold none = {.value = 1};
+    for (int step = 0; step < 2000; step++) (void)step_of(&none, N / 100.0);
+    assert_true(isfinite(none.value));
+}
+
+static char g_line[512];
+static void keep_line(void *context, taciti_log_level level, const char *line) {
+    (void)context;
+    (void)level;
+    (void)strncpy(g_line, line, sizeof g_line - 1);
+}
+
+static void refused(taciti_compression_setup setup, const char *message) {
+    assert_int_equal(taciti_compression_check(&setup), TACIT_E_CONFIG);
+    if (strstr(g_line, message) == NULL) fail_msg("\"%s\" does not contain \"%s\"", g_line, message);
+}
+
+static void what_does_not_fit_is_refused(void **state) {
+    (void)state;
+    taciti_compress_options o = {.factor = 10, .decay = 1, .feedback = true};
+    const taciti_codec *topk = taciti_codec_find("topk"), *bf16 = taciti_codec_find("bf16");
+    const taciti_controller *other = taciti_controller_find("gravac");
+    taciti_log_set_sink(keep_line, NULL, TACITI_LOG_ERROR);
+    assert_int_equal(taciti_compression_check(&(taciti_compression_setup){.codec = topk, .options = &o}), TACIT_OK);
+    refused((taciti_compression_setup){.options = &o, .controller = other}, "give --compress.codec topk");
+    refused((taciti_compression_setup){.codec = bf16, .options = &o, .controller = other}, "no factor to choose");
+    o.back = 0.5;
+    refused((taciti_compression_setup){.codec = topk, .options = &o}, "--compress.back 1");
+    o.back = 0, o.estimate = true, o.decay = 0.9;
+    refused((taciti_compression_setup){.codec = topk, .options = &o}, "leave out compress.decay");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_converges_and_follows_a_jump_of_the_scale),
+        cmocka_unit_test(it_is_steady_with_error_feedback),
+        cmocka_unit_test(what_is_out_of_reach_is_found),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
