@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Laws of compressed training runs: factor 1 is dense, resumed = uninterrupted, overlapped = blocking, a poisoned step is
+# skipped and touches no residual, bytes fall. Needs TACIT (the program) and Open MPI's mpirun.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+. scripts/mpi-environment.sh
+. tests/check.sh
+tacit=${TACIT:-build/release/bin/tacit}
+work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+
+nano=(--model.preset nano --model.dtype f32 --train.threads 1 --train.batch 12 --train.eval_every -1 --train.save_early 0
+      --train.save_every 0 --optim.warmup 5 --run.tensorboard false)
+topk=(--compress.codec topk --compress.factor 50)
+# run RANKS DIR FLAGS...
+run() { local n=$1 dir=$2; shift 2; timeout 120 "$MPIRUN" -n "$n" "$tacit" train "${nano[@]}" --run.dir "$work/$dir" "$@"; }
+
+# look PROGRAM ARGUMENTS...: Python with the readers below
+look() {
+  local program=$1; shift
+  python3 - "$work" "$@" <<PY
+import glob, json, math, struct, sys
+work = sys.argv[1]
+def tensors(run, step):
+    out = {}
+    for path in glob.glob(f"{work}/{run}/ckpt/step_{step:08d}/*.safetensors"):
+        data = open(path, "rb").read()
+        size = struct.unpack("<Q", data[:8])[0]
+        for name, t in json.loads(data[8:8 + size]).items():
+            if name != "__metadata__":
+                begin, end = t["data_offsets"]
+                out[name] = data[8 + size + begin:8 + size + end]
+    return out
+def rows(run): return [json.loads(line) for line in open(f"{work}/{run}/metrics.jsonl")]
+def steps(run): return [r for r in rows(run) if "event" not in r]
+def same(a, b, step, only=""):
+    a, b = tensors(a, step), tensors(b, step)
+    names = [n for n in a if n.startswith(only)]
+    assert names and (only or a.keys() == b.keys()), (len(a), len(b))
+    different = [n for n in names if a[n] != b[n]]
+    assert not different, different[:3]
+$program
+PY
+}
+
+# ---- dense -------------------------------------------------------------------------------------------------------
+run 4 dense --train.steps 12 >/dev/null
+run 4 one --train.steps 12 --compress.codec topk --compress.factor 1 >/dev/null
+check "factor 1 is the dense run bit for bit" look 'same("dense", "one", 12, "model.")
+assert [r["loss"] for r in steps("dense")] == [r["loss"] for r in steps("one")]
+assert all(r["factor"] == 1 for r in steps("one"))'
+
+# ---- steps -------------------------------------------------------------------------------------------------------
+run 4 whole "${topk[@]}" --train.steps 20 >/dev/null
+run 4 blocking "${topk[@]}" --train.steps 20 --exchange.overlap false >/dev/null
+check "overlapped is blocking bit for bit" look 'same("whole", "blocking", 20)'
+check "bytes fall, and metrics tell factor, gain and kept" look '
+for r in steps("whole"):
+    assert r["factor"] == 50 and 0 < r["gain"] <= 1 and 0 < r["kept"] < 0.5, r
+late = steps("whole")[5:]
+kept = sum(r["kept"] for r in late) / len(late)
+assert 0.01 < kept < 0.04, kept
+assert sum(r["compression"] for r in late) / len(late) > 10, late[-1]
+assert sum(r["bytes_sent"] for r in late) * 8 < sum(r["bytes_sent"] for r in steps("dense")[5:]) * len(late) / 7'
+check "the loss falls" look 's = steps("whole"); assert s[-1]["loss"] < s[0]["loss"] - 0.5, s[-1]'
+
+# ---- checkpoints -------------------------------------------------------------------------------------------------
+for overlap in true false; do
+  run 4 part "${topk[@]}" --train.steps 20 --train.save_early 9 --exchange.overlap $overlap >/dev/null
+  rm -rf "$work"/part/ckpt/step_00000020
+  check "resumed on 4 ranks bit for bit, overlap $overlap" run 4 part "${topk[@]}" --train.steps 20 --resume --exchange.overlap $overlap
+  check "and it is the same, overlap $overlap" look 'same("whole", "part", 20)'
+done
+run 4 fewer "${topk[@]}" --train.steps 10 >/dev/null
+expect "residuals of 4 ranks go on at 3" 0 "residuals of 4 ranks" run 3 fewer "${topk[@]}" --train.steps 20 --resume
+check "the loss goes on" look 's = steps("fewer"); assert len(s) == 20 and s[-1]["loss"] < s[9]["loss"] + 0.05, s[-1]'
+expect "without a codec they are dropped, and it says so" 0 "residuals.*dropped" run 4 whole --train.steps 22 --resume
+run 4 begun --train.steps 5 >/dev/null
+check "a dense run goes on compressed" run 4 begun "${topk[@]}" --train.steps 10 --resume
+run 4 poisoned "${topk[@]}" --train.steps 12 --train.fail_at 6 >/dev/null 2>&1
+check "a poisoned step is skipped and the run goes on" look 's = steps("poisoned")
+assert s[-1]["skipped"] == 1 and math.isfinite(s[-1]["loss"]) and s[-1]["loss"] < s[0]["loss"], s[-1]
+t = tensors("poisoned", 12)
+assert all(math.isfinite(v) for n in t if "residual" in n for v in struct.unpack(f"<{len(t[n]) // 4}f", t[n]))'
+
+# ---- ranks, codecs, controllers ----------------------------------------------------------------------------------
+for ranks in 1 2 3 5 7; do check "$ranks ranks" run $ranks ranks "${topk[@]}" --train.steps 4 --train.save_every -1; done
+for codec in $("$tacit" info codecs --json | python3 -c 'import json, sys
+d = json.load(sys.stdin); print(*[c["name"] for c in (d["codecs"] if isinstance(d, dict) else d)])'); do
+  check "codec $codec" run 3 codecs --compress.codec "$codec" --train.steps 3 --train.save_every -1
+done
+check "gravac" run 4 gravac --compress.codec topk --adapt.policy gravac --train.steps 12 --train.save_every -1
+check "scope bucket, warm-up, a denser way back" run 4 scope "${topk[@]}" --compress.scope bucket --compress.warmup 5 --compress.back 5 \
+  --train.steps 8 --train.save_every -1
+check "the factor rises from 1" look 'f = [r["factor"] for r in steps("scope")]; assert f[0] == 1 and f[5] == 50 and sorted(f) == f, f'
+check "EF21" run 4 estimate "${topk[@]}" --compress.estimate true --train.steps 6 --train.save_every -1
+check "momentum correction" run 4 momentum "${topk[@]}" --compress.momentum 0.9 --train.steps 6 --train.save_every -1
+
+# ---- localsgd ----------------------------------------------------------------------------------------------------
+check "localsgd, int4" run 4 local --strategy localsgd --localsgd.every 3 --compress.codec int4 --train.steps 9
+check "its replicas agree after an average" look 't = tensors("local", 9)
+own = [n for n in t if n.startswith("rank.") and ".model." in n]
+assert own and all(t[n] == t["rank.00000." + n.split(".", 2)[2]] for n in own)'
+
+# ---- refusals ----------------------------------------------------------------------------------------------------
+expect "a factor below 1" 3 "outside 1\.\.1000000" "$tacit" train --compress.factor 0.5
+expect "an unknown codec" 3 'did you mean "topk"' "$tacit" train --compress.codec topq
+expect "gossip does not compress" 3 "does not compress" "$tacit" train "${topk[@]}" --strategy gossip --run.dir "$work/no"
+expect "a factor of a codec without one" 3 "sends every element" "$tacit" train --compress.codec int8 --compress.factor 9 --run.dir "$work/no"
+expect "a policy without a codec" 3 "give --compress.codec topk" "$tacit" train --adapt.policy gravac --run.dir "$work/no"
+finish_checks
