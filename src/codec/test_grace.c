@@ -102,7 +102,7 @@ static void u8bit_takes_the_nearest_value(void **state) {
     g_x[0] = 2;
     assert_int_equal(round_trip(codec, g_x, 2000, g_y), 4 + 2000);
     for (size_t i = 0; i < 2000; i++) {
-        double best = INFINITY;
+        double best = (double)INFINITY;
         for (int c = 0; c < 256; c++) best = fmin(best, fabs((double)values[c] - (double)g_x[i]));
         assert_true(fabs((double)g_y[i] - (double)g_x[i]) <= best * (1 + 1e-6));
         if (fabsf(g_x[i]) > 0.2f) assert_true(fabs((double)g_error[i]) <= 0.0705 * fabs((double)g_x[i]));
@@ -149,8 +149,8 @@ static void sketch_levels_are_quantiles(void **state) {
         }
     /* cells of nearest levels are quantiles but at the ends, where the law is steep */
     for (size_t j = 0; j < 16; j++) {
-        assert_true(counts[j] > MAX / 16 * 0.5 && counts[j] < MAX / 16 * 1.5);
-        if (j > 2 && j < 13) assert_true(counts[j] > MAX / 16 * 0.85 && counts[j] < MAX / 16 * 1.15);
+        assert_true((double)counts[j] > MAX / 16 * 0.5 && (double)counts[j] < MAX / 16 * 1.5);
+        if (j > 2 && j < 13) assert_true((double)counts[j] > MAX / 16 * 0.85 && (double)counts[j] < MAX / 16 * 1.15);
         if (j > 0) assert_true(levels[j] > levels[j - 1]);
     }
     /* the mean of the largest sixteenth of a normal distribution */
