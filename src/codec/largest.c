@@ -115,7 +115,7 @@ static size_t sample(const float *x, size_t n, float *out) {
 }
 
 /* The magnitudes of the ranks that k would have in the sample if the sample were 5 standard deviations off, both ways.
- * Two digits of the rank suffice: the band between the two is what is searched exactly. */
+ * The band between the two is what is searched exactly. */
 static hint hint_of(const float *x, size_t n, size_t k, float *work) {
     const size_t count = sample(x, n, work);
     const double share = (double)k / (double)n, expected = (double)count * share;
@@ -124,8 +124,9 @@ static hint hint_of(const float *x, size_t n, size_t k, float *work) {
     float *band = work + count;
     hint out = {1, ABOVE_ALL};
     if (low < count) out.low = taciti_magnitude_of_rank(work, count, low, band);
-    if (high > 0) out.high = taciti_magnitude_of_rank(work, count, high, band);
     if (out.low == 0) out.low = 1;
+    const size_t above = taciti_kernels_get()->select_band(band, work, count, out.low, ABOVE_ALL);
+    if (high > 0 && high <= above) out.high = taciti_magnitude_of_rank(band, above, high, band);
     return out;
 }
 

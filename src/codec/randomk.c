@@ -22,7 +22,7 @@ typedef struct randomk_options {
     taciti_composed_options composed;
 } randomk_options;
 
-static const taciti_option OPTIONS[] = {TACITI_COMPOSED_OPTIONS(randomk_options, "f32", "auto")};
+static const taciti_option OPTIONS[] = {TACITI_VALUE_OPTIONS(randomk_options, "f32")};
 
 static const taciti_option_table TABLE = {.section = "randomk",
                                           .help = "random elements, the same on all ranks",

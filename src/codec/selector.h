@@ -23,17 +23,20 @@ typedef struct taciti_composed_options {
     bool hadamard;       /* <codec>.hadamard */
 } taciti_composed_options;
 
-/* Rows of an option table whose struct `type` has the member `composed`, with the defaults of values and indices. */
-#define TACITI_COMPOSED_OPTIONS(type, default_values, default_indices)                                                 \
+/* Rows of an option table whose struct `type` has the member `composed`, with the defaults of values and indices. The
+ * first without the indices, for codecs that send none. */
+#define TACITI_VALUE_OPTIONS(type, default_values)                                                                     \
     TACITI_OPTION("values", NAME, offsetof(type, composed.values), default_values, .names = taciti_value_format_name,  \
                   .help = "how the selected values are stored"),                                                       \
-        TACITI_OPTION("indices", NAME, offsetof(type, composed.indices), default_indices,                              \
-                      .names = taciti_composed_index_name, .help = "how the indices are stored; auto: the shortest"),  \
         TACITI_OPTION("block", INT, offsetof(type, composed.block), "0", .max = 4096, .unit = "values",                \
                       .flags = TACITI_OPTION_EXPERT,                                                                   \
                       .help = "values per scale, for formats with scales; 0: the format's default"),                   \
         TACITI_OPTION("hadamard", BOOL, offsetof(type, composed.hadamard), "false", .flags = TACITI_OPTION_EXPERT,     \
                       .help = "rotate groups of 32 values before int8 or int4 rounds them, which spreads outliers")
+#define TACITI_COMPOSED_OPTIONS(type, default_values, default_indices)                                                 \
+    TACITI_VALUE_OPTIONS(type, default_values),                                                                        \
+        TACITI_OPTION("indices", NAME, offsetof(type, composed.indices), default_indices,                              \
+                      .names = taciti_composed_index_name, .help = "how the indices are stored; auto: the shortest")
 const char *taciti_composed_index_name(size_t index);
 
 /* What a selector found. The caller provides `indices` and `values`, each with room for n elements and 16 more, sets
