@@ -109,8 +109,8 @@ float *taciti_residual_enter(taciti_residual *r, const taciti_residual_place *p,
         if (estimate != NULL) taciti_kernels_get()->add_scaled(x, estimate, -1, p->n);
         return NULL;
     }
-    if (!f->errors) return NULL;
     if (f->momentum > 0 && p->kind == TACITI_PAYLOAD_CONTRIBUTION) add_momentum(r, p->at, x, p->n);
+    if (!f->errors) return NULL;
     add_residual(r, p->kind, p->at, x, p->n);
     return coming(r, (taciti_residual_array)p->kind, p->at);
 }

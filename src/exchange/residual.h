@@ -25,7 +25,7 @@
 typedef struct taciti_feedback {
     bool errors;     /* errors are added to what is encoded next */
     double decay;    /* factor of a contribution's residual; 1: nothing is forgotten */
-    double momentum; /* of contributions; 0: none */
+    double momentum; /* of contributions; 0: none. Without errors u itself is encoded, and stays (Signum) */
     bool estimates;  /* EF21 instead: without errors, decay and momentum */
 } taciti_feedback;
 

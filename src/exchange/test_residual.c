@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What residuals do to a contribution, without ranks: momentum with and without error feedback.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <string.h>
+
+#include "exchange/residual.h"
+
+enum { N = 4 };
+static _Alignas(64) char g_memory[TACITI_RESIDUAL_ARRAYS][2][64];
+static const taciti_residual_place PLACE = {.kind = TACITI_PAYLOAD_CONTRIBUTION, .n = N};
+static const bool ALL[TACITI_RESIDUAL_ARRAYS] = {true, true, true, true};
+
+static taciti_residual residual_of(taciti_feedback feedback) {
+    taciti_residual r = {.pieces = 1, .members = 1, .feedback = feedback};
+    for (int a = 0; a < TACITI_RESIDUAL_ARRAYS; a++) {
+        r.arrays[a].bytes = taciti_residual_bytes(&r, (taciti_residual_array)a, N);
+        if (r.arrays[a].bytes == 0) continue;
+        assert_true(r.arrays[a].bytes <= sizeof g_memory[a][0]);
+        for (int v = 0; v < 2; v++) r.arrays[a].at[v] = g_memory[a][v];
+    }
+    return r;
+}
+
+/* One step with contribution x of which the codec sends the first elements. `expected` is what it gets to encode. */
+static void step(taciti_residual *r, const float *x, size_t sent, const float *expected, bool taken) {
+    float v[N];
+    memcpy(v, x, sizeof v);
+    taciti_residual_begin(r, false, v, N);
+    taciti_codec_call call = {0};
+    float *error = taciti_residual_enter(r, &PLACE, v, &call);
+    assert_memory_equal(v, expected, sizeof v);
+    assert_true((error != NULL) == r->feedback.errors);
+    for (size_t i = 0; error != NULL && i < N; i++) error[i] = i < sent ? 0 : v[i];
+    assert_int_equal(taciti_residual_leave(r, &PLACE, v, taciti_codec_find("f32"), &call, (taciti_payload){0}),
+                     TACIT_OK);
+    if (taken)
+        taciti_residual_commit(r, ALL);
+    else
+        taciti_residual_drop(r);
+}
+
+/* u = m u + x is encoded in every step, whatever is sent of it. */
+static void momentum_alone_stays_where_it_is_sent(void **state) {
+    (void)state;
+    taciti_residual r = residual_of((taciti_feedback){.decay = 1, .momentum = .5});
+    const float x[] = {8, -8, 4, 0}, first[] = {8, -8, 4, 0}, second[] = {12, -12, 6, 0}, third[] = {14, -14, 7, 0};
+    step(&r, x, N, first, true);
+    step(&r, x, N, second, false); /* dropped: the same again */
+    step(&r, x, N, second, true);
+    step(&r, x, N, third, true);
+}
+
+/* u = m u + x, v = u + r; where v is sent, u and r become 0. */
+static void momentum_with_errors_stops_where_it_is_sent(void **state) {
+    (void)state;
+    taciti_residual r = residual_of((taciti_feedback){.errors = true, .decay = 1, .momentum = .5});
+    const float x[] = {8, -8, 4, 0}, first[] = {8, -8, 4, 0}, second[] = {8, -20, 10, 0};
+    step(&r, x, 1, first, true);
+    step(&r, x, 1, second, true);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(momentum_alone_stays_where_it_is_sent),
+        cmocka_unit_test(momentum_with_errors_stops_where_it_is_sent),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
