@@ -29,7 +29,7 @@ static const taciti_option OPTIONS[] = {
     TACITI_OPTION("levels", INT, offsetof(qsgd_options, levels), "7", .min = 1, .max = 127,
                   .help = "levels above zero; 1, 3, 7, ... 127 fill 2, 3, 4, ... 8 bits"),
     TACITI_OPTION("block", INT, offsetof(qsgd_options, block), "512", TACITI_QUANTISER_BLOCK,
-                  .help = "elements that share a norm"),
+                  .help = "elements that share a norm; a multiple of 40 with one level, else of 8"),
     TACITI_OPTION("norm", ENUM, offsetof(qsgd_options, norm), "l2", .choices = "l2|max",
                   .help = "what the levels divide: the L2 norm of the paper, or the largest magnitude"),
 };

@@ -74,13 +74,14 @@ static void unpack(unsigned n_codes, const uint8_t *in, size_t n, uint8_t *codes
 
 /* ---- where things are in a payload ------------------------------------------------------------------------------- */
 typedef struct layout {
-    taciti_quantiser_shape shape; /* with a block that is a multiple of 8, or as long as the array */
+    taciti_quantiser_shape shape; /* with the block that is used */
     size_t blocks, parameter_bytes, bytes;
 } layout;
 
 static layout layout_of(const taciti_quantiser *quantiser, const void *options, size_t n) {
     layout l = {.shape = quantiser->shape(options)};
-    l.shape.block = l.shape.block == 0 ? n : (l.shape.block + 7) / 8 * 8;
+    const size_t unit = l.shape.codes == 3 ? 8 * TRITS : 8; /* blocks begin at a whole byte */
+    l.shape.block = l.shape.block == 0 ? n : (l.shape.block + unit - 1) / unit * unit;
     if (n == 0) return l;
     l.blocks = (n + l.shape.block - 1) / l.shape.block;
     l.parameter_bytes = l.blocks * l.shape.parameters * sizeof(float);

@@ -26,7 +26,7 @@ enum {
 #define TACITI_QUANTISER_BLOCK .min = 8, .max = TACITI_QUANTISER_BLOCK_MAX, .unit = "elements"
 
 typedef struct taciti_quantiser_shape {
-    size_t block;      /* elements per block, rounded up to a multiple of 8; 0: the whole array is one block */
+    size_t block;      /* elements per block, rounded up to a multiple of 8, of 40 with 3 codes; 0: the whole array */
     size_t parameters; /* floats per block, 1 .. TACITI_QUANTISER_PARAMETERS */
     unsigned codes;    /* legal codes are 0 .. codes - 1; 2 .. 256. 3 codes take 1.6 bits, others whole bits */
 } taciti_quantiser_shape;

@@ -31,10 +31,9 @@ static const taciti_option_table TABLE = {.section = "sketch",
 
 static size_t levels_of(const void *options) { return (size_t)((const sketch_options *)options)->levels; }
 
-/* 3 codes would share bytes in another way; 4 take the same 2 bits. */
 static taciti_quantiser_shape shape(const void *options) {
     const size_t levels = levels_of(options);
-    return (taciti_quantiser_shape){.block = 0, .parameters = levels, .codes = levels == 3 ? 4 : (unsigned)levels};
+    return (taciti_quantiser_shape){.block = 0, .parameters = levels, .codes = (unsigned)levels};
 }
 
 /* Shell's sort with the gaps of Ciura (2001); qsort() may allocate. */
@@ -90,8 +89,8 @@ static bool legal(const void *options, const float *parameters) {
 }
 
 static void restore(const void *options, const float *parameters, const uint8_t *codes, size_t n, float *y) {
-    const size_t last = levels_of(options) - 1;
-    for (size_t i = 0; i < n; i++) y[i] = parameters[codes[i] < last ? codes[i] : last];
+    (void)options;
+    for (size_t i = 0; i < n; i++) y[i] = parameters[codes[i]];
 }
 
 static const taciti_quantiser QUANTISER = {

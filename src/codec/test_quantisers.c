@@ -17,7 +17,7 @@
 #include "codec/quantiser.h"
 
 enum { MAX = 3000, TRIALS = 20000 };
-static float g_x[MAX], g_y[MAX], g_error[MAX];
+static float g_x[MAX], g_y[MAX], g_out[MAX + 1], g_error[MAX + 1];
 static _Alignas(64) unsigned char g_payload[8 * MAX], g_options[256], g_state[8 * MAX], g_next[8 * MAX];
 static taciti_codec_call g_call;
 
@@ -50,11 +50,18 @@ static void set(const taciti_codec *codec, const char *key, const char *value) {
     assert_int_equal(taciti_config_set(&(taciti_config){&section, 1}, key, value, key), TACIT_OK);
 }
 
-/* Encodes x and decodes into y. Returns the bytes of the payload. */
+/* Encodes x and decodes into y, and looks behind what is written. Returns the bytes of the payload. */
 static size_t round_trip(const taciti_codec *codec, const float *x, size_t n, float *y) {
+    const size_t bound = codec->bound(g_call.options, n);
     size_t bytes = 0;
+    memset(g_payload + bound, 0xa5, 64);
+    g_out[n] = g_error[n] = 7;
     assert_int_equal(codec->encode(&g_call, x, n, g_payload, g_error, &bytes), TACIT_OK);
-    assert_int_equal(codec->decode(&g_call, g_payload, bytes, y, n), TACIT_OK);
+    assert_int_equal(bytes, bound);
+    for (size_t i = 0; i < 64; i++) assert_int_equal(g_payload[bound + i], 0xa5);
+    assert_int_equal(codec->decode(&g_call, g_payload, bytes, g_out, n), TACIT_OK);
+    assert_true(g_out[n] == 7 && g_error[n] == 7);
+    memcpy(y, g_out, n * sizeof *y);
     return bytes;
 }
 
@@ -101,10 +108,16 @@ static void echo(size_t block, size_t parameters, unsigned codes, size_t n) {
     taciti_codec_call call = {.options = &options, .key = 5, .tally = &tally};
     size_t bytes = 0;
     for (size_t i = 0; i < n; i++) g_x[i] = (float)(taciti_rng_u64(codes, i) % codes);
+    const size_t bound = taciti_quantiser_bound(&ECHO, &options, n);
+    memset(g_payload + bound, 0xa5, 64);
+    g_out[n] = g_error[n] = 7;
     assert_int_equal(taciti_quantiser_encode(&ECHO, &call, g_x, n, g_payload, g_error, &bytes), TACIT_OK);
-    assert_int_equal(bytes, taciti_quantiser_bound(&ECHO, &options, n));
-    assert_int_equal(taciti_quantiser_decode(&ECHO, &call, g_payload, bytes, g_y, n), TACIT_OK);
-    const size_t length = block == 0 ? n : (block + 7) / 8 * 8;
+    assert_int_equal(bytes, bound);
+    for (size_t i = 0; i < 64; i++) assert_int_equal(g_payload[bound + i], 0xa5);
+    assert_int_equal(taciti_quantiser_decode(&ECHO, &call, g_payload, bytes, g_out, n), TACIT_OK);
+    assert_true(g_out[n] == 7 && g_error[n] == 7);
+    memcpy(g_y, g_out, n * sizeof *g_y);
+    const size_t unit = codes == 3 ? 40 : 8, length = block == 0 ? n : (block + unit - 1) / unit * unit;
     double squares_in = 0, squares_out = 0;
     for (size_t i = 0; i < n; i++) {
         assert_true(g_y[i] == 256 * (float)(i / length * length) + g_x[i]);
@@ -114,6 +127,14 @@ static void echo(size_t block, size_t parameters, unsigned codes, size_t n) {
     }
     assert_true(tally.n == n && tally.kept == n && tally.near == n && tally.threshold == 0);
     assert_true(tally.squares_in == squares_in && tally.squares_out == squares_out);
+    taciti_codec_tally again = {0};
+    call.tally = &again; /* adds up without errors, too, and errors come without a tally */
+    assert_int_equal(taciti_quantiser_encode(&ECHO, &call, g_x, n, g_payload, NULL, &bytes), TACIT_OK);
+    assert_memory_equal(&again, &tally, sizeof tally);
+    call.tally = NULL;
+    memset(g_error, 0, sizeof g_error);
+    assert_int_equal(taciti_quantiser_encode(&ECHO, &call, g_x, n, g_payload, g_error, &bytes), TACIT_OK);
+    for (size_t i = 0; i < n; i++) assert_true(g_error[i] == g_x[i] - g_y[i]);
     memcpy(g_x, g_y, n * sizeof *g_x);
     assert_int_equal(taciti_quantiser_decode_add(&ECHO, &call, g_payload, bytes, g_y, n), TACIT_OK);
     for (size_t i = 0; i < n; i++) assert_true(g_y[i] == 2 * g_x[i]);
@@ -126,7 +147,6 @@ static void codes_of_every_width_arrive_in_blocks_of_every_length(void **state) 
     for (size_t c = 0; c < sizeof CODES / sizeof *CODES; c++)
         for (size_t s = 0; s < sizeof SIZES / sizeof *SIZES; s++) {
             echo(0, 1, CODES[c], SIZES[s]);
-            if (CODES[c] == 3) continue;
             echo(1, 1, CODES[c], SIZES[s]);
             echo(100, 3, CODES[c], SIZES[s]);
             echo(1000, 2, CODES[c], SIZES[s]);
@@ -184,6 +204,27 @@ static void parameters_that_no_encoder_writes_are_refused(void **state) {
     taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
 }
 
+/* Every block is looked at. */
+static void parameters_of_later_blocks_are_refused(void **state) {
+    (void)state;
+    const taciti_codec *codec = use("onebit");
+    set(codec, "onebit.block", "8");
+    for (size_t i = 0; i < 24; i++) g_x[i] = normal(53, i);
+    size_t bytes = 0;
+    assert_int_equal(codec->encode(&g_call, g_x, 24, g_payload, NULL, &bytes), TACIT_OK);
+    taciti_log_set_sink(drop_line, NULL, TACITI_LOG_INFO);
+    for (size_t b = 0; b < 3; b++) {
+        float good;
+        const float bad = 1;
+        memcpy(&good, g_payload + 8 * b, sizeof good);
+        memcpy(g_payload + 8 * b, &bad, sizeof bad);
+        assert_int_equal(codec->decode(&g_call, g_payload, bytes, g_y, 24), TACIT_E_DATA);
+        memcpy(g_payload + 8 * b, &good, sizeof good);
+    }
+    assert_int_equal(codec->decode(&g_call, g_payload, bytes, g_y, 24), TACIT_OK);
+    taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
+}
+
 static void codes_that_no_encoder_writes_are_refused(void **state) {
     (void)state;
     taciti_log_set_sink(drop_line, NULL, TACITI_LOG_INFO);
@@ -217,8 +258,11 @@ static void a_block_that_is_not_finite_decodes_to_nan(void **state) {
             set(codec, key[c], "16");
             for (size_t i = 0; i < 100; i++) g_x[i] = normal(3, i);
             g_x[40] = BAD[b];
-            (void)round_trip(codec, g_x, 100, g_y);
+            const size_t bytes = round_trip(codec, g_x, 100, g_y);
             for (size_t i = 0; i < 100; i++) assert_true((isnan(g_y[i]) != 0) == (i / 16 == 2));
+            /* its codes are 0: 16 of 100 codes behind 7 blocks' parameters */
+            const size_t parameters = c == 1 ? 56 : 28, width = (bytes - parameters) * 8 / 100;
+            for (size_t i = 4 * width; i < 6 * width; i++) assert_int_equal(g_payload[parameters + i], 0);
         }
 }
 
@@ -282,15 +326,41 @@ static void qsgd_is_unbiased(void **state) {
 }
 
 /* The levels beside the element, and no other. */
+/* The random number of an element is that of its place in the array, in every block and piece. */
+static void random_numbers_belong_to_elements(void **state) {
+    (void)state;
+    const taciti_codec *qsgd = use("qsgd");
+    set(qsgd, "qsgd.levels", "1");
+    set(qsgd, "qsgd.norm", "max");
+    for (size_t i = 0; i < 2000; i++) g_x[i] = i % 100 == 0 ? -0.25f : 0.07f;
+    (void)round_trip(qsgd, g_x, 2000, g_y);
+    for (size_t i = 0; i < 2000; i++) {
+        const double u = taciti_rng_u32(g_call.key, (uint32_t)i) * 0x1p-32;
+        assert_true(g_y[i] == (i % 100 == 0 ? -0.25f : u < (double)0.07f / 0.25 ? 0.25f : 0));
+    }
+    const taciti_codec *terngrad = use("terngrad");
+    set(terngrad, "terngrad.clip", "0");
+    (void)round_trip(terngrad, g_x, 2000, g_out);
+    for (size_t i = 0; i < 2000; i++) g_y[i] = i % 100 == 0 ? -0.25f : g_y[i];
+    assert_floats(g_out, g_y, 2000);
+    for (size_t i = 0; i < 2000; i++) g_x[i] = i % 100 == 0 ? -2.0f : 1.3125f;
+    (void)round_trip(use("natural"), g_x, 2000, g_y);
+    for (size_t i = 0; i < 2000; i++) {
+        const double u = taciti_rng_u32(g_call.key, (uint32_t)i) * 0x1p-32;
+        assert_true(g_y[i] == (i % 100 == 0 ? -2.0f : u < 0.3125 ? 2.0f : 1.0f));
+    }
+}
+
 static void qsgd_rounds_to_neighbouring_levels(void **state) {
     (void)state;
     const taciti_codec *codec = use("qsgd");
     for (int levels = 1; levels <= 127; levels += 6) {
         ((int64_t *)(void *)g_options)[0] = levels;
-        for (size_t i = 0; i < 1000; i++) g_x[i] = normal(11, i);
+        for (size_t i = 0; i < 1000; i++) g_x[i] = normal(11, i) * 1e-3f; /* norms below 1, too */
         (void)round_trip(codec, g_x, 1000, g_y);
-        for (size_t b = 0; b < 1000; b += 512) {
-            const size_t n = b == 0 ? 512 : 1000 - 512;
+        const size_t block = levels == 1 ? 520 : 512; /* 3 codes make bytes of 5 elements */
+        for (size_t b = 0; b < 1000; b += block) {
+            const size_t n = b == 0 ? block : 1000 - block;
             const double norm = (double)(float)sqrt(taciti_block_sums_of(g_x + b, n).squares);
             for (size_t i = b; i < b + n; i++) {
                 const double level = (double)g_y[i] * levels / norm;
@@ -327,6 +397,8 @@ static void zeros_stay_zeros(void **state) {
         (void)round_trip(use(NAMES[c]), g_x, 1000, g_y);
         for (size_t i = 0; i < 1000; i++) assert_true(g_y[i] == 0);
     }
+    (void)round_trip(use("qsgd"), g_x, 1000, g_y); /* 2 norms, then codes in the middle */
+    for (size_t i = 8; i < 8 + 500; i++) assert_int_equal(g_payload[i], 0x77);
 }
 
 static void terngrad_has_the_mean_and_variance_of_the_paper(void **state) {
@@ -342,18 +414,22 @@ static void terngrad_has_the_mean_and_variance_of_the_paper(void **state) {
     for (size_t i = 0; i < 3; i++) assert_true(g_y[i] == 0 || fabsf(g_y[i]) == 1);
 }
 
-/* 24 ones and 8 of -7: mean -1, variance 12. */
+/* 24 twos and 8 of -14: mean -2, variance 48. */
 static void terngrad_clips_by_standard_deviations(void **state) {
     (void)state;
     const taciti_codec *codec = use("terngrad");
-    for (size_t i = 0; i < 32; i++) g_x[i] = i % 4 == 3 ? -7 : 1;
+    for (size_t i = 0; i < 32; i++) g_x[i] = i % 4 == 3 ? -14 : 2;
     set(codec, "terngrad.clip", "1.5");
     (void)round_trip(codec, g_x, 32, g_y);
-    const float limit = (float)(1.5 * sqrt(12));
+    const float limit = (float)(1.5 * sqrt(48));
     for (size_t i = 3; i < 32; i += 4) assert_true(g_y[i] == -limit);
     set(codec, "terngrad.clip", "2.5");
     (void)round_trip(codec, g_x, 32, g_y);
-    for (size_t i = 3; i < 32; i += 4) assert_true(g_y[i] == -7);
+    for (size_t i = 3; i < 32; i += 4) assert_true(g_y[i] == -14);
+    for (size_t i = 0; i < 32; i++) g_x[i] /= 64; /* also where clip and limit are below 1 */
+    set(codec, "terngrad.clip", "0.5");
+    (void)round_trip(codec, g_x, 32, g_y);
+    for (size_t i = 3; i < 32; i += 4) assert_true(g_y[i] == -(float)(0.5 * sqrt(48) / 64));
     for (size_t i = 0; i < 32; i++) g_x[i] = 3; /* no deviation: nothing is clipped */
     (void)round_trip(codec, g_x, 32, g_y);
     assert_floats(g_y, g_x, 32);
@@ -361,6 +437,7 @@ static void terngrad_clips_by_standard_deviations(void **state) {
 
 static void natural_is_unbiased(void **state) {
     (void)state;
+    assert_int_equal(use("natural")->bound(NULL, 100), 4 + 100);
     double mean[8], variance[8];
     const float x[] = {3, -5, .75f, 7.9f, 0x1.8p-140f, 0x1.8p100f};
     const taciti_codec *codec = use("natural");
@@ -452,6 +529,10 @@ static void onebit_has_the_values_of_the_specification(void **state) {
     assert_int_equal(round_trip(codec, x, 4, g_y), 9);
     assert_floats(g_y, means, 4);
     assert_floats(g_error, error, 4);
+    const float few[] = {1, -2, -3, -4}, few_means[] = {1, -3, -3, -3};
+    (void)round_trip(codec, few, 4, g_y);
+    assert_floats(g_y, few_means, 4);
+    (void)round_trip(codec, x, 4, g_y);
     set(codec, "onebit.values", "rms");
     (void)round_trip(codec, x, 4, g_y);
     const double scale = 2.738613, rms_error[] = {-1.738613, .738613, .261387, -1.261387};
@@ -529,6 +610,30 @@ static void loco_stores_its_memory_in_8_bits(void **state) {
     double sent = 0;
     for (size_t i = 0; i < 256; i++) sent = fmax(sent, fabs((double)g_y[i]));
     assert_true(sent > 7.0 / 8 * 127 * (double)scale && sent < 129 * (double)scale);
+}
+
+static void loco_stores_its_memory_in_floats(void **state) {
+    (void)state;
+    const taciti_codec *codec = use("loco");
+    set(codec, "loco.error", "f32");
+    assert_int_equal(codec->state_bytes(g_options, 600), 8 + 3 * 1024);
+    for (size_t i = 0; i < 600; i++) g_x[i] = normal(41, i);
+    (void)round_trip(codec, g_x, 600, g_y);
+    for (size_t i = 0; i < 600; i++) {
+        float e;
+        memcpy(&e, g_next + 8 + 4 * i, sizeof e);
+        assert_true(fabsf(e - 0.2f * (g_x[i] - g_y[i])) < 1e-6f);
+    }
+}
+
+static void loco_sends_the_largest_floats_and_zeros(void **state) {
+    (void)state;
+    const float huge[] = {-0x1.fffffep127f, 0x1.fffffep127f}, sent[] = {-0x1.fffffep127f, 0x1.fffffep124f * 7};
+    (void)round_trip(use("loco"), huge, 2, g_y);
+    assert_floats(g_y, sent, 2);
+    memset(g_x, 0, sizeof g_x);
+    (void)round_trip(use("loco"), g_x, 16, g_y);
+    for (size_t i = 4; i < 12; i++) assert_int_equal(g_payload[i], 0x88);
 }
 
 static void loco_resets_its_memory(void **state) {
@@ -636,10 +741,12 @@ int main(void) {
         cmocka_unit_test(codes_of_every_width_arrive_in_blocks_of_every_length),
         cmocka_unit_test(payloads_are_as_short_as_their_codes),
         cmocka_unit_test(parameters_that_no_encoder_writes_are_refused),
+        cmocka_unit_test(parameters_of_later_blocks_are_refused),
         cmocka_unit_test(codes_that_no_encoder_writes_are_refused),
         cmocka_unit_test(a_block_that_is_not_finite_decodes_to_nan),
         cmocka_unit_test(moments_are_those_of_a_simple_loop),
         cmocka_unit_test(qsgd_is_unbiased),
+        cmocka_unit_test(random_numbers_belong_to_elements),
         cmocka_unit_test(qsgd_rounds_to_neighbouring_levels),
         cmocka_unit_test(qsgd_variance_is_below_the_bound_of_the_paper),
         cmocka_unit_test(zeros_stay_zeros),
@@ -654,6 +761,8 @@ int main(void) {
         cmocka_unit_test(onebit_means_are_the_best_two_values),
         cmocka_unit_test(loco_follows_its_trace),
         cmocka_unit_test(loco_stores_its_memory_in_8_bits),
+        cmocka_unit_test(loco_stores_its_memory_in_floats),
+        cmocka_unit_test(loco_sends_the_largest_floats_and_zeros),
         cmocka_unit_test(loco_resets_its_memory),
         cmocka_unit_test(loco_keeps_the_memory_of_blocks_that_are_not_finite),
         cmocka_unit_test(loco_averages_the_error_away),
