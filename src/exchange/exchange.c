@@ -9,6 +9,7 @@
 #include "exchange/bucket_job.h"
 #include "exchange/linear.h"
 #include "exchange/store.h"
+#include "kernel/kernel.h"
 
 #define AT(member) offsetof(taciti_exchange_options, member)
 
@@ -43,7 +44,7 @@ struct taciti_exchange {
     bool moved;                     /* residuals lie where another number of ranks left them */
     taciti_store store;             /* what encodings leave from step to step */
     taciti_exchange_tally *tallies; /* [bucket_count]; NULL without compression. Owned, like the next */
-    uint64_t *histogram;            /* [TACITI_EXCHANGE_BINS]; part of the block of `tallies` */
+    uint64_t *histogram;            /* [TACITI_MAGNITUDE_BINS]; part of the block of `tallies` */
     bool counting;                  /* a bucket of the step has begun */
     taciti_pages workspace;
     taciti_bucket_jobs jobs;
@@ -189,7 +190,7 @@ static tacit_status open_compression(taciti_exchange *exchange, const plan *p,
     const taciti_feedback feedback = compression->feedback;
     const size_t buckets = exchange->layout->bucket_count;
     exchange->tallies =
-        taciti_calloc(buckets * sizeof *exchange->tallies + TACITI_EXCHANGE_BINS * sizeof *exchange->histogram, 1);
+        taciti_calloc(buckets * sizeof *exchange->tallies + TACITI_MAGNITUDE_BINS * sizeof *exchange->histogram, 1);
     if (exchange->tallies == NULL) return TACIT_E_MEMORY;
     exchange->histogram = (uint64_t *)(void *)(exchange->tallies + buckets);
     exchange->is_linear = is_linear(p);
@@ -267,7 +268,7 @@ void taciti_exchange_at(taciti_exchange *exchange, int64_t step, const taciti_ex
 /* The first bucket of a step: no other is under way. */
 static void clear_histogram(taciti_exchange *exchange) {
     if (!exchange->counting && exchange->task.histogram != NULL)
-        memset(exchange->histogram, 0, TACITI_EXCHANGE_BINS * sizeof *exchange->histogram);
+        memset(exchange->histogram, 0, TACITI_MAGNITUDE_BINS * sizeof *exchange->histogram);
     exchange->counting = true;
 }
 

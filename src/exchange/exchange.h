@@ -109,12 +109,9 @@ tacit_status taciti_exchange_settle(taciti_exchange *exchange, bool taken);
  */
 const taciti_exchange_tally *taciti_exchange_tally_of(const taciti_exchange *exchange, size_t bucket);
 
-/* Bins of magnitudes: bits 30..20 of a float, that is the exponent and three bits of the mantissa. */
-enum { TACITI_EXCHANGE_BINS = 2048 };
-
-/* Returns how many elements of this rank's contributions of all buckets fell into each bin in the last step that
- * observed, one in four lines of 16 elements being counted. Valid until the next step's first begin. NULL without
- * compression. */
+/* Returns how many elements of this rank's contributions of all buckets fell into each of TACITI_MAGNITUDE_BINS bins
+ * (kernel histogram, shift 20) in the last step that observed; one in four lines of 16 elements is counted. Valid until
+ * the next step's first begin. NULL without compression. */
 const uint64_t *taciti_exchange_histogram(const taciti_exchange *exchange);
 
 /* Return, for checkpoints, what is stored between two steps: an array of the layout's flat array (residual.h), which is
