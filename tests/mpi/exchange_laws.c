@@ -51,15 +51,21 @@ static void law(taciti_comm *comm, size_t n, size_t bucket_bytes, int wire, int 
     taciti_layout_destroy(&layout);
 }
 
-/* A codec of variable size with error feedback: the same bits on every rank; a step that is dropped changes nothing; a
- * last step that sends everything makes the sum of the taken ones whole. */
-static void feedback_law(taciti_comm *comm, size_t n, int scheme) {
-    enum { STEPS = 4, DROPPED = 2 };
+static void run(taciti_exchange *exchange, const taciti_layout *layout, float *x,
+                tacit_status (*begin)(taciti_exchange *exchange, float *flat, size_t bucket)) {
+    for (size_t b = 0; b < layout->bucket_count; b++) CHECK(begin(exchange, x, b) == TACIT_OK);
+    for (size_t b = 0; b < layout->bucket_count; b++) CHECK(taciti_exchange_wait(exchange, b) == TACIT_OK);
+}
+
+/* A codec of variable size with error feedback: the same bits on every rank; a step that is dropped changes nothing, a
+ * dense step takes the residuals along; a last step that sends everything makes the sum of the taken ones whole. */
+static void feedback_law(taciti_comm *comm, size_t n, int scheme, int route) {
+    enum { STEPS = 4, DENSE = 1, DROPPED = 2 };
     static const test_sparse_options THRESHOLD = {.threshold = 3};
     const taciti_exchange_compression compression = {
         .encoding = {.codec = &test_sparse, .options = &THRESHOLD, .seed = 3},
         .feedback = {.errors = true, .decay = 1},
-        .collective = TACITI_ROUTE_SCATTER};
+        .collective = route};
     taciti_layout layout;
     taciti_exchange *exchange = NULL;
     make_layout(n, 1 << 16, &layout);
@@ -71,12 +77,15 @@ static void feedback_law(taciti_comm *comm, size_t n, int scheme) {
         const bool taken = number != DROPPED, last = number == STEPS;
         for (size_t i = 0; i < layout.n; i++) x[i] = last ? 0 : small_integer(g_rank, number, i);
         const taciti_codec_setting threshold = {.threshold = last ? 1e-9 : 5};
-        taciti_exchange_at(exchange, number,
-                           &(taciti_exchange_setting){.contribution = threshold, .result = threshold});
-        for (size_t b = 0; b < layout.bucket_count; b++) CHECK(taciti_reduce_scatter_begin(exchange, x, b) == TACIT_OK);
-        for (size_t b = 0; b < layout.bucket_count; b++) CHECK(taciti_exchange_wait(exchange, b) == TACIT_OK);
-        for (size_t b = 0; b < layout.bucket_count; b++) CHECK(taciti_all_gather_begin(exchange, x, b) == TACIT_OK);
-        for (size_t b = 0; b < layout.bucket_count; b++) CHECK(taciti_exchange_wait(exchange, b) == TACIT_OK);
+        const taciti_exchange_setting setting = {
+            .contribution = threshold, .result = threshold, .dense = number == DENSE};
+        taciti_exchange_at(exchange, number, &setting);
+        if (route == TACITI_ROUTE_GATHER)
+            run(exchange, &layout, x, taciti_exchange_begin);
+        else {
+            run(exchange, &layout, x, taciti_reduce_scatter_begin);
+            run(exchange, &layout, x, taciti_all_gather_begin);
+        }
         memcpy(first, x, layout.n * sizeof *x);
         CHECK(taciti_comm_broadcast(comm, 0, first, layout.n * sizeof *x) == TACIT_OK);
         CHECK(memcmp(first, x, layout.n * sizeof *x) == 0);
@@ -103,10 +112,11 @@ int main(void) {
                 law(comm, lengths[i], 1 << 16, wire, scheme);
                 law(comm, lengths[i], 25 << 20, wire, scheme);
             }
-    for (int scheme = TACITI_SCHEME_FLAT; scheme <= TACITI_SCHEME_HOSTS; scheme++) {
-        feedback_law(comm, 1, scheme);
-        feedback_law(comm, 100003, scheme);
-    }
+    for (int scheme = TACITI_SCHEME_FLAT; scheme <= TACITI_SCHEME_HOSTS; scheme++)
+        for (int route = TACITI_ROUTE_SCATTER; route <= TACITI_ROUTE_GATHER; route++) {
+            feedback_law(comm, 1, scheme, route);
+            feedback_law(comm, 100003, scheme, route);
+        }
     taciti_comm_close(comm);
     return 0;
 }
