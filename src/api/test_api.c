@@ -150,6 +150,23 @@ static void test_job_options(void **state) {
     assert_int_equal(tacit_job_close(job), TACIT_OK);
 }
 
+/* Settings of compression are those of the program, presets included. */
+static void test_compression(void **state) {
+    const scene *s = *state;
+    tacit_job *job = NULL;
+    tacit_step step;
+    assert_int_equal(tacit_settings_set(s->settings, "compress.codec=topk"), TACIT_OK);
+    assert_int_equal(tacit_settings_set(s->settings, "compress.factor=4"), TACIT_OK);
+    assert_int_equal(tacit_settings_set(s->settings, "adapt.policy=gravac"), TACIT_OK);
+    assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout, NULL, &job), TACIT_OK);
+    assert_int_equal(tacit_job_start(job), TACIT_OK);
+    assert_int_equal(tacit_job_ready(job, TACIT_ALL_TENSORS), TACIT_OK);
+    assert_int_equal(tacit_job_finish(job, &step), TACIT_OK);
+    assert_int_equal(tacit_job_close(job), TACIT_OK);
+    assert_int_equal(tacit_settings_set(s->settings, "strategy=gossip"), TACIT_OK);
+    refused(tacit_job_open(s->comm, s->settings, s->layout, NULL, &job), TACIT_E_CONFIG, "does not compress");
+}
+
 static void test_a_skipped_step(void **state) {
     tacit_job *job = ((scene *)*state)->job;
     tacit_step step;
@@ -204,8 +221,9 @@ static void test_log(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_settings),    TEST(test_layouts),        TEST(test_order_of_calls), TEST(test_closed_handles),
-        TEST(test_job_options), TEST(test_a_skipped_step), TEST(test_blobs),          TEST(test_log),
+        TEST(test_settings),       TEST(test_layouts),     TEST(test_order_of_calls),
+        TEST(test_closed_handles), TEST(test_job_options), TEST(test_compression),
+        TEST(test_a_skipped_step), TEST(test_blobs),       TEST(test_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

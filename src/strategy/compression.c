@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/rng.h"
+#include "kernel/kernel.h"
 #include "strategy/compression_state.h"
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
@@ -41,11 +42,12 @@ static tacit_status allocate(taciti_compression *c) {
     c->mine = taciti_calloc(c->statistics_n, sizeof *c->mine);
     c->all = taciti_calloc(c->statistics_n * (size_t)taciti_comm_size(c->comm), sizeof *c->all);
     c->factors = taciti_calloc(buckets, sizeof *c->factors);
+    c->histogram = taciti_calloc(TACITI_MAGNITUDE_BINS, sizeof *c->histogram);
     c->tallies = taciti_calloc(buckets, sizeof *c->tallies);
     c->bucket_bytes = taciti_calloc(buckets, sizeof *c->bucket_bytes);
     c->state = taciti_calloc(c->state_bytes + 1, 1);
-    if (c->mine == NULL || c->all == NULL || c->factors == NULL || c->tallies == NULL || c->bucket_bytes == NULL ||
-        c->state == NULL)
+    if (c->mine == NULL || c->all == NULL || c->factors == NULL || c->histogram == NULL || c->tallies == NULL ||
+        c->bucket_bytes == NULL || c->state == NULL)
         return TACIT_E_MEMORY;
     for (size_t b = 0; b < buckets; b++) c->bucket_bytes[b] = c->layout->buckets[b].n * sizeof(float);
     if (c->setup.controller->period == NULL) return TACIT_OK;
@@ -108,6 +110,7 @@ void taciti_compression_destroy(taciti_compression *c) {
     taciti_free(c->mine);
     taciti_free(c->all);
     taciti_free(c->factors);
+    taciti_free(c->histogram);
     taciti_free(c->tallies);
     taciti_free(c->bucket_bytes);
     taciti_free(c->state);
@@ -154,7 +157,8 @@ tacit_status taciti_compression_begin(taciti_compression *c, float *flat, size_t
             .contribution = setting_of(c, bucket, TACITI_PAYLOAD_CONTRIBUTION, factor),
             .result = setting_of(c, bucket, TACITI_PAYLOAD_RESULT, back > 0 ? back : factor),
             .dense = factor <= 1,
-            .trial = c->decision.trial};
+            .trial = c->decision.trial,
+            .observe = c->decision.histogram};
         taciti_exchange_at(c->exchange, c->step, &setting);
     }
     return taciti_exchange_begin(c->exchange, flat, bucket);

@@ -152,6 +152,14 @@ static void add_period(taciti_compression *c, taciti_adapt_tally *model) {
     memset(c->period_sum, 0, c->layout->n * sizeof *c->period_sum);
 }
 
+/* Of all ranks. Collective. */
+static tacit_status gather_histogram(taciti_compression *c) {
+    const uint64_t *mine = taciti_exchange_histogram(c->exchange);
+    if (!c->decision.histogram) return TACIT_OK;
+    for (size_t i = 0; i < TACITI_MAGNITUDE_BINS; i++) c->histogram[i] = mine == NULL ? 0 : (double)mine[i];
+    return taciti_comm_allreduce_f64(c->comm, c->histogram, TACITI_MAGNITUDE_BINS, TACITI_OP_SUM);
+}
+
 static double momentum_of(const taciti_optim_options *optim) {
     return optim->name == TACITI_OPTIM_SGD ? optim->momentum : optim->beta1;
 }
@@ -177,6 +185,7 @@ static void decide(taciti_compression *c, double lr, const taciti_seen *contribu
         .model = model,
         .bucket = c->tallies,
         .bucket_bytes = c->bucket_bytes,
+        .histogram = c->decision.histogram ? c->histogram : NULL,
         .seconds = {costs->step_s, costs->compute_s, costs->encode_s, costs->exposed_s, costs->busy_s},
     };
     c->setup.controller->decide(c->setup.controller_options, &facts, c->state, &c->decision, c->factors);
@@ -207,6 +216,7 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, taciti_s
         return TACIT_OK;
     }
     TACITI_TRY(taciti_comm_allgather(c->comm, c->mine, c->statistics_n * sizeof *c->mine, c->all));
+    TACITI_TRY(gather_histogram(c));
     reduce(c);
     count_dense(c, report);
     taciti_seen sums[TACITI_PAYLOAD_KINDS];

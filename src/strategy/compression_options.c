@@ -87,5 +87,6 @@ tacit_status taciti_compression_check(const taciti_compression_setup *setup) {
                            "compress.back %g is below 1: --compress.back 1 sends sums as a whole, "
                            "0 is compress.factor",
                            o->back);
+    if (setup->codec->aggregation == TACITI_CODEC_LINEAR) return TACIT_OK;
     return taciti_encoding_check(&(taciti_encoding){.codec = setup->codec});
 }

@@ -47,6 +47,7 @@ struct taciti_compression {
     /* Statistics of a step, by rank in `all`: a head, then a taciti_seen per kind and bucket. */
     double *mine, *all;
     size_t statistics_n;
+    double *histogram;           /* of all ranks' magnitudes, when the controller asks for one */
     taciti_adapt_tally *tallies; /* per bucket */
     size_t *bucket_bytes;
 };

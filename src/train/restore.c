@@ -147,10 +147,28 @@ static void say_partition(const taciti_trainer *trainer, const origin *from) {
                        trainer->settings->data.partition.text, trainer->ranks, (long long)ranks);
 }
 
+/* What residuals of compression become; they belong to ranks even where replicas are equal. */
+static void say_residuals(const taciti_trainer *trainer, const origin *from) {
+    const json_t *config = json_object_get(from->ckpt.meta, "config");
+    const char *before = json_string_value(json_object_get(config, "compress.codec"));
+    const char *now = trainer->settings->job.compress.codec.text;
+    if (before == NULL || strcmp(before, "none") == 0 || from->replicas == 0) return;
+    if (strcmp(now, "none") == 0 || from->ckpt.resumption == TACITI_RESUME_FROM_MEAN)
+        taciti_trainer_say(trainer, "resume: the residuals of %d ranks (compress.codec %s) are dropped%s",
+                           from->replicas, before,
+                           strcmp(now, "none") == 0 ? "; resume with that codec to send them" : "");
+    else if (from->ckpt.resumption == TACITI_RESUME_REGROUPED)
+        taciti_trainer_say(trainer,
+                           "resume: the residuals of %d ranks go on at %d: their sum is part of the next sum of ranks",
+                           from->replicas, trainer->ranks);
+}
+
 /* Where a run does not go on exactly as it was, it says so. */
 static void say_origin(const taciti_trainer *trainer, const origin *from, bool own_model) {
+    const taciti_strategy *former = taciti_strategy_find(from->strategy);
+    say_residuals(trainer, from);
     if (from->ckpt.resumption == TACITI_RESUME_EXACTLY) return;
-    if (from->replicas > 0)
+    if (from->replicas > 0 && (former == NULL || !former->replicas_equal))
         taciti_trainer_say(trainer,
                            "resume: the checkpoint holds %d replicas of strategy %s; this run (%s, %d rank%s) goes on "
                            "from their mean, with the mean of their optimizer states",
