@@ -10,7 +10,7 @@ tacit=${TACIT:-build/release/bin/tacit}
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 
 nano=(--model.preset nano --model.dtype f32 --train.threads 1 --train.batch 12 --train.eval_every -1 --train.save_early 0
-      --train.save_every 0 --optim.warmup 5 --run.tensorboard false)
+      --train.save_every 0 --optim.warmup 5 --optim.lr 5e-3 --run.tensorboard false)
 topk=(--compress.codec topk --compress.factor 50)
 # run RANKS DIR FLAGS...
 run() { local n=$1 dir=$2; shift 2; timeout 120 "$MPIRUN" -n "$n" "$tacit" train "${nano[@]}" --run.dir "$work/$dir" "$@"; }
@@ -62,7 +62,7 @@ kept = sum(r["kept"] for r in late) / len(late)
 assert 0.01 < kept < 0.04, kept
 assert sum(r["compression"] for r in late) / len(late) > 10, late[-1]
 assert sum(r["bytes_sent"] for r in late) * 8 < sum(r["bytes_sent"] for r in steps("dense")[5:]) * len(late) / 7'
-check "the loss falls" look 's = steps("whole"); assert s[-1]["loss"] < s[0]["loss"] - 0.5, s[-1]'
+check "the loss falls" look 's = steps("whole"); assert s[-1]["loss"] < s[0]["loss"] - 0.3, s[-1]'
 
 # ---- checkpoints -------------------------------------------------------------------------------------------------
 for overlap in true false; do
@@ -84,10 +84,10 @@ t = tensors("poisoned", 12)
 assert all(math.isfinite(v) for n in t if "residual" in n for v in struct.unpack(f"<{len(t[n]) // 4}f", t[n]))'
 
 # ---- ranks, codecs, controllers ----------------------------------------------------------------------------------
-for ranks in 1 2 3 5 7; do check "$ranks ranks" run $ranks ranks "${topk[@]}" --train.steps 4 --train.save_every -1; done
+for ranks in 1 2 5 6 7; do check "$ranks ranks" run $ranks ranks "${topk[@]}" --train.steps 4 --train.save_every -1; done
 for codec in $("$tacit" info codecs --json | python3 -c 'import json, sys
 d = json.load(sys.stdin); print(*[c["name"] for c in (d["codecs"] if isinstance(d, dict) else d)])'); do
-  check "codec $codec" run 3 codecs --compress.codec "$codec" --train.steps 3 --train.save_every -1
+  check "codec $codec" run 2 codecs --compress.codec "$codec" --train.steps 2 --train.save_every -1
 done
 check "gravac" run 4 gravac --compress.codec topk --adapt.policy gravac --train.steps 12 --train.save_every -1
 check "scope bucket, warm-up, a denser way back" run 4 scope "${topk[@]}" --compress.scope bucket --compress.warmup 5 --compress.back 5 \
@@ -101,6 +101,10 @@ check "localsgd, int4" run 4 local --strategy localsgd --localsgd.every 3 --comp
 check "its replicas agree after an average" look 't = tensors("local", 9)
 own = [n for n in t if n.startswith("rank.") and ".model." in n]
 assert own and all(t[n] == t["rank.00000." + n.split(".", 2)[2]] for n in own)'
+
+check "localsgd, the preset of sparseloco" run 6 sparse --strategy localsgd --localsgd.every 3 --compress.codec sparseloco --train.steps 6
+expect "a preset is shown, and what is given wins" 0 '"localsgd.outer_momentum": 0.9.*"compress.decay": 0.95' \
+  "$tacit" train --print-config --strategy localsgd --compress.codec sparseloco --localsgd.outer_momentum 0.9
 
 # ---- refusals ----------------------------------------------------------------------------------------------------
 expect "a factor below 1" 3 "outside 1..1000000" "$tacit" train --compress.factor 0.5

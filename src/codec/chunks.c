@@ -84,7 +84,7 @@ const taciti_codec taciti_codec_sparseloco = {
     .name = "sparseloco",
     .help = "sends the 64 largest of every 4096 elements in 2 bits each",
     .source = "Sarfi et al. 2025 (2508.15706)",
-    .preset = "compress.decay=0.95 localsgd.outer_momentum=0 localsgd.outer_lr=1",
+    .preset = "compress.factor=64 compress.decay=0.95 localsgd.outer_momentum=0 localsgd.outer_lr=1",
     .options = &TABLE,
     .options_size = sizeof(sparseloco_options),
     .aggregation = TACITI_CODEC_GATHER,

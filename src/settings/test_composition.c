@@ -120,6 +120,41 @@ static void what_is_refused_is_named(void **state) {
     assert_string_equal(g_settings.strategy.text, "dp");
 }
 
+static void preset_is(const char *codec, double factor, double decay, double momentum) {
+    taciti_place place;
+    set("compress.codec", codec);
+    assert_int_equal(taciti_settings_complete(&g_settings), TACIT_OK);
+    assert_true(taciti_config_find(&g_settings.config, "localsgd.outer_momentum", &place));
+    assert_true(g_settings.compress.factor == factor && g_settings.compress.decay == decay);
+    assert_true(*(const double *)place.value == momentum);
+}
+
+/* A preset changes defaults, and only while its codec is chosen; what is given stays, even if it is the default. */
+static void presets_are_defaults(void **state) {
+    (void)state;
+    preset_is("topk", 10, 1, 0);
+    preset_is("sparseloco", 64, 0.95, 0);
+    preset_is("topk", 10, 1, 0);
+    set("compress.decay", "1");
+    set("localsgd.outer_momentum", "0.5");
+    preset_is("sparseloco", 64, 1, 0.5);
+    preset_is("none", 10, 1, 0.5);
+}
+
+static void compression_is_checked(void **state) {
+    (void)state;
+    set("compress.codec", "int8");
+    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_OK);
+    set("compress.factor", "7");
+    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_E_CONFIG);
+    assert_non_null(strstr(g_line, "codec int8 sends every element"));
+    set("compress.codec", "topk");
+    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_OK);
+    (void)choose("gossip");
+    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_E_CONFIG);
+    assert_non_null(strstr(g_line, "strategy gossip does not compress"));
+}
+
 static void check_is_that_of_the_strategy(void **state) {
     (void)state;
     taciti_hosts hosts = {0};
@@ -199,6 +234,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(sections_are_in_their_order, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(a_strategy_brings_its_options, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(what_is_refused_is_named, open_settings, close_settings),
+        cmocka_unit_test_setup_teardown(presets_are_defaults, open_settings, close_settings),
+        cmocka_unit_test_setup_teardown(compression_is_checked, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(check_is_that_of_the_strategy, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(labels_are_the_strategy_s, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(the_planner_prices_its_patterns, open_settings, close_settings),
