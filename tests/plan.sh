@@ -32,7 +32,7 @@ expect 0 "cv 0.0 %" "$gpt" --cluster "$ethernet" --no-jitter
 expect 0 "cv 0.0 %" "$gpt" --cluster "$ethernet" --no-jitter --compute.cv 0.1
 expect 0 "* gossip aer atc bf16" "$gpt" --cluster "$ethernet" --strategy gossip --gossip.topology aer --gossip.order atc --exchange.wire bf16
 # One row per size of a payload, every wire with --all and every configured one.
-dense_rows() { "$tacit" plan "$gpt" --cluster "$ethernet" "$@" | grep -cE '^[* ] dense [a-z0-9]+   '; }
+dense_rows() { "$tacit" plan "$gpt" --cluster "$ethernet" "$@" | grep -vE ' [cC]\??$' | grep -cE '^[* ] dense [a-z0-9]+   '; }
 wires=$("$tacit" info options --json | python3 -c "
 import json, sys
 print(next(len(o['choices']) for o in json.load(sys.stdin) if o['key'] == 'exchange.wire'))")
@@ -98,6 +98,27 @@ for setting in "--gossip.topology exq" "--gossip.topology file" "--gossip.topolo
     cmp -s <(grep error: trained) <(grep error: planned) || complain "$setting: $(cat trained planned)"
 done
 
+# compression: a slow link pays for it, a fast one does not; what a codec costs is told, and what is unknown is not recommended
+grow() { # grow GBIT: the cluster with that rate, and the speed of topk
+    python3 - "$ethernet" "$1" << 'PYTHON'
+import json, sys
+c = json.load(open(sys.argv[1]))
+c["links"] = {"between": {"latency_us": 25, "gbit_per_s": float(sys.argv[2])}, "inside": {"latency_us": 1, "gbit_per_s": 80}}
+c.pop("collectives", None)
+c["compression"] = [{"codec": "topk", "factor": f, "encode_ns": e, "decode_ns": d, "add_ns": a, "bytes": b}
+                    for f, e, d, a, b in ((10, 1.0, 0.31, 0.27, 0.46), (100, 0.5, 0.07, 0.03, 0.05), (1000, 0.4, 0.04, 0.003, 0.0055))]
+json.dump(c, open("grown.json", "w"))
+PYTHON
+}
+grow 0.1
+expect 0 "compression pays: " "$gpt" --cluster grown.json
+grep -q "^compression pays: .* with dense topk 100 instead of dense .*; 1 of 100 elements" out || complain "the verdict on compression: $(tail -1 out)"
+expect 0 "* dense topk 100" "$gpt" --cluster grown.json --compress.codec topk --compress.factor 100
+expect 0 "caution     dense topk 1000: 1 of 1000 elements" "$gpt" --cluster grown.json --compress.codec topk --compress.factor 1000
+expect 0 "the cluster file does not tell how fast int8 is" "$gpt" --cluster grown.json --compress.codec int8
+grow 200
+expect 0 "compression does not pay: keep dense " "$gpt" --cluster grown.json
+
 # the same bytes twice; curves, causes and every method
 "$tacit" plan "$gpt" --cluster "$ethernet" --json --svg one.svg > one.json 2> err || complain "--json: $(cat err)"
 "$tacit" plan "$gpt" --cluster "$ethernet" --json --svg two.svg > two.json 2> err
@@ -118,6 +139,9 @@ for name in ("complete", "exp", "aer", "ring"):
     for order in ("awc", "atc"):
         for wire in ("f32", "bf16"):
             assert f"gossip {name} {order} {wire}" in methods, (name, order, wire)
+compressed = {m["label"]: m["compression"] for m in plan["methods"] if m["compression"]}
+assert compressed["dense topk 1000"]["caution_level"] == "strong" and "accuracy" in compressed["dense topk 1000"]["caution"]
+assert not compressed["dense topk 10"]["speed_known"] and plan["compression"] is None  # this cluster file tells no speed
 verdict = plan["verdict"]
 assert verdict["pays"] == (verdict["low"] > 1) and verdict["low"] <= verdict["speedup"] <= verdict["high"]
 assert plan["by_rate"]["gbit_per_s"][0] == 0.1 and math.isclose(plan["by_rate"]["gbit_per_s"][-1], 100)
