@@ -85,6 +85,12 @@ static const void *compress_value(const taciti_settings *settings, const char *k
     return taciti_config_find(&settings->config, key, &place) ? place.value : NULL;
 }
 
+/* compress.scope: 0 is `model`. */
+static bool is_uneven(const taciti_settings *settings, const taciti_codec *codec) {
+    const int *scope = compress_value(settings, "compress.scope");
+    return codec->thresholds && scope != NULL && *scope == 0;
+}
+
 /* compress.codec and its factors; codec NULL: none is configured. */
 static taciti_plan_compression configured_compression(const taciti_settings *settings) {
     const taciti_text *name = compress_value(settings, "compress.codec");
@@ -97,6 +103,7 @@ static taciti_plan_compression configured_compression(const taciti_settings *set
     if (factor != NULL && c.codec->selects) c.forth.factor = *factor;
     if (back != NULL && c.codec->selects) c.back.factor = *back;
     if (way != NULL) c.way = (taciti_plan_way)*way;
+    c.uneven = is_uneven(settings, c.codec);
     return c;
 }
 
@@ -185,8 +192,10 @@ static void append_compressions(const builder *b, const taciti_strategy *strateg
     }
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
         for (size_t i = 0; i < sizeof FACTORS / sizeof *FACTORS; i++) {
-            taciti_plan_compression c = {
-                .codec = *codec, .options = taciti_settings_options(b->settings, (*codec)->options), .way = own.way};
+            taciti_plan_compression c = {.codec = *codec,
+                                         .options = taciti_settings_options(b->settings, (*codec)->options),
+                                         .way = own.way,
+                                         .uneven = is_uneven(b->settings, *codec)};
             if (taciti_codec_is_dense(*codec) || (!(*codec)->selects && i > 0)) continue;
             if ((*codec)->selects) c.forth.factor = FACTORS[i];
             if (!is_same_compression(&c, &own)) (void)append_compression(b, strategy, pattern, &c);

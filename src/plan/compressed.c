@@ -74,12 +74,19 @@ typedef struct sum {
     double n;
     int hosts, lanes;
     taciti_codec_setting back;
+    taciti_pipeline pipeline;
     taciti_cluster_compression forth_rates, back_rates;
 } sum;
 
-static taciti_compressed_sum scatter(const sum *s, size_t segment_n) {
+/* So often the pipeline is filled anew: only what is behind it overlaps. */
+static size_t fillings(const sum *s, size_t pieces) {
+    const size_t under_way = s->pipeline.depth + 1;
+    return (pieces + under_way - 1) / under_way;
+}
+
+static taciti_compressed_sum scatter(const sum *s) {
     const double share = s->n / s->lanes, chunk = share / s->hosts;
-    const size_t pieces = (size_t)ceil(chunk / (double)segment_n);
+    const size_t pieces = (size_t)ceil(chunk / (double)s->pipeline.segment_n);
     const double sent =
         payload(s->compression, s->compression->forth, chunk, pieces) + payload(s->compression, s->back, chunk, pieces);
     const taciti_cluster_compression *f = &s->forth_rates, *b = &s->back_rates;
@@ -87,19 +94,19 @@ static taciti_compressed_sum scatter(const sum *s, size_t segment_n) {
         .length = {.wire_bytes = (size_t)(s->lanes * s->hosts * sent / 2 + 0.5), .f32_bytes = (size_t)(4 * s->n)},
         .codec_s =
             share * (f->encode_s + b->decode_s) + chunk * (f->decode_s + (s->hosts - 1) * f->add_s + b->encode_s),
-        .pieces = pieces,
+        .fillings = fillings(s, pieces),
         .wire_hops = 2};
 }
 
-static taciti_compressed_sum gather(const sum *s, size_t segment_n) {
+static taciti_compressed_sum gather(const sum *s) {
     const double share = s->n / s->lanes;
-    const size_t pieces = (size_t)ceil(share / (double)segment_n);
+    const size_t pieces = (size_t)ceil(share / (double)s->pipeline.segment_n);
     const double sent = payload(s->compression, s->compression->forth, share, pieces);
     const taciti_cluster_compression *f = &s->forth_rates;
     return (taciti_compressed_sum){
         .length = {.wire_bytes = (size_t)(s->lanes * s->hosts * sent / 2 + 0.5), .f32_bytes = (size_t)(4 * s->n)},
         .codec_s = share * (f->encode_s + f->decode_s + (s->hosts - 1) * f->add_s),
-        .pieces = pieces,
+        .fillings = fillings(s, pieces),
         .wire_hops = 1};
 }
 
@@ -110,21 +117,20 @@ static taciti_compressed_sum linear(const sum *s, const taciti_codec *wire) {
     return (taciti_compressed_sum){
         .length = {.wire_bytes = wire->bound(NULL, bytes / sizeof(float)), .f32_bytes = bytes},
         .codec_s = s->n * (s->forth_rates.encode_s + s->forth_rates.decode_s),
-        .pieces = 1,
+        .fillings = 1,
         .wire_hops = 2 * codec->rounds};
 }
 
-/* The maximum of floats in one message; with gather a message holds whole chunks. */
-static size_t segment_of(const taciti_plan_compression *c, const taciti_arrangement *p) {
+/* The maximum of floats in one message, and how many messages are under way. */
+static taciti_pipeline pipeline_of(const taciti_plan_compression *c, const taciti_arrangement *p) {
     const taciti_encoding encoding = {.codec = c->codec, .options = c->options, .expected = c->forth};
-    return taciti_pipeline_of(&encoding, (size_t)SEGMENT_BYTES, p->one_host, (size_t)p->lanes, (size_t)p->size)
-        .segment_n;
+    return taciti_pipeline_of(&encoding, (size_t)SEGMENT_BYTES, p->one_host, (size_t)p->lanes, (size_t)p->size);
 }
 
-static taciti_compressed_sum sum_of(const sum *s, const taciti_method *method, size_t segment_n) {
+static taciti_compressed_sum sum_of(const sum *s, const taciti_method *method) {
     const taciti_plan_compression *c = s->compression;
     if (c->codec->aggregation == TACITI_CODEC_LINEAR) return linear(s, method->wire);
-    const taciti_compressed_sum there = scatter(s, segment_n), all = gather(s, segment_n);
+    const taciti_compressed_sum there = scatter(s), all = gather(s);
     if (c->way != TACITI_PLAN_WAY_AUTO) return c->way == TACITI_PLAN_WAY_GATHER ? all : there;
     return s->hosts <= 2 || all.length.wire_bytes < there.length.wire_bytes ? all : there;
 }
@@ -143,10 +149,11 @@ tacit_status taciti_compressed_sum_of(const taciti_scene *scene, const taciti_me
                    .hosts = arrangement.hosts,
                    .lanes = arrangement.lanes,
                    .back = back,
+                   .pipeline = pipeline_of(c, &arrangement),
                    .forth_rates = rates_of(scene->cluster, c->codec, taciti_plan_factor(c)),
                    .back_rates = rates_of(scene->cluster, c->codec, c->codec->selects ? back.factor : 1)};
-    *out = sum_of(&s, method, segment_of(c, &arrangement));
     taciti_arrangement_destroy(&arrangement);
+    *out = sum_of(&s, method);
     return TACIT_OK;
 }
 

@@ -27,7 +27,7 @@
 typedef struct taciti_compressed_sum {
     taciti_length length; /* of an array whose dense all-reduce would send and add as much */
     double codec_s;       /* encoding and decoding on the communication thread of a lane; 0: unknown */
-    size_t pieces;        /* that are encoded one after the other while others travel */
+    size_t fillings;      /* of the pipeline of messages: all but the first are encoded while others travel */
     int wire_hops;        /* messages between hosts that wait for each other */
 } taciti_compressed_sum;
 

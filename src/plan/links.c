@@ -40,10 +40,10 @@ static double wire_s(const taciti_links *links, const taciti_transfer *t) {
 /* A compressed array is as good as the dense one that sends as many bytes. */
 static double bytes_of(const taciti_transfer *t) { return (double)(t->compressed ? t->wire_bytes : t->f32_bytes); }
 
-/* Pieces are encoded one after the other while others travel. */
+/* What fills the pipeline is encoded before the first message is awaited, later pieces while others travel. */
 static double pipelined_s(const taciti_transfer *t, double wire_s, double own_s) {
-    const double pieces = t->pieces > 0 ? (double)t->pieces : 1;
-    return greater(wire_s, own_s) + (wire_s < own_s ? wire_s : own_s) / pieces;
+    const double fillings = t->fillings > 0 ? (double)t->fillings : 1;
+    return greater(wire_s, own_s) + (wire_s < own_s ? wire_s : own_s) / fillings;
 }
 
 static taciti_transfer_time described(const taciti_links *links, const taciti_transfer *t) {

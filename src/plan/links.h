@@ -21,7 +21,7 @@
  *
  * The three run at the same time in pieces (exchange/allreduce.h), hence the maximum; inside and codec share a thread.
  * Of a compressed sum (plan/compressed.h) e scales the wire alone, and what of the two is shorter counts as well, by
- * one piece: the first is encoded before anything travels.
+ * its part that fills the pipeline of messages: all of it where an array is not longer than that.
  *
  * All-reduces of other libraries:
  *
@@ -43,7 +43,7 @@ typedef struct taciti_transfer {
     const taciti_codec *codec;
     bool compressed; /* the four below count instead of the codec's rates */
     double codec_s;
-    size_t pieces, wire_bytes;
+    size_t fillings, wire_bytes;
     taciti_library library; /* implementation; if not ours, the demand is ignored */
     const char *by;
 } taciti_transfer;

@@ -48,7 +48,11 @@ typedef struct taciti_plan_compression {
     const void *options;              /* the codec's; borrowed */
     taciti_codec_setting forth, back; /* back.factor 0: as forth */
     taciti_plan_way way;
+    bool uneven; /* one threshold for the whole model: how payloads spread over owners is unknown */
 } taciti_plan_compression;
+
+/* By how much transfers of uneven payloads may take longer than even ones; the range of a prediction holds it. */
+#define TACITI_PLAN_UNEVEN 2.0
 
 /* Where no factor is given. */
 enum { TACITI_PLAN_FACTOR = 100 };

@@ -61,6 +61,7 @@ typedef struct model {
     taciti_recursion recursion;
     taciti_stretches stretches;
     taciti_rounds rounds;
+    double uneven;                         /* factor of transfers at the upper end of the range */
     double *ready_s, *update_s, *behind_s; /* [stretches]; one block, owned by the first */
 } model;
 
@@ -132,10 +133,10 @@ static void find_bounds(const taciti_recursion_times *times, taciti_prediction *
     p->high_s = fmax(p->slow_links_s, p->uneven_s) * (1 + p->model_error);
 }
 
-static tacit_status time_scenarios(model *m, const taciti_links *links, double link_error) {
+static tacit_status time_scenarios(model *m, const taciti_links *links, double link_error, double uneven) {
     const double faster = link_error < 1 ? 1 - link_error : 0, slower = 1 + link_error;
     TACITI_TRY(taciti_rounds_time(&m->rounds, FAST_LINKS, links, faster, faster));
-    TACITI_TRY(taciti_rounds_time(&m->rounds, SLOW_LINKS, links, slower, slower));
+    TACITI_TRY(taciti_rounds_time(&m->rounds, SLOW_LINKS, links, slower, uneven * slower));
     TACITI_TRY(taciti_rounds_time(&m->rounds, NO_BYTES, links, 1, 0));
     TACITI_TRY(taciti_rounds_time(&m->rounds, NO_MESSAGES, links, 0, 1));
     m->recursion.even[NO_STRAGGLERS] = true;
@@ -146,7 +147,7 @@ static tacit_status run(const taciti_scene *scene, const taciti_plan_options *op
                         model *m, taciti_prediction *p) {
     taciti_recursion_times times[TACITI_SCENARIOS];
     TACITI_TRY(taciti_rounds_time(&m->rounds, AS_IT_IS, links, 1, 1));
-    if (!options->brief) TACITI_TRY(time_scenarios(m, links, p->link_error));
+    if (!options->brief) TACITI_TRY(time_scenarios(m, links, p->link_error, m->uneven));
     TACITI_TRY(taciti_recursion_run(&m->recursion, times));
     p->step_s = p->fast_links_s = p->slow_links_s = times[AS_IT_IS].step_s;
     p->compute_s = times[AS_IT_IS].compute_s;
@@ -238,7 +239,7 @@ static void tear_down(model *m) {
 static tacit_status build(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
                           model *m) {
     const bool whole = method->order == TACITI_ORDER_AWC && !method->overlap;
-    *m = (model){0};
+    *m = (model){.uneven = method->compression.uneven ? TACITI_PLAN_UNEVEN : 1};
     tacit_status status = taciti_stretches_create(scene->layout, TACITI_STRETCHES_SINGLE, whole, &m->stretches);
     if (status == TACIT_OK) status = fill_stretches(scene, method, m);
     if (status == TACIT_OK) status = taciti_rounds_create(scene, method, &m->stretches, &m->rounds);

@@ -95,7 +95,7 @@ static tacit_status find_kind(walk *w, size_t first, const taciti_meeting *meeti
                                .codec = codec,
                                .compressed = w->method->compression.codec != NULL,
                                .codec_s = w->sums[i].codec_s,
-                               .pieces = w->sums[i].pieces,
+                               .fillings = w->sums[i].fillings,
                                .wire_bytes = w->lengths[i].wire_bytes,
                                .library = w->method->library,
                                .by = w->method->by};

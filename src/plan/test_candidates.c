@@ -220,6 +220,23 @@ static void compressed_steps_are_monotonic_in_the_rate(void **state) {
     assert_true(step_s[2][0] < step_s[1][0] && step_s[1][0] < step_s[0][0]);
 }
 
+/* One threshold for the model: owners may get twice their share. The mean stays, the range does not. */
+static void uneven_payloads_widen_the_range(void **state) {
+    taciti_prediction even, uneven;
+    (void)state;
+    g.options.brief = false;
+    tell_speed_of_topk();
+    make(NULL);
+    assert_int_equal(taciti_predict(&g.scene, &find_label("dense topk 10")->method, &g.options, &uneven), TACIT_OK);
+    taciti_candidates_destroy(&g.candidates);
+    set("compress.scope", "bucket");
+    make(NULL);
+    assert_int_equal(taciti_predict(&g.scene, &find_label("dense topk 10")->method, &g.options, &even), TACIT_OK);
+    assert_true(fabs(even.step_s - uneven.step_s) < 1e-9 && fabs(even.low_s - uneven.low_s) < 1e-9);
+    assert_true(uneven.slow_links_s > even.slow_links_s + 0.9 * even.transfer_s);
+    assert_true(uneven.high_s > 1.3 * even.high_s);
+}
+
 static void compressed_rows_of_all_codecs_are_listed_once(void **state) {
     (void)state;
     make(NULL);
@@ -294,6 +311,7 @@ int main(void) {
         TEST(a_slow_link_pays_for_compression_and_a_fast_one_does_not),
         TEST(codecs_of_unknown_speed_are_not_recommended),
         TEST(compressed_steps_are_monotonic_in_the_rate),
+        TEST(uneven_payloads_widen_the_range),
         TEST(compressed_rows_of_all_codecs_are_listed_once),
         TEST(only_wanted_topologies_are_made),
         TEST(curves_pass_through_the_plan),

@@ -82,6 +82,25 @@ static taciti_transfer_time time_of_kind(const stage *s, taciti_group_kind kind)
 #define RATES(between, duplex)                                                                                         \
     "\"between\": {\"latency_us\": 0, \"gbit_per_s\": " #between "}, \"duplex_gbit_per_s\": " #duplex
 
+/* 4 MiB over 8 Gbit/s are 4.2 ms; 10 ms of encoding. */
+static void encoding_hides_behind_the_wire_once_the_pipeline_is_full(void **state) {
+    (void)state;
+    const double wire_s = MiB4 * 8 / 8e9, own_s = 10e-3;
+    stage s;
+    open_stage(&s, 2, 1, RATES(8, 8), "");
+    for (size_t fillings = 1; fillings <= 8; fillings *= 2) {
+        const taciti_transfer t = {.hosts = 2,
+                                   .ranks = 2,
+                                   .demand = {.host_bytes = MiB4, .flow_bytes = MiB4},
+                                   .compressed = true,
+                                   .codec_s = own_s,
+                                   .fillings = fillings,
+                                   .wire_bytes = BYTES};
+        assert_near(time_of(&s, &t).bytes_s, own_s + wire_s / (double)fillings);
+    }
+    close_stage(&s);
+}
+
 static void the_slower_of_a_flow_and_a_host_counts(void **state) {
     (void)state;
     const taciti_transfer t = {.hosts = 2, .ranks = 8, .demand = {.host_bytes = 4 * MiB4, .flow_bytes = MiB4}};
@@ -267,6 +286,7 @@ static void groups_of_a_kind_are_whole_hosts_or_partners(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(encoding_hides_behind_the_wire_once_the_pipeline_is_full),
         cmocka_unit_test(the_slower_of_a_flow_and_a_host_counts),
         cmocka_unit_test(every_kind_of_group_has_its_own_efficiency),
         cmocka_unit_test(kinds_that_are_the_same_share_a_measurement),
