@@ -38,7 +38,7 @@ struct taciti_exchange {
     const taciti_layout *layout; /* borrows */
     taciti_allreduce dense;      /* with exchange.wire */
     taciti_allreduce coded;      /* with the codec; its buffers are those of `dense` */
-    taciti_linear linear;        /* instead of `coded`, with a codec of class LINEAR */
+    taciti_linear_reduce linear; /* instead of `coded`, with a codec of class LINEAR */
     bool is_linear;
     bool compresses;
     bool moved;                     /* residuals lie where another number of ranks left them */

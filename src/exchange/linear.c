@@ -27,7 +27,7 @@ size_t taciti_linear_matrices(const taciti_layout *layout, size_t bucket, taciti
 }
 
 /* The call for a bucket without what changes from step to step. */
-static taciti_codec_call shape_of(const taciti_linear *linear, size_t bucket, taciti_codec_setting setting) {
+static taciti_codec_call shape_of(const taciti_linear_reduce *linear, size_t bucket, taciti_codec_setting setting) {
     const taciti_linear_bucket *b = &linear->buckets[bucket];
     return (taciti_codec_call){.options = linear->encoding.options,
                                .setting = setting,
@@ -38,7 +38,7 @@ static taciti_codec_call shape_of(const taciti_linear *linear, size_t bucket, ta
 }
 
 /* Bytes of one payload: the maximum over all rounds, settings and buckets. */
-static size_t payload_bytes(const taciti_linear *linear) {
+static size_t payload_bytes(const taciti_linear_reduce *linear) {
     const taciti_codec *codec = linear->encoding.codec;
     size_t bytes = 0;
     for (size_t b = 0; b < linear->layout->bucket_count; b++) {
@@ -53,7 +53,7 @@ static size_t payload_bytes(const taciti_linear *linear) {
     return taciti_round_up(bytes, TACITI_ALIGN_BYTES);
 }
 
-static size_t scratch_bytes(const taciti_linear *linear) {
+static size_t scratch_bytes(const taciti_linear_reduce *linear) {
     const taciti_codec *codec = linear->encoding.codec;
     size_t bytes = 0;
     for (size_t b = 0; b < linear->layout->bucket_count && codec->scratch_bytes != NULL; b++) {
@@ -64,7 +64,7 @@ static size_t scratch_bytes(const taciti_linear *linear) {
 }
 
 /* Sets the matrices and sizes of all buckets; returns bytes of all states. */
-static size_t describe_buckets(taciti_linear *linear) {
+static size_t describe_buckets(taciti_linear_reduce *linear) {
     const taciti_codec *codec = linear->encoding.codec;
     size_t bytes = 0, found = 0;
     for (size_t b = 0; b < linear->layout->bucket_count; b++) {
@@ -81,18 +81,18 @@ static size_t describe_buckets(taciti_linear *linear) {
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
-static bool needs_exact(const taciti_linear *linear) {
+static bool needs_exact(const taciti_linear_reduce *linear) {
     return linear->encoding.codec->exact_rounds != 0 && strcmp(linear->dense.encoding.codec->name, "f32") != 0;
 }
 
 /* What can be known without allocating the large arrays. */
 static tacit_status describe(const taciti_comm *comm, const taciti_layout *layout, const taciti_encoding *encoding,
-                             const taciti_codec *wire, taciti_placement placement, taciti_linear *out) {
+                             const taciti_codec *wire, taciti_placement placement, taciti_linear_reduce *out) {
     const taciti_hosts *hosts = taciti_comm_hosts(comm);
     const size_t segment_bytes = taciti_comm_segment_bytes(comm);
     const taciti_encoding dense = {.codec = wire}, exact = {.codec = taciti_codec_find("f32")};
     size_t tensors = 0;
-    *out = (taciti_linear){
+    *out = (taciti_linear_reduce){
         .layout = layout, .encoding = *encoding, .rank = taciti_comm_rank(comm), .ranks = taciti_comm_size(comm)};
     for (size_t b = 0; b < layout->bucket_count; b++) tensors += taciti_linear_matrices(layout, b, NULL);
     out->buckets = taciti_calloc(layout->bucket_count, sizeof *out->buckets);
@@ -103,13 +103,13 @@ static tacit_status describe(const taciti_comm *comm, const taciti_layout *layou
     return taciti_allreduce_describe(hosts, all, out->rank, &exact, placement, segment_bytes, &out->exact);
 }
 
-static size_t workspace_bytes(const taciti_linear *linear) {
+static size_t workspace_bytes(const taciti_linear_reduce *linear) {
     const size_t dense = taciti_allreduce_workspace_bytes(&linear->dense);
     const size_t exact = needs_exact(linear) ? taciti_allreduce_workspace_bytes(&linear->exact) : 0;
     return (dense > exact ? dense : exact) + 1;
 }
 
-static tacit_status allocate(taciti_linear *linear) {
+static tacit_status allocate(taciti_linear_reduce *linear) {
     const size_t states = describe_buckets(linear);
     const size_t payload = payload_bytes(linear), scratch = scratch_bytes(linear);
     TACITI_TRY(taciti_pages_create(2 * payload + scratch + states + 1, "the linear exchange", &linear->pages));
@@ -125,7 +125,7 @@ static tacit_status allocate(taciti_linear *linear) {
 }
 
 tacit_status taciti_linear_create(taciti_comm *comm, const taciti_layout *layout, const taciti_encoding *encoding,
-                                  const taciti_codec *wire, taciti_placement placement, taciti_linear *out) {
+                                  const taciti_codec *wire, taciti_placement placement, taciti_linear_reduce *out) {
     TACITI_TRY(describe(comm, layout, encoding, wire, placement, out));
     out->comm = comm;
     TACITI_TRY(allocate(out));
@@ -133,20 +133,20 @@ tacit_status taciti_linear_create(taciti_comm *comm, const taciti_layout *layout
     return needs_exact(out) ? taciti_allreduce_open(&out->exact, comm, out->workspace) : TACIT_OK;
 }
 
-void taciti_linear_destroy(taciti_linear *linear) {
+void taciti_linear_destroy(taciti_linear_reduce *linear) {
     taciti_allreduce_destroy(&linear->dense);
     taciti_allreduce_destroy(&linear->exact);
     taciti_free(linear->buckets);
     taciti_free(linear->matrices);
     taciti_free(linear->workspace);
     taciti_pages_destroy(&linear->pages);
-    *linear = (taciti_linear){0};
+    *linear = (taciti_linear_reduce){0};
 }
 
 size_t taciti_linear_predict_bytes(const taciti_comm *comm, const taciti_layout *layout,
                                    const taciti_encoding *encoding, const taciti_codec *wire,
                                    taciti_placement placement) {
-    taciti_linear linear;
+    taciti_linear_reduce linear;
     size_t bytes = 0;
     if (describe(comm, layout, encoding, wire, placement, &linear) == TACIT_OK) {
         bytes = describe_buckets(&linear) + scratch_bytes(&linear) + workspace_bytes(&linear);
@@ -158,8 +158,8 @@ size_t taciti_linear_predict_bytes(const taciti_comm *comm, const taciti_layout 
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 /* Encodes into `out`, whose m floats are then summed over all ranks. */
-static tacit_status round_of(taciti_linear *linear, const taciti_codec_call *call, const float *x, size_t n, float *out,
-                             float *error) {
+static tacit_status round_of(taciti_linear_reduce *linear, const taciti_codec_call *call, const float *x, size_t n,
+                             float *out, float *error) {
     const taciti_codec *codec = linear->encoding.codec;
     const size_t m = codec->payload_n(call, n);
     const bool exact = (codec->exact_rounds >> call->round & 1) != 0 && needs_exact(linear);
@@ -173,7 +173,7 @@ static tacit_status round_of(taciti_linear *linear, const taciti_codec_call *cal
     return taciti_allreduce_run(exact ? &linear->exact : &linear->dense, out, m, NULL, NULL);
 }
 
-static tacit_status decode(taciti_linear *linear, const taciti_codec_call *call, const float *payload, float *x,
+static tacit_status decode(taciti_linear_reduce *linear, const taciti_codec_call *call, const float *payload, float *x,
                            size_t n) {
     const taciti_codec *codec = linear->encoding.codec;
     const int64_t begin_ns = taciti_now_ns();
@@ -182,7 +182,7 @@ static tacit_status decode(taciti_linear *linear, const taciti_codec_call *call,
     return status;
 }
 
-static taciti_codec_call call_of(taciti_linear *linear, const taciti_bucket_task *task) {
+static taciti_codec_call call_of(taciti_linear_reduce *linear, const taciti_bucket_task *task) {
     taciti_linear_bucket *bucket = &linear->buckets[task->bucket];
     taciti_codec_call call = shape_of(linear, task->bucket, task->setting[TACITI_PAYLOAD_CONTRIBUTION]);
     const int all = TACITI_CODEC_ALL_RANKS;
@@ -195,8 +195,8 @@ static taciti_codec_call call_of(taciti_linear *linear, const taciti_bucket_task
     return call;
 }
 
-tacit_status taciti_linear_run(taciti_linear *linear, float *x, size_t n, const taciti_bucket_task *task, float *error,
-                               taciti_codec_tally *tally) {
+tacit_status taciti_linear_run(taciti_linear_reduce *linear, float *x, size_t n, const taciti_bucket_task *task,
+                               float *error, taciti_codec_tally *tally) {
     const int last = linear->encoding.codec->rounds - 1;
     if (error != NULL) memset(error, 0, n * sizeof *error);
     if (linear->ranks == 1 || n == 0) return TACIT_OK;
@@ -214,7 +214,7 @@ tacit_status taciti_linear_run(taciti_linear *linear, float *x, size_t n, const 
 }
 
 /* All buckets keep the same version, so that their states lie beside each other. */
-void taciti_linear_settle(taciti_linear *linear, bool taken) {
+void taciti_linear_settle(taciti_linear_reduce *linear, bool taken) {
     const size_t buckets = linear->layout->bucket_count;
     bool any = false;
     for (size_t b = 0; b < buckets; b++) any = any || linear->buckets[b].pending;
@@ -227,13 +227,13 @@ void taciti_linear_settle(taciti_linear *linear, bool taken) {
     }
 }
 
-void *taciti_linear_states(const taciti_linear *linear, size_t *bytes) {
+void *taciti_linear_states(const taciti_linear_reduce *linear, size_t *bytes) {
     *bytes = 0;
     for (size_t b = 0; b < linear->layout->bucket_count; b++) *bytes += linear->buckets[b].state_bytes;
     return *bytes == 0 ? NULL : linear->buckets[0].state[linear->buckets[0].now];
 }
 
-void *taciti_linear_state(const taciti_linear *linear, size_t bucket, size_t *bytes) {
+void *taciti_linear_state(const taciti_linear_reduce *linear, size_t bucket, size_t *bytes) {
     const taciti_linear_bucket *b = &linear->buckets[bucket];
     *bytes = b->state_bytes;
     return b->state[b->now];
@@ -247,7 +247,7 @@ static uint64_t sent_by_rank(const taciti_allreduce *reduce, size_t n, int host)
     return taciti_allreduce_bytes(reduce, n);
 }
 
-static uint64_t over_rounds(const taciti_linear *linear, size_t bucket, taciti_codec_setting setting, int host,
+static uint64_t over_rounds(const taciti_linear_reduce *linear, size_t bucket, taciti_codec_setting setting, int host,
                             bytes_formula *formula) {
     const taciti_codec *codec = linear->encoding.codec;
     taciti_codec_call call = shape_of(linear, bucket, setting);
@@ -262,10 +262,11 @@ static uint64_t over_rounds(const taciti_linear *linear, size_t bucket, taciti_c
     return bytes;
 }
 
-uint64_t taciti_linear_bytes(const taciti_linear *linear, size_t bucket, taciti_codec_setting setting) {
+uint64_t taciti_linear_bytes(const taciti_linear_reduce *linear, size_t bucket, taciti_codec_setting setting) {
     return over_rounds(linear, bucket, setting, 0, sent_by_rank);
 }
 
-uint64_t taciti_linear_nic_bytes(const taciti_linear *linear, size_t bucket, taciti_codec_setting setting, int host) {
+uint64_t taciti_linear_nic_bytes(const taciti_linear_reduce *linear, size_t bucket, taciti_codec_setting setting,
+                                 int host) {
     return over_rounds(linear, bucket, setting, host, taciti_allreduce_nic_bytes);
 }

@@ -48,7 +48,7 @@ typedef struct bench {
     taciti_comm *comm;
     taciti_layout layout;
     _Alignas(64) char options[OPTION_BYTES];
-    taciti_linear linear;
+    taciti_linear_reduce linear;
     double factor;
     float *x, *residual, *error;
 } bench;
