@@ -18,7 +18,7 @@
 #include "codec/values.h"
 #include "kernel/kernel.h"
 
-enum { GROUP = TACITI_QUANTISE_GROUP, PIECE = TACITI_QUANTISE_BLOCK_MAX };
+enum { GROUP = TACITI_QUANTISE_GROUP, BLOCK_MAX = TACITI_QUANTISE_BLOCK_MAX, PIECE = 1024 };
 
 typedef struct format_options {
     int64_t block;
@@ -35,11 +35,12 @@ static size_t bytes_in(int id, const void *options, size_t n) {
     return taciti_value_format_at(id)->bytes(&values, n);
 }
 
-/* Pieces of whole blocks, so that they still are in the cache when their squares are added up. */
+/* Pieces of whole blocks, of PIECE elements where blocks are shorter: what they read and write stays in the first cache
+ * until their squares are added up. */
 static void encode_pieces(const taciti_value_format *format, const taciti_values_options *values, const float *x,
                           size_t n, void *out, float *error, taciti_codec_tally *tally) {
-    float decoded[PIECE];
-    const size_t piece = PIECE / values->block * values->block;
+    float decoded[BLOCK_MAX];
+    const size_t piece = values->block >= PIECE ? values->block : PIECE / values->block * values->block;
     for (size_t at = 0; at < n; at += piece) {
         const size_t count = n - at < piece ? n - at : piece;
         void *payload = (char *)out + format->bytes(values, at);
@@ -78,7 +79,7 @@ static tacit_status decode_in(int id, const char *codec, bool add, const taciti_
 
 /* The functions and the option table of one codec, and all fields of it but the texts. */
 #define BLOCK_OPTION(fallback)                                                                                         \
-    TACITI_OPTION("block", INT, offsetof(format_options, block), fallback, .min = GROUP, .max = PIECE,                 \
+    TACITI_OPTION("block", INT, offsetof(format_options, block), fallback, .min = GROUP, .max = BLOCK_MAX,             \
                   .unit = "elements", .help = "elements per scale, rounded up to a multiple of 32")
 #define HADAMARD_OPTION(fallback)                                                                                      \
     TACITI_OPTION("hadamard", BOOL, offsetof(format_options, hadamard), fallback,                                      \

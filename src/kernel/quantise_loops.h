@@ -100,16 +100,16 @@ static inline group decode_group(int form, const unsigned char *in) {
 
 /* The bits of the largest magnitude of the block; `rotated` receives the transformed block. */
 static inline uint32_t largest_bits(int hadamard, const float *x, size_t count, float *rotated) {
-    words16 most = no_words();
+    words16 max = no_words();
     for (size_t i = 0; i < count; i += GROUP) {
         group g = load_group(x + i);
         if (hadamard) {
             g = hadamard32(g);
             store_group(rotated + i, g, 0);
         }
-        most = max_words(most, max_words(magnitude_bits(g.l), magnitude_bits(g.h)));
+        max = max_words(max, max_words(magnitude_bits(g.l), magnitude_bits(g.h)));
     }
-    return fold_max_words(most);
+    return fold_max_words(max);
 }
 
 /* A block with something that is not finite decodes to NaN. */
@@ -134,13 +134,13 @@ static inline void scaled_block(int form, int hadamard, unsigned char *out, floa
                                 int stream) {
     _Alignas(LINE_BYTES) float rotated[BLOCK_MAX];
     const uint32_t bits = largest_bits(hadamard, x, count, rotated);
-    const float *y = hadamard ? rotated : x, most = bits > TINY_BITS ? float_of(bits) : 0.0f;
+    const float *y = hadamard ? rotated : x, max = bits > TINY_BITS ? float_of(bits) : 0.0f;
     if (bits >= INF_BITS) {
         non_finite_block(out, code_bytes_of(form, count), error, count);
         return;
     }
-    const float levels = largest_code(form), scale = most * (1.0f / (hadamard ? levels * GROUP : levels));
-    const floats16 inverse = splat(most > 0 ? levels / most : 0.0f), factor = splat(scale);
+    const float levels = largest_code(form), scale = max * (1.0f / (hadamard ? levels * GROUP : levels));
+    const floats16 inverse = splat(max > 0 ? levels / max : 0.0f), factor = splat(scale);
     memcpy(out, &scale, sizeof scale);
     out += sizeof scale;
     for (size_t i = 0; i < count; i += GROUP, out += code_bytes_of(form, GROUP)) {
