@@ -108,6 +108,12 @@ static void u8bit_takes_the_nearest_value(void **state) {
         if (fabsf(g_x[i]) > 0.2f) assert_true(fabs((double)g_error[i]) <= 0.0705 * fabs((double)g_x[i]));
     }
     refuses_float(codec, 2004, 2000, 0, -1);
+    const float top[] = {2, 1.98f, 1.994f}; /* the largest two values are 1.9859375 and 2 */
+    (void)round_trip(codec, top, 3, g_y);
+    assert_true(g_y[0] == 2 && g_y[1] == 1.9859375f && g_y[2] == 2);
+    memset(g_x, 0, sizeof g_x);
+    (void)round_trip(codec, g_x, 2100, g_y);
+    assert_memory_equal(g_y, g_x, 2100 * sizeof *g_x);
 }
 
 static void u8bit_has_the_values_of_the_paper(void **state) {
@@ -225,6 +231,13 @@ static void inceptionn_has_the_classes_of_the_paper(void **state) {
     for (size_t i = 0; i < 6; i++) assert_true(g_y[i] == (i == 4 ? 0 : x[i]));
     assert_true(codec->expected_bytes(g_options, (taciti_codec_setting){0}, 1000) == 4 + 250 + 1500);
     assert_true(codec->bound(g_options, 1001) == 4 + 251 + 4004 && codec->bound(g_options, 0) == 0);
+    const float one = -1, odd = 0.1875f;
+    assert_int_equal(round_trip(codec, &one, 1, g_y), 4 + 1 + 4);
+    assert_true(g_y[0] == -1);
+    set(codec, "inceptionn.bound", "5"); /* 16 bits from 2^-3 on */
+    assert_int_equal(round_trip(codec, &odd, 1, g_y), 4 + 1 + 2);
+    assert_true(g_y[0] == odd);
+    set(codec, "inceptionn.bound", "10");
     /* relative: the same in units of 2, the smallest power above 1.5 */
     set(codec, "inceptionn.relative", "true");
     assert_int_equal(round_trip(codec, x, 6, g_y), 4 + 2 + 2 + 1 + 1 + 0 + 0 + 2);
@@ -334,9 +347,29 @@ static void adaq_refuses_malformed_payloads(void **state) {
     taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
     float nan[] = {1, NAN, 2};
     size_t length = 0;
+    g_tally = (taciti_codec_tally){.kept = 1};
     assert_int_equal(codec->encode(&g_call, nan, 3, g_payload, g_error, &length), TACIT_OK);
+    assert_true(g_tally.n == 3 && g_tally.kept == 4 && g_tally.near == 3 && isnan(g_tally.squares_in));
     assert_int_equal(codec->decode(&g_call, g_payload, length, g_y, 3), TACIT_OK);
     for (size_t i = 0; i < 3; i++) assert_true(isnan(g_y[i]) && isnan(g_error[i]));
+}
+
+/* One sign fills 1 bit of its byte; 1000 of 100000 elements at random need their entropy and a sign each. */
+static void adaq_counts_bits(void **state) {
+    (void)state;
+    const taciti_codec *codec = use("adaq");
+    const float x[] = {0, 0, 3, 0, 0, 0, 0, 0};
+    const size_t bytes = round_trip(codec, x, 8, g_y);
+    g_payload[bytes - 1] |= 2;
+    taciti_log_set_sink(drop_line, NULL, TACITI_LOG_INFO);
+    assert_int_equal(codec->decode(&g_call, g_payload, bytes, g_y, 8), TACIT_E_DATA);
+    taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
+    const double expected = codec->expected_bytes(NULL, (taciti_codec_setting){.factor = 100}, 100000);
+    assert_true(expected > 20 + 1000 * (8.0 + 1) / 8 && expected < 20 + 1000 * (8.4 + 1) / 8);
+    for (size_t i = 0; i < MAX; i++) g_x[i] = normal(19, i);
+    g_call.setting.factor = 100;
+    const double measured = (double)round_trip(codec, g_x, MAX, g_y);
+    assert_true(fabs(codec->expected_bytes(NULL, g_call.setting, MAX) / measured - 1) < 0.05);
 }
 
 int main(void) {
@@ -352,6 +385,7 @@ int main(void) {
         cmocka_unit_test(adaq_sends_shares_of_both_sides),
         cmocka_unit_test(adaq_sends_the_means_of_few_elements),
         cmocka_unit_test(adaq_refuses_malformed_payloads),
+        cmocka_unit_test(adaq_counts_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
