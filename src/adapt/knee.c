@@ -21,6 +21,7 @@
  * factor is no longer allowed.
  */
 #include <math.h>
+#include <stdio.h>
 
 #include "adapt/adapt.h"
 #include "adapt/curve.h"
@@ -140,12 +141,14 @@ static void explain(const knee_options *o, const knee_state *s, const taciti_ada
                     taciti_decision *decision) {
     const taciti_timing *t = &s->timing;
     const double next = s->target == 1 ? grid_factor(s, 8) : 2 * s->target;
+    char rate[32] = "of any rate"; /* more bytes took no longer */
+    if (t->seconds_per_byte > 0) (void)snprintf(rate, sizeof rate, "%.3g Gbit/s", 8e-9 / t->seconds_per_byte);
     taciti_decision_explain(decision,
-                            "%s: %.4g s per step at %.4gx, dense %.4g s, %.4gx %.4g s; link %.3g Gbit/s + %.2g ms; "
+                            "%s: %.4g s per step at %.4gx, dense %.4g s, %.4gx %.4g s; link %s + %.2g ms; "
                             "limit %.4gx, penalty %.2g %%",
                             why, taciti_timing_seconds(t, s->target), s->target, taciti_timing_seconds(t, 1), next,
-                            taciti_timing_seconds(t, next), t->seconds_per_byte > 0 ? 8e-9 / t->seconds_per_byte : 0,
-                            1e3 * t->latency, max_allowed(o, s, facts), 100 * penalty(s, facts, s->target));
+                            taciti_timing_seconds(t, next), rate, 1e3 * t->latency, max_allowed(o, s, facts),
+                            100 * penalty(s, facts, s->target));
 }
 
 static void choose(const knee_options *o, knee_state *s, const taciti_adapt_facts *facts, taciti_decision *decision) {

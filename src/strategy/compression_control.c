@@ -49,6 +49,7 @@ static taciti_seen seen(const taciti_payload_tally *tally) {
                          .near = (double)codec->near,
                          .bytes = (double)tally->bytes,
                          .trial = tally->trial.squares_out,
+                         .gradient = tally->squares_gradient,
                          .threshold = codec->threshold};
 }
 
@@ -102,6 +103,7 @@ static taciti_seen sum_of(const taciti_compression *c, int kind) {
         sum.near += s->near;
         sum.bytes += s->bytes;
         sum.trial += s->trial;
+        sum.gradient += s->gradient;
         if (!(s->threshold > 0)) continue;
         logarithms += s->n * log(s->threshold);
         weights += s->n;
@@ -119,7 +121,7 @@ static taciti_adapt_tally tally_of(const taciti_compression *c, const taciti_see
                                      .kept = (uint64_t)s->kept,
                                      .near = (uint64_t)s->near,
                                      .threshold = s->threshold};
-    taciti_adapt_tally out = {.sent = sent};
+    taciti_adapt_tally out = {.sent = sent, .squares_gradient = s->gradient};
     if (c->decision.trial > 0 && s->trial > 0) { /* a dense step measures none */
         out.trial = (taciti_codec_tally){.squares_in = s->squares_in, .squares_out = s->trial, .n = sent.n};
         out.trial.kept = (uint64_t)(s->n / c->decision.trial);
@@ -164,13 +166,20 @@ static double momentum_of(const taciti_optim_options *optim) {
     return optim->name == TACITI_OPTIM_SGD ? optim->momentum : optim->beta1;
 }
 
-static void decide(taciti_compression *c, double lr, const taciti_seen *contributions) {
+/* |sum over ranks of what was sent|^2; an owner's part of a contribution is not encoded. */
+static double squares_total(const taciti_compression *c, const taciti_seen *contributions, double norm) {
+    const double encoders = head_of(c)->encoders;
+    return encoders > 0 ? norm * norm * contributions->n / (encoders * (double)c->layout->n) : 0;
+}
+
+static void decide(taciti_compression *c, double lr, const taciti_seen *contributions, double norm) {
     const taciti_statistics_head *head = head_of(c);
     const taciti_costs *costs = &head->costs;
     taciti_adapt_tally model = tally_of(c, contributions);
     for (size_t b = 0; b < c->layout->bucket_count; b++)
         c->tallies[b] = tally_of(c, seen_of(c, c->mine, TACITI_PAYLOAD_CONTRIBUTION, b));
     add_period(c, &model);
+    model.squares_total = squares_total(c, contributions, norm);
     const taciti_adapt_facts facts = {
         .step = c->step,
         .factor = taciti_compression_factor(c, c->layout->bucket_count),
@@ -224,7 +233,7 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, taciti_s
     const taciti_seen *contributions = &sums[TACITI_PAYLOAD_CONTRIBUTION];
     if (contributions->squares_in > 0) report->gain = contributions->squares_out / contributions->squares_in;
     if (contributions->n > 0) report->kept = contributions->kept / contributions->n;
-    decide(c, lr, contributions);
+    decide(c, lr, contributions, report->grad_norm);
     c->step++;
     const double next = taciti_compression_factor(c, all), back = c->setup.options->back;
     const bool dense = factor <= 1;
