@@ -131,13 +131,6 @@ taciti_exchange *taciti_compression_exchange(const taciti_compression *compressi
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-double taciti_compression_factor(const taciti_compression *c, size_t bucket) {
-    const taciti_compress_options *o = c->setup.options;
-    const bool own = bucket < c->layout->bucket_count && c->factors[bucket] > 0;
-    const double factor = fmax(1, own ? c->factors[bucket] : c->decision.factor);
-    return c->step < o->warmup ? pow(factor, (double)c->step / (double)o->warmup) : factor;
-}
-
 void taciti_compression_at(taciti_compression *c, int64_t step) {
     c->step = step;
     if (c->setup.codec == NULL) taciti_exchange_at(c->exchange, step, NULL);

@@ -26,6 +26,15 @@ void taciti_threshold_correct(taciti_threshold *t, double target, double kept, d
     t->value *= exp(lost ? -MAX_CHANGE : fmin(fmax(change, -MAX_CHANGE), MAX_CHANGE));
 }
 
+/* ---- factors ----------------------------------------------------------------------------------------------------- */
+
+double taciti_compression_factor(const taciti_compression *c, size_t bucket) {
+    const taciti_compress_options *o = c->setup.options;
+    const bool own = bucket < c->layout->bucket_count && c->factors[bucket] > 0;
+    const double factor = fmax(1, own ? c->factors[bucket] : c->decision.factor);
+    return c->step < o->warmup ? pow(factor, (double)c->step / (double)o->warmup) : factor;
+}
+
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
 enum { HEAD_N = sizeof(taciti_statistics_head) / sizeof(double), SEEN_N = sizeof(taciti_seen) / sizeof(double) };
