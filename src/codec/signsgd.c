@@ -7,9 +7,9 @@
  * algorithm 1 (Signum), and "signSGD with Majority Vote", ICLR 2019, arXiv 1810.05291, algorithm 1.
  *
  * What is decoded is +1 and -1, and so is the result of the exchange: the vote of all ranks. It has no scale. The
- * optimizer gives it one: with sgd and optim.momentum 0 every parameter moves by optim.lr in every step, so a rate is 100
- * to 1000 times smaller than one of sgd without signs (1e-4 is usual), and optim.clip, which looks at the norm, is best
- * 0. AdamW divides the scale out. The vote has no error that could be kept: the preset turns error feedback off.
+ * optimizer gives it one: with sgd and optim.momentum 0 every parameter moves by optim.lr in every step, so a rate is
+ * 100 to 1000 times smaller than one of sgd without signs (1e-4 is usual), and optim.clip, which looks at the norm, is
+ * best 0. AdamW divides the scale out. The vote has no error that could be kept: the preset turns error feedback off.
  *
  * Properties (test_quantisers.c): zero, also -0, counts as +; a tie of the vote is + (signsgd_takes_the_majority); one
  * bit per element and 4 bytes; class SUM; deterministic. An array with a NaN or Inf decodes to NaN.
