@@ -62,8 +62,9 @@ static void prepare(workspace *w, const taciti_codec *codec, size_t n) {
     if (taciti_codec_defaults(codec, &w->options) != TACIT_OK) abort();
     w->call.options = w->options;
     if (codec->aggregation == TACITI_CODEC_LINEAR) set_linear(w, codec, n);
-    w->state = memory(state_bytes(w, codec, n));
-    w->next = memory(state_bytes(w, codec, n));
+    const size_t bytes = state_bytes(w, codec, n);
+    w->state = bytes > 0 ? memory(bytes) : NULL; /* as the exchange gives it */
+    w->next = bytes > 0 ? memory(bytes) : NULL;
     w->call.state = w->state;
     w->call.next = w->next;
     w->scratch_bytes = codec->scratch_bytes != NULL ? codec->scratch_bytes(w->options, n) : 0;
