@@ -191,8 +191,9 @@ static uint32_t hint_below(double threshold) {
 
 void taciti_select_largest_of_chunk(const float *x, size_t n, size_t k, float *work, taciti_selection *out,
                                     uint32_t *below) {
-    pass(x, n, *below, *below, out);
-    if (out->count<k && * below> 1) pass(x, n, 1, 1, out);
+    const uint32_t first = *below;
+    pass(x, n, first, first, out);
+    if (out->count < k && first > 1) pass(x, n, 1, 1, out);
     if (out->count > k)
         reduce(out, k, ABOVE_ALL, work);
     else

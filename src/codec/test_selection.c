@@ -18,6 +18,7 @@
 
 #include "base/log.h"
 #include "base/rng.h"
+#include "codec/largest.h"
 #include "codec/selector.h"
 #include "kernel/kernel.h"
 
@@ -219,20 +220,25 @@ static void topk_is_exact(void **state) {
             }
 }
 
-/* Lines that are sampled hold other numbers than the rest: what the sample suggests is far too high or too low. */
+/* Lines that are sampled hold other numbers than the rest: what the sample suggests is far too high or too low, or the
+ * rest is 0. */
 static void topk_is_exact_when_the_sample_misleads(void **state) {
     (void)state;
+    static const float FACTORS[][2] = {{1, 1e3f}, {1, 1e-3f}, {0, 1}}; /* of what is not sampled, of what is */
     const size_t n = 1 << 18, stride = 32;
     subject s = of("topk");
-    for (int higher = 0; higher < 2; higher++) {
+    for (size_t f = 0; f < 3; f++) {
+        size_t numbers = 0;
         fill(g_x, n, UNIFORM, 5);
-        for (size_t group = 0; group < n / 16 / stride; group++) {
-            const size_t at = taciti_sampled_line(group, stride) * 16;
-            for (size_t i = at; i < at + 16; i++) g_x[i] *= higher ? 1e3f : 1e-3f;
+        for (size_t i = 0; i < n; i++) {
+            g_x[i] *= FACTORS[f][taciti_sampled_line(i / 16 / stride, stride) == i / 16];
+            numbers += magnitude(g_x[i]) > 0;
         }
         for (double factor = 10; factor <= 1000; factor *= 10) {
+            const size_t k = taciti_kept_of(factor, 0, n);
             code(&s, g_x, n, factor, 0);
-            is_top_k(n, taciti_kept_of(factor, 0, n));
+            is_top_k(n, k);
+            assert_int_equal(s.tally.kept, k < numbers ? k : numbers);
         }
     }
 }
@@ -323,6 +329,11 @@ static void thresholds_select_what_reaches_them(void **state) {
                 assert_true(s.tally.kept == kept || s.bytes == HEADER + 36000);
                 if (t > 0 && t + 1 < sizeof THRESHOLDS / sizeof *THRESHOLDS) assert_int_equal(s.tally.near, near);
             }
+    assert_int_equal(taciti_magnitude_bits(1), 0x3f800000u);
+    assert_int_equal(taciti_magnitude_bits(1 + 1e-12), 0x3f800001u);
+    assert_int_equal(taciti_magnitude_bits(1 - 1e-12), 0x3f800000u);
+    assert_int_equal(taciti_magnitude_bits(1e-60), 1);
+    assert_int_equal(taciti_magnitude_bits(1e300), 0x7f800000u);
     subject s = of("threshold");
     set(&s, "magnitude", "0.5");
     fill(g_x, 100, UNIFORM, 4);
@@ -499,7 +510,9 @@ static void malformed_headers_are_refused(void **state) {
     assert_int_equal(decode_into(&s, s.bytes, 1000, false), TACIT_OK);
     code(&s, g_x, 1000, 1, 0); /* all elements, so no indices */
     refused(&s, 9, 0);
-    refused(&s, 4, 4);
+    memmove(g_payload + HEADER + 4, g_payload + HEADER, 4000);
+    g_payload[4] = 4;
+    for (int add = 0; add < 2; add++) assert_int_equal(decode_into(&s, s.bytes + 4, 1000, add), TACIT_E_DATA);
     taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
 }
 

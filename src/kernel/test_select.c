@@ -63,7 +63,7 @@ static float g_numbers[MAX + 16], *g_x;
                 for (kind k = (kind)k_; once; once = 0)
 
 #define FOR_SETS(k)                                                                                                    \
-    for (size_t set_ = 0; set_ < 3; set_++)                                                                                  \
+    for (size_t set_ = 0; set_ < 3; set_++)                                                                            \
         for (const taciti_kernels *k = taciti_kernels_named(SETS[set_]); k != NULL; k = NULL)
 
 static void draw(size_t n, kind k) {
