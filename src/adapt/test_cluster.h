@@ -77,7 +77,7 @@ static inline double cluster_age(const cluster *c, double factor) {
 }
 
 static inline taciti_codec_tally cluster_tally(double squares, double left) {
-    return (taciti_codec_tally){.squares_in = squares, .squares_out = squares - left, .n = 1000, .kept = 10};
+    return (taciti_codec_tally){.squares_in = squares, .squares_out = squares - left, .n = 1000, .selected = 10};
 }
 
 /* One step with what the controller decided; the controller learns of it. */

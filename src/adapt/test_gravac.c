@@ -33,7 +33,7 @@ static driven gravac(const char *form, const char *const *settings) {
 }
 
 static taciti_codec_tally tally(double gain) {
-    return (taciti_codec_tally){.squares_in = 4, .squares_out = 4 * gain, .n = 1000, .kept = 10};
+    return (taciti_codec_tally){.squares_in = 4, .squares_out = 4 * gain, .n = 1000, .selected = 10};
 }
 
 /* One step at what was decided. throughput: samples per second x gain of a factor; NULL: that of the factor itself. */
@@ -223,7 +223,7 @@ static void test_two_readings(void **state) {
             facts.model.sent = facts.model.trial = tally(.2);
             if (facts.step == 49) {
                 facts.model.sent = facts.model.trial =
-                    (taciti_codec_tally){.squares_in = 4e4, .squares_out = 4e4, .n = 1000, .kept = 10};
+                    (taciti_codec_tally){.squares_in = 4e4, .squares_out = 4e4, .n = 1000, .selected = 10};
             }
             driven_decide(&d, &facts);
         }

@@ -122,7 +122,7 @@ static void tally(taciti_codec_tally *tally, const sides *s, const header *head,
         tally->squares_out += value * value;
     }
     tally->n += n;
-    tally->kept += head->kept;
+    tally->selected += head->kept;
     if (head->kept == 0) return;
     tally->near += taciti_kernels_get()->count_above(x, n, taciti_magnitude_bits((double)threshold / 2));
     tally->threshold = fmax(tally->threshold, (double)threshold);
@@ -140,7 +140,7 @@ static size_t encode_not_finite(const taciti_codec_call *call, size_t n, void *o
     if (call->tally != NULL) {
         call->tally->squares_in = call->tally->squares_out = (double)NAN;
         call->tally->n += n;
-        call->tally->kept += n;
+        call->tally->selected += n;
         call->tally->near += n;
     }
     return sizeof head;

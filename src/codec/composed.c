@@ -176,7 +176,7 @@ static void tally(const encoding *e, const taciti_selection *found, size_t kept,
     tally->squares_in += found->squares;
     tally->squares_out += squares_out;
     tally->n += e->n;
-    tally->kept += kept;
+    tally->selected += kept;
     tally->near += found->near;
     if (found->threshold > tally->threshold) tally->threshold = found->threshold;
 }

@@ -50,7 +50,7 @@ static void encode_pieces(const taciti_value_format *format, const taciti_values
         tally->squares_out += taciti_kernels_get()->sum_squares(decoded, count);
     }
     tally->n += n;
-    tally->kept += n;
+    tally->selected += n;
     tally->near += n;
 }
 

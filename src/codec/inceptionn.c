@@ -128,7 +128,7 @@ static void tally(taciti_codec_tally *tally, const float *x, size_t n, double sq
     tally->squares_in += taciti_kernels_get()->sum_squares(x, n);
     tally->squares_out += squares_out;
     tally->n += n;
-    tally->kept += n;
+    tally->selected += n;
     tally->near += n;
 }
 

@@ -273,7 +273,7 @@ static tacit_status encode(const taciti_codec_call *call, const float *x, size_t
     call->tally->squares_in += taciti_kernels_get()->sum_squares(x, n);
     call->tally->squares_out += taciti_kernels_get()->sum_squares(out, *bytes / sizeof *to);
     call->tally->n += n;
-    call->tally->kept += *bytes / sizeof *to;
+    call->tally->selected += *bytes / sizeof *to;
     return TACIT_OK;
 }
 

@@ -162,7 +162,7 @@ tacit_status taciti_quantiser_encode(const taciti_quantiser *quantiser, const ta
     }
     if (call->tally != NULL) {
         call->tally->n += n;
-        call->tally->kept += n;
+        call->tally->selected += n;
         call->tally->near += n;
     }
     *bytes = l.bytes;

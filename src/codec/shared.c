@@ -153,7 +153,7 @@ static void add_to_tally(const taciti_codec_call *call, const float *x, size_t n
     call->tally->squares_in += taciti_kernels_get()->sum_squares(x, n);
     call->tally->squares_out += taciti_kernels_get()->sum_squares(values, k);
     call->tally->n += n;
-    call->tally->kept += k;
+    call->tally->selected += k;
 }
 
 static tacit_status encode(const taciti_codec_call *call, const float *x, size_t n, void *out, float *error,

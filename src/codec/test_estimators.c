@@ -77,7 +77,7 @@ static size_t send(const taciti_codec *codec, size_t n) {
     assert_true(bytes <= codec->bound(g_options, n));
     assert_int_equal(codec->decode(&g_call, g_payload, bytes, g_y, n), TACIT_OK);
     memcpy(g_state, g_next, sizeof g_state);
-    return g_tally.kept;
+    return g_tally.selected;
 }
 
 static size_t floor_of(double n, double factor) { return (size_t)(n / factor); }

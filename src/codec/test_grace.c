@@ -307,7 +307,7 @@ static void adaq_sends_the_means_of_few_elements(void **state) {
     assert_int_equal(round_trip(codec, x, 8, g_y), 20 + 1 + 1);
     assert_memory_equal(g_y, y, sizeof y);
     assert_int_equal(codec->encode(&g_call, x, 8, g_payload, NULL, &(size_t){0}), TACIT_OK);
-    assert_true(g_tally.kept == 3 && g_tally.near == 4 && g_tally.threshold == 3);
+    assert_true(g_tally.selected == 3 && g_tally.near == 4 && g_tally.threshold == 3);
     assert_int_equal(g_payload[0], 3);
     assert_int_equal(g_payload[20], 4 + 8 + 64); /* a bitmap */
     assert_int_equal(g_payload[21], 1 + 4);
@@ -347,9 +347,9 @@ static void adaq_refuses_malformed_payloads(void **state) {
     taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
     float nan[] = {1, NAN, 2};
     size_t length = 0;
-    g_tally = (taciti_codec_tally){.kept = 1};
+    g_tally = (taciti_codec_tally){.selected = 1};
     assert_int_equal(codec->encode(&g_call, nan, 3, g_payload, g_error, &length), TACIT_OK);
-    assert_true(g_tally.n == 3 && g_tally.kept == 4 && g_tally.near == 3 && isnan(g_tally.squares_in));
+    assert_true(g_tally.n == 3 && g_tally.selected == 4 && g_tally.near == 3 && isnan(g_tally.squares_in));
     assert_int_equal(codec->decode(&g_call, g_payload, length, g_y, 3), TACIT_OK);
     for (size_t i = 0; i < 3; i++) assert_true(isnan(g_y[i]) && isnan(g_error[i]));
 }

@@ -129,7 +129,7 @@ static void error_and_tally_are_those_of_the_payload(void **state) {
         assert_true(strcmp(codec->name, "thc") == 0 ? tally.squares_out >= 0.999999 * out
                                                     : fabs(tally.squares_out - out) < 1e-5 * in);
         assert_int_equal(tally.n, N);
-        assert_true(tally.kept > 0 && tally.kept <= N);
+        assert_true(tally.selected > 0 && tally.selected <= N);
     }
 }
 

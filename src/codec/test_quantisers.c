@@ -125,7 +125,7 @@ static void echo(size_t block, size_t parameters, unsigned codes, size_t n) {
         squares_in += (double)g_x[i] * (double)g_x[i];
         squares_out += (double)g_y[i] * (double)g_y[i];
     }
-    assert_true(tally.n == n && tally.kept == n && tally.near == n && tally.threshold == 0);
+    assert_true(tally.n == n && tally.selected == n && tally.near == n && tally.threshold == 0);
     assert_true(tally.squares_in == squares_in && tally.squares_out == squares_out);
     taciti_codec_tally again = {0};
     call.tally = &again; /* adds up without errors, too, and errors come without a tally */

@@ -134,7 +134,7 @@ static void topk_of_eight_numbers(void **state) {
         assert_memory_equal(g_y, KEPT[k], sizeof X);
         assert_int_equal(sent_and_residual_are_the_input(X, 8), k);
         assert_true(s.tally.squares_in == 173 && s.tally.squares_out == SQUARES[k]);
-        assert_true(s.tally.n == 8 && s.tally.kept == k);
+        assert_true(s.tally.n == 8 && s.tally.selected == k);
         assert_true(taciti_kernels_get()->sum_squares(g_error, 8) == 173 - SQUARES[k]);
     }
     assert_true(s.tally.threshold == 4 && s.tally.near == 6);
@@ -152,7 +152,7 @@ static void of_equal_magnitudes_the_first_are_sent(void **state) {
     }
     const float zeros[4] = {0, -0.0f, 0, 1e-45f};
     code(&s, zeros, 4, 2, 0); /* zeros are not sent, the smallest denormal is */
-    assert_true(s.tally.kept == 1 && g_y[3] == 1e-45f && to_bits(g_error[1]) == 0x80000000u);
+    assert_true(s.tally.selected == 1 && g_y[3] == 1e-45f && to_bits(g_error[1]) == 0x80000000u);
 }
 
 static void gain_of_powers_of_two(void **state) {
@@ -177,7 +177,7 @@ static void everything_is_sent_at_factor_1(void **state) {
         assert_int_equal(s.bytes, HEADER + 4000);
         assert_memory_equal(g_y, g_x, 4000);
         for (size_t i = 0; i < 1000; i++) assert_int_equal(to_bits(g_error[i]), 0);
-        assert_true(s.tally.kept == 1000);
+        assert_true(s.tally.selected == 1000);
     }
 }
 
@@ -238,7 +238,7 @@ static void topk_is_exact_when_the_sample_misleads(void **state) {
             const size_t k = taciti_kept_of(factor, 0, n);
             code(&s, g_x, n, factor, 0);
             is_top_k(n, k);
-            assert_int_equal(s.tally.kept, k < numbers ? k : numbers);
+            assert_int_equal(s.tally.selected, k < numbers ? k : numbers);
         }
     }
 }
@@ -326,7 +326,7 @@ static void thresholds_select_what_reaches_them(void **state) {
                     near += x < THRESHOLDS[t] / 2 ? 0 : 1;
                     if (s.bytes < HEADER + 36000) assert_true(sent == reaches || x == 0);
                 }
-                assert_true(s.tally.kept == kept || s.bytes == HEADER + 36000);
+                assert_true(s.tally.selected == kept || s.bytes == HEADER + 36000);
                 if (t > 0 && t + 1 < sizeof THRESHOLDS / sizeof *THRESHOLDS) assert_int_equal(s.tally.near, near);
             }
     assert_int_equal(taciti_magnitude_bits(1), 0x3f800000u);
@@ -429,7 +429,7 @@ static void omnireduce_sends_blocks_that_are_not_zero(void **state) {
     g_x[10300] = 1e-45f; /* the short last block */
     code(&s, g_x, 10301, 0, 0);
     assert_memory_equal(g_y, g_x, 10301 * sizeof *g_x);
-    assert_true(s.tally.kept == 256 + 61 && s.bytes < HEADER + 4 * (256 + 61) + 20);
+    assert_true(s.tally.selected == 256 + 61 && s.bytes < HEADER + 4 * (256 + 61) + 20);
     assert_true(s.tally.squares_out == s.tally.squares_in);
 }
 

@@ -236,7 +236,7 @@ static void codecs_of_formats_tally_what_they_send(void **state) {
         assert_int_equal(taciti_config_defaults(&(taciti_config){&section, 1}), TACIT_OK);
         assert_true(!codec->number_format && codec->fixed_size && codec->aggregation == TACITI_CODEC_SUM);
         for (size_t i = 0; i < COUNT; i++) g_x[i] = (float)normal(1, i);
-        taciti_codec_tally tally = {.squares_in = 5, .n = 1, .kept = 1, .near = 1, .threshold = 3};
+        taciti_codec_tally tally = {.squares_in = 5, .n = 1, .selected = 1, .near = 1, .threshold = 3};
         taciti_codec_call call = {.options = options};
         unsigned char *plain = g_payload + N;
         size_t bytes = 0, again = 0;
@@ -253,7 +253,8 @@ static void codecs_of_formats_tally_what_they_send(void **state) {
             assert_true(g_error[i] == g_x[i] - g_y[i]);
         }
         assert_true(fabs(tally.squares_in - in) < 1e-9 * in && fabs(tally.squares_out - out) < 1e-9 * out);
-        assert_true(tally.n == COUNT + 1 && tally.kept == COUNT + 1 && tally.near == COUNT + 1 && tally.threshold == 3);
+        assert_true(tally.n == COUNT + 1 && tally.selected == COUNT + 1 && tally.near == COUNT + 1 &&
+                    tally.threshold == 3);
     }
 }
 

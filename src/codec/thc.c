@@ -210,7 +210,7 @@ static tacit_status encode(const taciti_codec_call *call, const float *x, size_t
     if (call->tally == NULL) return TACIT_OK;
     call->tally->squares_in += taciti_kernels_get()->sum_squares(x, n);
     call->tally->n += n;
-    call->tally->kept += n;
+    call->tally->selected += n;
     return TACIT_OK;
 }
 

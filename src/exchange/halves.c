@@ -185,7 +185,7 @@ tacit_status taciti_halves_observe(taciti_halves *halves, const taciti_piece *t)
         const double squares = taciti_kernels_get()->sum_squares(t->x + r.at, r.n);
         if (r.n == 0 || tally == NULL) continue;
         tally->codec.n += r.n;
-        tally->codec.kept += r.n;
+        tally->codec.selected += r.n;
         tally->codec.squares_in += squares;
         tally->codec.squares_out += squares;
         TACITI_TRY(observe(halves, t, call, t->x + r.at, r.n, (taciti_payload){.data = own_payload(halves, t)}));

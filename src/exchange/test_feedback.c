@@ -256,14 +256,14 @@ static void count_everything(taciti_comm *comm, void *context) {
             sum.bytes += one[0].bytes + one[1].bytes;
             results += one[1].codec.n;
             sum.codec.n += one[0].codec.n;
-            sum.codec.kept += one[0].codec.kept;
-            sum.trial.kept += one[0].trial.kept;
+            sum.codec.selected += one[0].codec.selected;
+            sum.trial.selected += one[0].trial.selected;
             CHECK(one[0].codec.squares_out <= one[0].codec.squares_in);
             CHECK(one[0].trial.squares_out <= one[0].codec.squares_out);
             CHECK(one[0].trial.squares_in == one[0].codec.squares_in);
         }
-        CHECK(sum.trial.kept <= sum.codec.kept && sum.codec.kept <= sum.codec.n);
-        CHECK(sum.codec.n == 0 || sum.trial.kept > 0);
+        CHECK(sum.trial.selected <= sum.codec.selected && sum.codec.selected <= sum.codec.n);
+        CHECK(sum.codec.n == 0 || sum.trial.selected > 0);
         CHECK(sum.bytes <= taciti_comm_count(comm).bytes_sent - before);
         CHECK(results == 0 || taciti_exchange_route(b.exchange) == TACITI_ROUTE_SCATTER);
         uint64_t seen = 0;

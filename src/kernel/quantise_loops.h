@@ -11,7 +11,7 @@
 #include "kernel/array_stream.h"
 #include "kernel/quantise_lanes.h"
 
-enum { GROUP = TACITI_QUANTISE_GROUP, BLOCK_MAX = TACITI_QUANTISE_BLOCK_MAX, LLOYD_ROUNDS = 3 };
+enum { GROUP_N = TACITI_QUANTISE_GROUP, BLOCK_MAX = TACITI_QUANTISE_BLOCK_MAX, LLOYD_ROUNDS = 3 };
 
 /* From this size on, results leave past the caches (12 MiB with what was read). */
 enum { STREAM_FLOATS = 2 << 20 };
@@ -101,7 +101,7 @@ static inline group decode_group(int form, const unsigned char *in) {
 /* The bits of the largest magnitude of the block; `rotated` receives the transformed block. */
 static inline uint32_t largest_bits(int hadamard, const float *x, size_t count, float *rotated) {
     words16 max = no_words();
-    for (size_t i = 0; i < count; i += GROUP) {
+    for (size_t i = 0; i < count; i += GROUP_N) {
         group g = load_group(x + i);
         if (hadamard) {
             g = hadamard32(g);
@@ -139,11 +139,11 @@ static inline void scaled_block(int form, int hadamard, unsigned char *out, floa
         non_finite_block(out, code_bytes_of(form, count), error, count);
         return;
     }
-    const float levels = largest_code(form), scale = max * (1.0f / (hadamard ? levels * GROUP : levels));
+    const float levels = largest_code(form), scale = max * (1.0f / (hadamard ? levels * GROUP_N : levels));
     const floats16 inverse = splat(max > 0 ? levels / max : 0.0f), factor = splat(scale);
     memcpy(out, &scale, sizeof scale);
     out += sizeof scale;
-    for (size_t i = 0; i < count; i += GROUP, out += code_bytes_of(form, GROUP)) {
+    for (size_t i = 0; i < count; i += GROUP_N, out += code_bytes_of(form, GROUP_N)) {
         group decoded = encode_group(form, out, load_group(y + i), inverse);
         if (error == NULL) continue;
         if (hadamard) decoded = hadamard32(decoded);
@@ -173,7 +173,7 @@ static inline group signed_group(uint32_t signs, group magnitude) {
 /* Mean magnitude of the `filled` numbers of the block; NaN if one is not finite or their sum overflows. */
 static inline float mean_magnitude(const float *x, size_t count, size_t filled) {
     floats16 sum = splat(0.0f);
-    for (size_t i = 0; i < count; i += GROUP) {
+    for (size_t i = 0; i < count; i += GROUP_N) {
         const group g = abs_group(load_group(x + i));
         sum = add16(add16(sum, g.l), g.h);
     }
@@ -190,7 +190,7 @@ static inline void signmean_block(unsigned char *out, float *error, const float 
     }
     memcpy(out, &mean, sizeof mean);
     out += sizeof mean;
-    for (size_t i = 0; i < count; i += GROUP, out += 4) {
+    for (size_t i = 0; i < count; i += GROUP_N, out += 4) {
         const group g = load_group(x + i);
         const uint32_t signs = group_signs(g);
         memcpy(out, &signs, sizeof signs);
@@ -241,7 +241,7 @@ static inline void signmag2_block(unsigned char *out, float *error, const float 
     const floats16 t = splat(0.5f * (float_of_bf16(levels[0]) + float_of_bf16(levels[1])));
     memcpy(out, levels, sizeof levels);
     out += sizeof levels;
-    for (size_t i = 0; i < count; i += GROUP, out += 8) {
+    for (size_t i = 0; i < count; i += GROUP_N, out += 8) {
         const group g = load_group(x + i);
         const uint32_t codes[2] = {group_signs(g), group_above(abs_group(g), t)};
         memcpy(out, codes, sizeof codes);
@@ -278,7 +278,7 @@ static inline void decode_block(int form, int hadamard, int sum, float *x, const
     float levels[2];
     read_levels(form, in, levels);
     in += sizeof(float);
-    for (size_t i = 0; i < count; i += GROUP, in += code_bytes_of(form, GROUP)) {
+    for (size_t i = 0; i < count; i += GROUP_N, in += code_bytes_of(form, GROUP_N)) {
         group g;
         if (form == TACITI_QUANTISE_SIGNMEAN || form == TACITI_QUANTISE_SIGNMAG2) {
             g = decode_signs(form, in, levels);
@@ -296,7 +296,7 @@ static inline void decode_block(int form, int hadamard, int sum, float *x, const
 }
 
 /* ---- whole arrays ------------------------------------------------------------------------------------------------ */
-static inline size_t whole_groups(size_t n) { return (n + GROUP - 1) / GROUP * GROUP; }
+static inline size_t whole_groups(size_t n) { return (n + GROUP_N - 1) / GROUP_N * GROUP_N; }
 
 /* `filled` of the block's `count` numbers belong to the array, the others are 0. */
 static inline void encode_block(int form, int hadamard, unsigned char *out, float *error, const float *x, size_t filled,

@@ -54,7 +54,7 @@ static taciti_seen seen(const taciti_payload_tally *tally) {
     return (taciti_seen){.squares_in = codec->squares_in,
                          .squares_out = codec->squares_out,
                          .n = (double)codec->n,
-                         .kept = (double)codec->kept,
+                         .kept = (double)codec->selected,
                          .near = (double)codec->near,
                          .bytes = (double)tally->bytes,
                          .trial = tally->trial.squares_out,
@@ -127,13 +127,13 @@ static taciti_adapt_tally tally_of(const taciti_compression *c, const taciti_see
     const taciti_codec_tally sent = {.squares_in = s->squares_in,
                                      .squares_out = s->squares_out,
                                      .n = (uint64_t)s->n,
-                                     .kept = (uint64_t)s->kept,
+                                     .selected = (uint64_t)s->kept,
                                      .near = (uint64_t)s->near,
                                      .threshold = s->threshold};
     taciti_adapt_tally out = {.sent = sent, .squares_gradient = s->gradient};
     if (c->decision.trial > 0 && s->trial > 0) { /* a dense step measures none */
         out.trial = (taciti_codec_tally){.squares_in = s->squares_in, .squares_out = s->trial, .n = sent.n};
-        out.trial.kept = (uint64_t)(s->n / c->decision.trial);
+        out.trial.selected = (uint64_t)(s->n / c->decision.trial);
     }
     return out;
 }
