@@ -11,9 +11,9 @@ void taciti_staleness_observe(taciti_staleness *s, const taciti_adapt_facts *fac
     const taciti_adapt_tally *model = &facts->model;
     const double before = s->residual_before;
     s->residual_before = facts->factor > 1 ? fmax(model->sent.squares_in - model->sent.squares_out, 0) : 0;
-    s->lanes = facts->lanes;
     if (!(model->squares_gradient > 0) || !isfinite(model->sent.squares_in)) return;
-    if (facts->factor <= 1) return;
+    if (facts->factor <= 1) return; /* what compressed steps have shown stays */
+    s->lanes = facts->lanes;
     s->weight = 1 + FADE * s->weight;
     average(&s->gradient, s->weight, model->squares_gradient);
     average(&s->crossed, s->weight, model->sent.squares_in - model->squares_gradient - before);

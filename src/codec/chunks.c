@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sparseloco: sends the k largest elements of every chunk, in 2 bits each.
+ * sparseloco: sends the largest elements of every chunk, in 2 bits each.
  *
  * Source: Sarfi, Therien, Lidin and Belilovsky, "Communication Efficient LLM Pre-training with SparseLoCo"
  * (2508.15706), algorithm 1: top-k of chunks of 4096, 2-bit values, error feedback with decay 0.95 in the place of the
  * outer momentum.
- *   k, chunk -> options; beta -> compress.decay; of the outer step: no momentum, rate 1 (preset)
- *   deviation: chunks are 4096 consecutive elements, not tiles of 64 x 64; a shorter last chunk keeps its share of k
- *   deviation: ranks that do not send an element count as 0 in its mean, as in the equations, not as in the code
+ *   k of a chunk -> chunk / factor (preset: 64 of 4096); chunk -> option; beta -> compress.decay; of the outer step: no
+ * momentum, rate 1 (preset) deviation: chunks are 4096 consecutive elements, not tiles of 64 x 64; a shorter last chunk
+ * keeps its share deviation: ranks that do not send an element count as 0 in its mean, as in the equations, not as in
+ * the code
  *
- * Properties (test_selection.c): what is sent are the k largest of every chunk, lower indices first; with values f32
+ * Properties (test_selection.c): what is sent are the largest of every chunk, lower indices first; with values f32
  * they arrive bit for bit; golden vectors of two steps; class GATHER; deterministic.
  *
  * Wire layout: composed.c.
@@ -19,15 +20,13 @@
 
 typedef struct sparseloco_options {
     taciti_composed_options composed;
-    int64_t chunk, k;
+    int64_t chunk;
 } sparseloco_options;
 
 static const taciti_option OPTIONS[] = {
     TACITI_COMPOSED_OPTIONS(sparseloco_options, "signmag2", "auto"),
     TACITI_OPTION("chunk", INT, offsetof(sparseloco_options, chunk), "4096", .min = 8, .max = 65536, .unit = "elements",
-                  .help = "elements of which the k largest are sent"),
-    TACITI_OPTION("k", INT, offsetof(sparseloco_options, k), "64", .min = 1, .max = 65536, .unit = "elements",
-                  .help = "elements sent of every chunk, unless a factor is given"),
+                  .help = "elements of which the largest 1 / factor are sent"),
 };
 
 static const taciti_option_table TABLE = {.section = "sparseloco",
@@ -35,8 +34,10 @@ static const taciti_option_table TABLE = {.section = "sparseloco",
                                           .options = OPTIONS,
                                           .count = sizeof OPTIONS / sizeof *OPTIONS};
 
-static size_t kept_of_chunk(const sparseloco_options *options, taciti_codec_setting setting, size_t length) {
-    return taciti_kept_of(setting.factor, (double)options->chunk / (double)options->k, length);
+enum { DEFAULT_FACTOR = 64 };
+
+static size_t kept_of_chunk(taciti_codec_setting setting, size_t length) {
+    return taciti_kept_of(setting.factor, DEFAULT_FACTOR, length);
 }
 
 /* Adds what one chunk selects. The chunk before gave the hint. */
@@ -59,20 +60,20 @@ static void select_chunks(const taciti_codec_call *call, const float *x, size_t 
     const sparseloco_options *options = call->options;
     const size_t chunk = (size_t)options->chunk;
     uint32_t hint = 1;
-    if (kept_of_chunk(options, call->setting, chunk) >= chunk) {
+    if (kept_of_chunk(call->setting, chunk) >= chunk) {
         taciti_select_largest(x, n, n, scratch, out);
         return;
     }
     for (size_t at = 0; at < n; at += chunk) {
         const size_t length = n - at < chunk ? n - at : chunk;
-        select_chunk(x, at, length, kept_of_chunk(options, call->setting, length), scratch, out, &hint);
+        select_chunk(x, at, length, kept_of_chunk(call->setting, length), scratch, out, &hint);
     }
 }
 
 static double expected_bytes(const void *options, taciti_codec_setting setting, size_t n) {
     const sparseloco_options *o = options;
     const size_t chunk = (size_t)o->chunk, rest = n % chunk;
-    const size_t kept = n / chunk * kept_of_chunk(o, setting, chunk) + (rest > 0 ? kept_of_chunk(o, setting, rest) : 0);
+    const size_t kept = n / chunk * kept_of_chunk(setting, chunk) + (rest > 0 ? kept_of_chunk(setting, rest) : 0);
     return taciti_composed_mean_bytes(options, kept, n, 1, false);
 }
 
@@ -82,7 +83,7 @@ TACITI_COMPOSED_FUNCTIONS
 extern const taciti_codec taciti_codec_sparseloco;
 const taciti_codec taciti_codec_sparseloco = {
     .name = "sparseloco",
-    .help = "sends the 64 largest of every 4096 elements in 2 bits each",
+    .help = "sends the largest 1 / factor of every 4096 elements in 2 bits each",
     .source = "Sarfi et al. 2025 (2508.15706)",
     .preset = "compress.factor=64 compress.decay=0.95 localsgd.outer_momentum=0 localsgd.outer_lr=1",
     .options = &TABLE,

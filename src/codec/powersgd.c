@@ -332,6 +332,13 @@ static tacit_status decode_add(const taciti_codec_call *call, const void *payloa
     return receive(call, payload, bytes, true, x, n);
 }
 
+/* Of both rounds, for a matrix of 1024 columns: an array alone does not tell its shape. */
+static double expected_bytes(const void *options, taciti_codec_setting setting, size_t n) {
+    (void)setting;
+    const double rank = (double)rank_of(options), floats = rank * ((double)n / 1024 + 1024);
+    return fmin(alternates(options) ? floats / 2 : floats, (double)n) * sizeof(float);
+}
+
 extern const taciti_codec taciti_codec_powersgd;
 const taciti_codec taciti_codec_powersgd = {
     .name = "powersgd",
@@ -344,6 +351,7 @@ const taciti_codec taciti_codec_powersgd = {
     .fixed_size = true,
     .shared_key = true,
     .bound = bound,
+    .expected_bytes = expected_bytes,
     .scratch_bytes = scratch_bytes,
     .payload_n = payload_n,
     .linear_state_bytes = state_bytes,

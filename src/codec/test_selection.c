@@ -310,25 +310,23 @@ static void errors_of_values_stay(void **state) {
 
 static void thresholds_select_what_reaches_them(void **state) {
     (void)state;
-    static const char *const NAMES[] = {"topk", "threshold"};
     static const double THRESHOLDS[] = {1e-45, 1e-10, 0.25, 0.5, 0.9990000000000001, 1, 3e38, 1e300};
-    for (size_t c = 0; c < 2; c++)
-        for (kind k = 0; k < KINDS; k++)
-            for (size_t t = 0; t < sizeof THRESHOLDS / sizeof *THRESHOLDS; t++) {
-                subject s = of(NAMES[c]);
-                size_t kept = 0, near = 0;
-                fill(g_x, 9000, k, 4);
-                code(&s, g_x, 9000, 0, THRESHOLDS[t]);
-                for (size_t i = 0; i < 9000; i++) {
-                    const double x = fabs((double)g_x[i]);
-                    const bool reaches = !(x < THRESHOLDS[t]), sent = to_bits(g_y[i]) == to_bits(g_x[i]);
-                    kept += reaches;
-                    near += x < THRESHOLDS[t] / 2 ? 0 : 1;
-                    if (s.bytes < HEADER + 36000) assert_true(sent == reaches || x == 0);
-                }
-                assert_true(s.tally.selected == kept || s.bytes == HEADER + 36000);
-                if (t > 0 && t + 1 < sizeof THRESHOLDS / sizeof *THRESHOLDS) assert_int_equal(s.tally.near, near);
+    for (kind k = 0; k < KINDS; k++)
+        for (size_t t = 0; t < sizeof THRESHOLDS / sizeof *THRESHOLDS; t++) {
+            subject s = of("topk");
+            size_t kept = 0, near = 0;
+            fill(g_x, 9000, k, 4);
+            code(&s, g_x, 9000, 0, THRESHOLDS[t]);
+            for (size_t i = 0; i < 9000; i++) {
+                const double x = fabs((double)g_x[i]);
+                const bool reaches = !(x < THRESHOLDS[t]), sent = to_bits(g_y[i]) == to_bits(g_x[i]);
+                kept += reaches;
+                near += x < THRESHOLDS[t] / 2 ? 0 : 1;
+                if (s.bytes < HEADER + 36000) assert_true(sent == reaches || x == 0);
             }
+            assert_true(s.tally.selected == kept || s.bytes == HEADER + 36000);
+            if (t > 0 && t + 1 < sizeof THRESHOLDS / sizeof *THRESHOLDS) assert_int_equal(s.tally.near, near);
+        }
     assert_int_equal(taciti_magnitude_bits(1), 0x3f800000u);
     assert_int_equal(taciti_magnitude_bits(1 + 1e-12), 0x3f800001u);
     assert_int_equal(taciti_magnitude_bits(1 - 1e-12), 0x3f800000u);
@@ -337,8 +335,10 @@ static void thresholds_select_what_reaches_them(void **state) {
     subject s = of("threshold");
     set(&s, "magnitude", "0.5");
     fill(g_x, 100, UNIFORM, 4);
-    code(&s, g_x, 100, 0, 0);
-    for (size_t i = 0; i < 100; i++) assert_true(g_y[i] == (fabsf(g_x[i]) >= 0.5f ? g_x[i] : 0));
+    for (int call = 0; call < 2; call++) { /* its own magnitude holds, whatever a call asks for */
+        code(&s, g_x, 100, call * 50, call * 0.9);
+        for (size_t i = 0; i < 100; i++) assert_true(g_y[i] == (fabsf(g_x[i]) >= 0.5f ? g_x[i] : 0));
+    }
 }
 
 /* ---- random ------------------------------------------------------------------------------------------------------ */
@@ -390,10 +390,9 @@ static void sparseloco_of_two_steps(void **state) {
     float e[8] = {0};
     subject s = with_floats("sparseloco");
     set(&s, "chunk", "8");
-    set(&s, "k", "2");
     for (int step = 0; step < 2; step++) {
         for (int i = 0; i < 8; i++) e[i] = 0.95f * e[i] + D[i];
-        code(&s, e, 8, 0, 0);
+        code(&s, e, 8, 4, 0);
         for (int i = 0; i < 8; i++) assert_true(fabsf(g_y[i] - SENT[step][i]) < 1e-7f);
         for (int i = 0; i < 8; i++) assert_true(fabsf(g_error[i] - LEFT[step][i]) < 1e-7f);
         memcpy(e, g_error, sizeof e);

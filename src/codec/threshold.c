@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * threshold: sends the elements whose magnitude reaches a threshold: that of the option, or of the call.
+ * threshold: sends the elements whose magnitude reaches a threshold: that of its option.
  *
  * Source: Strom, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing" (Interspeech 2015): a fixed
  * threshold, error feedback.
@@ -33,9 +33,8 @@ static const taciti_option_table TABLE = {.section = "threshold",
 static void select_above(const taciti_codec_call *call, const float *x, size_t n, void *scratch,
                          taciti_selection *out) {
     const threshold_options *options = call->options;
-    const double threshold = call->setting.threshold > 0 ? call->setting.threshold : options->magnitude;
     (void)scratch;
-    taciti_select_by_threshold(x, n, taciti_magnitude_bits(threshold), out);
+    taciti_select_by_threshold(x, n, taciti_magnitude_bits(options->magnitude), out);
 }
 
 static const taciti_selector SELECTOR = {.name = "threshold", .select = select_above};
@@ -50,8 +49,6 @@ const taciti_codec taciti_codec_threshold = {
     .options_size = sizeof(threshold_options),
     .aggregation = TACITI_CODEC_GATHER,
     .rounds = 1,
-    .selects = true,
-    .thresholds = true,
     .keyless = true,
     .bound = taciti_composed_bound,
     .expected_bytes = taciti_composed_expected_bytes,

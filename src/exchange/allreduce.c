@@ -156,7 +156,7 @@ taciti_residual taciti_allreduce_residual(const taciti_allreduce *reduce, size_t
     if (reduce->arrangement.hosts == 1 || reduce->encoding.codec->identity || n == 0) return (taciti_residual){0};
     taciti_residual residual = sizes_of(reduce, cut_of(reduce, n).pieces, reduce->segment_n);
     residual.feedback = feedback;
-    residual.results = !reduce->gather;
+    residual.results = !reduce->gather || feedback.errors; /* gather has none, but a run that resumes may bring some */
     residual.lasting = true;
     return residual;
 }
@@ -253,6 +253,8 @@ tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, 
         return taciti_fail(TACIT_E_INTERNAL, "bucket %zu: an all-reduce that gathers payloads has no halves",
                            task->bucket);
     if (!takes_small(reduce, n) || task->part != TACITI_HALF_BOTH) return run_halves(reduce, x, n, task, residual);
+    if (task->tallies != NULL)
+        task->tallies[TACITI_PAYLOAD_CONTRIBUTION].bytes += taciti_small_bytes(&reduce->arrangement, n);
     return taciti_small_run(&reduce->small, x, n, task, residual != NULL ? residual->back : 0);
 }
 

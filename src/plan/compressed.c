@@ -112,10 +112,13 @@ static taciti_compressed_sum gather(const sum *s) {
 
 /* Every rank encodes its whole array, and the floats of the payload are summed as others are. */
 static taciti_compressed_sum linear(const sum *s, const taciti_codec *wire) {
-    const taciti_codec *codec = s->compression->codec;
-    const size_t bytes = codec->bound(s->compression->options, (size_t)s->n) * (size_t)codec->rounds;
+    const taciti_plan_compression *c = s->compression;
+    const taciti_codec *codec = c->codec;
+    const double expected = taciti_codec_expected_bytes(codec, c->options, c->forth, (size_t)s->n); /* of all rounds */
+    const size_t floats = (size_t)(expected / sizeof(float) + 0.5), bytes = floats * sizeof(float);
+    const bool exact = (codec->exact_rounds >> (codec->rounds - 1) & 1) != 0; /* the last round is the longest */
     return (taciti_compressed_sum){
-        .length = {.wire_bytes = wire->bound(NULL, bytes / sizeof(float)), .f32_bytes = bytes},
+        .length = {.wire_bytes = exact ? bytes : wire->bound(NULL, floats), .f32_bytes = bytes},
         .codec_s = s->n * (s->forth_rates.encode_s + s->forth_rates.decode_s),
         .fillings = 1,
         .wire_hops = 2 * codec->rounds};

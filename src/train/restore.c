@@ -153,7 +153,7 @@ static void say_residuals(const taciti_trainer *trainer, const origin *from) {
     const char *before = json_string_value(json_object_get(config, "compress.codec"));
     const char *now = trainer->settings->job.compress.codec.text;
     if (before == NULL || strcmp(before, "none") == 0 || from->replicas == 0) return;
-    if (strcmp(now, "none") == 0 || from->ckpt.resumption == TACITI_RESUME_FROM_MEAN)
+    if (strcmp(now, "none") == 0 || from->ckpt.resumption == TACITI_RESUME_FROM_MEAN || trainer->ranks == 1)
         taciti_trainer_say(trainer, "resume: the residuals of %d ranks (compress.codec %s) are dropped%s",
                            from->replicas, before,
                            strcmp(now, "none") == 0 ? "; resume with that codec to send them" : "");
