@@ -5,9 +5,9 @@
  * Agarwal et al., "Accordion: Adaptive Gradient Communication via Critical Learning Regime Identification", MLSys 2021,
  * arXiv 2010.16248, algorithm 1, and its code. A_l -> sum of a bucket's gradients over one epoch; eta -> threshold.
  *
- *   every `every` epochs  critical if | |A_before| - |A_now| | >= threshold |A_before|, A_before from the last such
- * epoch also critical         from the first step to the first decision, and from a fall of the learning rate to the
- * next one
+ * A bucket is critical, and takes the low factor:
+ * - if | |A_before| - |A_now| | >= threshold |A_before|; decided every `every` epochs, A_before is of the last such one
+ * - from the first step to the first decision, and from a fall of the learning rate to the next decision
  *
  * Deviations: an epoch is a number of steps; a bucket stands for a layer; the sum is that of the gradients that the
  * optimizer got, equal on all ranks, where the code sums a rank's own; if the caller keeps no sum, the norm is that of

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Controllers: they choose the compression factor of the next step from what the steps before have shown.
+ * Controllers: they choose the factor of the next step from what the steps before have shown.
  *
  * All ranks must use the same factor. So a controller sees only facts that are equal on all ranks - sums and maxima
  * over ranks, the configuration - and is a function of them, its options and its state: every rank computes the same

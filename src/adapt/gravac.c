@@ -6,10 +6,15 @@
  * IEEE CLOUD 2023. theta_min -> floor, theta_s -> scale, theta_s theta_min -> candidate, theta_max -> ceiling,
  * delta -> gain |C(e)|^2 / |e|^2 with e = gradient + residual, T_comp -> throughput table.
  *
- *   every step    gain of the candidate >= epsilon: send the candidate's; else gain of the floor >= epsilon: the
- * floor's; else dense, residuals included. throughput[factor sent] = samples / seconds * gain every window  the scale
- * grows: squared (exponential), doubled (geometric). Gains of floor and candidate within omega: the candidate becomes
- * the floor. The two best throughputs within omega: the candidate becomes the second one
+ * Every step:
+ * - gain of the candidate >= epsilon: the candidate's factor is sent; else gain of the floor >= epsilon: the floor's;
+ *   else the step is dense, residuals included
+ * - throughput[factor sent] = samples / seconds * gain
+ *
+ * Every window:
+ * - the scale grows: squared (exponential) or doubled (geometric)
+ * - gains of floor and candidate within omega: the candidate becomes the floor
+ * - the two best throughputs within omega: the candidate becomes the second one
  *
  * `gravac.form faithful` is that. The default, `corrected`, mends what the paper leaves open:
  *   - the floor is promoted before the candidate moves, to a factor that was scored, and never above the ceiling

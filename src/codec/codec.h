@@ -38,7 +38,7 @@ typedef enum taciti_codec_class { TACITI_CODEC_SUM, TACITI_CODEC_GATHER, TACITI_
 
 /* How strongly one call compresses. {0}: the codec's default. */
 typedef struct taciti_codec_setting {
-    double factor;    /* compression factor: elements per element that is sent, k = max(1, floor(n / factor)); 1: all */
+    double factor;    /* elements per element that is sent, k = max(1, floor(n / factor)); 1: all */
     double threshold; /* > 0: sends the elements with |v| >= threshold instead; for codecs with `thresholds` */
 } taciti_codec_setting;
 
@@ -94,7 +94,8 @@ typedef struct taciti_codec {
     bool keyless;          /* neither encode nor decode reads the key: the exchange need not compute it */
     unsigned exact_rounds; /* LINEAR: bit r: the payload of round r consists of integers, which must travel in f32 */
 
-    /* Maximum bytes of a payload of n floats, for every setting. Grows with n. Any thread. */
+    /* Maximum bytes of a payload of n floats, for every setting. Grows with n. LINEAR: of the last round on one rank;
+     * payload_n() tells the others. Any thread. */
     size_t (*bound)(const void *options, size_t n);
 
     /* Mean bytes of a payload of n floats at that setting, for predictions. NULL: bound(). Any thread. */

@@ -11,8 +11,8 @@
  *   P = sum M Q         first round                    Phat             orthonormalised P
  *   Q = sum M^T Phat    second round                   Phat Q^T         result
  *
- *   alternate: in one step P = sum M Qhat is sent and P Qhat^T is the result, in the next Q = sum M^T Phat and Phat
- * Q^T: one round and half the bytes per step.
+ * - alternate: in one step P = sum M Qhat is sent and P Qhat^T is the result, in the next Q = sum M^T Phat and
+ *   Phat Q^T: one round and half the bytes per step
  *
  *   deviations: factors are summed and not averaged, because results are sums (Phat does not depend on the scale). A
  *   column of Q that has vanished is drawn again from the key, so a matrix whose rank grows is followed. Columns of Q

@@ -12,7 +12,7 @@
  *   0.8 k were (sidco.stages 0); it is the codec's state.
  *   deviation: zeros are left out, since no law has them: the share is k of the elements that are not zero. The number
  *   of stages begins at what shares of sidco.ratio take, not at 1. Excesses are over the threshold, not over the
- * smallest element above it.
+ *   smallest element above it.
  *
  * Properties (test_estimators.c): 0.8 k to 1.2 k elements of exponential, Laplace and gamma data at factors 10 to 1000
  * (sidco_fits_its_laws); the closed forms of the specification (test_tail.c); class GATHER; deterministic.

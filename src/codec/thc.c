@@ -10,16 +10,18 @@
  *   q = (y + R) / s, s = 2 R / (2^bits - 1), rounded up or down at random, without bias
  *   sum of y = s * (sum of q) - N R
  *
- *   deviations: a range per block and not for the whole array, because layers differ in scale; the exact maximum, so
- *   nothing is cut off; no table of optimised levels. Fewer than 3 bits are refused: R is some 3.7 standard deviations,
- * so the error of 2 bits would be larger than the gradient, and error feedback would let residuals grow without end.
- * There is no switch that adds integers: they travel in floats, as many per float as its 24 bits hold sums of N of
- * them, and every all-reduce of f32 adds them exactly.
+ * Deviations:
+ * - a range per block and not for the whole array, because layers differ in scale
+ * - the exact maximum, so nothing is cut off; no table of optimised levels
+ * - fewer than 3 bits are refused: R is some 3.7 standard deviations, so the error of 2 bits would be larger than the
+ *   gradient, and error feedback would let residuals grow without end
+ * - integers are not added by a network switch: they travel in floats, as many per float as its 24 bits hold sums of N
+ *   of them, and every all-reduce of f32 adds them exactly
  *
  * Properties (exchange/test_linear.c): the decoded sum is the sum of what ranks have decoded, exactly before the
  * rotation back; unbiased; with range 1 and 4 bits, 0.3 becomes level 10 with probability 3/4 and else 9; class LINEAR;
- * a block with a value that is not finite decodes to NaN. Bits per element at 4 bits: 6 for 4 ranks, 8 for 17, 12 for
- * 273.
+ * a block with a value that is not finite decodes to NaN. At 4 bits a float holds 4 elements on up to 4 ranks, 3 on up
+ * to 17, 2 on up to 273: 8, 10.7 and 16 bits per element on the wire.
  *
  * Payload, round 0             floats              round 1                     floats
  *   max |y|, by block, rank    blocks x ranks      1, whose sum is N           1

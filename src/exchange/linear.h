@@ -62,8 +62,8 @@ size_t taciti_linear_predict_bytes(const taciti_comm *comm, const taciti_layout 
 tacit_status taciti_linear_run(taciti_linear_reduce *linear, float *x, size_t n, const taciti_bucket_task *task,
                                float *error, taciti_codec_tally *tally);
 
-/* Ends a step: the states that its runs have written replace those before, or are forgotten. No run may be under way.
- */
+/* Ends a step: the states that its runs have written replace those before, or are forgotten. No run may be under
+ * way. */
 void taciti_linear_settle(taciti_linear_reduce *linear, bool taken);
 
 /* The codec's state for that bucket, *bytes of it, for checkpoints; the same on all ranks. Between steps. */
@@ -78,8 +78,8 @@ uint64_t taciti_linear_bytes(const taciti_linear_reduce *linear, size_t bucket, 
 uint64_t taciti_linear_nic_bytes(const taciti_linear_reduce *linear, size_t bucket, taciti_codec_setting setting,
                                  int host);
 
-/* The matrices within elements [at, at + n) of the flat array: every tensor of two or more dimensions as shape[0] rows;
- * of one that the range cuts, the whole rows. Writes them unless `out` is NULL and returns their number. */
+/* The matrices within bucket `bucket` of the layout: every tensor of two or more dimensions as shape[0] rows; of one
+ * that the bucket cuts, the whole rows. Writes them unless `out` is NULL and returns their number. */
 size_t taciti_linear_matrices(const taciti_layout *layout, size_t bucket, taciti_codec_matrix *out);
 
 #endif

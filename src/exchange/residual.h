@@ -2,13 +2,13 @@
  *
  * What a rank stores about its encodings of a bucket from step to step: the codec's state and one of
  *
- *   errors      error feedback: v = x + decay * residual is encoded; what v loses is the next residual. With momentum
- *               (Y. Lin et al., "Deep Gradient Compression", ICLR 2018, arXiv 1712.01887, section 3.2 and 3.3):
- *               u = momentum * u + x, v = u + decay * residual, and u becomes 0 where v was sent. The result has
- * neither decay nor momentum estimates   EF21 (P. Richtarik, I. Sokolov, I. Fatkhullin, arXiv 2106.05203, algorithm 2):
- * x - estimate is encoded, and what is decoded is added to the estimate, by the sender and by the receivers. Every rank
- * has an estimate of its contribution, an owner the sum of these, and all ranks an estimate of that sum, which is the
- * result
+ * - errors: error feedback. v = x + decay * residual is encoded; what v loses is the next residual. With momentum
+ *   (Y. Lin et al., "Deep Gradient Compression", ICLR 2018, arXiv 1712.01887, section 3.2 and 3.3):
+ *   u = momentum * u + x, v = u + decay * residual, and u becomes 0 where v was sent. The result has neither decay nor
+ *   momentum.
+ * - estimates: EF21 (P. Richtarik, I. Sokolov, I. Fatkhullin, arXiv 2106.05203, algorithm 2). x - estimate is encoded,
+ *   and what is decoded is added to the estimate, by the sender and by the receivers. Every rank has an estimate of its
+ *   contribution, an owner the sum of these, and all ranks an estimate of that sum, which is the result.
  *
  * Arrays have an element for every element of the bucket, at its position, so the number of ranks may change between
  * two runs. A rank writes to those elements only that it encodes; the memory of the others stays untouched.

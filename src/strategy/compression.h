@@ -8,11 +8,11 @@
  * settle() adds up over all ranks what encodes have seen, in one short message, and computes from these sums, which are
  * the same bits on every rank, what the next step does:
  *
- *   factor      compress.factor, or the decision of a controller (adapt/adapt.h); it rises from 1 during
- * compress.warmup threshold   of codecs that select by threshold: one for the whole model, so that the elements with
- * the largest magnitudes of all buckets are sent. It is corrected from step to step (taciti_threshold_correct()) dense
- * factor 1, or the decision of a controller: the bits and the speed of a run without compression; what the residuals
- * hold is added first
+ * - factor: compress.factor, or the decision of a controller (adapt/adapt.h); it rises from 1 during compress.warmup
+ * - threshold, of codecs that select by threshold: one for the whole model, so that the elements with the largest
+ *   magnitudes of all buckets are sent. It is corrected from step to step (taciti_threshold_correct())
+ * - dense: factor 1, or the decision of a controller: the bits and the speed of a run without compression; what the
+ *   residuals hold is added first
  *
  * Without a codec it is an exchange with exchange.wire, and settle() sends nothing.
  */
