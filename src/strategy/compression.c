@@ -157,14 +157,15 @@ tacit_status taciti_compression_begin(taciti_compression *c, float *flat, size_t
     return taciti_exchange_begin(c->exchange, flat, bucket);
 }
 
-tacit_status taciti_compression_settle(taciti_compression *c, bool taken, double lr, taciti_step_report *report) {
+tacit_status taciti_compression_settle(taciti_compression *c, bool taken, double lr, double norm,
+                                       taciti_step_report *report) {
     TACITI_TRY(taciti_exchange_settle(c->exchange, taken));
     if (c->setup.codec == NULL || !taken) {
         c->decision.changed = false;
         c->step++;
         return TACIT_OK;
     }
-    return taciti_compression_learn(c, lr, report);
+    return taciti_compression_learn(c, lr, norm, report);
 }
 
 bool taciti_compression_event(const taciti_compression *c, char *out, size_t size) {

@@ -79,9 +79,9 @@ void taciti_compression_at(taciti_compression *compression, int64_t step);
 tacit_status taciti_compression_begin(taciti_compression *compression, float *flat, size_t bucket);
 
 /* Ends the exchange of a step, after all waits; the step number increases by one. taken: the update is made. Not taken:
- * nothing changes, so that the next step does what this one would have done. lr: of the step. Fills in what the report
- * says of compression. Collective. */
-tacit_status taciti_compression_settle(taciti_compression *compression, bool taken, double lr,
+ * nothing changes, so that the next step does what this one would have done. lr: of the step. norm: of the sum over
+ * ranks, the same bits on all of them. Fills in what the report says of compression. Collective. */
+tacit_status taciti_compression_settle(taciti_compression *compression, bool taken, double lr, double norm,
                                        struct taciti_step_report *report);
 
 /* Lists residuals, thresholds and the controller's state for checkpoints. Not collective. */

@@ -139,13 +139,13 @@ static taciti_adapt_tally tally_of(const taciti_compression *c, const taciti_see
 }
 
 /* In a dense step nothing is encoded: everything is sent. The norm is that of the sum. */
-static void count_dense(taciti_compression *c, const taciti_step_report *report) {
+static void count_dense(taciti_compression *c, double norm) {
     for (size_t b = 0; b < c->layout->bucket_count; b++) {
         taciti_seen *s = seen_of(c, c->mine, TACITI_PAYLOAD_CONTRIBUTION, b);
         const double n = (double)c->layout->buckets[b].n, share = n / (double)c->layout->n;
         if (s->n > 0 || taciti_compression_factor(c, b) > 1) continue;
         s->n = s->kept = s->near = n;
-        s->squares_in = s->squares_out = share * report->grad_norm * report->grad_norm;
+        s->squares_in = s->squares_out = share * norm * norm;
     }
 }
 
@@ -221,7 +221,7 @@ static void correct(taciti_compression *c, int kind, const taciti_seen *s, doubl
     if (threshold->value > 0) taciti_threshold_correct(threshold, s->n / factor, s->kept, s->near);
 }
 
-tacit_status taciti_compression_learn(taciti_compression *c, double lr, taciti_step_report *report) {
+tacit_status taciti_compression_learn(taciti_compression *c, double lr, double norm, taciti_step_report *report) {
     const size_t all = c->layout->bucket_count;
     const double factor = taciti_compression_factor(c, all);
     report->factor = c->setup.codec->selects || factor <= 1 ? factor : 0;
@@ -236,13 +236,13 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, taciti_s
     TACITI_TRY(taciti_comm_allgather(c->comm, c->mine, c->statistics_n * sizeof *c->mine, c->all));
     TACITI_TRY(gather_histogram(c));
     reduce(c);
-    count_dense(c, report);
+    count_dense(c, norm);
     taciti_seen sums[TACITI_PAYLOAD_KINDS];
     for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++) sums[kind] = sum_of(c, kind);
     const taciti_seen *contributions = &sums[TACITI_PAYLOAD_CONTRIBUTION];
     if (contributions->squares_in > 0) report->gain = contributions->squares_out / contributions->squares_in;
     if (contributions->n > 0) report->kept = contributions->kept / contributions->n;
-    decide(c, lr, contributions, report->grad_norm);
+    decide(c, lr, contributions, norm);
     c->step++;
     const double next = taciti_compression_factor(c, all), back = c->setup.options->back;
     const bool dense = factor <= 1;

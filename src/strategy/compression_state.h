@@ -55,8 +55,9 @@ struct taciti_compression {
 /* Elements per element sent in this step; bucket = their count: of the model. 1: dense. */
 double taciti_compression_factor(const taciti_compression *c, size_t bucket);
 
-/* Adds up what all ranks have seen, corrects the thresholds and decides the next step. Collective. */
-tacit_status taciti_compression_learn(taciti_compression *c, double lr, taciti_step_report *report);
+/* Adds up what all ranks have seen, corrects the thresholds and decides the next step. norm: of the sum, equal on all
+ * ranks. Collective. */
+tacit_status taciti_compression_learn(taciti_compression *c, double lr, double norm, taciti_step_report *report);
 
 /* Statistics of n doubles for so many buckets. */
 size_t taciti_statistics_size(size_t buckets);

@@ -85,7 +85,7 @@ static tacit_status collect(dp *d, double lr, taciti_step_report *report, double
     report->grad_norm = sqrt(squares);
     report->skipped = !isfinite(squares);
     *scale = report->skipped ? 1 : taciti_optim_clip_scale(d->context.optim_options, report->grad_norm);
-    return taciti_compression_settle(d->compression, !report->skipped, lr, report);
+    return taciti_compression_settle(d->compression, !report->skipped, lr, report->grad_norm, report);
 }
 
 static tacit_status dp_finish(void *self, double lr, taciti_step_report *out) {

@@ -243,7 +243,8 @@ static tacit_status step_together(localsgd *l, bool update, taciti_step_report *
     const taciti_strategy_context *c = &l->context;
     taciti_exchange *exchange = taciti_compression_exchange(l->compression);
     const size_t buckets = c->layout->bucket_count;
-    const bool overlap = c->exchange_options->overlap;
+    const bool overlap = c->exchange_options->overlap, compresses = c->compression.codec != NULL;
+    double squares = 0; /* of the sums */
     for (size_t b = 0; b < buckets; b++) {
         if (update) step_inner(l, &c->layout->buckets[b]);
         depart_bucket(l, b);
@@ -252,12 +253,14 @@ static tacit_status step_together(localsgd *l, bool update, taciti_step_report *
     for (size_t b = 0; b < buckets && !overlap; b++)
         TACITI_TRY(taciti_compression_begin(l->compression, c->gradients, b));
     for (size_t b = 0; b < buckets; b++) {
+        const taciti_bucket *range = &c->layout->buckets[b];
         const int64_t begin_ns = taciti_now_ns();
         TACITI_TRY(taciti_exchange_wait(exchange, b));
         report->wait_ns += taciti_trace_add(c->trace, TACITI_SPAN_WAIT, (int)b, begin_ns) - begin_ns;
+        if (compresses) squares += taciti_optim_sum_squares(c->optim, c->gradients, range->offset, range->n);
         arrive_bucket(l, b, &report->moved);
     }
-    return taciti_compression_settle(l->compression, true, l->lr, report);
+    return taciti_compression_settle(l->compression, true, l->lr, sqrt(squares), report);
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */

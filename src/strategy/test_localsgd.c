@@ -6,8 +6,10 @@
 /* cmocka wants the four above first */
 #include <cmocka.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
+#include "adapt/test_controller.h"
 #include "base/memory.h"
 #include "base/rng.h"
 #include "codec/test_sparse.h"
@@ -285,6 +287,85 @@ static void error_feedback_loses_nothing(void **state) {
         assert_true(moved <= all && moved > all - 1.5 * THRESHOLD.threshold);
     }
     forget(&t, 2);
+}
+
+/* A controller that compares what the ranks' controllers are told. Every second outer step is dense. */
+typedef struct witness {
+    _Atomic uint64_t told[STEPS]; /* by the first rank */
+    _Atomic int decisions, others;
+} witness;
+
+static size_t witness_state_bytes(const void *options, size_t buckets) {
+    (void)options;
+    (void)buckets;
+    return sizeof(double);
+}
+
+static void witness_start(const void *options, const taciti_adapt_start *start, void *state, taciti_decision *decision,
+                          double *factors) {
+    (void)options;
+    (void)start;
+    (void)state;
+    (void)factors;
+    *decision = (taciti_decision){.factor = 1};
+}
+
+static void witness_decide(const void *options, const taciti_adapt_facts *facts, void *state, taciti_decision *decision,
+                           double *factors) {
+    witness *w = *(witness *const *)options;
+    const double squares = facts->model.squares_total + facts->model.sent.squares_in;
+    uint64_t told = 0, first = 0;
+    (void)factors;
+    memcpy(&told, &squares, sizeof told);
+    if (!atomic_compare_exchange_strong(&w->told[facts->step], &first, told) && first != told) w->others++;
+    w->decisions++;
+    *(double *)state = squares;
+    decision->factor = decision->factor > 1 ? 1 : 10;
+    taciti_decision_explain(decision, "alternates");
+}
+
+static const taciti_controller WITNESS = {.name = "witness",
+                                          .help = "-",
+                                          .source = "-",
+                                          .state_bytes = witness_state_bytes,
+                                          .start = witness_start,
+                                          .decide = witness_decide};
+
+static void defaults(const taciti_option_table *table, void *values) {
+    const taciti_section section = {.table = table, .values = values};
+    assert_int_equal(taciti_config_defaults(&(taciti_config){&section, 1}), TACIT_OK);
+}
+
+/* Gradients differ between ranks; what a controller sees, and what it decides, does not. */
+static void controllers_see_the_same_on_all_ranks(void **state) {
+    (void)state;
+    static const taciti_compress_options FEEDBACK = {.factor = 10, .feedback = true, .decay = 1, .seed = 7};
+    const taciti_codec *topk = taciti_codec_find("topk");
+    driven knee = driven_create("knee");
+    void *codec_options = taciti_calloc(1, topk->options_size);
+    witness w = {.decisions = 0};
+    witness *borrowed = &w;
+    defaults(topk->options, codec_options);
+    trial t = trial_of(REALS, TACITI_OPTIM_SGD, 1);
+    t.compression = (taciti_compression_setup){.codec = topk,
+                                               .codec_options = codec_options,
+                                               .options = &FEEDBACK,
+                                               .controller = knee.controller,
+                                               .controller_options = knee.options};
+    play(&t, 4);
+    assert_replicas_equal(&t, 4);
+    forget(&t, 4);
+    t.compression.controller = &WITNESS;
+    t.compression.controller_options = &borrowed;
+    play(&t, 4);
+    assert_replicas_equal(&t, 4);
+    assert_int_equal(w.decisions, 4 * STEPS);
+    assert_int_equal(w.others, 0);
+    for (int step = 0; step < STEPS; step++)
+        assert_true(w.told[step] != 0 && t.reports[1][step].factor == (step % 2 ? 10 : 1));
+    forget(&t, 4);
+    taciti_free(codec_options);
+    driven_destroy(&knee);
 }
 
 static bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
@@ -609,6 +690,7 @@ static void a_place_outside_the_period_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(error_feedback_loses_nothing),
+        cmocka_unit_test(controllers_see_the_same_on_all_ranks),
         cmocka_unit_test(alone_it_is_dp_to_the_bit),
         cmocka_unit_test(averaging_every_step_of_sgd_is_dp),
         cmocka_unit_test(the_average_conserves_the_sum),
