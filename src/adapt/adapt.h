@@ -4,7 +4,8 @@
  *
  * All ranks must use the same factor. So a controller sees only facts that are equal on all ranks - sums and maxima
  * over ranks, the configuration - and is a function of them, its options and its state: every rank computes the same
- * decision, without a message. A decision is one step late: facts of step t choose the factor of step t + 1.
+ * decision, up to the rounding of its processor's logarithms. So the caller gives all ranks that of rank 0. A decision
+ * is one step late: facts of step t choose the factor of step t + 1.
  *
  * State, decision and factors of buckets are plain bytes without pointers, equal on all ranks. The caller owns them and
  * saves all three in checkpoints; a run that resumes goes on with decide().

@@ -28,11 +28,27 @@ void taciti_threshold_correct(taciti_threshold *t, double target, double kept, d
 
 /* ---- factors ----------------------------------------------------------------------------------------------------- */
 
+/* factor^(step / warmup). From square roots, which IEEE 754 rounds correctly: pow() differs between processors, and
+ * payloads whose length depends on the factor would not match. */
+static double risen(double factor, int64_t step, int64_t warmup) {
+    enum { BITS = 32 };
+    double root = factor, power = 1;
+    if (step >= warmup) return factor;
+    for (int bit = 0; bit < BITS; bit++) {
+        root = sqrt(root);
+        step *= 2;
+        if (step < warmup) continue;
+        step -= warmup;
+        power *= root;
+    }
+    return power;
+}
+
 double taciti_compression_factor(const taciti_compression *c, size_t bucket) {
     const taciti_compress_options *o = c->setup.options;
     const bool own = bucket < c->layout->bucket_count && c->factors[bucket] > 0;
     const double factor = fmax(1, own ? c->factors[bucket] : c->decision.factor);
-    return c->step < o->warmup ? pow(factor, (double)c->step / (double)o->warmup) : factor;
+    return risen(factor, c->step, o->warmup);
 }
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
@@ -181,7 +197,15 @@ static double squares_total(const taciti_compression *c, const taciti_seen *cont
     return encoders > 0 ? norm * norm * contributions->n / (encoders * (double)c->layout->n) : 0;
 }
 
-static void decide(taciti_compression *c, double lr, const taciti_seen *contributions, double norm) {
+/* Rank 0 decides: logarithms differ between processors in the last bit. */
+static tacit_status share_decision(taciti_compression *c) {
+    if (c->state_bytes == 0) return TACIT_OK;
+    TACITI_TRY(taciti_comm_broadcast(c->comm, 0, &c->decision, sizeof c->decision));
+    if (!c->setup.controller->per_bucket) return TACIT_OK;
+    return taciti_comm_broadcast(c->comm, 0, c->factors, c->layout->bucket_count * sizeof *c->factors);
+}
+
+static tacit_status decide(taciti_compression *c, double lr, const taciti_seen *contributions, double norm) {
     const taciti_statistics_head *head = head_of(c);
     const taciti_costs *costs = &head->costs;
     taciti_adapt_tally model = tally_of(c, contributions);
@@ -207,6 +231,7 @@ static void decide(taciti_compression *c, double lr, const taciti_seen *contribu
         .seconds = {costs->step_s, costs->compute_s, costs->encode_s, costs->exposed_s, costs->busy_s},
     };
     c->setup.controller->decide(c->setup.controller_options, &facts, c->state, &c->decision, c->factors);
+    return share_decision(c);
 }
 
 /* Of the step that comes. factor 0: this one was dense, and sent all residuals: begin anew. */
@@ -242,7 +267,7 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, double n
     const taciti_seen *contributions = &sums[TACITI_PAYLOAD_CONTRIBUTION];
     if (contributions->squares_in > 0) report->gain = contributions->squares_out / contributions->squares_in;
     if (contributions->n > 0) report->kept = contributions->kept / contributions->n;
-    decide(c, lr, contributions, norm);
+    TACITI_TRY(decide(c, lr, contributions, norm));
     c->step++;
     const double next = taciti_compression_factor(c, all), back = c->setup.options->back;
     const bool dense = factor <= 1;
