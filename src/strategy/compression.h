@@ -98,8 +98,14 @@ typedef struct taciti_threshold {
     double error; /* log(kept / target) of the last step */
 } taciti_threshold;
 
-/* Corrects the threshold so that `target` elements reach it, after `kept` elements have had at least that magnitude and
- * `near` at least half of it. Pure. */
-void taciti_threshold_correct(taciti_threshold *threshold, double target, double kept, double near);
+/* What a step showed of n elements: so many have had at least the threshold's magnitude, and half of it. */
+typedef struct taciti_threshold_seen {
+    double n, kept, near;
+} taciti_threshold_seen;
+
+/* Corrects the threshold so that n / next elements reach it in the next step. factor: of the step that was seen. A
+ * change of the factor holds at once; an error of the threshold is damped. Both are above 1. Pure. */
+void taciti_threshold_correct(taciti_threshold *threshold, const taciti_threshold_seen *seen, double factor,
+                              double next);
 
 #endif

@@ -12,17 +12,28 @@
 
 /* ---- thresholds -------------------------------------------------------------------------------------------------- */
 
+/* log(threshold at `next` / threshold at `factor`), where log(n / count) is a power of the magnitude: 1 of a Laplace
+ * distribution, 2 of the tails of a normal one, less of heavier tails. */
+static double change_of(const taciti_threshold_seen *seen, double factor, double next) {
+    static const double MIN_POWER = 0.25, MAX_POWER = 4;
+    const double here = log(seen->n / fmax(seen->kept, 1)), half = log(seen->n / fmax(seen->near, 1));
+    if (next == factor) return 0;
+    const double power = here > half && half > 0 ? log2(here / half) : 1;
+    return log(log(next) / log(factor)) / fmin(fmax(power, MIN_POWER), MAX_POWER);
+}
+
 /* Between half the threshold and the threshold, the number of elements is taken for a power of the magnitude. With
  * error feedback that overshoots: what stays behind lies just below the last threshold. So the correction is damped as
  * long as it changes direction, and the damping ends when it does not. */
-void taciti_threshold_correct(taciti_threshold *t, double target, double kept, double near) {
+void taciti_threshold_correct(taciti_threshold *t, const taciti_threshold_seen *seen, double factor, double next) {
     static const double MIN_SLOPE = 2, MAX_SLOPE = 16, MAX_CHANGE = 2.08, DAMPED = 0.5, FREED = 1.2, MIN_GAIN = 0.05;
-    const double before = t->error, slope = log2(fmax(near, 1) / fmax(kept, 1));
-    t->error = log(fmax(kept, 0.5) / target);
+    const double before = t->error, slope = log2(fmax(seen->near, 1) / fmax(seen->kept, 1));
+    t->error = log(fmax(seen->kept, 0.5) * factor / seen->n);
     const bool turned = before * t->error < 0;
     t->gain = t->gain > 0 ? fmin(fmax(t->gain * (turned ? DAMPED : FREED), MIN_GAIN), 1) : 1;
-    const double change = t->gain * t->error / fmin(fmax(slope, MIN_SLOPE), MAX_SLOPE);
-    const bool lost = near < 1; /* nothing is anywhere near: the scale has jumped */
+    const double correction = t->gain * t->error / fmin(fmax(slope, MIN_SLOPE), MAX_SLOPE);
+    const double change = correction + change_of(seen, factor, next);
+    const bool lost = seen->near < 1; /* nothing is anywhere near: the scale has jumped */
     t->value *= exp(lost ? -MAX_CHANGE : fmin(fmax(change, -MAX_CHANGE), MAX_CHANGE));
 }
 
@@ -234,16 +245,17 @@ static tacit_status decide(taciti_compression *c, double lr, const taciti_seen *
     return share_decision(c);
 }
 
-/* Of the step that comes. factor 0: this one was dense, and sent all residuals: begin anew. */
-static void correct(taciti_compression *c, int kind, const taciti_seen *s, double factor) {
+/* For the step that comes, which has the factor `next`. A dense step sends all residuals: what follows begins anew. */
+static void correct(taciti_compression *c, int kind, const taciti_seen *s, double factor, double next) {
     taciti_threshold *threshold = &c->thresholds[kind];
     const bool used = c->setup.options->scope == TACITI_SCOPE_MODEL && c->setup.codec->thresholds;
-    if (!used || s->n < 1 || factor == 0) {
+    if (!used || s->n < 1 || factor <= 1 || next <= 1) {
         *threshold = (taciti_threshold){0};
         return;
     }
     if (threshold->value == 0) threshold->value = s->threshold;
-    if (threshold->value > 0) taciti_threshold_correct(threshold, s->n / factor, s->kept, s->near);
+    const taciti_threshold_seen seen = {.n = s->n, .kept = s->kept, .near = s->near};
+    if (threshold->value > 0) taciti_threshold_correct(threshold, &seen, factor, next);
 }
 
 tacit_status taciti_compression_learn(taciti_compression *c, double lr, double norm, taciti_step_report *report) {
@@ -270,9 +282,8 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, double n
     TACITI_TRY(decide(c, lr, contributions, norm));
     c->step++;
     const double next = taciti_compression_factor(c, all), back = c->setup.options->back;
-    const bool dense = factor <= 1;
-    correct(c, TACITI_PAYLOAD_CONTRIBUTION, contributions, dense ? 0 : next);
-    correct(c, TACITI_PAYLOAD_RESULT, &sums[TACITI_PAYLOAD_RESULT], dense ? 0 : back > 0 ? back : next);
+    correct(c, TACITI_PAYLOAD_CONTRIBUTION, contributions, factor, next);
+    correct(c, TACITI_PAYLOAD_RESULT, &sums[TACITI_PAYLOAD_RESULT], back > 0 ? back : factor, back > 0 ? back : next);
     c->settled_ns = taciti_now_ns();
     return TACIT_OK;
 }

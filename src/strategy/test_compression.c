@@ -34,15 +34,17 @@ static double draw(int law, uint64_t key, uint64_t i) {
 }
 
 /* One step of a selection by threshold: returns what is kept. */
-static double step_of(taciti_threshold *t, double target) {
-    double kept = 0, near = 0;
+static double step_to(taciti_threshold *t, double factor, double next) {
+    taciti_threshold_seen seen = {.n = N};
     for (size_t i = 0; i < N; i++) {
-        kept += fabs(g_x[i]) >= t->value;
-        near += fabs(g_x[i]) >= t->value / 2;
+        seen.kept += fabs(g_x[i]) >= t->value;
+        seen.near += fabs(g_x[i]) >= t->value / 2;
     }
-    taciti_threshold_correct(t, target, kept, near);
-    return kept;
+    taciti_threshold_correct(t, &seen, factor, next);
+    return seen.kept;
 }
+
+static double step_of(taciti_threshold *t, double target) { return step_to(t, N / target, N / target); }
 
 static int steps_until_close(taciti_threshold *t, double target, int max) {
     int close = 0, step = 0;
@@ -64,6 +66,20 @@ static void it_converges_and_follows_a_jump_of_the_scale(void **state) {
             for (size_t i = 0; i < N; i++) g_x[i] *= 1e-6;
             const int fall = steps_until_close(&t, N / factor, 60);
             if (fall > 40) fail_msg("law %d, factor %g: %d steps after a fall", law, factor, fall);
+        }
+}
+
+static void it_follows_a_change_of_the_factor_at_once(void **state) {
+    (void)state;
+    static const double FROM[] = {100, 25, 1.5}, TO[] = {25, 100, 1.2}, BOUND[] = {0.2, 0.3, 0.2};
+    for (int law = 0; law < LAWS; law++)
+        for (int i = 0; i < 3; i++) {
+            for (size_t j = 0; j < N; j++) g_x[j] = draw(law, 7, j);
+            taciti_threshold t = {.value = 1};
+            (void)steps_until_close(&t, N / FROM[i], 60);
+            (void)step_to(&t, FROM[i], TO[i]);
+            const double kept = step_of(&t, N / TO[i]) * TO[i] / N;
+            if (!(fabs(kept - 1) < BOUND[i])) fail_msg("law %d, %g -> %g: %g of the target", law, FROM[i], TO[i], kept);
         }
 }
 
@@ -132,6 +148,7 @@ static void what_does_not_fit_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_converges_and_follows_a_jump_of_the_scale),
+        cmocka_unit_test(it_follows_a_change_of_the_factor_at_once),
         cmocka_unit_test(it_is_steady_with_error_feedback),
         cmocka_unit_test(what_is_out_of_reach_is_found),
         cmocka_unit_test(what_does_not_fit_is_refused),
