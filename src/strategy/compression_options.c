@@ -75,6 +75,26 @@ static tacit_status check_policy(const taciti_compression_setup *setup) {
                        controller->name, setup->codec->name);
 }
 
+/* What has no effect. */
+static tacit_status check_effects(const taciti_compress_options *o, const taciti_codec *codec) {
+    if (!codec->selects && (o->warmup > 0 || o->back > 0))
+        return taciti_fail(TACIT_E_CONFIG,
+                           "codec %s has no factor: leave out compress.warmup and compress.back, or take a codec that "
+                           "selects: --compress.codec topk",
+                           codec->name);
+    if (o->back > 0 && codec->aggregation == TACITI_CODEC_LINEAR)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "codec %s sends its sum back as it is: leave out compress.back, or take another codec: "
+                           "--compress.codec topk",
+                           codec->name);
+    if (o->decay != 1 && !o->feedback)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.decay %g: without compress.feedback there is no residual to decay; "
+                           "--compress.decay 1, or --compress.feedback true",
+                           o->decay);
+    return TACIT_OK;
+}
+
 tacit_status taciti_compression_check(const taciti_compression_setup *setup) {
     TACITI_TRY(check_policy(setup));
     if (setup->codec == NULL) return TACIT_OK;
@@ -87,6 +107,7 @@ tacit_status taciti_compression_check(const taciti_compression_setup *setup) {
                            "compress.back %g is below 1: --compress.back 1 sends sums as a whole, "
                            "0 is compress.factor",
                            o->back);
+    TACITI_TRY(check_effects(o, setup->codec));
     if (setup->codec->aggregation == TACITI_CODEC_LINEAR) return TACIT_OK;
     return taciti_encoding_check(&(taciti_encoding){.codec = setup->codec});
 }
