@@ -140,15 +140,15 @@ static taciti_codec_setting setting_of(const taciti_compression *c, size_t bucke
                                        double factor) {
     if (!c->setup.codec->selects) return (taciti_codec_setting){0};
     const bool own = c->factors[bucket] > 0; /* the threshold is that of the model */
-    return (taciti_codec_setting){.factor = factor, .threshold = own ? 0 : c->thresholds[kind].value};
+    return (taciti_codec_setting){.factor = factor, .threshold = own || factor <= 1 ? 0 : c->thresholds[kind].value};
 }
 
 tacit_status taciti_compression_begin(taciti_compression *c, float *flat, size_t bucket) {
     if (c->setup.codec != NULL) {
-        const double factor = taciti_compression_factor(c, bucket), back = c->setup.options->back;
+        const double factor = taciti_compression_factor(c, bucket);
         const taciti_exchange_setting setting = {
             .contribution = setting_of(c, bucket, TACITI_PAYLOAD_CONTRIBUTION, factor),
-            .result = setting_of(c, bucket, TACITI_PAYLOAD_RESULT, back > 0 ? back : factor),
+            .result = setting_of(c, bucket, TACITI_PAYLOAD_RESULT, taciti_compression_back_factor(c, factor)),
             .dense = factor <= 1,
             .trial = c->decision.trial,
             .observe = c->decision.histogram};

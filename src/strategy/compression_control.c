@@ -62,6 +62,11 @@ double taciti_compression_factor(const taciti_compression *c, size_t bucket) {
     return risen(factor, c->step, o->warmup);
 }
 
+double taciti_compression_back_factor(const taciti_compression *c, double factor) {
+    const taciti_compress_options *o = c->setup.options;
+    return o->back > 0 ? risen(o->back, c->step, o->warmup) : factor;
+}
+
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
 enum { HEAD_N = sizeof(taciti_statistics_head) / sizeof(double), SEEN_N = sizeof(taciti_seen) / sizeof(double) };
@@ -260,7 +265,7 @@ static void correct(taciti_compression *c, int kind, const taciti_seen *s, doubl
 
 tacit_status taciti_compression_learn(taciti_compression *c, double lr, double norm, taciti_step_report *report) {
     const size_t all = c->layout->bucket_count;
-    const double factor = taciti_compression_factor(c, all);
+    const double factor = taciti_compression_factor(c, all), back = taciti_compression_back_factor(c, factor);
     report->factor = c->setup.codec->selects || factor <= 1 ? factor : 0;
     report->gain = report->kept = 1;
     c->decision.changed = false;
@@ -281,9 +286,9 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, double n
     if (contributions->n > 0) report->kept = contributions->kept / contributions->n;
     TACITI_TRY(decide(c, lr, contributions, norm));
     c->step++;
-    const double next = taciti_compression_factor(c, all), back = c->setup.options->back;
+    const double next = taciti_compression_factor(c, all), next_back = taciti_compression_back_factor(c, next);
     correct(c, TACITI_PAYLOAD_CONTRIBUTION, contributions, factor, next);
-    correct(c, TACITI_PAYLOAD_RESULT, &sums[TACITI_PAYLOAD_RESULT], back > 0 ? back : factor, back > 0 ? back : next);
+    correct(c, TACITI_PAYLOAD_RESULT, &sums[TACITI_PAYLOAD_RESULT], back, next_back);
     c->settled_ns = taciti_now_ns();
     return TACIT_OK;
 }

@@ -55,6 +55,9 @@ struct taciti_compression {
 /* Elements per element sent in this step; bucket = their count: of the model. 1: dense. */
 double taciti_compression_factor(const taciti_compression *c, size_t bucket);
 
+/* The same for sums on their way back, in a step that has that factor. */
+double taciti_compression_back_factor(const taciti_compression *c, double factor);
+
 /* Adds up what all ranks have seen, corrects the thresholds and decides the next step. norm: of the sum, equal on all
  * ranks. Collective. */
 tacit_status taciti_compression_learn(taciti_compression *c, double lr, double norm, taciti_step_report *report);

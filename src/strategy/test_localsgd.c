@@ -368,6 +368,31 @@ static void controllers_see_the_same_on_all_ranks(void **state) {
     driven_destroy(&knee);
 }
 
+/* Elements that a rank's contributions and the owners' sums hold on 4 ranks, at a factor and on the way back. */
+static double bytes_of_a_step(double back, int64_t warmup, int step) {
+    const taciti_codec *topk = taciti_codec_find("topk");
+    const taciti_compress_options o = {
+        .factor = 16, .back = back, .warmup = warmup, .collective = TACITI_ROUTE_SCATTER, .feedback = true, .decay = 1};
+    void *codec_options = taciti_calloc(1, topk->options_size);
+    defaults(topk->options, codec_options);
+    trial t = trial_of(REALS, TACITI_OPTIM_SGD, 1);
+    t.compression = (taciti_compression_setup){.codec = topk, .codec_options = codec_options, .options = &o};
+    play(&t, 4);
+    assert_replicas_equal(&t, 4);
+    forget(&t, 4);
+    taciti_free(codec_options);
+    return t.reports[0][step].bytes;
+}
+
+/* Also when a threshold is known, from the second step on; and the way back warms up as the way there. */
+static void the_way_back_has_its_own_factor(void **state) {
+    (void)state;
+    const double quarter = (double)(SIZES[0] + SIZES[1] + SIZES[2]); /* bytes of a quarter of the sum */
+    for (int step = 0; step < STEPS; step++) assert_true(bytes_of_a_step(1, 0, step) > 2.5 * quarter);
+    assert_true(bytes_of_a_step(16, 0, 2) < 1.5 * quarter);
+    assert_true(bytes_of_a_step(16, 100, 2) > 5 * quarter);
+}
+
 static bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
 
 static void alone_it_is_dp_to_the_bit(void **state) {
@@ -690,6 +715,7 @@ static void a_place_outside_the_period_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(error_feedback_loses_nothing),
+        cmocka_unit_test(the_way_back_has_its_own_factor),
         cmocka_unit_test(controllers_see_the_same_on_all_ranks),
         cmocka_unit_test(alone_it_is_dp_to_the_bit),
         cmocka_unit_test(averaging_every_step_of_sgd_is_dp),
