@@ -182,12 +182,14 @@ enum { THRESHOLD_N = sizeof(taciti_threshold) / sizeof(double) };
 static bool estimates(const taciti_compression *c) { return c->setup.options->estimate; }
 
 static void add_residuals(taciti_compression *c, taciti_state *out) {
-    static const char *const NAMES[] = {"strategy.residual", "strategy.residual_result", "strategy.residual_memory"};
+    static const char *const NAMES[2][3] = {
+        {"strategy.residual", "strategy.residual_result", "strategy.residual_memory"},
+        {"strategy.estimate", "strategy.estimate_result", "strategy.estimate_memory"}};
     const taciti_state_regroup rule = estimates(c) ? TACITI_STATE_RESET : TACITI_STATE_SUM;
-    for (int i = 0; i < (int)(sizeof NAMES / sizeof *NAMES); i++) {
+    for (int i = 0; i <= TACITI_RESIDUAL_MEMORY; i++) {
         float *residual = taciti_exchange_residual(c->exchange, (taciti_residual_array)i);
         if (residual == NULL) continue;
-        taciti_state_add(out, (taciti_state_entry){.name = NAMES[i],
+        taciti_state_add(out, (taciti_state_entry){.name = NAMES[estimates(c)][i],
                                                    .kind = TACITI_STATE_ARRAY,
                                                    .owner = TACITI_STATE_OWN,
                                                    .regroup = rule,
@@ -209,21 +211,24 @@ static void add_bytes(taciti_state *out, const char *name, taciti_state_owner ow
                                                .optional = true});
 }
 
+/* The controller is part of the names, so another one begins anew. */
+static void add_controller(taciti_compression *c, taciti_state *out) {
+    static const char *const WHAT[] = {"state", "decision", "factors"};
+    void *const data[] = {c->state, &c->decision, c->factors};
+    const size_t bytes[] = {c->state_bytes, sizeof c->decision, c->layout->bucket_count * sizeof *c->factors};
+    for (int i = 0; i < 3 && c->state_bytes > 0; i++) {
+        (void)snprintf(c->names[i], sizeof c->names[i], "strategy.%s_%s", c->setup.controller->name, WHAT[i]);
+        add_bytes(out, c->names[i], TACITI_STATE_SHARED, data[i], bytes[i]);
+    }
+}
+
 void taciti_compression_state(taciti_compression *c, taciti_state *out) {
     if (c->setup.codec == NULL) return;
     size_t bytes = 0;
     void *codec = taciti_exchange_codec_state(c->exchange, &bytes);
     add_residuals(c, out);
     add_bytes(out, "strategy.codec", TACITI_STATE_OWN, codec, bytes);
-    add_bytes(out, "strategy.controller", TACITI_STATE_SHARED, c->state, c->state_bytes);
-    if (c->state_bytes > 0) {
-        add_bytes(out, "strategy.decision", TACITI_STATE_SHARED, &c->decision, sizeof c->decision);
-        taciti_state_add(out, (taciti_state_entry){.name = "strategy.factors",
-                                                   .kind = TACITI_STATE_NUMBERS,
-                                                   .data = c->factors,
-                                                   .n = c->layout->bucket_count,
-                                                   .optional = true});
-    }
+    add_controller(c, out);
     taciti_state_add(out, (taciti_state_entry){.name = "strategy.thresholds",
                                                .kind = TACITI_STATE_NUMBERS,
                                                .data = &c->thresholds[0].value,
