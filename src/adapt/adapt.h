@@ -57,7 +57,7 @@ typedef struct taciti_adapt_facts {
     double loss;       /* mean over ranks; NAN: unknown */
     double samples;    /* of all ranks in this step */
     double bytes;      /* that crossed links between hosts, of the rank that sent most */
-    int ranks, lanes;  /* of the run; those that encode */
+    int ranks, lanes;  /* of the run; contributions that were encoded of every element: 0 in a dense step */
     size_t buckets;
     taciti_adapt_tally model;
     const taciti_adapt_tally *bucket; /* [buckets] */

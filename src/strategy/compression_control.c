@@ -98,7 +98,7 @@ static taciti_seen seen(const taciti_payload_tally *tally) {
 static void fill_mine(taciti_compression *c, const taciti_step_report *report) {
     const double per_ns = 1e-9;
     taciti_statistics_head *head = head_of(c);
-    *head = (taciti_statistics_head){.encoders = 0};
+    *head = (taciti_statistics_head){.costs = {0}};
     for (size_t b = 0; b < c->layout->bucket_count; b++) {
         const taciti_exchange_tally *tally = taciti_exchange_tally_of(c->exchange, b);
         head->costs.busy_s += (double)tally->run_ns * per_ns;
@@ -107,7 +107,6 @@ static void fill_mine(taciti_compression *c, const taciti_step_report *report) {
             *seen_of(c, c->mine, kind, b) = seen(one);
             head->costs.bytes += (double)one->bytes;
             head->costs.encode_s += (double)(one->encode_ns + one->decode_ns) * per_ns;
-            if (kind == TACITI_PAYLOAD_CONTRIBUTION && one->codec.n > 0) head->encoders = 1;
         }
     }
     const int64_t now = taciti_now_ns();
@@ -119,12 +118,12 @@ static void fill_mine(taciti_compression *c, const taciti_step_report *report) {
 /* mine = the sums and maxima over ranks, in rank order: the same bits everywhere. */
 static void reduce(taciti_compression *c) {
     const int ranks = taciti_comm_size(c->comm);
-    const size_t first = 1, costs_end = HEAD_N;
+    const size_t costs_end = HEAD_N;
     memcpy(c->mine, c->all, c->statistics_n * sizeof *c->mine);
     for (int r = 1; r < ranks; r++) {
         const double *theirs = c->all + (size_t)r * c->statistics_n;
         for (size_t i = 0; i < c->statistics_n; i++) {
-            const bool is_cost = i >= first && i < costs_end;
+            const bool is_cost = i < costs_end;
             const bool is_maximum = is_cost || (i >= HEAD_N && (i - HEAD_N) % SEEN_N == SEEN_N - 1);
             c->mine[i] = is_maximum ? fmax(c->mine[i], theirs[i]) : c->mine[i] + theirs[i];
         }
@@ -207,10 +206,10 @@ static double momentum_of(const taciti_optim_options *optim) {
     return optim->name == TACITI_OPTIM_SGD ? optim->momentum : optim->beta1;
 }
 
-/* |sum over ranks of what was sent|^2; an owner's part of a contribution is not encoded. */
-static double squares_total(const taciti_compression *c, const taciti_seen *contributions, double norm) {
-    const double encoders = head_of(c)->encoders;
-    return encoders > 0 ? norm * norm * contributions->n / (encoders * (double)c->layout->n) : 0;
+/* How many contributions were encoded of every element; several ranks may encode parts of one. */
+static int lanes_of(const taciti_compression *c, const taciti_seen *contributions) {
+    const bool dense = taciti_compression_factor(c, c->layout->bucket_count) <= 1;
+    return dense ? 0 : (int)lround(contributions->n / (double)c->layout->n);
 }
 
 /* Rank 0 decides: logarithms differ between processors in the last bit. */
@@ -222,13 +221,13 @@ static tacit_status share_decision(taciti_compression *c) {
 }
 
 static tacit_status decide(taciti_compression *c, double lr, const taciti_seen *contributions, double norm) {
-    const taciti_statistics_head *head = head_of(c);
-    const taciti_costs *costs = &head->costs;
+    const taciti_costs *costs = &head_of(c)->costs;
+    const int lanes = lanes_of(c, contributions);
     taciti_adapt_tally model = tally_of(c, contributions);
     for (size_t b = 0; b < c->layout->bucket_count; b++)
         c->tallies[b] = tally_of(c, seen_of(c, c->mine, TACITI_PAYLOAD_CONTRIBUTION, b));
     add_period(c, &model);
-    model.squares_total = squares_total(c, contributions, norm);
+    model.squares_total = lanes > 0 ? norm * norm : 0;
     const taciti_adapt_facts facts = {
         .step = c->step,
         .factor = taciti_compression_factor(c, c->layout->bucket_count),
@@ -238,7 +237,7 @@ static tacit_status decide(taciti_compression *c, double lr, const taciti_seen *
         .loss = (double)NAN,
         .bytes = costs->bytes,
         .ranks = taciti_comm_size(c->comm),
-        .lanes = (int)head->encoders,
+        .lanes = lanes,
         .buckets = c->layout->bucket_count,
         .model = model,
         .bucket = c->tallies,

@@ -18,9 +18,7 @@ typedef struct taciti_costs {
     double step_s, compute_s, encode_s, exposed_s, busy_s, bytes;
 } taciti_costs;
 
-/* encoders: 1 if this rank encodes; added up. */
 typedef struct taciti_statistics_head {
-    double encoders;
     taciti_costs costs;
 } taciti_statistics_head;
 
