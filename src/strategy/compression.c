@@ -133,6 +133,7 @@ taciti_exchange *taciti_compression_exchange(const taciti_compression *compressi
 
 void taciti_compression_at(taciti_compression *c, int64_t step) {
     c->step = step;
+    c->decision.changed = false;
     if (c->setup.codec == NULL) taciti_exchange_at(c->exchange, step, NULL);
 }
 
