@@ -164,6 +164,7 @@ tacit_status taciti_compression_settle(taciti_compression *c, bool taken, double
     if (c->setup.codec == NULL || !taken) {
         c->decision.changed = false;
         c->step++;
+        c->settled_ns = taciti_now_ns();
         return TACIT_OK;
     }
     return taciti_compression_learn(c, lr, norm, report);
