@@ -143,6 +143,15 @@ static void what_does_not_fit_is_refused(void **state) {
     refused((taciti_compression_setup){.codec = topk, .options = &o}, "--compress.back 1");
     o.back = 0, o.estimate = true, o.decay = 0.9;
     refused((taciti_compression_setup){.codec = topk, .options = &o}, "leave out compress.decay");
+    o.estimate = false, o.feedback = false;
+    refused((taciti_compression_setup){.codec = topk, .options = &o}, "--compress.decay 1");
+    o.decay = 1, o.warmup = 5;
+    refused((taciti_compression_setup){.codec = bf16, .options = &o}, "leave out compress.warmup");
+    o.warmup = 0, o.back = 1;
+    refused((taciti_compression_setup){.codec = bf16, .options = &o}, "and compress.back");
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
+        if ((*codec)->selects && (*codec)->aggregation == TACITI_CODEC_LINEAR)
+            refused((taciti_compression_setup){.codec = *codec, .options = &o}, "sends its sum back as it is");
 }
 
 int main(void) {
