@@ -104,7 +104,8 @@ typedef struct taciti_threshold_seen {
 } taciti_threshold_seen;
 
 /* Corrects the threshold so that n / next elements reach it in the next step. factor: of the step that was seen. A
- * change of the factor holds at once; an error of the threshold is damped. Both are above 1. Pure. */
+ * change of the factor holds at once; an error of the threshold is damped. Both are above 1. Where nothing was near,
+ * the scale has jumped, and the threshold becomes 0: the next step selects exactly. Pure. */
 void taciti_threshold_correct(taciti_threshold *threshold, const taciti_threshold_seen *seen, double factor,
                               double next);
 

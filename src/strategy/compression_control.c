@@ -33,8 +33,8 @@ void taciti_threshold_correct(taciti_threshold *t, const taciti_threshold_seen *
     t->gain = t->gain > 0 ? fmin(fmax(t->gain * (turned ? DAMPED : FREED), MIN_GAIN), 1) : 1;
     const double correction = t->gain * t->error / fmin(fmax(slope, MIN_SLOPE), MAX_SLOPE);
     const double change = correction + change_of(seen, factor, next);
-    const bool lost = seen->near < 1; /* nothing is anywhere near: the scale has jumped */
-    t->value *= exp(lost ? -MAX_CHANGE : fmin(fmax(change, -MAX_CHANGE), MAX_CHANGE));
+    t->value *= exp(fmin(fmax(change, -MAX_CHANGE), MAX_CHANGE));
+    if (seen->near < 1) *t = (taciti_threshold){0};
 }
 
 /* ---- factors ----------------------------------------------------------------------------------------------------- */
