@@ -52,7 +52,7 @@ const taciti_option_table taciti_compress_option_table = {.section = "compress",
 
 static const taciti_option ADAPT_OPTIONS[] = {
     TACITI_OPTION("policy", NAME, offsetof(taciti_adapt_options, policy), "fixed", .names = taciti_controller_name,
-                  .help = "what chooses the factor of every step; `tacit info controllers` lists them"),
+                  .help = "what chooses the factor of every step (docs/adaptive.md)"),
 };
 
 const taciti_option_table taciti_adapt_option_table = {.section = "adapt",
