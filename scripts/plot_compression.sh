@@ -81,7 +81,7 @@ set xlabel 'steps' textcolor rgb ink offset 0,0.4
 set key off
 set multiplot layout 1,3 margins 0.05,0.985,0.145,0.88 spacing 0.06
 
-set title sprintf('compression factor (mean %sx, %d decisions)', mean_factor, changes) textcolor rgb ink offset 0,-0.4
+set title sprintf('factor (mean %sx, %d decisions)', mean_factor, changes) textcolor rgb ink offset 0,-0.4
 set logscale y
 set yrange [0.9:high]
 set format y '%g'
