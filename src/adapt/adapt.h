@@ -45,17 +45,12 @@ typedef struct taciti_adapt_seconds {
     double busy;    /* the communication thread was exchanging: encode and decode included */
 } taciti_adapt_seconds;
 
-/* Predicted seconds of a step at this factor, from rates that all ranks agree on; factor 1: dense. */
-typedef double (*taciti_adapt_cost)(const void *context, double factor);
-
 /* A step that was taken. Skipped steps are not shown. */
 typedef struct taciti_adapt_facts {
     int64_t step;  /* 0, 1, ..., as in the configuration's counts of steps */
     double factor; /* that was used for the model; 1: dense. It may be below the decision's (warm-up of the factor) */
     double lr, lr_max; /* learning rate of the step; maximum of the whole schedule, 0: unknown */
     double momentum;   /* of the optimizer: beta1, or that of SGD */
-    double loss;       /* mean over ranks; NAN: unknown */
-    double samples;    /* of all ranks in this step */
     double bytes;      /* that crossed links between hosts, of the rank that sent most */
     int ranks, lanes;  /* of the run; contributions that were encoded of every element: 0 in a dense step */
     size_t buckets;
@@ -65,8 +60,6 @@ typedef struct taciti_adapt_facts {
     const double *histogram; /* [TACITI_MAGNITUDE_BINS] (kernel histogram, shift 20) counts of |gradient + residual|,
                                 summed over ranks; may be of a sample. NULL: not observed */
     taciti_adapt_seconds seconds;
-    taciti_adapt_cost cost; /* NULL: no prediction */
-    const void *cost_context;
 } taciti_adapt_facts;
 
 /* What is known before the first step. */

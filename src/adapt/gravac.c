@@ -9,7 +9,7 @@
  * Every step:
  * - gain of the candidate >= epsilon: the candidate's factor is sent; else gain of the floor >= epsilon: the floor's;
  *   else the step is dense, residuals included
- * - throughput[factor sent] = samples / seconds * gain
+ * - throughput[factor sent] = gain / seconds
  *
  * Every window:
  * - the scale grows: squared (exponential) or doubled (geometric)
@@ -126,7 +126,7 @@ static void record(const gravac_options *o, gravac_state *s, const taciti_adapt_
     while (at < s->entries && s->factor[at] != factor) at++;
     if (at == ENTRIES) return;
     if (at == s->entries) s->factor[s->entries++] = factor;
-    const double throughput = (facts->samples > 0 ? facts->samples : 1) / facts->seconds.step * d;
+    const double throughput = d / facts->seconds.step; /* every step has as many samples */
     if (o->form == FAITHFUL) {
         s->throughput[at] = (taciti_ewma){throughput, 1};
     } else {

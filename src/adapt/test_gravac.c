@@ -36,13 +36,13 @@ static taciti_codec_tally tally(double gain) {
     return (taciti_codec_tally){.squares_in = 4, .squares_out = 4 * gain, .n = 1000, .selected = 10};
 }
 
-/* One step at what was decided. throughput: samples per second x gain of a factor; NULL: that of the factor itself. */
+/* One step at what was decided. throughput: steps per second x gain of a factor; NULL: that of the factor itself. */
 static void step(driven *d, int64_t at, law gain, law throughput) {
-    taciti_adapt_facts facts = {.step = at, .factor = d->decision.factor, .ranks = 32, .samples = 1000, .buckets = 1};
+    taciti_adapt_facts facts = {.step = at, .factor = d->decision.factor, .ranks = 32, .buckets = 1};
     const double own = facts.factor == 1 ? 1 : gain(facts.factor);
     facts.model.sent = tally(own);
     if (d->decision.trial > 0 && !(g_blind && facts.factor == 1)) facts.model.trial = tally(gain(d->decision.trial));
-    facts.seconds.step = 1000 * own / (throughput != NULL ? throughput(facts.factor) : 100 * facts.factor);
+    facts.seconds.step = own / (throughput != NULL ? throughput(facts.factor) : 100 * facts.factor);
     driven_decide(d, &facts);
 }
 
@@ -217,7 +217,7 @@ static void test_two_readings(void **state) {
         const char *const settings[] = {"gravac.average", reading == 0 ? "norms" : "ratios", "gravac.weight", "0.05",
                                         NULL};
         driven d = gravac("corrected", settings);
-        taciti_adapt_facts facts = {.factor = 10, .ranks = 32, .samples = 1, .buckets = 1, .seconds = {.step = 1}};
+        taciti_adapt_facts facts = {.factor = 10, .ranks = 32, .buckets = 1, .seconds = {.step = 1}};
         for (facts.step = 0; facts.step < 50; facts.step++) {
             facts.factor = d.decision.factor;
             facts.model.sent = facts.model.trial = tally(.2);

@@ -136,6 +136,13 @@ static inline uint64_t taciti_codec_key(uint64_t seed, int64_t step, int rank, s
     return taciti_rng_key(taciti_rng_key(stream, (uint64_t)(int64_t)rank), bucket);
 }
 
+/* The mean bytes that n floats become at that setting. Any thread. */
+static inline double taciti_codec_expected_bytes(const taciti_codec *codec, const void *options,
+                                                 taciti_codec_setting setting, size_t n) {
+    if (codec->expected_bytes == NULL || n == 0) return (double)codec->bound(options, n);
+    return codec->expected_bytes(options, setting, n);
+}
+
 /* All codecs, ending with NULL. Any thread. */
 const taciti_codec *const *taciti_codec_list(void);
 

@@ -49,12 +49,6 @@ tacit_status taciti_codec_defaults(const taciti_codec *codec, void **out) {
     return status;
 }
 
-double taciti_codec_expected_bytes(const taciti_codec *codec, const void *options, taciti_codec_setting setting,
-                                   size_t n) {
-    if (codec->expected_bytes == NULL || n == 0) return (double)codec->bound(options, n);
-    return codec->expected_bytes(options, setting, n);
-}
-
 static size_t pieces_of(const taciti_trial *t) { return t->n / t->piece_n; }
 
 static float *array(const taciti_trial *t, int index) { return t->arrays[index].base; }

@@ -62,8 +62,4 @@ double taciti_trial_moved_bytes(const taciti_trial *trial, taciti_trial_pass pas
 /* The options of a codec at their defaults; NULL for a codec without options. Returns owned; taciti_free(). */
 tacit_status taciti_codec_defaults(const taciti_codec *codec, void **out);
 
-/* The mean bytes that n floats become. */
-double taciti_codec_expected_bytes(const taciti_codec *codec, const void *options, taciti_codec_setting setting,
-                                   size_t n);
-
 #endif

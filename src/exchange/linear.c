@@ -233,12 +233,6 @@ void *taciti_linear_states(const taciti_linear_reduce *linear, size_t *bytes) {
     return *bytes == 0 ? NULL : linear->buckets[0].state[linear->buckets[0].now];
 }
 
-void *taciti_linear_state(const taciti_linear_reduce *linear, size_t bucket, size_t *bytes) {
-    const taciti_linear_bucket *b = &linear->buckets[bucket];
-    *bytes = b->state_bytes;
-    return b->state[b->now];
-}
-
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 typedef uint64_t bytes_formula(const taciti_allreduce *reduce, size_t n, int host);
 

@@ -66,9 +66,6 @@ tacit_status taciti_linear_run(taciti_linear_reduce *linear, float *x, size_t n,
  * way. */
 void taciti_linear_settle(taciti_linear_reduce *linear, bool taken);
 
-/* The codec's state for that bucket, *bytes of it, for checkpoints; the same on all ranks. Between steps. */
-void *taciti_linear_state(const taciti_linear_reduce *linear, size_t bucket, size_t *bytes);
-
 /* Those of all buckets, one after the other. NULL, *bytes = 0: there are none. */
 void *taciti_linear_states(const taciti_linear_reduce *linear, size_t *bytes);
 

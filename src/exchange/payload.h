@@ -66,14 +66,6 @@ static inline size_t taciti_payload_bound(const taciti_encoding *encoding, size_
     return encoding->codec->bound(encoding->options, n);
 }
 
-/* Mean bytes of the payload of n floats at that setting. */
-static inline double taciti_payload_expected_bytes(const taciti_encoding *encoding, taciti_codec_setting setting,
-                                                   size_t n) {
-    const taciti_codec *codec = encoding->codec;
-    if (codec->expected_bytes == NULL) return (double)codec->bound(encoding->options, n);
-    return codec->expected_bytes(encoding->options, setting, n);
-}
-
 /* Bytes of scratch memory for encoding or decoding up to n floats, a multiple of 64. */
 static inline size_t taciti_payload_scratch_bytes(const taciti_encoding *encoding, size_t n) {
     if (encoding->codec->scratch_bytes == NULL) return 0;

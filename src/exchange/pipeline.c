@@ -25,7 +25,8 @@ static size_t floats_within(const taciti_encoding *encoding, size_t bytes) {
     size_t above = MAX_SEGMENT_N + GRAIN; /* the least number known not to fit */
     for (n = GRAIN; above - n > GRAIN;) {
         const size_t middle = (n + above) / 2 / GRAIN * GRAIN;
-        if (taciti_payload_expected_bytes(encoding, encoding->expected, middle) <= (double)bytes)
+        if (taciti_codec_expected_bytes(encoding->codec, encoding->options, encoding->expected, middle) <=
+            (double)bytes)
             n = middle;
         else
             above = middle;

@@ -234,7 +234,6 @@ static tacit_status decide(taciti_compression *c, double lr, const taciti_seen *
         .lr = lr,
         .lr_max = c->optim_options->lr,
         .momentum = momentum_of(c->optim_options),
-        .loss = (double)NAN,
         .bytes = costs->bytes,
         .ranks = taciti_comm_size(c->comm),
         .lanes = lanes,
