@@ -3,71 +3,7 @@
  * Quantisers: the packing and the checks that they share, then the numbers and the laws of each. What every codec must
  * do is in test_codec.c. Random methods have fixed keys, so a bound of 5 standard deviations holds always or never.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
-#include <math.h>
-#include <string.h>
-
-#include "base/log.h"
-#include "base/rng.h"
-#include "codec/quantiser.h"
-
-enum { MAX = 3000, TRIALS = 20000 };
-static float g_x[MAX], g_y[MAX], g_out[MAX + 1], g_error[MAX + 1];
-static _Alignas(64) unsigned char g_payload[8 * MAX], g_options[256], g_state[8 * MAX], g_next[8 * MAX];
-static taciti_codec_call g_call;
-
-static uint32_t to_bits(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static float normal(uint64_t key, size_t i) {
-    const double u = taciti_rng_unit(key, 2 * i) + 0x1p-54, v = taciti_rng_unit(key, 2 * i + 1);
-    return (float)(sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
-}
-
-/* The codec with its options, changed by one "section.key" unless that is NULL. */
-static const taciti_codec *use(const char *name) {
-    const taciti_codec *codec = taciti_codec_find(name);
-    assert_non_null(codec);
-    g_call = (taciti_codec_call){.key = 42, .state = g_state, .next = g_next};
-    memset(g_state, 0, sizeof g_state);
-    if (codec->options == NULL) return codec;
-    const taciti_section section = {codec->options, g_options, NULL};
-    assert_int_equal(taciti_config_defaults(&(taciti_config){&section, 1}), TACIT_OK);
-    g_call.options = g_options;
-    return codec;
-}
-
-static void set(const taciti_codec *codec, const char *key, const char *value) {
-    const taciti_section section = {codec->options, g_options, NULL};
-    assert_int_equal(taciti_config_set(&(taciti_config){&section, 1}, key, value, key), TACIT_OK);
-}
-
-/* Encodes x and decodes into y, and looks behind what is written. Returns the bytes of the payload. */
-static size_t round_trip(const taciti_codec *codec, const float *x, size_t n, float *y) {
-    const size_t bound = codec->bound(g_call.options, n);
-    size_t bytes = 0;
-    memset(g_payload + bound, 0xa5, 64);
-    g_out[n] = g_error[n] = 7;
-    assert_int_equal(codec->encode(&g_call, x, n, g_payload, g_error, &bytes), TACIT_OK);
-    assert_int_equal(bytes, bound);
-    for (size_t i = 0; i < 64; i++) assert_int_equal(g_payload[bound + i], 0xa5);
-    assert_int_equal(codec->decode(&g_call, g_payload, bytes, g_out, n), TACIT_OK);
-    assert_true(g_out[n] == 7 && g_error[n] == 7);
-    memcpy(y, g_out, n * sizeof *y);
-    return bytes;
-}
-
-static void assert_floats(const float *got, const float *expected, size_t n) {
-    for (size_t i = 0; i < n; i++) assert_int_equal(to_bits(got[i]), to_bits(expected[i]));
-}
+#include "codec/test_quantisers.h"
 
 /* ---- what quantisers share --------------------------------------------------------------------------------------- */
 typedef struct echo_options {
@@ -559,132 +495,6 @@ static void onebit_means_are_the_best_two_values(void **state) {
     assert_true(errors[0] < taciti_block_sums_of(g_x, 512).squares);
 }
 
-/* ---- loco -------------------------------------------------------------------------------------------------------- */
-static void take_state(void) { memcpy(g_state, g_next, sizeof g_state); }
-
-static void loco_follows_its_trace(void **state) {
-    (void)state;
-    static const float X[] = {1, .3f, -.8f, .05f};
-    static const int CODES[3][4] = {{7, 2, -6, 0}, {7, 2, -6, 0}, {7, 2, -6, 1}};
-    static const double ERRORS[3][4] = {
-        {.025, .01, -.01, .01}, {.045625, .01875, -.01625, .02}, {.062641, .026469, -.019406, .003859}};
-    const taciti_codec *codec = use("loco");
-    set(codec, "loco.error", "f32");
-    for (int t = 0; t < 3; t++) {
-        assert_int_equal(round_trip(codec, X, 4, g_y), 4 + 2);
-        float e[4];
-        memcpy(e, g_next + 8, sizeof e);
-        for (size_t i = 0; i < 4; i++) {
-            const int code = (g_payload[4 + i / 2] >> (i % 2 * 4) & 15) - 8;
-            assert_int_equal(code, CODES[t][i]);
-            assert_true(fabs((double)e[i] - ERRORS[t][i]) < 1e-6);
-        }
-        take_state();
-    }
-}
-
-/* With 8 bits the memory is within half a step of 1/128 of its largest element, and the largest positive one loses as
- * much as a whole step. */
-static void loco_stores_its_memory_in_8_bits(void **state) {
-    (void)state;
-    const taciti_codec *codec = use("loco");
-    for (size_t i = 0; i < 1000; i++) g_x[i] = normal(19, i);
-    (void)round_trip(codec, g_x, 1000, g_y);
-    for (size_t b = 0; b * 256 < 1000; b++) {
-        float scale, largest = 0;
-        memcpy(&scale, g_next + 8 + b * 260, sizeof scale);
-        for (size_t i = b * 256; i < 1000 && i < b * 256 + 256; i++) {
-            const float e = 0.2f * (g_x[i] - g_y[i]), stored = scale * (float)(int8_t)g_next[8 + b * 260 + 4 + i % 256];
-            largest = fmaxf(largest, fabsf(e));
-            assert_true(fabsf(e - stored) <= scale * 1.001f);
-            if (e < 127 * scale) assert_true(fabsf(e - stored) <= scale * 0.501f);
-        }
-        assert_true(fabsf(scale * 128 - largest) <= largest * 1e-5f && largest > 0);
-    }
-    /* the next step adds the memory to its input */
-    take_state();
-    memset(g_x, 0, sizeof g_x);
-    (void)round_trip(codec, g_x, 1000, g_y);
-    float scale;
-    memcpy(&scale, g_state + 8, sizeof scale);
-    double sent = 0;
-    for (size_t i = 0; i < 256; i++) sent = fmax(sent, fabs((double)g_y[i]));
-    assert_true(sent > 7.0 / 8 * 127 * (double)scale && sent < 129 * (double)scale);
-}
-
-static void loco_stores_its_memory_in_floats(void **state) {
-    (void)state;
-    const taciti_codec *codec = use("loco");
-    set(codec, "loco.error", "f32");
-    assert_int_equal(codec->state_bytes(g_options, 600), 8 + 3 * 1024);
-    for (size_t i = 0; i < 600; i++) g_x[i] = normal(41, i);
-    (void)round_trip(codec, g_x, 600, g_y);
-    for (size_t i = 0; i < 600; i++) {
-        float e;
-        memcpy(&e, g_next + 8 + 4 * i, sizeof e);
-        assert_true(fabsf(e - 0.2f * (g_x[i] - g_y[i])) < 1e-6f);
-    }
-}
-
-static void loco_sends_the_largest_floats_and_zeros(void **state) {
-    (void)state;
-    const float huge[] = {-0x1.fffffep127f, 0x1.fffffep127f}, sent[] = {-0x1.fffffep127f, 0x1.fffffep124f * 7};
-    (void)round_trip(use("loco"), huge, 2, g_y);
-    assert_floats(g_y, sent, 2);
-    memset(g_x, 0, sizeof g_x);
-    (void)round_trip(use("loco"), g_x, 16, g_y);
-    for (size_t i = 4; i < 12; i++) assert_int_equal(g_payload[i], 0x88);
-}
-
-static void loco_resets_its_memory(void **state) {
-    (void)state;
-    const taciti_codec *codec = use("loco");
-    set(codec, "loco.reset", "3");
-    for (size_t i = 0; i < 300; i++) g_x[i] = normal(23, i);
-    g_x[299] = NAN; /* also the memory of a block that is not finite */
-    const size_t bytes = codec->state_bytes(g_options, 300);
-    for (int step = 1; step <= 7; step++) {
-        memset(g_next, 0x5a, sizeof g_next);
-        (void)round_trip(codec, g_x, 300, g_y);
-        size_t set_bytes = 0;
-        for (size_t i = 8; i < bytes; i++) set_bytes += g_next[i] != 0;
-        assert_true((set_bytes == 0) == (step % 3 == 0));
-        assert_int_equal(g_next[bytes], 0x5a);
-        take_state();
-    }
-}
-
-static void loco_keeps_the_memory_of_blocks_that_are_not_finite(void **state) {
-    (void)state;
-    const taciti_codec *codec = use("loco");
-    for (size_t i = 0; i < 600; i++) g_x[i] = normal(29, i);
-    (void)round_trip(codec, g_x, 600, g_y);
-    take_state();
-    g_x[300] = INFINITY;
-    (void)round_trip(codec, g_x, 600, g_y);
-    assert_memory_equal(g_state + 8 + 260, g_next + 8 + 260, 260);
-    assert_memory_not_equal(g_state + 8, g_next + 8, 260);
-    assert_memory_not_equal(g_state + 8 + 520, g_next + 8 + 520, 260);
-}
-
-/* A mean of inputs that do not change reaches them, although every step rounds to 4 bits. */
-static void loco_averages_the_error_away(void **state) {
-    (void)state;
-    const taciti_codec *codec = use("loco");
-    double sum[256] = {0}, plain = 0, averaged = 0;
-    for (size_t i = 0; i < 256; i++) g_x[i] = normal(31, i);
-    for (int step = 0; step < 200; step++) {
-        (void)round_trip(codec, g_x, 256, g_y);
-        for (size_t i = 0; i < 256; i++) {
-            sum[i] += (double)g_y[i] / 200;
-            if (step == 0) plain += fabs((double)g_x[i] - (double)g_y[i]);
-        }
-        take_state();
-    }
-    for (size_t i = 0; i < 256; i++) averaged += fabs((double)g_x[i] - sum[i]);
-    assert_true(averaged < plain / 2);
-}
-
 /* ---- golden bytes ------------------------------------------------------------------------------------------------ */
 static void is_golden(const char *name, const float *x, size_t n, const unsigned char *golden, size_t bytes) {
     assert_int_equal(round_trip(use(name), x, n, g_y), bytes);
@@ -759,13 +569,6 @@ int main(void) {
         cmocka_unit_test(signsgd_takes_the_majority),
         cmocka_unit_test(onebit_has_the_values_of_the_specification),
         cmocka_unit_test(onebit_means_are_the_best_two_values),
-        cmocka_unit_test(loco_follows_its_trace),
-        cmocka_unit_test(loco_stores_its_memory_in_8_bits),
-        cmocka_unit_test(loco_stores_its_memory_in_floats),
-        cmocka_unit_test(loco_sends_the_largest_floats_and_zeros),
-        cmocka_unit_test(loco_resets_its_memory),
-        cmocka_unit_test(loco_keeps_the_memory_of_blocks_that_are_not_finite),
-        cmocka_unit_test(loco_averages_the_error_away),
         cmocka_unit_test(wire_formats_are_what_they_say),
         cmocka_unit_test(every_method_refuses_scales_that_it_does_not_write),
     };
