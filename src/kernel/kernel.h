@@ -124,6 +124,11 @@ typedef struct taciti_quantisation {
     size_t block; /* multiple of 32, up to TACITI_QUANTISE_BLOCK_MAX */
 } taciti_quantisation;
 
+/* Of what is encoded: |x|^2 and |decoded|^2. */
+typedef struct taciti_squares {
+    double in, out;
+} taciti_squares;
+
 typedef struct taciti_kernels {
     const char *isa; /* "scalar", "avx2", "avx512" */
 
@@ -176,9 +181,13 @@ typedef struct taciti_kernels {
     void (*scatter)(float *restrict x, const uint32_t *restrict indices, const float *restrict values, size_t k);
     void (*scatter_add)(float *restrict x, const uint32_t *restrict indices, const float *restrict values, size_t k);
     /* ---- quantisers (quantise_*.c): see taciti_quantisation ------------------------------------------------------ */
-    /* error, if not NULL, receives x - decoded out in the same pass. */
+    /* In the same pass error, if not NULL, receives x - decoded out, and sums, if not NULL, the squares: `in` is
+     * sum_squares(x). `out` adds up, in double, the squares of each whole block's codes times that of its scale: its
+     * values before they are rounded to floats, so within 2^-22; then sum_squares of what a short last block decodes
+     * to.
+     */
     void (*quantise)(const taciti_quantisation *q, void *restrict out, float *restrict error, const float *restrict x,
-                     size_t n);
+                     size_t n, taciti_squares *sums);
     /* x = decoded in; every content is legal. */
     void (*dequantise)(const taciti_quantisation *q, float *restrict x, const void *restrict in, size_t n);
     void (*dequantise_add)(const taciti_quantisation *q, float *restrict acc, const void *restrict in, size_t n);

@@ -30,8 +30,11 @@ static inline floats16 lookup(const float *table, words16 index) {
 }
 static inline uint32_t sign_mask(floats16 x) { return _mm512_movepi32_mask(bits16(x)); }
 static inline uint32_t above_mask(floats16 x, floats16 t) { return _mm512_cmp_ps_mask(x, t, _CMP_GT_OQ); }
-static inline floats16 if_above(floats16 x, floats16 t, floats16 y) {
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, t, _CMP_GT_OQ), y);
+static inline floats16 add_above(floats16 sum, floats16 x, floats16 t, floats16 y) {
+    return _mm512_mask_add_ps(sum, _mm512_cmp_ps_mask(x, t, _CMP_GT_OQ), sum, y);
+}
+static inline floats16 add_others(floats16 sum, floats16 x, floats16 t, floats16 y) {
+    return _mm512_mask_add_ps(sum, _knot_mask16(_mm512_cmp_ps_mask(x, t, _CMP_GT_OQ)), sum, y);
 }
 static inline floats16 where(uint32_t mask, floats16 yes, floats16 no) {
     return _mm512_mask_blend_ps((__mmask16)mask, no, yes);
@@ -56,6 +59,20 @@ static inline words16 with_signs(words16 code, floats16 x) {
 }
 /* p is aligned to 64. */
 static inline void store_past(float *p, floats16 x) { _mm512_stream_ps(p, x); }
+
+typedef struct doubles16 {
+    __m512d l, h;
+} doubles16;
+static inline doubles16 no_doubles(void) { return (doubles16){_mm512_setzero_pd(), _mm512_setzero_pd()}; }
+/* The product of two floats is exact in double: here, too, one rounding per lane. */
+static inline doubles16 add_squares(doubles16 sum, const float *x) {
+    const __m512d l = _mm512_cvtps_pd(_mm256_loadu_ps(x)), h = _mm512_cvtps_pd(_mm256_loadu_ps(x + 8));
+    return (doubles16){_mm512_fmadd_pd(l, l, sum.l), _mm512_fmadd_pd(h, h, sum.h)};
+}
+static inline void store_doubles(double *p, doubles16 a) {
+    _mm512_storeu_pd(p, a.l);
+    _mm512_storeu_pd(p + 8, a.h);
+}
 
 #elif defined(LANES16_AVX2)
 
@@ -116,9 +133,13 @@ static inline uint32_t sign_mask(floats16 x) {
 static inline uint32_t above_mask(floats16 x, floats16 t) {
     return sign_mask((floats16){_mm256_cmp_ps(x.l, t.l, _CMP_GT_OQ), _mm256_cmp_ps(x.h, t.h, _CMP_GT_OQ)});
 }
-static inline floats16 if_above(floats16 x, floats16 t, floats16 y) {
-    return (floats16){_mm256_and_ps(_mm256_cmp_ps(x.l, t.l, _CMP_GT_OQ), y.l),
-                      _mm256_and_ps(_mm256_cmp_ps(x.h, t.h, _CMP_GT_OQ), y.h)};
+static inline floats16 add_above(floats16 sum, floats16 x, floats16 t, floats16 y) {
+    return (floats16){_mm256_add_ps(sum.l, _mm256_and_ps(_mm256_cmp_ps(x.l, t.l, _CMP_GT_OQ), y.l)),
+                      _mm256_add_ps(sum.h, _mm256_and_ps(_mm256_cmp_ps(x.h, t.h, _CMP_GT_OQ), y.h))};
+}
+static inline floats16 add_others(floats16 sum, floats16 x, floats16 t, floats16 y) {
+    return (floats16){_mm256_add_ps(sum.l, _mm256_andnot_ps(_mm256_cmp_ps(x.l, t.l, _CMP_GT_OQ), y.l)),
+                      _mm256_add_ps(sum.h, _mm256_andnot_ps(_mm256_cmp_ps(x.h, t.h, _CMP_GT_OQ), y.h))};
 }
 static inline __m256 where8(uint32_t mask, __m256 yes, __m256 no) {
     const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
@@ -154,6 +175,24 @@ static inline words16 with_signs(words16 code, floats16 x) {
 static inline void store_past(float *p, floats16 x) {
     _mm256_stream_ps(p, x.l);
     _mm256_stream_ps(p + 8, x.h);
+}
+
+typedef struct doubles16 {
+    __m256d lane[4]; /* of four */
+} doubles16;
+static inline doubles16 no_doubles(void) {
+    const __m256d zero = _mm256_setzero_pd();
+    return (doubles16){{zero, zero, zero, zero}};
+}
+static inline doubles16 add_squares(doubles16 sum, const float *x) {
+    for (size_t i = 0; i < 4; i++) {
+        const __m256d wide = _mm256_cvtps_pd(_mm_loadu_ps(x + 4 * i));
+        sum.lane[i] = _mm256_fmadd_pd(wide, wide, sum.lane[i]);
+    }
+    return sum;
+}
+static inline void store_doubles(double *p, doubles16 a) {
+    for (size_t i = 0; i < 4; i++) _mm256_storeu_pd(p + 4 * i, a.lane[i]);
 }
 
 #else /* the definition */
@@ -222,10 +261,14 @@ static inline uint32_t above_mask(floats16 x, floats16 t) {
     EACH_LANE mask |= (uint32_t)(x.lane[i] > t.lane[i]) << i;
     return mask;
 }
-/* y where x > t, else 0 */
-static inline floats16 if_above(floats16 x, floats16 t, floats16 y) {
-    EACH_LANE y.lane[i] = x.lane[i] > t.lane[i] ? y.lane[i] : 0.0f;
-    return y;
+/* sum + y where x > t, sum elsewhere; and the other way round. No sum is -0. */
+static inline floats16 add_above(floats16 sum, floats16 x, floats16 t, floats16 y) {
+    EACH_LANE sum.lane[i] += x.lane[i] > t.lane[i] ? y.lane[i] : 0.0f;
+    return sum;
+}
+static inline floats16 add_others(floats16 sum, floats16 x, floats16 t, floats16 y) {
+    EACH_LANE sum.lane[i] += x.lane[i] > t.lane[i] ? 0.0f : y.lane[i];
+    return sum;
 }
 static inline floats16 where(uint32_t mask, floats16 yes, floats16 no) {
     EACH_LANE no.lane[i] = (mask >> i & 1u) != 0 ? yes.lane[i] : no.lane[i];
@@ -254,6 +297,24 @@ static inline words16 with_signs(words16 code, floats16 x) {
 }
 static inline void store_past(float *p, floats16 x) { store(p, x, 16); }
 
+typedef struct doubles16 {
+    double lane[16];
+} doubles16;
+static inline doubles16 no_doubles(void) { return (doubles16){{0}}; }
+/* sum + x^2 of x[16] */
+static inline doubles16 add_squares(doubles16 sum, const float *x) {
+    EACH_LANE sum.lane[i] += (double)x[i] * (double)x[i];
+    return sum;
+}
+static inline void store_doubles(double *p, doubles16 a) { EACH_LANE p[i] = a.lane[i]; }
+
 #endif
+
+/* The fold of kernel.h. */
+static inline double fold_doubles(doubles16 a) {
+    double lanes[LANES];
+    store_doubles(lanes, a);
+    return fold_lanes(lanes);
+}
 
 #endif

@@ -64,6 +64,7 @@ static size_t bytes_of(const taciti_quantisation *q, size_t n) {
 typedef struct result {
     unsigned char bytes[BYTES_MAX], plain[BYTES_MAX];
     float error[MAX], decoded[MAX], sum[MAX];
+    taciti_squares squares, plain_squares;
 } result;
 
 /* What a set makes of x[n], all arrays beginning `shift` floats behind a line. */
@@ -73,8 +74,8 @@ static void run(const taciti_kernels *k, const taciti_quantisation *q, const flo
     memset(out, 0xa5, sizeof *out);
     memcpy(input + shift, x, n * sizeof *x);
     for (size_t i = 0; i < n + GUARD; i++) error[shift + i] = decoded[shift + i] = sum[shift + i] = 3;
-    k->quantise(q, out->bytes, error + shift, input + shift, n);
-    k->quantise(q, out->plain, NULL, input + shift, n);
+    k->quantise(q, out->bytes, error + shift, input + shift, n, &out->squares);
+    k->quantise(q, out->plain, NULL, input + shift, n, &out->plain_squares);
     k->dequantise(q, decoded + shift, out->bytes, n);
     k->dequantise_add(q, sum + shift, out->bytes, n);
     for (size_t i = 0; i < GUARD - shift; i++)
@@ -90,10 +91,26 @@ static void same_floats(const float *a, const float *b, size_t n) {
         if (memcmp(a + i, b + i, sizeof *a) != 0) assert_true(isnan(a[i]) && isnan(b[i]));
 }
 
+static void same_double(double a, double b) {
+    if (memcmp(&a, &b, sizeof a) != 0) assert_true(isnan(a) && isnan(b));
+}
+
+/* A float is rounded by up to 2^-24 of it, so its square by 2^-23; sums of more than 2^24 are rounded, too. */
+static void check_squares(const float *x, size_t n, const result *r) {
+    const taciti_kernels *scalar = taciti_kernels_named("scalar");
+    const double decoded = scalar->sum_squares(r->decoded, n);
+    same_double(r->squares.in, scalar->sum_squares(x, n));
+    same_double(r->plain_squares.in, r->squares.in);
+    same_double(r->plain_squares.out, r->squares.out);
+    if (isfinite(decoded)) assert_true(fabs(r->squares.out - decoded) <= 0x1p-22 * decoded);
+    if (isnan(decoded)) assert_true(isnan(r->squares.out));
+}
+
 static void check_result(const taciti_quantisation *q, const float *x, size_t n, const result *r) {
     const size_t bytes = bytes_of(q, n);
     for (size_t i = 0; i < 64; i++) assert_true(r->bytes[bytes + i] == 0xa5 && r->plain[bytes + i] == 0xa5);
     assert_memory_equal(r->bytes, r->plain, bytes);
+    check_squares(x, n, r);
     for (size_t i = 0; i < n; i++) {
         if (!isfinite(x[i])) assert_true(!isfinite(r->decoded[i]));
         const float error = x[i] - r->decoded[i], sum = 3 + r->decoded[i];
@@ -121,6 +138,7 @@ static void every_set_agrees_with_the_scalar_one(void **state) {
                     same_floats(expected.error, actual.error, n);
                     same_floats(expected.decoded, actual.decoded, n);
                     same_floats(expected.sum, actual.sum, n);
+                    same_double(expected.squares.out, actual.squares.out);
                 }
 }
 
@@ -156,11 +174,13 @@ static void large_arrays_equal_their_pieces(void **state) {
             const taciti_kernels *k = taciti_kernels_named(SETS[set]);
             const taciti_quantisation *q = &CASES[c];
             if (k == NULL || PIECE % q->block != 0) continue;
-            k->quantise(q, bytes, error, x, LARGE);
+            taciti_squares squares;
+            k->quantise(q, bytes, error, x, LARGE, &squares);
+            same_double(squares.in, k->sum_squares(x, LARGE));
             k->dequantise(q, y, bytes, LARGE);
             for (size_t at = 0; at < LARGE; at += PIECE) {
                 const size_t n = LARGE - at < PIECE ? LARGE - at : PIECE;
-                k->quantise(q, part, piece, x + at, n);
+                k->quantise(q, part, piece, x + at, n, NULL);
                 assert_memory_equal(part, bytes + bytes_of(q, at), bytes_of(q, n));
                 assert_memory_equal(piece, error + at, n * sizeof *piece);
                 k->dequantise(q, piece, part, n);
@@ -182,27 +202,33 @@ static void layouts_are_what_they_say(void **state) {
     x[16] = 6;
     x[31] = -2;
     unsigned char out[64];
+    taciti_squares squares;
     const unsigned char int8[] = {127, 129, 64, 45, 238}; /* 7 -7 3.5 2.5 -1 by 7 / 127, to even */
     const unsigned char int4[] = {0, 0, 0x80, 0x3f, 0x67, 0x09, 0x04, 0x02, 0x0f};
     const unsigned char e3m0[] = {0, 0, 0xe0, 0x40, 0x77, 0x0f, 0x06, 0x05, 0x0c};
     for (size_t set = 0; set < 3; set++) {
         const taciti_kernels *k = taciti_kernels_named(SETS[set]);
         if (k == NULL) continue;
-        k->quantise(&(taciti_quantisation){TACITI_QUANTISE_INT8, 0, 32}, out, NULL, x, 32);
+        k->quantise(&(taciti_quantisation){TACITI_QUANTISE_INT8, 0, 32}, out, NULL, x, 32, &squares);
         const float scale = 7.0f * (1.0f / 127.0f);
         assert_memory_equal(out, &scale, 4);
         assert_memory_equal(out + 4, int8, sizeof int8);
         assert_true(out[20] == 109 && out[35] == 220);
-        k->quantise(&(taciti_quantisation){TACITI_QUANTISE_INT4, 0, 32}, out, NULL, x, 32);
+        k->quantise(&(taciti_quantisation){TACITI_QUANTISE_INT4, 0, 32}, out, NULL, x, 32, &squares);
         assert_memory_equal(out, int4, sizeof int4);
         assert_int_equal(out[19], 0xe0);
-        k->quantise(&(taciti_quantisation){TACITI_QUANTISE_E3M0, 0, 32}, out, NULL, x, 32);
+        assert_true(squares.in == 49 + 49 + 12.25 + 6.25 + 1 + 36 + 4);
+        assert_true(squares.out == 49 + 49 + 16 + 4 + 1 + 36 + 4);
+        k->quantise(&(taciti_quantisation){TACITI_QUANTISE_INT4, 0, 32}, out, NULL, x, 5, &squares);
+        assert_true(squares.in == 49 + 49 + 12.25 + 6.25 + 1 && squares.out == 49 + 49 + 16 + 4 + 1);
+        k->quantise(&(taciti_quantisation){TACITI_QUANTISE_E3M0, 0, 32}, out, NULL, x, 32, &squares);
         assert_memory_equal(out, e3m0, sizeof e3m0);
         assert_int_equal(out[19], 0xd0);
-        k->quantise(&(taciti_quantisation){TACITI_QUANTISE_SIGNMEAN, 0, 32}, out, NULL, x, 32);
+        k->quantise(&(taciti_quantisation){TACITI_QUANTISE_SIGNMEAN, 0, 32}, out, NULL, x, 32, &squares);
         assert_memory_equal(out, ((const float[]){29.0f / 32}), 4);
         assert_memory_equal(out + 4, ((const unsigned char[]){0x12, 0, 0, 0x80}), 4);
-        k->quantise(&(taciti_quantisation){TACITI_QUANTISE_SIGNMAG2, 0, 32}, out, NULL, x, 32);
+        assert_true(squares.out == 32 * (29.0 / 32) * (29.0 / 32));
+        k->quantise(&(taciti_quantisation){TACITI_QUANTISE_SIGNMAG2, 0, 32}, out, NULL, x, 32, &squares);
         assert_memory_equal(out + 4, ((const unsigned char[]){0x12, 0, 0, 0x80, 0x07, 0, 1, 0}), 8);
     }
 }

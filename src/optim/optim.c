@@ -9,6 +9,8 @@
  * AccumAdam(W): Wang et al., arXiv 2410.11998. A window has s = accum steps;  M, V -> state 0, 1, the moments of the
  *   windows that have ended, stored as they are (the authors' library stores beta M);  A -> state 2, 0 whenever s
  *   divides t. The corrections count windows, ceil(t / s). With s = 1 it is Adam(W) to the bit.
+ * Frozen second moments: Tang et al., "1-bit Adam", arXiv 2102.02888, algorithm 1. With T = freeze, from update T + 1
+ * on v, and its correction 1 / (1 - beta2^T), stay.  deviation: the paper corrects neither moment; here m's goes on.
  * SGD: Sutskever et al., "On the importance of initialization and momentum", ICML 2013, in the form of PyTorch.
  *
  * Bias corrections are taken from the float values of beta that the kernels use, so that at t = 1 the corrected moments
@@ -42,6 +44,21 @@ struct taciti_optim {
 
 static bool accumulates(const taciti_optim_options *options) {
     return options->name == TACITI_OPTIM_ACCUM_ADAMW || options->name == TACITI_OPTIM_ACCUM_ADAM;
+}
+
+static bool is_adam(const taciti_optim_options *options) {
+    return options->name == TACITI_OPTIM_ADAMW || options->name == TACITI_OPTIM_ADAM;
+}
+
+tacit_status taciti_optim_check(const taciti_optim_options *options) {
+    if (accumulates(options) && options->accum < 1)
+        return taciti_fail(TACIT_E_CONFIG, "optim.accum: a window has at least 1 step, not %lld",
+                           (long long)options->accum);
+    if (options->freeze == 0 || is_adam(options)) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "optim.freeze %lld: only adam and adamw have second moments that can be frozen; "
+                       "--optim.name adamw, or leave optim.freeze out",
+                       (long long)options->freeze);
 }
 
 static int states_of(const taciti_optim_options *options) {
@@ -103,18 +120,23 @@ static float correction(double beta, int64_t t) {
     return (float)(1 / (1 - power));
 }
 
+bool taciti_optim_is_frozen(const taciti_optim *optim) {
+    return optim->options.freeze > 0 && optim->updates >= optim->options.freeze;
+}
+
 void taciti_optim_begin(taciti_optim *optim, double lr, double grad_scale) {
     const taciti_optim_options *o = &optim->options;
+    const bool frozen = taciti_optim_is_frozen(optim);
     const int64_t t = ++optim->updates;
     const int64_t steps = accumulates(o) ? o->accum : 1, windows = (t + steps - 1) / steps;
     optim->adam = (taciti_accum_step){
         .adamw = {.lr = (float)lr,
                   .beta1 = (float)o->beta1,
-                  .beta2 = (float)o->beta2,
+                  .beta2 = frozen ? 1 : (float)o->beta2, /* 1: v stays, bit for bit */
                   .eps = (float)o->eps,
                   .weight_decay = (float)o->weight_decay,
                   .correction1 = correction(o->beta1, windows),
-                  .correction2 = correction(o->beta2, windows),
+                  .correction2 = correction(o->beta2, frozen ? o->freeze : windows),
                   .grad_scale = (float)grad_scale,
                   .coupled = o->name == TACITI_OPTIM_ADAM || o->name == TACITI_OPTIM_ACCUM_ADAM},
         .share = (float)(1 / (double)steps),
@@ -248,6 +270,22 @@ void taciti_optim_update(taciti_optim *optim, float *parameters, const float *gr
     taciti_optim_update_range(optim, parameters, gradients, copy16, 0, optim->layout->n, NULL);
 }
 
+/* ---- momentum ------------------------------------------------------------------------------------------------ */
+
+void taciti_optim_to_momentum(const taciti_optim *optim, float *x, double share, size_t offset, size_t n) {
+    const float beta1 = (float)optim->options.beta1;
+    optim->kernels->scale(x + offset, 1.0f - beta1, n);
+    optim->kernels->add_scaled(x + offset, state_at(optim, 0, offset), (float)((double)beta1 * share), n);
+}
+
+/* With beta1 0 what stands for the gradient becomes the first moment; the correction is still that of optim.beta1. */
+void taciti_optim_update_by_momentum(taciti_optim *optim, float *parameters, const float *momentum, taciti_bf16 *copy16,
+                                     double lr) {
+    taciti_optim_begin(optim, lr, 1);
+    optim->adam.adamw.beta1 = 0;
+    taciti_optim_update_range(optim, parameters, momentum, copy16, 0, optim->layout->n, NULL);
+}
+
 /* ---- jobs of others ------------------------------------------------------------------------------------------ */
 
 static void run(void *self, taciti_pool_job *job, void *context) {
@@ -282,9 +320,7 @@ static const taciti_optim_passes OURS = {sum_squares, pass, run};
 
 tacit_status taciti_optim_create(const taciti_optim_options *options, const taciti_layout *layout, taciti_pool *pool,
                                  taciti_optim **out) {
-    if (accumulates(options) && options->accum < 1)
-        return taciti_fail(TACIT_E_CONFIG, "optim.accum: a window has at least 1 step, not %lld",
-                           (long long)options->accum);
+    TACITI_TRY(taciti_optim_check(options));
     taciti_optim *optim = taciti_calloc(1, sizeof *optim);
     if (optim == NULL) return TACIT_E_MEMORY;
     *optim = (taciti_optim){.passes = &OURS,

@@ -34,6 +34,7 @@ typedef struct taciti_optim_options {
     int64_t decay_steps;  /* optim.decay_steps: step of the floor; 0: train.steps; -1: constant after warm-up */
     double restart;       /* optim.restart: each further cosine is this many times as long; 0: one cosine only */
     double beta1, beta2, eps;
+    int64_t freeze;      /* optim.freeze: updates after which adam(w)'s second moments stay as they are; 0: never */
     int64_t accum;       /* optim.accum: steps of a window of accum-adam(w); 1 is adam(w) */
     double momentum;     /* sgd */
     bool nesterov;       /* sgd */
@@ -52,6 +53,9 @@ double taciti_optim_lr(const taciti_optim_options *options, int64_t step, int64_
 
 /* Returns the factor that reduces a gradient of this norm to a norm of at most optim.clip. Pure. */
 double taciti_optim_clip_scale(const taciti_optim_options *options, double norm);
+
+/* Returns E_CONFIG, with what to type, for options that do not go together. Pure. */
+tacit_status taciti_optim_check(const taciti_optim_options *options);
 
 typedef struct taciti_optim taciti_optim;
 
@@ -93,6 +97,24 @@ void taciti_optim_update_range(taciti_optim *optim, float *parameters, const flo
 /* Blends without an update: moments and t do not change; copy16 is updated. */
 void taciti_optim_blend_range(taciti_optim *optim, float *parameters, taciti_bf16 *copy16, size_t offset, size_t n,
                               taciti_blend *blend);
+
+/* ---- momentum instead of gradients ---------------------------------------------------------------------------------
+ * 1-bit Adam (arXiv 2102.02888): once second moments are frozen, adam(w) is linear in the gradient up to its last line,
+ * so ranks may exchange their first moments. With m the same on all ranks, beta1 m + (1 - beta1) mean(g_i) is the mean
+ * of beta1 m + (1 - beta1) g_i. */
+
+/* Whether the next update leaves the second moments as they are. Between two updates the answer stays. */
+bool taciti_optim_is_frozen(const taciti_optim *optim);
+
+/* x[offset, offset + n) = (1 - beta1) x + share * beta1 m, for adam(w). Shares of all ranks add up to 1, so the sum
+ * over ranks of what their gradients become is the new first moment. Training thread, not between begin and the end of
+ * an update. */
+void taciti_optim_to_momentum(const taciti_optim *optim, float *x, double share, size_t offset, size_t n);
+
+/* The update of adam(w) whose new first moment is `momentum`; second moments stay. Advances t. Decay that is part of
+ * the gradient is not supported: `adam` only without decay. */
+void taciti_optim_update_by_momentum(taciti_optim *optim, float *parameters, const float *momentum, taciti_bf16 *copy16,
+                                     double lr);
 
 /* Lists what a checkpoint must hold: the arrays "optim.m", "optim.v" and "optim.a" (the running mean of a window), as
  * far as the optimizer has them, and the count "updates", from which the place in a window follows. */

@@ -31,6 +31,9 @@ static const taciti_option OPTIONS[] = {
     TACITI_OPTION("beta2", REAL, AT(beta2), "0.95", .max = 0.999999, .help = "adam: decay of the second moment"),
     TACITI_OPTION("eps", REAL, AT(eps), "1e-8", .min = 1e-30, .max = 1,
                   .help = "adam: added to the root of the second moment"),
+    TACITI_OPTION("freeze", INT, AT(freeze), "0", .max = 1e15, .unit = "steps",
+                  .help = "adam(w): after so many steps second moments stay as they are (1-bit Adam: 15 to 20 % of the "
+                          "run); 0: never"),
     TACITI_OPTION("accum", INT, AT(accum), "4", .min = 1, .max = 1e6, .unit = "steps",
                   .help = "accum-adam(w): steps of a window; more for more ranks (4 at 8, 8 at 16); 1: adam(w)"),
     TACITI_OPTION("momentum", REAL, AT(momentum), "0.9", .max = 0.999999, .help = "sgd: momentum; 0 keeps no state"),
