@@ -44,7 +44,7 @@ typedef struct taciti_codec_setting {
 
 /* What encodes have seen; every call adds to it. The same bits on every instruction set. */
 typedef struct taciti_codec_tally {
-    double squares_in, squares_out; /* |v|^2 and |decoded payload|^2; products and 16 lanes in double */
+    double squares_in, squares_out; /* |v|^2 and |decoded payload|^2, in double */
     uint64_t n, selected;           /* elements; those that were sent */
     uint64_t near;                  /* those with |v| >= half the threshold used: the slope of the distribution */
     double threshold;               /* used: the largest one of all calls */

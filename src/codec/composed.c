@@ -182,13 +182,11 @@ static void tally(const encoding *e, const taciti_selection *found, size_t kept,
 }
 
 /* Encodes values; error[count], if not NULL, receives their errors. Returns the sum of squares of what is decoded, if
- * a tally is wanted; `decoded` has room for count. */
-static double encode_values(const encoding *e, const float *values, size_t count, void *out, float *error,
-                            float *decoded) {
-    e->format->encode(&e->values, values, count, out, error);
-    if (e->call->tally == NULL) return 0;
-    if (!e->format->lossless) e->format->decode(&e->values, out, decoded, count);
-    return taciti_kernels_get()->sum_squares(e->format->lossless ? values : decoded, count);
+ * a tally is wanted. */
+static double encode_values(const encoding *e, const float *values, size_t count, void *out, float *error) {
+    taciti_squares squares = {0};
+    e->format->encode(&e->values, values, count, out, error, e->call->tally != NULL ? &squares : NULL);
+    return squares.out;
 }
 
 /* Everything is sent. */
@@ -196,7 +194,7 @@ static size_t encode_all(const encoding *e, const taciti_selection *found, const
     const header head = {
         .kept = (uint32_t)groups_of(e->n, e->group), .format = (uint8_t)e->format->id, .coder = NO_CODER};
     memcpy(out, &head, sizeof head);
-    const double squares = encode_values(e, x, e->n, (char *)out + sizeof head, error, e->scratch.values);
+    const double squares = encode_values(e, x, e->n, (char *)out + sizeof head, error);
     if (e->call->tally != NULL) tally(e, found, e->n, squares);
     return sizeof head + e->format->bytes(&e->values, e->n);
 }
@@ -235,8 +233,7 @@ static size_t encode_found(const encoding *e, const taciti_selection *found, con
     if (to_word(index_bytes) + value_bytes >= all) return encode_all(e, found, x, out, error);
     const size_t at = write_indices(e, found, coder, index_bytes, out);
     float *value_error = error != NULL && !e->format->lossless ? e->scratch.work : NULL;
-    /* what is decoded overwrites the values: they are not needed after that */
-    const double squares = encode_values(e, found->values, elements, (char *)out + at, value_error, found->values);
+    const double squares = encode_values(e, found->values, elements, (char *)out + at, value_error);
     if (value_error != NULL) put(error, &e->scratch, found->count, e->n, e->group, value_error);
     if (e->call->tally != NULL) tally(e, found, elements, squares);
     return at + value_bytes;

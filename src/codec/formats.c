@@ -18,7 +18,7 @@
 #include "codec/values.h"
 #include "kernel/kernel.h"
 
-enum { GROUP = TACITI_QUANTISE_GROUP, BLOCK_MAX = TACITI_QUANTISE_BLOCK_MAX, PIECE = 1024 };
+enum { GROUP = TACITI_QUANTISE_GROUP, BLOCK_MAX = TACITI_QUANTISE_BLOCK_MAX };
 
 typedef struct format_options {
     int64_t block;
@@ -35,20 +35,9 @@ static size_t bytes_in(int id, const void *options, size_t n) {
     return taciti_value_format_at(id)->bytes(&values, n);
 }
 
-/* Pieces of whole blocks, of PIECE elements where blocks are shorter: what they read and write stays in the first cache
- * until their squares are added up. */
-static void encode_pieces(const taciti_value_format *format, const taciti_values_options *values, const float *x,
-                          size_t n, void *out, float *error, taciti_codec_tally *tally) {
-    float decoded[BLOCK_MAX];
-    const size_t piece = values->block >= PIECE ? values->block : PIECE / values->block * values->block;
-    for (size_t at = 0; at < n; at += piece) {
-        const size_t count = n - at < piece ? n - at : piece;
-        void *payload = (char *)out + format->bytes(values, at);
-        format->encode(values, x + at, count, payload, error != NULL ? error + at : NULL);
-        format->decode(values, payload, decoded, count);
-        tally->squares_in += taciti_kernels_get()->sum_squares(x + at, count);
-        tally->squares_out += taciti_kernels_get()->sum_squares(decoded, count);
-    }
+static void add_to_tally(taciti_codec_tally *tally, const taciti_squares *squares, size_t n) {
+    tally->squares_in += squares->in;
+    tally->squares_out += squares->out;
     tally->n += n;
     tally->selected += n;
     tally->near += n;
@@ -58,11 +47,10 @@ static tacit_status encode_in(int id, const taciti_codec_call *call, const float
                               size_t *bytes) {
     const taciti_value_format *format = taciti_value_format_at(id);
     const taciti_values_options values = values_options(call->options);
+    taciti_squares squares;
     *bytes = format->bytes(&values, n);
-    if (call->tally != NULL)
-        encode_pieces(format, &values, x, n, out, error, call->tally);
-    else
-        format->encode(&values, x, n, out, error);
+    format->encode(&values, x, n, out, error, call->tally != NULL ? &squares : NULL);
+    if (call->tally != NULL) add_to_tally(call->tally, &squares, n);
     return TACIT_OK;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "codec/indices_rice.h"
+#include "codec/tail.h"
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "payloads are little endian; this machine needs a byte swap in encode and decode"
@@ -205,6 +206,7 @@ const taciti_index_coder *taciti_index_coder_best(const uint32_t *indices, size_
 
 double taciti_index_entropy(size_t k, size_t n) {
     if (k == 0 || k >= n) return 0;
-    const double nats = lgamma((double)n + 1) - lgamma((double)k + 1) - lgamma((double)(n - k) + 1);
+    const double all = (double)n, kept = (double)k;
+    const double nats = taciti_log_gamma(all + 1) - taciti_log_gamma(kept + 1) - taciti_log_gamma(all - kept + 1);
     return nats / log(2) / (double)k;
 }

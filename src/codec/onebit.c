@@ -84,7 +84,8 @@ TACITI_QUANTISER_FUNCTIONS(QUANTISER, )
 extern const taciti_codec taciti_codec_onebit;
 const taciti_codec taciti_codec_onebit = {
     .name = "onebit",
-    .help = "sends signs, and the means of the two sides of zero per block: one bit; needs error feedback",
+    .help = "sends signs, and the means of the two sides of zero per block: one bit; needs error feedback; "
+            "1-bit Adam: with compress.what momentum",
     .source = "1-bit SGD (Interspeech 2014), blocks instead of columns",
     .options = &TABLE,
     .options_size = sizeof(onebit_options),

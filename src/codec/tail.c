@@ -46,8 +46,7 @@ double taciti_tail_normal(double share) { return turning_point(0, 40, normal_abo
 
 /* ---- incomplete gamma function ----------------------------------------------------------------------------------- */
 
-/* ln Gamma(a), a > 0: Stirling's series behind the recurrence. lgamma() writes a global variable. */
-static double log_gamma(double a) {
+double taciti_log_gamma(double a) {
     double product = 1;
     for (; a < 12; a++) product *= a;
     const double r = 1 / a, r2 = r * r;
@@ -81,7 +80,7 @@ static double upper_fraction(double a, double x, double factor) {
 
 double taciti_gamma_upper(double a, double x) {
     if (!(x > 0)) return 1;
-    const double factor = exp(a * log(x) - x - log_gamma(a));
+    const double factor = exp(a * log(x) - x - taciti_log_gamma(a));
     return x < a + 1 ? 1 - lower_series(a, x, factor) : upper_fraction(a, x, factor);
 }
 

@@ -21,6 +21,9 @@ double taciti_tail_gamma(double mean, double mean_log, double share);
 /* The two-sided normal law: the x with P(|N| > x) = share. */
 double taciti_tail_normal(double share);
 
+/* ln Gamma(a), a > 0: Stirling's series behind the recurrence. lgamma() writes a global variable, this does not. */
+double taciti_log_gamma(double a);
+
 /* The regularised upper incomplete gamma function Q(a, x), a > 0, x >= 0, and the x where it is `q`. */
 double taciti_gamma_upper(double a, double x);
 double taciti_gamma_upper_inverse(double a, double q);

@@ -16,6 +16,9 @@
 
 #include "kernel/kernel.h"
 
+/* Elements that are decoded at a time for their squares: they stay in the first cache. */
+enum { PIECE = 1024 };
+
 static size_t four_bytes(const taciti_values_options *options, size_t n) {
     (void)options;
     return n * sizeof(float);
@@ -26,8 +29,10 @@ static size_t two_bytes(const taciti_values_options *options, size_t n) {
     return n * sizeof(taciti_bf16);
 }
 
-static void f32_encode(const taciti_values_options *options, const float *x, size_t n, void *out, float *error) {
+static void f32_encode(const taciti_values_options *options, const float *x, size_t n, void *out, float *error,
+                       taciti_squares *squares) {
     (void)options;
+    if (squares != NULL) squares->in = squares->out = taciti_kernels_get()->sum_squares(x, n);
     if (n == 0) return;
     memcpy(out, x, n * sizeof *x);
     if (error != NULL) memset(error, 0, n * sizeof *error);
@@ -43,12 +48,27 @@ static void f32_add(const taciti_values_options *options, const void *payload, f
     taciti_kernels_get()->add(x, payload, n);
 }
 
-static void bf16_encode(const taciti_values_options *options, const float *x, size_t n, void *out, float *error) {
+/* Of 16-bit floats. */
+static taciti_squares cast_squares(void (*decode)(float *restrict, const uint16_t *restrict, size_t), const float *x,
+                                   const uint16_t *cast, size_t n) {
+    float decoded[PIECE];
+    taciti_squares squares = {.in = taciti_kernels_get()->sum_squares(x, n)};
+    for (size_t at = 0; at < n; at += PIECE) {
+        const size_t count = n - at < PIECE ? n - at : PIECE;
+        decode(decoded, cast + at, count);
+        squares.out += taciti_kernels_get()->sum_squares(decoded, count);
+    }
+    return squares;
+}
+
+static void bf16_encode(const taciti_values_options *options, const float *x, size_t n, void *out, float *error,
+                        taciti_squares *squares) {
     (void)options;
     if (error != NULL)
         taciti_kernels_get()->bf16_encode_error(out, error, x, n);
     else
         taciti_kernels_get()->bf16_encode(out, x, n);
+    if (squares != NULL) *squares = cast_squares(taciti_kernels_get()->bf16_decode, x, out, n);
 }
 
 static void bf16_decode(const taciti_values_options *options, const void *payload, float *x, size_t n) {
@@ -61,12 +81,14 @@ static void bf16_add(const taciti_values_options *options, const void *payload, 
     taciti_kernels_get()->bf16_add(x, payload, n);
 }
 
-static void fp16_encode(const taciti_values_options *options, const float *x, size_t n, void *out, float *error) {
+static void fp16_encode(const taciti_values_options *options, const float *x, size_t n, void *out, float *error,
+                        taciti_squares *squares) {
     (void)options;
     if (error != NULL)
         taciti_kernels_get()->fp16_encode_error(out, error, x, n);
     else
         taciti_kernels_get()->fp16_encode(out, x, n);
+    if (squares != NULL) *squares = cast_squares(taciti_kernels_get()->fp16_decode, x, out, n);
 }
 
 static void fp16_decode(const taciti_values_options *options, const void *payload, float *x, size_t n) {
@@ -99,10 +121,10 @@ static size_t quantised_bytes(const taciti_quantisation *q, size_t bits, size_t 
         const taciti_quantisation q = quantisation_of(form, options, block);                                           \
         return quantised_bytes(&q, bits, n);                                                                           \
     }                                                                                                                  \
-    static void name##_encode(const taciti_values_options *options, const float *x, size_t n, void *out,               \
-                              float *error) {                                                                          \
+    static void name##_encode(const taciti_values_options *options, const float *x, size_t n, void *out, float *error, \
+                              taciti_squares *squares) {                                                               \
         const taciti_quantisation q = quantisation_of(form, options, block);                                           \
-        taciti_kernels_get()->quantise(&q, out, error, x, n);                                                          \
+        taciti_kernels_get()->quantise(&q, out, error, x, n, squares);                                                 \
     }                                                                                                                  \
     static void name##_decode(const taciti_values_options *options, const void *payload, float *x, size_t n) {         \
         const taciti_quantisation q = quantisation_of(form, options, block);                                           \

@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #include "base/rng.h"
+#include "kernel/kernel.h"
 #include "tacit/tacit.h"
 
 /* Ids of formats, in payloads; they never change. */
@@ -38,8 +39,10 @@ typedef struct taciti_value_format {
     /* Bytes of n numbers. Grows with n. */
     size_t (*bytes)(const taciti_values_options *options, size_t n);
 
-    /* error[n], if not NULL, receives x - decoded in the same pass; it overlaps neither x nor out. */
-    void (*encode)(const taciti_values_options *options, const float *x, size_t n, void *out, float *error);
+    /* error[n], if not NULL, receives x - decoded in the same pass; it overlaps neither x nor out. squares, if not
+     * NULL, receives |x|^2 and |decoded|^2, the same bits on every instruction set. */
+    void (*encode)(const taciti_values_options *options, const float *x, size_t n, void *out, float *error,
+                   taciti_squares *squares);
 
     /* Every content of `payload`, which has bytes(n), is legal. x[n] = decoded, or x[n] += decoded. */
     void (*decode)(const taciti_values_options *options, const void *payload, float *x, size_t n);

@@ -78,20 +78,33 @@ static void run(const input *x) {
     free(copy);
 }
 
-static void run_mutations(size_t count) {
-    static input seed, x;
-    size_t seeds = 0;
-    while ((seed.size = fuzz_seed(seeds, seed.bytes)) > 0) {
-        run(&seed);
-        seeds++;
+/* All seeds; making one may cost more than a run. */
+static input *make_seeds(size_t *count) {
+    static input seed;
+    input *seeds = NULL;
+    for (*count = 0; (seed.size = fuzz_seed(*count, seed.bytes)) > 0; ++*count) {
+        seeds = realloc(seeds, (*count + 1) * sizeof *seeds);
+        if (seeds == NULL) abort();
+        seeds[*count] = seed;
     }
-    if (seeds == 0) abort();
+    if (*count == 0) abort();
+    return seeds;
+}
+
+static void run_mutations(size_t count) {
+    static input x;
+    size_t n_seeds = 0;
+    input *seeds = make_seeds(&n_seeds);
+    for (size_t i = 0; i < n_seeds; i++) run(&seeds[i]);
     for (size_t i = 0; i < count; i++) {
-        x.size = fuzz_seed(draw(seeds), x.bytes);
+        const input *seed = &seeds[draw(n_seeds)];
+        memcpy(x.bytes, seed->bytes, seed->size);
+        x.size = seed->size;
         for (size_t n = draw(6); n < 6; n++) mutate_once(&x);
         run(&x);
     }
-    printf("%zu seeds, %zu mutations\n", seeds, count);
+    free(seeds);
+    printf("%zu seeds, %zu mutations\n", n_seeds, count);
 }
 
 static void run_file(const char *path) {
