@@ -9,7 +9,7 @@
 #include "kernel/kernel.h"
 
 /* DEPTH_LOCAL: pieces under way inside a host; see pipeline.h for those between hosts. */
-enum { DEPTH_LOCAL = 1, GRAIN = 16, SENDS_PER_MEMBER = 2 };
+enum { DEPTH_LOCAL = 1, GRAIN = 16, LOCAL_SENDS = 4, UNEVEN_PIECES = 4, MIN_UNEVEN_CHUNK = 2048 };
 
 static taciti_range share_of(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int member) {
     if (member >= arrangement->lanes) return (taciti_range){0};
@@ -27,6 +27,7 @@ static taciti_range own_share(const taciti_arrangement *arrangement, const tacit
 }
 
 static size_t max(size_t a, size_t b) { return a > b ? a : b; }
+static size_t min(size_t a, size_t b) { return a < b ? a : b; }
 
 /* Segment and depths from what all ranks know alike: the options and who shares a host with whom. */
 static void choose_pipeline(taciti_allreduce *reduce, size_t segment_bytes) {
@@ -39,6 +40,7 @@ static void choose_pipeline(taciti_allreduce *reduce, size_t segment_bytes) {
         reduce->segment_n = max(reduce->segment_n / unit, 1) * unit;
     }
     reduce->wire_depth = p->hosts == 1 ? 0 : wire.depth;
+    reduce->wire_sends = wire.sends;
     reduce->local_depth = p->hosts == p->size ? 0 : DEPTH_LOCAL;
 }
 
@@ -61,7 +63,7 @@ tacit_status taciti_allreduce_describe(const taciti_hosts *hosts, taciti_members
                                             .me = taciti_arrangement_is_lane(p) ? p->host : 0,
                                             .range_n = out->segment_n,
                                             .slots = out->wire_depth + 1,
-                                            .window = max(SENDS_PER_MEMBER, p->one_host ? 2 * out->wire_depth + 2 : 0) *
+                                            .window = max(out->wire_sends, p->one_host ? 2 * out->wire_depth + 2 : 0) *
                                                       (size_t)p->hosts};
     out->local_shape = (taciti_halves_shape){.encoding = &out->plain,
                                              .arrangement = p,
@@ -71,7 +73,7 @@ tacit_status taciti_allreduce_describe(const taciti_hosts *hosts, taciti_members
                                              .range_n = out->segment_n * (size_t)(out->gather ? 1 : p->hosts),
                                              .slots = out->local_depth + 1,
                                              .lag = 2 * out->wire_depth + out->local_depth,
-                                             .window = 2 * SENDS_PER_MEMBER * (size_t)local_size};
+                                             .window = LOCAL_SENDS * (size_t)local_size};
     return TACIT_OK;
 }
 
@@ -123,11 +125,19 @@ void taciti_allreduce_destroy(taciti_allreduce *reduce) {
 
 static size_t divide_up(size_t a, size_t b) { return a / b + (a % b != 0); }
 
+/* Where a threshold of the model selects, a layer's share of the payloads depends on its gradients. An array that
+ * would be one piece is cut into some, so that every owner has a part of each of its stretches. */
+static size_t min_pieces(const taciti_allreduce *reduce, size_t n, size_t ranges) {
+    if (!reduce->encoding.codec->thresholds || reduce->gather) return 1;
+    return max(min(n / (ranges * MIN_UNEVEN_CHUNK), UNEVEN_PIECES), 1);
+}
+
 /* Pieces of equal length, so that none is left over at the end. */
 static taciti_cut cut_of(const taciti_allreduce *reduce, size_t n) {
     const size_t lanes = (size_t)reduce->arrangement.lanes, ranges = (size_t)reduce->arrangement.hosts * lanes;
     const size_t unit = ranges * GRAIN;
-    const size_t pieces = divide_up(n, reduce->segment_n * (reduce->gather ? lanes : ranges));
+    const size_t pieces =
+        max(divide_up(n, reduce->segment_n * (reduce->gather ? lanes : ranges)), min_pieces(reduce, n, ranges));
     taciti_cut cut = {.n = n, .piece_n = divide_up(divide_up(n, pieces), unit) * unit};
     cut.pieces = divide_up(n, cut.piece_n);
     return cut;

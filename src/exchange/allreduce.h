@@ -33,6 +33,7 @@ typedef struct taciti_allreduce {
     bool gather;                    /* taciti_placement.gather */
     size_t segment_n;               /* maximum of floats in one message between hosts */
     size_t local_depth, wire_depth; /* cycles between the steps of a piece */
+    size_t wire_sends;              /* between hosts: messages to one member that have not yet left */
     taciti_halves_shape local_shape, wire_shape;
     taciti_halves local, wire;
     taciti_small small;

@@ -372,17 +372,6 @@ uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange) {
     return bytes;
 }
 
-double taciti_exchange_expected_bytes(const taciti_exchange *exchange, const taciti_exchange_setting *setting) {
-    const taciti_codec_setting settings[TACITI_PAYLOAD_KINDS] = {setting->contribution, setting->result};
-    if (exchange->is_linear && !setting->dense) {
-        double bytes = 0;
-        for (size_t b = 0; b < exchange->layout->bucket_count; b++)
-            bytes += (double)taciti_linear_bytes(&exchange->linear, b, setting->contribution);
-        return bytes;
-    }
-    return expected_bytes(setting->dense ? &exchange->dense : main_of(exchange), exchange->layout, settings);
-}
-
 size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_layout *layout,
                                      const taciti_exchange_options *options) {
     return taciti_exchange_predict_encoded_bytes(comm, layout, options, NULL);

@@ -140,9 +140,6 @@ uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange);
  * card without headers and heartbeats. */
 uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange);
 
-/* The mean of that at a setting. */
-double taciti_exchange_expected_bytes(const taciti_exchange *exchange, const taciti_exchange_setting *setting);
-
 /* What auto has chosen. */
 taciti_route taciti_exchange_route(const taciti_exchange *exchange);
 

@@ -165,8 +165,10 @@ static tacit_status encode(const taciti_halves *halves, const taciti_piece *t, i
     taciti_payload_tally *tally = tally_of(halves, t, kind);
     taciti_codec_call call = call_of(halves, t, halves->shape.me, kind, r);
     float *x = t->x + r.at, *error = NULL;
-    if (tally != NULL && kind == TACITI_PAYLOAD_CONTRIBUTION && t->task->histogram != NULL)
+    if (tally != NULL && kind == TACITI_PAYLOAD_CONTRIBUTION && t->task->histogram != NULL) {
         tally->squares_gradient += taciti_kernels_get()->sum_squares(x, r.n);
+        if (t->residual != NULL) tally->squares_residual += taciti_residual_squares(t->residual, &place);
+    }
     if (t->residual != NULL) error = taciti_residual_enter(t->residual, &place, x, &call);
     if (kind == TACITI_PAYLOAD_CONTRIBUTION) TACITI_TRY(observe(halves, t, call, x, r.n, *out));
     call.tally = tally != NULL ? &tally->codec : NULL;

@@ -32,7 +32,8 @@ enum { TACITI_PAYLOAD_KINDS = 2 };
 typedef struct taciti_payload_tally {
     taciti_codec_tally codec;     /* of its encodes */
     taciti_codec_tally trial;     /* of contributions at the factor that is tried */
-    double squares_gradient;      /* of contributions before the residual; only in steps that observe */
+    double squares_gradient;      /* of contributions before the residual; only in steps that observe, as the next */
+    double squares_residual;      /* of what was added to them */
     uint64_t bytes;               /* of the payloads that it sent, once per receiver */
     int64_t encode_ns, decode_ns; /* of these payloads and of those that it received */
 } taciti_payload_tally;

@@ -14,6 +14,7 @@
 typedef struct taciti_pipeline {
     size_t segment_n; /* max floats of one message */
     size_t depth;     /* segments of one flow under way, in addition to the one being processed */
+    size_t sends;     /* messages to one member that have been posted and not yet left */
 } taciti_pipeline;
 
 /* Computes the pipeline from: sources, the maximum over ranks of ranks that send it a payload of one segment; lanes per
@@ -21,7 +22,8 @@ typedef struct taciti_pipeline {
  *
  * For number formats, a segment holds segment_bytes in f32. So all of them divide an array alike, and the owner of a
  * result does not depend on the number format. For other codecs, a segment's payload is expected to have segment_bytes
- * at the setting taciti_encoding.expected, but a segment has at most 2^18 floats. */
+ * at the setting taciti_encoding.expected, but a segment has at most 2^18 floats. If the codec takes a threshold, its
+ * payloads are uneven: between hosts, a quarter of segment_bytes is expected, and more messages are under way. */
 taciti_pipeline taciti_pipeline_of(const taciti_encoding *encoding, size_t segment_bytes, bool one_host, size_t lanes,
                                    size_t sources);
 
