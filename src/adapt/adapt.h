@@ -32,6 +32,7 @@ typedef struct taciti_adapt_tally {
     double squares_total;     /* |sum over ranks of what was sent|^2; 0: unknown */
     double squares_gradient;  /* |gradient|^2, before the residual was added; 0: unknown, as it may be in
                                  steps without a histogram */
+    double squares_residual;  /* |decay * residual|^2 that was added to it; known as squares_gradient is */
     double squares_period;    /* at the last step of a period (taciti_controller.period): |sum over the period of the
                                  gradient that the optimizer got|^2; otherwise, or if the caller keeps no sum: 0 */
 } taciti_adapt_tally;
@@ -45,12 +46,17 @@ typedef struct taciti_adapt_seconds {
     double busy;    /* the communication thread was exchanging: encode and decode included */
 } taciti_adapt_seconds;
 
+/* Steps in which a factor rises at least, however short the warm-up of the learning rate is. */
+enum { TACITI_ADAPT_MIN_RISE = 200 };
+
 /* A step that was taken. Skipped steps are not shown. */
 typedef struct taciti_adapt_facts {
     int64_t step;  /* 0, 1, ..., as in the configuration's counts of steps */
     double factor; /* that was used for the model; 1: dense. It may be below the decision's (warm-up of the factor) */
     double lr, lr_max; /* learning rate of the step; maximum of the whole schedule, 0: unknown */
     double momentum;   /* of the optimizer: beta1, or that of SGD */
+    bool adaptive;     /* the optimizer gives each element a scale of its own, as Adam does: energies do not tell what
+                          waiting costs */
     double bytes;      /* that crossed links between hosts, of the rank that sent most */
     int ranks, lanes;  /* of the run; contributions that were encoded of every element: 0 in a dense step */
     size_t buckets;

@@ -80,25 +80,3 @@ double taciti_curve_gain(const taciti_curve *curve, double factor) {
     const double kept = curve->energy[bin + 1] + in_bin * square_above(bin, curve->tilt[bin], u);
     return fmin(kept / curve->squares, 1);
 }
-
-double taciti_curve_threshold(const taciti_curve *curve, double factor) {
-    if (!(factor > 1) || !(curve->count > 0)) return 0;
-    double u;
-    const int bin = locate(curve, curve->count / factor, &u);
-    return bin_edge(bin) + u * (bin_edge(bin + 1) - bin_edge(bin));
-}
-
-double taciti_curve_factor(const taciti_curve *curve, double gain) {
-    if (!(curve->squares > 0) || gain >= 1) return 1;
-    double low = 0, high = log(fmax(curve->count, 2)); /* gain(e^low) >= gain > gain(e^high), or high is the limit */
-    if (taciti_curve_gain(curve, exp(high)) >= gain) return exp(high);
-    for (int i = 0; i < 60; i++) {
-        const double middle = (low + high) / 2;
-        if (taciti_curve_gain(curve, exp(middle)) >= gain) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    return exp(low);
-}

@@ -26,10 +26,4 @@ void taciti_curve_build(const double *counts, taciti_curve *out);
 /* Part of the energy that the factor keeps, 0 .. 1; 1 for arrays of zeros. */
 double taciti_curve_gain(const taciti_curve *curve, double factor);
 
-/* The largest factor with at least this gain; >= 1. */
-double taciti_curve_factor(const taciti_curve *curve, double gain);
-
-/* The magnitude that the factor's k-th largest element has; 0: everything is sent. */
-double taciti_curve_threshold(const taciti_curve *curve, double factor);
-
 #endif

@@ -6,14 +6,19 @@
  *
  *   cost(F) = step(F) (1 + penalty(F))       step: adapt/timing.h; penalty of stale elements: adapt/staleness.h
  *
- * and it takes the smallest allowed F, dense first, whose cost is within knee.tolerance of the minimum: more
- * compression would cost energy and buy nothing. A factor is allowed if
+ * and it takes the smallest allowed F whose cost is within knee.tolerance of the minimum, dense within five times that:
+ * more compression would cost energy and buy nothing. A factor is allowed if
  *
  *   penalty(F) <= knee.penalty, and
  *   F - 1 <= (knee.safe - 1) (maximum learning rate / learning rate), or the penalty was measured at half of F or more
  *
- * So the limit falls at once with a rising learning rate, and rises with a falling one. Until the learning rate has
- * reached its maximum the limit is knee.start: a high factor at the start does lasting harm (docs/adaptive.md).
+ * Of Adam and its kin a small penalty or learning rate is no evidence, because elements have scales of their own: there
+ * knee.safe is the limit.
+ *
+ * So the limit falls at once with a rising learning rate, and rises with a falling one. A high factor at the start does
+ * lasting harm (docs/adaptive.md): until the learning rate has reached its maximum the limit is knee.start, and then,
+ * for as long again, it rises exponentially to knee.safe, whatever was measured. With Adam it rises to knee.safe from
+ * 1, during twice the warm-up of the learning rate and 200 steps or more.
  *
  * It starts with dense steps, then one compressed level; a line through both is the link. A change of the link shows in
  * three steps; then, and every knee.probe steps, one step at another factor tells latency from rate. It changes the
@@ -30,7 +35,7 @@
 
 enum { GRID = 80 };                        /* factors 2^(j/4) */
 enum { DENSE_STEPS = 4, FIRST_STEPS = 3 }; /* that explore: dense ones, at most; compressed ones */
-enum { STEPS_OF_EVIDENCE = 20 };
+enum { STEPS_OF_EVIDENCE = 20, SLACK_OF_DENSE = 5 };
 
 typedef struct knee_options {
     double max, start, safe, penalty, tolerance;
@@ -67,6 +72,7 @@ typedef struct knee_state {
     double only;             /* > 0: a codec without factors knows dense and this */
     double lr_seen;          /* maximum so far */
     int64_t steps;           /* that were taken */
+    int64_t warm;            /* those of them until the learning rate had reached its maximum */
     int64_t explored;        /* the step at which exploring ends; 0: it is still dense */
     int64_t decided, probed; /* when */
     bool probing, link_changed;
@@ -75,6 +81,18 @@ typedef struct knee_state {
 static double grid_factor(const knee_state *s, int j) { return j == 0 ? 1 : s->only > 0 ? s->only : exp2(j / 4.0); }
 
 static bool warms_up(const knee_state *s, const taciti_adapt_facts *facts) { return s->lr_seen < .99 * facts->lr_max; }
+
+/* The factor that needs no evidence at the maximum learning rate. With Adam it rises as a fixed factor does by default,
+ * which does not know how long the warm-up will be and takes what has passed of it. */
+static double safe_factor(const knee_options *o, const knee_state *s, const taciti_adapt_facts *facts) {
+    const double steps = (double)s->steps, warm = (double)s->warm, start = fmin(o->start, o->safe);
+    if (facts->adaptive) {
+        const double rising = pow(o->safe, fmin(1, steps / fmax(TACITI_ADAPT_MIN_RISE, 2 * warm)));
+        return warms_up(s, facts) ? fmin(start, rising) : rising;
+    }
+    if (warms_up(s, facts)) return start;
+    return steps >= 2 * warm ? o->safe : start * pow(o->safe / start, (steps - warm) / warm);
+}
 
 /* The learning rate in relation to its maximum, at which knee.safe is meant. */
 static double relative_rate(const knee_state *s, const taciti_adapt_facts *facts) {
@@ -106,9 +124,9 @@ static double penalty(const knee_state *s, const taciti_adapt_facts *facts, doub
 static bool is_allowed(const knee_options *o, const knee_state *s, const taciti_adapt_facts *facts, double factor) {
     if (factor == 1 || s->only > 0) return true;
     if (factor > o->max * 1.0001 || penalty(s, facts, factor) > o->penalty) return false;
-    if (warms_up(s, facts)) return factor <= o->start * 1.0001;
-    const double safe = 1 + (o->safe - 1) / relative_rate(s, facts);
-    const bool measured = taciti_staleness_steps(&s->staleness) >= STEPS_OF_EVIDENCE;
+    if (warms_up(s, facts) || facts->adaptive) return factor <= safe_factor(o, s, facts) * 1.0001;
+    const double safe = 1 + (safe_factor(o, s, facts) - 1) / relative_rate(s, facts);
+    const bool measured = s->steps >= 2 * s->warm && taciti_staleness_steps(&s->staleness) >= STEPS_OF_EVIDENCE;
     return factor <= safe * 1.0001 || (measured && factor <= 2.0001 * s->target);
 }
 
@@ -123,7 +141,8 @@ static double best_factor(const knee_options *o, const knee_state *s, const taci
         if (is_allowed(o, s, facts, grid_factor(s, j))) min_cost = fmin(min_cost, cost(s, facts, grid_factor(s, j)));
     for (int j = 0; j < count; j++) {
         const double factor = grid_factor(s, j);
-        if (is_allowed(o, s, facts, factor) && cost(s, facts, factor) <= (1 + o->tolerance) * min_cost) return factor;
+        const double slack = (factor == 1 ? SLACK_OF_DENSE : 1) * o->tolerance;
+        if (is_allowed(o, s, facts, factor) && cost(s, facts, factor) <= (1 + slack) * min_cost) return factor;
     }
     return 1;
 }
@@ -185,6 +204,7 @@ static double probe_factor(const knee_options *o, const knee_state *s, const tac
 static void take_in(knee_state *s, const taciti_adapt_facts *facts) {
     s->steps++;
     s->lr_seen = fmax(s->lr_seen, facts->lr);
+    if (warms_up(s, facts)) s->warm = s->steps;
     s->link_changed |= taciti_timing_observe(&s->timing, facts);
     taciti_staleness_observe(&s->staleness, facts);
     if (facts->histogram == NULL) return;

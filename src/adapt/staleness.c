@@ -9,15 +9,12 @@ static void average(double *value, double weight, double x) { *value += (x - *va
 
 void taciti_staleness_observe(taciti_staleness *s, const taciti_adapt_facts *facts) {
     const taciti_adapt_tally *model = &facts->model;
-    const double before = s->residual_before;
-    s->residual_before = facts->factor > 1 ? fmax(model->sent.squares_in - model->sent.squares_out, 0) : 0;
     if (!(model->squares_gradient > 0) || !isfinite(model->sent.squares_in)) return;
     if (facts->factor <= 1) return; /* what compressed steps have shown stays */
     s->lanes = facts->lanes;
     s->weight = 1 + FADE * s->weight;
     average(&s->gradient, s->weight, model->squares_gradient);
-    average(&s->crossed, s->weight, model->sent.squares_in - model->squares_gradient - before);
-    average(&s->residual, s->weight, before);
+    average(&s->crossed, s->weight, model->sent.squares_in - model->squares_gradient - model->squares_residual);
     average(&s->rate, s->weight, facts->lr);
     average(&s->factor, s->weight, facts->factor - 1);
     const double sent = model->sent.squares_out;
@@ -26,8 +23,6 @@ void taciti_staleness_observe(taciti_staleness *s, const taciti_adapt_facts *fac
 }
 
 double taciti_staleness_steps(const taciti_staleness *s) { return s->weight; }
-
-double taciti_staleness_age(const taciti_staleness *s) { return s->gradient > 0 ? s->residual / s->gradient : 0; }
 
 double taciti_staleness_factor(const taciti_staleness *s) { return 1 + s->factor; }
 

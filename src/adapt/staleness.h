@@ -8,10 +8,10 @@
  *
  *   penalty = E|c|^2 / E|g|^2 - 1 = 2 E<g, r> / E|g|^2        relative growth of the stationary excess loss
  *
- * (the second form is exact by the conservation of energy, also before the residual r is stationary). For random-k it
- * is x / (1 - x) with x = lr lambda F / (1 - momentum), the known limit. It needs no lambda: three sums of squares that
- * the exchange has anyway show it. Ranks' noise is independent: what a rank sees of it is diluted by the number of
- * ranks.
+ * (the second form also holds before the residual r is stationary, and for values that are rounded, whose |c|^2 has
+ * rounding noise in it). 2 <g, r> = |g + r|^2 - |g|^2 - |r|^2. For random-k the penalty is x / (1 - x) with
+ * x = lr lambda F / (1 - momentum), the known limit. It needs no lambda: three sums of squares show it. Ranks' noise is
+ * independent: what a rank sees of it is diluted by the number of ranks.
  *
  * x is proportional to the learning rate and to the time that energy waits, |r|^2 / |g|^2 steps, which predicts the
  * penalty at another factor and rate.
@@ -25,11 +25,10 @@
 #include "adapt/adapt.h"
 
 typedef struct taciti_staleness {
-    /* moving averages: |g|^2, 2 <g, r>, |r|^2, the learning rate, factor - 1, and how much larger |sum of sent|^2 is
+    /* moving averages: |g|^2, 2 <g, r>, the learning rate, factor - 1, and how much larger |sum of sent|^2 is
      * than the sum over ranks of |sent|^2 (1: independent noise, ranks: equal gradients) */
-    double gradient, crossed, residual, rate, factor, agreement;
-    double weight;          /* 0: nothing is known */
-    double residual_before; /* |r|^2 that the last step left */
+    double gradient, crossed, rate, factor, agreement;
+    double weight; /* 0: nothing is known */
     int lanes;
 } taciti_staleness;
 
@@ -38,9 +37,6 @@ void taciti_staleness_observe(taciti_staleness *staleness, const taciti_adapt_fa
 
 /* Compressed steps that the averages hold, 50 at most. */
 double taciti_staleness_steps(const taciti_staleness *staleness);
-
-/* Mean steps that energy waits at the factors seen. */
-double taciti_staleness_age(const taciti_staleness *staleness);
 
 /* Mean factor of the steps seen; 1: none. */
 double taciti_staleness_factor(const taciti_staleness *staleness);

@@ -22,7 +22,8 @@ typedef struct cluster {
     double noise;     /* relative, of every time */
     double waiting;   /* steps that energy waits per factor - 1; 0: as of top-k of a Laplace distribution */
     const double *histogram;
-    bool blind; /* nobody measures |gradient|^2 */
+    bool adaptive; /* taciti_adapt_facts.adaptive */
+    bool blind;    /* nobody measures |gradient|^2 */
 } cluster;
 
 typedef struct training {
@@ -93,6 +94,7 @@ static inline void cluster_step(const cluster *c, training *t, driven *d, double
                                 .lr = lr,
                                 .lr_max = lr_max,
                                 .momentum = .9,
+                                .adaptive = c->adaptive,
                                 .histogram = d->decision.histogram ? c->histogram : NULL,
                                 .bytes = cluster_bytes(c, factor),
                                 .ranks = c->ranks,
@@ -101,6 +103,7 @@ static inline void cluster_step(const cluster *c, training *t, driven *d, double
                                 .bucket_bytes = bucket_bytes};
     facts.model.sent = cluster_tally(squares, left);
     facts.model.squares_gradient = c->blind ? 0 : 1;
+    facts.model.squares_residual = t->residual;
     if (trial > 0) facts.model.trial = cluster_tally(squares, squares * (1 - 1 / (1 + cluster_age(c, trial))));
     facts.seconds = cluster_times(c, factor, t->step);
     t->residual = left;

@@ -32,8 +32,10 @@ static void enter_level(taciti_timing *t, double factor) {
     t->now = (taciti_timing_level){.factor = factor};
 }
 
+/* Two compressed levels lie close together: what they say of a dense step is noise times the ratio of the bytes. So a
+ * dense level, if the link has not changed since, is one of the two. */
 static void fit_line(taciti_timing *t) {
-    const taciti_timing_level *a = &t->now, *b = &t->other;
+    const taciti_timing_level *a = &t->now, *b = a->factor > 1 && t->dense.steps > 0 ? &t->dense : &t->other;
     if (b->factor > 0 && fabs(a->bytes - b->bytes) > .25 * fmax(a->bytes, b->bytes)) {
         t->seconds_per_byte = fmax((a->transfer - b->transfer) / (a->bytes - b->bytes), 0);
         t->latency = a->transfer - t->seconds_per_byte * a->bytes;
@@ -83,7 +85,8 @@ static void follow_change(taciti_timing *t) {
     t->now.transfer = t->strange_transfer;
     t->now.steps = 1;
     t->other.transfer *= ratio;
-    t->other.steps = 0;
+    t->dense.transfer *= ratio;
+    t->other.steps = t->dense.steps = 0;
     t->strange = 0;
 }
 
@@ -97,7 +100,7 @@ static void observe_rest(taciti_timing *t, const taciti_adapt_facts *facts, doub
     } else {
         *base = rest;
     }
-    if (!compressed) t->dense_bytes = facts->bytes;
+    if (!compressed) t->dense = t->now;
     if (exposed > 1.2 * t->share * busy) {
         fold(&t->hidden, t->hidden > 0 ? STEPS_OF_MINIMUM : 0, busy - exposed);
     } else {
@@ -131,13 +134,13 @@ bool taciti_timing_observe(taciti_timing *t, const taciti_adapt_facts *facts) {
     return changed;
 }
 
-bool taciti_timing_known(const taciti_timing *t) { return t->base[0] > 0 && t->base[1] > 0 && t->dense_bytes > 0; }
+bool taciti_timing_known(const taciti_timing *t) { return t->base[0] > 0 && t->base[1] > 0 && t->dense.bytes > 0; }
 
 double taciti_timing_bytes(const taciti_timing *t, double factor) {
-    if (factor <= 1) return t->dense_bytes;
+    if (factor <= 1) return t->dense.bytes;
     const taciti_timing_level *seen = t->now.factor > 1 ? &t->now : &t->other;
-    if (!(seen->factor > 1)) return t->dense_bytes / factor * entry_bits(factor) / 32;
-    return fmin(seen->bytes * seen->factor / factor * entry_bits(factor) / entry_bits(seen->factor), t->dense_bytes);
+    if (!(seen->factor > 1)) return t->dense.bytes / factor * entry_bits(factor) / 32;
+    return fmin(seen->bytes * seen->factor / factor * entry_bits(factor) / entry_bits(seen->factor), t->dense.bytes);
 }
 
 double taciti_timing_seconds(const taciti_timing *t, double factor) {

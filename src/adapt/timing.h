@@ -5,10 +5,11 @@
  *   exchange(F) = latency + bytes(F) / rate + encode(F)   the communication thread is busy
  *   step(F)     = base + max(exchange(F) - hidden, share exchange(F))
  *
- * latency and rate: the line through two levels, a level being a factor that was used; encode likewise. base: what a
- * step takes besides waiting; another one in dense steps, because encoding takes time from computation. hidden: what
- * backward hides. share: the last bucket's part of the bytes, which nothing hides. Times are those of the slowest rank,
- * so all ranks fit the same model. {0} knows nothing. Plain bytes.
+ * latency and rate: the line through two levels, a level being a factor that was used, one of them dense if the link
+ * has not changed since; encode likewise, from compressed ones. base: what a step takes besides waiting; another one in
+ * dense steps, because encoding takes time from computation. hidden: what backward hides. share: the last bucket's part
+ * of the bytes, which nothing hides. Times are those of the slowest rank, so all ranks fit the same model. {0} knows
+ * nothing. Plain bytes.
  */
 #ifndef TACITI_ADAPT_TIMING_H
 #define TACITI_ADAPT_TIMING_H
@@ -25,8 +26,8 @@ typedef struct taciti_timing_level {
 
 typedef struct taciti_timing {
     taciti_timing_level now, other; /* other: the last one with other bytes */
+    taciti_timing_level dense;      /* the last dense one; bytes 0: none was seen */
     double latency, seconds_per_byte;
-    double dense_bytes;             /* 0: no dense step was seen */
     double base[2];                 /* [0] dense, [1] compressed; 0: unknown */
     double encode_all, encode_sent; /* encode(F) = encode_all + encode_sent / F */
     double hidden, share;

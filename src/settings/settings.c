@@ -192,10 +192,21 @@ static tacit_status check_factor(const taciti_settings *settings, const taciti_c
                        settings->compress.factor, codec->name);
 }
 
+/* Differences between averages are no gradients. */
+static tacit_status check_momentum(const taciti_compress_options *options, const taciti_strategy *strategy) {
+    if (options->what == TACITI_SENDS_GRADIENT || strategy->takes_momentum) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "compress.what momentum: strategy %s does not send gradients; --compress.what gradient, or "
+                       "--strategy dp",
+                       strategy->name);
+}
+
 static tacit_status check_compression(const taciti_settings *settings, const taciti_strategy *strategy) {
     const taciti_compression_setup setup = taciti_settings_compression(settings);
     TACITI_TRY(check_factor(settings, setup.codec));
     TACITI_TRY(taciti_compression_check(&setup));
+    TACITI_TRY(taciti_compression_check_momentum(&setup, &settings->optim));
+    TACITI_TRY(check_momentum(setup.options, strategy));
     if (setup.codec == NULL || strategy->compresses) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "compress.codec %s: strategy %s does not compress; leave it out, choose a number format with "
@@ -205,6 +216,7 @@ static tacit_status check_compression(const taciti_settings *settings, const tac
 
 tacit_status taciti_settings_check(const taciti_settings *settings, const taciti_hosts *hosts) {
     const taciti_strategy *strategy = taciti_settings_strategy(settings);
+    TACITI_TRY(taciti_optim_check(&settings->optim));
     TACITI_TRY(check_compression(settings, strategy));
     if (strategy->check == NULL) return TACIT_OK;
     return strategy->check(taciti_settings_options(settings, strategy->options), hosts);

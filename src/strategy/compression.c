@@ -85,8 +85,19 @@ static tacit_status build(taciti_compression *c, const taciti_exchange_options *
     return TACIT_OK;
 }
 
+static tacit_status check_optimizer(const taciti_strategy_context *context) {
+    const taciti_compression_setup *setup = &context->compression;
+    if (setup->codec == NULL || setup->options->what != TACITI_SENDS_MOMENTUM) return TACIT_OK;
+    TACITI_TRY(taciti_compression_check_momentum(setup, context->optim_options));
+    if (taciti_optim_state_count(context->optim) > 0) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "compress.what momentum: this run's optimizer keeps no moments here, because the "
+                       "caller makes the updates or they are emulated; --compress.what gradient");
+}
+
 tacit_status taciti_compression_create(const taciti_strategy_context *context, taciti_compression **out) {
-    TACITI_TRY(taciti_compression_check(&context->compression)); /* the same on all ranks */
+    TACITI_TRY(taciti_compression_check(&context->compression)); /* the same on all ranks, as the next one */
+    TACITI_TRY(check_optimizer(context));
     taciti_compression *c = taciti_calloc(1, sizeof *c);
     TACITI_TRY(taciti_comm_agree(context->comm, c == NULL ? TACIT_E_MEMORY : TACIT_OK));
     *c = (taciti_compression){.setup = context->compression,
@@ -145,6 +156,9 @@ static taciti_codec_setting setting_of(const taciti_compression *c, size_t bucke
 }
 
 tacit_status taciti_compression_begin(taciti_compression *c, float *flat, size_t bucket) {
+    const taciti_bucket *b = &c->layout->buckets[bucket];
+    if (taciti_compression_sends_momentum(c))
+        taciti_optim_to_momentum(c->optim, flat, 1.0 / taciti_comm_size(c->comm), b->offset, b->n);
     if (c->setup.codec != NULL) {
         const double factor = taciti_compression_factor(c, bucket);
         const taciti_exchange_setting setting = {

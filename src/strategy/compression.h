@@ -8,11 +8,15 @@
  * settle() adds up over all ranks what encodes have seen, in one short message, and computes from these sums, which are
  * the same bits on every rank, what the next step does:
  *
- * - factor: compress.factor, or the decision of a controller (adapt/adapt.h); it rises from 1 during compress.warmup
+ * - factor: compress.factor, or the decision of a controller (adapt/adapt.h); it rises during compress.warmup
  * - threshold, of codecs that select by threshold: one for the whole model, so that the elements with the largest
  *   magnitudes of all buckets are sent. It is corrected from step to step (taciti_threshold_correct())
  * - dense: factor 1, or the decision of a controller: the bits and the speed of a run without compression; what the
  *   residuals hold is added first
+ *
+ * With compress.what momentum (1-bit Adam, arXiv 2102.02888, algorithm 1) steps are dense until the optimizer's second
+ * moments are frozen. From then on each bucket becomes this rank's share of the new first moment before it is
+ * exchanged, so the sum is that moment and not the gradient: taciti_compression_sends_momentum().
  *
  * Without a codec it is an exchange with exchange.wire, and settle() sends nothing.
  */
@@ -21,16 +25,20 @@
 
 #include "adapt/adapt.h"
 #include "exchange/exchange.h"
+#include "optim/optim.h"
 #include "tensor/state.h"
 
 typedef enum taciti_compress_scope { TACITI_SCOPE_MODEL, TACITI_SCOPE_BUCKET } taciti_compress_scope;
+typedef enum taciti_compress_what { TACITI_SENDS_GRADIENT, TACITI_SENDS_MOMENTUM } taciti_compress_what;
 
 typedef struct taciti_compress_options {
     taciti_text codec; /* compress.codec: a name of the registry, or "none" */
+    int what;          /* compress.what: taciti_compress_what */
     double factor;     /* compress.factor: elements per element that a rank sends */
     double back;       /* compress.back: the same for the sum on its way back; 0: as factor */
     int scope;         /* compress.scope: taciti_compress_scope */
-    int64_t warmup;    /* compress.warmup: steps in which the factor rises from 1 */
+    int64_t warmup;    /* compress.warmup: steps in which the factor rises; -1: from those of the learning rate */
+    double start;      /* compress.start: factor with which the warm-up begins */
     bool feedback;     /* compress.feedback: what a codec loses is added in the next step */
     double decay;      /* compress.decay: residuals are multiplied by it in every step */
     double momentum;   /* compress.momentum: momentum correction of residuals */
@@ -57,6 +65,10 @@ typedef struct taciti_compression_setup {
 /* Returns E_CONFIG, with what to type, for a codec that carries no sum, and for options that do not suit it. */
 tacit_status taciti_compression_check(const taciti_compression_setup *setup);
 
+/* The same for compress.what with this optimizer. */
+tacit_status taciti_compression_check_momentum(const taciti_compression_setup *setup,
+                                               const taciti_optim_options *optim);
+
 typedef struct taciti_compression taciti_compression;
 struct taciti_strategy_context;
 struct taciti_step_report;
@@ -77,6 +89,10 @@ void taciti_compression_at(taciti_compression *compression, int64_t step);
 
 /* taciti_exchange_begin(), with what was decided for this bucket. */
 tacit_status taciti_compression_begin(taciti_compression *compression, float *flat, size_t bucket);
+
+/* Whether the sums of the step under way are first moments of the optimizer, for taciti_optim_update_by_momentum(); it
+ * stays until that update. */
+bool taciti_compression_sends_momentum(const taciti_compression *compression);
 
 /* Ends the exchange of a step, after all waits; the step number increases by one. taken: the update is made. Not taken:
  * nothing changes, so that the next step does what this one would have done. lr: of the step. norm: of the sum over

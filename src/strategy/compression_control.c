@@ -39,12 +39,11 @@ void taciti_threshold_correct(taciti_threshold *t, const taciti_threshold_seen *
 
 /* ---- factors ----------------------------------------------------------------------------------------------------- */
 
-/* factor^(step / warmup). From square roots, which IEEE 754 rounds correctly: pow() differs between processors, and
+/* ratio^(step / warmup). From square roots, which IEEE 754 rounds correctly: pow() differs between processors, and
  * payloads whose length depends on the factor would not match. */
-static double risen(double factor, int64_t step, int64_t warmup) {
+static double power_of(double ratio, int64_t step, int64_t warmup) {
     enum { BITS = 32 };
-    double root = factor, power = 1;
-    if (step >= warmup) return factor;
+    double root = ratio, power = 1;
     for (int bit = 0; bit < BITS; bit++) {
         root = sqrt(root);
         step *= 2;
@@ -55,16 +54,37 @@ static double risen(double factor, int64_t step, int64_t warmup) {
     return power;
 }
 
+/* Steps in which the factor rises. A large factor does its harm while gradients change fast, which is about as long as
+ * the learning rate rises and as long again, and not only some steps (docs/compression.md). Controllers have rules of
+ * their own, and codecs that send every element have no factor. */
+static int64_t warmup_of(const taciti_compression *c) {
+    const int64_t min = TACITI_ADAPT_MIN_RISE, twice = 2 * c->optim_options->warmup_steps;
+    if (c->setup.options->warmup >= 0) return c->setup.options->warmup;
+    return c->state_bytes > 0 || !c->setup.codec->selects ? 0 : twice > min ? twice : min;
+}
+
+static double risen(const taciti_compression *c, double factor) {
+    const int64_t warmup = warmup_of(c);
+    const double start = fmin(c->setup.options->start, factor);
+    return c->step >= warmup ? factor : start * power_of(factor / start, c->step, warmup);
+}
+
+bool taciti_compression_sends_momentum(const taciti_compression *c) {
+    const taciti_compression_setup *setup = &c->setup;
+    return setup->codec != NULL && setup->options->what == TACITI_SENDS_MOMENTUM && taciti_optim_is_frozen(c->optim);
+}
+
 double taciti_compression_factor(const taciti_compression *c, size_t bucket) {
     const taciti_compress_options *o = c->setup.options;
+    if (o->what == TACITI_SENDS_MOMENTUM && !taciti_compression_sends_momentum(c)) return 1;
     const bool own = bucket < c->layout->bucket_count && c->factors[bucket] > 0;
     const double factor = fmax(1, own ? c->factors[bucket] : c->decision.factor);
-    return risen(factor, c->step, o->warmup);
+    return risen(c, factor);
 }
 
 double taciti_compression_back_factor(const taciti_compression *c, double factor) {
     const taciti_compress_options *o = c->setup.options;
-    return o->back > 0 ? risen(o->back, c->step, o->warmup) : factor;
+    return o->back > 0 ? risen(c, o->back) : factor;
 }
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
@@ -91,6 +111,7 @@ static taciti_seen seen(const taciti_payload_tally *tally) {
                          .bytes = (double)tally->bytes,
                          .trial = tally->trial.squares_out,
                          .gradient = tally->squares_gradient,
+                         .residual = tally->squares_residual,
                          .threshold = codec->threshold};
 }
 
@@ -144,6 +165,7 @@ static taciti_seen sum_of(const taciti_compression *c, int kind) {
         sum.bytes += s->bytes;
         sum.trial += s->trial;
         sum.gradient += s->gradient;
+        sum.residual += s->residual;
         if (!(s->threshold > 0)) continue;
         logarithms += s->n * log(s->threshold);
         weights += s->n;
@@ -161,7 +183,7 @@ static taciti_adapt_tally tally_of(const taciti_compression *c, const taciti_see
                                      .selected = (uint64_t)s->kept,
                                      .near = (uint64_t)s->near,
                                      .threshold = s->threshold};
-    taciti_adapt_tally out = {.sent = sent, .squares_gradient = s->gradient};
+    taciti_adapt_tally out = {.sent = sent, .squares_gradient = s->gradient, .squares_residual = s->residual};
     if (c->decision.trial > 0 && s->trial > 0) { /* a dense step measures none */
         out.trial = (taciti_codec_tally){.squares_in = s->squares_in, .squares_out = s->trial, .n = sent.n};
         out.trial.selected = (uint64_t)(s->n / c->decision.trial);
@@ -234,6 +256,7 @@ static tacit_status decide(taciti_compression *c, double lr, const taciti_seen *
         .lr = lr,
         .lr_max = c->optim_options->lr,
         .momentum = momentum_of(c->optim_options),
+        .adaptive = c->optim_options->name != TACITI_OPTIM_SGD,
         .bytes = costs->bytes,
         .ranks = taciti_comm_size(c->comm),
         .lanes = lanes,
@@ -268,8 +291,8 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, double n
     report->gain = report->kept = 1;
     c->decision.changed = false;
     fill_mine(c, report);
-    report->bytes = head_of(c)->costs.bytes;
     if (factor <= 1 && c->state_bytes == 0) { /* always dense, or during the warm-up of a fixed factor */
+        report->bytes = head_of(c)->costs.bytes;
         c->step++;
         return TACIT_OK;
     }
@@ -278,7 +301,10 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, double n
     reduce(c);
     count_dense(c, norm);
     taciti_seen sums[TACITI_PAYLOAD_KINDS];
-    for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++) sums[kind] = sum_of(c, kind);
+    for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++) {
+        sums[kind] = sum_of(c, kind);
+        report->bytes += sums[kind].bytes / taciti_comm_size(c->comm);
+    }
     const taciti_seen *contributions = &sums[TACITI_PAYLOAD_CONTRIBUTION];
     if (contributions->squares_in > 0) report->gain = contributions->squares_out / contributions->squares_in;
     if (contributions->n > 0) report->kept = contributions->kept / contributions->n;

@@ -22,14 +22,20 @@ static const char *codec_name(size_t index) {
 static const taciti_option OPTIONS[] = {
     TACITI_OPTION("codec", NAME, AT(codec), "none", .names = codec_name,
                   .help = "what sums over ranks are compressed with; `tacit info codecs` lists them"),
+    TACITI_OPTION("what", ENUM, AT(what), "gradient", .choices = "gradient|momentum",
+                  .help = "what ranks compress: their gradients, or from optim.freeze on their first moments (1-bit "
+                          "Adam), dense before"),
     TACITI_OPTION("factor", REAL, AT(factor), "10", .min = 1, .max = MAX_FACTOR,
                   .help = "elements per element that is sent, of codecs that select; 1: dense"),
     TACITI_OPTION("back", REAL, AT(back), "0", .max = MAX_FACTOR,
                   .help = "the same for the sum on its way back to the ranks; 0: as compress.factor"),
     TACITI_OPTION("scope", ENUM, AT(scope), "model", .choices = "model|bucket",
                   .help = "model: one threshold for all parameters; bucket: the factor holds for every bucket"),
-    TACITI_OPTION("warmup", INT, AT(warmup), "0", .max = 1e12, .unit = "steps",
-                  .help = "the factor rises from 1 during so many steps"),
+    TACITI_OPTION("warmup", INT, AT(warmup), "-1", .min = -1, .max = 1e12, .unit = "steps",
+                  .help = "the factor rises from compress.start during so many steps; -1: twice optim.warmup and "
+                          "at least 200, with a controller 0"),
+    TACITI_OPTION("start", REAL, AT(start), "1", .min = 1, .max = MAX_FACTOR,
+                  .help = "factor with which the warm-up begins; 1: dense"),
     TACITI_OPTION("feedback", BOOL, AT(feedback), "true",
                   .help = "what a codec loses is added to what it encodes in the next step"),
     TACITI_OPTION("decay", REAL, AT(decay), "1", .max = 1,
@@ -87,12 +93,48 @@ static tacit_status check_effects(const taciti_compress_options *o, const taciti
                            "codec %s sends its sum back as it is: leave out compress.back, or take another codec: "
                            "--compress.codec topk",
                            codec->name);
+    if (o->back > 0 && o->collective == TACITI_ROUTE_GATHER)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.back has no effect with compress.collective gather, which sends no sum "
+                           "back: leave it out, or give --compress.collective scatter");
+    if (o->collective != TACITI_ROUTE_AUTO && codec->aggregation == TACITI_CODEC_LINEAR)
+        return taciti_fail(
+            TACIT_E_CONFIG,
+            "compress.collective: payloads of codec %s are added by an all-reduce; leave it out, or take "
+            "another codec: --compress.codec topk",
+            codec->name);
+    if (o->scope == TACITI_SCOPE_BUCKET && !codec->selects)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.scope bucket: codec %s sends every element; leave it out, or take a codec that "
+                           "selects: --compress.codec topk",
+                           codec->name);
     if (o->decay != 1 && !o->feedback)
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.decay %g: without compress.feedback there is no residual to decay; "
                            "--compress.decay 1, or --compress.feedback true",
                            o->decay);
     return TACIT_OK;
+}
+
+/* adam's decay is part of the gradient: it would have to be part of the momentum. */
+tacit_status taciti_compression_check_momentum(const taciti_compression_setup *setup,
+                                               const taciti_optim_options *optim) {
+    if (setup->options == NULL || setup->options->what != TACITI_SENDS_MOMENTUM) return TACIT_OK;
+    if (setup->codec == NULL)
+        return taciti_fail(TACIT_E_CONFIG, "compress.what momentum: compress.codec is none; give --compress.codec "
+                                           "onebit, or leave compress.what out");
+    if (optim->name != TACITI_OPTIM_ADAMW && (optim->name != TACITI_OPTIM_ADAM || optim->weight_decay > 0))
+        return taciti_fail(TACIT_E_CONFIG, "compress.what momentum is for adamw, and for adam without weight decay: "
+                                           "--optim.name adamw, or --compress.what gradient");
+    if (optim->freeze == 0)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.what momentum begins when second moments are frozen, and they never "
+                           "are: --optim.freeze N, with N a sixth of train.steps or more");
+    if (setup->options->momentum == 0) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "compress.momentum %g is a second momentum on top of what compress.what momentum "
+                       "sends: leave one of them out",
+                       setup->options->momentum);
 }
 
 tacit_status taciti_compression_check(const taciti_compression_setup *setup) {

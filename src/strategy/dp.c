@@ -95,7 +95,10 @@ static tacit_status dp_finish(void *self, double lr, taciti_step_report *out) {
     TACITI_TRY(collect(d, lr, out, &scale));
     if (out->skipped) return TACIT_OK;
     const int64_t begin_ns = taciti_now_ns();
-    taciti_optim_update(c->optim, c->parameters, c->gradients, c->copy16, lr, scale);
+    if (taciti_compression_sends_momentum(d->compression))
+        taciti_optim_update_by_momentum(c->optim, c->parameters, c->gradients, c->copy16, lr);
+    else
+        taciti_optim_update(c->optim, c->parameters, c->gradients, c->copy16, lr, scale);
     (void)taciti_trace_add(c->trace, TACITI_SPAN_UPDATE, -1, begin_ns);
     return TACIT_OK;
 }
@@ -157,5 +160,6 @@ const taciti_strategy taciti_strategy_dp = {
     .state = dp_state,
     .event = dp_event,
     .compresses = true,
+    .takes_momentum = true,
     .replicas_equal = true,
 };

@@ -41,7 +41,7 @@ typedef struct taciti_step_report {
                      mean over the step's mixes, at most those of one period */
     double factor, gain, kept; /* of a compressed sum: the factor that was used (1: dense), |sent|^2 / |gradient +
                                   residual|^2, and the share of the elements that were sent; 0 if there was none */
-    double bytes;              /* payload that this rank sent for that sum; 0: unknown */
+    double bytes;              /* payload that a rank sent for that sum, mean over ranks; 0: unknown */
 } taciti_step_report;
 
 typedef struct taciti_strategy {
@@ -134,6 +134,7 @@ typedef struct taciti_strategy {
     bool (*event)(const void *self, char *out, size_t size);
 
     bool compresses;     /* sums go through the context's compression; the others refuse a codec */
+    bool takes_momentum; /* these sums are gradients of every step: compress.what momentum is legal */
     bool replicas_equal; /* parameters are bit-equal on all ranks after every step */
 } taciti_strategy;
 

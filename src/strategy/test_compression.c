@@ -166,6 +166,16 @@ static void what_does_not_fit_is_refused(void **state) {
     refused((taciti_compression_setup){.codec = bf16, .options = &o}, "leave out compress.warmup");
     o.warmup = 0, o.back = 1;
     refused((taciti_compression_setup){.codec = bf16, .options = &o}, "and compress.back");
+    o.collective = TACITI_ROUTE_GATHER;
+    refused((taciti_compression_setup){.codec = topk, .options = &o}, "--compress.collective scatter");
+    o.collective = TACITI_ROUTE_SCATTER;
+    assert_int_equal(taciti_compression_check(&(taciti_compression_setup){.codec = topk, .options = &o}), TACIT_OK);
+    o.back = 0, o.scope = TACITI_SCOPE_BUCKET;
+    refused((taciti_compression_setup){.codec = bf16, .options = &o}, "compress.scope bucket");
+    o.scope = TACITI_SCOPE_MODEL;
+    refused((taciti_compression_setup){.codec = taciti_codec_find("powersgd"), .options = &o},
+            "added by an all-reduce");
+    o.collective = TACITI_ROUTE_AUTO, o.back = 1;
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
         if ((*codec)->selects && (*codec)->aggregation == TACITI_CODEC_LINEAR)
             refused((taciti_compression_setup){.codec = *codec, .options = &o}, "sends its sum back as it is");
