@@ -103,7 +103,7 @@ for name, mean, peak, exact in (("complete", 1.5, 1.5, 1), ("exp", 2, 4, 4), ("a
     assert t["figures"]["exact_after"] == exact and len(t["position"]) == 16, t
 END
 is_json "$tacit" info topologies exp-static -n 6 --json
-for topic in "" build codecs strategies topologies presets profiles options; do is_json "$tacit" info $topic --json; done
+for topic in "" build codecs controllers strategies topologies presets profiles options; do is_json "$tacit" info $topic --json; done
 expect 0 '"fixed_size": true' "$tacit" info codecs --json
 expect 0 '"options": []' "$tacit" info codecs --json
 python3 - "$tacit" <<'EOF' || complain "info codecs tells another story than info options, or lacks a property"
@@ -119,6 +119,20 @@ for c in codecs.values():
     for item in c["preset"].split(): assert item.split("=")[0] in options, c["preset"]
     assert "\n%-11s %s" % (c["name"], c["class"]) in "\n" + text
 assert codecs["bf16"]["number_format"] and codecs["bf16"]["fixed_size"] and codecs["f32"]["lossless"]
+EOF
+python3 - "$tacit" <<'EOF' || complain "info controllers tells another story than info options, or lacks one"
+import json, subprocess, sys
+show = lambda *words: json.loads(subprocess.check_output([sys.argv[1], "info", *words, "--json"]))
+options = {o["key"]: o for o in show("options")}
+controllers = {c["name"]: c for c in show("controllers")}
+text = subprocess.check_output([sys.argv[1], "info", "controllers"], text=True)
+assert list(controllers) == options["adapt.policy"]["choices"], list(controllers)
+for c in controllers.values():
+    assert c["help"] in text and c["source"] and "\n%-11s " % c["name"] in "\n" + text, c
+    for o in c["options"]: assert o == options[o["key"]] and o["key"] in text and str(o["default"]) != "", o
+    assert len(c["options"]) == sum(k.split(".")[0] == c["name"] for k in options), c
+assert controllers["accordion"]["per_bucket"] and not controllers["knee"]["per_bucket"] and controllers["knee"]["options"]
+assert "2305.12201" in controllers["gravac"]["source"] and "2010.16248" in controllers["accordion"]["source"]
 EOF
 is_json "$tacit" doctor --json
 python3 - <<'EOF' || complain "the doctor's JSON lacks members"

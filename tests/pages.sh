@@ -38,7 +38,7 @@ quoted() {
   . scripts/results/record.sh
   tacit() { echo answer; }
   tacit=/none/tacit record jitter/1.json "${words[@]}" &&
-    python3 -c 'import sys; sys.path.insert(0, "scripts/results"); import gossip_tables; print(gossip_tables.commands(*sys.argv[1:]))' \
+    python3 -c 'import sys; sys.path.insert(0, "scripts/results"); import record; print(record.commands(*sys.argv[1:]))' \
       "$work" jitter >"$work/page" && cat "$work/page" &&
     tacit() { printf '%s\n' "$@" >"$work/words"; } && eval "$(cat "$work/page")" &&
     diff "$work/words" <(printf '%s\n' "${words[@]:1}")

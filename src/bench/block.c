@@ -19,6 +19,8 @@ enum { TOKEN_KEY = 2, MODEL_SEED = 1, DROPOUT_KEY = 1 };
 tacit_status taciti_bench_variant_create(const taciti_bench_setting *setting, taciti_bench_variant *out) {
     const taciti_settings *job = &setting->job;
     *out = (taciti_bench_variant){.setting = setting, .strategy = taciti_settings_strategy(job)};
+    out->compress = job->compress;
+    if (out->compress.warmup < 0) out->compress.warmup = 0; /* what is measured lasts */
     const size_t bucket_bytes = (size_t)job->exchange.bucket_bytes;
     if (!taciti_bench_setting_emulated(setting)) return taciti_model_layout(&job->model, bucket_bytes, &out->layout);
     TACITI_TRY(taciti_compute_profile(&job->compute, &out->profile));
@@ -97,12 +99,14 @@ static tacit_status next_batch(void *context, int64_t step, size_t pass, taciti_
 
 taciti_strategy_context taciti_bench_variant_context(const taciti_bench_variant *variant, taciti_comm *comm) {
     const taciti_settings *setting = &variant->setting->job;
+    taciti_compression_setup compression = taciti_settings_compression(setting);
+    compression.options = &variant->compress;
     return (taciti_strategy_context){
         .comm = comm,
         .layout = &variant->layout,
         .optim_options = &setting->optim,
         .exchange_options = &setting->exchange,
-        .compression = taciti_settings_compression(setting),
+        .compression = compression,
         .options = taciti_settings_options(setting, variant->strategy->options),
     };
 }

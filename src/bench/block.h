@@ -13,6 +13,7 @@
 /* A setting and what is derived from it. */
 typedef struct taciti_bench_variant {
     const taciti_bench_setting *setting; /* borrows */
+    taciti_compress_options compress;    /* the setting's, but without a warm-up that nobody asked for */
     const taciti_strategy *strategy;
     taciti_profile profile; /* if emulated: in seconds */
     taciti_layout layout;   /* the same offsets in all settings; buckets of this one */

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
 #include "cli/option_text.h"
 #include "codec/codec.h"
 #include "codec/indices.h"
@@ -20,28 +19,14 @@ static const char *class_name(taciti_codec_class aggregation) {
     return "unknown";
 }
 
-/* The index-th option of a codec; false behind the last. */
-static bool option_at(const taciti_codec *codec, size_t index, taciti_place *out) {
-    for (size_t i = 0; codec->options != NULL && taciti_config_at(taciti_cli_options(), i, out); i++)
-        if (out->table == codec->options && index-- == 0) return true;
-    return false;
-}
-
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
-
-static json_t *options_json(const taciti_codec *codec) {
-    json_t *list = json_array();
-    taciti_place place;
-    for (size_t i = 0; option_at(codec, i, &place); i++) (void)json_array_append_new(list, taciti_option_json(&place));
-    return list;
-}
 
 static json_t *codec_json(const taciti_codec *c) {
     return json_pack("{s:s, s:s, s:s, s:s, s:i, s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:s, s:o}", "name", c->name, "class",
                      class_name(c->aggregation), "help", c->help, "source", c->source, "rounds", c->rounds, "lossless",
                      c->lossless, "fixed_size", c->fixed_size, "selects", c->selects, "thresholds", c->thresholds,
                      "number_format", c->number_format, "shared_key", c->shared_key, "state", c->state_bytes != NULL,
-                     "preset", c->preset == NULL ? "" : c->preset, "options", options_json(c));
+                     "preset", c->preset == NULL ? "" : c->preset, "options", taciti_table_json(c->options));
 }
 
 json_t *taciti_codecs_json(void) {
@@ -66,17 +51,6 @@ static const char *properties_of(const taciti_codec *c, char out[16]) {
     return out;
 }
 
-static void print_options(const taciti_codec *codec) {
-    taciti_place place;
-    char usage[TACITI_OPTION_TEXT_BYTES], text[TACITI_OPTION_TEXT_BYTES];
-    for (size_t i = 0; option_at(codec, i, &place); i++) {
-        taciti_option_usage(&place, usage, sizeof usage);
-        taciti_option_explain(&place, text, sizeof text);
-        printf("%11s %s: %s\n", "", usage, text);
-    }
-    if (codec->preset != NULL) printf("%11s presets: %s\n", "", codec->preset);
-}
-
 static void print_parts(void) {
     printf("\nvalue formats of codecs that select:\n");
     for (const taciti_value_format *const *f = taciti_value_format_list(); *f != NULL; f++)
@@ -93,7 +67,8 @@ void taciti_codecs_print(void) {
         const taciti_codec *c = *codec;
         printf("%-11s %-7s %-6s %-6d %s (%s)\n", c->name, class_name(c->aggregation), properties_of(c, properties),
                c->rounds, c->help, c->source);
-        print_options(c);
+        taciti_table_print(c->options);
+        if (c->preset != NULL) printf("%11s presets: %s\n", "", c->preset);
     }
     print_parts();
     /* clang-format off */

@@ -116,3 +116,29 @@ json_t *taciti_option_json(const taciti_place *place) {
     }
     return object;
 }
+
+/* ---- tables ------------------------------------------------------------------------------------------------------ */
+
+/* The index-th option of a table; false behind the last. */
+static bool option_at(const taciti_option_table *table, size_t index, taciti_place *out) {
+    for (size_t i = 0; table != NULL && taciti_config_at(taciti_cli_options(), i, out); i++)
+        if (out->table == table && index-- == 0) return true;
+    return false;
+}
+
+json_t *taciti_table_json(const taciti_option_table *table) {
+    json_t *list = json_array();
+    taciti_place place;
+    for (size_t i = 0; option_at(table, i, &place); i++) (void)json_array_append_new(list, taciti_option_json(&place));
+    return list;
+}
+
+void taciti_table_print(const taciti_option_table *table) {
+    taciti_place place;
+    char usage[TACITI_OPTION_TEXT_BYTES], text[TACITI_OPTION_TEXT_BYTES];
+    for (size_t i = 0; option_at(table, i, &place); i++) {
+        taciti_option_usage(&place, usage, sizeof usage);
+        taciti_option_explain(&place, text, sizeof text);
+        printf("%11s %s: %s\n", "", usage, text);
+    }
+}

@@ -60,6 +60,24 @@ static void print_options(void) {
     }
 }
 
+/* ---- controllers ----------------------------------------------------------------------------------------------- */
+
+static json_t *controllers_json(void) {
+    json_t *array = json_array();
+    for (const taciti_controller *const *c = taciti_controller_list(); *c != NULL; c++)
+        (void)json_array_append_new(array, json_pack("{s:s, s:s, s:s, s:b, s:o}", "name", (*c)->name, "help",
+                                                     (*c)->help, "source", (*c)->source, "per_bucket", (*c)->per_bucket,
+                                                     "options", taciti_table_json((*c)->options)));
+    return array;
+}
+
+static void print_controllers(void) {
+    for (const taciti_controller *const *c = taciti_controller_list(); *c != NULL; c++) {
+        printf("%-11s %s%s (%s)\n", (*c)->name, (*c)->help, (*c)->per_bucket ? "; for every bucket" : "", (*c)->source);
+        taciti_table_print((*c)->options);
+    }
+}
+
 /* ---- strategies, presets --------------------------------------------------------------------------------------- */
 
 static json_t *strategies_json(void) {
@@ -169,6 +187,7 @@ static const struct {
 } TOPICS[] = {
     {"build", build_json, print_build},
     {"codecs", taciti_codecs_json, taciti_codecs_print},
+    {"controllers", controllers_json, print_controllers},
     {"strategies", strategies_json, print_strategies},
     {"presets", presets_json, print_presets},
     {"profiles", profiles_json, print_profiles},
@@ -184,9 +203,10 @@ static tacit_status find_topic(const char *name, size_t *out) {
         if (strcmp(name, TOPICS[*out].name) == 0) return TACIT_OK;
         taciti_nearest_offer(&nearest, name, TOPICS[*out].name);
     }
-    return taciti_fail(TACIT_E_USAGE,
-                       "info knows build, codecs, strategies, topologies, presets, profiles and options, not %s%s",
-                       taciti_quote(name, quoted), nearest.hint);
+    return taciti_fail(
+        TACIT_E_USAGE,
+        "info knows build, codecs, controllers, strategies, topologies, presets, profiles and options, not %s%s",
+        taciti_quote(name, quoted), nearest.hint);
 }
 
 static tacit_status show_all(bool json) {

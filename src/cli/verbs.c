@@ -142,9 +142,9 @@ static const taciti_verb VERBS[] = {
      .synopsis = "[TOPIC [NAME]] [--json]",
      .summary = "show everything that is built in",
      .description =
-         "Lists versions and libraries, codecs, strategies, topologies, model presets, compute profiles and "
-         "configuration keys, from the same tables the code uses. Topics: build, codecs, strategies, topologies, "
-         "presets, profiles, options; without one: all of them. With the name of a profile: its file.\n\n"
+         "Lists versions and libraries, codecs, controllers, strategies, topologies, model presets, compute profiles "
+         "and configuration keys, from the same tables the code uses. Topics: build, codecs, controllers, strategies, "
+         "topologies, presets, profiles, options; without one: all of them. With the name of a profile: its file.\n\n"
          "With a number of ranks, topologies come with their figures: rounds until they repeat, most partners of a "
          "rank in a round, spectral gap per round, rounds until everybody holds the exact mean, the step "
          "size that gossip.order awc bears (lr times the largest curvature must stay below it; dense SGD: 2), and what "
