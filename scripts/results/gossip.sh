@@ -61,21 +61,8 @@ else
 fi
 mkdir -p "$folder" || exit 7
 folder=$(realpath "$folder")
-failures=0 up=""
-
-lab_down() { [ -z "$up" ] || lab/cluster down --name "$name" >/dev/null 2>&1; up=""; }
-trap lab_down EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM HUP
-
-# lab_up PER_HOST RATE: 4 hosts with links of that rate; what is up already is kept.
-lab_up() {
-  [ "$up" != "$*" ] || return 0
-  lab_down
-  up=$*
-  lab/cluster up 4 --per-host "$1" --rate "$2" --name "$name" >&2 || exit $?
-}
-in_lab() { echo lab/cluster run --name "$name" --timeout 3600 --; }
+failures=0
+guard_lab
 
 # ---- steps: time per step -------------------------------------------------------------------------------------------
 
@@ -111,7 +98,7 @@ section_steps() {
   for wire in $WIRES; do
     for ratio in $RATIOS; do
       scale=$(scale_of "$wire" "$ratio") || exit 7
-      lab_up 4 "$RATE"
+      lab_up 4 4 "$RATE"
       # shellcheck disable=SC2046 # words
       set -- $(in_lab) "$tacit" bench step --compute.emulate $network --compute.scale "$scale" --exchange.wire "$wire" \
         --warm-up $rounds --rounds $rounds --json
@@ -154,7 +141,7 @@ json.dump(cluster, open(sys.argv[2], "w"), indent=1)' "$folder/plan/$1-probe.jso
 section_plan() {
   local wire ratio probe=(probe --no-natives --json)
   [ -z "$quick" ] || probe+=(--quick --seconds 10)
-  lab_up 4 "$RATE"
+  lab_up 4 4 "$RATE"
   # shellcheck disable=SC2046 # words
   record plan/lab-probe.json $(in_lab) "$tacit" "${probe[@]}" || return 0
   without_jitter lab || exit 1
@@ -251,7 +238,7 @@ section_tune() {
 section_time() {
   local wire entry which steps words
   find_text
-  lab_up 2 "$TIME_RATE"
+  lab_up 4 2 "$TIME_RATE"
   for wire in $WIRES; do
     for entry in dense:1 $TIME_METHODS; do
       which=${entry%:*}

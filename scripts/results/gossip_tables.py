@@ -12,10 +12,10 @@ are, and so do their pictures. The data of the pictures go to FOLDER/plot.
 import glob
 import json
 import os
-import re
-import shlex
 import statistics
 import sys
+
+from record import commands, evaluations, load, machine_line, mean_over_seeds, met, publish, reached, read_run, table, write_rows
 
 RATIOS = ("1", "2", "4")
 WIRES = ("f32", "bf16")
@@ -40,23 +40,6 @@ METHODS = {  # of section train
 }
 # Mean step / mean compute at cv 0.1 with 16 ranks, simulated: the runtime model without transfer.
 JITTER_MODEL = {"dense": 1.177, "aer": 1.017, "exp": 1.012, "complete": 1.015}
-
-
-def load(folder, name):
-    path = os.path.join(folder, name)
-    if not os.path.exists(path):
-        return None
-    with open(path) as file:
-        return json.load(file)
-
-
-def table(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
-
-
-def met(value, bar):
-    return "met" if value >= bar else "**missed**"
 
 
 # ---- steps and jitter -----------------------------------------------------------------------------------------------
@@ -220,23 +203,6 @@ def plan_table(folder):
 # ---- training -------------------------------------------------------------------------------------------------------
 
 
-def read_run(path):
-    """Steps of a metrics file, with `elapsed`: seconds of training so far, evaluations left out."""
-    steps, elapsed = [], 0.0
-    with open(path) as file:
-        for line in file:
-            m = json.loads(line)
-            if "event" in m or "step" not in m:
-                continue
-            elapsed += m.get("step_s", 0.0)
-            steps.append(dict(m, elapsed=elapsed))
-    return steps
-
-
-def evaluations(steps):
-    return [m for m in steps if "val_loss" in m]
-
-
 def train_runs(folder):
     """{method: {seed: steps}}"""
     runs = {}
@@ -314,11 +280,6 @@ def time_runs(folder):
     return {wire: found for wire, found in runs.items() if "dense" in found and len(found) > 1}
 
 
-def reached(steps, goal):
-    """The first evaluation at or below a loss; None: none."""
-    return next((m for m in evaluations(steps) if m["val_loss"] <= goal), None)
-
-
 def time_to(there):
     return "%d, %.0f s" % (there["step"], there["elapsed"]) if there else "not reached"
 
@@ -346,51 +307,12 @@ def time_table(folder):
     return table(head, rows) if rows else None
 
 
-# ---- what was run ---------------------------------------------------------------------------------------------------
-
-
-def quoted(word):
-    """A word of a shell's command; in double quotes where they are enough."""
-    plain = re.fullmatch(r"[\w ./:=,@%+-]+", word) and " " in word
-    return '"%s"' % word if plain else shlex.quote(word)
-
-
-def commands(folder, section):
-    """Command lines of a section's launches; those that differ in the seed alone are one line, with bars."""
-    seeds = {}
-    for name in sorted(glob.glob(os.path.join(folder, section, "*.command"))):
-        if not os.path.exists(name[: -len(".command")]):
-            continue
-        with open(name) as file:
-            words = shlex.split(file.read())
-        seed = words[words.index("--train.seed") + 1] if "--train.seed" in words else None
-        line = " ".join("SEED" if i and words[i - 1] == "--train.seed" else quoted(word) for i, word in enumerate(words))
-        seeds.setdefault(line, []).append(seed)
-    return "\n".join("    " + line.replace("SEED", "|".join(map(str, found))) for line, found in seeds.items()) or None
-
-
 def machine_block(folder):
-    """The machine of the steps, and how busy it was when each launch began."""
-    answers = []
-    for name in sorted(glob.glob(os.path.join(folder, "steps/*.json")) + glob.glob(os.path.join(folder, "jitter/*.json"))):
-        with open(name) as file:
-            answers.append(json.load(file))
-    if not answers:
-        return None
-    machine, loads = answers[0]["machine"], [answer["machine"]["load"] for answer in answers]
-    return "%d cores of an %s (%s), %.0f GiB, %s, %s, %s; load average at the start of the launches %.1f to %.1f." % (
-        machine["cores"], machine["cpu"], machine["isa"], machine["memory_bytes"] / 2**30, machine["system"], machine["compiler"],
-        answers[0]["cluster"]["library"], min(loads), max(loads))
+    names = sorted(glob.glob(os.path.join(folder, "steps/*.json")) + glob.glob(os.path.join(folder, "jitter/*.json")))
+    return machine_line([load(folder, os.path.relpath(name, folder)) for name in names])
 
 
 # ---- pictures -------------------------------------------------------------------------------------------------------
-
-
-def write_rows(path, rows):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w") as file:
-        for row in rows:
-            print(*row, file=file)
 
 
 def plot_steps(folder):
@@ -405,16 +327,6 @@ def plot_steps(folder):
             rows.append(row + [BARS[ratio]])
         if cells:
             write_rows(os.path.join(folder, "plot/steps-" + wire), rows)
-
-
-def mean_over_seeds(by_seed, key):
-    """[(step, mean, least, most)] of what every seed has at a step."""
-    values = {}
-    for steps in by_seed.values():
-        for m in steps:
-            if m.get(key) is not None:
-                values.setdefault(m["step"], []).append(m[key])
-    return [(step, statistics.mean(v), min(v), max(v)) for step, v in sorted(values.items()) if len(v) == len(by_seed)]
 
 
 def plot_train(folder):
@@ -432,27 +344,6 @@ def plot_time(folder):
             write_rows(os.path.join(folder, "plot/time-%s-%s" % (method, wire)), rows)
 
 
-# ---- the page -------------------------------------------------------------------------------------------------------
-
-
-def put(page, name, text):
-    begin, end = "<!-- %s -->\n" % name, "<!-- /%s -->" % name
-    if begin not in page or end not in page:
-        sys.exit("gossip_tables.py: the page lacks the lines %s and %s" % (begin.strip(), end))
-    head, rest = page.split(begin, 1)
-    return head + begin + text + "\n" + end + rest.split(end, 1)[1]
-
-
-def put_all(path, tables):
-    with open(path) as file:
-        page = file.read()
-    for name, text in tables.items():
-        if text:
-            page = put(page, name, text)
-    with open(path, "w") as file:
-        file.write(page)
-
-
 def main():
     if sys.argv[1] == "--best":
         print(best_settings(*sys.argv[2:]))
@@ -465,15 +356,7 @@ def main():
         tables[section + " commands"] = commands(folder, section) if tables[section] else None
     for plot in (plot_steps, plot_train, plot_time):
         plot(folder)
-    for name, text in tables.items():
-        if text:
-            print("\n%s\n\n%s" % (name, text))
-    if len(sys.argv) > 2:
-        pictured = {name: text + "\n\n![%s](../img/%s.svg)" % PICTURES[name][::-1] if text and name in PICTURES else text
-                    for name, text in tables.items()}
-        put_all(sys.argv[2], {name: text for name, text in pictured.items() if not name.endswith(" commands")})
-        put_all(sys.argv[2][: -len(".md")] + ".commands",
-                {name: text for name, text in pictured.items() if name.endswith(" commands")})
+    publish(tables, sys.argv[2] if len(sys.argv) > 2 else None, PICTURES)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
 . scripts/results/record.sh
 
-folder=build/plan name=plan-$$ tacit=$PWD/build/release/bin/tacit text="" sections=() up="" failures=0
+folder=build/plan name=plan-$$ tacit=$PWD/build/release/bin/tacit text="" sections=() failures=0
 : "${CLUSTERS:=6x2-300 3x4-150 5x1-80}" "${NETWORKS:=resnet-101:35:f32 lstm-66m:60:bf16}"
 
 misuse() { echo "plan.sh: $1; see scripts/results/plan.sh --help" >&2; exit 2; }
@@ -43,21 +43,13 @@ done
 mkdir -p "$folder" || exit 7
 folder=$(realpath "$folder")
 
-lab_down() { [ -z "$up" ] || lab/cluster down --name "$name" >/dev/null 2>&1; up=""; }
-trap lab_down EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM HUP
+guard_lab
 
-# lab_up HOSTSxRANKS-MBIT
-lab_up() {
-  [ "$up" != "$1" ] || return 0
-  lab_down
+# cluster_up HOSTSxRANKS-MBIT
+cluster_up() {
   local hosts=${1%%x*} rest=${1#*x}
-  up=$1
-  lab/cluster up "$hosts" --per-host "${rest%-*}" --rate "${rest#*-}mbit" --name "$name" >&2 || exit $?
+  lab_up "$hosts" "${rest%-*}" "${rest#*-}mbit"
 }
-
-in_lab() { echo lab/cluster run --name "$name" --timeout 3600 --; }
 
 # flags_of METHOD WIRE: exp is measured in bf16 on every network, as in f32 it alone takes longer than all others.
 flags_of() {
@@ -87,7 +79,7 @@ measure_cell() {
   local rounds=1
   case $4 in dense | complete) rounds=3 ;; localsgd) rounds=4 ;; esac
   [ ! -s "$folder/measure/$1-$2-$4.json" ] || return 0
-  lab_up "$1"
+  cluster_up "$1"
   record "measure/$1-$2-$4.json" $(in_lab) "$tacit" bench step --compute.emulate "$2" --compute.scale "$3" $5 --blocks 1 \
     --warm-up 1 --rounds $rounds --json
 }
@@ -105,7 +97,7 @@ section_probe() {
   local cluster
   for cluster in $CLUSTERS; do
     [ ! -s "$folder/probe/$cluster.json" ] || continue
-    lab_up "$cluster"
+    cluster_up "$cluster"
     # shellcheck disable=SC2046 # words
     record "probe/$cluster.json" $(in_lab) "$tacit" probe --no-natives --json
   done

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by the scripts of this folder: launches whose answers are kept. They set folder, tacit, text, MPIRUN and failures;
-# name: of the lab's cluster, if one is used; text_name: what a command line calls the text.
+# name: of the lab's cluster, if one is used; text_name: what a command line calls the text; shakespeare: --text, with use_text.
 
 # record ANSWER COMMAND...: runs the command unless its answer is there. What it prints becomes ANSWER when it has ended
 # well, so that ANSWER is never half an answer. The names of this run's cluster and folders are left out of ANSWER.command.
@@ -48,4 +48,46 @@ find_text() {
   done
   echo "${0##*/}: no text to train on: --text FILE, or put tiny-shakespeare at input.txt" >&2
   exit 7
+}
+
+# Verses in their order without their numbers, from Debian's packages bible-kjv and bible-kjv-text; nothing is installed.
+fetch_bible() {
+  local kjv=$folder/kjv package
+  mkdir -p "$kjv"
+  for package in bible-kjv bible-kjv-text; do
+    (cd "$kjv" && apt-get download "$package" >&2 && dpkg -x "$package"_*.deb .) || return 1
+  done
+  "$kjv/usr/bin/bible" -p "$kjv/usr/lib" -f Gen1:1-Rev22:21 </dev/null >"$kjv/verses" || return 1
+  sed 's/^[^ ]* //' "$kjv/verses" | head -c 1200000 >"$folder/bible.part"
+  mv "$folder/bible.part" "$folder/bible.txt"
+}
+
+# use_text shakespeare|bible: sets text and text_name.
+use_text() {
+  text_name=$1.txt
+  case $1 in
+    shakespeare) text=$shakespeare && find_text ;;
+    bible)
+      text=$folder/bible.txt
+      [ -s "$text" ] || fetch_bible || { echo "${0##*/}: no $text; put 1.2 MB of English prose there" >&2; exit 7; }
+      ;;
+    *) echo "${0##*/}: unknown text \"$1\"" >&2; exit 2 ;;
+  esac
+}
+
+# lab_up HOSTS PER_HOST RATE: a cluster with links of that rate; what is up already is kept.
+up=""
+lab_up() {
+  [ "$up" != "$*" ] || return 0
+  lab_down
+  up=$*
+  lab/cluster up "$1" --per-host "$2" --rate "$3" --name "$name" >&2 || exit $?
+}
+lab_down() { [ -z "$up" ] || lab/cluster down --name "$name" >/dev/null 2>&1; up=""; }
+in_lab() { echo lab/cluster run --name "$name" --timeout 3600 --; }
+# The cluster of this run is taken down at the end, also of an interrupted run.
+guard_lab() {
+  trap lab_down EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM HUP
 }

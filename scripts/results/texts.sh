@@ -49,30 +49,6 @@ tacit=$(realpath "$tacit")
 mkdir -p "$folder" || exit 7
 folder=$(realpath "$folder")
 
-# Verses in their order without their numbers.
-fetch_bible() {
-  local kjv=$folder/kjv package
-  mkdir -p "$kjv"
-  for package in bible-kjv bible-kjv-text; do
-    (cd "$kjv" && apt-get download "$package" >&2 && dpkg -x "$package"_*.deb .) || return 1
-  done
-  "$kjv/usr/bin/bible" -p "$kjv/usr/lib" -f Gen1:1-Rev22:21 </dev/null >"$kjv/verses" || return 1
-  sed 's/^[^ ]* //' "$kjv/verses" | head -c 1200000 >"$folder/bible.part"
-  mv "$folder/bible.part" "$folder/bible.txt"
-}
-
-use_text() {
-  text_name=$1.txt
-  case $1 in
-    shakespeare) text=$shakespeare && find_text ;;
-    bible)
-      text=$folder/bible.txt
-      [ -s "$text" ] || fetch_bible || { echo "texts.sh: no $text; put 1.2 MB of English prose there" >&2; exit 7; }
-      ;;
-    *) misuse "unknown text \"$1\"" ;;
-  esac
-}
-
 # one NAME RANKS STEPS SCHEDULE WARM_UP SEED FLAG...: STEPS of a cosine that is laid out for SCHEDULE.
 one() {
   local answer=$1 ranks=$2 steps=$3 schedule=$4 warm_up=$5 seed=$6

@@ -12,7 +12,7 @@ import os
 import statistics
 import sys
 
-from gossip_tables import commands, evaluations, put, read_run, table
+from record import commands, evaluations, put, read_run, table
 
 METHODS = {
     "dense": "all-reduce, adamw",

@@ -1,0 +1,496 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of docs/results/compression.md, and the data of its pictures, from what scripts/results/compression.sh has recorded.
+
+    scripts/results/compression_tables.py FOLDER [PAGE.md]
+    scripts/results/compression_tables.py --rate FOLDER    rate at which a dense f32 all-reduce takes 8 times the compute
+
+Prints every table for which FOLDER holds launches; with PAGE also puts it between the lines <!-- NAME --> and
+<!-- /NAME --> of that page, and the command lines into PAGE.commands in the same way. Tables without launches stay as they
+are, and so do their pictures. The data of the pictures go to FOLDER/plot.
+"""
+import glob
+import math
+import os
+import re
+import statistics
+import sys
+
+from plan_table import predictions_table, rows_of
+from record import commands, evaluations, load, machine_line, publish, reached, read_run, table, write_rows
+
+RANKS = 8
+RATIO = 8  # dense f32 all-reduce / compute in the lab
+METHODS = {
+    "dense": "dense f32",
+    "dense-bf16": "dense bf16",
+    "c20": "20x (`c20`)",
+    "c30": "30x (`c30`)",
+    "int4": "`int4`",
+    "knee": "`knee`, top-k int4",
+    "gravac": "`gravac`, top-k",
+    "accordion": "`accordion`, top-k",
+    "topk-10": "top-k 10x",
+    "topk-1000": "top-k 1000x",
+}
+ADAPTIVE = ("knee", "gravac", "accordion")
+LOCAL = {"f32": "f32", "int4": "`int4`", "sparseloco": "`sparseloco`, k = 64 of 4096"}
+FAMILIES = {  # of section cliff: what their settings are called
+    "topk": "top-k, f32 values",
+    "topk-int4": "top-k, int4 values",
+    "bits": "all elements",
+    "onebit": "onebit",
+}
+PICTURES = {  # of plot_compression_results.sh
+    "lab": ("compression-time", "Validation loss against time"),
+    "cliff": ("compression-cliff", "Validation loss against bits per parameter and half"),
+    "knee": ("compression-knee", "Factor, gain and bytes of knee"),
+}
+COMPRESSION_BARS = {"c20": (20, 0.5), "c30": (30, 1.0)}  # least times fewer bytes, most per cent of loss
+SPEED_BARS = {"dense": 6.0, "dense-bf16": 3.2}  # least speed-up of the time to dense's loss
+KNEE_STATIC_BAR, KNEE_GRAVAC_BAR, SHARED_BAR = 5.0, 1.5, 2.0
+LOCAL_BARS = {"int4": 0.5, "sparseloco": 1.0}
+
+
+# ---- runs -----------------------------------------------------------------------------------------------------------
+
+
+def runs_of(folder, section, names):
+    """{method: {seed: steps}}"""
+    runs = {}
+    for path in sorted(glob.glob(os.path.join(folder, section, "*.jsonl"))):
+        method, seed = os.path.basename(path)[: -len(".jsonl")].rsplit("-", 1)
+        runs.setdefault(method, {})[seed] = read_run(path)
+    return {method: runs[method] for name in names for method in sorted(runs) if method.split(":")[0] == name}
+
+
+def title(method):
+    """METHOD:FACTOR ran FACTOR times as many steps."""
+    name, _, factor = method.partition(":")
+    return METHODS[name] + (", %s times the steps" % factor if factor else "")
+
+
+def final_loss(steps):
+    """Infinite if the run diverged, or was not evaluated at its end."""
+    return steps[-1].get("val_loss", math.inf) if steps else math.inf
+
+
+def sent(steps, keys=("bytes_sent", "bytes_received")):
+    """Bytes per step that rank 0 sent and received, mean over the run."""
+    return sum(m[key] for m in steps for key in keys) / len(steps)
+
+
+def dense_bytes(runs):
+    """What sent() is for a dense f32 run of the section."""
+    return sent(next(iter(runs["dense"].values())))
+
+
+def fewer(steps, dense):
+    """Times fewer bytes than dense f32 over the run, mean over ranks: those of one rank depend on which elements it owns.
+    With localsgd a step that averages has that of its whole period, others none. Where no step has it, of rank 0."""
+    shares = [1 / m["compression"] for m in steps if m.get("compression")]
+    return len(shares) / sum(shares) if shares else dense / sent(steps)
+
+
+def parameters(runs):
+    """A dense all-reduce of f32 sends 2 (N - 1) / N times 4 bytes of each."""
+    return dense_bytes(runs) / 2 / (2 * (RANKS - 1) / RANKS * 4)
+
+
+def above(losses, base):
+    """Per cent, seed by seed."""
+    return [100 * (losses[seed] / base[seed] - 1) for seed in sorted(losses) if seed in base and math.isfinite(losses[seed])]
+
+
+def spread(values, form):
+    """mean (least to most), or the only value."""
+    if not values:
+        return "-"
+    if len(values) == 1 or min(values) == max(values):
+        return form % values[0]
+    return (form + " (" + form + " to " + form + ")") % (statistics.mean(values), min(values), max(values))
+
+
+def final_losses(by_seed):
+    return {seed: final_loss(steps) for seed, steps in by_seed.items()}
+
+
+# ---- settings -------------------------------------------------------------------------------------------------------
+
+
+def flags_of(folder, method):
+    """What a recorded command has behind the seed; None: no run of this method."""
+    for section in ("lab", "loss"):
+        path = os.path.join(folder, section, method + "-1.txt.command")
+        if os.path.exists(path):
+            with open(path) as file:
+                return re.split(r"--train\.seed \S+", file.read())[1].strip()
+    return None
+
+
+def settings_table(folder):
+    found = {method: flags_of(folder, method) for method in METHODS}
+    rows = [[METHODS[method], "`%s`" % flags if flags else ""] for method, flags in found.items() if flags is not None]
+    return table(["method", "flags"], rows) if rows else None
+
+
+# ---- losses of fixed settings ---------------------------------------------------------------------------------------
+
+
+def loss_table(folder, section):
+    runs = runs_of(folder, section, METHODS)
+    if "dense" not in runs:
+        return None
+    base, dense, rows = final_losses(runs["dense"]), dense_bytes(runs), []
+    for method, by_seed in runs.items():
+        losses = final_losses(by_seed)
+        rows.append([title(method), spread([fewer(steps, dense) for steps in by_seed.values()], "%.1f"),
+                     ", ".join("%s: %.4f" % item for item in sorted(losses.items())), "%.4f" % statistics.mean(losses.values()),
+                     spread(above(losses, base), "%+.2f %%") if method != "dense" else "-"])
+    return table(["method", "times fewer bytes", "seed: validation loss", "mean", "above dense f32 of the same seed"], rows)
+
+
+def loss_bars(folder, section, text):
+    runs = runs_of(folder, section, METHODS)
+    for method, (times, loss) in COMPRESSION_BARS.items():
+        if method in runs and "dense" in runs:
+            dense = dense_bytes(runs)
+            ratio = statistics.mean(fewer(steps, dense) for steps in runs[method].values())
+            excess = statistics.mean(above(final_losses(runs[method]), final_losses(runs["dense"])) or [math.inf])
+            yield ("%s: at least %dx fewer bytes, loss within %g %%" % (text, times, loss),
+                   "%.1fx, %+.2f %% (seeds %s)" % (ratio, excess, ", ".join(sorted(runs[method]))), ratio >= times and excess <= loss)
+
+
+def local_penalty(n):
+    """Loss factor of N replicas of n parameters against one, arXiv 2503.09799 (fit to 35 M - 2.4 B, H = 30): N^r."""
+    return RANKS ** (1.0923 * n**-0.2342)
+
+
+def local_table(folder):
+    runs, dense_runs = runs_of(folder, "localsgd", LOCAL), runs_of(folder, "loss", ("dense",))
+    if "f32" not in runs or not dense_runs:
+        return None
+    base, dense, size = final_losses(runs["f32"]), final_losses(dense_runs["dense"]), dense_bytes(dense_runs)
+    rows = []
+    for wire, by_seed in runs.items():
+        losses = final_losses(by_seed)
+        rows.append([LOCAL[wire], spread([fewer(steps, size) for steps in by_seed.values()], "%.0f"),
+                     ", ".join("%s: %.4f" % item for item in sorted(losses.items())), "%.4f" % statistics.mean(losses.values()),
+                     spread(above(losses, base), "%+.2f %%") if wire != "f32" else "-", spread(above(losses, dense), "%+.2f %%")])
+    n = parameters(dense_runs)
+    head = ["differences", "times fewer bytes than dense", "seed: validation loss", "mean", "above localsgd f32", "above dense f32"]
+    return table(head, rows) + "\n\nThe scaling law expects %+.1f %% for %d replicas of %.2f M parameters (N^r, r = 1.0923 n^-0.2342)." % (
+        100 * (local_penalty(n) - 1), RANKS, n / 1e6)
+
+
+def local_bars(folder):
+    runs = runs_of(folder, "localsgd", LOCAL)
+    for wire, bar in LOCAL_BARS.items():
+        if wire in runs and "f32" in runs:
+            values = above(final_losses(runs[wire]), final_losses(runs["f32"]))
+            yield ("localsgd, H = 30, %s: at most %g %% above its f32 wire" % (wire, bar), spread(values, "%+.2f %%"),
+                   statistics.mean(values or [math.inf]) <= bar)
+
+
+# ---- the lab --------------------------------------------------------------------------------------------------------
+
+
+def compute_seconds(folder):
+    """Median over steps of forward, backward and update of rank 0, 8 hosts on links without a limit; and the dense bytes."""
+    steps = read_run(os.path.join(folder, "rate/compute.jsonl"))
+    later = steps[len(steps) // 10 :]
+    return statistics.median(m["compute_s"] + m["update_s"] for m in later), later[-1]["bytes_sent"]
+
+
+def lab_rate(folder):
+    """Two digits of 2 (N - 1) / N x bytes of the gradients / (8 x compute), Mbit/s; rank 0 sends just these bytes."""
+    seconds, sent_bytes = compute_seconds(folder)
+    return "%gmbit" % float("%.2g" % (8e-6 * sent_bytes / (RATIO * seconds)))
+
+
+def chosen_rate(folder):
+    path = os.path.join(folder, "rate/chosen")
+    with open(path) as file:
+        return file.read().strip()
+
+
+def rate_line(folder):
+    if not os.path.exists(os.path.join(folder, "rate/chosen")):
+        return None
+    seconds, sent_bytes = compute_seconds(folder)
+    rate = float(chosen_rate(folder)[: -len("mbit")])
+    return ("A step computes for %.1f ms (rank 0, median of a dense run whose links have no limit); a dense f32 all-reduce puts %.3f MB on a "
+            "link, which take %.1f times as long at **%g Mbit/s**." % (1e3 * seconds, sent_bytes / 1e6, 8e-6 * sent_bytes / rate / seconds, rate))
+
+
+def lab_runs(folder, section):
+    """Runs of a section of the lab. Dense runs with other seeds than 1 have the losses of section loss and the seconds of seed 1."""
+    runs = runs_of(folder, section, METHODS)
+    elsewhere = runs_of(folder, "loss", ("dense", "dense-bf16")) if section == "lab" else {}
+    for method in ("dense", "dense-bf16"):
+        if "1" not in runs.get(method, {}):
+            continue
+        seconds = runs[method]["1"][-1]["elapsed"] / len(runs[method]["1"])
+        for seed, steps in elsewhere.get(method, {}).items():
+            if seed != "1":
+                runs[method][seed] = [dict(m, elapsed=seconds * m["step"]) for m in steps]
+    return runs if "1" in runs.get("dense", {}) else {}
+
+
+def seconds_to_loss(runs):
+    """{method: {seed: seconds until the final loss of dense f32 of that seed, infinite: never}}"""
+    found = {}
+    for method, by_seed in runs.items():
+        for seed, steps in by_seed.items():
+            if seed in runs["dense"]:
+                there = reached(steps, final_loss(runs["dense"][seed]))
+                found.setdefault(method, {})[seed] = there["elapsed"] if there else math.inf
+    return found
+
+
+def speed_ups(runs, times, method, base):
+    """Per seed; 0: never reached. Of a base that does not reach the loss the whole run counts: a lower bound."""
+    found = []
+    for seed in sorted(times.get(method, {})):
+        if seed in times.get(base, {}):
+            seconds = min(times[base][seed], runs[base][seed][-1]["elapsed"])
+            found.append(seconds / times[method][seed])
+    return found
+
+
+def quartiles(steps):
+    low, middle, high = statistics.quantiles([1e3 * m["step_s"] for m in steps], n=4)
+    return "%.1f (%.1f-%.1f)" % (middle, low, high)
+
+
+def lab_table(folder, section):
+    runs, rows = lab_runs(folder, section), []
+    if not runs:
+        return None
+    times, dense, base = seconds_to_loss(runs), dense_bytes(runs), final_losses(runs["dense"])
+    for method, by_seed in runs.items():
+        losses, reach = final_losses(by_seed), times.get(method, {})
+        never = sum(math.isinf(s) for s in reach.values())
+        to = spread([s for s in reach.values() if math.isfinite(s)], "%.0f") + (", never: %d of %d" % (never, len(reach)) if never else "")
+        rows.append([title(method), spread([fewer(steps, dense) for steps in by_seed.values()], "%.1f"),
+                     spread([steps[-1]["elapsed"] for steps in by_seed.values()], "%.0f"), quartiles(by_seed.get("1", next(iter(by_seed.values())))),
+                     spread(list(losses.values()), "%.4f"), spread(above(losses, base), "%+.2f %%") if method != "dense" else "-",
+                     "never" if never == len(reach) else to] +
+                    [spread(speed_ups(runs, times, method, other), "%.2f") if never < len(reach) else "-" for other in ("dense", "dense-bf16")])
+    head = ["method", "times fewer bytes", "seconds of the run", "ms per step, seed 1: median (quartiles)", "validation loss",
+            "above dense f32 of the same seed", "seconds to dense f32's loss", "dense f32 / it", "dense bf16 / it"]
+    return table(head, rows)
+
+
+def mean_seconds(times, method):
+    return statistics.mean(times[method].values()) if method in times else math.inf
+
+
+def speed_bars(runs, times):
+    others = [m for m in times if not m.startswith("dense")]
+    for base, bar in SPEED_BARS.items():
+        if base in times and others:
+            gains = {m: statistics.mean(speed_ups(runs, times, m, base) or [0]) for m in others}
+            best = max(gains, key=gains.get)
+            yield ("8 hosts: time to dense f32's final loss at least %g times shorter than %s" % (bar, METHODS[base]),
+                   "%.2f (%s)" % (gains[best], title(best)) if gains[best] > 0 else "no method reaches it", gains[best] >= bar)
+
+
+def best_of(times, names):
+    """The method among names, with any number of steps, that has the fewest seconds to the loss, and these."""
+    seconds = {m: mean_seconds(times, m) for m in times if m.split(":")[0] in names}
+    best = min(seconds, key=seconds.get, default=None)
+    return best, seconds.get(best, math.inf)
+
+
+def knee_bars(runs, times):
+    if "knee" not in runs:
+        return
+    knee, seconds = best_of(times, ("knee",))
+    static, least = best_of(times, [name for name in METHODS if name not in ADAPTIVE])
+    yield ("8 hosts: `knee` at most %g %% slower to the loss than the best static setting" % KNEE_STATIC_BAR,
+           "%.2f times the seconds of %s" % (seconds / least, title(static)) if math.isfinite(seconds) else "not every run of it reaches the loss", seconds <= least * (1 + KNEE_STATIC_BAR / 100))
+    if "gravac" in runs:
+        gravac = best_of(times, ("gravac",))[1]
+        whole = {m: statistics.mean(steps[-1]["elapsed"] for steps in runs[m].values()) for m in ("knee", "gravac")}
+        yield ("8 hosts: `knee` at least %g times fewer seconds than `gravac`" % KNEE_GRAVAC_BAR,
+               "to the loss: %s; whole run: %.2f times" % (
+               "%.2f times" % (gravac / seconds) if math.isfinite(seconds + gravac) else "not in every run", whole["gravac"] / whole["knee"]),
+               math.isfinite(seconds) and gravac / seconds >= KNEE_GRAVAC_BAR)
+
+
+def lab_bars(folder):
+    runs = lab_runs(folder, "lab")
+    if runs:
+        times = seconds_to_loss(runs)
+        yield from speed_bars(runs, times)
+        yield from knee_bars(runs, times)
+
+
+# ---- shared memory --------------------------------------------------------------------------------------------------
+
+
+def shared_seconds(folder):
+    """{method: [mean step of each launch]}"""
+    runs = runs_of(folder, "shared", ("dense", "knee"))
+    return {m: [steps[-1]["elapsed"] / len(steps) for _, steps in sorted(by_turn.items())] for m, by_turn in runs.items()}
+
+
+def shared_excess(seconds):
+    return 100 * (statistics.median(seconds["knee"]) / statistics.median(seconds["dense"]) - 1)
+
+
+def shared_table(folder):
+    seconds = shared_seconds(folder)
+    if len(seconds) < 2:
+        return None
+    rows = [[METHODS[m], ", ".join("%.2f" % (1e3 * s) for s in found), "%.2f" % (1e3 * statistics.median(found)),
+             "%+.1f %%" % shared_excess(seconds) if m == "knee" else "-"] for m, found in seconds.items()]
+    return table(["method", "ms per step of each launch", "median", "above dense"], rows)
+
+
+def shared_bars(folder):
+    seconds = shared_seconds(folder)
+    if len(seconds) == 2:
+        excess = shared_excess(seconds)
+        yield "shared memory: `knee` at most %g %% over dense" % SHARED_BAR, "%+.1f %%" % excess, excess <= SHARED_BAR
+
+
+# ---- the cliff ------------------------------------------------------------------------------------------------------
+
+
+def family(setting):
+    if setting.startswith("topk"):
+        return setting.rsplit("-", 1)[0]
+    return setting if setting in FAMILIES else "bits"
+
+
+def cliff_points(folder):
+    """{learning rate: {setting: (bits per parameter and half, final loss)}} with dense in it."""
+    points = {}
+    for path in glob.glob(os.path.join(folder, "cliff/*.jsonl")):
+        setting, rate = os.path.basename(path)[: -len(".jsonl")].split("_")
+        points.setdefault(rate, {})[setting] = read_run(path)
+    points = {rate: found for rate, found in points.items() if "dense" in found}
+    return {rate: {setting: (32 / fewer(steps, sent(found["dense"])), final_loss(steps)) for setting, steps in found.items()}
+            for rate, found in sorted(points.items(), key=lambda item: -float(item[0]))}
+
+
+def cliff_table(folder):
+    points = cliff_points(folder)
+    settings = sorted({s for found in points.values() for s in found}, key=lambda s: -max(f[s][0] for f in points.values() if s in f))
+    rows = []
+    for setting in settings:
+        row = [setting.replace("-int4-", " int4 ").replace("-", " ")]
+        for found in points.values():
+            bits, loss = found.get(setting, (math.nan, math.nan))
+            row += ["%.2f" % bits, "%.4f" % loss, "%+.2f %%" % (100 * (loss / found["dense"][1] - 1))] if setting in found else ["-"] * 3
+        rows.append(row)
+    head = ["codec"]
+    for rate in points:
+        head += ["bits, lr " + rate, "loss", "above dense"]
+    return table(head, rows) if rows else None
+
+
+def tune_table(folder):
+    losses = {}
+    for path in glob.glob(os.path.join(folder, "tune/*.jsonl")):
+        method, rate = os.path.basename(path)[: -len(".jsonl")].split("_")
+        losses.setdefault(method, {})[float(rate)] = final_loss(read_run(path))
+    rates = sorted({rate for found in losses.values() for rate in found})
+    rows = [[METHODS[m]] + [("**%.4f**" if losses[m].get(r) == min(losses[m].values()) else "%.4f") % losses[m].get(r, math.nan) for r in rates]
+            for m in METHODS if m in losses]
+    return table(["method"] + ["lr %g" % rate for rate in rates], rows) if rows else None
+
+
+# ---- predictions ----------------------------------------------------------------------------------------------------
+
+
+def plan_cells(folder):
+    """What plan_table.cells() yields, of section plan."""
+    for path in sorted(glob.glob(os.path.join(folder, "plan/*-measured.json")), key=plan_order):
+        base = os.path.basename(path)[: -len("-measured.json")]
+        predicted = load(folder, "plan/%s-predicted.json" % base)
+        if predicted is None:
+            continue
+        rate, method = base.split("-", 1)
+        setting = load(folder, "plan/%s-measured.json" % base)["settings"][0]
+        configured = next(m for m in predicted["methods"] if m["configured"])
+        yield ("8x1, %s Mbit/s" % rate[: -len("mbit")], "GPT", "dense" if method.startswith("dense") else method,
+               setting["configuration"]["exchange.wire"], setting["seconds"]["step"]["mean"], configured["seconds"])
+
+
+def plan_order(path):
+    rate, method = os.path.basename(path).split("-", 1)
+    return float(rate[: -len("mbit")]), not method.startswith("dense"), method
+
+
+def plan_bars(folder):
+    rows = list(rows_of(list(plan_cells(folder)), 4))
+    if rows:
+        yield ("plan: every step within 10 %, no wrong verdict", "%d of %d beyond, the worst %.1f %%; %d wrong" % (
+            sum(row["miss"] for row in rows), len(rows), max(row["off"] for row in rows), sum(row["wrong"] for row in rows)),
+               not any(row["miss"] or row["wrong"] for row in rows))
+
+
+# ---- pictures -------------------------------------------------------------------------------------------------------
+
+
+def plot_lab(folder):
+    for method, by_seed in lab_runs(folder, "lab").items():
+        write_rows(os.path.join(folder, "plot/time-" + method), [(m["elapsed"], m["val_loss"]) for m in evaluations(by_seed["1"])]
+                   if "1" in by_seed else [])
+
+
+def plot_cliff(folder):
+    for rate, found in cliff_points(folder).items():
+        write_rows(os.path.join(folder, "plot/cliff-dense_" + rate), [(found["dense"][1],)])
+        for name in FAMILIES:
+            points = sorted(point for setting, point in found.items() if setting != "dense" and family(setting) == name)
+            if points:
+                write_rows(os.path.join(folder, "plot/cliff-%s_%s" % (name, rate)), points)
+
+
+def knee_text(folder):
+    """The changes of knee's factor in seed 1 of the lab; the picture stands below."""
+    runs = runs_of(folder, "lab", ("knee",)).get("knee", {}).get("1")
+    if not runs:
+        return None
+    factors = [m["factor"] for m in runs if m.get("factor")]
+    mean = len(factors) / sum(1 / f for f in factors)
+    return "Seed 1: factors from %.3g to %.3g, harmonic mean %.3g." % (min(factors), max(factors), mean)
+
+
+# ---- the page -------------------------------------------------------------------------------------------------------
+
+
+def bars_table(folder):
+    bars = [*loss_bars(folder, "loss", "Shakespeare"), *loss_bars(folder, "text", "the Bible"), *lab_bars(folder), *shared_bars(folder),
+            *local_bars(folder), *plan_bars(folder)]
+    return table(["asked", "measured", ""], [[asked, measured, "met" if good else "**missed**"] for asked, measured, good in bars]) if bars else None
+
+
+def machine_block(folder):
+    names = sorted(glob.glob(os.path.join(folder, "plan/*-measured.json")))
+    return machine_line([load(folder, os.path.relpath(name, folder)) for name in names])
+
+
+def main():
+    if sys.argv[1] == "--rate":
+        print(lab_rate(sys.argv[2]))
+        return
+    folder = sys.argv[1]
+    tables = {"machine": machine_block(folder), "bars": bars_table(folder), "settings": settings_table(folder),
+              "loss": loss_table(folder, "loss"), "text": loss_table(folder, "text"),
+              "rate": rate_line(folder), "lab": lab_table(folder, "lab"), "knee": knee_text(folder), "hosts": lab_table(folder, "hosts"),
+              "shared": shared_table(folder), "localsgd": local_table(folder), "cliff": cliff_table(folder), "tune": tune_table(folder),
+              "plan": predictions_table(list(plan_cells(folder)), 4)}
+    for section in ("loss", "text", "rate", "lab", "hosts", "shared", "localsgd", "cliff", "tune", "plan"):
+        tables[section + " commands"] = commands(folder, section) if tables[section] else None
+    for plot in (plot_lab, plot_cliff):
+        plot(folder)
+    publish(tables, sys.argv[2] if len(sys.argv) > 2 else None, PICTURES)
+
+
+if __name__ == "__main__":
+    main()

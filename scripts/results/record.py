@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the scripts that make tables of recorded launches share: reading answers, tables, pages."""
+import glob
+import json
+import os
+import re
+import shlex
+import statistics
+import sys
+
+
+# ---- answers --------------------------------------------------------------------------------------------------------
+
+
+def load(folder, name):
+    path = os.path.join(folder, name)
+    if not os.path.exists(path):
+        return None
+    with open(path) as file:
+        return json.load(file)
+
+
+def read_run(path):
+    """Steps of a metrics file, with `elapsed`: seconds of training so far, evaluations left out."""
+    steps, elapsed = [], 0.0
+    with open(path) as file:
+        for line in file:
+            m = json.loads(line)
+            if "event" in m or "step" not in m:
+                continue
+            elapsed += m.get("step_s", 0.0)
+            steps.append(dict(m, elapsed=elapsed))
+    return steps
+
+
+def evaluations(steps):
+    return [m for m in steps if "val_loss" in m]
+
+
+def reached(steps, goal):
+    """The first evaluation at or below a loss; None: none."""
+    return next((m for m in evaluations(steps) if m["val_loss"] <= goal), None)
+
+
+def mean_over_seeds(by_seed, key):
+    """[(step, mean, least, most)] of what every seed has at a step."""
+    values = {}
+    for steps in by_seed.values():
+        for m in steps:
+            if m.get(key) is not None:
+                values.setdefault(m["step"], []).append(m[key])
+    return [(step, statistics.mean(v), min(v), max(v)) for step, v in sorted(values.items()) if len(v) == len(by_seed)]
+
+
+def quoted(word):
+    """A word of a shell's command; in double quotes where they are enough."""
+    plain = re.fullmatch(r"[\w ./:=,@%+-]+", word) and " " in word
+    return '"%s"' % word if plain else shlex.quote(word)
+
+
+def commands(folder, section):
+    """Command lines of a section's launches; those that differ in the seed alone are one line, with bars."""
+    seeds = {}
+    for name in sorted(glob.glob(os.path.join(folder, section, "*.command"))):
+        if not os.path.exists(name[: -len(".command")]):
+            continue
+        with open(name) as file:
+            words = shlex.split(file.read())
+        seed = words[words.index("--train.seed") + 1] if "--train.seed" in words else None
+        line = " ".join("SEED" if i and words[i - 1] == "--train.seed" else quoted(word) for i, word in enumerate(words))
+        seeds.setdefault(line, []).append(seed)
+    return "\n".join("    " + line.replace("SEED", "|".join(map(str, found))) for line, found in seeds.items()) or None
+
+
+def machine_line(answers):
+    """The machine of answers of `tacit bench step --json`, and how busy it was when each launch began."""
+    if not answers:
+        return None
+    machine, loads = answers[0]["machine"], [answer["machine"]["load"] for answer in answers]
+    return "%d cores of an %s (%s), %.0f GiB, %s, %s, %s; load average at the start of the launches %.1f to %.1f." % (
+        machine["cores"], machine["cpu"], machine["isa"], machine["memory_bytes"] / 2**30, machine["system"], machine["compiler"],
+        answers[0]["cluster"]["library"], min(loads), max(loads))
+
+
+# ---- tables and pages -------------------------------------------------------------------------------------------------
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def met(value, bar):
+    return "met" if value >= bar else "**missed**"
+
+
+def write_rows(path, rows):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as file:
+        for row in rows:
+            print(*row, file=file)
+
+
+def put(page, name, text):
+    begin, end = "<!-- %s -->\n" % name, "<!-- /%s -->" % name
+    if begin not in page or end not in page:
+        sys.exit("the page lacks the lines %s and %s" % (begin.strip(), end))
+    head, rest = page.split(begin, 1)
+    return head + begin + text + "\n" + end + rest.split(end, 1)[1]
+
+
+def put_all(path, tables):
+    with open(path) as file:
+        page = file.read()
+    for name, text in tables.items():
+        if text:
+            page = put(page, name, text)
+    with open(path, "w") as file:
+        file.write(page)
+
+
+def publish(tables, page, pictures):
+    """Prints tables {name: text or None} and puts them into PAGE.md, with a picture {name: (file, title)} behind; those whose
+    names end in "commands" go into PAGE.commands."""
+    for name, text in tables.items():
+        if text:
+            print("\n%s\n\n%s" % (name, text))
+    if page is None:
+        return
+    pictured = {name: text + "\n\n![%s](../img/%s.svg)" % pictures[name][::-1] if text and name in pictures else text
+                for name, text in tables.items()}
+    put_all(page, {name: text for name, text in pictured.items() if not name.endswith(" commands")})
+    put_all(page[: -len(".md")] + ".commands", {name: text for name, text in pictured.items() if name.endswith(" commands")})
