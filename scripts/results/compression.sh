@@ -73,7 +73,7 @@ guard_lab
 # ---- settings -------------------------------------------------------------------------------------------------------
 
 warm_up=$((STEPS / 10)) # of the learning rate
-often=$((STEPS >= 60 ? STEPS / 30 : 2)) seldom=$((STEPS >= 12 ? STEPS / 6 : 5)) # steps between evaluations
+often=$((STEPS >= 120 ? STEPS / 60 : 2)) seldom=$((STEPS >= 12 ? STEPS / 6 : 5)) # steps between evaluations
 
 # method NAME: its flags.
 method() {

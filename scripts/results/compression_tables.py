@@ -203,9 +203,9 @@ def compute_seconds(folder):
 
 
 def lab_rate(folder):
-    """Two digits of 2 (N - 1) / N x bytes of the gradients / (8 x compute), Mbit/s; rank 0 sends just these bytes."""
+    """Three digits of 2 (N - 1) / N x bytes of the gradients / (8 x compute), Mbit/s; rank 0 sends just these bytes."""
     seconds, sent_bytes = compute_seconds(folder)
-    return "%gmbit" % float("%.2g" % (8e-6 * sent_bytes / (RATIO * seconds)))
+    return "%gmbit" % float("%.3g" % (8e-6 * sent_bytes / (RATIO * seconds)))
 
 
 def chosen_rate(folder):
