@@ -15,7 +15,7 @@
 #   plan      probes the lab at that rate and at 5 times it, and predicts the step of real codecs                         10 min
 #   tables    tables and pictures of what FOLDER holds; always runs at the end
 # and, only when it is named:
-#   tune      dense f32, dense bf16, c20 and c30 at as many learning rates each, with a seed of its own                   10 min
+#   tune      dense f32, dense bf16, c20 and c30 at as many learning rates each, with a seed of its own                   15 min
 #
 # FOLDER (default build/compression) keeps what every launch printed, with its command line beside it. A launch whose answer is
 # there is not repeated: an interrupted section goes on where it stopped; remove FOLDER/SECTION to measure it again. --quick
@@ -28,7 +28,7 @@
 # ("dense dense-bf16 c20 c30 int4"), LAB_METHODS ("dense dense-bf16 c20 c30 knee gravac accordion topk-10 topk-1000"; c20:1.1
 # takes 1.1 times as many steps, which a loss slightly above dense's needs to reach it), HOSTS_METHODS ("dense dense-bf16 c20 knee"),
 # PLAN_METHODS ("dense dense-bf16 int8 int4 efsign topk-10 topk-100 c20"), RATE (of the lab, as 150mbit; empty: section lab
-# measures the compute and chooses it), TURNS (3, of shared), CLIFF_RATES ("1e-2 3e-3"), TUNE_RATES ("6e-3 1e-2 1.6e-2"), FLAGS (of
+# measures the compute and chooses it), TURNS (3, of shared), CLIFF_RATES ("1e-2 3e-3"), TUNE_RATES ("7e-3 1e-2 1.4e-2 2e-2"), FLAGS (of
 # every run, as --comm.timeout on a busy machine)
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
@@ -40,7 +40,7 @@ apart=30  # steps between averages of localsgd
 folder="" name=compression-$$ tacit=$PWD/build/release/bin/tacit text="" shakespeare="" quick="" sections=() failures=0
 : "${SEEDS:=1 2 3}" "${TEXT_SEEDS:=1 2}" "${STEPS:=1500}" "${BATCH:=32}" "${METHODS:=dense dense-bf16 c20 c30 int4}" "${RATE:=}" "${TURNS:=3}" "${FLAGS:=}"
 : "${LAB_METHODS:=dense dense-bf16 c20 c30 knee gravac accordion topk-10 topk-1000}" "${HOSTS_METHODS:=dense dense-bf16 c20 knee}"
-: "${PLAN_METHODS:=dense dense-bf16 int8 int4 efsign topk-10 topk-100 c20}" "${CLIFF_RATES:=1e-2 3e-3}" "${TUNE_RATES:=6e-3 1e-2 1.6e-2}"
+: "${PLAN_METHODS:=dense dense-bf16 int8 int4 efsign topk-10 topk-100 c20}" "${CLIFF_RATES:=1e-2 3e-3}" "${TUNE_RATES:=7e-3 1e-2 1.4e-2 2e-2}"
 
 misuse() { echo "compression.sh: $1; see scripts/results/compression.sh --help" >&2; exit 2; }
 
@@ -94,8 +94,14 @@ method() {
   esac
 }
 
-# rate_of METHOD: its learning rate.
-rate_of() { echo 1e-2; }
+# rate_of METHOD: its learning rate, from section tune.
+rate_of() {
+  case $1 in
+    c20) echo 2e-2 ;;
+    c30 | knee | gravac | accordion | topk-*) echo 1.4e-2 ;;
+    *) echo 1e-2 ;;
+  esac
+}
 
 # one FOLDER/NAME LAUNCHER METHOD[:FACTOR] SEED STEPS_BETWEEN_EVALUATIONS LEARNING_RATE [FLAG...]: FACTOR times STEPS steps
 one() {
