@@ -224,16 +224,17 @@ def rate_line(folder):
 
 
 def lab_runs(folder, section):
-    """Runs of a section of the lab. Dense runs with other seeds than 1 have the losses of section loss and the seconds of seed 1."""
+    """Runs of a section of the lab. The dense runs of section lab are short and of seed 1: their seconds are those of every step,
+    their losses those of section loss, since bits do not depend on the network."""
     runs = runs_of(folder, section, METHODS)
     elsewhere = runs_of(folder, "loss", ("dense", "dense-bf16")) if section == "lab" else {}
     for method in ("dense", "dense-bf16"):
         if "1" not in runs.get(method, {}):
             continue
-        seconds = runs[method]["1"][-1]["elapsed"] / len(runs[method]["1"])
+        short = runs[method]["1"]
+        seconds = short[-1]["elapsed"] / len(short)
         for seed, steps in elsewhere.get(method, {}).items():
-            if seed != "1":
-                runs[method][seed] = [dict(m, elapsed=seconds * m["step"]) for m in steps]
+            runs[method][seed] = [dict(m, elapsed=seconds * m["step"], step_s=short[i % len(short)]["step_s"]) for i, m in enumerate(steps)]
     return runs if "1" in runs.get("dense", {}) else {}
 
 
