@@ -37,19 +37,20 @@ typedef struct taciti_adapt_tally {
                                  gradient that the optimizer got|^2; otherwise, or if the caller keeps no sum: 0 */
 } taciti_adapt_tally;
 
-/* Of the slowest rank each. 0: unknown. */
+/* Of one step, the slowest rank's each but the first and the last. 0: unknown. */
 typedef struct taciti_adapt_seconds {
-    double step;    /* the whole step */
-    double compute; /* forward and backward */
-    double encode;  /* encode and decode of all payloads, summed over both threads; 0 in a dense step */
-    double exposed; /* the training thread was blocked for the exchange after backward */
-    double busy;    /* the communication thread was exchanging: encode and decode included */
+    double step;       /* the whole step: the mean of all ranks, which differ only by when each of them looks */
+    double compute;    /* forward and backward */
+    double encode;     /* encode and decode of all payloads, summed over both threads; 0 in a dense step */
+    double exposed;    /* the training thread was blocked for the exchange after backward */
+    double busy;       /* the communication thread was exchanging: encode and decode included */
+    double statistics; /* gathering the facts of the step that was shown before: of the rank that waited least */
 } taciti_adapt_seconds;
 
 /* Steps in which a factor rises at least, however short the warm-up of the learning rate is. */
 enum { TACITI_ADAPT_MIN_RISE = 200 };
 
-/* A step that was taken. Skipped steps are not shown. */
+/* A step that was taken. Skipped steps are not shown, nor are those before taciti_decision.look. */
 typedef struct taciti_adapt_facts {
     int64_t step;  /* 0, 1, ..., as in the configuration's counts of steps */
     double factor; /* that was used for the model; 1: dense. It may be below the decision's (warm-up of the factor) */
@@ -65,6 +66,8 @@ typedef struct taciti_adapt_facts {
     const size_t *bucket_bytes;       /* [buckets]; f32 */
     const double *histogram; /* [TACITI_MAGNITUDE_BINS] (kernel histogram, shift 20) counts of |gradient + residual|,
                                 summed over ranks; may be of a sample. NULL: not observed */
+    int64_t steps; /* whose mean `seconds` are: this one and those before it that were not shown, as far as this process
+                      has taken them */
     taciti_adapt_seconds seconds;
 } taciti_adapt_facts;
 
@@ -80,7 +83,8 @@ enum { TACITI_DECISION_BYTES = 256 };
 typedef struct taciti_decision {
     double factor;  /* for the next step; 1: dense, which sends the residuals as well */
     double trial;   /* a second factor whose `squares_out` the next step shall measure and not send; 0: none */
-    bool histogram; /* wanted in the next step */
+    bool histogram; /* wanted in the next step that is shown */
+    int64_t look;   /* dense steps before this one need not be shown, so their facts are not gathered; 0: all are */
     bool changed;   /* the controller chose otherwise than in the step before: worth an event */
     char
         reason[TACITI_DECISION_BYTES]; /* of the last change: one plain sentence with its numbers; no quotes, no newline

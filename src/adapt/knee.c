@@ -20,10 +20,16 @@
  * for as long again, it rises exponentially to knee.safe, whatever was measured. With Adam it rises to knee.safe from
  * 1, during twice the warm-up of the learning rate and 200 steps or more.
  *
- * It starts with dense steps, then one compressed level; a line through both is the link. A change of the link shows in
- * three steps; then, and every knee.probe steps, one step at another factor tells latency from rate. It changes the
- * factor for a gain of twice the tolerance, or to one that is 1.4 times smaller at the same cost; and at once if the
- * factor is no longer allowed.
+ * It starts with dense steps, then one compressed level; a line through both is the link. A change of the link is told
+ * from noise (adapt/change.h); then, and after knee.probe steps, one step at another factor tells latency from rate.
+ * While such steps change nothing, each comes after twice as many steps as the one before. It changes the factor for a
+ * gain of twice the tolerance, or to one that is 1.4 times smaller at the same cost; and at once if the factor is no
+ * longer allowed.
+ *
+ * It leaves dense only for a gain of five times the tolerance that is also above the noise, twice the standard error of
+ * the times that were measured; and each time that measured steps then send it back it asks for as much more, up to
+ * half. Of dense steps that follow each other it wants to see only so many that gathering their facts takes less than
+ * STATISTICS_SHARE of the time.
  */
 #include <math.h>
 #include <stdio.h>
@@ -36,6 +42,11 @@
 enum { GRID = 80 };                        /* factors 2^(j/4) */
 enum { DENSE_STEPS = 4, FIRST_STEPS = 3 }; /* that explore: dense ones, at most; compressed ones */
 enum { STEPS_OF_EVIDENCE = 20, SLACK_OF_DENSE = 5 };
+enum { STEPS_OF_SUCCESS = 100 }; /* compressed ones, after which leaving dense was right */
+enum { LONGEST_PAUSE = 16 };     /* between probes, in knee.probe */
+#define AFFORDABLE 1.5           /* times the seconds of a step: a dense one that may be as fast is a probe */
+#define STATISTICS_SHARE .002
+#define LARGEST_DOUBT .5 /* gain that is always worth a try */
 
 typedef struct knee_options {
     double max, start, safe, penalty, tolerance;
@@ -75,7 +86,12 @@ typedef struct knee_state {
     int64_t warm;            /* those of them until the learning rate had reached its maximum */
     int64_t explored;        /* the step at which exploring ends; 0: it is still dense */
     int64_t decided, probed; /* when */
-    bool probing, link_changed;
+    int64_t left;            /* when dense was left last */
+    int64_t failed;          /* times that it was left in vain, in a row */
+    int64_t pause;           /* between probes, in knee.probe */
+    int64_t last;            /* step that was shown last */
+    double changed;          /* factor by which transfers have changed since the last decision; 1: they have not */
+    bool probing;
 } knee_state;
 
 static double grid_factor(const knee_state *s, int j) { return j == 0 ? 1 : s->only > 0 ? s->only : exp2(j / 4.0); }
@@ -134,15 +150,22 @@ static double cost(const knee_state *s, const taciti_adapt_facts *facts, double 
     return taciti_timing_seconds(&s->timing, factor) * (1 + penalty(s, facts, factor));
 }
 
+/* The gain for which dense is left. */
+static double doubt(const knee_options *o, const knee_state *s) {
+    const double noise = 2 * taciti_timing_error(&s->timing);
+    return fmin(fmax(SLACK_OF_DENSE * o->tolerance, noise) * (double)(1 + s->failed), LARGEST_DOUBT);
+}
+
 static double best_factor(const knee_options *o, const knee_state *s, const taciti_adapt_facts *facts) {
     const int count = s->only > 0 ? 2 : GRID;
+    const double dense = s->target == 1 ? 1 / (1 - doubt(o, s)) : 1 + SLACK_OF_DENSE * o->tolerance;
     double min_cost = HUGE_VAL;
     for (int j = 0; j < count; j++)
         if (is_allowed(o, s, facts, grid_factor(s, j))) min_cost = fmin(min_cost, cost(s, facts, grid_factor(s, j)));
     for (int j = 0; j < count; j++) {
         const double factor = grid_factor(s, j);
-        const double slack = (factor == 1 ? SLACK_OF_DENSE : 1) * o->tolerance;
-        if (is_allowed(o, s, facts, factor) && cost(s, facts, factor) <= (1 + slack) * min_cost) return factor;
+        const double slack = factor == 1 ? dense : 1 + o->tolerance;
+        if (is_allowed(o, s, facts, factor) && cost(s, facts, factor) <= slack * min_cost) return factor;
     }
     return 1;
 }
@@ -170,42 +193,77 @@ static void explain(const knee_options *o, const knee_state *s, const taciti_ada
                             100 * penalty(s, facts, s->target));
 }
 
+/* Whether leaving dense was right shows afterwards. */
+static void enter(knee_state *s, double factor, bool allowed) {
+    const bool is_dense = factor == 1, was_dense = s->target == 1;
+    if (was_dense && !is_dense) s->left = s->steps;
+    if (is_dense && !was_dense && allowed) s->failed = s->steps - s->left < STEPS_OF_SUCCESS ? s->failed + 1 : 0;
+    s->target = factor;
+    s->pause = 1;
+}
+
 static void choose(const knee_options *o, knee_state *s, const taciti_adapt_facts *facts, taciti_decision *decision) {
     const double best = best_factor(o, s, facts), now = s->target;
     const double gained = 1 - cost(s, facts, best) / cost(s, facts, now);
+    const bool allowed = is_allowed(o, s, facts, now);
     const char *why = NULL;
-    if (!is_allowed(o, s, facts, now)) {
+    if (!allowed) {
         why = "the limit of stale elements fell";
     } else if (best != now && gained > 2 * o->tolerance) {
-        why = s->link_changed ? "the link changed" : "faster";
+        why = s->changed != 1 ? "the link changed" : "faster";
     } else if (best * 1.4 < now) {
         why = "as fast with less compression";
+    } else if (s->decided == 0) {
+        explain(o, s, facts, "no factor is faster by more than the noise", decision);
+    } else if (s->changed != 1) {
+        taciti_decision_explain(decision, "transfers take %.3g times as long: the link changed; %.4gx stays",
+                                s->changed, now);
     }
     s->decided = s->steps;
-    s->link_changed = false;
+    s->changed = 1;
     if (why == NULL) return;
-    s->target = best;
+    enter(s, best, allowed);
     explain(o, s, facts, why, decision);
 }
 
-/* The factor of a step that tells latency from rate; 0: none is due. */
-static double probe_factor(const knee_options *o, const knee_state *s, const taciti_adapt_facts *facts) {
-    const bool due = s->steps - s->probed >= o->probe || (s->timing.other.steps == 0 && s->timing.now.steps >= 2);
-    if (!due) return 0;
-    if (s->only > 0) return s->target == 1 ? s->only : 1;
-    if (s->target > 1) return fmax(s->target / 4, 2) < s->target ? fmax(s->target / 4, 2) : 2 * s->target;
-    double factor = 2; /* dense: worth a step only if compression may be close */
+/* Dense: the fastest factor, as far as it is known. */
+static double fastest(const knee_options *o, const knee_state *s, const taciti_adapt_facts *facts) {
+    double factor = 2;
     for (int j = 3; j < GRID && is_allowed(o, s, facts, grid_factor(s, j)); j++)
         if (taciti_timing_seconds(&s->timing, grid_factor(s, j)) < .99 * taciti_timing_seconds(&s->timing, factor))
             factor = grid_factor(s, j);
-    return taciti_timing_seconds(&s->timing, factor) < 1.3 * taciti_timing_seconds(&s->timing, 1) ? factor : 0;
+    return factor;
+}
+
+/* Compressed: dense, if that may be as fast; else what tells latency from rate. */
+static double another(const knee_state *s) {
+    const double now = taciti_timing_seconds(&s->timing, s->target);
+    if (s->only > 0 || taciti_timing_seconds(&s->timing, 1) < AFFORDABLE * now) return 1;
+    return fmax(s->target / 4, 2) < s->target ? fmax(s->target / 4, 2) : 2 * s->target;
+}
+
+/* The factor of a step that measures; 0: none is due. After knee.probe steps; soon, if the link has changed or if noise
+ * is all that speaks against leaving dense. Dense: only if compression may be close. */
+static double probe_factor(const knee_options *o, const knee_state *s, const taciti_adapt_facts *facts) {
+    const int64_t since = s->steps - s->probed;
+    if (since < s->pause * o->window && since < s->pause * o->probe) return 0;
+    const bool long_ago = since >= s->pause * o->probe;
+    if (s->target > 1) {
+        const bool is_new = s->timing.other.steps == 0 && s->timing.now.steps >= 2;
+        return long_ago || is_new ? another(s) : 0;
+    }
+    const double factor = s->only > 0 ? s->only : fastest(o, s, facts);
+    const double ratio = taciti_timing_seconds(&s->timing, factor) / taciti_timing_seconds(&s->timing, 1);
+    const bool promises = ratio < 1 - SLACK_OF_DENSE * o->tolerance;
+    return (long_ago && ratio < 1.3) || (promises && is_allowed(o, s, facts, factor)) ? factor : 0;
 }
 
 static void take_in(knee_state *s, const taciti_adapt_facts *facts) {
-    s->steps++;
+    s->steps += s->steps > 0 && facts->step > s->last ? facts->step - s->last : 1;
+    s->last = facts->step;
     s->lr_seen = fmax(s->lr_seen, facts->lr);
     if (warms_up(s, facts)) s->warm = s->steps;
-    s->link_changed |= taciti_timing_observe(&s->timing, facts);
+    s->changed *= taciti_timing_observe(&s->timing, facts);
     taciti_staleness_observe(&s->staleness, facts);
     if (facts->histogram == NULL) return;
     taciti_curve curve;
@@ -223,7 +281,8 @@ static void start(const void *options, const taciti_adapt_start *begin, void *st
                   double *factors) {
     (void)options;
     (void)factors;
-    *(knee_state *)state = (knee_state){.target = 1, .only = begin->selects ? 0 : fmax(begin->factor, 2)};
+    *(knee_state *)state =
+        (knee_state){.target = 1, .changed = 1, .pause = 1, .only = begin->selects ? 0 : fmax(begin->factor, 2)};
     *decision = (taciti_decision){.factor = 1};
     taciti_decision_explain(decision, "dense steps measure the link");
 }
@@ -231,13 +290,26 @@ static void start(const void *options, const taciti_adapt_start *begin, void *st
 /* Dense first, shortly where most of a step is waiting; then one compressed level. */
 static void explore(const knee_options *o, const taciti_adapt_facts *facts, knee_state *s, taciti_decision *decision) {
     const bool waits = facts->seconds.exposed > .75 * facts->seconds.step;
-    if (s->explored == 0 && s->timing.base[0] > 0 && (waits || s->steps >= DENSE_STEPS)) {
+    if (s->explored == 0 && s->timing.base[0].samples > 0 && (waits || s->steps >= DENSE_STEPS)) {
         s->explored = s->steps + FIRST_STEPS;
         s->target = s->only > 0 ? s->only : fmin(fmin(4, o->start), fmin(o->safe, o->max));
         taciti_decision_explain(decision, "%d steps at %.4gx measure the codec", FIRST_STEPS, s->target);
     }
     decision->factor = s->target;
     s->probed = s->steps;
+}
+
+/* The step that is wanted next. */
+static int64_t look(const knee_options *o, const knee_state *s, const taciti_adapt_facts *facts) {
+    const double step = taciti_timing_seconds(&s->timing, 1), each = s->timing.statistics;
+    if (s->steps < 2 * STEPS_OF_EVIDENCE) return 0; /* how much noise there is */
+    const double apart = step > 0 ? ceil(each / (STATISTICS_SHARE * step)) : 1;
+    return facts->step + (int64_t)fmin(fmax(apart, 1), (double)o->window);
+}
+
+static bool is_due(const knee_options *o, const knee_state *s, const taciti_adapt_facts *facts) {
+    return s->decided == 0 || s->changed != 1 || s->steps - s->decided >= o->window ||
+           !is_allowed(o, s, facts, s->target);
 }
 
 static void decide(const void *options, const taciti_adapt_facts *facts, void *state, taciti_decision *decision,
@@ -247,21 +319,25 @@ static void decide(const void *options, const taciti_adapt_facts *facts, void *s
     (void)factors;
     take_in(s, facts);
     decision->changed = false;
-    decision->histogram = (s->steps + 1) % o->window == 0;
+    decision->look = 0;
+    decision->histogram = false;
     if (s->explored == 0 || s->steps < s->explored || !taciti_timing_known(&s->timing)) {
         explore(o, facts, s, decision);
         return;
     }
-    if (s->steps == s->explored || s->link_changed || s->steps - s->decided >= o->window ||
-        !is_allowed(o, s, facts, s->target))
-        choose(o, s, facts, decision);
+    if (s->decided == 0) s->target = 1; /* exploring was no choice */
+    if (is_due(o, s, facts)) choose(o, s, facts, decision);
     decision->factor = s->target;
     const double probe = s->probing ? 0 : probe_factor(o, s, facts);
     s->probing = probe > 0;
-    if (!s->probing) return;
-    s->probed = s->steps;
-    decision->factor = probe;
-    taciti_decision_explain(decision, "one step at %.4gx measures the link, then %.4gx again", probe, s->target);
+    if (s->probing) {
+        s->probed = s->steps;
+        s->pause = s->pause < LONGEST_PAUSE ? 2 * s->pause : s->pause;
+        decision->factor = probe;
+        taciti_decision_explain(decision, "one step at %.4gx measures the link, then %.4gx again", probe, s->target);
+    }
+    decision->histogram = decision->factor > 1 && (s->steps + 1) % o->window == 0; /* dense: nobody reads the gains */
+    if (decision->factor == 1 && s->target == 1) decision->look = look(o, s, facts);
 }
 
 const taciti_controller taciti_controller_knee = {

@@ -122,7 +122,8 @@ static outcome go(const cluster *c, driven *d, training *t, int steps, double lr
     return o;
 }
 
-/* The link slows 8x and recovers: the factor follows within steps, and knee loses little on the best of each phase. */
+/* The link slows 8x and recovers: the factor follows within steps, and knee loses little on the best of each phase.
+ * Where it ends is where it was, or as fast. */
 static void test_link_changes(void **state) {
     (void)state;
     for (int k = 0; k < 3; k++) {
@@ -133,18 +134,19 @@ static void test_link_changes(void **state) {
         double ideal[2], seconds[2] = {0, 0};
         double factor;
         ideal[0] = best_fixed(&fast, &factor) / PROGRESS, ideal[1] = best_fixed(&slow, &factor) / PROGRESS;
-        double factors[3];
+        double factors[3], times[3];
         for (int phase = 0; phase < 3; phase++) {
             const cluster *now = phase == 1 ? &slow : &fast;
             const outcome o = go(now, &d, &t, 600, 1, 1);
             seconds[phase == 1] += o.seconds;
-            factors[phase] = o.factor;
+            factors[phase] = o.factor, times[phase] = o.seconds;
             assert_true(o.changes <= 16);
         }
         printf("%g Gbit/s, 8x slower, back: factors %.3g %.3g %.3g; %.3f and %.3f of the ideal\n", rate, factors[0],
                factors[1], factors[2], seconds[0] / 2 / ideal[0], seconds[1] / ideal[1]);
         assert_true(factors[1] > factors[0]);
-        assert_true(factors[2] < 1.5 * factors[0]);
+        assert_true(factors[2] < factors[1]);
+        assert_true(factors[2] < 1.5 * factors[0] || times[2] < times[0]);
         assert_true(seconds[0] / 2 < 1.06 * ideal[0] && seconds[1] < 1.08 * ideal[1]);
         driven_destroy(&d);
     }
@@ -214,6 +216,54 @@ static void test_adaptive(void **state) {
         for (int i = 0; k == 0 && i < 100; i++) cluster_step(&c, &t, &d, .1, 1);
         assert_true(d.decision.factor <= 10.001);
         driven_destroy(&d);
+    }
+}
+
+/* ---- noise ------------------------------------------------------------------------------------------------------- */
+
+/* Ranks that share cores: transfers spread, encoding takes time from computation, dense is best. */
+static cluster shared_cores(double spread) {
+    cluster c = make(25, .03);
+    c.noise = .05;
+    c.spread = spread;
+    c.slowdown = .3;
+    c.adaptive = true;
+    return c;
+}
+
+static void test_shared_cores(void **state) {
+    (void)state;
+    static const double SPREADS[] = {0, .1, .3, .5};
+    for (int k = 0; k < 4; k++) {
+        const cluster c = shared_cores(SPREADS[k]);
+        driven knee = controller("knee", 10), dense = controller("fixed", 1);
+        training t = {0}, u = {0};
+        const outcome o = go(&c, &knee, &t, 3000, 1, 1);
+        (void)go(&c, &dense, &u, 3000, 1, 1);
+        printf("spread %g: knee / dense %.4f, %d changes, %d of 3000 steps shown\n", SPREADS[k], t.seconds / u.seconds,
+               o.changes, (int)t.shown);
+        assert_true(t.seconds < 1.005 * u.seconds);
+        assert_true(o.factor == 1 && o.changes <= 20);
+        assert_true(t.shown < 1000);
+        const cluster slow = {.elements = c.elements,
+                              .compute = c.compute,
+                              .bits_per_s = c.bits_per_s / 16,
+                              .latency = c.latency,
+                              .encode = c.encode,
+                              .ranks = c.ranks,
+                              .curvature = c.curvature,
+                              .noise = c.noise,
+                              .spread = c.spread,
+                              .slowdown = c.slowdown,
+                              .adaptive = true};
+        int steps = 0;
+        while (knee.decision.factor == 1 && steps < 1000) cluster_step(&slow, &t, &knee, 1, 1), steps++;
+        printf("16x slower: left dense after %d steps\n", steps);
+        assert_true(steps <= 30);
+        const outcome after = go(&slow, &knee, &t, 300, 1, 1);
+        assert_true(after.factor > 2);
+        driven_destroy(&knee);
+        driven_destroy(&dense);
     }
 }
 
@@ -382,7 +432,7 @@ static void test_reasons(void **state) {
     driven d = controller("knee", 10);
     training t = {0};
     int probes = 0;
-    for (int i = 0; i < 1200; i++) {
+    for (int i = 0; i < 1700; i++) { /* probes after 500 steps, then 1000 more */
         const double before = d.decision.factor;
         const bool was_probe = strstr(d.decision.reason, "one step at") != NULL && d.decision.changed;
         cluster_step(&c, &t, &d, 1, 1);
@@ -402,6 +452,7 @@ int main(void) {
                                        cmocka_unit_test(test_open_gate),
                                        cmocka_unit_test(test_link_changes),
                                        cmocka_unit_test(test_hysteresis),
+                                       cmocka_unit_test(test_shared_cores),
                                        cmocka_unit_test(test_learning_rate),
                                        cmocka_unit_test(test_warm_up),
                                        cmocka_unit_test(test_adaptive),

@@ -166,7 +166,7 @@ tacit_status taciti_compression_begin(taciti_compression *c, float *flat, size_t
             .result = setting_of(c, bucket, TACITI_PAYLOAD_RESULT, taciti_compression_back_factor(c, factor)),
             .dense = factor <= 1,
             .trial = c->decision.trial,
-            .observe = c->decision.histogram};
+            .observe = c->decision.histogram && taciti_compression_is_shown(c)};
         taciti_exchange_at(c->exchange, c->step, &setting);
     }
     return taciti_exchange_begin(c->exchange, flat, bucket);

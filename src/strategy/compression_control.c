@@ -3,6 +3,7 @@
  * What a step has shown, over all ranks, and what follows for the next one.
  */
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -134,21 +135,54 @@ static void fill_mine(taciti_compression *c, const taciti_step_report *report) {
     head->costs.exposed_s = (double)report->wait_ns * per_ns;
     head->costs.step_s = c->settled_ns == 0 ? 0 : (double)(now - c->settled_ns) * per_ns;
     head->costs.compute_s = fmax(0, head->costs.step_s - head->costs.exposed_s);
+    head->costs.statistics_s = c->statistics_s;
 }
 
-/* mine = the sums and maxima over ranks, in rank order: the same bits everywhere. */
+/* Times and bytes of a step that is not shown; those of one that is shown become the mean with them. The first step of
+ * a process has no time. */
+static void keep_costs(taciti_compression *c) {
+    double *sum = (double *)&c->unseen;
+    if (!(head_of(c)->costs.step_s > 0)) return;
+    for (size_t i = 0; i < HEAD_N; i++) sum[i] += c->mine[i];
+    c->unseen_steps++;
+}
+
+/* Returns the steps that the mean is of. */
+static int64_t mix_costs(taciti_compression *c, double factor) {
+    const double *sum = (const double *)&c->unseen;
+    int64_t steps = 1;
+    if (c->unseen_steps > 0 && factor <= 1) {
+        keep_costs(c);
+        steps = c->unseen_steps;
+        for (size_t i = 0; i < HEAD_N; i++) c->mine[i] = sum[i] / (double)steps;
+    }
+    c->unseen = (taciti_costs){.step_s = 0};
+    c->unseen_steps = 0;
+    return steps;
+}
+
+typedef enum taciti_reduction { SUM, MAXIMUM, MINIMUM } taciti_reduction;
+
+static taciti_reduction reduction_of(size_t i) {
+    if (i >= HEAD_N) return (i - HEAD_N) % SEEN_N == SEEN_N - 1 ? MAXIMUM : SUM;
+    if (i == offsetof(taciti_costs, step_s) / sizeof(double)) return SUM;
+    return i == offsetof(taciti_costs, statistics_s) / sizeof(double) ? MINIMUM : MAXIMUM;
+}
+
+/* mine = the sums, maxima and minima over ranks, in rank order: the same bits everywhere. */
 static void reduce(taciti_compression *c) {
     const int ranks = taciti_comm_size(c->comm);
-    const size_t costs_end = HEAD_N;
     memcpy(c->mine, c->all, c->statistics_n * sizeof *c->mine);
     for (int r = 1; r < ranks; r++) {
         const double *theirs = c->all + (size_t)r * c->statistics_n;
         for (size_t i = 0; i < c->statistics_n; i++) {
-            const bool is_cost = i < costs_end;
-            const bool is_maximum = is_cost || (i >= HEAD_N && (i - HEAD_N) % SEEN_N == SEEN_N - 1);
-            c->mine[i] = is_maximum ? fmax(c->mine[i], theirs[i]) : c->mine[i] + theirs[i];
+            const taciti_reduction how = reduction_of(i);
+            c->mine[i] = how == SUM       ? c->mine[i] + theirs[i]
+                         : how == MAXIMUM ? fmax(c->mine[i], theirs[i])
+                                          : fmin(c->mine[i], theirs[i]);
         }
     }
+    head_of(c)->costs.step_s /= ranks;
 }
 
 /* All buckets of a kind. threshold: the mean of their logarithms, by elements. */
@@ -242,7 +276,8 @@ static tacit_status share_decision(taciti_compression *c) {
     return taciti_comm_broadcast(c->comm, 0, c->factors, c->layout->bucket_count * sizeof *c->factors);
 }
 
-static tacit_status decide(taciti_compression *c, double lr, const taciti_seen *contributions, double norm) {
+static tacit_status decide(taciti_compression *c, double lr, const taciti_seen *contributions, double norm,
+                           int64_t steps) {
     const taciti_costs *costs = &head_of(c)->costs;
     const int lanes = lanes_of(c, contributions);
     taciti_adapt_tally model = tally_of(c, contributions);
@@ -265,7 +300,13 @@ static tacit_status decide(taciti_compression *c, double lr, const taciti_seen *
         .bucket = c->tallies,
         .bucket_bytes = c->bucket_bytes,
         .histogram = c->decision.histogram ? c->histogram : NULL,
-        .seconds = {costs->step_s, costs->compute_s, costs->encode_s, costs->exposed_s, costs->busy_s},
+        .steps = steps,
+        .seconds = {.step = costs->step_s,
+                    .compute = costs->compute_s,
+                    .encode = costs->encode_s,
+                    .exposed = costs->exposed_s,
+                    .busy = costs->busy_s,
+                    .statistics = costs->statistics_s},
     };
     c->setup.controller->decide(c->setup.controller_options, &facts, c->state, &c->decision, c->factors);
     return share_decision(c);
@@ -284,6 +325,12 @@ static void correct(taciti_compression *c, int kind, const taciti_seen *s, doubl
     if (threshold->value > 0) taciti_threshold_correct(threshold, &seen, factor, next);
 }
 
+/* What is measured in compressed steps is needed for the thresholds of the next. */
+bool taciti_compression_is_shown(const taciti_compression *c) {
+    if (taciti_compression_factor(c, c->layout->bucket_count) > 1) return true;
+    return c->state_bytes > 0 && c->step >= c->decision.look; /* otherwise dense, or the warm-up of a fixed factor */
+}
+
 tacit_status taciti_compression_learn(taciti_compression *c, double lr, double norm, taciti_step_report *report) {
     const size_t all = c->layout->bucket_count;
     const double factor = taciti_compression_factor(c, all), back = taciti_compression_back_factor(c, factor);
@@ -291,11 +338,14 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, double n
     report->gain = report->kept = 1;
     c->decision.changed = false;
     fill_mine(c, report);
-    if (factor <= 1 && c->state_bytes == 0) { /* always dense, or during the warm-up of a fixed factor */
+    if (!taciti_compression_is_shown(c)) {
         report->bytes = head_of(c)->costs.bytes;
+        keep_costs(c);
         c->step++;
+        c->settled_ns = taciti_now_ns();
         return TACIT_OK;
     }
+    const int64_t begin_ns = taciti_now_ns(), steps = mix_costs(c, factor);
     TACITI_TRY(taciti_comm_allgather(c->comm, c->mine, c->statistics_n * sizeof *c->mine, c->all));
     TACITI_TRY(gather_histogram(c));
     reduce(c);
@@ -308,11 +358,12 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, double n
     const taciti_seen *contributions = &sums[TACITI_PAYLOAD_CONTRIBUTION];
     if (contributions->squares_in > 0) report->gain = contributions->squares_out / contributions->squares_in;
     if (contributions->n > 0) report->kept = contributions->kept / contributions->n;
-    TACITI_TRY(decide(c, lr, contributions, norm));
+    TACITI_TRY(decide(c, lr, contributions, norm, steps));
     c->step++;
     const double next = taciti_compression_factor(c, all), next_back = taciti_compression_back_factor(c, next);
     correct(c, TACITI_PAYLOAD_CONTRIBUTION, contributions, factor, next);
     correct(c, TACITI_PAYLOAD_RESULT, &sums[TACITI_PAYLOAD_RESULT], back, next_back);
     c->settled_ns = taciti_now_ns();
+    c->statistics_s = (double)(c->settled_ns - begin_ns) * 1e-9;
     return TACIT_OK;
 }

@@ -13,9 +13,9 @@ typedef struct taciti_seen {
     double threshold; /* maximum */
 } taciti_seen;
 
-/* The slowest rank's, and those that sent most. */
+/* Of the ranks: step_s the mean, statistics_s the minimum, the others the maximum. */
 typedef struct taciti_costs {
-    double step_s, compute_s, encode_s, exposed_s, busy_s, bytes;
+    double step_s, statistics_s, compute_s, encode_s, exposed_s, busy_s, bytes;
 } taciti_costs;
 
 typedef struct taciti_statistics_head {
@@ -46,6 +46,9 @@ struct taciti_compression {
     /* Statistics of a step, by rank in `all`: a head, then a taciti_seen per kind and bucket. */
     double *mine, *all;
     size_t statistics_n;
+    taciti_costs unseen; /* this rank's, summed over dense steps that were not shown, since one was */
+    int64_t unseen_steps;
+    double statistics_s;         /* what gathering took this rank the last time */
     double *histogram;           /* of all ranks' magnitudes, when the controller asks for one */
     taciti_adapt_tally *tallies; /* per bucket */
     size_t *bucket_bytes;
@@ -56,6 +59,9 @@ double taciti_compression_factor(const taciti_compression *c, size_t bucket);
 
 /* The same for sums on their way back, in a step that has that factor. */
 double taciti_compression_back_factor(const taciti_compression *c, double factor);
+
+/* Whether the controller is shown this step. */
+bool taciti_compression_is_shown(const taciti_compression *c);
 
 /* Adds up what all ranks have seen, corrects the thresholds and decides the next step. norm: of the sum, equal on all
  * ranks. Collective. */
