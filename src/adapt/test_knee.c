@@ -267,6 +267,38 @@ static void test_shared_cores(void **state) {
     }
 }
 
+/* Noise of transfers costs little where compression pays. */
+static void test_noisy_link(void **state) {
+    (void)state;
+    static const double GBITS[] = {.1, .3, 1, 3};
+    for (int r = 0; r < 4; r++) {
+        cluster c = make(GBITS[r], .1);
+        c.spread = .3;
+        double factor = 1, last;
+        const double best = best_fixed(&c, &factor);
+        const training knee = train(&c, "knee", 10, &last);
+        printf("%g Gbit/s, spread 0.3: knee %.3gx, best %.3gx; knee / best %.3f\n", GBITS[r], last, factor,
+               knee.seconds / best);
+        assert_true(knee.seconds <= 1.05 * best);
+    }
+}
+
+/* Without transfers, as on one rank, or without bytes nothing is divided by zero. */
+static void test_no_transfers(void **state) {
+    (void)state;
+    cluster c = make(25, .1);
+    c.ranks = 1;
+    c.latency = 0;
+    driven d = controller("knee", 10);
+    training t = {0};
+    for (int i = 0; i < 300; i++) {
+        cluster_step(&c, &t, &d, 1, 1);
+        assert_true(d.decision.factor >= 1 && isfinite(d.decision.factor));
+    }
+    assert_true(d.decision.factor == 1);
+    driven_destroy(&d);
+}
+
 /* ---- the step-size limit ----------------------------------------------------------------------------------------- */
 
 enum { MODES = 400 };
@@ -453,6 +485,8 @@ int main(void) {
                                        cmocka_unit_test(test_link_changes),
                                        cmocka_unit_test(test_hysteresis),
                                        cmocka_unit_test(test_shared_cores),
+                                       cmocka_unit_test(test_noisy_link),
+                                       cmocka_unit_test(test_no_transfers),
                                        cmocka_unit_test(test_learning_rate),
                                        cmocka_unit_test(test_warm_up),
                                        cmocka_unit_test(test_adaptive),

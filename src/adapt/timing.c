@@ -17,7 +17,7 @@ static void fold(taciti_timing_mean *m, double x) {
     } else if (before < FIRST_SAMPLES) {
         m->value = fmax(m->least, fmin(x, m->second));
     } else {
-        const double near = fmin(fmax(x, m->value / LARGEST_MOVE), m->value * LARGEST_MOVE);
+        const double near = m->value > 0 ? fmin(fmax(x, m->value / LARGEST_MOVE), m->value * LARGEST_MOVE) : x;
         m->value += fmax(RATE, 1 / (double)(before + 1)) * (near - m->value);
     }
 }
@@ -92,7 +92,7 @@ static void observe_rest(taciti_timing *t, const taciti_adapt_facts *facts, doub
     const bool compressed = facts->factor > 1;
     taciti_timing_mean *base = &t->base[compressed];
     const double rest = fmax(facts->seconds.step - exposed, 0);
-    const bool settled = base->samples >= FIRST_SAMPLES; /* then one hiccup moves it by 1 % */
+    const bool settled = base->samples >= FIRST_SAMPLES && base->value > 0; /* then one hiccup moves it by 1 % */
     fold(base, settled ? fmin(fmax(rest, .9 * base->value), 1.1 * base->value) : rest);
     if (!compressed) t->dense = t->now;
     if (exposed > 1.2 * t->share * busy) {
@@ -148,7 +148,7 @@ double taciti_timing_observe(taciti_timing *t, const taciti_adapt_facts *facts) 
 }
 
 bool taciti_timing_known(const taciti_timing *t) {
-    return t->base[0].samples > 0 && t->base[1].samples > 0 && t->dense.bytes > 0;
+    return t->base[0].samples > 0 && t->base[1].samples > 0 && t->dense.factor > 0;
 }
 
 double taciti_timing_bytes(const taciti_timing *t, double factor) {

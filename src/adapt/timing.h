@@ -36,7 +36,7 @@ typedef struct taciti_timing_level {
 
 typedef struct taciti_timing {
     taciti_timing_level now, other; /* other: the last one with other bytes */
-    taciti_timing_level dense;      /* the last dense one; bytes 0: none was seen */
+    taciti_timing_level dense;      /* the last dense one */
     taciti_timing_level coded;      /* the compressed one that was left last */
     double latency, seconds_per_byte;
     taciti_timing_mean base[2];     /* [0] dense, [1] compressed; 0: unknown */
