@@ -36,8 +36,8 @@ static bool add(taciti_change *c, int way, double d, double k, double h, int par
 
 /* Mean logarithm of the change; 0: none. */
 static double test(taciti_change *c, double d, int64_t steps) {
-    const double s = taciti_noise_deviation(&c->noise) / sqrt((double)steps), least = log(TACITI_CHANGE_LEAST) / 2;
-    const double k = fmax(SLACK * s, least) + s / sqrt(c->samples), h = fmax(LIMIT * s, 3 * least);
+    const double s = taciti_noise_deviation(&c->noise) / sqrt((double)steps), half = log(TACITI_CHANGE_MIN) / 2;
+    const double k = fmax(SLACK * s, half) + s / sqrt(c->samples), h = fmax(LIMIT * s, 3 * half);
     const bool up = add(c, 0, d, k, h, steps > 1 ? 2 : 3), down = add(c, 1, -d, k, h, steps > 1 ? 2 : 3);
     if (up) return c->shift[0];
     return down ? -c->shift[1] : 0;

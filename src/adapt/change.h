@@ -3,14 +3,14 @@
  * Tells a change of a positive quantity from its noise, whatever the noise is: two CUSUMs of logarithms (Page 1954).
  *
  *   up <- max(0, up + min(d - k, h / 3)), down likewise of -d              d = log(x / mean); a change: up or down > h
- *   k = max(s / 2, log(LEAST) / 2) + s / sqrt(samples of the mean)         h = max(7 s, 3 log(LEAST) / 2)
+ *   k = max(s / 2, log(MIN) / 2) + s / sqrt(samples of the mean)         h = max(7 s, 3 log(MIN) / 2)
  *
  * s: standard deviation of d, measured. The second term of k is the error of the mean. Siegmund's approximation of the
  * mean number of samples until an alarm is (exp(2 K B) - 2 K B - 1) / (2 K^2) with K = k / s and B = h / s + 1.166:
  * 44000 each way with K = 0.64 of a mean of 50 samples, if nothing changes. It assumes normal noise, and no single
  * sample may add more than a third of h, which makes alarms rarer. With D = shift / s - K the delay after a change is
  * B / D - 1 / (2 D^2): 4.6 samples for twice the time under noise of 30 %. Where the noise is small it is three
- * samples, the least there can be. What is smaller than LEAST takes longer, or the mean follows it.
+ * samples, the least there can be. What is smaller than MIN takes longer, or the mean follows it.
  *
  * A sample may be the mean of several steps: its noise is smaller by their root, and two are enough. {0} knows nothing.
  * Plain bytes.
@@ -20,7 +20,7 @@
 
 #include <stdint.h>
 
-#define TACITI_CHANGE_LEAST 1.3 /* ratio that is noticed at once */
+#define TACITI_CHANGE_MIN 1.3 /* ratio that is noticed at once */
 
 /* Variance of one step's logarithm. A sample tells at most 3 standard deviations: a change is not noise. */
 typedef struct taciti_noise {

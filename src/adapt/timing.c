@@ -10,12 +10,12 @@ enum { FIRST_SAMPLES = 3, SAMPLES_OF_MEAN = 19 }; /* the latter: of a moving ave
 static void fold(taciti_timing_mean *m, double x) {
     const int64_t before = m->samples++;
     if (before == 0) {
-        m->value = m->least = x;
+        m->value = m->min = x;
     } else if (before == 1) {
-        m->second = fmax(m->least, x);
-        m->value = m->least = fmin(m->least, x);
+        m->second = fmax(m->min, x);
+        m->value = m->min = fmin(m->min, x);
     } else if (before < FIRST_SAMPLES) {
-        m->value = fmax(m->least, fmin(x, m->second));
+        m->value = fmax(m->min, fmin(x, m->second));
     } else {
         const double near = m->value > 0 ? fmin(fmax(x, m->value / LARGEST_MOVE), m->value * LARGEST_MOVE) : x;
         m->value += fmax(RATE, 1 / (double)(before + 1)) * (near - m->value);

@@ -22,7 +22,7 @@
 
 /* The median of the first three samples, which hold start-up costs; then a moving average. */
 typedef struct taciti_timing_mean {
-    double value, least, second; /* of the first two samples */
+    double value, min, second; /* of the first two samples */
     int64_t samples;
 } taciti_timing_mean;
 
