@@ -12,8 +12,8 @@
  * B / D - 1 / (2 D^2): 4.6 samples for twice the time under noise of 30 %. Where the noise is small it is three
  * samples, the least there can be. What is smaller than MIN takes longer, or the mean follows it.
  *
- * A sample may be the mean of several steps: its noise is smaller by their root, and two are enough. {0} knows nothing.
- * Plain bytes.
+ * A sample may be the mean of several steps: its noise is smaller by their root, and two may be enough. {0} knows
+ * nothing. Plain bytes.
  */
 #ifndef TACITI_ADAPT_CHANGE_H
 #define TACITI_ADAPT_CHANGE_H
