@@ -64,6 +64,28 @@ static void test_measured(void **state) {
         }
 }
 
+/* Where waiting follows no model, as every second step waits and the others do not, measured steps are predicted still.
+ */
+static void test_against_the_model(void **state) {
+    (void)state;
+    taciti_timing t = {.share = 0};
+    for (int64_t step = 1; step < 1000; step++) {
+        const double exposed = step % 2 ? .05 : 0;
+        const taciti_adapt_facts facts = {.step = step,
+                                          .factor = step % 10 >= 8 ? 4 : 1,
+                                          .buckets = CLUSTER_BUCKETS,
+                                          .bucket_bytes = BUCKET_BYTES,
+                                          .bytes = step % 10 >= 8 ? 1e5 : 1e6,
+                                          .steps = 1,
+                                          .seconds = {.step = .1 + exposed, .busy = .05, .exposed = exposed}};
+        (void)taciti_timing_observe(&t, &facts);
+    }
+    printf("against the model: dense %.4f, 4x %.4f of 0.125\n", taciti_timing_seconds(&t, 1),
+           taciti_timing_seconds(&t, 4));
+    assert_true(fabs(taciti_timing_seconds(&t, 1) / .125 - 1) < .05);
+    assert_true(fabs(taciti_timing_seconds(&t, 4) / .125 - 1) < .08);
+}
+
 /* The first step at a level costs what it costs once: buffers, a hiccup. It does not count, too long or too short. */
 static void test_first_steps(void **state) {
     (void)state;
@@ -132,6 +154,7 @@ static void test_error(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_measured), cmocka_unit_test(test_first_steps),
-                                       cmocka_unit_test(test_from_zero), cmocka_unit_test(test_error)};
+                                       cmocka_unit_test(test_against_the_model), cmocka_unit_test(test_from_zero),
+                                       cmocka_unit_test(test_error)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
