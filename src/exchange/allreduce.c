@@ -133,7 +133,7 @@ static size_t min_pieces(const taciti_allreduce *reduce, size_t n, size_t ranges
 }
 
 /* Pieces of equal length, so that none is left over at the end. */
-static taciti_cut cut_of(const taciti_allreduce *reduce, size_t n) {
+taciti_cut taciti_allreduce_cut(const taciti_allreduce *reduce, size_t n) {
     const size_t lanes = (size_t)reduce->arrangement.lanes, ranges = (size_t)reduce->arrangement.hosts * lanes;
     const size_t unit = ranges * GRAIN;
     const size_t pieces =
@@ -164,7 +164,7 @@ static taciti_residual sizes_of(const taciti_allreduce *reduce, size_t pieces, s
 
 taciti_residual taciti_allreduce_residual(const taciti_allreduce *reduce, size_t n, taciti_feedback feedback) {
     if (reduce->arrangement.hosts == 1 || reduce->encoding.codec->identity || n == 0) return (taciti_residual){0};
-    taciti_residual residual = sizes_of(reduce, cut_of(reduce, n).pieces, reduce->segment_n);
+    taciti_residual residual = sizes_of(reduce, taciti_allreduce_cut(reduce, n).pieces, reduce->segment_n);
     residual.feedback = feedback;
     residual.results = !reduce->gather || feedback.errors; /* gather has none, but a run that resumes may bring some */
     residual.lasting = true;
@@ -237,7 +237,7 @@ static tacit_status gather_cycle(taciti_allreduce *reduce, size_t cycle, size_t 
 
 static tacit_status run_halves(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task,
                                taciti_residual *residual) {
-    const taciti_cut cut = cut_of(reduce, n);
+    const taciti_cut cut = taciti_allreduce_cut(reduce, n);
     const schedule s = schedule_of(reduce, task->part);
     taciti_piece t = {.x = x, .task = task, .residual = residual, .cut = &cut};
     for (size_t cycle = 0; cycle < cut.pieces + s.last_lag; cycle++) {
@@ -270,7 +270,7 @@ tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, 
 
 tacit_status taciti_allreduce_observe(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task) {
     if (n == 0 || reduce->wire_shape.count == 1 || reduce->encoding.codec->state_bytes != NULL) return TACIT_OK;
-    const taciti_cut cut = cut_of(reduce, n);
+    const taciti_cut cut = taciti_allreduce_cut(reduce, n);
     taciti_piece t = {.x = x, .task = task, .cut = &cut};
     for (; t.piece < cut.pieces; t.piece++) TACITI_TRY(taciti_halves_observe(&reduce->wire, &t));
     return TACIT_OK;
@@ -279,7 +279,7 @@ tacit_status taciti_allreduce_observe(taciti_allreduce *reduce, float *x, size_t
 bool taciti_allreduce_owned(const taciti_allreduce *reduce, size_t n, size_t index, taciti_range *out) {
     if (n == 0) return false;
     const taciti_arrangement *p = &reduce->arrangement;
-    const taciti_cut cut = cut_of(reduce, n);
+    const taciti_cut cut = taciti_allreduce_cut(reduce, n);
     if (index >= cut.pieces) return false;
     *out = (taciti_range){.at = taciti_cut_piece(&cut, index).at};
     if (taciti_arrangement_is_lane(p)) *out = taciti_cut_chunk(p, &cut, index, p->number, p->host);
@@ -289,7 +289,7 @@ bool taciti_allreduce_owned(const taciti_allreduce *reduce, size_t n, size_t ind
 bool taciti_allreduce_encoded(const taciti_allreduce *reduce, size_t n, size_t index, taciti_range *out) {
     const taciti_arrangement *p = &reduce->arrangement;
     if (n == 0 || !taciti_arrangement_is_lane(p)) return false;
-    const taciti_cut cut = cut_of(reduce, n);
+    const taciti_cut cut = taciti_allreduce_cut(reduce, n);
     if (index >= cut.pieces) return false;
     *out = taciti_cut_share(p, &cut, index, p->number);
     return true;
@@ -297,7 +297,7 @@ bool taciti_allreduce_encoded(const taciti_allreduce *reduce, size_t n, size_t i
 
 /* settings NULL: exact or the maximum. */
 static double halves_bytes(const taciti_allreduce *reduce, size_t n, const taciti_codec_setting *settings) {
-    const taciti_cut cut = cut_of(reduce, n);
+    const taciti_cut cut = taciti_allreduce_cut(reduce, n);
     double bytes = 0;
     for (size_t i = 0; i < cut.pieces; i++)
         bytes += taciti_halves_bytes(&reduce->local_shape, &cut, i, reduce->local_shape.me, settings) +
@@ -345,7 +345,7 @@ static uint64_t piece_nic_bytes(const taciti_allreduce *reduce, const taciti_cut
 uint64_t taciti_allreduce_nic_bytes(const taciti_allreduce *reduce, size_t n, int host) {
     if (reduce->arrangement.size == 1 || n == 0) return 0;
     if (takes_small(reduce, n)) return taciti_small_nic_bytes(&reduce->arrangement, n, host);
-    const taciti_cut cut = cut_of(reduce, n);
+    const taciti_cut cut = taciti_allreduce_cut(reduce, n);
     uint64_t bytes = 0;
     for (size_t i = 0; i < cut.pieces; i++) bytes += piece_nic_bytes(reduce, &cut, i, host);
     return bytes;

@@ -47,6 +47,9 @@ tacit_status taciti_allreduce_describe(const taciti_hosts *hosts, taciti_members
                                        const taciti_encoding *encoding, taciti_placement requested,
                                        size_t segment_bytes, taciti_allreduce *out);
 
+/* Returns the pieces that an array of n > 0 floats is cut into. */
+taciti_cut taciti_allreduce_cut(const taciti_allreduce *reduce, size_t n);
+
 /* Bytes of workspace of a described object, for arrays of any length. */
 size_t taciti_allreduce_workspace_bytes(const taciti_allreduce *reduce);
 

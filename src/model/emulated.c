@@ -27,7 +27,7 @@ struct taciti_emulated {
     double slow, cv;
     int64_t seed;
     int rank;
-    uint64_t tensor_key, gradient_key;
+    uint64_t gradient_key;
     bool punctual; /* the owner thread has asked for short turns */
 };
 
@@ -58,6 +58,10 @@ double taciti_compute_deviation(int64_t seed, double cv, int rank, int64_t step)
     return factor > MIN_FACTOR ? factor : MIN_FACTOR;
 }
 
+double taciti_compute_magnitude(int64_t seed, size_t tensor) {
+    return GRADIENT_TYPICAL * exp(taciti_synthetic_normal(taciti_rng_key((uint64_t)seed, STREAM_TENSOR), tensor));
+}
+
 static double deviation(const taciti_emulated *e, int64_t step) {
     return taciti_compute_deviation(e->seed, e->cv, e->rank, step);
 }
@@ -68,7 +72,7 @@ double taciti_emulated_step_s(const taciti_emulated *emulated, int64_t step) {
 
 static void write_chunk(taciti_emulated *e, cursor *c) {
     const taciti_tensor *tensor = &e->layout->tensors[c->tensor];
-    const double magnitude = GRADIENT_TYPICAL * exp(taciti_synthetic_normal(e->tensor_key, c->tensor));
+    const double magnitude = taciti_compute_magnitude(e->seed, c->tensor);
     const size_t left = tensor->n - c->element, n = left < CHUNK ? left : CHUNK;
     taciti_synthetic_write(e->noise, taciti_rng_key(c->key, c->tensor), (float)magnitude, c->element, c->element + n,
                            (float *)e->gradients.base + tensor->offset);
@@ -96,7 +100,6 @@ tacit_status taciti_emulated_create(const taciti_compute_options *options, const
         .cv = options->cv,
         .seed = options->seed,
         .rank = rank,
-        .tensor_key = taciti_rng_key(seed, STREAM_TENSOR),
         .gradient_key = taciti_rng_key(taciti_rng_key(seed, STREAM_GRADIENT), (uint64_t)rank),
     };
     e->forward_s = taciti_profile_forward_s(profile) * e->slow;

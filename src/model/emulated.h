@@ -53,6 +53,10 @@ double taciti_compute_slow(const taciti_compute_options *options, int rank);
 /* Returns the random factor of a step's compute time: max(0.1, 1 + cv * z(seed, rank, step)). Pure. */
 double taciti_compute_deviation(int64_t seed, double cv, int rank, int64_t step);
 
+/* Returns the median magnitude of a tensor's emulated gradient, by its index in the layout: 1e-3 e^z(seed, tensor).
+ * Pure. */
+double taciti_compute_magnitude(int64_t seed, size_t tensor);
+
 typedef struct taciti_emulated taciti_emulated;
 
 /* Borrows profile (in seconds) and layout (of taciti_profile_layout); options, checked, are copied. Allocates gradients

@@ -30,9 +30,12 @@ taciti_cluster taciti_cluster_unknown(void) {
                             .host_beta_s_per_byte = -1,
                             .duplex_beta_s_per_byte = -1,
                             .incast_beta_s_per_byte = -1,
+                            .busy_alpha_s = -1,
                             .compute_cv = -1,
                             .compute_lag1 = -2,
-                            .compute_rank_spread = -1};
+                            .compute_rank_spread = -1,
+                            .compute_core_share = -1,
+                            .hand_over_s = -1};
 }
 
 int taciti_cluster_ranks(const taciti_cluster *cluster) {

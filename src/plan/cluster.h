@@ -75,6 +75,7 @@ typedef struct taciti_cluster {
     double host_beta_s_per_byte;   /* all ranks of a host at once: seconds per byte of their total */
     double duplex_beta_s_per_byte; /* the same, sending and receiving at once, per direction */
     double incast_beta_s_per_byte; /* several hosts to one, at the receiver: seconds per byte of the total */
+    double busy_alpha_s;           /* latency while all ranks exchange: between hosts, or inside of the only one */
 
     taciti_cluster_timing *timings; /* owned */
     size_t timing_count;
@@ -86,6 +87,9 @@ typedef struct taciti_cluster {
     double compute_cv;   /* of equal pieces of computation, pooled over ranks; < 0: unknown */
     double compute_lag1; /* autocorrelation of neighbours in time; near 1: persistent stragglers; < -1: unknown */
     double compute_rank_spread; /* (slowest - fastest rank's mean) / mean; < 0: unknown */
+    double compute_core_share;  /* of a core, that a rank has while all ranks compute; < 0: unknown */
+    double hand_over_s;         /* from the end of computing to the first message, and from the last one back, on the
+                                   slowest rank; < 0: unknown */
 } taciti_cluster;
 
 /* Format name and limits of the file. A description beyond these limits can be neither read nor written. */

@@ -81,11 +81,11 @@ static tacit_status read_group(reader *r, const json_t *value, const field *f, v
  */
 
 #define AT_MIN_0 0, 1e6
+#define LATENCY 0, LATENCY_MAX_US, "a number of at least 0, in microseconds (up to 1e8)", NULL
 #define RATE RATE_MIN, RATE_MAX, "a number above 0, in Gbit/s (1e-6 to 1e6)"
 
 static const field LINK_FIELDS[] = {
-    {"latency_us", true, read_latency, offsetof(taciti_link_cost, alpha_s), 0, LATENCY_MAX_US,
-     "a number of at least 0, in microseconds (up to 1e8)", NULL},
+    {"latency_us", true, read_latency, offsetof(taciti_link_cost, alpha_s), LATENCY},
     {"gbit_per_s", true, read_beta, offsetof(taciti_link_cost, beta_s_per_byte), RATE, NULL},
     {"fit_error", false, taciti_strict_real, offsetof(taciti_link_cost, fit_error), AT_MIN_0, "a share of at least 0",
      NULL},
@@ -100,6 +100,7 @@ static const field LINKS_FIELDS[] = {
     {"host_gbit_per_s", false, read_beta, offsetof(taciti_cluster, host_beta_s_per_byte), RATE, NULL},
     {"duplex_gbit_per_s", false, read_beta, offsetof(taciti_cluster, duplex_beta_s_per_byte), RATE, NULL},
     {"incast_gbit_per_s", false, read_beta, offsetof(taciti_cluster, incast_beta_s_per_byte), RATE, NULL},
+    {"busy_latency_us", false, read_latency, offsetof(taciti_cluster, busy_alpha_s), LATENCY},
     {.name = NULL},
 };
 
@@ -108,6 +109,9 @@ static const field COMPUTE_FIELDS[] = {
     {"lag1", false, taciti_strict_real, offsetof(taciti_cluster, compute_lag1), -1, 1, "a number from -1 to 1", NULL},
     {"rank_spread", false, taciti_strict_real, offsetof(taciti_cluster, compute_rank_spread), AT_MIN_0,
      "a share of at least 0", NULL},
+    {"core_share", false, taciti_strict_real, offsetof(taciti_cluster, compute_core_share), 1e-6, 1,
+     "a share of a core, from 1e-6 to 1", NULL},
+    {"hand_over_us", false, read_latency, offsetof(taciti_cluster, hand_over_s), LATENCY},
     {.name = NULL},
 };
 

@@ -115,6 +115,8 @@ static void write_links(FILE *out, const taciti_cluster *cluster) {
     write_rate(out, "host_gbit_per_s", cluster->host_beta_s_per_byte, &count);
     write_rate(out, "duplex_gbit_per_s", cluster->duplex_beta_s_per_byte, &count);
     write_rate(out, "incast_gbit_per_s", cluster->incast_beta_s_per_byte, &count);
+    if (cluster->busy_alpha_s >= 0)
+        write_number(out, next(&count), "busy_latency_us", cluster->busy_alpha_s, MICROSECONDS);
     (void)fputs(count == 0 ? "}" : "\n  }", out);
 }
 
@@ -172,6 +174,8 @@ static void write_compute(FILE *out, const taciti_cluster *cluster) {
     write_number(out, "", "cv", cluster->compute_cv, PLAIN);
     if (cluster->compute_lag1 >= -1) write_number(out, ", ", "lag1", cluster->compute_lag1, PLAIN);
     if (cluster->compute_rank_spread >= 0) write_number(out, ", ", "rank_spread", cluster->compute_rank_spread, PLAIN);
+    if (cluster->compute_core_share > 0) write_number(out, ", ", "core_share", cluster->compute_core_share, PLAIN);
+    if (cluster->hand_over_s >= 0) write_number(out, ", ", "hand_over_us", cluster->hand_over_s, MICROSECONDS);
     (void)fputc('}', out);
 }
 

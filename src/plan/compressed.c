@@ -6,14 +6,26 @@
 #include <string.h>
 
 #include "codec/trial.h"
-#include "exchange/pipeline.h"
 
 /* comm.segment, which bounds messages inside of one host. */
 enum { SEGMENT_BYTES = 256 << 10 };
 
 /* ---- seconds per float ------------------------------------------------------------------------------------------- */
 
-/* The rows of this codec next to a factor; false if there is none. One of the two may stand for both. */
+/* The row of the same codec with the next larger factor, or the same row. */
+static const taciti_cluster_compression *next_row(const taciti_cluster *cluster,
+                                                  const taciti_cluster_compression *row) {
+    const taciti_cluster_compression *next = NULL;
+    for (size_t i = 0; i < cluster->compression_count; i++) {
+        const taciti_cluster_compression *c = &cluster->compressions[i];
+        if (strcmp(c->codec, row->codec) != 0 || c->factor <= row->factor) continue;
+        if (next == NULL || c->factor < next->factor) next = c;
+    }
+    return next != NULL ? next : row;
+}
+
+/* The rows of this codec next to a factor; below the smallest factor the two smallest. False if there is none. One of
+ * the two may stand for both. */
 static bool find_rows(const taciti_cluster *cluster, const taciti_codec *codec, double factor,
                       const taciti_cluster_compression **below, const taciti_cluster_compression **above) {
     *below = *above = NULL;
@@ -23,8 +35,11 @@ static bool find_rows(const taciti_cluster *cluster, const taciti_codec *codec, 
         if (c->factor <= factor && (*below == NULL || c->factor > (*below)->factor)) *below = c;
         if (c->factor >= factor && (*above == NULL || c->factor < (*above)->factor)) *above = c;
     }
-    if (*below == NULL) *below = *above;
     if (*above == NULL) *above = *below;
+    if (*below == NULL && *above != NULL) {
+        *below = *above;
+        *above = next_row(cluster, *below);
+    }
     return *below != NULL;
 }
 
@@ -33,16 +48,19 @@ bool taciti_plan_compression_known(const taciti_cluster *cluster, const taciti_c
     return find_rows(cluster, codec, 1, &below, &above);
 }
 
-/* Codecs without a factor have one row. */
+/* Of the line through both; where noise makes it fall towards denser payloads, the lesser of the two holds. */
+static double line(double from, double to, double share) { return fmax(from + share * (to - from), fmin(from, to)); }
+
+/* Codecs without a factor have one row. Lines in the share of elements that is kept. */
 static taciti_cluster_compression rates_of(const taciti_cluster *cluster, const taciti_codec *codec, double factor) {
     const taciti_cluster_compression *below, *above;
     if (!find_rows(cluster, codec, factor, &below, &above)) return (taciti_cluster_compression){.factor = 1};
     if (below == above) return *below;
-    const double share = log(factor / below->factor) / log(above->factor / below->factor);
+    const double share = (1 / factor - 1 / below->factor) / (1 / above->factor - 1 / below->factor);
     taciti_cluster_compression row = *below;
-    row.encode_s += share * (above->encode_s - below->encode_s);
-    row.decode_s += share * (above->decode_s - below->decode_s);
-    row.add_s += share * (above->add_s - below->add_s);
+    row.encode_s = line(below->encode_s, above->encode_s, share);
+    row.decode_s = line(below->decode_s, above->decode_s, share);
+    row.add_s = line(below->add_s, above->add_s, share);
     return row;
 }
 
@@ -52,8 +70,7 @@ double taciti_plan_factor(const taciti_plan_compression *c) {
     return !c->codec->selects ? 1 : c->forth.factor > 0 ? c->forth.factor : TACITI_PLAN_FACTOR;
 }
 
-/* What the sum of so many contributions is sent with: no more elements than there are. */
-static taciti_codec_setting result_setting(const taciti_plan_compression *c, int contributions) {
+taciti_codec_setting taciti_plan_result_setting(const taciti_plan_compression *c, int contributions) {
     taciti_codec_setting setting = c->back.factor > 0 ? c->back : c->forth;
     if (!c->codec->selects || c->codec->shared_key) return setting;
     const double filled = 1 - pow(1 - 1 / taciti_plan_factor(c), contributions);
@@ -74,19 +91,18 @@ typedef struct sum {
     double n;
     int hosts, lanes;
     taciti_codec_setting back;
-    taciti_pipeline pipeline;
     taciti_cluster_compression forth_rates, back_rates;
 } sum;
 
 /* So often the pipeline is filled anew: only what is behind it overlaps. */
-static size_t fillings(const sum *s, size_t pieces) {
-    const size_t under_way = s->pipeline.depth + 1;
+static size_t fillings(const taciti_allreduce *reduce, size_t pieces) {
+    const size_t under_way = reduce->wire_depth + 1;
     return (pieces + under_way - 1) / under_way;
 }
 
-static taciti_compressed_sum scatter(const sum *s) {
+static taciti_compressed_sum scatter(const sum *s, const taciti_allreduce *reduce) {
     const double share = s->n / s->lanes, chunk = share / s->hosts;
-    const size_t pieces = (size_t)ceil(chunk / (double)s->pipeline.segment_n);
+    const size_t pieces = taciti_allreduce_cut(reduce, (size_t)s->n).pieces;
     const double sent =
         payload(s->compression, s->compression->forth, chunk, pieces) + payload(s->compression, s->back, chunk, pieces);
     const taciti_cluster_compression *f = &s->forth_rates, *b = &s->back_rates;
@@ -94,19 +110,23 @@ static taciti_compressed_sum scatter(const sum *s) {
         .length = {.wire_bytes = (size_t)(s->lanes * s->hosts * sent / 2 + 0.5), .f32_bytes = (size_t)(4 * s->n)},
         .codec_s =
             share * (f->encode_s + b->decode_s) + chunk * (f->decode_s + (s->hosts - 1) * f->add_s + b->encode_s),
-        .fillings = fillings(s, pieces),
+        .busiest = s->compression->busiest > 0 ? s->compression->busiest : 1,
+        .fillings = fillings(reduce, pieces),
+        .messages = 2 * pieces * (size_t)(s->hosts - 1),
         .wire_hops = 2};
 }
 
-static taciti_compressed_sum gather(const sum *s) {
+static taciti_compressed_sum gather(const sum *s, const taciti_allreduce *reduce) {
     const double share = s->n / s->lanes;
-    const size_t pieces = (size_t)ceil(share / (double)s->pipeline.segment_n);
+    const size_t pieces = taciti_allreduce_cut(reduce, (size_t)s->n).pieces;
     const double sent = payload(s->compression, s->compression->forth, share, pieces);
     const taciti_cluster_compression *f = &s->forth_rates;
     return (taciti_compressed_sum){
         .length = {.wire_bytes = (size_t)(s->lanes * s->hosts * sent / 2 + 0.5), .f32_bytes = (size_t)(4 * s->n)},
         .codec_s = share * (f->encode_s + f->decode_s + (s->hosts - 1) * f->add_s),
-        .fillings = fillings(s, pieces),
+        .busiest = 1,
+        .fillings = fillings(reduce, pieces),
+        .messages = pieces * (size_t)(s->hosts - 1),
         .wire_hops = 1};
 }
 
@@ -120,43 +140,66 @@ static taciti_compressed_sum linear(const sum *s, const taciti_codec *wire) {
     return (taciti_compressed_sum){
         .length = {.wire_bytes = exact ? bytes : wire->bound(NULL, floats), .f32_bytes = bytes},
         .codec_s = s->n * (s->forth_rates.encode_s + s->forth_rates.decode_s),
+        .busiest = 1,
         .fillings = 1,
         .wire_hops = 2 * codec->rounds};
 }
 
-/* The maximum of floats in one message, and how many messages are under way. */
-static taciti_pipeline pipeline_of(const taciti_plan_compression *c, const taciti_arrangement *p) {
-    const taciti_encoding encoding = {.codec = c->codec, .options = c->options, .expected = c->forth};
-    return taciti_pipeline_of(&encoding, (size_t)SEGMENT_BYTES, p->one_host, (size_t)p->lanes, (size_t)p->size);
+static taciti_placement placement_of(const taciti_scene *scene, const taciti_method *method) {
+    taciti_placement placement = scene->placement;
+    if (method->lanes > 0) placement.lanes = method->lanes;
+    return placement;
 }
 
-static taciti_compressed_sum sum_of(const sum *s, const taciti_method *method) {
+tacit_status taciti_plan_describe(const taciti_scene *scene, const taciti_method *method,
+                                  const taciti_encoding *encoding, bool gather, taciti_allreduce *out) {
+    taciti_placement placement = placement_of(scene, method);
+    placement.gather = gather;
+    return taciti_allreduce_describe(scene->hosts, (taciti_members){.count = (size_t)scene->hosts->ranks}, 0, encoding,
+                                     placement, (size_t)SEGMENT_BYTES, out);
+}
+
+/* By owners or from all to all, as exchanges choose. */
+static tacit_status find_sum(const taciti_scene *scene, const taciti_method *method, const sum *s,
+                             taciti_compressed_sum *out) {
     const taciti_plan_compression *c = s->compression;
-    if (c->codec->aggregation == TACITI_CODEC_LINEAR) return linear(s, method->wire);
-    const taciti_compressed_sum there = scatter(s), all = gather(s);
-    if (c->way != TACITI_PLAN_WAY_AUTO) return c->way == TACITI_PLAN_WAY_GATHER ? all : there;
-    return s->hosts <= 2 || all.length.wire_bytes < there.length.wire_bytes ? all : there;
+    const taciti_encoding encoding = taciti_plan_encoding(c);
+    taciti_allreduce reduces[2] = {{.comm = NULL}};
+    tacit_status status = TACIT_OK;
+    for (int gathers = 0; gathers < 2 && status == TACIT_OK; gathers++)
+        status = taciti_plan_describe(scene, method, &encoding, gathers == 1, &reduces[gathers]);
+    if (status == TACIT_OK) {
+        const taciti_compressed_sum there = scatter(s, &reduces[0]), all = gather(s, &reduces[1]);
+        const bool gathers = c->way == TACITI_PLAN_WAY_AUTO
+                                 ? s->hosts <= 2 || all.length.wire_bytes < there.length.wire_bytes
+                                 : c->way == TACITI_PLAN_WAY_GATHER;
+        *out = gathers ? all : there;
+    }
+    for (int gathers = 0; gathers < 2; gathers++) taciti_allreduce_destroy(&reduces[gathers]);
+    return status;
 }
 
 tacit_status taciti_compressed_sum_of(const taciti_scene *scene, const taciti_method *method, size_t n,
                                       taciti_compressed_sum *out) {
     const taciti_plan_compression *c = &method->compression;
+    const double core_share = scene->cluster->compute_core_share;
     taciti_arrangement arrangement;
-    taciti_placement placement = scene->placement;
-    if (method->lanes > 0) placement.lanes = method->lanes;
-    TACITI_TRY(taciti_arrangement_of(scene->hosts, (taciti_members){.count = (size_t)scene->hosts->ranks}, 0, placement,
-                                     &arrangement));
-    const taciti_codec_setting back = result_setting(c, arrangement.hosts);
+    TACITI_TRY(taciti_arrangement_of(scene->hosts, (taciti_members){.count = (size_t)scene->hosts->ranks}, 0,
+                                     placement_of(scene, method), &arrangement));
+    const taciti_codec_setting back = taciti_plan_result_setting(c, arrangement.hosts);
     const sum s = {.compression = c,
                    .n = (double)n,
                    .hosts = arrangement.hosts,
                    .lanes = arrangement.lanes,
                    .back = back,
-                   .pipeline = pipeline_of(c, &arrangement),
                    .forth_rates = rates_of(scene->cluster, c->codec, taciti_plan_factor(c)),
                    .back_rates = rates_of(scene->cluster, c->codec, c->codec->selects ? back.factor : 1)};
     taciti_arrangement_destroy(&arrangement);
-    *out = sum_of(&s, method);
+    if (c->codec->aggregation == TACITI_CODEC_LINEAR)
+        *out = linear(&s, method->wire);
+    else
+        TACITI_TRY(find_sum(scene, method, &s, out));
+    if (core_share > 0) out->codec_s /= core_share;
     return TACIT_OK;
 }
 

@@ -16,23 +16,52 @@
  *   A sum of H arrays of which each has a share p of elements that are not 0 has 1 - (1-p)^H of them: on its way back
  *   no more than these are sent.
  *
- * Seconds per float are those of the cluster file (`compression`), lines between its factors in log(factor).
+ * Seconds per float are those of the cluster file (`compression`). A selector looks at every float and does something
+ * for each that it keeps, so they are lines in the share that is kept, 1 / factor: between the factors of the file, and
+ * beyond its smallest one. All ranks encode at the same time, so a rank that has a part of a core takes as much longer
+ * (`compute.core_share`).
+ *
+ * Where one threshold selects in the whole model, wire bytes of scatter are those of the busiest host's link
+ * (taciti_plan_compression.busiest, plan/uneven.h).
  */
 /* clang-format on */
 #ifndef TACITI_PLAN_COMPRESSED_H
 #define TACITI_PLAN_COMPRESSED_H
 
+#include "exchange/allreduce.h"
 #include "plan/plan.h"
 
 typedef struct taciti_compressed_sum {
     taciti_length length; /* of an array whose dense all-reduce would send and add as much */
     double codec_s;       /* encoding and decoding on the communication thread of a lane; 0: unknown */
+    double busiest;       /* bytes of the busiest host's link / those that `length` says */
     size_t fillings;      /* of the pipeline of messages: all but the first are encoded while others travel */
+    size_t messages;      /* that a lane sends to other hosts, and receives */
     int wire_hops;        /* messages between hosts that wait for each other */
 } taciti_compressed_sum;
+
+/* The encoding of its payloads. */
+static inline taciti_encoding taciti_plan_encoding(const taciti_plan_compression *c) {
+    return (taciti_encoding){.codec = c->codec, .options = c->options, .expected = c->forth};
+}
+
+/* Returns what the sum of so many contributions is sent with: no more elements than there are. */
+taciti_codec_setting taciti_plan_result_setting(const taciti_plan_compression *compression, int contributions);
+
+/* Describes the all-reduce that carries the payloads, by owners or (gather) from all to all. Not for codecs of class
+ * linear. Borrows the encoding; *out must not move. Returns owned: taciti_allreduce_destroy(). */
+tacit_status taciti_plan_describe(const taciti_scene *scene, const taciti_method *method,
+                                  const taciti_encoding *encoding, bool gather, taciti_allreduce *out);
 
 /* Of an array of n > 0 floats. Returns E_MEMORY if memory is exhausted. */
 tacit_status taciti_compressed_sum_of(const taciti_scene *scene, const taciti_method *method, size_t n,
                                       taciti_compressed_sum *out);
+
+/* Makes the demand of the dense all-reduce of sum->length the demand of the sum. */
+static inline void taciti_compressed_demand(const taciti_compressed_sum *sum, taciti_demand *demand) {
+    if (demand->wire_hops > 0) demand->wire_hops = sum->wire_hops;
+    demand->host_bytes *= sum->busiest;
+    demand->flow_bytes *= sum->busiest;
+}
 
 #endif

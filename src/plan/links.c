@@ -15,6 +15,9 @@ static const double ERROR_UNMEASURED = 0.10, ERROR_MEASURED = 0.03;
 /* So many times beyond what was measured a measurement still speaks. */
 static const double REACH = 16;
 
+/* Messages of which latency and handling take longer than bytes. */
+enum { SHORT_BYTES = 16 << 10 };
+
 /* ---- seconds ----------------------------------------------------------------------------------------------------- */
 
 /* An array is encoded once and added twice, as it is and as a sum. */
@@ -40,10 +43,20 @@ static double wire_s(const taciti_links *links, const taciti_transfer *t) {
 /* A compressed array is as good as the dense one that sends as many bytes. */
 static double bytes_of(const taciti_transfer *t) { return (double)(t->compressed ? t->wire_bytes : t->f32_bytes); }
 
-/* What fills the pipeline is encoded before the first message is awaited, later pieces while others travel. */
-static double pipelined_s(const taciti_transfer *t, double wire_s, double own_s) {
+/* What fills the pipeline is encoded before the first message is awaited, later pieces while others travel. Messages
+ * are handled while others travel. */
+static double pipelined_s(const taciti_links *links, const taciti_transfer *t, double wire_s, double own_s) {
     const double fillings = t->fillings > 0 ? (double)t->fillings : 1;
-    return greater(wire_s, own_s) + (wire_s < own_s ? wire_s : own_s) / fillings;
+    const double messages_s = (double)t->messages * links->message_s;
+    return greater(wire_s, own_s + messages_s) + (wire_s < own_s ? wire_s : own_s) / fillings;
+}
+
+/* While all ranks exchange. */
+static double busy_latency_s(const taciti_links *links, int wire_hops, int local_hops) {
+    const taciti_cluster *c = links->cluster;
+    const double wire_s = c->hosts > 1 ? greater(links->wire_alpha_s, c->busy_alpha_s) : links->wire_alpha_s;
+    const double local_s = c->hosts > 1 ? links->local_alpha_s : greater(links->local_alpha_s, c->busy_alpha_s);
+    return wire_hops * wire_s + local_hops * local_s;
 }
 
 static taciti_transfer_time described(const taciti_links *links, const taciti_transfer *t) {
@@ -99,12 +112,20 @@ static taciti_transfer_time time_of_ours(const taciti_links *links, const taciti
     taciti_transfer_time time = described(links, t);
     time.latency_s *= factor;
     time.bytes_s *= factor;
-    if (t->compressed)
+    if (t->compressed) {
+        time.latency_s = busy_latency_s(links, t->demand.wire_hops, t->demand.local_hops);
         time.bytes_s =
-            pipelined_s(t, factor * wire_s(links, t), t->demand.local_bytes * links->local_beta_s + t->codec_s);
+            pipelined_s(links, t, factor * wire_s(links, t), t->demand.local_bytes * links->local_beta_s + t->codec_s);
+    }
     time.calibrated = row != NULL;
     time.error = row == NULL ? doubt(links, t) : ERROR_MEASURED + (row->spread > 0 ? row->spread / 2 : 0);
     return time;
+}
+
+double taciti_links_messages_s(const taciti_links *links, const taciti_hosts *hosts, int messages, double bytes) {
+    const bool between = hosts->count > 1;
+    return busy_latency_s(links, between ? messages : 0, between ? 0 : messages) +
+           bytes * (between ? links->flow_beta_s : links->local_beta_s);
 }
 
 /* ---- other libraries --------------------------------------------------------------------------------------------- */
@@ -232,6 +253,22 @@ static tacit_status append(taciti_links *links, const taciti_hosts *hosts, const
     return TACIT_OK;
 }
 
+static double message_s(const taciti_links *links) {
+    const taciti_cluster *c = links->cluster;
+    const taciti_cluster_timing *shortest = NULL;
+    const int ranks = taciti_cluster_ranks(c);
+    for (size_t i = 0; i < c->timing_count && ranks > 1; i++) {
+        const taciti_cluster_timing *t = &c->timings[i];
+        if (t->collective != TACITI_COLLECTIVE_ALL_TO_ALL || t->group != TACITI_GROUP_WORLD) continue;
+        if (strcmp(t->by, "tacit") != 0 || t->bytes > SHORT_BYTES) continue;
+        if (shortest == NULL || t->bytes < shortest->bytes) shortest = t;
+    }
+    if (shortest == NULL) return 0;
+    const double bytes_s = taciti_cluster_bound_s(c, shortest->collective, shortest->group, shortest->bytes);
+    const double latency_s = busy_latency_s(links, c->hosts > 1 ? 1 : 0, c->hosts > 1 ? 0 : 1);
+    return greater(shortest->seconds - bytes_s - latency_s, 0) / (ranks - 1);
+}
+
 static bool is_ours(const taciti_cluster_timing *t) {
     return t->collective == TACITI_COLLECTIVE_ALL_REDUCE && t->group != TACITI_GROUP_CROSS &&
            strcmp(t->by, "tacit") == 0;
@@ -288,6 +325,7 @@ tacit_status taciti_links_create(const taciti_scene *scene, taciti_links *out) {
                            scene->hosts->count);
     taciti_links links = {.cluster = c};
     describe(c, &links);
+    links.message_s = message_s(&links);
     const size_t room = c->timing_count > 0 ? c->timing_count : 1;
     tacit_status status = TACIT_OK;
     for (int kind = 0; kind < TACITI_GROUP_KINDS; kind++) {

@@ -20,8 +20,15 @@
  *             - where nothing was measured e is 1, and the transfer may be off by as much as the world's e is from 1
  *
  * The three run at the same time in pieces (exchange/allreduce.h), hence the maximum; inside and codec share a thread.
- * Of a compressed sum (plan/compressed.h) e scales the wire alone, and what of the two is shorter counts as well, by
- * its part that fills the pipeline of messages: all of it where an array is not longer than that.
+ * Of a compressed sum (plan/compressed.h)
+ *
+ *   - e scales the bytes on the wire alone
+ *   - messages have the latency that they have while all ranks exchange (`links.busy_latency_us`)
+ *   - messages are more and shorter than those of a dense array of as many bytes, so what a rank needs for one counts:
+ *     the shortest all-to-all that was measured, of 16 KiB at most, without its latency and its bytes, divided by its
+ *     messages. They are handled while others travel
+ *   - of wire and codec the shorter one counts as well, by its part that fills the pipeline of messages: all of it where
+ *     an array is not longer than that
  *
  * All-reduces of other libraries:
  *
@@ -41,9 +48,9 @@ typedef struct taciti_transfer {
     int hosts, ranks; /* that take part */
     size_t f32_bytes;
     const taciti_codec *codec;
-    bool compressed; /* the four below count instead of the codec's rates */
+    bool compressed; /* the five below count instead of the codec's rates */
     double codec_s;
-    size_t fillings, wire_bytes;
+    size_t fillings, messages, wire_bytes;
     taciti_library library; /* implementation; if not ours, the demand is ignored */
     const char *by;
 } taciti_transfer;
@@ -55,6 +62,8 @@ typedef struct taciti_efficiency {
 
 typedef struct taciti_links {
     const taciti_cluster *cluster; /* borrows */
+    double loaded;                 /* a message takes so many times its latency while all ranks exchange; at least 1 */
+    double message_s;              /* what a rank needs for a message, sent and received, while all ranks exchange */
     double wire_alpha_s, wire_beta_s, flow_beta_s, crowd_beta_s, local_alpha_s, local_beta_s;
     taciti_efficiency *measured[TACITI_GROUP_KINDS]; /* ascending in bytes; owned */
     size_t measured_count[TACITI_GROUP_KINDS];
@@ -71,6 +80,9 @@ typedef struct taciti_transfer_time {
     bool calibrated; /* groups of this kind and size were measured */
 } taciti_transfer_time;
 taciti_transfer_time taciti_links_time(const taciti_links *links, const taciti_transfer *transfer);
+
+/* Time of short messages one after the other, of so many bytes together, while all ranks exchange. */
+double taciti_links_messages_s(const taciti_links *links, const taciti_hosts *hosts, int messages, double bytes);
 
 /* With edges: treats a rank that receives from one rank and sends to one as a pair on uncontended links. */
 static inline void taciti_links_as_pair(taciti_transfer *transfer) {

@@ -48,10 +48,12 @@ typedef struct taciti_plan_compression {
     const void *options;              /* the codec's; borrowed */
     taciti_codec_setting forth, back; /* back.factor 0: as forth */
     taciti_plan_way way;
-    bool uneven; /* one threshold for the whole model: how payloads spread over owners is unknown */
+    bool uneven;    /* one threshold for the whole model: some owners receive more than others */
+    double busiest; /* bytes of the busiest host's link / those of even payloads; 0: taciti_predict() finds it */
 } taciti_plan_compression;
 
-/* By how much transfers of uneven payloads may take longer than even ones; the range of a prediction holds it. */
+/* What payloads are uneven by depends on the gradients (plan/uneven.h). The range of a prediction holds even ones, and
+ * a busiest link with so many times the bytes of even ones. */
 #define TACITI_PLAN_UNEVEN 2.0
 
 /* Where no factor is given. */

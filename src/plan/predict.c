@@ -25,6 +25,8 @@
 #include "base/memory.h"
 #include "plan/compressed.h"
 #include "plan/rounds.h"
+#include "plan/uneven.h"
+#include "strategy/compression.h"
 
 /* Draws of a simulation: enough for a mean that moves by less than cv / 50, few enough to be instant. */
 enum { DRAWS = 1 << 15, STEPS_MIN = 32, STEPS_MAX = 1024 };
@@ -58,10 +60,13 @@ static void fill_ready(const taciti_profile *profile, const taciti_layout *layou
 /* ---- one method -------------------------------------------------------------------------------------------------- */
 
 typedef struct model {
+    taciti_method method; /* with its busiest link */
+    taciti_links links;
     taciti_recursion recursion;
     taciti_stretches stretches;
     taciti_rounds rounds;
-    double uneven;                         /* factor of transfers at the upper end of the range */
+    double even, uneven;                   /* factors of transfers at the ends of the range */
+    double waits_s;                        /* of the updates: hand-over and short messages */
     double *ready_s, *update_s, *behind_s; /* [stretches]; one block, owned by the first */
 } model;
 
@@ -106,10 +111,10 @@ enum { AS_IT_IS, FAST_LINKS, SLOW_LINKS, NO_BYTES, NO_MESSAGES, NO_STRAGGLERS, S
 _Static_assert((int)SCENARIOS <= (int)TACITI_SCENARIOS, "all at once");
 
 /* What a step would lose if bytes, messages or differences of compute times were free. */
-static void find_causes(const taciti_recursion_times *times, taciti_prediction *p) {
+static void find_causes(const taciti_recursion_times *times, double waits_s, taciti_prediction *p) {
     p->cost_s[TACITI_BOTTLENECK_COMPUTE] = p->compute_s;
     p->cost_s[TACITI_BOTTLENECK_LINK] = beyond(p->step_s, times[NO_BYTES].step_s);
-    p->cost_s[TACITI_BOTTLENECK_LATENCY] = beyond(p->step_s, times[NO_MESSAGES].step_s);
+    p->cost_s[TACITI_BOTTLENECK_LATENCY] = beyond(p->step_s, times[NO_MESSAGES].step_s) + waits_s;
     p->cost_s[TACITI_BOTTLENECK_STRAGGLERS] = beyond(p->step_s, times[NO_STRAGGLERS].step_s);
     for (int b = 0; b < TACITI_BOTTLENECKS; b++)
         if (p->cost_s[b] > p->cost_s[p->bottleneck]) p->bottleneck = (taciti_bottleneck)b;
@@ -133,42 +138,47 @@ static void find_bounds(const taciti_recursion_times *times, taciti_prediction *
     p->high_s = fmax(p->slow_links_s, p->uneven_s) * (1 + p->model_error);
 }
 
-static tacit_status time_scenarios(model *m, const taciti_links *links, double link_error, double uneven) {
+static tacit_status time_scenarios(model *m, const taciti_links *links, double link_error) {
     const double faster = link_error < 1 ? 1 - link_error : 0, slower = 1 + link_error;
-    TACITI_TRY(taciti_rounds_time(&m->rounds, FAST_LINKS, links, faster, faster));
-    TACITI_TRY(taciti_rounds_time(&m->rounds, SLOW_LINKS, links, slower, uneven * slower));
+    TACITI_TRY(taciti_rounds_time(&m->rounds, FAST_LINKS, links, faster, m->even * faster));
+    TACITI_TRY(taciti_rounds_time(&m->rounds, SLOW_LINKS, links, slower, m->uneven * slower));
     TACITI_TRY(taciti_rounds_time(&m->rounds, NO_BYTES, links, 1, 0));
     TACITI_TRY(taciti_rounds_time(&m->rounds, NO_MESSAGES, links, 0, 1));
     m->recursion.even[NO_STRAGGLERS] = true;
     return taciti_rounds_time(&m->rounds, NO_STRAGGLERS, links, 1, 1);
 }
 
-static tacit_status run(const taciti_scene *scene, const taciti_plan_options *options, const taciti_links *links,
-                        model *m, taciti_prediction *p) {
+static tacit_status run(const taciti_scene *scene, const taciti_plan_options *options, model *m, taciti_prediction *p) {
     taciti_recursion_times times[TACITI_SCENARIOS];
-    TACITI_TRY(taciti_rounds_time(&m->rounds, AS_IT_IS, links, 1, 1));
-    if (!options->brief) TACITI_TRY(time_scenarios(m, links, p->link_error, m->uneven));
+    TACITI_TRY(taciti_rounds_time(&m->rounds, AS_IT_IS, &m->links, 1, 1));
+    if (!options->brief) TACITI_TRY(time_scenarios(m, &m->links, p->link_error));
     TACITI_TRY(taciti_recursion_run(&m->recursion, times));
     p->step_s = p->fast_links_s = p->slow_links_s = times[AS_IT_IS].step_s;
-    p->compute_s = times[AS_IT_IS].compute_s;
+    p->compute_s = times[AS_IT_IS].compute_s - m->waits_s;
     p->exposed_s = beyond(p->step_s, p->compute_s);
     p->transfer_s = taciti_rounds_transfer_s(&m->rounds) / m->recursion.every;
     if (options->brief) return TACIT_OK;
     TACITI_TRY(find_uneven(scene->cluster, options, m, p));
     find_bounds(times, p);
-    find_causes(times, p);
+    find_causes(times, m->waits_s, p);
     return TACIT_OK;
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
-/* What the links carry of an array of n floats, as lengths of one that is dense. */
-static tacit_status length_of(const taciti_scene *s, const taciti_method *method, size_t n, taciti_length *out) {
-    taciti_compressed_sum compressed;
-    *out = (taciti_length){.wire_bytes = method->wire->bound(NULL, n), .f32_bytes = n * sizeof(float)};
-    if (method->compression.codec == NULL) return TACIT_OK;
-    TACITI_TRY(taciti_compressed_sum_of(s, method, n, &compressed));
-    *out = compressed.length;
+/* What the busiest host's link carries of the sum of n floats over all ranks, dense or compressed. */
+static tacit_status nic_bytes_of(const taciti_scene *s, const taciti_method *method, size_t n, double *out) {
+    taciti_length length = {.wire_bytes = method->wire->bound(NULL, n), .f32_bytes = n * sizeof(float)};
+    taciti_compressed_sum sum = {.busiest = 1};
+    if (method->compression.codec != NULL) {
+        TACITI_TRY(taciti_compressed_sum_of(s, method, n, &sum));
+        length = sum.length;
+    }
+    if (method->library == TACITI_LIBRARY_RING)
+        *out = taciti_links_ring(s->hosts->ranks, s->hosts->count, length.wire_bytes).host_bytes;
+    else
+        *out = sum.busiest *
+               taciti_allreduce_demand(s->hosts, NULL, 0, s->placement, length.wire_bytes, length.f32_bytes).host_bytes;
     return TACIT_OK;
 }
 
@@ -178,16 +188,11 @@ static tacit_status find_nic_bytes(const taciti_scene *s, const taciti_method *m
     const size_t every = method->every > 0 ? (size_t)method->every : 1;
     double sum = 0, wire_bytes = 0;
     for (size_t i = 0; i < stretches->length_count; i++) {
-        taciti_length length;
-        TACITI_TRY(length_of(s, method, stretches->lengths[i], &length));
-        const size_t wire = length.wire_bytes;
-        const size_t buckets = stretches->buckets[i];
-        wire_bytes += (double)buckets * (double)wire;
-        if (method->library == TACITI_LIBRARY_RING)
-            sum += (double)buckets * taciti_links_ring(s->hosts->ranks, s->hosts->count, wire).host_bytes;
-        else if (method->topology == NULL)
-            sum += (double)buckets *
-                   taciti_allreduce_demand(s->hosts, NULL, 0, s->placement, wire, length.f32_bytes).host_bytes;
+        const double buckets = (double)stretches->buckets[i];
+        double bytes = 0;
+        if (method->topology == NULL) TACITI_TRY(nic_bytes_of(s, method, stretches->lengths[i], &bytes));
+        wire_bytes += buckets * (double)method->wire->bound(NULL, stretches->lengths[i]);
+        sum += buckets * bytes;
     }
     if (method->topology != NULL)
         sum = taciti_mix_nic_bytes_mean(s->hosts, method->topology, s->placement, (size_t)wire_bytes);
@@ -197,19 +202,32 @@ static tacit_status find_nic_bytes(const taciti_scene *s, const taciti_method *m
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
-/* Ranks add up what their encodes have seen, in one short message between the exchange and the update. */
-static double agreement_s(const taciti_scene *s, const taciti_method *method) {
-    enum { BYTES = 512 };
-    const taciti_cluster *c = s->cluster;
-    if (method->compression.codec == NULL) return 0;
-    const taciti_demand d =
-        taciti_allreduce_demand(s->hosts, NULL, (size_t)s->hosts->ranks, s->placement, (size_t)BYTES, (size_t)BYTES);
-    return (c->between.alpha_s > 0 ? d.wire_hops * c->between.alpha_s : 0) +
-           (c->inside.alpha_s > 0 ? d.local_hops * c->inside.alpha_s : 0);
+static int log2_up(int n) {
+    int log = 0;
+    while (1 << log < n) log++;
+    return log;
+}
+
+/* Ranks tell rank 0 what their encodes have seen, which sends all of it to everybody along a tree, between the exchange
+ * and the update (comm/collective.c). */
+static double agreement_s(const taciti_scene *s, const taciti_method *method, const taciti_links *links) {
+    const int ranks = s->hosts->ranks, levels = log2_up(ranks);
+    const int every = method->every > 0 ? method->every : 1;
+    if (method->compression.codec == NULL || ranks < 2) return 0;
+    const double bytes = (double)taciti_compression_statistics_bytes(s->layout->bucket_count);
+    return taciti_links_messages_s(links, s->hosts, 1 + levels, (1 + (double)levels) * ranks * bytes) / every;
+}
+
+/* A step that waits for an exchange of all ranks: from the end of backward to the messages, and back to the update.
+ * What gossip waits for was handed over long before. */
+static double hand_over_s(const taciti_scene *s, const taciti_method *method) {
+    const bool waits = method->order == TACITI_ORDER_DENSE && method->library == TACITI_LIBRARY_OURS;
+    return waits && s->hosts->ranks > 1 && s->cluster->hand_over_s > 0 ? s->cluster->hand_over_s : 0;
 }
 
 /* What of stretches does not hang on links; updates with what the method does more in every step. */
-static tacit_status fill_stretches(const taciti_scene *scene, const taciti_method *method, model *m) {
+static tacit_status fill_stretches(const taciti_scene *scene, model *m) {
+    const taciti_method *method = &m->method;
     const size_t buckets = scene->layout->bucket_count, count = m->stretches.count, lengths = m->stretches.length_count;
     double *ready_s = taciti_calloc(buckets + lengths, sizeof *ready_s);
     m->ready_s = taciti_calloc(3 * count, sizeof *m->ready_s);
@@ -218,31 +236,50 @@ static tacit_status fill_stretches(const taciti_scene *scene, const taciti_metho
         return TACIT_E_MEMORY;
     }
     double *updates = ready_s + buckets;
+    m->waits_s = agreement_s(scene, method, &m->links) + hand_over_s(scene, method);
     m->update_s = m->ready_s + count;
     m->behind_s = m->update_s + count;
     fill_ready(scene->profile, scene->layout, ready_s);
     for (size_t k = 0; k < count; k++) m->ready_s[k] = ready_s[m->stretches.list[k].last];
     for (size_t i = 0; i < lengths; i++)
-        updates[i] = (scene->profile->update_s + method->serial_s + agreement_s(scene, method)) *
-                     (double)m->stretches.lengths[i] / (double)scene->layout->n;
+        updates[i] = (scene->profile->update_s + method->serial_s + m->waits_s) * (double)m->stretches.lengths[i] /
+                     (double)scene->layout->n;
     taciti_stretches_fill(&m->stretches, updates, m->update_s, m->behind_s);
     taciti_free(ready_s);
     return TACIT_OK;
 }
 
 static void tear_down(model *m) {
+    taciti_links_destroy(&m->links);
     taciti_rounds_destroy(&m->rounds);
     taciti_stretches_destroy(&m->stretches);
     taciti_free(m->ready_s);
 }
 
+/* How uneven payloads are, and the ends of the range: even ones, and TACITI_PLAN_UNEVEN. The range is that of the link
+ * of the first bucket, which is even where all send to all. */
+static tacit_status find_uneven_payloads(const taciti_scene *scene, int64_t seed, model *m) {
+    taciti_plan_compression *c = &m->method.compression;
+    taciti_compressed_sum sum;
+    m->even = m->uneven = 1;
+    if (c->codec == NULL || !c->uneven || scene->hosts->ranks < 2) return TACIT_OK;
+    if (c->busiest <= 0) TACITI_TRY(taciti_uneven_load(scene, &m->method, seed, &c->busiest));
+    TACITI_TRY(taciti_compressed_sum_of(scene, &m->method, scene->layout->buckets[0].n, &sum));
+    m->even = fmin(1, 1 / sum.busiest);
+    m->uneven = fmax(1, TACITI_PLAN_UNEVEN / sum.busiest);
+    return TACIT_OK;
+}
+
 static tacit_status build(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
                           model *m) {
     const bool whole = method->order == TACITI_ORDER_AWC && !method->overlap;
-    *m = (model){.uneven = method->compression.uneven ? TACITI_PLAN_UNEVEN : 1};
-    tacit_status status = taciti_stretches_create(scene->layout, TACITI_STRETCHES_SINGLE, whole, &m->stretches);
-    if (status == TACIT_OK) status = fill_stretches(scene, method, m);
-    if (status == TACIT_OK) status = taciti_rounds_create(scene, method, &m->stretches, &m->rounds);
+    *m = (model){.method = *method};
+    tacit_status status = taciti_links_create(scene, &m->links);
+    if (status == TACIT_OK) status = find_uneven_payloads(scene, options->seed, m);
+    if (status == TACIT_OK)
+        status = taciti_stretches_create(scene->layout, TACITI_STRETCHES_SINGLE, whole, &m->stretches);
+    if (status == TACIT_OK) status = fill_stretches(scene, m);
+    if (status == TACIT_OK) status = taciti_rounds_create(scene, &m->method, &m->stretches, &m->rounds);
     if (status == TACIT_OK)
         fill_recursion(scene, method, options, m);
     else
@@ -250,20 +287,17 @@ static tacit_status build(const taciti_scene *scene, const taciti_method *method
     return status;
 }
 
-static tacit_status predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
-                            model *m, taciti_prediction *out) {
-    taciti_links links;
+static tacit_status predict(const taciti_scene *scene, const taciti_plan_options *options, model *m,
+                            taciti_prediction *out) {
     double calibrated;
-    TACITI_TRY(taciti_links_create(scene, &links));
     taciti_prediction p = {0};
-    tacit_status status = find_nic_bytes(scene, method, &m->stretches, &p.nic_bytes);
-    taciti_rounds_doubts(&m->rounds, &links, &p.link_error, &calibrated);
+    TACITI_TRY(find_nic_bytes(scene, &m->method, &m->stretches, &p.nic_bytes));
+    taciti_rounds_doubts(&m->rounds, &m->links, &p.link_error, &calibrated);
     p.calibrated = calibrated > 0.5;
     p.model_error = p.calibrated || p.link_error <= 0 ? TACITI_PLAN_MODEL_ERROR : TACITI_PLAN_MODEL_ERROR_UNMEASURED;
-    if (status == TACIT_OK) status = run(scene, options, &links, m, &p);
-    taciti_links_destroy(&links);
-    if (status == TACIT_OK) *out = p;
-    return status;
+    TACITI_TRY(run(scene, options, m, &p));
+    *out = p;
+    return TACIT_OK;
 }
 
 static tacit_status check(const taciti_scene *scene, const taciti_method *method) {
@@ -279,7 +313,7 @@ tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *meth
     model m;
     TACITI_TRY(check(scene, method));
     TACITI_TRY(build(scene, method, options, &m));
-    const tacit_status status = predict(scene, method, options, &m, out);
+    const tacit_status status = predict(scene, options, &m, out);
     tear_down(&m);
     return status;
 }

@@ -52,9 +52,13 @@ static double tidy_beta(double beta_s_per_byte) {
     return beta_s_per_byte > 0 ? 8e-9 / taciti_rounded(8e-9 / beta_s_per_byte, DIGITS) : beta_s_per_byte;
 }
 
+static double tidy_latency(double alpha_s) {
+    return alpha_s < 0 ? alpha_s : taciti_rounded(alpha_s * 1e6, DIGITS) / 1e6;
+}
+
 static void tidy_link(taciti_link_cost *link) {
     if (link->alpha_s < 0) return;
-    link->alpha_s = taciti_rounded(link->alpha_s * 1e6, DIGITS) / 1e6;
+    link->alpha_s = tidy_latency(link->alpha_s);
     link->beta_s_per_byte = tidy_beta(link->beta_s_per_byte);
     link->fit_error = taciti_rounded(link->fit_error, 2);
 }
@@ -84,6 +88,9 @@ static void tidy(taciti_cluster *cluster) {
     cluster->compute_cv = taciti_rounded(cluster->compute_cv, 3);
     cluster->compute_lag1 = taciti_rounded(cluster->compute_lag1, 3);
     cluster->compute_rank_spread = taciti_rounded(cluster->compute_rank_spread, 3);
+    cluster->compute_core_share = taciti_rounded(cluster->compute_core_share, 3);
+    cluster->busy_alpha_s = tidy_latency(cluster->busy_alpha_s);
+    cluster->hand_over_s = tidy_latency(cluster->hand_over_s);
 }
 
 static tacit_status measure(taciti_probe *probe) {
@@ -91,6 +98,7 @@ static tacit_status measure(taciti_probe *probe) {
     TACITI_TRY(taciti_probe_compute(probe, COMPUTE_UNTIL));
     if (probe->size == 1) return TACIT_OK;
     TACITI_TRY(taciti_probe_links(probe, LINKS_UNTIL));
+    TACITI_TRY(taciti_probe_latency(probe));
     return taciti_probe_collectives(probe, COLLECTIVES_UNTIL);
 }
 

@@ -17,7 +17,7 @@
 #include "plan/plan.h"
 #include "plan/probe_state.h"
 
-static const size_t SIZES[] = {4 << 10, 256 << 10, 4 << 20, 32 << 20};
+static const size_t SIZES[] = {4 << 10, 256 << 10, 1 << 20, 4 << 20, 32 << 20};
 static const size_t QUICK_SIZES[] = {4 << 10, 1 << 20, 4 << 20};
 
 enum { ROUNDS = 7, ROUNDS_QUICK = 3, ROUNDS_MIN = 3, REPEATS_MAX = 100, SKIPPED_BYTES = 720 };

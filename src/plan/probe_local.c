@@ -91,6 +91,7 @@ tacit_status taciti_probe_compute(taciti_probe *probe, double share) {
         probe->cluster->compute_cv = jitter.cv;
         probe->cluster->compute_lag1 = jitter.lag1;
         probe->cluster->compute_rank_spread = probe->size > 1 ? jitter.rank_spread : -1;
+        probe->cluster->compute_core_share = busy < 1 ? busy : 1;
         status = note_shared_cores(probe, busy);
     }
     taciti_free(mine);

@@ -39,6 +39,7 @@ tacit_status taciti_probe_job(taciti_probe *probe, taciti_job *job);
 tacit_status taciti_probe_codecs(taciti_probe *probe, double formats_until, double compressions_until);
 tacit_status taciti_probe_compute(taciti_probe *probe, double share);
 tacit_status taciti_probe_links(taciti_probe *probe, double share);
+tacit_status taciti_probe_latency(taciti_probe *probe); /* takes a second at most */
 tacit_status taciti_probe_collectives(taciti_probe *probe, double share);
 
 #endif

@@ -34,7 +34,7 @@ static tacit_status demands_of(walk *w, size_t round) {
         w->demands[i * ranks] = taciti_allreduce_demand(s->hosts, NULL, ranks, placement, w->lengths[i].wire_bytes,
                                                         w->lengths[i].f32_bytes);
     for (size_t i = 0; i < count && w->method->compression.codec != NULL; i++)
-        if (w->demands[i * ranks].wire_hops > 0) w->demands[i * ranks].wire_hops = w->sums[i].wire_hops;
+        taciti_compressed_demand(&w->sums[i], &w->demands[i * ranks]);
     return TACIT_OK;
 }
 
@@ -96,6 +96,7 @@ static tacit_status find_kind(walk *w, size_t first, const taciti_meeting *meeti
                                .compressed = w->method->compression.codec != NULL,
                                .codec_s = w->sums[i].codec_s,
                                .fillings = w->sums[i].fillings,
+                               .messages = w->sums[i].messages,
                                .wire_bytes = w->lengths[i].wire_bytes,
                                .library = w->method->library,
                                .by = w->method->by};

@@ -68,6 +68,8 @@ static void check_cluster(const taciti_cluster *c, int ranks, int per_host) {
     CHECK(known(c->duplex_beta_s_per_byte, hosts > 1, doubtful));
     CHECK(known(c->incast_beta_s_per_byte, hosts > 2, doubtful));
     CHECK(c->compute_cv >= 0 && c->compute_lag1 <= 1 && (c->compute_rank_spread >= 0) == (ranks > 1));
+    CHECK(c->compute_core_share > 0 && c->compute_core_share <= 1);
+    CHECK((c->busy_alpha_s >= 0) == (ranks > 1) && (c->hand_over_s >= 0) == (ranks > 1));
     for (size_t i = 0; taciti_codec_dense_name(i) != NULL; i++)
         CHECK(i < c->codec_count && strcmp(c->codecs[i].name, taciti_codec_dense_name(i)) == 0);
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)

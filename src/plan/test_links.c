@@ -251,6 +251,40 @@ static void a_measurement_speaks_up_to_sixteen_times_away(void **state) {
     close_stage(&s);
 }
 
+/* An all-to-all of 4 KiB among 4 ranks: three messages. 100 us of latency, 3 KiB at 1 Gbit/s, the rest are messages. */
+static void messages_of_compressed_sums_take_their_time(void **state) {
+    (void)state;
+    stage s;
+    const double bytes_s = 0.75 * 4096 * 8 / 1e9, handled_s = 3 * 50e-6;
+    char more[256];
+    (void)snprintf(more, sizeof more,
+                   ", \"collectives\": [{\"collective\": \"all_to_all\", \"group\": \"world\", \"by\": \"tacit\", "
+                   "\"bytes\": 4096, \"seconds\": %.17g}]",
+                   100e-6 + bytes_s + handled_s);
+    open_stage(&s, 4, 1,
+               "\"between\": {\"latency_us\": 20, \"gbit_per_s\": 1}, \"busy_latency_us\": 100, "
+               "\"duplex_gbit_per_s\": 1, \"host_gbit_per_s\": 1",
+               more);
+    taciti_transfer t = {.demand = {.host_bytes = 1e6, .flow_bytes = 1e6, .wire_hops = 2},
+                         .hosts = 4,
+                         .ranks = 4,
+                         .f32_bytes = 4 << 20,
+                         .wire_bytes = 4 << 20,
+                         .codec = taciti_codec_find("f32"),
+                         .compressed = true,
+                         .codec_s = 0.004,
+                         .fillings = 1,
+                         .messages = 10};
+    assert_near(taciti_links_time(&s.links, &t).latency_s, 2 * 100e-6);
+    assert_near(taciti_links_time(&s.links, &t).bytes_s, 0.008 + 0.004); /* they hide behind the wire */
+    t.messages = 1000;
+    assert_near(taciti_links_time(&s.links, &t).bytes_s, 0.004 + 1000 * 50e-6 + 0.004);
+    t.compressed = false; /* what was measured of dense arrays has them */
+    assert_near(taciti_links_time(&s.links, &t).latency_s, 2 * 20e-6);
+    assert_near(taciti_links_messages_s(&s.links, &s.hosts, 3, 1e6), 3 * 100e-6 + 0.008);
+    close_stage(&s);
+}
+
 /* The links of a host are those measured both ways at once, else one way, else what two ranks reach; none without. */
 static void the_closest_measurement_of_a_host_counts(void **state) {
     (void)state;
@@ -294,6 +328,7 @@ int main(void) {
         cmocka_unit_test(a_measured_library_takes_what_the_file_says),
         cmocka_unit_test(a_measured_size_takes_what_was_measured),
         cmocka_unit_test(a_measurement_speaks_up_to_sixteen_times_away),
+        cmocka_unit_test(messages_of_compressed_sums_take_their_time),
         cmocka_unit_test(the_closest_measurement_of_a_host_counts),
         cmocka_unit_test(groups_of_a_kind_are_whole_hosts_or_partners),
     };

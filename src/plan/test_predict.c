@@ -165,6 +165,41 @@ static void hosts_send_each_byte_once(void **state) {
     close_stage(&four);
 }
 
+/* Threads that wait for a core: in every step that waits for all ranks, whatever is exchanged, and not computing. */
+static void handing_over_is_in_every_dense_step(void **state) {
+    (void)state;
+    stage with, without;
+    open_stage(&without, 4, 1, GIGABIT, "");
+    open_stage(&with, 4, 1, GIGABIT, ", \"compute\": {\"cv\": 0, \"hand_over_us\": 3000}");
+    const taciti_prediction a = predict(&with), b = predict(&without);
+    assert_near(a.step_s, b.step_s + 0.003, 1e-9);
+    assert_near(a.compute_s, b.compute_s, 1e-9);
+    assert_near(a.cost_s[TACITI_BOTTLENECK_LATENCY], b.cost_s[TACITI_BOTTLENECK_LATENCY] + 0.003, 1e-9);
+    with.method.library = without.method.library = TACITI_LIBRARY_RING;
+    assert_near(predict(&with).step_s, predict(&without).step_s, 1e-9);
+    with.method.library = without.method.library = TACITI_LIBRARY_OURS;
+    mix(&with, TACITI_ORDER_AWC, "complete"); /* handed over in the step before */
+    mix(&without, TACITI_ORDER_AWC, "complete");
+    assert_near(predict(&with).step_s, predict(&without).step_s, 1e-9);
+    close_stage(&with);
+    close_stage(&without);
+}
+
+/* Messages of a compressed sum, two of the last bucket that show, and of what ranks tell each other afterwards: to rank
+ * 0 and along a tree of two steps. A dense sum has its own measurements for that. */
+static void a_busy_latency_is_that_of_compressed_sums(void **state) {
+    (void)state;
+    stage idle, busy;
+    open_stage(&idle, 4, 1, "\"between\": {\"latency_us\": 100, \"gbit_per_s\": 100}", "");
+    open_stage(&busy, 4, 1, "\"between\": {\"latency_us\": 100, \"gbit_per_s\": 100}, \"busy_latency_us\": 400", "");
+    assert_near(predict(&busy).step_s, predict(&idle).step_s, 1e-9);
+    busy.method.compression = idle.method.compression =
+        (taciti_plan_compression){.codec = taciti_codec_find("efsign"), .way = TACITI_PLAN_WAY_SCATTER};
+    assert_near(predict(&busy).step_s, predict(&idle).step_s + (2 + 3) * 300e-6, 1e-9);
+    close_stage(&idle);
+    close_stage(&busy);
+}
+
 /* ---- gossip ------------------------------------------------------------------------------------------------------ */
 
 static void awc_hides_what_fits_into_a_step(void **state) {
@@ -526,6 +561,8 @@ int main(void) {
         cmocka_unit_test(dense_is_the_formula_of_the_paper),
         cmocka_unit_test(duplex_counts_before_the_line_of_two_ranks),
         cmocka_unit_test(hosts_send_each_byte_once),
+        cmocka_unit_test(handing_over_is_in_every_dense_step),
+        cmocka_unit_test(a_busy_latency_is_that_of_compressed_sums),
         cmocka_unit_test(awc_hides_what_fits_into_a_step),
         cmocka_unit_test(rare_exchanges_and_short_payloads_send_less),
         cmocka_unit_test(without_overlap_transfers_are_waited_for),

@@ -103,6 +103,9 @@ tacit_status taciti_compression_settle(taciti_compression *compression, bool tak
 /* Lists residuals, thresholds and the controller's state for checkpoints. Not collective. */
 void taciti_compression_state(taciti_compression *compression, taciti_state *out);
 
+/* Bytes that each rank tells the others in settle(). */
+size_t taciti_compression_statistics_bytes(size_t buckets);
+
 /* The decision of the last settle(), as members of a JSON object: "factor": 10, "reason": "...". Returns false if it
  * changed nothing. */
 bool taciti_compression_event(const taciti_compression *compression, char *out, size_t size);

@@ -94,6 +94,8 @@ enum { HEAD_N = sizeof(taciti_statistics_head) / sizeof(double), SEEN_N = sizeof
 
 size_t taciti_statistics_size(size_t buckets) { return HEAD_N + TACITI_PAYLOAD_KINDS * buckets * SEEN_N; }
 
+size_t taciti_compression_statistics_bytes(size_t buckets) { return taciti_statistics_size(buckets) * sizeof(double); }
+
 static taciti_seen *seen_of(const taciti_compression *c, double *statistics, int kind, size_t bucket) {
     return (taciti_seen *)(void *)(statistics + HEAD_N) + (size_t)kind * c->layout->bucket_count + bucket;
 }
