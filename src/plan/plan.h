@@ -121,7 +121,8 @@ typedef struct taciti_prediction {
     double step_s;                     /* mean over ranks and steps; the sum of compute and exposed */
     double compute_s;                  /* forward, backward, update */
     double exposed_s;                  /* waiting */
-    double transfer_s;                 /* sum over buckets, longest in a round; mean per step */
+    double transfer_s;                 /* sum over buckets, longest in a round, hand-over and short messages included;
+                                          mean per step */
     double nic_bytes;                  /* per step, of the busiest host, per direction */
     double link_error;                 /* relative uncertainty of transfers */
     double model_error;                /* uncertainty of the formulas, as a share of the step */

@@ -156,7 +156,7 @@ static tacit_status run(const taciti_scene *scene, const taciti_plan_options *op
     p->step_s = p->fast_links_s = p->slow_links_s = times[AS_IT_IS].step_s;
     p->compute_s = times[AS_IT_IS].compute_s - m->waits_s;
     p->exposed_s = beyond(p->step_s, p->compute_s);
-    p->transfer_s = taciti_rounds_transfer_s(&m->rounds) / m->recursion.every;
+    p->transfer_s = taciti_rounds_transfer_s(&m->rounds) / m->recursion.every + m->waits_s;
     if (options->brief) return TACIT_OK;
     TACITI_TRY(find_uneven(scene->cluster, options, m, p));
     find_bounds(times, p);

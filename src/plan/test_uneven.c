@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "base/memory.h"
+#include "model/emulated.h"
 #include "model/synthetic.h"
 #include "plan/compressed.h"
 #include "plan/uneven.h"
@@ -131,6 +132,35 @@ static void short_tensors_are_uneven_and_long_arrays_less(void **state) {
     assert_true(load_of(1, 3, 5, 10) > 0);
 }
 
+static double bytes_of(double share, double n) {
+    enum { MANY = 1 << 16 };
+    const taciti_codec_setting setting = {.factor = 1 / share};
+    return taciti_codec_expected_bytes(taciti_codec_find("topk"), NULL, setting, MANY) / MANY * n;
+}
+
+/* Two hosts own every other tensor, four each. What a host sends: its contributions to the other's tensors, and the sum
+ * of its own; what it receives: the same the other way round. So much of it as even tensors would send is 1. */
+static void the_busiest_link_is_that_of_the_owner_of_most(void **state) {
+    enum { TENSORS = 8, LENGTH = 4096 };
+    static const double factor = 10;
+    double s[TENSORS], sent[TENSORS], owned[2] = {0}, back[2] = {0};
+    size_t n[TENSORS];
+    (void)state;
+    for (size_t t = 0; t < TENSORS; t++) {
+        s[t] = taciti_compute_magnitude(1, t);
+        n[t] = LENGTH;
+    }
+    taciti_uneven_shares(s, n, TENSORS, 1 / factor, sent);
+    for (size_t t = 0; t < TENSORS; t++) {
+        owned[t % 2] += bytes_of(sent[t], LENGTH);
+        back[t % 2] += bytes_of(sent[t], LENGTH); /* two contributions have more elements than the sum may send */
+    }
+    const double one = owned[1] + back[0], other = owned[0] + back[1];
+    const double even = bytes_of(1 / factor, TENSORS * LENGTH);
+    const double load = load_of(2, TENSORS, LENGTH, factor);
+    assert_true(fabs(load - fmax(one, other) / even) < 1e-3);
+}
+
 /* The load becomes the bytes of the busiest link, and of nothing else. */
 static void the_load_lies_on_the_link(void **state) {
     stage s;
@@ -198,6 +228,7 @@ int main(void) {
         cmocka_unit_test(the_law_is_that_of_residuals),
         cmocka_unit_test(one_tensor_is_even),
         cmocka_unit_test(short_tensors_are_uneven_and_long_arrays_less),
+        cmocka_unit_test(the_busiest_link_is_that_of_the_owner_of_most),
         cmocka_unit_test(the_load_lies_on_the_link),
         cmocka_unit_test(seconds_are_lines_in_the_share_that_is_kept),
     };
