@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * u8bit, sketch, inceptionn and adaq: their values, levels and classes, and what their decoders refuse. What every
- * codec must do is in test_codec.c.
+ * u8bit, quantile-sketch, inceptionn and adaq: their values, levels and classes, and what their decoders refuse. What
+ * every codec must do is in test_codec.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -138,11 +138,11 @@ static void u8bit_blocks_have_their_own_scale(void **state) {
     assert_memory_equal(g_x, g_y, 48 * sizeof *g_x);
 }
 
-/* ---- sketch ------------------------------------------------------------------------------------------------------ */
-static void sketch_levels_are_quantiles(void **state) {
+/* ---- quantile-sketch --------------------------------------------------------------------------------------------- */
+static void quantile_sketch_levels_are_quantiles(void **state) {
     (void)state;
-    const taciti_codec *codec = use("sketch");
-    set(codec, "sketch.levels", "16");
+    const taciti_codec *codec = use("quantile-sketch");
+    set(codec, "quantile-sketch.levels", "16");
     for (size_t i = 0; i < MAX; i++) g_x[i] = normal(5, i);
     assert_int_equal(round_trip(codec, g_x, MAX, g_y), 64 + MAX / 2);
     float levels[16];
@@ -164,19 +164,19 @@ static void sketch_levels_are_quantiles(void **state) {
     refuses_float(codec, 64 + MAX / 2, MAX, 8, levels[3] + 1);
 }
 
-static void sketch_keeps_few_values(void **state) {
+static void quantile_sketch_keeps_few_values(void **state) {
     (void)state;
     static const char *const LEVELS[] = {"2", "3", "4", "7", "256"};
     static const size_t COUNT[] = {2, 3, 4, 7, 256}, BYTES[] = {4, 10, 16, 42, 4096};
     for (size_t c = 0; c < 5; c++) {
-        const taciti_codec *codec = use("sketch");
-        set(codec, "sketch.levels", LEVELS[c]);
+        const taciti_codec *codec = use("quantile-sketch");
+        set(codec, "quantile-sketch.levels", LEVELS[c]);
         const size_t n = 16 * COUNT[c];
         for (size_t i = 0; i < n; i++) g_x[i] = (float)((i * 5 + 3) % COUNT[c]) - 1.5f;
         assert_int_equal(round_trip(codec, g_x, n, g_y), 4 * COUNT[c] + BYTES[c]);
         assert_memory_equal(g_x, g_y, n * sizeof *g_x);
     }
-    const taciti_codec *codec = use("sketch"); /* fewer elements than levels */
+    const taciti_codec *codec = use("quantile-sketch"); /* fewer elements than levels */
     for (size_t i = 0; i < 100; i++) g_x[i] = normal(7, i);
     (void)round_trip(codec, g_x, 100, g_y);
     assert_memory_equal(g_x, g_y, 100 * sizeof *g_x);
@@ -377,8 +377,8 @@ int main(void) {
         cmocka_unit_test(u8bit_takes_the_nearest_value),
         cmocka_unit_test(u8bit_has_the_values_of_the_paper),
         cmocka_unit_test(u8bit_blocks_have_their_own_scale),
-        cmocka_unit_test(sketch_levels_are_quantiles),
-        cmocka_unit_test(sketch_keeps_few_values),
+        cmocka_unit_test(quantile_sketch_levels_are_quantiles),
+        cmocka_unit_test(quantile_sketch_keeps_few_values),
         cmocka_unit_test(inceptionn_keeps_its_bound),
         cmocka_unit_test(inceptionn_has_the_classes_of_the_paper),
         cmocka_unit_test(inceptionn_refuses_malformed_payloads),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sketch: every element becomes one of a few levels, which are quantiles of the array.
+ * quantile-sketch: every element becomes one of a few levels, which are quantiles of the array.
  *
  * Source: Jiang et al., "SketchML: Accelerating Distributed Machine Learning with Data Sketches", SIGMOD 2018, section
  * 3.2 (quantile-bucket quantification): levels that equal numbers of elements belong to, and their numbers as codes.
@@ -8,28 +8,28 @@
  *   sample between two quantiles; an element becomes the nearest level. Keys are not sent (the codec is dense), so the
  *   paper's MinMax sketch and its delta coding of keys have no counterpart.
  *
- * Properties (test_grace.c): levels have equal shares of the elements (sketch_levels_are_quantiles); an array of as
- * many different values as there are levels arrives (sketch_keeps_few_values); elements beyond the last levels are cut
- * to them, so it needs error feedback; class SUM; deterministic.
+ * Properties (test_grace.c): levels have equal shares of the elements (quantile_sketch_levels_are_quantiles); an array
+ * of as many different values as there are levels arrives (quantile_sketch_keeps_few_values); elements beyond the last
+ * levels are cut to them, so it needs error feedback; class SUM; deterministic.
  */
 #include "codec/quantiser.h"
 
 enum { SAMPLE = 4096 };
 
-typedef struct sketch_options {
+typedef struct quantile_sketch_options {
     int64_t levels;
-} sketch_options;
+} quantile_sketch_options;
 
-static const taciti_option OPTIONS[] = {TACITI_OPTION("levels", INT, offsetof(sketch_options, levels), "256", .min = 2,
-                                                      .max = TACITI_QUANTISER_PARAMETERS,
+static const taciti_option OPTIONS[] = {TACITI_OPTION("levels", INT, offsetof(quantile_sketch_options, levels), "256",
+                                                      .min = 2, .max = TACITI_QUANTISER_PARAMETERS,
                                                       .help = "quantiles; 4 bytes each in every message")};
 
-static const taciti_option_table TABLE = {.section = "sketch",
+static const taciti_option_table TABLE = {.section = "quantile-sketch",
                                           .help = "levels that are quantiles of the array (SketchML)",
                                           .options = OPTIONS,
                                           .count = sizeof OPTIONS / sizeof *OPTIONS};
 
-static size_t levels_of(const void *options) { return (size_t)((const sketch_options *)options)->levels; }
+static size_t levels_of(const void *options) { return (size_t)((const quantile_sketch_options *)options)->levels; }
 
 static taciti_quantiser_shape shape(const void *options) {
     const size_t levels = levels_of(options);
@@ -93,18 +93,22 @@ static void restore(const void *options, const float *parameters, const uint8_t 
     for (size_t i = 0; i < n; i++) y[i] = parameters[codes[i]];
 }
 
-static const taciti_quantiser QUANTISER = {
-    .name = "sketch", .shape = shape, .measure = measure, .quantise = quantise, .legal = legal, .restore = restore};
+static const taciti_quantiser QUANTISER = {.name = "quantile-sketch",
+                                           .shape = shape,
+                                           .measure = measure,
+                                           .quantise = quantise,
+                                           .legal = legal,
+                                           .restore = restore};
 
 TACITI_QUANTISER_FUNCTIONS(QUANTISER, )
 
-extern const taciti_codec taciti_codec_sketch;
-const taciti_codec taciti_codec_sketch = {
-    .name = "sketch",
+extern const taciti_codec taciti_codec_quantile_sketch;
+const taciti_codec taciti_codec_quantile_sketch = {
+    .name = "quantile-sketch",
     .help = "sends for every element which quantile of the array is nearest",
     .source = "SketchML (SIGMOD 2018), dense, quantiles of a sample",
     .options = &TABLE,
-    .options_size = sizeof(sketch_options),
+    .options_size = sizeof(quantile_sketch_options),
     .aggregation = TACITI_CODEC_SUM,
     .rounds = 1,
     .fixed_size = true,
