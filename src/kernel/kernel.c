@@ -51,18 +51,21 @@ static void build_tables(void) {
         taciti_kernels_fill_net_scalar(table);
         taciti_kernels_fill_select_scalar(table);
         taciti_kernels_fill_quantise_scalar(table);
+        taciti_kernels_fill_sketch_scalar(table);
 #if TACITI_KERNEL_X86
         if (set >= AVX2) {
             taciti_kernels_fill_array_avx2(table);
             taciti_kernels_fill_net_avx2(table);
             taciti_kernels_fill_select_avx2(table);
             taciti_kernels_fill_quantise_avx2(table);
+            taciti_kernels_fill_sketch_avx2(table);
         }
         if (set >= AVX512) {
             taciti_kernels_fill_array_avx512(table);
             taciti_kernels_fill_net_avx512(table);
             taciti_kernels_fill_select_avx512(table);
             taciti_kernels_fill_quantise_avx512(table);
+            taciti_kernels_fill_sketch_avx512(table);
         }
 #endif
     }

@@ -18,15 +18,18 @@ void taciti_kernels_fill_array_scalar(taciti_kernels *table);
 void taciti_kernels_fill_net_scalar(taciti_kernels *table);
 void taciti_kernels_fill_select_scalar(taciti_kernels *table);
 void taciti_kernels_fill_quantise_scalar(taciti_kernels *table);
+void taciti_kernels_fill_sketch_scalar(taciti_kernels *table);
 #if TACITI_KERNEL_X86
 void taciti_kernels_fill_array_avx2(taciti_kernels *table);
 void taciti_kernels_fill_net_avx2(taciti_kernels *table);
 void taciti_kernels_fill_select_avx2(taciti_kernels *table);
 void taciti_kernels_fill_quantise_avx2(taciti_kernels *table);
+void taciti_kernels_fill_sketch_avx2(taciti_kernels *table);
 void taciti_kernels_fill_array_avx512(taciti_kernels *table);
 void taciti_kernels_fill_net_avx512(taciti_kernels *table);
 void taciti_kernels_fill_select_avx512(taciti_kernels *table);
 void taciti_kernels_fill_quantise_avx512(taciti_kernels *table);
+void taciti_kernels_fill_sketch_avx512(taciti_kernels *table);
 #endif
 
 #endif

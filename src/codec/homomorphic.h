@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A sketch that adds up: the sum of the sketches of several ranks is the sketch of the sum, and whoever knows which
+ * elements of the sum are there (the index) decodes it exactly. For sums in a reduce-scatter.
+ *
+ * Source: Li et al., "Lossless Homomorphic Compression" (LHC, arXiv 2402.07529) and its code, and TAGC (arXiv
+ * 2504.05638). x in R^n, U the union of nonzero elements, k = 3 hashes, Y the sketch, C the counts (mapping):
+ *   index    n bits, merged by OR                                 taciti_sketch_index, _merge
+ *   Y        rows of counters, Y[row_j(b)] += x for j = 0, 1, 2   taciti_sketch_add; merged by + in the ring
+ *   C        how many elements of U each counter of Y holds       taciti_sketch_map, from the merged index
+ *   peeling  an element that is alone in a counter is read there and removed from its others; again until none is
+ *            alone                                                taciti_sketch_peel
+ * Peeling recovers all elements while |U| is below 0.8185 of the counters (the threshold of 3-uniform hypergraphs).
+ *
+ * Deviations of the default layout from LHC: a unit that hashes as one has 16 elements, not 1024; its three rows are
+ * different, and drawn anew for every seed; there are no signs, since nothing is ever estimated; large arrays are cut
+ * into zones of about 8192 rows, which fit a cache and are peeled by several threads; rows follow from the measured
+ * union. `compat` is LHC's layout: MurmurHash3_x86_32 with seeds 0, 1, 2, signs, rows that may coincide.
+ *
+ * Rings: f32 decodes up to rounding, about 1e-6 of the largest sum. uint32 and uint16 wrap around, so they decode the
+ * sum of the rounded numbers exactly whatever else a counter holds, if ranks * max < 2^31 or 2^15.
+ *
+ * An element that cannot be decoded stays pending: it is counted and listed, never estimated. The caller fetches the
+ * exact sums of those elements (taciti_sketch_pack with the list as index) and inserts them.
+ *
+ * Numbers that are not finite travel in f32: an element that is not finite is decoded as such or stays pending, and
+ * poisons others. The integer rings refuse them.
+ *
+ * No function allocates, logs and forwards errors only. Any thread; not collective.
+ */
+#ifndef TACITI_CODEC_HOMOMORPHIC_H
+#define TACITI_CODEC_HOMOMORPHIC_H
+
+#include "base/pool.h"
+#include "kernel/kernel.h"
+
+/* What all ranks must agree on. taciti_sketch_init() fills it; fields may be changed before the first use. */
+typedef struct taciti_sketch {
+    size_t n;     /* floats of the array, < 2^32 */
+    size_t unit;  /* elements that hash as one: 16; compat: a multiple of 16 up to 1024 */
+    size_t rows;  /* of `unit` counters */
+    size_t zones; /* that are peeled alone; compat: 1 */
+    bool compat;
+    uint64_t seed; /* default: taken anew for every step, so that a failure does not repeat; compat: 0 is LHC's */
+    int ranks;     /* whose sketches are added */
+    taciti_sketch_numbers numbers;
+} taciti_sketch;
+
+/* ---- the index: n bits in words of 64, bit i for element i ----------------------------------------------------- */
+
+static inline size_t taciti_sketch_index_words(size_t n) { return n / 64 + (n % 64 != 0); }
+void taciti_sketch_index(const float *x, size_t n, uint64_t *words); /* NaN and Inf count, -0 does not */
+void taciti_sketch_merge(uint64_t *words, const uint64_t *other, size_t n);
+size_t taciti_sketch_union(const uint64_t *words, size_t n); /* number of bits */
+/* What a sketch must be sized by: 16 times the largest number of elements with equal i % 16, since each of the 16 lanes
+ * is peeled alone. At least the union, and little more if nonzeros are spread evenly. */
+size_t taciti_sketch_measure(const uint64_t *words, size_t n);
+
+/* ---- shape ------------------------------------------------------------------------------------------------------- */
+
+/* Rows of 16 counters for a measured union: load 0.78, less below 4000 rows, where chance weighs more. */
+size_t taciti_sketch_rows(size_t measured);
+/* LHC's: ceil(units / ratio). */
+size_t taciti_sketch_compat_rows(size_t n, size_t unit, double ratio);
+
+/* The default layout in f32. */
+taciti_sketch taciti_sketch_init(size_t n, size_t rows, int ranks, uint64_t seed);
+
+/* LHC's layout in f32; unit: 1024 in its code. */
+taciti_sketch taciti_sketch_init_compat(size_t n, size_t unit, size_t rows, int ranks);
+
+/* Chooses a ring. max_abs: the largest |x| of all ranks. The scale becomes the largest power of two with which the
+ * sum of all ranks cannot overflow. E_NUMERICS if max_abs is not finite and the ring consists of integers. */
+tacit_status taciti_sketch_set_ring(taciti_sketch *sketch, taciti_ring ring, double max_abs);
+
+/* Whether the shape is one: E_USAGE otherwise. For integers also that ranks * max < 2^(bits - 1). Every function below
+ * with a status checks it. */
+tacit_status taciti_sketch_check(const taciti_sketch *sketch);
+
+size_t taciti_sketch_number_bytes(taciti_ring ring);
+size_t taciti_sketch_bytes(const taciti_sketch *sketch); /* of the counters: what travels */
+
+/* ---- sketch ------------------------------------------------------------------------------------------------------ */
+
+/* counters[bytes] += sketch of x[n]. E_NUMERICS, with the counters spoilt, if a number does not fit the ring. */
+tacit_status taciti_sketch_add(const taciti_sketch *sketch, const float *x, void *counters);
+/* acc += other: a rank's part of the reduction. */
+void taciti_sketch_sum(const taciti_sketch *sketch, void *acc, const void *other);
+
+/* ---- decoding ---------------------------------------------------------------------------------------------------- */
+
+size_t taciti_sketch_workspace_bytes(const taciti_sketch *sketch);
+
+/* Builds the mapping from the merged index. workspace: aligned to 64. `pool` may be NULL. E_DATA: bits behind n. */
+tacit_status taciti_sketch_map(const taciti_sketch *sketch, const uint64_t *index, void *workspace, taciti_pool *pool);
+
+/* Decodes what can be decoded: x[n] = sums, 0 where the index has none and where elements stay pending. Uses up the
+ * counters. The same bytes for any number of threads. *pending: number of elements that stay pending.
+ * E_DATA, with x unspecified: counters without pending elements are not zero (floats: above 2^-10 of the largest), so
+ * the sketch holds elements that the index lacks. */
+tacit_status taciti_sketch_peel(const taciti_sketch *sketch, void *counters, void *workspace, taciti_pool *pool,
+                                float *x, size_t *pending);
+
+/* words = bits of the pending elements, after a peel. */
+void taciti_sketch_pending(const taciti_sketch *sketch, const void *workspace, uint64_t *words);
+
+/* x = the pending elements, whose sums `values` holds as taciti_sketch_pack() packs them; removes them from the
+ * counters. E_DATA as for taciti_sketch_peel: values, sketch and index do not belong together. */
+tacit_status taciti_sketch_insert(const taciti_sketch *sketch, const uint64_t *pending, const void *values,
+                                  void *counters, void *workspace, float *x);
+
+/* ---- packed values: what an index that all ranks know makes possible, without a sketch --------------------------- */
+
+/* Bytes that packing may write for so many elements. The first count * number_bytes travel. */
+size_t taciti_sketch_pack_bytes(const taciti_sketch *sketch, size_t count);
+/* values = the elements of x in the index, in the ring: packed values of all ranks add up by the same sum. E_NUMERICS
+ * if a number does not fit the ring. */
+tacit_status taciti_sketch_pack(const taciti_sketch *sketch, const uint64_t *index, const float *x, void *values);
+/* x[n] = values where the index has elements, 0 elsewhere. E_DATA: bits behind n. */
+tacit_status taciti_sketch_unpack(const taciti_sketch *sketch, const uint64_t *index, const void *values, float *x);
+
+/* MurmurHash3_x86_32 of a 32-bit number. */
+uint32_t taciti_murmur3(uint32_t number, uint32_t seed);
+
+#endif

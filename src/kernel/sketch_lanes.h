@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What sketches do with sixteen lanes beyond lanes16.h. A mask has bit i for lane i.
+ */
+#ifndef TACITI_KERNEL_SKETCH_LANES_H
+#define TACITI_KERNEL_SKETCH_LANES_H
+
+#include "kernel/lanes16.h"
+
+#if defined(LANES16_AVX512)
+
+static inline words16 load_words(const uint32_t *p) { return _mm512_loadu_si512(p); }
+static inline words16 load_halves(const uint16_t *p) {
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+static inline void store_words(uint32_t *p, words16 a) { _mm512_storeu_si512(p, a); }
+static inline void store_halves(uint16_t *p, words16 a) {
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(a));
+}
+static inline words16 bits16(floats16 x) { return _mm512_castps_si512(x); }
+static inline floats16 as_floats(words16 a) { return _mm512_castsi512_ps(a); }
+static inline words16 add_words(words16 a, words16 b) { return _mm512_add_epi32(a, b); }
+static inline words16 sub_words(words16 a, words16 b) { return _mm512_sub_epi32(a, b); }
+static inline words16 no_words(void) { return _mm512_setzero_si512(); }
+static inline words16 sign_extend(words16 a) { return _mm512_srai_epi32(_mm512_slli_epi32(a, 16), 16); }
+static inline words16 pick(uint32_t mask, words16 yes, words16 no) {
+    return _mm512_mask_mov_epi32(no, (__mmask16)mask, yes);
+}
+static inline words16 keep_lanes(uint32_t mask, words16 a) { return _mm512_maskz_mov_epi32((__mmask16)mask, a); }
+static inline floats16 floats_of(words16 a) { return _mm512_cvtepi32_ps(a); }
+static inline words16 integers_of(floats16 x) { return _mm512_cvtps_epi32(x); }
+static inline uint32_t within(floats16 x, floats16 max) {
+    return _mm512_cmp_ps_mask(_mm512_abs_ps(x), max, _CMP_LE_OQ);
+}
+static inline uint32_t nonzero_mask(floats16 x) { return _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_NEQ_UQ); }
+static inline void store_lanes(float *p, uint32_t mask, floats16 x) { _mm512_mask_storeu_ps(p, (__mmask16)mask, x); }
+static inline words16 to_front(uint32_t mask, words16 a) { return _mm512_maskz_compress_epi32((__mmask16)mask, a); }
+/* The lanes of a mask are filled from the first popcount(mask) numbers at p; the others are 0. */
+static inline words16 spread_words(uint32_t mask, const uint32_t *p) {
+    return _mm512_maskz_expandloadu_epi32((__mmask16)mask, p);
+}
+static inline words16 spread_halves(uint32_t mask, const uint16_t *p) {
+    const unsigned k = (unsigned)__builtin_popcount(mask);
+    const __m256i some = _mm256_maskz_loadu_epi16((__mmask16)((1u << k) - 1u), p);
+    return _mm512_maskz_expand_epi32((__mmask16)mask, _mm512_cvtepu16_epi32(some));
+}
+
+static inline __m128i load_counts(const uint8_t *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
+static inline __m128i ones_of(uint32_t mask) { return _mm_maskz_set1_epi8((__mmask16)mask, 1); }
+static inline uint32_t alone(const uint8_t *counts, uint32_t mask) {
+    return _mm_mask_cmpeq_epi8_mask((__mmask16)mask, load_counts(counts), _mm_set1_epi8(1));
+}
+static inline void raise_counts(uint8_t *counts, uint32_t mask) {
+    _mm_storeu_si128((__m128i *)(void *)counts, _mm_adds_epu8(load_counts(counts), ones_of(mask)));
+}
+static inline void lower_counts(uint8_t *counts, uint32_t mask) {
+    _mm_storeu_si128((__m128i *)(void *)counts, _mm_sub_epi8(load_counts(counts), ones_of(mask)));
+}
+
+#elif defined(LANES16_AVX2)
+
+static inline __m256i *to256(void *p) { return p; }
+static inline __m256i from256(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
+/* Bytes of all ones for the lanes of a mask. */
+static inline __m128i lane_bytes(uint32_t mask) {
+    const __m128i place = _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+    const __m128i bit = _mm_set1_epi64x((long long)0x8040201008040201);
+    const __m128i all = _mm_shuffle_epi8(_mm_cvtsi32_si128((int)mask), place);
+    return _mm_cmpeq_epi8(_mm_and_si128(all, bit), bit);
+}
+static inline words16 lane_words(uint32_t mask) {
+    const __m128i bytes = lane_bytes(mask);
+    return (words16){_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
+}
+
+static inline words16 load_words(const uint32_t *p) { return (words16){from256(p), from256(p + 8)}; }
+static inline words16 load_halves(const uint16_t *p) {
+    const __m256i both = from256(p);
+    return (words16){_mm256_cvtepu16_epi32(_mm256_castsi256_si128(both)),
+                     _mm256_cvtepu16_epi32(_mm256_extracti128_si256(both, 1))};
+}
+static inline void store_words(uint32_t *p, words16 a) {
+    _mm256_storeu_si256(to256(p), a.l);
+    _mm256_storeu_si256(to256(p + 8), a.h);
+}
+static inline void store_halves(uint16_t *p, words16 a) {
+    const __m256i low = _mm256_set1_epi32(0xffff);
+    const __m256i mixed = _mm256_packus_epi32(_mm256_and_si256(a.l, low), _mm256_and_si256(a.h, low));
+    _mm256_storeu_si256(to256(p), _mm256_permute4x64_epi64(mixed, 0xd8));
+}
+static inline words16 bits16(floats16 x) { return (words16){_mm256_castps_si256(x.l), _mm256_castps_si256(x.h)}; }
+static inline floats16 as_floats(words16 a) { return (floats16){_mm256_castsi256_ps(a.l), _mm256_castsi256_ps(a.h)}; }
+static inline words16 add_words(words16 a, words16 b) {
+    return (words16){_mm256_add_epi32(a.l, b.l), _mm256_add_epi32(a.h, b.h)};
+}
+static inline words16 sub_words(words16 a, words16 b) {
+    return (words16){_mm256_sub_epi32(a.l, b.l), _mm256_sub_epi32(a.h, b.h)};
+}
+static inline words16 no_words(void) { return (words16){_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+static inline words16 sign_extend(words16 a) {
+    return (words16){_mm256_srai_epi32(_mm256_slli_epi32(a.l, 16), 16),
+                     _mm256_srai_epi32(_mm256_slli_epi32(a.h, 16), 16)};
+}
+static inline words16 pick(uint32_t mask, words16 yes, words16 no) {
+    const words16 m = lane_words(mask);
+    return (words16){_mm256_blendv_epi8(no.l, yes.l, m.l), _mm256_blendv_epi8(no.h, yes.h, m.h)};
+}
+static inline words16 keep_lanes(uint32_t mask, words16 a) {
+    const words16 m = lane_words(mask);
+    return (words16){_mm256_and_si256(a.l, m.l), _mm256_and_si256(a.h, m.h)};
+}
+static inline floats16 floats_of(words16 a) { return (floats16){_mm256_cvtepi32_ps(a.l), _mm256_cvtepi32_ps(a.h)}; }
+static inline words16 integers_of(floats16 x) { return (words16){_mm256_cvtps_epi32(x.l), _mm256_cvtps_epi32(x.h)}; }
+static inline uint32_t within(floats16 x, floats16 max) {
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    const int l = _mm256_movemask_ps(_mm256_cmp_ps(_mm256_andnot_ps(sign, x.l), max.l, _CMP_LE_OQ));
+    const int h = _mm256_movemask_ps(_mm256_cmp_ps(_mm256_andnot_ps(sign, x.h), max.h, _CMP_LE_OQ));
+    return (uint32_t)l | (uint32_t)h << 8;
+}
+static inline uint32_t nonzero_mask(floats16 x) {
+    const __m256 zero = _mm256_setzero_ps();
+    return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(x.l, zero, _CMP_NEQ_UQ)) |
+           (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(x.h, zero, _CMP_NEQ_UQ)) << 8;
+}
+static inline void store_lanes(float *p, uint32_t mask, floats16 x) {
+    const words16 m = lane_words(mask);
+    _mm256_maskstore_ps(p, m.l, x.l);
+    _mm256_maskstore_ps(p + 8, m.h, x.h);
+}
+
+static inline __m128i load_counts(const uint8_t *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
+static inline uint32_t alone(const uint8_t *counts, uint32_t mask) {
+    return (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(load_counts(counts), _mm_set1_epi8(1))) & mask;
+}
+static inline void raise_counts(uint8_t *counts, uint32_t mask) {
+    const __m128i ones = _mm_and_si128(lane_bytes(mask), _mm_set1_epi8(1));
+    _mm_storeu_si128((__m128i *)(void *)counts, _mm_adds_epu8(load_counts(counts), ones));
+}
+static inline void lower_counts(uint8_t *counts, uint32_t mask) {
+    _mm_storeu_si128((__m128i *)(void *)counts, _mm_add_epi8(load_counts(counts), lane_bytes(mask)));
+}
+
+#else /* the definition */
+
+static inline words16 load_words(const uint32_t *p) {
+    words16 r;
+    memcpy(r.lane, p, sizeof r.lane);
+    return r;
+}
+static inline words16 load_halves(const uint16_t *p) {
+    words16 r;
+    EACH_LANE r.lane[i] = p[i];
+    return r;
+}
+static inline void store_words(uint32_t *p, words16 a) { memcpy(p, a.lane, sizeof a.lane); }
+static inline void store_halves(uint16_t *p, words16 a) { EACH_LANE p[i] = (uint16_t)(a.lane[i] & 0xffffu); }
+static inline words16 bits16(floats16 x) {
+    words16 r;
+    memcpy(r.lane, x.lane, sizeof r.lane);
+    return r;
+}
+static inline floats16 as_floats(words16 a) {
+    floats16 r;
+    memcpy(r.lane, a.lane, sizeof r.lane);
+    return r;
+}
+static inline words16 add_words(words16 a, words16 b) {
+    EACH_LANE a.lane[i] += b.lane[i];
+    return a;
+}
+static inline words16 sub_words(words16 a, words16 b) {
+    EACH_LANE a.lane[i] -= b.lane[i];
+    return a;
+}
+static inline words16 no_words(void) { return (words16){{0}}; }
+static inline int32_t signed_of(uint32_t q) { return q > INT32_MAX ? -(int32_t)(UINT32_MAX - q) - 1 : (int32_t)q; }
+static inline words16 sign_extend(words16 a) {
+    EACH_LANE a.lane[i] = ((a.lane[i] & 0xffffu) ^ 0x8000u) - 0x8000u;
+    return a;
+}
+static inline words16 pick(uint32_t mask, words16 yes, words16 no) {
+    EACH_LANE no.lane[i] = mask >> i & 1u ? yes.lane[i] : no.lane[i];
+    return no;
+}
+static inline words16 keep_lanes(uint32_t mask, words16 a) {
+    EACH_LANE a.lane[i] = mask >> i & 1u ? a.lane[i] : 0;
+    return a;
+}
+static inline floats16 floats_of(words16 a) {
+    floats16 r;
+    EACH_LANE r.lane[i] = (float)signed_of(a.lane[i]);
+    return r;
+}
+static inline words16 integers_of(floats16 x) { /* |x| < 2^31 */
+    words16 r;
+    EACH_LANE r.lane[i] = (uint32_t)(int32_t)rintf(x.lane[i]);
+    return r;
+}
+static inline uint32_t within(floats16 x, floats16 max) {
+    uint32_t mask = 0;
+    EACH_LANE mask |= (uint32_t)(fabsf(x.lane[i]) <= max.lane[i]) << i;
+    return mask;
+}
+static inline uint32_t nonzero_mask(floats16 x) {
+    uint32_t mask = 0;
+    EACH_LANE mask |= (uint32_t) !(fabsf(x.lane[i]) <= 0) << i;
+    return mask;
+}
+static inline void store_lanes(float *p, uint32_t mask, floats16 x) {
+    for (; mask != 0; mask &= mask - 1) p[__builtin_ctz(mask)] = x.lane[__builtin_ctz(mask)];
+}
+static inline uint32_t alone(const uint8_t *counts, uint32_t mask) {
+    uint32_t ones = 0;
+    EACH_LANE ones |= (uint32_t)(counts[i] == 1) << i;
+    return ones & mask;
+}
+static inline void raise_counts(uint8_t *counts, uint32_t mask) {
+    EACH_LANE counts[i] = (uint8_t)(counts[i] + (counts[i] < TACITI_SKETCH_COUNT_MAX ? mask >> i & 1u : 0));
+}
+static inline void lower_counts(uint8_t *counts, uint32_t mask) {
+    EACH_LANE counts[i] = (uint8_t)(counts[i] - (mask >> i & 1u));
+}
+
+#endif
+
+#if !defined(LANES16_AVX512)
+static inline words16 to_front(uint32_t mask, words16 a) {
+    uint32_t lanes[16], front[16] = {0};
+    size_t k = 0;
+    store_words(lanes, a);
+    for (; mask != 0; mask &= mask - 1) front[k++] = lanes[__builtin_ctz(mask)];
+    return load_words(front);
+}
+/* The lanes of a mask are filled from the first popcount(mask) numbers at p; the others are 0. */
+static inline words16 spread_words(uint32_t mask, const uint32_t *p) {
+    uint32_t lanes[16] = {0};
+    for (; mask != 0; mask &= mask - 1) lanes[__builtin_ctz(mask)] = *p++;
+    return load_words(lanes);
+}
+static inline words16 spread_halves(uint32_t mask, const uint16_t *p) {
+    uint32_t lanes[16] = {0};
+    for (; mask != 0; mask &= mask - 1) lanes[__builtin_ctz(mask)] = *p++;
+    return load_words(lanes);
+}
+#endif
+
+#endif
