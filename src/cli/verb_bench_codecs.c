@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "bench/codecs.h"
 #include "bench/machine_block.h"
+#include "cli/bench_sketch.h"
 #include "cli/verbs.h"
 #include "kernel/kernel.h"
 #include "settings/settings.h"
@@ -18,6 +19,7 @@ const taciti_flag taciti_bench_codecs_flags[] = {
     {"--n", "-n", "COUNT", "floats of the array (default 44500000)"},
     {"--codec", "-c", "NAME", "one codec, with all instruction sets (default: all codecs, with the widest set)"},
     {"--factor", "-f", "FACTOR", "elements per element sent, for codecs that select (default 100)"},
+    {"--union", "-u", "SHARE", "for --codec sketch: elements that are not zero in the sum of all ranks (default 0.36)"},
     {"--isa", "-i", "SET", "scalar, avx2, avx512, or all"},
     {"--rounds", "-r", "COUNT", "rounds of probe and passes per figure (default 7; slow figures: 3)"},
     {NULL, NULL, NULL, NULL},
@@ -33,16 +35,16 @@ static void print_head(const taciti_codec_bench_options *o) {
     printf("\n%zu floats like those of a gradient, factor %g; per pass: GB/s of input, and the share of the rate at\n"
            "which this core reads that the bytes make which it must move\n\n",
            o->n, o->setting.factor);
-    printf("%-11s %-7s %10s %7s %7s %6s | %17s | %12s | %12s | %12s\n", "codec", "set", "piece", "bytes/", "energy",
+    printf("%-15s %-7s %10s %7s %7s %6s | %17s | %12s | %12s | %12s\n", "codec", "set", "piece", "bytes/", "energy",
            "read", "encode, feedback", "encode", "decode", "decode-add");
-    printf("%-11s %-7s %10s %7s %7s %6s | %6s %11s | %6s %5s | %6s %5s | %6s %5s\n", "", "", "", "float", "kept",
+    printf("%-15s %-7s %10s %7s %7s %6s | %6s %11s | %6s %5s | %6s %5s | %6s %5s\n", "", "", "", "float", "kept",
            "GB/s", "GB/s", "share", "GB/s", "share", "GB/s", "share", "GB/s", "share");
 }
 
 static void print_figure(const taciti_codec_figure *f) {
     char piece[32];
     (void)snprintf(piece, sizeof piece, "%zu", f->piece_n);
-    printf("%-11s %-7s %10s %7.4f %7.4f %6.1f", f->codec->name, f->isa, f->whole ? "whole" : piece,
+    printf("%-15s %-7s %10s %7.4f %7.4f %6.1f", f->codec->name, f->isa, f->whole ? "whole" : piece,
            f->payload_bytes_per_float, f->energy_kept, f->read_bytes_per_s.median / GB);
     for (int pass = 0; pass < TACITI_TRIAL_PASSES; pass++) {
         const taciti_codec_rate *rate = &f->rate[pass];
@@ -57,7 +59,7 @@ static void print_indices(const taciti_codec_bench *bench) {
     for (size_t i = 0; i < bench->count; i++) {
         const taciti_codec_figure *f = &bench->figures[i];
         if (f->isa != bench->figures[0].isa || isnan(f->index_bits)) continue;
-        printf("%-11s %s: %.5f of the elements are sent; %.3f bits per index, entropy %.3f\n", f->codec->name,
+        printf("%-15s %s: %.5f of the elements are sent; %.3f bits per index, entropy %.3f\n", f->codec->name,
                f->whole ? "whole" : "in pieces", f->kept_share, f->index_bits, f->index_entropy);
     }
 }
@@ -137,6 +139,7 @@ static tacit_status find_codec(const char *name, const taciti_codec **out) {
     if (name == NULL || *out != NULL) return TACIT_OK;
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
         taciti_nearest_offer(&nearest, name, (*codec)->name);
+    taciti_nearest_offer(&nearest, name, "sketch");
     return taciti_fail(TACIT_E_USAGE, "--codec: there is no codec %s%s; `tacit info codecs` lists all",
                        taciti_quote(name, quoted), nearest.hint);
 }
@@ -181,10 +184,26 @@ static tacit_status check_memory(const taciti_codec_bench_options *options) {
                        options->n, needed / 0x1p30, there / 0x1p30);
 }
 
+static bool is_sketch(const taciti_arguments *arguments) {
+    const char *name = taciti_arguments_get(arguments, "--codec");
+    return name != NULL && strcmp(name, "sketch") == 0;
+}
+
+static tacit_status bench_sketch(const taciti_arguments *arguments) {
+    const char *isa;
+    if (taciti_arguments_get(arguments, "--factor") != NULL)
+        return taciti_fail(TACIT_E_USAGE, "--factor has no effect with --codec sketch: give --union SHARE");
+    TACITI_TRY(find_isa(arguments, NULL, &isa));
+    return taciti_cli_bench_sketch(arguments, taciti_arguments_get(arguments, "--isa") == NULL ? NULL : isa);
+}
+
 static tacit_status bench(const taciti_arguments *arguments, const taciti_settings *settings) {
     taciti_machine machine;
     taciti_codec_bench_options options;
     taciti_codec_bench figures;
+    if (is_sketch(arguments)) return bench_sketch(arguments);
+    if (taciti_arguments_get(arguments, "--union") != NULL)
+        return taciti_fail(TACIT_E_USAGE, "--union is for --codec sketch");
     TACITI_TRY(read_options(arguments, settings, &options));
     TACITI_TRY(check_memory(&options));
     taciti_machine_read(&machine);

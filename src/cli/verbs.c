@@ -171,7 +171,7 @@ static const taciti_verb VERBS[] = {
      .flags = taciti_bench_kernels_flags,
      .run = taciti_verb_bench_kernels},
     {.name = "bench codecs",
-     .synopsis = "[--codec NAME] [--factor FACTOR] [-n COUNT] [--isa SET] [--json]",
+     .synopsis = "[--codec NAME] [--factor FACTOR | --union SHARE] [-n COUNT] [--isa SET] [--json]",
      .summary = "measure codecs on one core beside its rate of reading memory",
      .description =
          "Encodes numbers like those of a gradient with error feedback, as the exchange does, decodes them and adds "
@@ -183,6 +183,7 @@ static const taciti_verb VERBS[] = {
          "codecs` lists them.",
      .example = "tacit bench codecs\n"
                 "tacit bench codecs -n 44500000 --codec topk --factor 100\n"
+                "tacit bench codecs --codec sketch --union 0.36\n"
                 "tacit bench codecs --isa all --json > codecs.json",
      .flags = taciti_bench_codecs_flags,
      .keys = "codecs.",
