@@ -66,6 +66,8 @@ static inline void store_bf16(taciti_bf16 *p, floats16 x, size_t k) {
         _mm256_mask_storeu_epi16(p, first_lanes(k), half);
 }
 
+static inline words16 no_words(void) { return _mm512_setzero_si512(); }
+static inline words16 bits16(floats16 x) { return _mm512_castps_si512(x); }
 static inline words16 count_from(uint32_t first) {
     const words16 lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     return _mm512_add_epi32(lane, _mm512_set1_epi32((int)first));
@@ -172,6 +174,8 @@ static inline void store_bf16(taciti_bf16 *p, floats16 x, size_t k) {
     }
 }
 
+static inline words16 no_words(void) { return (words16){_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+static inline words16 bits16(floats16 x) { return (words16){_mm256_castps_si256(x.l), _mm256_castps_si256(x.h)}; }
 static inline words16 count_from(uint32_t first) {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     return (words16){_mm256_add_epi32(lane, _mm256_set1_epi32((int)first)),
@@ -276,6 +280,12 @@ static inline void store_bf16(taciti_bf16 *p, floats16 x, size_t k) {
     for (size_t i = 0; i < k; i++) p[i] = bf16_of(x.lane[i]);
 }
 
+static inline words16 no_words(void) { return (words16){{0}}; }
+static inline words16 bits16(floats16 x) {
+    words16 r;
+    memcpy(r.lane, x.lane, sizeof r.lane);
+    return r;
+}
 static inline words16 count_from(uint32_t first) {
     words16 r;
     EACH_LANE r.lane[i] = first + (uint32_t)i;

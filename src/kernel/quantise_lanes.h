@@ -12,8 +12,6 @@ enum { POWER_ROUND = 0x3fffff, POWER_BIAS = 127 - 7, POWER_ZERO = 0x3c000000 };
 
 #if defined(LANES16_AVX512)
 
-static inline words16 no_words(void) { return _mm512_setzero_si512(); }
-static inline words16 bits16(floats16 x) { return _mm512_castps_si512(x); }
 static inline words16 magnitude_bits(floats16 x) { return _mm512_and_si512(bits16(x), _mm512_set1_epi32(0x7fffffff)); }
 static inline floats16 abs16(floats16 x) { return _mm512_castsi512_ps(magnitude_bits(x)); }
 static inline words16 max_words(words16 a, words16 b) { return _mm512_max_epi32(a, b); }
@@ -76,8 +74,6 @@ static inline void store_doubles(double *p, doubles16 a) {
 
 #elif defined(LANES16_AVX2)
 
-static inline words16 no_words(void) { return (words16){_mm256_setzero_si256(), _mm256_setzero_si256()}; }
-static inline words16 bits16(floats16 x) { return (words16){_mm256_castps_si256(x.l), _mm256_castps_si256(x.h)}; }
 static inline words16 magnitude_bits(floats16 x) {
     const __m256i mask = _mm256_set1_epi32(0x7fffffff);
     const words16 bits = bits16(x);
@@ -197,12 +193,6 @@ static inline void store_doubles(double *p, doubles16 a) {
 
 #else /* the definition */
 
-static inline words16 no_words(void) { return (words16){{0}}; }
-static inline words16 bits16(floats16 x) {
-    words16 r;
-    EACH_LANE r.lane[i] = bits_of(x.lane[i]);
-    return r;
-}
 static inline words16 magnitude_bits(floats16 x) { /* without the sign: ascends with the magnitude, then Inf, NaN */
     words16 r;
     EACH_LANE r.lane[i] = bits_of(x.lane[i]) & 0x7fffffffu;

@@ -17,11 +17,9 @@ static inline void store_words(uint32_t *p, words16 a) { _mm512_storeu_si512(p, 
 static inline void store_halves(uint16_t *p, words16 a) {
     _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(a));
 }
-static inline words16 bits16(floats16 x) { return _mm512_castps_si512(x); }
 static inline floats16 as_floats(words16 a) { return _mm512_castsi512_ps(a); }
 static inline words16 add_words(words16 a, words16 b) { return _mm512_add_epi32(a, b); }
 static inline words16 sub_words(words16 a, words16 b) { return _mm512_sub_epi32(a, b); }
-static inline words16 no_words(void) { return _mm512_setzero_si512(); }
 static inline words16 sign_extend(words16 a) { return _mm512_srai_epi32(_mm512_slli_epi32(a, 16), 16); }
 static inline words16 pick(uint32_t mask, words16 yes, words16 no) {
     return _mm512_mask_mov_epi32(no, (__mmask16)mask, yes);
@@ -88,7 +86,6 @@ static inline void store_halves(uint16_t *p, words16 a) {
     const __m256i mixed = _mm256_packus_epi32(_mm256_and_si256(a.l, low), _mm256_and_si256(a.h, low));
     _mm256_storeu_si256(to256(p), _mm256_permute4x64_epi64(mixed, 0xd8));
 }
-static inline words16 bits16(floats16 x) { return (words16){_mm256_castps_si256(x.l), _mm256_castps_si256(x.h)}; }
 static inline floats16 as_floats(words16 a) { return (floats16){_mm256_castsi256_ps(a.l), _mm256_castsi256_ps(a.h)}; }
 static inline words16 add_words(words16 a, words16 b) {
     return (words16){_mm256_add_epi32(a.l, b.l), _mm256_add_epi32(a.h, b.h)};
@@ -96,7 +93,6 @@ static inline words16 add_words(words16 a, words16 b) {
 static inline words16 sub_words(words16 a, words16 b) {
     return (words16){_mm256_sub_epi32(a.l, b.l), _mm256_sub_epi32(a.h, b.h)};
 }
-static inline words16 no_words(void) { return (words16){_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 static inline words16 sign_extend(words16 a) {
     return (words16){_mm256_srai_epi32(_mm256_slli_epi32(a.l, 16), 16),
                      _mm256_srai_epi32(_mm256_slli_epi32(a.h, 16), 16)};
@@ -154,11 +150,6 @@ static inline words16 load_halves(const uint16_t *p) {
 }
 static inline void store_words(uint32_t *p, words16 a) { memcpy(p, a.lane, sizeof a.lane); }
 static inline void store_halves(uint16_t *p, words16 a) { EACH_LANE p[i] = (uint16_t)(a.lane[i] & 0xffffu); }
-static inline words16 bits16(floats16 x) {
-    words16 r;
-    memcpy(r.lane, x.lane, sizeof r.lane);
-    return r;
-}
 static inline floats16 as_floats(words16 a) {
     floats16 r;
     memcpy(r.lane, a.lane, sizeof r.lane);
@@ -172,7 +163,6 @@ static inline words16 sub_words(words16 a, words16 b) {
     EACH_LANE a.lane[i] -= b.lane[i];
     return a;
 }
-static inline words16 no_words(void) { return (words16){{0}}; }
 static inline int32_t signed_of(uint32_t q) { return q > INT32_MAX ? -(int32_t)(UINT32_MAX - q) - 1 : (int32_t)q; }
 static inline words16 sign_extend(words16 a) {
     EACH_LANE a.lane[i] = ((a.lane[i] & 0xffffu) ^ 0x8000u) - 0x8000u;

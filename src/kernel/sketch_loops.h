@@ -8,9 +8,9 @@
 
 #include "kernel/sketch_lanes.h"
 
-#define INLINE static inline __attribute__((always_inline))
+#define FORCED_INLINE static inline __attribute__((always_inline))
 
-enum { LINE = TACITI_SKETCH_LINE, BLOCK = TACITI_SKETCH_BLOCK, SIGN_BIT = 29, AHEAD = 8 };
+enum { LINE = TACITI_SKETCH_LINE, SWEEP_BLOCK = TACITI_SKETCH_BLOCK, SIGN_BIT = 29, AHEAD = 8 };
 static const uint32_t AT = (1u << TACITI_SKETCH_AT_BITS) - 1u;
 
 /* Calls a function with the ring and `compat` as constants. */
@@ -29,38 +29,38 @@ static const uint32_t AT = (1u << TACITI_SKETCH_AT_BITS) - 1u;
 
 /* ---- numbers of a ring ------------------------------------------------------------------------------------------- */
 
-INLINE void *counter_at(taciti_ring ring, void *counters, size_t i) {
+FORCED_INLINE void *counter_at(taciti_ring ring, void *counters, size_t i) {
     return (char *)counters + i * (ring == TACITI_RING_U16 ? sizeof(uint16_t) : sizeof(uint32_t));
 }
-INLINE words16 load_ring(taciti_ring ring, const void *p) {
+FORCED_INLINE words16 load_ring(taciti_ring ring, const void *p) {
     return ring == TACITI_RING_U16 ? load_halves(p) : load_words(p);
 }
-INLINE void store_ring(taciti_ring ring, void *p, words16 a) {
+FORCED_INLINE void store_ring(taciti_ring ring, void *p, words16 a) {
     if (ring == TACITI_RING_U16)
         store_halves(p, a);
     else
         store_words(p, a);
 }
-INLINE words16 add_ring(taciti_ring ring, words16 a, words16 b) {
+FORCED_INLINE words16 add_ring(taciti_ring ring, words16 a, words16 b) {
     return ring == TACITI_RING_F32 ? bits16(add16(as_floats(a), as_floats(b))) : add_words(a, b);
 }
-INLINE words16 sub_ring(taciti_ring ring, words16 a, words16 b) {
+FORCED_INLINE words16 sub_ring(taciti_ring ring, words16 a, words16 b) {
     return ring == TACITI_RING_F32 ? bits16(sub16(as_floats(a), as_floats(b))) : sub_words(a, b);
 }
 /* The number as it stands in row j of a line: with the line's sign. */
-INLINE words16 with_sign(taciti_ring ring, int compat, uint32_t at, int j, words16 a) {
+FORCED_INLINE words16 with_sign(taciti_ring ring, int compat, uint32_t at, int j, words16 a) {
     if (!compat || (at >> (SIGN_BIT + j) & 1u) == 0) return a;
     return ring == TACITI_RING_F32 ? flip_bits(a, 0x80000000u) : sub_words(no_words(), a);
 }
 /* Counts what the ring cannot hold, and takes it for 0. */
-INLINE words16 encode_ring(taciti_ring ring, const taciti_sketch_numbers *numbers, floats16 x, size_t *refused) {
+FORCED_INLINE words16 encode_ring(taciti_ring ring, const taciti_sketch_numbers *numbers, floats16 x, size_t *refused) {
     if (ring == TACITI_RING_F32) return bits16(x);
     const floats16 scaled = mul16(x, splat(numbers->scale));
     const uint32_t fits = within(scaled, splat(numbers->max));
     *refused += (size_t)(16 - __builtin_popcount(fits));
     return integers_of(as_floats(keep_lanes(fits, bits16(scaled))));
 }
-INLINE floats16 decode_ring(taciti_ring ring, float unscale, words16 a) {
+FORCED_INLINE floats16 decode_ring(taciti_ring ring, float unscale, words16 a) {
     if (ring == TACITI_RING_F32) return as_floats(a);
     return mul16(floats_of(ring == TACITI_RING_U16 ? sign_extend(a) : a), splat(unscale));
 }
@@ -76,13 +76,13 @@ static void sketch_index(uint64_t *restrict words, const float *restrict x, size
     }
 }
 
-INLINE uint32_t bits_of_line(const uint64_t *words, uint32_t at) {
+FORCED_INLINE uint32_t bits_of_line(const uint64_t *words, uint32_t at) {
     return (uint32_t)(words[at / 4] >> (LINE * (at % 4))) & 0xffffu;
 }
 
 /* ---- encoding ---------------------------------------------------------------------------------------------------- */
 
-INLINE uint32_t below(uint32_t hash, uint32_t bound) { return (uint32_t)((uint64_t)hash * bound >> 32); }
+FORCED_INLINE uint32_t below(uint32_t hash, uint32_t bound) { return (uint32_t)((uint64_t)hash * bound >> 32); }
 
 /* Three different rows: the second is drawn from the others, the third from what is left. No branches, so that the
  * compiler hashes many lines at once. */
@@ -103,8 +103,9 @@ static void sketch_lines(taciti_sketch_line *lines, const taciti_sketch_zone *zo
     }
 }
 
-INLINE size_t add_lines(taciti_ring ring, int compat, const taciti_sketch_numbers *numbers, void *restrict counters,
-                        const taciti_sketch_line *lines, size_t count, const float *restrict x) {
+FORCED_INLINE size_t add_lines(taciti_ring ring, int compat, const taciti_sketch_numbers *numbers,
+                               void *restrict counters, const taciti_sketch_line *lines, size_t count,
+                               const float *restrict x) {
     size_t refused = 0;
     for (size_t i = 0; i < count; i++) {
         const taciti_sketch_line *l = &lines[i];
@@ -143,7 +144,7 @@ typedef struct find {
 
 /* Looks at lines [begin, end), moves those with pending elements to `kept`, and lists the finds. No branches: whether a
  * line has a find is not predictable. */
-INLINE size_t find_alone(const taciti_sketch_peeling *p, size_t begin, size_t end, size_t *kept, find *finds) {
+FORCED_INLINE size_t find_alone(const taciti_sketch_peeling *p, size_t begin, size_t end, size_t *kept, find *finds) {
     size_t found = 0, k = *kept;
     for (size_t i = begin; i < end; i++) {
         const taciti_sketch_line line = p->lines[i];
@@ -161,12 +162,13 @@ INLINE size_t find_alone(const taciti_sketch_peeling *p, size_t begin, size_t en
     return found;
 }
 
-INLINE void fetch_line(taciti_ring ring, const taciti_sketch_peeling *p, const taciti_sketch_line *line) {
+FORCED_INLINE void fetch_line(taciti_ring ring, const taciti_sketch_peeling *p, const taciti_sketch_line *line) {
     for (int j = 0; j < 3; j++) __builtin_prefetch(counter_at(ring, p->counters, (size_t)line->row[j] * LINE), 1);
     __builtin_prefetch(p->x + (size_t)(line->at & AT) * LINE, 1);
 }
 
-INLINE void decode_find(taciti_ring ring, int compat, const taciti_sketch_peeling *p, const find *f, float unscale) {
+FORCED_INLINE void decode_find(taciti_ring ring, int compat, const taciti_sketch_peeling *p, const find *f,
+                               float unscale) {
     const taciti_sketch_line line = p->lines[f->line];
     void *row[3];
     words16 v[3];
@@ -187,13 +189,13 @@ INLINE void decode_find(taciti_ring ring, int compat, const taciti_sketch_peelin
     p->pending[f->line] = (uint16_t)(p->pending[f->line] & ~f->all);
 }
 
-INLINE size_t sweep(taciti_ring ring, int compat, taciti_sketch_peeling *peel) {
+FORCED_INLINE size_t sweep(taciti_ring ring, int compat, taciti_sketch_peeling *peel) {
     const taciti_sketch_peeling p = *peel;
     const float unscale = 1 / p.numbers.scale;
-    find finds[BLOCK];
+    find finds[SWEEP_BLOCK];
     size_t kept = 0, total = 0;
-    for (size_t i = 0; i < p.count; i += BLOCK) {
-        const size_t found = find_alone(&p, i, p.count - i < BLOCK ? p.count : i + BLOCK, &kept, finds);
+    for (size_t i = 0; i < p.count; i += SWEEP_BLOCK) {
+        const size_t found = find_alone(&p, i, p.count - i < SWEEP_BLOCK ? p.count : i + SWEEP_BLOCK, &kept, finds);
         for (size_t f = 0; f < found; f++) {
             if (f + AHEAD < found) fetch_line(ring, &p, &p.lines[finds[f + AHEAD].line]);
             decode_find(ring, compat, &p, &finds[f], unscale);
@@ -208,7 +210,7 @@ static size_t sketch_sweep(taciti_sketch_peeling *peel) { FOR_RING(peel->numbers
 
 /* ---- whole arrays of counters ------------------------------------------------------------------------------------ */
 
-INLINE uint32_t magnitude_of(taciti_ring ring, const void *counters, size_t i) {
+FORCED_INLINE uint32_t magnitude_of(taciti_ring ring, const void *counters, size_t i) {
     if (ring == TACITI_RING_U16) {
         const uint32_t q = ((const uint16_t *)counters)[i];
         return q < 0x8000u ? q : 0x10000u - q;
@@ -218,7 +220,7 @@ INLINE uint32_t magnitude_of(taciti_ring ring, const void *counters, size_t i) {
     return q < 0x80000000u ? q : 0u - q;
 }
 
-INLINE uint32_t largest(taciti_ring ring, const void *counters, const uint8_t *counts, size_t n) {
+FORCED_INLINE uint32_t largest(taciti_ring ring, const void *counters, const uint8_t *counts, size_t n) {
     uint32_t max = 0;
     for (size_t i = 0; i < n; i++) {
         const uint32_t magnitude = magnitude_of(ring, counters, i);
@@ -258,8 +260,8 @@ static void sketch_sum(taciti_ring ring, void *restrict acc, const void *restric
 
 /* ---- packed values ----------------------------------------------------------------------------------------------- */
 
-INLINE size_t pack(taciti_ring ring, int compat, const taciti_sketch_numbers *numbers, void *restrict out,
-                   const uint64_t *restrict words, const float *restrict x, size_t n) {
+FORCED_INLINE size_t pack(taciti_ring ring, int compat, const taciti_sketch_numbers *numbers, void *restrict out,
+                          const uint64_t *restrict words, const float *restrict x, size_t n) {
     size_t refused = 0, k = 0;
     (void)compat;
     for (size_t i = 0; i < n; i += LINE) {
@@ -278,8 +280,8 @@ static size_t sketch_pack(const taciti_sketch_numbers *numbers, void *restrict o
     FOR_RING(*numbers, pack, numbers, out, words, x, n);
 }
 
-INLINE size_t unpack(taciti_ring ring, int compat, const taciti_sketch_numbers *numbers, float *restrict x,
-                     const uint64_t *restrict words, const void *restrict values, size_t n) {
+FORCED_INLINE size_t unpack(taciti_ring ring, int compat, const taciti_sketch_numbers *numbers, float *restrict x,
+                            const uint64_t *restrict words, const void *restrict values, size_t n) {
     const float unscale = 1 / numbers->scale;
     size_t k = 0;
     (void)compat;
@@ -293,8 +295,8 @@ INLINE size_t unpack(taciti_ring ring, int compat, const taciti_sketch_numbers *
     return k;
 }
 
-INLINE size_t unpack_any(const taciti_sketch_numbers *numbers, float *restrict x, const uint64_t *restrict words,
-                         const void *restrict values, size_t n) {
+FORCED_INLINE size_t unpack_any(const taciti_sketch_numbers *numbers, float *restrict x, const uint64_t *restrict words,
+                                const void *restrict values, size_t n) {
     FOR_RING(*numbers, unpack, numbers, x, words, values, n);
 }
 
