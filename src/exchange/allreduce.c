@@ -51,6 +51,7 @@ tacit_status taciti_allreduce_describe(const taciti_hosts *hosts, taciti_members
     *out = (taciti_allreduce){
         .encoding = *encoding, .plain = {.codec = taciti_codec_find("f32")}, .gather = requested.gather};
     TACITI_TRY(taciti_arrangement_of(hosts, members, rank, requested, &out->arrangement));
+    out->contiguous = requested.contiguous && !requested.gather && out->arrangement.hosts == out->arrangement.size;
     choose_pipeline(out, segment_bytes);
     const taciti_arrangement *p = &out->arrangement;
     const int local_size = taciti_arrangement_local_size(p, p->host);
@@ -138,8 +139,9 @@ taciti_cut taciti_allreduce_cut(const taciti_allreduce *reduce, size_t n) {
     const size_t unit = ranges * GRAIN;
     const size_t pieces =
         max(divide_up(n, reduce->segment_n * (reduce->gather ? lanes : ranges)), min_pieces(reduce, n, ranges));
-    taciti_cut cut = {.n = n, .piece_n = divide_up(divide_up(n, pieces), unit) * unit};
-    cut.pieces = divide_up(n, cut.piece_n);
+    taciti_cut cut = {
+        .n = n, .piece_n = divide_up(divide_up(n, pieces), unit) * unit, .contiguous = reduce->contiguous};
+    cut.pieces = divide_up(n, cut.piece_n); /* contiguous: enough for the longest range, as both are rounded up */
     return cut;
 }
 
@@ -280,7 +282,11 @@ bool taciti_allreduce_owned(const taciti_allreduce *reduce, size_t n, size_t ind
     if (n == 0) return false;
     const taciti_arrangement *p = &reduce->arrangement;
     const taciti_cut cut = taciti_allreduce_cut(reduce, n);
-    if (index >= cut.pieces) return false;
+    if (index >= (cut.contiguous ? 1 : cut.pieces)) return false;
+    if (cut.contiguous) {
+        *out = taciti_cut_part((taciti_range){.n = n}, p->host, p->hosts);
+        return true;
+    }
     *out = (taciti_range){.at = taciti_cut_piece(&cut, index).at};
     if (taciti_arrangement_is_lane(p)) *out = taciti_cut_chunk(p, &cut, index, p->number, p->host);
     return true;
@@ -290,8 +296,8 @@ bool taciti_allreduce_encoded(const taciti_allreduce *reduce, size_t n, size_t i
     const taciti_arrangement *p = &reduce->arrangement;
     if (n == 0 || !taciti_arrangement_is_lane(p)) return false;
     const taciti_cut cut = taciti_allreduce_cut(reduce, n);
-    if (index >= cut.pieces) return false;
-    *out = taciti_cut_share(p, &cut, index, p->number);
+    if (index >= (cut.contiguous ? 1 : cut.pieces)) return false;
+    *out = cut.contiguous ? (taciti_range){.n = n} : taciti_cut_share(p, &cut, index, p->number);
     return true;
 }
 

@@ -30,7 +30,7 @@ typedef struct taciti_allreduce {
     taciti_comm *comm;               /* borrows */
     taciti_encoding encoding, plain; /* between hosts, and inside a host: f32 */
     taciti_arrangement arrangement;
-    bool gather;                    /* taciti_placement.gather */
+    bool gather, contiguous;        /* as in taciti_placement; contiguous only in the flat arrangement */
     size_t segment_n;               /* maximum of floats in one message between hosts */
     size_t local_depth, wire_depth; /* cycles between the steps of a piece */
     size_t wire_sends;              /* between hosts: messages to one member that have not yet left */

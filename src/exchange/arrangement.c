@@ -91,7 +91,7 @@ void taciti_arrangement_destroy(taciti_arrangement *arrangement) {
     *arrangement = (taciti_arrangement){0};
 }
 
-static taciti_range part(taciti_range whole, int index, int count) {
+taciti_range taciti_cut_part(taciti_range whole, int index, int count) {
     size_t begin = 0, end = 0;
     taciti_pool_part(whole.n, GRAIN, index, count, &begin, &end);
     return (taciti_range){.at = whole.at + begin, .n = end - begin};
@@ -103,10 +103,19 @@ taciti_range taciti_cut_piece(const taciti_cut *cut, size_t piece) {
 }
 
 taciti_range taciti_cut_share(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int lane) {
-    return part(taciti_cut_piece(cut, piece), lane, arrangement->lanes);
+    return taciti_cut_part(taciti_cut_piece(cut, piece), lane, arrangement->lanes);
+}
+
+static taciti_range chunk_of_owner(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece,
+                                   int owner) {
+    const taciti_range all = taciti_cut_part((taciti_range){.n = cut->n}, owner, arrangement->hosts);
+    const size_t chunk_n = cut->piece_n / (size_t)arrangement->hosts, at = piece * chunk_n;
+    if (at >= all.n) return (taciti_range){.at = all.at + all.n};
+    return (taciti_range){.at = all.at + at, .n = all.n - at < chunk_n ? all.n - at : chunk_n};
 }
 
 taciti_range taciti_cut_chunk(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int lane,
                               int host) {
-    return part(taciti_cut_share(arrangement, cut, piece, lane), host, arrangement->hosts);
+    if (cut->contiguous) return chunk_of_owner(arrangement, cut, piece, host);
+    return taciti_cut_part(taciti_cut_share(arrangement, cut, piece, lane), host, arrangement->hosts);
 }

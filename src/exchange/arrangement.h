@@ -7,6 +7,7 @@
  * The flat arrangement treats every rank as a host of its own; `host_of` holds the real hosts.
  *
  *   array = pieces, one after the other in time;  piece = one share per lane;  share = one chunk per host
+ *   contiguous: array = one range per rank;  chunk = the part of that range that belongs to a piece
  *
  * All of it is a function of data that are equal on every rank, so all members divide an array in the same way.
  */
@@ -14,6 +15,7 @@
 #define TACITI_EXCHANGE_ARRANGEMENT_H
 
 #include "comm/comm.h"
+#include "tensor/layout.h"
 
 typedef enum taciti_scheme { TACITI_SCHEME_AUTO, TACITI_SCHEME_FLAT, TACITI_SCHEME_HOSTS } taciti_scheme;
 
@@ -28,6 +30,7 @@ typedef struct taciti_placement {
     taciti_scheme scheme;
     int lanes; /* maximum of lanes per host; 0: the largest number that keeps the flows of a link within TACITI_FLOWS */
     bool gather; /* between hosts, payloads of whole shares go to all; otherwise of chunks to their owners, and back */
+    bool contiguous; /* in the flat arrangement each rank owns one range of an array instead of a chunk per piece */
 } taciti_placement;
 
 /* Maximum of flows into one link, from all lanes of all other hosts, that TCP shares without much loss. With more flows
@@ -60,13 +63,13 @@ static inline int taciti_arrangement_rank(const taciti_arrangement *p, int host,
 static inline int taciti_arrangement_position(const taciti_arrangement *p) { return p->first[p->host] + p->number; }
 static inline bool taciti_arrangement_is_lane(const taciti_arrangement *p) { return p->number < p->lanes; }
 
-typedef struct taciti_range {
-    size_t at, n;
-} taciti_range;
-
 typedef struct taciti_cut {
     size_t n, piece_n, pieces;
+    bool contiguous; /* only in the flat arrangement; pieces are then no ranges */
 } taciti_cut;
+
+/* The part of `count` parts of an array that has this index; parts differ by at most 16 floats. */
+taciti_range taciti_cut_part(taciti_range whole, int index, int count);
 
 taciti_range taciti_cut_piece(const taciti_cut *cut, size_t piece);
 taciti_range taciti_cut_share(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int lane);

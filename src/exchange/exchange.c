@@ -99,7 +99,8 @@ const taciti_codec *taciti_exchange_wire(const taciti_exchange_options *options)
 }
 
 taciti_placement taciti_exchange_placement(const taciti_exchange_options *options) {
-    return (taciti_placement){.scheme = (taciti_scheme)options->scheme, .lanes = (int)options->lanes};
+    return (taciti_placement){
+        .scheme = (taciti_scheme)options->scheme, .lanes = (int)options->lanes, .contiguous = options->contiguous};
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */

@@ -33,6 +33,7 @@ typedef struct taciti_exchange_options {
     int scheme;           /* exchange.scheme: taciti_scheme */
     int64_t lanes;        /* exchange.lanes: ranks of a host that talk to other hosts; 0: chosen */
     bool overlap;         /* exchange.overlap: false submits every bucket only at the end of backward (blocking) */
+    bool contiguous;      /* taciti_placement.contiguous; no option: strategies that own parts of arrays set it */
 } taciti_exchange_options;
 extern const taciti_option_table taciti_exchange_option_table; /* section "exchange" */
 

@@ -37,6 +37,7 @@ typedef struct trial {
     taciti_encoding encoding;
     int scheme;
     int64_t lanes;
+    bool contiguous;
 } trial;
 
 /* Rank r is on host ARRANGEMENTS[i][r]: all alone; unequal hosts; pairs; all together. */
@@ -64,7 +65,9 @@ typedef struct bench {
 } bench;
 
 static void set_up(taciti_comm *comm, const trial *t, taciti_feedback feedback, bench *b) {
-    *b = (bench){.comm = comm, .options = {.bucket_bytes = 10000, .scheme = t->scheme, .lanes = t->lanes}};
+    *b = (bench){
+        .comm = comm,
+        .options = {.bucket_bytes = 10000, .scheme = t->scheme, .lanes = t->lanes, .contiguous = t->contiguous}};
     test_layout_of_five(&b->layout);
     const taciti_exchange_compression compression = {t->encoding, feedback, TACITI_ROUTE_SCATTER};
     CHECK(taciti_exchange_create_encoded(comm, &b->layout, &b->options, &compression, &b->exchange) == TACIT_OK);
@@ -111,6 +114,7 @@ static void try_all(test_rank *law) {
                                         .options = codecs[c] == &test_sparse ? &THRESHOLD : NULL,
                                         .seed = 77},
                            .scheme = (c + i + size) % 3,
+                           .contiguous = (c + i) % 2 == 1,
                            .lanes = i % 3};
                 test_hosts(ARRANGEMENTS[i]);
                 test_world_run(size, &options, law, &t);
@@ -152,9 +156,12 @@ static void every_codec_sums_small_integers_exactly(void **state) {
 static void owners_share_the_array(const bench *b) {
     taciti_range r;
     memset(b->sum, 0, b->layout.n * sizeof *b->sum);
-    for (size_t k = 0; k < b->layout.bucket_count; k++)
-        for (size_t i = 0; taciti_exchange_owned(b->exchange, k, i, &r); i++)
+    for (size_t k = 0; k < b->layout.bucket_count; k++) {
+        size_t i = 0;
+        for (; taciti_exchange_owned(b->exchange, k, i, &r); i++)
             for (size_t e = r.at; e < r.at + r.n; e++) b->sum[e]++;
+        CHECK(i == 1 || !b->options.contiguous || b->options.scheme != TACITI_SCHEME_FLAT);
+    }
     CHECK(taciti_comm_allreduce_f64(b->comm, b->sum, b->layout.n, TACITI_OP_SUM) == TACIT_OK);
     for (size_t k = 0; k < b->layout.bucket_count; k++)
         for (size_t e = 0; e < b->layout.buckets[k].n; e++) CHECK(b->sum[b->layout.buckets[k].offset + e] == 1);

@@ -25,6 +25,11 @@ typedef struct taciti_tensor {
     bool decay;    /* weight decay applies (matrices, not biases and norms) */
 } taciti_tensor;
 
+/* Floats [at, at + n) of an array. */
+typedef struct taciti_range {
+    size_t at, n;
+} taciti_range;
+
 typedef struct taciti_bucket {
     size_t offset, n;   /* floats; multiples of 16 but for the last n */
     size_t first, last; /* tensors [first, last] overlap it */
