@@ -208,21 +208,29 @@ static tacit_status add_floats(const taciti_view *view, size_t offset, size_t n,
     return TACIT_OK;
 }
 
-/* What the array wants of the piece. */
+/* What a part of the array wants of the piece. */
+static tacit_status read_part(const taciti_ckpt_array *array, const taciti_ckpt_part *want,
+                              const taciti_ckpt_part *stored, const taciti_safe_file *file,
+                              const taciti_safe_entry *entry) {
+    const size_t first = stored->first > want->first ? stored->first : want->first;
+    const size_t stored_end = stored->first + stored->n, want_end = want->first + want->n;
+    const size_t end = stored_end < want_end ? stored_end : want_end;
+    if (first >= end) return TACIT_OK;
+    float *out = array->flat + want->at + (first - want->first);
+    const size_t offset = entry->offset + (first - stored->first) * sizeof *out;
+    return array->add ? add_floats(&file->view, offset, end - first, out)
+                      : taciti_view_read(&file->view, offset, (end - first) * sizeof *out, out);
+}
+
 static tacit_status read_piece(const taciti_ckpt_array *array, const taciti_ckpt_part *stored,
                                const taciti_safe_file *file, const taciti_safe_entry *entry) {
     taciti_ckpt_part want;
     if (array->layout == NULL) return taciti_view_read(&file->view, entry->offset, array->n, array->bytes);
-    const size_t tensor = (size_t)(stored->tensor - array->layout->tensors);
-    if (!taciti_ckpt_part_get(array, tensor, &want)) return TACIT_OK;
-    const size_t first = stored->first > want.first ? stored->first : want.first;
-    const size_t stored_end = stored->first + stored->n, want_end = want.first + want.n;
-    const size_t end = stored_end < want_end ? stored_end : want_end;
-    if (first >= end) return TACIT_OK;
-    float *out = array->flat + want.at + (first - want.first);
-    const size_t offset = entry->offset + (first - stored->first) * sizeof *out;
-    return array->add ? add_floats(&file->view, offset, end - first, out)
-                      : taciti_view_read(&file->view, offset, (end - first) * sizeof *out, out);
+    const size_t ranges = taciti_ckpt_ranges(array), tensor = (size_t)(stored->tensor - array->layout->tensors);
+    for (size_t r = 0; r < ranges; r++)
+        if (taciti_ckpt_part_get(array, tensor * ranges + r, &want))
+            TACITI_TRY(read_part(array, &want, stored, file, entry));
+    return TACIT_OK;
 }
 
 static int by_file(const void *left, const void *right) {

@@ -8,11 +8,13 @@
 #include "base/log.h"
 
 bool taciti_ckpt_part_of_rank(const taciti_ckpt_array *array) {
-    return array->own || (array->layout != NULL && array->n != 0);
+    return array->own || (array->layout != NULL && (array->n != 0 || array->ranges != NULL));
 }
 
+size_t taciti_ckpt_ranges(const taciti_ckpt_array *array) { return array->ranges == NULL ? 1 : array->range_count; }
+
 size_t taciti_ckpt_part_count(const taciti_ckpt_array *array) {
-    return array->layout == NULL ? 1 : array->layout->tensor_count;
+    return array->layout == NULL ? 1 : array->layout->tensor_count * taciti_ckpt_ranges(array);
 }
 
 bool taciti_ckpt_part_get(const taciti_ckpt_array *array, size_t index, taciti_ckpt_part *out) {
@@ -20,9 +22,10 @@ bool taciti_ckpt_part_get(const taciti_ckpt_array *array, size_t index, taciti_c
         *out = (taciti_ckpt_part){.n = array->n};
         return true;
     }
-    const taciti_tensor *t = &array->layout->tensors[index];
-    const size_t end = array->n == 0 ? array->layout->n : array->begin + array->n;
-    const size_t low = t->offset > array->begin ? t->offset : array->begin;
+    const taciti_tensor *t = &array->layout->tensors[index / taciti_ckpt_ranges(array)];
+    taciti_range range = {array->begin, array->n == 0 ? array->layout->n - array->begin : array->n};
+    if (array->ranges != NULL) range = array->ranges[index % array->range_count];
+    const size_t low = t->offset > range.at ? t->offset : range.at, end = range.at + range.n;
     const size_t high = t->offset + t->n < end ? t->offset + t->n : end;
     if (low >= high) return false;
     *out = (taciti_ckpt_part){.tensor = t, .first = low - t->offset, .n = high - low, .at = low - array->begin};

@@ -22,10 +22,13 @@ typedef struct taciti_ckpt_part {
 /* Returns true if only this rank can write the array: its own, or a range. */
 bool taciti_ckpt_part_of_rank(const taciti_ckpt_array *array);
 
-/* Returns the number of tensors that an array may hold parts of; 1 for bytes. */
+/* Returns the number of ranges: 1 unless it is a list. */
+size_t taciti_ckpt_ranges(const taciti_ckpt_array *array);
+
+/* Returns the number of parts that an array may have: one per tensor and range; 1 for bytes. */
 size_t taciti_ckpt_part_count(const taciti_ckpt_array *array);
 
-/* Computes the part of tensor `index`. Returns false if the array's range contains none of it. */
+/* Computes part `index`, of tensor index / ranges and range index % ranges. Returns false if they do not overlap. */
 bool taciti_ckpt_part_get(const taciti_ckpt_array *array, size_t index, taciti_ckpt_part *out);
 
 bool taciti_ckpt_part_is_whole(const taciti_ckpt_part *part);

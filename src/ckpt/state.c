@@ -44,6 +44,8 @@ static void append(array_list *list, const taciti_state_entry *entry, int rank, 
         out->flat = entry->data;
         out->begin = entry->begin;
         out->n = whole ? 0 : entry->n;
+        out->ranges = entry->ranges;
+        out->range_count = entry->range_count;
     } else {
         out->bytes = entry->data;
         out->n = entry->n;
@@ -64,7 +66,7 @@ static tacit_status check_table(const taciti_state *state) {
             return taciti_fail(TACIT_E_INTERNAL,
                                "checkpoint: \"%s\": %zu floats from %zu on are not in an array of %zu", entry->name,
                                entry->n, entry->begin, entry->layout->n);
-        const bool whole = entry->kind != TACITI_STATE_ARRAY || entry->n == entry->layout->n;
+        const bool whole = entry->kind != TACITI_STATE_ARRAY || (entry->n == entry->layout->n && entry->ranges == NULL);
         const bool adds = entry->regroup == TACITI_STATE_SUM || entry->regroup == TACITI_STATE_MEAN;
         if (entry->owner == TACITI_STATE_OWN && adds && (entry->kind == TACITI_STATE_BYTES || !whole))
             return taciti_fail(TACIT_E_INTERNAL, "checkpoint: \"%s\": bytes and ranges of ranks cannot be added up",
@@ -306,12 +308,23 @@ static bool contributes(const taciti_ckpt_origin *from, action what, int former)
     return what == TAKE_MEAN || (what == TAKE_SUM && former % from->ranks == from->rank);
 }
 
+/* A factor of 0 clears. */
+static void scale(const taciti_state_entry *entry, float factor) {
+    taciti_range r;
+    for (size_t i = 0; taciti_state_range(entry, i, &r); i++) {
+        float *x = (float *)entry->data + r.at;
+        if (factor > 0)
+            taciti_kernels_get()->scale(x, factor, r.n);
+        else
+            memset(x, 0, r.n * sizeof *x);
+    }
+}
+
 /* Former ranks in order, so that all ranks add up the same bits. */
 static tacit_status restore_added(const taciti_ckpt_origin *from, const taciti_state *state, const action *actions,
                                   int formers) {
     for (size_t i = 0; i < state->count; i++)
-        if (actions[i] == TAKE_SUM && is_stored_in_shards(&state->entries[i]))
-            memset(state->entries[i].data, 0, state->entries[i].n * sizeof(float));
+        if (actions[i] == TAKE_SUM && is_stored_in_shards(&state->entries[i])) scale(&state->entries[i], 0);
     for (int r = 0; r < formers; r++) {
         array_list list = {.count = 0};
         for (size_t i = 0; i < state->count; i++)
@@ -321,7 +334,7 @@ static tacit_status restore_added(const taciti_ckpt_origin *from, const taciti_s
     }
     for (size_t i = 0; i < state->count; i++)
         if (actions[i] == TAKE_MEAN && is_stored_in_shards(&state->entries[i]))
-            taciti_kernels_get()->scale(state->entries[i].data, (float)(1.0 / formers), state->entries[i].n);
+            scale(&state->entries[i], (float)(1.0 / formers));
     return TACIT_OK;
 }
 

@@ -470,6 +470,78 @@ static void the_size_of_bytes_is_found(void **state) {
     let_go(&h);
 }
 
+/* ---- lists of ranges --------------------------------------------------------------------------------------------- */
+
+enum { MAX_RANGES = 64 };
+
+/* Runs of `length` floats, dealt out to the ranks. */
+typedef struct stripes {
+    size_t length, count;
+    int parts;
+    taciti_range ranges[MAX_RANGES];
+} stripes;
+
+static stripes deal(int part, int parts, size_t length) {
+    stripes s = {.length = length, .parts = parts};
+    for (size_t at = (size_t)part * length; at < g_layout.n; at += (size_t)parts * length)
+        s.ranges[s.count++] = (taciti_range){at, at + length < g_layout.n ? length : g_layout.n - at};
+    return s;
+}
+
+static void mark_stripes(const stripes *s, const float *from, float *to) {
+    for (size_t i = 0; i < s->count; i++)
+        memcpy(to + s->ranges[i].at, from + s->ranges[i].at, s->ranges[i].n * sizeof *to);
+}
+
+static void save_stripes(taciti_comm *comm, void *context) {
+    const stripes *asked = context;
+    const stripes mine = deal(taciti_comm_rank(comm), taciti_comm_size(comm), asked->length);
+    float *all = filled(MODEL, 0, 0, g_layout.n), *own = taciti_calloc(g_layout.n, sizeof *own);
+    mark_stripes(&mine, all, own);
+    taciti_state s = {.count = 0};
+    taciti_state_add_ranges(&s, "model", TACITI_STATE_SHARED, TACITI_STATE_MEAN, &g_layout, own, mine.ranges,
+                            mine.count);
+    json_t *meta = json_pack("{s:s}", "kind", "test");
+    CHECK(taciti_ckpt_save_state(comm, g_folder.text, asked->parts, 9, meta, &s) == TACIT_OK);
+    json_decref(meta);
+    taciti_free(all);
+    taciti_free(own);
+}
+
+static void expect_stripes(int formers, int ranks, size_t length) {
+    char path[TACITI_CKPT_PATH_BYTES];
+    json_t *meta = open_step(formers, path);
+    float *all = filled(MODEL, 0, 0, g_layout.n);
+    for (int rank = 0; rank < ranks; rank++) {
+        const stripes mine = deal(rank, ranks, length);
+        float *found = taciti_calloc(g_layout.n, sizeof *found), *expected = taciti_calloc(g_layout.n, sizeof *found);
+        taciti_state s = {.count = 0};
+        taciti_state_add_ranges(&s, "model", TACITI_STATE_SHARED, TACITI_STATE_MEAN, &g_layout, found, mine.ranges,
+                                mine.count);
+        const taciti_ckpt_origin from = {path, meta, rank, ranks, TACITI_RESUME_REGROUPED};
+        assert_int_equal(taciti_ckpt_restore_state(&from, &s), TACIT_OK);
+        mark_stripes(&mine, all, expected);
+        assert_memory_equal(found, expected, g_layout.n * sizeof *found);
+        taciti_free(found);
+        taciti_free(expected);
+    }
+    taciti_free(all);
+    json_decref(meta);
+}
+
+/* Cut anywhere, also within tensors; read in the same or other pieces by any number of ranks, or whole. */
+static void ranges_of_all_ranks_are_one_whole(void **state) {
+    (void)state;
+    const taciti_comm_options options = test_comm_options(true);
+    for (int formers = 1; formers <= MAX_RANKS; formers++)
+        for (size_t length = 3; length <= 40; length += 9) {
+            stripes asked = {.length = length, .parts = formers};
+            test_world_run(formers, &options, save_stripes, &asked);
+            expect_stripes(formers, 1, g_layout.n);
+            for (int ranks = 1; ranks <= MAX_RANKS; ranks++) expect_stripes(formers, ranks, 3 + length / 2);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(on_as_many_ranks_everything_comes_back, set_up, tear_down),
@@ -479,6 +551,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(damaged_numbers_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(means_of_numbers_go_before_what_was_shared, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_no_checkpoint_can_hold_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(ranges_of_all_ranks_are_one_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_size_of_bytes_is_found, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

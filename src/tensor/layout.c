@@ -41,41 +41,67 @@ void taciti_layout_next_unit(taciti_layout *layout) {
     if (layout->tensor_count > 0) layout->unit_count++;
 }
 
-/* Where the bucket that begins at `begin`, in tensor `first`, ends: at the last tensor boundary within `most` floats,
- * or after `most` floats when one tensor is larger than that. *last: the last tensor it overlaps; padding belongs to
- * the tensor before it. */
-static size_t bucket_end(const taciti_layout *layout, size_t begin, size_t first, size_t max, size_t *last) {
+/* How a flat array is cut into buckets. */
+typedef struct bucket_rule {
+    size_t max; /* floats of a bucket */
+    bool units; /* no bucket belongs to two units */
+} bucket_rule;
+
+/* Where the bucket that begins at `begin`, in tensor `first`, ends: at the last boundary of a tensor within rule.max
+ * floats, or after rule.max floats if one tensor is larger than that. *last: the last tensor it overlaps; padding
+ * belongs to the tensor before it. */
+static size_t bucket_end(const taciti_layout *layout, size_t begin, size_t first, bucket_rule rule, size_t *last) {
+    const taciti_tensor *t = layout->tensors;
+    const size_t max = rule.max;
     size_t i = first, end = begin;
-    while (i + 1 < layout->tensor_count && layout->tensors[i + 1].offset - begin <= max)
-        end = layout->tensors[++i].offset;
-    if (layout->n - begin <= max) end = layout->n;
+    while (i + 1 < layout->tensor_count && t[i + 1].offset - begin <= max &&
+           (!rule.units || t[i].unit == t[first].unit))
+        end = t[++i].offset;
+    if (layout->n - begin <= max && (!rule.units || t[layout->tensor_count - 1].unit == t[first].unit)) end = layout->n;
     const bool cut = end == begin; /* inside of `first` */
     *last = cut || end == layout->n ? i : i - 1;
     return cut ? begin + max : end;
 }
 
 /* Fills up to `capacity` buckets; returns how many there are. */
-static size_t cut_buckets(const taciti_layout *layout, size_t max, taciti_bucket *buckets, size_t capacity) {
+static size_t cut_buckets(const taciti_layout *layout, bucket_rule rule, taciti_bucket *buckets, size_t capacity) {
     size_t count = 0, first = 0;
     for (size_t at = 0, end = 0, last = 0; at < layout->n; at = end, count++) {
         while (first + 1 < layout->tensor_count && layout->tensors[first + 1].offset <= at) first++;
-        end = bucket_end(layout, at, first, max, &last);
+        end = bucket_end(layout, at, first, rule, &last);
         if (count < capacity)
             buckets[count] = (taciti_bucket){.offset = at, .n = end - at, .first = first, .last = last};
     }
     return count;
 }
 
-tacit_status taciti_layout_seal(taciti_layout *layout, size_t bucket_bytes) {
-    const size_t max = taciti_round_up(bucket_bytes / sizeof(float) + (bucket_bytes < sizeof(float)), FLOATS_PER_LINE);
-    const size_t count = cut_buckets(layout, max, NULL, 0);
+static tacit_status seal(taciti_layout *layout, size_t bucket_bytes, bool units) {
+    const size_t floats = bucket_bytes / sizeof(float) + (bucket_bytes < sizeof(float));
+    const bucket_rule rule = {taciti_round_up(floats, FLOATS_PER_LINE), units};
+    const size_t count = cut_buckets(layout, rule, NULL, 0);
     taciti_bucket *buckets = taciti_calloc(count, sizeof *buckets);
     if (buckets == NULL) return TACIT_E_MEMORY;
-    (void)cut_buckets(layout, max, buckets, count);
+    (void)cut_buckets(layout, rule, buckets, count);
     taciti_free(layout->buckets);
     layout->buckets = buckets;
     layout->bucket_count = count;
     return TACIT_OK;
+}
+
+tacit_status taciti_layout_seal(taciti_layout *layout, size_t bucket_bytes) {
+    return seal(layout, bucket_bytes, false);
+}
+
+tacit_status taciti_layout_seal_units(taciti_layout *layout, size_t bucket_bytes) {
+    return seal(layout, bucket_bytes, true);
+}
+
+taciti_range taciti_layout_unit(const taciti_layout *layout, size_t unit) {
+    size_t first = 0, end = 0;
+    while (first < layout->tensor_count && layout->tensors[first].unit < unit) first++;
+    for (end = first; end < layout->tensor_count && layout->tensors[end].unit == unit;) end++;
+    const size_t begin = first < layout->tensor_count ? layout->tensors[first].offset : layout->n;
+    return (taciti_range){begin, (end < layout->tensor_count ? layout->tensors[end].offset : layout->n) - begin};
 }
 
 void taciti_layout_destroy(taciti_layout *layout) {

@@ -51,7 +51,12 @@ tacit_status taciti_layout_append(taciti_layout *layout, const char *name, int d
 /* Tensors that are appended from here on belong to the next unit. Without a call all are of unit 0. */
 void taciti_layout_next_unit(taciti_layout *layout);
 tacit_status taciti_layout_seal(taciti_layout *layout, size_t bucket_bytes);
+/* The same with buckets that end where a unit ends, so that no bucket belongs to two. May replace an earlier seal. */
+tacit_status taciti_layout_seal_units(taciti_layout *layout, size_t bucket_bytes);
 void taciti_layout_destroy(taciti_layout *layout);
+
+/* The floats of a unit, padding included; n 0 if it has no tensors. */
+taciti_range taciti_layout_unit(const taciti_layout *layout, size_t unit);
 
 /* Index of the tensor called `name`, or tensor_count. */
 size_t taciti_layout_find(const taciti_layout *layout, const char *name);

@@ -19,6 +19,26 @@ void taciti_state_add_array(taciti_state *state, const char *name, taciti_state_
                                                  .n = layout->n});
 }
 
+void taciti_state_add_ranges(taciti_state *state, const char *name, taciti_state_owner owner,
+                             taciti_state_regroup regroup, const taciti_layout *layout, float *flat,
+                             const taciti_range *ranges, size_t range_count) {
+    taciti_state_add(state, (taciti_state_entry){.name = name,
+                                                 .kind = TACITI_STATE_ARRAY,
+                                                 .owner = owner,
+                                                 .regroup = regroup,
+                                                 .data = flat,
+                                                 .layout = layout,
+                                                 .n = layout->n,
+                                                 .ranges = ranges,
+                                                 .range_count = range_count});
+}
+
+bool taciti_state_range(const taciti_state_entry *entry, size_t index, taciti_range *out) {
+    if (index >= (entry->ranges == NULL ? 1 : entry->range_count)) return false;
+    *out = entry->ranges == NULL ? (taciti_range){0, entry->n} : entry->ranges[index];
+    return true;
+}
+
 void taciti_state_add_numbers(taciti_state *state, const char *name, taciti_state_owner owner,
                               taciti_state_regroup regroup, double *numbers, size_t n) {
     taciti_state_add(
@@ -29,7 +49,7 @@ void taciti_state_add_numbers(taciti_state *state, const char *name, taciti_stat
 
 bool taciti_state_is_of_rank(const taciti_state_entry *entry) {
     if (entry->kind != TACITI_STATE_ARRAY) return entry->kind == TACITI_STATE_BYTES && entry->owner == TACITI_STATE_OWN;
-    return entry->owner == TACITI_STATE_OWN || entry->n != entry->layout->n;
+    return entry->owner == TACITI_STATE_OWN || entry->n != entry->layout->n || entry->ranges != NULL;
 }
 
 const taciti_state_entry *taciti_state_find(const taciti_state *state, const char *name) {

@@ -47,7 +47,9 @@ typedef struct taciti_state_entry {
     void *data;                  /* of an array: float `begin` of the flat array */
     const taciti_layout *layout; /* of arrays */
     size_t begin, n;             /* a whole array: 0, layout->n */
-    bool optional;               /* if a checkpoint lacks it, it keeps its value from before the first step */
+    const taciti_range *ranges;  /* of an array, instead of begin and n: these of it, ascending; data is its float 0 */
+    size_t range_count;
+    bool optional; /* if a checkpoint lacks it, it keeps its value from before the first step */
 } taciti_state_entry;
 
 enum { TACITI_STATE_MAX_ENTRIES = 64, TACITI_STATE_NAME_BYTES = 48 };
@@ -63,8 +65,16 @@ void taciti_state_add(taciti_state *state, taciti_state_entry entry);
 void taciti_state_add_array(taciti_state *state, const char *name, taciti_state_owner owner,
                             taciti_state_regroup regroup, const taciti_layout *layout, float *flat);
 
+/* Ranges of a flat array, borrowed. */
+void taciti_state_add_ranges(taciti_state *state, const char *name, taciti_state_owner owner,
+                             taciti_state_regroup regroup, const taciti_layout *layout, float *flat,
+                             const taciti_range *ranges, size_t range_count);
+
 void taciti_state_add_numbers(taciti_state *state, const char *name, taciti_state_owner owner,
                               taciti_state_regroup regroup, double *numbers, size_t n);
+
+/* The index-th run of floats that an array entry consists of, relative to its data. False behind the last. */
+bool taciti_state_range(const taciti_state_entry *entry, size_t index, taciti_range *out);
 
 /* Every rank writes a part of the entry to a checkpoint: an own entry that lies in the shards, or a range. */
 bool taciti_state_is_of_rank(const taciti_state_entry *entry);

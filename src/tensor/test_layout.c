@@ -35,6 +35,39 @@ static void buckets_tile_the_array_for_any_bucket_size(void **state) {
     }
 }
 
+/* Two tensors per unit: every bucket lies in one unit, and the units tile the array. */
+static void sealed_by_units_no_bucket_belongs_to_two(void **state) {
+    (void)state;
+    const size_t sizes[] = {3, 100, 1, 1000, 16, 17};
+    for (size_t bytes = 4; bytes < 12000; bytes = bytes * 3 / 2 + 1) {
+        taciti_layout layout;
+        assert_int_equal(taciti_layout_create(6, &layout), TACIT_OK);
+        for (size_t i = 0; i < 6; i++) {
+            const char name[2] = {(char)('a' + (int)i), 0};
+            if (i % 2 == 0) taciti_layout_next_unit(&layout);
+            assert_int_equal(taciti_layout_append(&layout, name, 1, &sizes[i], true), TACIT_OK);
+        }
+        assert_int_equal(taciti_layout_seal(&layout, bytes), TACIT_OK);
+        assert_int_equal(taciti_layout_seal_units(&layout, bytes), TACIT_OK);
+        size_t at = 0;
+        for (size_t unit = 0; unit < layout.unit_count; unit++) {
+            assert_int_equal(taciti_layout_unit(&layout, unit).at, at);
+            at += taciti_layout_unit(&layout, unit).n;
+        }
+        assert_int_equal(at, layout.n);
+        assert_int_equal(taciti_layout_unit(&layout, layout.unit_count).n, 0);
+        at = 0;
+        for (size_t b = 0; b < layout.bucket_count; at += layout.buckets[b++].n) {
+            const taciti_bucket *bucket = &layout.buckets[b];
+            assert_int_equal(bucket->offset, at);
+            assert_true(bucket->n > 0);
+            assert_int_equal(layout.tensors[bucket->first].unit, layout.tensors[bucket->last].unit);
+        }
+        assert_int_equal(at, layout.n);
+        taciti_layout_destroy(&layout);
+    }
+}
+
 static size_t g_full[256], g_full_count;
 static void note(void *context, size_t bucket) {
     (void)context;
@@ -72,6 +105,7 @@ static void tensors_are_found_by_name(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(buckets_tile_the_array_for_any_bucket_size),
+        cmocka_unit_test(sealed_by_units_no_bucket_belongs_to_two),
         cmocka_unit_test(every_bucket_fills_once_in_order),
         cmocka_unit_test(tensors_are_found_by_name),
     };

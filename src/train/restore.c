@@ -109,7 +109,9 @@ static tacit_status resume_updates(taciti_trainer *trainer, const origin *from, 
     if (before == now && (together || now == 1)) return TACIT_OK;
     if (windows > INT64_MAX / now)
         return taciti_fail(TACIT_E_DATA, "%s: %" PRId64 " updates are too many", from->ckpt.path, updates);
-    if (unfinished != NULL) memset(unfinished->data, 0, unfinished->n * sizeof(float));
+    taciti_range r;
+    for (size_t i = 0; unfinished != NULL && taciti_state_range(unfinished, i, &r); i++)
+        memset((float *)unfinished->data + r.at, 0, r.n * sizeof(float));
     taciti_optim_set_updates(optim, windows * now);
     if (updates % before != 0 || !together)
         taciti_trainer_say(trainer,
