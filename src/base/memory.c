@@ -2,6 +2,7 @@
 #define _DEFAULT_SOURCE
 #include "base/memory.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/log.h"
 
@@ -37,10 +39,10 @@ char *taciti_strdup(const char *text) {
     return copy == NULL ? NULL : memcpy(copy, text, bytes);
 }
 
-static tacit_status map_pages(size_t bytes, const char *what, int advice, taciti_pages *out) {
+static tacit_status map_pages(size_t bytes, const char *what, int access, int advice, taciti_pages *out) {
     if (bytes > SIZE_MAX - 2 * HUGE_BYTES) return taciti_fail(TACIT_E_MEMORY, "%s: %zu bytes asked for", what, bytes);
     const size_t map_bytes = taciti_round_up(bytes + (bytes == 0), HUGE_BYTES) + HUGE_BYTES;
-    void *map = mmap(NULL, map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *map = mmap(NULL, map_bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED) return taciti_fail(TACIT_E_MEMORY, "%s: the system refused %zu MiB", what, bytes >> 20);
     char *base = (char *)map + (HUGE_BYTES - (uintptr_t)map % HUGE_BYTES) % HUGE_BYTES;
     /* Advice: without huge pages everything works, a little slower. */
@@ -50,11 +52,32 @@ static tacit_status map_pages(size_t bytes, const char *what, int advice, taciti
 }
 
 tacit_status taciti_pages_create(size_t bytes, const char *what, taciti_pages *out) {
-    return map_pages(bytes, what, MADV_HUGEPAGE, out);
+    return map_pages(bytes, what, PROT_READ | PROT_WRITE, MADV_HUGEPAGE, out);
 }
 
 tacit_status taciti_pages_create_small(size_t bytes, const char *what, taciti_pages *out) {
-    return map_pages(bytes, what, MADV_NOHUGEPAGE, out);
+    return map_pages(bytes, what, PROT_READ | PROT_WRITE, MADV_NOHUGEPAGE, out);
+}
+
+tacit_status taciti_pages_reserve(size_t bytes, const char *what, taciti_pages *out) {
+    return map_pages(bytes, what, PROT_NONE, MADV_HUGEPAGE, out);
+}
+
+static size_t page_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE); }
+
+tacit_status taciti_pages_commit(const taciti_pages *pages, size_t at, size_t bytes, const char *what) {
+    const size_t page = page_bytes(), first = at & ~(page - 1), end = taciti_round_up(at + bytes, page);
+    if (bytes == 0 || mprotect((char *)pages->base + first, end - first, PROT_READ | PROT_WRITE) == 0) return TACIT_OK;
+    return taciti_fail(TACIT_E_MEMORY, "%s: the system refused %zu MiB: %s", what, (end - first) >> 20,
+                       strerror(errno));
+}
+
+/* A mapping that cannot be split any more keeps its pages: nothing is lost but memory. */
+void taciti_pages_drop(const taciti_pages *pages, size_t at, size_t bytes) {
+    const size_t page = page_bytes(), first = taciti_round_up(at, page), end = (at + bytes) & ~(page - 1);
+    if (first >= end) return;
+    (void)madvise((char *)pages->base + first, end - first, MADV_DONTNEED);
+    (void)mprotect((char *)pages->base + first, end - first, PROT_NONE);
 }
 
 void taciti_pages_destroy(taciti_pages *pages) {
@@ -108,4 +131,12 @@ size_t taciti_available_bytes(void) {
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i] < available) available = groups[i];
     return (size_t)available;
+}
+
+size_t taciti_data_limit_bytes(void) {
+    struct rlimit limit;
+    uint64_t used_kib = 0;
+    if (getrlimit(RLIMIT_DATA, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SIZE_MAX;
+    (void)read_number("/proc/self/status", "VmData:", &used_kib);
+    return limit.rlim_cur > used_kib * 1024 ? (size_t)(limit.rlim_cur - used_kib * 1024) : 0;
 }

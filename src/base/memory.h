@@ -39,7 +39,16 @@ typedef struct taciti_pages {
 tacit_status taciti_pages_create(size_t bytes, const char *what, taciti_pages *out);
 /* The same with small pages, for regions of which only parts are written to: the others need no memory. */
 tacit_status taciti_pages_create_small(size_t bytes, const char *what, taciti_pages *out);
+/* Reserves addresses without memory: accessing them is fatal until they are committed. */
+tacit_status taciti_pages_reserve(size_t bytes, const char *what, taciti_pages *out);
 void taciti_pages_destroy(taciti_pages *pages); /* {0} is fine */
+
+/* Of a reserved region. commit makes `bytes` bytes from `at` on accessible, in whole pages: those that were not are
+ * zero, others keep their content. Returns E_MEMORY, naming `what`, if the system or a limit of the process refuses.
+ * drop gives the memory of the pages back that lie completely in this range. Their content is lost and they must not be
+ * accessed. Different ranges may be used by different threads, but commit and drop come from one thread at a time. */
+tacit_status taciti_pages_commit(const taciti_pages *pages, size_t at, size_t bytes, const char *what);
+void taciti_pages_drop(const taciti_pages *pages, size_t at, size_t bytes);
 
 /* Peak resident set of this process in bytes, or 0 if unknown. */
 size_t taciti_peak_resident_bytes(void);
@@ -47,5 +56,9 @@ size_t taciti_peak_resident_bytes(void);
 /* Bytes that processes on this host can still allocate: free and reclaimable memory plus swap, limited by the control
  * group. 0 if unknown. */
 size_t taciti_available_bytes(void);
+
+/* Bytes of private memory that this process can still reserve within its own limit (RLIMIT_DATA: prlimit --data, ulimit
+ * -d). SIZE_MAX if there is none. */
+size_t taciti_data_limit_bytes(void);
 
 #endif

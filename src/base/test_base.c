@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define _DEFAULT_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +9,9 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/hosts.h"
@@ -174,6 +178,60 @@ static void allocation_refuses_overflow_and_aligns(void **state) {
     taciti_pages_destroy(&pages);
 }
 
+enum { PAGE = 4096, PAGES = 8192 };
+
+/* Content stays where pages are committed twice, is gone where they were dropped, and the page at the edge of what is
+ * dropped stays. */
+static void reserved_pages_come_and_go(void **state) {
+    (void)state;
+    taciti_pages pages = {0};
+    assert_int_equal(taciti_pages_reserve((size_t)PAGE * PAGES, "test", &pages), TACIT_OK);
+    unsigned char *x = pages.base;
+    assert_int_equal(taciti_pages_commit(&pages, PAGE + 7, 5 * PAGE, "test"), TACIT_OK);
+    for (size_t i = PAGE; i < 7 * PAGE; i++) assert_int_equal(x[i], 0);
+    memset(x + PAGE, 9, 6 * PAGE);
+    assert_int_equal(taciti_pages_commit(&pages, 3 * PAGE, 7 * PAGE, "test"), TACIT_OK);
+    for (size_t i = PAGE; i < 10 * PAGE; i++) assert_int_equal(x[i], i < 7 * PAGE ? 9 : 0);
+    taciti_pages_drop(&pages, 2 * PAGE + 1, 4 * PAGE); /* pages 3 to 5 */
+    for (size_t i = PAGE; i < 3 * PAGE; i++) assert_int_equal(x[i], 9);
+    for (size_t i = 6 * PAGE; i < 7 * PAGE; i++) assert_int_equal(x[i], 9);
+    assert_int_equal(taciti_pages_commit(&pages, 3 * PAGE, 1, "test"), TACIT_OK);
+    for (size_t i = 3 * PAGE; i < 4 * PAGE; i++) assert_int_equal(x[i], 0);
+    assert_int_equal(taciti_pages_commit(&pages, 0, 0, "test"), TACIT_OK);
+    taciti_pages_destroy(&pages);
+}
+
+/* In a process of its own: reserving is free, committing is not, and what is dropped may be committed elsewhere. */
+static int use_up_a_limit(void) {
+    const size_t quarter = (size_t)PAGE * PAGES / 4;
+    taciti_pages pages = {0};
+    if (taciti_pages_reserve(4 * quarter, "test", &pages) != TACIT_OK) return 1;
+    if (taciti_data_limit_bytes() != SIZE_MAX) return 2;
+    struct rlimit limit = {(size_t)1 << 46, RLIM_INFINITY};
+    if (setrlimit(RLIMIT_DATA, &limit) != 0) return 3;
+    limit.rlim_cur -= taciti_data_limit_bytes(); /* what is used */
+    limit.rlim_cur += 2 * quarter + quarter / 2;
+    if (setrlimit(RLIMIT_DATA, &limit) != 0) return 4;
+    if (taciti_data_limit_bytes() < 2 * quarter || taciti_data_limit_bytes() >= 3 * quarter) return 5;
+    if (taciti_pages_commit(&pages, 0, 2 * quarter, "test") != TACIT_OK) return 6;
+    if (taciti_pages_commit(&pages, 2 * quarter, quarter, "test") != TACIT_E_MEMORY) return 7;
+    taciti_pages_drop(&pages, 0, quarter);
+    return taciti_pages_commit(&pages, 2 * quarter, quarter, "test") == TACIT_OK ? 0 : 8;
+}
+
+static void committed_pages_count_and_reserved_ones_do_not(void **state) {
+    (void)state;
+    const pid_t child = fork();
+    if (child == 0) {
+        taciti_log_set_sink(NULL, NULL, TACITI_LOG_ERROR);
+        _exit(use_up_a_limit());
+    }
+    int status = 0;
+    assert_true(child > 0 && waitpid(child, &status, 0) == child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static void thread_time_stands_still_in_sleep_and_runs_in_work(void **state) {
     (void)state;
     const int64_t begin = taciti_now_ns(), used = taciti_thread_ns();
@@ -242,6 +300,8 @@ int main(void) {
         cmocka_unit_test(lines_of_failures_wait_until_they_are_settled),
         cmocka_unit_test(a_machine_has_memory_and_not_more_than_there_is),
         cmocka_unit_test(what_is_captured_reaches_no_sink),
+        cmocka_unit_test(reserved_pages_come_and_go),
+        cmocka_unit_test(committed_pages_count_and_reserved_ones_do_not),
         cmocka_unit_test(fail_logs_once_and_returns_its_status),
         cmocka_unit_test(pool_runs_every_thread_every_round),
         cmocka_unit_test(pool_parts_tile_any_range),
