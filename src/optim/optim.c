@@ -25,6 +25,7 @@
  */
 enum { FLOATS_PER_LINE = 16, NORM_FLOATS = 65536, BLEND_FLOATS = 16384 };
 
+static const char STATE[] = "optimizer state";
 static const char *const STATE_NAMES[TACITI_OPTIM_MAX_STATES] = {"optim.m", "optim.v", "optim.a"};
 
 struct taciti_optim {
@@ -318,8 +319,10 @@ void taciti_optim_scale(taciti_optim *optim, float *flat, double factor) {
 
 static const taciti_optim_passes OURS = {sum_squares, pass, run};
 
-tacit_status taciti_optim_create(const taciti_optim_options *options, const taciti_layout *layout, taciti_pool *pool,
-                                 taciti_optim **out) {
+typedef tacit_status make_pages(size_t bytes, const char *what, taciti_pages *out);
+
+static tacit_status create(const taciti_optim_options *options, const taciti_layout *layout, taciti_pool *pool,
+                           make_pages *pages, taciti_optim **out) {
     TACITI_TRY(taciti_optim_check(options));
     taciti_optim *optim = taciti_calloc(1, sizeof *optim);
     if (optim == NULL) return TACIT_E_MEMORY;
@@ -332,7 +335,7 @@ tacit_status taciti_optim_create(const taciti_optim_options *options, const taci
     optim->block_sums = taciti_calloc(layout->n / BLEND_FLOATS + 1, sizeof *optim->block_sums);
     tacit_status status = optim->block_sums == NULL ? TACIT_E_MEMORY : TACIT_OK;
     while (status == TACIT_OK && optim->state_count < states_of(options)) {
-        status = taciti_pages_create(layout->n * sizeof(float), "optimizer state", &optim->states[optim->state_count]);
+        status = pages(layout->n * sizeof(float), STATE, &optim->states[optim->state_count]);
         if (status == TACIT_OK) optim->state_count++;
     }
     if (status != TACIT_OK) {
@@ -340,6 +343,22 @@ tacit_status taciti_optim_create(const taciti_optim_options *options, const taci
         return status;
     }
     *out = optim;
+    return TACIT_OK;
+}
+
+tacit_status taciti_optim_create(const taciti_optim_options *options, const taciti_layout *layout, taciti_pool *pool,
+                                 taciti_optim **out) {
+    return create(options, layout, pool, taciti_pages_create, out);
+}
+
+tacit_status taciti_optim_create_parts(const taciti_optim_options *options, const taciti_layout *layout,
+                                       taciti_pool *pool, taciti_optim **out) {
+    return create(options, layout, pool, taciti_pages_reserve, out);
+}
+
+tacit_status taciti_optim_hold(taciti_optim *optim, taciti_range range) {
+    for (int i = 0; i < optim->state_count; i++)
+        TACITI_TRY(taciti_pages_commit(&optim->states[i], range.at * sizeof(float), range.n * sizeof(float), STATE));
     return TACIT_OK;
 }
 
@@ -356,14 +375,25 @@ tacit_status taciti_optim_create_with(const taciti_optim_passes *passes, void *s
 
 int taciti_optim_state_count(const taciti_optim *optim) { return optim->state_count; }
 
-void taciti_optim_list_state(taciti_optim *optim, taciti_state_owner owner, taciti_state *out) {
-    for (int i = 0; i < optim->state_count; i++)
-        taciti_state_add_array(out, STATE_NAMES[i], owner, TACITI_STATE_MEAN, optim->layout, optim->states[i].base);
+static void list_updates(taciti_optim *optim, taciti_state_owner owner, taciti_state *out) {
     taciti_state_add(out, (taciti_state_entry){.name = "updates",
                                                .kind = TACITI_STATE_COUNT,
                                                .owner = owner,
                                                .regroup = TACITI_STATE_MEAN,
                                                .data = &optim->updates});
+}
+
+void taciti_optim_list_state(taciti_optim *optim, taciti_state_owner owner, taciti_state *out) {
+    for (int i = 0; i < optim->state_count; i++)
+        taciti_state_add_array(out, STATE_NAMES[i], owner, TACITI_STATE_MEAN, optim->layout, optim->states[i].base);
+    list_updates(optim, owner, out);
+}
+
+void taciti_optim_list_ranges(taciti_optim *optim, const taciti_range *ranges, size_t range_count, taciti_state *out) {
+    for (int i = 0; i < optim->state_count; i++)
+        taciti_state_add_ranges(out, STATE_NAMES[i], TACITI_STATE_SHARED, TACITI_STATE_MEAN, optim->layout,
+                                optim->states[i].base, ranges, range_count);
+    list_updates(optim, TACITI_STATE_SHARED, out);
 }
 
 float *taciti_optim_state(taciti_optim *optim, int i) {

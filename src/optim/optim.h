@@ -67,6 +67,12 @@ tacit_status taciti_optim_create(const taciti_optim_options *options, const taci
                                  taciti_optim **out);
 void taciti_optim_destroy(taciti_optim *optim);
 
+/* For ranks that update parts of the parameters. create_parts: the moments have addresses but no memory. hold: these
+ * floats have moments from now on, 0 at first; others must not be updated. */
+tacit_status taciti_optim_create_parts(const taciti_optim_options *options, const taciti_layout *layout,
+                                       taciti_pool *pool, taciti_optim **out);
+tacit_status taciti_optim_hold(taciti_optim *optim, taciti_range range);
+
 /* Runs a job of the caller on the threads of the pool. */
 void taciti_optim_run(taciti_optim *optim, taciti_pool_job *job, void *context);
 
@@ -88,8 +94,9 @@ void taciti_optim_update(taciti_optim *optim, float *parameters, const float *gr
  * well and stays 0 where 0 arrives. */
 
 /* One update in ranges: begin advances t; then update_range must cover each float of the layout once, in ranges that
- * begin and end at bucket boundaries. blend may be NULL. Without blending the result equals that of
- * taciti_optim_update() bit for bit. Weight decay uses the blended parameters. */
+ * begin and end at bucket boundaries, or, without blending, each float that this rank updates. blend may be NULL.
+ * Without blending the result equals that of taciti_optim_update() bit for bit. Weight decay uses the blended
+ * parameters. */
 void taciti_optim_begin(taciti_optim *optim, double lr, double grad_scale);
 void taciti_optim_update_range(taciti_optim *optim, float *parameters, const float *gradients, taciti_bf16 *copy16,
                                size_t offset, size_t n, taciti_blend *blend);
@@ -119,6 +126,8 @@ void taciti_optim_update_by_momentum(taciti_optim *optim, float *parameters, con
 /* Lists what a checkpoint must hold: the arrays "optim.m", "optim.v" and "optim.a" (the running mean of a window), as
  * far as the optimizer has them, and the count "updates", from which the place in a window follows. */
 void taciti_optim_list_state(taciti_optim *optim, taciti_state_owner owner, taciti_state *out);
+/* The same with these ranges of the arrays, borrowed; the ranges of all ranks are one whole. */
+void taciti_optim_list_ranges(taciti_optim *optim, const taciti_range *ranges, size_t range_count, taciti_state *out);
 /* The arrays alone: their number and storage. */
 int taciti_optim_state_count(const taciti_optim *optim);
 float *taciti_optim_state(taciti_optim *optim, int i);
