@@ -28,7 +28,7 @@ static tacit_status add_windows(taciti_loaded_model *loaded, const taciti_data *
         const size_t count = windows - first < EVAL_BATCH ? (size_t)(windows - first) : EVAL_BATCH;
         double loss = 0;
         TACITI_TRY(taciti_data_validation(data, first, count, time, tokens, targets));
-        TACITI_TRY(taciti_model_loss(loaded->model, tokens, targets, count, time, &loss));
+        TACITI_TRY(taciti_model_loss(loaded->model, tokens, targets, count, time, NULL, &loss));
         out->loss_sum += loss;
         for (size_t i = 0; i < count * time; i++) out->targets += targets[i] >= 0;
     }

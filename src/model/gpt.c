@@ -38,13 +38,6 @@ static tacit_status check_targets(const taciti_model *model, const int32_t *targ
     return TACIT_OK;
 }
 
-static void zero_part(void *context, int thread, int threads) {
-    const taciti_model *model = context;
-    size_t begin, end;
-    taciti_pool_part(model->layout->n, 1024, thread, threads, &begin, &end);
-    memset((float *)model->gradients.base + begin, 0, (end - begin) * sizeof(float));
-}
-
 static taciti_gpt_pass begin_pass(taciti_model *model, const taciti_model_batch *batch, bool training) {
     return (taciti_gpt_pass){.model = model,
                              .batch = batch,
@@ -65,12 +58,6 @@ tacit_status taciti_model_train(taciti_model *model, const taciti_model_batch *b
     taciti_gpt_pass pass = begin_pass(model, batch, true);
     pass.trace = trace;
     pass.span_ns = pass.clock_ns;
-    if (pass.tokens == 0) {
-        if (!batch->accumulate) taciti_pool_run(model->pool, zero_part, model);
-        taciti_gpt_report(&pass, model->layout->tensor_count);
-        *loss_sum = 0;
-        return TACIT_OK;
-    }
     TACITI_TRY(taciti_gpt_forward(&pass));
     TACITI_TRY(taciti_gpt_head(&pass));
     TACITI_TRY(taciti_gpt_backward(&pass));
@@ -79,16 +66,17 @@ tacit_status taciti_model_train(taciti_model *model, const taciti_model_batch *b
 }
 
 tacit_status taciti_model_loss(taciti_model *model, const int32_t *tokens, const int32_t *targets, size_t batch,
-                               size_t time, double *loss_sum) {
+                               size_t time, const taciti_network_hooks *hooks, double *loss_sum) {
     TACITI_TRY(check_size(model, batch, time));
     TACITI_TRY(check_tokens(model, tokens, batch * time));
     TACITI_TRY(check_targets(model, targets, batch * time));
-    const taciti_model_batch all = {.tokens = tokens, .targets = targets, .batch = batch, .time = time};
+    taciti_model_batch all = {.tokens = tokens, .targets = targets, .batch = batch, .time = time};
+    if (hooks != NULL)
+        all.hooks = (taciti_network_hooks){.need = hooks->need, .release = hooks->release, .context = hooks->context};
     taciti_gpt_pass pass = begin_pass(model, &all, false);
-    if (pass.tokens > 0) {
-        TACITI_TRY(taciti_gpt_forward(&pass));
-        TACITI_TRY(taciti_gpt_head(&pass));
-    }
+    TACITI_TRY(taciti_gpt_forward(&pass));
+    TACITI_TRY(taciti_gpt_head(&pass));
+    taciti_gpt_release(&pass, taciti_gpt_lnf_tensor(model));
     *loss_sum = pass.loss;
     return TACIT_OK;
 }

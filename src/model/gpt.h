@@ -82,6 +82,7 @@ struct taciti_model {
     size_t layers, heads, channels, vocabulary; /* from options */
     size_t batch, time;                         /* most */
     taciti_pages parameters, gradients, copy16, memory;
+    bool reserved; /* the first three; see taciti_model_create_reserved() */
     taciti_gpt_arena arena;
     int64_t op_ns[TACITI_MODEL_OPS];
 };
@@ -163,6 +164,9 @@ tacit_status taciti_gpt_backward(taciti_gpt_pass *pass);
 /* Around every use of parameters: those of the unit that has this tensor. */
 tacit_status taciti_gpt_need(const taciti_gpt_pass *pass, size_t tensor);
 void taciti_gpt_release(const taciti_gpt_pass *pass, size_t tensor);
+
+/* Before gradients of that unit are written. */
+tacit_status taciti_gpt_write(const taciti_gpt_pass *pass, size_t tensor);
 /* Reports the next `count` tensors as ready. */
 void taciti_gpt_report(taciti_gpt_pass *pass, size_t count);
 /* TACIT_PENDING when the caller wants the pass to end here. */

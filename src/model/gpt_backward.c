@@ -58,7 +58,7 @@ static void norm_rows(void *context, const taciti_gpt_rows *rows) {
 }
 
 /* Through the norm in front of half layer `half` (2 layers: the last norm), then into the branch below it. */
-static void norm_backward(taciti_gpt_pass *pass, size_t half) {
+static tacit_status norm_backward(taciti_gpt_pass *pass, size_t half) {
     taciti_model *model = pass->model;
     struct norm norm = {.pass = pass, .x = taciti_gpt_residual(model, half), .branch = half > 0};
     size_t tensor = taciti_gpt_lnf_tensor(model);
@@ -78,6 +78,8 @@ static void norm_backward(taciti_gpt_pass *pass, size_t half) {
         norm.layer = (half - 1) / 2;
         norm.site = half % 2 == 0 ? TACITI_GPT_SITE_MLP : TACITI_GPT_SITE_PROJ;
     }
+    TACITI_TRY(taciti_gpt_write(pass, tensor));
+    if (half > 0) TACITI_TRY(taciti_gpt_write(pass, taciti_gpt_layer_tensor(model, norm.layer, 0)));
     taciti_gpt_each_rows(pass, true, norm_rows, &norm);
     add_partial(pass, tensor, PARTIAL_NORM_W);
     add_partial(pass, tensor + 1, PARTIAL_NORM_B);
@@ -87,6 +89,7 @@ static void norm_backward(taciti_gpt_pass *pass, size_t half) {
             PARTIAL_BIAS);
     taciti_gpt_clock(pass, TACITI_MODEL_OP_ELEMENTWISE);
     taciti_gpt_report(pass, 2);
+    return TACIT_OK;
 }
 
 /* out = in W was the forward product: dW (+)= in^T dout, din = dout W^T. */
@@ -187,7 +190,7 @@ static tacit_status backward_layer(taciti_gpt_pass *pass, size_t index) {
     row_sums(pass, gelu_rows, &job, first + TACITI_GPT_FC_B);
     TACITI_TRY(
         multiply_backward(pass, first + TACITI_GPT_FC_W, layer->ln2, taciti_gpt_data(arena->wide), arena->narrow));
-    norm_backward(pass, 2 * index + 1);
+    TACITI_TRY(norm_backward(pass, 2 * index + 1));
     TACITI_TRY(
         multiply_backward(pass, first + TACITI_GPT_PROJ_W, layer->attention, branch_gradient(pass), arena->narrow));
     taciti_pool_run(model->pool, attend_backward, &job);
@@ -195,7 +198,7 @@ static tacit_status backward_layer(taciti_gpt_pass *pass, size_t index) {
     row_sums(pass, qkv_bias_rows, &job, first + TACITI_GPT_QKV_B);
     TACITI_TRY(
         multiply_backward(pass, first + TACITI_GPT_QKV_W, layer->ln1, taciti_gpt_data(arena->wide), arena->narrow));
-    norm_backward(pass, 2 * index);
+    TACITI_TRY(norm_backward(pass, 2 * index));
     pass->span_ns = taciti_trace_add(pass->trace, TACITI_SPAN_BACKWARD, (int)index, pass->span_ns);
     return TACIT_OK;
 }
@@ -234,8 +237,9 @@ static void zero_part(void *context, int thread, int threads) {
     memset(taciti_gpt_gradient(zero->model, zero->tensor) + begin, 0, (end - begin) * sizeof(float));
 }
 
-static void embedding_backward(taciti_gpt_pass *pass) {
+static tacit_status embedding_backward(taciti_gpt_pass *pass) {
     taciti_model *model = pass->model;
+    TACITI_TRY(taciti_gpt_write(pass, taciti_gpt_wte_tensor(model)));
     if (!pass->batch->accumulate) {
         taciti_pool_run(model->pool, zero_part, &(struct zero){model, taciti_gpt_wpe_tensor(model)});
         /* When tied, the head has written it already. */
@@ -246,10 +250,11 @@ static void embedding_backward(taciti_gpt_pass *pass) {
     taciti_gpt_clock(pass, TACITI_MODEL_OP_ELEMENTWISE);
     taciti_gpt_report(pass, 2);
     pass->span_ns = taciti_trace_add(pass->trace, TACITI_SPAN_BACKWARD, -1, pass->span_ns);
+    return TACIT_OK;
 }
 
 tacit_status taciti_gpt_backward(taciti_gpt_pass *pass) {
-    norm_backward(pass, 2 * pass->model->layers);
+    TACITI_TRY(norm_backward(pass, 2 * pass->model->layers));
     taciti_gpt_release(pass, taciti_gpt_lnf_tensor(pass->model)); /* the forward pass has needed it */
     for (size_t l = pass->model->layers; l-- > 0;) {
         const size_t tensor = taciti_gpt_layer_tensor(pass->model, l, 0);
@@ -258,6 +263,5 @@ tacit_status taciti_gpt_backward(taciti_gpt_pass *pass) {
         TACITI_TRY(backward_layer(pass, l));
         taciti_gpt_release(pass, tensor);
     }
-    embedding_backward(pass);
-    return TACIT_OK;
+    return embedding_backward(pass);
 }

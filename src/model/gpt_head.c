@@ -93,6 +93,8 @@ tacit_status taciti_gpt_head(taciti_gpt_pass *pass) {
     taciti_model *model = pass->model;
     const size_t max = model->arena.head_rows, tensor = taciti_gpt_head_tensor(model);
     TACITI_TRY(taciti_gpt_need(pass, tensor));
+    if (pass->training) TACITI_TRY(taciti_gpt_write(pass, tensor));
+    if (pass->training && pass->tokens == 0) TACITI_TRY(head_gradients(pass, 0, 0));
     for (size_t first = 0; first < pass->tokens; first += max) {
         struct chunk chunk = {pass, first, pass->tokens - first < max ? pass->tokens - first : max};
         TACITI_TRY(taciti_gpt_logits(pass, first, chunk.rows));

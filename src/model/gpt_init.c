@@ -43,10 +43,11 @@ static bool ends_with(const char *name, const char *end) {
     return n >= k && strcmp(name + n - k, end) == 0;
 }
 
-void taciti_model_init(taciti_model *model, uint64_t seed) {
+void taciti_model_init_unit(taciti_model *model, size_t unit, uint64_t seed) {
     float *flat = model->parameters.base;
     for (size_t i = 0; i < model->layout->tensor_count; i++) {
         const taciti_tensor *t = &model->layout->tensors[i];
+        if (t->unit != unit) continue;
         float *out = flat + t->offset;
         if (t->dims == 1) {
             const bool norm = ends_with(t->name, "weight");
@@ -57,6 +58,10 @@ void taciti_model_init(taciti_model *model, uint64_t seed) {
         struct normals f = {out, t->n, 0.02 * residual, taciti_rng_key(seed, name_hash(t->name))};
         taciti_pool_run(model->pool, fill_part, &f);
     }
+}
+
+void taciti_model_init(taciti_model *model, uint64_t seed) {
+    for (size_t unit = 0; unit < model->layout->unit_count; unit++) taciti_model_init_unit(model, unit, seed);
     taciti_model_refresh(model);
 }
 

@@ -129,23 +129,28 @@ static tacit_status check_layout(const taciti_model_options *options, const taci
     return same ? TACIT_OK : taciti_fail(TACIT_E_INTERNAL, "the layout does not belong to this model");
 }
 
+static tacit_status create_flat(const taciti_model *model, size_t element_bytes, const char *what, taciti_pages *out) {
+    return (model->reserved ? taciti_pages_reserve : taciti_pages_create)(model->layout->n * element_bytes, what, out);
+}
+
 static tacit_status allocate(taciti_model *model) {
     const taciti_gpt_shape shape = {&model->options, model->batch, model->time, model->threads, model->training};
-    const size_t flat = model->layout->n;
     size_t workspace;
     const size_t bytes = taciti_gpt_carve(&shape, NULL, &model->arena, &workspace);
     model->arena.layers = taciti_calloc(model->layers, sizeof *model->arena.layers);
     if (model->arena.layers == NULL) return TACIT_E_MEMORY;
-    TACITI_TRY(taciti_pages_create(flat * sizeof(float), "parameters", &model->parameters));
-    if (model->training) TACITI_TRY(taciti_pages_create(flat * sizeof(float), "gradients", &model->gradients));
-    if (model->bf16) TACITI_TRY(taciti_pages_create(flat * sizeof(taciti_bf16), "bf16 parameters", &model->copy16));
+    TACITI_TRY(create_flat(model, sizeof(float), "parameters", &model->parameters));
+    if (model->training) TACITI_TRY(create_flat(model, sizeof(float), "gradients", &model->gradients));
+    if (model->bf16) TACITI_TRY(create_flat(model, sizeof(taciti_bf16), "bf16 parameters", &model->copy16));
     TACITI_TRY(taciti_pages_create(bytes, "activations", &model->memory));
     (void)taciti_gpt_carve(&shape, model->memory.base, &model->arena, &workspace);
     return taciti_matmul_create(model->pool, model->bf16, &model->matmul);
 }
 
-tacit_status taciti_model_create(const taciti_model_options *options, const taciti_layout *layout, taciti_pool *pool,
-                                 size_t batch, size_t time, bool training, taciti_model **out) {
+typedef enum model_use { INFERENCE, TRAINING, TRAINING_PARTS } model_use;
+
+static tacit_status create(const taciti_model_options *options, const taciti_layout *layout, taciti_pool *pool,
+                           size_t batch, size_t time, model_use use, taciti_model **out) {
     if (time < 1 || time > (size_t)options->context)
         return taciti_fail(TACIT_E_CONFIG, "sequences of %zu tokens do not fit a model.context of %lld", time,
                            (long long)options->context);
@@ -157,7 +162,8 @@ tacit_status taciti_model_create(const taciti_model_options *options, const taci
                             .pool = pool,
                             .kernels = taciti_kernels_get(),
                             .threads = taciti_pool_threads(pool),
-                            .training = training,
+                            .training = use != INFERENCE,
+                            .reserved = use == TRAINING_PARTS,
                             .bf16 = options->dtype == TACITI_DTYPE_BF16,
                             .layers = (size_t)options->layers,
                             .heads = (size_t)options->heads,
@@ -172,6 +178,16 @@ tacit_status taciti_model_create(const taciti_model_options *options, const taci
     }
     *out = model;
     return TACIT_OK;
+}
+
+tacit_status taciti_model_create(const taciti_model_options *options, const taciti_layout *layout, taciti_pool *pool,
+                                 size_t batch, size_t time, bool training, taciti_model **out) {
+    return create(options, layout, pool, batch, time, training ? TRAINING : INFERENCE, out);
+}
+
+tacit_status taciti_model_create_reserved(const taciti_model_options *options, const taciti_layout *layout,
+                                          taciti_pool *pool, size_t batch, size_t time, taciti_model **out) {
+    return create(options, layout, pool, batch, time, TRAINING_PARTS, out);
 }
 
 void taciti_model_destroy(taciti_model *model) {

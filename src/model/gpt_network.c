@@ -11,7 +11,10 @@ static taciti_network_arrays arrays_of(void *self) {
     taciti_model *model = ((taciti_model_network *)self)->model;
     return (taciti_network_arrays){.parameters = taciti_model_parameters(model),
                                    .gradients = taciti_model_gradients(model),
-                                   .copy16 = taciti_model_copy16(model)};
+                                   .copy16 = taciti_model_copy16(model),
+                                   .parameter_pages = model->reserved ? &model->parameters : NULL,
+                                   .gradient_pages = model->reserved ? &model->gradients : NULL,
+                                   .copy16_pages = model->reserved && model->bf16 ? &model->copy16 : NULL};
 }
 
 static tacit_status run_step(void *self, int64_t step, const taciti_network_hooks *hooks, taciti_trace *trace,
@@ -36,6 +39,6 @@ static void refresh(void *self) { taciti_model_refresh(((taciti_model_network *)
 
 taciti_network taciti_model_as_network(taciti_model_network *model) {
     static const taciti_network_verbs VERBS = {
-        .layout = layout_of, .arrays = arrays_of, .step = run_step, .refresh = refresh};
+        .layout = layout_of, .arrays = arrays_of, .step = run_step, .refresh = refresh, .by_units = true};
     return (taciti_network){&VERBS, model};
 }

@@ -76,3 +76,8 @@ void taciti_gpt_release(const taciti_gpt_pass *pass, size_t tensor) {
     const taciti_network_hooks *hooks = &pass->batch->hooks;
     if (hooks->release != NULL) hooks->release(hooks->context, pass->model->layout->tensors[tensor].unit);
 }
+
+tacit_status taciti_gpt_write(const taciti_gpt_pass *pass, size_t tensor) {
+    const taciti_network_hooks *hooks = &pass->batch->hooks;
+    return hooks->write == NULL ? TACIT_OK : hooks->write(hooks->context, pass->model->layout->tensors[tensor].unit);
+}

@@ -279,7 +279,7 @@ static void clear(const taciti_product *p) {
 }
 
 tacit_status taciti_matmul_run(taciti_matmul *matmul, const taciti_product *product) {
-    if (product->k == 0) {
+    if (product->k == 0 || product->m == 0) {
         clear(product);
         return TACIT_OK;
     }

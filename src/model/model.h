@@ -58,6 +58,10 @@ typedef struct taciti_model taciti_model;
  * sequences of `time` tokens. Borrows layout and pool. Not collective. */
 tacit_status taciti_model_create(const taciti_model_options *options, const taciti_layout *layout, taciti_pool *pool,
                                  size_t batch, size_t time, bool training, taciti_model **out);
+/* For training where each rank holds parts: parameters, gradients and bf16 copy have addresses but no memory; the
+ * network's arrays name their pages (network.h). */
+tacit_status taciti_model_create_reserved(const taciti_model_options *options, const taciti_layout *layout,
+                                          taciti_pool *pool, size_t batch, size_t time, taciti_model **out);
 void taciti_model_destroy(taciti_model *model);
 
 float *taciti_model_parameters(taciti_model *model);   /* flat; after writing to it call taciti_model_refresh() */
@@ -68,16 +72,19 @@ taciti_bf16 *taciti_model_copy16(taciti_model *model); /* flat, or NULL in f32 *
  * tensor name, element). */
 void taciti_model_init(taciti_model *model, uint64_t seed);
 
+/* The same for the parameters of one unit; the bf16 copy is left alone. */
+void taciti_model_init_unit(taciti_model *model, size_t unit, uint64_t seed);
+
 /* Updates the bf16 copy after the caller has changed the parameters. */
 void taciti_model_refresh(taciti_model *model);
 
 /* Forward and backward of one micro-batch: tokens and targets [batch][time]; a target < 0 is ignored. The gradients of
  * sum(loss) * scale are added to the gradients if `accumulate`, else they replace them. *loss_sum receives the sum of
- * the losses in nats. batch may be 0: gradients become zero and all tensors ready. dropout_key: the caller folds (seed,
- * step); sample i of the batch uses (dropout_key, first_sample + i), so masks do not depend on the distribution of
- * samples over ranks. hooks: see network.h. `ready` is called in layout order; units are the head (last norm, and the
- * output matrix unless tied), every block, and the embeddings. `leave` is called before every layer; if it ends the
- * pass, gradients not yet reported as ready are undefined. */
+ * the losses in nats. batch may be 0: the same pass without samples, with the same calls of hooks. dropout_key: the
+ * caller folds (seed, step); sample i of the batch uses (dropout_key, first_sample + i), so masks do not depend on the
+ * distribution of samples over ranks. hooks: see network.h. `ready` is called in layout order; units are the head (last
+ * norm, and the output matrix unless tied), every block, and the embeddings. `leave` is called before every layer; if
+ * it ends the pass, gradients not yet reported as ready are undefined. */
 typedef struct taciti_model_batch {
     const int32_t *tokens, *targets;
     size_t batch, time;
@@ -103,9 +110,10 @@ typedef struct taciti_model_network {
 /* Borrows what it is given. */
 taciti_network taciti_model_as_network(taciti_model_network *model);
 
-/* Forward only, without dropout or hooks: *loss_sum receives the sum of losses over targets >= 0. */
+/* Forward only, without dropout: *loss_sum receives the sum of losses over targets >= 0. hooks: need and release are
+ * called, also if batch is 0; may be NULL. */
 tacit_status taciti_model_loss(taciti_model *model, const int32_t *tokens, const int32_t *targets, size_t batch,
-                               size_t time, double *loss_sum);
+                               size_t time, const taciti_network_hooks *hooks, double *loss_sum);
 
 /* Computes the logits after one sequence of `time` tokens; out has `vocabulary` floats. For sampling. */
 tacit_status taciti_model_next_logits(taciti_model *model, const int32_t *tokens, size_t time, float *out);

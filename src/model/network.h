@@ -11,6 +11,7 @@
 #ifndef TACITI_MODEL_NETWORK_H
 #define TACITI_MODEL_NETWORK_H
 
+#include "base/memory.h"
 #include "base/trace.h"
 #include "kernel/kernel.h"
 #include "optim/optim.h"
@@ -21,6 +22,10 @@ typedef struct taciti_network_arrays {
     float *parameters;
     float *gradients;    /* sum over this rank's samples, scaled so that the sum over ranks is the gradient */
     taciti_bf16 *copy16; /* copy of the parameters, or NULL */
+
+    /* Not NULL: the array is this reserved region (base/memory.h), of which the strategy commits and drops parts.
+     * NULL: its memory is always there. */
+    const taciti_pages *parameter_pages, *gradient_pages, *copy16_pages;
 } taciti_network_arrays;
 
 /* Callbacks of a step, on the thread that runs it. Each may be NULL. */
@@ -41,6 +46,10 @@ typedef struct taciti_network_hooks {
     tacit_status (*need)(void *context, size_t unit);
     void (*release)(void *context, size_t unit);
 
+    /* Call it in every pass before the first write to gradients of this unit: they are in the array when it returns,
+     * as earlier passes of the step have left them. Never for a unit that is ready. May block. */
+    tacit_status (*write)(void *context, size_t unit);
+
     void *context; /* of all */
 } taciti_network_hooks;
 
@@ -52,7 +61,8 @@ typedef struct taciti_network_verbs {
     /* Forward and backward of this rank's samples of step `step` (from 0 on). On TACIT_OK `gradients` are complete,
      * every tensor was reported once, and *loss is the sum of the losses of this rank's samples, NaN if there is none.
      * Spans FORWARD, BACKWARD and DATA go to trace. Not collective: an error concerns one rank. NULL: the caller
-     * computes gradients between the driver's calls. */
+     * computes gradients between the driver's calls. With by_units, all ranks call need, release and ready in the same
+     * order in every step, however many samples they have. */
     tacit_status (*step)(void *self, int64_t step, const taciti_network_hooks *hooks, taciti_trace *trace,
                          double *loss);
 
@@ -62,6 +72,8 @@ typedef struct taciti_network_verbs {
 
     /* Creates the network's own optimizer, instead of the one that the options name. NULL: that of the options. */
     tacit_status (*optimizer)(void *self, taciti_optim **out);
+
+    bool by_units; /* step() calls need, release and write; otherwise all parameters and gradients must be in memory */
 } taciti_network_verbs;
 
 typedef struct taciti_network {

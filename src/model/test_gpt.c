@@ -407,7 +407,7 @@ static void loss_ignores_dropout_and_matches_the_reference(void **state) {
     double *flat = taciti_calloc(f->layout.n, sizeof *flat), loss;
     for (size_t i = 0; i < f->layout.n; i++) flat[i] = (double)taciti_model_parameters(f->model)[i];
     const double want = reference_loss(&f->options, &f->layout, flat, &f->batch, false);
-    assert_int_equal(taciti_model_loss(f->model, f->tokens, f->targets, BATCH, TIME, &loss), TACIT_OK);
+    assert_int_equal(taciti_model_loss(f->model, f->tokens, f->targets, BATCH, TIME, NULL, &loss), TACIT_OK);
     assert_true(fabs(loss - want) <= 1e-5 * want);
     taciti_free(flat);
     end(f);
@@ -432,7 +432,7 @@ static void next_logits_agree_with_the_loss(void **state) {
             int32_t targets[TIME];
             double loss, max = (double)-INFINITY, sum = 0;
             for (size_t i = 0; i < time; i++) targets[i] = i + 1 == time ? 17 : -1;
-            assert_int_equal(taciti_model_loss(f->model, f->tokens, targets, 1, time, &loss), TACIT_OK);
+            assert_int_equal(taciti_model_loss(f->model, f->tokens, targets, 1, time, NULL, &loss), TACIT_OK);
             assert_int_equal(taciti_model_next_logits(lean, f->tokens, time, logits), TACIT_OK);
             for (size_t i = 0; i < 61; i++) max = fmax(max, (double)logits[i]);
             for (size_t i = 0; i < 61; i++) sum += exp((double)logits[i] - max);
@@ -457,7 +457,7 @@ static void wrong_input_is_refused(void **state) {
     assert_int_equal(taciti_model_train(f->model, &f->batch, NULL, &loss), TACIT_E_DATA);
     assert_int_equal(taciti_model_next_logits(f->model, f->tokens, 6, logits), TACIT_E_DATA);
     f->tokens[5] = -1;
-    assert_int_equal(taciti_model_loss(f->model, f->tokens, f->targets, 1, TIME, &loss), TACIT_E_DATA);
+    assert_int_equal(taciti_model_loss(f->model, f->tokens, f->targets, 1, TIME, NULL, &loss), TACIT_E_DATA);
     f->tokens[5] = 0;
     f->targets[2] = 61;
     assert_int_equal(taciti_model_train(f->model, &f->batch, NULL, &loss), TACIT_E_DATA);

@@ -72,6 +72,7 @@ struct units {
     struct fixture *f;
     float *kept;
     int needed[MAX_UNITS];
+    bool written[MAX_UNITS];
     char calls[256];
 };
 
@@ -106,6 +107,53 @@ static void release(void *context, size_t unit) {
     if (--u->needed[unit] == 0) fill_unit(u, unit, false);
 }
 
+/* Before it is announced nobody has written, and what is there then does not matter. */
+static tacit_status write_unit(void *context, size_t unit) {
+    struct units *u = context;
+    float *g = taciti_model_gradients(u->f->model);
+    const taciti_range r = taciti_layout_unit(&u->f->layout, unit);
+    for (size_t i = r.at; !u->written[unit] && i < r.at + r.n; i++) {
+        assert_true(isinf(g[i]));
+        g[i] = 0; /* padding */
+    }
+    for (size_t t = 0; !u->written[unit] && t < u->f->layout.tensor_count; t++) {
+        const taciti_tensor *tensor = &u->f->layout.tensors[t];
+        for (size_t i = tensor->offset; tensor->unit == unit && i < tensor->offset + tensor->n; i++) g[i] = NAN;
+    }
+    u->written[unit] = true;
+    return TACIT_OK;
+}
+
+static void announce_units(struct units *u, struct fixture *f) {
+    for (size_t unit = 0; unit < f->layout.unit_count; unit++) u->written[unit] = false;
+    for (size_t i = 0; i < f->layout.n; i++) taciti_model_gradients(f->model)[i] = INFINITY;
+    u->calls[0] = 0;
+    f->batch.hooks = (taciti_network_hooks){.need = need, .release = release, .write = write_unit, .context = u};
+}
+
+/* A rank without samples makes the same calls. */
+static void check_empty(struct units *u, struct fixture *f, const char *calls) {
+    announce_units(u, f);
+    f->batch.batch = 0;
+    assert_true(fabs(train(f)) <= 0);
+    assert_string_equal(u->calls, calls);
+    for (size_t i = 0; i < f->layout.n; i++) assert_true(fabsf(taciti_model_gradients(f->model)[i]) <= 0);
+}
+
+/* An evaluation needs what a forward pass needs, and leaves nothing behind. */
+static void check_loss(struct units *u, struct fixture *f, const char *calls) {
+    const char *end = strstr(calls, "-0 +1");
+    double loss = 0;
+    for (size_t count = 0; count < 2; count++) {
+        announce_units(u, f);
+        assert_int_equal(taciti_model_loss(f->model, f->tokens, f->targets, count, TIME, &f->batch.hooks, &loss),
+                         TACIT_OK);
+        assert_true(end != NULL && isfinite(loss) && (loss > 0) == (count > 0));
+        assert_int_equal(strlen(u->calls), end - calls + 3);
+        assert_memory_equal(u->calls, calls, strlen(u->calls));
+    }
+}
+
 static void check_units(bool tied, int dtype, const char *calls) {
     struct fixture *f = begin(tied, dtype);
     const size_t bytes = f->layout.n * sizeof(float);
@@ -115,10 +163,12 @@ static void check_units(bool tied, int dtype, const char *calls) {
     assert_true(u.kept != NULL && f->layout.unit_count <= MAX_UNITS);
     memcpy(u.kept, taciti_model_parameters(f->model), bytes);
     for (size_t unit = 0; unit < f->layout.unit_count; unit++) fill_unit(&u, unit, false);
-    f->batch.hooks = (taciti_network_hooks){.need = need, .release = release, .context = &u};
+    announce_units(&u, f);
     assert_true(fabs(train(f) - loss) <= 0);
     assert_memory_equal(taciti_model_gradients(f->model), want, bytes);
     assert_string_equal(u.calls, calls);
+    check_empty(&u, f, calls);
+    check_loss(&u, f, calls);
     for (size_t unit = 0; unit < f->layout.unit_count; unit++) assert_int_equal(u.needed[unit], 0);
     taciti_free(u.kept);
     taciti_free(want);

@@ -20,7 +20,8 @@ static tacit_status sum_losses(taciti_trainer *trainer, uint64_t first, uint64_t
         TACITI_TRY(
             taciti_data_validation(trainer->data, first, count, trainer->time, trainer->tokens, trainer->targets));
         double loss = 0;
-        TACITI_TRY(taciti_model_loss(trainer->model, trainer->tokens, trainer->targets, count, trainer->time, &loss));
+        TACITI_TRY(taciti_model_loss(trainer->model, trainer->tokens, trainer->targets, count, trainer->time,
+                                     taciti_driver_hooks(trainer->driver), &loss));
         sums[LOSSES] += loss;
         for (size_t i = 0; i < count * trainer->time; i++) sums[TARGETS] += trainer->targets[i] >= 0 ? 1 : 0;
         first += count;
