@@ -90,14 +90,21 @@ static void release(void *context, size_t unit) {
     d->setup.strategy->release(d->strategy, unit);
 }
 
-/* What nobody listens to stays NULL. Replicas that differ finish the step: others have mixed with what it makes. */
+static tacit_status write(void *context, size_t unit) {
+    const taciti_driver *d = context;
+    return d->setup.strategy->write(d->strategy, unit);
+}
+
+/* What nobody listens to stays NULL. Replicas that differ finish the step: others have mixed with what it makes. So do
+ * ranks that gather parameters: others wait for their parts. */
 static taciti_network_hooks hooks_of(taciti_driver *d) {
     const taciti_strategy *strategy = d->setup.strategy;
     return (taciti_network_hooks){
         .ready = strategy->ready != NULL ? tensor_ready : NULL,
-        .leave = d->setup.leave != NULL && strategy->replicas_equal ? wants_to_leave : NULL,
+        .leave = d->setup.leave != NULL && strategy->replicas_equal && !strategy->parts ? wants_to_leave : NULL,
         .need = strategy->need != NULL ? need : NULL,
         .release = strategy->release != NULL ? release : NULL,
+        .write = strategy->write != NULL ? write : NULL,
         .context = d,
     };
 }
@@ -121,8 +128,8 @@ static tacit_status create_optimizer(taciti_driver *d) {
     static const taciti_optim_options NO_STATE = {.name = TACITI_OPTIM_SGD};
     const taciti_driver_setup *s = &d->setup;
     if (s->network.verbs->optimizer != NULL) return s->network.verbs->optimizer(s->network.self, &d->optim);
-    return taciti_optim_create(s->context.own_optimizer ? &NO_STATE : s->context.optim_options, s->context.layout,
-                               s->context.pool, &d->optim);
+    return (s->strategy->parts ? taciti_optim_create_parts : taciti_optim_create)(
+        s->context.own_optimizer ? &NO_STATE : s->context.optim_options, s->context.layout, s->context.pool, &d->optim);
 }
 
 static tacit_status create_alone(taciti_driver *d) {
@@ -133,6 +140,10 @@ static tacit_status create_alone(taciti_driver *d) {
     c->parameters = d->arrays.parameters;
     c->gradients = d->arrays.gradients;
     c->copy16 = d->arrays.copy16;
+    c->parameter_pages = d->arrays.parameter_pages;
+    c->gradient_pages = d->arrays.gradient_pages;
+    c->copy16_pages = d->arrays.copy16_pages;
+    c->by_units = network->verbs->step != NULL && network->verbs->by_units;
     TACITI_TRY(create_optimizer(d));
     c->optim = d->optim;
     TACITI_TRY(taciti_readiness_create(c->layout, &d->readiness));

@@ -148,7 +148,9 @@ static tacit_status append_all(const taciti_model_options *o, taciti_layout *lay
     }
     taciti_layout_next_unit(layout);
     TACITI_TRY(taciti_layout_append(layout, "wpe.weight", 2, positions, true));
-    return taciti_layout_append(layout, "wte.weight", 2, vocabulary, true);
+    TACITI_TRY(taciti_layout_append(layout, "wte.weight", 2, vocabulary, true));
+    layout->tensors[layout->tensor_count - 1].early = o->tied;
+    return TACIT_OK;
 }
 
 tacit_status taciti_model_layout(const taciti_model_options *options, size_t bucket_bytes, taciti_layout *out) {

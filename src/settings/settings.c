@@ -134,7 +134,10 @@ void taciti_settings_destroy(taciti_settings *settings) {
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 const taciti_strategy *taciti_settings_strategy(const taciti_settings *settings) {
-    return taciti_strategy_find(settings->strategy.text);
+    const taciti_strategy *named = taciti_strategy_find(settings->strategy.text);
+    const taciti_strategy *other =
+        named->stands_for == NULL ? NULL : named->stands_for(taciti_settings_options(settings, named->options));
+    return other == NULL ? named : other;
 }
 
 const void *taciti_settings_options(const taciti_settings *settings, const taciti_option_table *table) {

@@ -8,6 +8,7 @@
 #ifndef TACITI_STRATEGY_STRATEGY_H
 #define TACITI_STRATEGY_STRATEGY_H
 
+#include "base/memory.h"
 #include "base/option.h"
 #include "exchange/exchange.h"
 #include "optim/optim.h"
@@ -29,7 +30,10 @@ typedef struct taciti_strategy_context {
     float *gradients;    /* flat; sum over the local samples, scaled so that the sum over ranks is the gradient */
     taciti_bf16 *copy16; /* flat bf16 copy of the parameters, or NULL */
     taciti_trace *trace; /* of the training thread */
-    bool own_optimizer;  /* steps come as settle() and stepped(); create() refuses options that do not allow it */
+    const taciti_pages *parameter_pages, *gradient_pages,
+        *copy16_pages;  /* not NULL: the array is this reserved region */
+    bool by_units;      /* the network calls need, release and write */
+    bool own_optimizer; /* steps come as settle() and stepped(); create() refuses options that do not allow it */
 } taciti_strategy_context;
 
 typedef struct taciti_step_report {
@@ -43,6 +47,11 @@ typedef struct taciti_step_report {
                                   residual|^2, and the share of the elements that were sent; 0 if there was none */
     double bytes;              /* payload that a rank sent for that sum, mean over ranks; 0: unknown */
 } taciti_step_report;
+
+/* Bytes of the flat arrays of one rank. */
+typedef struct taciti_strategy_memory {
+    size_t parameters, gradients, copy16, moments;
+} taciti_strategy_memory;
 
 typedef struct taciti_strategy {
     const char *name, *help, *source;
@@ -93,9 +102,19 @@ typedef struct taciti_strategy {
     /* For strategies that do not keep all parameters in memory. need: the parameters of this unit (taciti_tensor.unit)
      * will be read; release: they will not be read until the next need. Called in pairs by the training thread during
      * forward and backward; need may block. A step that ends early may omit releases. NULL: all parameters are always
-     * in memory. */
+     * in memory. Before start() need makes the unit's parameters writable, for the caller to set them. write: gradients
+     * of this unit will be written; may block. Ranks call need and release in the same order. */
     tacit_status (*need)(void *self, size_t unit);
     void (*release)(void *self, size_t unit);
+    tacit_status (*write)(void *self, size_t unit);
+
+    /* For strategies whose ranks update parts of the parameters (`parts`): the bytes of the flat arrays that this rank
+     * holds at once, if the network has arrays of reserved pages and its steps have so many passes. Reads what
+     * predict_bytes reads. NULL: whole arrays. */
+    void (*memory)(const taciti_strategy_context *context, size_t passes, taciti_strategy_memory *out);
+
+    /* Returns the strategy that these options amount to, or NULL for this one. NULL: always this one. */
+    const struct taciti_strategy *(*stands_for)(const void *options);
 
     void (*destroy)(void *self);
 
@@ -123,11 +142,11 @@ typedef struct taciti_strategy {
     tacit_status (*average)(void *self, double *distance);
     void (*revert)(void *self);
 
-    /* Lists what a checkpoint must hold besides the shared "model": the state of the optimizer
-     * (taciti_optim_list_state()); where replicas differ the rank's own parameters, as "model" of its own
-     * (taciti_average_list_model()); and what the strategy itself remembers, as "strategy.<name>": arrays, ranges of
-     * arrays, counters, whether replicas are equal or not. The values are current ones: call it again for every save.
-     * Entries may also be written to, between create() and start(). Between two steps. Not collective. */
+    /* Lists what a checkpoint must hold besides the shared "model", which is listed here if ranks hold parts of it: the
+     * state of the optimizer (taciti_optim_list_state()); where replicas differ the rank's own parameters, as "model"
+     * of its own (taciti_average_list_model()); and what the strategy itself remembers, as "strategy.<name>": arrays,
+     * ranges of arrays, counters, whether replicas are equal or not. The values are current ones: call it again for
+     * every save. Entries may also be written to, between create() and start(). Between two steps. Not collective. */
     void (*state)(void *self, taciti_state *out);
 
     /* What the last step has decided about compression, as in taciti_compression_event(). NULL: nothing ever. */
@@ -136,6 +155,8 @@ typedef struct taciti_strategy {
     bool compresses;     /* sums go through the context's compression; the others refuse a codec */
     bool takes_momentum; /* these sums are gradients of every step: compress.what momentum is legal */
     bool replicas_equal; /* parameters are bit-equal on all ranks after every step */
+    bool parts; /* every rank updates parts of the parameters: no bucket may belong to two units, and the optimizer has
+                   moments where the strategy holds them */
 } taciti_strategy;
 
 const taciti_strategy *const *taciti_strategy_list(void);      /* ends with NULL; any thread */

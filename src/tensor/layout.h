@@ -23,6 +23,7 @@ typedef struct taciti_tensor {
     size_t offset; /* floats from the start of the flat array; multiple of 16 */
     size_t unit;   /* group of tensors that a pass uses together: the embedding, a block, the head; from 0 on */
     bool decay;    /* weight decay applies (matrices, not biases and norms) */
+    bool early;    /* its gradient is also written long before its turn: an embedding that is the output head, too */
 } taciti_tensor;
 
 /* Floats [at, at + n) of an array. */

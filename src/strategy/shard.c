@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shard: data parallel with parts. Every rank owns one range of each bucket and holds the optimizer's moments of these
+ * ranges only (stage 1), their gradients only (stage 2) and their parameters only (stage 3). Gradients are summed by a
+ * reduce-scatter during backward, each rank updates what it owns, and parameters are gathered unit by unit before they
+ * are read.
+ *
+ * Source: S. Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC 2020, arXiv
+ * 1910.02054, section 5 (the stages); Y. Zhao et al., "PyTorch FSDP", VLDB 2023, arXiv 2304.11277, sections 3.2 and 3.3
+ * (units, prefetch in the recorded order, at most two units at once).
+ *
+ * Deviations: gathers are lazy in every stage, so that in stages 1 and 2, too, they overlap the forward pass; micro-
+ * batches add up in whole gradients, which are reduced once.
+ *
+ * Properties (test_sharding.c): without clipping every stage is bit-equal to dp, overlapped or blocking; a gradient
+ * that is not finite on any rank makes every rank skip the step and change nothing; no rank holds more than its parts
+ * and the units of taciti_shard_room().
+ */
+#include "strategy/shard.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+static const char GRADIENTS[] = "gradients", MASTERS[] = "f32 parameters";
+
+bool taciti_shard_drops_parameters(const taciti_shard *s) {
+    return s->options.stage >= 3 && s->context.by_units && s->context.parameter_pages != NULL;
+}
+
+bool taciti_shard_drops_gradients(const taciti_shard *s) {
+    return s->options.stage >= 2 && s->context.by_units && s->context.gradient_pages != NULL;
+}
+
+float *taciti_shard_masters(const taciti_shard *s) {
+    return s->masters.base != NULL ? s->masters.base : s->context.parameters;
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+static void shard_destroy(void *self) {
+    taciti_shard *s = self;
+    if (s == NULL) return;
+    taciti_exchange_destroy(s->reduce);
+    taciti_exchange_destroy(s->gather);
+    taciti_pages_destroy(&s->masters);
+    taciti_free(s->units);
+    taciti_free(s->own);
+    taciti_free(s->begun);
+    taciti_free(s->order);
+    taciti_free(s);
+}
+
+static tacit_status check_layout(const taciti_layout *layout) {
+    for (size_t b = 0; b < layout->bucket_count; b++)
+        if (layout->tensors[layout->buckets[b].first].unit != layout->tensors[layout->buckets[b].last].unit)
+            return taciti_fail(TACIT_E_INTERNAL, "shard: bucket %zu belongs to two units", b);
+    return TACIT_OK;
+}
+
+static tacit_status check(const taciti_strategy_context *c) {
+    if (c->own_optimizer)
+        return taciti_fail(TACIT_E_CONFIG, "strategy shard updates parts of the parameters with the optimizer of this "
+                                           "library; for an optimizer of your own: --strategy dp");
+    if (c->exchange_options->scheme == TACITI_SCHEME_HOSTS)
+        return taciti_fail(TACIT_E_CONFIG, "exchange.scheme hosts: strategy shard sends between all ranks alike; leave "
+                                           "it out, or --strategy dp");
+    return check_layout(c->layout);
+}
+
+/* Pages of an array: all, or those with floats of this rank. */
+static tacit_status hold(const taciti_shard *s, const taciti_pages *pages, size_t float_bytes, bool parts,
+                         const char *what) {
+    if (pages == NULL) return TACIT_OK;
+    if (!parts) return taciti_pages_commit(pages, 0, pages->bytes, what);
+    for (size_t b = 0; b < s->context.layout->bucket_count; b++)
+        TACITI_TRY(taciti_pages_commit(pages, s->own[b].at * float_bytes, s->own[b].n * float_bytes, what));
+    return TACIT_OK;
+}
+
+static tacit_status hold_all(taciti_shard *s) {
+    const taciti_strategy_context *c = &s->context;
+    const bool parameters = taciti_shard_drops_parameters(s);
+    TACITI_TRY(hold(s, c->parameter_pages, sizeof(float), parameters, "parameters"));
+    TACITI_TRY(hold(s, c->gradient_pages, sizeof(float), taciti_shard_drops_gradients(s), GRADIENTS));
+    if (!parameters) TACITI_TRY(hold(s, c->copy16_pages, sizeof(taciti_bf16), false, "bf16 parameters"));
+    for (size_t b = 0; b < c->layout->bucket_count; b++) TACITI_TRY(taciti_optim_hold(c->optim, s->own[b]));
+    if (s->options.gather == TACITI_SHARD_F32) return TACIT_OK;
+    TACITI_TRY(taciti_pages_reserve(c->layout->n * sizeof(float), MASTERS, &s->masters));
+    return hold(s, &s->masters, sizeof(float), true, MASTERS);
+}
+
+static tacit_status describe(taciti_shard *s) {
+    const taciti_layout *layout = s->context.layout;
+    for (size_t u = 0; u < layout->unit_count; u++) {
+        s->units[u].floats = taciti_layout_unit(layout, u);
+        s->units[u].first = layout->bucket_count;
+        s->units[u].per_step = s->options.stage >= 3 && s->context.by_units ? 2 : 1;
+    }
+    for (size_t b = 0; b < layout->bucket_count; b++) {
+        taciti_shard_unit *unit = &s->units[layout->tensors[layout->buckets[b].first].unit];
+        if (unit->count++ == 0) unit->first = b;
+        s->own[b] = taciti_shard_owned(&layout->buckets[b], taciti_comm_rank(s->context.comm),
+                                       taciti_comm_size(s->context.comm));
+    }
+    return hold_all(s);
+}
+
+static tacit_status create_alone(const taciti_strategy_context *c, taciti_shard **out) {
+    taciti_shard *s = taciti_calloc(1, sizeof *s);
+    *out = s;
+    if (s == NULL) return TACIT_E_MEMORY;
+    s->context = *c;
+    s->options = *(const taciti_shard_options *)c->options;
+    s->reduce_options = taciti_shard_reduce_options(c->exchange_options);
+    s->gather_options = taciti_shard_gather_options(c->exchange_options, s->options.gather);
+    s->units = taciti_calloc(c->layout->unit_count, sizeof *s->units);
+    s->own = taciti_calloc(c->layout->bucket_count, sizeof *s->own);
+    s->begun = taciti_calloc(2 * c->layout->bucket_count, sizeof *s->begun);
+    if (s->units == NULL || s->own == NULL || s->begun == NULL) return TACIT_E_MEMORY;
+    s->drained = s->begun + c->layout->bucket_count;
+    TACITI_TRY(check(c));
+    return describe(s);
+}
+
+static tacit_status shard_create(const taciti_strategy_context *context, void **out) {
+    taciti_shard *s = NULL;
+    tacit_status status = taciti_comm_agree(context->comm, create_alone(context, &s));
+    if (status == TACIT_OK)
+        status = taciti_exchange_create(context->comm, context->layout, &s->reduce_options, &s->reduce);
+    if (status == TACIT_OK)
+        status = taciti_exchange_create(context->comm, context->layout, &s->gather_options, &s->gather);
+    if (status != TACIT_OK) {
+        shard_destroy(s);
+        return status;
+    }
+    *out = s;
+    return TACIT_OK;
+}
+
+static void copy_own(const taciti_shard *s, float *to, const float *from) {
+    for (size_t b = 0; b < s->context.layout->bucket_count && to != from; b++)
+        memcpy(to + s->own[b].at, from + s->own[b].at, s->own[b].n * sizeof *to);
+}
+
+/* From here on what this rank owns counts; what others own is gathered. */
+static tacit_status shard_start(void *self, int64_t step, bool restored) {
+    taciti_shard *s = self;
+    (void)step;
+    (void)restored;
+    copy_own(s, taciti_shard_masters(s), s->context.parameters);
+    for (size_t u = 0; u < s->context.layout->unit_count; u++) s->units[u].users = 0;
+    s->started = true;
+    return taciti_shard_ahead(s);
+}
+
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
+
+/* The unit's gradients are summed; only this rank's part is of use now. */
+static tacit_status drain(taciti_shard *s, taciti_shard_unit *unit) {
+    for (size_t b = unit->first; b < unit->first + unit->count; b++) {
+        if (s->drained[b]) continue;
+        const int64_t begin_ns = taciti_now_ns();
+        TACITI_TRY(taciti_exchange_wait(s->reduce, b));
+        s->wait_ns += taciti_trace_add(s->context.trace, TACITI_SPAN_WAIT, (int)b, begin_ns) - begin_ns;
+        s->drained[b] = true;
+    }
+    if (taciti_shard_drops_gradients(s)) taciti_shard_drop(s, s->context.gradient_pages, unit);
+    unit->writable = false;
+    return TACIT_OK;
+}
+
+static bool is_begun(const taciti_shard *s, const taciti_shard_unit *unit) {
+    for (size_t b = unit->first; b < unit->first + unit->count; b++)
+        if (!s->begun[b]) return false;
+    return unit->count > 0;
+}
+
+/* At most one unit's sum stays under way. */
+static tacit_status drain_older(taciti_shard *s) {
+    const taciti_shard_unit *newest = NULL;
+    for (size_t u = 0; u < s->context.layout->unit_count; u++)
+        if (s->units[u].writable && is_begun(s, &s->units[u])) newest = &s->units[u];
+    for (size_t u = 0; u < s->context.layout->unit_count; u++)
+        if (s->units[u].writable && &s->units[u] != newest && is_begun(s, &s->units[u]))
+            TACITI_TRY(drain(s, &s->units[u]));
+    return TACIT_OK;
+}
+
+static tacit_status shard_write(void *self, size_t unit) {
+    taciti_shard *s = self;
+    taciti_shard_unit *u = &s->units[unit];
+    if (u->writable || !taciti_shard_drops_gradients(s)) return TACIT_OK;
+    TACITI_TRY(drain_older(s));
+    TACITI_TRY(taciti_pages_commit(s->context.gradient_pages, u->floats.at * sizeof(float), u->floats.n * sizeof(float),
+                                   GRADIENTS));
+    u->writable = true;
+    return TACIT_OK;
+}
+
+static tacit_status begin(taciti_shard *s, size_t bucket) {
+    if (s->begun[bucket]) return TACIT_OK;
+    TACITI_TRY(shard_write(s, s->context.layout->tensors[s->context.layout->buckets[bucket].first].unit));
+    s->begun[bucket] = true;
+    return taciti_reduce_scatter_begin(s->reduce, s->context.gradients, bucket);
+}
+
+static tacit_status shard_ready(void *self, size_t bucket) {
+    taciti_shard *s = self;
+    return s->context.exchange_options->overlap ? begin(s, bucket) : TACIT_OK;
+}
+
+/* ---- the end of a step ------------------------------------------------------------------------------------------- */
+
+/* Sum of the squares of all gradients, the same on all ranks. */
+static tacit_status sum_squares(taciti_shard *s, double *out) {
+    double squares = 0;
+    for (size_t b = 0; b < s->context.layout->bucket_count; b++)
+        squares += taciti_optim_sum_squares(s->context.optim, s->context.gradients, s->own[b].at, s->own[b].n);
+    TACITI_TRY(taciti_comm_allreduce_f64(s->context.comm, &squares, 1, TACITI_OP_SUM));
+    *out = squares;
+    return TACIT_OK;
+}
+
+static tacit_status collect(taciti_shard *s) {
+    const taciti_layout *layout = s->context.layout;
+    for (size_t b = 0; b < layout->bucket_count; b++) TACITI_TRY(begin(s, b));
+    for (size_t u = 0; u < layout->unit_count; u++) TACITI_TRY(drain(s, &s->units[u]));
+    memset(s->begun, 0, 2 * layout->bucket_count * sizeof *s->begun);
+    return TACIT_OK;
+}
+
+static void update(taciti_shard *s, double lr, double scale) {
+    const taciti_strategy_context *c = &s->context;
+    const int64_t begin_ns = taciti_now_ns();
+    float *masters = taciti_shard_masters(s);
+    taciti_optim_begin(c->optim, lr, scale);
+    for (size_t b = 0; b < c->layout->bucket_count; b++)
+        taciti_optim_update_range(c->optim, masters, c->gradients, NULL, s->own[b].at, s->own[b].n, NULL);
+    copy_own(s, c->parameters, masters);
+    (void)taciti_trace_add(c->trace, TACITI_SPAN_UPDATE, -1, begin_ns);
+}
+
+/* What the first step needed is what every step needs. */
+static void end_record(taciti_shard *s) {
+    s->recorded = s->recorded || s->order_count > 0;
+    for (size_t u = 0; u < s->context.layout->unit_count; u++) {
+        if (s->units[u].gathered > 0) s->units[u].per_step = s->units[u].gathered;
+        s->units[u].gathered = 0;
+    }
+}
+
+static tacit_status shard_finish(void *self, double lr, taciti_step_report *out) {
+    taciti_shard *s = self;
+    const taciti_optim_options *options = s->context.optim_options;
+    double squares = 0;
+    *out = (taciti_step_report){.wait_ns = 0};
+    TACITI_TRY(collect(s));
+    TACITI_TRY(sum_squares(s, &squares));
+    out->grad_norm = sqrt(squares);
+    out->skipped = !isfinite(squares);
+    out->wait_ns = s->wait_ns;
+    s->wait_ns = 0;
+    if (out->skipped) {
+        s->position = 0;
+        end_record(s);
+        return TACIT_OK;
+    }
+    TACITI_TRY(taciti_shard_forget(s));
+    update(s, lr, taciti_optim_clip_scale(options, out->grad_norm));
+    end_record(s);
+    return taciti_shard_ahead(s);
+}
+
+/* ---- the rest ---------------------------------------------------------------------------------------------------- */
+
+/* Before start() restored values go to `parameters`. */
+static void shard_state(void *self, taciti_state *out) {
+    taciti_shard *s = self;
+    const size_t buckets = s->context.layout->bucket_count;
+    taciti_optim_list_ranges(s->context.optim, s->own, buckets, out);
+    taciti_state_add_ranges(out, "model", TACITI_STATE_SHARED, TACITI_STATE_MEAN, s->context.layout,
+                            s->started ? taciti_shard_masters(s) : s->context.parameters, s->own, buckets);
+}
+
+extern const taciti_strategy taciti_strategy_dp;
+
+static const taciti_strategy *shard_stands_for(const void *options) {
+    return ((const taciti_shard_options *)options)->stage == 0 ? &taciti_strategy_dp : NULL;
+}
+
+static tacit_status shard_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
+    (void)options;
+    (void)out;
+    *count = 0;
+    return TACIT_OK;
+}
+
+extern const taciti_strategy taciti_strategy_shard;
+const taciti_strategy taciti_strategy_shard = {
+    .name = "shard",
+    .help = "every rank holds parts of moments, gradients and parameters",
+    .source = "arXiv 1910.02054",
+    .options = &taciti_shard_option_table,
+    .options_size = sizeof(taciti_shard_options),
+    .label = "stage",
+    .patterns = shard_patterns,
+    .create = shard_create,
+    .start = shard_start,
+    .ready = shard_ready,
+    .finish = shard_finish,
+    .need = taciti_shard_need,
+    .release = taciti_shard_release,
+    .write = shard_write,
+    .memory = taciti_shard_memory,
+    .stands_for = shard_stands_for,
+    .destroy = shard_destroy,
+    .bytes_per_step = taciti_shard_bytes_per_step,
+    .nic_bytes_per_step = taciti_shard_nic_bytes_per_step,
+    .predict_bytes = taciti_shard_predict_bytes,
+    .state = shard_state,
+    .replicas_equal = true,
+    .parts = true,
+};

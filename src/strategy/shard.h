@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parts of strategy shard, private to this folder.
+ *
+ * Every bucket of the layout belongs to one unit, and every rank owns one range of each bucket. A unit's parameters are
+ * complete on this rank while it is PRESENT; its own ranges are always there and always current.
+ */
+#ifndef TACITI_STRATEGY_SHARD_H
+#define TACITI_STRATEGY_SHARD_H
+
+#include "strategy/strategy.h"
+
+enum { TACITI_SHARD_F32, TACITI_SHARD_BF16 };
+
+typedef struct taciti_shard_options {
+    int64_t stage; /* shard.stage: 0: dp; 1: moments; 2: and gradients; 3: and parameters in parts */
+    int gather;    /* shard.gather: number format in which parameters travel */
+} taciti_shard_options;
+extern const taciti_option_table taciti_shard_option_table; /* section "shard" */
+
+typedef enum taciti_unit_state {
+    TACITI_UNIT_ABSENT, /* what others own is old, or not in memory */
+    TACITI_UNIT_GATHERING,
+    TACITI_UNIT_PRESENT,
+} taciti_unit_state;
+
+typedef struct taciti_shard_unit {
+    taciti_range floats;
+    size_t first, count; /* buckets */
+    taciti_unit_state state;
+    int users;       /* needs without release */
+    bool writable;   /* all of its gradients are in memory */
+    size_t gathered; /* in this step */
+    size_t per_step; /* gathers of the last step; before the first an estimate */
+} taciti_shard_unit;
+
+typedef struct taciti_shard {
+    taciti_strategy_context context;
+    taciti_shard_options options;
+    taciti_exchange_options reduce_options, gather_options;
+    taciti_exchange *reduce, *gather;
+    taciti_pages masters;     /* bf16 gathers: this rank's parameters in f32, in its own ranges */
+    taciti_shard_unit *units; /* [unit_count]; owned */
+    taciti_range *own;        /* [bucket_count] of the flat array; owned */
+    bool *begun, *drained;    /* [bucket_count] of the reductions of this step; owned by begun */
+    bool started;
+    int64_t wait_ns; /* blocked in need() and write() in this step */
+
+    /* The units that a step needs, in this order, recorded in the first step. */
+    size_t *order; /* owned */
+    size_t order_count, order_capacity, position;
+    bool recorded;
+} taciti_shard;
+
+/* The range of a bucket that `rank` owns among `size` ranks. */
+taciti_range taciti_shard_owned(const taciti_bucket *bucket, int rank, int size);
+
+/* The arrays that are held in parts: their pages are given back. */
+bool taciti_shard_drops_parameters(const taciti_shard *s);
+bool taciti_shard_drops_gradients(const taciti_shard *s);
+
+/* The array that this rank updates and saves. */
+float *taciti_shard_masters(const taciti_shard *s);
+
+/* shard_units.c: parameters. forget: what others own is old from now on. ahead: begins the first gathers of the next
+ * step, or all of them if the network does not ask for units. */
+tacit_status taciti_shard_need(void *self, size_t unit);
+void taciti_shard_release(void *self, size_t unit);
+tacit_status taciti_shard_forget(taciti_shard *s);
+tacit_status taciti_shard_ahead(taciti_shard *s);
+void taciti_shard_drop(const taciti_shard *s, const taciti_pages *pages, const taciti_shard_unit *unit);
+
+/* Floats of units that may be gathered at once in stage 3: two neighbours, and all that are small. */
+size_t taciti_shard_room(const taciti_layout *layout);
+
+/* shard_memory.c: predictions, and bytes on the wire. */
+void taciti_shard_memory(const taciti_strategy_context *context, size_t passes, taciti_strategy_memory *out);
+tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, size_t *out);
+uint64_t taciti_shard_bytes_per_step(const void *self);
+uint64_t taciti_shard_nic_bytes_per_step(const void *self);
+taciti_exchange_options taciti_shard_reduce_options(const taciti_exchange_options *options);
+taciti_exchange_options taciti_shard_gather_options(const taciti_exchange_options *options, int gather);
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What strategy shard takes: memory, and bytes on the wire.
+ */
+#include "exchange/payload.h"
+#include "strategy/shard.h"
+
+taciti_range taciti_shard_owned(const taciti_bucket *bucket, int rank, int size) {
+    return taciti_cut_part((taciti_range){bucket->offset, bucket->n}, rank, size);
+}
+
+/* One range per rank and bucket, in the order of the ranks. */
+taciti_exchange_options taciti_shard_reduce_options(const taciti_exchange_options *options) {
+    taciti_exchange_options out = *options;
+    out.scheme = TACITI_SCHEME_FLAT;
+    out.contiguous = true;
+    return out;
+}
+
+taciti_exchange_options taciti_shard_gather_options(const taciti_exchange_options *options, int gather) {
+    taciti_exchange_options out = taciti_shard_reduce_options(options);
+    out.wire = (taciti_text){"f32"};
+    if (gather == TACITI_SHARD_BF16) out.wire = (taciti_text){"bf16"};
+    return out;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static size_t own_floats(const taciti_strategy_context *c) {
+    size_t n = 0;
+    for (size_t b = 0; b < c->layout->bucket_count; b++)
+        n += taciti_shard_owned(&c->layout->buckets[b], taciti_comm_rank(c->comm), taciti_comm_size(c->comm)).n;
+    return n;
+}
+
+/* Of what a rank holds besides its own part, it owns that share. */
+static size_t with_own(const taciti_strategy_context *c, size_t floats) {
+    const size_t size = (size_t)taciti_comm_size(c->comm), n = own_floats(c) + floats - floats / size;
+    return n < c->layout->n ? n : c->layout->n;
+}
+
+static bool is_early(const taciti_layout *layout, size_t unit) {
+    for (size_t t = 0; t < layout->tensor_count; t++)
+        if (layout->tensors[t].unit == unit && layout->tensors[t].early) return true;
+    return false;
+}
+
+/* Unsharded gradients at once: of the unit that is computed, of the one before it, whose sum is on its way, and of the
+ * one below, where the backward pass has written a bias already; of early units all the time. */
+static size_t gradient_floats(const taciti_layout *layout) {
+    size_t max = 0;
+    for (size_t u = 0; u < layout->unit_count; u++) {
+        size_t n = 0;
+        for (size_t k = 0; k < layout->unit_count; k++)
+            if ((k >= u && k < u + 3) || is_early(layout, k)) n += taciti_layout_unit(layout, k).n;
+        if (n > max) max = n;
+    }
+    return max;
+}
+
+void taciti_shard_memory(const taciti_strategy_context *context, size_t passes, taciti_strategy_memory *out) {
+    const taciti_shard_options *o = context->options;
+    const taciti_layout *layout = context->layout;
+    const size_t room = taciti_shard_room(layout), all = layout->n;
+    const bool parts = o->stage >= 2 && passes == 1;
+    *out = (taciti_strategy_memory){
+        .parameters = sizeof(float) * (o->stage >= 3 ? with_own(context, room) : all),
+        .gradients = sizeof(float) * (parts ? with_own(context, gradient_floats(layout)) : all),
+        .copy16 = sizeof(taciti_bf16) * (o->stage >= 3 && room < all ? room : all),
+        .moments = own_floats(context) * taciti_optim_bytes_per_float(context->optim_options),
+    };
+}
+
+tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, size_t *out) {
+    const taciti_shard_options *o = context->options;
+    const taciti_exchange_options reduce = taciti_shard_reduce_options(context->exchange_options);
+    const taciti_exchange_options gather = taciti_shard_gather_options(context->exchange_options, o->gather);
+    *out = taciti_exchange_predict_bytes(context->comm, context->layout, &reduce) +
+           taciti_exchange_predict_bytes(context->comm, context->layout, &gather);
+    if (o->gather != TACITI_SHARD_F32) *out += own_floats(context) * sizeof(float);
+    return TACIT_OK;
+}
+
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
+
+static uint64_t payload_bytes(const taciti_exchange_options *options, size_t n) {
+    const taciti_encoding encoding = {.codec = taciti_exchange_wire(options)};
+    return n == 0 ? 0 : taciti_payload_bound(&encoding, n);
+}
+
+/* What `from` sends to `to` for a bucket: the part of `to` in every reduction, its own part in every gather. */
+static uint64_t pair_bytes(const taciti_shard *s, size_t bucket, size_t gathers, int from, int to) {
+    const taciti_bucket *b = &s->context.layout->buckets[bucket];
+    const int size = taciti_comm_size(s->context.comm);
+    return payload_bytes(&s->reduce_options, taciti_shard_owned(b, to, size).n) +
+           gathers * payload_bytes(&s->gather_options, taciti_shard_owned(b, from, size).n);
+}
+
+static uint64_t sent_by(const taciti_shard *s, int from, bool away) {
+    uint64_t bytes = 0;
+    for (size_t u = 0; u < s->context.layout->unit_count; u++)
+        for (size_t b = s->units[u].first; b < s->units[u].first + s->units[u].count; b++)
+            for (int to = 0; to < taciti_comm_size(s->context.comm); to++)
+                if (to != from && (!away || !taciti_comm_same_host(s->context.comm, from, to)))
+                    bytes += pair_bytes(s, b, s->units[u].per_step, from, to);
+    return bytes;
+}
+
+uint64_t taciti_shard_bytes_per_step(const void *self) {
+    const taciti_shard *s = self;
+    return sent_by(s, taciti_comm_rank(s->context.comm), false);
+}
+
+uint64_t taciti_shard_nic_bytes_per_step(const void *self) {
+    const taciti_shard *s = self;
+    uint64_t bytes = 0;
+    for (int r = 0; r < taciti_comm_size(s->context.comm); r++)
+        if (taciti_comm_same_host(s->context.comm, r, taciti_comm_rank(s->context.comm))) bytes += sent_by(s, r, true);
+    return bytes;
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parameters of strategy shard, unit by unit: gathered before they are needed, in the order that the first step has
+ * recorded, and in stage 3 dropped afterwards.
+ *
+ * All decisions depend on the calls of need() and release() alone, which come in the same order on every rank, and not
+ * on time: so all ranks begin the same sequence of gathers.
+ */
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "kernel/kernel.h"
+#include "strategy/shard.h"
+
+static const char PARAMETERS[] = "parameters", COPY[] = "bf16 parameters";
+
+/* ---- pages ------------------------------------------------------------------------------------------------------- */
+
+/* All pages of the unit but those with floats of this rank. */
+void taciti_shard_drop(const taciti_shard *s, const taciti_pages *pages, const taciti_shard_unit *unit) {
+    size_t at = unit->floats.at;
+    for (size_t b = unit->first; b < unit->first + unit->count; b++) {
+        if (s->own[b].n == 0) continue;
+        taciti_pages_drop(pages, at * sizeof(float), (s->own[b].at - at) * sizeof(float));
+        at = s->own[b].at + s->own[b].n;
+    }
+    taciti_pages_drop(pages, at * sizeof(float), (unit->floats.at + unit->floats.n - at) * sizeof(float));
+}
+
+static tacit_status commit(const taciti_shard *s, const taciti_shard_unit *unit) {
+    const taciti_range r = unit->floats;
+    if (!taciti_shard_drops_parameters(s)) return TACIT_OK;
+    TACITI_TRY(taciti_pages_commit(s->context.parameter_pages, r.at * sizeof(float), r.n * sizeof(float), PARAMETERS));
+    if (s->context.copy16_pages == NULL) return TACIT_OK;
+    return taciti_pages_commit(s->context.copy16_pages, r.at * sizeof(taciti_bf16), r.n * sizeof(taciti_bf16), COPY);
+}
+
+static void drop(taciti_shard *s, taciti_shard_unit *unit) {
+    const taciti_range r = unit->floats;
+    unit->state = TACITI_UNIT_ABSENT;
+    taciti_shard_drop(s, s->context.parameter_pages, unit);
+    if (s->context.copy16_pages != NULL)
+        taciti_pages_drop(s->context.copy16_pages, r.at * sizeof(taciti_bf16), r.n * sizeof(taciti_bf16));
+}
+
+/* ---- gathers ----------------------------------------------------------------------------------------------------- */
+
+static tacit_status begin(taciti_shard *s, taciti_shard_unit *unit) {
+    TACITI_TRY(commit(s, unit));
+    for (size_t b = unit->first; b < unit->first + unit->count; b++)
+        TACITI_TRY(taciti_all_gather_begin(s->gather, s->context.parameters, b));
+    unit->state = TACITI_UNIT_GATHERING;
+    unit->gathered++;
+    return TACIT_OK;
+}
+
+typedef struct encode_job {
+    const taciti_shard *s;
+    taciti_range floats;
+} encode_job;
+
+static void encode_part(void *context, int thread, int threads) {
+    const encode_job *job = context;
+    const taciti_strategy_context *c = &job->s->context;
+    size_t begin_at = 0, end = 0;
+    taciti_pool_part(job->floats.n, 1024, thread, threads, &begin_at, &end);
+    const size_t at = job->floats.at + begin_at;
+    taciti_kernels_get()->bf16_encode(c->copy16 + at, c->parameters + at, end - begin_at);
+}
+
+static tacit_status await(taciti_shard *s, taciti_shard_unit *unit) {
+    const int64_t begin_ns = taciti_now_ns();
+    for (size_t b = unit->first; b < unit->first + unit->count; b++) TACITI_TRY(taciti_exchange_wait(s->gather, b));
+    s->wait_ns += taciti_trace_add(s->context.trace, TACITI_SPAN_WAIT, (int)unit->first, begin_ns) - begin_ns;
+    if (s->context.copy16 != NULL) taciti_optim_run(s->context.optim, encode_part, &(encode_job){s, unit->floats});
+    unit->state = TACITI_UNIT_PRESENT;
+    return TACIT_OK;
+}
+
+/* ---- room -------------------------------------------------------------------------------------------------------- */
+
+/* A unit below one of so many parts of the largest is small. */
+enum { SMALL = 16 };
+
+size_t taciti_shard_room(const taciti_layout *layout) {
+    size_t largest = 0, pair = 0, before = 0, small = 0;
+    for (size_t u = 0; u < layout->unit_count; u++) {
+        const size_t n = taciti_layout_unit(layout, u).n;
+        if (n > largest) largest = n;
+    }
+    for (size_t u = 0; u < layout->unit_count; u++) {
+        const size_t n = taciti_layout_unit(layout, u).n;
+        if (n < largest / SMALL) {
+            small += n;
+            continue;
+        }
+        if (before + n > pair) pair = before + n;
+        before = n;
+    }
+    return pair + small;
+}
+
+static size_t taken(const taciti_shard *s) {
+    size_t n = 0;
+    for (size_t u = 0; u < s->context.layout->unit_count; u++)
+        if (s->units[u].state != TACITI_UNIT_ABSENT) n += s->units[u].floats.n;
+    return n;
+}
+
+static bool has_room(const taciti_shard *s, const taciti_shard_unit *unit) {
+    return !taciti_shard_drops_parameters(s) || taken(s) + unit->floats.n <= taciti_shard_room(s->context.layout);
+}
+
+/* Units that were gathered ahead and then not needed, as evaluations do not go on with a backward pass. */
+static tacit_status make_room(taciti_shard *s, const taciti_shard_unit *unit) {
+    for (size_t u = 0; u < s->context.layout->unit_count && !has_room(s, unit); u++) {
+        if (s->units[u].state == TACITI_UNIT_ABSENT || s->units[u].users > 0) continue;
+        if (s->units[u].state == TACITI_UNIT_GATHERING) TACITI_TRY(await(s, &s->units[u]));
+        drop(s, &s->units[u]);
+    }
+    return TACIT_OK;
+}
+
+/* ---- the order --------------------------------------------------------------------------------------------------- */
+
+static tacit_status append(taciti_shard *s, size_t unit) {
+    if (s->order_count == s->order_capacity) {
+        const size_t capacity = 2 * s->order_capacity + 64;
+        size_t *more = taciti_calloc(capacity, sizeof *more);
+        if (more == NULL) return TACIT_E_MEMORY;
+        for (size_t i = 0; i < s->order_count; i++) more[i] = s->order[i];
+        taciti_free(s->order);
+        s->order = more;
+        s->order_capacity = capacity;
+    }
+    s->order[s->order_count++] = unit;
+    return TACIT_OK;
+}
+
+/* Sets the position behind this unit: the next time it comes, else the first. */
+static void follow(taciti_shard *s, size_t unit) {
+    for (size_t i = 0; i < s->order_count; i++) {
+        const size_t at = (s->position + i) % s->order_count;
+        if (s->order[at] != unit) continue;
+        s->position = at + 1;
+        return;
+    }
+    s->position = s->order_count;
+}
+
+/* The next unit of the step begins its way while this one is used. */
+static tacit_status prefetch(taciti_shard *s) {
+    if (!s->recorded || s->position >= s->order_count) return TACIT_OK;
+    taciti_shard_unit *next = &s->units[s->order[s->position]];
+    return next->state == TACITI_UNIT_ABSENT && has_room(s, next) ? begin(s, next) : TACIT_OK;
+}
+
+/* ---- what the network calls ------------------------------------------------------------------------------------- */
+
+tacit_status taciti_shard_need(void *self, size_t unit) {
+    taciti_shard *s = self;
+    taciti_shard_unit *u = &s->units[unit];
+    if (!s->started) {
+        u->users++;
+        return commit(s, u);
+    }
+    if (u->users++ > 0) return TACIT_OK;
+    if (!s->recorded) TACITI_TRY(append(s, unit));
+    if (s->recorded) follow(s, unit);
+    if (u->state == TACITI_UNIT_ABSENT) {
+        TACITI_TRY(make_room(s, u));
+        TACITI_TRY(begin(s, u));
+    }
+    TACITI_TRY(prefetch(s));
+    return u->state == TACITI_UNIT_GATHERING ? await(s, u) : TACIT_OK;
+}
+
+/* Errors of a gather that begins here come back from the need that waits for it. */
+void taciti_shard_release(void *self, size_t unit) {
+    taciti_shard *s = self;
+    taciti_shard_unit *u = &s->units[unit];
+    if (u->users == 0 || --u->users > 0 || !taciti_shard_drops_parameters(s)) return;
+    drop(s, u);
+    if (s->started) (void)prefetch(s);
+}
+
+tacit_status taciti_shard_forget(taciti_shard *s) {
+    for (size_t u = 0; u < s->context.layout->unit_count; u++) {
+        taciti_shard_unit *unit = &s->units[u];
+        if (unit->state == TACITI_UNIT_GATHERING) TACITI_TRY(await(s, unit));
+        if (unit->state == TACITI_UNIT_PRESENT && taciti_shard_drops_parameters(s)) drop(s, unit);
+        unit->state = TACITI_UNIT_ABSENT;
+        unit->users = 0;
+    }
+    return TACIT_OK;
+}
+
+static tacit_status gather_all(taciti_shard *s) {
+    for (size_t u = s->context.layout->unit_count; u-- > 0;) TACITI_TRY(begin(s, &s->units[u]));
+    for (size_t u = s->context.layout->unit_count; u-- > 0;) TACITI_TRY(await(s, &s->units[u]));
+    return TACIT_OK;
+}
+
+tacit_status taciti_shard_ahead(taciti_shard *s) {
+    s->position = 0;
+    return s->context.by_units ? prefetch(s) : gather_all(s);
+}
