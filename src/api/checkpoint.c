@@ -59,7 +59,8 @@ static void add_blob(table *t, size_t index, const tacit_blob *blob) {
 static void list_state(tacit_job *job, bool saving, table *out) {
     out->state.count = 0;
     job->strategy->state(taciti_driver_strategy(job->driver), &out->state);
-    if (saving || taciti_state_find(&out->state, "model") == NULL)
+    const taciti_state_entry *own = taciti_state_find(&out->state, "model");
+    if (own == NULL || (saving && own->owner == TACITI_STATE_OWN))
         taciti_state_add_array(&out->state, "model", TACITI_STATE_SHARED, TACITI_STATE_MEAN, &job->layout,
                                job->arrays.parameters);
 }

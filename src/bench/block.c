@@ -16,15 +16,21 @@ enum { TOKEN_KEY = 2, MODEL_SEED = 1, DROPOUT_KEY = 1 };
 /* ---- variants ------------------------------------------------------------------------------------------------------
  */
 
+static tacit_status make_layout(const taciti_bench_setting *setting, taciti_bench_variant *out) {
+    const size_t bucket_bytes = (size_t)setting->job.exchange.bucket_bytes;
+    if (!taciti_bench_setting_emulated(setting))
+        return taciti_model_layout(&setting->job.model, bucket_bytes, &out->layout);
+    TACITI_TRY(taciti_compute_profile(&setting->job.compute, &out->profile));
+    return taciti_profile_layout(&out->profile, bucket_bytes, &out->layout);
+}
+
 tacit_status taciti_bench_variant_create(const taciti_bench_setting *setting, taciti_bench_variant *out) {
     const taciti_settings *job = &setting->job;
     *out = (taciti_bench_variant){.setting = setting, .strategy = taciti_settings_strategy(job)};
     out->compress = job->compress;
     if (out->compress.warmup < 0) out->compress.warmup = 0; /* what is measured lasts */
-    const size_t bucket_bytes = (size_t)job->exchange.bucket_bytes;
-    if (!taciti_bench_setting_emulated(setting)) return taciti_model_layout(&job->model, bucket_bytes, &out->layout);
-    TACITI_TRY(taciti_compute_profile(&job->compute, &out->profile));
-    return taciti_profile_layout(&out->profile, bucket_bytes, &out->layout);
+    TACITI_TRY(make_layout(setting, out));
+    return out->strategy->parts ? taciti_layout_seal_units(&out->layout, (size_t)job->exchange.bucket_bytes) : TACIT_OK;
 }
 
 void taciti_bench_variant_destroy(taciti_bench_variant *variant) {

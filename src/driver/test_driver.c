@@ -59,7 +59,7 @@ static const taciti_layout *layout_of(const void *self) { return &((const tiny *
 
 static taciti_network_arrays arrays_of(void *self) {
     const tiny *n = self;
-    return (taciti_network_arrays){n->parameters, n->gradients, n->copy16};
+    return (taciti_network_arrays){.parameters = n->parameters, .gradients = n->gradients, .copy16 = n->copy16};
 }
 
 /* Of the values that the network would compute with: those of the copy. */

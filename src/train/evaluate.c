@@ -8,15 +8,15 @@
 
 enum { LOSSES, TARGETS, LEFT, SUMS };
 
-/* Loss sum and number of targets of windows [first, last), in passes that fit the model, and whether this rank left. */
-static tacit_status sum_losses(taciti_trainer *trainer, uint64_t first, uint64_t last, double sums[SUMS]) {
-    while (first < last) {
-        if (taciti_stop_signal() != 0) {
-            sums[LEFT] = 1;
-            return TACIT_OK;
-        }
-        const uint64_t left = last - first;
+/* Loss sum and number of targets of windows [first, last), in passes that fit the model, and whether this rank left.
+ * Where ranks gather parameters, all make as many passes, and one that leaves goes on without samples. */
+static tacit_status sum_losses(taciti_trainer *trainer, uint64_t first, uint64_t last, uint64_t passes,
+                               double sums[SUMS]) {
+    for (uint64_t pass = 0; pass < passes; pass++) {
+        if (taciti_stop_signal() != 0) sums[LEFT] = 1;
+        const uint64_t left = sums[LEFT] > 0 ? 0 : last - first;
         const size_t count = left < trainer->micro ? (size_t)left : trainer->micro;
+        if (count == 0 && !trainer->strategy->parts) return TACIT_OK;
         TACITI_TRY(
             taciti_data_validation(trainer->data, first, count, trainer->time, trainer->tokens, trainer->targets));
         double loss = 0;
@@ -37,8 +37,9 @@ tacit_status taciti_trainer_evaluate(taciti_trainer *trainer, double *out_loss) 
     const uint64_t windows = asked > 0 && asked < all ? asked : all;
     const uint64_t rank = (uint64_t)trainer->rank, ranks = (uint64_t)trainer->ranks;
     double sums[SUMS] = {0};
-    TACITI_TRY(taciti_comm_agree(trainer->comm,
-                                 sum_losses(trainer, windows * rank / ranks, windows * (rank + 1) / ranks, sums)));
+    const uint64_t most = (windows + ranks - 1) / ranks, passes = (most + trainer->micro - 1) / trainer->micro;
+    TACITI_TRY(taciti_comm_agree(
+        trainer->comm, sum_losses(trainer, windows * rank / ranks, windows * (rank + 1) / ranks, passes, sums)));
     TACITI_TRY(taciti_comm_allreduce_f64(trainer->comm, sums, SUMS, TACITI_OP_SUM));
     (void)taciti_trace_add(&trainer->trace, TACITI_SPAN_EVAL, -1, begin);
     *out_loss = (double)NAN;

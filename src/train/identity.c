@@ -18,11 +18,14 @@ tacit_status taciti_trainer_agree(const taciti_trainer *trainer) {
     return taciti_comm_agree_text(trainer->comm, "data", text);
 }
 
-tacit_status taciti_trainer_agree_on_parameters(const taciti_trainer *trainer) {
+tacit_status taciti_trainer_agree_on_digest(const taciti_trainer *trainer, uint64_t digest) {
     char text[TEXT_BYTES];
-    const float *parameters = taciti_model_parameters(trainer->model);
-    (void)snprintf(text, sizeof text, "digest %016llx of %zu parameters",
-                   (unsigned long long)XXH3_64bits(parameters, trainer->layout.n * sizeof *parameters),
+    (void)snprintf(text, sizeof text, "digest %016llx of %zu parameters", (unsigned long long)digest,
                    trainer->layout.parameters);
     return taciti_comm_agree_text(trainer->comm, "initial model", text);
+}
+
+tacit_status taciti_trainer_agree_on_parameters(const taciti_trainer *trainer) {
+    const float *parameters = taciti_model_parameters(trainer->model);
+    return taciti_trainer_agree_on_digest(trainer, XXH3_64bits(parameters, trainer->layout.n * sizeof *parameters));
 }

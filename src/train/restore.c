@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -218,13 +219,14 @@ static tacit_status restore(taciti_trainer *trainer, const char *path, const cha
     }
     json_decref(meta);
     TACITI_TRY(status);
-    taciti_model_refresh(trainer->model);
+    if (!trainer->strategy->parts) taciti_model_refresh(trainer->model);
     return TACIT_OK;
 }
 
-/* Parameters that must be equal are; then the strategy starts what it has under way between steps. */
+/* Parameters that must be equal are; then the strategy starts what it has under way between steps. Of parts, each has
+ * read its own. */
 static tacit_status start(taciti_trainer *trainer, beginning how) {
-    if (how.equal) TACITI_TRY(taciti_trainer_agree_on_parameters(trainer));
+    if (how.equal && !trainer->strategy->parts) TACITI_TRY(taciti_trainer_agree_on_parameters(trainer));
     return taciti_driver_start(trainer->driver, trainer->position.step, how.restored);
 }
 
@@ -256,8 +258,48 @@ static tacit_status read_weights(taciti_trainer *trainer, const char *from) {
     return status;
 }
 
+/* Unit by unit, so that no rank ever holds all parameters. */
+static tacit_status initialise_units(taciti_trainer *trainer, uint64_t *digest) {
+    void *strategy = taciti_driver_strategy(trainer->driver);
+    XXH3_state_t *hash = XXH3_createState();
+    tacit_status status = hash == NULL || XXH3_64bits_reset(hash) == XXH_ERROR ? TACIT_E_MEMORY : TACIT_OK;
+    for (size_t u = 0; status == TACIT_OK && u < trainer->layout.unit_count; u++) {
+        const taciti_range r = taciti_layout_unit(&trainer->layout, u);
+        status = trainer->strategy->need(strategy, u);
+        if (status != TACIT_OK) break;
+        taciti_model_init_unit(trainer->model, u, (uint64_t)trainer->settings->train.seed);
+        (void)XXH3_64bits_update(hash, taciti_model_parameters(trainer->model) + r.at, r.n * sizeof(float));
+        trainer->strategy->release(strategy, u);
+    }
+    if (status == TACIT_OK) *digest = XXH3_64bits_digest(hash);
+    (void)XXH3_freeState(hash);
+    return status;
+}
+
+/* Files of weights are read as a whole. */
+static tacit_status read_parts(taciti_trainer *trainer, const char *from) {
+    void *strategy = taciti_driver_strategy(trainer->driver);
+    for (size_t u = 0; u < trainer->layout.unit_count; u++) TACITI_TRY(trainer->strategy->need(strategy, u));
+    return read_weights(trainer, from);
+}
+
+static tacit_status initialise_parts(taciti_trainer *trainer, const char *from) {
+    void *strategy = taciti_driver_strategy(trainer->driver);
+    uint64_t digest = 0;
+    if (from[0] == '\0') {
+        TACITI_TRY(taciti_comm_agree(trainer->comm, initialise_units(trainer, &digest)));
+        TACITI_TRY(taciti_trainer_agree_on_digest(trainer, digest));
+    } else {
+        TACITI_TRY(taciti_comm_agree(trainer->comm, read_parts(trainer, from)));
+        TACITI_TRY(taciti_trainer_agree_on_parameters(trainer));
+        for (size_t u = 0; u < trainer->layout.unit_count; u++) trainer->strategy->release(strategy, u);
+    }
+    return start(trainer, (beginning){.equal = true});
+}
+
 tacit_status taciti_trainer_initialise(taciti_trainer *trainer) {
     const char *from = trainer->settings->train.init.text;
+    if (trainer->strategy->parts) return initialise_parts(trainer, from);
     if (from[0] == '\0') {
         taciti_model_init(trainer->model, (uint64_t)trainer->settings->train.seed);
     } else {

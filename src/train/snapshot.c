@@ -19,8 +19,8 @@ static json_t *describe_run(const taciti_trainer *trainer) {
                : json_pack("{s:I,s:I,s:I,s:I,s:i,s:s,s:s,s:o,s:o}", "step", (json_int_t)trainer->position.step,
                            "skipped", (json_int_t)trainer->position.skipped, "tokens",
                            (json_int_t)trainer->position.tokens, "seed", (json_int_t)s->train.seed, "ranks",
-                           trainer->ranks, "strategy", trainer->strategy->name, "data", trainer->data_info.digest, "model",
-                           taciti_run_describe_model(&s->job.model), "config", values);
+                           trainer->ranks, "strategy", trainer->strategy->name, "data", trainer->data_info.digest,
+                           "model", taciti_run_describe_model(&s->job.model), "config", values);
 }
 
 tacit_status taciti_trainer_save(taciti_trainer *trainer) {

@@ -16,20 +16,27 @@ static bool is_faulty(const taciti_trainer *trainer, int64_t step) {
     return o->fail_at >= 0 && since >= 0 && since < o->fail_steps && trainer->rank == trainer->ranks - 1;
 }
 
+/* Empty passes before this rank's first: where ranks gather parameters, all make as many passes. */
+static size_t idle_passes(const taciti_trainer *trainer) {
+    const size_t own = trainer->share == 0 ? 1 : (trainer->share + trainer->micro - 1) / trainer->micro;
+    return trainer->strategy->parts ? trainer->passes - own : 0;
+}
+
 /* This rank's samples, micro-batch by micro-batch. A rank without samples still makes one empty pass: its gradient is
  * zero and its buckets are ready. */
 static tacit_status next_batch(void *context, int64_t step, size_t pass, taciti_model_batch *out, bool *last) {
     taciti_trainer *trainer = context;
     const taciti_train_settings *s = trainer->settings;
     const uint64_t seed = (uint64_t)s->train.seed, number = (uint64_t)step;
-    const size_t done = pass * trainer->micro, left = trainer->share - done;
-    const size_t count = left < trainer->micro ? left : trainer->micro;
+    const size_t idle = idle_passes(trainer), done = pass < idle ? 0 : (pass - idle) * trainer->micro;
+    const size_t left = trainer->share - done, max = pass < idle ? 0 : trainer->micro;
+    const size_t count = left < max ? left : max;
     const int64_t begin = taciti_now_ns();
     TACITI_TRY(taciti_data_train(trainer->data, seed, number * trainer->stride + trainer->sample + done, count,
                                  trainer->time, trainer->tokens, trainer->targets));
     (void)taciti_trace_add(&trainer->trace, TACITI_SPAN_DATA, -1, begin);
     const double scale = 1.0 / ((double)s->train.batch * (double)trainer->time);
-    *last = count == left;
+    *last = pass >= idle && count == left;
     *out = (taciti_model_batch){
         .tokens = trainer->tokens,
         .targets = trainer->targets,

@@ -43,6 +43,7 @@ static tacit_status resolve_sizes(taciti_trainer *trainer) {
     trainer->share = batch * (rank + 1) / ranks - trainer->first;
     const size_t largest = (batch + ranks - 1) / ranks, asked = (size_t)s->train.micro_batch;
     trainer->micro = asked == 0 || asked > largest ? largest : asked;
+    trainer->passes = largest == 0 ? 1 : (largest + trainer->micro - 1) / trainer->micro;
     return TACIT_OK;
 }
 
@@ -83,8 +84,9 @@ static tacit_status prepare_alone(taciti_trainer *trainer) {
     TACITI_TRY(taciti_data_check(trainer->data, trainer->time, trainer->settings->train.eval_every >= 0));
     TACITI_TRY(assign_samples(trainer));
     taciti_data_limit_vocabulary(trainer->data, (int32_t)trainer->settings->job.model.vocabulary);
-    return taciti_model_layout(&trainer->settings->job.model, (size_t)trainer->settings->job.exchange.bucket_bytes,
-                               &trainer->layout);
+    const size_t bucket_bytes = (size_t)trainer->settings->job.exchange.bucket_bytes;
+    TACITI_TRY(taciti_model_layout(&trainer->settings->job.model, bucket_bytes, &trainer->layout));
+    return trainer->strategy->parts ? taciti_layout_seal_units(&trainer->layout, bucket_bytes) : TACIT_OK;
 }
 
 /* The driver adds arrays and optimizer. */
@@ -109,6 +111,14 @@ static tacit_status predict_memory(taciti_trainer *trainer, taciti_memory_plan *
     plan.model =
         taciti_model_predict(&s->job.model, &trainer->layout, trainer->micro, trainer->time, trainer->threads, true);
     plan.moments = trainer->layout.n * taciti_optim_bytes_per_float(&s->job.optim);
+    if (trainer->strategy->memory != NULL) {
+        taciti_strategy_memory parts;
+        trainer->strategy->memory(&context, trainer->passes, &parts);
+        plan.moments = parts.moments;
+        plan.model.parameters = parts.parameters;
+        plan.model.gradients = parts.gradients;
+        if (plan.model.copy16 > 0) plan.model.copy16 = parts.copy16;
+    }
     TACITI_TRY(trainer->strategy->predict_bytes(&context, &plan.exchange));
     plan.process = taciti_peak_resident_bytes() + LIBRARIES_BYTES;
     plan.total = plan.model.parameters + plan.model.gradients + plan.model.copy16 + plan.model.activations +
@@ -121,8 +131,26 @@ static tacit_status predict_memory(taciti_trainer *trainer, taciti_memory_plan *
 static double min_bytes(const taciti_trainer *trainer) {
     const taciti_model_options *m = &trainer->settings->job.model;
     const double tokens = (double)trainer->micro * (double)trainer->time;
-    return (double)trainer->layout.n * (2 * sizeof(float)) +
+    const double parts = trainer->strategy->parts ? trainer->ranks : 1;
+    return (double)trainer->layout.n * (2 * sizeof(float)) / parts +
            tokens * (double)m->channels * (double)m->layers * sizeof(float);
+}
+
+/* What else may be done. */
+static const char *smaller(const taciti_trainer *trainer) {
+    return trainer->strategy->parts || trainer->ranks == 1
+               ? "a smaller model, --train.micro_batch or more ranks"
+               : "--strategy shard, which holds parts, a smaller model, --train.micro_batch or more hosts";
+}
+
+/* A limit of each process, as batch systems set. */
+static tacit_status check_limit(const taciti_trainer *trainer, double each) {
+    const size_t limit = taciti_data_limit_bytes();
+    if (limit == SIZE_MAX || each <= (double)limit) return TACIT_OK;
+    return taciti_fail(TACIT_E_MEMORY,
+                       "rank %d needs %.0f MiB of memory more, %.0f MiB are left of its limit (RLIMIT_DATA: prlimit "
+                       "--data, ulimit -d): %.0f bytes are missing; %s (--dry-run shows what takes how much)",
+                       trainer->rank, each * MIB, (double)limit * MIB, each - (double)limit, smaller(trainer));
 }
 
 /* The ranks of a host share what it has. Memory is given on first use, so without this a run would be killed in its
@@ -131,13 +159,14 @@ static tacit_status check_memory(const taciti_trainer *trainer) {
     const double available = (double)taciti_available_bytes(), total = (double)trainer->memory.total;
     const double min = min_bytes(trainer), each = (total > min ? total : min) - (double)taciti_peak_resident_bytes();
     const int local = taciti_comm_peer(trainer->comm, trainer->rank)->local_size;
+    TACITI_TRY(check_limit(trainer, each));
     if (available <= 0 || each * local <= available) return TACIT_OK;
     return taciti_fail(
         TACIT_E_MEMORY,
-        "host %s: %d rank%s with %.0f MiB each need %.0f MiB of memory, %.0f MiB are available; a smaller "
-        "model, --train.micro_batch or more hosts (--dry-run shows what takes how much)",
+        "host %s: %d rank%s with %.0f MiB each need %.0f MiB of memory, %.0f MiB are available; %s (--dry-run shows "
+        "what takes how much)",
         taciti_comm_peer(trainer->comm, trainer->rank)->host, local, local == 1 ? "" : "s", each * MIB,
-        each * local * MIB, available * MIB);
+        each * local * MIB, available * MIB, smaller(trainer));
 }
 
 tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, taciti_train_settings *settings,
@@ -171,8 +200,10 @@ static tacit_status build_alone(taciti_trainer *trainer) {
     const size_t spans = s->run.trace ? SPANS_PER_RUN : trainer->profiling.path != NULL ? SPANS_PER_PROFILED : 0;
     TACITI_TRY(taciti_trace_create(spans, &trainer->trace));
     TACITI_TRY(taciti_profiling_create(trainer));
-    TACITI_TRY(taciti_model_create(&s->job.model, &trainer->layout, trainer->pool, trainer->micro, trainer->time, true,
-                                   &trainer->model));
+    TACITI_TRY(trainer->strategy->parts ? taciti_model_create_reserved(&s->job.model, &trainer->layout, trainer->pool,
+                                                                       trainer->micro, trainer->time, &trainer->model)
+                                        : taciti_model_create(&s->job.model, &trainer->layout, trainer->pool,
+                                                              trainer->micro, trainer->time, true, &trainer->model));
     trainer->tokens = taciti_calloc(trainer->micro * trainer->time, sizeof *trainer->tokens);
     trainer->targets = taciti_calloc(trainer->micro * trainer->time, sizeof *trainer->targets);
     return trainer->tokens == NULL || trainer->targets == NULL ? TACIT_E_MEMORY : TACIT_OK;

@@ -78,6 +78,7 @@ typedef struct taciti_trainer {
     size_t first, share;   /* this rank's samples of each global batch: [first, first + share) */
     size_t sample, stride; /* index in the data of this rank's first sample of step 0; increment per step */
     size_t micro;          /* sequences per micro-batch */
+    size_t passes;         /* micro-batches of the rank with the most samples */
     taciti_data *data;
     taciti_data_info data_info;
     taciti_layout layout;
@@ -111,8 +112,10 @@ void taciti_trainer_close(taciti_trainer *trainer);
 /* identity.c: refuses ranks that differ in build, configuration, model or data. Collective. */
 tacit_status taciti_trainer_agree(const taciti_trainer *trainer);
 
-/* The same parameters on all ranks: files differ, memory fails. Collective. */
+/* The same parameters on all ranks: files differ, memory fails. _digest: of parameters that were hashed in pieces.
+ * Collective. */
 tacit_status taciti_trainer_agree_on_parameters(const taciti_trainer *trainer);
+tacit_status taciti_trainer_agree_on_digest(const taciti_trainer *trainer, uint64_t digest);
 
 /* folder.c: the run folder. claim locks it (E_CONFIG when another run works there); check, once the trainer is built,
  * finds out whether it has room for a checkpoint and is seen by all ranks that write parts of their own. Nothing in it

@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Laws of sharded runs: every stage is dp without clipping, resumed is uninterrupted on any number of ranks and from or to
+# dp, a poisoned step is skipped, memory is what was predicted, and limits are refused before the first step. Needs TACIT
+# (the program) and Open MPI's mpirun.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+. scripts/mpi-environment.sh
+. tests/check.sh
+tacit=${TACIT:-build/release/bin/tacit}
+work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+
+nano=(--model.preset nano --model.dtype f32 --train.threads 1 --train.batch 7 --train.eval_every 4 --train.eval_windows 5
+      --train.save_early 0 --train.save_every 4 --train.keep 9 --train.steps 8 --optim.warmup 5 --optim.lr 5e-3
+      --run.tensorboard false --exchange.bucket 64KiB)
+exact=(--optim.clip 0) # squares of parts are added in another order
+# run RANKS DIR FLAGS...
+run() { local n=$1 dir=$2; shift 2; timeout 120 "$MPIRUN" -n "$n" "$tacit" train "${nano[@]}" --run.dir "$work/$dir" "$@"; }
+shard() { local n=$1 dir=$2; shift 2; run "$n" "$dir" --strategy shard "$@"; }
+fork() { cp -r "$work/$1" "$work/$2" && rm -rf "$work/$2/ckpt/step_00000008"; }
+
+# look PROGRAM: Python with the readers below; tensors puts parts "name[a:b/n]" together.
+look() {
+  python3 - "$work" <<PY
+import glob, json, math, re, struct, sys
+work = sys.argv[1]
+def tensors(run, step=8):
+    out, parts = {}, {}
+    for path in sorted(glob.glob(f"{work}/{run}/ckpt/step_{step:08d}/*.safetensors")):
+        data = open(path, "rb").read()
+        size = struct.unpack("<Q", data[:8])[0]
+        for name, t in json.loads(data[8:8 + size]).items():
+            if name == "__metadata__": continue
+            begin, end = (8 + size + x for x in t["data_offsets"])
+            part = re.fullmatch(r"(.*)\[(\d+):(\d+)/(\d+)\]", name)
+            name, first = (part[1], int(part[2])) if part else (name, 0)
+            parts.setdefault(name, []).append((first, data[begin:end]))
+    for name, list in parts.items():
+        at = 0
+        for first, data in sorted(list):
+            assert 4 * first == at, (run, name, first)
+            at += len(data)
+        out[name] = b"".join(data for _, data in sorted(list))
+    return out
+def steps(run): return [r for r in map(json.loads, open(f"{work}/{run}/metrics.jsonl")) if "event" not in r]
+def events(run, kind): return [r for r in map(json.loads, open(f"{work}/{run}/metrics.jsonl")) if r.get("event") == kind]
+def same(a, b, step=8):
+    a, b = tensors(a, step), tensors(b, step)
+    assert a and a.keys() == b.keys(), (len(a), len(b), a.keys() ^ b.keys())
+    different = [n for n in a if a[n] != b[n]]
+    assert not different, different[:3]
+def near(a, b, tolerance=1e-5):
+    for x, y in zip(steps(a), steps(b), strict=True):
+        assert abs(x["loss"] - y["loss"]) <= tolerance * y["loss"], (x, y)
+$1
+PY
+}
+
+# ---- stages ------------------------------------------------------------------------------------------------------
+run 3 dp "${exact[@]}" --exchange.scheme flat >/dev/null 2>&1
+for stage in 1 2 3; do
+  check "stage $stage trains" shard 3 "s$stage" "${exact[@]}" --shard.stage $stage
+  check "stage $stage is dp bit for bit" look "same('dp', 's$stage'); near('dp', 's$stage', 1e-7)"
+done
+check "stage 0 trains" shard 3 s0 --exchange.scheme flat "${exact[@]}" --shard.stage 0
+check "stage 0 is dp bit for bit" look 'same("dp", "s0")'
+shard 3 blocking "${exact[@]}" --exchange.overlap false >/dev/null 2>&1
+check "overlapped is blocking bit for bit" look 'same("s3", "blocking")'
+run 1 one >/dev/null 2>&1
+for n in 1 2 5; do
+  shard "$n" "n$n" >/dev/null 2>&1
+  check "$n ranks lose what one loses" look "near('one', 'n$n')"
+done
+shard 3 micro --train.micro_batch 1 >/dev/null 2>&1
+check "micro-batches, of which ranks have different numbers" look 'near("one", "micro")'
+shard 3 few --train.batch 2 >/dev/null 2>&1; run 1 few1 --train.batch 2 >/dev/null 2>&1
+check "a rank without samples" look 'near("few1", "few")'
+check "a NaN gradient on one rank" shard 3 nan --train.fail_at 3
+check "is skipped everywhere" look 'assert [r["step"] for r in events("nan", "skipped")] == [4], events("nan", "skipped")'
+
+# ---- number formats ----------------------------------------------------------------------------------------------
+shard 3 bf16 --shard.gather bf16 >/dev/null 2>&1
+check "parameters that travel in bf16" look 'near("one", "bf16", 1e-2); a, b = steps("s3")[-1], steps("bf16")[-1]
+assert b["bytes_sent"] < 0.8 * a["bytes_sent"], (a, b)'
+shard 2 mixed --model.dtype bf16 --shard.gather bf16 --exchange.wire bf16 --train.micro_batch 2 >/dev/null 2>&1
+check "everything in bf16" look 'near("one", "mixed", 2e-2)'
+
+# ---- checkpoints -------------------------------------------------------------------------------------------------
+fork s3 again; check "resumed on as many ranks" shard 3 again "${exact[@]}" --resume
+check "is uninterrupted, bit for bit" look 'same("s3", "again")'
+fork bf16 again16; check "resumed with bf16 gathers" shard 3 again16 --shard.gather bf16 --resume
+check "is uninterrupted, bit for bit, in bf16" look 'same("bf16", "again16")'
+fork s3 stage1; check "resumed in another stage" shard 3 stage1 "${exact[@]}" --shard.stage 1 --resume
+check "changes nothing" look 'same("s3", "stage1")'
+fork dp dp-shard; check "dp goes on as shard" shard 3 dp-shard "${exact[@]}" --resume
+check "as if it had been one, bit for bit" look 'same("dp", "dp-shard")'
+fork s3 shard-dp; check "shard goes on as dp" run 3 shard-dp "${exact[@]}" --exchange.scheme flat --resume
+check "as if it had been the other, bit for bit" look 'same("dp", "shard-dp")'
+for n in 1 2 5; do
+  fork s3 "to$n"; check "resumed by $n ranks" shard "$n" "to$n" "${exact[@]}" --resume
+  check "goes on as one would, by $n" look "near('s3', 'to$n')"
+done
+check "one rank samples what three have saved" "$tacit" sample "$work/s3" --prompt a --tokens 8
+check "evaluates it" "$tacit" eval "$work/bf16"
+check "and exports it" "$tacit" export "$work/s3" -o "$work/exported"
+check "which shard begins from" shard 2 init --train.init "$work/exported" --train.steps 2
+
+# ---- memory ------------------------------------------------------------------------------------------------------
+expect "a dry run says what a rank takes" 0 'memory .* per rank: parameters' shard 4 dry --dry-run
+
+# ---- refusals ----------------------------------------------------------------------------------------------------
+expect "hosts first is not for shard" 3 'leave it out, or --strategy dp' shard 2 no --exchange.scheme hosts
+expect "a fourth stage" 3 'shard.stage' shard 2 no --shard.stage 4
+expect "compression" 3 'does not compress' shard 2 no --compress.codec topk
+finish_checks
