@@ -120,6 +120,11 @@ static tacit_status check_patterns(const taciti_settings *settings) {
     for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++) {
         size_t count = 0;
         TACITI_TRY((*s)->patterns(taciti_settings_options(settings, (*s)->options), patterns, &count));
+        if (count == 0 && *s == taciti_settings_strategy(settings))
+            return taciti_fail(TACIT_E_CONFIG,
+                               "tacit plan has no prices of strategy %s yet; --strategy dp prices the "
+                               "same step with everything on every rank",
+                               (*s)->name);
         for (size_t i = 0; i < count; i++) TACITI_TRY(taciti_plan_check_period((*s)->name, 1, patterns[i].every));
     }
     return TACIT_OK;

@@ -27,15 +27,8 @@
 
 static const char GRADIENTS[] = "gradients", MASTERS[] = "f32 parameters";
 
-bool taciti_shard_drops_parameters(const taciti_shard *s) {
-    return s->options.stage >= 3 && s->context.by_units && s->context.parameter_pages != NULL;
-}
-
-bool taciti_shard_drops_gradients(const taciti_shard *s) {
-    return s->options.stage >= 2 && s->context.by_units && s->context.gradient_pages != NULL;
-}
-
-float *taciti_shard_masters(const taciti_shard *s) {
+/* The array that this rank updates and saves. */
+static float *masters_of(const taciti_shard *s) {
     return s->masters.base != NULL ? s->masters.base : s->context.parameters;
 }
 
@@ -151,7 +144,7 @@ static tacit_status shard_start(void *self, int64_t step, bool restored) {
     taciti_shard *s = self;
     (void)step;
     (void)restored;
-    copy_own(s, taciti_shard_masters(s), s->context.parameters);
+    copy_own(s, masters_of(s), s->context.parameters);
     for (size_t u = 0; u < s->context.layout->unit_count; u++) s->units[u].users = 0;
     s->started = true;
     return taciti_shard_ahead(s);
@@ -236,7 +229,7 @@ static tacit_status collect(taciti_shard *s) {
 static void update(taciti_shard *s, double lr, double scale) {
     const taciti_strategy_context *c = &s->context;
     const int64_t begin_ns = taciti_now_ns();
-    float *masters = taciti_shard_masters(s);
+    float *masters = masters_of(s);
     taciti_optim_begin(c->optim, lr, scale);
     for (size_t b = 0; b < c->layout->bucket_count; b++)
         taciti_optim_update_range(c->optim, masters, c->gradients, NULL, s->own[b].at, s->own[b].n, NULL);
@@ -283,7 +276,7 @@ static void shard_state(void *self, taciti_state *out) {
     const size_t buckets = s->context.layout->bucket_count;
     taciti_optim_list_ranges(s->context.optim, s->own, buckets, out);
     taciti_state_add_ranges(out, "model", TACITI_STATE_SHARED, TACITI_STATE_MEAN, s->context.layout,
-                            s->started ? taciti_shard_masters(s) : s->context.parameters, s->own, buckets);
+                            s->started ? masters_of(s) : s->context.parameters, s->own, buckets);
 }
 
 extern const taciti_strategy taciti_strategy_dp;

@@ -56,11 +56,12 @@ typedef struct taciti_shard {
 taciti_range taciti_shard_owned(const taciti_bucket *bucket, int rank, int size);
 
 /* The arrays that are held in parts: their pages are given back. */
-bool taciti_shard_drops_parameters(const taciti_shard *s);
-bool taciti_shard_drops_gradients(const taciti_shard *s);
-
-/* The array that this rank updates and saves. */
-float *taciti_shard_masters(const taciti_shard *s);
+static inline bool taciti_shard_drops_parameters(const taciti_shard *s) {
+    return s->options.stage >= 3 && s->context.by_units && s->context.parameter_pages != NULL;
+}
+static inline bool taciti_shard_drops_gradients(const taciti_shard *s) {
+    return s->options.stage >= 2 && s->context.by_units && s->context.gradient_pages != NULL;
+}
 
 /* shard_units.c: parameters. forget: what others own is old from now on. ahead: begins the first gathers of the next
  * step, or all of them if the network does not ask for units. */

@@ -45,28 +45,66 @@ static bool is_early(const taciti_layout *layout, size_t unit) {
     return false;
 }
 
-/* Unsharded gradients at once: of the unit that is computed, of the one before it, whose sum is on its way, and of the
- * one below, where the backward pass has written a bias already; of early units all the time. */
-static size_t gradient_floats(const taciti_layout *layout) {
-    size_t max = 0;
-    for (size_t u = 0; u < layout->unit_count; u++) {
-        size_t n = 0;
-        for (size_t k = 0; k < layout->unit_count; k++)
-            if ((k >= u && k < u + 3) || is_early(layout, k)) n += taciti_layout_unit(layout, k).n;
-        if (n > max) max = n;
+/* Floats of whole units that are in memory at some moment of a step. */
+typedef struct moment {
+    size_t parameters, gradients;
+} moment;
+
+/* While unit u of the backward pass is computed: parameters of it and of the next, which is on its way (of the last
+ * unit only gradients are written); gradients of it, of the one before, whose sum is on its way, of the next, where a
+ * bias has been written already, and of early units all the time. */
+static moment backward_moment(const taciti_layout *layout, size_t u) {
+    moment m = {0, 0};
+    for (size_t k = 0; k < layout->unit_count; k++) {
+        const size_t n = taciti_layout_unit(layout, k).n;
+        if (k >= u && k < u + 2 && k + 1 < layout->unit_count) m.parameters += n;
+        if ((k + 1 >= u && k < u + 2) || is_early(layout, k)) m.gradients += n;
     }
-    return max;
+    return m;
+}
+
+/* While the head is computed: early units, the first block of the backward pass on its way, and the unit of the last
+ * norm. */
+static moment head_moment(const taciti_layout *layout) {
+    moment m = {0, 0};
+    for (size_t k = 0; k < layout->unit_count; k++) {
+        const size_t n = taciti_layout_unit(layout, k).n;
+        if (k < 2 || is_early(layout, k)) m.parameters += n;
+        if (is_early(layout, k)) m.gradients += n;
+    }
+    return m;
+}
+
+/* What each of a step's moments takes; the largest counts. */
+typedef struct holdings {
+    const taciti_strategy_context *context;
+    bool parameters, gradients; /* in parts */
+    moment units;
+    size_t parameter_floats, gradient_floats;
+} holdings;
+
+static void consider(holdings *h, moment m) {
+    const size_t all = h->context->layout->n;
+    const size_t p = h->parameters ? with_own(h->context, m.parameters) : all;
+    const size_t g = h->gradients ? with_own(h->context, m.gradients) : all;
+    if (p + g < h->parameter_floats + h->gradient_floats) return;
+    h->units = m;
+    h->parameter_floats = p;
+    h->gradient_floats = g;
 }
 
 void taciti_shard_memory(const taciti_strategy_context *context, size_t passes, taciti_strategy_memory *out) {
     const taciti_shard_options *o = context->options;
     const taciti_layout *layout = context->layout;
-    const size_t room = taciti_shard_room(layout), all = layout->n;
-    const bool parts = o->stage >= 2 && passes == 1;
+    holdings h = {.context = context, .parameters = o->stage >= 3, .gradients = o->stage >= 2 && passes == 1};
+    consider(&h, (moment){taciti_shard_room(layout), 0}); /* the forward pass */
+    consider(&h, head_moment(layout));
+    for (size_t u = 0; u < layout->unit_count; u++) consider(&h, backward_moment(layout, u));
+    const size_t copy = h.parameters && h.units.parameters < layout->n ? h.units.parameters : layout->n;
     *out = (taciti_strategy_memory){
-        .parameters = sizeof(float) * (o->stage >= 3 ? with_own(context, room) : all),
-        .gradients = sizeof(float) * (parts ? with_own(context, gradient_floats(layout)) : all),
-        .copy16 = sizeof(taciti_bf16) * (o->stage >= 3 && room < all ? room : all),
+        .parameters = sizeof(float) * h.parameter_floats,
+        .gradients = sizeof(float) * h.gradient_floats,
+        .copy16 = sizeof(taciti_bf16) * copy,
         .moments = own_floats(context) * taciti_optim_bytes_per_float(context->optim_options),
     };
 }
@@ -75,9 +113,10 @@ tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, 
     const taciti_shard_options *o = context->options;
     const taciti_exchange_options reduce = taciti_shard_reduce_options(context->exchange_options);
     const taciti_exchange_options gather = taciti_shard_gather_options(context->exchange_options, o->gather);
-    *out = taciti_exchange_predict_bytes(context->comm, context->layout, &reduce) +
-           taciti_exchange_predict_bytes(context->comm, context->layout, &gather);
-    if (o->gather != TACITI_SHARD_F32) *out += own_floats(context) * sizeof(float);
+    *out = taciti_exchange_predict_bytes(context->comm, context->layout, &reduce);
+    if (o->gather == TACITI_SHARD_F32) return TACIT_OK; /* f32 is received where it is read: no buffer is touched */
+    *out +=
+        taciti_exchange_predict_bytes(context->comm, context->layout, &gather) + own_floats(context) * sizeof(float);
     return TACIT_OK;
 }
 

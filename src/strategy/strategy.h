@@ -69,7 +69,8 @@ typedef struct taciti_strategy {
     tacit_status (*check)(const void *options, const taciti_hosts *hosts);
 
     /* Lists the *count patterns that the planner prices: that of these options, and alternatives worth comparing.
-     * Returns E_CONFIG for options that no pattern describes. The patterns borrow from `options`. Not collective. */
+     * 0: it cannot price this strategy. Returns E_CONFIG for options that no pattern describes. The patterns borrow
+     * from `options`. Not collective. */
     tacit_status (*patterns)(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count);
 
     /* Creates the strategy. Collective. Returns owned. */
@@ -109,8 +110,8 @@ typedef struct taciti_strategy {
     tacit_status (*write)(void *self, size_t unit);
 
     /* For strategies whose ranks update parts of the parameters (`parts`): the bytes of the flat arrays that this rank
-     * holds at once, if the network has arrays of reserved pages and its steps have so many passes. Reads what
-     * predict_bytes reads. NULL: whole arrays. */
+     * holds when it holds the most, if the network has arrays of reserved pages and its steps have so many passes.
+     * Reads what predict_bytes reads. NULL: whole arrays. */
     void (*memory)(const taciti_strategy_context *context, size_t passes, taciti_strategy_memory *out);
 
     /* Returns the strategy that these options amount to, or NULL for this one. NULL: always this one. */
