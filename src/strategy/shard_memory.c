@@ -51,14 +51,14 @@ typedef struct moment {
 } moment;
 
 /* While unit u of the backward pass is computed: parameters of it and of the next, which is on its way (of the last
- * unit only gradients are written); gradients of it, of the one before, whose sum is on its way, of the next, where a
- * bias has been written already, and of early units all the time. */
+ * unit only gradients are written); gradients of it, of the two before, whose sums are on their way, and of early units
+ * all the time. */
 static moment backward_moment(const taciti_layout *layout, size_t u) {
     moment m = {0, 0};
     for (size_t k = 0; k < layout->unit_count; k++) {
         const size_t n = taciti_layout_unit(layout, k).n;
         if (k >= u && k < u + 2 && k + 1 < layout->unit_count) m.parameters += n;
-        if ((k + 1 >= u && k < u + 2) || is_early(layout, k)) m.gradients += n;
+        if ((k + 2 >= u && k <= u) || is_early(layout, k)) m.gradients += n;
     }
     return m;
 }

@@ -167,6 +167,7 @@ tacit_status taciti_shard_need(void *self, size_t unit) {
     if (u->users++ > 0) return TACIT_OK;
     if (!s->recorded) TACITI_TRY(append(s, unit));
     if (s->recorded) follow(s, unit);
+    if (s->position == 1) s->wait_ns = 0; /* what an evaluation waited for is not the step's */
     if (u->state == TACITI_UNIT_ABSENT) {
         TACITI_TRY(make_room(s, u));
         TACITI_TRY(begin(s, u));

@@ -37,9 +37,11 @@ tacit_status taciti_trainer_evaluate(taciti_trainer *trainer, double *out_loss) 
     const uint64_t windows = asked > 0 && asked < all ? asked : all;
     const uint64_t rank = (uint64_t)trainer->rank, ranks = (uint64_t)trainer->ranks;
     double sums[SUMS] = {0};
-    const uint64_t most = (windows + ranks - 1) / ranks, passes = (most + trainer->micro - 1) / trainer->micro;
-    TACITI_TRY(taciti_comm_agree(
-        trainer->comm, sum_losses(trainer, windows * rank / ranks, windows * (rank + 1) / ranks, passes, sums)));
+    const uint64_t max = (windows + ranks - 1) / ranks, passes = (max + trainer->micro - 1) / trainer->micro;
+    const tacit_status status = sum_losses(trainer, windows * rank / ranks, windows * (rank + 1) / ranks, passes, sums);
+    if (status != TACIT_OK && trainer->strategy->parts && ranks > 1) /* others wait for its parts */
+        taciti_comm_abort(trainer->comm, status);
+    TACITI_TRY(taciti_comm_agree(trainer->comm, status));
     TACITI_TRY(taciti_comm_allreduce_f64(trainer->comm, sums, SUMS, TACITI_OP_SUM));
     (void)taciti_trace_add(&trainer->trace, TACITI_SPAN_EVAL, -1, begin);
     *out_loss = (double)NAN;
