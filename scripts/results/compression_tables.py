@@ -314,10 +314,11 @@ def knee_bars(runs, times):
     if "gravac" in runs:
         gravac = best_of(times, ("gravac",))[1]
         whole = {m: statistics.mean(steps[-1]["elapsed"] for steps in runs[m].values()) for m in ("knee", "gravac")}
+        both = math.isfinite(seconds + gravac)
+        gain = gravac / seconds if both else whole["gravac"] / whole["knee"]
         yield ("8 hosts: `knee` at least %g times fewer seconds than `gravac`" % KNEE_GRAVAC_BAR,
-               "to the loss: %s; whole run: %.2f times" % (
-               "%.2f times" % (gravac / seconds) if math.isfinite(seconds + gravac) else "not in every run", whole["gravac"] / whole["knee"]),
-               math.isfinite(seconds) and gravac / seconds >= KNEE_GRAVAC_BAR)
+               "%.2f times to the loss" % gain if both else "%.2f times for as many steps; not every run reaches the loss" % gain,
+               both and gain >= KNEE_GRAVAC_BAR)
 
 
 def lab_bars(folder):
@@ -399,7 +400,7 @@ def tune_table(folder):
         method, rate = os.path.basename(path)[: -len(".jsonl")].split("_")
         losses.setdefault(method, {})[float(rate)] = final_loss(read_run(path))
     rates = sorted({rate for found in losses.values() for rate in found})
-    rows = [[METHODS[m]] + [("**%.4f**" if losses[m].get(r) == min(losses[m].values()) else "%.4f") % losses[m].get(r, math.nan) for r in rates]
+    rows = [[METHODS[m]] + [("**%.4f**" if losses[m][r] == min(losses[m].values()) else "%.4f") % losses[m][r] if r in losses[m] else "-" for r in rates]
             for m in METHODS if m in losses]
     return table(["method"] + ["lr %g" % rate for rate in rates], rows) if rows else None
 
