@@ -48,6 +48,9 @@ static tacit_status copy_compression(tacit_job *job, const taciti_settings *from
     TACITI_TRY(copy_options(job, TACITI_JOB_CONTROLLER, from, c->controller->options, c->controller->options_size));
     c->codec_options = job->options[TACITI_JOB_CODEC];
     c->controller_options = job->options[TACITI_JOB_CONTROLLER];
+    if (c->gather != NULL)
+        TACITI_TRY(copy_options(job, TACITI_JOB_GATHER, from, c->gather->options, c->gather->options_size));
+    c->gather_options = job->options[TACITI_JOB_GATHER];
     return TACIT_OK;
 }
 

@@ -63,7 +63,7 @@ typedef enum taciti_job_phase {
     TACITI_JOB_AVERAGED, /* parameters are the mean */
 } taciti_job_phase;
 
-enum { TACITI_JOB_STRATEGY, TACITI_JOB_CODEC, TACITI_JOB_CONTROLLER, TACITI_JOB_OPTIONS };
+enum { TACITI_JOB_STRATEGY, TACITI_JOB_CODEC, TACITI_JOB_GATHER, TACITI_JOB_CONTROLLER, TACITI_JOB_OPTIONS };
 
 struct tacit_job {
     taciti_handle handle;

@@ -168,7 +168,7 @@ taciti_residual taciti_allreduce_residual(const taciti_allreduce *reduce, size_t
     if (reduce->arrangement.hosts == 1 || reduce->encoding.codec->identity || n == 0) return (taciti_residual){0};
     taciti_residual residual = sizes_of(reduce, taciti_allreduce_cut(reduce, n).pieces, reduce->segment_n);
     residual.feedback = feedback;
-    residual.results = !reduce->gather || feedback.errors; /* gather has none, but a run that resumes may bring some */
+    residual.results = (!reduce->gather || feedback.errors) && !feedback.half; /* a resumed run may bring gather some */
     residual.lasting = true;
     return residual;
 }

@@ -78,13 +78,14 @@ static tacit_status move_coded(taciti_exchange *exchange, float *x, size_t n, ta
     taciti_residual *residual = exchange->store.all != NULL ? &exchange->store.all[task.bucket] : NULL;
     taciti_exchange_tally *tally = &exchange->tallies[task.bucket];
     const int64_t begin_ns = taciti_now_ns();
-    if (task.part != TACITI_HALF_ALL_GATHER) { /* which goes on with what a reduce-scatter began */
-        *tally = (taciti_exchange_tally){.run_ns = 0};
+    const bool gathers = task.part == TACITI_HALF_ALL_GATHER;
+    if (!gathers) {
+        *tally = (taciti_exchange_tally){.run_ns = {0}};
         if (residual != NULL) taciti_residual_begin(residual, task.dense || exchange->moved, x, n);
     }
     task.tallies = tally->kinds;
     const tacit_status status = move_by(exchange, x, n, &task, residual);
-    tally->run_ns += taciti_now_ns() - begin_ns;
+    tally->run_ns[gathers ? TACITI_PAYLOAD_RESULT : TACITI_PAYLOAD_CONTRIBUTION] += taciti_now_ns() - begin_ns;
     return status;
 }
 
@@ -267,17 +268,20 @@ void taciti_exchange_at(taciti_exchange *exchange, int64_t step, const taciti_ex
 }
 
 /* The first bucket of a step: no other is under way. */
-static void clear_histogram(taciti_exchange *exchange) {
-    if (!exchange->counting && exchange->task.histogram != NULL)
-        memset(exchange->histogram, 0, TACITI_MAGNITUDE_BINS * sizeof *exchange->histogram);
+static void begin_counting(taciti_exchange *exchange, taciti_half part) {
+    const bool first = !exchange->counting;
     exchange->counting = true;
+    if (first && exchange->task.histogram != NULL)
+        memset(exchange->histogram, 0, TACITI_MAGNITUDE_BINS * sizeof *exchange->histogram);
+    if (first && part == TACITI_HALF_ALL_GATHER && exchange->tallies != NULL)
+        memset(exchange->tallies, 0, exchange->layout->bucket_count * sizeof *exchange->tallies);
 }
 
 static tacit_status begin(taciti_exchange *exchange, float *flat, size_t bucket, taciti_half part, const char *name) {
     taciti_bucket_task task = exchange->task;
     task.bucket = bucket;
     task.part = part;
-    clear_histogram(exchange);
+    begin_counting(exchange, part);
     return taciti_bucket_begin(&exchange->jobs, flat, &task, name);
 }
 
@@ -298,7 +302,7 @@ tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket) {
 }
 
 tacit_status taciti_exchange_run(taciti_exchange *exchange, float *flat) {
-    clear_histogram(exchange);
+    begin_counting(exchange, TACITI_HALF_BOTH);
     return taciti_bucket_run_all(&exchange->jobs, flat, &exchange->task, "all-reduce of bucket");
 }
 
@@ -327,7 +331,7 @@ bool taciti_exchange_owned(const taciti_exchange *exchange, size_t bucket, size_
 }
 
 const taciti_exchange_tally *taciti_exchange_tally_of(const taciti_exchange *exchange, size_t bucket) {
-    static const taciti_exchange_tally NONE = {.run_ns = 0};
+    static const taciti_exchange_tally NONE = {.run_ns = {0}};
     return exchange->tallies == NULL ? &NONE : &exchange->tallies[bucket];
 }
 

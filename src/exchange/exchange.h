@@ -63,11 +63,12 @@ typedef struct taciti_exchange_setting {
     bool observe; /* magnitudes of contributions are counted: taciti_exchange_histogram() */
 } taciti_exchange_setting;
 
-/* What this rank did with a bucket in its last exchange. */
+/* What this rank did with a bucket in its last exchange; of all-gathers that began alone, in all since the last settle.
+ */
 typedef struct taciti_exchange_tally {
     taciti_payload_tally kinds[TACITI_PAYLOAD_KINDS]; /* dense: bytes alone; with trial or observe
                                                          also the contributions, all of which count as kept */
-    int64_t run_ns;                                   /* of the whole exchange, waits included */
+    int64_t run_ns[TACITI_PAYLOAD_KINDS]; /* waits included: of an all-reduce or reduce-scatter; of all-gathers */
 } taciti_exchange_tally;
 
 typedef struct taciti_exchange taciti_exchange;

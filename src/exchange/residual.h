@@ -27,6 +27,7 @@ typedef struct taciti_feedback {
     double decay;    /* factor of a contribution's residual; 1: nothing is forgotten */
     double momentum; /* of contributions; 0: none. Without errors u itself is encoded, and stays (Signum) */
     bool estimates;  /* EF21 instead: without errors, decay and momentum */
+    bool half;       /* results have none: what ranks own is not the sum that they gather */
 } taciti_feedback;
 
 typedef enum taciti_residual_array {

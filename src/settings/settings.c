@@ -148,13 +148,16 @@ const void *taciti_settings_options(const taciti_settings *settings, const tacit
 
 taciti_compression_setup taciti_settings_compression(const taciti_settings *settings) {
     const taciti_codec *codec = taciti_codec_find(settings->compress.codec.text);
+    const taciti_codec *gather = taciti_codec_find(settings->compress.gather.text);
     const taciti_controller *controller = taciti_controller_find(settings->adapt.policy.text);
     return (taciti_compression_setup){
         .codec = codec,
         .codec_options = codec == NULL ? NULL : taciti_settings_options(settings, codec->options),
         .options = &settings->compress,
         .controller = controller,
-        .controller_options = controller == NULL ? NULL : taciti_settings_options(settings, controller->options)};
+        .controller_options = controller == NULL ? NULL : taciti_settings_options(settings, controller->options),
+        .gather = gather,
+        .gather_options = gather == NULL ? NULL : taciti_settings_options(settings, gather->options)};
 }
 
 /* ---- presets ----------------------------------------------------------------------------------------------------- */
@@ -187,7 +190,9 @@ tacit_status taciti_settings_complete(taciti_settings *settings) {
 /* A factor that the codec does not have is a misunderstanding. */
 static tacit_status check_factor(const taciti_settings *settings, const taciti_codec *codec) {
     taciti_place place;
-    if (codec == NULL || codec->selects || settings->compress.factor == 1) return TACIT_OK;
+    const taciti_codec *gather = taciti_settings_compression(settings).gather;
+    if (codec == NULL || codec->selects || (gather != NULL && gather->selects) || settings->compress.factor == 1)
+        return TACIT_OK;
     if (!taciti_config_find(&settings->config, "compress.factor", &place) || !*place.given) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "compress.factor %g: codec %s sends every element; leave the factor out, or give 1 for dense "
@@ -210,6 +215,10 @@ static tacit_status check_compression(const taciti_settings *settings, const tac
     TACITI_TRY(taciti_compression_check(&setup));
     TACITI_TRY(taciti_compression_check_momentum(&setup, &settings->optim));
     TACITI_TRY(check_momentum(setup.options, strategy));
+    if (setup.gather != NULL && !strategy->parts)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.gather %s: strategy %s gathers no parameters; leave it out, or --strategy shard",
+                           setup.gather->name, strategy->name);
     if (setup.codec == NULL || strategy->compresses) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "compress.codec %s: strategy %s does not compress; leave it out, choose a number format with "

@@ -22,9 +22,29 @@ static taciti_exchange_compression compression_of(const taciti_compression_setup
                      .options = setup->codec_options,
                      .seed = (uint64_t)o->seed,
                      .expected = {.factor = setup->codec->selects ? o->factor : 0}},
-        .feedback = {.errors = feedback, .decay = o->decay, .momentum = o->momentum, .estimates = o->estimate},
-        .collective = o->collective,
+        .feedback = {.errors = feedback && setup->half != TACITI_HALF_ALL_GATHER,
+                     .decay = o->decay,
+                     .momentum = o->momentum,
+                     .estimates = o->estimate,
+                     .half = setup->half != TACITI_HALF_BOTH},
+        .collective = setup->half == TACITI_HALF_BOTH ? o->collective : TACITI_ROUTE_SCATTER,
     };
+}
+
+taciti_compression_setup taciti_compression_gather_setup(const taciti_compression_setup *setup,
+                                                         taciti_compress_options *options) {
+    const taciti_compress_options *o = setup->options;
+    *options = *o;
+    options->factor = o->back > 0 ? o->back : o->factor;
+    options->back = 0;
+    options->what = TACITI_SENDS_GRADIENT;
+    options->feedback = options->estimate = false;
+    options->decay = 1;
+    options->momentum = 0;
+    return (taciti_compression_setup){.codec = setup->gather,
+                                      .codec_options = setup->gather_options,
+                                      .options = options,
+                                      .half = TACITI_HALF_ALL_GATHER};
 }
 
 static const taciti_controller *controller_of(const taciti_compression_setup *setup) {
@@ -155,6 +175,16 @@ static taciti_codec_setting setting_of(const taciti_compression *c, size_t bucke
     return (taciti_codec_setting){.factor = factor, .threshold = own || factor <= 1 ? 0 : c->thresholds[kind].value};
 }
 
+static tacit_status begin(taciti_compression *c, float *flat, size_t bucket) {
+    if (c->setup.half == TACITI_HALF_REDUCE_SCATTER) return taciti_reduce_scatter_begin(c->exchange, flat, bucket);
+    if (c->setup.half == TACITI_HALF_ALL_GATHER) return taciti_all_gather_begin(c->exchange, flat, bucket);
+    return taciti_exchange_begin(c->exchange, flat, bucket);
+}
+
+bool taciti_compression_is_dense(const taciti_compression *c) {
+    return c->setup.codec == NULL || taciti_compression_factor(c, c->layout->bucket_count) <= 1;
+}
+
 tacit_status taciti_compression_begin(taciti_compression *c, float *flat, size_t bucket) {
     const taciti_bucket *b = &c->layout->buckets[bucket];
     if (taciti_compression_sends_momentum(c))
@@ -169,7 +199,7 @@ tacit_status taciti_compression_begin(taciti_compression *c, float *flat, size_t
             .observe = c->decision.histogram && taciti_compression_is_shown(c)};
         taciti_exchange_at(c->exchange, c->step, &setting);
     }
-    return taciti_exchange_begin(c->exchange, flat, bucket);
+    return begin(c, flat, bucket);
 }
 
 tacit_status taciti_compression_settle(taciti_compression *c, bool taken, double lr, double norm,

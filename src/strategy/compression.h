@@ -18,6 +18,10 @@
  * moments are frozen. From then on each bucket becomes this rank's share of the new first moment before it is
  * exchanged, so the sum is that moment and not the gradient: taciti_compression_sends_momentum().
  *
+ * Strategies that own parts of arrays use two objects, one per half of the all-reduce (`half`): one sums gradients, the
+ * other gathers what the owners have made of the sums, with compress.back as its factor. The gathered half has no
+ * residuals: its sender knows what it has not sent yet.
+ *
  * Without a codec it is an exchange with exchange.wire, and settle() sends nothing.
  */
 #ifndef TACITI_STRATEGY_COMPRESSION_H
@@ -32,19 +36,20 @@ typedef enum taciti_compress_scope { TACITI_SCOPE_MODEL, TACITI_SCOPE_BUCKET } t
 typedef enum taciti_compress_what { TACITI_SENDS_GRADIENT, TACITI_SENDS_MOMENTUM } taciti_compress_what;
 
 typedef struct taciti_compress_options {
-    taciti_text codec; /* compress.codec: a name of the registry, or "none" */
-    int what;          /* compress.what: taciti_compress_what */
-    double factor;     /* compress.factor: elements per element that a rank sends */
-    double back;       /* compress.back: the same for the sum on its way back; 0: as factor */
-    int scope;         /* compress.scope: taciti_compress_scope */
-    int64_t warmup;    /* compress.warmup: steps in which the factor rises; -1: from those of the learning rate */
-    double start;      /* compress.start: factor with which the warm-up begins */
-    bool feedback;     /* compress.feedback: what a codec loses is added in the next step */
-    double decay;      /* compress.decay: residuals are multiplied by it in every step */
-    double momentum;   /* compress.momentum: momentum correction of residuals */
-    bool estimate;     /* compress.estimate: ranks send the change of an estimate of their gradient (EF21) */
-    int collective;    /* compress.collective: auto, scatter, gather */
-    int64_t seed;      /* compress.seed: of codecs that draw */
+    taciti_text codec;  /* compress.codec: a name of the registry, or "none" */
+    taciti_text gather; /* compress.gather: the same, of parameters that strategy shard gathers */
+    int what;           /* compress.what: taciti_compress_what */
+    double factor;      /* compress.factor: elements per element that a rank sends */
+    double back;        /* compress.back: the same for the sum on its way back; 0: as factor */
+    int scope;          /* compress.scope: taciti_compress_scope */
+    int64_t warmup;     /* compress.warmup: steps in which the factor rises; -1: from those of the learning rate */
+    double start;       /* compress.start: factor with which the warm-up begins */
+    bool feedback;      /* compress.feedback: what a codec loses is added in the next step */
+    double decay;       /* compress.decay: residuals are multiplied by it in every step */
+    double momentum;    /* compress.momentum: momentum correction of residuals */
+    bool estimate;      /* compress.estimate: ranks send the change of an estimate of their gradient (EF21) */
+    int collective;     /* compress.collective: auto, scatter, gather */
+    int64_t seed;       /* compress.seed: of codecs that draw */
 } taciti_compress_options;
 extern const taciti_option_table taciti_compress_option_table; /* section "compress" */
 
@@ -60,6 +65,9 @@ typedef struct taciti_compression_setup {
     const taciti_compress_options *options; /* borrowed; not NULL if there is a codec */
     const taciti_controller *controller;    /* NULL: the factor is fixed */
     const void *controller_options;         /* borrowed */
+    const taciti_codec *gather;             /* compress.gather, of parameters; NULL: none. Ignored by create() */
+    const void *gather_options;             /* borrowed */
+    taciti_half half;                       /* what begin() starts */
 } taciti_compression_setup;
 
 /* Returns E_CONFIG, with what to type, for a codec that carries no sum, and for options that do not suit it. */
@@ -72,6 +80,10 @@ tacit_status taciti_compression_check_momentum(const taciti_compression_setup *s
 typedef struct taciti_compression taciti_compression;
 struct taciti_strategy_context;
 struct taciti_step_report;
+
+/* The setup of the half that gathers. *options receives its options, with compress.back as the factor; borrowed. */
+taciti_compression_setup taciti_compression_gather_setup(const taciti_compression_setup *setup,
+                                                         taciti_compress_options *options);
 
 /* Creates the exchange over all ranks. Borrows what the context points to. Collective. */
 tacit_status taciti_compression_create(const struct taciti_strategy_context *context, taciti_compression **out);
@@ -87,8 +99,11 @@ tacit_status taciti_compression_start(taciti_compression *compression, int64_t s
 /* Sets the step of the buckets that begin next, where it does not follow the last one. Not collective. */
 void taciti_compression_at(taciti_compression *compression, int64_t step);
 
-/* taciti_exchange_begin(), with what was decided for this bucket. */
+/* taciti_exchange_begin(), or of the half, with what was decided for this bucket. */
 tacit_status taciti_compression_begin(taciti_compression *compression, float *flat, size_t bucket);
+
+/* Whether the step under way compresses nothing. */
+bool taciti_compression_is_dense(const taciti_compression *compression);
 
 /* Whether the sums of the step under way are first moments of the optimizer, for taciti_optim_update_by_momentum(); it
  * stays until that update. */

@@ -125,10 +125,10 @@ static void fill_mine(taciti_compression *c, const taciti_step_report *report) {
     *head = (taciti_statistics_head){.costs = {0}};
     for (size_t b = 0; b < c->layout->bucket_count; b++) {
         const taciti_exchange_tally *tally = taciti_exchange_tally_of(c->exchange, b);
-        head->costs.busy_s += (double)tally->run_ns * per_ns;
         for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++) {
             const taciti_payload_tally *one = &tally->kinds[kind];
             *seen_of(c, c->mine, kind, b) = seen(one);
+            head->costs.busy_s += (double)tally->run_ns[kind] * per_ns;
             head->costs.bytes += (double)one->bytes;
             head->costs.encode_s += (double)(one->encode_ns + one->decode_ns) * per_ns;
         }

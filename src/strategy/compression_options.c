@@ -22,6 +22,10 @@ static const char *codec_name(size_t index) {
 static const taciti_option OPTIONS[] = {
     TACITI_OPTION("codec", NAME, AT(codec), "none", .names = codec_name,
                   .help = "what sums over ranks are compressed with; `tacit info codecs` lists them"),
+    TACITI_OPTION("gather", NAME, AT(gather), "none", .names = codec_name,
+                  .help =
+                      "what the parameters that strategy shard gathers are compressed with: in stages 1 and 2 their "
+                      "changes (with compress.back), in stage 3 their values"),
     TACITI_OPTION("what", ENUM, AT(what), "gradient", .choices = "gradient|momentum",
                   .help = "what ranks compress: their gradients, or from optim.freeze on their first moments (1-bit "
                           "Adam), dense before"),
@@ -82,8 +86,11 @@ static tacit_status check_policy(const taciti_compression_setup *setup) {
 }
 
 /* What has no effect. */
-static tacit_status check_effects(const taciti_compress_options *o, const taciti_codec *codec) {
-    if (!codec->selects && (o->warmup > 0 || o->back > 0))
+static tacit_status check_effects(const taciti_compression_setup *setup) {
+    const taciti_compress_options *o = setup->options;
+    const taciti_codec *codec = setup->codec;
+    const bool selects = codec->selects || (setup->gather != NULL && setup->gather->selects);
+    if (!selects && (o->warmup > 0 || o->back > 0))
         return taciti_fail(TACIT_E_CONFIG,
                            "codec %s has no factor: leave out compress.warmup and compress.back, or take a codec that "
                            "selects: --compress.codec topk",
@@ -149,7 +156,7 @@ tacit_status taciti_compression_check(const taciti_compression_setup *setup) {
                            "compress.back %g is below 1: --compress.back 1 sends sums as a whole, "
                            "0 is compress.factor",
                            o->back);
-    TACITI_TRY(check_effects(o, setup->codec));
+    TACITI_TRY(check_effects(setup));
     if (setup->codec->aggregation == TACITI_CODEC_LINEAR) return TACIT_OK;
     return taciti_encoding_check(&(taciti_encoding){.codec = setup->codec});
 }

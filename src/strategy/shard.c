@@ -25,21 +25,18 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-static const char GRADIENTS[] = "gradients", MASTERS[] = "f32 parameters";
-
-/* The array that this rank updates and saves. */
-static float *masters_of(const taciti_shard *s) {
-    return s->masters.base != NULL ? s->masters.base : s->context.parameters;
-}
+static const char GRADIENTS[] = "gradients", MASTERS[] = "f32 parameters", CHANGES[] = "changes of parameters";
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
 static void shard_destroy(void *self) {
     taciti_shard *s = self;
     if (s == NULL) return;
-    taciti_exchange_destroy(s->reduce);
+    taciti_compression_destroy(s->reduce);
     taciti_exchange_destroy(s->gather);
+    taciti_compression_destroy(s->coded);
     taciti_pages_destroy(&s->masters);
+    taciti_pages_destroy(&s->changes);
     taciti_free(s->units);
     taciti_free(s->own);
     taciti_free(s->begun);
@@ -61,6 +58,7 @@ static tacit_status check(const taciti_strategy_context *c) {
     if (c->exchange_options->scheme == TACITI_SCHEME_HOSTS)
         return taciti_fail(TACIT_E_CONFIG, "exchange.scheme hosts: strategy shard sends between all ranks alike; leave "
                                            "it out, or --strategy dp");
+    TACITI_TRY(taciti_shard_check(c->options, &c->compression));
     return check_layout(c->layout);
 }
 
@@ -81,7 +79,9 @@ static tacit_status hold_all(taciti_shard *s) {
     TACITI_TRY(hold(s, c->gradient_pages, sizeof(float), taciti_shard_drops_gradients(s), GRADIENTS));
     if (!parameters) TACITI_TRY(hold(s, c->copy16_pages, sizeof(taciti_bf16), false, "bf16 parameters"));
     for (size_t b = 0; b < c->layout->bucket_count; b++) TACITI_TRY(taciti_optim_hold(c->optim, s->own[b]));
-    if (s->options.gather == TACITI_SHARD_F32) return TACIT_OK;
+    if (taciti_shard_sends_changes(c))
+        TACITI_TRY(taciti_pages_create(c->layout->n * sizeof(float), CHANGES, &s->changes));
+    if (!taciti_shard_has_masters(c)) return TACIT_OK;
     TACITI_TRY(taciti_pages_reserve(c->layout->n * sizeof(float), MASTERS, &s->masters));
     return hold(s, &s->masters, sizeof(float), true, MASTERS);
 }
@@ -110,22 +110,32 @@ static tacit_status create_alone(const taciti_strategy_context *c, taciti_shard 
     s->options = *(const taciti_shard_options *)c->options;
     s->reduce_options = taciti_shard_reduce_options(c->exchange_options);
     s->gather_options = taciti_shard_gather_options(c->exchange_options, s->options.gather);
-    s->units = taciti_calloc(c->layout->unit_count, sizeof *s->units);
+    s->units = taciti_calloc(c->layout->unit_count + 1, sizeof *s->units + 1);
     s->own = taciti_calloc(c->layout->bucket_count, sizeof *s->own);
     s->begun = taciti_calloc(2 * c->layout->bucket_count, sizeof *s->begun);
     if (s->units == NULL || s->own == NULL || s->begun == NULL) return TACIT_E_MEMORY;
     s->drained = s->begun + c->layout->bucket_count;
+    s->saved = (uint8_t *)(s->units + c->layout->unit_count + 1);
     TACITI_TRY(check(c));
     return describe(s);
+}
+
+static tacit_status create_exchanges(taciti_shard *s) {
+    taciti_strategy_context half = s->context;
+    half.exchange_options = &s->reduce_options;
+    half.compression.half = TACITI_HALF_REDUCE_SCATTER;
+    TACITI_TRY(taciti_compression_create(&half, &s->reduce));
+    half.exchange_options = &s->gather_options;
+    TACITI_TRY(taciti_exchange_create(half.comm, half.layout, half.exchange_options, &s->gather));
+    if (s->context.compression.gather == NULL) return TACIT_OK;
+    half.compression = taciti_compression_gather_setup(&s->context.compression, &s->coded_options);
+    return taciti_compression_create(&half, &s->coded);
 }
 
 static tacit_status shard_create(const taciti_strategy_context *context, void **out) {
     taciti_shard *s = NULL;
     tacit_status status = taciti_comm_agree(context->comm, create_alone(context, &s));
-    if (status == TACIT_OK)
-        status = taciti_exchange_create(context->comm, context->layout, &s->reduce_options, &s->reduce);
-    if (status == TACIT_OK)
-        status = taciti_exchange_create(context->comm, context->layout, &s->gather_options, &s->gather);
+    if (status == TACIT_OK) status = create_exchanges(s);
     if (status != TACIT_OK) {
         shard_destroy(s);
         return status;
@@ -134,19 +144,30 @@ static tacit_status shard_create(const taciti_strategy_context *context, void **
     return TACIT_OK;
 }
 
-static void copy_own(const taciti_shard *s, float *to, const float *from) {
-    for (size_t b = 0; b < s->context.layout->bucket_count && to != from; b++)
+/* Values from a checkpoint are in the array of model_array() already. */
+static void set_masters(const taciti_shard *s, bool new_run) {
+    const float *from = s->context.parameters;
+    float *to = taciti_shard_masters(s);
+    if (to == from || (taciti_shard_sends_changes(&s->context) && !new_run)) return;
+    for (size_t b = 0; b < s->context.layout->bucket_count; b++)
         memcpy(to + s->own[b].at, from + s->own[b].at, s->own[b].n * sizeof *to);
 }
 
-/* From here on what this rank owns counts; what others own is gathered. */
+/* From here on the masters count; what others own is gathered. Changes go on from parameters that a checkpoint of as
+ * many ranks has restored; otherwise every rank must have the same ones first. */
 static tacit_status shard_start(void *self, int64_t step, bool restored) {
     taciti_shard *s = self;
-    (void)step;
-    (void)restored;
-    copy_own(s, masters_of(s), s->context.parameters);
-    for (size_t u = 0; u < s->context.layout->unit_count; u++) s->units[u].users = 0;
+    const bool goes_on = restored && taciti_shard_sends_changes(&s->context);
+    set_masters(s, step == 0);
+    for (size_t u = 0; u < s->context.layout->unit_count; u++) {
+        s->units[u].users = 0;
+        if (goes_on && s->saved[u]) s->units[u].state = TACITI_UNIT_PRESENT;
+    }
+    s->whole = !goes_on || s->saved[s->context.layout->unit_count];
+    s->step = step;
     s->started = true;
+    TACITI_TRY(taciti_compression_start(s->reduce, step, restored));
+    if (s->coded != NULL) TACITI_TRY(taciti_compression_start(s->coded, step, restored));
     return taciti_shard_ahead(s);
 }
 
@@ -157,7 +178,7 @@ static tacit_status drain(taciti_shard *s, taciti_shard_unit *unit) {
     for (size_t b = unit->first; b < unit->first + unit->count; b++) {
         if (s->drained[b]) continue;
         const int64_t begin_ns = taciti_now_ns();
-        TACITI_TRY(taciti_exchange_wait(s->reduce, b));
+        TACITI_TRY(taciti_exchange_wait(taciti_compression_exchange(s->reduce), b));
         s->wait_ns += taciti_trace_add(s->context.trace, TACITI_SPAN_WAIT, (int)b, begin_ns) - begin_ns;
         s->drained[b] = true;
     }
@@ -198,7 +219,7 @@ static tacit_status begin(taciti_shard *s, size_t bucket) {
     if (s->begun[bucket]) return TACIT_OK;
     TACITI_TRY(shard_write(s, s->context.layout->tensors[s->context.layout->buckets[bucket].first].unit));
     s->begun[bucket] = true;
-    return taciti_reduce_scatter_begin(s->reduce, s->context.gradients, bucket);
+    return taciti_compression_begin(s->reduce, s->context.gradients, bucket);
 }
 
 static tacit_status shard_ready(void *self, size_t bucket) {
@@ -229,11 +250,10 @@ static tacit_status collect(taciti_shard *s) {
 static void update(taciti_shard *s, double lr, double scale) {
     const taciti_strategy_context *c = &s->context;
     const int64_t begin_ns = taciti_now_ns();
-    float *masters = masters_of(s);
+    float *masters = taciti_shard_masters(s);
     taciti_optim_begin(c->optim, lr, scale);
     for (size_t b = 0; b < c->layout->bucket_count; b++)
         taciti_optim_update_range(c->optim, masters, c->gradients, NULL, s->own[b].at, s->own[b].n, NULL);
-    copy_own(s, c->parameters, masters);
     (void)taciti_trace_add(c->trace, TACITI_SPAN_UPDATE, -1, begin_ns);
 }
 
@@ -244,6 +264,25 @@ static void end_record(taciti_shard *s) {
         if (s->units[u].gathered > 0) s->units[u].per_step = s->units[u].gathered;
         s->units[u].gathered = 0;
     }
+}
+
+/* Ends the gathers since the last update, and adds what they have sent to what the sums have. */
+static tacit_status settle_gathers(taciti_shard *s, double lr, double norm, taciti_step_report *out) {
+    taciti_step_report gathers = {.wait_ns = 0};
+    if (s->coded_begun) TACITI_TRY(taciti_compression_settle(s->coded, true, lr, norm, &gathers));
+    s->coded_begun = false;
+    if (s->coded != NULL) taciti_compression_at(s->coded, s->step + 1);
+    if (s->coded == NULL) gathers.bytes = (double)taciti_shard_gather_bytes(s);
+    if (s->context.compression.codec == NULL) out->bytes = (double)taciti_shard_reduce_bytes(s);
+    out->bytes += gathers.bytes;
+    return TACIT_OK;
+}
+
+static tacit_status settle(taciti_shard *s, double lr, taciti_step_report *out) {
+    TACITI_TRY(taciti_compression_settle(s->reduce, !out->skipped, lr, out->grad_norm, out));
+    if (!out->skipped) TACITI_TRY(taciti_shard_forget(s));
+    if (s->coded == NULL && s->context.compression.codec == NULL) return TACIT_OK;
+    return out->skipped ? TACIT_OK : settle_gathers(s, lr, out->grad_norm, out);
 }
 
 static tacit_status shard_finish(void *self, double lr, taciti_step_report *out) {
@@ -257,12 +296,14 @@ static tacit_status shard_finish(void *self, double lr, taciti_step_report *out)
     out->skipped = !isfinite(squares);
     out->wait_ns = s->wait_ns;
     s->wait_ns = 0;
+    TACITI_TRY(settle(s, lr, out));
+    s->step++;
     if (out->skipped) {
         s->position = 0;
         end_record(s);
         return TACIT_OK;
     }
-    TACITI_TRY(taciti_shard_forget(s));
+    s->whole = false;
     update(s, lr, taciti_optim_clip_scale(options, out->grad_norm));
     end_record(s);
     return taciti_shard_ahead(s);
@@ -270,13 +311,44 @@ static tacit_status shard_finish(void *self, double lr, taciti_step_report *out)
 
 /* ---- the rest ---------------------------------------------------------------------------------------------------- */
 
-/* Before start() restored values go to `parameters`. */
+/* Before start(), which makes masters of them, values go to `parameters`; but not where these are something else. */
+static float *model_array(const taciti_shard *s) {
+    return s->started || taciti_shard_sends_changes(&s->context) ? taciti_shard_masters(s) : s->context.parameters;
+}
+
+/* What the next changes are changes of. */
+static void add_parameters(taciti_shard *s, taciti_state *out) {
+    const size_t units = s->context.layout->unit_count;
+    for (size_t u = 0; u < units && s->started; u++) s->saved[u] = s->units[u].state == TACITI_UNIT_PRESENT;
+    if (s->started) s->saved[units] = s->whole;
+    taciti_state_add(out, (taciti_state_entry){.name = "strategy.parameters",
+                                               .kind = TACITI_STATE_ARRAY,
+                                               .regroup = TACITI_STATE_RESET,
+                                               .data = s->context.parameters,
+                                               .layout = s->context.layout,
+                                               .n = s->context.layout->n,
+                                               .optional = true});
+    taciti_state_add(out, (taciti_state_entry){.name = "strategy.present",
+                                               .kind = TACITI_STATE_BYTES,
+                                               .regroup = TACITI_STATE_RESET,
+                                               .data = s->saved,
+                                               .n = units + 1,
+                                               .optional = true});
+}
+
 static void shard_state(void *self, taciti_state *out) {
     taciti_shard *s = self;
     const size_t buckets = s->context.layout->bucket_count;
     taciti_optim_list_ranges(s->context.optim, s->own, buckets, out);
-    taciti_state_add_ranges(out, "model", TACITI_STATE_SHARED, TACITI_STATE_MEAN, s->context.layout,
-                            s->started ? masters_of(s) : s->context.parameters, s->own, buckets);
+    taciti_state_add_ranges(out, "model", TACITI_STATE_SHARED, TACITI_STATE_MEAN, s->context.layout, model_array(s),
+                            s->own, buckets);
+    taciti_compression_state(s->reduce, out);
+    if (s->coded != NULL) taciti_compression_state(s->coded, out);
+    if (taciti_shard_sends_changes(&s->context)) add_parameters(s, out);
+}
+
+static bool shard_event(const void *self, char *out, size_t size) {
+    return taciti_compression_event(((const taciti_shard *)self)->reduce, out, size);
 }
 
 extern const taciti_strategy taciti_strategy_dp;
@@ -315,6 +387,8 @@ const taciti_strategy taciti_strategy_shard = {
     .nic_bytes_per_step = taciti_shard_nic_bytes_per_step,
     .predict_bytes = taciti_shard_predict_bytes,
     .state = shard_state,
+    .event = shard_event,
+    .compresses = true,
     .replicas_equal = true,
     .parts = true,
 };

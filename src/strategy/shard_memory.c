@@ -113,47 +113,83 @@ tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, 
     const taciti_shard_options *o = context->options;
     const taciti_exchange_options reduce = taciti_shard_reduce_options(context->exchange_options);
     const taciti_exchange_options gather = taciti_shard_gather_options(context->exchange_options, o->gather);
-    *out = taciti_exchange_predict_bytes(context->comm, context->layout, &reduce);
-    if (o->gather == TACITI_SHARD_F32) return TACIT_OK; /* f32 is received where it is read: no buffer is touched */
-    *out +=
-        taciti_exchange_predict_bytes(context->comm, context->layout, &gather) + own_floats(context) * sizeof(float);
+    taciti_strategy_context half = *context;
+    taciti_compress_options coded;
+    half.exchange_options = &reduce;
+    half.compression.half = TACITI_HALF_REDUCE_SCATTER;
+    *out = taciti_compression_predict_bytes(&half);
+    if (taciti_shard_has_masters(context)) *out += own_floats(context) * sizeof(float);
+    if (taciti_shard_sends_changes(context)) *out += context->layout->n * sizeof(float);
+    half.exchange_options = &gather;
+    half.compression = taciti_compression_gather_setup(&context->compression, &coded);
+    if (context->compression.gather != NULL) *out += taciti_compression_predict_bytes(&half);
+    if (o->gather != TACITI_SHARD_F32) /* f32 is received where it is read: no buffer is touched */
+        *out += taciti_exchange_predict_bytes(context->comm, context->layout, &gather);
     return TACIT_OK;
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
-static uint64_t payload_bytes(const taciti_exchange_options *options, size_t n) {
-    const taciti_encoding encoding = {.codec = taciti_exchange_wire(options)};
+static uint64_t payload_bytes(taciti_encoding encoding, size_t n) {
     return n == 0 ? 0 : taciti_payload_bound(&encoding, n);
 }
 
-/* What `from` sends to `to` for a bucket: the part of `to` in every reduction, its own part in every gather. */
-static uint64_t pair_bytes(const taciti_shard *s, size_t bucket, size_t gathers, int from, int to) {
-    const taciti_bucket *b = &s->context.layout->buckets[bucket];
-    const int size = taciti_comm_size(s->context.comm);
-    return payload_bytes(&s->reduce_options, taciti_shard_owned(b, to, size).n) +
-           gathers * payload_bytes(&s->gather_options, taciti_shard_owned(b, from, size).n);
+static taciti_encoding reduce_encoding(const taciti_shard *s) {
+    const taciti_compression_setup *setup = &s->context.compression;
+    if (setup->codec == NULL) return (taciti_encoding){.codec = taciti_exchange_wire(&s->reduce_options)};
+    return (taciti_encoding){.codec = setup->codec, .options = setup->codec_options};
 }
 
-static uint64_t sent_by(const taciti_shard *s, int from, bool away) {
+static taciti_encoding gather_encoding(const taciti_shard *s) {
+    const taciti_compression_setup *setup = &s->context.compression;
+    if (setup->gather == NULL) return (taciti_encoding){.codec = taciti_exchange_wire(&s->gather_options)};
+    return (taciti_encoding){.codec = setup->gather, .options = setup->gather_options};
+}
+
+/* What a rank sends of all buckets in a step: the parts of the others in a reduction, its own part in every gather.
+ * away: to other hosts only. */
+static uint64_t reduce_bytes_of(const taciti_shard *s, int from, bool away) {
+    const taciti_layout *layout = s->context.layout;
+    const taciti_comm *comm = s->context.comm;
+    const int size = taciti_comm_size(comm);
     uint64_t bytes = 0;
-    for (size_t u = 0; u < s->context.layout->unit_count; u++)
-        for (size_t b = s->units[u].first; b < s->units[u].first + s->units[u].count; b++)
-            for (int to = 0; to < taciti_comm_size(s->context.comm); to++)
-                if (to != from && (!away || !taciti_comm_same_host(s->context.comm, from, to)))
-                    bytes += pair_bytes(s, b, s->units[u].per_step, from, to);
+    for (size_t b = 0; b < layout->bucket_count; b++)
+        for (int to = 0; to < size; to++)
+            if (to != from && (!away || !taciti_comm_same_host(comm, from, to)))
+                bytes += payload_bytes(reduce_encoding(s), taciti_shard_owned(&layout->buckets[b], to, size).n);
     return bytes;
 }
 
+static uint64_t gather_bytes_of(const taciti_shard *s, int from, bool away) {
+    const taciti_comm *comm = s->context.comm;
+    const int size = taciti_comm_size(comm);
+    uint64_t bytes = 0, receivers = 0;
+    for (int to = 0; to < size; to++) receivers += to != from && (!away || !taciti_comm_same_host(comm, from, to));
+    for (size_t u = 0; u < s->context.layout->unit_count; u++)
+        for (size_t b = s->units[u].first; b < s->units[u].first + s->units[u].count; b++) {
+            const size_t n = taciti_shard_owned(&s->context.layout->buckets[b], from, size).n;
+            bytes += receivers * s->units[u].per_step * payload_bytes(gather_encoding(s), n);
+        }
+    return bytes;
+}
+
+uint64_t taciti_shard_reduce_bytes(const taciti_shard *s) {
+    return reduce_bytes_of(s, taciti_comm_rank(s->context.comm), false);
+}
+
+uint64_t taciti_shard_gather_bytes(const taciti_shard *s) {
+    return gather_bytes_of(s, taciti_comm_rank(s->context.comm), false);
+}
+
 uint64_t taciti_shard_bytes_per_step(const void *self) {
-    const taciti_shard *s = self;
-    return sent_by(s, taciti_comm_rank(s->context.comm), false);
+    return taciti_shard_reduce_bytes(self) + taciti_shard_gather_bytes(self);
 }
 
 uint64_t taciti_shard_nic_bytes_per_step(const void *self) {
     const taciti_shard *s = self;
     uint64_t bytes = 0;
     for (int r = 0; r < taciti_comm_size(s->context.comm); r++)
-        if (taciti_comm_same_host(s->context.comm, r, taciti_comm_rank(s->context.comm))) bytes += sent_by(s, r, true);
+        if (taciti_comm_same_host(s->context.comm, r, taciti_comm_rank(s->context.comm)))
+            bytes += reduce_bytes_of(s, r, true) + gather_bytes_of(s, r, true);
     return bytes;
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parameters of strategy shard, unit by unit: gathered before they are needed, in the order that the first step has
- * recorded, and in stage 3 dropped afterwards.
+ * The parameters of strategy shard, unit by unit: gathered (shard.h) before they are needed, in the order that the
+ * first step has recorded, and in stage 3 dropped afterwards.
  *
  * All decisions depend on the calls of need() and release() alone, which come in the same order on every rank, and not
  * on time: so all ranks begin the same sequence of gathers.
  */
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -45,34 +47,65 @@ static void drop(taciti_shard *s, taciti_shard_unit *unit) {
 
 /* ---- gathers ----------------------------------------------------------------------------------------------------- */
 
+static taciti_unit_gather kind_of(const taciti_shard *s) {
+    if (s->coded == NULL || s->whole || taciti_compression_is_dense(s->coded)) return TACITI_GATHERS_WHOLE;
+    return s->options.stage < 3 ? TACITI_GATHERS_CHANGES : TACITI_GATHERS_VALUES;
+}
+
+/* What this rank sends of a bucket, in the array that is gathered. */
+static float *prepare(const taciti_shard *s, const taciti_shard_unit *unit, size_t bucket) {
+    const taciti_range own = s->own[bucket];
+    const float *masters = taciti_shard_masters(s) + own.at;
+    const bool changes = unit->gather == TACITI_GATHERS_CHANGES;
+    float *flat = changes ? s->changes.base : s->context.parameters;
+    if (flat + own.at != masters) memcpy(flat + own.at, masters, own.n * sizeof *flat);
+    if (changes) taciti_kernels_get()->add_scaled(flat + own.at, s->context.parameters + own.at, -1, own.n);
+    return flat;
+}
+
+/* What is whole because nothing is compressed yet also counts there. */
+static bool goes_through_coded(const taciti_shard *s) { return s->coded != NULL && !s->whole; }
+
 static tacit_status begin(taciti_shard *s, taciti_shard_unit *unit) {
     TACITI_TRY(commit(s, unit));
-    for (size_t b = unit->first; b < unit->first + unit->count; b++)
-        TACITI_TRY(taciti_all_gather_begin(s->gather, s->context.parameters, b));
+    unit->gather = kind_of(s);
+    for (size_t b = unit->first; b < unit->first + unit->count; b++) {
+        float *flat = prepare(s, unit, b);
+        if (goes_through_coded(s))
+            TACITI_TRY(taciti_compression_begin(s->coded, flat, b));
+        else
+            TACITI_TRY(taciti_all_gather_begin(s->gather, flat, b));
+    }
+    s->coded_begun = s->coded_begun || goes_through_coded(s);
     unit->state = TACITI_UNIT_GATHERING;
     unit->gathered++;
     return TACIT_OK;
 }
 
-typedef struct encode_job {
+typedef struct take_job {
     const taciti_shard *s;
-    taciti_range floats;
-} encode_job;
+    const taciti_shard_unit *unit;
+} take_job;
 
-static void encode_part(void *context, int thread, int threads) {
-    const encode_job *job = context;
+/* parameters += changes; and their copy. */
+static void take_part(void *context, int thread, int threads) {
+    const take_job *job = context;
     const taciti_strategy_context *c = &job->s->context;
     size_t begin_at = 0, end = 0;
-    taciti_pool_part(job->floats.n, 1024, thread, threads, &begin_at, &end);
-    const size_t at = job->floats.at + begin_at;
-    taciti_kernels_get()->bf16_encode(c->copy16 + at, c->parameters + at, end - begin_at);
+    taciti_pool_part(job->unit->floats.n, 1024, thread, threads, &begin_at, &end);
+    const size_t at = job->unit->floats.at + begin_at, n = end - begin_at;
+    if (job->unit->gather == TACITI_GATHERS_CHANGES)
+        taciti_kernels_get()->add(c->parameters + at, (const float *)job->s->changes.base + at, n);
+    if (c->copy16 != NULL) taciti_kernels_get()->bf16_encode(c->copy16 + at, c->parameters + at, n);
 }
 
 static tacit_status await(taciti_shard *s, taciti_shard_unit *unit) {
     const int64_t begin_ns = taciti_now_ns();
-    for (size_t b = unit->first; b < unit->first + unit->count; b++) TACITI_TRY(taciti_exchange_wait(s->gather, b));
+    taciti_exchange *exchange = goes_through_coded(s) ? taciti_compression_exchange(s->coded) : s->gather;
+    for (size_t b = unit->first; b < unit->first + unit->count; b++) TACITI_TRY(taciti_exchange_wait(exchange, b));
     s->wait_ns += taciti_trace_add(s->context.trace, TACITI_SPAN_WAIT, (int)unit->first, begin_ns) - begin_ns;
-    if (s->context.copy16 != NULL) taciti_optim_run(s->context.optim, encode_part, &(encode_job){s, unit->floats});
+    if (s->context.copy16 != NULL || unit->gather == TACITI_GATHERS_CHANGES)
+        taciti_optim_run(s->context.optim, take_part, &(take_job){s, unit});
     unit->state = TACITI_UNIT_PRESENT;
     return TACIT_OK;
 }

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Compressed gradients and parameters in parts.
+ */
+#define _DEFAULT_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include "codec/trial.h"
+#include "strategy/test_sharding.h"
+
+/* Codecs of both ways; NULL: none. */
+static void compress(trial *t, const char *codec, const char *gather, double factor) {
+    void *options = NULL;
+    t->compress = (taciti_compress_options){.factor = factor, .start = factor, .feedback = true, .decay = 1, .seed = 3};
+    t->compression = (taciti_compression_setup){.options = &t->compress};
+    if (codec != NULL) {
+        t->compression.codec = taciti_codec_find(codec);
+        CHECK(taciti_codec_defaults(t->compression.codec, &options) == TACIT_OK);
+        t->compression.codec_options = options;
+    }
+    if (gather == NULL) return;
+    t->compression.gather = taciti_codec_find(gather);
+    CHECK(taciti_codec_defaults(t->compression.gather, &options) == TACIT_OK);
+    t->compression.gather_options = options;
+}
+
+static void discard(trial *t) {
+    taciti_free((void *)(uintptr_t)t->compression.codec_options);
+    taciti_free((void *)(uintptr_t)t->compression.gather_options);
+    forget(t);
+}
+
+static void all_ranks_have_the_same(const trial *t) {
+    for (int r = 1; r < t->ranks; r++) assert_memory_equal(t->parameters[r], t->parameters[0], t->n * sizeof(float));
+}
+
+static void factor_one_is_dp_bit_for_bit(void **state) {
+    (void)state;
+    for (int i = 0; i < RANK_COUNT; i++) {
+        trial dp = trial_of(RANKS[i], 0);
+        play(&dp);
+        for (int stage = 1; stage <= 3; stage++) {
+            trial t = trial_of(RANKS[i], stage);
+            compress(&t, "topk", stage < 3 ? "topk" : NULL, 1);
+            agrees(&t, &dp);
+            taciti_free((void *)(uintptr_t)t.compression.codec_options);
+            taciti_free((void *)(uintptr_t)t.compression.gather_options);
+        }
+        forget(&dp);
+    }
+}
+
+typedef struct pair {
+    const char *codec, *gather;
+} pair;
+
+/* Which units are gathered ahead, and when, changes no bit. */
+static void no_schedule_changes_the_bits(void **state) {
+    (void)state;
+    static const pair PAIRS[] = {{"topk", "topk"}, {"int4", "int4"}, {"topk", NULL}, {NULL, "int8"}};
+    for (int i = 0; i < RANK_COUNT; i++)
+        for (size_t p = 0; p < sizeof PAIRS / sizeof *PAIRS; p++) {
+            trial first = trial_of(RANKS[i], 1);
+            compress(&first, PAIRS[p].codec, PAIRS[p].gather, 4);
+            play(&first);
+            all_ranks_have_the_same(&first);
+            for (int kind = 0; kind < 5; kind++) {
+                trial t = trial_of(RANKS[i], 1 + kind % 2);
+                t.compress = first.compress;
+                t.compression = first.compression;
+                t.blocking = kind == 1;
+                t.no_thread = kind == 2;
+                t.evaluates = kind == 3;
+                t.whole = kind == 4;
+                agrees(&t, &first);
+            }
+            discard(&first);
+        }
+}
+
+/* The owner computes with what the others decode, in the forward and in the backward pass. */
+static void stage_three_computes_with_what_it_sends(void **state) {
+    (void)state;
+    for (int i = 0; i < RANK_COUNT; i++) {
+        trial dp = trial_of(RANKS[i], 0), first = trial_of(RANKS[i], 3);
+        double most = 0;
+        play(&dp);
+        compress(&first, NULL, "int8", 10);
+        play(&first);
+        all_ranks_have_the_same(&first);
+        for (size_t k = 0; k < dp.n; k++) most = fmax(most, fabs(first.parameters[0][k] - dp.parameters[0][k]));
+        assert_true(RANKS[i] == 1 ? most == 0 : most > 0 && most < 0.005);
+        trial t = trial_of(RANKS[i], 3);
+        t.compress = first.compress;
+        t.compression = first.compression;
+        t.blocking = t.evaluates = true;
+        agrees(&t, &first);
+        discard(&first);
+        forget(&dp);
+    }
+}
+
+/* What a gather loses is part of the next one: once the owners stand still, all ranks arrive where they are. */
+static void what_is_not_sent_arrives_later(void **state) {
+    (void)state;
+    for (int ranks = 2; ranks <= 7; ranks += 5)
+        for (int stage = 1; stage <= 2; stage++) {
+            trial dp = trial_of(ranks, 0), t = trial_of(ranks, stage);
+            dp.ends_at_rest = t.ends_at_rest = true;
+            play(&dp);
+            t.steps = MAX_STEPS;
+            compress(&t, NULL, "topk", 4);
+            play(&t);
+            assert_true(memcmp(t.path[1], dp.path[1], t.n * sizeof(float)) != 0);
+            assert_memory_equal(t.parameters[ranks - 1], dp.parameters[0], t.n * sizeof(float));
+            discard(&t);
+            forget(&dp);
+        }
+}
+
+/* Neither residuals nor what the ranks have of the parameters. */
+static void a_skipped_step_changes_nothing(void **state) {
+    (void)state;
+    for (int ranks = 2; ranks <= 3; ranks++)
+        for (int stage = 1; stage <= 2; stage++) {
+            trial t = trial_of(ranks, stage);
+            t.bad = NAN;
+            t.bad_rank = ranks - 1;
+            compress(&t, "topk", "topk", 4);
+            play(&t);
+            for (int s = 0; s < STEPS; s++) assert_true(t.reports[0][s].skipped == (s == BAD_STEP));
+            assert_memory_equal(t.path[BAD_STEP], t.path[BAD_STEP - 1], t.n * sizeof(float));
+            for (size_t k = 0; k < t.n; k++) assert_true(isfinite(t.parameters[0][k]));
+            all_ranks_have_the_same(&t);
+            discard(&t);
+        }
+}
+
+static void bytes_of_both_ways_are_counted(void **state) {
+    (void)state;
+    trial plain = trial_of(3, 2), sums = plain, both = plain;
+    compress(&sums, "int4", NULL, 1e6);
+    compress(&both, "int4", "int4", 1e6);
+    play(&sums);
+    play(&both);
+    const double f32 = 2.0 / 3 * (double)both.n * sizeof(float);
+    for (int s = 1; s < STEPS; s++) {
+        assert_in_range(sums.reports[0][s].bytes, 1.1 * f32, 1.2 * f32);
+        assert_in_range(both.reports[0][s].bytes, 0.25 * f32, 0.35 * f32);
+    }
+    discard(&sums);
+    discard(&both);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(factor_one_is_dp_bit_for_bit),
+        cmocka_unit_test(no_schedule_changes_the_bits),
+        cmocka_unit_test(stage_three_computes_with_what_it_sends),
+        cmocka_unit_test(what_is_not_sent_arrives_later),
+        cmocka_unit_test(a_skipped_step_changes_nothing),
+        cmocka_unit_test(bytes_of_both_ways_are_counted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
