@@ -105,11 +105,41 @@ check "evaluates it" "$tacit" eval "$work/bf16"
 check "and exports it" "$tacit" export "$work/s3" -o "$work/exported"
 check "which shard begins from" shard 2 init --train.init "$work/exported" --train.steps 2
 
+# ---- compression -------------------------------------------------------------------------------------------------
+coded() { # NAME RANKS DIR FLAGS...
+  local name=$1 n=$2 dir=$3; shift 3
+  case $name in
+    topk) shard "$n" "$dir" --shard.stage 1 --compress.codec topk --compress.factor 5 --compress.start 5 --compress.gather topk "$@" ;;
+    int4) shard "$n" "$dir" --shard.stage 2 --compress.codec int4 --compress.gather int4 --train.eval_every 0 "$@" ;;
+    int8) shard "$n" "$dir" --compress.codec int4 --compress.gather int8 "$@" ;;
+    knee) shard "$n" "$dir" --compress.codec topk --adapt.policy knee "$@" ;;
+  esac
+}
+for name in topk int4 int8 knee; do
+  check "gradients and parameters through $name" coded $name 3 "c-$name"
+  [ $name != knee ] || continue # decides by what it measures
+  fork "c-$name" "c-$name-again"; check "$name resumed" coded $name 3 "c-$name-again" --resume
+  check "is uninterrupted, bit for bit, with $name" look "same('c-$name', 'c-$name-again')"
+  fork "c-$name" "c-$name-two"; check "$name resumed by 2 ranks" coded $name 2 "c-$name-two" --resume
+  check "loses what 3 do with $name" look "near('c-$name', 'c-$name-two', 2e-2)"
+done
+check "changes of fewer parameters are fewer bytes" look 'a, b = steps("s1")[-1], steps("c-topk")[-1]
+assert b["bytes_sent"] < 0.4 * a["bytes_sent"], (a, b)'
+check "int8 gathers are a quarter" look 'a, b = steps("s3")[-1], steps("c-int8")[-1]
+assert b["bytes_sent"] < 0.3 * a["bytes_sent"], (a, b)'
+fork c-topk c-dp; check "compressed parts go on as dp" run 3 c-dp --resume
+check "with the loss of the parts" look 'near("c-topk", "c-dp", 5e-2)'
+fork dp dp-c; check "dp goes on in compressed parts" coded topk 3 dp-c --resume
+check "with its loss" look 'near("dp", "dp-c", 5e-2)'
+
 # ---- memory ------------------------------------------------------------------------------------------------------
 expect "a dry run says what a rank takes" 0 'memory .* per rank: parameters' shard 4 dry --dry-run
 
 # ---- refusals ----------------------------------------------------------------------------------------------------
 expect "hosts first is not for shard" 3 'leave it out, or --strategy dp' shard 2 no --exchange.scheme hosts
 expect "a fourth stage" 3 'shard.stage' shard 2 no --shard.stage 4
-expect "compression" 3 'does not compress' shard 2 no --compress.codec topk
+expect "codecs whose payloads all ranks add" 3 'strategy dp' shard 2 no --compress.codec powersgd
+expect "parts of parameters in stage 3" 3 'shard.stage 2' shard 2 no --compress.gather topk
+expect "gathers of strategies that have none" 3 'strategy shard' run 2 no --compress.gather int8
+expect "estimates" 3 'leave it out' shard 2 no --compress.codec topk --compress.estimate true
 finish_checks

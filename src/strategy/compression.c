@@ -225,6 +225,8 @@ enum { THRESHOLD_N = sizeof(taciti_threshold) / sizeof(double) };
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 
+static bool gathers(const taciti_compression *c) { return c->setup.half == TACITI_HALF_ALL_GATHER; }
+
 static bool estimates(const taciti_compression *c) { return c->setup.options->estimate; }
 
 static void add_residuals(taciti_compression *c, taciti_state *out) {
@@ -268,18 +270,24 @@ static void add_controller(taciti_compression *c, taciti_state *out) {
     }
 }
 
+static void add_thresholds(taciti_compression *c, taciti_state *out) {
+    taciti_state_add(out,
+                     (taciti_state_entry){.name = gathers(c) ? "strategy.gather_thresholds" : "strategy.thresholds",
+                                          .kind = TACITI_STATE_NUMBERS,
+                                          .data = &c->thresholds[0].value,
+                                          .n = TACITI_PAYLOAD_KINDS * THRESHOLD_N,
+                                          .optional = true});
+}
+
 void taciti_compression_state(taciti_compression *c, taciti_state *out) {
     if (c->setup.codec == NULL) return;
+    add_thresholds(c, out);
+    if (gathers(c)) return; /* nothing else is remembered */
     size_t bytes = 0;
     void *codec = taciti_exchange_codec_state(c->exchange, &bytes);
     add_residuals(c, out);
     add_bytes(out, "strategy.codec", TACITI_STATE_OWN, codec, bytes);
     add_controller(c, out);
-    taciti_state_add(out, (taciti_state_entry){.name = "strategy.thresholds",
-                                               .kind = TACITI_STATE_NUMBERS,
-                                               .data = &c->thresholds[0].value,
-                                               .n = TACITI_PAYLOAD_KINDS * THRESHOLD_N,
-                                               .optional = true});
     taciti_state_add(out, (taciti_state_entry){.name = "strategy.placement",
                                                .kind = TACITI_STATE_COUNT,
                                                .owner = TACITI_STATE_OWN,

@@ -163,7 +163,7 @@ static tacit_status shard_start(void *self, int64_t step, bool restored) {
         s->units[u].users = 0;
         if (goes_on && s->saved[u]) s->units[u].state = TACITI_UNIT_PRESENT;
     }
-    s->whole = !goes_on || s->saved[s->context.layout->unit_count];
+    s->whole = taciti_shard_sends_changes(&s->context) && (!goes_on || s->saved[s->context.layout->unit_count]);
     s->step = step;
     s->started = true;
     TACITI_TRY(taciti_compression_start(s->reduce, step, restored));
@@ -266,23 +266,18 @@ static void end_record(taciti_shard *s) {
     }
 }
 
-/* Ends the gathers since the last update, and adds what they have sent to what the sums have. */
-static tacit_status settle_gathers(taciti_shard *s, double lr, double norm, taciti_step_report *out) {
-    taciti_step_report gathers = {.wait_ns = 0};
-    if (s->coded_begun) TACITI_TRY(taciti_compression_settle(s->coded, true, lr, norm, &gathers));
-    s->coded_begun = false;
-    if (s->coded != NULL) taciti_compression_at(s->coded, s->step + 1);
-    if (s->coded == NULL) gathers.bytes = (double)taciti_shard_gather_bytes(s);
-    if (s->context.compression.codec == NULL) out->bytes = (double)taciti_shard_reduce_bytes(s);
-    out->bytes += gathers.bytes;
-    return TACIT_OK;
-}
-
+/* The bytes of a step are those of its sums and of the gathers since the last update. */
 static tacit_status settle(taciti_shard *s, double lr, taciti_step_report *out) {
+    const bool sums = s->context.compression.codec != NULL, gathers = s->coded != NULL;
     TACITI_TRY(taciti_compression_settle(s->reduce, !out->skipped, lr, out->grad_norm, out));
-    if (!out->skipped) TACITI_TRY(taciti_shard_forget(s));
-    if (s->coded == NULL && s->context.compression.codec == NULL) return TACIT_OK;
-    return out->skipped ? TACIT_OK : settle_gathers(s, lr, out->grad_norm, out);
+    if (out->skipped) return TACIT_OK;
+    TACITI_TRY(taciti_shard_forget(s));
+    if (s->coded_begun) TACITI_TRY(taciti_shard_settle_gathers(s));
+    if (!sums && gathers) out->bytes = (double)taciti_shard_reduce_bytes(s);
+    if (sums || gathers) out->bytes += gathers ? s->gathered_bytes : (double)taciti_shard_gather_bytes(s);
+    s->gathered_bytes = 0;
+    if (gathers) taciti_compression_at(s->coded, s->step + 1);
+    return TACIT_OK;
 }
 
 static tacit_status shard_finish(void *self, double lr, taciti_step_report *out) {

@@ -59,8 +59,9 @@ typedef struct taciti_shard {
     taciti_compression *coded;  /* of what compress.gather compresses; NULL: nothing */
     taciti_pages masters;       /* in this rank's own ranges; no base: they are the parameters */
     taciti_pages changes;       /* of stages 1 and 2; no base: there are none */
-    bool whole;       /* all units are gathered as a whole until the next update: others' parameters are old */
-    bool coded_begun; /* since coded was settled */
+    bool whole;            /* all units are gathered as a whole until the next update: others' parameters are old */
+    bool coded_begun;      /* since coded was settled */
+    double gathered_bytes; /* mean over ranks, through coded since the last update */
     int64_t step;
     uint8_t *saved; /* for checkpoints: [unit_count] the unit is PRESENT, then `whole`; part of the block of `units` */
     taciti_shard_unit *units; /* [unit_count]; owned */
@@ -108,6 +109,7 @@ tacit_status taciti_shard_check(const taciti_shard_options *options, const tacit
 tacit_status taciti_shard_need(void *self, size_t unit);
 void taciti_shard_release(void *self, size_t unit);
 tacit_status taciti_shard_forget(taciti_shard *s);
+tacit_status taciti_shard_settle_gathers(taciti_shard *s); /* collective */
 tacit_status taciti_shard_ahead(taciti_shard *s);
 void taciti_shard_drop(const taciti_shard *s, const taciti_pages *pages, const taciti_shard_unit *unit);
 

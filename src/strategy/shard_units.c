@@ -99,6 +99,22 @@ static void take_part(void *context, int thread, int threads) {
     if (c->copy16 != NULL) taciti_kernels_get()->bf16_encode(c->copy16 + at, c->parameters + at, n);
 }
 
+static bool all_present(const taciti_shard *s) {
+    for (size_t u = 0; u < s->context.layout->unit_count; u++)
+        if (s->units[u].count > 0 && s->units[u].state != TACITI_UNIT_PRESENT) return false;
+    return true;
+}
+
+tacit_status taciti_shard_settle_gathers(taciti_shard *s) {
+    taciti_step_report gathers = {.wait_ns = 0};
+    TACITI_TRY(taciti_compression_settle(s->coded, true, 0, 0, &gathers));
+    s->gathered_bytes += gathers.bytes;
+    s->coded_begun = false;
+    return TACIT_OK;
+}
+
+/* As soon as all ranks have everything, the gathers are settled: a checkpoint that is saved then, after an evaluation,
+ * needs no account of what they have seen. Stage 3 gathers twice, and settles at the end of the step. */
 static tacit_status await(taciti_shard *s, taciti_shard_unit *unit) {
     const int64_t begin_ns = taciti_now_ns();
     taciti_exchange *exchange = goes_through_coded(s) ? taciti_compression_exchange(s->coded) : s->gather;
@@ -107,7 +123,7 @@ static tacit_status await(taciti_shard *s, taciti_shard_unit *unit) {
     if (s->context.copy16 != NULL || unit->gather == TACITI_GATHERS_CHANGES)
         taciti_optim_run(s->context.optim, take_part, &(take_job){s, unit});
     unit->state = TACITI_UNIT_PRESENT;
-    return TACIT_OK;
+    return s->coded_begun && all_present(s) ? taciti_shard_settle_gathers(s) : TACIT_OK;
 }
 
 /* ---- room -------------------------------------------------------------------------------------------------------- */
