@@ -96,6 +96,7 @@ typedef struct taciti_controller {
     const taciti_option_table *options; /* NULL: none */
     size_t options_size;
     bool per_bucket; /* writes factors of buckets */
+    bool switches;   /* only chooses between dense and the codec: suits codecs without a factor */
 
     /* Steps over which the caller adds up the gradient that the optimizer gets, for squares_period; periods start at
      * multiples. NULL: no sum is wanted. */

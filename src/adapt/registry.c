@@ -8,7 +8,7 @@
 
 #include "adapt/adapt.h"
 
-#define TACITI_CONTROLLERS(X) X(fixed) X(gravac) X(accordion) X(knee)
+#define TACITI_CONTROLLERS(X) X(fixed) X(gravac) X(accordion) X(knee) X(payoff)
 
 #define DECLARE(name) extern const taciti_controller taciti_controller_##name;
 TACITI_CONTROLLERS(DECLARE)

@@ -146,10 +146,26 @@ const void *taciti_settings_options(const taciti_settings *settings, const tacit
     return NULL;
 }
 
+/* What compress.codec auto stands for: it costs no accuracy on any network that was measured (docs/results). */
+#define AUTO_CODEC "int4"
+#define AUTO_POLICY "payoff"
+
+static bool is_auto(const taciti_text *text) { return strcmp(text->text, "auto") == 0; }
+
+static const taciti_codec *gather_codec(const taciti_settings *settings) {
+    const taciti_strategy *strategy = taciti_settings_strategy(settings);
+    if (!is_auto(&settings->compress.gather)) return taciti_codec_find(settings->compress.gather.text);
+    if (!is_auto(&settings->compress.codec) || strategy->gather_codec == NULL) return NULL;
+    return taciti_codec_find(strategy->gather_codec(taciti_settings_options(settings, strategy->options)));
+}
+
 taciti_compression_setup taciti_settings_compression(const taciti_settings *settings) {
-    const taciti_codec *codec = taciti_codec_find(settings->compress.codec.text);
-    const taciti_codec *gather = taciti_codec_find(settings->compress.gather.text);
-    const taciti_controller *controller = taciti_controller_find(settings->adapt.policy.text);
+    const bool chosen = is_auto(&settings->compress.codec);
+    const taciti_codec *codec = taciti_codec_find(chosen ? AUTO_CODEC : settings->compress.codec.text);
+    const taciti_codec *gather = gather_codec(settings);
+    const bool fixed = strcmp(settings->adapt.policy.text, "fixed") == 0;
+    const taciti_controller *controller =
+        taciti_controller_find(chosen && fixed ? AUTO_POLICY : settings->adapt.policy.text);
     return (taciti_compression_setup){
         .codec = codec,
         .codec_options = codec == NULL ? NULL : taciti_settings_options(settings, codec->options),

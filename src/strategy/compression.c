@@ -41,10 +41,13 @@ taciti_compression_setup taciti_compression_gather_setup(const taciti_compressio
     options->feedback = options->estimate = false;
     options->decay = 1;
     options->momentum = 0;
-    return (taciti_compression_setup){.codec = setup->gather,
-                                      .codec_options = setup->gather_options,
-                                      .options = options,
-                                      .half = TACITI_HALF_ALL_GATHER};
+    return (taciti_compression_setup){
+        .codec = setup->gather,
+        .codec_options = setup->gather_options,
+        .options = options,
+        .controller = setup->controller != NULL && setup->controller->switches ? setup->controller : NULL,
+        .controller_options = setup->controller_options,
+        .half = TACITI_HALF_ALL_GATHER};
 }
 
 static const taciti_controller *controller_of(const taciti_compression_setup *setup) {
@@ -265,7 +268,8 @@ static void add_controller(taciti_compression *c, taciti_state *out) {
     void *const data[] = {c->state, &c->decision, c->factors};
     const size_t bytes[] = {c->state_bytes, sizeof c->decision, c->layout->bucket_count * sizeof *c->factors};
     for (int i = 0; i < 3 && c->state_bytes > 0; i++) {
-        (void)snprintf(c->names[i], sizeof c->names[i], "strategy.%s_%s", c->setup.controller->name, WHAT[i]);
+        (void)snprintf(c->names[i], sizeof c->names[i], "strategy.%s%s_%s", gathers(c) ? "gather_" : "",
+                       c->setup.controller->name, WHAT[i]);
         add_bytes(out, c->names[i], TACITI_STATE_SHARED, data[i], bytes[i]);
     }
 }
@@ -282,12 +286,12 @@ static void add_thresholds(taciti_compression *c, taciti_state *out) {
 void taciti_compression_state(taciti_compression *c, taciti_state *out) {
     if (c->setup.codec == NULL) return;
     add_thresholds(c, out);
+    add_controller(c, out);
     if (gathers(c)) return; /* nothing else is remembered */
     size_t bytes = 0;
     void *codec = taciti_exchange_codec_state(c->exchange, &bytes);
     add_residuals(c, out);
     add_bytes(out, "strategy.codec", TACITI_STATE_OWN, codec, bytes);
-    add_controller(c, out);
     taciti_state_add(out, (taciti_state_entry){.name = "strategy.placement",
                                                .kind = TACITI_STATE_COUNT,
                                                .owner = TACITI_STATE_OWN,

@@ -36,7 +36,7 @@ typedef enum taciti_compress_scope { TACITI_SCOPE_MODEL, TACITI_SCOPE_BUCKET } t
 typedef enum taciti_compress_what { TACITI_SENDS_GRADIENT, TACITI_SENDS_MOMENTUM } taciti_compress_what;
 
 typedef struct taciti_compress_options {
-    taciti_text codec;  /* compress.codec: a name of the registry, or "none" */
+    taciti_text codec;  /* compress.codec: a name of the registry, "auto" or "none" */
     taciti_text gather; /* compress.gather: the same, of parameters that strategy shard gathers */
     int what;           /* compress.what: taciti_compress_what */
     double factor;      /* compress.factor: elements per element that a rank sends */

@@ -11,21 +11,23 @@
 #define AT(member) offsetof(taciti_compress_options, member)
 #define MAX_FACTOR 1e6
 
-/* "none", then the codecs. */
+/* "none", "auto", then the codecs. */
 static const char *codec_name(size_t index) {
-    if (index == 0) return "none";
+    if (index < 2) return index == 0 ? "none" : "auto";
     const taciti_codec *const *codec = taciti_codec_list();
-    while (*codec != NULL && --index > 0) codec++;
+    for (; *codec != NULL && index > 2; index--) codec++;
     return *codec == NULL ? NULL : (*codec)->name;
 }
 
 static const taciti_option OPTIONS[] = {
     TACITI_OPTION("codec", NAME, AT(codec), "none", .names = codec_name,
-                  .help = "what sums over ranks are compressed with; `tacit info codecs` lists them"),
-    TACITI_OPTION("gather", NAME, AT(gather), "none", .names = codec_name,
-                  .help =
-                      "what the parameters that strategy shard gathers are compressed with: in stages 1 and 2 their "
-                      "changes (with compress.back), in stage 3 their values"),
+                  .help = "what sums over ranks are compressed with; `tacit info codecs` lists them; auto: int4 where "
+                          "that is faster than dense"),
+    TACITI_OPTION(
+        "gather", NAME, AT(gather), "auto", .names = codec_name,
+        .help = "what the parameters that strategy shard gathers are compressed with: in stages 1 and 2 their "
+                "changes (with compress.back), in stage 3 their values; auto: nothing, or with compress.codec auto "
+                "what suits the stage"),
     TACITI_OPTION("what", ENUM, AT(what), "gradient", .choices = "gradient|momentum",
                   .help = "what ranks compress: their gradients, or from optim.freeze on their first moments (1-bit "
                           "Adam), dense before"),
@@ -78,10 +80,10 @@ static tacit_status check_policy(const taciti_compression_setup *setup) {
                            "adapt.policy %s chooses the factor of a codec, and compress.codec is none: give "
                            "--compress.codec topk",
                            controller->name);
-    if (setup->codec->selects) return TACIT_OK;
+    if (setup->codec->selects || controller->switches) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
-                       "adapt.policy %s: codec %s has no factor to choose; --adapt.policy fixed, or a codec that "
-                       "selects: --compress.codec topk",
+                       "adapt.policy %s: codec %s has no factor to choose; --adapt.policy payoff or fixed, or a codec "
+                       "that selects: --compress.codec topk",
                        controller->name, setup->codec->name);
 }
 

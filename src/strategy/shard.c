@@ -19,6 +19,7 @@
 #include "strategy/shard.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -276,7 +277,9 @@ static tacit_status settle(taciti_shard *s, double lr, taciti_step_report *out) 
     if (!sums && gathers) out->bytes = (double)taciti_shard_reduce_bytes(s);
     if (sums || gathers) out->bytes += gathers ? s->gathered_bytes : (double)taciti_shard_gather_bytes(s);
     s->gathered_bytes = 0;
-    if (gathers) taciti_compression_at(s->coded, s->step + 1);
+    if (!gathers) return TACIT_OK;
+    if (!taciti_compression_event(s->coded, s->gather_event, sizeof s->gather_event)) s->gather_event[0] = '\0';
+    taciti_compression_at(s->coded, s->step + 1);
     return TACIT_OK;
 }
 
@@ -285,6 +288,7 @@ static tacit_status shard_finish(void *self, double lr, taciti_step_report *out)
     const taciti_optim_options *options = s->context.optim_options;
     double squares = 0;
     *out = (taciti_step_report){.wait_ns = 0};
+    s->gather_event[0] = '\0';
     TACITI_TRY(collect(s));
     TACITI_TRY(sum_squares(s, &squares));
     out->grad_norm = sqrt(squares);
@@ -342,8 +346,14 @@ static void shard_state(void *self, taciti_state *out) {
     if (taciti_shard_sends_changes(&s->context)) add_parameters(s, out);
 }
 
+/* Of the sums, of the gathers, or of both. */
 static bool shard_event(const void *self, char *out, size_t size) {
-    return taciti_compression_event(((const taciti_shard *)self)->reduce, out, size);
+    const taciti_shard *s = self;
+    const bool sums = taciti_compression_event(s->reduce, out, size);
+    const size_t length = sums ? strlen(out) : 0;
+    if (s->gather_event[0] != '\0')
+        (void)snprintf(out + length, size - length, "%s\"gather\": {%s}", sums ? ", " : "", s->gather_event);
+    return sums || s->gather_event[0] != '\0';
 }
 
 extern const taciti_strategy taciti_strategy_dp;
@@ -377,6 +387,7 @@ const taciti_strategy taciti_strategy_shard = {
     .write = shard_write,
     .memory = taciti_shard_memory,
     .stands_for = shard_stands_for,
+    .gather_codec = taciti_shard_gather_codec,
     .destroy = shard_destroy,
     .bytes_per_step = taciti_shard_bytes_per_step,
     .nic_bytes_per_step = taciti_shard_nic_bytes_per_step,

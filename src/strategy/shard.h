@@ -62,6 +62,7 @@ typedef struct taciti_shard {
     bool whole;            /* all units are gathered as a whole until the next update: others' parameters are old */
     bool coded_begun;      /* since coded was settled */
     double gathered_bytes; /* mean over ranks, through coded since the last update */
+    char gather_event[2 * TACITI_DECISION_BYTES]; /* what the last step has decided about gathers; empty: nothing */
     int64_t step;
     uint8_t *saved; /* for checkpoints: [unit_count] the unit is PRESENT, then `whole`; part of the block of `units` */
     taciti_shard_unit *units; /* [unit_count]; owned */
@@ -103,6 +104,9 @@ static inline bool taciti_shard_drops_gradients(const taciti_shard *s) {
 
 /* shard_options.c: refuses a compression that has no meaning in parts. */
 tacit_status taciti_shard_check(const taciti_shard_options *options, const taciti_compression_setup *compression);
+
+/* What auto compresses gathers with: changes allow fewer bits than values. */
+const char *taciti_shard_gather_codec(const void *options);
 
 /* shard_units.c: parameters. forget: what others own is old from now on. ahead: begins the first gathers of the next
  * step, or all of them if the network does not ask for units. */

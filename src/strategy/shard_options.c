@@ -49,3 +49,7 @@ tacit_status taciti_shard_check(const taciti_shard_options *options, const tacit
     TACITI_TRY(check_reduce(compression));
     return check_gather(options, compression);
 }
+
+const char *taciti_shard_gather_codec(const void *options) {
+    return ((const taciti_shard_options *)options)->stage < 3 ? "int4" : "int8";
+}

@@ -117,6 +117,10 @@ typedef struct taciti_strategy {
     /* Returns the strategy that these options amount to, or NULL for this one. NULL: always this one. */
     const struct taciti_strategy *(*stands_for)(const void *options);
 
+    /* Returns the name of the codec with which compress.codec auto compresses gathers of parameters. NULL: there are
+     * none. */
+    const char *(*gather_codec)(const void *options);
+
     void (*destroy)(void *self);
 
     /* Returns the payload bytes that this rank sends per step. */
