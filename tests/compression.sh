@@ -110,6 +110,27 @@ check "the factor rises from compress.start" look 'f = [r["factor"] for r in ste
 check "EF21" run 4 estimate "${topk[@]}" --compress.estimate true --train.steps 6 --train.save_every -1
 check "momentum correction" run 4 momentum "${topk[@]}" --compress.momentum 0.9 --train.steps 6 --train.save_every -1
 
+# ---- sketches ----------------------------------------------------------------------------------------------------
+sketch=(--compress.codec sketch --compress.sparsity 0.8 --compress.warmup 0)
+run 4 sketch "${sketch[@]}" --train.steps 12 >/dev/null 2>&1
+run 4 sketch_blocking "${sketch[@]}" --train.steps 12 --exchange.overlap false >/dev/null 2>&1
+check "overlapped is blocking bit for bit, sketch" look 'same("sketch", "sketch_blocking", 12)
+s = steps("sketch"); assert s[-1]["loss"] < s[0]["loss"] - 0.2 and all(r["factor"] == 5 and 0 < r["kept"] < 0.5 for r in s), s
+assert all(r["compression"] > 1.2 for r in s[6:]), s'
+run 4 sketch_part "${sketch[@]}" --train.steps 12 --train.save_early 5 >/dev/null 2>&1
+rm -rf "$work"/sketch_part/ckpt/step_00000012
+check "resumed bit for bit, sketch" run 4 sketch_part "${sketch[@]}" --train.steps 12 --resume
+check "and it is the same, sketch" look 'same("sketch", "sketch_part", 12)'
+check "sketch goes on at 3 ranks" run 3 sketch_part "${sketch[@]}" --train.steps 14 --resume
+run 4 tagc --compress.codec tagc --tagc.ring uint16 --train.steps 12 --train.fail_at 6 >/dev/null 2>&1
+check "what does not decode is counted; a poisoned step is skipped" look 's = steps("tagc")
+assert any(r.get("pending", 0) > 0 for r in s) and s[-1]["skipped"] == 1 and s[-1]["loss"] < s[0]["loss"], s
+t = tensors("tagc", 12)
+assert all(math.isfinite(v) for n in t if "residual" in n for v in struct.unpack(f"<{len(t[n]) // 4}f", t[n]))'
+for ranks in 1 2 3 5 6 7; do check "sketch on $ranks ranks" run $ranks ranks "${sketch[@]}" --train.steps 4 --train.save_every -1; done
+expect "sparsity and factor" 3 "say the same in two ways" "$tacit" train "${sketch[@]}" --compress.factor 5 --run.dir "$work/no"
+expect "sketches are for owners" 3 "for the owners of sums" "$tacit" train "${sketch[@]}" --compress.collective gather --run.dir "$work/no"
+
 # ---- 1-bit Adam --------------------------------------------------------------------------------------------------
 onebit=(--compress.codec onebit --compress.what momentum --optim.freeze 6)
 run 4 onebit "${onebit[@]}" --train.steps 14 >/dev/null 2>&1

@@ -88,6 +88,9 @@ typedef struct taciti_codec {
     bool lossless;         /* decode(encode(x)) == x for every finite x, at every setting */
     bool selects;          /* it has a factor: elements are selected, the others are not sent */
     bool thresholds;       /* it also selects by taciti_codec_setting.threshold */
+    bool sketches;         /* contributions travel as sketches that add up (exchange/sketch_reduce.h): the options are
+                              taciti_sketch_options, payloads lossless for what is selected, and every setting with the
+                              threshold FLT_TRUE_MIN selects all elements that are not 0 */
     bool number_format;    /* each element becomes one number of fewer bits: the codec can be `exchange.wire` */
     bool identity;         /* the payload is the array's own bytes: the exchange may send from the array itself */
     bool shared_key;       /* all ranks must get the same key, because they must make the same choices */

@@ -14,7 +14,8 @@
     X(dgc) X(redsync) X(sidco) X(gaussiank) \
     X(qsgd) X(terngrad) X(natural) X(signsgd) X(signum) X(onebit) X(loco) \
     X(u8bit) X(quantile_sketch) X(inceptionn) X(adaq) \
-    X(powersgd) X(shared) X(thc)
+    X(powersgd) X(shared) X(thc) \
+    X(sketch) X(tagc)
 /* clang-format on */
 
 #define DECLARE(name) extern const taciti_codec taciti_codec_##name;

@@ -8,6 +8,7 @@
 #include "exchange/allreduce.h"
 #include "exchange/bucket_job.h"
 #include "exchange/linear.h"
+#include "exchange/sketch_reduce.h"
 #include "exchange/store.h"
 #include "kernel/kernel.h"
 
@@ -40,6 +41,8 @@ struct taciti_exchange {
     taciti_allreduce coded;      /* with the codec; its buffers are those of `dense` */
     taciti_linear_reduce linear; /* instead of `coded`, with a codec of class LINEAR */
     bool is_linear;
+    taciti_sketch_reduce sketches; /* in front of `coded`, with a codec that sketches */
+    bool is_sketched;
     bool compresses;
     bool moved;                     /* residuals lie where another number of ranks left them */
     taciti_store store;             /* what encodings leave from step to step */
@@ -69,6 +72,7 @@ static tacit_status move_by(taciti_exchange *exchange, float *x, size_t n, const
         TACITI_TRY(taciti_allreduce_observe(&exchange->coded, x, n, task));
     if (task->dense) return taciti_allreduce_run(&exchange->dense, x, n, task, NULL);
     if (exchange->is_linear && task->part == TACITI_HALF_BOTH) return move_linear(exchange, x, n, task, residual);
+    if (exchange->is_sketched) return taciti_sketch_reduce_run(&exchange->sketches, x, n, task, residual);
     if (!exchange->is_linear) return taciti_allreduce_run(&exchange->coded, x, n, task, residual);
     return taciti_fail(TACIT_E_INTERNAL, "bucket %zu: an all-reduce with a codec of class LINEAR has no halves",
                        task->bucket);
@@ -135,7 +139,7 @@ static tacit_status choose_gather(const plan *p, bool *out) {
     const taciti_codec_setting settings[TACITI_PAYLOAD_KINDS] = {encoding->expected, encoding->expected};
     double bytes[2];
     *out = compression->collective == TACITI_ROUTE_GATHER;
-    if (compression->collective != TACITI_ROUTE_AUTO) return TACIT_OK;
+    if (compression->collective != TACITI_ROUTE_AUTO || encoding->codec->sketches) return TACIT_OK;
     for (int gather = 0; gather < 2; gather++) {
         taciti_allreduce reduce;
         taciti_placement placement = taciti_exchange_placement(p->options);
@@ -158,6 +162,11 @@ static tacit_status check(const taciti_exchange_compression *c) {
             TACIT_E_CONFIG,
             "codec %s sends combinations of elements: it allows neither estimates nor momentum correction",
             c->encoding.codec->name);
+    if (c->encoding.codec->sketches && (f->estimates || c->collective == TACITI_ROUTE_GATHER))
+        return taciti_fail(TACIT_E_CONFIG,
+                           "codec %s sends sketches to the owners of sums: it allows neither estimates nor "
+                           "compress.collective gather",
+                           c->encoding.codec->name);
     if (!f->estimates || (!f->errors && f->momentum == 0)) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG, "estimates take the place of error feedback: they allow neither error feedback "
                                        "nor momentum correction");
@@ -205,6 +214,9 @@ static tacit_status open_compression(taciti_exchange *exchange, const plan *p,
                    : taciti_store_create(NULL, exchange->layout, feedback, &exchange->store);
     }
     TACITI_TRY(taciti_allreduce_open(&exchange->coded, exchange->comm, exchange->workspace.base));
+    exchange->is_sketched = compression->encoding.codec->sketches;
+    if (exchange->is_sketched)
+        TACITI_TRY(taciti_sketch_reduce_create(&exchange->coded, exchange->layout, &exchange->sketches));
     return taciti_store_create(&exchange->coded, exchange->layout, feedback, &exchange->store);
 }
 
@@ -250,6 +262,7 @@ void taciti_exchange_destroy(taciti_exchange *exchange) {
     taciti_allreduce_destroy(&exchange->dense);
     taciti_allreduce_destroy(&exchange->coded);
     if (exchange->is_linear) taciti_linear_destroy(&exchange->linear);
+    taciti_sketch_reduce_destroy(&exchange->sketches);
     taciti_store_destroy(&exchange->store);
     taciti_free(exchange->tallies);
     taciti_pages_destroy(&exchange->workspace);
@@ -312,6 +325,7 @@ tacit_status taciti_exchange_settle(taciti_exchange *exchange, bool taken) {
                            exchange->task.step);
     taciti_store_settle(&exchange->store, taken);
     if (exchange->is_linear) taciti_linear_settle(&exchange->linear, taken);
+    if (exchange->is_sketched) taciti_sketch_reduce_settle(&exchange->sketches, taken);
     exchange->moved = exchange->moved && !taken;
     exchange->task.step++;
     exchange->counting = false;
@@ -344,12 +358,14 @@ float *taciti_exchange_residual(const taciti_exchange *exchange, taciti_residual
 
 void *taciti_exchange_codec_state(const taciti_exchange *exchange, size_t *bytes) {
     if (exchange->is_linear) return taciti_linear_states(&exchange->linear, bytes);
+    if (exchange->is_sketched) return taciti_sketch_reduce_state(&exchange->sketches, bytes);
     return taciti_store_array(&exchange->store, TACITI_RESIDUAL_STATE, bytes);
 }
 
 void taciti_exchange_restored(taciti_exchange *exchange, bool moved) {
     exchange->moved = moved;
     taciti_store_restored(&exchange->store);
+    if (exchange->is_sketched) taciti_sketch_reduce_restored(&exchange->sketches);
 }
 
 taciti_route taciti_exchange_route(const taciti_exchange *exchange) {
@@ -357,12 +373,25 @@ taciti_route taciti_exchange_route(const taciti_exchange *exchange) {
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
+static uint64_t bucket_bytes(const taciti_exchange *exchange, size_t bucket, taciti_codec_setting setting) {
+    const size_t n = exchange->layout->buckets[bucket].n;
+    if (exchange->is_linear) return taciti_linear_bytes(&exchange->linear, bucket, setting);
+    if (exchange->is_sketched) return taciti_sketch_reduce_bytes(&exchange->coded, n);
+    return taciti_allreduce_bytes(main_of(exchange), n);
+}
+
+static uint64_t bucket_nic_bytes(const taciti_exchange *exchange, size_t bucket, taciti_codec_setting setting,
+                                 int host) {
+    const size_t n = exchange->layout->buckets[bucket].n;
+    if (exchange->is_linear) return taciti_linear_nic_bytes(&exchange->linear, bucket, setting, host);
+    if (exchange->is_sketched) return taciti_sketch_reduce_nic_bytes(&exchange->coded, n, host);
+    return taciti_allreduce_nic_bytes(main_of(exchange), n, host);
+}
+
 uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange) {
     const taciti_codec_setting setting = exchange->task.setting[TACITI_PAYLOAD_CONTRIBUTION];
     uint64_t bytes = 0;
-    for (size_t b = 0; b < exchange->layout->bucket_count; b++)
-        bytes += exchange->is_linear ? taciti_linear_bytes(&exchange->linear, b, setting)
-                                     : taciti_allreduce_bytes(main_of(exchange), exchange->layout->buckets[b].n);
+    for (size_t b = 0; b < exchange->layout->bucket_count; b++) bytes += bucket_bytes(exchange, b, setting);
     return bytes;
 }
 
@@ -370,10 +399,7 @@ uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange) {
     const taciti_codec_setting setting = exchange->task.setting[TACITI_PAYLOAD_CONTRIBUTION];
     const int host = taciti_allreduce_host(&exchange->dense);
     uint64_t bytes = 0;
-    for (size_t b = 0; b < exchange->layout->bucket_count; b++)
-        bytes += exchange->is_linear
-                     ? taciti_linear_nic_bytes(&exchange->linear, b, setting, host)
-                     : taciti_allreduce_nic_bytes(main_of(exchange), exchange->layout->buckets[b].n, host);
+    for (size_t b = 0; b < exchange->layout->bucket_count; b++) bytes += bucket_nic_bytes(exchange, b, setting, host);
     return bytes;
 }
 
@@ -392,6 +418,8 @@ size_t taciti_exchange_predict_encoded_bytes(const taciti_comm *comm, const taci
         bytes = workspace_bytes(&dense, &coded, compression != NULL && !is_linear(&p));
         const bool stores = compression != NULL && taciti_comm_size(comm) > 1;
         if (stores) bytes += taciti_store_predict_bytes(is_linear(&p) ? NULL : &coded, layout, compression->feedback);
+        if (stores && compression->encoding.codec->sketches)
+            bytes += taciti_sketch_reduce_predict_bytes(&coded, layout);
         if (is_linear(&p))
             bytes += taciti_linear_predict_bytes(comm, layout, &compression->encoding, taciti_exchange_wire(options),
                                                  taciti_exchange_placement(options));

@@ -35,6 +35,7 @@ typedef struct taciti_payload_tally {
     double squares_gradient;      /* of contributions before the residual; only in steps that observe, as the next */
     double squares_residual;      /* of what was added to them */
     uint64_t bytes;               /* of the payloads that it sent, once per receiver */
+    uint64_t pending;             /* of contributions as sketches: sums that did not decode and were fetched */
     int64_t encode_ns, decode_ns; /* of these payloads and of those that it received */
 } taciti_payload_tally;
 

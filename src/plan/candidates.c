@@ -182,7 +182,8 @@ static taciti_candidate *append_compression(const builder *b, const taciti_strat
     return c;
 }
 
-/* The configured codec, then every other one at a few factors. Number formats are wires. */
+/* The configured codec, then every other one at a few factors. Number formats are wires; the union that sizes a sketch
+ * is not known before a run. */
 static void append_compressions(const builder *b, const taciti_strategy *strategy, const taciti_pattern *pattern) {
     static const double FACTORS[] = {10, 100, 1000};
     const taciti_plan_compression own = configured_compression(b->settings);
@@ -196,7 +197,7 @@ static void append_compressions(const builder *b, const taciti_strategy *strateg
                                          .options = taciti_settings_options(b->settings, (*codec)->options),
                                          .way = own.way,
                                          .uneven = is_uneven(b->settings, *codec)};
-            if (taciti_codec_is_dense(*codec) || (!(*codec)->selects && i > 0)) continue;
+            if (taciti_codec_is_dense(*codec) || (*codec)->sketches || (!(*codec)->selects && i > 0)) continue;
             if ((*codec)->selects) c.forth.factor = FACTORS[i];
             if (!is_same_compression(&c, &own)) (void)append_compression(b, strategy, pattern, &c);
         }

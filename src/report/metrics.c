@@ -144,6 +144,7 @@ static void put_step(taciti_json *json, const taciti_step_metrics *m) {
     if (m->factor > 0) taciti_json_real(json, "factor", m->factor);
     if (m->gain > 0) taciti_json_real(json, "gain", m->gain);
     if (m->kept > 0) taciti_json_real(json, "kept", m->kept);
+    if (m->pending > 0) taciti_json_real(json, "pending", m->pending);
     taciti_json_real(json, "mfu", m->mfu);
     taciti_json_int(json, "skipped", m->skipped);
     taciti_json_uint(json, "tokens", m->tokens);

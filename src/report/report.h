@@ -33,6 +33,7 @@ typedef struct taciti_step_metrics {
     double compression; /* original / sent bytes of the gradients: 1 for dense f32; NaN or 0 when nothing is sent */
     double factor, gain, kept; /* of compressed sums: the factor that was used, |sent|^2 / |gradient + residual|^2,
                                 * share of the elements that were sent; 0: none */
+    double pending; /* elements of sums of sketches that did not decode and were fetched, all ranks together */
 } taciti_step_metrics;
 
 /* ---- metrics.jsonl ----------------------------------------------------------------------------------------------

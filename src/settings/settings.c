@@ -195,10 +195,24 @@ static tacit_status apply_preset(const taciti_settings *settings, const taciti_c
     return TACIT_OK;
 }
 
+/* compress.sparsity is another word for compress.factor. */
+static tacit_status apply_sparsity(const taciti_settings *settings) {
+    char factor[64];
+    taciti_place place;
+    if (!(settings->compress.sparsity > 0)) return TACIT_OK;
+    if (taciti_config_find(&settings->config, "compress.factor", &place) && *place.given)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.sparsity %g and compress.factor %g say the same in two ways: leave one out",
+                           settings->compress.sparsity, settings->compress.factor);
+    (void)snprintf(factor, sizeof factor, "%.9g", 1 / (1 - settings->compress.sparsity));
+    return taciti_config_preset(&settings->config, "compress.factor", factor, "compress.sparsity");
+}
+
 tacit_status taciti_settings_complete(taciti_settings *settings) {
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
         TACITI_TRY(apply_preset(settings, *codec, true));
-    return apply_preset(settings, taciti_settings_compression(settings).codec, false);
+    TACITI_TRY(apply_preset(settings, taciti_settings_compression(settings).codec, false));
+    return apply_sparsity(settings);
 }
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */

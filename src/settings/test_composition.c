@@ -141,6 +141,34 @@ static void presets_are_defaults(void **state) {
     preset_is("none", 10, 1, 0.5);
 }
 
+/* Sparsity is the share that is not sent; it wins over a preset, and not over a factor that was given. */
+static void sparsity_is_a_factor(void **state) {
+    (void)state;
+    set("compress.codec", "tagc");
+    assert_int_equal(taciti_settings_complete(&g_settings), TACIT_OK);
+    assert_true(g_settings.compress.factor == 5 && g_settings.compress.scope == TACITI_SCOPE_BUCKET);
+    set("compress.sparsity", "0.75");
+    assert_int_equal(taciti_settings_complete(&g_settings), TACIT_OK);
+    assert_true(g_settings.compress.factor == 4);
+    set("compress.factor", "4");
+    assert_int_equal(taciti_settings_complete(&g_settings), TACIT_E_CONFIG);
+    assert_non_null(strstr(g_line, "compress.sparsity 0.75 and compress.factor 4"));
+}
+
+/* The owner of a sum alone decodes sketches, and sends the sum as it is. */
+static void sketches_refuse_what_has_no_effect(void **state) {
+    (void)state;
+    static const char *const KEYS[][3] = {
+        {"compress.back", "7", "0"}, {"compress.collective", "gather", "auto"}, {"compress.estimate", "true", "false"}};
+    set("compress.codec", "sketch");
+    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_OK);
+    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
+        set(KEYS[i][0], KEYS[i][1]);
+        assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_E_CONFIG);
+        set(KEYS[i][0], KEYS[i][2]);
+    }
+}
+
 static void compression_is_checked(void **state) {
     (void)state;
     set("compress.codec", "int8");
@@ -235,6 +263,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_strategy_brings_its_options, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(what_is_refused_is_named, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(presets_are_defaults, open_settings, close_settings),
+        cmocka_unit_test_setup_teardown(sparsity_is_a_factor, open_settings, close_settings),
+        cmocka_unit_test_setup_teardown(sketches_refuse_what_has_no_effect, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(compression_is_checked, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(check_is_that_of_the_strategy, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(labels_are_the_strategy_s, open_settings, close_settings),

@@ -115,6 +115,7 @@ static taciti_seen seen(const taciti_payload_tally *tally) {
                          .trial = tally->trial.squares_out,
                          .gradient = tally->squares_gradient,
                          .residual = tally->squares_residual,
+                         .pending = (double)tally->pending,
                          .threshold = codec->threshold};
 }
 
@@ -202,6 +203,7 @@ static taciti_seen sum_of(const taciti_compression *c, int kind) {
         sum.trial += s->trial;
         sum.gradient += s->gradient;
         sum.residual += s->residual;
+        sum.pending += s->pending;
         if (!(s->threshold > 0)) continue;
         logarithms += s->n * log(s->threshold);
         weights += s->n;
@@ -360,6 +362,7 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, double n
     const taciti_seen *contributions = &sums[TACITI_PAYLOAD_CONTRIBUTION];
     if (contributions->squares_in > 0) report->gain = contributions->squares_out / contributions->squares_in;
     if (contributions->n > 0) report->kept = contributions->kept / contributions->n;
+    report->pending = contributions->pending;
     TACITI_TRY(decide(c, lr, contributions, norm, steps));
     c->step++;
     const double next = taciti_compression_factor(c, all), next_back = taciti_compression_back_factor(c, next);

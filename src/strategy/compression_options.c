@@ -33,6 +33,9 @@ static const taciti_option OPTIONS[] = {
                           "Adam), dense before"),
     TACITI_OPTION("factor", REAL, AT(factor), "10", .min = 1, .max = MAX_FACTOR,
                   .help = "elements per element that is sent, of codecs that select; 1: dense"),
+    TACITI_OPTION(
+        "sparsity", REAL, AT(sparsity), "0", .max = 1 - 1 / MAX_FACTOR,
+        .help = "share of elements that are not sent: compress.factor = 1 / (1 - sparsity); 0: as the factor says"),
     TACITI_OPTION("back", REAL, AT(back), "0", .max = MAX_FACTOR,
                   .help = "the same for the sum on its way back to the ranks; 0: as compress.factor"),
     TACITI_OPTION("scope", ENUM, AT(scope), "model", .choices = "model|bucket",
@@ -97,7 +100,7 @@ static tacit_status check_effects(const taciti_compression_setup *setup) {
                            "codec %s has no factor: leave out compress.warmup and compress.back, or take a codec that "
                            "selects: --compress.codec topk",
                            codec->name);
-    if (o->back > 0 && codec->aggregation == TACITI_CODEC_LINEAR)
+    if (o->back > 0 && (codec->aggregation == TACITI_CODEC_LINEAR || codec->sketches))
         return taciti_fail(TACIT_E_CONFIG,
                            "codec %s sends its sum back as it is: leave out compress.back, or take another codec: "
                            "--compress.codec topk",
@@ -112,6 +115,16 @@ static tacit_status check_effects(const taciti_compression_setup *setup) {
             "compress.collective: payloads of codec %s are added by an all-reduce; leave it out, or take "
             "another codec: --compress.codec topk",
             codec->name);
+    if (codec->sketches && o->collective == TACITI_ROUTE_GATHER)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.collective gather: sketches of codec %s are for the owners of sums; leave it out, "
+                           "or take another codec: --compress.codec topk",
+                           codec->name);
+    if (codec->sketches && o->estimate)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.estimate: only the owner of a sum decodes what codec %s sends; leave it out, or "
+                           "take another codec: --compress.codec topk",
+                           codec->name);
     if (o->scope == TACITI_SCOPE_BUCKET && !codec->selects)
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.scope bucket: codec %s sends every element; leave it out, or take a codec that "

@@ -9,7 +9,7 @@
 
 /* What one rank tells the others about a bucket and a kind of payload. All are added up but the last. */
 typedef struct taciti_seen {
-    double squares_in, squares_out, n, kept, near, bytes, trial, gradient, residual;
+    double squares_in, squares_out, n, kept, near, bytes, trial, gradient, residual, pending;
     double threshold; /* maximum */
 } taciti_seen;
 

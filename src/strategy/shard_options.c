@@ -33,7 +33,8 @@ static tacit_status check_reduce(const taciti_compression_setup *c) {
 
 static tacit_status check_gather(const taciti_shard_options *o, const taciti_compression_setup *c) {
     if (c->gather == NULL) return TACIT_OK;
-    if (c->gather->aggregation == TACITI_CODEC_LINEAR || c->gather->rounds != 1 || c->gather->state_bytes != NULL)
+    if (c->gather->aggregation == TACITI_CODEC_LINEAR || c->gather->rounds != 1 || c->gather->state_bytes != NULL ||
+        c->gather->sketches)
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.gather %s: this codec is for sums of gradients; --compress.gather int4, or topk "
                            "with shard.stage 1 or 2",

@@ -46,6 +46,7 @@ typedef struct taciti_step_report {
     double factor, gain, kept; /* of a compressed sum: the factor that was used (1: dense), |sent|^2 / |gradient +
                                   residual|^2, and the share of the elements that were sent; 0 if there was none */
     double bytes;              /* payload that a rank sent for that sum, mean over ranks; 0: unknown */
+    double pending;            /* elements of that sum whose sketch did not decode, over all ranks: they were fetched */
 } taciti_step_report;
 
 /* Bytes of the flat arrays of one rank. */

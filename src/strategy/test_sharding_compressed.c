@@ -62,7 +62,8 @@ typedef struct pair {
 /* Which units are gathered ahead, and when, changes no bit. */
 static void no_schedule_changes_the_bits(void **state) {
     (void)state;
-    static const pair PAIRS[] = {{"topk", "topk"}, {"int4", "int4"}, {"topk", NULL}, {NULL, "int8"}};
+    static const pair PAIRS[] = {{"topk", "topk"}, {"int4", "int4"}, {"topk", NULL},
+                                 {NULL, "int8"},   {"sketch", NULL}, {"tagc", "int4"}};
     for (int i = 0; i < RANK_COUNT; i++)
         for (size_t p = 0; p < sizeof PAIRS / sizeof *PAIRS; p++) {
             trial first = trial_of(RANKS[i], 1);

@@ -107,6 +107,7 @@ static void fill_own(taciti_trainer *trainer, double lr, const taciti_step_repor
     out->factor = report->factor;
     out->gain = report->gain;
     out->kept = report->kept;
+    out->pending = report->pending;
 }
 
 tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_requested) {

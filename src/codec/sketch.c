@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sketch, tagc: select the elements of the largest magnitude, as topk; contributions to a sum travel as an index and a
+ * sketch, which add up (homomorphic.h, exchange/sketch_reduce.h).
+ *
+ * Source: Li et al., "Lossless Homomorphic Compression" (LHC, arXiv 2402.07529); TAGC (arXiv 2504.05638), whose
+ * defaults are the preset of tagc: sparsity 0.8, that is factor 5, and elements per counter c = 2.
+ * Deviations from TAGC: homomorphic.h lists those of the sketch; the sparsity is reached (its ladder of thresholds
+ * stays below); indices are merged by OR; what does not decode is fetched, not estimated.
+ *
+ * This file has the payload of a single array, in which sums travel back to the ranks: that of topk with values f32.
+ * The exchange lets nothing be selected there, so it loses nothing.
+ *
+ * Properties (test_selection.c, exchange/test_sketch_reduce.c): what is selected arrives exactly; class GATHER;
+ * deterministic; biased: needs error feedback.
+ *
+ * Wire layout: composed.c; of contributions: exchange/sketch_message.h.
+ */
+#include "codec/sketch.h"
+
+#include "codec/largest.h"
+
+#define OPTIONS_WITH(default_ratio)                                                                                    \
+    TACITI_OPTION("ratio", REAL, offsetof(taciti_sketch_options, ratio), default_ratio, .max = 1e6,                    \
+                  .help = "elements per counter of a sketch; 0: as many counters as the last step's sum needed"),      \
+        TACITI_OPTION("ring", ENUM, offsetof(taciti_sketch_options, ring), "f32", .choices = "f32|uint32|uint16",      \
+                      .help = "numbers of the counters; integers add up exactly, after one rounding that is fed back")
+
+static const taciti_option SKETCH_OPTIONS[] = {OPTIONS_WITH("0")};
+static const taciti_option TAGC_OPTIONS[] = {OPTIONS_WITH("2")};
+
+static const taciti_option_table SKETCH_TABLE = {.section = "sketch",
+                                                 .help = "sums of sketches of the largest elements",
+                                                 .options = SKETCH_OPTIONS,
+                                                 .count = sizeof SKETCH_OPTIONS / sizeof *SKETCH_OPTIONS};
+static const taciti_option_table TAGC_TABLE = {.section = "tagc",
+                                               .help = "sketch as in TAGC",
+                                               .options = TAGC_OPTIONS,
+                                               .count = sizeof TAGC_OPTIONS / sizeof *TAGC_OPTIONS};
+
+static void select_largest(const taciti_codec_call *call, const float *x, size_t n, void *scratch,
+                           taciti_selection *out) {
+    if (call->setting.threshold > 0)
+        taciti_select_by_threshold(x, n, taciti_magnitude_bits(call->setting.threshold), out);
+    else
+        taciti_select_largest(x, n, taciti_kept_of(call->setting.factor, TACITI_FACTOR, n), scratch, out);
+}
+
+static const taciti_selector SKETCH = {.name = "sketch", .select = select_largest};
+static const taciti_selector TAGC = {.name = "tagc", .select = select_largest};
+TACITI_COMPOSED_FUNCTIONS_OF(sketch_, SKETCH)
+TACITI_COMPOSED_FUNCTIONS_OF(tagc_, TAGC)
+
+extern const taciti_codec taciti_codec_sketch, taciti_codec_tagc;
+const taciti_codec taciti_codec_sketch = {
+    .name = "sketch",
+    .help = "sends the elements of the largest magnitude as sketches that add up",
+    .source = "LHC (arXiv 2402.07529)",
+    .preset = "compress.factor=5",
+    .options = &SKETCH_TABLE,
+    .options_size = sizeof(taciti_sketch_options),
+    .aggregation = TACITI_CODEC_GATHER,
+    .rounds = 1,
+    .selects = true,
+    .thresholds = true,
+    .sketches = true,
+    .keyless = true,
+    .bound = taciti_composed_bound,
+    .expected_bytes = taciti_composed_expected_bytes,
+    .scratch_bytes = sketch_scratch_bytes,
+    .encode = sketch_encode,
+    .decode = sketch_decode,
+    .decode_add = sketch_decode_add,
+};
+
+const taciti_codec taciti_codec_tagc = {
+    .name = "tagc",
+    .help = "sketch with the defaults of TAGC: sparsity 0.8, half as many counters as elements",
+    .source = "TAGC (arXiv 2504.05638)",
+    .preset = "compress.factor=5 compress.warmup=0 compress.scope=bucket",
+    .options = &TAGC_TABLE,
+    .options_size = sizeof(taciti_sketch_options),
+    .aggregation = TACITI_CODEC_GATHER,
+    .rounds = 1,
+    .selects = true,
+    .thresholds = true,
+    .sketches = true,
+    .keyless = true,
+    .bound = taciti_composed_bound,
+    .expected_bytes = taciti_composed_expected_bytes,
+    .scratch_bytes = tagc_scratch_bytes,
+    .encode = tagc_encode,
+    .decode = tagc_decode,
+    .decode_add = tagc_decode_add,
+};

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exchange/sketch_message.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+
+enum { LINE = TACITI_SKETCH_LINE, MIN_ROWS = 3 };
+
+typedef struct head {
+    float max;
+    uint32_t refused;
+} head;
+
+static const head NO_HEAD = {0, 0};
+
+static size_t index_bytes(size_t n) { return taciti_sketch_index_words(n) * sizeof(uint64_t); }
+
+/* Index and head; counters begin behind them. */
+static size_t front_bytes(size_t n) { return taciti_round_up(index_bytes(n) + sizeof(head), TACITI_ALIGN_BYTES); }
+
+static float largest(const float *x, size_t n) {
+    const uint32_t bits = taciti_kernels_get()->sketch_largest(TACITI_RING_F32, x, NULL, n);
+    float max;
+    memcpy(&max, &bits, sizeof max);
+    return max;
+}
+
+/* ---- forms ------------------------------------------------------------------------------------------------------- */
+
+/* Sums may be twice as large in the next step before their rounding is too coarse for the ring. */
+static void choose_ring(taciti_sketch *sketch, taciti_ring ring, float max) {
+    static const double ROOM = 2;
+    const double enough = ROOM * (double)max;
+    if (ring == TACITI_RING_F32 || !(enough > 0 && enough < 0x1p127) || sketch->ranks > 0x3fff) return;
+    (void)taciti_sketch_set_ring(sketch, ring, enough);
+}
+
+taciti_sketch_form taciti_sketch_form_of(size_t n, int members, size_t measured, double ratio, taciti_ring ring,
+                                         float max, uint64_t seed) {
+    const size_t some = measured < n ? measured : n;
+    const size_t rows = ratio > 0 ? taciti_sketch_compat_rows(n, LINE, ratio) : taciti_sketch_rows(some);
+    taciti_sketch_form form = {.sketch = taciti_sketch_init(n, rows > MIN_ROWS ? rows : MIN_ROWS, members, seed)};
+    choose_ring(&form.sketch, ring, max);
+    form.dense = front_bytes(n) + taciti_sketch_bytes(&form.sketch) >= n * sizeof(float);
+    return form;
+}
+
+size_t taciti_sketch_contribution_bytes(const taciti_sketch_form *form) {
+    if (form->dense) return form->sketch.n * sizeof(float);
+    return front_bytes(form->sketch.n) + taciti_sketch_bytes(&form->sketch);
+}
+
+size_t taciti_sketch_message_bound(size_t n) { return taciti_round_up((n + LINE) * sizeof(float), TACITI_ALIGN_BYTES); }
+
+/* Counters of integers of 16 bits are up to twice as many as elements. */
+size_t taciti_sketch_workspace_bound(size_t n, int members) {
+    const taciti_sketch one = taciti_sketch_init(n, 2 * (n / LINE + MIN_ROWS), members, 0);
+    return taciti_sketch_workspace_bytes(&one);
+}
+
+/* ---- contributions ----------------------------------------------------------------------------------------------- */
+
+tacit_status taciti_sketch_contribute(const taciti_sketch_form *form, const float *x, void *message) {
+    const taciti_sketch *sketch = &form->sketch;
+    const size_t n = sketch->n;
+    head h = NO_HEAD;
+    if (form->dense) {
+        memcpy(message, x, n * sizeof *x);
+        return TACIT_OK;
+    }
+    memset(message, 0, taciti_sketch_contribution_bytes(form));
+    taciti_sketch_index(x, n, message);
+    h.max = largest(x, n);
+    if (sketch->numbers.ring != TACITI_RING_F32)
+        h.refused = h.max * sketch->numbers.scale <= sketch->numbers.max ? 0U : 1U;
+    memcpy((char *)message + index_bytes(n), &h, sizeof h);
+    return h.refused ? TACIT_OK : taciti_sketch_add(sketch, x, (char *)message + front_bytes(n));
+}
+
+static void take_dense(taciti_sketch_total *sum, const float *x, bool first) {
+    const taciti_kernels *k = taciti_kernels_get();
+    const size_t n = sum->form.sketch.n;
+    if (first)
+        memcpy(sum->x, x, n * sizeof *x);
+    else
+        k->add(sum->x, x, n);
+    sum->max = fmaxf(sum->max, largest(x, n));
+    /* The workspace is free: nothing is decoded. */
+    taciti_sketch_index(x, n, sum->workspace);
+    taciti_sketch_merge(sum->union_, sum->workspace, n);
+}
+
+tacit_status taciti_sketch_take(taciti_sketch_total *sum, const void *message, bool first) {
+    const taciti_sketch *sketch = &sum->form.sketch;
+    const size_t n = sketch->n;
+    const char *bytes = message, *counters = bytes + front_bytes(n);
+    head h;
+    if (first) memset(sum->union_, 0, index_bytes(n));
+    if (sum->form.dense) {
+        take_dense(sum, message, first);
+        return TACIT_OK;
+    }
+    memcpy(&h, bytes + index_bytes(n), sizeof h);
+    if (h.refused > 1 || !(h.max >= 0 || isnan(h.max)))
+        return taciti_fail(TACIT_E_DATA, "a sketch of %zu elements has no legal head", n);
+    taciti_sketch_merge(sum->union_, message, n);
+    sum->refused = sum->refused || h.refused != 0;
+    sum->max = isfinite(h.max) ? fmaxf(sum->max, h.max) : INFINITY;
+    if (first)
+        memcpy(sum->counters, counters, taciti_sketch_bytes(sketch));
+    else
+        taciti_sketch_sum(sketch, sum->counters, counters);
+    return TACIT_OK;
+}
+
+/* ---- decoding ---------------------------------------------------------------------------------------------------- */
+
+/* Sums of floats that cancel may leave rounding errors as large as themselves. Integers have no such excuse. */
+static tacit_status peel(taciti_sketch_total *sum, size_t *pending, bool *whole) {
+    const taciti_sketch *sketch = &sum->form.sketch;
+    char reason[TACITI_REASON_BYTES];
+    const bool floats = sketch->numbers.ring == TACITI_RING_F32;
+    TACITI_TRY(taciti_sketch_map(sketch, sum->union_, sum->workspace, NULL));
+    if (floats) taciti_log_capture(reason);
+    const tacit_status status = taciti_sketch_peel(sketch, sum->counters, sum->workspace, NULL, sum->x, pending);
+    if (floats) taciti_log_capture(NULL);
+    *whole = floats && status == TACIT_E_DATA;
+    return *whole ? TACIT_OK : status;
+}
+
+tacit_status taciti_sketch_resolve(taciti_sketch_total *sum, taciti_sketch_reply *reply) {
+    const taciti_sketch *sketch = &sum->form.sketch;
+    const size_t n = sketch->n;
+    size_t pending = 0;
+    bool whole = sum->refused;
+    if (n % 64 != 0 && sum->union_[n / 64] >> (n % 64) != 0)
+        return taciti_fail(TACIT_E_DATA, "the index of %zu elements has bits behind its end", n);
+    const size_t measured = taciti_sketch_measure(sum->union_, n);
+    if (!sum->form.dense && !whole) TACITI_TRY(peel(sum, &pending, &whole));
+    if (whole)
+        pending = taciti_sketch_union(sum->union_, n);
+    else if (pending > 0)
+        taciti_sketch_pending(sketch, sum->workspace, sum->union_);
+    *reply = (taciti_sketch_reply){.pending = (uint32_t)pending,
+                                   .measured = (uint32_t)(measured < UINT32_MAX ? measured : UINT32_MAX),
+                                   .max = sum->max,
+                                   .whole = whole};
+    return TACIT_OK;
+}
+
+tacit_status taciti_sketch_check_reply(const taciti_sketch_form *form, const taciti_sketch_reply *reply) {
+    const size_t n = form->sketch.n;
+    const bool some = !form->dense || (reply->pending == 0 && reply->whole == 0);
+    if (some && reply->pending <= n && reply->whole <= 1 && reply->measured <= n + LINE && !signbit(reply->max))
+        return TACIT_OK;
+    return taciti_fail(TACIT_E_DATA, "no sum of %zu elements has %u of %u elements left", n, reply->pending,
+                       reply->measured);
+}
+
+tacit_status taciti_sketch_check_pending(const taciti_sketch_form *form, const taciti_sketch_reply *reply,
+                                         const uint64_t *pending) {
+    const size_t n = form->sketch.n, count = taciti_sketch_union(pending, n);
+    if (count == reply->pending && (n % 64 == 0 || pending[n / 64] >> (n % 64) == 0)) return TACIT_OK;
+    return taciti_fail(TACIT_E_DATA, "an index of %zu among %zu elements where %u are announced", count, n,
+                       reply->pending);
+}
+
+taciti_sketch taciti_sketch_of_values(const taciti_sketch_form *form, const taciti_sketch_reply *reply) {
+    taciti_sketch values = form->sketch;
+    if (reply->whole) (void)taciti_sketch_set_ring(&values, TACITI_RING_F32, 0);
+    return values;
+}
+
+tacit_status taciti_sketch_complete(taciti_sketch_total *sum, const taciti_sketch_reply *reply, const void *values) {
+    const taciti_sketch shape = taciti_sketch_of_values(&sum->form, reply);
+    if (reply->whole) return taciti_sketch_unpack(&shape, sum->union_, values, sum->x);
+    if (shape.numbers.ring != TACITI_RING_F32)
+        return taciti_sketch_insert(&shape, sum->union_, values, sum->counters, sum->workspace, sum->x);
+    taciti_kernels_get()->sketch_unpack(&shape.numbers, sum->x, sum->union_, values, shape.n);
+    return TACIT_OK;
+}

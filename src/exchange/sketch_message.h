@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the ranks that add up a range by sketches (codec/homomorphic.h) tell each other. Every member has n floats, most
+ * of them 0, for the owner of the range, who wants their sum:
+ *
+ *   contribution   member to owner   index, head, counters of the sketch; or the n floats, where that is no longer
+ *   reply          owner to members  how many sums did not decode, and what the next step's sketch is sized by
+ *   pending        owner to members  the index of those elements, if there are any
+ *   values         member to owner   its packed values of these elements
+ *
+ * The sums that did not decode are then exact: the members' values, added in the order of members. The reply may ask
+ * for all elements of the union, in f32: if a member's number does not fit the integers of the ring, or if rounding
+ * errors of floats are so large that the sketch does not look like that of its index.
+ *
+ * Pure functions of their arguments. Nothing allocates. Any thread. Decoders return E_DATA for what is malformed.
+ */
+#ifndef TACITI_EXCHANGE_SKETCH_MESSAGE_H
+#define TACITI_EXCHANGE_SKETCH_MESSAGE_H
+
+#include "codec/homomorphic.h"
+
+/* How a range travels; the same on all members. */
+typedef struct taciti_sketch_form {
+    taciti_sketch sketch;
+    bool dense; /* n floats, in the order of the array */
+} taciti_sketch_form;
+
+typedef struct taciti_sketch_reply {
+    uint32_t pending;  /* elements of the index that follows */
+    uint32_t measured; /* taciti_sketch_measure() of the union */
+    float max;         /* largest magnitude of a contribution, by which the next step's ring is scaled */
+    uint32_t whole;    /* 1: all elements of the union are pending, and values travel in f32; else 0 */
+} taciti_sketch_reply;
+
+/* The owner's sum under way. The owner of the object sets it up to `counters`. */
+typedef struct taciti_sketch_total {
+    taciti_sketch_form form;
+    float *x;         /* [n]: the sum; borrows, as the next three */
+    void *workspace;  /* taciti_sketch_workspace_bound() */
+    uint64_t *union_; /* [words], then the pending elements */
+    void *counters;   /* taciti_sketch_message_bound() */
+    float max;
+    bool refused; /* a member's numbers do not fit the ring */
+} taciti_sketch_total;
+
+/* The form for n floats of `members`: rows for `measured` elements, or ratio > 0: n / ratio counters. max > 0: what the
+ * ring is scaled by; with integers and max 0, or a number that is not finite: f32. */
+taciti_sketch_form taciti_sketch_form_of(size_t n, int members, size_t measured, double ratio, taciti_ring ring,
+                                         float max, uint64_t seed);
+
+/* Bytes of a contribution; of any message or packed values of n floats, at most. */
+size_t taciti_sketch_contribution_bytes(const taciti_sketch_form *form);
+size_t taciti_sketch_message_bound(size_t n);
+
+/* Bytes of workspace for any form of n floats. */
+size_t taciti_sketch_workspace_bound(size_t n, int members);
+
+/* message = the contribution x[n]; aligned to 64. */
+tacit_status taciti_sketch_contribute(const taciti_sketch_form *form, const float *x, void *message);
+
+/* Adds a contribution; call it in the order of members. */
+tacit_status taciti_sketch_take(taciti_sketch_total *sum, const void *message, bool first);
+
+/* After all contributions: decodes the sum into x. union_ becomes the index of pending elements. */
+tacit_status taciti_sketch_resolve(taciti_sketch_total *sum, taciti_sketch_reply *reply);
+
+/* Whether a reply can be one, and an index that of its pending elements. */
+tacit_status taciti_sketch_check_reply(const taciti_sketch_form *form, const taciti_sketch_reply *reply);
+tacit_status taciti_sketch_check_pending(const taciti_sketch_form *form, const taciti_sketch_reply *reply,
+                                         const uint64_t *pending);
+
+/* The shape in which values travel. */
+taciti_sketch taciti_sketch_of_values(const taciti_sketch_form *form, const taciti_sketch_reply *reply);
+
+/* After the members' values have been added up in that shape: completes x. */
+tacit_status taciti_sketch_complete(taciti_sketch_total *sum, const taciti_sketch_reply *reply, const void *values);
+
+#endif

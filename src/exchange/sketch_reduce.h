@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The exchange of buckets through a codec with taciti_codec.sketches: contributions travel as sketches that add up
+ * (codec/homomorphic.h). Arrangement, owners, cut, residuals and the way back are those of the all-reduce (allreduce.h)
+ * of that codec; between hosts, or between ranks in the flat arrangement, the first half is this one instead:
+ *
+ *   1  every member encodes what it has of each owner's ranges of the bucket, taken together as one array. What the
+ *      codec does not select is the residual; what it does goes to the owner as index and sketch
+ *   2  the owner adds the sketches up in the order of the members, decodes the sum, and replies
+ *   3  elements that did not decode follow as packed values, which the owner adds in the same order
+ *
+ * (sketch_message.h.) So the result holds what was selected, whatever the size of the sketch. The second half sends the
+ * sums back as elements that are not 0: exactly.
+ *
+ * The sketch of a range is as large as the densest union of the bucket in the last step that was taken would need,
+ * which owners told all members; in the first step as large as a union of different elements would need. With
+ * taciti_sketch_options.ratio it is always n / ratio counters. Where the plain array is no longer than index and
+ * sketch, that is sent.
+ *
+ * With a ring of integers, ranges are scaled so that twice the largest contribution of that step fits. If one does not,
+ * the step's sums travel as values in f32. Rounding errors are added to the residuals.
+ *
+ * Everything of a bucket is in flight at once; buckets follow each other.
+ */
+#ifndef TACITI_EXCHANGE_SKETCH_REDUCE_H
+#define TACITI_EXCHANGE_SKETCH_REDUCE_H
+
+#include "base/memory.h"
+#include "codec/sketch.h"
+#include "exchange/allreduce.h"
+#include "exchange/sketch_message.h"
+#include "tensor/layout.h"
+
+/* What the replies of a bucket's owners told; the same on all members, for any number of them. {0}: none yet. */
+typedef struct taciti_sketch_learnt {
+    double density; /* of the union, as measured, over n: the maximum over owners */
+    double max;     /* of the contributions */
+    double factor;  /* at which they were selected */
+} taciti_sketch_learnt;
+
+/* What a member has for an owner. */
+typedef struct taciti_sketch_block {
+    size_t at, n; /* in `selected` */
+    taciti_sketch_form form;
+    taciti_sketch_reply reply;
+    taciti_engine_request contribution, told, index, values; /* that arrive from that member */
+} taciti_sketch_block;
+
+typedef struct taciti_sketch_reduce {
+    taciti_comm *comm; /* borrows, as the next two */
+    const taciti_layout *layout;
+    taciti_allreduce *reduce;
+    taciti_sketch_options options;
+    int count, me;                   /* members of this lane; 1: this rank has no part in it */
+    int *ranks;                      /* [count]; owned */
+    taciti_sketch_block *blocks;     /* [count], by owner; owned */
+    taciti_sketch_learnt *learnt[2]; /* [bucket_count]: of the last step that was taken, and of the next; owned */
+    size_t range_n, message_bytes, index_bytes; /* of the longest range, rounded up */
+    taciti_outbox sends;
+    taciti_pages pages; /* of everything below */
+    float *selected;    /* what this member sends, owner by owner */
+    float *x, *error;   /* [range_n]: the own sum; what the codec leaves */
+    char *leaving;      /* [count] messages */
+    char *arriving;     /* [count] messages */
+    char *pending;      /* [count] indices that arrive */
+    uint64_t *union_;   /* of the own range */
+    void *counters, *workspace, *scratch, *payload;
+} taciti_sketch_reduce;
+
+/* reduce: opened, with a codec that sketches, and not moved afterwards. Not collective. After an error, only destroy
+ * may be called. */
+tacit_status taciti_sketch_reduce_create(taciti_allreduce *reduce, const taciti_layout *layout,
+                                         taciti_sketch_reduce *out);
+void taciti_sketch_reduce_destroy(taciti_sketch_reduce *sketches); /* {0} is allowed */
+
+/* Predicts the bytes that create allocates on this rank. reduce: described. */
+size_t taciti_sketch_reduce_predict_bytes(const taciti_allreduce *reduce, const taciti_layout *layout);
+
+/* taciti_allreduce_run() of bucket task->bucket. The tallies count elements that did not decode where this rank owns
+ * them. Communication thread. Collective. */
+tacit_status taciti_sketch_reduce_run(taciti_sketch_reduce *sketches, float *x, size_t n,
+                                      const taciti_bucket_task *task, taciti_residual *residual);
+
+/* Ends a step: what was learnt counts from now on, or is forgotten. No run may be under way. */
+void taciti_sketch_reduce_settle(taciti_sketch_reduce *sketches, bool taken);
+
+/* What was learnt, for checkpoints; of the same size for any number of ranks. Call restored after writing to it. */
+void *taciti_sketch_reduce_state(const taciti_sketch_reduce *sketches, size_t *bytes);
+void taciti_sketch_reduce_restored(taciti_sketch_reduce *sketches);
+
+/* Maximum bytes that this rank sends for a bucket of n floats. */
+uint64_t taciti_sketch_reduce_bytes(const taciti_allreduce *reduce, size_t n);
+uint64_t taciti_sketch_reduce_nic_bytes(const taciti_allreduce *reduce, size_t n, int host);
+
+#endif

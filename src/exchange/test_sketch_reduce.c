@@ -1,0 +1,624 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Laws of sums of sketches: the same sums as of sparse payloads, exactly, in every form, ring and arrangement; nothing
+ * is lost; sketches that are too small are made up for; steps that are dropped, NaN, checkpoints; malformed messages.
+ * Numbers are small integers, so that sums of floats are exact in any order.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/rng.h"
+#include "codec/sketch.h"
+#include "codec/trial.h"
+#include "comm/state.h"
+#include "comm/test_engine.h"
+#include "exchange/exchange.h"
+#include "exchange/sketch_message.h"
+#include "exchange/test_layout.h"
+
+static const int ARRANGEMENTS[][8] = {
+    {0, 1, 2, 3, 4, 5, 6, 7}, {1, 0, 1, 1, 0, 0, 1, 1}, {0, 0, 1, 1, 2, 2, 3, 3}, {0, 0, 0, 0, 0, 0, 0, 0}};
+enum { ARRANGEMENT_COUNT = sizeof ARRANGEMENTS / sizeof *ARRANGEMENTS, STEPS = 5 };
+static const int SIZES[] = {1, 2, 3, 5, 6, 7};
+enum { SIZE_COUNT = sizeof SIZES / sizeof *SIZES };
+
+typedef struct trial {
+    const char *codec;
+    double ratio;
+    int ring, scheme;
+    taciti_feedback feedback;
+    double factor, threshold;
+    bool blocking, contiguous;
+} trial;
+
+static const taciti_feedback ERRORS = {.errors = true, .decay = 1};
+
+typedef struct bench {
+    taciti_comm *comm;
+    taciti_layout layout;
+    void *options;
+    taciti_exchange *exchange;
+    taciti_exchange_setting setting;
+    float *x, *whole;
+    bool blocking;
+} bench;
+
+static void set_up(taciti_comm *comm, const trial *t, bench *b) {
+    static const size_t LENGTHS[] = {9000, 3, 26000, 700, 64};
+    const taciti_exchange_options options = {
+        .bucket_bytes = 70000, .scheme = t->scheme, .contiguous = t->contiguous, .overlap = !t->blocking};
+    const taciti_codec *codec = taciti_codec_find(t->codec);
+    *b = (bench){.comm = comm, .blocking = t->blocking};
+    test_layout(LENGTHS, 5, 70000, &b->layout);
+    CHECK(codec != NULL && taciti_codec_defaults(codec, &b->options) == TACIT_OK);
+    if (codec->sketches) {
+        taciti_sketch_options *o = b->options;
+        o->ratio = t->ratio;
+        o->ring = t->ring;
+    }
+    b->setting.contribution = (taciti_codec_setting){.factor = t->factor, .threshold = t->threshold};
+    b->setting.result = (taciti_codec_setting){.factor = 1};
+    const taciti_exchange_compression compression = {
+        {.codec = codec, .options = b->options, .seed = 3, .expected = {.factor = t->factor}},
+        t->feedback,
+        codec->sketches ? TACITI_ROUTE_AUTO : TACITI_ROUTE_SCATTER};
+    CHECK(taciti_exchange_create_encoded(comm, &b->layout, &options, &compression, &b->exchange) == TACIT_OK);
+    b->x = taciti_calloc(b->layout.n, sizeof *b->x);
+    b->whole = taciti_calloc(b->layout.n, sizeof *b->whole);
+}
+
+static void tear_down(bench *b) {
+    taciti_exchange_destroy(b->exchange);
+    taciti_layout_destroy(&b->layout);
+    taciti_free(b->options);
+    taciti_free(b->x);
+    taciti_free(b->whole);
+}
+
+/* Integers up to 127, of which few are large. */
+static float input(int rank, int64_t step, size_t i) {
+    const uint64_t key = taciti_rng_key(taciti_rng_key(9, (uint64_t)rank), (uint64_t)step);
+    const int64_t v = (int64_t)taciti_rng_below(key, i, 255) - 127;
+    return (float)(v * v * v / 16384);
+}
+
+static void run(bench *b, int64_t step, taciti_half part, float *x) {
+    taciti_exchange_at(b->exchange, step, &b->setting);
+    for (size_t k = 0; k < b->layout.bucket_count; k++) {
+        CHECK((part == TACITI_HALF_BOTH             ? taciti_exchange_begin(b->exchange, x, k)
+               : part == TACITI_HALF_REDUCE_SCATTER ? taciti_reduce_scatter_begin(b->exchange, x, k)
+                                                    : taciti_all_gather_begin(b->exchange, x, k)) == TACIT_OK);
+        if (b->blocking) CHECK(taciti_exchange_wait(b->exchange, k) == TACIT_OK);
+    }
+    for (size_t k = 0; k < b->layout.bucket_count && !b->blocking; k++)
+        CHECK(taciti_exchange_wait(b->exchange, k) == TACIT_OK);
+}
+
+static void step_of(bench *b, int64_t step, float *x) {
+    for (size_t i = 0; i < b->layout.n; i++) x[i] = input(taciti_comm_rank(b->comm), step, i);
+    run(b, step, TACITI_HALF_BOTH, x);
+}
+
+static uint64_t pending_of(const bench *b) {
+    uint64_t pending = 0;
+    for (size_t k = 0; k < b->layout.bucket_count; k++)
+        pending += taciti_exchange_tally_of(b->exchange, k)->kinds[TACITI_PAYLOAD_CONTRIBUTION].pending;
+    return pending;
+}
+
+static double over_ranks(taciti_comm *comm, double value) {
+    CHECK(taciti_comm_allreduce_f64(comm, &value, 1, TACITI_OP_SUM) == TACIT_OK);
+    return value;
+}
+
+static void has_rank_0s_bits(bench *b, const float *x) {
+    memcpy(b->whole, x, b->layout.n * sizeof *x);
+    CHECK(taciti_comm_broadcast(b->comm, 0, b->whole, b->layout.n * sizeof *x) == TACIT_OK);
+    CHECK(memcmp(b->whole, x, b->layout.n * sizeof *x) == 0);
+}
+
+static void try_all(test_rank *law, const trial *one) {
+    for (int s = 0; s < SIZE_COUNT; s++) {
+        taciti_comm_options options = test_comm_options(SIZES[s] % 3 != 0);
+        options.segment_bytes = SIZES[s] % 2 == 0 ? 4096 : 65536;
+        for (int i = s % 2; i < ARRANGEMENT_COUNT; i += 2) {
+            trial t = *one;
+            t.scheme = (i + SIZES[s]) % 3;
+            test_hosts(ARRANGEMENTS[i]);
+            test_world_run(SIZES[s], &options, law, &t);
+        }
+    }
+    test_hosts(NULL);
+}
+
+/* ---- the sums of sparse payloads --------------------------------------------------------------------------------- */
+
+static bool all_on_one_host(const bench *b, const trial *t) {
+    return t->scheme == TACITI_SCHEME_HOSTS && taciti_comm_hosts(b->comm)->count == 1;
+}
+
+/* topk with the same selection, whose sums nothing is selected of. Both select from the same ranges only if pieces are
+ * the same: by a threshold they always do. */
+static void compare_with_topk(taciti_comm *comm, void *context) {
+    const trial *t = context;
+    trial sparse = *t;
+    bench b, other;
+    double pending = 0;
+    sparse.codec = "topk";
+    set_up(comm, t, &b);
+    set_up(comm, &sparse, &other);
+    for (int64_t step = 0; step < STEPS; step++) {
+        step_of(&b, step, b.x);
+        step_of(&other, step, other.x);
+        pending += over_ranks(comm, (double)pending_of(&b));
+        for (size_t i = 0; i < b.layout.n; i++) CHECK(b.x[i] == other.x[i]);
+        has_rank_0s_bits(&b, b.x);
+        CHECK(taciti_exchange_settle(b.exchange, step != 2) == TACIT_OK);
+        CHECK(taciti_exchange_settle(other.exchange, step != 2) == TACIT_OK);
+        float *mine = taciti_exchange_residual(b.exchange, TACITI_RESIDUAL_CONTRIBUTION);
+        float *theirs = taciti_exchange_residual(other.exchange, TACITI_RESIDUAL_CONTRIBUTION);
+        CHECK((mine == NULL) == (theirs == NULL));
+        for (size_t i = 0; i < b.layout.n && mine != NULL; i++) CHECK(mine[i] == theirs[i]);
+    }
+    if (taciti_comm_size(comm) > 1 && !all_on_one_host(&b, t)) CHECK(t->ratio < 8 || pending > 0);
+    tear_down(&b);
+    tear_down(&other);
+}
+
+static void sums_are_those_of_sparse_payloads(void **state) {
+    (void)state;
+    static const double RATIOS[] = {0, 1.5, 3, 20, 1000};
+    for (size_t r = 0; r < sizeof RATIOS / sizeof *RATIOS; r++) {
+        const trial t = {
+            .codec = "sketch", .ratio = RATIOS[r], .feedback = ERRORS, .factor = 6, .threshold = r % 2 == 0 ? 90 : 70};
+        try_all(compare_with_topk, &t);
+    }
+    const trial momentum = {
+        .codec = "sketch", .feedback = {.errors = true, .decay = 0.5, .momentum = 0.5}, .factor = 6, .threshold = 80};
+    try_all(compare_with_topk, &momentum);
+}
+
+/* ---- nothing is lost --------------------------------------------------------------------------------------------- */
+
+static void conserve(taciti_comm *comm, void *context) {
+    const trial *t = context;
+    bench b;
+    set_up(comm, t, &b);
+    double *balance = taciti_calloc(b.layout.n, sizeof *balance);
+    const float *residual = NULL;
+    for (int64_t step = 0; step < STEPS; step++) {
+        const bool taken = step != 3;
+        step_of(&b, step, b.x);
+        has_rank_0s_bits(&b, b.x);
+        CHECK(taciti_exchange_settle(b.exchange, taken) == TACIT_OK);
+        for (size_t i = 0; i < b.layout.n && taken; i++)
+            balance[i] +=
+                (double)input(taciti_comm_rank(comm), step, i) - (taciti_comm_rank(comm) == 0 ? (double)b.x[i] : 0);
+    }
+    residual = taciti_exchange_residual(b.exchange, TACITI_RESIDUAL_CONTRIBUTION);
+    for (size_t i = 0; i < b.layout.n && residual != NULL; i++) balance[i] -= (double)residual[i];
+    if (taciti_comm_size(comm) > 1)
+        CHECK(taciti_comm_allreduce_f64(comm, balance, b.layout.n, TACITI_OP_SUM) == TACIT_OK);
+    for (size_t i = 0; i < b.layout.n; i++) CHECK(fabs(balance[i]) < (t->ring == 0 ? 1e-9 : 1e-3));
+    taciti_free(balance);
+    tear_down(&b);
+}
+
+static void results_and_residuals_add_up_to_the_inputs(void **state) {
+    (void)state;
+    for (int ring = 0; ring < TACITI_RINGS; ring++) {
+        const trial t = {.codec = "sketch", .ring = ring, .feedback = ERRORS, .factor = 6, .threshold = 75};
+        try_all(conserve, &t);
+        const trial exactly = {.codec = "tagc", .ratio = 2, .ring = ring, .feedback = ERRORS, .factor = 5};
+        try_all(conserve, &exactly);
+    }
+}
+
+/* ---- overlap, halves, dropped steps ------------------------------------------------------------------------------ */
+
+static void compare_ways(taciti_comm *comm, void *context) {
+    const trial *t = context;
+    trial other = *t;
+    bench a, b;
+    other.blocking = !t->blocking;
+    set_up(comm, t, &a);
+    set_up(comm, &other, &b);
+    for (int64_t step = 0; step < STEPS; step++) {
+        if (step == 2) { /* a step that is dropped leaves no trace */
+            step_of(&b, 40, b.x);
+            CHECK(taciti_exchange_settle(b.exchange, false) == TACIT_OK);
+        }
+        step_of(&a, step, a.x);
+        for (size_t i = 0; i < b.layout.n; i++) b.x[i] = input(taciti_comm_rank(comm), step, i);
+        run(&b, step, TACITI_HALF_REDUCE_SCATTER, b.x);
+        taciti_range owned;
+        for (size_t k = 0; k < b.layout.bucket_count; k++)
+            for (size_t i = 0; taciti_exchange_owned(b.exchange, k, i, &owned); i++)
+                CHECK(memcmp(a.x + owned.at, b.x + owned.at, owned.n * sizeof *a.x) == 0);
+        run(&b, step, TACITI_HALF_ALL_GATHER, b.x);
+        CHECK(memcmp(a.x, b.x, a.layout.n * sizeof *a.x) == 0);
+        CHECK(taciti_exchange_settle(a.exchange, true) == TACIT_OK);
+        CHECK(taciti_exchange_settle(b.exchange, true) == TACIT_OK);
+    }
+    tear_down(&a);
+    tear_down(&b);
+}
+
+static void overlap_halves_and_dropped_steps_give_the_same_bits(void **state) {
+    (void)state;
+    for (int ring = 0; ring < TACITI_RINGS; ring++) {
+        const trial t = {.codec = "sketch",
+                         .ring = ring,
+                         .feedback = ERRORS,
+                         .factor = 6,
+                         .blocking = true,
+                         .contiguous = ring != TACITI_RING_U32};
+        try_all(compare_ways, &t);
+    }
+}
+
+/* ---- checkpoints ------------------------------------------------------------------------------------------------- */
+
+static void copy_state(taciti_exchange *from, taciti_exchange *to, size_t n) {
+    size_t bytes = 0, same = 0;
+    for (int a = 0; a <= TACITI_RESIDUAL_RESULT; a++) {
+        const float *one = taciti_exchange_residual(from, (taciti_residual_array)a);
+        if (one != NULL) memcpy(taciti_exchange_residual(to, (taciti_residual_array)a), one, n * sizeof *one);
+    }
+    const void *state = taciti_exchange_codec_state(from, &bytes);
+    void *copy = taciti_exchange_codec_state(to, &same);
+    CHECK(bytes == same && (state == NULL) == (copy == NULL));
+    if (state != NULL) memcpy(copy, state, bytes);
+    taciti_exchange_restored(to, false);
+}
+
+static void resume(taciti_comm *comm, void *context) {
+    bench a, b;
+    set_up(comm, context, &a);
+    set_up(comm, context, &b);
+    for (int64_t step = 0; step < 3; step++) {
+        step_of(&a, step, a.x);
+        CHECK(taciti_exchange_settle(a.exchange, true) == TACIT_OK);
+    }
+    copy_state(a.exchange, b.exchange, a.layout.n);
+    for (int64_t step = 3; step < STEPS; step++) {
+        step_of(&a, step, a.x);
+        step_of(&b, step, b.x);
+        CHECK(memcmp(a.x, b.x, a.layout.n * sizeof *a.x) == 0);
+        CHECK(pending_of(&a) == pending_of(&b));
+        for (size_t k = 0; k < a.layout.bucket_count; k++)
+            CHECK(taciti_exchange_tally_of(a.exchange, k)->kinds[0].bytes ==
+                  taciti_exchange_tally_of(b.exchange, k)->kinds[0].bytes);
+        CHECK(taciti_exchange_settle(a.exchange, true) == TACIT_OK);
+        CHECK(taciti_exchange_settle(b.exchange, true) == TACIT_OK);
+    }
+    tear_down(&a);
+    tear_down(&b);
+}
+
+static void a_run_resumes_bit_for_bit(void **state) {
+    (void)state;
+    const trial t = {.codec = "sketch", .ring = TACITI_RING_U16, .feedback = ERRORS, .factor = 6};
+    try_all(resume, &t);
+}
+
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+
+static void one_nan(taciti_comm *comm, void *context) {
+    bench b;
+    set_up(comm, context, &b);
+    const int size = taciti_comm_size(comm);
+    for (int64_t step = 0; step < 4; step++) {
+        for (size_t i = 0; i < b.layout.n; i++) b.x[i] = input(taciti_comm_rank(comm), step, i);
+        const size_t at = (size_t)(step + 1) * b.layout.n / 7;
+        if (step > 0 && taciti_comm_rank(comm) == size - 1) b.x[at] = step % 2 == 0 ? NAN : -INFINITY;
+        run(&b, step, TACITI_HALF_BOTH, b.x);
+        CHECK(step == 0 || !isfinite(b.x[at]));
+        CHECK(taciti_exchange_settle(b.exchange, step == 0) == TACIT_OK);
+    }
+    const float *residual = taciti_exchange_residual(b.exchange, TACITI_RESIDUAL_CONTRIBUTION);
+    for (size_t i = 0; i < b.layout.n && residual != NULL; i++) CHECK(isfinite(residual[i]));
+    step_of(&b, 4, b.x);
+    for (size_t i = 0; i < b.layout.n; i++) CHECK(isfinite(b.x[i]));
+    tear_down(&b);
+}
+
+static void what_is_not_finite_reaches_all_ranks_and_no_residual(void **state) {
+    (void)state;
+    for (int ring = 0; ring < TACITI_RINGS; ring++) {
+        const trial t = {.codec = "sketch", .ring = ring, .feedback = ERRORS, .factor = 6};
+        try_all(one_nan, &t);
+    }
+}
+
+/* Contributions grow a thousand times from step to step: no integer of the ring holds them, so the sums are fetched in
+ * f32, and exactly. Then they vanish. */
+static void outgrow(taciti_comm *comm, void *context) {
+    static const float SCALES[] = {1, 1024, 1048576, 0, 1, 1};
+    const trial *t = context;
+    bench b;
+    set_up(comm, context, &b);
+    for (int64_t step = 0; step < 6; step++) {
+        for (size_t i = 0; i < b.layout.n; i++) {
+            const float scale = taciti_rng_below(5, i, 8) == 0 ? SCALES[step] : 0;
+            b.x[i] = scale * input(taciti_comm_rank(comm), step, i);
+            b.whole[i] = 0;
+            for (int r = 0; r < taciti_comm_size(comm); r++) b.whole[i] += scale * input(r, step, i);
+        }
+        run(&b, step, TACITI_HALF_BOTH, b.x);
+        const double pending = over_ranks(comm, (double)pending_of(&b));
+        const bool sketched = taciti_comm_size(comm) > 1 && !all_on_one_host(&b, t);
+        if (step == 1 || step == 2) CHECK(!sketched || t->ring == 0 || pending > 0);
+        if (step != 5 || t->ring == 0) /* in step 5 integers are in use, which round */
+            for (size_t i = 0; i < b.layout.n; i++) CHECK(b.x[i] == b.whole[i]);
+        for (size_t i = 0; i < b.layout.n; i++) CHECK(fabsf(b.x[i] - b.whole[i]) <= 0.2f);
+        CHECK(taciti_exchange_settle(b.exchange, true) == TACIT_OK);
+    }
+    tear_down(&b);
+}
+
+static void numbers_that_outgrow_the_ring_are_fetched(void **state) {
+    (void)state;
+    for (int ring = 0; ring < TACITI_RINGS; ring++) {
+        const trial t = {.codec = "sketch", .ring = ring, .factor = 6, .threshold = 1e-30};
+        try_all(outgrow, &t);
+    }
+}
+
+/* ---- size -------------------------------------------------------------------------------------------------------- */
+
+/* After the first step the sketch has the size of the union: next to nothing stays pending (two elements that share all
+ * rows), and fewer bytes travel than of the plain array. */
+static void measure(taciti_comm *comm, void *context) {
+    bench b;
+    set_up(comm, context, &b);
+    double dense = 0;
+    for (size_t k = 0; k < b.layout.bucket_count; k++) dense += (double)b.layout.buckets[k].n * sizeof(float);
+    for (int64_t step = 0; step < STEPS; step++) {
+        for (size_t i = 0; i < b.layout.n; i++) b.x[i] = input(taciti_comm_rank(comm), step, i);
+        const uint64_t before = taciti_comm_count(comm).bytes_sent;
+        run(&b, step, TACITI_HALF_REDUCE_SCATTER, b.x);
+        const double sent = over_ranks(comm, (double)(taciti_comm_count(comm).bytes_sent - before));
+        uint64_t counted = 0;
+        for (size_t k = 0; k < b.layout.bucket_count; k++)
+            counted += taciti_exchange_tally_of(b.exchange, k)->kinds[TACITI_PAYLOAD_CONTRIBUTION].bytes;
+        CHECK(over_ranks(comm, (double)counted) == sent);
+        if (step == 0) CHECK(taciti_exchange_bytes_per_step(b.exchange) >= counted);
+        if (step > 0) CHECK(over_ranks(comm, (double)pending_of(&b)) < 0.001 * (double)b.layout.n); /* pairs */
+        if (step > 0) CHECK(sent < 0.7 * dense * (taciti_comm_size(comm) - 1));
+        CHECK(taciti_exchange_settle(b.exchange, true) == TACIT_OK);
+    }
+    tear_down(&b);
+}
+
+static void a_sketch_has_the_size_of_the_last_union(void **state) {
+    (void)state;
+    const taciti_comm_options options = test_comm_options(true);
+    const trial t = {.codec = "sketch", .factor = 20};
+    for (int size = 2; size < 5; size++) test_world_run(size, &options, measure, (void *)(uintptr_t)&t);
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+enum { N = 5000, MEMBERS = 3 };
+
+typedef struct owner {
+    taciti_sketch_form form;
+    taciti_sketch_total sum;
+    char *messages[MEMBERS];
+    float *x[MEMBERS], *exact;
+} owner;
+
+static void open_owner(taciti_sketch_form form, owner *o) {
+    *o = (owner){.form = form, .exact = taciti_calloc(N, sizeof(float))};
+    o->sum = (taciti_sketch_total){.form = form,
+                                   .x = taciti_calloc(N, sizeof(float)),
+                                   .workspace = taciti_calloc(taciti_sketch_workspace_bound(N, MEMBERS), 1),
+                                   .union_ = taciti_calloc(taciti_sketch_index_words(N), sizeof(uint64_t)),
+                                   .counters = taciti_calloc(taciti_sketch_message_bound(N), 1)};
+    for (int m = 0; m < MEMBERS; m++) {
+        o->messages[m] = taciti_calloc(taciti_sketch_message_bound(N), 1);
+        o->x[m] = taciti_calloc(N, sizeof(float));
+        for (size_t i = 0; i < N; i++) {
+            o->x[m][i] = taciti_rng_below(77 + (uint64_t)m, i, 8) == 0 ? input(m, 0, i) : 0;
+            o->exact[i] += o->x[m][i];
+        }
+        assert_int_equal(taciti_sketch_contribute(&form, o->x[m], o->messages[m]), TACIT_OK);
+    }
+}
+
+static void close_owner(owner *o) {
+    for (int m = 0; m < MEMBERS; m++) {
+        taciti_free(o->messages[m]);
+        taciti_free(o->x[m]);
+    }
+    taciti_free(o->sum.x);
+    taciti_free(o->sum.workspace);
+    taciti_free(o->sum.union_);
+    taciti_free(o->sum.counters);
+    taciti_free(o->exact);
+}
+
+/* The whole conversation, with values that are right. */
+static tacit_status decode(owner *o, taciti_sketch_reply *reply) {
+    o->sum.refused = false;
+    o->sum.max = 0;
+    for (int m = 0; m < MEMBERS; m++) TACITI_TRY(taciti_sketch_take(&o->sum, o->messages[m], m == 0));
+    TACITI_TRY(taciti_sketch_resolve(&o->sum, reply));
+    if (taciti_sketch_check_reply(&o->form, reply) != TACIT_OK) return TACIT_E_INTERNAL;
+    if (reply->pending == 0) return TACIT_OK;
+    if (taciti_sketch_check_pending(&o->form, reply, o->sum.union_) != TACIT_OK) return TACIT_E_INTERNAL;
+    const taciti_sketch shape = taciti_sketch_of_values(&o->form, reply);
+    void *values[2];
+    for (int i = 0; i < 2; i++) values[i] = taciti_calloc(taciti_sketch_message_bound(N), 1);
+    tacit_status status = TACIT_OK;
+    for (int m = 0; m < MEMBERS && status == TACIT_OK; m++) {
+        status = taciti_sketch_pack(&shape, o->sum.union_, o->x[m], values[m > 0]);
+        if (m > 0) taciti_kernels_get()->sketch_sum(shape.numbers.ring, values[0], values[1], reply->pending);
+    }
+    if (status == TACIT_OK) status = taciti_sketch_complete(&o->sum, reply, values[0]);
+    for (int i = 0; i < 2; i++) taciti_free(values[i]);
+    return status;
+}
+
+static taciti_sketch_form form_of(double ratio, int ring) {
+    return taciti_sketch_form_of(N, MEMBERS, N * 33 / 100, ratio, (taciti_ring)ring, ring == 0 ? 0 : 127, 12);
+}
+
+/* Also T20: load 1.2 and more delivers the exact sum. */
+static void every_form_decodes_exactly(void **state) {
+    (void)state;
+    static const double RATIOS[] = {0, 1, 1.9, 3.7, 8, 1000};
+    for (int ring = 0; ring < TACITI_RINGS; ring++)
+        for (size_t r = 0; r < sizeof RATIOS / sizeof *RATIOS; r++) {
+            owner o;
+            taciti_sketch_reply reply;
+            open_owner(form_of(RATIOS[r], ring), &o);
+            assert_true(taciti_sketch_contribution_bytes(&o.form) <= taciti_sketch_message_bound(N));
+            assert_int_equal(o.form.dense, RATIOS[r] == 1 && ring != TACITI_RING_U16);
+            assert_int_equal(decode(&o, &reply), TACIT_OK);
+            assert_true(RATIOS[r] < 3.5 ? reply.pending == 0 : reply.pending > N / 8);
+            assert_true(reply.measured > N / 4 && reply.measured < N / 2);
+            for (size_t i = 0; i < N; i++) /* the scale of integers holds integers of 8 bits */
+                assert_true(o.sum.x[i] == o.exact[i]);
+            close_owner(&o);
+        }
+}
+
+/* A number is too large for the ring; floats cancel so that a sketch looks like nothing. */
+static void what_cannot_be_decoded_is_fetched_as_a_whole(void **state) {
+    (void)state;
+    for (int ring = 0; ring < TACITI_RINGS; ring++) {
+        owner o;
+        taciti_sketch_reply reply;
+        open_owner(form_of(0, ring), &o);
+        for (size_t i = 0; i < N; i++) {
+            if (o.x[1][i] == 0) continue;
+            o.x[1][i] = ring == 0 ? 1e9f / (float)(i + 3) : 1000;
+            o.x[2][i] = ring == 0 ? -o.x[1][i] - 1e9f / (float)(7 * i + 3) : o.x[2][i];
+            o.x[0][i] = ring == 0 ? 1e9f / (float)(7 * i + 3) : o.x[0][i];
+        }
+        for (int m = 0; m < MEMBERS; m++) {
+            for (size_t i = 0; i < N && ring == 0; i++)
+                if (o.x[1][i] == 0) o.x[m][i] = 0;
+            assert_int_equal(taciti_sketch_contribute(&o.form, o.x[m], o.messages[m]), TACIT_OK);
+        }
+        for (size_t i = 0; i < N; i++) o.exact[i] = (o.x[0][i] + o.x[1][i]) + o.x[2][i];
+        assert_int_equal(decode(&o, &reply), TACIT_OK);
+        assert_int_equal(reply.whole, 1);
+        for (size_t i = 0; i < N; i++) assert_true(o.sum.x[i] == o.exact[i]);
+        close_owner(&o);
+    }
+}
+
+/* Any bytes give a status. Where the index is intact, and the head claims nothing else, integers that were changed are
+ * noticed or belong to elements that are fetched. */
+static void forged_messages_give_a_status(void **state) {
+    (void)state;
+    enum { TRIES = 600 };
+    int noticed = 0;
+    for (int ring = 0; ring < TACITI_RINGS; ring++)
+        for (int t = 0; t < TRIES; t++) {
+            owner o;
+            taciti_sketch_reply reply;
+            open_owner(form_of(t % 3 == 0 ? 4 : 0, ring), &o);
+            const size_t bytes = taciti_sketch_contribution_bytes(&o.form);
+            const uint64_t key = taciti_rng_key(11, (uint64_t)(ring * TRIES + t));
+            for (uint64_t i = 0; i < 1 + (uint64_t)t % 7; i++)
+                o.messages[t % MEMBERS][taciti_rng_below(key, 2 * i, bytes)] ^=
+                    (char)(1 + taciti_rng_below(key, 2 * i + 1, 255));
+            const tacit_status status = decode(&o, &reply);
+            assert_true(status == TACIT_OK || status == TACIT_E_DATA);
+            noticed += status == TACIT_E_DATA || reply.whole != 0;
+            close_owner(&o);
+        }
+    assert_true(noticed > TRIES);
+}
+
+static void forged_replies_are_refused(void **state) {
+    (void)state;
+    const taciti_sketch_form form = form_of(0, 0);
+    taciti_sketch_form dense = form;
+    dense.dense = true;
+    uint64_t *words = taciti_calloc(taciti_sketch_index_words(N), sizeof *words);
+    words[2] = 7;
+    const taciti_sketch_reply good = {.pending = 3, .measured = 900, .max = 2, .whole = 0};
+    const taciti_sketch_reply bad[] = {{.pending = N + 1, .measured = 3},
+                                       {.pending = 1, .measured = 2 * N},
+                                       {.pending = 1, .measured = 3, .whole = 2},
+                                       {.pending = 1, .measured = 3, .max = -1}};
+    assert_int_equal(taciti_sketch_check_reply(&form, &good), TACIT_OK);
+    assert_int_equal(taciti_sketch_check_reply(&dense, &good), TACIT_E_DATA);
+    assert_int_equal(taciti_sketch_check_pending(&form, &good, words), TACIT_OK);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(taciti_sketch_check_reply(&form, &bad[i]), TACIT_E_DATA);
+    words[9] = 1;
+    assert_int_equal(taciti_sketch_check_pending(&form, &good, words), TACIT_E_DATA);
+    words[9] = 0;
+    words[2] = 3;
+    words[N / 64] = UINT64_C(1) << 63;
+    assert_int_equal(taciti_sketch_check_pending(&form, &good, words), TACIT_E_DATA);
+    taciti_free(words);
+}
+
+/* The table in docs/compression.md: bits per element of a contribution, sparsity 0.8, elements at random. */
+static void sizes_are_those_of_the_docs(void **state) {
+    (void)state;
+    enum { LONG = 1048576 };
+    static const double BITS[][4] = {{2, 16.7, 16.7, 8.9}, {4, 26.7, 26.7, 13.9}, {8, 32, 32, 19.1}}; /* by rings */
+    for (size_t i = 0; i < sizeof BITS / sizeof *BITS; i++)
+        for (int ring = 0; ring < TACITI_RINGS; ring++) {
+            const double density = 1 - pow(0.8, BITS[i][0]);
+            const taciti_sketch_form form =
+                taciti_sketch_form_of(LONG, (int)BITS[i][0], (size_t)(LONG * density * (1 + 1. / 16)), 0,
+                                      (taciti_ring)ring, ring == 0 ? 0 : 1, 1);
+            assert_true(fabs(8 * (double)taciti_sketch_contribution_bytes(&form) / LONG - BITS[i][1 + ring]) < 0.1);
+        }
+}
+
+static void refuse(taciti_comm *comm, void *context) {
+    (void)context;
+    static const taciti_exchange_options OPTIONS = {.bucket_bytes = 10000};
+    taciti_layout layout;
+    taciti_exchange *exchange = NULL;
+    test_layout_of_five(&layout);
+    taciti_exchange_compression c = {.encoding = {.codec = taciti_codec_find("sketch")}};
+    c.feedback.estimates = true;
+    CHECK(taciti_exchange_create_encoded(comm, &layout, &OPTIONS, &c, &exchange) == TACIT_E_CONFIG);
+    c.feedback.estimates = false;
+    c.collective = TACITI_ROUTE_GATHER;
+    CHECK(taciti_exchange_create_encoded(comm, &layout, &OPTIONS, &c, &exchange) == TACIT_E_CONFIG);
+    taciti_layout_destroy(&layout);
+}
+
+static void what_does_not_add_up_is_refused(void **state) {
+    (void)state;
+    const taciti_comm_options options = test_comm_options(true);
+    test_world_run(2, &options, refuse, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_form_decodes_exactly),
+        cmocka_unit_test(what_cannot_be_decoded_is_fetched_as_a_whole),
+        cmocka_unit_test(forged_messages_give_a_status),
+        cmocka_unit_test(forged_replies_are_refused),
+        cmocka_unit_test(a_sketch_has_the_size_of_the_last_union),
+        cmocka_unit_test(sums_are_those_of_sparse_payloads),
+        cmocka_unit_test(results_and_residuals_add_up_to_the_inputs),
+        cmocka_unit_test(overlap_halves_and_dropped_steps_give_the_same_bits),
+        cmocka_unit_test(a_run_resumes_bit_for_bit),
+        cmocka_unit_test(what_is_not_finite_reaches_all_ranks_and_no_residual),
+        cmocka_unit_test(numbers_that_outgrow_the_ring_are_fetched),
+        cmocka_unit_test(sizes_are_those_of_the_docs),
+        cmocka_unit_test(what_does_not_add_up_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
