@@ -192,15 +192,17 @@ static void conserve(taciti_comm *comm, void *context) {
     bench b;
     set_up(comm, t, &b);
     double *balance = taciti_calloc(b.layout.n, sizeof *balance);
+    const float unit = t->ring == 0 ? 1 : 0.3F; /* which integers round */
     const float *residual = NULL;
     for (int64_t step = 0; step < STEPS; step++) {
         const bool taken = step != 3;
-        step_of(&b, step, b.x);
+        for (size_t i = 0; i < b.layout.n; i++) b.x[i] = unit * input(taciti_comm_rank(comm), step, i);
+        run(&b, step, TACITI_HALF_BOTH, b.x);
         has_rank_0s_bits(&b, b.x);
         CHECK(taciti_exchange_settle(b.exchange, taken) == TACIT_OK);
         for (size_t i = 0; i < b.layout.n && taken; i++)
-            balance[i] +=
-                (double)input(taciti_comm_rank(comm), step, i) - (taciti_comm_rank(comm) == 0 ? (double)b.x[i] : 0);
+            balance[i] += (double)(unit * input(taciti_comm_rank(comm), step, i)) -
+                          (taciti_comm_rank(comm) == 0 ? (double)b.x[i] : 0);
     }
     residual = taciti_exchange_residual(b.exchange, TACITI_RESIDUAL_CONTRIBUTION);
     for (size_t i = 0; i < b.layout.n && residual != NULL; i++) balance[i] -= (double)residual[i];
@@ -214,7 +216,8 @@ static void conserve(taciti_comm *comm, void *context) {
 static void results_and_residuals_add_up_to_the_inputs(void **state) {
     (void)state;
     for (int ring = 0; ring < TACITI_RINGS; ring++) {
-        const trial t = {.codec = "sketch", .ring = ring, .feedback = ERRORS, .factor = 6, .threshold = 75};
+        const trial t = {
+            .codec = "sketch", .ring = ring, .feedback = ERRORS, .factor = 6, .threshold = ring == 0 ? 75 : 22};
         try_all(conserve, &t);
         const trial exactly = {.codec = "tagc", .ratio = 2, .ring = ring, .feedback = ERRORS, .factor = 5};
         try_all(conserve, &exactly);
