@@ -83,7 +83,7 @@ method() {
     dense-bf16) echo "--exchange.wire bf16" ;;
     int8 | int4 | signmag2 | efsign | onebit) echo "--compress.codec $1" ;;
     c20) echo "$topk --compress.factor 5 --topk.values int4 --compress.start 2" ;;
-    c30) echo "$topk --compress.factor 10 --topk.values int4 --compress.start 2" ;;
+    c30) echo "$topk --compress.factor 10 --topk.values int4 --compress.start 2 --optim.beta1 0.8" ;; # for dense 0.9 is better
     knee) echo "$topk --topk.values int4 --adapt.policy knee" ;;
     gravac | accordion) echo "$topk --adapt.policy $1" ;;
     topk-int4-*) echo "$topk --compress.factor ${1#topk-int4-} --topk.values int4" ;;

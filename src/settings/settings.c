@@ -208,10 +208,28 @@ static tacit_status apply_sparsity(const taciti_settings *settings) {
     return taciti_config_preset(&settings->config, "compress.factor", factor, "compress.sparsity");
 }
 
+/* compress.ratio is another word for the ratio of the codec that has one. */
+static tacit_status apply_ratio(const taciti_settings *settings) {
+    const taciti_codec *codec = taciti_settings_compression(settings).codec;
+    char key[TACITI_KEY_BYTES], ratio[64];
+    taciti_place place;
+    if (!(settings->compress.ratio > 0)) return TACIT_OK;
+    (void)snprintf(key, sizeof key, "%s.ratio", codec == NULL ? "none" : codec->name);
+    if (codec == NULL || !codec->sketches || !taciti_config_find(&settings->config, key, &place))
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.ratio %g is the ratio of a sketch: leave it out, or --compress.codec tagc",
+                           settings->compress.ratio);
+    if (*place.given)
+        return taciti_fail(TACIT_E_CONFIG, "compress.ratio and %s say the same in two ways: leave one out", key);
+    (void)snprintf(ratio, sizeof ratio, "%.9g", settings->compress.ratio);
+    return taciti_config_preset(&settings->config, key, ratio, "compress.ratio");
+}
+
 tacit_status taciti_settings_complete(taciti_settings *settings) {
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
         TACITI_TRY(apply_preset(settings, *codec, true));
     TACITI_TRY(apply_preset(settings, taciti_settings_compression(settings).codec, false));
+    TACITI_TRY(apply_ratio(settings));
     return apply_sparsity(settings);
 }
 

@@ -142,6 +142,19 @@ static void presets_are_defaults(void **state) {
 }
 
 /* Sparsity is the share that is not sent; it wins over a preset, and not over a factor that was given. */
+static void ratio_is_that_of_the_sketch(void **state) {
+    (void)state;
+    taciti_place place;
+    set("compress.codec", "tagc");
+    set("compress.ratio", "4");
+    assert_int_equal(taciti_settings_complete(&g_settings), TACIT_OK);
+    assert_true(taciti_config_find(&g_settings.config, "tagc.ratio", &place));
+    assert_true(*(const double *)place.value == 4);
+    set("compress.codec", "topk");
+    assert_int_equal(taciti_settings_complete(&g_settings), TACIT_E_CONFIG);
+    assert_non_null(strstr(g_line, "--compress.codec tagc"));
+}
+
 static void sparsity_is_a_factor(void **state) {
     (void)state;
     set("compress.codec", "tagc");
@@ -263,6 +276,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_strategy_brings_its_options, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(what_is_refused_is_named, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(presets_are_defaults, open_settings, close_settings),
+        cmocka_unit_test_setup_teardown(ratio_is_that_of_the_sketch, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(sparsity_is_a_factor, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(sketches_refuse_what_has_no_effect, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(compression_is_checked, open_settings, close_settings),

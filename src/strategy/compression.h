@@ -41,6 +41,7 @@ typedef struct taciti_compress_options {
     int what;           /* compress.what: taciti_compress_what */
     double factor;      /* compress.factor: elements per element that a rank sends */
     double sparsity;    /* compress.sparsity: instead of factor; taciti_settings_complete() sets factor from it */
+    double ratio;       /* compress.ratio: instead of the codec's own; 0: not given */
     double back;        /* compress.back: the same for the sum on its way back; 0: as factor */
     int scope;          /* compress.scope: taciti_compress_scope */
     int64_t warmup;     /* compress.warmup: steps in which the factor rises; -1: from those of the learning rate */

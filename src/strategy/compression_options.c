@@ -36,6 +36,8 @@ static const taciti_option OPTIONS[] = {
     TACITI_OPTION(
         "sparsity", REAL, AT(sparsity), "0", .max = 1 - 1 / MAX_FACTOR,
         .help = "share of elements that are not sent: compress.factor = 1 / (1 - sparsity); 0: as the factor says"),
+    TACITI_OPTION("ratio", REAL, AT(ratio), "0", .max = MAX_FACTOR,
+                  .help = "of a codec that sketches: elements per counter, as its own ratio; 0: as that says"),
     TACITI_OPTION("back", REAL, AT(back), "0", .max = MAX_FACTOR,
                   .help = "the same for the sum on its way back to the ranks; 0: as compress.factor"),
     TACITI_OPTION("scope", ENUM, AT(scope), "model", .choices = "model|bucket",
