@@ -68,6 +68,31 @@ assert abs(s[3]["seconds"]["compute"]["asked_mean"] - 0.024) < 1e-9 and s[3]["se
 assert abs(s[4]["seconds"]["compute"]["asked_slowest_mean"] / s[4]["seconds"]["compute"]["asked_mean"] - 2 / 1.5) < 0.2
 assert 1.9 < s[0]["bytes_per_step"]["rank_sent"] / s[1]["bytes_per_step"]["rank_sent"] < 2.1
 '
+# A head that is tied to an embedding of three buckets; what is gathered before the first step is not in the counters.
+cat >"$folder/tied.json" <<'JSON'
+{"format": "tacit-profile-1", "name": "tied", "unit": "seconds", "update_s": 0.001, "layers": [
+  {"name": "embedding", "forward_s": 0, "backward_s": 0, "tensors": [{"name": "e", "shape": [120, 100]}]},
+  {"name": "a", "forward_s": 0.004, "backward_s": 0.008, "tensors": [{"name": "a.w", "shape": [90, 100]}]},
+  {"name": "b", "forward_s": 0.004, "backward_s": 0.008, "tensors": [{"name": "b.w", "shape": [333, 7]}]},
+  {"name": "head", "forward_s": 0.002, "backward_s": 0.004, "tied": true, "tensors": [{"name": "norm", "shape": [100]}]}]}
+JSON
+ranks 3 --compute.emulate "$folder/tied.json" --blocks 1 --rounds 8 --warm-up 1 --strategy shard --exchange.bucket 16KiB \
+  --against exchange.overlap=no --against shard.stage=2 --against shard.stage=1 --against shard.gather=bf16 \
+  --against strategy=dp
+holds "parts of an emulated network" '
+by_rank = [t["bytes_per_step"]["rank_sent"] for t in s]
+model = 4 * 2 / 3 * sum(n + -n % 16 for n in (12000, 9000, 2331, 100))
+expected = [3 * model - 4 * 2 / 3 * 112, None, 2 * model, 2 * model, None, s[5]["bytes_per_step"]["rank_formula"]]
+expected[1], expected[4] = expected[0], model + (expected[0] - model) / 2
+for t, sent, want in zip(s, by_rank, expected):
+    ahead = 4 * 2 / 3 * 12000 / 9 if t["label"] != "strategy=dp" else 0
+    assert want * 0.999 <= sent <= 1.02 * want + ahead, (t["label"], sent, want)
+    assert abs(t["bytes_per_step"]["rank_formula"] / want - 1) < 0.001, (t["label"], t["bytes_per_step"], want)
+    assert t["seconds"]["step"]["least"] >= 0.030
+assert by_rank[0] == by_rank[1], by_rank
+'
+ranks 3 "${emulated[@]}" --compute.cv 0.1 --against exchange.wire=bf16 --against "exchange.bucket=4096 exchange.overlap=no" \
+  --against compute.cv=0 --against compute.slow=1:2,2:1.5
 python3 - "$folder" <<'PY' || complain "the formula of bytes"
 import json, sys
 s = json.load(open(sys.argv[1] + "/out.json"))["settings"]

@@ -67,7 +67,8 @@ static size_t page_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE); }
 
 tacit_status taciti_pages_commit(const taciti_pages *pages, size_t at, size_t bytes, const char *what) {
     const size_t page = page_bytes(), first = at & ~(page - 1), end = taciti_round_up(at + bytes, page);
-    if (bytes == 0 || mprotect((char *)pages->base + first, end - first, PROT_READ | PROT_WRITE) == 0) return TACIT_OK;
+    if (bytes == 0 || pages->kept || mprotect((char *)pages->base + first, end - first, PROT_READ | PROT_WRITE) == 0)
+        return TACIT_OK;
     return taciti_fail(TACIT_E_MEMORY, "%s: the system refused %zu MiB: %s", what, (end - first) >> 20,
                        strerror(errno));
 }
@@ -75,7 +76,7 @@ tacit_status taciti_pages_commit(const taciti_pages *pages, size_t at, size_t by
 /* A mapping that cannot be split any more keeps its pages: nothing is lost but memory. */
 void taciti_pages_drop(const taciti_pages *pages, size_t at, size_t bytes) {
     const size_t page = page_bytes(), first = taciti_round_up(at, page), end = (at + bytes) & ~(page - 1);
-    if (first >= end) return;
+    if (first >= end || pages->kept) return;
     (void)madvise((char *)pages->base + first, end - first, MADV_DONTNEED);
     (void)mprotect((char *)pages->base + first, end - first, PROT_NONE);
 }

@@ -7,6 +7,7 @@
 #ifndef TACITI_BASE_MEMORY_H
 #define TACITI_BASE_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "tacit/tacit.h"
@@ -32,6 +33,7 @@ typedef struct taciti_pages {
     size_t bytes; /* usable bytes, as requested */
     void *map;    /* what mmap returned */
     size_t map_bytes;
+    bool kept; /* commit and drop do nothing: all of it stays in memory */
 } taciti_pages;
 
 /* Reserves zeroed memory. A page is placed near the core that first writes to it. The error E_MEMORY names `what` and

@@ -75,15 +75,16 @@ static size_t records_bytes(const run *r) {
     return blocks * (rounds * sizeof(taciti_step_record) + sizeof(taciti_block_record));
 }
 
-/* What a block of this variant holds. Of an emulated accelerator's arrays only gradients that are exchanged are
- * touched; what else travels is the strategy's own. */
+/* What a block of this variant holds. Of an emulated accelerator's arrays only gradients that are exchanged and
+ * parameters that are gathered are touched; what else travels is the strategy's own. */
 static tacit_status variant_bytes(const run *r, const taciti_bench_variant *variant, int threads, size_t *out) {
     const taciti_settings *s = &variant->setting->job;
     const taciti_strategy_context context = taciti_bench_variant_context(variant, r->comm);
     size_t own = 0;
     TACITI_TRY(variant->strategy->predict_bytes(&context, &own));
     if (is_emulated(r)) {
-        *out = own + (variant->strategy->ready != NULL ? variant->layout.n * sizeof(float) : 0);
+        const size_t arrays = (variant->strategy->ready != NULL ? 1U : 0U) + (variant->strategy->parts ? 1U : 0U);
+        *out = own + arrays * variant->layout.n * sizeof(float);
         return TACIT_OK;
     }
     const taciti_model_memory m =

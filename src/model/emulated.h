@@ -9,6 +9,13 @@
  * costs about ten microseconds and nothing is observable in between. Gradients are written during the waits, as early
  * as possible; nothing else may use them between the start of the step and `ready`.
  *
+ * If somebody listens to `need`, a step goes by units instead: a layer with tensors is one (taciti_profile_layout), and
+ * every layer has a wait of its own in each pass. Its unit is needed around both, except that the last layer keeps its
+ * unit between them and the first layer with tensors needs none in backward, as a transformer does; a tied layer also
+ * needs and writes the first unit. While a hook blocks the accelerator stands still. Gradients of a unit are written
+ * after its `write`. What a strategy drops stays in memory (taciti_pages.kept): an accelerator's allocator gives and
+ * takes without page faults, which would take time that no accelerator needs.
+ *
  * The compute time of step t on rank r is profile * slow(r) * max(0.1, 1 + cv * z(seed, r, t)), z standard normal, a
  * function of its arguments alone (base/rng.h).
  *
@@ -72,8 +79,8 @@ void taciti_emulated_touch_gradients(taciti_emulated *emulated);
 double taciti_emulated_step_s(const taciti_emulated *emulated, int64_t step);
 
 /* The accelerator as a network. A step calls `ready` as each tensor's gradient becomes final, in layout order; without
- * `ready` nobody wants gradients and none are written. `leave`, `need` and `release` are not called, the loss is NaN.
- * The first step asks for short turns for the calling thread (base/clock.h). Spans FORWARD and BACKWARD (one per wait).
+ * `ready` nobody wants gradients and none are written. `leave` is not called, the loss is NaN. The first step asks for
+ * short turns for the calling thread (base/clock.h). Spans FORWARD and BACKWARD (one per wait).
  *
  * Its optimizer has no state. An update is a wait of the profile's update_s, that of a range its part of it, which
  * counts and touches nothing; all else takes no time: blends move 0, sums of squares are 0 (so no step is skipped),

@@ -98,13 +98,20 @@ static size_t count_tensors(const taciti_profile *profile) {
 
 static tacit_status append_backwards(const taciti_profile *profile, taciti_layout *layout) {
     for (size_t l = profile->layer_count; l-- > 0;) {
+        if (profile->layers[l].tensor_count > 0) taciti_layout_next_unit(layout);
         for (size_t t = profile->layers[l].tensor_count; t-- > 0;) {
             const taciti_profile_tensor *tensor = &profile->layers[l].tensors[t];
             TACITI_TRY(taciti_layout_append(layout, tensor->name, tensor->dims, tensor->shape, tensor->dims > 1));
         }
-        if (profile->layers[l].tensor_count > 0) taciti_layout_next_unit(layout);
     }
     return TACIT_OK;
+}
+
+static void mark_tied(const taciti_profile *profile, taciti_layout *layout) {
+    bool tied = false;
+    for (size_t l = 0; l < profile->layer_count; l++) tied = tied || profile->layers[l].tied;
+    for (size_t t = 0; t < layout->tensor_count; t++)
+        layout->tensors[t].early = tied && layout->tensors[t].unit + 1 == layout->unit_count;
 }
 
 tacit_status taciti_profile_layout(const taciti_profile *profile, size_t bucket_bytes, taciti_layout *out) {
@@ -116,6 +123,7 @@ tacit_status taciti_profile_layout(const taciti_profile *profile, size_t bucket_
         taciti_layout_destroy(&layout);
         return status;
     }
+    mark_tied(profile, &layout);
     *out = layout;
     return TACIT_OK;
 }

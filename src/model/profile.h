@@ -29,6 +29,8 @@ typedef struct taciti_profile_layer {
     double forward_flops, backward_flops; /* per sample; valid if it is in operations */
     taciti_profile_tensor *tensors;       /* owned; may be NULL */
     size_t tensor_count;
+    bool tied; /* both of its passes also use the tensors of the first layer that has some: an output tied to the
+                  embedding */
 } taciti_profile_layer;
 
 typedef struct taciti_profile {
@@ -79,7 +81,7 @@ char *taciti_profile_format(const taciti_profile *profile);
 tacit_status taciti_profile_save(const taciti_profile *profile, const char *path);
 
 /* Creates a sealed layout of all tensors in ready order: the last layer first, and within a layer the last tensor
- * first. Returns owned. */
+ * first. Every layer with tensors is a unit. Those of the first layer are early if a layer is tied. Returns owned. */
 tacit_status taciti_profile_layout(const taciti_profile *profile, size_t bucket_bytes, taciti_layout *out);
 
 #endif

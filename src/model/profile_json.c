@@ -71,12 +71,16 @@ static tacit_status read_tensors(taciti_strict_reader *r, const json_t *value, c
 #define LAYER_TENSORS                                                                                                  \
     { "tensors", false, read_tensors, 0, 0, 0, "a list of objects with name and shape; leave it out for none", NULL }
 
+#define LAYER_TIED                                                                                                     \
+    { "tied", false, taciti_strict_flag, LAYER(tied), 0, 0, "true or false; leave it out for false", NULL }
+
 static const taciti_strict_field SECONDS_FIELDS[] = {
     LAYER_NAME,
     {"forward_s", true, taciti_strict_real, LAYER(forward_s), SECONDS, "seconds per step, a number from 0 to 1e6",
      NULL},
     {"backward_s", true, taciti_strict_real, LAYER(backward_s), SECONDS, "seconds per step, a number from 0 to 1e6",
      NULL},
+    LAYER_TIED,
     LAYER_TENSORS,
     {0},
 };
@@ -86,6 +90,7 @@ static const taciti_strict_field FLOPS_FIELDS[] = {
      "operations per sample, a number from 0 to 1e21", NULL},
     {"backward_flops", true, taciti_strict_real, LAYER(backward_flops), FLOPS,
      "operations per sample, a number from 0 to 1e21", NULL},
+    LAYER_TIED,
     LAYER_TENSORS,
     {0},
 };
@@ -253,6 +258,7 @@ static void put_layer(FILE *file, const taciti_profile_layer *layer, bool in_flo
     put_real(file, ", ", in_flops ? "forward_flops" : "forward_s", in_flops ? layer->forward_flops : layer->forward_s);
     put_real(file, ", ", in_flops ? "backward_flops" : "backward_s",
              in_flops ? layer->backward_flops : layer->backward_s);
+    if (layer->tied) (void)fputs(", \"tied\": true", file);
     if (layer->tensor_count > 0) {
         (void)fputs(", \"tensors\": [", file);
         for (size_t t = 0; t < layer->tensor_count; t++) put_tensor(file, &layer->tensors[t], t == 0);

@@ -86,6 +86,11 @@ static void tensor(builder *b, const char *name, const size_t *shape) {
     }
 }
 
+/* The newest layer also uses the tensors of the first one. */
+static void tie(builder *b) {
+    if (!b->failed) b->profile.layers[b->profile.layer_count - 1].tied = true;
+}
+
 /* Operations of a product of [rows][in] and [in][out]. */
 static double product(size_t rows, size_t in, size_t out) { return 2 * (double)rows * (double)in * (double)out; }
 
@@ -122,6 +127,7 @@ static void build_gpt2(builder *b, const preset *p) {
     tensor(b, "/ln_f.bias", SHAPE(c));
     tensor(b, "/ln_f.weight", SHAPE(c));
     if (p->untied) tensor(b, "/lm_head.weight", SHAPE(p->vocabulary, c));
+    if (!p->untied) tie(b);
 }
 
 /* The four projections of torch.nn.MultiheadAttention. */
@@ -169,6 +175,7 @@ static void build_transformer(builder *b, const preset *p) {
         feed_forward_tensors(b, d, p->inner, 3);
     }
     layer(b, product(t, d, p->vocabulary), "output");
+    tie(b);
 }
 
 /* A convolution without bias and its batch norm; returns its operations. `side`: of the square result. */

@@ -110,6 +110,134 @@ static void no_tensor_is_ready_before_its_time(void **state) {
     tear_down(&f);
 }
 
+/* ---- by units -----------------------------------------------------------------------------------------------------
+ */
+
+enum { EVENTS = 64, BLOCKED_MS = 3 };
+
+/* What a step asks for: "n2" need unit 2, "w" write, "r" release, "t" tensor ready. */
+typedef struct asked {
+    fixture *f;
+    char text[4 * EVENTS];
+    bool writable[4];
+    int blocked; /* needs that take BLOCKED_MS */
+} asked;
+
+static void note(asked *a, char what, size_t number) {
+    const size_t length = strlen(a->text);
+    (void)snprintf(a->text + length, sizeof a->text - length, "%s%c%zu", length > 0 ? " " : "", what, number);
+}
+
+static tacit_status on_need(void *context, size_t unit) {
+    asked *a = context;
+    note(a, 'n', unit);
+    if (a->blocked-- > 0) taciti_sleep_ns(BLOCKED_MS * TACITI_NS_PER_MS);
+    return TACIT_OK;
+}
+
+static void on_release(void *context, size_t unit) { note(context, 'r', unit); }
+
+static tacit_status on_write(void *context, size_t unit) {
+    asked *a = context;
+    const taciti_range r = taciti_layout_unit(&a->f->layout, unit);
+    note(a, 'w', unit);
+    if (!a->writable[unit]) memset(gradients(a->f) + r.at, 0xff, r.n * sizeof(float)); /* nothing is there before */
+    a->writable[unit] = true;
+    return TACIT_OK;
+}
+
+static void unit_ready(void *context, size_t tensor) {
+    asked *a = context;
+    fixture *f = a->f;
+    const taciti_tensor *t = &f->layout.tensors[tensor];
+    note(a, 't', tensor);
+    assert_true(a->writable[t->unit]);
+    f->at_ns[f->calls++] = taciti_now_ns();
+    memcpy(f->copy + t->offset, gradients(f) + t->offset, t->n * sizeof(float));
+}
+
+static void run_units(asked *a, int64_t number, taciti_trace *trace) {
+    fixture *f = a->f;
+    const taciti_network network = taciti_emulated_network(f->emulated);
+    const taciti_network_hooks hooks = {
+        .ready = unit_ready, .need = on_need, .release = on_release, .write = on_write, .context = a};
+    double loss = 0;
+    f->calls = 0;
+    f->start_ns = taciti_now_ns();
+    assert_int_equal(network.verbs->step(network.self, number, &hooks, trace, &loss), TACIT_OK);
+    assert_int_equal(f->calls, TENSORS);
+}
+
+/* Units are high 0, middle 1, low 2; "no tensors" is none. */
+static const char UNTIED[] = "n2 r2 n1 r1 n0 w0 r0 t0 t1 n1 w1 r1 t2 t3 w2 t4";
+static const char TIED[] = "n2 r2 n1 r1 n0 n2 w0 w2 r2 r0 t0 t1 n1 w1 r1 t2 t3 w2 t4";
+
+static void a_step_asks_for_its_units(void **state) {
+    (void)state;
+    fixture f, whole;
+    for (int tied = 0; tied < 2; tied++) {
+        g_layers[3].tied = tied != 0;
+        set_up(&f, (taciti_compute_options){0}, 1);
+        set_up(&whole, (taciti_compute_options){0}, 1);
+        assert_int_equal(f.layout.unit_count, 3);
+        assert_int_equal(f.layout.tensors[TENSORS - 1].early, tied);
+        assert_false(f.layout.tensors[0].early);
+        asked a = {.f = &f};
+        run_units(&a, 5, NULL);
+        assert_string_equal(a.text, tied ? TIED : UNTIED);
+        step(&whole, 5);
+        assert_memory_equal(f.copy, whole.copy, f.layout.n * sizeof *f.copy);
+        tear_down(&f);
+        tear_down(&whole);
+    }
+    g_layers[3].tied = false;
+}
+
+/* A gather that is late holds up all layers behind it, and no span of compute contains it. */
+static void the_accelerator_stands_still_while_it_waits(void **state) {
+    (void)state;
+    static const double due_s[TENSORS] = {1.6e-3, 1.6e-3, 2.2e-3, 2.2e-3, 2.2e-3};
+    int64_t totals[TACITI_SPAN_KINDS];
+    fixture f;
+    taciti_trace trace;
+    set_up(&f, (taciti_compute_options){0}, 0);
+    assert_int_equal(taciti_trace_create(16, &trace), TACIT_OK);
+    asked a = {.f = &f, .blocked = 2};
+    run_units(&a, 0, &trace);
+    for (size_t t = 0; t < TENSORS; t++)
+        assert_true((double)(f.at_ns[t] - f.start_ns) / 1e9 >= due_s[t] + 2 * BLOCKED_MS * 1e-3 - 2e-9);
+    const int64_t all_ns = taciti_now_ns() - f.start_ns;
+    taciti_trace_take_totals(&trace, totals);
+    assert_true(totals[TACITI_SPAN_FORWARD] > 0 && totals[TACITI_SPAN_BACKWARD] > 0);
+    assert_true(totals[TACITI_SPAN_FORWARD] + totals[TACITI_SPAN_BACKWARD] <=
+                all_ns - 2 * BLOCKED_MS * TACITI_NS_PER_MS);
+    taciti_trace_destroy(&trace);
+    tear_down(&f);
+}
+
+static tacit_status refuse(void *context, size_t unit) {
+    asked *a = context;
+    return unit == 1 && a->writable[0] ? TACIT_E_PEER : TACIT_OK;
+}
+
+static tacit_status allow(void *context, size_t unit) {
+    ((asked *)context)->writable[unit] = true;
+    return TACIT_OK;
+}
+
+static void an_error_of_a_hook_ends_the_step(void **state) {
+    (void)state;
+    fixture f;
+    double loss = 0;
+    set_up(&f, (taciti_compute_options){0}, 0);
+    asked a = {.f = &f};
+    const taciti_network network = taciti_emulated_network(f.emulated);
+    const taciti_network_hooks hooks = {.need = refuse, .write = allow, .context = &a};
+    assert_int_equal(network.verbs->step(network.self, 0, &hooks, NULL, &loss), TACIT_E_PEER);
+    assert_false(a.writable[1]);
+    tear_down(&f);
+}
+
 /* One for the forward pass, one for each layer that fills a bucket; they adjoin. */
 static void check_spans(size_t bucket_bytes, const int *details, size_t count) {
     fixture f;
@@ -447,6 +575,9 @@ static void an_update_only_takes_time(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_tensor_is_ready_before_its_time),
+        cmocka_unit_test(a_step_asks_for_its_units),
+        cmocka_unit_test(the_accelerator_stands_still_while_it_waits),
+        cmocka_unit_test(an_error_of_a_hook_ends_the_step),
         cmocka_unit_test(waits_end_where_a_bucket_is_full),
         cmocka_unit_test(gradients_do_not_depend_on_what_was_there),
         cmocka_unit_test(gradients_differ_between_ranks_steps_and_seeds),

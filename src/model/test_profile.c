@@ -264,6 +264,7 @@ static void assert_equal_profiles(const taciti_profile *a, const taciti_profile 
         assert_string_equal(x->name, y->name);
         assert_same(a->in_flops ? x->forward_flops : x->forward_s, a->in_flops ? y->forward_flops : y->forward_s);
         assert_same(a->in_flops ? x->backward_flops : x->backward_s, a->in_flops ? y->backward_flops : y->backward_s);
+        assert_int_equal(x->tied, y->tied);
         assert_int_equal(x->tensor_count, y->tensor_count);
         for (size_t t = 0; t < x->tensor_count; t++) {
             assert_string_equal(x->tensors[t].name, y->tensors[t].name);
@@ -314,13 +315,14 @@ static void names_are_written_so_that_they_can_be_read(void **state) {
     taciti_profile p, again;
     assert_int_equal(
         parse("{\"format\": \"tacit-profile-1\", \"name\": \"a \\\"b\\\" \\\\ \\u00e4\", \"unit\": \"flops\","
-              "\"layers\": [{\"name\": \"\\u2713\", \"forward_flops\": 0, \"backward_flops\": 1e21,"
+              "\"layers\": [{\"name\": \"\\u2713\", \"forward_flops\": 0, \"backward_flops\": 1e21, \"tied\": true,"
               "\"tensors\": [{\"name\": \"/\", \"shape\": [1]}]}]}",
               &p),
         TACIT_OK);
     assert_string_equal(p.name, "a \"b\" \\ \xc3\xa4");
     assert_true(!(p.rate > 0) && !(p.batch > 0));
     assert_same(p.sample_tokens, 1);
+    assert_true(p.layers[0].tied);
     char *text = taciti_profile_format(&p);
     assert_non_null(text);
     assert_int_equal(parse(text, &again), TACIT_OK);

@@ -91,7 +91,7 @@ static tacit_status describe(taciti_shard *s) {
     for (size_t u = 0; u < layout->unit_count; u++) {
         s->units[u].floats = taciti_layout_unit(layout, u);
         s->units[u].first = layout->bucket_count;
-        s->units[u].per_step = s->options.stage >= 3 && s->context.by_units ? 2 : 1;
+        s->units[u].per_step = s->context.by_units ? taciti_shard_gathers(layout, u, s->options.stage) : 1;
     }
     for (size_t b = 0; b < layout->bucket_count; b++) {
         taciti_shard_unit *unit = &s->units[layout->tensors[layout->buckets[b].first].unit];

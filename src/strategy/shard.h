@@ -74,7 +74,10 @@ void taciti_shard_drop(const taciti_shard *s, const taciti_pages *pages, const t
 /* Floats of units that may be gathered at once in stage 3: two neighbours, and all that are small. */
 size_t taciti_shard_room(const taciti_layout *layout);
 
-/* shard_memory.c: predictions, and bytes on the wire. */
+/* shard_memory.c: predictions, and bytes on the wire. gathers: of a unit in a step, if the network asks for units as a
+ * transformer does: for both passes, but the last layer keeps its unit between them, and the embedding is needed again
+ * only where it is the head as well. */
+size_t taciti_shard_gathers(const taciti_layout *layout, size_t unit, int64_t stage);
 void taciti_shard_memory(const taciti_strategy_context *context, size_t passes, taciti_strategy_memory *out);
 tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, size_t *out);
 uint64_t taciti_shard_bytes_per_step(const void *self);

@@ -45,6 +45,11 @@ static bool is_early(const taciti_layout *layout, size_t unit) {
     return false;
 }
 
+size_t taciti_shard_gathers(const taciti_layout *layout, size_t unit, int64_t stage) {
+    const bool last = unit + 1 == layout->unit_count;
+    return stage < 3 || unit == 0 || (last && !is_early(layout, unit)) ? 1 : 2;
+}
+
 /* Floats of whole units that are in memory at some moment of a step. */
 typedef struct moment {
     size_t parameters, gradients;
