@@ -80,6 +80,7 @@ size_t taciti_shard_room(const taciti_layout *layout);
 size_t taciti_shard_gathers(const taciti_layout *layout, size_t unit, int64_t stage);
 void taciti_shard_memory(const taciti_strategy_context *context, size_t passes, taciti_strategy_memory *out);
 tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, size_t *out);
+tacit_status taciti_shard_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count);
 uint64_t taciti_shard_bytes_per_step(const void *self);
 uint64_t taciti_shard_nic_bytes_per_step(const void *self);
 taciti_exchange_options taciti_shard_reduce_options(const taciti_exchange_options *options);

@@ -48,11 +48,6 @@ typedef struct taciti_step_report {
     double bytes;              /* payload that a rank sent for that sum, mean over ranks; 0: unknown */
 } taciti_step_report;
 
-/* Bytes of the flat arrays of one rank. */
-typedef struct taciti_strategy_memory {
-    size_t parameters, gradients, copy16, moments;
-} taciti_strategy_memory;
-
 typedef struct taciti_strategy {
     const char *name, *help, *source;
 
