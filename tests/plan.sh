@@ -199,10 +199,42 @@ for m in json.load(open("blocking.json"))["methods"]:
     s = m["seconds"]
     if "NCCL" in m["label"] or m["strategy"] == "sgp":
         continue  # other libraries overlap whatever our options say
+    if m["strategy"] == "shard":
+        assert 0 < s["exposed"] <= s["transfer"] * 1.000001, m["label"]
+        continue  # the next unit is gathered while one is used: only sums wait
     if m["mixing"] is None or m["mixing"]["topology"] == "complete":
         assert math.isclose(s["exposed"], s["transfer"], rel_tol=1e-6), m["label"]
     else:
         assert s["exposed"] > 0, m["label"]
+PYTHON
+
+# what ranks hold in parts, where whole replicas do not fit
+python3 - "$ethernet" << 'PYTHON'
+import json, sys
+cluster = json.load(open(sys.argv[1]))
+cluster.setdefault("compute", {"cv": 0})["memory_gib"] = 2
+json.dump(cluster, open("small.json", "w"))
+PYTHON
+expect 0 "a replica does not fit: " "$gpt" --cluster small.json --strategy shard
+expect 0 "--strategy shard does: shard " "$gpt" --cluster small.json
+"$tacit" plan "$gpt" --cluster "$ethernet" --strategy shard --shard.gather bf16 --no-jitter --json > parts.json 2> err || complain "shard: $(cat err)"
+"$tacit" plan "$gpt" --cluster small.json --strategy shard --no-jitter --json > fits.json 2> err || complain "shard: $(cat err)"
+python3 - << 'PYTHON' || complain "prices of shard do not hold together"
+import json
+d = json.load(open("parts.json"))
+parts = {(m["parts"]["gathers"], m["parts"]["gradients"], m["parts"]["gather"], m["wire"]): m for m in d["methods"] if m["parts"]}
+assert [m["label"] for m in d["methods"] if m["configured"]] == ["shard 3 gather bf16 f32"]
+dense = d["methods"][0]
+three, two, one = (parts[k + ("f32", "f32")] for k in ((2, True), (1, True), (1, False)))
+n = 4 * d["model"]["parameters"]
+assert three["memory_bytes"] < two["memory_bytes"] < one["memory_bytes"] < dense["memory_bytes"]
+assert min(abs(dense["memory_bytes"] / (k * n) - 1) for k in (4, 4.5)) < 0.01 and dense["fits"]
+assert 1.3 < three["nic_bytes_per_step"] / two["nic_bytes_per_step"] <= 1.5
+assert three["replicas_equal"] and three["seconds"]["low"] < three["seconds"]["step"] < three["seconds"]["high"]
+assert parts[2, True, "bf16", "bf16"]["seconds"]["step"] < three["seconds"]["step"]
+for m in json.load(open("fits.json"))["methods"]:
+    if m["order"] == "dense":
+        assert not m["fits"]
 PYTHON
 
 # a section `compute` does not disturb training, but emulation is refused

@@ -57,21 +57,28 @@ static json_t *compression_json(const taciti_candidate *c) {
 }
 
 static json_t *method_json(const taciti_plan_report *r, const taciti_candidate *c) {
-    static const char *const orders[] = {"dense", "awc", "atc"};
+    static const char *const orders[] = {"dense", "awc", "atc", "parts"};
     const taciti_prediction *p = &c->prediction;
     json_t *seconds = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "step", p->step_s, "low", p->low_s, "high",
                                 p->high_s, "fast_links", p->fast_links_s, "slow_links", p->slow_links_s, "compute",
                                 p->compute_s, "exposed", p->exposed_s, "transfer", p->transfer_s);
+    json_t *parts = c->method.order != TACITI_ORDER_PARTS
+                        ? json_null()
+                        : json_pack("{s:i, s:b, s:s}", "gathers", c->method.parts.passes, "gradients",
+                                    c->method.parts.gradients, "gather", c->method.parts.gather->name);
     if (p->uneven_s > 0) (void)json_object_set_new(seconds, "uneven", json_real(p->uneven_s));
-    return json_pack(
-        "{s:s, s:s, s:s, s:o, s:s, s:o, s:i, s:i, s:i, s:b, s:b, s:o, s:f, s:f, s:f, s:f, s:s, s:o, s:o, s:b}", "label",
-        c->method.label, "strategy", c->strategy, "order", orders[c->method.order], "mixing", mixing_json(r, c), "wire",
-        c->method.wire->name, "compression", compression_json(c), "every", c->method.every, "delay", c->method.delay,
-        "lanes", c->method.lanes, "mixes_fast_enough", taciti_candidate_mixes(r->candidates, c), "configured",
-        c->configured, "seconds", seconds, "link_error", p->link_error, "model_error", p->model_error, "exposed_share",
-        p->step_s > 0 ? p->exposed_s / p->step_s : 0., "nic_bytes_per_step", p->nic_bytes, "bottleneck",
-        taciti_bottleneck_name(p->bottleneck), "costs_s", causes_json(p), "against_dense_f32",
-        verdict_json(&c->verdict), "replicas_equal", c->method.order == TACITI_ORDER_DENSE);
+    return json_pack("{s:s, s:s, s:s, s:o, s:s, s:o, s:i, s:i, s:i, s:b, s:b, s:o, s:f, s:f, s:f, s:f, s:s, s:o, s:o, "
+                     "s:b, s:o, s:o, s:b}",
+                     "label", c->method.label, "strategy", c->strategy, "order", orders[c->method.order], "mixing",
+                     mixing_json(r, c), "wire", c->method.wire->name, "compression", compression_json(c), "every",
+                     c->method.every, "delay", c->method.delay, "lanes", c->method.lanes, "mixes_fast_enough",
+                     taciti_candidate_mixes(r->candidates, c), "configured", c->configured, "seconds", seconds,
+                     "link_error", p->link_error, "model_error", p->model_error, "exposed_share",
+                     p->step_s > 0 ? p->exposed_s / p->step_s : 0., "nic_bytes_per_step", p->nic_bytes, "bottleneck",
+                     taciti_bottleneck_name(p->bottleneck), "costs_s", causes_json(p), "against_dense_f32",
+                     verdict_json(&c->verdict), "replicas_equal",
+                     c->method.order == TACITI_ORDER_DENSE || c->method.order == TACITI_ORDER_PARTS, "parts", parts,
+                     "memory_bytes", p->memory_bytes > 0 ? json_real(p->memory_bytes) : json_null(), "fits", p->fits);
 }
 
 static json_t *methods_json(const taciti_plan_report *r) {

@@ -39,7 +39,8 @@ static void print_head(const taciti_plan_report *r) {
 
 /* What the same number of steps is worth; the legend explains the letters. */
 static void cost_letters(const taciti_plan_report *r, const taciti_candidate *c, char out[16]) {
-    const bool gossip = c->method.topology != NULL, dense = c->method.order == TACITI_ORDER_DENSE;
+    const bool gossip = c->method.topology != NULL;
+    const bool dense = c->method.order == TACITI_ORDER_DENSE || c->method.order == TACITI_ORDER_PARTS;
     const char *compressed = c->method.compression.codec == NULL   ? ""
                              : c->caution == TACITI_CAUTION_STRONG ? " C"
                                                                    : " c";
@@ -63,9 +64,9 @@ static void print_row(const taciti_plan_report *r, const taciti_candidate *c) {
     else if (t != NULL && !isnan(t->gap))
         (void)snprintf(mixes, sizeof mixes, t->gap > 0 && t->gap < 0.001 ? "%.0e" : "%.3f", t->gap);
     (void)snprintf(bounds, sizeof bounds, "%.1f-%.1f", MS * p->low_s, MS * p->high_s);
-    printf("%c %-32s %9.2f %17s %7.2fx %7.1f %% %11.2f  %-10s %-9s%s\n", c->configured ? '*' : ' ', c->method.label,
-           MS * p->step_s, bounds, c->verdict.speedup, PERCENT * p->exposed_s / p->step_s, MB * p->nic_bytes,
-           taciti_bottleneck_name(p->bottleneck), mixes, letters);
+    printf("%c %-32s %9.2f %17s %7.2fx %7.1f %% %11.2f %8.0f  %-10s %-9s%s\n", c->configured ? '*' : ' ',
+           c->method.label, MS * p->step_s, bounds, c->verdict.speedup, PERCENT * p->exposed_s / p->step_s,
+           MB * p->nic_bytes, MB * p->memory_bytes, taciti_bottleneck_name(p->bottleneck), mixes, letters);
 }
 
 static int by_step(const void *a, const void *b) {
@@ -85,7 +86,8 @@ static bool has_twin(const taciti_plan_report *r, const taciti_candidate *c) {
         const taciti_candidate *d = &r->candidates->list[i];
         if (strcmp(d->strategy, c->strategy) != 0 || strcmp(d->topology, c->topology) != 0 ||
             d->method.compression.codec != NULL || d->method.order != c->method.order ||
-            d->method.lanes != c->method.lanes || d->theirs || c->theirs)
+            d->method.lanes != c->method.lanes || d->prediction.memory_bytes < c->prediction.memory_bytes ||
+            d->method.parts.gather != c->method.parts.gather || d->theirs || c->theirs)
             continue;
         if (d != c && payload_bytes(r, d) == payload_bytes(r, c) && by_step(&d, &c) < 0) return true;
     }
@@ -98,6 +100,7 @@ static bool is_shown(const taciti_plan_report *r, const taciti_candidate *c, siz
     const bool chosen = c->configured || c == taciti_candidates_gossip(r->candidates) ||
                         c == taciti_candidates_compressed(r->candidates);
     if (r->all || chosen) return true;
+    if (!c->prediction.fits) return false;
     if (c->method.compression.codec != NULL)
         return c->priced && c->method.order == TACITI_ORDER_DENSE && (*compressed_rows)++ < COMPRESSED_ROWS;
     if (has_twin(r, c)) return false;
@@ -110,15 +113,15 @@ static void print_table(const taciti_plan_report *r) {
     size_t gossip_rows = 0, compressed_rows = 0, hidden = 0;
     for (size_t i = 0; i < r->candidates->count; i++) sorted[i] = &r->candidates->list[i];
     qsort(sorted, r->candidates->count, sizeof *sorted, by_step);
-    printf("\n  %-32s %9s %17s %8s %9s %11s  %-10s %-9s %s\n", "method", "step ms", "low-high", "speed-up", "exposed",
-           "NIC MB/step", "held up by", "mixes", "cost");
+    printf("\n  %-32s %9s %17s %8s %9s %11s %8s  %-10s %-9s %s\n", "method", "step ms", "low-high", "speed-up",
+           "exposed", "NIC MB/step", "rank MB", "held up by", "mixes", "cost");
     for (size_t i = 0; i < r->candidates->count; i++) {
         if (is_shown(r, sorted[i], &gossip_rows, &compressed_rows))
             print_row(r, sorted[i]);
         else
             hidden++;
     }
-    if (hidden > 0) printf("  ... and %zu that are no faster: --all shows them\n", hidden);
+    if (hidden > 0) printf("  ... and %zu that are no faster, or do not fit: --all shows them\n", hidden);
     for (size_t i = 0; i < r->candidates->refused_count && r->all; i++)
         printf("  %s\n", r->candidates->refused[i].reason);
 }
@@ -127,7 +130,7 @@ static void print_table(const taciti_plan_report *r) {
 static int steps_alone(const taciti_candidates *candidates) {
     int every = 0;
     for (size_t i = 0; i < candidates->count; i++)
-        if (candidates->list[i].method.topology == NULL && candidates->list[i].method.order != TACITI_ORDER_DENSE)
+        if (candidates->list[i].method.topology == NULL && candidates->list[i].method.order == TACITI_ORDER_ATC)
             every = candidates->list[i].method.every;
     return every;
 }
@@ -136,7 +139,8 @@ static void print_legend(const taciti_plan_report *r) {
     /* clang-format off */
     printf(
         "\n"
-        "* this configuration. NIC: busiest host, one direction. held up by: what a step would lose most without (link:\n"
+        "* this configuration. NIC: busiest host, one direction. rank: parameters, gradients and moments, without activations\n"
+        "and buffers; what does not fit a host whose memory_gib is known is left out, and never recommended. held up by: what a step would lose most without (link:\n"
         "bytes, between hosts or inside). mixes: exact/K: after K mixes all ranks hold the mean, else the share of a\n"
         "disagreement that one mix removes at least. cost: steps are the same in number, not in what they learn:\n"
         "r every rank has a replica of its own, s neighbours hear of an update one step later and the learning rate has\n"

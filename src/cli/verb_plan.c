@@ -260,6 +260,8 @@ static tacit_status answer(const question *q, taciti_candidates *candidates) {
         .hosts = &q->hosts,
         .placement = {.scheme = (taciti_scheme)s->job.exchange.scheme, .lanes = (int)s->job.exchange.lanes},
         .slow = q->slow,
+        .optim = &s->job.optim,
+        .bf16 = s->job.model.dtype == TACITI_DTYPE_BF16,
     };
     const double measured = q->cluster.compute_cv > 0 ? q->cluster.compute_cv : 0;
     const double asked = s->job.compute.cv > 0 ? s->job.compute.cv : -1;

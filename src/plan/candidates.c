@@ -157,7 +157,8 @@ static void append_wires(const builder *b, const taciti_strategy *strategy, cons
                                 .lanes = lanes,
                                 .overlap = exchange->overlap,
                                 .every = pattern->every,
-                                .delay = pattern->delay};
+                                .delay = pattern->delay,
+                                .parts = pattern->parts};
         write_label(pattern, &method);
         taciti_candidate *c = append(b->out, strategy->name, t == NULL ? "" : t->name, &method);
         if (c == NULL) return;
@@ -354,7 +355,7 @@ const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candida
 
 static bool is_recommendable_sum(const taciti_candidate *c) {
     return c->method.compression.codec != NULL && c->method.order == TACITI_ORDER_DENSE && c->priced &&
-           c->caution != TACITI_CAUTION_STRONG;
+           c->prediction.fits && c->caution != TACITI_CAUTION_STRONG;
 }
 
 const taciti_candidate *taciti_candidates_compressed(const taciti_candidates *candidates) {
@@ -383,7 +384,8 @@ bool taciti_candidate_mixes(const taciti_candidates *candidates, const taciti_ca
 }
 
 static bool is_recommendable(const taciti_candidates *candidates, const taciti_candidate *candidate) {
-    return candidate->method.topology != NULL && !candidate->theirs && taciti_candidate_mixes(candidates, candidate);
+    return candidate->method.topology != NULL && !candidate->theirs && candidate->prediction.fits &&
+           taciti_candidate_mixes(candidates, candidate);
 }
 
 const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candidates) {
@@ -401,13 +403,17 @@ const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candid
     return best;
 }
 
+static bool is_same_parts(const taciti_parts *a, const taciti_parts *b) {
+    return a->passes == b->passes && a->gradients == b->gradients && a->gather == b->gather;
+}
+
 const taciti_candidate *taciti_candidates_find(const taciti_candidates *candidates, const taciti_candidate *like) {
     const taciti_candidate *own = NULL; /* with as many lanes as there are by default */
     for (size_t i = 0; i < candidates->count; i++) {
         const taciti_candidate *c = &candidates->list[i];
         if (strcmp(c->strategy, like->strategy) != 0 || strcmp(c->topology, like->topology) != 0 ||
             c->method.order != like->method.order || c->method.wire != like->method.wire ||
-            c->method.library != like->method.library ||
+            c->method.library != like->method.library || !is_same_parts(&c->method.parts, &like->method.parts) ||
             !is_same_compression(&c->method.compression, &like->method.compression))
             continue;
         if (c->method.lanes == like->method.lanes) return c;
@@ -416,11 +422,40 @@ const taciti_candidate *taciti_candidates_find(const taciti_candidates *candidat
     return own;
 }
 
+const taciti_candidate *taciti_candidates_parts(const taciti_candidates *candidates) {
+    const taciti_candidate *best = NULL;
+    for (size_t i = 0; i < candidates->count; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (c->method.order != TACITI_ORDER_PARTS || !c->prediction.fits) continue;
+        if (best == NULL || c->prediction.step_s < best->prediction.step_s) best = c;
+    }
+    return best;
+}
+
 /* ---- the verdict ------------------------------------------------------------------------------------------------- */
+
+/* Where whole replicas do not fit, parts are the answer, or nothing is. */
+static taciti_verdict verdict_of_parts(const taciti_candidates *candidates, const taciti_candidate *dense,
+                                       char text[TACITI_VERDICT_BYTES]) {
+    const taciti_candidate *parts = taciti_candidates_parts(candidates);
+    const double gib = dense->prediction.memory_bytes / 0x1p30;
+    if (parts == NULL)
+        (void)snprintf(text, TACITI_VERDICT_BYTES,
+                       "nothing fits: a replica takes %.2f GiB per rank without activations, and no --strategy shard "
+                       "fits on these ranks either: more hosts, or a smaller model",
+                       gib);
+    else
+        (void)snprintf(text, TACITI_VERDICT_BYTES,
+                       "a replica does not fit: %.2f GiB per rank without activations; --strategy shard does: %s takes "
+                       "%.2f GiB",
+                       gib, parts->method.label, parts->prediction.memory_bytes / 0x1p30);
+    return (taciti_verdict){.speedup = 1, .low = 1, .high = 1};
+}
 
 taciti_verdict taciti_candidates_verdict(const taciti_candidates *candidates, char text[TACITI_VERDICT_BYTES]) {
     const taciti_candidate *dense = taciti_candidates_dense(candidates);
     const taciti_candidate *gossip = taciti_candidates_gossip(candidates);
+    if (!dense->prediction.fits) return verdict_of_parts(candidates, dense, text);
     if (gossip == NULL) {
         (void)snprintf(text, TACITI_VERDICT_BYTES, "does not pay: one rank has nobody to exchange with");
         return (taciti_verdict){.speedup = 1, .low = 1, .high = 1};

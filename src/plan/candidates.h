@@ -78,6 +78,9 @@ bool taciti_candidate_mixes(const taciti_candidates *candidates, const taciti_ca
 /* Returns the fastest dense candidate of all wires and lanes, of tacit or of another library. */
 const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candidates);
 
+/* Returns the fastest candidate of order PARTS that fits; NULL: none does. */
+const taciti_candidate *taciti_candidates_parts(const taciti_candidates *candidates);
+
 /* Returns the fastest gossip candidate that mixes fast enough, with a mix in every `gossip.every` steps; of those
  * within 1 % of it, the one that mixes best. NULL: there is none. */
 const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candidates);

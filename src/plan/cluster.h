@@ -88,6 +88,7 @@ typedef struct taciti_cluster {
     double compute_lag1; /* autocorrelation of neighbours in time; near 1: persistent stragglers; < -1: unknown */
     double compute_rank_spread; /* (slowest - fastest rank's mean) / mean; < 0: unknown */
     double compute_core_share;  /* of a core, that a rank has while all ranks compute; < 0: unknown */
+    double memory_gib;          /* of the smallest host; 0: unknown */
     double hand_over_s;         /* from the end of computing to the first message, and from the last one back, on the
                                    slowest rank; < 0: unknown */
 } taciti_cluster;

@@ -111,6 +111,8 @@ static const field COMPUTE_FIELDS[] = {
      "a share of at least 0", NULL},
     {"core_share", false, taciti_strict_real, offsetof(taciti_cluster, compute_core_share), 1e-6, 1,
      "a share of a core, from 1e-6 to 1", NULL},
+    {"memory_gib", false, taciti_strict_real, offsetof(taciti_cluster, memory_gib), 1e-3, 1e6,
+     "GiB of the smallest host, a number from 0.001 to 1e6", NULL},
     {"hand_over_us", false, read_latency, offsetof(taciti_cluster, hand_over_s), LATENCY},
     {.name = NULL},
 };

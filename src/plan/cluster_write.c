@@ -175,6 +175,7 @@ static void write_compute(FILE *out, const taciti_cluster *cluster) {
     if (cluster->compute_lag1 >= -1) write_number(out, ", ", "lag1", cluster->compute_lag1, PLAIN);
     if (cluster->compute_rank_spread >= 0) write_number(out, ", ", "rank_spread", cluster->compute_rank_spread, PLAIN);
     if (cluster->compute_core_share > 0) write_number(out, ", ", "core_share", cluster->compute_core_share, PLAIN);
+    if (cluster->memory_gib > 0) write_number(out, ", ", "memory_gib", cluster->memory_gib, PLAIN);
     if (cluster->hand_over_s >= 0) write_number(out, ", ", "hand_over_us", cluster->hand_over_s, MICROSECONDS);
     (void)fputc('}', out);
 }

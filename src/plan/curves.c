@@ -47,7 +47,7 @@ static const taciti_candidate *fastest(const taciti_candidates *candidates, bool
     const taciti_candidate *best = NULL;
     for (size_t i = 0; i < candidates->count; i++) {
         const taciti_candidate *c = &candidates->list[i];
-        if (periodic && (c->method.topology != NULL || c->method.order == TACITI_ORDER_DENSE)) continue;
+        if (periodic && (c->method.topology != NULL || c->method.order != TACITI_ORDER_ATC)) continue;
         if (!c->priced || c->caution == TACITI_CAUTION_STRONG) continue;
         if (best == NULL || c->prediction.step_s < best->prediction.step_s) best = c;
     }

@@ -81,6 +81,7 @@ typedef struct taciti_method {
     bool overlap;                        /* exchange.overlap: the exchange overlaps computation */
     int every;                           /* steps per exchange: 1 but for localsgd and gossip.every */
     int delay;                           /* awc: additional steps that a transfer may take (gossip.delay) */
+    taciti_parts parts;                  /* order PARTS: what ranks hold of the network, and what they gather */
     double serial_s;                     /* additional computation and copying in every step */
     taciti_library library;              /* dense only */
     const char *by;                      /* LIBRARY_MEASURED: the name in the file; borrowed */
@@ -93,8 +94,10 @@ typedef struct taciti_scene {
     const taciti_cluster *cluster; /* its links */
     const taciti_hosts *hosts;     /* the ranks: those of the cluster, or another number of them */
     taciti_placement placement;
-    const double *slow;       /* [ranks] persistent stragglers; NULL: none */
-    double between_bit_per_s; /* replaces the cluster's rate between hosts; 0: the cluster's */
+    const double *slow;                /* [ranks] persistent stragglers; NULL: none */
+    const taciti_optim_options *optim; /* for memory; NULL: unknown */
+    bool bf16;                         /* ranks hold a bf16 copy of the parameters */
+    double between_bit_per_s;          /* replaces the cluster's rate between hosts; 0: the cluster's */
 } taciti_scene;
 
 /* Coefficient of variation of compute times that is assumed possible where the cluster's is unknown. */
@@ -123,6 +126,8 @@ typedef struct taciti_prediction {
     double exposed_s;                  /* waiting */
     double transfer_s;                 /* sum over buckets, longest in a round, hand-over and short messages included;
                                           mean per step */
+    double memory_bytes;               /* of the flat arrays of a rank: parameters, gradients, moments; 0: unknown */
+    bool fits;                         /* those of a host's ranks fit into its memory, as far as both are known */
     double nic_bytes;                  /* per step, of the busiest host, per direction */
     double link_error;                 /* relative uncertainty of transfers */
     double model_error;                /* uncertainty of the formulas, as a share of the step */

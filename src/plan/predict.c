@@ -16,6 +16,8 @@
  *
  *   localsgd   as atc among all ranks, in every so many steps
  *
+ *   parts      unit by unit: plan/parts.h
+ *
  * Compute times are those of the emulated accelerator: profile x slow x max(0.1, 1 + cv z), drawn from (seed, rank,
  * step), so all methods that simulate the same steps see the same ones. Means are over whole periods after a warm-up.
  */
@@ -24,6 +26,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "plan/compressed.h"
+#include "plan/parts.h"
 #include "plan/rounds.h"
 #include "plan/uneven.h"
 #include "strategy/compression.h"
@@ -65,6 +68,7 @@ typedef struct model {
     taciti_recursion recursion;
     taciti_stretches stretches;
     taciti_rounds rounds;
+    taciti_parts_plan parts;               /* of order PARTS, instead of stretches and rounds */
     double even, uneven;                   /* factors of transfers at the ends of the range */
     double waits_s;                        /* of the updates: hand-over and short messages */
     double *ready_s, *update_s, *behind_s; /* [stretches]; one block, owned by the first */
@@ -120,13 +124,28 @@ static void find_causes(const taciti_recursion_times *times, double waits_s, tac
         if (p->cost_s[b] > p->cost_s[p->bottleneck]) p->bottleneck = (taciti_bottleneck)b;
 }
 
+/* ---- rounds, or parts -------------------------------------------------------------------------------------------- */
+
+static bool has_parts(const model *m) { return m->method.order == TACITI_ORDER_PARTS; }
+
+static tacit_status time_links(model *m, size_t scenario, const taciti_links *links, double latency, double bytes) {
+    if (!has_parts(m)) return taciti_rounds_time(&m->rounds, scenario, links, latency, bytes);
+    taciti_parts_time(&m->parts, scenario, links, latency, bytes);
+    return TACIT_OK;
+}
+
+static tacit_status run_model(const model *m, taciti_recursion_times *times) {
+    return has_parts(m) ? taciti_parts_run(&m->parts, &m->recursion, times)
+                        : taciti_recursion_run(&m->recursion, times);
+}
+
 /* Where nobody knows how evenly ranks compute, a step may as well be that of doubtful ones. */
 static tacit_status find_uneven(const taciti_cluster *c, const taciti_plan_options *options, model *m,
                                 taciti_prediction *p) {
     taciti_recursion_times times[TACITI_SCENARIOS];
     if (options->cv >= 0 || c->compute_cv >= 0) return TACIT_OK;
     m->recursion.cv = TACITI_PLAN_DOUBTFUL_CV;
-    TACITI_TRY(taciti_recursion_run(&m->recursion, times));
+    TACITI_TRY(run_model(m, times));
     p->uneven_s = times[AS_IT_IS].step_s;
     return TACIT_OK;
 }
@@ -140,23 +159,25 @@ static void find_bounds(const taciti_recursion_times *times, taciti_prediction *
 
 static tacit_status time_scenarios(model *m, const taciti_links *links, double link_error) {
     const double faster = link_error < 1 ? 1 - link_error : 0, slower = 1 + link_error;
-    TACITI_TRY(taciti_rounds_time(&m->rounds, FAST_LINKS, links, faster, m->even * faster));
-    TACITI_TRY(taciti_rounds_time(&m->rounds, SLOW_LINKS, links, slower, m->uneven * slower));
-    TACITI_TRY(taciti_rounds_time(&m->rounds, NO_BYTES, links, 1, 0));
-    TACITI_TRY(taciti_rounds_time(&m->rounds, NO_MESSAGES, links, 0, 1));
+    TACITI_TRY(time_links(m, FAST_LINKS, links, faster, m->even * faster));
+    TACITI_TRY(time_links(m, SLOW_LINKS, links, slower, m->uneven * slower));
+    TACITI_TRY(time_links(m, NO_BYTES, links, 1, 0));
+    TACITI_TRY(time_links(m, NO_MESSAGES, links, 0, 1));
     m->recursion.even[NO_STRAGGLERS] = true;
-    return taciti_rounds_time(&m->rounds, NO_STRAGGLERS, links, 1, 1);
+    return time_links(m, NO_STRAGGLERS, links, 1, 1);
 }
 
 static tacit_status run(const taciti_scene *scene, const taciti_plan_options *options, model *m, taciti_prediction *p) {
     taciti_recursion_times times[TACITI_SCENARIOS];
-    TACITI_TRY(taciti_rounds_time(&m->rounds, AS_IT_IS, &m->links, 1, 1));
+    TACITI_TRY(time_links(m, AS_IT_IS, &m->links, 1, 1));
     if (!options->brief) TACITI_TRY(time_scenarios(m, &m->links, p->link_error));
-    TACITI_TRY(taciti_recursion_run(&m->recursion, times));
+    TACITI_TRY(run_model(m, times));
     p->step_s = p->fast_links_s = p->slow_links_s = times[AS_IT_IS].step_s;
     p->compute_s = times[AS_IT_IS].compute_s - m->waits_s;
     p->exposed_s = beyond(p->step_s, p->compute_s);
-    p->transfer_s = taciti_rounds_transfer_s(&m->rounds) / m->recursion.every + m->waits_s;
+    p->transfer_s =
+        has_parts(m) ? taciti_parts_transfer_s(&m->parts) : taciti_rounds_transfer_s(&m->rounds) / m->recursion.every;
+    p->transfer_s += m->waits_s;
     if (options->brief) return TACIT_OK;
     TACITI_TRY(find_uneven(scene->cluster, options, m, p));
     find_bounds(times, p);
@@ -213,7 +234,10 @@ static int log2_up(int n) {
 static double agreement_s(const taciti_scene *s, const taciti_method *method, const taciti_links *links) {
     const int ranks = s->hosts->ranks, levels = log2_up(ranks);
     const int every = method->every > 0 ? method->every : 1;
-    if (method->compression.codec == NULL || ranks < 2) return 0;
+    if (ranks < 2) return 0;
+    if (method->order == TACITI_ORDER_PARTS) /* the norm, of parts */
+        return taciti_links_messages_s(links, s->hosts, 1 + levels, 0);
+    if (method->compression.codec == NULL) return 0;
     const double bytes = (double)taciti_compression_statistics_bytes(s->layout->bucket_count);
     return taciti_links_messages_s(links, s->hosts, 1 + levels, (1 + (double)levels) * ranks * bytes) / every;
 }
@@ -221,7 +245,8 @@ static double agreement_s(const taciti_scene *s, const taciti_method *method, co
 /* A step that waits for an exchange of all ranks: from the end of backward to the messages, and back to the update.
  * What gossip waits for was handed over long before. */
 static double hand_over_s(const taciti_scene *s, const taciti_method *method) {
-    const bool waits = method->order == TACITI_ORDER_DENSE && method->library == TACITI_LIBRARY_OURS;
+    const bool equal = method->order == TACITI_ORDER_DENSE || method->order == TACITI_ORDER_PARTS;
+    const bool waits = equal && method->library == TACITI_LIBRARY_OURS;
     return waits && s->hosts->ranks > 1 && s->cluster->hand_over_s > 0 ? s->cluster->hand_over_s : 0;
 }
 
@@ -252,6 +277,7 @@ static tacit_status fill_stretches(const taciti_scene *scene, model *m) {
 static void tear_down(model *m) {
     taciti_links_destroy(&m->links);
     taciti_rounds_destroy(&m->rounds);
+    taciti_parts_destroy(&m->parts);
     taciti_stretches_destroy(&m->stretches);
     taciti_free(m->ready_s);
 }
@@ -270,9 +296,26 @@ static tacit_status find_uneven_payloads(const taciti_scene *scene, int64_t seed
     return TACIT_OK;
 }
 
+/* What parts of it need: links, and the recursion's ranks. */
+static tacit_status build_parts(const taciti_scene *scene, const taciti_method *method,
+                                const taciti_plan_options *options, model *m) {
+    *m = (model){.method = *method, .even = 1, .uneven = 1};
+    tacit_status status = taciti_links_create(scene, &m->links);
+    if (status == TACIT_OK) {
+        m->waits_s = agreement_s(scene, method, &m->links) + hand_over_s(scene, method);
+        status = taciti_parts_create(scene, method, m->waits_s, &m->parts);
+    }
+    if (status == TACIT_OK)
+        fill_recursion(scene, method, options, m);
+    else
+        tear_down(m);
+    return status;
+}
+
 static tacit_status build(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
                           model *m) {
     const bool whole = method->order == TACITI_ORDER_AWC && !method->overlap;
+    if (method->order == TACITI_ORDER_PARTS) return build_parts(scene, method, options, m);
     *m = (model){.method = *method};
     tacit_status status = taciti_links_create(scene, &m->links);
     if (status == TACIT_OK) status = find_uneven_payloads(scene, options->seed, m);
@@ -287,12 +330,37 @@ static tacit_status build(const taciti_scene *scene, const taciti_method *method
     return status;
 }
 
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+/* Flat arrays alone: what activations and buffers take is on top. */
+static double memory_bytes(const taciti_scene *s, const taciti_method *method) {
+    const size_t n = s->layout->n;
+    taciti_strategy_memory m = {
+        .parameters = n * sizeof(float), .gradients = n * sizeof(float), .copy16 = n * sizeof(taciti_bf16)};
+    if (s->optim == NULL) return 0;
+    m.moments = n * taciti_optim_bytes_per_float(s->optim);
+    if (method->order == TACITI_ORDER_PARTS)
+        method->parts.memory(&method->parts, s->layout, s->optim, s->hosts->ranks, &m);
+    return (double)(m.parameters + m.gradients + m.moments + (s->bf16 ? m.copy16 : 0));
+}
+
+static bool fits(const taciti_scene *s, double bytes) {
+    const double gib = s->cluster->memory_gib, ranks = taciti_cluster_max_ranks_per_host(s->cluster);
+    return !(gib > 0) || bytes * ranks <= gib * 0x1p30;
+}
+
 static tacit_status predict(const taciti_scene *scene, const taciti_plan_options *options, model *m,
                             taciti_prediction *out) {
     double calibrated;
-    taciti_prediction p = {0};
-    TACITI_TRY(find_nic_bytes(scene, &m->method, &m->stretches, &p.nic_bytes));
-    taciti_rounds_doubts(&m->rounds, &m->links, &p.link_error, &calibrated);
+    taciti_prediction p = {.memory_bytes = memory_bytes(scene, &m->method)};
+    p.fits = fits(scene, p.memory_bytes);
+    if (has_parts(m)) {
+        p.nic_bytes = m->parts.nic_bytes;
+        taciti_parts_doubts(&m->parts, &m->links, &p.link_error, &calibrated);
+    } else {
+        TACITI_TRY(find_nic_bytes(scene, &m->method, &m->stretches, &p.nic_bytes));
+        taciti_rounds_doubts(&m->rounds, &m->links, &p.link_error, &calibrated);
+    }
     p.calibrated = calibrated > 0.5;
     p.model_error = p.calibrated || p.link_error <= 0 ? TACITI_PLAN_MODEL_ERROR : TACITI_PLAN_MODEL_ERROR_UNMEASURED;
     TACITI_TRY(run(scene, options, m, &p));
@@ -327,11 +395,11 @@ static tacit_status run_rates(const taciti_scene *scene, model *m, const double 
         taciti_links links;
         other.between_bit_per_s = bit_per_s[i];
         TACITI_TRY(taciti_links_create(&other, &links));
-        const tacit_status status = taciti_rounds_time(&m->rounds, i, &links, 1, 1);
+        const tacit_status status = time_links(m, i, &links, 1, 1);
         taciti_links_destroy(&links);
         TACITI_TRY(status);
     }
-    TACITI_TRY(taciti_recursion_run(&m->recursion, times));
+    TACITI_TRY(run_model(m, times));
     for (size_t i = 0; i < count; i++) step_s[i] = times[i].step_s;
     return TACIT_OK;
 }

@@ -189,6 +189,7 @@ static void step(state *s, size_t t) {
     case TACITI_ORDER_DENSE: step_dense(s, number); break;
     case TACITI_ORDER_AWC: (r->overlap ? step_awc : step_awc_blocking)(s, number); break;
     case TACITI_ORDER_ATC: step_atc(s, number); break;
+    case TACITI_ORDER_PARTS: break; /* plan/parts.c */
     }
 }
 

@@ -87,6 +87,7 @@ static void assert_equal_clusters(const taciti_cluster *a, const taciti_cluster 
     assert_same(a->compute_rank_spread, b->compute_rank_spread);
     assert_same(a->compute_core_share, b->compute_core_share);
     assert_same(a->hand_over_s, b->hand_over_s);
+    assert_same(a->memory_gib, b->memory_gib);
     assert_same(a->busy_alpha_s, b->busy_alpha_s);
 }
 
@@ -144,7 +145,7 @@ static void test_edges(void **state) {
         parse("{\"format\": \"tacit-cluster-1\", \"hosts\": 3, \"ranks_per_host\": [1, 10000, 7], \"links\":"
               "{\"between\": {\"latency_us\": 0, \"gbit_per_s\": 1e-6, \"fit_error\": 0}, \"inside\":"
               "{\"latency_us\": 1e8, \"gbit_per_s\": 1e6}, \"busy_latency_us\": 2.5}, \"compute\": {\"cv\": 0, "
-              "\"lag1\": -1, \"core_share\": 1e-6, \"hand_over_us\": 0}, "
+              "\"lag1\": -1, \"core_share\": 1e-6, \"memory_gib\": 1.5, \"hand_over_us\": 0}, "
               "\"notes\": \"\", \"codecs\": {\"later\": {\"encode_gb_per_s\": 1e-6, \"decode_gb_per_s\": "
               "1e6}}, \"collectives\": [{\"collective\": \"all_gather\", \"group\": \"host\", \"by\": "
               "\"\\u00e4\\\"\", \"bytes\": 9007199254740992, \"seconds\": 1e-9}]}",
@@ -155,6 +156,7 @@ static void test_edges(void **state) {
     assert_same(c.compute_lag1, -1);
     assert_same(c.compute_core_share, 1e-6);
     assert_same(c.hand_over_s, 0);
+    assert_same(c.memory_gib, 1.5);
     assert_same(c.busy_alpha_s, 2.5 / 1e6);
     assert_int_equal(c.timings[0].bytes, (size_t)1 << 53);
     assert_true(c.timings[0].spread < 0);
@@ -248,6 +250,7 @@ static const struct {
     {MIN ", \"compute\": {\"cv\": 1e999}}", "after the key \"cv\""},
     {MIN ", \"compute\": {\"cv\": 0, \"core_share\": 0}}", "core_share is 0; give a share of a core"},
     {MIN ", \"compute\": {\"cv\": 0, \"core_share\": 1.5}}", "core_share is 1.5; give a share of a core"},
+    {MIN ", \"compute\": {\"cv\": 0, \"memory_gib\": 0}}", "memory_gib is 0; give GiB of the smallest host"},
     {MIN ", \"compute\": {\"cv\": 0, \"hand_over_us\": -1}}", "hand_over_us is -1; give a number of at least 0"},
     {MIN ", \"compute\": {\"cv\": NaN}}", "'NaN', after the key \"cv\""},
     {"[]", "the file is a list; give an object: {\"format\": \"tacit-cluster-1\""},

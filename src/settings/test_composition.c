@@ -141,7 +141,6 @@ static void presets_are_defaults(void **state) {
     preset_is("none", 10, 1, 0.5);
 }
 
-/* Sparsity is the share that is not sent; it wins over a preset, and not over a factor that was given. */
 static void ratio_is_that_of_the_sketch(void **state) {
     (void)state;
     taciti_place place;
@@ -155,6 +154,7 @@ static void ratio_is_that_of_the_sketch(void **state) {
     assert_non_null(strstr(g_line, "--compress.codec tagc"));
 }
 
+/* Sparsity is the share that is not sent; it wins over a preset, and not over a factor that was given. */
 static void sparsity_is_a_factor(void **state) {
     (void)state;
     set("compress.codec", "tagc");

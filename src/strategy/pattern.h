@@ -8,11 +8,31 @@
 
 #include <stdbool.h>
 
+#include "codec/codec.h"
+#include "optim/optim.h"
+#include "tensor/layout.h"
 #include "topo/topo.h"
 
 /* When the exchange happens. DENSE: the gradient's exchange overlaps backward, and the update needs all of it. AWC:
- * parameters are exchanged during the next step. ATC: parameters are exchanged after the update, in the same step. */
-typedef enum taciti_order { TACITI_ORDER_DENSE, TACITI_ORDER_AWC, TACITI_ORDER_ATC } taciti_order;
+ * parameters are exchanged during the next step. ATC: parameters are exchanged after the update, in the same step.
+ * PARTS: gradients are reduce-scattered once, parameters gathered unit by unit (taciti_parts). */
+typedef enum taciti_order { TACITI_ORDER_DENSE, TACITI_ORDER_AWC, TACITI_ORDER_ATC, TACITI_ORDER_PARTS } taciti_order;
+
+/* Bytes of the flat arrays of one rank. */
+typedef struct taciti_strategy_memory {
+    size_t parameters, gradients, copy16, moments;
+} taciti_strategy_memory;
+
+/* What ranks hold in parts. Every rank updates its own part of the parameters. */
+typedef struct taciti_parts {
+    int passes;     /* that gather parameters: 1 the forward pass, 2 the backward pass as well */
+    bool gradients; /* the sum of one unit at most is under way while another unit's gradients are written */
+    const taciti_codec *gather; /* number format of the gathers; that of the sums is the wire */
+
+    /* What the largest part of so many ranks takes, as taciti_strategy.memory. */
+    void (*memory)(const struct taciti_parts *parts, const taciti_layout *layout, const taciti_optim_options *optim,
+                   int ranks, taciti_strategy_memory *out);
+} taciti_parts;
 
 typedef struct taciti_pattern {
     char label[64]; /* "dense", "gossip aer awc": first column of `tacit plan` */
@@ -21,6 +41,7 @@ typedef struct taciti_pattern {
     int every;                    /* steps per exchange */
     int delay;                    /* awc: additional iterations that a transfer may take */
     bool compresses;              /* its sums over all ranks can go through compress.codec */
+    taciti_parts parts;           /* of order PARTS */
     bool configured;              /* the pattern of the options; the others are alternatives */
 } taciti_pattern;
 

@@ -362,13 +362,6 @@ static const taciti_strategy *shard_stands_for(const void *options) {
     return ((const taciti_shard_options *)options)->stage == 0 ? &taciti_strategy_dp : NULL;
 }
 
-static tacit_status shard_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
-    (void)options;
-    (void)out;
-    *count = 0;
-    return TACIT_OK;
-}
-
 extern const taciti_strategy taciti_strategy_shard;
 const taciti_strategy taciti_strategy_shard = {
     .name = "shard",
@@ -377,7 +370,7 @@ const taciti_strategy taciti_strategy_shard = {
     .options = &taciti_shard_option_table,
     .options_size = sizeof(taciti_shard_options),
     .label = "stage",
-    .patterns = shard_patterns,
+    .patterns = taciti_shard_patterns,
     .create = shard_create,
     .start = shard_start,
     .ready = shard_ready,

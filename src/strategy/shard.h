@@ -128,6 +128,7 @@ void taciti_shard_memory(const taciti_strategy_context *context, size_t passes, 
 tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, size_t *out);
 uint64_t taciti_shard_reduce_bytes(const taciti_shard *s); /* of this rank; the maximum if payloads vary in size */
 uint64_t taciti_shard_gather_bytes(const taciti_shard *s);
+tacit_status taciti_shard_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count);
 uint64_t taciti_shard_bytes_per_step(const void *self);
 uint64_t taciti_shard_nic_bytes_per_step(const void *self);
 taciti_exchange_options taciti_shard_reduce_options(const taciti_exchange_options *options);

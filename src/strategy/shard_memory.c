@@ -2,6 +2,8 @@
  *
  * What strategy shard takes: memory, and bytes on the wire.
  */
+#include <stdio.h>
+
 #include "exchange/payload.h"
 #include "strategy/shard.h"
 
@@ -26,17 +28,27 @@ taciti_exchange_options taciti_shard_gather_options(const taciti_exchange_option
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static size_t own_floats(const taciti_strategy_context *c) {
+/* Whose memory it is. */
+typedef struct owner {
+    const taciti_layout *layout;
+    int rank, size;
+} owner;
+
+static owner owner_of(const taciti_strategy_context *c) {
+    return (owner){c->layout, taciti_comm_rank(c->comm), taciti_comm_size(c->comm)};
+}
+
+static size_t own_floats(const owner *o) {
     size_t n = 0;
-    for (size_t b = 0; b < c->layout->bucket_count; b++)
-        n += taciti_shard_owned(&c->layout->buckets[b], taciti_comm_rank(c->comm), taciti_comm_size(c->comm)).n;
+    for (size_t b = 0; b < o->layout->bucket_count; b++)
+        n += taciti_shard_owned(&o->layout->buckets[b], o->rank, o->size).n;
     return n;
 }
 
 /* Of what a rank holds besides its own part, it owns that share. */
-static size_t with_own(const taciti_strategy_context *c, size_t floats) {
-    const size_t size = (size_t)taciti_comm_size(c->comm), n = own_floats(c) + floats - floats / size;
-    return n < c->layout->n ? n : c->layout->n;
+static size_t with_own(const owner *o, size_t floats) {
+    const size_t n = own_floats(o) + floats - floats / (size_t)o->size;
+    return n < o->layout->n ? n : o->layout->n;
 }
 
 static bool is_early(const taciti_layout *layout, size_t unit) {
@@ -82,26 +94,26 @@ static moment head_moment(const taciti_layout *layout) {
 
 /* What each of a step's moments takes; the largest counts. */
 typedef struct holdings {
-    const taciti_strategy_context *context;
+    const owner *of;
     bool parameters, gradients; /* in parts */
     moment units;
     size_t parameter_floats, gradient_floats;
 } holdings;
 
 static void consider(holdings *h, moment m) {
-    const size_t all = h->context->layout->n;
-    const size_t p = h->parameters ? with_own(h->context, m.parameters) : all;
-    const size_t g = h->gradients ? with_own(h->context, m.gradients) : all;
+    const size_t all = h->of->layout->n;
+    const size_t p = h->parameters ? with_own(h->of, m.parameters) : all;
+    const size_t g = h->gradients ? with_own(h->of, m.gradients) : all;
     if (p + g < h->parameter_floats + h->gradient_floats) return;
     h->units = m;
     h->parameter_floats = p;
     h->gradient_floats = g;
 }
 
-void taciti_shard_memory(const taciti_strategy_context *context, size_t passes, taciti_strategy_memory *out) {
-    const taciti_shard_options *o = context->options;
-    const taciti_layout *layout = context->layout;
-    holdings h = {.context = context, .parameters = o->stage >= 3, .gradients = o->stage >= 2 && passes == 1};
+static void find_memory(const owner *of, int64_t stage, size_t passes, const taciti_optim_options *optim,
+                        taciti_strategy_memory *out) {
+    const taciti_layout *layout = of->layout;
+    holdings h = {.of = of, .parameters = stage >= 3, .gradients = stage >= 2 && passes == 1};
     consider(&h, (moment){taciti_shard_room(layout), 0}); /* the forward pass */
     consider(&h, head_moment(layout));
     for (size_t u = 0; u < layout->unit_count; u++) consider(&h, backward_moment(layout, u));
@@ -110,20 +122,55 @@ void taciti_shard_memory(const taciti_strategy_context *context, size_t passes, 
         .parameters = sizeof(float) * h.parameter_floats,
         .gradients = sizeof(float) * h.gradient_floats,
         .copy16 = sizeof(taciti_bf16) * copy,
-        .moments = own_floats(context) * taciti_optim_bytes_per_float(context->optim_options),
+        .moments = own_floats(of) * taciti_optim_bytes_per_float(optim),
     };
+}
+
+void taciti_shard_memory(const taciti_strategy_context *context, size_t passes, taciti_strategy_memory *out) {
+    const taciti_shard_options *o = context->options;
+    const owner me = owner_of(context);
+    find_memory(&me, o->stage, passes, context->optim_options, out);
+}
+
+/* ---- what the planner prices ------------------------------------------------------------------------------------- */
+
+static void memory_of_parts(const taciti_parts *parts, const taciti_layout *layout, const taciti_optim_options *optim,
+                            int ranks, taciti_strategy_memory *out) {
+    const owner first = {layout, 0, ranks}; /* no part is larger than rank 0's */
+    find_memory(&first, parts->passes == 2 ? 3 : parts->gradients ? 2 : 1, 1, optim, out);
+    if (!parts->gather->lossless) out->parameters += own_floats(&first) * sizeof(float);
+}
+
+tacit_status taciti_shard_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
+    static const char *const GATHERS[] = {[TACITI_SHARD_F32] = "f32", [TACITI_SHARD_BF16] = "bf16"};
+    const taciti_shard_options *o = options;
+    *count = 0;
+    for (int stage = 3; stage > 0; stage--)
+        for (int gather = TACITI_SHARD_F32; gather <= TACITI_SHARD_BF16; gather++) {
+            taciti_pattern *p = &out[(*count)++];
+            *p = (taciti_pattern){.order = TACITI_ORDER_PARTS,
+                                  .every = 1,
+                                  .parts = {.passes = stage == 3 ? 2 : 1,
+                                            .gradients = stage >= 2,
+                                            .gather = taciti_codec_find(GATHERS[gather]),
+                                            .memory = memory_of_parts},
+                                  .configured = stage == o->stage && gather == o->gather};
+            (void)snprintf(p->label, sizeof p->label, "shard %d gather %s", stage, GATHERS[gather]);
+        }
+    return TACIT_OK;
 }
 
 tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, size_t *out) {
     const taciti_shard_options *o = context->options;
     const taciti_exchange_options reduce = taciti_shard_reduce_options(context->exchange_options);
     const taciti_exchange_options gather = taciti_shard_gather_options(context->exchange_options, o->gather);
+    const owner me = owner_of(context);
     taciti_strategy_context half = *context;
     taciti_compress_options coded;
     half.exchange_options = &reduce;
     half.compression.half = TACITI_HALF_REDUCE_SCATTER;
     *out = taciti_compression_predict_bytes(&half);
-    if (taciti_shard_has_masters(context)) *out += own_floats(context) * sizeof(float);
+    if (taciti_shard_has_masters(context)) *out += own_floats(&me) * sizeof(float);
     if (taciti_shard_sends_changes(context)) *out += context->layout->n * sizeof(float);
     half.exchange_options = &gather;
     half.compression = taciti_compression_gather_setup(&context->compression, &coded);

@@ -49,11 +49,6 @@ typedef struct taciti_step_report {
     double pending;            /* elements of that sum whose sketch did not decode, over all ranks: they were fetched */
 } taciti_step_report;
 
-/* Bytes of the flat arrays of one rank. */
-typedef struct taciti_strategy_memory {
-    size_t parameters, gradients, copy16, moments;
-} taciti_strategy_memory;
-
 typedef struct taciti_strategy {
     const char *name, *help, *source;
 

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of the planner: steps of methods whose ranks own parts (taciti_parts). A step is a list of operations, the
+ * same on every rank: what the network asks for unit by unit (model/network.h), and what the strategy answers. All
+ * ranks take part in every transfer, and transfers go one after the other in the order in which they are submitted:
+ *
+ *   submit j   E_j = max(E of the transfer before, max over ranks i of t_i) + c_j
+ *   wait j     t_i = max(t_i, E_j)
+ *   compute s  t_i = t_i + s x factor of rank i
+ *
+ * t_i: where rank i is; c_j: seconds of the transfer. A unit's gather is submitted when the unit before it in the step
+ * is needed, its reduce-scatter when its backward pass has ended; what of it is gathered in the next step before
+ * anything is needed, at the end.
+ *
+ * c_j is half of an all-reduce of the unit's buckets (plan/links.h), with the number format of its class of traffic.
+ * Prices of other encodings belong into taciti_parts_create().
+ */
+#ifndef TACITI_PLAN_PARTS_H
+#define TACITI_PLAN_PARTS_H
+
+#include "plan/links.h"
+#include "plan/recursion.h"
+
+/* Classes of traffic. */
+enum { TACITI_PARTS_GATHER, TACITI_PARTS_REDUCE, TACITI_PARTS_CLASSES };
+
+typedef enum taciti_parts_kind { TACITI_PARTS_COMPUTE, TACITI_PARTS_SUBMIT, TACITI_PARTS_WAIT } taciti_parts_kind;
+
+typedef struct taciti_parts_op {
+    taciti_parts_kind kind;
+    size_t job;     /* class * units + unit */
+    double seconds; /* of computing */
+    bool update;    /* takes as long in every step and on every rank */
+} taciti_parts_op;
+
+typedef struct taciti_parts_plan {
+    taciti_parts_op *ops; /* of a step, owned */
+    size_t op_count, op_room;
+    size_t job_count;
+    taciti_transfer *transfers; /* [jobs] of one bucket; owned */
+    size_t *buckets;            /* [jobs] owned */
+    size_t *times;              /* [jobs] how often in a step; in the same block */
+    double *transfer_s;         /* [jobs][TACITI_SCENARIOS]; owned */
+    double nic_bytes;           /* of a step, of the busiest host, per direction */
+} taciti_parts_plan;
+
+/* wait_s: what every step waits for besides transfers. Borrows the scene. Returns owned; all transfer times are 0. */
+tacit_status taciti_parts_create(const taciti_scene *scene, const taciti_method *method, double wait_s,
+                                 taciti_parts_plan *out);
+void taciti_parts_destroy(taciti_parts_plan *plan); /* {0} is fine */
+
+/* As the functions of plan/rounds.h. */
+void taciti_parts_time(taciti_parts_plan *plan, size_t scenario, const taciti_links *links, double latency,
+                       double bytes);
+void taciti_parts_doubts(const taciti_parts_plan *plan, const taciti_links *links, double *error, double *calibrated);
+double taciti_parts_transfer_s(const taciti_parts_plan *plan);
+
+/* out[r->scenarios]. Of the recursion, reads ranks, slow, cv, seed, steps, scenarios and even. */
+tacit_status taciti_parts_run(const taciti_parts_plan *plan, const taciti_recursion *r, taciti_recursion_times *out);
+
+#endif
