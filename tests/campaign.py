@@ -5,7 +5,7 @@ import collections, concurrent.futures, itertools, json, os, random, re, shutil,
 PHASES = "start-up", "training", "evaluation", "checkpoint", "finish"
 ACTIONS = "KILL", "STOP", "TERM", "USR1", "INT"
 TARGETS = "worker", "watcher", "launcher"
-STRATEGIES = "dp", "gossip", "localsgd"
+STRATEGIES = "dp", "gossip", "localsgd", "shard", "shard --compress.codec int4 --compress.gather int8"
 FAULTS = "hang", "code", "unnamed", "left", "unreadable"
 AT_ONCE, PATIENCE_S, TIMEOUT_S = 3, 60, 4
 

@@ -64,6 +64,10 @@ check "SIGSTOP of a rank: exit 5, named, nothing left" fault STOP 2
 gossip=(--strategy gossip --gossip.topology exp)
 check "gossip, kill -9 of a rank: exit 5, named, nothing left" fault KILL 3 "${gossip[@]}"
 check "gossip, SIGSTOP of a rank: exit 5, named, nothing left" fault STOP 2 "${gossip[@]}"
+parts=(--strategy shard --compress.codec int4 --compress.gather int8)
+check "shard, kill -9 of a rank: exit 5, named, nothing left" fault KILL 3 --strategy shard
+check "compressed shard, kill -9 of a rank: exit 5, named, nothing left" fault KILL 2 "${parts[@]}"
+check "compressed shard, SIGSTOP of a rank: exit 5, named, nothing left" fault STOP 4 "${parts[@]}"
 
 asked_to_stop() {
   launch 3 "$1" --train.steps 1000000 "${@:3}" >"$work/$1.log" 2>&1 &
@@ -180,23 +184,26 @@ damage() {
 check "a damaged checkpoint is named and the one before it loads" damage
 
 # A rank's own shard that is missing: named, and the checkpoint before is used.
-missing_replica() {
-  launch 3 replica --train.steps 30 --train.save_every 10 "${gossip[@]}" || return 1
-  rm "$work/replica/ckpt/step_00000030/rank-00001.safetensors"
-  launch 3 replica --train.steps 40 --resume "${gossip[@]}" >"$work/replica.log" 2>&1
-  local status=$?; cat "$work/replica.log"
-  [ "$status" -eq 0 ] && grep -q 'rank-00001.safetensors: missing' "$work/replica.log" && grep -q 'resume at step 20' "$work/replica.log"
+missing_replica() { # DIR FLAGS...
+  local dir=$1; shift
+  launch 3 "$dir" --train.steps 30 --train.save_every 10 "$@" || return 1
+  rm "$work/$dir/ckpt/step_00000030/rank-00001.safetensors"
+  launch 3 "$dir" --train.steps 40 --resume "$@" >"$work/$dir.log" 2>&1
+  local status=$?; cat "$work/$dir.log"
+  [ "$status" -eq 0 ] && grep -q 'rank-00001.safetensors: missing' "$work/$dir.log" && grep -q 'resume at step 20' "$work/$dir.log"
 }
-check "gossip, a rank's missing shard is named and the checkpoint before it loads" missing_replica
+check "gossip, a rank's missing shard is named and the checkpoint before it loads" missing_replica replica "${gossip[@]}"
+check "shard, likewise" missing_replica parts-run "${parts[@]}"
 
-full_disk() {
+full_disk() { # KIB FLAGS...
   [ "$(id -u)" -eq 0 ] || { echo "skipped: needs root for a small tmpfs"; return 0; }
   mkdir -p "$work/small"
   unshare -m bash -c "mount -t tmpfs -o size=${1}k tmpfs '$work/small' && timeout 100 '$MPIRUN' -n 2 '$tacit' train ${nano[*]} \
-    --run.dir '$work/small' --train.steps 30 --train.save_early 5 --train.save_every 10 --train.keep 9; s=\$?; echo files:; ls -R '$work/small'; exit \$s" >"$work/full.log" 2>&1
+    --run.dir '$work/small' --train.steps 30 --train.save_early 5 --train.save_every 10 --train.keep 9 ${*:2}; s=\$?; echo files:; ls -R '$work/small'; exit \$s" >"$work/full.log" 2>&1
   local status=$?; cat "$work/full.log"
   grep -qi 'no space' "$work/full.log" && grep -q 'step_00000005' "$work/full.log" && ! sed -n '/^files:/,$p' "$work/full.log" | grep -q '\.tmp' && [ "$status" -eq 7 ]
 }
 size=$(( $(du -sk "$work/damaged/ckpt" | cut -f1) ))
 check "a full disk: loud, older checkpoints stay, training goes on to the end" full_disk $((size * 3 / 4))
+check "shard, likewise on a full disk" full_disk $((size * 9 / 8)) --strategy shard
 finish_checks

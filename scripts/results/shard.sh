@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Measures strategy shard, with and without compression, and fills the tables of docs/results/shard.md.
+#
+#   scripts/results/shard.sh [-o FOLDER] [--name NAME] [--tacit PROGRAM] [--text FILE] [SECTION ...]
+#
+# Sections, in the order in which they run when none is named:
+#   base      step of shard against dp, 4 hosts at 1 Gbit/s, gpt2-124m emulated                                            4 min
+#   two       TAGC's setting: 2 hosts, gpt2-124m emulated, uncompressed against sketches, sparse and quantised traffic     3 min
+#   hosts     4 hosts of 2 ranks at 200 Mbit/s: the automatic choice against bf16 gathers                                  3 min
+#   loss      loss after as many steps, 4 ranks, 3 seeds                                                                  15 min
+#   tables    tables of what FOLDER holds; always runs at the end
+#
+# FOLDER (default build/shard) keeps what every launch printed, with its command line beside it. A launch whose answer is there is
+# not repeated. --text (default input.txt, else ../shared/data/tinyshakespeare.txt) is tiny-shakespeare. Needs root for base, two
+# and hosts (lab/cluster); clusters are taken down at the end, also of an interrupted run. Leave the machine alone meanwhile.
+#
+# Environment, with the figures of the page as defaults: SEEDS ("1 2 3"), STEPS (1500), BLOCKS (3), FLAGS (of every training run)
+set -u -o pipefail
+cd "$(dirname "$0")/../.." || exit 2
+. scripts/mpi-environment.sh
+. scripts/results/record.sh
+
+folder="" name=shard-$$ tacit=$PWD/build/release/bin/tacit text="" shakespeare="" sections=() failures=0
+: "${SEEDS:=1 2 3}" "${STEPS:=1500}" "${BLOCKS:=3}" "${FLAGS:=}"
+
+misuse() { echo "shard.sh: $1; see scripts/results/shard.sh --help" >&2; exit 2; }
+
+while [ $# -gt 0 ]; do
+  case $1 in
+    -o | --name | --tacit | --text)
+      [ $# -ge 2 ] || misuse "$1 needs a value"
+      case $1 in -o) folder=$2 ;; --text) shakespeare=$2 ;; *) declare "${1#--}=$2" ;; esac
+      shift 2
+      ;;
+    -h | --help) sed -n '3,19s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    base | two | hosts | loss | tables) sections+=("$1"); shift ;;
+    *) misuse "unknown section or option \"$1\"" ;;
+  esac
+done
+[ ${#sections[@]} -gt 0 ] || sections=(base two hosts loss)
+[ -x "$tacit" ] || { echo "shard.sh: there is no program $tacit; build it: cmake --preset release && cmake --build build/release" >&2; exit 7; }
+tacit=$(realpath "$tacit")
+folder=${folder:-build/shard}
+mkdir -p "$folder" || exit 7
+folder=$(realpath "$folder")
+guard_lab
+
+# in turns ANSWER PROFILE FLAG...: blocks of one step of each setting. waits: until the automatic choice is made.
+turns() { local answer=$1 profile=$2; shift 2; record "$answer" $(in_lab) "$tacit" bench step --compute.emulate "$profile" --json --warm-up 1 -r 1 --blocks "$BLOCKS" "$@"; }
+waits() { local answer=$1 profile=$2; shift 2; record "$answer" $(in_lab) "$tacit" bench step --compute.emulate "$profile" --json --warm-up 16 -r 5 --blocks 1 "$@"; }
+
+section_base() {
+  lab_up 4 1 1gbit
+  turns base/steps.json gpt2-124m --strategy dp --against "strategy=shard shard.stage=3" --against "strategy=shard shard.stage=2" \
+    --against "strategy=shard shard.stage=3 shard.gather=bf16 exchange.wire=bf16"
+}
+
+section_two() {
+  local tagc="compress.codec=tagc compress.sparsity"
+  lab_up 2 1 2gbit
+  turns two/steps.json gpt2-124m --strategy shard --against "shard.gather=bf16 exchange.wire=bf16" \
+    --against "$tagc=0.8 compress.ratio=2" --against "$tagc=0.9 compress.ratio=4" --against "compress.codec=topk compress.sparsity=0.8" \
+    --against "compress.codec=int4" --against "compress.codec=int4 compress.gather=int8"
+  waits two/auto.json gpt2-124m --strategy shard --compress.codec auto
+}
+
+# Compute of byte-10m as one of 8 ranks of this machine has it.
+section_hosts() {
+  [ -s "$folder/byte-10m.json" ] || {
+    use_text shakespeare
+    record hosts/profile.txt "$MPIRUN" -n 8 "$tacit" train --model.preset byte-10m --data.train "$text" --train.batch 8 --train.steps 12 \
+      --train.eval_every 0 --train.eval_windows 0 --run.dir "$folder/run" --profile "$folder/byte-10m.json" || return 0
+  }
+  lab_up 4 2 200mbit
+  turns hosts/steps.json "$folder/byte-10m.json" --strategy shard --shard.gather bf16 --against "shard.gather=bf16 exchange.wire=bf16" \
+    --against "shard.gather=f32"
+  waits hosts/auto.json "$folder/byte-10m.json" --strategy shard --compress.codec auto
+}
+
+# method NAME: its flags.
+method() {
+  case $1 in
+    plain) ;;
+    tagc80) echo "--compress.codec topk --compress.factor 5" ;; # a sketch decodes to the same sums
+    i4i4s2) echo "--shard.stage 2 --compress.codec int4 --compress.gather int4" ;;
+    i4i8s3) echo "--compress.codec int4 --compress.gather int8" ;;
+    i4i4s3) echo "--compress.codec int4 --compress.gather int4" ;;
+  esac
+}
+
+section_loss() {
+  local seed which
+  use_text shakespeare
+  for seed in $SEEDS; do
+    for which in plain tagc80 i4i4s2 i4i8s3 i4i4s3; do
+      # shellcheck disable=SC2046,SC2086 # words
+      train_run "loss/$which-$seed" "$MPIRUN -n 4" --train.batch 32 --optim.warmup $((STEPS / 10)) --optim.lr 1e-2 --optim.weight_decay 0.2 \
+        --optim.beta2 0.99 --optim.clip 1 --train.eval_every "$STEPS" --train.eval_windows 0 --train.seed "$seed" --train.steps "$STEPS" \
+        --strategy shard $(method "$which") $FLAGS
+    done
+  done
+}
+
+section_tables() { /usr/bin/env python3 scripts/results/shard_tables.py "$folder" docs/results/shard.md; }
+
+for section in "${sections[@]}"; do [ "$section" = tables ] || "section_$section"; done
+section_tables || failures=$((failures + 1))
+[ "$failures" -eq 0 ] || { echo "shard.sh: $failures failed; run it again to repeat them alone" >&2; exit 1; }

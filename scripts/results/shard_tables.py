@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of scripts/results/shard.sh: shard_tables.py FOLDER PAGE"""
+import os
+import re
+import statistics
+import sys
+
+import record
+
+LOSSES = {
+    "plain": "uncompressed",
+    "tagc80": "TAGC: gradients at 80 % sparsity",
+    "i4i4s2": "stage 2, int4 gradients, int4 changes",
+    "i4i8s3": "int4 gradients, int8 parameters (`auto`)",
+    "i4i4s3": "int4 gradients, int4 parameters",
+}
+
+
+def seconds(setting):
+    s = setting["seconds"]["step"]
+    return "%.2f (%.2f-%.2f)" % (s["median"], s["least"], s["most"])
+
+
+def goodput(setting, rate):
+    """Share of the line that the busiest host fills: bytes on its interface over the whole step."""
+    sent = [max(h["nic_sent"] or 0, h["nic_received"] or 0) for h in setting["bytes_per_step"]["hosts"]]
+    return max(sent) * 8 / setting["seconds"]["step"]["median"] / rate if sent else 0
+
+
+def megabytes(setting):
+    return "%.1f" % (setting["bytes_per_step"]["rank_sent"] / 1e6)
+
+
+def name_of(setting, base):
+    return "`%s`" % base if setting["label"] == "base" else "`%s`" % setting["label"]
+
+
+def steps(answers, base, rate, against=None):
+    """Rows of one launch, and of the automatic choice behind it; times are divided by those of setting `against`."""
+    found = [(a, s) for a in answers if a for s in a["settings"]]
+    if not found:
+        return None
+    first = found[against or 0][1]["seconds"]["step"]["median"]
+    rows = []
+    for answer, s in found:
+        label = name_of(s, base if answer is answers[0] else base + " compress.codec=auto")
+        rows.append([label, seconds(s), "%.2f" % (s["seconds"]["step"]["median"] / first),
+                     "%.2f" % (first / s["seconds"]["step"]["median"]), megabytes(s), "%.0f %%" % (100 * goodput(s, rate)),
+                     "%.0f %%" % (100 * s["seconds"]["compute"]["mean"] / s["seconds"]["step"]["median"])])
+    return record.table(["setting", "s per step: median (least-most)", "times the first", "first / it", "MB sent per rank", "of the line",
+                         "compute"], rows)
+
+
+def losses(folder):
+    found = {}
+    for which in LOSSES:
+        for seed in range(1, 100):
+            path = os.path.join(folder, "loss", "%s-%d.jsonl" % (which, seed))
+            if os.path.exists(path):
+                run = record.read_run(path)
+                found.setdefault(which, {})[seed] = (record.evaluations(run)[-1]["val_loss"],
+                                                     statistics.harmonic_mean([m["compression"] for m in run if m.get("compression")]))
+    if "plain" not in found:
+        return None
+    rows = []
+    for which, seeds in found.items():
+        both = [s for s in seeds if s in found["plain"]]
+        above = [100 * (seeds[s][0] / found["plain"][s][0] - 1) for s in both]
+        fewer = statistics.mean(seeds[s][1] / found["plain"][s][1] for s in both)
+        rows.append([LOSSES[which], "%.1f" % fewer, ", ".join("%d: %.4f" % (s, seeds[s][0]) for s in both),
+                     "-" if which == "plain" else "%+.2f %% (%+.2f to %+.2f)" % (statistics.mean(above), min(above), max(above))])
+    return record.table(["traffic", "times fewer bytes", "seed: validation loss", "above uncompressed"], rows)
+
+
+def main():
+    folder, page = sys.argv[1:]
+    load = lambda name: record.load(folder, name)
+    answers = [a for a in map(load, ("base/steps.json", "two/steps.json", "two/auto.json", "hosts/steps.json", "hosts/auto.json")) if a]
+    tables = {
+        "machine": record.machine_line(answers),
+        "base": steps([load("base/steps.json")], "dp", 1e9),
+        "two": steps([load("two/steps.json"), load("two/auto.json")], "shard", 2e9),
+        "hosts": steps([load("hosts/steps.json"), load("hosts/auto.json")], "shard shard.gather=bf16", 2e8),
+        "loss": losses(folder),
+    }
+    tables.update({"%s commands" % s: record.commands(folder, s) for s in ("base", "two", "hosts", "loss")})
+    record.publish(tables, page, {})
+
+
+main()
