@@ -46,23 +46,28 @@ mkdir -p "$folder" || exit 7
 folder=$(realpath "$folder")
 guard_lab
 
-# in turns ANSWER PROFILE FLAG...: blocks of one step of each setting. waits: until the automatic choice is made.
-turns() { local answer=$1 profile=$2; shift 2; record "$answer" $(in_lab) "$tacit" bench step --compute.emulate "$profile" --json --warm-up 1 -r 1 --blocks "$BLOCKS" "$@"; }
-waits() { local answer=$1 profile=$2; shift 2; record "$answer" $(in_lab) "$tacit" bench step --compute.emulate "$profile" --json --warm-up 16 -r 5 --blocks 1 "$@"; }
+# measure ANSWER WARM_UP ROUNDS BLOCKS PROFILE FLAG...: a first step through a codec touches the memory of its residuals, and the
+# automatic choice is made after a dozen steps, so these need more warm-up.
+measure() {
+  local answer=$1 shape=(--warm-up "$2" -r "$3" --blocks "$4") profile=$5
+  shift 5
+  # shellcheck disable=SC2046 # words
+  record "$answer" $(in_lab) "$tacit" bench step --compute.emulate "$profile" --json "${shape[@]}" "$@"
+}
 
 section_base() {
   lab_up 4 1 1gbit
-  turns base/steps.json gpt2-124m --strategy dp --against "strategy=shard shard.stage=3" --against "strategy=shard shard.stage=2" \
+  measure base/steps.json 1 1 "$BLOCKS" gpt2-124m --strategy dp --against "strategy=shard shard.stage=3" --against "strategy=shard shard.stage=2" \
     --against "strategy=shard shard.stage=3 shard.gather=bf16 exchange.wire=bf16"
 }
 
 section_two() {
   local tagc="compress.codec=tagc compress.sparsity"
   lab_up 2 1 2gbit
-  turns two/steps.json gpt2-124m --strategy shard --against "shard.gather=bf16 exchange.wire=bf16" \
+  measure two/steps.json 3 2 2 gpt2-124m --strategy shard --against "shard.gather=bf16 exchange.wire=bf16" \
     --against "$tagc=0.8 compress.ratio=2" --against "$tagc=0.9 compress.ratio=4" --against "compress.codec=topk compress.sparsity=0.8" \
     --against "compress.codec=int4" --against "compress.codec=int4 compress.gather=int8"
-  waits two/auto.json gpt2-124m --strategy shard --compress.codec auto
+  measure two/auto.json 16 5 1 gpt2-124m --strategy shard --compress.codec auto
 }
 
 # Compute of byte-10m as one of 8 ranks of this machine has it.
@@ -73,9 +78,9 @@ section_hosts() {
       --train.eval_every 0 --train.eval_windows 0 --run.dir "$folder/run" --profile "$folder/byte-10m.json" || return 0
   }
   lab_up 4 2 200mbit
-  turns hosts/steps.json "$folder/byte-10m.json" --strategy shard --shard.gather bf16 --against "shard.gather=bf16 exchange.wire=bf16" \
+  measure hosts/steps.json 1 1 "$BLOCKS" "$folder/byte-10m.json" --strategy shard --shard.gather bf16 --against "shard.gather=bf16 exchange.wire=bf16" \
     --against "shard.gather=f32"
-  waits hosts/auto.json "$folder/byte-10m.json" --strategy shard --compress.codec auto
+  measure hosts/auto.json 16 5 1 "$folder/byte-10m.json" --strategy shard --compress.codec auto
 }
 
 # method NAME: its flags.

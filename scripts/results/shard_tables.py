@@ -36,20 +36,19 @@ def name_of(setting, base):
     return "`%s`" % base if setting["label"] == "base" else "`%s`" % setting["label"]
 
 
-def steps(answers, base, rate, against=None):
-    """Rows of one launch, and of the automatic choice behind it; times are divided by those of setting `against`."""
-    found = [(a, s) for a in answers if a for s in a["settings"]]
+def steps(answer, auto, base, rate):
+    """Rows of one launch, and of the automatic choice, whose bytes are not those of a step: it has tried both first."""
+    found = [(name_of(s, base), s) for a in (answer,) if a for s in a["settings"]]
     if not found:
         return None
-    first = found[against or 0][1]["seconds"]["step"]["median"]
-    rows = []
-    for answer, s in found:
-        label = name_of(s, base if answer is answers[0] else base + " compress.codec=auto")
-        rows.append([label, seconds(s), "%.2f" % (s["seconds"]["step"]["median"] / first),
-                     "%.2f" % (first / s["seconds"]["step"]["median"]), megabytes(s), "%.0f %%" % (100 * goodput(s, rate)),
-                     "%.0f %%" % (100 * s["seconds"]["compute"]["mean"] / s["seconds"]["step"]["median"])])
-    return record.table(["setting", "s per step: median (least-most)", "times the first", "first / it", "MB sent per rank", "of the line",
-                         "compute"], rows)
+    first = found[0][1]["seconds"]["step"]["median"]
+    rows = [[label, seconds(s), "%.2f" % (s["seconds"]["step"]["median"] / first), "%.2f" % (first / s["seconds"]["step"]["median"]),
+             megabytes(s), "%.0f %%" % (100 * goodput(s, rate))] for label, s in found]
+    for s in auto["settings"] if auto else []:
+        median = s["seconds"]["step"]["median"]
+        rows.append(["`shard compress.codec=auto`", seconds(s), "%.2f" % (median / first), "%.2f" % (first / median), "", ""])
+    return record.table(["setting", "s per step: median (least-most)", "times the first", "first / it", "MB sent per rank", "of the line"],
+                        rows)
 
 
 def losses(folder):
@@ -79,9 +78,9 @@ def main():
     answers = [a for a in map(load, ("base/steps.json", "two/steps.json", "two/auto.json", "hosts/steps.json", "hosts/auto.json")) if a]
     tables = {
         "machine": record.machine_line(answers),
-        "base": steps([load("base/steps.json")], "dp", 1e9),
-        "two": steps([load("two/steps.json"), load("two/auto.json")], "shard", 2e9),
-        "hosts": steps([load("hosts/steps.json"), load("hosts/auto.json")], "shard shard.gather=bf16", 2e8),
+        "base": steps(load("base/steps.json"), None, "dp", 1e9),
+        "two": steps(load("two/steps.json"), load("two/auto.json"), "shard", 2e9),
+        "hosts": steps(load("hosts/steps.json"), load("hosts/auto.json"), "shard shard.gather=bf16", 2e8),
         "loss": losses(folder),
     }
     tables.update({"%s commands" % s: record.commands(folder, s) for s in ("base", "two", "hosts", "loss")})

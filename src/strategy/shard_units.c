@@ -99,7 +99,10 @@ static void take_part(void *context, int thread, int threads) {
     if (c->copy16 != NULL) taciti_kernels_get()->bf16_encode(c->copy16 + at, c->parameters + at, n);
 }
 
-static bool all_present(const taciti_shard *s) {
+/* Nothing is under way, and nothing will be before the update. */
+static bool has_gathered_all(const taciti_shard *s) {
+    for (size_t b = 0; b < s->context.layout->bucket_count; b++)
+        if (s->begun[b]) return false;
     for (size_t u = 0; u < s->context.layout->unit_count; u++)
         if (s->units[u].count > 0 && s->units[u].state != TACITI_UNIT_PRESENT) return false;
     return true;
@@ -123,7 +126,7 @@ static tacit_status await(taciti_shard *s, taciti_shard_unit *unit) {
     if (s->context.copy16 != NULL || unit->gather == TACITI_GATHERS_CHANGES)
         taciti_optim_run(s->context.optim, take_part, &(take_job){s, unit});
     unit->state = TACITI_UNIT_PRESENT;
-    return s->coded_begun && all_present(s) ? taciti_shard_settle_gathers(s) : TACIT_OK;
+    return s->coded_begun && has_gathered_all(s) ? taciti_shard_settle_gathers(s) : TACIT_OK;
 }
 
 /* ---- room -------------------------------------------------------------------------------------------------------- */

@@ -156,6 +156,16 @@ static void bytes_of_both_ways_are_counted(void **state) {
     }
     discard(&sums);
     discard(&both);
+    trial dense_back = trial_of(3, 2), back = dense_back;
+    compress(&dense_back, "topk", "topk", 8);
+    compress(&back, "topk", "topk", 8);
+    dense_back.compress.back = 1;
+    play(&dense_back);
+    play(&back);
+    assert_true(dense_back.reports[0][STEPS - 1].bytes > 0.5 * f32);
+    assert_true(back.reports[0][STEPS - 1].bytes < 0.4 * f32);
+    discard(&dense_back);
+    discard(&back);
 }
 
 int main(void) {

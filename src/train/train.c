@@ -42,6 +42,17 @@ static void announce_run(const taciti_trainer *trainer) {
                        s->train.seed);
 }
 
+/* Each kind of traffic that is compressed, with what, and by whose decision. */
+static void announce_traffic(const taciti_trainer *trainer) {
+    const taciti_compression_setup setup = taciti_settings_compression(&trainer->settings->job);
+    const char *policy = setup.controller == NULL ? "fixed" : setup.controller->name;
+    const bool switches = setup.controller != NULL && setup.controller->switches;
+    if (setup.codec != NULL) taciti_trainer_say(trainer, "sends  sums through %s (%s)", setup.codec->name, policy);
+    if (setup.gather != NULL)
+        taciti_trainer_say(trainer, "sends  parameters through %s (%s)", setup.gather->name,
+                           switches ? policy : "fixed");
+}
+
 static void announce_memory(const taciti_trainer *trainer) {
     const taciti_memory_plan plan = trainer->memory;
     const taciti_model_memory *m = &plan.model;
@@ -61,7 +72,7 @@ static void record_event(taciti_trainer *trainer, int64_t step, const char *even
 /* What the step has decided about compression. */
 static void record_decision(taciti_trainer *trainer) {
     const taciti_strategy *strategy = trainer->strategy;
-    char members[LINE_BYTES];
+    char members[2 * LINE_BYTES];
     if (strategy->event != NULL && strategy->event(taciti_driver_strategy(trainer->driver), members, sizeof members))
         record_event(trainer, trainer->position.step, "compression", members);
 }
@@ -350,6 +361,7 @@ tacit_status taciti_train(taciti_comm *comm, taciti_train_settings *settings, co
     tacit_status status = taciti_trainer_prepare(&trainer, comm, settings, request);
     if (status == TACIT_OK) {
         announce_run(&trainer);
+        announce_traffic(&trainer);
         announce_memory(&trainer);
     }
     if (status == TACIT_OK && !request->dry_run) status = taciti_trainer_claim_folder(&trainer);
