@@ -162,8 +162,9 @@ static void bytes_of_both_ways_are_counted(void **state) {
     dense_back.compress.back = 1;
     play(&dense_back);
     play(&back);
-    assert_true(dense_back.reports[0][STEPS - 1].bytes > 0.5 * f32);
-    assert_true(back.reports[0][STEPS - 1].bytes < 0.4 * f32);
+    assert_true(dense_back.reports[0][STEPS - 1].bytes > f32);
+    assert_true(back.reports[0][STEPS - 1].bytes <
+                0.7 * f32); /* Adam's first changes are alike, and pass the threshold together */
     discard(&dense_back);
     discard(&back);
 }
