@@ -129,6 +129,8 @@ check "int8 gathers are a quarter" look 'a, b = steps("s3")[-1], steps("c-int8")
 assert b["bytes_sent"] < 0.3 * a["bytes_sent"], (a, b)'
 fork c-topk c-dp; check "compressed parts go on as dp" run 3 c-dp --resume
 check "with the loss of the parts" look 'near("c-topk", "c-dp", 5e-2)'
+fork s1 plain-c; check "plain parts go on compressed" coded topk 3 plain-c --resume
+check "with the loss of plain parts" look 'near("s1", "plain-c", 5e-2)'
 fork dp dp-c; check "dp goes on in compressed parts" coded topk 3 dp-c --resume
 check "with its loss" look 'near("dp", "dp-c", 5e-2)'
 

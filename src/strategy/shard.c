@@ -117,6 +117,7 @@ static tacit_status create_alone(const taciti_strategy_context *c, taciti_shard 
     if (s->units == NULL || s->own == NULL || s->begun == NULL) return TACIT_E_MEMORY;
     s->drained = s->begun + c->layout->bucket_count;
     s->saved = (uint8_t *)(s->units + c->layout->unit_count + 1);
+    s->saved[c->layout->unit_count] = true; /* a checkpoint of a run without changes says nothing else */
     TACITI_TRY(check(c));
     return describe(s);
 }
