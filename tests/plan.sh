@@ -26,6 +26,7 @@ fast=$examples/clusters/2x8-200gbit.json
 
 expect 0 "pays: " "$gpt" --cluster "$ethernet"
 expect 0 "does not pay: keep dense" "$gpt" --cluster "$fast"
+expect 3 "no prices of compressed traffic" "$gpt" --cluster "$ethernet" --strategy shard --compress.codec int4
 expect 0 "does not pay: one rank has nobody" "$gpt" --cluster "$ethernet" -n 1
 expect 0 "does not pay" "$gpt" --cluster "$ethernet" --hosts 1 --no-jitter --compute.rate 1e12
 expect 0 "cv 0.0 %" "$gpt" --cluster "$ethernet" --no-jitter

@@ -115,8 +115,18 @@ static tacit_status check_strategies(const question *q, const taciti_hosts *host
     return TACIT_OK;
 }
 
+static tacit_status check_parts(const taciti_settings *settings) {
+    const taciti_compression_setup setup = taciti_settings_compression(settings);
+    if (!taciti_settings_strategy(settings)->parts || (setup.codec == NULL && setup.gather == NULL)) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "tacit plan has no prices of compressed traffic of strategy shard yet: leave out "
+                       "compress.codec and compress.gather, or measure the step: mpirun -n N tacit "
+                       "bench step --compute.emulate PROFILE --strategy shard --compress.codec auto");
+}
+
 static tacit_status check_patterns(const taciti_settings *settings) {
     taciti_pattern patterns[TACITI_PATTERNS_MAX];
+    TACITI_TRY(check_parts(settings));
     for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++) {
         size_t count = 0;
         TACITI_TRY((*s)->patterns(taciti_settings_options(settings, (*s)->options), patterns, &count));
