@@ -20,11 +20,12 @@ commands_of_pages() {
     sed -E 's/ --model M( |$)/ --model gpt2-30m /; s/ --dtype D( |$)/ --dtype f32 /; s/ --threads N( |$)/ --threads 1 /' | sort -u
 }
 echo '{"format": "tacit-profile-1", "name": "s", "unit": "seconds", "layers": [{"name": "a", "forward_s": 1, "backward_s": 1,
-  "tensors": [{"name": "a.w", "shape": [9]}]}]}' >"$work/shakespeare.json"
+  "tensors": [{"name": "a.w", "shape": [9]}]}]}' | tee "$work/byte-10m.json" >"$work/shakespeare.json"
 count=0
 while IFS= read -r command; do
   count=$((count + 1))
-  check "page: $command" bash -c "${command//shakespeare.json/$work/shakespeare.json} --dry-run"
+  measured=${command//shakespeare.json/$work/shakespeare.json}
+  check "page: $command" bash -c "${measured//byte-10m.json/$work/byte-10m.json} --dry-run"
 done < <(commands_of_pages)
 [ "$count" -ge 15 ] || fail "only $count commands were found on the pages"
 
