@@ -94,7 +94,8 @@ static void stage_three_computes_with_what_it_sends(void **state) {
         compress(&first, NULL, "int8", 10);
         play(&first);
         all_ranks_have_the_same(&first);
-        for (size_t k = 0; k < dp.n; k++) most = fmax(most, fabs(first.parameters[0][k] - dp.parameters[0][k]));
+        for (size_t k = 0; k < dp.n; k++)
+            most = fmax(most, (double)fabsf(first.parameters[0][k] - dp.parameters[0][k]));
         assert_true(RANKS[i] == 1 ? most == 0 : most > 0 && most < 0.005);
         trial t = trial_of(RANKS[i], 3);
         t.compress = first.compress;
