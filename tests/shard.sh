@@ -142,6 +142,8 @@ expect "hosts first is not for shard" 3 'leave it out, or --strategy dp' shard 2
 expect "a fourth stage" 3 'shard.stage' shard 2 no --shard.stage 4
 expect "codecs whose payloads all ranks add" 3 'strategy dp' shard 2 no --compress.codec powersgd
 expect "parts of parameters in stage 3" 3 'shard.stage 2' shard 2 no --compress.gather topk
+expect "already in a dry run" 3 'shard.stage 2' shard 2 no --compress.gather topk --dry-run
+check "without a folder" test ! -e "$work/no"
 expect "gathers of strategies that have none" 3 'strategy shard' run 2 no --compress.gather int8
 expect "estimates" 3 'leave it out' shard 2 no --compress.codec topk --compress.estimate true
 finish_checks

@@ -12,7 +12,6 @@
  * saves; backward may have hidden it. Where both take the same, up to a twentieth, nothing is compressed.
  */
 #include <math.h>
-#include <string.h>
 
 #include "adapt/adapt.h"
 

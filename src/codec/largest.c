@@ -201,3 +201,10 @@ void taciti_select_largest_of_chunk(const float *x, size_t n, size_t k, float *w
     *below = hint_below(out->threshold);
     if (out->measure) out->near = taciti_kernels_get()->count_above(x, n, half_of(bits_of((float)out->threshold)));
 }
+
+void taciti_select_topk(const taciti_codec_call *call, const float *x, size_t n, void *scratch, taciti_selection *out) {
+    if (call->setting.threshold > 0)
+        taciti_select_by_threshold(x, n, taciti_magnitude_bits(call->setting.threshold), out);
+    else
+        taciti_select_largest(x, n, taciti_kept_of(call->setting.factor, TACITI_FACTOR, n), scratch, out);
+}

@@ -24,8 +24,11 @@ void taciti_select_by_threshold(const float *x, size_t n, uint32_t bits, taciti_
 /* work: n + 16 floats. */
 void taciti_select_largest(const float *x, size_t n, size_t k, float *work, taciti_selection *out);
 
-/* The same for one of many short arrays of about the same scale, n <= 65536. *below is 1 before the first one, and then
- * what the call before left. The arrays of *out are filled even if all elements are selected. */
+/* taciti_selector.select by the call's threshold, or else by its factor. */
+void taciti_select_topk(const taciti_codec_call *call, const float *x, size_t n, void *scratch, taciti_selection *out);
+
+/* taciti_select_largest() for one of many short arrays of about the same scale, n <= 65536. *below is 1 before the
+ * first one, and then what the call before left. The arrays of *out are filled even if all elements are selected. */
 void taciti_select_largest_of_chunk(const float *x, size_t n, size_t k, float *work, taciti_selection *out,
                                     uint32_t *below);
 

@@ -38,18 +38,18 @@ static const taciti_option_table TAGC_TABLE = {.section = "tagc",
                                                .options = TAGC_OPTIONS,
                                                .count = sizeof TAGC_OPTIONS / sizeof *TAGC_OPTIONS};
 
-static void select_largest(const taciti_codec_call *call, const float *x, size_t n, void *scratch,
-                           taciti_selection *out) {
-    if (call->setting.threshold > 0)
-        taciti_select_by_threshold(x, n, taciti_magnitude_bits(call->setting.threshold), out);
-    else
-        taciti_select_largest(x, n, taciti_kept_of(call->setting.factor, TACITI_FACTOR, n), scratch, out);
-}
-
-static const taciti_selector SKETCH = {.name = "sketch", .select = select_largest};
-static const taciti_selector TAGC = {.name = "tagc", .select = select_largest};
+/* Two selectors, since errors of payloads name the codec. */
+static const taciti_selector SKETCH = {.name = "sketch", .select = taciti_select_topk};
+static const taciti_selector TAGC = {.name = "tagc", .select = taciti_select_topk};
 TACITI_COMPOSED_FUNCTIONS_OF(sketch_, SKETCH)
 TACITI_COMPOSED_FUNCTIONS_OF(tagc_, TAGC)
+
+/* What both codecs share; they differ in defaults and names. */
+#define SKETCHES(prefix)                                                                                               \
+    .options_size = sizeof(taciti_sketch_options), .aggregation = TACITI_CODEC_GATHER, .rounds = 1, .selects = true,   \
+    .thresholds = true, .sketches = true, .keyless = true, .bound = taciti_composed_bound,                             \
+    .expected_bytes = taciti_composed_expected_bytes, .scratch_bytes = prefix##scratch_bytes,                          \
+    .encode = prefix##encode, .decode = prefix##decode, .decode_add = prefix##decode_add
 
 extern const taciti_codec taciti_codec_sketch, taciti_codec_tagc;
 const taciti_codec taciti_codec_sketch = {
@@ -58,19 +58,7 @@ const taciti_codec taciti_codec_sketch = {
     .source = "LHC (arXiv 2402.07529)",
     .preset = "compress.factor=5",
     .options = &SKETCH_TABLE,
-    .options_size = sizeof(taciti_sketch_options),
-    .aggregation = TACITI_CODEC_GATHER,
-    .rounds = 1,
-    .selects = true,
-    .thresholds = true,
-    .sketches = true,
-    .keyless = true,
-    .bound = taciti_composed_bound,
-    .expected_bytes = taciti_composed_expected_bytes,
-    .scratch_bytes = sketch_scratch_bytes,
-    .encode = sketch_encode,
-    .decode = sketch_decode,
-    .decode_add = sketch_decode_add,
+    SKETCHES(sketch_),
 };
 
 const taciti_codec taciti_codec_tagc = {
@@ -79,17 +67,5 @@ const taciti_codec taciti_codec_tagc = {
     .source = "TAGC (arXiv 2504.05638)",
     .preset = "compress.factor=5 compress.warmup=0 compress.scope=bucket",
     .options = &TAGC_TABLE,
-    .options_size = sizeof(taciti_sketch_options),
-    .aggregation = TACITI_CODEC_GATHER,
-    .rounds = 1,
-    .selects = true,
-    .thresholds = true,
-    .sketches = true,
-    .keyless = true,
-    .bound = taciti_composed_bound,
-    .expected_bytes = taciti_composed_expected_bytes,
-    .scratch_bytes = tagc_scratch_bytes,
-    .encode = tagc_encode,
-    .decode = tagc_decode,
-    .decode_add = tagc_decode_add,
+    SKETCHES(tagc_),
 };

@@ -25,14 +25,7 @@ static const taciti_option_table TABLE = {.section = "topk",
                                           .options = OPTIONS,
                                           .count = sizeof OPTIONS / sizeof *OPTIONS};
 
-static void select_topk(const taciti_codec_call *call, const float *x, size_t n, void *scratch, taciti_selection *out) {
-    if (call->setting.threshold > 0)
-        taciti_select_by_threshold(x, n, taciti_magnitude_bits(call->setting.threshold), out);
-    else
-        taciti_select_largest(x, n, taciti_kept_of(call->setting.factor, TACITI_FACTOR, n), scratch, out);
-}
-
-static const taciti_selector SELECTOR = {.name = "topk", .select = select_topk};
+static const taciti_selector SELECTOR = {.name = "topk", .select = taciti_select_topk};
 TACITI_COMPOSED_FUNCTIONS
 
 extern const taciti_codec taciti_codec_topk;

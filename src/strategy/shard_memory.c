@@ -167,6 +167,7 @@ tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, 
     const owner me = owner_of(context);
     taciti_strategy_context half = *context;
     taciti_compress_options coded;
+    TACITI_TRY(taciti_shard_check(o, &context->compression));
     half.exchange_options = &reduce;
     half.compression.half = TACITI_HALF_REDUCE_SCATTER;
     *out = taciti_compression_predict_bytes(&half);
