@@ -5,9 +5,11 @@
 #include "kernel/sets.h"
 
 #include "kernel/array_fp16.h"
+#include "kernel/array_line8.h"
 #include "kernel/array_loops.h"
 
 void taciti_kernels_fill_array_scalar(taciti_kernels *table) {
     fill_array_loops(table);
     fill_array_fp16(table);
+    fill_array_line8(table);
 }

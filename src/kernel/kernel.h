@@ -25,6 +25,16 @@
 typedef uint16_t taciti_bf16; /* upper half of an IEEE binary32; round to nearest even; NaN stays a (quiet) NaN */
 typedef uint16_t taciti_fp16; /* an IEEE binary16; round to nearest even; NaN stays a (quiet) NaN */
 
+/* 16 floats in 17 bytes: s, then 16 codes q in two's complement, of the values q 2^(s - 127). s is the smallest one,
+ * 1 .. 248, with which no magnitude is above 127 2^(s - 127); q is rounded to nearest, ties to even, and limited to
+ * +-127, which matters from 127 2^121 on. So a number changes by 1/127 of the largest magnitude of its line at most, or
+ * by 2^-127; and what was decoded is encoded to the same bytes. A line of zeros is 17 zero bytes, as is memory that was
+ * never written to. A line with a number that is not finite has s = 255 and becomes NaN. */
+enum { TACITI_LINE8_N = 16, TACITI_LINE8_BYTES = 17 };
+static inline size_t taciti_line8_bytes(size_t n) {
+    return (n / TACITI_LINE8_N + (n % TACITI_LINE8_N != 0)) * TACITI_LINE8_BYTES;
+}
+
 /* p <- keep p + share arrived, with separate roundings of product and sum; then the update, if there is one; then
  * leaving <- leaving_scale p. An operand with factor 0 is not read and may hold anything: keep 0 with share 1 copies,
  * keep 1 with share 0 changes nothing. arrived and leaving may be the same array; neither may overlap another array of
@@ -185,6 +195,9 @@ typedef struct taciti_kernels {
     void (*fp16_encode_error)(taciti_fp16 *restrict out, float *restrict error, const float *restrict x, size_t n);
     void (*fp16_decode)(float *restrict out, const taciti_fp16 *restrict x, size_t n);
     void (*fp16_add)(float *restrict acc, const taciti_fp16 *restrict x, size_t n); /* acc += x */
+    /* taciti_line8_bytes(n); zeros take the place of what a short last line lacks. */
+    void (*line8_encode)(void *restrict out, const float *restrict x, size_t n);
+    void (*line8_decode)(float *restrict out, const void *restrict in, size_t n); /* every content is legal */
     double (*sum_squares)(const float *x, size_t n);         /* products and 16 lanes in double; Inf/NaN propagate */
     double (*dot)(const float *a, const float *b, size_t n); /* likewise; a and b may be the same array */
     int (*all_finite)(const float *x, size_t n);             /* 1 when no element is Inf or NaN */
