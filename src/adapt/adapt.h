@@ -64,6 +64,7 @@ typedef struct taciti_adapt_facts {
     taciti_adapt_tally model;
     const taciti_adapt_tally *bucket; /* [buckets] */
     const size_t *bucket_bytes;       /* [buckets]; f32 */
+    const double *bucket_busy;        /* [buckets] of seconds.busy, the mean of all ranks; NULL: unknown */
     const double *histogram; /* [TACITI_MAGNITUDE_BINS] (kernel histogram, shift 20) counts of |gradient + residual|,
                                 summed over ranks; may be of a sample. NULL: not observed */
     int64_t steps; /* whose mean `seconds` are: this one and those before it that were not shown, as far as this process

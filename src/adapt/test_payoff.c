@@ -39,6 +39,37 @@ static void go(run *r, int64_t steps, double dense, double coded) {
     }
 }
 
+/* Three buckets: a long one that the codec makes faster, a short one that it does not, and one that it does when the
+ * link is slow. */
+static void buckets_that_the_codec_slows_stay_dense(void **state) {
+    (void)state;
+    run r = {.controller = taciti_controller_find("payoff")};
+    const taciti_adapt_start start = {.factor = 1, .buckets = 3, .ranks = 4, .lanes = 4};
+    double factors[3] = {0};
+    r.state = taciti_calloc(1, r.controller->state_bytes(NULL, 3));
+    r.controller->start(NULL, &start, r.state, &r.decision, factors);
+    for (; r.step < 2000; r.step++) {
+        const bool slow = r.step >= 1000, coded = r.decision.factor > 1;
+        const double dense[3] = {slow ? 0.8 : 0.2, 0.001, slow ? 0.08 : 0.02}, through[3] = {0.05, 0.003, 0.03};
+        double busy[3], sum = 0;
+        for (int b = 0; b < 3; b++) {
+            busy[b] = coded && factors[b] != 1 ? through[b] : dense[b];
+            sum += busy[b];
+        }
+        const taciti_adapt_facts facts = {.step = r.step,
+                                          .factor = r.decision.factor,
+                                          .buckets = 3,
+                                          .bucket_busy = busy,
+                                          .seconds = {.step = 0.3, .busy = sum}};
+        r.controller->decide(NULL, &facts, r.state, &r.decision, factors);
+        if (r.step < 20 || slow) continue;
+        assert_true(factors[0] == 0 && factors[1] == 1 && factors[2] == 1);
+        assert_non_null(strstr(r.decision.reason, "2 of 3 buckets stay dense"));
+    }
+    assert_true(r.decision.factor > 1 && factors[0] == 0 && factors[1] == 1 && factors[2] == 0);
+    taciti_free(r.state);
+}
+
 static void end(run *r) { taciti_free(r->state); }
 
 static void a_slow_link_is_compressed(void **state) {
@@ -107,9 +138,8 @@ static void a_copy_goes_on_alike(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_slow_link_is_compressed),
-        cmocka_unit_test(a_fast_link_is_left_alone),
-        cmocka_unit_test(a_link_that_changes_is_noticed),
+        cmocka_unit_test(a_slow_link_is_compressed),      cmocka_unit_test(a_fast_link_is_left_alone),
+        cmocka_unit_test(a_link_that_changes_is_noticed), cmocka_unit_test(buckets_that_the_codec_slows_stay_dense),
         cmocka_unit_test(a_copy_goes_on_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

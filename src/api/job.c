@@ -17,7 +17,7 @@ static const taciti_network_verbs NETWORK = {.layout = layout_of, .arrays = arra
 
 /* ---- open -------------------------------------------------------------------------------------------------------- */
 
-static tacit_status copy_layout(tacit_job *job, const taciti_layout *from) {
+static tacit_status copy_layout(tacit_job *job, const taciti_settings *settings, const taciti_layout *from) {
     TACITI_TRY(taciti_layout_create(from->tensor_count, &job->layout));
     for (size_t i = 0; i < from->tensor_count; i++) {
         const taciti_tensor *t = &from->tensors[i];
@@ -25,7 +25,7 @@ static tacit_status copy_layout(tacit_job *job, const taciti_layout *from) {
     }
     job->ready = taciti_calloc(from->tensor_count, sizeof *job->ready);
     if (job->ready == NULL) return TACIT_E_MEMORY;
-    return taciti_layout_seal(&job->layout, (size_t)job->exchange.bucket_bytes);
+    return taciti_settings_seal(settings, &job->layout);
 }
 
 /* The values of a registered table, if there is one. */
@@ -105,7 +105,7 @@ static tacit_status build_alone(tacit_job *job, const tacit_settings *settings, 
     job->own_optimizer = options->own_optimizer;
     TACITI_TRY(copy_settings(job, settings));
     TACITI_TRY(taciti_settings_check(&settings->values, taciti_comm_hosts(job->comm->comm)));
-    TACITI_TRY(copy_layout(job, &layout->layout));
+    TACITI_TRY(copy_layout(job, &settings->values, &layout->layout));
     TACITI_TRY(choose_array(job, options->parameters, "parameters", 0, &job->arrays.parameters));
     TACITI_TRY(choose_array(job, options->gradients, "gradients", 1, &job->arrays.gradients));
     clear_padding(&job->layout, job->arrays.parameters);

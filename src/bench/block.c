@@ -30,7 +30,7 @@ tacit_status taciti_bench_variant_create(const taciti_bench_setting *setting, ta
     out->compress = job->compress;
     if (out->compress.warmup < 0) out->compress.warmup = 0; /* what is measured lasts */
     TACITI_TRY(make_layout(setting, out));
-    return out->strategy->parts ? taciti_layout_seal_units(&out->layout, (size_t)job->exchange.bucket_bytes) : TACIT_OK;
+    return taciti_settings_seal(job, &out->layout);
 }
 
 void taciti_bench_variant_destroy(taciti_bench_variant *variant) {

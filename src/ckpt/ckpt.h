@@ -19,6 +19,7 @@
 
 #include "comm/comm.h"
 #include "tensor/layout.h"
+#include "tensor/state.h"
 
 /* A named array of the run: a flat array that `layout` describes, or a range of one, saved tensor by tensor as
  * "<prefix><tensor name>" (part.h says how a tensor is cut); or, with layout NULL, bytes saved as "<prefix>". */
@@ -32,6 +33,7 @@ typedef struct taciti_ckpt_array {
     const taciti_range *ranges; /* not NULL: these ranges, ascending; flat is then float 0, and begin and n are 0 */
     size_t range_count;
     void *bytes;
+    const taciti_state_access *access; /* of a whole array that is not stored as floats; NULL: it is, in `flat` */
 } taciti_ckpt_array;
 
 typedef struct taciti_ckpt_state {

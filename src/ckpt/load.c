@@ -208,6 +208,23 @@ static tacit_status add_floats(const taciti_view *view, size_t offset, size_t n,
     return TACIT_OK;
 }
 
+/* Floats at .. of an array that is not stored as floats. */
+static tacit_status read_accessed(const taciti_ckpt_array *array, size_t at, const taciti_view *view, size_t offset,
+                                  size_t n) {
+    const taciti_state_access *access = array->access;
+    float chunk[CHUNK_FLOATS], before[CHUNK_FLOATS];
+    for (size_t i = 0; i < n; i += CHUNK_FLOATS) {
+        const size_t part = n - i < CHUNK_FLOATS ? n - i : CHUNK_FLOATS;
+        TACITI_TRY(taciti_view_read(view, offset + i * sizeof *chunk, part * sizeof *chunk, chunk));
+        if (array->add) {
+            access->read(access->object, access->which, at + i, before, part);
+            taciti_kernels_get()->add(chunk, before, part);
+        }
+        access->write(access->object, access->which, at + i, chunk, part);
+    }
+    return TACIT_OK;
+}
+
 /* What a part of the array wants of the piece. */
 static tacit_status read_part(const taciti_ckpt_array *array, const taciti_ckpt_part *want,
                               const taciti_ckpt_part *stored, const taciti_safe_file *file,
@@ -216,8 +233,10 @@ static tacit_status read_part(const taciti_ckpt_array *array, const taciti_ckpt_
     const size_t stored_end = stored->first + stored->n, want_end = want->first + want->n;
     const size_t end = stored_end < want_end ? stored_end : want_end;
     if (first >= end) return TACIT_OK;
-    float *out = array->flat + want->at + (first - want->first);
-    const size_t offset = entry->offset + (first - stored->first) * sizeof *out;
+    const size_t at = want->at + (first - want->first);
+    const size_t offset = entry->offset + (first - stored->first) * sizeof(float);
+    if (array->access != NULL) return read_accessed(array, at, &file->view, offset, end - first);
+    float *out = array->flat + at;
     return array->add ? add_floats(&file->view, offset, end - first, out)
                       : taciti_view_read(&file->view, offset, (end - first) * sizeof *out, out);
 }

@@ -14,8 +14,9 @@
 #include "kernel/kernel.h"
 
 enum {
-    PREFIX_BYTES = 8,            /* the header's length */
-    HEADER_MAX_BYTES = 100000000 /* the reference implementation's cap */
+    PREFIX_BYTES = 8,             /* the header's length */
+    HEADER_MAX_BYTES = 100000000, /* the reference implementation's cap */
+    CHUNK_FLOATS = 4096
 };
 static const char metadata_key[] = "__metadata__";
 
@@ -296,13 +297,28 @@ static tacit_status write_header(taciti_sink *sink, const char *text) {
     return taciti_sink_bytes(sink, blanks, padded - bytes);
 }
 
+static tacit_status write_accessed(taciti_sink *sink, const taciti_safe_tensor *tensor) {
+    const taciti_state_access *access = tensor->access;
+    const size_t n = element_count(tensor);
+    float chunk[CHUNK_FLOATS];
+    for (size_t at = 0; at < n; at += CHUNK_FLOATS) {
+        const size_t part = n - at < CHUNK_FLOATS ? n - at : CHUNK_FLOATS;
+        access->read(access->object, access->which, tensor->at + at, chunk, part);
+        TACITI_TRY(taciti_sink_floats(sink, chunk, part, tensor->dtype == TACITI_SAFE_BF16));
+    }
+    return TACIT_OK;
+}
+
+static tacit_status write_tensor(taciti_sink *sink, const taciti_safe_tensor *tensor) {
+    if (tensor->access != NULL) return write_accessed(sink, tensor);
+    const size_t n = element_count(tensor);
+    if (tensor->dtype == TACITI_SAFE_U8) return taciti_sink_bytes(sink, tensor->data, n);
+    return taciti_sink_floats(sink, tensor->data, n, tensor->dtype == TACITI_SAFE_BF16);
+}
+
 static tacit_status write_file(taciti_sink *sink, const char *header, const taciti_safe_tensor *tensors, size_t count) {
     TACITI_TRY(write_header(sink, header));
-    for (size_t i = 0; i < count; i++)
-        TACITI_TRY(tensors[i].dtype == TACITI_SAFE_U8
-                       ? taciti_sink_bytes(sink, tensors[i].data, element_count(&tensors[i]))
-                       : taciti_sink_floats(sink, tensors[i].data, element_count(&tensors[i]),
-                                            tensors[i].dtype == TACITI_SAFE_BF16));
+    for (size_t i = 0; i < count; i++) TACITI_TRY(write_tensor(sink, &tensors[i]));
     return TACIT_OK;
 }
 

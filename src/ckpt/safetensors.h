@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "tensor/layout.h"
+#include "tensor/state.h"
 
 typedef enum taciti_safe_dtype {
     TACITI_SAFE_F32,
@@ -49,6 +50,8 @@ typedef struct taciti_safe_tensor {
     size_t shape[TACITI_TENSOR_DIMS];
     const void *data;
     taciti_safe_dtype dtype;
+    const taciti_state_access *access; /* not NULL: gives the floats instead of data, from `at` on. Borrows */
+    size_t at;
 } taciti_safe_tensor;
 
 /* Streams to `path` (not atomic by itself: callers write into a temporary folder or name), fsyncs, and returns the size

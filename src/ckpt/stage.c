@@ -175,7 +175,9 @@ static tacit_status add_part(inventory *all, const taciti_ckpt_array *array, con
         out->data = array->bytes;
         out->dtype = TACITI_SAFE_U8;
     } else {
-        out->data = array->flat + part->at;
+        out->access = array->access;
+        out->at = part->at;
+        out->data = array->access == NULL ? array->flat + part->at : NULL;
         if (taciti_ckpt_part_is_whole(part)) {
             out->dims = part->tensor->dims;
             memcpy(out->shape, part->tensor->shape, sizeof out->shape);

@@ -13,6 +13,7 @@
 #include "kernel/kernel.h"
 
 static const char replicas_key[] = "replicas";
+enum { CHUNK_FLOATS = 4096 };
 
 /* Entries as arrays of a checkpoint, with room for their names. */
 typedef struct array_list {
@@ -42,6 +43,7 @@ static void append(array_list *list, const taciti_state_entry *entry, int rank, 
         const bool whole = entry->begin == 0 && entry->n == entry->layout->n;
         out->layout = entry->layout;
         out->flat = entry->data;
+        out->access = entry->access.read != NULL ? &entry->access : NULL;
         out->begin = entry->begin;
         out->n = whole ? 0 : entry->n;
         out->ranges = entry->ranges;
@@ -70,6 +72,9 @@ static tacit_status check_table(const taciti_state *state) {
         const bool adds = entry->regroup == TACITI_STATE_SUM || entry->regroup == TACITI_STATE_MEAN;
         if (entry->owner == TACITI_STATE_OWN && adds && (entry->kind == TACITI_STATE_BYTES || !whole))
             return taciti_fail(TACIT_E_INTERNAL, "checkpoint: \"%s\": bytes and ranges of ranks cannot be added up",
+                               entry->name);
+        if (entry->access.read != NULL && (entry->kind != TACITI_STATE_ARRAY || !whole))
+            return taciti_fail(TACIT_E_INTERNAL, "checkpoint: \"%s\": only whole arrays can have another form",
                                entry->name);
     }
     return TACIT_OK;
@@ -207,6 +212,7 @@ tacit_status taciti_ckpt_save_state(taciti_comm *comm, const char *folder, int64
 
 typedef enum action {
     LEAVE,       /* as it is */
+    BEGIN_ANEW,  /* the same: what is stored has another size */
     TAKE_SHARED, /* what all ranks shared */
     TAKE_OWN,    /* what this rank had */
     TAKE_SUM,    /* of former ranks rank, rank + ranks, ... */
@@ -249,20 +255,41 @@ static const json_t *own_number(const taciti_ckpt_origin *from, int rank, const 
     return json_object_get(json_array_get(json_object_get(from->meta, replicas_key), (size_t)rank), name);
 }
 
+/* Bytes that may be lacking, of another size than the run has: of other buckets or another version. */
+static tacit_status has_other_size(const taciti_ckpt_origin *from, const taciti_state_entry *entry, int rank,
+                                   bool *out) {
+    *out = false;
+    if (entry->kind != TACITI_STATE_BYTES || !entry->optional || !is_stored_in_shards(entry)) return TACIT_OK;
+    for (int own = 0; own < 2 && !*out; own++) {
+        array_list list = {.count = 0};
+        size_t bytes = 0;
+        bool held = false;
+        append(&list, entry, own == 1 ? rank : -1, false);
+        TACITI_TRY(taciti_ckpt_find_bytes(from->path, list.arrays[0].prefix, &held, &bytes));
+        *out = held && bytes != entry->n;
+    }
+    return TACIT_OK;
+}
+
 /* Shards are looked into once for all entries. A rank looks for its own where it needs that, else for those of rank 0.
  */
 static tacit_status decide_all(const taciti_ckpt_origin *from, const taciti_state *state, action *out) {
     array_list list = {.count = 0};
-    bool held[2 * TACITI_STATE_MAX_ENTRIES] = {false};
+    bool held[2 * TACITI_STATE_MAX_ENTRIES] = {false}, other[TACITI_STATE_MAX_ENTRIES] = {false};
     const int rank = from->resumption == TACITI_RESUME_EXACTLY ? from->rank : 0;
     for (size_t i = 0; i < state->count; i++) {
-        if (!is_stored_in_shards(&state->entries[i])) continue;
+        TACITI_TRY(has_other_size(from, &state->entries[i], rank, &other[i]));
+        if (other[i] || !is_stored_in_shards(&state->entries[i])) continue;
         append(&list, &state->entries[i], -1, false);
         append(&list, &state->entries[i], rank, false);
     }
     TACITI_TRY(taciti_ckpt_find_held(from->path, list.arrays, list.count, held));
     for (size_t i = 0, at = 0; i < state->count; i++) {
         const taciti_state_entry *entry = &state->entries[i];
+        if (other[i]) {
+            out[i] = BEGIN_ANEW;
+            continue;
+        }
         if (!is_stored_in_shards(entry)) {
             out[i] = decide(from, entry, json_object_get(from->meta, entry->name) != NULL,
                             own_number(from, rank, entry->name) != NULL);
@@ -308,9 +335,26 @@ static bool contributes(const taciti_ckpt_origin *from, action what, int former)
     return what == TAKE_MEAN || (what == TAKE_SUM && former % from->ranks == from->rank);
 }
 
+static void scale_accessed(const taciti_state_entry *entry, float factor) {
+    const taciti_state_access *access = &entry->access;
+    float chunk[CHUNK_FLOATS] = {0};
+    for (size_t at = 0; at < entry->n; at += CHUNK_FLOATS) {
+        const size_t n = entry->n - at < CHUNK_FLOATS ? entry->n - at : CHUNK_FLOATS;
+        if (factor > 0) {
+            access->read(access->object, access->which, at, chunk, n);
+            taciti_kernels_get()->scale(chunk, factor, n);
+        }
+        access->write(access->object, access->which, at, chunk, n);
+    }
+}
+
 /* A factor of 0 clears. */
 static void scale(const taciti_state_entry *entry, float factor) {
     taciti_range r;
+    if (entry->access.read != NULL) {
+        scale_accessed(entry, factor);
+        return;
+    }
     for (size_t i = 0; taciti_state_range(entry, i, &r); i++) {
         float *x = (float *)entry->data + r.at;
         if (factor > 0)
@@ -423,6 +467,10 @@ tacit_status taciti_ckpt_restore_state(const taciti_ckpt_origin *from, const tac
     TACITI_TRY(check_table(state));
     TACITI_TRY(taciti_ckpt_former_ranks(from, &formers));
     TACITI_TRY(decide_all(from, state, actions));
+    for (size_t i = 0; i < state->count && from->rank == 0; i++)
+        if (actions[i] == BEGIN_ANEW)
+            taciti_log(TACITI_LOG_WARN, "%s: %s is of other buckets or of another version: it begins anew", from->path,
+                       state->entries[i].name);
     TACITI_TRY(check_refused(from, state, actions, formers));
     TACITI_TRY(restore_taken(from, state, actions));
     TACITI_TRY(restore_added(from, state, actions, formers));

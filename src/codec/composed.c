@@ -252,6 +252,26 @@ tacit_status taciti_composed_encode(const taciti_selector *selector, const tacit
     return TACIT_OK;
 }
 
+void taciti_composed_select(const taciti_selector *selector, const taciti_codec_call *call, const float *x, size_t n,
+                            float *selected, float *error) {
+    const taciti_kernels *kernels = taciti_kernels_get();
+    const encoding e = encoding_of(selector, call, n);
+    taciti_selection found = {
+        .indices = e.scratch.indices, .values = e.scratch.values, .error = error, .measure = call->tally != NULL};
+    if (n == 0) return;
+    selector->select(call, x, n, e.scratch.work, &found);
+    const bool all = found.count == groups_of(n, e.group);
+    const size_t elements = elements_of(found.indices, found.count, n, e.group);
+    if (all) {
+        memcpy(selected, x, n * sizeof *x);
+        if (error != NULL) memset(error, 0, n * sizeof *error);
+    } else {
+        memset(selected, 0, n * sizeof *selected);
+        put(selected, &e.scratch, found.count, n, e.group, e.scratch.values);
+    }
+    if (call->tally != NULL) tally(&e, &found, elements, kernels->sum_squares(all ? x : found.values, elements));
+}
+
 /* ---- decode ------------------------------------------------------------------------------------------------------ */
 /* A payload whose sizes are right. */
 typedef struct parsed {

@@ -96,8 +96,8 @@ tacit_status taciti_sketch_map(const taciti_sketch *sketch, const uint64_t *inde
 
 /* Decodes what can be decoded: x[n] = sums, 0 where the index has none and where elements stay pending. Uses up the
  * counters. The same bytes for any number of threads. *pending: number of elements that stay pending.
- * E_DATA, with x unspecified: counters without pending elements are not zero (floats: above 2^-10 of the largest), so
- * the sketch holds elements that the index lacks. */
+ * E_DATA, with x decoded but wrong, and pending not set: counters without pending elements are not zero (floats: above
+ * 2^-10 of the largest), so the sketch holds elements that the index lacks. */
 tacit_status taciti_sketch_peel(const taciti_sketch *sketch, void *counters, void *workspace, taciti_pool *pool,
                                 float *x, size_t *pending);
 

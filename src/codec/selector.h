@@ -79,6 +79,11 @@ tacit_status taciti_composed_decode(const taciti_selector *selector, const tacit
 tacit_status taciti_composed_decode_add(const taciti_selector *selector, const taciti_codec_call *call,
                                         const void *payload, size_t bytes, float *x, size_t n);
 
+/* selected[n] = the elements of x that the selector chooses, 0 elsewhere; error[n], unless NULL, = x - selected. What
+ * an encode with values in f32 and its decode would give, without a payload; call as of encode. */
+void taciti_composed_select(const taciti_selector *selector, const taciti_codec_call *call, const float *x, size_t n,
+                            float *selected, float *error);
+
 /* Mean bytes of a payload at setting.factor (0: TACITI_FACTOR), with indices at random. */
 double taciti_composed_expected_bytes(const void *options, taciti_codec_setting setting, size_t n);
 /* The same of `kept` indices among n, each of `group` elements; known: without indices. */

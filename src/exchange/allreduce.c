@@ -16,6 +16,13 @@ static taciti_range share_of(const taciti_arrangement *arrangement, const taciti
     return taciti_cut_share(arrangement, cut, piece, member);
 }
 
+/* Contiguous: piece q of `local` belongs to piece q / hosts, and to host q % hosts. */
+static taciti_range run_of(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int member) {
+    const size_t hosts = (size_t)arrangement->hosts;
+    if (member >= arrangement->lanes) return (taciti_range){0};
+    return taciti_cut_chunk(arrangement, cut, piece / hosts, member, (int)(piece % hosts));
+}
+
 static taciti_range chunk_of(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int member) {
     return taciti_cut_chunk(arrangement, cut, piece, arrangement->number, member);
 }
@@ -51,9 +58,10 @@ tacit_status taciti_allreduce_describe(const taciti_hosts *hosts, taciti_members
     *out = (taciti_allreduce){
         .encoding = *encoding, .plain = {.codec = taciti_codec_find("f32")}, .gather = requested.gather};
     TACITI_TRY(taciti_arrangement_of(hosts, members, rank, requested, &out->arrangement));
-    out->contiguous = requested.contiguous && !requested.gather && out->arrangement.hosts == out->arrangement.size;
-    choose_pipeline(out, segment_bytes);
     const taciti_arrangement *p = &out->arrangement;
+    out->contiguous = requested.contiguous && !requested.gather;
+    out->runs = out->contiguous && p->hosts < p->size ? (size_t)p->hosts : 1;
+    choose_pipeline(out, segment_bytes);
     const int local_size = taciti_arrangement_local_size(p, p->host);
     out->wire_shape = (taciti_halves_shape){.encoding = &out->encoding,
                                             .arrangement = p,
@@ -66,15 +74,16 @@ tacit_status taciti_allreduce_describe(const taciti_hosts *hosts, taciti_members
                                             .slots = out->wire_depth + 1,
                                             .window = max(out->wire_sends, p->one_host ? 2 * out->wire_depth + 2 : 0) *
                                                       (size_t)p->hosts};
-    out->local_shape = (taciti_halves_shape){.encoding = &out->plain,
-                                             .arrangement = p,
-                                             .range = share_of,
-                                             .count = local_size,
-                                             .me = p->number,
-                                             .range_n = out->segment_n * (size_t)(out->gather ? 1 : p->hosts),
-                                             .slots = out->local_depth + 1,
-                                             .lag = 2 * out->wire_depth + out->local_depth,
-                                             .window = LOCAL_SENDS * (size_t)local_size};
+    out->local_shape =
+        (taciti_halves_shape){.encoding = &out->plain,
+                              .arrangement = p,
+                              .range = out->contiguous ? run_of : share_of,
+                              .count = local_size,
+                              .me = p->number,
+                              .range_n = out->segment_n * (out->gather ? 1 : (size_t)p->hosts / out->runs),
+                              .slots = (out->local_depth + 1) * out->runs,
+                              .lag = (2 * out->wire_depth + out->local_depth) * out->runs,
+                              .window = LOCAL_SENDS * (size_t)local_size * out->runs};
     return TACIT_OK;
 }
 
@@ -187,7 +196,7 @@ taciti_residual taciti_allreduce_errors(const taciti_allreduce *reduce, float ba
 static tacit_status give_back(taciti_allreduce *reduce, const taciti_piece *t) {
     const taciti_residual *r = t->residual;
     const taciti_kernels *kernels = taciti_kernels_get();
-    TACITI_TRY(taciti_gather_await_sent(&reduce->local, t));
+    TACITI_TRY(taciti_allreduce_local(reduce, taciti_gather_await_sent, t));
     for (int member = 0; member < reduce->wire_shape.count; member++) {
         const taciti_range range = chunk_of(&reduce->arrangement, t->cut, t->piece, member);
         float *error = taciti_residual_error(r, TACITI_PAYLOAD_CONTRIBUTION, t->piece, (size_t)member);
@@ -200,40 +209,51 @@ static tacit_status give_back(taciti_allreduce *reduce, const taciti_piece *t) {
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
-/* Cycles of the pipeline between the first step of a piece and each of the others. */
+tacit_status taciti_allreduce_local(taciti_allreduce *reduce, taciti_half_step *step, const taciti_piece *t) {
+    taciti_piece run = *t;
+    for (size_t r = 0; r < reduce->runs; r++) {
+        run.piece = t->piece * reduce->runs + r;
+        TACITI_TRY(step(&reduce->local, &run));
+    }
+    return TACIT_OK;
+}
+
+/* The steps of a part, and the cycles of the pipeline before a piece reaches them. */
 typedef struct schedule {
-    bool scatter, gather;
-    size_t gather_lag; /* of the first step of the all-gather */
-    size_t last_lag;
+    bool scatter, between, to_all; /* the first two steps; the third; the last */
+    size_t between_lag, to_all_lag, last_lag;
 } schedule;
 
 static schedule schedule_of(const taciti_allreduce *reduce, taciti_half part) {
-    const size_t half = reduce->local_depth + reduce->wire_depth;
-    schedule s = {.scatter = part != TACITI_HALF_ALL_GATHER, .gather = part != TACITI_HALF_REDUCE_SCATTER};
-    s.gather_lag = s.scatter ? half : 0;
-    s.last_lag = s.gather ? s.gather_lag + half : half;
+    const size_t a = reduce->local_depth, b = reduce->wire_depth;
+    schedule s = {.scatter = taciti_half_sums(part),
+                  .between = part != TACITI_HALF_REDUCE_SCATTER && part != TACITI_HALF_SHARE_GATHER,
+                  .to_all =
+                      part == TACITI_HALF_BOTH || part == TACITI_HALF_ALL_GATHER || part == TACITI_HALF_SHARE_GATHER};
+    s.between_lag = s.scatter ? a + b : 0;
+    s.to_all_lag = s.between_lag + (s.between ? b : 0);
+    s.last_lag = s.to_all_lag + (s.to_all ? a : 0);
     return s;
 }
 
 static tacit_status scatter_cycle(taciti_allreduce *reduce, size_t cycle, taciti_piece *t) {
     const size_t a = reduce->local_depth, b = reduce->wire_depth;
-    if (piece_at(cycle, 0, t)) TACITI_TRY(taciti_scatter_begin(&reduce->local, t));
+    if (piece_at(cycle, 0, t)) TACITI_TRY(taciti_allreduce_local(reduce, taciti_scatter_begin, t));
     if (piece_at(cycle, a, t)) {
-        TACITI_TRY(taciti_scatter_end(&reduce->local, t));
+        TACITI_TRY(taciti_allreduce_local(reduce, taciti_scatter_end, t));
         TACITI_TRY(taciti_scatter_begin(&reduce->wire, t));
     }
     return piece_at(cycle, a + b, t) ? taciti_scatter_end(&reduce->wire, t) : TACIT_OK;
 }
 
-static tacit_status gather_cycle(taciti_allreduce *reduce, size_t cycle, size_t lag, taciti_piece *t) {
+static tacit_status gather_cycle(taciti_allreduce *reduce, size_t cycle, const schedule *s, taciti_piece *t) {
     const size_t a = reduce->local_depth, b = reduce->wire_depth;
-    if (piece_at(cycle, lag, t)) TACITI_TRY(taciti_gather_begin(&reduce->wire, t));
-    if (piece_at(cycle, lag + b, t)) {
-        TACITI_TRY(taciti_gather_end(&reduce->wire, t));
-        TACITI_TRY(taciti_gather_begin(&reduce->local, t));
-    }
-    if (!piece_at(cycle, lag + a + b, t)) return TACIT_OK;
-    TACITI_TRY(taciti_gather_end(&reduce->local, t));
+    if (s->between && piece_at(cycle, s->between_lag, t)) TACITI_TRY(taciti_gather_begin(&reduce->wire, t));
+    if (s->between && piece_at(cycle, s->between_lag + b, t)) TACITI_TRY(taciti_gather_end(&reduce->wire, t));
+    if (!s->to_all) return TACIT_OK;
+    if (piece_at(cycle, s->to_all_lag, t)) TACITI_TRY(taciti_allreduce_local(reduce, taciti_gather_begin, t));
+    if (!piece_at(cycle, s->to_all_lag + a, t)) return TACIT_OK;
+    TACITI_TRY(taciti_allreduce_local(reduce, taciti_gather_end, t));
     return t->residual != NULL && t->residual->back != 0 ? give_back(reduce, t) : TACIT_OK;
 }
 
@@ -244,7 +264,7 @@ static tacit_status run_halves(taciti_allreduce *reduce, float *x, size_t n, con
     taciti_piece t = {.x = x, .task = task, .residual = residual, .cut = &cut};
     for (size_t cycle = 0; cycle < cut.pieces + s.last_lag; cycle++) {
         if (s.scatter) TACITI_TRY(scatter_cycle(reduce, cycle, &t));
-        if (s.gather) TACITI_TRY(gather_cycle(reduce, cycle, s.gather_lag, &t));
+        TACITI_TRY(gather_cycle(reduce, cycle, &s, &t));
     }
     TACITI_TRY(taciti_halves_finish(&reduce->local));
     return taciti_halves_finish(&reduce->wire);
@@ -284,7 +304,7 @@ bool taciti_allreduce_owned(const taciti_allreduce *reduce, size_t n, size_t ind
     const taciti_cut cut = taciti_allreduce_cut(reduce, n);
     if (index >= (cut.contiguous ? 1 : cut.pieces)) return false;
     if (cut.contiguous) {
-        *out = taciti_cut_part((taciti_range){.n = n}, p->host, p->hosts);
+        *out = taciti_arrangement_is_lane(p) ? taciti_arrangement_range(p, n, p->number, p->host) : (taciti_range){0};
         return true;
     }
     *out = (taciti_range){.at = taciti_cut_piece(&cut, index).at};
@@ -297,7 +317,7 @@ bool taciti_allreduce_encoded(const taciti_allreduce *reduce, size_t n, size_t i
     if (n == 0 || !taciti_arrangement_is_lane(p)) return false;
     const taciti_cut cut = taciti_allreduce_cut(reduce, n);
     if (index >= (cut.contiguous ? 1 : cut.pieces)) return false;
-    *out = cut.contiguous ? (taciti_range){.n = n} : taciti_cut_share(p, &cut, index, p->number);
+    *out = cut.contiguous ? taciti_arrangement_share(p, n, p->number) : taciti_cut_share(p, &cut, index, p->number);
     return true;
 }
 
@@ -306,8 +326,9 @@ static double halves_bytes(const taciti_allreduce *reduce, size_t n, const tacit
     const taciti_cut cut = taciti_allreduce_cut(reduce, n);
     double bytes = 0;
     for (size_t i = 0; i < cut.pieces; i++)
-        bytes += taciti_halves_bytes(&reduce->local_shape, &cut, i, reduce->local_shape.me, settings) +
-                 taciti_halves_bytes(&reduce->wire_shape, &cut, i, reduce->wire_shape.me, settings);
+        bytes += taciti_halves_bytes(&reduce->wire_shape, &cut, i, reduce->wire_shape.me, settings);
+    for (size_t i = 0; i < cut.pieces * reduce->runs; i++)
+        bytes += taciti_halves_bytes(&reduce->local_shape, &cut, i, reduce->local_shape.me, settings);
     return bytes;
 }
 

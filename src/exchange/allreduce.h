@@ -19,6 +19,9 @@
  *   wire scatter_end(u - a - b),     wire gather_begin(u - a - b)
  *   wire gather_end(u - a - 2b),     local gather_begin(u - a - 2b)
  *   local gather_end(u - 2a - 2b)
+ *
+ * With taciti_placement.contiguous a lane's share of a piece is one chunk per host, here and there in the array. Each
+ * of these is a piece of its own to `local`.
  */
 #ifndef TACITI_EXCHANGE_ALLREDUCE_H
 #define TACITI_EXCHANGE_ALLREDUCE_H
@@ -30,7 +33,8 @@ typedef struct taciti_allreduce {
     taciti_comm *comm;               /* borrows */
     taciti_encoding encoding, plain; /* between hosts, and inside a host: f32 */
     taciti_arrangement arrangement;
-    bool gather, contiguous;        /* as in taciti_placement; contiguous only in the flat arrangement */
+    bool gather, contiguous;        /* as in taciti_placement */
+    size_t runs;                    /* pieces of `local` per piece: contiguous: one per host, else 1 */
     size_t segment_n;               /* maximum of floats in one message between hosts */
     size_t local_depth, wire_depth; /* cycles between the steps of a piece */
     size_t wire_sends;              /* between hosts: messages to one member that have not yet left */
@@ -69,9 +73,11 @@ void taciti_allreduce_destroy(taciti_allreduce *reduce);
 taciti_residual taciti_allreduce_residual(const taciti_allreduce *reduce, size_t n, taciti_feedback feedback);
 taciti_residual taciti_allreduce_errors(const taciti_allreduce *reduce, float back);
 
-/* x[n] = sum over members, or one half of that:
+/* x[n] = sum over members, or a part of that (taciti_half):
  *   reduce-scatter   x holds the sum in the ranges that this rank owns; the rest of x is not specified
  *   all-gather       from x in the ranges that this rank owns to all of x on every rank
+ *   share reduce     the sum in this lane's share
+ *   share gather     from the shares of this host's lanes to all of x
  * task: NULL for both halves of bucket 0 in step 0. residual: one of the above, opened; may be NULL if the codec keeps
  * no state, and encoding errors are then lost. With one member, x does not change. Communication thread. Collective
  * over the members. */
@@ -85,6 +91,10 @@ tacit_status taciti_allreduce_observe(taciti_allreduce *reduce, float *x, size_t
 /* Sets *out to the index-th range of an array of n floats that this rank owns between the halves, in ascending order;
  * it may be empty. Returns false if there is none. */
 bool taciti_allreduce_owned(const taciti_allreduce *reduce, size_t n, size_t index, taciti_range *out);
+
+/* Runs `begin` or `end` of a half of `local` for a piece. */
+typedef tacit_status taciti_half_step(taciti_halves *halves, const taciti_piece *t);
+tacit_status taciti_allreduce_local(taciti_allreduce *reduce, taciti_half_step *step, const taciti_piece *t);
 
 /* Sets *out to the index-th range that this rank encodes contributions of; it may be empty. False if there is none. */
 bool taciti_allreduce_encoded(const taciti_allreduce *reduce, size_t n, size_t index, taciti_range *out);

@@ -106,16 +106,27 @@ taciti_range taciti_cut_share(const taciti_arrangement *arrangement, const tacit
     return taciti_cut_part(taciti_cut_piece(cut, piece), lane, arrangement->lanes);
 }
 
-static taciti_range chunk_of_owner(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece,
-                                   int owner) {
-    const taciti_range all = taciti_cut_part((taciti_range){.n = cut->n}, owner, arrangement->hosts);
-    const size_t chunk_n = cut->piece_n / (size_t)arrangement->hosts, at = piece * chunk_n;
+taciti_range taciti_arrangement_range(const taciti_arrangement *arrangement, size_t n, int lane, int host) {
+    return taciti_cut_part((taciti_range){.n = n}, lane * arrangement->hosts + host,
+                           arrangement->lanes * arrangement->hosts);
+}
+
+taciti_range taciti_arrangement_share(const taciti_arrangement *arrangement, size_t n, int lane) {
+    const taciti_range first = taciti_arrangement_range(arrangement, n, lane, 0);
+    const taciti_range last = taciti_arrangement_range(arrangement, n, lane, arrangement->hosts - 1);
+    return (taciti_range){first.at, last.at + last.n - first.at};
+}
+
+static taciti_range chunk_of_range(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int lane,
+                                   int host) {
+    const taciti_range all = taciti_arrangement_range(arrangement, cut->n, lane, host);
+    const size_t chunk_n = cut->piece_n / (size_t)(arrangement->hosts * arrangement->lanes), at = piece * chunk_n;
     if (at >= all.n) return (taciti_range){.at = all.at + all.n};
     return (taciti_range){.at = all.at + at, .n = all.n - at < chunk_n ? all.n - at : chunk_n};
 }
 
 taciti_range taciti_cut_chunk(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int lane,
                               int host) {
-    if (cut->contiguous) return chunk_of_owner(arrangement, cut, piece, host);
+    if (cut->contiguous) return chunk_of_range(arrangement, cut, piece, lane, host);
     return taciti_cut_part(taciti_cut_share(arrangement, cut, piece, lane), host, arrangement->hosts);
 }

@@ -7,7 +7,8 @@
  * The flat arrangement treats every rank as a host of its own; `host_of` holds the real hosts.
  *
  *   array = pieces, one after the other in time;  piece = one share per lane;  share = one chunk per host
- *   contiguous: array = one range per rank;  chunk = the part of that range that belongs to a piece
+ *   contiguous: array = one share per lane;  share = one range per host;  chunk = the part of that range that belongs
+ * to a piece. So every lane owns one range whatever the pieces are, and a share is a range, too
  *
  * All of it is a function of data that are equal on every rank, so all members divide an array in the same way.
  */
@@ -30,7 +31,7 @@ typedef struct taciti_placement {
     taciti_scheme scheme;
     int lanes; /* maximum of lanes per host; 0: the largest number that keeps the flows of a link within TACITI_FLOWS */
     bool gather; /* between hosts, payloads of whole shares go to all; otherwise of chunks to their owners, and back */
-    bool contiguous; /* in the flat arrangement each rank owns one range of an array instead of a chunk per piece */
+    bool contiguous; /* each lane owns one range of an array instead of a chunk per piece */
 } taciti_placement;
 
 /* Maximum of flows into one link, from all lanes of all other hosts, that TCP shares without much loss. With more flows
@@ -65,12 +66,17 @@ static inline bool taciti_arrangement_is_lane(const taciti_arrangement *p) { ret
 
 typedef struct taciti_cut {
     size_t n, piece_n, pieces;
-    bool contiguous; /* only in the flat arrangement; pieces are then no ranges */
+    bool contiguous; /* pieces and their shares are then no ranges */
 } taciti_cut;
 
 /* The part of `count` parts of an array that has this index; parts differ by at most 16 floats. */
 taciti_range taciti_cut_part(taciti_range whole, int index, int count);
 
+/* What lane `lane` of `host` owns of n floats with taciti_placement.contiguous, and that lane's share. */
+taciti_range taciti_arrangement_range(const taciti_arrangement *arrangement, size_t n, int lane, int host);
+taciti_range taciti_arrangement_share(const taciti_arrangement *arrangement, size_t n, int lane);
+
+/* The first two not of a cut that is contiguous. */
 taciti_range taciti_cut_piece(const taciti_cut *cut, size_t piece);
 taciti_range taciti_cut_share(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int lane);
 taciti_range taciti_cut_chunk(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int lane,

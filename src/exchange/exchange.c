@@ -62,7 +62,9 @@ static tacit_status move_linear(taciti_exchange *exchange, float *x, size_t n, c
     taciti_codec_call unused = {.options = NULL};
     float *error = residual != NULL ? taciti_residual_enter(residual, &all, x, &unused) : NULL;
     tally->bytes += taciti_linear_bytes(&exchange->linear, task->bucket, task->setting[TACITI_PAYLOAD_CONTRIBUTION]);
-    return taciti_linear_run(&exchange->linear, x, n, task, error, &tally->codec);
+    TACITI_TRY(taciti_linear_run(&exchange->linear, x, n, task, error, &tally->codec));
+    if (error != NULL) taciti_residual_keep(residual, all.kind, all.at, all.n);
+    return TACIT_OK;
 }
 
 static tacit_status move_by(taciti_exchange *exchange, float *x, size_t n, const taciti_bucket_task *task,
@@ -82,7 +84,7 @@ static tacit_status move_coded(taciti_exchange *exchange, float *x, size_t n, ta
     taciti_residual *residual = exchange->store.all != NULL ? &exchange->store.all[task.bucket] : NULL;
     taciti_exchange_tally *tally = &exchange->tallies[task.bucket];
     const int64_t begin_ns = taciti_now_ns();
-    const bool gathers = task.part == TACITI_HALF_ALL_GATHER;
+    const bool gathers = !taciti_half_sums(task.part);
     if (!gathers) {
         *tally = (taciti_exchange_tally){.run_ns = {0}};
         if (residual != NULL) taciti_residual_begin(residual, task.dense || exchange->moved, x, n);
@@ -128,7 +130,7 @@ static double expected_bytes(const taciti_allreduce *reduce, const taciti_layout
                              const taciti_codec_setting *settings) {
     double bytes = 0;
     for (size_t b = 0; b < layout->bucket_count; b++)
-        bytes += taciti_allreduce_expected_bytes(reduce, layout->buckets[b].n, settings);
+        if (!layout->buckets[b].plain) bytes += taciti_allreduce_expected_bytes(reduce, layout->buckets[b].n, settings);
     return bytes;
 }
 
@@ -167,6 +169,13 @@ static tacit_status check(const taciti_exchange_compression *c) {
                            "codec %s sends sketches to the owners of sums: it allows neither estimates nor "
                            "compress.collective gather",
                            c->encoding.codec->name);
+    if (f->stored != TACITI_RESIDUAL_F32 && (f->estimates || f->momentum > 0))
+        return taciti_fail(TACIT_E_CONFIG, "only errors are stored in fewer bits than f32: that allows neither "
+                                           "estimates nor momentum correction");
+    const taciti_sketch_options *sketch = c->encoding.codec->sketches ? c->encoding.options : NULL;
+    if (sketch != NULL && sketch->compat && sketch->ring != TACITI_RING_F32)
+        return taciti_fail(TACIT_E_CONFIG, "%s.compat: the released code has floats only; leave out %s.ring",
+                           c->encoding.codec->name, c->encoding.codec->name);
     if (!f->estimates || (!f->errors && f->momentum == 0)) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG, "estimates take the place of error feedback: they allow neither error feedback "
                                        "nor momentum correction");
@@ -286,28 +295,31 @@ static void begin_counting(taciti_exchange *exchange, taciti_half part) {
     exchange->counting = true;
     if (first && exchange->task.histogram != NULL)
         memset(exchange->histogram, 0, TACITI_MAGNITUDE_BINS * sizeof *exchange->histogram);
-    if (first && part == TACITI_HALF_ALL_GATHER && exchange->tallies != NULL)
+    if (first && !taciti_half_sums(part) && exchange->tallies != NULL)
         memset(exchange->tallies, 0, exchange->layout->bucket_count * sizeof *exchange->tallies);
 }
 
-static tacit_status begin(taciti_exchange *exchange, float *flat, size_t bucket, taciti_half part, const char *name) {
+tacit_status taciti_exchange_begin_part(taciti_exchange *exchange, float *flat, size_t bucket, taciti_half part) {
+    static const char *const NAMES[] = {[TACITI_HALF_BOTH] = "all-reduce of bucket",
+                                        [TACITI_HALF_REDUCE_SCATTER] = "reduce-scatter of bucket",
+                                        [TACITI_HALF_ALL_GATHER] = "all-gather of bucket",
+                                        [TACITI_HALF_SHARE_REDUCE] = "all-reduce between hosts of bucket",
+                                        [TACITI_HALF_LANE_GATHER] = "all-gather between hosts of bucket",
+                                        [TACITI_HALF_SHARE_GATHER] = "all-gather inside hosts of bucket"};
     taciti_bucket_task task = exchange->task;
     task.bucket = bucket;
     task.part = part;
+    if (exchange->layout->buckets[bucket].plain) {
+        task.dense = true;
+        task.trial = 0;
+        task.histogram = NULL;
+    }
     begin_counting(exchange, part);
-    return taciti_bucket_begin(&exchange->jobs, flat, &task, name);
+    return taciti_bucket_begin(&exchange->jobs, flat, &task, NAMES[part]);
 }
 
 tacit_status taciti_exchange_begin(taciti_exchange *exchange, float *flat, size_t bucket) {
-    return begin(exchange, flat, bucket, TACITI_HALF_BOTH, "all-reduce of bucket");
-}
-
-tacit_status taciti_reduce_scatter_begin(taciti_exchange *exchange, float *flat, size_t bucket) {
-    return begin(exchange, flat, bucket, TACITI_HALF_REDUCE_SCATTER, "reduce-scatter of bucket");
-}
-
-tacit_status taciti_all_gather_begin(taciti_exchange *exchange, float *flat, size_t bucket) {
-    return begin(exchange, flat, bucket, TACITI_HALF_ALL_GATHER, "all-gather of bucket");
+    return taciti_exchange_begin_part(exchange, flat, bucket, TACITI_HALF_BOTH);
 }
 
 tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket) {
@@ -315,6 +327,12 @@ tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket) {
 }
 
 tacit_status taciti_exchange_run(taciti_exchange *exchange, float *flat) {
+    const size_t buckets = exchange->layout->bucket_count;
+    if (exchange->compresses) {
+        for (size_t b = 0; b < buckets; b++) TACITI_TRY(taciti_exchange_begin(exchange, flat, b));
+        for (size_t b = 0; b < buckets; b++) TACITI_TRY(taciti_exchange_wait(exchange, b));
+        return TACIT_OK;
+    }
     begin_counting(exchange, TACITI_HALF_BOTH);
     return taciti_bucket_run_all(&exchange->jobs, flat, &exchange->task, "all-reduce of bucket");
 }
@@ -356,6 +374,10 @@ float *taciti_exchange_residual(const taciti_exchange *exchange, taciti_residual
     return taciti_store_array(&exchange->store, which, &bytes);
 }
 
+bool taciti_exchange_narrow_residual(taciti_exchange *exchange, taciti_residual_array which, taciti_state_access *out) {
+    return taciti_store_narrow(&exchange->store, which, out);
+}
+
 void *taciti_exchange_codec_state(const taciti_exchange *exchange, size_t *bytes) {
     if (exchange->is_linear) return taciti_linear_states(&exchange->linear, bytes);
     if (exchange->is_sketched) return taciti_sketch_reduce_state(&exchange->sketches, bytes);
@@ -375,6 +397,7 @@ taciti_route taciti_exchange_route(const taciti_exchange *exchange) {
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 static uint64_t bucket_bytes(const taciti_exchange *exchange, size_t bucket, taciti_codec_setting setting) {
     const size_t n = exchange->layout->buckets[bucket].n;
+    if (exchange->layout->buckets[bucket].plain) return taciti_allreduce_bytes(&exchange->dense, n);
     if (exchange->is_linear) return taciti_linear_bytes(&exchange->linear, bucket, setting);
     if (exchange->is_sketched) return taciti_sketch_reduce_bytes(&exchange->coded, n);
     return taciti_allreduce_bytes(main_of(exchange), n);
@@ -383,6 +406,7 @@ static uint64_t bucket_bytes(const taciti_exchange *exchange, size_t bucket, tac
 static uint64_t bucket_nic_bytes(const taciti_exchange *exchange, size_t bucket, taciti_codec_setting setting,
                                  int host) {
     const size_t n = exchange->layout->buckets[bucket].n;
+    if (exchange->layout->buckets[bucket].plain) return taciti_allreduce_nic_bytes(&exchange->dense, n, host);
     if (exchange->is_linear) return taciti_linear_nic_bytes(&exchange->linear, bucket, setting, host);
     if (exchange->is_sketched) return taciti_sketch_reduce_nic_bytes(&exchange->coded, n, host);
     return taciti_allreduce_nic_bytes(main_of(exchange), n, host);

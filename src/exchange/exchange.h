@@ -26,6 +26,7 @@
 #include "exchange/arrangement.h"
 #include "exchange/residual.h"
 #include "tensor/layout.h"
+#include "tensor/state.h"
 
 typedef struct taciti_exchange_options {
     taciti_text wire;     /* exchange.wire: the name of a dense codec; "": f32 */
@@ -47,7 +48,8 @@ typedef enum taciti_route {
     TACITI_ROUTE_GATHER   /* everything to all: one encoding; only contributions have residuals */
 } taciti_route;
 
-/* Compresses what travels between hosts, or, if all ranks share one host, between ranks. */
+/* Compresses what travels between hosts, or, if all ranks share one host, between ranks; but for buckets that are
+ * plain, which are dense in every step. */
 typedef struct taciti_exchange_compression {
     taciti_encoding encoding; /* of any class; LINEAR: payloads travel as exchange.wire, see linear.h */
     taciti_feedback feedback;
@@ -91,12 +93,11 @@ void taciti_exchange_at(taciti_exchange *exchange, int64_t step, const taciti_ex
  * thread, does not block; without one, the bucket holds the result on return. */
 tacit_status taciti_exchange_begin(taciti_exchange *exchange, float *flat, size_t bucket);
 
-/* Start one half of an all-reduce, under the same contract. Reduce-scatter: the ranges of the bucket that this rank
- * owns receive the sum; the rest of the bucket is unspecified. All-gather: all ranks receive those ranges from their
- * owners; an owner replaces its own range by what the others decode. Both in sequence are bit-equal to the all-reduce,
- * for codecs whose payload does not depend on the key or on the length of a short array. */
-tacit_status taciti_reduce_scatter_begin(taciti_exchange *exchange, float *flat, size_t bucket);
-tacit_status taciti_all_gather_begin(taciti_exchange *exchange, float *flat, size_t bucket);
+/* Starts a part of an all-reduce (taciti_half), under the same contract. Reduce-scatter: the ranges of the bucket that
+ * this rank owns receive the sum; the rest of the bucket is unspecified. All-gather: all ranks receive those ranges
+ * from their owners; an owner replaces its own range by what the others decode. Both in sequence are bit-equal to the
+ * all-reduce, for codecs whose payload does not depend on the key or on the length of a short array. */
+tacit_status taciti_exchange_begin_part(taciti_exchange *exchange, float *flat, size_t bucket, taciti_half part);
 
 /* Sets *out to the index-th range of the flat array that this rank owns in that bucket, in ascending order; it may be
  * empty. Returns false if there is none. If ranks share hosts, only lanes own ranges. Any thread. */
@@ -120,6 +121,9 @@ const uint64_t *taciti_exchange_histogram(const taciti_exchange *exchange);
  * 0 wherever this rank encodes nothing; and the codec's state. NULL, *bytes = 0: there is none, on any rank. Between
  * two steps, until the next settle. */
 float *taciti_exchange_residual(const taciti_exchange *exchange, taciti_residual_array which);
+/* The same for errors in a narrow form (taciti_feedback.stored), of which taciti_exchange_residual() has none. Borrows
+ * the exchange. Returns false if there are none. */
+bool taciti_exchange_narrow_residual(taciti_exchange *exchange, taciti_residual_array which, taciti_state_access *out);
 void *taciti_exchange_codec_state(const taciti_exchange *exchange, size_t *bytes);
 
 /* Call it after writing to these arrays, before the first step. moved: they are those of another number of ranks or of

@@ -22,7 +22,19 @@ typedef struct taciti_encoding {
     taciti_codec_setting expected; /* messages are sized for payloads at this setting; every other one is legal, too */
 } taciti_encoding;
 
-typedef enum taciti_half { TACITI_HALF_BOTH, TACITI_HALF_REDUCE_SCATTER, TACITI_HALF_ALL_GATHER } taciti_half;
+/* Which part of an all-reduce. Its steps: inside hosts to lanes, between hosts to owners, back to lanes, back to all.
+ */
+typedef enum taciti_half {
+    TACITI_HALF_BOTH,
+    TACITI_HALF_REDUCE_SCATTER, /* the first two steps */
+    TACITI_HALF_ALL_GATHER,     /* the last two */
+    TACITI_HALF_SHARE_REDUCE,   /* the first three: every lane has the sum of its share */
+    TACITI_HALF_LANE_GATHER,    /* the third: from owners to the lanes */
+    TACITI_HALF_SHARE_GATHER    /* the last: from the lanes of a host to all of its ranks */
+} taciti_half;
+static inline bool taciti_half_sums(taciti_half part) {
+    return part == TACITI_HALF_BOTH || part == TACITI_HALF_REDUCE_SCATTER || part == TACITI_HALF_SHARE_REDUCE;
+}
 
 /* A rank encodes its contribution to a sum, and the result where it owns it. */
 typedef enum taciti_payload_kind { TACITI_PAYLOAD_CONTRIBUTION, TACITI_PAYLOAD_RESULT } taciti_payload_kind;

@@ -11,6 +11,34 @@ static size_t cells(const taciti_residual *r, int kind) {
 
 static bool in_cells(const taciti_residual *r) { return r->back != 0; }
 
+static size_t min(size_t a, size_t b) { return a < b ? a : b; }
+
+/* ---- forms ------------------------------------------------------------------------------------------------------- */
+size_t taciti_residual_form_bytes(taciti_residual_form form, size_t n) {
+    if (form == TACITI_RESIDUAL_INT8) return taciti_line8_bytes(n);
+    return n * (form == TACITI_RESIDUAL_BF16 ? sizeof(taciti_bf16) : sizeof(float));
+}
+
+void taciti_residual_widen(taciti_residual_form form, const void *stored, size_t at, float *out, size_t n) {
+    const char *from = (const char *)stored + taciti_residual_form_bytes(form, at);
+    if (form == TACITI_RESIDUAL_INT8)
+        taciti_kernels_get()->line8_decode(out, from, n);
+    else if (form == TACITI_RESIDUAL_BF16)
+        taciti_kernels_get()->bf16_decode(out, (const taciti_bf16 *)(const void *)from, n);
+    else
+        memcpy(out, from, n * sizeof *out);
+}
+
+void taciti_residual_narrow(taciti_residual_form form, void *stored, size_t at, const float *x, size_t n) {
+    char *to = (char *)stored + taciti_residual_form_bytes(form, at);
+    if (form == TACITI_RESIDUAL_INT8)
+        taciti_kernels_get()->line8_encode(to, x, n);
+    else if (form == TACITI_RESIDUAL_BF16)
+        taciti_kernels_get()->bf16_encode((taciti_bf16 *)(void *)to, x, n);
+    else
+        memcpy(to, x, n * sizeof *x);
+}
+
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
 static bool has(const taciti_residual *r, taciti_residual_array which) {
     const taciti_feedback *f = &r->feedback;
@@ -22,7 +50,7 @@ size_t taciti_residual_bytes(const taciti_residual *r, taciti_residual_array whi
     if (which == TACITI_RESIDUAL_STATE)
         return r->lasting ? (cells(r, TACITI_PAYLOAD_CONTRIBUTION) + cells(r, TACITI_PAYLOAD_RESULT)) * r->state_bytes
                           : 0;
-    return has(r, which) ? taciti_round_up(n * sizeof(float), TACITI_ALIGN_BYTES) : 0;
+    return has(r, which) ? taciti_round_up(taciti_residual_form_bytes(r->feedback.stored, n), TACITI_ALIGN_BYTES) : 0;
 }
 
 static size_t cell_bytes(const taciti_residual *r, int kind) { return cells(r, kind) * r->cell_n * sizeof(float); }
@@ -54,16 +82,39 @@ float *taciti_residual_error(const taciti_residual *r, taciti_payload_kind kind,
     return floats_at(&r->arrays[kind], 0, cell_of(r, kind, piece, member) * r->cell_n);
 }
 
+static bool is_narrow(const taciti_residual *r) { return r->feedback.stored != TACITI_RESIDUAL_F32; }
+
+static float *scratch_at(const taciti_residual *r, size_t at) { return r->scratch + (r->scratch_is_bucket ? at : 0); }
+
+static bool is_committed(const taciti_residual *r, taciti_residual_array which) {
+    const taciti_versions *v = &r->arrays[which];
+    return v->held[v->now] && !r->flushed;
+}
+
 /* The committed floats there, or NULL if they are zeros. */
 static const float *committed(const taciti_residual *r, taciti_residual_array which, size_t at) {
+    return is_committed(r, which) ? floats_at(&r->arrays[which], r->arrays[which].now, at) : NULL;
+}
+
+/* The same for n errors, whatever their form; of a narrow one they are in the scratch memory. */
+static const float *committed_errors(const taciti_residual *r, taciti_residual_array which, size_t at, size_t n) {
     const taciti_versions *v = &r->arrays[which];
-    return v->held[v->now] && !r->flushed ? floats_at(v, v->now, at) : NULL;
+    if (!is_narrow(r)) return committed(r, which, at);
+    if (!is_committed(r, which)) return NULL;
+    taciti_residual_widen(r->feedback.stored, v->at[v->now], at, scratch_at(r, at), n);
+    return scratch_at(r, at);
+}
+
+/* The step under way writes to the array. */
+static taciti_versions *write_to(taciti_residual *r, taciti_residual_array which) {
+    taciti_versions *v = &r->arrays[which];
+    v->written = v->held[!v->now] = true;
+    return v;
 }
 
 /* The floats there that the step under way writes. */
 static float *coming(taciti_residual *r, taciti_residual_array which, size_t at) {
-    taciti_versions *v = &r->arrays[which];
-    v->written = v->held[!v->now] = true;
+    const taciti_versions *v = write_to(r, which);
     return floats_at(v, !v->now, at);
 }
 
@@ -90,7 +141,7 @@ static void add_momentum(taciti_residual *r, size_t at, float *x, size_t n) {
 }
 
 static void add_residual(const taciti_residual *r, taciti_payload_kind kind, size_t at, float *x, size_t n) {
-    const float *residual = committed(r, (taciti_residual_array)kind, at);
+    const float *residual = committed_errors(r, (taciti_residual_array)kind, at, n);
     const float decay = kind == TACITI_PAYLOAD_CONTRIBUTION ? (float)r->feedback.decay : 1;
     if (residual == NULL) return;
     if (decay == 1)
@@ -101,7 +152,7 @@ static void add_residual(const taciti_residual *r, taciti_payload_kind kind, siz
 
 double taciti_residual_squares(const taciti_residual *r, const taciti_residual_place *p) {
     const bool adds = !in_cells(r) && r->feedback.errors;
-    const float *residual = adds ? committed(r, TACITI_RESIDUAL_CONTRIBUTION, p->at) : NULL;
+    const float *residual = adds ? committed_errors(r, TACITI_RESIDUAL_CONTRIBUTION, p->at, p->n) : NULL;
     if (residual == NULL) return 0;
     return r->feedback.decay * r->feedback.decay * taciti_kernels_get()->sum_squares(residual, p->n);
 }
@@ -119,12 +170,13 @@ float *taciti_residual_enter(taciti_residual *r, const taciti_residual_place *p,
     if (f->momentum > 0 && p->kind == TACITI_PAYLOAD_CONTRIBUTION) add_momentum(r, p->at, x, p->n);
     if (!f->errors) return NULL;
     add_residual(r, p->kind, p->at, x, p->n);
-    return coming(r, (taciti_residual_array)p->kind, p->at);
+    return is_narrow(r) ? scratch_at(r, p->at) : coming(r, (taciti_residual_array)p->kind, p->at);
 }
 
 tacit_status taciti_residual_leave(taciti_residual *r, const taciti_residual_place *p, const float *x,
                                    const taciti_codec *codec, const taciti_codec_call *call, taciti_payload payload) {
     const taciti_feedback *f = &r->feedback;
+    taciti_residual_keep(r, p->kind, p->at, p->n);
     if (in_cells(r) || p->kind == TACITI_PAYLOAD_RESULT) return TACIT_OK;
     if (f->estimates) {
         float *estimate = coming(r, TACITI_RESIDUAL_CONTRIBUTION, p->at);
@@ -135,6 +187,12 @@ tacit_status taciti_residual_leave(taciti_residual *r, const taciti_residual_pla
         taciti_kernels_get()->keep_equal(coming(r, TACITI_RESIDUAL_MEMORY, p->at),
                                          coming(r, TACITI_RESIDUAL_CONTRIBUTION, p->at), x, p->n);
     return TACIT_OK;
+}
+
+void taciti_residual_keep(taciti_residual *r, taciti_payload_kind kind, size_t at, size_t n) {
+    if (in_cells(r) || !is_narrow(r)) return;
+    const taciti_versions *v = write_to(r, (taciti_residual_array)kind);
+    taciti_residual_narrow(r->feedback.stored, v->at[!v->now], at, scratch_at(r, at), n);
 }
 
 void taciti_residual_accumulate(taciti_residual *r, taciti_residual_array which, size_t at, float *x, size_t n) {
@@ -149,7 +207,10 @@ void taciti_residual_begin(taciti_residual *r, bool flush, float *x, size_t n) {
     if (!flush || !r->feedback.errors) return;
     const float *u = committed(r, TACITI_RESIDUAL_MEMORY, 0);
     if (u != NULL) taciti_kernels_get()->add_scaled(x, u, (float)r->feedback.momentum, n);
-    for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++) add_residual(r, (taciti_payload_kind)kind, 0, x, n);
+    const size_t step = is_narrow(r) ? r->scratch_n : n;
+    for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++)
+        for (size_t at = 0; at < n; at += step)
+            add_residual(r, (taciti_payload_kind)kind, at, x + at, min(step, n - at));
     r->flushed = true;
 }
 

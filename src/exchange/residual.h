@@ -16,18 +16,29 @@
  * Commit and drop: there are two versions of everything. An encoding reads the version of the last committed step and
  * writes the other one. Committing a step swaps the versions; dropping it changes nothing. An array that is known to be
  * zero is neither read nor added.
+ *
+ * Errors are stored as floats, or in fewer bits: as bf16, or in lines of 16 with one scale (kernel line8_*). Both
+ * versions are narrow. An encoding works on floats: enter widens a range into `scratch`, where the error is also
+ * written, and leave narrows it. What that rounds off is lost; a dropped step changes no stored bit all the same.
  */
 #ifndef TACITI_EXCHANGE_RESIDUAL_H
 #define TACITI_EXCHANGE_RESIDUAL_H
 
 #include "exchange/payload.h"
 
+typedef enum taciti_residual_form {
+    TACITI_RESIDUAL_F32,
+    TACITI_RESIDUAL_BF16,
+    TACITI_RESIDUAL_INT8
+} taciti_residual_form;
+
 typedef struct taciti_feedback {
-    bool errors;     /* errors are added to what is encoded next */
-    double decay;    /* factor of a contribution's residual; 1: nothing is forgotten */
-    double momentum; /* of contributions; 0: none. Without errors u itself is encoded, and stays (Signum) */
-    bool estimates;  /* EF21 instead: without errors, decay and momentum */
-    bool half;       /* results have none: what ranks own is not the sum that they gather */
+    bool errors;                 /* errors are added to what is encoded next */
+    double decay;                /* factor of a contribution's residual; 1: nothing is forgotten */
+    double momentum;             /* of contributions; 0: none. Without errors u itself is encoded, and stays (Signum) */
+    bool estimates;              /* EF21 instead: without errors, decay and momentum */
+    bool half;                   /* results have none: what ranks own is not the sum that they gather */
+    taciti_residual_form stored; /* how errors are; other than f32: without estimates and momentum */
 } taciti_feedback;
 
 typedef enum taciti_residual_array {
@@ -58,6 +69,9 @@ typedef struct taciti_residual {
                    errors lie in cells of cell_n floats, piece i uses the cells of i % pieces, and only one version is
                    stored */
     size_t cell_n;
+    float *scratch; /* of narrow forms; borrows. Holds one range, or the whole bucket, each element at its place */
+    size_t scratch_n;
+    bool scratch_is_bucket; /* several ranges are entered before the first one is left */
 
     bool flushed; /* in the step under way, arrays have been added to the bucket and count as empty */
     taciti_versions arrays[TACITI_RESIDUAL_ARRAYS];
@@ -68,6 +82,14 @@ typedef struct taciti_residual_place {
     taciti_payload_kind kind;
     size_t piece, member, at, n;
 } taciti_residual_place;
+
+/* Bytes of n floats in that form. Floats `at` .., a multiple of 16, begin at byte taciti_residual_form_bytes(at). */
+size_t taciti_residual_form_bytes(taciti_residual_form form, size_t n);
+
+/* Convert floats at .. at + n of what is stored; of a short last line of int8, zeros are stored behind it. Any thread.
+ */
+void taciti_residual_widen(taciti_residual_form form, const void *stored, size_t at, float *out, size_t n);
+void taciti_residual_narrow(taciti_residual_form form, void *stored, size_t at, const float *x, size_t n);
 
 /* Bytes of one version of an array for a bucket of n floats. */
 size_t taciti_residual_bytes(const taciti_residual *residual, taciti_residual_array which, size_t n);
@@ -91,6 +113,10 @@ double taciti_residual_squares(const taciti_residual *residual, const taciti_res
 /* Called after the encoding of x, with its payload. */
 tacit_status taciti_residual_leave(taciti_residual *residual, const taciti_residual_place *place, const float *x,
                                    const taciti_codec *codec, const taciti_codec_call *call, taciti_payload payload);
+
+/* leave() for an error that was changed after it, and for encodings without payload: elements at .. are stored as they
+ * are now in the array that enter() has returned. Floats are stored already. */
+void taciti_residual_keep(taciti_residual *residual, taciti_payload_kind kind, size_t at, size_t n);
 
 /* Estimates: x[n], the sum of what was decoded for elements at .. of the bucket, becomes the array's new content. */
 void taciti_residual_accumulate(taciti_residual *residual, taciti_residual_array which, size_t at, float *x, size_t n);

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "codec/released.h"
 
 enum { LINE = TACITI_SKETCH_LINE, MIN_ROWS = 3 };
 
@@ -48,6 +49,21 @@ taciti_sketch_form taciti_sketch_form_of(size_t n, int members, size_t measured,
     return form;
 }
 
+size_t taciti_sketch_room(size_t n, double density) {
+    static const double ROOM = 1 + 1. / 16;
+    const double known = density * (double)n, room = known * ROOM + LINE * sqrt(known / LINE);
+    return room < (double)n ? (size_t)room : n;
+}
+
+taciti_sketch_form taciti_sketch_form_released(size_t n, int members, double ratio) {
+    const double used = ratio > 0 ? ratio : TACITI_RELEASED_RATIO;
+    const size_t rows = taciti_sketch_compat_rows(n, TACITI_RELEASED_UNIT, used);
+    taciti_sketch_form form = {
+        .sketch = taciti_sketch_init_compat(n, TACITI_RELEASED_UNIT, rows > 1 ? rows : 1, members), .released = true};
+    form.dense = front_bytes(n) + taciti_sketch_bytes(&form.sketch) >= n * sizeof(float);
+    return form;
+}
+
 size_t taciti_sketch_contribution_bytes(const taciti_sketch_form *form) {
     if (form->dense) return form->sketch.n * sizeof(float);
     return front_bytes(form->sketch.n) + taciti_sketch_bytes(&form->sketch);
@@ -71,12 +87,13 @@ tacit_status taciti_sketch_contribute(const taciti_sketch_form *form, const floa
         memcpy(message, x, n * sizeof *x);
         return TACIT_OK;
     }
-    memset(message, 0, taciti_sketch_contribution_bytes(form));
     taciti_sketch_index(x, n, message);
     h.max = largest(x, n);
     if (sketch->numbers.ring != TACITI_RING_F32)
         h.refused = h.max * sketch->numbers.scale <= sketch->numbers.max ? 0U : 1U;
-    memcpy((char *)message + index_bytes(n), &h, sizeof h);
+    char *rest = (char *)message + index_bytes(n);
+    memset(rest, 0, taciti_sketch_contribution_bytes(form) - index_bytes(n));
+    memcpy(rest, &h, sizeof h);
     return h.refused ? TACIT_OK : taciti_sketch_add(sketch, x, (char *)message + front_bytes(n));
 }
 
@@ -106,7 +123,10 @@ tacit_status taciti_sketch_take(taciti_sketch_total *sum, const void *message, b
     memcpy(&h, bytes + index_bytes(n), sizeof h);
     if (h.refused > 1 || !(h.max >= 0 || isnan(h.max)))
         return taciti_fail(TACIT_E_DATA, "a sketch of %zu elements has no legal head", n);
-    taciti_sketch_merge(sum->union_, message, n);
+    if (sum->form.released)
+        taciti_released_merge(sum->union_, message, n);
+    else
+        taciti_sketch_merge(sum->union_, message, n);
     sum->refused = sum->refused || h.refused != 0;
     sum->max = isfinite(h.max) ? fmaxf(sum->max, h.max) : INFINITY;
     if (first)
@@ -131,6 +151,13 @@ static tacit_status peel(taciti_sketch_total *sum, size_t *pending, bool *whole)
     return *whole ? TACIT_OK : status;
 }
 
+/* The union is not needed any more when bits of what is estimated overwrite it. */
+static tacit_status decode_released(taciti_sketch_total *sum) {
+    const taciti_sketch *sketch = &sum->form.sketch;
+    return taciti_released_decode(sketch, sum->union_, sum->counters, sum->workspace, sum->union_, sum->x,
+                                  &sum->estimated);
+}
+
 tacit_status taciti_sketch_resolve(taciti_sketch_total *sum, taciti_sketch_reply *reply) {
     const taciti_sketch *sketch = &sum->form.sketch;
     const size_t n = sketch->n;
@@ -139,7 +166,10 @@ tacit_status taciti_sketch_resolve(taciti_sketch_total *sum, taciti_sketch_reply
     if (n % 64 != 0 && sum->union_[n / 64] >> (n % 64) != 0)
         return taciti_fail(TACIT_E_DATA, "the index of %zu elements has bits behind its end", n);
     const size_t measured = taciti_sketch_measure(sum->union_, n);
-    if (!sum->form.dense && !whole) TACITI_TRY(peel(sum, &pending, &whole));
+    if (sum->form.released && !sum->form.dense)
+        TACITI_TRY(decode_released(sum));
+    else if (!sum->form.dense && !whole)
+        TACITI_TRY(peel(sum, &pending, &whole));
     if (whole)
         pending = taciti_sketch_union(sum->union_, n);
     else if (pending > 0)

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "exchange/store.h"
 
+#include <string.h>
+
+#include "kernel/kernel.h"
+
+enum { LINE = TACITI_LINE8_N, CHUNK = 4096 };
+
 static taciti_residual residual_of(const taciti_allreduce *reduce, size_t n, taciti_feedback feedback) {
     if (reduce != NULL) return taciti_allreduce_residual(reduce, n, feedback);
     return (taciti_residual){.pieces = 1, .members = 1, .feedback = feedback, .lasting = true};
@@ -18,27 +24,43 @@ static size_t version_bytes(const taciti_allreduce *reduce, const taciti_layout 
     return bytes;
 }
 
-/* Of both versions of an array of floats: what this rank encodes, or owns. */
-static size_t touched_bytes(const taciti_allreduce *reduce, const taciti_layout *layout, taciti_residual_array which) {
+static size_t min(size_t a, size_t b) { return a < b ? a : b; }
+static size_t padded(size_t n) { return taciti_round_up(n, LINE); }
+
+/* Floats of scratch memory: of the longest range that is encoded at once. Sketches are of all ranges of a bucket, and
+ * without `reduce` a bucket is one range. */
+static size_t scratch_n(const taciti_allreduce *reduce, const taciti_layout *layout, taciti_feedback feedback) {
+    size_t n = 0;
+    if (!feedback.errors || feedback.stored == TACITI_RESIDUAL_F32) return 0;
+    for (size_t b = 0; b < layout->bucket_count; b++)
+        if (padded(layout->buckets[b].n) > n) n = padded(layout->buckets[b].n);
+    if (reduce == NULL || reduce->encoding.codec->sketches) return n;
+    return min(n, padded(reduce->wire_shape.range_n));
+}
+
+/* Of both versions of an array of floats, or errors: what this rank encodes, or owns. */
+static size_t touched_bytes(const taciti_allreduce *reduce, const taciti_layout *layout, taciti_residual_form form,
+                            taciti_residual_array which) {
     size_t bytes = 0;
     taciti_range r;
-    if (reduce == NULL) return 2 * layout->n * sizeof(float);
+    if (reduce == NULL) return 2 * taciti_residual_form_bytes(form, layout->n);
     for (size_t b = 0; b < layout->bucket_count; b++)
         for (size_t i = 0; which == TACITI_RESIDUAL_RESULT
                                ? !reduce->gather && taciti_allreduce_owned(reduce, layout->buckets[b].n, i, &r)
                                : taciti_allreduce_encoded(reduce, layout->buckets[b].n, i, &r);
              i++)
-            bytes += r.n * sizeof(float);
+            bytes += taciti_residual_form_bytes(form, r.n);
     return 2 * bytes;
 }
 
 size_t taciti_store_predict_bytes(const taciti_allreduce *reduce, const taciti_layout *layout,
                                   taciti_feedback feedback) {
-    size_t bytes = 2 * version_bytes(reduce, layout, feedback, TACITI_RESIDUAL_STATE);
+    size_t bytes = 2 * version_bytes(reduce, layout, feedback, TACITI_RESIDUAL_STATE), errors = 0;
     for (int a = 0; a < TACITI_RESIDUAL_STATE; a++)
         if (version_bytes(reduce, layout, feedback, (taciti_residual_array)a) > 0)
-            bytes += touched_bytes(reduce, layout, (taciti_residual_array)a);
-    return bytes;
+            errors += touched_bytes(reduce, layout, feedback.stored, (taciti_residual_array)a);
+    if (errors > 0) bytes += scratch_n(reduce, layout, feedback) * sizeof(float);
+    return bytes + errors;
 }
 
 /* Where an array is written in parts only, huge pages would need memory for the gaps. */
@@ -51,7 +73,8 @@ static tacit_status create_pages(taciti_store *store, const taciti_allreduce *re
             TACITI_TRY((small ? taciti_pages_create_small : taciti_pages_create)(bytes, "the residuals of the exchange",
                                                                                  &store->pages[a][version]));
     }
-    return TACIT_OK;
+    const size_t scratch = scratch_n(reduce, store->layout, feedback) * sizeof(float);
+    return scratch == 0 ? TACIT_OK : taciti_pages_create_small(scratch, "residuals on their way", &store->scratch);
 }
 
 static void open_buckets(taciti_store *store, const taciti_allreduce *reduce, taciti_feedback feedback) {
@@ -59,6 +82,9 @@ static void open_buckets(taciti_store *store, const taciti_allreduce *reduce, ta
     for (size_t b = 0; b < store->layout->bucket_count; b++) {
         taciti_residual *one = &store->all[b];
         *one = residual_of(reduce, store->layout->buckets[b].n, feedback);
+        one->scratch = store->scratch.base;
+        one->scratch_n = store->scratch.bytes / sizeof(float);
+        one->scratch_is_bucket = reduce == NULL || reduce->encoding.codec->sketches;
         for (int a = 0; a < TACITI_RESIDUAL_ARRAYS; a++) {
             taciti_versions *v = &one->arrays[a];
             v->bytes = taciti_residual_bytes(one, (taciti_residual_array)a, store->layout->buckets[b].n);
@@ -70,7 +96,7 @@ static void open_buckets(taciti_store *store, const taciti_allreduce *reduce, ta
 
 tacit_status taciti_store_create(const taciti_allreduce *reduce, const taciti_layout *layout, taciti_feedback feedback,
                                  taciti_store *out) {
-    *out = (taciti_store){.layout = layout};
+    *out = (taciti_store){.layout = layout, .form = feedback.stored};
     size_t bytes = 0;
     for (int a = 0; a < TACITI_RESIDUAL_ARRAYS; a++)
         bytes += version_bytes(reduce, layout, feedback, (taciti_residual_array)a);
@@ -88,6 +114,7 @@ void taciti_store_destroy(taciti_store *store) {
     taciti_free(store->all);
     for (int a = 0; a < TACITI_RESIDUAL_ARRAYS; a++)
         for (int version = 0; version < 2; version++) taciti_pages_destroy(&store->pages[a][version]);
+    taciti_pages_destroy(&store->scratch);
     *store = (taciti_store){0};
 }
 
@@ -105,7 +132,8 @@ void taciti_store_settle(taciti_store *store, bool taken) {
 }
 
 void *taciti_store_array(const taciti_store *store, taciti_residual_array which, size_t *bytes) {
-    *bytes = store->all == NULL ? 0 : store->pages[which][0].bytes;
+    const bool floats = which == TACITI_RESIDUAL_STATE || store->form == TACITI_RESIDUAL_F32;
+    *bytes = store->all == NULL || !floats ? 0 : store->pages[which][0].bytes;
     return *bytes == 0 ? NULL : store->pages[which][store->all[0].arrays[which].now].base;
 }
 
@@ -115,4 +143,52 @@ void taciti_store_restored(taciti_store *store) {
             taciti_versions *v = &store->all[b].arrays[a];
             v->held[v->now] = v->bytes > 0;
         }
+}
+
+/* ---- narrow forms as floats -------------------------------------------------------------------------------------- */
+/* Whole lines of a bucket, of which floats `skip` .. skip + take are wanted. */
+typedef struct span {
+    void *stored;
+    size_t first, n, skip, take;
+} span;
+
+/* The lines that hold float `at` of the flat array and up to n - 1 behind it. */
+static span span_at(const taciti_store *store, int which, size_t at, size_t n) {
+    const taciti_bucket *b = store->layout->buckets;
+    while (at >= b->offset + b->n) b++;
+    const taciti_versions *v = &store->all[b - store->layout->buckets].arrays[which];
+    span s = {.stored = v->at[v->now], .skip = (at - b->offset) % LINE};
+    s.first = at - b->offset - s.skip;
+    s.n = min(min(padded(s.skip + n), CHUNK), b->n - s.first);
+    s.take = min(n, s.n - s.skip);
+    return s;
+}
+
+static void read_floats(void *object, int which, size_t at, float *out, size_t n) {
+    const taciti_store *store = object;
+    float lines[CHUNK];
+    for (size_t done = 0; done < n;) {
+        const span s = span_at(store, which, at + done, n - done);
+        taciti_residual_widen(store->form, s.stored, s.first, lines, s.n);
+        memcpy(out + done, lines + s.skip, s.take * sizeof *out);
+        done += s.take;
+    }
+}
+
+static void write_floats(void *object, int which, size_t at, const float *x, size_t n) {
+    const taciti_store *store = object;
+    float lines[CHUNK];
+    for (size_t done = 0; done < n;) {
+        const span s = span_at(store, which, at + done, n - done);
+        taciti_residual_widen(store->form, s.stored, s.first, lines, s.n);
+        memcpy(lines + s.skip, x + done, s.take * sizeof *x);
+        taciti_residual_narrow(store->form, s.stored, s.first, lines, s.n);
+        done += s.take;
+    }
+}
+
+bool taciti_store_narrow(taciti_store *store, taciti_residual_array which, taciti_state_access *out) {
+    if (store->all == NULL || store->form == TACITI_RESIDUAL_F32 || store->pages[which][0].bytes == 0) return false;
+    *out = (taciti_state_access){.object = store, .which = (int)which, .read = read_floats, .write = write_floats};
+    return which != TACITI_RESIDUAL_STATE;
 }

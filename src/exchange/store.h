@@ -7,11 +7,14 @@
 
 #include "exchange/allreduce.h"
 #include "tensor/layout.h"
+#include "tensor/state.h"
 
 typedef struct taciti_store {
     const taciti_layout *layout;                   /* borrows */
     taciti_residual *all;                          /* [bucket_count]; NULL: nothing is stored. Owned, like the next */
     taciti_pages pages[TACITI_RESIDUAL_ARRAYS][2]; /* both versions of every array */
+    taciti_pages scratch;                          /* of narrow forms, for all buckets: one is encoded at a time */
+    taciti_residual_form form;
 } taciti_store;
 
 /* reduce: who encodes what; NULL: every rank encodes whole buckets, and nobody encodes results. Not collective. */
@@ -27,8 +30,13 @@ size_t taciti_store_predict_bytes(const taciti_allreduce *reduce, const taciti_l
 void taciti_store_settle(taciti_store *store, bool taken);
 
 /* Returns the committed content of an array, and its bytes: floats of the flat array, or the codec's state. NULL: there
- * is none. The content may be replaced between two steps, with taciti_store_restored() afterwards. */
+ * is none, or it is stored in a narrow form. The content may be replaced between two steps, with
+ * taciti_store_restored() afterwards. */
 void *taciti_store_array(const taciti_store *store, taciti_residual_array which, size_t *bytes);
 void taciti_store_restored(taciti_store *store);
+
+/* Errors in a narrow form, whose floats at .. at + n of the flat array can be read and written instead, for
+ * checkpoints. Returns false if there are none. Borrows the store, which must not move. */
+bool taciti_store_narrow(taciti_store *store, taciti_residual_array which, taciti_state_access *out);
 
 #endif

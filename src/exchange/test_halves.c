@@ -84,10 +84,9 @@ static void tear_down(bench *b) {
     taciti_free(b->sum);
 }
 
-typedef tacit_status begin_part(taciti_exchange *exchange, float *flat, size_t bucket);
-
-static void run_part(const bench *b, begin_part *begin, float *x) {
-    for (size_t i = 0; i < b->layout.bucket_count; i++) CHECK(begin(b->exchange, x, i) == TACIT_OK);
+static void run_part(const bench *b, taciti_half part, float *x) {
+    for (size_t i = 0; i < b->layout.bucket_count; i++)
+        CHECK(taciti_exchange_begin_part(b->exchange, x, i, part) == TACIT_OK);
     for (size_t i = 0; i < b->layout.bucket_count; i++) CHECK(taciti_exchange_wait(b->exchange, i) == TACIT_OK);
 }
 
@@ -132,7 +131,7 @@ static void sum_exactly(taciti_comm *comm, void *context) {
         taciti_exchange_at(b.exchange, step, &EVERYTHING);
         fill(comm, step, b.x, b.layout.n);
         const taciti_comm_counters before = taciti_comm_count(comm);
-        run_part(&b, taciti_exchange_begin, b.x);
+        run_part(&b, TACITI_HALF_BOTH, b.x);
         const uint64_t sent = taciti_comm_count(comm).bytes_sent - before.bytes_sent;
         const uint64_t bytes = taciti_exchange_bytes_per_step(b.exchange);
         CHECK(t->encoding.codec->fixed_size ? sent == bytes : sent <= bytes);
@@ -160,7 +159,7 @@ static void owners_share_the_array(const bench *b) {
         size_t i = 0;
         for (; taciti_exchange_owned(b->exchange, k, i, &r); i++)
             for (size_t e = r.at; e < r.at + r.n; e++) b->sum[e]++;
-        CHECK(i == 1 || !b->options.contiguous || b->options.scheme != TACITI_SCHEME_FLAT);
+        CHECK(i == 1 || !b->options.contiguous);
     }
     CHECK(taciti_comm_allreduce_f64(b->comm, b->sum, b->layout.n, TACITI_OP_SUM) == TACIT_OK);
     for (size_t k = 0; k < b->layout.bucket_count; k++)
@@ -190,11 +189,11 @@ static void compare_halves(taciti_comm *comm, void *context) {
         fill(comm, step, whole.x, whole.layout.n);
         fill(comm, step, halves.y, halves.layout.n);
         const uint64_t before = taciti_comm_count(comm).bytes_sent;
-        run_part(&whole, taciti_exchange_begin, whole.x);
+        run_part(&whole, TACITI_HALF_BOTH, whole.x);
         const uint64_t between = taciti_comm_count(comm).bytes_sent;
-        run_part(&halves, taciti_reduce_scatter_begin, halves.y);
+        run_part(&halves, TACITI_HALF_REDUCE_SCATTER, halves.y);
         owners_hold_the_sum(&halves, t, step);
-        run_part(&halves, taciti_all_gather_begin, halves.y);
+        run_part(&halves, TACITI_HALF_ALL_GATHER, halves.y);
         CHECK(taciti_comm_count(comm).bytes_sent - between == between - before);
         CHECK(memcmp(whole.x, halves.y, whole.layout.n * sizeof(float)) == 0);
         CHECK(taciti_exchange_settle(whole.exchange, true) == TACIT_OK);
@@ -202,6 +201,33 @@ static void compare_halves(taciti_comm *comm, void *context) {
     }
     tear_down(&whole);
     tear_down(&halves);
+}
+
+/* The same in the steps that stay inside hosts and those between them. */
+static void compare_steps(taciti_comm *comm, void *context) {
+    static const taciti_half WAYS[2][3] = {
+        {TACITI_HALF_REDUCE_SCATTER, TACITI_HALF_LANE_GATHER, TACITI_HALF_SHARE_GATHER},
+        {TACITI_HALF_SHARE_REDUCE, TACITI_HALF_SHARE_GATHER, TACITI_HALF_SHARE_GATHER}};
+    bench whole, parts;
+    set_up(comm, context, ERRORS, &whole);
+    for (int way = 0; way < 2; way++) {
+        set_up(comm, context, ERRORS, &parts);
+        fill(comm, 0, whole.x, whole.layout.n);
+        fill(comm, 0, parts.x, parts.layout.n);
+        taciti_exchange_at(whole.exchange, 0, &SOME);
+        taciti_exchange_at(parts.exchange, 0, &SOME);
+        run_part(&whole, TACITI_HALF_BOTH, whole.x);
+        for (int i = 0; i < 3; i++) run_part(&parts, WAYS[way][i], parts.x);
+        CHECK(memcmp(whole.x, parts.x, whole.layout.n * sizeof(float)) == 0);
+        CHECK(taciti_exchange_settle(whole.exchange, false) == TACIT_OK);
+        tear_down(&parts);
+    }
+    tear_down(&whole);
+}
+
+static void steps_one_after_the_other_are_the_all_reduce(void **state) {
+    (void)state;
+    try_all(compare_steps);
 }
 
 static void halves_one_after_the_other_are_the_all_reduce(void **state) {
@@ -225,7 +251,7 @@ static size_t copy_residuals(const bench *b, float *out) {
 static void exchange_step(const bench *b, int64_t step, taciti_exchange_setting setting, float *x) {
     taciti_exchange_at(b->exchange, step, &setting);
     fill(b->comm, step, x, b->layout.n);
-    run_part(b, taciti_exchange_begin, x);
+    run_part(b, TACITI_HALF_BOTH, x);
     has_rank_0s_bits(b, x);
 }
 
@@ -304,7 +330,7 @@ static void lose_nothing(taciti_comm *comm, void *context) {
     CHECK((lost > 0) == encodes(&b, t)); /* something was held back */
     memset(b.x, 0, b.layout.n * sizeof *b.x);
     taciti_exchange_at(b.exchange, 5, &EVERYTHING);
-    run_part(&b, taciti_exchange_begin, b.x);
+    run_part(&b, TACITI_HALF_BOTH, b.x);
     CHECK(taciti_exchange_settle(b.exchange, true) == TACIT_OK);
     add_up(&b, -1);
     for (size_t i = 0; i < b.layout.n; i++) CHECK(b.sum[i] == 0);
@@ -330,7 +356,7 @@ static void watch_state(taciti_comm *comm, void *context) {
     for (size_t step = 0, taken = 0; step < 6; step++) {
         for (size_t i = 0; i < b.layout.n; i++) b.x[i] = 1;
         taciti_exchange_at(b.exchange, (int64_t)step, &SOME);
-        run_part(&b, taciti_exchange_begin, b.x);
+        run_part(&b, TACITI_HALF_BOTH, b.x);
         for (size_t k = 0; k < b.layout.bucket_count; k++)
             for (size_t i = 0; taciti_exchange_owned(b.exchange, k, i, &r); i++)
                 for (size_t e = 0; e < r.n; e++)
@@ -404,7 +430,7 @@ static void count_bytes(taciti_comm *comm, void *context) {
         for (size_t i = 0; i < b.layout.n; i++) b.x[i] = (float)value;
         const uint64_t away = test_bytes_to_other_hosts(comm);
         const taciti_comm_counters before = taciti_comm_count(comm);
-        run_part(&b, taciti_exchange_begin, b.x);
+        run_part(&b, TACITI_HALF_BOTH, b.x);
         const taciti_comm_counters after = taciti_comm_count(comm);
         const uint64_t sent = after.bytes_sent - before.bytes_sent;
         double balance = (double)sent - (double)(after.bytes_received - before.bytes_received);
@@ -474,6 +500,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_codec_sums_small_integers_exactly),
         cmocka_unit_test(halves_one_after_the_other_are_the_all_reduce),
+        cmocka_unit_test(steps_one_after_the_other_are_the_all_reduce),
         cmocka_unit_test(feedback_loses_nothing_and_a_dropped_step_leaves_no_trace),
         cmocka_unit_test(a_codecs_state_counts_the_steps_that_were_taken),
         cmocka_unit_test(keys_tell_seed_step_rank_bucket_kind_and_element_apart),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What residuals do to a contribution, without ranks: momentum with and without error feedback.
+ * What residuals do to a contribution, without ranks: momentum with and without error feedback, residuals in few bits.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@ static taciti_residual residual_of(taciti_feedback feedback) {
         r.arrays[a].bytes = taciti_residual_bytes(&r, (taciti_residual_array)a, N);
         if (r.arrays[a].bytes == 0) continue;
         assert_true(r.arrays[a].bytes <= sizeof g_memory[a][0]);
-        for (int v = 0; v < 2; v++) r.arrays[a].at[v] = g_memory[a][v];
+        for (int v = 0; v < 2; v++) r.arrays[a].at[v] = memset(g_memory[a][v], 0, sizeof g_memory[a][v]);
     }
     return r;
 }
@@ -66,10 +66,38 @@ static void momentum_with_errors_stops_where_it_is_sent(void **state) {
     step(&r, x, 1, second, true);
 }
 
+/* ---- narrow forms ------------------------------------------------------------------------------------------------ */
+/* Nothing is sent, so v = x + residual is the next residual, rounded: 130.4 and 0.3 become bf16 130 and 0.30078125, or
+ * as int8, whose scale is 2, 130 and 0. A dropped step and a flush that is dropped leave the stored bits as they are.
+ */
+static void narrow_residuals_are_rounded_when_they_are_left(void **state) {
+    (void)state;
+    static const float ROUNDED[][2] = {{130, 0.30078125F}, {130, 0}};
+    const float x[N] = {130.4F, 0.3F, 0, 0}, zeros[N] = {0};
+    for (int form = TACITI_RESIDUAL_BF16; form <= TACITI_RESIDUAL_INT8; form++) {
+        float scratch[16], v[N] = {0};
+        taciti_residual r =
+            residual_of((taciti_feedback){.errors = true, .decay = 1, .stored = (taciti_residual_form)form});
+        r.scratch = scratch;
+        r.scratch_n = 16;
+        const float *rounded = ROUNDED[form - TACITI_RESIDUAL_BF16], kept[N] = {rounded[0], rounded[1], 0, 0};
+        step(&r, x, 0, x, true);
+        assert_true(taciti_residual_squares(&r, &PLACE) ==
+                    (double)rounded[0] * (double)rounded[0] + (double)rounded[1] * (double)rounded[1]);
+        step(&r, zeros, 2, kept, false);
+        taciti_residual_begin(&r, true, v, N);
+        assert_memory_equal(v, kept, sizeof v);
+        taciti_residual_drop(&r);
+        step(&r, zeros, 2, kept, true);
+        step(&r, zeros, 0, zeros, true); /* all was sent */
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(momentum_alone_stays_where_it_is_sent),
         cmocka_unit_test(momentum_with_errors_stops_where_it_is_sent),
+        cmocka_unit_test(narrow_residuals_are_rounded_when_they_are_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

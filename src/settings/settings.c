@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "tensor/choice.h"
 
 static const taciti_option STRATEGY_OPTIONS[] = {
     TACITI_OPTION("strategy", NAME, 0, "dp", .names = taciti_strategy_name,
@@ -156,7 +157,8 @@ static const taciti_codec *gather_codec(const taciti_settings *settings) {
     const taciti_strategy *strategy = taciti_settings_strategy(settings);
     if (!is_auto(&settings->compress.gather)) return taciti_codec_find(settings->compress.gather.text);
     if (!is_auto(&settings->compress.codec) || strategy->gather_codec == NULL) return NULL;
-    return taciti_codec_find(strategy->gather_codec(taciti_settings_options(settings, strategy->options)));
+    const char *name = strategy->gather_codec(taciti_settings_options(settings, strategy->options));
+    return name == NULL ? NULL : taciti_codec_find(name);
 }
 
 taciti_compression_setup taciti_settings_compression(const taciti_settings *settings) {
@@ -231,6 +233,30 @@ tacit_status taciti_settings_complete(taciti_settings *settings) {
     TACITI_TRY(apply_preset(settings, taciti_settings_compression(settings).codec, false));
     TACITI_TRY(apply_ratio(settings));
     return apply_sparsity(settings);
+}
+
+/* ---- buckets ----------------------------------------------------------------------------------------------------- */
+
+static tacit_status mark_plain(const char *layers, taciti_layout *layout) {
+    size_t compressed = 0;
+    bool *chosen = taciti_calloc(layout->tensor_count + 1, sizeof *chosen);
+    if (chosen == NULL) return TACIT_E_MEMORY;
+    const tacit_status status = taciti_tensors_choose(layout, "compress.layers", layers, chosen);
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        layout->tensors[t].plain = !chosen[t];
+        compressed += chosen[t];
+    }
+    taciti_free(chosen);
+    if (status != TACIT_OK || compressed > 0) return status;
+    return taciti_fail(TACIT_E_CONFIG, "compress.layers %s leaves nothing to compress: --compress.codec none", layers);
+}
+
+tacit_status taciti_settings_seal(const taciti_settings *settings, taciti_layout *layout) {
+    const taciti_compression_setup setup = taciti_settings_compression(settings);
+    const size_t bucket_bytes = (size_t)settings->exchange.bucket_bytes;
+    if (setup.codec != NULL || setup.gather != NULL) TACITI_TRY(mark_plain(settings->compress.layers.text, layout));
+    return taciti_settings_strategy(settings)->parts ? taciti_layout_seal_units(layout, bucket_bytes)
+                                                     : taciti_layout_seal(layout, bucket_bytes);
 }
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */

@@ -61,6 +61,10 @@ taciti_compression_setup taciti_settings_compression(const taciti_settings *sett
  * values. Call it when all options have been read; it may be called again after changes. */
 tacit_status taciti_settings_complete(taciti_settings *settings);
 
+/* Cuts the layout of a network into the buckets that this configuration exchanges: by units for strategies that own
+ * parts, and apart where compress.layers ends. Returns E_CONFIG for a choice that suits no tensor. Not collective. */
+tacit_status taciti_settings_seal(const taciti_settings *settings, taciti_layout *layout);
+
 /* Checks the compression and calls the strategy's check(): returns E_CONFIG if they cannot be used with these options
  * on these hosts. hosts NULL: checks only what does not depend on ranks. */
 tacit_status taciti_settings_check(const taciti_settings *settings, const taciti_hosts *hosts);

@@ -26,7 +26,8 @@ static taciti_exchange_compression compression_of(const taciti_compression_setup
                      .decay = o->decay,
                      .momentum = o->momentum,
                      .estimates = o->estimate,
-                     .half = setup->half != TACITI_HALF_BOTH},
+                     .half = setup->half == TACITI_HALF_REDUCE_SCATTER || setup->half == TACITI_HALF_ALL_GATHER,
+                     .stored = feedback ? (taciti_residual_form)o->residual : TACITI_RESIDUAL_F32},
         .collective = setup->half == TACITI_HALF_BOTH ? o->collective : TACITI_ROUTE_SCATTER,
     };
 }
@@ -39,6 +40,7 @@ taciti_compression_setup taciti_compression_gather_setup(const taciti_compressio
     options->back = 0;
     options->what = TACITI_SENDS_GRADIENT;
     options->feedback = options->estimate = false;
+    options->residual = TACITI_RESIDUAL_F32;
     options->decay = 1;
     options->momentum = 0;
     return (taciti_compression_setup){
@@ -64,7 +66,7 @@ static tacit_status allocate(taciti_compression *c) {
     c->state_bytes = state_bytes_of(&c->setup, buckets);
     c->mine = taciti_calloc(c->statistics_n, sizeof *c->mine);
     c->all = taciti_calloc(c->statistics_n * (size_t)taciti_comm_size(c->comm), sizeof *c->all);
-    c->factors = taciti_calloc(buckets, sizeof *c->factors);
+    c->factors = taciti_calloc(2 * buckets, sizeof *c->factors);
     c->histogram = taciti_calloc(TACITI_MAGNITUDE_BINS, sizeof *c->histogram);
     c->tallies = taciti_calloc(buckets, sizeof *c->tallies);
     c->bucket_bytes = taciti_calloc(buckets, sizeof *c->bucket_bytes);
@@ -72,6 +74,7 @@ static tacit_status allocate(taciti_compression *c) {
     if (c->mine == NULL || c->all == NULL || c->factors == NULL || c->histogram == NULL || c->tallies == NULL ||
         c->bucket_bytes == NULL || c->state == NULL)
         return TACIT_E_MEMORY;
+    c->bucket_busy = c->factors + buckets;
     for (size_t b = 0; b < buckets; b++) c->bucket_bytes[b] = c->layout->buckets[b].n * sizeof(float);
     if (c->setup.controller->period == NULL) return TACIT_OK;
     c->period_sum = taciti_calloc(c->layout->n, sizeof *c->period_sum);
@@ -178,12 +181,6 @@ static taciti_codec_setting setting_of(const taciti_compression *c, size_t bucke
     return (taciti_codec_setting){.factor = factor, .threshold = own || factor <= 1 ? 0 : c->thresholds[kind].value};
 }
 
-static tacit_status begin(taciti_compression *c, float *flat, size_t bucket) {
-    if (c->setup.half == TACITI_HALF_REDUCE_SCATTER) return taciti_reduce_scatter_begin(c->exchange, flat, bucket);
-    if (c->setup.half == TACITI_HALF_ALL_GATHER) return taciti_all_gather_begin(c->exchange, flat, bucket);
-    return taciti_exchange_begin(c->exchange, flat, bucket);
-}
-
 bool taciti_compression_is_dense(const taciti_compression *c) {
     return c->setup.codec == NULL || taciti_compression_factor(c, c->layout->bucket_count) <= 1;
 }
@@ -202,7 +199,7 @@ tacit_status taciti_compression_begin(taciti_compression *c, float *flat, size_t
             .observe = c->decision.histogram && taciti_compression_is_shown(c)};
         taciti_exchange_at(c->exchange, c->step, &setting);
     }
-    return begin(c, flat, bucket);
+    return taciti_exchange_begin_part(c->exchange, flat, bucket, c->setup.half);
 }
 
 tacit_status taciti_compression_settle(taciti_compression *c, bool taken, double lr, double norm,
@@ -239,7 +236,9 @@ static void add_residuals(taciti_compression *c, taciti_state *out) {
     const taciti_state_regroup rule = estimates(c) ? TACITI_STATE_RESET : TACITI_STATE_SUM;
     for (int i = 0; i <= TACITI_RESIDUAL_MEMORY; i++) {
         float *residual = taciti_exchange_residual(c->exchange, (taciti_residual_array)i);
-        if (residual == NULL) continue;
+        taciti_state_access access = {.read = NULL};
+        if (residual == NULL && !taciti_exchange_narrow_residual(c->exchange, (taciti_residual_array)i, &access))
+            continue;
         taciti_state_add(out, (taciti_state_entry){.name = NAMES[estimates(c)][i],
                                                    .kind = TACITI_STATE_ARRAY,
                                                    .owner = TACITI_STATE_OWN,
@@ -247,6 +246,7 @@ static void add_residuals(taciti_compression *c, taciti_state *out) {
                                                    .data = residual,
                                                    .layout = c->layout,
                                                    .n = c->layout->n,
+                                                   .access = access,
                                                    .optional = true});
     }
 }

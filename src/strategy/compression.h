@@ -38,6 +38,7 @@ typedef enum taciti_compress_what { TACITI_SENDS_GRADIENT, TACITI_SENDS_MOMENTUM
 typedef struct taciti_compress_options {
     taciti_text codec;  /* compress.codec: a name of the registry, "auto" or "none" */
     taciti_text gather; /* compress.gather: the same, of parameters that strategy shard gathers */
+    taciti_text layers; /* compress.layers: the tensors that are compressed (tensor/choice.h) */
     int what;           /* compress.what: taciti_compress_what */
     double factor;      /* compress.factor: elements per element that a rank sends */
     double sparsity;    /* compress.sparsity: instead of factor; taciti_settings_complete() sets factor from it */
@@ -49,6 +50,7 @@ typedef struct taciti_compress_options {
     bool feedback;      /* compress.feedback: what a codec loses is added in the next step */
     double decay;       /* compress.decay: residuals are multiplied by it in every step */
     double momentum;    /* compress.momentum: momentum correction of residuals */
+    int residual;       /* compress.residual: taciti_residual_form, in which errors wait for the next step */
     bool estimate;      /* compress.estimate: ranks send the change of an estimate of their gradient (EF21) */
     int collective;     /* compress.collective: auto, scatter, gather */
     int64_t seed;       /* compress.seed: of codecs that draw */

@@ -129,6 +129,7 @@ static void fill_mine(taciti_compression *c, const taciti_step_report *report) {
         for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++) {
             const taciti_payload_tally *one = &tally->kinds[kind];
             *seen_of(c, c->mine, kind, b) = seen(one);
+            seen_of(c, c->mine, kind, b)->busy = (double)tally->run_ns[kind] * per_ns;
             head->costs.busy_s += (double)tally->run_ns[kind] * per_ns;
             head->costs.bytes += (double)one->bytes;
             head->costs.encode_s += (double)(one->encode_ns + one->decode_ns) * per_ns;
@@ -234,7 +235,7 @@ static void count_dense(taciti_compression *c, double norm) {
     for (size_t b = 0; b < c->layout->bucket_count; b++) {
         taciti_seen *s = seen_of(c, c->mine, TACITI_PAYLOAD_CONTRIBUTION, b);
         const double n = (double)c->layout->buckets[b].n, share = n / (double)c->layout->n;
-        if (s->n > 0 || taciti_compression_factor(c, b) > 1) continue;
+        if (s->n > 0 || c->layout->buckets[b].plain || taciti_compression_factor(c, b) > 1) continue;
         s->n = s->kept = s->near = n;
         s->squares_in = s->squares_out = share * norm * norm;
     }
@@ -266,10 +267,18 @@ static double momentum_of(const taciti_optim_options *optim) {
     return optim->name == TACITI_OPTIM_SGD ? optim->momentum : optim->beta1;
 }
 
+/* Floats of the buckets that may be compressed. */
+static double compressible(const taciti_compression *c) {
+    double n = 0;
+    for (size_t b = 0; b < c->layout->bucket_count; b++)
+        if (!c->layout->buckets[b].plain) n += (double)c->layout->buckets[b].n;
+    return n;
+}
+
 /* How many contributions were encoded of every element; several ranks may encode parts of one. */
 static int lanes_of(const taciti_compression *c, const taciti_seen *contributions) {
     const bool dense = taciti_compression_factor(c, c->layout->bucket_count) <= 1;
-    return dense ? 0 : (int)lround(contributions->n / (double)c->layout->n);
+    return dense ? 0 : (int)lround(contributions->n / fmax(1, compressible(c)));
 }
 
 /* Rank 0 decides: logarithms differ between processors in the last bit. */
@@ -285,8 +294,12 @@ static tacit_status decide(taciti_compression *c, double lr, const taciti_seen *
     const taciti_costs *costs = &head_of(c)->costs;
     const int lanes = lanes_of(c, contributions);
     taciti_adapt_tally model = tally_of(c, contributions);
-    for (size_t b = 0; b < c->layout->bucket_count; b++)
+    for (size_t b = 0; b < c->layout->bucket_count; b++) {
         c->tallies[b] = tally_of(c, seen_of(c, c->mine, TACITI_PAYLOAD_CONTRIBUTION, b));
+        c->bucket_busy[b] = 0;
+        for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++)
+            c->bucket_busy[b] += seen_of(c, c->mine, kind, b)->busy / taciti_comm_size(c->comm);
+    }
     add_period(c, &model);
     model.squares_total = lanes > 0 ? norm * norm : 0;
     const taciti_adapt_facts facts = {
@@ -303,6 +316,7 @@ static tacit_status decide(taciti_compression *c, double lr, const taciti_seen *
         .model = model,
         .bucket = c->tallies,
         .bucket_bytes = c->bucket_bytes,
+        .bucket_busy = c->bucket_busy,
         .histogram = c->decision.histogram ? c->histogram : NULL,
         .steps = steps,
         .seconds = {.step = costs->step_s,

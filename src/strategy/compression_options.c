@@ -28,6 +28,10 @@ static const taciti_option OPTIONS[] = {
         .help = "what the parameters that strategy shard gathers are compressed with: in stages 1 and 2 their "
                 "changes (with compress.back), in stage 3 their values; auto: nothing, or with compress.codec auto "
                 "what suits the stage"),
+    TACITI_OPTION("layers", TEXT, AT(layers), "all",
+                  .help = "the tensors that are compressed, others travel as they are: classes (attention, mlp, "
+                          "embedding, position, norm, head, other), /regular expressions/, and with a minus what is "
+                          "left out: mlp,embedding,head or all,-norm"),
     TACITI_OPTION("what", ENUM, AT(what), "gradient", .choices = "gradient|momentum",
                   .help = "what ranks compress: their gradients, or from optim.freeze on their first moments (1-bit "
                           "Adam), dense before"),
@@ -51,6 +55,9 @@ static const taciti_option OPTIONS[] = {
                   .help = "what a codec loses is added to what it encodes in the next step"),
     TACITI_OPTION("decay", REAL, AT(decay), "1", .max = 1,
                   .help = "what is left of a residual in the next step; 1: all of it"),
+    TACITI_OPTION("residual", ENUM, AT(residual), "f32", .choices = "f32|bf16|int8",
+                  .help = "what a residual is stored as from step to step: 8, 4 or 2.1 bytes per parameter on every "
+                          "rank; fewer bits round it"),
     TACITI_OPTION("momentum", REAL, AT(momentum), "0", .max = 0.9999,
                   .help = "momentum correction: ranks compress their momentum instead of their gradient"),
     TACITI_OPTION("estimate", BOOL, AT(estimate), "false",
@@ -76,6 +83,29 @@ const taciti_option_table taciti_adapt_option_table = {.section = "adapt",
                                                        .help = "the compression factor while training",
                                                        .options = ADAPT_OPTIONS,
                                                        .count = sizeof ADAPT_OPTIONS / sizeof *ADAPT_OPTIONS};
+
+static tacit_status check_residual(const taciti_compression_setup *setup) {
+    const taciti_compress_options *o = setup->options;
+    if (o == NULL || o->residual == TACITI_RESIDUAL_F32) return TACIT_OK;
+    if (setup->codec == NULL || setup->codec->lossless)
+        return taciti_fail(TACIT_E_CONFIG, "compress.residual: %s, so there is no residual to store; leave it out",
+                           setup->codec == NULL ? "compress.codec is none" : "this codec loses nothing");
+    if (!o->feedback)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.residual: without compress.feedback there is no residual to store; "
+                           "--compress.residual f32, or --compress.feedback true");
+    if (o->momentum <= 0) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG, "compress.momentum stores momentum in f32 beside its residual: "
+                                       "--compress.residual f32, or --compress.momentum 0");
+}
+
+static tacit_status check_layers(const taciti_compression_setup *setup) {
+    if (setup->options == NULL || setup->codec != NULL || setup->gather != NULL) return TACIT_OK;
+    if (setup->options->layers.text[0] == '\0' || strcmp(setup->options->layers.text, "all") == 0) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "compress.layers %s: nothing is compressed; give --compress.codec topk, or leave it out",
+                       setup->options->layers.text);
+}
 
 static tacit_status check_policy(const taciti_compression_setup *setup) {
     const taciti_controller *controller = setup->controller;
@@ -162,6 +192,8 @@ tacit_status taciti_compression_check_momentum(const taciti_compression_setup *s
 }
 
 tacit_status taciti_compression_check(const taciti_compression_setup *setup) {
+    TACITI_TRY(check_layers(setup));
+    TACITI_TRY(check_residual(setup));
     TACITI_TRY(check_policy(setup));
     if (setup->codec == NULL) return TACIT_OK;
     const taciti_compress_options *o = setup->options;
@@ -173,6 +205,9 @@ tacit_status taciti_compression_check(const taciti_compression_setup *setup) {
                            "compress.back %g is below 1: --compress.back 1 sends sums as a whole, "
                            "0 is compress.factor",
                            o->back);
+    if (o->estimate && o->residual != TACITI_RESIDUAL_F32)
+        return taciti_fail(TACIT_E_CONFIG, "compress.estimate stores estimates, in f32, and no residual: "
+                                           "--compress.residual f32, or --compress.estimate false");
     TACITI_TRY(check_effects(setup));
     if (setup->codec->aggregation == TACITI_CODEC_LINEAR) return TACIT_OK;
     return taciti_encoding_check(&(taciti_encoding){.codec = setup->codec});

@@ -9,7 +9,7 @@
 
 /* What one rank tells the others about a bucket and a kind of payload. All are added up but the last. */
 typedef struct taciti_seen {
-    double squares_in, squares_out, n, kept, near, bytes, trial, gradient, residual, pending;
+    double squares_in, squares_out, n, kept, near, bytes, trial, gradient, residual, pending, busy;
     double threshold; /* maximum */
 } taciti_seen;
 
@@ -52,6 +52,7 @@ struct taciti_compression {
     double *histogram;           /* of all ranks' magnitudes, when the controller asks for one */
     taciti_adapt_tally *tallies; /* per bucket */
     size_t *bucket_bytes;
+    double *bucket_busy; /* part of the block of `factors` */
 };
 
 /* Elements per element sent in this step; bucket = their count: of the model. 1: dense. */

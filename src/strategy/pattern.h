@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "codec/codec.h"
+#include "exchange/arrangement.h"
 #include "optim/optim.h"
 #include "tensor/layout.h"
 #include "topo/topo.h"
@@ -27,7 +28,13 @@ typedef struct taciti_strategy_memory {
 typedef struct taciti_parts {
     int passes;     /* that gather parameters: 1 the forward pass, 2 the backward pass as well */
     bool gradients; /* the sum of one unit at most is under way while another unit's gradients are written */
-    const taciti_codec *gather; /* number format of the gathers; that of the sums is the wire */
+    const taciti_codec *gather;    /* number format of the gathers; that of the sums is the wire */
+    const taciti_codec *automatic; /* what compresses gathers with compress.codec auto */
+    bool coded; /* gathers are compressed: changes of parameters with one pass, else their values. The planner sets it
+                   for memory() */
+
+    /* How ranks are arranged for its sums and gathers. */
+    taciti_placement (*placement)(const taciti_hosts *hosts, taciti_placement requested);
 
     /* What the largest part of so many ranks takes, as taciti_strategy.memory. */
     void (*memory)(const struct taciti_parts *parts, const taciti_layout *layout, const taciti_optim_options *optim,
@@ -35,7 +42,7 @@ typedef struct taciti_parts {
 } taciti_parts;
 
 typedef struct taciti_pattern {
-    char label[64]; /* "dense", "gossip aer awc": first column of `tacit plan` */
+    char label[64]; /* "dense", "gossip aer awc", "shard 3": first column of `tacit plan` */
     taciti_order order;
     taciti_topo_request topology; /* of the exchange; name NULL: all ranks. The planner sets ranks and hosts */
     int every;                    /* steps per exchange */

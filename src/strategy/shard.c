@@ -38,6 +38,7 @@ static void shard_destroy(void *self) {
     taciti_compression_destroy(s->coded);
     taciti_pages_destroy(&s->masters);
     taciti_pages_destroy(&s->changes);
+    taciti_arrangement_destroy(&s->arrangement);
     taciti_free(s->units);
     taciti_free(s->own);
     taciti_free(s->begun);
@@ -56,10 +57,9 @@ static tacit_status check(const taciti_strategy_context *c) {
     if (c->own_optimizer)
         return taciti_fail(TACIT_E_CONFIG, "strategy shard updates parts of the parameters with the optimizer of this "
                                            "library; for an optimizer of your own: --strategy dp");
-    if (c->exchange_options->scheme == TACITI_SCHEME_HOSTS)
-        return taciti_fail(TACIT_E_CONFIG, "exchange.scheme hosts: strategy shard sends between all ranks alike; leave "
-                                           "it out, or --strategy dp");
     TACITI_TRY(taciti_shard_check(c->options, &c->compression));
+    TACITI_TRY(taciti_shard_check_hosts(c->options, taciti_comm_hosts(c->comm)));
+    TACITI_TRY(taciti_shard_check_exchange(c->options, c->exchange_options));
     return check_layout(c->layout);
 }
 
@@ -97,8 +97,8 @@ static tacit_status describe(taciti_shard *s) {
     for (size_t b = 0; b < layout->bucket_count; b++) {
         taciti_shard_unit *unit = &s->units[layout->tensors[layout->buckets[b].first].unit];
         if (unit->count++ == 0) unit->first = b;
-        s->own[b] = taciti_shard_owned(&layout->buckets[b], taciti_comm_rank(s->context.comm),
-                                       taciti_comm_size(s->context.comm));
+        s->own[b] = taciti_shard_range(&layout->buckets[b], s->place.own);
+        s->single[b] = taciti_shard_range(&layout->buckets[b], s->place.single);
     }
     return hold_all(s);
 }
@@ -109,12 +109,15 @@ static tacit_status create_alone(const taciti_strategy_context *c, taciti_shard 
     if (s == NULL) return TACIT_E_MEMORY;
     s->context = *c;
     s->options = *(const taciti_shard_options *)c->options;
-    s->reduce_options = taciti_shard_reduce_options(c->exchange_options);
-    s->gather_options = taciti_shard_gather_options(c->exchange_options, s->options.gather);
+    s->reduce_options = taciti_shard_reduce_options(c);
+    s->gather_options = taciti_shard_gather_options(c);
+    TACITI_TRY(taciti_shard_arrange(c, &s->arrangement));
+    s->place = taciti_shard_place_of(&s->arrangement, &s->options);
     s->units = taciti_calloc(c->layout->unit_count + 1, sizeof *s->units + 1);
-    s->own = taciti_calloc(c->layout->bucket_count, sizeof *s->own);
+    s->own = taciti_calloc(2 * c->layout->bucket_count, sizeof *s->own);
     s->begun = taciti_calloc(2 * c->layout->bucket_count, sizeof *s->begun);
     if (s->units == NULL || s->own == NULL || s->begun == NULL) return TACIT_E_MEMORY;
+    s->single = s->own + c->layout->bucket_count;
     s->drained = s->begun + c->layout->bucket_count;
     s->saved = (uint8_t *)(s->units + c->layout->unit_count + 1);
     s->saved[c->layout->unit_count] = true; /* a checkpoint of a run without changes says nothing else */
@@ -125,7 +128,7 @@ static tacit_status create_alone(const taciti_strategy_context *c, taciti_shard 
 static tacit_status create_exchanges(taciti_shard *s) {
     taciti_strategy_context half = s->context;
     half.exchange_options = &s->reduce_options;
-    half.compression.half = TACITI_HALF_REDUCE_SCATTER;
+    half.compression.half = taciti_shard_reduce_part(&s->options);
     TACITI_TRY(taciti_compression_create(&half, &s->reduce));
     half.exchange_options = &s->gather_options;
     TACITI_TRY(taciti_exchange_create(half.comm, half.layout, half.exchange_options, &s->gather));
@@ -184,7 +187,7 @@ static tacit_status drain(taciti_shard *s, taciti_shard_unit *unit) {
         s->wait_ns += taciti_trace_add(s->context.trace, TACITI_SPAN_WAIT, (int)b, begin_ns) - begin_ns;
         s->drained[b] = true;
     }
-    if (taciti_shard_drops_gradients(s)) taciti_shard_drop(s, s->context.gradient_pages, unit);
+    if (taciti_shard_drops_gradients(s)) taciti_shard_drop(s->context.gradient_pages, s, unit, s->place.own);
     unit->writable = false;
     return TACIT_OK;
 }
@@ -235,7 +238,7 @@ static tacit_status shard_ready(void *self, size_t bucket) {
 static tacit_status sum_squares(taciti_shard *s, double *out) {
     double squares = 0;
     for (size_t b = 0; b < s->context.layout->bucket_count; b++)
-        squares += taciti_optim_sum_squares(s->context.optim, s->context.gradients, s->own[b].at, s->own[b].n);
+        squares += taciti_optim_sum_squares(s->context.optim, s->context.gradients, s->single[b].at, s->single[b].n);
     TACITI_TRY(taciti_comm_allreduce_f64(s->context.comm, &squares, 1, TACITI_OP_SUM));
     *out = squares;
     return TACIT_OK;
@@ -336,12 +339,14 @@ static void add_parameters(taciti_shard *s, taciti_state *out) {
                                                .optional = true});
 }
 
+/* Before start() what this rank needs from a checkpoint; afterwards what it alone writes. */
 static void shard_state(void *self, taciti_state *out) {
     taciti_shard *s = self;
     const size_t buckets = s->context.layout->bucket_count;
-    taciti_optim_list_ranges(s->context.optim, s->own, buckets, out);
+    const taciti_range *ranges = s->started ? s->single : s->own;
+    taciti_optim_list_ranges(s->context.optim, ranges, buckets, out);
     taciti_state_add_ranges(out, "model", TACITI_STATE_SHARED, TACITI_STATE_MEAN, s->context.layout, model_array(s),
-                            s->own, buckets);
+                            ranges, buckets);
     taciti_compression_state(s->reduce, out);
     if (s->coded != NULL) taciti_compression_state(s->coded, out);
     if (taciti_shard_sends_changes(&s->context)) add_parameters(s, out);
@@ -359,6 +364,10 @@ static bool shard_event(const void *self, char *out, size_t size) {
 
 extern const taciti_strategy taciti_strategy_dp;
 
+static tacit_status shard_check_compression(const void *options, const taciti_compression_setup *compression) {
+    return taciti_shard_check(options, compression);
+}
+
 static const taciti_strategy *shard_stands_for(const void *options) {
     return ((const taciti_shard_options *)options)->stage == 0 ? &taciti_strategy_dp : NULL;
 }
@@ -371,6 +380,7 @@ const taciti_strategy taciti_strategy_shard = {
     .options = &taciti_shard_option_table,
     .options_size = sizeof(taciti_shard_options),
     .label = "stage",
+    .check_compression = shard_check_compression,
     .patterns = taciti_shard_patterns,
     .create = shard_create,
     .start = shard_start,
@@ -381,7 +391,9 @@ const taciti_strategy taciti_strategy_shard = {
     .write = shard_write,
     .memory = taciti_shard_memory,
     .stands_for = shard_stands_for,
+    .check = taciti_shard_check_hosts,
     .gather_codec = taciti_shard_gather_codec,
+    .traffic = taciti_shard_traffic,
     .destroy = shard_destroy,
     .bytes_per_step = taciti_shard_bytes_per_step,
     .nic_bytes_per_step = taciti_shard_nic_bytes_per_step,

@@ -1,53 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What strategy shard takes: memory, and bytes on the wire.
+ * The memory that strategy shard takes.
  */
 #include <stdio.h>
 
-#include "exchange/payload.h"
+#include "base/log.h"
 #include "strategy/shard.h"
 
-taciti_range taciti_shard_owned(const taciti_bucket *bucket, int rank, int size) {
-    return taciti_cut_part((taciti_range){bucket->offset, bucket->n}, rank, size);
-}
-
-/* One range per rank and bucket, in the order of the ranks. */
-taciti_exchange_options taciti_shard_reduce_options(const taciti_exchange_options *options) {
-    taciti_exchange_options out = *options;
-    out.scheme = TACITI_SCHEME_FLAT;
-    out.contiguous = true;
-    return out;
-}
-
-taciti_exchange_options taciti_shard_gather_options(const taciti_exchange_options *options, int gather) {
-    taciti_exchange_options out = taciti_shard_reduce_options(options);
-    out.wire = (taciti_text){"f32"};
-    if (gather == TACITI_SHARD_BF16) out.wire = (taciti_text){"bf16"};
-    return out;
-}
-
-/* ---- memory ------------------------------------------------------------------------------------------------------ */
+/* ---- in a step --------------------------------------------------------------------------------------------------- */
 
 /* Whose memory it is. */
 typedef struct owner {
     const taciti_layout *layout;
-    int rank, size;
+    taciti_shard_part own, kept; /* kept: of parameters, from gather to gather; as `own`, or a share */
 } owner;
 
-static owner owner_of(const taciti_strategy_context *c) {
-    return (owner){c->layout, taciti_comm_rank(c->comm), taciti_comm_size(c->comm)};
+static tacit_status owner_of(const taciti_strategy_context *c, owner *out) {
+    const taciti_shard_options *o = c->options;
+    taciti_arrangement arrangement;
+    TACITI_TRY(taciti_shard_arrange(c, &arrangement));
+    const taciti_shard_place place = taciti_shard_place_of(&arrangement, o);
+    taciti_arrangement_destroy(&arrangement);
+    *out = (owner){c->layout, place.own, o->secondary ? place.share : place.own};
+    return TACIT_OK;
 }
 
-static size_t own_floats(const owner *o) {
+static size_t floats_of(const owner *o, taciti_shard_part part) {
     size_t n = 0;
-    for (size_t b = 0; b < o->layout->bucket_count; b++)
-        n += taciti_shard_owned(&o->layout->buckets[b], o->rank, o->size).n;
+    for (size_t b = 0; b < o->layout->bucket_count; b++) n += taciti_shard_range(&o->layout->buckets[b], part).n;
     return n;
 }
 
-/* Of what a rank holds besides its own part, it owns that share. */
-static size_t with_own(const owner *o, size_t floats) {
-    const size_t n = own_floats(o) + floats - floats / (size_t)o->size;
+static size_t own_floats(const owner *o) { return floats_of(o, o->own); }
+
+/* Of what a rank holds besides a part that it always has, it has that share. */
+static size_t with_part(const owner *o, taciti_shard_part part, size_t floats) {
+    const size_t n = floats_of(o, part) + floats - (part.index < 0 ? 0 : floats / (size_t)part.count);
     return n < o->layout->n ? n : o->layout->n;
 }
 
@@ -102,8 +90,8 @@ typedef struct holdings {
 
 static void consider(holdings *h, moment m) {
     const size_t all = h->of->layout->n;
-    const size_t p = h->parameters ? with_own(h->of, m.parameters) : all;
-    const size_t g = h->gradients ? with_own(h->of, m.gradients) : all;
+    const size_t p = h->parameters ? with_part(h->of, h->of->kept, m.parameters) : all;
+    const size_t g = h->gradients ? with_part(h->of, h->of->own, m.gradients) : all;
     if (p + g < h->parameter_floats + h->gradient_floats) return;
     h->units = m;
     h->parameter_floats = p;
@@ -128,7 +116,8 @@ static void find_memory(const owner *of, int64_t stage, size_t passes, const tac
 
 void taciti_shard_memory(const taciti_strategy_context *context, size_t passes, taciti_strategy_memory *out) {
     const taciti_shard_options *o = context->options;
-    const owner me = owner_of(context);
+    owner me = {.layout = context->layout, .own = {0, 1}, .kept = {0, 1}};
+    if (owner_of(context, &me) != TACIT_OK) taciti_log(TACITI_LOG_WARN, "no memory to predict what shard.* takes");
     find_memory(&me, o->stage, passes, context->optim_options, out);
 }
 
@@ -136,15 +125,19 @@ void taciti_shard_memory(const taciti_strategy_context *context, size_t passes, 
 
 static void memory_of_parts(const taciti_parts *parts, const taciti_layout *layout, const taciti_optim_options *optim,
                             int ranks, taciti_strategy_memory *out) {
-    const owner first = {layout, 0, ranks}; /* no part is larger than rank 0's */
+    const owner first = {layout, {0, ranks}, {0, ranks}}; /* no part is larger than rank 0's */
     find_memory(&first, parts->passes == 2 ? 3 : parts->gradients ? 2 : 1, 1, optim, out);
-    if (!parts->gather->lossless) out->parameters += own_floats(&first) * sizeof(float);
+    if (parts->coded || !parts->gather->lossless) out->parameters += own_floats(&first) * sizeof(float);
+    if (parts->coded && parts->passes == 1) out->parameters += layout->n * sizeof(float); /* changes */
 }
 
 tacit_status taciti_shard_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
     static const char *const GATHERS[] = {[TACITI_SHARD_F32] = "f32", [TACITI_SHARD_BF16] = "bf16"};
     const taciti_shard_options *o = options;
     *count = 0;
+    if (o->over != TACITI_SHARD_OVER_ALL || o->secondary)
+        return taciti_fail(TACIT_E_CONFIG, "tacit plan has no prices of shard.over host and shard.secondary yet: leave "
+                                           "them out");
     for (int stage = 3; stage > 0; stage--)
         for (int gather = TACITI_SHARD_F32; gather <= TACITI_SHARD_BF16; gather++) {
             taciti_pattern *p = &out[(*count)++];
@@ -153,23 +146,29 @@ tacit_status taciti_shard_patterns(const void *options, taciti_pattern out[TACIT
                                   .parts = {.passes = stage == 3 ? 2 : 1,
                                             .gradients = stage >= 2,
                                             .gather = taciti_codec_find(GATHERS[gather]),
+                                            .automatic = taciti_codec_find(
+                                                taciti_shard_gather_codec(&(taciti_shard_options){.stage = stage})),
+                                            .placement = taciti_shard_placement,
                                             .memory = memory_of_parts},
+                                  .compresses = true,
                                   .configured = stage == o->stage && gather == o->gather};
-            (void)snprintf(p->label, sizeof p->label, "shard %d gather %s", stage, GATHERS[gather]);
+            (void)snprintf(p->label, sizeof p->label, "shard %d", stage);
         }
     return TACIT_OK;
 }
 
 tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, size_t *out) {
     const taciti_shard_options *o = context->options;
-    const taciti_exchange_options reduce = taciti_shard_reduce_options(context->exchange_options);
-    const taciti_exchange_options gather = taciti_shard_gather_options(context->exchange_options, o->gather);
-    const owner me = owner_of(context);
+    const taciti_exchange_options reduce = taciti_shard_reduce_options(context);
+    const taciti_exchange_options gather = taciti_shard_gather_options(context);
     taciti_strategy_context half = *context;
     taciti_compress_options coded;
+    owner me;
     TACITI_TRY(taciti_shard_check(o, &context->compression));
+    TACITI_TRY(taciti_shard_check_exchange(o, context->exchange_options));
+    TACITI_TRY(owner_of(context, &me));
     half.exchange_options = &reduce;
-    half.compression.half = TACITI_HALF_REDUCE_SCATTER;
+    half.compression.half = taciti_shard_reduce_part(o);
     *out = taciti_compression_predict_bytes(&half);
     if (taciti_shard_has_masters(context)) *out += own_floats(&me) * sizeof(float);
     if (taciti_shard_sends_changes(context)) *out += context->layout->n * sizeof(float);
@@ -179,70 +178,4 @@ tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, 
     if (o->gather != TACITI_SHARD_F32) /* f32 is received where it is read: no buffer is touched */
         *out += taciti_exchange_predict_bytes(context->comm, context->layout, &gather);
     return TACIT_OK;
-}
-
-/* ---- bytes ------------------------------------------------------------------------------------------------------- */
-
-static uint64_t payload_bytes(taciti_encoding encoding, size_t n) {
-    return n == 0 ? 0 : taciti_payload_bound(&encoding, n);
-}
-
-static taciti_encoding reduce_encoding(const taciti_shard *s) {
-    const taciti_compression_setup *setup = &s->context.compression;
-    if (setup->codec == NULL) return (taciti_encoding){.codec = taciti_exchange_wire(&s->reduce_options)};
-    return (taciti_encoding){.codec = setup->codec, .options = setup->codec_options};
-}
-
-static taciti_encoding gather_encoding(const taciti_shard *s) {
-    const taciti_compression_setup *setup = &s->context.compression;
-    if (setup->gather == NULL) return (taciti_encoding){.codec = taciti_exchange_wire(&s->gather_options)};
-    return (taciti_encoding){.codec = setup->gather, .options = setup->gather_options};
-}
-
-/* What a rank sends of all buckets in a step: the parts of the others in a reduction, its own part in every gather.
- * away: to other hosts only. */
-static uint64_t reduce_bytes_of(const taciti_shard *s, int from, bool away) {
-    const taciti_layout *layout = s->context.layout;
-    const taciti_comm *comm = s->context.comm;
-    const int size = taciti_comm_size(comm);
-    uint64_t bytes = 0;
-    for (size_t b = 0; b < layout->bucket_count; b++)
-        for (int to = 0; to < size; to++)
-            if (to != from && (!away || !taciti_comm_same_host(comm, from, to)))
-                bytes += payload_bytes(reduce_encoding(s), taciti_shard_owned(&layout->buckets[b], to, size).n);
-    return bytes;
-}
-
-static uint64_t gather_bytes_of(const taciti_shard *s, int from, bool away) {
-    const taciti_comm *comm = s->context.comm;
-    const int size = taciti_comm_size(comm);
-    uint64_t bytes = 0, receivers = 0;
-    for (int to = 0; to < size; to++) receivers += to != from && (!away || !taciti_comm_same_host(comm, from, to));
-    for (size_t u = 0; u < s->context.layout->unit_count; u++)
-        for (size_t b = s->units[u].first; b < s->units[u].first + s->units[u].count; b++) {
-            const size_t n = taciti_shard_owned(&s->context.layout->buckets[b], from, size).n;
-            bytes += receivers * s->units[u].per_step * payload_bytes(gather_encoding(s), n);
-        }
-    return bytes;
-}
-
-uint64_t taciti_shard_reduce_bytes(const taciti_shard *s) {
-    return reduce_bytes_of(s, taciti_comm_rank(s->context.comm), false);
-}
-
-uint64_t taciti_shard_gather_bytes(const taciti_shard *s) {
-    return gather_bytes_of(s, taciti_comm_rank(s->context.comm), false);
-}
-
-uint64_t taciti_shard_bytes_per_step(const void *self) {
-    return taciti_shard_reduce_bytes(self) + taciti_shard_gather_bytes(self);
-}
-
-uint64_t taciti_shard_nic_bytes_per_step(const void *self) {
-    const taciti_shard *s = self;
-    uint64_t bytes = 0;
-    for (int r = 0; r < taciti_comm_size(s->context.comm); r++)
-        if (taciti_comm_same_host(s->context.comm, r, taciti_comm_rank(s->context.comm)))
-            bytes += reduce_bytes_of(s, r, true) + gather_bytes_of(s, r, true);
-    return bytes;
 }

@@ -9,6 +9,13 @@ static const taciti_option OPTIONS[] = {
                   .help = "what ranks hold in parts: 1 moments, 2 also gradients, 3 also parameters; 0 is strategy dp"),
     TACITI_OPTION("gather", ENUM, AT(gather), "f32", .choices = "f32|bf16",
                   .help = "number format in which parameters travel; updates are made in f32"),
+    TACITI_OPTION(
+        "over", ENUM, AT(over), "all", .choices = "all|host",
+        .help = "who holds the parts of a model: all ranks; or the ranks of a host, with a replica on every host"),
+    TACITI_OPTION("secondary", BOOL, AT(secondary), "false",
+                  .help =
+                      "stage 3: the ranks of a host keep between them what the forward pass has gathered, so that the "
+                      "backward pass gathers inside hosts"),
 };
 
 const taciti_option_table taciti_shard_option_table = {.section = "shard",
@@ -46,11 +53,64 @@ static tacit_status check_gather(const taciti_shard_options *o, const taciti_com
                        c->gather->name);
 }
 
+static tacit_status check_places(const taciti_shard_options *o, const taciti_compression_setup *c) {
+    if (o->over == TACITI_SHARD_OVER_HOST && (o->gather != TACITI_SHARD_F32 || c->gather != NULL))
+        return taciti_fail(
+            TACIT_E_CONFIG,
+            "shard.over host gathers parameters inside hosts, as they are: leave out %s, or --shard.over "
+            "all",
+            c->gather != NULL ? "compress.gather" : "shard.gather");
+    if (o->secondary && (o->stage < 3 || o->over == TACITI_SHARD_OVER_HOST))
+        return taciti_fail(TACIT_E_CONFIG, "shard.secondary has no effect %s: leave it out",
+                           o->stage < 3 ? "below stage 3, which gathers parameters once"
+                                        : "with shard.over host, where all gathers stay inside hosts");
+    return TACIT_OK;
+}
+
 tacit_status taciti_shard_check(const taciti_shard_options *options, const taciti_compression_setup *compression) {
+    TACITI_TRY(check_places(options, compression));
     TACITI_TRY(check_reduce(compression));
     return check_gather(options, compression);
 }
 
+static bool has_lonely_rank(const taciti_hosts *hosts) {
+    for (int r = 0; r < hosts->ranks; r++) {
+        int others = 0;
+        for (int k = 0; k < hosts->ranks; k++) others += k != r && hosts->host_of[k] == hosts->host_of[r];
+        if (others == 0) return true;
+    }
+    return false;
+}
+
+tacit_status taciti_shard_check_hosts(const void *options, const taciti_hosts *hosts) {
+    const taciti_shard_options *o = options;
+    if (o->stage == 0 || hosts == NULL) return TACIT_OK;
+    if (hosts->count == 1 && (o->over == TACITI_SHARD_OVER_HOST || o->secondary))
+        return taciti_fail(TACIT_E_CONFIG, "shard.%s has no effect on a single host: leave it out",
+                           o->secondary ? "secondary" : "over host");
+    if (!has_lonely_rank(hosts)) return TACIT_OK;
+    if (o->over == TACITI_SHARD_OVER_HOST)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "shard.over host divides the model among the ranks of a host, and a host has "
+                           "only one: --shard.over all, or start more ranks per host");
+    if (!o->secondary) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "shard.secondary keeps parts on the ranks of a host, and a host has only one: leave "
+                       "it out, or start more ranks per host");
+}
+
+tacit_status taciti_shard_check_exchange(const taciti_shard_options *o, const taciti_exchange_options *exchange) {
+    const bool by_hosts = o->over == TACITI_SHARD_OVER_HOST || o->secondary;
+    if (by_hosts && exchange->scheme == TACITI_SCHEME_FLAT)
+        return taciti_fail(TACIT_E_CONFIG, "exchange.scheme flat: shard.%s divides by hosts; leave one of them out",
+                           o->secondary ? "secondary" : "over host");
+    if (exchange->lanes == 0) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG, "exchange.lanes %lld: ranks beyond them would hold no parts; leave it out",
+                       (long long)exchange->lanes);
+}
+
 const char *taciti_shard_gather_codec(const void *options) {
-    return ((const taciti_shard_options *)options)->stage < 3 ? "int4" : "int8";
+    const taciti_shard_options *o = options;
+    if (o->over == TACITI_SHARD_OVER_HOST) return NULL;
+    return o->stage < 3 ? "int4" : "int8";
 }

@@ -18,13 +18,14 @@ static const char PARAMETERS[] = "parameters", COPY[] = "bf16 parameters";
 
 /* ---- pages ------------------------------------------------------------------------------------------------------- */
 
-/* All pages of the unit but those with floats of this rank. */
-void taciti_shard_drop(const taciti_shard *s, const taciti_pages *pages, const taciti_shard_unit *unit) {
+void taciti_shard_drop(const taciti_pages *pages, const taciti_shard *s, const taciti_shard_unit *unit,
+                       taciti_shard_part keep) {
     size_t at = unit->floats.at;
     for (size_t b = unit->first; b < unit->first + unit->count; b++) {
-        if (s->own[b].n == 0) continue;
-        taciti_pages_drop(pages, at * sizeof(float), (s->own[b].at - at) * sizeof(float));
-        at = s->own[b].at + s->own[b].n;
+        const taciti_range r = taciti_shard_range(&s->context.layout->buckets[b], keep);
+        if (r.n == 0) continue;
+        taciti_pages_drop(pages, at * sizeof(float), (r.at - at) * sizeof(float));
+        at = r.at + r.n;
     }
     taciti_pages_drop(pages, at * sizeof(float), (unit->floats.at + unit->floats.n - at) * sizeof(float));
 }
@@ -40,20 +41,22 @@ static tacit_status commit(const taciti_shard *s, const taciti_shard_unit *unit)
 static void drop(taciti_shard *s, taciti_shard_unit *unit) {
     const taciti_range r = unit->floats;
     unit->state = TACITI_UNIT_ABSENT;
-    taciti_shard_drop(s, s->context.parameter_pages, unit);
+    taciti_shard_drop(s->context.parameter_pages, s, unit, unit->shared ? s->place.share : s->place.own);
     if (s->context.copy16_pages != NULL)
         taciti_pages_drop(s->context.copy16_pages, r.at * sizeof(taciti_bf16), r.n * sizeof(taciti_bf16));
 }
 
 /* ---- gathers ----------------------------------------------------------------------------------------------------- */
 
-static taciti_unit_gather kind_of(const taciti_shard *s) {
+static taciti_unit_gather kind_of(const taciti_shard *s, const taciti_shard_unit *unit) {
+    if (unit->shared || s->options.over == TACITI_SHARD_OVER_HOST) return TACITI_GATHERS_SHARE;
     if (s->coded == NULL || s->whole || taciti_compression_is_dense(s->coded)) return TACITI_GATHERS_WHOLE;
     return s->options.stage < 3 ? TACITI_GATHERS_CHANGES : TACITI_GATHERS_VALUES;
 }
 
-/* What this rank sends of a bucket, in the array that is gathered. */
+/* What this rank sends of a bucket, in the array that is gathered. A share is there already. */
 static float *prepare(const taciti_shard *s, const taciti_shard_unit *unit, size_t bucket) {
+    if (unit->gather == TACITI_GATHERS_SHARE) return s->context.parameters;
     const taciti_range own = s->own[bucket];
     const float *masters = taciti_shard_masters(s) + own.at;
     const bool changes = unit->gather == TACITI_GATHERS_CHANGES;
@@ -63,20 +66,21 @@ static float *prepare(const taciti_shard *s, const taciti_shard_unit *unit, size
     return flat;
 }
 
-/* What is whole because nothing is compressed yet also counts there. */
-static bool goes_through_coded(const taciti_shard *s) { return s->coded != NULL && !s->whole; }
-
 static tacit_status begin(taciti_shard *s, taciti_shard_unit *unit) {
     TACITI_TRY(commit(s, unit));
-    unit->gather = kind_of(s);
+    unit->gather = kind_of(s, unit);
+    const bool share = unit->gather == TACITI_GATHERS_SHARE;
+    unit->through_coded =
+        s->coded != NULL && !s->whole && !share; /* also what is whole because nothing is compressed yet */
     for (size_t b = unit->first; b < unit->first + unit->count; b++) {
         float *flat = prepare(s, unit, b);
-        if (goes_through_coded(s))
+        if (unit->through_coded)
             TACITI_TRY(taciti_compression_begin(s->coded, flat, b));
         else
-            TACITI_TRY(taciti_all_gather_begin(s->gather, flat, b));
+            TACITI_TRY(taciti_exchange_begin_part(s->gather, flat, b,
+                                                  share ? TACITI_HALF_SHARE_GATHER : TACITI_HALF_ALL_GATHER));
     }
-    s->coded_begun = s->coded_begun || goes_through_coded(s);
+    s->coded_begun = s->coded_begun || unit->through_coded;
     unit->state = TACITI_UNIT_GATHERING;
     unit->gathered++;
     return TACIT_OK;
@@ -120,12 +124,13 @@ tacit_status taciti_shard_settle_gathers(taciti_shard *s) {
  * needs no account of what they have seen. Stage 3 gathers twice, and settles at the end of the step. */
 static tacit_status await(taciti_shard *s, taciti_shard_unit *unit) {
     const int64_t begin_ns = taciti_now_ns();
-    taciti_exchange *exchange = goes_through_coded(s) ? taciti_compression_exchange(s->coded) : s->gather;
+    taciti_exchange *exchange = unit->through_coded ? taciti_compression_exchange(s->coded) : s->gather;
     for (size_t b = unit->first; b < unit->first + unit->count; b++) TACITI_TRY(taciti_exchange_wait(exchange, b));
     s->wait_ns += taciti_trace_add(s->context.trace, TACITI_SPAN_WAIT, (int)unit->first, begin_ns) - begin_ns;
     if (s->context.copy16 != NULL || unit->gather == TACITI_GATHERS_CHANGES)
         taciti_optim_run(s->context.optim, take_part, &(take_job){s, unit});
     unit->state = TACITI_UNIT_PRESENT;
+    unit->shared = s->options.secondary;
     return s->coded_begun && has_gathered_all(s) ? taciti_shard_settle_gathers(s) : TACIT_OK;
 }
 
@@ -241,7 +246,9 @@ tacit_status taciti_shard_forget(taciti_shard *s) {
     for (size_t u = 0; u < s->context.layout->unit_count; u++) {
         taciti_shard_unit *unit = &s->units[u];
         if (unit->state == TACITI_UNIT_GATHERING) TACITI_TRY(await(s, unit));
-        if (unit->state == TACITI_UNIT_PRESENT && taciti_shard_drops_parameters(s)) drop(s, unit);
+        const bool holds = unit->state == TACITI_UNIT_PRESENT || unit->shared;
+        unit->shared = false;
+        if (holds && taciti_shard_drops_parameters(s)) drop(s, unit);
         unit->state = TACITI_UNIT_ABSENT;
         unit->users = 0;
     }

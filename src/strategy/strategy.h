@@ -49,6 +49,16 @@ typedef struct taciti_step_report {
     double pending;            /* elements of that sum whose sketch did not decode, over all ranks: they were fetched */
 } taciti_step_report;
 
+/* One kind of traffic. */
+enum { TACITI_TRAFFIC_CLASSES = 4 };
+typedef struct taciti_traffic_class {
+    const char *what;  /* "gradients", "parameters" */
+    const char *where; /* "between hosts", "inside hosts" */
+    const char *codec; /* that it travels through, or a number format */
+    bool compressed;   /* by compress.* */
+    uint64_t bytes;    /* that this rank sends per step; the maximum if payloads vary in size */
+} taciti_traffic_class;
+
 typedef struct taciti_strategy {
     const char *name, *help, *source;
 
@@ -63,6 +73,10 @@ typedef struct taciti_strategy {
     /* Returns E_CONFIG, with what to type, for an illegal combination of options and, if hosts is not NULL, for options
      * that cannot be used on these ranks. NULL: every combination is legal. Not collective. */
     tacit_status (*check)(const void *options, const taciti_hosts *hosts);
+
+    /* Returns E_CONFIG, with what to type, for a compression that has no meaning with these options; create() refuses
+     * it as well. NULL: every compression that taciti_compression_check() takes is legal. Not collective. */
+    tacit_status (*check_compression)(const void *options, const taciti_compression_setup *compression);
 
     /* Lists the *count patterns that the planner prices: that of these options, and alternatives worth comparing.
      * 0: it cannot price this strategy. Returns E_CONFIG for options that no pattern describes. The patterns borrow
@@ -113,8 +127,8 @@ typedef struct taciti_strategy {
     /* Returns the strategy that these options amount to, or NULL for this one. NULL: always this one. */
     const struct taciti_strategy *(*stands_for)(const void *options);
 
-    /* Returns the name of the codec with which compress.codec auto compresses gathers of parameters. NULL: there are
-     * none. */
+    /* Returns the name of the codec with which compress.codec auto compresses gathers of parameters, or NULL for none.
+     * NULL: there are no gathers. */
     const char *(*gather_codec)(const void *options);
 
     void (*destroy)(void *self);
@@ -125,6 +139,10 @@ typedef struct taciti_strategy {
     /* Returns the bytes that all ranks of this rank's host together send to other hosts per step: the traffic of its
      * network card, without headers and heartbeats. */
     uint64_t (*nic_bytes_per_step)(const void *self);
+
+    /* Lists what this rank sends in a step, by kind and reach, and returns the number of rows. Reads what predict_bytes
+     * reads. NULL: sums alone. */
+    size_t (*traffic)(const taciti_strategy_context *context, taciti_traffic_class out[TACITI_TRAFFIC_CLASSES]);
 
     /* Returns the number of steps after which the exchange repeats, from step 0 on; the byte formulas above are means
      * over them. NULL: 1 */

@@ -162,7 +162,16 @@ static void what_does_not_fit_is_refused(void **state) {
     refused((taciti_compression_setup){.codec = topk, .options = &o}, "leave out compress.decay");
     o.estimate = false, o.feedback = false;
     refused((taciti_compression_setup){.codec = topk, .options = &o}, "--compress.decay 1");
-    o.decay = 1, o.warmup = 5;
+    o.decay = 1, o.residual = TACITI_RESIDUAL_BF16;
+    refused((taciti_compression_setup){.codec = topk, .options = &o},
+            "--compress.residual f32, or --compress.feedback");
+    o.feedback = true, o.momentum = 0.5;
+    refused((taciti_compression_setup){.codec = topk, .options = &o}, "or --compress.momentum 0");
+    o.momentum = 0, o.estimate = true;
+    refused((taciti_compression_setup){.codec = topk, .options = &o}, "or --compress.estimate false");
+    o.estimate = false;
+    assert_int_equal(taciti_compression_check(&(taciti_compression_setup){.codec = topk, .options = &o}), TACIT_OK);
+    o.residual = TACITI_RESIDUAL_F32, o.feedback = false, o.warmup = 5;
     refused((taciti_compression_setup){.codec = bf16, .options = &o}, "leave out compress.warmup");
     o.warmup = 0, o.back = 1;
     refused((taciti_compression_setup){.codec = bf16, .options = &o}, "and compress.back");

@@ -35,6 +35,66 @@ static void every_stage_is_dp_bit_for_bit(void **state) {
         }
 }
 
+/* Pairs, triples, hosts of different sizes, and every way to hold parts. */
+static void parts_by_hosts_are_dp_by_hosts(void **state) {
+    (void)state;
+    static const int HOSTS[][MAX_RANKS] = {{0, 1, 0, 1}, {0, 0, 0, 1, 1, 1}, {0, 0, 1, 1, 2, 2}, {0, 1, 1, 0, 1}};
+    static const int SIZES[] = {4, 6, 6, 5};
+    for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++) {
+        trial dp = trial_of(SIZES[i], 0);
+        dp.hosts = HOSTS[i];
+        play(&dp);
+        for (int kind = 0; kind < 3; kind++)
+            for (int stage = kind == 2 ? 3 : 1; stage <= 3; stage++)
+                for (int way = 0; way < (stage == 3 && i % 2 == 0 ? 3 : 1); way++) {
+                    trial t = trial_of(SIZES[i], stage);
+                    t.hosts = HOSTS[i];
+                    t.over = kind == 1 ? TACITI_SHARD_OVER_HOST : TACITI_SHARD_OVER_ALL;
+                    t.secondary = kind == 2;
+                    t.blocking = way == 1;
+                    t.evaluates = way == 2;
+                    if (kind == 0 && i == 3) continue; /* flat, in another order than dp */
+                    agrees(&t, &dp);
+                }
+        forget(&dp);
+    }
+}
+
+/* A run that is one step longer. NORM: messages of a sum of doubles. */
+static void bytes_of_a_step_are_predicted(void **state) {
+    (void)state;
+    static const int HOSTS[][MAX_RANKS] = {{0, 0, 1, 1, 2, 2}, {0, 1, 1, 0, 1}};
+    static const int SIZES[] = {6, 5};
+    enum { NORM = 3 * sizeof(double) };
+    for (size_t i = 0; i < 2; i++)
+        for (int kind = 0; kind < 9; kind++) {
+            trial dp = trial_of(SIZES[i], 0), t[2];
+            uint64_t away[MAX_RANKS] = {0};
+            dp.hosts = HOSTS[i];
+            play(&dp);
+            for (int k = 0; k < 2; k++) {
+                t[k] = trial_of(SIZES[i], 3 - kind % 3);
+                t[k].hosts = HOSTS[i];
+                t[k].over = kind / 3 == 1 ? TACITI_SHARD_OVER_HOST : TACITI_SHARD_OVER_ALL;
+                t[k].secondary = kind == 6;
+                t[k].gather = kind == 7 ? TACITI_SHARD_BF16 : TACITI_SHARD_F32;
+                t[k].steps = STEPS - 1 + k;
+                t[k].expected = kind < 7 && !(i == 1 && kind < 3) ? &dp : &t[k];
+                play(&t[k]);
+            }
+            for (int r = 0; r < SIZES[i]; r++) {
+                assert_in_range(t[1].sent[r] - t[0].sent[r], t[1].per_step[r], t[1].per_step[r] + NORM);
+                away[HOSTS[i][r]] += t[1].away[r] - t[0].away[r];
+            }
+            for (int r = 0; r < SIZES[i]; r++) {
+                const uint64_t nic = t[1].nic_per_step[r];
+                assert_in_range(away[HOSTS[i][r]], nic, nic + (uint64_t)SIZES[i] * NORM);
+            }
+            forget(&dp);
+            for (int k = 0; k < 2; k++) forget(&t[k]);
+        }
+}
+
 static void every_optimizer_is_updated_in_parts(void **state) {
     (void)state;
     static const int NAMES[] = {TACITI_OPTIM_SGD, TACITI_OPTIM_ADAM, TACITI_OPTIM_ACCUM_ADAMW, TACITI_OPTIM_ACCUM_ADAM};
@@ -116,6 +176,8 @@ static void stages_agree_on_every_wire_and_gather(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_stage_is_dp_bit_for_bit),
+        cmocka_unit_test(parts_by_hosts_are_dp_by_hosts),
+        cmocka_unit_test(bytes_of_a_step_are_predicted),
         cmocka_unit_test(every_optimizer_is_updated_in_parts),
         cmocka_unit_test(clipping_is_that_of_dp_up_to_rounding),
         cmocka_unit_test(a_bad_gradient_anywhere_makes_all_skip),

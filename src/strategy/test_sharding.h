@@ -29,16 +29,22 @@ typedef struct trial {
     taciti_compress_options compress; /* of it */
     bool ends_at_rest;                /* the learning rate of the steps after the first two is 0 */
     int steps;
+    const int *hosts; /* of the ranks; NULL: all on one, and dp is flat. Otherwise dp sums by hosts */
+    int over;
+    bool secondary;
+    unsigned plain; /* bit u: the tensors of unit u are not compressed */
 
     /* what came of it; path: after every step, of rank 0 */
     float *parameters[MAX_RANKS], *path[MAX_STEPS];
     taciti_step_report reports[MAX_RANKS][MAX_STEPS];
-    const struct trial *expected; /* its path is what needs must find; NULL: anything */
+    uint64_t sent[MAX_RANKS], away[MAX_RANKS];             /* in the whole run */
+    uint64_t per_step[MAX_RANKS], nic_per_step[MAX_RANKS]; /* what the strategy says */
+    const struct trial *expected; /* its path is what needs must find; NULL: anything; itself: no path is recorded */
     size_t n;
 } trial;
 
 /* Sizes below the number of ranks, of several pages, of one float more than a line. */
-static inline void make_layout(bool units, taciti_layout *out) {
+static inline void make_layout(bool units, unsigned plain, taciti_layout *out) {
     static const size_t SIZES[TENSORS] = {17, 5, 9000, 33, 7000, 1, 12000};
     static const size_t UNIT[TENSORS] = {0, 0, 1, 1, 2, 3, 4};
     CHECK(taciti_layout_create(TENSORS, out) == TACIT_OK);
@@ -47,6 +53,7 @@ static inline void make_layout(bool units, taciti_layout *out) {
         if (i > 0 && UNIT[i] != UNIT[i - 1]) taciti_layout_next_unit(out);
         CHECK(taciti_layout_append(out, name, 1, &SIZES[i], i % 2 == 0) == TACIT_OK);
     }
+    for (size_t i = 0; i < TENSORS; i++) out->tensors[i].plain = plain >> UNIT[i] & 1;
     out->tensors[TENSORS - 1].early = true;
     CHECK((units ? taciti_layout_seal_units : taciti_layout_seal)(out, units ? 20000 : 30000) == TACIT_OK);
 }
@@ -106,11 +113,19 @@ static inline size_t resident(const taciti_pages *pages) {
     return bytes;
 }
 
+static inline taciti_shard_options options_of(const trial *t) {
+    return (taciti_shard_options){t->stage, t->gather, t->over, t->secondary};
+}
+
 /* What is predicted, up to the pages at the edges of parts and units. */
 static inline void check_memory(const seat *s) {
-    const taciti_shard_options options = {s->t->stage, s->t->gather};
-    const taciti_strategy_context c = {
-        .comm = s->comm, .layout = &s->layout, .options = &options, .optim_options = &s->t->optim};
+    const taciti_shard_options options = options_of(s->t);
+    const taciti_exchange_options exchange = {.scheme = TACITI_SCHEME_AUTO};
+    const taciti_strategy_context c = {.comm = s->comm,
+                                       .layout = &s->layout,
+                                       .options = &options,
+                                       .exchange_options = &exchange,
+                                       .optim_options = &s->t->optim};
     const size_t edges = (2 * s->layout.bucket_count + UNITS) * PAGE;
     taciti_strategy_memory memory;
     s->strategy->memory(&c, s->t->passes, &memory);
@@ -122,7 +137,8 @@ static inline void need(const seat *s, size_t unit) {
     if (!asks(s)) return;
     CHECK(s->strategy->need(s->self, unit) == TACIT_OK);
     const taciti_range r = taciti_layout_unit(&s->layout, unit);
-    const float *expected = s->t->expected == NULL || s->step == 0 ? NULL : s->t->expected->path[s->step - 1];
+    const bool compares = s->t->expected != NULL && s->t->expected != s->t && s->step > 0;
+    const float *expected = compares ? s->t->expected->path[s->step - 1] : NULL;
     CHECK(expected == NULL || memcmp(s->p + r.at, expected + r.at, r.n * sizeof *expected) == 0);
     for (size_t i = r.at; i < r.at + r.n; i++) {
         taciti_bf16 rounded;
@@ -219,15 +235,15 @@ static inline void run_rank(taciti_comm *comm, void *context) {
     taciti_pool *pool = NULL;
     taciti_optim *optim = NULL;
     s.strategy = taciti_strategy_find(t->stage == 0 ? "dp" : "shard");
-    make_layout(t->stage > 0, &s.layout);
+    make_layout(t->stage > 0, t->plain, &s.layout);
     CHECK(taciti_pool_create(1, 0, &pool) == TACIT_OK);
     CHECK((s.strategy->parts ? taciti_optim_create_parts : taciti_optim_create)(&t->optim, &s.layout, pool, &optim) ==
           TACIT_OK);
     open_arrays(&s);
-    const taciti_shard_options options = {t->stage, t->gather};
-    const taciti_exchange_options exchange = {.overlap = !t->blocking,
-                                              .wire = test_wire(t->wire),
-                                              .scheme = t->stage == 0 ? TACITI_SCHEME_FLAT : TACITI_SCHEME_AUTO};
+    const taciti_shard_options options = options_of(t);
+    const int dp_scheme = t->hosts == NULL ? TACITI_SCHEME_FLAT : TACITI_SCHEME_HOSTS;
+    const taciti_exchange_options exchange = {
+        .overlap = !t->blocking, .wire = test_wire(t->wire), .scheme = t->stage == 0 ? dp_scheme : TACITI_SCHEME_AUTO};
     const bool pages = asks(&s);
     const taciti_strategy_context c = {.comm = comm,
                                        .layout = &s.layout,
@@ -259,7 +275,11 @@ static inline void run_rank(taciti_comm *comm, void *context) {
     }
     t->parameters[s.rank] = copy_parameters(&s);
     if (s.rank == 0) t->n = s.layout.n;
-    s.strategy->destroy(s.self);
+    t->per_step[s.rank] = s.strategy->bytes_per_step(s.self);
+    t->nic_per_step[s.rank] = s.strategy->nic_bytes_per_step(s.self);
+    s.strategy->destroy(s.self); /* waits for what is under way */
+    t->sent[s.rank] = taciti_comm_count(comm).bytes_sent;
+    t->away[s.rank] = taciti_comm_count(comm).away_bytes_sent;
     taciti_readiness_destroy(&s.readiness);
     taciti_optim_destroy(optim);
     taciti_pool_destroy(pool);
@@ -282,7 +302,9 @@ static inline trial trial_of(int ranks, int stage) {
 
 static inline void play(trial *t) {
     const taciti_comm_options options = test_comm_options(!t->no_thread);
+    test_hosts(t->hosts);
     test_world_run(t->ranks, &options, run_rank, t);
+    test_hosts(NULL);
 }
 
 static inline void forget(trial *t) {

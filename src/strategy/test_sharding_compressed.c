@@ -13,6 +13,10 @@
 #include "codec/trial.h"
 #include "strategy/test_sharding.h"
 
+typedef struct pair {
+    const char *codec, *gather;
+} pair;
+
 /* Codecs of both ways; NULL: none. */
 static void compress(trial *t, const char *codec, const char *gather, double factor) {
     void *options = NULL;
@@ -55,9 +59,57 @@ static void factor_one_is_dp_bit_for_bit(void **state) {
     }
 }
 
-typedef struct pair {
-    const char *codec, *gather;
-} pair;
+/* The largest difference of two runs in a unit; 0: the same bits. */
+static double difference(const trial *a, const trial *b, size_t unit) {
+    taciti_layout layout;
+    double most = 0;
+    make_layout(true, 0, &layout);
+    const taciti_range r = taciti_layout_unit(&layout, unit);
+    taciti_layout_destroy(&layout);
+    for (size_t i = r.at; i < r.at + r.n; i++)
+        most = fmax(most, (double)fabsf(a->parameters[0][i] - b->parameters[0][i]));
+    return most;
+}
+
+static trial with_plain(const trial *like, unsigned plain) {
+    trial t = trial_of(like->ranks, like->stage);
+    t.compress = like->compress;
+    t.compression = like->compression;
+    t.compression.options = &like->compress;
+    t.plain = plain;
+    return t;
+}
+
+/* Units 1 and 3 are plain: they are as without a codec, but for roundings where changes are gathered, and the others as
+ * with one everywhere. Buckets of dp do not end where units end, so there the others have other blocks of int4. */
+static void layers_that_are_not_compressed_are_dense(void **state) {
+    (void)state;
+    static const pair PAIRS[] = {{"int4", "int4"}, {"topk", "topk"}, {"sketch", NULL}};
+    for (size_t p = 0; p < sizeof PAIRS / sizeof *PAIRS; p++)
+        for (int stage = 0; stage <= 2; stage++) {
+            trial dp = trial_of(3, 0), all = trial_of(3, stage);
+            compress(&all, PAIRS[p].codec, stage > 0 ? PAIRS[p].gather : NULL, 4);
+            if (all.compression.codec->selects) all.compress.scope = TACITI_SCOPE_BUCKET;
+            trial some = with_plain(&all, 1u << 1 | 1u << 3), none = with_plain(&all, ~0u);
+            play(&dp);
+            play(&all);
+            play(&some);
+            play(&none);
+            all_ranks_have_the_same(&some);
+            for (size_t u = 0; u < UNITS; u++) {
+                const bool plain = some.plain >> u & 1;
+                const double rounding = all.compression.gather != NULL ? 1e-6 : 0, seen = difference(&some, &dp, u);
+                assert_true(plain ? seen <= rounding : seen > 1e-4);
+                assert_true(difference(&none, &dp, u) <= rounding);
+                if (stage > 0 && !plain) assert_true(difference(&some, &all, u) == 0);
+            }
+            for (int s = 0; s < STEPS && p == 0; s++) assert_true(some.reports[0][s].bytes > all.reports[0][s].bytes);
+            forget(&dp);
+            forget(&some);
+            forget(&none);
+            discard(&all);
+        }
+}
 
 /* Which units are gathered ahead, and when, changes no bit. */
 static void no_schedule_changes_the_bits(void **state) {
@@ -82,6 +134,36 @@ static void no_schedule_changes_the_bits(void **state) {
             }
             discard(&first);
         }
+}
+
+/* Two hosts of two ranks, three of two: only what travels between hosts is compressed, and all replicas agree. What is
+ * gathered once for both passes is what is gathered twice. */
+static void by_hosts_no_schedule_changes_the_bits(void **state) {
+    (void)state;
+    static const pair PAIRS[] = {{"topk", NULL}, {"int4", "int8"}, {"sketch", NULL}};
+    static const int HOSTS[][MAX_RANKS] = {{0, 0, 1, 1}, {0, 1, 2, 0, 1, 2}};
+    for (int i = 0; i < 2; i++)
+        for (int over = TACITI_SHARD_OVER_ALL; over <= TACITI_SHARD_OVER_HOST; over++)
+            for (size_t p = (size_t)i; p < (i == 0 ? 3 : 2); p++) {
+                trial first = trial_of(4 + 2 * i, 3);
+                const bool all = over == TACITI_SHARD_OVER_ALL;
+                first.hosts = HOSTS[i];
+                first.over = over;
+                compress(&first, PAIRS[p].codec, all ? PAIRS[p].gather : NULL, 4);
+                play(&first);
+                all_ranks_have_the_same(&first);
+                for (int kind = 0; kind < 4; kind++) {
+                    trial t = with_plain(&first, 0);
+                    t.hosts = first.hosts;
+                    t.over = over;
+                    t.blocking = kind == 1;
+                    t.evaluates = kind == 2;
+                    t.secondary = all && kind > 1;
+                    if (kind == 0 && PAIRS[p].gather == NULL) t.stage = 2;
+                    agrees(&t, &first);
+                }
+                discard(&first);
+            }
 }
 
 /* The owner computes with what the others decode, in the forward and in the backward pass. */
@@ -173,7 +255,9 @@ static void bytes_of_both_ways_are_counted(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(factor_one_is_dp_bit_for_bit),
+        cmocka_unit_test(layers_that_are_not_compressed_are_dense),
         cmocka_unit_test(no_schedule_changes_the_bits),
+        cmocka_unit_test(by_hosts_no_schedule_changes_the_bits),
         cmocka_unit_test(stage_three_computes_with_what_it_sends),
         cmocka_unit_test(what_is_not_sent_arrives_later),
         cmocka_unit_test(a_skipped_step_changes_nothing),

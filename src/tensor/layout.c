@@ -47,6 +47,12 @@ typedef struct bucket_rule {
     bool units; /* no bucket belongs to two units */
 } bucket_rule;
 
+/* Whether a bucket with tensor `first` may go on with tensor `next`. */
+static bool continues(const taciti_layout *layout, size_t first, size_t next, bucket_rule rule) {
+    const taciti_tensor *t = layout->tensors;
+    return t[next].plain == t[first].plain && (!rule.units || t[next].unit == t[first].unit);
+}
+
 /* Where the bucket that begins at `begin`, in tensor `first`, ends: at the last boundary of a tensor within rule.max
  * floats, or after rule.max floats if one tensor is larger than that. *last: the last tensor it overlaps; padding
  * belongs to the tensor before it. */
@@ -54,10 +60,9 @@ static size_t bucket_end(const taciti_layout *layout, size_t begin, size_t first
     const taciti_tensor *t = layout->tensors;
     const size_t max = rule.max;
     size_t i = first, end = begin;
-    while (i + 1 < layout->tensor_count && t[i + 1].offset - begin <= max &&
-           (!rule.units || t[i].unit == t[first].unit))
+    while (i + 1 < layout->tensor_count && t[i + 1].offset - begin <= max && continues(layout, first, i, rule))
         end = t[++i].offset;
-    if (layout->n - begin <= max && (!rule.units || t[layout->tensor_count - 1].unit == t[first].unit)) end = layout->n;
+    if (layout->n - begin <= max && i + 1 == layout->tensor_count && continues(layout, first, i, rule)) end = layout->n;
     const bool cut = end == begin; /* inside of `first` */
     *last = cut || end == layout->n ? i : i - 1;
     return cut ? begin + max : end;
@@ -70,7 +75,8 @@ static size_t cut_buckets(const taciti_layout *layout, bucket_rule rule, taciti_
         while (first + 1 < layout->tensor_count && layout->tensors[first + 1].offset <= at) first++;
         end = bucket_end(layout, at, first, rule, &last);
         if (count < capacity)
-            buckets[count] = (taciti_bucket){.offset = at, .n = end - at, .first = first, .last = last};
+            buckets[count] = (taciti_bucket){
+                .offset = at, .n = end - at, .first = first, .last = last, .plain = layout->tensors[first].plain};
     }
     return count;
 }

@@ -23,6 +23,7 @@ typedef struct taciti_tensor {
     size_t offset; /* floats from the start of the flat array; multiple of 16 */
     size_t unit;   /* group of tensors that a pass uses together: the embedding, a block, the head; from 0 on */
     bool decay;    /* weight decay applies (matrices, not biases and norms) */
+    bool plain;    /* not compressed: no bucket has it beside tensors that are */
     bool early;    /* its gradient is also written long before its turn: an embedding that is the output head, too */
 } taciti_tensor;
 
@@ -34,6 +35,7 @@ typedef struct taciti_range {
 typedef struct taciti_bucket {
     size_t offset, n;   /* floats; multiples of 16 but for the last n */
     size_t first, last; /* tensors [first, last] overlap it */
+    bool plain;         /* as its tensors are */
 } taciti_bucket;
 
 typedef struct taciti_layout {
@@ -46,13 +48,14 @@ typedef struct taciti_layout {
     size_t bucket_count;
 } taciti_layout;
 
-/* Builder: create, append tensors in ready order, seal with the bucket size. Not collective, one thread. */
+/* Builder: create, append tensors in ready order, seal with the bucket size. A later seal replaces an earlier one, for
+ * instance after `plain` was set. Not collective, one thread. */
 tacit_status taciti_layout_create(size_t tensor_capacity, taciti_layout *out);
 tacit_status taciti_layout_append(taciti_layout *layout, const char *name, int dims, const size_t *shape, bool decay);
 /* Tensors that are appended from here on belong to the next unit. Without a call all are of unit 0. */
 void taciti_layout_next_unit(taciti_layout *layout);
 tacit_status taciti_layout_seal(taciti_layout *layout, size_t bucket_bytes);
-/* The same with buckets that end where a unit ends, so that no bucket belongs to two. May replace an earlier seal. */
+/* The same with buckets that end where a unit ends, so that no bucket belongs to two. */
 tacit_status taciti_layout_seal_units(taciti_layout *layout, size_t bucket_bytes);
 void taciti_layout_destroy(taciti_layout *layout);
 

@@ -39,6 +39,15 @@ typedef enum taciti_state_regroup {
                           * former ranks. Whole arrays, numbers and counts (rounded) */
 } taciti_state_regroup;
 
+/* How the floats of a flat array are reached that are stored in another form. What write() was given, read() need not
+ * give back; but what read() gave is stored as it was. One call at a time. */
+typedef struct taciti_state_access {
+    void *object;                                                           /* borrows */
+    int which;                                                              /* the object's name for the array */
+    void (*read)(void *object, int which, size_t at, float *out, size_t n); /* floats at .. at + n */
+    void (*write)(void *object, int which, size_t at, const float *x, size_t n);
+} taciti_state_access;
+
 typedef struct taciti_state_entry {
     const char *name; /* unique in its table; "strategy.anchor" */
     taciti_state_kind kind;
@@ -49,7 +58,8 @@ typedef struct taciti_state_entry {
     size_t begin, n;             /* a whole array: 0, layout->n */
     const taciti_range *ranges;  /* of an array, instead of begin and n: these of it, ascending; data is its float 0 */
     size_t range_count;
-    bool optional; /* if a checkpoint lacks it, it keeps its value from before the first step */
+    taciti_state_access access; /* of a whole array, instead of data, if `read` is not NULL */
+    bool optional;              /* if a checkpoint lacks it, it keeps its value from before the first step */
 } taciti_state_entry;
 
 enum { TACITI_STATE_MAX_ENTRIES = 64, TACITI_STATE_NAME_BYTES = 48 };

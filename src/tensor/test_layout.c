@@ -35,6 +35,30 @@ static void buckets_tile_the_array_for_any_bucket_size(void **state) {
     }
 }
 
+/* Tensors 1, 2 and 4 are plain. */
+static void no_bucket_has_plain_tensors_beside_others(void **state) {
+    (void)state;
+    const size_t sizes[] = {3, 100, 1, 1000, 16, 17};
+    for (size_t bytes = 4; bytes < 12000; bytes = bytes * 3 / 2 + 1) {
+        taciti_layout layout;
+        build(&layout, sizes, 6, bytes);
+        layout.tensors[1].plain = layout.tensors[2].plain = layout.tensors[4].plain = true;
+        assert_int_equal(taciti_layout_seal(&layout, bytes), TACIT_OK);
+        size_t at = 0, plain = 0;
+        for (size_t b = 0; b < layout.bucket_count; at += layout.buckets[b++].n) {
+            const taciti_bucket *bucket = &layout.buckets[b];
+            assert_int_equal(bucket->offset, at);
+            assert_int_equal(layout.tensors[bucket->first].plain, bucket->plain);
+            assert_int_equal(layout.tensors[bucket->last].plain, bucket->plain);
+            plain += bucket->plain ? bucket->n : 0;
+        }
+        assert_int_equal(at, layout.n);
+        assert_int_equal(plain, 112 + 16 + 16);
+        if (bytes > 6000) assert_int_equal(layout.bucket_count, 5);
+        taciti_layout_destroy(&layout);
+    }
+}
+
 /* Two tensors per unit: every bucket lies in one unit, and the units tile the array. */
 static void sealed_by_units_no_bucket_belongs_to_two(void **state) {
     (void)state;
@@ -105,6 +129,7 @@ static void tensors_are_found_by_name(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(buckets_tile_the_array_for_any_bucket_size),
+        cmocka_unit_test(no_bucket_has_plain_tensors_beside_others),
         cmocka_unit_test(sealed_by_units_no_bucket_belongs_to_two),
         cmocka_unit_test(every_bucket_fills_once_in_order),
         cmocka_unit_test(tensors_are_found_by_name),

@@ -42,15 +42,39 @@ static void announce_run(const taciti_trainer *trainer) {
                        s->train.seed);
 }
 
-/* Each kind of traffic that is compressed, with what, and by whose decision. */
-static void announce_traffic(const taciti_trainer *trainer) {
+/* What compress.layers leaves out; "" if nothing. */
+static void describe_plain(const taciti_layout *layout, char *out, size_t size) {
+    double plain = 0;
+    size_t tensors = 0;
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        plain += layout->tensors[t].plain ? (double)layout->tensors[t].n : 0;
+        tensors += layout->tensors[t].plain;
+    }
+    out[0] = '\0';
+    if (tensors == 0) return;
+    (void)snprintf(out, size, ", but for %zu of %zu tensors, %.3g %% of the parameters", tensors, layout->tensor_count,
+                   100 * plain / (double)layout->parameters);
+}
+
+/* Each kind of traffic: what it is compressed with, and by whose decision. */
+static void announce_traffic(taciti_trainer *trainer) {
     const taciti_compression_setup setup = taciti_settings_compression(&trainer->settings->job);
     const char *policy = setup.controller == NULL ? "fixed" : setup.controller->name;
-    const bool switches = setup.controller != NULL && setup.controller->switches;
-    if (setup.codec != NULL) taciti_trainer_say(trainer, "sends  sums through %s (%s)", setup.codec->name, policy);
-    if (setup.gather != NULL)
-        taciti_trainer_say(trainer, "sends  parameters through %s (%s)", setup.gather->name,
-                           switches ? policy : "fixed");
+    const taciti_strategy_context context = taciti_trainer_context(trainer);
+    taciti_traffic_class rows[TACITI_TRAFFIC_CLASSES];
+    const size_t count = trainer->strategy->traffic == NULL ? 0 : trainer->strategy->traffic(&context, rows);
+    char plain[LINE_BYTES];
+    describe_plain(&trainer->layout, plain, sizeof plain);
+    if (setup.codec != NULL && count == 0)
+        taciti_trainer_say(trainer, "sends  sums through %s (%s)%s", setup.codec->name, policy, plain);
+    for (size_t i = 0; i < count; i++) {
+        const bool decides =
+            strcmp(rows[i].what, "gradients") == 0 || (setup.controller != NULL && setup.controller->switches);
+        char how[LINE_BYTES] = "";
+        if (rows[i].compressed) (void)snprintf(how, sizeof how, " (%s)%s", decides ? policy : "fixed", plain);
+        taciti_trainer_say(trainer, "sends  %-10s %-13s at most %.4g MB per step: %s%s", rows[i].what, rows[i].where,
+                           (double)rows[i].bytes * 1e-6, rows[i].codec, how);
+    }
 }
 
 static void announce_memory(const taciti_trainer *trainer) {

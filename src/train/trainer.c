@@ -84,13 +84,12 @@ static tacit_status prepare_alone(taciti_trainer *trainer) {
     TACITI_TRY(taciti_data_check(trainer->data, trainer->time, trainer->settings->train.eval_every >= 0));
     TACITI_TRY(assign_samples(trainer));
     taciti_data_limit_vocabulary(trainer->data, (int32_t)trainer->settings->job.model.vocabulary);
-    const size_t bucket_bytes = (size_t)trainer->settings->job.exchange.bucket_bytes;
-    TACITI_TRY(taciti_model_layout(&trainer->settings->job.model, bucket_bytes, &trainer->layout));
-    return trainer->strategy->parts ? taciti_layout_seal_units(&trainer->layout, bucket_bytes) : TACIT_OK;
+    const taciti_settings *job = &trainer->settings->job;
+    TACITI_TRY(taciti_model_layout(&job->model, (size_t)job->exchange.bucket_bytes, &trainer->layout));
+    return taciti_settings_seal(job, &trainer->layout);
 }
 
-/* The driver adds arrays and optimizer. */
-static taciti_strategy_context strategy_context(taciti_trainer *trainer) {
+taciti_strategy_context taciti_trainer_context(taciti_trainer *trainer) {
     const taciti_train_settings *s = trainer->settings;
     return (taciti_strategy_context){
         .comm = trainer->comm,
@@ -106,7 +105,7 @@ static taciti_strategy_context strategy_context(taciti_trainer *trainer) {
 
 static tacit_status predict_memory(taciti_trainer *trainer, taciti_memory_plan *out) {
     const taciti_train_settings *s = trainer->settings;
-    const taciti_strategy_context context = strategy_context(trainer);
+    const taciti_strategy_context context = taciti_trainer_context(trainer);
     taciti_memory_plan plan = {0};
     plan.model =
         taciti_model_predict(&s->job.model, &trainer->layout, trainer->micro, trainer->time, trainer->threads, true);
@@ -221,7 +220,7 @@ static tacit_status measure_peak(taciti_trainer *trainer) {
 tacit_status taciti_trainer_build(taciti_trainer *trainer) {
     TACITI_TRY(taciti_comm_agree(trainer->comm, build_alone(trainer)));
     TACITI_TRY(measure_peak(trainer));
-    const taciti_strategy_context context = strategy_context(trainer);
+    const taciti_strategy_context context = taciti_trainer_context(trainer);
     TACITI_TRY(taciti_trainer_create_driver(trainer, &context));
     const size_t lag =
         trainer->strategy->lag == NULL ? 0 : trainer->strategy->lag(taciti_driver_strategy(trainer->driver));

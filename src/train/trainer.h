@@ -178,6 +178,9 @@ tacit_status taciti_trainer_initialise(taciti_trainer *trainer); /* seed or trai
  * and revert, so the shared model is the mean. If ranks have models of their own, restoring fills these. */
 void taciti_trainer_list_state(const taciti_trainer *trainer, bool saving, taciti_state *out);
 
+/* trainer.c: what the strategy gets, but for arrays and optimizer, which the driver adds. Borrows. */
+taciti_strategy_context taciti_trainer_context(taciti_trainer *trainer);
+
 /* say.c: prints a line on rank 0, unless run.quiet. */
 void taciti_trainer_say(const taciti_trainer *trainer, const char *format, ...) TACITI_PRINTF(2, 3);
 

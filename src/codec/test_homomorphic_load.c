@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How often homomorphic sketches fail to decode, over their load.
+ */
+#include "codec/test_homomorphic.h"
+
+/* ---- failures over load (T5, T6) --------------------------------------------------------------------------------- */
+
+/* Rows with replacement: LHC's hash. Every lane has units of its own, so it is a trial of its own. Returns the share of
+ * trials that succeed. */
+static double success(size_t m, double load, int decodes) {
+    const size_t k = (size_t)(load * (double)m + 0.5), units = 16 * k;
+    int good = 0;
+    trial t;
+    open_trial(&t, 16 * units, 1);
+    for (size_t u = 0; u < units; u++) t.x[0][16 * u + u / k] = 1;
+    taciti_sketch_index(t.x[0], t.s.n, t.index);
+    for (int d = 0; d < decodes; d++) {
+        t.s = taciti_sketch_init_compat(t.s.n, 16, m, 1);
+        t.s.seed = (uint64_t)d + 1;
+        encode(&t);
+        assert_int_equal(decode(&t, NULL), TACIT_OK);
+        taciti_sketch_pending(&t.s, t.workspace, t.pending);
+        for (size_t lane = 0; lane < 16; lane++) {
+            size_t open = 0;
+            for (size_t u = lane * k; u < (lane + 1) * k; u++) open += t.pending[u / 4] >> (16 * (u % 4) + lane) & 1u;
+            good += open == 0;
+        }
+    }
+    close_trial(&t);
+    return (double)good / (16 * decodes);
+}
+
+static void failures_follow_the_load(void **state) {
+    static const double LOADS[] = {0.60, 0.66, 0.70, 0.74, 0.76, 0.78, 0.80, 0.82, 0.84};
+    static const struct {
+        size_t m;
+        int decodes;
+        double success[9];
+    } ROWS[] = {{64, 250, {.904, .834, .705, .583, .416, .346, .269, .182, .074}},
+                {576, 60, {.992, .995, .992, .991, .968, .881, .599, .239, .029}},
+                {1152, 40, {.996, .996, .998, .994, .995, .973, .740, .238, .012}},
+                {8192, 3, {1, 1, 1, 1, 1, 1, 1, .245, 0}}};
+    (void)state;
+    for (size_t r = 0; r < 4; r++)
+        for (size_t l = 0; l < 9; l++) {
+            const double p = ROWS[r].success[l], trials = 16 * ROWS[r].decodes;
+            const double tolerance = 0.03 + 3 * sqrt(p * (1 - p) / trials); /* theirs, and ours */
+            const double got = success(ROWS[r].m, LOADS[l], ROWS[r].decodes);
+            if (fabs(got - p) > tolerance) fail_msg("m %zu load %.2f: %.3f, not %.3f", ROWS[r].m, LOADS[l], got, p);
+        }
+}
+
+static void beyond_the_threshold_most_is_pending(void **state) {
+    static const double LOADS[] = {0.85, 0.90, 0.95, 1.00}, LOST[] = {0.551, 0.661, 0.732, 0.784};
+    enum { ROWS = 65536 };
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        trial t;
+        open_trial(&t, 16 * (size_t)(LOADS[i] * ROWS), 1);
+        draw(&t, INTEGERS, 1.0, 1000, i);
+        choose(&t, ROWS, TACITI_RING_U32, i);
+        t.s.zones = 1;
+        encode(&t);
+        assert_int_equal(decode(&t, NULL), TACIT_OK);
+        assert_right(&t);
+        assert_true(fabs((double)t.left / (double)t.s.n - LOST[i]) < 0.01);
+        close_trial(&t);
+    }
+}
+
+/* The rows that a measured union gets: failures are rare at any size. With few rows they are pairs of lines that drew
+ * the same three. */
+static void rows_suffice_at_any_size(void **state) {
+    static const size_t SIZES[] = {1, 2, 17, 100, 300, 1000, 3000, 10000, 40000, 150000};
+    static const double SHARES[] = {0.01, 0.1, 0.5, 1};
+    int failed = 0, all = 0;
+    (void)state;
+    for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++)
+        for (size_t p = 0; p < 4; p++) {
+            trial t;
+            open_trial(&t, SIZES[i], 1);
+            for (uint64_t seed = 0; seed < 25; seed++, all++) {
+                draw(&t, INTEGERS, SHARES[p], 1000, seed);
+                choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, t.s.n)), TACITI_RING_U32, seed);
+                encode(&t);
+                assert_int_equal(decode(&t, NULL), TACIT_OK);
+                assert_right(&t);
+                failed += t.left > 0;
+            }
+            close_trial(&t);
+        }
+    if (failed * 100 > 3 * all) fail_msg("%d of %d sketches were not decoded", failed, all);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(failures_follow_the_load),
+        cmocka_unit_test(beyond_the_threshold_most_is_pending),
+        cmocka_unit_test(rows_suffice_at_any_size),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

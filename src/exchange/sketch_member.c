@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a member does for the owners of ranges: its contribution, and values of what did not decode.
+ */
+#include <string.h>
+
+#include "exchange/sketch_bucket.h"
+#include "kernel/kernel.h"
+
+enum { SHIFT = 20, STRIDE = 4 }; /* of histograms, as in halves.c */
+
+typedef taciti_sketch_bucket bucket;
+typedef taciti_sketch_slot slot;
+
+/* ---- contributions ----------------------------------------------------------------------------------------------- */
+
+static taciti_residual_place place_of(const bucket *b, size_t piece, int owner) {
+    const taciti_range r = taciti_sketch_range(b->s->reduce, b->cut, piece, owner);
+    return (taciti_residual_place){TACITI_PAYLOAD_CONTRIBUTION, piece, (size_t)owner, r.at, r.n};
+}
+
+/* x becomes what is to be encoded. */
+static void enter(bucket *b, size_t block, int owner, taciti_codec_call *call) {
+    const taciti_kernels *k = taciti_kernels_get();
+    const taciti_sketch_pieces pieces = taciti_sketch_pieces_of(b->s->reduce, b->cut, block);
+    const bool observed = b->tally != NULL && b->task->histogram != NULL;
+    for (size_t p = pieces.first; p < pieces.end; p++) {
+        const taciti_residual_place place = place_of(b, p, owner);
+        if (place.n == 0) continue;
+        if (observed) b->tally->squares_gradient += k->sum_squares(b->x + place.at, place.n);
+        if (b->residual == NULL) continue;
+        if (observed) b->tally->squares_residual += taciti_residual_squares(b->residual, &place);
+        float *error = taciti_residual_enter(b->residual, &place, b->x + place.at, call);
+        b->errors = error == NULL ? NULL : error - place.at;
+    }
+}
+
+/* What the task wants to know of v[n] besides its encoding, as of other codecs (halves.c). */
+static tacit_status observe(bucket *b, taciti_codec_call call, const float *v, size_t n) {
+    taciti_payload payload = {.data = b->s->payload};
+    if (b->tally == NULL) return TACIT_OK;
+    if (b->task->histogram != NULL) taciti_kernels_get()->histogram(b->task->histogram, v, n, SHIFT, STRIDE);
+    if (b->task->trial <= 0) return TACIT_OK;
+    call.setting = (taciti_codec_setting){.factor = b->task->trial};
+    call.tally = &b->tally->trial;
+    return taciti_payload_encode(b->s->comm, b->s->reduce->encoding.codec, &call, v, n, NULL, &payload);
+}
+
+static tacit_status leave(bucket *b, size_t block, int owner, const taciti_codec_call *call) {
+    const taciti_sketch_pieces pieces = taciti_sketch_pieces_of(b->s->reduce, b->cut, block);
+    for (size_t p = pieces.first; p < pieces.end && b->residual != NULL; p++) {
+        const taciti_residual_place place = place_of(b, p, owner);
+        if (place.n > 0) /* without estimates, which sketches refuse, no payload is looked at */
+            TACITI_TRY(taciti_residual_leave(b->residual, &place, b->x + place.at, b->s->reduce->encoding.codec, call,
+                                             (taciti_payload){0}));
+    }
+    return TACIT_OK;
+}
+
+/* selected = what the codec selects of the owner's ranges; the rest becomes the residual. */
+static tacit_status select_for(bucket *b, slot *t, int owner) {
+    taciti_sketch_reduce *s = b->s;
+    const taciti_sketch_share *share = &t->shares[owner];
+    taciti_codec_call call =
+        taciti_payload_call(&s->reduce->encoding, b->task, s->ranks[s->me], TACITI_PAYLOAD_CONTRIBUTION, share->at);
+    size_t at;
+    call.scratch = s->scratch;
+    enter(b, t->block, owner, &call);
+    const bool one = taciti_sketch_is_one_range(b, t->block, owner, &at);
+    if (!one) taciti_sketch_gather(b, t->block, owner, b->x, s->x);
+    const float *x = one ? b->x + at : s->x;
+    float *error = b->errors == NULL ? NULL : one ? b->errors + at : s->error;
+    TACITI_TRY(observe(b, call, x, share->n));
+    call.tally = b->tally != NULL ? &b->tally->codec : NULL;
+    const int64_t begin_ns = taciti_now_ns();
+    taciti_sketch_select(&call, x, share->n, t->selected + share->at, error);
+    taciti_payload_time(s->comm, TACITI_SPAN_ENCODE, taciti_now_ns() - begin_ns);
+    if (error != NULL && !one) taciti_sketch_scatter(b, t->block, owner, error, b->errors);
+    return leave(b, t->block, owner, &call);
+}
+
+static tacit_status send_contribution(bucket *b, const slot *t, int owner) {
+    const char *out = taciti_sketch_message(b->s, t->leaving, owner);
+    size_t left = taciti_sketch_contribution_bytes(&t->shares[owner].form);
+    while (left > 0) {
+        const size_t bytes = left < TACITI_SKETCH_PART_BYTES ? left : TACITI_SKETCH_PART_BYTES;
+        TACITI_TRY(taciti_sketch_send(b, owner, out, bytes));
+        out += bytes;
+        left -= bytes;
+    }
+    return TACIT_OK;
+}
+
+tacit_status taciti_sketch_contribute_block(bucket *b, slot *t) {
+    taciti_sketch_reduce *s = b->s;
+    for (int k = 1; k <= s->count; k++) {
+        const int owner = taciti_sketch_behind(s, k);
+        const taciti_sketch_share *share = &t->shares[owner];
+        const int64_t begin_ns = taciti_now_ns();
+        if (share->n == 0) continue;
+        TACITI_TRY(select_for(b, t, owner));
+        TACITI_TRY(taciti_sketch_contribute(&share->form, t->selected + share->at,
+                                            taciti_sketch_message(s, t->leaving, owner)));
+        if (b->tally != NULL) b->tally->encode_ns += taciti_now_ns() - begin_ns;
+        if (owner != s->me) TACITI_TRY(send_contribution(b, t, owner));
+    }
+    t->contributed = s->sends.posted;
+    return TACIT_OK;
+}
+
+/* ---- values ------------------------------------------------------------------------------------------------------ */
+
+/* What the ring rounded off joins the residual. `selected` becomes it. */
+static tacit_status keep_rounding(bucket *b, slot *t, int owner) {
+    taciti_sketch_reduce *s = b->s;
+    const taciti_sketch_share *share = &t->shares[owner];
+    const taciti_sketch *sketch = &share->form.sketch;
+    const taciti_sketch_pieces pieces = taciti_sketch_pieces_of(s->reduce, b->cut, t->block);
+    float *selected = t->selected + share->at, *rounded = s->error;
+    uint64_t *index = s->payload; /* free since the encoding, as s->scratch; both hold packed values of the range */
+    if (b->errors == NULL || share->form.dense || sketch->numbers.ring == TACITI_RING_F32 || share->reply.whole)
+        return TACIT_OK;
+    taciti_sketch_index(selected, share->n, index);
+    TACITI_TRY(taciti_sketch_pack(sketch, index, selected, s->scratch));
+    TACITI_TRY(taciti_sketch_unpack(sketch, index, s->scratch, rounded));
+    taciti_kernels_get()->add_scaled(selected, rounded, -1, share->n);
+    for (size_t p = pieces.first; p < pieces.end; p++) {
+        const taciti_range r = taciti_sketch_range(s->reduce, b->cut, p, owner);
+        taciti_kernels_get()->add(b->errors + r.at, selected, r.n);
+        if (r.n > 0) taciti_residual_keep(b->residual, TACITI_PAYLOAD_CONTRIBUTION, r.at, r.n);
+        selected += r.n;
+    }
+    return TACIT_OK;
+}
+
+static tacit_status send_values_to(bucket *b, slot *t, int owner) {
+    taciti_sketch_reduce *s = b->s;
+    taciti_sketch_share *share = &t->shares[owner];
+    if (share->reply.pending > 0) {
+        const taciti_sketch shape = taciti_sketch_of_values(&share->form, &share->reply);
+        const uint64_t *pending = taciti_sketch_pending_of(s, t, owner);
+        char *out = taciti_sketch_message(s, t->leaving, owner);
+        if (owner != s->me) {
+            TACITI_TRY(taciti_comm_await(s->comm, &share->index));
+            TACITI_TRY(
+                taciti_sketch_refused(b, taciti_sketch_check_pending(&share->form, &share->reply, pending), owner));
+        }
+        TACITI_TRY(taciti_sketch_pack(&shape, pending, t->selected + share->at, out));
+        if (owner != s->me) TACITI_TRY(taciti_sketch_send(b, owner, out, taciti_sketch_values_bytes(share)));
+    }
+    return keep_rounding(b, t, owner);
+}
+
+tacit_status taciti_sketch_send_values(bucket *b, slot *t) {
+    TACITI_TRY(taciti_outbox_await(&b->s->sends, t->contributed)); /* values overwrite contributions */
+    for (int k = 1; k <= b->s->count; k++) {
+        const int owner = taciti_sketch_behind(b->s, k);
+        if (t->shares[owner].n > 0) TACITI_TRY(send_values_to(b, t, owner));
+    }
+    return TACIT_OK;
+}

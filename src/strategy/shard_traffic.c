@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The bytes that strategy shard sends.
+ */
+#include "exchange/sketch_message.h"
+#include "strategy/shard.h"
+
+/* Of a range that a member sends to its owner. A sketch may be followed by all values, and the owner answers with an
+ * index, block by block (exchange/sketch_reduce.h). */
+static uint64_t payload_bytes(taciti_encoding encoding, size_t n) {
+    enum { MIN_BLOCK = 2048 };
+    const uint64_t sketched = 2 * n * sizeof(float) + n / 8 + (n / MIN_BLOCK + 1) * 2 * sizeof(taciti_sketch_reply);
+    return n == 0 ? 0 : encoding.codec->sketches ? sketched : taciti_payload_bound(&encoding, n);
+}
+
+/* Of the buckets that are compressed, and of the others. */
+typedef struct encodings {
+    taciti_encoding coded, plain;
+} encodings;
+
+static encodings encodings_of(const taciti_codec *codec, const void *codec_options,
+                              const taciti_exchange_options *options) {
+    const taciti_encoding plain = {.codec = taciti_exchange_wire(options)};
+    const taciti_encoding coded = {.codec = codec, .options = codec_options};
+    return (encodings){codec == NULL ? plain : coded, plain};
+}
+
+/* What ranks send. */
+typedef struct senders {
+    const taciti_strategy_context *context;
+    const taciti_shard_options *options;
+    const taciti_arrangement *arrangement;
+    const taciti_shard_unit *units; /* NULL: gathers per step as they are expected */
+    encodings reduce, gather;
+} senders;
+
+static senders senders_of(const taciti_strategy_context *c, const taciti_arrangement *arrangement,
+                          const taciti_shard_unit *units) {
+    const taciti_exchange_options reduce = taciti_shard_reduce_options(c), gather = taciti_shard_gather_options(c);
+    return (senders){.context = c,
+                     .options = c->options,
+                     .arrangement = arrangement,
+                     .units = units,
+                     .reduce = encodings_of(c->compression.codec, c->compression.codec_options, &reduce),
+                     .gather = encodings_of(c->compression.gather, c->compression.gather_options, &gather)};
+}
+
+/* One of them, and what counts: all that it sends, or what leaves its host. */
+typedef struct sender {
+    const senders *of;
+    int host, number; /* in the arrangement */
+    bool away;
+} sender;
+
+static bool counts(const sender *from, int host) {
+    const taciti_arrangement *p = from->of->arrangement;
+    if (host == from->host || from->number >= p->lanes) return false;
+    return !from->away || p->host_of[p->first[host] + from->number] != p->host_of[p->first[from->host] + from->number];
+}
+
+static uint64_t part_bytes(const sender *from, const taciti_bucket *bucket, int host, encodings how) {
+    return payload_bytes(bucket->plain ? how.plain : how.coded,
+                         taciti_shard_range(bucket, taciti_shard_part_of(from->of->arrangement, host, from->number)).n);
+}
+
+/* Its own part to the other hosts of the arrangement; in the flat one each rank is a host. */
+static uint64_t own_bytes(const sender *from, const taciti_bucket *bucket, encodings how) {
+    uint64_t bytes = 0;
+    for (int h = 0; h < from->of->arrangement->hosts; h++)
+        if (counts(from, h)) bytes += part_bytes(from, bucket, from->host, how);
+    return bytes;
+}
+
+/* Its share to the ranks of its host. */
+static uint64_t share_bytes(const sender *from, const taciti_bucket *bucket) {
+    const taciti_arrangement *p = from->of->arrangement;
+    const int others = taciti_arrangement_local_size(p, from->host) - 1;
+    if (from->away) return 0;
+    return (uint64_t)others * taciti_shard_range(bucket, taciti_shard_share_of(p, from->number)).n * sizeof(float);
+}
+
+/* To every lane of its host that lane's share. */
+static uint64_t lanes_bytes(const sender *from, const taciti_bucket *bucket) {
+    const taciti_arrangement *p = from->of->arrangement;
+    uint64_t bytes = 0;
+    if (from->away || taciti_arrangement_local_size(p, from->host) == 1) return 0;
+    for (int lane = 0; lane < p->lanes; lane++)
+        if (lane != from->number) bytes += taciti_shard_range(bucket, taciti_shard_share_of(p, lane)).n * sizeof(float);
+    return bytes;
+}
+
+/* Then to every host its part of the own share, and with shard.over host the sum of the own part. */
+static uint64_t reduce_bytes_of(const sender *from) {
+    const taciti_strategy_context *c = from->of->context;
+    uint64_t bytes = 0;
+    for (size_t b = 0; b < c->layout->bucket_count; b++) {
+        const taciti_bucket *bucket = &c->layout->buckets[b];
+        bytes += lanes_bytes(from, bucket);
+        for (int h = 0; h < from->of->arrangement->hosts; h++)
+            if (counts(from, h)) bytes += part_bytes(from, bucket, h, from->of->reduce);
+        if (taciti_shard_is_over_host(c)) bytes += own_bytes(from, bucket, from->of->reduce);
+    }
+    return bytes;
+}
+
+/* How often a unit is gathered, and how often of these inside hosts alone. */
+typedef struct gathers {
+    size_t all, inside;
+} gathers;
+
+static gathers gathers_of(const senders *of, size_t unit) {
+    gathers g = {.all = of->units != NULL ? of->units[unit].per_step
+                                          : taciti_shard_gathers(of->context->layout, unit, of->options->stage)};
+    if (of->options->over == TACITI_SHARD_OVER_HOST) g.inside = g.all;
+    if (of->options->secondary && g.all > 1) g.inside = g.all - 1;
+    return g;
+}
+
+static uint64_t gather_bytes_of(const sender *from) {
+    const taciti_layout *layout = from->of->context->layout;
+    uint64_t bytes = 0;
+    for (size_t b = 0; b < layout->bucket_count; b++) {
+        const taciti_bucket *bucket = &layout->buckets[b];
+        const gathers g = gathers_of(from->of, layout->tensors[bucket->first].unit);
+        bytes += g.all * share_bytes(from, bucket) + (g.all - g.inside) * own_bytes(from, bucket, from->of->gather);
+    }
+    return bytes;
+}
+
+uint64_t taciti_shard_reduce_bytes(const taciti_shard *s) {
+    const senders of = senders_of(&s->context, &s->arrangement, s->units);
+    return reduce_bytes_of(&(sender){&of, s->arrangement.host, s->arrangement.number, false});
+}
+
+uint64_t taciti_shard_gather_bytes(const taciti_shard *s) {
+    const senders of = senders_of(&s->context, &s->arrangement, s->units);
+    return gather_bytes_of(&(sender){&of, s->arrangement.host, s->arrangement.number, false});
+}
+
+uint64_t taciti_shard_bytes_per_step(const void *self) {
+    return taciti_shard_reduce_bytes(self) + taciti_shard_gather_bytes(self);
+}
+
+uint64_t taciti_shard_nic_bytes_per_step(const void *self) {
+    const taciti_shard *s = self;
+    const taciti_arrangement *p = &s->arrangement;
+    const senders of = senders_of(&s->context, p, s->units);
+    const int here = p->host_of[taciti_arrangement_position(p)];
+    uint64_t bytes = 0;
+    for (int h = 0; h < p->hosts; h++)
+        for (int k = 0; k < taciti_arrangement_local_size(p, h); k++) {
+            const sender from = {&of, h, k, true};
+            if (p->host_of[p->first[h] + k] == here) bytes += reduce_bytes_of(&from) + gather_bytes_of(&from);
+        }
+    return bytes;
+}
+
+/* ---- the table of a run ------------------------------------------------------------------------------------------ */
+
+/* Inside hosts only the flat arrangement encodes. */
+static size_t add_rows(const sender *from, const char *what, uint64_t bytes_of(const sender *),
+                       const taciti_codec *codec, bool compressed, taciti_traffic_class *out) {
+    const taciti_arrangement *p = from->of->arrangement;
+    const sender away = {from->of, from->host, from->number, true};
+    const uint64_t between = bytes_of(&away), inside = bytes_of(from) - between;
+    const bool flat = p->hosts == p->size;
+    size_t count = 0;
+    if (between > 0) out[count++] = (taciti_traffic_class){what, "between hosts", codec->name, compressed, between};
+    if (inside > 0)
+        out[count++] =
+            (taciti_traffic_class){what, "inside hosts", flat ? codec->name : "f32", compressed && flat, inside};
+    return count;
+}
+
+size_t taciti_shard_traffic(const taciti_strategy_context *context, taciti_traffic_class out[TACITI_TRAFFIC_CLASSES]) {
+    const taciti_compression_setup *setup = &context->compression;
+    taciti_arrangement p;
+    if (taciti_shard_arrange(context, &p) != TACIT_OK) return 0;
+    const senders of = senders_of(context, &p, NULL);
+    const sender me = {&of, p.host, p.number, false};
+    size_t count = add_rows(&me, "gradients", reduce_bytes_of, of.reduce.coded.codec, setup->codec != NULL, out);
+    count += add_rows(&me, "parameters", gather_bytes_of, of.gather.coded.codec, setup->gather != NULL, out + count);
+    taciti_arrangement_destroy(&p);
+    return count;
+}
