@@ -45,15 +45,30 @@ static json_t *verdict_json(const taciti_verdict *v) {
     return json_pack("{s:f, s:f, s:f, s:b}", "speedup", v->speedup, "low", v->low, "high", v->high, "pays", v->pays);
 }
 
-static json_t *compression_json(const taciti_candidate *c) {
+static json_t *compression_json(const taciti_plan_report *r, const taciti_candidate *c) {
     const taciti_plan_compression *compression = &c->method.compression;
+    const bool known =
+        compression->codec == NULL || taciti_plan_compression_known(r->scene->cluster, compression->codec);
     static const char *const cautions[] = {"none", "some", "strong"};
     char text[TACITI_CAUTION_BYTES];
     if (compression->codec == NULL) return json_null();
-    (void)taciti_plan_caution(compression, text, sizeof text);
-    return json_pack("{s:s, s:f, s:f, s:b, s:s, s:s}", "codec", compression->codec->name, "factor",
-                     taciti_plan_factor(compression), "factor_back", compression->back.factor, "speed_known", c->priced,
-                     "caution_level", cautions[c->caution], "caution", text);
+    (void)taciti_method_caution(&c->method, text, sizeof text);
+    return json_pack("{s:s, s:f, s:f, s:b, s:b, s:s, s:s}", "codec", compression->codec->name, "factor",
+                     taciti_plan_factor(compression), "factor_back", compression->back.factor, "adapts",
+                     compression->adapts, "speed_known", known, "caution_level", cautions[c->caution], "caution", text);
+}
+
+/* What ranks own parts of, and how they gather it. */
+static json_t *parts_json(const taciti_plan_report *r, const taciti_method *m) {
+    const taciti_plan_compression *g = &m->gather;
+    if (m->order != TACITI_ORDER_PARTS) return json_null();
+    json_t *codec = g->codec == NULL
+                        ? json_null()
+                        : json_pack("{s:s, s:f, s:b, s:b, s:b}", "codec", g->codec->name, "factor",
+                                    taciti_plan_factor(g), "changes", m->parts.passes == 1, "adapts", g->adapts,
+                                    "speed_known", taciti_plan_compression_known(r->scene->cluster, g->codec));
+    return json_pack("{s:i, s:b, s:s, s:o}", "gathers", m->parts.passes, "gradients", m->parts.gradients, "gather",
+                     m->parts.gather->name, "compression", codec);
 }
 
 static json_t *method_json(const taciti_plan_report *r, const taciti_candidate *c) {
@@ -62,23 +77,20 @@ static json_t *method_json(const taciti_plan_report *r, const taciti_candidate *
     json_t *seconds = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "step", p->step_s, "low", p->low_s, "high",
                                 p->high_s, "fast_links", p->fast_links_s, "slow_links", p->slow_links_s, "compute",
                                 p->compute_s, "exposed", p->exposed_s, "transfer", p->transfer_s);
-    json_t *parts = c->method.order != TACITI_ORDER_PARTS
-                        ? json_null()
-                        : json_pack("{s:i, s:b, s:s}", "gathers", c->method.parts.passes, "gradients",
-                                    c->method.parts.gradients, "gather", c->method.parts.gather->name);
     if (p->uneven_s > 0) (void)json_object_set_new(seconds, "uneven", json_real(p->uneven_s));
     return json_pack("{s:s, s:s, s:s, s:o, s:s, s:o, s:i, s:i, s:i, s:b, s:b, s:o, s:f, s:f, s:f, s:f, s:s, s:o, s:o, "
                      "s:b, s:o, s:o, s:b}",
                      "label", c->method.label, "strategy", c->strategy, "order", orders[c->method.order], "mixing",
-                     mixing_json(r, c), "wire", c->method.wire->name, "compression", compression_json(c), "every",
+                     mixing_json(r, c), "wire", c->method.wire->name, "compression", compression_json(r, c), "every",
                      c->method.every, "delay", c->method.delay, "lanes", c->method.lanes, "mixes_fast_enough",
                      taciti_candidate_mixes(r->candidates, c), "configured", c->configured, "seconds", seconds,
                      "link_error", p->link_error, "model_error", p->model_error, "exposed_share",
                      p->step_s > 0 ? p->exposed_s / p->step_s : 0., "nic_bytes_per_step", p->nic_bytes, "bottleneck",
                      taciti_bottleneck_name(p->bottleneck), "costs_s", causes_json(p), "against_dense_f32",
                      verdict_json(&c->verdict), "replicas_equal",
-                     c->method.order == TACITI_ORDER_DENSE || c->method.order == TACITI_ORDER_PARTS, "parts", parts,
-                     "memory_bytes", p->memory_bytes > 0 ? json_real(p->memory_bytes) : json_null(), "fits", p->fits);
+                     c->method.order == TACITI_ORDER_DENSE || c->method.order == TACITI_ORDER_PARTS, "parts",
+                     parts_json(r, &c->method), "memory_bytes",
+                     p->memory_bytes > 0 ? json_real(p->memory_bytes) : json_null(), "fits", p->fits);
 }
 
 static json_t *methods_json(const taciti_plan_report *r) {

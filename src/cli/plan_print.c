@@ -10,7 +10,7 @@
 #define MB 1e-6
 #define PERCENT 100
 
-enum { GOSSIP_ROWS = 12, COMPRESSED_ROWS = 8 };
+enum { GOSSIP_ROWS = 12, COMPRESSED_ROWS = 8, COMPRESSED_PARTS_ROWS = 2 };
 static const double BUSY_CV = 0.3;         /* no accelerator computes so unevenly */
 static const double PERSISTENT_LAG1 = 0.5; /* delays that stay: gossip does not average them away */
 
@@ -37,20 +37,22 @@ static void print_head(const taciti_plan_report *r) {
 
 /* ---- table ------------------------------------------------------------------------------------------------------- */
 
+static bool compresses(const taciti_candidate *c) {
+    return c->method.compression.codec != NULL || c->method.gather.codec != NULL;
+}
+
 /* What the same number of steps is worth; the legend explains the letters. */
 static void cost_letters(const taciti_plan_report *r, const taciti_candidate *c, char out[16]) {
     const bool gossip = c->method.topology != NULL;
     const bool dense = c->method.order == TACITI_ORDER_DENSE || c->method.order == TACITI_ORDER_PARTS;
-    const char *compressed = c->method.compression.codec == NULL   ? ""
-                             : c->caution == TACITI_CAUTION_STRONG ? " C"
-                                                                   : " c";
-    (void)snprintf(out, 16, "%s%s%s%s%s%s",
+    const char *compressed = !compresses(c) ? "" : c->caution == TACITI_CAUTION_STRONG ? " C" : " c";
+    (void)snprintf(out, 16, "%s%s%s%s%s%s%s",
                    gossip  ? " r"
                    : dense ? ""
                            : " l",
                    c->method.order == TACITI_ORDER_AWC ? " s" : "",
                    taciti_candidate_mixes(r->candidates, c) ? "" : " m", c->method.wire->lossless ? "" : " w",
-                   compressed, c->priced ? "" : "?");
+                   compressed, c->priced ? "" : "?", c->prediction.fits ? "" : " x");
     if (out[0] == '\0') (void)snprintf(out, 16, " -");
 }
 
@@ -80,13 +82,14 @@ static size_t payload_bytes(const taciti_plan_report *r, const taciti_candidate 
     return wire->bound(taciti_settings_options(r->settings, wire->options), 1 << 20);
 }
 
-/* Whether another wire sends as many bytes in the same method and is as fast, or faster: one row says it all. */
+/* Whether another wire sends as many bytes in the same method, takes no more memory and is as fast, or faster: one row
+ * says it all. */
 static bool has_twin(const taciti_plan_report *r, const taciti_candidate *c) {
     for (size_t i = 0; i < r->candidates->count; i++) {
         const taciti_candidate *d = &r->candidates->list[i];
-        if (strcmp(d->strategy, c->strategy) != 0 || strcmp(d->topology, c->topology) != 0 ||
-            d->method.compression.codec != NULL || d->method.order != c->method.order ||
-            d->method.lanes != c->method.lanes || d->prediction.memory_bytes < c->prediction.memory_bytes ||
+        if (strcmp(d->strategy, c->strategy) != 0 || strcmp(d->topology, c->topology) != 0 || compresses(d) ||
+            d->method.order != c->method.order || d->method.lanes != c->method.lanes ||
+            d->prediction.memory_bytes > c->prediction.memory_bytes ||
             d->method.parts.gather != c->method.parts.gather || d->theirs || c->theirs)
             continue;
         if (d != c && payload_bytes(r, d) == payload_bytes(r, c) && by_step(&d, &c) < 0) return true;
@@ -94,29 +97,40 @@ static bool has_twin(const taciti_plan_report *r, const taciti_candidate *c) {
     return false;
 }
 
+/* Rows that a table has so far, of kinds of which it has the fastest only. */
+typedef struct shown {
+    size_t gossip, compressed, parts;
+} shown;
+
+/* Of compressed methods the fastest whose speed is known. */
+static bool is_shown_compressed(const taciti_candidate *c, shown *rows) {
+    if (!c->priced) return false;
+    if (c->method.order == TACITI_ORDER_PARTS) return rows->parts++ < COMPRESSED_PARTS_ROWS;
+    return c->method.order == TACITI_ORDER_DENSE && rows->compressed++ < COMPRESSED_ROWS;
+}
+
 /* Of gossip and of compressed sums the fastest rows only, one wire of a size, and what the answer speaks of. */
-static bool is_shown(const taciti_plan_report *r, const taciti_candidate *c, size_t *gossip_rows,
-                     size_t *compressed_rows) {
+static bool is_shown(const taciti_plan_report *r, const taciti_candidate *c, shown *rows) {
     const bool chosen = c->configured || c == taciti_candidates_gossip(r->candidates) ||
                         c == taciti_candidates_compressed(r->candidates);
     if (r->all || chosen) return true;
     if (!c->prediction.fits) return false;
-    if (c->method.compression.codec != NULL)
-        return c->priced && c->method.order == TACITI_ORDER_DENSE && (*compressed_rows)++ < COMPRESSED_ROWS;
+    if (compresses(c)) return is_shown_compressed(c, rows);
     if (has_twin(r, c)) return false;
     if (c->method.topology == NULL || c->theirs) return true;
-    return (*gossip_rows)++ < GOSSIP_ROWS;
+    return rows->gossip++ < GOSSIP_ROWS;
 }
 
 static void print_table(const taciti_plan_report *r) {
     const taciti_candidate *sorted[TACITI_CANDIDATES_MAX];
-    size_t gossip_rows = 0, compressed_rows = 0, hidden = 0;
+    shown rows = {0};
+    size_t hidden = 0;
     for (size_t i = 0; i < r->candidates->count; i++) sorted[i] = &r->candidates->list[i];
     qsort(sorted, r->candidates->count, sizeof *sorted, by_step);
     printf("\n  %-32s %9s %17s %8s %9s %11s %8s  %-10s %-9s %s\n", "method", "step ms", "low-high", "speed-up",
            "exposed", "NIC MB/step", "rank MB", "held up by", "mixes", "cost");
     for (size_t i = 0; i < r->candidates->count; i++) {
-        if (is_shown(r, sorted[i], &gossip_rows, &compressed_rows))
+        if (is_shown(r, sorted[i], &rows))
             print_row(r, sorted[i]);
         else
             hidden++;
@@ -139,15 +153,15 @@ static void print_legend(const taciti_plan_report *r) {
     /* clang-format off */
     printf(
         "\n"
-        "* this configuration. NIC: busiest host, one direction. rank: parameters, gradients and moments, without activations\n"
-        "and buffers; what does not fit a host whose memory_gib is known is left out, and never recommended. held up by: what a step would lose most without (link:\n"
+        "* this configuration. NIC: busiest host, one direction. rank: parameters, gradients, moments and residuals, without\n"
+        "activations and buffers; x does not fit a host whose memory_gib is known, and is never recommended. held up by: what a step would lose most without (link:\n"
         "bytes, between hosts or inside). mixes: exact/K: after K mixes all ranks hold the mean, else the share of a\n"
         "disagreement that one mix removes at least. cost: steps are the same in number, not in what they learn:\n"
         "r every rank has a replica of its own, s neighbours hear of an update one step later and the learning rate has\n"
         "another limit (tacit info topologies), l ranks go %d steps alone, w payloads are rounded, m too slow a mixer to\n"
         "be recommended: a disagreement needs more than %d mixes to fall to 1/e. What it does to losses: docs/gossip.md\n"
-        "c sums are compressed, C so strongly that it is known to cost accuracy, ? at a speed that the cluster file does not\n"
-        "tell: encoding counts as free, and the row is never recommended\n",
+        "c sums or gathers are compressed, C so strongly that it is known to cost accuracy, ? at a speed that the cluster file\n"
+        "does not tell: encoding counts as free, and the row is never recommended. auto: where it is faster than dense\n",
         steps_alone(r->candidates), TACITI_PLAN_MIXES);
     /* clang-format on */
 }
@@ -175,21 +189,58 @@ static void print_unknown_cv(const taciti_plan_report *r) {
     printf("; `high` holds both; --compute.cv 0.05 or --no-jitter tells\n");
 }
 
+/* Codecs of a method that the cluster file says nothing of. */
+static void print_unknown_speed(const taciti_plan_report *r, const taciti_candidate *c) {
+    const taciti_codec *codecs[] = {c->method.compression.codec, c->method.gather.codec};
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
+        if (codecs[i] == NULL || (i > 0 && codecs[i] == codecs[0]) ||
+            taciti_plan_compression_known(r->scene->cluster, codecs[i]))
+            continue;
+        if (codecs[i]->sketches)
+            printf(
+                "note        nothing tells how long sketches (%s) take to add up and decode, and tacit probe does not "
+                "measure it: the step is without. Measure it with tacit bench step --compress.codec %s\n",
+                codecs[i]->name, codecs[i]->name);
+        else
+            printf(
+                "note        the cluster file does not tell how fast %s is: measure with `mpirun -n N tacit probe -o "
+                "cluster.json`\n",
+                codecs[i]->name);
+    }
+}
+
 /* What is known of the compression that is configured or recommended. */
 static void print_cautions(const taciti_plan_report *r) {
     const taciti_candidate *best = taciti_candidates_compressed(r->candidates);
     char text[TACITI_CAUTION_BYTES];
     for (size_t i = 0; i < r->candidates->count; i++) {
         const taciti_candidate *c = &r->candidates->list[i];
-        if (c->method.compression.codec == NULL || (!c->configured && c != best)) continue;
-        if (taciti_plan_caution(&c->method.compression, text, sizeof text) != TACITI_CAUTION_NONE)
+        if (!compresses(c) || (!c->configured && c != best)) continue;
+        if (taciti_method_caution(&c->method, text, sizeof text) != TACITI_CAUTION_NONE)
             printf("caution     %s: %s\n", c->method.label, text);
-        if (!c->priced)
-            printf(
-                "note        the cluster file does not tell how fast %s is: measure with `mpirun -n N tacit probe -o "
-                "cluster.json`\n",
-                c->method.compression.codec->name);
+        print_unknown_speed(r, c);
     }
+}
+
+/* What a host has no room for. */
+static void print_misfits(const taciti_plan_report *r) {
+    const taciti_cluster *c = r->scene->cluster;
+    const double each = c->memory_gib * 0x1p30 / taciti_cluster_max_ranks_per_host(c);
+    const taciti_candidate *smallest = NULL;
+    size_t misfits = 0;
+    for (size_t i = 0; i < r->candidates->count; i++) {
+        const taciti_candidate *one = &r->candidates->list[i];
+        if (one->prediction.fits) continue;
+        misfits++;
+        if (smallest == NULL || one->prediction.memory_bytes < smallest->prediction.memory_bytes) smallest = one;
+    }
+    if (smallest == NULL) return;
+    printf("note        %zu of %zu methods do not fit: a rank has %.0f MB (%g GiB of a host for %d rank%s), the "
+           "smallest of "
+           "them, %s, takes %.0f MB without activations\n",
+           misfits, r->candidates->count, MB * each, c->memory_gib, (int)taciti_cluster_max_ranks_per_host(c),
+           taciti_cluster_max_ranks_per_host(c) > 1 ? "s" : "", smallest->method.label,
+           MB * smallest->prediction.memory_bytes);
 }
 
 static void print_notes(const taciti_plan_report *r) {
@@ -205,6 +256,7 @@ static void print_notes(const taciti_plan_report *r) {
         printf("note        links.inside is unknown: what stays inside of hosts is counted as free\n");
     print_unknown_cv(r);
     print_cautions(r);
+    print_misfits(r);
     for (size_t i = 0; i < r->candidates->refused_count && !r->all; i++)
         printf("%s%s%s", i == 0 ? "note        not possible with these ranks: " : ", ", r->candidates->refused[i].name,
                i + 1 == r->candidates->refused_count ? " (--all says why)\n" : "");

@@ -115,18 +115,20 @@ static tacit_status check_strategies(const question *q, const taciti_hosts *host
     return TACIT_OK;
 }
 
-static tacit_status check_parts(const taciti_settings *settings) {
+static tacit_status check_compression(const taciti_settings *settings) {
+    const taciti_strategy *strategy = taciti_settings_strategy(settings);
     const taciti_compression_setup setup = taciti_settings_compression(settings);
-    if (!taciti_settings_strategy(settings)->parts || (setup.codec == NULL && setup.gather == NULL)) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG,
-                       "tacit plan has no prices of compressed traffic of strategy shard yet: leave out "
-                       "compress.codec and compress.gather, or measure the step: mpirun -n N tacit "
-                       "bench step --compute.emulate PROFILE --strategy shard --compress.codec auto");
+    if (strategy->check_compression == NULL) return TACIT_OK;
+    TACITI_TRY(taciti_compression_check(&setup));
+    return strategy->check_compression(taciti_settings_options(settings, strategy->options), &setup);
 }
 
 static tacit_status check_patterns(const taciti_settings *settings) {
     taciti_pattern patterns[TACITI_PATTERNS_MAX];
-    TACITI_TRY(check_parts(settings));
+    TACITI_TRY(check_compression(settings));
+    if (strcmp(settings->compress.layers.text, "all") != 0)
+        taciti_log(TACITI_LOG_WARN, "compress.layers %s: tacit plan prices all layers as compressed",
+                   settings->compress.layers.text);
     for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++) {
         size_t count = 0;
         TACITI_TRY((*s)->patterns(taciti_settings_options(settings, (*s)->options), patterns, &count));

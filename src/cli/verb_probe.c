@@ -147,6 +147,7 @@ static void print_local(const taciti_cluster *c) {
     if (c->compute_lag1 >= -1) printf(", correlation of neighbours in time %.2f", c->compute_lag1);
     if (c->compute_rank_spread >= 0) printf(", slowest - fastest rank %.2f %%", 100 * c->compute_rank_spread);
     printf("\n");
+    if (c->memory_gib > 0) printf("memory: %.3g GiB free on the host that has the fewest\n", c->memory_gib);
 }
 
 static void print_head(const taciti_cluster *c) {

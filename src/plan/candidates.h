@@ -21,7 +21,7 @@ typedef struct taciti_candidate {
     taciti_prediction prediction;
     taciti_verdict verdict; /* against dense with an f32 wire */
     taciti_caution caution; /* what its compression is known to do to accuracy */
-    bool priced;            /* false: nothing is known of its codec's speed; encoding counts as free */
+    bool priced;            /* false: nothing is known of a codec's speed; encoding counts as free */
 } taciti_candidate;
 
 /* A topology of the list on these ranks. */
@@ -78,7 +78,7 @@ bool taciti_candidate_mixes(const taciti_candidates *candidates, const taciti_ca
 /* Returns the fastest dense candidate of all wires and lanes, of tacit or of another library. */
 const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candidates);
 
-/* Returns the fastest candidate of order PARTS that fits; NULL: none does. */
+/* Returns the fastest candidate of order PARTS that fits, and may be recommended as below; NULL: none does. */
 const taciti_candidate *taciti_candidates_parts(const taciti_candidates *candidates);
 
 /* Returns the fastest gossip candidate that mixes fast enough, with a mix in every `gossip.every` steps; of those

@@ -6,6 +6,9 @@
 #include <string.h>
 
 #include "codec/trial.h"
+#include "exchange/sketch_bucket.h"
+#include "exchange/store.h"
+#include "plan/sketched.h"
 
 /* comm.segment, which bounds messages inside of one host. */
 enum { SEGMENT_BYTES = 256 << 10 };
@@ -45,7 +48,7 @@ static bool find_rows(const taciti_cluster *cluster, const taciti_codec *codec, 
 
 bool taciti_plan_compression_known(const taciti_cluster *cluster, const taciti_codec *codec) {
     const taciti_cluster_compression *below, *above;
-    return find_rows(cluster, codec, 1, &below, &above);
+    return !codec->sketches && find_rows(cluster, codec, 1, &below, &above);
 }
 
 /* Of the line through both; where noise makes it fall towards denser payloads, the lesser of the two holds. */
@@ -54,7 +57,8 @@ static double line(double from, double to, double share) { return fmax(from + sh
 /* Codecs without a factor have one row. Lines in the share of elements that is kept. */
 static taciti_cluster_compression rates_of(const taciti_cluster *cluster, const taciti_codec *codec, double factor) {
     const taciti_cluster_compression *below, *above;
-    if (!find_rows(cluster, codec, factor, &below, &above)) return (taciti_cluster_compression){.factor = 1};
+    if (codec->sketches || !find_rows(cluster, codec, factor, &below, &above))
+        return (taciti_cluster_compression){.factor = 1};
     if (below == above) return *below;
     const double share = (1 / factor - 1 / below->factor) / (1 / above->factor - 1 / below->factor);
     taciti_cluster_compression row = *below;
@@ -75,7 +79,7 @@ taciti_codec_setting taciti_plan_result_setting(const taciti_plan_compression *c
     if (!c->codec->selects || c->codec->shared_key) return setting;
     const double filled = 1 - pow(1 - 1 / taciti_plan_factor(c), contributions);
     const double factor = setting.factor > 0 ? setting.factor : taciti_plan_factor(c);
-    setting.factor = fmax(factor, 1 / filled);
+    setting.factor = c->codec->sketches ? 1 / filled : fmax(factor, 1 / filled); /* sums of sketches go back exactly */
     return setting;
 }
 
@@ -100,11 +104,30 @@ static size_t fillings(const taciti_allreduce *reduce, size_t pieces) {
     return (pieces + under_way - 1) / under_way;
 }
 
+/* Of a part of a bucket that one owner adds up: what each member sends for it. */
+typedef struct contribution {
+    double bytes;
+    size_t messages;
+    int hops;
+} contribution;
+
+static contribution contribution_of(const sum *s, const taciti_allreduce *reduce, const taciti_cut *cut) {
+    const taciti_plan_compression *c = s->compression;
+    const double chunk = s->n / s->lanes / s->hosts;
+    if (!c->codec->sketches) return (contribution){payload(c, c->forth, chunk, cut->pieces), cut->pieces, 1};
+    const size_t blocks = taciti_sketch_block_count(reduce, cut), n = (size_t)(chunk / (double)blocks + 0.5);
+    const taciti_sketched one = taciti_sketched_of(c->options, n > 0 ? n : 1, s->hosts, taciti_plan_factor(c));
+    const int messages = one.pending_bytes > 0 ? 4 : 2;
+    return (contribution){(double)blocks * (one.contribution_bytes + one.pending_bytes + one.reply_bytes),
+                          (size_t)messages * blocks, messages};
+}
+
 static taciti_compressed_sum scatter(const sum *s, const taciti_allreduce *reduce) {
     const double share = s->n / s->lanes, chunk = share / s->hosts;
-    const size_t pieces = taciti_allreduce_cut(reduce, (size_t)s->n).pieces;
-    const double sent =
-        payload(s->compression, s->compression->forth, chunk, pieces) + payload(s->compression, s->back, chunk, pieces);
+    const taciti_cut cut = taciti_allreduce_cut(reduce, (size_t)s->n);
+    const size_t pieces = cut.pieces;
+    const contribution forth = contribution_of(s, reduce, &cut);
+    const double sent = forth.bytes + payload(s->compression, s->back, chunk, pieces);
     const taciti_cluster_compression *f = &s->forth_rates, *b = &s->back_rates;
     return (taciti_compressed_sum){
         .length = {.wire_bytes = (size_t)(s->lanes * s->hosts * sent / 2 + 0.5), .f32_bytes = (size_t)(4 * s->n)},
@@ -112,8 +135,8 @@ static taciti_compressed_sum scatter(const sum *s, const taciti_allreduce *reduc
             share * (f->encode_s + b->decode_s) + chunk * (f->decode_s + (s->hosts - 1) * f->add_s + b->encode_s),
         .busiest = s->compression->busiest > 0 ? s->compression->busiest : 1,
         .fillings = fillings(reduce, pieces),
-        .messages = 2 * pieces * (size_t)(s->hosts - 1),
-        .wire_hops = 2};
+        .messages = (forth.messages + pieces) * (size_t)(s->hosts - 1),
+        .wire_hops = forth.hops + 1};
 }
 
 static taciti_compressed_sum gather(const sum *s, const taciti_allreduce *reduce) {
@@ -145,15 +168,16 @@ static taciti_compressed_sum linear(const sum *s, const taciti_codec *wire) {
         .wire_hops = 2 * codec->rounds};
 }
 
-static taciti_placement placement_of(const taciti_scene *scene, const taciti_method *method) {
+taciti_placement taciti_plan_placement(const taciti_scene *scene, const taciti_method *method) {
     taciti_placement placement = scene->placement;
+    if (method->order == TACITI_ORDER_PARTS) return method->parts.placement(scene->hosts, placement);
     if (method->lanes > 0) placement.lanes = method->lanes;
     return placement;
 }
 
 tacit_status taciti_plan_describe(const taciti_scene *scene, const taciti_method *method,
                                   const taciti_encoding *encoding, bool gather, taciti_allreduce *out) {
-    taciti_placement placement = placement_of(scene, method);
+    taciti_placement placement = taciti_plan_placement(scene, method);
     placement.gather = gather;
     return taciti_allreduce_describe(scene->hosts, (taciti_members){.count = (size_t)scene->hosts->ranks}, 0, encoding,
                                      placement, (size_t)SEGMENT_BYTES, out);
@@ -170,7 +194,8 @@ static tacit_status find_sum(const taciti_scene *scene, const taciti_method *met
         status = taciti_plan_describe(scene, method, &encoding, gathers == 1, &reduces[gathers]);
     if (status == TACIT_OK) {
         const taciti_compressed_sum there = scatter(s, &reduces[0]), all = gather(s, &reduces[1]);
-        const bool gathers = c->way == TACITI_PLAN_WAY_AUTO
+        const bool gathers = c->codec->sketches ? false
+                             : c->way == TACITI_PLAN_WAY_AUTO
                                  ? s->hosts <= 2 || all.length.wire_bytes < there.length.wire_bytes
                                  : c->way == TACITI_PLAN_WAY_GATHER;
         *out = gathers ? all : there;
@@ -185,7 +210,7 @@ tacit_status taciti_compressed_sum_of(const taciti_scene *scene, const taciti_me
     const double core_share = scene->cluster->compute_core_share;
     taciti_arrangement arrangement;
     TACITI_TRY(taciti_arrangement_of(scene->hosts, (taciti_members){.count = (size_t)scene->hosts->ranks}, 0,
-                                     placement_of(scene, method), &arrangement));
+                                     taciti_plan_placement(scene, method), &arrangement));
     const taciti_codec_setting back = taciti_plan_result_setting(c, arrangement.hosts);
     const sum s = {.compression = c,
                    .n = (double)n,
@@ -200,6 +225,58 @@ tacit_status taciti_compressed_sum_of(const taciti_scene *scene, const taciti_me
     else
         TACITI_TRY(find_sum(scene, method, &s, out));
     if (core_share > 0) out->codec_s /= core_share;
+    return TACIT_OK;
+}
+
+/* ---- halves ------------------------------------------------------------------------------------------------------ */
+
+/* Of a lane, which encodes and decodes its share. */
+static double half_codec_s(const taciti_scene *scene, const sum *s, taciti_plan_half half) {
+    const taciti_plan_compression *c = s->compression;
+    const taciti_cluster_compression r = rates_of(scene->cluster, c->codec, taciti_plan_factor(c));
+    const double share = s->n / s->lanes, own = share / s->hosts, core_share = scene->cluster->compute_core_share;
+    const double seconds = half == TACITI_PLAN_ALL_GATHER
+                               ? own * r.encode_s + share * r.decode_s
+                               : share * r.encode_s + own * (r.decode_s + (s->hosts - 1) * r.add_s);
+    return core_share > 0 ? seconds / core_share : seconds;
+}
+
+tacit_status taciti_compressed_half_of(const taciti_scene *scene, const taciti_method *method, taciti_plan_half half,
+                                       size_t n, taciti_compressed_sum *out) {
+    const taciti_plan_compression *c = half == TACITI_PLAN_ALL_GATHER ? &method->gather : &method->compression;
+    const taciti_encoding encoding = taciti_plan_encoding(c);
+    taciti_allreduce reduce;
+    TACITI_TRY(taciti_plan_describe(scene, method, &encoding, false, &reduce));
+    const taciti_arrangement *p = &reduce.arrangement;
+    const sum s = {.compression = c, .n = (double)n, .hosts = p->hosts, .lanes = p->lanes};
+    const taciti_cut cut = taciti_allreduce_cut(&reduce, n);
+    const contribution one = contribution_of(&s, &reduce, &cut);
+    *out = (taciti_compressed_sum){
+        .length = {.wire_bytes = (size_t)(s.lanes * s.hosts * one.bytes + 0.5), .f32_bytes = n * sizeof(float)},
+        .codec_s = half_codec_s(scene, &s, half),
+        .busiest = half == TACITI_PLAN_REDUCE_SCATTER && c->busiest > 0 ? c->busiest : 1,
+        .fillings = fillings(&reduce, cut.pieces),
+        .messages = one.messages * (size_t)(s.hosts - 1),
+        .wire_hops = one.hops};
+    taciti_allreduce_destroy(&reduce);
+    return TACIT_OK;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+tacit_status taciti_plan_residual_bytes(const taciti_scene *scene, const taciti_method *method, size_t *out) {
+    const taciti_plan_compression *c = &method->compression;
+    taciti_allreduce reduce;
+    *out = 0;
+    if (c->codec == NULL || scene->hosts->ranks < 2) return TACIT_OK;
+    if (c->codec->aggregation == TACITI_CODEC_LINEAR) {
+        *out = taciti_store_predict_bytes(NULL, scene->layout, c->feedback);
+        return TACIT_OK;
+    }
+    const taciti_encoding encoding = taciti_plan_encoding(c);
+    TACITI_TRY(taciti_plan_describe(scene, method, &encoding, c->way == TACITI_PLAN_WAY_GATHER, &reduce));
+    *out = taciti_store_predict_bytes(&reduce, scene->layout, c->feedback);
+    taciti_allreduce_destroy(&reduce);
     return TACIT_OK;
 }
 
@@ -225,4 +302,28 @@ taciti_caution taciti_plan_caution(const taciti_plan_compression *c, char *out, 
                        ? "signs and little more are known to cost accuracy, and diverge without error feedback"
                        : "needs error feedback");
     return bits <= FEW_BITS ? TACITI_CAUTION_STRONG : TACITI_CAUTION_SOME;
+}
+
+/* Values whose rounding nobody makes up for: 4 bits cost 3.7 % of the loss, 8 bits nothing (docs/results/shard.md). */
+static taciti_caution caution_of_values(const taciti_plan_compression *c, char *out, size_t size) {
+    enum { MANY = 1 << 16 };
+    *out = '\0';
+    if (8 * taciti_codec_expected_bytes(c->codec, c->options, c->forth, MANY) / MANY > SOME_BITS)
+        return TACITI_CAUTION_NONE;
+    (void)snprintf(out, size,
+                   "gathers in %s round parameters: known to cost accuracy in stage 3; stage 2 gathers changes",
+                   c->codec->name);
+    return TACITI_CAUTION_STRONG;
+}
+
+taciti_caution taciti_method_caution(const taciti_method *m, char *out, size_t size) {
+    char gathers[TACITI_CAUTION_BYTES] = "";
+    const taciti_caution sums = taciti_plan_caution(&m->compression, out, size);
+    taciti_caution other = TACITI_CAUTION_NONE;
+    if (m->gather.codec != NULL)
+        other = m->parts.passes > 1 ? caution_of_values(&m->gather, gathers, sizeof gathers)
+                                    : taciti_plan_caution(&m->gather, gathers, sizeof gathers);
+    if (other <= sums) return sums;
+    (void)snprintf(out, size, "%s", gathers);
+    return other;
 }

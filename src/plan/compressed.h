@@ -8,10 +8,16 @@
  *   scatter   a lane sends e_f(chunk) to each other host and, as owner, e_b(chunk) of the sum; b: the factor back
  *   gather    a lane sends e_f(share) to each other host; everybody adds all of them
  *   linear    the payload of the whole array, of floats, goes through the dense all-reduce; once per round
+ *   sketches  scatter, and a contribution is that of plan/sketched.h; without a pipeline within a bucket
  *
  *   codec     scatter  n/L encode + n/(LH) (decode + (H-1) add + encode_b) + n/L decode_b
  *             gather   n/L (encode + decode + (H-1) add)
  *             linear   n (encode + decode)
+ *
+ * Halves of it, of methods whose ranks own parts: N ranks, each of which owns n / N of the array
+ *
+ *   reduce-scatter  a rank sends e(n/N) to each other one   codec  n encode + n/N (decode + (N-1) add)
+ *   all-gather      a rank sends e(n/N) to each other one   codec  n/N encode + n decode
  *
  *   A sum of H arrays of which each has a share p of elements that are not 0 has 1 - (1-p)^H of them: on its way back
  *   no more than these are sent.
@@ -48,6 +54,9 @@ static inline taciti_encoding taciti_plan_encoding(const taciti_plan_compression
 /* Returns what the sum of so many contributions is sent with: no more elements than there are. */
 taciti_codec_setting taciti_plan_result_setting(const taciti_plan_compression *compression, int contributions);
 
+/* How ranks are arranged for the method's sums. */
+taciti_placement taciti_plan_placement(const taciti_scene *scene, const taciti_method *method);
+
 /* Describes the all-reduce that carries the payloads, by owners or (gather) from all to all. Not for codecs of class
  * linear. Borrows the encoding; *out must not move. Returns owned: taciti_allreduce_destroy(). */
 tacit_status taciti_plan_describe(const taciti_scene *scene, const taciti_method *method,
@@ -56,6 +65,17 @@ tacit_status taciti_plan_describe(const taciti_scene *scene, const taciti_method
 /* Of an array of n > 0 floats. Returns E_MEMORY if memory is exhausted. */
 tacit_status taciti_compressed_sum_of(const taciti_scene *scene, const taciti_method *method, size_t n,
                                       taciti_compressed_sum *out);
+
+typedef enum taciti_plan_half { TACITI_PLAN_REDUCE_SCATTER, TACITI_PLAN_ALL_GATHER } taciti_plan_half;
+
+/* Half of the all-reduce of an array of n > 0 floats with order PARTS, through the method's compression or gather,
+ * which must be there: half of the dense one of out->length sends as much. Returns E_MEMORY if memory is exhausted. */
+tacit_status taciti_compressed_half_of(const taciti_scene *scene, const taciti_method *method, taciti_plan_half half,
+                                       size_t n, taciti_compressed_sum *out);
+
+/* Bytes that rank 0 keeps of its encodings from step to step: residuals, momenta, estimates, states. No other rank
+ * keeps more. */
+tacit_status taciti_plan_residual_bytes(const taciti_scene *scene, const taciti_method *method, size_t *out);
 
 /* Makes the demand of the dense all-reduce of sum->length the demand of the sum. */
 static inline void taciti_compressed_demand(const taciti_compressed_sum *sum, taciti_demand *demand) {

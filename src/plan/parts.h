@@ -12,8 +12,11 @@
  * is needed, its reduce-scatter when its backward pass has ended; what of it is gathered in the next step before
  * anything is needed, at the end.
  *
- * c_j is half of an all-reduce of the unit's buckets (plan/links.h), with the number format of its class of traffic.
- * Prices of other encodings belong into taciti_parts_create().
+ * c_j is half of an all-reduce of the unit's buckets (plan/links.h), with the number format of its class of traffic or
+ * through its codec (plan/compressed.h). What adapts is dense where all transfers of its class take less time so.
+ *
+ * Where gathers are compressed the ranks' own threads work as well: a rank copies what it owns, stages 1 and 2 subtract
+ * what all ranks have, and add the changes after the wait. Each pass takes as long as an addition of `codecs` f32.
  */
 #ifndef TACITI_PLAN_PARTS_H
 #define TACITI_PLAN_PARTS_H
@@ -31,17 +34,20 @@ typedef struct taciti_parts_op {
     size_t job;     /* class * units + unit */
     double seconds; /* of computing */
     bool update;    /* takes as long in every step and on every rank */
+    bool coded;     /* only where gathers are compressed */
 } taciti_parts_op;
 
 typedef struct taciti_parts_plan {
     taciti_parts_op *ops; /* of a step, owned */
     size_t op_count, op_room;
     size_t job_count;
-    taciti_transfer *transfers; /* [jobs] of one bucket; owned */
-    size_t *buckets;            /* [jobs] owned */
-    size_t *times;              /* [jobs] how often in a step; in the same block */
-    double *transfer_s;         /* [jobs][TACITI_SCENARIOS]; owned */
-    double nic_bytes;           /* of a step, of the busiest host, per direction */
+    taciti_transfer *transfers; /* [jobs] dense, of one bucket; then [jobs] compressed. Owned */
+    bool compressed[TACITI_PARTS_CLASSES], adapts[TACITI_PARTS_CLASSES];
+    double spread[TACITI_SCENARIOS]; /* factors of the time of compressed sums */
+    size_t *buckets;                 /* [jobs] owned */
+    size_t *times;                   /* [jobs] how often in a step; in the same block */
+    double *transfer_s;              /* [jobs][TACITI_SCENARIOS]; owned */
+    bool codes_gathers[TACITI_SCENARIOS];
 } taciti_parts_plan;
 
 /* wait_s: what every step waits for besides transfers. Borrows the scene. Returns owned; all transfer times are 0. */
@@ -54,6 +60,9 @@ void taciti_parts_time(taciti_parts_plan *plan, size_t scenario, const taciti_li
                        double bytes);
 void taciti_parts_doubts(const taciti_parts_plan *plan, const taciti_links *links, double *error, double *calibrated);
 double taciti_parts_transfer_s(const taciti_parts_plan *plan);
+
+/* Of a step, of the busiest host, per direction. */
+double taciti_parts_nic_bytes(const taciti_parts_plan *plan, const taciti_links *links);
 
 /* out[r->scenarios]. Of the recursion, reads ranks, slow, cv, seed, steps, scenarios and even. */
 tacit_status taciti_parts_run(const taciti_parts_plan *plan, const taciti_recursion *r, taciti_recursion_times *out);

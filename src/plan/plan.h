@@ -9,6 +9,7 @@
 
 #include "codec/codec.h"
 #include "exchange/demand.h"
+#include "exchange/residual.h"
 #include "model/profile.h"
 #include "plan/cluster.h"
 #include "strategy/pattern.h"
@@ -42,12 +43,14 @@ typedef enum taciti_library {
 /* How payloads of a compressed sum travel; the order of compress.collective. */
 typedef enum taciti_plan_way { TACITI_PLAN_WAY_AUTO, TACITI_PLAN_WAY_SCATTER, TACITI_PLAN_WAY_GATHER } taciti_plan_way;
 
-/* A compressed sum (plan/compressed.h). */
+/* A compressed sum (plan/compressed.h), or half of one. */
 typedef struct taciti_plan_compression {
     const taciti_codec *codec;        /* NULL: sums are dense */
     const void *options;              /* the codec's; borrowed */
     taciti_codec_setting forth, back; /* back.factor 0: as forth */
+    taciti_feedback feedback;         /* what a rank keeps of its encodings, for memory */
     taciti_plan_way way;
+    bool adapts;    /* dense where that takes less time (adapt.policy payoff); order PARTS only */
     bool uneven;    /* one threshold for the whole model: some owners receive more than others */
     double busiest; /* bytes of the busiest host's link / those of even payloads; 0: taciti_predict() finds it */
 } taciti_plan_compression;
@@ -62,7 +65,8 @@ enum { TACITI_PLAN_FACTOR = 100 };
 /* Elements per element sent; 1 for codecs without a factor. */
 double taciti_plan_factor(const taciti_plan_compression *compression);
 
-/* Whether the cluster file says how fast the codec is. */
+/* Whether the cluster file says how fast the codec is. It never does for sketches: how long these take to add up and
+ * decode is not probed. */
 bool taciti_plan_compression_known(const taciti_cluster *cluster, const taciti_codec *codec);
 
 /* What a compression is known to do to accuracy, as a sentence; "" for none. Methods of STRONG are not recommended. */
@@ -77,6 +81,7 @@ typedef struct taciti_method {
     const taciti_topology *topology; /* NULL: all-reduce among all ranks; borrowed */
     const taciti_codec *wire;
     taciti_plan_compression compression; /* of sums over all ranks */
+    taciti_plan_compression gather;      /* order PARTS: of gathered parameters, at the factor `forth` */
     int lanes;                           /* without a topology: replaces the scene's; 0: the scene's */
     bool overlap;                        /* exchange.overlap: the exchange overlaps computation */
     int every;                           /* steps per exchange: 1 but for localsgd and gossip.every */
@@ -86,6 +91,9 @@ typedef struct taciti_method {
     taciti_library library;              /* dense only */
     const char *by;                      /* LIBRARY_MEASURED: the name in the file; borrowed */
 } taciti_method;
+
+/* The stronger caution of a method's sums and gathers. */
+taciti_caution taciti_method_caution(const taciti_method *method, char *out, size_t size);
 
 /* The network, the cluster and the ranks. Everything is borrowed. */
 typedef struct taciti_scene {
@@ -126,7 +134,8 @@ typedef struct taciti_prediction {
     double exposed_s;                  /* waiting */
     double transfer_s;                 /* sum over buckets, longest in a round, hand-over and short messages included;
                                           mean per step */
-    double memory_bytes;               /* of the flat arrays of a rank: parameters, gradients, moments; 0: unknown */
+    double memory_bytes;               /* of the flat arrays of a rank: parameters, gradients, moments, residuals; 0:
+                                          unknown */
     bool fits;                         /* those of a host's ranks fit into its memory, as far as both are known */
     double nic_bytes;                  /* per step, of the busiest host, per direction */
     double link_error;                 /* relative uncertainty of transfers */

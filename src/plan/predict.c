@@ -26,6 +26,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "plan/compressed.h"
+#include "plan/footprint.h"
 #include "plan/parts.h"
 #include "plan/rounds.h"
 #include "plan/uneven.h"
@@ -159,8 +160,11 @@ static void find_bounds(const taciti_recursion_times *times, taciti_prediction *
 
 static tacit_status time_scenarios(model *m, const taciti_links *links, double link_error) {
     const double faster = link_error < 1 ? 1 - link_error : 0, slower = 1 + link_error;
-    TACITI_TRY(time_links(m, FAST_LINKS, links, faster, m->even * faster));
-    TACITI_TRY(time_links(m, SLOW_LINKS, links, slower, m->uneven * slower));
+    const double even = has_parts(m) ? 1 : m->even, uneven = has_parts(m) ? 1 : m->uneven;
+    m->parts.spread[FAST_LINKS] = m->even; /* of sums alone */
+    m->parts.spread[SLOW_LINKS] = m->uneven;
+    TACITI_TRY(time_links(m, FAST_LINKS, links, faster, even * faster));
+    TACITI_TRY(time_links(m, SLOW_LINKS, links, slower, uneven * slower));
     TACITI_TRY(time_links(m, NO_BYTES, links, 1, 0));
     TACITI_TRY(time_links(m, NO_MESSAGES, links, 0, 1));
     m->recursion.even[NO_STRAGGLERS] = true;
@@ -185,42 +189,6 @@ static tacit_status run(const taciti_scene *scene, const taciti_plan_options *op
     return TACIT_OK;
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------------------------- */
-
-/* What the busiest host's link carries of the sum of n floats over all ranks, dense or compressed. */
-static tacit_status nic_bytes_of(const taciti_scene *s, const taciti_method *method, size_t n, double *out) {
-    taciti_length length = {.wire_bytes = method->wire->bound(NULL, n), .f32_bytes = n * sizeof(float)};
-    taciti_compressed_sum sum = {.busiest = 1};
-    if (method->compression.codec != NULL) {
-        TACITI_TRY(taciti_compressed_sum_of(s, method, n, &sum));
-        length = sum.length;
-    }
-    if (method->library == TACITI_LIBRARY_RING)
-        *out = taciti_links_ring(s->hosts->ranks, s->hosts->count, length.wire_bytes).host_bytes;
-    else
-        *out = sum.busiest *
-               taciti_allreduce_demand(s->hosts, NULL, 0, s->placement, length.wire_bytes, length.f32_bytes).host_bytes;
-    return TACIT_OK;
-}
-
-/* Of all buckets, by the busiest host's link: of one all-reduce, or on average over the mixes of a period. */
-static tacit_status find_nic_bytes(const taciti_scene *s, const taciti_method *method,
-                                   const taciti_stretches *stretches, double *out) {
-    const size_t every = method->every > 0 ? (size_t)method->every : 1;
-    double sum = 0, wire_bytes = 0;
-    for (size_t i = 0; i < stretches->length_count; i++) {
-        const double buckets = (double)stretches->buckets[i];
-        double bytes = 0;
-        if (method->topology == NULL) TACITI_TRY(nic_bytes_of(s, method, stretches->lengths[i], &bytes));
-        wire_bytes += buckets * (double)method->wire->bound(NULL, stretches->lengths[i]);
-        sum += buckets * bytes;
-    }
-    if (method->topology != NULL)
-        sum = taciti_mix_nic_bytes_mean(s->hosts, method->topology, s->placement, (size_t)wire_bytes);
-    *out = sum / (double)every;
-    return TACIT_OK;
-}
-
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 static int log2_up(int n) {
@@ -235,11 +203,11 @@ static double agreement_s(const taciti_scene *s, const taciti_method *method, co
     const int ranks = s->hosts->ranks, levels = log2_up(ranks);
     const int every = method->every > 0 ? method->every : 1;
     if (ranks < 2) return 0;
-    if (method->order == TACITI_ORDER_PARTS) /* the norm, of parts */
-        return taciti_links_messages_s(links, s->hosts, 1 + levels, 0);
-    if (method->compression.codec == NULL) return 0;
-    const double bytes = (double)taciti_compression_statistics_bytes(s->layout->bucket_count);
-    return taciti_links_messages_s(links, s->hosts, 1 + levels, (1 + (double)levels) * ranks * bytes) / every;
+    const bool parts = method->order == TACITI_ORDER_PARTS;
+    const int codecs = (method->compression.codec != NULL) + (parts && method->gather.codec != NULL);
+    const double bytes = (double)taciti_compression_statistics_bytes(s->layout->bucket_count) * codecs;
+    const int messages = (codecs + parts) * (1 + levels); /* of parts, the norm as well */
+    return taciti_links_messages_s(links, s->hosts, messages, (1 + (double)levels) * ranks * bytes) / every;
 }
 
 /* A step that waits for an exchange of all ranks: from the end of backward to the messages, and back to the update.
@@ -282,6 +250,13 @@ static void tear_down(model *m) {
     taciti_free(m->ready_s);
 }
 
+static tacit_status first_sum(const taciti_scene *scene, const taciti_method *method, taciti_compressed_sum *out) {
+    const size_t n = scene->layout->buckets[0].n;
+    return method->order == TACITI_ORDER_PARTS
+               ? taciti_compressed_half_of(scene, method, TACITI_PLAN_REDUCE_SCATTER, n, out)
+               : taciti_compressed_sum_of(scene, method, n, out);
+}
+
 /* How uneven payloads are, and the ends of the range: even ones, and TACITI_PLAN_UNEVEN. The range is that of the link
  * of the first bucket, which is even where all send to all. */
 static tacit_status find_uneven_payloads(const taciti_scene *scene, int64_t seed, model *m) {
@@ -290,7 +265,7 @@ static tacit_status find_uneven_payloads(const taciti_scene *scene, int64_t seed
     m->even = m->uneven = 1;
     if (c->codec == NULL || !c->uneven || scene->hosts->ranks < 2) return TACIT_OK;
     if (c->busiest <= 0) TACITI_TRY(taciti_uneven_load(scene, &m->method, seed, &c->busiest));
-    TACITI_TRY(taciti_compressed_sum_of(scene, &m->method, scene->layout->buckets[0].n, &sum));
+    TACITI_TRY(first_sum(scene, &m->method, &sum));
     m->even = fmin(1, 1 / sum.busiest);
     m->uneven = fmax(1, TACITI_PLAN_UNEVEN / sum.busiest);
     return TACIT_OK;
@@ -299,17 +274,19 @@ static tacit_status find_uneven_payloads(const taciti_scene *scene, int64_t seed
 /* What parts of it need: links, and the recursion's ranks. */
 static tacit_status build_parts(const taciti_scene *scene, const taciti_method *method,
                                 const taciti_plan_options *options, model *m) {
-    *m = (model){.method = *method, .even = 1, .uneven = 1};
+    *m = (model){.method = *method};
     tacit_status status = taciti_links_create(scene, &m->links);
+    if (status == TACIT_OK) status = find_uneven_payloads(scene, options->seed, m);
     if (status == TACIT_OK) {
         m->waits_s = agreement_s(scene, method, &m->links) + hand_over_s(scene, method);
-        status = taciti_parts_create(scene, method, m->waits_s, &m->parts);
+        status = taciti_parts_create(scene, &m->method, m->waits_s, &m->parts);
     }
-    if (status == TACIT_OK)
-        fill_recursion(scene, method, options, m);
-    else
+    if (status != TACIT_OK) {
         tear_down(m);
-    return status;
+        return status;
+    }
+    fill_recursion(scene, method, options, m);
+    return TACIT_OK;
 }
 
 static tacit_status build(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
@@ -330,35 +307,17 @@ static tacit_status build(const taciti_scene *scene, const taciti_method *method
     return status;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------ */
-
-/* Flat arrays alone: what activations and buffers take is on top. */
-static double memory_bytes(const taciti_scene *s, const taciti_method *method) {
-    const size_t n = s->layout->n;
-    taciti_strategy_memory m = {
-        .parameters = n * sizeof(float), .gradients = n * sizeof(float), .copy16 = n * sizeof(taciti_bf16)};
-    if (s->optim == NULL) return 0;
-    m.moments = n * taciti_optim_bytes_per_float(s->optim);
-    if (method->order == TACITI_ORDER_PARTS)
-        method->parts.memory(&method->parts, s->layout, s->optim, s->hosts->ranks, &m);
-    return (double)(m.parameters + m.gradients + m.moments + (s->bf16 ? m.copy16 : 0));
-}
-
-static bool fits(const taciti_scene *s, double bytes) {
-    const double gib = s->cluster->memory_gib, ranks = taciti_cluster_max_ranks_per_host(s->cluster);
-    return !(gib > 0) || bytes * ranks <= gib * 0x1p30;
-}
-
 static tacit_status predict(const taciti_scene *scene, const taciti_plan_options *options, model *m,
                             taciti_prediction *out) {
     double calibrated;
-    taciti_prediction p = {.memory_bytes = memory_bytes(scene, &m->method)};
-    p.fits = fits(scene, p.memory_bytes);
+    taciti_prediction p = {.step_s = 0};
+    TACITI_TRY(taciti_plan_memory_bytes(scene, &m->method, &p.memory_bytes));
+    p.fits = taciti_plan_fits(scene, p.memory_bytes);
     if (has_parts(m)) {
-        p.nic_bytes = m->parts.nic_bytes;
+        p.nic_bytes = taciti_parts_nic_bytes(&m->parts, &m->links);
         taciti_parts_doubts(&m->parts, &m->links, &p.link_error, &calibrated);
     } else {
-        TACITI_TRY(find_nic_bytes(scene, &m->method, &m->stretches, &p.nic_bytes));
+        TACITI_TRY(taciti_plan_nic_bytes(scene, &m->method, &m->stretches, &p.nic_bytes));
         taciti_rounds_doubts(&m->rounds, &m->links, &p.link_error, &calibrated);
     }
     p.calibrated = calibrated > 0.5;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a rank does by itself: equal pieces of computation.
+ * What a rank does by itself, equal pieces of computation, and what its host has.
  */
 #include <stdio.h>
 
@@ -72,10 +72,19 @@ static tacit_status note_shared_cores(taciti_probe *probe, double busy) {
     return taciti_cluster_add_note(probe->cluster, note);
 }
 
+/* The minimum of all hosts; unknown if it is unknown anywhere. */
+static tacit_status find_memory(taciti_probe *probe) {
+    double negative = -(double)taciti_available_bytes();
+    TACITI_TRY(taciti_comm_allreduce_f64(probe->comm, &negative, 1, TACITI_OP_MAX));
+    probe->cluster->memory_gib = -negative / 0x1p30 < 1e-3 ? 0 : taciti_rounded(-negative / 0x1p30, 3);
+    return TACIT_OK;
+}
+
 tacit_status taciti_probe_compute(taciti_probe *probe, double share) {
     uint64_t steps = probe->rank == 0 ? calibrate() : 0;
     size_t pieces = 0;
     taciti_probe_say(probe, "computation, on all ranks at once");
+    TACITI_TRY(find_memory(probe));
     TACITI_TRY(taciti_comm_broadcast(probe->comm, 0, &steps, sizeof steps));
     TACITI_TRY(count_pieces(probe, share, steps, &pieces));
     double *mine = taciti_calloc(pieces, sizeof *mine), busy = 0;

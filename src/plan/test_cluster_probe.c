@@ -69,6 +69,7 @@ static void check_cluster(const taciti_cluster *c, int ranks, int per_host) {
     CHECK(known(c->incast_beta_s_per_byte, hosts > 2, doubtful));
     CHECK(c->compute_cv >= 0 && c->compute_lag1 <= 1 && (c->compute_rank_spread >= 0) == (ranks > 1));
     CHECK(c->compute_core_share > 0 && c->compute_core_share <= 1);
+    CHECK(c->memory_gib > 0 && c->memory_gib <= (double)taciti_available_bytes() / 0x1p30 * 2); /* others come and go */
     CHECK((c->busy_alpha_s >= 0) == (ranks > 1) && (c->hand_over_s >= 0) == (ranks > 1));
     for (size_t i = 0; taciti_codec_dense_name(i) != NULL; i++)
         CHECK(i < c->codec_count && strcmp(c->codecs[i].name, taciti_codec_dense_name(i)) == 0);

@@ -15,7 +15,9 @@
 #include "codec/trial.h"
 #include "exchange/exchange.h"
 #include "exchange/test_layout.h"
+#include "model/synthetic.h"
 #include "plan/compressed.h"
+#include "plan/sketched.h"
 
 enum { MAX_RANKS = 8, N = 600000 };
 
@@ -24,7 +26,8 @@ typedef struct law {
     taciti_layout layout;
     taciti_exchange_options options;
     uint64_t sent[MAX_RANKS]; /* to other hosts */
-    int per_host;
+    int per_host, steps;      /* the last step counts */
+    bool independent;         /* ranks have large elements at different places */
 } law;
 
 static void exchange_once(taciti_comm *comm, void *context) {
@@ -33,14 +36,18 @@ static void exchange_once(taciti_comm *comm, void *context) {
     taciti_exchange *exchange = NULL;
     float *x = taciti_calloc(N, sizeof *x);
     CHECK(x != NULL);
-    taciti_gradient_like((uint64_t)rank + 1, x, N);
     CHECK(taciti_exchange_create_encoded(comm, &l->layout, &l->options, &l->compression, &exchange) == TACIT_OK);
     const taciti_exchange_setting setting = {.contribution = l->compression.encoding.expected,
                                              .result = l->compression.encoding.expected};
-    taciti_exchange_at(exchange, 0, &setting);
-    const uint64_t before = test_bytes_to_other_hosts(comm);
-    CHECK(taciti_exchange_run(exchange, x) == TACIT_OK);
-    l->sent[rank] = test_bytes_to_other_hosts(comm) - before;
+    for (int step = 0; step < l->steps; step++) {
+        taciti_gradient_like((uint64_t)rank + 1, x, N);
+        for (size_t i = 0; i < N && l->independent; i++) x[i] = (float)taciti_synthetic_normal((uint64_t)rank, i);
+        taciti_exchange_at(exchange, step, &setting);
+        const uint64_t before = test_bytes_to_other_hosts(comm);
+        CHECK(taciti_exchange_run(exchange, x) == TACIT_OK);
+        l->sent[rank] = test_bytes_to_other_hosts(comm) - before;
+        CHECK(taciti_exchange_settle(exchange, true) == TACIT_OK);
+    }
     taciti_exchange_destroy(exchange);
     taciti_free(x);
 }
@@ -75,18 +82,19 @@ static double planned(const law *l, int ranks, int route) {
         .host_bytes;
 }
 
-static void compare(const taciti_codec *codec, double factor, int ranks, int per_host, int route) {
+static void compare_with(const taciti_codec *codec, const void *options, int steps, double factor, int ranks,
+                         int per_host, int route) {
     static law l;
-    void *options = NULL;
     const size_t sizes[] = {N};
     taciti_comm_options comm = test_comm_options(true);
     comm.segment_bytes = 256 << 10;
-    assert_int_equal(taciti_codec_defaults(codec, &options), TACIT_OK);
     l = (law){.compression = {.encoding = {.codec = codec, .options = options, .expected = {.factor = factor}},
                               .feedback = {.errors = true},
                               .collective = route},
               .options = {.bucket_bytes = 1 << 30, .overlap = true},
-              .per_host = per_host};
+              .per_host = per_host,
+              .steps = steps,
+              .independent = codec->sketches};
     test_layout(sizes, 1, 1 << 30, &l.layout);
     test_ranks_per_host(per_host);
     test_world_run(ranks, &comm, exchange_once, &l);
@@ -96,6 +104,12 @@ static void compare(const taciti_codec *codec, double factor, int ranks, int per
         fail_msg("%s factor %g, %d ranks, %d per host, route %d: sent %.0f, planned %.0f", codec->name, factor, ranks,
                  per_host, route, sent, plan);
     taciti_layout_destroy(&l.layout);
+}
+
+static void compare(const taciti_codec *codec, double factor, int ranks, int per_host, int route) {
+    void *options = NULL;
+    assert_int_equal(taciti_codec_defaults(codec, &options), TACIT_OK);
+    compare_with(codec, options, 1, factor, ranks, per_host, route);
     taciti_free(options);
 }
 
@@ -114,6 +128,44 @@ static void planned_bytes_are_the_bytes_of_an_exchange(void **state) {
         compare(codec, 30, 6, 2, TACITI_PLAN_WAY_AUTO);
         compare(codec, 30, 8, 4, TACITI_PLAN_WAY_SCATTER);
     }
+}
+
+/* Counters as the union needs, by a ratio, and too few of them, so that most of it is fetched. */
+static void planned_bytes_of_sketches_are_those_of_an_exchange(void **state) {
+    static const struct {
+        double ratio, factor;
+        int ring, ranks;
+    } CASES[] = {{0, 10, TACITI_RING_F32, 4},  {0, 5, TACITI_RING_F32, 3},  {0, 20, TACITI_RING_U16, 3},
+                 {2, 5, TACITI_RING_F32, 2},   {4, 10, TACITI_RING_F32, 2}, {8, 5, TACITI_RING_F32, 3},
+                 {1.8, 5, TACITI_RING_F32, 3}, {2, 5, TACITI_RING_F32, 4},  {1.05, 5, TACITI_RING_F32, 2}};
+    const taciti_codec *codec = taciti_codec_find("sketch");
+    (void)state;
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        void *options = NULL;
+        assert_int_equal(taciti_codec_defaults(codec, &options), TACIT_OK);
+        ((taciti_sketch_options *)options)->ratio = CASES[i].ratio;
+        ((taciti_sketch_options *)options)->ring = CASES[i].ring;
+        compare_with(codec, options, 2, CASES[i].factor, CASES[i].ranks, 1, TACITI_PLAN_WAY_AUTO);
+        taciti_free(options);
+    }
+}
+
+/* n 4 / c bytes of counters and n / 8 of index; below the threshold nothing is fetched. */
+static void sketches_have_the_size_of_their_counters(void **state) {
+    enum { RANGE = 1 << 20 };
+    taciti_sketch_options options = {.ratio = 2, .ring = TACITI_RING_F32};
+    (void)state;
+    taciti_sketched s = taciti_sketched_of(&options, RANGE, 2, 5);
+    assert_true(fabs(s.contribution_bytes - (RANGE * 4. / 2 + RANGE / 8.)) < 128 && s.pending_bytes <= 0);
+    s = taciti_sketched_of(&options, RANGE, 4, 5); /* a union of 0.59 n in n / 2 counters */
+    assert_true(s.pending_bytes > RANGE / 8. + 0.5 * 0.59 * RANGE * 4);
+    options.ratio = 0;
+    const double density = 1 - 0.8 * 0.8;
+    s = taciti_sketched_of(&options, RANGE, 2, 5);
+    const double counters = (s.contribution_bytes - RANGE / 8.) / 4;
+    assert_true(s.pending_bytes <= 0 && fabs(counters / (density * RANGE * (17. / 16) / 0.78) - 1) < 0.01);
+    assert_true(taciti_sketched_pending(0.818) <= 0 && taciti_sketched_pending(0.819) > 0.37);
+    assert_true(taciti_sketched_pending(3) > 0.99 && taciti_sketched_pending(0.5) <= 0);
 }
 
 /* topk sends more bytes at a smaller factor, and never more than the array. */
@@ -162,6 +214,8 @@ static void cautions_grow_with_what_is_left_out(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(planned_bytes_are_the_bytes_of_an_exchange),
+        cmocka_unit_test(planned_bytes_of_sketches_are_those_of_an_exchange),
+        cmocka_unit_test(sketches_have_the_size_of_their_counters),
         cmocka_unit_test(payloads_shrink_with_the_factor),
         cmocka_unit_test(cautions_grow_with_what_is_left_out),
     };

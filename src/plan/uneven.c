@@ -51,6 +51,7 @@ typedef struct model {
     double *scale, *forth, *back;  /* [tensors]; the last two: bytes per float */
     double *to_owner, *from_owner; /* [hosts] of one bucket: a contribution to the owner, and the owner's result */
     double even_forth, even_back;  /* bytes per float where all tensors send the same share */
+    bool half;                     /* there are no results: a reduce-scatter */
     taciti_allreduce reduce;
 } model;
 
@@ -62,13 +63,14 @@ static double bytes_per_float(const taciti_plan_compression *c, taciti_codec_set
 
 /* From the shares that contributions send: a sum has no more elements than its contributions. */
 static void price(const taciti_plan_compression *c, taciti_codec_setting back, int hosts, size_t tensors, model *m) {
+    const double results = m->half ? 0 : 1;
     for (size_t t = 0; t < tensors; t++) {
         const double filled = 1 - pow(1 - m->forth[t], hosts);
-        m->back[t] = bytes_per_float(c, back, fmin(m->back[t], filled));
+        m->back[t] = results * bytes_per_float(c, back, fmin(m->back[t], filled));
         m->forth[t] = bytes_per_float(c, c->forth, m->forth[t]);
     }
     m->even_forth = bytes_per_float(c, c->forth, 1 / taciti_plan_factor(c));
-    m->even_back = bytes_per_float(c, back, 1 / back.factor);
+    m->even_back = results * bytes_per_float(c, back, 1 / back.factor);
 }
 
 static tacit_status price_tensors(const taciti_scene *scene, const taciti_plan_compression *c, int64_t seed, model *m) {
@@ -155,7 +157,7 @@ static tacit_status allocate(const taciti_layout *layout, model *m) {
 tacit_status taciti_uneven_load(const taciti_scene *scene, const taciti_method *method, int64_t seed, double *out) {
     const taciti_plan_compression *c = &method->compression;
     const taciti_encoding encoding = taciti_plan_encoding(c);
-    model m = {.scale = NULL};
+    model m = {.half = method->order == TACITI_ORDER_PARTS};
     TACITI_TRY(taciti_plan_describe(scene, method, &encoding, false, &m.reduce));
     tacit_status status = allocate(scene->layout, &m);
     if (status == TACIT_OK) status = price_tensors(scene, c, seed, &m);

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/footprint.h"
+
+#include "plan/compressed.h"
+#include "plan/links.h"
+
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
+
+/* What the busiest host's link carries of the sum of n floats over all ranks, dense or compressed. */
+static tacit_status nic_bytes_of(const taciti_scene *s, const taciti_method *method, size_t n, double *out) {
+    taciti_length length = {.wire_bytes = method->wire->bound(NULL, n), .f32_bytes = n * sizeof(float)};
+    taciti_compressed_sum sum = {.busiest = 1};
+    if (method->compression.codec != NULL) {
+        TACITI_TRY(taciti_compressed_sum_of(s, method, n, &sum));
+        length = sum.length;
+    }
+    if (method->library == TACITI_LIBRARY_RING)
+        *out = taciti_links_ring(s->hosts->ranks, s->hosts->count, length.wire_bytes).host_bytes;
+    else
+        *out = sum.busiest *
+               taciti_allreduce_demand(s->hosts, NULL, 0, s->placement, length.wire_bytes, length.f32_bytes).host_bytes;
+    return TACIT_OK;
+}
+
+tacit_status taciti_plan_nic_bytes(const taciti_scene *s, const taciti_method *method,
+                                   const taciti_stretches *stretches, double *out) {
+    const size_t every = method->every > 0 ? (size_t)method->every : 1;
+    double sum = 0, wire_bytes = 0;
+    for (size_t i = 0; i < stretches->length_count; i++) {
+        const double buckets = (double)stretches->buckets[i];
+        double bytes = 0;
+        if (method->topology == NULL) TACITI_TRY(nic_bytes_of(s, method, stretches->lengths[i], &bytes));
+        wire_bytes += buckets * (double)method->wire->bound(NULL, stretches->lengths[i]);
+        sum += buckets * bytes;
+    }
+    if (method->topology != NULL)
+        sum = taciti_mix_nic_bytes_mean(s->hosts, method->topology, s->placement, (size_t)wire_bytes);
+    *out = sum / (double)every;
+    return TACIT_OK;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+tacit_status taciti_plan_memory_bytes(const taciti_scene *s, const taciti_method *method, double *out) {
+    const size_t n = s->layout->n;
+    taciti_parts parts = method->parts;
+    size_t residuals;
+    taciti_strategy_memory m = {
+        .parameters = n * sizeof(float), .gradients = n * sizeof(float), .copy16 = n * sizeof(taciti_bf16)};
+    *out = 0;
+    if (s->optim == NULL) return TACIT_OK;
+    TACITI_TRY(taciti_plan_residual_bytes(s, method, &residuals));
+    parts.coded = method->gather.codec != NULL;
+    m.moments = n * taciti_optim_bytes_per_float(s->optim);
+    if (method->order == TACITI_ORDER_PARTS) parts.memory(&parts, s->layout, s->optim, s->hosts->ranks, &m);
+    *out = (double)(m.parameters + m.gradients + m.moments + residuals + (s->bf16 ? m.copy16 : 0));
+    return TACIT_OK;
+}
+
+bool taciti_plan_fits(const taciti_scene *s, double bytes) {
+    const double gib = s->cluster->memory_gib, ranks = taciti_cluster_max_ranks_per_host(s->cluster);
+    return !(gib > 0) || bytes * ranks <= gib * 0x1p30;
+}

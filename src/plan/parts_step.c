@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/parts_step.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+#define NONE SIZE_MAX
+
+typedef enum unit_state { ABSENT, GATHERING, PRESENT } unit_state;
+
+typedef struct unit_use {
+    unit_state state;
+    int users;
+    bool writable, begun;
+} unit_use;
+
+typedef struct builder {
+    const taciti_scene *scene;
+    const taciti_method *method;
+    taciti_parts_plan *out;
+    size_t units, first_unit; /* first_unit: of the first layer with tensors, the last in layout order */
+    unit_use *state;          /* [units] */
+    size_t *order;            /* [order_count] of the units that a step needs */
+    size_t order_count, order_room, position;
+    bool recorded, failed;
+    double update_s, pass_s; /* pass_s: of a float */
+} builder;
+
+static void *with_room(builder *b, void *list, size_t count, size_t *room, size_t size) {
+    if (count < *room) return list;
+    void *more = taciti_calloc(2 * *room + 64, size);
+    b->failed = b->failed || more == NULL;
+    if (more == NULL) return list;
+    if (count > 0) memcpy(more, list, count * size);
+    taciti_free(list);
+    *room = 2 * *room + 64;
+    return more;
+}
+
+static void append(builder *b, taciti_parts_op op) {
+    taciti_parts_plan *p = b->out;
+    p->ops = with_room(b, p->ops, p->op_count, &p->op_room, sizeof *p->ops);
+    if (!b->failed) p->ops[p->op_count++] = op;
+}
+
+static void submit(builder *b, int class, size_t unit) {
+    append(b, (taciti_parts_op){.kind = TACITI_PARTS_SUBMIT, .job = (size_t) class * b->units + unit});
+}
+
+static void await(builder *b, int class, size_t unit) {
+    append(b, (taciti_parts_op){.kind = TACITI_PARTS_WAIT, .job = (size_t) class * b->units + unit});
+}
+
+/* Passes over floats on the threads that compute, beside compressed gathers. */
+static void pass_over(builder *b, double passes, double floats) {
+    if (b->method->gather.codec == NULL || !(b->pass_s > 0)) return;
+    append(b, (taciti_parts_op){
+                  .kind = TACITI_PARTS_COMPUTE, .seconds = passes * floats * b->pass_s, .update = true, .coded = true});
+}
+
+static bool sends_changes(const builder *b) { return b->method->parts.passes < 2; }
+
+static double floats_of(const builder *b, size_t unit) { return (double)taciti_layout_unit(b->scene->layout, unit).n; }
+
+/* What a rank owns is copied to where it is sent from; of changes, what all ranks have is subtracted. */
+static void begin_gather(builder *b, size_t unit) {
+    if (b->state[unit].state != ABSENT) return;
+    b->state[unit].state = GATHERING;
+    pass_over(b, sends_changes(b) ? 2 : 1, floats_of(b, unit) / b->scene->hosts->ranks);
+    submit(b, TACITI_PARTS_GATHER, unit);
+}
+
+static void prefetch(builder *b) {
+    if (b->recorded && b->position < b->order_count) begin_gather(b, b->order[b->position]);
+}
+
+static void follow(builder *b, size_t unit) {
+    size_t i = 0;
+    while (i < b->order_count && b->order[(b->position + i) % b->order_count] != unit) i++;
+    b->position = (b->position + i) % b->order_count + 1;
+}
+
+static void need(builder *b, size_t unit) {
+    if (unit == NONE || b->state[unit].users++ > 0) return;
+    if (b->recorded) follow(b, unit);
+    if (!b->recorded) {
+        b->order = with_room(b, b->order, b->order_count, &b->order_room, sizeof *b->order);
+        if (!b->failed) b->order[b->order_count++] = unit;
+    }
+    begin_gather(b, unit);
+    prefetch(b);
+    if (b->state[unit].state == GATHERING) {
+        await(b, TACITI_PARTS_GATHER, unit);
+        if (sends_changes(b)) pass_over(b, 1, floats_of(b, unit)); /* changes are added */
+    }
+    b->state[unit].state = PRESENT;
+}
+
+static void release(builder *b, size_t unit) {
+    if (unit == NONE || --b->state[unit].users > 0 || b->method->parts.passes < 2) return;
+    b->state[unit].state = ABSENT;
+    prefetch(b);
+}
+
+/* At most one sum stays under way. */
+static void write(builder *b, size_t unit) {
+    size_t newest = NONE;
+    if (unit == NONE || b->state[unit].writable) return;
+    for (size_t u = 0; u < b->units; u++)
+        if (b->state[u].writable && b->state[u].begun) newest = u;
+    for (size_t u = 0; u < b->units && b->method->parts.gradients; u++) {
+        if (u == newest || !b->state[u].writable || !b->state[u].begun) continue;
+        await(b, TACITI_PARTS_REDUCE, u);
+        b->state[u].writable = false;
+    }
+    b->state[unit].writable = true;
+}
+
+static void compute(builder *b, double seconds) {
+    append(b, (taciti_parts_op){.kind = TACITI_PARTS_COMPUTE, .seconds = seconds});
+}
+
+static void ready(builder *b, size_t unit) {
+    if (unit == NONE || !b->method->overlap) return;
+    b->state[unit].begun = true;
+    submit(b, TACITI_PARTS_REDUCE, unit);
+}
+
+static size_t tied_unit(const builder *b, size_t layer, size_t unit) {
+    return b->scene->profile->layers[layer].tied && unit != b->first_unit ? b->first_unit : NONE;
+}
+
+/* As the step of emulated compute (model/emulated.h). */
+static void pass_units(builder *b) {
+    const taciti_profile *p = b->scene->profile;
+    size_t unit = b->units, at = 0;
+    for (size_t l = 0; l < p->layer_count; l++) {
+        const size_t own = p->layers[l].tensor_count > 0 ? --unit : NONE, tied = tied_unit(b, l, own);
+        need(b, own);
+        need(b, tied);
+        compute(b, p->layers[l].forward_s);
+        if (l + 1 == p->layer_count) break;
+        release(b, tied);
+        release(b, own);
+    }
+    for (size_t l = p->layer_count; l-- > 0;) {
+        const bool held = l + 1 == p->layer_count;
+        const size_t own = p->layers[l].tensor_count > 0 ? at++ : NONE, tied = tied_unit(b, l, own);
+        const size_t read = held || own != b->first_unit ? own : NONE;
+        if (!held) need(b, read);
+        if (!held) need(b, tied);
+        write(b, own);
+        write(b, tied);
+        compute(b, p->layers[l].backward_s);
+        release(b, tied);
+        release(b, read);
+        ready(b, own);
+    }
+}
+
+static void finish(builder *b) {
+    for (size_t u = 0; u < b->units; u++)
+        if (!b->state[u].begun) submit(b, TACITI_PARTS_REDUCE, u);
+    for (size_t u = 0; u < b->units; u++) await(b, TACITI_PARTS_REDUCE, u);
+    append(b, (taciti_parts_op){.kind = TACITI_PARTS_COMPUTE, .seconds = b->update_s, .update = true});
+    memset(b->state, 0, b->units * sizeof *b->state);
+    b->recorded = true;
+    b->position = 0;
+    prefetch(b);
+}
+
+/* The first step records the order; every other one is like the second. */
+static void build(builder *b) {
+    b->state = taciti_calloc(b->units, sizeof *b->state);
+    b->failed = b->state == NULL;
+    for (int step = 0; step < 2 && !b->failed; step++) {
+        b->out->op_count = 0;
+        pass_units(b);
+        if (!b->failed) finish(b);
+    }
+    taciti_free(b->state);
+    taciti_free(b->order);
+}
+
+/* An addition of arrays, as fast as the cluster's; 0: unknown. All ranks do it at the same time. */
+static double pass_s(const taciti_cluster *cluster) {
+    const double share = cluster->compute_core_share > 0 ? cluster->compute_core_share : 1;
+    for (size_t i = 0; i < cluster->codec_count; i++)
+        if (strcmp(cluster->codecs[i].name, "f32") == 0)
+            return sizeof(float) / cluster->codecs[i].decode_bytes_per_s / share;
+    return 0;
+}
+
+tacit_status taciti_parts_build_step(const taciti_scene *scene, const taciti_method *method, double update_s,
+                                     taciti_parts_plan *out) {
+    const size_t units = out->job_count / TACITI_PARTS_CLASSES;
+    builder b = {.scene = scene,
+                 .method = method,
+                 .out = out,
+                 .units = units,
+                 .first_unit = units - 1,
+                 .update_s = update_s,
+                 .pass_s = pass_s(scene->cluster)};
+    build(&b);
+    return b.failed ? TACIT_E_MEMORY : TACIT_OK;
+}

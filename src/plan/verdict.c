@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The candidates that stand out, and what the plan says of them.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "plan/candidates.h"
+
+enum { FLAGS_BYTES = 128 };
+static const double TIE = 0.01; /* steps that differ by less are as fast as each other */
+
+/* ---- what stands out --------------------------------------------------------------------------------------------- */
+
+const taciti_plan_topology *taciti_candidate_topology(const taciti_candidates *candidates,
+                                                      const taciti_candidate *candidate) {
+    for (size_t t = 0; t < candidates->topology_count; t++)
+        if (&candidates->topologies[t].topology == candidate->method.topology) return &candidates->topologies[t];
+    return NULL;
+}
+
+const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candidates) {
+    const taciti_candidate *best = &candidates->list[0];
+    for (size_t i = 1; i < candidates->count; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (c->method.compression.codec != NULL) continue;
+        if (c->method.order == TACITI_ORDER_DENSE && c->prediction.step_s < best->prediction.step_s) best = c;
+    }
+    return best;
+}
+
+static bool is_recommendable_sum(const taciti_candidate *c) {
+    return c->method.compression.codec != NULL && c->method.order == TACITI_ORDER_DENSE && c->priced &&
+           c->prediction.fits && c->caution != TACITI_CAUTION_STRONG;
+}
+
+const taciti_candidate *taciti_candidates_compressed(const taciti_candidates *candidates) {
+    const taciti_candidate *fastest = NULL, *best = NULL;
+    for (size_t i = 0; i < candidates->count; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (!is_recommendable_sum(c)) continue;
+        if (fastest == NULL || c->prediction.step_s < fastest->prediction.step_s) fastest = c;
+    }
+    for (size_t i = 0; i < candidates->count && fastest != NULL; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (!is_recommendable_sum(c) || c->prediction.step_s > (1 + TIE) * fastest->prediction.step_s) continue;
+        if (best == NULL || c->prediction.nic_bytes > best->prediction.nic_bytes) best = c;
+    }
+    return best;
+}
+
+/* How well a topology mixes; an unknown gap is none. */
+static double gap_of(const taciti_candidates *candidates, const taciti_candidate *candidate) {
+    const taciti_plan_topology *topology = taciti_candidate_topology(candidates, candidate);
+    return topology == NULL || isnan(topology->gap) ? 0 : topology->gap;
+}
+
+bool taciti_candidate_mixes(const taciti_candidates *candidates, const taciti_candidate *candidate) {
+    return candidate->method.topology == NULL || gap_of(candidates, candidate) * TACITI_PLAN_MIXES >= 1;
+}
+
+static bool is_recommendable(const taciti_candidates *candidates, const taciti_candidate *candidate) {
+    return candidate->method.topology != NULL && !candidate->theirs && candidate->prediction.fits &&
+           taciti_candidate_mixes(candidates, candidate);
+}
+
+const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candidates) {
+    const taciti_candidate *fastest = NULL, *best = NULL;
+    for (size_t i = 0; i < candidates->count; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (!is_recommendable(candidates, c)) continue;
+        if (fastest == NULL || c->prediction.step_s < fastest->prediction.step_s) fastest = c;
+    }
+    for (size_t i = 0; i < candidates->count && fastest != NULL; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (!is_recommendable(candidates, c) || c->prediction.step_s > (1 + TIE) * fastest->prediction.step_s) continue;
+        if (best == NULL || gap_of(candidates, c) > gap_of(candidates, best)) best = c;
+    }
+    return best;
+}
+
+const taciti_candidate *taciti_candidates_parts(const taciti_candidates *candidates) {
+    const taciti_candidate *best = NULL;
+    for (size_t i = 0; i < candidates->count; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (c->method.order != TACITI_ORDER_PARTS || !c->prediction.fits) continue;
+        if (!c->priced || c->caution == TACITI_CAUTION_STRONG) continue;
+        if (best == NULL || c->prediction.step_s < best->prediction.step_s) best = c;
+    }
+    return best;
+}
+
+/* ---- the verdict ------------------------------------------------------------------------------------------------- */
+
+/* What to type for it. */
+static void write_flags(const taciti_method *m, char *out, size_t size) {
+    const bool gather = m->gather.codec == NULL && !m->parts.gather->lossless;
+    const bool wire = m->compression.codec == NULL && !m->wire->lossless;
+    (void)snprintf(out, size, "--shard.stage %d%s%s%s%s%s",
+                   m->parts.passes == 2 ? 3
+                   : m->parts.gradients ? 2
+                                        : 1,
+                   gather ? " --shard.gather " : "", gather ? m->parts.gather->name : "",
+                   wire ? " --exchange.wire " : "", wire ? m->wire->name : "",
+                   m->compression.adapts ? " --compress.codec auto" : "");
+}
+
+/* Where whole replicas do not fit, parts are the answer, or nothing is. */
+static taciti_verdict verdict_of_parts(const taciti_candidates *candidates, const taciti_candidate *dense,
+                                       char text[TACITI_VERDICT_BYTES]) {
+    const taciti_candidate *parts = taciti_candidates_parts(candidates);
+    const double gib = dense->prediction.memory_bytes / 0x1p30;
+    char flags[FLAGS_BYTES];
+    if (parts != NULL) write_flags(&parts->method, flags, sizeof flags);
+    if (parts == NULL)
+        (void)snprintf(text, TACITI_VERDICT_BYTES,
+                       "nothing fits: a replica takes %.2f GiB per rank without activations, and no --strategy shard "
+                       "fits on these ranks either: more hosts, or a smaller model",
+                       gib);
+    else
+        (void)snprintf(text, TACITI_VERDICT_BYTES,
+                       "a replica does not fit: %.2f GiB per rank without activations; --strategy shard does: %s takes "
+                       "%.2f GiB (%s)",
+                       gib, parts->method.label, parts->prediction.memory_bytes / 0x1p30, flags);
+    return (taciti_verdict){.speedup = 1, .low = 1, .high = 1};
+}
+
+taciti_verdict taciti_candidates_verdict(const taciti_candidates *candidates, char text[TACITI_VERDICT_BYTES]) {
+    const taciti_candidate *dense = taciti_candidates_dense(candidates);
+    const taciti_candidate *gossip = taciti_candidates_gossip(candidates);
+    if (!dense->prediction.fits) return verdict_of_parts(candidates, dense, text);
+    if (gossip == NULL) {
+        (void)snprintf(text, TACITI_VERDICT_BYTES, "does not pay: one rank has nobody to exchange with");
+        return (taciti_verdict){.speedup = 1, .low = 1, .high = 1};
+    }
+    const taciti_verdict v = taciti_verdict_of(&dense->prediction, &gossip->prediction);
+    if (v.pays)
+        (void)snprintf(text, TACITI_VERDICT_BYTES, "pays: %.2fx (%.2f-%.2f) with %s instead of %s", v.speedup, v.low,
+                       v.high, gossip->method.label, dense->method.label);
+    else
+        (void)snprintf(text, TACITI_VERDICT_BYTES, "does not pay: keep %s all-reduce; %s would be %.2fx (%.2f-%.2f)",
+                       dense->method.label, gossip->method.label, v.speedup, v.low, v.high);
+    return v;
+}
+
+taciti_verdict taciti_candidates_compression_verdict(const taciti_candidates *candidates,
+                                                     char text[TACITI_VERDICT_BYTES]) {
+    const taciti_candidate *dense = taciti_candidates_dense(candidates);
+    const taciti_candidate *best = taciti_candidates_compressed(candidates);
+    char caution[TACITI_CAUTION_BYTES];
+    *text = '\0';
+    if (best == NULL) return (taciti_verdict){.speedup = 1, .low = 1, .high = 1};
+    const taciti_verdict v = taciti_verdict_of(&dense->prediction, &best->prediction);
+    (void)taciti_method_caution(&best->method, caution, sizeof caution);
+    if (v.pays)
+        (void)snprintf(text, TACITI_VERDICT_BYTES, "compression pays: %.2fx (%.2f-%.2f) with %s instead of %s%s",
+                       v.speedup, v.low, v.high, best->method.label, dense->method.label, *caution == '\0' ? "" : "; ");
+    else
+        (void)snprintf(text, TACITI_VERDICT_BYTES,
+                       "compression does not pay: keep %s all-reduce; %s would be %.2fx (%.2f-%.2f)",
+                       dense->method.label, best->method.label, v.speedup, v.low, v.high);
+    if (v.pays) (void)snprintf(text + strlen(text), TACITI_VERDICT_BYTES - strlen(text), "%s", caution);
+    return v;
+}
