@@ -26,7 +26,16 @@ fast=$examples/clusters/2x8-200gbit.json
 
 expect 0 "pays: " "$gpt" --cluster "$ethernet"
 expect 0 "does not pay: keep dense" "$gpt" --cluster "$fast"
-expect 3 "no prices of compressed traffic" "$gpt" --cluster "$ethernet" --strategy shard --compress.codec int4
+expect 0 "* shard 3 int4, gather f32 " "$gpt" --cluster "$ethernet" --strategy shard --compress.codec int4
+expect 0 "* shard 2 topk 20, gather int8 " "$gpt" --cluster "$ethernet" --strategy shard --shard.stage 2 --compress.codec topk --compress.factor 20 --compress.gather int8
+expect 0 "* shard 2 topk 20, gather topk 5 " "$gpt" --cluster "$ethernet" --strategy shard --shard.stage 2 --compress.codec topk --compress.factor 20 --compress.gather topk --compress.back 5
+expect 0 "* shard 3 f32, gather int8 " "$gpt" --cluster "$ethernet" --strategy shard --compress.gather int8
+expect 0 "* shard 1 auto int4, gather int4 " "$gpt" --cluster "$ethernet" --strategy shard --shard.stage 1 --compress.codec auto
+expect 0 "caution     shard 3 int4, gather int4: gathers in int4 round parameters" "$gpt" --cluster "$ethernet" --strategy shard --compress.codec int4 --compress.gather int4
+expect 0 "nothing tells how long sketches (tagc) take" "$gpt" --cluster "$ethernet" --strategy shard --compress.codec tagc
+expect 0 "nothing tells how long sketches (sketch) take" "$gpt" --cluster "$ethernet" --compress.codec sketch
+expect 3 "adds payloads up on all ranks" "$gpt" --cluster "$ethernet" --strategy shard --compress.codec powersgd
+expect 3 "none of which may be left out" "$gpt" --cluster "$ethernet" --strategy shard --compress.gather topk
 expect 0 "does not pay: one rank has nobody" "$gpt" --cluster "$ethernet" -n 1
 expect 0 "does not pay" "$gpt" --cluster "$ethernet" --hosts 1 --no-jitter --compute.rate 1e12
 expect 0 "cv 0.0 %" "$gpt" --cluster "$ethernet" --no-jitter
@@ -218,12 +227,25 @@ json.dump(cluster, open("small.json", "w"))
 PYTHON
 expect 0 "a replica does not fit: " "$gpt" --cluster small.json --strategy shard
 expect 0 "--strategy shard does: shard " "$gpt" --cluster small.json
+expect 0 "methods do not fit: a rank has 537 MB (2 GiB of a host for 4 ranks)" "$gpt" --cluster small.json
+grep -qE "^\* dense f32 .* x$" out || complain "the configured method is not marked as too large"
+grep -qE "^  .* x$" out && complain "what does not fit is offered"
+python3 - << 'PYTHON'
+import json
+cluster = json.load(open("small.json"))
+cluster["compute"]["memory_gib"] = 8
+cluster["links"]["between"]["gbit_per_s"] = 1
+cluster["links"].pop("host_gbit_per_s", None), cluster["links"].pop("duplex_gbit_per_s", None)
+cluster["compression"] = [{"codec": c, "factor": 1, "encode_ns": 0.7, "decode_ns": 0.2, "add_ns": 0.2, "bytes": 1} for c in ("int4", "int8")]
+json.dump(cluster, open("known.json", "w"))
+PYTHON
+expect 0 "--strategy shard does: shard 2 auto int4, gather int4 takes 1.67 GiB (--shard.stage 2 --compress.codec auto)" "$gpt" --cluster known.json
 "$tacit" plan "$gpt" --cluster "$ethernet" --strategy shard --shard.gather bf16 --no-jitter --json > parts.json 2> err || complain "shard: $(cat err)"
 "$tacit" plan "$gpt" --cluster small.json --strategy shard --no-jitter --json > fits.json 2> err || complain "shard: $(cat err)"
 python3 - << 'PYTHON' || complain "prices of shard do not hold together"
 import json
 d = json.load(open("parts.json"))
-parts = {(m["parts"]["gathers"], m["parts"]["gradients"], m["parts"]["gather"], m["wire"]): m for m in d["methods"] if m["parts"]}
+parts = {(m["parts"]["gathers"], m["parts"]["gradients"], m["parts"]["gather"], m["wire"]): m for m in d["methods"] if m["parts"] and not m["compression"]}
 assert [m["label"] for m in d["methods"] if m["configured"]] == ["shard 3 gather bf16 f32"]
 dense = d["methods"][0]
 three, two, one = (parts[k + ("f32", "f32")] for k in ((2, True), (1, True), (1, False)))
@@ -233,6 +255,16 @@ assert min(abs(dense["memory_bytes"] / (k * n) - 1) for k in (4, 4.5)) < 0.01 an
 assert 1.3 < three["nic_bytes_per_step"] / two["nic_bytes_per_step"] <= 1.5
 assert three["replicas_equal"] and three["seconds"]["low"] < three["seconds"]["step"] < three["seconds"]["high"]
 assert parts[2, True, "bf16", "bf16"]["seconds"]["step"] < three["seconds"]["step"]
+auto = {m["label"]: m for m in d["methods"] if m["parts"] and m["compression"]}
+assert sorted(auto) == ["shard 1 auto int4, gather int4", "shard 2 auto int4, gather int4", "shard 3 auto int4, gather int8"]
+for stage, plain in ((3, three), (2, two), (1, one)):  # each of 4 ranks per host encodes its share
+    m = next(m for m in auto.values() if m["label"].startswith("shard %d" % stage))
+    residuals, masters = 2 * n / 4, n / d["cluster"]["ranks"] + (0 if stage == 3 else n)
+    assert abs(m["memory_bytes"] / (plain["memory_bytes"] + residuals + masters) - 1) < 0.01, stage
+    assert m["parts"]["compression"]["changes"] == (stage < 3) and m["parts"]["compression"]["adapts"]
+    assert not m["compression"]["speed_known"] and m["seconds"]["step"] <= plain["seconds"]["step"]
+topk = next(m for m in d["methods"] if m["label"] == "dense topk 10")  # one lane, 8 hosts: residuals of the array and of the owned result
+assert abs(topk["memory_bytes"] / (dense["memory_bytes"] + 2 * (n + n / 8)) - 1) < 0.01, topk["memory_bytes"]
 for m in json.load(open("fits.json"))["methods"]:
     if m["order"] == "dense":
         assert not m["fits"]

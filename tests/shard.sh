@@ -7,6 +7,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/mpi-environment.sh
 . tests/check.sh
+. tests/runs.sh
 tacit=${TACIT:-build/release/bin/tacit}
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 
@@ -18,43 +19,6 @@ exact=(--optim.clip 0) # squares of parts are added in another order
 run() { local n=$1 dir=$2; shift 2; timeout 120 "$MPIRUN" -n "$n" "$tacit" train "${nano[@]}" --run.dir "$work/$dir" "$@"; }
 shard() { local n=$1 dir=$2; shift 2; run "$n" "$dir" --strategy shard "$@"; }
 fork() { cp -r "$work/$1" "$work/$2" && rm -rf "$work/$2/ckpt/step_00000008"; }
-
-# look PROGRAM: Python with the readers below; tensors puts parts "name[a:b/n]" together.
-look() {
-  python3 - "$work" <<PY
-import glob, json, math, re, struct, sys
-work = sys.argv[1]
-def tensors(run, step=8):
-    out, parts = {}, {}
-    for path in sorted(glob.glob(f"{work}/{run}/ckpt/step_{step:08d}/*.safetensors")):
-        data = open(path, "rb").read()
-        size = struct.unpack("<Q", data[:8])[0]
-        for name, t in json.loads(data[8:8 + size]).items():
-            if name == "__metadata__": continue
-            begin, end = (8 + size + x for x in t["data_offsets"])
-            part = re.fullmatch(r"(.*)\[(\d+):(\d+)/(\d+)\]", name)
-            name, first = (part[1], int(part[2])) if part else (name, 0)
-            parts.setdefault(name, []).append((first, data[begin:end]))
-    for name, list in parts.items():
-        at = 0
-        for first, data in sorted(list):
-            assert 4 * first == at, (run, name, first)
-            at += len(data)
-        out[name] = b"".join(data for _, data in sorted(list))
-    return out
-def steps(run): return [r for r in map(json.loads, open(f"{work}/{run}/metrics.jsonl")) if "event" not in r]
-def events(run, kind): return [r for r in map(json.loads, open(f"{work}/{run}/metrics.jsonl")) if r.get("event") == kind]
-def same(a, b, step=8):
-    a, b = tensors(a, step), tensors(b, step)
-    assert a and a.keys() == b.keys(), (len(a), len(b), a.keys() ^ b.keys())
-    different = [n for n in a if a[n] != b[n]]
-    assert not different, different[:3]
-def near(a, b, tolerance=1e-5):
-    for x, y in zip(steps(a), steps(b), strict=True):
-        assert abs(x["loss"] - y["loss"]) <= tolerance * y["loss"], (x, y)
-$1
-PY
-}
 
 # ---- stages ------------------------------------------------------------------------------------------------------
 run 3 dp "${exact[@]}" --exchange.scheme flat >/dev/null 2>&1
@@ -112,10 +76,12 @@ coded() { # NAME RANKS DIR FLAGS...
     topk) shard "$n" "$dir" --shard.stage 1 --compress.codec topk --compress.factor 5 --compress.start 5 --compress.gather topk "$@" ;;
     int4) shard "$n" "$dir" --shard.stage 2 --compress.codec int4 --compress.gather int4 --train.eval_every 0 "$@" ;;
     int8) shard "$n" "$dir" --compress.codec int4 --compress.gather int8 "$@" ;;
+    sketch) shard "$n" "$dir" --compress.codec sketch --compress.warmup 0 "$@" ;;
+    layers) shard "$n" "$dir" --compress.codec int4 --compress.layers mlp,embedding,head "$@" ;;
     knee) shard "$n" "$dir" --compress.codec topk --adapt.policy knee "$@" ;;
   esac
 }
-for name in topk int4 int8 knee; do
+for name in topk int4 int8 sketch layers knee; do
   check "gradients and parameters through $name" coded $name 3 "c-$name"
   [ $name != knee ] || continue # decides by what it measures
   fork "c-$name" "c-$name-again"; check "$name resumed" coded $name 3 "c-$name-again" --resume
@@ -127,23 +93,63 @@ check "changes of fewer parameters are fewer bytes" look 'a, b = steps("s1")[-1]
 assert b["bytes_sent"] < 0.4 * a["bytes_sent"], (a, b)'
 check "int8 gathers are a quarter" look 'a, b = steps("s3")[-1], steps("c-int8")[-1]
 assert b["bytes_sent"] < 0.3 * a["bytes_sent"], (a, b)'
+# narrow NAME FORM RANKS DIR FLAGS...
+narrow() { local name=$1 form=$2 n=$3 dir=$4; shift 4; coded "$name" "$n" "$dir" --compress.residual "$form" "$@"; }
+for form in bf16 int8; do
+  for n in 1 2 4; do
+    check "$n ranks keep residuals in $form" narrow topk $form $n "r-$form-$n"
+    fork "r-$form-$n" "r-$form-$n-again"; check "$n resumed with $form" narrow topk $form $n "r-$form-$n-again" --resume
+    check "$n uninterrupted, bit for bit, with $form" look "same('r-$form-$n', 'r-$form-$n-again')"
+  done
+  fork "r-$form-4" "r-$form-3"; check "3 ranks take the residuals of 4 in $form" narrow topk $form 3 "r-$form-3" --resume
+  check "and lose what 4 do in $form" look "near('r-$form-4', 'r-$form-3', 2e-2)"
+  check "residuals in $form are not those of f32" look "a, b = tensors('c-topk'), tensors('r-$form-4')
+assert any('residual' in n for n in b) and sorted(n for n in a if 'rank.00002' in n) == sorted(n for n in b if 'rank.00002' in n)"
+  fork c-topk "f-$form"; check "f32 residuals go on in $form" narrow topk $form 3 "f-$form" --resume
+  check "with the loss of f32 in $form" look "near('c-topk', 'f-$form', 1e-3)"
+done
+check "blocking with int8" narrow topk int8 4 r-blocking --exchange.overlap false
+check "is overlapped, bit for bit, with int8" look 'same("r-int8-4", "r-blocking")'
+check "localsgd with int8" run 3 r-local --strategy localsgd --localsgd.every 2 --compress.codec int4 --compress.residual int8
+fork r-local r-local-again
+check "resumed" run 3 r-local-again --strategy localsgd --localsgd.every 2 --compress.codec int4 --compress.residual int8 --resume
+check "is uninterrupted, bit for bit" look 'same("r-local", "r-local-again")'
 fork c-topk c-dp; check "compressed parts go on as dp" run 3 c-dp --resume
 check "with the loss of the parts" look 'near("c-topk", "c-dp", 5e-2)'
 fork s1 plain-c; check "plain parts go on compressed" coded topk 3 plain-c --resume
 check "with the loss of plain parts" look 'near("s1", "plain-c", 5e-2)'
+shard 3 c-auto --compress.codec auto --train.steps 24 --train.save_every 16 >/dev/null 2>&1
+expect "auto goes on with other layers, and says what begins anew" 0 'payoff_state is of other buckets' \
+  shard 3 c-auto --compress.codec auto --train.steps 26 --compress.layers mlp --resume
 fork dp dp-c; check "dp goes on in compressed parts" coded topk 3 dp-c --resume
 check "with its loss" look 'near("dp", "dp-c", 5e-2)'
+
+# The same selection, whatever the sketch holds; what it does not is fetched. Short ranges travel as they are, without the
+# rounding of a ring, so bits differ, and training makes more of that.
+for codec in "sketch" "sketch --sketch.ring uint32" "tagc --tagc.ratio 2" "tagc --tagc.ratio 12"; do
+  dir=u-${codec//[^a-z0-9]/}
+  # shellcheck disable=SC2086 # words
+  shard 3 "$dir" --train.steps 100 --train.save_every 100 --compress.scope bucket --compress.warmup 0 --compress.factor 5 --compress.codec $codec >/dev/null 2>&1
+  check "100 steps through $codec" look "off = [abs(x['loss'] / y['loss'] - 1) for x, y in zip(steps('u-sketch'), steps('$dir'))]
+assert len(off) == 100 and max(off[:20]) < 1e-6 and max(off) < 2e-3, off"
+done
+check "of which one had sketches that were too small" look 'assert steps("u-tagctagcratio12")[-1]["pending"] > 0'
 
 # ---- memory ------------------------------------------------------------------------------------------------------
 expect "a dry run says what a rank takes" 0 'memory .* per rank: parameters' shard 4 dry --dry-run
 
 # ---- refusals ----------------------------------------------------------------------------------------------------
-expect "hosts first is not for shard" 3 'leave it out, or --strategy dp' shard 2 no --exchange.scheme hosts
+expect "parts among the ranks of the only host" 3 'no effect on a single host' shard 2 no --shard.over host
+expect "secondary parts below stage 3" 3 'leave it out' shard 2 no --shard.stage 2 --shard.secondary
+expect "layers that are none" 3 'no class of tensors: all, attention' shard 2 no --compress.codec topk --compress.layers mpl
+expect "a name that no tensor has" 3 'finds none of the' shard 2 no --compress.codec topk --compress.layers /nowhere/
+expect "layers of nothing" 3 'give --compress.codec' shard 2 no --compress.layers mlp
 expect "a fourth stage" 3 'shard.stage' shard 2 no --shard.stage 4
 expect "codecs whose payloads all ranks add" 3 'strategy dp' shard 2 no --compress.codec powersgd
 expect "parts of parameters in stage 3" 3 'shard.stage 2' shard 2 no --compress.gather topk
 expect "already in a dry run" 3 'shard.stage 2' shard 2 no --compress.gather topk --dry-run
 check "without a folder" test ! -e "$work/no"
 expect "gathers of strategies that have none" 3 'strategy shard' run 2 no --compress.gather int8
+expect "momentum beside narrow residuals" 3 'compress.residual f32' shard 2 no --compress.codec topk --compress.residual int8 --compress.momentum 0.9
 expect "estimates" 3 'leave it out' shard 2 no --compress.codec topk --compress.estimate true
 finish_checks

@@ -6,16 +6,18 @@
 #
 # Sections, in the order in which they run when none is named:
 #   base      step of shard against dp, 4 hosts at 1 Gbit/s, gpt2-124m emulated                                            4 min
-#   two       TAGC's setting: 2 hosts, gpt2-124m emulated, uncompressed against sketches, sparse and quantised traffic     3 min
-#   hosts     4 hosts of 2 ranks at 200 Mbit/s: the automatic choice against bf16 gathers                                  3 min
+#   two       TAGC's setting: 2 hosts, gpt2-124m-untied emulated, uncompressed against sketches, sparse and quantised      9 min
+#   hosts     4 hosts of 2 ranks at 200 Mbit/s: the automatic choice against bf16 gathers, and ways to hold parts          4 min
+#   plan      predictions of `tacit plan` against measured steps, on clusters that nothing was tuned on                    6 min
 #   loss      loss after as many steps, 4 ranks, 3 seeds                                                                  15 min
 #   tables    tables of what FOLDER holds; always runs at the end
 #
 # FOLDER (default build/shard) keeps what every launch printed, with its command line beside it. A launch whose answer is there is
-# not repeated. --text (default input.txt, else ../shared/data/tinyshakespeare.txt) is tiny-shakespeare. Needs root for base, two
-# and hosts (lab/cluster); clusters are taken down at the end, also of an interrupted run. Leave the machine alone meanwhile.
+# not repeated. --text (default input.txt, else ../shared/data/tinyshakespeare.txt) is tiny-shakespeare. Needs root for base, two,
+# hosts and plan (lab/cluster); clusters are taken down at the end, also of an interrupted run. Leave the machine alone meanwhile.
 #
-# Environment, with the figures of the page as defaults: SEEDS ("1 2 3"), STEPS (1500), BLOCKS (3), FLAGS (of every training run)
+# Environment, with the figures of the page as defaults: SEEDS ("1 2 3"), STEPS (1500), BLOCKS (3), FLAGS (of every training run), CLUSTERS
+# (HOSTS-MBIT ...: "3-500 5-1000") and METHODS of section plan
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
@@ -23,6 +25,7 @@ cd "$(dirname "$0")/../.." || exit 2
 
 folder="" name=shard-$$ tacit=$PWD/build/release/bin/tacit text="" shakespeare="" sections=() failures=0
 : "${SEEDS:=1 2 3}" "${STEPS:=1500}" "${BLOCKS:=3}" "${FLAGS:=}"
+: "${CLUSTERS:=3-500 5-1000}" "${METHODS:=dp s3 s2 s3-int4-int8 s2-int4-int4}"
 
 misuse() { echo "shard.sh: $1; see scripts/results/shard.sh --help" >&2; exit 2; }
 
@@ -33,12 +36,12 @@ while [ $# -gt 0 ]; do
       case $1 in -o) folder=$2 ;; --text) shakespeare=$2 ;; *) declare "${1#--}=$2" ;; esac
       shift 2
       ;;
-    -h | --help) sed -n '3,19s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    base | two | hosts | loss | tables) sections+=("$1"); shift ;;
+    -h | --help) sed -n '3,21s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    base | two | hosts | plan | loss | tables) sections+=("$1"); shift ;;
     *) misuse "unknown section or option \"$1\"" ;;
   esac
 done
-[ ${#sections[@]} -gt 0 ] || sections=(base two hosts loss)
+[ ${#sections[@]} -gt 0 ] || sections=(base two hosts plan loss)
 [ -x "$tacit" ] || { echo "shard.sh: there is no program $tacit; build it: cmake --preset release && cmake --build build/release" >&2; exit 7; }
 tacit=$(realpath "$tacit")
 folder=${folder:-build/shard}
@@ -62,12 +65,14 @@ section_base() {
 }
 
 section_two() {
-  local tagc="compress.codec=tagc compress.sparsity"
+  local tagc="compress.layers=mlp,embedding,head compress.codec=tagc compress.sparsity"
   lab_up 2 1 2gbit
-  measure two/steps.json 3 2 2 gpt2-124m --strategy shard --against "shard.gather=bf16 exchange.wire=bf16" \
-    --against "$tagc=0.8 compress.ratio=2" --against "$tagc=0.9 compress.ratio=4" --against "compress.codec=topk compress.sparsity=0.8" \
-    --against "compress.codec=int4" --against "compress.codec=int4 compress.gather=int8"
-  measure two/auto.json 16 5 1 gpt2-124m --strategy shard --compress.codec auto
+  measure two/steps.json 3 2 2 gpt2-124m-untied --strategy shard --against "shard.gather=bf16 exchange.wire=bf16" \
+    --against "$tagc=0.8 compress.ratio=2" --against "$tagc=0.9 compress.ratio=4" --against "compress.codec=tagc compress.sparsity=0.8" \
+    --against "compress.codec=topk compress.sparsity=0.8" --against "compress.codec=int4" --against "compress.codec=int4 compress.gather=int8"
+  measure two/auto.json 16 5 1 gpt2-124m-untied --strategy shard --compress.codec auto
+  lab_up 2 1 1gbit
+  measure two/slow.json 2 1 2 gpt2-124m-untied --strategy shard --against "$tagc=0.8 compress.ratio=2" --against "$tagc=0.9 compress.ratio=4"
 }
 
 # Compute of byte-10m as one of 8 ranks of this machine has it.
@@ -79,8 +84,41 @@ section_hosts() {
   }
   lab_up 4 2 200mbit
   measure hosts/steps.json 1 1 "$BLOCKS" "$folder/byte-10m.json" --strategy shard --shard.gather bf16 --against "shard.gather=bf16 exchange.wire=bf16" \
-    --against "shard.gather=f32"
+    --against "shard.gather=f32" --against "exchange.scheme=flat" --against "shard.secondary=true" --against "shard.over=host shard.gather=f32"
   measure hosts/auto.json 16 5 1 "$folder/byte-10m.json" --strategy shard --compress.codec auto
+}
+
+# planned NAME: flags of a method of section plan.
+planned() {
+  case $1 in
+    dp) echo "--strategy dp" ;;
+    s3) echo "--strategy shard" ;;
+    s2) echo "--strategy shard --shard.stage 2" ;;
+    s3-int4-int8) echo "--strategy shard --compress.codec int4 --compress.gather int8" ;;
+    s2-int4-int4) echo "--strategy shard --shard.stage 2 --compress.codec int4 --compress.gather int4" ;;
+    *) misuse "METHODS: unknown method \"$1\"" ;;
+  esac
+}
+
+section_plan() {
+  local cluster which
+  for cluster in $CLUSTERS; do
+    [ -s "$folder/plan/$cluster/cluster.json" ] || {
+      lab_up "${cluster%-*}" 1 "${cluster#*-}mbit"
+      # shellcheck disable=SC2046 # words
+      record "plan/$cluster/cluster.json" $(in_lab) "$tacit" probe --quick --json
+    }
+    for which in $METHODS; do
+      [ -s "$folder/plan/$cluster/$which.json" ] || {
+        lab_up "${cluster%-*}" 1 "${cluster#*-}mbit"
+        # shellcheck disable=SC2046 # words
+        measure "plan/$cluster/$which.json" $([[ $which == *int* ]] && echo 2 2 || echo 1 1) 1 gpt2-124m $(planned "$which")
+      }
+      # shellcheck disable=SC2046 # words
+      record "plan/$cluster/$which-predicted.json" "$tacit" plan scripts/results/shakespeare.yaml --cluster "$folder/plan/$cluster/cluster.json" \
+        --compute.emulate gpt2-124m --no-jitter --all --json $(planned "$which")
+    done
+  done
 }
 
 # method NAME: its flags.

@@ -1,12 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tables of scripts/results/shard.sh: shard_tables.py FOLDER PAGE"""
+import glob
 import os
-import re
 import statistics
 import sys
 
+import plan_table
 import record
+
+PLANNED = {
+    "dp": "dense",
+    "s3": "stage 3",
+    "s2": "stage 2",
+    "s3-int4-int8": "stage 3, int4, gather int8",
+    "s2-int4-int4": "stage 2, int4, gather int4",
+}
 
 LOSSES = {
     "plain": "uncompressed",
@@ -74,18 +83,33 @@ def losses(folder):
     return record.table(["traffic", "times fewer bytes", "seed: validation loss", "above uncompressed"], rows)
 
 
+def planned(folder):
+    """Cells of section plan, as plan_table.cells()."""
+    for path in sorted(glob.glob(os.path.join(folder, "plan", "*"))):
+        hosts, rate = os.path.basename(path).split("-")
+        for name, method in PLANNED.items():
+            measured, predicted = record.load(path, name + ".json"), record.load(path, name + "-predicted.json")
+            if measured and predicted:
+                chosen = [m for m in predicted["methods"] if m["configured"]]
+                yield ("%sx1, %s Mbit/s" % (hosts, rate), "gpt2-124m", method, "f32", measured["settings"][0]["seconds"]["step"]["mean"],
+                       chosen[0]["seconds"])
+
+
 def main():
     folder, page = sys.argv[1:]
     load = lambda name: record.load(folder, name)
-    answers = [a for a in map(load, ("base/steps.json", "two/steps.json", "two/auto.json", "hosts/steps.json", "hosts/auto.json")) if a]
+    answers = [a for a in map(load, ("base/steps.json", "two/steps.json", "two/auto.json", "two/slow.json", "hosts/steps.json", "hosts/auto.json")) if a]
     tables = {
         "machine": record.machine_line(answers),
         "base": steps(load("base/steps.json"), None, "dp", 1e9),
         "two": steps(load("two/steps.json"), load("two/auto.json"), "shard", 2e9),
+        "slow": steps(load("two/slow.json"), None, "shard", 1e9),
         "hosts": steps(load("hosts/steps.json"), load("hosts/auto.json"), "shard shard.gather=bf16", 2e8),
+        "plan": plan_table.predictions_table(list(planned(folder)), 2),
         "loss": losses(folder),
     }
     tables.update({"%s commands" % s: record.commands(folder, s) for s in ("base", "two", "hosts", "loss")})
+    tables["plan commands"] = record.commands(folder, "plan/*")
     record.publish(tables, page, {})
 
 

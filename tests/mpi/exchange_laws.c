@@ -51,9 +51,9 @@ static void law(taciti_comm *comm, size_t n, size_t bucket_bytes, int wire, int 
     taciti_layout_destroy(&layout);
 }
 
-static void run(taciti_exchange *exchange, const taciti_layout *layout, float *x,
-                tacit_status (*begin)(taciti_exchange *exchange, float *flat, size_t bucket)) {
-    for (size_t b = 0; b < layout->bucket_count; b++) CHECK(begin(exchange, x, b) == TACIT_OK);
+static void run(taciti_exchange *exchange, const taciti_layout *layout, float *x, taciti_half part) {
+    for (size_t b = 0; b < layout->bucket_count; b++)
+        CHECK(taciti_exchange_begin_part(exchange, x, b, part) == TACIT_OK);
     for (size_t b = 0; b < layout->bucket_count; b++) CHECK(taciti_exchange_wait(exchange, b) == TACIT_OK);
 }
 
@@ -81,10 +81,10 @@ static void feedback_law(taciti_comm *comm, size_t n, int scheme, int route) {
             .contribution = threshold, .result = threshold, .dense = number == DENSE};
         taciti_exchange_at(exchange, number, &setting);
         if (route == TACITI_ROUTE_GATHER)
-            run(exchange, &layout, x, taciti_exchange_begin);
+            run(exchange, &layout, x, TACITI_HALF_BOTH);
         else {
-            run(exchange, &layout, x, taciti_reduce_scatter_begin);
-            run(exchange, &layout, x, taciti_all_gather_begin);
+            run(exchange, &layout, x, TACITI_HALF_REDUCE_SCATTER);
+            run(exchange, &layout, x, TACITI_HALF_ALL_GATHER);
         }
         memcpy(first, x, layout.n * sizeof *x);
         CHECK(taciti_comm_broadcast(comm, 0, first, layout.n * sizeof *x) == TACIT_OK);
