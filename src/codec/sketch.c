@@ -12,8 +12,8 @@
  * This file has the payload of a single array, in which sums travel back to the ranks: that of topk with values f32.
  * The exchange lets nothing be selected there, so it loses nothing.
  *
- * Properties (test_selection.c, exchange/test_sketch_reduce.c): what is selected arrives exactly; class GATHER;
- * deterministic; biased: needs error feedback.
+ * Properties (test_selection.c, exchange/test_sketch_reduce.c and test_sketch_message.c): what is selected arrives
+ * exactly; class GATHER; deterministic; biased: needs error feedback.
  *
  * Wire layout: composed.c; of contributions: exchange/sketch_message.h.
  */

@@ -118,8 +118,7 @@ static tacit_status keep_rounding(bucket *b, slot *t, int owner) {
     const taciti_sketch_pieces pieces = taciti_sketch_pieces_of(s->reduce, b->cut, t->block);
     float *selected = t->selected + share->at, *rounded = s->error;
     uint64_t *index = s->payload; /* free since the encoding, as s->scratch; both hold packed values of the range */
-    if (b->errors == NULL || share->form.dense || sketch->numbers.ring == TACITI_RING_F32 || share->reply.whole)
-        return TACIT_OK;
+    if (b->errors == NULL || sketch->numbers.ring == TACITI_RING_F32 || share->reply.whole) return TACIT_OK;
     taciti_sketch_index(selected, share->n, index);
     TACITI_TRY(taciti_sketch_pack(sketch, index, selected, s->scratch));
     TACITI_TRY(taciti_sketch_unpack(sketch, index, s->scratch, rounded));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "exchange/sketch_message.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -31,12 +32,20 @@ static float largest(const float *x, size_t n) {
 
 /* ---- forms ------------------------------------------------------------------------------------------------------- */
 
-/* Sums may be twice as large in the next step before their rounding is too coarse for the ring. */
-static void choose_ring(taciti_sketch *sketch, taciti_ring ring, float max) {
+/* Numbers may be twice as large in the next step before they do not fit the ring. Where no legal maximum is known, none
+ * fits but 0, so that values travel in f32. Returns whether it is known. */
+static bool choose_ring(taciti_sketch *sketch, taciti_ring ring, float max) {
     static const double ROOM = 2;
     const double enough = ROOM * (double)max;
-    if (ring == TACITI_RING_F32 || !(enough > 0 && enough < 0x1p127) || sketch->ranks > 0x3fff) return;
-    (void)taciti_sketch_set_ring(sketch, ring, enough);
+    const bool known = enough > (double)FLT_MIN && enough < 0x1p127;
+    if (ring == TACITI_RING_F32 || sketch->ranks > 0x3fff) return true;
+    (void)taciti_sketch_set_ring(sketch, ring, known ? enough : (double)FLT_MIN);
+    return known;
+}
+
+/* Packed values of the union cannot be more. */
+static bool counters_are_many(const taciti_sketch *sketch) {
+    return taciti_sketch_bytes(sketch) >= sketch->n * taciti_sketch_number_bytes(sketch->numbers.ring);
 }
 
 taciti_sketch_form taciti_sketch_form_of(size_t n, int members, size_t measured, double ratio, taciti_ring ring,
@@ -44,8 +53,8 @@ taciti_sketch_form taciti_sketch_form_of(size_t n, int members, size_t measured,
     const size_t some = measured < n ? measured : n;
     const size_t rows = ratio > 0 ? taciti_sketch_compat_rows(n, LINE, ratio) : taciti_sketch_rows(some);
     taciti_sketch_form form = {.sketch = taciti_sketch_init(n, rows > MIN_ROWS ? rows : MIN_ROWS, members, seed)};
-    choose_ring(&form.sketch, ring, max);
-    form.dense = front_bytes(n) + taciti_sketch_bytes(&form.sketch) >= n * sizeof(float);
+    const bool known = choose_ring(&form.sketch, ring, max);
+    form.packed = !known || counters_are_many(&form.sketch);
     return form;
 }
 
@@ -60,16 +69,17 @@ taciti_sketch_form taciti_sketch_form_released(size_t n, int members, double rat
     const size_t rows = taciti_sketch_compat_rows(n, TACITI_RELEASED_UNIT, used);
     taciti_sketch_form form = {
         .sketch = taciti_sketch_init_compat(n, TACITI_RELEASED_UNIT, rows > 1 ? rows : 1, members), .released = true};
-    form.dense = front_bytes(n) + taciti_sketch_bytes(&form.sketch) >= n * sizeof(float);
+    form.packed = counters_are_many(&form.sketch);
     return form;
 }
 
 size_t taciti_sketch_contribution_bytes(const taciti_sketch_form *form) {
-    if (form->dense) return form->sketch.n * sizeof(float);
-    return front_bytes(form->sketch.n) + taciti_sketch_bytes(&form->sketch);
+    return front_bytes(form->sketch.n) + (form->packed ? 0 : taciti_sketch_bytes(&form->sketch));
 }
 
-size_t taciti_sketch_message_bound(size_t n) { return taciti_round_up((n + LINE) * sizeof(float), TACITI_ALIGN_BYTES); }
+size_t taciti_sketch_message_bound(size_t n) {
+    return front_bytes(n) + taciti_round_up((n + LINE) * sizeof(float), TACITI_ALIGN_BYTES);
+}
 
 /* Counters of integers of 16 bits are up to twice as many as elements. */
 size_t taciti_sketch_workspace_bound(size_t n, int members) {
@@ -83,10 +93,6 @@ tacit_status taciti_sketch_contribute(const taciti_sketch_form *form, const floa
     const taciti_sketch *sketch = &form->sketch;
     const size_t n = sketch->n;
     head h = NO_HEAD;
-    if (form->dense) {
-        memcpy(message, x, n * sizeof *x);
-        return TACIT_OK;
-    }
     taciti_sketch_index(x, n, message);
     h.max = largest(x, n);
     if (sketch->numbers.ring != TACITI_RING_F32)
@@ -94,20 +100,7 @@ tacit_status taciti_sketch_contribute(const taciti_sketch_form *form, const floa
     char *rest = (char *)message + index_bytes(n);
     memset(rest, 0, taciti_sketch_contribution_bytes(form) - index_bytes(n));
     memcpy(rest, &h, sizeof h);
-    return h.refused ? TACIT_OK : taciti_sketch_add(sketch, x, (char *)message + front_bytes(n));
-}
-
-static void take_dense(taciti_sketch_total *sum, const float *x, bool first) {
-    const taciti_kernels *k = taciti_kernels_get();
-    const size_t n = sum->form.sketch.n;
-    if (first)
-        memcpy(sum->x, x, n * sizeof *x);
-    else
-        k->add(sum->x, x, n);
-    sum->max = fmaxf(sum->max, largest(x, n));
-    /* The workspace is free: nothing is decoded. */
-    taciti_sketch_index(x, n, sum->workspace);
-    taciti_sketch_merge(sum->union_, sum->workspace, n);
+    return form->packed || h.refused ? TACIT_OK : taciti_sketch_add(sketch, x, (char *)message + front_bytes(n));
 }
 
 tacit_status taciti_sketch_take(taciti_sketch_total *sum, const void *message, bool first) {
@@ -116,19 +109,16 @@ tacit_status taciti_sketch_take(taciti_sketch_total *sum, const void *message, b
     const char *bytes = message, *counters = bytes + front_bytes(n);
     head h;
     if (first) memset(sum->union_, 0, index_bytes(n));
-    if (sum->form.dense) {
-        take_dense(sum, message, first);
-        return TACIT_OK;
-    }
     memcpy(&h, bytes + index_bytes(n), sizeof h);
     if (h.refused > 1 || !(h.max >= 0 || isnan(h.max)))
         return taciti_fail(TACIT_E_DATA, "a sketch of %zu elements has no legal head", n);
-    if (sum->form.released)
+    if (sum->form.released && !sum->form.packed)
         taciti_released_merge(sum->union_, message, n);
     else
         taciti_sketch_merge(sum->union_, message, n);
     sum->refused = sum->refused || h.refused != 0;
     sum->max = isfinite(h.max) ? fmaxf(sum->max, h.max) : INFINITY;
+    if (sum->form.packed) return TACIT_OK;
     if (first)
         memcpy(sum->counters, counters, taciti_sketch_bytes(sketch));
     else
@@ -166,11 +156,11 @@ tacit_status taciti_sketch_resolve(taciti_sketch_total *sum, taciti_sketch_reply
     if (n % 64 != 0 && sum->union_[n / 64] >> (n % 64) != 0)
         return taciti_fail(TACIT_E_DATA, "the index of %zu elements has bits behind its end", n);
     const size_t measured = taciti_sketch_measure(sum->union_, n);
-    if (sum->form.released && !sum->form.dense)
+    if (sum->form.released && !sum->form.packed)
         TACITI_TRY(decode_released(sum));
-    else if (!sum->form.dense && !whole)
+    else if (!sum->form.packed && !whole)
         TACITI_TRY(peel(sum, &pending, &whole));
-    if (whole)
+    if (sum->form.packed || whole)
         pending = taciti_sketch_union(sum->union_, n);
     else if (pending > 0)
         taciti_sketch_pending(sketch, sum->workspace, sum->union_);
@@ -183,8 +173,7 @@ tacit_status taciti_sketch_resolve(taciti_sketch_total *sum, taciti_sketch_reply
 
 tacit_status taciti_sketch_check_reply(const taciti_sketch_form *form, const taciti_sketch_reply *reply) {
     const size_t n = form->sketch.n;
-    const bool some = !form->dense || (reply->pending == 0 && reply->whole == 0);
-    if (some && reply->pending <= n && reply->whole <= 1 && reply->measured <= n + LINE && !signbit(reply->max))
+    if (reply->pending <= n && reply->whole <= 1 && reply->measured <= n + LINE && !signbit(reply->max))
         return TACIT_OK;
     return taciti_fail(TACIT_E_DATA, "no sum of %zu elements has %u of %u elements left", n, reply->pending,
                        reply->measured);
@@ -206,7 +195,7 @@ taciti_sketch taciti_sketch_of_values(const taciti_sketch_form *form, const taci
 
 tacit_status taciti_sketch_complete(taciti_sketch_total *sum, const taciti_sketch_reply *reply, const void *values) {
     const taciti_sketch shape = taciti_sketch_of_values(&sum->form, reply);
-    if (reply->whole) return taciti_sketch_unpack(&shape, sum->union_, values, sum->x);
+    if (reply->whole || sum->form.packed) return taciti_sketch_unpack(&shape, sum->union_, values, sum->x);
     if (shape.numbers.ring != TACITI_RING_F32)
         return taciti_sketch_insert(&shape, sum->union_, values, sum->counters, sum->workspace, sum->x);
     taciti_kernels_get()->sketch_unpack(&shape.numbers, sum->x, sum->union_, values, shape.n);

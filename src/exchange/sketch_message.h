@@ -3,7 +3,7 @@
  * What the ranks that add up a range by sketches (codec/homomorphic.h) tell each other. Every member has n floats, most
  * of them 0, for the owner of the range, who wants their sum:
  *
- *   contribution   member to owner   index, head, counters of the sketch; or the n floats, where that is no longer
+ *   contribution   member to owner   index, head, and counters of the sketch where they are fewer than n
  *   reply          owner to members  how many sums did not decode, and what the next step's sketch is sized by
  *   pending        owner to members  the index of those elements, if there are any
  *   values         member to owner   its packed values of these elements
@@ -22,7 +22,7 @@
 /* How a range travels; the same on all members. */
 typedef struct taciti_sketch_form {
     taciti_sketch sketch;
-    bool dense;    /* n floats, in the order of the array */
+    bool packed;   /* no counters, all of the union is pending: they would be no fewer than values, or no ring fits */
     bool released; /* as in codec/released.h: indices are added, and what does not decode is estimated, not fetched */
 } taciti_sketch_form;
 
@@ -46,7 +46,8 @@ typedef struct taciti_sketch_total {
 } taciti_sketch_total;
 
 /* The form for n floats of `members`: rows for `measured` elements, or ratio > 0: n / ratio counters. max > 0: what the
- * ring is scaled by; with integers and max 0, or a number that is not finite: f32. */
+ * ring is scaled by; with integers and max 0, or one that is not finite, values will travel in f32. For integers, the
+ * sums are the same bits whatever the rows are, since each is that of the members' rounded numbers. */
 taciti_sketch_form taciti_sketch_form_of(size_t n, int members, size_t measured, double ratio, taciti_ring ring,
                                          float max, uint64_t seed);
 

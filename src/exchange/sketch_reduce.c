@@ -192,7 +192,8 @@ tacit_status taciti_sketch_reduce_run(taciti_sketch_reduce *s, float *x, size_t 
 /* Of one block, at most: a member sends its contribution and all values where the formulas of the all-reduce count a
  * payload for every piece. */
 static uint64_t more_than_payload(const taciti_allreduce *reduce, size_t n) {
-    const uint64_t messages = 2 * n * sizeof(float), payload = taciti_payload_bound(&reduce->encoding, n);
+    const uint64_t messages = taciti_sketch_message_bound(n) + n * sizeof(float),
+                   payload = taciti_payload_bound(&reduce->encoding, n);
     return n > 0 && messages > payload ? messages - payload : 0;
 }
 

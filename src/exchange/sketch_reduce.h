@@ -21,11 +21,12 @@
  *
  * The sketch of a range is as large as the densest union of its section of the bucket (sixteenths) in the last step
  * that was taken would need, which owners told all members; in the first step as large as a union of different elements
- * would need. With taciti_sketch_options.ratio it is always n / ratio counters. Where the plain array is no longer than
- * index and sketch, that is sent.
+ * would need. With taciti_sketch_options.ratio it is always n / ratio counters. Where that is as many as elements,
+ * there is no sketch, and all values of the union are packed.
  *
  * With a ring of integers, ranges are scaled so that twice the largest contribution of that step fits. If one does not,
- * the block's sums travel as values in f32. Rounding errors are added to the residuals.
+ * the block's sums travel as values in f32. Rounding errors are added to the residuals. So no bit of sums and residuals
+ * depends on the size of the sketches.
  */
 #ifndef TACITI_EXCHANGE_SKETCH_REDUCE_H
 #define TACITI_EXCHANGE_SKETCH_REDUCE_H

@@ -20,7 +20,7 @@ taciti_sketched taciti_sketched_of(const taciti_sketch_options *options, size_t 
                                                           (taciti_ring)options->ring, ANY_MAX, 0);
     const size_t number_bytes = taciti_sketch_number_bytes(form.sketch.numbers.ring);
     const double counters = (double)taciti_sketch_bytes(&form.sketch) / (double)number_bytes;
-    const double pending = form.dense ? 0 : count * taciti_sketched_pending(count / counters);
+    const double pending = form.packed ? count : count * taciti_sketched_pending(count / counters);
     return (taciti_sketched){.contribution_bytes = (double)taciti_sketch_contribution_bytes(&form),
                              .pending_bytes = pending > 0 ? (double)n / 8 + pending * (double)number_bytes : 0,
                              .reply_bytes = sizeof(taciti_sketch_reply)};
