@@ -76,6 +76,7 @@ typedef struct taciti_adapt_facts {
 typedef struct taciti_adapt_start {
     double factor; /* compress.factor */
     bool selects;  /* of the codec: a factor means something; otherwise a factor only says dense (1) or codec (above) */
+    const taciti_codec_rung *rungs; /* of the codec; NULL: none */
     size_t buckets;
     int ranks, lanes;
 } taciti_adapt_start;

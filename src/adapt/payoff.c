@@ -1,40 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * payoff: the codec or nothing, whichever keeps the communication thread busy for less time. For codecs without a
- * factor, and for each half of the traffic of strategy shard on its own. Where the codec is used, buckets that it makes
- * slower stay dense: short ones, whose time is that of messages.
+ * payoff: which of its *kinds* a step takes: dense, or the codec at one of the factors that it has (taciti_codec.rungs;
+ * a codec without has one). For each half of the traffic of strategy shard on its own. It takes the first, and so the
+ * most accurate kind
  *
- * A run begins with a few dense steps and as many through the codec. From then on the shorter one is used. The other is
- * tried again when the one in use has changed by half, and after 256 steps; after twice as many each time that nothing
- * changes, up to 4096. A trial is two steps, the second of which counts: the first fills caches and residuals. If it
- * speaks for a change, the trial goes on until five have counted.
+ *   that no other beats: the exchange keeps the communication thread busy for at most a twentieth longer than
+ * another's; or that leaves nothing to gain: training waits for less than a fiftieth of a step.
+ *
+ * Buckets for which a kind before it is faster by a twentieth take that: short ones, whose time is that of messages,
+ * stay dense.
+ *
+ * A run begins with a few steps of each kind. Later the others are tried again, one after the other, when the one in
+ * use has changed by half, and after 256 steps; after twice as many each time that nothing changes, up to 4096. A trial
+ * is two steps, the second of which counts: the first fills caches and residuals. If it speaks for a change, the trial
+ * goes on until five have counted.
  *
  * The time of an exchange holds encoding, decoding and waits for other ranks, so what it saves is at most what a step
- * saves; backward may have hidden it. Where both take the same, up to a twentieth, nothing is compressed.
+ * saves.
  */
 #include <math.h>
+#include <stdio.h>
 
 #include "adapt/adapt.h"
 
-enum { SAMPLES = 5, FIRST_TRIAL = 256, LAST_TRIAL = 4096 };
-static const double MARGIN = 0.95, CHANGE = 1.5;
+enum { SAMPLES = 5, FIRST_TRIAL = 256, LAST_TRIAL = 4096, KINDS = 1 + TACITI_CODEC_RUNGS };
+static const double MARGIN = 0.95, CHANGE = 1.5, HIDDEN = 0.02;
+
+typedef struct kind {
+    double factor;           /* of the decision; 1: dense */
+    double seconds[SAMPLES]; /* of an exchange, the last ones */
+    double waits[SAMPLES];   /* for it, of a step's time; 0: unknown */
+    int64_t seen;            /* steps that have counted */
+} kind;
 
 typedef struct state {
-    double seconds[2][SAMPLES]; /* [0] dense, [1] codec: of an exchange, the last ones */
-    double coded_factor;
-    int64_t seen[2];               /* steps of each kind that have counted */
+    kind kinds[KINDS];             /* ascending factors */
+    int64_t count, used, shown;    /* kinds; the one in use; that of the step under way */
     int64_t run;                   /* steps with this decision without a break */
     int64_t apart, trial_at;       /* steps between trials; the next one */
     int64_t tried;                 /* steps of the trial under way that have counted */
     double chosen;                 /* median of the one in use when it was chosen */
-    bool coded, decided;           /* the choice; made for the first time */
-    size_t buckets, dense_buckets; /* dense: while the codec is used */
-    double bucket_seconds[];       /* [2][buckets][SAMPLES], as `seconds` */
+    bool decided;                  /* for the first time */
+    size_t buckets, other_buckets; /* other: than the kind in use */
+    double bucket_seconds[];       /* [count][buckets][SAMPLES], as `seconds` */
 } state;
 
 static size_t state_bytes(const void *options, size_t buckets) {
     (void)options;
-    return sizeof(state) + 2 * SAMPLES * buckets * sizeof(double);
+    return sizeof(state) + KINDS * SAMPLES * buckets * sizeof(double);
 }
 
 static void start(const void *options, const taciti_adapt_start *begin, void *memory, taciti_decision *decision,
@@ -42,11 +55,17 @@ static void start(const void *options, const taciti_adapt_start *begin, void *me
     (void)options;
     (void)factors;
     state *s = memory;
-    s->coded_factor = fmax(begin->factor, 2); /* without a factor any number above 1 says: the codec */
+    s->kinds[s->count++].factor = 1;
+    for (const taciti_codec_rung *r = begin->rungs; r != NULL && r->factor > 0 && s->count < KINDS; r++)
+        s->kinds[s->count++].factor = r->factor;
+    /* Without a factor any number above 1 says: the codec. */
+    if (s->count == 1) s->kinds[s->count++].factor = fmax(begin->factor, 2);
     s->apart = FIRST_TRIAL;
     s->buckets = begin->buckets;
     *decision = (taciti_decision){.factor = 1};
 }
+
+/* ---- what steps show --------------------------------------------------------------------------------------------- */
 
 static double median(const double x[SAMPLES]) {
     double sorted[SAMPLES];
@@ -58,85 +77,153 @@ static double median(const double x[SAMPLES]) {
     return sorted[SAMPLES / 2];
 }
 
-static void keep(double ring[SAMPLES], int64_t seen, double seconds) {
-    ring[seen % SAMPLES] = seconds;
-    for (int i = 1; seen == 0 && i < SAMPLES; i++) ring[i] = seconds;
+static void keep(double ring[SAMPLES], int64_t seen, double value) {
+    ring[seen % SAMPLES] = value;
+    for (int i = 1; seen == 0 && i < SAMPLES; i++) ring[i] = value;
 }
 
-static double *ring_of(state *s, bool coded, size_t bucket) {
-    return s->bucket_seconds + (s->buckets * coded + bucket) * SAMPLES;
+static double *ring_of(state *s, int64_t k, size_t bucket) {
+    return s->bucket_seconds + (s->buckets * (size_t)k + bucket) * SAMPLES;
 }
 
-/* factors: of the step; NULL: buckets have none of their own. A bucket that stayed dense shows nothing of the codec. */
-static void take(state *s, bool coded, const taciti_adapt_facts *facts, const double *factors) {
-    if (s->run++ == 0 || facts->seconds.busy <= 0) return; /* the first step after a change */
-    const int64_t seen = s->seen[coded]++;
-    keep(s->seconds[coded], seen, facts->seconds.busy);
+/* factors: of the step; NULL: buckets have none of their own. */
+static void take(state *s, int64_t k, const taciti_adapt_facts *facts, const double *factors) {
+    const taciti_adapt_seconds *t = &facts->seconds;
+    if (s->run++ == 0 || t->busy <= 0) return; /* the first step after a change */
+    const int64_t seen = s->kinds[k].seen++;
+    keep(s->kinds[k].seconds, seen, t->busy);
+    keep(s->kinds[k].waits, seen, t->step > 0 ? t->exposed / t->step : 0);
     for (size_t b = 0; b < s->buckets && facts->bucket_busy != NULL; b++)
-        if (!coded || factors == NULL || factors[b] != 1) keep(ring_of(s, coded, b), seen, facts->bucket_busy[b]);
+        if (factors == NULL || factors[b] == 0 || factors[b] == s->kinds[k].factor)
+            keep(ring_of(s, k, b), seen, facts->bucket_busy[b]);
 }
 
-/* Sets the factor of every bucket that is faster without the codec to 1. What a bucket took through the codec is not
- * measured any more then; so if its dense time grows past that, it is compressed again. */
+static double time_of(const state *s, int64_t k) { return median(s->kinds[k].seconds); }
+
+static bool is_hidden(double waits) { return waits > 0 && waits < HIDDEN; }
+
+/* ---- choices ----------------------------------------------------------------------------------------------------- */
+
+static int64_t best_of(const state *s) {
+    double least = INFINITY;
+    int64_t k = 0;
+    for (int64_t i = 0; i < s->count; i++) least = fmin(least, time_of(s, i));
+    while (k < s->count - 1 && least < MARGIN * time_of(s, k) && !is_hidden(median(s->kinds[k].waits))) k++;
+    return k;
+}
+
+/* Buckets that a kind before the one in use makes faster get its factor. What they would take as the others do is not
+ * measured any more then; so if their time grows past that, they follow the others again. */
 static void part(state *s, double *factors) {
-    s->dense_buckets = 0;
+    s->other_buckets = 0;
     for (size_t b = 0; b < s->buckets && factors != NULL; b++) {
-        const double dense = median(ring_of(s, false, b)), coded = median(ring_of(s, true, b));
-        const bool stays = s->coded && dense > 0 && dense < MARGIN * coded;
-        factors[b] = stays ? 1 : 0;
-        s->dense_buckets += stays;
+        double least = MARGIN * median(ring_of(s, s->used, b));
+        factors[b] = 0;
+        for (int64_t k = 0; k < s->used; k++) {
+            const double own = median(ring_of(s, k, b));
+            if (!(own > 0 && own < least)) continue;
+            factors[b] = s->kinds[k].factor;
+            least = own;
+        }
+        s->other_buckets += factors[b] > 0;
     }
 }
 
-static void use(state *s, taciti_decision *decision, bool coded) {
-    if ((decision->factor > 1) != coded) s->run = 0;
-    decision->factor = coded ? s->coded_factor : 1;
+static void show(state *s, taciti_decision *decision, int64_t k) {
+    if (k != s->shown) s->run = 0;
+    s->shown = k;
+    decision->factor = s->kinds[k].factor;
+}
+
+/* The fastest kind but the one in use. */
+static int64_t rival_of(const state *s) {
+    int64_t rival = s->used == 0 ? 1 : 0;
+    for (int64_t k = 0; k < s->count; k++)
+        if (k != s->used && time_of(s, k) < time_of(s, rival)) rival = k;
+    return rival;
+}
+
+static void name(const state *s, int64_t k, char *out, size_t size) {
+    if (k == 0)
+        (void)snprintf(out, size, "dense");
+    else if (s->count == 2)
+        (void)snprintf(out, size, "through the codec");
+    else
+        (void)snprintf(out, size, "at factor %g", s->kinds[k].factor);
 }
 
 static void explain(const state *s, taciti_decision *decision, double step) {
-    const double dense = median(s->seconds[0]), coded = median(s->seconds[1]);
+    enum { BYTES = 32 };
+    char used[BYTES], other[BYTES];
+    const int64_t rival = s->used == 0 ? rival_of(s) : 0;
+    const double here = time_of(s, s->used), there = time_of(s, rival);
+    name(s, s->used, used, sizeof used);
+    name(s, rival, other, sizeof other);
     taciti_decision_explain(decision,
-                            "an exchange takes %.3g ms through the codec and %.3g ms without it: %s at most %.0f %% of "
-                            "a step; %zu of %zu buckets stay dense",
-                            1e3 * coded, 1e3 * dense, s->coded ? "saves" : "the codec would cost",
-                            100 * fmin(1, fabs(dense - coded) / fmax(step, 1e-9)),
-                            s->coded ? s->dense_buckets : s->buckets, s->buckets);
+                            "an exchange takes %.3g ms %s and %.3g ms %s: %s at most %.0f %% of a step; %zu of %zu "
+                            "buckets do otherwise",
+                            1e3 * here, used, 1e3 * there, other, here < there ? "saves" : "costs",
+                            100 * fmin(1, fabs(there - here) / fmax(step, 1e-9)), s->other_buckets, s->buckets);
 }
 
-static bool is_worth(double coded, double dense) { return coded < MARGIN * dense; }
-
-static void choose(state *s, taciti_decision *decision, const taciti_adapt_facts *facts, bool coded, double *factors) {
-    const bool news = !s->decided || coded != s->coded;
+static void choose(state *s, taciti_decision *decision, const taciti_adapt_facts *facts, int64_t k, double *factors) {
+    const bool news = !s->decided || k != s->used;
     s->apart = news ? FIRST_TRIAL : s->apart < LAST_TRIAL ? 2 * s->apart : LAST_TRIAL;
     s->trial_at = facts->step + s->apart;
-    s->coded = coded;
-    s->chosen = median(s->seconds[coded]);
+    s->used = k;
+    s->chosen = time_of(s, k);
     s->decided = true;
     part(s, factors);
     if (news) explain(s, decision, facts->seconds.step);
-    use(s, decision, coded);
+    show(s, decision, k);
 }
 
 static void begin_run(state *s, taciti_decision *decision, const taciti_adapt_facts *facts, double *factors) {
-    if (s->seen[0] < SAMPLES)
-        use(s, decision, false);
-    else if (s->seen[1] < SAMPLES)
-        use(s, decision, true);
-    else
-        choose(s, decision, facts, is_worth(median(s->seconds[1]), median(s->seconds[0])), factors);
+    for (int64_t k = 0; k < s->count; k++)
+        if (s->kinds[k].seen < SAMPLES) {
+            show(s, decision, k);
+            return;
+        }
+    choose(s, decision, facts, best_of(s), factors);
 }
 
-/* A step of the kind that is not in use. */
+/* Whether the step that was taken, of a kind that is not in use, speaks for that kind. */
+static bool is_better(const state *s, const taciti_adapt_facts *facts) {
+    const double here = facts->seconds.busy, there = time_of(s, s->used);
+    if (s->shown > s->used) return here < MARGIN * there && !is_hidden(median(s->kinds[s->used].waits));
+    return !(there < MARGIN * here) || is_hidden(facts->seconds.exposed / fmax(facts->seconds.step, 1e-9));
+}
+
+/* After the last kind the trial has ended. */
+static void try_next(state *s, taciti_decision *decision, const taciti_adapt_facts *facts, int64_t next,
+                     double *factors) {
+    if (next == s->used) next++;
+    s->tried = 0;
+    if (next < s->count)
+        show(s, decision, next);
+    else
+        choose(s, decision, facts, s->used, factors);
+}
+
+static void try_soon(state *s, int64_t step) {
+    s->trial_at = step;
+    s->apart = FIRST_TRIAL / 2; /* which the trial doubles if nothing changes */
+}
+
 static void try(state *s, taciti_decision *decision, const taciti_adapt_facts *facts, double *factors) {
-    const double here = facts->seconds.busy, there = median(s->seconds[s->coded]);
-    const bool other = s->coded ? !is_worth(there, here) : is_worth(here, there);
+    const bool better = is_better(s, facts);
     if (s->run < 2) return;
     s->tried++;
-    if (!other || s->tried == SAMPLES) choose(s, decision, facts, other ? !s->coded : s->coded, factors);
+    if (!better) {
+        try_next(s, decision, facts, s->shown + 1, factors);
+    } else if (s->tried == SAMPLES) {
+        choose(s, decision, facts, s->shown, factors);
+        if (s->count > 2) try_soon(s, facts->step + 1); /* another may be better still */
+    }
 }
 
 static bool has_changed(const state *s) {
-    const double now = median(s->seconds[s->coded]);
+    const double now = time_of(s, s->used);
     return now > CHANGE * s->chosen || CHANGE * now < s->chosen;
 }
 
@@ -144,23 +231,21 @@ static void decide(const void *options, const taciti_adapt_facts *facts, void *m
                    double *factors) {
     (void)options;
     state *s = memory;
-    const bool coded = facts->factor > 1;
     decision->changed = false;
-    take(s, coded, facts, factors);
+    take(s, s->shown, facts, factors);
     if (!s->decided)
         begin_run(s, decision, facts, factors);
-    else if (coded != s->coded)
+    else if (s->shown != s->used)
         try(s, decision, facts, factors);
     else if (facts->step >= s->trial_at || has_changed(s)) {
-        if (facts->step < s->trial_at) s->apart = FIRST_TRIAL / 2;
-        s->tried = 0;
-        use(s, decision, !s->coded);
+        if (facts->step < s->trial_at) try_soon(s, facts->step);
+        try_next(s, decision, facts, 0, factors);
     }
 }
 
 const taciti_controller taciti_controller_payoff = {
     .name = "payoff",
-    .help = "the codec, or dense where that is faster; for codecs without a factor, too",
+    .help = "the codec, at the factors that it has, or dense where that is faster; for codecs without a factor, too",
     .source = "ours",
     .per_bucket = true,
     .switches = true,

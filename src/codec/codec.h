@@ -38,7 +38,7 @@ typedef enum taciti_codec_class { TACITI_CODEC_SUM, TACITI_CODEC_GATHER, TACITI_
 
 /* How strongly one call compresses. {0}: the codec's default. */
 typedef struct taciti_codec_setting {
-    double factor;    /* elements per element that is sent, k = max(1, floor(n / factor)); 1: all */
+    double factor;    /* elements per element that is sent, k = max(1, floor(n / factor)); 1: all; or see `rungs` */
     double threshold; /* > 0: sends the elements with |v| >= threshold instead; for codecs with `thresholds` */
 } taciti_codec_setting;
 
@@ -75,6 +75,14 @@ typedef struct taciti_codec_call {
     size_t n_matrices;
 } taciti_codec_call;
 
+/* A number format that a codec of several has. */
+typedef struct taciti_codec_rung {
+    double factor;    /* about how many times fewer bytes than in f32 */
+    const char *name; /* of the codec of these numbers alone */
+} taciti_codec_rung;
+
+enum { TACITI_CODEC_RUNGS = 4 }; /* at most */
+
 typedef struct taciti_codec {
     const char *name;   /* "f32": option value, payload record, documentation */
     const char *help;   /* one sentence */
@@ -83,14 +91,16 @@ typedef struct taciti_codec {
     const taciti_option_table *options; /* NULL: none */
     size_t options_size;                /* of the struct that `options` fills */
     taciti_codec_class aggregation;
-    int rounds;            /* dependent exchanges per bucket; 1 unless the method needs an intermediate result */
-    bool fixed_size;       /* every payload has exactly bound() bytes */
-    bool lossless;         /* decode(encode(x)) == x for every finite x, at every setting */
-    bool selects;          /* it has a factor: elements are selected, the others are not sent */
-    bool thresholds;       /* it also selects by taciti_codec_setting.threshold */
-    bool sketches;         /* contributions travel as sketches that add up (exchange/sketch_reduce.h): the options are
-                              taciti_sketch_options, payloads lossless for what is selected, and every setting with the
-                              threshold FLT_TRUE_MIN selects all elements that are not 0 */
+    int rounds;      /* dependent exchanges per bucket; 1 unless the method needs an intermediate result */
+    bool fixed_size; /* every payload has exactly bound() bytes */
+    bool lossless;   /* decode(encode(x)) == x for every finite x, at every setting */
+    bool selects;    /* it has a factor: elements are selected, the others are not sent */
+    bool thresholds; /* it also selects by taciti_codec_setting.threshold */
+    bool sketches;   /* contributions travel as sketches that add up (exchange/sketch_reduce.h): the options are
+                        taciti_sketch_options, payloads lossless for what is selected, and every setting with the
+                        threshold FLT_TRUE_MIN selects all elements that are not 0 */
+    const taciti_codec_rung *rungs; /* it sends all elements in the format of the last rung up to the setting's factor;
+                              ascending, behind the last one with factor 0. NULL: it has no such choice */
     bool number_format;    /* each element becomes one number of fewer bits: the codec can be `exchange.wire` */
     bool identity;         /* the payload is the array's own bytes: the exchange may send from the array itself */
     bool shared_key;       /* all ranks must get the same key, because they must make the same choices */
@@ -145,6 +155,11 @@ static inline double taciti_codec_expected_bytes(const taciti_codec *codec, cons
     if (codec->expected_bytes == NULL || n == 0) return (double)codec->bound(options, n);
     return codec->expected_bytes(options, setting, n);
 }
+
+static inline bool taciti_codec_has_factor(const taciti_codec *codec) { return codec->selects || codec->rungs != NULL; }
+
+/* The codec of the numbers that it sends at that factor (0: the last): itself, if it has no rungs. Any thread. */
+const taciti_codec *taciti_codec_at(const taciti_codec *codec, double factor);
 
 /* All codecs, ending with NULL. Any thread. */
 const taciti_codec *const *taciti_codec_list(void);

@@ -9,7 +9,7 @@
 /* clang-format off */
 #define TACITI_CODECS(X) \
     X(f32) X(bf16) X(fp16) \
-    X(int8) X(int4) X(e3m0) X(signmag2) X(efsign) \
+    X(int8) X(int4) X(e3m0) X(signmag2) X(efsign) X(mixed4) X(mixed8) \
     X(topk) X(threshold) X(randomk) X(randomk_own) X(sparseloco) X(omnireduce) X(blocktopk) \
     X(dgc) X(redsync) X(sidco) X(gaussiank) \
     X(qsgd) X(terngrad) X(natural) X(signsgd) X(signum) X(onebit) X(loco) \
@@ -32,6 +32,13 @@ const taciti_codec *taciti_codec_find(const char *name) {
     for (const taciti_codec *const *codec = CODECS; *codec != NULL; codec++)
         if (strcmp((*codec)->name, name) == 0) return *codec;
     return NULL;
+}
+
+const taciti_codec *taciti_codec_at(const taciti_codec *codec, double factor) {
+    const taciti_codec_rung *rung = codec->rungs;
+    if (rung == NULL) return codec;
+    while (rung[1].factor > 0 && (factor == 0 || rung[1].factor <= factor)) rung++;
+    return taciti_codec_find(rung->name);
 }
 
 bool taciti_codec_is_dense(const taciti_codec *codec) { return codec->number_format; }

@@ -40,6 +40,7 @@ static taciti_plan_compression configured_compression(const taciti_settings *set
     const int *way = compress_value(settings, "compress.collective");
     taciti_plan_compression c = {.codec = name == NULL ? NULL : taciti_codec_find(name->text)};
     if (c.codec == NULL) return c;
+    c.codec = taciti_codec_at(c.codec, factor == NULL ? 0 : *factor);
     c.options = taciti_settings_options(settings, c.codec->options);
     c.feedback = feedback_of(settings, c.codec);
     if (factor != NULL && c.codec->selects) c.forth.factor = *factor;
@@ -64,9 +65,24 @@ static bool compresses(const taciti_settings *settings) {
 
 static double gather_factor(const taciti_compress_options *o) { return o->back > 0 ? o->back : o->factor; }
 
+/* The numbers that a setup sends. Where a controller chooses among them, the shortest: it takes others where that costs
+ * hardly any time. */
+static void resolve(const taciti_settings *settings, taciti_compression_setup *setup) {
+    const bool adapts = setup->controller != NULL && setup->controller->switches;
+    if (setup->codec != NULL && setup->codec->rungs != NULL) {
+        setup->codec = taciti_codec_at(setup->codec, adapts ? 0 : setup->options->factor);
+        setup->codec_options = taciti_settings_options(settings, setup->codec->options);
+    }
+    if (setup->gather != NULL && setup->gather->rungs != NULL) {
+        setup->gather = taciti_codec_at(setup->gather, adapts ? 0 : gather_factor(setup->options));
+        setup->gather_options = taciti_settings_options(settings, setup->gather->options);
+    }
+}
+
 /* What order PARTS compresses with; factor 1 is dense. */
 static taciti_compression_setup setup_of_parts(const taciti_settings *settings) {
     taciti_compression_setup setup = taciti_settings_compression(settings);
+    resolve(settings, &setup);
     if (setup.codec != NULL && setup.codec->selects && setup.options->factor <= 1) setup.codec = NULL;
     if (setup.gather != NULL && setup.gather->selects && gather_factor(setup.options) <= 1) setup.gather = NULL;
     return setup;
@@ -95,7 +111,7 @@ static taciti_candidate *append_compression(const taciti_candidates_builder *b, 
 }
 
 /* The configured codec, then every other one at a few factors. Number formats are wires; the union that sizes a sketch
- * is not known before a run. */
+ * is not known before a run; formats that a factor chooses have rows of their own. */
 static void append_compressions(const taciti_candidates_builder *b, const taciti_strategy *strategy,
                                 const taciti_pattern *pattern) {
     static const double FACTORS[] = {10, 100, 1000};
@@ -111,7 +127,8 @@ static void append_compressions(const taciti_candidates_builder *b, const taciti
                                          .feedback = feedback_of(b->settings, *codec),
                                          .way = own.way,
                                          .uneven = is_uneven(b->settings, *codec)};
-            if (taciti_codec_is_dense(*codec) || (*codec)->sketches || (!(*codec)->selects && i > 0)) continue;
+            if (taciti_codec_is_dense(*codec) || (*codec)->sketches || (*codec)->rungs != NULL) continue;
+            if (!(*codec)->selects && i > 0) continue;
             if ((*codec)->selects) c.forth.factor = FACTORS[i];
             if (!taciti_plan_compression_equal(&c, &own)) (void)append_compression(b, strategy, pattern, &c);
         }
@@ -152,7 +169,7 @@ static taciti_compression_setup automatic_setup(const taciti_settings *settings,
     taciti_compression_setup setup = taciti_settings_compression(&other);
     setup.options = &settings->compress;
     setup.gather = pattern->parts.automatic;
-    setup.gather_options = taciti_settings_options(settings, setup.gather->options);
+    resolve(settings, &setup);
     return setup;
 }
 

@@ -122,14 +122,17 @@ static tacit_status probe_formats(taciti_probe *probe, const float *gradient, do
     return TACIT_OK;
 }
 
-/* Codecs at their middle factor first, so that a short time leaves out factors and no codec. */
+/* Codecs at their middle factor first, so that a short time leaves out factors and no codec. Those that send what
+ * others do are not measured again. */
 static tacit_status probe_factor(taciti_probe *probe, const float *gradient, size_t factor, double share,
                                  size_t *skipped) {
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
         const measurement m = {
             .codec = *codec, .factor = (*codec)->selects ? FACTORS[factor] : 1, .gradient = gradient};
         double left_s = 0;
-        if (taciti_codec_is_dense(*codec) || (!(*codec)->selects && factor != FACTOR_COUNT / 2)) continue;
+        if (taciti_codec_is_dense(*codec) || (*codec)->rungs != NULL ||
+            (!(*codec)->selects && factor != FACTOR_COUNT / 2))
+            continue;
         TACITI_TRY(taciti_probe_left(probe, share, &left_s));
         if (left_s > 0)
             TACITI_TRY(probe_compression(probe, &m));

@@ -148,7 +148,7 @@ const void *taciti_settings_options(const taciti_settings *settings, const tacit
 }
 
 /* What compress.codec auto stands for: it costs no accuracy on any network that was measured (docs/results). */
-#define AUTO_CODEC "int4"
+#define AUTO_CODEC "mixed4"
 #define AUTO_POLICY "payoff"
 
 static bool is_auto(const taciti_text *text) { return strcmp(text->text, "auto") == 0; }
@@ -265,7 +265,8 @@ tacit_status taciti_settings_seal(const taciti_settings *settings, taciti_layout
 static tacit_status check_factor(const taciti_settings *settings, const taciti_codec *codec) {
     taciti_place place;
     const taciti_codec *gather = taciti_settings_compression(settings).gather;
-    if (codec == NULL || codec->selects || (gather != NULL && gather->selects) || settings->compress.factor == 1)
+    if (codec == NULL || taciti_codec_has_factor(codec) || (gather != NULL && taciti_codec_has_factor(gather)) ||
+        settings->compress.factor == 1)
         return TACIT_OK;
     if (!taciti_config_find(&settings->config, "compress.factor", &place) || !*place.given) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,

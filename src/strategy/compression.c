@@ -21,7 +21,7 @@ static taciti_exchange_compression compression_of(const taciti_compression_setup
         .encoding = {.codec = setup->codec,
                      .options = setup->codec_options,
                      .seed = (uint64_t)o->seed,
-                     .expected = {.factor = setup->codec->selects ? o->factor : 0}},
+                     .expected = {.factor = taciti_codec_has_factor(setup->codec) ? o->factor : 0}},
         .feedback = {.errors = feedback && setup->half != TACITI_HALF_ALL_GATHER,
                      .decay = o->decay,
                      .momentum = o->momentum,
@@ -94,6 +94,7 @@ static int64_t placement_of(const taciti_compression *c) {
 static void start_controller(taciti_compression *c) {
     const taciti_adapt_start start = {.factor = c->setup.options->factor,
                                       .selects = c->setup.codec->selects,
+                                      .rungs = c->setup.codec->rungs,
                                       .buckets = c->layout->bucket_count,
                                       .ranks = taciti_comm_size(c->comm),
                                       .lanes = taciti_comm_size(c->comm)};
@@ -176,7 +177,7 @@ void taciti_compression_at(taciti_compression *c, int64_t step) {
 
 static taciti_codec_setting setting_of(const taciti_compression *c, size_t bucket, taciti_payload_kind kind,
                                        double factor) {
-    if (!c->setup.codec->selects) return (taciti_codec_setting){0};
+    if (!taciti_codec_has_factor(c->setup.codec)) return (taciti_codec_setting){0};
     const bool own = c->factors[bucket] > 0; /* the threshold is that of the model */
     return (taciti_codec_setting){.factor = factor, .threshold = own || factor <= 1 ? 0 : c->thresholds[kind].value};
 }

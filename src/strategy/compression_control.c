@@ -352,7 +352,7 @@ bool taciti_compression_is_shown(const taciti_compression *c) {
 tacit_status taciti_compression_learn(taciti_compression *c, double lr, double norm, taciti_step_report *report) {
     const size_t all = c->layout->bucket_count;
     const double factor = taciti_compression_factor(c, all), back = taciti_compression_back_factor(c, factor);
-    report->factor = c->setup.codec->selects || factor <= 1 ? factor : 0;
+    report->factor = taciti_codec_has_factor(c->setup.codec) || factor <= 1 ? factor : 0;
     report->gain = report->kept = 1;
     c->decision.changed = false;
     fill_mine(c, report);

@@ -112,5 +112,5 @@ tacit_status taciti_shard_check_exchange(const taciti_shard_options *o, const ta
 const char *taciti_shard_gather_codec(const void *options) {
     const taciti_shard_options *o = options;
     if (o->over == TACITI_SHARD_OVER_HOST) return NULL;
-    return o->stage < 3 ? "int4" : "int8";
+    return o->stage < 3 ? "mixed4" : "mixed8";
 }

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mixed4 and mixed8 send the bits of the codecs that their rungs name.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "codec/codec.h"
+#include "codec/trial.h"
+
+enum { N = 1000, ROOM = 4 * N + 64, HEAD = 4 };
+static const char *const MIXED[] = {"mixed4", "mixed8"};
+
+typedef struct encoded {
+    char payload[ROOM];
+    float error[N];
+    taciti_codec_tally tally;
+    size_t bytes;
+} encoded;
+
+static void encode(const taciti_codec *codec, const void *options, double factor, const float *x, encoded *out) {
+    memset(out, 0, sizeof *out);
+    const taciti_codec_call call = {.options = options, .setting = {.factor = factor}, .tally = &out->tally};
+    assert_true(codec->bound(options, N) <= sizeof out->payload);
+    assert_int_equal(codec->encode(&call, x, N, out->payload, out->error, &out->bytes), TACIT_OK);
+    assert_true(out->bytes <= codec->bound(options, N));
+}
+
+static void sends_what(const taciti_codec *codec, const char *name, double factor) {
+    static encoded own, theirs;
+    float x[N], y[N], z[N];
+    void *options;
+    const taciti_codec *other = taciti_codec_find(name);
+    assert_ptr_equal(taciti_codec_at(codec, factor), other);
+    assert_int_equal(taciti_codec_defaults(other, &options), TACIT_OK);
+    taciti_gradient_like(7, x, N);
+    encode(codec, NULL, factor, x, &own);
+    encode(other, options, 0, x, &theirs);
+    assert_int_equal(own.bytes, theirs.bytes + HEAD);
+    assert_true(taciti_codec_expected_bytes(codec, NULL, (taciti_codec_setting){.factor = factor}, N) ==
+                (double)own.bytes);
+    assert_memory_equal(own.payload + HEAD, theirs.payload, theirs.bytes);
+    assert_memory_equal(own.error, theirs.error, sizeof own.error);
+    const taciti_codec_call plain = {.options = NULL}, call = {.options = options};
+    for (int i = 0; i < N; i++) y[i] = z[i] = (float)i;
+    assert_int_equal(codec->decode_add(&plain, own.payload, own.bytes, y, N), TACIT_OK);
+    assert_int_equal(other->decode_add(&call, theirs.payload, theirs.bytes, z, N), TACIT_OK);
+    assert_memory_equal(y, z, sizeof y);
+    assert_int_equal(codec->decode(&plain, own.payload, own.bytes, y, N), TACIT_OK);
+    assert_int_equal(other->decode(&call, theirs.payload, theirs.bytes, z, N), TACIT_OK);
+    assert_memory_equal(y, z, sizeof y);
+    taciti_free(options);
+}
+
+static void every_rung_sends_the_bits_of_its_codec(void **state) {
+    (void)state;
+    for (int m = 0; m < 2; m++) {
+        const taciti_codec *codec = taciti_codec_find(MIXED[m]);
+        const char *last = NULL;
+        double before = 1;
+        for (const taciti_codec_rung *r = codec->rungs; r->factor > 0; r++) {
+            assert_true(r->factor > before);
+            sends_what(codec, r->name, r->factor);
+            sends_what(codec, r->name, r->factor * 1.9); /* up to the next rung */
+            before = r->factor;
+            last = r->name;
+        }
+        sends_what(codec, last, 0);
+        sends_what(codec, last, 1e6);
+    }
+    assert_string_equal(taciti_codec_at(taciti_codec_find("mixed8"), 0)->name, "int8");
+    assert_string_equal(taciti_codec_at(taciti_codec_find("mixed4"), 0)->name, "int4");
+    assert_string_equal(taciti_codec_at(taciti_codec_find("topk"), 10)->name, "topk");
+}
+
+/* Squares of int4 are counted in rotated groups. */
+static void tallies_are_of_what_is_sent(void **state) {
+    (void)state;
+    static encoded own;
+    float x[N], y[N];
+    const taciti_codec *codec = taciti_codec_find("mixed4");
+    taciti_gradient_like(7, x, N);
+    for (const taciti_codec_rung *r = codec->rungs; r->factor > 0; r++) {
+        double in = 0, sent = 0;
+        encode(codec, NULL, r->factor, x, &own);
+        assert_int_equal(codec->decode(&(taciti_codec_call){.options = NULL}, own.payload, own.bytes, y, N), TACIT_OK);
+        for (int i = 0; i < N; i++) {
+            in += (double)x[i] * (double)x[i];
+            sent += (double)y[i] * (double)y[i];
+        }
+        assert_true(own.tally.n == N && own.tally.selected == N && own.tally.near == N);
+        assert_true(fabs(own.tally.squares_in / in - 1) < 1e-6);
+        assert_true(fabs(own.tally.squares_out / sent - 1) < 1e-6);
+    }
+}
+
+static void payloads_of_no_rung_are_refused(void **state) {
+    (void)state;
+    static encoded own;
+    float x[N], y[N];
+    taciti_gradient_like(7, x, N);
+    for (int i = 0; i < N; i++) y[i] = 5;
+    for (int m = 0; m < 2; m++) {
+        const taciti_codec *codec = taciti_codec_find(MIXED[m]);
+        const taciti_codec_call call = {.options = NULL};
+        const uint32_t rungs = m == 0 ? 3 : 2;
+        encode(codec, NULL, 4, x, &own);
+        for (size_t bytes = 0; bytes < own.bytes + 5; bytes++)
+            if (bytes != own.bytes) assert_int_equal(codec->decode(&call, own.payload, bytes, y, N), TACIT_E_DATA);
+        for (uint32_t rung = rungs; rung < rungs + 3; rung++) {
+            memcpy(own.payload, &rung, sizeof rung);
+            for (size_t bytes = HEAD; bytes < ROOM; bytes += 61)
+                assert_int_equal(codec->decode_add(&call, own.payload, bytes, y, N), TACIT_E_DATA);
+        }
+    }
+    for (int i = 0; i < N; i++) assert_true(y[i] == 5);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_rung_sends_the_bits_of_its_codec),
+        cmocka_unit_test(tallies_are_of_what_is_sent),
+        cmocka_unit_test(payloads_of_no_rung_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
