@@ -72,8 +72,9 @@ static void announce_traffic(taciti_trainer *trainer) {
             strcmp(rows[i].what, "gradients") == 0 || (setup.controller != NULL && setup.controller->switches);
         char how[LINE_BYTES] = "";
         if (rows[i].compressed) (void)snprintf(how, sizeof how, " (%s)%s", decides ? policy : "fixed", plain);
-        taciti_trainer_say(trainer, "sends  %-10s %-13s at most %.4g MB per step: %s%s", rows[i].what, rows[i].where,
-                           (double)rows[i].bytes * 1e-6, rows[i].codec, how);
+        taciti_trainer_say(trainer, "sends  %-10s %-13s at most %.4g MB per %s: %s%s", rows[i].what, rows[i].where,
+                           (double)rows[i].bytes * 1e-6, rows[i].compressed ? "compressed step" : "step", rows[i].codec,
+                           how);
     }
 }
 
