@@ -50,7 +50,7 @@ folder=$(realpath "$folder")
 guard_lab
 
 # measure ANSWER WARM_UP ROUNDS BLOCKS PROFILE FLAG...: a first step through a codec touches the memory of its residuals, and the
-# automatic choice is made after a dozen steps, so these need more warm-up.
+# automatic choice is made after two dozen steps, so these need more warm-up.
 measure() {
   local answer=$1 shape=(--warm-up "$2" -r "$3" --blocks "$4") profile=$5
   shift 5
@@ -70,7 +70,7 @@ section_two() {
   measure two/steps.json 3 2 2 gpt2-124m-untied --strategy shard --against "shard.gather=bf16 exchange.wire=bf16" \
     --against "$tagc=0.8 compress.ratio=2" --against "$tagc=0.9 compress.ratio=4" --against "compress.codec=tagc compress.sparsity=0.8" \
     --against "compress.codec=topk compress.sparsity=0.8" --against "compress.codec=int4" --against "compress.codec=int4 compress.gather=int8"
-  measure two/auto.json 16 5 1 gpt2-124m-untied --strategy shard --compress.codec auto
+  measure two/auto.json 30 5 1 gpt2-124m-untied --strategy shard --compress.codec auto
   lab_up 2 1 1gbit
   measure two/slow.json 2 1 2 gpt2-124m-untied --strategy shard --against "$tagc=0.8 compress.ratio=2" --against "$tagc=0.9 compress.ratio=4"
 }
@@ -85,7 +85,7 @@ section_hosts() {
   lab_up 4 2 200mbit
   measure hosts/steps.json 1 1 "$BLOCKS" "$folder/byte-10m.json" --strategy shard --shard.gather bf16 --against "shard.gather=bf16 exchange.wire=bf16" \
     --against "shard.gather=f32" --against "exchange.scheme=flat" --against "shard.secondary=true" --against "shard.over=host shard.gather=f32"
-  measure hosts/auto.json 16 5 1 "$folder/byte-10m.json" --strategy shard --compress.codec auto
+  measure hosts/auto.json 30 5 1 "$folder/byte-10m.json" --strategy shard --compress.codec auto
 }
 
 # planned NAME: flags of a method of section plan.

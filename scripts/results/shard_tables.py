@@ -21,7 +21,7 @@ LOSSES = {
     "plain": "uncompressed",
     "tagc80": "TAGC: gradients at 80 % sparsity",
     "i4i4s2": "stage 2, int4 gradients, int4 changes",
-    "i4i8s3": "int4 gradients, int8 parameters (`auto`)",
+    "i4i8s3": "int4 gradients, int8 parameters (the most that `auto` does)",
     "i4i4s3": "int4 gradients, int4 parameters",
 }
 
@@ -48,7 +48,7 @@ def name_of(setting, base):
 
 
 def steps(answer, auto, base, rate):
-    """Rows of one launch, and of the automatic choice, whose bytes are not those of a step: it has tried both first."""
+    """Rows of one launch, and of the automatic choice, whose bytes are not those of a step: it has tried others first."""
     found = [(name_of(s, base), s) for a in (answer,) if a for s in a["settings"]]
     if not found:
         return None
