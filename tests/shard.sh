@@ -116,6 +116,17 @@ check "resumed" run 3 r-local-again --strategy localsgd --localsgd.every 2 --com
 check "is uninterrupted, bit for bit" look 'same("r-local", "r-local-again")'
 fork c-topk c-dp; check "compressed parts go on as dp" run 3 c-dp --resume
 check "with the loss of the parts" look 'near("c-topk", "c-dp", 5e-2)'
+# A dense step sends what was left: the same sum, whoever owns it. Without residuals the norm would be another.
+for how in shard dp none; do
+  fork c-topk "left-$how"; codec=topk; [ "$how" != none ] || codec=none
+  strategy=$how; [ "$how" != none ] || strategy=dp
+  run 3 "left-$how" "${exact[@]}" --strategy "$strategy" --compress.codec $codec --compress.factor 1 --resume >"$work/left-$how.out" 2>&1
+done
+check "dp sends the residuals of parts" look 'a, b, c = (steps(f"left-{how}")[4] for how in ("shard", "dp", "none"))
+assert abs(a["grad_norm"] - b["grad_norm"]) < 1e-4 * a["grad_norm"] < 1e-2 * abs(a["grad_norm"] - c["grad_norm"]), (a, b, c)'
+check "and says so" grep -q "residuals of 3 ranks go on at 3" "$work/left-dp.out"
+check "none sends none, and says so" grep -q "residuals of 3 ranks (compress.codec topk) are dropped" "$work/left-none.out"
+fork c-topk left-omni; expect "a codec without residuals says so" 0 'residuals of 3 ranks .* are dropped' shard 3 left-omni --shard.stage 1 --compress.codec omnireduce --resume
 fork s1 plain-c; check "plain parts go on compressed" coded topk 3 plain-c --resume
 check "with the loss of plain parts" look 'near("s1", "plain-c", 5e-2)'
 shard 3 c-auto --compress.codec auto --train.steps 24 --train.save_every 16 >/dev/null 2>&1
@@ -129,13 +140,13 @@ sketched() { # DIR FLAGS...
   local dir=$1; shift
   shard 3 "$dir" --train.steps 100 --train.save_every 100 --compress.scope bucket --compress.warmup 0 --compress.factor 5 "$@" >/dev/null 2>&1
 }
-sketched u-sketch --compress.codec sketch --sketch.ring uint32
+sketched u-tagc0 --compress.codec tagc --tagc.ring uint32 --tagc.ratio 0
 for ratio in 1 2 12; do
   sketched "u-tagc$ratio" --compress.codec tagc --tagc.ring uint32 --tagc.ratio $ratio
-  check "100 steps through sketches of n / $ratio are those of the union's size, bit for bit" look "same('u-sketch', 'u-tagc$ratio', 100)"
+  check "100 steps through sketches of n / $ratio are those of the union's size, bit for bit" look "same('u-tagc0', 'u-tagc$ratio', 100)"
 done
 sketched u-f32 --compress.codec sketch
-check "20 steps in f32 are those of integers" look "off = [abs(x['loss'] / y['loss'] - 1) for x, y in zip(steps('u-sketch'), steps('u-f32'))]
+check "20 steps in f32 are those of integers" look "off = [abs(x['loss'] / y['loss'] - 1) for x, y in zip(steps('u-tagc0'), steps('u-f32'))]
 assert len(off) == 100 and max(off[:20]) < 1e-6, off[:20]"
 check "of which one had sketches that were too small" look 'assert steps("u-tagc12")[-1]["pending"] > 0'
 
@@ -155,5 +166,10 @@ expect "already in a dry run" 3 'shard.stage 2' shard 2 no --compress.gather top
 check "without a folder" test ! -e "$work/no"
 expect "gathers of strategies that have none" 3 'strategy shard' run 2 no --compress.gather int8
 expect "momentum beside narrow residuals" 3 'compress.residual f32' shard 2 no --compress.codec topk --compress.residual int8 --compress.momentum 0.9
+expect "a controller of the whole gradient" 3 'adapt.policy knee' shard 2 no --compress.codec topk --adapt.policy accordion
+expect "values of parameters of which some are left out" 3 'stage 3 gathers values' shard 2 no --compress.gather threshold
+expect "in a dry run" 3 'compress.factor' shard 2 no --shard.stage 2 --compress.codec int4 --compress.factor 3 --dry-run
+expect "a sketch beside gathers in 8 bits" 0 'finished at step 8' shard 2 tagc8 --compress.codec tagc --compress.gather int8
+expect "a warm-up beside gathers in 4 bits" 0 'finished at step 8' shard 2 warm4 --shard.stage 2 --compress.codec topk --compress.warmup 300 --compress.gather int4
 expect "estimates" 3 'leave it out' shard 2 no --compress.codec topk --compress.estimate true
 finish_checks

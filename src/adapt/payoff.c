@@ -105,10 +105,10 @@ static bool is_hidden(double waits) { return waits > 0 && waits < HIDDEN; }
 /* ---- choices ----------------------------------------------------------------------------------------------------- */
 
 static int64_t best_of(const state *s) {
-    double least = INFINITY;
+    double min = INFINITY;
     int64_t k = 0;
-    for (int64_t i = 0; i < s->count; i++) least = fmin(least, time_of(s, i));
-    while (k < s->count - 1 && least < MARGIN * time_of(s, k) && !is_hidden(median(s->kinds[k].waits))) k++;
+    for (int64_t i = 0; i < s->count; i++) min = fmin(min, time_of(s, i));
+    while (k < s->count - 1 && min < MARGIN * time_of(s, k) && !is_hidden(median(s->kinds[k].waits))) k++;
     return k;
 }
 
@@ -117,13 +117,13 @@ static int64_t best_of(const state *s) {
 static void part(state *s, double *factors) {
     s->other_buckets = 0;
     for (size_t b = 0; b < s->buckets && factors != NULL; b++) {
-        double least = MARGIN * median(ring_of(s, s->used, b));
+        double min = MARGIN * median(ring_of(s, s->used, b));
         factors[b] = 0;
         for (int64_t k = 0; k < s->used; k++) {
             const double own = median(ring_of(s, k, b));
-            if (!(own > 0 && own < least)) continue;
+            if (!(own > 0 && own < min)) continue;
             factors[b] = s->kinds[k].factor;
-            least = own;
+            min = own;
         }
         s->other_buckets += factors[b] > 0;
     }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE /* renameat2 */
 #include "ckpt/stage.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -263,10 +264,15 @@ static tacit_status write_manifest(const char *tmp, const taciti_manifest *manif
     return status;
 }
 
-/* A checkpoint of the same step makes way: it is damaged or from a run that was resumed before it. */
+/* A checkpoint of the same step makes way: it is damaged or from a run that was resumed before it. One of the two has
+ * the name at any time, where the file system can exchange names. */
 static tacit_status publish(const char *folder, int64_t step, const char *tmp) {
     char path[TACITI_CKPT_PATH_BYTES], old[TACITI_CKPT_PATH_BYTES];
     TACITI_TRY(taciti_stage_path(folder, step, "", path));
+    if (renameat2(AT_FDCWD, tmp, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
+        TACITI_TRY(taciti_file_sync_folder(folder));
+        return taciti_file_remove(tmp);
+    }
     TACITI_TRY(taciti_stage_path(folder, step, ".old.tmp", old));
     if (rename(path, old) != 0 && errno != ENOENT)
         return taciti_fail(TACIT_E_IO, "%s: cannot be replaced: %s", path, strerror(errno));

@@ -182,6 +182,65 @@ static void what_cannot_be_decoded_is_fetched_as_a_whole(void **state) {
     }
 }
 
+/* Up to the largest number of the ring everything is decoded; one beyond it is noticed, whichever member has it. */
+static void the_largest_number_is_that_of_the_ring(void **state) {
+    (void)state;
+    for (int ring = TACITI_RING_U32; ring < TACITI_RINGS; ring++)
+        for (int m = 0; m < 2 * MEMBERS; m++) {
+            owner o;
+            taciti_sketch_reply reply;
+            const bool fits = m < MEMBERS;
+            open_owner(form_of(0, ring), &o);
+            const taciti_sketch_numbers *numbers = &o.form.sketch.numbers;
+            const float edge = floorf(numbers->max) / numbers->scale;
+            assert_true(edge >= 2 * 127);
+            o.x[m % MEMBERS][11] = fits ? edge : 1.01F * edge;
+            o.exact[11] = o.x[0][11] + o.x[1][11] + o.x[2][11];
+            assert_int_equal(taciti_sketch_contribute(&o.form, o.x[m % MEMBERS], o.messages[m % MEMBERS]), TACIT_OK);
+            assert_int_equal(decode(&o, &reply), TACIT_OK);
+            assert_int_equal(reply.whole, !fits);
+            assert_true(reply.max == o.x[m % MEMBERS][11]); /* of all members */
+            assert_true(o.sum.x[11] == o.exact[11]);
+            close_owner(&o);
+        }
+}
+
+/* Room for a trend and for chance, and no more than there are elements. */
+static void a_sketch_has_room_for_the_next_union(void **state) {
+    (void)state;
+    for (double density = 0; density <= 1; density += 0.05) {
+        const double known = density * N, room = (double)taciti_sketch_room(N, density);
+        assert_true(room <= N);
+        assert_true(room >= fmin(N, floor(known * 17 / 16 + 4 * sqrt(known))));
+        assert_true(room <= known * 17 / 16 + 4 * sqrt(known));
+    }
+}
+
+/* A contribution whose head no member writes. */
+static void forged_heads_are_refused(void **state) {
+    (void)state;
+    const size_t at = taciti_sketch_index_words(N) * sizeof(uint64_t);
+    const uint32_t two = 2;
+    const float negative = -1;
+    for (int k = 0; k < 2; k++) {
+        owner o;
+        taciti_sketch_reply reply;
+        open_owner(form_of(0, TACITI_RING_U32), &o);
+        if (k == 0)
+            memcpy(o.messages[1] + at, &negative, sizeof negative);
+        else
+            memcpy(o.messages[1] + at + sizeof negative, &two, sizeof two);
+        assert_int_equal(decode(&o, &reply), TACIT_E_DATA);
+        close_owner(&o);
+    }
+    owner o;
+    taciti_sketch_reply reply;
+    open_owner(form_of(1, TACITI_RING_U32), &o); /* packed: nobody else looks at the index */
+    o.messages[2][at - 1] = (char)0x80;
+    assert_int_equal(decode(&o, &reply), TACIT_E_DATA);
+    close_owner(&o);
+}
+
 /* Any bytes give a status. Where the index is intact, and the head claims nothing else, integers that were changed are
  * noticed or belong to elements that are fetched. */
 static void forged_messages_give_a_status(void **state) {
@@ -252,6 +311,9 @@ int main(void) {
         cmocka_unit_test(rows_change_no_bit_of_integers),
         cmocka_unit_test(what_has_no_scale_travels_in_floats),
         cmocka_unit_test(what_cannot_be_decoded_is_fetched_as_a_whole),
+        cmocka_unit_test(the_largest_number_is_that_of_the_ring),
+        cmocka_unit_test(a_sketch_has_room_for_the_next_union),
+        cmocka_unit_test(forged_heads_are_refused),
         cmocka_unit_test(forged_messages_give_a_status),
         cmocka_unit_test(forged_replies_are_refused),
         cmocka_unit_test(sizes_are_those_of_the_docs),

@@ -279,9 +279,15 @@ static tacit_status check_factor(const taciti_settings *settings, const taciti_c
 static tacit_status check_momentum(const taciti_compress_options *options, const taciti_strategy *strategy) {
     if (options->what == TACITI_SENDS_GRADIENT || strategy->takes_momentum) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
-                       "compress.what momentum: strategy %s does not send gradients; --compress.what gradient, or "
-                       "--strategy dp",
+                       "compress.what momentum: strategy %s has no momentum of the whole model to send; "
+                       "--compress.what gradient, or --strategy dp",
                        strategy->name);
+}
+
+static tacit_status check_gathers(const taciti_compression_setup *setup) {
+    taciti_compress_options options;
+    const taciti_compression_setup gathers = taciti_compression_gather_setup(setup, &options);
+    return taciti_compression_check(&gathers);
 }
 
 static tacit_status check_compression(const taciti_settings *settings, const taciti_strategy *strategy) {
@@ -294,6 +300,7 @@ static tacit_status check_compression(const taciti_settings *settings, const tac
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.gather %s: strategy %s gathers no parameters; leave it out, or --strategy shard",
                            setup.gather->name, strategy->name);
+    if (setup.gather != NULL) TACITI_TRY(check_gathers(&setup));
     if (setup.codec == NULL || strategy->compresses) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "compress.codec %s: strategy %s does not compress; leave it out, choose a number format with "

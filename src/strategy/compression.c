@@ -43,6 +43,10 @@ taciti_compression_setup taciti_compression_gather_setup(const taciti_compressio
     options->residual = TACITI_RESIDUAL_F32;
     options->decay = 1;
     options->momentum = 0;
+    if (setup->gather != NULL && !setup->gather->selects) { /* these belong to the codec of the sums */
+        options->scope = TACITI_SCOPE_MODEL;
+        options->warmup = -1;
+    }
     return (taciti_compression_setup){
         .codec = setup->gather,
         .codec_options = setup->gather_options,
@@ -292,7 +296,8 @@ void taciti_compression_state(taciti_compression *c, taciti_state *out) {
     size_t bytes = 0;
     void *codec = taciti_exchange_codec_state(c->exchange, &bytes);
     add_residuals(c, out);
-    add_bytes(out, "strategy.codec", TACITI_STATE_OWN, codec, bytes);
+    (void)snprintf(c->codec_name, sizeof c->codec_name, "strategy.codec_%s", c->setup.codec->name);
+    add_bytes(out, c->codec_name, TACITI_STATE_OWN, codec, bytes); /* another codec's means nothing */
     taciti_state_add(out, (taciti_state_entry){.name = "strategy.placement",
                                                .kind = TACITI_STATE_COUNT,
                                                .owner = TACITI_STATE_OWN,

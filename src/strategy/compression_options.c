@@ -92,8 +92,7 @@ static tacit_status check_residual(const taciti_compression_setup *setup) {
                            setup->codec == NULL ? "compress.codec is none" : "this codec loses nothing");
     if (!o->feedback)
         return taciti_fail(TACIT_E_CONFIG,
-                           "compress.residual: without compress.feedback there is no residual to store; "
-                           "--compress.residual f32, or --compress.feedback true");
+                           "compress.residual: without compress.feedback there is no residual to store; leave it out");
     if (o->momentum <= 0) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG, "compress.momentum stores momentum in f32 beside its residual: "
                                        "--compress.residual f32, or --compress.momentum 0");

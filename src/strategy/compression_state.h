@@ -36,8 +36,9 @@ struct taciti_compression {
     taciti_threshold thresholds[TACITI_PAYLOAD_KINDS]; /* of the next step; none: the factor holds for every piece */
     double *factors;                                   /* per bucket; 0: the decision's */
     taciti_decision decision;
-    char names[3][64]; /* of the controller's entries */
-    char *state;       /* the controller's */
+    char names[3][64];                        /* of the controller's entries */
+    char codec_name[TACITI_STATE_NAME_BYTES]; /* of the entry of its state */
+    char *state;                              /* the controller's */
     size_t state_bytes;
     float *period_sum; /* of gradients, if the controller asks for one */
     int64_t placement; /* tells arrangements apart: residuals lie where this rank encodes. Of this rank alone */

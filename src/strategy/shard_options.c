@@ -33,6 +33,11 @@ static tacit_status check_reduce(const taciti_compression_setup *c) {
     if (c->options->estimate)
         return taciti_fail(TACIT_E_CONFIG, "compress.estimate keeps estimates of sums on all ranks, and strategy shard "
                                            "gives each sum to its owner: leave it out, or --strategy dp");
+    if (c->controller != NULL && c->controller->period != NULL)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "adapt.policy %s adds up gradients of the whole model, and a rank of strategy shard has "
+                           "parts of them: --adapt.policy knee, or --strategy dp",
+                           c->controller->name);
     if (c->options->collective != TACITI_ROUTE_GATHER) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG, "compress.collective gather sends everything to all ranks, and strategy shard "
                                        "gives each sum to its owner: leave it out, or --strategy dp");
@@ -46,7 +51,7 @@ static tacit_status check_gather(const taciti_shard_options *o, const taciti_com
                            "compress.gather %s: this codec is for sums of gradients; --compress.gather int4, or topk "
                            "with shard.stage 1 or 2",
                            c->gather->name);
-    if (o->stage < 3 || !c->gather->selects) return TACIT_OK;
+    if (o->stage < 3 || c->gather->aggregation == TACITI_CODEC_SUM) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "compress.gather %s: stage 3 gathers values of parameters, none of which may be left out; "
                        "--compress.gather int8, or --shard.stage 2, which gathers changes",

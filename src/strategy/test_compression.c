@@ -164,7 +164,7 @@ static void what_does_not_fit_is_refused(void **state) {
     refused((taciti_compression_setup){.codec = topk, .options = &o}, "--compress.decay 1");
     o.decay = 1, o.residual = TACITI_RESIDUAL_BF16;
     refused((taciti_compression_setup){.codec = topk, .options = &o},
-            "--compress.residual f32, or --compress.feedback");
+            "there is no residual to store; leave it out");
     o.feedback = true, o.momentum = 0.5;
     refused((taciti_compression_setup){.codec = topk, .options = &o}, "or --compress.momentum 0");
     o.momentum = 0, o.estimate = true;

@@ -112,6 +112,7 @@ static tacit_status choose_pattern(const taciti_layout *layout, const char *word
 
 tacit_status taciti_tensors_choose(const taciti_layout *layout, const char *origin, const char *list, bool *chosen) {
     char word[WORD_BYTES];
+    while (*list == ' ') list++;
     for (size_t t = 0; t < layout->tensor_count; t++) chosen[t] = list[0] == '-';
     do {
         list = next_word(list, word);

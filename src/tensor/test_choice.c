@@ -76,6 +76,10 @@ static void words_are_applied_in_their_order(void **state) {
     (void)state;
     static const char *const CASES[][2] = {
         {"all", "xxxxxxx"},
+        {"  -norm", "x.x.xxx"},
+        {" mlp , head ", "x.x...."},
+        {"/a{0,1}ttn/,norm", ".x.xx.."},
+        {"/h.0\\/x|wte/", "......x"},
         {"mlp,embedding,head", "x.x...x"},
         {"all,-norm,-position", "x.x.x.x"},
         {"-norm", "x.x.xxx"},

@@ -38,7 +38,7 @@ static tacit_status check_space(const taciti_trainer *trainer, const taciti_stat
     const double needed = checkpoint_bytes(trainer, state);
     if (needed <= available) return TACIT_OK;
     return taciti_fail(TACIT_E_IO,
-                       "%s: a checkpoint needs %.0f MiB, the disk has %.0f MiB; make room, use another --run.dir, or "
+                       "%s: a checkpoint needs %.3g MiB, the disk has %.3g MiB; make room, use another --run.dir, or "
                        "--train.save_every -1 for a run without checkpoints",
                        folder, needed * MIB, available * MIB);
 }

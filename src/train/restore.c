@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "base/strict_json.h"
 #include "ckpt/run.h"
+#include "codec/codec.h"
 #include "train/changes.h"
 #include "train/trainer.h"
 
@@ -127,7 +128,11 @@ static tacit_status resume_updates(taciti_trainer *trainer, const origin *from, 
 static taciti_resumption resumption_of(const taciti_trainer *trainer, const origin *from) {
     const json_int_t ranks = json_integer_value(json_object_get(from->ckpt.meta, "ranks"));
     const json_int_t formers = from->replicas > 0 ? from->replicas : ranks;
-    if (trainer->from_mean || strcmp(from->strategy, trainer->strategy->name) != 0) return TACITI_RESUME_FROM_MEAN;
+    const taciti_strategy *former = taciti_strategy_find(from->strategy);
+    if (trainer->from_mean || former == NULL) return TACITI_RESUME_FROM_MEAN;
+    if (former != trainer->strategy) /* of equal replicas only residuals belong to ranks, and these mean the same */
+        return former->replicas_equal && trainer->strategy->replicas_equal ? TACITI_RESUME_REGROUPED
+                                                                           : TACITI_RESUME_FROM_MEAN;
     return formers == trainer->ranks ? TACITI_RESUME_EXACTLY : TACITI_RESUME_REGROUPED;
 }
 
@@ -150,26 +155,39 @@ static void say_partition(const taciti_trainer *trainer, const origin *from) {
                        trainer->settings->data.partition.text, trainer->ranks, (long long)ranks);
 }
 
+/* Whether the checkpoint's run kept residuals. */
+static bool had_residuals(const origin *from, const json_t *config, const char *name) {
+    const taciti_codec *codec = name == NULL ? NULL : taciti_codec_find(name);
+    if (from->replicas == 0 || name == NULL || strcmp(name, "none") == 0) return false;
+    if (json_is_false(json_object_get(config, "compress.feedback"))) return false;
+    if (json_is_true(json_object_get(config, "compress.estimate"))) return false;
+    return codec == NULL || !codec->lossless; /* auto is no codec */
+}
+
 /* What residuals of compression become; they belong to ranks even where replicas are equal. */
-static void say_residuals(const taciti_trainer *trainer, const origin *from) {
+static void say_residuals(const taciti_trainer *trainer, const origin *from, const taciti_state *state) {
     const json_t *config = json_object_get(from->ckpt.meta, "config");
     const char *before = json_string_value(json_object_get(config, "compress.codec"));
-    const char *now = trainer->settings->job.compress.codec.text;
-    if (before == NULL || strcmp(before, "none") == 0 || from->replicas == 0) return;
-    if (strcmp(now, "none") == 0 || from->ckpt.resumption == TACITI_RESUME_FROM_MEAN || trainer->ranks == 1)
+    const bool keeps = taciti_state_find(state, "strategy.residual") != NULL,
+               keeps_results = taciti_state_find(state, "strategy.residual_result") != NULL;
+    const char *over = json_string_value(json_object_get(config, "shard.over"));
+    const bool had_results = strcmp(from->strategy, "dp") == 0 || (over != NULL && strcmp(over, "host") == 0);
+    if (!had_residuals(from, config, before)) return;
+    if (!keeps || from->ckpt.resumption == TACITI_RESUME_FROM_MEAN || trainer->ranks == 1)
         taciti_trainer_say(trainer, "resume: the residuals of %d ranks (compress.codec %s) are dropped%s",
-                           from->replicas, before,
-                           strcmp(now, "none") == 0 ? "; resume with that codec to send them" : "");
+                           from->replicas, before, keeps ? "" : "; resume with that codec to send them");
     else if (from->ckpt.resumption == TACITI_RESUME_REGROUPED)
         taciti_trainer_say(trainer,
                            "resume: the residuals of %d ranks go on at %d: their sum is part of the next sum of ranks",
                            from->replicas, trainer->ranks);
+    if (keeps && had_results && !keeps_results)
+        taciti_trainer_say(trainer, "resume: residuals of sums are dropped: strategy %s sends no sums back",
+                           trainer->strategy->name);
 }
 
 /* Where a run does not go on exactly as it was, it says so. */
 static void say_origin(const taciti_trainer *trainer, const origin *from, bool own_model) {
     const taciti_strategy *former = taciti_strategy_find(from->strategy);
-    say_residuals(trainer, from);
     if (from->ckpt.resumption == TACITI_RESUME_EXACTLY) return;
     if (from->replicas > 0 && (former == NULL || !former->replicas_equal))
         taciti_trainer_say(trainer,
@@ -192,6 +210,7 @@ static tacit_status restore_state(taciti_trainer *trainer, const origin *from, b
     taciti_state state = {.count = 0};
     taciti_trainer_list_state(trainer, false, &state);
     const bool own_model = taciti_state_find(&state, "model")->owner == TACITI_STATE_OWN;
+    say_residuals(trainer, from, &state);
     say_origin(trainer, from, own_model);
     say_partition(trainer, from);
     taciti_changes_say(&from->changes, trainer);
