@@ -67,8 +67,12 @@ static json_t *parts_json(const taciti_plan_report *r, const taciti_method *m) {
                         : json_pack("{s:s, s:f, s:b, s:b, s:b}", "codec", g->codec->name, "factor",
                                     taciti_plan_factor(g), "changes", m->parts.passes == 1, "adapts", g->adapts,
                                     "speed_known", taciti_plan_compression_known(r->scene->cluster, g->codec));
-    return json_pack("{s:i, s:b, s:s, s:o}", "gathers", m->parts.passes, "gradients", m->parts.gradients, "gather",
-                     m->parts.gather->name, "compression", codec);
+    char flags[TACITI_FLAGS_BYTES];
+    taciti_method_flags(m, flags, sizeof flags);
+    return json_pack("{s:i, s:i, s:b, s:s, s:s, s:b, s:s, s:o}", "stage", taciti_method_stage(m), "gathers",
+                     m->parts.passes, "gradients", m->parts.gradients, "gather", m->parts.gather->name, "over",
+                     m->parts.replicas ? "host" : "all", "secondary", m->parts.secondary, "options", flags,
+                     "compression", codec);
 }
 
 static json_t *method_json(const taciti_plan_report *r, const taciti_candidate *c) {

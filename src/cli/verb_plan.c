@@ -115,9 +115,11 @@ static tacit_status check_strategies(const question *q, const taciti_hosts *host
     return TACIT_OK;
 }
 
-static tacit_status check_compression(const taciti_settings *settings) {
+static tacit_status check_strategy(const taciti_settings *settings) {
     const taciti_strategy *strategy = taciti_settings_strategy(settings);
     const taciti_compression_setup setup = taciti_settings_compression(settings);
+    if (strategy->check_exchange != NULL)
+        TACITI_TRY(strategy->check_exchange(taciti_settings_options(settings, strategy->options), &settings->exchange));
     if (strategy->check_compression == NULL) return TACIT_OK;
     TACITI_TRY(taciti_compression_check(&setup));
     return strategy->check_compression(taciti_settings_options(settings, strategy->options), &setup);
@@ -125,7 +127,7 @@ static tacit_status check_compression(const taciti_settings *settings) {
 
 static tacit_status check_patterns(const taciti_settings *settings) {
     taciti_pattern patterns[TACITI_PATTERNS_MAX];
-    TACITI_TRY(check_compression(settings));
+    TACITI_TRY(check_strategy(settings));
     if (strcmp(settings->compress.layers.text, "all") != 0)
         taciti_log(TACITI_LOG_WARN, "compress.layers %s: tacit plan prices all layers as compressed",
                    settings->compress.layers.text);

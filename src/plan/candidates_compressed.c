@@ -150,9 +150,10 @@ static taciti_candidate *append_parts(const taciti_candidates_builder *b, const 
                             .parts = pattern->parts};
     if (setup->codec != NULL) {
         method.compression.feedback = feedback_of(b->settings, setup->codec);
-        method.compression.feedback.half = true;
+        method.compression.feedback.half = !pattern->parts.replicas;
         method.compression.uneven = is_uneven(b->settings, setup->codec);
         if (setup->codec->selects) method.compression.forth.factor = o->factor;
+        if (setup->codec->selects && pattern->parts.replicas) method.compression.back.factor = o->back;
     }
     if (setup->gather != NULL && setup->gather->selects) method.gather.forth.factor = gather_factor(o);
     taciti_method_label(pattern, &method);

@@ -41,18 +41,27 @@ tacit_status taciti_plan_nic_bytes(const taciti_scene *s, const taciti_method *m
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
+/* What ranks that own parts hold. */
+static tacit_status memory_of_parts(const taciti_scene *s, const taciti_method *method, taciti_strategy_memory *out) {
+    taciti_parts parts = method->parts;
+    taciti_arrangement arrangement;
+    TACITI_TRY(taciti_plan_arrange(s, method, &arrangement));
+    parts.coded = method->gather.codec != NULL;
+    parts.memory(&parts, s->layout, s->optim, &arrangement, out);
+    taciti_arrangement_destroy(&arrangement);
+    return TACIT_OK;
+}
+
 tacit_status taciti_plan_memory_bytes(const taciti_scene *s, const taciti_method *method, double *out) {
     const size_t n = s->layout->n;
-    taciti_parts parts = method->parts;
     size_t residuals;
     taciti_strategy_memory m = {
         .parameters = n * sizeof(float), .gradients = n * sizeof(float), .copy16 = n * sizeof(taciti_bf16)};
     *out = 0;
     if (s->optim == NULL) return TACIT_OK;
     TACITI_TRY(taciti_plan_residual_bytes(s, method, &residuals));
-    parts.coded = method->gather.codec != NULL;
     m.moments = n * taciti_optim_bytes_per_float(s->optim);
-    if (method->order == TACITI_ORDER_PARTS) parts.memory(&parts, s->layout, s->optim, s->hosts->ranks, &m);
+    if (method->order == TACITI_ORDER_PARTS) TACITI_TRY(memory_of_parts(s, method, &m));
     *out = (double)(m.parameters + m.gradients + m.moments + residuals + (s->bf16 ? m.copy16 : 0));
     return TACIT_OK;
 }

@@ -157,7 +157,7 @@ static tacit_status allocate(const taciti_layout *layout, model *m) {
 tacit_status taciti_uneven_load(const taciti_scene *scene, const taciti_method *method, int64_t seed, double *out) {
     const taciti_plan_compression *c = &method->compression;
     const taciti_encoding encoding = taciti_plan_encoding(c);
-    model m = {.half = method->order == TACITI_ORDER_PARTS};
+    model m = {.half = method->order == TACITI_ORDER_PARTS && !method->parts.replicas};
     TACITI_TRY(taciti_plan_describe(scene, method, &encoding, false, &m.reduce));
     tacit_status status = allocate(scene->layout, &m);
     if (status == TACIT_OK) status = price_tensors(scene, c, seed, &m);

@@ -8,7 +8,6 @@
 
 #include "plan/candidates.h"
 
-enum { FLAGS_BYTES = 128 };
 static const double TIE = 0.01; /* steps that differ by less are as fast as each other */
 
 /* ---- what stands out --------------------------------------------------------------------------------------------- */
@@ -93,14 +92,13 @@ const taciti_candidate *taciti_candidates_parts(const taciti_candidates *candida
 
 /* ---- the verdict ------------------------------------------------------------------------------------------------- */
 
-/* What to type for it. */
-static void write_flags(const taciti_method *m, char *out, size_t size) {
+int taciti_method_stage(const taciti_method *m) { return m->parts.passes == 2 ? 3 : m->parts.gradients ? 2 : 1; }
+
+void taciti_method_flags(const taciti_method *m, char *out, size_t size) {
     const bool gather = m->gather.codec == NULL && !m->parts.gather->lossless;
     const bool wire = m->compression.codec == NULL && !m->wire->lossless;
-    (void)snprintf(out, size, "--shard.stage %d%s%s%s%s%s",
-                   m->parts.passes == 2 ? 3
-                   : m->parts.gradients ? 2
-                                        : 1,
+    (void)snprintf(out, size, "--shard.stage %d%s%s%s%s%s%s%s", taciti_method_stage(m),
+                   m->parts.replicas ? " --shard.over host" : "", m->parts.secondary ? " --shard.secondary true" : "",
                    gather ? " --shard.gather " : "", gather ? m->parts.gather->name : "",
                    wire ? " --exchange.wire " : "", wire ? m->wire->name : "",
                    m->compression.adapts ? " --compress.codec auto" : "");
@@ -111,8 +109,8 @@ static taciti_verdict verdict_of_parts(const taciti_candidates *candidates, cons
                                        char text[TACITI_VERDICT_BYTES]) {
     const taciti_candidate *parts = taciti_candidates_parts(candidates);
     const double gib = dense->prediction.memory_bytes / 0x1p30;
-    char flags[FLAGS_BYTES];
-    if (parts != NULL) write_flags(&parts->method, flags, sizeof flags);
+    char flags[TACITI_FLAGS_BYTES];
+    if (parts != NULL) taciti_method_flags(&parts->method, flags, sizeof flags);
     if (parts == NULL)
         (void)snprintf(text, TACITI_VERDICT_BYTES,
                        "nothing fits: a replica takes %.2f GiB per rank without activations, and no --strategy shard "
