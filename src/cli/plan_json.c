@@ -6,12 +6,21 @@
 #include "bench/statistics.h"
 #include "cli/plan_print.h"
 
+/* null: everything is compressed. */
+static json_t *layers_json(const taciti_plan_report *r) {
+    const taciti_plan_layers l = taciti_plan_layers_of(r->scene);
+    if (r->scene->coded == NULL) return json_null();
+    return json_pack("{s:s, s:I, s:I, s:f, s:I, s:f}", "choice", r->settings->compress.layers.text, "tensors",
+                     (json_int_t)l.tensors, "compressed_tensors", (json_int_t)l.coded_tensors, "compressed_share",
+                     l.coded_share, "other_tensors", (json_int_t)l.other_tensors, "other_share", l.other_share);
+}
+
 static json_t *model_json(const taciti_plan_report *r) {
     const taciti_profile *p = r->scene->profile;
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:f}", "file", r->model_path, "profile", p->name,
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:o}", "file", r->model_path, "profile", p->name,
                      "source", p->source, "parameters", (json_int_t)r->scene->layout->parameters, "buckets",
                      (json_int_t)r->scene->layout->bucket_count, "forward_s", taciti_profile_forward_s(p), "backward_s",
-                     taciti_profile_backward_s(p), "update_s", p->update_s, "cv", r->cv);
+                     taciti_profile_backward_s(p), "update_s", p->update_s, "cv", r->cv, "layers", layers_json(r));
 }
 
 static json_t *cluster_json(const taciti_plan_report *r) {

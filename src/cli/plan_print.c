@@ -255,6 +255,20 @@ static void print_misfits(const taciti_plan_report *r) {
            MB * smallest->prediction.memory_bytes);
 }
 
+/* What of the network compressed methods compress. Classes follow from names: who names differently should know. */
+static void print_layers(const taciti_plan_report *r) {
+    const taciti_plan_layers l = taciti_plan_layers_of(r->scene);
+    const char *layers = r->settings->compress.layers.text;
+    if (r->scene->coded == NULL) return;
+    printf("note        compress.layers %s: %zu of %zu tensors with %.1f %% of the parameters are compressed\n", layers,
+           l.coded_tensors, l.tensors, PERCENT * l.coded_share);
+    if (l.other_tensors > 0)
+        printf(
+            "note        names of %zu tensors with %.1f %% of the parameters tell no class (the first is %s): they are "
+            "`other`\n",
+            l.other_tensors, PERCENT * l.other_share, l.other);
+}
+
 static void print_notes(const taciti_plan_report *r) {
     const taciti_cluster *c = r->scene->cluster;
     if (c->compute_lag1 > PERSISTENT_LAG1)
@@ -268,6 +282,7 @@ static void print_notes(const taciti_plan_report *r) {
         printf("note        links.inside is unknown: what stays inside of hosts is counted as free\n");
     print_unknown_cv(r);
     print_cautions(r);
+    print_layers(r);
     print_misfits(r);
     for (size_t i = 0; i < r->candidates->refused_count && !r->all; i++)
         printf("%s%s%s", i == 0 ? "note        not possible with these ranks: " : ", ", r->candidates->refused[i].name,

@@ -54,7 +54,7 @@ void taciti_method_label(const taciti_pattern *pattern, taciti_method *method) {
         say_parts(method);
         return;
     }
-    say(method, " ");
+    say(method, c->adapts ? " auto " : " ");
     if (c->codec == NULL)
         say(method, "%s", method->wire->name);
     else

@@ -6,11 +6,12 @@
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
-/* What the busiest host's link carries of the sum of n floats over all ranks, dense or compressed. */
-static tacit_status nic_bytes_of(const taciti_scene *s, const taciti_method *method, size_t n, double *out) {
+/* What the busiest host's link carries of the sum of n floats over all ranks; plain: not compressed. */
+static tacit_status nic_bytes_of(const taciti_scene *s, const taciti_method *method, size_t n, bool plain,
+                                 double *out) {
     taciti_length length = {.wire_bytes = method->wire->bound(NULL, n), .f32_bytes = n * sizeof(float)};
     taciti_compressed_sum sum = {.busiest = 1};
-    if (method->compression.codec != NULL) {
+    if (method->compression.codec != NULL && !plain) {
         TACITI_TRY(taciti_compressed_sum_of(s, method, n, &sum));
         length = sum.length;
     }
@@ -29,7 +30,8 @@ tacit_status taciti_plan_nic_bytes(const taciti_scene *s, const taciti_method *m
     for (size_t i = 0; i < stretches->length_count; i++) {
         const double buckets = (double)stretches->buckets[i];
         double bytes = 0;
-        if (method->topology == NULL) TACITI_TRY(nic_bytes_of(s, method, stretches->lengths[i], &bytes));
+        if (method->topology == NULL)
+            TACITI_TRY(nic_bytes_of(s, method, stretches->lengths[i], stretches->plain[i], &bytes));
         wire_bytes += buckets * (double)method->wire->bound(NULL, stretches->lengths[i]);
         sum += buckets * bytes;
     }

@@ -29,9 +29,11 @@ const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candida
     return best;
 }
 
+/* The automatic choice is what it chooses, which has a row of its own. */
 static bool is_recommendable_sum(const taciti_candidate *c) {
-    return c->method.compression.codec != NULL && c->method.order == TACITI_ORDER_DENSE && c->priced &&
-           c->prediction.fits && c->caution != TACITI_CAUTION_STRONG;
+    return c->method.compression.codec != NULL && !c->method.compression.adapts &&
+           c->method.order == TACITI_ORDER_DENSE && c->priced && c->prediction.fits &&
+           c->caution != TACITI_CAUTION_STRONG;
 }
 
 const taciti_candidate *taciti_candidates_compressed(const taciti_candidates *candidates) {
@@ -122,6 +124,16 @@ static taciti_verdict verdict_of_parts(const taciti_candidates *candidates, cons
                        "%.2f GiB (%s)",
                        gib, parts->method.label, parts->prediction.memory_bytes / 0x1p30, flags);
     return (taciti_verdict){.speedup = 1, .low = 1, .high = 1};
+}
+
+taciti_verdict taciti_verdict_of(const taciti_prediction *dense, const taciti_prediction *other) {
+    const double slow = dense->slow_links_s / other->slow_links_s, fast = dense->fast_links_s / other->fast_links_s;
+    const double error = fmax(dense->model_error, other->model_error);
+    taciti_verdict v = {.speedup = dense->step_s / other->step_s};
+    v.low = fmin(v.speedup, fmin(slow, fast)) * (1 - error);
+    v.high = fmax(v.speedup, fmax(slow, fast)) * (1 + error);
+    v.pays = v.low > 1;
+    return v;
 }
 
 taciti_verdict taciti_candidates_verdict(const taciti_candidates *candidates, char text[TACITI_VERDICT_BYTES]) {
