@@ -9,10 +9,11 @@
 /* null: everything is compressed. */
 static json_t *layers_json(const taciti_plan_report *r) {
     const taciti_plan_layers l = taciti_plan_layers_of(r->scene);
-    if (r->scene->coded == NULL) return json_null();
-    return json_pack("{s:s, s:I, s:I, s:f, s:I, s:f}", "choice", r->settings->compress.layers.text, "tensors",
-                     (json_int_t)l.tensors, "compressed_tensors", (json_int_t)l.coded_tensors, "compressed_share",
-                     l.coded_share, "other_tensors", (json_int_t)l.other_tensors, "other_share", l.other_share);
+    const char *layers = r->settings->compress.layers.text;
+    if (strcmp(layers, "all") == 0) return json_null();
+    return json_pack("{s:s, s:I, s:I, s:f, s:I, s:f}", "choice", layers, "tensors", (json_int_t)l.tensors,
+                     "compressed_tensors", (json_int_t)l.coded_tensors, "compressed_share", l.coded_share,
+                     "other_tensors", (json_int_t)l.other_tensors, "other_share", l.other_share);
 }
 
 static json_t *model_json(const taciti_plan_report *r) {

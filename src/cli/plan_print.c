@@ -259,7 +259,7 @@ static void print_misfits(const taciti_plan_report *r) {
 static void print_layers(const taciti_plan_report *r) {
     const taciti_plan_layers l = taciti_plan_layers_of(r->scene);
     const char *layers = r->settings->compress.layers.text;
-    if (r->scene->coded == NULL) return;
+    if (strcmp(layers, "all") == 0) return;
     printf("note        compress.layers %s: %zu of %zu tensors with %.1f %% of the parameters are compressed\n", layers,
            l.coded_tensors, l.tensors, PERCENT * l.coded_share);
     if (l.other_tensors > 0)
