@@ -31,6 +31,16 @@ expect 0 "* shard 2 topk 20, gather int8 " "$gpt" --cluster "$ethernet" --strate
 expect 0 "* shard 2 topk 20, gather topk 5 " "$gpt" --cluster "$ethernet" --strategy shard --shard.stage 2 --compress.codec topk --compress.factor 20 --compress.gather topk --compress.back 5
 expect 0 "* shard 3 f32, gather int8 " "$gpt" --cluster "$ethernet" --strategy shard --compress.gather int8
 expect 0 "* shard 1 auto int4, gather int4 " "$gpt" --cluster "$ethernet" --strategy shard --shard.stage 1 --compress.codec auto
+expect 0 "* shard 3 over host f32 " "$gpt" --cluster "$ethernet" --strategy shard --shard.over host
+expect 0 "* shard 2 over host auto int4 " "$gpt" --cluster "$ethernet" --strategy shard --shard.over host --shard.stage 2 --compress.codec auto
+expect 0 "* shard 3 secondary gather bf16 f32 " "$gpt" --cluster "$ethernet" --strategy shard --shard.secondary --shard.gather bf16
+expect 0 "* shard 3 over host f32 " "$gpt" --cluster "$ethernet" -n 6 --strategy shard --shard.over host # hosts of 4 and 2 ranks
+expect 3 "shard.over host has no effect on a single host" "$gpt" --cluster "$ethernet" --hosts 1 --strategy shard --shard.over host
+expect 3 "exchange.scheme flat: shard.over host divides by hosts" "$gpt" --cluster "$ethernet" --strategy shard --shard.over host --exchange.scheme flat
+expect 0 "* dense auto int4 " "$gpt" --cluster "$ethernet" --compress.codec auto
+expect 0 "compress.layers mlp,embedding: 49 of 148 tensors with 76.6 % of the parameters are compressed" "$gpt" --cluster "$ethernet" --compress.codec int4 --compress.layers mlp,embedding
+expect 0 "tell no class (the first is classifier.6.bias): they are" "$gpt" --cluster "$ethernet" --compress.codec int4 --compress.layers all,-norm --compute.emulate vgg-16
+expect 3 "compress.layers head leaves nothing to compress" "$gpt" --cluster "$ethernet" --compress.codec int4 --compress.layers head
 expect 0 "caution     shard 3 int4, gather int4: gathers in int4 round parameters" "$gpt" --cluster "$ethernet" --strategy shard --compress.codec int4 --compress.gather int4
 expect 0 "nothing tells how long sketches (tagc) take" "$gpt" --cluster "$ethernet" --strategy shard --compress.codec tagc
 expect 0 "nothing tells how long sketches (sketch) take" "$gpt" --cluster "$ethernet" --compress.codec sketch
@@ -245,7 +255,8 @@ expect 0 "--strategy shard does: shard 2 auto int4, gather int4 takes 1.67 GiB (
 python3 - << 'PYTHON' || complain "prices of shard do not hold together"
 import json
 d = json.load(open("parts.json"))
-parts = {(m["parts"]["gathers"], m["parts"]["gradients"], m["parts"]["gather"], m["wire"]): m for m in d["methods"] if m["parts"] and not m["compression"]}
+over_all = [m for m in d["methods"] if m["parts"] and m["parts"]["over"] == "all" and not m["parts"]["secondary"]]
+parts = {(m["parts"]["gathers"], m["parts"]["gradients"], m["parts"]["gather"], m["wire"]): m for m in over_all if not m["compression"]}
 assert [m["label"] for m in d["methods"] if m["configured"]] == ["shard 3 gather bf16 f32"]
 dense = d["methods"][0]
 three, two, one = (parts[k + ("f32", "f32")] for k in ((2, True), (1, True), (1, False)))
@@ -255,7 +266,7 @@ assert min(abs(dense["memory_bytes"] / (k * n) - 1) for k in (4, 4.5)) < 0.01 an
 assert 1.3 < three["nic_bytes_per_step"] / two["nic_bytes_per_step"] <= 1.5
 assert three["replicas_equal"] and three["seconds"]["low"] < three["seconds"]["step"] < three["seconds"]["high"]
 assert parts[2, True, "bf16", "bf16"]["seconds"]["step"] < three["seconds"]["step"]
-auto = {m["label"]: m for m in d["methods"] if m["parts"] and m["compression"]}
+auto = {m["label"]: m for m in over_all if m["compression"]}
 assert sorted(auto) == ["shard 1 auto int4, gather int4", "shard 2 auto int4, gather int4", "shard 3 auto int4, gather int8"]
 for stage, plain in ((3, three), (2, two), (1, one)):  # each of 4 ranks per host encodes its share
     m = next(m for m in auto.values() if m["label"].startswith("shard %d" % stage))
@@ -263,6 +274,12 @@ for stage, plain in ((3, three), (2, two), (1, one)):  # each of 4 ranks per hos
     assert abs(m["memory_bytes"] / (plain["memory_bytes"] + residuals + masters) - 1) < 0.01, stage
     assert m["parts"]["compression"]["changes"] == (stage < 3) and m["parts"]["compression"]["adapts"]
     assert not m["compression"]["speed_known"] and m["seconds"]["step"] <= plain["seconds"]["step"]
+rows = {m["label"]: m for m in d["methods"]}
+host, secondary = rows["shard 3 over host f32"], rows["shard 3 secondary gather f32 f32"]
+assert host["parts"]["options"] == "--shard.stage 3 --shard.over host" and secondary["parts"]["options"] == "--shard.stage 3 --shard.secondary true"
+assert abs(host["nic_bytes_per_step"] / two["nic_bytes_per_step"] - 1) < 0.001
+assert abs(secondary["nic_bytes_per_step"] / two["nic_bytes_per_step"] - 1) < 0.001 and secondary["seconds"]["step"] < three["seconds"]["step"]
+assert three["memory_bytes"] < secondary["memory_bytes"] < host["memory_bytes"] < dense["memory_bytes"]
 topk = next(m for m in d["methods"] if m["label"] == "dense topk 10")  # one lane, 8 hosts: residuals of the array and of the owned result
 assert abs(topk["memory_bytes"] / (dense["memory_bytes"] + 2 * (n + n / 8)) - 1) < 0.01, topk["memory_bytes"]
 for m in json.load(open("fits.json"))["methods"]:

@@ -33,6 +33,19 @@ tacit_status taciti_bench_variant_create(const taciti_bench_setting *setting, ta
     return taciti_settings_seal(job, &out->layout);
 }
 
+static bool has_same_buckets(const taciti_layout *a, const taciti_layout *b) {
+    bool same = a->bucket_count == b->bucket_count;
+    for (size_t k = 0; same && k < a->bucket_count; k++) same = a->buckets[k].last == b->buckets[k].last;
+    return same;
+}
+
+tacit_status taciti_bench_variant_same_accelerator(const taciti_bench_variant *of, const taciti_bench_variant *variant,
+                                                   bool *out) {
+    TACITI_TRY(taciti_bench_setting_same_compute(of->setting, variant->setting, out));
+    *out = *out && (variant->strategy->need != NULL || has_same_buckets(&of->layout, &variant->layout));
+    return TACIT_OK;
+}
+
 void taciti_bench_variant_destroy(taciti_bench_variant *variant) {
     taciti_layout_destroy(&variant->layout);
     taciti_profile_destroy(&variant->profile);

@@ -25,6 +25,11 @@ typedef struct taciti_bench_variant {
 tacit_status taciti_bench_variant_create(const taciti_bench_setting *setting, taciti_bench_variant *out);
 void taciti_bench_variant_destroy(taciti_bench_variant *variant);
 
+/* Sets *out to whether a variant can run on the emulated accelerator of another: the same compute, which reports
+ * gradients when this variant's buckets are full. Steps by units do not report by buckets. */
+tacit_status taciti_bench_variant_same_accelerator(const taciti_bench_variant *of, const taciti_bench_variant *variant,
+                                                   bool *out);
+
 /* Returns the context for taciti_strategy.predict_bytes(). */
 taciti_strategy_context taciti_bench_variant_context(const taciti_bench_variant *variant, taciti_comm *comm);
 

@@ -119,7 +119,7 @@ static tacit_status check_memory(run *r, int threads, taciti_cluster_bench *out)
 static tacit_status share_accelerator(run *r, taciti_bench_variant *variant) {
     for (size_t i = 0; i < r->variant_count; i++) {
         bool same = false;
-        TACITI_TRY(taciti_bench_setting_same_compute(r->variants[i].setting, variant->setting, &same));
+        TACITI_TRY(taciti_bench_variant_same_accelerator(&r->variants[i], variant, &same));
         if (!same) continue;
         variant->accelerator = &r->variants[i];
         return TACIT_OK;

@@ -6,12 +6,22 @@
 #include "bench/statistics.h"
 #include "cli/plan_print.h"
 
+/* null: everything is compressed. */
+static json_t *layers_json(const taciti_plan_report *r) {
+    const taciti_plan_layers l = taciti_plan_layers_of(r->scene);
+    const char *layers = r->settings->compress.layers.text;
+    if (strcmp(layers, "all") == 0) return json_null();
+    return json_pack("{s:s, s:I, s:I, s:f, s:I, s:f}", "choice", layers, "tensors", (json_int_t)l.tensors,
+                     "compressed_tensors", (json_int_t)l.coded_tensors, "compressed_share", l.coded_share,
+                     "other_tensors", (json_int_t)l.other_tensors, "other_share", l.other_share);
+}
+
 static json_t *model_json(const taciti_plan_report *r) {
     const taciti_profile *p = r->scene->profile;
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:f}", "file", r->model_path, "profile", p->name,
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:o}", "file", r->model_path, "profile", p->name,
                      "source", p->source, "parameters", (json_int_t)r->scene->layout->parameters, "buckets",
                      (json_int_t)r->scene->layout->bucket_count, "forward_s", taciti_profile_forward_s(p), "backward_s",
-                     taciti_profile_backward_s(p), "update_s", p->update_s, "cv", r->cv);
+                     taciti_profile_backward_s(p), "update_s", p->update_s, "cv", r->cv, "layers", layers_json(r));
 }
 
 static json_t *cluster_json(const taciti_plan_report *r) {
@@ -67,8 +77,12 @@ static json_t *parts_json(const taciti_plan_report *r, const taciti_method *m) {
                         : json_pack("{s:s, s:f, s:b, s:b, s:b}", "codec", g->codec->name, "factor",
                                     taciti_plan_factor(g), "changes", m->parts.passes == 1, "adapts", g->adapts,
                                     "speed_known", taciti_plan_compression_known(r->scene->cluster, g->codec));
-    return json_pack("{s:i, s:b, s:s, s:o}", "gathers", m->parts.passes, "gradients", m->parts.gradients, "gather",
-                     m->parts.gather->name, "compression", codec);
+    char flags[TACITI_FLAGS_BYTES];
+    taciti_method_flags(m, flags, sizeof flags);
+    return json_pack("{s:i, s:i, s:b, s:s, s:s, s:b, s:s, s:o}", "stage", taciti_method_stage(m), "gathers",
+                     m->parts.passes, "gradients", m->parts.gradients, "gather", m->parts.gather->name, "over",
+                     m->parts.replicas ? "host" : "all", "secondary", m->parts.secondary, "options", flags,
+                     "compression", codec);
 }
 
 static json_t *method_json(const taciti_plan_report *r, const taciti_candidate *c) {

@@ -10,7 +10,7 @@
 #define MB 1e-6
 #define PERCENT 100
 
-enum { GOSSIP_ROWS = 12, COMPRESSED_ROWS = 8, COMPRESSED_PARTS_ROWS = 2 };
+enum { MIN_LABEL = 32, GOSSIP_ROWS = 12, COMPRESSED_ROWS = 8, COMPRESSED_PARTS_ROWS = 2 };
 static const double BUSY_CV = 0.3;         /* no accelerator computes so unevenly */
 static const double PERSISTENT_LAG1 = 0.5; /* delays that stay: gossip does not average them away */
 
@@ -56,7 +56,7 @@ static void cost_letters(const taciti_plan_report *r, const taciti_candidate *c,
     if (out[0] == '\0') (void)snprintf(out, 16, " -");
 }
 
-static void print_row(const taciti_plan_report *r, const taciti_candidate *c) {
+static void print_row(const taciti_plan_report *r, const taciti_candidate *c, int width) {
     const taciti_prediction *p = &c->prediction;
     const taciti_plan_topology *t = taciti_candidate_topology(r->candidates, c);
     char mixes[32] = "", bounds[32], letters[16];
@@ -66,7 +66,7 @@ static void print_row(const taciti_plan_report *r, const taciti_candidate *c) {
     else if (t != NULL && !isnan(t->gap))
         (void)snprintf(mixes, sizeof mixes, t->gap > 0 && t->gap < 0.001 ? "%.0e" : "%.3f", t->gap);
     (void)snprintf(bounds, sizeof bounds, "%.1f-%.1f", MS * p->low_s, MS * p->high_s);
-    printf("%c %-32s %9.2f %17s %7.2fx %7.1f %% %11.2f %8.0f  %-10s %-9s%s\n", c->configured ? '*' : ' ',
+    printf("%c %-*s %9.2f %17s %7.2fx %7.1f %% %11.2f %8.0f  %-10s %-9s%s\n", c->configured ? '*' : ' ', width,
            c->method.label, MS * p->step_s, bounds, c->verdict.speedup, PERCENT * p->exposed_s / p->step_s,
            MB * p->nic_bytes, MB * p->memory_bytes, taciti_bottleneck_name(p->bottleneck), mixes, letters);
 }
@@ -121,20 +121,32 @@ static bool is_shown(const taciti_plan_report *r, const taciti_candidate *c, sho
     return rows->gossip++ < GOSSIP_ROWS;
 }
 
+/* The longest label. */
+static int label_width(const taciti_candidate *const *rows, size_t count) {
+    size_t width = MIN_LABEL;
+    for (size_t i = 0; i < count; i++)
+        if (strlen(rows[i]->method.label) > width) width = strlen(rows[i]->method.label);
+    return (int)width;
+}
+
+/* Sorts the candidates by their steps and keeps those that are shown; returns how many. */
+static size_t choose_rows(const taciti_plan_report *r, const taciti_candidate *rows[TACITI_CANDIDATES_MAX]) {
+    shown of_kinds = {0};
+    size_t count = 0;
+    for (size_t i = 0; i < r->candidates->count; i++) rows[i] = &r->candidates->list[i];
+    qsort(rows, r->candidates->count, sizeof *rows, by_step);
+    for (size_t i = 0; i < r->candidates->count; i++)
+        if (is_shown(r, rows[i], &of_kinds)) rows[count++] = rows[i];
+    return count;
+}
+
 static void print_table(const taciti_plan_report *r) {
-    const taciti_candidate *sorted[TACITI_CANDIDATES_MAX];
-    shown rows = {0};
-    size_t hidden = 0;
-    for (size_t i = 0; i < r->candidates->count; i++) sorted[i] = &r->candidates->list[i];
-    qsort(sorted, r->candidates->count, sizeof *sorted, by_step);
-    printf("\n  %-32s %9s %17s %8s %9s %11s %8s  %-10s %-9s %s\n", "method", "step ms", "low-high", "speed-up",
+    const taciti_candidate *rows[TACITI_CANDIDATES_MAX];
+    const size_t count = choose_rows(r, rows), hidden = r->candidates->count - count;
+    const int width = label_width(rows, count);
+    printf("\n  %-*s %9s %17s %8s %9s %11s %8s  %-10s %-9s %s\n", width, "method", "step ms", "low-high", "speed-up",
            "exposed", "NIC MB/step", "rank MB", "held up by", "mixes", "cost");
-    for (size_t i = 0; i < r->candidates->count; i++) {
-        if (is_shown(r, sorted[i], &rows))
-            print_row(r, sorted[i]);
-        else
-            hidden++;
-    }
+    for (size_t i = 0; i < count; i++) print_row(r, rows[i], width);
     if (hidden > 0) printf("  ... and %zu that are no faster, or do not fit: --all shows them\n", hidden);
     for (size_t i = 0; i < r->candidates->refused_count && r->all; i++)
         printf("  %s\n", r->candidates->refused[i].reason);
@@ -243,6 +255,20 @@ static void print_misfits(const taciti_plan_report *r) {
            MB * smallest->prediction.memory_bytes);
 }
 
+/* What of the network compressed methods compress. Classes follow from names: who names differently should know. */
+static void print_layers(const taciti_plan_report *r) {
+    const taciti_plan_layers l = taciti_plan_layers_of(r->scene);
+    const char *layers = r->settings->compress.layers.text;
+    if (strcmp(layers, "all") == 0) return;
+    printf("note        compress.layers %s: %zu of %zu tensors with %.1f %% of the parameters are compressed\n", layers,
+           l.coded_tensors, l.tensors, PERCENT * l.coded_share);
+    if (l.other_tensors > 0)
+        printf(
+            "note        names of %zu tensors with %.1f %% of the parameters tell no class (the first is %s): they are "
+            "`other`\n",
+            l.other_tensors, PERCENT * l.other_share, l.other);
+}
+
 static void print_notes(const taciti_plan_report *r) {
     const taciti_cluster *c = r->scene->cluster;
     if (c->compute_lag1 > PERSISTENT_LAG1)
@@ -256,6 +282,7 @@ static void print_notes(const taciti_plan_report *r) {
         printf("note        links.inside is unknown: what stays inside of hosts is counted as free\n");
     print_unknown_cv(r);
     print_cautions(r);
+    print_layers(r);
     print_misfits(r);
     for (size_t i = 0; i < r->candidates->refused_count && !r->all; i++)
         printf("%s%s%s", i == 0 ? "note        not possible with these ranks: " : ", ", r->candidates->refused[i].name,

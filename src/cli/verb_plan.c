@@ -39,7 +39,7 @@ typedef struct question {
     const char *model_path, *cluster_path, *svg;
     bool json;
     taciti_profile profile;
-    taciti_layout layout;
+    taciti_layout layout, coded; /* coded: with the buckets of compress.layers; without tensors: those are all */
     taciti_cluster cluster;
     taciti_hosts hosts;
     double *slow; /* [ranks] */
@@ -115,9 +115,11 @@ static tacit_status check_strategies(const question *q, const taciti_hosts *host
     return TACIT_OK;
 }
 
-static tacit_status check_compression(const taciti_settings *settings) {
+static tacit_status check_strategy(const taciti_settings *settings) {
     const taciti_strategy *strategy = taciti_settings_strategy(settings);
     const taciti_compression_setup setup = taciti_settings_compression(settings);
+    if (strategy->check_exchange != NULL)
+        TACITI_TRY(strategy->check_exchange(taciti_settings_options(settings, strategy->options), &settings->exchange));
     if (strategy->check_compression == NULL) return TACIT_OK;
     TACITI_TRY(taciti_compression_check(&setup));
     return strategy->check_compression(taciti_settings_options(settings, strategy->options), &setup);
@@ -125,10 +127,7 @@ static tacit_status check_compression(const taciti_settings *settings) {
 
 static tacit_status check_patterns(const taciti_settings *settings) {
     taciti_pattern patterns[TACITI_PATTERNS_MAX];
-    TACITI_TRY(check_compression(settings));
-    if (strcmp(settings->compress.layers.text, "all") != 0)
-        taciti_log(TACITI_LOG_WARN, "compress.layers %s: tacit plan prices all layers as compressed",
-                   settings->compress.layers.text);
+    TACITI_TRY(check_strategy(settings));
     for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++) {
         size_t count = 0;
         TACITI_TRY((*s)->patterns(taciti_settings_options(settings, (*s)->options), patterns, &count));
@@ -229,10 +228,23 @@ static void warn_of_other_model(const question *q) {
     taciti_layout_destroy(&layout);
 }
 
+/* Buckets of methods that compress: a choice that leaves nothing out has those of all others. */
+static tacit_status choose_layers(question *q) {
+    const size_t bucket_bytes = (size_t)q->settings.job.exchange.bucket_bytes;
+    size_t plain = 0;
+    TACITI_TRY(taciti_profile_layout(&q->profile, bucket_bytes, &q->coded));
+    TACITI_TRY(taciti_settings_mark_layers(&q->settings.job, &q->coded));
+    for (size_t t = 0; t < q->coded.tensor_count; t++) plain += q->coded.tensors[t].plain;
+    if (plain > 0) return taciti_layout_seal(&q->coded, bucket_bytes);
+    taciti_layout_destroy(&q->coded);
+    return TACIT_OK;
+}
+
 static tacit_status load_profile(question *q) {
     const bool named = q->settings.job.compute.emulate.text[0] != '\0';
     TACITI_TRY(named ? taciti_compute_profile(&q->settings.job.compute, &q->profile) : profile_of_model(q));
     TACITI_TRY(taciti_profile_layout(&q->profile, (size_t)q->settings.job.exchange.bucket_bytes, &q->layout));
+    TACITI_TRY(choose_layers(q));
     if (named) warn_of_other_model(q);
     if (taciti_profile_forward_s(&q->profile) + taciti_profile_backward_s(&q->profile) > 0) return TACIT_OK;
     return taciti_fail(
@@ -268,6 +280,7 @@ static tacit_status answer(const question *q, taciti_candidates *candidates) {
     const taciti_scene scene = {
         .profile = &q->profile,
         .layout = &q->layout,
+        .coded = q->coded.tensor_count > 0 ? &q->coded : NULL,
         .cluster = &q->cluster,
         .hosts = &q->hosts,
         .placement = {.scheme = (taciti_scheme)s->job.exchange.scheme, .lanes = (int)s->job.exchange.lanes},
@@ -333,6 +346,7 @@ int taciti_verb_plan(const taciti_verb *verbs, int argc, char **argv) {
     const tacit_status status = plan(taciti_verb_find(verbs, "plan"), argc, argv, &q);
     taciti_settings_destroy(&q.settings.job);
     taciti_layout_destroy(&q.layout);
+    taciti_layout_destroy(&q.coded);
     taciti_profile_destroy(&q.profile);
     taciti_cluster_destroy(&q.cluster);
     taciti_hosts_destroy(&q.hosts);

@@ -118,8 +118,22 @@ static void append_lanes(const taciti_candidates_builder *b, const taciti_strate
         if (lanes != own) append_wires(b, strategy, pattern, NULL, lanes);
 }
 
+/* ---- parts by hosts ---------------------------------------------------------------------------------------------- */
+
+/* Parts inside hosts need several hosts of several ranks. Where one has more than others, ranks would hold nothing:
+ * only who asks for that gets it. */
+static bool has_place(const taciti_candidates_builder *b, const taciti_strategy *strategy,
+                      const taciti_pattern *pattern) {
+    const int smallest = smallest_host(b->hosts);
+    const bool ours = pattern->configured && strategy == taciti_settings_strategy(b->settings);
+    if (!pattern->parts.replicas && !pattern->parts.secondary) return true;
+    if (b->hosts->count == 1 || smallest < 2 || b->settings->exchange.scheme == TACITI_SCHEME_FLAT) return false;
+    return ours || smallest * b->hosts->count == b->hosts->ranks;
+}
+
 static void append_pattern(const taciti_candidates_builder *b, const taciti_strategy *strategy,
                            const taciti_pattern *pattern) {
+    if (!has_place(b, strategy, pattern)) return;
     if (pattern->topology.name == NULL) {
         append_wires(b, strategy, pattern, NULL, 0);
         if (pattern->order == TACITI_ORDER_DENSE) append_lanes(b, strategy, pattern);
@@ -235,7 +249,8 @@ tacit_status taciti_candidates_predict(taciti_candidates *candidates, const taci
  */
 
 static bool is_same_parts(const taciti_parts *a, const taciti_parts *b) {
-    return a->passes == b->passes && a->gradients == b->gradients && a->gather == b->gather;
+    return a->passes == b->passes && a->gradients == b->gradients && a->gather == b->gather &&
+           a->replicas == b->replicas && a->secondary == b->secondary;
 }
 
 const taciti_candidate *taciti_candidates_find(const taciti_candidates *candidates, const taciti_candidate *like) {

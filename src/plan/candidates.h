@@ -78,6 +78,12 @@ bool taciti_candidate_mixes(const taciti_candidates *candidates, const taciti_ca
 /* Returns the fastest dense candidate of all wires and lanes, of tacit or of another library. */
 const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candidates);
 
+/* What to type for a method of order PARTS with strategy shard: "--shard.stage 3 --shard.over host"; but codecs, unless
+ * they are chosen automatically. And its stage. */
+enum { TACITI_FLAGS_BYTES = 160 };
+void taciti_method_flags(const taciti_method *method, char *out, size_t size);
+int taciti_method_stage(const taciti_method *method);
+
 /* Returns the fastest candidate of order PARTS that fits, and may be recommended as below; NULL: none does. */
 const taciti_candidate *taciti_candidates_parts(const taciti_candidates *candidates);
 

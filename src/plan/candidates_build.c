@@ -28,20 +28,22 @@ static void say_codec(taciti_method *method, const taciti_plan_compression *c) {
     if (c->codec->selects) say(method, " %g", taciti_plan_factor(c));
 }
 
-/* "shard 3 gather bf16 f32", "shard 2 int4, gather int4", "shard 3 f32, gather int8"; "auto" before what adapts. */
+/* "shard 3 gather bf16 f32", "shard 2 int4, gather int4", "shard 3 f32, gather int8"; "auto" before what adapts. Of
+ * replicas nothing is gathered between hosts: "shard 3 over host f32". */
 static void say_parts(taciti_method *method) {
     const taciti_plan_compression *sums = &method->compression, *gathers = &method->gather;
-    const bool coded = sums->codec != NULL || gathers->codec != NULL;
-    if (!coded) say(method, " gather %s", method->parts.gather->name);
+    const bool coded = sums->codec != NULL || gathers->codec != NULL, gathered = !method->parts.replicas;
+    if (!coded && gathered) say(method, " gather %s", method->parts.gather->name);
     say(method, sums->adapts || gathers->adapts ? " auto " : " ");
     if (sums->codec != NULL)
         say_codec(method, sums);
     else
         say(method, "%s", method->wire->name);
-    if (coded) say(method, ", gather ");
+    if (sums->back.factor > 0) say(method, ", back %g", sums->back.factor);
+    if (coded && gathered) say(method, ", gather ");
     if (gathers->codec != NULL)
         say_codec(method, gathers);
-    else if (coded)
+    else if (coded && gathered)
         say(method, "%s", method->parts.gather->name);
 }
 
@@ -52,7 +54,7 @@ void taciti_method_label(const taciti_pattern *pattern, taciti_method *method) {
         say_parts(method);
         return;
     }
-    say(method, " ");
+    say(method, c->adapts ? " auto " : " ");
     if (c->codec == NULL)
         say(method, "%s", method->wire->name);
     else

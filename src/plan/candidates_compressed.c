@@ -32,15 +32,35 @@ static taciti_feedback feedback_of(const taciti_settings *settings, const taciti
                              .stored = (taciti_residual_form)o->residual};
 }
 
+/* A controller that takes the codec or nothing. */
+static bool adapts(const taciti_compression_setup *setup) {
+    return setup->controller != NULL && setup->controller->switches;
+}
+
+static double gather_factor(const taciti_compress_options *o) { return o->back > 0 ? o->back : o->factor; }
+
+/* The numbers that a setup sends. Where a controller chooses among them, the shortest: it takes others where that costs
+ * hardly any time. */
+static void resolve(const taciti_settings *settings, taciti_compression_setup *setup) {
+    if (setup->codec != NULL && setup->codec->rungs != NULL) {
+        setup->codec = taciti_codec_at(setup->codec, adapts(setup) ? 0 : setup->options->factor);
+        setup->codec_options = taciti_settings_options(settings, setup->codec->options);
+    }
+    if (setup->gather != NULL && setup->gather->rungs != NULL) {
+        setup->gather = taciti_codec_at(setup->gather, adapts(setup) ? 0 : gather_factor(setup->options));
+        setup->gather_options = taciti_settings_options(settings, setup->gather->options);
+    }
+}
+
 /* compress.codec and its factors; codec NULL: none is configured. */
 static taciti_plan_compression configured_compression(const taciti_settings *settings) {
-    const taciti_text *name = compress_value(settings, "compress.codec");
+    taciti_compression_setup setup = taciti_settings_compression(settings);
     const double *factor = compress_value(settings, "compress.factor"),
                  *back = compress_value(settings, "compress.back");
     const int *way = compress_value(settings, "compress.collective");
-    taciti_plan_compression c = {.codec = name == NULL ? NULL : taciti_codec_find(name->text)};
+    resolve(settings, &setup);
+    taciti_plan_compression c = {.codec = setup.codec, .adapts = adapts(&setup)};
     if (c.codec == NULL) return c;
-    c.codec = taciti_codec_at(c.codec, factor == NULL ? 0 : *factor);
     c.options = taciti_settings_options(settings, c.codec->options);
     c.feedback = feedback_of(settings, c.codec);
     if (factor != NULL && c.codec->selects) c.forth.factor = *factor;
@@ -61,22 +81,6 @@ bool taciti_plan_compression_equal(const taciti_plan_compression *a, const tacit
 static bool compresses(const taciti_settings *settings) {
     const taciti_plan_compression own = configured_compression(settings);
     return own.codec != NULL && (!own.codec->selects || taciti_plan_factor(&own) > 1);
-}
-
-static double gather_factor(const taciti_compress_options *o) { return o->back > 0 ? o->back : o->factor; }
-
-/* The numbers that a setup sends. Where a controller chooses among them, the shortest: it takes others where that costs
- * hardly any time. */
-static void resolve(const taciti_settings *settings, taciti_compression_setup *setup) {
-    const bool adapts = setup->controller != NULL && setup->controller->switches;
-    if (setup->codec != NULL && setup->codec->rungs != NULL) {
-        setup->codec = taciti_codec_at(setup->codec, adapts ? 0 : setup->options->factor);
-        setup->codec_options = taciti_settings_options(settings, setup->codec->options);
-    }
-    if (setup->gather != NULL && setup->gather->rungs != NULL) {
-        setup->gather = taciti_codec_at(setup->gather, adapts ? 0 : gather_factor(setup->options));
-        setup->gather_options = taciti_settings_options(settings, setup->gather->options);
-    }
 }
 
 /* What order PARTS compresses with; factor 1 is dense. */
@@ -110,8 +114,30 @@ static taciti_candidate *append_compression(const taciti_candidates_builder *b, 
     return c;
 }
 
-/* The configured codec, then every other one at a few factors. Number formats are wires; the union that sizes a sketch
- * is not known before a run; formats that a factor chooses have rows of their own. */
+/* What compress.codec auto is, whatever is configured. */
+static taciti_compression_setup automatic_sums(const taciti_settings *settings) {
+    taciti_settings other = *settings; /* borrows the sections */
+    other.compress.codec = (taciti_text){"auto"};
+    other.adapt.policy = (taciti_text){"fixed"};
+    taciti_compression_setup setup = taciti_settings_compression(&other);
+    setup.options = &settings->compress;
+    resolve(settings, &setup);
+    return setup;
+}
+
+static void append_automatic(const taciti_candidates_builder *b, const taciti_strategy *strategy,
+                             const taciti_pattern *pattern, const taciti_plan_compression *own) {
+    const taciti_compression_setup setup = automatic_sums(b->settings);
+    const taciti_plan_compression c = {.codec = setup.codec,
+                                       .options = setup.codec_options,
+                                       .feedback = feedback_of(b->settings, setup.codec),
+                                       .way = own->way,
+                                       .adapts = true};
+    if (!taciti_plan_compression_equal(&c, own)) (void)append_compression(b, strategy, pattern, &c);
+}
+
+/* The configured codec, compress.codec auto, then every other one at a few factors. Number formats are wires; the union
+ * that sizes a sketch is not known before a run; formats that a factor chooses have rows of their own. */
 static void append_compressions(const taciti_candidates_builder *b, const taciti_strategy *strategy,
                                 const taciti_pattern *pattern) {
     static const double FACTORS[] = {10, 100, 1000};
@@ -120,6 +146,7 @@ static void append_compressions(const taciti_candidates_builder *b, const taciti
         taciti_candidate *c = append_compression(b, strategy, pattern, &own);
         if (c != NULL) c->configured = pattern->configured && strategy == taciti_settings_strategy(b->settings);
     }
+    append_automatic(b, strategy, pattern, &own);
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
         for (size_t i = 0; i < sizeof FACTORS / sizeof *FACTORS; i++) {
             taciti_plan_compression c = {.codec = *codec,
@@ -139,20 +166,21 @@ static void append_compressions(const taciti_candidates_builder *b, const taciti
 static taciti_candidate *append_parts(const taciti_candidates_builder *b, const taciti_strategy *strategy,
                                       const taciti_pattern *pattern, const taciti_compression_setup *setup) {
     const taciti_compress_options *o = setup->options;
-    const bool adapts = setup->controller != NULL && setup->controller->switches;
     char caution[TACITI_CAUTION_BYTES];
-    taciti_method method = {.order = pattern->order,
-                            .wire = taciti_exchange_wire(&b->settings->exchange),
-                            .compression = {.codec = setup->codec, .options = setup->codec_options, .adapts = adapts},
-                            .gather = {.codec = setup->gather, .options = setup->gather_options, .adapts = adapts},
-                            .overlap = b->settings->exchange.overlap,
-                            .every = pattern->every,
-                            .parts = pattern->parts};
+    taciti_method method = {
+        .order = pattern->order,
+        .wire = taciti_exchange_wire(&b->settings->exchange),
+        .compression = {.codec = setup->codec, .options = setup->codec_options, .adapts = adapts(setup)},
+        .gather = {.codec = setup->gather, .options = setup->gather_options, .adapts = adapts(setup)},
+        .overlap = b->settings->exchange.overlap,
+        .every = pattern->every,
+        .parts = pattern->parts};
     if (setup->codec != NULL) {
         method.compression.feedback = feedback_of(b->settings, setup->codec);
-        method.compression.feedback.half = true;
+        method.compression.feedback.half = !pattern->parts.replicas;
         method.compression.uneven = is_uneven(b->settings, setup->codec);
         if (setup->codec->selects) method.compression.forth.factor = o->factor;
+        if (setup->codec->selects && pattern->parts.replicas) method.compression.back.factor = o->back;
     }
     if (setup->gather != NULL && setup->gather->selects) method.gather.forth.factor = gather_factor(o);
     taciti_method_label(pattern, &method);
@@ -161,13 +189,9 @@ static taciti_candidate *append_parts(const taciti_candidates_builder *b, const 
     return c;
 }
 
-/* What compress.codec auto is with this pattern, whatever is configured. */
-static taciti_compression_setup automatic_setup(const taciti_settings *settings, const taciti_pattern *pattern) {
-    taciti_settings other = *settings; /* borrows the sections */
-    other.compress.codec = (taciti_text){"auto"};
-    other.adapt.policy = (taciti_text){"fixed"};
-    taciti_compression_setup setup = taciti_settings_compression(&other);
-    setup.options = &settings->compress;
+/* What compress.codec auto is with this pattern. */
+static taciti_compression_setup automatic_parts(const taciti_settings *settings, const taciti_pattern *pattern) {
+    taciti_compression_setup setup = automatic_sums(settings);
     setup.gather = pattern->parts.automatic;
     resolve(settings, &setup);
     return setup;
@@ -181,7 +205,7 @@ static bool is_same_setup(const taciti_compression_setup *a, const taciti_compre
 static void append_compressed_parts(const taciti_candidates_builder *b, const taciti_strategy *strategy,
                                     const taciti_pattern *pattern) {
     const taciti_compression_setup own = setup_of_parts(b->settings);
-    const taciti_compression_setup automatic = automatic_setup(b->settings, pattern);
+    const taciti_compression_setup automatic = automatic_parts(b->settings, pattern);
     const bool ours = pattern->configured && strategy == taciti_settings_strategy(b->settings);
     if (ours && (own.codec != NULL || own.gather != NULL)) {
         taciti_candidate *c = append_parts(b, strategy, pattern, &own);

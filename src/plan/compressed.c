@@ -175,6 +175,11 @@ taciti_placement taciti_plan_placement(const taciti_scene *scene, const taciti_m
     return placement;
 }
 
+tacit_status taciti_plan_arrange(const taciti_scene *scene, const taciti_method *method, taciti_arrangement *out) {
+    return taciti_arrangement_of(scene->hosts, (taciti_members){.count = (size_t)scene->hosts->ranks}, 0,
+                                 taciti_plan_placement(scene, method), out);
+}
+
 tacit_status taciti_plan_describe(const taciti_scene *scene, const taciti_method *method,
                                   const taciti_encoding *encoding, bool gather, taciti_allreduce *out) {
     taciti_placement placement = taciti_plan_placement(scene, method);
@@ -204,21 +209,25 @@ static tacit_status find_sum(const taciti_scene *scene, const taciti_method *met
     return status;
 }
 
+static sum sum_of(const taciti_scene *scene, const taciti_plan_compression *c, size_t n,
+                  const taciti_arrangement *arrangement) {
+    const taciti_codec_setting back = taciti_plan_result_setting(c, arrangement->hosts);
+    return (sum){.compression = c,
+                 .n = (double)n,
+                 .hosts = arrangement->hosts,
+                 .lanes = arrangement->lanes,
+                 .back = back,
+                 .forth_rates = rates_of(scene->cluster, c->codec, taciti_plan_factor(c)),
+                 .back_rates = rates_of(scene->cluster, c->codec, c->codec->selects ? back.factor : 1)};
+}
+
 tacit_status taciti_compressed_sum_of(const taciti_scene *scene, const taciti_method *method, size_t n,
                                       taciti_compressed_sum *out) {
     const taciti_plan_compression *c = &method->compression;
     const double core_share = scene->cluster->compute_core_share;
     taciti_arrangement arrangement;
-    TACITI_TRY(taciti_arrangement_of(scene->hosts, (taciti_members){.count = (size_t)scene->hosts->ranks}, 0,
-                                     taciti_plan_placement(scene, method), &arrangement));
-    const taciti_codec_setting back = taciti_plan_result_setting(c, arrangement.hosts);
-    const sum s = {.compression = c,
-                   .n = (double)n,
-                   .hosts = arrangement.hosts,
-                   .lanes = arrangement.lanes,
-                   .back = back,
-                   .forth_rates = rates_of(scene->cluster, c->codec, taciti_plan_factor(c)),
-                   .back_rates = rates_of(scene->cluster, c->codec, c->codec->selects ? back.factor : 1)};
+    TACITI_TRY(taciti_plan_arrange(scene, method, &arrangement));
+    const sum s = sum_of(scene, c, n, &arrangement);
     taciti_arrangement_destroy(&arrangement);
     if (c->codec->aggregation == TACITI_CODEC_LINEAR)
         *out = linear(&s, method->wire);
@@ -232,8 +241,7 @@ tacit_status taciti_compressed_sum_of(const taciti_scene *scene, const taciti_me
 
 /* Of a lane, which encodes and decodes its share. */
 static double half_codec_s(const taciti_scene *scene, const sum *s, taciti_plan_half half) {
-    const taciti_plan_compression *c = s->compression;
-    const taciti_cluster_compression r = rates_of(scene->cluster, c->codec, taciti_plan_factor(c));
+    const taciti_cluster_compression r = s->forth_rates;
     const double share = s->n / s->lanes, own = share / s->hosts, core_share = scene->cluster->compute_core_share;
     const double seconds = half == TACITI_PLAN_ALL_GATHER
                                ? own * r.encode_s + share * r.decode_s
@@ -241,23 +249,34 @@ static double half_codec_s(const taciti_scene *scene, const sum *s, taciti_plan_
     return core_share > 0 ? seconds / core_share : seconds;
 }
 
+static taciti_compressed_sum half_of(const taciti_scene *scene, const sum *s, const taciti_allreduce *reduce,
+                                     taciti_plan_half half) {
+    const taciti_plan_compression *c = s->compression;
+    const taciti_cut cut = taciti_allreduce_cut(reduce, (size_t)s->n);
+    const contribution one = contribution_of(s, reduce, &cut);
+    return (taciti_compressed_sum){.length = {.wire_bytes = (size_t)(s->lanes * s->hosts * one.bytes + 0.5),
+                                              .f32_bytes = (size_t)s->n * sizeof(float)},
+                                   .codec_s = half_codec_s(scene, s, half),
+                                   .busiest = half == TACITI_PLAN_REDUCE_SCATTER && c->busiest > 0 ? c->busiest : 1,
+                                   .fillings = fillings(reduce, cut.pieces),
+                                   .messages = one.messages * (size_t)(s->hosts - 1),
+                                   .wire_hops = one.hops};
+}
+
 tacit_status taciti_compressed_half_of(const taciti_scene *scene, const taciti_method *method, taciti_plan_half half,
                                        size_t n, taciti_compressed_sum *out) {
-    const taciti_plan_compression *c = half == TACITI_PLAN_ALL_GATHER ? &method->gather : &method->compression;
+    const bool reduces = half == TACITI_PLAN_REDUCE_SCATTER;
+    const taciti_plan_compression *c = reduces ? &method->compression : &method->gather;
+    const double core_share = scene->cluster->compute_core_share;
     const taciti_encoding encoding = taciti_plan_encoding(c);
     taciti_allreduce reduce;
     TACITI_TRY(taciti_plan_describe(scene, method, &encoding, false, &reduce));
-    const taciti_arrangement *p = &reduce.arrangement;
-    const sum s = {.compression = c, .n = (double)n, .hosts = p->hosts, .lanes = p->lanes};
-    const taciti_cut cut = taciti_allreduce_cut(&reduce, n);
-    const contribution one = contribution_of(&s, &reduce, &cut);
-    *out = (taciti_compressed_sum){
-        .length = {.wire_bytes = (size_t)(s.lanes * s.hosts * one.bytes + 0.5), .f32_bytes = n * sizeof(float)},
-        .codec_s = half_codec_s(scene, &s, half),
-        .busiest = half == TACITI_PLAN_REDUCE_SCATTER && c->busiest > 0 ? c->busiest : 1,
-        .fillings = fillings(&reduce, cut.pieces),
-        .messages = one.messages * (size_t)(s.hosts - 1),
-        .wire_hops = one.hops};
+    const sum s = sum_of(scene, c, n, &reduce.arrangement);
+    if (reduces && method->parts.replicas) {
+        *out = scatter(&s, &reduce);
+        if (core_share > 0) out->codec_s /= core_share;
+    } else
+        *out = half_of(scene, &s, &reduce, half);
     taciti_allreduce_destroy(&reduce);
     return TACIT_OK;
 }

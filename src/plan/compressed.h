@@ -19,6 +19,8 @@
  *   reduce-scatter  a rank sends e(n/N) to each other one   codec  n encode + n/N (decode + (N-1) add)
  *   all-gather      a rank sends e(n/N) to each other one   codec  n/N encode + n decode
  *
+ *   Replicas in parts: gradients as scatter between hosts, in L lanes, and no gathers between hosts.
+ *
  *   A sum of H arrays of which each has a share p of elements that are not 0 has 1 - (1-p)^H of them: on its way back
  *   no more than these are sent.
  *
@@ -54,8 +56,9 @@ static inline taciti_encoding taciti_plan_encoding(const taciti_plan_compression
 /* Returns what the sum of so many contributions is sent with: no more elements than there are. */
 taciti_codec_setting taciti_plan_result_setting(const taciti_plan_compression *compression, int contributions);
 
-/* How ranks are arranged for the method's sums. */
+/* How ranks are arranged for the method's sums; as rank 0 sees it, which the caller destroys. */
 taciti_placement taciti_plan_placement(const taciti_scene *scene, const taciti_method *method);
+tacit_status taciti_plan_arrange(const taciti_scene *scene, const taciti_method *method, taciti_arrangement *out);
 
 /* Describes the all-reduce that carries the payloads, by owners or (gather) from all to all. Not for codecs of class
  * linear. Borrows the encoding; *out must not move. Returns owned: taciti_allreduce_destroy(). */
@@ -69,7 +72,8 @@ tacit_status taciti_compressed_sum_of(const taciti_scene *scene, const taciti_me
 typedef enum taciti_plan_half { TACITI_PLAN_REDUCE_SCATTER, TACITI_PLAN_ALL_GATHER } taciti_plan_half;
 
 /* Half of the all-reduce of an array of n > 0 floats with order PARTS, through the method's compression or gather,
- * which must be there: half of the dense one of out->length sends as much. Returns E_MEMORY if memory is exhausted. */
+ * which must be there: half of the dense one of out->length sends as much. The reduce-scatter of replicas is all of it
+ * between hosts: the dense one of out->length sends as much there. Returns E_MEMORY if memory is exhausted. */
 tacit_status taciti_compressed_half_of(const taciti_scene *scene, const taciti_method *method, taciti_plan_half half,
                                        size_t n, taciti_compressed_sum *out);
 

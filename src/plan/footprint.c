@@ -6,11 +6,12 @@
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
-/* What the busiest host's link carries of the sum of n floats over all ranks, dense or compressed. */
-static tacit_status nic_bytes_of(const taciti_scene *s, const taciti_method *method, size_t n, double *out) {
+/* What the busiest host's link carries of the sum of n floats over all ranks; plain: not compressed. */
+static tacit_status nic_bytes_of(const taciti_scene *s, const taciti_method *method, size_t n, bool plain,
+                                 double *out) {
     taciti_length length = {.wire_bytes = method->wire->bound(NULL, n), .f32_bytes = n * sizeof(float)};
     taciti_compressed_sum sum = {.busiest = 1};
-    if (method->compression.codec != NULL) {
+    if (method->compression.codec != NULL && !plain) {
         TACITI_TRY(taciti_compressed_sum_of(s, method, n, &sum));
         length = sum.length;
     }
@@ -29,7 +30,8 @@ tacit_status taciti_plan_nic_bytes(const taciti_scene *s, const taciti_method *m
     for (size_t i = 0; i < stretches->length_count; i++) {
         const double buckets = (double)stretches->buckets[i];
         double bytes = 0;
-        if (method->topology == NULL) TACITI_TRY(nic_bytes_of(s, method, stretches->lengths[i], &bytes));
+        if (method->topology == NULL)
+            TACITI_TRY(nic_bytes_of(s, method, stretches->lengths[i], stretches->plain[i], &bytes));
         wire_bytes += buckets * (double)method->wire->bound(NULL, stretches->lengths[i]);
         sum += buckets * bytes;
     }
@@ -41,18 +43,27 @@ tacit_status taciti_plan_nic_bytes(const taciti_scene *s, const taciti_method *m
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
+/* What ranks that own parts hold. */
+static tacit_status memory_of_parts(const taciti_scene *s, const taciti_method *method, taciti_strategy_memory *out) {
+    taciti_parts parts = method->parts;
+    taciti_arrangement arrangement;
+    TACITI_TRY(taciti_plan_arrange(s, method, &arrangement));
+    parts.coded = method->gather.codec != NULL;
+    parts.memory(&parts, s->layout, s->optim, &arrangement, out);
+    taciti_arrangement_destroy(&arrangement);
+    return TACIT_OK;
+}
+
 tacit_status taciti_plan_memory_bytes(const taciti_scene *s, const taciti_method *method, double *out) {
     const size_t n = s->layout->n;
-    taciti_parts parts = method->parts;
     size_t residuals;
     taciti_strategy_memory m = {
         .parameters = n * sizeof(float), .gradients = n * sizeof(float), .copy16 = n * sizeof(taciti_bf16)};
     *out = 0;
     if (s->optim == NULL) return TACIT_OK;
     TACITI_TRY(taciti_plan_residual_bytes(s, method, &residuals));
-    parts.coded = method->gather.codec != NULL;
     m.moments = n * taciti_optim_bytes_per_float(s->optim);
-    if (method->order == TACITI_ORDER_PARTS) parts.memory(&parts, s->layout, s->optim, s->hosts->ranks, &m);
+    if (method->order == TACITI_ORDER_PARTS) TACITI_TRY(memory_of_parts(s, method, &m));
     *out = (double)(m.parameters + m.gradients + m.moments + residuals + (s->bf16 ? m.copy16 : 0));
     return TACIT_OK;
 }

@@ -22,7 +22,7 @@ enum { SHORT_BYTES = 16 << 10 };
 
 /* An array is encoded once and added twice, as it is and as a sum. */
 static double codec_s(const taciti_links *links, const taciti_transfer *t) {
-    for (size_t i = 0; i < links->cluster->codec_count; i++) {
+    for (size_t i = 0; i < links->cluster->codec_count && t->codec != NULL; i++) {
         const taciti_cluster_codec *rates = &links->cluster->codecs[i];
         if (strcmp(rates->name, t->codec->name) != 0) continue;
         const double encode = t->codec->identity ? 0 : 1 / rates->encode_bytes_per_s;

@@ -47,8 +47,8 @@ typedef struct taciti_transfer {
     taciti_demand demand;
     int hosts, ranks; /* that take part */
     size_t f32_bytes;
-    const taciti_codec *codec;
-    bool compressed; /* the five below count instead of the codec's rates */
+    const taciti_codec *codec; /* NULL: nothing is encoded or added */
+    bool compressed;           /* the five below count instead of the codec's rates */
     double codec_s;
     size_t fillings, messages, wire_bytes;
     taciti_library library; /* implementation; if not ours, the demand is ignored */

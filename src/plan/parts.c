@@ -20,34 +20,52 @@ static size_t largest_bucket(const taciti_layout *layout) {
 
 static int half(int hops) { return (hops + 1) / 2; }
 
-/* Half of an all-reduce of that length among all ranks. */
-static taciti_transfer half_of(const taciti_scene *scene, const taciti_method *method, const taciti_codec *codec,
-                               taciti_length length) {
+/* What of an all-reduce a class of traffic is. */
+static void take_part(const taciti_method *method, int class, taciti_demand *d) {
+    const bool inside = class == TACITI_PARTS_SHARE;
+    d->local_bytes /= 2;
+    d->local_hops = half(d->local_hops);
+    if (class == TACITI_PARTS_REDUCE && method->parts.replicas) return;
+    d->host_bytes = inside ? 0 : d->host_bytes / 2;
+    d->flow_bytes = inside ? 0 : d->flow_bytes / 2;
+    d->wire_hops = inside ? 0 : half(d->wire_hops);
+    if (inside) d->hosts = 1;
+}
+
+/* Of an array of that length. Nothing is added or encoded where ranks of a host gather. */
+static taciti_transfer transfer_of(const taciti_scene *scene, const taciti_method *method, int class,
+                                   taciti_length length) {
+    const bool inside = class == TACITI_PARTS_SHARE;
     taciti_demand d =
         taciti_allreduce_demand(scene->hosts, NULL, (size_t)scene->hosts->ranks, taciti_plan_placement(scene, method),
                                 length.wire_bytes, length.f32_bytes);
-    d.host_bytes /= 2;
-    d.flow_bytes /= 2;
-    d.local_bytes /= 2;
-    d.wire_hops = half(d.wire_hops);
-    d.local_hops = half(d.local_hops);
+    take_part(method, class, &d);
     return (taciti_transfer){.demand = d,
                              .hosts = d.hosts,
-                             .ranks = scene->hosts->ranks,
+                             .ranks = inside ? d.lanes : scene->hosts->ranks,
                              .f32_bytes = length.f32_bytes,
-                             .codec = codec,
+                             .codec = inside                         ? NULL
+                                      : class == TACITI_PARTS_GATHER ? method->parts.gather
+                                                                     : method->wire,
                              .wire_bytes = length.wire_bytes};
 }
 
+static taciti_transfer dense_transfer(const taciti_scene *scene, const taciti_method *method, int class,
+                                      size_t floats) {
+    const taciti_codec *wire = class == TACITI_PARTS_GATHER ? method->parts.gather : method->wire;
+    return transfer_of(scene, method, class, (taciti_length){wire->bound(NULL, floats), floats * sizeof(float)});
+}
+
 /* The same through the codec of this class. */
-static tacit_status coded_half(const taciti_scene *scene, const taciti_method *method, bool gather, size_t n,
-                               taciti_transfer *out) {
-    const taciti_codec *codec = gather ? method->gather.codec : method->compression.codec;
+static tacit_status coded_transfer(const taciti_scene *scene, const taciti_method *method, int class, size_t floats,
+                                   taciti_transfer *out) {
+    const bool gather = class == TACITI_PARTS_GATHER;
     taciti_compressed_sum sum;
-    TACITI_TRY(taciti_compressed_half_of(scene, method, gather ? TACITI_PLAN_ALL_GATHER : TACITI_PLAN_REDUCE_SCATTER, n,
-                                         &sum));
-    *out = half_of(scene, method, codec, sum.length);
+    TACITI_TRY(taciti_compressed_half_of(scene, method, gather ? TACITI_PLAN_ALL_GATHER : TACITI_PLAN_REDUCE_SCATTER,
+                                         floats, &sum));
+    *out = transfer_of(scene, method, class, sum.length);
     taciti_compressed_demand(&sum, &out->demand);
+    out->codec = gather ? method->gather.codec : method->compression.codec;
     out->compressed = true;
     out->codec_s = sum.codec_s;
     out->fillings = sum.fillings;
@@ -55,22 +73,59 @@ static tacit_status coded_half(const taciti_scene *scene, const taciti_method *m
     return TACIT_OK;
 }
 
-static tacit_status fill_jobs(const taciti_scene *scene, const taciti_method *method, taciti_parts_plan *p) {
-    const size_t max = largest_bucket(scene->layout), units = p->job_count / TACITI_PARTS_CLASSES;
-    for (size_t job = 0; job < p->job_count; job++) {
-        const bool gather = job < units;
-        const size_t n = taciti_layout_unit(scene->layout, job % units).n;
-        p->buckets[job] = (n + max - 1) / max;
-        if (p->buckets[job] == 0 || scene->hosts->ranks == 1) continue;
-        const size_t floats = n / p->buckets[job];
-        const taciti_codec *wire = gather ? method->parts.gather : method->wire;
-        p->transfers[job] =
-            half_of(scene, method, wire, (taciti_length){wire->bound(NULL, floats), floats * sizeof(float)});
-        if (p->compressed[gather ? TACITI_PARTS_GATHER : TACITI_PARTS_REDUCE])
-            TACITI_TRY(coded_half(scene, method, gather, floats, &p->transfers[p->job_count + job]));
+/* ---- buckets ----------------------------------------------------------------------------------------------------- */
+
+typedef struct cut {
+    size_t floats, buckets;
+} cut;
+
+/* The buckets of a unit's tensors that are plain, or of those that are not: none has tensors of both. */
+static cut cut_of(const taciti_layout *layout, size_t unit, bool plain, size_t max) {
+    cut c = {0, 0};
+    size_t run = 0;
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        const taciti_tensor *tensor = &layout->tensors[t];
+        const bool last = t + 1 == layout->tensor_count;
+        if (tensor->unit != unit || tensor->plain != plain) continue;
+        run += (last ? layout->n : tensor[1].offset) - tensor->offset;
+        if (!last && tensor[1].unit == unit && tensor[1].plain == plain) continue;
+        c.floats += run;
+        c.buckets += (run + max - 1) / max;
+        run = 0;
     }
+    return c;
+}
+
+static int class_of(const taciti_parts_plan *plan, size_t job) {
+    return (int)(job / (plan->job_count / TACITI_PARTS_CLASSES));
+}
+
+static tacit_status fill_job(const taciti_scene *scene, const taciti_method *method, size_t max, size_t job,
+                             taciti_parts_plan *p) {
+    const size_t units = p->job_count / TACITI_PARTS_CLASSES;
+    const int class = class_of(p, job);
+    const cut coded = cut_of(scene->layout, job % units, false, max);
+    const cut plain = cut_of(scene->layout, job % units, true, max);
+    taciti_transfer *transfers[TACITI_PARTS_FORMS];
+    for (size_t form = 0; form < TACITI_PARTS_FORMS; form++) {
+        transfers[form] = &p->transfers[form * p->job_count + job];
+        p->buckets[form * p->job_count + job] = form == TACITI_PARTS_PLAIN ? plain.buckets : coded.buckets;
+    }
+    if (plain.buckets > 0)
+        *transfers[TACITI_PARTS_PLAIN] = dense_transfer(scene, method, class, plain.floats / plain.buckets);
+    if (coded.buckets == 0) return TACIT_OK;
+    const size_t floats = coded.floats / coded.buckets;
+    *transfers[TACITI_PARTS_AS_IT_IS] = dense_transfer(scene, method, class, floats);
+    if (!p->compressed[class]) return TACIT_OK;
+    return coded_transfer(scene, method, class, floats, transfers[TACITI_PARTS_CODED]);
+}
+
+static tacit_status fill_jobs(const taciti_scene *scene, const taciti_method *method, taciti_parts_plan *p) {
+    const size_t max = largest_bucket(scene->layout);
     for (size_t i = 0; i < p->op_count; i++)
         if (p->ops[i].kind == TACITI_PARTS_SUBMIT) p->times[p->ops[i].job]++;
+    for (size_t job = 0; job < p->job_count && scene->hosts->ranks > 1; job++)
+        if (p->times[job] > 0) TACITI_TRY(fill_job(scene, method, max, job, p));
     return TACIT_OK;
 }
 
@@ -85,15 +140,17 @@ static void set_classes(const taciti_method *method, taciti_parts_plan *p) {
 tacit_status taciti_parts_create(const taciti_scene *scene, const taciti_method *method, double wait_s,
                                  taciti_parts_plan *out) {
     const taciti_layout *layout = scene->layout;
+    int owners;
     *out = (taciti_parts_plan){0};
     set_classes(method, out);
-    const double update_s = (scene->profile->update_s + method->serial_s) / scene->hosts->ranks + wait_s;
+    TACITI_TRY(taciti_parts_owners(scene, method, &owners));
+    const double update_s = (scene->profile->update_s + method->serial_s) / owners + wait_s;
     out->job_count = TACITI_PARTS_CLASSES * (layout->tensors[layout->tensor_count - 1].unit + 1);
-    out->transfers = taciti_calloc(2 * out->job_count, sizeof *out->transfers);
-    out->buckets = taciti_calloc(2 * out->job_count, sizeof *out->buckets);
+    out->transfers = taciti_calloc(TACITI_PARTS_FORMS * out->job_count, sizeof *out->transfers);
+    out->buckets = taciti_calloc((TACITI_PARTS_FORMS + 1) * out->job_count, sizeof *out->buckets);
     out->transfer_s = taciti_calloc(out->job_count * TACITI_SCENARIOS, sizeof *out->transfer_s);
     const bool room = out->transfers != NULL && out->buckets != NULL && out->transfer_s != NULL;
-    if (room) out->times = out->buckets + out->job_count;
+    if (room) out->times = out->buckets + TACITI_PARTS_FORMS * out->job_count;
     tacit_status status = room ? taciti_parts_build_step(scene, method, update_s, out) : TACIT_E_MEMORY;
     if (status == TACIT_OK) status = fill_jobs(scene, method, out);
     if (status != TACIT_OK) taciti_parts_destroy(out);
@@ -108,25 +165,37 @@ void taciti_parts_destroy(taciti_parts_plan *plan) {
     *plan = (taciti_parts_plan){0};
 }
 
-/* Of all buckets of a job. */
-static taciti_transfer_time time_of(const taciti_parts_plan *plan, const taciti_links *links, size_t job, bool coded) {
-    const taciti_transfer *t = &plan->transfers[job + (coded ? plan->job_count : 0)];
-    if (t->ranks < 2) return (taciti_transfer_time){0};
-    taciti_transfer_time time = taciti_links_time(links, t);
-    time.latency_s *= (double)plan->buckets[job];
-    time.bytes_s *= (double)plan->buckets[job];
+/* Of all buckets of a job in this form. */
+static taciti_transfer_time time_of_form(const taciti_parts_plan *plan, const taciti_links *links, size_t job,
+                                         int form) {
+    const size_t at = (size_t)form * plan->job_count + job;
+    if (plan->transfers[at].ranks < 2) return (taciti_transfer_time){0};
+    taciti_transfer_time time = taciti_links_time(links, &plan->transfers[at]);
+    time.latency_s *= (double)plan->buckets[at];
+    time.bytes_s *= (double)plan->buckets[at];
     return time;
 }
 
-static int class_of(const taciti_parts_plan *plan, size_t job) {
-    return (int)(job / (plan->job_count / TACITI_PARTS_CLASSES));
+static int form_of(bool coded) { return coded ? TACITI_PARTS_CODED : TACITI_PARTS_AS_IT_IS; }
+
+/* Of all buckets of a job; plain ones do not spread. */
+static taciti_transfer_time time_of(const taciti_parts_plan *plan, const taciti_links *links, size_t job, bool coded,
+                                    double spread) {
+    taciti_transfer_time time = time_of_form(plan, links, job, form_of(coded));
+    const taciti_transfer_time plain = time_of_form(plan, links, job, TACITI_PARTS_PLAIN);
+    const double own_s = time.latency_s + time.bytes_s, plain_s = plain.latency_s + plain.bytes_s;
+    time.latency_s += plain.latency_s;
+    time.bytes_s = spread * time.bytes_s + plain.bytes_s;
+    if (plain_s > 0) time.error = (own_s * time.error + plain_s * plain.error) / (own_s + plain_s);
+    if (plain_s > own_s) time.calibrated = plain.calibrated;
+    return time;
 }
 
 static double class_s(const taciti_parts_plan *plan, const taciti_links *links, int class, bool coded) {
     double sum = 0;
     for (size_t job = 0; job < plan->job_count; job++) {
         if (class_of(plan, job) != class) continue;
-        const taciti_transfer_time time = time_of(plan, links, job, coded);
+        const taciti_transfer_time time = time_of(plan, links, job, coded, 1);
         sum += (double)plan->times[job] * (time.latency_s + time.bytes_s);
     }
     return sum;
@@ -149,8 +218,8 @@ void taciti_parts_time(taciti_parts_plan *plan, size_t scenario, const taciti_li
     for (size_t job = 0; job < plan->job_count; job++) {
         const int class = class_of(plan, job);
         const double spread = class == TACITI_PARTS_REDUCE && coded[class] ? plan->spread[scenario] : 1;
-        const taciti_transfer_time time = time_of(plan, links, job, coded[class]);
-        plan->transfer_s[job * TACITI_SCENARIOS + scenario] = latency * time.latency_s + spread * bytes * time.bytes_s;
+        const taciti_transfer_time time = time_of(plan, links, job, coded[class], spread);
+        plan->transfer_s[job * TACITI_SCENARIOS + scenario] = latency * time.latency_s + bytes * time.bytes_s;
     }
 }
 
@@ -159,7 +228,7 @@ void taciti_parts_doubts(const taciti_parts_plan *plan, const taciti_links *link
     bool coded[TACITI_PARTS_CLASSES];
     choose(plan, links, coded);
     for (size_t job = 0; job < plan->job_count; job++) {
-        const taciti_transfer_time time = time_of(plan, links, job, coded[class_of(plan, job)]);
+        const taciti_transfer_time time = time_of(plan, links, job, coded[class_of(plan, job)], 1);
         const double seconds = (double)plan->times[job] * (time.latency_s + time.bytes_s);
         sum += seconds;
         doubtful += seconds * time.error;
@@ -181,8 +250,10 @@ double taciti_parts_nic_bytes(const taciti_parts_plan *plan, const taciti_links 
     double sum = 0;
     choose(plan, links, coded);
     for (size_t job = 0; job < plan->job_count; job++) {
-        const size_t at = job + (coded[class_of(plan, job)] ? plan->job_count : 0);
-        sum += (double)(plan->times[job] * plan->buckets[job]) * plan->transfers[at].demand.host_bytes;
+        const size_t at = (size_t)form_of(coded[class_of(plan, job)]) * plan->job_count + job;
+        const size_t plain = TACITI_PARTS_PLAIN * plan->job_count + job;
+        sum += (double)plan->times[job] * ((double)plan->buckets[at] * plan->transfers[at].demand.host_bytes +
+                                           (double)plan->buckets[plain] * plan->transfers[plain].demand.host_bytes);
     }
     return sum;
 }

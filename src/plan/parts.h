@@ -12,8 +12,14 @@
  * is needed, its reduce-scatter when its backward pass has ended; what of it is gathered in the next step before
  * anything is needed, at the end.
  *
- * c_j is half of an all-reduce of the unit's buckets (plan/links.h), with the number format of its class of traffic or
- * through its codec (plan/compressed.h). What adapts is dense where all transfers of its class take less time so.
+ * c_j is that of the unit's buckets (plan/links.h), with the number format of their class of traffic or through its
+ * codec (plan/compressed.h), but for the buckets of tensors that are not compressed (compress.layers). What adapts is
+ * dense where all transfers of its class take less time so.
+ *
+ *   gather   half of an all-reduce
+ *   reduce   half of an all-reduce. Replicas: half of what it sends inside hosts, and all that it sends between them
+ *   share    half of what an all-reduce sends inside hosts, in f32: gathers of replicas, and of a unit of which the
+ *            ranks of a host have kept what they gathered before in the step
  *
  * Where gathers are compressed the ranks' own threads work as well: a rank copies what it owns, stages 1 and 2 subtract
  * what all ranks have, and add the changes after the wait. Each pass takes as long as an addition of `codecs` f32.
@@ -25,7 +31,10 @@
 #include "plan/recursion.h"
 
 /* Classes of traffic. */
-enum { TACITI_PARTS_GATHER, TACITI_PARTS_REDUCE, TACITI_PARTS_CLASSES };
+enum { TACITI_PARTS_GATHER, TACITI_PARTS_REDUCE, TACITI_PARTS_SHARE, TACITI_PARTS_CLASSES };
+
+/* Transfers of a job: of the buckets that may be compressed as they are, of the same compressed, of the others. */
+enum { TACITI_PARTS_AS_IT_IS, TACITI_PARTS_CODED, TACITI_PARTS_PLAIN, TACITI_PARTS_FORMS };
 
 typedef enum taciti_parts_kind { TACITI_PARTS_COMPUTE, TACITI_PARTS_SUBMIT, TACITI_PARTS_WAIT } taciti_parts_kind;
 
@@ -41,10 +50,10 @@ typedef struct taciti_parts_plan {
     taciti_parts_op *ops; /* of a step, owned */
     size_t op_count, op_room;
     size_t job_count;
-    taciti_transfer *transfers; /* [jobs] dense, of one bucket; then [jobs] compressed. Owned */
+    taciti_transfer *transfers; /* [forms][jobs] of one bucket; no ranks: there is none. Owned */
     bool compressed[TACITI_PARTS_CLASSES], adapts[TACITI_PARTS_CLASSES];
     double spread[TACITI_SCENARIOS]; /* factors of the time of compressed sums */
-    size_t *buckets;                 /* [jobs] owned */
+    size_t *buckets;                 /* [forms][jobs] owned */
     size_t *times;                   /* [jobs] how often in a step; in the same block */
     double *transfer_s;              /* [jobs][TACITI_SCENARIOS]; owned */
     bool codes_gathers[TACITI_SCENARIOS];

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "plan/compressed.h"
 
 #define NONE SIZE_MAX
 
@@ -11,8 +12,8 @@ typedef enum unit_state { ABSENT, GATHERING, PRESENT } unit_state;
 
 typedef struct unit_use {
     unit_state state;
-    int users;
-    bool writable, begun;
+    int users, gather;            /* gather: class of the last one */
+    bool shared, writable, begun; /* shared: the ranks of a host have it between them */
 } unit_use;
 
 typedef struct builder {
@@ -25,6 +26,7 @@ typedef struct builder {
     size_t order_count, order_room, position;
     bool recorded, failed;
     double update_s, pass_s; /* pass_s: of a float */
+    int owners;              /* ranks that have a part of their own */
 } builder;
 
 static void *with_room(builder *b, void *list, size_t count, size_t *room, size_t size) {
@@ -63,12 +65,15 @@ static bool sends_changes(const builder *b) { return b->method->parts.passes < 2
 
 static double floats_of(const builder *b, size_t unit) { return (double)taciti_layout_unit(b->scene->layout, unit).n; }
 
-/* What a rank owns is copied to where it is sent from; of changes, what all ranks have is subtracted. */
+/* What a rank owns is copied to where it is sent from; of changes, what all ranks have is subtracted. A share is there
+ * already. */
 static void begin_gather(builder *b, size_t unit) {
-    if (b->state[unit].state != ABSENT) return;
-    b->state[unit].state = GATHERING;
-    pass_over(b, sends_changes(b) ? 2 : 1, floats_of(b, unit) / b->scene->hosts->ranks);
-    submit(b, TACITI_PARTS_GATHER, unit);
+    unit_use *use = &b->state[unit];
+    if (use->state != ABSENT) return;
+    use->state = GATHERING;
+    use->gather = b->method->parts.replicas || use->shared ? TACITI_PARTS_SHARE : TACITI_PARTS_GATHER;
+    if (use->gather == TACITI_PARTS_GATHER) pass_over(b, sends_changes(b) ? 2 : 1, floats_of(b, unit) / b->owners);
+    submit(b, use->gather, unit);
 }
 
 static void prefetch(builder *b) {
@@ -91,8 +96,9 @@ static void need(builder *b, size_t unit) {
     begin_gather(b, unit);
     prefetch(b);
     if (b->state[unit].state == GATHERING) {
-        await(b, TACITI_PARTS_GATHER, unit);
+        await(b, b->state[unit].gather, unit);
         if (sends_changes(b)) pass_over(b, 1, floats_of(b, unit)); /* changes are added */
+        b->state[unit].shared = b->method->parts.secondary;
     }
     b->state[unit].state = PRESENT;
 }
@@ -192,6 +198,14 @@ static double pass_s(const taciti_cluster *cluster) {
     return 0;
 }
 
+tacit_status taciti_parts_owners(const taciti_scene *scene, const taciti_method *method, int *out) {
+    taciti_arrangement arrangement;
+    TACITI_TRY(taciti_plan_arrange(scene, method, &arrangement));
+    *out = method->parts.replicas ? arrangement.lanes : arrangement.lanes * arrangement.hosts;
+    taciti_arrangement_destroy(&arrangement);
+    return TACIT_OK;
+}
+
 tacit_status taciti_parts_build_step(const taciti_scene *scene, const taciti_method *method, double update_s,
                                      taciti_parts_plan *out) {
     const size_t units = out->job_count / TACITI_PARTS_CLASSES;
@@ -202,6 +216,7 @@ tacit_status taciti_parts_build_step(const taciti_scene *scene, const taciti_met
                  .first_unit = units - 1,
                  .update_s = update_s,
                  .pass_s = pass_s(scene->cluster)};
+    TACITI_TRY(taciti_parts_owners(scene, method, &b.owners));
     build(&b);
     return b.failed ? TACIT_E_MEMORY : TACIT_OK;
 }

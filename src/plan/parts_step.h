@@ -7,6 +7,9 @@
 
 #include "plan/parts.h"
 
+/* How many ranks divide a model's updates. */
+tacit_status taciti_parts_owners(const taciti_scene *scene, const taciti_method *method, int *out);
+
 /* Fills in the operations of a step as the network and the strategy make it. update_s: seconds at its end. out: with
  * its job_count. */
 tacit_status taciti_parts_build_step(const taciti_scene *scene, const taciti_method *method, double update_s,

@@ -50,7 +50,7 @@ typedef struct taciti_plan_compression {
     taciti_codec_setting forth, back; /* back.factor 0: as forth */
     taciti_feedback feedback;         /* what a rank keeps of its encodings, for memory */
     taciti_plan_way way;
-    bool adapts;    /* dense where that takes less time (adapt.policy payoff); order PARTS only */
+    bool adapts;    /* dense where that takes less time (adapt.policy payoff) */
     bool uneven;    /* one threshold for the whole model: some owners receive more than others */
     double busiest; /* bytes of the busiest host's link / those of even payloads; 0: taciti_predict() finds it */
 } taciti_plan_compression;
@@ -99,6 +99,8 @@ taciti_caution taciti_method_caution(const taciti_method *method, char *out, siz
 typedef struct taciti_scene {
     const taciti_profile *profile; /* in seconds */
     const taciti_layout *layout;   /* of taciti_profile_layout() */
+    const taciti_layout *coded;    /* for methods that compress: the same with what compress.layers leaves out in plain
+                                      buckets; NULL: all is compressed */
     const taciti_cluster *cluster; /* its links */
     const taciti_hosts *hosts;     /* the ranks: those of the cluster, or another number of them */
     taciti_placement placement;
@@ -107,6 +109,14 @@ typedef struct taciti_scene {
     bool bf16;                         /* ranks hold a bf16 copy of the parameters */
     double between_bit_per_s;          /* replaces the cluster's rate between hosts; 0: the cluster's */
 } taciti_scene;
+
+/* What compress.layers chooses of a scene's network: all where `coded` is NULL. */
+typedef struct taciti_plan_layers {
+    size_t tensors, coded_tensors, other_tensors; /* other: of no class (tensor/choice.h) */
+    double coded_share, other_share;              /* of the parameters */
+    const char *other;                            /* name of the first one, or NULL; borrowed */
+} taciti_plan_layers;
+taciti_plan_layers taciti_plan_layers_of(const taciti_scene *scene);
 
 /* Coefficient of variation of compute times that is assumed possible where the cluster's is unknown. */
 #define TACITI_PLAN_DOUBTFUL_CV 0.1

@@ -27,10 +27,11 @@
 #include "base/memory.h"
 #include "plan/compressed.h"
 #include "plan/footprint.h"
+#include "plan/layers.h"
 #include "plan/parts.h"
 #include "plan/rounds.h"
 #include "plan/uneven.h"
-#include "strategy/compression.h"
+#include "plan/waits.h"
 
 /* Draws of a simulation: enough for a mean that moves by less than cv / 50, few enough to be instant. */
 enum { DRAWS = 1 << 15, STEPS_MIN = 32, STEPS_MAX = 1024 };
@@ -160,11 +161,10 @@ static void find_bounds(const taciti_recursion_times *times, taciti_prediction *
 
 static tacit_status time_scenarios(model *m, const taciti_links *links, double link_error) {
     const double faster = link_error < 1 ? 1 - link_error : 0, slower = 1 + link_error;
-    const double even = has_parts(m) ? 1 : m->even, uneven = has_parts(m) ? 1 : m->uneven;
-    m->parts.spread[FAST_LINKS] = m->even; /* of sums alone */
-    m->parts.spread[SLOW_LINKS] = m->uneven;
-    TACITI_TRY(time_links(m, FAST_LINKS, links, faster, even * faster));
-    TACITI_TRY(time_links(m, SLOW_LINKS, links, slower, uneven * slower));
+    m->parts.spread[FAST_LINKS] = m->rounds.spread[FAST_LINKS] = m->even;
+    m->parts.spread[SLOW_LINKS] = m->rounds.spread[SLOW_LINKS] = m->uneven;
+    TACITI_TRY(time_links(m, FAST_LINKS, links, faster, faster));
+    TACITI_TRY(time_links(m, SLOW_LINKS, links, slower, slower));
     TACITI_TRY(time_links(m, NO_BYTES, links, 1, 0));
     TACITI_TRY(time_links(m, NO_MESSAGES, links, 0, 1));
     m->recursion.even[NO_STRAGGLERS] = true;
@@ -179,8 +179,8 @@ static tacit_status run(const taciti_scene *scene, const taciti_plan_options *op
     p->step_s = p->fast_links_s = p->slow_links_s = times[AS_IT_IS].step_s;
     p->compute_s = times[AS_IT_IS].compute_s - m->waits_s;
     p->exposed_s = beyond(p->step_s, p->compute_s);
-    p->transfer_s =
-        has_parts(m) ? taciti_parts_transfer_s(&m->parts) : taciti_rounds_transfer_s(&m->rounds) / m->recursion.every;
+    p->transfer_s = has_parts(m) ? taciti_parts_transfer_s(&m->parts)
+                                 : taciti_rounds_transfer_s(&m->rounds, AS_IT_IS) / m->recursion.every;
     p->transfer_s += m->waits_s;
     if (options->brief) return TACIT_OK;
     TACITI_TRY(find_uneven(scene->cluster, options, m, p));
@@ -190,33 +190,6 @@ static tacit_status run(const taciti_scene *scene, const taciti_plan_options *op
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
-
-static int log2_up(int n) {
-    int log = 0;
-    while (1 << log < n) log++;
-    return log;
-}
-
-/* Ranks tell rank 0 what their encodes have seen, which sends all of it to everybody along a tree, between the exchange
- * and the update (comm/collective.c). */
-static double agreement_s(const taciti_scene *s, const taciti_method *method, const taciti_links *links) {
-    const int ranks = s->hosts->ranks, levels = log2_up(ranks);
-    const int every = method->every > 0 ? method->every : 1;
-    if (ranks < 2) return 0;
-    const bool parts = method->order == TACITI_ORDER_PARTS;
-    const int codecs = (method->compression.codec != NULL) + (parts && method->gather.codec != NULL);
-    const double bytes = (double)taciti_compression_statistics_bytes(s->layout->bucket_count) * codecs;
-    const int messages = (codecs + parts) * (1 + levels); /* of parts, the norm as well */
-    return taciti_links_messages_s(links, s->hosts, messages, (1 + (double)levels) * ranks * bytes) / every;
-}
-
-/* A step that waits for an exchange of all ranks: from the end of backward to the messages, and back to the update.
- * What gossip waits for was handed over long before. */
-static double hand_over_s(const taciti_scene *s, const taciti_method *method) {
-    const bool equal = method->order == TACITI_ORDER_DENSE || method->order == TACITI_ORDER_PARTS;
-    const bool waits = equal && method->library == TACITI_LIBRARY_OURS;
-    return waits && s->hosts->ranks > 1 && s->cluster->hand_over_s > 0 ? s->cluster->hand_over_s : 0;
-}
 
 /* What of stretches does not hang on links; updates with what the method does more in every step. */
 static tacit_status fill_stretches(const taciti_scene *scene, model *m) {
@@ -229,7 +202,7 @@ static tacit_status fill_stretches(const taciti_scene *scene, model *m) {
         return TACIT_E_MEMORY;
     }
     double *updates = ready_s + buckets;
-    m->waits_s = agreement_s(scene, method, &m->links) + hand_over_s(scene, method);
+    m->waits_s = taciti_plan_waits_s(scene, method, &m->links);
     m->update_s = m->ready_s + count;
     m->behind_s = m->update_s + count;
     fill_ready(scene->profile, scene->layout, ready_s);
@@ -250,35 +223,14 @@ static void tear_down(model *m) {
     taciti_free(m->ready_s);
 }
 
-static tacit_status first_sum(const taciti_scene *scene, const taciti_method *method, taciti_compressed_sum *out) {
-    const size_t n = scene->layout->buckets[0].n;
-    return method->order == TACITI_ORDER_PARTS
-               ? taciti_compressed_half_of(scene, method, TACITI_PLAN_REDUCE_SCATTER, n, out)
-               : taciti_compressed_sum_of(scene, method, n, out);
-}
-
-/* How uneven payloads are, and the ends of the range: even ones, and TACITI_PLAN_UNEVEN. The range is that of the link
- * of the first bucket, which is even where all send to all. */
-static tacit_status find_uneven_payloads(const taciti_scene *scene, int64_t seed, model *m) {
-    taciti_plan_compression *c = &m->method.compression;
-    taciti_compressed_sum sum;
-    m->even = m->uneven = 1;
-    if (c->codec == NULL || !c->uneven || scene->hosts->ranks < 2) return TACIT_OK;
-    if (c->busiest <= 0) TACITI_TRY(taciti_uneven_load(scene, &m->method, seed, &c->busiest));
-    TACITI_TRY(first_sum(scene, &m->method, &sum));
-    m->even = fmin(1, 1 / sum.busiest);
-    m->uneven = fmax(1, TACITI_PLAN_UNEVEN / sum.busiest);
-    return TACIT_OK;
-}
-
 /* What parts of it need: links, and the recursion's ranks. */
 static tacit_status build_parts(const taciti_scene *scene, const taciti_method *method,
                                 const taciti_plan_options *options, model *m) {
     *m = (model){.method = *method};
     tacit_status status = taciti_links_create(scene, &m->links);
-    if (status == TACIT_OK) status = find_uneven_payloads(scene, options->seed, m);
+    if (status == TACIT_OK) status = taciti_uneven_range(scene, &m->method, options->seed, &m->even, &m->uneven);
     if (status == TACIT_OK) {
-        m->waits_s = agreement_s(scene, method, &m->links) + hand_over_s(scene, method);
+        m->waits_s = taciti_plan_waits_s(scene, method, &m->links);
         status = taciti_parts_create(scene, &m->method, m->waits_s, &m->parts);
     }
     if (status != TACIT_OK) {
@@ -295,7 +247,7 @@ static tacit_status build(const taciti_scene *scene, const taciti_method *method
     if (method->order == TACITI_ORDER_PARTS) return build_parts(scene, method, options, m);
     *m = (model){.method = *method};
     tacit_status status = taciti_links_create(scene, &m->links);
-    if (status == TACIT_OK) status = find_uneven_payloads(scene, options->seed, m);
+    if (status == TACIT_OK) status = taciti_uneven_range(scene, &m->method, options->seed, &m->even, &m->uneven);
     if (status == TACIT_OK)
         status = taciti_stretches_create(scene->layout, TACITI_STRETCHES_SINGLE, whole, &m->stretches);
     if (status == TACIT_OK) status = fill_stretches(scene, m);
@@ -335,19 +287,62 @@ static tacit_status check(const taciti_scene *scene, const taciti_method *method
                        scene->profile->name);
 }
 
-tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
-                            taciti_prediction *out) {
+/* ---- with its codec, or without ---------------------------------------------------------------------------------- */
+
+/* Whether a method whose sums adapt has to be predicted without its codec as well. Parts find out by themselves. */
+static bool has_choice(const taciti_method *method) {
+    return method->compression.adapts && method->compression.codec != NULL && method->order != TACITI_ORDER_PARTS;
+}
+
+static taciti_method without_codec(const taciti_method *method) {
+    taciti_method dense = *method;
+    dense.compression.codec = NULL;
+    return dense;
+}
+
+static tacit_status predict_one(const taciti_scene *scene, const taciti_method *method,
+                                const taciti_plan_options *options, taciti_prediction *out) {
     model m;
-    TACITI_TRY(check(scene, method));
     TACITI_TRY(build(scene, method, options, &m));
     const tacit_status status = predict(scene, options, &m, out);
     tear_down(&m);
     return status;
 }
 
+/* What adapts is dense where that keeps the communication thread busy for less time, and keeps its residuals. */
+tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
+                            taciti_prediction *out) {
+    taciti_scene own = *scene;
+    taciti_method m = *method;
+    taciti_prediction coded, dense;
+    TACITI_TRY(check(scene, method));
+    taciti_plan_choose_layout(&own, &m);
+    TACITI_TRY(predict_one(&own, &m, options, &coded));
+    if (has_choice(&m)) {
+        const taciti_method other = without_codec(&m);
+        TACITI_TRY(predict_one(&own, &other, options, &dense));
+        dense.memory_bytes = coded.memory_bytes;
+        dense.fits = coded.fits;
+        if (dense.transfer_s < coded.transfer_s) coded = dense;
+    }
+    *out = coded;
+    return TACIT_OK;
+}
+
+/* ---- rates ------------------------------------------------------------------------------------------------------- */
+
+/* Of some rates: their steps, and what their transfers take. */
+typedef struct rate_times {
+    double *step_s, *transfer_s;
+} rate_times;
+
+static double transfer_s_of(const model *m, size_t scenario) {
+    return has_parts(m) ? 0 : taciti_rounds_transfer_s(&m->rounds, scenario);
+}
+
 /* As many rates at once as there are scenarios. */
 static tacit_status run_rates(const taciti_scene *scene, model *m, const double *bit_per_s, size_t count,
-                              double *step_s) {
+                              rate_times out) {
     taciti_recursion_times times[TACITI_SCENARIOS];
     taciti_scene other = *scene;
     for (size_t i = 0; i < count; i++) {
@@ -359,33 +354,43 @@ static tacit_status run_rates(const taciti_scene *scene, model *m, const double 
         TACITI_TRY(status);
     }
     TACITI_TRY(run_model(m, times));
-    for (size_t i = 0; i < count; i++) step_s[i] = times[i].step_s;
+    for (size_t i = 0; i < count; i++) {
+        out.step_s[i] = times[i].step_s;
+        out.transfer_s[i] = transfer_s_of(m, i);
+    }
     return TACIT_OK;
 }
 
-tacit_status taciti_predict_rates(const taciti_scene *scene, const taciti_method *method,
-                                  const taciti_plan_options *options, const double *bit_per_s, size_t count,
-                                  double *step_s) {
+static tacit_status rates_of(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
+                             const double *bit_per_s, size_t count, rate_times out) {
     model m;
-    TACITI_TRY(check(scene, method));
     TACITI_TRY(build(scene, method, options, &m));
     tacit_status status = TACIT_OK;
     for (size_t at = 0; at < count && status == TACIT_OK; at += TACITI_SCENARIOS) {
         const size_t left = count - at, now = left < TACITI_SCENARIOS ? left : TACITI_SCENARIOS;
-        status = run_rates(scene, &m, bit_per_s + at, now, step_s + at);
+        status = run_rates(scene, &m, bit_per_s + at, now, (rate_times){out.step_s + at, out.transfer_s + at});
     }
     tear_down(&m);
     return status;
 }
 
-/* ---- verdict ----------------------------------------------------------------------------------------------------- */
-
-taciti_verdict taciti_verdict_of(const taciti_prediction *dense, const taciti_prediction *other) {
-    const double slow = dense->slow_links_s / other->slow_links_s, fast = dense->fast_links_s / other->fast_links_s;
-    const double error = fmax(dense->model_error, other->model_error);
-    taciti_verdict v = {.speedup = dense->step_s / other->step_s};
-    v.low = fmin(v.speedup, fmin(slow, fast)) * (1 - error);
-    v.high = fmax(v.speedup, fmax(slow, fast)) * (1 + error);
-    v.pays = v.low > 1;
-    return v;
+tacit_status taciti_predict_rates(const taciti_scene *scene, const taciti_method *method,
+                                  const taciti_plan_options *options, const double *bit_per_s, size_t count,
+                                  double *step_s) {
+    taciti_scene own = *scene;
+    taciti_method m = *method;
+    TACITI_TRY(check(scene, method));
+    taciti_plan_choose_layout(&own, &m);
+    double *block = taciti_calloc(3 * count + 1, sizeof *block);
+    if (block == NULL) return TACIT_E_MEMORY;
+    const rate_times coded = {step_s, block}, dense = {block + count, block + 2 * count};
+    const taciti_method other = without_codec(&m);
+    tacit_status status = rates_of(&own, &m, options, bit_per_s, count, coded);
+    if (status == TACIT_OK && has_choice(&m)) {
+        status = rates_of(&own, &other, options, bit_per_s, count, dense);
+        for (size_t i = 0; i < count; i++)
+            if (status == TACIT_OK && dense.transfer_s[i] < coded.transfer_s[i]) step_s[i] = dense.step_s[i];
+    }
+    taciti_free(block);
+    return status;
 }

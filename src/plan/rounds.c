@@ -22,6 +22,11 @@ typedef struct walk {
 
 /* ---- transfers --------------------------------------------------------------------------------------------------- */
 
+/* Whether buckets of this length are compressed. */
+static bool is_coded(const walk *w, size_t length) {
+    return w->method->compression.codec != NULL && !w->out->stretches->plain[length];
+}
+
 /* What every rank of a round asks of the links. */
 static tacit_status demands_of(walk *w, size_t round) {
     const taciti_scene *s = w->scene;
@@ -33,8 +38,8 @@ static tacit_status demands_of(walk *w, size_t round) {
     for (size_t i = 0; i < count; i++)
         w->demands[i * ranks] = taciti_allreduce_demand(s->hosts, NULL, ranks, placement, w->lengths[i].wire_bytes,
                                                         w->lengths[i].f32_bytes);
-    for (size_t i = 0; i < count && w->method->compression.codec != NULL; i++)
-        taciti_compressed_demand(&w->sums[i], &w->demands[i * ranks]);
+    for (size_t i = 0; i < count; i++)
+        if (is_coded(w, i)) taciti_compressed_demand(&w->sums[i], &w->demands[i * ranks]);
     return TACIT_OK;
 }
 
@@ -93,7 +98,7 @@ static tacit_status find_kind(walk *w, size_t first, const taciti_meeting *meeti
                                .ranks = members,
                                .f32_bytes = w->lengths[i].f32_bytes,
                                .codec = codec,
-                               .compressed = w->method->compression.codec != NULL,
+                               .compressed = is_coded(w, i),
                                .codec_s = w->sums[i].codec_s,
                                .fillings = w->sums[i].fillings,
                                .messages = w->sums[i].messages,
@@ -169,7 +174,7 @@ static tacit_status fill_lengths(walk *w) {
     for (size_t i = 0; i < w->out->stretches->length_count; i++) {
         const size_t n = w->out->stretches->lengths[i];
         w->lengths[i] = (taciti_length){.wire_bytes = w->method->wire->bound(NULL, n), .f32_bytes = n * sizeof(float)};
-        if (w->method->compression.codec == NULL) continue;
+        if (!is_coded(w, i)) continue;
         TACITI_TRY(taciti_compressed_sum_of(w->scene, w->method, n, &w->sums[i]));
         w->lengths[i] = w->sums[i].length;
     }
@@ -240,6 +245,7 @@ tacit_status taciti_rounds_create(const taciti_scene *scene, const taciti_method
     size_t meetings, members;
     measure(scene, method->topology, &meetings, &members);
     taciti_rounds r = {.period = method->topology == NULL ? 1 : method->topology->period, .stretches = stretches};
+    for (size_t c = 0; c < TACITI_SCENARIOS; c++) r.spread[c] = 1;
     r.list = taciti_calloc(r.period, sizeof *r.list);
     r.meetings = taciti_calloc(meetings + 1, sizeof *r.meetings);
     r.kind_of = taciti_calloc(2 * (meetings + 1), sizeof *r.kind_of);
@@ -276,7 +282,8 @@ tacit_status taciti_rounds_time(taciti_rounds *rounds, size_t scenario, const ta
     for (size_t kind = 0; kind < rounds->kind_count; kind++) {
         for (size_t i = 0; i < lengths; i++) {
             const taciti_transfer_time time = taciti_links_time(links, &rounds->transfers[kind * lengths + i]);
-            seconds[i] = latency * time.latency_s + bytes * time.bytes_s;
+            const double spread = rounds->transfers[kind * lengths + i].compressed ? rounds->spread[scenario] : 1;
+            seconds[i] = latency * time.latency_s + spread * bytes * time.bytes_s;
         }
         taciti_stretches_fill(rounds->stretches, seconds, own, behind);
         for (size_t k = 0; k < count; k++) {
@@ -305,14 +312,14 @@ void taciti_rounds_doubts(const taciti_rounds *rounds, const taciti_links *links
     *calibrated = sum > 0 ? known / sum : 0;
 }
 
-double taciti_rounds_transfer_s(const taciti_rounds *rounds) {
+double taciti_rounds_transfer_s(const taciti_rounds *rounds, size_t scenario) {
     double sum = 0;
     for (size_t t = 0; t < rounds->period; t++) {
         double max = 0;
         for (size_t g = 0; g < rounds->list[t].count; g++) {
             double seconds = 0;
             for (size_t k = 0; k < rounds->stretches->count; k++)
-                seconds += rounds->list[t].list[g].behind_s[k * TACITI_SCENARIOS];
+                seconds += rounds->list[t].list[g].behind_s[k * TACITI_SCENARIOS + scenario];
             max = seconds > max ? seconds : max;
         }
         sum += max;

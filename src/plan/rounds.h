@@ -19,8 +19,9 @@ typedef struct taciti_rounds {
     size_t *meetings_of; /* [kinds] number of meetings; in the same block */
     size_t meeting_count, kind_count, kind_room;
     int *members;
-    taciti_transfer *transfers;    /* [kinds][lengths] */
-    double *transfer_s, *behind_s; /* [kinds][stretches][TACITI_SCENARIOS]: what the meetings point to */
+    taciti_transfer *transfers;      /* [kinds][lengths] */
+    double spread[TACITI_SCENARIOS]; /* factors of the time of compressed bytes */
+    double *transfer_s, *behind_s;   /* [kinds][stretches][TACITI_SCENARIOS]: what the meetings point to */
 } taciti_rounds;
 
 /* Borrows scene, method and stretches. Returns owned; all transfer times are 0. */
@@ -35,7 +36,7 @@ tacit_status taciti_rounds_time(taciti_rounds *rounds, size_t scenario, const ta
 /* Shares of the total transfer time: its uncertainty, and the part covered by measurements. */
 void taciti_rounds_doubts(const taciti_rounds *rounds, const taciti_links *links, double *error, double *calibrated);
 
-/* Seconds of all buckets in scenario 0, of the busiest meeting of a round; mean over rounds. */
-double taciti_rounds_transfer_s(const taciti_rounds *rounds);
+/* Seconds of all buckets in a scenario, of the busiest meeting of a round; mean over rounds. */
+double taciti_rounds_transfer_s(const taciti_rounds *rounds, size_t scenario);
 
 #endif

@@ -29,11 +29,13 @@ static void append_runs(const taciti_layout *layout, taciti_stretches *s) {
     }
 }
 
-static size_t find_length(taciti_stretches *s, size_t n) {
+static size_t find_length(taciti_stretches *s, const taciti_bucket *bucket) {
     size_t at = 0;
-    while (at < s->length_count && s->lengths[at] != n) at++;
-    if (at == s->length_count) s->lengths[s->length_count++] = n;
-    return at;
+    while (at < s->length_count && (s->lengths[at] != bucket->n || s->plain[at] != bucket->plain)) at++;
+    if (at < s->length_count) return at;
+    s->lengths[at] = bucket->n;
+    s->plain[at] = bucket->plain;
+    return s->length_count++;
 }
 
 tacit_status taciti_stretches_create(const taciti_layout *layout, size_t single, bool whole, taciti_stretches *out) {
@@ -41,13 +43,14 @@ tacit_status taciti_stretches_create(const taciti_layout *layout, size_t single,
     taciti_stretches s = {.whole = whole};
     s.list = taciti_calloc(buckets, sizeof *s.list);
     s.lengths = taciti_calloc(3 * buckets, sizeof *s.lengths);
-    if (s.list == NULL || s.lengths == NULL) {
+    s.plain = taciti_calloc(buckets, sizeof *s.plain);
+    if (s.list == NULL || s.lengths == NULL || s.plain == NULL) {
         taciti_stretches_destroy(&s);
         return TACIT_E_MEMORY;
     }
     s.length_of = s.lengths + buckets;
     s.buckets = s.length_of + buckets;
-    for (size_t k = 0; k < buckets; k++) s.buckets[s.length_of[k] = find_length(&s, layout->buckets[k].n)]++;
+    for (size_t k = 0; k < buckets; k++) s.buckets[s.length_of[k] = find_length(&s, &layout->buckets[k])]++;
     if (buckets > single)
         append_runs(layout, &s);
     else
@@ -59,6 +62,7 @@ tacit_status taciti_stretches_create(const taciti_layout *layout, size_t single,
 void taciti_stretches_destroy(taciti_stretches *stretches) {
     taciti_free(stretches->list);
     taciti_free(stretches->lengths);
+    taciti_free(stretches->plain);
     *stretches = (taciti_stretches){0};
 }
 

@@ -32,8 +32,9 @@ typedef struct taciti_stretch {
 typedef struct taciti_stretches {
     taciti_stretch *list; /* owned, as all below */
     size_t count;
-    size_t *lengths; /* [length_count] floats: the different lengths of buckets */
+    size_t *lengths; /* [length_count] floats: the different lengths of buckets, plain ones apart */
     size_t *buckets; /* [length_count] how many have it */
+    bool *plain;     /* [length_count] these are not compressed */
     size_t length_count;
     size_t *length_of; /* [buckets] which of them */
     bool whole;        /* a stretch's own transfer is that of all its buckets */
@@ -43,7 +44,8 @@ typedef struct taciti_stretches {
 tacit_status taciti_stretches_create(const taciti_layout *layout, size_t single, bool whole, taciti_stretches *out);
 void taciti_stretches_destroy(taciti_stretches *stretches); /* {0} is fine */
 
-/* A quantity that every bucket of the same length has: of a stretch's own, and of all its buckets, [count] each. */
+/* A quantity that every bucket of the same entry of `lengths` has: of a stretch's own, and of all its buckets, [count]
+ * each. */
 void taciti_stretches_fill(const taciti_stretches *stretches, const double *of_length, double *own, double *behind);
 
 #endif

@@ -248,6 +248,7 @@ static void compressed_rows_of_all_codecs_are_listed_once(void **state) {
             const taciti_candidate *c = &g.candidates.list[i];
             if (c->method.compression.codec != *codec) continue;
             assert_ptr_equal(taciti_candidates_find(&g.candidates, c), c);
+            if (c->method.compression.adapts) continue;
             dense += strcmp(c->strategy, "dp") == 0;
             local += strcmp(c->strategy, "localsgd") == 0;
         }
@@ -255,6 +256,33 @@ static void compressed_rows_of_all_codecs_are_listed_once(void **state) {
                                 : (*codec)->selects                                                            ? 3
                                                                                                                : 1;
         assert_true(dense == expected && local == expected);
+    }
+}
+
+/* compress.codec auto of dp: the row of its codec, or dense, whichever sends for less time; and it keeps its residuals.
+ */
+static void the_automatic_choice_is_the_shorter_one(void **state) {
+    static const double RATES[] = {1e8, 1e9, 1e13};
+    const taciti_cluster_compression speed = {"int4", 1, 1.5e-9, 1e-9, 1e-9, 0.53};
+    double step_s[3];
+    (void)state;
+    set("compress.codec", "auto");
+    assert_int_equal(taciti_cluster_add_compression(&g.cluster, &speed), TACIT_OK);
+    make(NULL);
+    const taciti_candidate *automatic = find_label("dense auto int4"), *coded = find_label("dense int4"),
+                           *dense = find_label("dense f32");
+    assert_true(automatic->configured && !dense->configured && !coded->configured);
+    assert_int_equal(taciti_predict_rates(&g.scene, &automatic->method, &g.options, RATES, 3, step_s), TACIT_OK);
+    for (size_t r = 0; r < 3; r++) {
+        g.cluster.between.beta_s_per_byte = 8 / RATES[r];
+        predict();
+        const taciti_candidate *same = r < 2 ? coded : dense;
+        assert_true(fabs(automatic->prediction.nic_bytes / same->prediction.nic_bytes - 1) < 1e-9);
+        assert_true(automatic->prediction.step_s >= same->prediction.step_s); /* it goes on to tell what it sees */
+        assert_true(automatic->prediction.step_s < 1.001 * same->prediction.step_s);
+        assert_true(fabs(step_s[r] / automatic->prediction.step_s - 1) < 0.01); /* short messages: at 1 Gbit/s */
+        assert_true(fabs(automatic->prediction.memory_bytes - coded->prediction.memory_bytes) < 1);
+        assert_ptr_not_equal(taciti_candidates_compressed(&g.candidates), automatic);
     }
 }
 
@@ -317,6 +345,7 @@ int main(void) {
         TEST(compressed_steps_are_monotonic_in_the_rate),
         TEST(uneven_payloads_widen_the_range),
         TEST(compressed_rows_of_all_codecs_are_listed_once),
+        TEST(the_automatic_choice_is_the_shorter_one),
         TEST(only_wanted_topologies_are_made),
         TEST(curves_pass_through_the_plan),
     };

@@ -113,8 +113,7 @@ static taciti_recursion_times time_with(fixture *f, double gather_s, double redu
     r.steps = 2000;
     for (size_t job = 0; job < f->plan.job_count; job++)
         for (size_t c = 0; c < TACITI_SCENARIOS; c++)
-            f->plan.transfer_s[job * TACITI_SCENARIOS + c] =
-                (double)(c + 1) * (job < f->plan.job_count / 2 ? gather_s : reduce_s);
+            f->plan.transfer_s[job * TACITI_SCENARIOS + c] = (double)(c + 1) * (job < UNITS ? gather_s : reduce_s);
     assert_int_equal(taciti_parts_run(&f->plan, &r, times), TACIT_OK);
     assert_true(times[1].step_s >= times[0].step_s - 1e-12);
     return times[0];

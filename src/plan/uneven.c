@@ -80,7 +80,7 @@ static tacit_status price_tensors(const taciti_scene *scene, const taciti_plan_c
     size_t *n = taciti_calloc(layout->tensor_count, sizeof *n);
     if (n == NULL) return TACIT_E_MEMORY;
     for (size_t t = 0; t < layout->tensor_count; t++) {
-        n[t] = layout->tensors[t].n;
+        n[t] = layout->tensors[t].plain ? 0 : layout->tensors[t].n;
         m->scale[t] = taciti_compute_magnitude(seed, t);
     }
     taciti_uneven_shares(m->scale, n, layout->tensor_count, 1 / taciti_plan_factor(c), m->forth);
@@ -135,11 +135,15 @@ static double busiest_of(const taciti_layout *layout, const taciti_bucket *bucke
     return busiest_link(m, p->hosts);
 }
 
+/* Of what is compressed. */
 static double load_of(const taciti_layout *layout, model *m) {
     const int hosts = m->reduce.arrangement.hosts;
-    const double even = (double)layout->parameters * (m->even_forth + m->even_back) * (hosts - 1) / hosts;
+    size_t parameters = 0;
+    for (size_t t = 0; t < layout->tensor_count; t++) parameters += layout->tensors[t].plain ? 0 : layout->tensors[t].n;
+    const double even = (double)parameters * (m->even_forth + m->even_back) * (hosts - 1) / hosts;
     double busiest = 0;
-    for (size_t b = 0; b < layout->bucket_count; b++) busiest += busiest_of(layout, &layout->buckets[b], m);
+    for (size_t b = 0; b < layout->bucket_count; b++)
+        if (!layout->buckets[b].plain) busiest += busiest_of(layout, &layout->buckets[b], m);
     return even > 0 ? busiest / even : 1;
 }
 
@@ -157,7 +161,7 @@ static tacit_status allocate(const taciti_layout *layout, model *m) {
 tacit_status taciti_uneven_load(const taciti_scene *scene, const taciti_method *method, int64_t seed, double *out) {
     const taciti_plan_compression *c = &method->compression;
     const taciti_encoding encoding = taciti_plan_encoding(c);
-    model m = {.half = method->order == TACITI_ORDER_PARTS};
+    model m = {.half = method->order == TACITI_ORDER_PARTS && !method->parts.replicas};
     TACITI_TRY(taciti_plan_describe(scene, method, &encoding, false, &m.reduce));
     tacit_status status = allocate(scene->layout, &m);
     if (status == TACIT_OK) status = price_tensors(scene, c, seed, &m);
@@ -165,4 +169,28 @@ tacit_status taciti_uneven_load(const taciti_scene *scene, const taciti_method *
     taciti_free(m.scale);
     taciti_allreduce_destroy(&m.reduce);
     return status;
+}
+
+/* ---- the range of a prediction ----------------------------------------------------------------------------------- */
+
+static tacit_status first_sum(const taciti_scene *scene, const taciti_method *method, taciti_compressed_sum *out) {
+    size_t first = 0;
+    while (scene->layout->buckets[first].plain) first++;
+    const size_t n = scene->layout->buckets[first].n;
+    return method->order == TACITI_ORDER_PARTS
+               ? taciti_compressed_half_of(scene, method, TACITI_PLAN_REDUCE_SCATTER, n, out)
+               : taciti_compressed_sum_of(scene, method, n, out);
+}
+
+tacit_status taciti_uneven_range(const taciti_scene *scene, taciti_method *method, int64_t seed, double *even,
+                                 double *uneven) {
+    taciti_plan_compression *c = &method->compression;
+    taciti_compressed_sum sum;
+    *even = *uneven = 1;
+    if (c->codec == NULL || !c->uneven || scene->hosts->ranks < 2) return TACIT_OK;
+    if (c->busiest <= 0) TACITI_TRY(taciti_uneven_load(scene, method, seed, &c->busiest));
+    TACITI_TRY(first_sum(scene, method, &sum));
+    *even = fmin(1, 1 / sum.busiest);
+    *uneven = fmax(1, TACITI_PLAN_UNEVEN / sum.busiest);
+    return TACIT_OK;
 }

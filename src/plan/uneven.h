@@ -27,4 +27,10 @@ void taciti_uneven_shares(const double *s, const size_t *n, size_t count, double
  * those of even payloads. seed: of emulated compute. The method has a codec that sums by owners. */
 tacit_status taciti_uneven_load(const taciti_scene *scene, const taciti_method *method, int64_t seed, double *out);
 
+/* Finds method->compression.busiest where payloads are uneven, and the ends of the range as factors of transfers: even
+ * payloads, and TACITI_PLAN_UNEVEN. The range is that of the link of the first compressed bucket, which is even where
+ * all send to all. */
+tacit_status taciti_uneven_range(const taciti_scene *scene, taciti_method *method, int64_t seed, double *even,
+                                 double *uneven);
+
 #endif

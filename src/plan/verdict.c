@@ -8,7 +8,6 @@
 
 #include "plan/candidates.h"
 
-enum { FLAGS_BYTES = 128 };
 static const double TIE = 0.01; /* steps that differ by less are as fast as each other */
 
 /* ---- what stands out --------------------------------------------------------------------------------------------- */
@@ -30,9 +29,11 @@ const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candida
     return best;
 }
 
+/* The automatic choice is what it chooses, which has a row of its own. */
 static bool is_recommendable_sum(const taciti_candidate *c) {
-    return c->method.compression.codec != NULL && c->method.order == TACITI_ORDER_DENSE && c->priced &&
-           c->prediction.fits && c->caution != TACITI_CAUTION_STRONG;
+    return c->method.compression.codec != NULL && !c->method.compression.adapts &&
+           c->method.order == TACITI_ORDER_DENSE && c->priced && c->prediction.fits &&
+           c->caution != TACITI_CAUTION_STRONG;
 }
 
 const taciti_candidate *taciti_candidates_compressed(const taciti_candidates *candidates) {
@@ -93,14 +94,13 @@ const taciti_candidate *taciti_candidates_parts(const taciti_candidates *candida
 
 /* ---- the verdict ------------------------------------------------------------------------------------------------- */
 
-/* What to type for it. */
-static void write_flags(const taciti_method *m, char *out, size_t size) {
+int taciti_method_stage(const taciti_method *m) { return m->parts.passes == 2 ? 3 : m->parts.gradients ? 2 : 1; }
+
+void taciti_method_flags(const taciti_method *m, char *out, size_t size) {
     const bool gather = m->gather.codec == NULL && !m->parts.gather->lossless;
     const bool wire = m->compression.codec == NULL && !m->wire->lossless;
-    (void)snprintf(out, size, "--shard.stage %d%s%s%s%s%s",
-                   m->parts.passes == 2 ? 3
-                   : m->parts.gradients ? 2
-                                        : 1,
+    (void)snprintf(out, size, "--shard.stage %d%s%s%s%s%s%s%s", taciti_method_stage(m),
+                   m->parts.replicas ? " --shard.over host" : "", m->parts.secondary ? " --shard.secondary true" : "",
                    gather ? " --shard.gather " : "", gather ? m->parts.gather->name : "",
                    wire ? " --exchange.wire " : "", wire ? m->wire->name : "",
                    m->compression.adapts ? " --compress.codec auto" : "");
@@ -111,8 +111,8 @@ static taciti_verdict verdict_of_parts(const taciti_candidates *candidates, cons
                                        char text[TACITI_VERDICT_BYTES]) {
     const taciti_candidate *parts = taciti_candidates_parts(candidates);
     const double gib = dense->prediction.memory_bytes / 0x1p30;
-    char flags[FLAGS_BYTES];
-    if (parts != NULL) write_flags(&parts->method, flags, sizeof flags);
+    char flags[TACITI_FLAGS_BYTES];
+    if (parts != NULL) taciti_method_flags(&parts->method, flags, sizeof flags);
     if (parts == NULL)
         (void)snprintf(text, TACITI_VERDICT_BYTES,
                        "nothing fits: a replica takes %.2f GiB per rank without activations, and no --strategy shard "
@@ -124,6 +124,16 @@ static taciti_verdict verdict_of_parts(const taciti_candidates *candidates, cons
                        "%.2f GiB (%s)",
                        gib, parts->method.label, parts->prediction.memory_bytes / 0x1p30, flags);
     return (taciti_verdict){.speedup = 1, .low = 1, .high = 1};
+}
+
+taciti_verdict taciti_verdict_of(const taciti_prediction *dense, const taciti_prediction *other) {
+    const double slow = dense->slow_links_s / other->slow_links_s, fast = dense->fast_links_s / other->fast_links_s;
+    const double error = fmax(dense->model_error, other->model_error);
+    taciti_verdict v = {.speedup = dense->step_s / other->step_s};
+    v.low = fmin(v.speedup, fmin(slow, fast)) * (1 - error);
+    v.high = fmax(v.speedup, fmax(slow, fast)) * (1 + error);
+    v.pays = v.low > 1;
+    return v;
 }
 
 taciti_verdict taciti_candidates_verdict(const taciti_candidates *candidates, char text[TACITI_VERDICT_BYTES]) {

@@ -237,7 +237,8 @@ tacit_status taciti_settings_complete(taciti_settings *settings) {
 
 /* ---- buckets ----------------------------------------------------------------------------------------------------- */
 
-static tacit_status mark_plain(const char *layers, taciti_layout *layout) {
+tacit_status taciti_settings_mark_layers(const taciti_settings *settings, taciti_layout *layout) {
+    const char *layers = settings->compress.layers.text;
     size_t compressed = 0;
     bool *chosen = taciti_calloc(layout->tensor_count + 1, sizeof *chosen);
     if (chosen == NULL) return TACIT_E_MEMORY;
@@ -254,7 +255,7 @@ static tacit_status mark_plain(const char *layers, taciti_layout *layout) {
 tacit_status taciti_settings_seal(const taciti_settings *settings, taciti_layout *layout) {
     const taciti_compression_setup setup = taciti_settings_compression(settings);
     const size_t bucket_bytes = (size_t)settings->exchange.bucket_bytes;
-    if (setup.codec != NULL || setup.gather != NULL) TACITI_TRY(mark_plain(settings->compress.layers.text, layout));
+    if (setup.codec != NULL || setup.gather != NULL) TACITI_TRY(taciti_settings_mark_layers(settings, layout));
     return taciti_settings_strategy(settings)->parts ? taciti_layout_seal_units(layout, bucket_bytes)
                                                      : taciti_layout_seal(layout, bucket_bytes);
 }

@@ -65,6 +65,9 @@ tacit_status taciti_settings_complete(taciti_settings *settings);
  * parts, and apart where compress.layers ends. Returns E_CONFIG for a choice that suits no tensor. Not collective. */
 tacit_status taciti_settings_seal(const taciti_settings *settings, taciti_layout *layout);
 
+/* Marks the tensors that compress.layers leaves out as plain, for the next seal. Errors as above. Not collective. */
+tacit_status taciti_settings_mark_layers(const taciti_settings *settings, taciti_layout *layout);
+
 /* Checks the compression and calls the strategy's check(): returns E_CONFIG if they cannot be used with these options
  * on these hosts. hosts NULL: checks only what does not depend on ranks. */
 tacit_status taciti_settings_check(const taciti_settings *settings, const taciti_hosts *hosts);

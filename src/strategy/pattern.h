@@ -29,16 +29,19 @@ typedef struct taciti_parts {
     int passes;     /* that gather parameters: 1 the forward pass, 2 the backward pass as well */
     bool gradients; /* the sum of one unit at most is under way while another unit's gradients are written */
     const taciti_codec *gather;    /* number format of the gathers; that of the sums is the wire */
-    const taciti_codec *automatic; /* what compresses gathers with compress.codec auto */
+    const taciti_codec *automatic; /* what compresses gathers with compress.codec auto; NULL: nothing */
+    bool replicas;  /* the ranks of a host hold all parts between them, as on every other host: gathers stay inside, and
+                       the sums of a part go on between hosts, to all that hold it */
+    bool secondary; /* the ranks of a host keep between them what was gathered: a second gather stays inside */
     bool coded; /* gathers are compressed: changes of parameters with one pass, else their values. The planner sets it
                    for memory() */
 
     /* How ranks are arranged for its sums and gathers. */
     taciti_placement (*placement)(const taciti_hosts *hosts, taciti_placement requested);
 
-    /* What the largest part of so many ranks takes, as taciti_strategy.memory. */
+    /* What the largest part takes, that of the first rank, as taciti_strategy.memory. */
     void (*memory)(const struct taciti_parts *parts, const taciti_layout *layout, const taciti_optim_options *optim,
-                   int ranks, taciti_strategy_memory *out);
+                   const taciti_arrangement *arrangement, taciti_strategy_memory *out);
 } taciti_parts;
 
 typedef struct taciti_pattern {

@@ -381,6 +381,7 @@ const taciti_strategy taciti_strategy_shard = {
     .options_size = sizeof(taciti_shard_options),
     .label = "stage",
     .check_compression = shard_check_compression,
+    .check_exchange = taciti_shard_check_exchange,
     .patterns = taciti_shard_patterns,
     .create = shard_create,
     .start = shard_start,

@@ -129,6 +129,8 @@ taciti_range taciti_shard_range(const taciti_bucket *bucket, taciti_shard_part p
 
 /* One range per rank and bucket; every rank that can be a lane is one, so that all own something. */
 taciti_placement taciti_shard_placement(const taciti_hosts *hosts, taciti_placement requested);
+/* The same, by hosts whatever is requested: shard.over host, shard.secondary. */
+taciti_placement taciti_shard_placement_by_hosts(const taciti_hosts *hosts, taciti_placement requested);
 taciti_exchange_options taciti_shard_reduce_options(const taciti_strategy_context *context);
 taciti_exchange_options taciti_shard_gather_options(const taciti_strategy_context *context);
 taciti_half taciti_shard_reduce_part(const taciti_shard_options *options); /* of an all-reduce */
@@ -151,7 +153,7 @@ static inline bool taciti_shard_drops_gradients(const taciti_shard *s) {
 /* shard_options.c: refuses a compression that has no meaning in parts, and parts that these hosts cannot have. */
 tacit_status taciti_shard_check(const taciti_shard_options *options, const taciti_compression_setup *compression);
 tacit_status taciti_shard_check_hosts(const void *options, const taciti_hosts *hosts);
-tacit_status taciti_shard_check_exchange(const taciti_shard_options *options, const taciti_exchange_options *exchange);
+tacit_status taciti_shard_check_exchange(const void *options, const taciti_exchange_options *exchange);
 
 /* What auto compresses gathers with: changes allow fewer bits than values. */
 const char *taciti_shard_gather_codec(const void *options);
@@ -176,6 +178,11 @@ size_t taciti_shard_room(const taciti_layout *layout);
 size_t taciti_shard_gathers(const taciti_layout *layout, size_t unit, int64_t stage);
 void taciti_shard_memory(const taciti_strategy_context *context, size_t passes, taciti_strategy_memory *out);
 tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, size_t *out);
+void taciti_shard_memory_of_parts(const taciti_parts *parts, const taciti_layout *layout,
+                                  const taciti_optim_options *optim, const taciti_arrangement *arrangement,
+                                  taciti_strategy_memory *out);
+
+/* shard_patterns.c */
 tacit_status taciti_shard_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count);
 
 /* shard_traffic.c: bytes on the wire. */

@@ -2,8 +2,6 @@
  *
  * The memory that strategy shard takes.
  */
-#include <stdio.h>
-
 #include "base/log.h"
 #include "strategy/shard.h"
 
@@ -123,39 +121,18 @@ void taciti_shard_memory(const taciti_strategy_context *context, size_t passes, 
 
 /* ---- what the planner prices ------------------------------------------------------------------------------------- */
 
-static void memory_of_parts(const taciti_parts *parts, const taciti_layout *layout, const taciti_optim_options *optim,
-                            int ranks, taciti_strategy_memory *out) {
-    const owner first = {layout, {0, ranks}, {0, ranks}}; /* no part is larger than rank 0's */
+void taciti_shard_memory_of_parts(const taciti_parts *parts, const taciti_layout *layout,
+                                  const taciti_optim_options *optim, const taciti_arrangement *arrangement,
+                                  taciti_strategy_memory *out) {
+    const taciti_shard_part share = taciti_shard_share_of(arrangement, 0),
+                            part = taciti_shard_part_of(arrangement, 0, 0);
+    const owner first = {layout, parts->replicas ? share : part, parts->replicas || parts->secondary ? share : part};
     find_memory(&first, parts->passes == 2 ? 3 : parts->gradients ? 2 : 1, 1, optim, out);
     if (parts->coded || !parts->gather->lossless) out->parameters += own_floats(&first) * sizeof(float);
     if (parts->coded && parts->passes == 1) out->parameters += layout->n * sizeof(float); /* changes */
 }
 
-tacit_status taciti_shard_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
-    static const char *const GATHERS[] = {[TACITI_SHARD_F32] = "f32", [TACITI_SHARD_BF16] = "bf16"};
-    const taciti_shard_options *o = options;
-    *count = 0;
-    if (o->over != TACITI_SHARD_OVER_ALL || o->secondary)
-        return taciti_fail(TACIT_E_CONFIG, "tacit plan has no prices of shard.over host and shard.secondary yet: leave "
-                                           "them out");
-    for (int stage = 3; stage > 0; stage--)
-        for (int gather = TACITI_SHARD_F32; gather <= TACITI_SHARD_BF16; gather++) {
-            taciti_pattern *p = &out[(*count)++];
-            *p = (taciti_pattern){.order = TACITI_ORDER_PARTS,
-                                  .every = 1,
-                                  .parts = {.passes = stage == 3 ? 2 : 1,
-                                            .gradients = stage >= 2,
-                                            .gather = taciti_codec_find(GATHERS[gather]),
-                                            .automatic = taciti_codec_find(
-                                                taciti_shard_gather_codec(&(taciti_shard_options){.stage = stage})),
-                                            .placement = taciti_shard_placement,
-                                            .memory = memory_of_parts},
-                                  .compresses = true,
-                                  .configured = stage == o->stage && gather == o->gather};
-            (void)snprintf(p->label, sizeof p->label, "shard %d", stage);
-        }
-    return TACIT_OK;
-}
+/* ---- what create() allocates ------------------------------------------------------------------------------------- */
 
 tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, size_t *out) {
     const taciti_shard_options *o = context->options;

@@ -104,7 +104,8 @@ tacit_status taciti_shard_check_hosts(const void *options, const taciti_hosts *h
                        "it out, or start more ranks per host");
 }
 
-tacit_status taciti_shard_check_exchange(const taciti_shard_options *o, const taciti_exchange_options *exchange) {
+tacit_status taciti_shard_check_exchange(const void *options, const taciti_exchange_options *exchange) {
+    const taciti_shard_options *o = options;
     const bool by_hosts = o->over == TACITI_SHARD_OVER_HOST || o->secondary;
     if (by_hosts && exchange->scheme == TACITI_SCHEME_FLAT)
         return taciti_fail(TACIT_E_CONFIG, "exchange.scheme flat: shard.%s divides by hosts; leave one of them out",

@@ -28,12 +28,17 @@ taciti_placement taciti_shard_placement(const taciti_hosts *hosts, taciti_placem
                               .contiguous = true};
 }
 
+taciti_placement taciti_shard_placement_by_hosts(const taciti_hosts *hosts, taciti_placement requested) {
+    requested.scheme = TACITI_SCHEME_HOSTS;
+    return taciti_shard_placement(hosts, requested);
+}
+
 taciti_exchange_options taciti_shard_reduce_options(const taciti_strategy_context *context) {
     const taciti_shard_options *o = context->options;
     taciti_exchange_options out = *context->exchange_options;
-    taciti_placement placement = taciti_exchange_placement(&out);
-    if (o->over == TACITI_SHARD_OVER_HOST || o->secondary) placement.scheme = TACITI_SCHEME_HOSTS;
-    placement = taciti_shard_placement(taciti_comm_hosts(context->comm), placement);
+    const bool by_hosts = o->over == TACITI_SHARD_OVER_HOST || o->secondary;
+    const taciti_placement placement = (by_hosts ? taciti_shard_placement_by_hosts : taciti_shard_placement)(
+        taciti_comm_hosts(context->comm), taciti_exchange_placement(&out));
     out.scheme = (int)placement.scheme;
     out.lanes = placement.lanes;
     out.contiguous = placement.contiguous;

@@ -78,6 +78,9 @@ typedef struct taciti_strategy {
      * it as well. NULL: every compression that taciti_compression_check() takes is legal. Not collective. */
     tacit_status (*check_compression)(const void *options, const taciti_compression_setup *compression);
 
+    /* The same for the options of the exchange. NULL: all are legal. Not collective. */
+    tacit_status (*check_exchange)(const void *options, const taciti_exchange_options *exchange);
+
     /* Lists the *count patterns that the planner prices: that of these options, and alternatives worth comparing.
      * 0: it cannot price this strategy. Returns E_CONFIG for options that no pattern describes. The patterns borrow
      * from `options`. Not collective. */

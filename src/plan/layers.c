@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/layers.h"
+
+#include "tensor/choice.h"
+
+static bool compresses_some(const taciti_layout *layout) {
+    for (size_t b = 0; b < layout->bucket_count; b++)
+        if (!layout->buckets[b].plain) return true;
+    return false;
+}
+
+void taciti_plan_choose_layout(taciti_scene *scene, taciti_method *method) {
+    const bool compresses = method->compression.codec != NULL || method->gather.codec != NULL;
+    if (scene->coded == NULL || !compresses) return;
+    if (compresses_some(scene->coded))
+        scene->layout = scene->coded;
+    else
+        method->compression = method->gather = (taciti_plan_compression){.codec = NULL};
+}
+
+taciti_plan_layers taciti_plan_layers_of(const taciti_scene *s) {
+    const taciti_layout *layout = s->coded != NULL ? s->coded : s->layout;
+    taciti_plan_layers l = {.tensors = layout->tensor_count};
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        const taciti_tensor *tensor = &layout->tensors[t];
+        const double share = (double)tensor->n / (double)layout->parameters;
+        const bool other = taciti_tensor_class_of(tensor->name) == TACITI_TENSOR_OTHER;
+        if (other && l.other_tensors == 0) l.other = tensor->name;
+        l.coded_tensors += !tensor->plain;
+        l.coded_share += tensor->plain ? 0 : share;
+        l.other_tensors += other;
+        l.other_share += other ? share : 0;
+    }
+    return l;
+}
