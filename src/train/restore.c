@@ -128,11 +128,12 @@ static tacit_status resume_updates(taciti_trainer *trainer, const origin *from, 
 static taciti_resumption resumption_of(const taciti_trainer *trainer, const origin *from) {
     const json_int_t ranks = json_integer_value(json_object_get(from->ckpt.meta, "ranks"));
     const json_int_t formers = from->replicas > 0 ? from->replicas : ranks;
-    const taciti_strategy *former = taciti_strategy_find(from->strategy);
-    if (trainer->from_mean || former == NULL) return TACITI_RESUME_FROM_MEAN;
-    if (former != trainer->strategy) /* of equal replicas only residuals belong to ranks, and these mean the same */
-        return former->replicas_equal && trainer->strategy->replicas_equal ? TACITI_RESUME_REGROUPED
-                                                                           : TACITI_RESUME_FROM_MEAN;
+    const taciti_strategy *former = taciti_strategy_find(from->strategy), *now = trainer->strategy;
+    const bool same = strcmp(from->strategy, now->name) == 0;
+    /* Of equal replicas only residuals belong to ranks, and these mean the same. */
+    const bool alike = former != NULL && former->replicas_equal && now->replicas_equal;
+    if (trainer->from_mean || (!same && !alike)) return TACITI_RESUME_FROM_MEAN;
+    if (!same) return TACITI_RESUME_REGROUPED;
     return formers == trainer->ranks ? TACITI_RESUME_EXACTLY : TACITI_RESUME_REGROUPED;
 }
 
