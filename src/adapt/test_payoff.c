@@ -116,6 +116,37 @@ static void a_link_that_changes_is_noticed(void **state) {
     end(&r);
 }
 
+/* What is not in use is tried when a step takes half as long again or two thirds, and not before. */
+static void only_a_large_change_is_a_reason_to_try(void **state) {
+    (void)state;
+    static const struct {
+        double times;
+        bool tried;
+    } CASES[] = {{1.4, false}, {1 / 1.4, false}, {1.6, true}, {1 / 1.6, true}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        run r;
+        begin(&r, 8);
+        go(&r, 40, 0.2, 0.02);
+        assert_true(r.decision.factor == 8);
+        r.coded = 0;
+        go(&r, 20, 0.2, 0.02 * CASES[i].times);
+        assert_int_equal(r.coded < 20, CASES[i].tried);
+        end(&r);
+    }
+}
+
+/* After 256, 512, ... and then every 4096 steps, two steps each; one in seven of these takes another. */
+static void trials_become_rare(void **state) {
+    (void)state;
+    run r;
+    begin(&r, 8);
+    go(&r, 12 + 256 + 512 + 1024 + 2048 + 4096 + 100, 0.2, 0.05);
+    const int64_t coded = r.coded;
+    go(&r, 5 * 4096, 0.2, 0.05);
+    assert_in_range(5 * 4096 - (r.coded - coded), 5 * 2 - 2, 5 * 3);
+    end(&r);
+}
+
 /* State and decision are plain bytes: a copy goes on as the original. */
 static void a_copy_goes_on_alike(void **state) {
     (void)state;
@@ -194,7 +225,9 @@ static void no_more_bits_are_dropped_than_pay(void **state) {
     static const struct {
         cluster c;
         double factor;
-    } CASES[] = {{{.busy = {{0.8}, {0.4}, {0.2}, {0.1}}}, 8},
+    } CASES[] = {{{.busy = {{0.8}, {0.77}, {0.9}, {0.9}}}, 1},
+                 {{.busy = {{0.8}, {0.75}, {0.9}, {0.9}}}, 2},
+                 {{.busy = {{0.8}, {0.4}, {0.2}, {0.1}}}, 8},
                  {{.busy = {{0.8}, {0.4}, {0.2}, {0.195}}}, 4},
                  {{.busy = {{0.8}, {0.4}, {0.39}, {0.385}}}, 2},
                  {{.busy = {{0.8}, {0.79}, {0.78}, {0.9}}}, 1},
@@ -249,6 +282,8 @@ int main(void) {
         cmocka_unit_test(a_fast_link_is_left_alone),
         cmocka_unit_test(a_link_that_changes_is_noticed),
         cmocka_unit_test(buckets_that_the_codec_slows_stay_dense),
+        cmocka_unit_test(only_a_large_change_is_a_reason_to_try),
+        cmocka_unit_test(trials_become_rare),
         cmocka_unit_test(a_copy_goes_on_alike),
         cmocka_unit_test(no_more_bits_are_dropped_than_pay),
         cmocka_unit_test(each_bucket_has_its_own_numbers),
