@@ -163,8 +163,7 @@ static void what_does_not_fit_is_refused(void **state) {
     o.estimate = false, o.feedback = false;
     refused((taciti_compression_setup){.codec = topk, .options = &o}, "--compress.decay 1");
     o.decay = 1, o.residual = TACITI_RESIDUAL_BF16;
-    refused((taciti_compression_setup){.codec = topk, .options = &o},
-            "there is no residual to store; leave it out");
+    refused((taciti_compression_setup){.codec = topk, .options = &o}, "there is no residual to store; leave it out");
     o.feedback = true, o.momentum = 0.5;
     refused((taciti_compression_setup){.codec = topk, .options = &o}, "or --compress.momentum 0");
     o.momentum = 0, o.estimate = true;

@@ -36,11 +36,12 @@ static tacit_status check_space(const taciti_trainer *trainer, const taciti_stat
     if (trainer->rank != 0 || statvfs(folder, &disk) != 0) return TACIT_OK;
     const double available = (double)disk.f_bavail * (double)disk.f_frsize;
     const double needed = checkpoint_bytes(trainer, state);
+    const int digits = needed * MIB < 10 ? 2 : 0;
     if (needed <= available) return TACIT_OK;
     return taciti_fail(TACIT_E_IO,
-                       "%s: a checkpoint needs %.3g MiB, the disk has %.3g MiB; make room, use another --run.dir, or "
+                       "%s: a checkpoint needs %.*f MiB, the disk has %.*f MiB; make room, use another --run.dir, or "
                        "--train.save_every -1 for a run without checkpoints",
-                       folder, needed * MIB, available * MIB);
+                       folder, digits, needed * MIB, digits, available * MIB);
 }
 
 /* Where ranks write parts of their own, a host that does not share the folder would be found at the first checkpoint.
