@@ -210,12 +210,15 @@ static void compare_ratios(taciti_comm *comm, void *context) {
 
 static void sizes_of_sketches_change_no_bit_of_integers(void **state) {
     (void)state;
-    static const double RATIOS[] = {1, 2, 12};
-    for (int ring = TACITI_RING_U32; ring < TACITI_RINGS; ring++)
-        for (size_t r = 0; r < sizeof RATIOS / sizeof *RATIOS; r++) {
-            const trial t = {.codec = "tagc", .ratio = RATIOS[r], .ring = ring, .feedback = ERRORS, .factor = 5};
-            try_all(compare_ratios, &t);
-        }
+    static const double RATIOS[] = {1, 2, 12}; /* all of them with both rings: test_sketch_message.c */
+    for (int r = 0; r < 3; r++) {
+        const trial t = {.codec = "tagc",
+                         .ratio = RATIOS[r],
+                         .ring = r % 2 == 0 ? TACITI_RING_U16 : TACITI_RING_U32,
+                         .feedback = ERRORS,
+                         .factor = 5};
+        try_all(compare_ratios, &t);
+    }
 }
 
 /* ---- nothing is lost --------------------------------------------------------------------------------------------- */
