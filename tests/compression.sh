@@ -165,6 +165,6 @@ expect "gossip does not compress" 3 "does not compress" "$tacit" train "${topk[@
 expect "a factor of a codec without one" 3 "sends every element" "$tacit" train --compress.codec int8 --compress.factor 9 --run.dir "$work/no"
 expect "a policy without a codec" 3 "give --compress.codec topk" "$tacit" train --adapt.policy gravac --run.dir "$work/no"
 expect "momentum that is never frozen" 3 "optim.freeze N" "$tacit" train --compress.codec onebit --compress.what momentum --run.dir "$work/no"
-expect "momentum of averages" 3 "does not send gradients" "$tacit" train "${onebit[@]}" --strategy localsgd --run.dir "$work/no"
+expect "momentum of averages" 3 "has no momentum of the whole model" "$tacit" train "${onebit[@]}" --strategy localsgd --run.dir "$work/no"
 expect "SGD has no second moment" 3 "optim.name adamw" "$tacit" train --optim.name sgd --optim.freeze 5 --run.dir "$work/no"
 finish_checks

@@ -65,7 +65,7 @@ static void laws(taciti_comm *comm, int native, bool apart) {
 
 /* All sit in the library, silent for longer than comm.timeout; then everybody goes on. */
 static void a_long_call_is_no_death(taciti_comm *comm, bool apart) {
-    enum { TRIAL = 20 };
+    enum { TRIAL = 20, TRIES = 4 };
     float in[1024] = {0}, out[1024];
     call c = {0, TRIAL, apart, in, out, sizeof in / sizeof *in};
     CHECK(taciti_comm_barrier(comm) == TACIT_OK);
@@ -74,12 +74,17 @@ static void a_long_call_is_no_death(taciti_comm *comm, bool apart) {
     double times = LONG_S * 1e9 * TRIAL / (double)(taciti_now_ns() - begin_ns) + 1;
     CHECK(taciti_comm_allreduce_f64(comm, &times, 1, TACITI_OP_MAX) == TACIT_OK);
     c.times = times < 1e6 ? (int)times : 1000000;
-    begin_ns = taciti_now_ns();
-    for (int i = 0; i < 2; i++) {
-        run(comm, run_call, &c);
-        CHECK(taciti_comm_barrier(comm) == TACIT_OK);
+    double seconds = 0;
+    for (int tries = 0; tries < TRIES && seconds < LONG_S / 2; tries++, c.times *= 3) { /* a busy machine became fast */
+        begin_ns = taciti_now_ns();
+        for (int i = 0; i < 2; i++) {
+            run(comm, run_call, &c);
+            CHECK(taciti_comm_barrier(comm) == TACIT_OK);
+        }
+        seconds = (double)(taciti_now_ns() - begin_ns) * 1e-9;
+        CHECK(taciti_comm_allreduce_f64(comm, &seconds, 1, TACITI_OP_MAX) == TACIT_OK);
     }
-    CHECK((double)(taciti_now_ns() - begin_ns) > LONG_S * 1e9 / 2); /* it was long, however fast the machine became */
+    CHECK(seconds >= LONG_S / 2);
     CHECK(taciti_comm_health(comm) == TACIT_OK);
 }
 
