@@ -105,7 +105,7 @@ static bool is_hidden(double waits) { return waits > 0 && waits < HIDDEN; }
 /* ---- choices ----------------------------------------------------------------------------------------------------- */
 
 static int64_t best_of(const state *s) {
-    double min = INFINITY;
+    double min = HUGE_VAL;
     int64_t k = 0;
     for (int64_t i = 0; i < s->count; i++) min = fmin(min, time_of(s, i));
     while (k < s->count - 1 && min < MARGIN * time_of(s, k) && !is_hidden(median(s->kinds[k].waits))) k++;
