@@ -126,6 +126,10 @@ check "dp sends the residuals of parts" look 'a, b, c = (steps(f"left-{how}")[4]
 assert abs(a["grad_norm"] - b["grad_norm"]) < 1e-4 * a["grad_norm"] < 1e-2 * abs(a["grad_norm"] - c["grad_norm"]), (a, b, c)'
 check "and says so" grep -q "residuals of 3 ranks go on at 3" "$work/left-dp.out"
 check "none sends none, and says so" grep -q "residuals of 3 ranks (compress.codec topk) are dropped" "$work/left-none.out"
+run 3 sums --compress.codec topk --compress.factor 5 >/dev/null 2>&1
+for how in dp shard; do fork sums "sums-$how"; run 3 "sums-$how" --strategy $how --compress.codec topk --resume >"$work/sums-$how.out" 2>&1; done
+check "residuals of sums go on in dp, without a word" bash -c "! grep -q 'residuals' '$work/sums-dp.out'"
+check "and are dropped in shard, with one" grep -q "residuals of sums are dropped" "$work/sums-shard.out"
 fork c-topk left-omni; expect "a codec without residuals says so" 0 'residuals of 3 ranks .* are dropped' shard 3 left-omni --shard.stage 1 --compress.codec omnireduce --resume
 fork s1 plain-c; check "plain parts go on compressed" coded topk 3 plain-c --resume
 check "with the loss of plain parts" look 'near("s1", "plain-c", 5e-2)'

@@ -158,6 +158,23 @@ static inline double taciti_codec_expected_bytes(const taciti_codec *codec, cons
 
 static inline bool taciti_codec_has_factor(const taciti_codec *codec) { return codec->selects || codec->rungs != NULL; }
 
+/* The index of the last rung up to that factor, at least the first; 0: the last of all. */
+static inline size_t taciti_codec_rung_at(const taciti_codec_rung *rungs, double factor) {
+    size_t rung = 0;
+    while (rungs[rung + 1].factor > 0 && (factor == 0 || rungs[rung + 1].factor <= factor)) rung++;
+    return rung;
+}
+
+/* Counts n elements all of which were sent. tally NULL: not wanted. */
+static inline void taciti_codec_count_all(taciti_codec_tally *tally, double squares_in, double squares_out, size_t n) {
+    if (tally == NULL) return;
+    tally->squares_in += squares_in;
+    tally->squares_out += squares_out;
+    tally->n += n;
+    tally->selected += n;
+    tally->near += n;
+}
+
 /* The codec of the numbers that it sends at that factor (0: the last): itself, if it has no rungs. Any thread. */
 const taciti_codec *taciti_codec_at(const taciti_codec *codec, double factor);
 

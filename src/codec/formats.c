@@ -35,22 +35,14 @@ static size_t bytes_in(int id, const void *options, size_t n) {
     return taciti_value_format_at(id)->bytes(&values, n);
 }
 
-static void add_to_tally(taciti_codec_tally *tally, const taciti_squares *squares, size_t n) {
-    tally->squares_in += squares->in;
-    tally->squares_out += squares->out;
-    tally->n += n;
-    tally->selected += n;
-    tally->near += n;
-}
-
 static tacit_status encode_in(int id, const taciti_codec_call *call, const float *x, size_t n, void *out, float *error,
                               size_t *bytes) {
     const taciti_value_format *format = taciti_value_format_at(id);
     const taciti_values_options values = values_options(call->options);
-    taciti_squares squares;
+    taciti_squares squares = {0, 0};
     *bytes = format->bytes(&values, n);
     format->encode(&values, x, n, out, error, call->tally != NULL ? &squares : NULL);
-    if (call->tally != NULL) add_to_tally(call->tally, &squares, n);
+    taciti_codec_count_all(call->tally, squares.in, squares.out, n);
     return TACIT_OK;
 }
 

@@ -33,11 +33,11 @@ static const rung_format FORMATS[] = {
 static const taciti_codec_rung TO_4_BITS[] = {{2, "bf16"}, {4, "int8"}, {8, "int4"}, {0, NULL}};
 static const taciti_codec_rung TO_8_BITS[] = {{2, "bf16"}, {4, "int8"}, {0, NULL}};
 
-static taciti_values_options options_of(uint32_t rung) {
+static taciti_values_options options_of(size_t rung) {
     return (taciti_values_options){.block = BLOCK, .hadamard = FORMATS[rung].hadamard};
 }
 
-static size_t numbers_bytes(uint32_t rung, size_t n) {
+static size_t numbers_bytes(size_t rung, size_t n) {
     const taciti_values_options values = options_of(rung);
     return taciti_value_format_at(FORMATS[rung].id)->bytes(&values, n);
 }
@@ -46,38 +46,24 @@ static size_t numbers_bytes(uint32_t rung, size_t n) {
 static size_t bound(const void *options, size_t n) {
     size_t bytes = 0;
     (void)options;
-    for (uint32_t rung = 0; rung < sizeof FORMATS / sizeof *FORMATS; rung++)
+    for (size_t rung = 0; rung < sizeof FORMATS / sizeof *FORMATS; rung++)
         bytes = numbers_bytes(rung, n) > bytes ? numbers_bytes(rung, n) : bytes;
     return HEAD + bytes;
 }
 
-static uint32_t rung_at(const taciti_codec_rung *rungs, double factor) {
-    uint32_t rung = 0;
-    while (rungs[rung + 1].factor > 0 && (factor == 0 || rungs[rung + 1].factor <= factor)) rung++;
-    return rung;
-}
-
 static double expected(const taciti_codec_rung *rungs, taciti_codec_setting setting, size_t n) {
-    return (double)(HEAD + numbers_bytes(rung_at(rungs, setting.factor), n));
-}
-
-static void add_to_tally(taciti_codec_tally *tally, const taciti_squares *squares, size_t n) {
-    tally->squares_in += squares->in;
-    tally->squares_out += squares->out;
-    tally->n += n;
-    tally->selected += n;
-    tally->near += n;
+    return (double)(HEAD + numbers_bytes(taciti_codec_rung_at(rungs, setting.factor), n));
 }
 
 static tacit_status encode(const taciti_codec_rung *rungs, const taciti_codec_call *call, const float *x, size_t n,
                            void *out, float *error, size_t *bytes) {
-    const uint32_t rung = rung_at(rungs, call->setting.factor);
+    const uint32_t rung = (uint32_t)taciti_codec_rung_at(rungs, call->setting.factor);
     const taciti_values_options values = options_of(rung);
-    taciti_squares squares;
+    taciti_squares squares = {0, 0};
     memcpy(out, &rung, HEAD);
     taciti_value_format_at(FORMATS[rung].id)
         ->encode(&values, x, n, (char *)out + HEAD, error, call->tally != NULL ? &squares : NULL);
-    if (call->tally != NULL) add_to_tally(call->tally, &squares, n);
+    taciti_codec_count_all(call->tally, squares.in, squares.out, n);
     *bytes = HEAD + numbers_bytes(rung, n);
     return TACIT_OK;
 }

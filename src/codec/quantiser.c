@@ -160,11 +160,7 @@ tacit_status taciti_quantiser_encode(const taciti_quantiser *quantiser, const ta
         const taciti_quantiser_part block = {x + first, min(n - first, l.shape.block), first};
         encode_block(&e, &block, parameters + b * l.shape.parameters);
     }
-    if (call->tally != NULL) {
-        call->tally->n += n;
-        call->tally->selected += n;
-        call->tally->near += n;
-    }
+    taciti_codec_count_all(call->tally, 0, 0, n); /* squares were added block by block */
     *bytes = l.bytes;
     return TACIT_OK;
 }

@@ -35,10 +35,8 @@ const taciti_codec *taciti_codec_find(const char *name) {
 }
 
 const taciti_codec *taciti_codec_at(const taciti_codec *codec, double factor) {
-    const taciti_codec_rung *rung = codec->rungs;
-    if (rung == NULL) return codec;
-    while (rung[1].factor > 0 && (factor == 0 || rung[1].factor <= factor)) rung++;
-    return taciti_codec_find(rung->name);
+    if (codec->rungs == NULL) return codec;
+    return taciti_codec_find(codec->rungs[taciti_codec_rung_at(codec->rungs, factor)].name);
 }
 
 bool taciti_codec_is_dense(const taciti_codec *codec) { return codec->number_format; }

@@ -15,19 +15,9 @@
 #include "base/rng.h"
 #include "codec/codec.h"
 #include "kernel/kernel.h"
+#include "kernel/test_sets.h"
 
 enum { HALVES = 65536, BLOCK = 4096, GUARD = 16 };
-
-static const char *const SETS[] = {"scalar", "avx2", "avx512"};
-#define FOR_SETS(k)                                                                                                    \
-    for (size_t s_ = 0; s_ < 3; s_++)                                                                                  \
-        for (const taciti_kernels *k = taciti_kernels_named(SETS[s_]); k != NULL; k = NULL)
-
-static float from_bits(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 
 static uint32_t to_bits(float x) {
     uint32_t bits;

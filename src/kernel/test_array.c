@@ -19,17 +19,10 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "kernel/kernel.h"
+#include "kernel/test_sets.h"
 
 enum { SMALL = 130, ALIGNMENTS = 16, LARGE = 70001, SPECIALS = 16, GUARD = 16 };
 static const size_t LARGE_SIZES[] = {1000, 4095, 4096, 4097, 16383, LARGE};
-
-static const char *const SETS[] = {"scalar", "avx2", "avx512"};
-
-static float from_bits(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 
 static uint32_t to_bits(float x) {
     uint32_t bits;
@@ -258,10 +251,6 @@ static void large_casts_equal_small_ones(void **state) {
 }
 
 /* ---- the definition ------------------------------------------------------------------------------------------- */
-
-#define FOR_SETS(k)                                                                                                    \
-    for (size_t s_ = 0; s_ < 3; s_++)                                                                                  \
-        for (const taciti_kernels *k = taciti_kernels_named(SETS[s_]); k != NULL; k = NULL)
 
 /* Nearest even bf16 found by looking at both neighbours in double. */
 static taciti_bf16 nearest_bf16(float x) {

@@ -15,19 +15,9 @@
 
 #include "base/rng.h"
 #include "kernel/kernel.h"
+#include "kernel/test_sets.h"
 
 enum { LINE = TACITI_LINE8_N, BYTES = TACITI_LINE8_BYTES, LINES = 40, N = LINES * LINE, GUARD = 8, DRAWS = 3000 };
-
-static const char *const SETS[] = {"scalar", "avx2", "avx512"};
-#define FOR_SETS(k)                                                                                                    \
-    for (size_t s_ = 0; s_ < 3; s_++)                                                                                  \
-        for (const taciti_kernels *k = taciti_kernels_named(SETS[s_]); k != NULL; k = NULL)
-
-static float from_bits(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 
 /* Lines by turns: of one scale, of a heavy tail, of any finite bits, denormals, one spike, zeros, the largest numbers,
  * and magnitudes about 127 times a power of two, where the scale changes. */

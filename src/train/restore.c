@@ -14,7 +14,6 @@
 #include "base/memory.h"
 #include "base/strict_json.h"
 #include "ckpt/run.h"
-#include "codec/codec.h"
 #include "train/changes.h"
 #include "train/trainer.h"
 
@@ -156,34 +155,36 @@ static void say_partition(const taciti_trainer *trainer, const origin *from) {
                        trainer->settings->data.partition.text, trainer->ranks, (long long)ranks);
 }
 
-/* Whether the checkpoint's run kept residuals. */
-static bool had_residuals(const origin *from, const json_t *config, const char *name) {
-    const taciti_codec *codec = name == NULL ? NULL : taciti_codec_find(name);
-    if (from->replicas == 0 || name == NULL || strcmp(name, "none") == 0) return false;
-    if (json_is_false(json_object_get(config, "compress.feedback"))) return false;
-    if (json_is_true(json_object_get(config, "compress.estimate"))) return false;
-    return codec == NULL || !codec->lossless; /* auto is no codec */
+/* Whether ranks of the checkpoint had an array of that name. */
+static tacit_status had(const taciti_trainer *trainer, const origin *from, const char *name, bool *out) {
+    char what[TACITI_STATE_NAME_BYTES], prefix[TACITI_CKPT_PREFIX_BYTES];
+    (void)snprintf(what, sizeof what, "%s.", name);
+    taciti_ckpt_own_prefix(0, what, prefix);
+    const taciti_ckpt_array array = {.prefix = prefix, .layout = &trainer->layout, .own = true};
+    return taciti_ckpt_find_held(from->ckpt.path, &array, 1, out);
 }
 
 /* What residuals of compression become; they belong to ranks even where replicas are equal. */
-static void say_residuals(const taciti_trainer *trainer, const origin *from, const taciti_state *state) {
+static tacit_status say_residuals(const taciti_trainer *trainer, const origin *from, const taciti_state *state) {
+    static const char gradients[] = "strategy.residual", sums[] = "strategy.residual_result";
     const json_t *config = json_object_get(from->ckpt.meta, "config");
-    const char *before = json_string_value(json_object_get(config, "compress.codec"));
-    const bool keeps = taciti_state_find(state, "strategy.residual") != NULL,
-               keeps_results = taciti_state_find(state, "strategy.residual_result") != NULL;
-    const char *over = json_string_value(json_object_get(config, "shard.over"));
-    const bool had_results = strcmp(from->strategy, "dp") == 0 || (over != NULL && strcmp(over, "host") == 0);
-    if (!had_residuals(from, config, before)) return;
-    if (!keeps || from->ckpt.resumption == TACITI_RESUME_FROM_MEAN || trainer->ranks == 1)
+    const char *codec = json_string_value(json_object_get(config, "compress.codec"));
+    const bool keeps = taciti_state_find(state, gradients) != NULL, keeps_sums = taciti_state_find(state, sums) != NULL;
+    const bool lost = !keeps || from->ckpt.resumption == TACITI_RESUME_FROM_MEAN || trainer->ranks == 1;
+    bool some, some_sums;
+    TACITI_TRY(had(trainer, from, gradients, &some));
+    TACITI_TRY(had(trainer, from, sums, &some_sums));
+    if (some && lost)
         taciti_trainer_say(trainer, "resume: the residuals of %d ranks (compress.codec %s) are dropped%s",
-                           from->replicas, before, keeps ? "" : "; resume with that codec to send them");
-    else if (from->ckpt.resumption == TACITI_RESUME_REGROUPED)
+                           from->replicas, codec == NULL ? "?" : codec,
+                           keeps ? "" : "; resume with that codec to send them");
+    else if (some && from->ckpt.resumption == TACITI_RESUME_REGROUPED)
         taciti_trainer_say(trainer,
                            "resume: the residuals of %d ranks go on at %d: their sum is part of the next sum of ranks",
                            from->replicas, trainer->ranks);
-    if (keeps && had_results && !keeps_results)
-        taciti_trainer_say(trainer, "resume: residuals of sums are dropped: strategy %s sends no sums back",
-                           trainer->strategy->name);
+    if (some_sums && !lost && !keeps_sums)
+        taciti_trainer_say(trainer, "resume: the residuals of sums are dropped: this run keeps none");
+    return TACIT_OK;
 }
 
 /* Where a run does not go on exactly as it was, it says so. */
@@ -211,7 +212,7 @@ static tacit_status restore_state(taciti_trainer *trainer, const origin *from, b
     taciti_state state = {.count = 0};
     taciti_trainer_list_state(trainer, false, &state);
     const bool own_model = taciti_state_find(&state, "model")->owner == TACITI_STATE_OWN;
-    say_residuals(trainer, from, &state);
+    TACITI_TRY(say_residuals(trainer, from, &state));
     say_origin(trainer, from, own_model);
     say_partition(trainer, from);
     taciti_changes_say(&from->changes, trainer);
