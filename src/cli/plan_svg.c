@@ -20,10 +20,11 @@ static const double MS = 1e3;
 /* Colours that people with any colour vision tell apart (Okabe, Ito). */
 static const struct {
     const char *colour, *dashes, *width;
-} STYLES[TACITI_CURVE_LINES] = {
-    {"#222222", "none", "2.6"}, {"#8a8a8a", "none", "2.2"}, {"#0072b2", "none", "2.6"},
-    {"#009e73", "7 4", "2.2"},  {"#cc79a7", "3 4", "2.2"},  {"#d58a00", "10 3 2 3", "2"},
+} STYLES[] = {
+    {"#222222", "none", "2.6"}, {"#8a8a8a", "none", "2.2"},   {"#0072b2", "none", "2.6"}, {"#009e73", "7 4", "2.2"},
+    {"#cc79a7", "3 4", "2.2"},  {"#d58a00", "10 3 2 3", "2"}, {"#56b4e9", "1 3", "2.6"},
 };
+_Static_assert(sizeof STYLES / sizeof *STYLES == TACITI_CURVE_LINES, "every curve has a style");
 
 /* Where values stand. */
 typedef struct axes {

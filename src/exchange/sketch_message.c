@@ -164,6 +164,8 @@ tacit_status taciti_sketch_resolve(taciti_sketch_total *sum, taciti_sketch_reply
         pending = taciti_sketch_union(sum->union_, n);
     else if (pending > 0)
         taciti_sketch_pending(sketch, sum->workspace, sum->union_);
+    if ((sum->form.packed || whole) && pending == 0) /* complete() will not write the sum */
+        memset(sum->x, 0, n * sizeof *sum->x);
     *reply = (taciti_sketch_reply){.pending = (uint32_t)pending,
                                    .measured = (uint32_t)(measured < UINT32_MAX ? measured : UINT32_MAX),
                                    .max = sum->max,
