@@ -80,17 +80,30 @@ static tacit_status move_by(taciti_exchange *exchange, float *x, size_t n, const
                        task->bucket);
 }
 
+/* Padding between tensors is always 0, and codecs may decode a 0 to something else. residual NULL: clears x alone. */
+static void clear_gaps(const taciti_exchange *exchange, size_t bucket, float *x, taciti_residual *residual) {
+    const taciti_bucket *b = &exchange->layout->buckets[bucket];
+    for (size_t t = b->first; t <= b->last; t++) {
+        const taciti_range gap = taciti_layout_gap(exchange->layout, bucket, t);
+        if (gap.n == 0) continue;
+        memset(x + gap.at, 0, gap.n * sizeof *x);
+        if (residual != NULL) taciti_residual_clear_gap(residual, gap.at, gap.n);
+    }
+}
+
 static tacit_status move_coded(taciti_exchange *exchange, float *x, size_t n, taciti_bucket_task task) {
     taciti_residual *residual = exchange->store.all != NULL ? &exchange->store.all[task.bucket] : NULL;
     taciti_exchange_tally *tally = &exchange->tallies[task.bucket];
     const int64_t begin_ns = taciti_now_ns();
     const bool gathers = !taciti_half_sums(task.part);
+    clear_gaps(exchange, task.bucket, x, NULL);
     if (!gathers) {
         *tally = (taciti_exchange_tally){.run_ns = {0}};
         if (residual != NULL) taciti_residual_begin(residual, task.dense || exchange->moved, x, n);
     }
     task.tallies = tally->kinds;
     const tacit_status status = move_by(exchange, x, n, &task, residual);
+    clear_gaps(exchange, task.bucket, x, gathers ? NULL : residual);
     tally->run_ns[gathers ? TACITI_PAYLOAD_RESULT : TACITI_PAYLOAD_CONTRIBUTION] += taciti_now_ns() - begin_ns;
     return status;
 }

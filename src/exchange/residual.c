@@ -195,6 +195,35 @@ void taciti_residual_keep(taciti_residual *r, taciti_payload_kind kind, size_t a
     taciti_residual_narrow(r->feedback.stored, v->at[!v->now], at, scratch_at(r, at), n);
 }
 
+/* Writes only where something changes, as pages of ranges that this rank does not encode stay without memory. */
+static void clear_floats(float *x, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (x[i] != 0) memset(x + i, 0, sizeof *x);
+}
+
+static void clear_narrow(taciti_residual_form form, void *stored, size_t at, size_t n) {
+    enum { LINE = 16 };
+    const size_t line = at / LINE * LINE;
+    float x[LINE];
+    taciti_residual_widen(form, stored, line, x, LINE);
+    bool empty = true;
+    for (size_t i = 0; i < n; i++) empty = empty && !(x[at - line + i] < 0) && !(x[at - line + i] > 0);
+    if (empty) return;
+    memset(x + (at - line), 0, n * sizeof *x);
+    taciti_residual_narrow(form, stored, line, x, LINE);
+}
+
+void taciti_residual_clear_gap(taciti_residual *r, size_t at, size_t n) {
+    for (int a = 0; a <= TACITI_RESIDUAL_MEMORY && !in_cells(r); a++) {
+        const taciti_versions *v = &r->arrays[a];
+        if (!v->written || v->at[!v->now] == NULL) continue;
+        if (is_narrow(r))
+            clear_narrow(r->feedback.stored, v->at[!v->now], at, n);
+        else
+            clear_floats(floats_at(v, !v->now, at), n);
+    }
+}
+
 void taciti_residual_accumulate(taciti_residual *r, taciti_residual_array which, size_t at, float *x, size_t n) {
     const float *before = committed(r, which, at);
     if (before != NULL) taciti_kernels_get()->add(x, before, n);

@@ -118,6 +118,10 @@ tacit_status taciti_residual_leave(taciti_residual *residual, const taciti_resid
  * are now in the array that enter() has returned. Floats are stored already. */
 void taciti_residual_keep(taciti_residual *residual, taciti_payload_kind kind, size_t at, size_t n);
 
+/* What the step under way has stored of elements at .. becomes zero: they belong to no tensor. n <= 16, within a line
+ * of 16 elements. */
+void taciti_residual_clear_gap(taciti_residual *residual, size_t at, size_t n);
+
 /* Estimates: x[n], the sum of what was decoded for elements at .. of the bucket, becomes the array's new content. */
 void taciti_residual_accumulate(taciti_residual *residual, taciti_residual_array which, size_t at, float *x, size_t n);
 

@@ -149,3 +149,14 @@ void taciti_readiness_mark(taciti_readiness *readiness, size_t tensor, void (*fu
         if (--readiness->missing[b] == 0) full(context, b);
     }
 }
+
+taciti_range taciti_layout_gap(const taciti_layout *layout, size_t bucket, size_t tensor) {
+    const taciti_bucket *b = &layout->buckets[bucket];
+    const taciti_tensor *t = &layout->tensors[tensor];
+    const size_t bucket_end = b->offset + b->n;
+    size_t begin = t->offset + t->n;
+    size_t end = tensor + 1 < layout->tensor_count ? layout->tensors[tensor + 1].offset : layout->n;
+    if (begin < b->offset) begin = b->offset;
+    if (end > bucket_end) end = bucket_end;
+    return begin < end ? (taciti_range){begin - b->offset, end - begin} : (taciti_range){0};
+}
