@@ -138,7 +138,7 @@ static void sum_exactly(taciti_comm *comm, void *context) {
         for (size_t i = 0; i < b.layout.n; i++) {
             float sum = 0;
             for (int r = 0; r < taciti_comm_size(comm); r++) sum += small_integer(r, step, i);
-            CHECK(b.x[i] == sum);
+            CHECK(b.x[i] == (test_is_gap(&b.layout, i) ? 0 : sum));
         }
         CHECK(taciti_exchange_settle(b.exchange, true) == TACIT_OK);
     }

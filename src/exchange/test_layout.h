@@ -18,6 +18,15 @@ static inline void test_layout(const size_t *sizes, int count, size_t bucket_byt
     CHECK(taciti_layout_seal(out, bucket_bytes) == TACIT_OK);
 }
 
+/* Whether an element of the flat array belongs to no tensor. */
+static inline bool test_is_gap(const taciti_layout *layout, size_t element) {
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        const taciti_tensor *tensor = &layout->tensors[t];
+        if (element >= tensor->offset && element - tensor->offset < tensor->n) return false;
+    }
+    return true;
+}
+
 /* Five tensors in buckets of 10000 bytes: shorter ones share a bucket, longer ones span several. */
 static inline void test_layout_of_five(taciti_layout *out) {
     static const size_t SIZES[] = {5000, 3, 12000, 700, 64};
