@@ -44,9 +44,8 @@ static size_t bound(const void *options, size_t n) {
     return sizeof(header) + 2 * ((n + 7) / 8) + CODER_SLACK;
 }
 
-static double expected_bytes(const void *options, taciti_codec_setting setting, size_t n) {
-    (void)options;
-    const size_t k = taciti_kept_of(setting.factor, TACITI_FACTOR, n);
+static double expected_bytes(const taciti_codec_call *call, size_t n) {
+    const size_t k = taciti_kept_of(call->setting.factor, TACITI_FACTOR, n);
     const double bits = (taciti_index_entropy(k, n) * 1.03 + 1) * (double)k;
     return (double)sizeof(header) + fmin(bits / 8, (double)(2 * n) / 8);
 }

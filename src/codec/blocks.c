@@ -101,10 +101,10 @@ static void select_blocks(const taciti_codec_call *call, const float *x, size_t 
     if (out->count < blocks) take_blocks(x, n, size, out);
 }
 
-static double blocktopk_bytes(const void *options, taciti_codec_setting setting, size_t n) {
-    const size_t size = size_of(options), blocks = n / size + (n % size != 0);
-    const size_t kept = taciti_kept_of(setting.factor, TACITI_FACTOR, blocks);
-    return taciti_composed_mean_bytes(options, kept, n, size, false);
+static double blocktopk_bytes(const taciti_codec_call *call, size_t n) {
+    const size_t size = size_of(call->options), blocks = n / size + (n % size != 0);
+    const size_t kept = taciti_kept_of(call->setting.factor, TACITI_FACTOR, blocks);
+    return taciti_composed_mean_bytes(call->options, kept, n, size, false);
 }
 
 /* ---- the codecs -------------------------------------------------------------------------------------------------- */

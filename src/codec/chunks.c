@@ -70,11 +70,12 @@ static void select_chunks(const taciti_codec_call *call, const float *x, size_t 
     }
 }
 
-static double expected_bytes(const void *options, taciti_codec_setting setting, size_t n) {
-    const sparseloco_options *o = options;
+static double expected_bytes(const taciti_codec_call *call, size_t n) {
+    const sparseloco_options *o = call->options;
     const size_t chunk = (size_t)o->chunk, rest = n % chunk;
-    const size_t kept = n / chunk * kept_of_chunk(setting, chunk) + (rest > 0 ? kept_of_chunk(setting, rest) : 0);
-    return taciti_composed_mean_bytes(options, kept, n, 1, false);
+    const size_t kept =
+        n / chunk * kept_of_chunk(call->setting, chunk) + (rest > 0 ? kept_of_chunk(call->setting, rest) : 0);
+    return taciti_composed_mean_bytes(call->options, kept, n, 1, false);
 }
 
 static const taciti_selector SELECTOR = {.name = "sparseloco", .select = select_chunks};

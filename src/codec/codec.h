@@ -111,8 +111,9 @@ typedef struct taciti_codec {
      * payload_n() tells the others. Any thread. */
     size_t (*bound)(const void *options, size_t n);
 
-    /* Mean bytes of a payload of n floats at that setting, for predictions. NULL: bound(). Any thread. */
-    double (*expected_bytes)(const void *options, taciti_codec_setting setting, size_t n);
+    /* Mean bytes of a payload of n floats, of all rounds together, for predictions: a function of the call's options,
+     * setting, matrices and ranks. NULL: bound(); LINEAR: payload_n() of all rounds. Any thread. */
+    double (*expected_bytes)(const taciti_codec_call *call, size_t n);
 
     /* Bytes of scratch memory for arrays of up to n floats. NULL: none is needed. Any thread. */
     size_t (*scratch_bytes)(const void *options, size_t n);
@@ -149,12 +150,8 @@ static inline uint64_t taciti_codec_key(uint64_t seed, int64_t step, int rank, s
     return taciti_rng_key(taciti_rng_key(stream, (uint64_t)(int64_t)rank), bucket);
 }
 
-/* The mean bytes that n floats become at that setting. Any thread. */
-static inline double taciti_codec_expected_bytes(const taciti_codec *codec, const void *options,
-                                                 taciti_codec_setting setting, size_t n) {
-    if (codec->expected_bytes == NULL || n == 0) return (double)codec->bound(options, n);
-    return codec->expected_bytes(options, setting, n);
-}
+/* The mean bytes that one encoder sends of n floats, in all rounds together. Any thread. */
+double taciti_codec_expected_bytes(const taciti_codec *codec, const taciti_codec_call *call, size_t n);
 
 static inline bool taciti_codec_has_factor(const taciti_codec *codec) { return codec->selects || codec->rungs != NULL; }
 

@@ -109,8 +109,9 @@ double taciti_composed_mean_bytes(const void *options, size_t kept, size_t n, si
     return (double)sizeof(header) + (bytes < all ? bytes : all);
 }
 
-double taciti_composed_expected_bytes(const void *options, taciti_codec_setting setting, size_t n) {
-    return taciti_composed_mean_bytes(options, taciti_kept_of(setting.factor, TACITI_FACTOR, n), n, 1, false);
+double taciti_composed_expected_bytes(const taciti_codec_call *call, size_t n) {
+    return taciti_composed_mean_bytes(call->options, taciti_kept_of(call->setting.factor, TACITI_FACTOR, n), n, 1,
+                                      false);
 }
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */

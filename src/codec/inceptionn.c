@@ -67,9 +67,8 @@ static size_t bound(const void *options, size_t n) {
 }
 
 /* Of gradients with a largest magnitude of about 8 deviations, half the elements have 16 bits, the others 8. */
-static double expected_bytes(const void *options, taciti_codec_setting setting, size_t n) {
-    (void)options;
-    (void)setting;
+static double expected_bytes(const taciti_codec_call *call, size_t n) {
+    (void)call;
     return n > 0 ? sizeof(int32_t) + (double)tag_bytes(n) + 1.5 * (double)n : 0;
 }
 

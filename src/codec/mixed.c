@@ -85,9 +85,8 @@ static tacit_status decode(const char *codec, const taciti_codec_rung *rungs, bo
 }
 
 #define CODEC(id, ladder, text)                                                                                        \
-    static double id##_expected(const void *options, taciti_codec_setting setting, size_t n) {                         \
-        (void)options;                                                                                                 \
-        return expected(ladder, setting, n);                                                                           \
+    static double id##_expected(const taciti_codec_call *call, size_t n) {                                             \
+        return expected(ladder, call->setting, n);                                                                     \
     }                                                                                                                  \
     static tacit_status id##_encode(const taciti_codec_call *call, const float *x, size_t n, void *out, float *error,  \
                                     size_t *bytes) {                                                                   \

@@ -332,11 +332,14 @@ static tacit_status decode_add(const taciti_codec_call *call, const void *payloa
     return receive(call, payload, bytes, true, x, n);
 }
 
-/* Of both rounds, for a matrix of 1024 columns: an array alone does not tell its shape. */
-static double expected_bytes(const void *options, taciti_codec_setting setting, size_t n) {
-    (void)setting;
-    const double rank = (double)rank_of(options), floats = rank * ((double)n / 1024 + 1024);
-    return fmin(alternates(options) ? floats / 2 : floats, (double)n) * sizeof(float);
+/* Of both rounds; `alternate` sends each factor in every other step. */
+static double expected_bytes(const taciti_codec_call *call, size_t n) {
+    const double times = alternates(call->options) ? 0.5 : 1;
+    double floats = 0;
+    size_t next = 0;
+    for (part p = {0}; next_part(call, n, &next, &p);)
+        floats += p.rows == 0 ? (double)p.n : times * (double)(rank_of(call->options) * (p.rows + p.columns));
+    return floats * sizeof(float);
 }
 
 extern const taciti_codec taciti_codec_powersgd;

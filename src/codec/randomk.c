@@ -71,8 +71,9 @@ static void select_random(const taciti_codec_call *call, const float *x, size_t 
 
 static size_t draw_bytes(size_t n) { return (n + WORD_BITS) * sizeof(float); }
 
-static double expected_bytes(const void *options, taciti_codec_setting setting, size_t n) {
-    return taciti_composed_mean_bytes(options, taciti_kept_of(setting.factor, TACITI_FACTOR, n), n, 1, true);
+static double expected_bytes(const taciti_codec_call *call, size_t n) {
+    return taciti_composed_mean_bytes(call->options, taciti_kept_of(call->setting.factor, TACITI_FACTOR, n), n, 1,
+                                      true);
 }
 
 static const taciti_selector SHARED = {

@@ -39,6 +39,20 @@ const taciti_codec *taciti_codec_at(const taciti_codec *codec, double factor) {
     return taciti_codec_find(codec->rungs[taciti_codec_rung_at(codec->rungs, factor)].name);
 }
 
+static double bytes_of_rounds(const taciti_codec *codec, const taciti_codec_call *call, size_t n) {
+    taciti_codec_call of = *call;
+    size_t floats = 0;
+    for (of.round = 0; of.round < codec->rounds; of.round++) floats += codec->payload_n(&of, n);
+    return (double)(floats * sizeof(float));
+}
+
+double taciti_codec_expected_bytes(const taciti_codec *codec, const taciti_codec_call *call, size_t n) {
+    if (n == 0) return (double)codec->bound(call->options, n);
+    if (codec->expected_bytes != NULL) return codec->expected_bytes(call, n);
+    if (codec->aggregation == TACITI_CODEC_LINEAR) return bytes_of_rounds(codec, call, n);
+    return (double)codec->bound(call->options, n);
+}
+
 bool taciti_codec_is_dense(const taciti_codec *codec) { return codec->number_format; }
 
 const char *taciti_codec_dense_name(size_t index) {

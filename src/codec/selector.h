@@ -84,8 +84,8 @@ tacit_status taciti_composed_decode_add(const taciti_selector *selector, const t
 void taciti_composed_select(const taciti_selector *selector, const taciti_codec_call *call, const float *x, size_t n,
                             float *selected, float *error);
 
-/* Mean bytes of a payload at setting.factor (0: TACITI_FACTOR), with indices at random. */
-double taciti_composed_expected_bytes(const void *options, taciti_codec_setting setting, size_t n);
+/* Mean bytes of a payload at call->setting.factor (0: TACITI_FACTOR), with indices at random. */
+double taciti_composed_expected_bytes(const taciti_codec_call *call, size_t n);
 /* The same of `kept` indices among n, each of `group` elements; known: without indices. */
 double taciti_composed_mean_bytes(const void *options, size_t kept, size_t n, size_t group, bool known);
 

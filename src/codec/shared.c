@@ -85,13 +85,6 @@ static size_t bound(const void *options, size_t n) {
     return n * sizeof(float);
 }
 
-static double expected_bytes(const void *options, taciti_codec_setting setting, size_t n) {
-    taciti_codec_call call = {.options = options, .setting = setting};
-    const size_t indices = payload_n(&call, n);
-    call.round = 1;
-    return (double)(indices + payload_n(&call, n)) * sizeof(float);
-}
-
 static size_t scratch_bytes(const void *options, size_t n) {
     (void)options;
     return taciti_support_bytes(n);
@@ -246,7 +239,6 @@ const taciti_codec taciti_codec_shared = {
     .shared_key = true,
     .exact_rounds = 1u << 0,
     .bound = bound,
-    .expected_bytes = expected_bytes,
     .scratch_bytes = scratch_bytes,
     .payload_n = payload_n,
     .linear_state_bytes = state_bytes,

@@ -229,7 +229,7 @@ static void inceptionn_has_the_classes_of_the_paper(void **state) {
     assert_int_equal(round_trip(codec, x, 6, g_y), sizeof golden);
     assert_memory_equal(g_payload, golden, sizeof golden);
     for (size_t i = 0; i < 6; i++) assert_true(g_y[i] == (i == 4 ? 0 : x[i]));
-    assert_true(codec->expected_bytes(g_options, (taciti_codec_setting){0}, 1000) == 4 + 250 + 1500);
+    assert_true(codec->expected_bytes(&(taciti_codec_call){.options = g_options}, 1000) == 4 + 250 + 1500);
     assert_true(codec->bound(g_options, 1001) == 4 + 251 + 4004 && codec->bound(g_options, 0) == 0);
     const float one = -1, odd = 0.1875f;
     assert_int_equal(round_trip(codec, &one, 1, g_y), 4 + 1 + 4);
@@ -364,12 +364,12 @@ static void adaq_counts_bits(void **state) {
     taciti_log_set_sink(drop_line, NULL, TACITI_LOG_INFO);
     assert_int_equal(codec->decode(&g_call, g_payload, bytes, g_y, 8), TACIT_E_DATA);
     taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
-    const double expected = codec->expected_bytes(NULL, (taciti_codec_setting){.factor = 100}, 100000);
+    const double expected = codec->expected_bytes(&(taciti_codec_call){.setting.factor = 100}, 100000);
     assert_true(expected > 20 + 1000 * (8.0 + 1) / 8 && expected < 20 + 1000 * (8.4 + 1) / 8);
     for (size_t i = 0; i < MAX; i++) g_x[i] = normal(19, i);
     g_call.setting.factor = 100;
     const double measured = (double)round_trip(codec, g_x, MAX, g_y);
-    assert_true(fabs(codec->expected_bytes(NULL, g_call.setting, MAX) / measured - 1) < 0.05);
+    assert_true(fabs(codec->expected_bytes(&g_call, MAX) / measured - 1) < 0.05);
 }
 
 int main(void) {

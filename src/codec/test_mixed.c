@@ -44,7 +44,7 @@ static void sends_what(const taciti_codec *codec, const char *name, double facto
     encode(codec, NULL, factor, x, &own);
     encode(other, options, 0, x, &theirs);
     assert_int_equal(own.bytes, theirs.bytes + HEAD);
-    assert_true(taciti_codec_expected_bytes(codec, NULL, (taciti_codec_setting){.factor = factor}, N) ==
+    assert_true(taciti_codec_expected_bytes(codec, &(taciti_codec_call){.setting.factor = factor}, N) ==
                 (double)own.bytes);
     assert_memory_equal(own.payload + HEAD, theirs.payload, theirs.bytes);
     assert_memory_equal(own.error, theirs.error, sizeof own.error);

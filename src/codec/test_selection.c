@@ -455,7 +455,7 @@ static void expected_bytes_are_those_of_random_support(void **state) {
                 if (c != 1) set(&s, "indices", CODERS[i]); /* randomk sends none */
                 fill(g_x, MAX, UNIFORM, 99);
                 code(&s, g_x, MAX, factor, 0);
-                const double expected = s.codec->expected_bytes(g_options, s.call.setting, MAX);
+                const double expected = s.codec->expected_bytes(&s.call, MAX);
                 assert_true(fabs((double)s.bytes - expected) < 0.05 * (double)s.bytes);
             }
 }

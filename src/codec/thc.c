@@ -92,12 +92,6 @@ static size_t bound(const void *options, size_t n) {
     return n == 0 ? 0 : (1 + shape_of(options, 1, n).padded) * sizeof(float);
 }
 
-/* For up to 17 ranks. */
-static double expected_bytes(const void *options, taciti_codec_setting setting, size_t n) {
-    (void)setting;
-    return (double)shape_of(options, 17, n).padded * sizeof(float) / (double)shape_of(options, 17, n).lanes;
-}
-
 static size_t scratch_bytes(const void *options, size_t n) { return shape_of(options, 1, n).block * sizeof(float); }
 
 static size_t state_bytes(const taciti_codec_call *call, size_t n) {
@@ -277,7 +271,6 @@ const taciti_codec taciti_codec_thc = {
     .shared_key = true,
     .exact_rounds = 1u << 0 | 1u << 1,
     .bound = bound,
-    .expected_bytes = expected_bytes,
     .scratch_bytes = scratch_bytes,
     .payload_n = payload_n,
     .linear_state_bytes = state_bytes,

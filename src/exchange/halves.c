@@ -356,7 +356,8 @@ tacit_status taciti_gather_end(taciti_halves *halves, const taciti_piece *t) {
 static double payload_bytes(const taciti_halves_shape *shape, const taciti_codec_setting *setting, size_t n) {
     if (n == 0) return 0;
     if (setting == NULL) return (double)taciti_payload_bound(shape->encoding, n);
-    return taciti_codec_expected_bytes(shape->encoding->codec, shape->encoding->options, *setting, n);
+    const taciti_codec_call call = {.options = shape->encoding->options, .setting = *setting};
+    return taciti_codec_expected_bytes(shape->encoding->codec, &call, n);
 }
 
 double taciti_halves_bytes(const taciti_halves_shape *shape, const taciti_cut *cut, size_t piece, int member,

@@ -25,13 +25,13 @@ static size_t max(size_t a, size_t b) { return a > b ? a : b; }
 
 /* Floats whose payload is expected to fit into `bytes`. */
 static size_t floats_within(const taciti_encoding *encoding, size_t bytes) {
+    const taciti_codec_call call = {.options = encoding->options, .setting = encoding->expected};
     size_t n = bytes / sizeof(float) / GRAIN * GRAIN;
     if (encoding->codec->number_format) return n;
     size_t above = MAX_SEGMENT_N + GRAIN; /* the least number known not to fit */
     for (n = GRAIN; above - n > GRAIN;) {
         const size_t middle = (n + above) / 2 / GRAIN * GRAIN;
-        if (taciti_codec_expected_bytes(encoding->codec, encoding->options, encoding->expected, middle) <=
-            (double)bytes)
+        if (taciti_codec_expected_bytes(encoding->codec, &call, middle) <= (double)bytes)
             n = middle;
         else
             above = middle;

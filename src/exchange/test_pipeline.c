@@ -23,7 +23,8 @@ static taciti_encoding encoding_of(const char *codec, double factor, void **opti
 }
 
 static double expected_bytes(const taciti_encoding *encoding, double factor, size_t n) {
-    return taciti_codec_expected_bytes(encoding->codec, encoding->options, (taciti_codec_setting){.factor = factor}, n);
+    const taciti_codec_call call = {.options = encoding->options, .setting.factor = factor};
+    return taciti_codec_expected_bytes(encoding->codec, &call, n);
 }
 
 /* Where a layer's elements are four times as large a share as the model's, a message is not asked for. */

@@ -83,9 +83,17 @@ taciti_codec_setting taciti_plan_result_setting(const taciti_plan_compression *c
     return setting;
 }
 
+double taciti_plan_expected_bytes(const taciti_plan_compression *c, taciti_codec_setting setting, size_t n, int ranks) {
+    enum { COLUMNS = 1024 };
+    const taciti_codec_matrix matrix = {.rows = n / COLUMNS, .columns = COLUMNS};
+    const taciti_codec_call call = {
+        .options = c->options, .setting = setting, .ranks = ranks, .matrices = &matrix, .n_matrices = 1};
+    return taciti_codec_expected_bytes(c->codec, &call, n);
+}
+
 static double payload(const taciti_plan_compression *c, taciti_codec_setting setting, double floats, size_t pieces) {
     const size_t n = (size_t)(floats / (double)pieces + 0.5);
-    return (double)pieces * taciti_codec_expected_bytes(c->codec, c->options, setting, n > 0 ? n : 1);
+    return (double)pieces * taciti_plan_expected_bytes(c, setting, n > 0 ? n : 1, 1);
 }
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
@@ -157,7 +165,7 @@ static taciti_compressed_sum gather(const sum *s, const taciti_allreduce *reduce
 static taciti_compressed_sum linear(const sum *s, const taciti_codec *wire) {
     const taciti_plan_compression *c = s->compression;
     const taciti_codec *codec = c->codec;
-    const double expected = taciti_codec_expected_bytes(codec, c->options, c->forth, (size_t)s->n); /* of all rounds */
+    const double expected = taciti_plan_expected_bytes(c, c->forth, (size_t)s->n, s->hosts * s->lanes);
     const size_t floats = (size_t)(expected / sizeof(float) + 0.5), bytes = floats * sizeof(float);
     const bool exact = (codec->exact_rounds >> (codec->rounds - 1) & 1) != 0; /* the last round is the longest */
     return (taciti_compressed_sum){
@@ -308,7 +316,7 @@ taciti_caution taciti_plan_caution(const taciti_plan_compression *c, char *out, 
     *out = '\0';
     if (c->codec == NULL || c->codec->lossless) return TACITI_CAUTION_NONE;
     const double factor = taciti_plan_factor(c);
-    const double bits = 8 * taciti_codec_expected_bytes(c->codec, c->options, c->forth, MANY) / MANY;
+    const double bits = 8 * taciti_plan_expected_bytes(c, c->forth, MANY, 1) / MANY;
     if (c->codec->selects && factor >= THIN) {
         (void)snprintf(out, size, "1 of %g elements arrives per step, others some %g steps late: %s", factor, factor,
                        factor >= SPARSE ? "known to cost accuracy, more after the learning rate falls"
@@ -327,8 +335,7 @@ taciti_caution taciti_plan_caution(const taciti_plan_compression *c, char *out, 
 static taciti_caution caution_of_values(const taciti_plan_compression *c, char *out, size_t size) {
     enum { MANY = 1 << 16 };
     *out = '\0';
-    if (8 * taciti_codec_expected_bytes(c->codec, c->options, c->forth, MANY) / MANY > SOME_BITS)
-        return TACITI_CAUTION_NONE;
+    if (8 * taciti_plan_expected_bytes(c, c->forth, MANY, 1) / MANY > SOME_BITS) return TACITI_CAUTION_NONE;
     (void)snprintf(out, size,
                    "gathers in %s round parameters: known to cost accuracy in stage 3; stage 2 gathers changes",
                    c->codec->name);

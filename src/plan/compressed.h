@@ -53,6 +53,10 @@ static inline taciti_encoding taciti_plan_encoding(const taciti_plan_compression
     return (taciti_encoding){.codec = c->codec, .options = c->options, .expected = c->forth};
 }
 
+/* The mean bytes of n floats, between that many ranks. Matrices count as ones of 1024 columns. */
+double taciti_plan_expected_bytes(const taciti_plan_compression *compression, taciti_codec_setting setting, size_t n,
+                                  int ranks);
+
 /* Returns what the sum of so many contributions is sent with: no more elements than there are. */
 taciti_codec_setting taciti_plan_result_setting(const taciti_plan_compression *compression, int contributions);
 

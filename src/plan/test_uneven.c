@@ -147,8 +147,8 @@ static void short_tensors_are_uneven_and_long_arrays_less(void **state) {
 
 static double bytes_of(double share, double n) {
     enum { MANY = 1 << 16 };
-    const taciti_codec_setting setting = {.factor = 1 / share};
-    return taciti_codec_expected_bytes(taciti_codec_find("topk"), NULL, setting, MANY) / MANY * n;
+    const taciti_codec_call call = {.setting.factor = 1 / share};
+    return taciti_codec_expected_bytes(taciti_codec_find("topk"), &call, MANY) / MANY * n;
 }
 
 /* Two hosts own every other tensor, four each. What a host sends: its contributions to the other's tensors, and the sum

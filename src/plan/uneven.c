@@ -58,7 +58,7 @@ typedef struct model {
 static double bytes_per_float(const taciti_plan_compression *c, taciti_codec_setting setting, double share) {
     enum { MANY = 1 << 16 };
     setting.factor = 1 / share;
-    return taciti_codec_expected_bytes(c->codec, c->options, setting, MANY) / MANY;
+    return taciti_plan_expected_bytes(c, setting, MANY, 1) / MANY;
 }
 
 /* From the shares that contributions send: a sum has no more elements than its contributions. */
