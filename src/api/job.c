@@ -60,7 +60,7 @@ static tacit_status copy_settings(tacit_job *job, const tacit_settings *settings
     job->exchange = s->exchange;
     job->strategy = taciti_settings_strategy(s);
     if (job->total_steps == 0 && job->optim.decay_steps == 0) job->optim.decay_steps = -1;
-    job->config = taciti_config_json(&settings->config, 0);
+    job->config = taciti_config_json(&settings->config, 1);
     if (job->config == NULL) return TACIT_E_MEMORY;
     TACITI_TRY(copy_compression(job, s));
     return copy_options(job, TACITI_JOB_STRATEGY, s, job->strategy->options, job->strategy->options_size);

@@ -76,7 +76,7 @@ struct tacit_job {
     taciti_compress_options compress;
     taciti_compression_setup compression;
     void *options[TACITI_JOB_OPTIONS]; /* of strategy, codec and controller; owned */
-    char *config;                      /* JSON text of the settings; owned */
+    char *config;                      /* JSON text of the settings that affect results; owned */
     taciti_pages pages[2];             /* arrays that the library has allocated */
     taciti_network_arrays arrays;
     taciti_pool *pool;
