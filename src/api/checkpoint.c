@@ -78,16 +78,16 @@ static tacit_status save_mean(tacit_job *job, const char *folder, int keep, cons
 
 tacit_status tacit_job_save(tacit_job *job, const char *folder, int keep, const tacit_blob *blobs, size_t blob_count) {
     double distance = 0;
-    const bool averaged =
-        job != NULL && taciti_handle_check(job, TACITI_HANDLE_JOB) == TACIT_OK && job->phase == TACITI_JOB_AVERAGED;
-    TACITI_TRY(taciti_job_check(job, averaged ? TACITI_JOB_AVERAGED : TACITI_JOB_BETWEEN, "tacit_job_save"));
+    TACITI_TRY(taciti_job_check_either(job, TACITI_JOB_BETWEEN, TACITI_JOB_AVERAGED, "tacit_job_save"));
     TACITI_TRY(taciti_argument_check(folder, "folder"));
     if (keep < 1) return taciti_fail(TACIT_E_USAGE, "tacit_job_save: keep %d checkpoints; 1 is the minimum", keep);
     TACITI_TRY(check_blobs(blobs, blob_count));
     taciti_comm_announce(job->comm->comm, job->step, "checkpoint");
+    taciti_api_log_together(job->comm);
     tacit_status status = taciti_driver_average(job->driver, &distance);
     if (status == TACIT_OK) status = save_mean(job, folder, keep, blobs, blob_count);
-    if (!averaged) taciti_driver_revert(job->driver);
+    if (job->phase == TACITI_JOB_BETWEEN) taciti_driver_revert(job->driver);
+    taciti_api_log_alone();
     return taciti_api_report(job->comm, status);
 }
 
@@ -168,23 +168,30 @@ static tacit_status restore_and_start(tacit_job *job, const char *path, const ch
     return TACIT_OK;
 }
 
-tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_blob *blobs, size_t blob_count, bool *found) {
+/* As tacit_job_load(), with checked arguments. */
+static tacit_status find_and_restore(tacit_job *job, const char *folder, tacit_blob *blobs, size_t count, bool *found) {
     char path[PATH_BYTES], *meta = NULL;
     int64_t step = -1;
+    tacit_status status = taciti_ckpt_find(job->comm->comm, folder, path, sizeof path, &step, &meta);
+    *found = status != TACIT_E_DATA || step >= 0;
+    if (!*found) return TACIT_OK;
+    if (status == TACIT_OK) status = restore_and_start(job, path, meta, blobs, count);
+    taciti_free(meta);
+    for (size_t i = 0; i < count && status != TACIT_OK; i++) blobs[i].loaded = false;
+    return status;
+}
+
+tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_blob *blobs, size_t blob_count, bool *found) {
+    bool there = false;
     TACITI_TRY(taciti_job_check(job, TACITI_JOB_NEW, "tacit_job_load"));
     TACITI_TRY(taciti_argument_check(folder, "folder"));
     TACITI_TRY(taciti_argument_check(found, "found"));
     TACITI_TRY(check_blobs(blobs, blob_count));
-    tacit_status status = taciti_ckpt_find(job->comm->comm, folder, path, sizeof path, &step, &meta);
-    if (status == TACIT_E_DATA && step < 0) {
-        *found = false;
-        return TACIT_OK;
-    }
-    if (status == TACIT_OK) status = restore_and_start(job, path, meta, blobs, blob_count);
-    taciti_free(meta);
-    for (size_t i = 0; i < blob_count && status != TACIT_OK; i++) blobs[i].loaded = false;
+    taciti_api_log_together(job->comm);
+    const tacit_status status = find_and_restore(job, folder, blobs, blob_count, &there);
+    taciti_api_log_alone();
     if (status != TACIT_OK) return taciti_api_report(job->comm, status);
-    job->phase = TACITI_JOB_BETWEEN;
-    *found = true;
+    if (there) job->phase = TACITI_JOB_BETWEEN;
+    *found = there;
     return TACIT_OK;
 }
