@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tests/bench_step.sh TACIT: steps over several ranks of one host: figures that must hold whatever the machine's speed, and
+# tests/bench_step.sh [PROGRAM]: steps over several ranks of one host: figures that must hold whatever the machine's speed, and
 # refusals before anything starts.
 set -uo pipefail
-tacit=$(realpath "$1")
+. "$(dirname "$0")/check.sh"
+find_program "${1:-}"
 cd "$(dirname "$0")/.." || exit 1
 . scripts/mpi-environment.sh
 [ -n "$MPIRUN" ] || { echo "bench step: no mpirun, skipped"; exit 77; }

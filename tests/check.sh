@@ -3,6 +3,7 @@
 #   check NAME COMMAND...      runs a command; its output is shown when it fails
 #   expect NAME STATUS TEXT COMMAND...  the command must exit with STATUS and print TEXT (an extended regular expression)
 #   skip NAME REASON           says that a check could not be made here; neither passed nor failed, but not forgotten
+#   find_program [PATH]        sets $tacit, an absolute path: PATH, else $TACIT, else the release build; ends the script if there is none
 #   need_cluster NAME          ends the script with a skip where lab/cluster cannot make hosts
 #   own_cluster LETTER         names a cluster, $ours, and makes a folder, $work; both go when the script ends
 #   run_checks SCRIPT          runs a script of checks in its own process and adds its counts
@@ -39,6 +40,14 @@ expect() {
     pass "$name"
   fi
   rm -f "$log"
+}
+
+find_program() {
+  local path=${1:-${TACIT:-$(dirname "${BASH_SOURCE[0]}")/../build/release/bin/tacit}}
+  tacit=$(realpath -- "$path" 2>/dev/null) || tacit=$path
+  [ ! -f "$tacit" ] || [ ! -x "$tacit" ] || return 0
+  echo "$0: there is no program $tacit; cmake --preset release && cmake --build --preset release makes it, TACIT=PATH names another" >&2
+  exit 2
 }
 
 lacks_for_cluster() {

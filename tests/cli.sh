@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tests/cli.sh TACIT: exit codes, messages and answers of the program's shell.
+# tests/cli.sh [PROGRAM]: exit codes, messages and answers of the program's shell.
 set -uo pipefail
-tacit=$(realpath "$1")
+. "$(dirname "$0")/check.sh"
+tests=$(cd "$(dirname "$0")" && pwd)
+find_program "${1:-}"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
@@ -43,6 +45,24 @@ expect 2 'did you mean "options"?' "$tacit" info optoins
 expect 2 'name the shell' "$tacit" completion
 expect 2 'name the shell' "$tacit" completion tcsh
 expect 2 'there is no verb' "$tacit" man nothing
+expect 2 'there is no program /none/tacit; cmake' "$tests/completion.sh" /none/tacit
+[[ $(wc -l < out) == 1 ]] || complain "a script without its program says more than that"
+# a path that leads nowhere is a mistake of whoever typed it, never a lack of resources: 3 for the YAML file, 4 for every other
+echo 'model: {preset: nano}' > nano.yaml
+expect 3 'none.yaml: cannot open' "$tacit" train none.yaml
+expect 3 'none.yaml: cannot open' "$tacit" plan none.yaml
+expect 4 'none: cannot open' "$tacit" train nano.yaml --data.train none
+expect 4 "$folder: is a folder" "$tacit" train nano.yaml --data.train "$folder"
+expect 4 'none: cannot open' "$tacit" train nano.yaml --data.vocab none --data.merges none
+expect 4 'none: cannot open' "$tacit" train nano.yaml --train.init none
+expect 4 'none: cannot open' "$tacit" data prepare none -o prepared
+for verb in eval sample 'export -o x' 'import -o x'; do
+    # shellcheck disable=SC2086
+    expect 4 'none: cannot open' "$tacit" $verb none
+done
+expect 4 'none.json: cannot open' "$tacit" plan nano.yaml --cluster none.json
+expect 4 'none.json: cannot open' "$tacit" bench step --compute.emulate none.json
+expect 4 'none: cannot open' "$tacit" plan nano.yaml --cluster "$tests/../examples/clusters/8x4-25gbe.json" --gossip.topology file --gossip.file none
 expect 7 '/dev/null' "$tacit" man --all /dev/null/x
 expect 7 'cannot write to the standard output' sh -c "'$tacit' info > /dev/full"
 expect 0 "optim.lr" "$tacit" info options

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tests/completion.sh TACIT: loads the completion script and asks it as bash would.
+# tests/completion.sh [PROGRAM]: loads the completion script and asks it as bash would.
 set -uo pipefail
-tacit=$(realpath "$1")
+. "$(dirname "$0")/check.sh"
+find_program "${1:-}"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1

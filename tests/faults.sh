@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 export OMPI_MCA_odls_base_sigkill_timeout=1 # mpirun waits twice as long after every failure
 . scripts/mpi-environment.sh
 . tests/check.sh
-tacit=${TACIT:-build/release/bin/tacit}
+find_program
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 tag=$(basename "$work") # in the command line of every worker of this test, and in the environment of its watcher
 
@@ -138,9 +138,14 @@ disagree() {
   timeout 60 "$MPIRUN" -n 1 "$tacit" train "${nano[@]}" --run.dir "$work/d" --train.steps 5 "$1" "$2" : \
     -n 1 "$tacit" train "${nano[@]}" --run.dir "$work/d" --train.steps 5 "$1" "$3"
 }
-expect "different learning rates are refused with both values" 5 '0\.01.*0\.02|0\.02.*0\.01' disagree --optim.lr 0.01 0.02
+expect "different learning rates are refused with both values" 3 '0\.01.*0\.02|0\.02.*0\.01' disagree --optim.lr 0.01 0.02
+variables_disagree() {
+  timeout 60 "$MPIRUN" -n 1 -x TACIT_OPTIM_LR=0.01 "$tacit" train "${nano[@]}" --run.dir "$work/d" --train.steps 5 : \
+    -n 1 "$tacit" train "${nano[@]}" --run.dir "$work/d" --train.steps 5
+}
+expect "variables of the environment that differ are a matter of configuration" 3 'optim\.lr differs' variables_disagree
 head -c 200000 README.md src/*/*.c >"$work/a.txt" 2>/dev/null; cat src/*/*.c | head -c 200000 >"$work/a.txt"; tr e E <"$work/a.txt" >"$work/b.txt"
-expect "different data is refused with both digests" 5 'digest [0-9a-f]+.*digest [0-9a-f]+' disagree --data.train "$work/a.txt" "$work/b.txt"
+expect "different data is refused with both digests" 3 'digest [0-9a-f]+.*digest [0-9a-f]+' disagree --data.train "$work/a.txt" "$work/b.txt"
 # The same path, but each rank finds other weights there.
 different_weights() {
   local program; program=$(realpath "$tacit")
@@ -148,7 +153,7 @@ different_weights() {
   timeout 60 "$MPIRUN" -n 1 -wdir "$work/weights1" "$program" train "${nano[@]}" --run.dir "$work/w" --train.init w "$@" : \
     -n 1 -wdir "$work/weights2" "$program" train "${nano[@]}" --run.dir "$work/w" --train.init w "$@"
 }
-expect "different initial weights are refused with both digests" 5 'initial model differs.*digest [0-9a-f]+.*digest [0-9a-f]+' \
+expect "different initial weights are refused with both digests" 3 'initial model differs.*digest [0-9a-f]+.*digest [0-9a-f]+' \
   different_weights --train.steps 3 "${gossip[@]}"
 expect "a run whose every step is skipped gives up" 6 '5 steps in a row' launch 3 hopeless --train.steps 100 --train.fail_at 3 \
   --train.fail_steps 50 --train.max_skips 5

@@ -5,7 +5,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/mpi-environment.sh
 . tests/check.sh
-tacit=$(realpath "${TACIT:-build/release/bin/tacit}")
+find_program
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 
 nano=(--model.preset nano --model.dtype f32 --train.threads 1 --train.batch 8 --train.eval_windows 2 --train.save_early 0

@@ -6,7 +6,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 . tests/check.sh
 export OMPI_MCA_odls_base_sigkill_timeout=1 # mpirun waits twice as long after every failure
-tacit=$(readlink -f "${TACIT:-build/release/bin/tacit}")
+find_program
 link=$(dirname "$tacit")/../mpi/mpi_link
 export TACIT_SWITCH; TACIT_SWITCH=$(dirname "$tacit")/tacit-switch
 

@@ -5,7 +5,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . tests/check.sh
-tacit=$(readlink -f "${TACIT:-build/release/bin/tacit}")
+find_program
 laws=$(dirname "$tacit")/../mpi/mpi_native_laws
 need_cluster "collectives between emulated hosts"
 own_cluster c

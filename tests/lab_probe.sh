@@ -5,7 +5,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . tests/check.sh
-tacit=$(readlink -f "${TACIT:-build/release/bin/tacit}")
+find_program
 
 need_cluster "the probe on an emulated cluster"
 own_cluster p

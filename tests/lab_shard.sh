@@ -6,7 +6,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 . tests/check.sh
 . tests/runs.sh
-tacit=$(readlink -f "${TACIT:-build/release/bin/tacit}")
+find_program
 
 need_cluster "parts by hosts on an emulated cluster"
 own_cluster p

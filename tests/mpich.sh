@@ -4,7 +4,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . tests/check.sh
-tacit=${TACIT:-build/mpich/bin/tacit}
+find_program "${TACIT:-build/mpich/bin/tacit}"
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 nano=(--model.preset nano --model.dtype f32 --train.threads 1 --train.batch 8 --train.eval_windows 2 --train.steps 20)
 expect "two ranks under mpiexec.mpich" 0 'finished' timeout 200 mpiexec.mpich -n 2 "$tacit" train "${nano[@]}" --run.dir "$work/run"

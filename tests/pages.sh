@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tests/pages.sh TACIT: commands that pages show are commands that work: every `tacit bench step` of README.md and docs/
+# tests/pages.sh [PROGRAM]: commands that pages show are commands that work: every `tacit bench step` of README.md and docs/
 # passes --dry-run as printed, and what scripts/results records comes back from the file with its quotes.
 set -uo pipefail
-tacit=$(realpath "$1")
+. "$(dirname "$0")/check.sh"
+find_program "${1:-}"
 cd "$(dirname "$0")/.." || exit 1
-. tests/check.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/bin"

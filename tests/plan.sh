@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tests/plan.sh TACIT: tacit plan on the examples: verdicts, refusals, JSON and pictures.
+# tests/plan.sh [PROGRAM]: tacit plan on the examples: verdicts, refusals, JSON and pictures.
 set -uo pipefail
-tacit=$(realpath "$1")
+. "$(dirname "$0")/check.sh"
+find_program "${1:-}"
 examples=$(realpath "$(dirname "$0")/../examples")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

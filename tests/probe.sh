@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tests/probe.sh TACIT: the probe with 1, 2 and 3 ranks on one host; what it writes, refuses and leaves alone.
+# tests/probe.sh [PROGRAM]: the probe with 1, 2 and 3 ranks on one host; what it writes, refuses and leaves alone.
 set -uo pipefail
-tacit=$(realpath "$1")
+. "$(dirname "$0")/check.sh"
+find_program "${1:-}"
 cd "$(dirname "$0")/.." || exit 1
 . scripts/mpi-environment.sh
 [ -n "$MPIRUN" ] || { echo "probe: no mpirun, skipped"; exit 77; }

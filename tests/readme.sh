@@ -6,7 +6,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/mpi-environment.sh
 . tests/check.sh
-tacit=${TACIT:-build/release/bin/tacit}
+find_program
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 mkdir "$work/bin"
 ln -s "$(realpath "$tacit")" "$work/bin/tacit"

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 . scripts/mpi-environment.sh
 . tests/check.sh
 . tests/runs.sh
-tacit=${TACIT:-build/release/bin/tacit}
+find_program
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 
 nano=(--model.preset nano --model.dtype f32 --train.threads 1 --train.batch 7 --train.eval_every 4 --train.eval_windows 5

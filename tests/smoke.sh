@@ -5,7 +5,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/mpi-environment.sh
 . tests/check.sh
-tacit=${TACIT:-build/release/bin/tacit}
+find_program
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 export ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS:-}
 nano=(--model.preset nano --train.threads 1 --train.batch 8 --train.eval_windows 2 --train.steps 20 --train.save_every 10)

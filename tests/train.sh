@@ -6,7 +6,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/mpi-environment.sh
 . tests/check.sh
-tacit=${TACIT:-build/release/bin/tacit}
+find_program
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 
 nano=(--model.preset nano --model.dtype f32 --train.threads 1 --train.batch 12 --train.eval_windows 4 --train.save_early 0

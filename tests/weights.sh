@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # import and export: every way from format to format and back gives the same bytes, bad requests say what is wrong.
-# Usage: weights.sh TACIT WEIGHTS     (WEIGHTS: tests/parity/weights)
+# Usage: weights.sh [PROGRAM [WEIGHTS]]     (WEIGHTS: tests/parity/weights)
 set -eu
-tacit=$1
-weights=$2
+. "$(dirname "$0")/check.sh"
+find_program "${1:-}"
+weights=$(realpath "${2:-$(dirname "$0")/parity/weights}")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
@@ -50,8 +51,8 @@ refuse 2 "name what to read" import hf
 refuse 2 "name what to read" export from-hf
 refuse 7 "exists already" export from-hf -o from-hf-hf
 refuse 3 "not one of" export from-hf -o other --dtype f16
-refuse 7 "step_00000005" export from-hf -o other --step 5
-refuse 7 "none: cannot be read" import none -o other
+refuse 4 "step_00000005" export from-hf -o other --step 5
+refuse 4 "none: cannot open" import none -o other
 mkdir empty
 refuse 4 "is neither a run folder" import empty -o other
 printf 'PK\003\004' > model.pt

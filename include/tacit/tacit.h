@@ -62,7 +62,7 @@ extern "C" {
     X(E_USAGE, -1, "wrong use of a command or function")                                                               \
     X(E_CONFIG, -2, "configuration refused")                                                                           \
     X(E_DATA, -3, "input data refused")                                                                                \
-    X(E_PEER, -4, "a peer failed, froze or disagreed")                                                                 \
+    X(E_PEER, -4, "a peer failed or froze")                                                                            \
     X(E_NUMERICS, -5, "a number is not finite or out of range")                                                        \
     X(E_MEMORY, -6, "out of memory")                                                                                   \
     X(E_IO, -7, "input or output failed")                                                                              \
@@ -86,8 +86,8 @@ TACIT_API const char *tacit_status_name(tacit_status status);
 /* One-line text, e.g. "configuration refused". Never NULL. Any thread, not collective. */
 TACIT_API const char *tacit_status_text(tacit_status status);
 
-/* Process exit code of a status: 0 ok, 2 usage, 3 configuration, 4 data, 5 peer failure, 6 numerics, 7 resources.
- * Any thread, not collective. */
+/* Process exit code of a status, as the program ends with it: 0 ok, 1 E_INTERNAL, 2 E_USAGE, 3 E_CONFIG and
+ * E_UNSUPPORTED, 4 E_DATA, 5 E_PEER, 6 E_NUMERICS, 7 E_MEMORY and E_IO. Any thread, not collective. */
 TACIT_API int tacit_status_exit_code(tacit_status status);
 
 /* Library version "MAJOR.MINOR.PATCH". Any thread, not collective. */

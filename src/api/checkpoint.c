@@ -9,7 +9,7 @@
 
 #include "api/object.h"
 #include "base/log.h"
-#include "ckpt/state.h"
+#include "driver/resume.h"
 
 enum { PATH_BYTES = 4096, MAX_BLOBS = 32, BLOB_NAME_BYTES = 40 };
 #define BLOB_BYTES ((size_t)1 << 30)
@@ -55,16 +55,6 @@ static void add_blob(table *t, size_t index, const tacit_blob *blob) {
                                                      .n = blob->size});
 }
 
-/* The strategy's entries, and the model where it lists none of its own; a checkpoint always has the shared one. */
-static void list_state(tacit_job *job, bool saving, table *out) {
-    out->state.count = 0;
-    job->strategy->state(taciti_driver_strategy(job->driver), &out->state);
-    const taciti_state_entry *own = taciti_state_find(&out->state, "model");
-    if (own == NULL || (saving && own->owner == TACITI_STATE_OWN))
-        taciti_state_add_array(&out->state, "model", TACITI_STATE_SHARED, TACITI_STATE_MEAN, &job->layout,
-                               job->arrays.parameters);
-}
-
 /* ---- save -------------------------------------------------------------------------------------------------------- */
 
 static json_t *describe(const tacit_job *job) {
@@ -76,8 +66,8 @@ static json_t *describe(const tacit_job *job) {
 }
 
 static tacit_status save_mean(tacit_job *job, const char *folder, int keep, const tacit_blob *blobs, size_t count) {
-    table t;
-    list_state(job, true, &t);
+    table t = {.state.count = 0};
+    taciti_driver_list_state(job->driver, true, &t.state);
     for (size_t i = 0; i < count; i++) add_blob(&t, i, &blobs[i]);
     json_t *meta = describe(job);
     tacit_status status = taciti_comm_agree(job->comm->comm, meta == NULL ? TACIT_E_MEMORY : TACIT_OK);
@@ -88,16 +78,16 @@ static tacit_status save_mean(tacit_job *job, const char *folder, int keep, cons
 
 tacit_status tacit_job_save(tacit_job *job, const char *folder, int keep, const tacit_blob *blobs, size_t blob_count) {
     double distance = 0;
-    const bool averaged =
-        job != NULL && taciti_handle_check(job, TACITI_HANDLE_JOB) == TACIT_OK && job->phase == TACITI_JOB_AVERAGED;
-    TACITI_TRY(taciti_job_check(job, averaged ? TACITI_JOB_AVERAGED : TACITI_JOB_BETWEEN, "tacit_job_save"));
+    TACITI_TRY(taciti_job_check_either(job, TACITI_JOB_BETWEEN, TACITI_JOB_AVERAGED, "tacit_job_save"));
     TACITI_TRY(taciti_argument_check(folder, "folder"));
     if (keep < 1) return taciti_fail(TACIT_E_USAGE, "tacit_job_save: keep %d checkpoints; 1 is the minimum", keep);
     TACITI_TRY(check_blobs(blobs, blob_count));
     taciti_comm_announce(job->comm->comm, job->step, "checkpoint");
+    taciti_api_log_together(job->comm);
     tacit_status status = taciti_driver_average(job->driver, &distance);
     if (status == TACIT_OK) status = save_mean(job, folder, keep, blobs, blob_count);
-    if (!averaged) taciti_driver_revert(job->driver);
+    if (job->phase == TACITI_JOB_BETWEEN) taciti_driver_revert(job->driver);
+    taciti_api_log_alone();
     return taciti_api_report(job->comm, status);
 }
 
@@ -109,13 +99,6 @@ static tacit_status read_count(const char *path, const json_t *meta, const char 
         return taciti_fail(TACIT_E_DATA, "%s: \"%s\" is missing from its description", path, key);
     *out = (int64_t)json_integer_value(value);
     return TACIT_OK;
-}
-
-static tacit_status check_strategy(const tacit_job *job, const taciti_ckpt_origin *from) {
-    const char *name = json_string_value(json_object_get(from->meta, "strategy"));
-    if (name != NULL && strcmp(name, job->strategy->name) == 0) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG, "%s: made with strategy %s, and this job has %s; use the old one", from->path,
-                       name == NULL ? "(none)" : name, job->strategy->name);
 }
 
 /* Adds the blob where the checkpoint has it for this rank. */
@@ -137,34 +120,40 @@ static tacit_status find_blob(const taciti_ckpt_origin *from, table *t, size_t i
     return TACIT_OK;
 }
 
-/* Where a saved job stood. */
+/* Where a saved job stood, and how it goes on. */
 typedef struct saved {
-    int64_t step, skipped, ranks;
+    int64_t step, skipped;
+    taciti_beginning beginning;
 } saved;
+
+static tacit_status restore_table(taciti_resume *resume, tacit_blob *blobs, size_t count, saved *out) {
+    table t = {.state.count = 0};
+    taciti_driver_list_state(resume->driver, false, &t.state);
+    for (size_t i = 0; i < count; i++) {
+        blobs[i].loaded = false;
+        TACITI_TRY(find_blob(&resume->ckpt, &t, i, &blobs[i]));
+    }
+    return taciti_resume_restore(resume, &t.state, &out->beginning);
+}
 
 static tacit_status restore(tacit_job *job, const char *path, const json_t *meta, tacit_blob *blobs, size_t count,
                             saved *out) {
-    table t;
-    const int size = taciti_comm_size(job->comm->comm);
+    static const char ADVICE[] = "load it with the old value and give its parameters to a new job";
+    const int rank = taciti_comm_rank(job->comm->comm), ranks = taciti_comm_size(job->comm->comm);
+    taciti_resume resume = {.ckpt = {.path = path, .meta = meta, .rank = rank, .ranks = ranks},
+                            .driver = job->driver,
+                            .strategy = job->strategy,
+                            .speaks = rank == 0,
+                            .advice = ADVICE,
+                            .optim_advice = ADVICE};
     TACITI_TRY(read_count(path, meta, "step", &out->step));
     TACITI_TRY(read_count(path, meta, "skipped", &out->skipped));
-    TACITI_TRY(read_count(path, meta, "ranks", &out->ranks));
-    const taciti_ckpt_origin from = {.path = path,
-                                     .meta = meta,
-                                     .rank = taciti_comm_rank(job->comm->comm),
-                                     .ranks = size,
-                                     .resumption =
-                                         out->ranks == size ? TACITI_RESUME_EXACTLY : TACITI_RESUME_REGROUPED};
-    TACITI_TRY(check_strategy(job, &from));
-    list_state(job, false, &t);
-    for (size_t i = 0; i < count; i++) {
-        blobs[i].loaded = false;
-        TACITI_TRY(find_blob(&from, &t, i, &blobs[i]));
-    }
-    return taciti_ckpt_restore_state(&from, &t.state);
+    tacit_status status = taciti_resume_open(&resume, json_loads(job->config, 0, NULL));
+    if (status == TACIT_OK) status = restore_table(&resume, blobs, count, out);
+    taciti_resume_close(&resume);
+    return status;
 }
 
-/* On as many ranks as had saved, what the strategy had under way is there. */
 static tacit_status restore_and_start(tacit_job *job, const char *path, const char *meta_json, tacit_blob *blobs,
                                       size_t count) {
     saved from = {.step = 0};
@@ -173,29 +162,36 @@ static tacit_status restore_and_start(tacit_job *job, const char *path, const ch
                                        : restore(job, path, meta, blobs, count, &from);
     json_decref(meta);
     TACITI_TRY(taciti_comm_agree(job->comm->comm, status));
-    TACITI_TRY(taciti_driver_start(job->driver, from.step, from.ranks == taciti_comm_size(job->comm->comm)));
+    TACITI_TRY(taciti_driver_start(job->driver, from.step, from.beginning.restored));
     job->step = from.step;
     job->skipped = from.skipped;
     return TACIT_OK;
 }
 
-tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_blob *blobs, size_t blob_count, bool *found) {
+/* As tacit_job_load(), with checked arguments. */
+static tacit_status find_and_restore(tacit_job *job, const char *folder, tacit_blob *blobs, size_t count, bool *found) {
     char path[PATH_BYTES], *meta = NULL;
     int64_t step = -1;
+    tacit_status status = taciti_ckpt_find(job->comm->comm, folder, path, sizeof path, &step, &meta);
+    *found = status != TACIT_E_DATA || step >= 0;
+    if (!*found) return TACIT_OK;
+    if (status == TACIT_OK) status = restore_and_start(job, path, meta, blobs, count);
+    taciti_free(meta);
+    for (size_t i = 0; i < count && status != TACIT_OK; i++) blobs[i].loaded = false;
+    return status;
+}
+
+tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_blob *blobs, size_t blob_count, bool *found) {
+    bool there = false;
     TACITI_TRY(taciti_job_check(job, TACITI_JOB_NEW, "tacit_job_load"));
     TACITI_TRY(taciti_argument_check(folder, "folder"));
     TACITI_TRY(taciti_argument_check(found, "found"));
     TACITI_TRY(check_blobs(blobs, blob_count));
-    tacit_status status = taciti_ckpt_find(job->comm->comm, folder, path, sizeof path, &step, &meta);
-    if (status == TACIT_E_DATA && step < 0) {
-        *found = false;
-        return TACIT_OK;
-    }
-    if (status == TACIT_OK) status = restore_and_start(job, path, meta, blobs, blob_count);
-    taciti_free(meta);
-    for (size_t i = 0; i < blob_count && status != TACIT_OK; i++) blobs[i].loaded = false;
+    taciti_api_log_together(job->comm);
+    const tacit_status status = find_and_restore(job, folder, blobs, blob_count, &there);
+    taciti_api_log_alone();
     if (status != TACIT_OK) return taciti_api_report(job->comm, status);
-    job->phase = TACITI_JOB_BETWEEN;
-    *found = true;
+    if (there) job->phase = TACITI_JOB_BETWEEN;
+    *found = there;
     return TACIT_OK;
 }

@@ -60,7 +60,7 @@ static tacit_status copy_settings(tacit_job *job, const tacit_settings *settings
     job->exchange = s->exchange;
     job->strategy = taciti_settings_strategy(s);
     if (job->total_steps == 0 && job->optim.decay_steps == 0) job->optim.decay_steps = -1;
-    job->config = taciti_config_json(&settings->config, 0);
+    job->config = taciti_config_json(&settings->config, 1);
     if (job->config == NULL) return TACIT_E_MEMORY;
     TACITI_TRY(copy_compression(job, s));
     return copy_options(job, TACITI_JOB_STRATEGY, s, job->strategy->options, job->strategy->options_size);
@@ -176,7 +176,9 @@ tacit_status tacit_job_open(tacit_comm *comm, const tacit_settings *settings, co
     tacit_job *job = taciti_calloc(1, sizeof *job);
     if (job == NULL) return TACIT_E_MEMORY;
     job->comm = comm;
+    taciti_api_log_together(comm);
     const tacit_status status = build(job, settings, layout, options == NULL ? &NONE : options);
+    taciti_api_log_alone();
     if (status != TACIT_OK) {
         release(job);
         return taciti_api_report(comm, status);
@@ -198,12 +200,17 @@ float *tacit_job_gradients(tacit_job *job) {
 }
 
 tacit_status taciti_job_check(const tacit_job *job, taciti_job_phase phase, const char *function) {
+    return taciti_job_check_either(job, phase, phase, function);
+}
+
+tacit_status taciti_job_check_either(const tacit_job *job, taciti_job_phase phase, taciti_job_phase other,
+                                     const char *function) {
     static const char *const PHASES[] = {"before tacit_job_start()", "between two steps", "inside of a step",
                                          "between settle and stepped", "between average and revert"};
     TACITI_TRY(taciti_handle_check(job, TACITI_HANDLE_JOB));
     const tacit_status health = taciti_comm_health(job->comm->comm);
     if (health != TACIT_OK) return taciti_api_report(job->comm, health);
-    if (job->phase == phase) return TACIT_OK;
+    if (job->phase == phase || job->phase == other) return TACIT_OK;
     return taciti_fail(TACIT_E_USAGE, "%s: called %s, allowed %s", function, PHASES[job->phase], PHASES[phase]);
 }
 

@@ -34,6 +34,12 @@ tacit_status tacit_log_to(tacit_log_callback *callback, void *context, tacit_log
 
 const char *tacit_error_text(void) { return taciti_error_text(); }
 
+void taciti_api_log_together(const tacit_comm *comm) {
+    taciti_log_set_mode(taciti_comm_rank(comm->comm) == 0 ? TACITI_LOG_KEEP : TACITI_LOG_HOLD);
+}
+
+void taciti_api_log_alone(void) { taciti_log_set_mode(TACITI_LOG_DIRECT); }
+
 tacit_status taciti_api_report(const tacit_comm *comm, tacit_status status) {
     char text[TACITI_ERROR_BYTES];
     if (status >= 0 || taciti_comm_health(comm->comm) == TACIT_OK) return status;

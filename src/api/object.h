@@ -76,7 +76,7 @@ struct tacit_job {
     taciti_compress_options compress;
     taciti_compression_setup compression;
     void *options[TACITI_JOB_OPTIONS]; /* of strategy, codec and controller; owned */
-    char *config;                      /* JSON text of the settings; owned */
+    char *config;                      /* JSON text of the settings that affect results; owned */
     taciti_pages pages[2];             /* arrays that the library has allocated */
     taciti_network_arrays arrays;
     taciti_pool *pool;
@@ -94,7 +94,15 @@ struct tacit_job {
 /* If the communicator has failed, sets tacit_error_text() to the text of the failure. Returns `status`. */
 tacit_status taciti_api_report(const tacit_comm *comm, tacit_status status);
 
-/* Returns E_USAGE, naming `function`, unless the job is in this phase. */
+/* Around a collective call: what several ranks refuse in the same words is logged by the first of them alone. Meanwhile
+ * errors of other threads of this process may be logged late. */
+void taciti_api_log_together(const tacit_comm *comm);
+void taciti_api_log_alone(void);
+
+/* Returns E_USAGE, naming `function`, unless the job is in this phase; _either: in one of two, the first of which the
+ * message names. */
 tacit_status taciti_job_check(const tacit_job *job, taciti_job_phase phase, const char *function);
+tacit_status taciti_job_check_either(const tacit_job *job, taciti_job_phase phase, taciti_job_phase other,
+                                     const char *function);
 
 #endif

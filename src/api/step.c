@@ -30,9 +30,7 @@ static tacit_status check_tensor(const tacit_job *job, size_t tensor) {
 }
 
 tacit_status tacit_job_ready(tacit_job *job, size_t tensor) {
-    const bool computing =
-        job != NULL && taciti_handle_check(job, TACITI_HANDLE_JOB) == TACIT_OK && job->phase == TACITI_JOB_COMPUTING;
-    TACITI_TRY(taciti_job_check(job, computing ? TACITI_JOB_COMPUTING : TACITI_JOB_BETWEEN, "tacit_job_ready"));
+    TACITI_TRY(taciti_job_check_either(job, TACITI_JOB_BETWEEN, TACITI_JOB_COMPUTING, "tacit_job_ready"));
     if (tensor != TACIT_ALL_TENSORS) TACITI_TRY(check_tensor(job, tensor));
     begin(job);
     tacit_status status = TACIT_OK;

@@ -3,7 +3,7 @@
  * The C interface on one rank: what is refused, with which text, and that a wrong call changes nothing. What ranks do
  * together is in tests/mpi/library.c.
  */
-#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "ckpt/test_folder.h"
 #include "tacit/tacit.h"
 
 static const tacit_tensor TENSORS[] = {{"out", {3}, false}, {"in", {5, 4}, true}};
@@ -198,6 +199,74 @@ static void test_blobs(void **state) {
     refused(tacit_job_load(job, "unused", NULL, 0, &found), TACIT_E_USAGE, "between two steps");
 }
 
+/* ---- checkpoints --------------------------------------------------------------------------------------------------
+ */
+
+static tacit_job *open_with(const scene *s, const char *const *settings) {
+    tacit_settings *mine = NULL;
+    tacit_job *job = NULL;
+    assert_int_equal(tacit_settings_create(&mine), TACIT_OK);
+    for (; *settings != NULL; settings++) assert_int_equal(tacit_settings_set(mine, *settings), TACIT_OK);
+    assert_int_equal(tacit_job_open(s->comm, mine, s->layout, NULL, &job), TACIT_OK);
+    tacit_settings_destroy(mine);
+    return job;
+}
+
+/* Saves after a step in which every gradient is 1. */
+static void save_with(const scene *s, const char *const *settings, const char *folder) {
+    tacit_job *job = open_with(s, settings);
+    assert_int_equal(tacit_job_start(job), TACIT_OK);
+    for (size_t i = 0; i < 3; i++) tacit_job_gradients(job)[i] = 1;
+    assert_int_equal(tacit_job_ready(job, TACIT_ALL_TENSORS), TACIT_OK);
+    assert_int_equal(tacit_job_finish(job, NULL), TACIT_OK);
+    assert_int_equal(tacit_job_save(job, folder, 1, NULL, 0), TACIT_OK);
+    assert_int_equal(tacit_job_close(job), TACIT_OK);
+}
+
+typedef struct switching {
+    const char *from[3], *to[3];
+    tacit_status status;
+    const char *text; /* of a refusal */
+} switching;
+
+/* The comparison is the program's: what needs state that is not there is refused with both values; the rest goes on. */
+static void test_other_settings(void **state) {
+    static const switching CASES[] = {
+        {{"optim.name=adamw"}, {"optim.name=sgd"}, TACIT_E_CONFIG, "optim.name was \"adamw\" and is \"sgd\" now"},
+        {{"optim.name=sgd"}, {"optim.name=adamw"}, TACIT_E_CONFIG, "optim.name was \"sgd\" and is \"adamw\" now"},
+        {{"optim.name=sgd"}, {"optim.name=adam"}, TACIT_E_CONFIG, "it holds no state \"m\" of the optimizer"},
+        {{"optim.name=adamw"}, {"optim.name=accum-adamw"}, TACIT_E_CONFIG, "it holds no state \"a\" of the optimizer"},
+        {{"strategy=localsgd"},
+         {"strategy=localsgd", "localsgd.outer_momentum=0.9"},
+         TACIT_E_CONFIG,
+         "localsgd.outer_momentum was 0 and is 0.9 now"},
+        {{"optim.name=adamw"}, {"optim.name=adam"}, TACIT_OK, NULL},
+        {{"optim.name=sgd"}, {"optim.name=sgd", "optim.lr=0.5"}, TACIT_OK, NULL},
+        {{"strategy=dp"}, {"strategy=gossip"}, TACIT_OK, NULL},
+        {{"strategy=gossip"}, {"strategy=dp"}, TACIT_OK, NULL},
+        {{"strategy=dp"}, {"strategy=shard"}, TACIT_OK, NULL},
+    };
+    const scene *s = *state;
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        const switching *c = &CASES[i];
+        bool found = false;
+        tacit_counters counters;
+        const test_path folder = folder_create();
+        save_with(s, c->from, folder.text);
+        tacit_job *job = open_with(s, c->to);
+        if (c->status == TACIT_OK)
+            assert_int_equal(tacit_job_load(job, folder.text, NULL, 0, &found), TACIT_OK);
+        else
+            refused(tacit_job_load(job, folder.text, NULL, 0, &found), c->status, c->text);
+        assert_int_equal(tacit_job_counters(job, &counters), TACIT_OK);
+        assert_int_equal(counters.steps, c->status == TACIT_OK);
+        assert_int_equal(found, c->status == TACIT_OK);
+        if (c->status == TACIT_OK) assert_true(tacit_job_parameters(job)[0] < 0); /* a step down from 0 */
+        assert_int_equal(tacit_job_close(job), TACIT_OK);
+        folder_remove(&folder);
+    }
+}
+
 static int g_lines;
 
 static void count_line(void *context, tacit_log_level level, const char *line) {
@@ -221,9 +290,9 @@ static void test_log(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_settings),       TEST(test_layouts),     TEST(test_order_of_calls),
-        TEST(test_closed_handles), TEST(test_job_options), TEST(test_compression),
-        TEST(test_a_skipped_step), TEST(test_blobs),       TEST(test_log),
+        TEST(test_settings),       TEST(test_layouts),     TEST(test_order_of_calls), TEST(test_closed_handles),
+        TEST(test_job_options),    TEST(test_compression), TEST(test_a_skipped_step), TEST(test_blobs),
+        TEST(test_other_settings), TEST(test_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -186,16 +186,23 @@ tacit_status taciti_file_check_writable(const char *path) {
 
 /* ---- reading --------------------------------------------------------------------------------------------------- */
 
+tacit_status taciti_file_refuse(const char *path) {
+    const int reason = errno;
+    const bool no_such_input =
+        reason == ENOENT || reason == ENOTDIR || reason == ELOOP || reason == ENAMETOOLONG || reason == EACCES;
+    return taciti_fail(no_such_input ? TACIT_E_DATA : TACIT_E_IO, "%s: cannot open: %s", path, strerror(reason));
+}
+
 /* Opens a regular file. Non-blocking, so that a pipe without a writer is refused and not waited for. */
 static tacit_status open_regular(const char *path, int *out_fd, struct stat *out) {
     const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) return fail_errno("cannot open", path);
+    if (fd < 0) return taciti_file_refuse(path);
     struct stat status;
     tacit_status result = TACIT_OK;
     if (fstat(fd, &status) != 0) {
         result = fail_errno("cannot open", path);
     } else if (!S_ISREG(status.st_mode)) {
-        result = taciti_fail(TACIT_E_IO, "%s: is %s, not a regular file", path,
+        result = taciti_fail(TACIT_E_DATA, "%s: is %s, not a regular file", path,
                              S_ISDIR(status.st_mode) ? "a folder" : "a pipe or device");
     }
     if (result != TACIT_OK) {

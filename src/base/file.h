@@ -21,8 +21,12 @@ tacit_status taciti_file_write(const char *path, const void *bytes, size_t count
 tacit_status taciti_file_check_writable(const char *path);
 
 /* Reads a whole file of at most `limit` bytes and appends one zero byte. out_count may be NULL. Refuses folders, pipes
- * and devices. Returns owned; release with taciti_free(). */
+ * and devices. E_DATA for a path that leads to no readable file. Returns owned; release with taciti_free(). */
 tacit_status taciti_file_read(const char *path, size_t limit, char **out, size_t *out_count);
+
+/* Call after a system call that should have opened the input `path`: logs errno as the reason. Returns E_DATA if the
+ * path leads to no readable file, which is a mistake of whoever named it, else E_IO. */
+tacit_status taciti_file_refuse(const char *path);
 
 /* A read-only view of a file that may be larger than memory. Reads use pread instead of mmap, so a file that is
  * truncated by another process causes E_DATA and never SIGBUS. */

@@ -84,11 +84,11 @@ static void reading_refuses_what_is_no_file(void **state) {
     (void)state;
     char *out = NULL;
     size_t count = 0;
-    assert_int_equal(taciti_file_read(g_folder, 100, &out, &count), TACIT_E_IO);
+    assert_int_equal(taciti_file_read(g_folder, 100, &out, &count), TACIT_E_DATA);
     assert_non_null(strstr(g_line, "is a folder"));
-    assert_int_equal(taciti_file_read(below("missing"), 100, &out, &count), TACIT_E_IO);
+    assert_int_equal(taciti_file_read(below("missing"), 100, &out, &count), TACIT_E_DATA);
     assert_int_equal(mkfifo(below("pipe"), 0600), 0);
-    assert_int_equal(taciti_file_read(below("pipe"), 100, &out, &count), TACIT_E_IO); /* and does not wait */
+    assert_int_equal(taciti_file_read(below("pipe"), 100, &out, &count), TACIT_E_DATA); /* and does not wait */
     assert_non_null(strstr(g_line, "is a pipe or device"));
     assert_int_equal(taciti_file_write(below("x"), "12345", 5), TACIT_OK);
     assert_int_equal(taciti_file_read(below("x"), 4, &out, &count), TACIT_E_DATA);
@@ -115,7 +115,7 @@ static void a_view_that_shrinks_is_an_error_and_no_signal(void **state) {
     assert_non_null(strstr(g_line, "has shrunk from 10000 to 100 bytes"));
     taciti_view_close(&view);
     taciti_view_close(&view);
-    assert_int_equal(taciti_view_open(g_folder, &view), TACIT_E_IO);
+    assert_int_equal(taciti_view_open(g_folder, &view), TACIT_E_DATA);
     assert_int_equal(view.fd, -1);
 }
 

@@ -2,7 +2,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "ckpt/run.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -94,7 +93,7 @@ static bool holds(const char *folder, const char *name) {
 static tacit_status open_any(const char *path, taciti_run_info *out) {
     char folder[TACITI_RUN_PATH_BYTES];
     struct stat info;
-    if (stat(path, &info) != 0) return taciti_fail(TACIT_E_IO, "%s: cannot be read: %s", path, strerror(errno));
+    if (stat(path, &info) != 0) return taciti_file_refuse(path);
     if (!S_ISDIR(info.st_mode)) return open_foreign(path, false, out);
     if (holds(path, "manifest.json")) return open_step(path, out);
     TACITI_TRY(taciti_path_join(folder, sizeof folder, path, "ckpt"));

@@ -121,7 +121,7 @@ static void what_is_no_source_is_refused(void **state) {
     const test_path empty = path_in(g_folder.text, "empty"), begun = path_in(g_folder.text, "begun/ckpt");
     assert_int_equal(taciti_file_make_folder(empty.text), TACIT_OK);
     assert_int_equal(taciti_file_make_folder(begun.text), TACIT_OK);
-    assert_int_equal(taciti_run_open(path_in(g_folder.text, "none").text, &info), TACIT_E_IO);
+    assert_int_equal(taciti_run_open(path_in(g_folder.text, "none").text, &info), TACIT_E_DATA);
     assert_int_equal(taciti_run_open(empty.text, &info), TACIT_E_DATA);
     assert_int_equal(taciti_run_open(path_in(g_folder.text, "begun").text, &info), TACIT_E_DATA);
     assert_int_equal(info.step, 55);

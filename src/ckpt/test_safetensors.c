@@ -283,8 +283,8 @@ static void missing_places_are_errors(void **state) {
     taciti_safe_file file;
     uint64_t bytes = 0;
     char digest[33];
-    assert_int_equal(taciti_safe_open(path.text, &file), TACIT_E_IO);
-    assert_int_equal(taciti_safe_open(g_folder.text, &file), TACIT_E_IO);
+    assert_int_equal(taciti_safe_open(path.text, &file), TACIT_E_DATA);
+    assert_int_equal(taciti_safe_open(g_folder.text, &file), TACIT_E_DATA);
     assert_int_equal(taciti_safe_write(path.text, NULL, 0, NULL, &bytes, digest), TACIT_E_IO);
 }
 

@@ -451,7 +451,7 @@ static void another_shape_is_refused_by_name(void **state) {
     assert_int_equal(taciti_weights_read("tests/parity/weights/hf", &c.options, &c.layout, c.again), TACIT_E_CONFIG);
     assert_int_equal(taciti_weights_read("tests/parity/weights/f32.bin", &c.options, &c.layout, c.again),
                      TACIT_E_CONFIG);
-    assert_int_equal(taciti_weights_read("tests/parity/none", &c.options, &c.layout, c.again), TACIT_E_IO);
+    assert_int_equal(taciti_weights_read("tests/parity/none", &c.options, &c.layout, c.again), TACIT_E_DATA);
     model_destroy(&c);
 }
 

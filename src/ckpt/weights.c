@@ -5,7 +5,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "ckpt/weights.h"
 
-#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,7 +69,7 @@ static tacit_status source_of_file(const char *path, weights_source *out) {
 
 static tacit_status find_source(const char *path, weights_source *out) {
     struct stat info;
-    if (stat(path, &info) != 0) return taciti_fail(TACIT_E_IO, "%s: cannot be read: %s", path, strerror(errno));
+    if (stat(path, &info) != 0) return taciti_file_refuse(path);
     return S_ISDIR(info.st_mode) ? source_in_folder(path, out) : source_of_file(path, out);
 }
 

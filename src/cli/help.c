@@ -136,6 +136,7 @@ void taciti_overview(const taciti_verb *verbs, FILE *out) {
                   tacit_version());
     for (const taciti_verb *verb = verbs; verb->name != NULL; verb++)
         if (!verb->hidden) (void)fprintf(out, "  %-18s %s\n", verb->name, verb->summary);
-    (void)fprintf(out, "\n`tacit VERB --help` shows a verb's options and examples; `tacit --version` the version.\n"
-                       "exit codes: 0 ok, 2 usage, 3 configuration, 4 data, 5 peer failure, 6 numerics, 7 resources\n");
+    (void)fprintf(
+        out, "\n`tacit VERB --help` shows a verb's options and examples; `tacit --version` the version.\n"
+             "exit codes: 0 ok, 1 defect, 2 usage, 3 configuration, 4 data, 5 peer failure, 6 numerics, 7 resources\n");
 }

@@ -246,9 +246,9 @@ tacit_status taciti_comm_agree_text(taciti_comm *comm, const char *what, const c
     TACITI_TRY(run_call(comm, &(call){.name = "comparison of settings", .in = what, .bytes = mine, .reason = reason},
                         run_agree_text));
     if (reason[0] == '\0') return TACIT_OK;
-    if (comm->engine.rank == 0) return taciti_fail(TACIT_E_PEER, "%s", reason);
+    if (comm->engine.rank == 0) return taciti_fail(TACIT_E_CONFIG, "%s", reason);
     taciti_error_set("%s", reason);
-    return TACIT_E_PEER;
+    return TACIT_E_CONFIG;
 }
 
 /* ---- clock ------------------------------------------------------------------------------------------------------- */

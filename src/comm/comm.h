@@ -226,7 +226,7 @@ tacit_status taciti_comm_barrier(taciti_comm *comm);
 tacit_status taciti_comm_agree(taciti_comm *comm, tacit_status mine);
 
 /* Compares one text per rank, up to 4 KiB. If they differ, rank 0 logs `what`, the first rank that differs and both
- * values, and every rank returns E_PEER. Collective. */
+ * values, and every rank returns E_CONFIG. Collective. */
 tacit_status taciti_comm_agree_text(taciti_comm *comm, const char *what, const char *text);
 
 /* ---- counters -------------------------------------------------------------------------------------------------- */

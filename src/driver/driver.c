@@ -312,6 +312,14 @@ void taciti_driver_revert(taciti_driver *driver) {
     driver->averaged = false;
 }
 
+void taciti_driver_list_state(taciti_driver *driver, bool saving, taciti_state *out) {
+    driver->setup.strategy->state(driver->strategy, out);
+    const taciti_state_entry *own = taciti_state_find(out, "model");
+    if (own == NULL || (saving && own->owner == TACITI_STATE_OWN))
+        taciti_state_add_array(out, "model", TACITI_STATE_SHARED, TACITI_STATE_MEAN, driver->setup.context.layout,
+                               driver->arrays.parameters);
+}
+
 taciti_optim *taciti_driver_optim(taciti_driver *driver) { return driver->optim; }
 
 void *taciti_driver_strategy(taciti_driver *driver) { return driver->strategy; }

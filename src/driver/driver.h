@@ -106,6 +106,10 @@ tacit_status taciti_driver_stepped(taciti_driver *driver, taciti_driver_record *
 tacit_status taciti_driver_average(taciti_driver *driver, double *distance);
 void taciti_driver_revert(taciti_driver *driver);
 
+/* Lists what a checkpoint holds, between two steps: the strategy's entries, and the shared "model" if the strategy does
+ * not list the model. saving: the shared model also if every rank lists its own. Adds to *out. Not collective. */
+void taciti_driver_list_state(taciti_driver *driver, bool saving, taciti_state *out);
+
 /* For checkpoints. Borrowed. */
 taciti_optim *taciti_driver_optim(taciti_driver *driver);
 void *taciti_driver_strategy(taciti_driver *driver); /* `self` of the strategy's functions */

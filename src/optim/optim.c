@@ -26,7 +26,6 @@
 enum { FLOATS_PER_LINE = 16, NORM_FLOATS = 65536, BLEND_FLOATS = 16384 };
 
 static const char STATE[] = "optimizer state";
-static const char *const STATE_NAMES[TACITI_OPTIM_MAX_STATES] = {"optim.m", "optim.v", "optim.a"};
 
 struct taciti_optim {
     const taciti_optim_passes *passes; /* borrows */
@@ -375,6 +374,12 @@ tacit_status taciti_optim_create_with(const taciti_optim_passes *passes, void *s
 
 int taciti_optim_state_count(const taciti_optim *optim) { return optim->state_count; }
 
+/* A sum of gradients has another name than a mean of them, so that no optimizer goes on from the other's state. */
+static const char *name_of_state(const taciti_optim *optim, int i) {
+    static const char *const NAMES[TACITI_OPTIM_MAX_STATES] = {"optim.m", "optim.v", "optim.a"};
+    return optim->options.name == TACITI_OPTIM_SGD ? "optim.momentum" : NAMES[i];
+}
+
 static void list_updates(taciti_optim *optim, taciti_state_owner owner, taciti_state *out) {
     taciti_state_add(out, (taciti_state_entry){.name = "updates",
                                                .kind = TACITI_STATE_COUNT,
@@ -385,13 +390,14 @@ static void list_updates(taciti_optim *optim, taciti_state_owner owner, taciti_s
 
 void taciti_optim_list_state(taciti_optim *optim, taciti_state_owner owner, taciti_state *out) {
     for (int i = 0; i < optim->state_count; i++)
-        taciti_state_add_array(out, STATE_NAMES[i], owner, TACITI_STATE_MEAN, optim->layout, optim->states[i].base);
+        taciti_state_add_array(out, name_of_state(optim, i), owner, TACITI_STATE_MEAN, optim->layout,
+                               optim->states[i].base);
     list_updates(optim, owner, out);
 }
 
 void taciti_optim_list_ranges(taciti_optim *optim, const taciti_range *ranges, size_t range_count, taciti_state *out) {
     for (int i = 0; i < optim->state_count; i++)
-        taciti_state_add_ranges(out, STATE_NAMES[i], TACITI_STATE_SHARED, TACITI_STATE_MEAN, optim->layout,
+        taciti_state_add_ranges(out, name_of_state(optim, i), TACITI_STATE_SHARED, TACITI_STATE_MEAN, optim->layout,
                                 optim->states[i].base, ranges, range_count);
     list_updates(optim, TACITI_STATE_SHARED, out);
 }

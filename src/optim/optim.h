@@ -123,8 +123,9 @@ void taciti_optim_to_momentum(const taciti_optim *optim, float *x, double share,
 void taciti_optim_update_by_momentum(taciti_optim *optim, float *parameters, const float *momentum, taciti_bf16 *copy16,
                                      double lr);
 
-/* Lists what a checkpoint must hold: the arrays "optim.m", "optim.v" and "optim.a" (the running mean of a window), as
- * far as the optimizer has them, and the count "updates", from which the place in a window follows. */
+/* Lists what a checkpoint must hold: the arrays "optim.m", "optim.v" and "optim.a" (the running mean of a window), or
+ * "optim.momentum" of sgd, as far as the optimizer has them, and the count "updates", from which the place in a window
+ * follows. */
 void taciti_optim_list_state(taciti_optim *optim, taciti_state_owner owner, taciti_state *out);
 /* The same with these ranges of the arrays, borrowed; the ranges of all ranks are one whole. */
 void taciti_optim_list_ranges(taciti_optim *optim, const taciti_range *ranges, size_t range_count, taciti_state *out);

@@ -400,7 +400,7 @@ static void test_files(void **state) {
     taciti_cluster c, again;
     assert_non_null(mkdtemp(folder));
     (void)snprintf(path, sizeof path, "%s/cluster.json", folder);
-    assert_int_equal(taciti_cluster_load(path, &again), TACIT_E_IO);
+    assert_int_equal(taciti_cluster_load(path, &again), TACIT_E_DATA);
     assert_non_null(strstr(g_line, path));
     assert_false(taciti_cluster_recognise(path));
     assert_int_equal(parse(MIN "}", &c), TACIT_OK);

@@ -323,7 +323,7 @@ static void test_bad_csv(void **state) {
     const taciti_topo_request away = {.name = "file", .ranks = 2, .file = "/nonexistent/w.csv"};
     assert_int_equal(taciti_topology_create(&none, &t), TACIT_E_CONFIG);
     assert_non_null(strstr(g_said, "matrix of 2 x 2"));
-    assert_int_equal(taciti_topology_create(&away, &t), TACIT_E_IO);
+    assert_int_equal(taciti_topology_create(&away, &t), TACIT_E_DATA);
     assert_non_null(strstr(g_said, "/nonexistent/w.csv"));
 }
 

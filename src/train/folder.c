@@ -75,7 +75,7 @@ tacit_status taciti_trainer_check_folder(const taciti_trainer *trainer) {
     const char *folder = trainer->settings->run.dir.text;
     taciti_state state = {.count = 0};
     if (trainer->settings->train.save_every < 0) return TACIT_OK;
-    taciti_trainer_list_state(trainer, true, &state);
+    taciti_driver_list_state(trainer->driver, true, &state);
     TACITI_TRY(taciti_comm_agree(trainer->comm, check_space(trainer, &state, folder)));
     bool parts = false;
     for (size_t i = 0; i < state.count; i++) parts = parts || taciti_state_is_of_rank(&state.entries[i]);

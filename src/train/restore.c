@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a run begins: from a checkpoint, from foreign weights, or from the seed. A checkpoint of replicas that differ is
- * taken up rank by rank when strategy and number of ranks are the same; otherwise all ranks begin with the mean.
+ * How a run begins: from a checkpoint (driver/resume.h), from foreign weights, or from the seed.
  */
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,10 +12,10 @@
 #include "base/memory.h"
 #include "base/strict_json.h"
 #include "ckpt/run.h"
-#include "train/changes.h"
+#include "driver/resume.h"
 #include "train/trainer.h"
 
-enum { PATH_BYTES = 4096, CHANGES_BYTES = 512 };
+enum { PATH_BYTES = 4096 };
 
 /* Where the run stood. */
 typedef struct saved_position {
@@ -56,98 +54,9 @@ static tacit_status restore_position(taciti_trainer *trainer, const char *path, 
     return TACIT_OK;
 }
 
-/* What a checkpoint says about the run that made it. */
-typedef struct origin {
-    taciti_ckpt_origin ckpt;
-    const char *strategy;
-    int replicas;           /* ranks with values of their own; 0: all was shared */
-    taciti_changes changes; /* of the configuration since */
-} origin;
-
-/* ---- what a changed configuration means -------------------------------------------------------------------------- */
-
-/* Where an entry is missing because keys of its section have changed, they are named. The same on every rank. */
-static tacit_status check_lacking(const taciti_trainer *trainer, const origin *from, const taciti_state *state) {
-    const taciti_state_entry *lacking = NULL;
-    char changes[CHANGES_BYTES], section[CHANGES_BYTES];
-    TACITI_TRY(taciti_ckpt_find_lacking(&from->ckpt, state, &lacking));
-    const char *name = lacking == NULL ? NULL : strchr(lacking->name, '.');
-    if (name == NULL) return TACIT_OK;
-    const bool optim = strncmp(lacking->name, "optim.", strlen("optim.")) == 0;
-    (void)snprintf(section, sizeof section, "%s.", optim ? "optim" : trainer->strategy->name);
-    taciti_changes_text(&from->changes, section, changes, sizeof changes);
-    if (changes[0] == '\0') return TACIT_OK; /* damage: loading says what is missing */
-    if (trainer->rank != 0) return TACIT_E_CONFIG;
-    return taciti_fail(TACIT_E_CONFIG,
-                       "%s: cannot go on exactly, it holds no state \"%s\" of %s: %s; resume with the old value, or %s",
-                       from->ckpt.path, name + 1, optim ? "the optimizer" : trainer->strategy->name, changes,
-                       optim ? "start a new run from its weights with --train.init and another --run.dir"
-                             : "go on from the mean of the replicas with --resume-from-mean");
-}
-
-/* All replicas had made the same number of updates, or every rank has its own back. */
-static bool stood_together(const origin *from) {
-    const json_t *replicas = json_object_get(from->ckpt.meta, "replicas");
-    const json_t *first = json_object_get(json_array_get(replicas, 0), "updates");
-    bool together = true;
-    for (size_t r = 1; r < json_array_size(replicas); r++) {
-        const json_t *one = json_object_get(json_array_get(replicas, r), "updates");
-        together = together && json_integer_value(one) == json_integer_value(first);
-    }
-    return together || from->ckpt.resumption == TACITI_RESUME_EXACTLY;
-}
-
-/* The optimizer has made that many updates. Where a window of AccumAdam has another length now, or ranks stood at
- * different places in it, it begins anew: M and V keep the windows that have ended, and their number is what the bias
- * correction counts; gradients of the unfinished window stay outside, as their share in A was for the old length. */
-static tacit_status resume_updates(taciti_trainer *trainer, const origin *from, const taciti_state *state) {
-    taciti_optim *optim = taciti_driver_optim(trainer->driver);
-    const int64_t updates = taciti_optim_updates(optim);
-    const int64_t before = taciti_changes_window_before(&from->changes), windows = updates / before;
-    const int64_t now = taciti_changes_window_now(&from->changes);
-    const bool together = stood_together(from);
-    const taciti_state_entry *unfinished = taciti_state_find(state, "optim.a");
-    if (before == now && (together || now == 1)) return TACIT_OK;
-    if (windows > INT64_MAX / now)
-        return taciti_fail(TACIT_E_DATA, "%s: %" PRId64 " updates are too many", from->ckpt.path, updates);
-    taciti_range r;
-    for (size_t i = 0; unfinished != NULL && taciti_state_range(unfinished, i, &r); i++)
-        memset((float *)unfinished->data + r.at, 0, r.n * sizeof(float));
-    taciti_optim_set_updates(optim, windows * now);
-    if (updates % before != 0 || !together)
-        taciti_trainer_say(trainer,
-                           "resume: the optimizer's window begins anew; the last %" PRId64
-                           " gradients are not in the moments, which hold %" PRId64 " windows",
-                           updates % before, windows);
-    return TACIT_OK;
-}
-
-/* ---- which of them ----------------------------------------------------------------------------------------------- */
-
-static taciti_resumption resumption_of(const taciti_trainer *trainer, const origin *from) {
-    const json_int_t ranks = json_integer_value(json_object_get(from->ckpt.meta, "ranks"));
-    const json_int_t formers = from->replicas > 0 ? from->replicas : ranks;
-    const taciti_strategy *former = taciti_strategy_find(from->strategy), *now = trainer->strategy;
-    const bool same = strcmp(from->strategy, now->name) == 0;
-    /* Of equal replicas only residuals belong to ranks, and these mean the same. */
-    const bool alike = former != NULL && former->replicas_equal && now->replicas_equal;
-    if (trainer->from_mean || (!same && !alike)) return TACITI_RESUME_FROM_MEAN;
-    if (!same) return TACITI_RESUME_REGROUPED;
-    return formers == trainer->ranks ? TACITI_RESUME_EXACTLY : TACITI_RESUME_REGROUPED;
-}
-
-static tacit_status read_origin(const taciti_trainer *trainer, const char *path, const json_t *meta, origin *out) {
-    const char *strategy = json_string_value(json_object_get(meta, "strategy"));
-    *out = (origin){.ckpt = {.path = path, .meta = meta, .rank = trainer->rank, .ranks = trainer->ranks},
-                    .strategy = strategy == NULL ? "" : strategy};
-    TACITI_TRY(taciti_ckpt_former_ranks(&out->ckpt, &out->replicas));
-    out->ckpt.resumption = resumption_of(trainer, out);
-    return TACIT_OK;
-}
-
 /* A partition is over the ranks of this run. */
-static void say_partition(const taciti_trainer *trainer, const origin *from) {
-    const json_int_t ranks = json_integer_value(json_object_get(from->ckpt.meta, "ranks"));
+static void say_partition(const taciti_trainer *trainer, const json_t *meta) {
+    const json_int_t ranks = json_integer_value(json_object_get(meta, "ranks"));
     if (!taciti_data_partitioned(trainer->data) || ranks == trainer->ranks) return;
     taciti_trainer_say(trainer,
                        "resume: data.partition %s is over %d ranks now, over %lld in the checkpoint: every rank has "
@@ -155,89 +64,35 @@ static void say_partition(const taciti_trainer *trainer, const origin *from) {
                        trainer->settings->data.partition.text, trainer->ranks, (long long)ranks);
 }
 
-/* Whether ranks of the checkpoint had an array of that name. */
-static tacit_status had(const taciti_trainer *trainer, const origin *from, const char *name, bool *out) {
-    char what[TACITI_STATE_NAME_BYTES], prefix[TACITI_CKPT_PREFIX_BYTES];
-    (void)snprintf(what, sizeof what, "%s.", name);
-    taciti_ckpt_own_prefix(0, what, prefix);
-    const taciti_ckpt_array array = {.prefix = prefix, .layout = &trainer->layout, .own = true};
-    return taciti_ckpt_find_held(from->ckpt.path, &array, 1, out);
-}
-
-/* What residuals of compression become; they belong to ranks even where replicas are equal. */
-static tacit_status say_residuals(const taciti_trainer *trainer, const origin *from, const taciti_state *state) {
-    static const char gradients[] = "strategy.residual", sums[] = "strategy.residual_result";
-    const json_t *config = json_object_get(from->ckpt.meta, "config");
-    const char *codec = json_string_value(json_object_get(config, "compress.codec"));
-    const bool keeps = taciti_state_find(state, gradients) != NULL, keeps_sums = taciti_state_find(state, sums) != NULL;
-    const bool lost = !keeps || from->ckpt.resumption == TACITI_RESUME_FROM_MEAN || trainer->ranks == 1;
-    bool some, some_sums;
-    TACITI_TRY(had(trainer, from, gradients, &some));
-    TACITI_TRY(had(trainer, from, sums, &some_sums));
-    if (some && lost)
-        taciti_trainer_say(trainer, "resume: the residuals of %d ranks (compress.codec %s) are dropped%s",
-                           from->replicas, codec == NULL ? "?" : codec,
-                           keeps ? "" : "; resume with that codec to send them");
-    else if (some && from->ckpt.resumption == TACITI_RESUME_REGROUPED)
-        taciti_trainer_say(trainer,
-                           "resume: the residuals of %d ranks go on at %d: their sum is part of the next sum of ranks",
-                           from->replicas, trainer->ranks);
-    if (some_sums && !lost && !keeps_sums)
-        taciti_trainer_say(trainer, "resume: the residuals of sums are dropped: this run keeps none");
-    return TACIT_OK;
-}
-
-/* Where a run does not go on exactly as it was, it says so. */
-static void say_origin(const taciti_trainer *trainer, const origin *from, bool own_model) {
-    const taciti_strategy *former = taciti_strategy_find(from->strategy);
-    if (from->ckpt.resumption == TACITI_RESUME_EXACTLY) return;
-    if (from->replicas > 0 && (former == NULL || !former->replicas_equal))
-        taciti_trainer_say(trainer,
-                           "resume: the checkpoint holds %d replicas of strategy %s; this run (%s, %d rank%s) goes on "
-                           "from their mean, with the mean of their optimizer states",
-                           from->replicas, from->strategy, trainer->strategy->name, trainer->ranks,
-                           trainer->ranks == 1 ? "" : "s");
-    else if (own_model)
-        taciti_trainer_say(trainer, "resume: the checkpoint is of strategy %s; all replicas of %s start from its model",
-                           from->strategy, trainer->strategy->name);
-}
-
-/* How a restored run starts. */
-typedef struct beginning {
-    bool restored; /* every entry of the strategy is as it was */
-    bool equal;    /* the parameters must be the same on all ranks */
-} beginning;
-
-static tacit_status restore_state(taciti_trainer *trainer, const origin *from, beginning *out) {
+static tacit_status restore_state(taciti_trainer *trainer, const char *path, const json_t *meta,
+                                  taciti_beginning *out) {
     taciti_state state = {.count = 0};
-    taciti_trainer_list_state(trainer, false, &state);
-    const bool own_model = taciti_state_find(&state, "model")->owner == TACITI_STATE_OWN;
-    TACITI_TRY(say_residuals(trainer, from, &state));
-    say_origin(trainer, from, own_model);
-    say_partition(trainer, from);
-    taciti_changes_say(&from->changes, trainer);
-    TACITI_TRY(check_lacking(trainer, from, &state));
-    TACITI_TRY(taciti_ckpt_restore_state(&from->ckpt, &state));
-    out->restored = from->ckpt.resumption == TACITI_RESUME_EXACTLY;
-    out->equal = !out->restored || !own_model;
-    return resume_updates(trainer, from, &state);
+    taciti_resume resume = {
+        .ckpt = {.path = path, .meta = meta, .rank = trainer->rank, .ranks = trainer->ranks},
+        .driver = trainer->driver,
+        .strategy = trainer->strategy,
+        .from_mean = trainer->from_mean,
+        .speaks = trainer->rank == 0 && !trainer->settings->run.quiet,
+        .advice = "go on from the mean of the replicas with --resume-from-mean",
+        .optim_advice = "start a new run from its weights with --train.init and another --run.dir",
+    };
+    taciti_driver_list_state(trainer->driver, false, &state);
+    say_partition(trainer, meta);
+    tacit_status status = taciti_resume_open(&resume, taciti_config_values(&trainer->settings->job.config, 1));
+    if (status == TACIT_OK) status = taciti_resume_restore(&resume, &state, out);
+    taciti_resume_close(&resume);
+    return status;
 }
 
-static tacit_status restore(taciti_trainer *trainer, const char *path, const char *meta_json, beginning *out) {
+static tacit_status restore(taciti_trainer *trainer, const char *path, const char *meta_json, taciti_beginning *out) {
     taciti_model_options model;
-    origin from;
     const taciti_strict_reader reader = {.file = path, .status = TACIT_E_DATA};
     json_t *meta = NULL;
     TACITI_TRY(taciti_strict_parse(&reader, meta_json, strlen(meta_json), &meta));
     tacit_status status = taciti_run_parse_model(path, meta, &model);
     if (status == TACIT_OK) status = taciti_run_match(path, &model, &trainer->settings->job.model);
     if (status == TACIT_OK) status = restore_position(trainer, path, meta);
-    if (status == TACIT_OK) status = read_origin(trainer, path, meta, &from);
-    if (status == TACIT_OK) status = taciti_changes_create(trainer, meta, &from.changes);
-    if (status == TACIT_OK) {
-        status = restore_state(trainer, &from, out);
-        taciti_changes_destroy(&from.changes);
-    }
+    if (status == TACIT_OK) status = restore_state(trainer, path, meta, out);
     json_decref(meta);
     TACITI_TRY(status);
     if (!trainer->strategy->parts) taciti_model_refresh(trainer->model);
@@ -246,7 +101,7 @@ static tacit_status restore(taciti_trainer *trainer, const char *path, const cha
 
 /* Parameters that must be equal are; then the strategy starts what it has under way between steps. Of parts, each has
  * read its own. */
-static tacit_status start(taciti_trainer *trainer, beginning how) {
+static tacit_status start(taciti_trainer *trainer, taciti_beginning how) {
     if (how.equal && !trainer->strategy->parts) TACITI_TRY(taciti_trainer_agree_on_parameters(trainer));
     return taciti_driver_start(trainer->driver, trainer->position.step, how.restored);
 }
@@ -255,7 +110,7 @@ tacit_status taciti_trainer_resume(taciti_trainer *trainer, bool *found) {
     char folder[PATH_BYTES], path[PATH_BYTES];
     char *meta = NULL;
     int64_t step = -1;
-    beginning how = {.restored = false};
+    taciti_beginning how = {.restored = false};
     *found = false;
     TACITI_TRY(taciti_path_join(folder, sizeof folder, trainer->settings->run.dir.text, "ckpt"));
     const tacit_status status = taciti_ckpt_find(trainer->comm, folder, path, sizeof path, &step, &meta);
@@ -315,7 +170,7 @@ static tacit_status initialise_parts(taciti_trainer *trainer, const char *from) 
         TACITI_TRY(taciti_trainer_agree_on_parameters(trainer));
         for (size_t u = 0; u < trainer->layout.unit_count; u++) trainer->strategy->release(strategy, u);
     }
-    return start(trainer, (beginning){.equal = true});
+    return start(trainer, (taciti_beginning){.equal = true});
 }
 
 tacit_status taciti_trainer_initialise(taciti_trainer *trainer) {
@@ -327,5 +182,5 @@ tacit_status taciti_trainer_initialise(taciti_trainer *trainer) {
         TACITI_TRY(taciti_comm_agree(trainer->comm, read_weights(trainer, from)));
         taciti_model_refresh(trainer->model);
     }
-    return start(trainer, (beginning){.equal = true});
+    return start(trainer, (taciti_beginning){.equal = true});
 }

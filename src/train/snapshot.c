@@ -29,7 +29,7 @@ tacit_status taciti_trainer_save(taciti_trainer *trainer) {
     char folder[PATH_BYTES];
     taciti_state state = {.count = 0};
     TACITI_TRY(taciti_path_join(folder, sizeof folder, trainer->settings->run.dir.text, "ckpt"));
-    taciti_trainer_list_state(trainer, true, &state);
+    taciti_driver_list_state(trainer->driver, true, &state);
     json_t *meta = describe_run(trainer);
     tacit_status status = taciti_comm_agree(trainer->comm, meta == NULL ? TACIT_E_MEMORY : TACIT_OK);
     if (status == TACIT_OK)

@@ -183,7 +183,7 @@ static float *copy_of(const float *x, size_t n) {
 
 static void keep(const trial *t, const taciti_trainer *trainer, record *out) {
     taciti_state state = {.count = 0};
-    taciti_trainer_list_state(trainer, false, &state);
+    taciti_driver_list_state(trainer->driver, false, &state);
     const taciti_state_entry *updates = taciti_state_find(&state, "updates"), *a = taciti_state_find(&state, "optim.a");
     *out = (record){.n = trainer->layout.n, .updates = *(const int64_t *)updates->data};
     out->parameters = copy_of(taciti_model_parameters(trainer->model), out->n);

@@ -76,9 +76,7 @@ static tacit_status prepare_alone(taciti_trainer *trainer) {
     TACITI_TRY(refuse_emulation(&trainer->settings->job.compute));
     trainer->strategy = taciti_settings_strategy(&trainer->settings->job);
     TACITI_TRY(taciti_settings_check(&trainer->settings->job, taciti_comm_hosts(trainer->comm)));
-    const tacit_status opened = taciti_data_open(&trainer->settings->data, &trainer->data);
-    if (opened == TACIT_E_IO) return TACIT_E_DATA; /* to the user a missing file is a fault of the data */
-    TACITI_TRY(opened);
+    TACITI_TRY(taciti_data_open(&trainer->settings->data, &trainer->data));
     trainer->data_info = taciti_data_describe(trainer->data);
     TACITI_TRY(resolve_sizes(trainer));
     TACITI_TRY(taciti_data_check(trainer->data, trainer->time, trainer->settings->train.eval_every >= 0));

@@ -174,10 +174,6 @@ tacit_status taciti_trainer_save(taciti_trainer *trainer);
 tacit_status taciti_trainer_resume(taciti_trainer *trainer, bool *found);
 tacit_status taciti_trainer_initialise(taciti_trainer *trainer); /* seed or train.init */
 
-/* state.c: lists what a checkpoint holds: the strategy's table and the shared "model". A save happens between average
- * and revert, so the shared model is the mean. If ranks have models of their own, restoring fills these. */
-void taciti_trainer_list_state(const taciti_trainer *trainer, bool saving, taciti_state *out);
-
 /* trainer.c: what the strategy gets, but for arrays and optimizer, which the driver adds. Borrows. */
 taciti_strategy_context taciti_trainer_context(taciti_trainer *trainer);
 

@@ -76,7 +76,7 @@ static void agreement_takes_the_worst(taciti_comm *comm) {
     memset(text, 'x', sizeof text);
     text[sizeof text - 1] = 0;
     text[4000] = g_rank == last && last > 0 ? 'y' : 'x';
-    CHECK(taciti_comm_agree_text(comm, "the seed", text) == (last > 0 ? TACIT_E_PEER : TACIT_OK));
+    CHECK(taciti_comm_agree_text(comm, "the seed", text) == (last > 0 ? TACIT_E_CONFIG : TACIT_OK));
     taciti_log_set_sink(print_line, NULL, TACITI_LOG_INFO);
     CHECK(taciti_comm_barrier(comm) == TACIT_OK);
     CHECK(taciti_comm_health(comm) == TACIT_OK);

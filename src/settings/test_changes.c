@@ -11,13 +11,13 @@
 
 #include <string.h>
 
-#include "train/changes.h"
+#include "settings/changes.h"
+#include "train/train.h"
 
 enum { TEXT_BYTES = 300 };
 
 typedef struct fixture {
     taciti_train_settings settings;
-    taciti_trainer trainer;
     taciti_changes changes;
     json_t *meta;
 } fixture;
@@ -27,10 +27,10 @@ static void set_up(fixture *f, const char *const *keys, const char *before) {
     assert_int_equal(taciti_train_settings_init(&f->settings), TACIT_OK);
     for (size_t i = 0; keys[i] != NULL; i += 2)
         assert_int_equal(taciti_config_set(&f->settings.job.config, keys[i], keys[i + 1], "test"), TACIT_OK);
-    f->trainer = (taciti_trainer){.settings = &f->settings};
     f->meta = json_loads(before, 0, NULL);
     assert_non_null(f->meta);
-    assert_int_equal(taciti_changes_create(&f->trainer, f->meta, &f->changes), TACIT_OK);
+    assert_int_equal(taciti_changes_create(f->meta, taciti_config_values(&f->settings.job.config, 1), &f->changes),
+                     TACIT_OK);
 }
 
 static void tear_down(fixture *f) {

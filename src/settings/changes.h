@@ -2,24 +2,26 @@
  *
  * The differences between the configuration of a resumed run and that of its checkpoint.
  */
-#ifndef TACITI_TRAIN_CHANGES_H
-#define TACITI_TRAIN_CHANGES_H
+#ifndef TACITI_SETTINGS_CHANGES_H
+#define TACITI_SETTINGS_CHANGES_H
 
 #include <jansson.h>
 
-#include "train/trainer.h"
+#include "tacit/tacit.h"
 
-/* The configuration of this run and that of a checkpoint, without keys that do not affect results. */
+/* The configuration of this run, without the keys that do not affect results, and that of a checkpoint. */
 typedef struct taciti_changes {
     const json_t *before; /* borrowed; NULL: the checkpoint has none */
     json_t *now;          /* owned */
 } taciti_changes;
 
-tacit_status taciti_changes_create(const taciti_trainer *trainer, const json_t *meta, taciti_changes *out);
+/* meta: the description of the checkpoint. now: as taciti_config_values(config, 1) returns it; taken, also on failure.
+ * Returns E_MEMORY if `now` is NULL. */
+tacit_status taciti_changes_create(const json_t *meta, json_t *now, taciti_changes *out);
 void taciti_changes_destroy(taciti_changes *changes);
 
-/* Prints one line for each changed key, on rank 0. */
-void taciti_changes_say(const taciti_changes *changes, const taciti_trainer *trainer);
+/* Logs one line for each changed key. */
+void taciti_changes_say(const taciti_changes *changes);
 
 /* Writes "optim.accum was 4 and is 7 now, ...": the changed keys that begin with `section` ("optim."), as many as fit;
  * an empty text if there is none. */

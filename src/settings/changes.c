@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "train/changes.h"
+#include "settings/changes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
+
 enum { VALUE_DIGITS = 10, VALUE_BYTES = 400 };
 
-tacit_status taciti_changes_create(const taciti_trainer *trainer, const json_t *meta, taciti_changes *out) {
-    *out = (taciti_changes){.before = json_object_get(meta, "config"),
-                            .now = taciti_config_values(&trainer->settings->job.config, 1)};
+tacit_status taciti_changes_create(const json_t *meta, json_t *now, taciti_changes *out) {
+    *out = (taciti_changes){.before = json_object_get(meta, "config"), .now = now};
     return out->now == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }
 
@@ -27,7 +28,7 @@ static const json_t *old_value(const taciti_changes *changes, const char *key, c
     return old == NULL || json_equal(old, value) ? NULL : old;
 }
 
-void taciti_changes_say(const taciti_changes *changes, const taciti_trainer *trainer) {
+void taciti_changes_say(const taciti_changes *changes) {
     const char *key = NULL;
     json_t *value = NULL;
     char before[VALUE_BYTES], now[VALUE_BYTES];
@@ -36,7 +37,7 @@ void taciti_changes_say(const taciti_changes *changes, const taciti_trainer *tra
         if (old == NULL) continue;
         put_value(old, before);
         put_value(value, now);
-        taciti_trainer_say(trainer, "resume: %s was %s in the checkpoint and is %s now", key, before, now);
+        taciti_log(TACITI_LOG_INFO, "resume: %s was %s in the checkpoint and is %s now", key, before, now);
     }
 }
 

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A checkpoint of replicas that differ is taken up rank by rank when strategy and number of ranks are the same;
+ * otherwise all ranks begin with the mean.
+ */
+#include "driver/resume.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+enum { TEXT_BYTES = 512 };
+
+TACITI_PRINTF(2, 3) static void say(const taciti_resume *resume, const char *format, ...) {
+    if (!resume->speaks) return;
+    char line[TEXT_BYTES];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    taciti_log(TACITI_LOG_INFO, "%s", line);
+}
+
+/* ---- which values are taken -------------------------------------------------------------------------------------- */
+
+static taciti_resumption resumption_of(const taciti_resume *resume) {
+    const json_int_t ranks = json_integer_value(json_object_get(resume->ckpt.meta, "ranks"));
+    const json_int_t formers = resume->replicas > 0 ? resume->replicas : ranks;
+    const taciti_strategy *former = taciti_strategy_find(resume->former);
+    const bool same = strcmp(resume->former, resume->strategy->name) == 0;
+    /* Of equal replicas only residuals belong to ranks, and these mean the same. */
+    const bool alike = former != NULL && former->replicas_equal && resume->strategy->replicas_equal;
+    if (resume->from_mean || (!same && !alike)) return TACITI_RESUME_FROM_MEAN;
+    if (!same) return TACITI_RESUME_REGROUPED;
+    return formers == resume->ckpt.ranks ? TACITI_RESUME_EXACTLY : TACITI_RESUME_REGROUPED;
+}
+
+tacit_status taciti_resume_open(taciti_resume *resume, json_t *now) {
+    const char *former = json_string_value(json_object_get(resume->ckpt.meta, "strategy"));
+    resume->former = former == NULL ? "" : former;
+    TACITI_TRY(taciti_changes_create(resume->ckpt.meta, now, &resume->changes));
+    TACITI_TRY(taciti_ckpt_former_ranks(&resume->ckpt, &resume->replicas));
+    resume->ckpt.resumption = resumption_of(resume);
+    return TACIT_OK;
+}
+
+void taciti_resume_close(taciti_resume *resume) { taciti_changes_destroy(&resume->changes); }
+
+/* ---- what is said ------------------------------------------------------------------------------------------------ */
+
+/* Whether ranks of the checkpoint had an array of that name. */
+static tacit_status had(const taciti_resume *resume, const taciti_layout *layout, const char *name, bool *out) {
+    char what[TACITI_STATE_NAME_BYTES], prefix[TACITI_CKPT_PREFIX_BYTES];
+    (void)snprintf(what, sizeof what, "%s.", name);
+    taciti_ckpt_own_prefix(0, what, prefix);
+    const taciti_ckpt_array array = {.prefix = prefix, .layout = layout, .own = true};
+    return taciti_ckpt_find_held(resume->ckpt.path, &array, 1, out);
+}
+
+/* What residuals of compression become; they belong to ranks even where replicas are equal. */
+static tacit_status say_residuals(const taciti_resume *resume, const taciti_state *state) {
+    static const char gradients[] = "strategy.residual", sums[] = "strategy.residual_result";
+    const taciti_layout *layout = taciti_state_find(state, "model")->layout;
+    const json_t *config = json_object_get(resume->ckpt.meta, "config");
+    const char *codec = json_string_value(json_object_get(config, "compress.codec"));
+    const bool keeps = taciti_state_find(state, gradients) != NULL, keeps_sums = taciti_state_find(state, sums) != NULL;
+    const bool lost = !keeps || resume->ckpt.resumption == TACITI_RESUME_FROM_MEAN || resume->ckpt.ranks == 1;
+    bool some, some_sums;
+    TACITI_TRY(had(resume, layout, gradients, &some));
+    TACITI_TRY(had(resume, layout, sums, &some_sums));
+    if (some && lost)
+        say(resume, "resume: the residuals of %d ranks (compress.codec %s) are dropped%s", resume->replicas,
+            codec == NULL ? "?" : codec, keeps ? "" : "; resume with that codec to send them");
+    else if (some && resume->ckpt.resumption == TACITI_RESUME_REGROUPED)
+        say(resume, "resume: the residuals of %d ranks go on at %d: their sum is part of the next sum of ranks",
+            resume->replicas, resume->ckpt.ranks);
+    if (some_sums && !lost && !keeps_sums)
+        say(resume, "resume: the residuals of sums are dropped: this run keeps none");
+    return TACIT_OK;
+}
+
+/* Where a run does not go on exactly as it was, it says so. */
+static void say_origin(const taciti_resume *resume, bool own_model) {
+    const taciti_strategy *former = taciti_strategy_find(resume->former);
+    if (resume->ckpt.resumption == TACITI_RESUME_EXACTLY) return;
+    if (resume->replicas > 0 && (former == NULL || !former->replicas_equal))
+        say(resume,
+            "resume: the checkpoint holds %d replicas of strategy %s; this run (%s, %d rank%s) goes on from their "
+            "mean, with the mean of their optimizer states",
+            resume->replicas, resume->former, resume->strategy->name, resume->ckpt.ranks,
+            resume->ckpt.ranks == 1 ? "" : "s");
+    else if (own_model)
+        say(resume, "resume: the checkpoint is of strategy %s; all replicas of %s start from its model", resume->former,
+            resume->strategy->name);
+}
+
+/* ---- what a changed configuration means -------------------------------------------------------------------------- */
+
+/* Where an entry is missing because keys of its section have changed, they are named. The same on every rank. */
+static tacit_status check_lacking(const taciti_resume *resume, const taciti_state *state) {
+    const taciti_state_entry *lacking = NULL;
+    char changes[TEXT_BYTES], section[TEXT_BYTES];
+    TACITI_TRY(taciti_ckpt_find_lacking(&resume->ckpt, state, &lacking));
+    const char *name = lacking == NULL ? NULL : strchr(lacking->name, '.');
+    if (name == NULL) return TACIT_OK;
+    const bool optim = strncmp(lacking->name, "optim.", strlen("optim.")) == 0;
+    (void)snprintf(section, sizeof section, "%s.", optim ? "optim" : resume->strategy->name);
+    taciti_changes_text(&resume->changes, section, changes, sizeof changes);
+    if (changes[0] == '\0') return TACIT_OK; /* damage: loading says what is missing */
+    return taciti_fail(TACIT_E_CONFIG,
+                       "%s: cannot go on exactly, it holds no state \"%s\" of %s: %s; resume with the old value, or %s",
+                       resume->ckpt.path, name + 1, optim ? "the optimizer" : resume->strategy->name, changes,
+                       optim ? resume->optim_advice : resume->advice);
+}
+
+/* All replicas had made the same number of updates, or every rank has its own back. */
+static bool stood_together(const taciti_resume *resume) {
+    const json_t *replicas = json_object_get(resume->ckpt.meta, "replicas");
+    const json_t *first = json_object_get(json_array_get(replicas, 0), "updates");
+    bool together = true;
+    for (size_t r = 1; r < json_array_size(replicas); r++) {
+        const json_t *one = json_object_get(json_array_get(replicas, r), "updates");
+        together = together && json_integer_value(one) == json_integer_value(first);
+    }
+    return together || resume->ckpt.resumption == TACITI_RESUME_EXACTLY;
+}
+
+/* The optimizer has made that many updates. Where a window of AccumAdam has another length now, or ranks stood at
+ * different places in it, it begins anew: M and V keep the windows that have ended, and their number is what the bias
+ * correction counts; gradients of the unfinished window stay outside, as their share in A was for the old length. */
+static tacit_status resume_updates(taciti_resume *resume, const taciti_state *state) {
+    taciti_optim *optim = taciti_driver_optim(resume->driver);
+    const int64_t updates = taciti_optim_updates(optim);
+    const int64_t before = taciti_changes_window_before(&resume->changes), windows = updates / before;
+    const int64_t now = taciti_changes_window_now(&resume->changes);
+    const bool together = stood_together(resume);
+    const taciti_state_entry *unfinished = taciti_state_find(state, "optim.a");
+    if (before == now && (together || now == 1)) return TACIT_OK;
+    if (windows > INT64_MAX / now)
+        return taciti_fail(TACIT_E_DATA, "%s: %" PRId64 " updates are too many", resume->ckpt.path, updates);
+    taciti_range r;
+    for (size_t i = 0; unfinished != NULL && taciti_state_range(unfinished, i, &r); i++)
+        memset((float *)unfinished->data + r.at, 0, r.n * sizeof(float));
+    taciti_optim_set_updates(optim, windows * now);
+    if (updates % before != 0 || !together)
+        say(resume,
+            "resume: the optimizer's window begins anew; the last %" PRId64
+            " gradients are not in the moments, which hold %" PRId64 " windows",
+            updates % before, windows);
+    return TACIT_OK;
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
+
+tacit_status taciti_resume_restore(taciti_resume *resume, const taciti_state *state, taciti_beginning *out) {
+    const bool own_model = taciti_state_find(state, "model")->owner == TACITI_STATE_OWN;
+    TACITI_TRY(say_residuals(resume, state));
+    say_origin(resume, own_model);
+    if (resume->speaks) taciti_changes_say(&resume->changes);
+    TACITI_TRY(check_lacking(resume, state));
+    TACITI_TRY(taciti_ckpt_restore_state(&resume->ckpt, state));
+    out->restored = resume->ckpt.resumption == TACITI_RESUME_EXACTLY;
+    out->equal = !out->restored || !own_model;
+    return resume_updates(resume, state);
+}
