@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # tests/pages.sh [PROGRAM]: commands that pages show are commands that work: every `tacit bench step` of README.md and docs/
-# passes --dry-run as printed, and what scripts/results records comes back from the file with its quotes.
+# passes --dry-run as printed, and what scripts/results records comes back from the file with its quotes. Every results page names
+# the commit that was measured, and no section of command lines is empty.
 set -uo pipefail
 . "$(dirname "$0")/check.sh"
 find_program "${1:-}"
@@ -28,6 +29,11 @@ while IFS= read -r command; do
   check "page: $command" bash -c "${measured//byte-10m.json/$work/byte-10m.json} --dry-run"
 done < <(commands_of_pages)
 [ "$count" -ge 15 ] || fail "only $count commands were found on the pages"
+
+for page in docs/results/*.md; do check "$page names its commit" grep -qE 'commit `[0-9a-f]{7}' "$page"; done
+for file in docs/results/*.commands; do
+  check "$file has the command lines of every section" bash -c "! tr '\n' ' ' <'$file' | grep -E 'commands --> *<!-- /'"
+done
 
 # A command is recorded and comes back as the same words.
 words=(tacit bench step --against "strategy=gossip gossip.topology=aer" --against compute.cv=0.1 --x 'a$b')

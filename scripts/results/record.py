@@ -2,6 +2,7 @@
 """What the scripts that make tables of recorded launches share: reading answers, tables, pages."""
 import glob
 import json
+import math
 import os
 import re
 import shlex
@@ -82,6 +83,48 @@ def machine_line(answers):
         answers[0]["cluster"]["library"], min(loads), max(loads))
 
 
+def commit_line(folder, *sections):
+    """Which commits the launches of these sections ran."""
+    found = set()
+    for section in sections:
+        for name in glob.glob(os.path.join(folder, section, "**", "*.commit"), recursive=True):
+            with open(name) as file:
+                found.add(file.read().strip())
+    return "Measured at commit %s." % ", ".join(sorted(found)) if found else None
+
+
+# ---- differences of pairs ---------------------------------------------------------------------------------------------
+
+# Quantiles .975 of Student's t for 1, 2, ... degrees of freedom.
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+
+
+def interval(values):
+    """Mean of paired differences and half the width of its 95 % interval; infinite for fewer than two pairs."""
+    if len(values) < 2:
+        return (values[0] if values else math.inf), math.inf
+    t = STUDENT[min(len(values) - 1, len(STUDENT)) - 1]
+    return statistics.mean(values), t * statistics.stdev(values) / math.sqrt(len(values))
+
+
+def percent_interval(values):
+    """+0.37 % (-0.67 to +1.41, 3 pairs)"""
+    if not values:
+        return "-"
+    mean, half = interval(values)
+    if math.isinf(half):
+        return "%+.2f %% (1 pair)" % mean
+    return "%+.2f %% (%+.2f to %+.2f, %d pairs)" % (mean, mean - half, mean + half, len(values))
+
+
+def within(values, bar):
+    """Whether paired differences stay at or below a bar: only if the whole interval does is that established."""
+    mean, half = interval(values)
+    if mean > bar:
+        return "**missed**"
+    return "met" if mean + half <= bar else "met in the mean"
+
+
 # ---- tables and pages -------------------------------------------------------------------------------------------------
 
 
@@ -107,6 +150,24 @@ def put(page, name, text):
         sys.exit("the page lacks the lines %s and %s" % (begin.strip(), end))
     head, rest = page.split(begin, 1)
     return head + begin + text + "\n" + end + rest.split(end, 1)[1]
+
+
+def rows_in(page, name):
+    """The rows of a page's table, as lists of cells."""
+    begin, end = "<!-- %s -->\n" % name, "<!-- /%s -->" % name
+    lines = page.split(begin, 1)[1].split(end, 1)[0].splitlines() if begin in page else []
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:] if line.startswith("|")]
+
+
+def merge_rows(path, name, rows):
+    """Rows of a page's table with `rows` in place of those that have the same first cell: what was not measured now stays."""
+    if path is None:
+        return rows
+    with open(path) as file:
+        old = rows_in(file.read(), name)
+    new = {row[0]: row for row in rows}
+    kept = [new.pop(row[0], row) for row in old]
+    return kept + [row for row in rows if row[0] in new]
 
 
 def put_all(path, tables):

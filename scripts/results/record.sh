@@ -17,6 +17,7 @@ record() {
   command=${command//"$tacit"/tacit}
   command=${command//"$MPIRUN"/mpirun}
   echo "$command" >"$answer.command"
+  git describe --always --dirty >"$answer.commit" 2>/dev/null || rm -f "$answer.commit"
   echo "$(date +%T) $command" >&2
   if "$@" >"$answer.part" 2>"$answer.log" </dev/null; then
     mv "$answer.part" "$answer"

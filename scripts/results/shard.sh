@@ -9,7 +9,7 @@
 #   two       TAGC's setting: 2 hosts, gpt2-124m-untied emulated, uncompressed against sketches, sparse and quantised      9 min
 #   hosts     4 hosts of 2 ranks at 200 Mbit/s: the automatic choice against bf16 gathers, and ways to hold parts          4 min
 #   plan      predictions of `tacit plan` against measured steps, on clusters that nothing was tuned on                    6 min
-#   loss      loss after as many steps, 4 ranks, 3 seeds                                                                  15 min
+#   loss      loss after as many steps, and of runs of a quarter as many, 4 ranks, 3 seeds                                20 min
 #   tables    tables of what FOLDER holds; always runs at the end
 #
 # FOLDER (default build/shard) keeps what every launch printed, with its command line beside it. A launch whose answer is there is
@@ -125,24 +125,32 @@ section_plan() {
 method() {
   case $1 in
     plain) ;;
-    tagc80) echo "--compress.codec topk --compress.factor 5" ;; # a sketch decodes to the same sums
+    tagc80) echo "--compress.codec tagc --compress.sparsity 0.8" ;;
+    topk80) echo "--compress.codec topk --compress.sparsity 0.8" ;;
     i4i4s2) echo "--shard.stage 2 --compress.codec int4 --compress.gather int4" ;;
     i4i8s3) echo "--compress.codec int4 --compress.gather int8" ;;
     i4i4s3) echo "--compress.codec int4 --compress.gather int4" ;;
   esac
 }
 
-section_loss() {
-  local seed which
+# losses FOLDER STEPS METHOD...
+losses() {
+  local into=$1 steps=$2 seed which
+  shift 2
   use_text shakespeare
   for seed in $SEEDS; do
-    for which in plain tagc80 i4i4s2 i4i8s3 i4i4s3; do
+    for which in "$@"; do
       # shellcheck disable=SC2046,SC2086 # words
-      train_run "loss/$which-$seed" "$MPIRUN -n 4" --train.batch 32 --optim.warmup $((STEPS / 10)) --optim.lr 1e-2 --optim.weight_decay 0.2 \
-        --optim.beta2 0.99 --optim.clip 1 --train.eval_every "$STEPS" --train.eval_windows 0 --train.seed "$seed" --train.steps "$STEPS" \
+      train_run "$into/$which-$seed" "$MPIRUN -n 4" --train.batch 32 --optim.warmup $((steps / 10)) --optim.lr 1e-2 --optim.weight_decay 0.2 \
+        --optim.beta2 0.99 --optim.clip 1 --train.eval_every "$steps" --train.eval_windows 0 --train.seed "$seed" --train.steps "$steps" \
         --strategy shard $(method "$which") $FLAGS
     done
   done
+}
+
+section_loss() {
+  losses loss "$STEPS" plain tagc80 topk80 i4i4s2 i4i8s3 i4i4s3
+  losses short $((STEPS * 4 / 15)) plain tagc80 topk80
 }
 
 section_tables() { /usr/bin/env python3 scripts/results/shard_tables.py "$folder" docs/results/shard.md; }

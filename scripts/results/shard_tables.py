@@ -19,7 +19,8 @@ PLANNED = {
 
 LOSSES = {
     "plain": "uncompressed",
-    "tagc80": "TAGC: gradients at 80 % sparsity",
+    "tagc80": "`tagc` at 80 % sparsity",
+    "topk80": "`topk` at 80 % sparsity",
     "i4i4s2": "stage 2, int4 gradients, int4 changes",
     "i4i8s3": "int4 gradients, int8 parameters (the most that `auto` does)",
     "i4i4s3": "int4 gradients, int4 parameters",
@@ -62,11 +63,11 @@ def steps(answer, auto, base, rate):
                         rows)
 
 
-def losses(folder):
+def losses(folder, section):
     found = {}
     for which in LOSSES:
         for seed in range(1, 100):
-            path = os.path.join(folder, "loss", "%s-%d.jsonl" % (which, seed))
+            path = os.path.join(folder, section, "%s-%d.jsonl" % (which, seed))
             if os.path.exists(path):
                 run = record.read_run(path)
                 found.setdefault(which, {})[seed] = (record.evaluations(run)[-1]["val_loss"],
@@ -79,7 +80,7 @@ def losses(folder):
         above = [100 * (seeds[s][0] / found["plain"][s][0] - 1) for s in both]
         fewer = statistics.mean(seeds[s][1] / found["plain"][s][1] for s in both)
         rows.append([LOSSES[which], "%.1f" % fewer, ", ".join("%d: %.4f" % (s, seeds[s][0]) for s in both),
-                     "-" if which == "plain" else "%+.2f %% (%+.2f to %+.2f)" % (statistics.mean(above), min(above), max(above))])
+                     "-" if which == "plain" else record.percent_interval(above)])
     return record.table(["traffic", "times fewer bytes", "seed: validation loss", "above uncompressed"], rows)
 
 
@@ -106,9 +107,11 @@ def main():
         "slow": steps(load("two/slow.json"), None, "shard", 1e9),
         "hosts": steps(load("hosts/steps.json"), load("hosts/auto.json"), "shard shard.gather=bf16", 2e8),
         "plan": plan_table.predictions_table(list(planned(folder)), 2),
-        "loss": losses(folder),
+        "loss": losses(folder, "loss"),
+        "short": losses(folder, "short"),
+        "loss commit": record.commit_line(folder, "loss", "short"),
     }
-    tables.update({"%s commands" % s: record.commands(folder, s) for s in ("base", "two", "hosts", "loss")})
+    tables.update({"%s commands" % s: record.commands(folder, s) for s in ("base", "two", "hosts", "loss", "short")})
     tables["plan commands"] = record.commands(folder, "plan/*")
     record.publish(tables, page, {})
 
