@@ -105,7 +105,10 @@ static tacit_status build_alone(tacit_job *job, const tacit_settings *settings, 
     job->own_optimizer = options->own_optimizer;
     TACITI_TRY(copy_settings(job, settings));
     TACITI_TRY(taciti_settings_check(&settings->values, taciti_comm_hosts(job->comm->comm)));
-    TACITI_TRY(copy_layout(job, &settings->values, &layout->layout));
+    const taciti_settings *values = &settings->values;
+    if (taciti_comm_rank(job->comm->comm) == 0)
+        TACITI_TRY(taciti_settings_warn_unread(&values, 1, TACITI_READER_LIBRARY));
+    TACITI_TRY(copy_layout(job, values, &layout->layout));
     TACITI_TRY(choose_array(job, options->parameters, "parameters", 0, &job->arrays.parameters));
     TACITI_TRY(choose_array(job, options->gradients, "gradients", 1, &job->arrays.gradients));
     clear_padding(&job->layout, job->arrays.parameters);

@@ -176,9 +176,11 @@ static tacit_status read_sequence(reader *r, const taciti_place *place) {
 }
 
 static tacit_status read_value(reader *r, const taciti_place *place) {
-    if (r->event.type == YAML_SCALAR_EVENT) return read_scalar(r, place);
-    if (r->event.type == YAML_SEQUENCE_START_EVENT) return read_sequence(r, place);
-    return fail_kind(r, place, "a mapping");
+    const bool scalar = r->event.type == YAML_SCALAR_EVENT;
+    if (!scalar && r->event.type != YAML_SEQUENCE_START_EVENT) return fail_kind(r, place, "a mapping");
+    TACITI_TRY(scalar ? read_scalar(r, place) : read_sequence(r, place));
+    if (place->given != NULL) *place->given = TACITI_GIVEN_IN_FILE;
+    return TACIT_OK;
 }
 
 /* ---- keys ------------------------------------------------------------------------------------------------------ */

@@ -22,7 +22,7 @@ bool taciti_config_at(const taciti_config *config, size_t index, taciti_place *o
         if (index - before < table->count) {
             const taciti_option *option = &table->options[index - before];
             char *values = config->sections[s].values;
-            bool *given = config->sections[s].given;
+            taciti_given *given = config->sections[s].given;
             *out = (taciti_place){.table = table,
                                   .option = option,
                                   .value = values + option->offset,
@@ -57,7 +57,7 @@ tacit_status taciti_config_defaults(const taciti_config *config) {
         if (status == TACIT_E_CONFIG)
             return taciti_fail(TACIT_E_INTERNAL, "%s: the built-in default is not legal; please report it", key);
         TACITI_TRY(status);
-        if (place.given != NULL) *place.given = false;
+        if (place.given != NULL) *place.given = TACITI_GIVEN_NOT;
     }
     return TACIT_OK;
 }
@@ -77,7 +77,10 @@ tacit_status taciti_config_set(const taciti_config *config, const char *key, con
 tacit_status taciti_config_preset(const taciti_config *config, const char *key, const char *value, const char *origin) {
     taciti_place place;
     if (!taciti_config_find(config, key, &place)) return fail_unknown(config, key, origin);
-    if (place.given != NULL && *place.given) return TACIT_OK;
+    if (place.given != NULL && *place.given != TACITI_GIVEN_NOT) {
+        if (value != NULL && !taciti_place_is(&place, value)) *place.given = TACITI_GIVEN_TYPED;
+        return TACIT_OK;
+    }
     return taciti_value_set(place.option, origin, value == NULL ? place.option->fallback : value, place.value);
 }
 

@@ -57,7 +57,12 @@ typedef struct taciti_option {
     const char *help;     /* one sentence, lower case, no full stop */
     unsigned flags;
     const char *(*names)(size_t index); /* NAME: the index-th legal name; NULL behind the last */
+    const char *when;                   /* the condition under which anything reads the value; NULL: always */
 } taciti_option;
+
+/* A condition is a list of terms separated by blanks, all of which must hold. A term is "key=value|value" or
+ * "key!=value", with a full key of the configuration and values as taciti_place_text() writes them, or the name of a
+ * fact (settings/unread.c). It serves evaluation, messages, `tacit info options` and --help. */
 
 /* One row of a table: TACITI_OPTION("lr", REAL, offsetof(...), "6e-4", .max = 1e3, .help = "peak learning rate"). */
 #define TACITI_OPTION(name, kind, place, value, ...)                                                                   \
@@ -68,13 +73,17 @@ typedef struct taciti_option_table {
     const char *help;    /* what the section is about, one sentence */
     const taciti_option *options;
     size_t count;
+    const char *when; /* the condition of all options, as in taciti_option; NULL: none */
 } taciti_option_table;
+
+/* Who has set an option. A file may record a whole configuration; what was typed is meant. */
+typedef enum taciti_given { TACITI_GIVEN_NOT, TACITI_GIVEN_IN_FILE, TACITI_GIVEN_TYPED } taciti_given;
 
 /* A table and the struct it fills. A configuration is an array of them. */
 typedef struct taciti_section {
     const taciti_option_table *table;
     void *values;
-    bool *given; /* [table->count]: which options were set, by whatever means; borrowed. NULL: not recorded */
+    taciti_given *given; /* [table->count]; borrowed. NULL: not recorded */
 } taciti_section;
 
 typedef struct taciti_config {
@@ -109,7 +118,7 @@ tacit_status taciti_config_flag(const taciti_config *config, int argc, char *con
 tacit_status taciti_config_set(const taciti_config *config, const char *key, const char *value, const char *origin);
 
 /* Sets one key from text unless it was given, and does not count as giving it: for defaults that depend on another
- * option. value NULL: the default of the table. */
+ * option. value NULL: the default of the table. What was given, even in a file, was typed if it is another value. */
 tacit_status taciti_config_preset(const taciti_config *config, const char *key, const char *value, const char *origin);
 
 /* One option of a configuration. */
@@ -117,8 +126,8 @@ typedef struct taciti_place {
     const taciti_option_table *table;
     const taciti_option *option;
     void *value;
-    bool *given;  /* NULL: not recorded */
-    size_t index; /* in table order over the whole configuration */
+    taciti_given *given; /* NULL: not recorded */
+    size_t index;        /* in table order over the whole configuration */
 } taciti_place;
 
 /* The index-th option, or the one with this full key; false when there is none. */
@@ -128,6 +137,14 @@ bool taciti_config_find(const taciti_config *config, const char *key, taciti_pla
 /* "optim.name". */
 enum { TACITI_KEY_BYTES = 96 };
 const char *taciti_place_key(const taciti_place *place, char out[TACITI_KEY_BYTES]);
+
+/* The value as a flag takes it, cut where `out` ends: "0.5", "true", "topk", the items of a LIST between blanks. */
+enum { TACITI_VALUE_BYTES = 512 };
+const char *taciti_place_text(const taciti_place *place, char out[TACITI_VALUE_BYTES]);
+
+/* Whether the value is what the text says; whether it is the default of the table. */
+bool taciti_place_is(const taciti_place *place, const char *text);
+bool taciti_place_is_default(const taciti_place *place);
 
 /* Whether `min` and `max` bound the value; a bound of TACITI_UNBOUNDED or more is no upper bound. */
 #define TACITI_UNBOUNDED 9e18
@@ -149,6 +166,10 @@ char *taciti_config_json(const taciti_config *config, int digest_only);
 
 /* The same as an object of jansson's; json_decref(). */
 struct json_t *taciti_config_values(const taciti_config *config, int digest_only);
+
+/* The whole configuration as YAML that taciti_config_file() reads back to the same values. only_changed: without
+ * options that have the default of their table. Returns owned; taciti_free(). NULL when memory is short. */
+char *taciti_config_yaml(const taciti_config *config, bool only_changed);
 
 /* The nearest legal full key to `key` by edit distance. */
 taciti_nearest taciti_config_nearest(const taciti_config *config, const char *key);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/option_value.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -140,8 +142,10 @@ static tacit_status find_choice(const taciti_option *option, const char *where, 
         }
         taciti_nearest_offer(&nearest, text, choice);
     }
-    return taciti_fail(TACIT_E_CONFIG, "%s: %s is not one of %s%s", where, taciti_quote(text, quoted),
-                       taciti_option_choices(option, choices), nearest.hint);
+    (void)taciti_option_choices(option, choices);
+    (void)taciti_quote(text, quoted);
+    if (*nearest.name == '\0') return taciti_fail(TACIT_E_CONFIG, "%s: %s is not one of %s", where, quoted, choices);
+    return taciti_fail(TACIT_E_CONFIG, "%s: %s is unknown%s legal: %s", where, quoted, nearest.hint, choices);
 }
 
 static tacit_status set_choice(const taciti_option *option, const char *where, const char *text, void *value) {
@@ -212,6 +216,78 @@ static tacit_status set_list(const char *where, const char *text, void *value) {
     return status;
 }
 
+/* ---- text ------------------------------------------------------------------------------------------------------ */
+
+static void write_integer(FILE *out, const void *value) {
+    int64_t number = 0;
+    memcpy(&number, value, sizeof number);
+    (void)fprintf(out, "%" PRId64, number);
+}
+
+static void write_real(FILE *out, const void *value) {
+    double number = 0;
+    char text[TACITI_REAL_BYTES];
+    memcpy(&number, value, sizeof number);
+    taciti_real_format(number, text);
+    (void)fputs(text, out);
+}
+
+static void write_choice(FILE *out, const taciti_option *option, const void *value, taciti_quoter *quote) {
+    int index = 0;
+    char choice[TACITI_CHOICE_BYTES] = "";
+    memcpy(&index, value, sizeof index);
+    (void)taciti_option_choice(option, index, choice);
+    quote(out, choice);
+}
+
+static void write_list(FILE *out, const void *value, taciti_quoter *quote) {
+    taciti_list list;
+    memcpy(&list, value, sizeof list);
+    (void)fputc('[', out);
+    for (size_t i = 0; i < list.count; i++) {
+        if (i > 0) (void)fputs(", ", out);
+        quote(out, list.items[i]);
+    }
+    (void)fputc(']', out);
+}
+
+void taciti_value_write(FILE *out, const taciti_option *option, const void *value, taciti_quoter *quote) {
+    bool answer = false;
+    switch (option->type) {
+    case TACITI_OPTION_BOOL:
+        memcpy(&answer, value, sizeof answer);
+        (void)fputs(answer ? "true" : "false", out);
+        break;
+    case TACITI_OPTION_INT:
+    case TACITI_OPTION_BYTES: write_integer(out, value); break;
+    case TACITI_OPTION_REAL: write_real(out, value); break;
+    case TACITI_OPTION_ENUM: write_choice(out, option, value, quote); break;
+    case TACITI_OPTION_NAME:
+    case TACITI_OPTION_TEXT: quote(out, ((const taciti_text *)value)->text); break;
+    case TACITI_OPTION_LIST: write_list(out, value, quote); break;
+    }
+}
+
+static void write_bare(FILE *out, const char *text) { (void)fputs(text, out); }
+
+static void write_words(FILE *out, const void *object) {
+    const taciti_place *place = object;
+    taciti_list list = {0};
+    if (place->option->type != TACITI_OPTION_LIST) {
+        taciti_value_write(out, place->option, place->value, write_bare);
+        return;
+    }
+    memcpy(&list, place->value, sizeof list);
+    for (size_t i = 0; i < list.count; i++) (void)fprintf(out, "%s%s", i > 0 ? " " : "", list.items[i]);
+}
+
+const char *taciti_place_text(const taciti_place *place, char out[TACITI_VALUE_BYTES]) {
+    char *text = taciti_text_of(write_words, place);
+    (void)snprintf(out, TACITI_VALUE_BYTES, "%s", text == NULL ? "" : text);
+    taciti_free(text);
+    return out;
+}
+
 /* ---- all ------------------------------------------------------------------------------------------------------- */
 
 tacit_status taciti_value_set(const taciti_option *option, const char *where, const char *text, void *value) {
@@ -232,8 +308,27 @@ void taciti_value_clear(const taciti_option *option, void *value) {
     if (option->type == TACITI_OPTION_LIST) memset(value, 0, sizeof(taciti_list));
 }
 
+bool taciti_place_is(const taciti_place *place, const char *text) {
+    union {
+        taciti_text text;
+        taciti_list list;
+        int64_t number;
+        double real;
+    } storage = {{{0}}};
+    char mine[TACITI_VALUE_BYTES], theirs[TACITI_VALUE_BYTES];
+    taciti_place other = *place;
+    other.value = &storage;
+    taciti_value_clear(place->option, &storage);
+    if (taciti_value_set(place->option, place->option->key, text, &storage) != TACIT_OK) return false;
+    const bool same = strcmp(taciti_place_text(place, mine), taciti_place_text(&other, theirs)) == 0;
+    if (place->option->type == TACITI_OPTION_LIST) release_list(&storage.list);
+    return same;
+}
+
+bool taciti_place_is_default(const taciti_place *place) { return taciti_place_is(place, place->option->fallback); }
+
 static tacit_status give(const taciti_place *place, tacit_status status) {
-    if (status == TACIT_OK && place->given != NULL) *place->given = true;
+    if (status == TACIT_OK && place->given != NULL) *place->given = TACITI_GIVEN_TYPED;
     return status;
 }
 

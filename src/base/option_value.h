@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parses the value of one option and formats it as JSON. Private to base/.
+ * Parses the value of one option and writes it as text. Private to base/.
  */
 #ifndef TACITI_BASE_OPTION_VALUE_H
 #define TACITI_BASE_OPTION_VALUE_H
+
+#include <stdio.h>
 
 #include "base/option.h"
 
@@ -19,6 +21,10 @@ tacit_status taciti_value_set_list(const char *where, char *const *items, size_t
 /* The same for an option of a configuration, which is given from then on. */
 tacit_status taciti_place_set(const taciti_place *place, const char *where, const char *text);
 tacit_status taciti_place_set_list(const taciti_place *place, const char *where, char *const *items, size_t count);
+
+/* Writes the value: numbers with the fewest digits that read back, texts by `quote`, a LIST as [a, b]. */
+typedef void taciti_quoter(FILE *out, const char *text);
+void taciti_value_write(FILE *out, const taciti_option *option, const void *value, taciti_quoter *quote);
 
 /* Sets an empty value. The storage may be uninitialised. */
 void taciti_value_clear(const taciti_option *option, void *value);

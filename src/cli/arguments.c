@@ -65,8 +65,9 @@ static bool is_key(const taciti_config *config, const char *word, size_t length)
 
 static tacit_status take_value(const taciti_flag *flag, int argc, char **argv, int *next, const char **out) {
     const char *equals = strchr(argv[*next], '=');
+    const bool optional = flag->argument != NULL && *flag->argument == '[';
     if (flag->argument == NULL && equals != NULL) return taciti_fail(TACIT_E_USAGE, "%s: takes no value", flag->name);
-    if (flag->argument == NULL) {
+    if (flag->argument == NULL || (optional && equals == NULL)) {
         *out = "";
     } else if (equals != NULL) {
         *out = equals + 1;

@@ -15,7 +15,7 @@
 typedef struct taciti_flag {
     const char *name;     /* "--json"; alias "-o" in `alias` */
     const char *alias;    /* or NULL */
-    const char *argument; /* "FILE", or NULL for a switch */
+    const char *argument; /* "FILE"; "[=WORD]": may be left out; NULL: a switch */
     const char *help;
 } taciti_flag;
 

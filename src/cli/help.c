@@ -70,7 +70,8 @@ static void print_flags(const taciti_verb *verb) {
     printf("\noptions:\n");
     for (const taciti_flag *flag = verb->flags; flag->name != NULL; flag++) {
         (void)snprintf(name, sizeof name, "%s%s%s%s%s", flag->alias == NULL ? "" : flag->alias,
-                       flag->alias == NULL ? "" : ", ", flag->name, flag->argument == NULL ? "" : " ",
+                       flag->alias == NULL ? "" : ", ", flag->name,
+                       flag->argument == NULL || *flag->argument == '[' ? "" : " ",
                        flag->argument == NULL ? "" : flag->argument);
         print_entry(name, flag->help);
     }

@@ -89,22 +89,24 @@ void taciti_option_range(const taciti_option *option, char *out, size_t size) {
 }
 
 void taciti_option_explain(const taciti_place *place, char *out, size_t size) {
-    char range[2 * TACITI_REAL_BYTES + 16];
+    char range[2 * TACITI_REAL_BYTES + 16], needs[TACITI_NEEDS_BYTES];
     const taciti_option *option = place->option;
     taciti_option_range(option, range, sizeof range);
-    (void)snprintf(out, size, "%s (%s%s%s%sdefault %s)", option->help, option->unit == NULL ? "" : option->unit,
+    (void)taciti_settings_needs(place, needs);
+    (void)snprintf(out, size, "%s (%s%s%s%sdefault %s%s%s)", option->help, option->unit == NULL ? "" : option->unit,
                    option->unit == NULL ? "" : "; ", range, *range == '\0' ? "" : "; ",
-                   *option->fallback == '\0' ? "none" : option->fallback);
+                   *option->fallback == '\0' ? "none" : option->fallback, *needs == '\0' ? "" : "; needs ", needs);
 }
 
 json_t *taciti_option_json(const taciti_place *place) {
-    char key[TACITI_KEY_BYTES], choice[TACITI_CHOICE_BYTES];
+    char key[TACITI_KEY_BYTES], choice[TACITI_CHOICE_BYTES], needs[TACITI_NEEDS_BYTES];
     const taciti_option *option = place->option;
-    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:b}", "key", taciti_place_key(place, key), "type",
-                               taciti_option_type_name(option->type), "default", option->fallback, "unit",
-                               option->unit == NULL ? "" : option->unit, "help", option->help, "expert",
-                               (option->flags & TACITI_OPTION_EXPERT) != 0, "identity",
-                               (option->flags & TACITI_OPTION_NO_DIGEST) == 0);
+    json_t *object =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:b}", "key", taciti_place_key(place, key), "type",
+                  taciti_option_type_name(option->type), "default", option->fallback, "unit",
+                  option->unit == NULL ? "" : option->unit, "help", option->help, "needs",
+                  taciti_settings_needs(place, needs), "expert", (option->flags & TACITI_OPTION_EXPERT) != 0,
+                  "identity", (option->flags & TACITI_OPTION_NO_DIGEST) == 0);
     if (taciti_option_bounded(option)) (void)json_object_set_new(object, "least", json_real(option->min));
     if (taciti_option_bounded(option) && option->max < TACITI_UNBOUNDED)
         (void)json_object_set_new(object, "most", json_real(option->max));

@@ -9,7 +9,7 @@
 
 #include "base/option.h"
 
-enum { TACITI_OPTION_TEXT_BYTES = 512 };
+enum { TACITI_OPTION_TEXT_BYTES = 1024 };
 
 /* Returns all options of all verbs with their defaults. Borrowed; valid until the process ends. One thread. */
 const taciti_config *taciti_cli_options(void);

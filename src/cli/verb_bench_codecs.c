@@ -157,7 +157,21 @@ static tacit_status find_isa(const taciti_arguments *arguments, const taciti_cod
     return TACIT_OK;
 }
 
-static tacit_status read_options(const taciti_arguments *arguments, const taciti_settings *settings,
+/* What one codec does not read. */
+static tacit_status check_codec(const taciti_arguments *arguments, taciti_settings *settings,
+                                const taciti_codec *codec) {
+    const char *factor = taciti_arguments_get(arguments, "--factor");
+    if (taciti_arguments_each(arguments, "--codec", 1) != NULL)
+        return taciti_fail(TACIT_E_USAGE, "--codec was given twice: one codec, or leave it out for all of them");
+    if (codec != NULL && factor != NULL && !taciti_codec_has_factor(codec))
+        return taciti_fail(TACIT_E_USAGE, "--factor %s: codec %s has no factor; leave it out, or --codec topk", factor,
+                           codec->name);
+    const char *name = codec == NULL ? "none" : codec->name;
+    TACITI_TRY(taciti_config_preset(&settings->config, "compress.codec", name, "--codec"));
+    return taciti_settings_warn_unread(&(const taciti_settings *){settings}, 1, TACITI_READER_CODECS);
+}
+
+static tacit_status read_options(const taciti_arguments *arguments, taciti_settings *settings,
                                  taciti_codec_bench_options *out) {
     int64_t n = 0, rounds = 0;
     *out = (taciti_codec_bench_options){
@@ -171,6 +185,7 @@ static tacit_status read_options(const taciti_arguments *arguments, const taciti
     if (out->setting.factor < 1)
         return taciti_fail(TACIT_E_USAGE, "--factor %g: elements per element sent, 1 to %g", out->setting.factor,
                            FACTOR_MAX);
+    TACITI_TRY(check_codec(arguments, settings, out->codec));
     out->n = (size_t)n;
     out->rounds = (int)rounds;
     return TACIT_OK;
@@ -197,7 +212,7 @@ static tacit_status bench_sketch(const taciti_arguments *arguments) {
     return taciti_cli_bench_sketch(arguments, taciti_arguments_get(arguments, "--isa") == NULL ? NULL : isa);
 }
 
-static tacit_status bench(const taciti_arguments *arguments, const taciti_settings *settings) {
+static tacit_status bench(const taciti_arguments *arguments, taciti_settings *settings) {
     taciti_machine machine;
     taciti_codec_bench_options options;
     taciti_codec_bench figures;

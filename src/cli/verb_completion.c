@@ -72,7 +72,7 @@ static void print_arguments(const taciti_verb *verbs) {
     printf("    case \"$verb $flag\" in\n");
     for (const taciti_verb *verb = verbs; verb->name != NULL; verb++)
         for (const taciti_flag *flag = verb->flags; flag->name != NULL && !verb->hidden; flag++) {
-            if (flag->argument == NULL) continue;
+            if (flag->argument == NULL || *flag->argument == '[') continue;
             printf("    \"%s %s\"", verb->name, flag->name);
             if (flag->alias != NULL) printf("|\"%s %s\"", verb->name, flag->alias);
             printf(") takes=1 ;;\n");

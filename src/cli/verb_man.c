@@ -77,7 +77,8 @@ static void print_flags(FILE *out, const taciti_verb *verb) {
     (void)fputs(".SH OPTIONS\n", out);
     for (const taciti_flag *flag = verb->flags; flag->name != NULL; flag++) {
         (void)snprintf(term, sizeof term, "%s%s%s%s%s", flag->alias == NULL ? "" : flag->alias,
-                       flag->alias == NULL ? "" : ", ", flag->name, flag->argument == NULL ? "" : " ",
+                       flag->alias == NULL ? "" : ", ", flag->name,
+                       flag->argument == NULL || *flag->argument == '[' ? "" : " ",
                        flag->argument == NULL ? "" : flag->argument);
         print_item(out, term, flag->help);
     }

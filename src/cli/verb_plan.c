@@ -327,6 +327,7 @@ static tacit_status plan(const taciti_verb *verb, int argc, char **argv, questio
     TACITI_TRY(check_cluster(q));
     TACITI_TRY(check_strategies(q, NULL));
     TACITI_TRY(check_patterns(&q->settings.job));
+    TACITI_TRY(taciti_settings_warn_unread(&(const taciti_settings *){&q->settings.job}, 1, TACITI_READER_PLAN));
     TACITI_TRY(place_ranks(q));
     TACITI_TRY(check_strategies(q, &q->hosts));
     TACITI_TRY(load_profile(q));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -16,7 +17,11 @@ const taciti_flag taciti_train_flags[] = {
     {"--dry-run", NULL, NULL, "print sizes and memory per rank, then stop"},
     {"--profile", NULL, "FILE",
      "write what forward and backward of this model cost here, for `tacit plan` and compute.emulate"},
-    {"--print-config", NULL, NULL, "print the resolved configuration as JSON, then stop"},
+    {"--print-config", NULL, "[=changed]",
+     "print the resolved configuration as YAML that train reads back, all of it or what differs from the defaults; "
+     "then "
+     "stop"},
+    {"--json", NULL, NULL, "with --print-config: as JSON"},
     {NULL, NULL, NULL, NULL},
 };
 
@@ -38,15 +43,23 @@ static tacit_status configure(const taciti_verb *verb, int argc, char **argv, ta
 }
 
 static tacit_status check_flags(const taciti_arguments *arguments) {
+    const char *form = taciti_arguments_get(arguments, "--print-config");
+    const bool json = taciti_arguments_get(arguments, "--json") != NULL, whole = form == NULL || *form == '\0';
+    if (!whole && strcmp(form, "changed") != 0)
+        return taciti_fail(TACIT_E_USAGE, "--print-config=%s: --print-config, or --print-config=changed", form);
+    if (json && (form == NULL || !whole))
+        return taciti_fail(TACIT_E_USAGE, "--json is for --print-config, the whole configuration");
     if (taciti_arguments_get(arguments, "--dry-run") == NULL || taciti_arguments_get(arguments, "--profile") == NULL)
         return TACIT_OK;
     return taciti_fail(TACIT_E_USAGE, "--profile measures steps and --dry-run makes none; leave one of them out");
 }
 
-static tacit_status print_config(const taciti_train_settings *settings) {
-    char *text = taciti_config_json(&settings->job.config, 0);
+static tacit_status print_config(const taciti_config *config, const taciti_arguments *arguments) {
+    const bool json = taciti_arguments_get(arguments, "--json") != NULL;
+    const bool changed = *taciti_arguments_get(arguments, "--print-config") != '\0';
+    char *text = json ? taciti_config_json(config, 0) : taciti_config_yaml(config, changed);
     if (text == NULL) return TACIT_E_MEMORY;
-    puts(text);
+    printf("%s%s", text, json ? "\n" : "");
     taciti_free(text);
     return TACIT_OK;
 }
@@ -73,12 +86,11 @@ int taciti_verb_train(const taciti_verb *verbs, int argc, char **argv) {
     taciti_arguments arguments;
     taciti_stop_block();
     tacit_status status = configure(taciti_verb_find(verbs, "train"), argc, argv, &settings, &arguments);
-    if (status == TACIT_OK && taciti_arguments_get(&arguments, "--print-config") != NULL) {
-        status = print_config(&settings);
-    } else {
-        if (status == TACIT_OK) status = check_flags(&arguments);
-        if (status == TACIT_OK) status = train_over(&settings, &arguments);
-    }
+    if (status == TACIT_OK) status = check_flags(&arguments);
+    if (status == TACIT_OK && taciti_arguments_get(&arguments, "--print-config") != NULL)
+        status = print_config(&settings.job.config, &arguments);
+    else if (status == TACIT_OK)
+        status = train_over(&settings, &arguments);
     taciti_settings_destroy(&settings.job);
     return tacit_status_exit_code(status);
 }

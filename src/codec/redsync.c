@@ -34,6 +34,7 @@ static const taciti_option OPTIONS[] = {
     TACITI_OPTION("search", ENUM, offsetof(redsync_options, search), "bisection", .choices = "bisection|trimmed",
                   .help = "how the threshold is sought: by halving, or downwards from the maximum, then exactly"),
     TACITI_OPTION("max_ratio", REAL, offsetof(redsync_options, max_ratio), "2", .min = 1, .max = 100,
+                  .when = "redsync.search=bisection",
                   .help = "bisection stops when so many times n / factor elements or fewer are left; 1: exact"),
 };
 

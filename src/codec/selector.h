@@ -29,9 +29,10 @@ typedef struct taciti_composed_options {
     TACITI_OPTION("values", NAME, offsetof(type, composed.values), default_values, .names = taciti_value_format_name,  \
                   .help = "how the selected values are stored"),                                                       \
         TACITI_OPTION("block", INT, offsetof(type, composed.block), "0", .max = 4096, .unit = "values",                \
-                      .flags = TACITI_OPTION_EXPERT,                                                                   \
+                      .flags = TACITI_OPTION_EXPERT, .when = "scales",                                                 \
                       .help = "values per scale, for formats with scales; 0: the format's default"),                   \
         TACITI_OPTION("hadamard", BOOL, offsetof(type, composed.hadamard), "false", .flags = TACITI_OPTION_EXPERT,     \
+                      .when = "rotation",                                                                              \
                       .help = "rotate groups of 32 values before int8 or int4 rounds them, which spreads outliers")
 #define TACITI_COMPOSED_OPTIONS(type, default_values, default_indices)                                                 \
     TACITI_VALUE_OPTIONS(type, default_values),                                                                        \

@@ -48,9 +48,9 @@ static const taciti_option OPTIONS[] = {
     TACITI_OPTION("support", ENUM, AT(support), "seed", .choices = "seed|cyclic|leader|momentum",
                   .help = "how all ranks choose the same elements: drawn from a shared seed; by turns; the largest of "
                           "one rank, by turns; the largest of the averaged results"),
-    TACITI_OPTION("beta", REAL, AT(beta), "0.9", .min = 0, .max = 0.9999,
+    TACITI_OPTION("beta", REAL, AT(beta), "0.9", .min = 0, .max = 0.9999, .when = "shared.support=momentum",
                   .help = "support momentum: weight of the past in the average of results"),
-    TACITI_OPTION("explore", REAL, AT(explore), "0.25", .min = 0, .max = 1,
+    TACITI_OPTION("explore", REAL, AT(explore), "0.25", .min = 0, .max = 1, .when = "shared.support=momentum",
                   .help = "support momentum: share of the elements that are chosen by turns"),
 };
 static const taciti_option_table TABLE = {

@@ -45,9 +45,9 @@ static const taciti_option OPTIONS[] = {
     TACITI_OPTION("stages", INT, offsetof(sidco_options, stages), "0", .min = 0, .max = 32,
                   .help = "stages of the fit; 0: adapted to how many elements were sent"),
     TACITI_OPTION("first", REAL, offsetof(sidco_options, first), "0.25", .min = 0.01, .max = 0.9,
-                  .help = "share that the first of several stages keeps"),
+                  .when = "sidco.stages!=1", .help = "share that the first of several stages keeps"),
     TACITI_OPTION("ratio", REAL, offsetof(sidco_options, ratio), "0.25", .min = 0.01, .max = 0.9,
-                  .flags = TACITI_OPTION_EXPERT,
+                  .flags = TACITI_OPTION_EXPERT, .when = "sidco.stages=0",
                   .help = "share of a stage from which the first number of stages follows"),
 };
 

@@ -35,6 +35,7 @@ typedef struct taciti_value_format {
     const char *name, *help, *source;
     int id;        /* TACITI_VALUES_... */
     bool lossless; /* for finite numbers */
+    bool rotates;  /* taciti_values_options.hadamard has an effect */
 
     /* Bytes of n numbers. Grows with n. */
     size_t (*bytes)(const taciti_values_options *options, size_t n);

@@ -12,7 +12,7 @@ static const taciti_option options[] = {
         "validation", LIST, AT(validation), "",
         .help = "files to validate on; none: the last data.split of the train tokens, which are then not trained on",
         .flags = TACITI_OPTION_NO_DIGEST),
-    TACITI_OPTION("split", REAL, AT(split), "0.1", .min = 0.0, .max = 0.99,
+    TACITI_OPTION("split", REAL, AT(split), "0.1", .min = 0.0, .max = 0.99, .when = "data.validation=",
                   .help = "share of the train tokens that is held out when there are no validation files"),
     TACITI_OPTION("format", ENUM, AT(format), "auto", .choices = "auto|text|llmc|u16",
                   .help =

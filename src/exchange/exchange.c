@@ -22,7 +22,7 @@ static const taciti_option OPTIONS[] = {
     TACITI_OPTION(
         "scheme", ENUM, AT(scheme), "auto", .choices = "auto|flat|hosts",
         .help = "hosts: sum inside each host first, so that data crosses its link once; auto: so if ranks share hosts"),
-    TACITI_OPTION("lanes", INT, AT(lanes), "0", .max = 1024, .unit = "ranks",
+    TACITI_OPTION("lanes", INT, AT(lanes), "0", .max = 1024, .unit = "ranks", .when = "exchange.scheme!=flat",
                   .help =
                       "most ranks of a host that talk to other hosts; 0: as many as keep a link at 8 flows or fewer",
                   .flags = TACITI_OPTION_EXPERT),

@@ -39,6 +39,7 @@ static const taciti_option OPTIONS[] = {
 
 const taciti_option_table taciti_compute_option_table = {
     .section = "compute",
+    .when = "emulation",
     .help = "an emulated accelerator: for step times, never for losses",
     .options = OPTIONS,
     .count = sizeof OPTIONS / sizeof OPTIONS[0],

@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "settings/settings.h"
 
+#include <math.h>
 #include <stdalign.h>
 #include <stdio.h>
 #include <string.h>
@@ -99,7 +100,7 @@ static void compose(taciti_settings *s, const own_sections *own) {
 static tacit_status record_given(taciti_settings *s) {
     size_t options = 0;
     for (size_t i = 0; i < s->config.count; i++) options += s->sections[i].table->count;
-    bool *given = s->given = taciti_calloc(options, sizeof *given);
+    taciti_given *given = s->given = taciti_calloc(options, sizeof *given);
     if (given == NULL) return TACIT_E_MEMORY;
     for (size_t i = 0; i < s->config.count; given += s->sections[i++].table->count) s->sections[i].given = given;
     return TACIT_OK;
@@ -197,34 +198,30 @@ static tacit_status apply_preset(const taciti_settings *settings, const taciti_c
     return TACIT_OK;
 }
 
-/* compress.sparsity is another word for compress.factor. */
-static tacit_status apply_sparsity(const taciti_settings *settings) {
-    char factor[64];
+/* Gives `key` the value that `word`, another word for it, means. Who gives both must mean the same. */
+static tacit_status apply_word(const taciti_settings *settings, const char *word, const char *key, double value) {
+    char text[64];
     taciti_place place;
-    if (!(settings->compress.sparsity > 0)) return TACIT_OK;
-    if (taciti_config_find(&settings->config, "compress.factor", &place) && *place.given)
-        return taciti_fail(TACIT_E_CONFIG,
-                           "compress.sparsity %g and compress.factor %g say the same in two ways: leave one out",
-                           settings->compress.sparsity, settings->compress.factor);
-    (void)snprintf(factor, sizeof factor, "%.9g", 1 / (1 - settings->compress.sparsity));
-    return taciti_config_preset(&settings->config, "compress.factor", factor, "compress.sparsity");
+    if (!taciti_config_find(&settings->config, key, &place)) return TACIT_OK;
+    const double given = *(const double *)place.value;
+    if (*place.given != TACITI_GIVEN_NOT && fabs(given - value) > 1e-6 * value)
+        return taciti_fail(TACIT_E_CONFIG, "%s means %s %g, and %s %g was given: leave one out", word, key, value, key,
+                           given);
+    (void)snprintf(text, sizeof text, "%.9g", value);
+    return taciti_config_preset(&settings->config, key, text, word);
 }
 
-/* compress.ratio is another word for the ratio of the codec that has one. */
+static tacit_status apply_sparsity(const taciti_settings *settings) {
+    const double sparsity = settings->compress.sparsity;
+    return sparsity > 0 ? apply_word(settings, "compress.sparsity", "compress.factor", 1 / (1 - sparsity)) : TACIT_OK;
+}
+
 static tacit_status apply_ratio(const taciti_settings *settings) {
     const taciti_codec *codec = taciti_settings_compression(settings).codec;
-    char key[TACITI_KEY_BYTES], ratio[64];
-    taciti_place place;
-    if (!(settings->compress.ratio > 0)) return TACIT_OK;
-    (void)snprintf(key, sizeof key, "%s.ratio", codec == NULL ? "none" : codec->name);
-    if (codec == NULL || !codec->sketches || !taciti_config_find(&settings->config, key, &place))
-        return taciti_fail(TACIT_E_CONFIG,
-                           "compress.ratio %g is the ratio of a sketch: leave it out, or --compress.codec tagc",
-                           settings->compress.ratio);
-    if (*place.given)
-        return taciti_fail(TACIT_E_CONFIG, "compress.ratio and %s say the same in two ways: leave one out", key);
-    (void)snprintf(ratio, sizeof ratio, "%.9g", settings->compress.ratio);
-    return taciti_config_preset(&settings->config, key, ratio, "compress.ratio");
+    char key[TACITI_KEY_BYTES];
+    if (!(settings->compress.ratio > 0) || codec == NULL || !codec->sketches) return TACIT_OK;
+    (void)snprintf(key, sizeof key, "%s.ratio", codec->name);
+    return apply_word(settings, "compress.ratio", key, settings->compress.ratio);
 }
 
 tacit_status taciti_settings_complete(taciti_settings *settings) {
@@ -262,18 +259,16 @@ tacit_status taciti_settings_seal(const taciti_settings *settings, taciti_layout
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
-/* A factor that the codec does not have is a misunderstanding. */
-static tacit_status check_factor(const taciti_settings *settings, const taciti_codec *codec) {
-    taciti_place place;
-    const taciti_codec *gather = taciti_settings_compression(settings).gather;
-    if (codec == NULL || taciti_codec_has_factor(codec) || (gather != NULL && taciti_codec_has_factor(gather)) ||
-        settings->compress.factor == 1)
-        return TACIT_OK;
-    if (!taciti_config_find(&settings->config, "compress.factor", &place) || !*place.given) return TACIT_OK;
+/* A warm-up that begins above its end would be cut there. */
+static tacit_status check_start(const taciti_settings *settings) {
+    const taciti_compress_options *o = &settings->compress;
+    const taciti_compression_setup setup = taciti_settings_compression(settings);
+    const bool fixed = setup.controller == NULL || strcmp(setup.controller->name, "fixed") == 0;
+    if (setup.codec == NULL || !setup.codec->selects || !fixed || o->start <= o->factor) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
-                       "compress.factor %g: codec %s sends every element; leave the factor out, or give 1 for dense "
-                       "steps, or --compress.codec topk",
-                       settings->compress.factor, codec->name);
+                       "compress.start %g is above compress.factor %g, to which the warm-up rises: --compress.start 1, "
+                       "or a larger factor",
+                       o->start, o->factor);
 }
 
 /* Differences between averages are no gradients. */
@@ -293,7 +288,7 @@ static tacit_status check_gathers(const taciti_compression_setup *setup) {
 
 static tacit_status check_compression(const taciti_settings *settings, const taciti_strategy *strategy) {
     const taciti_compression_setup setup = taciti_settings_compression(settings);
-    TACITI_TRY(check_factor(settings, setup.codec));
+    TACITI_TRY(check_start(settings));
     TACITI_TRY(taciti_compression_check(&setup));
     TACITI_TRY(taciti_compression_check_momentum(&setup, &settings->optim));
     TACITI_TRY(check_momentum(setup.options, strategy));

@@ -30,7 +30,7 @@ typedef struct taciti_settings {
     taciti_comm_options comm;
     taciti_compute_options compute; /* assumptions of `tacit plan` and `tacit bench step`; training ignores them */
     void *registered;               /* options of strategies, codecs and controllers; owned */
-    bool *given;                    /* which options were set; owned */
+    taciti_given *given;            /* who has set each option; owned */
     taciti_section *sections;       /* owned; they point into this struct, which must not move */
     taciti_config config;           /* the configuration made of `sections` */
 } taciti_settings;
@@ -78,6 +78,25 @@ bool taciti_settings_label(const taciti_settings *settings, size_t index, taciti
 
 /* Returns whether the table is that of a strategy, a codec or a controller. */
 bool taciti_settings_registered(const taciti_option_table *table);
+
+/* unread.c. Who reads the settings. */
+typedef enum taciti_reader {
+    TACITI_READER_TRAIN,
+    TACITI_READER_PLAN,    /* the options of training as well */
+    TACITI_READER_BENCH,   /* bench step */
+    TACITI_READER_CODECS,  /* bench codecs: options of compress.codec alone, or of every codec if there is none */
+    TACITI_READER_LIBRARY, /* jobs of the C interface */
+} taciti_reader;
+
+/* Logs a warning for every option that was given in one of these settings (of the same sections) and that the reader
+ * does not read in any of them; options that need the same share a line. Call it after a check without an error, on one
+ * rank. Returns E_MEMORY or OK. */
+tacit_status taciti_settings_warn_unread(const taciti_settings *const *settings, size_t count, taciti_reader reader);
+
+/* Writes what the conditions of the option and of its table ask for: "--optim.name accum-adamw or accum-adam"; "" if
+ * there are none. Sections of registries also need their member. */
+enum { TACITI_NEEDS_BYTES = 512 };
+const char *taciti_settings_needs(const taciti_place *place, char out[TACITI_NEEDS_BYTES]);
 
 /* agree.c: refuse ranks that run different programs, have different settings, or lay parameters out differently; the
  * first rank that differs and both values are named. Collective. */

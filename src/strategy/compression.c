@@ -36,6 +36,7 @@ taciti_compression_setup taciti_compression_gather_setup(const taciti_compressio
                                                          taciti_compress_options *options) {
     const taciti_compress_options *o = setup->options;
     *options = *o;
+    options->codec = o->gather;
     options->factor = o->back > 0 ? o->back : o->factor;
     options->back = 0;
     options->what = TACITI_SENDS_GRADIENT;

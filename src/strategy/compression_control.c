@@ -60,6 +60,7 @@ static double power_of(double ratio, int64_t step, int64_t warmup) {
  * their own, and codecs that send every element have no factor. */
 static int64_t warmup_of(const taciti_compression *c) {
     const int64_t min = TACITI_ADAPT_MIN_RISE, twice = 2 * c->optim_options->warmup_steps;
+    if (!taciti_codec_has_factor(c->setup.codec)) return 0;
     if (c->setup.options->warmup >= 0) return c->setup.options->warmup;
     return c->state_bytes > 0 || !c->setup.codec->selects ? 0 : twice > min ? twice : min;
 }

@@ -28,45 +28,47 @@ static const taciti_option OPTIONS[] = {
         .help = "what the parameters that strategy shard gathers are compressed with: in stages 1 and 2 their "
                 "changes (with compress.back), in stage 3 their values; auto: nothing, or with compress.codec auto "
                 "what suits the stage"),
-    TACITI_OPTION("layers", TEXT, AT(layers), "all",
+    TACITI_OPTION("layers", TEXT, AT(layers), "all", .when = "compressed-any",
                   .help = "the tensors that are compressed, others travel as they are: classes (attention, mlp, "
                           "embedding, position, norm, head, other), /regular expressions/, and with a minus what is "
                           "left out: mlp,embedding,head or all,-norm"),
-    TACITI_OPTION("what", ENUM, AT(what), "gradient", .choices = "gradient|momentum",
+    TACITI_OPTION("what", ENUM, AT(what), "gradient", .choices = "gradient|momentum", .when = "compressed",
                   .help = "what ranks compress: their gradients, or from optim.freeze on their first moments (1-bit "
                           "Adam), dense before"),
-    TACITI_OPTION("factor", REAL, AT(factor), "10", .min = 1, .max = MAX_FACTOR,
+    TACITI_OPTION("factor", REAL, AT(factor), "10", .min = 1, .max = MAX_FACTOR, .when = "factor fixed-factor",
                   .help = "elements per element that is sent, of codecs that select; 1: dense"),
     TACITI_OPTION(
-        "sparsity", REAL, AT(sparsity), "0", .max = 1 - 1 / MAX_FACTOR,
+        "sparsity", REAL, AT(sparsity), "0", .max = 1 - 1 / MAX_FACTOR, .when = "factor fixed-factor",
         .help = "share of elements that are not sent: compress.factor = 1 / (1 - sparsity); 0: as the factor says"),
-    TACITI_OPTION("ratio", REAL, AT(ratio), "0", .max = MAX_FACTOR,
+    TACITI_OPTION("ratio", REAL, AT(ratio), "0", .max = MAX_FACTOR, .when = "sketch",
                   .help = "of a codec that sketches: elements per counter, as its own ratio; 0: as that says"),
-    TACITI_OPTION("back", REAL, AT(back), "0", .max = MAX_FACTOR,
+    TACITI_OPTION("back", REAL, AT(back), "0", .max = MAX_FACTOR, .when = "back",
                   .help = "the same for the sum on its way back to the ranks; 0: as compress.factor"),
-    TACITI_OPTION("scope", ENUM, AT(scope), "model", .choices = "model|bucket",
+    TACITI_OPTION("scope", ENUM, AT(scope), "model", .choices = "model|bucket", .when = "threshold whole-model",
                   .help = "model: one threshold for all parameters; bucket: the factor holds for every bucket"),
-    TACITI_OPTION("warmup", INT, AT(warmup), "-1", .min = -1, .max = 1e12, .unit = "steps",
+    TACITI_OPTION("warmup", INT, AT(warmup), "-1", .min = -1, .max = 1e12, .unit = "steps", .when = "factor",
                   .help = "the factor rises from compress.start during so many steps; -1: twice optim.warmup and "
                           "at least 200, with a controller 0"),
-    TACITI_OPTION("start", REAL, AT(start), "1", .min = 1, .max = MAX_FACTOR,
+    TACITI_OPTION("start", REAL, AT(start), "1", .min = 1, .max = MAX_FACTOR, .when = "factor rising",
                   .help = "factor with which the warm-up begins; 1: dense"),
-    TACITI_OPTION("feedback", BOOL, AT(feedback), "true",
+    TACITI_OPTION("feedback", BOOL, AT(feedback), "true", .when = "lossy compress.estimate=false",
                   .help = "what a codec loses is added to what it encodes in the next step"),
-    TACITI_OPTION("decay", REAL, AT(decay), "1", .max = 1,
+    TACITI_OPTION("decay", REAL, AT(decay), "1", .max = 1, .when = "lossy compress.feedback=true",
                   .help = "what is left of a residual in the next step; 1: all of it"),
     TACITI_OPTION("residual", ENUM, AT(residual), "f32", .choices = "f32|bf16|int8",
+                  .when = "lossy compress.feedback=true",
                   .help = "what a residual is stored as from step to step: 8, 4 or 2.1 bytes per parameter on every "
                           "rank; fewer bits round it"),
-    TACITI_OPTION("momentum", REAL, AT(momentum), "0", .max = 0.9999,
+    TACITI_OPTION("momentum", REAL, AT(momentum), "0", .max = 0.9999, .when = "compressed",
                   .help = "momentum correction: ranks compress their momentum instead of their gradient"),
-    TACITI_OPTION("estimate", BOOL, AT(estimate), "false",
+    TACITI_OPTION("estimate", BOOL, AT(estimate), "false", .when = "compressed",
                   .help = "EF21: ranks send the change of an estimate of what they have"),
     TACITI_OPTION("collective", ENUM, AT(collective), "auto", .choices = "auto|scatter|gather",
+                  .when = "payloads sums-everywhere",
                   .help =
                       "scatter: owners add payloads up and encode the sum; gather: every rank decodes all payloads"),
-    TACITI_OPTION("seed", INT, AT(seed), "1", .max = TACITI_UNBOUNDED, .help = "of codecs that draw random numbers",
-                  .flags = TACITI_OPTION_EXPERT),
+    TACITI_OPTION("seed", INT, AT(seed), "1", .max = TACITI_UNBOUNDED, .when = "random",
+                  .help = "of codecs that draw random numbers", .flags = TACITI_OPTION_EXPERT),
 };
 
 const taciti_option_table taciti_compress_option_table = {.section = "compress",
@@ -84,26 +86,10 @@ const taciti_option_table taciti_adapt_option_table = {.section = "adapt",
                                                        .options = ADAPT_OPTIONS,
                                                        .count = sizeof ADAPT_OPTIONS / sizeof *ADAPT_OPTIONS};
 
-static tacit_status check_residual(const taciti_compression_setup *setup) {
-    const taciti_compress_options *o = setup->options;
-    if (o == NULL || o->residual == TACITI_RESIDUAL_F32) return TACIT_OK;
-    if (setup->codec == NULL || setup->codec->lossless)
-        return taciti_fail(TACIT_E_CONFIG, "compress.residual: %s, so there is no residual to store; leave it out",
-                           setup->codec == NULL ? "compress.codec is none" : "this codec loses nothing");
-    if (!o->feedback)
-        return taciti_fail(TACIT_E_CONFIG,
-                           "compress.residual: without compress.feedback there is no residual to store; leave it out");
-    if (o->momentum <= 0) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG, "compress.momentum stores momentum in f32 beside its residual: "
-                                       "--compress.residual f32, or --compress.momentum 0");
-}
-
-static tacit_status check_layers(const taciti_compression_setup *setup) {
-    if (setup->options == NULL || setup->codec != NULL || setup->gather != NULL) return TACIT_OK;
-    if (setup->options->layers.text[0] == '\0' || strcmp(setup->options->layers.text, "all") == 0) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG,
-                       "compress.layers %s: nothing is compressed; give --compress.codec topk, or leave it out",
-                       setup->options->layers.text);
+/* What the user has typed: "auto" stands for a codec. */
+static const char *name_of(const taciti_compression_setup *setup) {
+    const bool named = setup->options != NULL && setup->options->codec.text[0] != '\0';
+    return named ? setup->options->codec.text : setup->codec->name;
 }
 
 static tacit_status check_policy(const taciti_compression_setup *setup) {
@@ -111,41 +97,21 @@ static tacit_status check_policy(const taciti_compression_setup *setup) {
     if (controller == NULL || strcmp(controller->name, "fixed") == 0) return TACIT_OK;
     if (setup->codec == NULL)
         return taciti_fail(TACIT_E_CONFIG,
-                           "adapt.policy %s chooses the factor of a codec, and compress.codec is none: give "
-                           "--compress.codec topk",
-                           controller->name);
+                           "adapt.policy %s chooses %s, and compress.codec is none: give --compress.codec %s",
+                           controller->name, controller->switches ? "when to compress" : "the factor of a codec",
+                           controller->switches ? "auto" : "topk");
     if (setup->codec->selects || controller->switches) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
-                       "adapt.policy %s: codec %s has no factor to choose; --adapt.policy payoff or fixed, or a codec "
-                       "that selects: --compress.codec topk",
-                       controller->name, setup->codec->name);
+                       "adapt.policy %s chooses how many elements are sent, and compress.codec %s does not select "
+                       "by their number: "
+                       "--adapt.policy payoff or fixed, or a codec that selects: --compress.codec topk",
+                       controller->name, name_of(setup));
 }
 
-/* What has no effect. */
-static tacit_status check_effects(const taciti_compression_setup *setup) {
+/* Only the owner of a sum decodes sketches. */
+static tacit_status check_sketches(const taciti_compression_setup *setup) {
     const taciti_compress_options *o = setup->options;
     const taciti_codec *codec = setup->codec;
-    const bool selects = codec->selects || (setup->gather != NULL && setup->gather->selects);
-    if (!selects && (o->warmup > 0 || o->back > 0))
-        return taciti_fail(TACIT_E_CONFIG,
-                           "codec %s has no factor: leave out compress.warmup and compress.back, or take a codec that "
-                           "selects: --compress.codec topk",
-                           codec->name);
-    if (o->back > 0 && (codec->aggregation == TACITI_CODEC_LINEAR || codec->sketches))
-        return taciti_fail(TACIT_E_CONFIG,
-                           "codec %s sends its sum back as it is: leave out compress.back, or take another codec: "
-                           "--compress.codec topk",
-                           codec->name);
-    if (o->back > 0 && o->collective == TACITI_ROUTE_GATHER)
-        return taciti_fail(TACIT_E_CONFIG,
-                           "compress.back has no effect with compress.collective gather, which sends no sum "
-                           "back: leave it out, or give --compress.collective scatter");
-    if (o->collective != TACITI_ROUTE_AUTO && codec->aggregation == TACITI_CODEC_LINEAR)
-        return taciti_fail(
-            TACIT_E_CONFIG,
-            "compress.collective: payloads of codec %s are added by an all-reduce; leave it out, or take "
-            "another codec: --compress.codec topk",
-            codec->name);
     if (codec->sketches && o->collective == TACITI_ROUTE_GATHER)
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.collective gather: sketches of codec %s are for the owners of sums; leave it out, "
@@ -156,16 +122,6 @@ static tacit_status check_effects(const taciti_compression_setup *setup) {
                            "compress.estimate: only the owner of a sum decodes what codec %s sends; leave it out, or "
                            "take another codec: --compress.codec topk",
                            codec->name);
-    if (o->scope == TACITI_SCOPE_BUCKET && !codec->selects)
-        return taciti_fail(TACIT_E_CONFIG,
-                           "compress.scope bucket: codec %s sends every element; leave it out, or take a codec that "
-                           "selects: --compress.codec topk",
-                           codec->name);
-    if (o->decay != 1 && !o->feedback)
-        return taciti_fail(TACIT_E_CONFIG,
-                           "compress.decay %g: without compress.feedback there is no residual to decay; "
-                           "--compress.decay 1, or --compress.feedback true",
-                           o->decay);
     return TACIT_OK;
 }
 
@@ -191,8 +147,6 @@ tacit_status taciti_compression_check_momentum(const taciti_compression_setup *s
 }
 
 tacit_status taciti_compression_check(const taciti_compression_setup *setup) {
-    TACITI_TRY(check_layers(setup));
-    TACITI_TRY(check_residual(setup));
     TACITI_TRY(check_policy(setup));
     if (setup->codec == NULL) return TACIT_OK;
     const taciti_compress_options *o = setup->options;
@@ -207,7 +161,10 @@ tacit_status taciti_compression_check(const taciti_compression_setup *setup) {
     if (o->estimate && o->residual != TACITI_RESIDUAL_F32)
         return taciti_fail(TACIT_E_CONFIG, "compress.estimate stores estimates, in f32, and no residual: "
                                            "--compress.residual f32, or --compress.estimate false");
-    TACITI_TRY(check_effects(setup));
+    if (o->momentum > 0 && o->residual != TACITI_RESIDUAL_F32)
+        return taciti_fail(TACIT_E_CONFIG, "compress.momentum stores momentum in f32 beside its residual: "
+                                           "--compress.residual f32, or --compress.momentum 0");
+    TACITI_TRY(check_sketches(setup));
     if (setup->codec->aggregation == TACITI_CODEC_LINEAR) return TACIT_OK;
     return taciti_encoding_check(&(taciti_encoding){.codec = setup->codec});
 }

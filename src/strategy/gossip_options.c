@@ -20,16 +20,17 @@ static const char *topology_name(size_t index) {
 static const taciti_option OPTIONS[] = {
     TACITI_OPTION("topology", NAME, AT(topology), "exp", .names = topology_name,
                   .help = "who mixes with whom; `tacit info topologies` lists all"),
-    TACITI_OPTION("file", TEXT, AT(file), "", .help = "mixing matrices of topology `file`, .csv or .npy"),
+    TACITI_OPTION("file", TEXT, AT(file), "", .when = "gossip.topology=file",
+                  .help = "mixing matrices of topology `file`, .csv or .npy"),
     TACITI_OPTION("order", ENUM, AT(order), "awc", .choices = "awc|atc",
                   .help =
                       "awc: mix while the next step computes; bears smaller learning rates (awc limit of `tacit info "
                       "topologies -n N`). atc: update, then mix and wait"),
     TACITI_OPTION("degree", INT, AT(degree), "0", .max = 1024, .unit = "ranks",
                   .help = "base-k: most partners per round; torus: columns; 0: the topology's own"),
-    TACITI_OPTION("period", INT, AT(period), "0", .max = 4096, .unit = "rounds",
+    TACITI_OPTION("period", INT, AT(period), "0", .max = 4096, .unit = "rounds", .when = "gossip.topology=random",
                   .help = "random: rounds drawn before they repeat; 0: the topology's own"),
-    TACITI_OPTION("seed", INT, AT(seed), "1", .max = TACITI_UNBOUNDED,
+    TACITI_OPTION("seed", INT, AT(seed), "1", .max = TACITI_UNBOUNDED, .when = "gossip.topology=random",
                   .help = "random: the rounds are a function of it"),
     TACITI_OPTION("per_host", INT, AT(per_host), "0", .max = 4096, .unit = "ranks",
                   .help = "ranks per host as the topology sees them; 0: as they are"),
@@ -37,9 +38,10 @@ static const taciti_option OPTIONS[] = {
                   .help = "consensus factor: how far a mix goes, from 0 (not at all) to 1"),
     TACITI_OPTION("gamma_power", REAL, AT(gamma_power), "0", .max = 16,
                   .help = "from gamma_start on gamma follows (lr / peak lr) to this power; 0: constant"),
-    TACITI_OPTION("gamma_floor", REAL, AT(gamma_floor), "0", .max = 1,
+    TACITI_OPTION("gamma_floor", REAL, AT(gamma_floor), "0", .max = 1, .when = "gossip.gamma_power!=0",
                   .help = "least share of gamma that the schedule leaves"),
     TACITI_OPTION("gamma_start", INT, AT(gamma_start), "-1", .min = -1, .max = 1e12, .unit = "steps",
+                  .when = "gossip.gamma_power!=0",
                   .help = "step from which on gamma follows the learning rate; -1: the end of the warm-up"),
     TACITI_OPTION(
         "every", INT, AT(every), "1", .min = 1, .max = 1e6, .unit = "steps",

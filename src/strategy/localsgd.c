@@ -46,7 +46,8 @@ static const taciti_option OPTIONS[] = {
                   .help = "learning rate of the outer step; 1 without momentum: plain averaging; DiLoCo: 0.7"),
     TACITI_OPTION("outer_momentum", REAL, AT(outer_momentum), "0", .max = 0.9999,
                   .help = "momentum of the outer step; DiLoCo: 0.9"),
-    TACITI_OPTION("outer_nesterov", BOOL, AT(outer_nesterov), "true", .help = "outer momentum in Nesterov's form"),
+    TACITI_OPTION("outer_nesterov", BOOL, AT(outer_nesterov), "true", .when = "localsgd.outer_momentum!=0",
+                  .help = "outer momentum in Nesterov's form"),
 };
 
 const taciti_option_table taciti_localsgd_option_table = {

@@ -7,12 +7,12 @@
 static const taciti_option OPTIONS[] = {
     TACITI_OPTION("stage", INT, AT(stage), "3", .min = 0, .max = 3,
                   .help = "what ranks hold in parts: 1 moments, 2 also gradients, 3 also parameters; 0 is strategy dp"),
-    TACITI_OPTION("gather", ENUM, AT(gather), "f32", .choices = "f32|bf16",
+    TACITI_OPTION("gather", ENUM, AT(gather), "f32", .choices = "f32|bf16", .when = "shard.stage!=0 plain-gather",
                   .help = "number format in which parameters travel; updates are made in f32"),
     TACITI_OPTION(
-        "over", ENUM, AT(over), "all", .choices = "all|host",
+        "over", ENUM, AT(over), "all", .choices = "all|host", .when = "shard.stage!=0",
         .help = "who holds the parts of a model: all ranks; or the ranks of a host, with a replica on every host"),
-    TACITI_OPTION("secondary", BOOL, AT(secondary), "false",
+    TACITI_OPTION("secondary", BOOL, AT(secondary), "false", .when = "shard.stage!=0",
                   .help =
                       "stage 3: the ranks of a host keep between them what the forward pass has gathered, so that the "
                       "backward pass gathers inside hosts"),

@@ -71,6 +71,12 @@ static tacit_status refuse_emulation(const taciti_compute_options *compute) {
                        compute->emulate.text, compute->emulate.text);
 }
 
+/* What was given for nothing is said once. */
+static tacit_status warn_unread(const taciti_trainer *trainer) {
+    const taciti_settings *settings = &trainer->settings->job;
+    return trainer->rank == 0 ? taciti_settings_warn_unread(&settings, 1, TACITI_READER_TRAIN) : TACIT_OK;
+}
+
 /* What each rank does for itself; the caller agrees on the outcome. */
 static tacit_status prepare_alone(taciti_trainer *trainer) {
     TACITI_TRY(refuse_emulation(&trainer->settings->job.compute));
@@ -84,7 +90,8 @@ static tacit_status prepare_alone(taciti_trainer *trainer) {
     taciti_data_limit_vocabulary(trainer->data, (int32_t)trainer->settings->job.model.vocabulary);
     const taciti_settings *job = &trainer->settings->job;
     TACITI_TRY(taciti_model_layout(&job->model, (size_t)job->exchange.bucket_bytes, &trainer->layout));
-    return taciti_settings_seal(job, &trainer->layout);
+    TACITI_TRY(taciti_settings_seal(job, &trainer->layout));
+    return warn_unread(trainer);
 }
 
 taciti_strategy_context taciti_trainer_context(taciti_trainer *trainer) {

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options that were given and that nothing reads. Every option has a condition under which it is read (base/option.h):
+ * that of its row, that of its table, and for the sections of registries that their member is in use. A condition is
+ * evaluated here, and put into words: what a user would have to type for the option to be read.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "codec/values.h"
+#include "settings/settings.h"
+
+typedef struct inquiry {
+    const taciti_settings *settings;
+    taciti_reader reader;
+    const taciti_strategy *strategy;
+    taciti_compression_setup setup;
+} inquiry;
+
+/* ---- facts ------------------------------------------------------------------------------------------------------- */
+
+/* The planner prices every codec beside the configured one. */
+static bool is_plan(const inquiry *q) { return q->reader == TACITI_READER_PLAN; }
+
+static bool compresses(const inquiry *q, const taciti_place *place) {
+    (void)place;
+    return q->setup.codec != NULL || is_plan(q);
+}
+
+static bool compresses_any(const inquiry *q, const taciti_place *place) {
+    return compresses(q, place) || q->setup.gather != NULL;
+}
+
+static bool is_lossy(const inquiry *q, const taciti_place *place) {
+    return compresses(q, place) && (q->setup.codec == NULL || !q->setup.codec->lossless);
+}
+
+static bool has_factor(const taciti_codec *codec) { return codec != NULL && taciti_codec_has_factor(codec); }
+
+static bool is_fixed(const inquiry *q) {
+    return q->setup.controller == NULL || strcmp(q->setup.controller->name, "fixed") == 0;
+}
+
+/* With factor 1 every codec sends dense steps. */
+static bool knows_factor(const inquiry *q, const taciti_place *place) {
+    (void)place;
+    return has_factor(q->setup.codec) || has_factor(q->setup.gather) ||
+           (q->setup.codec != NULL && q->setup.options->factor <= 1);
+}
+
+/* A controller that switches between dense and a codec takes the factor of a codec that selects. */
+static bool keeps_factor(const inquiry *q, const taciti_place *place) {
+    (void)place;
+    const taciti_compression_setup *s = &q->setup;
+    const bool switches = s->controller != NULL && s->controller->switches;
+    const bool sums = s->codec != NULL && (is_fixed(q) || (switches && s->codec->selects));
+    return sums || (s->gather != NULL && (!switches || s->gather->selects));
+}
+
+static bool rises(const inquiry *q, const taciti_place *place) {
+    (void)place;
+    const taciti_compression_setup *s = &q->setup;
+    if (s->options->warmup >= 0) return s->options->warmup > 0;
+    return s->controller == NULL || s->controller->state_bytes(s->controller_options, 1) == 0;
+}
+
+static bool returns_by_factor(const inquiry *q, const taciti_place *place) {
+    (void)place;
+    const taciti_compression_setup *s = &q->setup;
+    const bool sums = has_factor(s->codec) && s->codec->aggregation != TACITI_CODEC_LINEAR && !s->codec->sketches;
+    return has_factor(s->gather) || (sums && !q->strategy->parts && s->options->collective != TACITI_ROUTE_GATHER);
+}
+
+static bool has_thresholds(const inquiry *q, const taciti_place *place) {
+    (void)place;
+    return is_plan(q) || (q->setup.codec != NULL && q->setup.codec->thresholds);
+}
+
+static bool chooses_whole(const inquiry *q, const taciti_place *place) {
+    (void)place;
+    return q->setup.controller == NULL || !q->setup.controller->per_bucket;
+}
+
+static bool sends_payloads(const inquiry *q, const taciti_place *place) {
+    return compresses(q, place) && (q->setup.codec == NULL || q->setup.codec->aggregation != TACITI_CODEC_LINEAR);
+}
+
+static bool sums_everywhere(const inquiry *q, const taciti_place *place) {
+    (void)place;
+    return is_plan(q) || !q->strategy->parts;
+}
+
+static bool draws(const inquiry *q, const taciti_place *place) {
+    (void)place;
+    return (q->setup.codec != NULL && !q->setup.codec->keyless) ||
+           (q->setup.gather != NULL && !q->setup.gather->keyless);
+}
+
+static bool sketches(const inquiry *q, const taciti_place *place) {
+    (void)place;
+    return q->setup.codec != NULL && q->setup.codec->sketches;
+}
+
+static bool gathers_plainly(const inquiry *q, const taciti_place *place) {
+    (void)place;
+    return q->setup.gather == NULL;
+}
+
+static bool emulates(const inquiry *q, const taciti_place *place) {
+    (void)place;
+    return is_plan(q) || (q->reader == TACITI_READER_BENCH && q->settings->compute.emulate.text[0] != '\0');
+}
+
+/* The value format that the section of the option has chosen. */
+static const taciti_value_format *format_beside(const inquiry *q, const taciti_place *place) {
+    char key[TACITI_KEY_BYTES];
+    taciti_place values;
+    (void)snprintf(key, sizeof key, "%s.values", place->table->section);
+    if (!taciti_config_find(&q->settings->config, key, &values)) return NULL;
+    return taciti_value_format_find(((const taciti_text *)values.value)->text);
+}
+
+static bool has_scales(const inquiry *q, const taciti_place *place) {
+    enum { MANY = 4096 };
+    const taciti_value_format *format = format_beside(q, place);
+    return format != NULL && format->bytes(&(taciti_values_options){.block = MANY / 2}, MANY) !=
+                                 format->bytes(&(taciti_values_options){.block = MANY}, MANY);
+}
+
+static bool rotates(const inquiry *q, const taciti_place *place) {
+    const taciti_value_format *format = format_beside(q, place);
+    return format != NULL && format->rotates;
+}
+
+/* A '*' in the words stands for the section of the option. */
+typedef struct fact {
+    const char *name;
+    bool (*holds)(const inquiry *q, const taciti_place *place);
+    const char *words;
+} fact;
+
+static const fact FACTS[] = {
+    {"compressed", compresses, "a compress.codec, such as --compress.codec topk"},
+    {"compressed-any", compresses_any, "a compress.codec, such as --compress.codec topk"},
+    {"lossy", is_lossy, "a compress.codec that loses something, such as --compress.codec topk"},
+    {"factor", knows_factor, "a compress.codec that selects, such as --compress.codec topk"},
+    {"fixed-factor", keeps_factor,
+     "a factor that no controller chooses: --adapt.policy fixed, and not --compress.codec auto"},
+    {"rising", rises, "a warm-up of the factor, such as --compress.warmup 200"},
+    {"back", returns_by_factor,
+     "a compress.codec that selects and whose sums it sends back, such as --compress.codec topk, and not "
+     "--compress.collective gather"},
+    {"threshold", has_thresholds, "a compress.codec with thresholds, such as --compress.codec topk"},
+    {"whole-model", chooses_whole, "an adapt.policy with one factor for the whole model, such as --adapt.policy fixed"},
+    {"payloads", sends_payloads, "a compress.codec without an all-reduce of its own, such as --compress.codec topk"},
+    {"sums-everywhere", sums_everywhere, "a strategy that gives sums to all ranks, such as --strategy dp"},
+    {"random", draws, "a compress.codec that draws random numbers, such as --compress.codec randomk"},
+    {"sketch", sketches, "a compress.codec that sketches, such as --compress.codec tagc"},
+    {"plain-gather", gathers_plainly, "--compress.gather none"},
+    {"scales", has_scales, "a format of values with scales, such as --*.values int8"},
+    {"rotation", rotates, "a format of values that can be rotated, such as --*.values int4"},
+    {"emulation", emulates, "tacit plan, or tacit bench step with --compute.emulate PROFILE"},
+};
+
+static const fact *find_fact(const char *name) {
+    for (size_t i = 0; i < sizeof FACTS / sizeof *FACTS; i++)
+        if (strcmp(FACTS[i].name, name) == 0) return &FACTS[i];
+    return NULL;
+}
+
+/* ---- terms ------------------------------------------------------------------------------------------------------- */
+
+typedef struct term {
+    char key[TACITI_KEY_BYTES]; /* or the name of a fact */
+    char values[TACITI_KEY_BYTES];
+    bool compares, differs; /* key=values, key!=values */
+} term;
+
+/* Reads the first term of the condition. Returns what follows it, or NULL if there is none. */
+static const char *next_term(const char *when, term *out) {
+    if (when == NULL || *(when += strspn(when, " ")) == '\0') return NULL;
+    const size_t length = strcspn(when, " "), name = strcspn(when, "!= ");
+    const char *equals = when + name + (when[name] == '!');
+    *out = (term){.compares = name < length, .differs = when[name] == '!'};
+    (void)snprintf(out->key, sizeof out->key, "%.*s", (int)name, when);
+    if (out->compares)
+        (void)snprintf(out->values, sizeof out->values, "%.*s", (int)(when + length - equals - 1), equals + 1);
+    return when + length;
+}
+
+static bool is_among(const char *value, const char *values) {
+    for (const char *word = values;; word += strcspn(word, "|") + 1) {
+        const size_t length = strcspn(word, "|");
+        if (strlen(value) == length && strncmp(value, word, length) == 0) return true;
+        if (word[length] == '\0') return false;
+    }
+}
+
+static bool term_holds(const inquiry *q, const taciti_place *place, const term *t) {
+    char value[TACITI_VALUE_BYTES];
+    taciti_place other;
+    if (t->compares)
+        return taciti_config_find(&q->settings->config, t->key, &other) &&
+               is_among(taciti_place_text(&other, value), t->values) != t->differs;
+    const fact *known = find_fact(t->key);
+    return known != NULL && known->holds(q, place);
+}
+
+/* ---- words ------------------------------------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 2, 3))) static void add(char out[TACITI_NEEDS_BYTES], const char *format, ...) {
+    const size_t used = strlen(out);
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(out + used, TACITI_NEEDS_BYTES - used, format, args);
+    va_end(args);
+}
+
+static void add_fact(const taciti_place *place, const char *words, char out[TACITI_NEEDS_BYTES]) {
+    const size_t length = strcspn(words, "*");
+    add(out, "%.*s", (int)length, words);
+    if (words[length] == '*') add(out, "%s%s", place->table->section, words + length + 1);
+}
+
+/* "--key a, b or c" */
+static void add_values(const term *t, char out[TACITI_NEEDS_BYTES]) {
+    add(out, "--%s%s", t->key, t->differs ? " other than" : "");
+    for (const char *word = t->values; word != NULL; word = strchr(word, '|')) {
+        word += *word == '|';
+        const char *joint = word == t->values ? " " : strchr(word, '|') == NULL ? " or " : ", ";
+        add(out, "%s%.*s", joint, (int)strcspn(word, "|"), word);
+    }
+}
+
+static void add_term(const taciti_place *place, const term *t, char out[TACITI_NEEDS_BYTES]) {
+    const fact *known = find_fact(t->key);
+    if (t->compares && t->values[0] == '\0')
+        add(out, t->differs ? "--%s" : "no --%s", t->key);
+    else if (t->compares)
+        add_values(t, out);
+    else
+        add_fact(place, known == NULL ? "?" : known->words, out);
+}
+
+const char *taciti_settings_needs(const taciti_place *place, char out[TACITI_NEEDS_BYTES]) {
+    const char *const conditions[] = {place->table->when, place->option->when};
+    term t;
+    out[0] = '\0';
+    for (size_t i = 0; i < sizeof conditions / sizeof *conditions; i++)
+        for (const char *rest = conditions[i]; (rest = next_term(rest, &t)) != NULL;) {
+            if (out[0] != '\0') add(out, " and ");
+            add_term(place, &t, out);
+        }
+    return out;
+}
+
+/* ---- registries -------------------------------------------------------------------------------------------------- */
+
+static bool codec_is_used(const inquiry *q, const taciti_codec *codec) {
+    const bool all = is_plan(q) || (q->reader == TACITI_READER_CODECS && q->setup.codec == NULL);
+    return all || codec == q->setup.codec || codec == q->setup.gather;
+}
+
+/* The members of registries that have this table. Returns whether one is in use, or else names the first in `out`. */
+static bool member_is_used(const inquiry *q, const taciti_option_table *table, char out[TACITI_NEEDS_BYTES]) {
+    out[0] = '\0';
+    for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++) {
+        if ((*s)->options != table) continue;
+        if (is_plan(q) || *s == q->strategy || strcmp((*s)->name, q->settings->strategy.text) == 0) return true;
+        if (out[0] == '\0') add(out, "--strategy %s", (*s)->name);
+    }
+    for (const taciti_codec *const *c = taciti_codec_list(); *c != NULL; c++) {
+        if ((*c)->options != table) continue;
+        if (codec_is_used(q, *c)) return true;
+        if (out[0] == '\0') add(out, "--compress.codec %s", (*c)->name);
+    }
+    for (const taciti_controller *const *c = taciti_controller_list(); *c != NULL; c++) {
+        if ((*c)->options != table) continue;
+        if (*c == q->setup.controller) return true;
+        if (out[0] == '\0') add(out, "--adapt.policy %s", (*c)->name);
+    }
+    return out[0] == '\0';
+}
+
+/* ---- all --------------------------------------------------------------------------------------------------------- */
+
+/* Whether anything reads the option; if not, `needs` receives the first condition that does not hold. */
+static bool is_read(const inquiry *q, const taciti_place *place, char needs[TACITI_NEEDS_BYTES]) {
+    const bool registered = taciti_settings_registered(place->table);
+    const char *const conditions[] = {place->table->when, place->option->when};
+    term t;
+    if (!member_is_used(q, place->table, needs)) return false;
+    if (q->reader == TACITI_READER_CODECS && !registered) {
+        add(needs, "tacit train, plan or bench step");
+        return false;
+    }
+    for (size_t i = 0; i < sizeof conditions / sizeof *conditions && !(is_plan(q) && registered); i++)
+        for (const char *rest = conditions[i]; (rest = next_term(rest, &t)) != NULL;)
+            if (!term_holds(q, place, &t)) {
+                add_term(place, &t, needs);
+                return false;
+            }
+    return true;
+}
+
+static inquiry inquiry_of(const taciti_settings *settings, taciti_reader reader) {
+    return (inquiry){.settings = settings,
+                     .reader = reader,
+                     .strategy = taciti_settings_strategy(settings),
+                     .setup = taciti_settings_compression(settings)};
+}
+
+typedef struct finding {
+    taciti_place place;
+    char needs[TACITI_NEEDS_BYTES];
+} finding;
+
+/* What a file records and is the default was not meant to change anything. */
+static bool is_meant(const taciti_place *place) {
+    return place->given != NULL && *place->given != TACITI_GIVEN_NOT &&
+           (*place->given == TACITI_GIVEN_TYPED || !taciti_place_is_default(place));
+}
+
+/* Whether the index-th option was given in some settings and is read in none. */
+static bool find_unread(const taciti_settings *const *settings, size_t count, taciti_reader reader, size_t index,
+                        finding *out) {
+    bool found = false;
+    for (size_t i = 0; i < count; i++) {
+        const inquiry q = inquiry_of(settings[i], reader);
+        finding one;
+        if (!taciti_config_at(&settings[i]->config, index, &one.place) || !is_meant(&one.place)) continue;
+        if (is_read(&q, &one.place, one.needs)) return false;
+        if (!found) *out = one;
+        found = true;
+    }
+    return found;
+}
+
+/* One line about all findings that need the same. */
+static void warn(finding *findings, size_t count) {
+    char keys[TACITI_NEEDS_BYTES] = "", key[TACITI_KEY_BYTES], value[TACITI_VALUE_BYTES], needs[TACITI_NEEDS_BYTES];
+    size_t same = 0;
+    (void)snprintf(needs, sizeof needs, "%s", findings->needs);
+    (void)taciti_place_text(&findings->place, value);
+    for (size_t i = 0; i < count; i++) {
+        if (findings[i].place.option == NULL || strcmp(findings[i].needs, needs) != 0) continue;
+        add(keys, "%s%s", same++ > 0 ? ", " : "", taciti_place_key(&findings[i].place, key));
+        findings[i].place.option = NULL; /* told */
+    }
+    if (same == 1)
+        taciti_log(TACITI_LOG_WARN, "%s %s: nothing in this run reads it; it needs %s", keys, value, needs);
+    else
+        taciti_log(TACITI_LOG_WARN, "%s: nothing in this run reads them; they need %s", keys, needs);
+}
+
+tacit_status taciti_settings_warn_unread(const taciti_settings *const *settings, size_t count, taciti_reader reader) {
+    size_t options = 0, found = 0;
+    for (size_t i = 0; i < settings[0]->config.count; i++) options += settings[0]->config.sections[i].table->count;
+    finding *findings = taciti_calloc(options, sizeof *findings);
+    if (findings == NULL) return TACIT_E_MEMORY;
+    for (size_t i = 0; i < options; i++) found += find_unread(settings, count, reader, i, &findings[found]);
+    for (size_t i = 0; i < found; i++)
+        if (findings[i].place.option != NULL) warn(&findings[i], found - i);
+    taciti_free(findings);
+    return TACIT_OK;
+}
