@@ -5,6 +5,7 @@ set -uo pipefail
 . "$(dirname "$0")/check.sh"
 tests=$(cd "$(dirname "$0")" && pwd)
 find_program "${1:-}"
+examples=$tests/../examples
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
@@ -226,6 +227,43 @@ for k in d["kernels"]:
     assert 0 < k["ratio"]["least"] <= k["ratio"]["median"] <= k["ratio"]["most"] < 1e6, k
 assert any(p["peak"] == "f32 multiply-add" and p["rate"]["least"] > 0 for p in d["peaks"])
 EOF
+
+# what nothing reads has one line that says what would read it: train, quiet or not, plan, benchmarks, files that set no key in vain
+silent() { # silent COMMAND ... : nothing is unread
+    "$@" > out 2>&1 < /dev/null
+    ! grep -q "nothing in this run reads" out || complain "'$(brief "$@")' said $(grep "nothing in this run" out)"
+}
+nano=("$tacit" train --model.preset nano --dry-run)
+expect 0 'warning: compress.factor 100: nothing in this run reads it; it needs a compress.codec that selects, such as --compress.codec topk' \
+    "${nano[@]}" --run.quiet --compress.factor 100
+expect 0 'gossip.order, gossip.every: nothing in this run reads them; they need --strategy gossip' "${nano[@]}" --gossip.order atc --gossip.every 2
+expect 0 'optim.accum 4: nothing' env TACIT_OPTIM_ACCUM=4 "${nano[@]}"
+expect 0 'knee.max 9: nothing in this run reads it; it needs --adapt.policy knee' \
+    "$tacit" plan "$examples/gpt2-124m.yaml" --cluster "$examples/clusters/4x2-1gbe.json" --knee.max 9
+expect 0 'topk.values int4: nothing' "$tacit" bench step --dry-run --strategy gossip --topk.values int4
+silent "$tacit" bench step --dry-run --strategy gossip --gossip.order atc --against strategy=dp
+silent "$tacit" plan "$examples/gpt2-124m.yaml" --cluster "$examples/clusters/4x2-1gbe.json" --gossip.order atc
+for file in "$examples"/*.yaml; do silent "$tacit" train "$file" --dry-run; done
+expect 2 "--factor 10: codec int8 has no factor" "$tacit" bench codecs --codec int8 --factor 10
+expect 2 "--codec was given twice" "$tacit" bench codecs --codec topk --codec int8
+expect 0 "int4.block 32: nothing" "$tacit" bench codecs --codec topk --int4.block 32 -n 40000 --rounds 1
+expect 0 "needs --optim.name accum-adamw or accum-adam)" "$tacit" info options
+expect 3 '"topkk" is unknown; did you mean "topk"? legal: none|auto|' "${nano[@]}" --compress.codec topkk
+
+# a configuration that is printed reads back
+printed() { "$tacit" train "$@" --print-config --json; }
+for codec in none tagc sparseloco; do
+    set -- --compress.codec $codec --optim.lr 0.003 --run.dir "a: b" --data.train x "y z" --compress.decay 1
+    for form in --print-config --print-config=changed; do
+        "$tacit" train "$@" $form > printed.yaml || complain "$form"
+        [[ $(printed "$@") == "$(printed printed.yaml)" ]] || complain "$form of codec $codec does not read back"
+        silent "$tacit" train printed.yaml --print-config
+    done
+done
+expect 0 "lr: 0.003" "$tacit" train --optim.lr 0.003 --print-config=changed
+[[ $(wc -l < out) == 2 ]] || complain "more than what differs is printed: $(brief "$(cat out)")"
+expect 2 "--print-config=all: --print-config, or --print-config=changed" "$tacit" train --print-config=all
+expect 2 "--json is for --print-config" "$tacit" train --dry-run --json
 
 # options at the ends of their ranges
 expect 3 '--optim.accum: 0 is outside 1..1000000' "$tacit" train --dry-run --optim.accum 0

@@ -128,7 +128,7 @@ assert any(r.get("pending", 0) > 0 for r in s) and s[-1]["skipped"] == 1 and s[-
 t = tensors("tagc", 12)
 assert all(math.isfinite(v) for n in t if "residual" in n for v in struct.unpack(f"<{len(t[n]) // 4}f", t[n]))'
 for ranks in 1 2 3 5 6 7; do check "sketch on $ranks ranks" run $ranks ranks "${sketch[@]}" --train.steps 4 --train.save_every -1; done
-expect "sparsity and factor" 3 "say the same in two ways" "$tacit" train "${sketch[@]}" --compress.factor 5 --run.dir "$work/no"
+expect "sparsity and another factor" 3 "leave one out" "$tacit" train "${sketch[@]}" --compress.factor 7 --run.dir "$work/no"
 expect "sketches are for owners" 3 "for the owners of sums" "$tacit" train "${sketch[@]}" --compress.collective gather --run.dir "$work/no"
 
 # ---- 1-bit Adam --------------------------------------------------------------------------------------------------
@@ -156,13 +156,15 @@ assert own and all(t[n] == t["rank.00000." + n.split(".", 2)[2]] for n in own)'
 
 check "localsgd, the preset of sparseloco" run 6 sparse --strategy localsgd --localsgd.every 3 --compress.codec sparseloco --train.steps 6
 expect "a preset is shown, and what is given wins" 0 '"localsgd.outer_momentum": 0.9.*"compress.decay": 0.95' \
-  "$tacit" train --print-config --strategy localsgd --compress.codec sparseloco --localsgd.outer_momentum 0.9
+  "$tacit" train --print-config --json --strategy localsgd --compress.codec sparseloco --localsgd.outer_momentum 0.9
 
 # ---- refusals ----------------------------------------------------------------------------------------------------
 expect "a factor below 1" 3 "outside 1..1000000" "$tacit" train --compress.factor 0.5
 expect "an unknown codec" 3 'did you mean "topk"' "$tacit" train --compress.codec topq
 expect "gossip does not compress" 3 "does not compress" "$tacit" train "${topk[@]}" --strategy gossip --run.dir "$work/no"
-expect "a factor of a codec without one" 3 "sends every element" "$tacit" train --compress.codec int8 --compress.factor 9 --run.dir "$work/no"
+expect "a factor of a codec without one" 0 "compress.factor 9: nothing in this run reads it; it needs a compress.codec that selects" \
+  "$tacit" train --model.preset nano --dry-run --compress.codec int8 --compress.factor 9
+expect "a warm-up that begins above its end" 3 "compress.start 9 is above compress.factor 4" "$tacit" train --compress.codec topk --compress.factor 4 --compress.start 9
 expect "a policy without a codec" 3 "give --compress.codec topk" "$tacit" train --adapt.policy gravac --run.dir "$work/no"
 expect "momentum that is never frozen" 3 "optim.freeze N" "$tacit" train --compress.codec onebit --compress.what momentum --run.dir "$work/no"
 expect "momentum of averages" 3 "has no momentum of the whole model" "$tacit" train "${onebit[@]}" --strategy localsgd --run.dir "$work/no"

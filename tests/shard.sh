@@ -162,7 +162,7 @@ expect "parts among the ranks of the only host" 3 'no effect on a single host' s
 expect "secondary parts below stage 3" 3 'leave it out' shard 2 no --shard.stage 2 --shard.secondary
 expect "layers that are none" 3 'no class of tensors: all, attention' shard 2 no --compress.codec topk --compress.layers mpl
 expect "a name that no tensor has" 3 'finds none of the' shard 2 no --compress.codec topk --compress.layers /nowhere/
-expect "layers of nothing" 3 'give --compress.codec' shard 2 no --compress.layers mlp
+expect "layers of nothing" 0 'compress.layers mlp: nothing in this run reads it' shard 2 no --compress.layers mlp --dry-run
 expect "a fourth stage" 3 'shard.stage' shard 2 no --shard.stage 4
 expect "codecs whose payloads all ranks add" 3 'strategy dp' shard 2 no --compress.codec powersgd
 expect "parts of parameters in stage 3" 3 'shard.stage 2' shard 2 no --compress.gather topk
@@ -172,7 +172,7 @@ expect "gathers of strategies that have none" 3 'strategy shard' run 2 no --comp
 expect "momentum beside narrow residuals" 3 'compress.residual f32' shard 2 no --compress.codec topk --compress.residual int8 --compress.momentum 0.9
 expect "a controller of the whole gradient" 3 'adapt.policy knee' shard 2 no --compress.codec topk --adapt.policy accordion
 expect "values of parameters of which some are left out" 3 'stage 3 gathers values' shard 2 no --compress.gather threshold
-expect "in a dry run" 3 'compress.factor' shard 2 no --shard.stage 2 --compress.codec int4 --compress.factor 3 --dry-run
+expect "a factor of neither codec" 0 'compress.factor 3: nothing in this run reads it' shard 2 no --shard.stage 2 --compress.codec int4 --compress.factor 3 --dry-run
 expect "a sketch beside gathers in 8 bits" 0 'finished at step 8' shard 2 tagc8 --compress.codec tagc --compress.gather int8
 expect "a warm-up beside gathers in 4 bits" 0 'finished at step 8' shard 2 warm4 --shard.stage 2 --compress.codec topk --compress.warmup 300 --compress.gather int4
 expect "estimates" 3 'leave it out' shard 2 no --compress.codec topk --compress.estimate true

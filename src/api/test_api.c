@@ -267,6 +267,7 @@ static void test_other_settings(void **state) {
     }
 }
 
+enum { LOG_BYTES = 1024 };
 static int g_lines;
 
 static void count_line(void *context, tacit_log_level level, const char *line) {
@@ -286,13 +287,44 @@ static void test_log(void **state) {
     assert_int_equal(g_lines, 1);
 }
 
+static void keep_line(void *context, tacit_log_level level, const char *line) {
+    assert_true(level == TACIT_LOG_WARN);
+    (void)strncat(context, line, LOG_BYTES - strlen(context) - 2);
+    (void)strcat(context, "\n");
+}
+
+/* A job says what of its settings it does not read, in one line per cause. */
+static void test_what_a_job_does_not_read(void **state) {
+    static char log[LOG_BYTES];
+    const scene *s = *state;
+    tacit_job *job = NULL;
+    assert_int_equal(tacit_log_to(keep_line, log, TACIT_LOG_WARN), TACIT_OK);
+    assert_int_equal(tacit_settings_set(s->settings, "compress.factor=100"), TACIT_OK);
+    assert_int_equal(tacit_settings_set(s->settings, "gossip.order=atc"), TACIT_OK);
+    assert_int_equal(tacit_settings_set(s->settings, "gossip.every=2"), TACIT_OK);
+    assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout, NULL, &job), TACIT_OK);
+    assert_string_equal(log, "gossip.order, gossip.every: nothing in this run reads them; they need --strategy gossip\n"
+                             "compress.factor 100: nothing in this run reads it; it needs a compress.codec that "
+                             "selects, such as --compress.codec topk\n");
+    assert_int_equal(tacit_job_close(job), TACIT_OK);
+    assert_int_equal(tacit_log_to(NULL, NULL, TACIT_LOG_WARN), TACIT_OK);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_scene, close_scene)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_settings),       TEST(test_layouts),     TEST(test_order_of_calls), TEST(test_closed_handles),
-        TEST(test_job_options),    TEST(test_compression), TEST(test_a_skipped_step), TEST(test_blobs),
-        TEST(test_other_settings), TEST(test_log),
+        TEST(test_settings),
+        TEST(test_layouts),
+        TEST(test_order_of_calls),
+        TEST(test_closed_handles),
+        TEST(test_job_options),
+        TEST(test_compression),
+        TEST(test_a_skipped_step),
+        TEST(test_blobs),
+        TEST(test_other_settings),
+        TEST(test_log),
+        TEST(test_what_a_job_does_not_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,9 +109,10 @@ static bool gathers_plainly(const inquiry *q, const taciti_place *place) {
     return q->setup.gather == NULL;
 }
 
+/* A file of training may describe the machine for the planner. */
 static bool emulates(const inquiry *q, const taciti_place *place) {
-    (void)place;
-    return is_plan(q) || (q->reader == TACITI_READER_BENCH && q->settings->compute.emulate.text[0] != '\0');
+    return is_plan(q) || *place->given == TACITI_GIVEN_IN_FILE ||
+           (q->reader == TACITI_READER_BENCH && q->settings->compute.emulate.text[0] != '\0');
 }
 
 /* The value format that the section of the option has chosen. */
