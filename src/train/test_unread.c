@@ -17,7 +17,8 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "train/train.h"
+#include "comm/test_engine.h"
+#include "train/trainer.h"
 
 enum { LINE_BYTES = 2048, LINES = 64 };
 static char g_lines[LINES][LINE_BYTES];
@@ -299,6 +300,93 @@ static void codecs_alone_have_no_line(void **state) {
     }
 }
 
+/* ---- bits -------------------------------------------------------------------------------------------------------- */
+
+/* What words make of a small network on 3 ranks; its width is no multiple of 16. */
+typedef struct trial {
+    const char *words, *key; /* key NULL: without */
+    size_t n;
+    float *parameters; /* of rank 0 after the last step */
+} trial;
+
+static void run_rank(taciti_comm *comm, void *context) {
+    enum { STEPS = 4 };
+    static const char SMALL[] = "run.quiet=true model.layers=1 model.heads=1 model.channels=41 model.context=4 "
+                                "train.threads=1 train.batch=6 exchange.bucket=2KiB optim.warmup=2";
+    trial *t = context;
+    const taciti_train_request request = {.resume = false};
+    taciti_train_settings settings;
+    taciti_trainer trainer;
+    CHECK(taciti_train_settings_init(&settings) == TACIT_OK);
+    CHECK(type(&settings, SMALL) == TACIT_OK && type(&settings, t->words) == TACIT_OK);
+    CHECK(t->key == NULL || type(&settings, t->key) == TACIT_OK);
+    CHECK(taciti_trainer_prepare(&trainer, comm, &settings, &request) == TACIT_OK);
+    CHECK(taciti_trainer_build(&trainer) == TACIT_OK && taciti_trainer_initialise(&trainer) == TACIT_OK);
+    for (int step = 0; step < STEPS; step++) {
+        CHECK(taciti_trainer_step(&trainer, false) == TACIT_OK);
+        CHECK(taciti_reports_collect(&trainer, 0) == TACIT_OK);
+        taciti_reports_drop_oldest(&trainer.reports);
+    }
+    if (trainer.rank == 0) {
+        const size_t bytes = (t->n = trainer.layout.n) * sizeof *t->parameters;
+        CHECK((t->parameters = taciti_calloc(1, bytes)) != NULL);
+        memcpy(t->parameters, taciti_model_parameters(trainer.model), bytes);
+    }
+    taciti_trainer_close(&trainer);
+    taciti_settings_destroy(&settings.job);
+}
+
+static trial play(const char *words, const char *key) {
+    const taciti_comm_options options = test_comm_options(true);
+    trial t = {.words = words, .key = key};
+    test_log_keep();
+    test_world_run(3, &options, run_rank, &t);
+    if (test_log_count("nothing in this run reads it") != (key != NULL))
+        fail_msg("%s, %s: lines", words, key == NULL ? "" : key);
+    test_log_drop();
+    return t;
+}
+
+/* Nothing reads the key: training with it and without gives the same bits. */
+static void a_key_with_a_line_changes_no_bit(void **state) {
+    (void)state;
+    static const char *const CASES[][2] = {
+        {"compress.codec=none", "compress.factor=100"},
+        {"compress.codec=none", "compress.momentum=0.9"},
+        {"compress.codec=none", "compress.layers=mlp"},
+        {"compress.codec=int8", "compress.factor=7"},
+        {"compress.codec=int8", "compress.warmup=4"},
+        {"compress.codec=int8", "compress.back=7"},
+        {"compress.codec=int8", "compress.scope=bucket"},
+        {"compress.codec=powersgd exchange.bucket=1MiB", "compress.collective=gather"},
+        {"compress.codec=shared", "compress.back=4"},
+        {"compress.codec=sketch compress.warmup=0", "compress.back=4"},
+        {"compress.codec=topk compress.warmup=0 compress.collective=gather", "compress.back=4"},
+        {"compress.codec=topk compress.warmup=0 compress.feedback=false", "compress.decay=0.5"},
+        {"compress.codec=topk compress.warmup=0 compress.feedback=false", "compress.residual=bf16"},
+        {"compress.codec=topk compress.warmup=0 compress.estimate=true", "compress.feedback=false"},
+        {"compress.codec=topk compress.warmup=0", "compress.start=5"},
+        {"compress.codec=topk compress.warmup=0", "topk.block=64"},
+        {"compress.codec=topk compress.warmup=0 topk.values=bf16", "topk.hadamard=true"},
+        {"compress.codec=randomk-own compress.warmup=0", "compress.scope=bucket"},
+        {"compress.codec=topk adapt.policy=accordion accordion.epoch=1", "compress.scope=bucket"},
+        {"compress.codec=f32", "compress.residual=int8"},
+        {"strategy=shard shard.stage=0", "shard.gather=bf16"},
+        {"strategy=shard compress.gather=int8", "shard.gather=bf16"},
+        {"optim.name=sgd", "optim.beta1=0.5"},
+        {"optim.name=sgd optim.momentum=0", "optim.nesterov=true"},
+        {"strategy=localsgd localsgd.every=2", "localsgd.outer_nesterov=false"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        const trial without = play(CASES[i][0], NULL), with = play(CASES[i][0], CASES[i][1]);
+        assert_int_equal(with.n, without.n);
+        if (memcmp(with.parameters, without.parameters, with.n * sizeof *with.parameters) != 0)
+            fail_msg("%s: %s changes bits", CASES[i][0], CASES[i][1]);
+        taciti_free(with.parameters);
+        taciti_free(without.parameters);
+    }
+}
+
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
 static void read_back(taciti_train_settings *s, const char *yaml) {
@@ -375,6 +463,7 @@ int main(void) {
         cmocka_unit_test(one_reader_of_several_settings_is_enough),
         cmocka_unit_test(every_line_leads_to_a_reader),
         cmocka_unit_test(codecs_alone_have_no_line),
+        cmocka_unit_test(a_key_with_a_line_changes_no_bit),
         cmocka_unit_test(defaults_in_a_file_have_no_line),
         cmocka_unit_test(printed_configurations_read_back),
     };
