@@ -61,6 +61,19 @@ for verb in eval sample 'export -o x' 'import -o x'; do
     # shellcheck disable=SC2086
     expect 4 'none: cannot open' "$tacit" $verb none
 done
+# a text is found from everywhere; where it is gone, the message says what it was and what to type
+seq 20000 > text.txt
+expect 0 'finished' "$tacit" train nano.yaml --data.train text.txt --train.steps 1 --train.batch 2 --train.eval_every -1 --run.dir moving
+mkdir elsewhere
+expect 0 'perplexity' env -C elsewhere "$tacit" eval ../moving
+mv text.txt moved.txt
+for from in . elsewhere; do
+    expect 4 'text.txt: No such file or directory, and the run was trained with it (data.train); name a text with --data.validation FILE' \
+        env -C $from "$tacit" eval "$folder/moving"
+    expect 0 'perplexity' env -C $from "$tacit" eval "$folder/moving" --data.validation "$folder/moved.txt"
+done
+cp moved.txt elsewhere/text.txt
+expect 0 'perplexity' env -C elsewhere "$tacit" eval ../moving
 expect 4 'none.json: cannot open' "$tacit" plan nano.yaml --cluster none.json
 expect 4 'none.json: cannot open' "$tacit" bench step --compute.emulate none.json
 expect 4 'none: cannot open' "$tacit" plan nano.yaml --cluster "$tests/../examples/clusters/8x4-25gbe.json" --gossip.topology file --gossip.file none

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tests/install.sh BUILD: installs a build into a folder of its own and uses it the way others will: C and C++17 programs
-# through pkg-config and through find_package, the examples on four ranks, manual pages, completion.
+# tests/install.sh BUILD: installs a build by the README's lines, in a home folder of its own, and uses it the way others will:
+# C and C++17 programs through pkg-config and through find_package, the command of docs/library.md, the examples on four
+# ranks, manual pages, completion.
 set -euo pipefail
-build=$(cd "$1" && pwd)
+build=$(cd "${1:?usage: tests/install.sh BUILD, for instance build/release}" && pwd)
 source=$(cd "$(dirname "$0")/.." && pwd)
 prefix=$(mktemp -d)
 trap 'rm -rf "$prefix"' EXIT
@@ -12,9 +13,16 @@ fail() {
     exit 1
 }
 
-cmake --install "$build" --prefix "$prefix/usr" > "$prefix/log" || { cat "$prefix/log"; fail "cmake --install failed"; }
-usr=$prefix/usr
-version=$("$usr/bin/tacit" --version)
+# The lines of the README from the installation on, with this build.
+mkdir "$prefix/home"
+export HOME=$prefix/home
+usr=$HOME/.local
+lines=$(sed -n '/^cmake --install/,/^export/p' "$source/README.md" | sed "s|build/release|'$build'|")
+[[ $(wc -l <<< "$lines") == 2 ]] || fail "README.md does not say how to install"
+eval "$lines" > "$prefix/log" || { cat "$prefix/log"; fail "cmake --install failed"; }
+version=$(tacit --version)
+[[ $(command -v tacit) == "$usr/bin/tacit" ]] || fail "the README's PATH does not lead to the program"
+[[ $(man -w tacit-doctor) == "$usr"/share/man/* ]] || fail "the README's MANPATH does not lead to the manual pages"
 
 # what is there
 for file in bin/tacit include/tacit/tacit.h include/tacit/tacit_mpi.h share/man/man1/tacit.1 share/man/man1/tacit-doctor.1 \
@@ -53,15 +61,13 @@ set_target_properties(use_c PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON C_EX
 set_target_properties(use_cc PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
 EOF
 
-pc=$(find "$usr" -name tacit.pc -printf '%h')
-lib=$(dirname "$pc")
-read -ra flags < <(PKG_CONFIG_PATH=$pc pkg-config --cflags tacit)
-read -ra libraries < <(PKG_CONFIG_PATH=$pc pkg-config --libs tacit)
-[[ "tacit $(PKG_CONFIG_PATH=$pc pkg-config --modversion tacit)" == "$version" ]] || fail "tacit.pc has another version"
+read -ra flags < <(pkg-config --cflags tacit)
+read -ra libraries < <(pkg-config --libs tacit)
+[[ "tacit $(pkg-config --modversion tacit)" == "$version" ]] || fail "tacit.pc has another version"
 strict="-Wall -Wextra -Wpedantic -Werror"
-cc -std=c11 $strict "${flags[@]}" use.c -o by_pc_c "${libraries[@]}" "-Wl,-rpath,$lib"
-c++ -std=c++17 $strict "${flags[@]}" use.cc -o by_pc_cc "${libraries[@]}" "-Wl,-rpath,$lib"
-cmake -S . -B out -DCMAKE_PREFIX_PATH="$usr" > "$prefix/log" 2>&1 || { cat "$prefix/log"; fail "find_package failed"; }
+cc -std=c11 $strict "${flags[@]}" use.c -o by_pc_c "${libraries[@]}"
+c++ -std=c++17 $strict "${flags[@]}" use.cc -o by_pc_cc "${libraries[@]}"
+cmake -S . -B out > "$prefix/log" 2>&1 || { cat "$prefix/log"; fail "find_package failed"; }
 cmake --build out > "$prefix/log" 2>&1 || { cat "$prefix/log"; fail "the user's project does not build"; }
 for program in ./by_pc_c ./by_pc_cc out/use_c out/use_cc; do
     [[ $($program) == "$version" ]] || fail "$program does not say $version"
@@ -90,12 +96,12 @@ foreach(name own_network own_optimizer)
   target_link_libraries(${name} PRIVATE tacit::tacit m)
 endforeach()
 EOF
-if ! { cmake -S . -B examples -DCMAKE_PREFIX_PATH="$usr" && cmake --build examples; } > "$prefix/log" 2>&1; then
+if ! { cmake -S . -B examples && cmake --build examples; } > "$prefix/log" 2>&1; then
     cat "$prefix/log"
     fail "the examples do not build by find_package"
 fi
 for name in own_network own_optimizer; do
-    cc -std=c11 $strict "${flags[@]}" $name.c -o $name "${libraries[@]}" -lm "-Wl,-rpath,$lib"
+    cc -std=c11 $strict "${flags[@]}" $name.c -o $name "${libraries[@]}" -lm
 done
 # run PROGRAM SETTING...: its output in $prefix/out
 run() { timeout 60 "$MPIRUN" -n 4 "$@" > "$prefix/out" 2> "$prefix/err" || { cat "$prefix/err"; fail "$* failed"; }; }
@@ -110,7 +116,17 @@ agrees() {
     awk '/^rank/ { n++; d = $3 - 3; e = $4 + 2; if (d * d + e * e > 0.01) wrong = 1; if (!(($3, $4) in seen)) kinds++; seen[$3, $4] }
          END { exit !(n == 4 && kinds == 1 && !wrong) }' "$prefix/out" || { cat "$prefix/out"; fail "$*: not the answer"; }
 }
+mpirun() { "$MPIRUN" "$@"; }
+# The command of docs/library.md, as it stands there.
+as_documented() {
+    local command
+    command=$(sed -n '/^cc examples/p' "$source/docs/library.md")
+    [[ $command == cc*mpirun* ]] || fail "docs/library.md has no command"
+    (cd "$prefix" && ln -s "$source/examples" . && eval "$command" > out 2> err) || { cat "$prefix/err"; fail "$command: failed"; }
+    grep -q '^step 300 loss' "$prefix/out" || fail "$command: does not train"
+}
 if [[ -n $MPIRUN && $(readelf -d "$shared") == *libmpi.so* ]]; then
+    as_documented
     for strategy in dp gossip "localsgd localsgd.every=8"; do
         learns ./own_network strategy=$strategy optim.lr=0.01
         agrees examples/own_optimizer strategy=$strategy
@@ -121,5 +137,5 @@ fi
 
 # the next minor version is another interface
 sed -i 's/tacit 0.1 /tacit 0.2 /' CMakeLists.txt
-if cmake -S . -B out2 -DCMAKE_PREFIX_PATH="$usr" > /dev/null 2>&1; then fail "find_package(tacit 0.2) found $version"; fi
-echo "install: $version installed and used from C11 and C++17, through pkg-config and find_package; examples on 4 ranks"
+if cmake -S . -B out2 > /dev/null 2>&1; then fail "find_package(tacit 0.2) found $version"; fi
+echo "install: $version installed by the README and used from C11 and C++17, through pkg-config and find_package; examples on 4 ranks"

@@ -143,7 +143,6 @@ static tacit_status restore(tacit_job *job, const char *path, const json_t *meta
     taciti_resume resume = {.ckpt = {.path = path, .meta = meta, .rank = rank, .ranks = ranks},
                             .driver = job->driver,
                             .strategy = job->strategy,
-                            .speaks = rank == 0,
                             .advice = ADVICE,
                             .optim_advice = ADVICE};
     TACITI_TRY(read_count(path, meta, "step", &out->step));

@@ -36,11 +36,41 @@ static void note_tokenizer(const char *folder, json_t *meta) {
     (void)json_object_set_new(config, "data.merges", json_string(merges.text));
 }
 
+/* ---- paths of the configuration ---------------------------------------------------------------------------------- */
+
+/* Sets *value to the path in the folder where the run was started, if a file is there and the path has room in `limit`
+ * bytes. Returns whether it has. */
+static bool resolve(const char *directory, const json_t *path, size_t limit, json_t **value) {
+    char there[TACITI_RUN_PATH_BYTES];
+    const char *relative = json_string_value(path);
+    if (relative == NULL || relative[0] == '\0' || relative[0] == '/') return false;
+    const int length = snprintf(there, sizeof there, "%s/%s", directory, relative);
+    if (length < 0 || (size_t)length >= limit || access(there, R_OK) != 0) return false;
+    *value = json_string(there);
+    return true;
+}
+
+/* Relative paths are those of the folder where the run was started, wherever this program is now. What is not there may
+ * have been moved along with this program's folder. */
+static void resolve_paths(json_t *meta) {
+    static const char *const KEYS[] = {"data.vocab", "data.merges", "data.train", "data.validation"};
+    json_t *config = json_object_get(meta, "config");
+    const char *directory = json_string_value(json_object_get(meta, "directory"));
+    for (size_t i = 0; directory != NULL && i < sizeof KEYS / sizeof *KEYS; i++) {
+        json_t *value = json_object_get(config, KEYS[i]), *found = NULL;
+        if (resolve(directory, value, sizeof(taciti_text), &found)) (void)json_object_set_new(config, KEYS[i], found);
+        for (size_t f = 0; f < json_array_size(value); f++)
+            if (resolve(directory, json_array_get(value, f), TACITI_RUN_PATH_BYTES, &found))
+                (void)json_array_set_new(value, f, found);
+    }
+}
+
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static tacit_status parse_meta(const char *root, const char *text, taciti_run_info *out) {
     const taciti_strict_reader reader = {.file = out->path, .status = TACIT_E_DATA};
     TACITI_TRY(taciti_strict_parse(&reader, text, strlen(text), &out->meta));
+    resolve_paths(out->meta);
     note_tokenizer(root, out->meta);
     return taciti_run_parse_model(out->path, out->meta, &out->model);
 }

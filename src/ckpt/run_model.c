@@ -33,6 +33,12 @@ static const taciti_strict_field META_FIELDS[] = {
 tacit_status taciti_run_parse_model(const char *path, const json_t *meta, taciti_model_options *out) {
     taciti_strict_reader reader = {.file = path, .status = TACIT_E_DATA, .open = true};
     taciti_model_options options = {.dropout = 0, .dtype = TACITI_DTYPE_F32};
+    if (json_object_get(meta, "model") == NULL)
+        return taciti_fail(
+            TACIT_E_DATA,
+            "%s: is no checkpoint of a GPT: a program of the C interface has saved its own network, and "
+            "loads it with tacit_job_load(); any reader of safetensors finds the tensors model.NAME there",
+            path);
     TACITI_TRY(taciti_strict_object(&reader, meta, META_FIELDS, "an object", &options));
     TACITI_TRY(taciti_formats_resolve(path, &options));
     *out = options;

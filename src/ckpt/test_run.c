@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/json_text.h"
+#include "base/log.h"
 #include "ckpt/ckpt.h"
 #include "ckpt/run.h"
 #include "ckpt/test_folder.h"
@@ -89,17 +90,19 @@ static void every_source_opens(void **state) {
     expect_opens(run.text, 9);
 }
 
-/* The text of data.vocab that an opened path carries, or "" */
-static void expect_vocab(const char *path, const char *expected) {
+/* What an opened path carries. */
+static void expect_in_meta(const char *path, const char *expected) {
     taciti_run_info info;
     assert_int_equal(taciti_run_open(path, &info), TACIT_OK);
     char *meta = taciti_json_dump(json_incref(info.meta), JSON_COMPACT);
-    if (expected[0] == 0)
-        assert_null(strstr(meta, "data.vocab"));
-    else
-        assert_non_null(strstr(meta, expected));
+    if (strstr(meta, expected) == NULL) fail_msg("%s is not in %s", expected, meta);
     taciti_free(meta);
     taciti_run_close(&info);
+}
+
+/* The text of data.vocab that an opened path carries, or "" */
+static void expect_vocab(const char *path, const char *expected) {
+    expect_in_meta(path, expected[0] == 0 ? "\"config\":{}" : expected);
 }
 
 static void a_tokenizer_beside_is_found(void **state) {
@@ -113,6 +116,46 @@ static void a_tokenizer_beside_is_found(void **state) {
     expect_vocab(step.text, "step_00000007/../../vocab.json");
     (void)put_run(8, "{\"data.vocab\":\"mine.json\"}");
     expect_vocab(run.text, "\"data.vocab\":\"mine.json\"");
+}
+
+/* Relative paths begin where the run was started, if a file is there; in a deep folder, too, as far as a value has
+ * room. */
+static void paths_are_found_where_the_run_was_started(void **state) {
+    (void)state;
+    char name[201] = "", config[1024], expected[1024];
+    memset(name, 'd', sizeof name - 1);
+    const test_path deep = path_in(g_folder.text, name);
+    assert_int_equal(taciti_file_make_folder(deep.text), TACIT_OK);
+    memset(name, 'f', 100);
+    name[100] = 0;
+    file_put(path_in(deep.text, name).text, "x", 1);
+    file_put(path_in(deep.text, "v").text, "x", 1);
+    (void)snprintf(
+        config, sizeof config,
+        "{\"data.train\":[\"none\",\"%s\",\"/x\"],\"data.vocab\":\"v\",\"data.merges\":\"%s\"},\"directory\":\"%s\"",
+        name, name, deep.text);
+    const test_path run = put_run(7, config);
+    (void)snprintf(expected, sizeof expected, "[\"none\",\"%s/%s\",\"/x\"]", deep.text, name);
+    expect_in_meta(run.text, expected);
+    (void)snprintf(expected, sizeof expected, "\"data.vocab\":\"%s/v\"", deep.text);
+    expect_in_meta(run.text, expected);
+    (void)snprintf(expected, sizeof expected, "\"data.merges\":\"%s\"", name);
+    expect_in_meta(run.text, expected);
+}
+
+/* A network of the C interface has no model that this program could build. */
+static void another_network_is_refused(void **state) {
+    (void)state;
+    char reason[TACITI_REASON_BYTES];
+    taciti_run_info info;
+    const taciti_ckpt_array array = {.prefix = "model.", .layout = &g_layout, .flat = g_flat};
+    const taciti_ckpt_state saved = {
+        .arrays = &array, .array_count = 1, .meta_json = "{\"step\": 3, \"strategy\": \"dp\", \"config\": {}}"};
+    assert_int_equal(taciti_ckpt_save(NULL, g_folder.text, 3, 2, &saved), TACIT_OK);
+    taciti_log_capture(reason);
+    assert_int_equal(taciti_run_open(path_in(g_folder.text, "step_00000003").text, &info), TACIT_E_DATA);
+    taciti_log_capture(NULL);
+    assert_non_null(strstr(reason, "is no checkpoint of a GPT"));
 }
 
 static void what_is_no_source_is_refused(void **state) {
@@ -170,6 +213,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(every_source_opens),
         TEST(a_tokenizer_beside_is_found),
+        TEST(paths_are_found_where_the_run_was_started),
+        TEST(another_network_is_refused),
         TEST(what_is_no_source_is_refused),
         TEST(every_size_must_match),
         TEST(descriptions_without_a_model_are_refused),

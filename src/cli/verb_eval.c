@@ -64,7 +64,7 @@ static tacit_status open_and_evaluate(const char *path, taciti_loaded_options *o
     taciti_data *data = NULL;
     evaluation result;
     tacit_status status = taciti_loaded_model_open(path, options, EVAL_BATCH, 0, &loaded);
-    if (status == TACIT_OK) status = taciti_data_open(&options->data, &data);
+    if (status == TACIT_OK) status = taciti_loaded_data_open(options, &data);
     if (status == TACIT_OK) status = evaluate(&loaded, data, &result);
     if (status == TACIT_OK) answer(&loaded, &result, json);
     taciti_data_close(data);

@@ -228,9 +228,12 @@ static float *known_factor(const taciti_codec_call *call, const walk *w) {
     return factor;
 }
 
-static tacit_status check_call(const taciti_codec_call *call) {
-    if (call->scratch != NULL && (call->round == 0 || alternates(call->options) || call->before != NULL))
-        return TACIT_OK;
+/* Where no matrix is longer than its factors there is no first round, and no sum of it. */
+static tacit_status check_call(const taciti_codec_call *call, size_t n) {
+    taciti_codec_call first = *call;
+    first.round = 0;
+    const bool needs_sum = call->round == 1 && payload_n(&first, n) > 0;
+    if (call->scratch != NULL && (!needs_sum || call->before != NULL)) return TACIT_OK;
     return taciti_fail(TACIT_E_INTERNAL, "powersgd is called in round %d without scratch memory or the sum before it",
                        call->round);
 }
@@ -256,7 +259,7 @@ static tacit_status encode(const taciti_codec_call *call, const float *x, size_t
     const bool last = call->round == 1;
     float *to = out;
     walk w = walk_of(call);
-    if (call->n_matrices > 0) TACITI_TRY(check_call(call));
+    if (call->n_matrices > 0) TACITI_TRY(check_call(call, n));
     while (walk_on(call, n, &w)) {
         const float *from = x + w.p.at;
         float *wrong = error == NULL ? NULL : error + w.p.at;
@@ -306,7 +309,7 @@ static tacit_status receive(const taciti_codec_call *call, const void *payload, 
     walk w = walk_of(call);
     if (bytes != want)
         return taciti_fail(TACIT_E_DATA, "powersgd payload of %zu bytes where %zu floats need %zu", bytes, n, want);
-    if (call->n_matrices > 0) TACITI_TRY(check_call(call));
+    if (call->n_matrices > 0) TACITI_TRY(check_call(call, n));
     if (call->next != NULL) memset(call->next, 0, state_bytes(call, n));
     if (call->next != NULL) ((head *)call->next)->turn = alternates(call->options) && !makes_right(call);
     while (walk_on(call, n, &w)) {

@@ -133,6 +133,24 @@ static void error_and_tally_are_those_of_the_payload(void **state) {
     }
 }
 
+/* Such a bucket has no first round. */
+static void a_matrix_that_is_shorter_than_its_factors_is_sent_whole(void **state) {
+    (void)state;
+    static const taciti_codec_matrix ROW = {.at = 100, .rows = 1, .columns = 41};
+    size_t bytes = 0;
+    const taciti_codec *codec = taciti_codec_find("powersgd");
+    taciti_codec_call call = prepare(codec, NULL, NULL);
+    fill();
+    call.matrices = &ROW;
+    call.before = NULL;
+    call.round = 0;
+    assert_int_equal(codec->payload_n(&call, N), 0);
+    call.round = 1;
+    assert_int_equal(codec->encode(&call, g_x, N, g_payload, NULL, &bytes), TACIT_OK);
+    assert_int_equal(codec->decode(&call, g_payload, bytes, g_y, N), TACIT_OK);
+    assert_memory_equal(g_x, g_y, sizeof g_x);
+}
+
 static void words_of_thc_that_no_sum_can_be_are_refused(void **state) {
     (void)state;
     static const float BAD[] = {-1, 0.5f, 0x1p24f, NAN, INFINITY, -0x1p30f};
@@ -225,6 +243,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_payload_of_another_size_is_refused),
         cmocka_unit_test(error_and_tally_are_those_of_the_payload),
+        cmocka_unit_test(a_matrix_that_is_shorter_than_its_factors_is_sent_whole),
         cmocka_unit_test(words_of_thc_that_no_sum_can_be_are_refused),
         cmocka_unit_test(a_support_survives_its_coding),
         cmocka_unit_test(forged_supports_are_refused),

@@ -14,14 +14,27 @@
 
 enum { TEXT_BYTES = 512 };
 
+static bool speaks(const taciti_resume *resume) { return resume->ckpt.rank == 0 && !resume->quiet; }
+
 TACITI_PRINTF(2, 3) static void say(const taciti_resume *resume, const char *format, ...) {
-    if (!resume->speaks) return;
+    if (!speaks(resume)) return;
     char line[TEXT_BYTES];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(line, sizeof line, format, args);
     va_end(args);
     taciti_log(TACITI_LOG_INFO, "%s", line);
+}
+
+/* Of what is lost. */
+TACITI_PRINTF(2, 3) static void warn(const taciti_resume *resume, const char *format, ...) {
+    if (resume->ckpt.rank != 0) return;
+    char line[TEXT_BYTES];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    taciti_log(TACITI_LOG_WARN, "%s", line);
 }
 
 /* ---- which values are taken -------------------------------------------------------------------------------------- */
@@ -72,13 +85,13 @@ static tacit_status say_residuals(const taciti_resume *resume, const taciti_stat
     TACITI_TRY(had(resume, layout, gradients, &some));
     TACITI_TRY(had(resume, layout, sums, &some_sums));
     if (some && lost)
-        say(resume, "resume: the residuals of %d ranks (compress.codec %s) are dropped%s", resume->replicas,
-            codec == NULL ? "?" : codec, keeps ? "" : "; resume with that codec to send them");
+        warn(resume, "resume: the residuals of %d ranks (compress.codec %s) are dropped%s", resume->replicas,
+             codec == NULL ? "?" : codec, keeps ? "" : "; resume with that codec to send them");
     else if (some && resume->ckpt.resumption == TACITI_RESUME_REGROUPED)
         say(resume, "resume: the residuals of %d ranks go on at %d: their sum is part of the next sum of ranks",
             resume->replicas, resume->ckpt.ranks);
     if (some_sums && !lost && !keeps_sums)
-        say(resume, "resume: the residuals of sums are dropped: this run keeps none");
+        warn(resume, "resume: the residuals of sums are dropped: this run keeps none");
     return TACIT_OK;
 }
 
@@ -87,11 +100,11 @@ static void say_origin(const taciti_resume *resume, bool own_model) {
     const taciti_strategy *former = taciti_strategy_find(resume->former);
     if (resume->ckpt.resumption == TACITI_RESUME_EXACTLY) return;
     if (resume->replicas > 0 && (former == NULL || !former->replicas_equal))
-        say(resume,
-            "resume: the checkpoint holds %d replicas of strategy %s; this run (%s, %d rank%s) goes on from their "
-            "mean, with the mean of their optimizer states",
-            resume->replicas, resume->former, resume->strategy->name, resume->ckpt.ranks,
-            resume->ckpt.ranks == 1 ? "" : "s");
+        warn(resume,
+             "resume: the checkpoint holds %d replicas of strategy %s; this run (%s, %d rank%s) goes on from their "
+             "mean, with the mean of their optimizer states",
+             resume->replicas, resume->former, resume->strategy->name, resume->ckpt.ranks,
+             resume->ckpt.ranks == 1 ? "" : "s");
     else if (own_model)
         say(resume, "resume: the checkpoint is of strategy %s; all replicas of %s start from its model", resume->former,
             resume->strategy->name);
@@ -146,10 +159,10 @@ static tacit_status resume_updates(taciti_resume *resume, const taciti_state *st
         memset((float *)unfinished->data + r.at, 0, r.n * sizeof(float));
     taciti_optim_set_updates(optim, windows * now);
     if (updates % before != 0 || !together)
-        say(resume,
-            "resume: the optimizer's window begins anew; the last %" PRId64
-            " gradients are not in the moments, which hold %" PRId64 " windows",
-            updates % before, windows);
+        warn(resume,
+             "resume: the optimizer's window begins anew; the last %" PRId64
+             " gradients are not in the moments, which hold %" PRId64 " windows",
+             updates % before, windows);
     return TACIT_OK;
 }
 
@@ -159,7 +172,7 @@ tacit_status taciti_resume_restore(taciti_resume *resume, const taciti_state *st
     const bool own_model = taciti_state_find(state, "model")->owner == TACITI_STATE_OWN;
     TACITI_TRY(say_residuals(resume, state));
     say_origin(resume, own_model);
-    if (resume->speaks) taciti_changes_say(&resume->changes);
+    if (speaks(resume)) taciti_changes_say(&resume->changes);
     TACITI_TRY(check_lacking(resume, state));
     TACITI_TRY(taciti_ckpt_restore_state(&resume->ckpt, state));
     out->restored = resume->ckpt.resumption == TACITI_RESUME_EXACTLY;

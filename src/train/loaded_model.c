@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
 #include "train/loaded_model.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -49,6 +52,7 @@ static tacit_status inherit_files(taciti_loaded_options *options, const json_t *
 static tacit_status inherit(taciti_loaded_options *options, const json_t *meta) {
     const json_t *config = json_object_get(meta, "config");
     const bool own_data = options->data.train.count > 0 || options->data.validation.count > 0;
+    options->inherited = !own_data;
     tacit_status status = inherit_text(options, config, "data.vocab", options->data.vocab.text);
     if (status == TACIT_OK) status = inherit_text(options, config, "data.merges", options->data.merges.text);
     if (status == TACIT_OK && !own_data) status = inherit_files(options, config, "data.train", 0);
@@ -95,6 +99,23 @@ tacit_status taciti_loaded_model_open(const char *path, taciti_loaded_options *o
     if (status == TACIT_OK) status = open_model(&info, batch, time, out);
     taciti_run_close(&info);
     return status;
+}
+
+static tacit_status check_inherited(const taciti_list *files, const char *key) {
+    for (size_t i = 0; i < files->count; i++)
+        if (access(files->items[i], R_OK) != 0)
+            return taciti_fail(TACIT_E_DATA,
+                               "%s: %s, and the run was trained with it (%s); name a text with --data.validation FILE",
+                               files->items[i], strerror(errno), key);
+    return TACIT_OK;
+}
+
+tacit_status taciti_loaded_data_open(const taciti_loaded_options *options, taciti_data **out) {
+    if (options->inherited) {
+        TACITI_TRY(check_inherited(&options->data.train, "data.train"));
+        TACITI_TRY(check_inherited(&options->data.validation, "data.validation"));
+    }
+    return taciti_data_open(&options->data, out);
 }
 
 void taciti_loaded_model_close(taciti_loaded_model *loaded) {

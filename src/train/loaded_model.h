@@ -13,6 +13,7 @@ typedef struct taciti_loaded_options {
     taciti_data_options data;
     taciti_section section;
     taciti_config config;
+    bool inherited; /* set by open: the text is that of the run, and not named by the user */
 } taciti_loaded_options;
 
 tacit_status taciti_loaded_options_init(taciti_loaded_options *options);
@@ -31,6 +32,9 @@ typedef struct taciti_loaded_model {
  * error. */
 tacit_status taciti_loaded_model_open(const char *path, taciti_loaded_options *options, size_t batch, size_t time,
                                       taciti_loaded_model *out);
+
+/* Opens the text: the held-out part of the run's, or what the user has named. Call it after the model was opened. */
+tacit_status taciti_loaded_data_open(const taciti_loaded_options *options, taciti_data **out);
 void taciti_loaded_model_close(taciti_loaded_model *loaded);
 
 #endif

@@ -72,7 +72,7 @@ static tacit_status restore_state(taciti_trainer *trainer, const char *path, con
         .driver = trainer->driver,
         .strategy = trainer->strategy,
         .from_mean = trainer->from_mean,
-        .speaks = trainer->rank == 0 && !trainer->settings->run.quiet,
+        .quiet = trainer->settings->run.quiet,
         .advice = "go on from the mean of the replicas with --resume-from-mean",
         .optim_advice = "start a new run from its weights with --train.init and another --run.dir",
     };

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
 #include <jansson.h>
 #include <math.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -10,17 +12,20 @@
 
 enum { PATH_BYTES = 4096 };
 
-/* Everything but the state. Returns owned. */
+/* Everything but the state. Returns owned. The folder in which relative paths of the configuration begin is no part of
+ * the run's identity. */
 static json_t *describe_run(const taciti_trainer *trainer) {
     const taciti_train_settings *s = trainer->settings;
+    char directory[PATH_BYTES];
     json_t *values = taciti_config_values(&s->job.config, 0);
     return values == NULL
                ? NULL
-               : json_pack("{s:I,s:I,s:I,s:I,s:i,s:s,s:s,s:o,s:o}", "step", (json_int_t)trainer->position.step,
+               : json_pack("{s:I,s:I,s:I,s:I,s:i,s:s,s:s,s:s*,s:o,s:o}", "step", (json_int_t)trainer->position.step,
                            "skipped", (json_int_t)trainer->position.skipped, "tokens",
                            (json_int_t)trainer->position.tokens, "seed", (json_int_t)s->train.seed, "ranks",
                            trainer->ranks, "strategy", trainer->strategy->name, "data", trainer->data_info.digest,
-                           "model", taciti_run_describe_model(&s->job.model), "config", values);
+                           "directory", getcwd(directory, sizeof directory), "model",
+                           taciti_run_describe_model(&s->job.model), "config", values);
 }
 
 tacit_status taciti_trainer_save(taciti_trainer *trainer) {

@@ -3,8 +3,10 @@
  * Laws of the C interface on several ranks. Usage: library laws FOLDER | library frozen
  *
  *   laws    own SGD between settle and stepped gives the bits of finish with optim.name sgd, in every strategy; a job
- *           over the interface gives the bits of the driver used directly; two jobs at once on two communicators, and
- *           a job that goes on from a checkpoint, give the bits of one after the other and of one that never stopped
+ *           over the interface gives the bits of the driver used directly; every stage of shard gives the bits of dp;
+ *           two jobs at once on two communicators, and a job that goes on from a checkpoint, give the bits of one
+ *           after the other and of one that never stopped; codecs and controllers keep replicas equal and what lies
+ *           between tensors 0; a checkpoint is taken by another strategy; a refusal is logged once
  *   frozen  the last rank stops: the others are called and get E_PEER from every function, and end by themselves
  */
 #define _POSIX_C_SOURCE 200809L
@@ -19,13 +21,13 @@
 #include "check.h"
 #include "tacit/tacit_mpi.h"
 
-enum { TENSORS = 5, STEPS = 7, MAX_FLOATS = 4096 };
+enum { TENSORS = 5, STEPS = 7, MAX_FLOATS = 8192 };
 
-static const tacit_tensor LIST[TENSORS] = {{"head.weight", {30, 20}, true},
-                                           {"head.bias", {30}, false},
-                                           {"mid", {3, 7, 11}, true},
+static const tacit_tensor LIST[TENSORS] = {{"head.weight", {10, 41}, true},
+                                           {"head.bias", {10}, false},
+                                           {"mid", {41, 100}, true},
                                            {"one", {1}, false},
-                                           {"in", {40, 17}, true}};
+                                           {"in", {100, 3, 7}, true}};
 
 #define OK(call)                                                                                                       \
     do {                                                                                                               \
@@ -261,15 +263,14 @@ static void refuses_a_blob(tacit_job *job, const char *folder) {
     CHECK(counters.steps == 0);
 }
 
-static void law_of_checkpoints(tacit_comm *comm, const char *folder) {
-    static const char *const ADAMW[] = {"strategy=gossip", "gossip.topology=ring", "optim.name=adamw", NULL};
+static void law_of_checkpoints(tacit_comm *comm, const char *const *list, const char *folder) {
     static float whole[MAX_FLOATS], resumed[MAX_FLOATS];
     int place = 100 + g_rank, word = 42;
     bool found = true;
     tacit_blob blobs[] = {{.name = "place", .bytes = &place, .size = sizeof place, .own = true},
                           {.name = "word", .bytes = &word, .size = sizeof word}};
-    train(comm, ADAMW, NULL, false, whole);
-    tacit_job *job = open_job(comm, ADAMW, NULL, false);
+    train(comm, list, NULL, false, whole);
+    tacit_job *job = open_job(comm, list, NULL, false);
     OK(tacit_job_load(job, folder, blobs, 2, &found));
     CHECK(!found);
     initialise(job);
@@ -279,13 +280,150 @@ static void law_of_checkpoints(tacit_comm *comm, const char *folder) {
     make_step(job, false, 4); /* a save changes nothing */
     OK(tacit_job_close(job));
     place = word = 0;
-    job = open_job(comm, ADAMW, NULL, false);
+    job = open_job(comm, list, NULL, false);
     refuses_a_blob(job, folder);
     OK(tacit_job_load(job, folder, blobs, 2, &found));
     CHECK(found && place == 100 + g_rank && word == 42 && blobs[0].loaded && blobs[1].loaded);
     for (int64_t s = 4; s < STEPS; s++) make_step(job, false, s);
     take(job, resumed);
-    same(whole, resumed, "a checkpoint");
+    same(whole, resumed, list[1]);
+}
+
+/* ---- shard, codecs, controllers ---------------------------------------------------------------------------------- */
+
+static void check_gaps(const float *x) {
+    for (size_t t = 0; t < TENSORS; t++) {
+        const taciti_tensor *a = &g_layout->layout.tensors[t];
+        const size_t next = t + 1 < TENSORS ? g_layout->layout.tensors[t + 1].offset : g_floats;
+        for (size_t i = a->offset + a->n; i < next; i++) CHECK(memcmp(&x[i], &(float){0}, sizeof *x) == 0);
+    }
+}
+
+static void check_equal(tacit_comm *comm, const float *x, const char *what) {
+    static float first[MAX_FLOATS];
+    memcpy(first, x, g_floats * sizeof *x);
+    OK(taciti_comm_broadcast(comm->comm, 0, first, g_floats * sizeof *x));
+    same(x, first, what);
+}
+
+/* Without clipping: with it the squares are added in another order. */
+static void law_of_shard(tacit_comm *comm) {
+    static const char *const DENSE[] = {"strategy=dp", "optim.clip=0", NULL};
+    static const char *const PARTS[] = {"strategy=shard", "optim.clip=0", NULL};
+    static const char *const STAGES[] = {"shard.stage=0", "shard.stage=1", "shard.stage=2", "shard.stage=3"};
+    static float dense[MAX_FLOATS], parts[MAX_FLOATS];
+    train(comm, DENSE, NULL, false, dense);
+    for (size_t i = 0; i < 4; i++) {
+        train(comm, PARTS, STAGES[i], false, parts);
+        same(dense, parts, STAGES[i]);
+    }
+}
+
+#define CODEC(name) "compress.codec=" name, "compress.warmup=0"
+#define TOPK CODEC("topk"), "compress.factor=7"
+static const char *const INT4[] = {"strategy=dp", CODEC("int4"), NULL};
+static const char *const SELECTED[] = {"strategy=dp", TOPK, NULL};
+static const char *const POWERSGD[] = {"strategy=dp", CODEC("powersgd"), "powersgd.rank=2", NULL};
+static const char *const AUTO[] = {"strategy=dp", "compress.codec=auto", NULL};
+static const char *const KNEE[] = {"strategy=dp", TOPK, "adapt.policy=knee", NULL};
+static const char *const GRAVAC[] = {"strategy=dp", TOPK, "adapt.policy=gravac", NULL};
+static const char *const ACCORDION[] = {"strategy=dp", TOPK, "adapt.policy=accordion", NULL};
+static const char *const PARTS1[] = {"strategy=shard", "shard.stage=1", CODEC("int4"), "compress.gather=int4", NULL};
+static const char *const PARTS2[] = {"strategy=shard", "shard.stage=2", TOPK, NULL};
+static const char *const PARTS3[] = {"strategy=shard", CODEC("int4"), NULL};
+static const char *const PARTS_AUTO[] = {"strategy=shard", "compress.codec=auto", NULL};
+static const char *const MOMENTS[] = {"strategy=gossip", "gossip.topology=ring", "optim.name=adamw", NULL};
+static const char *const PERIODS[] = {"strategy=localsgd", "localsgd.every=3", TOPK, NULL};
+
+/* What a codec sends all ranks decode to the same bits, and it writes to tensors alone. */
+static void law_of_codecs(tacit_comm *comm) {
+    static const char *const *const lists[] = {INT4,      SELECTED, POWERSGD, AUTO,   KNEE,      GRAVAC,
+                                               ACCORDION, PARTS1,   PARTS2,   PARTS3, PARTS_AUTO};
+    static float x[MAX_FLOATS], dense[MAX_FLOATS];
+    train(comm, NULL, NULL, false, dense);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        train(comm, lists[i], NULL, false, x);
+        check_equal(comm, x, lists[i][1]);
+        check_gaps(x);
+        if (lists[i] == INT4 && tacit_size(comm) > 1) CHECK(memcmp(x, dense, g_floats * sizeof *x) != 0);
+    }
+}
+
+/* Controllers that measure time decide otherwise in every run; the others do not. */
+static void laws_of_checkpoints(tacit_comm *comm, const char *folder) {
+    static const char *const *const lists[] = {MOMENTS, PERIODS,   INT4,   SELECTED, POWERSGD,
+                                               GRAVAC,  ACCORDION, PARTS1, PARTS2,   PARTS3};
+    char path[4096];
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        (void)snprintf(path, sizeof path, "%s/%zu", folder, i);
+        law_of_checkpoints(comm, lists[i], path);
+    }
+}
+
+/* ---- another configuration --------------------------------------------------------------------------------------- */
+
+static _Atomic int g_errors;
+
+static void count_errors(void *context, tacit_log_level level, const char *line) {
+    (void)context, (void)level;
+    if (g_rank >= 0 && line[0] != '\0') g_errors++;
+}
+
+/* On every rank the function has failed and the text is there; one rank has logged it. */
+static void refused_once(tacit_comm *comm, tacit_status got, tacit_status want, const char *text) {
+    double lines = g_errors;
+    OK(taciti_comm_allreduce_f64(comm->comm, &lines, 1, TACITI_OP_SUM));
+    g_errors = 0;
+    if (got == want && strstr(tacit_error_text(), text) != NULL && lines >= 1 && lines <= 1) return;
+    (void)fprintf(stderr, "rank %d: %s, %g lines: %s\n", g_rank, tacit_status_name(got), lines, tacit_error_text());
+    _exit(1);
+}
+
+static void refuses_job(tacit_comm *comm, const char *const *list, const char *more, bool own, const char *text) {
+    tacit_settings *settings = settings_of(list, more);
+    const tacit_job_options options = {.own_optimizer = own};
+    tacit_job *job = NULL;
+    const tacit_status status = tacit_job_open(comm, settings, g_layout, &options, &job);
+    refused_once(comm, status, TACIT_E_CONFIG, text);
+    CHECK(job == NULL);
+    tacit_settings_destroy(settings);
+}
+
+static void refuses_load(tacit_comm *comm, const char *folder) {
+    static const char *const MOMENTUM[] = {"strategy=gossip", "optim.name=sgd", NULL};
+    tacit_job *job = open_job(comm, MOMENTUM, NULL, false);
+    bool found = false;
+    refused_once(comm, tacit_job_load(job, folder, NULL, 0, &found), TACIT_E_CONFIG, "optim.name was \"adamw\"");
+    OK(tacit_job_close(job));
+}
+
+static void law_of_refusals(tacit_comm *comm, const char *folder) {
+    OK(tacit_log_to(count_errors, NULL, TACIT_LOG_ERROR));
+    refuses_job(comm, PARTS3, NULL, true, "strategy shard updates parts");
+    refuses_job(comm, AWC, "compress.codec=topk", false, "does not compress");
+    if (tacit_size(comm) > 1)
+        refuses_job(comm, DP, g_rank == 1 ? "optim.lr=0.2" : NULL, false, "optim.lr differs: rank 0 has \"0.1");
+    refuses_load(comm, folder);
+    OK(tacit_log_to(NULL, NULL, TACIT_LOG_ERROR));
+}
+
+/* All ranks go on from the mean of the replicas, which the checkpoint of gossip holds. */
+static void law_of_another_strategy(tacit_comm *comm, const char *folder) {
+    static const char *const ADAMW[] = {"strategy=dp", "optim.name=adamw", NULL};
+    static float mean[MAX_FLOATS], x[MAX_FLOATS];
+    bool found = false;
+    tacit_job *job = open_job(comm, MOMENTS, NULL, false);
+    OK(tacit_job_load(job, folder, NULL, 0, &found));
+    OK(tacit_job_average(job, NULL));
+    take(job, mean);
+    job = open_job(comm, ADAMW, NULL, false);
+    OK(tacit_job_load(job, folder, NULL, 0, &found));
+    CHECK(found);
+    memcpy(x, tacit_job_parameters(job), sizeof x);
+    same(mean, x, "the mean, in dp");
+    make_step(job, false, 4);
+    take(job, x);
+    check_equal(comm, x, "dp after gossip");
 }
 
 /* ---- a rank that stops ------------------------------------------------------------------------------------------- */
@@ -348,7 +486,15 @@ int main(int argc, char **argv) {
     law_of_own_optimizers(comm);
     law_of_the_driver(comm);
     law_of_two_communicators(comm);
-    if (argc > 2) law_of_checkpoints(comm, argv[2]);
+    law_of_shard(comm);
+    law_of_codecs(comm);
+    if (argc > 2) {
+        char gossip[4096];
+        (void)snprintf(gossip, sizeof gossip, "%s/0", argv[2]);
+        laws_of_checkpoints(comm, argv[2]);
+        law_of_another_strategy(comm, gossip);
+        law_of_refusals(comm, gossip);
+    }
     OK(tacit_close(comm));
     tacit_layout_destroy(g_layout);
     tacit_settings_destroy(settings);
