@@ -69,7 +69,7 @@ static tacit_status move_linear(taciti_exchange *exchange, float *x, size_t n, c
 
 static tacit_status move_by(taciti_exchange *exchange, float *x, size_t n, const taciti_bucket_task *task,
                             taciti_residual *residual) {
-    const bool observed = task->trial > 0 || task->histogram != NULL;
+    const bool observed = (task->trial > 0 || task->histogram != NULL) && taciti_half_sums(task->part);
     if (task->dense && observed && !exchange->is_linear)
         TACITI_TRY(taciti_allreduce_observe(&exchange->coded, x, n, task));
     if (task->dense) return taciti_allreduce_run(&exchange->dense, x, n, task, NULL);
@@ -80,15 +80,10 @@ static tacit_status move_by(taciti_exchange *exchange, float *x, size_t n, const
                        task->bucket);
 }
 
-/* Padding between tensors is always 0, and codecs may decode a 0 to something else. residual NULL: clears x alone. */
-static void clear_gaps(const taciti_exchange *exchange, size_t bucket, float *x, taciti_residual *residual) {
-    const taciti_bucket *b = &exchange->layout->buckets[bucket];
-    for (size_t t = b->first; t <= b->last; t++) {
-        const taciti_range gap = taciti_layout_gap(exchange->layout, bucket, t);
-        if (gap.n == 0) continue;
-        memset(x + gap.at, 0, gap.n * sizeof *x);
-        if (residual != NULL) taciti_residual_clear_gap(residual, gap.at, gap.n);
-    }
+/* Codecs may decode the zeros of gaps to something else. The halves and the residuals clear what they decode and store;
+ * the rest is done here. Clearing x before keeps scales and tallies free of what a caller has left in gaps. */
+static void clear_gaps(const taciti_exchange *exchange, float *x, size_t n, size_t bucket) {
+    taciti_layout_clear_gaps(exchange->layout, bucket, (taciti_range){.n = n}, x);
 }
 
 static tacit_status move_coded(taciti_exchange *exchange, float *x, size_t n, taciti_bucket_task task) {
@@ -96,14 +91,15 @@ static tacit_status move_coded(taciti_exchange *exchange, float *x, size_t n, ta
     taciti_exchange_tally *tally = &exchange->tallies[task.bucket];
     const int64_t begin_ns = taciti_now_ns();
     const bool gathers = !taciti_half_sums(task.part);
-    clear_gaps(exchange, task.bucket, x, NULL);
+    clear_gaps(exchange, x, n, task.bucket);
     if (!gathers) {
         *tally = (taciti_exchange_tally){.run_ns = {0}};
         if (residual != NULL) taciti_residual_begin(residual, task.dense || exchange->moved, x, n);
     }
     task.tallies = tally->kinds;
+    task.layout = exchange->layout;
     const tacit_status status = move_by(exchange, x, n, &task, residual);
-    clear_gaps(exchange, task.bucket, x, gathers ? NULL : residual);
+    clear_gaps(exchange, x, n, task.bucket);
     tally->run_ns[gathers ? TACITI_PAYLOAD_RESULT : TACITI_PAYLOAD_CONTRIBUTION] += taciti_now_ns() - begin_ns;
     return status;
 }
@@ -182,9 +178,9 @@ static tacit_status check(const taciti_exchange_compression *c) {
                            "codec %s sends sketches to the owners of sums: it allows neither estimates nor "
                            "compress.collective gather",
                            c->encoding.codec->name);
-    if (f->stored != TACITI_RESIDUAL_F32 && (f->estimates || f->momentum > 0))
-        return taciti_fail(TACIT_E_CONFIG, "only errors are stored in fewer bits than f32: that allows neither "
-                                           "estimates nor momentum correction");
+    if (f->stored != TACITI_RESIDUAL_F32 && (!f->errors || f->estimates || f->momentum > 0))
+        return taciti_fail(TACIT_E_CONFIG, "only errors are stored in fewer bits than f32: that needs error feedback "
+                                           "and allows neither estimates nor momentum correction");
     const taciti_sketch_options *sketch = c->encoding.codec->sketches ? c->encoding.options : NULL;
     if (sketch != NULL && sketch->compat && sketch->ring != TACITI_RING_F32)
         return taciti_fail(TACIT_E_CONFIG, "%s.compat: the released code has floats only; leave out %s.ring",

@@ -49,7 +49,8 @@ typedef enum taciti_route {
 } taciti_route;
 
 /* Compresses what travels between hosts, or, if all ranks share one host, between ranks; but for buckets that are
- * plain, which are dense in every step. */
+ * plain, which are dense in every step. Gaps of the layout are 0 after every exchange, and in what is stored; what lies
+ * in them before changes nothing. */
 typedef struct taciti_exchange_compression {
     taciti_encoding encoding; /* of any class; LINEAR: payloads travel as exchange.wire, see linear.h */
     taciti_feedback feedback;

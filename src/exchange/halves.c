@@ -195,7 +195,7 @@ tacit_status taciti_halves_observe(taciti_halves *halves, const taciti_piece *t)
     return TACIT_OK;
 }
 
-/* Decodes a member's payload for the range r into x, or adds it to x. */
+/* Decodes a member's payload for the range r into x, or adds it to x; gaps are 0 afterwards. */
 static tacit_status decode(const taciti_halves *halves, const taciti_piece *t, int member, taciti_payload_kind kind,
                            taciti_range r, taciti_payload payload, bool add) {
     const taciti_codec *codec = halves->shape.encoding->codec;
@@ -204,6 +204,7 @@ static tacit_status decode(const taciti_halves *halves, const taciti_piece *t, i
     const int64_t begin_ns = taciti_now_ns();
     const tacit_status status =
         (add ? codec->decode_add : codec->decode)(&call, payload.data, payload.bytes, t->x + r.at, r.n);
+    if (t->task->layout != NULL) taciti_layout_clear_gaps(t->task->layout, t->task->bucket, r, t->x + r.at);
     const int64_t spent_ns = taciti_now_ns() - begin_ns;
     taciti_payload_time(halves->comm, TACITI_SPAN_DECODE, spent_ns);
     if (tally != NULL) tally->decode_ns += spent_ns;

@@ -203,9 +203,8 @@ tacit_status taciti_linear_run(taciti_linear_reduce *linear, float *x, size_t n,
     taciti_codec_call call = call_of(linear, task);
     float *payload = linear->payload[0];
     for (; call.round < last; call.round++) {
-        if (linear->encoding.codec->payload_n(&call, n) == 0) continue;
-        TACITI_TRY(round_of(linear, &call, x, n, payload, NULL));
-        call.before = payload;
+        if (linear->encoding.codec->payload_n(&call, n) > 0) TACITI_TRY(round_of(linear, &call, x, n, payload, NULL));
+        call.before = payload; /* of length 0 after a round that is skipped */
         payload = linear->payload[payload == linear->payload[0]];
     }
     call.tally = tally;

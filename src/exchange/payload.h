@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "codec/codec.h"
 #include "comm/comm.h"
+#include "tensor/layout.h"
 
 /* A codec with its options. */
 typedef struct taciti_encoding {
@@ -61,6 +62,7 @@ typedef struct taciti_bucket_task {
     double trial;                  /* > 0: contributions are also encoded at this factor, for the tally only */
     uint64_t *histogram;           /* contributions are added to its 2048 bins; NULL: not wanted */
     taciti_payload_tally *tallies; /* [TACITI_PAYLOAD_KINDS], added to; NULL: not wanted */
+    const taciti_layout *layout;   /* whose gaps are 0 in what is decoded; borrows; NULL: there are none */
 } taciti_bucket_task;
 
 typedef struct taciti_payload {

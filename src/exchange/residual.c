@@ -118,6 +118,11 @@ static float *coming(taciti_residual *r, taciti_residual_array which, size_t at)
     return floats_at(v, !v->now, at);
 }
 
+/* Where the error of an encoding is written. */
+static float *error_at(taciti_residual *r, taciti_payload_kind kind, size_t at) {
+    return is_narrow(r) ? scratch_at(r, at) : coming(r, (taciti_residual_array)kind, at);
+}
+
 /* ---- encoding ---------------------------------------------------------------------------------------------------- */
 static void set_state(taciti_residual *r, const taciti_residual_place *p, taciti_codec_call *call) {
     taciti_versions *v = &r->arrays[TACITI_RESIDUAL_STATE];
@@ -170,7 +175,12 @@ float *taciti_residual_enter(taciti_residual *r, const taciti_residual_place *p,
     if (f->momentum > 0 && p->kind == TACITI_PAYLOAD_CONTRIBUTION) add_momentum(r, p->at, x, p->n);
     if (!f->errors) return NULL;
     add_residual(r, p->kind, p->at, x, p->n);
-    return is_narrow(r) ? scratch_at(r, p->at) : coming(r, (taciti_residual_array)p->kind, p->at);
+    return error_at(r, p->kind, p->at);
+}
+
+/* What a codec leaves in gaps is no part of a tensor. */
+static void clear_gaps(const taciti_residual *r, size_t at, float *x, size_t n) {
+    if (r->layout != NULL) taciti_layout_clear_gaps(r->layout, r->bucket, (taciti_range){at, n}, x);
 }
 
 tacit_status taciti_residual_leave(taciti_residual *r, const taciti_residual_place *p, const float *x,
@@ -182,6 +192,7 @@ tacit_status taciti_residual_leave(taciti_residual *r, const taciti_residual_pla
         float *estimate = coming(r, TACITI_RESIDUAL_CONTRIBUTION, p->at);
         const float *before = committed(r, TACITI_RESIDUAL_CONTRIBUTION, p->at);
         TACITI_TRY(codec->decode(call, payload.data, payload.bytes, estimate, p->n));
+        clear_gaps(r, p->at, estimate, p->n);
         if (before != NULL) taciti_kernels_get()->add(estimate, before, p->n);
     } else if (f->errors && f->momentum > 0)
         taciti_kernels_get()->keep_equal(coming(r, TACITI_RESIDUAL_MEMORY, p->at),
@@ -190,38 +201,10 @@ tacit_status taciti_residual_leave(taciti_residual *r, const taciti_residual_pla
 }
 
 void taciti_residual_keep(taciti_residual *r, taciti_payload_kind kind, size_t at, size_t n) {
-    if (in_cells(r) || !is_narrow(r)) return;
+    if (in_cells(r) || !r->feedback.errors) return;
     const taciti_versions *v = write_to(r, (taciti_residual_array)kind);
-    taciti_residual_narrow(r->feedback.stored, v->at[!v->now], at, scratch_at(r, at), n);
-}
-
-/* Writes only where something changes, as pages of ranges that this rank does not encode stay without memory. */
-static void clear_floats(float *x, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (x[i] != 0) memset(x + i, 0, sizeof *x);
-}
-
-static void clear_narrow(taciti_residual_form form, void *stored, size_t at, size_t n) {
-    enum { LINE = 16 };
-    const size_t line = at / LINE * LINE;
-    float x[LINE];
-    taciti_residual_widen(form, stored, line, x, LINE);
-    bool empty = true;
-    for (size_t i = 0; i < n; i++) empty = empty && !(x[at - line + i] < 0) && !(x[at - line + i] > 0);
-    if (empty) return;
-    memset(x + (at - line), 0, n * sizeof *x);
-    taciti_residual_narrow(form, stored, line, x, LINE);
-}
-
-void taciti_residual_clear_gap(taciti_residual *r, size_t at, size_t n) {
-    for (int a = 0; a <= TACITI_RESIDUAL_MEMORY && !in_cells(r); a++) {
-        const taciti_versions *v = &r->arrays[a];
-        if (!v->written || v->at[!v->now] == NULL) continue;
-        if (is_narrow(r))
-            clear_narrow(r->feedback.stored, v->at[!v->now], at, n);
-        else
-            clear_floats(floats_at(v, !v->now, at), n);
-    }
+    clear_gaps(r, at, error_at(r, kind, at), n);
+    if (is_narrow(r)) taciti_residual_narrow(r->feedback.stored, v->at[!v->now], at, scratch_at(r, at), n);
 }
 
 void taciti_residual_accumulate(taciti_residual *r, taciti_residual_array which, size_t at, float *x, size_t n) {

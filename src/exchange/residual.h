@@ -69,6 +69,8 @@ typedef struct taciti_residual {
                    errors lie in cells of cell_n floats, piece i uses the cells of i % pieces, and only one version is
                    stored */
     size_t cell_n;
+    const taciti_layout *layout; /* of the bucket: nothing is stored in its gaps; borrows; NULL: there are none */
+    size_t bucket;
     float *scratch; /* of narrow forms; borrows. Holds one range, or the whole bucket, each element at its place */
     size_t scratch_n;
     bool scratch_is_bucket; /* several ranges are entered before the first one is left */
@@ -115,12 +117,8 @@ tacit_status taciti_residual_leave(taciti_residual *residual, const taciti_resid
                                    const taciti_codec *codec, const taciti_codec_call *call, taciti_payload payload);
 
 /* leave() for an error that was changed after it, and for encodings without payload: elements at .. are stored as they
- * are now in the array that enter() has returned. Floats are stored already. */
+ * are now in the array that enter() has returned, with zeros in gaps. */
 void taciti_residual_keep(taciti_residual *residual, taciti_payload_kind kind, size_t at, size_t n);
-
-/* What the step under way has stored of elements at .. becomes zero: they belong to no tensor. n <= 16, within a line
- * of 16 elements. */
-void taciti_residual_clear_gap(taciti_residual *residual, size_t at, size_t n);
 
 /* Estimates: x[n], the sum of what was decoded for elements at .. of the bucket, becomes the array's new content. */
 void taciti_residual_accumulate(taciti_residual *residual, taciti_residual_array which, size_t at, float *x, size_t n);

@@ -82,6 +82,8 @@ static void open_buckets(taciti_store *store, const taciti_allreduce *reduce, ta
     for (size_t b = 0; b < store->layout->bucket_count; b++) {
         taciti_residual *one = &store->all[b];
         *one = residual_of(reduce, store->layout->buckets[b].n, feedback);
+        one->layout = store->layout;
+        one->bucket = b;
         one->scratch = store->scratch.base;
         one->scratch_n = store->scratch.bytes / sizeof(float);
         one->scratch_is_bucket = reduce == NULL || reduce->encoding.codec->sketches;

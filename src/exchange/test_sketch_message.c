@@ -108,6 +108,28 @@ static void every_form_decodes_exactly(void **state) {
         }
 }
 
+/* Whatever lay where the sum goes: packed, as a sketch, or without a ring that fits. */
+static void a_sum_of_which_nothing_is_selected_is_zero(void **state) {
+    (void)state;
+    static const double RATIOS[] = {0, 1, 3.7, 1000};
+    for (int ring = 0; ring < TACITI_RINGS; ring++)
+        for (size_t r = 0; r < 2 * (sizeof RATIOS / sizeof *RATIOS); r++) {
+            owner o;
+            taciti_sketch_reply reply;
+            const float max = r % 2 == 0 ? 127 : 0;
+            open_owner(taciti_sketch_form_of(N, MEMBERS, 0, RATIOS[r / 2], (taciti_ring)ring, max, 12), &o);
+            for (size_t i = 0; i < N; i++) o.sum.x[i] = 7;
+            for (int m = 0; m < MEMBERS; m++) {
+                memset(o.x[m], 0, N * sizeof *o.x[m]);
+                assert_int_equal(taciti_sketch_contribute(&o.form, o.x[m], o.messages[m]), TACIT_OK);
+            }
+            assert_int_equal(decode(&o, &reply), TACIT_OK);
+            assert_true(reply.pending == 0 && reply.measured == 0 && reply.max == 0);
+            for (size_t i = 0; i < N; i++) assert_true(o.sum.x[i] == 0);
+            close_owner(&o);
+        }
+}
+
 /* T19: dense or sparse, sketched or packed: a sum of integers is that of the members' rounded numbers, to the bit. */
 static void rows_change_no_bit_of_integers(void **state) {
     (void)state;
@@ -151,6 +173,7 @@ static void what_has_no_scale_travels_in_floats(void **state) {
             }
             assert_int_equal(decode(&o, &reply), TACIT_OK);
             assert_int_equal(reply.whole, 1);
+            assert_true(isinf(reply.max)); /* known to all, so that the next step has no ring either */
             for (size_t i = 0; i < N; i++) assert_true(i == 7 ? isnan(o.sum.x[i]) : o.sum.x[i] == o.exact[i]);
             close_owner(&o);
         }
@@ -308,6 +331,7 @@ static void sizes_are_those_of_the_docs(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_decodes_exactly),
+        cmocka_unit_test(a_sum_of_which_nothing_is_selected_is_zero),
         cmocka_unit_test(rows_change_no_bit_of_integers),
         cmocka_unit_test(what_has_no_scale_travels_in_floats),
         cmocka_unit_test(what_cannot_be_decoded_is_fetched_as_a_whole),

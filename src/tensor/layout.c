@@ -150,13 +150,29 @@ void taciti_readiness_mark(taciti_readiness *readiness, size_t tensor, void (*fu
     }
 }
 
-taciti_range taciti_layout_gap(const taciti_layout *layout, size_t bucket, size_t tensor) {
+static size_t padded_end(const taciti_layout *layout, size_t tensor) {
+    return tensor + 1 < layout->tensor_count ? layout->tensors[tensor + 1].offset : layout->n;
+}
+
+/* The tensor of a bucket that has element `at` of the flat array, or the padding there. */
+static size_t tensor_at(const taciti_layout *layout, const taciti_bucket *bucket, size_t at) {
+    size_t first = bucket->first, last = bucket->last;
+    while (first < last) {
+        const size_t middle = first + (last - first) / 2;
+        if (padded_end(layout, middle) > at)
+            last = middle;
+        else
+            first = middle + 1;
+    }
+    return first;
+}
+
+void taciti_layout_clear_gaps(const taciti_layout *layout, size_t bucket, taciti_range range, float *x) {
     const taciti_bucket *b = &layout->buckets[bucket];
-    const taciti_tensor *t = &layout->tensors[tensor];
-    const size_t bucket_end = b->offset + b->n;
-    size_t begin = t->offset + t->n;
-    size_t end = tensor + 1 < layout->tensor_count ? layout->tensors[tensor + 1].offset : layout->n;
-    if (begin < b->offset) begin = b->offset;
-    if (end > bucket_end) end = bucket_end;
-    return begin < end ? (taciti_range){begin - b->offset, end - begin} : (taciti_range){0};
+    const size_t begin = b->offset + range.at, end = begin + range.n;
+    for (size_t t = tensor_at(layout, b, begin); t <= b->last && layout->tensors[t].offset < end; t++) {
+        const size_t tensor_end = layout->tensors[t].offset + layout->tensors[t].n, gap_end = padded_end(layout, t);
+        const size_t from = tensor_end > begin ? tensor_end : begin, to = gap_end < end ? gap_end : end;
+        if (from < to) memset(x + (from - begin), 0, (to - from) * sizeof *x);
+    }
 }

@@ -62,8 +62,8 @@ void taciti_layout_destroy(taciti_layout *layout);
 /* The floats of a unit, padding included; n 0 if it has no tensors. */
 taciti_range taciti_layout_unit(const taciti_layout *layout, size_t unit);
 
-/* The part of the index-th tensor's padding that lies in a bucket, from the start of that bucket; n 0: none. */
-taciti_range taciti_layout_gap(const taciti_layout *layout, size_t bucket, size_t tensor);
+/* Sets the padding within elements range.at .. range.at + range.n of a bucket to 0. x[range.n] is that range. */
+void taciti_layout_clear_gaps(const taciti_layout *layout, size_t bucket, taciti_range range, float *x);
 
 /* Index of the tensor called `name`, or tensor_count. */
 size_t taciti_layout_find(const taciti_layout *layout, const char *name);

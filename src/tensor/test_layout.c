@@ -35,6 +35,32 @@ static void buckets_tile_the_array_for_any_bucket_size(void **state) {
     }
 }
 
+/* Ones stay in every range of every bucket, but for the elements that belong to no tensor. */
+static void gaps_are_cleared_and_nothing_else(void **state) {
+    (void)state;
+    enum { N = 192 };
+    const size_t sizes[] = {41, 10, 1, 16, 48, 3, 17};
+    for (size_t bytes = 64; bytes < 1000; bytes += 64) {
+        taciti_layout layout;
+        build(&layout, sizes, 7, bytes);
+        assert_int_equal(layout.n, N);
+        bool tensor[N] = {false};
+        for (size_t t = 0; t < 7; t++)
+            for (size_t i = 0; i < sizes[t]; i++) tensor[layout.tensors[t].offset + i] = true;
+        for (size_t b = 0; b < layout.bucket_count; b++)
+            for (size_t at = 0; at <= layout.buckets[b].n; at += 3)
+                for (size_t n = 0; at + n <= layout.buckets[b].n; n += 5) {
+                    float x[N + 1];
+                    for (size_t i = 0; i < n + 1; i++) x[i] = 1;
+                    taciti_layout_clear_gaps(&layout, b, (taciti_range){at, n}, x);
+                    for (size_t i = 0; i < n; i++)
+                        assert_true(x[i] == (tensor[layout.buckets[b].offset + at + i] ? 1 : 0));
+                    assert_true(x[n] == 1);
+                }
+        taciti_layout_destroy(&layout);
+    }
+}
+
 /* Tensors 1, 2 and 4 are plain. */
 static void no_bucket_has_plain_tensors_beside_others(void **state) {
     (void)state;
@@ -129,6 +155,7 @@ static void tensors_are_found_by_name(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(buckets_tile_the_array_for_any_bucket_size),
+        cmocka_unit_test(gaps_are_cleared_and_nothing_else),
         cmocka_unit_test(no_bucket_has_plain_tensors_beside_others),
         cmocka_unit_test(sealed_by_units_no_bucket_belongs_to_two),
         cmocka_unit_test(every_bucket_fills_once_in_order),
