@@ -46,8 +46,9 @@ typedef struct taciti_codec_setting {
 typedef struct taciti_codec_tally {
     double squares_in, squares_out; /* |v|^2 and |decoded payload|^2, in double */
     uint64_t n, selected;           /* elements; those that were sent */
-    uint64_t near;                  /* those with |v| >= half the threshold used: the slope of the distribution */
-    double threshold;               /* used: the largest one of all calls */
+    uint64_t near;                  /* of codecs with `thresholds`: elements with |v| >= half the threshold used,
+                                       which tell the slope of the distribution */
+    double threshold;               /* of the same: the largest threshold used in any call */
 } taciti_codec_tally;
 
 /* The matrices within an array, for codecs of low rank. */

@@ -94,7 +94,7 @@ const taciti_codec taciti_codec_tagc = {
     .name = "tagc",
     .help = "sketch with the defaults of TAGC: sparsity 0.8, half as many counters as elements",
     .source = "TAGC (arXiv 2504.05638)",
-    .preset = "compress.factor=5 compress.warmup=0 compress.scope=bucket",
+    .preset = "compress.factor=5 compress.scope=bucket",
     .options = &TAGC_TABLE,
     SKETCHES(tagc_),
 };

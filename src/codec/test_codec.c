@@ -216,19 +216,6 @@ static void the_next_state_is_written_in_full(void **state) {
     assert_true(with_state > 0);
 }
 
-/* Sizes are those of any setting; the exchange sizes its buffers once for its longest array. */
-static void bounds_grow_with_the_array(void **state) {
-    (void)state;
-    size_t c = 0;
-    for (const taciti_codec *codec; (codec = codec_at(c)) != NULL; c++) {
-        use_default_options(codec);
-        for (size_t n = 0; n < MAX; n++)
-            assert_true(codec->bound(g_decoder.options, n) <= codec->bound(g_decoder.options, n + 1));
-        for (size_t n = 0; codec->scratch_bytes != NULL && n < MAX; n++)
-            assert_true(codec->scratch_bytes(g_decoder.options, n) <= codec->scratch_bytes(g_decoder.options, n + 1));
-    }
-}
-
 /* Asking for the error changes no byte of the payload. */
 static void the_error_is_x_minus_the_decoded_payload(void **state) {
     (void)state;
@@ -469,7 +456,6 @@ int main(void) {
         cmocka_unit_test(encode_stays_in_bounds_and_repeats_itself),
         cmocka_unit_test(a_codec_is_keyless_when_it_ignores_the_key),
         cmocka_unit_test(the_next_state_is_written_in_full),
-        cmocka_unit_test(bounds_grow_with_the_array),
         cmocka_unit_test(the_error_is_x_minus_the_decoded_payload),
         cmocka_unit_test(lossless_codecs_keep_every_finite_bit),
         cmocka_unit_test(non_finite_input_stays_non_finite),

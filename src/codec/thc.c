@@ -178,9 +178,10 @@ static void encode_block(const taciti_codec_call *call, const shape *s, const bl
     float *y = call->scratch;
     rotate(b, x, y);
     quantise(call, s, b, y, out + 1);
-    if (call->tally != NULL) call->tally->squares_out += taciti_kernels_get()->sum_squares(y, b->padded);
-    if (error == NULL) return;
+    if (error == NULL && call->tally == NULL) return;
     taciti_rotate_back(y, b->padded, b->key);
+    if (call->tally != NULL) call->tally->squares_out += taciti_kernels_get()->sum_squares(y, b->n);
+    if (error == NULL) return;
     memcpy(error + b->at, x + b->at, b->n * sizeof *x);
     taciti_kernels_get()->add_scaled(error + b->at, y, -1, b->n);
 }
