@@ -256,8 +256,10 @@ tacit_status taciti_shard_forget(taciti_shard *s) {
 }
 
 static tacit_status gather_all(taciti_shard *s) {
-    for (size_t u = s->context.layout->unit_count; u-- > 0;) TACITI_TRY(begin(s, &s->units[u]));
-    for (size_t u = s->context.layout->unit_count; u-- > 0;) TACITI_TRY(await(s, &s->units[u]));
+    for (size_t u = s->context.layout->unit_count; u-- > 0;)
+        if (s->units[u].state == TACITI_UNIT_ABSENT) TACITI_TRY(begin(s, &s->units[u]));
+    for (size_t u = s->context.layout->unit_count; u-- > 0;)
+        if (s->units[u].state == TACITI_UNIT_GATHERING) TACITI_TRY(await(s, &s->units[u]));
     return TACIT_OK;
 }
 
