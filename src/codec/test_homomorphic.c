@@ -206,9 +206,9 @@ static void unions_of_independent_ranks_grow(void **state) {
     static const struct {
         int ranks;
         double share;
-    } UNIONS[] = {{2, .36}, {4, .5904}, {8, .8322}};
+    } UNIONS[] = {{2, .36}, {4, .5904}, {8, .8322}, {16, .9719}};
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         trial t;
         open_trial(&t, N, UNIONS[i].ranks);
         draw(&t, INTEGERS, 0.2, 10, 7);
@@ -218,6 +218,36 @@ static void unions_of_independent_ranks_grow(void **state) {
         assert_true(measured >= taciti_sketch_union(t.index, N) && (double)measured < 1.05 * d * N);
         close_trial(&t);
     }
+}
+
+/* By OR into every owner's part and then gathered; by OR in pairs, as an all-reduce; of all bitmaps, element by
+ * element.
+ */
+static void any_way_to_merge_is_or(void **state) {
+    enum { N = 4001, RANKS = 5 };
+    const size_t words = taciti_sketch_index_words(N);
+    trial t;
+    uint64_t own[RANKS][64], parts[64] = {0}, pairs[RANKS][64];
+    (void)state;
+    open_trial(&t, N, RANKS);
+    draw(&t, INTEGERS, 0.2, 10, 3);
+    assert_true(words <= 64);
+    for (int r = 0; r < RANKS; r++) taciti_sketch_index(t.x[r], N, own[r]);
+    for (size_t owner = 0; owner < RANKS; owner++) {
+        const size_t first = words * owner / RANKS, end = words * (owner + 1) / RANKS;
+        for (int r = RANKS; r-- > 0;) taciti_sketch_merge(parts + first, own[r] + first, 64 * (end - first));
+    }
+    memcpy(pairs, own, sizeof pairs);
+    for (int distance = 1; distance < RANKS; distance *= 2)
+        for (int r = 0; r + distance < RANKS; r += 2 * distance) taciti_sketch_merge(pairs[r], pairs[r + distance], N);
+    assert_memory_equal(parts, t.index, words * 8);
+    assert_memory_equal(pairs[0], t.index, words * 8);
+    for (size_t i = 0; i < N; i++) {
+        bool any = false;
+        for (int r = 0; r < RANKS; r++) any = any || t.x[r][i] != 0;
+        assert_true(any == (t.index[i / 64] >> (i % 64) & 1u));
+    }
+    close_trial(&t);
 }
 
 /* ---- determinism (T9), shards (T10), bytes (T13), the exact fallback (T20) --------------------------------------- */
@@ -257,6 +287,29 @@ static void threads_and_sets_give_the_same_bytes(void **state) {
     }
     (void)taciti_kernels_switch(NULL);
     close_trial(&t);
+}
+
+static void twenty_repeats_give_the_same_bytes(void **state) {
+    enum { N = 60001, REPEATS = 20 };
+    taciti_pool *pool = NULL;
+    float *first = memory(N * sizeof(float));
+    trial t;
+    (void)state;
+    assert_int_equal(taciti_pool_create(8, 0, &pool), TACIT_OK);
+    open_trial(&t, N, 3);
+    draw(&t, NORMALS, 0.2, 0, 5);
+    for (int ring = 0; ring < TACITI_RINGS; ring++)
+        for (int repeat = 0; repeat < REPEATS; repeat++) {
+            choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, N)), (taciti_ring)ring, 9);
+            t.s.zones = 5;
+            encode(&t);
+            assert_int_equal(decode(&t, pool), TACIT_OK);
+            if (repeat == 0) memcpy(first, t.out, N * sizeof(float));
+            assert_memory_equal(t.out, first, N * sizeof(float));
+        }
+    close_trial(&t);
+    taciti_pool_destroy(pool);
+    taciti_free(first);
 }
 
 /* Shards of N ranks: every remainder, and none may be lost. */
@@ -361,7 +414,9 @@ int main(void) {
         cmocka_unit_test(floats_decode_up_to_rounding),
         cmocka_unit_test(index_marks_what_is_not_zero),
         cmocka_unit_test(unions_of_independent_ranks_grow),
+        cmocka_unit_test(any_way_to_merge_is_or),
         cmocka_unit_test(threads_and_sets_give_the_same_bytes),
+        cmocka_unit_test(twenty_repeats_give_the_same_bytes),
         cmocka_unit_test(shards_decode_at_every_remainder),
         cmocka_unit_test(bytes_are_those_of_the_formulas),
         cmocka_unit_test(overfull_sketches_fall_back_to_exact_sums),

@@ -48,9 +48,11 @@ static inline void *memory(size_t bytes) {
 
 /* ---- one sum of several ranks ------------------------------------------------------------------------------------ */
 
+enum { TRIAL_RANKS = 16 };
+
 typedef struct trial {
     taciti_sketch s;
-    float *x[9], *sum, *out; /* of ranks; their sum; decoded */
+    float *x[TRIAL_RANKS], *sum, *out; /* of ranks; their sum; decoded */
     uint64_t *index, *own, *pending;
     void *counters, *part, *workspace, *values, *more;
     size_t left; /* pending elements */
@@ -76,7 +78,7 @@ static inline void close_counters(trial *t) {
 }
 
 static inline void close_trial(trial *t) {
-    for (int r = 0; r < 9; r++) taciti_free(t->x[r]);
+    for (int r = 0; r < TRIAL_RANKS; r++) taciti_free(t->x[r]);
     taciti_free(t->sum);
     taciti_free(t->out);
     taciti_free(t->index);

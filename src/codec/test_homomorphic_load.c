@@ -7,8 +7,8 @@
 /* ---- failures over load (T5, T6) --------------------------------------------------------------------------------- */
 
 /* Rows with replacement: LHC's hash. Every lane has units of its own, so it is a trial of its own. Returns the share of
- * trials that succeed. */
-static double success(size_t m, double load, int decodes) {
+ * trials that succeed. `distinct`: the default layout, in which the three rows of a line are different. */
+static double success(size_t m, double load, int decodes, bool distinct) {
     const size_t k = (size_t)(load * (double)m + 0.5), units = 16 * k;
     int good = 0;
     trial t;
@@ -16,7 +16,7 @@ static double success(size_t m, double load, int decodes) {
     for (size_t u = 0; u < units; u++) t.x[0][16 * u + u / k] = 1;
     taciti_sketch_index(t.x[0], t.s.n, t.index);
     for (int d = 0; d < decodes; d++) {
-        t.s = taciti_sketch_init_compat(t.s.n, 16, m, 1);
+        t.s = distinct ? taciti_sketch_init(t.s.n, m, 1, 0) : taciti_sketch_init_compat(t.s.n, 16, m, 1);
         t.s.seed = (uint64_t)d + 1;
         encode(&t);
         assert_int_equal(decode(&t, NULL), TACIT_OK);
@@ -29,6 +29,12 @@ static double success(size_t m, double load, int decodes) {
     }
     close_trial(&t);
     return (double)good / (16 * decodes);
+}
+
+/* Theirs, and ours. */
+static void expect(double got, double p, double trials, size_t m, double load) {
+    if (fabs(got - p) > 0.03 + 3 * sqrt(p * (1 - p) / trials))
+        fail_msg("m %zu load %.2f: %.3f, not %.3f", m, load, got, p);
 }
 
 static void failures_follow_the_load(void **state) {
@@ -44,11 +50,34 @@ static void failures_follow_the_load(void **state) {
     (void)state;
     for (size_t r = 0; r < 4; r++)
         for (size_t l = 0; l < 9; l++) {
-            const double p = ROWS[r].success[l], trials = 16 * ROWS[r].decodes;
-            const double tolerance = 0.03 + 3 * sqrt(p * (1 - p) / trials); /* theirs, and ours */
-            const double got = success(ROWS[r].m, LOADS[l], ROWS[r].decodes);
-            if (fabs(got - p) > tolerance) fail_msg("m %zu load %.2f: %.3f, not %.3f", ROWS[r].m, LOADS[l], got, p);
+            const double got = success(ROWS[r].m, LOADS[l], ROWS[r].decodes, false);
+            expect(got, ROWS[r].success[l], 16 * ROWS[r].decodes, ROWS[r].m, LOADS[l]);
         }
+}
+
+static void distinct_rows_fail_less_often(void **state) {
+    (void)state;
+    expect(success(576, 0.74, 60, true), .998, 960, 576, 0.74);
+    expect(success(576, 0.78, 60, true), .891, 960, 576, 0.78);
+}
+
+/* Where success falls from 1 to 0 between two hundredths. All lanes are elements of the same units, so a decode is one
+ * trial; at 0.82, where 7 % succeed, none is made. */
+static void large_sketches_have_a_sharp_threshold(void **state) {
+    enum { M = 131072 };
+    static const double LOADS[] = {0.60, 0.70, 0.78, 0.80, 0.84};
+    (void)state;
+    for (size_t i = 0; i < 5; i++) {
+        trial t;
+        open_trial(&t, 16 * (size_t)(LOADS[i] * M), 1);
+        for (size_t u = 0; 16 * u < t.s.n; u++) t.x[0][16 * u + 3] = (float)(u % 1000 + 1);
+        taciti_sketch_index(t.x[0], t.s.n, t.index);
+        t.s = taciti_sketch_init_compat(t.s.n, 16, M, 1);
+        encode(&t);
+        assert_int_equal(decode(&t, NULL), TACIT_OK);
+        assert_true((t.left == 0) == (LOADS[i] < 0.82));
+        close_trial(&t);
+    }
 }
 
 static void beyond_the_threshold_most_is_pending(void **state) {
@@ -96,6 +125,8 @@ static void rows_suffice_at_any_size(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(failures_follow_the_load),
+        cmocka_unit_test(distinct_rows_fail_less_often),
+        cmocka_unit_test(large_sketches_have_a_sharp_threshold),
         cmocka_unit_test(beyond_the_threshold_most_is_pending),
         cmocka_unit_test(rows_suffice_at_any_size),
     };

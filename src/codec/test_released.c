@@ -5,6 +5,7 @@
  */
 #include "codec/released.h"
 
+#include "codec/sketch.h"
 #include "codec/test_homomorphic.h"
 
 /* ---- the ladder -------------------------------------------------------------------------------------------------- */
@@ -98,6 +99,27 @@ static void the_lowest_bit_is_the_index(void **state) {
     assert_true(x[0] == nextafterf(1.5f, 2) && x[1] == -2.25f && x[2] == 0);
 }
 
+/* What is selected carries the index, and the error does not; nothing else is lost. */
+static void what_compat_selects_carries_its_index(void **state) {
+    enum { N = 1000 };
+    static float x[N], selected[N], error[N];
+    uint64_t index[16];
+    const taciti_sketch_options options = {.compat = true};
+    const taciti_codec_call call = {.options = &options, .setting = {.factor = 5}, .scratch = index};
+    size_t kept = 0;
+    (void)state;
+    for (size_t i = 0; i < N; i++) x[i] = 1e-3f * number(NORMALS, 8, i, 0);
+    taciti_sketch_select(&call, x, N, selected, error);
+    for (size_t i = 0; i < N; i++) {
+        uint32_t bits, had;
+        memcpy(&bits, &selected[i], sizeof bits);
+        memcpy(&had, &x[i], sizeof had);
+        kept += selected[i] != 0;
+        assert_true(selected[i] != 0 ? bits == (had | 1u) && error[i] == 0 : bits == 0 && error[i] == x[i]);
+    }
+    assert_true(kept > N / 5 && kept < N);
+}
+
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
 static float selected_number(uint64_t key, size_t i, float threshold) {
@@ -161,6 +183,7 @@ int main(void) {
         cmocka_unit_test(no_rung_is_low_enough),
         cmocka_unit_test(bytes_carry),
         cmocka_unit_test(the_lowest_bit_is_the_index),
+        cmocka_unit_test(what_compat_selects_carries_its_index),
         cmocka_unit_test(sums_are_as_wrong_as_released),
         cmocka_unit_test_setup_teardown(other_layouts_are_refused, quiet, loud),
     };

@@ -203,6 +203,28 @@ static void is_top_k(size_t n, size_t k) {
     }
 }
 
+/* T11: of 3 and 2, half each, the first step sends the 3s; the 2s, then 4, go before the next 3s. What was sent in T
+ * steps and the residual are T times the gradient, in whole numbers. */
+static void error_feedback_sends_what_waited(void **state) {
+    enum { N = 82, STEPS = 7 };
+    static float g[N], with[N], sent[N];
+    subject s = with_floats("topk");
+    (void)state;
+    for (size_t i = 0; i < N; i++) g[i] = i % 2 == 0 ? -3 : 2;
+    memcpy(with, g, sizeof g);
+    memset(sent, 0, sizeof sent);
+    for (int step = 1; step <= STEPS; step++) {
+        code(&s, with, N, 2, 0);
+        for (size_t i = 0; i < N; i++) {
+            if (step == 1) assert_true(g_y[i] == (i % 2 == 0 ? -3 : 0));
+            if (step == 2) assert_true(g_y[i] == (i % 2 == 0 ? 0 : 4));
+            sent[i] += g_y[i];
+            assert_true(sent[i] + g_error[i] == (float)step * g[i]);
+            with[i] = g[i] + g_error[i];
+        }
+    }
+}
+
 static void topk_is_exact(void **state) {
     (void)state;
     static const size_t SIZES[] = {1, 2, 15, 16, 17, 1000, 8192, 8193, 20000, MAX};
@@ -561,6 +583,7 @@ int main(void) {
         cmocka_unit_test(of_equal_magnitudes_the_first_are_sent),
         cmocka_unit_test(gain_of_powers_of_two),
         cmocka_unit_test(everything_is_sent_at_factor_1),
+        cmocka_unit_test(error_feedback_sends_what_waited),
         cmocka_unit_test(topk_is_exact),
         cmocka_unit_test(topk_is_exact_when_the_sample_misleads),
         cmocka_unit_test(topk_of_topk_is_topk),

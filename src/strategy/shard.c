@@ -158,6 +158,14 @@ static void set_masters(const taciti_shard *s, bool new_run) {
         memcpy(to + s->own[b].at, from + s->own[b].at, s->own[b].n * sizeof *to);
 }
 
+/* A unit that was there when the checkpoint was saved; its copy is not in the checkpoint. */
+static void take_up(const taciti_shard *s, taciti_shard_unit *unit) {
+    const taciti_strategy_context *c = &s->context;
+    const taciti_range r = unit->floats;
+    unit->state = TACITI_UNIT_PRESENT;
+    if (c->copy16 != NULL) taciti_kernels_get()->bf16_encode(c->copy16 + r.at, c->parameters + r.at, r.n);
+}
+
 /* From here on the masters count; what others own is gathered. Changes go on from parameters that a checkpoint of as
  * many ranks has restored; otherwise every rank must have the same ones first. */
 static tacit_status shard_start(void *self, int64_t step, bool restored) {
@@ -166,7 +174,7 @@ static tacit_status shard_start(void *self, int64_t step, bool restored) {
     set_masters(s, step == 0);
     for (size_t u = 0; u < s->context.layout->unit_count; u++) {
         s->units[u].users = 0;
-        if (goes_on && s->saved[u]) s->units[u].state = TACITI_UNIT_PRESENT;
+        if (goes_on && s->saved[u]) take_up(s, &s->units[u]);
     }
     s->whole = taciti_shard_sends_changes(&s->context) && (!goes_on || s->saved[s->context.layout->unit_count]);
     s->step = step;

@@ -2,7 +2,6 @@
  *
  * Compressed gradients and parameters in parts.
  */
-#define _DEFAULT_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +9,7 @@
 /* cmocka wants the four above first */
 #include <cmocka.h>
 
+#include "codec/sketch.h"
 #include "codec/trial.h"
 #include "strategy/test_sharding.h"
 
@@ -252,6 +252,45 @@ static void bytes_of_both_ways_are_counted(void **state) {
     discard(&back);
 }
 
+/* Where changes are gathered, a checkpoint without an evaluation before it holds parameters that are old, and one after
+ * an evaluation has new ones. The run that goes on must know which. */
+static void a_resumed_run_is_the_run_that_went_on(void **state) {
+    (void)state;
+    static const pair PAIRS[] = {{NULL, NULL}, {"topk", "topk"}, {"int4", "int4"}, {NULL, "int8"}, {"sketch", NULL}};
+    static const int SOME[] = {1, 2, 5};
+    for (int i = 0; i < 3; i++)
+        for (size_t p = 0; p < sizeof PAIRS / sizeof *PAIRS; p++)
+            for (int stage = 1; stage <= (PAIRS[p].gather == NULL || p == 3 ? 3 : 2); stage++) {
+                trial first = trial_of(SOME[i], stage);
+                compress(&first, PAIRS[p].codec, PAIRS[p].gather, 4);
+                play(&first);
+                for (int kind = 0; kind < 3; kind++) {
+                    trial t = with_plain(&first, 0);
+                    t.stops_after = 1 + kind;
+                    t.evaluates = kind == 1;
+                    t.whole = kind == 2;
+                    agrees(&t, &first);
+                }
+                discard(&first);
+            }
+}
+
+/* A sketch that is too small is followed by all values: a step may send that much, and nearly does. */
+static void bytes_of_sketches_are_bounded(void **state) {
+    (void)state;
+    for (int ranks = 2; ranks <= 5; ranks += 3) {
+        trial t = trial_of(ranks, 1);
+        double bound = 0;
+        compress(&t, "sketch", NULL, 1.01);
+        ((taciti_sketch_options *)(uintptr_t)t.compression.codec_options)->ratio = 1.1;
+        t.compress.scope = TACITI_SCOPE_BUCKET;
+        play(&t);
+        for (int r = 0; r < ranks; r++) bound += (double)t.per_step[r] / ranks;
+        assert_in_range(t.reports[0][STEPS - 1].bytes, 0.9 * bound, bound);
+        discard(&t);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(factor_one_is_dp_bit_for_bit),
@@ -262,6 +301,8 @@ int main(void) {
         cmocka_unit_test(what_is_not_sent_arrives_later),
         cmocka_unit_test(a_skipped_step_changes_nothing),
         cmocka_unit_test(bytes_of_both_ways_are_counted),
+        cmocka_unit_test(a_resumed_run_is_the_run_that_went_on),
+        cmocka_unit_test(bytes_of_sketches_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

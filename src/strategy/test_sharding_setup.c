@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What ranks that hold parts need before a run begins: predicted memory, against what a step holds and against the
+ * formulas of ZeRO; configurations that are refused.
+ */
+#define _DEFAULT_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "codec/trial.h"
+#include "comm/test_engine.h"
+#include "strategy/shard.h"
+
+/* ---- a network of large units ------------------------------------------------------------------------------------ */
+
+/* The first unit has only a norm and the last, an embedding that is the head as well, is early. Every other unit is so
+ * large that a unit more or less is more than all pages at the edges of parts and units. */
+enum { UNITS = 8, TENSORS = 14, PAGE = 4096, MAX_PAGES = 2000, BLOCK = 100003, EMBEDDING = 120041 };
+
+static void make_layout(taciti_layout *out) {
+    CHECK(taciti_layout_create(TENSORS, out) == TACIT_OK);
+    for (size_t u = 0; u < UNITS; u++) {
+        const size_t sizes[2] = {u == 0 ? 41 : u + 1 == UNITS ? EMBEDDING : BLOCK, 10 + u};
+        if (u > 0) taciti_layout_next_unit(out);
+        for (size_t i = 0; i < (u == 0 || u + 1 == UNITS ? 1 : 2); i++) {
+            const char name[3] = {(char)('a' + (int)u), (char)('0' + (int)i), 0};
+            CHECK(taciti_layout_append(out, name, 1, &sizes[i], true) == TACIT_OK);
+        }
+    }
+    out->tensors[TENSORS - 1].early = true;
+    CHECK(taciti_layout_seal_units(out, 200000) == TACIT_OK);
+}
+
+typedef struct trial {
+    int stage;
+    size_t passes;
+    const char *gather; /* codec; NULL: none */
+    bool dry;           /* nothing is trained */
+    /* of rank 0 */
+    size_t parameters, gradients; /* the largest resident bytes of a step */
+    size_t edges;                 /* bytes of pages that parts and units may touch beyond their ends, in one array */
+    taciti_strategy_memory predicted;
+    size_t predicted_bytes, n, own, largest;
+} trial;
+
+typedef struct seat {
+    trial *t;
+    taciti_layout layout;
+    taciti_pages parameters, gradients, copy;
+    const taciti_strategy *strategy;
+    void *self;
+    size_t parameter_bytes, gradient_bytes, sum;
+} seat;
+
+static size_t resident(const taciti_pages *pages) {
+    unsigned char in_memory[MAX_PAGES];
+    const size_t count = (pages->bytes + PAGE - 1) / PAGE;
+    size_t bytes = 0;
+    CHECK(count <= MAX_PAGES && mincore(pages->base, count * PAGE, in_memory) == 0);
+    for (size_t i = 0; i < count; i++) bytes += in_memory[i] & 1 ? PAGE : 0;
+    return bytes;
+}
+
+static void look(seat *s) {
+    const size_t p = resident(&s->parameters), g = resident(&s->gradients);
+    if (p + g <= s->sum) return;
+    s->parameter_bytes = p;
+    s->gradient_bytes = g;
+    s->sum = p + g;
+}
+
+static void need(seat *s, size_t unit) {
+    CHECK(s->strategy->need(s->self, unit) == TACIT_OK);
+    look(s);
+}
+
+static void write_unit(seat *s, size_t unit) {
+    const taciti_range r = taciti_layout_unit(&s->layout, unit);
+    CHECK(s->strategy->write(s->self, unit) == TACIT_OK);
+    memset((float *)s->gradients.base + r.at, 0, r.n * sizeof(float));
+    look(s);
+}
+
+static void report(const seat *s, size_t unit) {
+    for (size_t b = 0; b < s->layout.bucket_count; b++)
+        if (s->layout.tensors[s->layout.buckets[b].first].unit == unit)
+            CHECK(s->strategy->ready(s->self, b) == TACIT_OK);
+}
+
+/* As a transformer does: forward from the embedding down, head, backward up. */
+static void pass(seat *s, bool last) {
+    need(s, UNITS - 1);
+    for (size_t u = UNITS - 1; u-- > 0;) {
+        need(s, u);
+        s->strategy->release(s->self, u + 1);
+    }
+    need(s, UNITS - 1);
+    write_unit(s, UNITS - 1);
+    s->strategy->release(s->self, UNITS - 1);
+    for (size_t u = 0; u < UNITS; u++) {
+        if (u > 0 && u < UNITS - 1) need(s, u);
+        write_unit(s, u);
+        if (u + 1 < UNITS) write_unit(s, u + 1);
+        if (last) report(s, u);
+        if (u < UNITS - 1) s->strategy->release(s->self, u);
+    }
+}
+
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
+
+static taciti_compression_setup setup_of(const trial *t, const taciti_compress_options *options, void **gather) {
+    taciti_compression_setup setup = {.options = options};
+    if (t->gather == NULL) return setup;
+    setup.gather = taciti_codec_find(t->gather);
+    CHECK(taciti_codec_defaults(setup.gather, gather) == TACIT_OK);
+    setup.gather_options = *gather;
+    return setup;
+}
+
+static void open_arrays(seat *s) {
+    const size_t n = s->layout.n;
+    CHECK(taciti_pages_reserve(n * sizeof(float), "parameters", &s->parameters) == TACIT_OK);
+    CHECK(taciti_pages_reserve(n * sizeof(float), "gradients", &s->gradients) == TACIT_OK);
+    CHECK(taciti_pages_reserve(n * sizeof(taciti_bf16), "copy", &s->copy) == TACIT_OK);
+}
+
+static void initialise(seat *s) {
+    for (size_t u = 0; u < UNITS; u++) {
+        const taciti_range r = taciti_layout_unit(&s->layout, u);
+        CHECK(s->strategy->need(s->self, u) == TACIT_OK);
+        memset((float *)s->parameters.base + r.at, 0, r.n * sizeof(float));
+        s->strategy->release(s->self, u);
+    }
+}
+
+static void train(seat *s, const taciti_strategy_context *c) {
+    taciti_step_report ignored;
+    CHECK(s->strategy->create(c, &s->self) == TACIT_OK);
+    initialise(s);
+    CHECK(s->strategy->start(s->self, 0, false) == TACIT_OK);
+    for (int step = 0; step < 2; step++) {
+        for (size_t k = 0; k < s->t->passes; k++) pass(s, k + 1 == s->t->passes);
+        CHECK(s->strategy->finish(s->self, 0.01, &ignored) == TACIT_OK);
+    }
+    s->strategy->destroy(s->self);
+}
+
+static void note(const seat *s, const taciti_strategy_context *c) {
+    trial *t = s->t;
+    s->strategy->memory(c, t->passes, &t->predicted);
+    CHECK(s->strategy->predict_bytes(c, &t->predicted_bytes) == TACIT_OK);
+    t->n = s->layout.n;
+    t->own = t->predicted.moments / taciti_optim_bytes_per_float(c->optim_options);
+    t->edges = 2 * (s->layout.bucket_count + 4) * PAGE;
+    t->parameters = s->parameter_bytes;
+    t->gradients = s->gradient_bytes;
+    t->largest = taciti_layout_unit(&s->layout, UNITS - 1).n * sizeof(float);
+}
+
+static void run_rank(taciti_comm *comm, void *context) {
+    seat s = {.t = context, .strategy = taciti_strategy_find("shard")};
+    const taciti_shard_options options = {s.t->stage, TACITI_SHARD_F32, TACITI_SHARD_OVER_ALL, false};
+    const taciti_exchange_options exchange = {.overlap = true, .scheme = TACITI_SCHEME_AUTO};
+    const taciti_optim_options optim_options = {.name = TACITI_OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
+    const taciti_compress_options compress = {.factor = 1, .start = 1, .feedback = true, .decay = 1};
+    taciti_pool *pool = NULL;
+    taciti_optim *optim = NULL;
+    void *gather = NULL;
+    make_layout(&s.layout);
+    open_arrays(&s);
+    CHECK(taciti_pool_create(1, 0, &pool) == TACIT_OK);
+    CHECK(taciti_optim_create_parts(&optim_options, &s.layout, pool, &optim) == TACIT_OK);
+    const taciti_strategy_context c = {.comm = comm,
+                                       .layout = &s.layout,
+                                       .pool = pool,
+                                       .optim = optim,
+                                       .optim_options = &optim_options,
+                                       .exchange_options = &exchange,
+                                       .compression = setup_of(s.t, &compress, &gather),
+                                       .options = &options,
+                                       .parameters = s.parameters.base,
+                                       .gradients = s.gradients.base,
+                                       .copy16 = s.copy.base,
+                                       .parameter_pages = &s.parameters,
+                                       .gradient_pages = &s.gradients,
+                                       .copy16_pages = &s.copy,
+                                       .by_units = true};
+    if (!s.t->dry) train(&s, &c);
+    if (taciti_comm_rank(comm) == 0) note(&s, &c);
+    taciti_free(gather);
+    taciti_optim_destroy(optim);
+    taciti_pool_destroy(pool);
+    taciti_pages_destroy(&s.parameters);
+    taciti_pages_destroy(&s.gradients);
+    taciti_pages_destroy(&s.copy);
+    taciti_layout_destroy(&s.layout);
+}
+
+static trial play(int ranks, trial t) {
+    const taciti_comm_options options = test_comm_options(true);
+    test_world_run(ranks, &options, run_rank, &t);
+    return t;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+/* Never less than a step holds, and not more than that, a unit on its way, and the edges. */
+static void a_step_holds_what_is_predicted(void **state) {
+    static const int RANKS[] = {1, 2, 5, 7};
+    (void)state;
+    for (size_t i = 0; i < 4; i++)
+        for (int stage = 1; stage <= 3; stage++)
+            for (size_t passes = 1; passes <= 2; passes++) {
+                const trial t = play(RANKS[i], (trial){.stage = stage, .passes = passes});
+                const size_t held = t.parameters + t.gradients, said = t.predicted.parameters + t.predicted.gradients;
+                if (held > said + t.edges || said > held + t.largest + t.edges)
+                    fail_msg("%d ranks, stage %d, %zu passes: %zu KiB held, %zu predicted", RANKS[i], stage, passes,
+                             held / 1024, said / 1024);
+            }
+}
+
+/* ZeRO, figure 1, in f32, P parameters and N ranks: moments 8 P / N in every stage; gradients 4 P in stage 1, and where
+ * micro-batches add up; parameters 4 P below stage 3. */
+static void whole_arrays_are_those_of_the_formulas(void **state) {
+    (void)state;
+    for (int ranks = 1; ranks <= 7; ranks += 2)
+        for (int stage = 1; stage <= 3; stage++)
+            for (size_t passes = 1; passes <= 2; passes++) {
+                const trial t = play(ranks, (trial){.stage = stage, .passes = passes, .dry = true});
+                const size_t whole = t.n * sizeof(float), scatter = 16 * 8 * TENSORS;
+                const size_t part = 2 * whole / (size_t)ranks;
+                assert_in_range(t.predicted.moments, part - scatter, part + scatter);
+                if (stage < 3) assert_int_equal(t.predicted.parameters, whole);
+                if (stage < 2 || passes > 1) assert_int_equal(t.predicted.gradients, whole);
+                if (stage == 3 && ranks > 1) assert_true(t.predicted.parameters < whole);
+                if (stage > 1 && passes == 1 && ranks > 1) assert_true(t.predicted.gradients < whole);
+            }
+}
+
+/* Gathers that are compressed: the parameters that are updated, P / N, are not those that ranks compute with; below
+ * stage 3 changes are gathered, which are an array of P. */
+static void masters_and_changes_are_predicted(void **state) {
+    (void)state;
+    for (int ranks = 2; ranks <= 5; ranks += 3) {
+        const trial values = play(ranks, (trial){.stage = 3, .passes = 1, .gather = "int8", .dry = true}),
+                    changes = play(ranks, (trial){.stage = 2, .passes = 1, .gather = "int8", .dry = true}),
+                    none = play(ranks, (trial){.stage = 2, .passes = 1, .dry = true});
+        assert_int_equal(changes.predicted_bytes - values.predicted_bytes, changes.n * sizeof(float));
+        assert_true(values.predicted_bytes >= none.predicted_bytes + values.own * sizeof(float));
+    }
+}
+
+/* ---- what is refused --------------------------------------------------------------------------------------------- */
+
+static char g_line[512];
+
+static void keep_line(void *context, taciti_log_level level, const char *line) {
+    (void)context;
+    (void)level;
+    (void)strncpy(g_line, line, sizeof g_line - 1);
+}
+
+static void expect(tacit_status status, const char *message) {
+    if (message == NULL) {
+        assert_int_equal(status, TACIT_OK);
+        return;
+    }
+    assert_int_equal(status, TACIT_E_CONFIG);
+    if (strstr(g_line, message) == NULL) fail_msg("\"%s\" does not contain \"%s\"", g_line, message);
+}
+
+static tacit_status check(taciti_shard_options options, const char *codec, const char *gather,
+                          taciti_compress_options compress) {
+    const taciti_compression_setup setup = {.options = &compress,
+                                            .codec = codec == NULL ? NULL : taciti_codec_find(codec),
+                                            .gather = gather == NULL ? NULL : taciti_codec_find(gather)};
+    return taciti_shard_check(&options, &setup);
+}
+
+enum { F32 = TACITI_SHARD_F32, BF16 = TACITI_SHARD_BF16, ALL = TACITI_SHARD_OVER_ALL, HOST = TACITI_SHARD_OVER_HOST };
+static const taciti_compress_options PLAIN = {.factor = 10, .feedback = true, .decay = 1};
+
+static void compressions_without_meaning_are_refused(void **state) {
+    (void)state;
+    const taciti_shard_options parts = {3, F32, ALL, false}, changes = {2, F32, ALL, false};
+    taciti_compress_options o = PLAIN;
+    taciti_log_set_sink(keep_line, NULL, TACITI_LOG_ERROR);
+    expect(check(parts, NULL, NULL, o), NULL);
+    expect(check(parts, "topk", "int8", o), NULL);
+    expect(check(changes, "topk", "topk", o), NULL);
+    expect(check(parts, "powersgd", NULL, o), "powersgd adds payloads up on all ranks");
+    expect(check(changes, NULL, "powersgd", o), "compress.gather powersgd: this codec is for sums");
+    expect(check(changes, NULL, "sketch", o), "compress.gather sketch: this codec is for sums");
+    expect(check(parts, NULL, "topk", o), "or --shard.stage 2, which gathers changes");
+    o.collective = TACITI_ROUTE_GATHER;
+    expect(check(parts, "topk", NULL, o), "compress.collective gather sends everything");
+    expect(check(parts, NULL, NULL, o), NULL);
+    o.collective = TACITI_ROUTE_SCATTER;
+    expect(check(parts, "topk", NULL, o), NULL);
+    o.estimate = true;
+    expect(check(parts, "topk", NULL, o), "compress.estimate keeps estimates");
+    o = PLAIN;
+    const taciti_compression_setup adds_up = {
+        .options = &o, .codec = taciti_codec_find("topk"), .controller = taciti_controller_find("accordion")};
+    expect(taciti_shard_check(&parts, &adds_up), "adapt.policy accordion adds up gradients of the whole model");
+    const taciti_compression_setup follows = {
+        .options = &o, .codec = taciti_codec_find("topk"), .controller = taciti_controller_find("knee")};
+    expect(taciti_shard_check(&parts, &follows), NULL);
+    taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
+}
+
+static void parts_that_hosts_cannot_have_are_refused(void **state) {
+    (void)state;
+    static const int ONE[] = {0, 0, 0, 0, 0}, TWO[] = {0, 1, 0, 1, 1}, LONELY[] = {0, 0, 0, 1, 0};
+    const taciti_hosts one = {.ranks = 5, .count = 1, .host_of = (int *)(uintptr_t)ONE},
+                       two = {.ranks = 5, .count = 2, .host_of = (int *)(uintptr_t)TWO},
+                       lonely = {.ranks = 5, .count = 2, .host_of = (int *)(uintptr_t)LONELY};
+    const taciti_shard_options all = {3, F32, ALL, false}, over = {3, F32, HOST, false}, both = {3, F32, ALL, true},
+                               none = {0, F32, HOST, false};
+    taciti_log_set_sink(keep_line, NULL, TACITI_LOG_ERROR);
+    expect(check((taciti_shard_options){3, BF16, HOST, false}, NULL, NULL, PLAIN), "leave out shard.gather");
+    expect(check(over, NULL, "int8", PLAIN), "leave out compress.gather");
+    expect(check((taciti_shard_options){2, F32, ALL, true}, NULL, NULL, PLAIN), "no effect below stage 3");
+    expect(check((taciti_shard_options){3, F32, HOST, true}, NULL, NULL, PLAIN), "no effect with shard.over host");
+    expect(check(both, NULL, NULL, PLAIN), NULL);
+    expect(check(over, NULL, NULL, PLAIN), NULL);
+    expect(taciti_shard_check_hosts(&over, &two), NULL);
+    expect(taciti_shard_check_hosts(&both, &two), NULL);
+    expect(taciti_shard_check_hosts(&all, &one), NULL);
+    expect(taciti_shard_check_hosts(&all, &lonely), NULL);
+    expect(taciti_shard_check_hosts(&none, &one), NULL);
+    expect(taciti_shard_check_hosts(&over, NULL), NULL);
+    expect(taciti_shard_check_hosts(&over, &one), "shard.over host has no effect on a single host");
+    expect(taciti_shard_check_hosts(&both, &one), "shard.secondary has no effect on a single host");
+    expect(taciti_shard_check_hosts(&over, &lonely), "shard.over host divides the model");
+    expect(taciti_shard_check_hosts(&both, &lonely), "shard.secondary keeps parts on the ranks of a host");
+    taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
+}
+
+static void exchanges_that_leave_ranks_without_parts_are_refused(void **state) {
+    (void)state;
+    const taciti_shard_options all = {3, F32, ALL, false}, over = {3, F32, HOST, false}, both = {3, F32, ALL, true};
+    const taciti_exchange_options flat = {.scheme = TACITI_SCHEME_FLAT},
+                                  lanes = {.scheme = TACITI_SCHEME_AUTO, .lanes = 2},
+                                  hosts = {.scheme = TACITI_SCHEME_HOSTS};
+    taciti_log_set_sink(keep_line, NULL, TACITI_LOG_ERROR);
+    expect(taciti_shard_check_exchange(&all, &flat), NULL);
+    expect(taciti_shard_check_exchange(&over, &hosts), NULL);
+    expect(taciti_shard_check_exchange(&all, &lanes), "exchange.lanes 2: ranks beyond them would hold no parts");
+    expect(taciti_shard_check_exchange(&over, &flat), "shard.over host divides by hosts");
+    expect(taciti_shard_check_exchange(&both, &flat), "shard.secondary divides by hosts");
+    taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_holds_what_is_predicted),
+        cmocka_unit_test(whole_arrays_are_those_of_the_formulas),
+        cmocka_unit_test(masters_and_changes_are_predicted),
+        cmocka_unit_test(compressions_without_meaning_are_refused),
+        cmocka_unit_test(parts_that_hosts_cannot_have_are_refused),
+        cmocka_unit_test(exchanges_that_leave_ranks_without_parts_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
