@@ -115,10 +115,10 @@ static tacit_status resume_updates(taciti_trainer *trainer, const origin *from, 
         memset((float *)unfinished->data + r.at, 0, r.n * sizeof(float));
     taciti_optim_set_updates(optim, windows * now);
     if (updates % before != 0 || !together)
-        taciti_trainer_say(trainer,
-                           "resume: the optimizer's window begins anew; the last %" PRId64
-                           " gradients are not in the moments, which hold %" PRId64 " windows",
-                           updates % before, windows);
+        taciti_trainer_warn(trainer,
+                            "resume: the optimizer's window begins anew; the last %" PRId64
+                            " gradients are not in the moments, which hold %" PRId64 " windows",
+                            updates % before, windows);
     return TACIT_OK;
 }
 
@@ -175,15 +175,15 @@ static tacit_status say_residuals(const taciti_trainer *trainer, const origin *f
     TACITI_TRY(had(trainer, from, gradients, &some));
     TACITI_TRY(had(trainer, from, sums, &some_sums));
     if (some && lost)
-        taciti_trainer_say(trainer, "resume: the residuals of %d ranks (compress.codec %s) are dropped%s",
-                           from->replicas, codec == NULL ? "?" : codec,
-                           keeps ? "" : "; resume with that codec to send them");
+        taciti_trainer_warn(trainer, "resume: the residuals of %d ranks (compress.codec %s) are dropped%s",
+                            from->replicas, codec == NULL ? "?" : codec,
+                            keeps ? "" : "; resume with that codec to send them");
     else if (some && from->ckpt.resumption == TACITI_RESUME_REGROUPED)
         taciti_trainer_say(trainer,
                            "resume: the residuals of %d ranks go on at %d: their sum is part of the next sum of ranks",
                            from->replicas, trainer->ranks);
     if (some_sums && !lost && !keeps_sums)
-        taciti_trainer_say(trainer, "resume: the residuals of sums are dropped: this run keeps none");
+        taciti_trainer_warn(trainer, "resume: the residuals of sums are dropped: this run keeps none");
     return TACIT_OK;
 }
 
@@ -192,11 +192,11 @@ static void say_origin(const taciti_trainer *trainer, const origin *from, bool o
     const taciti_strategy *former = taciti_strategy_find(from->strategy);
     if (from->ckpt.resumption == TACITI_RESUME_EXACTLY) return;
     if (from->replicas > 0 && (former == NULL || !former->replicas_equal))
-        taciti_trainer_say(trainer,
-                           "resume: the checkpoint holds %d replicas of strategy %s; this run (%s, %d rank%s) goes on "
-                           "from their mean, with the mean of their optimizer states",
-                           from->replicas, from->strategy, trainer->strategy->name, trainer->ranks,
-                           trainer->ranks == 1 ? "" : "s");
+        taciti_trainer_warn(trainer,
+                            "resume: the checkpoint holds %d replicas of strategy %s; this run (%s, %d rank%s) goes on "
+                            "from their mean, with the mean of their optimizer states",
+                            from->replicas, from->strategy, trainer->strategy->name, trainer->ranks,
+                            trainer->ranks == 1 ? "" : "s");
     else if (own_model)
         taciti_trainer_say(trainer, "resume: the checkpoint is of strategy %s; all replicas of %s start from its model",
                            from->strategy, trainer->strategy->name);
