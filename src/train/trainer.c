@@ -29,15 +29,42 @@ static int choose_threads(const taciti_trainer *trainer) {
     return share > 1 ? share : 1;
 }
 
+/* A byte, or a token of a small tokenizer, has no meaning in a model of many more tokens. */
+static tacit_status check_tokenizer(const taciti_trainer *trainer) {
+    const taciti_train_settings *s = trainer->settings;
+    const taciti_data_info *data = &trainer->data_info;
+    const long long tokens = s->job.model.vocabulary;
+    if (!data->vocabulary_known || tokens <= 4 * (long long)data->vocabulary) return TACIT_OK;
+    if (s->train.init.text[0] != '\0')
+        return taciti_fail(TACIT_E_CONFIG,
+                           "train.init %s is a model of %lld tokens, but the data (%s) is read as %d tokens: name both "
+                           "files of its tokenizer, --data.vocab vocab.json --data.merges merges.txt",
+                           s->train.init.text, tokens, data->source, data->vocabulary);
+    taciti_trainer_warn(
+        trainer,
+        "the model has %lld tokens, but the data (%s) is read as %d: the others are never trained; name "
+        "the tokenizer with --data.vocab and --data.merges, or --model.vocabulary %d makes it smaller",
+        tokens, data->source, data->vocabulary, data->vocabulary);
+    return TACIT_OK;
+}
+
+/* A size that was asked for, by a preset too, is not made smaller. */
+static tacit_status resolve_vocabulary(taciti_trainer *trainer) {
+    taciti_model_options *model = &trainer->settings->job.model;
+    const taciti_data_info *data = &trainer->data_info;
+    const bool open = model->vocabulary == 0 && data->vocabulary_known;
+    if (open && model->preset.text[0] == '\0') model->vocabulary = data->vocabulary;
+    TACITI_TRY(taciti_model_resolve(model));
+    if (open && model->vocabulary < data->vocabulary) model->vocabulary = data->vocabulary;
+    if (model->vocabulary < data->vocabulary)
+        return taciti_fail(TACIT_E_CONFIG, "model.vocabulary is %lld but the data (%s) uses %d tokens",
+                           (long long)model->vocabulary, data->source, data->vocabulary);
+    return check_tokenizer(trainer);
+}
+
 static tacit_status resolve_sizes(taciti_trainer *trainer) {
     taciti_train_settings *s = trainer->settings;
-    if (s->job.model.vocabulary == 0 && trainer->data_info.vocabulary_known)
-        s->job.model.vocabulary = trainer->data_info.vocabulary;
-    TACITI_TRY(taciti_model_resolve(&s->job.model));
-    if (s->job.model.vocabulary < trainer->data_info.vocabulary)
-        return taciti_fail(TACIT_E_CONFIG, "model.vocabulary is %lld but the data (%s) uses %d tokens",
-                           (long long)s->job.model.vocabulary, trainer->data_info.source,
-                           trainer->data_info.vocabulary);
+    TACITI_TRY(resolve_vocabulary(trainer));
     trainer->time = (size_t)(s->train.time > 0 ? s->train.time : s->job.model.context);
     if ((int64_t)trainer->time > s->job.model.context)
         return taciti_fail(TACIT_E_CONFIG, "train.seq is %zu but model.context allows %lld positions", trainer->time,
@@ -80,6 +107,7 @@ static tacit_status prepare_alone(taciti_trainer *trainer) {
     TACITI_TRY(refuse_emulation(&trainer->settings->job.compute));
     trainer->strategy = taciti_settings_strategy(&trainer->settings->job);
     TACITI_TRY(taciti_settings_check(&trainer->settings->job, taciti_comm_hosts(trainer->comm)));
+    TACITI_TRY(taciti_trainer_take_shape(trainer));
     const tacit_status opened = taciti_data_open(&trainer->settings->data, &trainer->data);
     if (opened == TACIT_E_IO) return TACIT_E_DATA; /* to the user a missing file is a fault of the data */
     TACITI_TRY(opened);

@@ -186,6 +186,10 @@ tacit_status taciti_trainer_save(taciti_trainer *trainer);
 tacit_status taciti_trainer_resume(taciti_trainer *trainer, bool *found);
 tacit_status taciti_trainer_initialise(taciti_trainer *trainer); /* seed or train.init */
 
+/* Sets shape and tokenizer of the model in train.init as defaults. Returns E_CONFIG, with both values, for a key that
+ * was given, or a size of a preset, that says otherwise. Not collective. */
+tacit_status taciti_trainer_take_shape(const taciti_trainer *trainer);
+
 /* state.c: lists what a checkpoint holds: the strategy's table and the shared "model". A save happens between average
  * and revert, so the shared model is the mean. If ranks have models of their own, restoring fills these. */
 void taciti_trainer_list_state(const taciti_trainer *trainer, bool saving, taciti_state *out);
