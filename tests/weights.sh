@@ -103,3 +103,9 @@ says 3 'a model of 5000 tokens, but the data .*is read as 256 tokens.*--data.voc
 "$tacit" train "$root/examples/gpt2-124m.yaml" --dry-run > said 2>&1 || true # whether it fits or not
 grep -q 'warning: the model has 50257 tokens' said
 grep -q '124.44 M parameters: .*vocabulary 50257' said
+
+# Weights of another program have no step.
+"$tacit" eval hf-bpe --data.train text --json | grep -q '"step": null'
+"$tacit" eval tuned --data.train text --json | grep -q '"step": 2'
+"$tacit" sample hf-bpe --prompt the --tokens 1 --json 2> /dev/null | grep -q '"step": null'
+if "$tacit" eval hf-bpe --data.train text | grep step; then echo "a step of foreign weights"; exit 1; fi
