@@ -45,6 +45,7 @@ expect 2 '--json: takes no value' "$tacit" info --json=1
 expect 2 'did you mean "options"?' "$tacit" info optoins
 expect 2 'name the shell' "$tacit" completion
 expect 2 'name the shell' "$tacit" completion tcsh
+expect 3 'unknown preset "nanp"; did you mean "nano"?' "$tacit" train --model.preset nanp --dry-run
 expect 2 'there is no verb' "$tacit" man nothing
 expect 2 'there is no program /none/tacit; cmake' "$tests/completion.sh" /none/tacit
 [[ $(wc -l < out) == 1 ]] || complain "a script without its program says more than that"

@@ -79,6 +79,30 @@ check "a missing file, once" once 4 'no/such/file' 4 --data.train no/such/file
 check "a strategy that is not known, once" once 3 'strategy' 4 --strategy none
 check "a flag that is not known, once" once 3 'stepz' 4 --train.stepz 3
 check "a model that does not fit, once" once 7 'MiB of memory' 4 --model.layers 1024 --model.channels 65536 --model.heads 64
+# A dry run refuses what the run refuses, in the same words, once.
+check "a dry run of a model that does not fit, once" once 7 'MiB of memory' 3 --model.layers 1024 --model.channels 65536 --model.heads 64 --dry-run
+check "a dry run of options that no exchange has, once" once 3 'floats only' 3 --compress.codec tagc --tagc.compat true --tagc.ring uint16 --dry-run
+large=(--model.preset byte-10m --train.seq 41 --train.eval_every -1 --train.save_every -1)
+# limited LIMIT RANKS FLAGS...: under a limit of each process
+limited() {
+  local limit=$1 n=$2; shift 2
+  timeout 60 "$MPIRUN" -n "$n" prlimit "$limit" "$tacit" train "${nano[@]}" "${large[@]}" --run.dir "$work/once" "$@" >"$work/log" 2>&1
+  local got=$?; cat "$work/log"
+  [ "$got" -eq 7 ] && [ "$(grep -c 'error:' "$work/log")" -eq 1 ]
+}
+parts() { limited --data=$((130 << 20)) 3 --strategy shard --shard.stage 1 "$@" && grep -q 'RLIMIT_DATA.*bytes are missing; --shard.stage 3' "$work/log"; }
+check "a limit of data, once: more in parts is advised" parts
+check "and by a dry run" parts --dry-run
+# What the dry run says that a limit must allow is enough, and the run keeps to it.
+allowed() {
+  local mib
+  launch 3 once "${large[@]}" --strategy shard --dry-run >"$work/log" 2>&1; cat "$work/log"
+  mib=$(grep -oE 'must allow [0-9]+' "$work/log" | grep -oE '[0-9]+') &&
+    timeout 60 "$MPIRUN" -n 3 prlimit --data=$(((mib + 1) << 20)) "$tacit" train "${nano[@]}" "${large[@]}" --run.dir "$work/allowed" --strategy shard --train.steps 2
+}
+check "a limit as large as the dry run says lets the run finish" allowed
+expect "a limit of addresses is named" 7 'refused .*ulimit -v unlimited' prlimit --as=$((150 << 20)) "$tacit" train "${nano[@]}" "${large[@]}" --run.dir "$work/once"
+
 # typed STATUS WORD...: so is a mistake in another command, found before MPI starts
 typed() {
   local status=$1 got; shift
@@ -103,6 +127,14 @@ differing() {
   [ "$got" -eq 4 ] && [ "$(grep -c 'error:' "$work/log")" -eq 2 ] && grep -q 'tacit: error: .*absent0' "$work/log" && grep -q 'rank 2: error: .*absent1' "$work/log"
 }
 check "errors that differ are all shown, with the first rank that has them" differing
+
+# ---- what is lost, and where it would go on ---------------------------------------------------------------------------
+check "a run with residuals" launch 3 lossy --compress.codec topk --compress.warmup 0 --train.steps 4
+expect "residuals that are dropped are a warning, also for a quiet run" 0 'warning: resume: the residuals of 3 ranks .*are dropped' launch 3 lossy --train.steps 5 --resume --run.quiet
+expect "a misspelt folder is a warning and named, also for a quiet run" 0 'warning: resume: no checkpoint in .*lossi, a new run begins there; did you mean "lossy"' train lossi --train.steps 2 --resume --run.quiet
+poison=(--train.max_skips 3 --train.fail_steps 9 --train.steps 30)
+expect "without a checkpoint there is nothing to go on from" 6 'lower optim.lr and begin again' train nan --train.fail_at 4 "${poison[@]}"
+expect "the step is named from which it goes on" 6 'go on from step 10 with --resume' train nan --train.save_every 10 --train.fail_at 14 "${poison[@]}"
 
 # ---- links ---------------------------------------------------------------------------------------------------------
 linked() {

@@ -6,6 +6,7 @@ set -eu
 . "$(dirname "$0")/check.sh"
 find_program "${1:-}"
 weights=$(realpath "${2:-$(dirname "$0")/parity/weights}")
+root=$(cd "$(dirname "$0")/.." && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
@@ -63,3 +64,49 @@ shard=from-f32/ckpt/step_00000000/rank-00000.safetensors
 printf '\377' | dd of=$shard bs=1 seek=5000 conv=notrunc 2> /dev/null
 refuse 4 "rank-00000.safetensors: damaged: XXH3-128 should be" export from-f32 -o other
 [ ! -e other ]
+
+# Training takes shape and tokenizer from --train.init, and refuses what contradicts it.
+says() { # says CODE TEXT FLAG...: what a dry run of training says
+    local code=$1 text=$2 got=0
+    shift 2
+    "$tacit" train --dry-run "$@" > said 2>&1 || got=$?
+    [ "$got" = "$code" ] || { echo "tacit train $*: exit code $got, expected $code"; cat said; exit 1; }
+    grep -qE -- "$text" said || { echo "tacit train $*: does not say: $text"; cat said; exit 1; }
+}
+quiet=(--run.quiet --run.tensorboard false --train.batch 3)
+shape=(--model.layers 3 --model.heads 1 --model.channels 41 --model.context 17 --model.tied false)
+python3 - << 'END' # 256 bytes as GPT-2 writes them, one merge, and a text
+import json
+plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+names = {b: chr(b) for b in plain} | {b: chr(256 + i) for i, b in enumerate(b for b in range(256) if b not in plain)}
+json.dump({names[b]: b for b in range(256)} | {"th": 256}, open("vocab.json", "w"))
+open("merges.txt", "w").write("#version: 0.2\nt h\n")
+open("text", "w").write("the other three then thought that this is the path\n" * 60)
+END
+"$tacit" train "${quiet[@]}" "${shape[@]}" --data.train text --data.vocab vocab.json --data.merges merges.txt --train.steps 2 --run.dir first > /dev/null 2>&1
+"$tacit" export first -o hf-bpe > /dev/null
+"$tacit" import hf-bpe -o base > /dev/null
+"$tacit" train "${quiet[@]}" --train.init base --data.train text --train.steps 2 --run.dir tuned > /dev/null 2>&1
+"$tacit" export tuned -o out > /dev/null
+cmp out/config.json hf-bpe/config.json
+cmp out/merges.txt merges.txt
+cmp out/vocab.json vocab.json
+if cmp -s out/model.safetensors hf-bpe/model.safetensors; then echo "nothing was trained"; exit 1; fi
+says 0 '3 layers, 1 heads, 41 channels, vocabulary 257, context 17' --train.init hf-bpe --data.train text
+says 3 'made with --model.channels 41, the run is configured with 42' --train.init base --model.channels 42
+says 3 'made with --model.layers 3, the run is configured with 4' --train.init base --model.preset byte-2m
+says 2 '--run.dir tuned --resume goes on with that run' tuned --resume
+# A large vocabulary needs its tokenizer; without other weights it is kept, with a warning.
+"$tacit" train "${quiet[@]}" "${shape[@]}" --data.train text --model.vocabulary 5000 --train.steps 1 --run.dir many > /dev/null 2>&1
+"$tacit" export many -o hf-many > /dev/null
+cp vocab.json hf-many
+says 3 'a model of 5000 tokens, but the data .*is read as 256 tokens.*--data.vocab vocab.json --data.merges merges.txt' --train.init hf-many --data.train text
+"$tacit" train "$root/examples/gpt2-124m.yaml" --dry-run > said 2>&1 || true # whether it fits or not
+grep -q 'warning: the model has 50257 tokens' said
+grep -q '124.44 M parameters: .*vocabulary 50257' said
+
+# Weights of another program have no step.
+"$tacit" eval hf-bpe --data.train text --json | grep -q '"step": null'
+"$tacit" eval tuned --data.train text --json | grep -q '"step": 2'
+"$tacit" sample hf-bpe --prompt the --tokens 1 --json 2> /dev/null | grep -q '"step": null'
+if "$tacit" eval hf-bpe --data.train text | grep step; then echo "a step of foreign weights"; exit 1; fi

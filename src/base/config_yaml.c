@@ -45,6 +45,8 @@ static tacit_status fail_syntax(const reader *r) {
     if (p->error == YAML_READER_ERROR)
         return taciti_fail(TACIT_E_CONFIG, "%s: byte %zu: %s", r->path, p->problem_offset, p->problem);
     char message[256];
+    if (*p->buffer.pointer == '\t' || strstr(p->problem, "tab character") != NULL)
+        return fail_at(r, p->problem_mark, "tabs do not indent; use spaces");
     (void)snprintf(message, sizeof message, "%s%s%s", p->problem, p->context == NULL ? "" : " ",
                    p->context == NULL ? "" : p->context);
     return fail_at(r, p->problem_mark, message);

@@ -16,6 +16,14 @@
 
 #define HUGE_BYTES ((size_t)2 << 20)
 
+/* What to do where the limit of the address space may be what refuses; "" if there is none. */
+static const char *advice(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
+    return "; the address space is limited (RLIMIT_AS: prlimit --as, ulimit -v): ulimit -v unlimited, for large arrays "
+           "are reserved before they are used";
+}
+
 void *taciti_calloc(size_t count, size_t size) {
     if (size != 0 && count > (SIZE_MAX - TACITI_ALIGN_BYTES) / size) {
         (void)taciti_fail(TACIT_E_MEMORY, "out of memory: %zu items of %zu bytes overflow the address space", count,
@@ -25,7 +33,7 @@ void *taciti_calloc(size_t count, size_t size) {
     const size_t bytes = taciti_round_up(count * size + (count * size == 0), TACITI_ALIGN_BYTES);
     void *block = aligned_alloc(TACITI_ALIGN_BYTES, bytes);
     if (block == NULL) {
-        (void)taciti_fail(TACIT_E_MEMORY, "out of memory: %zu bytes asked for", bytes);
+        (void)taciti_fail(TACIT_E_MEMORY, "out of memory: %zu bytes asked for%s", bytes, advice());
         return NULL;
     }
     return memset(block, 0, bytes);
@@ -39,14 +47,15 @@ char *taciti_strdup(const char *text) {
     return copy == NULL ? NULL : memcpy(copy, text, bytes);
 }
 
-static tacit_status map_pages(size_t bytes, const char *what, int access, int advice, taciti_pages *out) {
+static tacit_status map_pages(size_t bytes, const char *what, int access, int use, taciti_pages *out) {
     if (bytes > SIZE_MAX - 2 * HUGE_BYTES) return taciti_fail(TACIT_E_MEMORY, "%s: %zu bytes asked for", what, bytes);
     const size_t map_bytes = taciti_round_up(bytes + (bytes == 0), HUGE_BYTES) + HUGE_BYTES;
     void *map = mmap(NULL, map_bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (map == MAP_FAILED) return taciti_fail(TACIT_E_MEMORY, "%s: the system refused %zu MiB", what, bytes >> 20);
+    if (map == MAP_FAILED)
+        return taciti_fail(TACIT_E_MEMORY, "%s: the system refused %zu MiB%s", what, bytes >> 20, advice());
     char *base = (char *)map + (HUGE_BYTES - (uintptr_t)map % HUGE_BYTES) % HUGE_BYTES;
     /* Advice: without huge pages everything works, a little slower. */
-    (void)madvise(base, taciti_round_up(bytes + (bytes == 0), HUGE_BYTES), advice);
+    (void)madvise(base, taciti_round_up(bytes + (bytes == 0), HUGE_BYTES), use);
     *out = (taciti_pages){.base = base, .bytes = bytes, .map = map, .map_bytes = map_bytes};
     return TACIT_OK;
 }
@@ -69,8 +78,8 @@ tacit_status taciti_pages_commit(const taciti_pages *pages, size_t at, size_t by
     const size_t page = page_bytes(), first = at & ~(page - 1), end = taciti_round_up(at + bytes, page);
     if (bytes == 0 || pages->kept || mprotect((char *)pages->base + first, end - first, PROT_READ | PROT_WRITE) == 0)
         return TACIT_OK;
-    return taciti_fail(TACIT_E_MEMORY, "%s: the system refused %zu MiB: %s", what, (end - first) >> 20,
-                       strerror(errno));
+    return taciti_fail(TACIT_E_MEMORY, "%s: the system refused %zu MiB: %s%s", what, (end - first) >> 20,
+                       strerror(errno), advice());
 }
 
 /* A mapping that cannot be split any more keeps its pages: nothing is lost but memory. */
@@ -134,10 +143,13 @@ size_t taciti_available_bytes(void) {
     return (size_t)available;
 }
 
+size_t taciti_data_bytes(void) {
+    uint64_t used_kib = 0;
+    (void)read_number("/proc/self/status", "VmData:", &used_kib);
+    return (size_t)used_kib * 1024;
+}
+
 size_t taciti_data_limit_bytes(void) {
     struct rlimit limit;
-    uint64_t used_kib = 0;
-    if (getrlimit(RLIMIT_DATA, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SIZE_MAX;
-    (void)read_number("/proc/self/status", "VmData:", &used_kib);
-    return limit.rlim_cur > used_kib * 1024 ? (size_t)(limit.rlim_cur - used_kib * 1024) : 0;
+    return getrlimit(RLIMIT_DATA, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ? SIZE_MAX : (size_t)limit.rlim_cur;
 }

@@ -59,8 +59,9 @@ size_t taciti_peak_resident_bytes(void);
  * group. 0 if unknown. */
 size_t taciti_available_bytes(void);
 
-/* Bytes of private memory that this process can still reserve within its own limit (RLIMIT_DATA: prlimit --data, ulimit
- * -d). SIZE_MAX if there is none. */
+/* Private memory that this process has mapped, touched or not, and its own limit for that (RLIMIT_DATA: prlimit --data,
+ * ulimit -d). SIZE_MAX if there is none. */
+size_t taciti_data_bytes(void);
 size_t taciti_data_limit_bytes(void);
 
 #endif

@@ -268,8 +268,10 @@ static void broken_yaml_names_the_place(void **state) {
         assert_int_equal(taciti_config_file(&g_config, g_path), TACIT_E_CONFIG);
         assert_int_equal(g_lines, 1);
     }
-    read_bad("optim:\n\tlr: 1\n",
-             ":2:1: found character that cannot start any token while scanning for the next token");
+    read_bad("optim:\n\tlr: 1\n", ":2:1: tabs do not indent; use spaces");
+    read_bad("optim:\n \tlr: 1\n", ":2:2: tabs do not indent; use spaces");
+    read_bad("optim:\n  lr: 1\n\tname: sgd\n", ":3:1: tabs do not indent; use spaces");
+    read_bad("optim: @\n", ":1:8: found character that cannot start any token while scanning for the next token");
 }
 
 static void what_is_no_configuration_is_refused(void **state) {

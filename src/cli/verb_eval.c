@@ -47,16 +47,19 @@ static tacit_status evaluate(taciti_loaded_model *loaded, const taciti_data *dat
     return status;
 }
 
+/* Weights of another program have no step. */
 static void answer(const taciti_loaded_model *loaded, const evaluation *result, bool json) {
     const double loss = result->loss_sum / (double)result->targets;
+    char step[32] = "null";
+    if (loaded->step >= 0) (void)snprintf(step, sizeof step, "%" PRId64, loaded->step);
     if (json)
-        printf("{\"step\": %" PRId64
-               ", \"loss\": %.9g, \"perplexity\": %.9g, \"bits_per_token\": %.9g, \"tokens\": %" PRIu64 "}\n",
-               loaded->step, loss, exp(loss), loss / log(2.0), result->targets);
+        printf("{\"step\": %s, \"loss\": %.9g, \"perplexity\": %.9g, \"bits_per_token\": %.9g, \"tokens\": %" PRIu64
+               "}\n",
+               step, loss, exp(loss), loss / log(2.0), result->targets);
     else
-        printf("loss %.4f nats per token, perplexity %.3f, %.4f bits per token, over %" PRIu64 " tokens (step %" PRId64
-               ")\n",
-               loss, exp(loss), loss / log(2.0), result->targets, loaded->step);
+        printf("loss %.4f nats per token, perplexity %.3f, %.4f bits per token, over %" PRIu64 " tokens%s%s%s\n", loss,
+               exp(loss), loss / log(2.0), result->targets, loaded->step < 0 ? "" : " (step ",
+               loaded->step < 0 ? "" : step, loaded->step < 0 ? "" : ")");
 }
 
 static tacit_status open_and_evaluate(const char *path, taciti_loaded_options *options, bool json) {

@@ -137,8 +137,9 @@ static tacit_status print_json(const taciti_loaded_model *loaded, const char *pr
                                size_t count) {
     json_t *tokens = json_array();
     for (size_t i = 0; i < count; i++) (void)json_array_append_new(tokens, json_integer(ids[i]));
-    json_t *answer = json_pack("{s:I,s:s,s:o,s:o}", "step", (json_int_t)loaded->step, "prompt", prompt, "tokens",
-                               tokens, "text", text_of(loaded, ids, count));
+    json_t *step = loaded->step < 0 ? json_null() : json_integer(loaded->step); /* other programs count none */
+    json_t *answer = json_pack("{s:o,s:s,s:o,s:o}", "step", step, "prompt", prompt, "tokens", tokens, "text",
+                               text_of(loaded, ids, count));
     const int printed = answer == NULL ? -1 : json_dumpf(answer, stdout, JSON_INDENT(1));
     json_decref(answer);
     (void)putchar('\n');

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -25,6 +26,16 @@ const taciti_flag taciti_train_flags[] = {
     {NULL, NULL, NULL, NULL},
 };
 
+/* Other verbs take the folder of a run here. */
+static tacit_status read_file(const taciti_config *config, const char *path) {
+    struct stat info;
+    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return taciti_config_file(config, path);
+    return taciti_fail(TACIT_E_USAGE,
+                       "%s is a folder, not a configuration: --run.dir %s --resume goes on with that run, --train.init "
+                       "%s starts another from its weights",
+                       path, path, path);
+}
+
 /* The file comes before environment and flags, but its name stands among the flags: they are read twice. */
 static tacit_status configure(const taciti_verb *verb, int argc, char **argv, taciti_train_settings *settings,
                               taciti_arguments *arguments) {
@@ -35,8 +46,7 @@ static tacit_status configure(const taciti_verb *verb, int argc, char **argv, ta
                            arguments->positional[1]);
     taciti_config_destroy(&settings->job.config);
     TACITI_TRY(taciti_config_defaults(&settings->job.config));
-    if (arguments->positional_count == 1)
-        TACITI_TRY(taciti_config_file(&settings->job.config, arguments->positional[0]));
+    if (arguments->positional_count == 1) TACITI_TRY(read_file(&settings->job.config, arguments->positional[0]));
     TACITI_TRY(taciti_config_environment(&settings->job.config));
     TACITI_TRY(taciti_arguments_parse(verb, &settings->job.config, argc, argv, arguments));
     return taciti_settings_complete(&settings->job);

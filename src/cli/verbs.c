@@ -226,11 +226,15 @@ static const taciti_verb VERBS[] = {
      .collective = true,
      .run = taciti_verb_bench_step},
     {.name = "completion",
-     .synopsis = "bash",
+     .synopsis = "bash | zsh | fish",
      .summary = "print the completion script of a shell",
-     .description = "Prints a script that teaches bash to complete verbs, flags, configuration keys, their values and "
-                    "file names. An installed tacit brings it along; elsewhere, put the line below into ~/.bashrc.",
-     .example = "source <(tacit completion bash)",
+     .description =
+         "Prints a script that teaches the shell to complete verbs, flags, configuration keys, their values and "
+         "file names. An installed tacit brings that of bash along; elsewhere, put the shell's line into "
+         "~/.bashrc, ~/.zshrc or ~/.config/fish/config.fish.",
+     .example = "source <(tacit completion bash)\n"
+                "source <(tacit completion zsh)\n"
+                "tacit completion fish | source",
      .flags = taciti_no_flags,
      .run = taciti_verb_completion},
     {.name = "man",

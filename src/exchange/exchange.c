@@ -166,7 +166,7 @@ static tacit_status choose_gather(const plan *p, bool *out) {
     return TACIT_OK;
 }
 
-static tacit_status check(const taciti_exchange_compression *c) {
+tacit_status taciti_exchange_check(const taciti_exchange_compression *c) {
     const taciti_feedback *f = &c->feedback;
     if (c->encoding.codec->aggregation == TACITI_CODEC_LINEAR && (f->estimates || f->momentum > 0))
         return taciti_fail(
@@ -200,7 +200,7 @@ static tacit_status describe_both(const plan *p, taciti_allreduce *dense, taciti
     TACITI_TRY(describe(p, &wire, false, dense));
     if (p->compression == NULL) return TACIT_OK;
     bool gather = false;
-    TACITI_TRY(check(p->compression));
+    TACITI_TRY(taciti_exchange_check(p->compression));
     if (is_linear(p)) return TACIT_OK;
     TACITI_TRY(choose_gather(p, &gather));
     TACITI_TRY(describe(p, &p->compression->encoding, gather, coded));

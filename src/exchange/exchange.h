@@ -150,6 +150,9 @@ uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange);
 /* What auto has chosen. */
 taciti_route taciti_exchange_route(const taciti_exchange *exchange);
 
+/* Returns E_CONFIG for a compression that no exchange can have, whatever its ranks and its layout. */
+tacit_status taciti_exchange_check(const taciti_exchange_compression *compression);
+
 /* Predict the bytes that an exchange will allocate on this rank: workspace, residuals and the codec's state. The
  * arguments are those of create and create_encoded. Not collective. */
 size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_layout *layout,

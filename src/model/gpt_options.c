@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "model/gpt.h"
 
 struct preset {
@@ -74,9 +75,12 @@ static tacit_status fill_from_preset(taciti_model_options *o) {
         fill(&o->context, p->context);
         return TACIT_OK;
     }
-    return taciti_fail(TACIT_E_CONFIG,
-                       "model.preset: unknown preset \"%s\" (nano, byte-2m, byte-10m, gpt2-30m, gpt2-124m, gpt2-350m)",
-                       o->preset.text);
+    taciti_nearest nearest = {0};
+    for (size_t i = 0; i < PRESETS; i++) taciti_nearest_offer(&nearest, o->preset.text, presets[i].name);
+    return taciti_fail(
+        TACIT_E_CONFIG,
+        "model.preset: unknown preset \"%s\"%s (nano, byte-2m, byte-10m, gpt2-30m, gpt2-124m, gpt2-350m)",
+        o->preset.text, nearest.hint);
 }
 
 static tacit_status check(const char *key, int64_t value, int64_t max) {

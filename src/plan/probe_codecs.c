@@ -148,7 +148,8 @@ static tacit_status probe_compressions(taciti_probe *probe, const float *gradien
     for (size_t i = 0; i < FACTOR_COUNT; i++)
         TACITI_TRY(probe_factor(probe, gradient, (i + FACTOR_COUNT / 2) % FACTOR_COUNT, share, &skipped));
     if (skipped == 0) return TACIT_OK;
-    (void)snprintf(note, sizeof note, "%zu codecs and factors of `compression` were skipped for lack of time", skipped);
+    (void)snprintf(note, sizeof note,
+                   "%zu codecs and factors of `compression` were skipped for lack of time; more: --seconds", skipped);
     return taciti_cluster_add_note(probe->cluster, note);
 }
 

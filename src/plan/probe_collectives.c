@@ -192,8 +192,8 @@ typedef struct plan_of_sizes {
 static tacit_status note_skipped(bench *b, size_t bytes, const char *skipped) {
     char note[SKIPPED_BYTES + 160];
     if (*skipped == '\0') return TACIT_OK;
-    (void)snprintf(note, sizeof note, "collectives of %zu bytes left out for lack of time (%.0f s in all):%s", bytes,
-                   b->probe->options->seconds, skipped);
+    (void)snprintf(note, sizeof note, "collectives of %zu bytes left out for lack of time (--seconds %.0f in all):%s",
+                   bytes, b->probe->options->seconds, skipped);
     return taciti_cluster_add_note(b->probe->cluster, note);
 }
 

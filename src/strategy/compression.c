@@ -32,6 +32,12 @@ static taciti_exchange_compression compression_of(const taciti_compression_setup
     };
 }
 
+tacit_status taciti_compression_check_exchange(const taciti_compression_setup *setup) {
+    if (setup->codec == NULL) return TACIT_OK;
+    const taciti_exchange_compression compression = compression_of(setup);
+    return taciti_exchange_check(&compression);
+}
+
 taciti_compression_setup taciti_compression_gather_setup(const taciti_compression_setup *setup,
                                                          taciti_compress_options *options) {
     const taciti_compress_options *o = setup->options;

@@ -77,6 +77,9 @@ typedef struct taciti_compression_setup {
 /* Returns E_CONFIG, with what to type, for a codec that carries no sum, and for options that do not suit it. */
 tacit_status taciti_compression_check(const taciti_compression_setup *setup);
 
+/* The same for what its exchange allows together. codec NULL is allowed. */
+tacit_status taciti_compression_check_exchange(const taciti_compression_setup *setup);
+
 /* The same for compress.what with this optimizer. */
 tacit_status taciti_compression_check_momentum(const taciti_compression_setup *setup,
                                                const taciti_optim_options *optim);

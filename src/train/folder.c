@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "train/trainer.h"
 
 enum { PATH_BYTES = 4096 };
@@ -147,4 +148,31 @@ tacit_status taciti_set_old_run_aside(const char *folder) {
     taciti_log(TACITI_LOG_WARN, "%s held an earlier run: it is now %s (to go on with a run, use --resume)", folder,
                aside);
     return TACIT_OK;
+}
+
+/* ---- a run that is not there ---------------------------------------------------------------------------------------
+ */
+
+/* The parent of `folder`, and its name there. */
+static const char *split_path(const char *folder, char parent[PATH_BYTES]) {
+    const char *slash = strrchr(folder, '/');
+    if (slash == NULL) {
+        (void)snprintf(parent, PATH_BYTES, ".");
+        return folder;
+    }
+    (void)snprintf(parent, PATH_BYTES, "%.*s/", (int)(slash - folder), folder);
+    return slash + 1;
+}
+
+void taciti_find_similar_run(const char *folder, char *out, size_t out_bytes) {
+    char parent[PATH_BYTES], path[PATH_BYTES];
+    const char *name = split_path(folder, parent);
+    taciti_nearest nearest = {0};
+    DIR *entries = opendir(parent);
+    for (const struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;)
+        if (strcmp(entry->d_name, name) != 0 &&
+            taciti_path_join(path, sizeof path, parent, entry->d_name) == TACIT_OK && holds(path, "ckpt"))
+            taciti_nearest_offer(&nearest, name, entry->d_name);
+    if (entries != NULL) (void)closedir(entries);
+    (void)snprintf(out, out_bytes, "%s", nearest.hint);
 }

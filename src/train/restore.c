@@ -123,13 +123,58 @@ tacit_status taciti_trainer_resume(taciti_trainer *trainer, bool *found) {
     return start(trainer, how);
 }
 
-/* Reads foreign or earlier weights; their shape must be the configured one. */
+/* ---- from other weights ------------------------------------------------------------------------------------------ */
+
+static tacit_status set_count(const taciti_config *config, const char *key, int64_t value) {
+    char text[32];
+    (void)snprintf(text, sizeof text, "%" PRId64, value);
+    return taciti_config_preset(config, key, text, "train.init");
+}
+
+/* The sizes of a preset were asked for, but for the vocabulary, which is the tokenizer's. */
+static tacit_status set_shape(const taciti_settings *job, const taciti_model_options *model) {
+    const taciti_config *config = &job->config;
+    TACITI_TRY(set_count(config, "model.vocabulary", model->vocabulary));
+    if (job->model.preset.text[0] != '\0') return TACIT_OK;
+    TACITI_TRY(set_count(config, "model.layers", model->layers));
+    TACITI_TRY(set_count(config, "model.heads", model->heads));
+    TACITI_TRY(set_count(config, "model.channels", model->channels));
+    TACITI_TRY(set_count(config, "model.context", model->context));
+    return taciti_config_preset(config, "model.tied", model->tied ? "true" : "false", "train.init");
+}
+
+static tacit_status match_shape(const taciti_settings *job, const char *from, const taciti_model_options *model) {
+    taciti_model_options wanted = job->model;
+    TACITI_TRY(taciti_model_resolve(&wanted));
+    return taciti_run_match(from, model, &wanted);
+}
+
+static tacit_status set_tokenizer(const taciti_config *config, const json_t *meta) {
+    static const char *const KEYS[] = {"data.vocab", "data.merges"};
+    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
+        const char *file = json_string_value(json_object_get(json_object_get(meta, "config"), KEYS[i]));
+        if (file != NULL) TACITI_TRY(taciti_config_preset(config, KEYS[i], file, "train.init"));
+    }
+    return TACIT_OK;
+}
+
+tacit_status taciti_trainer_take_shape(const taciti_trainer *trainer) {
+    const char *from = trainer->settings->train.init.text;
+    taciti_settings *job = &trainer->settings->job;
+    taciti_run_info info;
+    if (from[0] == '\0') return TACIT_OK;
+    TACITI_TRY(taciti_run_open(from, &info));
+    tacit_status status = set_shape(job, &info.model);
+    if (status == TACIT_OK) status = match_shape(job, from, &info.model);
+    if (status == TACIT_OK) status = set_tokenizer(&job->config, info.meta);
+    taciti_run_close(&info);
+    return status;
+}
+
 static tacit_status read_weights(taciti_trainer *trainer, const char *from) {
     taciti_run_info info;
     TACITI_TRY(taciti_run_open(from, &info));
-    tacit_status status = taciti_run_match(from, &info.model, &trainer->settings->job.model);
-    if (status == TACIT_OK)
-        status = taciti_run_weights(&info, &trainer->layout, taciti_model_parameters(trainer->model));
+    const tacit_status status = taciti_run_weights(&info, &trainer->layout, taciti_model_parameters(trainer->model));
     taciti_run_close(&info);
     return status;
 }

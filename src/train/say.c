@@ -6,12 +6,24 @@
 
 enum { LINE_BYTES = 512 };
 
+TACITI_PRINTF(2, 0) static void log_line(taciti_log_level level, const char *format, va_list args) {
+    char line[LINE_BYTES];
+    (void)vsnprintf(line, sizeof line, format, args);
+    taciti_log(level, "%s", line);
+}
+
 void taciti_trainer_say(const taciti_trainer *trainer, const char *format, ...) {
     if (trainer->rank != 0 || trainer->settings->run.quiet) return;
-    char line[LINE_BYTES];
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(line, sizeof line, format, args);
+    log_line(TACITI_LOG_INFO, format, args);
     va_end(args);
-    taciti_log(TACITI_LOG_INFO, "%s", line);
+}
+
+void taciti_trainer_warn(const taciti_trainer *trainer, const char *format, ...) {
+    if (trainer->rank != 0) return;
+    va_list args;
+    va_start(args, format);
+    log_line(TACITI_LOG_WARN, format, args);
+    va_end(args);
 }

@@ -84,10 +84,10 @@ static void announce_memory(const taciti_trainer *trainer) {
     taciti_trainer_say(
         trainer,
         "memory %.0f MiB per rank: parameters %.1f, gradients %.1f, moments %.1f, bf16 copy %.1f, activations %.1f, "
-        "workspace %.1f, exchange %.1f, program %.1f",
+        "workspace %.1f, exchange %.1f, program %.1f; a limit (ulimit -d) must allow %.0f",
         (double)plan.total * MIB, (double)m->parameters * MIB, (double)m->gradients * MIB, (double)plan.moments * MIB,
         (double)m->copy16 * MIB, (double)m->activations * MIB, (double)m->workspace * MIB, (double)plan.exchange * MIB,
-        (double)plan.process * MIB);
+        (double)plan.process * MIB, taciti_trainer_mapped_bytes(trainer) * MIB);
 }
 
 static void record_event(taciti_trainer *trainer, int64_t step, const char *event, const char *members) {
@@ -143,6 +143,14 @@ static tacit_status open_reports(taciti_trainer *trainer) {
     return taciti_comm_agree(trainer->comm, status);
 }
 
+/* Where a run was to go on, a new one may be due to a misspelt folder. */
+static void warn_of_new_run(const taciti_trainer *trainer) {
+    const char *folder = trainer->settings->run.dir.text;
+    char similar[LINE_BYTES] = "";
+    if (trainer->rank == 0) taciti_find_similar_run(folder, similar, sizeof similar);
+    taciti_trainer_warn(trainer, "resume: no checkpoint in %s, a new run begins there%s", folder, similar);
+}
+
 static tacit_status restore_or_initialise(taciti_trainer *trainer, bool resume) {
     bool found = false;
     if (resume) TACITI_TRY(taciti_trainer_resume(trainer, &found));
@@ -152,7 +160,7 @@ static tacit_status restore_or_initialise(taciti_trainer *trainer, bool resume) 
         taciti_trainer_say(trainer, "resume at step %" PRId64 " of %" PRId64, trainer->position.step,
                            trainer->settings->train.steps);
     else
-        taciti_trainer_say(trainer, "resume: no checkpoint in %s, starting anew", trainer->settings->run.dir.text);
+        warn_of_new_run(trainer);
     return TACIT_OK;
 }
 
@@ -201,10 +209,14 @@ static tacit_status check_progress(taciti_trainer *trainer, const taciti_step_en
     const int64_t max = trainer->settings->train.max_skips;
     if (max == 0 || trainer->skipped_in_a_row < max) return TACIT_OK;
     if (trainer->rank != 0) return TACIT_E_NUMERICS;
+    char how[LINE_BYTES] = "begin again: there is no checkpoint to go on from";
+    if (trainer->saved_step > 0)
+        (void)snprintf(how, sizeof how,
+                       "go on from step %" PRId64 " with --resume, or begin again if the loss had risen by then",
+                       trainer->saved_step);
     return taciti_fail(TACIT_E_NUMERICS,
-                       "%" PRId64
-                       " steps in a row had a gradient that is not finite; lower optim.lr and go on with --resume",
-                       trainer->skipped_in_a_row);
+                       "%" PRId64 " steps in a row had a gradient that is not finite; lower optim.lr and %s",
+                       trainer->skipped_in_a_row, how);
 }
 
 /* The lines of all steps whose reports are there. */
@@ -388,6 +400,7 @@ tacit_status taciti_train(taciti_comm *comm, taciti_train_settings *settings, co
         announce_run(&trainer);
         announce_traffic(&trainer);
         announce_memory(&trainer);
+        status = taciti_trainer_check_memory(&trainer);
     }
     if (status == TACIT_OK && !request->dry_run) status = taciti_trainer_claim_folder(&trainer);
     if (status == TACIT_OK && !request->dry_run) status = taciti_trainer_build(&trainer);

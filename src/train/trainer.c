@@ -17,6 +17,10 @@ enum {
 #define MIB (1.0 / 1048576.0)
 /* What libraries take later on: generated code, stacks, message buffers. Measured: 11 to 18 MiB. */
 #define LIBRARIES_BYTES ((size_t)15 << 20)
+/* What they and the threads map, of which much is never touched: alignment, stacks, arenas. Measured: 23 to 31 MiB, and
+ * 12 MiB more for each further thread. */
+#define MAPPED_BYTES ((double)(24 << 20))
+#define MAPPED_PER_THREAD_BYTES ((double)(12 << 20))
 
 static int choose_threads(const taciti_trainer *trainer) {
     const int64_t asked = trainer->settings->train.threads;
@@ -25,15 +29,42 @@ static int choose_threads(const taciti_trainer *trainer) {
     return share > 1 ? share : 1;
 }
 
+/* A byte, or a token of a small tokenizer, has no meaning in a model of many more tokens. */
+static tacit_status check_tokenizer(const taciti_trainer *trainer) {
+    const taciti_train_settings *s = trainer->settings;
+    const taciti_data_info *data = &trainer->data_info;
+    const long long tokens = s->job.model.vocabulary;
+    if (!data->vocabulary_known || tokens <= 4 * (long long)data->vocabulary) return TACIT_OK;
+    if (s->train.init.text[0] != '\0')
+        return taciti_fail(TACIT_E_CONFIG,
+                           "train.init %s is a model of %lld tokens, but the data (%s) is read as %d tokens: name both "
+                           "files of its tokenizer, --data.vocab vocab.json --data.merges merges.txt",
+                           s->train.init.text, tokens, data->source, data->vocabulary);
+    taciti_trainer_warn(
+        trainer,
+        "the model has %lld tokens, but the data (%s) is read as %d: the others are never trained; name "
+        "the tokenizer with --data.vocab and --data.merges, or --model.vocabulary %d makes it smaller",
+        tokens, data->source, data->vocabulary, data->vocabulary);
+    return TACIT_OK;
+}
+
+/* A size that was asked for, by a preset too, is not made smaller. */
+static tacit_status resolve_vocabulary(taciti_trainer *trainer) {
+    taciti_model_options *model = &trainer->settings->job.model;
+    const taciti_data_info *data = &trainer->data_info;
+    const bool open = model->vocabulary == 0 && data->vocabulary_known;
+    if (open && model->preset.text[0] == '\0') model->vocabulary = data->vocabulary;
+    TACITI_TRY(taciti_model_resolve(model));
+    if (open && model->vocabulary < data->vocabulary) model->vocabulary = data->vocabulary;
+    if (model->vocabulary < data->vocabulary)
+        return taciti_fail(TACIT_E_CONFIG, "model.vocabulary is %lld but the data (%s) uses %d tokens",
+                           (long long)model->vocabulary, data->source, data->vocabulary);
+    return check_tokenizer(trainer);
+}
+
 static tacit_status resolve_sizes(taciti_trainer *trainer) {
     taciti_train_settings *s = trainer->settings;
-    if (s->job.model.vocabulary == 0 && trainer->data_info.vocabulary_known)
-        s->job.model.vocabulary = trainer->data_info.vocabulary;
-    TACITI_TRY(taciti_model_resolve(&s->job.model));
-    if (s->job.model.vocabulary < trainer->data_info.vocabulary)
-        return taciti_fail(TACIT_E_CONFIG, "model.vocabulary is %lld but the data (%s) uses %d tokens",
-                           (long long)s->job.model.vocabulary, trainer->data_info.source,
-                           trainer->data_info.vocabulary);
+    TACITI_TRY(resolve_vocabulary(trainer));
     trainer->time = (size_t)(s->train.time > 0 ? s->train.time : s->job.model.context);
     if ((int64_t)trainer->time > s->job.model.context)
         return taciti_fail(TACIT_E_CONFIG, "train.seq is %zu but model.context allows %lld positions", trainer->time,
@@ -82,6 +113,7 @@ static tacit_status prepare_alone(taciti_trainer *trainer) {
     TACITI_TRY(refuse_emulation(&trainer->settings->job.compute));
     trainer->strategy = taciti_settings_strategy(&trainer->settings->job);
     TACITI_TRY(taciti_settings_check(&trainer->settings->job, taciti_comm_hosts(trainer->comm)));
+    TACITI_TRY(taciti_trainer_take_shape(trainer));
     TACITI_TRY(taciti_data_open(&trainer->settings->data, &trainer->data));
     trainer->data_info = taciti_data_describe(trainer->data);
     TACITI_TRY(resolve_sizes(trainer));
@@ -125,6 +157,7 @@ static tacit_status predict_memory(taciti_trainer *trainer, taciti_memory_plan *
     }
     TACITI_TRY(trainer->strategy->predict_bytes(&context, &plan.exchange));
     plan.process = taciti_peak_resident_bytes() + LIBRARIES_BYTES;
+    plan.mapped = taciti_data_bytes();
     plan.total = plan.model.parameters + plan.model.gradients + plan.model.copy16 + plan.model.activations +
                  plan.model.workspace + plan.moments + plan.exchange + plan.process;
     *out = plan;
@@ -140,37 +173,71 @@ static double min_bytes(const taciti_trainer *trainer) {
            tokens * (double)m->channels * (double)m->layers * sizeof(float);
 }
 
+/* What is allocated from now on. */
+static double coming_bytes(const taciti_trainer *trainer) {
+    const double arrays = (double)trainer->memory.total - (double)trainer->memory.process, min = min_bytes(trainer);
+    return arrays > min ? arrays : min;
+}
+
 /* What else may be done. */
 static const char *smaller(const taciti_trainer *trainer) {
-    return trainer->strategy->parts || trainer->ranks == 1
-               ? "a smaller model, --train.micro_batch or more ranks"
-               : "--strategy shard, which holds parts, a smaller model, --train.micro_batch or more hosts";
+    taciti_place stage;
+    const bool finds = taciti_config_find(&trainer->settings->job.config, "shard.stage", &stage);
+    const bool shards = strcmp(trainer->settings->job.strategy.text, "shard") == 0;
+    if (trainer->ranks == 1) return "a smaller model, --train.micro_batch or more ranks";
+    if (!shards) return "--strategy shard, which holds parts, a smaller model, --train.micro_batch or more hosts";
+    if (finds && *(const int64_t *)stage.value < 3)
+        return "--shard.stage 3, which holds all in parts, a smaller model, --train.micro_batch or more ranks";
+    return "a smaller model, --train.micro_batch or more ranks";
 }
 
-/* A limit of each process, as batch systems set. */
-static tacit_status check_limit(const taciti_trainer *trainer, double each) {
-    const size_t limit = taciti_data_limit_bytes();
-    if (limit == SIZE_MAX || each <= (double)limit) return TACIT_OK;
-    return taciti_fail(TACIT_E_MEMORY,
-                       "rank %d needs %.0f MiB of memory more, %.0f MiB are left of its limit (RLIMIT_DATA: prlimit "
-                       "--data, ulimit -d): %.0f bytes are missing; %s (--dry-run shows what takes how much)",
-                       trainer->rank, each * MIB, (double)limit * MIB, each - (double)limit, smaller(trainer));
+double taciti_trainer_mapped_bytes(const taciti_trainer *trainer) {
+    return (double)trainer->memory.mapped + coming_bytes(trainer) + MAPPED_BYTES +
+           (double)trainer->threads * MAPPED_PER_THREAD_BYTES;
 }
 
-/* The ranks of a host share what it has. Memory is given on first use, so without this a run would be killed in its
- * first step, after minutes of work. */
-static tacit_status check_memory(const taciti_trainer *trainer) {
-    const double available = (double)taciti_available_bytes(), total = (double)trainer->memory.total;
-    const double min = min_bytes(trainer), each = (total > min ? total : min) - (double)taciti_peak_resident_bytes();
+static double missing_on_host(const taciti_trainer *trainer, double each) {
+    const double available = (double)taciti_available_bytes();
     const int local = taciti_comm_peer(trainer->comm, trainer->rank)->local_size;
-    TACITI_TRY(check_limit(trainer, each));
-    if (available <= 0 || each * local <= available) return TACIT_OK;
-    return taciti_fail(
-        TACIT_E_MEMORY,
-        "host %s: %d rank%s with %.0f MiB each need %.0f MiB of memory, %.0f MiB are available; %s (--dry-run shows "
-        "what takes how much)",
-        taciti_comm_peer(trainer->comm, trainer->rank)->host, local, local == 1 ? "" : "s", each * MIB,
-        each * local * MIB, available * MIB, smaller(trainer));
+    return available <= 0 ? 0 : each * local - available;
+}
+
+static double missing_in_limit(const taciti_trainer *trainer) {
+    const size_t limit = taciti_data_limit_bytes();
+    return limit == SIZE_MAX ? 0 : taciti_trainer_mapped_bytes(trainer) - (double)limit;
+}
+
+static tacit_status refuse_limit(const taciti_trainer *trainer, double missing) {
+    return taciti_fail(TACIT_E_MEMORY,
+                       "rank %d maps %.0f MiB of private memory, of which its libraries have %.0f MiB already, and its "
+                       "limit is %.0f MiB (RLIMIT_DATA: prlimit --data, ulimit -d): %.0f bytes are missing; %s",
+                       trainer->rank, taciti_trainer_mapped_bytes(trainer) * MIB, (double)trainer->memory.mapped * MIB,
+                       (double)taciti_data_limit_bytes() * MIB, missing, smaller(trainer));
+}
+
+static tacit_status refuse_host(const taciti_trainer *trainer, double each) {
+    const taciti_peer *me = taciti_comm_peer(trainer->comm, trainer->rank);
+    return taciti_fail(TACIT_E_MEMORY,
+                       "host %s: %d rank%s with %.0f MiB each need %.0f MiB of memory, %.0f MiB are available; %s",
+                       me->host, me->local_size, me->local_size == 1 ? "" : "s", each * MIB,
+                       each * me->local_size * MIB, (double)taciti_available_bytes() * MIB, smaller(trainer));
+}
+
+/* Memory is given on first use, so without this a run would be killed in its first step, after minutes of work. The
+ * rank that misses most speaks for all. */
+tacit_status taciti_trainer_check_memory(const taciti_trainer *trainer) {
+    const double each = coming_bytes(trainer) + LIBRARIES_BYTES;
+    const double in_limit = missing_in_limit(trainer), on_host = missing_on_host(trainer, each);
+    const double mine = in_limit > 0 ? in_limit : on_host;
+    double max = mine, speaker = trainer->ranks;
+    TACITI_TRY(taciti_comm_allreduce_f64(trainer->comm, &max, 1, TACITI_OP_MAX));
+    if (!(max > 0)) return TACIT_OK;
+    if (mine >= max) speaker = trainer->rank;
+    TACITI_TRY(taciti_comm_allreduce_f64(trainer->comm, &speaker, 1, TACITI_OP_MIN));
+    tacit_status status = TACIT_E_MEMORY;
+    if (trainer->rank == (int)speaker)
+        status = in_limit > 0 ? refuse_limit(trainer, in_limit) : refuse_host(trainer, each);
+    return taciti_comm_agree(trainer->comm, status);
 }
 
 tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, taciti_train_settings *settings,
@@ -186,7 +253,6 @@ tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, 
     TACITI_TRY(taciti_comm_agree(comm, prepare_alone(trainer)));
     TACITI_TRY(taciti_trainer_agree(trainer));
     TACITI_TRY(taciti_comm_agree(comm, predict_memory(trainer, &trainer->memory)));
-    if (!request->dry_run) TACITI_TRY(taciti_comm_agree(comm, check_memory(trainer)));
     if (settings->train.batch < trainer->ranks && trainer->rank == 0)
         taciti_log(TACITI_LOG_WARN, "train.batch %lld is smaller than the %d ranks: some have nothing to compute",
                    (long long)settings->train.batch, trainer->ranks);

@@ -28,6 +28,7 @@ typedef struct taciti_memory_plan {
     taciti_model_memory model;
     size_t moments, exchange, process;
     size_t total;
+    size_t mapped; /* private memory that is mapped before these allocations, touched or not */
 } taciti_memory_plan;
 
 /* What each rank reports to all others about a step. Numbers, because they are sent as an array. */
@@ -107,6 +108,13 @@ typedef struct taciti_trainer {
 tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, taciti_train_settings *settings,
                                     const taciti_train_request *request);
 tacit_status taciti_trainer_build(taciti_trainer *trainer);
+
+/* Refuses a run that the memory of its hosts, or a limit of its processes, does not allow; one rank says so. Call it
+ * between prepare and build. Collective. */
+tacit_status taciti_trainer_check_memory(const taciti_trainer *trainer);
+
+/* Private memory that this rank will map, touched or not: what RLIMIT_DATA must allow. */
+double taciti_trainer_mapped_bytes(const taciti_trainer *trainer);
 void taciti_trainer_close(taciti_trainer *trainer);
 
 /* identity.c: refuses ranks that differ in build, configuration, model or data. Collective. */
@@ -125,6 +133,10 @@ tacit_status taciti_trainer_check_folder(const taciti_trainer *trainer);
 
 /* A new run in the folder of an old one: what it holds goes to the first free name beside it. Rank 0. */
 tacit_status taciti_set_old_run_aside(const char *folder);
+
+/* Writes "; did you mean "run.dir"?" for the most similar name of a folder with checkpoints beside this one; "" if none
+ * is close. */
+void taciti_find_similar_run(const char *folder, char *out, size_t out_bytes);
 
 /* step.c: the driver of a trainer that is built otherwise. context: without what the driver fills in. Collective. */
 tacit_status taciti_trainer_create_driver(taciti_trainer *trainer, const taciti_strategy_context *context);
@@ -174,10 +186,15 @@ tacit_status taciti_trainer_save(taciti_trainer *trainer);
 tacit_status taciti_trainer_resume(taciti_trainer *trainer, bool *found);
 tacit_status taciti_trainer_initialise(taciti_trainer *trainer); /* seed or train.init */
 
+/* Sets shape and tokenizer of the model in train.init as defaults. Returns E_CONFIG, with both values, for a key that
+ * was given, or a size of a preset, that says otherwise. Not collective. */
+tacit_status taciti_trainer_take_shape(const taciti_trainer *trainer);
+
 /* trainer.c: what the strategy gets, but for arrays and optimizer, which the driver adds. Borrows. */
 taciti_strategy_context taciti_trainer_context(taciti_trainer *trainer);
 
-/* say.c: prints a line on rank 0, unless run.quiet. */
+/* say.c: say prints a line on rank 0, unless run.quiet; warn prints a warning on rank 0. A loss of state is one. */
 void taciti_trainer_say(const taciti_trainer *trainer, const char *format, ...) TACITI_PRINTF(2, 3);
+void taciti_trainer_warn(const taciti_trainer *trainer, const char *format, ...) TACITI_PRINTF(2, 3);
 
 #endif
