@@ -132,6 +132,7 @@ if [[ -n $MPIRUN && $(readelf -d "$shared") == *libmpi.so* ]]; then
         agrees examples/own_optimizer strategy=$strategy
     done
     learns examples/own_network strategy=gossip gossip.order=atc optim.lr=0.01
+    learns examples/own_network strategy=shard shard.stage=1 compress.codec=auto optim.lr=0.01
     agrees ./own_optimizer strategy=gossip gossip.order=atc
 fi
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * An optimizer of one's own (RMSprop) under every strategy, on a linear model y = a x + b z whose answer is known.
- *   cc own_optimizer.c $(pkg-config --cflags --libs tacit) -lm && mpirun -n 4 ./a.out strategy=localsgd */
+ * An optimizer of one's own (RMSprop) under dp, gossip and localsgd, on a linear model y = a x + b z whose answer is
+ * known. cc own_optimizer.c $(pkg-config --cflags --libs tacit) -lm && mpirun -n 4 ./a.out strategy=localsgd */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -55,7 +55,8 @@ extern "C" {
 
 /* ---- 1. statuses and texts -------------------------------------------------------------------------------------- */
 
-/* The one list of statuses: value, name, text. 0 is success, positive is "in progress", negative is an error. */
+/* The one list of statuses: value, name, text. 0 is success, positive is "in progress", which no function of this
+ * version returns, negative is an error. */
 #define TACIT_STATUS_LIST(X)                                                                                           \
     X(OK, 0, "success")                                                                                                \
     X(PENDING, 1, "still in progress")                                                                                 \
@@ -95,8 +96,19 @@ TACIT_API const char *tacit_version(void);
 
 /* ---- 2. settings ------------------------------------------------------------------------------------------------- */
 
-/* The same keys as the program `tacit` has: `strategy` and the sections optim, exchange, comm and those of the
- * strategies (gossip, localsgd). `tacit info options` lists them with type, default and range. Later calls win. */
+/* The same keys as the program `tacit` has. `tacit info options` lists them with type, default and range; later calls
+ * win. These say what is exchanged, and how:
+ *
+ *   strategy      dp, shard, gossip or localsgd; the last three have sections of their names: "shard.stage=1"
+ *   optim         the optimizer, its learning rate and its schedule
+ *   exchange      number format on the wire, size of buckets, overlap
+ *   compress      codec and factor, for dp, shard and localsgd: "compress.codec=auto". Every codec with options has a
+ *                 section of its name: "topk.values=int4" (`tacit info codecs`)
+ *   adapt         the controller that chooses the factor: "adapt.policy=gravac". Every controller with options has a
+ *                 section of its name (`tacit info controllers`)
+ *   comm          time limits and the communication thread
+ *
+ * A combination that makes no sense is refused by tacit_job_open(). */
 typedef struct tacit_settings tacit_settings;
 
 /* All defaults. Returns owned. Any thread, not collective. */
@@ -181,11 +193,15 @@ typedef struct tacit_job_options {
     float *parameters, *gradients;
     int64_t steps;      /* of the whole run: where the schedule of optim.lr ends; 0: constant after optim.warmup */
     int threads;        /* for updates, this one included; 0: cores of the host / ranks on it */
-    bool own_optimizer; /* the caller updates parameters: section 7. Only optim.lr, its schedule and optim.clip count */
+    bool own_optimizer; /* the caller updates parameters: section 7. Of section optim, only lr, its schedule and clip
+                         * count */
 } tacit_job_options;
 
-/* Reads `strategy` and all sections but comm. options may be NULL. E_CONFIG names a setting that the strategy refuses;
- * E_PEER: layout or settings differ between ranks. Returns owned. Collective. */
+/* Reads `strategy` and all sections but comm. options may be NULL. E_CONFIG names a setting that the strategy refuses,
+ * or the first rank whose layout or settings differ from those of rank 0, with both values. Returns owned. Collective.
+ *
+ * shard keeps parts of the optimizer's state on every rank, but parameters and gradients whole, and gathers the
+ * parameters before tacit_job_finish() returns. */
 TACIT_API tacit_status tacit_job_open(tacit_comm *comm, const tacit_settings *settings, const tacit_layout *layout,
                                       const tacit_job_options *options, tacit_job **out);
 
@@ -206,10 +222,12 @@ TACIT_API tacit_status tacit_job_close(tacit_job *job);
 /* What a step did, on this rank. */
 typedef struct tacit_step {
     int64_t number; /* steps so far, this one included */
-    bool skipped;   /* no update, because the gradient is not finite: of all ranks (dp), else of this rank */
-    double norm;    /* of the gradient before optim.clip: of the whole batch (dp), else of this rank's share */
-    double lr;      /* learning rate of this step by the schedule of optim.lr */
-    double wait_s;  /* seconds in which this thread waited for messages */
+    bool skipped; /* no update. dp, shard: no rank updates, as the gradient of one is not finite; gossip, localsgd: this
+                   * rank does not, as its own is not, but still mixes */
+    double norm;  /* of the gradient before optim.clip. dp, shard: of the whole batch, the same on all ranks; gossip,
+                   * localsgd: of this rank's own, or of its estimate of the mean */
+    double lr;    /* learning rate of this step by the schedule of optim.lr */
+    double wait_s; /* seconds in which this thread waited for messages */
 } tacit_step;
 
 /* The gradient of this tensor is final; call it from inside the backward pass, so that the exchange runs beside the
@@ -231,7 +249,7 @@ TACIT_API tacit_status tacit_job_finish(tacit_job *job, tacit_step *step);
 
 /* ---- 7. your own optimizer --------------------------------------------------------------------------------------- */
 
-/* With own_optimizer a step ends in two halves instead of tacit_job_finish(), whatever the strategy is:
+/* With own_optimizer a step ends in two halves instead of tacit_job_finish(), under dp, gossip and localsgd:
  *
  *   tacit_job_settle(job, &step);
  *   if (!step.skipped) for (i = 0; i < floats; i++) parameters[i] -= step.lr * gradients[i];      your update
@@ -242,7 +260,9 @@ TACIT_API tacit_status tacit_job_finish(tacit_job *job, tacit_step *step);
  * are those to update: with gossip.order awc they have been mixed with the neighbours' already. stepped hands the
  * result on: nothing in dp, a mix in gossip, an average every localsgd.every steps in localsgd.
  *
- * With the same update, settle and stepped leave the same bits as tacit_job_finish(). */
+ * With the same update, settle and stepped leave the same bits as tacit_job_finish(). tacit_job_open() refuses what
+ * cannot have an optimizer of the caller's, with E_CONFIG: shard, whose ranks update parts of the parameters, and
+ * graphs of gossip that scale updates (push-sum). */
 
 /* As tacit_job_finish() up to the update. E_USAGE without own_optimizer. Collective. */
 TACIT_API tacit_status tacit_job_settle(tacit_job *job, tacit_step *step);
@@ -255,8 +275,9 @@ TACIT_API tacit_status tacit_job_stepped(tacit_job *job);
 /* gossip and localsgd let the parameters of ranks differ. What is evaluated, saved and delivered is their mean. */
 
 /* Between two steps: parameters become the mean over all ranks, and this rank's own are put aside in `gradients`, which
- * must stay as they are until tacit_job_revert(). Where replicas are equal (dp) nothing changes. *distance, if not
- * NULL, receives the consensus distance sqrt(1/N sum_i |x_i - mean|^2), 0 in dp. E_USAGE inside a step. Collective. */
+ * must stay as they are until tacit_job_revert(). Where replicas are equal (dp, shard) nothing changes. *distance, if
+ * not NULL, receives the consensus distance sqrt(1/N sum_i |x_i - mean|^2), 0 in dp and shard. E_USAGE inside a step.
+ * Collective. */
 TACIT_API tacit_status tacit_job_average(tacit_job *job, double *distance);
 
 /* The rank's own parameters come back, bit for bit; needed before the next step. Not collective. */
@@ -275,17 +296,22 @@ typedef struct tacit_blob {
 } tacit_blob;
 
 /* Writes checkpoint folder/step_00000100 of step 100: parameters, state of optimizer and strategy, blobs. Complete or
- * not at all; the newest `keep` checkpoints stay. The format is that of docs/checkpoints.md; the program reads the
- * parameters of the mean. An error (E_IO: disk full, ...) is the same on all ranks, leaves older checkpoints intact and
+ * not at all; the newest `keep` checkpoints stay. The format is that of docs/checkpoints.md: any reader of
+ * safetensors finds the mean of the parameters as "model.NAME"; the program `tacit` knows networks of its own only. An
+ * error (E_IO: disk full, ...) is the same on all ranks, leaves older checkpoints intact and
  * the job ready to go on. Up to 32 blobs. Between two steps, or between average and revert. Collective. */
 TACIT_API tacit_status tacit_job_save(tacit_job *job, const char *folder, int keep, const tacit_blob *blobs,
                                       size_t blob_count);
 
 /* The newest checkpoint in `folder` that is not damaged, in place of tacit_job_start(). *found false: there is none,
  * and nothing has changed. On as many ranks as have saved it and with the same settings, training goes on bit for bit
- * as if it had never stopped. On another number of ranks all begin with the mean of the replicas, and what the strategy
- * had under way is forgotten. E_DATA: only damaged ones, or another layout; E_CONFIG: another strategy or optimizer.
- * Collective. */
+ * as if it had never stopped. On another number of ranks, or with another strategy, all begin with the mean of the
+ * replicas and of the optimizer's state, and what the strategy had under way is forgotten. Settings that have changed
+ * are logged with both values, what is lost as a warning.
+ *
+ * E_DATA: only damaged ones, or another layout. E_CONFIG: the settings need state that the checkpoint lacks - another
+ * optimizer (adam and adamw have the same state), localsgd.outer_momentum that was 0 -; the text names them, and
+ * the job is as it was. Collective. */
 TACIT_API tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_blob *blobs, size_t blob_count,
                                       bool *found);
 
@@ -312,7 +338,8 @@ typedef enum tacit_log_level { TACIT_LOG_DEBUG, TACIT_LOG_INFO, TACIT_LOG_WARN, 
 typedef void tacit_log_callback(void *context, tacit_log_level level, const char *line);
 
 /* Lines of all communicators of the process from now on, of this level and above; NULL: none, as at first. An error is
- * logged on the rank that has noticed it. Any thread, not collective. */
+ * logged on the rank that has noticed it; what several ranks refuse in the same words while a job is opened, saved or
+ * loaded, on the first of them. tacit_error_text() has it on all. Any thread, not collective. */
 TACIT_API tacit_status tacit_log_to(tacit_log_callback *callback, void *context, tacit_log_level lowest);
 
 /* Called once, when communication has failed: E_PEER and the line that names the culprit. Called by a thread of the
