@@ -252,7 +252,7 @@ const char *taciti_settings_needs(const taciti_place *place, char out[TACITI_NEE
     out[0] = '\0';
     for (size_t i = 0; i < sizeof conditions / sizeof *conditions; i++)
         for (const char *rest = conditions[i]; (rest = next_term(rest, &t)) != NULL;) {
-            if (out[0] != '\0') add(out, " and ");
+            if (out[0] != '\0') add(out, ", and ");
             add_term(place, &t, out);
         }
     return out;

@@ -170,8 +170,8 @@ static void what_is_read_has_no_line(void **state) {
         "compress.codec=auto compress.layers=mlp",
         "strategy=shard shard.stage=2 compress.gather=topk compress.factor=20 compress.back=3",
         "strategy=shard shard.stage=0",
-        "strategy=gossip gossip.topology=random gossip.seed=3 gossip.period=4 gossip.gamma_power=1 "
-        "gossip.gamma_floor=0.1",
+        "strategy=gossip gossip.topology=random gossip.seed=3 gossip.period=4",
+        "strategy=gossip gossip.gamma_power=1 gossip.gamma_floor=0.1",
         "optim.name=accum-adam optim.accum=2 optim.beta1=0.8",
         "optim.name=sgd optim.momentum=0.5 optim.nesterov=true",
     };
