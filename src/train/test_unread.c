@@ -117,6 +117,7 @@ static void training_names_what_would_read_a_key(void **state) {
         {"optim.schedule=constant optim.lr_min=0.2", "optim.lr_min 0.2", "--optim.schedule cosine"},
         {"compute.cv=0.3", "compute.cv 0.3", "tacit plan, or tacit bench step with --compute.emulate"},
         {"train.eval_every=-1 train.eval_windows=3", "train.eval_windows 3", "--train.eval_every other than -1"},
+        {"data.format=u16", "data.format u16", "--data.train FILE"},
         {"data.validation=x data.split=0.2", "data.split 0.2", "no --data.validation"},
         {"compress.codec=topk compress.estimate=true compress.feedback=true", "compress.feedback true",
          "--compress.estimate false"},
