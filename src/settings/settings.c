@@ -302,7 +302,7 @@ static tacit_status check_compression(const taciti_settings *settings, const tac
     return taciti_fail(TACIT_E_CONFIG,
                        "compress.codec %s: strategy %s does not compress; leave it out, choose a number format with "
                        "--exchange.wire bf16, or a strategy that compresses: --strategy dp",
-                       setup.codec->name, strategy->name);
+                       settings->compress.codec.text, strategy->name);
 }
 
 tacit_status taciti_settings_check(const taciti_settings *settings, const taciti_hosts *hosts) {

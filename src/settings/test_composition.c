@@ -212,6 +212,9 @@ static void compression_is_checked(void **state) {
     (void)choose("gossip");
     assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_E_CONFIG);
     assert_non_null(strstr(g_line, "strategy gossip does not compress"));
+    set("compress.codec", "auto");
+    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_E_CONFIG);
+    assert_non_null(strstr(g_line, "compress.codec auto: strategy gossip does not compress"));
 }
 
 static void check_is_that_of_the_strategy(void **state) {

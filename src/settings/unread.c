@@ -115,6 +115,18 @@ static bool emulates(const inquiry *q, const taciti_place *place) {
            (q->reader == TACITI_READER_BENCH && q->settings->compute.emulate.text[0] != '\0');
 }
 
+/* Not the built-in text. */
+static bool reads_files(const inquiry *q, const taciti_place *place) {
+    static const char *const KEYS[] = {"data.train", "data.validation"};
+    size_t files = 0;
+    (void)place;
+    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
+        taciti_place list;
+        if (taciti_config_find(&q->settings->config, KEYS[i], &list)) files += ((const taciti_list *)list.value)->count;
+    }
+    return files > 0;
+}
+
 /* The value format that the section of the option has chosen. */
 static const taciti_value_format *format_beside(const inquiry *q, const taciti_place *place) {
     char key[TACITI_KEY_BYTES];
@@ -163,6 +175,7 @@ static const fact FACTS[] = {
     {"plain-gather", gathers_plainly, "--compress.gather none"},
     {"scales", has_scales, "a format of values with scales, such as --*.values int8"},
     {"rotation", rotates, "a format of values that can be rotated, such as --*.values int4"},
+    {"files", reads_files, "--data.train FILE"},
     {"emulation", emulates, "tacit plan, or tacit bench step with --compute.emulate PROFILE"},
 };
 
@@ -252,7 +265,7 @@ const char *taciti_settings_needs(const taciti_place *place, char out[TACITI_NEE
     out[0] = '\0';
     for (size_t i = 0; i < sizeof conditions / sizeof *conditions; i++)
         for (const char *rest = conditions[i]; (rest = next_term(rest, &t)) != NULL;) {
-            if (out[0] != '\0') add(out, " and ");
+            if (out[0] != '\0') add(out, ", and ");
             add_term(place, &t, out);
         }
     return out;

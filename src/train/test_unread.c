@@ -117,6 +117,7 @@ static void training_names_what_would_read_a_key(void **state) {
         {"optim.schedule=constant optim.lr_min=0.2", "optim.lr_min 0.2", "--optim.schedule cosine"},
         {"compute.cv=0.3", "compute.cv 0.3", "tacit plan, or tacit bench step with --compute.emulate"},
         {"train.eval_every=-1 train.eval_windows=3", "train.eval_windows 3", "--train.eval_every other than -1"},
+        {"data.format=u16", "data.format u16", "--data.train FILE"},
         {"data.validation=x data.split=0.2", "data.split 0.2", "no --data.validation"},
         {"compress.codec=topk compress.estimate=true compress.feedback=true", "compress.feedback true",
          "--compress.estimate false"},
@@ -170,8 +171,8 @@ static void what_is_read_has_no_line(void **state) {
         "compress.codec=auto compress.layers=mlp",
         "strategy=shard shard.stage=2 compress.gather=topk compress.factor=20 compress.back=3",
         "strategy=shard shard.stage=0",
-        "strategy=gossip gossip.topology=random gossip.seed=3 gossip.period=4 gossip.gamma_power=1 "
-        "gossip.gamma_floor=0.1",
+        "strategy=gossip gossip.topology=random gossip.seed=3 gossip.period=4",
+        "strategy=gossip gossip.gamma_power=1 gossip.gamma_floor=0.1",
         "optim.name=accum-adam optim.accum=2 optim.beta1=0.8",
         "optim.name=sgd optim.momentum=0.5 optim.nesterov=true",
     };
