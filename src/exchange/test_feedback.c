@@ -167,6 +167,43 @@ static void nothing_is_lost_whatever_the_factors(void **state) {
     try_all(conserve, ERRORS);
 }
 
+/* Every other bucket is dense, in turns, and the others are compressed; residuals of contributions decay. */
+static void conserve_mixed(taciti_comm *comm, void *context) {
+    const trial *t = context;
+    bench b;
+    set_up(comm, t, &b);
+    double *kept = taciti_calloc(b.layout.n, sizeof *kept); /* of the residuals before the step */
+    for (int64_t step = 0; step < STEPS; step++) {
+        memset(kept, 0, b.layout.n * sizeof *kept);
+        for (int a = 0; a <= TACITI_RESIDUAL_RESULT; a++) {
+            const float *residual = taciti_exchange_residual(b.exchange, (taciti_residual_array)a);
+            const double decay = a == TACITI_RESIDUAL_CONTRIBUTION ? t->feedback.decay : 1;
+            for (size_t i = 0; i < b.layout.n && residual != NULL; i++) kept[i] += decay * (double)residual[i];
+        }
+        CHECK(taciti_comm_allreduce_f64(comm, kept, b.layout.n, TACITI_OP_SUM) == TACIT_OK);
+        for (size_t i = 0; i < b.layout.n; i++) b.x[i] = small_integer(&b.layout, taciti_comm_rank(comm), step, i);
+        for (size_t k = 0; k < b.layout.bucket_count; k++) {
+            taciti_exchange_setting setting = factor_of(10);
+            setting.dense = ((int64_t)k + step) % 3 == 0;
+            taciti_exchange_at(b.exchange, step, &setting);
+            CHECK(taciti_exchange_begin(b.exchange, b.x, k) == TACIT_OK);
+        }
+        for (size_t k = 0; k < b.layout.bucket_count; k++) CHECK(taciti_exchange_wait(b.exchange, k) == TACIT_OK);
+        CHECK(taciti_exchange_settle(b.exchange, step != 4) == TACIT_OK);
+        if (step == 4) continue;
+        memcpy(b.sum, kept, b.layout.n * sizeof *kept);
+        take_in(&b, step);
+        settle_balance(&b);
+    }
+    taciti_free(kept);
+    tear_down(&b);
+}
+
+static void nothing_is_lost_where_dense_and_compressed_buckets_mix(void **state) {
+    (void)state;
+    try_all(conserve_mixed, (taciti_feedback){.errors = true, .decay = 0.5});
+}
+
 /* Residuals of rank r go to rank r + 1, as if another number of ranks had written them; ranks without a share of the
  * encoding get some, too. */
 static void move_residuals(taciti_comm *comm, void *context) {
@@ -234,6 +271,21 @@ static void dense_steps_have_the_bits_of_no_compression(void **state) {
 }
 
 /* ---- tallies ----------------------------------------------------------------------------------------------------- */
+/* |residuals of contributions|^2 of this rank. */
+static double squares_left(const bench *b) {
+    const float *residual = taciti_exchange_residual(b->exchange, TACITI_RESIDUAL_CONTRIBUTION);
+    return residual == NULL ? 0 : taciti_kernels_get()->sum_squares(residual, b->layout.n);
+}
+
+static double squares_of_inputs(const bench *b, int64_t step) {
+    double sum = 0;
+    for (size_t i = 0; i < b->layout.n; i++) {
+        const double x = (double)small_integer(&b->layout, taciti_comm_rank(b->comm), step, i);
+        sum += x * x;
+    }
+    return sum;
+}
+
 /* Buckets that are waited for one by one give the bits of buckets that overlap; tallies count what was sent. */
 static void count_everything(taciti_comm *comm, void *context) {
     bench b, other;
@@ -249,10 +301,12 @@ static void count_everything(taciti_comm *comm, void *context) {
             CHECK(taciti_exchange_begin(other.exchange, other.x, k) == TACIT_OK &&
                   taciti_exchange_wait(other.exchange, k) == TACIT_OK);
         const uint64_t before = taciti_comm_count(comm).bytes_sent;
+        const double left = squares_left(&b);
         one_step(&b, step, setting);
         CHECK(memcmp(b.x, other.x, b.layout.n * sizeof *b.x) == 0);
         taciti_payload_tally sum = {.bytes = 0};
         uint64_t results = 0;
+        double gradient = 0, residual = 0;
         for (size_t k = 0; k < b.layout.bucket_count; k++) {
             const taciti_payload_tally *one = taciti_exchange_tally_of(b.exchange, k)->kinds;
             sum.bytes += one[0].bytes + one[1].bytes;
@@ -263,9 +317,15 @@ static void count_everything(taciti_comm *comm, void *context) {
             CHECK(one[0].codec.squares_out <= one[0].codec.squares_in);
             CHECK(one[0].trial.squares_out <= one[0].codec.squares_out);
             CHECK(one[0].trial.squares_in == one[0].codec.squares_in);
+            CHECK(step > 0 || one[0].squares_gradient == one[0].codec.squares_in);
+            gradient += one[0].squares_gradient;
+            residual += one[0].squares_residual;
         }
         CHECK(sum.trial.selected <= sum.codec.selected && sum.codec.selected <= sum.codec.n);
         CHECK(sum.codec.n == 0 || sum.trial.selected > 0);
+        CHECK(residual == left && (gradient > 0) == (sum.codec.n > 0));
+        CHECK(sum.codec.n < b.layout.n || b.options.scheme != TACITI_SCHEME_FLAT ||
+              gradient == squares_of_inputs(&b, step));
         CHECK(sum.bytes <= taciti_comm_count(comm).bytes_sent - before);
         CHECK(results == 0 || taciti_exchange_route(b.exchange) == TACITI_ROUTE_SCATTER);
         uint64_t seen = 0;
@@ -427,6 +487,7 @@ static void estimates_with_errors_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_lost_whatever_the_factors),
+        cmocka_unit_test(nothing_is_lost_where_dense_and_compressed_buckets_mix),
         cmocka_unit_test(residuals_of_other_ranks_arrive),
         cmocka_unit_test(dense_steps_have_the_bits_of_no_compression),
         cmocka_unit_test(tallies_count_what_was_encoded_and_sent),

@@ -72,6 +72,35 @@ static void a_step_that_is_dropped_leaves_no_trace(void **state) {
     try_all(drop_and_repeat);
 }
 
+/* One step for all buckets, or one for the even and one for the odd buckets. */
+static void take_turns(taciti_comm *comm, void *context) {
+    bench all, turns;
+    size_t bytes = 0, same = 0;
+    set_up(comm, context, &all);
+    set_up(comm, context, &turns);
+    for (int64_t step = 0; step < 3; step++) {
+        fill(&all, step, all.x);
+        fill(&turns, step, turns.x);
+        exchange(&all, step, all.x);
+        taciti_linear_settle(&all.linear, true);
+        for (size_t odd = 0; odd < 2; odd++) {
+            for (size_t k = odd; k < turns.layout.bucket_count; k += 2) exchange_bucket(&turns, step, k, turns.x);
+            taciti_linear_settle(&turns.linear, true);
+        }
+        CHECK(memcmp(all.x, turns.x, all.layout.n * sizeof *all.x) == 0);
+        const void *state = taciti_linear_states(&all.linear, &bytes);
+        const void *other = taciti_linear_states(&turns.linear, &same);
+        CHECK(bytes == same && (bytes == 0 || memcmp(state, other, bytes) == 0));
+    }
+    tear_down(&all);
+    tear_down(&turns);
+}
+
+static void a_bucket_that_is_idle_keeps_its_state(void **state) {
+    (void)state;
+    try_all(take_turns);
+}
+
 static void count_bytes(taciti_comm *comm, void *context) {
     const trial *t = context;
     bench b;
@@ -218,6 +247,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_and_errors_add_up_to_the_inputs),
         cmocka_unit_test(a_step_that_is_dropped_leaves_no_trace),
+        cmocka_unit_test(a_bucket_that_is_idle_keeps_its_state),
         cmocka_unit_test(bytes_are_those_of_the_formula),
         cmocka_unit_test(what_is_not_finite_reaches_all_ranks),
         cmocka_unit_test(the_sum_of_integers_decodes_to_the_sum),

@@ -108,15 +108,17 @@ static inline void fill(const bench *b, int64_t step, float *x) {
             x[i] = input(taciti_comm_rank(b->comm), step, i);
 }
 
+static inline void exchange_bucket(bench *b, int64_t step, size_t k, float *x) {
+    const taciti_bucket *bucket = &b->layout.buckets[k];
+    const taciti_bucket_task task = {.bucket = k, .step = step, .setting = {{.factor = b->factor}}};
+    CHECK(taciti_linear_run(&b->linear, x + bucket->offset, bucket->n, &task, b->error + bucket->offset, NULL) ==
+          TACIT_OK);
+}
+
 /* x += residual; x becomes the result, b->error the errors. */
 static inline void exchange(bench *b, int64_t step, float *x) {
     for (size_t i = 0; i < b->layout.n; i++) x[i] += b->residual[i];
-    for (size_t k = 0; k < b->layout.bucket_count; k++) {
-        const taciti_bucket *bucket = &b->layout.buckets[k];
-        const taciti_bucket_task task = {.bucket = k, .step = step, .setting = {{.factor = b->factor}}};
-        CHECK(taciti_linear_run(&b->linear, x + bucket->offset, bucket->n, &task, b->error + bucket->offset, NULL) ==
-              TACIT_OK);
-    }
+    for (size_t k = 0; k < b->layout.bucket_count; k++) exchange_bucket(b, step, k, x);
 }
 
 static inline void settle(bench *b, bool taken) {

@@ -66,6 +66,72 @@ static void momentum_with_errors_stops_where_it_is_sent(void **state) {
     step(&r, x, 1, second, true);
 }
 
+/* A dense step takes x + m u + r, after which u and r are 0, whether other buckets have written to their arrays or not;
+ * unless it is dropped. */
+static void a_flush_empties_everything(void **state) {
+    (void)state;
+    static const bool NONE[TACITI_RESIDUAL_ARRAYS] = {false};
+    const float x[] = {8, -8, 4, 0}, flushed[] = {8, -20, 10, 0};
+    for (int other = 0; other < 2; other++) {
+        taciti_residual r = residual_of((taciti_feedback){.errors = true, .decay = 1, .momentum = .5});
+        step(&r, x, 1, x, true);
+        for (int taken = 0; taken < 2; taken++) {
+            float v[N];
+            memcpy(v, x, sizeof v);
+            taciti_residual_begin(&r, true, v, N);
+            assert_memory_equal(v, flushed, sizeof v);
+            if (taken)
+                taciti_residual_commit(&r, other ? ALL : NONE);
+            else
+                taciti_residual_drop(&r);
+        }
+        step(&r, x, 1, x, true);
+        step(&r, x, 1, flushed, true);
+    }
+}
+
+/* In a step in which only other buckets are encoded, versions change places and the content stays. */
+static void what_is_not_written_stays(void **state) {
+    (void)state;
+    const float x[] = {8, -8, 4, 0}, v[] = {8, -20, 10, 0};
+    taciti_residual r = residual_of((taciti_feedback){.errors = true, .decay = 1, .momentum = .5});
+    taciti_residual_commit(&r, ALL);
+    step(&r, x, 1, x, true);
+    for (int i = 0; i < 3; i++) taciti_residual_commit(&r, ALL);
+    step(&r, x, 1, v, true);
+}
+
+/* A contribution's residual decays, a result's does not; nor does what a dense step adds of it. */
+static void only_contributions_decay(void **state) {
+    (void)state;
+    const taciti_residual_place result = {.kind = TACITI_PAYLOAD_RESULT, .n = N};
+    const float x[] = {8, -8, 4, 0}, decayed[] = {12, -12, 6, 0}, whole[] = {16, -16, 8, 0};
+    taciti_residual r = residual_of((taciti_feedback){.errors = true, .decay = .5});
+    assert_true(taciti_residual_squares(&r, &PLACE) == 0);
+    step(&r, x, 0, x, true);
+    assert_true(taciti_residual_squares(&r, &PLACE) == .25 * (64 + 64 + 16));
+    step(&r, x, 0, decayed, false);
+    r = residual_of((taciti_feedback){.errors = true, .decay = .5});
+    r.results = true;
+    r.arrays[TACITI_RESIDUAL_RESULT] = r.arrays[TACITI_RESIDUAL_CONTRIBUTION];
+    r.arrays[TACITI_RESIDUAL_CONTRIBUTION] = (taciti_versions){.bytes = 0};
+    for (int flush = 0; flush < 2; flush++) {
+        taciti_codec_call call = {0};
+        float v[N];
+        memcpy(v, x, sizeof v);
+        float *error = taciti_residual_enter(&r, &result, v, &call);
+        memcpy(error, flush == 0 ? v : x, sizeof v);
+        taciti_residual_commit(&r, ALL);
+        memcpy(v, x, sizeof v);
+        if (flush)
+            taciti_residual_begin(&r, true, v, N);
+        else
+            (void)taciti_residual_enter(&r, &result, v, &call);
+        assert_memory_equal(v, whole, sizeof v);
+        taciti_residual_drop(&r);
+    }
+}
+
 /* ---- narrow forms ------------------------------------------------------------------------------------------------ */
 /* Nothing is sent, so v = x + residual is the next residual, rounded: 130.4 and 0.3 become bf16 130 and 0.30078125, or
  * as int8, whose scale is 2, 130 and 0. A dropped step and a flush that is dropped leave the stored bits as they are.
@@ -97,6 +163,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(momentum_alone_stays_where_it_is_sent),
         cmocka_unit_test(momentum_with_errors_stops_where_it_is_sent),
+        cmocka_unit_test(a_flush_empties_everything),
+        cmocka_unit_test(what_is_not_written_stays),
+        cmocka_unit_test(only_contributions_decay),
         cmocka_unit_test(narrow_residuals_are_rounded_when_they_are_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
