@@ -166,7 +166,7 @@ class Folder:
         if made.returncode != 0:
             sys.exit("mutate: the tests of %s do not build:\n%s" % (name, made.stdout[-3000:]))
         self.seconds = self.time_tests()
-        self.tests.sort(key=self.seconds.get)
+        self.killer = None
         digest = hashlib.sha256()
         for file in sorted(os.listdir(os.path.join(ROOT, name))):
             if file.startswith("test_"):
@@ -192,16 +192,21 @@ class Folder:
             os.replace(self.copy.times + ".new", self.copy.times)
         return known[key]
 
-    def verdict(self):
-        for test in self.tests:  # each is linked only when those before it have passed
+    def in_order(self, path):
+        """What noticed the last change may well notice this one; then the tests that are named as the file, the quick ones first."""
+        name = os.path.basename(path)
+        alike = {test: len(os.path.commonprefix([test[len("test_"):], name])) for test in self.tests}
+        return sorted(self.tests, key=lambda test: (test != self.killer, -alike[test], self.seconds[test]))
+
+    def verdict(self, path):
+        for test in self.in_order(path):  # each is linked only when those before it have passed
             if self.copy.make([test]).returncode != 0:
                 return "not built"
             passed = self.copy.test(test, 30 + 5 * self.seconds[test])
             if passed is None:
                 return "timed out"
             if not passed:
-                self.tests.remove(test)  # what noticed this one may well notice the next
-                self.tests.insert(0, test)
+                self.killer = test
                 return "killed"
         return "survived"
 
@@ -247,7 +252,7 @@ def try_all(mutants, copy, known, verdicts, deadline):
         key = "%s %s %s %d %d %s" % (hashlib.sha256(original).hexdigest()[:16], folders[name].digest, m.path, m.offset, m.length, m.text)
         if key not in known:
             copy.write(m.path, (text[:m.offset] + m.text + text[m.offset + m.length:]).encode())
-            known[key] = folders[name].verdict()
+            known[key] = folders[name].verdict(m.path)
             copy.write(m.path, original)
             print(json.dumps([key, known[key]]), file=verdicts, flush=True)
         yield m, known[key], shown(text, m)

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/rng.h"
 
@@ -329,6 +330,7 @@ static void train(taciti_comm *comm, void *context) {
     if (rank == 0) t->predicted = s.predicted;
     if (status == TACIT_OK) start(t, rank, &s);
     const taciti_comm_counters before = taciti_comm_count(comm);
+    const int64_t begin_ns = taciti_now_ns();
     for (int step = 0; status == TACIT_OK && step < t->steps; step++) {
         taciti_step_report report;
         if (step > 0 && step == t->stop_after) {
@@ -346,6 +348,7 @@ static void train(taciti_comm *comm, void *context) {
             CHECK(s.strategy->ready(s.self, b) == TACIT_OK);
         CHECK(s.strategy->finish(s.self, learning_rate(t, step), &report) == TACIT_OK);
         CHECK(step >= TEST_MAX_STEPS || rank >= TEST_MAX_RANKS || report.wait_ns >= 0);
+        CHECK(report.wait_ns <= taciti_now_ns() - begin_ns);
         if (step < TEST_MAX_STEPS) t->reports[rank][step] = report;
         if (t->path != NULL) t->path[step][rank] = s.p[0];
     }

@@ -172,6 +172,51 @@ static void stages_agree_on_every_wire_and_gather(void **state) {
         }
 }
 
+/* T14: a rank's gradient is divided by the number of ranks before the sum. All send ones: where that number is a power
+ * of two, the sum of squares is the number of parameters; elsewhere N equal terms have been rounded. */
+static void the_mean_of_ones_is_one(void **state) {
+    (void)state;
+    for (int i = 0; i < RANK_COUNT; i++)
+        for (int stage = 0; stage <= 3; stage++) {
+            trial t = trial_of(RANKS[i], stage);
+            const double count = 17 + 5 + 9000 + 33 + 7000 + 1 + 12000, n = RANKS[i];
+            const bool exact = (RANKS[i] & (RANKS[i] - 1)) == 0;
+            t.gradients = MEANS;
+            play(&t);
+            for (int s = 0; s < STEPS; s++) {
+                const double norm = t.reports[0][s].grad_norm;
+                assert_true(exact ? norm * norm - count < 1e-9 * count && norm == sqrt(count)
+                                  : fabs(norm / sqrt(count) - 1) <= n * 0x1p-24);
+            }
+            forget(&t);
+        }
+}
+
+/* T10, as the cut is here: lines of 16 floats go to ranks, and the last part may end with a short one. No padding. */
+static void parts_of_a_bucket_cover_it(void **state) {
+    (void)state;
+    static const size_t SIZES[] = {2359296, 768, 100, 17, 16, 15, 4, 1, 0};
+    for (size_t k = 0; k < sizeof SIZES / sizeof *SIZES; k++)
+        for (int ranks = 1; ranks <= 9; ranks++) {
+            const taciti_bucket bucket = {.offset = 48, .n = SIZES[k]};
+            size_t at = bucket.offset, min = SIZE_MAX, max = 0;
+            for (int r = 0; r < ranks; r++) {
+                const taciti_range part = taciti_shard_range(&bucket, (taciti_shard_part){r, ranks});
+                assert_true(part.n == 0 || part.at == at);
+                assert_true(part.n % 16 == 0 || at + part.n == bucket.offset + bucket.n);
+                at += part.n;
+                min = part.n < min ? part.n : min;
+                max = part.n > max ? part.n : max;
+            }
+            assert_int_equal(at, bucket.offset + bucket.n);
+            assert_true(max - min <= 16);
+        }
+    const taciti_bucket unit = {.n = 2359296}; /* the specification pads to 471,860 and 337,043 floats */
+    assert_int_equal(taciti_shard_range(&unit, (taciti_shard_part){0, 5}).n, 471856);
+    assert_int_equal(taciti_shard_range(&unit, (taciti_shard_part){0, 7}).n, 337040);
+    assert_int_equal(taciti_shard_range(&unit, (taciti_shard_part){-1, 7}).n, 0);
+}
+
 /* An evaluation, or a network that asks in another order, may find the room taken by units that were fetched ahead. */
 static void room_is_not_made_of_what_is_in_use(void **state) {
     (void)state;
@@ -193,6 +238,8 @@ int main(void) {
         cmocka_unit_test(clipping_is_that_of_dp_up_to_rounding),
         cmocka_unit_test(a_bad_gradient_anywhere_makes_all_skip),
         cmocka_unit_test(stages_agree_on_every_wire_and_gather),
+        cmocka_unit_test(the_mean_of_ones_is_one),
+        cmocka_unit_test(parts_of_a_bucket_cover_it),
         cmocka_unit_test(room_is_not_made_of_what_is_in_use),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,11 +20,12 @@ enum { MAX_RANKS = 7, STEPS = 4, MAX_STEPS = 24, BAD_STEP = 2, TENSORS = 7, UNIT
 typedef struct trial {
     int ranks, stage, gather;
     size_t passes;
-    bool blocking, no_thread, whole; /* whole: ordinary arrays, and a network that does not ask for units */
-    bool evaluates;                  /* a forward pass alone between the steps */
-    bool strays;                     /* between the steps units are asked for in an order of their own */
-    int stops_after;                 /* so many steps: a checkpoint, and all is made anew from it; 0: never */
-    int wire, bad_rank;              /* -1: none */
+    bool blocking, no_thread, whole;           /* whole: ordinary arrays, and a network that does not ask for units */
+    bool evaluates;                            /* a forward pass alone between the steps */
+    bool strays;                               /* between the steps units are asked for in an order of their own */
+    int stops_after;                           /* so many steps: a checkpoint, and all is made anew from it; 0: never */
+    enum { NUMBERS, MEANS, QUANTA } gradients; /* 1 / ranks; -7, 0 or 7, and 0 on all but the first rank of a host */
+    int wire, bad_rank;                        /* -1: none */
     float bad;
     taciti_optim_options optim;
     taciti_compression_setup compression;
@@ -91,12 +92,24 @@ static inline void full(void *context, size_t bucket) {
     if (s->strategy->ready != NULL) CHECK(s->strategy->ready(s->self, bucket) == TACIT_OK);
 }
 
+static inline bool is_first_of_host(const seat *s) {
+    for (int r = 0; r < s->rank; r++)
+        if (s->t->hosts[r] == s->t->hosts[s->rank]) return false;
+    return true;
+}
+
+static inline float gradient(const seat *s, uint64_t key, size_t i) {
+    if (s->t->gradients == MEANS) return 1 / (float)s->t->ranks;
+    if (s->t->gradients == QUANTA) return is_first_of_host(s) ? (float)(7 * ((int)taciti_rng_below(key, i, 3) - 1)) : 0;
+    return number(key, i);
+}
+
 static inline void add_gradient(const seat *s, size_t unit, size_t pass) {
     const uint64_t key = key_of((uint64_t)s->rank, (uint64_t)s->step, pass);
     for (size_t a = 0; a < s->layout.tensor_count; a++) {
         const taciti_tensor *t = &s->layout.tensors[a];
         for (size_t i = t->offset; t->unit == unit && i < t->offset + t->n; i++) {
-            const float g = number(key, i);
+            const float g = gradient(s, key, i);
             s->g[i] = pass == 0 ? g : s->g[i] + g;
         }
     }

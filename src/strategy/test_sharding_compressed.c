@@ -33,6 +33,14 @@ static void compress(trial *t, const char *codec, const char *gather, double fac
     t->compression.gather_options = options;
 }
 
+static void set_hadamard(const trial *t, bool on) {
+    const taciti_codec *codec = t->compression.codec;
+    const taciti_section section = {.table = codec->options, .values = (void *)(uintptr_t)t->compression.codec_options};
+    char key[TACITI_KEY_BYTES];
+    (void)snprintf(key, sizeof key, "%s.hadamard", codec->options->section);
+    CHECK(taciti_config_set(&(taciti_config){&section, 1}, key, on ? "true" : "false", "test") == TACIT_OK);
+}
+
 static void discard(trial *t) {
     taciti_free((void *)(uintptr_t)t->compression.codec_options);
     taciti_free((void *)(uintptr_t)t->compression.gather_options);
@@ -275,6 +283,40 @@ static void a_resumed_run_is_the_run_that_went_on(void **state) {
             }
 }
 
+/* T18: two hops, of which int4 travels in the second. Where all numbers are multiples of the quantum nothing is lost.
+ */
+static void hops_without_rounding_are_as_none(void **state) {
+    (void)state;
+    static const int HOSTS[][MAX_RANKS] = {{0, 0, 1, 1}, {0, 1, 2, 0, 1, 2}};
+    for (int i = 0; i < 2; i++) {
+        trial plain = trial_of(4 + 2 * i, 3), t;
+        plain.hosts = HOSTS[i];
+        plain.gradients = QUANTA;
+        t = plain;
+        play(&plain);
+        compress(&t, "int4", NULL, 4);
+        set_hadamard(&t, false);
+        agrees(&t, &plain);
+        assert_true(t.reports[0][0].bytes > 0 && t.per_step[0] < plain.per_step[0]);
+        taciti_free((void *)(uintptr_t)t.compression.codec_options);
+        forget(&plain);
+    }
+}
+
+/* tagc's preset leaves compress.warmup alone (settings/test_composition.c), and with a warm-up it starts dense. */
+static void the_factor_rises_from_one(void **state) {
+    (void)state;
+    trial t = trial_of(3, 2);
+    compress(&t, "tagc", NULL, 5);
+    t.compress.start = 1;
+    t.compress.warmup = 3;
+    t.compress.scope = TACITI_SCOPE_BUCKET;
+    play(&t);
+    assert_true(t.reports[0][0].factor == 1 && t.reports[0][STEPS - 1].factor == 5);
+    for (int s = 1; s < STEPS; s++) assert_true(t.reports[0][s].factor > t.reports[0][s - 1].factor);
+    discard(&t);
+}
+
 /* A sketch that is too small is followed by all values: a step may send that much, and nearly does. */
 static void bytes_of_sketches_are_bounded(void **state) {
     (void)state;
@@ -303,6 +345,8 @@ int main(void) {
         cmocka_unit_test(bytes_of_both_ways_are_counted),
         cmocka_unit_test(a_resumed_run_is_the_run_that_went_on),
         cmocka_unit_test(bytes_of_sketches_are_bounded),
+        cmocka_unit_test(hops_without_rounding_are_as_none),
+        cmocka_unit_test(the_factor_rises_from_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
