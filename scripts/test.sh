@@ -35,7 +35,7 @@ unit() {
 program() { TACIT=$root/build/$1/bin/tacit run_checks "$2"; }
 
 style() {
-  check "clang-format" bash -c "clang-format --dry-run -Werror \$(git ls-files '*.c' '*.h')"
+  check "clang-format" bash -c "clang-format --dry-run -Werror \$(git ls-files -co --exclude-standard '*.c' '*.h')"
   check "layering" scripts/check-layering.sh
   check "names" scripts/check-names.sh
   check "shell syntax" bash -c 'for f in scripts/*.sh scripts/results/*.sh tests/*.sh lab/cluster lab/*.sh; do bash -n "$f" || exit 1; done'

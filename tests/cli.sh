@@ -155,6 +155,12 @@ for c in codecs.values():
     assert "\n%-11s %s" % (c["name"], c["class"]) in "\n" + text
 assert codecs["bf16"]["number_format"] and codecs["bf16"]["fixed_size"] and codecs["f32"]["lossless"]
 EOF
+python3 - "$tacit" "$tests/../docs/codecs.md" <<'EOF' || complain "a codec has no row in docs/codecs.md"
+import json, re, subprocess, sys
+rows = {name for line in open(sys.argv[2]) if line.startswith("|") for name in re.findall("`([^`]+)`", line.split("|")[1])}
+missing = [c["name"] for c in json.loads(subprocess.check_output([sys.argv[1], "info", "codecs", "--json"])) if c["name"] not in rows]
+assert not missing, missing
+EOF
 python3 - "$tacit" <<'EOF' || complain "info controllers tells another story than info options, or lacks one"
 import json, subprocess, sys
 show = lambda *words: json.loads(subprocess.check_output([sys.argv[1], "info", *words, "--json"]))

@@ -136,6 +136,15 @@ poison=(--train.max_skips 3 --train.fail_steps 9 --train.steps 30)
 expect "without a checkpoint there is nothing to go on from" 6 'lower optim.lr and begin again' train nan --train.fail_at 4 "${poison[@]}"
 expect "the step is named from which it goes on" 6 'go on from step 10 with --resume' train nan --train.save_every 10 --train.fail_at 14 "${poison[@]}"
 
+# ---- what is remarked before the first step ---------------------------------------------------------------------------
+tiny=(--model.layers 1 --model.heads 1 --model.channels 5 --model.context 3 --train.steps 1)
+expect "a codec that sends more than it saves" 0 'warning: codec powersgd sends 0.01[0-9]* MB per step, more than the 0.01' launch 4 more "${tiny[@]}" --compress.codec powersgd --powersgd.rank 2
+quiet_about_bytes() { launch 4 more2 "${tiny[@]}" --compress.codec powersgd --powersgd.rank 1 >"$work/log" 2>&1; cat "$work/log"; ! grep -q 'more than' "$work/log"; }
+check "and none that sends less" quiet_about_bytes
+expect "evaluation that takes most of the compute, and what would take a twentieth" 0 'about [7-9][0-9] % of the compute goes to evaluation.*every 100 steps; --train.eval_windows 120: 5 %' "$tacit" train --model.preset nano --train.batch 8 --dry-run
+often() { for _ in 1 2 3 4; do train often --train.steps 1 >"$work/log" 2>&1; done; cat "$work/log"; grep -q '3 old runs lie there, to remove them: rm -r .*often.old\*' "$work/log"; }
+check "old runs that pile up are counted" often
+
 # ---- links ---------------------------------------------------------------------------------------------------------
 linked() {
   mkdir -p "$work/disk" && ln -s "$work/disk/target" "$work/link" && mkdir "$work/disk/target" || return 1

@@ -21,7 +21,7 @@
  * A value that is not finite always travels: what is decoded is not finite there, or in its block. So every rank skips
  * that step.
  *
- * A new codec is one C file and one line in codec/registry.c.
+ * A new codec is one C file and one line in codec/registry.c; ARCHITECTURE.md has the recipe.
  */
 #ifndef TACITI_CODEC_CODEC_H
 #define TACITI_CODEC_CODEC_H

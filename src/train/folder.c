@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "train/trainer.h"
 
-enum { PATH_BYTES = 4096 };
+enum { PATH_BYTES = 4096, MANY_OLD_RUNS = 3 };
 #define MIB (1.0 / 1048576.0)
 
 /* ---- claiming ---------------------------------------------------------------------------------------------------- */
@@ -98,12 +98,12 @@ static tacit_status fail_move(const char *folder, const char *aside) {
 
 /* folder.old1, folder.old2, ...: the first that does not exist is made. Where run.dir is a link, beside its target, so
  * that what it holds stays on its disk. */
-static tacit_status make_aside(const char *folder, char aside[PATH_BYTES]) {
+static tacit_status make_aside(const char *folder, char aside[PATH_BYTES], int *number) {
     char *real = realpath(folder, NULL);
     if (real == NULL) return fail_move(folder, "another folder");
     int made = -1, length = 0;
-    for (int i = 1; made != 0; i++) {
-        length = snprintf(aside, PATH_BYTES, "%s.old%d", real, i);
+    for (*number = 0; made != 0;) {
+        length = snprintf(aside, PATH_BYTES, "%s.old%d", real, ++*number);
         if (length >= PATH_BYTES) break;
         made = mkdir(aside, 0777);
         if (made != 0 && errno != EEXIST) break;
@@ -139,14 +139,17 @@ static tacit_status move_entries(const char *folder, const char *aside) {
 }
 
 tacit_status taciti_set_old_run_aside(const char *folder) {
-    char aside[PATH_BYTES];
+    char aside[PATH_BYTES], many[PATH_BYTES] = "";
+    int number = 0;
     if (!holds(folder, "metrics.jsonl") && !holds(folder, "ckpt")) return TACIT_OK;
-    TACITI_TRY(make_aside(folder, aside));
+    TACITI_TRY(make_aside(folder, aside, &number));
     const tacit_status moved = move_entries(folder, aside);
     if (moved != TACIT_OK) (void)rmdir(aside); /* unless something is in it */
     TACITI_TRY(moved);
-    taciti_log(TACITI_LOG_WARN, "%s held an earlier run: it is now %s (to go on with a run, use --resume)", folder,
-               aside);
+    if (number >= MANY_OLD_RUNS)
+        (void)snprintf(many, sizeof many, "; %d old runs lie there, to remove them: rm -r %s.old*", number, folder);
+    taciti_log(TACITI_LOG_WARN, "%s held an earlier run: it is now %s (to go on with a run, use --resume)%s", folder,
+               aside, many);
     return TACIT_OK;
 }
 

@@ -78,6 +78,25 @@ static void announce_traffic(taciti_trainer *trainer) {
     }
 }
 
+#define EVALUATION_MUCH 0.2
+#define EVALUATION_LITTLE 0.05
+#define PASSES_PER_STEP 3.0 /* backward computes twice as much as forward; an evaluation is a forward pass */
+
+/* Counted in samples that pass forward, so it is known before the first step. */
+static void announce_evaluation(const taciti_trainer *trainer) {
+    const taciti_train_options *o = &trainer->settings->train;
+    const double all = (double)taciti_data_validation_windows(trainer->data, trainer->time);
+    const double windows = o->eval_windows > 0 && (double)o->eval_windows < all ? (double)o->eval_windows : all;
+    const int64_t every = o->eval_every > 0 && o->eval_every < o->steps ? o->eval_every : o->steps;
+    const double training = PASSES_PER_STEP * (double)o->batch * (double)every;
+    const double share = windows / (windows + training);
+    if (o->eval_every < 0 || share < EVALUATION_MUCH) return;
+    taciti_trainer_say(trainer,
+                       "eval   about %.0f %% of the compute goes to evaluation, of %.0f windows every %" PRId64
+                       " steps; --train.eval_windows %.0f: %.0f %%",
+                       100 * share, windows, every, ceil(EVALUATION_LITTLE * training), 100 * EVALUATION_LITTLE);
+}
+
 static void announce_memory(const taciti_trainer *trainer) {
     const taciti_memory_plan plan = trainer->memory;
     const taciti_model_memory *m = &plan.model;
@@ -398,6 +417,7 @@ tacit_status taciti_train(taciti_comm *comm, taciti_train_settings *settings, co
     tacit_status status = taciti_trainer_prepare(&trainer, comm, settings, request);
     if (status == TACIT_OK) {
         announce_run(&trainer);
+        announce_evaluation(&trainer);
         announce_traffic(&trainer);
         announce_memory(&trainer);
         status = taciti_trainer_check_memory(&trainer);
