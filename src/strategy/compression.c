@@ -39,7 +39,6 @@ taciti_compression_setup taciti_compression_gather_setup(const taciti_compressio
     options->codec = o->gather;
     options->factor = o->back > 0 ? o->back : o->factor;
     options->back = 0;
-    options->start = fmin(o->start, options->factor);
     options->what = TACITI_SENDS_GRADIENT;
     options->feedback = options->estimate = false;
     options->residual = TACITI_RESIDUAL_F32;

@@ -92,13 +92,9 @@ static const char *name_of(const taciti_compression_setup *setup) {
     return named ? setup->options->codec.text : setup->codec->name;
 }
 
-static bool is_fixed(const taciti_controller *controller) {
-    return controller == NULL || strcmp(controller->name, "fixed") == 0;
-}
-
 static tacit_status check_policy(const taciti_compression_setup *setup) {
     const taciti_controller *controller = setup->controller;
-    if (is_fixed(controller)) return TACIT_OK;
+    if (controller == NULL || strcmp(controller->name, "fixed") == 0) return TACIT_OK;
     if (setup->codec == NULL)
         return taciti_fail(TACIT_E_CONFIG,
                            "adapt.policy %s chooses %s, and compress.codec is none: give --compress.codec %s",
@@ -176,11 +172,6 @@ tacit_status taciti_compression_check(const taciti_compression_setup *setup) {
         return taciti_fail(TACIT_E_CONFIG, "compress.momentum stores momentum in f32 beside its residual: "
                                            "--compress.residual f32, or --compress.momentum 0");
     TACITI_TRY(check_sketches(setup));
-    if (is_fixed(setup->controller) && setup->codec->selects && o->start > o->factor)
-        return taciti_fail(TACIT_E_CONFIG,
-                           "compress.start %g is above compress.factor %g, to which the factor rises: lower the start, "
-                           "or raise the factor",
-                           o->start, o->factor);
     if (setup->codec->aggregation == TACITI_CODEC_LINEAR) return TACIT_OK;
     return taciti_encoding_check(&(taciti_encoding){.codec = setup->codec});
 }
