@@ -17,6 +17,7 @@
 #include <math.h>
 
 #include "adapt/adapt.h"
+#include "base/log.h"
 
 typedef struct accordion_options {
     double low, high, threshold, fall;
@@ -51,6 +52,19 @@ typedef struct accordion_state {
     double lr_high; /* maximum since the last fall */
     bucket_state bucket[];
 } accordion_state;
+
+static tacit_status check(const void *options) {
+    const accordion_options *o = options;
+    if (o->low > o->high)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "accordion.low %g is above accordion.high %g, the factor of buckets that may be compressed "
+                           "more: exchange them",
+                           o->low, o->high);
+    if (o->high > 1) return TACIT_OK;
+    return taciti_fail(
+        TACIT_E_CONFIG,
+        "accordion.high 1 compresses nothing: leave adapt.policy and compress.codec out, or give a factor above 1");
+}
 
 static size_t state_bytes(const void *options, size_t buckets) {
     (void)options;
@@ -167,6 +181,7 @@ const taciti_controller taciti_controller_accordion = {
     .options_size = sizeof(accordion_options),
     .per_bucket = true,
     .period = period,
+    .check = check,
     .state_bytes = state_bytes,
     .start = start,
     .decide = decide,

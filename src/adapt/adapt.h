@@ -8,7 +8,8 @@
  * is one step late: facts of step t choose the factor of step t + 1.
  *
  * State, decision and factors of buckets are plain bytes without pointers, equal on all ranks. The caller owns them and
- * saves all three in checkpoints; a run that resumes goes on with decide().
+ * saves all three in checkpoints; a run that resumes goes on with decide(). If the codec, the number of ranks, the
+ * controller's options or TACITI_ADAPT_VERSION are others than in the checkpoint, it goes on with start() instead.
  *
  * A controller touches no arrays, sends nothing, allocates nothing and never fails. A new one is one C file and one
  * line in adapt/registry.c.
@@ -24,11 +25,14 @@
 #include "codec/codec.h"
 #include "kernel/kernel.h"
 
+/* Raise it with every change of a controller's state or of taciti_decision. */
+enum { TACITI_ADAPT_VERSION = 2 };
+
 /* What a step showed of one array, a bucket or the whole model: sums over the ranks that encode contributions. In a
  * dense step `sent` has squares_out = squares_in and kept = n. */
 typedef struct taciti_adapt_tally {
     taciti_codec_tally sent;  /* at the factor that was used; x is gradient + residual; threshold: the maximum */
-    taciti_codec_tally trial; /* at decision.trial, of the same x; n = 0: not measured */
+    taciti_codec_tally trial; /* of the same x, by the selection that decision.trial would send; n = 0: not measured */
     double squares_total;     /* |sum over ranks of what was sent|^2; 0: unknown */
     double squares_gradient;  /* |gradient|^2, before the residual was added; 0: unknown, as it may be in
                                  steps without a histogram */
@@ -52,7 +56,7 @@ enum { TACITI_ADAPT_MIN_RISE = 200 };
 
 /* A step that was taken. Skipped steps are not shown, nor are those before taciti_decision.look. */
 typedef struct taciti_adapt_facts {
-    int64_t step;  /* 0, 1, ..., as in the configuration's counts of steps */
+    int64_t step;  /* steps that were taken before it since start(), skipped ones left out: time of all periods */
     double factor; /* that was used for the model; 1: dense. It may be below the decision's (warm-up of the factor) */
     double lr, lr_max; /* learning rate of the step; maximum of the whole schedule, 0: unknown */
     double momentum;   /* of the optimizer: beta1, or that of SGD */
@@ -86,8 +90,9 @@ typedef struct taciti_decision {
     double factor;  /* for the next step; 1: dense, which sends the residuals as well */
     double trial;   /* a second factor whose `squares_out` the next step shall measure and not send; 0: none */
     bool histogram; /* wanted in the next step that is shown */
-    int64_t look;   /* dense steps before this one need not be shown, so their facts are not gathered; 0: all are */
-    bool changed;   /* the controller chose otherwise than in the step before: worth an event */
+    int64_t look; /* dense steps before this one (as taciti_adapt_facts.step) need not be shown, so their facts are not
+                     gathered; 0: all are */
+    bool changed; /* the controller chose otherwise than in the step before: worth an event */
     char
         reason[TACITI_DECISION_BYTES]; /* of the last change: one plain sentence with its numbers; no quotes, no newline
                                         */
@@ -99,9 +104,13 @@ typedef struct taciti_controller {
     size_t options_size;
     bool per_bucket; /* writes factors of buckets */
     bool switches;   /* only chooses between dense and the codec: suits codecs without a factor */
+    bool observes;   /* decides by tallies and histograms of encodes, which codecs of class LINEAR do not show */
+
+    /* Returns E_CONFIG, with what to type, for an illegal combination of options. NULL: all are legal. */
+    tacit_status (*check)(const void *options);
 
     /* Steps over which the caller adds up the gradient that the optimizer gets, for squares_period; periods start at
-     * multiples. NULL: no sum is wanted. */
+     * multiples of facts.step. NULL: no sum is wanted. */
     int64_t (*period)(const void *options);
 
     /* Bytes of state. */

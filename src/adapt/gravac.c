@@ -18,18 +18,20 @@
  *
  * `gravac.form faithful` is that. The default, `corrected`, mends what the paper leaves open:
  *   - the floor is promoted before the candidate moves, to a factor that was scored, and never above the ceiling
- *   - saturation ends the search, and takes the smallest factor within omega of the best
+ *   - saturation ends the search, and takes the smallest factor within omega of the best, be it dense or below the
+ * floor
  *   - moving averages have no bias to their first sample, start anew with a new candidate, and average throughputs
- * Deviations of both: gains are sums over ranks, and one step old, so that all ranks take the same branch (the paper
- * compares a rank's own); the second level is measured as the trial factor and not by compressing what was compressed;
- * in dense steps the two levels are measured in turn, or, if the caller measures nothing there, in every tenth of them,
- * which sends the floor; a candidate stays between floor and ceiling.
+ * Deviations of both (docs/adaptive.md has the reasons): gains are sums over ranks and one step old; the caller
+ * measures the second level from e, by the selection that would be sent, and not from the first level; in dense steps
+ * the two levels are measured in turn, or, if the caller measures nothing there, in every tenth of them, which sends
+ * the floor; a candidate stays between floor and ceiling; a scale of 1 starts anew with 2.
  */
 #include <math.h>
 #include <string.h>
 
 #include "adapt/adapt.h"
 #include "adapt/ewma.h"
+#include "base/log.h"
 
 enum { EXPONENTIAL, GEOMETRIC };
 enum { CORRECTED, FAITHFUL };
@@ -142,7 +144,7 @@ static int best_entry(const gravac_state *s, int but) {
     return best;
 }
 
-/* The factor at which the search ends; 0: not yet. */
+/* The factor at which the search ends, 1 being dense; 0: not yet. */
 static double saturation(const gravac_options *o, const gravac_state *s) {
     const int first = best_entry(s, -1), second = best_entry(s, first);
     if (second < 0) return 0;
@@ -185,6 +187,16 @@ static void check_faithful(const gravac_options *o, gravac_state *s) {
     if (ideal > 0) set_candidate(o, s, ideal / s->floor);
 }
 
+/* For good; the floor follows a factor below it. */
+static void settle(const gravac_options *o, gravac_state *s, double ideal) {
+    s->settled = true;
+    if (ideal < s->floor) {
+        s->floor = ideal;
+        s->low = (level){0};
+    }
+    set_candidate(o, s, ideal / s->floor);
+}
+
 static void check_corrected(const gravac_options *o, gravac_state *s) {
     const double scored = s->scale;
     if (s->candidate > s->floor && same_gain(o, s)) {
@@ -194,8 +206,7 @@ static void check_corrected(const gravac_options *o, gravac_state *s) {
     if (s->settled) return;
     const double ideal = saturation(o, s);
     if (ideal > 0) {
-        s->settled = true;
-        set_candidate(o, s, ideal / s->floor);
+        settle(o, s, ideal);
     } else if (s->candidate < o->ceiling) {
         set_candidate(o, s, grown(o, scored));
     }
@@ -207,7 +218,10 @@ static void choose(const gravac_options *o, const gravac_state *s, int64_t step,
     const double low = gain(o, &s->low), high = gain(o, &s->high);
     const double before = decision->factor;
     const char *about = s->settled ? "search ended" : "search";
-    if (high >= o->epsilon) {
+    if (s->candidate == 1) {
+        *decision = (taciti_decision){.factor = 1};
+        taciti_decision_explain(decision, "%s: no factor has more throughput x gain than dense", about);
+    } else if (high >= o->epsilon) {
         *decision = (taciti_decision){.factor = s->candidate, .trial = s->floor};
         taciti_decision_explain(decision, "%s: candidate %gx keeps %.3f of the energy, %g or more", about, s->candidate,
                                 high, o->epsilon);
@@ -231,6 +245,18 @@ static void choose(const gravac_options *o, const gravac_state *s, int64_t step,
     }
     if (decision->trial == decision->factor) decision->trial = 0;
     decision->changed = decision->factor != before;
+}
+
+static tacit_status check(const void *options) {
+    const gravac_options *o = options;
+    if (o->floor > o->ceiling)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "gravac.floor %g is above gravac.ceiling %g: lower the floor, or raise the ceiling",
+                           o->floor, o->ceiling);
+    if (o->ceiling > 1) return TACIT_OK;
+    return taciti_fail(
+        TACIT_E_CONFIG,
+        "gravac.ceiling 1 compresses nothing: leave adapt.policy and compress.codec out, or give a ceiling above 1");
 }
 
 static size_t state_bytes(const void *options, size_t buckets) {
@@ -278,6 +304,8 @@ const taciti_controller taciti_controller_gravac = {
     .source = "Tyagi, Swany, arXiv 2305.12201",
     .options = &OPTION_TABLE,
     .options_size = sizeof(gravac_options),
+    .observes = true,
+    .check = check,
     .state_bytes = state_bytes,
     .start = start,
     .decide = decide,

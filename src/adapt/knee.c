@@ -38,6 +38,7 @@
 #include "adapt/curve.h"
 #include "adapt/staleness.h"
 #include "adapt/timing.h"
+#include "base/log.h"
 
 enum { GRID = 80 };                        /* factors 2^(j/4) */
 enum { DENSE_STEPS = 4, FIRST_STEPS = 3 }; /* that explore: dense ones, at most; compressed ones */
@@ -271,6 +272,13 @@ static void take_in(knee_state *s, const taciti_adapt_facts *facts) {
     for (int j = 0; j < GRID; j++) s->gain[j] = taciti_curve_gain(&curve, exp2(j / 4.0));
 }
 
+static tacit_status check(const void *options) {
+    if (((const knee_options *)options)->max > 1) return TACIT_OK;
+    return taciti_fail(
+        TACIT_E_CONFIG,
+        "knee.max 1 compresses nothing: leave adapt.policy and compress.codec out, or give a factor above 1");
+}
+
 static size_t state_bytes(const void *options, size_t buckets) {
     (void)options;
     (void)buckets;
@@ -346,6 +354,8 @@ const taciti_controller taciti_controller_knee = {
     .source = "-",
     .options = &OPTION_TABLE,
     .options_size = sizeof(knee_options),
+    .observes = true,
+    .check = check,
     .state_bytes = state_bytes,
     .start = start,
     .decide = decide,

@@ -69,7 +69,7 @@ static tacit_status move_linear(taciti_exchange *exchange, float *x, size_t n, c
 
 static tacit_status move_by(taciti_exchange *exchange, float *x, size_t n, const taciti_bucket_task *task,
                             taciti_residual *residual) {
-    const bool observed = (task->trial > 0 || task->histogram != NULL) && taciti_half_sums(task->part);
+    const bool observed = (task->trial.factor > 0 || task->histogram != NULL) && taciti_half_sums(task->part);
     if (task->dense && observed && !exchange->is_linear)
         TACITI_TRY(taciti_allreduce_observe(&exchange->coded, x, n, task));
     if (task->dense) return taciti_allreduce_run(&exchange->dense, x, n, task, NULL);
@@ -343,7 +343,7 @@ tacit_status taciti_exchange_begin_part(taciti_exchange *exchange, float *flat, 
     task.part = part;
     if (exchange->layout->buckets[bucket].plain) {
         task.dense = true;
-        task.trial = 0;
+        task.trial = (taciti_codec_setting){0};
         task.histogram = NULL;
     }
     begin_counting(exchange, part);

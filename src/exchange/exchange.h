@@ -60,9 +60,10 @@ typedef struct taciti_exchange_compression {
 /* What a step does. {0}: the codec's default. */
 typedef struct taciti_exchange_setting {
     taciti_codec_setting contribution, result;
+    taciti_codec_setting trial; /* contributions are also encoded at this setting, only to learn its tally; factor 0:
+                                   not wanted */
     bool dense;   /* no compression: everything travels as exchange.wire, residuals included, which are then empty.
                      Estimates stay as they are */
-    double trial; /* > 0: contributions are also encoded at this factor, only to learn its tally */
     bool observe; /* magnitudes of contributions are counted: taciti_exchange_histogram() */
 } taciti_exchange_setting;
 

@@ -138,23 +138,6 @@ static taciti_codec_call call_of(const taciti_halves *halves, const taciti_piece
     return call;
 }
 
-/* Bins of magnitudes: bits 30 .. 20 of a float. */
-enum { HISTOGRAM_SHIFT = 20, HISTOGRAM_STRIDE = 4 };
-
-/* What the task wants to know of a contribution besides its encoding: the histogram, and what the factor that is tried
- * would send. The payload of the trial is only counted; the next encode overwrites it. */
-static tacit_status observe(const taciti_halves *halves, const taciti_piece *t, taciti_codec_call call, const float *x,
-                            size_t n, taciti_payload payload) {
-    taciti_payload_tally *tally = tally_of(halves, t, TACITI_PAYLOAD_CONTRIBUTION);
-    if (tally == NULL) return TACIT_OK;
-    if (t->task->histogram != NULL)
-        taciti_kernels_get()->histogram(t->task->histogram, x, n, HISTOGRAM_SHIFT, HISTOGRAM_STRIDE);
-    if (t->task->trial <= 0) return TACIT_OK;
-    call.setting = (taciti_codec_setting){.factor = t->task->trial};
-    call.tally = &tally->trial;
-    return taciti_payload_encode(halves->comm, halves->shape.encoding->codec, &call, x, n, NULL, &payload);
-}
-
 /* Encodes what this rank has of a member's range: its contribution, or the result if the range is its own. */
 static tacit_status encode(const taciti_halves *halves, const taciti_piece *t, int member, taciti_payload_kind kind,
                            taciti_payload *out) {
@@ -170,7 +153,8 @@ static tacit_status encode(const taciti_halves *halves, const taciti_piece *t, i
         if (t->residual != NULL) tally->squares_residual += taciti_residual_squares(t->residual, &place);
     }
     if (t->residual != NULL) error = taciti_residual_enter(t->residual, &place, x, &call);
-    if (kind == TACITI_PAYLOAD_CONTRIBUTION) TACITI_TRY(observe(halves, t, call, x, r.n, *out));
+    if (tally != NULL && kind == TACITI_PAYLOAD_CONTRIBUTION)
+        TACITI_TRY(taciti_payload_observe(halves->comm, codec, t->task, call, x, r.n, out->data));
     call.tally = tally != NULL ? &tally->codec : NULL;
     TACITI_TRY(taciti_payload_encode(halves->comm, codec, &call, x, r.n, error, out));
     if (t->residual != NULL) TACITI_TRY(taciti_residual_leave(t->residual, &place, x, codec, &call, *out));
@@ -190,7 +174,8 @@ tacit_status taciti_halves_observe(taciti_halves *halves, const taciti_piece *t)
         tally->codec.selected += r.n;
         tally->codec.squares_in += squares;
         tally->codec.squares_out += squares;
-        TACITI_TRY(observe(halves, t, call, t->x + r.at, r.n, (taciti_payload){.data = own_payload(halves, t)}));
+        TACITI_TRY(taciti_payload_observe(halves->comm, s->encoding->codec, t->task, call, t->x + r.at, r.n,
+                                          own_payload(halves, t)));
     }
     return TACIT_OK;
 }

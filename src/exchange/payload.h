@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "codec/codec.h"
 #include "comm/comm.h"
+#include "kernel/kernel.h"
 #include "tensor/layout.h"
 
 /* A codec with its options. */
@@ -44,7 +45,7 @@ enum { TACITI_PAYLOAD_KINDS = 2 };
 /* What this rank encoded, sent and decoded of one kind. */
 typedef struct taciti_payload_tally {
     taciti_codec_tally codec;     /* of its encodes */
-    taciti_codec_tally trial;     /* of contributions at the factor that is tried */
+    taciti_codec_tally trial;     /* of contributions at the setting that is tried */
     double squares_gradient;      /* of contributions before the residual; only in steps that observe, as the next */
     double squares_residual;      /* of what was added to them */
     uint64_t bytes;               /* of the payloads that it sent, once per receiver */
@@ -59,7 +60,8 @@ typedef struct taciti_bucket_task {
     taciti_codec_setting setting[TACITI_PAYLOAD_KINDS];
     taciti_half part;
     bool dense;                    /* the number format exchange.wire instead of the codec */
-    double trial;                  /* > 0: contributions are also encoded at this factor, for the tally only */
+    taciti_codec_setting trial;    /* contributions are also encoded at this setting, for the tally only; factor 0:
+                                      not wanted */
     uint64_t *histogram;           /* contributions are added to its 2048 bins; NULL: not wanted */
     taciti_payload_tally *tallies; /* [TACITI_PAYLOAD_KINDS], added to; NULL: not wanted */
     const taciti_layout *layout;   /* whose gaps are 0 in what is decoded; borrows; NULL: there are none */
@@ -119,6 +121,23 @@ static inline tacit_status taciti_payload_encode(taciti_comm *comm, const taciti
     if (codec->fixed_size ? out->bytes == bound : out->bytes <= bound) return TACIT_OK;
     return taciti_fail(TACIT_E_INTERNAL, "codec %s wrote %zu bytes for %zu floats where its bound is %zu", codec->name,
                        out->bytes, n, bound);
+}
+
+/* Bins of magnitudes: bits 30 .. 20 of a float; of one in four lines. */
+enum { TACITI_HISTOGRAM_SHIFT = 20, TACITI_HISTOGRAM_STRIDE = 4 };
+
+/* Counts what the task wants to know of a contribution x[n] besides its encoding: the histogram, and what the trial
+ * would send. The trial's payload is written to `buffer` (bound() bytes), which the next encode overwrites. */
+static inline tacit_status taciti_payload_observe(taciti_comm *comm, const taciti_codec *codec,
+                                                  const taciti_bucket_task *task, taciti_codec_call call,
+                                                  const float *x, size_t n, void *buffer) {
+    taciti_payload payload = {.data = buffer};
+    if (task->histogram != NULL)
+        taciti_kernels_get()->histogram(task->histogram, x, n, TACITI_HISTOGRAM_SHIFT, TACITI_HISTOGRAM_STRIDE);
+    if (task->trial.factor <= 0) return TACIT_OK;
+    call.setting = task->trial;
+    call.tally = &task->tallies[TACITI_PAYLOAD_CONTRIBUTION].trial;
+    return taciti_payload_encode(comm, codec, &call, x, n, NULL, &payload);
 }
 
 /* Posts the receive for the payload of n floats: of exactly bound() bytes if payloads have fixed size, else of up to

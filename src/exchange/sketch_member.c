@@ -7,8 +7,6 @@
 #include "exchange/sketch_bucket.h"
 #include "kernel/kernel.h"
 
-enum { SHIFT = 20, STRIDE = 4 }; /* of histograms, as in halves.c */
-
 typedef taciti_sketch_bucket bucket;
 typedef taciti_sketch_slot slot;
 
@@ -35,17 +33,6 @@ static void enter(bucket *b, size_t block, int owner, taciti_codec_call *call) {
     }
 }
 
-/* What the task wants to know of v[n] besides its encoding, as of other codecs (halves.c). */
-static tacit_status observe(bucket *b, taciti_codec_call call, const float *v, size_t n) {
-    taciti_payload payload = {.data = b->s->payload};
-    if (b->tally == NULL) return TACIT_OK;
-    if (b->task->histogram != NULL) taciti_kernels_get()->histogram(b->task->histogram, v, n, SHIFT, STRIDE);
-    if (b->task->trial <= 0) return TACIT_OK;
-    call.setting = (taciti_codec_setting){.factor = b->task->trial};
-    call.tally = &b->tally->trial;
-    return taciti_payload_encode(b->s->comm, b->s->reduce->encoding.codec, &call, v, n, NULL, &payload);
-}
-
 static tacit_status leave(bucket *b, size_t block, int owner, const taciti_codec_call *call) {
     const taciti_sketch_pieces pieces = taciti_sketch_pieces_of(b->s->reduce, b->cut, block);
     for (size_t p = pieces.first; p < pieces.end && b->residual != NULL; p++) {
@@ -70,7 +57,8 @@ static tacit_status select_for(bucket *b, slot *t, int owner) {
     if (!one) taciti_sketch_gather(b, t->block, owner, b->x, s->x);
     const float *x = one ? b->x + at : s->x;
     float *error = b->errors == NULL ? NULL : one ? b->errors + at : s->error;
-    TACITI_TRY(observe(b, call, x, share->n));
+    if (b->tally != NULL)
+        TACITI_TRY(taciti_payload_observe(s->comm, s->reduce->encoding.codec, b->task, call, x, share->n, s->payload));
     call.tally = b->tally != NULL ? &b->tally->codec : NULL;
     const int64_t begin_ns = taciti_now_ns();
     taciti_sketch_select(&call, x, share->n, t->selected + share->at, error);

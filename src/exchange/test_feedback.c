@@ -137,7 +137,7 @@ static taciti_exchange_setting setting_at(int64_t step) {
     static const double FACTORS[] = {4, 50, 1, 10, 1000, 10, 3, 7, 20};
     taciti_exchange_setting setting = factor_of(FACTORS[step % STEPS]);
     setting.dense = step % 4 == 3;
-    setting.trial = step % 3 == 1 ? 16 : 0;
+    setting.trial.factor = step % 3 == 1 ? 16 : 0;
     setting.observe = step % 2 == 1;
     return setting;
 }
@@ -248,7 +248,7 @@ static void compare_dense(taciti_comm *comm, void *context) {
     CHECK(taciti_exchange_create(comm, &b.layout, &b.options, &plain) == TACIT_OK);
     float *x = taciti_calloc(b.layout.n, sizeof *x);
     for (int64_t step = 0; step < 4; step++) {
-        taciti_exchange_setting setting = {.dense = step != 2, .observe = true, .trial = 8};
+        taciti_exchange_setting setting = {.dense = step != 2, .observe = true, .trial.factor = 8};
         setting.contribution.factor = setting.result.factor = 9;
         for (size_t i = 0; i < b.layout.n; i++) x[i] = b.x[i] = real_number(&b.layout, taciti_comm_rank(comm), step, i);
         taciti_exchange_at(b.exchange, step, &setting);
@@ -293,7 +293,7 @@ static void count_everything(taciti_comm *comm, void *context) {
     set_up(comm, context, &other);
     for (int64_t step = 0; step < 3; step++) {
         taciti_exchange_setting setting = factor_of(step == 0 ? 4 : 25);
-        setting.trial = 100;
+        setting.trial.factor = 100;
         setting.observe = true;
         taciti_exchange_at(other.exchange, step, &setting);
         for (size_t i = 0; i < b.layout.n; i++) other.x[i] = small_integer(&b.layout, taciti_comm_rank(comm), step, i);

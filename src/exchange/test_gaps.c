@@ -114,7 +114,7 @@ static void exchange(const bench *b, int64_t step, way how) {
     const taciti_exchange_setting setting = {.contribution = one,
                                              .result = {.factor = factor},
                                              .dense = step == DENSE,
-                                             .trial = step % 2 == 0 ? 4 : 0,
+                                             .trial.factor = step % 2 == 0 ? 4 : 0,
                                              .observe = step % 2 == 0 || step == DENSE};
     taciti_exchange_at(b->exchange, step, &setting);
     if (how == ALL_REDUCE) run(b, TACITI_HALF_BOTH);

@@ -117,7 +117,7 @@ static void run(const bench *b, int64_t step, bool one_by_one) {
     const taciti_exchange_setting setting = {.contribution = {.factor = factor},
                                              .result = {.factor = factor},
                                              .dense = step % STEPS == DENSE,
-                                             .trial = step % 4 == 1 ? 16 : 0,
+                                             .trial.factor = step % 4 == 1 ? 16 : 0,
                                              .observe = step % 2 == 1};
     for (size_t i = 0; i < b->layout.n; i++) b->x[i] = number(&b->layout, taciti_comm_rank(b->comm), step, i);
     taciti_exchange_at(b->exchange, step, &setting);

@@ -110,6 +110,7 @@ static void start_controller(taciti_compression *c) {
                                       .ranks = taciti_comm_size(c->comm),
                                       .lanes = taciti_comm_size(c->comm)};
     c->setup.controller->start(c->setup.controller_options, &start, c->state, &c->decision, c->factors);
+    c->taken = 0;
 }
 
 static tacit_status build(taciti_compression *c, const taciti_exchange_options *options) {
@@ -186,11 +187,18 @@ void taciti_compression_at(taciti_compression *c, int64_t step) {
     if (c->setup.codec == NULL) taciti_exchange_at(c->exchange, step, NULL);
 }
 
-static taciti_codec_setting setting_of(const taciti_compression *c, size_t bucket, taciti_payload_kind kind,
-                                       double factor) {
+static taciti_codec_setting setting_of(const taciti_compression *c, size_t bucket, double factor,
+                                       const taciti_threshold *threshold) {
     if (!taciti_codec_has_factor(c->setup.codec)) return (taciti_codec_setting){0};
     const bool own = c->factors[bucket] > 0; /* the threshold is that of the model */
-    return (taciti_codec_setting){.factor = factor, .threshold = own || factor <= 1 ? 0 : c->thresholds[kind].value};
+    return (taciti_codec_setting){.factor = factor, .threshold = own || factor <= 1 ? 0 : threshold->value};
+}
+
+/* What would be sent at the factor that the controller tries. */
+static taciti_codec_setting trial_of(const taciti_compression *c, size_t bucket) {
+    static const taciti_threshold NONE = {0};
+    const double factor = c->decision.trial;
+    return setting_of(c, bucket, factor, c->tried[0].factor == factor ? &c->tried[0].threshold : &NONE);
 }
 
 bool taciti_compression_is_dense(const taciti_compression *c) {
@@ -202,12 +210,12 @@ tacit_status taciti_compression_begin(taciti_compression *c, float *flat, size_t
     if (taciti_compression_sends_momentum(c))
         taciti_optim_to_momentum(c->optim, flat, 1.0 / taciti_comm_size(c->comm), b->offset, b->n);
     if (c->setup.codec != NULL) {
-        const double factor = taciti_compression_factor(c, bucket);
+        const double factor = taciti_compression_factor(c, bucket), back = taciti_compression_back_factor(c, factor);
         const taciti_exchange_setting setting = {
-            .contribution = setting_of(c, bucket, TACITI_PAYLOAD_CONTRIBUTION, factor),
-            .result = setting_of(c, bucket, TACITI_PAYLOAD_RESULT, taciti_compression_back_factor(c, factor)),
+            .contribution = setting_of(c, bucket, factor, &c->thresholds[TACITI_PAYLOAD_CONTRIBUTION]),
+            .result = setting_of(c, bucket, back, &c->thresholds[TACITI_PAYLOAD_RESULT]),
+            .trial = trial_of(c, bucket),
             .dense = factor <= 1,
-            .trial = c->decision.trial,
             .observe = c->decision.histogram && taciti_compression_is_shown(c)};
         taciti_exchange_at(c->exchange, c->step, &setting);
     }
@@ -233,7 +241,7 @@ bool taciti_compression_event(const taciti_compression *c, char *out, size_t siz
     return true;
 }
 
-enum { THRESHOLD_N = sizeof(taciti_threshold) / sizeof(double) };
+enum { THRESHOLD_N = sizeof(taciti_threshold) / sizeof(double), TRIED_N = 2 * sizeof(taciti_tried) / sizeof(double) };
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 
@@ -276,10 +284,11 @@ static void add_bytes(taciti_state *out, const char *name, taciti_state_owner ow
 
 /* The controller is part of the names, so another one begins anew. */
 static void add_controller(taciti_compression *c, taciti_state *out) {
-    static const char *const WHAT[] = {"state", "decision", "factors"};
-    void *const data[] = {c->state, &c->decision, c->factors};
-    const size_t bytes[] = {c->state_bytes, sizeof c->decision, c->layout->bucket_count * sizeof *c->factors};
-    for (int i = 0; i < 3 && c->state_bytes > 0; i++) {
+    static const char *const WHAT[] = {"state", "decision", "factors", "taken", "identity"};
+    void *const data[] = {c->state, &c->decision, c->factors, &c->taken, c->saved_identity};
+    const size_t bytes[] = {c->state_bytes, sizeof c->decision, c->layout->bucket_count * sizeof *c->factors,
+                            sizeof c->taken, sizeof c->saved_identity};
+    for (int i = 0; i < 5 && c->state_bytes > 0; i++) {
         (void)snprintf(c->names[i], sizeof c->names[i], "strategy.%s%s_%s", gathers(c) ? "gather_" : "",
                        c->setup.controller->name, WHAT[i]);
         add_bytes(out, c->names[i], TACITI_STATE_SHARED, data[i], bytes[i]);
@@ -293,6 +302,12 @@ static void add_thresholds(taciti_compression *c, taciti_state *out) {
                                           .data = &c->thresholds[0].value,
                                           .n = TACITI_PAYLOAD_KINDS * THRESHOLD_N,
                                           .optional = true});
+    if (gathers(c)) return; /* only what is summed is tried */
+    taciti_state_add(out, (taciti_state_entry){.name = "strategy.tried",
+                                               .kind = TACITI_STATE_NUMBERS,
+                                               .data = &c->tried[0].factor,
+                                               .n = TRIED_N,
+                                               .optional = true});
 }
 
 void taciti_compression_state(taciti_compression *c, taciti_state *out) {
@@ -319,6 +334,47 @@ void taciti_compression_state(taciti_compression *c, taciti_state *out) {
                                                    .optional = true});
 }
 
+static uint64_t digest(const void *bytes, size_t n) {
+    const unsigned char *byte = bytes;
+    uint64_t key = n;
+    for (size_t i = 0; i < n && bytes != NULL; i++) key = taciti_rng_key(key, byte[i]);
+    return key;
+}
+
+static void identify(const taciti_compression *c, uint64_t out[TACITI_IDENTITY_PARTS]) {
+    const taciti_compression_setup *s = &c->setup;
+    const double factor = s->controller->switches ? s->options->factor : 0; /* the others choose it */
+    out[0] = TACITI_ADAPT_VERSION;
+    out[1] = digest(s->codec->name, strlen(s->codec->name));
+    out[2] = digest(s->codec_options, s->codec->options_size);
+    out[3] = (uint64_t)taciti_comm_size(c->comm);
+    out[4] = c->layout->bucket_count;
+    out[5] = taciti_rng_key(digest(s->controller_options, s->controller->options_size), digest(&factor, sizeof factor));
+}
+
+/* Times and gains of another run mean nothing. */
+static void recognise_controller(taciti_compression *c, int64_t step) {
+    static const char *const OTHERS[] = {"no state of it that this version reads",
+                                         "another codec",
+                                         "other options of the codec",
+                                         "another number of ranks",
+                                         "other buckets",
+                                         "other options of it"};
+    uint64_t identity[TACITI_IDENTITY_PARTS];
+    size_t part = 0;
+    identify(c, identity);
+    while (part < TACITI_IDENTITY_PARTS && identity[part] == c->saved_identity[part]) part++;
+    memcpy(c->saved_identity, identity, sizeof identity);
+    if (c->state_bytes == 0 || part == TACITI_IDENTITY_PARTS || step == 0) return;
+    if (taciti_comm_rank(c->comm) == 0)
+        taciti_log(TACITI_LOG_WARN, "resume: adapt.policy %s begins anew%s: the checkpoint has %s",
+                   c->setup.controller->name, gathers(c) ? " for gathers" : "", OTHERS[part]);
+    memset(c->state, 0, c->state_bytes);
+    memset(c->factors, 0, c->layout->bucket_count * sizeof *c->factors);
+    if (c->period_sum != NULL) memset(c->period_sum, 0, c->layout->n * sizeof *c->period_sum);
+    start_controller(c);
+}
+
 /* What was stored for other positions cannot be used in place. */
 static void forget_positions(taciti_compression *c) {
     size_t bytes = 0;
@@ -331,6 +387,7 @@ static void forget_positions(taciti_compression *c) {
 }
 
 tacit_status taciti_compression_start(taciti_compression *c, int64_t step, bool restored) {
+    if (c->setup.codec != NULL) recognise_controller(c, step);
     taciti_compression_at(c, step);
     if (c->setup.codec == NULL || step == 0) return TACIT_OK;
     double moved = !restored || c->saved_placement != c->placement ? 1 : 0;

@@ -83,6 +83,7 @@ bool taciti_compression_sends_momentum(const taciti_compression *c) {
 
 double taciti_compression_factor(const taciti_compression *c, size_t bucket) {
     const taciti_compress_options *o = c->setup.options;
+    if (taciti_comm_size(c->comm) == 1) return 1; /* nothing is sent */
     if (o->what == TACITI_SENDS_MOMENTUM && !taciti_compression_sends_momentum(c)) return 1;
     const bool own = bucket < c->layout->bucket_count && c->factors[bucket] > 0;
     const double factor = fmax(1, own ? c->factors[bucket] : c->decision.factor);
@@ -96,19 +97,22 @@ double taciti_compression_back_factor(const taciti_compression *c, double factor
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
-enum { HEAD_N = sizeof(taciti_statistics_head) / sizeof(double), SEEN_N = sizeof(taciti_seen) / sizeof(double) };
+typedef enum taciti_reduction { SUM, MAXIMUM, MINIMUM } taciti_reduction;
+#define REDUCTION(how, name) how,
+static const taciti_reduction OF_COSTS[] = {TACITI_COSTS_FIELDS(REDUCTION)};
+static const taciti_reduction OF_SEEN[] = {TACITI_SEEN_FIELDS(REDUCTION)};
+#undef REDUCTION
+enum { COSTS_N = sizeof OF_COSTS / sizeof *OF_COSTS, SEEN_N = sizeof OF_SEEN / sizeof *OF_SEEN };
 
-size_t taciti_statistics_size(size_t buckets) { return HEAD_N + TACITI_PAYLOAD_KINDS * buckets * SEEN_N; }
+size_t taciti_statistics_size(size_t buckets) { return COSTS_N + TACITI_PAYLOAD_KINDS * buckets * SEEN_N; }
 
 size_t taciti_compression_statistics_bytes(size_t buckets) { return taciti_statistics_size(buckets) * sizeof(double); }
 
 static taciti_seen *seen_of(const taciti_compression *c, double *statistics, int kind, size_t bucket) {
-    return (taciti_seen *)(void *)(statistics + HEAD_N) + (size_t)kind * c->layout->bucket_count + bucket;
+    return (taciti_seen *)(void *)(statistics + COSTS_N) + (size_t)kind * c->layout->bucket_count + bucket;
 }
 
-static taciti_statistics_head *head_of(const taciti_compression *c) {
-    return (taciti_statistics_head *)(void *)c->mine;
-}
+static taciti_costs *costs_of(const taciti_compression *c) { return (taciti_costs *)(void *)c->mine; }
 
 static taciti_seen seen(const taciti_payload_tally *tally) {
     const taciti_codec_tally *codec = &tally->codec;
@@ -119,6 +123,10 @@ static taciti_seen seen(const taciti_payload_tally *tally) {
                          .near = (double)codec->near,
                          .bytes = (double)tally->bytes,
                          .trial = tally->trial.squares_out,
+                         .trial_n = (double)tally->trial.n,
+                         .trial_kept = (double)tally->trial.selected,
+                         .trial_near = (double)tally->trial.near,
+                         .trial_threshold = tally->trial.threshold,
                          .gradient = tally->squares_gradient,
                          .residual = tally->squares_residual,
                          .pending = (double)tally->pending,
@@ -128,32 +136,32 @@ static taciti_seen seen(const taciti_payload_tally *tally) {
 /* This rank's. */
 static void fill_mine(taciti_compression *c, const taciti_step_report *report) {
     const double per_ns = 1e-9;
-    taciti_statistics_head *head = head_of(c);
-    *head = (taciti_statistics_head){.costs = {0}};
+    taciti_costs *costs = costs_of(c);
+    *costs = (taciti_costs){0};
     for (size_t b = 0; b < c->layout->bucket_count; b++) {
         const taciti_exchange_tally *tally = taciti_exchange_tally_of(c->exchange, b);
         for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++) {
             const taciti_payload_tally *one = &tally->kinds[kind];
             *seen_of(c, c->mine, kind, b) = seen(one);
             seen_of(c, c->mine, kind, b)->busy = (double)tally->run_ns[kind] * per_ns;
-            head->costs.busy_s += (double)tally->run_ns[kind] * per_ns;
-            head->costs.bytes += (double)one->bytes;
-            head->costs.encode_s += (double)(one->encode_ns + one->decode_ns) * per_ns;
+            costs->busy_s += (double)tally->run_ns[kind] * per_ns;
+            costs->bytes += (double)one->bytes;
+            costs->encode_s += (double)(one->encode_ns + one->decode_ns) * per_ns;
         }
     }
     const int64_t now = taciti_now_ns();
-    head->costs.exposed_s = (double)report->wait_ns * per_ns;
-    head->costs.step_s = c->settled_ns == 0 ? 0 : (double)(now - c->settled_ns) * per_ns;
-    head->costs.compute_s = fmax(0, head->costs.step_s - head->costs.exposed_s);
-    head->costs.statistics_s = c->statistics_s;
+    costs->exposed_s = (double)report->wait_ns * per_ns;
+    costs->step_s = c->settled_ns == 0 ? 0 : (double)(now - c->settled_ns) * per_ns;
+    costs->compute_s = fmax(0, costs->step_s - costs->exposed_s);
+    costs->statistics_s = c->statistics_s;
 }
 
 /* Times and bytes of a step that is not shown; those of one that is shown become the mean with them. The first step of
  * a process has no time. */
 static void keep_costs(taciti_compression *c) {
     double *sum = (double *)&c->unseen;
-    if (!(head_of(c)->costs.step_s > 0)) return;
-    for (size_t i = 0; i < HEAD_N; i++) sum[i] += c->mine[i];
+    if (!(costs_of(c)->step_s > 0)) return;
+    for (size_t i = 0; i < COSTS_N; i++) sum[i] += c->mine[i];
     c->unseen_steps++;
 }
 
@@ -164,19 +172,11 @@ static int64_t mix_costs(taciti_compression *c, double factor) {
     if (c->unseen_steps > 0 && factor <= 1) {
         keep_costs(c);
         steps = c->unseen_steps;
-        for (size_t i = 0; i < HEAD_N; i++) c->mine[i] = sum[i] / (double)steps;
+        for (size_t i = 0; i < COSTS_N; i++) c->mine[i] = sum[i] / (double)steps;
     }
     c->unseen = (taciti_costs){.step_s = 0};
     c->unseen_steps = 0;
     return steps;
-}
-
-typedef enum taciti_reduction { SUM, MAXIMUM, MINIMUM } taciti_reduction;
-
-static taciti_reduction reduction_of(size_t i) {
-    if (i >= HEAD_N) return (i - HEAD_N) % SEEN_N == SEEN_N - 1 ? MAXIMUM : SUM;
-    if (i == offsetof(taciti_costs, step_s) / sizeof(double)) return SUM;
-    return i == offsetof(taciti_costs, statistics_s) / sizeof(double) ? MINIMUM : MAXIMUM;
 }
 
 /* mine = the sums, maxima and minima over ranks, in rank order: the same bits everywhere. */
@@ -186,54 +186,61 @@ static void reduce(taciti_compression *c) {
     for (int r = 1; r < ranks; r++) {
         const double *theirs = c->all + (size_t)r * c->statistics_n;
         for (size_t i = 0; i < c->statistics_n; i++) {
-            const taciti_reduction how = reduction_of(i);
+            const taciti_reduction how = i < COSTS_N ? OF_COSTS[i] : OF_SEEN[(i - COSTS_N) % SEEN_N];
             c->mine[i] = how == SUM       ? c->mine[i] + theirs[i]
                          : how == MAXIMUM ? fmax(c->mine[i], theirs[i])
                                           : fmin(c->mine[i], theirs[i]);
         }
     }
-    head_of(c)->costs.step_s /= ranks;
+    costs_of(c)->step_s /= ranks;
 }
 
-/* All buckets of a kind. threshold: the mean of their logarithms, by elements. */
+/* The mean of logarithms, weighted by elements; 0: there is none. */
+typedef struct log_mean {
+    double sum, weight;
+} log_mean;
+
+static void add_log(log_mean *mean, double value, double weight) {
+    if (!(value > 0)) return;
+    mean->sum += weight * log(value);
+    mean->weight += weight;
+}
+
+static double value_of(const log_mean *mean) { return mean->weight > 0 ? exp(mean->sum / mean->weight) : 0; }
+
+/* All buckets of a kind; of thresholds the mean. */
 static taciti_seen sum_of(const taciti_compression *c, int kind) {
     taciti_seen sum = {0};
-    double logarithms = 0, weights = 0;
+    log_mean sent = {0}, tried = {0};
     for (size_t b = 0; b < c->layout->bucket_count; b++) {
         const taciti_seen *s = seen_of(c, c->mine, kind, b);
-        sum.squares_in += s->squares_in;
-        sum.squares_out += s->squares_out;
-        sum.n += s->n;
-        sum.kept += s->kept;
-        sum.near += s->near;
-        sum.bytes += s->bytes;
-        sum.trial += s->trial;
-        sum.gradient += s->gradient;
-        sum.residual += s->residual;
-        sum.pending += s->pending;
-        if (!(s->threshold > 0)) continue;
-        logarithms += s->n * log(s->threshold);
-        weights += s->n;
+        for (size_t i = 0; i < SEEN_N; i++)
+            if (OF_SEEN[i] == SUM) ((double *)&sum)[i] += ((const double *)s)[i];
+        add_log(&sent, s->threshold, s->n);
+        add_log(&tried, s->trial_threshold, s->n);
     }
-    sum.threshold = weights > 0 ? exp(logarithms / weights) : 0;
+    sum.threshold = value_of(&sent);
+    sum.trial_threshold = value_of(&tried);
     return sum;
 }
 
 /* ---- the next step ----------------------------------------------------------------------------------------------- */
 
-static taciti_adapt_tally tally_of(const taciti_compression *c, const taciti_seen *s) {
+static taciti_adapt_tally tally_of(const taciti_seen *s) {
     const taciti_codec_tally sent = {.squares_in = s->squares_in,
                                      .squares_out = s->squares_out,
                                      .n = (uint64_t)s->n,
                                      .selected = (uint64_t)s->kept,
                                      .near = (uint64_t)s->near,
                                      .threshold = s->threshold};
-    taciti_adapt_tally out = {.sent = sent, .squares_gradient = s->gradient, .squares_residual = s->residual};
-    if (c->decision.trial > 0 && s->trial > 0) { /* a dense step measures none */
-        out.trial = (taciti_codec_tally){.squares_in = s->squares_in, .squares_out = s->trial, .n = sent.n};
-        out.trial.selected = (uint64_t)(s->n / c->decision.trial);
-    }
-    return out;
+    const taciti_codec_tally trial = {.squares_in = s->trial_n > 0 ? s->squares_in : 0,
+                                      .squares_out = s->trial,
+                                      .n = (uint64_t)s->trial_n,
+                                      .selected = (uint64_t)s->trial_kept,
+                                      .near = (uint64_t)s->trial_near,
+                                      .threshold = s->trial_threshold};
+    return (taciti_adapt_tally){
+        .sent = sent, .trial = trial, .squares_gradient = s->gradient, .squares_residual = s->residual};
 }
 
 /* In a dense step nothing is encoded: everything is sent. The norm is that of the sum. */
@@ -252,7 +259,7 @@ static void add_period(taciti_compression *c, taciti_adapt_tally *model) {
     const int64_t period = c->period_sum == NULL ? 0 : c->setup.controller->period(c->setup.controller_options);
     if (period < 1) return;
     taciti_kernels_get()->add(c->period_sum, c->gradients, c->layout->n);
-    if ((c->step + 1) % period != 0) return;
+    if ((c->taken + 1) % period != 0) return;
     for (size_t b = 0; b < c->layout->bucket_count; b++) {
         const taciti_bucket *bucket = &c->layout->buckets[b];
         c->tallies[b].squares_period = taciti_optim_sum_squares(c->optim, c->period_sum, bucket->offset, bucket->n);
@@ -297,11 +304,11 @@ static tacit_status share_decision(taciti_compression *c) {
 
 static tacit_status decide(taciti_compression *c, double lr, const taciti_seen *contributions, double norm,
                            int64_t steps) {
-    const taciti_costs *costs = &head_of(c)->costs;
+    const taciti_costs *costs = costs_of(c);
     const int lanes = lanes_of(c, contributions);
-    taciti_adapt_tally model = tally_of(c, contributions);
+    taciti_adapt_tally model = tally_of(contributions);
     for (size_t b = 0; b < c->layout->bucket_count; b++) {
-        c->tallies[b] = tally_of(c, seen_of(c, c->mine, TACITI_PAYLOAD_CONTRIBUTION, b));
+        c->tallies[b] = tally_of(seen_of(c, c->mine, TACITI_PAYLOAD_CONTRIBUTION, b));
         c->bucket_busy[b] = 0;
         for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++)
             c->bucket_busy[b] += seen_of(c, c->mine, kind, b)->busy / taciti_comm_size(c->comm);
@@ -309,7 +316,7 @@ static tacit_status decide(taciti_compression *c, double lr, const taciti_seen *
     add_period(c, &model);
     model.squares_total = lanes > 0 ? norm * norm : 0;
     const taciti_adapt_facts facts = {
-        .step = c->step,
+        .step = c->taken,
         .factor = taciti_compression_factor(c, c->layout->bucket_count),
         .lr = lr,
         .lr_max = c->optim_options->lr,
@@ -336,23 +343,60 @@ static tacit_status decide(taciti_compression *c, double lr, const taciti_seen *
     return share_decision(c);
 }
 
-/* For the step that comes, which has the factor `next`. A dense step sends all residuals: what follows begins anew. */
-static void correct(taciti_compression *c, int kind, const taciti_seen *s, double factor, double next) {
-    taciti_threshold *threshold = &c->thresholds[kind];
+/* A threshold and what the step has shown of it. seen.n = 0: nothing. */
+typedef struct level {
+    taciti_tried is;
+    taciti_threshold_seen seen;
+    double measured; /* the threshold of an exact selection */
+} level;
+
+static taciti_threshold correct(const level *l, double next) {
+    taciti_threshold out = l->is.threshold;
+    if (out.value == 0) out.value = l->measured;
+    if (out.value > 0) taciti_threshold_correct(&out, &l->seen, l->is.factor, next);
+    return out;
+}
+
+/* The threshold for the factor `next` of the step that comes: that of the same factor, else that of the nearest one
+ * that was seen. */
+static taciti_threshold threshold_for(const taciti_compression *c, const level *levels, size_t count, double next) {
     const bool used = c->setup.options->scope == TACITI_SCOPE_MODEL && c->setup.codec->thresholds;
-    if (!used || s->n < 1 || factor <= 1 || next <= 1) {
-        *threshold = (taciti_threshold){0};
-        return;
+    const level *best = NULL;
+    for (size_t i = 0; i < count && used; i++) {
+        const level *l = &levels[i];
+        const bool is_same = l->is.factor == next, is_seen = l->seen.n >= 1;
+        if (next <= 1 || l->is.factor <= 1 || !(is_seen || is_same)) continue;
+        if (best == NULL || fabs(log(l->is.factor / next)) < fabs(log(best->is.factor / next))) best = l;
     }
-    if (threshold->value == 0) threshold->value = s->threshold;
-    const taciti_threshold_seen seen = {.n = s->n, .kept = s->kept, .near = s->near};
-    if (threshold->value > 0) taciti_threshold_correct(threshold, &seen, factor, next);
+    if (best == NULL) return (taciti_threshold){0};
+    return best->seen.n >= 1 ? correct(best, next) : best->is.threshold;
+}
+
+/* Of results, which are never tried. A dense step sends all residuals: what follows begins anew. */
+static void correct_results(taciti_compression *c, const taciti_seen *s, double factor, double next) {
+    taciti_threshold *threshold = &c->thresholds[TACITI_PAYLOAD_RESULT];
+    const level sent = {{factor, *threshold}, {s->n, s->kept, s->near}, s->threshold};
+    *threshold = threshold_for(c, &sent, 1, next);
+}
+
+/* Of contributions: for what is sent next, and for what is tried. Two factors that are tried in turns keep theirs. */
+static void correct_contributions(taciti_compression *c, const taciti_seen *s, double factor, double next) {
+    enum { LEVELS = 3 };
+    taciti_threshold *threshold = &c->thresholds[TACITI_PAYLOAD_CONTRIBUTION];
+    const level levels[LEVELS] = {{{factor, *threshold}, {s->n, s->kept, s->near}, s->threshold},
+                                  {c->tried[0], {s->trial_n, s->trial_kept, s->trial_near}, s->trial_threshold},
+                                  {c->tried[1], {.n = 0}, 0}};
+    const double trial = c->decision.trial, before = c->tried[0].factor;
+    *threshold = threshold_for(c, levels, LEVELS, next);
+    if (before != trial) c->tried[1] = (taciti_tried){before, threshold_for(c, levels, LEVELS, before)};
+    c->tried[0] = (taciti_tried){trial, threshold_for(c, levels, LEVELS, trial)};
 }
 
 /* What is measured in compressed steps is needed for the thresholds of the next. */
 bool taciti_compression_is_shown(const taciti_compression *c) {
     if (taciti_compression_factor(c, c->layout->bucket_count) > 1) return true;
-    return c->state_bytes > 0 && c->step >= c->decision.look; /* otherwise dense, or the warm-up of a fixed factor */
+    if (taciti_comm_size(c->comm) == 1) return false;
+    return c->state_bytes > 0 && c->taken >= c->decision.look; /* otherwise dense, or the warm-up of a fixed factor */
 }
 
 tacit_status taciti_compression_learn(taciti_compression *c, double lr, double norm, taciti_step_report *report) {
@@ -363,9 +407,10 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, double n
     c->decision.changed = false;
     fill_mine(c, report);
     if (!taciti_compression_is_shown(c)) {
-        report->bytes = head_of(c)->costs.bytes;
+        report->bytes = costs_of(c)->bytes;
         keep_costs(c);
         c->step++;
+        c->taken++;
         c->settled_ns = taciti_now_ns();
         return TACIT_OK;
     }
@@ -385,9 +430,10 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, double n
     report->pending = contributions->pending;
     TACITI_TRY(decide(c, lr, contributions, norm, steps));
     c->step++;
+    c->taken++;
     const double next = taciti_compression_factor(c, all), next_back = taciti_compression_back_factor(c, next);
-    correct(c, TACITI_PAYLOAD_CONTRIBUTION, contributions, factor, next);
-    correct(c, TACITI_PAYLOAD_RESULT, &sums[TACITI_PAYLOAD_RESULT], back, next_back);
+    correct_contributions(c, contributions, factor, next);
+    correct_results(c, &sums[TACITI_PAYLOAD_RESULT], back, next_back);
     c->settled_ns = taciti_now_ns();
     c->statistics_s = (double)(c->settled_ns - begin_ns) * 1e-9;
     return TACIT_OK;

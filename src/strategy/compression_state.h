@@ -7,20 +7,37 @@
 
 #include "strategy/strategy.h"
 
-/* What one rank tells the others about a bucket and a kind of payload. All are added up but the last. */
+/* What one rank tells the others, all doubles, each with what becomes of it over ranks. Of a bucket and a kind of
+ * payload; and of the step. */
+#define TACITI_SEEN_FIELDS(X)                                                                                          \
+    X(SUM, squares_in)                                                                                                 \
+    X(SUM, squares_out)                                                                                                \
+    X(SUM, n)                                                                                                          \
+    X(SUM, kept) X(SUM, near) X(SUM, bytes) X(SUM, gradient) X(SUM, residual) X(SUM, pending) X(SUM, busy)             \
+        X(SUM, trial) X(SUM, trial_n) X(SUM, trial_kept) X(SUM, trial_near) X(MAXIMUM, threshold)                      \
+            X(MAXIMUM, trial_threshold)
+#define TACITI_COSTS_FIELDS(X)                                                                                         \
+    X(SUM, step_s)                                                                                                     \
+    X(MINIMUM, statistics_s)                                                                                           \
+    X(MAXIMUM, compute_s) X(MAXIMUM, encode_s) X(MAXIMUM, exposed_s) X(MAXIMUM, busy_s) X(MAXIMUM, bytes)
+
+#define TACITI_FIELD(how, name) double name;
 typedef struct taciti_seen {
-    double squares_in, squares_out, n, kept, near, bytes, trial, gradient, residual, pending, busy;
-    double threshold; /* maximum */
+    TACITI_SEEN_FIELDS(TACITI_FIELD)
 } taciti_seen;
-
-/* Of the ranks: step_s the mean, statistics_s the minimum, the others the maximum. */
 typedef struct taciti_costs {
-    double step_s, statistics_s, compute_s, encode_s, exposed_s, busy_s, bytes;
+    TACITI_COSTS_FIELDS(TACITI_FIELD)
 } taciti_costs;
+#undef TACITI_FIELD
 
-typedef struct taciti_statistics_head {
-    taciti_costs costs;
-} taciti_statistics_head;
+/* A factor that a controller tries, with the threshold of its selection. factor 0: none. */
+typedef struct taciti_tried {
+    double factor;
+    taciti_threshold threshold;
+} taciti_tried;
+
+/* What the controller's state belongs to: if one of them is another in a checkpoint, the controller begins anew. */
+enum { TACITI_IDENTITY_PARTS = 6 };
 
 struct taciti_compression {
     taciti_compression_setup setup;
@@ -34,9 +51,12 @@ struct taciti_compression {
 
     /* Equal on all ranks, and in checkpoints. */
     taciti_threshold thresholds[TACITI_PAYLOAD_KINDS]; /* of the next step; none: the factor holds for every piece */
+    taciti_tried tried[2];                             /* of the next step's trial; of another one before it */
     double *factors;                                   /* per bucket; 0: the decision's */
     taciti_decision decision;
-    char names[3][64];                        /* of the controller's entries */
+    int64_t taken; /* steps since the controller began: its time */
+    uint64_t saved_identity[TACITI_IDENTITY_PARTS];
+    char names[5][64];                        /* of the controller's entries */
     char codec_name[TACITI_STATE_NAME_BYTES]; /* of the entry of its state */
     char *state;                              /* the controller's */
     size_t state_bytes;
@@ -44,7 +64,7 @@ struct taciti_compression {
     int64_t placement; /* tells arrangements apart: residuals lie where this rank encodes. Of this rank alone */
     int64_t saved_placement;
 
-    /* Statistics of a step, by rank in `all`: a head, then a taciti_seen per kind and bucket. */
+    /* Statistics of a step, by rank in `all`: taciti_costs, then a taciti_seen per kind and bucket. */
     double *mine, *all;
     size_t statistics_n;
     taciti_costs unseen; /* this rank's, summed over dense steps that were not shown, since one was */
