@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/plan_print.h"
 #include "cli/verbs.h"
+#include "plan/reuse.h"
 #include "train/train.h"
 
 enum { RANKS_MAX = 4096 }; /* a plan of so many takes some seconds */
@@ -275,7 +276,7 @@ static void show_progress(void *context, size_t done, size_t count) {
         (void)fputs(WIPE, stderr);
 }
 
-static tacit_status answer(const question *q, taciti_candidates *candidates) {
+static tacit_status answer(const question *q, taciti_candidates *candidates, taciti_reuse *reuse) {
     const taciti_train_settings *s = &q->settings;
     const taciti_scene scene = {
         .profile = &q->profile,
@@ -291,7 +292,7 @@ static tacit_status answer(const question *q, taciti_candidates *candidates) {
     const double measured = q->cluster.compute_cv > 0 ? q->cluster.compute_cv : 0;
     const double asked = s->job.compute.cv > 0 ? s->job.compute.cv : -1;
     const bool even = taciti_arguments_get(&q->arguments, "--no-jitter") != NULL;
-    const taciti_plan_options options = {.seed = s->job.compute.seed, .cv = even ? 0 : asked};
+    const taciti_plan_options options = {.seed = s->job.compute.seed, .cv = even ? 0 : asked, .reuse = reuse};
     taciti_plan_curves curves = {0};
     const taciti_plan_report report = {
         .model_path = q->model_path,
@@ -336,7 +337,9 @@ static tacit_status plan(const taciti_verb *verb, int argc, char **argv, questio
     TACITI_TRY(read_sgp(q, &sgp_s));
     TACITI_TRY(taciti_candidates_create(&q->settings.job, &q->hosts, NULL, &candidates));
     taciti_candidates_add_others(&candidates, &q->cluster, &q->hosts, sgp_s);
-    const tacit_status status = answer(q, &candidates);
+    taciti_reuse reuse = {0};
+    const tacit_status status = answer(q, &candidates, &reuse);
+    taciti_reuse_destroy(&reuse);
     taciti_candidates_destroy(&candidates);
     return status;
 }

@@ -6,8 +6,10 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "plan/reuse.h"
 
-enum { RATE_POINTS = 31, RANKS_MAX = 512, HOSTS_MIN_END = 64 };
+/* PERIOD_MAX: rounds of a topology that is drawn to fill the picture; each of them is simulated for every rate. */
+enum { PERIOD_MAX = 64, RATE_POINTS = 31, RANKS_MAX = 512, HOSTS_MIN_END = 64 };
 static const double RATE_MIN = 0.1, RATE_DECADES = 3; /* Gbit/s, where that has the cluster's own */
 
 /* ---- which methods ----------------------------------------------------------------------------------------------- */
@@ -36,7 +38,7 @@ static const taciti_candidate *next_gossip(const taciti_candidates *candidates, 
         if (c->method.topology == NULL || c->theirs || c->method.order != like->method.order ||
             c->method.wire != like->method.wire)
             continue;
-        if (has_topology(curves, c->topology)) continue;
+        if (has_topology(curves, c->topology) || c->method.topology->period > PERIOD_MAX) continue;
         if (best == NULL || c->prediction.step_s < best->prediction.step_s) best = c;
     }
     return best;
@@ -136,6 +138,9 @@ static tacit_status add_hosts(const taciti_settings *settings, const taciti_scen
     taciti_scene other = *scene;
     other.hosts = &hosts;
     other.slow = NULL; /* named ranks are those of the plan itself */
+    taciti_reuse reuse = {0};
+    taciti_plan_options there_options = *options;
+    there_options.reuse = &reuse;
     taciti_candidates there = {0};
     const char *names[TACITI_CURVE_LINES + 1] = {NULL};
     for (size_t l = 0; l < curves->line_count; l++) names[l] = curves->lines[l]->topology;
@@ -143,11 +148,12 @@ static tacit_status add_hosts(const taciti_settings *settings, const taciti_scen
     const size_t point = curves->hosts.count;
     if (status == TACIT_OK) {
         taciti_candidates_add_others(&there, scene->cluster, &hosts, sgp_of(curves));
-        status = predict_lines(&there, &other, options, curves, point);
+        status = predict_lines(&there, &other, &there_options, curves, point);
     }
     curves->hosts.x[point] = count;
     curves->hosts.ranks[point] = ranks;
     curves->hosts.count += status == TACIT_OK;
+    taciti_reuse_destroy(&reuse);
     taciti_candidates_destroy(&there);
     taciti_hosts_destroy(&hosts);
     return status;

@@ -23,20 +23,16 @@ static tacit_status nic_bytes_of(const taciti_scene *s, const taciti_method *met
     return TACIT_OK;
 }
 
-tacit_status taciti_plan_nic_bytes(const taciti_scene *s, const taciti_method *method,
-                                   const taciti_stretches *stretches, double *out) {
+tacit_status taciti_plan_nic_bytes(const taciti_scene *s, const taciti_method *method, const taciti_rounds *rounds,
+                                   double *out) {
     const size_t every = method->every > 0 ? (size_t)method->every : 1;
-    double sum = 0, wire_bytes = 0;
-    for (size_t i = 0; i < stretches->length_count; i++) {
-        const double buckets = (double)stretches->buckets[i];
+    const taciti_stretches *stretches = rounds->stretches;
+    double sum = rounds->nic_bytes;
+    for (size_t i = 0; i < stretches->length_count && method->topology == NULL; i++) {
         double bytes = 0;
-        if (method->topology == NULL)
-            TACITI_TRY(nic_bytes_of(s, method, stretches->lengths[i], stretches->plain[i], &bytes));
-        wire_bytes += buckets * (double)method->wire->bound(NULL, stretches->lengths[i]);
-        sum += buckets * bytes;
+        TACITI_TRY(nic_bytes_of(s, method, stretches->lengths[i], stretches->plain[i], &bytes));
+        sum += (double)stretches->buckets[i] * bytes;
     }
-    if (method->topology != NULL)
-        sum = taciti_mix_nic_bytes_mean(s->hosts, method->topology, s->placement, (size_t)wire_bytes);
     *out = sum / (double)every;
     return TACIT_OK;
 }

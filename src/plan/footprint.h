@@ -5,13 +5,12 @@
 #ifndef TACITI_PLAN_FOOTPRINT_H
 #define TACITI_PLAN_FOOTPRINT_H
 
-#include "plan/plan.h"
-#include "plan/stretch.h"
+#include "plan/rounds.h"
 
 /* Bytes per step of all buckets on the busiest host's link: of one all-reduce, or on average over the mixes of a
  * period. Not for order PARTS. */
-tacit_status taciti_plan_nic_bytes(const taciti_scene *scene, const taciti_method *method,
-                                   const taciti_stretches *stretches, double *out);
+tacit_status taciti_plan_nic_bytes(const taciti_scene *scene, const taciti_method *method, const taciti_rounds *rounds,
+                                   double *out);
 
 /* Bytes of a rank's flat arrays, residuals included; what activations and buffers take is on top. 0: unknown. */
 tacit_status taciti_plan_memory_bytes(const taciti_scene *scene, const taciti_method *method, double *out);

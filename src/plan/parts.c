@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "model/emulated.h"
 #include "plan/compressed.h"
+#include "plan/key.h"
 #include "plan/parts_step.h"
 
 enum { WARM_UP_STEPS = 4, EVEN_STEPS = 4 };
@@ -238,6 +238,17 @@ void taciti_parts_doubts(const taciti_parts_plan *plan, const taciti_links *link
     *calibrated = sum > 0 ? known / sum : 0;
 }
 
+uint64_t taciti_parts_key(const taciti_parts_plan *plan, uint64_t key) {
+    for (size_t k = 0; k < plan->op_count; k++) {
+        const taciti_parts_op *op = &plan->ops[k];
+        const uint64_t numbers[] = {(uint64_t)op->kind, op->job, op->update, op->coded};
+        key = taciti_plan_key(key, numbers, sizeof numbers);
+        key = taciti_plan_key(key, &op->seconds, sizeof op->seconds);
+    }
+    key = taciti_plan_key(key, plan->codes_gathers, sizeof plan->codes_gathers);
+    return taciti_plan_key(key, plan->transfer_s, plan->job_count * TACITI_SCENARIOS * sizeof *plan->transfer_s);
+}
+
 double taciti_parts_transfer_s(const taciti_parts_plan *plan) {
     double sum = 0;
     for (size_t job = 0; job < plan->job_count; job++)
@@ -260,76 +271,127 @@ double taciti_parts_nic_bytes(const taciti_parts_plan *plan, const taciti_links 
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
+/* Ranks that begin a step at the same moment are in the order of their compute times all through it, as all of them do
+ * the same: who is there is seen from the fastest and the slowest, and all of them end together if these two do. */
 typedef struct state {
     const taciti_parts_plan *plan;
     const taciti_recursion *r;
     size_t scenario;
-    double *at;     /* [ranks] */
-    double *factor; /* [ranks] of this step */
+    size_t count;   /* simulated ranks: all, or the fastest and the slowest */
+    double *at;     /* [count] */
+    double *factor; /* [count] of this step */
     double *end;    /* [jobs] */
     double free_s;  /* end of the last transfer */
-    double compute_s;
 } state;
 
 static double latest(const state *s) {
     double max = 0;
-    for (int i = 0; i < s->r->ranks; i++) max = s->at[i] > max ? s->at[i] : max;
+    for (size_t i = 0; i < s->count; i++) max = s->at[i] > max ? s->at[i] : max;
     return max;
 }
 
-static double mean(const state *s) {
-    double sum = 0;
-    for (int i = 0; i < s->r->ranks; i++) sum += s->at[i];
-    return sum / s->r->ranks;
+static bool is_skipped(const state *s, const taciti_parts_op *op) {
+    return op->coded && !s->plan->codes_gathers[s->scenario];
+}
+
+static double seconds_of(const taciti_parts_op *op, double factor) {
+    return op->update ? op->seconds : op->seconds * factor;
 }
 
 static void run_op(state *s, const taciti_parts_op *op) {
-    if (op->coded && !s->plan->codes_gathers[s->scenario]) return;
+    if (is_skipped(s, op)) return;
     if (op->kind == TACITI_PARTS_SUBMIT) {
         const double now = latest(s);
         s->free_s = (now > s->free_s ? now : s->free_s) + s->plan->transfer_s[op->job * TACITI_SCENARIOS + s->scenario];
         s->end[op->job] = s->free_s;
         return;
     }
-    for (int i = 0; i < s->r->ranks; i++) {
-        const double seconds = op->update ? op->seconds : op->seconds * s->factor[i];
-        if (op->kind == TACITI_PARTS_WAIT && s->end[op->job] > s->at[i]) s->at[i] = s->end[op->job];
-        if (op->kind != TACITI_PARTS_COMPUTE) continue;
-        s->at[i] += seconds;
-        s->compute_s += seconds;
+    for (size_t i = 0; i < s->count; i++) {
+        if (op->kind == TACITI_PARTS_COMPUTE)
+            s->at[i] += seconds_of(op, s->factor[i]);
+        else if (s->end[op->job] > s->at[i])
+            s->at[i] = s->end[op->job];
     }
 }
 
-static void run_steps(state *s, size_t first, size_t end) {
-    const taciti_recursion *r = s->r;
+/* [ranks] of a step. */
+static void draw(const taciti_recursion *r, bool even, size_t step, double *out) {
+    if (r->cv > 0 && !even) taciti_draws_of(r->draws, r->seed, r->cv, r->ranks, step, out);
+    for (int i = 0; i < r->ranks; i++) {
+        const double slow = r->slow == NULL ? 1 : r->slow[i];
+        out[i] = even ? 1 : r->cv > 0 ? slow * out[i] : slow;
+    }
+}
+
+/* Leaves the least and the greatest of them in the first two. */
+static void keep_extremes(double *factor, int ranks) {
+    double min = factor[0], max = factor[0];
+    for (int i = 1; i < ranks; i++) {
+        min = factor[i] < min ? factor[i] : min;
+        max = factor[i] > max ? factor[i] : max;
+    }
+    factor[0] = min;
+    factor[1] = max;
+}
+
+/* False: of two ranks that stand for all, one ended a step before the other. */
+static bool run_steps(state *s, size_t first, size_t end) {
+    const bool all = s->count == (size_t)s->r->ranks;
     for (size_t t = first; t < end; t++) {
-        for (int i = 0; i < r->ranks; i++) {
-            const double slow = r->slow == NULL ? 1 : r->slow[i];
-            s->factor[i] = r->cv > 0 ? slow * taciti_compute_deviation(r->seed, r->cv, i, (int64_t)t) : slow;
-            if (r->even[s->scenario]) s->factor[i] = 1;
-        }
+        draw(s->r, s->r->even[s->scenario], t, s->factor);
+        if (!all) keep_extremes(s->factor, s->r->ranks);
         for (size_t k = 0; k < s->plan->op_count; k++) run_op(s, &s->plan->ops[k]);
+        if (!all && s->at[0] != s->at[1]) return false;
+        if (s->r->draws != NULL) s->r->draws->events += s->count * s->plan->op_count;
     }
+    return true;
 }
 
-static taciti_recursion_times simulate(state *s) {
-    const size_t steps = s->r->cv > 0 ? s->r->steps : EVEN_STEPS;
-    run_steps(s, 0, WARM_UP_STEPS);
+static double mean(const state *s) {
+    double sum = 0;
+    for (int i = 0; i < s->r->ranks; i++) sum += s->at[s->count == (size_t)s->r->ranks ? i : 0];
+    return sum / s->r->ranks;
+}
+
+static size_t steps_of(const taciti_recursion *r) { return r->cv > 0 ? r->steps : EVEN_STEPS; }
+
+static bool simulate(state *s, double *step_s) {
+    const size_t steps = steps_of(s->r);
+    if (!run_steps(s, 0, WARM_UP_STEPS)) return false;
     const double begin = mean(s);
-    s->compute_s = 0;
-    run_steps(s, WARM_UP_STEPS, WARM_UP_STEPS + steps);
-    return (taciti_recursion_times){.step_s = (mean(s) - begin) / (double)steps,
-                                    .compute_s = s->compute_s / (double)steps / s->r->ranks};
+    if (!run_steps(s, WARM_UP_STEPS, WARM_UP_STEPS + steps)) return false;
+    *step_s = (mean(s) - begin) / (double)steps;
+    return true;
+}
+
+/* Mean of a rank and step. factor[ranks]: workspace. */
+static double compute_s(const state *s) {
+    const taciti_recursion *r = s->r;
+    double sum = 0;
+    for (size_t t = WARM_UP_STEPS; t < WARM_UP_STEPS + steps_of(r); t++) {
+        draw(r, r->even[s->scenario], t, s->factor);
+        for (size_t k = 0; k < s->plan->op_count; k++) {
+            const taciti_parts_op *op = &s->plan->ops[k];
+            if (op->kind != TACITI_PARTS_COMPUTE || is_skipped(s, op)) continue;
+            for (int i = 0; i < r->ranks; i++) sum += seconds_of(op, s->factor[i]);
+        }
+    }
+    return sum / (double)steps_of(r) / r->ranks;
 }
 
 tacit_status taciti_parts_run(const taciti_parts_plan *plan, const taciti_recursion *r, taciti_recursion_times *out) {
     const size_t ranks = (size_t)r->ranks, doubles = 2 * ranks + plan->job_count;
     double *block = taciti_calloc(doubles, sizeof *block);
     if (block == NULL) return TACIT_E_MEMORY;
-    for (size_t c = 0; c < r->scenarios; c++) {
-        memset(block, 0, doubles * sizeof *block);
-        state s = {.plan = plan, .r = r, .scenario = c, .at = block, .factor = block + ranks, .end = block + 2 * ranks};
-        out[c] = simulate(&s);
+    state s = {.plan = plan, .r = r, .at = block, .factor = block + ranks, .end = block + 2 * ranks};
+    for (s.scenario = 0; s.scenario < r->scenarios; s.scenario++) {
+        bool done = false;
+        for (s.count = ranks > 2 ? 2 : ranks; !done; s.count = ranks) {
+            memset(block, 0, doubles * sizeof *block);
+            s.free_s = 0;
+            done = simulate(&s, &out[s.scenario].step_s);
+        }
+        out[s.scenario].compute_s = s.scenario == 0 ? compute_s(&s) : out[0].compute_s;
     }
     taciti_free(block);
     return TACIT_OK;

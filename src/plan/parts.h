@@ -68,12 +68,14 @@ void taciti_parts_destroy(taciti_parts_plan *plan); /* {0} is fine */
 void taciti_parts_time(taciti_parts_plan *plan, size_t scenario, const taciti_links *links, double latency,
                        double bytes);
 void taciti_parts_doubts(const taciti_parts_plan *plan, const taciti_links *links, double *error, double *calibrated);
+uint64_t taciti_parts_key(const taciti_parts_plan *plan, uint64_t key);
 double taciti_parts_transfer_s(const taciti_parts_plan *plan);
 
 /* Of a step, of the busiest host, per direction. */
 double taciti_parts_nic_bytes(const taciti_parts_plan *plan, const taciti_links *links);
 
-/* out[r->scenarios]. Of the recursion, reads ranks, slow, cv, seed, steps, scenarios and even. */
+/* out[r->scenarios]; compute_s is that of the first scenario. Of the recursion, reads ranks, slow, cv, seed, draws,
+ * steps, scenarios and even. */
 tacit_status taciti_parts_run(const taciti_parts_plan *plan, const taciti_recursion *r, taciti_recursion_times *out);
 
 #endif

@@ -22,14 +22,16 @@
  * step), so all methods that simulate the same steps see the same ones. Means are over whole periods after a warm-up.
  */
 #include <math.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "plan/compressed.h"
 #include "plan/footprint.h"
+#include "plan/key.h"
 #include "plan/layers.h"
 #include "plan/parts.h"
-#include "plan/rounds.h"
+#include "plan/reuse.h"
 #include "plan/uneven.h"
 #include "plan/waits.h"
 
@@ -69,7 +71,8 @@ typedef struct model {
     taciti_links links;
     taciti_recursion recursion;
     taciti_stretches stretches;
-    taciti_rounds rounds;
+    taciti_reuse *reuse;
+    taciti_rounds *rounds;                 /* borrowed from what is reused */
     taciti_parts_plan parts;               /* of order PARTS, instead of stretches and rounds */
     double even, uneven;                   /* factors of transfers at the ends of the range */
     double waits_s;                        /* of the updates: hand-over and short messages */
@@ -95,8 +98,8 @@ static void fill_recursion(const taciti_scene *scene, const taciti_method *metho
         .delay = method->delay,
         .ranks = scene->hosts->ranks,
         .buckets = m->stretches.count,
-        .period = m->rounds.period,
-        .rounds = m->rounds.list,
+        .period = m->rounds == NULL ? 1 : m->rounds->period,
+        .rounds = m->rounds == NULL ? NULL : m->rounds->list,
         .compute_s = taciti_profile_forward_s(scene->profile) + taciti_profile_backward_s(scene->profile),
         .ready_s = m->ready_s,
         .update_s = m->update_s,
@@ -104,6 +107,7 @@ static void fill_recursion(const taciti_scene *scene, const taciti_method *metho
         .slow = scene->slow,
         .cv = cv_of(scene->cluster, options),
         .seed = options->seed,
+        .draws = &m->reuse->draws,
         .steps = steps_of(scene->hosts->ranks),
         .scenarios = TACITI_SCENARIOS,
     };
@@ -131,14 +135,40 @@ static void find_causes(const taciti_recursion_times *times, double waits_s, tac
 static bool has_parts(const model *m) { return m->method.order == TACITI_ORDER_PARTS; }
 
 static tacit_status time_links(model *m, size_t scenario, const taciti_links *links, double latency, double bytes) {
-    if (!has_parts(m)) return taciti_rounds_time(&m->rounds, scenario, links, latency, bytes);
+    if (!has_parts(m)) return taciti_rounds_time(m->rounds, scenario, links, latency, bytes);
     taciti_parts_time(&m->parts, scenario, links, latency, bytes);
     return TACIT_OK;
 }
 
+/* All that a simulation depends on; equal keys mean equal results. */
+static uint64_t key_of(const model *m) {
+    const taciti_recursion *r = &m->recursion;
+    const uint64_t counts[] = {(uint64_t)r->order, r->overlap,
+                               (uint64_t)r->every, (uint64_t)r->delay,
+                               r->buckets,         (uint64_t)r->ranks,
+                               r->period,          r->steps,
+                               (uint64_t)r->seed,  (uint64_t)(uintptr_t)m->method.topology};
+    const double seconds[] = {r->compute_s, r->cv};
+    uint64_t key = taciti_plan_key(0, counts, sizeof counts);
+    key = taciti_plan_key(key, seconds, sizeof seconds);
+    key = taciti_plan_key(key, r->even, sizeof r->even);
+    if (r->slow != NULL) key = taciti_plan_key(key, r->slow, (size_t)r->ranks * sizeof *r->slow);
+    if (has_parts(m)) return taciti_parts_key(&m->parts, key);
+    key = taciti_plan_key(key, m->ready_s, 3 * r->buckets * sizeof *m->ready_s);
+    return taciti_rounds_key(m->rounds, key);
+}
+
 static tacit_status run_model(const model *m, taciti_recursion_times *times) {
-    return has_parts(m) ? taciti_parts_run(&m->parts, &m->recursion, times)
-                        : taciti_recursion_run(&m->recursion, times);
+    const uint64_t key = key_of(m);
+    const taciti_recursion_times *known = taciti_reuse_find(m->reuse, key);
+    if (known != NULL) {
+        memcpy(times, known, TACITI_SCENARIOS * sizeof *times);
+        return TACIT_OK;
+    }
+    TACITI_TRY(has_parts(m) ? taciti_parts_run(&m->parts, &m->recursion, times)
+                            : taciti_recursion_run(&m->recursion, times));
+    taciti_reuse_keep(m->reuse, key, times);
+    return TACIT_OK;
 }
 
 /* Where nobody knows how evenly ranks compute, a step may as well be that of doubtful ones. */
@@ -161,8 +191,9 @@ static void find_bounds(const taciti_recursion_times *times, taciti_prediction *
 
 static tacit_status time_scenarios(model *m, const taciti_links *links, double link_error) {
     const double faster = link_error < 1 ? 1 - link_error : 0, slower = 1 + link_error;
-    m->parts.spread[FAST_LINKS] = m->rounds.spread[FAST_LINKS] = m->even;
-    m->parts.spread[SLOW_LINKS] = m->rounds.spread[SLOW_LINKS] = m->uneven;
+    double *spread = has_parts(m) ? m->parts.spread : m->rounds->spread;
+    spread[FAST_LINKS] = m->even;
+    spread[SLOW_LINKS] = m->uneven;
     TACITI_TRY(time_links(m, FAST_LINKS, links, faster, faster));
     TACITI_TRY(time_links(m, SLOW_LINKS, links, slower, slower));
     TACITI_TRY(time_links(m, NO_BYTES, links, 1, 0));
@@ -180,7 +211,7 @@ static tacit_status run(const taciti_scene *scene, const taciti_plan_options *op
     p->compute_s = times[AS_IT_IS].compute_s - m->waits_s;
     p->exposed_s = beyond(p->step_s, p->compute_s);
     p->transfer_s = has_parts(m) ? taciti_parts_transfer_s(&m->parts)
-                                 : taciti_rounds_transfer_s(&m->rounds, AS_IT_IS) / m->recursion.every;
+                                 : taciti_rounds_transfer_s(m->rounds, AS_IT_IS) / m->recursion.every;
     p->transfer_s += m->waits_s;
     if (options->brief) return TACIT_OK;
     TACITI_TRY(find_uneven(scene->cluster, options, m, p));
@@ -217,7 +248,6 @@ static tacit_status fill_stretches(const taciti_scene *scene, model *m) {
 
 static void tear_down(model *m) {
     taciti_links_destroy(&m->links);
-    taciti_rounds_destroy(&m->rounds);
     taciti_parts_destroy(&m->parts);
     taciti_stretches_destroy(&m->stretches);
     taciti_free(m->ready_s);
@@ -226,7 +256,7 @@ static void tear_down(model *m) {
 /* What parts of it need: links, and the recursion's ranks. */
 static tacit_status build_parts(const taciti_scene *scene, const taciti_method *method,
                                 const taciti_plan_options *options, model *m) {
-    *m = (model){.method = *method};
+    *m = (model){.method = *method, .reuse = options->reuse};
     tacit_status status = taciti_links_create(scene, &m->links);
     if (status == TACIT_OK) status = taciti_uneven_range(scene, &m->method, options->seed, &m->even, &m->uneven);
     if (status == TACIT_OK) {
@@ -245,13 +275,13 @@ static tacit_status build(const taciti_scene *scene, const taciti_method *method
                           model *m) {
     const bool whole = method->order == TACITI_ORDER_AWC && !method->overlap;
     if (method->order == TACITI_ORDER_PARTS) return build_parts(scene, method, options, m);
-    *m = (model){.method = *method};
+    *m = (model){.method = *method, .reuse = options->reuse};
     tacit_status status = taciti_links_create(scene, &m->links);
     if (status == TACIT_OK) status = taciti_uneven_range(scene, &m->method, options->seed, &m->even, &m->uneven);
     if (status == TACIT_OK)
         status = taciti_stretches_create(scene->layout, TACITI_STRETCHES_SINGLE, whole, &m->stretches);
     if (status == TACIT_OK) status = fill_stretches(scene, m);
-    if (status == TACIT_OK) status = taciti_rounds_create(scene, &m->method, &m->stretches, &m->rounds);
+    if (status == TACIT_OK) status = taciti_reuse_rounds(m->reuse, scene, &m->method, &m->stretches, &m->rounds);
     if (status == TACIT_OK)
         fill_recursion(scene, method, options, m);
     else
@@ -269,8 +299,8 @@ static tacit_status predict(const taciti_scene *scene, const taciti_plan_options
         p.nic_bytes = taciti_parts_nic_bytes(&m->parts, &m->links);
         taciti_parts_doubts(&m->parts, &m->links, &p.link_error, &calibrated);
     } else {
-        TACITI_TRY(taciti_plan_nic_bytes(scene, &m->method, &m->stretches, &p.nic_bytes));
-        taciti_rounds_doubts(&m->rounds, &m->links, &p.link_error, &calibrated);
+        TACITI_TRY(taciti_plan_nic_bytes(scene, &m->method, m->rounds, &p.nic_bytes));
+        taciti_rounds_doubts(m->rounds, &m->links, &p.link_error, &calibrated);
     }
     p.calibrated = calibrated > 0.5;
     p.model_error = p.calibrated || p.link_error <= 0 ? TACITI_PLAN_MODEL_ERROR : TACITI_PLAN_MODEL_ERROR_UNMEASURED;
@@ -310,8 +340,8 @@ static tacit_status predict_one(const taciti_scene *scene, const taciti_method *
 }
 
 /* What adapts is dense where that keeps the communication thread busy for less time, and keeps its residuals. */
-tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
-                            taciti_prediction *out) {
+static tacit_status predict_choice(const taciti_scene *scene, const taciti_method *method,
+                                   const taciti_plan_options *options, taciti_prediction *out) {
     taciti_scene own = *scene;
     taciti_method m = *method;
     taciti_prediction coded, dense;
@@ -329,6 +359,16 @@ tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *meth
     return TACIT_OK;
 }
 
+tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
+                            taciti_prediction *out) {
+    taciti_reuse own = {0};
+    taciti_plan_options shared = *options;
+    if (shared.reuse == NULL) shared.reuse = &own;
+    const tacit_status status = predict_choice(scene, method, &shared, out);
+    taciti_reuse_destroy(&own);
+    return status;
+}
+
 /* ---- rates ------------------------------------------------------------------------------------------------------- */
 
 /* Of some rates: their steps, and what their transfers take. */
@@ -337,7 +377,7 @@ typedef struct rate_times {
 } rate_times;
 
 static double transfer_s_of(const model *m, size_t scenario) {
-    return has_parts(m) ? 0 : taciti_rounds_transfer_s(&m->rounds, scenario);
+    return has_parts(m) ? 0 : taciti_rounds_transfer_s(m->rounds, scenario);
 }
 
 /* As many rates at once as there are scenarios. */
@@ -374,7 +414,7 @@ static tacit_status rates_of(const taciti_scene *scene, const taciti_method *met
     return status;
 }
 
-tacit_status taciti_predict_rates(const taciti_scene *scene, const taciti_method *method,
+static tacit_status predict_rates(const taciti_scene *scene, const taciti_method *method,
                                   const taciti_plan_options *options, const double *bit_per_s, size_t count,
                                   double *step_s) {
     taciti_scene own = *scene;
@@ -392,5 +432,16 @@ tacit_status taciti_predict_rates(const taciti_scene *scene, const taciti_method
             if (status == TACIT_OK && dense.transfer_s[i] < coded.transfer_s[i]) step_s[i] = dense.step_s[i];
     }
     taciti_free(block);
+    return status;
+}
+
+tacit_status taciti_predict_rates(const taciti_scene *scene, const taciti_method *method,
+                                  const taciti_plan_options *options, const double *bit_per_s, size_t count,
+                                  double *step_s) {
+    taciti_reuse own = {0};
+    taciti_plan_options shared = *options;
+    if (shared.reuse == NULL) shared.reuse = &own;
+    const tacit_status status = predict_rates(scene, method, &shared, bit_per_s, count, step_s);
+    taciti_reuse_destroy(&own);
     return status;
 }

@@ -33,6 +33,7 @@
 #ifndef TACITI_PLAN_RECURSION_H
 #define TACITI_PLAN_RECURSION_H
 
+#include "plan/draws.h"
 #include "plan/plan.h"
 
 enum { TACITI_SCENARIOS = 6 }; /* most at once */
@@ -67,6 +68,7 @@ typedef struct taciti_recursion {
     const double *slow;            /* [ranks] persistent factors; NULL: all 1 */
     double cv;                     /* of compute times */
     int64_t seed;
+    taciti_draws *draws;         /* what is drawn is kept there, and events are counted; borrowed; may be NULL */
     size_t scenarios;            /* 1 to TACITI_SCENARIOS; 0: 1 */
     bool even[TACITI_SCENARIOS]; /* scenarios in which neither cv nor slow ranks count */
     size_t steps; /* > 0; rounded up to whole periods, and as many periods to warm up as make an eighth */

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "plan/compressed.h"
+#include "plan/key.h"
 
 /* What is filled while rounds are walked. */
 typedef struct walk {
@@ -227,6 +228,13 @@ static tacit_status fill(walk *w) {
     return status;
 }
 
+static double nic_bytes_of(const taciti_scene *scene, const taciti_method *method, const taciti_stretches *stretches) {
+    double wire_bytes = 0;
+    for (size_t i = 0; i < stretches->length_count; i++)
+        wire_bytes += (double)stretches->buckets[i] * (double)method->wire->bound(NULL, stretches->lengths[i]);
+    return taciti_mix_nic_bytes_mean(scene->hosts, method->topology, scene->placement, (size_t)wire_bytes);
+}
+
 /* Room for the seconds of all kinds, and where each meeting finds its own. */
 static tacit_status point(taciti_rounds *r) {
     const size_t table = r->stretches->count * TACITI_SCENARIOS;
@@ -244,8 +252,11 @@ tacit_status taciti_rounds_create(const taciti_scene *scene, const taciti_method
                                   const taciti_stretches *stretches, taciti_rounds *out) {
     size_t meetings, members;
     measure(scene, method->topology, &meetings, &members);
-    taciti_rounds r = {.period = method->topology == NULL ? 1 : method->topology->period, .stretches = stretches};
-    for (size_t c = 0; c < TACITI_SCENARIOS; c++) r.spread[c] = 1;
+    taciti_rounds r = {.period = method->topology == NULL ? 1 : method->topology->period,
+                       .topology = method->topology,
+                       .wire = method->wire,
+                       .table_stretches = stretches->count};
+    taciti_rounds_adopt(&r, method, stretches);
     r.list = taciti_calloc(r.period, sizeof *r.list);
     r.meetings = taciti_calloc(meetings + 1, sizeof *r.meetings);
     r.kind_of = taciti_calloc(2 * (meetings + 1), sizeof *r.kind_of);
@@ -255,11 +266,21 @@ tacit_status taciti_rounds_create(const taciti_scene *scene, const taciti_method
     const bool room = r.list != NULL && r.meetings != NULL && r.kind_of != NULL && r.members != NULL;
     tacit_status status = room ? fill(&w) : TACIT_E_MEMORY;
     if (status == TACIT_OK) status = point(&r);
+    if (status == TACIT_OK && method->topology != NULL) r.nic_bytes = nic_bytes_of(scene, method, stretches);
     if (status == TACIT_OK)
         *out = r;
     else
         taciti_rounds_destroy(&r);
     return status;
+}
+
+void taciti_rounds_adopt(taciti_rounds *rounds, const taciti_method *method, const taciti_stretches *stretches) {
+    const size_t transfers = rounds->kind_count * stretches->length_count;
+    for (size_t i = 0; i < transfers; i++)
+        if (rounds->transfers[i].codec == rounds->wire) rounds->transfers[i].codec = method->wire;
+    rounds->stretches = stretches;
+    rounds->wire = method->wire;
+    for (size_t c = 0; c < TACITI_SCENARIOS; c++) rounds->spread[c] = 1;
 }
 
 void taciti_rounds_destroy(taciti_rounds *rounds) {
@@ -295,6 +316,13 @@ tacit_status taciti_rounds_time(taciti_rounds *rounds, size_t scenario, const ta
     return TACIT_OK;
 }
 
+uint64_t taciti_rounds_key(const taciti_rounds *rounds, uint64_t key) {
+    const size_t seconds = rounds->kind_count * rounds->stretches->count * TACITI_SCENARIOS;
+    key = taciti_plan_key(key, rounds->kind_of, rounds->meeting_count * sizeof *rounds->kind_of);
+    key = taciti_plan_key(key, rounds->transfer_s, seconds * sizeof *rounds->transfer_s);
+    return taciti_plan_key(key, rounds->behind_s, seconds * sizeof *rounds->behind_s);
+}
+
 void taciti_rounds_doubts(const taciti_rounds *rounds, const taciti_links *links, double *error, double *calibrated) {
     const taciti_stretches *s = rounds->stretches;
     double sum = 0, doubtful = 0, known = 0;
@@ -312,17 +340,25 @@ void taciti_rounds_doubts(const taciti_rounds *rounds, const taciti_links *links
     *calibrated = sum > 0 ? known / sum : 0;
 }
 
+static double seconds_of(const taciti_rounds *rounds, const taciti_meeting *meeting, size_t scenario) {
+    double seconds = 0;
+    for (size_t k = 0; k < rounds->stretches->count; k++) seconds += meeting->behind_s[k * TACITI_SCENARIOS + scenario];
+    return seconds;
+}
+
+/* Meetings of a round that follow each other are often of the same kind. */
+static double longest(const taciti_rounds *rounds, const taciti_meetings *meetings, size_t scenario) {
+    double max = 0;
+    for (size_t g = 0; g < meetings->count; g++) {
+        if (g > 0 && meetings->list[g].behind_s == meetings->list[g - 1].behind_s) continue;
+        const double seconds = seconds_of(rounds, &meetings->list[g], scenario);
+        max = seconds > max ? seconds : max;
+    }
+    return max;
+}
+
 double taciti_rounds_transfer_s(const taciti_rounds *rounds, size_t scenario) {
     double sum = 0;
-    for (size_t t = 0; t < rounds->period; t++) {
-        double max = 0;
-        for (size_t g = 0; g < rounds->list[t].count; g++) {
-            double seconds = 0;
-            for (size_t k = 0; k < rounds->stretches->count; k++)
-                seconds += rounds->list[t].list[g].behind_s[k * TACITI_SCENARIOS + scenario];
-            max = seconds > max ? seconds : max;
-        }
-        sum += max;
-    }
+    for (size_t t = 0; t < rounds->period; t++) sum += longest(rounds, &rounds->list[t], scenario);
     return sum / (double)rounds->period;
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "plan/curves.h"
+#include "plan/reuse.h"
 
 /* 4 hosts of 2 ranks, vgg-16 on 1 Gbit/s between hosts. */
 typedef struct stage {
@@ -331,6 +332,68 @@ static void curves_pass_through_the_plan(void **state) {
     free(curves);
 }
 
+/* ---- work -------------------------------------------------------------------------------------------------------- */
+
+typedef struct shape {
+    int hosts, ranks_per_host;
+} shape;
+
+/* Predicts all methods of vgg-16 with jitter, and the curves, and adds up the work. */
+static void plan_shape(shape s, taciti_reuse *reuse) {
+    static int sizes[1000];
+    taciti_hosts hosts;
+    taciti_plan_curves curves;
+    taciti_candidates_destroy(&g.candidates);
+    for (int h = 0; h < s.hosts; h++) sizes[h] = s.ranks_per_host;
+    taciti_cluster cluster = g.cluster;
+    cluster.hosts = s.hosts;
+    cluster.ranks_per_host = sizes;
+    cluster.compute_cv = 0.03;
+    assert_int_equal(taciti_cluster_hosts(&cluster, s.hosts * s.ranks_per_host, &hosts), TACIT_OK);
+    assert_int_equal(taciti_candidates_create(&g.settings, &hosts, NULL, &g.candidates), TACIT_OK);
+    taciti_candidates_add_others(&g.candidates, &cluster, &hosts, -1);
+    const taciti_scene scene = {.profile = &g.profile, .layout = &g.layout, .cluster = &cluster, .hosts = &hosts};
+    const taciti_plan_options options = {.seed = 1, .cv = -1, .reuse = reuse};
+    assert_int_equal(taciti_candidates_predict(&g.candidates, &scene, &options, NULL, NULL), TACIT_OK);
+    assert_int_equal(taciti_plan_curves_compute(&g.settings, &g.candidates, &scene, &options, &curves), TACIT_OK);
+    taciti_hosts_destroy(&hosts);
+}
+
+/* Two seconds for any shape of a thousand ranks: an event is a few nanoseconds, a draw some fifty, and traffic of a
+ * rank and round a few hundred. The longest period, of pairs among an odd number of ranks, has as many rounds as ranks.
+ */
+static void a_thousand_ranks_are_little_work(void **state) {
+    (void)state;
+    static const shape SHAPES[] = {{125, 8}, {333, 3}};
+    for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++) {
+        taciti_reuse reuse = {0};
+        plan_shape(SHAPES[i], &reuse);
+        assert_in_range(reuse.draws.events, 1, 330000000);
+        assert_in_range(reuse.draws.drawn, 1, 2200000);
+        assert_in_range(reuse.arranged, 1, 2600000);
+        taciti_reuse_destroy(&reuse);
+    }
+}
+
+/* What is kept changes no bit of any prediction. */
+static void reuse_changes_nothing(void **state) {
+    (void)state;
+    taciti_reuse reuse = {0};
+    make(NULL);
+    g.options = (taciti_plan_options){.seed = 1, .cv = 0.1, .reuse = &reuse};
+    predict();
+    g.options.reuse = NULL;
+    for (size_t i = 0; i < g.candidates.count; i++) {
+        const taciti_candidate *c = &g.candidates.list[i];
+        taciti_prediction alone;
+        assert_int_equal(taciti_predict(&g.scene, &c->method, &g.options, &alone), TACIT_OK);
+        assert_true(alone.step_s == c->prediction.step_s && alone.compute_s == c->prediction.compute_s);
+        assert_true(alone.low_s == c->prediction.low_s && alone.high_s == c->prediction.high_s);
+        assert_true(alone.nic_bytes == c->prediction.nic_bytes && alone.transfer_s == c->prediction.transfer_s);
+    }
+    taciti_reuse_destroy(&reuse);
+}
+
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_stage, close_stage)
     const struct CMUnitTest tests[] = {
@@ -348,6 +411,8 @@ int main(void) {
         TEST(the_automatic_choice_is_the_shorter_one),
         TEST(only_wanted_topologies_are_made),
         TEST(curves_pass_through_the_plan),
+        TEST(reuse_changes_nothing),
+        TEST(a_thousand_ranks_are_little_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

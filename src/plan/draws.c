@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/draws.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "model/emulated.h"
+
+enum { KEPT_MAX = 1 << 22, STEPS_MIN = 64 };
+
+void taciti_draws_destroy(taciti_draws *draws) {
+    taciti_free(draws->list);
+    *draws = (taciti_draws){0};
+}
+
+/* Draws of another seed, cv or number of ranks replace those that were kept. */
+static void begin(taciti_draws *d, int64_t seed, double cv, int ranks) {
+    if (d->seed == seed && d->cv == cv && d->ranks == ranks) return;
+    taciti_free(d->list);
+    d->list = NULL;
+    d->steps = d->room = 0;
+    d->seed = seed;
+    d->cv = cv;
+    d->ranks = ranks;
+}
+
+/* Whether there is room for one more step. */
+static bool grow(taciti_draws *d) {
+    const size_t ranks = (size_t)d->ranks, room = d->room > 0 ? 2 * d->room : STEPS_MIN;
+    if (d->steps < d->room) return true;
+    double *list = room * ranks > KEPT_MAX ? NULL : taciti_calloc(room * ranks, sizeof *list);
+    if (list == NULL) return false;
+    if (d->steps > 0) memcpy(list, d->list, d->steps * ranks * sizeof *list);
+    taciti_free(d->list);
+    d->list = list;
+    d->room = room;
+    return true;
+}
+
+void taciti_draws_of(taciti_draws *draws, int64_t seed, double cv, int ranks, size_t step, double *out) {
+    const size_t bytes = (size_t)ranks * sizeof *out;
+    if (draws != NULL) begin(draws, seed, cv, ranks);
+    if (draws != NULL && step < draws->steps) {
+        memcpy(out, draws->list + step * (size_t)ranks, bytes);
+        return;
+    }
+    for (int i = 0; i < ranks; i++) out[i] = taciti_compute_deviation(seed, cv, i, (int64_t)step);
+    if (draws == NULL) return;
+    draws->drawn += (size_t)ranks;
+    if (step == draws->steps && grow(draws)) memcpy(draws->list + draws->steps++ * (size_t)ranks, out, bytes);
+}
