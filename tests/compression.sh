@@ -108,7 +108,7 @@ check "scope bucket, warm-up, a denser way back" run 4 scope "${topk[@]}" --comp
   --compress.back 5 --train.steps 8 --train.save_every -1
 check "the factor rises from compress.start" look 'f = [r["factor"] for r in steps("scope")]; assert f[0] == 1 and f[5] == 50 and sorted(f) == f, f'
 check "EF21" run 4 estimate "${topk[@]}" --compress.estimate true --train.steps 6 --train.save_every -1
-check "momentum correction" run 4 momentum "${topk[@]}" --compress.momentum 0.9 --train.steps 6 --train.save_every -1
+check "momentum correction" run 4 momentum "${topk[@]}" --compress.momentum 0.9 --optim.beta1 0 --train.steps 6 --train.save_every -1
 
 # ---- sketches ----------------------------------------------------------------------------------------------------
 sketch=(--compress.codec sketch --compress.sparsity 0.8 --compress.warmup 0)

@@ -92,14 +92,16 @@ typedef struct taciti_codec {
     const taciti_option_table *options; /* NULL: none */
     size_t options_size;                /* of the struct that `options` fills */
     taciti_codec_class aggregation;
-    int rounds;      /* dependent exchanges per bucket; 1 unless the method needs an intermediate result */
-    bool fixed_size; /* every payload has exactly bound() bytes */
-    bool lossless;   /* decode(encode(x)) == x for every finite x, at every setting */
-    bool selects;    /* it has a factor: elements are selected, the others are not sent */
-    bool thresholds; /* it also selects by taciti_codec_setting.threshold */
-    bool sketches;   /* contributions travel as sketches that add up (exchange/sketch_reduce.h): the options are
-                        taciti_sketch_options, payloads lossless for what is selected, and every setting with the
-                        threshold FLT_TRUE_MIN selects all elements that are not 0 */
+    int rounds;       /* dependent exchanges per bucket; 1 unless the method needs an intermediate result */
+    bool fixed_size;  /* every payload has exactly bound() bytes */
+    bool lossless;    /* decode(encode(x)) == x for every finite x, at every setting */
+    bool no_feedback; /* the encoding error may be larger than the array, or the codec keeps a memory of its errors:
+                         error feedback would grow without limit. Others contract: |x - decode(encode(x))| <= |x| */
+    bool selects;     /* it has a factor: elements are selected, the others are not sent */
+    bool thresholds;  /* it also selects by taciti_codec_setting.threshold */
+    bool sketches;    /* contributions travel as sketches that add up (exchange/sketch_reduce.h): the options are
+                         taciti_sketch_options, payloads lossless for what is selected, and every setting with the
+                         threshold FLT_TRUE_MIN selects all elements that are not 0 */
     const taciti_codec_rung *rungs; /* it sends all elements in the format of the last rung up to the setting's factor;
                               ascending, behind the last one with factor 0. NULL: it has no such choice */
     bool number_format;    /* each element becomes one number of fewer bits: the codec can be `exchange.wire` */

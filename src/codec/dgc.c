@@ -75,7 +75,6 @@ const taciti_codec taciti_codec_dgc = {
     .name = "dgc",
     .help = "sends about n / factor elements, those above a threshold that a sample gives",
     .source = "deep gradient compression (arXiv 1712.01887)",
-    .preset = "compress.momentum=0.9",
     .options = &TABLE,
     .options_size = sizeof(dgc_options),
     .aggregation = TACITI_CODEC_GATHER,

@@ -169,6 +169,7 @@ const taciti_codec taciti_codec_loco = {
     .help = "rounds to 4 bits per element, with an error memory of its own that averages over steps",
     .source = "LoCo (arXiv 2407.04480)",
     .preset = "compress.feedback=false",
+    .no_feedback = true,
     .options = &TABLE,
     .options_size = sizeof(loco_options),
     .aggregation = TACITI_CODEC_SUM,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * signsgd: the sign of every element; the sum of several ranks becomes the sign of the majority. signum: the same of a
- * momentum.
+ * signsgd: the sign of every element; the sum of several ranks becomes the sign of the majority. signum: the same of
+ * the momentum of every rank, which is compress.momentum, and for an optimizer that has none of its own.
  *
  * Source: Bernstein et al., "signSGD: Compressed Optimisation for Non-Convex Problems", ICML 2018, arXiv 1802.04434,
  * algorithm 1 (Signum), and "signSGD with Majority Vote", ICLR 2019, arXiv 1810.05291, algorithm 1.
@@ -59,6 +59,7 @@ const taciti_codec taciti_codec_signsgd = {
     .help = "sends signs, and takes the sign of the majority: one bit; the optimizer's rate is the step",
     .source = "signSGD with majority vote (arXiv 1810.05291)",
     .preset = "compress.feedback=false",
+    .no_feedback = true,
     .aggregation = TACITI_CODEC_SUM,
     .rounds = 1,
     .fixed_size = true,
@@ -71,9 +72,10 @@ const taciti_codec taciti_codec_signsgd = {
 
 const taciti_codec taciti_codec_signum = {
     .name = "signum",
-    .help = "signsgd of a momentum, which every rank keeps for itself",
+    .help = "signsgd; of the momentum of every rank with --optim.name sgd --compress.momentum 0.9",
     .source = "Signum (arXiv 1802.04434)",
-    .preset = "compress.feedback=false compress.momentum=0.9",
+    .preset = "compress.feedback=false",
+    .no_feedback = true,
     .aggregation = TACITI_CODEC_SUM,
     .rounds = 1,
     .fixed_size = true,

@@ -72,6 +72,11 @@ static size_t matrices_of(size_t n) {
     return count;
 }
 
+static size_t state_bytes(const taciti_codec *codec, const taciti_codec_call *call, size_t n) {
+    if (codec->linear_state_bytes != NULL) return codec->linear_state_bytes(call, n);
+    return codec->state_bytes != NULL ? codec->state_bytes(call->options, n) : 0;
+}
+
 /* A call of the only rank, before any step. */
 static taciti_codec_call call_for(const taciti_codec *codec, const void *options, size_t n,
                                   taciti_codec_setting setting) {
@@ -84,9 +89,7 @@ static taciti_codec_call call_for(const taciti_codec *codec, const void *options
                               .scratch = g_scratch,
                               .matrices = g_matrices,
                               .n_matrices = matrices_of(n)};
-    const size_t state = codec->state_bytes != NULL          ? codec->state_bytes(options, n)
-                         : codec->linear_state_bytes != NULL ? codec->linear_state_bytes(&call, n)
-                                                             : 0;
+    const size_t state = state_bytes(codec, &call, n);
     assert_true(state <= g_room && codec->bound(options, n) <= g_room);
     assert_true(codec->scratch_bytes == NULL || codec->scratch_bytes(options, n) <= g_room);
     memset(g_state, 0, state);
@@ -254,20 +257,80 @@ static void payloads_are_as_long_as_expected(void **state) {
     for_all(expects_what_it_sends);
 }
 
+/* ---- error feedback ------------------------------------------------------------------------------------------------
+ */
+typedef enum { ZEROS, SPIKE, EQUAL, NORMAL, HEAVY, DENORMAL, HUGE, INPUTS } input;
+
+static double value(input kind, size_t i) {
+    const double u = 2 * taciti_rng_unit(3, i) - 1;
+    switch (kind) {
+    case SPIKE: return i == 3 ? -1e4 : 0;
+    case EQUAL: return 0.1;
+    case NORMAL: return normal(9, i);
+    case HEAVY: return u / (1 - fabs(u) * 0.99999);
+    case DENORMAL: return u * 1e-40;
+    case HUGE: return u * 1e38;
+    case ZEROS:
+    case INPUTS: break;
+    }
+    return 0;
+}
+
+/* The mean over some keys of |x - decoded|^2 / |x|^2 in a step behind one with other numbers; 0 / 0: 0. */
+static double loss_of(const taciti_codec *codec, const void *options, size_t n, input kind) {
+    enum { KEYS = 16 };
+    double lost = 0;
+    for (uint64_t key = 0; key < KEYS; key++) {
+        taciti_codec_call call = call_for(codec, options, n, (taciti_codec_setting){.factor = 10});
+        call.key = key;
+        for (int step = 0; step < 2; step++) {
+            for (size_t i = 0; i < n; i++) g_x[i] = (float)value(step == 0 ? NORMAL : kind, i);
+            call.before = NULL;
+            encode_and_decode(codec, &call, n, NULL);
+            memcpy(g_state, g_next, state_bytes(codec, &call, n));
+        }
+        lost += taciti_kernels_get()->sum_squares(g_error, n) / KEYS;
+    }
+    return lost > 0 ? lost / taciti_kernels_get()->sum_squares(g_x, n) : 0;
+}
+
+/* Error feedback needs errors that are no larger than the array. An infinite one, of fp16, has the step skipped. */
+static void feedback_goes_with_small_errors(const taciti_codec *codec, const void *options) {
+    double worst = 0;
+    for (size_t i = 0; i < 2; i++)
+        for (int kind = 0; kind < INPUTS; kind++) {
+            const double loss = loss_of(codec, options, LENGTHS[i], (input)kind);
+            if (isfinite(loss)) worst = fmax(worst, loss);
+        }
+    if (codec->no_feedback != (worst > 1 + 1e-6)) fail_msg("%s loses up to %g of |x|^2", codec->name, worst);
+}
+
+static void feedback_is_refused_where_it_would_grow(void **state) {
+    (void)state;
+    for_all(feedback_goes_with_small_errors);
+}
+
 /* ---- presets ------------------------------------------------------------------------------------------------------
  */
 /* A short run whose factor does not rise loses more than the codec does: tagc 5 % of the loss of 400 steps, not 3 %. */
-static void presets_leave_the_warm_up(void **state) {
+static void presets_suit_the_default_run(void **state) {
     (void)state;
-    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
-        assert_true((*codec)->preset == NULL || strstr((*codec)->preset, "compress.warmup") == NULL);
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
+        const char *preset = (*codec)->preset != NULL ? (*codec)->preset : "";
+        assert_null(strstr(preset, "compress.warmup"));
+        assert_null(strstr(preset, "momentum=0.")); /* the default optimizer has one */
+        assert_true((*codec)->no_feedback == (strstr(preset, "compress.feedback=false") != NULL));
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tallies_are_those_of_the_payloads), cmocka_unit_test(thresholds_are_counted_about),
-        cmocka_unit_test(bounds_grow_with_the_array),        cmocka_unit_test(payloads_are_as_long_as_expected),
-        cmocka_unit_test(presets_leave_the_warm_up),
+        cmocka_unit_test(tallies_are_those_of_the_payloads),
+        cmocka_unit_test(thresholds_are_counted_about),
+        cmocka_unit_test(bounds_grow_with_the_array),
+        cmocka_unit_test(payloads_are_as_long_as_expected),
+        cmocka_unit_test(feedback_is_refused_where_it_would_grow),
+        cmocka_unit_test(presets_suit_the_default_run),
     };
     return cmocka_run_group_tests(tests, open_arrays, close_arrays);
 }

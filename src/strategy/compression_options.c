@@ -125,10 +125,23 @@ static tacit_status check_sketches(const taciti_compression_setup *setup) {
     return TACIT_OK;
 }
 
+/* Momentum correction takes the place of the optimizer's momentum (arXiv 1712.01887, section 3.2). */
+static tacit_status check_correction(const taciti_compression_setup *setup, const taciti_optim_options *optim) {
+    const bool sgd = optim->name == TACITI_OPTIM_SGD;
+    const double own = sgd ? optim->momentum : optim->beta1;
+    const char *key = sgd ? "momentum" : "beta1";
+    if (setup->codec == NULL || setup->options->momentum == 0 || own == 0) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "compress.momentum %g would be a second momentum beside the optimizer's optim.%s %g: "
+                       "--compress.momentum 0, or --optim.%s 0",
+                       setup->options->momentum, key, own, key);
+}
+
 /* adam's decay is part of the gradient: it would have to be part of the momentum. */
 tacit_status taciti_compression_check_momentum(const taciti_compression_setup *setup,
                                                const taciti_optim_options *optim) {
-    if (setup->options == NULL || setup->options->what != TACITI_SENDS_MOMENTUM) return TACIT_OK;
+    if (setup->options == NULL) return TACIT_OK;
+    if (setup->options->what != TACITI_SENDS_MOMENTUM) return check_correction(setup, optim);
     if (setup->codec == NULL)
         return taciti_fail(TACIT_E_CONFIG, "compress.what momentum: compress.codec is none; give --compress.codec "
                                            "onebit, or leave compress.what out");
@@ -150,6 +163,12 @@ tacit_status taciti_compression_check(const taciti_compression_setup *setup) {
     TACITI_TRY(check_policy(setup));
     if (setup->codec == NULL) return TACIT_OK;
     const taciti_compress_options *o = setup->options;
+    if (setup->codec->no_feedback && (o->feedback || o->estimate))
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.%s true: the residuals of codec %s would grow without limit; --compress.%s false, "
+                           "or a codec whose errors shrink: --compress.codec int4",
+                           o->feedback ? "feedback" : "estimate", name_of(setup),
+                           o->feedback ? "feedback" : "estimate");
     if (o->estimate && (o->decay != 1 || o->momentum != 0))
         return taciti_fail(TACIT_E_CONFIG, "compress.estimate stores no residual that could decay or have momentum: "
                                            "leave out compress.decay and compress.momentum");

@@ -165,7 +165,10 @@ static void what_does_not_fit_is_refused(void **state) {
     refused((taciti_compression_setup){.codec = topk, .options = &o}, "or --compress.momentum 0");
     o.momentum = 0, o.estimate = true;
     refused((taciti_compression_setup){.codec = topk, .options = &o}, "or --compress.estimate false");
-    o.estimate = false;
+    o.residual = TACITI_RESIDUAL_F32, o.feedback = false;
+    refused((taciti_compression_setup){.codec = taciti_codec_find("qsgd"), .options = &o}, "--compress.estimate false");
+    o.estimate = false, o.feedback = true;
+    refused((taciti_compression_setup){.codec = taciti_codec_find("qsgd"), .options = &o}, "--compress.feedback false");
     assert_int_equal(taciti_compression_check(&(taciti_compression_setup){.codec = topk, .options = &o}), TACIT_OK);
 }
 

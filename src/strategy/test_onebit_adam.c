@@ -316,6 +316,10 @@ static void what_has_no_meaning_is_refused(void **state) {
     is_refused(MOMENTUM, sgd, "--optim.name adamw");
     is_refused(MOMENTUM, coupled, "without weight decay");
     is_refused(twice, good, "leave one of them out");
+    taciti_compress_options corrected = {.momentum = 0.9};
+    never.beta1 = 0.9, sgd.momentum = 0.9;
+    is_refused(corrected, never, "--optim.beta1 0");
+    is_refused(corrected, sgd, "--optim.momentum 0");
     coupled.weight_decay = 0;
     assert_int_equal(taciti_compression_check_momentum(&legal, &coupled), TACIT_OK);
     const taciti_compression_setup none = {.options = &MOMENTUM};
