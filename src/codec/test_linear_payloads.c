@@ -16,6 +16,7 @@
 #include "base/rng.h"
 #include "codec/codec.h"
 #include "codec/support.h"
+#include "kernel/kernel.h"
 
 enum { N = 3000, RANKS = 3 };
 static float g_x[N], g_y[N], g_z[N], g_error[N], g_before[4 * N], g_payload[4 * N];
@@ -149,6 +150,23 @@ static void a_matrix_that_is_shorter_than_its_factors_is_sent_whole(void **state
     assert_memory_equal(g_x, g_y, sizeof g_x);
 }
 
+/* Where one direction holds all but a millionth of a matrix, the columns of P are nearly parallel: Gram-Schmidt once
+ * leaves them far from orthogonal, and the product is then no projection, so that it misses what it has seen. */
+static void nearly_parallel_columns_become_orthogonal(void **state) {
+    (void)state;
+    size_t bytes = 0;
+    const taciti_codec *codec = taciti_codec_find("powersgd");
+    for (size_t i = 0; i < N; i++) g_x[i] = 0;
+    for (size_t i = 0; i < MATRIX.rows * MATRIX.columns; i++) {
+        const double left = taciti_rng_unit(5, i / MATRIX.columns), right = taciti_rng_unit(6, i % MATRIX.columns);
+        g_x[MATRIX.at + i] = (float)(left * right + 1e-6 * taciti_rng_unit(7, i));
+    }
+    const taciti_codec_call call = prepare(codec, NULL, NULL);
+    assert_int_equal(codec->encode(&call, g_x, N, g_payload, g_error, &bytes), TACIT_OK);
+    const double lost = taciti_kernels_get()->sum_squares(g_error, N), all = taciti_kernels_get()->sum_squares(g_x, N);
+    assert_true(lost < 1e-11 * all); /* the rest of the matrix has 3e-12 of its squares */
+}
+
 static void words_of_thc_that_no_sum_can_be_are_refused(void **state) {
     (void)state;
     static const float BAD[] = {-1, 0.5f, 0x1p24f, NAN, INFINITY, -0x1p30f};
@@ -242,6 +260,7 @@ int main(void) {
         cmocka_unit_test(a_payload_of_another_size_is_refused),
         cmocka_unit_test(error_and_tally_are_those_of_the_payload),
         cmocka_unit_test(a_matrix_that_is_shorter_than_its_factors_is_sent_whole),
+        cmocka_unit_test(nearly_parallel_columns_become_orthogonal),
         cmocka_unit_test(words_of_thc_that_no_sum_can_be_are_refused),
         cmocka_unit_test(a_support_survives_its_coding),
         cmocka_unit_test(forged_supports_are_refused),

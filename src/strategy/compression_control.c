@@ -25,7 +25,13 @@ static double change_of(const taciti_threshold_seen *seen, double factor, double
 
 /* Between half the threshold and the threshold, the number of elements is taken for a power of the magnitude. With
  * error feedback that overshoots: what stays behind lies just below the last threshold. So the correction is damped as
- * long as it changes direction, and the damping ends when it does not. */
+ * long as it changes direction, and the damping ends when it does not.
+ *
+ * Half the threshold is taken to have 4 (MIN_SLOPE 2) to 2^16 times the elements; fewer, as at factors below 10, would
+ * give a correction that overshoots. A step moves the threshold up to 8 times up or down (MAX_CHANGE, log 8), since
+ * counts say nothing of magnitudes further away. A threshold that swings halves its correction, down to a twentieth;
+ * one that lags has it back within four steps for every halving. How exact it is is decided by the scale of gradients,
+ * which changes by more from step to step (docs/compression.md). */
 void taciti_threshold_correct(taciti_threshold *t, const taciti_threshold_seen *seen, double factor, double next) {
     static const double MIN_SLOPE = 2, MAX_SLOPE = 16, MAX_CHANGE = 2.08, DAMPED = 0.5, FREED = 1.2, MIN_GAIN = 0.05;
     const double before = t->error, slope = log2(fmax(seen->near, 1) / fmax(seen->kept, 1));

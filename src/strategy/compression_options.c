@@ -44,8 +44,10 @@ static const taciti_option OPTIONS[] = {
                   .help = "of a codec that sketches: elements per counter, as its own ratio; 0: as that says"),
     TACITI_OPTION("back", REAL, AT(back), "0", .max = MAX_FACTOR, .when = "back",
                   .help = "the same for the sum on its way back to the ranks; 0: as compress.factor"),
-    TACITI_OPTION("scope", ENUM, AT(scope), "model", .choices = "model|bucket", .when = "threshold whole-model",
-                  .help = "model: one threshold for all parameters; bucket: the factor holds for every bucket"),
+    TACITI_OPTION(
+        "scope", ENUM, AT(scope), "model", .choices = "model|bucket", .when = "threshold whole-model",
+        .help = "model: one threshold for all parameters, so that the share which is sent differs from step to step; "
+                "bucket: the factor holds for every bucket"),
     TACITI_OPTION("warmup", INT, AT(warmup), "-1", .min = -1, .max = 1e12, .unit = "steps", .when = "factor",
                   .help = "the factor rises from compress.start during so many steps; -1: twice optim.warmup and "
                           "at least 200, with a controller 0"),
