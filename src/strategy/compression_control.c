@@ -27,10 +27,11 @@ static double change_of(const taciti_threshold_seen *seen, double factor, double
  * error feedback that overshoots: what stays behind lies just below the last threshold. So the correction is damped as
  * long as it changes direction, and the damping ends when it does not.
  *
- * Limits, none of which steady training reaches: halving a magnitude has 4 to 2^16 times the elements (slope), and a
- * step moves the threshold 8 times up or down (exp(2.08)), since counts say nothing of magnitudes further away. DAMPED
- * and FREED: a threshold that swings halves its correction, and one that lags has it back in four steps. The limits do
- * not decide how exact the threshold is: the scale of gradients changes by more (docs/compression.md). */
+ * Half the threshold is taken to have 4 (MIN_SLOPE 2) to 2^16 times the elements; fewer, as at factors below 10, would
+ * give a correction that overshoots. A step moves the threshold up to 8 times up or down (MAX_CHANGE, log 8), since
+ * counts say nothing of magnitudes further away. A threshold that swings halves its correction, down to a twentieth;
+ * one that lags has it back within four steps for every halving. How exact it is is decided by the scale of gradients,
+ * which changes by more from step to step (docs/compression.md). */
 void taciti_threshold_correct(taciti_threshold *t, const taciti_threshold_seen *seen, double factor, double next) {
     static const double MIN_SLOPE = 2, MAX_SLOPE = 16, MAX_CHANGE = 2.08, DAMPED = 0.5, FREED = 1.2, MIN_GAIN = 0.05;
     const double before = t->error, slope = log2(fmax(seen->near, 1) / fmax(seen->kept, 1));
