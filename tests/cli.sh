@@ -283,10 +283,18 @@ done
 expect 0 "lr: 0.003" "$tacit" train --optim.lr 0.003 --print-config=changed
 [[ $(wc -l < out) == 2 ]] || complain "more than what differs is printed: $(brief "$(cat out)")"
 expect 2 "--print-config=all: --print-config, or --print-config=changed" "$tacit" train --print-config=all
-expect 2 "--json is for --print-config" "$tacit" train --dry-run --json
 
 # options at the ends of their ranges
 expect 3 '--optim.accum: 0 is outside 1..1000000' "$tacit" train --dry-run --optim.accum 0
+is_json "$tacit" train --model.preset nano --dry-run --json
+python3 - << 'END' || complain "the sizes of a dry run do not add up"
+import json
+d = json.load(open("out.json"))
+m = d["memory_bytes"]
+assert d["ranks"] == 1 and d["parameters"] == 34176 and m["limit"] > m["total"] - m["program"], d
+assert m["total"] == sum(m[k] for k in "parameters gradients moments copy16 activations workspace exchange program".split()), m
+END
+expect 2 '--json is for --dry-run' "$tacit" train --json
 expect 3 '--optim.lr: 1001 is outside 0..1000' "$tacit" train --dry-run --optim.lr 1001
 expect 0 '' "$tacit" train --dry-run --model.preset nano --optim.accum 1 --optim.lr 1000
 

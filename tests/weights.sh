@@ -51,7 +51,7 @@ refuse 2 "is a run of tacit already" import from-hf -o other
 refuse 2 "name what to read" import hf
 refuse 2 "name what to read" export from-hf
 refuse 7 "exists already" export from-hf -o from-hf-hf
-refuse 3 "not one of" export from-hf -o other --dtype f16
+refuse 3 "did you mean" export from-hf -o other --dtype f16
 refuse 4 "step_00000005" export from-hf -o other --step 5
 refuse 4 "none: cannot open" import none -o other
 mkdir empty

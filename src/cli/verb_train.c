@@ -15,14 +15,14 @@ const taciti_flag taciti_train_flags[] = {
     {"--resume", NULL, NULL, "go on from the newest valid checkpoint of run.dir, with any number of ranks"},
     {"--resume-from-mean", NULL, NULL,
      "as --resume, but where the replicas of the checkpoint differ all ranks go on from their mean"},
-    {"--dry-run", NULL, NULL, "print sizes and memory per rank, then stop"},
+    {"--dry-run", NULL, NULL, "print sizes and memory per rank, refuse what the run would, then stop"},
     {"--profile", NULL, "FILE",
      "write what forward and backward of this model cost here, for `tacit plan` and compute.emulate"},
     {"--print-config", NULL, "[=changed]",
      "print the resolved configuration as YAML that train reads back, all of it or what differs from the defaults; "
      "then "
      "stop"},
-    {"--json", NULL, NULL, "with --print-config: as JSON"},
+    {"--json", NULL, NULL, "with --print-config or --dry-run: as JSON"},
     {NULL, NULL, NULL, NULL},
 };
 
@@ -57,10 +57,10 @@ static tacit_status check_flags(const taciti_arguments *arguments) {
     const bool json = taciti_arguments_get(arguments, "--json") != NULL, whole = form == NULL || *form == '\0';
     if (!whole && strcmp(form, "changed") != 0)
         return taciti_fail(TACIT_E_USAGE, "--print-config=%s: --print-config, or --print-config=changed", form);
-    if (json && (form == NULL || !whole))
-        return taciti_fail(TACIT_E_USAGE, "--json is for --print-config, the whole configuration");
-    if (taciti_arguments_get(arguments, "--dry-run") == NULL || taciti_arguments_get(arguments, "--profile") == NULL)
-        return TACIT_OK;
+    const bool dry = taciti_arguments_get(arguments, "--dry-run") != NULL;
+    if (json && !(form != NULL ? whole : dry))
+        return taciti_fail(TACIT_E_USAGE, "--json is for --dry-run, and for --print-config, the whole configuration");
+    if (!dry || taciti_arguments_get(arguments, "--profile") == NULL) return TACIT_OK;
     return taciti_fail(TACIT_E_USAGE, "--profile measures steps and --dry-run makes none; leave one of them out");
 }
 
@@ -82,11 +82,18 @@ static tacit_status train_over(taciti_train_settings *settings, const taciti_arg
     if (witness != NULL) taciti_comm_attach(comm, witness);
     taciti_cli_log_init(taciti_comm_rank(comm), false);
     const bool from_mean = taciti_arguments_get(arguments, "--resume-from-mean") != NULL;
+    const bool json = taciti_arguments_get(arguments, "--json") != NULL;
+    struct json_t *sizes = NULL;
     const taciti_train_request request = {.resume = from_mean || taciti_arguments_get(arguments, "--resume") != NULL,
                                           .from_mean = from_mean,
                                           .dry_run = taciti_arguments_get(arguments, "--dry-run") != NULL,
-                                          .profile = taciti_arguments_get(arguments, "--profile")};
-    const tacit_status status = taciti_train(comm, settings, &request);
+                                          .profile = taciti_arguments_get(arguments, "--profile"),
+                                          .sizes = json ? &sizes : NULL};
+    tacit_status status = taciti_train(comm, settings, &request);
+    if (sizes != NULL) {
+        const tacit_status printed = taciti_cli_print_json(sizes);
+        if (status == TACIT_OK) status = printed;
+    }
     taciti_comm_close(comm);
     return status;
 }

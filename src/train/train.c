@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -76,6 +77,21 @@ static void announce_traffic(taciti_trainer *trainer) {
                            (double)rows[i].bytes * 1e-6, rows[i].compressed ? "compressed step" : "step", rows[i].codec,
                            how);
     }
+}
+
+/* What the lines above say, in bytes. */
+static json_t *describe_sizes(const taciti_trainer *trainer) {
+    const taciti_memory_plan *plan = &trainer->memory;
+    const taciti_model_memory *m = &plan->model;
+    return json_pack("{s:i, s:i, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}}", "ranks",
+                     trainer->ranks, "threads", trainer->threads, "parameters", (json_int_t)trainer->layout.parameters,
+                     "train_tokens", (json_int_t)trainer->data_info.train_tokens, "validation_tokens",
+                     (json_int_t)trainer->data_info.validation_tokens, "memory_bytes", "total", (json_int_t)plan->total,
+                     "parameters", (json_int_t)m->parameters, "gradients", (json_int_t)m->gradients, "moments",
+                     (json_int_t)plan->moments, "copy16", (json_int_t)m->copy16, "activations",
+                     (json_int_t)m->activations, "workspace", (json_int_t)m->workspace, "exchange",
+                     (json_int_t)plan->exchange, "program", (json_int_t)plan->process, "limit",
+                     taciti_trainer_mapped_bytes(trainer));
 }
 
 #define EVALUATION_MUCH 0.2
@@ -420,6 +436,7 @@ tacit_status taciti_train(taciti_comm *comm, taciti_train_settings *settings, co
         announce_evaluation(&trainer);
         announce_traffic(&trainer);
         announce_memory(&trainer);
+        if (request->sizes != NULL && trainer.rank == 0) *request->sizes = describe_sizes(&trainer);
         status = taciti_trainer_check_memory(&trainer);
     }
     if (status == TACIT_OK && !request->dry_run) status = taciti_trainer_claim_folder(&trainer);

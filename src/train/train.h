@@ -55,10 +55,11 @@ tacit_status taciti_train_settings_init(taciti_train_settings *settings);
 
 /* Parameters of one call that are not part of the run's configuration. */
 typedef struct taciti_train_request {
-    bool resume;         /* from the newest valid checkpoint of run.dir; without one, log it and start a new run */
-    bool from_mean;      /* if the replicas of the checkpoint differ, all ranks continue from their mean */
-    bool dry_run;        /* print sizes, memory and bytes per step, and return */
-    const char *profile; /* write the measured compute profile to this file; NULL: no */
+    bool resume;           /* from the newest valid checkpoint of run.dir; without one, log it and start a new run */
+    bool from_mean;        /* if the replicas of the checkpoint differ, all ranks continue from their mean */
+    bool dry_run;          /* print sizes, memory and bytes per step, and return */
+    struct json_t **sizes; /* receives sizes and memory as an object on rank 0, owned by the caller; NULL: no */
+    const char *profile;   /* write the measured compute profile to this file; NULL: no */
 } taciti_train_request;
 
 /* Trains. Collective. */
