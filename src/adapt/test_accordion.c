@@ -133,9 +133,34 @@ static void test_registry(void **state) {
     assert_null(taciti_controller_find("none"));
 }
 
+static tacit_status check_of(const char *name, const char *key, const char *value, const char *key2,
+                             const char *value2) {
+    driven d = driven_create(name);
+    driven_set(&d, key, value);
+    if (key2 != NULL) driven_set(&d, key2, value2);
+    const tacit_status status = d.controller->check(d.options);
+    free(d.options);
+    return status;
+}
+
+static void test_contradictions_are_refused(void **state) {
+    (void)state;
+    assert_int_equal(check_of("gravac", "gravac.floor", "500", "gravac.ceiling", "20"), TACIT_E_CONFIG);
+    assert_int_equal(check_of("gravac", "gravac.floor", "1", "gravac.ceiling", "1"), TACIT_E_CONFIG);
+    assert_int_equal(check_of("gravac", "gravac.floor", "20", "gravac.ceiling", "20"), TACIT_OK);
+    assert_int_equal(check_of("accordion", "accordion.low", "100", "accordion.high", "10"), TACIT_E_CONFIG);
+    assert_int_equal(check_of("accordion", "accordion.low", "1", "accordion.high", "1"), TACIT_E_CONFIG);
+    assert_int_equal(check_of("accordion", "accordion.low", "10", "accordion.high", "10"), TACIT_OK);
+    assert_int_equal(check_of("knee", "knee.max", "1", NULL, NULL), TACIT_E_CONFIG);
+    assert_int_equal(check_of("knee", "knee.max", "2", NULL, NULL), TACIT_OK);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_critical_per_bucket), cmocka_unit_test(test_learning_rate_falls),
-        cmocka_unit_test(test_zeros_are_calm), cmocka_unit_test(test_fixed), cmocka_unit_test(test_registry)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_critical_per_bucket),
+                                       cmocka_unit_test(test_learning_rate_falls),
+                                       cmocka_unit_test(test_zeros_are_calm),
+                                       cmocka_unit_test(test_fixed),
+                                       cmocka_unit_test(test_registry),
+                                       cmocka_unit_test(test_contradictions_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

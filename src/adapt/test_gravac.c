@@ -250,12 +250,85 @@ static void test_deterministic_and_resumed(void **state) {
     driven_destroy(&b);
 }
 
+static double level(double factor) { return factor == 10 ? .8 : factor == 20 ? .788 : .7; }
+
+/* Gains that differ by one and a half omega are not the same. */
+static void test_no_promotion(void **state) {
+    (void)state;
+    const char *const settings[] = {"gravac.window", "10", NULL};
+    for (int form = 0; form < 2; form++) {
+        driven d = gravac(FORMS[form], settings);
+        for (int s = 0; s < 12; s++) step(&d, s, level, NULL);
+        double floor = 0;
+        memcpy(&floor, d.state, sizeof floor);
+        assert_true(floor == 10);
+        driven_destroy(&d);
+    }
+}
+
+static double wide(double factor) { return factor == 10 ? 10 : 15.5; }
+
+/* Throughputs that differ by 55 % of the second and 35 % of the best are not the same at an omega of 50 %. */
+static void test_saturation_is_of_the_second(void **state) {
+    (void)state;
+    for (int form = 0; form < 2; form++) assert_true(search(FORMS[form], "0.5", wide, 12) > 40); /* it goes on */
+}
+
+static double steady(double factor) { return 100 + 0 * factor; }
+static double nearly(double factor) { return factor <= 20 ? .998 : .5; }
+
+/* The floor was promoted to 20x; dense was seen, and is as fast. The search ends there, and stays. */
+static void test_it_ends_at_dense(void **state) {
+    (void)state;
+    const char *const settings[] = {"gravac.window", "10", NULL};
+    driven d = gravac("corrected", settings);
+    g_low = .2, g_high = .2;
+    for (int s = 0; s < 9; s++) step(&d, s, two_gains, steady); /* dense, but for the first one */
+    assert_true(d.decision.factor == 1);
+    for (int s = 9; s < 400; s++) step(&d, s, nearly, steady);
+    assert_true(d.decision.factor == 1 && d.decision.trial == 0);
+    assert_non_null(strstr(d.decision.reason, "than dense"));
+    driven_destroy(&d);
+}
+
+/* Dense steps measure floor and candidate in turns. */
+static void test_turns(void **state) {
+    (void)state;
+    driven d = gravac("corrected", NULL);
+    g_low = g_high = .2;
+    int floors = 0, candidates = 0;
+    for (int s = 0; s < 22; s++) {
+        step(&d, s, two_gains, NULL);
+        floors += d.decision.factor == 1 && d.decision.trial == 10;
+        candidates += d.decision.factor == 1 && d.decision.trial == 20;
+    }
+    assert_true(floors >= 10 && candidates >= 10);
+    driven_destroy(&d);
+}
+
+/* A candidate that is the floor has its gain from the start. */
+static void test_the_candidate_is_the_floor(void **state) {
+    (void)state;
+    driven d = gravac("corrected", (const char *const[]){"gravac.ceiling", "10", NULL});
+    assert_true(d.decision.factor == 10 && d.decision.trial == 0);
+    g_low = .9;
+    step(&d, 0, two_gains, NULL);
+    assert_true(d.decision.factor == 10 && d.decision.trial == 0);
+    assert_non_null(strstr(d.decision.reason, "keeps 0.900"));
+    driven_destroy(&d);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_branches),
                                        cmocka_unit_test(test_dense_is_left),
                                        cmocka_unit_test(test_lists_of_candidates),
                                        cmocka_unit_test(test_saturation),
                                        cmocka_unit_test(test_promotion),
+                                       cmocka_unit_test(test_no_promotion),
+                                       cmocka_unit_test(test_saturation_is_of_the_second),
+                                       cmocka_unit_test(test_it_ends_at_dense),
+                                       cmocka_unit_test(test_turns),
+                                       cmocka_unit_test(test_the_candidate_is_the_floor),
                                        cmocka_unit_test(test_plateau),
                                        cmocka_unit_test(test_averages),
                                        cmocka_unit_test(test_two_readings),
