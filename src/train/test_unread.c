@@ -164,7 +164,7 @@ static void what_is_read_has_no_line(void **state) {
         "compress.codec=topk compress.factor=20 compress.start=2 compress.back=4 compress.scope=bucket",
         "compress.codec=topk topk.values=int4 topk.block=64 topk.hadamard=true",
         "compress.codec=int8 compress.factor=1", /* dense steps */
-        "compress.codec=signum compress.momentum=0.8",
+        "compress.codec=signum compress.momentum=0.8 optim.beta1=0",
         "compress.codec=topk adapt.policy=payoff compress.factor=20",
         "compress.codec=topk adapt.policy=knee compress.warmup=20 compress.start=2 knee.max=9",
         "compress.codec=tagc compress.ratio=3 tagc.ring=uint32 compress.sparsity=0.7",
