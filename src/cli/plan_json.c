@@ -100,7 +100,7 @@ static json_t *method_json(const taciti_plan_report *r, const taciti_candidate *
                      taciti_candidate_mixes(r->candidates, c), "configured", c->configured, "seconds", seconds,
                      "link_error", p->link_error, "model_error", p->model_error, "exposed_share",
                      p->step_s > 0 ? p->exposed_s / p->step_s : 0., "nic_bytes_per_step", p->nic_bytes, "bottleneck",
-                     taciti_bottleneck_name(p->bottleneck), "costs_s", causes_json(p), "against_dense_f32",
+                     taciti_bottleneck_name(p->bottleneck), "costs_s", causes_json(p), "against_dense",
                      verdict_json(&c->verdict), "replicas_equal",
                      c->method.order == TACITI_ORDER_DENSE || c->method.order == TACITI_ORDER_PARTS, "parts",
                      parts_json(r, &c->method), "memory_bytes",

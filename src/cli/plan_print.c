@@ -165,7 +165,7 @@ static void print_legend(const taciti_plan_report *r) {
     /* clang-format off */
     printf(
         "\n"
-        "* this configuration. NIC: busiest host, one direction. rank: parameters, gradients, moments and residuals, without\n"
+        "* this configuration. speed-up: against %s, the fastest dense all-reduce. NIC: busiest host, one direction. rank: parameters, gradients, moments and residuals, without\n"
         "activations and buffers; x does not fit a host whose memory_gib is known, and is never recommended. held up by: what a step would lose most without (link:\n"
         "bytes, between hosts or inside). mixes: exact/K: after K mixes all ranks hold the mean, else the share of a\n"
         "disagreement that one mix removes at least. cost: steps are the same in number, not in what they learn:\n"
@@ -174,7 +174,7 @@ static void print_legend(const taciti_plan_report *r) {
         "be recommended: a disagreement needs more than %d mixes to fall to 1/e. What it does to losses: docs/gossip.md\n"
         "c sums or gathers are compressed, C so strongly that it is known to cost accuracy, ? at a speed that the cluster file\n"
         "does not tell: encoding counts as free, and the row is never recommended. auto: where it is faster than dense\n",
-        steps_alone(r->candidates), TACITI_PLAN_MIXES);
+        taciti_candidates_dense(r->candidates)->method.label, steps_alone(r->candidates), TACITI_PLAN_MIXES);
     /* clang-format on */
 }
 

@@ -14,7 +14,7 @@
 #include "base/memory.h"
 #include "cli/plan_print.h"
 
-enum { WIDTH = 980, HEIGHT = 470, TOP = 118, BOTTOM = 410, PANEL = 390, LEFT = 70, RIGHT = 540, LEGEND_COLUMNS = 3 };
+enum { WIDTH = 980, HEIGHT = 490, TOP = 138, BOTTOM = 430, PANEL = 390, LEFT = 70, RIGHT = 540, LEGEND_COLUMNS = 3 };
 static const double MS = 1e3;
 
 /* Colours that people with any colour vision tell apart (Okabe, Ito). */
