@@ -93,21 +93,21 @@ const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candid
     return best;
 }
 
-/* " (aer within 1 % with 3.5 times fewer bytes)": of the same order and wire the one that sends least, if that is far
- * less: the recommended one mixes better. */
+/* " (aer within 1 % with 3.5 times fewer bytes)": of the same order and wire the one that sends the fewest bytes, if
+ * these are far fewer: the recommended one mixes better. */
 static void say_sparser(const taciti_candidates *candidates, const taciti_candidate *gossip, char *out, size_t size) {
     static const double FAR_LESS = 1.5;
-    const taciti_candidate *fastest = fastest_gossip(candidates), *least = gossip;
+    const taciti_candidate *fastest = fastest_gossip(candidates), *sparsest = gossip;
     *out = '\0';
     for (size_t i = 0; i < candidates->count; i++) {
         const taciti_candidate *c = &candidates->list[i];
         if (!is_recommendable(candidates, c) || !ties(c, fastest)) continue;
         if (c->method.wire != gossip->method.wire || c->method.order != gossip->method.order) continue;
-        if (c->prediction.nic_bytes > 0 && c->prediction.nic_bytes < least->prediction.nic_bytes) least = c;
+        if (c->prediction.nic_bytes > 0 && c->prediction.nic_bytes < sparsest->prediction.nic_bytes) sparsest = c;
     }
-    const double times = least == gossip ? 1 : gossip->prediction.nic_bytes / least->prediction.nic_bytes;
+    const double times = sparsest == gossip ? 1 : gossip->prediction.nic_bytes / sparsest->prediction.nic_bytes;
     if (times >= FAR_LESS)
-        (void)snprintf(out, size, " (%s within 1 %% with %.1f times fewer bytes)", least->topology, times);
+        (void)snprintf(out, size, " (%s within 1 %% with %.1f times fewer bytes)", sparsest->topology, times);
 }
 
 const taciti_candidate *taciti_candidates_parts(const taciti_candidates *candidates) {
