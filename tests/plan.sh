@@ -47,7 +47,7 @@ expect 0 "nothing tells how long sketches (tagc) take" "$gpt" --cluster "$ethern
 expect 0 "nothing tells how long sketches (sketch) take" "$gpt" --cluster "$ethernet" --compress.codec sketch
 expect 3 "adds payloads up on all ranks" "$gpt" --cluster "$ethernet" --strategy shard --compress.codec powersgd
 expect 3 "none of which may be left out" "$gpt" --cluster "$ethernet" --strategy shard --compress.gather topk
-expect 0 "does not pay: one rank has nobody" "$gpt" --cluster "$ethernet" -n 1
+expect 0 "all-reduce; one rank has nobody" "$gpt" --cluster "$ethernet" -n 1
 expect 0 "does not pay" "$gpt" --cluster "$ethernet" --hosts 1 --no-jitter --compute.rate 1e12
 expect 0 "cv 0.0 %" "$gpt" --cluster "$ethernet" --no-jitter
 expect 0 "cv 0.0 %" "$gpt" --cluster "$ethernet" --no-jitter --compute.cv 0.1
@@ -90,6 +90,8 @@ damaged() { # damaged CODE TEXT SED [ARGUMENTS]: the example's cluster file, cha
 }
 damaged 3 "compute.cv is 1e+06, expected 0 to 2" 's/"cv": 0.03/"cv": 1e6/'
 damaged 0 "pays: " 's/"cv": 0.03/"cv": 1e6/' --no-jitter
+damaged 0 "no verdict: compute.cv 90 % is that of a busy machine. With it: pays: " 's/"cv": 0.03/"cv": 0.9/'
+grep -q "Without jitter: .* with gossip\|Without jitter: .* would be" out || complain "nothing tells the verdict without jitter"
 damaged 3 "links.host_gbit_per_s is 99999, but links.between.gbit_per_s 24.7" 's/"host_gbit_per_s": 24.7/"host_gbit_per_s": 99999/'
 damaged 3 "links.host_gbit_per_s is 0.000247, but" 's/"host_gbit_per_s": 24.7/"host_gbit_per_s": 0.000247/'
 damaged 3 "links.incast_gbit_per_s is 1e-06, but" 's/"duplex_gbit/"incast_gbit_per_s": 1e-6, "duplex_gbit/'
@@ -106,7 +108,8 @@ expect 3 "forward_s and backward_s are 0 in all layers" "$gpt" --cluster "$ether
 # recommended is what mixes fast enough, against dense at its best
 expect 0 "with gossip aer awc bf16 instead of dense bf16, 8 lanes" "$gpt" --cluster "$examples/clusters/125x8.json"
 grep -q "one-peer-ring awc bf16 .* 1e-05 .* m w" out || complain "nothing says that one-peer-ring mixes slowly"
-expect 0 "instead of dense bf16, 2 lanes" "$gpt" --cluster "$ethernet"
+expect 0 "with gossip complete awc f32 instead of dense bf16, 2 lanes (aer within 1 % with 3.5 times fewer bytes)" "$gpt" --cluster "$ethernet"
+grep -q "speed-up: against dense bf16, 2 lanes, the fastest dense all-reduce" out || complain "nothing names what speed-ups compare with"
 
 # what training refuses, planning refuses with the same sentence
 printf '0,1\n1,0.5\n' > wrong.csv
@@ -174,6 +177,27 @@ fastest = min(plan["methods"], key=lambda m: m["seconds"]["step"])["label"]
 assert fastest in [line["label"] for line in plan["by_rate"]["lines"]], fastest
 assert plan["verdict"]["dense"] in [line["label"] for line in plan["by_rate"]["lines"]]
 PYTHON
+
+# every picture of an example is drawn in full, and no text lies on another
+for cluster in "$examples"/clusters/*.json; do
+    expect 0 "drawn: drawn.svg" "$gpt" --cluster "$cluster" --svg drawn.svg
+    python3 - << 'PYTHON' || complain "the picture of $cluster"
+import re
+picture = open("drawn.svg").read()
+assert "null" not in picture and "nan" not in picture
+lines = re.findall(r'<path class="line" d="[^"]*" stroke="([^"]*)" stroke-width="([^"]*)" stroke-dasharray="([^"]*)"', picture)
+styles = set(lines)
+assert all(all(style) for style in styles) and len(styles) >= len(lines) / 3, lines  # a style in the legend and each panel
+texts = []
+for x, y, anchor, text in re.findall(r'<text x="([0-9.]+)" y="([0-9.]+)" ([^>]*)>([^<]*)<', picture):
+    width = 6.5 * len(text) * (1.4 if "bold" in anchor else 1)  # more than the font takes
+    left = float(x) - (width if '"end"' in anchor else width / 2 if '"middle"' in anchor else 0)
+    texts.append((left, left + width, float(y), text))
+for i, a in enumerate(texts):
+    for b in texts[:i]:
+        assert a[1] <= b[0] or b[1] <= a[0] or abs(a[2] - b[2]) >= 13, (a, b)
+PYTHON
+done
 
 # the arrangement without hosts has one lane, and lines of other libraries go on for other numbers of hosts
 "$tacit" plan "$gpt" --cluster "$ethernet" --exchange.scheme flat --sgp 0 --json > flat.json 2> err || complain "flat: $(cat err)"

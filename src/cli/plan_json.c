@@ -100,7 +100,7 @@ static json_t *method_json(const taciti_plan_report *r, const taciti_candidate *
                      taciti_candidate_mixes(r->candidates, c), "configured", c->configured, "seconds", seconds,
                      "link_error", p->link_error, "model_error", p->model_error, "exposed_share",
                      p->step_s > 0 ? p->exposed_s / p->step_s : 0., "nic_bytes_per_step", p->nic_bytes, "bottleneck",
-                     taciti_bottleneck_name(p->bottleneck), "costs_s", causes_json(p), "against_dense_f32",
+                     taciti_bottleneck_name(p->bottleneck), "costs_s", causes_json(p), "against_dense",
                      verdict_json(&c->verdict), "replicas_equal",
                      c->method.order == TACITI_ORDER_DENSE || c->method.order == TACITI_ORDER_PARTS, "parts",
                      parts_json(r, &c->method), "memory_bytes",
@@ -123,12 +123,13 @@ static json_t *refused_json(const taciti_candidates *candidates) {
 }
 
 static json_t *answer_json(const taciti_plan_report *r) {
-    char text[TACITI_VERDICT_BYTES];
-    const taciti_verdict v = taciti_candidates_verdict(r->candidates, text);
+    char text[TACITI_ANSWER_BYTES];
+    const taciti_verdict v = taciti_plan_answer(r, text);
     const taciti_candidate *dense = taciti_candidates_dense(r->candidates);
     const taciti_candidate *gossip = taciti_candidates_gossip(r->candidates);
     json_t *answer = verdict_json(&v);
     (void)json_object_set_new(answer, "text", json_string(text));
+    (void)json_object_set_new(answer, "without_jitter", r->even == NULL ? json_null() : verdict_json(r->even));
     (void)json_object_set_new(answer, "dense", json_string(dense->method.label));
     (void)json_object_set_new(answer, "gossip", gossip == NULL ? json_null() : json_string(gossip->method.label));
     (void)json_object_set_new(answer, "bottleneck", json_string(taciti_bottleneck_name(dense->prediction.bottleneck)));

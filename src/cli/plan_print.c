@@ -11,7 +11,6 @@
 #define PERCENT 100
 
 enum { MIN_LABEL = 32, GOSSIP_ROWS = 12, COMPRESSED_ROWS = 8, COMPRESSED_PARTS_ROWS = 2 };
-static const double BUSY_CV = 0.3;         /* no accelerator computes so unevenly */
 static const double PERSISTENT_LAG1 = 0.5; /* delays that stay: gossip does not average them away */
 
 /* ---- head -------------------------------------------------------------------------------------------------------- */
@@ -165,7 +164,7 @@ static void print_legend(const taciti_plan_report *r) {
     /* clang-format off */
     printf(
         "\n"
-        "* this configuration. NIC: busiest host, one direction. rank: parameters, gradients, moments and residuals, without\n"
+        "* this configuration. speed-up: against %s, the fastest dense all-reduce. NIC: busiest host, one direction. rank: parameters, gradients, moments and residuals, without\n"
         "activations and buffers; x does not fit a host whose memory_gib is known, and is never recommended. held up by: what a step would lose most without (link:\n"
         "bytes, between hosts or inside). mixes: exact/K: after K mixes all ranks hold the mean, else the share of a\n"
         "disagreement that one mix removes at least. cost: steps are the same in number, not in what they learn:\n"
@@ -174,7 +173,7 @@ static void print_legend(const taciti_plan_report *r) {
         "be recommended: a disagreement needs more than %d mixes to fall to 1/e. What it does to losses: docs/gossip.md\n"
         "c sums or gathers are compressed, C so strongly that it is known to cost accuracy, ? at a speed that the cluster file\n"
         "does not tell: encoding counts as free, and the row is never recommended. auto: where it is faster than dense\n",
-        steps_alone(r->candidates), TACITI_PLAN_MIXES);
+        taciti_candidates_dense(r->candidates)->method.label, steps_alone(r->candidates), TACITI_PLAN_MIXES);
     /* clang-format on */
 }
 
@@ -274,7 +273,7 @@ static void print_notes(const taciti_plan_report *r) {
     if (c->compute_lag1 > PERSISTENT_LAG1)
         printf("note        delays stay (lag1 %.2f): gossip averages fewer of them away than predicted\n",
                c->compute_lag1);
-    if (r->options->cv < 0 && c->compute_cv > BUSY_CV)
+    if (r->options->cv < 0 && c->compute_cv > TACITI_PLAN_BUSY_CV)
         printf("note        compute.cv is %.0f %%: the machine was busy when it was measured; --no-jitter or "
                "--compute.cv 0.03 plan without\n",
                PERCENT * c->compute_cv);
@@ -289,8 +288,24 @@ static void print_notes(const taciti_plan_report *r) {
                i + 1 == r->candidates->refused_count ? " (--all says why)\n" : "");
 }
 
+taciti_verdict taciti_plan_answer(const taciti_plan_report *r, char text[TACITI_ANSWER_BYTES]) {
+    char measured[TACITI_VERDICT_BYTES];
+    taciti_verdict v = taciti_candidates_verdict(r->candidates, measured);
+    if (r->even == NULL) {
+        (void)snprintf(text, TACITI_ANSWER_BYTES, "%s", measured);
+        return v;
+    }
+    v.low = fmin(v.low, r->even->low);
+    v.high = fmax(v.high, r->even->high);
+    v.pays = v.pays && r->even->pays;
+    (void)snprintf(text, TACITI_ANSWER_BYTES,
+                   "no verdict: compute.cv %.0f %% is that of a busy machine. With it: %s. Without jitter: %s",
+                   PERCENT * r->cv, measured, r->even_text);
+    return v;
+}
+
 void taciti_plan_print(const taciti_plan_report *r) {
-    char verdict[TACITI_VERDICT_BYTES];
+    char verdict[TACITI_VERDICT_BYTES], answer[TACITI_ANSWER_BYTES];
     const taciti_candidate *gossip = taciti_candidates_gossip(r->candidates);
     print_head(r);
     print_table(r);
@@ -301,8 +316,8 @@ void taciti_plan_print(const taciti_plan_report *r) {
     if (taciti_candidates_compressed(r->candidates) != NULL)
         print_cause("compressed", taciti_candidates_compressed(r->candidates));
     print_notes(r);
-    (void)taciti_candidates_verdict(r->candidates, verdict);
-    printf("\n%s\n", verdict);
+    (void)taciti_plan_answer(r, answer);
+    printf("\n%s\n", answer);
     (void)taciti_candidates_compression_verdict(r->candidates, verdict);
     if (*verdict != '\0') printf("%s\n", verdict);
 }

@@ -15,11 +15,18 @@ typedef struct taciti_plan_report {
     const taciti_plan_options *options;
     const taciti_candidates *candidates;
     const taciti_plan_curves *curves; /* for SVG and JSON; empty if neither was requested */
-    double cv;                        /* coefficient of variation of compute that was used */
-    bool all;                         /* every method in the table, not just the best */
+    const taciti_verdict *even;       /* the verdict without jitter, where cv is that of a busy machine; else NULL */
+    const char *even_text;
+    double cv; /* coefficient of variation of compute that was used */
+    bool all;  /* every method in the table, not just the best */
 } taciti_plan_report;
 
 void taciti_plan_print(const taciti_plan_report *report);
+
+/* The verdict. That of a busy machine is withheld: it pays if it does with and without jitter, and its range holds
+ * both. */
+enum { TACITI_ANSWER_BYTES = 3 * TACITI_VERDICT_BYTES };
+taciti_verdict taciti_plan_answer(const taciti_plan_report *report, char text[TACITI_ANSWER_BYTES]);
 
 struct json_t;
 /* Returns owned; NULL if out of memory. */

@@ -14,7 +14,7 @@
 #include "base/memory.h"
 #include "cli/plan_print.h"
 
-enum { WIDTH = 980, HEIGHT = 470, TOP = 118, BOTTOM = 410, PANEL = 390, LEFT = 70, RIGHT = 540, LEGEND_COLUMNS = 3 };
+enum { WIDTH = 980, HEIGHT = 490, TOP = 138, BOTTOM = 430, PANEL = 390, LEFT = 70, RIGHT = 540, LEGEND_COLUMNS = 3 };
 static const double MS = 1e3;
 
 /* Colours that people with any colour vision tell apart (Okabe, Ito). */
@@ -224,7 +224,11 @@ static void put_legend(FILE *out, const taciti_plan_curves *curves) {
 static void put_picture(FILE *out, const void *report) {
     const taciti_plan_report *r = report;
     char title[160], verdict[TACITI_VERDICT_BYTES];
-    (void)taciti_candidates_verdict(r->candidates, verdict);
+    if (r->even == NULL)
+        (void)taciti_candidates_verdict(r->candidates, verdict);
+    else
+        (void)snprintf(verdict, sizeof verdict, "no verdict: compute.cv %.0f %% is that of a busy machine",
+                       100 * r->cv);
     (void)snprintf(title, sizeof title, "predicted step of %s, ms", r->scene->profile->name);
     (void)fprintf(out,
                   "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "

@@ -276,6 +276,15 @@ static void show_progress(void *context, size_t done, size_t count) {
         (void)fputs(WIPE, stderr);
 }
 
+static tacit_status predict_without_jitter(taciti_candidates *candidates, const taciti_scene *scene,
+                                           taciti_plan_options options, taciti_verdict *out,
+                                           char text[TACITI_VERDICT_BYTES]) {
+    options.cv = 0;
+    TACITI_TRY(taciti_candidates_predict(candidates, scene, &options, NULL, NULL));
+    *out = taciti_candidates_verdict(candidates, text);
+    return TACIT_OK;
+}
+
 static tacit_status answer(const question *q, taciti_candidates *candidates, taciti_reuse *reuse) {
     const taciti_train_settings *s = &q->settings;
     const taciti_scene scene = {
@@ -294,6 +303,9 @@ static tacit_status answer(const question *q, taciti_candidates *candidates, tac
     const bool even = taciti_arguments_get(&q->arguments, "--no-jitter") != NULL;
     const taciti_plan_options options = {.seed = s->job.compute.seed, .cv = even ? 0 : asked, .reuse = reuse};
     taciti_plan_curves curves = {0};
+    taciti_verdict without_jitter;
+    char without_text[TACITI_VERDICT_BYTES];
+    const bool busy = options.cv < 0 && measured > TACITI_PLAN_BUSY_CV;
     const taciti_plan_report report = {
         .model_path = q->model_path,
         .cluster_path = q->cluster_path,
@@ -302,10 +314,13 @@ static tacit_status answer(const question *q, taciti_candidates *candidates, tac
         .options = &options,
         .candidates = candidates,
         .curves = &curves,
+        .even = busy ? &without_jitter : NULL,
+        .even_text = without_text,
         .cv = options.cv >= 0 ? options.cv : measured,
         .all = taciti_arguments_get(&q->arguments, "--all") != NULL,
     };
     int64_t start_ns = taciti_now_ns();
+    if (busy) TACITI_TRY(predict_without_jitter(candidates, &scene, options, &without_jitter, without_text));
     TACITI_TRY(taciti_candidates_predict(candidates, &scene, &options, show_progress, &start_ns));
     if (q->json || q->svg != NULL)
         TACITI_TRY(taciti_plan_curves_compute(&s->job, candidates, &scene, &options, &curves));

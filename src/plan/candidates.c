@@ -238,10 +238,12 @@ tacit_status taciti_candidates_predict(taciti_candidates *candidates, const taci
     for (size_t i = 0; i < candidates->count; i++) {
         taciti_candidate *c = &candidates->list[i];
         TACITI_TRY(taciti_predict(scene, &c->method, options, &c->prediction));
-        c->verdict = taciti_verdict_of(&candidates->list[0].prediction, &c->prediction);
         c->priced = is_known(scene->cluster, &c->method.compression) && is_known(scene->cluster, &c->method.gather);
         if (progress != NULL) progress(context, i + 1, candidates->count);
     }
+    const taciti_prediction *dense = &taciti_candidates_dense(candidates)->prediction;
+    for (size_t i = 0; i < candidates->count; i++)
+        candidates->list[i].verdict = taciti_verdict_of(dense, &candidates->list[i].prediction);
     return TACIT_OK;
 }
 

@@ -19,7 +19,7 @@ typedef struct taciti_candidate {
     bool theirs;          /* a method of others */
     bool configured;      /* the method that the configuration selects */
     taciti_prediction prediction;
-    taciti_verdict verdict; /* against dense with an f32 wire */
+    taciti_verdict verdict; /* against taciti_candidates_dense() */
     taciti_caution caution; /* what its compression is known to do to accuracy */
     bool priced;            /* false: nothing is known of a codec's speed; encoding counts as free */
 } taciti_candidate;
@@ -60,7 +60,8 @@ void taciti_candidates_destroy(taciti_candidates *candidates); /* {0} is fine */
 void taciti_candidates_add_others(taciti_candidates *candidates, const taciti_cluster *cluster,
                                   const taciti_hosts *hosts, double sgp_s);
 
-/* Predicts all candidates and compares each with the first. Calls `progress`, if not NULL, after each of them. */
+/* Predicts all candidates and compares each with the fastest dense one. Calls `progress`, if not NULL, after each of
+ * them. */
 tacit_status taciti_candidates_predict(taciti_candidates *candidates, const taciti_scene *scene,
                                        const taciti_plan_options *options,
                                        void (*progress)(void *context, size_t done, size_t count), void *context);
@@ -75,7 +76,8 @@ const taciti_plan_topology *taciti_candidate_topology(const taciti_candidates *c
 enum { TACITI_PLAN_MIXES = 50 };
 bool taciti_candidate_mixes(const taciti_candidates *candidates, const taciti_candidate *candidate);
 
-/* Returns the fastest dense candidate of all wires and lanes, of tacit or of another library. */
+/* Returns the fastest dense candidate of all wires and lanes, of tacit or of another library: what every speed-up and
+ * verdict compares with. */
 const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candidates);
 
 /* What to type for a method of order PARTS with strategy shard: "--shard.stage 3 --shard.over host"; but codecs, unless
@@ -88,7 +90,7 @@ int taciti_method_stage(const taciti_method *method);
 const taciti_candidate *taciti_candidates_parts(const taciti_candidates *candidates);
 
 /* Returns the fastest gossip candidate that mixes fast enough, with a mix in every `gossip.every` steps; of those
- * within 1 % of it, the one that mixes best. NULL: there is none. */
+ * within 1 % of it, with links as described and with slow ones, the one that mixes best. NULL: there is none. */
 const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candidates);
 
 /* Returns the fastest compressed candidate of class dense that may be recommended: its codec's speed is known, and its
@@ -96,7 +98,7 @@ const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candid
 const taciti_candidate *taciti_candidates_compressed(const taciti_candidates *candidates);
 
 /* "pays: 1.6x (1.5-1.7) with gossip aer awc f32 instead of dense bf16", "does not pay: keep dense bf16 (...)": the best
- * gossip against the best dense. */
+ * gossip against the best dense. If there is no such gossip, says why. */
 enum { TACITI_VERDICT_BYTES = 512 };
 taciti_verdict taciti_candidates_verdict(const taciti_candidates *candidates, char text[TACITI_VERDICT_BYTES]);
 

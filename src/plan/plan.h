@@ -121,6 +121,9 @@ taciti_plan_layers taciti_plan_layers_of(const taciti_scene *scene);
 /* Coefficient of variation of compute times that is assumed possible where the cluster's is unknown. */
 #define TACITI_PLAN_DOUBTFUL_CV 0.1
 
+/* Above this one the machine was busy when it was measured: no accelerator computes so unevenly. */
+#define TACITI_PLAN_BUSY_CV 0.3
+
 typedef struct taciti_plan_options {
     int64_t seed; /* of the jitter */
     double
