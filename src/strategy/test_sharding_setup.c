@@ -50,6 +50,9 @@ typedef struct trial {
     size_t edges;                 /* bytes of pages that parts and units may touch beyond their ends, in one array */
     taciti_strategy_memory predicted;
     size_t predicted_bytes, n, own, largest;
+    taciti_traffic_class rows[TACITI_TRAFFIC_CLASSES];
+    size_t row_count;
+    uint64_t per_step, nic_per_step;
 } trial;
 
 typedef struct seat {
@@ -151,6 +154,10 @@ static void train(seat *s, const taciti_strategy_context *c) {
         for (size_t k = 0; k < s->t->passes; k++) pass(s, k + 1 == s->t->passes);
         CHECK(s->strategy->finish(s->self, 0.01, &ignored) == TACIT_OK);
     }
+    if (taciti_comm_rank(c->comm) == 0) {
+        s->t->per_step = s->strategy->bytes_per_step(s->self);
+        s->t->nic_per_step = s->strategy->nic_bytes_per_step(s->self);
+    }
     s->strategy->destroy(s->self);
 }
 
@@ -158,6 +165,7 @@ static void note(const seat *s, const taciti_strategy_context *c) {
     trial *t = s->t;
     s->strategy->memory(c, t->passes, &t->predicted);
     CHECK(s->strategy->predict_bytes(c, &t->predicted_bytes) == TACIT_OK);
+    t->row_count = s->strategy->traffic(c, t->rows);
     t->n = s->layout.n;
     t->own = t->predicted.moments / taciti_optim_bytes_per_float(c->optim_options);
     t->edges = 2 * (s->layout.bucket_count + 4) * PAGE;
@@ -257,6 +265,29 @@ static void masters_and_changes_are_predicted(void **state) {
         assert_int_equal(changes.predicted_bytes - values.predicted_bytes, changes.n * sizeof(float));
         assert_true(values.predicted_bytes >= none.predicted_bytes + values.own * sizeof(float));
     }
+}
+
+/* Rows are of one rank; a host's three ranks send alike, up to a line of each part. */
+static void rows_of_traffic_add_up(void **state) {
+    static const int ONE[] = {0, 0, 0, 0, 0, 0}, TWO[] = {0, 0, 0, 1, 1, 1};
+    (void)state;
+    for (int hosts = 1; hosts <= 2; hosts++)
+        for (int stage = 1; stage <= 3; stage++) {
+            uint64_t away = 0, inside = 0;
+            test_hosts(hosts == 1 ? ONE : TWO);
+            const trial t = play(6, (trial){.stage = stage, .passes = 1});
+            test_hosts(NULL);
+            assert_int_equal(t.row_count, 2 * hosts);
+            for (size_t i = 0; i < t.row_count; i++) {
+                const bool leaves = strcmp(t.rows[i].where, "between hosts") == 0;
+                assert_string_equal(t.rows[i].what, i < t.row_count / 2 ? "gradients" : "parameters");
+                assert_string_equal(t.rows[i].codec, "f32");
+                assert_true(t.rows[i].bytes > 0 && !t.rows[i].compressed);
+                *(leaves ? &away : &inside) += t.rows[i].bytes;
+            }
+            assert_int_equal(away + inside, t.per_step);
+            assert_in_range(3 * away, t.nic_per_step - t.nic_per_step / 500, t.nic_per_step + t.nic_per_step / 500);
+        }
 }
 
 /* ---- what is refused --------------------------------------------------------------------------------------------- */
@@ -366,6 +397,7 @@ int main(void) {
         cmocka_unit_test(a_step_holds_what_is_predicted),
         cmocka_unit_test(whole_arrays_are_those_of_the_formulas),
         cmocka_unit_test(masters_and_changes_are_predicted),
+        cmocka_unit_test(rows_of_traffic_add_up),
         cmocka_unit_test(compressions_without_meaning_are_refused),
         cmocka_unit_test(parts_that_hosts_cannot_have_are_refused),
         cmocka_unit_test(exchanges_that_leave_ranks_without_parts_are_refused),
