@@ -121,6 +121,26 @@ f = [x["factor"] for x in steps("knee")]; assert len(f) == 60 and f[0] == 1 and 
 rm -rf "$work"/knee/ckpt/step_00000060
 check "knee resumed, where few dense steps are looked at" run 4 knee "${knee[@]}" --train.steps 60 --resume
 check "and it goes on" look 's = steps("knee"); assert s[-1]["step"] == 60 and s[-1]["loss"] < s[0]["loss"] and math.isfinite(s[-1]["loss"]), s[-1]'
+# A step that is skipped at the end of a period shifts the decision by one step.
+accordion=(--compress.codec topk --adapt.policy accordion --accordion.low 2 --accordion.high 8 --accordion.epoch 5 --accordion.every 1)
+run 3 accordion "${accordion[@]}" --train.steps 16 >/dev/null 2>&1
+run 3 accordion_fault "${accordion[@]}" --train.steps 17 --train.fail_at 9 >/dev/null 2>&1
+check "accordion decides after so many steps that were taken" look '
+at = lambda run: [r["step"] for r in rows(run) if r.get("event") == "compression"]
+a, b = at("accordion"), at("accordion_fault")
+assert a and b and [x for x in a if x > 9][0] + 1 == [x for x in b if x > 9][0], (a, b)'
+for policy in accordion payoff; do
+  flags=(--compress.codec topk --compress.decay 0.5 --adapt.policy $policy)
+  [ $policy = payoff ] || flags=("${accordion[@]}" --compress.decay 0.5)
+  check "$policy with a decay" run 3 $policy"_decay" "${flags[@]}" --train.steps 16 --train.save_early 8
+done
+rm -rf "$work"/accordion_decay/ckpt/step_00000016
+check "accordion resumed with a decay" run 3 accordion_decay "${accordion[@]}" --compress.decay 0.5 --train.steps 16 --resume
+run 3 accordion_whole "${accordion[@]}" --compress.decay 0.5 --train.steps 16 >/dev/null 2>&1
+check "and it is the same, and not the run without a decay" look 'same("accordion_decay", "accordion_whole", 16)
+assert tensors("accordion", 16) != tensors("accordion_whole", 16)'
+expect "with other options accordion begins anew" 0 "accordion begins anew: the checkpoint has other options of it" \
+  run 3 accordion_decay "${accordion[@]}" --accordion.high 9 --compress.decay 0.5 --train.steps 18 --resume
 check "scope bucket, warm-up, a denser way back" run 4 scope "${topk[@]}" --compress.scope bucket --compress.warmup 5 --compress.start 1 \
   --compress.back 5 --train.steps 8 --train.save_every -1
 check "the factor rises from compress.start" look 'f = [r["factor"] for r in steps("scope")]; assert f[0] == 1 and f[5] == 50 and sorted(f) == f, f'
