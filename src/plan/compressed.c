@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "codec/trial.h"
+#include "exchange/linear.h"
 #include "exchange/sketch_bucket.h"
 #include "exchange/store.h"
 #include "plan/sketched.h"
@@ -161,11 +163,31 @@ static taciti_compressed_sum gather(const sum *s, const taciti_allreduce *reduce
         .wire_hops = 1};
 }
 
-/* Every rank encodes its whole array, and the floats of the payload are summed as others are. */
-static taciti_compressed_sum linear(const sum *s, const taciti_codec *wire) {
-    const taciti_plan_compression *c = s->compression;
-    const taciti_codec *codec = c->codec;
-    const double expected = taciti_plan_expected_bytes(c, c->forth, (size_t)s->n, s->hosts * s->lanes);
+/* Payloads of a linear codec depend on the matrices of a bucket: the mean over the buckets of that length. */
+static tacit_status linear_bytes(const taciti_scene *scene, const taciti_plan_compression *c, size_t n, double *out) {
+    const taciti_layout *layout = scene->layout;
+    double bytes = 0, buckets = 0;
+    for (size_t b = 0; layout != NULL && b < layout->bucket_count; b++) {
+        if (layout->buckets[b].n != n || layout->buckets[b].plain) continue;
+        taciti_codec_matrix *matrices = taciti_calloc(layout->tensor_count, sizeof *matrices);
+        if (matrices == NULL) return TACIT_E_MEMORY;
+        const taciti_codec_call call = {.options = c->options,
+                                        .setting = c->forth,
+                                        .ranks = scene->hosts->ranks,
+                                        .matrices = matrices,
+                                        .n_matrices = taciti_linear_matrices(layout, b, matrices)};
+        bytes += taciti_codec_expected_bytes(c->codec, &call, n);
+        buckets++;
+        taciti_free(matrices);
+    }
+    *out = buckets > 0 ? bytes / buckets : taciti_plan_expected_bytes(c, c->forth, n, scene->hosts->ranks);
+    return TACIT_OK;
+}
+
+/* Every rank encodes its whole array, and the floats of the payload are summed as others are. expected: bytes of all
+ * rounds. */
+static taciti_compressed_sum linear(const sum *s, const taciti_codec *wire, double expected) {
+    const taciti_codec *codec = s->compression->codec;
     const size_t floats = (size_t)(expected / sizeof(float) + 0.5), bytes = floats * sizeof(float);
     const bool exact = (codec->exact_rounds >> (codec->rounds - 1) & 1) != 0; /* the last round is the longest */
     return (taciti_compressed_sum){
@@ -237,9 +259,11 @@ tacit_status taciti_compressed_sum_of(const taciti_scene *scene, const taciti_me
     TACITI_TRY(taciti_plan_arrange(scene, method, &arrangement));
     const sum s = sum_of(scene, c, n, &arrangement);
     taciti_arrangement_destroy(&arrangement);
-    if (c->codec->aggregation == TACITI_CODEC_LINEAR)
-        *out = linear(&s, method->wire);
-    else
+    double expected;
+    if (c->codec->aggregation == TACITI_CODEC_LINEAR) {
+        TACITI_TRY(linear_bytes(scene, c, n, &expected));
+        *out = linear(&s, method->wire, expected);
+    } else
         TACITI_TRY(find_sum(scene, method, &s, out));
     if (core_share > 0) out->codec_s /= core_share;
     return TACIT_OK;
