@@ -303,7 +303,7 @@ static void hops_without_rounding_are_as_none(void **state) {
     }
 }
 
-/* tagc's preset leaves compress.warmup alone (settings/test_composition.c), and with a warm-up it starts dense. */
+/* tagc's preset leaves compress.warmup alone (codec/test_registry.c), and with a warm-up it starts dense. */
 static void the_factor_rises_from_one(void **state) {
     (void)state;
     trial t = trial_of(3, 2);
