@@ -15,8 +15,13 @@
     X(SUM, n)                                                                                                          \
     X(SUM, kept)                                                                                                       \
     X(SUM, near)                                                                                                       \
-    X(SUM, bytes) X(SUM, gradient) X(SUM, residual) X(SUM, pending) X(SUM, busy) X(SUM, trial) X(SUM, trial_n)         \
-        X(SUM, trial_kept) X(SUM, trial_near) X(MAXIMUM, threshold) X(MAXIMUM, trial_threshold)
+    X(SUM, bytes)                                                                                                      \
+    X(SUM, gradient)                                                                                                   \
+    X(SUM, residual)                                                                                                   \
+    X(SUM, pending)                                                                                                    \
+    X(SUM, busy)                                                                                                       \
+    X(SUM, trial)                                                                                                      \
+    X(SUM, trial_n) X(SUM, trial_kept) X(SUM, trial_near) X(MAXIMUM, threshold) X(MAXIMUM, trial_threshold)
 #define TACITI_COSTS_FIELDS(X)                                                                                         \
     X(SUM, step_s)                                                                                                     \
     X(MINIMUM, statistics_s)                                                                                           \
