@@ -21,11 +21,19 @@
     X(SUM, pending)                                                                                                    \
     X(SUM, busy)                                                                                                       \
     X(SUM, trial)                                                                                                      \
-    X(SUM, trial_n) X(SUM, trial_kept) X(SUM, trial_near) X(MAXIMUM, threshold) X(MAXIMUM, trial_threshold)
+    X(SUM, trial_n)                                                                                                    \
+    X(SUM, trial_kept)                                                                                                 \
+    X(SUM, trial_near)                                                                                                 \
+    X(MAXIMUM, threshold)                                                                                              \
+    X(MAXIMUM, trial_threshold)
 #define TACITI_COSTS_FIELDS(X)                                                                                         \
     X(SUM, step_s)                                                                                                     \
     X(MINIMUM, statistics_s)                                                                                           \
-    X(MAXIMUM, compute_s) X(MAXIMUM, encode_s) X(MAXIMUM, exposed_s) X(MAXIMUM, busy_s) X(MAXIMUM, bytes)
+    X(MAXIMUM, compute_s)                                                                                              \
+    X(MAXIMUM, encode_s)                                                                                               \
+    X(MAXIMUM, exposed_s)                                                                                              \
+    X(MAXIMUM, busy_s)                                                                                                 \
+    X(MAXIMUM, bytes)
 
 #define TACITI_FIELD(how, name) double name;
 typedef struct taciti_seen {
