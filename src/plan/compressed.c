@@ -163,10 +163,55 @@ static taciti_compressed_sum gather(const sum *s, const taciti_allreduce *reduce
         .wire_hops = 1};
 }
 
-/* Payloads of a linear codec depend on the matrices of a bucket: the mean over the buckets of that length. */
-static tacit_status linear_bytes(const taciti_scene *scene, const taciti_plan_compression *c, size_t n, double *out) {
+taciti_placement taciti_plan_placement(const taciti_scene *scene, const taciti_method *method) {
+    taciti_placement placement = scene->placement;
+    if (method->order == TACITI_ORDER_PARTS) return method->parts.placement(scene->hosts, placement);
+    if (method->lanes > 0) placement.lanes = method->lanes;
+    return placement;
+}
+
+/* What a linear codec sends for a bucket of n floats, in bytes: all rounds together, and of them on a host's link. */
+typedef struct linear_bytes {
+    double payload, link;
+} linear_bytes;
+
+static taciti_length length_of(const taciti_codec *wire, bool exact, size_t floats) {
+    const size_t bytes = floats * sizeof(float);
+    return (taciti_length){.wire_bytes = exact ? bytes : wire->bound(NULL, floats), .f32_bytes = bytes};
+}
+
+static double link_bytes(const taciti_scene *scene, const taciti_method *method, taciti_length length) {
+    const taciti_placement placement = taciti_plan_placement(scene, method);
+    return taciti_allreduce_demand(scene->hosts, NULL, (size_t)scene->hosts->ranks, placement, length.wire_bytes,
+                                   length.f32_bytes)
+        .host_bytes;
+}
+
+static bool is_exact(const taciti_codec *codec, int round) { return (codec->exact_rounds >> round & 1) != 0; }
+
+/* Every round is an all-reduce of its own, and a short one takes another way than a long one (exchange/small.h). */
+static linear_bytes bytes_of_call(const taciti_scene *scene, const taciti_method *method, taciti_codec_call call,
+                                  size_t n) {
+    const taciti_codec *codec = method->compression.codec;
+    linear_bytes out = {.payload = taciti_codec_expected_bytes(codec, &call, n)};
+    double most = 0; /* where a codec skips rounds in turns, the formula of its payloads is the maximum */
+    for (call.round = 0; call.round < codec->rounds; call.round++) {
+        const size_t floats = codec->payload_n(&call, n);
+        most += (double)floats * sizeof(float);
+        if (floats > 0)
+            out.link += link_bytes(scene, method, length_of(method->wire, is_exact(codec, call.round), floats));
+    }
+    if (most > 0) out.link *= out.payload / most;
+    return out;
+}
+
+/* Payloads depend on the matrices of a bucket: the mean over the buckets of that length. */
+static tacit_status linear_bytes_of(const taciti_scene *scene, const taciti_method *method, size_t n,
+                                    linear_bytes *out) {
+    const taciti_plan_compression *c = &method->compression;
     const taciti_layout *layout = scene->layout;
-    double bytes = 0, buckets = 0;
+    linear_bytes total = {.payload = 0};
+    double buckets = 0;
     for (size_t b = 0; layout != NULL && b < layout->bucket_count; b++) {
         if (layout->buckets[b].n != n || layout->buckets[b].plain) continue;
         taciti_codec_matrix *matrices = taciti_calloc(layout->tensor_count, sizeof *matrices);
@@ -176,33 +221,28 @@ static tacit_status linear_bytes(const taciti_scene *scene, const taciti_plan_co
                                         .ranks = scene->hosts->ranks,
                                         .matrices = matrices,
                                         .n_matrices = taciti_linear_matrices(layout, b, matrices)};
-        bytes += taciti_codec_expected_bytes(c->codec, &call, n);
-        buckets++;
+        const linear_bytes one = bytes_of_call(scene, method, call, n);
         taciti_free(matrices);
+        total = (linear_bytes){total.payload + one.payload, total.link + one.link};
+        buckets++;
     }
-    *out = buckets > 0 ? bytes / buckets : taciti_plan_expected_bytes(c, c->forth, n, scene->hosts->ranks);
+    *out = (linear_bytes){taciti_plan_expected_bytes(c, c->forth, n, scene->hosts->ranks), 0};
+    if (buckets > 0) *out = (linear_bytes){total.payload / buckets, total.link / buckets};
     return TACIT_OK;
 }
 
-/* Every rank encodes its whole array, and the floats of the payload are summed as others are. expected: bytes of all
- * rounds. */
-static taciti_compressed_sum linear(const sum *s, const taciti_codec *wire, double expected) {
+/* Every rank encodes its whole array, and the floats of the payload are summed as others are. */
+static taciti_compressed_sum linear(const taciti_scene *scene, const taciti_method *method, const sum *s,
+                                    linear_bytes bytes) {
     const taciti_codec *codec = s->compression->codec;
-    const size_t floats = (size_t)(expected / sizeof(float) + 0.5), bytes = floats * sizeof(float);
-    const bool exact = (codec->exact_rounds >> (codec->rounds - 1) & 1) != 0; /* the last round is the longest */
-    return (taciti_compressed_sum){
-        .length = {.wire_bytes = exact ? bytes : wire->bound(NULL, floats), .f32_bytes = bytes},
-        .codec_s = s->n * (s->forth_rates.encode_s + s->forth_rates.decode_s),
-        .busiest = 1,
-        .fillings = 1,
-        .wire_hops = 2 * codec->rounds};
-}
-
-taciti_placement taciti_plan_placement(const taciti_scene *scene, const taciti_method *method) {
-    taciti_placement placement = scene->placement;
-    if (method->order == TACITI_ORDER_PARTS) return method->parts.placement(scene->hosts, placement);
-    if (method->lanes > 0) placement.lanes = method->lanes;
-    return placement;
+    const bool exact = is_exact(codec, codec->rounds - 1); /* the last round is the longest */
+    const taciti_length length = length_of(method->wire, exact, (size_t)(bytes.payload / sizeof(float) + 0.5));
+    const double link = link_bytes(scene, method, length);
+    return (taciti_compressed_sum){.length = length,
+                                   .codec_s = s->n * (s->forth_rates.encode_s + s->forth_rates.decode_s),
+                                   .busiest = link > 0 && bytes.link > 0 ? bytes.link / link : 1,
+                                   .fillings = 1,
+                                   .wire_hops = 2 * codec->rounds};
 }
 
 tacit_status taciti_plan_arrange(const taciti_scene *scene, const taciti_method *method, taciti_arrangement *out) {
@@ -259,10 +299,10 @@ tacit_status taciti_compressed_sum_of(const taciti_scene *scene, const taciti_me
     TACITI_TRY(taciti_plan_arrange(scene, method, &arrangement));
     const sum s = sum_of(scene, c, n, &arrangement);
     taciti_arrangement_destroy(&arrangement);
-    double expected;
+    linear_bytes bytes;
     if (c->codec->aggregation == TACITI_CODEC_LINEAR) {
-        TACITI_TRY(linear_bytes(scene, c, n, &expected));
-        *out = linear(&s, method->wire, expected);
+        TACITI_TRY(linear_bytes_of(scene, method, n, &bytes));
+        *out = linear(scene, method, &s, bytes);
     } else
         TACITI_TRY(find_sum(scene, method, &s, out));
     if (core_share > 0) out->codec_s /= core_share;

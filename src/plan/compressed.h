@@ -7,7 +7,7 @@
  *
  *   scatter   a lane sends e_f(chunk) to each other host and, as owner, e_b(chunk) of the sum; b: the factor back
  *   gather    a lane sends e_f(share) to each other host; everybody adds all of them
- *   linear    the payload of the whole array, of floats, goes through the dense all-reduce; once per round
+ *   linear    every round's payload of the whole array, of floats, goes through a dense all-reduce of its own
  *   sketches  scatter, and a contribution is that of plan/sketched.h; without a pipeline within a bucket
  *
  *   codec     scatter  n/L encode + n/(LH) (decode + (H-1) add + encode_b) + n/L decode_b
@@ -42,7 +42,7 @@
 typedef struct taciti_compressed_sum {
     taciti_length length; /* of an array whose dense all-reduce would send and add as much */
     double codec_s;       /* encoding and decoding on the communication thread of a lane; 0: unknown */
-    double busiest;       /* bytes of the busiest host's link / those that `length` says */
+    double busiest;       /* bytes of the busiest host's link / those that `length` says; linear: of all rounds */
     size_t fillings;      /* of the pipeline of messages: all but the first are encoded while others travel */
     size_t messages;      /* that a lane sends to other hosts, and receives */
     int wire_hops;        /* messages between hosts that wait for each other */
