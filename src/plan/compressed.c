@@ -194,14 +194,14 @@ static linear_bytes bytes_of_call(const taciti_scene *scene, const taciti_method
                                   size_t n) {
     const taciti_codec *codec = method->compression.codec;
     linear_bytes out = {.payload = taciti_codec_expected_bytes(codec, &call, n)};
-    double most = 0; /* where a codec skips rounds in turns, the formula of its payloads is the maximum */
+    double max = 0; /* where a codec skips rounds in turns, the formula of its payloads is the maximum */
     for (call.round = 0; call.round < codec->rounds; call.round++) {
         const size_t floats = codec->payload_n(&call, n);
-        most += (double)floats * sizeof(float);
+        max += (double)floats * sizeof(float);
         if (floats > 0)
             out.link += link_bytes(scene, method, length_of(method->wire, is_exact(codec, call.round), floats));
     }
-    if (most > 0) out.link *= out.payload / most;
+    if (max > 0) out.link *= out.payload / max;
     return out;
 }
 
