@@ -24,6 +24,14 @@ static void make_layout(size_t n, size_t bucket_bytes, taciti_layout *layout) {
     CHECK(taciti_layout_seal(layout, bucket_bytes) == TACIT_OK);
 }
 
+static bool is_gap(const taciti_layout *layout, size_t element) {
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        const taciti_tensor *tensor = &layout->tensors[t];
+        if (element >= tensor->offset && element - tensor->offset < tensor->n) return false;
+    }
+    return true;
+}
+
 static void step(taciti_comm *comm, const taciti_layout *layout, taciti_exchange *exchange, int number, float *x) {
     for (size_t i = 0; i < layout->n; i++) x[i] = small_integer(g_rank, number, i);
     const uint64_t before = taciti_comm_count(comm).bytes_sent;
@@ -75,7 +83,7 @@ static void feedback_law(taciti_comm *comm, size_t n, int scheme, int route) {
     double *left = taciti_calloc(layout.n, sizeof *left);
     for (int number = 0; number <= STEPS; number++) {
         const bool taken = number != DROPPED, last = number == STEPS;
-        for (size_t i = 0; i < layout.n; i++) x[i] = last ? 0 : small_integer(g_rank, number, i);
+        for (size_t i = 0; i < layout.n; i++) x[i] = last || is_gap(&layout, i) ? 0 : small_integer(g_rank, number, i);
         const taciti_codec_setting threshold = {.threshold = last ? 1e-9 : 5};
         const taciti_exchange_setting setting = {
             .contribution = threshold, .result = threshold, .dense = number == DENSE};
@@ -92,7 +100,8 @@ static void feedback_law(taciti_comm *comm, size_t n, int scheme, int route) {
         CHECK(taciti_exchange_settle(exchange, taken) == TACIT_OK);
         for (size_t i = 0; i < layout.n && taken; i++) {
             left[i] -= (double)x[i];
-            for (int r = 0; r < taciti_comm_size(comm) && !last; r++) left[i] += (double)small_integer(r, number, i);
+            for (int r = 0; r < taciti_comm_size(comm) && !is_gap(&layout, i) && !last; r++)
+                left[i] += (double)small_integer(r, number, i);
         }
     }
     for (size_t i = 0; i < layout.n; i++) CHECK(left[i] == 0);
