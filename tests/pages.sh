@@ -30,7 +30,7 @@ while IFS= read -r command; do
 done < <(commands_of_pages)
 [ "$count" -ge 15 ] || fail "only $count commands were found on the pages"
 
-for page in docs/results/*.md; do check "$page names its commit" grep -qE 'commit `[0-9a-f]{7}' "$page"; done
+for page in docs/results/*.md; do check "$page names its commit" grep -qiE 'commit `[0-9a-f]{7}' "$page"; done
 for file in docs/results/*.commands; do
   check "$file has the command lines of every section" bash -c "! tr '\n' ' ' <'$file' | grep -E 'commands --> *<!-- /'"
 done

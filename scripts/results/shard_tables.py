@@ -63,7 +63,7 @@ def steps(answer, auto, base, rate):
                         rows)
 
 
-def losses(folder, section):
+def losses(folder, section, page):
     found = {}
     for which in LOSSES:
         for seed in range(1, 100):
@@ -81,7 +81,7 @@ def losses(folder, section):
         fewer = statistics.mean(seeds[s][1] / found["plain"][s][1] for s in both)
         rows.append([LOSSES[which], "%.1f" % fewer, ", ".join("%d: %.4f" % (s, seeds[s][0]) for s in both),
                      "-" if which == "plain" else record.percent_interval(above)])
-    return record.table(["traffic", "times fewer bytes", "seed: validation loss", "above uncompressed"], rows)
+    return record.table(["traffic", "times fewer bytes", "seed: validation loss", "above uncompressed"], record.merge_rows(page, section, rows))
 
 
 def planned(folder):
@@ -107,8 +107,8 @@ def main():
         "slow": steps(load("two/slow.json"), None, "shard", 1e9),
         "hosts": steps(load("hosts/steps.json"), load("hosts/auto.json"), "shard shard.gather=bf16", 2e8),
         "plan": plan_table.predictions_table(list(planned(folder)), 2),
-        "loss": losses(folder, "loss"),
-        "short": losses(folder, "short"),
+        "loss": losses(folder, "loss", page),
+        "short": losses(folder, "short", page),
         "loss commit": record.commit_line(folder, "loss", "short"),
     }
     tables.update({"%s commands" % s: record.commands(folder, s) for s in ("base", "two", "hosts", "loss", "short")})
