@@ -177,6 +177,9 @@ check "without a folder" test ! -e "$work/no"
 expect "gathers of strategies that have none" 3 'strategy shard' run 2 no --compress.gather int8
 expect "momentum beside narrow residuals" 3 'compress.residual f32' shard 2 no --compress.codec topk --compress.residual int8 --compress.momentum 0.9
 expect "a controller of the whole gradient" 3 'adapt.policy knee' shard 2 no --compress.codec topk --adapt.policy accordion
+expect "votes on changes of parameters" 3 'compress.gather int8' shard 2 no --shard.stage 1 --compress.gather signsgd
+expect "votes for the owners of parts" 3 'compress.codec efsign' shard 2 no --compress.codec signsgd
+expect "votes on differences of averages" 3 'compress.codec efsign' run 2 no --strategy localsgd --compress.codec signsgd
 expect "values of parameters of which some are left out" 3 'stage 3 gathers values' shard 2 no --compress.gather threshold
 expect "a factor of neither codec" 0 'compress.factor 3: nothing in this run reads it' shard 2 no --shard.stage 2 --compress.codec int4 --compress.factor 3 --dry-run
 expect "a sketch beside gathers in 8 bits" 0 'finished at step 8' shard 2 tagc8 --compress.codec tagc --compress.gather int8

@@ -469,8 +469,9 @@ tacit_status taciti_ckpt_restore_state(const taciti_ckpt_origin *from, const tac
     TACITI_TRY(decide_all(from, state, actions));
     for (size_t i = 0; i < state->count && from->rank == 0; i++)
         if (actions[i] == BEGIN_ANEW)
-            taciti_log(TACITI_LOG_WARN, "%s: %s is of other buckets or of another version: it begins anew", from->path,
-                       state->entries[i].name);
+            taciti_log(TACITI_LOG_WARN,
+                       "%s: %s is of another number of ranks, of other buckets or of another version: it begins anew",
+                       from->path, state->entries[i].name);
     TACITI_TRY(check_refused(from, state, actions, formers));
     TACITI_TRY(restore_taken(from, state, actions));
     TACITI_TRY(restore_added(from, state, actions, formers));

@@ -15,7 +15,9 @@ const taciti_flag taciti_train_flags[] = {
     {"--resume", NULL, NULL, "go on from the newest valid checkpoint of run.dir, with any number of ranks"},
     {"--resume-from-mean", NULL, NULL,
      "as --resume, but where the replicas of the checkpoint differ all ranks go on from their mean"},
-    {"--dry-run", NULL, NULL, "print sizes and memory per rank, refuse what the run would, then stop"},
+    {"--dry-run", NULL, NULL,
+     "print sizes and memory per rank, refuse options that the run would refuse, then stop; run.dir and "
+     "checkpoints are not read"},
     {"--profile", NULL, "FILE",
      "write what forward and backward of this model cost here, for `tacit plan` and compute.emulate"},
     {"--print-config", NULL, "[=changed]",

@@ -16,7 +16,7 @@
  * next round reads that sum in `before`. Only the last round's payload is decoded. Its state is the same on all ranks:
  * the decode of the last round writes it, from the summed payload.
  *
- * A majority vote is a codec of class SUM that decodes to +1 and -1 and encodes the sign of a sum.
+ * A majority vote (`votes`) is a codec of class SUM that decodes to +1 and -1 and encodes the sign of a sum.
  *
  * A value that is not finite always travels: what is decoded is not finite there, or in its block. So every rank skips
  * that step.
@@ -104,6 +104,7 @@ typedef struct taciti_codec {
                          threshold FLT_TRUE_MIN selects all elements that are not 0 */
     const taciti_codec_rung *rungs; /* it sends all elements in the format of the last rung up to the setting's factor;
                               ascending, behind the last one with factor 0. NULL: it has no such choice */
+    bool votes;            /* a sum of payloads becomes the result only when its owner encodes it: a majority vote */
     bool number_format;    /* each element becomes one number of fewer bits: the codec can be `exchange.wire` */
     bool identity;         /* the payload is the array's own bytes: the exchange may send from the array itself */
     bool shared_key;       /* all ranks must get the same key, because they must make the same choices */

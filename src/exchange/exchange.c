@@ -150,7 +150,8 @@ static tacit_status choose_gather(const plan *p, bool *out) {
     const taciti_codec_setting settings[TACITI_PAYLOAD_KINDS] = {encoding->expected, encoding->expected};
     double bytes[2];
     *out = compression->collective == TACITI_ROUTE_GATHER;
-    if (compression->collective != TACITI_ROUTE_AUTO || encoding->codec->sketches) return TACIT_OK;
+    if (compression->collective != TACITI_ROUTE_AUTO || encoding->codec->sketches || encoding->codec->votes)
+        return TACIT_OK;
     for (int gather = 0; gather < 2; gather++) {
         taciti_allreduce reduce;
         taciti_placement placement = taciti_exchange_placement(p->options);
@@ -177,6 +178,10 @@ tacit_status taciti_exchange_check(const taciti_exchange_compression *c) {
         return taciti_fail(TACIT_E_CONFIG,
                            "codec %s sends sketches to the owners of sums: it allows neither estimates nor "
                            "compress.collective gather",
+                           c->encoding.codec->name);
+    if (c->encoding.codec->votes && c->collective == TACITI_ROUTE_GATHER)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "codec %s is a vote that the owner of a sum counts: leave compress.collective gather out",
                            c->encoding.codec->name);
     if (f->stored != TACITI_RESIDUAL_F32 && (!f->errors || f->estimates || f->momentum > 0))
         return taciti_fail(TACIT_E_CONFIG, "only errors are stored in fewer bits than f32: that needs error feedback "

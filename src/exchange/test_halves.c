@@ -459,6 +459,39 @@ static void bytes_that_vary_are_counted_as_they_are(void **state) {
     test_hosts(NULL);
 }
 
+/* ---- votes ------------------------------------------------------------------------------------------------------- */
+static void count_votes(taciti_comm *comm, void *context) {
+    const trial *t = context;
+    bench b;
+    set_up(comm, t, NONE, &b);
+    taciti_exchange_compression compression = {t->encoding, NONE, TACITI_ROUTE_GATHER};
+    taciti_exchange_destroy(b.exchange);
+    CHECK(taciti_exchange_create_encoded(comm, &b.layout, &b.options, &compression, &b.exchange) == TACIT_E_CONFIG);
+    compression.collective = TACITI_ROUTE_AUTO;
+    CHECK(taciti_exchange_create_encoded(comm, &b.layout, &b.options, &compression, &b.exchange) == TACIT_OK);
+    fill(comm, 0, b.x, &b.layout);
+    taciti_exchange_at(b.exchange, 0, &EVERYTHING);
+    run_part(&b, TACITI_HALF_BOTH, b.x);
+    for (size_t i = 0; i < b.layout.n; i++) {
+        int votes = 0;
+        for (int r = 0; r < taciti_comm_size(comm); r++) votes += small_integer(&b.layout, r, 0, i) >= 0 ? 1 : -1;
+        CHECK(test_is_gap(&b.layout, i) || b.x[i] == (votes >= 0 ? 1.0f : -1.0f));
+    }
+    tear_down(&b);
+}
+
+/* The result of a vote is +1 or -1 on any number of ranks, also on two, where other codecs gather payloads. */
+static void a_vote_is_the_majority_of_all_ranks(void **state) {
+    (void)state;
+    const taciti_comm_options options = test_comm_options(true);
+    trial t = {.encoding = {.codec = taciti_codec_find("signsgd")}};
+    test_log_keep();
+    test_hosts(ARRANGEMENTS[0]);
+    for (int size = 2; size <= 7; size++) test_world_run(size, &options, count_votes, &t);
+    test_hosts(NULL);
+    test_log_drop();
+}
+
 /* ---- faults ------------------------------------------------------------------------------------------------------ */
 /* Rank 1 sends these bytes in place of its payloads. */
 typedef struct fault {
@@ -513,6 +546,7 @@ int main(void) {
         cmocka_unit_test(keys_tell_seed_step_rank_bucket_kind_and_element_apart),
         cmocka_unit_test(a_step_under_way_is_not_settled),
         cmocka_unit_test(bytes_that_vary_are_counted_as_they_are),
+        cmocka_unit_test(a_vote_is_the_majority_of_all_ranks),
         cmocka_unit_test(a_bad_payload_names_rank_and_bucket),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

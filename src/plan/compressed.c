@@ -269,7 +269,7 @@ static tacit_status find_sum(const taciti_scene *scene, const taciti_method *met
         status = taciti_plan_describe(scene, method, &encoding, gathers == 1, &reduces[gathers]);
     if (status == TACIT_OK) {
         const taciti_compressed_sum there = scatter(s, &reduces[0]), all = gather(s, &reduces[1]);
-        const bool gathers = c->codec->sketches ? false
+        const bool gathers = c->codec->sketches || c->codec->votes ? false
                              : c->way == TACITI_PLAN_WAY_AUTO
                                  ? s->hosts <= 2 || all.length.wire_bytes < there.length.wire_bytes
                                  : c->way == TACITI_PLAN_WAY_GATHER;

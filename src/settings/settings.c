@@ -271,6 +271,16 @@ static tacit_status check_start(const taciti_settings *settings) {
                        o->start, o->factor);
 }
 
+/* auto chooses by measured time; what keeps every step the same is a codec with a name. */
+static tacit_status check_auto(const taciti_settings *settings) {
+    taciti_place place;
+    if (!is_auto(&settings->compress.codec) || strcmp(settings->adapt.policy.text, "fixed") != 0) return TACIT_OK;
+    if (!taciti_config_find(&settings->config, "adapt.policy", &place) || *place.given != TACITI_GIVEN_TYPED)
+        return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG, "adapt.policy fixed: compress.codec auto chooses by measured time: leave "
+                                       "adapt.policy out, or name a codec, such as --compress.codec int4");
+}
+
 /* Differences between averages are no gradients. */
 static tacit_status check_momentum(const taciti_compress_options *options, const taciti_strategy *strategy) {
     if (options->what == TACITI_SENDS_GRADIENT || strategy->takes_momentum) return TACIT_OK;
@@ -278,6 +288,16 @@ static tacit_status check_momentum(const taciti_compress_options *options, const
                        "compress.what momentum: strategy %s has no momentum of the whole model to send; "
                        "--compress.what gradient, or --strategy dp",
                        strategy->name);
+}
+
+/* Its sums are votes on the direction of a step, and have no scale. */
+static tacit_status check_vote(const taciti_codec *codec, const taciti_strategy *strategy) {
+    if (codec == NULL || !codec->votes || strategy->takes_momentum) return TACIT_OK;
+    return taciti_fail(
+        TACIT_E_CONFIG,
+        "compress.codec %s: ranks vote on the sign of every gradient, which strategy %s does not sum for "
+        "all ranks: --strategy dp, or --compress.codec efsign",
+        codec->name, strategy->name);
 }
 
 static tacit_status check_gathers(const taciti_compression_setup *setup) {
@@ -292,7 +312,9 @@ static tacit_status check_compression(const taciti_settings *settings, const tac
     TACITI_TRY(taciti_compression_check(&setup));
     TACITI_TRY(taciti_compression_check_exchange(&setup));
     TACITI_TRY(taciti_compression_check_momentum(&setup, &settings->optim));
+    TACITI_TRY(check_auto(settings));
     TACITI_TRY(check_momentum(setup.options, strategy));
+    if (strategy->compresses) TACITI_TRY(check_vote(setup.codec, strategy));
     if (setup.gather != NULL && !strategy->parts)
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.gather %s: strategy %s gathers no parameters; leave it out, or --strategy shard",

@@ -113,7 +113,7 @@ static tacit_status check_policy(const taciti_compression_setup *setup) {
     return taciti_fail(TACIT_E_CONFIG,
                        "adapt.policy %s chooses how many elements are sent, and compress.codec %s does not select "
                        "by their number: "
-                       "--adapt.policy payoff or fixed, or a codec that selects: --compress.codec topk",
+                       "leave adapt.policy out, or take a codec that selects: --compress.codec topk",
                        controller->name, name_of(setup));
 }
 

@@ -51,6 +51,11 @@ static tacit_status check_gather(const taciti_shard_options *o, const taciti_com
                            "compress.gather %s: this codec is for sums of gradients; --compress.gather int4, or topk "
                            "with shard.stage 1 or 2",
                            c->gather->name);
+    if (c->gather->no_feedback)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.gather %s: what is lost of a parameter would grow from step to step; "
+                           "--compress.gather int8",
+                           c->gather->name);
     if (o->stage < 3 || c->gather->aggregation == TACITI_CODEC_SUM) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "compress.gather %s: stage 3 gathers values of parameters, none of which may be left out; "
