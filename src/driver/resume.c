@@ -26,7 +26,7 @@ TACITI_PRINTF(2, 3) static void say(const taciti_resume *resume, const char *for
     taciti_log(TACITI_LOG_INFO, "%s", line);
 }
 
-/* Of what is lost. */
+/* Rank 0 warns of lost state, also in a quiet run. */
 TACITI_PRINTF(2, 3) static void warn(const taciti_resume *resume, const char *format, ...) {
     if (resume->ckpt.rank != 0) return;
     char line[TEXT_BYTES];
