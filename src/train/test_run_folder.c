@@ -120,6 +120,24 @@ static void behind_a_link_the_target_makes_room(void **state) {
     assert_true(has(g_other.text, "run"));
 }
 
+/* ---- a limit of memory --------------------------------------------------------------------------------------------
+ */
+
+/* What is mapped already, what is allocated from now on, 24 MiB, and 12 MiB of each thread. */
+static void a_limit_must_allow_what_is_mapped_and_what_comes(void **state) {
+    (void)state;
+    taciti_train_settings settings = {.job.model = {.channels = 41, .layers = 3}};
+    const taciti_trainer trainer = {.settings = &settings,
+                                    .strategy = taciti_strategy_find("dp"),
+                                    .threads = 5,
+                                    .ranks = 3,
+                                    .micro = 1,
+                                    .time = 17,
+                                    .layout = {.n = 1000},
+                                    .memory = {.mapped = 777, .process = 4000, .total = 4000 + 123456}};
+    assert_true(taciti_trainer_mapped_bytes(&trainer) == 777 + 123456 + (24 + 5 * 12) * 1048576.0);
+}
+
 /* ---- before the first step --------------------------------------------------------------------------------------- */
 
 typedef struct trial {
@@ -216,6 +234,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_no_run_stays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_old_run_goes_aside_whole, set_up, tear_down),
+        cmocka_unit_test(a_limit_must_allow_what_is_mapped_and_what_comes),
         cmocka_unit_test_setup_teardown(old_runs_are_named_where_they_lie, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_misspelt_run_is_found, set_up, tear_down),
         cmocka_unit_test_setup_teardown(behind_a_link_the_target_makes_room, set_up, tear_down),
