@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Laws of the C interface, and what becomes of a rank that stops. Usage: library.sh PROGRAM
+# Checks of the C interface, and what becomes of a rank that stops. Usage: library.sh PROGRAM
 set -u
 . "$(dirname "$0")/../../scripts/mpi-environment.sh"
 [ -n "$MPIRUN" ] || exit 77
