@@ -266,6 +266,7 @@ silent "$tacit" plan "$examples/gpt2-124m.yaml" --cluster "$examples/clusters/4x
 for file in "$examples"/*.yaml; do silent "$tacit" train "$file" --dry-run; done
 expect 2 "--factor 10: codec int8 has no factor" "$tacit" bench codecs --codec int8 --factor 10
 expect 2 "--codec was given twice" "$tacit" bench codecs --codec topk --codec int8
+expect 2 "--codec was given, and compress.codec, too" "$tacit" bench codecs --codec topk --compress.codec int8
 expect 0 "int4.block 32: nothing" "$tacit" bench codecs --codec topk --int4.block 32 -n 40000 --rounds 1
 expect 0 "needs --optim.name accum-adamw or accum-adam)" "$tacit" info options
 expect 3 '"topkk" is unknown; did you mean "topk"? legal: none|auto|' "${nano[@]}" --compress.codec topkk
@@ -291,10 +292,11 @@ python3 - << 'END' || complain "the sizes of a dry run do not add up"
 import json
 d = json.load(open("out.json"))
 m = d["memory_bytes"]
+assert all(type(v) is int for v in m.values()), m
 assert d["ranks"] == 1 and d["parameters"] == 34176 and m["limit"] > m["total"] - m["program"], d
 assert m["total"] == sum(m[k] for k in "parameters gradients moments copy16 activations workspace exchange program".split()), m
 END
-expect 2 '--json is for --dry-run' "$tacit" train --json
+expect 2 '--json goes with --dry-run, or with --print-config without =changed' "$tacit" train --json
 expect 3 '--optim.lr: 1001 is outside 0..1000' "$tacit" train --dry-run --optim.lr 1001
 expect 0 '' "$tacit" train --dry-run --model.preset nano --optim.accum 1 --optim.lr 1000
 

@@ -33,6 +33,7 @@ def same(a, b, step=8):
     different = [n for n in a if a[n] != b[n]]
     assert not different, different[:3]
 def near(a, b, tolerance=1e-5):
+    assert steps(a), f"{a} has no steps"
     for x, y in zip(steps(a), steps(b), strict=True):
         assert abs(x["loss"] - y["loss"]) <= tolerance * y["loss"], (x, y)
 $1

@@ -96,6 +96,15 @@ says 0 '3 layers, 1 heads, 41 channels, vocabulary 257, context 17' --train.init
 says 3 'made with --model.channels 41, the run is configured with 42' --train.init base --model.channels 42
 says 3 'made with --model.layers 3, the run is configured with 4' --train.init base --model.preset byte-2m
 says 2 '--run.dir tuned --resume goes on with that run' tuned --resume
+# A run goes on without the weights that it began from; the folder of a tokenizer keeps its two files.
+"$tacit" train "${quiet[@]}" "${shape[@]}" --data.train text --train.steps 1 --run.dir bytes-base > /dev/null 2>&1
+for from in base bytes-base; do
+    "$tacit" train "${quiet[@]}" --train.init $from --data.train text --train.steps 2 --run.dir on-$from > on 2>&1
+    if [ $from = base ]; then rm -r base/ckpt; else rm -r $from; fi
+    "$tacit" train "${quiet[@]}" --train.init $from --data.train text --train.steps 3 --run.dir on-$from --resume > on 2>&1 || { cat on; exit 1; }
+    if grep -qE 'error|warning' on; then cat on; exit 1; fi
+    [ -d on-$from/ckpt/step_00000003 ]
+done
 # A large vocabulary needs its tokenizer; without other weights it is kept, with a warning.
 "$tacit" train "${quiet[@]}" "${shape[@]}" --data.train text --model.vocabulary 5000 --train.steps 1 --run.dir many > /dev/null 2>&1
 "$tacit" export many -o hf-many > /dev/null

@@ -309,9 +309,9 @@ TACIT_API tacit_status tacit_job_save(tacit_job *job, const char *folder, int ke
  * replicas and of the optimizer's state, and what the strategy had under way is forgotten. Settings that have changed
  * are logged with both values, what is lost as a warning.
  *
- * E_DATA: only damaged ones, or another layout. E_CONFIG: the settings need state that the checkpoint lacks - another
- * optimizer (adam and adamw have the same state), localsgd.outer_momentum that was 0 -; the text names them, and
- * the job is as it was. Collective. */
+ * E_DATA: only damaged ones, or another layout. E_CONFIG: the settings need state that the checkpoint lacks: another
+ * optimizer (adam and adamw have the same state), or localsgd.outer_momentum where it was 0. The text names the keys,
+ * and the job is as it was. Collective. */
 TACIT_API tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_blob *blobs, size_t blob_count,
                                       bool *found);
 

@@ -138,7 +138,7 @@ static tacit_status restore_table(taciti_resume *resume, tacit_blob *blobs, size
 
 static tacit_status restore(tacit_job *job, const char *path, const json_t *meta, tacit_blob *blobs, size_t count,
                             saved *out) {
-    static const char ADVICE[] = "load it with the old value and give its parameters to a new job";
+    static const char ADVICE[] = "give its parameters to a new job";
     const int rank = taciti_comm_rank(job->comm->comm), ranks = taciti_comm_size(job->comm->comm);
     taciti_resume resume = {.ckpt = {.path = path, .meta = meta, .rank = rank, .ranks = ranks},
                             .driver = job->driver,

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "ckpt/manifest.h"
 #include "ckpt/test_folder.h"
 #include "tacit/tacit.h"
 
@@ -199,8 +200,7 @@ static void test_blobs(void **state) {
     refused(tacit_job_load(job, "unused", NULL, 0, &found), TACIT_E_USAGE, "between two steps");
 }
 
-/* ---- checkpoints --------------------------------------------------------------------------------------------------
- */
+/* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 
 static tacit_job *open_with(const scene *s, const char *const *settings) {
     tacit_settings *mine = NULL;
@@ -228,6 +228,24 @@ typedef struct switching {
     tacit_status status;
     const char *text; /* of a refusal */
 } switching;
+
+static int g_remarks;
+
+static void count_remark(void *context, tacit_log_level level, const char *line) {
+    (void)context, (void)line;
+    g_remarks += level != TACIT_LOG_ERROR;
+}
+
+/* A refused load says nothing of what it would have done. */
+static void refuse_load(tacit_job *job, const char *folder, tacit_status status, const char *text) {
+    bool found = false;
+    g_remarks = 0;
+    assert_int_equal(tacit_log_to(count_remark, NULL, TACIT_LOG_INFO), TACIT_OK);
+    refused(tacit_job_load(job, folder, NULL, 0, &found), status, text);
+    assert_int_equal(tacit_log_to(NULL, NULL, TACIT_LOG_INFO), TACIT_OK);
+    assert_int_equal(g_remarks, 0);
+    assert_false(found);
+}
 
 /* The comparison is the program's: what needs state that is not there is refused with both values; the rest goes on. */
 static void test_other_settings(void **state) {
@@ -257,7 +275,7 @@ static void test_other_settings(void **state) {
         if (c->status == TACIT_OK)
             assert_int_equal(tacit_job_load(job, folder.text, NULL, 0, &found), TACIT_OK);
         else
-            refused(tacit_job_load(job, folder.text, NULL, 0, &found), c->status, c->text);
+            refuse_load(job, folder.text, c->status, c->text);
         assert_int_equal(tacit_job_counters(job, &counters), TACIT_OK);
         assert_int_equal(counters.steps, c->status == TACIT_OK);
         assert_int_equal(found, c->status == TACIT_OK);
@@ -266,6 +284,35 @@ static void test_other_settings(void **state) {
         assert_int_equal(tacit_job_close(job), TACIT_OK);
         folder_remove(&folder);
     }
+}
+
+/* Replaces a value in the description of the checkpoint of step 1. */
+static void edit_meta(const test_path *folder, const char *from, const char *to) {
+    const test_path step = path_in(folder->text, "step_00000001"), file = path_in(step.text, "manifest.json");
+    taciti_manifest manifest;
+    char *text = NULL;
+    size_t bytes = 0;
+    assert_int_equal(taciti_manifest_read(step.text, &manifest), TACIT_OK);
+    char *at = strstr(manifest.meta_json, from);
+    assert_true(at != NULL && strlen(to) == strlen(from));
+    memcpy(at, to, strlen(to));
+    assert_int_equal(taciti_manifest_format(&manifest, &text, &bytes), TACIT_OK);
+    file_put(file.text, text, bytes);
+    taciti_free(text);
+    taciti_manifest_destroy(&manifest);
+}
+
+/* Checkpoints of sgd once held its momentum under the name of adam's mean. */
+static void test_the_former_name_of_momentum(void **state) {
+    static const char *const ADAMW[] = {"optim.name=adamw", NULL}, *const SGD[] = {"optim.name=sgd", NULL};
+    const test_path folder = folder_create();
+    save_with(*state, ADAMW, folder.text);
+    edit_meta(&folder, "\"adamw\"", "\"sgd\"  ");
+    tacit_job *job = open_with(*state, SGD);
+    refuse_load(job, folder.text, TACIT_E_CONFIG,
+                "saved before the momentum of sgd was renamed; give its parameters to a new job");
+    assert_int_equal(tacit_job_close(job), TACIT_OK);
+    folder_remove(&folder);
 }
 
 enum { LOG_BYTES = 1024 };
@@ -324,6 +371,7 @@ int main(void) {
         TEST(test_a_skipped_step),
         TEST(test_blobs),
         TEST(test_other_settings),
+        TEST(test_the_former_name_of_momentum),
         TEST(test_log),
         TEST(test_what_a_job_does_not_read),
     };

@@ -3,7 +3,6 @@
 #include "base/log.h"
 
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,7 +32,7 @@ void taciti_log_capture(char reason[TACITI_REASON_BYTES]) {
     if (reason != NULL) reason[0] = '\0';
 }
 
-TACITI_PRINTF(2, 0) static void emit(taciti_log_level level, const char *format, va_list args) {
+void taciti_log_list(taciti_log_level level, const char *format, va_list args) {
     if (t_reason != NULL) {
         if (level == TACITI_LOG_ERROR) (void)vsnprintf(t_reason, TACITI_REASON_BYTES, format, args);
         return;
@@ -48,7 +47,7 @@ TACITI_PRINTF(2, 0) static void emit(taciti_log_level level, const char *format,
 void taciti_log(taciti_log_level level, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    emit(level, format, args);
+    taciti_log_list(level, format, args);
     va_end(args);
 }
 

@@ -7,6 +7,7 @@
 #ifndef TACITI_BASE_LOG_H
 #define TACITI_BASE_LOG_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -33,6 +34,7 @@ void taciti_log_set_sink(taciti_log_sink *sink, void *context, taciti_log_level 
 
 /* Logs one line; lines longer than 2047 bytes are truncated. Any thread. */
 void taciti_log(taciti_log_level level, const char *format, ...) TACITI_PRINTF(2, 3);
+void taciti_log_list(taciti_log_level level, const char *format, va_list args) TACITI_PRINTF(2, 0);
 
 /* Logs at level error and returns `status`: `return taciti_fail(TACIT_E_DATA, "%s: ...", path);` Any thread. */
 tacit_status taciti_fail(tacit_status status, const char *format, ...) TACITI_PRINTF(2, 3);

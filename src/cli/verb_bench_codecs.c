@@ -157,12 +157,20 @@ static tacit_status find_isa(const taciti_arguments *arguments, const taciti_cod
     return TACIT_OK;
 }
 
-/* What one codec does not read. */
+static bool is_typed(const taciti_config *config, const char *key) {
+    taciti_place place;
+    return taciti_config_find(config, key, &place) && place.given != NULL && *place.given != TACITI_GIVEN_NOT;
+}
+
+/* Refuses flags that one codec cannot use, and warns of options that it does not read. */
 static tacit_status check_codec(const taciti_arguments *arguments, taciti_settings *settings,
                                 const taciti_codec *codec) {
     const char *factor = taciti_arguments_get(arguments, "--factor");
     if (taciti_arguments_each(arguments, "--codec", 1) != NULL)
         return taciti_fail(TACIT_E_USAGE, "--codec was given twice: one codec, or leave it out for all of them");
+    if (codec != NULL && is_typed(&settings->config, "compress.codec"))
+        return taciti_fail(TACIT_E_USAGE,
+                           "--codec was given, and compress.codec, too: one of them, or neither for all codecs");
     if (codec != NULL && factor != NULL && !taciti_codec_has_factor(codec))
         return taciti_fail(TACIT_E_USAGE, "--factor %s: codec %s has no factor; leave it out, or --codec topk", factor,
                            codec->name);

@@ -61,7 +61,7 @@ static tacit_status check_flags(const taciti_arguments *arguments) {
         return taciti_fail(TACIT_E_USAGE, "--print-config=%s: --print-config, or --print-config=changed", form);
     const bool dry = taciti_arguments_get(arguments, "--dry-run") != NULL;
     if (json && !(form != NULL ? whole : dry))
-        return taciti_fail(TACIT_E_USAGE, "--json is for --dry-run, and for --print-config, the whole configuration");
+        return taciti_fail(TACIT_E_USAGE, "--json goes with --dry-run, or with --print-config without =changed");
     if (!dry || taciti_arguments_get(arguments, "--profile") == NULL) return TACIT_OK;
     return taciti_fail(TACIT_E_USAGE, "--profile measures steps and --dry-run makes none; leave one of them out");
 }

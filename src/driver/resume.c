@@ -18,23 +18,19 @@ static bool speaks(const taciti_resume *resume) { return resume->ckpt.rank == 0 
 
 TACITI_PRINTF(2, 3) static void say(const taciti_resume *resume, const char *format, ...) {
     if (!speaks(resume)) return;
-    char line[TEXT_BYTES];
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(line, sizeof line, format, args);
+    taciti_log_list(TACITI_LOG_INFO, format, args);
     va_end(args);
-    taciti_log(TACITI_LOG_INFO, "%s", line);
 }
 
-/* Of what is lost. */
+/* Rank 0 warns of lost state, also in a quiet run. */
 TACITI_PRINTF(2, 3) static void warn(const taciti_resume *resume, const char *format, ...) {
     if (resume->ckpt.rank != 0) return;
-    char line[TEXT_BYTES];
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(line, sizeof line, format, args);
+    taciti_log_list(TACITI_LOG_WARN, format, args);
     va_end(args);
-    taciti_log(TACITI_LOG_WARN, "%s", line);
 }
 
 /* ---- which values are taken -------------------------------------------------------------------------------------- */
@@ -112,6 +108,21 @@ static void say_origin(const taciti_resume *resume, bool own_model) {
 
 /* ---- what a changed configuration means -------------------------------------------------------------------------- */
 
+/* Earlier versions saved the momentum of sgd as the mean of adam. */
+static tacit_status check_renamed(const taciti_resume *resume, const taciti_state_entry *lacking) {
+    const json_t *name = json_object_get(json_object_get(resume->ckpt.meta, "config"), "optim.name");
+    taciti_state former = {.entries = {*lacking}, .count = 1};
+    const taciti_state_entry *absent = NULL;
+    if (strcmp(lacking->name, "optim.momentum") != 0 || !json_is_string(name) ||
+        strcmp(json_string_value(name), "sgd") != 0)
+        return TACIT_OK;
+    former.entries[0].name = "optim.m";
+    TACITI_TRY(taciti_ckpt_find_lacking(&resume->ckpt, &former, &absent));
+    if (absent != NULL) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG, "%s: saved before the momentum of sgd was renamed; %s", resume->ckpt.path,
+                       resume->optim_advice);
+}
+
 /* Where an entry is missing because keys of its section have changed, they are named. The same on every rank. */
 static tacit_status check_lacking(const taciti_resume *resume, const taciti_state *state) {
     const taciti_state_entry *lacking = NULL;
@@ -119,6 +130,7 @@ static tacit_status check_lacking(const taciti_resume *resume, const taciti_stat
     TACITI_TRY(taciti_ckpt_find_lacking(&resume->ckpt, state, &lacking));
     const char *name = lacking == NULL ? NULL : strchr(lacking->name, '.');
     if (name == NULL) return TACIT_OK;
+    TACITI_TRY(check_renamed(resume, lacking));
     const bool optim = strncmp(lacking->name, "optim.", strlen("optim.")) == 0;
     (void)snprintf(section, sizeof section, "%s.", optim ? "optim" : resume->strategy->name);
     taciti_changes_text(&resume->changes, section, changes, sizeof changes);
@@ -170,10 +182,10 @@ static tacit_status resume_updates(taciti_resume *resume, const taciti_state *st
 
 tacit_status taciti_resume_restore(taciti_resume *resume, const taciti_state *state, taciti_beginning *out) {
     const bool own_model = taciti_state_find(state, "model")->owner == TACITI_STATE_OWN;
+    TACITI_TRY(check_lacking(resume, state));
     TACITI_TRY(say_residuals(resume, state));
     say_origin(resume, own_model);
     if (speaks(resume)) taciti_changes_say(&resume->changes);
-    TACITI_TRY(check_lacking(resume, state));
     TACITI_TRY(taciti_ckpt_restore_state(&resume->ckpt, state));
     out->restored = resume->ckpt.resumption == TACITI_RESUME_EXACTLY;
     out->equal = !out->restored || !own_model;

@@ -323,7 +323,7 @@ static void draw(const taciti_recursion *r, bool even, size_t step, double *out)
     }
 }
 
-/* Leaves the least and the greatest of them in the first two. */
+/* Leaves the minimum and the maximum of them in the first two. */
 static void keep_extremes(double *factor, int ranks) {
     double min = factor[0], max = factor[0];
     for (int i = 1; i < ranks; i++) {

@@ -143,11 +143,17 @@ static tacit_status time_links(model *m, size_t scenario, const taciti_links *li
 /* All that a simulation depends on; equal keys mean equal results. */
 static uint64_t key_of(const model *m) {
     const taciti_recursion *r = &m->recursion;
-    const uint64_t counts[] = {(uint64_t)r->order, r->overlap,
-                               (uint64_t)r->every, (uint64_t)r->delay,
-                               r->buckets,         (uint64_t)r->ranks,
-                               r->period,          r->steps,
-                               (uint64_t)r->seed,  (uint64_t)(uintptr_t)m->method.topology};
+    const uint64_t counts[] = {(uint64_t)r->order,
+                               r->overlap,
+                               (uint64_t)r->every,
+                               (uint64_t)r->delay,
+                               r->buckets,
+                               (uint64_t)r->ranks,
+                               r->period,
+                               r->steps,
+                               r->scenarios,
+                               (uint64_t)r->seed,
+                               (uint64_t)(uintptr_t)m->method.topology};
     const double seconds[] = {r->compute_s, r->cv};
     uint64_t key = taciti_plan_key(0, counts, sizeof counts);
     key = taciti_plan_key(key, seconds, sizeof seconds);

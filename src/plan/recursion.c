@@ -150,7 +150,7 @@ static bool is_one_bucket(const state *s, const taciti_meeting *meeting, size_t 
     return memcmp(own, behind, s->scenarios * sizeof *own) == 0;
 }
 
-/* Of a taker and its neighbours. */
+/* When the bucket of a taker and its neighbours has arrived. */
 static moment meet(const state *s, const taciti_meeting *meeting, size_t k) {
     moment at = {{0}}, idle = {{0}};
     if (is_one_bucket(s, meeting, k)) {

@@ -19,7 +19,8 @@ void taciti_reuse_destroy(taciti_reuse *reuse) {
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
 
 static bool has_rounds_of(const taciti_rounds *r, const taciti_method *method, const taciti_stretches *s) {
-    if (r->topology == NULL || r->topology != method->topology || r->table_stretches != s->count) return false;
+    if (r->topology == NULL || r->topology != method->topology || r->stretches_key != taciti_stretches_key(s))
+        return false;
     for (size_t i = 0; i < s->length_count; i++)
         if (r->wire->bound(NULL, s->lengths[i]) != method->wire->bound(NULL, s->lengths[i])) return false;
     return true;

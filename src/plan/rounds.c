@@ -255,7 +255,7 @@ tacit_status taciti_rounds_create(const taciti_scene *scene, const taciti_method
     taciti_rounds r = {.period = method->topology == NULL ? 1 : method->topology->period,
                        .topology = method->topology,
                        .wire = method->wire,
-                       .table_stretches = stretches->count};
+                       .stretches_key = taciti_stretches_key(stretches)};
     taciti_rounds_adopt(&r, method, stretches);
     r.list = taciti_calloc(r.period, sizeof *r.list);
     r.meetings = taciti_calloc(meetings + 1, sizeof *r.meetings);
@@ -278,6 +278,8 @@ void taciti_rounds_adopt(taciti_rounds *rounds, const taciti_method *method, con
     const size_t transfers = rounds->kind_count * stretches->length_count;
     for (size_t i = 0; i < transfers; i++)
         if (rounds->transfers[i].codec == rounds->wire) rounds->transfers[i].codec = method->wire;
+    const size_t seconds = rounds->kind_count * stretches->count * TACITI_SCENARIOS;
+    for (size_t i = 0; i < seconds; i++) rounds->transfer_s[i] = rounds->behind_s[i] = 0;
     rounds->stretches = stretches;
     rounds->wire = method->wire;
     for (size_t c = 0; c < TACITI_SCENARIOS; c++) rounds->spread[c] = 1;

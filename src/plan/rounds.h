@@ -14,7 +14,7 @@ typedef struct taciti_rounds {
     const taciti_stretches *stretches; /* borrows */
     const taciti_topology *topology;   /* NULL: all ranks meet; borrowed, as the next */
     const taciti_codec *wire;
-    size_t table_stretches; /* of the tables below */
+    uint64_t stretches_key; /* of those that the tables below were made of */
     double nic_bytes;       /* with a topology: of the busiest host's link per step, mean over a period */
     taciti_meetings *list;  /* [period]; owned, as all below */
     size_t period;
@@ -31,8 +31,8 @@ typedef struct taciti_rounds {
 /* Borrows scene, method and stretches. Returns owned; all transfer times are 0. */
 tacit_status taciti_rounds_create(const taciti_scene *scene, const taciti_method *method,
                                   const taciti_stretches *stretches, taciti_rounds *out);
-/* Makes the rounds those of another method with the same topology and a wire of the same length, and of equal
- * stretches, without times. Borrows the stretches. */
+/* Makes the rounds those of another method with the same topology and a wire of the same length, and of stretches with
+ * the same key; all transfer times become 0. Borrows the stretches. */
 void taciti_rounds_adopt(taciti_rounds *rounds, const taciti_method *method, const taciti_stretches *stretches);
 
 void taciti_rounds_destroy(taciti_rounds *rounds); /* {0} is fine */

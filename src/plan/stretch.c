@@ -2,6 +2,7 @@
 #include "plan/stretch.h"
 
 #include "base/memory.h"
+#include "plan/key.h"
 
 static void append(taciti_stretches *s, size_t first, size_t last) {
     s->list[s->count++] = (taciti_stretch){.first = first, .last = last};
@@ -64,6 +65,13 @@ void taciti_stretches_destroy(taciti_stretches *stretches) {
     taciti_free(stretches->lengths);
     taciti_free(stretches->plain);
     *stretches = (taciti_stretches){0};
+}
+
+uint64_t taciti_stretches_key(const taciti_stretches *stretches) {
+    const size_t lengths = stretches->length_count;
+    uint64_t key = taciti_plan_key(stretches->count, stretches->lengths, lengths * sizeof *stretches->lengths);
+    key = taciti_plan_key(key, stretches->buckets, lengths * sizeof *stretches->buckets);
+    return taciti_plan_key(key, stretches->plain, lengths * sizeof *stretches->plain);
 }
 
 void taciti_stretches_fill(const taciti_stretches *stretches, const double *of_length, double *own, double *behind) {

@@ -440,6 +440,32 @@ static void reuse_changes_nothing(void **state) {
     taciti_reuse_destroy(&reuse);
 }
 
+/* Rounds of a topology are kept for stretches of the same lengths, and come without the times of another method. */
+static void rounds_are_kept_for_equal_lengths(void **state) {
+    (void)state;
+    taciti_reuse reuse = {0};
+    taciti_stretches here, there;
+    taciti_rounds *rounds = NULL;
+    make(NULL);
+    size_t i = 0;
+    while (g.candidates.list[i].method.topology == NULL) i++;
+    const taciti_method *method = &g.candidates.list[i].method;
+    assert_int_equal(taciti_stretches_create(&g.layout, TACITI_STRETCHES_SINGLE, false, &here), TACIT_OK);
+    assert_int_equal(taciti_stretches_create(&g.layout, TACITI_STRETCHES_SINGLE, false, &there), TACIT_OK);
+    assert_int_equal(taciti_reuse_rounds(&reuse, &g.scene, method, &here, &rounds), TACIT_OK);
+    rounds->transfer_s[0] = rounds->behind_s[0] = 3;
+    const size_t arranged = reuse.arranged;
+    assert_int_equal(taciti_reuse_rounds(&reuse, &g.scene, method, &there, &rounds), TACIT_OK);
+    assert_int_equal(reuse.arranged, arranged);
+    assert_true(rounds->transfer_s[0] == 0 && rounds->behind_s[0] == 0);
+    there.lengths[0]--;
+    assert_int_equal(taciti_reuse_rounds(&reuse, &g.scene, method, &there, &rounds), TACIT_OK);
+    assert_int_equal(reuse.arranged, 2 * arranged);
+    taciti_reuse_destroy(&reuse);
+    taciti_stretches_destroy(&here);
+    taciti_stretches_destroy(&there);
+}
+
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_stage, close_stage)
     const struct CMUnitTest tests[] = {
@@ -460,6 +486,7 @@ int main(void) {
         TEST(only_wanted_topologies_are_made),
         TEST(curves_pass_through_the_plan),
         TEST(reuse_changes_nothing),
+        TEST(rounds_are_kept_for_equal_lengths),
         TEST(a_thousand_ranks_are_little_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,56 +21,56 @@
 
 enum { MAX_RANKS = 8, N = 600000 };
 
-typedef struct law {
+typedef struct setup {
     taciti_exchange_compression compression;
     taciti_layout layout;
     taciti_exchange_options options;
     uint64_t sent[MAX_RANKS]; /* to other hosts */
     int per_host, steps;      /* the last step counts */
     bool independent;         /* ranks have large elements at different places */
-} law;
+} setup;
 
 static void exchange_once(taciti_comm *comm, void *context) {
-    law *l = context;
+    setup *s = context;
     const int rank = taciti_comm_rank(comm);
     taciti_exchange *exchange = NULL;
     float *x = taciti_calloc(N, sizeof *x);
     CHECK(x != NULL);
-    CHECK(taciti_exchange_create_encoded(comm, &l->layout, &l->options, &l->compression, &exchange) == TACIT_OK);
-    const taciti_exchange_setting setting = {.contribution = l->compression.encoding.expected,
-                                             .result = l->compression.encoding.expected};
-    for (int step = 0; step < l->steps; step++) {
-        taciti_gradient_like((uint64_t)rank + 1, x, l->layout.n);
-        for (size_t i = 0; i < l->layout.n && l->independent; i++)
+    CHECK(taciti_exchange_create_encoded(comm, &s->layout, &s->options, &s->compression, &exchange) == TACIT_OK);
+    const taciti_exchange_setting setting = {.contribution = s->compression.encoding.expected,
+                                             .result = s->compression.encoding.expected};
+    for (int step = 0; step < s->steps; step++) {
+        taciti_gradient_like((uint64_t)rank + 1, x, s->layout.n);
+        for (size_t i = 0; i < s->layout.n && s->independent; i++)
             x[i] = (float)taciti_synthetic_normal((uint64_t)rank, i);
         taciti_exchange_at(exchange, step, &setting);
         const uint64_t before = test_bytes_to_other_hosts(comm);
         CHECK(taciti_exchange_run(exchange, x) == TACIT_OK);
-        l->sent[rank] = test_bytes_to_other_hosts(comm) - before;
+        s->sent[rank] = test_bytes_to_other_hosts(comm) - before;
         CHECK(taciti_exchange_settle(exchange, true) == TACIT_OK);
     }
     taciti_exchange_destroy(exchange);
     taciti_free(x);
 }
 
-static double busiest_host(const law *l, int ranks) {
+static double busiest_host(const setup *s, int ranks) {
     uint64_t most = 0;
-    for (int first = 0; first < ranks; first += l->per_host) {
+    for (int first = 0; first < ranks; first += s->per_host) {
         uint64_t bytes = 0;
-        for (int r = first; r < first + l->per_host; r++) bytes += l->sent[r];
+        for (int r = first; r < first + s->per_host; r++) bytes += s->sent[r];
         most = bytes > most ? bytes : most;
     }
     return (double)most;
 }
 
 /* Bytes of the plan for the same ranks. */
-static double planned(const law *l, int ranks, int route) {
+static double planned(const setup *s, int ranks, int route) {
     int host_of[MAX_RANKS];
-    for (int r = 0; r < ranks; r++) host_of[r] = r / l->per_host;
-    const taciti_hosts hosts = {.ranks = ranks, .count = ranks / l->per_host, .host_of = host_of};
+    for (int r = 0; r < ranks; r++) host_of[r] = r / s->per_host;
+    const taciti_hosts hosts = {.ranks = ranks, .count = ranks / s->per_host, .host_of = host_of};
     const taciti_cluster cluster = taciti_cluster_unknown();
-    const taciti_scene scene = {.cluster = &cluster, .hosts = &hosts, .layout = &l->layout};
-    const taciti_encoding *encoding = &l->compression.encoding;
+    const taciti_scene scene = {.cluster = &cluster, .hosts = &hosts, .layout = &s->layout};
+    const taciti_encoding *encoding = &s->compression.encoding;
     const taciti_method method = {.wire = taciti_codec_find("f32"),
                                   .compression = {.codec = encoding->codec,
                                                   .options = encoding->options,
@@ -78,7 +78,7 @@ static double planned(const law *l, int ranks, int route) {
                                                   .way = (taciti_plan_way)route}};
     taciti_compressed_sum sum;
     assert_int_equal(
-        taciti_compressed_sum_of(&scene, &method, l->layout.bucket_count > 0 ? l->layout.buckets[0].n : N, &sum),
+        taciti_compressed_sum_of(&scene, &method, s->layout.bucket_count > 0 ? s->layout.buckets[0].n : N, &sum),
         TACIT_OK);
     taciti_demand demand = taciti_allreduce_demand(&hosts, NULL, (size_t)ranks, scene.placement, sum.length.wire_bytes,
                                                    sum.length.f32_bytes);
@@ -88,26 +88,26 @@ static double planned(const law *l, int ranks, int route) {
 
 static void compare_with(const taciti_codec *codec, const void *options, int steps, double factor, int ranks,
                          int per_host, int route) {
-    static law l;
+    static setup s;
     const size_t sizes[] = {N};
     taciti_comm_options comm = test_comm_options(true);
     comm.segment_bytes = 256 << 10;
-    l = (law){.compression = {.encoding = {.codec = codec, .options = options, .expected = {.factor = factor}},
-                              .feedback = {.errors = true},
-                              .collective = route},
-              .options = {.bucket_bytes = 1 << 30, .overlap = true},
-              .per_host = per_host,
-              .steps = steps,
-              .independent = codec->sketches};
-    test_layout(sizes, 1, 1 << 30, &l.layout);
+    s = (setup){.compression = {.encoding = {.codec = codec, .options = options, .expected = {.factor = factor}},
+                                .feedback = {.errors = true},
+                                .collective = route},
+                .options = {.bucket_bytes = 1 << 30, .overlap = true},
+                .per_host = per_host,
+                .steps = steps,
+                .independent = codec->sketches};
+    test_layout(sizes, 1, 1 << 30, &s.layout);
     test_ranks_per_host(per_host);
-    test_world_run(ranks, &comm, exchange_once, &l);
+    test_world_run(ranks, &comm, exchange_once, &s);
     test_ranks_per_host(0);
-    const double sent = busiest_host(&l, ranks), plan = planned(&l, ranks, route);
+    const double sent = busiest_host(&s, ranks), plan = planned(&s, ranks, route);
     if (!(fabs(sent - plan) <= 0.03 * sent))
         fail_msg("%s factor %g, %d ranks, %d per host, route %d: sent %.0f, planned %.0f", codec->name, factor, ranks,
                  per_host, route, sent, plan);
-    taciti_layout_destroy(&l.layout);
+    taciti_layout_destroy(&s.layout);
 }
 
 static void compare(const taciti_codec *codec, double factor, int ranks, int per_host, int route) {
@@ -152,29 +152,29 @@ static void planned_bytes_of_layers_are_those_of_an_exchange(void **state) {
             void *options = NULL;
             if ((*codec)->sketches || (*codec)->rungs != NULL) continue; /* the union that sizes a sketch is learnt */
             assert_int_equal(taciti_codec_defaults(*codec, &options), TACIT_OK);
-            static law l;
+            static setup s;
             taciti_comm_options comm = test_comm_options(true);
             comm.segment_bytes = 256 << 10;
-            l = (law){.compression = {.encoding = {.codec = *codec, .options = options, .expected = {.factor = 10}},
-                                      .feedback = {.errors = !(*codec)->lossless}},
-                      .options = {.bucket_bytes = 1 << 30, .overlap = true},
-                      .per_host = 1,
-                      .steps = 3};
-            assert_int_equal(taciti_layout_create(4, &l.layout), TACIT_OK);
+            s = (setup){.compression = {.encoding = {.codec = *codec, .options = options, .expected = {.factor = 10}},
+                                        .feedback = {.errors = !(*codec)->lossless}},
+                        .options = {.bucket_bytes = 1 << 30, .overlap = true},
+                        .per_host = 1,
+                        .steps = 3};
+            assert_int_equal(taciti_layout_create(4, &s.layout), TACIT_OK);
             for (size_t t = 0; t < 4; t++) {
                 const char name[] = {(char)('a' + t), 0};
                 const size_t shape[] = {300 + 7 * t, WIDTHS[t]};
-                assert_int_equal(taciti_layout_append(&l.layout, name, t < 3 ? 2 : 1, t < 3 ? shape : &WIDTHS[t], true),
+                assert_int_equal(taciti_layout_append(&s.layout, name, t < 3 ? 2 : 1, t < 3 ? shape : &WIDTHS[t], true),
                                  TACIT_OK);
             }
-            assert_int_equal(taciti_layout_seal(&l.layout, 1 << 30), TACIT_OK);
+            assert_int_equal(taciti_layout_seal(&s.layout, 1 << 30), TACIT_OK);
             test_ranks_per_host(1);
-            test_world_run(RANKS[i], &comm, exchange_once, &l);
+            test_world_run(RANKS[i], &comm, exchange_once, &s);
             test_ranks_per_host(0);
-            const double sent = busiest_host(&l, RANKS[i]), plan = planned(&l, RANKS[i], TACITI_PLAN_WAY_AUTO);
+            const double sent = busiest_host(&s, RANKS[i]), plan = planned(&s, RANKS[i], TACITI_PLAN_WAY_AUTO);
             if (!(fabs(sent - plan) <= 0.1 * sent) && !depends_on_data(*codec))
                 fail_msg("%s, %d ranks: sent %.0f, planned %.0f", (*codec)->name, RANKS[i], sent, plan);
-            taciti_layout_destroy(&l.layout);
+            taciti_layout_destroy(&s.layout);
             taciti_free(options);
         }
 }
@@ -225,10 +225,10 @@ static void payloads_shrink_with_the_factor(void **state) {
     (void)state;
     assert_int_equal(taciti_codec_defaults(codec, &options), TACIT_OK);
     for (double factor = 2; factor < 2000; factor *= 3) {
-        const law l = {
+        const setup s = {
             .compression = {.encoding = {.codec = codec, .options = options, .expected = {.factor = factor}}},
             .per_host = 1};
-        const double bytes = planned(&l, 4, TACITI_PLAN_WAY_SCATTER);
+        const double bytes = planned(&s, 4, TACITI_PLAN_WAY_SCATTER);
         assert_true(bytes < last && bytes < 1.5 * N * sizeof(float));
         last = bytes;
     }

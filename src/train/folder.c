@@ -138,6 +138,12 @@ static tacit_status move_entries(const char *folder, const char *aside) {
     return status;
 }
 
+static size_t length_without_digits(const char *text) {
+    size_t length = strlen(text);
+    while (length > 0 && text[length - 1] >= '0' && text[length - 1] <= '9') length--;
+    return length;
+}
+
 tacit_status taciti_set_old_run_aside(const char *folder) {
     char aside[PATH_BYTES], many[PATH_BYTES] = "";
     int number = 0;
@@ -147,29 +153,28 @@ tacit_status taciti_set_old_run_aside(const char *folder) {
     if (moved != TACIT_OK) (void)rmdir(aside); /* unless something is in it */
     TACITI_TRY(moved);
     if (number >= MANY_OLD_RUNS)
-        (void)snprintf(many, sizeof many, "; %d old runs lie there, to remove them: rm -r %s.old*", number, folder);
+        (void)snprintf(many, sizeof many, "; %d old runs lie there, to remove them: rm -r %.*s*", number,
+                       (int)length_without_digits(aside), aside);
     taciti_log(TACITI_LOG_WARN, "%s held an earlier run: it is now %s (to go on with a run, use --resume)%s", folder,
                aside, many);
     return TACIT_OK;
 }
 
-/* ---- a run that is not there ---------------------------------------------------------------------------------------
- */
+/* ---- a run that is not there ------------------------------------------------------------------------------------- */
 
-/* The parent of `folder`, and its name there. */
-static const char *split_path(const char *folder, char parent[PATH_BYTES]) {
-    const char *slash = strrchr(folder, '/');
-    if (slash == NULL) {
-        (void)snprintf(parent, PATH_BYTES, ".");
-        return folder;
-    }
-    (void)snprintf(parent, PATH_BYTES, "%.*s/", (int)(slash - folder), folder);
-    return slash + 1;
+/* The parent of `folder`, and its name there without trailing slashes. */
+static void split_path(const char *folder, char parent[PATH_BYTES], char name[PATH_BYTES]) {
+    size_t end = strlen(folder);
+    while (end > 0 && folder[end - 1] == '/') end--;
+    size_t begin = end;
+    while (begin > 0 && folder[begin - 1] != '/') begin--;
+    (void)snprintf(parent, PATH_BYTES, "%.*s", begin > 0 ? (int)begin : 1, begin > 0 ? folder : ".");
+    (void)snprintf(name, PATH_BYTES, "%.*s", (int)(end - begin), folder + begin);
 }
 
 void taciti_find_similar_run(const char *folder, char *out, size_t out_bytes) {
-    char parent[PATH_BYTES], path[PATH_BYTES];
-    const char *name = split_path(folder, parent);
+    char parent[PATH_BYTES], name[PATH_BYTES], path[PATH_BYTES];
+    split_path(folder, parent, name);
     taciti_nearest nearest = {0};
     DIR *entries = opendir(parent);
     for (const struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;)

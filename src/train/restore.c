@@ -158,14 +158,25 @@ static tacit_status set_tokenizer(const taciti_config *config, const json_t *met
     return TACIT_OK;
 }
 
-tacit_status taciti_trainer_take_shape(const taciti_trainer *trainer) {
+/* Opens the newest checkpoint of run.dir, in silence: the resume that follows reports damage, once for all ranks. */
+static bool open_own_run(const taciti_trainer *trainer, taciti_run_info *info) {
+    char reason[TACITI_REASON_BYTES];
+    taciti_log_capture(reason);
+    const tacit_status status = taciti_run_open(trainer->settings->run.dir.text, info);
+    taciti_log_capture(NULL);
+    if (status != TACIT_OK) return false;
+    if (info->step < 0) taciti_run_close(info); /* weights of another program */
+    return info->step >= 0;
+}
+
+tacit_status taciti_trainer_take_shape(const taciti_trainer *trainer, bool resume) {
     const char *from = trainer->settings->train.init.text;
     taciti_settings *job = &trainer->settings->job;
     taciti_run_info info;
     if (from[0] == '\0') return TACIT_OK;
-    TACITI_TRY(taciti_run_open(from, &info));
+    if (!resume || !open_own_run(trainer, &info)) TACITI_TRY(taciti_run_open(from, &info));
     tacit_status status = set_shape(job, &info.model);
-    if (status == TACIT_OK) status = match_shape(job, from, &info.model);
+    if (status == TACIT_OK) status = match_shape(job, info.path, &info.model);
     if (status == TACIT_OK) status = set_tokenizer(&job->config, info.meta);
     taciti_run_close(&info);
     return status;

@@ -50,6 +50,38 @@ static void what_is_no_run_stays(void **state) {
     assert_false(file_exists(aside));
 }
 
+/* By a link or with a slash behind it, the folders that lie there are named. */
+static void old_runs_are_named_where_they_lie(void **state) {
+    (void)state;
+    const test_path run = path_in(g_folder.text, "run7"), link = path_in(g_other.text, "link");
+    const test_path olds = path_in(g_folder.text, "run7.old*"), slash = path_in(run.text, "");
+    const char *const paths[] = {run.text, slash.text, link.text, slash.text};
+    char advice[sizeof olds.text + 32];
+    (void)snprintf(advice, sizeof advice, "to remove them: rm -r %s", olds.text);
+    assert_int_equal(mkdir(run.text, 0777), 0);
+    assert_int_equal(symlink(run.text, link.text), 0);
+    test_log_keep();
+    for (int i = 0; i < 4; i++) {
+        put(run.text, "metrics.jsonl");
+        assert_int_equal(taciti_set_old_run_aside(paths[i]), TACIT_OK);
+        assert_int_equal(test_log_count(advice), i < 2 ? 0 : i - 1);
+    }
+    test_log_drop();
+}
+
+static void a_misspelt_run_is_found(void **state) {
+    (void)state;
+    static const char *const NAMES[] = {"lossi", "lossi/", "lossi//"};
+    const test_path run = path_in(g_folder.text, "lossy");
+    assert_int_equal(mkdir(run.text, 0777), 0);
+    assert_int_equal(mkdir(path_in(run.text, "ckpt").text, 0777), 0);
+    for (size_t i = 0; i < 3; i++) {
+        char hint[128] = "";
+        taciti_find_similar_run(path_in(g_folder.text, NAMES[i]).text, hint, sizeof hint);
+        assert_non_null(strstr(hint, "\"lossy\""));
+    }
+}
+
 static void an_old_run_goes_aside_whole(void **state) {
     (void)state;
     const test_path run = path_in(g_folder.text, "run");
@@ -86,6 +118,24 @@ static void behind_a_link_the_target_makes_room(void **state) {
     assert_true(has(path_in(g_folder.text, "target.old1").text, "metrics.jsonl"));
     assert_false(has(g_other.text, "run.old1"));
     assert_true(has(g_other.text, "run"));
+}
+
+/* ---- a limit of memory --------------------------------------------------------------------------------------------
+ */
+
+/* What is mapped already, what is allocated from now on, 24 MiB, and 12 MiB of each thread. */
+static void a_limit_must_allow_what_is_mapped_and_what_comes(void **state) {
+    (void)state;
+    taciti_train_settings settings = {.job.model = {.channels = 41, .layers = 3}};
+    const taciti_trainer trainer = {.settings = &settings,
+                                    .strategy = taciti_strategy_find("dp"),
+                                    .threads = 5,
+                                    .ranks = 3,
+                                    .micro = 1,
+                                    .time = 17,
+                                    .layout = {.n = 1000},
+                                    .memory = {.mapped = 777, .process = 4000, .total = 4000 + 123456}};
+    assert_true(taciti_trainer_mapped_bytes(&trainer) == 777 + 123456 + (24 + 5 * 12) * 1048576.0);
 }
 
 /* ---- before the first step --------------------------------------------------------------------------------------- */
@@ -184,6 +234,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_no_run_stays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_old_run_goes_aside_whole, set_up, tear_down),
+        cmocka_unit_test(a_limit_must_allow_what_is_mapped_and_what_comes),
+        cmocka_unit_test_setup_teardown(old_runs_are_named_where_they_lie, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_misspelt_run_is_found, set_up, tear_down),
         cmocka_unit_test_setup_teardown(behind_a_link_the_target_makes_room, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_checkpoint_must_find_room, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_writes_a_part_must_see_the_folder, set_up, tear_down),

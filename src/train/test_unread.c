@@ -81,76 +81,77 @@ static void expect(const char *words, taciti_reader reader, const char *key, con
         fail_msg("%s: \"%s\" does not begin with \"%s\" and contain \"%s\"", words, g_lines[0], key, needs);
 }
 
+/* Settings, the beginning of their line, and what it says that they need. */
+static const char *const UNREAD[][3] = {
+    {"compress.factor=100", "compress.factor 100: nothing", "--compress.codec topk"},
+    {"compress.factor=10", "compress.factor 10", "--compress.codec topk"},
+    {"compress.scope=bucket", "compress.scope bucket", "--compress.codec topk"},
+    {"compress.back=3", "compress.back 3", "--compress.codec topk"},
+    {"compress.warmup=20", "compress.warmup 20", "--compress.codec topk"},
+    {"compress.start=2", "compress.start 2", "--compress.codec topk"},
+    {"compress.feedback=false", "compress.feedback false", "--compress.codec topk"},
+    {"compress.decay=0.5", "compress.decay 0.5", "--compress.codec topk"},
+    {"compress.residual=int8", "compress.residual int8", "--compress.codec topk"},
+    {"compress.layers=mlp", "compress.layers mlp", "--compress.codec topk"},
+    {"compress.momentum=0.9", "compress.momentum 0.9", "--compress.codec topk"},
+    {"compress.estimate=true", "compress.estimate true", "--compress.codec topk"},
+    {"compress.collective=gather", "compress.collective gather", "--compress.codec topk"},
+    {"compress.seed=2", "compress.seed 2", "--compress.codec randomk"},
+    {"compress.sparsity=0.8", "compress.sparsity 0.8", "--compress.codec topk"},
+    {"compress.ratio=2", "compress.ratio 2", "--compress.codec tagc"},
+    {"compress.codec=topk compress.ratio=2", "compress.ratio 2", "--compress.codec tagc"},
+    {"topk.values=int4", "topk.values int4", "--compress.codec topk"},
+    {"knee.max=9", "knee.max 9", "--adapt.policy knee"},
+    {"gravac.floor=3 gravac.window=7", "gravac.floor, gravac.window: nothing in this run reads them; they need",
+     "--adapt.policy gravac"},
+    {"localsgd.every=8", "localsgd.every 8", "--strategy localsgd"},
+    {"gossip.order=atc gossip.every=2", "gossip.order, gossip.every:", "--strategy gossip"},
+    {"shard.stage=1", "shard.stage 1", "--strategy shard"},
+    {"strategy=shard shard.stage=0 shard.gather=bf16", "shard.gather bf16", "--shard.stage other than 0"},
+    {"strategy=shard shard.gather=bf16 compress.gather=int8", "shard.gather bf16", "--compress.gather none"},
+    {"optim.accum=4", "optim.accum 4", "--optim.name accum-adamw or accum-adam"},
+    {"optim.momentum=0.5", "optim.momentum 0.5", "--optim.name sgd"},
+    {"optim.name=sgd optim.beta1=0.8 optim.beta2=0.9", "optim.beta1, optim.beta2:", "--optim.name other than sgd"},
+    {"optim.name=sgd optim.momentum=0 optim.nesterov=true", "optim.nesterov true", "--optim.momentum other than 0"},
+    {"optim.schedule=constant optim.lr_min=0.2", "optim.lr_min 0.2", "--optim.schedule cosine"},
+    {"compute.cv=0.3", "compute.cv 0.3", "tacit plan, or tacit bench step with --compute.emulate"},
+    {"train.eval_every=-1 train.eval_windows=3", "train.eval_windows 3", "--train.eval_every other than -1"},
+    {"data.format=u16", "data.format u16", "--data.train FILE"},
+    {"data.validation=x data.split=0.2", "data.split 0.2", "no --data.validation"},
+    {"compress.codec=topk compress.estimate=true compress.feedback=true", "compress.feedback true",
+     "--compress.estimate false"},
+    {"compress.codec=topk compress.feedback=false compress.decay=0.9", "compress.decay 0.9",
+     "--compress.feedback true"},
+    {"compress.codec=topk compress.feedback=false compress.residual=bf16", "compress.residual bf16",
+     "--compress.feedback true"},
+    {"compress.codec=f32 compress.decay=0.5", "compress.decay 0.5", "that loses something"},
+    {"compress.codec=topk adapt.policy=knee compress.factor=20", "compress.factor 20", "--adapt.policy fixed"},
+    {"compress.codec=auto compress.factor=20", "compress.factor 20", "not --compress.codec auto"},
+    {"compress.codec=topk adapt.policy=accordion compress.scope=model", "compress.scope model", "--adapt.policy fixed"},
+    {"compress.codec=topk gravac.floor=3", "gravac.floor 3", "--adapt.policy gravac"},
+    {"compress.codec=topk adapt.policy=knee compress.start=3", "compress.start 3", "--compress.warmup 200"},
+    {"compress.codec=topk compress.start=5 compress.warmup=0", "compress.start 5", "--compress.warmup 200"},
+    {"compress.codec=topk topk.block=64", "topk.block 64", "--topk.values int8"},
+    {"compress.codec=topk topk.values=bf16 topk.hadamard=true", "topk.hadamard true", "--topk.values int4"},
+    {"compress.codec=topk dgc.sample=0.1", "dgc.sample 0.1", "--compress.codec dgc"},
+    {"compress.codec=topk int4.block=64", "int4.block 64", "--compress.codec int4"},
+    {"compress.codec=tagc sketch.ring=uint16", "sketch.ring uint16", "--compress.codec sketch"},
+    {"compress.codec=sketch tagc.ratio=3", "tagc.ratio 3", "--compress.codec tagc"},
+    {"compress.codec=int8 compress.factor=7", "compress.factor 7", "--compress.codec topk"},
+    {"compress.codec=threshold compress.factor=7", "compress.factor 7", "--compress.codec topk"},
+    {"compress.codec=int8 compress.scope=bucket", "compress.scope bucket", "--compress.codec topk"},
+    {"compress.codec=dgc compress.scope=model", "compress.scope model", "thresholds"},
+    {"compress.codec=powersgd compress.collective=scatter", "compress.collective scatter", "all-reduce of its own"},
+    {"compress.codec=shared compress.back=4", "compress.back 4", "sends back"},
+    {"compress.codec=topk compress.collective=gather compress.back=4", "compress.back 4", "sends back"},
+    {"compress.codec=shared shared.explore=0.1", "shared.explore 0.1", "--shared.support momentum"},
+    {"compress.codec=auto compress.warmup=5 compress.seed=3", "compress.seed 3", "--compress.codec randomk"},
+};
+
 static void training_names_what_would_read_a_key(void **state) {
     (void)state;
-    static const char *const CASES[][3] = {
-        {"compress.factor=100", "compress.factor 100: nothing", "--compress.codec topk"},
-        {"compress.factor=10", "compress.factor 10", "--compress.codec topk"},
-        {"compress.scope=bucket", "compress.scope bucket", "--compress.codec topk"},
-        {"compress.back=3", "compress.back 3", "--compress.codec topk"},
-        {"compress.warmup=20", "compress.warmup 20", "--compress.codec topk"},
-        {"compress.start=2", "compress.start 2", "--compress.codec topk"},
-        {"compress.feedback=false", "compress.feedback false", "--compress.codec topk"},
-        {"compress.decay=0.5", "compress.decay 0.5", "--compress.codec topk"},
-        {"compress.residual=int8", "compress.residual int8", "--compress.codec topk"},
-        {"compress.layers=mlp", "compress.layers mlp", "--compress.codec topk"},
-        {"compress.momentum=0.9", "compress.momentum 0.9", "--compress.codec topk"},
-        {"compress.estimate=true", "compress.estimate true", "--compress.codec topk"},
-        {"compress.collective=gather", "compress.collective gather", "--compress.codec topk"},
-        {"compress.seed=2", "compress.seed 2", "--compress.codec randomk"},
-        {"compress.sparsity=0.8", "compress.sparsity 0.8", "--compress.codec topk"},
-        {"compress.ratio=2", "compress.ratio 2", "--compress.codec tagc"},
-        {"compress.codec=topk compress.ratio=2", "compress.ratio 2", "--compress.codec tagc"},
-        {"topk.values=int4", "topk.values int4", "--compress.codec topk"},
-        {"knee.max=9", "knee.max 9", "--adapt.policy knee"},
-        {"gravac.floor=3 gravac.window=7", "gravac.floor, gravac.window: nothing in this run reads them; they need",
-         "--adapt.policy gravac"},
-        {"localsgd.every=8", "localsgd.every 8", "--strategy localsgd"},
-        {"gossip.order=atc gossip.every=2", "gossip.order, gossip.every:", "--strategy gossip"},
-        {"shard.stage=1", "shard.stage 1", "--strategy shard"},
-        {"strategy=shard shard.stage=0 shard.gather=bf16", "shard.gather bf16", "--shard.stage other than 0"},
-        {"strategy=shard shard.gather=bf16 compress.gather=int8", "shard.gather bf16", "--compress.gather none"},
-        {"optim.accum=4", "optim.accum 4", "--optim.name accum-adamw or accum-adam"},
-        {"optim.momentum=0.5", "optim.momentum 0.5", "--optim.name sgd"},
-        {"optim.name=sgd optim.beta1=0.8 optim.beta2=0.9", "optim.beta1, optim.beta2:", "--optim.name other than sgd"},
-        {"optim.name=sgd optim.momentum=0 optim.nesterov=true", "optim.nesterov true", "--optim.momentum other than 0"},
-        {"optim.schedule=constant optim.lr_min=0.2", "optim.lr_min 0.2", "--optim.schedule cosine"},
-        {"compute.cv=0.3", "compute.cv 0.3", "tacit plan, or tacit bench step with --compute.emulate"},
-        {"train.eval_every=-1 train.eval_windows=3", "train.eval_windows 3", "--train.eval_every other than -1"},
-        {"data.format=u16", "data.format u16", "--data.train FILE"},
-        {"data.validation=x data.split=0.2", "data.split 0.2", "no --data.validation"},
-        {"compress.codec=topk compress.estimate=true compress.feedback=true", "compress.feedback true",
-         "--compress.estimate false"},
-        {"compress.codec=topk compress.feedback=false compress.decay=0.9", "compress.decay 0.9",
-         "--compress.feedback true"},
-        {"compress.codec=topk compress.feedback=false compress.residual=bf16", "compress.residual bf16",
-         "--compress.feedback true"},
-        {"compress.codec=f32 compress.decay=0.5", "compress.decay 0.5", "that loses something"},
-        {"compress.codec=topk adapt.policy=knee compress.factor=20", "compress.factor 20", "--adapt.policy fixed"},
-        {"compress.codec=auto compress.factor=20", "compress.factor 20", "not --compress.codec auto"},
-        {"compress.codec=topk adapt.policy=accordion compress.scope=model", "compress.scope model",
-         "--adapt.policy fixed"},
-        {"compress.codec=topk gravac.floor=3", "gravac.floor 3", "--adapt.policy gravac"},
-        {"compress.codec=topk adapt.policy=knee compress.start=3", "compress.start 3", "--compress.warmup 200"},
-        {"compress.codec=topk compress.start=5 compress.warmup=0", "compress.start 5", "--compress.warmup 200"},
-        {"compress.codec=topk topk.block=64", "topk.block 64", "--topk.values int8"},
-        {"compress.codec=topk topk.values=bf16 topk.hadamard=true", "topk.hadamard true", "--topk.values int4"},
-        {"compress.codec=topk dgc.sample=0.1", "dgc.sample 0.1", "--compress.codec dgc"},
-        {"compress.codec=topk int4.block=64", "int4.block 64", "--compress.codec int4"},
-        {"compress.codec=tagc sketch.ring=uint16", "sketch.ring uint16", "--compress.codec sketch"},
-        {"compress.codec=sketch tagc.ratio=3", "tagc.ratio 3", "--compress.codec tagc"},
-        {"compress.codec=int8 compress.factor=7", "compress.factor 7", "--compress.codec topk"},
-        {"compress.codec=threshold compress.factor=7", "compress.factor 7", "--compress.codec topk"},
-        {"compress.codec=int8 compress.scope=bucket", "compress.scope bucket", "--compress.codec topk"},
-        {"compress.codec=dgc compress.scope=model", "compress.scope model", "thresholds"},
-        {"compress.codec=powersgd compress.collective=scatter", "compress.collective scatter", "all-reduce of its own"},
-        {"compress.codec=shared compress.back=4", "compress.back 4", "sends back"},
-        {"compress.codec=topk compress.collective=gather compress.back=4", "compress.back 4", "sends back"},
-        {"compress.codec=shared shared.explore=0.1", "shared.explore 0.1", "--shared.support momentum"},
-        {"compress.codec=auto compress.warmup=5 compress.seed=3", "compress.seed 3", "--compress.codec randomk"},
-    };
-    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
-        expect(CASES[i][0], TACITI_READER_TRAIN, CASES[i][1], CASES[i][2]);
+    for (size_t i = 0; i < sizeof UNREAD / sizeof *UNREAD; i++)
+        expect(UNREAD[i][0], TACITI_READER_TRAIN, UNREAD[i][1], UNREAD[i][2]);
 }
 
 static void quiet(const char *words, taciti_reader reader) {
@@ -391,9 +392,8 @@ static void a_key_with_a_line_changes_no_bit(void **state) {
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
 static void read_back(taciti_train_settings *s, const char *yaml) {
-    char path[64];
-    (void)snprintf(path, sizeof path, "/tmp/tacit-unread-%ld.yaml", (long)getpid());
-    FILE *file = fopen(path, "w");
+    char path[] = "/tmp/tacit-unread-XXXXXX";
+    FILE *file = fdopen(mkstemp(path), "w");
     assert_non_null(file);
     assert_true(fputs(yaml, file) >= 0);
     assert_int_equal(fclose(file), 0);

@@ -20,6 +20,7 @@
 enum { LINE_BYTES = 512, PATH_BYTES = 4096 };
 #define MIB (1.0 / 1048576.0)
 #define SECONDS_PER_MINUTE 60.0
+#define COUNT_MAX 0x1p62 /* sizes that nobody can have are larger than an integer */
 
 static void announce_run(const taciti_trainer *trainer) {
     const taciti_train_settings *s = trainer->settings;
@@ -79,11 +80,11 @@ static void announce_traffic(taciti_trainer *trainer) {
     }
 }
 
-/* What the lines above say, in bytes. */
+/* Sizes and memory that announce_run() and announce_memory() log; memory in bytes. */
 static json_t *describe_sizes(const taciti_trainer *trainer) {
     const taciti_memory_plan *plan = &trainer->memory;
     const taciti_model_memory *m = &plan->model;
-    return json_pack("{s:i, s:i, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}}", "ranks",
+    return json_pack("{s:i, s:i, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}}", "ranks",
                      trainer->ranks, "threads", trainer->threads, "parameters", (json_int_t)trainer->layout.parameters,
                      "train_tokens", (json_int_t)trainer->data_info.train_tokens, "validation_tokens",
                      (json_int_t)trainer->data_info.validation_tokens, "memory_bytes", "total", (json_int_t)plan->total,
@@ -91,7 +92,14 @@ static json_t *describe_sizes(const taciti_trainer *trainer) {
                      (json_int_t)plan->moments, "copy16", (json_int_t)m->copy16, "activations",
                      (json_int_t)m->activations, "workspace", (json_int_t)m->workspace, "exchange",
                      (json_int_t)plan->exchange, "program", (json_int_t)plan->process, "limit",
-                     taciti_trainer_mapped_bytes(trainer));
+                     (json_int_t)fmin(taciti_trainer_mapped_bytes(trainer), COUNT_MAX));
+}
+
+/* Rank 0 hands out the sizes, if they are asked for. */
+static tacit_status give_sizes(const taciti_trainer *trainer, json_t **out) {
+    if (out == NULL || trainer->rank != 0) return TACIT_OK;
+    *out = describe_sizes(trainer);
+    return *out == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }
 
 #define EVALUATION_MUCH 0.2
@@ -436,8 +444,8 @@ tacit_status taciti_train(taciti_comm *comm, taciti_train_settings *settings, co
         announce_evaluation(&trainer);
         announce_traffic(&trainer);
         announce_memory(&trainer);
-        if (request->sizes != NULL && trainer.rank == 0) *request->sizes = describe_sizes(&trainer);
-        status = taciti_trainer_check_memory(&trainer);
+        status = taciti_comm_agree(comm, give_sizes(&trainer, request->sizes));
+        if (status == TACIT_OK) status = taciti_trainer_check_memory(&trainer);
     }
     if (status == TACIT_OK && !request->dry_run) status = taciti_trainer_claim_folder(&trainer);
     if (status == TACIT_OK && !request->dry_run) status = taciti_trainer_build(&trainer);

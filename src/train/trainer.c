@@ -102,18 +102,18 @@ static tacit_status refuse_emulation(const taciti_compute_options *compute) {
                        compute->emulate.text, compute->emulate.text);
 }
 
-/* What was given for nothing is said once. */
+/* Rank 0 warns of options that were given and that nothing reads. */
 static tacit_status warn_unread(const taciti_trainer *trainer) {
     const taciti_settings *settings = &trainer->settings->job;
     return trainer->rank == 0 ? taciti_settings_warn_unread(&settings, 1, TACITI_READER_TRAIN) : TACIT_OK;
 }
 
 /* What each rank does for itself; the caller agrees on the outcome. */
-static tacit_status prepare_alone(taciti_trainer *trainer) {
+static tacit_status prepare_alone(taciti_trainer *trainer, bool resume) {
     TACITI_TRY(refuse_emulation(&trainer->settings->job.compute));
     trainer->strategy = taciti_settings_strategy(&trainer->settings->job);
     TACITI_TRY(taciti_settings_check(&trainer->settings->job, taciti_comm_hosts(trainer->comm)));
-    TACITI_TRY(taciti_trainer_take_shape(trainer));
+    TACITI_TRY(taciti_trainer_take_shape(trainer, resume));
     TACITI_TRY(taciti_data_open(&trainer->settings->data, &trainer->data));
     trainer->data_info = taciti_data_describe(trainer->data);
     TACITI_TRY(resolve_sizes(trainer));
@@ -173,7 +173,7 @@ static double min_bytes(const taciti_trainer *trainer) {
            tokens * (double)m->channels * (double)m->layers * sizeof(float);
 }
 
-/* What is allocated from now on. */
+/* Bytes that the run will still allocate. */
 static double coming_bytes(const taciti_trainer *trainer) {
     const double arrays = (double)trainer->memory.total - (double)trainer->memory.process, min = min_bytes(trainer);
     return arrays > min ? arrays : min;
@@ -250,7 +250,7 @@ tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, 
     trainer->rank = taciti_comm_rank(comm);
     trainer->ranks = taciti_comm_size(comm);
     trainer->threads = choose_threads(trainer);
-    TACITI_TRY(taciti_comm_agree(comm, prepare_alone(trainer)));
+    TACITI_TRY(taciti_comm_agree(comm, prepare_alone(trainer, request->resume)));
     TACITI_TRY(taciti_trainer_agree(trainer));
     TACITI_TRY(taciti_comm_agree(comm, predict_memory(trainer, &trainer->memory)));
     if (settings->train.batch < trainer->ranks && trainer->rank == 0)

@@ -186,9 +186,10 @@ tacit_status taciti_trainer_save(taciti_trainer *trainer);
 tacit_status taciti_trainer_resume(taciti_trainer *trainer, bool *found);
 tacit_status taciti_trainer_initialise(taciti_trainer *trainer); /* seed or train.init */
 
-/* Sets shape and tokenizer of the model in train.init as defaults. Returns E_CONFIG, with both values, for a key that
- * was given, or a size of a preset, that says otherwise. Not collective. */
-tacit_status taciti_trainer_take_shape(const taciti_trainer *trainer);
+/* With train.init, sets shape and tokenizer of the model there as defaults; with `resume`, those of the checkpoint in
+ * run.dir, if it has one. Returns E_CONFIG, with both values, for a key that was given, or a size of a preset, that
+ * says otherwise. Not collective. */
+tacit_status taciti_trainer_take_shape(const taciti_trainer *trainer, bool resume);
 
 /* trainer.c: what the strategy gets, but for arrays and optimizer, which the driver adds. Borrows. */
 taciti_strategy_context taciti_trainer_context(taciti_trainer *trainer);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Laws of the C interface on several ranks. Usage: library laws FOLDER | library frozen
+ * Checks of the C interface on several ranks. Usage: library checks FOLDER | library frozen
  *
- *   laws    own SGD between settle and stepped gives the bits of finish with optim.name sgd, in every strategy; a job
+ *   checks  own SGD between settle and stepped gives the bits of finish with optim.name sgd, in every strategy; a job
  *           over the interface gives the bits of the driver used directly; every stage of shard gives the bits of dp;
  *           two jobs at once on two communicators, and a job that goes on from a checkpoint, give the bits of one
  *           after the other and of one that never stopped; codecs and controllers keep replicas equal and what lies
@@ -137,13 +137,13 @@ static const char *const DILOCO[] = {
 static const char *const *const LISTS[] = {DP, AWC, ATC, EVERY, LOCAL, DILOCO};
 enum { LIST_COUNT = sizeof LISTS / sizeof *LISTS };
 
-static void law_of_own_optimizers(tacit_comm *comm) {
+static void check_own_optimizers(tacit_comm *comm) {
     static float ours[MAX_FLOATS], own[MAX_FLOATS];
     for (size_t i = 0; i < LIST_COUNT; i++) {
         train(comm, LISTS[i], NULL, false, ours);
         train(comm, LISTS[i], NULL, true, own);
         same(ours, own, LISTS[i][0]);
-        if (LISTS[i] == AWC && tacit_size(comm) > 1) { /* the law is of replicas that differ, too */
+        if (LISTS[i] == AWC && tacit_size(comm) > 1) { /* it holds for replicas that differ, too */
             float first[2] = {ours[0], ours[0]};
             OK(taciti_comm_broadcast(comm->comm, 0, first, sizeof first));
             CHECK(g_rank == 0 || ours[0] < first[0] || ours[0] > first[0]);
@@ -197,7 +197,7 @@ static void drive(tacit_comm *comm, const char *const *list, float *x) {
     tacit_settings_destroy(settings);
 }
 
-static void law_of_the_driver(tacit_comm *comm) {
+static void check_the_driver(tacit_comm *comm) {
     static const char *const ADAMW[] = {"strategy=gossip", "optim.name=adamw", NULL};
     static float ours[MAX_FLOATS];
     static _Alignas(64) float direct[MAX_FLOATS];
@@ -217,7 +217,7 @@ static void law_of_the_driver(tacit_comm *comm) {
 /* ---- two jobs at once -------------------------------------------------------------------------------------------- */
 
 /* One on the world, one on the half of it that this rank belongs to; their steps alternate. */
-static void law_of_two_communicators(tacit_comm *comm) {
+static void check_two_communicators(tacit_comm *comm) {
     static float alone[2][MAX_FLOATS], together[2][MAX_FLOATS];
     MPI_Comm half = MPI_COMM_NULL;
     tacit_comm *other = NULL;
@@ -263,7 +263,7 @@ static void refuses_a_blob(tacit_job *job, const char *folder) {
     CHECK(counters.steps == 0);
 }
 
-static void law_of_checkpoints(tacit_comm *comm, const char *const *list, const char *folder) {
+static void check_checkpoints(tacit_comm *comm, const char *const *list, const char *folder) {
     static float whole[MAX_FLOATS], resumed[MAX_FLOATS];
     int place = 100 + g_rank, word = 42;
     bool found = true;
@@ -307,7 +307,7 @@ static void check_equal(tacit_comm *comm, const float *x, const char *what) {
 }
 
 /* Without clipping: with it the squares are added in another order. */
-static void law_of_shard(tacit_comm *comm) {
+static void check_shard(tacit_comm *comm) {
     static const char *const DENSE[] = {"strategy=dp", "optim.clip=0", NULL};
     static const char *const PARTS[] = {"strategy=shard", "optim.clip=0", NULL};
     static const char *const STAGES[] = {"shard.stage=0", "shard.stage=1", "shard.stage=2", "shard.stage=3"};
@@ -336,7 +336,7 @@ static const char *const MOMENTS[] = {"strategy=gossip", "gossip.topology=ring",
 static const char *const PERIODS[] = {"strategy=localsgd", "localsgd.every=3", TOPK, NULL};
 
 /* What a codec sends all ranks decode to the same bits, and it writes to tensors alone. */
-static void law_of_codecs(tacit_comm *comm) {
+static void check_codecs(tacit_comm *comm) {
     static const char *const *const lists[] = {INT4,      SELECTED, POWERSGD, AUTO,   KNEE,      GRAVAC,
                                                ACCORDION, PARTS1,   PARTS2,   PARTS3, PARTS_AUTO};
     static float x[MAX_FLOATS], dense[MAX_FLOATS];
@@ -350,13 +350,13 @@ static void law_of_codecs(tacit_comm *comm) {
 }
 
 /* Controllers that measure time decide otherwise in every run; the others do not. */
-static void laws_of_checkpoints(tacit_comm *comm, const char *folder) {
+static void check_all_checkpoints(tacit_comm *comm, const char *folder) {
     static const char *const *const lists[] = {MOMENTS, PERIODS,   INT4,   SELECTED, POWERSGD,
                                                GRAVAC,  ACCORDION, PARTS1, PARTS2,   PARTS3};
     char path[4096];
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         (void)snprintf(path, sizeof path, "%s/%zu", folder, i);
-        law_of_checkpoints(comm, lists[i], path);
+        check_checkpoints(comm, lists[i], path);
     }
 }
 
@@ -397,7 +397,7 @@ static void refuses_load(tacit_comm *comm, const char *folder) {
     OK(tacit_job_close(job));
 }
 
-static void law_of_refusals(tacit_comm *comm, const char *folder) {
+static void check_refusals(tacit_comm *comm, const char *folder) {
     OK(tacit_log_to(count_errors, NULL, TACIT_LOG_ERROR));
     refuses_job(comm, PARTS3, NULL, true, "strategy shard updates parts");
     refuses_job(comm, AWC, "compress.codec=topk", false, "does not compress");
@@ -408,7 +408,7 @@ static void law_of_refusals(tacit_comm *comm, const char *folder) {
 }
 
 /* All ranks go on from the mean of the replicas, which the checkpoint of gossip holds. */
-static void law_of_another_strategy(tacit_comm *comm, const char *folder) {
+static void check_another_strategy(tacit_comm *comm, const char *folder) {
     static const char *const ADAMW[] = {"strategy=dp", "optim.name=adamw", NULL};
     static float mean[MAX_FLOATS], x[MAX_FLOATS];
     bool found = false;
@@ -483,17 +483,17 @@ int main(int argc, char **argv) {
         stop_last_rank(comm);
         _exit(0);
     }
-    law_of_own_optimizers(comm);
-    law_of_the_driver(comm);
-    law_of_two_communicators(comm);
-    law_of_shard(comm);
-    law_of_codecs(comm);
+    check_own_optimizers(comm);
+    check_the_driver(comm);
+    check_two_communicators(comm);
+    check_shard(comm);
+    check_codecs(comm);
     if (argc > 2) {
         char gossip[4096];
         (void)snprintf(gossip, sizeof gossip, "%s/0", argv[2]);
-        laws_of_checkpoints(comm, argv[2]);
-        law_of_another_strategy(comm, gossip);
-        law_of_refusals(comm, gossip);
+        check_all_checkpoints(comm, argv[2]);
+        check_another_strategy(comm, gossip);
+        check_refusals(comm, gossip);
     }
     OK(tacit_close(comm));
     tacit_layout_destroy(g_layout);

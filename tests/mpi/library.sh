@@ -1,15 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Laws of the C interface, and what becomes of a rank that stops. Usage: library.sh PROGRAM
+# Checks of the C interface, and what becomes of a rank that stops. Usage: library.sh PROGRAM
 set -u
 . "$(dirname "$0")/../../scripts/mpi-environment.sh"
 [ -n "$MPIRUN" ] || exit 77
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for ranks in 1 2 3 5; do
-    timeout 120 "$MPIRUN" -n "$ranks" "$1" laws "$work/$ranks" || { echo "FAILED: laws on $ranks ranks"; exit 1; }
+    timeout 120 "$MPIRUN" -n "$ranks" "$1" checks "$work/$ranks" || { echo "FAILED: checks on $ranks ranks"; exit 1; }
 done
-TEST_THREAD=0 timeout 60 "$MPIRUN" -n 3 "$1" laws || { echo "FAILED: laws without a thread"; exit 1; }
+TEST_THREAD=0 timeout 60 "$MPIRUN" -n 3 "$1" checks || { echo "FAILED: checks without a thread"; exit 1; }
 
 # The launcher ends the stopped rank when the others have ended.
 export OMPI_MCA_odls_base_sigkill_timeout=1 TEST_TIMEOUT=2
