@@ -58,7 +58,7 @@ static tacit_status check(const void *options) {
     if (o->low > o->high)
         return taciti_fail(TACIT_E_CONFIG,
                            "accordion.low %g is above accordion.high %g, the factor of buckets that may be compressed "
-                           "more: exchange them",
+                           "more: swap them",
                            o->low, o->high);
     if (o->high > 1) return TACIT_OK;
     return taciti_fail(

@@ -8,8 +8,9 @@
  * is one step late: facts of step t choose the factor of step t + 1.
  *
  * State, decision and factors of buckets are plain bytes without pointers, equal on all ranks. The caller owns them and
- * saves all three in checkpoints; a run that resumes goes on with decide(). If the codec, the number of ranks, the
- * controller's options or TACITI_ADAPT_VERSION are others than in the checkpoint, it goes on with start() instead.
+ * saves all three in checkpoints; a run that resumes goes on with decide(). If the codec, its options, the number of
+ * ranks, the buckets, the controller's options or TACITI_ADAPT_VERSION differ from those of the checkpoint, it begins
+ * anew with start().
  *
  * A controller touches no arrays, sends nothing, allocates nothing and never fails. A new one is one C file and one
  * line in adapt/registry.c.
@@ -56,7 +57,8 @@ enum { TACITI_ADAPT_MIN_RISE = 200 };
 
 /* A step that was taken. Skipped steps are not shown, nor are those before taciti_decision.look. */
 typedef struct taciti_adapt_facts {
-    int64_t step;  /* steps that were taken before it since start(), skipped ones left out: time of all periods */
+    int64_t step;  /* exchanges that were taken before it since start(): steps, with localsgd averages; skipped ones
+                      left out. Time of all periods */
     double factor; /* that was used for the model; 1: dense. It may be below the decision's (warm-up of the factor) */
     double lr, lr_max; /* learning rate of the step; maximum of the whole schedule, 0: unknown */
     double momentum;   /* of the optimizer: beta1, or that of SGD */

@@ -18,8 +18,7 @@
  *
  * `gravac.form faithful` is that. The default, `corrected`, mends what the paper leaves open:
  *   - the floor is promoted before the candidate moves, to a factor that was scored, and never above the ceiling
- *   - saturation ends the search, and takes the smallest factor within omega of the best, be it dense or below the
- * floor
+ *   - saturation ends the search with the smallest factor within omega of the best, be it dense or below the floor
  *   - moving averages have no bias to their first sample, start anew with a new candidate, and average throughputs
  * Deviations of both (docs/adaptive.md has the reasons): gains are sums over ranks and one step old; the caller
  * measures the second level from e, by the selection that would be sent, and not from the first level; in dense steps

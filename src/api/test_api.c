@@ -355,6 +355,12 @@ static void test_what_a_job_does_not_read(void **state) {
                              "compress.factor 100: nothing in this run reads it; it needs a compress.codec that "
                              "selects, such as --compress.codec topk\n");
     assert_int_equal(tacit_job_close(job), TACIT_OK);
+    log[0] = '\0';
+    assert_int_equal(tacit_settings_set(s->settings, "optim.name=sgd"), TACIT_OK);
+    assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout, &(tacit_job_options){.own_optimizer = true}, &job),
+                     TACIT_OK);
+    assert_non_null(strstr(log, "optim.name sgd: nothing in this run reads it; it needs a job without own_optimizer"));
+    assert_int_equal(tacit_job_close(job), TACIT_OK);
     assert_int_equal(tacit_log_to(NULL, NULL, TACIT_LOG_WARN), TACIT_OK);
 }
 

@@ -73,7 +73,7 @@ const taciti_codec taciti_codec_signsgd = {
 
 const taciti_codec taciti_codec_signum = {
     .name = "signum",
-    .help = "signsgd; of the momentum of every rank with --optim.name sgd --compress.momentum 0.9",
+    .help = "signsgd; of the momentum of every rank with --optim.name sgd --optim.momentum 0 --compress.momentum 0.9",
     .source = "Signum (arXiv 1802.04434)",
     .preset = "compress.feedback=false",
     .no_feedback = true,

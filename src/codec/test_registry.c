@@ -20,8 +20,8 @@
 #include "kernel/kernel.h"
 
 /* A layer of a small network again and again: two matrices, a bias, and what is between them. */
-enum { LAYER = 41 * 100 + 200 * 41 + 10, MATRICES = 2 * (1000007 / LAYER + 1) };
-static const size_t LENGTHS[] = {1003, 41 * 100 + 7, 3 * LAYER + 7, 1000007};
+enum { LAYER = 41 * 100 + 200 * 41 + 10, MATRICES = 2 * (100003 / LAYER + 1) };
+static const size_t LENGTHS[] = {1003, 41 * 100 + 7, 3 * LAYER + 7, 100003};
 enum { LENGTH_COUNT = sizeof LENGTHS / sizeof *LENGTHS };
 
 static float *g_x, *g_y, *g_error;
@@ -139,8 +139,7 @@ static void is_near(double value, double expected, double relative, const char *
     fail_msg("%s: %s is %.9g and should be %.9g", codec, what, value, expected);
 }
 
-/* ---- the tally ----------------------------------------------------------------------------------------------------
- */
+/* ---- the tally --------------------------------------------------------------------------------------------------- */
 /* How far squares_out may be from the sum of squares of what is decoded: kernels add up codes before they are rounded
  * to floats (kernel/kernel.h, quantise), and the orthonormal factor of powersgd is one up to rounding of floats. */
 static const double ROUNDED = 0x1p-21, ORTHONORMAL = 1e-6;
@@ -201,8 +200,7 @@ static void thresholds_are_counted_about(void **state) {
     for_all(counts_about_its_threshold);
 }
 
-/* ---- sizes --------------------------------------------------------------------------------------------------------
- */
+/* ---- sizes ------------------------------------------------------------------------------------------------------- */
 /* How far payloads may be from what is expected. Codecs that estimate a threshold send other counts than n / factor, as
  * docs/codecs.md says (of sidco's law normal numbers are no sample); those of inceptionn depend on the largest number.
  */
@@ -257,8 +255,7 @@ static void payloads_are_as_long_as_expected(void **state) {
     for_all(expects_what_it_sends);
 }
 
-/* ---- error feedback ------------------------------------------------------------------------------------------------
- */
+/* ---- error feedback ---------------------------------------------------------------------------------------------- */
 typedef enum { ZEROS, SPIKE, EQUAL, NORMAL, HEAVY, DENORMAL, HUGE, INPUTS } input;
 
 static double value(input kind, size_t i) {
@@ -310,8 +307,7 @@ static void feedback_is_refused_where_it_would_grow(void **state) {
     for_all(feedback_goes_with_small_errors);
 }
 
-/* ---- presets ------------------------------------------------------------------------------------------------------
- */
+/* ---- presets ----------------------------------------------------------------------------------------------------- */
 /* A short run whose factor does not rise loses more than the codec does: tagc 5 % of the loss of 400 steps, not 3 %. */
 static void presets_suit_the_default_run(void **state) {
     (void)state;

@@ -260,28 +260,6 @@ tacit_status taciti_exchange_create(taciti_comm *comm, const taciti_layout *layo
     return taciti_exchange_create_encoded(comm, layout, options, NULL, out);
 }
 
-#define MORE 1.01 /* headers alone are nothing to mend */
-
-/* Indices, or the factors of small matrices, can take more bytes than the elements. Those of sketches follow from the
- * data. */
-static void warn_of_more_bytes(const taciti_exchange *exchange, const taciti_encoding *encoding) {
-    const taciti_codec_setting settings[TACITI_PAYLOAD_KINDS] = {encoding->expected, encoding->expected};
-    const bool rank_0 = taciti_comm_rank(exchange->comm) == 0;
-    double coded = 0, dense = 0;
-    for (size_t b = 0; b < exchange->layout->bucket_count && rank_0 && !exchange->is_sketched; b++) {
-        const size_t n = exchange->layout->buckets[b].n;
-        if (exchange->layout->buckets[b].plain) continue;
-        dense += (double)taciti_allreduce_bytes(&exchange->dense, n);
-        coded += exchange->is_linear ? (double)taciti_linear_bytes(&exchange->linear, b, encoding->expected)
-                                     : taciti_allreduce_expected_bytes(&exchange->coded, n, settings);
-    }
-    if (coded > MORE * dense)
-        taciti_log(TACITI_LOG_WARN,
-                   "codec %s sends %.4g MB per step, more than the %.4g MB without it: leave compress.codec out%s",
-                   encoding->codec->name, coded * 1e-6, dense * 1e-6,
-                   taciti_codec_has_factor(encoding->codec) ? ", or raise compress.factor" : "");
-}
-
 tacit_status taciti_exchange_create_encoded(taciti_comm *comm, const taciti_layout *layout,
                                             const taciti_exchange_options *options,
                                             const taciti_exchange_compression *compression, taciti_exchange **out) {
@@ -294,7 +272,6 @@ tacit_status taciti_exchange_create_encoded(taciti_comm *comm, const taciti_layo
         status = set_up(exchange, &p);
     }
     status = taciti_comm_agree(comm, status);
-    if (status == TACIT_OK && compression != NULL) warn_of_more_bytes(exchange, &compression->encoding);
     if (status == TACIT_OK)
         *out = exchange;
     else
@@ -447,6 +424,17 @@ static uint64_t bucket_nic_bytes(const taciti_exchange *exchange, size_t bucket,
     if (exchange->is_linear) return taciti_linear_nic_bytes(&exchange->linear, bucket, setting, host);
     if (exchange->is_sketched) return taciti_sketch_reduce_nic_bytes(&exchange->coded, n, host);
     return taciti_allreduce_nic_bytes(main_of(exchange), n, host);
+}
+
+double taciti_exchange_expected_bytes(const taciti_exchange *exchange, const taciti_codec_setting *settings) {
+    const taciti_layout *layout = exchange->layout;
+    double bytes = 0;
+    if (settings == NULL || !exchange->is_linear)
+        return expected_bytes(settings == NULL ? &exchange->dense : &exchange->coded, layout, settings);
+    for (size_t b = 0; b < layout->bucket_count; b++)
+        if (!layout->buckets[b].plain)
+            bytes += (double)taciti_linear_bytes(&exchange->linear, b, settings[TACITI_PAYLOAD_CONTRIBUTION]);
+    return bytes;
 }
 
 uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange) {

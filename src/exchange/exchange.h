@@ -140,6 +140,10 @@ tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket);
  * exchanged on the calling thread, which saves a hand-over for short arrays. Submitting thread. */
 tacit_status taciti_exchange_run(taciti_exchange *exchange, float *flat);
 
+/* Returns the mean bytes that this rank sends for an all-reduce of all buckets but the plain ones, at these
+ * settings[TACITI_PAYLOAD_KINDS] of a codec that does not sketch; NULL: in a dense step. Any thread. */
+double taciti_exchange_expected_bytes(const taciti_exchange *exchange, const taciti_codec_setting *settings);
+
 /* Payload bytes that this rank sends per step for this layout, with compression if there is one; the maximum if
  * payloads vary in size. */
 uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange);

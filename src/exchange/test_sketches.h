@@ -129,7 +129,7 @@ static inline void has_rank_0s_bits(bench *b, const float *x) {
     CHECK(memcmp(b->whole, x, b->layout.n * sizeof *x) == 0);
 }
 
-static inline void try_all(test_rank *law, const trial *one) {
+static inline void try_all(test_rank *property, const trial *one) {
     for (int s = 0; s < SIZE_COUNT; s++) {
         taciti_comm_options options = test_comm_options(SIZES[s] % 3 != 0);
         options.segment_bytes = SIZES[s] % 2 == 0 ? 1024 : 65536; /* many blocks, or one */
@@ -137,7 +137,7 @@ static inline void try_all(test_rank *law, const trial *one) {
             trial t = *one;
             t.scheme = (i + SIZES[s]) % 3;
             test_hosts(ARRANGEMENTS[i]);
-            test_world_run(SIZES[s], &options, law, &t);
+            test_world_run(SIZES[s], &options, property, &t);
         }
     }
     test_hosts(NULL);

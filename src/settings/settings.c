@@ -166,17 +166,17 @@ taciti_compression_setup taciti_settings_compression(const taciti_settings *sett
     const bool chosen = is_auto(&settings->compress.codec);
     const taciti_codec *codec = taciti_codec_find(chosen ? AUTO_CODEC : settings->compress.codec.text);
     const taciti_codec *gather = gather_codec(settings);
-    const bool fixed = strcmp(settings->adapt.policy.text, "fixed") == 0;
-    const taciti_controller *controller =
-        taciti_controller_find(chosen && fixed ? AUTO_POLICY : settings->adapt.policy.text);
-    return (taciti_compression_setup){
+    taciti_compression_setup setup = {
         .codec = codec,
         .codec_options = codec == NULL ? NULL : taciti_settings_options(settings, codec->options),
         .options = &settings->compress,
-        .controller = controller,
-        .controller_options = controller == NULL ? NULL : taciti_settings_options(settings, controller->options),
+        .controller = taciti_controller_find(settings->adapt.policy.text),
         .gather = gather,
         .gather_options = gather == NULL ? NULL : taciti_settings_options(settings, gather->options)};
+    if (chosen && taciti_compression_is_fixed(&setup)) setup.controller = taciti_controller_find(AUTO_POLICY);
+    if (setup.controller != NULL)
+        setup.controller_options = taciti_settings_options(settings, setup.controller->options);
+    return setup;
 }
 
 /* ---- presets ----------------------------------------------------------------------------------------------------- */
@@ -263,7 +263,7 @@ tacit_status taciti_settings_seal(const taciti_settings *settings, taciti_layout
 static tacit_status check_start(const taciti_settings *settings) {
     const taciti_compress_options *o = &settings->compress;
     const taciti_compression_setup setup = taciti_settings_compression(settings);
-    const bool fixed = setup.controller == NULL || strcmp(setup.controller->name, "fixed") == 0;
+    const bool fixed = taciti_compression_is_fixed(&setup);
     if (setup.codec == NULL || !setup.codec->selects || !fixed || o->start <= o->factor) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "compress.start %g is above compress.factor %g, to which the warm-up rises: --compress.start 1, "

@@ -82,10 +82,11 @@ bool taciti_settings_registered(const taciti_option_table *table);
 /* unread.c. Who reads the settings. */
 typedef enum taciti_reader {
     TACITI_READER_TRAIN,
-    TACITI_READER_PLAN,    /* the options of training as well */
-    TACITI_READER_BENCH,   /* bench step */
-    TACITI_READER_CODECS,  /* bench codecs: options of compress.codec alone, or of every codec if there is none */
-    TACITI_READER_LIBRARY, /* jobs of the C interface */
+    TACITI_READER_PLAN,          /* the options of training as well */
+    TACITI_READER_BENCH,         /* bench step */
+    TACITI_READER_CODECS,        /* bench codecs: options of compress.codec alone, or of every codec if there is none */
+    TACITI_READER_LIBRARY,       /* jobs of the C interface */
+    TACITI_READER_OWN_OPTIMIZER, /* the same, and the caller updates the parameters */
 } taciti_reader;
 
 /* Logs a warning for every option that was given in one of these settings (of the same sections) and that the reader

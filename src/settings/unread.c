@@ -40,14 +40,18 @@ static bool is_lossy(const inquiry *q, const taciti_place *place) {
 
 static bool has_factor(const taciti_codec *codec) { return codec != NULL && taciti_codec_has_factor(codec); }
 
-static bool is_fixed(const inquiry *q) {
-    return q->setup.controller == NULL || strcmp(q->setup.controller->name, "fixed") == 0;
+static bool selects(const inquiry *q, const taciti_place *place) {
+    (void)place;
+    return has_factor(q->setup.codec) || has_factor(q->setup.gather);
 }
+
+/* compress.back takes the place of the factor for gathers. */
+static bool gathers_by_factor(const inquiry *q) { return q->setup.gather != NULL && !(q->setup.options->back > 0); }
 
 /* With factor 1 every codec sends dense steps. */
 static bool knows_factor(const inquiry *q, const taciti_place *place) {
     (void)place;
-    return has_factor(q->setup.codec) || has_factor(q->setup.gather) ||
+    return has_factor(q->setup.codec) || (gathers_by_factor(q) && has_factor(q->setup.gather)) ||
            (q->setup.codec != NULL && q->setup.options->factor <= 1);
 }
 
@@ -56,8 +60,8 @@ static bool keeps_factor(const inquiry *q, const taciti_place *place) {
     (void)place;
     const taciti_compression_setup *s = &q->setup;
     const bool switches = s->controller != NULL && s->controller->switches;
-    const bool sums = s->codec != NULL && (is_fixed(q) || (switches && s->codec->selects));
-    return sums || (s->gather != NULL && (!switches || s->gather->selects));
+    const bool sums = s->codec != NULL && (taciti_compression_is_fixed(s) || (switches && s->codec->selects));
+    return sums || (gathers_by_factor(q) && (!switches || s->gather->selects));
 }
 
 static bool rises(const inquiry *q, const taciti_place *place) {
@@ -74,14 +78,18 @@ static bool returns_by_factor(const inquiry *q, const taciti_place *place) {
     return has_factor(s->gather) || (sums && !q->strategy->parts && s->options->collective != TACITI_ROUTE_GATHER);
 }
 
+static bool gathers_by_threshold(const inquiry *q) { return q->setup.gather != NULL && q->setup.gather->thresholds; }
+
 static bool has_thresholds(const inquiry *q, const taciti_place *place) {
     (void)place;
-    return is_plan(q) || (q->setup.codec != NULL && q->setup.codec->thresholds);
+    return is_plan(q) || (q->setup.codec != NULL && q->setup.codec->thresholds) || gathers_by_threshold(q);
 }
 
+/* A controller that does not switch leaves gathers alone. */
 static bool chooses_whole(const inquiry *q, const taciti_place *place) {
     (void)place;
-    return q->setup.controller == NULL || !q->setup.controller->per_bucket;
+    const taciti_controller *controller = q->setup.controller;
+    return controller == NULL || !controller->per_bucket || (gathers_by_threshold(q) && !controller->switches);
 }
 
 static bool sends_payloads(const inquiry *q, const taciti_place *place) {
@@ -159,6 +167,7 @@ static const fact FACTS[] = {
     {"compressed", compresses, "a compress.codec, such as --compress.codec topk"},
     {"compressed-any", compresses_any, "a compress.codec, such as --compress.codec topk"},
     {"lossy", is_lossy, "a compress.codec that loses something, such as --compress.codec topk"},
+    {"selects", selects, "a compress.codec that selects, such as --compress.codec topk"},
     {"factor", knows_factor, "a compress.codec that selects, such as --compress.codec topk"},
     {"fixed-factor", keeps_factor,
      "a factor that no controller chooses: --adapt.policy fixed, and not --compress.codec auto"},
@@ -225,7 +234,7 @@ static bool term_holds(const inquiry *q, const taciti_place *place, const term *
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
-__attribute__((format(printf, 2, 3))) static void add(char out[TACITI_NEEDS_BYTES], const char *format, ...) {
+TACITI_PRINTF(2, 3) static void add(char out[TACITI_NEEDS_BYTES], const char *format, ...) {
     const size_t used = strlen(out);
     va_list args;
     va_start(args, format);
@@ -299,6 +308,19 @@ static bool member_is_used(const inquiry *q, const taciti_option_table *table, c
     return out[0] == '\0';
 }
 
+/* ---- the caller's own optimizer ---------------------------------------------------------------------------------- */
+
+/* Controllers are told the optimizer's name and momentum; compress.momentum allows no other momentum. */
+static bool knows_momentum(const inquiry *q) {
+    return q->setup.codec != NULL && (!taciti_compression_is_fixed(&q->setup) || q->settings->compress.momentum > 0);
+}
+
+/* Whether the option describes the learning rate or the clipping, or else the momentum for those who know it. */
+static bool guides_own_optimizer(const inquiry *q, const char *key) {
+    static const char RATE[] = "lr|schedule|lr_min|warmup|decay_steps|restart|clip", MOMENTUM[] = "name|beta1|momentum";
+    return is_among(key, RATE) || (is_among(key, MOMENTUM) && knows_momentum(q));
+}
+
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
 /* Whether anything reads the option; if not, `needs` receives the first condition that does not hold. */
@@ -307,8 +329,14 @@ static bool is_read(const inquiry *q, const taciti_place *place, char needs[TACI
     const char *const conditions[] = {place->table->when, place->option->when};
     term t;
     if (!member_is_used(q, place->table, needs)) return false;
+    needs[0] = '\0'; /* members in front of the one in use have left theirs */
     if (q->reader == TACITI_READER_CODECS && !registered) {
         add(needs, "tacit train, plan or bench step");
+        return false;
+    }
+    if (q->reader == TACITI_READER_OWN_OPTIMIZER && place->table == &taciti_optim_option_table &&
+        !guides_own_optimizer(q, place->option->key)) {
+        add(needs, "a job without own_optimizer");
         return false;
     }
     for (size_t i = 0; i < sizeof conditions / sizeof *conditions && !(is_plan(q) && registered); i++)

@@ -113,12 +113,33 @@ static void start_controller(taciti_compression *c) {
     c->taken = 0;
 }
 
+#define MORE 1.01 /* headers alone are nothing to mend */
+
+/* Indices, or the factors of small matrices, can take more bytes than the elements. Of an all-reduce that is not made
+ * in parts, and of codecs that do not sketch: what sketches send follows from the data. */
+static void warn_of_more_bytes(const taciti_compression *c) {
+    const taciti_codec *codec = c->setup.codec;
+    const taciti_compress_options *o = c->setup.options;
+    const bool scales = taciti_codec_has_factor(codec);
+    const double factor = scales ? o->factor : 0, back = scales && o->back > 0 ? o->back : factor;
+    const taciti_codec_setting settings[TACITI_PAYLOAD_KINDS] = {
+        [TACITI_PAYLOAD_CONTRIBUTION] = {.factor = factor}, [TACITI_PAYLOAD_RESULT] = {.factor = back}};
+    if (c->setup.half != TACITI_HALF_BOTH || codec->sketches || o->factor <= 1 || taciti_comm_rank(c->comm) > 0) return;
+    const double dense = taciti_exchange_expected_bytes(c->exchange, NULL);
+    const double coded = taciti_exchange_expected_bytes(c->exchange, settings);
+    if (coded > MORE * dense)
+        taciti_log(TACITI_LOG_WARN,
+                   "codec %s sends %.4g MB per step, more than the %.4g MB without it: leave compress.codec out%s",
+                   codec->name, coded * 1e-6, dense * 1e-6, scales ? ", or raise compress.factor" : "");
+}
+
 static tacit_status build(taciti_compression *c, const taciti_exchange_options *options) {
     const bool compresses = c->setup.codec != NULL;
     if (!compresses) return taciti_exchange_create(c->comm, c->layout, options, &c->exchange);
     const taciti_exchange_compression compression = compression_of(&c->setup);
     TACITI_TRY(taciti_comm_agree(c->comm, allocate(c)));
     TACITI_TRY(taciti_exchange_create_encoded(c->comm, c->layout, options, &compression, &c->exchange));
+    warn_of_more_bytes(c);
     c->placement = c->saved_placement = placement_of(c);
     start_controller(c);
     return TACIT_OK;
@@ -337,22 +358,39 @@ void taciti_compression_state(taciti_compression *c, taciti_state *out) {
 static uint64_t digest(const void *bytes, size_t n) {
     const unsigned char *byte = bytes;
     uint64_t key = n;
-    for (size_t i = 0; i < n && bytes != NULL; i++) key = taciti_rng_key(key, byte[i]);
+    for (size_t i = 0; i < n; i++) key = taciti_rng_key(key, byte[i]);
     return key;
 }
 
-static void identify(const taciti_compression *c, uint64_t out[TACITI_IDENTITY_PARTS]) {
-    const taciti_compression_setup *s = &c->setup;
-    const double factor = s->controller->switches ? s->options->factor : 0; /* the others choose it */
-    out[0] = TACITI_ADAPT_VERSION;
-    out[1] = digest(s->codec->name, strlen(s->codec->name));
-    out[2] = digest(s->codec_options, s->codec->options_size);
-    out[3] = (uint64_t)taciti_comm_size(c->comm);
-    out[4] = c->layout->bucket_count;
-    out[5] = taciti_rng_key(digest(s->controller_options, s->controller->options_size), digest(&factor, sizeof factor));
+/* The values as they are written: the padding of structs is nobody's. NULL: no options. */
+static uint64_t digest_options(const taciti_option_table *table, const void *values) {
+    uint64_t key = 0;
+    const taciti_section section = {.table = table, .values = (void *)(uintptr_t)values};
+    const taciti_config config = {.sections = &section, .count = table == NULL || values == NULL ? 0 : 1};
+    taciti_place place;
+    for (size_t i = 0; taciti_config_at(&config, i, &place); i++) {
+        char text[TACITI_VALUE_BYTES];
+        (void)taciti_place_text(&place, text);
+        key = taciti_rng_key(key, digest(text, strlen(text)));
+    }
+    return key;
 }
 
-/* Times and gains of another run mean nothing. */
+/* A controller that switches sends the factor of a codec that selects; the others choose it. */
+static void identify(const taciti_compression *c, uint64_t out[TACITI_IDENTITY_PARTS]) {
+    const taciti_compression_setup *s = &c->setup;
+    const double factor = s->controller->switches && s->codec->selects ? s->options->factor : 0;
+    out[0] = TACITI_ADAPT_VERSION;
+    out[1] = digest(s->codec->name, strlen(s->codec->name));
+    out[2] = digest_options(s->codec->options, s->codec_options);
+    out[3] = (uint64_t)taciti_comm_size(c->comm);
+    out[4] = c->layout->bucket_count;
+    out[5] =
+        taciti_rng_key(digest_options(s->controller->options, s->controller_options), digest(&factor, sizeof factor));
+}
+
+/* Starts the controller anew, with a warning on rank 0, unless the checkpoint's had the same identity: times and gains
+ * of another run mean nothing, and neither do thresholds of factors that it chose. */
 static void recognise_controller(taciti_compression *c, int64_t step) {
     static const char *const OTHERS[] = {"no state of it that this version reads",
                                          "another codec",
@@ -371,6 +409,8 @@ static void recognise_controller(taciti_compression *c, int64_t step) {
                    c->setup.controller->name, gathers(c) ? " for gathers" : "", OTHERS[part]);
     memset(c->state, 0, c->state_bytes);
     memset(c->factors, 0, c->layout->bucket_count * sizeof *c->factors);
+    memset(c->thresholds, 0, sizeof c->thresholds);
+    memset(c->tried, 0, sizeof c->tried);
     if (c->period_sum != NULL) memset(c->period_sum, 0, c->layout->n * sizeof *c->period_sum);
     start_controller(c);
 }

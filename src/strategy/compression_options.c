@@ -48,10 +48,10 @@ static const taciti_option OPTIONS[] = {
         "scope", ENUM, AT(scope), "model", .choices = "model|bucket", .when = "threshold whole-model",
         .help = "model: one threshold for all parameters, so that the share which is sent differs from step to step; "
                 "bucket: the factor holds for every bucket"),
-    TACITI_OPTION("warmup", INT, AT(warmup), "-1", .min = -1, .max = 1e12, .unit = "steps", .when = "factor",
+    TACITI_OPTION("warmup", INT, AT(warmup), "-1", .min = -1, .max = 1e12, .unit = "steps", .when = "selects",
                   .help = "the factor rises from compress.start during so many steps; -1: twice optim.warmup and "
                           "at least 200, with a controller 0"),
-    TACITI_OPTION("start", REAL, AT(start), "1", .min = 1, .max = MAX_FACTOR, .when = "factor rising",
+    TACITI_OPTION("start", REAL, AT(start), "1", .min = 1, .max = MAX_FACTOR, .when = "selects rising",
                   .help = "factor with which the warm-up begins; 1: dense"),
     TACITI_OPTION("feedback", BOOL, AT(feedback), "true", .when = "lossy compress.estimate=false",
                   .help = "what a codec loses is added to what it encodes in the next step"),
@@ -94,9 +94,13 @@ static const char *name_of(const taciti_compression_setup *setup) {
     return named ? setup->options->codec.text : setup->codec->name;
 }
 
+bool taciti_compression_is_fixed(const taciti_compression_setup *setup) {
+    return setup->controller == NULL || strcmp(setup->controller->name, "fixed") == 0;
+}
+
 static tacit_status check_policy(const taciti_compression_setup *setup) {
     const taciti_controller *controller = setup->controller;
-    if (controller == NULL || strcmp(controller->name, "fixed") == 0) return TACIT_OK;
+    if (taciti_compression_is_fixed(setup)) return TACIT_OK;
     if (setup->codec == NULL)
         return taciti_fail(TACIT_E_CONFIG,
                            "adapt.policy %s chooses %s, and compress.codec is none: give --compress.codec %s",

@@ -26,7 +26,7 @@ static const taciti_option OPTIONS[] = {
                   .help =
                       "awc: mix while the next step computes; bears smaller learning rates (awc limit of `tacit info "
                       "topologies -n N`). atc: update, then mix and wait"),
-    TACITI_OPTION("degree", INT, AT(degree), "0", .max = 1024, .unit = "ranks",
+    TACITI_OPTION("degree", INT, AT(degree), "0", .max = 1024, .unit = "ranks", .when = "gossip.topology=base-k|torus",
                   .help = "base-k: most partners per round; torus: columns; 0: the topology's own"),
     TACITI_OPTION("period", INT, AT(period), "0", .max = 4096, .unit = "rounds", .when = "gossip.topology=random",
                   .help = "random: rounds drawn before they repeat; 0: the topology's own"),

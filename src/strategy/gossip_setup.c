@@ -26,10 +26,6 @@ static tacit_status refuse_first(const refusal *refusals, size_t count) {
     return TACIT_OK;
 }
 
-static bool is_named(const taciti_gossip_options *o, const char *topology) {
-    return strcmp(o->topology.text, topology) == 0;
-}
-
 static tacit_status check_options(const taciti_gossip_options *o) {
     const bool late = o->delay > 0;
     const refusal refusals[] = {
@@ -53,17 +49,6 @@ static tacit_status check_options(const taciti_gossip_options *o) {
          "more"},
         {o->accelerate && (o->gamma < 1 || o->gamma_power > 0),
          "gossip.accelerate needs gossip.gamma 1 and gossip.gamma_power 0"},
-        {o->file.text[0] != '\0' && !is_named(o, "file"),
-         "gossip.file is read by gossip.topology file alone; add --gossip.topology file, or leave gossip.file out"},
-        {o->degree > 0 && !is_named(o, "base-k") && !is_named(o, "torus"),
-         "gossip.degree is for gossip.topology base-k (partners) and torus (columns), no other uses it; add "
-         "--gossip.topology base-k, or --gossip.degree 0"},
-        {o->period > 0 && !is_named(o, "random"),
-         "gossip.period is for gossip.topology random, no other uses it; add --gossip.topology random, or "
-         "--gossip.period 0"},
-        {!(o->gamma_power > 0) && (o->gamma_floor > 0 || o->gamma_start >= 0),
-         "gossip.gamma_floor and gossip.gamma_start shape the schedule that gossip.gamma_power switches on, which is "
-         "0; add --gossip.gamma_power 1, or leave them out"},
     };
     return refuse_first(refusals, sizeof refusals / sizeof *refusals);
 }

@@ -181,11 +181,6 @@ static void what_cannot_be_is_refused(void **state) {
         {"ring", "gossip.mixes is 1", {.gamma = 1, .accelerate = true}},
         {"exp", "topology of one round", {.gamma = 1, .accelerate = true, .mixes = 2}},
         {"ring", "gossip.gamma 1", {.gamma = .5, .accelerate = true, .mixes = 2}},
-        {"exp", "add --gossip.topology file", {.gamma = 1, .file = {.text = "w.csv"}}},
-        {"exp", "--gossip.degree 0", {.gamma = 1, .degree = 2}},
-        {"aer", "--gossip.period 0", {.gamma = 1, .period = 8}},
-        {"exp", "add --gossip.gamma_power 1", {.gamma = 1, .gamma_floor = .1}},
-        {"exp", "add --gossip.gamma_power 1", {.gamma = 1, .gamma_start = 5}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         test_replicas t = test_replicas_of_adam(4, 2, cases[i].topology);

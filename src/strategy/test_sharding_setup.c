@@ -129,10 +129,16 @@ static taciti_compression_setup setup_of(const trial *t, const taciti_compress_o
     return setup;
 }
 
+/* A huge page would make 2 MiB resident where a few bytes are touched. Kernels without huge pages refuse the advice. */
+static void reserve(size_t bytes, const char *what, taciti_pages *out) {
+    CHECK(taciti_pages_reserve(bytes, what, out) == TACIT_OK);
+    (void)madvise(out->base, out->bytes, MADV_NOHUGEPAGE);
+}
+
 static void open_arrays(seat *s) {
     const size_t n = s->layout.n;
-    CHECK(taciti_pages_reserve(n * sizeof(float), "parameters", &s->parameters) == TACIT_OK);
-    CHECK(taciti_pages_reserve(n * sizeof(float), "gradients", &s->gradients) == TACIT_OK);
+    reserve(n * sizeof(float), "parameters", &s->parameters);
+    reserve(n * sizeof(float), "gradients", &s->gradients);
     CHECK(taciti_pages_reserve(n * sizeof(taciti_bf16), "copy", &s->copy) == TACIT_OK);
 }
 

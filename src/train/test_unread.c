@@ -127,6 +127,16 @@ static const char *const UNREAD[][3] = {
     {"compress.codec=f32 compress.decay=0.5", "compress.decay 0.5", "that loses something"},
     {"compress.codec=topk adapt.policy=knee compress.factor=20", "compress.factor 20", "--adapt.policy fixed"},
     {"compress.codec=auto compress.factor=20", "compress.factor 20", "not --compress.codec auto"},
+    {"strategy=shard shard.stage=2 compress.gather=topk compress.factor=20 compress.back=3", "compress.factor 20",
+     "--compress.codec topk"},
+    {"strategy=shard shard.stage=2 compress.codec=int8 adapt.policy=payoff compress.gather=int4 "
+     "compress.scope=bucket",
+     "compress.scope bucket", "thresholds"},
+    {"strategy=gossip gossip.file=w.csv", "gossip.file w.csv", "--gossip.topology file"},
+    {"strategy=gossip gossip.degree=2", "gossip.degree 2", "--gossip.topology base-k or torus"},
+    {"strategy=gossip gossip.topology=aer gossip.period=8", "gossip.period 8", "--gossip.topology random"},
+    {"strategy=gossip gossip.gamma_floor=0.1 gossip.gamma_start=5",
+     "gossip.gamma_floor, gossip.gamma_start:", "--gossip.gamma_power other than 0"},
     {"compress.codec=topk adapt.policy=accordion compress.scope=model", "compress.scope model", "--adapt.policy fixed"},
     {"compress.codec=topk gravac.floor=3", "gravac.floor 3", "--adapt.policy gravac"},
     {"compress.codec=topk adapt.policy=knee compress.start=3", "compress.start 3", "--compress.warmup 200"},
@@ -170,7 +180,10 @@ static void what_is_read_has_no_line(void **state) {
         "compress.codec=topk adapt.policy=knee compress.warmup=20 compress.start=2 knee.max=9",
         "compress.codec=tagc compress.ratio=3 tagc.ring=uint32 compress.sparsity=0.7",
         "compress.codec=auto compress.layers=mlp",
-        "strategy=shard shard.stage=2 compress.gather=topk compress.factor=20 compress.back=3",
+        "strategy=shard shard.stage=2 compress.gather=topk compress.back=3 compress.warmup=20 compress.start=2",
+        "strategy=shard shard.stage=2 compress.gather=topk compress.factor=20 compress.scope=bucket",
+        "strategy=shard shard.stage=2 compress.codec=topk compress.gather=topk adapt.policy=accordion "
+        "compress.scope=bucket",
         "strategy=shard shard.stage=0",
         "strategy=gossip gossip.topology=random gossip.seed=3 gossip.period=4",
         "strategy=gossip gossip.gamma_power=1 gossip.gamma_floor=0.1",
@@ -189,6 +202,11 @@ static void readers_differ(void **state) {
     expect("knee.max=9", TACITI_READER_PLAN, "knee.max 9", "--adapt.policy knee");
     quiet("compute.emulate=gpt2-124m compute.cv=0.3", TACITI_READER_BENCH);
     expect("compute.scale=2", TACITI_READER_BENCH, "compute.scale 2", "--compute.emulate PROFILE");
+    expect("optim.name=sgd optim.momentum=0.5", TACITI_READER_OWN_OPTIMIZER,
+           "optim.name, optim.momentum:", "own_optimizer");
+    quiet("optim.lr=1 optim.lr_min=0.2 optim.warmup=7 optim.clip=2", TACITI_READER_OWN_OPTIMIZER);
+    quiet("compress.codec=topk adapt.policy=knee optim.name=sgd optim.momentum=0.5", TACITI_READER_OWN_OPTIMIZER);
+    quiet("compress.codec=topk compress.momentum=0.9 optim.beta1=0", TACITI_READER_OWN_OPTIMIZER);
     expect("optim.accum=2", TACITI_READER_LIBRARY, "optim.accum 2", "--optim.name accum-adamw");
     quiet("topk.values=int4 int4.block=64", TACITI_READER_CODECS);
     expect("topk.values=int4 optim.lr=1", TACITI_READER_CODECS, "optim.lr 1", "tacit train");

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How a compressed run begins: what a controller's state in a checkpoint belongs to; residuals, estimates and states of
+ * codecs that were left by other ranks; and the warning about a codec that sends more than it saves.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include "strategy/test_control.h"
+
+/* ---- checkpoints ------------------------------------------------------------------------------------------------- */
+
+/* What `to` lists becomes what `from` lists, as a checkpoint of the same ranks does it. */
+static void restore(const bench *from, bench *to) {
+    taciti_state a = {.count = 0}, b = {.count = 0};
+    taciti_compression_state(from->c, &a);
+    taciti_compression_state(to->c, &b);
+    for (size_t i = 0; i < b.count; i++) {
+        const taciti_state_entry *entry = taciti_state_find(&a, b.entries[i].name);
+        if (entry == NULL || entry->n != b.entries[i].n) continue;
+        const size_t each = entry->kind == TACITI_STATE_ARRAY     ? sizeof(float)
+                            : entry->kind == TACITI_STATE_NUMBERS ? sizeof(double)
+                                                                  : 1;
+        memcpy(b.entries[i].data, entry->data, entry->kind == TACITI_STATE_COUNT ? sizeof(int64_t) : entry->n * each);
+    }
+}
+
+static void take_steps(bench *b, int64_t from, int64_t to) {
+    for (int64_t step = from; step < to; step++) {
+        fill_integers(b, step);
+        exchange_all(b);
+        settle(b, true);
+    }
+}
+
+enum { OTHER_NOTHING, OTHER_CODEC, OTHER_CODEC_OPTIONS, OTHER_BUCKETS, OTHER_OPTIONS, NO_IDENTITY, OTHERS };
+
+static void go_on(taciti_comm *comm, void *context) {
+    const int other = *(const int *)context;
+    script_options script = {.factor = {10, 100}, .trial = {100, 10}, .period = PERIOD}, changed = script;
+    if (other == OTHER_OPTIONS) changed.trial[1] = 50;
+    ((unsigned char *)&changed)[offsetof(script_options, histogram) + 1] ^= 1; /* padding is nobody's */
+    taciti_compression_setup setup = scripted(&script);
+    bench a, b;
+    open_bench(comm, &setup, 9000, &a);
+    CHECK(taciti_compression_start(a.c, 0, false) == TACIT_OK);
+    take_steps(&a, 0, 7);
+    if (other == OTHER_CODEC) setup.codec = taciti_codec_find("sketch");
+    setup.controller_options = &changed;
+    open_bench(comm, &setup, other == OTHER_BUCKETS ? 12000 : 9000, &b);
+    if (other == NO_IDENTITY) memset(a.c->saved_identity, 0, sizeof a.c->saved_identity);
+    restore(&a, &b);
+    if (other == OTHER_CODEC_OPTIONS) b.c->saved_identity[2] ^= 1;
+    CHECK(taciti_compression_start(b.c, 7, true) == TACIT_OK);
+    CHECK(noted(&b)->begun == 1 && noted(&b)->shown == (other == OTHER_NOTHING ? 7 : 0));
+    CHECK(b.c->taken == noted(&b)->shown && b.c->step == 7);
+    CHECK((b.c->thresholds[TACITI_PAYLOAD_CONTRIBUTION].value > 0) == (other == OTHER_NOTHING));
+    CHECK((b.c->tried[0].factor > 0) == (other == OTHER_NOTHING));
+    for (size_t i = 0; i < b.layout.n && other != OTHER_NOTHING; i++) CHECK(b.c->period_sum[i] == 0);
+    if (other == OTHER_NOTHING) {
+        take_steps(&a, 7, 15);
+        take_steps(&b, 7, 15);
+        CHECK(memcmp(a.g, b.g, a.layout.n * sizeof *a.g) == 0);
+        CHECK(memcmp(a.c->tried, b.c->tried, sizeof a.c->tried) == 0 && a.c->tried[0].threshold.value > 0);
+        CHECK(memcmp(a.c->thresholds, b.c->thresholds, sizeof a.c->thresholds) == 0);
+        CHECK(last(&a)->model.squares_period == last(&b)->model.squares_period && last(&a)->model.squares_period > 0);
+    }
+    close_bench(&a);
+    close_bench(&b);
+}
+
+/* The same run goes on bit for bit; another one does not take over what the controller has learnt, and says why. */
+static void a_controller_goes_on_with_its_own_state(void **state) {
+    (void)state;
+    static const char *const SAYS[OTHERS] = {"begins anew",       "has another codec",   "other options of the codec",
+                                             "has other buckets", "other options of it", "no state of it"};
+    for (int other = 0; other < OTHERS; other++) {
+        test_log_keep();
+        run_ranks(3, go_on, &other);
+        const int lines = test_log_count(SAYS[other]), all = test_log_count("begins anew");
+        test_log_drop();
+        if (lines != (other != OTHER_NOTHING) || all != lines) fail_msg("case %d: %d of %d lines", other, lines, all);
+    }
+}
+
+/* The state of three ranks, on five. */
+static void move_ranks(taciti_comm *comm, void *context) {
+    uint64_t *saved = context;
+    const script_options script = {.factor = {10, 10}, .period = 50};
+    const taciti_compression_setup setup = scripted(&script);
+    bench b;
+    open_bench(comm, &setup, 9000, &b);
+    const bool first = saved[0] == 0;
+    if (!first) memcpy(b.c->saved_identity, saved, sizeof b.c->saved_identity);
+    CHECK(taciti_compression_start(b.c, first ? 0 : 7, false) == TACIT_OK);
+    CHECK(noted(&b)->begun == 1);
+    CHECK(taciti_comm_barrier(comm) == TACIT_OK);
+    if (first && taciti_comm_rank(comm) == 0) memcpy(saved, b.c->saved_identity, sizeof b.c->saved_identity);
+    close_bench(&b);
+}
+
+static void another_number_of_ranks_begins_anew(void **state) {
+    (void)state;
+    uint64_t saved[TACITI_IDENTITY_PARTS] = {0};
+    run_ranks(3, move_ranks, saved);
+    test_log_keep();
+    run_ranks(5, move_ranks, saved);
+    const int lines = test_log_count("another number of ranks");
+    test_log_drop();
+    assert_int_equal(lines, 1);
+}
+
+/* Where nothing reads compress.factor, another one is no other controller. */
+static void identities(taciti_comm *comm, void *context) {
+    (void)context;
+    static const char *const CODECS[] = {"mixed4", "topk"};
+    taciti_controller switching = SCRIPT;
+    switching.switches = true;
+    for (int selects = 0; selects < 2; selects++) {
+        uint64_t of[2][TACITI_IDENTITY_PARTS];
+        for (int i = 0; i < 2; i++) {
+            const script_options script = {.factor = {10, 10}, .period = PERIOD};
+            const taciti_compress_options options = {.factor = 10 + i, .decay = 1, .start = 1};
+            const taciti_compression_setup setup = {.codec = taciti_codec_find(CODECS[selects]),
+                                                    .options = &options,
+                                                    .controller = &switching,
+                                                    .controller_options = &script};
+            bench b;
+            open_bench(comm, &setup, 9000, &b);
+            CHECK(taciti_compression_start(b.c, 0, false) == TACIT_OK);
+            memcpy(of[i], b.c->saved_identity, sizeof of[i]);
+            close_bench(&b);
+        }
+        CHECK((memcmp(of[0], of[1], sizeof of[0]) == 0) == (selects == 0));
+    }
+}
+
+static void a_factor_that_is_not_read_is_no_identity(void **state) {
+    (void)state;
+    run_ranks(3, identities, NULL);
+}
+
+/* ---- residuals --------------------------------------------------------------------------------------------------- */
+
+static float left(int rank, size_t i) { return (float)((int)(i % 5) + rank); }
+
+/* Residuals that lie where another number of ranks has left them arrive in the next step, whole. */
+static void bring_residuals(taciti_comm *comm, void *context) {
+    (void)context;
+    const script_options script = {.factor = {1, 1}, .period = 50};
+    const taciti_compress_options whole = {.factor = 10, .decay = 1, .feedback = true, .start = 1};
+    taciti_compression_setup setup = scripted(&script);
+    setup.options = &whole;
+    const int ranks = taciti_comm_size(comm);
+    bench b;
+    open_bench(comm, &setup, 9000, &b);
+    float *residual = taciti_exchange_residual(taciti_compression_exchange(b.c), TACITI_RESIDUAL_CONTRIBUTION);
+    CHECK(residual != NULL);
+    for (size_t i = 0; i < b.layout.n; i++)
+        residual[i] = test_is_gap(&b.layout, i) ? 0 : left(taciti_comm_rank(comm), i);
+    CHECK(taciti_compression_start(b.c, 4, false) == TACIT_OK);
+    exchange_all(&b);
+    for (size_t i = 0; i < b.layout.n; i++) {
+        float sum = 0;
+        for (int r = 0; r < ranks; r++) sum += left(r, i);
+        CHECK(test_is_gap(&b.layout, i) || b.g[i] == sum);
+    }
+    close_bench(&b);
+}
+
+static void residuals_of_other_ranks_arrive(void **state) {
+    (void)state;
+    run_ranks(3, bring_residuals, NULL);
+    run_ranks(5, bring_residuals, NULL);
+}
+
+/* What a codec remembers of positions, and estimates, belong to the ranks and places that made them. */
+static void forget(taciti_comm *comm, void *context) {
+    const int estimates = *(const int *)context;
+    taciti_compress_options options = {.factor = 10, .decay = 1, .start = 1, .estimate = estimates > 0};
+    const taciti_compression_setup setup = {.codec = taciti_codec_find(estimates ? "topk" : "sidco"),
+                                            .options = &options};
+    for (int moved = 0; moved < 3; moved++) {
+        bench b;
+        size_t bytes = 0, kept = 0;
+        open_bench(comm, &setup, 9000, &b);
+        taciti_exchange *exchange = taciti_compression_exchange(b.c);
+        unsigned char *memory = taciti_exchange_codec_state(exchange, &bytes);
+        if (estimates) {
+            memory = (unsigned char *)taciti_exchange_residual(exchange, TACITI_RESIDUAL_CONTRIBUTION);
+            bytes = b.layout.n * sizeof(float);
+        }
+        CHECK(memory != NULL && bytes > 0);
+        memset(memory, 1, bytes);
+        if (moved == 2) b.c->saved_placement++;
+        CHECK(taciti_compression_start(b.c, 4, moved != 1) == TACIT_OK);
+        for (size_t i = 0; i < bytes; i++) kept += memory[i] == 1;
+        CHECK(kept == (moved == 0 ? bytes : 0));
+        close_bench(&b);
+    }
+}
+
+static void positions_are_forgotten(void **state) {
+    (void)state;
+    for (int estimates = 0; estimates < 2; estimates++) run_ranks(3, forget, &estimates);
+}
+
+/* ---- what sends more than it saves ------------------------------------------------------------------------------- */
+
+typedef struct price {
+    double factor, back;
+    taciti_half half;
+    bool warns;
+} price;
+
+static void open_and_close(taciti_comm *comm, void *context) {
+    const price *p = context;
+    const taciti_compress_options options = {
+        .factor = p->factor, .back = p->back, .decay = 1, .start = 1, .collective = TACITI_ROUTE_SCATTER};
+    const taciti_compression_setup setup = {.codec = taciti_codec_find("topk"), .options = &options, .half = p->half};
+    bench b;
+    open_bench(comm, &setup, 1 << 20, &b);
+    close_bench(&b);
+}
+
+/* Both directions count, at their own factors; a dense run sends nothing but floats; halves are not priced. */
+static void more_bytes_have_a_warning(void **state) {
+    (void)state;
+    static const price CASES[] = {{1.5, 0, TACITI_HALF_BOTH, true},
+                                  {1.5, 1000, TACITI_HALF_BOTH, false},
+                                  {1, 0, TACITI_HALF_BOTH, false},
+                                  {10, 0, TACITI_HALF_BOTH, false},
+                                  {1.5, 0, TACITI_HALF_ALL_GATHER, false}};
+    g_exchange.wire = (taciti_text){"bf16"};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        price p = CASES[i];
+        test_log_keep();
+        run_ranks(5, open_and_close, &p);
+        const int lines = test_log_count("MB without it");
+        test_log_drop();
+        if (lines != p.warns) fail_msg("case %zu: %d lines", i, lines);
+    }
+    g_exchange.wire = (taciti_text){""};
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_controller_goes_on_with_its_own_state),
+        cmocka_unit_test(another_number_of_ranks_begins_anew),
+        cmocka_unit_test(a_factor_that_is_not_read_is_no_identity),
+        cmocka_unit_test(residuals_of_other_ranks_arrive),
+        cmocka_unit_test(positions_are_forgotten),
+        cmocka_unit_test(more_bytes_have_a_warning),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
