@@ -209,6 +209,7 @@ static bool is_legal(const trial *t) {
     const bool linear = t->codec->aggregation == TACITI_CODEC_LINEAR, sketches = t->codec->sketches;
     const bool gathers = t->route == TACITI_ROUTE_GATHER;
     if (linear) return t->way == ALL_REDUCE && !t->feedback.estimates && !(t->feedback.momentum > 0) && !gathers;
+    if (t->codec->votes && gathers) return false;
     return !(sketches && (t->feedback.estimates || gathers)) && !(gathers && t->way != ALL_REDUCE);
 }
 

@@ -125,6 +125,7 @@ static void planned_bytes_are_the_bytes_of_an_exchange(void **state) {
         const taciti_codec *codec = taciti_codec_find(codecs[i]);
         if (codec == NULL) continue;
         for (int route = TACITI_PLAN_WAY_AUTO; route <= TACITI_PLAN_WAY_GATHER; route++) {
+            if (codec->votes && route == TACITI_PLAN_WAY_GATHER) continue;
             compare(codec, 10, 4, 1, route);
             compare(codec, 100, 3, 1, route);
         }

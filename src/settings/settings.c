@@ -312,15 +312,17 @@ static tacit_status check_compression(const taciti_settings *settings, const tac
     TACITI_TRY(taciti_compression_check(&setup));
     TACITI_TRY(taciti_compression_check_exchange(&setup));
     TACITI_TRY(taciti_compression_check_momentum(&setup, &settings->optim));
-    TACITI_TRY(check_auto(settings));
     TACITI_TRY(check_momentum(setup.options, strategy));
-    if (strategy->compresses) TACITI_TRY(check_vote(setup.codec, strategy));
     if (setup.gather != NULL && !strategy->parts)
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.gather %s: strategy %s gathers no parameters; leave it out, or --strategy shard",
                            setup.gather->name, strategy->name);
     if (setup.gather != NULL) TACITI_TRY(check_gathers(&setup));
-    if (setup.codec == NULL || strategy->compresses) return TACIT_OK;
+    if (strategy->compresses) {
+        TACITI_TRY(check_vote(setup.codec, strategy));
+        return check_auto(settings);
+    }
+    if (setup.codec == NULL) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "compress.codec %s: strategy %s does not compress; leave it out, choose a number format with "
                        "--exchange.wire bf16, or a strategy that compresses: --strategy dp",

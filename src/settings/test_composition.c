@@ -207,6 +207,9 @@ static void compression_is_checked(void **state) {
     assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_E_CONFIG);
     assert_non_null(strstr(g_line, "give --compress.codec auto"));
     set("adapt.policy", "fixed");
+    set("compress.codec", "auto");
+    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_E_CONFIG);
+    assert_non_null(strstr(g_line, "adapt.policy fixed: compress.codec auto chooses by measured time"));
     set("compress.codec", "topk");
     assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_OK);
     (void)choose("gossip");
