@@ -90,7 +90,7 @@ def commit_line(folder, *sections):
         for name in glob.glob(os.path.join(folder, section, "**", "*.commit"), recursive=True):
             with open(name) as file:
                 found.add(file.read().strip())
-    return "Measured at commit %s." % ", ".join(sorted(found)) if found else None
+    return "Measured at commit %s." % ", ".join("`%s`" % commit for commit in sorted(found)) if found else None
 
 
 # ---- differences of pairs ---------------------------------------------------------------------------------------------
