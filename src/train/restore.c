@@ -29,8 +29,11 @@ static const taciti_strict_field POSITION_FIELDS[] = {COUNT(seed), COUNT(step), 
 /* A resumed run is the same run only with the same sample sequence; other changes are the user's to make. */
 static tacit_status check_same_run(const taciti_trainer *trainer, const json_t *meta, int64_t seed) {
     if (seed != trainer->settings->train.seed)
-        return taciti_fail(TACIT_E_CONFIG, "train.seed is %lld but the checkpoint was made with %lld",
-                           (long long)trainer->settings->train.seed, (long long)seed);
+        return taciti_fail(
+            TACIT_E_CONFIG,
+            "train.seed is %lld but the checkpoint was made with %lld: resume with --train.seed %lld, or begin a "
+            "new run in another --run.dir",
+            (long long)trainer->settings->train.seed, (long long)seed, (long long)seed);
     const char *data = json_string_value(json_object_get(meta, "data"));
     if (data != NULL && strcmp(data, trainer->data_info.digest) != 0 && trainer->rank == 0)
         taciti_log(TACITI_LOG_WARN,

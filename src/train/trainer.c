@@ -57,8 +57,11 @@ static tacit_status resolve_vocabulary(taciti_trainer *trainer) {
     TACITI_TRY(taciti_model_resolve(model));
     if (open && model->vocabulary < data->vocabulary) model->vocabulary = data->vocabulary;
     if (model->vocabulary < data->vocabulary)
-        return taciti_fail(TACIT_E_CONFIG, "model.vocabulary is %lld but the data (%s) uses %d tokens",
-                           (long long)model->vocabulary, data->source, data->vocabulary);
+        return taciti_fail(
+            TACIT_E_CONFIG,
+            "model.vocabulary is %lld but the data (%s) uses %d tokens: --model.vocabulary N, the size of its "
+            "tokenizer (bytes: 256)",
+            (long long)model->vocabulary, data->source, data->vocabulary);
     return check_tokenizer(trainer);
 }
 
