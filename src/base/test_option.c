@@ -140,11 +140,13 @@ static void a_printed_configuration_reads_back(void **state) {
                                         "gr\xc3\xbc\xc3\x9f",
                                         "\xf0\x9f\x90\x9f"};
     for (size_t i = 0; i < sizeof TEXTS / sizeof *TEXTS; i++) {
+        taciti_config_destroy(&g_config);
         assert_int_equal(taciti_config_defaults(&g_config), TACIT_OK);
         assert_int_equal(taciti_config_set(&g_config, "data.vocab", TEXTS[i], "test"), TACIT_OK);
         assert_int_equal(taciti_config_set(&g_config, "data.train", "a null -1", "test"), TACIT_OK);
         assert_int_equal(taciti_config_set(&g_config, "optim.lr", "0.1", "test"), TACIT_OK);
         char *before = taciti_config_json(&g_config, 0), *yaml = taciti_config_yaml(&g_config, i % 2 == 0);
+        taciti_config_destroy(&g_config);
         assert_int_equal(taciti_config_defaults(&g_config), TACIT_OK);
         read_good(yaml);
         assert_json(before, 0);

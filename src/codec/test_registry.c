@@ -288,7 +288,8 @@ static double loss_of(const taciti_codec *codec, const void *options, size_t n, 
         }
         lost += taciti_kernels_get()->sum_squares(g_error, n) / KEYS;
     }
-    return lost > 0 ? lost / taciti_kernels_get()->sum_squares(g_x, n) : 0;
+    const double all = taciti_kernels_get()->sum_squares(g_x, n);
+    return lost > 0 && all > 0 ? lost / all : lost > 0 ? HUGE_VAL : 0;
 }
 
 /* Error feedback needs errors that are no larger than the array. An infinite one, of fp16, has the step skipped. */
