@@ -182,8 +182,8 @@ static void what_is_read_has_no_line(void **state) {
         "compress.codec=auto compress.layers=mlp",
         "strategy=shard shard.stage=2 compress.gather=topk compress.back=3 compress.warmup=20 compress.start=2",
         "strategy=shard shard.stage=2 compress.gather=topk compress.factor=20 compress.scope=bucket",
-        "strategy=shard shard.stage=2 compress.codec=topk compress.gather=topk adapt.policy=accordion "
-        "compress.scope=bucket",
+        ("strategy=shard shard.stage=2 compress.codec=topk compress.gather=topk adapt.policy=accordion "
+         "compress.scope=bucket"),
         "strategy=shard shard.stage=0",
         "strategy=gossip gossip.topology=random gossip.seed=3 gossip.period=4",
         "strategy=gossip gossip.gamma_power=1 gossip.gamma_floor=0.1",
