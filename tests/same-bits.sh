@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Do two programs compute the same bits? Judges a change that is meant to keep every one of them.
+#
+#   tests/same-bits.sh OLD NEW [--only PATTERN] [--rename NEW_KEY=OLD_KEY] [--jobs N] [--list]
+#
+# OLD, NEW: programs, or build folders with bin/tacit. Compared are: metrics.jsonl without times and the tensors of every
+# checkpoint, for all strategies, codecs and controllers at 1, 2, 3, 5 and 8 ranks, also resumed; `tacit plan --json` on the
+# example clusters; `tacit info TOPIC --json`. What one of the two refuses is listed by itself: keys that went, say. Left out
+# are auto and knee, which decide by measured time.
+# --only takes the cases whose names contain PATTERN, a regular expression; --rename gives OLD another key (several times).
+# Answers stay in build/same-bits (or TACIT_SAME_BITS) under the digest of the program that gave them: OLD runs once.
+# Needs Open MPI's mpirun. Exit code 0: the same; 1: something differs; 2: wrong use.
+cd "$(dirname "$0")/.." || exit 2
+. scripts/mpi-environment.sh
+exec python3 tests/same_bits.py "$@"
