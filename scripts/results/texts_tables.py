@@ -4,15 +4,15 @@
 
     scripts/results/texts_tables.py FOLDER PAGE.md
 
-Prints every table for which FOLDER holds runs and puts it between the lines <!-- NAME --> and <!-- /NAME --> of the page; the
-command lines go to a file beside it, PAGE.commands. Tables without runs stay as they are.
+Prints every table for which FOLDER holds runs and puts it between the lines <!-- NAME --> and <!-- /NAME --> of the page.
+Tables without runs stay as they are.
 """
 import glob
 import os
 import statistics
 import sys
 
-from record import commands, evaluations, put, read_run, table
+from record import evaluations, publish, read_run, table
 
 METHODS = {
     "dense": "all-reduce, adamw",
@@ -125,19 +125,7 @@ def rates_table(folder):
 def main():
     folder, page = sys.argv[1:]
     tables = {"rates": rates_table(folder), "short": short_table(folder), "causes": causes_table(folder), "matrix": matrix_table(folder)}
-    with open(page) as file:
-        text = file.read()
-    lines = []
-    for name, content in tables.items():
-        if content:
-            print("\n%s\n\n%s" % (name, content))
-            text = put(text, name, content)
-            lines += [name, "", commands(folder, name) or "", ""]
-    with open(page, "w") as file:
-        file.write(text)
-    if lines:
-        with open(page[: -len(".md")] + ".commands", "w") as file:
-            file.write("\n".join(lines))
+    publish(tables, page, {})
 
 
 if __name__ == "__main__":
