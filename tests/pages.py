@@ -13,8 +13,8 @@ import subprocess
 import sys
 
 PAGES = sorted(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"] + glob.glob("docs/*.md") + glob.glob("docs/results/*.md"))
-# Files that a link or a key with a dot may mean.
-SUFFIXES = {"c", "h", "md", "json", "jsonl", "sh", "py", "yaml", "npy", "csv", "svg", "bin", "txt"}
+# What may stand behind a section's name and a dot without being a key: suffixes of files, folders of old runs.
+NO_KEYS = {"md", "json", "jsonl", "sh", "py", "yaml", "npy", "csv", "svg", "bin", "txt", "safetensors", "old1", "old2"}
 problems = []
 
 
@@ -97,8 +97,8 @@ def check_keys(info):
     fields = set(re.findall(r'"(\w+)"', " ".join(map(read, glob.glob("src/plan/cluster_*.c") + glob.glob("src/model/profile*.c")))))
     for page in (page for page in PAGES if not page.startswith("docs/results/")):
         text = read(page)
-        for section, name in re.findall(r"(?<![\w./*-])(?:--)?(%s)\.(\w+)" % "|".join(sections), text):
-            if section + "." + name not in options and name not in SUFFIXES | fields:
+        for section, name in re.findall(r"(?<![\w./*-])(?:--)?(%s)\.([a-z]\w+)" % "|".join(sections), text):
+            if section + "." + name not in options and name not in NO_KEYS | fields:
                 complain(page, "there is no key %s.%s" % (section, name))
         # Behind a flag, behind an = or between backticks a word is the key's value; in other prose it is only the next word.
         spelled = r"(?:--({0})[ =]|(?<![\w.])({0})=|`({0}) )([a-z][\w|-]*)".format("|".join(map(re.escape, options)))
