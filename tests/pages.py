@@ -136,7 +136,7 @@ def check_sections():
         text = read(page)
         script = re.search(r"scripts/results/\w+\.sh", text)
         known = set(re.findall(r"^section_(\w+)\(", read(script.group()), re.M)) if script else set()
-        for words in re.findall(r"\bSections? ((?:`\w+`(?:, | and )?)+)", text):
+        for words in re.findall(r"\bSections?\s((?:`\w+`(?:,\s|\sand\s)?)+)", text):
             for name in set(re.findall(r"\w+", words)) - known - {"and"}:
                 complain(page, "%s has no section %s" % (script.group() if script else "no script", name))
 
