@@ -127,6 +127,27 @@ while read -r verb; do
     fi
 done < <("$tacit" --help | sed -n '/^verbs:/,/^$/p' | sed '1d;$d' | cut -c3-20 | sed 's/ *$//')
 
+# the help of train shows what the chosen run reads, on a few screens
+short() { # short FLAG ... : at most 150 lines and 60 keys
+    "$tacit" train "$@" --help > out 2>&1 || complain "train $* --help failed"
+    [[ $(wc -l < out) -le 150 ]] || complain "train $* --help has $(wc -l < out) lines"
+    [[ $(grep -cE '^  --(strategy|[a-z0-9-]+[.][a-z0-9_]+)( |$)' out) -le 60 ]] || complain "train $* --help has too many keys"
+    grep -q 'All keys, with ranges: tacit info options' out || complain "train $* --help does not say where all keys are"
+}
+short; grep -qE '^  --(gossip|localsgd|shard|topk|knee|compute)[.]' out && complain "train --help shows what nobody chose"
+[[ $(grep -nm1 -- '--train.steps' out | cut -d: -f1) -lt $(grep -nm1 -- '--compress.codec' out | cut -d: -f1) ]] || complain "common keys do not come first"
+for strategy in gossip localsgd shard; do
+    short --strategy $strategy
+    grep -q "^  --$strategy[.]" out || complain "the help of strategy $strategy lacks its keys"
+done
+for policy in $("$tacit" info controllers --json | python3 -c 'import json, sys; print(*[c["name"] for c in json.load(sys.stdin)])'); do
+    short --compress.codec topk --adapt.policy "$policy"
+    grep -q '^  --compress.factor\|^  --compress.warmup' out || complain "the help of policy $policy lacks the factor"
+done
+grep -q '^  --topk.values' out || complain "the help of codec topk lacks its keys"
+expect 0 "--gossip.topology" "$tacit" help train --strategy=gossip
+expect 0 "usage:" "$tacit" train --strategy gosip --help
+
 # info and doctor answer in JSON, too
 is_json "$tacit" info topologies -n 16 --per-host 4 --json
 python3 - << 'END' || complain "the figures of 16 ranks on 4 hosts are not those of the theory"
@@ -269,12 +290,14 @@ expect 2 "--codec was given twice" "$tacit" bench codecs --codec topk --codec in
 expect 2 "--codec was given, and compress.codec, too" "$tacit" bench codecs --codec topk --compress.codec int8
 expect 0 "int4.block 32: nothing" "$tacit" bench codecs --codec topk --int4.block 32 -n 40000 --rounds 1
 expect 0 "needs --optim.name accum-adamw or accum-adam)" "$tacit" info options
+expect 3 "knee.start 20 is above knee.safe 10" "${nano[@]}" --compress.codec topk --adapt.policy knee --knee.start 20
+expect 3 "knee.start 4 is above knee.max 3" "${nano[@]}" --compress.codec topk --adapt.policy knee --knee.max 3
 expect 3 '"topkk" is unknown; did you mean "topk"? legal: none|auto|' "${nano[@]}" --compress.codec topkk
 
 # a configuration that is printed reads back
 printed() { "$tacit" train "$@" --print-config --json; }
 for codec in none tagc sparseloco; do
-    set -- --compress.codec $codec --optim.lr 0.003 --run.dir "a: b" --data.train x "y z" --compress.decay 1
+    set -- --compress.codec $codec --optim.lr 0.003 --run.dir "a: b" --data.train x "y z" --compress.feedback 1
     for form in --print-config --print-config=changed; do
         "$tacit" train "$@" $form > printed.yaml || complain "$form"
         [[ $(printed "$@") == "$(printed printed.yaml)" ]] || complain "$form of codec $codec does not read back"

@@ -40,7 +40,7 @@ shard 3 micro --train.micro_batch 1 >/dev/null 2>&1
 check "micro-batches, of which ranks have different numbers" look 'near("one", "micro")'
 shard 3 few --train.batch 2 >/dev/null 2>&1; run 1 few1 --train.batch 2 >/dev/null 2>&1
 check "a rank without samples" look 'near("few1", "few")'
-check "a NaN gradient on one rank" shard 3 nan --train.fail_at 3
+TACIT_FAIL_AT=3 check "a NaN gradient on one rank" shard 3 nan
 check "is skipped everywhere" look 'assert [r["step"] for r in events("nan", "skipped")] == [4], events("nan", "skipped")'
 
 # ---- number formats ----------------------------------------------------------------------------------------------
@@ -184,5 +184,11 @@ expect "values of parameters of which some are left out" 3 'stage 3 gathers valu
 expect "a factor of neither codec" 0 'compress.factor 3: nothing in this run reads it' shard 2 no --shard.stage 2 --compress.codec int4 --compress.factor 3 --dry-run
 expect "a sketch beside gathers in 8 bits" 0 'finished at step 8' shard 2 tagc8 --compress.codec tagc --compress.gather int8
 expect "a warm-up beside gathers in 4 bits" 0 'finished at step 8' shard 2 warm4 --shard.stage 2 --compress.codec topk --compress.warmup 300 --compress.gather int4
-expect "estimates" 3 'leave it out' shard 2 no --compress.codec topk --compress.estimate true
+one_line() {
+  shard 2 no --compress.codec topk --compress.collective gather >"$work/log" 2>&1
+  local got=$?; cat "$work/log"
+  [ "$got" -eq 3 ] && [ "$(grep -c '^tacit: .*compress.collective' "$work/log")" -eq 1 ]
+}
+check "a collective that gathers is refused in one line" one_line
+expect "estimates" 3 'leave it out' shard 2 no --compress.codec topk --compress.what change
 finish_checks

@@ -94,6 +94,9 @@ cmp out/vocab.json vocab.json
 if cmp -s out/model.safetensors hf-bpe/model.safetensors; then echo "nothing was trained"; exit 1; fi
 says 0 '3 layers, 1 heads, 41 channels, vocabulary 257, context 17' --train.init hf-bpe --data.train text
 says 3 'made with --model.channels 41, the run is configured with 42' --train.init base --model.channels 42
+says 3 'made with --model.tied false, the run is configured with true' --train.init base --model.tied true
+if "$tacit" export base -o base > said 2>&1; then echo "exported into itself"; exit 1; fi
+grep -q 'base is the folder that is exported: give another, such as -o base/hf' said
 says 3 'made with --model.layers 3, the run is configured with 4' --train.init base --model.preset byte-2m
 says 2 '--run.dir tuned --resume goes on with that run' tuned --resume
 # A run goes on without the weights that it began from; the folder of a tokenizer keeps its two files.

@@ -2,9 +2,11 @@
  *
  * Everything that is built in, from the tables the code itself uses.
  */
+#define _POSIX_C_SOURCE 200809L
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -25,8 +27,6 @@ const taciti_flag taciti_info_flags[] = {
     {"--ranks", "-n", "N", "topologies: their figures at this number of ranks"},
     {"--per-host", NULL, "P", "topologies: ranks on each host (default 1), the last host may have fewer"},
     {"--degree", NULL, "K", "topologies: most partners per round of base-k, columns of torus"},
-    {"--period", NULL, "ROUNDS", "topologies: rounds of random"},
-    {"--seed", NULL, "SEED", "topologies: of random"},
     {"--file", NULL, "FILE", "topologies: the matrix of the topology file, .csv or .npy"},
     {"--mixes", NULL, "R", "topologies: mixes per step, for the step size that awc bears (default 1)"},
     {"--gamma", NULL, "G", "topologies: consensus factor, for the same (default 1; 0.5 with --delay 1)"},
@@ -45,7 +45,9 @@ static json_t *options_json(void) {
     return array;
 }
 
+/* Wrapped for people; a line per key for grep. */
 static void print_options(void) {
+    const bool wrapped = isatty(STDOUT_FILENO);
     const taciti_option_table *table = NULL;
     taciti_place place;
     char usage[TACITI_OPTION_TEXT_BYTES], text[TACITI_OPTION_TEXT_BYTES];
@@ -56,7 +58,10 @@ static void print_options(void) {
         table = place.table;
         taciti_option_usage(&place, usage, sizeof usage);
         taciti_option_explain(&place, text, sizeof text);
-        printf("  %-32s %s\n", usage + 2, text);
+        if (wrapped)
+            taciti_print_entry(usage + 2, text);
+        else
+            printf("  %-32s %s\n", usage + 2, text);
     }
 }
 

@@ -168,7 +168,7 @@ const taciti_codec taciti_codec_loco = {
     .name = "loco",
     .help = "rounds to 4 bits per element, with an error memory of its own that averages over steps",
     .source = "LoCo (arXiv 2407.04480)",
-    .preset = "compress.feedback=false",
+    .preset = "compress.feedback=0",
     .no_feedback = true,
     .options = &TABLE,
     .options_size = sizeof(loco_options),

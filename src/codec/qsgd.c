@@ -85,7 +85,7 @@ const taciti_codec taciti_codec_qsgd = {
     .name = "qsgd",
     .help = "rounds every element at random to one of a few levels of its block's norm; unbiased",
     .source = "QSGD (arXiv 1610.02132), codes of fixed width",
-    .preset = "compress.feedback=false",
+    .preset = "compress.feedback=0",
     .no_feedback = true,
     .options = &TABLE,
     .options_size = sizeof(qsgd_options),

@@ -12,8 +12,8 @@
  * Source: seed: Wangni et al. (arXiv 1710.09854) with a shared seed; leader: ScaleCom's CLT-k (Chen et al., NeurIPS
  * 2020); momentum: SCAPE (arXiv 2607.01678), section on the support. Coding of the leader's indices: support.h.
  *   deviations: seed draws from parts of the array instead of from all of it, which takes time in proportion to k.
- *   ScaleCom's filter of the residuals is compress.decay. SCAPE takes the moment of the optimizer; here the codec keeps
- *   an average of its own, so it suits every optimizer.
+ *   ScaleCom's filter of the residuals is compress.feedback. SCAPE takes the moment of the optimizer; here the codec
+ * keeps an average of its own, so it suits every optimizer.
  *
  * Properties (exchange/test_linear.c): the support is the same on all ranks bit for bit; selection commutes with the
  * sum; factor 1 is dense bit for bit; by turns, every element is sent within ceil(n / own share of k) steps; what is

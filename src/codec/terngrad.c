@@ -72,7 +72,7 @@ const taciti_codec taciti_codec_terngrad = {
     .name = "terngrad",
     .help = "rounds every element at random to minus the largest magnitude, zero or the largest magnitude; unbiased",
     .source = "TernGrad (arXiv 1705.07878), one scale per message",
-    .preset = "compress.feedback=false",
+    .preset = "compress.feedback=0",
     .no_feedback = true,
     .options = &TABLE,
     .options_size = sizeof(terngrad_options),

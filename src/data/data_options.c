@@ -20,7 +20,8 @@ static const taciti_option options[] = {
     TACITI_OPTION(
         "partition", TEXT, AT(partition), "global",
         .help =
-            "what a rank draws samples from: global|by-rank|dirichlet:ALPHA; all but global make ranks' data unequal"),
+            "what a rank draws samples from: global|by-rank|dirichlet:ALPHA; all but global make ranks' data unequal",
+        .flags = TACITI_OPTION_EXPERT),
     TACITI_OPTION("vocab", TEXT, AT(vocab), "",
                   .help =
                       "vocab.json of a GPT-2 style tokenizer: text becomes its ids instead of bytes; needs data.merges",

@@ -25,10 +25,11 @@ static bool is_uneven(const taciti_settings *settings, const taciti_codec *codec
 /* What a rank keeps of its encodings, as strategies open their exchange (strategy/compression.c). */
 static taciti_feedback feedback_of(const taciti_settings *settings, const taciti_codec *codec) {
     const taciti_compress_options *o = &settings->compress;
-    return (taciti_feedback){.errors = o->feedback && !o->estimate && !codec->lossless,
-                             .decay = o->decay,
+    const bool estimates = o->what == TACITI_SENDS_CHANGE;
+    return (taciti_feedback){.errors = o->feedback > 0 && !estimates && !codec->lossless,
+                             .decay = o->feedback,
                              .momentum = o->momentum,
-                             .estimates = o->estimate,
+                             .estimates = estimates,
                              .stored = (taciti_residual_form)o->residual};
 }
 

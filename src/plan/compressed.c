@@ -12,9 +12,6 @@
 #include "exchange/store.h"
 #include "plan/sketched.h"
 
-/* comm.segment, which bounds messages inside of one host. */
-enum { SEGMENT_BYTES = 256 << 10 };
-
 /* ---- seconds per float ------------------------------------------------------------------------------------------- */
 
 /* The row of the same codec with the next larger factor, or the same row. */
@@ -255,7 +252,7 @@ tacit_status taciti_plan_describe(const taciti_scene *scene, const taciti_method
     taciti_placement placement = taciti_plan_placement(scene, method);
     placement.gather = gather;
     return taciti_allreduce_describe(scene->hosts, (taciti_members){.count = (size_t)scene->hosts->ranks}, 0, encoding,
-                                     placement, (size_t)SEGMENT_BYTES, out);
+                                     placement, (size_t)TACITI_SEGMENT_BYTES, out);
 }
 
 /* By owners or from all to all, as exchanges choose. */

@@ -101,17 +101,6 @@ static bool sums_everywhere(const inquiry *q, const taciti_place *place) {
     return is_plan(q) || !q->strategy->parts;
 }
 
-static bool draws(const inquiry *q, const taciti_place *place) {
-    (void)place;
-    return (q->setup.codec != NULL && !q->setup.codec->keyless) ||
-           (q->setup.gather != NULL && !q->setup.gather->keyless);
-}
-
-static bool sketches(const inquiry *q, const taciti_place *place) {
-    (void)place;
-    return q->setup.codec != NULL && q->setup.codec->sketches;
-}
-
 static bool gathers_plainly(const inquiry *q, const taciti_place *place) {
     (void)place;
     return q->setup.gather == NULL;
@@ -179,8 +168,6 @@ static const fact FACTS[] = {
     {"whole-model", chooses_whole, "an adapt.policy with one factor for the whole model, such as --adapt.policy fixed"},
     {"payloads", sends_payloads, "a compress.codec without an all-reduce of its own, such as --compress.codec topk"},
     {"sums-everywhere", sums_everywhere, "a strategy that gives sums to all ranks, such as --strategy dp"},
-    {"random", draws, "a compress.codec that draws random numbers, such as --compress.codec randomk"},
-    {"sketch", sketches, "a compress.codec that sketches, such as --compress.codec tagc"},
     {"plain-gather", gathers_plainly, "--compress.gather none"},
     {"scales", has_scales, "a format of values with scales, such as --*.values int8"},
     {"rotation", rotates, "a format of values that can be rotated, such as --*.values int4"},
@@ -353,6 +340,12 @@ static inquiry inquiry_of(const taciti_settings *settings, taciti_reader reader)
                      .reader = reader,
                      .strategy = taciti_settings_strategy(settings),
                      .setup = taciti_settings_compression(settings)};
+}
+
+bool taciti_settings_reads(const taciti_settings *settings, taciti_reader reader, const taciti_place *place) {
+    char needs[TACITI_NEEDS_BYTES];
+    const inquiry q = inquiry_of(settings, reader);
+    return is_read(&q, place, needs);
 }
 
 typedef struct finding {

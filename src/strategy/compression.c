@@ -12,20 +12,23 @@
 #include "kernel/kernel.h"
 #include "strategy/compression_state.h"
 
+enum { SEED = 1 }; /* of codecs that draw random numbers */
+
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
 static taciti_exchange_compression compression_of(const taciti_compression_setup *setup) {
     const taciti_compress_options *o = setup->options;
-    const bool feedback = o->feedback && !o->estimate && !setup->codec->lossless;
+    const bool estimates = o->what == TACITI_SENDS_CHANGE;
+    const bool feedback = o->feedback > 0 && !estimates && !setup->codec->lossless;
     return (taciti_exchange_compression){
         .encoding = {.codec = setup->codec,
                      .options = setup->codec_options,
-                     .seed = (uint64_t)o->seed,
+                     .seed = SEED,
                      .expected = {.factor = taciti_codec_has_factor(setup->codec) ? o->factor : 0}},
         .feedback = {.errors = feedback && setup->half != TACITI_HALF_ALL_GATHER,
-                     .decay = o->decay,
+                     .decay = feedback ? o->feedback : 1,
                      .momentum = o->momentum,
-                     .estimates = o->estimate,
+                     .estimates = estimates,
                      .half = setup->half == TACITI_HALF_REDUCE_SCATTER || setup->half == TACITI_HALF_ALL_GATHER,
                      .stored = feedback ? (taciti_residual_form)o->residual : TACITI_RESIDUAL_F32},
         .collective = setup->half == TACITI_HALF_BOTH ? o->collective : TACITI_ROUTE_SCATTER,
@@ -46,9 +49,8 @@ taciti_compression_setup taciti_compression_gather_setup(const taciti_compressio
     options->factor = o->back > 0 ? o->back : o->factor;
     options->back = 0;
     options->what = TACITI_SENDS_GRADIENT;
-    options->feedback = options->estimate = false;
+    options->feedback = 0;
     options->residual = TACITI_RESIDUAL_F32;
-    options->decay = 1;
     options->momentum = 0;
     if (setup->gather != NULL && !setup->gather->selects) { /* these belong to the codec of the sums */
         options->scope = TACITI_SCOPE_MODEL;
@@ -127,10 +129,17 @@ static void warn_of_more_bytes(const taciti_compression *c) {
     if (c->setup.half != TACITI_HALF_BOTH || codec->sketches || o->factor <= 1 || taciti_comm_rank(c->comm) > 0) return;
     const double dense = taciti_exchange_expected_bytes(c->exchange, NULL);
     const double coded = taciti_exchange_expected_bytes(c->exchange, settings);
+    const char *other = scales                   ? ", or raise compress.factor"
+                        : codec->options != NULL ? ", or give it other options: `tacit info codecs` lists them"
+                                                 : "";
     if (coded > MORE * dense)
         taciti_log(TACITI_LOG_WARN,
                    "codec %s sends %.4g MB per step, more than the %.4g MB without it: leave compress.codec out%s",
-                   codec->name, coded * 1e-6, dense * 1e-6, scales ? ", or raise compress.factor" : "");
+                   codec->name, coded * 1e-6, dense * 1e-6, other);
+    else if (coded * MORE > dense && !codec->lossless)
+        taciti_log(TACITI_LOG_WARN,
+                   "codec %s saves nothing of the %.4g MB per step without it: leave compress.codec out%s", codec->name,
+                   dense * 1e-6, other);
 }
 
 static tacit_status build(taciti_compression *c, const taciti_exchange_options *options) {
@@ -268,7 +277,7 @@ enum { THRESHOLD_N = sizeof(taciti_threshold) / sizeof(double), TRIED_N = 2 * si
 
 static bool gathers(const taciti_compression *c) { return c->setup.half == TACITI_HALF_ALL_GATHER; }
 
-static bool estimates(const taciti_compression *c) { return c->setup.options->estimate; }
+static bool estimates(const taciti_compression *c) { return c->setup.options->what == TACITI_SENDS_CHANGE; }
 
 static void add_residuals(taciti_compression *c, taciti_state *out) {
     static const char *const NAMES[2][3] = {
@@ -418,6 +427,9 @@ static void recognise_controller(taciti_compression *c, int64_t step) {
 /* What was stored for other positions cannot be used in place. */
 static void forget_positions(taciti_compression *c) {
     size_t bytes = 0;
+    if (estimates(c) && taciti_comm_rank(c->comm) == 0)
+        taciti_log(TACITI_LOG_WARN, "resume: the estimates of compress.what change begin anew, at zero: the checkpoint "
+                                    "has none of this number of ranks and these buckets");
     void *codec = taciti_exchange_codec_state(c->exchange, &bytes);
     if (codec != NULL) memset(codec, 0, bytes);
     for (int i = 0; estimates(c) && i <= TACITI_RESIDUAL_MEMORY; i++) {

@@ -31,19 +31,18 @@ static const taciti_option OPTIONS[] = {
     TACITI_OPTION("layers", TEXT, AT(layers), "all", .when = "compressed-any",
                   .help = "the tensors that are compressed, others travel as they are: classes (attention, mlp, "
                           "embedding, position, norm, head, other), /regular expressions/, and with a minus what is "
-                          "left out: mlp,embedding,head or all,-norm"),
-    TACITI_OPTION("what", ENUM, AT(what), "gradient", .choices = "gradient|momentum", .when = "compressed",
-                  .help = "what ranks compress: their gradients, or from optim.freeze on their first moments (1-bit "
-                          "Adam), dense before"),
+                          "left out: mlp,embedding,head or all,-norm",
+                  .flags = TACITI_OPTION_EXPERT),
+    TACITI_OPTION("what", ENUM, AT(what), "gradient", .choices = "gradient|momentum|change", .when = "compressed",
+                  .help =
+                      "what ranks compress: their gradients; from optim.freeze on their first moments (1-bit Adam), "
+                      "dense before; or the change of an estimate of their gradients (EF21)",
+                  .flags = TACITI_OPTION_EXPERT),
     TACITI_OPTION("factor", REAL, AT(factor), "10", .min = 1, .max = MAX_FACTOR, .when = "factor fixed-factor",
                   .help = "elements per element that is sent, of codecs that select; 1: dense"),
-    TACITI_OPTION(
-        "sparsity", REAL, AT(sparsity), "0", .max = 1 - 1 / MAX_FACTOR, .when = "factor fixed-factor",
-        .help = "share of elements that are not sent: compress.factor = 1 / (1 - sparsity); 0: as the factor says"),
-    TACITI_OPTION("ratio", REAL, AT(ratio), "0", .max = MAX_FACTOR, .when = "sketch",
-                  .help = "of a codec that sketches: elements per counter, as its own ratio; 0: as that says"),
     TACITI_OPTION("back", REAL, AT(back), "0", .max = MAX_FACTOR, .when = "back",
-                  .help = "the same for the sum on its way back to the ranks; 0: as compress.factor"),
+                  .help = "the same for the sum on its way back to the ranks; 0: as compress.factor",
+                  .flags = TACITI_OPTION_EXPERT),
     TACITI_OPTION(
         "scope", ENUM, AT(scope), "model", .choices = "model|bucket", .when = "threshold whole-model",
         .help = "model: one threshold for all parameters, so that the share which is sent differs from step to step; "
@@ -52,25 +51,21 @@ static const taciti_option OPTIONS[] = {
                   .help = "the factor rises from compress.start during so many steps; -1: twice optim.warmup and "
                           "at least 200, with a controller 0"),
     TACITI_OPTION("start", REAL, AT(start), "1", .min = 1, .max = MAX_FACTOR, .when = "selects rising",
-                  .help = "factor with which the warm-up begins; 1: dense"),
-    TACITI_OPTION("feedback", BOOL, AT(feedback), "true", .when = "lossy compress.estimate=false",
-                  .help = "what a codec loses is added to what it encodes in the next step"),
-    TACITI_OPTION("decay", REAL, AT(decay), "1", .max = 1, .when = "lossy compress.feedback=true",
-                  .help = "what is left of a residual in the next step; 1: all of it"),
+                  .help = "factor with which the warm-up begins; 1: dense", .flags = TACITI_OPTION_EXPERT),
+    TACITI_OPTION("feedback", REAL, AT(feedback), "1", .max = 1, .when = "lossy compress.what!=change",
+                  .help = "share of what a codec loses that is added to what it encodes in the next step; 0: nothing"),
     TACITI_OPTION("residual", ENUM, AT(residual), "f32", .choices = "f32|bf16|int8",
-                  .when = "lossy compress.feedback=true",
+                  .when = "lossy compress.what!=change compress.feedback!=0",
                   .help = "what a residual is stored as from step to step: 8, 4 or 2.1 bytes per parameter on every "
-                          "rank; fewer bits round it"),
+                          "rank; fewer bits round it",
+                  .flags = TACITI_OPTION_EXPERT),
     TACITI_OPTION("momentum", REAL, AT(momentum), "0", .max = 0.9999, .when = "compressed",
-                  .help = "momentum correction: ranks compress their momentum instead of their gradient"),
-    TACITI_OPTION("estimate", BOOL, AT(estimate), "false", .when = "compressed",
-                  .help = "EF21: ranks send the change of an estimate of what they have"),
+                  .help = "momentum correction: ranks compress their momentum instead of their gradient",
+                  .flags = TACITI_OPTION_EXPERT),
     TACITI_OPTION("collective", ENUM, AT(collective), "auto", .choices = "auto|scatter|gather",
                   .when = "payloads sums-everywhere",
-                  .help =
-                      "scatter: owners add payloads up and encode the sum; gather: every rank decodes all payloads"),
-    TACITI_OPTION("seed", INT, AT(seed), "1", .max = TACITI_UNBOUNDED, .when = "random",
-                  .help = "of codecs that draw random numbers", .flags = TACITI_OPTION_EXPERT),
+                  .help = "scatter: owners add payloads up and encode the sum; gather: every rank decodes all payloads",
+                  .flags = TACITI_OPTION_EXPERT),
 };
 
 const taciti_option_table taciti_compress_option_table = {.section = "compress",
@@ -130,12 +125,11 @@ static tacit_status check_sketches(const taciti_compression_setup *setup) {
                            "compress.collective gather: sketches of codec %s are for the owners of sums; leave it out, "
                            "or take another codec: --compress.codec topk",
                            codec->name);
-    if (codec->sketches && o->estimate)
-        return taciti_fail(TACIT_E_CONFIG,
-                           "compress.estimate: only the owner of a sum decodes what codec %s sends; leave it out, or "
-                           "take another codec: --compress.codec topk",
-                           codec->name);
-    return TACIT_OK;
+    if (!codec->sketches || o->what != TACITI_SENDS_CHANGE) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "compress.what change: only the owner of a sum decodes what codec %s sends; leave it out, or "
+                       "take another codec: --compress.codec topk",
+                       codec->name);
 }
 
 /* Momentum correction takes the place of the optimizer's momentum (arXiv 1712.01887, section 3.2). */
@@ -176,23 +170,25 @@ tacit_status taciti_compression_check(const taciti_compression_setup *setup) {
     TACITI_TRY(check_policy(setup));
     if (setup->codec == NULL) return TACIT_OK;
     const taciti_compress_options *o = setup->options;
-    if (setup->codec->no_feedback && (o->feedback || o->estimate))
+    const bool estimates = o->what == TACITI_SENDS_CHANGE;
+    if (setup->codec->no_feedback && (o->feedback > 0 || estimates))
         return taciti_fail(TACIT_E_CONFIG,
-                           "compress.%s true: the residuals of codec %s would grow without limit; --compress.%s false, "
-                           "or a codec whose errors shrink: --compress.codec int4",
-                           o->feedback ? "feedback" : "estimate", name_of(setup),
-                           o->feedback ? "feedback" : "estimate");
-    if (o->estimate && (o->decay != 1 || o->momentum != 0))
-        return taciti_fail(TACIT_E_CONFIG, "compress.estimate stores no residual that could decay or have momentum: "
-                                           "leave out compress.decay and compress.momentum");
+                           "compress.%s: the errors of codec %s would grow without limit; --compress.%s, or a codec "
+                           "whose errors shrink: --compress.codec int4",
+                           estimates ? "what change" : "feedback", name_of(setup),
+                           estimates ? "what gradient" : "feedback 0");
+    if (estimates && o->momentum != 0)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.what change stores no residual that could have momentum: leave out "
+                           "compress.momentum");
     if (o->back > 0 && o->back < 1)
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.back %g is below 1: --compress.back 1 sends sums as a whole, "
                            "0 is compress.factor",
                            o->back);
-    if (o->estimate && o->residual != TACITI_RESIDUAL_F32)
-        return taciti_fail(TACIT_E_CONFIG, "compress.estimate stores estimates, in f32, and no residual: "
-                                           "--compress.residual f32, or --compress.estimate false");
+    if (estimates && o->residual != TACITI_RESIDUAL_F32)
+        return taciti_fail(TACIT_E_CONFIG, "compress.what change stores estimates, in f32, and no residual: "
+                                           "--compress.residual f32, or --compress.what gradient");
     if (o->momentum > 0 && o->residual != TACITI_RESIDUAL_F32)
         return taciti_fail(TACIT_E_CONFIG, "compress.momentum stores momentum in f32 beside its residual: "
                                            "--compress.residual f32, or --compress.momentum 0");

@@ -122,7 +122,7 @@ static void train(taciti_comm *comm, void *context) {
 }
 
 static const taciti_compress_options MOMENTUM = {
-    .what = TACITI_SENDS_MOMENTUM, .factor = 10, .feedback = true, .decay = 1, .collective = TACITI_ROUTE_SCATTER};
+    .what = TACITI_SENDS_MOMENTUM, .factor = 10, .feedback = 1, .collective = TACITI_ROUTE_SCATTER};
 
 /* The compressor of the paper: signs times the root mean square. */
 static trial *trial_of(int ranks, int steps, int freeze) {
@@ -254,8 +254,7 @@ static void before_the_freeze_it_is_adamw_bit_for_bit(void **state) {
 /* Steps of factor 1 lose nothing: what remains is adamw with frozen second moments. */
 static void momenta_that_lose_nothing_are_adamw_with_frozen_moments(void **state) {
     (void)state;
-    static const taciti_compress_options ALL = {
-        .what = TACITI_SENDS_MOMENTUM, .factor = 1, .feedback = true, .decay = 1};
+    static const taciti_compress_options ALL = {.what = TACITI_SENDS_MOMENTUM, .factor = 1, .feedback = 1};
     for (int ranks = 1; ranks <= 3; ranks++) {
         trial *sent = trial_of(ranks, STEPS, FREEZE), *dense = dense_of(ranks, STEPS, FREEZE);
         sent->compression.options = &ALL;

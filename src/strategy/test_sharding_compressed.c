@@ -20,7 +20,7 @@ typedef struct pair {
 /* Codecs of both ways; NULL: none. */
 static void compress(trial *t, const char *codec, const char *gather, double factor) {
     void *options = NULL;
-    t->compress = (taciti_compress_options){.factor = factor, .start = factor, .feedback = true, .decay = 1, .seed = 3};
+    t->compress = (taciti_compress_options){.factor = factor, .start = factor, .feedback = 1};
     t->compression = (taciti_compression_setup){.options = &t->compress};
     if (codec != NULL) {
         t->compression.codec = taciti_codec_find(codec);

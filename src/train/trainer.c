@@ -253,7 +253,9 @@ tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, 
     trainer->rank = taciti_comm_rank(comm);
     trainer->ranks = taciti_comm_size(comm);
     trainer->threads = choose_threads(trainer);
-    TACITI_TRY(taciti_comm_agree(comm, prepare_alone(trainer, request->resume)));
+    tacit_status status = taciti_check_run_folder(settings->run.dir.text, settings->train.init.text, request->resume);
+    if (status == TACIT_OK) status = prepare_alone(trainer, request->resume);
+    TACITI_TRY(taciti_comm_agree(comm, status));
     TACITI_TRY(taciti_trainer_agree(trainer));
     TACITI_TRY(taciti_comm_agree(comm, predict_memory(trainer, &trainer->memory)));
     if (settings->train.batch < trainer->ranks && trainer->rank == 0)

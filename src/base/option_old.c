@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Keys that earlier versions had. A file, a flag, a variable or a caller that still gives one is refused with what to
+ * type instead; a checkpoint that was made with another value than `was` has a line of its own (settings/changes.c).
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/option.h"
+#include "base/option_value.h"
+
+static const taciti_old_key OLD_KEYS[] = {
+    /* key, what has taken its place, the value that changes nothing, what to do */
+    {"comm.segment", NULL, "262144", "large transfers are always pipelined in pieces of 256 KiB"},
+    {"comm.warn", NULL, "3", "a rank that is silent for a fifth of comm.timeout is always named"},
+    {"compress.decay", "compress.feedback", "1", "the same number; 0 is what compress.feedback false was"},
+    {"compress.estimate", "compress.what", "false", "--compress.what change"},
+    {"compress.ratio", "sketch.ratio or tagc.ratio", "0", "the same number"},
+    {"compress.seed", NULL, "1", "it is always 1"},
+    {"compress.sparsity", "compress.factor", "0", "1 / (1 - sparsity), so 0.8 is --compress.factor 5"},
+    {"compute.floor", NULL, "0", "floor_s in the profile says it (tacit info profiles NAME prints one)"},
+    {"gossip.accelerate", NULL, "false", "mixes are never extrapolated"},
+    {"gossip.gamma_floor", "gossip.gamma", "0", "the consensus factor is constant"},
+    {"gossip.gamma_power", "gossip.gamma", "0", "the consensus factor is constant"},
+    {"gossip.gamma_start", "gossip.gamma", "-1", "the consensus factor is constant"},
+    {"gossip.period", NULL, "0", "topology random always has its own number of rounds"},
+    {"gossip.seed", NULL, "1", "it is always 1"},
+    {"gossip.target", "gossip.mixes", "0", "the number of mixes per step is constant"},
+    {"localsgd.outer_nesterov", NULL, "true", "the outer momentum always has Nesterov's form"},
+    {"train.fail_at", NULL, "-1", "for tests, the variable TACIT_FAIL_AT=STEP or STEP:COUNT poisons gradients"},
+    {"train.fail_steps", NULL, "1", "for tests, the variable TACIT_FAIL_AT=STEP or STEP:COUNT poisons gradients"},
+    {"train.max_skips", NULL, "100", "a run always gives up after 100 skipped steps in a row"},
+    {NULL, NULL, NULL, NULL},
+};
+
+const taciti_old_key *taciti_old_keys(void) { return OLD_KEYS; }
+
+static bool ends_section(const char *name, char separator) {
+    const size_t length = strlen(name);
+    return length > 0 && name[length - 1] == separator;
+}
+
+/* Whether both are the same, or one is the section of the other. */
+static bool are_alike(const char *old, const char *name, char separator) {
+    return strcmp(old, name) == 0 || (ends_section(old, separator) && strncmp(old, name, strlen(old)) == 0) ||
+           (ends_section(name, separator) && strncmp(old, name, strlen(name)) == 0);
+}
+
+const taciti_old_key *taciti_old_key_find(const char *name) {
+    char variable[TACITI_KEY_BYTES + 8];
+    for (const taciti_old_key *old = OLD_KEYS; old->key != NULL; old++) {
+        taciti_variable_name(old->key, variable, sizeof variable);
+        if (are_alike(old->key, name, '.') || are_alike(variable, name, '_')) return old;
+    }
+    return NULL;
+}
+
+const char *taciti_old_key_text(const taciti_old_key *old, char out[TACITI_OLD_KEY_BYTES]) {
+    const char *now = old->now == NULL ? "" : old->now;
+    (void)snprintf(out, TACITI_OLD_KEY_BYTES, "%s has %s%s: %s", old->key, *now == '\0' ? "gone" : "become ", now,
+                   old->text);
+    return out;
+}
