@@ -13,7 +13,6 @@
     X(topk) X(threshold) X(randomk) X(randomk_own) X(sparseloco) X(omnireduce) X(blocktopk) \
     X(dgc) X(redsync) X(sidco) X(gaussiank) \
     X(qsgd) X(terngrad) X(natural) X(signsgd) X(signum) X(onebit) X(loco) \
-    X(u8bit) X(quantile_sketch) X(inceptionn) X(adaq) \
     X(powersgd) X(shared) X(thc) \
     X(sketch) X(tagc)
 /* clang-format on */

@@ -56,7 +56,6 @@ static inline subject of(const char *name) {
 /* Every codec of the registry that selects elements, but for these. */
 static const char *const EXCLUDED[] = {
     "omnireduce",     /* whole blocks that are not zero, without a factor: a test of its own below */
-    "adaq",           /* one value for each side: test_grace.c */
     "sketch", "tagc", /* their payloads are for sums: test_homomorphic*.c */
 };
 enum { SELECTING_MAX = 64 };
