@@ -154,7 +154,6 @@ tacit_status taciti_quantiser_encode(const taciti_quantiser *quantiser, const ta
     const layout l = layout_of(quantiser, call->options, n);
     const encoding e = {quantiser, call, l, (uint8_t *)out + l.parameter_bytes, error};
     float *parameters = out;
-    if (quantiser->begin != NULL) quantiser->begin(call, n);
     for (size_t b = 0; b < l.blocks; b++) {
         const size_t first = b * l.shape.block;
         const taciti_quantiser_part block = {x + first, min(n - first, l.shape.block), first};

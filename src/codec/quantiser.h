@@ -41,9 +41,6 @@ typedef struct taciti_quantiser {
     const char *name; /* of the codec, in errors */
     taciti_quantiser_shape (*shape)(const void *options);
 
-    /* Called once per encode, before anything else, also for n = 0. NULL: nothing to do. */
-    void (*begin)(const taciti_codec_call *call, size_t n);
-
     /* Sets the parameters of a block, whose elements are all finite. They must be finite. */
     void (*measure)(const taciti_codec_call *call, const taciti_quantiser_part *block, float *parameters);
 
