@@ -75,7 +75,7 @@ static double expected_bytes(const taciti_codec_call *call, size_t n) {
     const size_t chunk = (size_t)o->chunk, rest = n % chunk;
     const size_t kept =
         n / chunk * kept_of_chunk(call->setting, chunk) + (rest > 0 ? kept_of_chunk(call->setting, rest) : 0);
-    return taciti_composed_mean_bytes(call->options, kept, n, 1, false);
+    return taciti_composed_mean_bytes(call->options, kept, n, false);
 }
 
 static const taciti_selector SELECTOR = {.name = "sparseloco", .select = select_chunks};

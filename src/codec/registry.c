@@ -10,7 +10,7 @@
 #define TACITI_CODECS(X) \
     X(f32) X(bf16) X(fp16) \
     X(int8) X(int4) X(e3m0) X(signmag2) X(efsign) X(mixed4) X(mixed8) \
-    X(topk) X(threshold) X(randomk) X(randomk_own) X(sparseloco) X(omnireduce) X(blocktopk) \
+    X(topk) X(threshold) X(randomk) X(sparseloco) \
     X(dgc) X(redsync) X(sidco) X(gaussiank) \
     X(qsgd) X(terngrad) X(signsgd) X(signum) X(onebit) \
     X(powersgd) X(shared) X(thc) \

@@ -43,11 +43,11 @@ const char *taciti_composed_index_name(size_t index);
 /* What a selector found. The caller provides `indices` and `values`, each with room for n elements and 16 more, sets
  * `error` and `measure`, and zeros the rest. */
 typedef struct taciti_selection {
-    uint32_t *indices; /* ascending; of groups, if the selector has a group size */
-    float *values;     /* x[indices[i]], bit for bit; all elements of the groups */
+    uint32_t *indices; /* ascending */
+    float *values;     /* x[indices[i]], bit for bit */
     float *error;      /* [n]: the selector writes x with 0 where elements were selected; NULL: not wanted */
     bool measure;      /* near and squares are wanted */
-    size_t count;      /* of indices. If it is n, or all groups, the arrays need not be filled */
+    size_t count;      /* of indices. If it is n, the arrays need not be filled */
     double threshold;  /* the smallest magnitude selected, or 0 if magnitudes do not decide */
     uint64_t near;     /* elements with |x| >= threshold / 2; top-k takes a threshold that it estimates from a sample */
     double squares;    /* |x|^2, in double */
@@ -65,9 +65,6 @@ typedef struct taciti_selector {
     /* For selectors whose indices both sides can compute: writes them ascending, from a call without a setting.
      * Payloads then hold none. `scratch` as above. NULL: payloads hold indices. */
     void (*known)(const taciti_codec_call *call, size_t n, size_t kept, void *scratch, uint32_t *indices);
-
-    /* Elements per index: groups begin at multiples of it, the last one may be shorter. NULL: 1. */
-    size_t (*group)(const void *options);
 } taciti_selector;
 
 /* The functions of a codec from its selector. All n < 2^32. */
@@ -87,8 +84,8 @@ void taciti_composed_select(const taciti_selector *selector, const taciti_codec_
 
 /* Mean bytes of a payload at call->setting.factor (0: TACITI_FACTOR), with indices at random. */
 double taciti_composed_expected_bytes(const taciti_codec_call *call, size_t n);
-/* The same of `kept` indices among n, each of `group` elements; known: without indices. */
-double taciti_composed_mean_bytes(const void *options, size_t kept, size_t n, size_t group, bool known);
+/* The same of `kept` elements among n; known: without indices. */
+double taciti_composed_mean_bytes(const void *options, size_t kept, size_t n, bool known);
 
 /* Defines the functions scratch_bytes, encode, decode and decode_add of a codec whose selector is SELECTOR; for a file
  * of several codecs, with a prefix. */

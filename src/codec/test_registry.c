@@ -206,9 +206,8 @@ static void thresholds_are_counted_about(void **state) {
 static struct {
     const char *codec;
     double min, max;
-} const RANGES[] = {
-    {"dgc", 0.8, 1.3},       {"redsync", 0.9, 2},       {"sidco", 0.8, 1.4}, {"gaussiank", 2 / 3., 4 / 3.},
-    {"threshold", 0.8, 1.2}, {NULL, 0.9, 1.1}};
+} const RANGES[] = {{"dgc", 0.8, 1.3},       {"redsync", 0.9, 2}, {"sidco", 0.8, 1.4}, {"gaussiank", 2 / 3., 4 / 3.},
+                    {"threshold", 0.8, 1.2}, {NULL, 0.9, 1.1}};
 
 static void is_expected(const taciti_codec *codec, double bytes, double expected) {
     size_t range = 0;

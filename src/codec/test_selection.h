@@ -55,7 +55,6 @@ static inline subject of(const char *name) {
 
 /* Every codec of the registry that selects elements, but for these. */
 static const char *const EXCLUDED[] = {
-    "omnireduce",     /* whole blocks that are not zero, without a factor: a test of its own below */
     "sketch", "tagc", /* their payloads are for sums: test_homomorphic*.c */
 };
 enum { SELECTING_MAX = 64 };

@@ -375,7 +375,7 @@ static void a_key_with_a_line_changes_no_bit(void **state) {
         {"compress.codec=topk compress.warmup=0", "compress.start=5"},
         {"compress.codec=topk compress.warmup=0", "topk.block=64"},
         {"compress.codec=topk compress.warmup=0 topk.values=bf16", "topk.hadamard=true"},
-        {"compress.codec=randomk-own compress.warmup=0", "compress.scope=bucket"},
+        {"compress.codec=randomk compress.warmup=0", "compress.scope=bucket"},
         {"compress.codec=topk adapt.policy=accordion accordion.epoch=1", "compress.scope=bucket"},
         {"compress.codec=f32", "compress.residual=int8"},
         {"strategy=shard shard.stage=0", "shard.gather=bf16"},
