@@ -104,12 +104,11 @@ typedef struct taciti_codec {
                          threshold FLT_TRUE_MIN selects all elements that are not 0 */
     const taciti_codec_rung *rungs; /* it sends all elements in the format of the last rung up to the setting's factor;
                               ascending, behind the last one with factor 0. NULL: it has no such choice */
-    bool votes;            /* a sum of payloads becomes the result only when its owner encodes it: a majority vote */
-    bool number_format;    /* each element becomes one number of fewer bits: the codec can be `exchange.wire` */
-    bool identity;         /* the payload is the array's own bytes: the exchange may send from the array itself */
-    bool shared_key;       /* all ranks must get the same key, because they must make the same choices */
-    bool keyless;          /* neither encode nor decode reads the key: the exchange need not compute it */
-    unsigned exact_rounds; /* LINEAR: bit r: the payload of round r consists of integers, which must travel in f32 */
+    bool votes;         /* a sum of payloads becomes the result only when its owner encodes it: a majority vote */
+    bool number_format; /* each element becomes one number of fewer bits: the codec can be `exchange.wire` */
+    bool identity;      /* the payload is the array's own bytes: the exchange may send from the array itself */
+    bool shared_key;    /* all ranks must get the same key, because they must make the same choices */
+    bool keyless;       /* neither encode nor decode reads the key: the exchange need not compute it */
 
     /* Maximum bytes of a payload of n floats, for every setting. Grows with n. LINEAR: of the last round on one rank;
      * payload_n() tells the others. Any thread. */

@@ -78,7 +78,6 @@ static const variant VARIANTS[] = {
     {"shared", "shared.support", "seed"},
     {"shared", "shared.support", "leader"},
     {"shared", "shared.support", "momentum"},
-    {"thc", NULL, NULL},
 };
 enum { VARIANT_COUNT = sizeof VARIANTS / sizeof *VARIANTS };
 
@@ -167,29 +166,6 @@ static void nearly_parallel_columns_become_orthogonal(void **state) {
     assert_true(lost < 1e-11 * all); /* the rest of the matrix has 3e-12 of its squares */
 }
 
-static void words_of_thc_that_no_sum_can_be_are_refused(void **state) {
-    (void)state;
-    static const float BAD[] = {-1, 0.5f, 0x1p24f, NAN, INFINITY, -0x1p30f};
-    size_t bytes = 0;
-    fill();
-    taciti_log_set_sink(silent, NULL, TACITI_LOG_INFO);
-    const taciti_codec *codec = taciti_codec_find("thc");
-    const taciti_codec_call call = prepare(codec, NULL, NULL);
-    assert_int_equal(codec->encode(&call, g_x, N, g_payload, NULL, &bytes), TACIT_OK);
-    for (size_t b = 0; b < sizeof BAD / sizeof *BAD; b++)
-        for (size_t at = 0; at < bytes / sizeof(float); at += 97) {
-            const float good = g_payload[at];
-            g_payload[at] = BAD[b];
-            refuses(codec, &call, bytes);
-            g_payload[at] = good;
-        }
-    g_payload[0] = 0;
-    refuses(codec, &call, bytes);
-    g_payload[0] = RANKS + 1;
-    refuses(codec, &call, bytes);
-    taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
-}
-
 /* ---- supports ------------------------------------------------------------------------------------------------------
  */
 static const size_t LENGTHS[] = {1, 2, 3, 24, 25, 100, 1000, N};
@@ -261,7 +237,6 @@ int main(void) {
         cmocka_unit_test(error_and_tally_are_those_of_the_payload),
         cmocka_unit_test(a_matrix_that_is_shorter_than_its_factors_is_sent_whole),
         cmocka_unit_test(nearly_parallel_columns_become_orthogonal),
-        cmocka_unit_test(words_of_thc_that_no_sum_can_be_are_refused),
         cmocka_unit_test(a_support_survives_its_coding),
         cmocka_unit_test(forged_supports_are_refused),
         cmocka_unit_test(a_support_has_k_elements_whatever_the_array),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Laws of the exchange through codecs of class LINEAR, for every one of the registry and its options: the same bits on
- * all ranks, nothing is lost, a step that is dropped leaves no trace, bytes as predicted. Then sums of integers.
+ * all ranks, nothing is lost, a step that is dropped leaves no trace, bytes as predicted.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -150,65 +150,6 @@ static void what_is_not_finite_reaches_all_ranks(void **state) {
     try_all(one_nan);
 }
 
-/* ---- sums of integers ----------------------------------------------------------------------------------------------
- */
-/* Blocks of one element are not rotated. Rank 0 sends the range 7.5, so levels are the halves -7.5, -6.5 .. 7.5 and all
- * sums are exact: the result is the sum of what ranks decode of their own payloads. */
-static void decode_the_sum(taciti_comm *comm, void *context) {
-    bench b;
-    set_up(comm, context, &b);
-    const int rank = taciti_comm_rank(comm);
-    double *sum = taciti_calloc(b.layout.n, sizeof *sum);
-    for (int64_t step = 0; step < 3; step++) {
-        for (size_t i = 0; i < b.layout.n; i++)
-            b.x[i] = rank == 0 ? 7.5f : (float)taciti_rng_below(taciti_rng_key(8, (uint64_t)rank), i, 240) / 16 - 7.5f;
-        for (size_t i = 0; i < b.layout.n; i++) sum[i] = (double)b.x[i];
-        exchange(&b, step, b.x);
-        for (size_t i = 0; i < b.layout.n; i++) {
-            sum[i] -= (double)b.error[i];
-            CHECK(fabs(sum[i]) <= 7.5 && sum[i] - 0.5 == floor(sum[i]) && fabsf(b.error[i]) < 1);
-        }
-        CHECK(taciti_comm_allreduce_f64(comm, sum, b.layout.n, TACITI_OP_SUM) == TACIT_OK);
-        for (size_t i = 0; i < b.layout.n; i++) CHECK((double)b.x[i] == sum[i]);
-    }
-    taciti_free(sum);
-    tear_down(&b);
-}
-
-static void the_sum_of_integers_decodes_to_the_sum(void **state) {
-    (void)state;
-    const taciti_comm_options options = test_comm_options(true);
-    for (int s = 1; s < SIZE_COUNT; s++)
-        for (int wire = 0; wire < 2; wire++) { /* integers travel in f32 whatever the wire */
-            trial t = {.codec = "thc", .keys = {"thc.block=1"}, .wire = wire};
-            test_world_run(SIZES[s], &options, decode_the_sum, &t);
-        }
-}
-
-/* Range [-1, 1] and 16 levels: 0.3 is level 9.75. */
-static void round_at_random(taciti_comm *comm, void *context) {
-    bench b;
-    size_t up = 0, down = 0;
-    set_up(comm, context, &b);
-    for (size_t i = 0; i < b.layout.n; i++) b.x[i] = taciti_comm_rank(comm) == 0 ? 1 : 0.3f;
-    exchange(&b, 0, b.x);
-    for (size_t i = 0; i < b.layout.n && taciti_comm_rank(comm) == 1; i++) {
-        up += fabs((double)b.error[i] - (0.3 - 1 / 3.)) < 1e-6;
-        down += fabs((double)b.error[i] - (0.3 - 0.2)) < 1e-6;
-    }
-    const double n = (double)b.layout.n;
-    if (taciti_comm_rank(comm) == 1)
-        CHECK(up + down == b.layout.n && fabs((double)up / n - 0.75) < 5 * sqrt(0.1875 / n));
-    tear_down(&b);
-}
-
-static void levels_are_reached_without_bias(void **state) {
-    (void)state;
-    const taciti_comm_options options = test_comm_options(true);
-    trial t = {.codec = "thc", .keys = {"thc.block=1"}};
-    test_world_run(2, &options, round_at_random, &t);
-}
-
 /* ---- matrices of buckets
  * --------------------------------------------------------------------------------------------*/
 static void a_bucket_has_the_whole_rows_of_its_tensors(void **state) {
@@ -250,8 +191,6 @@ int main(void) {
         cmocka_unit_test(a_bucket_that_is_idle_keeps_its_state),
         cmocka_unit_test(bytes_are_those_of_the_formula),
         cmocka_unit_test(what_is_not_finite_reaches_all_ranks),
-        cmocka_unit_test(the_sum_of_integers_decodes_to_the_sum),
-        cmocka_unit_test(levels_are_reached_without_bias),
         cmocka_unit_test(a_bucket_has_the_whole_rows_of_its_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
