@@ -106,7 +106,6 @@ typedef struct taciti_controller {
     size_t options_size;
     bool per_bucket; /* writes factors of buckets */
     bool switches;   /* only chooses between dense and the codec: suits codecs without a factor */
-    bool observes;   /* decides by tallies and histograms of encodes, which codecs of class LINEAR do not show */
 
     /* Returns E_CONFIG, with what to type, for an illegal combination of options. NULL: all are legal. */
     tacit_status (*check)(const void *options);

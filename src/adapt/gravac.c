@@ -303,7 +303,6 @@ const taciti_controller taciti_controller_gravac = {
     .source = "Tyagi, Swany, arXiv 2305.12201",
     .options = &OPTION_TABLE,
     .options_size = sizeof(gravac_options),
-    .observes = true,
     .check = check,
     .state_bytes = state_bytes,
     .start = start,

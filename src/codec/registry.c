@@ -13,7 +13,7 @@
     X(topk) X(threshold) X(randomk) X(sparseloco) \
     X(dgc) X(redsync) X(sidco) X(gaussiank) \
     X(qsgd) X(terngrad) X(signsgd) X(signum) X(onebit) \
-    X(powersgd) X(shared) \
+    X(powersgd) \
     X(sketch) X(tagc)
 /* clang-format on */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Payloads of codecs of class LINEAR: what their decoders refuse, what encodes tell, and the coding of a support. Their
+ * Payloads of codecs of class LINEAR: what their decoders refuse, and what encodes tell. Their
  * laws over several ranks are in exchange/test_linear.c.
  */
 #include <setjmp.h>
@@ -15,7 +15,6 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "codec/codec.h"
-#include "codec/support.h"
 #include "kernel/kernel.h"
 
 enum { N = 3000, RANKS = 3 };
@@ -75,9 +74,6 @@ typedef struct variant {
 static const variant VARIANTS[] = {
     {"powersgd", NULL, NULL},
     {"powersgd", "powersgd.alternate", "true"},
-    {"shared", "shared.support", "seed"},
-    {"shared", "shared.support", "leader"},
-    {"shared", "shared.support", "momentum"},
 };
 enum { VARIANT_COUNT = sizeof VARIANTS / sizeof *VARIANTS };
 
@@ -166,80 +162,12 @@ static void nearly_parallel_columns_become_orthogonal(void **state) {
     assert_true(lost < 1e-11 * all); /* the rest of the matrix has 3e-12 of its squares */
 }
 
-/* ---- supports ------------------------------------------------------------------------------------------------------
- */
-static const size_t LENGTHS[] = {1, 2, 3, 24, 25, 100, 1000, N};
-enum { LENGTH_COUNT = sizeof LENGTHS / sizeof *LENGTHS };
-static uint32_t g_indices[N];
-
-static void a_support_survives_its_coding(void **state) {
-    (void)state;
-    assert_true(taciti_support_bytes(N) <= sizeof g_scratch);
-    for (int l = 0; l < LENGTH_COUNT; l++)
-        for (size_t k = 1, n = LENGTHS[l]; k <= n; k += k / 3 + 1) {
-            const taciti_support s = taciti_support_in(g_scratch, n);
-            const size_t words = taciti_support_coded_n(n, k);
-            assert_true((double)words * 24 <= (double)k * (log2((double)n / (double)k) + 3) + 2 + 24);
-            taciti_support_draw(&s, k, n, k);
-            memcpy(g_indices, s.indices, k * sizeof *g_indices);
-            taciti_support_encode(&s, n, k, g_payload);
-            memset(s.indices, 0xff, k * sizeof *s.indices);
-            assert_int_equal(taciti_support_decode(&s, g_payload, n, k), TACIT_OK);
-            assert_memory_equal(s.indices, g_indices, k * sizeof *g_indices);
-        }
-}
-
-/* Whatever arrives, what is accepted are k ascending indices below n. */
-static void forged_supports_are_refused(void **state) {
-    (void)state;
-    enum { LENGTH = 1000, KEPT = 70, TRIALS = 20000 };
-    const taciti_support s = taciti_support_in(g_scratch, LENGTH);
-    const size_t words = taciti_support_coded_n(LENGTH, KEPT);
-    int refused = 0;
-    taciti_log_set_sink(silent, NULL, TACITI_LOG_INFO);
-    taciti_support_draw(&s, 5, LENGTH, KEPT);
-    taciti_support_encode(&s, LENGTH, KEPT, g_payload);
-    for (uint64_t trial = 0; trial < TRIALS; trial++) {
-        const size_t at = (size_t)taciti_rng_below(6, trial, words);
-        const float good = g_payload[at];
-        uint32_t bits = taciti_rng_u32(7, (uint32_t)trial);
-        g_payload[at] = (float)((uint32_t)good ^ UINT32_C(1) << bits % 24);
-        if (trial % 7 == 0) memcpy(&g_payload[at], &bits, sizeof bits);
-        if (taciti_support_decode(&s, g_payload, LENGTH, KEPT) != TACIT_OK)
-            refused++;
-        else
-            for (size_t i = 0; i < KEPT; i++)
-                assert_true(s.indices[i] < LENGTH && (i == 0 || s.indices[i] > s.indices[i - 1]));
-        g_payload[at] = good;
-    }
-    assert_true(refused > TRIALS / 10);
-    taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
-}
-
-static void a_support_has_k_elements_whatever_the_array(void **state) {
-    (void)state;
-    for (int l = 0; l < LENGTH_COUNT; l++)
-        for (size_t k = 1, n = LENGTHS[l]; k <= n; k += k / 2 + 1)
-            for (int kind = 0; kind < 3; kind++) {
-                const taciti_support s = taciti_support_in(g_scratch, n);
-                size_t cursor = n - 1;
-                for (size_t i = 0; i < n; i++) g_x[i] = kind == 0 ? 0 : kind == 1 ? NAN : (float)i;
-                taciti_support_fill(&s, g_x, n, k - k / 4, k, &cursor);
-                assert_true(cursor < n);
-                for (size_t i = 0; i < k; i++)
-                    assert_true(s.indices[i] < n && (i == 0 || s.indices[i] > s.indices[i - 1]));
-            }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_payload_of_another_size_is_refused),
         cmocka_unit_test(error_and_tally_are_those_of_the_payload),
         cmocka_unit_test(a_matrix_that_is_shorter_than_its_factors_is_sent_whole),
         cmocka_unit_test(nearly_parallel_columns_become_orthogonal),
-        cmocka_unit_test(a_support_survives_its_coding),
-        cmocka_unit_test(forged_supports_are_refused),
-        cmocka_unit_test(a_support_has_k_elements_whatever_the_array),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,12 +101,6 @@ static tacit_status check_policy(const taciti_compression_setup *setup) {
                            "adapt.policy %s chooses %s, and compress.codec is none: give --compress.codec %s",
                            controller->name, controller->switches ? "when to compress" : "the factor of a codec",
                            controller->switches ? "auto" : "topk");
-    if (controller->observes && setup->codec->selects && setup->codec->aggregation == TACITI_CODEC_LINEAR)
-        return taciti_fail(
-            TACIT_E_CONFIG,
-            "adapt.policy %s decides by what ranks encode, and codec %s does not show it: --adapt.policy "
-            "accordion or fixed, or --compress.codec topk",
-            controller->name, name_of(setup));
     if (setup->codec->selects || controller->switches)
         return controller->check == NULL ? TACIT_OK : controller->check(setup->controller_options);
     return taciti_fail(TACIT_E_CONFIG,

@@ -142,9 +142,8 @@ static const char *const UNREAD[][3] = {
     {"compress.codec=int8 compress.scope=bucket", "compress.scope bucket", "--compress.codec topk"},
     {"compress.codec=dgc compress.scope=model", "compress.scope model", "thresholds"},
     {"compress.codec=powersgd compress.collective=scatter", "compress.collective scatter", "all-reduce of its own"},
-    {"compress.codec=shared compress.back=4", "compress.back 4", "sends back"},
+    {"compress.codec=sketch compress.back=4", "compress.back 4", "sends back"},
     {"compress.codec=topk compress.collective=gather compress.back=4", "compress.back 4", "sends back"},
-    {"compress.codec=shared shared.explore=0.1", "shared.explore 0.1", "--shared.support momentum"},
 };
 
 static void training_names_what_would_read_a_key(void **state) {
@@ -367,7 +366,6 @@ static void a_key_with_a_line_changes_no_bit(void **state) {
         {"compress.codec=int8", "compress.back=7"},
         {"compress.codec=int8", "compress.scope=bucket"},
         {"compress.codec=powersgd exchange.bucket=1MiB", "compress.collective=gather"},
-        {"compress.codec=shared", "compress.back=4"},
         {"compress.codec=sketch compress.warmup=0", "compress.back=4"},
         {"compress.codec=topk compress.warmup=0 compress.collective=gather", "compress.back=4"},
         {"compress.codec=topk compress.warmup=0 compress.feedback=0", "compress.residual=bf16"},
