@@ -108,7 +108,7 @@ assert all(math.isfinite(v) for n in t if "residual" in n for v in struct.unpack
 
 # ---- ranks, codecs, controllers ----------------------------------------------------------------------------------
 for ranks in 1 2 5 6 7; do check "$ranks ranks" run $ranks ranks "${topk[@]}" --train.steps 4 --train.save_every -1; done
-for codec in $("$tacit" info codecs --json | python3 -c 'import json, sys
+for codec in $("$tacit" info codecs --all --json | python3 -c 'import json, sys
 d = json.load(sys.stdin); print(*[c["name"] for c in (d["codecs"] if isinstance(d, dict) else d)])'); do
   check "codec $codec" run 2 codecs --compress.codec "$codec" --compress.warmup 0 --train.steps 2 --train.save_every -1
 done

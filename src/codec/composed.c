@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "codec/selector.h"
+#include "codec/estimate.h"
 #include "kernel/kernel.h"
 
 /* What an index coder may write behind its bytes. */
@@ -39,21 +39,10 @@ const char *taciti_composed_index_name(size_t index) {
     return NULL;
 }
 
-size_t taciti_kept_of(double factor, double fallback, size_t n) {
-    const double used = factor > 0 ? factor : fallback, kept = (double)n / used;
-    if (!(kept >= 1)) return n > 0;
-    return kept < (double)n ? (size_t)kept : n;
-}
-
 /* ---- what the options say ---------------------------------------------------------------------------------------- */
 static const taciti_value_format *format_of(const taciti_composed_options *options) {
     const taciti_value_format *format = options != NULL ? taciti_value_format_find(options->values.text) : NULL;
     return format != NULL ? format : taciti_value_format_at(0);
-}
-
-static taciti_values_options values_options(const taciti_composed_options *options) {
-    if (options == NULL) return (taciti_values_options){0};
-    return (taciti_values_options){.block = (size_t)options->block, .hadamard = options->hadamard};
 }
 
 /* NULL: the shortest. */
@@ -65,9 +54,9 @@ static const taciti_index_coder *coder_of(const taciti_composed_options *options
 }
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
-size_t taciti_composed_bound(const void *options, size_t n) {
-    const taciti_values_options values = values_options(options);
-    return sizeof(header) + format_of(options)->bytes(&values, n) + CODER_SLACK;
+size_t taciti_composed_bound(const taciti_codec *codec, const void *options, size_t n) {
+    (void)codec;
+    return sizeof(header) + taciti_values_bytes(format_of(options), n) + CODER_SLACK;
 }
 
 /* Scratch: indices, values, then what the selector needs; when that is done, n + 16 floats for values again. */
@@ -88,46 +77,56 @@ static arrays arrays_in(void *scratch, size_t n) {
                     .work = (float *)(void *)(at + 2 * array_bytes(n))};
 }
 
-size_t taciti_composed_scratch_bytes(const taciti_selector *selector, size_t n) {
+size_t taciti_composed_scratch_bytes(const taciti_codec *codec, const void *options, size_t n) {
+    const taciti_selector *selector = codec->method;
     const size_t own = selector->scratch_bytes != NULL ? selector->scratch_bytes(n) : 0;
+    (void)options;
     return 2 * array_bytes(n) + (own > array_bytes(n) ? own : array_bytes(n));
 }
 
-double taciti_composed_mean_bytes(const void *options, size_t kept, size_t n, bool known) {
-    const taciti_values_options values = values_options(options);
-    const taciti_value_format *format = format_of(options);
-    const taciti_index_coder *coder = coder_of(options);
-    double bytes = (double)format->bytes(&values, kept);
-    if (!known && kept > 0 && kept < n) {
+static size_t kept_of(const taciti_selector *selector, const taciti_codec_call *call, size_t n) {
+    return selector->kept != NULL ? selector->kept(call, n) : taciti_kept_of(call->setting.factor, TACITI_FACTOR, n);
+}
+
+double taciti_composed_expected_bytes(const taciti_codec *codec, const taciti_codec_call *call, size_t n) {
+    const taciti_selector *selector = codec->method;
+    const taciti_value_format *format = format_of(call->options);
+    const taciti_index_coder *coder = coder_of(call->options);
+    const size_t kept = kept_of(selector, call, n);
+    double bytes = (double)taciti_values_bytes(format, kept);
+    if (selector->known == NULL && kept > 0 && kept < n) {
         /* the shortest coder is within a few per cent of the entropy, and Rice codes are that coder */
         const bool fixed = coder != NULL && strcmp(coder->name, "rice") != 0;
         bytes += fixed ? (double)coder->bound(kept, n) : 1.03 * taciti_index_entropy(kept, n) * (double)kept / 8 + 3;
     }
-    const double all = (double)format->bytes(&values, n);
+    const double all = (double)taciti_values_bytes(format, n);
     return (double)sizeof(header) + (bytes < all ? bytes : all);
-}
-
-double taciti_composed_expected_bytes(const taciti_codec_call *call, size_t n) {
-    return taciti_composed_mean_bytes(call->options, taciti_kept_of(call->setting.factor, TACITI_FACTOR, n), n, false);
 }
 
 /* ---- encode ------------------------------------------------------------------------------------------------------ */
 typedef struct encoding {
+    const taciti_codec *codec;
     const taciti_selector *selector;
     const taciti_codec_call *call;
     const taciti_value_format *format;
-    taciti_values_options values;
     size_t n;
     arrays scratch;
 } encoding;
 
-static encoding encoding_of(const taciti_selector *selector, const taciti_codec_call *call, size_t n) {
-    return (encoding){.selector = selector,
+static encoding encoding_of(const taciti_codec *codec, const taciti_codec_call *call, size_t n) {
+    return (encoding){.codec = codec,
+                      .selector = codec->method,
                       .call = call,
                       .format = format_of(call->options),
-                      .values = values_options(call->options),
                       .n = n,
                       .scratch = n > 0 ? arrays_in(call->scratch, n) : (arrays){0}};
+}
+
+static void select_elements(const encoding *e, const float *x, taciti_selection *found) {
+    if (e->selector->select != NULL)
+        e->selector->select(e->call, x, e->n, e->scratch.work, found);
+    else
+        taciti_select_estimated(e->selector, e->call, x, e->n, e->scratch.work, found);
 }
 
 static void tally(const encoding *e, const taciti_selection *found, size_t kept, double squares_out) {
@@ -144,7 +143,7 @@ static void tally(const encoding *e, const taciti_selection *found, size_t kept,
  * a tally is wanted. */
 static double encode_values(const encoding *e, const float *values, size_t count, void *out, float *error) {
     taciti_squares squares = {0};
-    e->format->encode(&e->values, values, count, out, error, e->call->tally != NULL ? &squares : NULL);
+    e->format->encode(e->format, values, count, out, error, e->call->tally != NULL ? &squares : NULL);
     return squares.out;
 }
 
@@ -154,7 +153,7 @@ static size_t encode_all(const encoding *e, const taciti_selection *found, const
     memcpy(out, &head, sizeof head);
     const double squares = encode_values(e, x, e->n, (char *)out + sizeof head, error);
     if (e->call->tally != NULL) tally(e, found, e->n, squares);
-    return sizeof head + e->format->bytes(&e->values, e->n);
+    return sizeof head + taciti_values_bytes(e->format, e->n);
 }
 
 /* The coder of the indices and their bytes; NULL: there are none. */
@@ -184,8 +183,8 @@ static size_t write_indices(const encoding *e, const taciti_selection *found, co
 static size_t encode_found(const encoding *e, const taciti_selection *found, const float *x, void *out, float *error) {
     size_t index_bytes = 0;
     const taciti_index_coder *coder = choose_coder(e, found, &index_bytes);
-    const size_t all = e->format->bytes(&e->values, e->n);
-    const size_t value_bytes = e->format->bytes(&e->values, found->count);
+    const size_t all = taciti_values_bytes(e->format, e->n);
+    const size_t value_bytes = taciti_values_bytes(e->format, found->count);
     if (to_word(index_bytes) + value_bytes >= all) return encode_all(e, found, x, out, error);
     const size_t at = write_indices(e, found, coder, index_bytes, out);
     float *value_error = error != NULL && !e->format->lossless ? e->scratch.work : NULL;
@@ -195,12 +194,13 @@ static size_t encode_found(const encoding *e, const taciti_selection *found, con
     return at + value_bytes;
 }
 
-tacit_status taciti_composed_encode(const taciti_selector *selector, const taciti_codec_call *call, const float *x,
-                                    size_t n, void *out, float *error, size_t *bytes) {
-    const encoding e = encoding_of(selector, call, n);
+tacit_status taciti_composed_encode(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
+                                    void *out, float *error, size_t *bytes) {
+    const encoding e = encoding_of(codec, call, n);
     taciti_selection found = {
         .indices = e.scratch.indices, .values = e.scratch.values, .error = error, .measure = call->tally != NULL};
-    if (n > 0) selector->select(call, x, n, e.scratch.work, &found);
+    if (codec->state_bytes != NULL) memcpy(call->next, call->state, codec->state_bytes(call->options, n));
+    if (n > 0) select_elements(&e, x, &found);
     if (found.count == n)
         *bytes = encode_all(&e, &found, x, out, error);
     else
@@ -208,14 +208,14 @@ tacit_status taciti_composed_encode(const taciti_selector *selector, const tacit
     return TACIT_OK;
 }
 
-void taciti_composed_select(const taciti_selector *selector, const taciti_codec_call *call, const float *x, size_t n,
+void taciti_composed_select(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
                             float *selected, float *error) {
     const taciti_kernels *kernels = taciti_kernels_get();
-    const encoding e = encoding_of(selector, call, n);
+    const encoding e = encoding_of(codec, call, n);
     taciti_selection found = {
         .indices = e.scratch.indices, .values = e.scratch.values, .error = error, .measure = call->tally != NULL};
     if (n == 0) return;
-    selector->select(call, x, n, e.scratch.work, &found);
+    select_elements(&e, x, &found);
     const bool all = found.count == n;
     if (all) {
         memcpy(selected, x, n * sizeof *x);
@@ -236,8 +236,7 @@ typedef struct parsed {
 } parsed;
 
 static tacit_status malformed(const encoding *e, size_t bytes, const char *what) {
-    return taciti_fail(TACIT_E_DATA, "%s payload of %zu bytes for %zu floats: %s", e->selector->name, bytes, e->n,
-                       what);
+    return taciti_fail(TACIT_E_DATA, "%s payload of %zu bytes for %zu floats: %s", e->codec->name, bytes, e->n, what);
 }
 
 static bool zeros(const char *at, size_t bytes) {
@@ -271,36 +270,36 @@ static tacit_status parse(const encoding *e, const void *payload, size_t bytes, 
     if (!all && e->selector->known != NULL && p->head.kept > 0)
         e->selector->known(e->call, e->n, p->head.kept, e->scratch.work, e->scratch.indices);
     p->values = p->indices + index_bytes;
-    if (room - index_bytes != p->format->bytes(&e->values, p->head.kept))
+    if (room - index_bytes != taciti_values_bytes(p->format, p->head.kept))
         return malformed(e, bytes, "its values do not have that size");
     return TACIT_OK;
 }
 
-tacit_status taciti_composed_decode(const taciti_selector *selector, const taciti_codec_call *call, const void *payload,
+tacit_status taciti_composed_decode(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
                                     size_t bytes, float *x, size_t n) {
-    const encoding e = encoding_of(selector, call, n);
+    const encoding e = encoding_of(codec, call, n);
     parsed p;
     TACITI_TRY(parse(&e, payload, bytes, &p));
     if (p.head.kept == n) {
-        p.format->decode(&e.values, p.values, x, n);
+        p.format->decode(p.format, p.values, x, n);
         return TACIT_OK;
     }
     memset(x, 0, n * sizeof *x);
-    p.format->decode(&e.values, p.values, e.scratch.values, p.head.kept);
+    p.format->decode(p.format, p.values, e.scratch.values, p.head.kept);
     taciti_kernels_get()->scatter(x, e.scratch.indices, e.scratch.values, p.head.kept);
     return TACIT_OK;
 }
 
-tacit_status taciti_composed_decode_add(const taciti_selector *selector, const taciti_codec_call *call,
-                                        const void *payload, size_t bytes, float *x, size_t n) {
-    const encoding e = encoding_of(selector, call, n);
+tacit_status taciti_composed_decode_add(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
+                                        size_t bytes, float *x, size_t n) {
+    const encoding e = encoding_of(codec, call, n);
     parsed p;
     TACITI_TRY(parse(&e, payload, bytes, &p));
     if (p.head.kept == n) {
-        p.format->decode_add(&e.values, p.values, x, n);
+        p.format->decode_add(p.format, p.values, x, n);
         return TACIT_OK;
     }
-    p.format->decode(&e.values, p.values, e.scratch.values, p.head.kept);
+    p.format->decode(p.format, p.values, e.scratch.values, p.head.kept);
     taciti_kernels_get()->scatter_add(x, e.scratch.indices, e.scratch.values, p.head.kept);
     return TACIT_OK;
 }

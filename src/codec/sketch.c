@@ -38,39 +38,28 @@ static const taciti_option_table TAGC_TABLE = {.section = "tagc",
                                                .options = TAGC_OPTIONS,
                                                .count = sizeof TAGC_OPTIONS / sizeof *TAGC_OPTIONS};
 
-/* Two selectors, since errors of payloads name the codec. */
-static const taciti_selector SKETCH = {.name = "sketch", .select = taciti_select_topk};
-static const taciti_selector TAGC = {.name = "tagc", .select = taciti_select_topk};
-
-void taciti_sketch_select(const taciti_codec_call *call, const float *x, size_t n, float *selected, float *error) {
-    taciti_composed_select(&SKETCH, call, x, n, selected, error);
-}
-
-TACITI_COMPOSED_FUNCTIONS_OF(sketch_, SKETCH)
-TACITI_COMPOSED_FUNCTIONS_OF(tagc_, TAGC)
+static const taciti_selector SELECTOR = {.select = taciti_select_topk};
 
 /* What both codecs share; they differ in defaults and names. */
-#define SKETCHES(prefix)                                                                                               \
-    .options_size = sizeof(taciti_sketch_options), .aggregation = TACITI_CODEC_GATHER, .rounds = 1, .selects = true,   \
-    .thresholds = true, .sketches = true, .keyless = true, .bound = taciti_composed_bound,                             \
-    .expected_bytes = taciti_composed_expected_bytes, .scratch_bytes = prefix##scratch_bytes,                          \
-    .encode = prefix##encode, .decode = prefix##decode, .decode_add = prefix##decode_add
+#define SKETCHES                                                                                                       \
+    TACITI_COMPOSED(SELECTOR), .options_size = sizeof(taciti_sketch_options), .selects = true, .thresholds = true,     \
+                               .sketches = true, .keyless = true
 
 extern const taciti_codec taciti_codec_sketch, taciti_codec_tagc;
 const taciti_codec taciti_codec_sketch = {
+    SKETCHES,
     .name = "sketch",
     .help = "sends the elements of the largest magnitude as sketches that add up",
     .source = "LHC (arXiv 2402.07529)",
     .preset = "compress.factor=5",
     .options = &SKETCH_TABLE,
-    SKETCHES(sketch_),
 };
 
 const taciti_codec taciti_codec_tagc = {
+    SKETCHES,
     .name = "tagc",
     .help = "sketch with the defaults of TAGC: sparsity 0.8, half as many counters as elements",
     .source = "TAGC (arXiv 2504.05638)",
     .preset = "compress.factor=5 compress.scope=bucket",
     .options = &TAGC_TABLE,
-    SKETCHES(tagc_),
 };

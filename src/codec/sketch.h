@@ -14,7 +14,4 @@ typedef struct taciti_sketch_options {
     int ring;                         /* <codec>.ring: taciti_ring */
 } taciti_sketch_options;
 
-/* selected[n] = what both codecs select of x, 0 elsewhere; error[n], unless NULL, the rest. call as of encode. */
-void taciti_sketch_select(const taciti_codec_call *call, const float *x, size_t n, float *selected, float *error);
-
 #endif

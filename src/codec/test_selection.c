@@ -220,7 +220,7 @@ static void errors_of_values_stay(void **state) {
     for (size_t c = 0; c < g_selecting_count; c++)
         for (int all = 0; all < 2; all++) {
             subject s = of(g_selecting[c]);
-            set(&s, "values", "bf16");
+            if (!stores_in(&s, "bf16")) continue;
             fill(g_x, 20000, UNIFORM, 77);
             code(&s, g_x, 20000, all ? 1 : 10, 0);
             for (size_t i = 0; i < 20000; i++) assert_true(g_error[i] == g_x[i] - g_y[i]);
@@ -349,10 +349,10 @@ static void expected_bytes_are_those_of_random_support(void **state) {
         for (size_t i = 0; i < 4; i++)
             for (double factor = 4; factor <= 400; factor *= 10) {
                 subject s = with_floats(NAMES[c]);
-                if (c != 1) set(&s, "indices", CODERS[i]); /* randomk sends none */
+                if (c == 0) set(&s, "indices", CODERS[i]);
                 fill(g_x, MAX, UNIFORM, 99);
                 code(&s, g_x, MAX, factor, 0);
-                const double expected = s.codec->expected_bytes(&s.call, MAX);
+                const double expected = s.codec->expected_bytes(s.codec, &s.call, MAX);
                 assert_true(fabs((double)s.bytes - expected) < 0.05 * (double)s.bytes);
             }
 }
@@ -366,7 +366,8 @@ static void keep_message(void *context, taciti_log_level level, const char *line
 static tacit_status decode_into(const subject *s, size_t bytes, size_t n, bool add) {
     fill(g_y, n, UNIFORM, 5);
     memcpy(g_error, g_y, n * sizeof *g_y);
-    const tacit_status status = (add ? s->codec->decode_add : s->codec->decode)(&s->call, g_payload, bytes, g_y, n);
+    const tacit_status status =
+        (add ? s->codec->decode_add : s->codec->decode)(s->codec, &s->call, g_payload, bytes, g_y, n);
     if (status != TACIT_OK) assert_memory_equal(g_y, g_error, n * sizeof *g_y);
     return status;
 }

@@ -57,7 +57,7 @@ static size_t scratch_bytes(const taciti_linear_reduce *linear) {
     const taciti_codec *codec = linear->encoding.codec;
     size_t bytes = 0;
     for (size_t b = 0; b < linear->layout->bucket_count && codec->scratch_bytes != NULL; b++) {
-        const size_t one = codec->scratch_bytes(linear->encoding.options, linear->layout->buckets[b].n);
+        const size_t one = codec->scratch_bytes(codec, linear->encoding.options, linear->layout->buckets[b].n);
         if (one > bytes) bytes = one;
     }
     return taciti_round_up(bytes, TACITI_ALIGN_BYTES);
@@ -155,7 +155,7 @@ static tacit_status round_of(taciti_linear_reduce *linear, const taciti_codec_ca
     const size_t m = codec->payload_n(call, n);
     size_t bytes = 0;
     const int64_t begin_ns = taciti_now_ns();
-    TACITI_TRY(codec->encode(call, x, n, out, error, &bytes));
+    TACITI_TRY(codec->encode(codec, call, x, n, out, error, &bytes));
     taciti_payload_time(linear->comm, TACITI_SPAN_ENCODE, taciti_now_ns() - begin_ns);
     if (bytes != m * sizeof(float))
         return taciti_fail(TACIT_E_INTERNAL, "codec %s wrote %zu bytes in round %d where it announced %zu", codec->name,
@@ -167,7 +167,7 @@ static tacit_status decode(taciti_linear_reduce *linear, const taciti_codec_call
                            size_t n) {
     const taciti_codec *codec = linear->encoding.codec;
     const int64_t begin_ns = taciti_now_ns();
-    const tacit_status status = codec->decode(call, payload, codec->payload_n(call, n) * sizeof(float), x, n);
+    const tacit_status status = codec->decode(codec, call, payload, codec->payload_n(call, n) * sizeof(float), x, n);
     taciti_payload_time(linear->comm, TACITI_SPAN_DECODE, taciti_now_ns() - begin_ns);
     return status;
 }

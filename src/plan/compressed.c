@@ -173,7 +173,7 @@ typedef struct linear_bytes {
 } linear_bytes;
 
 static taciti_length length_of(const taciti_codec *wire, size_t floats) {
-    return (taciti_length){.wire_bytes = wire->bound(NULL, floats), .f32_bytes = floats * sizeof(float)};
+    return (taciti_length){.wire_bytes = wire->bound(wire, NULL, floats), .f32_bytes = floats * sizeof(float)};
 }
 
 static double link_bytes(const taciti_scene *scene, const taciti_method *method, taciti_length length) {

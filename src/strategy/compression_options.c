@@ -14,9 +14,7 @@
 /* "none", "auto", then the codecs. */
 static const char *codec_name(size_t index) {
     if (index < 2) return index == 0 ? "none" : "auto";
-    const taciti_codec *const *codec = taciti_codec_list();
-    for (; *codec != NULL && index > 2; index--) codec++;
-    return *codec == NULL ? NULL : (*codec)->name;
+    return taciti_codec_name(index - 2);
 }
 
 static const taciti_option OPTIONS[] = {

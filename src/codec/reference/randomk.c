@@ -17,17 +17,6 @@
 #include "codec/selector.h"
 #include "kernel/kernel.h"
 
-typedef struct randomk_options {
-    taciti_composed_options composed;
-} randomk_options;
-
-static const taciti_option OPTIONS[] = {TACITI_VALUE_OPTIONS(randomk_options, "f32")};
-
-static const taciti_option_table TABLE = {.section = "randomk",
-                                          .help = "random elements, the same on all ranks",
-                                          .options = OPTIONS,
-                                          .count = sizeof OPTIONS / sizeof *OPTIONS};
-
 enum { WORD_BITS = 64 };
 
 static bool set_bit(uint64_t *bits, uint64_t at) {
@@ -66,29 +55,15 @@ static void select_random(const taciti_codec_call *call, const float *x, size_t 
 
 static size_t draw_bytes(size_t n) { return (n + WORD_BITS) * sizeof(float); }
 
-static double expected_bytes(const taciti_codec_call *call, size_t n) {
-    return taciti_composed_mean_bytes(call->options, taciti_kept_of(call->setting.factor, TACITI_FACTOR, n), n, true);
-}
-
-static const taciti_selector SELECTOR = {
-    .name = "randomk", .select = select_random, .known = draw, .scratch_bytes = draw_bytes};
-TACITI_COMPOSED_FUNCTIONS
+static const taciti_selector SELECTOR = {.select = select_random, .known = draw, .scratch_bytes = draw_bytes};
 
 extern const taciti_codec taciti_codec_randomk;
 const taciti_codec taciti_codec_randomk = {
+    TACITI_COMPOSED(SELECTOR),
     .name = "randomk",
+    .reference = true,
     .help = "sends n / factor random elements, the same on all ranks, without indices",
     .source = "Stich et al. 2018 (1809.07599)",
-    .options = &TABLE,
-    .options_size = sizeof(randomk_options),
-    .aggregation = TACITI_CODEC_GATHER,
-    .rounds = 1,
     .selects = true,
     .shared_key = true,
-    .bound = taciti_composed_bound,
-    .expected_bytes = expected_bytes,
-    .scratch_bytes = scratch_bytes,
-    .encode = encode,
-    .decode = decode,
-    .decode_add = decode_add,
 };
