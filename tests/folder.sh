@@ -81,7 +81,7 @@ check "a flag that is not known, once" once 3 'stepz' 4 --train.stepz 3
 check "a model that does not fit, once" once 7 'MiB of memory' 4 --model.layers 1024 --model.channels 65536 --model.heads 64
 # A dry run refuses what the run refuses, in the same words, once.
 check "a dry run of a model that does not fit, once" once 7 'MiB of memory' 3 --model.layers 1024 --model.channels 65536 --model.heads 64 --dry-run
-check "a dry run of options that no exchange has, once" once 3 'floats only' 3 --compress.codec tagc --tagc.compat true --tagc.ring uint16 --dry-run
+check "a dry run of options that no exchange has, once" once 3 'the owner of a sum counts' 3 --compress.codec signsgd --compress.collective gather --dry-run
 large=(--model.preset byte-10m --train.seq 41 --train.eval_every -1 --train.save_every -1)
 # limited LIMIT RANKS FLAGS...: under a limit of each process
 limited() {

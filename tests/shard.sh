@@ -136,7 +136,7 @@ run 3 sums --compress.codec topk --compress.factor 5 >/dev/null 2>&1
 for how in dp shard; do fork sums "sums-$how"; run 3 "sums-$how" --strategy $how --compress.codec topk --resume >"$work/sums-$how.out" 2>&1; done
 check "residuals of sums go on in dp, without a word" bash -c "! grep -q 'residuals' '$work/sums-dp.out'"
 check "and are dropped in shard, with one" grep -q "residuals of sums are dropped" "$work/sums-shard.out"
-fork c-topk left-omni; expect "a codec without residuals says so" 0 'residuals of 3 ranks .* are dropped' shard 3 left-omni --shard.stage 1 --compress.codec omnireduce --resume
+fork c-topk left-f32; expect "a codec without residuals says so" 0 'residuals of 3 ranks .* are dropped' shard 3 left-f32 --shard.stage 1 --compress.codec f32 --resume
 fork s1 plain-c; check "plain parts go on compressed" coded topk 3 plain-c --resume
 check "with the loss of plain parts" look 'near("s1", "plain-c", 5e-2)'
 shard 3 c-auto --compress.codec auto --train.steps 24 --train.save_every 16 --exchange.bucket 1MiB >/dev/null 2>&1

@@ -360,7 +360,6 @@ const taciti_controller taciti_controller_knee = {
     .source = "-",
     .options = &OPTION_TABLE,
     .options_size = sizeof(knee_options),
-    .observes = true,
     .check = check,
     .state_bytes = state_bytes,
     .start = start,

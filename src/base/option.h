@@ -56,7 +56,8 @@ typedef struct taciti_option {
     const char *unit;     /* "steps", "bytes"; NULL: none */
     const char *help;     /* one sentence, lower case, no full stop */
     unsigned flags;
-    const char *(*names)(size_t index); /* NAME: the index-th legal name; NULL behind the last */
+    const char *(*names)(size_t index); /* NAME: the index-th legal name; NULL behind the last that is shown; names
+                                           that are not shown follow, and then NULL */
     const char *when;                   /* the condition under which anything reads the value; NULL: always */
 } taciti_option;
 

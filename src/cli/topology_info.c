@@ -17,7 +17,8 @@ static const char *const FLAGS[] = {"--ranks", "--per-host", "--degree", "--file
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
-json_t *taciti_topologies_json(void) {
+json_t *taciti_topologies_json(bool all) {
+    (void)all;
     json_t *array = json_array();
     for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++)
         (void)json_array_append_new(array, json_pack("{s:s, s:s, s:s, s:s}", "name", kind->name, "help", kind->help,
@@ -25,7 +26,8 @@ json_t *taciti_topologies_json(void) {
     return array;
 }
 
-void taciti_topologies_print(void) {
+void taciti_topologies_print(bool all) {
+    (void)all;
     for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++)
         printf("%-14s %s; ranks: %s (%s)\n", kind->name, kind->help, kind->demands, kind->source);
 }

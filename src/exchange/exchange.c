@@ -188,10 +188,6 @@ tacit_status taciti_exchange_check(const taciti_exchange_compression *c) {
     if (f->stored != TACITI_RESIDUAL_F32 && (!f->errors || f->estimates || f->momentum > 0))
         return taciti_fail(TACIT_E_CONFIG, "only errors are stored in fewer bits than f32: that needs error feedback "
                                            "and allows neither estimates nor momentum correction");
-    const taciti_sketch_options *sketch = c->encoding.codec->sketches ? c->encoding.options : NULL;
-    if (sketch != NULL && sketch->compat && sketch->ring != TACITI_RING_F32)
-        return taciti_fail(TACIT_E_CONFIG, "%s.compat: the released code has floats only; leave out %s.ring",
-                           c->encoding.codec->name, c->encoding.codec->name);
     if (!f->estimates || (!f->errors && f->momentum == 0)) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG, "estimates take the place of error feedback: they allow neither error feedback "
                                        "nor momentum correction");

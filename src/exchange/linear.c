@@ -57,7 +57,7 @@ static size_t scratch_bytes(const taciti_linear_reduce *linear) {
     const taciti_codec *codec = linear->encoding.codec;
     size_t bytes = 0;
     for (size_t b = 0; b < linear->layout->bucket_count && codec->scratch_bytes != NULL; b++) {
-        const size_t one = codec->scratch_bytes(linear->encoding.options, linear->layout->buckets[b].n);
+        const size_t one = codec->scratch_bytes(codec, linear->encoding.options, linear->layout->buckets[b].n);
         if (one > bytes) bytes = one;
     }
     return taciti_round_up(bytes, TACITI_ALIGN_BYTES);
@@ -81,16 +81,12 @@ static size_t describe_buckets(taciti_linear_reduce *linear) {
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
-static bool needs_exact(const taciti_linear_reduce *linear) {
-    return linear->encoding.codec->exact_rounds != 0 && strcmp(linear->dense.encoding.codec->name, "f32") != 0;
-}
-
 /* What can be known without allocating the large arrays. */
 static tacit_status describe(const taciti_comm *comm, const taciti_layout *layout, const taciti_encoding *encoding,
                              const taciti_codec *wire, taciti_placement placement, taciti_linear_reduce *out) {
     const taciti_hosts *hosts = taciti_comm_hosts(comm);
     const size_t segment_bytes = taciti_comm_segment_bytes(comm);
-    const taciti_encoding dense = {.codec = wire}, exact = {.codec = taciti_codec_find("f32")};
+    const taciti_encoding dense = {.codec = wire};
     size_t tensors = 0;
     *out = (taciti_linear_reduce){
         .layout = layout, .encoding = *encoding, .rank = taciti_comm_rank(comm), .ranks = taciti_comm_size(comm)};
@@ -99,14 +95,11 @@ static tacit_status describe(const taciti_comm *comm, const taciti_layout *layou
     out->matrices = taciti_calloc(tensors, sizeof *out->matrices);
     if (out->buckets == NULL || out->matrices == NULL) return TACIT_E_MEMORY;
     const taciti_members all = {0};
-    TACITI_TRY(taciti_allreduce_describe(hosts, all, out->rank, &dense, placement, segment_bytes, &out->dense));
-    return taciti_allreduce_describe(hosts, all, out->rank, &exact, placement, segment_bytes, &out->exact);
+    return taciti_allreduce_describe(hosts, all, out->rank, &dense, placement, segment_bytes, &out->dense);
 }
 
 static size_t workspace_bytes(const taciti_linear_reduce *linear) {
-    const size_t dense = taciti_allreduce_workspace_bytes(&linear->dense);
-    const size_t exact = needs_exact(linear) ? taciti_allreduce_workspace_bytes(&linear->exact) : 0;
-    return (dense > exact ? dense : exact) + 1;
+    return taciti_allreduce_workspace_bytes(&linear->dense) + 1;
 }
 
 static tacit_status allocate(taciti_linear_reduce *linear) {
@@ -129,13 +122,11 @@ tacit_status taciti_linear_create(taciti_comm *comm, const taciti_layout *layout
     TACITI_TRY(describe(comm, layout, encoding, wire, placement, out));
     out->comm = comm;
     TACITI_TRY(allocate(out));
-    TACITI_TRY(taciti_allreduce_open(&out->dense, comm, out->workspace));
-    return needs_exact(out) ? taciti_allreduce_open(&out->exact, comm, out->workspace) : TACIT_OK;
+    return taciti_allreduce_open(&out->dense, comm, out->workspace);
 }
 
 void taciti_linear_destroy(taciti_linear_reduce *linear) {
     taciti_allreduce_destroy(&linear->dense);
-    taciti_allreduce_destroy(&linear->exact);
     taciti_free(linear->buckets);
     taciti_free(linear->matrices);
     taciti_free(linear->workspace);
@@ -162,22 +153,21 @@ static tacit_status round_of(taciti_linear_reduce *linear, const taciti_codec_ca
                              float *out, float *error) {
     const taciti_codec *codec = linear->encoding.codec;
     const size_t m = codec->payload_n(call, n);
-    const bool exact = (codec->exact_rounds >> call->round & 1) != 0 && needs_exact(linear);
     size_t bytes = 0;
     const int64_t begin_ns = taciti_now_ns();
-    TACITI_TRY(codec->encode(call, x, n, out, error, &bytes));
+    TACITI_TRY(codec->encode(codec, call, x, n, out, error, &bytes));
     taciti_payload_time(linear->comm, TACITI_SPAN_ENCODE, taciti_now_ns() - begin_ns);
     if (bytes != m * sizeof(float))
         return taciti_fail(TACIT_E_INTERNAL, "codec %s wrote %zu bytes in round %d where it announced %zu", codec->name,
                            bytes, call->round, m * sizeof(float));
-    return taciti_allreduce_run(exact ? &linear->exact : &linear->dense, out, m, NULL, NULL);
+    return taciti_allreduce_run(&linear->dense, out, m, NULL, NULL);
 }
 
 static tacit_status decode(taciti_linear_reduce *linear, const taciti_codec_call *call, const float *payload, float *x,
                            size_t n) {
     const taciti_codec *codec = linear->encoding.codec;
     const int64_t begin_ns = taciti_now_ns();
-    const tacit_status status = codec->decode(call, payload, codec->payload_n(call, n) * sizeof(float), x, n);
+    const tacit_status status = codec->decode(codec, call, payload, codec->payload_n(call, n) * sizeof(float), x, n);
     taciti_payload_time(linear->comm, TACITI_SPAN_DECODE, taciti_now_ns() - begin_ns);
     return status;
 }
@@ -248,9 +238,8 @@ static uint64_t over_rounds(const taciti_linear_reduce *linear, size_t bucket, t
     if (linear->buckets[bucket].state_bytes > 0)
         call.state = linear->buckets[bucket].state[linear->buckets[bucket].now];
     for (; call.round < codec->rounds; call.round++) {
-        const bool exact = (codec->exact_rounds >> call.round & 1) != 0 && needs_exact(linear);
         const size_t m = codec->payload_n(&call, linear->layout->buckets[bucket].n);
-        if (m > 0) bytes += formula(exact ? &linear->exact : &linear->dense, m, host);
+        if (m > 0) bytes += formula(&linear->dense, m, host);
     }
     return bytes;
 }

@@ -106,13 +106,6 @@ static tacit_status allocate(taciti_sketch_reduce *s, const taciti_allreduce *re
     return allocate_requests(s);
 }
 
-static void warn_of_compat(const taciti_sketch_reduce *s, const taciti_codec *codec) {
-    if (!s->options.compat || taciti_comm_rank(s->comm) != 0) return;
-    taciti_log(TACITI_LOG_WARN,
-               "%s.compat: sums are wrong by design, as those of TAGC's released code; leave it out to train a model",
-               codec->name);
-}
-
 tacit_status taciti_sketch_reduce_create(taciti_allreduce *reduce, const taciti_layout *layout,
                                          taciti_sketch_reduce *out) {
     *out = describe(reduce, layout);
@@ -120,7 +113,6 @@ tacit_status taciti_sketch_reduce_create(taciti_allreduce *reduce, const taciti_
     if (reduce->encoding.options != NULL) out->options = *(const taciti_sketch_options *)reduce->encoding.options;
     for (int i = 0; i < 2; i++) out->learnt[i] = taciti_calloc(layout->bucket_count, sizeof *out->learnt[i]);
     if (out->learnt[0] == NULL || out->learnt[1] == NULL) return TACIT_E_MEMORY;
-    warn_of_compat(out, reduce->encoding.codec);
     return out->count > 1 ? allocate(out, reduce) : TACIT_OK;
 }
 

@@ -137,8 +137,9 @@ static void append_automatic(const taciti_candidates_builder *b, const taciti_st
     if (!taciti_plan_compression_equal(&c, own)) (void)append_compression(b, strategy, pattern, &c);
 }
 
-/* The configured codec, compress.codec auto, then every other one at a few factors. Number formats are wires; the union
- * that sizes a sketch is not known before a run; formats that a factor chooses have rows of their own. */
+/* The configured codec, compress.codec auto, then others that results recommend, at a few factors. Number formats are
+ * wires; the union that sizes a sketch is not known before a run; formats that a factor chooses have rows of their own.
+ */
 static void append_compressions(const taciti_candidates_builder *b, const taciti_strategy *strategy,
                                 const taciti_pattern *pattern) {
     static const double FACTORS[] = {10, 100, 1000};
@@ -156,6 +157,7 @@ static void append_compressions(const taciti_candidates_builder *b, const taciti
                                          .way = own.way,
                                          .uneven = is_uneven(b->settings, *codec)};
             if (taciti_codec_is_dense(*codec) || (*codec)->sketches || (*codec)->rungs != NULL) continue;
+            if ((*codec)->reference) continue;
             if (!(*codec)->selects && i > 0) continue;
             if ((*codec)->selects) c.forth.factor = FACTORS[i];
             if (!taciti_plan_compression_equal(&c, &own)) (void)append_compression(b, strategy, pattern, &c);

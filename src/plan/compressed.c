@@ -172,9 +172,8 @@ typedef struct linear_bytes {
     double payload, link;
 } linear_bytes;
 
-static taciti_length length_of(const taciti_codec *wire, bool exact, size_t floats) {
-    const size_t bytes = floats * sizeof(float);
-    return (taciti_length){.wire_bytes = exact ? bytes : wire->bound(NULL, floats), .f32_bytes = bytes};
+static taciti_length length_of(const taciti_codec *wire, size_t floats) {
+    return (taciti_length){.wire_bytes = wire->bound(wire, NULL, floats), .f32_bytes = floats * sizeof(float)};
 }
 
 static double link_bytes(const taciti_scene *scene, const taciti_method *method, taciti_length length) {
@@ -183,8 +182,6 @@ static double link_bytes(const taciti_scene *scene, const taciti_method *method,
                                    length.f32_bytes)
         .host_bytes;
 }
-
-static bool is_exact(const taciti_codec *codec, int round) { return (codec->exact_rounds >> round & 1) != 0; }
 
 /* Every round is an all-reduce of its own, and a short one takes another way than a long one (exchange/small.h). */
 static linear_bytes bytes_of_call(const taciti_scene *scene, const taciti_method *method, taciti_codec_call call,
@@ -195,8 +192,7 @@ static linear_bytes bytes_of_call(const taciti_scene *scene, const taciti_method
     for (call.round = 0; call.round < codec->rounds; call.round++) {
         const size_t floats = codec->payload_n(&call, n);
         max += (double)floats * sizeof(float);
-        if (floats > 0)
-            out.link += link_bytes(scene, method, length_of(method->wire, is_exact(codec, call.round), floats));
+        if (floats > 0) out.link += link_bytes(scene, method, length_of(method->wire, floats));
     }
     if (max > 0) out.link *= out.payload / max;
     return out;
@@ -232,8 +228,7 @@ static tacit_status linear_bytes_of(const taciti_scene *scene, const taciti_meth
 static taciti_compressed_sum linear(const taciti_scene *scene, const taciti_method *method, const sum *s,
                                     linear_bytes bytes) {
     const taciti_codec *codec = s->compression->codec;
-    const bool exact = is_exact(codec, codec->rounds - 1); /* the last round is the longest */
-    const taciti_length length = length_of(method->wire, exact, (size_t)(bytes.payload / sizeof(float) + 0.5));
+    const taciti_length length = length_of(method->wire, (size_t)(bytes.payload / sizeof(float) + 0.5));
     const double link = link_bytes(scene, method, length);
     return (taciti_compressed_sum){.length = length,
                                    .codec_s = s->n * (s->forth_rates.encode_s + s->forth_rates.decode_s),

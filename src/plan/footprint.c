@@ -9,7 +9,7 @@
 /* What the busiest host's link carries of the sum of n floats over all ranks; plain: not compressed. */
 static tacit_status nic_bytes_of(const taciti_scene *s, const taciti_method *method, size_t n, bool plain,
                                  double *out) {
-    taciti_length length = {.wire_bytes = method->wire->bound(NULL, n), .f32_bytes = n * sizeof(float)};
+    taciti_length length = {.wire_bytes = method->wire->bound(method->wire, NULL, n), .f32_bytes = n * sizeof(float)};
     taciti_compressed_sum sum = {.busiest = 1};
     if (method->compression.codec != NULL && !plain) {
         TACITI_TRY(taciti_compressed_sum_of(s, method, n, &sum));

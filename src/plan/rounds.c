@@ -174,7 +174,8 @@ static void find_meetings(walk *w, size_t round) {
 static tacit_status fill_lengths(walk *w) {
     for (size_t i = 0; i < w->out->stretches->length_count; i++) {
         const size_t n = w->out->stretches->lengths[i];
-        w->lengths[i] = (taciti_length){.wire_bytes = w->method->wire->bound(NULL, n), .f32_bytes = n * sizeof(float)};
+        w->lengths[i] = (taciti_length){.wire_bytes = w->method->wire->bound(w->method->wire, NULL, n),
+                                        .f32_bytes = n * sizeof(float)};
         if (!is_coded(w, i)) continue;
         TACITI_TRY(taciti_compressed_sum_of(w->scene, w->method, n, &w->sums[i]));
         w->lengths[i] = w->sums[i].length;
@@ -231,7 +232,8 @@ static tacit_status fill(walk *w) {
 static double nic_bytes_of(const taciti_scene *scene, const taciti_method *method, const taciti_stretches *stretches) {
     double wire_bytes = 0;
     for (size_t i = 0; i < stretches->length_count; i++)
-        wire_bytes += (double)stretches->buckets[i] * (double)method->wire->bound(NULL, stretches->lengths[i]);
+        wire_bytes +=
+            (double)stretches->buckets[i] * (double)method->wire->bound(method->wire, NULL, stretches->lengths[i]);
     return taciti_mix_nic_bytes_mean(scene->hosts, method->topology, scene->placement, (size_t)wire_bytes);
 }
 

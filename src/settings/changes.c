@@ -33,7 +33,7 @@ static const json_t *old_value(const taciti_changes *changes, const char *key, c
 static void say_old(const char *key, const json_t *value) {
     char text[TACITI_OLD_KEY_BYTES], before[VALUE_BYTES];
     const taciti_old_key *old = taciti_old_key_find(key);
-    if (old == NULL) return;
+    if (old == NULL || strcmp(old->key, key) != 0) return; /* of a section that went, compress.codec tells */
     put_value(value, before);
     if (old->was == NULL || strcmp(before, old->was) != 0)
         taciti_log(TACITI_LOG_WARN, "resume: %s (it was %s in the checkpoint)", taciti_old_key_text(old, text), before);

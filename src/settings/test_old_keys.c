@@ -127,6 +127,16 @@ static void what_is_said_is_true(void **state) {
     assert_null(taciti_old_key_find("TACIT_OPTIM_LR"));
 }
 
+/* A codec that went is named by its section. */
+static void a_codec_that_went_is_refused_with_another(void **state) {
+    (void)state;
+    assert_int_equal(taciti_config_set(config(), "compress.codec", "u8bit", "--compress.codec"), TACIT_E_CONFIG);
+    assert_non_null(strstr(g_line, "--compress.codec: \"u8bit\" has gone: take --compress.codec int8"));
+    assert_int_equal(taciti_config_set(config(), "compress.codec", "u9bit", "--compress.codec"), TACIT_E_CONFIG);
+    assert_null(strstr(g_line, "has gone"));
+    assert_int_equal(taciti_config_set(config(), "compress.codec", "dgc", "--compress.codec"), TACIT_OK);
+}
+
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 
 static size_t lines_of(const char *key, const char *value) {
@@ -161,6 +171,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(every_old_key_is_refused_with_the_new_one),
         TEST(what_is_said_is_true),
+        TEST(a_codec_that_went_is_refused_with_another),
         TEST(a_checkpoint_tells_of_keys_that_mattered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

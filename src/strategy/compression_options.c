@@ -14,9 +14,7 @@
 /* "none", "auto", then the codecs. */
 static const char *codec_name(size_t index) {
     if (index < 2) return index == 0 ? "none" : "auto";
-    const taciti_codec *const *codec = taciti_codec_list();
-    for (; *codec != NULL && index > 2; index--) codec++;
-    return *codec == NULL ? NULL : (*codec)->name;
+    return taciti_codec_name(index - 2);
 }
 
 static const taciti_option OPTIONS[] = {
@@ -101,12 +99,6 @@ static tacit_status check_policy(const taciti_compression_setup *setup) {
                            "adapt.policy %s chooses %s, and compress.codec is none: give --compress.codec %s",
                            controller->name, controller->switches ? "when to compress" : "the factor of a codec",
                            controller->switches ? "auto" : "topk");
-    if (controller->observes && setup->codec->selects && setup->codec->aggregation == TACITI_CODEC_LINEAR)
-        return taciti_fail(
-            TACIT_E_CONFIG,
-            "adapt.policy %s decides by what ranks encode, and codec %s does not show it: --adapt.policy "
-            "accordion or fixed, or --compress.codec topk",
-            controller->name, name_of(setup));
     if (setup->codec->selects || controller->switches)
         return controller->check == NULL ? TACIT_OK : controller->check(setup->controller_options);
     return taciti_fail(TACIT_E_CONFIG,

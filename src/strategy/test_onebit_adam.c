@@ -15,7 +15,7 @@
 #include "base/rng.h"
 #include "strategy/test_replicas.h"
 
-enum { MAX_RANKS = 7, STEPS = 9, FREEZE = 4, BLOCK = 64, FLOATS = 3008 + 32 + 912, MAX_RANGES = 16 };
+enum { MAX_RANKS = 7, STEPS = 9, FREEZE = 4, BLOCK = 512, FLOATS = 3008 + 32 + 912, MAX_RANGES = 16 };
 
 typedef struct trial {
     int ranks, steps, freeze;
@@ -126,17 +126,13 @@ static const taciti_compress_options MOMENTUM = {
 
 /* The compressor of the paper: signs times the root mean square. */
 static trial *trial_of(int ranks, int steps, int freeze) {
-    static struct {
-        int64_t block;
-        int values;
-    } options;
+    static struct { int values; } options;
     trial *t = taciti_calloc(1, sizeof *t);
     assert_non_null(t);
     const taciti_codec *codec = taciti_codec_find("onebit");
     const taciti_config config = {&(taciti_section){codec->options, &options, NULL}, 1};
     assert_int_equal(sizeof options, codec->options_size);
     assert_int_equal(taciti_config_defaults(&config), TACIT_OK);
-    assert_int_equal(taciti_config_set(&config, "onebit.block", "64", "test"), TACIT_OK);
     assert_int_equal(taciti_config_set(&config, "onebit.values", "rms", "test"), TACIT_OK);
     *t = (trial){.ranks = ranks, .steps = steps, .freeze = freeze, .bad_step = -1, .absent_step = -1};
     t->compression = (taciti_compression_setup){.codec = codec, .codec_options = &options, .options = &MOMENTUM};

@@ -11,7 +11,7 @@
 #include <math.h>
 
 #include "base/rng.h"
-#include "codec/tail.h"
+#include "codec/reference/tail.h"
 
 static void near(double got, double expected, double relative) {
     if (!(fabs(got - expected) <= relative * fabs(expected))) fail_msg("%.15g is not %.15g", got, expected);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "codec/tail.h"
+#include "codec/reference/tail.h"
 
 #include <math.h>
 #include <stdbool.h>

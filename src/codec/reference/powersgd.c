@@ -126,12 +126,15 @@ static size_t payload_n(const taciti_codec_call *call, size_t n) {
 }
 
 /* A factor that pays is shorter than its matrix. */
-static size_t bound(const void *options, size_t n) {
+static size_t bound(const taciti_codec *codec, const void *options, size_t n) {
+    (void)codec;
     (void)options;
     return n * sizeof(float);
 }
 
-static size_t scratch_bytes(const void *options, size_t n) { return bound(options, n); }
+static size_t scratch_bytes(const taciti_codec *codec, const void *options, size_t n) {
+    return bound(codec, options, n);
+}
 
 /* ---- arithmetic: a factor is stored column by column ---------------------------------------------------------------
  */
@@ -254,8 +257,9 @@ static size_t encode_matrix(const taciti_codec_call *call, const walk *w, const 
     return rank * (right ? w->p.columns : w->p.rows);
 }
 
-static tacit_status encode(const taciti_codec_call *call, const float *x, size_t n, void *out, float *error,
-                           size_t *bytes) {
+static tacit_status encode(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
+                           void *out, float *error, size_t *bytes) {
+    (void)codec;
     const bool last = call->round == 1;
     float *to = out;
     walk w = walk_of(call);
@@ -327,16 +331,21 @@ static tacit_status receive(const taciti_codec_call *call, const void *payload, 
     return TACIT_OK;
 }
 
-static tacit_status decode(const taciti_codec_call *call, const void *payload, size_t bytes, float *x, size_t n) {
+static tacit_status decode(const taciti_codec *codec, const taciti_codec_call *call, const void *payload, size_t bytes,
+                           float *x, size_t n) {
+    (void)codec;
     return receive(call, payload, bytes, false, x, n);
 }
 
-static tacit_status decode_add(const taciti_codec_call *call, const void *payload, size_t bytes, float *x, size_t n) {
+static tacit_status decode_add(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
+                               size_t bytes, float *x, size_t n) {
+    (void)codec;
     return receive(call, payload, bytes, true, x, n);
 }
 
 /* Of both rounds; `alternate` sends each factor in every other step. */
-static double expected_bytes(const taciti_codec_call *call, size_t n) {
+static double expected_bytes(const taciti_codec *codec, const taciti_codec_call *call, size_t n) {
+    (void)codec;
     const double times = alternates(call->options) ? 0.5 : 1;
     double floats = 0;
     size_t next = 0;
@@ -348,6 +357,7 @@ static double expected_bytes(const taciti_codec_call *call, size_t n) {
 extern const taciti_codec taciti_codec_powersgd;
 const taciti_codec taciti_codec_powersgd = {
     .name = "powersgd",
+    .reference = true,
     .help = "sends every matrix as a product of two thin ones, improved from step to step",
     .source = "PowerSGD (arXiv 1905.13727), ACP-SGD (arXiv 2306.08881)",
     .options = &TABLE,

@@ -4,7 +4,7 @@
  *
  * Source: Strom, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing" (Interspeech 2015): a fixed
  * threshold, error feedback.
- *   deviation: Strom sends the sign and +-threshold; here values are sent in any format
+ *   deviation: Strom sends the sign and +-threshold; here values are sent as they are
  *
  * Properties (test_selection.c): what is sent is exactly {i : |x_i| >= threshold}, and what is not finite; the number
  * of elements follows from the data, so that it may be 0 or all; class GATHER; deterministic.
@@ -15,12 +15,11 @@
 #include "codec/selector.h"
 
 typedef struct threshold_options {
-    taciti_composed_options composed;
+    taciti_composed_options composed; /* without keys */
     double magnitude;
 } threshold_options;
 
 static const taciti_option OPTIONS[] = {
-    TACITI_COMPOSED_OPTIONS(threshold_options, "f32", "auto"),
     TACITI_OPTION("magnitude", REAL, offsetof(threshold_options, magnitude), "1e-3", .min = 1e-30, .max = 1e30,
                   .help = "an element is sent from this magnitude on"),
 };
@@ -37,23 +36,16 @@ static void select_above(const taciti_codec_call *call, const float *x, size_t n
     taciti_select_by_threshold(x, n, taciti_magnitude_bits(options->magnitude), out);
 }
 
-static const taciti_selector SELECTOR = {.name = "threshold", .select = select_above};
-TACITI_COMPOSED_FUNCTIONS
+static const taciti_selector SELECTOR = {.select = select_above};
 
 extern const taciti_codec taciti_codec_threshold;
 const taciti_codec taciti_codec_threshold = {
+    TACITI_COMPOSED(SELECTOR),
     .name = "threshold",
+    .reference = true,
     .help = "sends the elements that reach a fixed magnitude, however many they are",
     .source = "Strom 2015 (Interspeech)",
     .options = &TABLE,
     .options_size = sizeof(threshold_options),
-    .aggregation = TACITI_CODEC_GATHER,
-    .rounds = 1,
     .keyless = true,
-    .bound = taciti_composed_bound,
-    .expected_bytes = taciti_composed_expected_bytes,
-    .scratch_bytes = scratch_bytes,
-    .encode = encode,
-    .decode = decode,
-    .decode_add = decode_add,
 };

@@ -34,13 +34,12 @@
 
 enum { EXPONENTIAL, GEOMETRIC };
 enum { CORRECTED, FAITHFUL };
-enum { RATIO_OF_AVERAGES, AVERAGE_OF_RATIOS };
 enum { ENTRIES = 64, BLIND_MAX = 9 };
 
 typedef struct gravac_options {
-    double floor, ceiling, epsilon, omega, weight;
+    double floor, ceiling, epsilon, omega;
     int64_t window;
-    int policy, form, average;
+    int policy, form;
 } gravac_options;
 
 #define AT(field) offsetof(gravac_options, field)
@@ -56,10 +55,6 @@ static const taciti_option OPTIONS[] = {
                   .help = "how the candidate grows: its multiple of the floor is squared, or doubled"),
     TACITI_OPTION("form", ENUM, AT(form), "corrected", .choices = "corrected|faithful",
                   .help = "with our corrections, or as in the paper"),
-    TACITI_OPTION("average", ENUM, AT(average), "norms", .choices = "norms|ratios",
-                  .help = "a gain is the ratio of averaged squared norms, or the average of ratios"),
-    TACITI_OPTION("weight", REAL, AT(weight), "0", .max = 1,
-                  .help = "weight of the newest sample in averages; 0: ranks / 100"),
 };
 
 static const taciti_option_table OPTION_TABLE = {.section = "gravac",
@@ -68,7 +63,7 @@ static const taciti_option_table OPTION_TABLE = {.section = "gravac",
                                                  .count = sizeof OPTIONS / sizeof *OPTIONS};
 
 typedef struct level {
-    taciti_ewma sent, all; /* AVERAGE_OF_RATIOS: sent is that of the ratio */
+    taciti_ewma sent, all;
 } level;
 
 typedef struct gravac_state {
@@ -84,7 +79,7 @@ typedef struct gravac_state {
 /* ---- averages ---------------------------------------------------------------------------------------------------- */
 
 static void sample(const gravac_options *o, taciti_ewma *e, int ranks, double x) {
-    const double weight = o->weight > 0 ? o->weight : fmin(ranks / 100.0, 1);
+    const double weight = fmin(ranks / 100.0, 1);
     if (o->form == FAITHFUL) {
         taciti_ewma_recursive(e, weight, x);
     } else {
@@ -92,18 +87,13 @@ static void sample(const gravac_options *o, taciti_ewma *e, int ranks, double x)
     }
 }
 
-static double gain(const gravac_options *o, const level *l) { /* -1: not known */
+static double gain(const level *l) { /* -1: not known */
     if (!(l->sent.weight > 0)) return -1;
-    if (o->average == AVERAGE_OF_RATIOS) return l->sent.value;
     return l->all.value > 0 ? l->sent.value / l->all.value : 1;
 }
 
 static void observe(const gravac_options *o, level *l, int ranks, const taciti_codec_tally *tally) {
     if (tally->n == 0) return;
-    if (o->average == AVERAGE_OF_RATIOS) {
-        sample(o, &l->sent, ranks, tally->squares_in > 0 ? tally->squares_out / tally->squares_in : 1);
-        return;
-    }
     sample(o, &l->sent, ranks, tally->squares_out);
     sample(o, &l->all, ranks, tally->squares_in);
 }
@@ -119,8 +109,8 @@ static void observe_factor(const gravac_options *o, gravac_state *s, double fact
 static void record(const gravac_options *o, gravac_state *s, const taciti_adapt_facts *facts) {
     const double factor = facts->factor;
     const double d = factor == 1              ? 1
-                     : factor == s->candidate ? gain(o, &s->high)
-                     : factor == s->floor     ? gain(o, &s->low)
+                     : factor == s->candidate ? gain(&s->high)
+                     : factor == s->floor     ? gain(&s->low)
                                               : -1;
     if (d < 0 || !(facts->seconds.step > 0)) return;
     int at = 0;
@@ -159,7 +149,7 @@ static double saturation(const gravac_options *o, const gravac_state *s) {
 /* ---- every window ------------------------------------------------------------------------------------------------ */
 
 static bool same_gain(const gravac_options *o, const gravac_state *s) {
-    const double low = gain(o, &s->low), high = gain(o, &s->high);
+    const double low = gain(&s->low), high = gain(&s->high);
     return low >= 0 && high >= 0 && fabs(low - high) <= o->omega * low;
 }
 
@@ -214,7 +204,7 @@ static void check_corrected(const gravac_options *o, gravac_state *s) {
 /* ---- decisions --------------------------------------------------------------------------------------------------- */
 
 static void choose(const gravac_options *o, const gravac_state *s, int64_t step, taciti_decision *decision) {
-    const double low = gain(o, &s->low), high = gain(o, &s->high);
+    const double low = gain(&s->low), high = gain(&s->high);
     const double before = decision->factor;
     const char *about = s->settled ? "search ended" : "search";
     if (s->candidate == 1) {
@@ -299,11 +289,11 @@ static void decide(const void *options, const taciti_adapt_facts *facts, void *s
 
 const taciti_controller taciti_controller_gravac = {
     .name = "gravac",
+    .reference = true,
     .help = "one factor for the model: the largest whose gain passes a threshold, searched by throughput x gain",
     .source = "Tyagi, Swany, arXiv 2305.12201",
     .options = &OPTION_TABLE,
     .options_size = sizeof(gravac_options),
-    .observes = true,
     .check = check,
     .state_bytes = state_bytes,
     .start = start,

@@ -123,8 +123,9 @@ static void test_fixed(void **state) {
 
 static void test_registry(void **state) {
     (void)state;
-    size_t count = 0;
+    size_t count = 0; /* a NULL stands between those that are shown and those for reference */
     for (const taciti_controller *const *c = taciti_controller_list(); *c != NULL; c++, count++) {
+        if ((*c)->reference && taciti_controller_name(count) == NULL) count++;
         assert_string_equal(taciti_controller_name(count), (*c)->name);
         assert_ptr_equal(taciti_controller_find((*c)->name), *c);
         assert_true((*c)->options == NULL || strcmp((*c)->options->section, (*c)->name) == 0);

@@ -210,28 +210,6 @@ static void test_averages(void **state) {
     }
 }
 
-/* One step with a huge norm and a gain of 1: the average of ratios hardly sees it, the ratio of averages does. */
-static void test_two_readings(void **state) {
-    (void)state;
-    for (int reading = 0; reading < 2; reading++) {
-        const char *const settings[] = {"gravac.average", reading == 0 ? "norms" : "ratios", "gravac.weight", "0.05",
-                                        NULL};
-        driven d = gravac("corrected", settings);
-        taciti_adapt_facts facts = {.factor = 10, .ranks = 32, .buckets = 1, .seconds = {.step = 1}};
-        for (facts.step = 0; facts.step < 50; facts.step++) {
-            facts.factor = d.decision.factor;
-            facts.model.sent = facts.model.trial = tally(.2);
-            if (facts.step == 49) {
-                facts.model.sent = facts.model.trial =
-                    (taciti_codec_tally){.squares_in = 4e4, .squares_out = 4e4, .n = 1000, .selected = 10};
-            }
-            driven_decide(&d, &facts);
-        }
-        assert_true((d.decision.factor > 1) == (reading == 0));
-        driven_destroy(&d);
-    }
-}
-
 /* Equal facts give equal bytes; state and decision copied in the middle go on alike. */
 static void test_deterministic_and_resumed(void **state) {
     (void)state;
@@ -331,7 +309,6 @@ int main(void) {
                                        cmocka_unit_test(test_the_candidate_is_the_floor),
                                        cmocka_unit_test(test_plateau),
                                        cmocka_unit_test(test_averages),
-                                       cmocka_unit_test(test_two_readings),
                                        cmocka_unit_test(test_deterministic_and_resumed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,8 +2,8 @@
  *
  * The stages of sidco.c: shares of the elements before, whose product is the share that is sought.
  */
-#ifndef TACITI_CODEC_SIDCO_H
-#define TACITI_CODEC_SIDCO_H
+#ifndef TACITI_CODEC_REFERENCE_SIDCO_H
+#define TACITI_CODEC_REFERENCE_SIDCO_H
 
 #include <stddef.h>
 

@@ -5,8 +5,7 @@
  * Source: Stich, Cordonnier and Jaggi, "Sparsified SGD with Memory" (NeurIPS 2018), definition 2.1 (rand_k), for error
  * feedback: values are sent as they are, not scaled by n / k. Drawn without replacement by Floyd's algorithm (Bentley
  * and Floyd, "A Sample of Brilliance", CACM 30(9), 1987).
- *   randomk      all ranks draw the same elements, so the sum of their payloads has k elements, too
- *   randomk-own  every rank draws its own
+ * All ranks draw the same elements, so the sum of their payloads has k elements, too.
  *
  * Properties (test_selection.c): E |x - C(x)|^2 = (1 - k/n) |x|^2; every subset of k elements is equally likely; if an
  * element is not finite, all elements are sent; biased: needs error feedback; class GATHER.
@@ -17,21 +16,6 @@
 
 #include "codec/selector.h"
 #include "kernel/kernel.h"
-
-typedef struct randomk_options {
-    taciti_composed_options composed;
-} randomk_options;
-
-static const taciti_option OPTIONS[] = {TACITI_VALUE_OPTIONS(randomk_options, "f32")};
-
-static const taciti_option_table TABLE = {.section = "randomk",
-                                          .help = "random elements, the same on all ranks",
-                                          .options = OPTIONS,
-                                          .count = sizeof OPTIONS / sizeof *OPTIONS};
-static const taciti_option_table TABLE_OWN = {.section = "randomk-own",
-                                              .help = "random elements, others on each rank",
-                                              .options = OPTIONS,
-                                              .count = sizeof OPTIONS / sizeof *OPTIONS};
 
 enum { WORD_BITS = 64 };
 
@@ -71,50 +55,15 @@ static void select_random(const taciti_codec_call *call, const float *x, size_t 
 
 static size_t draw_bytes(size_t n) { return (n + WORD_BITS) * sizeof(float); }
 
-static double expected_bytes(const taciti_codec_call *call, size_t n) {
-    return taciti_composed_mean_bytes(call->options, taciti_kept_of(call->setting.factor, TACITI_FACTOR, n), n, 1,
-                                      true);
-}
+static const taciti_selector SELECTOR = {.select = select_random, .known = draw, .scratch_bytes = draw_bytes};
 
-static const taciti_selector SHARED = {
-    .name = "randomk", .select = select_random, .known = draw, .scratch_bytes = draw_bytes};
-static const taciti_selector OWN = {
-    .name = "randomk-own", .select = select_random, .known = draw, .scratch_bytes = draw_bytes};
-TACITI_COMPOSED_FUNCTIONS_OF(randomk_, SHARED)
-TACITI_COMPOSED_FUNCTIONS_OF(randomk_own_, OWN)
-
-extern const taciti_codec taciti_codec_randomk, taciti_codec_randomk_own;
+extern const taciti_codec taciti_codec_randomk;
 const taciti_codec taciti_codec_randomk = {
+    TACITI_COMPOSED(SELECTOR),
     .name = "randomk",
+    .reference = true,
     .help = "sends n / factor random elements, the same on all ranks, without indices",
     .source = "Stich et al. 2018 (1809.07599)",
-    .options = &TABLE,
-    .options_size = sizeof(randomk_options),
-    .aggregation = TACITI_CODEC_GATHER,
-    .rounds = 1,
     .selects = true,
     .shared_key = true,
-    .bound = taciti_composed_bound,
-    .expected_bytes = expected_bytes,
-    .scratch_bytes = randomk_scratch_bytes,
-    .encode = randomk_encode,
-    .decode = randomk_decode,
-    .decode_add = randomk_decode_add,
-};
-
-const taciti_codec taciti_codec_randomk_own = {
-    .name = "randomk-own",
-    .help = "sends n / factor random elements, others on each rank, without indices",
-    .source = "Stich et al. 2018 (1809.07599)",
-    .options = &TABLE_OWN,
-    .options_size = sizeof(randomk_options),
-    .aggregation = TACITI_CODEC_GATHER,
-    .rounds = 1,
-    .selects = true,
-    .bound = taciti_composed_bound,
-    .expected_bytes = expected_bytes,
-    .scratch_bytes = randomk_own_scratch_bytes,
-    .encode = randomk_own_encode,
-    .decode = randomk_own_decode,
-    .decode_add = randomk_own_decode_add,
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Payloads of codecs of class LINEAR: what their decoders refuse, what encodes tell, and the coding of a support. Their
+ * Payloads of codecs of class LINEAR: what their decoders refuse, and what encodes tell. Their
  * laws over several ranks are in exchange/test_linear.c.
  */
 #include <setjmp.h>
@@ -15,7 +15,6 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "codec/codec.h"
-#include "codec/support.h"
 #include "kernel/kernel.h"
 
 enum { N = 3000, RANKS = 3 };
@@ -49,10 +48,10 @@ static taciti_codec_call prepare(const taciti_codec *codec, const char *key, con
                               .n_matrices = 1};
     assert_int_equal(codec->rounds, 2);
     assert_true(codec->linear_state_bytes(&call, N) <= sizeof g_state);
-    assert_true(codec->scratch_bytes(g_options, N) <= sizeof g_scratch);
+    assert_true(codec->scratch_bytes(codec, g_options, N) <= sizeof g_scratch);
     if (codec->payload_n(&call, N) > 0) {
         assert_true(codec->payload_n(&call, N) <= 4 * N);
-        assert_int_equal(codec->encode(&call, g_x, N, g_before, NULL, &bytes), TACIT_OK);
+        assert_int_equal(codec->encode(codec, &call, g_x, N, g_before, NULL, &bytes), TACIT_OK);
         assert_int_equal(bytes, codec->payload_n(&call, N) * sizeof(float));
         call.before = g_before;
     }
@@ -63,7 +62,7 @@ static taciti_codec_call prepare(const taciti_codec *codec, const char *key, con
 static void refuses(const taciti_codec *codec, const taciti_codec_call *call, size_t bytes) {
     for (int add = 0; add < 2; add++) {
         memcpy(g_z, g_y, sizeof g_y);
-        const tacit_status status = (add ? codec->decode_add : codec->decode)(call, g_payload, bytes, g_y, N);
+        const tacit_status status = (add ? codec->decode_add : codec->decode)(codec, call, g_payload, bytes, g_y, N);
         assert_int_equal(status, TACIT_E_DATA);
         assert_memory_equal(g_z, g_y, sizeof g_y);
     }
@@ -75,10 +74,6 @@ typedef struct variant {
 static const variant VARIANTS[] = {
     {"powersgd", NULL, NULL},
     {"powersgd", "powersgd.alternate", "true"},
-    {"shared", "shared.support", "seed"},
-    {"shared", "shared.support", "leader"},
-    {"shared", "shared.support", "momentum"},
-    {"thc", NULL, NULL},
 };
 enum { VARIANT_COUNT = sizeof VARIANTS / sizeof *VARIANTS };
 
@@ -94,12 +89,12 @@ static void a_payload_of_another_size_is_refused(void **state) {
         size_t bytes = 0;
         const taciti_codec *codec = taciti_codec_find(VARIANTS[v].codec);
         const taciti_codec_call call = prepare(codec, VARIANTS[v].key, VARIANTS[v].value);
-        assert_int_equal(codec->encode(&call, g_x, N, g_payload, NULL, &bytes), TACIT_OK);
+        assert_int_equal(codec->encode(codec, &call, g_x, N, g_payload, NULL, &bytes), TACIT_OK);
         refuses(codec, &call, 0);
         refuses(codec, &call, bytes - 1);
         refuses(codec, &call, bytes - sizeof(float));
         refuses(codec, &call, bytes + sizeof(float));
-        assert_int_equal(codec->decode(&call, g_payload, bytes, g_y, N), TACIT_OK);
+        assert_int_equal(codec->decode(codec, &call, g_payload, bytes, g_y, N), TACIT_OK);
     }
     taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
 }
@@ -115,10 +110,10 @@ static void error_and_tally_are_those_of_the_payload(void **state) {
         const taciti_codec *codec = taciti_codec_find(VARIANTS[v].codec);
         taciti_codec_call call = prepare(codec, VARIANTS[v].key, VARIANTS[v].value);
         call.tally = &tally;
-        assert_int_equal(codec->encode(&call, g_x, N, g_payload, g_error, &bytes), TACIT_OK);
-        assert_int_equal(codec->decode(&call, g_payload, bytes, g_y, N), TACIT_OK);
+        assert_int_equal(codec->encode(codec, &call, g_x, N, g_payload, g_error, &bytes), TACIT_OK);
+        assert_int_equal(codec->decode(codec, &call, g_payload, bytes, g_y, N), TACIT_OK);
         memset(g_z, 0, sizeof g_z);
-        assert_int_equal(codec->decode_add(&call, g_payload, bytes, g_z, N), TACIT_OK);
+        assert_int_equal(codec->decode_add(codec, &call, g_payload, bytes, g_z, N), TACIT_OK);
         for (size_t i = 0; i < N; i++) {
             assert_true(fabsf(g_x[i] - g_y[i] - g_error[i]) < 1e-6f);
             assert_true(g_z[i] == g_y[i]);
@@ -145,8 +140,8 @@ static void a_matrix_that_is_shorter_than_its_factors_is_sent_whole(void **state
     call.round = 0;
     assert_int_equal(codec->payload_n(&call, N), 0);
     call.round = 1;
-    assert_int_equal(codec->encode(&call, g_x, N, g_payload, NULL, &bytes), TACIT_OK);
-    assert_int_equal(codec->decode(&call, g_payload, bytes, g_y, N), TACIT_OK);
+    assert_int_equal(codec->encode(codec, &call, g_x, N, g_payload, NULL, &bytes), TACIT_OK);
+    assert_int_equal(codec->decode(codec, &call, g_payload, bytes, g_y, N), TACIT_OK);
     assert_memory_equal(g_x, g_y, sizeof g_x);
 }
 
@@ -162,97 +157,9 @@ static void nearly_parallel_columns_become_orthogonal(void **state) {
         g_x[MATRIX.at + i] = (float)(left * right + 1e-6 * taciti_rng_unit(7, i));
     }
     const taciti_codec_call call = prepare(codec, NULL, NULL);
-    assert_int_equal(codec->encode(&call, g_x, N, g_payload, g_error, &bytes), TACIT_OK);
+    assert_int_equal(codec->encode(codec, &call, g_x, N, g_payload, g_error, &bytes), TACIT_OK);
     const double lost = taciti_kernels_get()->sum_squares(g_error, N), all = taciti_kernels_get()->sum_squares(g_x, N);
     assert_true(lost < 1e-11 * all); /* the rest of the matrix has 3e-12 of its squares */
-}
-
-static void words_of_thc_that_no_sum_can_be_are_refused(void **state) {
-    (void)state;
-    static const float BAD[] = {-1, 0.5f, 0x1p24f, NAN, INFINITY, -0x1p30f};
-    size_t bytes = 0;
-    fill();
-    taciti_log_set_sink(silent, NULL, TACITI_LOG_INFO);
-    const taciti_codec *codec = taciti_codec_find("thc");
-    const taciti_codec_call call = prepare(codec, NULL, NULL);
-    assert_int_equal(codec->encode(&call, g_x, N, g_payload, NULL, &bytes), TACIT_OK);
-    for (size_t b = 0; b < sizeof BAD / sizeof *BAD; b++)
-        for (size_t at = 0; at < bytes / sizeof(float); at += 97) {
-            const float good = g_payload[at];
-            g_payload[at] = BAD[b];
-            refuses(codec, &call, bytes);
-            g_payload[at] = good;
-        }
-    g_payload[0] = 0;
-    refuses(codec, &call, bytes);
-    g_payload[0] = RANKS + 1;
-    refuses(codec, &call, bytes);
-    taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
-}
-
-/* ---- supports ------------------------------------------------------------------------------------------------------
- */
-static const size_t LENGTHS[] = {1, 2, 3, 24, 25, 100, 1000, N};
-enum { LENGTH_COUNT = sizeof LENGTHS / sizeof *LENGTHS };
-static uint32_t g_indices[N];
-
-static void a_support_survives_its_coding(void **state) {
-    (void)state;
-    assert_true(taciti_support_bytes(N) <= sizeof g_scratch);
-    for (int l = 0; l < LENGTH_COUNT; l++)
-        for (size_t k = 1, n = LENGTHS[l]; k <= n; k += k / 3 + 1) {
-            const taciti_support s = taciti_support_in(g_scratch, n);
-            const size_t words = taciti_support_coded_n(n, k);
-            assert_true((double)words * 24 <= (double)k * (log2((double)n / (double)k) + 3) + 2 + 24);
-            taciti_support_draw(&s, k, n, k);
-            memcpy(g_indices, s.indices, k * sizeof *g_indices);
-            taciti_support_encode(&s, n, k, g_payload);
-            memset(s.indices, 0xff, k * sizeof *s.indices);
-            assert_int_equal(taciti_support_decode(&s, g_payload, n, k), TACIT_OK);
-            assert_memory_equal(s.indices, g_indices, k * sizeof *g_indices);
-        }
-}
-
-/* Whatever arrives, what is accepted are k ascending indices below n. */
-static void forged_supports_are_refused(void **state) {
-    (void)state;
-    enum { LENGTH = 1000, KEPT = 70, TRIALS = 20000 };
-    const taciti_support s = taciti_support_in(g_scratch, LENGTH);
-    const size_t words = taciti_support_coded_n(LENGTH, KEPT);
-    int refused = 0;
-    taciti_log_set_sink(silent, NULL, TACITI_LOG_INFO);
-    taciti_support_draw(&s, 5, LENGTH, KEPT);
-    taciti_support_encode(&s, LENGTH, KEPT, g_payload);
-    for (uint64_t trial = 0; trial < TRIALS; trial++) {
-        const size_t at = (size_t)taciti_rng_below(6, trial, words);
-        const float good = g_payload[at];
-        uint32_t bits = taciti_rng_u32(7, (uint32_t)trial);
-        g_payload[at] = (float)((uint32_t)good ^ UINT32_C(1) << bits % 24);
-        if (trial % 7 == 0) memcpy(&g_payload[at], &bits, sizeof bits);
-        if (taciti_support_decode(&s, g_payload, LENGTH, KEPT) != TACIT_OK)
-            refused++;
-        else
-            for (size_t i = 0; i < KEPT; i++)
-                assert_true(s.indices[i] < LENGTH && (i == 0 || s.indices[i] > s.indices[i - 1]));
-        g_payload[at] = good;
-    }
-    assert_true(refused > TRIALS / 10);
-    taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
-}
-
-static void a_support_has_k_elements_whatever_the_array(void **state) {
-    (void)state;
-    for (int l = 0; l < LENGTH_COUNT; l++)
-        for (size_t k = 1, n = LENGTHS[l]; k <= n; k += k / 2 + 1)
-            for (int kind = 0; kind < 3; kind++) {
-                const taciti_support s = taciti_support_in(g_scratch, n);
-                size_t cursor = n - 1;
-                for (size_t i = 0; i < n; i++) g_x[i] = kind == 0 ? 0 : kind == 1 ? NAN : (float)i;
-                taciti_support_fill(&s, g_x, n, k - k / 4, k, &cursor);
-                assert_true(cursor < n);
-                for (size_t i = 0; i < k; i++)
-                    assert_true(s.indices[i] < n && (i == 0 || s.indices[i] > s.indices[i - 1]));
-            }
 }
 
 int main(void) {
@@ -261,10 +168,6 @@ int main(void) {
         cmocka_unit_test(error_and_tally_are_those_of_the_payload),
         cmocka_unit_test(a_matrix_that_is_shorter_than_its_factors_is_sent_whole),
         cmocka_unit_test(nearly_parallel_columns_become_orthogonal),
-        cmocka_unit_test(words_of_thc_that_no_sum_can_be_are_refused),
-        cmocka_unit_test(a_support_survives_its_coding),
-        cmocka_unit_test(forged_supports_are_refused),
-        cmocka_unit_test(a_support_has_k_elements_whatever_the_array),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,15 +9,15 @@
  *   excesses over the threshold before. Laws (sidco.fit): exponential; pareto (generalised Pareto); gamma, whose
  *   following stages fit a generalised Pareto law to the excesses.
  *   Every 5 steps the number of stages goes down if on average more than 1.2 k elements were sent, and up if fewer than
- *   0.8 k were (sidco.stages 0); it is the codec's state.
+ *   0.8 k were; it is the codec's state.
  *   deviation: zeros are left out, since no law has them: the share is k of the elements that are not zero. The number
- *   of stages begins at what shares of sidco.ratio take, not at 1. Excesses are over the threshold, not over the
+ *   of stages begins at what shares of a quarter take, not at 1. Excesses are over the threshold, not over the
  *   smallest element above it.
  *
  * Properties (test_estimators.c): 0.8 k to 1.2 k elements of exponential, Laplace and gamma data at factors 10 to 1000
  * (sidco_fits_its_laws); the closed forms of the specification (test_tail.c); class GATHER; deterministic.
  */
-#include "codec/sidco.h"
+#include "codec/reference/sidco.h"
 
 #include <math.h>
 #include <string.h>
@@ -25,30 +25,22 @@
 #include "codec/estimate.h"
 #include "codec/largest.h"
 #include "codec/quantiser.h"
-#include "codec/tail.h"
+#include "codec/reference/tail.h"
 #include "kernel/kernel.h"
 
 typedef enum { FIT_EXPONENTIAL, FIT_PARETO, FIT_GAMMA } fit_kind;
 enum { ADAPT_STEPS = 5, MIN_SAMPLE = 4 };
 
+static const double FIRST = 0.25, RATIO = 0.25; /* shares that the first stage and the following ones keep */
+
 typedef struct sidco_options {
-    taciti_composed_options composed;
+    taciti_composed_options composed; /* without keys */
     int fit;
-    int64_t stages;
-    double first, ratio;
 } sidco_options;
 
 static const taciti_option OPTIONS[] = {
-    TACITI_COMPOSED_OPTIONS(sidco_options, "f32", "auto"),
     TACITI_OPTION("fit", ENUM, offsetof(sidco_options, fit), "exponential", .choices = "exponential|pareto|gamma",
                   .help = "law of the magnitudes; gamma: of all, then generalised Pareto of the excesses"),
-    TACITI_OPTION("stages", INT, offsetof(sidco_options, stages), "0", .min = 0, .max = 32,
-                  .help = "stages of the fit; 0: adapted to how many elements were sent"),
-    TACITI_OPTION("first", REAL, offsetof(sidco_options, first), "0.25", .min = 0.01, .max = 0.9,
-                  .when = "sidco.stages!=1", .help = "share that the first of several stages keeps"),
-    TACITI_OPTION("ratio", REAL, offsetof(sidco_options, ratio), "0.25", .min = 0.01, .max = 0.9,
-                  .flags = TACITI_OPTION_EXPERT, .when = "sidco.stages=0",
-                  .help = "share of a stage from which the first number of stages follows"),
 };
 
 static const taciti_option_table TABLE = {.section = "sidco",
@@ -118,11 +110,9 @@ static double fit_stages(int law, const float *x, size_t n, size_t counted, cons
     return threshold;
 }
 
-static size_t stages_of(const sidco_options *o, const sidco_state *state, double share) {
+static size_t stages_of(const sidco_state *state, double share) {
     double shares[TACITI_SIDCO_STAGES];
-    if (o->stages > 0) return (size_t)o->stages;
-    if (state->stages > 0) return state->stages;
-    return taciti_sidco_shares(share, o->first, o->ratio, 0, shares);
+    return state->stages > 0 ? state->stages : taciti_sidco_shares(share, FIRST, RATIO, 0, shares);
 }
 
 static taciti_estimate estimate(const taciti_codec_call *call, const float *x, size_t n, size_t k, float *work) {
@@ -131,8 +121,8 @@ static taciti_estimate estimate(const taciti_codec_call *call, const float *x, s
     const size_t counted = taciti_kernels_get()->count_above(x, n, 1);
     if (counted <= k) return (taciti_estimate){.bits = 1};
     const double share = (double)k / (double)counted;
-    const size_t wanted = stages_of(o, call->state, share);
-    const size_t stages = taciti_sidco_shares(share, o->first, o->ratio, wanted, shares);
+    const size_t wanted = stages_of(call->state, share);
+    const size_t stages = taciti_sidco_shares(share, FIRST, RATIO, wanted, shares);
     const double threshold = fit_stages(o->fit, x, n, counted, shares, stages, work);
     sidco_state *next = call->next;
     next->stages = (uint32_t)wanted;
@@ -141,11 +131,13 @@ static taciti_estimate estimate(const taciti_codec_call *call, const float *x, s
 }
 
 /* ---- codec ------------------------------------------------------------------------------------------------------- */
+static const taciti_selector ESTIMATED = {.estimate = estimate};
+
 static void select_sidco(const taciti_codec_call *call, const float *x, size_t n, void *scratch,
                          taciti_selection *out) {
     sidco_state *next = call->next;
     const double k = (double)taciti_kept_of(call->setting.factor, TACITI_FACTOR, n);
-    taciti_select_estimated(estimate, call, x, n, scratch, out);
+    taciti_select_estimated(&ESTIMATED, call, x, n, scratch, out);
     if (next->steps == ((const sidco_state *)call->state)->steps) return; /* nothing was fitted */
     next->achieved += (double)out->count / k;
     if (next->steps < ADAPT_STEPS) return;
@@ -154,12 +146,7 @@ static void select_sidco(const taciti_codec_call *call, const float *x, size_t n
     next->achieved = 0;
 }
 
-static const taciti_selector SELECTOR = {.name = "sidco", .select = select_sidco};
-
-static size_t scratch_bytes(const void *options, size_t n) {
-    (void)options;
-    return taciti_composed_scratch_bytes(&SELECTOR, n);
-}
+static const taciti_selector SELECTOR = {.select = select_sidco};
 
 static size_t state_bytes(const void *options, size_t n) {
     (void)options;
@@ -167,36 +154,16 @@ static size_t state_bytes(const void *options, size_t n) {
     return sizeof(sidco_state);
 }
 
-static tacit_status encode(const taciti_codec_call *call, const float *x, size_t n, void *out, float *error,
-                           size_t *bytes) {
-    memcpy(call->next, call->state, sizeof(sidco_state));
-    return taciti_composed_encode(&SELECTOR, call, x, n, out, error, bytes);
-}
-
-static tacit_status decode(const taciti_codec_call *call, const void *payload, size_t bytes, float *x, size_t n) {
-    return taciti_composed_decode(&SELECTOR, call, payload, bytes, x, n);
-}
-
-static tacit_status decode_add(const taciti_codec_call *call, const void *payload, size_t bytes, float *x, size_t n) {
-    return taciti_composed_decode_add(&SELECTOR, call, payload, bytes, x, n);
-}
-
 extern const taciti_codec taciti_codec_sidco;
 const taciti_codec taciti_codec_sidco = {
+    TACITI_COMPOSED(SELECTOR),
     .name = "sidco",
+    .reference = true,
     .help = "sends about n / factor elements, those above the threshold of a fitted law with heavy tails",
     .source = "SIDCo (arXiv 2101.10761)",
     .options = &TABLE,
     .options_size = sizeof(sidco_options),
-    .aggregation = TACITI_CODEC_GATHER,
-    .rounds = 1,
     .selects = true,
     .keyless = true,
-    .bound = taciti_composed_bound,
-    .expected_bytes = taciti_composed_expected_bytes,
-    .scratch_bytes = scratch_bytes,
     .state_bytes = state_bytes,
-    .encode = encode,
-    .decode = decode,
-    .decode_add = decode_add,
 };

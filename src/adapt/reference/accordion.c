@@ -12,15 +12,17 @@
  * Deviations: an epoch is a number of steps; a bucket stands for a layer; the sum is that of the gradients that the
  * optimizer got, equal on all ranks, where the code sums a rank's own; if the caller keeps no sum, the norm is that of
  * the epoch's gradients one after the other (root of the summed squares). The learning rate has fallen when it is
- * `fall` below its maximum since the last fall, so that a slow decay counts, too.
+ * half below its maximum since the last fall, so that a slow decay counts, too.
  */
 #include <math.h>
 
 #include "adapt/adapt.h"
 #include "base/log.h"
 
+static const double FALL = 0.5; /* part of its maximum that the learning rate falls to make all buckets critical */
+
 typedef struct accordion_options {
-    double low, high, threshold, fall;
+    double low, high, threshold;
     int64_t epoch, every;
 } accordion_options;
 
@@ -34,8 +36,6 @@ static const taciti_option OPTIONS[] = {
                   .help = "steps over which gradients are summed up"),
     TACITI_OPTION("every", INT, AT(every), "10", .min = 1, .max = 1e9, .unit = "epochs",
                   .help = "epochs between decisions"),
-    TACITI_OPTION("fall", REAL, AT(fall), "0.5", .max = 1,
-                  .help = "part of its maximum that the learning rate falls to make all buckets critical"),
 };
 
 static const taciti_option_table OPTION_TABLE = {.section = "accordion",
@@ -138,7 +138,7 @@ static void compare_norms(const accordion_options *o, const taciti_adapt_facts *
 
 static void watch_rate(const accordion_options *o, const taciti_adapt_facts *facts, accordion_state *s,
                        taciti_decision *decision, double *factors) {
-    if (facts->lr > (1 - o->fall) * s->lr_high) {
+    if (facts->lr > (1 - FALL) * s->lr_high) {
         s->lr_high = fmax(s->lr_high, facts->lr);
         return;
     }
@@ -175,6 +175,7 @@ static void decide(const void *options, const taciti_adapt_facts *facts, void *s
 
 const taciti_controller taciti_controller_accordion = {
     .name = "accordion",
+    .reference = true,
     .help = "a low factor for buckets whose gradient changes fast, a high one for the others",
     .source = "Agarwal et al., MLSys 2021, arXiv 2010.16248",
     .options = &OPTION_TABLE,

@@ -15,21 +15,10 @@
 #include "codec/estimate.h"
 #include "codec/largest.h"
 #include "codec/quantiser.h"
-#include "codec/tail.h"
+#include "codec/reference/tail.h"
 #include "kernel/kernel.h"
 
 enum { CORRECTIONS = 3 };
-
-typedef struct gaussiank_options {
-    taciti_composed_options composed;
-} gaussiank_options;
-
-static const taciti_option OPTIONS[] = {TACITI_COMPOSED_OPTIONS(gaussiank_options, "f32", "auto")};
-
-static const taciti_option_table TABLE = {.section = "gaussiank",
-                                          .help = "elements above the threshold of a normal distribution",
-                                          .options = OPTIONS,
-                                          .count = sizeof OPTIONS / sizeof *OPTIONS};
 
 static taciti_estimate estimate(const taciti_codec_call *call, const float *x, size_t n, size_t k, float *work) {
     const taciti_block_sums sums = taciti_block_sums_of(x, n);
@@ -49,29 +38,15 @@ static taciti_estimate estimate(const taciti_codec_call *call, const float *x, s
     return (taciti_estimate){.bits = taciti_estimate_bits(threshold)};
 }
 
-static void select_gaussiank(const taciti_codec_call *call, const float *x, size_t n, void *scratch,
-                             taciti_selection *out) {
-    taciti_select_estimated(estimate, call, x, n, scratch, out);
-}
-
-static const taciti_selector SELECTOR = {.name = "gaussiank", .select = select_gaussiank};
-TACITI_COMPOSED_FUNCTIONS
+static const taciti_selector SELECTOR = {.estimate = estimate};
 
 extern const taciti_codec taciti_codec_gaussiank;
 const taciti_codec taciti_codec_gaussiank = {
+    TACITI_COMPOSED(SELECTOR),
     .name = "gaussiank",
+    .reference = true,
     .help = "sends the elements above the threshold of a normal distribution; n / factor if the array is one",
     .source = "Gaussian-k (arXiv 1911.08772)",
-    .options = &TABLE,
-    .options_size = sizeof(gaussiank_options),
-    .aggregation = TACITI_CODEC_GATHER,
-    .rounds = 1,
     .selects = true,
     .keyless = true,
-    .bound = taciti_composed_bound,
-    .expected_bytes = taciti_composed_expected_bytes,
-    .scratch_bytes = scratch_bytes,
-    .encode = encode,
-    .decode = decode,
-    .decode_add = decode_add,
 };

@@ -22,29 +22,12 @@
 #include "kernel/kernel.h"
 
 enum { STRIDE_UNIT = 32, ATTEMPTS = 10 };
-static const double LOWER = 0.8, MIN_RATIO = 0.8, MAX_RATIO = 1.3, MIN_HITS = 2;
-
-typedef struct dgc_options {
-    taciti_composed_options composed;
-    double sample;
-} dgc_options;
-
-static const taciti_option OPTIONS[] = {
-    TACITI_COMPOSED_OPTIONS(dgc_options, "f32", "auto"),
-    TACITI_OPTION("sample", REAL, offsetof(dgc_options, sample), "0.01", .min = 1e-6, .max = 1,
-                  .help = "share of the elements that are sampled; short arrays are sampled more densely"),
-};
-
-static const taciti_option_table TABLE = {.section = "dgc",
-                                          .help = "elements above a sampled threshold (deep gradient compression)",
-                                          .options = OPTIONS,
-                                          .count = sizeof OPTIONS / sizeof *OPTIONS};
+static const double SHARE = 0.01, LOWER = 0.8, MIN_RATIO = 0.8, MAX_RATIO = 1.3, MIN_HITS = 2;
 
 /* Copies elements at a stride of 1 modulo 32, so that all columns of a matrix are met, to work. Returns their number.
  */
 static size_t sample(const taciti_codec_call *call, const float *x, size_t n, size_t k, float *work) {
-    const double share = ((const dgc_options *)call->options)->sample;
-    const double wanted = fmin(fmax(share * (double)n, MIN_HITS * (double)n / (double)k), (double)n);
+    const double wanted = fmin(fmax(SHARE * (double)n, MIN_HITS * (double)n / (double)k), (double)n);
     size_t stride = (size_t)((double)n / wanted);
     if (stride > STRIDE_UNIT) stride = stride / STRIDE_UNIT * STRIDE_UNIT + 1;
     size_t count = 0;
@@ -63,27 +46,14 @@ static taciti_estimate estimate(const taciti_codec_call *call, const float *x, s
     return (taciti_estimate){bits > 0 ? bits : 1, MAX_RATIO};
 }
 
-static void select_dgc(const taciti_codec_call *call, const float *x, size_t n, void *scratch, taciti_selection *out) {
-    taciti_select_estimated(estimate, call, x, n, scratch, out);
-}
-
-static const taciti_selector SELECTOR = {.name = "dgc", .select = select_dgc};
-TACITI_COMPOSED_FUNCTIONS
+static const taciti_selector SELECTOR = {.estimate = estimate};
 
 extern const taciti_codec taciti_codec_dgc;
 const taciti_codec taciti_codec_dgc = {
+    TACITI_COMPOSED(SELECTOR),
     .name = "dgc",
+    .reference = true,
     .help = "sends about n / factor elements, those above a threshold that a sample gives",
     .source = "deep gradient compression (arXiv 1712.01887)",
-    .options = &TABLE,
-    .options_size = sizeof(dgc_options),
-    .aggregation = TACITI_CODEC_GATHER,
-    .rounds = 1,
     .selects = true,
-    .bound = taciti_composed_bound,
-    .expected_bytes = taciti_composed_expected_bytes,
-    .scratch_bytes = scratch_bytes,
-    .encode = encode,
-    .decode = decode,
-    .decode_add = decode_add,
 };

@@ -45,45 +45,29 @@ static void restore(const void *options, const float *parameters, const uint8_t 
     for (size_t i = 0; i < n; i++) y[i] = codes[i] ? 1.0f : -1.0f;
 }
 
-static const taciti_quantiser SIGNSGD = {
-    .name = "signsgd", .shape = shape, .measure = measure, .quantise = quantise, .legal = legal, .restore = restore};
-static const taciti_quantiser SIGNUM = {
-    .name = "signum", .shape = shape, .measure = measure, .quantise = quantise, .legal = legal, .restore = restore};
-
-TACITI_QUANTISER_FUNCTIONS(SIGNSGD, signsgd_)
-TACITI_QUANTISER_FUNCTIONS(SIGNUM, signum_)
-
+static const taciti_quantiser QUANTISER = {
+    .shape = shape, .measure = measure, .quantise = quantise, .legal = legal, .restore = restore};
 extern const taciti_codec taciti_codec_signsgd, taciti_codec_signum;
 const taciti_codec taciti_codec_signsgd = {
+    TACITI_QUANTISER(QUANTISER),
     .name = "signsgd",
+    .reference = true,
     .help = "sends signs, and takes the sign of the majority: one bit; the optimizer's rate is the step",
     .source = "signSGD with majority vote (arXiv 1810.05291)",
     .preset = "compress.feedback=0",
     .no_feedback = true,
     .votes = true,
-    .aggregation = TACITI_CODEC_SUM,
-    .rounds = 1,
-    .fixed_size = true,
     .keyless = true,
-    .bound = signsgd_bound,
-    .encode = signsgd_encode,
-    .decode = signsgd_decode,
-    .decode_add = signsgd_decode_add,
 };
 
 const taciti_codec taciti_codec_signum = {
+    TACITI_QUANTISER(QUANTISER),
     .name = "signum",
+    .reference = true,
     .help = "signsgd; of the momentum of every rank with --optim.name sgd --optim.momentum 0 --compress.momentum 0.9",
     .source = "Signum (arXiv 1802.04434)",
     .preset = "compress.feedback=0",
     .no_feedback = true,
     .votes = true,
-    .aggregation = TACITI_CODEC_SUM,
-    .rounds = 1,
-    .fixed_size = true,
     .keyless = true,
-    .bound = signum_bound,
-    .encode = signum_encode,
-    .decode = signum_decode,
-    .decode_add = signum_decode_add,
 };

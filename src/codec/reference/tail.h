@@ -3,8 +3,8 @@
  * Laws of magnitudes, and the threshold above which a share of them lies. For selectors that estimate a threshold from
  * a few sums instead of searching it. All magnitudes are positive; 0 < share < 1.
  */
-#ifndef TACITI_CODEC_TAIL_H
-#define TACITI_CODEC_TAIL_H
+#ifndef TACITI_CODEC_REFERENCE_TAIL_H
+#define TACITI_CODEC_REFERENCE_TAIL_H
 
 #include <stddef.h>
 

@@ -63,24 +63,17 @@ static void restore(const void *options, const float *parameters, const uint8_t 
 }
 
 static const taciti_quantiser QUANTISER = {
-    .name = "terngrad", .shape = shape, .measure = measure, .quantise = quantise, .legal = legal, .restore = restore};
-
-TACITI_QUANTISER_FUNCTIONS(QUANTISER, )
+    .shape = shape, .measure = measure, .quantise = quantise, .legal = legal, .restore = restore};
 
 extern const taciti_codec taciti_codec_terngrad;
 const taciti_codec taciti_codec_terngrad = {
+    TACITI_QUANTISER(QUANTISER),
     .name = "terngrad",
+    .reference = true,
     .help = "rounds every element at random to minus the largest magnitude, zero or the largest magnitude; unbiased",
     .source = "TernGrad (arXiv 1705.07878), one scale per message",
     .preset = "compress.feedback=0",
     .no_feedback = true,
     .options = &TABLE,
     .options_size = sizeof(terngrad_options),
-    .aggregation = TACITI_CODEC_SUM,
-    .rounds = 1,
-    .fixed_size = true,
-    .bound = bound,
-    .encode = encode,
-    .decode = decode,
-    .decode_add = decode_add,
 };
