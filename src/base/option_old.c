@@ -19,6 +19,7 @@ static const taciti_old_key OLD_KEYS[] = {
     {"compress.seed", NULL, "1", "it is always 1"},
     {"compress.sparsity", "compress.factor", "0", "1 / (1 - sparsity), so 0.8 is --compress.factor 5"},
     {"compute.floor", NULL, "0", "floor_s in the profile says it (tacit info profiles NAME prints one)"},
+    {"data.merges", "data.vocab", "\"\"", "merges.txt is read beside vocab.json"},
     {"gossip.accelerate", NULL, "false", "mixes are never extrapolated"},
     {"gossip.gamma_floor", "gossip.gamma", "0", "the consensus factor is constant"},
     {"gossip.gamma_power", "gossip.gamma", "0", "the consensus factor is constant"},
