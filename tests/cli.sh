@@ -55,7 +55,7 @@ expect 3 'none.yaml: cannot open' "$tacit" train none.yaml
 expect 3 'none.yaml: cannot open' "$tacit" plan none.yaml
 expect 4 'none: cannot open' "$tacit" train nano.yaml --data.train none
 expect 4 "$folder: is a folder" "$tacit" train nano.yaml --data.train "$folder"
-expect 4 'none: cannot open' "$tacit" train nano.yaml --data.vocab none --data.merges none
+expect 4 'none: cannot open' "$tacit" train nano.yaml --data.vocab none
 expect 4 'none: cannot open' "$tacit" train nano.yaml --train.init none
 expect 4 'none: cannot open' "$tacit" data prepare none -o prepared
 for verb in eval sample 'export -o x' 'import -o x'; do

@@ -22,7 +22,7 @@ TRAIN = """--model.preset nano --model.heads 1 --model.channels 41 --model.dtype
     --train.steps 6 --train.eval_every 3 --train.eval_windows 3 --train.save_early 0 --train.save_every 3 --train.keep 9
     --optim.warmup 4 --optim.lr 5e-3 --run.tensorboard false --exchange.bucket 64KiB""".split()
 
-# name: (numbers of ranks, flags)
+# name: (numbers of ranks, flags and variables)
 RUNS = {
     "dp": (RANKS, ""),
     "dp-flat": (RANKS, "--exchange.scheme flat"),
@@ -97,10 +97,13 @@ class Program:
         os.makedirs(self.answers, exist_ok=True)
 
     def run(self, command, ranks=0):
+        environment = dict(word.split("=", 1) for word in command if re.match(r"TACIT_\w+=", word))
+        command = [word for word in command if not re.match(r"TACIT_\w+=", word)]
         words = [self.rename.get(word[2:], word[2:]).join(("--", "")) if word.startswith("--") else word for word in command]
         launcher = [os.environ["MPIRUN"], "-n", str(ranks)] if ranks else []
         try:
-            run = subprocess.run(launcher + [self.path] + words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S)
+            run = subprocess.run(launcher + [self.path] + words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S,
+                                 env={**os.environ, **environment})
         except subprocess.TimeoutExpired:
             return None, "did not end within %d s" % LIMIT_S
         if run.returncode == 0:

@@ -23,6 +23,7 @@ static const taciti_old_key OLD_KEYS[] = {
     {"compress.seed", NULL, "1", "it is always 1"},
     {"compress.sparsity", "compress.factor", "0", "1 / (1 - sparsity), so 0.8 is --compress.factor 5"},
     {"compute.floor", NULL, "0", "floor_s in the profile says it (tacit info profiles NAME prints one)"},
+    {"data.merges", "data.vocab", "\"\"", "merges.txt is read beside vocab.json"},
     {"dgc.", NULL, NULL, "it samples 1 % and sends values in f32"},
     {"e3m0.", NULL, NULL, "blocks always have 128 elements"},
     {"efsign.", NULL, NULL, "blocks always have 4096 elements"},
