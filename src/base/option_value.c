@@ -297,13 +297,6 @@ const char *taciti_place_text(const taciti_place *place, char out[TACITI_VALUE_B
     return out;
 }
 
-/* ---- names ------------------------------------------------------------------------------------------------------- */
-
-void taciti_variable_name(const char *key, char *out, size_t size) {
-    (void)snprintf(out, size, TACITI_VARIABLE_PREFIX "%s", key);
-    for (char *c = out; *c != '\0'; c++) *c = *c == '.' || *c == '-' ? '_' : (char)toupper((unsigned char)*c);
-}
-
 /* ---- all ------------------------------------------------------------------------------------------------------- */
 
 tacit_status taciti_value_set(const taciti_option *option, const char *where, const char *text, void *value) {
