@@ -148,7 +148,8 @@ static tacit_status check_patterns(const taciti_settings *settings) {
                                "tacit plan has no prices of strategy %s yet; --strategy dp prices the "
                                "same step with everything on every rank",
                                (*s)->name);
-        for (size_t i = 0; i < count; i++) TACITI_TRY(taciti_plan_check_period((*s)->name, 1, patterns[i].every));
+        for (size_t i = 0; i < count; i++)
+            TACITI_TRY(taciti_plan_check_period((*s)->name, 1, patterns[i].every, patterns[i].shorten));
     }
     return TACIT_OK;
 }

@@ -43,12 +43,11 @@ const char *taciti_bottleneck_name(taciti_bottleneck bottleneck) { return BOTTLE
 
 /* ---- how long a period is ---------------------------------------------------------------------------------------- */
 
-tacit_status taciti_plan_check_period(const char *what, size_t rounds, int every) {
+tacit_status taciti_plan_check_period(const char *what, size_t rounds, int every, const char *shorten) {
     if (rounds <= TACITI_PLAN_PERIOD_MAX / (size_t)(every > 0 ? every : 1)) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
-                       "%s repeats after %zu x %d steps, and a plan simulates at most %d of them: choose a smaller "
-                       "gossip.every or localsgd.every",
-                       what, rounds, every, TACITI_PLAN_PERIOD_MAX);
+                       "%s repeats after %zu x %d steps, and a plan simulates at most %d of them: choose a smaller %s",
+                       what, rounds, every, TACITI_PLAN_PERIOD_MAX, shorten);
 }
 
 /* ---- when buckets are ready -------------------------------------------------------------------------------------- */
@@ -317,7 +316,7 @@ static tacit_status predict(const taciti_scene *scene, const taciti_plan_options
 
 static tacit_status check(const taciti_scene *scene, const taciti_method *method) {
     TACITI_TRY(taciti_plan_check_period(method->label, method->topology == NULL ? 1 : method->topology->period,
-                                        method->every));
+                                        method->every, "period"));
     if (!scene->profile->in_flops) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG, "the profile \"%s\" is in operations: give compute.rate and compute.batch",
                        scene->profile->name);

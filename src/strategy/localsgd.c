@@ -349,7 +349,8 @@ static tacit_status localsgd_predict_bytes(const taciti_strategy_context *c, siz
 
 static tacit_status localsgd_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
     const int every = (int)((const taciti_localsgd_options *)options)->every;
-    *out = (taciti_pattern){.order = TACITI_ORDER_ATC, .every = every, .compresses = true, .configured = true};
+    *out = (taciti_pattern){
+        .order = TACITI_ORDER_ATC, .every = every, .shorten = "localsgd.every", .compresses = true, .configured = true};
     (void)snprintf(out->label, sizeof out->label, "localsgd every %d", every);
     *count = 1;
     return TACIT_OK;

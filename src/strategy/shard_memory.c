@@ -127,7 +127,7 @@ void taciti_shard_memory_of_parts(const taciti_parts *parts, const taciti_layout
     const taciti_shard_part share = taciti_shard_share_of(arrangement, 0),
                             part = taciti_shard_part_of(arrangement, 0, 0);
     const owner first = {layout, parts->replicas ? share : part, parts->replicas || parts->secondary ? share : part};
-    find_memory(&first, parts->passes == 2 ? 3 : parts->gradients ? 2 : 1, 1, optim, out);
+    find_memory(&first, taciti_parts_stage(parts), 1, optim, out);
     if (parts->coded || !parts->gather->lossless) out->parameters += own_floats(&first) * sizeof(float);
     if (parts->coded && parts->passes == 1) out->parameters += layout->n * sizeof(float); /* changes */
 }

@@ -12,6 +12,14 @@ static const taciti_codec *automatic_gather(const taciti_shard_options *o) {
     return name == NULL ? NULL : taciti_codec_find(name);
 }
 
+/* shard.gather is not read where compress.gather is. */
+static void write_flags(const taciti_parts *parts, char *out, size_t size) {
+    const bool narrow = !parts->coded && !parts->gather->lossless;
+    (void)snprintf(out, size, "--shard.stage %d%s%s%s%s", taciti_parts_stage(parts),
+                   parts->replicas ? " --shard.over host" : "", parts->secondary ? " --shard.secondary true" : "",
+                   narrow ? " --shard.gather " : "", narrow ? parts->gather->name : "");
+}
+
 /* The pattern of these options; its label is what they say, as far as it is not the default. */
 static taciti_pattern pattern_of(const taciti_shard_options *o) {
     static const char *const GATHERS[] = {[TACITI_SHARD_F32] = "f32", [TACITI_SHARD_BF16] = "bf16"};
@@ -25,7 +33,8 @@ static taciti_pattern pattern_of(const taciti_shard_options *o) {
                                   .replicas = replicas,
                                   .secondary = o->secondary,
                                   .placement = by_hosts ? taciti_shard_placement_by_hosts : taciti_shard_placement,
-                                  .memory = taciti_shard_memory_of_parts},
+                                  .memory = taciti_shard_memory_of_parts,
+                                  .flags = write_flags},
                         .compresses = true};
     (void)snprintf(p.label, sizeof p.label, "shard %d%s", (int)o->stage,
                    replicas       ? " over host"
