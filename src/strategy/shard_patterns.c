@@ -7,9 +7,9 @@
 
 #include "strategy/shard.h"
 
+/* What auto compresses gathers with: changes allow fewer bits than values. Replicas gather inside hosts. */
 static const taciti_codec *automatic_gather(const taciti_shard_options *o) {
-    const char *name = taciti_shard_gather_codec(o);
-    return name == NULL ? NULL : taciti_codec_find(name);
+    return o->over == TACITI_SHARD_OVER_HOST ? NULL : taciti_codec_find(o->stage < 3 ? "mixed4" : "mixed8");
 }
 
 /* shard.gather is not read where compress.gather is. */
