@@ -23,12 +23,12 @@
  */
 #include <math.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "plan/compressed.h"
 #include "plan/footprint.h"
-#include "plan/key.h"
 #include "plan/layers.h"
 #include "plan/parts.h"
 #include "plan/reuse.h"
@@ -154,12 +154,12 @@ static uint64_t key_of(const model *m) {
                                (uint64_t)r->seed,
                                (uint64_t)(uintptr_t)m->method.topology};
     const double seconds[] = {r->compute_s, r->cv};
-    uint64_t key = taciti_plan_key(0, counts, sizeof counts);
-    key = taciti_plan_key(key, seconds, sizeof seconds);
-    key = taciti_plan_key(key, r->even, sizeof r->even);
-    if (r->slow != NULL) key = taciti_plan_key(key, r->slow, (size_t)r->ranks * sizeof *r->slow);
+    uint64_t key = XXH3_64bits_withSeed(counts, sizeof counts, 0);
+    key = XXH3_64bits_withSeed(seconds, sizeof seconds, key);
+    key = XXH3_64bits_withSeed(r->even, sizeof r->even, key);
+    if (r->slow != NULL) key = XXH3_64bits_withSeed(r->slow, (size_t)r->ranks * sizeof *r->slow, key);
     if (has_parts(m)) return taciti_parts_key(&m->parts, key);
-    key = taciti_plan_key(key, m->ready_s, 3 * r->buckets * sizeof *m->ready_s);
+    key = XXH3_64bits_withSeed(m->ready_s, 3 * r->buckets * sizeof *m->ready_s, key);
     return taciti_rounds_key(m->rounds, key);
 }
 
