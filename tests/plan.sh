@@ -83,10 +83,28 @@ expect 3 "--compute.rate" "$examples/shakespeare.yaml" --cluster "$ethernet"
 expect 2 "not both" "$gpt" --cluster "$ethernet" -n 4 --hosts 2
 expect 2 "whole number" "$gpt" --cluster "$ethernet" -n 0
 expect 3 "--gossip.mixes 1" "$gpt" --cluster "$ethernet" --gossip.mixes 2
-expect 3 "at most 16384" "$gpt" --cluster "$ethernet" --gossip.every 16385
-expect 3 "at most 16384" "$gpt" --cluster "$ethernet" --localsgd.every 1000000000
+expect 3 "at most 16384 of them: choose a smaller gossip.every" "$gpt" --cluster "$ethernet" --gossip.every 16385
+expect 3 "at most 16384 of them: choose a smaller localsgd.every" "$gpt" --cluster "$ethernet" --localsgd.every 1000000000
 expect 0 "exp repeats after 5 x 4000 steps" "$gpt" --cluster "$ethernet" --gossip.every 4000 --all
 expect 3 'did you mean "gpt2-124m"' "$gpt" --cluster "$ethernet" --compute.emulate gpt2-124
+
+# what training refuses, in the same words
+while read -r words; do
+    # shellcheck disable=SC2086
+    "$tacit" train "$examples/shakespeare.yaml" --dry-run $words > out 2> train.err < /dev/null
+    [[ $? == 3 && $(wc -l < train.err) == 1 ]] || complain "train $words is not refused once: $(head -3 train.err)"
+    # shellcheck disable=SC2086
+    "$tacit" plan "$gpt" --cluster "$ethernet" $words > out 2> plan.err < /dev/null
+    [[ $? == 3 ]] && cmp -s train.err plan.err || complain "plan $words: $(head -3 plan.err); train: $(cat train.err)"
+done << 'WORDS'
+--strategy gossip --compress.codec int4
+--strategy gossip --gossip.delay 1 --gossip.order atc
+--strategy localsgd --compress.codec onebit --compress.what momentum --optim.freeze 5
+--strategy localsgd --compress.codec signsgd --compress.feedback 0
+--strategy shard --exchange.lanes 2
+--strategy shard --compress.codec topk --compress.what change
+--compress.codec topk --compress.start 100
+WORDS
 
 # what cannot be is refused, with the field, the value and what can be
 damaged() { # damaged CODE TEXT SED [ARGUMENTS]: the example's cluster file, changed

@@ -116,7 +116,7 @@ static bool shares(const char *line) {
     bool same = false;
     assert_int_equal(read(4, line), TACIT_OK);
     for (size_t i = 0; i < 2; i++)
-        assert_int_equal(taciti_bench_variant_create(&g_settings.list[i], &variants[i]), TACIT_OK);
+        assert_int_equal(taciti_bench_variant_create(&g_settings.list[i], NULL, &variants[i]), TACIT_OK);
     assert_int_equal(taciti_bench_variant_same_accelerator(&variants[0], &variants[1], &same), TACIT_OK);
     for (size_t i = 0; i < 2; i++) taciti_bench_variant_destroy(&variants[i]);
     return same;

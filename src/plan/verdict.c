@@ -123,16 +123,21 @@ const taciti_candidate *taciti_candidates_parts(const taciti_candidates *candida
 
 /* ---- the verdict ------------------------------------------------------------------------------------------------- */
 
-int taciti_method_stage(const taciti_method *m) { return m->parts.passes == 2 ? 3 : m->parts.gradients ? 2 : 1; }
-
 void taciti_method_flags(const taciti_method *m, char *out, size_t size) {
-    const bool gather = m->gather.codec == NULL && !m->parts.gather->lossless;
     const bool wire = m->compression.codec == NULL && !m->wire->lossless;
-    (void)snprintf(out, size, "--shard.stage %d%s%s%s%s%s%s%s", taciti_method_stage(m),
-                   m->parts.replicas ? " --shard.over host" : "", m->parts.secondary ? " --shard.secondary true" : "",
-                   gather ? " --shard.gather " : "", gather ? m->parts.gather->name : "",
-                   wire ? " --exchange.wire " : "", wire ? m->wire->name : "",
+    taciti_parts parts = m->parts;
+    parts.coded = m->gather.codec != NULL;
+    parts.flags(&parts, out, size);
+    const size_t used = strlen(out);
+    (void)snprintf(out + used, size - used, "%s%s%s", wire ? " --exchange.wire " : "", wire ? m->wire->name : "",
                    m->compression.adapts ? " --compress.codec auto" : "");
+}
+
+/* The strategy whose ranks hold parts. */
+static const char *strategy_of_parts(const taciti_candidates *candidates) {
+    size_t i = 0;
+    while (i + 1 < candidates->count && candidates->list[i].method.order != TACITI_ORDER_PARTS) i++;
+    return candidates->list[i].strategy;
 }
 
 /* Where whole replicas do not fit, parts are the answer, or nothing is. */
@@ -144,14 +149,14 @@ static taciti_verdict verdict_of_parts(const taciti_candidates *candidates, cons
     if (parts != NULL) taciti_method_flags(&parts->method, flags, sizeof flags);
     if (parts == NULL)
         (void)snprintf(text, TACITI_VERDICT_BYTES,
-                       "nothing fits: a replica takes %.2f GiB per rank without activations, and no --strategy shard "
+                       "nothing fits: a replica takes %.2f GiB per rank without activations, and no --strategy %s "
                        "fits on these ranks either: more hosts, or a smaller model",
-                       gib);
+                       gib, strategy_of_parts(candidates));
     else
         (void)snprintf(text, TACITI_VERDICT_BYTES,
-                       "a replica does not fit: %.2f GiB per rank without activations; --strategy shard does: %s takes "
+                       "a replica does not fit: %.2f GiB per rank without activations; --strategy %s does: %s takes "
                        "%.2f GiB (%s)",
-                       gib, parts->method.label, parts->prediction.memory_bytes / 0x1p30, flags);
+                       gib, parts->strategy, parts->method.label, parts->prediction.memory_bytes / 0x1p30, flags);
     return (taciti_verdict){.speedup = 1, .low = 1, .high = 1};
 }
 
