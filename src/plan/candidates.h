@@ -91,6 +91,17 @@ const taciti_candidate *taciti_candidates_parts(const taciti_candidates *candida
  * within 1 % of it, with links as described and with slow ones, the one that mixes best. NULL: there is none. */
 const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candidates);
 
+/* Returns the one that is as fast as the gossip candidate above, within the same 1 %, and sends far less with the same
+ * order and wire, but mixes more slowly. NULL: there is none. */
+const taciti_candidate *taciti_candidates_sparser(const taciti_candidates *candidates);
+
+/* Says why taciti_candidates_gossip() returns NULL. */
+const char *taciti_candidates_no_gossip(const taciti_candidates *candidates);
+
+/* Returns the fastest of all candidates, or of those that average all replicas now and then, whether they fit or not:
+ * only speeds of codecs must be known and cautions not STRONG. NULL: there is none. */
+const taciti_candidate *taciti_candidates_fastest(const taciti_candidates *candidates, bool periodic);
+
 /* Returns the fastest compressed candidate of class dense that may be recommended: its codec's speed is known, and its
  * caution is not STRONG; of those within 1 % of it, the one that sends most. NULL: there is none. */
 const taciti_candidate *taciti_candidates_compressed(const taciti_candidates *candidates);
