@@ -220,9 +220,26 @@ static void look_at_facts(taciti_comm *comm, void *context) {
     close_bench(&b);
 }
 
+/* In a dense step everything is sent, and of the sum, whose norm is 3, nothing was encoded. */
+static void look_at_dense_facts(taciti_comm *comm, void *context) {
+    (void)context;
+    const script_options script = {.factor = {1, 1}, .period = 50};
+    const taciti_compression_setup setup = scripted(&script);
+    bench b;
+    open_bench(comm, &setup, 9000, &b);
+    fill_integers(&b, 0);
+    exchange_all(&b);
+    settle(&b, true);
+    const taciti_adapt_facts *facts = last(&b);
+    CHECK(fabs(facts->model.sent.squares_in - 9) < 1e-9 && facts->lanes == 0 && facts->model.squares_total == 0);
+    CHECK(facts->model.sent.squares_out == facts->model.sent.squares_in);
+    close_bench(&b);
+}
+
 static void facts_are_those_of_the_step(void **state) {
     (void)state;
     run_ranks(5, look_at_facts, NULL);
+    run_ranks(5, look_at_dense_facts, NULL);
 }
 
 static void disagree(taciti_comm *comm, void *context) {
