@@ -187,6 +187,17 @@ static void compression_is_checked(void **state) {
     assert_non_null(strstr(g_line, "compress.codec auto: strategy gossip does not compress"));
 }
 
+/* localsgd sums differences of averages. */
+static void votes_are_for_gradients(void **state) {
+    (void)state;
+    set("compress.codec", "signsgd");
+    set("compress.feedback", "false");
+    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_OK);
+    (void)choose("localsgd");
+    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_E_CONFIG);
+    assert_non_null(strstr(g_line, "compress.codec signsgd: ranks vote on the sign of every gradient"));
+}
+
 static void check_is_that_of_the_strategy(void **state) {
     (void)state;
     taciti_hosts hosts = {0};
@@ -269,6 +280,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(presets_are_defaults, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(sketches_are_for_owners, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(compression_is_checked, open_settings, close_settings),
+        cmocka_unit_test_setup_teardown(votes_are_for_gradients, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(check_is_that_of_the_strategy, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(labels_are_the_strategy_s, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(the_planner_prices_its_patterns, open_settings, close_settings),

@@ -24,6 +24,7 @@ typedef struct trial {
     bool evaluates;                            /* a forward pass alone between the steps */
     bool strays;                               /* between the steps units are asked for in an order of their own */
     int stops_after;                           /* so many steps: a checkpoint, and all is made anew from it; 0: never */
+    bool scattered;                            /* the checkpoint is of other ranks: what they do not own is not in it */
     enum { NUMBERS, MEANS, QUANTA } gradients; /* 1 / ranks; -7, 0 or 7, and 0 on all but the first rank of a host */
     int wire, bad_rank;                        /* -1: none */
     float bad;
@@ -307,7 +308,7 @@ static inline void move_entry(const taciti_state_entry *e, char *buffer, bool ba
 }
 
 /* All that a checkpoint holds of this rank goes to memory, and all else is made anew. */
-static inline void stop_and_go_on(seat *s) {
+static inline void stop_and_go_on(seat *s, bool scattered) {
     char *saved[TACITI_STATE_MAX_ENTRIES], names[TACITI_STATE_MAX_ENTRIES][TACITI_STATE_NAME_BYTES];
     const int done = s->step + 1;
     taciti_state before = {.count = 0}, after = {.count = 0};
@@ -328,7 +329,8 @@ static inline void stop_and_go_on(seat *s) {
         move_entry(&after.entries[i], saved[i], true);
         taciti_free(saved[i]);
     }
-    CHECK(s->strategy->start(s->self, done, true) == TACIT_OK);
+    for (size_t i = 0; i < s->layout.n && scattered; i++) s->p[i] = (float)s->rank;
+    CHECK(s->strategy->start(s->self, done, !scattered) == TACIT_OK);
 }
 
 static inline void between_steps(seat *s) {
@@ -350,7 +352,8 @@ static inline void run_rank(taciti_comm *comm, void *context) {
         if (s.rank == 0 && t->expected == NULL) t->path[s.step] = copy_parameters(&s);
         if (t->expected == NULL && s.rank > 0 && asks(&s)) taciti_free(copy_parameters(&s));
         between_steps(&s);
-        if (s.step + 1 == t->stops_after) stop_and_go_on(&s);
+        for (int again = 0; again <= t->scattered && s.step + 1 == t->stops_after; again++)
+            stop_and_go_on(&s, t->scattered && again == 0);
     }
     t->parameters[s.rank] = copy_parameters(&s);
     if (s.rank == 0) t->n = s.layout.n;

@@ -254,6 +254,57 @@ static void whole_arrays_are_those_of_the_formulas(void **state) {
             }
 }
 
+/* Units of one tensor, of which the last is early, and the floats of units that are there when most is. */
+typedef struct holding {
+    size_t sizes[5], passes, parameters, gradients;
+} holding;
+
+static void predict_units(taciti_comm *comm, void *context) {
+    const holding *h = context;
+    const taciti_shard_options options = {3, TACITI_SHARD_F32, TACITI_SHARD_OVER_ALL, false};
+    const taciti_exchange_options exchange = {.overlap = true, .scheme = TACITI_SCHEME_AUTO};
+    const taciti_optim_options optim = {.name = TACITI_OPTIM_ADAMW};
+    const size_t count = sizeof h->sizes / sizeof *h->sizes, ranks = (size_t)taciti_comm_size(comm);
+    taciti_strategy_memory memory;
+    taciti_layout layout;
+    CHECK(taciti_layout_create(count, &layout) == TACIT_OK);
+    for (size_t u = 0; u < count; u++) {
+        const char name[2] = {(char)('a' + (int)u), 0};
+        if (u > 0) taciti_layout_next_unit(&layout);
+        CHECK(taciti_layout_append(&layout, name, 1, &h->sizes[u], true) == TACIT_OK);
+    }
+    layout.tensors[count - 1].early = true;
+    CHECK(taciti_layout_seal_units(&layout, 2000) == TACIT_OK);
+    const taciti_strategy_context c = {.comm = comm,
+                                       .layout = &layout,
+                                       .optim_options = &optim,
+                                       .exchange_options = &exchange,
+                                       .options = &options,
+                                       .by_units = true};
+    taciti_shard_memory(&c, h->passes, &memory);
+    const size_t own = memory.moments / taciti_optim_bytes_per_float(&optim);
+    const size_t gradients = h->passes > 1 ? layout.n : own + h->gradients - h->gradients / ranks;
+    CHECK(own > 0 && own < layout.n / ranks + 16 * layout.bucket_count);
+    CHECK(memory.parameters == sizeof(float) * (own + h->parameters - h->parameters / ranks));
+    CHECK(memory.copy16 == sizeof(taciti_bf16) * h->parameters);
+    CHECK(memory.gradients == sizeof(float) * gradients);
+    taciti_layout_destroy(&layout);
+}
+
+/* Most is there while the head, a block of the backward pass, or one of the forward pass is computed. Sizes are rounded
+ * up to lines of 16. */
+static void units_are_counted_when_most_of_them_are_there(void **state) {
+    static const holding CASES[] = {{{41, 100, 200, 41, 1008}, 1, 48 + 112 + 1008, 1008},
+                                    {{41, 1000, 1000, 1000, 112}, 1, 2 * 1008, 48 + 2 * 1008 + 112},
+                                    {{41, 100, 1000, 5000, 3008}, 2, 5008 + 3008 + 48 + 112, 0}};
+    const taciti_comm_options options = test_comm_options(true);
+    (void)state;
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        holding h = CASES[i];
+        test_world_run(5, &options, predict_units, &h);
+    }
+}
+
 /* Gathers that are compressed: the parameters that are updated, P / N, are not those that ranks compute with; below
  * stage 3 changes are gathered, which are an array of P. */
 static void masters_and_changes_are_predicted(void **state) {
@@ -344,6 +395,7 @@ static void compressions_without_meaning_are_refused(void **state) {
     expect(check(parts, "powersgd", NULL, o), "powersgd adds payloads up on all ranks");
     expect(check(changes, NULL, "powersgd", o), "compress.gather powersgd: this codec is for sums");
     expect(check(changes, NULL, "sketch", o), "compress.gather sketch: this codec is for sums");
+    expect(check(changes, NULL, "signsgd", o), "what is lost of a parameter would grow");
     expect(check(parts, NULL, "topk", o), "or --shard.stage 2, which gathers changes");
     o.collective = TACITI_ROUTE_GATHER;
     expect(check(parts, "topk", NULL, o), "compress.collective gather sends everything");
@@ -407,6 +459,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_holds_what_is_predicted),
         cmocka_unit_test(whole_arrays_are_those_of_the_formulas),
+        cmocka_unit_test(units_are_counted_when_most_of_them_are_there),
         cmocka_unit_test(masters_and_changes_are_predicted),
         cmocka_unit_test(rows_of_traffic_add_up),
         cmocka_unit_test(compressions_without_meaning_are_refused),
