@@ -174,7 +174,7 @@ static void what_does_not_fit_is_refused(void **state) {
 
 static void what_no_exchange_combines_is_refused(void **state) {
     (void)state;
-    const taciti_compress_options o = {.factor = 10, .decay = 1, .collective = TACITI_ROUTE_GATHER};
+    const taciti_compress_options o = {.factor = 10, .collective = TACITI_ROUTE_GATHER};
     const taciti_compression_setup none = {.options = &o},
                                    votes = {.codec = taciti_codec_find("signsgd"), .options = &o};
     assert_int_equal(taciti_compression_check_exchange(&none), TACIT_OK);
@@ -188,9 +188,8 @@ static void gathers_have_options_of_their_own(void **state) {
                                           .back = 3,
                                           .scope = TACITI_SCOPE_BUCKET,
                                           .warmup = 7,
-                                          .decay = .5,
-                                          .momentum = .5,
-                                          .feedback = true};
+                                          .feedback = .5,
+                                          .momentum = .5};
     for (int selects = 0; selects < 2; selects++) {
         const taciti_compression_setup setup = {.codec = taciti_codec_find("topk"),
                                                 .options = &sums,
@@ -198,7 +197,7 @@ static void gathers_have_options_of_their_own(void **state) {
         taciti_compress_options o;
         const taciti_compression_setup gathers = taciti_compression_gather_setup(&setup, &o);
         assert_true(gathers.codec == setup.gather && gathers.options == &o && gathers.half == TACITI_HALF_ALL_GATHER);
-        assert_true(o.factor == 3 && o.back == 0 && o.decay == 1 && o.momentum == 0 && !o.feedback);
+        assert_true(o.factor == 3 && o.back == 0 && o.feedback == 0 && o.momentum == 0);
         assert_int_equal(o.warmup, selects ? 7 : -1);
         assert_int_equal(o.scope, selects ? TACITI_SCOPE_BUCKET : TACITI_SCOPE_MODEL);
     }

@@ -193,8 +193,10 @@ static void residuals_of_other_ranks_arrive(void **state) {
 /* Residuals of another number of ranks are added up; their estimates mean nothing. */
 static void look_at_rules(taciti_comm *comm, void *context) {
     const bool estimates = *(const int *)context > 0;
-    const taciti_compress_options options = {
-        .factor = 10, .decay = 1, .start = 1, .feedback = !estimates, .estimate = estimates};
+    const taciti_compress_options options = {.factor = 10,
+                                             .start = 1,
+                                             .feedback = estimates ? 0 : 1,
+                                             .what = estimates ? TACITI_SENDS_CHANGE : TACITI_SENDS_GRADIENT};
     const taciti_compression_setup setup = {.codec = taciti_codec_find("topk"), .options = &options};
     taciti_state listed = {.count = 0};
     bench b;
