@@ -165,14 +165,14 @@ static void same_decisions(const watching *base) {
 static void time_is_steps_that_were_taken(void **state) {
     (void)state;
     static const struct {
-        double low, high, threshold, fall;
+        double low, high, threshold;
         int64_t epoch, every;
-    } accordion = {2, 8, .2, .5, PERIOD, 1};
+    } accordion = {2, 8, .2, PERIOD, 1};
     static const struct {
-        double floor, ceiling, epsilon, omega, weight;
+        double floor, ceiling, epsilon, omega;
         int64_t window;
-        int policy, form, average;
-    } gravac = {2, 1000, .01, 0, 0, 6, 1, 0, 0};
+        int policy, form;
+    } gravac = {2, 1000, .01, 0, 6, 1, 0};
     assert_int_equal(sizeof accordion, taciti_controller_find("accordion")->options_size);
     assert_int_equal(sizeof gravac, taciti_controller_find("gravac")->options_size);
     same_decisions(&(watching){.controller = NULL});
