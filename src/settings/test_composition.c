@@ -191,10 +191,10 @@ static void compression_is_checked(void **state) {
 static void votes_are_for_gradients(void **state) {
     (void)state;
     set("compress.codec", "signsgd");
-    set("compress.feedback", "false");
-    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_OK);
+    set("compress.feedback", "0");
+    assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_OK);
     (void)choose("localsgd");
-    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_E_CONFIG);
+    assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_E_CONFIG);
     assert_non_null(strstr(g_line, "compress.codec signsgd: ranks vote on the sign of every gradient"));
 }
 
