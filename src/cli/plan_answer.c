@@ -35,7 +35,7 @@ static void say_family(const taciti_candidate *c, char out[WORDS]) {
     const taciti_method *m = &c->method;
     if (m->order == TACITI_ORDER_DENSE) say(out, "all-reduce");
     if (m->order == TACITI_ORDER_PARTS)
-        say(out, "%s, stage %d%s", c->strategy, taciti_method_stage(m),
+        say(out, "%s, stage %d%s", c->strategy, taciti_parts_stage(&m->parts),
             m->parts.replicas    ? " inside hosts"
             : m->parts.secondary ? " with a copy inside hosts"
                                  : "");
