@@ -73,9 +73,9 @@ printf 'model: {layers: 80, channels: 8192, heads: 64, context: 1024, vocabulary
 mkdir -p away/profiles
 cp "$examples/profiles/transformer-base-t4.json" away/profiles
 printf 'compute: {emulate: profiles/transformer-base-t4.json}\n' > away/t4.yaml
-expect 0 "dense" away/t4.yaml --cluster "$ethernet"
+expect 0 "all-reduce, bf16" away/t4.yaml --cluster "$ethernet"
 printf 'compute: {emulate: away/profiles/transformer-base-t4.json}\n' > away/here.yaml
-expect 0 "dense" away/here.yaml --cluster "$ethernet" # or else from here
+expect 0 "all-reduce, bf16" away/here.yaml --cluster "$ethernet" # or else from here
 
 # refusals say what to type
 expect 2 "plan needs one MODEL.yaml"
