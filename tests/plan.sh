@@ -83,7 +83,7 @@ expect 2 "tacit probe -o cluster.json" "$gpt"
 expect 3 "--compute.rate" "$examples/shakespeare.yaml" --cluster "$ethernet"
 expect 2 "not both" "$gpt" --cluster "$ethernet" -n 4 --hosts 2
 expect 2 "whole number" "$gpt" --cluster "$ethernet" -n 0
-expect 3 "--gossip.mixes 1" "$gpt" --cluster "$ethernet" --gossip.mixes 2
+expect 3 "--no-gossip.tracker" "$gpt" --cluster "$ethernet" --gossip.tracker
 expect 3 "at most 16384 of them: choose a smaller gossip.every" "$gpt" --cluster "$ethernet" --gossip.every 16385
 expect 3 "at most 16384 of them: choose a smaller localsgd.every" "$gpt" --cluster "$ethernet" --localsgd.every 1000000000
 expect 0 "exp repeats after 5 x 4000 steps" "$gpt" --cluster "$ethernet" --gossip.every 4000 --all
