@@ -36,18 +36,20 @@
 #include "adapt/adapt.h"
 #include "adapt/change.h"
 
-enum {
-    KINDS = 1 + TACITI_CODEC_RUNGS,
-    MEMORY = 50,
-    TOUR = 2,
-    TRIED = 3,
-    FIRST_TRIAL = 8,
-    LAST_TRIAL = 4096,
-    OLD = 256
-};
+enum { KINDS = 1 + TACITI_CODEC_RUNGS };
+enum { MEMORY = 50 };                        /* samples of a mean, which drifts follow */
+enum { TOUR = 2, TRIED = 3 };                /* samples of each kind at first; of a trial at most */
+enum { FIRST_TRIAL = 8, LAST_TRIAL = 4096 }; /* steps between trials */
+enum { OLD = 256 };                          /* steps after which a time may no longer hold */
 enum { PAIR = 2 }; /* steps of a sample as adapt/change.h counts them: two samples may be a change */
-static const double MARGIN = 0.95, HIDDEN = 0.02, TRIAL_SHARE = 0.01, NEWEST = 0.2, MIN_SHARE = 0.02, GUESS = 0.2,
-                    BY_RATE = 0.75, MIN_NOISE = 0.01;
+static const double MARGIN = 0.95, HIDDEN = 0.02; /* the twentieth and the fiftieth above */
+static const double TRIAL_SHARE = 0.01;           /* of the time, for trials without hope */
+static const double NEWEST = 0.2;                 /* weight of a sample in averages of encoding and waiting */
+static const double MIN_SHARE = 0.02;             /* of an exchange that is transfer, whatever encoding takes */
+static const double MIN_NOISE = 0.01;             /* clocks and schedulers are no better */
+static const double GUESS = 0.2;                  /* doubt of every prediction; */
+static const double BY_RATE = 0.75; /* weight of s' in one: links change more often than machines. Both found
+                                       by test_payoff_links */
 
 /* A geometric mean; the variance of its logarithm is that of one sample / samples. 0 seconds: unknown. */
 typedef struct level {
@@ -106,14 +108,14 @@ static double time_of(const state *s, int64_t k) { return s->kinds[k].transfer.s
 static double spread_of(const level *l, double noise) { return noise * sqrt(1 + 1 / l->samples); }
 
 /* A sample counts for at most three standard deviations. */
-static void fold(level *l, double x, double noise) {
+static void add_sample(level *l, double x, double noise) {
     const bool known = l->seconds > 0;
     const double limit = known ? 3 * spread_of(l, noise) : 0, d = known ? log(x / l->seconds) : 0;
     l->samples = fmin(l->samples + 1, MEMORY);
     l->seconds = known ? l->seconds * exp(fmin(fmax(d, -limit), limit) / l->samples) : x;
 }
 
-static level predicted(double seconds, double doubt, double noise) {
+static level predict_level(double seconds, double doubt, double noise) {
     return (level){seconds, noise / doubt * noise / doubt};
 }
 
@@ -130,10 +132,10 @@ static int64_t kind_of(const state *s, double factor, int64_t otherwise) {
     return otherwise;
 }
 
-static void take_buckets(state *s, const taciti_adapt_facts *facts, const double *factors) {
+static void observe_buckets(state *s, const taciti_adapt_facts *facts, const double *factors) {
     for (size_t b = 0; b < s->buckets && facts->bucket_busy != NULL; b++) {
         const int64_t k = kind_of(s, factors == NULL ? 0 : factors[b], s->shown);
-        if (facts->bucket_busy[b] > 0) fold(bucket_of(s, k, b), facts->bucket_busy[b], noise_of(s));
+        if (facts->bucket_busy[b] > 0) add_sample(bucket_of(s, k, b), facts->bucket_busy[b], noise_of(s));
     }
 }
 
@@ -149,7 +151,7 @@ static double observe_link(state *s, double transfer) {
 
 /* Takes a step in; the first one after a change of the decision fills caches and residuals and does not count. What may
  * be a change of the link is not folded in. Returns by how much the link has slowed. */
-static double take(state *s, const taciti_adapt_facts *facts, const double *factors) {
+static double observe_step(state *s, const taciti_adapt_facts *facts, const double *factors) {
     const taciti_adapt_seconds *t = &facts->seconds;
     if (s->run++ == 0 || !(t->busy > 0)) return 1;
     kind *k = &s->kinds[s->shown];
@@ -160,8 +162,8 @@ static double take(state *s, const taciti_adapt_facts *facts, const double *fact
     if (facts->bytes > 0 && s->other_buckets == 0) k->bytes = facts->bytes;
     k->seen_at = facts->step;
     if (ratio != 1 || s->link.seen[0] + s->link.seen[1] > 0) return ratio;
-    fold(&k->transfer, transfer, noise_of(s));
-    take_buckets(s, facts, factors);
+    add_sample(&k->transfer, transfer, noise_of(s));
+    observe_buckets(s, facts, factors);
     return 1;
 }
 
@@ -184,11 +186,11 @@ typedef struct move {
 } move;
 
 /* Predicts a transfer that took so many seconds for so many bytes. */
-static level moved(const move *m, double seconds, double bytes, double noise) {
+static level move_transfer(const move *m, double seconds, double bytes, double noise) {
     const double all = m->ratio * seconds, fixed = seconds - m->rate * bytes;
     const double by_rate = m->now <= 0 ? all : fixed > 0 ? fixed + m->now * bytes : seconds * m->now / m->rate;
     const double distance = log(by_rate / all);
-    return predicted(all * exp(BY_RATE * distance), GUESS + fabs(distance) / 2, noise);
+    return predict_level(all * exp(BY_RATE * distance), GUESS + fabs(distance) / 2, noise);
 }
 
 static void move_buckets(state *s, const move *m, const taciti_adapt_facts *facts) {
@@ -201,13 +203,13 @@ static void move_buckets(state *s, const move *m, const taciti_adapt_facts *fact
         const double transfer = fmax(l->seconds - share * k->encode, MIN_SHARE * l->seconds),
                      rest = l->seconds - transfer;
         if (!(l->seconds > 0)) continue;
-        *l = moved(m, transfer, share * k->bytes, noise_of(s));
+        *l = move_transfer(m, transfer, share * k->bytes, noise_of(s));
         l->seconds += rest;
     }
 }
 
 /* Moves all kinds, as the one of the step shows it. Backward hides as much as before. */
-static void follow(state *s, const taciti_adapt_facts *facts, double ratio) {
+static void move_kinds(state *s, const taciti_adapt_facts *facts, double ratio) {
     level *shown = &s->kinds[s->shown].transfer;
     const double rate = rate_of(s), seconds = ratio * shown->seconds;
     const move m = {rate, rate + (seconds - shown->seconds) / s->kinds[s->shown].bytes, ratio};
@@ -217,7 +219,7 @@ static void follow(state *s, const taciti_adapt_facts *facts, double ratio) {
     for (int64_t k = 0; k < s->count; k++) {
         kind *each = &s->kinds[k];
         if (!(each->transfer.seconds > 0)) continue;
-        each->transfer = moved(&m, each->transfer.seconds, each->bytes, noise_of(s));
+        each->transfer = move_transfer(&m, each->transfer.seconds, each->bytes, noise_of(s));
         if (each->exposed > 0) each->exposed = fmax(time_of(s, k) - hidden, 1e-9);
     }
     *shown = (level){seconds, 1};
@@ -259,9 +261,10 @@ static int64_t bucket_kind(state *s, size_t b, int64_t now) {
     int64_t best = s->used;
     for (int64_t k = 0; k < s->used; k++) {
         const level *own = bucket_of(s, k, b);
+        if (!(own->seconds > 0 && used->seconds > 0)) continue;
         const double error = noise_of(s) * sqrt(1 / own->samples + 1 / used->samples);
         const double margin = k == now ? 1 : exp(-error);
-        if (!(own->seconds > 0 && own->seconds < margin * min)) continue;
+        if (!(own->seconds < margin * min)) continue;
         best = k;
         min = own->seconds;
     }
@@ -269,7 +272,7 @@ static int64_t bucket_kind(state *s, size_t b, int64_t now) {
 }
 
 /* Gives buckets kinds of their own. The time of the exchange follows. */
-static void divide(state *s, double *factors) {
+static void choose_bucket_kinds(state *s, double *factors) {
     double before = 0, after = 0;
     s->other_buckets = 0;
     for (size_t b = 0; b < s->buckets && factors != NULL; b++) {
@@ -280,11 +283,11 @@ static void divide(state *s, double *factors) {
         s->other_buckets += k != s->used;
     }
     if (!(before > 0) || after == before) return;
-    s->kinds[s->used].transfer = predicted(s->kinds[s->used].transfer.seconds * after / before, GUESS, noise_of(s));
+    s->kinds[s->used].transfer = predict_level(s->kinds[s->used].transfer.seconds * after / before, GUESS, noise_of(s));
     s->run = 0;
 }
 
-static void show(state *s, taciti_decision *decision, int64_t k) {
+static void show_kind(state *s, taciti_decision *decision, int64_t k) {
     if (k != s->shown) s->run = 0;
     s->shown = k;
     decision->factor = s->kinds[k].factor;
@@ -298,7 +301,7 @@ static int64_t rival_of(const state *s) {
     return rival;
 }
 
-static void name(const state *s, int64_t k, char *out, size_t size) {
+static void name_kind(const state *s, int64_t k, char *out, size_t size) {
     if (k == 0)
         (void)snprintf(out, size, "dense");
     else if (s->count == 2)
@@ -307,13 +310,13 @@ static void name(const state *s, int64_t k, char *out, size_t size) {
         (void)snprintf(out, size, "at factor %g", s->kinds[k].factor);
 }
 
-static void explain(const state *s, taciti_decision *decision, double step) {
+static void explain_choice(const state *s, taciti_decision *decision, double step) {
     enum { BYTES = 32 };
     char used[BYTES], other[BYTES];
     const int64_t rival = s->used == 0 ? rival_of(s) : 0;
     const double here = time_of(s, s->used), there = time_of(s, rival);
-    name(s, s->used, used, sizeof used);
-    name(s, rival, other, sizeof other);
+    name_kind(s, s->used, used, sizeof used);
+    name_kind(s, rival, other, sizeof other);
     taciti_decision_explain(decision,
                             "an exchange takes %.3g ms %s and %.3g ms %s: %s at most %.0f %% of a step; %zu of %zu "
                             "buckets do otherwise",
@@ -327,23 +330,24 @@ static void plan_trial(state *s, int64_t step, int64_t apart) {
     s->tried = 0;
 }
 
-static void choose(state *s, taciti_decision *decision, const taciti_adapt_facts *facts, int64_t k, double *factors) {
+static void choose_kind(state *s, taciti_decision *decision, const taciti_adapt_facts *facts, int64_t k,
+                        double *factors) {
     const bool news = !s->decided || k != s->used;
     s->used = k;
     s->decided = true;
-    show(s, decision, k);
-    divide(s, factors);
+    show_kind(s, decision, k);
+    choose_bucket_kinds(s, factors);
     plan_trial(s, facts->step, news ? FIRST_TRIAL : 2 * s->apart);
-    if (news) explain(s, decision, facts->seconds.step);
+    if (news) explain_choice(s, decision, facts->seconds.step);
 }
 
 static void begin_run(state *s, taciti_decision *decision, const taciti_adapt_facts *facts, double *factors) {
     for (int64_t k = 0; k < s->count; k++)
         if (s->kinds[k].transfer.samples < TOUR) {
-            show(s, decision, k);
+            show_kind(s, decision, k);
             return;
         }
-    choose(s, decision, facts, best_of(s), factors);
+    choose_kind(s, decision, facts, best_of(s), factors);
 }
 
 /* ---- trials ------------------------------------------------------------------------------------------------------ */
@@ -361,14 +365,14 @@ static void begin_trial(state *s, taciti_decision *decision, int64_t step) {
     int64_t best = s->used;
     for (int64_t k = 0; k < s->count; k++)
         if (is_worth_a_trial(s, k, step) && (best == s->used || hope_of(s, k) > hope_of(s, best))) best = k;
-    show(s, decision, best);
+    show_kind(s, decision, best);
 }
 
 /* Ends when there is no hope left, or after some steps. */
-static void try(state *s, taciti_decision *decision, const taciti_adapt_facts *facts, double *factors) {
+static void continue_trial(state *s, taciti_decision *decision, const taciti_adapt_facts *facts, double *factors) {
     if (s->run < 2) return;
     const bool ends = ++s->tried >= TRIED || hope_of(s, s->shown) <= 0;
-    if (ends) choose(s, decision, facts, best_of(s), factors);
+    if (ends) choose_kind(s, decision, facts, best_of(s), factors);
 }
 
 static void decide(const void *options, const taciti_adapt_facts *facts, void *memory, taciti_decision *decision,
@@ -376,15 +380,15 @@ static void decide(const void *options, const taciti_adapt_facts *facts, void *m
     (void)options;
     state *s = memory;
     decision->changed = false;
-    const double ratio = take(s, facts, factors);
-    if (ratio != 1) follow(s, facts, ratio);
+    const double ratio = observe_step(s, facts, factors);
+    if (ratio != 1) move_kinds(s, facts, ratio);
     if (!s->decided) {
         begin_run(s, decision, facts, factors);
     } else if (ratio != 1 || (s->shown == s->used && best_of(s) != s->used)) {
-        choose(s, decision, facts, best_of(s), factors);
+        choose_kind(s, decision, facts, best_of(s), factors);
         plan_trial(s, facts->step, FIRST_TRIAL);
     } else if (s->shown != s->used) {
-        try(s, decision, facts, factors);
+        continue_trial(s, decision, facts, factors);
     } else if (facts->step >= s->trial_at) {
         begin_trial(s, decision, facts->step);
     }
