@@ -175,9 +175,7 @@ static tacit_status make_arrays(taciti_gossip *g) {
 
 /* Steps after which the same rounds come again. */
 static size_t period_of(const taciti_gossip_options *o, const taciti_topology *topology) {
-    size_t mixing = 1;
-    while (mixing * (size_t)o->mixes % topology->period != 0) mixing++;
-    return mixing * (size_t)o->every;
+    return topology->period * (size_t)o->every;
 }
 
 tacit_status taciti_gossip_predict(const taciti_strategy_context *context, taciti_strategy_figures *out) {
