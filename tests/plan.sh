@@ -264,7 +264,7 @@ assert rates[0] < plan["cluster"]["between_gbit_per_s"] < rates[-1], rates
 assert "not in the picture" not in picture
 for left in (62, 532):  # numbers left of each panel
     ticks = [float(t) for t in re.findall(rf'<text x="{left}.0"[^>]*>([0-9.e+]+)</text>', picture)]
-    assert len(ticks) >= 2 and max(ticks) >= 2.5 * min(ticks), ticks
+    assert len(ticks) >= 2 and max(ticks) >= 1.9 * min(ticks), ticks
 PYTHON
 
 # the plan's own point of the picture is the plan's: 6 ranks, one of them slow; rates are those that transfers are predicted with

@@ -42,9 +42,9 @@ static double place_y(const axes *a, double y) {
 /* ---- ranges ------------------------------------------------------------------------------------------------------ */
 
 /* Where ticks stand in a decade of a short axis; of a long one at 1, 2 and 5. */
-static const double TICKS[] = {1, 1.5, 2, 2.5, 3, 4, 5, 6, 8};
+static const double TICKS[] = {1, 1.2, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8};
 enum { TICKS_COUNT = sizeof TICKS / sizeof *TICKS };
-static const double MIN_SPAN = 3, SHORT_AXIS = 20, LONG_AXIS = 1000;
+static const double MIN_SPAN = 2, SHORT_AXIS = 20, LONG_AXIS = 1000;
 
 static bool has_tick(double span, double tick) {
     if (span > LONG_AXIS) return tick == 1;
@@ -76,8 +76,13 @@ static void widen(const taciti_plan_curves *curves, const taciti_plan_curve *cur
 static axes axes_of(const taciti_plan_curves *curves, const taciti_plan_curve *curve, double left) {
     double min = 0, max = 0;
     widen(curves, curve, &min, &max);
-    if (min == 0) max = 1;
-    min = min > 0 && max / min > MIN_SPAN ? min : max / MIN_SPAN; /* 2 % must not look like much */
+    if (min == 0) max = MIN_SPAN;
+    if (min == 0) min = 1;
+    if (min > 0 && max / min < MIN_SPAN) { /* 2 % must not look like much: the curves are in the middle */
+        const double middle = sqrt(min * max);
+        min = middle / sqrt(MIN_SPAN);
+        max = middle * sqrt(MIN_SPAN);
+    }
     axes a = {
         .left = left, .min_y = round_to_tick(min, max / min, false), .max_y = round_to_tick(max, max / min, true)};
     a.min_x = curve->x[0];
