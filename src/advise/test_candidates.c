@@ -336,6 +336,9 @@ static void a_tie_names_what_sends_less(void **state) {
     complete->prediction.step_s = complete->prediction.slow_links_s = 0.101;
     aer->prediction.step_s = aer->prediction.slow_links_s = 0.1;
     complete->prediction.nic_bytes = 7 * aer->prediction.nic_bytes;
+    taciti_candidate *narrow = named("gossip aer awc bf16"); /* of another wire: fewer bits are not named */
+    narrow->prediction.step_s = narrow->prediction.slow_links_s = 0.1;
+    narrow->prediction.nic_bytes = aer->prediction.nic_bytes / 2;
     assert_ptr_equal(taciti_candidates_gossip(&g.candidates), complete);
     (void)taciti_candidates_verdict(&g.candidates, text);
     assert_non_null(strstr(text, " (aer within 1 % with 7.0 times fewer bytes)"));
