@@ -73,7 +73,7 @@ void taciti_allreduce_destroy(taciti_allreduce *reduce);
 taciti_residual taciti_allreduce_residual(const taciti_allreduce *reduce, size_t n, taciti_feedback feedback);
 taciti_residual taciti_allreduce_errors(const taciti_allreduce *reduce, float back);
 
-/* x[n] = sum over members, or a part of that (taciti_half):
+/* x[n] = sum over members, or a part of that (taciti_phase):
  *   reduce-scatter   x holds the sum in the ranges that this rank owns; the rest of x is not specified
  *   all-gather       from x in the ranges that this rank owns to all of x on every rank
  *   share reduce     the sum in this lane's share

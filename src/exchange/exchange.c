@@ -69,11 +69,12 @@ static tacit_status move_linear(taciti_exchange *exchange, float *x, size_t n, c
 
 static tacit_status move_by(taciti_exchange *exchange, float *x, size_t n, const taciti_bucket_task *task,
                             taciti_residual *residual) {
-    const bool observed = (task->trial.factor > 0 || task->histogram != NULL) && taciti_half_sums(task->part);
+    const bool observed = (task->trial.factor > 0 || task->histogram != NULL) && taciti_phase_sums(task->phase);
     if (task->dense && observed && !exchange->is_linear)
         TACITI_TRY(taciti_allreduce_observe(&exchange->coded, x, n, task));
     if (task->dense) return taciti_allreduce_run(&exchange->dense, x, n, task, NULL);
-    if (exchange->is_linear && task->part == TACITI_HALF_BOTH) return move_linear(exchange, x, n, task, residual);
+    if (exchange->is_linear && task->phase == TACITI_PHASE_ALL_REDUCE)
+        return move_linear(exchange, x, n, task, residual);
     if (exchange->is_sketched) return taciti_sketch_reduce_run(&exchange->sketches, x, n, task, residual);
     if (!exchange->is_linear) return taciti_allreduce_run(&exchange->coded, x, n, task, residual);
     return taciti_fail(TACIT_E_INTERNAL, "bucket %zu: an all-reduce with a codec of class LINEAR has no halves",
@@ -90,7 +91,7 @@ static tacit_status move_coded(taciti_exchange *exchange, float *x, size_t n, ta
     taciti_residual *residual = exchange->store.all != NULL ? &exchange->store.all[task.bucket] : NULL;
     taciti_exchange_tally *tally = &exchange->tallies[task.bucket];
     const int64_t begin_ns = taciti_now_ns();
-    const bool gathers = !taciti_half_sums(task.part);
+    const bool gathers = !taciti_phase_sums(task.phase);
     clear_gaps(exchange, x, n, task.bucket);
     if (!gathers) {
         *tally = (taciti_exchange_tally){.run_ns = {0}};
@@ -125,7 +126,7 @@ typedef struct plan {
     const taciti_comm *comm;
     const taciti_layout *layout;
     const taciti_exchange_options *options;
-    const taciti_exchange_compression *compression; /* NULL: none */
+    const taciti_encoding *encoding; /* NULL: none */
 } plan;
 
 static tacit_status describe(const plan *p, const taciti_encoding *encoding, bool gather, taciti_allreduce *out) {
@@ -145,13 +146,11 @@ static double expected_bytes(const taciti_allreduce *reduce, const taciti_layout
 
 /* Bytes of rank 0, a lane: all ranks must choose alike. */
 static tacit_status choose_gather(const plan *p, bool *out) {
-    const taciti_exchange_compression *compression = p->compression;
-    const taciti_encoding *encoding = &compression->encoding;
+    const taciti_encoding *encoding = p->encoding;
     const taciti_codec_setting settings[TACITI_PAYLOAD_KINDS] = {encoding->expected, encoding->expected};
     double bytes[2];
-    *out = compression->collective == TACITI_ROUTE_GATHER;
-    if (compression->collective != TACITI_ROUTE_AUTO || encoding->codec->sketches || encoding->codec->votes)
-        return TACIT_OK;
+    *out = encoding->way == TACITI_WAY_GATHER;
+    if (encoding->way != TACITI_WAY_AUTO || encoding->codec->sketches || encoding->codec->votes) return TACIT_OK;
     for (int gather = 0; gather < 2; gather++) {
         taciti_allreduce reduce;
         taciti_placement placement = taciti_exchange_placement(p->options);
@@ -167,48 +166,48 @@ static tacit_status choose_gather(const plan *p, bool *out) {
     return TACIT_OK;
 }
 
-tacit_status taciti_exchange_check(const taciti_exchange_compression *c) {
+tacit_status taciti_exchange_check(const taciti_encoding *c) {
     const taciti_feedback *f = &c->feedback;
-    if (c->encoding.codec->aggregation == TACITI_CODEC_LINEAR && (f->estimates || f->momentum > 0))
+    if (c->codec->aggregation == TACITI_CODEC_LINEAR && (f->estimates || f->momentum > 0))
         return taciti_fail(
             TACIT_E_CONFIG,
             "codec %s sends combinations of elements: it allows neither estimates nor momentum correction",
-            c->encoding.codec->name);
-    if (c->encoding.codec->sketches && (f->estimates || c->collective == TACITI_ROUTE_GATHER))
+            c->codec->name);
+    if (c->codec->sketches && (f->estimates || c->way == TACITI_WAY_GATHER))
         return taciti_fail(TACIT_E_CONFIG,
                            "codec %s sends sketches to the owners of sums: it allows neither estimates nor "
                            "compress.collective gather",
-                           c->encoding.codec->name);
-    if (c->encoding.codec->votes && c->collective == TACITI_ROUTE_GATHER)
+                           c->codec->name);
+    if (c->codec->votes && c->way == TACITI_WAY_GATHER)
         return taciti_fail(TACIT_E_CONFIG,
                            "codec %s is a vote that the owner of a sum counts: leave compress.collective gather out",
-                           c->encoding.codec->name);
+                           c->codec->name);
     if (f->stored != TACITI_RESIDUAL_F32 && (!f->errors || f->estimates || f->momentum > 0))
         return taciti_fail(TACIT_E_CONFIG, "only errors are stored in fewer bits than f32: that needs error feedback "
                                            "and allows neither estimates nor momentum correction");
-    const taciti_sketch_options *sketch = c->encoding.codec->sketches ? c->encoding.options : NULL;
+    const taciti_sketch_options *sketch = c->codec->sketches ? c->options : NULL;
     if (sketch != NULL && sketch->compat && sketch->ring != TACITI_RING_F32)
         return taciti_fail(TACIT_E_CONFIG, "%s.compat: the released code has floats only; leave out %s.ring",
-                           c->encoding.codec->name, c->encoding.codec->name);
+                           c->codec->name, c->codec->name);
     if (!f->estimates || (!f->errors && f->momentum == 0)) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG, "estimates take the place of error feedback: they allow neither error feedback "
                                        "nor momentum correction");
 }
 
 static bool is_linear(const plan *p) {
-    return p->compression != NULL && p->compression->encoding.codec->aggregation == TACITI_CODEC_LINEAR;
+    return p->encoding != NULL && p->encoding->codec->aggregation == TACITI_CODEC_LINEAR;
 }
 
 /* `coded` stays {0} if there is no compression, or a linear one. */
 static tacit_status describe_both(const plan *p, taciti_allreduce *dense, taciti_allreduce *coded) {
     const taciti_encoding wire = {.codec = taciti_exchange_wire(p->options)};
     TACITI_TRY(describe(p, &wire, false, dense));
-    if (p->compression == NULL) return TACIT_OK;
+    if (p->encoding == NULL) return TACIT_OK;
     bool gather = false;
-    TACITI_TRY(taciti_exchange_check(p->compression));
+    TACITI_TRY(taciti_exchange_check(p->encoding));
     if (is_linear(p)) return TACIT_OK;
     TACITI_TRY(choose_gather(p, &gather));
-    TACITI_TRY(describe(p, &p->compression->encoding, gather, coded));
+    TACITI_TRY(describe(p, p->encoding, gather, coded));
     coded->halves_only = true; /* tallies and residuals are theirs */
     return TACIT_OK;
 }
@@ -219,9 +218,8 @@ static size_t workspace_bytes(const taciti_allreduce *dense, const taciti_allred
     return bytes > plain ? bytes : plain;
 }
 
-static tacit_status open_compression(taciti_exchange *exchange, const plan *p,
-                                     const taciti_exchange_compression *compression) {
-    const taciti_feedback feedback = compression->feedback;
+static tacit_status open_compression(taciti_exchange *exchange, const plan *p, const taciti_encoding *encoding) {
+    const taciti_feedback feedback = encoding->feedback;
     const size_t buckets = exchange->layout->bucket_count;
     exchange->tallies =
         taciti_calloc(buckets * sizeof *exchange->tallies + TACITI_MAGNITUDE_BINS * sizeof *exchange->histogram, 1);
@@ -229,15 +227,14 @@ static tacit_status open_compression(taciti_exchange *exchange, const plan *p,
     exchange->histogram = (uint64_t *)(void *)(exchange->tallies + buckets);
     exchange->is_linear = is_linear(p);
     if (exchange->is_linear) {
-        TACITI_TRY(taciti_linear_create(exchange->comm, exchange->layout, &compression->encoding,
-                                        taciti_exchange_wire(p->options), taciti_exchange_placement(p->options),
-                                        &exchange->linear));
+        TACITI_TRY(taciti_linear_create(exchange->comm, exchange->layout, encoding, taciti_exchange_wire(p->options),
+                                        taciti_exchange_placement(p->options), &exchange->linear));
         return taciti_comm_size(exchange->comm) == 1
                    ? TACIT_OK
                    : taciti_store_create(NULL, exchange->layout, feedback, &exchange->store);
     }
     TACITI_TRY(taciti_allreduce_open(&exchange->coded, exchange->comm, exchange->workspace.base));
-    exchange->is_sketched = compression->encoding.codec->sketches;
+    exchange->is_sketched = encoding->codec->sketches;
     if (exchange->is_sketched)
         TACITI_TRY(taciti_sketch_reduce_create(&exchange->coded, exchange->layout, &exchange->sketches));
     return taciti_store_create(&exchange->coded, exchange->layout, feedback, &exchange->store);
@@ -245,25 +242,20 @@ static tacit_status open_compression(taciti_exchange *exchange, const plan *p,
 
 /* Buffers hold payloads of the maximum size, of which most pages are never touched. */
 static tacit_status set_up(taciti_exchange *exchange, const plan *p) {
-    exchange->compresses = p->compression != NULL;
+    exchange->compresses = p->encoding != NULL;
     TACITI_TRY(describe_both(p, &exchange->dense, &exchange->coded));
     TACITI_TRY((exchange->compresses ? taciti_pages_create_small : taciti_pages_create)(
         workspace_bytes(&exchange->dense, &exchange->coded, exchange->compresses && !is_linear(p)),
         "the buffers of the exchange", &exchange->workspace));
     TACITI_TRY(taciti_allreduce_open(&exchange->dense, exchange->comm, exchange->workspace.base));
-    if (p->compression != NULL) TACITI_TRY(open_compression(exchange, p, p->compression));
+    if (p->encoding != NULL) TACITI_TRY(open_compression(exchange, p, p->encoding));
     return taciti_bucket_jobs_create(exchange->comm, exchange->layout, move, exchange, &exchange->jobs);
 }
 
 tacit_status taciti_exchange_create(taciti_comm *comm, const taciti_layout *layout,
-                                    const taciti_exchange_options *options, taciti_exchange **out) {
-    return taciti_exchange_create_encoded(comm, layout, options, NULL, out);
-}
-
-tacit_status taciti_exchange_create_encoded(taciti_comm *comm, const taciti_layout *layout,
-                                            const taciti_exchange_options *options,
-                                            const taciti_exchange_compression *compression, taciti_exchange **out) {
-    const plan p = {comm, layout, options, compression};
+                                    const taciti_exchange_options *options, const taciti_encoding *encoding,
+                                    taciti_exchange **out) {
+    const plan p = {comm, layout, options, encoding};
     taciti_exchange *exchange = taciti_calloc(1, sizeof *exchange);
     tacit_status status = exchange == NULL ? TACIT_E_MEMORY : TACIT_OK;
     if (status == TACIT_OK) {
@@ -304,36 +296,36 @@ void taciti_exchange_at(taciti_exchange *exchange, int64_t step, const taciti_ex
 }
 
 /* The first bucket of a step: no other is under way. */
-static void begin_counting(taciti_exchange *exchange, taciti_half part) {
+static void begin_counting(taciti_exchange *exchange, taciti_phase phase) {
     const bool first = !exchange->counting;
     exchange->counting = true;
     if (first && exchange->task.histogram != NULL)
         memset(exchange->histogram, 0, TACITI_MAGNITUDE_BINS * sizeof *exchange->histogram);
-    if (first && !taciti_half_sums(part) && exchange->tallies != NULL)
+    if (first && !taciti_phase_sums(phase) && exchange->tallies != NULL)
         memset(exchange->tallies, 0, exchange->layout->bucket_count * sizeof *exchange->tallies);
 }
 
-tacit_status taciti_exchange_begin_part(taciti_exchange *exchange, float *flat, size_t bucket, taciti_half part) {
-    static const char *const NAMES[] = {[TACITI_HALF_BOTH] = "all-reduce of bucket",
-                                        [TACITI_HALF_REDUCE_SCATTER] = "reduce-scatter of bucket",
-                                        [TACITI_HALF_ALL_GATHER] = "all-gather of bucket",
-                                        [TACITI_HALF_SHARE_REDUCE] = "all-reduce between hosts of bucket",
-                                        [TACITI_HALF_LANE_GATHER] = "all-gather between hosts of bucket",
-                                        [TACITI_HALF_SHARE_GATHER] = "all-gather inside hosts of bucket"};
+tacit_status taciti_exchange_begin_phase(taciti_exchange *exchange, float *flat, size_t bucket, taciti_phase phase) {
+    static const char *const NAMES[] = {[TACITI_PHASE_ALL_REDUCE] = "all-reduce of bucket",
+                                        [TACITI_PHASE_REDUCE_SCATTER] = "reduce-scatter of bucket",
+                                        [TACITI_PHASE_ALL_GATHER] = "all-gather of bucket",
+                                        [TACITI_PHASE_REDUCE_TO_LANES] = "all-reduce between hosts of bucket",
+                                        [TACITI_PHASE_GATHER_TO_LANES] = "all-gather between hosts of bucket",
+                                        [TACITI_PHASE_GATHER_IN_HOST] = "all-gather inside hosts of bucket"};
     taciti_bucket_task task = exchange->task;
     task.bucket = bucket;
-    task.part = part;
+    task.phase = phase;
     if (exchange->layout->buckets[bucket].plain) {
         task.dense = true;
         task.trial = (taciti_codec_setting){0};
         task.histogram = NULL;
     }
-    begin_counting(exchange, part);
-    return taciti_bucket_begin(&exchange->jobs, flat, &task, NAMES[part]);
+    begin_counting(exchange, phase);
+    return taciti_bucket_begin(&exchange->jobs, flat, &task, NAMES[phase]);
 }
 
 tacit_status taciti_exchange_begin(taciti_exchange *exchange, float *flat, size_t bucket) {
-    return taciti_exchange_begin_part(exchange, flat, bucket, TACITI_HALF_BOTH);
+    return taciti_exchange_begin_phase(exchange, flat, bucket, TACITI_PHASE_ALL_REDUCE);
 }
 
 tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket) {
@@ -347,7 +339,7 @@ tacit_status taciti_exchange_run(taciti_exchange *exchange, float *flat) {
         for (size_t b = 0; b < buckets; b++) TACITI_TRY(taciti_exchange_wait(exchange, b));
         return TACIT_OK;
     }
-    begin_counting(exchange, TACITI_HALF_BOTH);
+    begin_counting(exchange, TACITI_PHASE_ALL_REDUCE);
     return taciti_bucket_run_all(&exchange->jobs, flat, &exchange->task, "all-reduce of bucket");
 }
 
@@ -404,8 +396,8 @@ void taciti_exchange_restored(taciti_exchange *exchange, bool moved) {
     if (exchange->is_sketched) taciti_sketch_reduce_restored(&exchange->sketches);
 }
 
-taciti_route taciti_exchange_route(const taciti_exchange *exchange) {
-    return exchange->compresses && exchange->coded.gather ? TACITI_ROUTE_GATHER : TACITI_ROUTE_SCATTER;
+taciti_way taciti_exchange_way(const taciti_exchange *exchange) {
+    return exchange->compresses && exchange->coded.gather ? TACITI_WAY_GATHER : TACITI_WAY_SCATTER;
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
@@ -453,24 +445,17 @@ uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange) {
 }
 
 size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_layout *layout,
-                                     const taciti_exchange_options *options) {
-    return taciti_exchange_predict_encoded_bytes(comm, layout, options, NULL);
-}
-
-size_t taciti_exchange_predict_encoded_bytes(const taciti_comm *comm, const taciti_layout *layout,
-                                             const taciti_exchange_options *options,
-                                             const taciti_exchange_compression *compression) {
-    const plan p = {comm, layout, options, compression};
+                                     const taciti_exchange_options *options, const taciti_encoding *encoding) {
+    const plan p = {comm, layout, options, encoding};
     taciti_allreduce dense = {0}, coded = {0};
     size_t bytes = 0;
     if (describe_both(&p, &dense, &coded) == TACIT_OK) {
-        bytes = workspace_bytes(&dense, &coded, compression != NULL && !is_linear(&p));
-        const bool stores = compression != NULL && taciti_comm_size(comm) > 1;
-        if (stores) bytes += taciti_store_predict_bytes(is_linear(&p) ? NULL : &coded, layout, compression->feedback);
-        if (stores && compression->encoding.codec->sketches)
-            bytes += taciti_sketch_reduce_predict_bytes(&coded, layout);
+        bytes = workspace_bytes(&dense, &coded, encoding != NULL && !is_linear(&p));
+        const bool stores = encoding != NULL && taciti_comm_size(comm) > 1;
+        if (stores) bytes += taciti_store_predict_bytes(is_linear(&p) ? NULL : &coded, layout, encoding->feedback);
+        if (stores && encoding->codec->sketches) bytes += taciti_sketch_reduce_predict_bytes(&coded, layout);
         if (is_linear(&p))
-            bytes += taciti_linear_predict_bytes(comm, layout, &compression->encoding, taciti_exchange_wire(options),
+            bytes += taciti_linear_predict_bytes(comm, layout, encoding, taciti_exchange_wire(options),
                                                  taciti_exchange_placement(options));
     }
     taciti_allreduce_destroy(&dense);

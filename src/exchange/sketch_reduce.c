@@ -176,13 +176,13 @@ tacit_status taciti_sketch_reduce_run(taciti_sketch_reduce *s, float *x, size_t 
     taciti_sketch_bucket b = {.s = s, .x = x, .task = task, .residual = residual, .cut = &cut};
     if (residual != NULL && residual->pieces == 0) b.residual = NULL;
     if (task->tallies != NULL) b.tally = &task->tallies[TACITI_PAYLOAD_CONTRIBUTION];
-    if (taciti_half_sums(task->part)) {
+    if (taciti_phase_sums(task->phase)) {
         TACITI_TRY(sum_hosts(&b));
         if (s->count > 1) TACITI_TRY(taciti_sketch_bucket_reduce_scatter(&b));
     }
-    if (task->part == TACITI_HALF_REDUCE_SCATTER) return TACIT_OK;
-    if (task->part == TACITI_HALF_BOTH) back.part = TACITI_HALF_ALL_GATHER;
-    if (task->part == TACITI_HALF_SHARE_REDUCE) back.part = TACITI_HALF_LANE_GATHER;
+    if (task->phase == TACITI_PHASE_REDUCE_SCATTER) return TACIT_OK;
+    if (task->phase == TACITI_PHASE_ALL_REDUCE) back.phase = TACITI_PHASE_ALL_GATHER;
+    if (task->phase == TACITI_PHASE_REDUCE_TO_LANES) back.phase = TACITI_PHASE_GATHER_TO_LANES;
     back.setting[TACITI_PAYLOAD_RESULT] = (taciti_codec_setting){.factor = 1, .threshold = (double)FLT_TRUE_MIN};
     return taciti_allreduce_run(s->reduce, x, n, &back, residual);
 }

@@ -65,7 +65,7 @@ static taciti_plan_compression configured_compression(const taciti_settings *set
     c.feedback = feedback_of(settings, c.codec);
     if (factor != NULL && c.codec->selects) c.forth.factor = *factor;
     if (back != NULL && c.codec->selects) c.back.factor = *back;
-    if (way != NULL) c.way = (taciti_plan_way)*way;
+    if (way != NULL) c.way = (taciti_way)*way;
     c.uneven = is_uneven(settings, c.codec);
     return c;
 }

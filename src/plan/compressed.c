@@ -270,9 +270,9 @@ static tacit_status find_sum(const taciti_scene *scene, const taciti_method *met
     if (status == TACIT_OK) {
         const taciti_compressed_sum there = scatter(s, &reduces[0]), all = gather(s, &reduces[1]);
         const bool gathers = c->codec->sketches || c->codec->votes ? false
-                             : c->way == TACITI_PLAN_WAY_AUTO
+                             : c->way == TACITI_WAY_AUTO
                                  ? s->hosts <= 2 || all.length.wire_bytes < there.length.wire_bytes
-                                 : c->way == TACITI_PLAN_WAY_GATHER;
+                                 : c->way == TACITI_WAY_GATHER;
         *out = gathers ? all : there;
     }
     for (int gathers = 0; gathers < 2; gathers++) taciti_allreduce_destroy(&reduces[gathers]);
@@ -312,32 +312,32 @@ tacit_status taciti_compressed_sum_of(const taciti_scene *scene, const taciti_me
 /* ---- halves ------------------------------------------------------------------------------------------------------ */
 
 /* Of a lane, which encodes and decodes its share. */
-static double half_codec_s(const taciti_scene *scene, const sum *s, taciti_plan_half half) {
+static double half_codec_s(const taciti_scene *scene, const sum *s, taciti_phase half) {
     const taciti_cluster_compression r = s->forth_rates;
     const double share = s->n / s->lanes, own = share / s->hosts, core_share = scene->cluster->compute_core_share;
-    const double seconds = half == TACITI_PLAN_ALL_GATHER
+    const double seconds = half == TACITI_PHASE_ALL_GATHER
                                ? own * r.encode_s + share * r.decode_s
                                : share * r.encode_s + own * (r.decode_s + (s->hosts - 1) * r.add_s);
     return core_share > 0 ? seconds / core_share : seconds;
 }
 
 static taciti_compressed_sum half_of(const taciti_scene *scene, const sum *s, const taciti_allreduce *reduce,
-                                     taciti_plan_half half) {
+                                     taciti_phase half) {
     const taciti_plan_compression *c = s->compression;
     const taciti_cut cut = taciti_allreduce_cut(reduce, (size_t)s->n);
     const contribution one = contribution_of(s, reduce, &cut);
     return (taciti_compressed_sum){.length = {.wire_bytes = (size_t)(s->lanes * s->hosts * one.bytes + 0.5),
                                               .f32_bytes = (size_t)s->n * sizeof(float)},
                                    .codec_s = half_codec_s(scene, s, half),
-                                   .busiest = half == TACITI_PLAN_REDUCE_SCATTER && c->busiest > 0 ? c->busiest : 1,
+                                   .busiest = half == TACITI_PHASE_REDUCE_SCATTER && c->busiest > 0 ? c->busiest : 1,
                                    .fillings = fillings(reduce, cut.pieces),
                                    .messages = one.messages * (size_t)(s->hosts - 1),
                                    .wire_hops = one.hops};
 }
 
-tacit_status taciti_compressed_half_of(const taciti_scene *scene, const taciti_method *method, taciti_plan_half half,
+tacit_status taciti_compressed_half_of(const taciti_scene *scene, const taciti_method *method, taciti_phase half,
                                        size_t n, taciti_compressed_sum *out) {
-    const bool reduces = half == TACITI_PLAN_REDUCE_SCATTER;
+    const bool reduces = half == TACITI_PHASE_REDUCE_SCATTER;
     const taciti_plan_compression *c = reduces ? &method->compression : &method->gather;
     const double core_share = scene->cluster->compute_core_share;
     const taciti_encoding encoding = taciti_plan_encoding(c);
@@ -365,7 +365,7 @@ tacit_status taciti_plan_residual_bytes(const taciti_scene *scene, const taciti_
         return TACIT_OK;
     }
     const taciti_encoding encoding = taciti_plan_encoding(c);
-    TACITI_TRY(taciti_plan_describe(scene, method, &encoding, c->way == TACITI_PLAN_WAY_GATHER, &reduce));
+    TACITI_TRY(taciti_plan_describe(scene, method, &encoding, c->way == TACITI_WAY_GATHER, &reduce));
     *out = taciti_store_predict_bytes(&reduce, scene->layout, c->feedback);
     taciti_allreduce_destroy(&reduce);
     return TACIT_OK;

@@ -73,12 +73,10 @@ tacit_status taciti_plan_describe(const taciti_scene *scene, const taciti_method
 tacit_status taciti_compressed_sum_of(const taciti_scene *scene, const taciti_method *method, size_t n,
                                       taciti_compressed_sum *out);
 
-typedef enum taciti_plan_half { TACITI_PLAN_REDUCE_SCATTER, TACITI_PLAN_ALL_GATHER } taciti_plan_half;
-
 /* Half of the all-reduce of an array of n > 0 floats with order PARTS, through the method's compression or gather,
  * which must be there: half of the dense one of out->length sends as much. The reduce-scatter of replicas is all of it
  * between hosts: the dense one of out->length sends as much there. Returns E_MEMORY if memory is exhausted. */
-tacit_status taciti_compressed_half_of(const taciti_scene *scene, const taciti_method *method, taciti_plan_half half,
+tacit_status taciti_compressed_half_of(const taciti_scene *scene, const taciti_method *method, taciti_phase phase,
                                        size_t n, taciti_compressed_sum *out);
 
 /* Bytes that rank 0 keeps of its encodings from step to step: residuals, momenta, estimates, states. No other rank

@@ -61,7 +61,7 @@ static tacit_status coded_transfer(const taciti_scene *scene, const taciti_metho
                                    taciti_transfer *out) {
     const bool gather = class == TACITI_PARTS_GATHER;
     taciti_compressed_sum sum;
-    TACITI_TRY(taciti_compressed_half_of(scene, method, gather ? TACITI_PLAN_ALL_GATHER : TACITI_PLAN_REDUCE_SCATTER,
+    TACITI_TRY(taciti_compressed_half_of(scene, method, gather ? TACITI_PHASE_ALL_GATHER : TACITI_PHASE_REDUCE_SCATTER,
                                          floats, &sum));
     *out = transfer_of(scene, method, class, sum.length);
     taciti_compressed_demand(&sum, &out->demand);

@@ -40,16 +40,13 @@ typedef enum taciti_library {
     TACITI_LIBRARY_MEASURED /* times from `collectives` of the cluster file */
 } taciti_library;
 
-/* How payloads of a compressed sum travel; the order of compress.collective. */
-typedef enum taciti_plan_way { TACITI_PLAN_WAY_AUTO, TACITI_PLAN_WAY_SCATTER, TACITI_PLAN_WAY_GATHER } taciti_plan_way;
-
 /* A compressed sum (plan/compressed.h), or half of one. */
 typedef struct taciti_plan_compression {
     const taciti_codec *codec;        /* NULL: sums are dense */
     const void *options;              /* the codec's; borrowed */
     taciti_codec_setting forth, back; /* back.factor 0: as forth */
     taciti_feedback feedback;         /* what a rank keeps of its encodings, for memory */
-    taciti_plan_way way;
+    taciti_way way;
     bool adapts;    /* dense where that takes less time (adapt.policy payoff) */
     bool uneven;    /* one threshold for the whole model: some owners receive more than others */
     double busiest; /* bytes of the busiest host's link / those of even payloads; 0: taciti_predict() finds it */

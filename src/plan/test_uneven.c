@@ -181,7 +181,7 @@ static void the_load_lies_on_the_link(void **state) {
     taciti_demand demand = {.host_bytes = 100, .flow_bytes = 10, .local_bytes = 7, .wire_hops = 2};
     (void)state;
     open_stage(&s, HOSTS, 32, 16384, 10);
-    s.method.compression.way = TACITI_PLAN_WAY_SCATTER;
+    s.method.compression.way = TACITI_WAY_SCATTER;
     assert_int_equal(taciti_compressed_sum_of(&s.scene, &s.method, s.layout.n, &even), TACIT_OK);
     s.method.compression.busiest = 1.5;
     assert_int_equal(taciti_compressed_sum_of(&s.scene, &s.method, s.layout.n, &uneven), TACIT_OK);
@@ -190,7 +190,7 @@ static void the_load_lies_on_the_link(void **state) {
     taciti_compressed_demand(&uneven, &demand);
     assert_true(fabs(demand.host_bytes - 150) < 1e-9 && fabs(demand.flow_bytes - 15) < 1e-9);
     assert_true(fabs(demand.local_bytes - 7) < 1e-9);
-    s.method.compression.way = TACITI_PLAN_WAY_GATHER; /* everybody sends all to all */
+    s.method.compression.way = TACITI_WAY_GATHER; /* everybody sends all to all */
     assert_int_equal(taciti_compressed_sum_of(&s.scene, &s.method, s.layout.n, &uneven), TACIT_OK);
     assert_true(uneven.busiest > 0.999 && uneven.busiest < 1.001);
     close_stage(&s);
@@ -201,7 +201,7 @@ static void the_load_lies_on_the_link(void **state) {
 static double codec_s(stage *s, double factor) {
     taciti_compressed_sum sum;
     s->method.compression.forth.factor = factor;
-    s->method.compression.way = TACITI_PLAN_WAY_GATHER; /* one encode, one decode and the others' additions */
+    s->method.compression.way = TACITI_WAY_GATHER; /* one encode, one decode and the others' additions */
     assert_int_equal(taciti_compressed_sum_of(&s->scene, &s->method, 1 << 20, &sum), TACIT_OK);
     return sum.codec_s / (1 << 20);
 }

@@ -178,7 +178,7 @@ static tacit_status first_sum(const taciti_scene *scene, const taciti_method *me
     while (scene->layout->buckets[first].plain) first++;
     const size_t n = scene->layout->buckets[first].n;
     return method->order == TACITI_ORDER_PARTS
-               ? taciti_compressed_half_of(scene, method, TACITI_PLAN_REDUCE_SCATTER, n, out)
+               ? taciti_compressed_half_of(scene, method, TACITI_PHASE_REDUCE_SCATTER, n, out)
                : taciti_compressed_sum_of(scene, method, n, out);
 }
 

@@ -75,7 +75,7 @@ static bool returns_by_factor(const inquiry *q, const taciti_place *place) {
     (void)place;
     const taciti_compression_setup *s = &q->setup;
     const bool sums = has_factor(s->codec) && s->codec->aggregation != TACITI_CODEC_LINEAR && !s->codec->sketches;
-    return has_factor(s->gather) || (sums && !q->strategy->parts && s->options->collective != TACITI_ROUTE_GATHER);
+    return has_factor(s->gather) || (sums && !q->strategy->parts && s->options->collective != TACITI_WAY_GATHER);
 }
 
 static bool gathers_by_threshold(const inquiry *q) { return q->setup.gather != NULL && q->setup.gather->thresholds; }

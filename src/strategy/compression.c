@@ -14,28 +14,28 @@
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
-static taciti_exchange_compression compression_of(const taciti_compression_setup *setup) {
+static taciti_encoding encoding_of(const taciti_compression_setup *setup) {
     const taciti_compress_options *o = setup->options;
     const bool feedback = o->feedback && !o->estimate && !setup->codec->lossless;
-    return (taciti_exchange_compression){
-        .encoding = {.codec = setup->codec,
-                     .options = setup->codec_options,
-                     .seed = (uint64_t)o->seed,
-                     .expected = {.factor = taciti_codec_has_factor(setup->codec) ? o->factor : 0}},
-        .feedback = {.errors = feedback && setup->half != TACITI_HALF_ALL_GATHER,
+    return (taciti_encoding){
+        .codec = setup->codec,
+        .options = setup->codec_options,
+        .seed = (uint64_t)o->seed,
+        .expected = {.factor = taciti_codec_has_factor(setup->codec) ? o->factor : 0},
+        .feedback = {.errors = feedback && setup->phase != TACITI_PHASE_ALL_GATHER,
                      .decay = o->decay,
                      .momentum = o->momentum,
                      .estimates = o->estimate,
-                     .half = setup->half == TACITI_HALF_REDUCE_SCATTER || setup->half == TACITI_HALF_ALL_GATHER,
+                     .half = setup->phase == TACITI_PHASE_REDUCE_SCATTER || setup->phase == TACITI_PHASE_ALL_GATHER,
                      .stored = feedback ? (taciti_residual_form)o->residual : TACITI_RESIDUAL_F32},
-        .collective = setup->half == TACITI_HALF_BOTH ? o->collective : TACITI_ROUTE_SCATTER,
+        .way = setup->phase == TACITI_PHASE_ALL_REDUCE ? (taciti_way)o->collective : TACITI_WAY_SCATTER,
     };
 }
 
 tacit_status taciti_compression_check_exchange(const taciti_compression_setup *setup) {
     if (setup->codec == NULL) return TACIT_OK;
-    const taciti_exchange_compression compression = compression_of(setup);
-    return taciti_exchange_check(&compression);
+    const taciti_encoding encoding = encoding_of(setup);
+    return taciti_exchange_check(&encoding);
 }
 
 taciti_compression_setup taciti_compression_gather_setup(const taciti_compression_setup *setup,
@@ -60,7 +60,7 @@ taciti_compression_setup taciti_compression_gather_setup(const taciti_compressio
         .options = options,
         .controller = setup->controller != NULL && setup->controller->switches ? setup->controller : NULL,
         .controller_options = setup->controller_options,
-        .half = TACITI_HALF_ALL_GATHER};
+        .phase = TACITI_PHASE_ALL_GATHER};
 }
 
 static const taciti_controller *controller_of(const taciti_compression_setup *setup) {
@@ -94,7 +94,7 @@ static tacit_status allocate(taciti_compression *c) {
 
 /* Where this rank stores residuals of results: another placement has other ranges, or owners. */
 static int64_t placement_of(const taciti_compression *c) {
-    uint64_t key = (uint64_t)taciti_exchange_route(c->exchange);
+    uint64_t key = (uint64_t)taciti_exchange_way(c->exchange);
     taciti_range range;
     for (size_t b = 0; b < c->layout->bucket_count; b++)
         for (size_t i = 0; taciti_exchange_owned(c->exchange, b, i, &range); i++)
@@ -124,7 +124,8 @@ static void warn_of_more_bytes(const taciti_compression *c) {
     const double factor = scales ? o->factor : 0, back = scales && o->back > 0 ? o->back : factor;
     const taciti_codec_setting settings[TACITI_PAYLOAD_KINDS] = {
         [TACITI_PAYLOAD_CONTRIBUTION] = {.factor = factor}, [TACITI_PAYLOAD_RESULT] = {.factor = back}};
-    if (c->setup.half != TACITI_HALF_BOTH || codec->sketches || o->factor <= 1 || taciti_comm_rank(c->comm) > 0) return;
+    if (c->setup.phase != TACITI_PHASE_ALL_REDUCE || codec->sketches || o->factor <= 1 || taciti_comm_rank(c->comm) > 0)
+        return;
     const double dense = taciti_exchange_expected_bytes(c->exchange, NULL);
     const double coded = taciti_exchange_expected_bytes(c->exchange, settings);
     if (coded > MORE * dense)
@@ -135,10 +136,10 @@ static void warn_of_more_bytes(const taciti_compression *c) {
 
 static tacit_status build(taciti_compression *c, const taciti_exchange_options *options) {
     const bool compresses = c->setup.codec != NULL;
-    if (!compresses) return taciti_exchange_create(c->comm, c->layout, options, &c->exchange);
-    const taciti_exchange_compression compression = compression_of(&c->setup);
+    if (!compresses) return taciti_exchange_create(c->comm, c->layout, options, NULL, &c->exchange);
+    const taciti_encoding encoding = encoding_of(&c->setup);
     TACITI_TRY(taciti_comm_agree(c->comm, allocate(c)));
-    TACITI_TRY(taciti_exchange_create_encoded(c->comm, c->layout, options, &compression, &c->exchange));
+    TACITI_TRY(taciti_exchange_create(c->comm, c->layout, options, &encoding, &c->exchange));
     warn_of_more_bytes(c);
     c->placement = c->saved_placement = placement_of(c);
     start_controller(c);
@@ -192,10 +193,10 @@ void taciti_compression_destroy(taciti_compression *c) {
 size_t taciti_compression_predict_bytes(const taciti_strategy_context *context) {
     const taciti_compression_setup *setup = &context->compression;
     const taciti_exchange_options *options = context->exchange_options;
-    if (setup->codec == NULL) return taciti_exchange_predict_bytes(context->comm, context->layout, options);
-    const taciti_exchange_compression compression = compression_of(setup);
+    if (setup->codec == NULL) return taciti_exchange_predict_bytes(context->comm, context->layout, options, NULL);
+    const taciti_encoding encoding = encoding_of(setup);
     const size_t sum = controller_of(setup)->period == NULL ? 0 : context->layout->n * sizeof(float);
-    return sum + taciti_exchange_predict_encoded_bytes(context->comm, context->layout, options, &compression);
+    return sum + taciti_exchange_predict_bytes(context->comm, context->layout, options, &encoding);
 }
 
 taciti_exchange *taciti_compression_exchange(const taciti_compression *compression) { return compression->exchange; }
@@ -240,7 +241,7 @@ tacit_status taciti_compression_begin(taciti_compression *c, float *flat, size_t
             .observe = c->decision.histogram && taciti_compression_is_shown(c)};
         taciti_exchange_at(c->exchange, c->step, &setting);
     }
-    return taciti_exchange_begin_part(c->exchange, flat, bucket, c->setup.half);
+    return taciti_exchange_begin_phase(c->exchange, flat, bucket, c->setup.phase);
 }
 
 tacit_status taciti_compression_settle(taciti_compression *c, bool taken, double lr, double norm,
@@ -266,7 +267,7 @@ enum { THRESHOLD_N = sizeof(taciti_threshold) / sizeof(double), TRIED_N = 2 * si
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 
-static bool gathers(const taciti_compression *c) { return c->setup.half == TACITI_HALF_ALL_GATHER; }
+static bool gathers(const taciti_compression *c) { return c->setup.phase == TACITI_PHASE_ALL_GATHER; }
 
 static bool estimates(const taciti_compression *c) { return c->setup.options->estimate; }
 

@@ -71,7 +71,7 @@ typedef struct taciti_compression_setup {
     const void *controller_options;         /* borrowed */
     const taciti_codec *gather;             /* compress.gather, of parameters; NULL: none. Ignored by create() */
     const void *gather_options;             /* borrowed */
-    taciti_half half;                       /* what begin() starts */
+    taciti_phase phase;                     /* what begin() starts */
 } taciti_compression_setup;
 
 /* Returns whether no controller changes the factor. */

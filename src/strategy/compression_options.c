@@ -125,7 +125,7 @@ static tacit_status check_policy(const taciti_compression_setup *setup) {
 static tacit_status check_sketches(const taciti_compression_setup *setup) {
     const taciti_compress_options *o = setup->options;
     const taciti_codec *codec = setup->codec;
-    if (codec->sketches && o->collective == TACITI_ROUTE_GATHER)
+    if (codec->sketches && o->collective == TACITI_WAY_GATHER)
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.collective gather: sketches of codec %s are for the owners of sums; leave it out, "
                            "or take another codec: --compress.codec topk",

@@ -137,7 +137,7 @@ static double bytes_of_a_step(double back, int64_t warmup, int step) {
                                        .back = back,
                                        .warmup = warmup,
                                        .start = 1,
-                                       .collective = TACITI_ROUTE_SCATTER,
+                                       .collective = TACITI_WAY_SCATTER,
                                        .feedback = true,
                                        .decay = 1};
     void *codec_options = taciti_calloc(1, topk->options_size);
