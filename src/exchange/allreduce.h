@@ -41,8 +41,9 @@ typedef struct taciti_allreduce {
     taciti_halves_shape local_shape, wire_shape;
     taciti_halves local, wire;
     taciti_small small;
-    bool halves_only; /* do not use small.h for short arrays: needed for error feedback; the owner sets it */
-    void *memory;     /* of all buffers; owned, or NULL if they are borrowed */
+    bool halves_only;    /* do not use small.h for short arrays: needed for error feedback; the owner sets it */
+    bool ranges_at_once; /* all ranges of a member are one encoding (sketch_reduce.h); the owner sets it */
+    void *memory;        /* of all buffers; owned, or NULL if they are borrowed */
 } taciti_allreduce;
 
 /* Describes the all-reduce as `rank` sees it, without buffers. `rank` need not be a member. That is enough for all

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "exchange/route_payload.h"
+
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */
 /* The whole rows of the tensor within [begin, end) of the flat array. */
 static taciti_codec_matrix rows_within(const taciti_tensor *tensor, size_t begin, size_t end) {
@@ -86,21 +88,18 @@ static bool needs_exact(const taciti_linear_reduce *linear) {
 }
 
 /* What can be known without allocating the large arrays. */
-static tacit_status describe(const taciti_comm *comm, const taciti_layout *layout, const taciti_encoding *encoding,
-                             const taciti_codec *wire, taciti_placement placement, taciti_linear_reduce *out) {
-    const taciti_hosts *hosts = taciti_comm_hosts(comm);
-    const size_t segment_bytes = taciti_comm_segment_bytes(comm);
-    const taciti_encoding dense = {.codec = wire}, exact = {.codec = taciti_codec_find("f32")};
+static tacit_status describe(const taciti_route_setup *setup, taciti_linear_reduce *out) {
+    const taciti_encoding dense = {.codec = setup->wire}, exact = {.codec = taciti_codec_find("f32")};
+    const taciti_layout *layout = setup->layout;
     size_t tensors = 0;
     *out = (taciti_linear_reduce){
-        .layout = layout, .encoding = *encoding, .rank = taciti_comm_rank(comm), .ranks = taciti_comm_size(comm)};
+        .layout = layout, .encoding = setup->encoding, .rank = setup->rank, .ranks = setup->hosts->ranks};
     for (size_t b = 0; b < layout->bucket_count; b++) tensors += taciti_linear_matrices(layout, b, NULL);
     out->buckets = taciti_calloc(layout->bucket_count, sizeof *out->buckets);
     out->matrices = taciti_calloc(tensors, sizeof *out->matrices);
     if (out->buckets == NULL || out->matrices == NULL) return TACIT_E_MEMORY;
-    const taciti_members all = {0};
-    TACITI_TRY(taciti_allreduce_describe(hosts, all, out->rank, &dense, placement, segment_bytes, &out->dense));
-    return taciti_allreduce_describe(hosts, all, out->rank, &exact, placement, segment_bytes, &out->exact);
+    TACITI_TRY(taciti_route_describe_way(setup, &dense, false, &out->dense));
+    return taciti_route_describe_way(setup, &exact, false, &out->exact);
 }
 
 static size_t workspace_bytes(const taciti_linear_reduce *linear) {
@@ -124,9 +123,8 @@ static tacit_status allocate(taciti_linear_reduce *linear) {
     return linear->workspace == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }
 
-tacit_status taciti_linear_create(taciti_comm *comm, const taciti_layout *layout, const taciti_encoding *encoding,
-                                  const taciti_codec *wire, taciti_placement placement, taciti_linear_reduce *out) {
-    TACITI_TRY(describe(comm, layout, encoding, wire, placement, out));
+tacit_status taciti_linear_create(taciti_comm *comm, const taciti_route_setup *setup, taciti_linear_reduce *out) {
+    TACITI_TRY(describe(setup, out));
     out->comm = comm;
     TACITI_TRY(allocate(out));
     TACITI_TRY(taciti_allreduce_open(&out->dense, comm, out->workspace));
@@ -143,12 +141,10 @@ void taciti_linear_destroy(taciti_linear_reduce *linear) {
     *linear = (taciti_linear_reduce){0};
 }
 
-size_t taciti_linear_predict_bytes(const taciti_comm *comm, const taciti_layout *layout,
-                                   const taciti_encoding *encoding, const taciti_codec *wire,
-                                   taciti_placement placement) {
+size_t taciti_linear_predict_bytes(const taciti_route_setup *setup) {
     taciti_linear_reduce linear;
     size_t bytes = 0;
-    if (describe(comm, layout, encoding, wire, placement, &linear) == TACIT_OK) {
+    if (describe(setup, &linear) == TACIT_OK) {
         bytes = describe_buckets(&linear) + scratch_bytes(&linear) + workspace_bytes(&linear);
         bytes += 2 * payload_bytes(&linear);
     }

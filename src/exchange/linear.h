@@ -18,8 +18,7 @@
 #define TACITI_EXCHANGE_LINEAR_H
 
 #include "base/memory.h"
-#include "exchange/allreduce.h"
-#include "tensor/layout.h"
+#include "exchange/route.h"
 
 typedef struct taciti_linear_bucket {
     taciti_codec_matrix *matrices; /* within the bucket; borrows */
@@ -44,16 +43,13 @@ typedef struct taciti_linear_reduce {
     taciti_pages pages; /* payloads, scratch, states */
 } taciti_linear_reduce;
 
-/* Allocates everything; the object must not move afterwards. encoding: of class LINEAR. wire: a dense codec, in which
- * payloads travel. After an error, only destroy may be called. Not collective. */
-tacit_status taciti_linear_create(taciti_comm *comm, const taciti_layout *layout, const taciti_encoding *encoding,
-                                  const taciti_codec *wire, taciti_placement placement, taciti_linear_reduce *out);
+/* Allocates everything; the object must not move afterwards. The codec is of class LINEAR, and its payloads travel in
+ * setup->wire. After an error, only destroy may be called. Not collective. */
+tacit_status taciti_linear_create(taciti_comm *comm, const taciti_route_setup *setup, taciti_linear_reduce *out);
 void taciti_linear_destroy(taciti_linear_reduce *linear); /* {0} is allowed */
 
 /* Predicts the bytes that create allocates on this rank. Not collective. */
-size_t taciti_linear_predict_bytes(const taciti_comm *comm, const taciti_layout *layout,
-                                   const taciti_encoding *encoding, const taciti_codec *wire,
-                                   taciti_placement placement);
+size_t taciti_linear_predict_bytes(const taciti_route_setup *setup);
 
 /* x[n] of bucket task->bucket becomes the decoded sum over all ranks, the same bits on all of them. error[n], if not
  * NULL, receives this rank's encoding error; it does not overlap x. tally: NULL, or what encodes of the last round have

@@ -107,6 +107,18 @@ static inline tacit_status taciti_encoding_check(const taciti_encoding *encoding
                        "codec %s cannot carry an all-reduce: it needs class SUM or GATHER and one round", codec->name);
 }
 
+enum { TACITI_EXPECTED_FACTOR = 100 }; /* where no factor is given */
+
+/* Elements per element sent of contributions, as expected; 1 for codecs without a factor. */
+double taciti_encoding_factor(const taciti_encoding *encoding);
+
+/* The setting of a result of so many contributions: it has no more elements than they have together. */
+taciti_codec_setting taciti_encoding_result_setting(const taciti_encoding *encoding, int contributions);
+
+/* Mean bytes of a payload of n floats, between that many ranks. Matrices count as ones of 1024 columns. */
+double taciti_encoding_expected_bytes(const taciti_encoding *encoding, taciti_codec_setting setting, size_t n,
+                                      int ranks);
+
 static inline size_t taciti_payload_bound(const taciti_encoding *encoding, size_t n) {
     return encoding->codec->bound(encoding->options, n);
 }

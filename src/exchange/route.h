@@ -147,17 +147,4 @@ static inline bool taciti_way_gathers(int hosts, double scatter_bytes, double ga
     return hosts == 2 || gather_bytes < scatter_bytes;
 }
 
-/* ---- for formulas ------------------------------------------------------------------------------------------------ */
-
-enum { TACITI_EXPECTED_FACTOR = 100 }; /* where no factor is given */
-
-/* Elements per element sent of contributions, as expected; 1 for codecs without a factor. */
-double taciti_route_factor(const taciti_encoding *encoding);
-
-/* The setting of a result of so many contributions: it has no more elements than they have together. */
-taciti_codec_setting taciti_route_result_setting(const taciti_encoding *encoding, int contributions);
-
-/* Mean bytes of a payload of n floats, between that many ranks. Matrices count as ones of 1024 columns. */
-double taciti_route_payload_bytes(const taciti_encoding *encoding, taciti_codec_setting setting, size_t n, int ranks);
-
 #endif

@@ -78,10 +78,14 @@ static inline void set_up(taciti_comm *comm, const trial *t, bench *b) {
     CHECK(codec != NULL && codec->aggregation == TACITI_CODEC_LINEAR);
     make_layout(t->bucket_bytes > 0 ? t->bucket_bytes : 10000, &b->layout);
     set_options(t, codec, b->options);
-    const taciti_encoding encoding = {.codec = codec, .options = b->options, .seed = SEED};
-    const taciti_placement placement = {.scheme = (taciti_scheme)t->scheme};
-    CHECK(taciti_linear_create(comm, &b->layout, &encoding, taciti_codec_find(t->wire == 0 ? "f32" : "bf16"), placement,
-                               &b->linear) == TACIT_OK);
+    const taciti_route_setup setup = {.hosts = taciti_comm_hosts(comm),
+                                      .rank = taciti_comm_rank(comm),
+                                      .segment_bytes = taciti_comm_segment_bytes(comm),
+                                      .layout = &b->layout,
+                                      .placement = {.scheme = (taciti_scheme)t->scheme},
+                                      .wire = taciti_codec_find(t->wire == 0 ? "f32" : "bf16"),
+                                      .encoding = {.codec = codec, .options = b->options, .seed = SEED}};
+    CHECK(taciti_linear_create(comm, &setup, &b->linear) == TACIT_OK);
     b->x = taciti_calloc(b->layout.n, sizeof *b->x);
     b->residual = taciti_calloc(b->layout.n, sizeof *b->residual);
     b->error = taciti_calloc(b->layout.n, sizeof *b->error);

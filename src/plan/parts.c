@@ -60,12 +60,13 @@ static taciti_transfer dense_transfer(const taciti_scene *scene, const taciti_me
 static tacit_status coded_transfer(const taciti_scene *scene, const taciti_method *method, int class, size_t floats,
                                    taciti_transfer *out) {
     const bool gather = class == TACITI_PARTS_GATHER;
-    taciti_compressed_sum sum;
-    TACITI_TRY(taciti_compressed_half_of(scene, method, gather ? TACITI_PHASE_ALL_GATHER : TACITI_PHASE_REDUCE_SCATTER,
-                                         floats, &sum));
+    const taciti_plan_compression *c = gather ? &method->gather : &method->compression;
+    taciti_price sum;
+    TACITI_TRY(taciti_plan_price(scene, method, c, gather ? TACITI_PHASE_ALL_GATHER : taciti_plan_reduce_phase(method),
+                                 floats, &sum));
     *out = transfer_of(scene, method, class, sum.length);
     taciti_compressed_demand(&sum, &out->demand);
-    out->codec = gather ? method->gather.codec : method->compression.codec;
+    out->codec = c->codec;
     out->compressed = true;
     out->codec_s = sum.codec_s;
     out->fillings = sum.fillings;

@@ -56,9 +56,6 @@ typedef struct taciti_plan_compression {
  * a busiest link with so many times the bytes of even ones. */
 #define TACITI_PLAN_UNEVEN 2.0
 
-/* Where no factor is given. */
-enum { TACITI_PLAN_FACTOR = 100 };
-
 /* Elements per element sent; 1 for codecs without a factor. */
 double taciti_plan_factor(const taciti_plan_compression *compression);
 

@@ -14,10 +14,10 @@
 #include "base/memory.h"
 #include "codec/trial.h"
 #include "exchange/exchange.h"
+#include "exchange/route_sketch.h"
 #include "exchange/test_layout.h"
 #include "model/synthetic.h"
 #include "plan/compressed.h"
-#include "plan/sketched.h"
 
 enum { MAX_RANKS = 8, N = 600000 };
 
@@ -75,10 +75,10 @@ static double planned(const setup *s, int ranks, int route) {
                                                   .options = encoding->options,
                                                   .forth = encoding->expected,
                                                   .way = (taciti_way)route}};
-    taciti_compressed_sum sum;
-    assert_int_equal(
-        taciti_compressed_sum_of(&scene, &method, s->layout.bucket_count > 0 ? s->layout.buckets[0].n : N, &sum),
-        TACIT_OK);
+    taciti_price sum;
+    assert_int_equal(taciti_plan_price(&scene, &method, &method.compression, TACITI_PHASE_ALL_REDUCE,
+                                       s->layout.bucket_count > 0 ? s->layout.buckets[0].n : N, &sum),
+                     TACIT_OK);
     taciti_demand demand = taciti_allreduce_demand(&hosts, NULL, (size_t)ranks, scene.placement, sum.length.wire_bytes,
                                                    sum.length.f32_bytes);
     taciti_compressed_demand(&sum, &demand);

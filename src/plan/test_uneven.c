@@ -177,21 +177,27 @@ static void the_busiest_link_is_that_of_the_owner_of_most(void **state) {
 /* The load becomes the bytes of the busiest link, and of nothing else. */
 static void the_load_lies_on_the_link(void **state) {
     stage s;
-    taciti_compressed_sum even, uneven;
+    taciti_price even, uneven;
     taciti_demand demand = {.host_bytes = 100, .flow_bytes = 10, .local_bytes = 7, .wire_hops = 2};
     (void)state;
     open_stage(&s, HOSTS, 32, 16384, 10);
     s.method.compression.way = TACITI_WAY_SCATTER;
-    assert_int_equal(taciti_compressed_sum_of(&s.scene, &s.method, s.layout.n, &even), TACIT_OK);
+    assert_int_equal(
+        taciti_plan_price(&s.scene, &s.method, &s.method.compression, TACITI_PHASE_ALL_REDUCE, s.layout.n, &even),
+        TACIT_OK);
     s.method.compression.busiest = 1.5;
-    assert_int_equal(taciti_compressed_sum_of(&s.scene, &s.method, s.layout.n, &uneven), TACIT_OK);
+    assert_int_equal(
+        taciti_plan_price(&s.scene, &s.method, &s.method.compression, TACITI_PHASE_ALL_REDUCE, s.layout.n, &uneven),
+        TACIT_OK);
     assert_true(even.busiest > 0.999 && even.busiest < 1.001);
     assert_int_equal(even.length.wire_bytes, uneven.length.wire_bytes);
     taciti_compressed_demand(&uneven, &demand);
     assert_true(fabs(demand.host_bytes - 150) < 1e-9 && fabs(demand.flow_bytes - 15) < 1e-9);
     assert_true(fabs(demand.local_bytes - 7) < 1e-9);
     s.method.compression.way = TACITI_WAY_GATHER; /* everybody sends all to all */
-    assert_int_equal(taciti_compressed_sum_of(&s.scene, &s.method, s.layout.n, &uneven), TACIT_OK);
+    assert_int_equal(
+        taciti_plan_price(&s.scene, &s.method, &s.method.compression, TACITI_PHASE_ALL_REDUCE, s.layout.n, &uneven),
+        TACIT_OK);
     assert_true(uneven.busiest > 0.999 && uneven.busiest < 1.001);
     close_stage(&s);
 }
@@ -199,10 +205,12 @@ static void the_load_lies_on_the_link(void **state) {
 /* ---- seconds of codecs ------------------------------------------------------------------------------------------- */
 
 static double codec_s(stage *s, double factor) {
-    taciti_compressed_sum sum;
+    taciti_price sum;
     s->method.compression.forth.factor = factor;
     s->method.compression.way = TACITI_WAY_GATHER; /* one encode, one decode and the others' additions */
-    assert_int_equal(taciti_compressed_sum_of(&s->scene, &s->method, 1 << 20, &sum), TACIT_OK);
+    assert_int_equal(
+        taciti_plan_price(&s->scene, &s->method, &s->method.compression, TACITI_PHASE_ALL_REDUCE, 1 << 20, &sum),
+        TACIT_OK);
     return sum.codec_s / (1 << 20);
 }
 
