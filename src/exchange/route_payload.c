@@ -35,6 +35,7 @@ tacit_status taciti_route_describe_way(const taciti_route_setup *setup, const ta
 }
 
 static tacit_status check(const taciti_encoding *e) {
+    TACITI_TRY(taciti_encoding_check(e));
     if (!e->codec->votes || e->way != TACITI_WAY_GATHER) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "codec %s is a vote that the owner of a sum counts: leave compress.collective gather out",

@@ -22,10 +22,15 @@
 
 static tacit_status check(const taciti_encoding *e) {
     const taciti_sketch_options *o = e->options;
-    if (e->feedback.estimates || e->way == TACITI_WAY_GATHER)
+    if (e->way == TACITI_WAY_GATHER)
         return taciti_fail(TACIT_E_CONFIG,
-                           "codec %s sends sketches to the owners of sums: it allows neither estimates nor "
-                           "compress.collective gather",
+                           "compress.collective gather: sketches of codec %s are for the owners of sums; leave it out, "
+                           "or take another codec: --compress.codec topk",
+                           e->codec->name);
+    if (e->feedback.estimates)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.estimate: only the owner of a sum decodes what codec %s sends; leave it out, or "
+                           "take another codec: --compress.codec topk",
                            e->codec->name);
     if (o == NULL || !o->compat || o->ring == TACITI_RING_F32) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG, "%s.compat: the released code has floats only; leave out %s.ring",

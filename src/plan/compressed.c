@@ -63,10 +63,7 @@ static taciti_codec_rates rates_at(const void *context, const taciti_codec *code
 
 /* ---- prices ------------------------------------------------------------------------------------------------------ */
 
-double taciti_plan_factor(const taciti_plan_compression *c) {
-    const taciti_encoding encoding = taciti_plan_encoding(c);
-    return taciti_encoding_factor(&encoding);
-}
+double taciti_plan_factor(const taciti_plan_compression *c) { return taciti_encoding_factor(&c->encoding); }
 
 taciti_placement taciti_plan_placement(const taciti_scene *scene, const taciti_method *method) {
     taciti_placement placement = scene->placement;
@@ -87,14 +84,14 @@ taciti_route_setup taciti_plan_setup(const taciti_scene *scene, const taciti_met
                                 .layout = scene->layout,
                                 .placement = taciti_plan_placement(scene, method),
                                 .wire = method->wire,
-                                .encoding = taciti_plan_encoding(c)};
+                                .encoding = c->encoding};
 }
 
 tacit_status taciti_plan_price(const taciti_scene *scene, const taciti_method *method, const taciti_plan_compression *c,
                                taciti_phase phase, size_t n, taciti_price *out) {
     const taciti_route_setup setup = taciti_plan_setup(scene, method, c);
     const double core_share = scene->cluster->compute_core_share;
-    TACITI_TRY(taciti_route_of(c->codec)->price(&setup, phase, n, rates_at, scene->cluster, out));
+    TACITI_TRY(taciti_route_of(c->encoding.codec)->price(&setup, phase, n, rates_at, scene->cluster, out));
     if (out->by_owners && c->busiest > 0) out->busiest = c->busiest;
     if (core_share > 0) out->codec_s /= core_share;
     return TACIT_OK;
@@ -106,7 +103,7 @@ tacit_status taciti_plan_residual_bytes(const taciti_scene *scene, const taciti_
     taciti_route_setup setup = taciti_plan_setup(scene, method, &method->compression);
     taciti_route route;
     *out = 0;
-    if (method->compression.codec == NULL || scene->hosts->ranks < 2) return TACIT_OK;
+    if (method->compression.encoding.codec == NULL || scene->hosts->ranks < 2) return TACIT_OK;
     if (setup.encoding.way == TACITI_WAY_AUTO) setup.encoding.way = TACITI_WAY_SCATTER; /* which keeps more */
     const tacit_status status = taciti_route_describe(&setup, &route);
     if (status == TACIT_OK) *out = taciti_route_store_bytes(&route);
@@ -120,22 +117,21 @@ static const double SPARSE = 500, THIN = 50, FEW_BITS = 3, SOME_BITS = 6;
 
 static double bits_of(const taciti_plan_compression *c) {
     enum { MANY = 1 << 16 };
-    const taciti_encoding encoding = taciti_plan_encoding(c);
-    return 8 * taciti_encoding_expected_bytes(&encoding, encoding.expected, MANY, 1) / MANY;
+    return 8 * taciti_encoding_expected_bytes(&c->encoding, c->encoding.expected, MANY, 1) / MANY;
 }
 
 taciti_caution taciti_plan_caution(const taciti_plan_compression *c, char *out, size_t size) {
     *out = '\0';
-    if (c->codec == NULL || c->codec->lossless) return TACITI_CAUTION_NONE;
+    if (c->encoding.codec == NULL || c->encoding.codec->lossless) return TACITI_CAUTION_NONE;
     const double factor = taciti_plan_factor(c);
     const double bits = bits_of(c);
-    if (c->codec->selects && factor >= THIN) {
+    if (c->encoding.codec->selects && factor >= THIN) {
         (void)snprintf(out, size, "1 of %g elements arrives per step, others some %g steps late: %s", factor, factor,
                        factor >= SPARSE ? "known to cost accuracy, more after the learning rate falls"
                                         : "needs error feedback, and a warm-up of the factor (compress.warmup)");
         return factor >= SPARSE ? TACITI_CAUTION_STRONG : TACITI_CAUTION_SOME;
     }
-    if (c->codec->selects || bits > SOME_BITS) return TACITI_CAUTION_NONE;
+    if (c->encoding.codec->selects || bits > SOME_BITS) return TACITI_CAUTION_NONE;
     (void)snprintf(out, size, "%.2g bits per value: %s", bits,
                    bits <= FEW_BITS
                        ? "signs and little more are known to cost accuracy, and diverge without error feedback"
@@ -149,7 +145,7 @@ static taciti_caution caution_of_values(const taciti_plan_compression *c, char *
     if (bits_of(c) > SOME_BITS) return TACITI_CAUTION_NONE;
     (void)snprintf(out, size,
                    "gathers in %s round parameters: known to cost accuracy in stage 3; stage 2 gathers changes",
-                   c->codec->name);
+                   c->encoding.codec->name);
     return TACITI_CAUTION_STRONG;
 }
 
@@ -157,7 +153,7 @@ taciti_caution taciti_method_caution(const taciti_method *m, char *out, size_t s
     char gathers[TACITI_CAUTION_BYTES] = "";
     const taciti_caution sums = taciti_plan_caution(&m->compression, out, size);
     taciti_caution other = TACITI_CAUTION_NONE;
-    if (m->gather.codec != NULL)
+    if (m->gather.encoding.codec != NULL)
         other = m->parts.passes > 1 ? caution_of_values(&m->gather, gathers, sizeof gathers)
                                     : taciti_plan_caution(&m->gather, gathers, sizeof gathers);
     if (other <= sums) return sums;

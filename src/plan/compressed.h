@@ -15,18 +15,8 @@
 #include "exchange/route.h"
 #include "plan/plan.h"
 
-/* The description of its payloads. */
-static inline taciti_encoding taciti_plan_encoding(const taciti_plan_compression *c) {
-    return (taciti_encoding){.codec = c->codec,
-                             .options = c->options,
-                             .expected = c->forth,
-                             .back = c->back,
-                             .feedback = c->feedback,
-                             .way = c->way};
-}
-
 /* No compression. */
-static const taciti_plan_compression TACITI_PLAN_DENSE = {.codec = NULL};
+static const taciti_plan_compression TACITI_PLAN_DENSE = {.adapts = false};
 
 /* How ranks are arranged for the method's sums; as rank 0 sees it, which the caller destroys. */
 taciti_placement taciti_plan_placement(const taciti_scene *scene, const taciti_method *method);

@@ -42,7 +42,7 @@ static tacit_status memory_of_parts(const taciti_scene *s, const taciti_method *
     taciti_parts parts = method->parts;
     taciti_arrangement arrangement;
     TACITI_TRY(taciti_plan_arrange(s, method, &arrangement));
-    parts.coded = method->gather.codec != NULL;
+    parts.coded = method->gather.encoding.codec != NULL;
     parts.memory(&parts, s->layout, s->optim, &arrangement, out);
     taciti_arrangement_destroy(&arrangement);
     return TACIT_OK;

@@ -66,7 +66,7 @@ static tacit_status coded_transfer(const taciti_scene *scene, const taciti_metho
                                  floats, &sum));
     *out = transfer_of(scene, method, class, sum.length);
     taciti_compressed_demand(&sum, &out->demand);
-    out->codec = c->codec;
+    out->codec = c->encoding.codec;
     out->compressed = true;
     out->codec_s = sum.codec_s;
     out->fillings = sum.fillings;
@@ -131,9 +131,9 @@ static tacit_status fill_jobs(const taciti_scene *scene, const taciti_method *me
 }
 
 static void set_classes(const taciti_method *method, taciti_parts_plan *p) {
-    p->compressed[TACITI_PARTS_GATHER] = method->gather.codec != NULL;
+    p->compressed[TACITI_PARTS_GATHER] = method->gather.encoding.codec != NULL;
     p->adapts[TACITI_PARTS_GATHER] = method->gather.adapts;
-    p->compressed[TACITI_PARTS_REDUCE] = method->compression.codec != NULL;
+    p->compressed[TACITI_PARTS_REDUCE] = method->compression.encoding.codec != NULL;
     p->adapts[TACITI_PARTS_REDUCE] = method->compression.adapts;
     for (size_t c = 0; c < TACITI_SCENARIOS; c++) p->spread[c] = 1;
 }

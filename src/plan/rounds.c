@@ -25,7 +25,7 @@ typedef struct walk {
 
 /* Whether buckets of this length are compressed. */
 static bool is_coded(const walk *w, size_t length) {
-    return w->method->compression.codec != NULL && !w->out->stretches->plain[length];
+    return w->method->compression.encoding.codec != NULL && !w->out->stretches->plain[length];
 }
 
 /* What every rank of a round asks of the links. */

@@ -71,10 +71,10 @@ static double planned(const setup *s, int ranks, int route) {
     const taciti_scene scene = {.cluster = &cluster, .hosts = &hosts, .layout = &s->layout};
     const taciti_encoding *encoding = &s->encoding;
     const taciti_method method = {.wire = taciti_codec_find("f32"),
-                                  .compression = {.codec = encoding->codec,
-                                                  .options = encoding->options,
-                                                  .forth = encoding->expected,
-                                                  .way = (taciti_way)route}};
+                                  .compression = {.encoding = {.codec = encoding->codec,
+                                                               .options = encoding->options,
+                                                               .expected = encoding->expected,
+                                                               .way = (taciti_way)route}}};
     taciti_price sum;
     assert_int_equal(taciti_plan_price(&scene, &method, &method.compression, TACITI_PHASE_ALL_REDUCE,
                                        s->layout.bucket_count > 0 ? s->layout.buckets[0].n : N, &sum),
@@ -241,24 +241,24 @@ static void payloads_shrink_with_the_factor(void **state) {
 static void cautions_grow_with_what_is_left_out(void **state) {
     char text[TACITI_CAUTION_BYTES];
     (void)state;
-    taciti_plan_compression c = {.codec = taciti_codec_find("topk")};
+    taciti_plan_compression c = {.encoding = {.codec = taciti_codec_find("topk")}};
     void *options = NULL;
-    assert_int_equal(taciti_codec_defaults(c.codec, &options), TACIT_OK);
-    c.options = options;
+    assert_int_equal(taciti_codec_defaults(c.encoding.codec, &options), TACIT_OK);
+    c.encoding.options = options;
     static const double factors[] = {10, 100, 1000};
     static const taciti_caution levels[] = {TACITI_CAUTION_NONE, TACITI_CAUTION_SOME, TACITI_CAUTION_STRONG};
     for (size_t i = 0; i < 3; i++) {
-        c.forth.factor = factors[i];
+        c.encoding.expected.factor = factors[i];
         assert_int_equal(taciti_plan_caution(&c, text, sizeof text), levels[i]);
         assert_int_equal(text[0] != '\0', i > 0);
     }
     assert_non_null(strstr(text, "known to cost accuracy"));
     taciti_free(options);
-    c = (taciti_plan_compression){.codec = taciti_codec_find("f32")};
+    c = (taciti_plan_compression){.encoding = {.codec = taciti_codec_find("f32")}};
     assert_int_equal(taciti_plan_caution(&c, text, sizeof text), TACITI_CAUTION_NONE);
-    c = (taciti_plan_compression){.codec = taciti_codec_find("signsgd")};
-    assert_int_equal(taciti_codec_defaults(c.codec, &options), TACIT_OK);
-    c.options = options;
+    c = (taciti_plan_compression){.encoding = {.codec = taciti_codec_find("signsgd")}};
+    assert_int_equal(taciti_codec_defaults(c.encoding.codec, &options), TACIT_OK);
+    c.encoding.options = options;
     assert_int_equal(taciti_plan_caution(&c, text, sizeof text), TACITI_CAUTION_STRONG);
     taciti_free(options);
 }

@@ -188,7 +188,7 @@ tacit_status taciti_uneven_range(const taciti_scene *scene, taciti_method *metho
     taciti_plan_compression *c = &method->compression;
     taciti_price sum;
     *even = *uneven = 1;
-    if (c->codec == NULL || !c->uneven || scene->hosts->ranks < 2) return TACIT_OK;
+    if (c->encoding.codec == NULL || !c->uneven || scene->hosts->ranks < 2) return TACIT_OK;
     if (c->busiest <= 0) TACITI_TRY(taciti_uneven_load(scene, method, seed, &c->busiest));
     TACITI_TRY(first_sum(scene, method, &sum));
     *even = fmin(1, 1 / sum.busiest);

@@ -23,7 +23,7 @@ const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candida
     const taciti_candidate *best = &candidates->list[0];
     for (size_t i = 1; i < candidates->count; i++) {
         const taciti_candidate *c = &candidates->list[i];
-        if (c->method.compression.codec != NULL) continue;
+        if (c->method.compression.encoding.codec != NULL) continue;
         if (c->method.order == TACITI_ORDER_DENSE && c->prediction.step_s < best->prediction.step_s) best = c;
     }
     return best;
@@ -31,7 +31,7 @@ const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candida
 
 /* The automatic choice is what it chooses, which has a row of its own. */
 static bool is_recommendable_sum(const taciti_candidate *c) {
-    return c->method.compression.codec != NULL && !c->method.compression.adapts &&
+    return c->method.compression.encoding.codec != NULL && !c->method.compression.adapts &&
            c->method.order == TACITI_ORDER_DENSE && c->priced && c->prediction.fits &&
            c->caution != TACITI_CAUTION_STRONG;
 }
@@ -126,8 +126,8 @@ const taciti_candidate *taciti_candidates_parts(const taciti_candidates *candida
 int taciti_method_stage(const taciti_method *m) { return m->parts.passes == 2 ? 3 : m->parts.gradients ? 2 : 1; }
 
 void taciti_method_flags(const taciti_method *m, char *out, size_t size) {
-    const bool gather = m->gather.codec == NULL && !m->parts.gather->lossless;
-    const bool wire = m->compression.codec == NULL && !m->wire->lossless;
+    const bool gather = m->gather.encoding.codec == NULL && !m->parts.gather->lossless;
+    const bool wire = m->compression.encoding.codec == NULL && !m->wire->lossless;
     (void)snprintf(out, size, "--shard.stage %d%s%s%s%s%s%s%s", taciti_method_stage(m),
                    m->parts.replicas ? " --shard.over host" : "", m->parts.secondary ? " --shard.secondary true" : "",
                    gather ? " --shard.gather " : "", gather ? m->parts.gather->name : "",

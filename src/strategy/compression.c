@@ -14,55 +14,6 @@
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
-static taciti_encoding encoding_of(const taciti_compression_setup *setup) {
-    const taciti_compress_options *o = setup->options;
-    const bool feedback = o->feedback && !o->estimate && !setup->codec->lossless;
-    return (taciti_encoding){
-        .codec = setup->codec,
-        .options = setup->codec_options,
-        .seed = (uint64_t)o->seed,
-        .expected = {.factor = taciti_codec_has_factor(setup->codec) ? o->factor : 0},
-        .feedback = {.errors = feedback && setup->phase != TACITI_PHASE_ALL_GATHER,
-                     .decay = o->decay,
-                     .momentum = o->momentum,
-                     .estimates = o->estimate,
-                     .half = setup->phase == TACITI_PHASE_REDUCE_SCATTER || setup->phase == TACITI_PHASE_ALL_GATHER,
-                     .stored = feedback ? (taciti_residual_form)o->residual : TACITI_RESIDUAL_F32},
-        .way = setup->phase == TACITI_PHASE_ALL_REDUCE ? (taciti_way)o->collective : TACITI_WAY_SCATTER,
-    };
-}
-
-tacit_status taciti_compression_check_exchange(const taciti_compression_setup *setup) {
-    if (setup->codec == NULL) return TACIT_OK;
-    const taciti_encoding encoding = encoding_of(setup);
-    return taciti_exchange_check(&encoding);
-}
-
-taciti_compression_setup taciti_compression_gather_setup(const taciti_compression_setup *setup,
-                                                         taciti_compress_options *options) {
-    const taciti_compress_options *o = setup->options;
-    *options = *o;
-    options->codec = o->gather;
-    options->factor = o->back > 0 ? o->back : o->factor;
-    options->back = 0;
-    options->what = TACITI_SENDS_GRADIENT;
-    options->feedback = options->estimate = false;
-    options->residual = TACITI_RESIDUAL_F32;
-    options->decay = 1;
-    options->momentum = 0;
-    if (setup->gather != NULL && !setup->gather->selects) { /* these belong to the codec of the sums */
-        options->scope = TACITI_SCOPE_MODEL;
-        options->warmup = -1;
-    }
-    return (taciti_compression_setup){
-        .codec = setup->gather,
-        .codec_options = setup->gather_options,
-        .options = options,
-        .controller = setup->controller != NULL && setup->controller->switches ? setup->controller : NULL,
-        .controller_options = setup->controller_options,
-        .phase = TACITI_PHASE_ALL_GATHER};
-}
-
 static const taciti_controller *controller_of(const taciti_compression_setup *setup) {
     return setup->controller != NULL ? setup->controller : taciti_controller_find("fixed");
 }
@@ -116,7 +67,7 @@ static void start_controller(taciti_compression *c) {
 #define MORE 1.01 /* headers alone are nothing to mend */
 
 /* Indices, or the factors of small matrices, can take more bytes than the elements. Of an all-reduce that is not made
- * in parts, and of codecs that do not sketch: what sketches send follows from the data. */
+ * in parts. */
 static void warn_of_more_bytes(const taciti_compression *c) {
     const taciti_codec *codec = c->setup.codec;
     const taciti_compress_options *o = c->setup.options;
@@ -124,8 +75,7 @@ static void warn_of_more_bytes(const taciti_compression *c) {
     const double factor = scales ? o->factor : 0, back = scales && o->back > 0 ? o->back : factor;
     const taciti_codec_setting settings[TACITI_PAYLOAD_KINDS] = {
         [TACITI_PAYLOAD_CONTRIBUTION] = {.factor = factor}, [TACITI_PAYLOAD_RESULT] = {.factor = back}};
-    if (c->setup.phase != TACITI_PHASE_ALL_REDUCE || codec->sketches || o->factor <= 1 || taciti_comm_rank(c->comm) > 0)
-        return;
+    if (c->setup.phase != TACITI_PHASE_ALL_REDUCE || o->factor <= 1 || taciti_comm_rank(c->comm) > 0) return;
     const double dense = taciti_exchange_expected_bytes(c->exchange, NULL);
     const double coded = taciti_exchange_expected_bytes(c->exchange, settings);
     if (coded > MORE * dense)
@@ -137,7 +87,7 @@ static void warn_of_more_bytes(const taciti_compression *c) {
 static tacit_status build(taciti_compression *c, const taciti_exchange_options *options) {
     const bool compresses = c->setup.codec != NULL;
     if (!compresses) return taciti_exchange_create(c->comm, c->layout, options, NULL, &c->exchange);
-    const taciti_encoding encoding = encoding_of(&c->setup);
+    const taciti_encoding encoding = taciti_compression_encoding(&c->setup);
     TACITI_TRY(taciti_comm_agree(c->comm, allocate(c)));
     TACITI_TRY(taciti_exchange_create(c->comm, c->layout, options, &encoding, &c->exchange));
     warn_of_more_bytes(c);
@@ -194,7 +144,7 @@ size_t taciti_compression_predict_bytes(const taciti_strategy_context *context) 
     const taciti_compression_setup *setup = &context->compression;
     const taciti_exchange_options *options = context->exchange_options;
     if (setup->codec == NULL) return taciti_exchange_predict_bytes(context->comm, context->layout, options, NULL);
-    const taciti_encoding encoding = encoding_of(setup);
+    const taciti_encoding encoding = taciti_compression_encoding(setup);
     const size_t sum = controller_of(setup)->period == NULL ? 0 : context->layout->n * sizeof(float);
     return sum + taciti_exchange_predict_bytes(context->comm, context->layout, options, &encoding);
 }
