@@ -3,8 +3,11 @@
  * The route of codecs whose payloads are floats that add up (linear.h), and its price: every round's payload of the
  * whole array goes through a dense all-reduce of its own; a rank encodes and decodes n floats.
  */
-#include "base/log.h"
 #include "exchange/linear.h"
+
+#include <string.h>
+
+#include "base/log.h"
 #include "exchange/route_payload.h"
 
 static tacit_status check(const taciti_encoding *e) {
@@ -20,18 +23,274 @@ static tacit_status describe(taciti_route *route) {
     return taciti_route_describe_way(&route->setup, &wire, false, &route->reduce);
 }
 
-static size_t memory_bytes(const taciti_route *route) { return taciti_linear_predict_bytes(&route->setup); }
+/* ---- shapes ------------------------------------------------------------------------------------------------------ */
+/* The whole rows of the tensor within [begin, end) of the flat array. */
+static taciti_codec_matrix rows_within(const taciti_tensor *tensor, size_t begin, size_t end) {
+    const size_t columns = tensor->dims < 2 || tensor->shape[0] == 0 ? 0 : tensor->n / tensor->shape[0];
+    if (columns == 0) return (taciti_codec_matrix){0};
+    const size_t skipped = tensor->offset < begin ? (begin - tensor->offset + columns - 1) / columns : 0;
+    const size_t last = tensor->offset + tensor->n < end ? tensor->shape[0] : (end - tensor->offset) / columns;
+    if (skipped >= last) return (taciti_codec_matrix){0};
+    return (taciti_codec_matrix){tensor->offset + skipped * columns - begin, last - skipped, columns};
+}
+
+size_t taciti_linear_matrices(const taciti_layout *layout, size_t bucket, taciti_codec_matrix *out) {
+    const taciti_bucket *b = &layout->buckets[bucket];
+    size_t count = 0;
+    for (size_t i = b->first; b->n > 0 && i <= b->last; i++) {
+        const taciti_codec_matrix matrix = rows_within(&layout->tensors[i], b->offset, b->offset + b->n);
+        if (matrix.rows == 0) continue;
+        if (out != NULL) out[count] = matrix;
+        count++;
+    }
+    return count;
+}
+
+/* The call for a bucket without what changes from step to step. */
+static taciti_codec_call shape_of(const taciti_linear_reduce *linear, size_t bucket, taciti_codec_setting setting) {
+    const taciti_linear_bucket *b = &linear->buckets[bucket];
+    return (taciti_codec_call){.options = linear->encoding.options,
+                               .setting = setting,
+                               .rank = linear->rank,
+                               .ranks = linear->ranks,
+                               .matrices = b->matrices,
+                               .n_matrices = b->n_matrices};
+}
+
+/* Bytes of one payload: the maximum over all rounds, settings and buckets. */
+static size_t payload_bytes(const taciti_linear_reduce *linear) {
+    const taciti_codec *codec = linear->encoding.codec;
+    size_t bytes = 0;
+    for (size_t b = 0; b < linear->layout->bucket_count; b++) {
+        const size_t n = linear->layout->buckets[b].n, bound = taciti_payload_bound(&linear->encoding, n);
+        taciti_codec_call call = shape_of(linear, b, (taciti_codec_setting){0});
+        if (bound > bytes) bytes = bound;
+        for (call.round = 0; call.round < codec->rounds; call.round++) {
+            const size_t round_bytes = codec->payload_n(&call, n) * sizeof(float);
+            if (round_bytes > bytes) bytes = round_bytes;
+        }
+    }
+    return taciti_round_up(bytes, TACITI_ALIGN_BYTES);
+}
+
+static size_t scratch_bytes(const taciti_linear_reduce *linear) {
+    const taciti_codec *codec = linear->encoding.codec;
+    size_t bytes = 0;
+    for (size_t b = 0; b < linear->layout->bucket_count && codec->scratch_bytes != NULL; b++) {
+        const size_t one = codec->scratch_bytes(linear->encoding.options, linear->layout->buckets[b].n);
+        if (one > bytes) bytes = one;
+    }
+    return taciti_round_up(bytes, TACITI_ALIGN_BYTES);
+}
+
+/* Sets the matrices and sizes of all buckets; returns bytes of all states. */
+static size_t describe_buckets(taciti_linear_reduce *linear) {
+    const taciti_codec *codec = linear->encoding.codec;
+    size_t bytes = 0, found = 0;
+    for (size_t b = 0; b < linear->layout->bucket_count; b++) {
+        taciti_linear_bucket *bucket = &linear->buckets[b];
+        bucket->matrices = linear->matrices + found;
+        bucket->n_matrices = taciti_linear_matrices(linear->layout, b, bucket->matrices);
+        found += bucket->n_matrices;
+        const taciti_codec_call call = shape_of(linear, b, (taciti_codec_setting){0});
+        bucket->state_bytes =
+            taciti_round_up(codec->linear_state_bytes(&call, linear->layout->buckets[b].n), TACITI_ALIGN_BYTES);
+        bytes += 2 * bucket->state_bytes;
+    }
+    return bytes;
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+static bool needs_exact(const taciti_linear_reduce *linear) {
+    return linear->encoding.codec->exact_rounds != 0 && strcmp(linear->dense.encoding.codec->name, "f32") != 0;
+}
+
+/* What can be known without allocating the large arrays. */
+static tacit_status describe_linear(const taciti_route_setup *setup, taciti_linear_reduce *out) {
+    const taciti_encoding dense = {.codec = setup->wire}, exact = {.codec = taciti_codec_find("f32")};
+    const taciti_layout *layout = setup->layout;
+    size_t tensors = 0;
+    *out = (taciti_linear_reduce){
+        .layout = layout, .encoding = setup->encoding, .rank = setup->rank, .ranks = setup->hosts->ranks};
+    for (size_t b = 0; b < layout->bucket_count; b++) tensors += taciti_linear_matrices(layout, b, NULL);
+    out->buckets = taciti_calloc(layout->bucket_count, sizeof *out->buckets);
+    out->matrices = taciti_calloc(tensors, sizeof *out->matrices);
+    if (out->buckets == NULL || out->matrices == NULL) return TACIT_E_MEMORY;
+    TACITI_TRY(taciti_route_describe_way(setup, &dense, false, &out->dense));
+    return taciti_route_describe_way(setup, &exact, false, &out->exact);
+}
+
+static size_t workspace_bytes(const taciti_linear_reduce *linear) {
+    const size_t dense = taciti_allreduce_workspace_bytes(&linear->dense);
+    const size_t exact = needs_exact(linear) ? taciti_allreduce_workspace_bytes(&linear->exact) : 0;
+    return (dense > exact ? dense : exact) + 1;
+}
+
+static tacit_status allocate(taciti_linear_reduce *linear) {
+    const size_t states = describe_buckets(linear);
+    const size_t payload = payload_bytes(linear), scratch = scratch_bytes(linear);
+    TACITI_TRY(taciti_pages_create(2 * payload + scratch + states + 1, "the linear exchange", &linear->pages));
+    char *at = linear->pages.base;
+    for (int i = 0; i < 2; i++, at += payload) linear->payload[i] = (float *)(void *)at;
+    linear->scratch = at;
+    at += scratch;
+    for (int version = 0; version < 2; version++)
+        for (size_t b = 0; b < linear->layout->bucket_count; at += linear->buckets[b++].state_bytes)
+            linear->buckets[b].state[version] = at;
+    linear->workspace = taciti_calloc(workspace_bytes(linear), 1);
+    return linear->workspace == NULL ? TACIT_E_MEMORY : TACIT_OK;
+}
 
 static tacit_status open(taciti_route *route, taciti_comm *comm, void *workspace) {
     (void)workspace;
-    taciti_linear_reduce *linear = route->own = taciti_calloc(1, sizeof *linear);
-    return linear == NULL ? TACIT_E_MEMORY : taciti_linear_create(comm, &route->setup, linear);
+    taciti_linear_reduce *out = route->own = taciti_calloc(1, sizeof *out);
+    if (out == NULL) return TACIT_E_MEMORY;
+    TACITI_TRY(describe_linear(&route->setup, out));
+    out->comm = comm;
+    TACITI_TRY(allocate(out));
+    TACITI_TRY(taciti_allreduce_open(&out->dense, comm, out->workspace));
+    return needs_exact(out) ? taciti_allreduce_open(&out->exact, comm, out->workspace) : TACIT_OK;
+}
+
+static void release(taciti_linear_reduce *linear) {
+    taciti_allreduce_destroy(&linear->dense);
+    taciti_allreduce_destroy(&linear->exact);
+    taciti_free(linear->buckets);
+    taciti_free(linear->matrices);
+    taciti_free(linear->workspace);
+    taciti_pages_destroy(&linear->pages);
 }
 
 static void close(taciti_route *route) {
-    if (route->own != NULL) taciti_linear_destroy(route->own);
+    if (route->own != NULL) release(route->own);
     taciti_free(route->own);
 }
+
+static size_t memory_bytes(const taciti_route *route) {
+    taciti_linear_reduce linear;
+    size_t bytes = 0;
+    if (describe_linear(&route->setup, &linear) == TACIT_OK) {
+        bytes = describe_buckets(&linear) + scratch_bytes(&linear) + workspace_bytes(&linear);
+        bytes += 2 * payload_bytes(&linear);
+    }
+    release(&linear);
+    return bytes;
+}
+
+/* ---- running ----------------------------------------------------------------------------------------------------- */
+/* Encodes into `out`, whose m floats are then summed over all ranks. */
+static tacit_status round_of(taciti_linear_reduce *linear, const taciti_codec_call *call, const float *x, size_t n,
+                             float *out, float *error) {
+    const taciti_codec *codec = linear->encoding.codec;
+    const size_t m = codec->payload_n(call, n);
+    const bool exact = (codec->exact_rounds >> call->round & 1) != 0 && needs_exact(linear);
+    size_t bytes = 0;
+    const int64_t begin_ns = taciti_now_ns();
+    TACITI_TRY(codec->encode(call, x, n, out, error, &bytes));
+    taciti_payload_time(linear->comm, TACITI_SPAN_ENCODE, taciti_now_ns() - begin_ns);
+    if (bytes != m * sizeof(float))
+        return taciti_fail(TACIT_E_INTERNAL, "codec %s wrote %zu bytes in round %d where it announced %zu", codec->name,
+                           bytes, call->round, m * sizeof(float));
+    return taciti_allreduce_run(exact ? &linear->exact : &linear->dense, out, m, NULL, NULL);
+}
+
+static tacit_status decode(taciti_linear_reduce *linear, const taciti_codec_call *call, const float *payload, float *x,
+                           size_t n) {
+    const taciti_codec *codec = linear->encoding.codec;
+    const int64_t begin_ns = taciti_now_ns();
+    const tacit_status status = codec->decode(call, payload, codec->payload_n(call, n) * sizeof(float), x, n);
+    taciti_payload_time(linear->comm, TACITI_SPAN_DECODE, taciti_now_ns() - begin_ns);
+    return status;
+}
+
+static taciti_codec_call call_of(taciti_linear_reduce *linear, const taciti_bucket_task *task) {
+    taciti_linear_bucket *bucket = &linear->buckets[task->bucket];
+    taciti_codec_call call = shape_of(linear, task->bucket, task->setting[TACITI_PAYLOAD_CONTRIBUTION]);
+    const int all = TACITI_CODEC_ALL_RANKS;
+    call.key = taciti_codec_key(linear->encoding.seed, task->step, all, task->bucket);
+    call.scratch = linear->scratch;
+    if (bucket->state_bytes == 0) return call;
+    call.state = bucket->state[bucket->now];
+    call.next = bucket->state[!bucket->now];
+    bucket->pending = true;
+    return call;
+}
+
+tacit_status taciti_linear_run(taciti_linear_reduce *linear, float *x, size_t n, const taciti_bucket_task *task,
+                               float *error, taciti_codec_tally *tally) {
+    const int last = linear->encoding.codec->rounds - 1;
+    if (error != NULL) memset(error, 0, n * sizeof *error);
+    if (linear->ranks == 1 || n == 0) return TACIT_OK;
+    taciti_codec_call call = call_of(linear, task);
+    float *payload = linear->payload[0];
+    for (; call.round < last; call.round++) {
+        if (linear->encoding.codec->payload_n(&call, n) > 0) TACITI_TRY(round_of(linear, &call, x, n, payload, NULL));
+        call.before = payload; /* of length 0 after a round that is skipped */
+        payload = linear->payload[payload == linear->payload[0]];
+    }
+    call.tally = tally;
+    TACITI_TRY(round_of(linear, &call, x, n, payload, error));
+    return decode(linear, &call, payload, x, n);
+}
+
+/* All buckets keep the same version, so that their states lie beside each other. */
+static void settle(taciti_route *route, bool taken) {
+    const taciti_linear_reduce *linear = route->own;
+    const size_t buckets = linear->layout->bucket_count;
+    bool any = false;
+    for (size_t b = 0; b < buckets; b++) any = any || linear->buckets[b].pending;
+    for (size_t b = 0; b < buckets; b++) {
+        taciti_linear_bucket *bucket = &linear->buckets[b];
+        const bool carries = any && taken && !bucket->pending && bucket->state_bytes > 0;
+        if (carries) memcpy(bucket->state[!bucket->now], bucket->state[bucket->now], bucket->state_bytes);
+        if (any && taken) bucket->now = !bucket->now;
+        bucket->pending = false;
+    }
+}
+
+static void *state(const taciti_route *route, size_t *bytes) {
+    const taciti_linear_reduce *linear = route->own;
+    *bytes = 0;
+    for (size_t b = 0; b < linear->layout->bucket_count; b++) *bytes += linear->buckets[b].state_bytes;
+    return *bytes == 0 ? NULL : linear->buckets[0].state[linear->buckets[0].now];
+}
+
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
+typedef uint64_t bytes_formula(const taciti_allreduce *reduce, size_t n, int host);
+
+static uint64_t sent_by_rank(const taciti_allreduce *reduce, size_t n, int host) {
+    (void)host;
+    return taciti_allreduce_bytes(reduce, n);
+}
+
+static uint64_t over_rounds(const taciti_linear_reduce *linear, size_t bucket, taciti_codec_setting setting, int host,
+                            bytes_formula *formula) {
+    const taciti_codec *codec = linear->encoding.codec;
+    taciti_codec_call call = shape_of(linear, bucket, setting);
+    uint64_t bytes = 0;
+    if (linear->buckets[bucket].state_bytes > 0)
+        call.state = linear->buckets[bucket].state[linear->buckets[bucket].now];
+    for (; call.round < codec->rounds; call.round++) {
+        const bool exact = (codec->exact_rounds >> call.round & 1) != 0 && needs_exact(linear);
+        const size_t m = codec->payload_n(&call, linear->layout->buckets[bucket].n);
+        if (m > 0) bytes += formula(exact ? &linear->exact : &linear->dense, m, host);
+    }
+    return bytes;
+}
+
+static uint64_t bytes_of(const taciti_route *route, size_t bucket, taciti_codec_setting setting) {
+    return over_rounds(route->own, bucket, setting, 0, sent_by_rank);
+}
+
+static uint64_t nic_bytes_of(const taciti_route *route, size_t bucket, taciti_codec_setting setting, int host) {
+    return over_rounds(route->own, bucket, setting, host, taciti_allreduce_nic_bytes);
+}
+
+static double expected_bytes(const taciti_route *route, size_t bucket, const taciti_codec_setting *settings) {
+    return (double)bytes_of(route, bucket, settings[TACITI_PAYLOAD_CONTRIBUTION]);
+}
+
+/* ---- slot run ---------------------------------------------------------------------------------------------------- */
 
 /* Every rank's whole bucket is one encoding. */
 static tacit_status run(taciti_route *route, float *x, size_t n, const taciti_bucket_task *task,
@@ -43,26 +302,10 @@ static tacit_status run(taciti_route *route, float *x, size_t n, const taciti_bu
         return taciti_fail(TACIT_E_INTERNAL, "bucket %zu: an all-reduce with a codec of class LINEAR has no halves",
                            task->bucket);
     float *error = residual != NULL ? taciti_residual_enter(residual, &all, x, &unused) : NULL;
-    tally->bytes += taciti_linear_bytes(route->own, task->bucket, task->setting[TACITI_PAYLOAD_CONTRIBUTION]);
+    tally->bytes += bytes_of(route, task->bucket, task->setting[TACITI_PAYLOAD_CONTRIBUTION]);
     TACITI_TRY(taciti_linear_run(route->own, x, n, task, error, &tally->codec));
     if (error != NULL) taciti_residual_keep(residual, all.kind, all.at, all.n);
     return TACIT_OK;
-}
-
-static void settle(taciti_route *route, bool taken) { taciti_linear_settle(route->own, taken); }
-
-static void *state(const taciti_route *route, size_t *bytes) { return taciti_linear_states(route->own, bytes); }
-
-static uint64_t bytes(const taciti_route *route, size_t bucket, taciti_codec_setting setting) {
-    return taciti_linear_bytes(route->own, bucket, setting);
-}
-
-static uint64_t nic_bytes(const taciti_route *route, size_t bucket, taciti_codec_setting setting, int host) {
-    return taciti_linear_nic_bytes(route->own, bucket, setting, host);
-}
-
-static double expected_bytes(const taciti_route *route, size_t bucket, const taciti_codec_setting *settings) {
-    return (double)taciti_linear_bytes(route->own, bucket, settings[TACITI_PAYLOAD_CONTRIBUTION]);
 }
 
 /* ---- price ------------------------------------------------------------------------------------------------------- */
@@ -155,8 +398,8 @@ const taciti_route_verbs taciti_route_linear = {
     .run = run,
     .settle = settle,
     .state = state,
-    .bytes = bytes,
-    .nic_bytes = nic_bytes,
+    .bytes = bytes_of,
+    .nic_bytes = nic_bytes_of,
     .expected_bytes = expected_bytes,
     .price = price,
 };

@@ -44,7 +44,7 @@ typedef struct bench {
     taciti_comm *comm;
     taciti_layout layout;
     _Alignas(64) char options[OPTION_BYTES];
-    taciti_linear_reduce linear;
+    taciti_route route;
     double factor;
     float *x, *residual, *error;
 } bench;
@@ -85,14 +85,15 @@ static inline void set_up(taciti_comm *comm, const trial *t, bench *b) {
                                       .placement = {.scheme = (taciti_scheme)t->scheme},
                                       .wire = taciti_codec_find(t->wire == 0 ? "f32" : "bf16"),
                                       .encoding = {.codec = codec, .options = b->options, .seed = SEED}};
-    CHECK(taciti_linear_create(comm, &setup, &b->linear) == TACIT_OK);
+    CHECK(taciti_route_describe(&setup, &b->route) == TACIT_OK);
+    CHECK(b->route.verbs->open(&b->route, comm, NULL) == TACIT_OK);
     b->x = taciti_calloc(b->layout.n, sizeof *b->x);
     b->residual = taciti_calloc(b->layout.n, sizeof *b->residual);
     b->error = taciti_calloc(b->layout.n, sizeof *b->error);
 }
 
 static inline void tear_down(bench *b) {
-    taciti_linear_destroy(&b->linear);
+    taciti_route_close(&b->route);
     taciti_layout_destroy(&b->layout);
     taciti_free(b->x);
     taciti_free(b->residual);
@@ -115,7 +116,7 @@ static inline void fill(const bench *b, int64_t step, float *x) {
 static inline void exchange_bucket(bench *b, int64_t step, size_t k, float *x) {
     const taciti_bucket *bucket = &b->layout.buckets[k];
     const taciti_bucket_task task = {.bucket = k, .step = step, .setting = {{.factor = b->factor}}};
-    CHECK(taciti_linear_run(&b->linear, x + bucket->offset, bucket->n, &task, b->error + bucket->offset, NULL) ==
+    CHECK(taciti_linear_run(b->route.own, x + bucket->offset, bucket->n, &task, b->error + bucket->offset, NULL) ==
           TACIT_OK);
 }
 
@@ -126,7 +127,7 @@ static inline void exchange(bench *b, int64_t step, float *x) {
 }
 
 static inline void settle(bench *b, bool taken) {
-    taciti_linear_settle(&b->linear, taken);
+    b->route.verbs->settle(&b->route, taken);
     if (taken) memcpy(b->residual, b->error, b->layout.n * sizeof *b->error);
 }
 

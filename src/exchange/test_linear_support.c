@@ -79,7 +79,7 @@ static void converge(taciti_comm *comm, void *context) {
     for (int64_t step = 0; step < 30; step++) {
         memcpy(b.x, m, b.layout.n * sizeof *m);
         exchange(&b, step, b.x);
-        taciti_linear_settle(&b.linear, true);
+        b.route.verbs->settle(&b.route, true);
     }
     for (size_t i = 0; i < b.layout.n; i++) left += pow((double)m[i] * taciti_comm_size(comm) - (double)b.x[i], 2);
     double best = 0;
@@ -133,7 +133,7 @@ static void commute(taciti_comm *comm, void *context) {
             const size_t kept = (size_t)((double)bucket->n / t->factor);
             CHECK(sent <= kept && sent + zeros >= kept);
         }
-        taciti_linear_settle(&b.linear, true);
+        b.route.verbs->settle(&b.route, true);
     }
     tear_down(&b);
 }
@@ -203,7 +203,7 @@ static void follow_the_leader(taciti_comm *comm, void *context) {
             }
             CHECK(smallest >= largest && smallest < INFINITY);
         }
-        taciti_linear_settle(&b.linear, true);
+        b.route.verbs->settle(&b.route, true);
     }
     tear_down(&b);
 }
@@ -228,7 +228,7 @@ static void wait_for_all(taciti_comm *comm, void *context) {
         for (size_t i = 0; i < b.layout.n; i++) b.x[i] = i % 100 < 10 ? 1 : 1000;
         exchange(&b, step, b.x);
         for (size_t i = 0; i < b.layout.n; i++) sent[i] |= b.x[i] != 0;
-        taciti_linear_settle(&b.linear, true);
+        b.route.verbs->settle(&b.route, true);
     }
     for (size_t i = 0; i < b.layout.n; i++) CHECK(sent[i]);
     taciti_free(sent);
@@ -254,7 +254,7 @@ static void remember(taciti_comm *comm, void *context) {
         for (size_t i = 0; i < b.layout.n; i++) b.x[i] = i % 100 == 0 ? 50 : 0.01f;
         exchange(&b, step, b.x);
         for (size_t i = 0; i < b.layout.n && step >= met; i += 100) CHECK(b.x[i] == 50 * (float)taciti_comm_size(comm));
-        taciti_linear_settle(&b.linear, true);
+        b.route.verbs->settle(&b.route, true);
     }
     tear_down(&b);
 }
