@@ -32,17 +32,17 @@ const taciti_option_table taciti_exchange_option_table = {.section = "exchange",
                                                           .count = sizeof OPTIONS / sizeof *OPTIONS};
 
 struct taciti_exchange {
-    taciti_comm *comm;              /* borrows */
-    const taciti_layout *layout;    /* borrows */
-    taciti_route dense;             /* of plain buckets and dense steps */
-    taciti_route coded;             /* of all others; {0} without compression */
-    taciti_route *main;             /* of steps that are not dense */
-    bool moved;                     /* residuals lie where another number of ranks left them */
-    taciti_store store;             /* what encodings leave from step to step */
-    taciti_exchange_tally *tallies; /* [bucket_count]; NULL without compression. Owned, like the next */
-    uint64_t *histogram;            /* [TACITI_MAGNITUDE_BINS]; part of the block of `tallies` */
-    bool counting;                  /* a bucket of the step has begun */
-    taciti_pages workspace;         /* of both routes */
+    taciti_comm *comm;           /* borrows */
+    const taciti_layout *layout; /* borrows */
+    taciti_route dense;          /* of plain buckets and dense steps */
+    taciti_route coded;          /* of all others; {0} without compression */
+    taciti_route *main;          /* of steps that are not dense */
+    bool moved;                  /* residuals lie where another number of ranks left them */
+    taciti_store store;          /* what encodings leave from step to step */
+    taciti_tally *tallies;       /* [bucket_count][KINDS]; NULL without compression. Owned, like the next */
+    uint64_t *histogram;         /* [TACITI_MAGNITUDE_BINS]; part of the block of `tallies` */
+    bool counting;               /* a bucket of the step has begun */
+    taciti_pages workspace;      /* of both routes */
     taciti_bucket_jobs jobs;
     taciti_bucket_task task; /* what is begun */
 };
@@ -68,19 +68,19 @@ static void clear_gaps(const taciti_exchange *exchange, float *x, size_t n, size
 
 static tacit_status move_coded(taciti_exchange *exchange, float *x, size_t n, taciti_bucket_task task) {
     taciti_residual *residual = exchange->store.all != NULL ? &exchange->store.all[task.bucket] : NULL;
-    taciti_exchange_tally *tally = &exchange->tallies[task.bucket];
+    taciti_tally *tally = &exchange->tallies[task.bucket * TACITI_PAYLOAD_KINDS];
     const int64_t begin_ns = taciti_now_ns();
     const bool gathers = !taciti_phase_sums(task.phase);
     clear_gaps(exchange, x, n, task.bucket);
     if (!gathers) {
-        *tally = (taciti_exchange_tally){.run_ns = {0}};
+        memset(tally, 0, TACITI_PAYLOAD_KINDS * sizeof *tally);
         if (residual != NULL) taciti_residual_begin(residual, task.dense || exchange->moved, x, n);
     }
-    task.tallies = tally->kinds;
+    task.tallies = tally;
     task.layout = exchange->layout;
     const tacit_status status = run_route(exchange, x, n, &task, residual);
     clear_gaps(exchange, x, n, task.bucket);
-    tally->run_ns[gathers ? TACITI_PAYLOAD_RESULT : TACITI_PAYLOAD_CONTRIBUTION] += taciti_now_ns() - begin_ns;
+    tally[gathers ? TACITI_PAYLOAD_RESULT : TACITI_PAYLOAD_CONTRIBUTION].run_ns += taciti_now_ns() - begin_ns;
     return status;
 }
 
@@ -145,11 +145,11 @@ static size_t workspace_bytes(const taciti_route *dense, const taciti_route *cod
 }
 
 static tacit_status open_compression(taciti_exchange *exchange) {
-    const size_t buckets = exchange->layout->bucket_count;
+    const size_t tallies = exchange->layout->bucket_count * TACITI_PAYLOAD_KINDS;
     exchange->tallies =
-        taciti_calloc(buckets * sizeof *exchange->tallies + TACITI_MAGNITUDE_BINS * sizeof *exchange->histogram, 1);
+        taciti_calloc(tallies * sizeof *exchange->tallies + TACITI_MAGNITUDE_BINS * sizeof *exchange->histogram, 1);
     if (exchange->tallies == NULL) return TACIT_E_MEMORY;
-    exchange->histogram = (uint64_t *)(void *)(exchange->tallies + buckets);
+    exchange->histogram = (uint64_t *)(void *)(exchange->tallies + tallies);
     exchange->main = &exchange->coded;
     TACITI_TRY(exchange->coded.verbs->open(&exchange->coded, exchange->comm, exchange->workspace.base));
     return taciti_route_create_store(&exchange->coded, &exchange->store);
@@ -228,7 +228,7 @@ static void begin_counting(taciti_exchange *exchange, taciti_phase phase) {
     if (first && exchange->task.histogram != NULL)
         memset(exchange->histogram, 0, TACITI_MAGNITUDE_BINS * sizeof *exchange->histogram);
     if (first && !taciti_phase_sums(phase) && exchange->tallies != NULL)
-        memset(exchange->tallies, 0, exchange->layout->bucket_count * sizeof *exchange->tallies);
+        memset(exchange->tallies, 0, exchange->layout->bucket_count * TACITI_PAYLOAD_KINDS * sizeof *exchange->tallies);
 }
 
 tacit_status taciti_exchange_begin_phase(taciti_exchange *exchange, float *flat, size_t bucket, taciti_phase phase) {
@@ -288,9 +288,9 @@ bool taciti_exchange_owned(const taciti_exchange *exchange, size_t bucket, size_
     return true;
 }
 
-const taciti_exchange_tally *taciti_exchange_tally_of(const taciti_exchange *exchange, size_t bucket) {
-    static const taciti_exchange_tally NONE = {.run_ns = {0}};
-    return exchange->tallies == NULL ? &NONE : &exchange->tallies[bucket];
+const taciti_tally *taciti_exchange_tally_of(const taciti_exchange *exchange, size_t bucket) {
+    static const taciti_tally NONE[TACITI_PAYLOAD_KINDS] = {{.bytes = 0}};
+    return exchange->tallies == NULL ? NONE : &exchange->tallies[bucket * TACITI_PAYLOAD_KINDS];
 }
 
 const uint64_t *taciti_exchange_histogram(const taciti_exchange *exchange) { return exchange->histogram; }

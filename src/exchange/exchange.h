@@ -51,14 +51,6 @@ typedef struct taciti_exchange_setting {
     bool observe; /* magnitudes of contributions are counted: taciti_exchange_histogram() */
 } taciti_exchange_setting;
 
-/* What this rank did with a bucket in its last exchange; of all-gathers that began alone, in all since the last settle.
- */
-typedef struct taciti_exchange_tally {
-    taciti_payload_tally kinds[TACITI_PAYLOAD_KINDS]; /* dense: bytes alone; with trial or observe
-                                                         also the contributions, all of which count as kept */
-    int64_t run_ns[TACITI_PAYLOAD_KINDS]; /* waits included: of an all-reduce or reduce-scatter; of all-gathers */
-} taciti_exchange_tally;
-
 typedef struct taciti_exchange taciti_exchange;
 
 /* Allocates all workspaces; nothing is allocated later. Borrows comm and layout. Collective.
@@ -95,9 +87,10 @@ bool taciti_exchange_owned(const taciti_exchange *exchange, size_t bucket, size_
  * number increases by one. `taken` is the same on all ranks. Submitting thread, not collective. */
 tacit_status taciti_exchange_settle(taciti_exchange *exchange, bool taken);
 
-/* Returns the tally of that bucket's last exchange; valid from its wait to its next begin. Zeros without compression.
- */
-const taciti_exchange_tally *taciti_exchange_tally_of(const taciti_exchange *exchange, size_t bucket);
+/* Returns tallies[TACITI_PAYLOAD_KINDS] of this rank: of that bucket's last exchange; of all-gathers that began alone,
+ * of all since the last settle. Dense: bytes and times alone; with trial or observe also the contributions, all of
+ * which count as sent. Valid from its wait to its next begin. Zeros without compression. */
+const taciti_tally *taciti_exchange_tally_of(const taciti_exchange *exchange, size_t bucket);
 
 /* Returns how many elements of this rank's contributions of all buckets fell into each of TACITI_MAGNITUDE_BINS bins
  * (kernel histogram, shift 20) in the last step that observed; one in four lines of 16 elements is counted. Valid until

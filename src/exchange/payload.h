@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "codec/codec.h"
+#include "codec/tally.h"
 #include "comm/comm.h"
 #include "kernel/kernel.h"
 #include "tensor/layout.h"
@@ -69,29 +69,18 @@ static inline bool taciti_phase_sums(taciti_phase phase) {
 typedef enum taciti_payload_kind { TACITI_PAYLOAD_CONTRIBUTION, TACITI_PAYLOAD_RESULT } taciti_payload_kind;
 enum { TACITI_PAYLOAD_KINDS = 2 };
 
-/* What this rank encoded, sent and decoded of one kind. */
-typedef struct taciti_payload_tally {
-    taciti_codec_tally codec;     /* of its encodes */
-    taciti_codec_tally trial;     /* of contributions at the setting that is tried */
-    double squares_gradient;      /* of contributions before the residual; only in steps that observe, as the next */
-    double squares_residual;      /* of what was added to them */
-    uint64_t bytes;               /* of the payloads that it sent, once per receiver */
-    uint64_t pending;             /* of contributions as sketches: sums that did not decode and were fetched */
-    int64_t encode_ns, decode_ns; /* of these payloads and of those that it received */
-} taciti_payload_tally;
-
 /* What an exchange does with a bucket in a step. */
 typedef struct taciti_bucket_task {
     size_t bucket;
     int64_t step;
     taciti_codec_setting setting[TACITI_PAYLOAD_KINDS];
     taciti_phase phase;
-    bool dense;                    /* the number format exchange.wire instead of the codec */
-    taciti_codec_setting trial;    /* contributions are also encoded at this setting, for the tally only; factor 0:
-                                      not wanted */
-    uint64_t *histogram;           /* contributions are added to its 2048 bins; NULL: not wanted */
-    taciti_payload_tally *tallies; /* [TACITI_PAYLOAD_KINDS], added to; NULL: not wanted */
-    const taciti_layout *layout;   /* whose gaps are 0 in what is decoded; borrows; NULL: there are none */
+    bool dense;                  /* the number format exchange.wire instead of the codec */
+    taciti_codec_setting trial;  /* contributions are also encoded at this setting, for the tally only; factor 0:
+                                    not wanted */
+    uint64_t *histogram;         /* contributions are added to its 2048 bins; NULL: not wanted */
+    taciti_tally *tallies;       /* [TACITI_PAYLOAD_KINDS], added to; NULL: not wanted */
+    const taciti_layout *layout; /* whose gaps are 0 in what is decoded; borrows; NULL: there are none */
 } taciti_bucket_task;
 
 typedef struct taciti_payload {

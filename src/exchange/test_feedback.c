@@ -305,33 +305,33 @@ static void count_everything(taciti_comm *comm, void *context) {
         const double left = squares_left(&b);
         one_step(&b, step, setting);
         CHECK(memcmp(b.x, other.x, b.layout.n * sizeof *b.x) == 0);
-        taciti_payload_tally sum = {.bytes = 0};
+        taciti_tally sum = {.bytes = 0};
         uint64_t results = 0;
         double gradient = 0, residual = 0;
         for (size_t k = 0; k < b.layout.bucket_count; k++) {
-            const taciti_payload_tally *one = taciti_exchange_tally_of(b.exchange, k)->kinds;
+            const taciti_tally *one = taciti_exchange_tally_of(b.exchange, k);
             sum.bytes += one[0].bytes + one[1].bytes;
-            results += one[1].codec.n;
-            sum.codec.n += one[0].codec.n;
-            sum.codec.selected += one[0].codec.selected;
+            results += one[1].sent.n;
+            sum.sent.n += one[0].sent.n;
+            sum.sent.selected += one[0].sent.selected;
             sum.trial.selected += one[0].trial.selected;
-            CHECK(one[0].codec.squares_out <= one[0].codec.squares_in);
-            CHECK(one[0].trial.squares_out <= one[0].codec.squares_out);
-            CHECK(one[0].trial.squares_in == one[0].codec.squares_in);
-            CHECK(step > 0 || one[0].squares_gradient == one[0].codec.squares_in);
+            CHECK(one[0].sent.squares_out <= one[0].sent.squares_in);
+            CHECK(one[0].trial.squares_out <= one[0].sent.squares_out);
+            CHECK(one[0].trial.squares_in == one[0].sent.squares_in);
+            CHECK(step > 0 || one[0].squares_gradient == one[0].sent.squares_in);
             gradient += one[0].squares_gradient;
             residual += one[0].squares_residual;
         }
-        CHECK(sum.trial.selected <= sum.codec.selected && sum.codec.selected <= sum.codec.n);
-        CHECK(sum.codec.n == 0 || sum.trial.selected > 0);
-        CHECK(residual == left && (gradient > 0) == (sum.codec.n > 0));
-        CHECK(sum.codec.n < b.layout.n || b.options.scheme != TACITI_SCHEME_FLAT ||
+        CHECK(sum.trial.selected <= sum.sent.selected && sum.sent.selected <= sum.sent.n);
+        CHECK(sum.sent.n == 0 || sum.trial.selected > 0);
+        CHECK(residual == left && (gradient > 0) == (sum.sent.n > 0));
+        CHECK(sum.sent.n < b.layout.n || b.options.scheme != TACITI_SCHEME_FLAT ||
               gradient == squares_of_inputs(&b, step));
         CHECK(sum.bytes <= taciti_comm_count(comm).bytes_sent - before);
         CHECK(results == 0 || taciti_exchange_way(b.exchange) == TACITI_WAY_SCATTER);
         uint64_t seen = 0;
         for (int i = 0; i < TACITI_MAGNITUDE_BINS; i++) seen += taciti_exchange_histogram(b.exchange)[i];
-        CHECK(sum.codec.n == 0 ? seen == 0 : seen > sum.codec.n / 8 && seen <= sum.codec.n);
+        CHECK(sum.sent.n == 0 ? seen == 0 : seen > sum.sent.n / 8 && seen <= sum.sent.n);
         CHECK(taciti_exchange_settle(b.exchange, true) == TACIT_OK);
         CHECK(taciti_exchange_settle(other.exchange, true) == TACIT_OK);
     }

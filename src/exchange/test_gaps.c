@@ -168,9 +168,9 @@ static void have_stored_the_same(const bench *a, const bench *b, int64_t step) {
 
 /* But for times, and for bytes of dense steps, in which an all-reduce of a short array has a way of its own (small.h).
  */
-static taciti_payload_tally counts_of(const bench *b, size_t bucket, int kind, int64_t step) {
-    taciti_payload_tally tally = taciti_exchange_tally_of(b->exchange, bucket)->kinds[kind];
-    tally.encode_ns = tally.decode_ns = 0;
+static taciti_tally counts_of(const bench *b, size_t bucket, int kind, int64_t step) {
+    taciti_tally tally = taciti_exchange_tally_of(b->exchange, bucket)[kind];
+    tally.encode_ns = tally.decode_ns = tally.run_ns = 0;
     if (step == DENSE) tally.bytes = 0;
     return tally;
 }
@@ -178,7 +178,7 @@ static taciti_payload_tally counts_of(const bench *b, size_t bucket, int kind, i
 static void have_counted_the_same(const bench *a, const bench *b, int64_t step) {
     for (size_t k = 0; k < a->layout.bucket_count; k++)
         for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++) {
-            const taciti_payload_tally x = counts_of(a, k, kind, step), y = counts_of(b, k, kind, step);
+            const taciti_tally x = counts_of(a, k, kind, step), y = counts_of(b, k, kind, step);
             expect(memcmp(&x, &y, sizeof x) == 0, b, step, "what lay in gaps changed a tally");
         }
     const size_t bytes = TACITI_MAGNITUDE_BINS * sizeof(uint64_t);

@@ -178,8 +178,7 @@ static void resume(taciti_comm *comm, void *context) {
         CHECK(memcmp(a.x, b.x, a.layout.n * sizeof *a.x) == 0);
         CHECK(pending_of(&a) == pending_of(&b));
         for (size_t k = 0; k < a.layout.bucket_count; k++)
-            CHECK(taciti_exchange_tally_of(a.exchange, k)->kinds[0].bytes ==
-                  taciti_exchange_tally_of(b.exchange, k)->kinds[0].bytes);
+            CHECK(taciti_exchange_tally_of(a.exchange, k)[0].bytes == taciti_exchange_tally_of(b.exchange, k)[0].bytes);
         CHECK(taciti_exchange_settle(a.exchange, true) == TACIT_OK);
         CHECK(taciti_exchange_settle(b.exchange, true) == TACIT_OK);
     }
@@ -273,7 +272,7 @@ static void measure(taciti_comm *comm, void *context) {
         const double sent = over_ranks(comm, (double)(taciti_comm_count(comm).bytes_sent - before));
         uint64_t counted = 0;
         for (size_t k = 0; k < b.layout.bucket_count; k++)
-            counted += taciti_exchange_tally_of(b.exchange, k)->kinds[TACITI_PAYLOAD_CONTRIBUTION].bytes;
+            counted += taciti_exchange_tally_of(b.exchange, k)[TACITI_PAYLOAD_CONTRIBUTION].bytes;
         CHECK(over_ranks(comm, (double)counted) == sent);
         if (step == 0) CHECK(taciti_exchange_bytes_per_step(b.exchange) >= counted);
         if (step > 0) CHECK(over_ranks(comm, (double)pending_of(&b)) < 0.001 * (double)b.layout.n); /* pairs */

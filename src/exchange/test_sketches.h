@@ -116,7 +116,7 @@ static inline void step_of(bench *b, int64_t step, float *x) {
 static inline uint64_t pending_of(const bench *b) {
     uint64_t pending = 0;
     for (size_t k = 0; k < b->layout.bucket_count; k++)
-        pending += taciti_exchange_tally_of(b->exchange, k)->kinds[TACITI_PAYLOAD_CONTRIBUTION].pending;
+        pending += taciti_exchange_tally_of(b->exchange, k)[TACITI_PAYLOAD_CONTRIBUTION].pending;
     return pending;
 }
 

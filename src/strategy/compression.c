@@ -30,7 +30,7 @@ static tacit_status allocate(taciti_compression *c) {
     c->all = taciti_calloc(c->statistics_n * (size_t)taciti_comm_size(c->comm), sizeof *c->all);
     c->factors = taciti_calloc(2 * buckets, sizeof *c->factors);
     c->histogram = taciti_calloc(TACITI_MAGNITUDE_BINS, sizeof *c->histogram);
-    c->tallies = taciti_calloc(buckets, sizeof *c->tallies);
+    c->tallies = taciti_calloc(TACITI_PAYLOAD_KINDS * buckets, sizeof *c->tallies);
     c->bucket_bytes = taciti_calloc(buckets, sizeof *c->bucket_bytes);
     c->state = taciti_calloc(c->state_bytes + 1, 1);
     if (c->mine == NULL || c->all == NULL || c->factors == NULL || c->histogram == NULL || c->tallies == NULL ||
