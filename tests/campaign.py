@@ -33,7 +33,7 @@ def command(case, folder):
     flags = {"evaluation": "--train.eval_every 1 --train.eval_windows 2000", "checkpoint": "--train.save_every 1"}
     return [MPIRUN, "-n", str(case.ranks), TACIT, "train"] + (
         "--model.preset nano --model.dtype f32 --train.threads 1 --train.batch 8 --train.eval_every 0 --train.eval_windows 2 "
-        f"--run.tensorboard false --comm.timeout {TIMEOUT_S} --comm.warn 2 --comm.start 20 --train.save_early 3 "
+        f"--run.tensorboard false --comm.timeout {TIMEOUT_S} --comm.start 20 --train.save_early 3 "
         f"--train.steps {case.steps} --strategy {case.strategy} {flags.get(case.phase, '')} --run.dir {folder}/run").split()
 
 

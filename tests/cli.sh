@@ -55,7 +55,7 @@ expect 3 'none.yaml: cannot open' "$tacit" train none.yaml
 expect 3 'none.yaml: cannot open' "$tacit" plan none.yaml
 expect 4 'none: cannot open' "$tacit" train nano.yaml --data.train none
 expect 4 "$folder: is a folder" "$tacit" train nano.yaml --data.train "$folder"
-expect 4 'none: cannot open' "$tacit" train nano.yaml --data.vocab none --data.merges none
+expect 4 'none: cannot open' "$tacit" train nano.yaml --data.vocab none
 expect 4 'none: cannot open' "$tacit" train nano.yaml --train.init none
 expect 4 'none: cannot open' "$tacit" data prepare none -o prepared
 for verb in eval sample 'export -o x' 'import -o x'; do
@@ -127,6 +127,27 @@ while read -r verb; do
     fi
 done < <("$tacit" --help | sed -n '/^verbs:/,/^$/p' | sed '1d;$d' | cut -c3-20 | sed 's/ *$//')
 
+# the help of train shows what the chosen run reads, on a few screens
+short() { # short FLAG ... : at most 150 lines and 60 keys
+    "$tacit" train "$@" --help > out 2>&1 || complain "train $* --help failed"
+    [[ $(wc -l < out) -le 150 ]] || complain "train $* --help has $(wc -l < out) lines"
+    [[ $(grep -cE '^  --(strategy|[a-z0-9-]+[.][a-z0-9_]+)( |$)' out) -le 60 ]] || complain "train $* --help has too many keys"
+    grep -q 'All keys, with ranges: tacit info options' out || complain "train $* --help does not say where all keys are"
+}
+short; grep -qE '^  --(gossip|localsgd|shard|topk|knee|compute)[.]' out && complain "train --help shows what nobody chose"
+[[ $(grep -nm1 -- '--train.steps' out | cut -d: -f1) -lt $(grep -nm1 -- '--compress.codec' out | cut -d: -f1) ]] || complain "common keys do not come first"
+for strategy in gossip localsgd shard; do
+    short --strategy $strategy
+    grep -q "^  --$strategy[.]" out || complain "the help of strategy $strategy lacks its keys"
+done
+for policy in $("$tacit" info controllers --json | python3 -c 'import json, sys; print(*[c["name"] for c in json.load(sys.stdin)])'); do
+    short --compress.codec topk --adapt.policy "$policy"
+    grep -q '^  --compress.factor\|^  --compress.warmup' out || complain "the help of policy $policy lacks the factor"
+done
+grep -q '^  --topk.values' out || complain "the help of codec topk lacks its keys"
+expect 0 "--gossip.topology" "$tacit" help train --strategy=gossip
+expect 0 "usage:" "$tacit" train --strategy gosip --help
+
 # info and doctor answer in JSON, too
 is_json "$tacit" info topologies -n 16 --per-host 4 --json
 python3 - << 'END' || complain "the figures of 16 ranks on 4 hosts are not those of the theory"
@@ -145,29 +166,31 @@ python3 - "$tacit" <<'EOF' || complain "info codecs tells another story than inf
 import json, subprocess, sys
 show = lambda *words: json.loads(subprocess.check_output([sys.argv[1], "info", *words, "--json"]))
 options = {o["key"]: o for o in show("options")}
-codecs = {c["name"]: c for c in show("codecs")}
-text = subprocess.check_output([sys.argv[1], "info", "codecs"], text=True)
+codecs = {c["name"]: c for c in show("codecs", "--all")}
+text = subprocess.check_output([sys.argv[1], "info", "codecs", "--all"], text=True)
 for c in codecs.values():
     assert c["class"] in ("sum", "gather", "linear") and c["rounds"] >= 1 and c["help"] and c["source"], c
     for p in ("lossless", "fixed_size", "selects", "thresholds", "number_format", "shared_key", "state"): assert c[p] in (True, False)
     for o in c["options"]: assert o == options[o["key"]] and o["key"] in text, o
     for item in c["preset"].split(): assert item.split("=")[0] in options, c["preset"]
     assert "\n%-11s %s" % (c["name"], c["class"]) in "\n" + text
+assert [n for n in codecs if not codecs[n]["reference"]] == options["compress.codec"]["choices"][2:], list(codecs)
+assert codecs["dgc"]["reference"] and not codecs["topk"]["reference"]
 assert codecs["bf16"]["number_format"] and codecs["bf16"]["fixed_size"] and codecs["f32"]["lossless"]
 EOF
 python3 - "$tacit" "$tests/../docs/codecs.md" <<'EOF' || complain "a codec has no row in docs/codecs.md"
 import json, re, subprocess, sys
 rows = {name for line in open(sys.argv[2]) if line.startswith("|") for name in re.findall("`([^`]+)`", line.split("|")[1])}
-missing = [c["name"] for c in json.loads(subprocess.check_output([sys.argv[1], "info", "codecs", "--json"])) if c["name"] not in rows]
+missing = [c["name"] for c in json.loads(subprocess.check_output([sys.argv[1], "info", "codecs", "--all", "--json"])) if c["name"] not in rows]
 assert not missing, missing
 EOF
 python3 - "$tacit" <<'EOF' || complain "info controllers tells another story than info options, or lacks one"
 import json, subprocess, sys
 show = lambda *words: json.loads(subprocess.check_output([sys.argv[1], "info", *words, "--json"]))
 options = {o["key"]: o for o in show("options")}
-controllers = {c["name"]: c for c in show("controllers")}
-text = subprocess.check_output([sys.argv[1], "info", "controllers"], text=True)
-assert list(controllers) == options["adapt.policy"]["choices"], list(controllers)
+controllers = {c["name"]: c for c in show("controllers", "--all")}
+text = subprocess.check_output([sys.argv[1], "info", "controllers", "--all"], text=True)
+assert [n for n in controllers if not controllers[n]["reference"]] == options["adapt.policy"]["choices"], list(controllers)
 for c in controllers.values():
     assert c["help"] in text and c["source"] and "\n%-11s " % c["name"] in "\n" + text, c
     for o in c["options"]: assert o == options[o["key"]] and o["key"] in text and str(o["default"]) != "", o
@@ -267,14 +290,16 @@ for file in "$examples"/*.yaml; do silent "$tacit" train "$file" --dry-run; done
 expect 2 "--factor 10: codec int8 has no factor" "$tacit" bench codecs --codec int8 --factor 10
 expect 2 "--codec was given twice" "$tacit" bench codecs --codec topk --codec int8
 expect 2 "--codec was given, and compress.codec, too" "$tacit" bench codecs --codec topk --compress.codec int8
-expect 0 "int4.block 32: nothing" "$tacit" bench codecs --codec topk --int4.block 32 -n 40000 --rounds 1
+expect 0 "qsgd.levels 3: nothing" "$tacit" bench codecs --codec topk --qsgd.levels 3 -n 40000 --rounds 1
 expect 0 "needs --optim.name accum-adamw or accum-adam)" "$tacit" info options
+expect 3 "knee.start 20 is above knee.safe 10" "${nano[@]}" --compress.codec topk --adapt.policy knee --knee.start 20
+expect 3 "knee.start 4 is above knee.max 3" "${nano[@]}" --compress.codec topk --adapt.policy knee --knee.max 3
 expect 3 '"topkk" is unknown; did you mean "topk"? legal: none|auto|' "${nano[@]}" --compress.codec topkk
 
 # a configuration that is printed reads back
 printed() { "$tacit" train "$@" --print-config --json; }
 for codec in none tagc sparseloco; do
-    set -- --compress.codec $codec --optim.lr 0.003 --run.dir "a: b" --data.train x "y z" --compress.decay 1
+    set -- --compress.codec $codec --optim.lr 0.003 --run.dir "a: b" --data.train x "y z" --compress.feedback 1
     for form in --print-config --print-config=changed; do
         "$tacit" train "$@" $form > printed.yaml || complain "$form"
         [[ $(printed "$@") == "$(printed printed.yaml)" ]] || complain "$form of codec $codec does not read back"

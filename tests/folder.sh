@@ -81,7 +81,7 @@ check "a flag that is not known, once" once 3 'stepz' 4 --train.stepz 3
 check "a model that does not fit, once" once 7 'MiB of memory' 4 --model.layers 1024 --model.channels 65536 --model.heads 64
 # A dry run refuses what the run refuses, in the same words, once.
 check "a dry run of a model that does not fit, once" once 7 'MiB of memory' 3 --model.layers 1024 --model.channels 65536 --model.heads 64 --dry-run
-check "a dry run of options that no exchange has, once" once 3 'floats only' 3 --compress.codec tagc --tagc.compat true --tagc.ring uint16 --dry-run
+check "a dry run of options that no exchange has, once" once 3 'the owner of a sum counts' 3 --compress.codec signsgd --compress.collective gather --dry-run
 large=(--model.preset byte-10m --train.seq 41 --train.eval_every -1 --train.save_every -1)
 # limited LIMIT RANKS FLAGS...: under a limit of each process
 limited() {
@@ -139,9 +139,9 @@ check "errors that differ are all shown, with the first rank that has them" diff
 check "a run with residuals" launch 3 lossy --compress.codec topk --compress.warmup 0 --train.steps 4
 expect "residuals that are dropped are a warning, also for a quiet run" 0 'warning: resume: the residuals of 3 ranks .*are dropped' launch 3 lossy --train.steps 5 --resume --run.quiet
 expect "a misspelt folder is a warning and named, also for a quiet run" 0 'warning: resume: no checkpoint in .*lossi, a new run begins there; did you mean "lossy"' train lossi --train.steps 2 --resume --run.quiet
-poison=(--train.max_skips 3 --train.fail_steps 9 --train.steps 30)
-expect "without a checkpoint there is nothing to go on from" 6 'lower optim.lr and begin again' train nan --train.fail_at 4 "${poison[@]}"
-expect "the step is named from which it goes on" 6 'go on from step 10 with --resume' train nan --train.save_every 10 --train.fail_at 14 "${poison[@]}"
+poisoned() { TACIT_FAIL_AT=$1:150 train nan --train.steps 150 "${@:2}"; }
+expect "without a checkpoint there is nothing to go on from" 6 'lower optim.lr and begin again' poisoned 4
+expect "the step is named from which it goes on" 6 'go on from step 10 with --resume' poisoned 14 --train.save_every 500 --train.save_early 10
 
 # ---- what is remarked before the first step ---------------------------------------------------------------------------
 tiny=(--model.layers 1 --model.heads 1 --model.channels 5 --model.context 3 --train.steps 1)
@@ -151,6 +151,24 @@ check "and none that sends less" quiet_about_bytes
 expect "evaluation that takes most of the compute, and what would take a twentieth" 0 'about [7-9][0-9] % of the compute goes to evaluation.*every 100 steps; --train.eval_windows 120: 5 %' "$tacit" train --model.preset nano --train.batch 8 --dry-run
 often() { for _ in 1 2 3 4; do train often --train.steps 1 >"$work/log" 2>&1; done; cat "$work/log"; grep -q '3 old runs lie there, to remove them: rm -r .*often.old\*' "$work/log"; }
 check "old runs that pile up are counted" often
+
+# ---- what cannot be --------------------------------------------------------------------------------------------------
+for steps in 1 3; do train base --train.steps $steps --train.save_every $steps >/dev/null 2>&1; done
+own_weights() {
+  contents "$work/base" >"$work/before"
+  train base --train.steps 2 --train.init "$work/$1" >"$work/log" 2>&1
+  local got=$?; cat "$work/log"
+  contents "$work/base" | cmp - "$work/before" && [ ! -e "$work/base.old2" ] && [ "$got" -eq 3 ] && grep -q 'lies in run.dir .* with --resume' "$work/log"
+}
+check "weights of the run's own folder are not moved aside" own_weights base
+check "nor those of one of its checkpoints" own_weights base/ckpt/step_00000003
+expect "and the run goes on from its own weights" 0 'resume at step 3' train base --train.steps 4 --train.init "$work/base" --resume
+echo x >"$work/a_file"
+expect "run.dir is a file" 3 'a_file is a file, and a run needs a folder' train a_file --train.steps 1
+expect "nothing is left to do" 0 'warning: nothing left to do: the checkpoint is at step 4 and train.steps is 2; to go on, --train.steps N' \
+  train base --train.steps 2 --resume --run.quiet
+expect "a rank that no matrix pays" 0 'warning: codec powersgd saves nothing of the .* leave compress.codec out, or give it other options' \
+  launch 2 rank --train.steps 1 --compress.codec powersgd --powersgd.rank 1024
 
 # ---- links ---------------------------------------------------------------------------------------------------------
 linked() {

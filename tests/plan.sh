@@ -68,6 +68,14 @@ printf 'model: {layers: 80, channels: 8192, heads: 64, context: 1024, vocabulary
     "$tacit" plan large.yaml --cluster "$examples/clusters/125x8.json" --json > large.json 2> err
 ) || complain "1000 ranks and 64 G parameters: $(cat err)"
 
+# the profile is that beside the file that names it, wherever the planner runs
+mkdir -p away/profiles
+cp "$examples/profiles/transformer-base-t4.json" away/profiles
+printf 'compute: {emulate: profiles/transformer-base-t4.json}\n' > away/t4.yaml
+expect 0 "dense" away/t4.yaml --cluster "$ethernet"
+printf 'compute: {emulate: away/profiles/transformer-base-t4.json}\n' > away/here.yaml
+expect 0 "dense" away/here.yaml --cluster "$ethernet" # or else from here
+
 # refusals say what to type
 expect 2 "plan needs one MODEL.yaml"
 expect 2 "tacit probe -o cluster.json" "$gpt"

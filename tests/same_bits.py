@@ -22,21 +22,20 @@ TRAIN = """--model.preset nano --model.heads 1 --model.channels 41 --model.dtype
     --train.steps 6 --train.eval_every 3 --train.eval_windows 3 --train.save_early 0 --train.save_every 3 --train.keep 9
     --optim.warmup 4 --optim.lr 5e-3 --run.tensorboard false --exchange.bucket 64KiB""".split()
 
-# name: (numbers of ranks, flags)
+# name: (numbers of ranks, flags and variables)
 RUNS = {
     "dp": (RANKS, ""),
     "dp-flat": (RANKS, "--exchange.scheme flat"),
     "dp-blocking": ((3,), "--exchange.overlap false"),
     "dp-bf16": ((2, 5), "--exchange.wire bf16 --model.dtype bf16"),
     "dp-accum": ((3,), "--optim.name adamw_accum"),
-    "dp-nan": ((3,), "--train.fail_at 3 --compress.codec topk"),
+    "dp-nan": ((3,), "TACIT_FAIL_AT=3 --compress.codec topk"),
     "dp-topk": (RANKS, "--compress.codec topk --compress.factor 5 --compress.start 2"),
     "dp-int4": (RANKS, "--compress.codec int4"),
     "dp-momentum": ((2, 5), "--compress.codec topk --compress.what momentum --optim.name sgd --optim.momentum 0.9"),
-    "dp-decay": ((3,), "--compress.codec topk --compress.decay 0.9 --compress.scope bucket"),
-    "dp-mixed": ((3,), "--compress.codec topk --compress.min 4KiB"),
+    "dp-decay": ((3,), "--compress.codec topk --compress.feedback 0.9 --compress.scope bucket"),
     "gravac": ((2, 5), "--compress.codec topk --adapt.policy gravac --gravac.window 2"),
-    "accordion": ((3,), "--compress.codec topk --adapt.policy accordion --accordion.period 2"),
+    "accordion": ((3,), "--compress.codec topk --adapt.policy accordion --accordion.every 2"),
     "gossip": (RANKS, "--strategy gossip"),
     "gossip-awc": (RANKS, "--strategy gossip --gossip.order awc"),
     "gossip-atc": (RANKS, "--strategy gossip --gossip.order atc --gossip.topology aer"),
@@ -98,10 +97,13 @@ class Program:
         os.makedirs(self.answers, exist_ok=True)
 
     def run(self, command, ranks=0):
+        environment = dict(word.split("=", 1) for word in command if re.match(r"TACIT_\w+=", word))
+        command = [word for word in command if not re.match(r"TACIT_\w+=", word)]
         words = [self.rename.get(word[2:], word[2:]).join(("--", "")) if word.startswith("--") else word for word in command]
         launcher = [os.environ["MPIRUN"], "-n", str(ranks)] if ranks else []
         try:
-            run = subprocess.run(launcher + [self.path] + words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S)
+            run = subprocess.run(launcher + [self.path] + words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S,
+                                 env={**os.environ, **environment})
         except subprocess.TimeoutExpired:
             return None, "did not end within %d s" % LIMIT_S
         if run.returncode == 0:

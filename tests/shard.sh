@@ -40,7 +40,7 @@ shard 3 micro --train.micro_batch 1 >/dev/null 2>&1
 check "micro-batches, of which ranks have different numbers" look 'near("one", "micro")'
 shard 3 few --train.batch 2 >/dev/null 2>&1; run 1 few1 --train.batch 2 >/dev/null 2>&1
 check "a rank without samples" look 'near("few1", "few")'
-check "a NaN gradient on one rank" shard 3 nan --train.fail_at 3
+TACIT_FAIL_AT=3 check "a NaN gradient on one rank" shard 3 nan
 check "is skipped everywhere" look 'assert [r["step"] for r in events("nan", "skipped")] == [4], events("nan", "skipped")'
 
 # ---- number formats ----------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ run 3 sums --compress.codec topk --compress.factor 5 >/dev/null 2>&1
 for how in dp shard; do fork sums "sums-$how"; run 3 "sums-$how" --strategy $how --compress.codec topk --resume >"$work/sums-$how.out" 2>&1; done
 check "residuals of sums go on in dp, without a word" bash -c "! grep -q 'residuals' '$work/sums-dp.out'"
 check "and are dropped in shard, with one" grep -q "residuals of sums are dropped" "$work/sums-shard.out"
-fork c-topk left-omni; expect "a codec without residuals says so" 0 'residuals of 3 ranks .* are dropped' shard 3 left-omni --shard.stage 1 --compress.codec omnireduce --resume
+fork c-topk left-f32; expect "a codec without residuals says so" 0 'residuals of 3 ranks .* are dropped' shard 3 left-f32 --shard.stage 1 --compress.codec f32 --resume
 fork s1 plain-c; check "plain parts go on compressed" coded topk 3 plain-c --resume
 check "with the loss of plain parts" look 'near("s1", "plain-c", 5e-2)'
 shard 3 c-auto --compress.codec auto --train.steps 24 --train.save_every 16 --exchange.bucket 1MiB >/dev/null 2>&1
@@ -184,5 +184,11 @@ expect "values of parameters of which some are left out" 3 'stage 3 gathers valu
 expect "a factor of neither codec" 0 'compress.factor 3: nothing in this run reads it' shard 2 no --shard.stage 2 --compress.codec int4 --compress.factor 3 --dry-run
 expect "a sketch beside gathers in 8 bits" 0 'finished at step 8' shard 2 tagc8 --compress.codec tagc --compress.gather int8
 expect "a warm-up beside gathers in 4 bits" 0 'finished at step 8' shard 2 warm4 --shard.stage 2 --compress.codec topk --compress.warmup 300 --compress.gather int4
-expect "estimates" 3 'leave it out' shard 2 no --compress.codec topk --compress.estimate true
+one_line() {
+  shard 2 no --compress.codec topk --compress.collective gather >"$work/log" 2>&1
+  local got=$?; cat "$work/log"
+  [ "$got" -eq 3 ] && [ "$(grep -c '^tacit: .*compress.collective' "$work/log")" -eq 1 ]
+}
+check "a collective that gathers is refused in one line" one_line
+expect "estimates" 3 'leave it out' shard 2 no --compress.codec topk --compress.what change
 finish_checks

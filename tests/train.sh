@@ -216,7 +216,7 @@ for n in 3 4; do
   replicas delayed "$n" --strategy gossip --gossip.delay 1 --gossip.gamma 0.5
   replicas tracker "$n" --strategy gossip --gossip.topology base-k --gossip.order atc --gossip.tracker true
   replicas lossy "$n" --strategy gossip --gossip.every 3 --model.dtype bf16 --exchange.wire bf16 --model.dropout 0.1 --train.micro_batch 2
-  replicas diloco "$n" --strategy localsgd --localsgd.every 4 --localsgd.outer_lr 0.7 --localsgd.outer_momentum 0.9 --localsgd.outer_nesterov true "${accum[@]}"
+  replicas diloco "$n" --strategy localsgd --localsgd.every 4 --localsgd.outer_lr 0.7 --localsgd.outer_momentum 0.9 "${accum[@]}"
 done
 check "the final model is the mean of the replicas" final_is_mean r-awc-4 22 4
 others r-awc-4 3 'holds 4 replicas of strategy gossip; this run \(gossip, 3 ranks\) goes on from their mean' --strategy gossip "${accum[@]}"
@@ -258,10 +258,10 @@ expect "adam cannot go on as accum-adamw, and says so" 3 '"a" of the optimizer: 
 
 # The second run makes no update, so its checkpoint holds what it began with: 5 windows, no gradient of the sixth.
 check "22 updates in windows of 4" run 2 window4 "${accum[@]}" --train.steps 22
-check "going on in windows of 7" run 2 window4 "${accum[@]}" --optim.accum 7 --train.steps 24 --train.fail_at 22 --train.fail_steps 2 --resume
+TACIT_FAIL_AT=22:2 check "going on in windows of 7" run 2 window4 "${accum[@]}" --optim.accum 7 --train.steps 24 --resume
 check "the moments keep their windows, and the unfinished one begins anew" window_begins_anew "$work/window4/ckpt/step_00000024" $((5 * 7))
 
-check "gossip: a NaN gradient on one rank" run 4 gossip-nan --strategy gossip --train.steps 20 --train.fail_at 5
+TACIT_FAIL_AT=5 check "gossip: a NaN gradient on one rank" run 4 gossip-nan --strategy gossip --train.steps 20
 check "gossip: one rank skips alone, and that is counted" python3 -c "
 import json
 rows = [json.loads(line) for line in open('$work/gossip-nan/metrics.jsonl')]
@@ -272,7 +272,7 @@ check "a profile of what is trained" run 2 profiled --train.steps 12 --train.mic
 expect "emulated compute reads it" 0 'nano-train|overlap' timeout 100 "$MPIRUN" -n 2 "$tacit" bench step --compute.emulate "$work/nano.json" --rounds 2
 expect "too few steps for a profile are refused" 3 'raise train.steps' run 2 unprofiled --train.steps 3 --profile "$work/none.json"
 
-check "a NaN gradient on one rank" run 3 nan --train.steps 30 --train.fail_at 11
+TACIT_FAIL_AT=11 check "a NaN gradient on one rank" run 3 nan --train.steps 30
 check "that step is skipped, counted and logged" skipped_once "$work/nan/metrics.jsonl"
 check "metrics hold every promised key" promised_keys "$work/n4/metrics.jsonl"
 check "a trace of all ranks" run 3 trace --train.steps 12 --run.trace true

@@ -83,7 +83,7 @@ json.dump({names[b]: b for b in range(256)} | {"th": 256}, open("vocab.json", "w
 open("merges.txt", "w").write("#version: 0.2\nt h\n")
 open("text", "w").write("the other three then thought that this is the path\n" * 60)
 END
-"$tacit" train "${quiet[@]}" "${shape[@]}" --data.train text --data.vocab vocab.json --data.merges merges.txt --train.steps 2 --run.dir first > /dev/null 2>&1
+"$tacit" train "${quiet[@]}" "${shape[@]}" --data.train text --data.vocab vocab.json --train.steps 2 --run.dir first > /dev/null 2>&1
 "$tacit" export first -o hf-bpe > /dev/null
 "$tacit" import hf-bpe -o base > /dev/null
 "$tacit" train "${quiet[@]}" --train.init base --data.train text --train.steps 2 --run.dir tuned > /dev/null 2>&1
@@ -94,6 +94,9 @@ cmp out/vocab.json vocab.json
 if cmp -s out/model.safetensors hf-bpe/model.safetensors; then echo "nothing was trained"; exit 1; fi
 says 0 '3 layers, 1 heads, 41 channels, vocabulary 257, context 17' --train.init hf-bpe --data.train text
 says 3 'made with --model.channels 41, the run is configured with 42' --train.init base --model.channels 42
+says 3 'made with --model.tied false, the run is configured with true' --train.init base --model.tied true
+if "$tacit" export base -o base > said 2>&1; then echo "exported into itself"; exit 1; fi
+grep -q 'base is the folder that is exported: give another, such as -o base/hf' said
 says 3 'made with --model.layers 3, the run is configured with 4' --train.init base --model.preset byte-2m
 says 2 '--run.dir tuned --resume goes on with that run' tuned --resume
 # A run goes on without the weights that it began from; the folder of a tokenizer keeps its two files.
@@ -109,7 +112,7 @@ done
 "$tacit" train "${quiet[@]}" "${shape[@]}" --data.train text --model.vocabulary 5000 --train.steps 1 --run.dir many > /dev/null 2>&1
 "$tacit" export many -o hf-many > /dev/null
 cp vocab.json hf-many
-says 3 'a model of 5000 tokens, but the data .*is read as 256 tokens.*--data.vocab vocab.json --data.merges merges.txt' --train.init hf-many --data.train text
+says 3 'a model of 5000 tokens, but the data .*is read as 256 tokens.*--data.vocab vocab.json with merges.txt beside it' --train.init hf-many --data.train text
 "$tacit" train "$root/examples/gpt2-124m.yaml" --dry-run > said 2>&1 || true # whether it fits or not
 grep -q 'warning: the model has 50257 tokens' said
 grep -q '124.44 M parameters: .*vocabulary 50257' said

@@ -6,8 +6,8 @@
     scripts/results/compression_tables.py --rate FOLDER    rate at which a dense f32 all-reduce takes 8 times the compute
 
 Prints every table for which FOLDER holds launches; with PAGE also puts it between the lines <!-- NAME --> and
-<!-- /NAME --> of that page, and the command lines into PAGE.commands in the same way. Tables without launches stay as they
-are, and so do their pictures. The data of the pictures go to FOLDER/plot.
+<!-- /NAME --> of that page. Tables without launches stay as they are, and so do their pictures. The data of the pictures go to
+FOLDER/plot.
 """
 import glob
 import math
@@ -17,7 +17,7 @@ import statistics
 import sys
 
 from plan_table import predictions_table, rows_of
-from record import (commands, commit_line, evaluations, load, machine_line, merge_rows, met, percent_interval, publish, reached, read_run,
+from record import (commit_line, evaluations, load, machine_line, merge_rows, met, percent_interval, publish, reached, read_run,
                     table, within, write_rows)
 
 RANKS = 8
@@ -494,8 +494,6 @@ def main():
               "plan": predictions_table(list(plan_cells(folder)), 4)}
     tables["loss commit"] = commit_line(folder, "loss")
     tables["lab commit"] = commit_line(folder, "lab", "rate")
-    for section in ("loss", "text", "rate", "lab", "hosts", "shared", "localsgd", "cliff", "tune", "plan"):
-        tables[section + " commands"] = commands(folder, section) if tables[section] else None
     for plot in (plot_lab, plot_cliff):
         plot(folder)
     publish(tables, page, PICTURES)

@@ -4,8 +4,6 @@ import glob
 import json
 import math
 import os
-import re
-import shlex
 import statistics
 import sys
 
@@ -51,26 +49,6 @@ def mean_over_seeds(by_seed, key):
             if m.get(key) is not None:
                 values.setdefault(m["step"], []).append(m[key])
     return [(step, statistics.mean(v), min(v), max(v)) for step, v in sorted(values.items()) if len(v) == len(by_seed)]
-
-
-def quoted(word):
-    """A word of a shell's command; in double quotes where they are enough."""
-    plain = re.fullmatch(r"[\w ./:=,@%+-]+", word) and " " in word
-    return '"%s"' % word if plain else shlex.quote(word)
-
-
-def commands(folder, section):
-    """Command lines of a section's launches; those that differ in the seed alone are one line, with bars."""
-    seeds = {}
-    for name in sorted(glob.glob(os.path.join(folder, section, "*.command"))):
-        if not os.path.exists(name[: -len(".command")]):
-            continue
-        with open(name) as file:
-            words = shlex.split(file.read())
-        seed = words[words.index("--train.seed") + 1] if "--train.seed" in words else None
-        line = " ".join("SEED" if i and words[i - 1] == "--train.seed" else quoted(word) for i, word in enumerate(words))
-        seeds.setdefault(line, []).append(seed)
-    return "\n".join("    " + line.replace("SEED", "|".join(map(str, found))) for line, found in seeds.items()) or None
 
 
 def machine_line(answers):
@@ -181,14 +159,10 @@ def put_all(path, tables):
 
 
 def publish(tables, page, pictures):
-    """Prints tables {name: text or None} and puts them into PAGE.md, with a picture {name: (file, title)} behind; those whose
-    names end in "commands" go into PAGE.commands."""
+    """Prints tables {name: text or None} and puts them into PAGE.md, with a picture {name: (file, title)} behind."""
     for name, text in tables.items():
         if text:
             print("\n%s\n\n%s" % (name, text))
-    if page is None:
-        return
-    pictured = {name: text + "\n\n![%s](../img/%s.svg)" % pictures[name][::-1] if text and name in pictures else text
-                for name, text in tables.items()}
-    put_all(page, {name: text for name, text in pictured.items() if not name.endswith(" commands")})
-    put_all(page[: -len(".md")] + ".commands", {name: text for name, text in pictured.items() if name.endswith(" commands")})
+    if page is not None:
+        put_all(page, {name: text + "\n\n![%s](../img/%s.svg)" % pictures[name][::-1] if text and name in pictures else text
+                       for name, text in tables.items()})

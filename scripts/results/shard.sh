@@ -65,14 +65,14 @@ section_base() {
 }
 
 section_two() {
-  local tagc="compress.layers=mlp,embedding,head compress.codec=tagc compress.sparsity"
+  local tagc="compress.layers=mlp,embedding,head compress.codec=tagc compress.factor"
   lab_up 2 1 2gbit
   measure two/steps.json 3 2 2 gpt2-124m-untied --strategy shard --against "shard.gather=bf16 exchange.wire=bf16" \
-    --against "$tagc=0.8 compress.ratio=2" --against "$tagc=0.9 compress.ratio=4" --against "compress.codec=tagc compress.sparsity=0.8" \
-    --against "compress.codec=topk compress.sparsity=0.8" --against "compress.codec=int4" --against "compress.codec=int4 compress.gather=int8"
+    --against "$tagc=5 tagc.ratio=2" --against "$tagc=10 tagc.ratio=4" --against "compress.codec=tagc compress.factor=5" \
+    --against "compress.codec=topk compress.factor=5" --against "compress.codec=int4" --against "compress.codec=int4 compress.gather=int8"
   measure two/auto.json 30 5 1 gpt2-124m-untied --strategy shard --compress.codec auto
   lab_up 2 1 1gbit
-  measure two/slow.json 2 1 2 gpt2-124m-untied --strategy shard --against "$tagc=0.8 compress.ratio=2" --against "$tagc=0.9 compress.ratio=4"
+  measure two/slow.json 2 1 2 gpt2-124m-untied --strategy shard --against "$tagc=5 tagc.ratio=2" --against "$tagc=10 tagc.ratio=4"
 }
 
 # Compute of byte-10m as one of 8 ranks of this machine has it.
@@ -125,8 +125,8 @@ section_plan() {
 method() {
   case $1 in
     plain) ;;
-    tagc80) echo "--compress.codec tagc --compress.sparsity 0.8" ;;
-    topk80) echo "--compress.codec topk --compress.sparsity 0.8" ;;
+    tagc80) echo "--compress.codec tagc --compress.factor 5" ;;
+    topk80) echo "--compress.codec topk --compress.factor 5" ;;
     i4i4s2) echo "--shard.stage 2 --compress.codec int4 --compress.gather int4" ;;
     i4i8s3) echo "--compress.codec int4 --compress.gather int8" ;;
     i4i4s3) echo "--compress.codec int4 --compress.gather int4" ;;

@@ -111,8 +111,6 @@ def main():
         "short": losses(folder, "short", page),
         "loss commit": record.commit_line(folder, "loss", "short"),
     }
-    tables.update({"%s commands" % s: record.commands(folder, s) for s in ("base", "two", "hosts", "loss", "short")})
-    tables["plan commands"] = record.commands(folder, "plan/*")
     record.publish(tables, page, {})
 
 

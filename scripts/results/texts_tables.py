@@ -4,15 +4,15 @@
 
     scripts/results/texts_tables.py FOLDER PAGE.md
 
-Prints every table for which FOLDER holds runs and puts it between the lines <!-- NAME --> and <!-- /NAME --> of the page; the
-command lines go to a file beside it, PAGE.commands. Tables without runs stay as they are.
+Prints every table for which FOLDER holds runs and puts it between the lines <!-- NAME --> and <!-- /NAME --> of the page.
+Tables without runs stay as they are.
 """
 import glob
 import os
 import statistics
 import sys
 
-from record import commands, evaluations, put, read_run, table
+from record import evaluations, publish, read_run, table
 
 METHODS = {
     "dense": "all-reduce, adamw",
@@ -77,20 +77,21 @@ def matrix_table(folder):
     for name, steps in runs(folder, "matrix").items():
         text, length, method, seed = name.split("_")
         cells.setdefault((text, int(length)), {}).setdefault(method, {})[seed] = last_loss(steps)
-    rows = []
-    for (text, length), by_method in sorted(cells.items()):
-        dense = by_method.get("dense", {})
-        for method in (m for m in METHODS if m in by_method):
-            losses = by_method[method]
-            above = [100 * (losses[seed] / dense[seed] - 1) for seed in losses if seed in dense]
-            gap = "-"
-            if method != "dense" and above:
-                gap = "%+.1f %%" % statistics.mean(above)
-                if len(above) > 1:
-                    gap += " (%+.1f to %+.1f)" % (min(above), max(above))
-            listed = ", ".join("%s: %.4f" % (seed, losses[seed]) for seed in sorted(losses, key=int))
-            rows.append([text, "%d" % length, METHODS[method], listed, gap])
-    return table(["text", "steps", "method", "seed: validation loss", "above all-reduce of the same seed"], rows) if rows else None
+    shown = [m for m in METHODS if any(m in by_method for by_method in cells.values())]
+    rows = [[text, "%d" % length] + [matrix_cell(by_method, m) for m in shown] for (text, length), by_method in sorted(cells.items())]
+    return table(["text", "steps"] + [METHODS[m] for m in shown], rows) if rows else None
+
+
+def matrix_cell(by_method, method):
+    """Losses of a method by seed, and per cent above dense of the same seeds."""
+    dense, losses = by_method.get("dense", {}), by_method.get(method)
+    if losses is None:
+        return "-"
+    above = [100 * (losses[seed] / dense[seed] - 1) for seed in losses if seed in dense] if method != "dense" else []
+    gap = ": %+.1f %%" % statistics.mean(above) if above else ""
+    if len(above) > 1:
+        gap += " (%+.1f to %+.1f)" % (min(above), max(above))
+    return ", ".join("%.4f" % losses[seed] for seed in sorted(losses, key=int)) + gap
 
 
 def causes_table(folder):
@@ -125,19 +126,7 @@ def rates_table(folder):
 def main():
     folder, page = sys.argv[1:]
     tables = {"rates": rates_table(folder), "short": short_table(folder), "causes": causes_table(folder), "matrix": matrix_table(folder)}
-    with open(page) as file:
-        text = file.read()
-    lines = []
-    for name, content in tables.items():
-        if content:
-            print("\n%s\n\n%s" % (name, content))
-            text = put(text, name, content)
-            lines += [name, "", commands(folder, name) or "", ""]
-    with open(page, "w") as file:
-        file.write(text)
-    if lines:
-        with open(page[: -len(".md")] + ".commands", "w") as file:
-            file.write("\n".join(lines))
+    publish(tables, page, {})
 
 
 if __name__ == "__main__":

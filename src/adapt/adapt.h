@@ -90,11 +90,11 @@ typedef struct taciti_decision {
 
 typedef struct taciti_controller {
     const char *name, *help, *source;
+    bool reference;                     /* it is there to compare with: no result recommends it; listed on request */
     const taciti_option_table *options; /* NULL: none */
     size_t options_size;
     bool per_bucket; /* writes factors of buckets */
     bool switches;   /* only chooses between dense and the codec: suits codecs without a factor */
-    bool observes;   /* decides by tallies and histograms of encodes, which codecs of class LINEAR do not show */
 
     /* Returns E_CONFIG, with what to type, for an illegal combination of options. NULL: all are legal. */
     tacit_status (*check)(const void *options);
@@ -116,13 +116,13 @@ typedef struct taciti_controller {
                    double *factors);
 } taciti_controller;
 
-/* All controllers, ending with NULL. Any thread. */
+/* All controllers, those for reference last, ending with NULL. Any thread. */
 const taciti_controller *const *taciti_controller_list(void);
 
 /* The controller called `name`, or NULL. Any thread. */
 const taciti_controller *taciti_controller_find(const char *name);
 
-/* Its name, or NULL behind the last: what `adapt.policy` may be. */
+/* For options of type NAME; those for reference are not shown. */
 const char *taciti_controller_name(size_t index);
 
 /* Fills the reason and marks the change. */

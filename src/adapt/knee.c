@@ -273,10 +273,16 @@ static void take_in(knee_state *s, const taciti_adapt_facts *facts) {
 }
 
 static tacit_status check(const void *options) {
-    if (((const knee_options *)options)->max > 1) return TACIT_OK;
-    return taciti_fail(
-        TACIT_E_CONFIG,
-        "knee.max 1 compresses nothing: leave adapt.policy and compress.codec out, or give a factor above 1");
+    const knee_options *o = options;
+    if (!(o->max > 1))
+        return taciti_fail(
+            TACIT_E_CONFIG,
+            "knee.max 1 compresses nothing: leave adapt.policy and compress.codec out, or give a factor above 1");
+    const char *above = o->start > o->safe ? "safe" : o->start > o->max ? "max" : NULL;
+    if (above == NULL) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "knee.start %g is above knee.%s %g, and factors rise from the one to the other: --knee.start %g",
+                       o->start, above, o->start > o->safe ? o->safe : o->max, o->start > o->safe ? o->safe : o->max);
 }
 
 static size_t state_bytes(const void *options, size_t buckets) {
@@ -354,7 +360,6 @@ const taciti_controller taciti_controller_knee = {
     .source = "-",
     .options = &OPTION_TABLE,
     .options_size = sizeof(knee_options),
-    .observes = true,
     .check = check,
     .state_bytes = state_bytes,
     .start = start,

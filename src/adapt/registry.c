@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Every controller. A new one is its file and one line here: options, configuration and documentation iterate over it.
+ * Those that no result recommends are in adapt/reference/ and come last.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,7 +9,7 @@
 
 #include "adapt/adapt.h"
 
-#define TACITI_CONTROLLERS(X) X(fixed) X(gravac) X(accordion) X(knee) X(payoff)
+#define TACITI_CONTROLLERS(X) X(fixed) X(payoff) X(knee) X(gravac) X(accordion)
 
 #define DECLARE(name) extern const taciti_controller taciti_controller_##name;
 TACITI_CONTROLLERS(DECLARE)
@@ -27,8 +28,11 @@ const taciti_controller *taciti_controller_find(const char *name) {
 }
 
 const char *taciti_controller_name(size_t index) {
-    const size_t count = sizeof CONTROLLERS / sizeof CONTROLLERS[0] - 1;
-    return index < count ? CONTROLLERS[index]->name : NULL;
+    const size_t count = sizeof CONTROLLERS / sizeof *CONTROLLERS - 1;
+    size_t shown = 0;
+    while (shown < count && !CONTROLLERS[shown]->reference) shown++;
+    const size_t at = index < shown ? index : index - 1;
+    return index == shown || at >= count ? NULL : CONTROLLERS[at]->name;
 }
 
 void taciti_decision_explain(taciti_decision *decision, const char *format, ...) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * knee on simulated clusters: against the best fixed factor in hindsight, dense and gravac, over link rates and compute
- * times (the table is in docs/adaptive.md); links and learning rates that change; the step-size limit.
+ * times (it prints the table); links and learning rates that change; the step-size limit.
  */
 #include <setjmp.h>
 #include <stdarg.h>

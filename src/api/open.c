@@ -9,6 +9,7 @@ static tacit_status read_options(const tacit_settings *settings, taciti_comm_opt
         *out = settings->values.comm;
         return TACIT_OK;
     }
+    *out = (taciti_comm_options){0};
     const taciti_section section = {&taciti_comm_option_table, out, NULL};
     return taciti_config_defaults(&(taciti_config){&section, 1});
 }

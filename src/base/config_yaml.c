@@ -197,9 +197,12 @@ static tacit_status check_first(const reader *r, const char *name, size_t *line)
     return fail_at(r, r->event.start_mark, message);
 }
 
-static tacit_status fail_unknown(const reader *r, const char *key, const taciti_nearest *nearest) {
-    char message[SCALAR_BYTES], quoted[TACITI_QUOTED_BYTES];
-    (void)snprintf(message, sizeof message, "unknown key %s%s", taciti_quote(key, quoted), nearest->hint);
+/* `key` is a full key, or a section with a dot behind it; `name` is what the file says. */
+static tacit_status fail_unknown(const reader *r, const char *key, const char *name, const taciti_nearest *nearest) {
+    char message[SCALAR_BYTES], quoted[TACITI_QUOTED_BYTES], text[TACITI_OLD_KEY_BYTES];
+    const taciti_old_key *old = taciti_old_key_find(key);
+    if (old != NULL) return fail_at(r, r->event.start_mark, taciti_old_key_text(old, text));
+    (void)snprintf(message, sizeof message, "unknown key %s%s", taciti_quote(name, quoted), nearest->hint);
     return fail_at(r, r->event.start_mark, message);
 }
 
@@ -212,7 +215,7 @@ static tacit_status read_pair(reader *r, const char *section) {
     const bool known = length > 0 && (size_t)length < sizeof key && taciti_config_find(r->config, key, &place);
     if (!known) {
         const taciti_nearest nearest = taciti_config_nearest(r->config, key);
-        return fail_unknown(r, key, &nearest);
+        return fail_unknown(r, key, key, &nearest);
     }
     TACITI_TRY(check_first(r, key, &r->key_lines[place.index]));
     TACITI_TRY(next_event(r));
@@ -265,7 +268,11 @@ static tacit_status read_top(reader *r) {
     taciti_nearest nearest = {0};
     for (size_t s = 0; s < r->config->count; s++)
         taciti_nearest_offer(&nearest, name, r->config->sections[s].table->section);
-    if (*nearest.name != '\0' && !taciti_config_find(r->config, name, &place)) return fail_unknown(r, name, &nearest);
+    char section_key[TACITI_KEY_BYTES];
+    (void)snprintf(section_key, sizeof section_key, "%.*s.", (int)sizeof section_key - 2, name);
+    const bool like_section = *nearest.name != '\0' || taciti_old_key_find(section_key) != NULL;
+    if (like_section && !taciti_config_find(r->config, name, &place))
+        return fail_unknown(r, section_key, name, &nearest);
     return read_pair(r, "");
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700 /* realpath */
 #include "base/file.h"
 
 #include <dirent.h>
@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -110,6 +111,16 @@ static tacit_status remove_below(int folder, const char *path) {
 }
 
 tacit_status taciti_file_remove(const char *path) { return remove_entry(AT_FDCWD, path, path); }
+
+bool taciti_file_lies_in(const char *path, const char *folder) {
+    char *inner = realpath(path, NULL), *outer = realpath(folder, NULL);
+    const size_t length = outer == NULL ? 0 : strlen(outer);
+    const bool lies = inner != NULL && outer != NULL && strncmp(inner, outer, length) == 0 &&
+                      (inner[length] == '\0' || inner[length] == '/');
+    free(inner);
+    free(outer);
+    return lies;
+}
 
 tacit_status taciti_path_join(char *joined, size_t size, const char *a, const char *b) {
     const size_t length = strlen(a);

@@ -6,6 +6,7 @@
 #ifndef TACITI_BASE_FILE_H
 #define TACITI_BASE_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -53,6 +54,9 @@ tacit_status taciti_file_sync_folder(const char *path);
 /* Removes a folder with everything below it, a file, or a symbolic link, whose target stays. Succeeds if nothing
  * exists. */
 tacit_status taciti_file_remove(const char *path);
+
+/* Returns whether `path` is the folder or lies in it, whatever links are on the way. False if one does not exist. */
+bool taciti_file_lies_in(const char *path, const char *folder);
 
 /* Writes a "/" b into `joined`, a buffer of `size` bytes. Returns E_IO if it does not fit. */
 tacit_status taciti_path_join(char *joined, size_t size, const char *a, const char *b);

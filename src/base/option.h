@@ -6,7 +6,7 @@
  *   key "optim.name"  =  YAML  optim: {name: adamw}  =  --optim.name adamw  =  TACIT_OPTIM_NAME=adamw
  *
  * Later wins: default < configuration file < environment < flag. Unknown keys, wrong types and values out of range are
- * errors that name file, line, column and the nearest legal key.
+ * errors that name file, line, column and the nearest legal key, or what has taken the place of an old one.
  */
 #ifndef TACITI_BASE_OPTION_H
 #define TACITI_BASE_OPTION_H
@@ -56,7 +56,8 @@ typedef struct taciti_option {
     const char *unit;     /* "steps", "bytes"; NULL: none */
     const char *help;     /* one sentence, lower case, no full stop */
     unsigned flags;
-    const char *(*names)(size_t index); /* NAME: the index-th legal name; NULL behind the last */
+    const char *(*names)(size_t index); /* NAME: the index-th legal name; NULL behind the last that is shown; names
+                                           that are not shown follow, and then NULL */
     const char *when;                   /* the condition under which anything reads the value; NULL: always */
 } taciti_option;
 
@@ -170,6 +171,25 @@ struct json_t *taciti_config_values(const taciti_config *config, int digest_only
 /* The whole configuration as YAML that taciti_config_file() reads back to the same values. only_changed: without
  * options that have the default of their table. Returns owned; taciti_free(). NULL when memory is short. */
 char *taciti_config_yaml(const taciti_config *config, bool only_changed);
+
+/* A key that earlier versions had (option_old.c). Who gives it is told what to type instead: "KEY has become NOW:
+ * TEXT", or without `now` "KEY has gone: TEXT". A key that ends with a dot stands for all keys of its section. */
+typedef struct taciti_old_key {
+    const char *key, *now;
+    const char *was;  /* the value, as JSON, with which a run was what it is now; NULL: none */
+    const char *text; /* a clause without a full stop */
+} taciti_old_key;
+
+/* All of them; the last one has a NULL key. */
+const taciti_old_key *taciti_old_keys(void);
+
+/* The old key with this name, "compress.ratio", or with the variable of that name, "TACIT_COMPRESS_RATIO"; of a name
+ * that ends with a dot, the first of that section. NULL: there is none. */
+const taciti_old_key *taciti_old_key_find(const char *name);
+
+/* What to type instead, as errors say it. */
+enum { TACITI_OLD_KEY_BYTES = 400 };
+const char *taciti_old_key_text(const taciti_old_key *old, char out[TACITI_OLD_KEY_BYTES]);
 
 /* The nearest legal full key to `key` by edit distance. */
 taciti_nearest taciti_config_nearest(const taciti_config *config, const char *key);

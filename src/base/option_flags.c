@@ -3,7 +3,6 @@
  * Configuration from the command line and the environment.
  */
 #define _GNU_SOURCE
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,6 +18,9 @@
 static bool is_flag(const char *word) { return strncmp(word, "--", 2) == 0; }
 
 static tacit_status fail_unknown_flag(const taciti_config *config, const char *key) {
+    char text[TACITI_OLD_KEY_BYTES];
+    const taciti_old_key *old = taciti_old_key_find(strncmp(key, "no-", 3) == 0 ? key + 3 : key);
+    if (old != NULL) return taciti_fail(TACIT_E_CONFIG, "--%s", taciti_old_key_text(old, text));
     const taciti_nearest nearest = taciti_config_nearest(config, key);
     const bool close = *nearest.name != '\0';
     char flag[TACITI_KEY_BYTES + 2], quoted[TACITI_QUOTED_BYTES];
@@ -93,19 +95,11 @@ tacit_status taciti_config_flags(const taciti_config *config, int argc, char *co
 
 /* ---- environment ----------------------------------------------------------------------------------------------- */
 
-#define PREFIX "TACIT_"
-
-/* "optim.name" -> "TACIT_OPTIM_NAME" */
-static void variable_name(const char *key, char *out, size_t size) {
-    (void)snprintf(out, size, PREFIX "%s", key);
-    for (char *c = out; *c != '\0'; c++) *c = *c == '.' || *c == '-' ? '_' : (char)toupper((unsigned char)*c);
-}
-
 static bool has_known_section(const taciti_config *config, const char *name) {
     char prefix[TACITI_KEY_BYTES + 8];
     for (size_t s = 0; s < config->count; s++) {
         const char *section = config->sections[s].table->section;
-        variable_name(section, prefix, sizeof prefix - 1);
+        taciti_variable_name(section, prefix, sizeof prefix - 1);
         strcat(prefix, "_");
         if (*section != '\0' && strncmp(name, prefix, strlen(prefix)) == 0) return true;
     }
@@ -113,11 +107,14 @@ static bool has_known_section(const taciti_config *config, const char *name) {
 }
 
 static tacit_status fail_unknown_variable(const taciti_config *config, const char *name) {
+    char text[TACITI_OLD_KEY_BYTES];
+    const taciti_old_key *old = taciti_old_key_find(name);
+    if (old != NULL) return taciti_fail(TACIT_E_CONFIG, "environment: %s: %s", name, taciti_old_key_text(old, text));
     taciti_place place;
     taciti_nearest nearest = {0};
     char key[TACITI_KEY_BYTES], known[TACITI_KEY_BYTES + 8];
     for (size_t i = 0; taciti_config_at(config, i, &place); i++) {
-        variable_name(taciti_place_key(&place, key), known, sizeof known);
+        taciti_variable_name(taciti_place_key(&place, key), known, sizeof known);
         taciti_nearest_offer(&nearest, name, known);
     }
     const bool close = *nearest.name != '\0';
@@ -130,15 +127,16 @@ static tacit_status read_variable(const taciti_config *config, const char *name,
     taciti_place place;
     char key[TACITI_KEY_BYTES], known[TACITI_KEY_BYTES + 8];
     for (size_t i = 0; taciti_config_at(config, i, &place); i++) {
-        variable_name(taciti_place_key(&place, key), known, sizeof known);
+        taciti_variable_name(taciti_place_key(&place, key), known, sizeof known);
         if (strcmp(name, known) == 0) return taciti_place_set(&place, name, value);
     }
-    return has_known_section(config, name) ? fail_unknown_variable(config, name) : TACIT_OK;
+    const bool ours = has_known_section(config, name) || taciti_old_key_find(name) != NULL;
+    return ours ? fail_unknown_variable(config, name) : TACIT_OK;
 }
 
 tacit_status taciti_config_environment(const taciti_config *config) {
     for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
-        if (strncmp(*entry, PREFIX, strlen(PREFIX)) != 0) continue;
+        if (strncmp(*entry, TACITI_VARIABLE_PREFIX, strlen(TACITI_VARIABLE_PREFIX)) != 0) continue;
         char name[TACITI_KEY_BYTES + 8];
         const size_t length = strcspn(*entry, "=");
         if (length >= sizeof name || (*entry)[length] != '=') continue;

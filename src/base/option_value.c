@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/option_value.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -135,7 +136,11 @@ static tacit_status set_boolean(const char *where, const char *text, void *value
 static tacit_status find_choice(const taciti_option *option, const char *where, const char *text, int *out) {
     char choice[TACITI_CHOICE_BYTES], choices[TACITI_CHOICES_BYTES], quoted[TACITI_QUOTED_BYTES];
     taciti_nearest nearest = {0};
-    for (int i = 0; taciti_option_choice(option, i, choice); i++) {
+    for (int i = 0, ends = 0; ends < 2; i++) {
+        if (!taciti_option_choice(option, i, choice)) {
+            ends++; /* names that are not shown follow the first */
+            continue;
+        }
         if (strcmp(text, choice) == 0) {
             *out = i;
             return TACIT_OK;
@@ -144,6 +149,10 @@ static tacit_status find_choice(const taciti_option *option, const char *where, 
     }
     (void)taciti_option_choices(option, choices);
     (void)taciti_quote(text, quoted);
+    (void)snprintf(choice, sizeof choice, "%s.", text); /* a name that went has a section that went */
+    const taciti_old_key *old = taciti_old_key_find(choice);
+    if (old != NULL && strcmp(old->key, choice) == 0)
+        return taciti_fail(TACIT_E_CONFIG, "%s: %s has gone: %s", where, quoted, old->text);
     if (*nearest.name == '\0') return taciti_fail(TACIT_E_CONFIG, "%s: %s is not one of %s", where, quoted, choices);
     return taciti_fail(TACIT_E_CONFIG, "%s: %s is unknown%s legal: %s", where, quoted, nearest.hint, choices);
 }
@@ -286,6 +295,13 @@ const char *taciti_place_text(const taciti_place *place, char out[TACITI_VALUE_B
     (void)snprintf(out, TACITI_VALUE_BYTES, "%s", text == NULL ? "" : text);
     taciti_free(text);
     return out;
+}
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+void taciti_variable_name(const char *key, char *out, size_t size) {
+    (void)snprintf(out, size, TACITI_VARIABLE_PREFIX "%s", key);
+    for (char *c = out; *c != '\0'; c++) *c = *c == '.' || *c == '-' ? '_' : (char)toupper((unsigned char)*c);
 }
 
 /* ---- all ------------------------------------------------------------------------------------------------------- */

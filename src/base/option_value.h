@@ -29,6 +29,11 @@ void taciti_value_write(FILE *out, const taciti_option *option, const void *valu
 /* Sets an empty value. The storage may be uninitialised. */
 void taciti_value_clear(const taciti_option *option, void *value);
 
+#define TACITI_VARIABLE_PREFIX "TACIT_"
+
+/* "optim.name" -> "TACIT_OPTIM_NAME" */
+void taciti_variable_name(const char *key, char *out, size_t size);
+
 /* Whether text is one of true, false, yes, no, on, off, 1, 0. */
 bool taciti_boolean_parse(const char *text, bool *out);
 

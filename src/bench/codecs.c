@@ -177,10 +177,15 @@ static bool is_wanted(const taciti_codec_bench_options *o, const char *isa) {
     return taciti_kernels_named(isa) != NULL && (o->isa == NULL || strcmp(o->isa, isa) == 0);
 }
 
+/* The one that is named, or all that results recommend. */
+static bool measures(const taciti_codec_bench_options *o, const taciti_codec *codec) {
+    return o->codec == NULL ? !codec->reference : o->codec == codec;
+}
+
 static tacit_status measure_all(run *r) {
     const taciti_codec_bench_options *o = r->options;
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
-        if (o->codec != NULL && o->codec != *codec) continue;
+        if (!measures(o, *codec)) continue;
         for (size_t i = 0; taciti_kernels_isa(i) != NULL; i++) {
             if (!is_wanted(o, taciti_kernels_isa(i)) || r->out->count + 2 > TACITI_CODEC_BENCH_FIGURES) continue;
             (void)taciti_kernels_switch(taciti_kernels_isa(i));
@@ -193,8 +198,7 @@ static tacit_status measure_all(run *r) {
 
 static size_t count_figures(const taciti_codec_bench_options *o) {
     size_t codecs = 0, sets = 0;
-    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
-        codecs += o->codec == NULL || o->codec == *codec;
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) codecs += measures(o, *codec);
     for (size_t i = 0; taciti_kernels_isa(i) != NULL; i++) sets += is_wanted(o, taciti_kernels_isa(i));
     return 2 * codecs * sets;
 }
@@ -233,9 +237,9 @@ double taciti_codec_bench_memory_bytes(const taciti_codec_bench_options *o) {
     double max = 0;
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
         const void *options = o->options_of(o->context, *codec);
-        double bytes = (double)(*codec)->bound(options, o->n);
-        if (o->codec != NULL && o->codec != *codec) continue;
-        if ((*codec)->scratch_bytes != NULL) bytes += (double)(*codec)->scratch_bytes(options, o->n);
+        double bytes = (double)(*codec)->bound(*codec, options, o->n);
+        if (!measures(o, *codec)) continue;
+        if ((*codec)->scratch_bytes != NULL) bytes += (double)(*codec)->scratch_bytes(*codec, options, o->n);
         if ((*codec)->state_bytes != NULL) bytes += 2 * (double)(*codec)->state_bytes(options, o->n);
         if ((*codec)->rounds > 1) bytes += (double)o->n * sizeof(float);
         max = bytes > max ? bytes : max;

@@ -148,7 +148,7 @@ static void mistakes_are_refused_before_anything_starts(void **state) {
     refused(4, "--against|exchange.wire=bf16 overlap", TACIT_E_USAGE, "\"overlap\" is not KEY=VALUE");
     refused(4, "--against|=bf16", TACIT_E_USAGE, "is not KEY=VALUE");
     refused(4, "--against| ", TACIT_E_USAGE, "nothing is changed");
-    refused(4, "--against|comm.segment=1MiB", TACIT_E_CONFIG, "is the same for all settings");
+    refused(4, "--against|comm.rate=5", TACIT_E_CONFIG, "is the same for all settings");
     refused(4, "--against|model.layers=2", TACIT_E_CONFIG, "is the same for all settings");
     refused(4, "--against|strategy=gosip", TACIT_E_CONFIG, "did you mean \"gossip\"?");
     refused(4, "--against|strategy=localsgd localsgd.outer_lr=0", TACIT_E_CONFIG, "localsgd.outer_lr is 0");

@@ -2,6 +2,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "ckpt/flat_model.h"
 
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -39,8 +41,12 @@ static tacit_status copy_file(const char *from, const char *folder, const char *
     return status;
 }
 
-static tacit_status copy_both(const char *vocab, const char *merges, const char *folder) {
-    if (access(vocab, R_OK) != 0 || access(merges, R_OK) != 0) {
+static tacit_status copy_both(const char *vocab, const char *folder) {
+    char merges[PATH_BYTES];
+    const char *slash = strrchr(vocab, '/');
+    const int length =
+        snprintf(merges, sizeof merges, "%.*smerges.txt", slash == NULL ? 0 : (int)(slash + 1 - vocab), vocab);
+    if (length >= PATH_BYTES || access(vocab, R_OK) != 0 || access(merges, R_OK) != 0) {
         taciti_log(TACITI_LOG_WARN, "%s: the tokenizer of the run (%s and %s) cannot be read and is left out", folder,
                    vocab, merges);
         return TACIT_OK;
@@ -52,7 +58,5 @@ static tacit_status copy_both(const char *vocab, const char *merges, const char 
 tacit_status taciti_flat_model_copy_tokenizer(const json_t *meta, const char *folder) {
     const json_t *config = json_object_get(meta, "config");
     const char *vocab = json_string_value(json_object_get(config, "data.vocab"));
-    const char *merges = json_string_value(json_object_get(config, "data.merges"));
-    if (vocab == NULL || vocab[0] == '\0' || merges == NULL || merges[0] == '\0') return TACIT_OK;
-    return copy_both(vocab, merges, folder);
+    return vocab == NULL || vocab[0] == '\0' ? TACIT_OK : copy_both(vocab, folder);
 }

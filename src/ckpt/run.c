@@ -33,7 +33,6 @@ static void note_tokenizer(const char *folder, json_t *meta) {
     if (!json_is_object(config) || (named != NULL && named[0] != 0) || vocab.text[0] == 0 || merges.text[0] == 0)
         return;
     (void)json_object_set_new(config, "data.vocab", json_string(vocab.text));
-    (void)json_object_set_new(config, "data.merges", json_string(merges.text));
 }
 
 /* ---- paths of the configuration ---------------------------------------------------------------------------------- */
@@ -53,7 +52,7 @@ static bool resolve(const char *directory, const json_t *path, size_t limit, jso
 /* Relative paths are those of the folder where the run was started, wherever this program is now. What is not there may
  * have been moved along with this program's folder. */
 static void resolve_paths(json_t *meta) {
-    static const char *const KEYS[] = {"data.vocab", "data.merges", "data.train", "data.validation"};
+    static const char *const KEYS[] = {"data.vocab", "data.train", "data.validation"};
     json_t *config = json_object_get(meta, "config");
     const char *directory = json_string_value(json_object_get(meta, "directory"));
     for (size_t i = 0; directory != NULL && i < sizeof KEYS / sizeof *KEYS; i++) {

@@ -32,8 +32,8 @@ tacit_status taciti_run_parse_model(const char *path, const json_t *meta, taciti
 tacit_status taciti_run_match(const char *path, const taciti_model_options *found, const taciti_model_options *wanted);
 
 /* path: a run folder (newest valid checkpoint), a step folder, a Hugging Face folder or a llm.c file. If the folder
- * contains vocab.json and merges.txt and the configuration has no tokenizer, they become "data.vocab" and "data.merges"
- * of the "config" in `meta`. Relative paths of that configuration are found in the folder where the run was started
+ * contains vocab.json and merges.txt and the configuration has no tokenizer, the former becomes "data.vocab" of the
+ * "config" in `meta`. Relative paths of that configuration are found in the folder where the run was started
  * (`directory` in `meta`), if they are there. */
 tacit_status taciti_run_open(const char *path, taciti_run_info *out);
 void taciti_run_close(taciti_run_info *info);

@@ -52,11 +52,13 @@ tacit_status taciti_run_match(const char *path, const taciti_model_options *foun
     } pairs[] = {
         {"layers", found->layers, wanted->layers},       {"heads", found->heads, wanted->heads},
         {"channels", found->channels, wanted->channels}, {"vocabulary", found->vocabulary, wanted->vocabulary},
-        {"context", found->context, wanted->context},    {"tied", found->tied, wanted->tied},
+        {"context", found->context, wanted->context},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
         if (pairs[i].found != pairs[i].wanted)
             return taciti_fail(TACIT_E_CONFIG, "%s: was made with --model.%s %lld, the run is configured with %lld",
                                path, pairs[i].name, (long long)pairs[i].found, (long long)pairs[i].wanted);
-    return TACIT_OK;
+    if (found->tied == wanted->tied) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG, "%s: was made with --model.tied %s, the run is configured with %s", path,
+                       found->tied ? "true" : "false", wanted->tied ? "true" : "false");
 }

@@ -75,8 +75,9 @@ tacit_status taciti_arguments_number(const taciti_arguments *arguments, const ch
 /* Returns E_USAGE if words were given, for verbs that take flags only. */
 tacit_status taciti_arguments_no_words(const taciti_arguments *arguments);
 
-/* Prints the help of a verb; options come from the option tables. */
-void taciti_verb_help(const taciti_verb *verb);
+/* Prints the help of a verb; options come from the option tables. argv: the words behind the verb, which choose the
+ * strategy, codec and policy whose options are shown. */
+void taciti_verb_help(const taciti_verb *verb, int argc, char **argv);
 
 /* Prints a description of the program and a list of all verbs. */
 void taciti_overview(const taciti_verb *verbs, FILE *out);
@@ -85,6 +86,9 @@ void taciti_overview(const taciti_verb *verbs, FILE *out);
  * wrapped.
  */
 void taciti_print_wrapped(FILE *out, int indent, const char *text);
+
+/* Prints a name and, beside it, what it means, wrapped at 79 columns. */
+void taciti_print_entry(const char *name, const char *text);
 
 /* Directs the log to stderr: "tacit: error: ...", in colour on a terminal unless NO_COLOR is set. Rank 0 prints
  * information and warnings; every rank prints its errors, with its number. verbose: also debug lines. */

@@ -22,17 +22,18 @@ static const char *class_name(taciti_codec_class aggregation) {
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
 static json_t *codec_json(const taciti_codec *c) {
-    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:s, s:o}", "name", c->name, "class",
-                     class_name(c->aggregation), "help", c->help, "source", c->source, "rounds", c->rounds, "lossless",
-                     c->lossless, "fixed_size", c->fixed_size, "selects", c->selects, "thresholds", c->thresholds,
-                     "number_format", c->number_format, "shared_key", c->shared_key, "state", c->state_bytes != NULL,
-                     "preset", c->preset == NULL ? "" : c->preset, "options", taciti_table_json(c->options));
+    return json_pack("{s:s, s:b, s:s, s:s, s:s, s:i, s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:s, s:o}", "name", c->name,
+                     "reference", c->reference, "class", class_name(c->aggregation), "help", c->help, "source",
+                     c->source, "rounds", c->rounds, "lossless", c->lossless, "fixed_size", c->fixed_size, "selects",
+                     c->selects, "thresholds", c->thresholds, "number_format", c->number_format, "shared_key",
+                     c->shared_key, "state", c->state_bytes != NULL, "preset", c->preset == NULL ? "" : c->preset,
+                     "options", taciti_table_json(c->options));
 }
 
-json_t *taciti_codecs_json(void) {
+json_t *taciti_codecs_json(bool all) {
     json_t *array = json_array();
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
-        (void)json_array_append_new(array, codec_json(*codec));
+        if (all || !(*codec)->reference) (void)json_array_append_new(array, codec_json(*codec));
     return array;
 }
 
@@ -60,16 +61,18 @@ static void print_parts(void) {
         printf("  %-9s %s\n", (*c)->name, (*c)->help);
 }
 
-void taciti_codecs_print(void) {
+void taciti_codecs_print(bool all) {
     char properties[16];
     printf("%-11s %-7s %-6s %-6s %s\n", "name", "class", "has", "rounds", "what it does (source)");
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
         const taciti_codec *c = *codec;
+        if (c->reference && !all) continue;
         printf("%-11s %-7s %-6s %-6d %s (%s)\n", c->name, class_name(c->aggregation), properties_of(c, properties),
                c->rounds, c->help, c->source);
         taciti_table_print(c->options);
         if (c->preset != NULL) printf("%11s presets: %s\n", "", c->preset);
     }
+    if (!all) printf("\n`tacit info codecs --all` lists those to compare with, too.\n");
     print_parts();
     /* clang-format off */
     printf(

@@ -5,9 +5,12 @@
 #ifndef TACITI_CLI_CODEC_INFO_H
 #define TACITI_CLI_CODEC_INFO_H
 
+#include <stdbool.h>
+
 struct json_t;
 
-struct json_t *taciti_codecs_json(void);
-void taciti_codecs_print(void);
+/* all: those to compare with, too. */
+struct json_t *taciti_codecs_json(bool all);
+void taciti_codecs_print(bool all);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "cli/cli.h"
 #include "cli/option_text.h"
 
@@ -54,9 +55,14 @@ void taciti_print_wrapped(FILE *out, int indent, const char *text) {
     }
 }
 
-/* "  --json        text", the text wrapped in its column, on the next line when the name is too wide. */
-static void print_entry(const char *name, const char *text) {
+/* "  --json        text": the text wrapped in its column; behind a name that is too wide if that fills one line, or
+ * else on the next. */
+void taciti_print_entry(const char *name, const char *text) {
     int column = printf("  %s", name);
+    if (column > NAME_COLUMNS - 2 && column + 2 + (int)strlen(text) <= COLUMNS) {
+        printf("  %s\n", text);
+        return;
+    }
     if (column > NAME_COLUMNS - 2) {
         (void)putchar('\n');
         column = 0;
@@ -73,31 +79,63 @@ static void print_flags(const taciti_verb *verb) {
                        flag->alias == NULL ? "" : ", ", flag->name,
                        flag->argument == NULL || *flag->argument == '[' ? "" : " ",
                        flag->argument == NULL ? "" : flag->argument);
-        print_entry(name, flag->help);
+        taciti_print_entry(name, flag->help);
     }
-    print_entry("-h, --help", "show this text");
+    taciti_print_entry("-h, --help", "show this text");
+}
+
+/* ---- configuration ----------------------------------------------------------------------------------------------- */
+
+/* Sets what the command line sets. Its mistakes are for the verb to tell. */
+static void read_flags(int argc, char **argv) {
+    char reason[TACITI_REASON_BYTES];
+    taciti_log_capture(reason);
+    for (int next = 0; next < argc;)
+        if (strncmp(argv[next], "--", 2) != 0 ||
+            taciti_config_flag(taciti_cli_options(), argc, argv, &next) != TACIT_OK)
+            next++;
+    taciti_log_capture(NULL);
+}
+
+/* Options that the run on the command line would read; verbs without a run of their own measure or predict any. */
+static bool is_shown(const taciti_verb *verb, const taciti_place *place) {
+    const bool trains = taciti_settings_registered(place->table) || strcmp(verb->name, "train") == 0;
+    return (place->option->flags & TACITI_OPTION_EXPERT) == 0 && taciti_option_accepted(verb->keys, place) &&
+           taciti_settings_reads(taciti_cli_settings(), trains ? TACITI_READER_TRAIN : TACITI_READER_PLAN, place);
 }
 
 static void print_option(const taciti_place *place) {
     char name[TACITI_OPTION_TEXT_BYTES], text[TACITI_OPTION_TEXT_BYTES];
-    if ((place->option->flags & TACITI_OPTION_EXPERT) != 0) return;
     taciti_option_usage(place, name, sizeof name);
-    taciti_option_explain(place, text, sizeof text);
-    print_entry(name, text);
+    taciti_option_shorten(place, text, sizeof text);
+    taciti_print_entry(name, text);
 }
 
-static void print_options(const char *keys) {
-    const taciti_config *config = taciti_cli_options();
+/* The options of registered sections (strategies, codecs, controllers), or all others. */
+static void print_sections(const taciti_verb *verb, bool registered) {
     const taciti_option_table *table = NULL;
     taciti_place place;
-    printf("\nconfiguration:\n");
-    for (size_t i = 0; taciti_config_at(config, i, &place); i++) {
-        if (!taciti_option_accepted(keys, &place)) continue;
-        if (place.table != table)
-            printf("\n %s%s%s\n", place.table->section, *place.table->section == '\0' ? "" : ": ", place.table->help);
+    for (size_t i = 0; taciti_config_at(taciti_cli_options(), i, &place); i++) {
+        if (taciti_settings_registered(place.table) != registered || !is_shown(verb, &place)) continue;
+        if (place.table != table && *place.table->section != '\0') {
+            const int column = printf(" %s:", place.table->section);
+            print_paragraph(stdout, 1, column, place.table->help, strlen(place.table->help));
+        }
         table = place.table;
         print_option(&place);
     }
+}
+
+static void print_options(const taciti_verb *verb) {
+    printf("\nconfiguration (defaults in brackets):\n");
+    print_sections(verb, false);
+    print_sections(verb, true);
+    printf("\nAll keys, with ranges: tacit info options\n");
+    if (*verb->keys == '\0' || strstr(verb->keys, "registered.") != NULL)
+        printf("Those of a strategy, a codec or a policy:\n"
+               "  tacit %s --strategy gossip --help\n"
+               "  tacit %s --compress.codec topk --adapt.policy knee --help\n",
+               verb->name, verb->name);
 }
 
 /* Following lines stand below the first word behind "usage:". */
@@ -111,14 +149,13 @@ static void print_usage(const taciti_verb *verb) {
     (void)putchar('\n');
 }
 
-void taciti_verb_help(const taciti_verb *verb) {
+void taciti_verb_help(const taciti_verb *verb, int argc, char **argv) {
     const int column = printf("tacit %s:", verb->name);
     print_paragraph(stdout, 1, column, verb->summary, strlen(verb->summary));
     (void)putchar('\n');
     print_usage(verb);
     taciti_print_wrapped(stdout, 0, verb->description);
     print_flags(verb);
-    if (verb->keys != NULL) print_options(verb->keys);
     if (*verb->example != '\0') {
         printf("\nexamples:\n");
         const char *line = verb->example;
@@ -128,6 +165,9 @@ void taciti_verb_help(const taciti_verb *verb) {
             line += length + (line[length] != '\0');
         }
     }
+    if (verb->keys == NULL) return;
+    read_flags(argc, argv);
+    print_options(verb);
 }
 
 void taciti_overview(const taciti_verb *verbs, FILE *out) {

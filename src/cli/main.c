@@ -63,10 +63,11 @@ static bool wants_help(int argc, char **argv) {
 
 static int help(int argc, char **argv) {
     const taciti_verb *verb = NULL;
+    const int words = argc == 0 ? 0 : find_verb(argc, argv, &verb);
     if (argc == 0) {
         taciti_overview(taciti_verbs(), stdout);
-    } else if (find_verb(argc, argv, &verb) > 0) {
-        taciti_verb_help(verb);
+    } else if (words > 0) {
+        taciti_verb_help(verb, argc - words, argv + words);
     } else {
         return tacit_status_exit_code(fail_unknown_verb(argc, argv));
     }
@@ -89,7 +90,7 @@ static int dispatch(int argc, char **argv) {
     const int words = find_verb(argc, argv, &verb);
     if (words == 0) return tacit_status_exit_code(fail_unknown_verb(argc, argv));
     if (wants_help(argc - words + 1, argv + words - 1)) {
-        taciti_verb_help(verb);
+        taciti_verb_help(verb, argc - words, argv + words);
         return 0;
     }
     if (!verb->collective) taciti_log_set_mode(TACITI_LOG_DIRECT); /* each process works for itself */

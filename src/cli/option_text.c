@@ -9,11 +9,13 @@
 #include "codec/codec.h"
 #include "train/train.h"
 
-const taciti_config *taciti_cli_options(void) {
+const taciti_settings *taciti_cli_settings(void) {
     static taciti_train_settings settings;
     if (settings.job.config.count == 0) (void)taciti_train_settings_init(&settings);
-    return &settings.job.config;
+    return &settings.job;
 }
+
+const taciti_config *taciti_cli_options(void) { return &taciti_cli_settings()->config; }
 
 /* Whether the section is that of a codec. */
 static bool is_of_codec(const taciti_option_table *table) {
@@ -96,6 +98,15 @@ void taciti_option_explain(const taciti_place *place, char *out, size_t size) {
     (void)snprintf(out, size, "%s (%s%s%s%sdefault %s%s%s)", option->help, option->unit == NULL ? "" : option->unit,
                    option->unit == NULL ? "" : "; ", range, *range == '\0' ? "" : "; ",
                    *option->fallback == '\0' ? "none" : option->fallback, *needs == '\0' ? "" : "; needs ", needs);
+}
+
+void taciti_option_shorten(const taciti_place *place, char *out, size_t size) {
+    const taciti_option *option = place->option;
+    const char *end = strstr(option->help, "; ");
+    const int length = (int)(end == NULL ? strlen(option->help) : (size_t)(end - option->help));
+    const bool named = *option->fallback != '\0';
+    (void)snprintf(out, size, "%.*s%s%s%s", length, option->help, named ? " (" : "", option->fallback,
+                   named ? ")" : "");
 }
 
 json_t *taciti_option_json(const taciti_place *place) {

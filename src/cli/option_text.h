@@ -7,11 +7,13 @@
 
 #include <stdbool.h>
 
-#include "base/option.h"
+#include "settings/settings.h"
 
 enum { TACITI_OPTION_TEXT_BYTES = 1024 };
 
-/* Returns all options of all verbs with their defaults. Borrowed; valid until the process ends. One thread. */
+/* Return the settings of training with their defaults, and all options of all verbs, which are its configuration.
+ * Borrowed; valid until the process ends. One thread. */
+const taciti_settings *taciti_cli_settings(void);
 const taciti_config *taciti_cli_options(void);
 
 /* Returns whether a verb with these keys (taciti_verb.keys) accepts the option. "registered." stands for the sections
@@ -26,6 +28,9 @@ void taciti_option_range(const taciti_option *option, char *out, size_t size);
 
 /* "peak learning rate (0..1; default 6e-4)" */
 void taciti_option_explain(const taciti_place *place, char *out, size_t size);
+
+/* What stands before the first semicolon, and the default: "peak learning rate (6e-4)". */
+void taciti_option_shorten(const taciti_place *place, char *out, size_t size);
 
 /* Key, type, default, range, choices, ...: an element of `info options --json`. Returns owned. */
 struct json_t;

@@ -78,7 +78,7 @@ static int by_step(const void *a, const void *b) {
 
 static size_t payload_bytes(const taciti_plan_report *r, const taciti_candidate *c) {
     const taciti_codec *wire = c->method.wire;
-    return wire->bound(taciti_settings_options(r->settings, wire->options), 1 << 20);
+    return wire->bound(wire, taciti_settings_options(r->settings, wire->options), 1 << 20);
 }
 
 /* Whether another wire sends as many bytes in the same method, takes no more memory and is as fast, or faster: one row

@@ -53,9 +53,8 @@ static void shards_appear(void **state) {
     assert_true(is_there("text_val_000000.bin"));
     assert_int_equal(prepare(plain), 2);
     assert_error_has("text_train_");
-    const char *bpe[] = {
-        g_text,          "--output",         g_folder, "--name", "words", "--data.vocab", WORDS "vocab.json",
-        "--data.merges", WORDS "merges.txt", "--json", NULL};
+    const char *bpe[] = {g_text,         "--output",         g_folder, "--name", "words",
+                         "--data.vocab", WORDS "vocab.json", "--json", NULL};
     assert_int_equal(prepare(bpe), 0);
     assert_true(is_there("words_train_000000.bin") && is_there("words_val_000000.bin"));
 }
@@ -78,7 +77,7 @@ static void bad_words_are_refused(void **state) {
     refused((const char *[]){g_text, "-o", g_folder, "--shard-tokens", "2147483648", NULL}, 2, "2147483648");
     refused((const char *[]){g_text, "-o", g_folder, "--tokenizer", "gpt3", NULL}, 2, "\"gpt3\"");
     refused((const char *[]){g_text, "-o", g_folder, "--tokenizer", "gpt2", NULL}, 2, "--data.vocab");
-    refused((const char *[]){g_text, "-o", g_folder, "--data.vocab", "v", NULL}, 2, "--data.merges");
+    refused((const char *[]){g_text, "-o", g_folder, "--data.vocab", "v", NULL}, 4, "v: cannot open");
     refused((const char *[]){g_text, "-o", g_folder, "--tokenizer", "byte", "--data.vocab", "v", NULL}, 2, "gpt2");
     refused((const char *[]){g_text, "-o", g_folder, "--data.split", "0.1", NULL}, 2, "--data.split");
     refused((const char *[]){scratch_file("empty.txt", "", 0), "-o", g_folder, NULL}, 4, "empty.txt");

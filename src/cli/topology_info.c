@@ -12,12 +12,13 @@
 
 enum { RANKS_MAX = 4096, ROUNDS_PRINTED = 16 };
 
-static const char *const FLAGS[] = {"--ranks", "--per-host", "--degree", "--period", "--seed",
-                                    "--file",  "--mixes",    "--gamma",  "--delay",  "--svg"};
+static const char *const FLAGS[] = {"--ranks", "--per-host", "--degree", "--file",
+                                    "--mixes", "--gamma",    "--delay",  "--svg"};
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
-json_t *taciti_topologies_json(void) {
+json_t *taciti_topologies_json(bool all) {
+    (void)all;
     json_t *array = json_array();
     for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++)
         (void)json_array_append_new(array, json_pack("{s:s, s:s, s:s, s:s}", "name", kind->name, "help", kind->help,
@@ -25,7 +26,8 @@ json_t *taciti_topologies_json(void) {
     return array;
 }
 
-void taciti_topologies_print(void) {
+void taciti_topologies_print(bool all) {
+    (void)all;
     for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++)
         printf("%-14s %s; ranks: %s (%s)\n", kind->name, kind->help, kind->demands, kind->source);
 }
@@ -186,7 +188,7 @@ static tacit_status parse_awc(const taciti_arguments *arguments, taciti_topo_awc
 }
 
 static tacit_status parse_question(const taciti_arguments *arguments, question *out) {
-    int64_t ranks = 0, per_host = 1, degree = 0, period = 0, seed = 0;
+    int64_t ranks = 0, per_host = 1, degree = 0;
     if (taciti_arguments_get(arguments, "--ranks") == NULL)
         return taciti_fail(TACIT_E_USAGE, "%s: of how many ranks? tacit info topologies -n 16 --per-host 4",
                            taciti_topologies_flag(arguments) != NULL ? taciti_topologies_flag(arguments)
@@ -194,15 +196,12 @@ static tacit_status parse_question(const taciti_arguments *arguments, question *
     TACITI_TRY(taciti_arguments_count(arguments, "--ranks", 1, 1, RANKS_MAX, &ranks));
     TACITI_TRY(taciti_arguments_count(arguments, "--per-host", 1, 1, RANKS_MAX, &per_host));
     TACITI_TRY(taciti_arguments_count(arguments, "--degree", 0, 0, RANKS_MAX, &degree));
-    TACITI_TRY(taciti_arguments_count(arguments, "--period", 0, 0, 65536, &period));
-    TACITI_TRY(taciti_arguments_count(arguments, "--seed", 0, 0, INT64_MAX, &seed));
     question q = {.per_host = (int)per_host};
     TACITI_TRY(parse_awc(arguments, &q.awc));
     TACITI_TRY(taciti_hosts_by_size((int)ranks, q.per_host, &q.hosts));
     q.request = (taciti_topo_request){.ranks = (int)ranks,
                                       .degree = (int)degree,
-                                      .period = (int)period,
-                                      .seed = (uint64_t)seed,
+                                      .seed = TACITI_GOSSIP_SEED,
                                       .file = taciti_arguments_get(arguments, "--file")};
     *out = q;
     return TACIT_OK;

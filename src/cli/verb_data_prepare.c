@@ -17,7 +17,6 @@ const taciti_flag taciti_data_prepare_flags[] = {
     {"--output", "-o", "FOLDER", "where the shards go; made when it is not there"},
     {"--tokenizer", NULL, "byte|gpt2", "one token per byte, or BPE (default: gpt2 when --data.vocab is given)"},
     {"--data.vocab", NULL, "FILE", "vocab.json of the gpt2 tokenizer"},
-    {"--data.merges", NULL, "FILE", "merges.txt of the gpt2 tokenizer"},
     {"--split", NULL, "SHARE", "share of the text, at its end, for validation shards (default: 0.1)"},
     {"--shard-tokens", NULL, "N", "most tokens per shard (default: 100000000)"},
     {"--name", NULL, "NAME", "first part of the shards' names (default: text)"},
@@ -49,18 +48,16 @@ static void show_progress(void *context, uint64_t done_bytes, uint64_t total_byt
 static tacit_status open_tokenizer(const taciti_arguments *arguments, taciti_tokenizer **out) {
     const char *kind = taciti_arguments_get(arguments, "--tokenizer");
     const char *vocab = taciti_arguments_get(arguments, "--data.vocab");
-    const char *merges = taciti_arguments_get(arguments, "--data.merges");
-    const bool files = vocab != NULL || merges != NULL;
-    if (kind == NULL) kind = files ? "gpt2" : "byte";
+    if (kind == NULL) kind = vocab != NULL ? "gpt2" : "byte";
     if (strcmp(kind, "byte") == 0) {
-        if (files) return taciti_fail(TACIT_E_USAGE, "--data.vocab and --data.merges belong to --tokenizer gpt2");
+        if (vocab != NULL) return taciti_fail(TACIT_E_USAGE, "--data.vocab belongs to --tokenizer gpt2");
         return taciti_tokenizer_byte(out);
     }
     if (strcmp(kind, "gpt2") != 0) return taciti_fail(TACIT_E_USAGE, "--tokenizer: \"%s\" is not byte or gpt2", kind);
-    if (vocab == NULL || merges == NULL)
-        return taciti_fail(TACIT_E_USAGE, "--tokenizer gpt2 needs its two files: --data.vocab vocab.json "
-                                          "--data.merges merges.txt");
-    return taciti_tokenizer_bpe(vocab, merges, out);
+    if (vocab == NULL)
+        return taciti_fail(TACIT_E_USAGE, "--tokenizer gpt2 needs its files: --data.vocab vocab.json, with merges.txt "
+                                          "beside it");
+    return taciti_tokenizer_load(vocab, out);
 }
 
 static tacit_status parse_options(const taciti_arguments *arguments, taciti_prepare_options *out) {

@@ -2,9 +2,11 @@
  *
  * Everything that is built in, from the tables the code itself uses.
  */
+#define _POSIX_C_SOURCE 200809L
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -22,11 +24,10 @@
 
 const taciti_flag taciti_info_flags[] = {
     {"--json", NULL, NULL, "answer as one JSON object"},
+    {"--all", NULL, NULL, "codecs, controllers: those to compare with, too"},
     {"--ranks", "-n", "N", "topologies: their figures at this number of ranks"},
     {"--per-host", NULL, "P", "topologies: ranks on each host (default 1), the last host may have fewer"},
     {"--degree", NULL, "K", "topologies: most partners per round of base-k, columns of torus"},
-    {"--period", NULL, "ROUNDS", "topologies: rounds of random"},
-    {"--seed", NULL, "SEED", "topologies: of random"},
     {"--file", NULL, "FILE", "topologies: the matrix of the topology file, .csv or .npy"},
     {"--mixes", NULL, "R", "topologies: mixes per step, for the step size that awc bears (default 1)"},
     {"--gamma", NULL, "G", "topologies: consensus factor, for the same (default 1; 0.5 with --delay 1)"},
@@ -37,7 +38,8 @@ const taciti_flag taciti_info_flags[] = {
 
 /* ---- options --------------------------------------------------------------------------------------------------- */
 
-static json_t *options_json(void) {
+static json_t *options_json(bool all) {
+    (void)all;
     json_t *array = json_array();
     taciti_place place;
     for (size_t i = 0; taciti_config_at(taciti_cli_options(), i, &place); i++)
@@ -45,7 +47,10 @@ static json_t *options_json(void) {
     return array;
 }
 
-static void print_options(void) {
+/* Wrapped for people; a line per key for grep. */
+static void print_options(bool all) {
+    (void)all;
+    const bool wrapped = isatty(STDOUT_FILENO);
     const taciti_option_table *table = NULL;
     taciti_place place;
     char usage[TACITI_OPTION_TEXT_BYTES], text[TACITI_OPTION_TEXT_BYTES];
@@ -56,23 +61,29 @@ static void print_options(void) {
         table = place.table;
         taciti_option_usage(&place, usage, sizeof usage);
         taciti_option_explain(&place, text, sizeof text);
-        printf("  %-32s %s\n", usage + 2, text);
+        if (wrapped)
+            taciti_print_entry(usage + 2, text);
+        else
+            printf("  %-32s %s\n", usage + 2, text);
     }
 }
 
 /* ---- controllers ----------------------------------------------------------------------------------------------- */
 
-static json_t *controllers_json(void) {
+static json_t *controllers_json(bool all) {
     json_t *array = json_array();
     for (const taciti_controller *const *c = taciti_controller_list(); *c != NULL; c++)
-        (void)json_array_append_new(array, json_pack("{s:s, s:s, s:s, s:b, s:o}", "name", (*c)->name, "help",
-                                                     (*c)->help, "source", (*c)->source, "per_bucket", (*c)->per_bucket,
-                                                     "options", taciti_table_json((*c)->options)));
+        if (all || !(*c)->reference)
+            (void)json_array_append_new(array, json_pack("{s:s, s:b, s:s, s:s, s:b, s:o}", "name", (*c)->name,
+                                                         "reference", (*c)->reference, "help", (*c)->help, "source",
+                                                         (*c)->source, "per_bucket", (*c)->per_bucket, "options",
+                                                         taciti_table_json((*c)->options)));
     return array;
 }
 
-static void print_controllers(void) {
+static void print_controllers(bool all) {
     for (const taciti_controller *const *c = taciti_controller_list(); *c != NULL; c++) {
+        if ((*c)->reference && !all) continue;
         printf("%-11s %s%s (%s)\n", (*c)->name, (*c)->help, (*c)->per_bucket ? "; for every bucket" : "", (*c)->source);
         taciti_table_print((*c)->options);
     }
@@ -80,7 +91,8 @@ static void print_controllers(void) {
 
 /* ---- strategies, presets --------------------------------------------------------------------------------------- */
 
-static json_t *strategies_json(void) {
+static json_t *strategies_json(bool all) {
+    (void)all;
     json_t *array = json_array();
     for (const taciti_strategy *const *strategy = taciti_strategy_list(); *strategy != NULL; strategy++)
         (void)json_array_append_new(array, json_pack("{s:s, s:s, s:s, s:b}", "name", (*strategy)->name, "help",
@@ -89,19 +101,22 @@ static json_t *strategies_json(void) {
     return array;
 }
 
-static void print_strategies(void) {
+static void print_strategies(bool all) {
+    (void)all;
     for (const taciti_strategy *const *strategy = taciti_strategy_list(); *strategy != NULL; strategy++)
         printf("%-10s %s (%s)\n", (*strategy)->name, (*strategy)->help, (*strategy)->source);
 }
 
-static json_t *presets_json(void) {
+static json_t *presets_json(bool all) {
+    (void)all;
     json_t *array = json_array();
     for (const char *const *preset = taciti_model_presets(); *preset != NULL; preset++)
         (void)json_array_append_new(array, json_string(*preset));
     return array;
 }
 
-static void print_presets(void) {
+static void print_presets(bool all) {
+    (void)all;
     for (const char *const *preset = taciti_model_presets(); *preset != NULL; preset++) printf("%s\n", *preset);
 }
 
@@ -113,7 +128,8 @@ static double forward_flops(const taciti_profile *profile) {
     return sum;
 }
 
-static json_t *profiles_json(void) {
+static json_t *profiles_json(bool all) {
+    (void)all;
     json_t *array = json_array();
     for (const char *const *name = taciti_profile_presets(); *name != NULL; name++) {
         taciti_profile profile;
@@ -130,7 +146,8 @@ static json_t *profiles_json(void) {
     return array;
 }
 
-static void print_profiles(void) {
+static void print_profiles(bool all) {
+    (void)all;
     for (const char *const *name = taciti_profile_presets(); *name != NULL; name++) {
         taciti_profile profile;
         if (taciti_profile_load(*name, &profile) != TACIT_OK) return;
@@ -157,7 +174,8 @@ static tacit_status print_profile(const char *name) {
 
 /* ---- build ----------------------------------------------------------------------------------------------------- */
 
-static json_t *build_json(void) {
+static json_t *build_json(bool all) {
+    (void)all;
     taciti_linked_library libraries[TACITI_LIBRARIES];
     const size_t count = taciti_libraries(libraries);
     json_t *list = json_object();
@@ -168,7 +186,8 @@ static json_t *build_json(void) {
                      taciti_matmul_bf16_path(), "libraries", list);
 }
 
-static void print_build(void) {
+static void print_build(bool all) {
+    (void)all;
     taciti_linked_library libraries[TACITI_LIBRARIES];
     const size_t count = taciti_libraries(libraries);
     printf("%-10s %s\n%-10s %s\n%-10s %s\n%-10s %s\n", "tacit", tacit_version(), "compiler", TACIT_BUILD_COMPILER,
@@ -182,8 +201,8 @@ static void print_build(void) {
 
 static const struct {
     const char *name;
-    json_t *(*json)(void);
-    void (*print)(void);
+    json_t *(*json)(bool all);
+    void (*print)(bool all);
 } TOPICS[] = {
     {"build", build_json, print_build},
     {"codecs", taciti_codecs_json, taciti_codecs_print},
@@ -209,34 +228,35 @@ static tacit_status find_topic(const char *name, size_t *out) {
         taciti_quote(name, quoted), nearest.hint);
 }
 
-static tacit_status show_all(bool json) {
+static tacit_status show_topics(bool json, bool all) {
     json_t *root = json ? json_object() : NULL;
     for (size_t i = 0; i < TOPICS_COUNT; i++) {
         if (json) {
-            (void)json_object_set_new(root, TOPICS[i].name, TOPICS[i].json());
+            (void)json_object_set_new(root, TOPICS[i].name, TOPICS[i].json(all));
             continue;
         }
         printf("%s%s:\n", i > 0 ? "\n" : "", TOPICS[i].name);
-        TOPICS[i].print();
+        TOPICS[i].print(all);
     }
     return json ? taciti_cli_print_json(root) : TACIT_OK;
 }
 
 static tacit_status show(const taciti_arguments *arguments) {
     const bool json = taciti_arguments_get(arguments, "--json") != NULL;
+    const bool all = taciti_arguments_get(arguments, "--all") != NULL;
     const char *flag = taciti_topologies_flag(arguments);
     size_t topic = 0;
     if (arguments->positional_count > 0) TACITI_TRY(find_topic(arguments->positional[0], &topic));
     const bool topologies = arguments->positional_count > 0 && TOPICS[topic].print == taciti_topologies_print;
     if (flag != NULL && !topologies) return taciti_fail(TACIT_E_USAGE, "%s is for `tacit info topologies`", flag);
-    if (arguments->positional_count == 0) return show_all(json);
+    if (arguments->positional_count == 0) return show_topics(json, all);
     if (topologies && arguments->positional_count <= 2 && (flag != NULL || arguments->positional_count == 2))
         return taciti_topologies_show(arguments, arguments->positional_count == 2 ? arguments->positional[1] : NULL);
     if (arguments->positional_count == 2 && TOPICS[topic].print == print_profiles)
         return print_profile(arguments->positional[1]);
     if (arguments->positional_count > 1) return taciti_fail(TACIT_E_USAGE, "one topic at a time");
-    if (json) return taciti_cli_print_json(TOPICS[topic].json());
-    TOPICS[topic].print();
+    if (json) return taciti_cli_print_json(TOPICS[topic].json(all));
+    TOPICS[topic].print(all);
     return TACIT_OK;
 }
 

@@ -58,6 +58,16 @@ static tacit_status refuse_clusters(const taciti_arguments *arguments) {
     return TACIT_OK;
 }
 
+/* The profile that MODEL.yaml names lies beside it, if there is one, or else it is a preset or one from where the
+ * program runs. */
+static void find_profile(const char *model_path, taciti_text *emulate) {
+    taciti_text path;
+    const char *slash = strrchr(model_path, '/'), *named = emulate->text;
+    if (slash == NULL || named[0] == '\0' || named[0] == '/') return;
+    const int length = snprintf(path.text, sizeof path.text, "%.*s/%s", (int)(slash - model_path), model_path, named);
+    if (length < (int)sizeof path.text && access(path.text, R_OK) == 0) *emulate = path;
+}
+
 /* The file comes before environment and flags, but its name stands among the flags: they are read twice. */
 static tacit_status configure(const taciti_verb *verb, int argc, char **argv, question *q) {
     const taciti_config *config = &q->settings.job.config;
@@ -73,6 +83,7 @@ static tacit_status configure(const taciti_verb *verb, int argc, char **argv, qu
     taciti_config_destroy(config);
     TACITI_TRY(taciti_config_defaults(config));
     TACITI_TRY(taciti_config_file(config, q->model_path));
+    find_profile(q->model_path, &q->settings.job.compute.emulate);
     TACITI_TRY(taciti_config_environment(config));
     TACITI_TRY(taciti_arguments_parse(verb, config, argc, argv, &q->arguments));
     TACITI_TRY(taciti_settings_complete(&q->settings.job));

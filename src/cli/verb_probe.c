@@ -213,7 +213,7 @@ static tacit_status options_of(const taciti_arguments *arguments, taciti_probe_o
 }
 
 int taciti_verb_probe(const taciti_verb *verbs, int argc, char **argv) {
-    taciti_comm_options comm_options;
+    taciti_comm_options comm_options = {0};
     const taciti_section section = {&taciti_comm_option_table, &comm_options, NULL};
     const taciti_config config = {&section, 1};
     taciti_arguments arguments;

@@ -81,7 +81,7 @@ static const taciti_verb VERBS[] = {
      .summary = "let a trained model write text",
      .description = "RUN is a run folder (its newest valid checkpoint), one checkpoint, a Hugging Face GPT-2 folder or "
                     "a llm.c file. "
-                    "Models of the GPT-2 tokenizer need its files: --data.vocab vocab.json --data.merges merges.txt, "
+                    "Models of the GPT-2 tokenizer need its files: --data.vocab vocab.json, with merges.txt beside it, "
                     "unless the run "
                     "was trained with them.",
      .example = "tacit sample run-shakespeare --prompt 'ROMEO:' --tokens 400 --temperature 0.8",
@@ -109,9 +109,8 @@ static const taciti_verb VERBS[] = {
          "Either all shards appear or none; a folder that holds shards of this name is refused.\n\n"
          "The gpt2 tokenizer gives the ids of GPT-2's byte-level BPE for any vocab.json and merges.txt. Any bytes are "
          "legal; <|endoftext|> in the text is plain text.",
-     .example =
-         "tacit data prepare books/*.txt -o shards\n"
-         "tacit data prepare wiki.txt -o shards --tokenizer gpt2 --data.vocab vocab.json --data.merges merges.txt",
+     .example = "tacit data prepare books/*.txt -o shards\n"
+                "tacit data prepare wiki.txt -o shards --tokenizer gpt2 --data.vocab vocab.json",
      .flags = taciti_data_prepare_flags,
      .run = taciti_verb_data_prepare},
     {.name = "import",

@@ -5,10 +5,10 @@
  * Source: Sarfi, Therien, Lidin and Belilovsky, "Communication Efficient LLM Pre-training with SparseLoCo"
  * (2508.15706), algorithm 1: top-k of chunks of 4096, 2-bit values, error feedback with decay 0.95 in the place of the
  * outer momentum.
- *   k of a chunk -> chunk / factor (preset: 64 of 4096); chunk -> option; beta -> compress.decay; of the outer step: no
- * momentum, rate 1 (preset) deviation: chunks are 4096 consecutive elements, not tiles of 64 x 64; a shorter last chunk
- * keeps its share deviation: ranks that do not send an element count as 0 in its mean, as in the equations, not as in
- * the code
+ *   k of a chunk -> chunk / factor (preset: 64 of 4096); chunk -> option; beta -> compress.feedback; of the outer step:
+ * no momentum, rate 1 (preset) deviation: chunks are 4096 consecutive elements, not tiles of 64 x 64; a shorter last
+ * chunk keeps its share deviation: ranks that do not send an element count as 0 in its mean, as in the equations, not
+ * as in the code
  *
  * Properties (test_selection.c): what is sent are the largest of every chunk, lower indices first; with values f32
  * they arrive bit for bit; golden vectors of two steps; class GATHER; deterministic.
@@ -24,7 +24,7 @@ typedef struct sparseloco_options {
 } sparseloco_options;
 
 static const taciti_option OPTIONS[] = {
-    TACITI_COMPOSED_OPTIONS(sparseloco_options, "signmag2", "auto"),
+    TACITI_VALUES_OPTION(taciti_composed_options, "signmag2"), /* the first member */
     TACITI_OPTION("chunk", INT, offsetof(sparseloco_options, chunk), "4096", .min = 8, .max = 65536, .unit = "elements",
                   .help = "elements of which the largest 1 / factor are sent"),
 };
@@ -70,33 +70,22 @@ static void select_chunks(const taciti_codec_call *call, const float *x, size_t 
     }
 }
 
-static double expected_bytes(const taciti_codec_call *call, size_t n) {
-    const sparseloco_options *o = call->options;
-    const size_t chunk = (size_t)o->chunk, rest = n % chunk;
-    const size_t kept =
-        n / chunk * kept_of_chunk(call->setting, chunk) + (rest > 0 ? kept_of_chunk(call->setting, rest) : 0);
-    return taciti_composed_mean_bytes(call->options, kept, n, 1, false);
+static size_t kept_of_chunks(const taciti_codec_call *call, size_t n) {
+    const size_t chunk = (size_t)((const sparseloco_options *)call->options)->chunk, rest = n % chunk;
+    return n / chunk * kept_of_chunk(call->setting, chunk) + (rest > 0 ? kept_of_chunk(call->setting, rest) : 0);
 }
 
-static const taciti_selector SELECTOR = {.name = "sparseloco", .select = select_chunks};
-TACITI_COMPOSED_FUNCTIONS
+static const taciti_selector SELECTOR = {.select = select_chunks, .kept = kept_of_chunks};
 
 extern const taciti_codec taciti_codec_sparseloco;
 const taciti_codec taciti_codec_sparseloco = {
+    TACITI_COMPOSED(SELECTOR),
     .name = "sparseloco",
     .help = "sends the largest 1 / factor of every 4096 elements in 2 bits each",
     .source = "Sarfi et al. 2025 (2508.15706)",
-    .preset = "compress.factor=64 compress.decay=0.95 localsgd.outer_momentum=0 localsgd.outer_lr=1",
+    .preset = "compress.factor=64 compress.feedback=0.95 localsgd.outer_momentum=0 localsgd.outer_lr=1",
     .options = &TABLE,
     .options_size = sizeof(sparseloco_options),
-    .aggregation = TACITI_CODEC_GATHER,
-    .rounds = 1,
     .selects = true,
     .keyless = true,
-    .bound = taciti_composed_bound,
-    .expected_bytes = expected_bytes,
-    .scratch_bytes = scratch_bytes,
-    .encode = encode,
-    .decode = decode,
-    .decode_add = decode_add,
 };

@@ -84,10 +84,12 @@ typedef struct taciti_codec_rung {
 
 enum { TACITI_CODEC_RUNGS = 4 }; /* at most */
 
-typedef struct taciti_codec {
+typedef struct taciti_codec taciti_codec;
+struct taciti_codec {
     const char *name;   /* "f32": option value, payload record, documentation */
     const char *help;   /* one sentence */
     const char *source; /* paper or standard */
+    bool reference;     /* it is there to compare with: no result recommends it; listed and measured on request */
     const char *preset; /* "key=value ...": defaults of other sections that the method needs; NULL: none */
     const taciti_option_table *options; /* NULL: none */
     size_t options_size;                /* of the struct that `options` fills */
@@ -104,23 +106,25 @@ typedef struct taciti_codec {
                          threshold FLT_TRUE_MIN selects all elements that are not 0 */
     const taciti_codec_rung *rungs; /* it sends all elements in the format of the last rung up to the setting's factor;
                               ascending, behind the last one with factor 0. NULL: it has no such choice */
-    bool votes;            /* a sum of payloads becomes the result only when its owner encodes it: a majority vote */
-    bool number_format;    /* each element becomes one number of fewer bits: the codec can be `exchange.wire` */
-    bool identity;         /* the payload is the array's own bytes: the exchange may send from the array itself */
-    bool shared_key;       /* all ranks must get the same key, because they must make the same choices */
-    bool keyless;          /* neither encode nor decode reads the key: the exchange need not compute it */
-    unsigned exact_rounds; /* LINEAR: bit r: the payload of round r consists of integers, which must travel in f32 */
+    bool votes;         /* a sum of payloads becomes the result only when its owner encodes it: a majority vote */
+    bool number_format; /* each element becomes one number of fewer bits: the codec can be `exchange.wire` */
+    bool identity;      /* the payload is the array's own bytes: the exchange may send from the array itself */
+    bool shared_key;    /* all ranks must get the same key, because they must make the same choices */
+    bool keyless;       /* neither encode nor decode reads the key: the exchange need not compute it */
+    const void *method; /* what one of several codecs with the same functions has of its own; theirs alone */
+
+    /* Functions receive their codec first. */
 
     /* Maximum bytes of a payload of n floats, for every setting. Grows with n. LINEAR: of the last round on one rank;
      * payload_n() tells the others. Any thread. */
-    size_t (*bound)(const void *options, size_t n);
+    size_t (*bound)(const taciti_codec *codec, const void *options, size_t n);
 
     /* Mean bytes of a payload of n floats, of all rounds together, for predictions: a function of the call's options,
      * setting, matrices and ranks. NULL: bound(); LINEAR: payload_n() of all rounds. Any thread. */
-    double (*expected_bytes)(const taciti_codec_call *call, size_t n);
+    double (*expected_bytes)(const taciti_codec *codec, const taciti_codec_call *call, size_t n);
 
     /* Bytes of scratch memory for arrays of up to n floats. NULL: none is needed. Any thread. */
-    size_t (*scratch_bytes)(const void *options, size_t n);
+    size_t (*scratch_bytes)(const taciti_codec *codec, const void *options, size_t n);
 
     /* Bytes of state for an array of n floats. The exchange allocates them at the start, once for every array that it
      * encodes, aligned to 64. NULL: the codec keeps no state. Any thread. */
@@ -135,16 +139,18 @@ typedef struct taciti_codec {
     /* Encodes x[n] into `out`, which holds bound() bytes and is aligned to 4, and sets *bytes to the payload's length.
      * error[n], if not NULL, receives the encoding error x - decode(payload), in the same pass; it overlaps neither x
      * nor out. On an error outputs are unspecified. Communication thread; never blocks. */
-    tacit_status (*encode)(const taciti_codec_call *call, const float *x, size_t n, void *out, float *error,
-                           size_t *bytes);
+    tacit_status (*encode)(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
+                           void *out, float *error, size_t *bytes);
 
     /* x[n] = decoded payload, elements that it does not select become 0. `payload` is aligned to 4. Checks the whole
      * payload before it writes anything: returns E_DATA if the payload is malformed, and leaves x untouched. */
-    tacit_status (*decode)(const taciti_codec_call *call, const void *payload, size_t bytes, float *x, size_t n);
+    tacit_status (*decode)(const taciti_codec *codec, const taciti_codec_call *call, const void *payload, size_t bytes,
+                           float *x, size_t n);
 
     /* x[n] += decoded payload, under the same contract. */
-    tacit_status (*decode_add)(const taciti_codec_call *call, const void *payload, size_t bytes, float *x, size_t n);
-} taciti_codec;
+    tacit_status (*decode_add)(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
+                               size_t bytes, float *x, size_t n);
+};
 
 /* Key of one bucket and step, for stochastic methods. rank: of the encoder, or TACITI_CODEC_ALL_RANKS for a codec
  * whose key is shared. Any thread. */
@@ -179,8 +185,11 @@ static inline void taciti_codec_count_all(taciti_codec_tally *tally, double squa
 /* The codec of the numbers that it sends at that factor (0: the last): itself, if it has no rungs. Any thread. */
 const taciti_codec *taciti_codec_at(const taciti_codec *codec, double factor);
 
-/* All codecs, ending with NULL. Any thread. */
+/* All codecs, those for reference last, ending with NULL. Any thread. */
 const taciti_codec *const *taciti_codec_list(void);
+
+/* For options of type NAME: names of codecs, those of reference codecs as names that are not shown. Any thread. */
+const char *taciti_codec_name(size_t index);
 
 /* The codec called `name`, or NULL. Any thread. */
 const taciti_codec *taciti_codec_find(const char *name);

@@ -3,7 +3,7 @@
  * Composed codecs: the elements that a selector chooses, in a value format, beside their indices by an index coder.
  *
  * Wire layout                 bytes             a decoder rejects
- *   kept                      4                 more than there are elements, or groups
+ *   kept                      4                 more than there are elements
  *   bytes of the indices      4                 a payload of another size
  *   value format              1                 an unknown one
  *   index coder               1                 an unknown one; 255 (none) where there are indices, and vice versa
@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "codec/selector.h"
+#include "codec/estimate.h"
 #include "kernel/kernel.h"
 
 /* What an index coder may write behind its bytes. */
@@ -39,21 +39,10 @@ const char *taciti_composed_index_name(size_t index) {
     return NULL;
 }
 
-size_t taciti_kept_of(double factor, double fallback, size_t n) {
-    const double used = factor > 0 ? factor : fallback, kept = (double)n / used;
-    if (!(kept >= 1)) return n > 0;
-    return kept < (double)n ? (size_t)kept : n;
-}
-
 /* ---- what the options say ---------------------------------------------------------------------------------------- */
 static const taciti_value_format *format_of(const taciti_composed_options *options) {
     const taciti_value_format *format = options != NULL ? taciti_value_format_find(options->values.text) : NULL;
     return format != NULL ? format : taciti_value_format_at(0);
-}
-
-static taciti_values_options values_options(const taciti_composed_options *options) {
-    if (options == NULL) return (taciti_values_options){0};
-    return (taciti_values_options){.block = (size_t)options->block, .hadamard = options->hadamard};
 }
 
 /* NULL: the shortest. */
@@ -65,9 +54,9 @@ static const taciti_index_coder *coder_of(const taciti_composed_options *options
 }
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
-size_t taciti_composed_bound(const void *options, size_t n) {
-    const taciti_values_options values = values_options(options);
-    return sizeof(header) + format_of(options)->bytes(&values, n) + CODER_SLACK;
+size_t taciti_composed_bound(const taciti_codec *codec, const void *options, size_t n) {
+    (void)codec;
+    return sizeof(header) + taciti_values_bytes(format_of(options), n) + CODER_SLACK;
 }
 
 /* Scratch: indices, values, then what the selector needs; when that is done, n + 16 floats for values again. */
@@ -88,88 +77,56 @@ static arrays arrays_in(void *scratch, size_t n) {
                     .work = (float *)(void *)(at + 2 * array_bytes(n))};
 }
 
-size_t taciti_composed_scratch_bytes(const taciti_selector *selector, size_t n) {
+size_t taciti_composed_scratch_bytes(const taciti_codec *codec, const void *options, size_t n) {
+    const taciti_selector *selector = codec->method;
     const size_t own = selector->scratch_bytes != NULL ? selector->scratch_bytes(n) : 0;
+    (void)options;
     return 2 * array_bytes(n) + (own > array_bytes(n) ? own : array_bytes(n));
 }
 
-double taciti_composed_mean_bytes(const void *options, size_t kept, size_t n, size_t group, bool known) {
-    const taciti_values_options values = values_options(options);
-    const taciti_value_format *format = format_of(options);
-    const size_t indices = (n + group - 1) / group, elements = kept < indices ? kept * group : n;
-    const taciti_index_coder *coder = coder_of(options);
-    double bytes = (double)format->bytes(&values, elements);
-    if (!known && kept > 0 && kept < indices) {
+static size_t kept_of(const taciti_selector *selector, const taciti_codec_call *call, size_t n) {
+    return selector->kept != NULL ? selector->kept(call, n) : taciti_kept_of(call->setting.factor, TACITI_FACTOR, n);
+}
+
+double taciti_composed_expected_bytes(const taciti_codec *codec, const taciti_codec_call *call, size_t n) {
+    const taciti_selector *selector = codec->method;
+    const taciti_value_format *format = format_of(call->options);
+    const taciti_index_coder *coder = coder_of(call->options);
+    const size_t kept = kept_of(selector, call, n);
+    double bytes = (double)taciti_values_bytes(format, kept);
+    if (selector->known == NULL && kept > 0 && kept < n) {
         /* the shortest coder is within a few per cent of the entropy, and Rice codes are that coder */
         const bool fixed = coder != NULL && strcmp(coder->name, "rice") != 0;
-        bytes += fixed ? (double)coder->bound(kept, indices)
-                       : 1.03 * taciti_index_entropy(kept, indices) * (double)kept / 8 + 3;
+        bytes += fixed ? (double)coder->bound(kept, n) : 1.03 * taciti_index_entropy(kept, n) * (double)kept / 8 + 3;
     }
-    const double all = (double)format->bytes(&values, n);
+    const double all = (double)taciti_values_bytes(format, n);
     return (double)sizeof(header) + (bytes < all ? bytes : all);
-}
-
-double taciti_composed_expected_bytes(const taciti_codec_call *call, size_t n) {
-    return taciti_composed_mean_bytes(call->options, taciti_kept_of(call->setting.factor, TACITI_FACTOR, n), n, 1,
-                                      false);
-}
-
-/* ---- groups ------------------------------------------------------------------------------------------------------ */
-static size_t group_of(const taciti_selector *selector, const void *options) {
-    return selector->group != NULL ? selector->group(options) : 1;
-}
-
-static size_t groups_of(size_t n, size_t group) { return n / group + (n % group != 0); }
-
-/* Elements of the `kept` groups of these indices; only the very last group may be short. */
-static size_t elements_of(const uint32_t *indices, size_t kept, size_t n, size_t group) {
-    const size_t groups = groups_of(n, group);
-    if (kept == groups) return n;
-    const bool has_last = kept > 0 && indices[kept - 1] == groups - 1;
-    return kept * group - (has_last ? groups * group - n : 0);
-}
-
-static void put(float *x, const arrays *a, size_t kept, size_t n, size_t group, const float *values) {
-    if (group == 1) {
-        taciti_kernels_get()->scatter(x, a->indices, values, kept);
-        return;
-    }
-    for (size_t i = 0; i < kept; i++, values += group) {
-        const size_t at = a->indices[i] * group, length = n - at < group ? n - at : group;
-        memcpy(x + at, values, length * sizeof *x);
-    }
-}
-
-static void add(float *x, const arrays *a, size_t kept, size_t n, size_t group, const float *values) {
-    const taciti_kernels *kernels = taciti_kernels_get();
-    if (group == 1) {
-        kernels->scatter_add(x, a->indices, values, kept);
-        return;
-    }
-    for (size_t i = 0; i < kept; i++, values += group) {
-        const size_t at = a->indices[i] * group;
-        kernels->add(x + at, values, n - at < group ? n - at : group);
-    }
 }
 
 /* ---- encode ------------------------------------------------------------------------------------------------------ */
 typedef struct encoding {
+    const taciti_codec *codec;
     const taciti_selector *selector;
     const taciti_codec_call *call;
     const taciti_value_format *format;
-    taciti_values_options values;
-    size_t n, group;
+    size_t n;
     arrays scratch;
 } encoding;
 
-static encoding encoding_of(const taciti_selector *selector, const taciti_codec_call *call, size_t n) {
-    return (encoding){.selector = selector,
+static encoding encoding_of(const taciti_codec *codec, const taciti_codec_call *call, size_t n) {
+    return (encoding){.codec = codec,
+                      .selector = codec->method,
                       .call = call,
                       .format = format_of(call->options),
-                      .values = values_options(call->options),
                       .n = n,
-                      .group = group_of(selector, call->options),
                       .scratch = n > 0 ? arrays_in(call->scratch, n) : (arrays){0}};
+}
+
+static void select_elements(const encoding *e, const float *x, taciti_selection *found) {
+    if (e->selector->select != NULL)
+        e->selector->select(e->call, x, e->n, e->scratch.work, found);
+    else
+        taciti_select_estimated(e->selector, e->call, x, e->n, e->scratch.work, found);
 }
 
 static void tally(const encoding *e, const taciti_selection *found, size_t kept, double squares_out) {
@@ -186,18 +143,17 @@ static void tally(const encoding *e, const taciti_selection *found, size_t kept,
  * a tally is wanted. */
 static double encode_values(const encoding *e, const float *values, size_t count, void *out, float *error) {
     taciti_squares squares = {0};
-    e->format->encode(&e->values, values, count, out, error, e->call->tally != NULL ? &squares : NULL);
+    e->format->encode(e->format, values, count, out, error, e->call->tally != NULL ? &squares : NULL);
     return squares.out;
 }
 
 /* Everything is sent. */
 static size_t encode_all(const encoding *e, const taciti_selection *found, const float *x, void *out, float *error) {
-    const header head = {
-        .kept = (uint32_t)groups_of(e->n, e->group), .format = (uint8_t)e->format->id, .coder = NO_CODER};
+    const header head = {.kept = (uint32_t)e->n, .format = (uint8_t)e->format->id, .coder = NO_CODER};
     memcpy(out, &head, sizeof head);
     const double squares = encode_values(e, x, e->n, (char *)out + sizeof head, error);
     if (e->call->tally != NULL) tally(e, found, e->n, squares);
-    return sizeof head + e->format->bytes(&e->values, e->n);
+    return sizeof head + taciti_values_bytes(e->format, e->n);
 }
 
 /* The coder of the indices and their bytes; NULL: there are none. */
@@ -205,9 +161,8 @@ static const taciti_index_coder *choose_coder(const encoding *e, const taciti_se
     const taciti_index_coder *coder = coder_of(e->call->options);
     *bytes = 0;
     if (e->selector->known != NULL || found->count == 0) return NULL;
-    const size_t groups = groups_of(e->n, e->group);
-    if (coder == NULL) return taciti_index_coder_best(found->indices, found->count, groups, bytes);
-    *bytes = coder->bytes(found->indices, found->count, groups);
+    if (coder == NULL) return taciti_index_coder_best(found->indices, found->count, e->n, bytes);
+    *bytes = coder->bytes(found->indices, found->count, e->n);
     return coder;
 }
 
@@ -220,57 +175,56 @@ static size_t write_indices(const encoding *e, const taciti_selection *found, co
     char *at = (char *)out + sizeof head;
     memcpy(out, &head, sizeof head);
     if (coder == NULL) return sizeof head;
-    coder->encode(found->indices, found->count, groups_of(e->n, e->group), at);
+    coder->encode(found->indices, found->count, e->n, at);
     memset(at + bytes, 0, to_word(bytes) - bytes);
     return sizeof head + to_word(bytes);
 }
 
 static size_t encode_found(const encoding *e, const taciti_selection *found, const float *x, void *out, float *error) {
-    const size_t elements = elements_of(found->indices, found->count, e->n, e->group);
     size_t index_bytes = 0;
     const taciti_index_coder *coder = choose_coder(e, found, &index_bytes);
-    const size_t all = e->format->bytes(&e->values, e->n);
-    const size_t value_bytes = e->format->bytes(&e->values, elements);
+    const size_t all = taciti_values_bytes(e->format, e->n);
+    const size_t value_bytes = taciti_values_bytes(e->format, found->count);
     if (to_word(index_bytes) + value_bytes >= all) return encode_all(e, found, x, out, error);
     const size_t at = write_indices(e, found, coder, index_bytes, out);
     float *value_error = error != NULL && !e->format->lossless ? e->scratch.work : NULL;
-    const double squares = encode_values(e, found->values, elements, (char *)out + at, value_error);
-    if (value_error != NULL) put(error, &e->scratch, found->count, e->n, e->group, value_error);
-    if (e->call->tally != NULL) tally(e, found, elements, squares);
+    const double squares = encode_values(e, found->values, found->count, (char *)out + at, value_error);
+    if (value_error != NULL) taciti_kernels_get()->scatter(error, found->indices, value_error, found->count);
+    if (e->call->tally != NULL) tally(e, found, found->count, squares);
     return at + value_bytes;
 }
 
-tacit_status taciti_composed_encode(const taciti_selector *selector, const taciti_codec_call *call, const float *x,
-                                    size_t n, void *out, float *error, size_t *bytes) {
-    const encoding e = encoding_of(selector, call, n);
+tacit_status taciti_composed_encode(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
+                                    void *out, float *error, size_t *bytes) {
+    const encoding e = encoding_of(codec, call, n);
     taciti_selection found = {
         .indices = e.scratch.indices, .values = e.scratch.values, .error = error, .measure = call->tally != NULL};
-    if (n > 0) selector->select(call, x, n, e.scratch.work, &found);
-    if (found.count == groups_of(n, e.group))
+    if (codec->state_bytes != NULL) memcpy(call->next, call->state, codec->state_bytes(call->options, n));
+    if (n > 0) select_elements(&e, x, &found);
+    if (found.count == n)
         *bytes = encode_all(&e, &found, x, out, error);
     else
         *bytes = encode_found(&e, &found, x, out, error);
     return TACIT_OK;
 }
 
-void taciti_composed_select(const taciti_selector *selector, const taciti_codec_call *call, const float *x, size_t n,
+void taciti_composed_select(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
                             float *selected, float *error) {
     const taciti_kernels *kernels = taciti_kernels_get();
-    const encoding e = encoding_of(selector, call, n);
+    const encoding e = encoding_of(codec, call, n);
     taciti_selection found = {
         .indices = e.scratch.indices, .values = e.scratch.values, .error = error, .measure = call->tally != NULL};
     if (n == 0) return;
-    selector->select(call, x, n, e.scratch.work, &found);
-    const bool all = found.count == groups_of(n, e.group);
-    const size_t elements = elements_of(found.indices, found.count, n, e.group);
+    select_elements(&e, x, &found);
+    const bool all = found.count == n;
     if (all) {
         memcpy(selected, x, n * sizeof *x);
         if (error != NULL) memset(error, 0, n * sizeof *error);
     } else {
         memset(selected, 0, n * sizeof *selected);
-        put(selected, &e.scratch, found.count, n, e.group, e.scratch.values);
+        kernels->scatter(selected, found.indices, found.values, found.count);
     }
-    if (call->tally != NULL) tally(&e, &found, elements, kernels->sum_squares(all ? x : found.values, elements));
+    if (call->tally != NULL) tally(&e, &found, found.count, kernels->sum_squares(all ? x : found.values, found.count));
 }
 
 /* ---- decode ------------------------------------------------------------------------------------------------------ */
@@ -279,12 +233,10 @@ typedef struct parsed {
     header head;
     const taciti_value_format *format;
     const char *indices, *values;
-    size_t elements;
 } parsed;
 
 static tacit_status malformed(const encoding *e, size_t bytes, const char *what) {
-    return taciti_fail(TACIT_E_DATA, "%s payload of %zu bytes for %zu floats: %s", e->selector->name, bytes, e->n,
-                       what);
+    return taciti_fail(TACIT_E_DATA, "%s payload of %zu bytes for %zu floats: %s", e->codec->name, bytes, e->n, what);
 }
 
 static bool zeros(const char *at, size_t bytes) {
@@ -299,57 +251,55 @@ static tacit_status read_indices(const encoding *e, const parsed *p, size_t byte
     if (coder == NULL) return malformed(e, bytes, "it has no index coder that is known");
     if (!zeros(p->indices + p->head.index_bytes, to_word(p->head.index_bytes) - p->head.index_bytes))
         return malformed(e, bytes, "the bytes behind the indices are not 0");
-    return coder->decode(p->indices, p->head.index_bytes, e->scratch.indices, kept, groups_of(e->n, e->group));
+    return coder->decode(p->indices, p->head.index_bytes, e->scratch.indices, kept, e->n);
 }
 
 /* Checks all of the payload, and leaves the indices in the scratch memory unless all elements are kept. */
 static tacit_status parse(const encoding *e, const void *payload, size_t bytes, parsed *p) {
-    const size_t groups = groups_of(e->n, e->group);
     if (bytes < sizeof p->head) return malformed(e, bytes, "it is too short");
     memcpy(&p->head, payload, sizeof p->head);
     p->format = taciti_value_format_at(p->head.format);
     p->indices = (const char *)payload + sizeof p->head;
     if (p->format == NULL || p->head.zero != 0) return malformed(e, bytes, "its value format is unknown");
-    if (p->head.kept > groups) return malformed(e, bytes, "it keeps more than there is");
+    if (p->head.kept > e->n) return malformed(e, bytes, "it keeps more than there is");
     const size_t index_bytes = to_word(p->head.index_bytes), room = bytes - sizeof p->head;
     if (index_bytes > room) return malformed(e, bytes, "its indices do not fit");
-    const bool all = p->head.kept == groups, none = all || p->head.kept == 0 || e->selector->known != NULL;
+    const bool all = p->head.kept == e->n, none = all || p->head.kept == 0 || e->selector->known != NULL;
     if (none && (p->head.coder != NO_CODER || index_bytes > 0)) return malformed(e, bytes, "it must not have indices");
     if (!none) TACITI_TRY(read_indices(e, p, bytes));
     if (!all && e->selector->known != NULL && p->head.kept > 0)
         e->selector->known(e->call, e->n, p->head.kept, e->scratch.work, e->scratch.indices);
-    p->elements = elements_of(e->scratch.indices, p->head.kept, e->n, e->group);
     p->values = p->indices + index_bytes;
-    if (room - index_bytes != p->format->bytes(&e->values, p->elements))
+    if (room - index_bytes != taciti_values_bytes(p->format, p->head.kept))
         return malformed(e, bytes, "its values do not have that size");
     return TACIT_OK;
 }
 
-tacit_status taciti_composed_decode(const taciti_selector *selector, const taciti_codec_call *call, const void *payload,
+tacit_status taciti_composed_decode(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
                                     size_t bytes, float *x, size_t n) {
-    const encoding e = encoding_of(selector, call, n);
+    const encoding e = encoding_of(codec, call, n);
     parsed p;
     TACITI_TRY(parse(&e, payload, bytes, &p));
-    if (p.elements == n) {
-        p.format->decode(&e.values, p.values, x, n);
+    if (p.head.kept == n) {
+        p.format->decode(p.format, p.values, x, n);
         return TACIT_OK;
     }
     memset(x, 0, n * sizeof *x);
-    p.format->decode(&e.values, p.values, e.scratch.values, p.elements);
-    put(x, &e.scratch, p.head.kept, n, e.group, e.scratch.values);
+    p.format->decode(p.format, p.values, e.scratch.values, p.head.kept);
+    taciti_kernels_get()->scatter(x, e.scratch.indices, e.scratch.values, p.head.kept);
     return TACIT_OK;
 }
 
-tacit_status taciti_composed_decode_add(const taciti_selector *selector, const taciti_codec_call *call,
-                                        const void *payload, size_t bytes, float *x, size_t n) {
-    const encoding e = encoding_of(selector, call, n);
+tacit_status taciti_composed_decode_add(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
+                                        size_t bytes, float *x, size_t n) {
+    const encoding e = encoding_of(codec, call, n);
     parsed p;
     TACITI_TRY(parse(&e, payload, bytes, &p));
-    if (p.elements == n) {
-        p.format->decode_add(&e.values, p.values, x, n);
+    if (p.head.kept == n) {
+        p.format->decode_add(p.format, p.values, x, n);
         return TACIT_OK;
     }
-    p.format->decode(&e.values, p.values, e.scratch.values, p.elements);
-    add(x, &e.scratch, p.head.kept, n, e.group, e.scratch.values);
+    p.format->decode(p.format, p.values, e.scratch.values, p.head.kept);
+    taciti_kernels_get()->scatter_add(x, e.scratch.indices, e.scratch.values, p.head.kept);
     return TACIT_OK;
 }

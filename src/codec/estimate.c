@@ -10,7 +10,7 @@ uint32_t taciti_estimate_bits(double threshold) {
     return bits < max ? bits : max;
 }
 
-void taciti_select_estimated(taciti_estimator estimator, const taciti_codec_call *call, const float *x, size_t n,
+void taciti_select_estimated(const taciti_selector *selector, const taciti_codec_call *call, const float *x, size_t n,
                              void *scratch, taciti_selection *out) {
     const size_t k = taciti_kept_of(call->setting.factor, TACITI_FACTOR, n);
     if (k >= n) {
@@ -18,7 +18,7 @@ void taciti_select_estimated(taciti_estimator estimator, const taciti_codec_call
         return;
     }
     taciti_estimate estimate = {.bits = TACITI_MAGNITUDE_INF};
-    if (taciti_kernels_get()->all_finite(x, n)) estimate = estimator(call, x, n, k, scratch);
+    if (taciti_kernels_get()->all_finite(x, n)) estimate = selector->estimate(call, x, n, k, scratch);
     taciti_select_by_threshold(x, n, estimate.bits, out);
     if (out->count == 0)
         taciti_select_largest(x, n, 1, scratch, out);

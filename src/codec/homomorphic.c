@@ -10,9 +10,8 @@
 
 /* Chunk: lines whose rows are drawn at a time when nothing keeps them. ZONE_ROWS: counters and counts of a zone fill
  * 640 KiB, and chance moves the load at which a zone fails by 0.006 only. */
-enum { LINE = TACITI_SKETCH_LINE, CHUNK = 256, ZONE_ROWS = 8192, UNIT_MAX = 1024, GROUP = 4 };
+enum { LINE = TACITI_SKETCH_LINE, CHUNK = 256, ZONE_ROWS = 8192, GROUP = 4, ROWS_MAX = 1 << 28 };
 static const double LOAD = 0.78, THRESHOLD = 0.818469;
-static const uint32_t AT = (1u << TACITI_SKETCH_AT_BITS) - 1u;
 
 /* ---- the index --------------------------------------------------------------------------------------------------- */
 
@@ -65,27 +64,15 @@ size_t taciti_sketch_rows(size_t measured) {
     return (size_t)(rows > safe ? rows : safe);
 }
 
-size_t taciti_sketch_compat_rows(size_t n, size_t unit, double ratio) {
-    return (size_t)ceil(ceil((double)n / (double)unit) / ratio);
-}
+size_t taciti_sketch_rows_at(size_t n, double ratio) { return (size_t)ceil(ceil((double)n / LINE) / ratio); }
 
 taciti_sketch taciti_sketch_init(size_t n, size_t rows, int ranks, uint64_t seed) {
     return (taciti_sketch){.n = n,
-                           .unit = LINE,
                            .rows = rows,
                            .zones = rows < 2 * ZONE_ROWS ? 1 : rows / ZONE_ROWS,
                            .seed = seed,
                            .ranks = ranks,
                            .numbers = {.ring = TACITI_RING_F32, .scale = 1, .max = INFINITY}};
-}
-
-taciti_sketch taciti_sketch_init_compat(size_t n, size_t unit, size_t rows, int ranks) {
-    taciti_sketch s = taciti_sketch_init(n, rows, ranks, 0);
-    s.unit = unit;
-    s.zones = 1;
-    s.compat = true;
-    s.numbers.compat = 1;
-    return s;
 }
 
 /* The largest integer of one rank, so that no sum of all reaches 2^(bits - 1). */
@@ -94,7 +81,7 @@ static uint32_t ring_max(taciti_ring ring, int ranks) {
 }
 
 tacit_status taciti_sketch_set_ring(taciti_sketch *s, taciti_ring ring, double max_abs) {
-    s->numbers = (taciti_sketch_numbers){.ring = ring, .scale = 1, .max = INFINITY, .compat = s->compat};
+    s->numbers = (taciti_sketch_numbers){.ring = ring, .scale = 1, .max = INFINITY};
     if (ring == TACITI_RING_F32) return TACIT_OK;
     if (s->ranks < 1 || ring_max(ring, s->ranks) < 1)
         return taciti_fail(TACIT_E_USAGE, "a sketch of integers cannot add up %d ranks: use another ring", s->ranks);
@@ -125,16 +112,13 @@ static bool numbers_are_legal(const taciti_sketch *s) {
 
 static bool zones_are_legal(const taciti_sketch *s) {
     const size_t groups = taciti_sketch_index_words(s->n);
-    if (s->compat) return s->zones == 1;
-    return s->unit == LINE && s->zones >= 1 && s->zones <= (groups > 0 ? groups : 1) && s->rows / s->zones >= 3;
+    return s->zones >= 1 && s->zones <= (groups > 0 ? groups : 1) && s->rows / s->zones >= 3;
 }
 
 tacit_status taciti_sketch_check(const taciti_sketch *s) {
-    if (s->n > UINT32_MAX || s->unit % LINE != 0 || s->unit < LINE || s->unit > UNIT_MAX || s->rows < 1 ||
-        s->rows > (UINT64_C(1) << TACITI_SKETCH_AT_BITS) * LINE / s->unit || !zones_are_legal(s) ||
-        (s->numbers.compat != 0) != s->compat)
-        return taciti_fail(TACIT_E_USAGE, "no sketch has %zu rows of %zu counters in %zu zones for %zu elements",
-                           s->rows, s->unit, s->zones, s->n);
+    if (s->n > UINT32_MAX || s->rows > ROWS_MAX || !zones_are_legal(s))
+        return taciti_fail(TACIT_E_USAGE, "no sketch has %zu rows in %zu zones for %zu elements", s->rows, s->zones,
+                           s->n);
     if (!numbers_are_legal(s))
         return taciti_fail(TACIT_E_USAGE, "a sum of %d ranks may overflow: integers up to %g with scale %g", s->ranks,
                            (double)s->numbers.max, (double)s->numbers.scale);
@@ -145,35 +129,13 @@ size_t taciti_sketch_number_bytes(taciti_ring ring) {
     return ring == TACITI_RING_U16 ? sizeof(uint16_t) : sizeof(uint32_t);
 }
 
-static size_t counters_of(const taciti_sketch *s) { return s->rows * s->unit; }
+static size_t counters_of(const taciti_sketch *s) { return s->rows * LINE; }
 
 size_t taciti_sketch_bytes(const taciti_sketch *s) {
     return counters_of(s) * taciti_sketch_number_bytes(s->numbers.ring);
 }
 
 /* ---- lines and their rows ---------------------------------------------------------------------------------------- */
-
-static uint32_t rotate(uint32_t x, unsigned by) { return x << by | x >> (32 - by); }
-
-uint32_t taciti_murmur3(uint32_t number, uint32_t seed) {
-    const uint32_t k = rotate(number * UINT32_C(0xcc9e2d51), 15) * UINT32_C(0x1b873593);
-    uint32_t h = rotate(seed ^ k, 13) * 5 + UINT32_C(0xe6546b64);
-    h ^= 4; /* bytes */
-    h = (h ^ h >> 16) * UINT32_C(0x85ebca6b);
-    h = (h ^ h >> 13) * UINT32_C(0xc2b2ae35);
-    return h ^ h >> 16;
-}
-
-static taciti_sketch_line compat_line(const taciti_sketch *s, uint32_t at) {
-    const uint32_t lines = (uint32_t)(s->unit / LINE), unit = at / lines;
-    taciti_sketch_line line = {.at = at};
-    for (uint32_t j = 0; j < 3; j++) {
-        const uint32_t hash = taciti_murmur3(unit, (uint32_t)(3 * s->seed) + j);
-        line.row[j] = hash % (uint32_t)s->rows * lines + at % lines;
-        line.at |= (hash >> 31) << (29 + j);
-    }
-    return line;
-}
 
 /* The lines of a zone: their number, and how many lie in the zones before. */
 static size_t zone_lines(const taciti_sketch *s, size_t zone, size_t *before) {
@@ -194,14 +156,6 @@ static taciti_sketch_zone zone_of(const taciti_sketch *s, size_t zone) {
                                 .zones = (uint32_t)s->zones};
 }
 
-static void draw_lines(const taciti_sketch *s, const taciti_sketch_zone *zone, size_t first, size_t count,
-                       taciti_sketch_line *lines) {
-    if (!s->compat)
-        taciti_kernels_get()->sketch_lines(lines, zone, (uint32_t)first, count);
-    else
-        for (size_t i = 0; i < count; i++) lines[i] = compat_line(s, (uint32_t)(first + i));
-}
-
 /* ---- sketch ------------------------------------------------------------------------------------------------------ */
 
 /* Adds lines of x. The last line of the array may be short: it is filled up with zeros. */
@@ -209,12 +163,12 @@ static size_t add_lines(const taciti_sketch *s, taciti_sketch_line *lines, size_
                         void *counters) {
     const taciti_kernels *k = taciti_kernels_get();
     taciti_sketch_line *last = &lines[count - 1];
-    const size_t at = last->at & AT, rest = s->n - at * LINE;
+    const size_t at = last->at, rest = s->n - at * LINE;
     if (rest >= LINE) return k->sketch_add(&s->numbers, counters, lines, count, x);
     float tail[LINE] = {0};
     memcpy(tail, x + at * LINE, rest * sizeof *x);
     const size_t refused = k->sketch_add(&s->numbers, counters, lines, count - 1, x);
-    last->at &= ~AT;
+    last->at = 0;
     return refused + k->sketch_add(&s->numbers, counters, last, 1, tail);
 }
 
@@ -228,7 +182,7 @@ tacit_status taciti_sketch_add(const taciti_sketch *s, const float *x, void *cou
         const size_t count = zone_lines(s, z, &before);
         for (size_t i = 0; i < count; i += CHUNK) {
             const size_t m = count - i < CHUNK ? count - i : CHUNK;
-            draw_lines(s, &zone, i, m, lines);
+            taciti_kernels_get()->sketch_lines(lines, &zone, (uint32_t)i, m);
             refused += add_lines(s, lines, m, x, counters);
         }
     }
@@ -297,11 +251,11 @@ static void map_zone(const decoding *d, size_t z) {
     const taciti_sketch_zone zone = zone_of(d->s, z);
     const workspace *w = &d->w;
     size_t first;
-    const size_t count = zone_lines(d->s, z, &first), rows = d->s->compat ? counters_of(d->s) / LINE : zone.rows;
-    memset(w->counts + (size_t)zone.row * LINE, 0, rows * LINE);
+    const size_t count = zone_lines(d->s, z, &first);
+    memset(w->counts + (size_t)zone.row * LINE, 0, (size_t)zone.rows * LINE);
     for (size_t i = 0; i < count; i += CHUNK) {
         const size_t m = count - i < CHUNK ? count - i : CHUNK;
-        draw_lines(d->s, &zone, i, m, w->lines + first + i);
+        taciti_kernels_get()->sketch_lines(w->lines + first + i, &zone, (uint32_t)i, m);
         taciti_kernels_get()->sketch_count(w->counts, w->pending + first + i, w->lines + first + i, m, d->index);
     }
     w->left[z] = count;
@@ -330,8 +284,7 @@ static void peel_zone(const decoding *d, size_t z) {
                                   .counters = d->counters,
                                   .counts = w->counts,
                                   .x = d->x};
-    const size_t rows = d->s->compat ? counters_of(d->s) / LINE : zone.rows;
-    if (memchr(w->counts + (size_t)zone.row * LINE, TACITI_SKETCH_COUNT_MAX, rows * LINE) == NULL)
+    if (memchr(w->counts + (size_t)zone.row * LINE, TACITI_SKETCH_COUNT_MAX, (size_t)zone.rows * LINE) == NULL)
         while (taciti_kernels_get()->sketch_sweep(&peel) > 0) continue;
     w->left[z] = peel.count;
 }
@@ -389,7 +342,7 @@ void taciti_sketch_pending(const taciti_sketch *s, const void *base, uint64_t *w
         size_t first;
         (void)zone_lines(s, z, &first);
         for (size_t i = first; i < first + w.left[z]; i++) {
-            const uint32_t at = w.lines[i].at & AT;
+            const uint32_t at = w.lines[i].at;
             words[at / GROUP] |= (uint64_t)w.pending[i] << (LINE * (at % GROUP));
         }
     }
@@ -402,21 +355,17 @@ static taciti_sketch_line line_at(const taciti_sketch *s, uint32_t at) {
     taciti_sketch_line line;
     const uint32_t group = at / GROUP, zones = (uint32_t)s->zones;
     const taciti_sketch_zone zone = zone_of(s, group % zones);
-    draw_lines(s, &zone, s->compat ? at : group / zones * GROUP + at % GROUP, 1, &line);
+    taciti_kernels_get()->sketch_lines(&line, &zone, group / zones * GROUP + at % GROUP, 1);
     return line;
 }
 
-static void remove_one(taciti_ring ring, void *counters, size_t counter, bool negative, const void *values, size_t i) {
-    if (ring == TACITI_RING_U16) {
-        const uint16_t q = ((const uint16_t *)values)[i], y = ((uint16_t *)counters)[counter];
-        ((uint16_t *)counters)[counter] = (uint16_t)(negative ? y + q : y - q);
-    } else if (ring == TACITI_RING_U32) {
-        const uint32_t q = ((const uint32_t *)values)[i];
-        ((uint32_t *)counters)[counter] -= negative ? 0u - q : q;
-    } else {
-        const float v = ((const float *)values)[i];
-        ((float *)counters)[counter] -= negative ? -v : v;
-    }
+static void remove_one(taciti_ring ring, void *counters, size_t counter, const void *values, size_t i) {
+    if (ring == TACITI_RING_U16)
+        ((uint16_t *)counters)[counter] = (uint16_t)(((uint16_t *)counters)[counter] - ((const uint16_t *)values)[i]);
+    else if (ring == TACITI_RING_U32)
+        ((uint32_t *)counters)[counter] -= ((const uint32_t *)values)[i];
+    else
+        ((float *)counters)[counter] -= ((const float *)values)[i];
 }
 
 /* Removes the elements `bits` of a line, values[first] and on. */
@@ -425,7 +374,7 @@ static void remove_line(const taciti_sketch *s, const taciti_sketch_line *line, 
     for (; bits != 0; bits &= bits - 1, first++)
         for (int j = 0; j < 3; j++) {
             const size_t counter = (size_t)line->row[j] * LINE + (size_t)__builtin_ctz(bits);
-            remove_one(s->numbers.ring, counters, counter, (line->at >> (29 + j) & 1u) != 0, values, first);
+            remove_one(s->numbers.ring, counters, counter, values, first);
             counts[counter] = (uint8_t)(counts[counter] - (counts[counter] < TACITI_SKETCH_COUNT_MAX));
         }
 }

@@ -12,10 +12,9 @@
  *            alone                                                taciti_sketch_peel
  * Peeling recovers all elements while |U| is below 0.8185 of the counters (the threshold of 3-uniform hypergraphs).
  *
- * Deviations of the default layout from LHC: a unit that hashes as one has 16 elements, not 1024; its three rows are
- * different, and drawn anew for every seed; there are no signs, since nothing is ever estimated; large arrays are cut
- * into zones of about 8192 rows, which fit a cache and are peeled by several threads; rows follow from the measured
- * union. `compat` is LHC's layout: MurmurHash3_x86_32 with seeds 0, 1, 2, signs, rows that may coincide.
+ * Deviations from LHC: a unit that hashes as one has 16 elements, not 1024; its three rows are different, and drawn
+ * anew for every seed; there are no signs, since nothing is ever estimated; large arrays are cut into zones of about
+ * 8192 rows, which fit a cache and are peeled by several threads; rows follow from the measured union.
  *
  * Rings: f32 decodes up to rounding, about 1e-6 of the largest sum. uint32 and uint16 wrap around, so they decode the
  * sum of the rounded numbers exactly whatever else a counter holds, if ranks * max < 2^31 or 2^15.
@@ -36,12 +35,10 @@
 
 /* What all ranks must agree on. taciti_sketch_init() fills it; fields may be changed before the first use. */
 typedef struct taciti_sketch {
-    size_t n;     /* floats of the array, < 2^32 */
-    size_t unit;  /* elements that hash as one: 16; compat: a multiple of 16 up to 1024 */
-    size_t rows;  /* of `unit` counters */
-    size_t zones; /* that are peeled alone; compat: 1 */
-    bool compat;
-    uint64_t seed; /* default: taken anew for every step, so that a failure does not repeat; compat: 0 is LHC's */
+    size_t n;      /* floats of the array, < 2^32 */
+    size_t rows;   /* of 16 counters */
+    size_t zones;  /* that are peeled alone */
+    uint64_t seed; /* taken anew for every step, so that a failure does not repeat */
     int ranks;     /* whose sketches are added */
     taciti_sketch_numbers numbers;
 } taciti_sketch;
@@ -60,14 +57,11 @@ size_t taciti_sketch_measure(const uint64_t *words, size_t n);
 
 /* Rows of 16 counters for a measured union: load 0.78, less below 4000 rows, where chance weighs more. */
 size_t taciti_sketch_rows(size_t measured);
-/* LHC's: ceil(units / ratio). */
-size_t taciti_sketch_compat_rows(size_t n, size_t unit, double ratio);
+/* For a fixed ratio of elements per counter. */
+size_t taciti_sketch_rows_at(size_t n, double ratio);
 
-/* The default layout in f32. */
+/* A sketch in f32. */
 taciti_sketch taciti_sketch_init(size_t n, size_t rows, int ranks, uint64_t seed);
-
-/* LHC's layout in f32; unit: 1024 in its code. */
-taciti_sketch taciti_sketch_init_compat(size_t n, size_t unit, size_t rows, int ranks);
 
 /* Chooses a ring. max_abs: the largest |x| of all ranks. The scale becomes the largest power of two with which the
  * sum of all ranks cannot overflow. E_NUMERICS if max_abs is not finite and the ring consists of integers. */
@@ -118,8 +112,5 @@ size_t taciti_sketch_pack_bytes(const taciti_sketch *sketch, size_t count);
 tacit_status taciti_sketch_pack(const taciti_sketch *sketch, const uint64_t *index, const float *x, void *values);
 /* x[n] = values where the index has elements, 0 elsewhere. E_DATA: bits behind n. */
 tacit_status taciti_sketch_unpack(const taciti_sketch *sketch, const uint64_t *index, const void *values, float *x);
-
-/* MurmurHash3_x86_32 of a 32-bit number. */
-uint32_t taciti_murmur3(uint32_t number, uint32_t seed);
 
 #endif

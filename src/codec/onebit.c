@@ -18,14 +18,13 @@
 
 typedef enum { VALUES_MEANS, VALUES_RMS } values_kind;
 
+enum { BLOCK = 512 }; /* elements that share two values */
+
 typedef struct onebit_options {
-    int64_t block;
     int values;
 } onebit_options;
 
 static const taciti_option OPTIONS[] = {
-    TACITI_OPTION("block", INT, offsetof(onebit_options, block), "512", TACITI_QUANTISER_BLOCK,
-                  .help = "elements that share two values"),
     TACITI_OPTION("values", ENUM, offsetof(onebit_options, values), "means", .choices = "means|rms",
                   .help = "the means of negative and of other elements (1-bit SGD), or plus and minus the root mean "
                           "square (1-bit Adam)"),
@@ -37,8 +36,8 @@ static const taciti_option_table TABLE = {.section = "onebit",
                                           .count = sizeof OPTIONS / sizeof *OPTIONS};
 
 static taciti_quantiser_shape shape(const void *options) {
-    return (taciti_quantiser_shape){
-        .block = (size_t)((const onebit_options *)options)->block, .parameters = 2, .codes = 2};
+    (void)options;
+    return (taciti_quantiser_shape){.block = BLOCK, .parameters = 2, .codes = 2};
 }
 
 static void measure(const taciti_codec_call *call, const taciti_quantiser_part *block, float *parameters) {
@@ -77,24 +76,16 @@ static void restore(const void *options, const float *parameters, const uint8_t 
 }
 
 static const taciti_quantiser QUANTISER = {
-    .name = "onebit", .shape = shape, .measure = measure, .quantise = quantise, .legal = legal, .restore = restore};
-
-TACITI_QUANTISER_FUNCTIONS(QUANTISER, )
+    .shape = shape, .measure = measure, .quantise = quantise, .legal = legal, .restore = restore};
 
 extern const taciti_codec taciti_codec_onebit;
 const taciti_codec taciti_codec_onebit = {
+    TACITI_QUANTISER(QUANTISER),
     .name = "onebit",
     .help = "sends signs, and the means of the two sides of zero per block: one bit; needs error feedback; "
             "1-bit Adam: with compress.what momentum",
     .source = "1-bit SGD (Interspeech 2014), blocks instead of columns",
     .options = &TABLE,
     .options_size = sizeof(onebit_options),
-    .aggregation = TACITI_CODEC_SUM,
-    .rounds = 1,
-    .fixed_size = true,
     .keyless = true,
-    .bound = bound,
-    .encode = encode,
-    .decode = decode,
-    .decode_add = decode_add,
 };

@@ -89,8 +89,8 @@ static layout layout_of(const taciti_quantiser *quantiser, const void *options, 
     return l;
 }
 
-size_t taciti_quantiser_bound(const taciti_quantiser *quantiser, const void *options, size_t n) {
-    return layout_of(quantiser, options, n).bytes;
+size_t taciti_quantiser_bound(const taciti_codec *codec, const void *options, size_t n) {
+    return layout_of(codec->method, options, n).bytes;
 }
 
 static size_t min(size_t a, size_t b) { return a < b ? a : b; }
@@ -149,12 +149,11 @@ static void encode_block(const encoding *e, const taciti_quantiser_part *block, 
     }
 }
 
-tacit_status taciti_quantiser_encode(const taciti_quantiser *quantiser, const taciti_codec_call *call, const float *x,
-                                     size_t n, void *out, float *error, size_t *bytes) {
-    const layout l = layout_of(quantiser, call->options, n);
-    const encoding e = {quantiser, call, l, (uint8_t *)out + l.parameter_bytes, error};
+tacit_status taciti_quantiser_encode(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
+                                     void *out, float *error, size_t *bytes) {
+    const layout l = layout_of(codec->method, call->options, n);
+    const encoding e = {codec->method, call, l, (uint8_t *)out + l.parameter_bytes, error};
     float *parameters = out;
-    if (quantiser->begin != NULL) quantiser->begin(call, n);
     for (size_t b = 0; b < l.blocks; b++) {
         const size_t first = b * l.shape.block;
         const taciti_quantiser_part block = {x + first, min(n - first, l.shape.block), first};
@@ -196,18 +195,18 @@ static bool legal_codes(unsigned n_codes, const uint8_t *in, size_t n) {
     return largest < n_codes;
 }
 
-static tacit_status check(const taciti_quantiser *quantiser, const void *options, const layout *l, const void *payload,
+static tacit_status check(const taciti_codec *codec, const void *options, const layout *l, const void *payload,
                           size_t bytes, size_t n) {
     const float *parameters = payload;
     if (bytes != l->bytes)
-        return taciti_fail(TACIT_E_DATA, "%s payload of %zu bytes where %zu floats need %zu", quantiser->name, bytes, n,
+        return taciti_fail(TACIT_E_DATA, "%s payload of %zu bytes where %zu floats need %zu", codec->name, bytes, n,
                            l->bytes);
     for (size_t b = 0; b < l->blocks; b++)
-        if (!legal_parameters(quantiser, options, parameters + b * l->shape.parameters, l->shape.parameters))
+        if (!legal_parameters(codec->method, options, parameters + b * l->shape.parameters, l->shape.parameters))
             return taciti_fail(TACIT_E_DATA, "%s payload whose block %zu has a scale that no encoder writes",
-                               quantiser->name, b);
+                               codec->name, b);
     if (!legal_codes(l->shape.codes, (const uint8_t *)payload + l->parameter_bytes, n))
-        return taciti_fail(TACIT_E_DATA, "%s payload with a code of %u or more", quantiser->name, l->shape.codes);
+        return taciti_fail(TACIT_E_DATA, "%s payload with a code of %u or more", codec->name, l->shape.codes);
     return TACIT_OK;
 }
 
@@ -228,11 +227,11 @@ static void decode_part(const decoding *d, const float *parameters, size_t first
     if (d->add) taciti_kernels_get()->add(x, y, n);
 }
 
-static tacit_status decode_into(const taciti_quantiser *quantiser, const taciti_codec_call *call, const void *payload,
+static tacit_status decode_into(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
                                 size_t bytes, float *x, size_t n, bool add) {
-    const layout l = layout_of(quantiser, call->options, n);
-    TACITI_TRY(check(quantiser, call->options, &l, payload, bytes, n));
-    const decoding d = {quantiser, call->options, l, payload, (const uint8_t *)payload + l.parameter_bytes, add};
+    const layout l = layout_of(codec->method, call->options, n);
+    TACITI_TRY(check(codec, call->options, &l, payload, bytes, n));
+    const decoding d = {codec->method, call->options, l, payload, (const uint8_t *)payload + l.parameter_bytes, add};
     for (size_t b = 0; b < l.blocks; b++) {
         const size_t begin = b * l.shape.block, end = min(n, begin + l.shape.block);
         for (size_t at = begin; at < end; at += PIECE)
@@ -241,14 +240,14 @@ static tacit_status decode_into(const taciti_quantiser *quantiser, const taciti_
     return TACIT_OK;
 }
 
-tacit_status taciti_quantiser_decode(const taciti_quantiser *quantiser, const taciti_codec_call *call,
-                                     const void *payload, size_t bytes, float *x, size_t n) {
-    return decode_into(quantiser, call, payload, bytes, x, n, false);
+tacit_status taciti_quantiser_decode(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
+                                     size_t bytes, float *x, size_t n) {
+    return decode_into(codec, call, payload, bytes, x, n, false);
 }
 
-tacit_status taciti_quantiser_decode_add(const taciti_quantiser *quantiser, const taciti_codec_call *call,
-                                         const void *payload, size_t bytes, float *x, size_t n) {
-    return decode_into(quantiser, call, payload, bytes, x, n, true);
+tacit_status taciti_quantiser_decode_add(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
+                                         size_t bytes, float *x, size_t n) {
+    return decode_into(codec, call, payload, bytes, x, n, true);
 }
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */

@@ -17,13 +17,9 @@
 #include "codec/codec.h"
 
 enum {
-    TACITI_QUANTISER_PIECE = 640,      /* elements that are quantised at a time; multiple of 16 and of 5 */
-    TACITI_QUANTISER_PARAMETERS = 256, /* maximum per block */
-    TACITI_QUANTISER_BLOCK_MAX = 1 << 20
+    TACITI_QUANTISER_PIECE = 640,   /* elements that are quantised at a time; multiple of 16 and of 5 */
+    TACITI_QUANTISER_PARAMETERS = 4 /* maximum per block */
 };
-
-/* The range of an option "block". */
-#define TACITI_QUANTISER_BLOCK .min = 8, .max = TACITI_QUANTISER_BLOCK_MAX, .unit = "elements"
 
 typedef struct taciti_quantiser_shape {
     size_t block;      /* elements per block, rounded up to a multiple of 8, of 40 with 3 codes; 0: the whole array */
@@ -37,12 +33,9 @@ typedef struct taciti_quantiser_part {
     size_t n, first;
 } taciti_quantiser_part;
 
+/* taciti_codec.method of a quantiser. */
 typedef struct taciti_quantiser {
-    const char *name; /* of the codec, in errors */
     taciti_quantiser_shape (*shape)(const void *options);
-
-    /* Called once per encode, before anything else, also for n = 0. NULL: nothing to do. */
-    void (*begin)(const taciti_codec_call *call, size_t n);
 
     /* Sets the parameters of a block, whose elements are all finite. They must be finite. */
     void (*measure)(const taciti_codec_call *call, const taciti_quantiser_part *block, float *parameters);
@@ -58,31 +51,19 @@ typedef struct taciti_quantiser {
     void (*restore)(const void *options, const float *parameters, const uint8_t *codes, size_t n, float *y);
 } taciti_quantiser;
 
-size_t taciti_quantiser_bound(const taciti_quantiser *quantiser, const void *options, size_t n);
-tacit_status taciti_quantiser_encode(const taciti_quantiser *quantiser, const taciti_codec_call *call, const float *x,
-                                     size_t n, void *out, float *error, size_t *bytes);
-tacit_status taciti_quantiser_decode(const taciti_quantiser *quantiser, const taciti_codec_call *call,
-                                     const void *payload, size_t bytes, float *x, size_t n);
-tacit_status taciti_quantiser_decode_add(const taciti_quantiser *quantiser, const taciti_codec_call *call,
-                                         const void *payload, size_t bytes, float *x, size_t n);
+size_t taciti_quantiser_bound(const taciti_codec *codec, const void *options, size_t n);
+tacit_status taciti_quantiser_encode(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
+                                     void *out, float *error, size_t *bytes);
+tacit_status taciti_quantiser_decode(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
+                                     size_t bytes, float *x, size_t n);
+tacit_status taciti_quantiser_decode_add(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
+                                         size_t bytes, float *x, size_t n);
 
-/* The four functions of a codec whose quantiser is the static `quantiser`; `prefix` may be empty. */
-#define TACITI_QUANTISER_FUNCTIONS(quantiser, prefix)                                                                  \
-    static size_t prefix##bound(const void *options, size_t n) {                                                       \
-        return taciti_quantiser_bound(&(quantiser), options, n);                                                       \
-    }                                                                                                                  \
-    static tacit_status prefix##encode(const taciti_codec_call *call, const float *x, size_t n, void *out,             \
-                                       float *error, size_t *bytes) {                                                  \
-        return taciti_quantiser_encode(&(quantiser), call, x, n, out, error, bytes);                                   \
-    }                                                                                                                  \
-    static tacit_status prefix##decode(const taciti_codec_call *call, const void *payload, size_t bytes, float *x,     \
-                                       size_t n) {                                                                     \
-        return taciti_quantiser_decode(&(quantiser), call, payload, bytes, x, n);                                      \
-    }                                                                                                                  \
-    static tacit_status prefix##decode_add(const taciti_codec_call *call, const void *payload, size_t bytes, float *x, \
-                                           size_t n) {                                                                 \
-        return taciti_quantiser_decode_add(&(quantiser), call, payload, bytes, x, n);                                  \
-    }
+/* Fields of a codec with a quantiser. */
+#define TACITI_QUANTISER(quantiser)                                                                                    \
+    .aggregation = TACITI_CODEC_SUM, .rounds = 1, .fixed_size = true, .method = &(quantiser),                          \
+    .bound = taciti_quantiser_bound, .encode = taciti_quantiser_encode, .decode = taciti_quantiser_decode,             \
+    .decode_add = taciti_quantiser_decode_add
 
 /* Sums of a block in double: element i into lane i % 16, lanes folded in ascending order, so the same everywhere. */
 typedef struct taciti_block_sums {

@@ -15,104 +15,84 @@
 #include "codec/indices.h"
 #include "codec/values.h"
 
-/* The first member of the options of every composed codec; TACITI_COMPOSED_OPTIONS lists its keys. */
+/* The options of a composed codec, or their first member. A codec without options: f32, the shortest indices. */
 typedef struct taciti_composed_options {
     taciti_text values;  /* <codec>.values: name of a value format; empty: f32 */
     taciti_text indices; /* <codec>.indices: name of an index coder, or auto or empty: the shortest */
-    int64_t block;       /* <codec>.block: values per scale; 0: the format's default */
-    bool hadamard;       /* <codec>.hadamard */
 } taciti_composed_options;
 
-/* Rows of an option table whose struct `type` has the member `composed`, with the defaults of values and indices. The
- * first without the indices, for codecs that send none. */
-#define TACITI_VALUE_OPTIONS(type, default_values)                                                                     \
-    TACITI_OPTION("values", NAME, offsetof(type, composed.values), default_values, .names = taciti_value_format_name,  \
-                  .help = "how the selected values are stored"),                                                       \
-        TACITI_OPTION("block", INT, offsetof(type, composed.block), "0", .max = 4096, .unit = "values",                \
-                      .flags = TACITI_OPTION_EXPERT, .when = "scales",                                                 \
-                      .help = "values per scale, for formats with scales; 0: the format's default"),                   \
-        TACITI_OPTION("hadamard", BOOL, offsetof(type, composed.hadamard), "false", .flags = TACITI_OPTION_EXPERT,     \
-                      .when = "rotation",                                                                              \
-                      .help = "rotate groups of 32 values before int8 or int4 rounds them, which spreads outliers")
-#define TACITI_COMPOSED_OPTIONS(type, default_values, default_indices)                                                 \
-    TACITI_VALUE_OPTIONS(type, default_values),                                                                        \
-        TACITI_OPTION("indices", NAME, offsetof(type, composed.indices), default_indices,                              \
-                      .names = taciti_composed_index_name, .help = "how the indices are stored; auto: the shortest")
+#define TACITI_VALUES_OPTION(type, format)                                                                             \
+    TACITI_OPTION("values", NAME, offsetof(type, values), format, .names = taciti_value_format_name,                   \
+                  .help = "how the selected values are stored")
 const char *taciti_composed_index_name(size_t index);
 
 /* What a selector found. The caller provides `indices` and `values`, each with room for n elements and 16 more, sets
  * `error` and `measure`, and zeros the rest. */
 typedef struct taciti_selection {
-    uint32_t *indices; /* ascending; of groups, if the selector has a group size */
-    float *values;     /* x[indices[i]], bit for bit; all elements of the groups */
+    uint32_t *indices; /* ascending */
+    float *values;     /* x[indices[i]], bit for bit */
     float *error;      /* [n]: the selector writes x with 0 where elements were selected; NULL: not wanted */
     bool measure;      /* near and squares are wanted */
-    size_t count;      /* of indices. If it is n, or all groups, the arrays need not be filled */
+    size_t count;      /* of indices. If it is n, the arrays need not be filled */
     double threshold;  /* the smallest magnitude selected, or 0 if magnitudes do not decide */
     uint64_t near;     /* elements with |x| >= threshold / 2; top-k takes a threshold that it estimates from a sample */
     double squares;    /* |x|^2, in double */
 } taciti_selection;
 
-/* largest.h has what selectors by magnitude need. */
-typedef struct taciti_selector {
-    const char *name; /* of the codec, for errors */
+typedef struct taciti_estimate {
+    uint32_t bits;    /* of the threshold's magnitude (kernel.h) */
+    double max_ratio; /* if more than so many times k elements reach it, the k largest of those are sent; 0: never */
+} taciti_estimate;
 
+/* taciti_codec.method of a composed codec. largest.h has what selectors by magnitude need. */
+typedef struct taciti_selector {
     /* Selects from x[n], n > 0, at least one element unless all are 0 or the setting has a threshold, and every element
-     * that is not finite. `scratch` has scratch_bytes(n), aligned to 64. Fills *out. */
+     * that is not finite. `scratch` has scratch_bytes(n), aligned to 64. Fills *out. NULL: by `estimate`. */
     void (*select)(const taciti_codec_call *call, const float *x, size_t n, void *scratch, taciti_selection *out);
+
+    /* A threshold that about k elements of x[n] reach (estimate.h). x is finite, 0 < k < n; work: n + 16 floats. */
+    taciti_estimate (*estimate)(const taciti_codec_call *call, const float *x, size_t n, size_t k, float *work);
+
     size_t (*scratch_bytes)(size_t n); /* NULL: n + 16 floats */
+
+    /* Elements that are selected, for predictions. NULL: n / factor. */
+    size_t (*kept)(const taciti_codec_call *call, size_t n);
 
     /* For selectors whose indices both sides can compute: writes them ascending, from a call without a setting.
      * Payloads then hold none. `scratch` as above. NULL: payloads hold indices. */
     void (*known)(const taciti_codec_call *call, size_t n, size_t kept, void *scratch, uint32_t *indices);
-
-    /* Elements per index: groups begin at multiples of it, the last one may be shorter. NULL: 1. */
-    size_t (*group)(const void *options);
 } taciti_selector;
 
-/* The functions of a codec from its selector. All n < 2^32. */
-size_t taciti_composed_bound(const void *options, size_t n);
-size_t taciti_composed_scratch_bytes(const taciti_selector *selector, size_t n);
-tacit_status taciti_composed_encode(const taciti_selector *selector, const taciti_codec_call *call, const float *x,
-                                    size_t n, void *out, float *error, size_t *bytes);
-tacit_status taciti_composed_decode(const taciti_selector *selector, const taciti_codec_call *call, const void *payload,
+/* The functions of a composed codec. All n < 2^32. */
+size_t taciti_composed_bound(const taciti_codec *codec, const void *options, size_t n);
+size_t taciti_composed_scratch_bytes(const taciti_codec *codec, const void *options, size_t n);
+tacit_status taciti_composed_encode(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
+                                    void *out, float *error, size_t *bytes);
+tacit_status taciti_composed_decode(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
                                     size_t bytes, float *x, size_t n);
-tacit_status taciti_composed_decode_add(const taciti_selector *selector, const taciti_codec_call *call,
-                                        const void *payload, size_t bytes, float *x, size_t n);
+tacit_status taciti_composed_decode_add(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
+                                        size_t bytes, float *x, size_t n);
 
-/* selected[n] = the elements of x that the selector chooses, 0 elsewhere; error[n], unless NULL, = x - selected. What
- * an encode with values in f32 and its decode would give, without a payload; call as of encode. */
-void taciti_composed_select(const taciti_selector *selector, const taciti_codec_call *call, const float *x, size_t n,
+/* Mean bytes of a payload with indices at random. */
+double taciti_composed_expected_bytes(const taciti_codec *codec, const taciti_codec_call *call, size_t n);
+
+/* Fields of a codec with a selector. */
+#define TACITI_COMPOSED(selector)                                                                                      \
+    .aggregation = TACITI_CODEC_GATHER, .rounds = 1, .method = &(selector), .bound = taciti_composed_bound,            \
+    .expected_bytes = taciti_composed_expected_bytes, .scratch_bytes = taciti_composed_scratch_bytes,                  \
+    .encode = taciti_composed_encode, .decode = taciti_composed_decode, .decode_add = taciti_composed_decode_add
+
+/* selected[n] = the elements of x that the codec's selector chooses, 0 elsewhere; error[n], unless NULL, = x -
+ * selected. What an encode with values in f32 and its decode would give, without a payload; call as of encode. */
+void taciti_composed_select(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
                             float *selected, float *error);
-
-/* Mean bytes of a payload at call->setting.factor (0: TACITI_FACTOR), with indices at random. */
-double taciti_composed_expected_bytes(const taciti_codec_call *call, size_t n);
-/* The same of `kept` indices among n, each of `group` elements; known: without indices. */
-double taciti_composed_mean_bytes(const void *options, size_t kept, size_t n, size_t group, bool known);
-
-/* Defines the functions scratch_bytes, encode, decode and decode_add of a codec whose selector is SELECTOR; for a file
- * of several codecs, with a prefix. */
-#define TACITI_COMPOSED_FUNCTIONS TACITI_COMPOSED_FUNCTIONS_OF(, SELECTOR)
-#define TACITI_COMPOSED_FUNCTIONS_OF(prefix, selector)                                                                 \
-    static size_t prefix##scratch_bytes(const void *options, size_t n) {                                               \
-        (void)options;                                                                                                 \
-        return taciti_composed_scratch_bytes(&(selector), n);                                                          \
-    }                                                                                                                  \
-    static tacit_status prefix##encode(const taciti_codec_call *call, const float *x, size_t n, void *out,             \
-                                       float *error, size_t *bytes) {                                                  \
-        return taciti_composed_encode(&(selector), call, x, n, out, error, bytes);                                     \
-    }                                                                                                                  \
-    static tacit_status prefix##decode(const taciti_codec_call *call, const void *payload, size_t bytes, float *x,     \
-                                       size_t n) {                                                                     \
-        return taciti_composed_decode(&(selector), call, payload, bytes, x, n);                                        \
-    }                                                                                                                  \
-    static tacit_status prefix##decode_add(const taciti_codec_call *call, const void *payload, size_t bytes, float *x, \
-                                           size_t n) {                                                                 \
-        return taciti_composed_decode_add(&(selector), call, payload, bytes, x, n);                                    \
-    }
 
 /* max(1, floor(n / factor)), at most n; factor 0: `fallback`. */
 enum { TACITI_FACTOR = 100 };
-size_t taciti_kept_of(double factor, double fallback, size_t n);
+static inline size_t taciti_kept_of(double factor, double fallback, size_t n) {
+    const double used = factor > 0 ? factor : fallback, kept = (double)n / used;
+    if (!(kept >= 1)) return n > 0;
+    return kept < (double)n ? (size_t)kept : n;
+}
 
 #endif

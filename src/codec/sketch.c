@@ -6,8 +6,7 @@
  * Source: Li et al., "Lossless Homomorphic Compression" (LHC, arXiv 2402.07529); TAGC (arXiv 2504.05638), whose
  * defaults are the preset of tagc: sparsity 0.8, that is factor 5, and elements per counter c = 2.
  * Deviations from TAGC: homomorphic.h lists those of the sketch; the sparsity is reached (its ladder of thresholds
- * stays below); indices are merged by OR; what does not decode is fetched, not estimated. With the option compat the
- * exchange does what the released code does instead (released.h).
+ * stays below); indices are merged by OR; what does not decode is fetched, not estimated.
  *
  * This file has the payload of a single array, in which sums travel back to the ranks: that of topk with values f32.
  * The exchange lets nothing be selected there, so it loses nothing.
@@ -20,16 +19,12 @@
 #include "codec/sketch.h"
 
 #include "codec/largest.h"
-#include "codec/released.h"
 
 #define OPTIONS_WITH(default_ratio)                                                                                    \
     TACITI_OPTION("ratio", REAL, offsetof(taciti_sketch_options, ratio), default_ratio, .max = 1e6,                    \
                   .help = "elements per counter of a sketch; 0: as many counters as the last step's sum needed"),      \
         TACITI_OPTION("ring", ENUM, offsetof(taciti_sketch_options, ring), "f32", .choices = "f32|uint32|uint16",      \
-                      .help =                                                                                          \
-                          "numbers of the counters; integers add up exactly, after one rounding that is fed back"),    \
-        TACITI_OPTION("compat", BOOL, offsetof(taciti_sketch_options, compat), "false", .flags = TACITI_OPTION_EXPERT, \
-                      .help = "as TAGC's released code, whose sums are wrong by design: for comparison only")
+                      .help = "numbers of the counters; integers add up exactly, after one rounding that is fed back")
 
 static const taciti_option SKETCH_OPTIONS[] = {OPTIONS_WITH("0")};
 static const taciti_option TAGC_OPTIONS[] = {OPTIONS_WITH("2")};
@@ -43,58 +38,28 @@ static const taciti_option_table TAGC_TABLE = {.section = "tagc",
                                                .options = TAGC_OPTIONS,
                                                .count = sizeof TAGC_OPTIONS / sizeof *TAGC_OPTIONS};
 
-/* Two selectors, since errors of payloads name the codec. */
-static const taciti_selector SKETCH = {.name = "sketch", .select = taciti_select_topk};
-static const taciti_selector TAGC = {.name = "tagc", .select = taciti_select_topk};
-
-/* Near and threshold are left out of the tally: a rung of the ladder is no threshold of the model. */
-static void select_released(const taciti_codec_call *call, const float *x, size_t n, float *selected, float *error) {
-    const double factor = call->setting.factor > 0 ? call->setting.factor : TACITI_FACTOR;
-    const float threshold = taciti_released_threshold(x, n, 1 - 1 / factor);
-    const size_t count = taciti_released_select(x, n, threshold, selected, error);
-    taciti_sketch_index(selected, n, call->scratch);
-    if (call->tally != NULL) {
-        call->tally->n += n;
-        call->tally->selected += count;
-        call->tally->squares_in += taciti_kernels_get()->sum_squares(x, n);
-        call->tally->squares_out += taciti_kernels_get()->sum_squares(selected, n);
-    }
-    taciti_released_inject(selected, n, call->scratch);
-}
-
-void taciti_sketch_select(const taciti_codec_call *call, const float *x, size_t n, float *selected, float *error) {
-    const taciti_sketch_options *options = call->options;
-    if (options != NULL && options->compat)
-        select_released(call, x, n, selected, error);
-    else
-        taciti_composed_select(&SKETCH, call, x, n, selected, error);
-}
-
-TACITI_COMPOSED_FUNCTIONS_OF(sketch_, SKETCH)
-TACITI_COMPOSED_FUNCTIONS_OF(tagc_, TAGC)
+static const taciti_selector SELECTOR = {.select = taciti_select_topk};
 
 /* What both codecs share; they differ in defaults and names. */
-#define SKETCHES(prefix)                                                                                               \
-    .options_size = sizeof(taciti_sketch_options), .aggregation = TACITI_CODEC_GATHER, .rounds = 1, .selects = true,   \
-    .thresholds = true, .sketches = true, .keyless = true, .bound = taciti_composed_bound,                             \
-    .expected_bytes = taciti_composed_expected_bytes, .scratch_bytes = prefix##scratch_bytes,                          \
-    .encode = prefix##encode, .decode = prefix##decode, .decode_add = prefix##decode_add
+#define SKETCHES                                                                                                       \
+    TACITI_COMPOSED(SELECTOR), .options_size = sizeof(taciti_sketch_options), .selects = true, .thresholds = true,     \
+                               .sketches = true, .keyless = true
 
 extern const taciti_codec taciti_codec_sketch, taciti_codec_tagc;
 const taciti_codec taciti_codec_sketch = {
+    SKETCHES,
     .name = "sketch",
     .help = "sends the elements of the largest magnitude as sketches that add up",
     .source = "LHC (arXiv 2402.07529)",
     .preset = "compress.factor=5",
     .options = &SKETCH_TABLE,
-    SKETCHES(sketch_),
 };
 
 const taciti_codec taciti_codec_tagc = {
+    SKETCHES,
     .name = "tagc",
     .help = "sketch with the defaults of TAGC: sparsity 0.8, half as many counters as elements",
     .source = "TAGC (arXiv 2504.05638)",
     .preset = "compress.factor=5 compress.scope=bucket",
     .options = &TAGC_TABLE,
-    SKETCHES(tagc_),
 };

@@ -12,12 +12,6 @@ typedef struct taciti_sketch_options {
     taciti_composed_options composed; /* of sums on their way back; without keys: values in f32, the shortest indices */
     double ratio;                     /* <codec>.ratio: elements per counter; 0: from the measured union */
     int ring;                         /* <codec>.ring: taciti_ring */
-    bool compat;                      /* <codec>.compat: as released (released.h), wrong by design */
 } taciti_sketch_options;
-
-/* options: with compat, call->setting.factor says which share of the elements the ladder is to keep, and the lowest
- * bits of `selected` are those of its index, which is not fed back. selected[n] = what both codecs select of x, 0
- * elsewhere; error[n], unless NULL, the rest. call as of encode. */
-void taciti_sketch_select(const taciti_codec_call *call, const float *x, size_t n, float *selected, float *error);
 
 #endif

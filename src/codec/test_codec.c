@@ -84,14 +84,14 @@ static size_t prepare(const taciti_codec *codec, size_t n) {
     assert_true(bytes + GUARD_BYTES <= sizeof g_state);
     memset(g_state, 0, sizeof g_state);
     memset(g_next, 0xa5, bytes + GUARD_BYTES);
-    const size_t scratch = codec->scratch_bytes != NULL ? codec->scratch_bytes(g_decoder.options, n) : 0;
+    const size_t scratch = codec->scratch_bytes != NULL ? codec->scratch_bytes(codec, g_decoder.options, n) : 0;
     assert_true(scratch + GUARD_BYTES <= sizeof g_scratch);
     memset(g_scratch, 0xa5, scratch + GUARD_BYTES);
     g_guard = g_scratch + scratch;
     g_encoder = g_decoder;
     g_encoder.state = g_state;
     g_encoder.next = g_next;
-    return codec->bound(g_decoder.options, n);
+    return codec->bound(codec, g_decoder.options, n);
 }
 
 static void is_guard(const unsigned char *at) {
@@ -100,12 +100,12 @@ static void is_guard(const unsigned char *at) {
 
 /* One encode between guards; error[n + 1] or NULL. */
 static size_t encode_again(const taciti_codec *codec, const float *x, size_t n, unsigned char *out, float *error) {
-    const size_t bound = codec->bound(g_encoder.options, n);
+    const size_t bound = codec->bound(codec, g_encoder.options, n);
     size_t bytes = SIZE_MAX;
     assert_true(bound + GUARD_BYTES <= sizeof g_payload);
     memset(out, 0xa5, bound + GUARD_BYTES);
     if (error != NULL) error[n] = 7;
-    assert_int_equal(codec->encode(&g_encoder, x, n, out, error, &bytes), TACIT_OK);
+    assert_int_equal(codec->encode(codec, &g_encoder, x, n, out, error, &bytes), TACIT_OK);
     assert_true(bytes <= bound && (bytes == bound || !codec->fixed_size));
     is_guard(out + bound);
     is_guard(g_guard);
@@ -224,7 +224,7 @@ static void the_error_is_x_minus_the_decoded_payload(void **state) {
         const size_t bytes = encode_guarded(codec, g_x, n, g_payload, NULL);
         assert_int_equal(encode_guarded(codec, g_x, n, g_again, g_z), bytes);
         assert_memory_equal(g_payload, g_again, bytes);
-        assert_int_equal(codec->decode(&g_decoder, g_payload, bytes, g_y, n), TACIT_OK);
+        assert_int_equal(codec->decode(codec, &g_decoder, g_payload, bytes, g_y, n), TACIT_OK);
         for (size_t i = 0; i < n; i++)
             if (isfinite(g_x[i]) && !isnan(g_y[i])) assert_true(g_z[i] == g_x[i] - g_y[i]);
     }
@@ -236,7 +236,7 @@ static void lossless_codecs_keep_every_finite_bit(void **state) {
         if (!codec->lossless) continue;
         fill(g_x, n, kind, 9);
         const size_t bytes = encode_guarded(codec, g_x, n, g_payload, NULL);
-        assert_int_equal(codec->decode(&g_decoder, g_payload, bytes, g_y, n), TACIT_OK);
+        assert_int_equal(codec->decode(codec, &g_decoder, g_payload, bytes, g_y, n), TACIT_OK);
         for (size_t i = 0; i < n; i++)
             if (isfinite(g_x[i])) assert_int_equal(to_bits(g_x[i]), to_bits(g_y[i]));
     }
@@ -249,7 +249,7 @@ static void non_finite_input_stays_non_finite(void **state) {
         if (codec->aggregation == TACITI_CODEC_LINEAR) continue;
         fill(g_x, n, kind, 11);
         const size_t bytes = encode_guarded(codec, g_x, n, g_payload, NULL);
-        assert_int_equal(codec->decode(&g_decoder, g_payload, bytes, g_y, n), TACIT_OK);
+        assert_int_equal(codec->decode(codec, &g_decoder, g_payload, bytes, g_y, n), TACIT_OK);
         for (size_t i = 0; i < n; i++) assert_true(isfinite(g_x[i]) || !isfinite(g_y[i]));
         for (size_t i = 0; codec->number_format && i < n; i++) {
             assert_int_equal(isnan(g_x[i]) != 0, isnan(g_y[i]) != 0);
@@ -267,8 +267,8 @@ static void decode_add_is_decode_then_add(void **state) {
         for (uint64_t rank = 0; rank < 3; rank++) {
             fill(g_x, n, kind, rank);
             const size_t bytes = encode_guarded(codec, g_x, n, g_payload, NULL);
-            assert_int_equal(codec->decode_add(&g_decoder, g_payload, bytes, g_sum, n), TACIT_OK);
-            assert_int_equal(codec->decode(&g_decoder, g_payload, bytes, g_y, n), TACIT_OK);
+            assert_int_equal(codec->decode_add(codec, &g_decoder, g_payload, bytes, g_sum, n), TACIT_OK);
+            assert_int_equal(codec->decode(codec, &g_decoder, g_payload, bytes, g_y, n), TACIT_OK);
             for (size_t i = 0; i < n; i++) g_z[i] += g_y[i];
         }
         for (size_t i = 0; i < n; i++)
@@ -290,7 +290,8 @@ static void refused(const taciti_codec *codec, size_t bytes, size_t n) {
         fill(g_y, n, NORMAL, 5);
         memcpy(g_z, g_y, n * sizeof *g_y);
         g_error[0] = '\0';
-        const tacit_status status = (add ? codec->decode_add : codec->decode)(&g_decoder, g_payload, bytes, g_y, n);
+        const tacit_status status =
+            (add ? codec->decode_add : codec->decode)(codec, &g_decoder, g_payload, bytes, g_y, n);
         assert_int_equal(status, TACIT_E_DATA);
         assert_non_null(strstr(g_error, codec->name));
         assert_memory_equal(g_y, g_z, n * sizeof *g_y);
@@ -373,7 +374,7 @@ static void bf16_error_is_at_most_half_an_ulp(void **state) {
     for (uint64_t round = 0; round < 40; round++) {
         for (size_t i = 0; i < MAX; i++) g_x[i] = from_bits((uint32_t)taciti_rng_u64(round, i));
         (void)encode_guarded(codec, g_x, MAX, g_payload, NULL);
-        assert_int_equal(codec->decode(&g_decoder, g_payload, 2 * MAX, g_y, MAX), TACIT_OK);
+        assert_int_equal(codec->decode(codec, &g_decoder, g_payload, 2 * MAX, g_y, MAX), TACIT_OK);
         for (size_t i = 0; i < MAX; i++) {
             const double x = (double)g_x[i], y = (double)g_y[i];
             if (!isfinite(x) || fabs(x) > largest) continue;
@@ -389,10 +390,10 @@ static void bf16_is_a_projection(void **state) {
     for (uint32_t first = 0; first < 65536; first += 4096) {
         taciti_bf16 y[4096], again[4096];
         for (uint32_t i = 0; i < 4096; i++) y[i] = (taciti_bf16)(first + i);
-        assert_int_equal(codec->decode(&g_decoder, y, sizeof y, g_x, 4096), TACIT_OK);
+        assert_int_equal(codec->decode(codec, &g_decoder, y, sizeof y, g_x, 4096), TACIT_OK);
         size_t bytes = 0;
         (void)prepare(codec, 4096);
-        assert_int_equal(codec->encode(&g_encoder, g_x, 4096, again, NULL, &bytes), TACIT_OK);
+        assert_int_equal(codec->encode(codec, &g_encoder, g_x, 4096, again, NULL, &bytes), TACIT_OK);
         assert_int_equal(bytes, sizeof again);
         for (uint32_t i = 0; i < 4096; i++) {
             const bool signalling = (y[i] & 0x7fffu) > 0x7f80u && (y[i] & 0x40u) == 0;
@@ -446,7 +447,7 @@ static void sparse_refuses_malformed_payloads(void **state) {
     sparse_refuses(6, 5);
     sparse_refuses(6, UINT32_MAX);
     refused(&test_sparse, 32, 2);
-    assert_int_equal(test_sparse.decode(&g_decoder, g_payload, 32, g_y, 5), TACIT_OK);
+    assert_int_equal(test_sparse.decode(&test_sparse, &g_decoder, g_payload, 32, g_y, 5), TACIT_OK);
     taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
 }
 

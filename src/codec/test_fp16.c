@@ -155,7 +155,8 @@ static void the_wire_format_is_what_it_says(void **state) {
     _Alignas(64) unsigned char payload[sizeof golden];
     size_t bytes = 0;
     const taciti_codec *codec = taciti_codec_find("fp16");
-    assert_int_equal(codec->encode(&(taciti_codec_call){0}, x, sizeof x / sizeof *x, payload, NULL, &bytes), TACIT_OK);
+    assert_int_equal(codec->encode(codec, &(taciti_codec_call){0}, x, sizeof x / sizeof *x, payload, NULL, &bytes),
+                     TACIT_OK);
     assert_int_equal(bytes, sizeof golden);
     assert_memory_equal(payload, golden, sizeof golden);
 }

@@ -6,9 +6,8 @@
 
 /* ---- failures over load (T5, T6) --------------------------------------------------------------------------------- */
 
-/* Rows with replacement: LHC's hash. Every lane has units of its own, so it is a trial of its own. Returns the share of
- * trials that succeed. `distinct`: the default layout, in which the three rows of a line are different. */
-static double success(size_t m, double load, int decodes, bool distinct) {
+/* Every lane has units of its own, so it is a trial of its own. Returns the share of trials that succeed. */
+static double success(size_t m, double load, int decodes) {
     const size_t k = (size_t)(load * (double)m + 0.5), units = 16 * k;
     int good = 0;
     trial t;
@@ -16,8 +15,7 @@ static double success(size_t m, double load, int decodes, bool distinct) {
     for (size_t u = 0; u < units; u++) t.x[0][16 * u + u / k] = 1;
     taciti_sketch_index(t.x[0], t.s.n, t.index);
     for (int d = 0; d < decodes; d++) {
-        t.s = distinct ? taciti_sketch_init(t.s.n, m, 1, 0) : taciti_sketch_init_compat(t.s.n, 16, m, 1);
-        t.s.seed = (uint64_t)d + 1;
+        t.s = taciti_sketch_init(t.s.n, m, 1, (uint64_t)d + 1);
         encode(&t);
         assert_int_equal(decode(&t, NULL), TACIT_OK);
         taciti_sketch_pending(&t.s, t.workspace, t.pending);
@@ -38,27 +36,9 @@ static void expect(double got, double p, double trials, size_t m, double load) {
 }
 
 static void failures_follow_the_load(void **state) {
-    static const double LOADS[] = {0.60, 0.66, 0.70, 0.74, 0.76, 0.78, 0.80, 0.82, 0.84};
-    static const struct {
-        size_t m;
-        int decodes;
-        double success[9];
-    } ROWS[] = {{64, 250, {.904, .834, .705, .583, .416, .346, .269, .182, .074}},
-                {576, 60, {.992, .995, .992, .991, .968, .881, .599, .239, .029}},
-                {1152, 40, {.996, .996, .998, .994, .995, .973, .740, .238, .012}},
-                {8192, 3, {1, 1, 1, 1, 1, 1, 1, .245, 0}}};
     (void)state;
-    for (size_t r = 0; r < 4; r++)
-        for (size_t l = 0; l < 9; l++) {
-            const double got = success(ROWS[r].m, LOADS[l], ROWS[r].decodes, false);
-            expect(got, ROWS[r].success[l], 16 * ROWS[r].decodes, ROWS[r].m, LOADS[l]);
-        }
-}
-
-static void distinct_rows_fail_less_often(void **state) {
-    (void)state;
-    expect(success(576, 0.74, 60, true), .998, 960, 576, 0.74);
-    expect(success(576, 0.78, 60, true), .891, 960, 576, 0.78);
+    expect(success(576, 0.74, 60), .998, 960, 576, 0.74);
+    expect(success(576, 0.78, 60), .891, 960, 576, 0.78);
 }
 
 /* Where success falls from 1 to 0 between two hundredths. All lanes are elements of the same units, so a decode is one
@@ -72,7 +52,8 @@ static void large_sketches_have_a_sharp_threshold(void **state) {
         open_trial(&t, 16 * (size_t)(LOADS[i] * M), 1);
         for (size_t u = 0; 16 * u < t.s.n; u++) t.x[0][16 * u + 3] = (float)(u % 1000 + 1);
         taciti_sketch_index(t.x[0], t.s.n, t.index);
-        t.s = taciti_sketch_init_compat(t.s.n, 16, M, 1);
+        t.s = taciti_sketch_init(t.s.n, M, 1, 0);
+        t.s.zones = 1;
         encode(&t);
         assert_int_equal(decode(&t, NULL), TACIT_OK);
         assert_true((t.left == 0) == (LOADS[i] < 0.82));
@@ -125,7 +106,6 @@ static void rows_suffice_at_any_size(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(failures_follow_the_load),
-        cmocka_unit_test(distinct_rows_fail_less_often),
         cmocka_unit_test(large_sketches_have_a_sharp_threshold),
         cmocka_unit_test(beyond_the_threshold_most_is_pending),
         cmocka_unit_test(rows_suffice_at_any_size),

@@ -79,9 +79,8 @@ static void floats_that_are_not_finite_travel(void **state) {
 
 static void shapes_are_checked(void **state) {
     (void)state;
-    const taciti_sketch good = taciti_sketch_init(1000, 30, 2, 0), old = taciti_sketch_init_compat(5000, 1024, 3, 2);
+    const taciti_sketch good = taciti_sketch_init(1000, 30, 2, 0);
     assert_int_equal(taciti_sketch_check(&good), TACIT_OK);
-    assert_int_equal(taciti_sketch_check(&old), TACIT_OK);
 #define REFUSED(from, change)                                                                                          \
     do {                                                                                                               \
         taciti_sketch s = from;                                                                                        \
@@ -96,15 +95,8 @@ static void shapes_are_checked(void **state) {
     REFUSED(good, zones = 11);
     REFUSED(good, zones = 17); /* more than words of the index */
     REFUSED(good, n = (size_t)1 << 32);
-    REFUSED(good, unit = 32);
-    REFUSED(good, compat = true); /* but not the numbers */
     REFUSED(good, numbers.ring = TACITI_RINGS);
     REFUSED(good, numbers.ring = TACITI_RING_U16); /* without a bound */
-    REFUSED(old, unit = 8);
-    REFUSED(old, unit = 24);
-    REFUSED(old, unit = 2048);
-    REFUSED(old, zones = 2);
-    REFUSED(old, rows = (size_t)1 << 23);
 }
 
 /* The index says more, less or something else than the sketch holds. Integers: exact, pending or refused. */

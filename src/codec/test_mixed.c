@@ -28,9 +28,9 @@ typedef struct encoded {
 static void encode(const taciti_codec *codec, const void *options, double factor, const float *x, encoded *out) {
     memset(out, 0, sizeof *out);
     const taciti_codec_call call = {.options = options, .setting = {.factor = factor}, .tally = &out->tally};
-    assert_true(codec->bound(options, N) <= sizeof out->payload);
-    assert_int_equal(codec->encode(&call, x, N, out->payload, out->error, &out->bytes), TACIT_OK);
-    assert_true(out->bytes <= codec->bound(options, N));
+    assert_true(codec->bound(codec, options, N) <= sizeof out->payload);
+    assert_int_equal(codec->encode(codec, &call, x, N, out->payload, out->error, &out->bytes), TACIT_OK);
+    assert_true(out->bytes <= codec->bound(codec, options, N));
 }
 
 static void sends_what(const taciti_codec *codec, const char *name, double factor) {
@@ -50,11 +50,11 @@ static void sends_what(const taciti_codec *codec, const char *name, double facto
     assert_memory_equal(own.error, theirs.error, sizeof own.error);
     const taciti_codec_call plain = {.options = NULL}, call = {.options = options};
     for (int i = 0; i < N; i++) y[i] = z[i] = (float)i;
-    assert_int_equal(codec->decode_add(&plain, own.payload, own.bytes, y, N), TACIT_OK);
-    assert_int_equal(other->decode_add(&call, theirs.payload, theirs.bytes, z, N), TACIT_OK);
+    assert_int_equal(codec->decode_add(codec, &plain, own.payload, own.bytes, y, N), TACIT_OK);
+    assert_int_equal(other->decode_add(other, &call, theirs.payload, theirs.bytes, z, N), TACIT_OK);
     assert_memory_equal(y, z, sizeof y);
-    assert_int_equal(codec->decode(&plain, own.payload, own.bytes, y, N), TACIT_OK);
-    assert_int_equal(other->decode(&call, theirs.payload, theirs.bytes, z, N), TACIT_OK);
+    assert_int_equal(codec->decode(codec, &plain, own.payload, own.bytes, y, N), TACIT_OK);
+    assert_int_equal(other->decode(other, &call, theirs.payload, theirs.bytes, z, N), TACIT_OK);
     assert_memory_equal(y, z, sizeof y);
     taciti_free(options);
 }
@@ -90,7 +90,8 @@ static void tallies_are_of_what_is_sent(void **state) {
     for (const taciti_codec_rung *r = codec->rungs; r->factor > 0; r++) {
         double in = 0, sent = 0;
         encode(codec, NULL, r->factor, x, &own);
-        assert_int_equal(codec->decode(&(taciti_codec_call){.options = NULL}, own.payload, own.bytes, y, N), TACIT_OK);
+        assert_int_equal(codec->decode(codec, &(taciti_codec_call){.options = NULL}, own.payload, own.bytes, y, N),
+                         TACIT_OK);
         for (int i = 0; i < N; i++) {
             in += (double)x[i] * (double)x[i];
             sent += (double)y[i] * (double)y[i];
@@ -113,11 +114,12 @@ static void payloads_of_no_rung_are_refused(void **state) {
         const uint32_t rungs = m == 0 ? 3 : 2;
         encode(codec, NULL, 4, x, &own);
         for (size_t bytes = 0; bytes < own.bytes + 5; bytes++)
-            if (bytes != own.bytes) assert_int_equal(codec->decode(&call, own.payload, bytes, y, N), TACIT_E_DATA);
+            if (bytes != own.bytes)
+                assert_int_equal(codec->decode(codec, &call, own.payload, bytes, y, N), TACIT_E_DATA);
         for (uint32_t rung = rungs; rung < rungs + 3; rung++) {
             memcpy(own.payload, &rung, sizeof rung);
             for (size_t bytes = HEAD; bytes < ROOM; bytes += 61)
-                assert_int_equal(codec->decode_add(&call, own.payload, bytes, y, N), TACIT_E_DATA);
+                assert_int_equal(codec->decode_add(codec, &call, own.payload, bytes, y, N), TACIT_E_DATA);
         }
     }
     for (int i = 0; i < N; i++) assert_true(y[i] == 5);

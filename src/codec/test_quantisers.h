@@ -54,14 +54,14 @@ static inline void set(const taciti_codec *codec, const char *key, const char *v
 
 /* Encodes x and decodes into y, and looks behind what is written. Returns the bytes of the payload. */
 static inline size_t round_trip(const taciti_codec *codec, const float *x, size_t n, float *y) {
-    const size_t bound = codec->bound(g_call.options, n);
+    const size_t bound = codec->bound(codec, g_call.options, n);
     size_t bytes = 0;
     memset(g_payload + bound, 0xa5, 64);
     g_out[n] = g_error[n] = 7;
-    assert_int_equal(codec->encode(&g_call, x, n, g_payload, g_error, &bytes), TACIT_OK);
+    assert_int_equal(codec->encode(codec, &g_call, x, n, g_payload, g_error, &bytes), TACIT_OK);
     assert_int_equal(bytes, bound);
     for (size_t i = 0; i < 64; i++) assert_int_equal(g_payload[bound + i], 0xa5);
-    assert_int_equal(codec->decode(&g_call, g_payload, bytes, g_out, n), TACIT_OK);
+    assert_int_equal(codec->decode(codec, &g_call, g_payload, bytes, g_out, n), TACIT_OK);
     assert_true(g_out[n] == 7 && g_error[n] == 7);
     memcpy(y, g_out, n * sizeof *y);
     return bytes;

@@ -41,7 +41,8 @@ static const taciti_option_table TABLE = {
 
 static size_t payload_bytes(size_t count) { return sizeof(header) + count * sizeof(pair); }
 
-static size_t bound(const void *options, size_t n) {
+static size_t bound(const taciti_codec *codec, const void *options, size_t n) {
+    (void)codec;
     (void)options;
     return payload_bytes(n);
 }
@@ -57,13 +58,14 @@ static double threshold_of(const taciti_codec_call *call) {
     return call->setting.threshold > 0 ? call->setting.threshold : options->threshold;
 }
 
-static tacit_status encode(const taciti_codec_call *call, const float *x, size_t n, void *out, float *error,
-                           size_t *bytes) {
+static tacit_status encode(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
+                           void *out, float *error, size_t *bytes) {
     const test_sparse_state *state = call->state;
     test_sparse_state *next = call->next;
     header *head = out;
     pair *pairs = (pair *)(head + 1);
     const double threshold = threshold_of(call);
+    (void)codec;
     *head = (header){.key = (uint32_t)call->key};
     for (size_t i = 0; i < n; i++) {
         const bool sent = !(fabs((double)x[i]) < threshold) || i == state->taken % n;
@@ -89,7 +91,9 @@ static tacit_status check(const taciti_codec_call *call, const void *payload, si
     return TACIT_OK;
 }
 
-static tacit_status decode_add(const taciti_codec_call *call, const void *payload, size_t bytes, float *x, size_t n) {
+static tacit_status decode_add(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
+                               size_t bytes, float *x, size_t n) {
+    (void)codec;
     TACITI_TRY(check(call, payload, bytes, n));
     const header *head = payload;
     const pair *pairs = (const pair *)(head + 1);
@@ -97,7 +101,9 @@ static tacit_status decode_add(const taciti_codec_call *call, const void *payloa
     return TACIT_OK;
 }
 
-static tacit_status decode(const taciti_codec_call *call, const void *payload, size_t bytes, float *x, size_t n) {
+static tacit_status decode(const taciti_codec *codec, const taciti_codec_call *call, const void *payload, size_t bytes,
+                           float *x, size_t n) {
+    (void)codec;
     TACITI_TRY(check(call, payload, bytes, n));
     const header *head = payload;
     const pair *pairs = (const pair *)(head + 1);

@@ -57,7 +57,7 @@ static void decoded_and_error_are_what_was_encoded(const taciti_codec *codec, si
     memcpy(v, g_gradient, sizeof v);
     for (int pass = 0; pass < 2; pass++) {
         assert_int_equal(taciti_trial_run(&t, TACITI_TRIAL_FEEDBACK), TACIT_OK);
-        assert_true(t.payload_bytes > 0 && t.payload_bytes <= t.n / piece * codec->bound(t.options, piece));
+        assert_true(t.payload_bytes > 0 && t.payload_bytes <= t.n / piece * codec->bound(codec, t.options, piece));
         assert_int_equal(taciti_trial_run(&t, TACITI_TRIAL_DECODE), TACIT_OK);
         const float *decoded = t.arrays[2].base, *error = taciti_trial_error(&t);
         for (size_t i = 0; i < t.n; i++) {

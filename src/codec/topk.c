@@ -14,36 +14,28 @@
 #include "codec/largest.h"
 #include "codec/selector.h"
 
-typedef struct topk_options {
-    taciti_composed_options composed;
-} topk_options;
-
-static const taciti_option OPTIONS[] = {TACITI_COMPOSED_OPTIONS(topk_options, "f32", "auto")};
+static const taciti_option OPTIONS[] = {
+    TACITI_VALUES_OPTION(taciti_composed_options, "f32"),
+    TACITI_OPTION("indices", NAME, offsetof(taciti_composed_options, indices), "auto",
+                  .names = taciti_composed_index_name, .help = "how the indices are stored; auto: the shortest"),
+};
 
 static const taciti_option_table TABLE = {.section = "topk",
                                           .help = "the elements of the largest magnitude",
                                           .options = OPTIONS,
                                           .count = sizeof OPTIONS / sizeof *OPTIONS};
 
-static const taciti_selector SELECTOR = {.name = "topk", .select = taciti_select_topk};
-TACITI_COMPOSED_FUNCTIONS
+static const taciti_selector SELECTOR = {.select = taciti_select_topk};
 
 extern const taciti_codec taciti_codec_topk;
 const taciti_codec taciti_codec_topk = {
+    TACITI_COMPOSED(SELECTOR),
     .name = "topk",
     .help = "sends the elements of the largest magnitude, exactly n / factor of them",
     .source = "Aji, Heafield 2017 (1704.05021); Stich et al. 2018 (1809.07599)",
     .options = &TABLE,
-    .options_size = sizeof(topk_options),
-    .aggregation = TACITI_CODEC_GATHER,
-    .rounds = 1,
+    .options_size = sizeof(taciti_composed_options),
     .selects = true,
     .thresholds = true,
     .keyless = true,
-    .bound = taciti_composed_bound,
-    .expected_bytes = taciti_composed_expected_bytes,
-    .scratch_bytes = scratch_bytes,
-    .encode = encode,
-    .decode = decode,
-    .decode_add = decode_add,
 };

@@ -80,10 +80,10 @@ static tacit_status allocate(taciti_trial *t) {
     const taciti_codec *c = t->codec;
     const size_t slots = pieces_of(t) < SLOTS ? pieces_of(t) : SLOTS;
     const size_t state = state_bytes(t);
-    t->stride = taciti_round_up(c->bound(t->options, t->piece_n) + TACITI_ALIGN_BYTES, TACITI_ALIGN_BYTES);
+    t->stride = taciti_round_up(c->bound(c, t->options, t->piece_n) + TACITI_ALIGN_BYTES, TACITI_ALIGN_BYTES);
     t->state_stride = taciti_round_up(state, TACITI_ALIGN_BYTES);
     t->before_at =
-        taciti_round_up(c->scratch_bytes == NULL ? 0 : c->scratch_bytes(t->options, t->piece_n), TACITI_ALIGN_BYTES);
+        taciti_round_up(c->scratch_bytes == NULL ? 0 : c->scratch_bytes(c, t->options, t->piece_n), TACITI_ALIGN_BYTES);
     for (int a = 0; a < 3; a++) TACITI_TRY(reserve(t->n * sizeof(float), &t->arrays[a]));
     TACITI_TRY(reserve(slots * t->stride, &t->payloads));
     TACITI_TRY(reserve(t->before_at + (c->rounds > 1 ? t->stride : 0), &t->scratch));
@@ -151,13 +151,13 @@ static tacit_status encode(taciti_trial *t, size_t piece, const float *x, float 
     const int last = t->codec->rounds - 1;
     for (call.round = 0; call.round < last; call.round++) {
         if (t->codec->payload_n(&call, t->piece_n) == 0) continue;
-        TACITI_TRY(t->codec->encode(&call, x, t->piece_n, payload_of(t, piece), NULL, bytes));
+        TACITI_TRY(t->codec->encode(t->codec, &call, x, t->piece_n, payload_of(t, piece), NULL, bytes));
         memcpy(before_of(t), payload_of(t, piece), *bytes);
         t->payload_bytes += *bytes;
         call.before = before_of(t);
     }
     call.tally = &t->tally;
-    TACITI_TRY(t->codec->encode(&call, x, t->piece_n, payload_of(t, piece), error, bytes));
+    TACITI_TRY(t->codec->encode(t->codec, &call, x, t->piece_n, payload_of(t, piece), error, bytes));
     t->payload_bytes += *bytes;
     return TACIT_OK;
 }
@@ -166,8 +166,8 @@ static tacit_status decode(const taciti_trial *t, size_t piece, float *x, bool a
     taciti_codec_call call = call_of(t, piece);
     call.round = t->codec->rounds - 1;
     call.before = before_of(t);
-    return (add ? t->codec->decode_add : t->codec->decode)(&call, payload_of(t, piece), t->bytes[piece % SLOTS], x,
-                                                           t->piece_n);
+    return (add ? t->codec->decode_add : t->codec->decode)(t->codec, &call, payload_of(t, piece),
+                                                           t->bytes[piece % SLOTS], x, t->piece_n);
 }
 
 /* The error of the pass before becomes v, in place; the other array receives the error of this one. */

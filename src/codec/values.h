@@ -26,29 +26,32 @@ enum {
     TACITI_VALUES_E3M0
 };
 
-typedef struct taciti_values_options {
-    size_t block;  /* numbers per scale, rounded up to a multiple of 32, up to 4096; 0: the format's default */
-    bool hadamard; /* rotate groups of 32 numbers before they are rounded (spreads outliers); for int8 and int4 */
-} taciti_values_options;
-
-typedef struct taciti_value_format {
+typedef struct taciti_value_format taciti_value_format;
+struct taciti_value_format {
     const char *name, *help, *source;
-    int id;        /* TACITI_VALUES_... */
-    bool lossless; /* for finite numbers */
-    bool rotates;  /* taciti_values_options.hadamard has an effect */
+    int id;                         /* TACITI_VALUES_... */
+    bool lossless;                  /* for finite numbers */
+    unsigned bits;                  /* per number, without scales */
+    taciti_quantisation quantising; /* of formats with scales; block 0: numbers stand alone */
 
-    /* Bytes of n numbers. Grows with n. */
-    size_t (*bytes)(const taciti_values_options *options, size_t n);
-
-    /* error[n], if not NULL, receives x - decoded in the same pass; it overlaps neither x nor out. squares, if not
-     * NULL, receives |x|^2 and |decoded|^2, the same bits on every instruction set. */
-    void (*encode)(const taciti_values_options *options, const float *x, size_t n, void *out, float *error,
+    /* Functions receive their format first. error[n], if not NULL, receives x - decoded in the same pass; it overlaps
+     * neither x nor out, which has taciti_values_bytes(n). squares, if not NULL, receives |x|^2 and |decoded|^2, the
+     * same bits on every instruction set. */
+    void (*encode)(const taciti_value_format *format, const float *x, size_t n, void *out, float *error,
                    taciti_squares *squares);
 
-    /* Every content of `payload`, which has bytes(n), is legal. x[n] = decoded, or x[n] += decoded. */
-    void (*decode)(const taciti_values_options *options, const void *payload, float *x, size_t n);
-    void (*decode_add)(const taciti_values_options *options, const void *payload, float *x, size_t n);
-} taciti_value_format;
+    /* Every content of `payload`, which has taciti_values_bytes(n), is legal. x[n] = decoded, or x[n] += decoded. */
+    void (*decode)(const taciti_value_format *format, const void *payload, float *x, size_t n);
+    void (*decode_add)(const taciti_value_format *format, const void *payload, float *x, size_t n);
+};
+
+/* Bytes of n numbers. Grows with n. Any thread. */
+size_t taciti_values_bytes(const taciti_value_format *format, size_t n);
+
+/* Those of the list, in its order, and int4 of groups of 32 numbers that are rotated before they are rounded, which
+ * spreads outliers: codecs of all elements use it. */
+extern const taciti_value_format taciti_values_f32, taciti_values_bf16, taciti_values_fp16, taciti_values_int8,
+    taciti_values_int4, taciti_values_signmag2, taciti_values_signmean, taciti_values_e3m0, taciti_values_rotated;
 
 const taciti_value_format *const *taciti_value_format_list(void); /* ends with NULL; any thread */
 const taciti_value_format *taciti_value_format_at(int id);        /* NULL: there is none */

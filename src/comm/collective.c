@@ -34,7 +34,7 @@ static tacit_status scratch(taciti_comm *comm, size_t bytes) {
     return TACIT_OK;
 }
 
-/* Calls move() for pieces of comm.segment bytes (at least once), so that every piece is a sign of life. */
+/* Calls move() for pieces of a segment (at least once), so that every piece is a sign of life. */
 static size_t piece(const taciti_comm *comm, size_t at, size_t count) {
     const size_t max = (size_t)comm->options.segment_bytes;
     return count - at < max ? count - at : max;

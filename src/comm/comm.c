@@ -13,7 +13,7 @@
 #include "comm/launcher.h"
 #include "comm/state.h"
 
-enum { TRACE_SPANS = 1 << 16, ABORT_S = 3, FINISH_S = 15, LATE_SPEAKERS = 4 };
+enum { WARN_PART = 5, TRACE_SPANS = 1 << 16, ABORT_S = 3, FINISH_S = 15, LATE_SPEAKERS = 4 };
 
 #define AT(member) offsetof(taciti_comm_options, member)
 
@@ -21,20 +21,19 @@ static const taciti_option OPTIONS[] = {
     TACITI_OPTION("thread", BOOL, AT(thread), "true",
                   .help = "own thread for communication; without it nothing overlaps and comm.timeout must exceed the "
                           "longest compute",
-                  .flags = TACITI_OPTION_NO_DIGEST),
-    TACITI_OPTION("timeout", REAL, AT(timeout_s), "15", .min = 0.5, .max = 86400, .unit = "s",
-                  .help = "a rank silent for longer has failed: the job ends", .flags = TACITI_OPTION_NO_DIGEST),
-    TACITI_OPTION("warn", REAL, AT(warn_s), "3", .min = 0.1, .max = 86400, .unit = "s",
-                  .help = "a rank silent for longer is named in a warning", .flags = TACITI_OPTION_NO_DIGEST),
+                  .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
+    TACITI_OPTION(
+        "timeout", REAL, AT(timeout_s), "15", .min = 0.5, .max = 86400, .unit = "s",
+        .help = "a rank silent for longer has failed: the job ends; one silent for a fifth of it is named in a warning",
+        .flags = TACITI_OPTION_NO_DIGEST),
     TACITI_OPTION("start", REAL, AT(start_s), "120", .min = 1, .max = 86400, .unit = "s",
-                  .help = "most time for all ranks to come up and meet", .flags = TACITI_OPTION_NO_DIGEST),
+                  .help = "most time for all ranks to come up and meet",
+                  .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
     TACITI_OPTION("stall", REAL, AT(stall_s), "600", .min = 1, .max = 604800, .unit = "s",
                   .help = "a rank that is alive but keeps others waiting for longer has failed",
-                  .flags = TACITI_OPTION_NO_DIGEST),
+                  .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
     TACITI_OPTION("rate", REAL, AT(rate_mbps), "0", .max = 1e6, .unit = "Mbit/s",
-                  .help = "cap of what each rank sends; 0: none", .flags = TACITI_OPTION_NO_DIGEST),
-    TACITI_OPTION("segment", BYTES, AT(segment_bytes), "256KiB", .min = 1024, .max = 1073741824, .unit = "bytes",
-                  .help = "unit in which large transfers are pipelined",
+                  .help = "cap of what each rank sends; 0: none",
                   .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
 };
 
@@ -77,6 +76,8 @@ tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const t
     if (comm == NULL) return TACIT_E_MEMORY;
     comm->engine = *engine;
     comm->options = *options;
+    if (!(options->warn_s > 0)) comm->options.warn_s = options->timeout_s / WARN_PART;
+    if (options->segment_bytes == 0) comm->options.segment_bytes = TACITI_SEGMENT_BYTES;
     (void)pthread_mutex_init(&comm->failure.lock, NULL);
     const tacit_status status = set_up(comm);
     if (status == TACIT_OK)

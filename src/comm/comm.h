@@ -78,14 +78,17 @@ typedef struct taciti_engine {
 } taciti_engine;
 
 /* ---- options -------------------------------------------------------------------------------------------------- */
+enum { TACITI_SEGMENT_BYTES = 256 << 10 };
+
 typedef struct taciti_comm_options {
     bool thread;      /* comm.thread */
     double timeout_s; /* comm.timeout: a peer silent for longer is reported as failed (default 15) */
-    double warn_s;    /* comm.warn: a peer silent for longer is reported as slow (default 3) */
     double start_s;   /* comm.start: maximum time for all ranks to start and connect (default 120) */
     double stall_s;   /* comm.stall: a live peer that keeps this rank waiting for longer has failed (default 600) */
     double rate_mbps; /* comm.rate: limit of what this rank sends, in Mbit/s; 0: none */
-    int64_t segment_bytes; /* comm.segment: pipelining unit of collectives */
+    /* Not in the table. */
+    double warn_s;         /* a peer silent for longer is reported as slow; 0: a fifth of timeout_s */
+    int64_t segment_bytes; /* unit in which collectives are pipelined; 0: TACITI_SEGMENT_BYTES */
 } taciti_comm_options;
 extern const taciti_option_table taciti_comm_option_table; /* section "comm" */
 
@@ -136,7 +139,7 @@ const taciti_peer *taciti_comm_peer(const taciti_comm *comm, int rank);
 const taciti_hosts *taciti_comm_hosts(const taciti_comm *comm);
 bool taciti_comm_same_host(const taciti_comm *comm, int a, int b);
 const taciti_engine *taciti_comm_engine(const taciti_comm *comm);
-size_t taciti_comm_segment_bytes(const taciti_comm *comm); /* comm.segment */
+size_t taciti_comm_segment_bytes(const taciti_comm *comm);
 
 /* Returns TACIT_OK, or the error that ended communication. Any thread. */
 tacit_status taciti_comm_health(const taciti_comm *comm);

@@ -4,7 +4,7 @@
  * its neighbours through the engine, whether or not it has work, and checks how long each neighbour has been silent. Up
  * to 32 ranks, all ranks are neighbours; with more, the neighbours are the ranks at distances 1, 2, 4, ... on a ring.
  *
- *   silent > comm.warn      the lowest healthy neighbour logs a warning, and another line when the peer answers again
+ *   silent > timeout / 5    the lowest healthy neighbour logs a warning, and another line when the peer answers again
  *   silent > comm.timeout   the lowest healthy neighbour names the peer, notifies the others and ends communication;
  *                           if that neighbour has failed too, the next one does so a second later, and so on
  *   alive, but a wait for it has lasted comm.stall: handled like comm.timeout

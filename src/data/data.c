@@ -110,12 +110,8 @@ static tacit_status describe(taciti_data *data, const kinds *met) {
 }
 
 static tacit_status open_tokenizer(const taciti_data_options *options, taciti_data *data) {
-    const char *vocab = options->vocab.text, *merges = options->merges.text;
-    if (*vocab == '\0' && *merges == '\0') return TACIT_OK;
-    if (*vocab == '\0' || *merges == '\0')
-        return taciti_fail(TACIT_E_CONFIG, "data.%s is set, but data.%s is not: a BPE tokenizer needs both",
-                           *vocab == '\0' ? "merges" : "vocab", *vocab == '\0' ? "vocab" : "merges");
-    return taciti_tokenizer_bpe(vocab, merges, &data->tokenizer);
+    const char *vocab = options->vocab.text;
+    return *vocab == '\0' ? TACIT_OK : taciti_tokenizer_load(vocab, &data->tokenizer);
 }
 
 static tacit_status open_all(const taciti_data_options *options, taciti_data *data) {

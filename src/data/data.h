@@ -29,8 +29,7 @@ typedef struct taciti_data_options {
     double split;           /* data.split: default 0.1 */
     taciti_text partition;  /* data.partition: "global|by-rank|dirichlet:ALPHA", see data/partition.h */
     int format;             /* data.format: "auto|text|llmc|u16" */
-    taciti_text vocab;      /* data.vocab: vocab.json; with it text is tokenized by BPE */
-    taciti_text merges;     /* data.merges: merges.txt */
+    taciti_text vocab;      /* data.vocab: vocab.json; with it and merges.txt beside it text is tokenized by BPE */
 } taciti_data_options;
 extern const taciti_option_table taciti_data_option_table; /* section "data" */
 
@@ -39,6 +38,7 @@ typedef struct taciti_tokenizer taciti_tokenizer;
 
 tacit_status taciti_tokenizer_byte(taciti_tokenizer **out); /* identity, vocabulary 256 */
 tacit_status taciti_tokenizer_bpe(const char *vocab_path, const char *merges_path, taciti_tokenizer **out);
+tacit_status taciti_tokenizer_load(const char *vocab_path, taciti_tokenizer **out); /* with merges.txt beside it */
 void taciti_tokenizer_destroy(taciti_tokenizer *tokenizer);
 int32_t taciti_tokenizer_vocabulary(const taciti_tokenizer *tokenizer);
 /* Appends the ids of a text of `bytes` bytes to *ids, which grows with taciti_calloc() and taciti_free(). Any bytes are

@@ -20,13 +20,12 @@ static const taciti_option options[] = {
     TACITI_OPTION(
         "partition", TEXT, AT(partition), "global",
         .help =
-            "what a rank draws samples from: global|by-rank|dirichlet:ALPHA; all but global make ranks' data unequal"),
-    TACITI_OPTION("vocab", TEXT, AT(vocab), "",
-                  .help =
-                      "vocab.json of a GPT-2 style tokenizer: text becomes its ids instead of bytes; needs data.merges",
-                  .flags = TACITI_OPTION_NO_DIGEST),
-    TACITI_OPTION("merges", TEXT, AT(merges), "", .help = "merges.txt that belongs to data.vocab",
-                  .flags = TACITI_OPTION_NO_DIGEST),
+            "what a rank draws samples from: global|by-rank|dirichlet:ALPHA; all but global make ranks' data unequal",
+        .flags = TACITI_OPTION_EXPERT),
+    TACITI_OPTION(
+        "vocab", TEXT, AT(vocab), "",
+        .help = "vocab.json of a GPT-2 style tokenizer, with merges.txt beside it; text becomes its ids, not bytes",
+        .flags = TACITI_OPTION_NO_DIGEST),
 };
 
 const taciti_option_table taciti_data_option_table = {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/tokenizer.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 
-enum { BYTES = 256 };
+enum { BYTES = 256, PATH_BYTES = 4096 };
 
 tacit_status taciti_tokenizer_byte(taciti_tokenizer **out) {
     taciti_tokenizer *tokenizer = taciti_calloc(1, sizeof *tokenizer);
@@ -31,6 +33,15 @@ tacit_status taciti_tokenizer_bpe(const char *vocab_path, const char *merges_pat
     tokenizer->vocabulary = tokenizer->bpe.vocabulary;
     *out = tokenizer;
     return TACIT_OK;
+}
+
+tacit_status taciti_tokenizer_load(const char *vocab_path, taciti_tokenizer **out) {
+    char merges_path[PATH_BYTES];
+    const char *slash = strrchr(vocab_path, '/');
+    const int folder = slash == NULL ? 0 : (int)(slash + 1 - vocab_path);
+    if (snprintf(merges_path, sizeof merges_path, "%.*smerges.txt", folder, vocab_path) >= PATH_BYTES)
+        return taciti_fail(TACIT_E_DATA, "%s: the path is too long", vocab_path);
+    return taciti_tokenizer_bpe(vocab_path, merges_path, out);
 }
 
 void taciti_tokenizer_destroy(taciti_tokenizer *tokenizer) {

@@ -263,8 +263,6 @@ static const char *const CASES[][MAX_PAIRS] = {
     {"strategy", "gossip", "gossip.delay", "1", "gossip.gamma", "0.5", "gossip.topology", "ring"},
     {"strategy", "gossip", "gossip.tracker", "true", "gossip.order", "atc", "gossip.topology", "ring"},
     {"strategy", "gossip", "gossip.tracker", "true", "gossip.topology", "ring"},
-    {"strategy", "gossip", "gossip.target", "0.01", "gossip.topology", "ring"},
-    {"strategy", "gossip", "gossip.accelerate", "true", "gossip.mixes", "3", "gossip.topology", "ring"},
 };
 
 /* With the same update, and with a gradient on one rank that is not finite. 3 ranks: scaling by them rounds. */

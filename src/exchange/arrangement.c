@@ -5,14 +5,25 @@
 #include "base/memory.h"
 #include "base/pool.h"
 
-enum { GRAIN = 16 };
+enum { GRAIN = 16, SEARCHED = 64 };
 
 static int member(taciti_members members, int i) { return members.ranks == NULL ? i : members.ranks[i]; }
 
-/* Returns the number of hosts that the members are on; count[host] receives how many are on each. */
-static int count_hosts(const taciti_hosts *hosts, taciti_members members, int size, int *count) {
+/* Finds the first member on the host of each, and returns how many hosts there are. seen[hosts] is the workspace of a
+ * large group; NULL: the group is searched. */
+static int find_firsts(const taciti_hosts *hosts, taciti_members members, int size, int *seen, int *first_of) {
     int host_count = 0;
-    for (int i = 0; i < size; i++) host_count += count[hosts->host_of[member(members, i)]]++ == 0;
+    for (int i = 0; i < size; i++) {
+        const int host = hosts->host_of[member(members, i)];
+        int first = 0;
+        if (seen != NULL) {
+            if (seen[host] == 0) seen[host] = i + 1;
+            first = seen[host] - 1;
+        } else
+            while (hosts->host_of[member(members, first)] != host) first++;
+        first_of[i] = first;
+        host_count += first == i;
+    }
     return host_count;
 }
 
@@ -27,23 +38,23 @@ static void fill_flat(const taciti_hosts *hosts, taciti_members members, taciti_
     arrangement->lanes = 1;
 }
 
-/* Hosts come in the order of their lowest ranks. count[host]: its members. next[host]: 1 + the index of
- * its next member in `order`, 0 before the first. */
-static void fill_hosts(const taciti_hosts *hosts, taciti_members members, const int *count, int *next,
+/* Hosts come in the order of their lowest ranks. first_of[size] as above; of the first member of a host, count: the
+ * members there, next: where the next one of them goes in `order`. */
+static void fill_hosts(const taciti_hosts *hosts, taciti_members members, const int *first_of, int *count, int *next,
                        taciti_arrangement *arrangement) {
     int end = 0;
     arrangement->lanes = arrangement->size;
+    for (int i = 0; i < arrangement->size; i++) count[first_of[i]]++;
     for (int i = 0; i < arrangement->size; i++) {
-        const int rank = member(members, i), host = hosts->host_of[rank];
-        if (next[host] == 0) {
-            if (count[host] < arrangement->lanes) arrangement->lanes = count[host];
-            arrangement->first[arrangement->hosts++] = end;
-            next[host] = end + 1;
-            end += count[host];
+        const int rank = member(members, i), first = first_of[i];
+        if (first == i) {
+            if (count[i] < arrangement->lanes) arrangement->lanes = count[i];
+            arrangement->first[arrangement->hosts++] = next[i] = end;
+            end += count[i];
         }
-        const int at = next[host]++ - 1;
+        const int at = next[first]++;
         arrangement->order[at] = rank;
-        arrangement->host_of[at] = host;
+        arrangement->host_of[at] = hosts->host_of[rank];
     }
     arrangement->first[arrangement->hosts] = end;
 }
@@ -68,10 +79,11 @@ static int limit_lanes(const taciti_arrangement *arrangement, int requested) {
 tacit_status taciti_arrangement_of(const taciti_hosts *hosts, taciti_members members, int rank,
                                    taciti_placement requested, taciti_arrangement *out) {
     const int size = members.ranks == NULL ? hosts->ranks : (int)members.count;
-    int *block = taciti_calloc((size_t)size * 3 + 1 + 2 * (size_t)hosts->count, sizeof *block);
+    const bool large = size > SEARCHED;
+    int *block = taciti_calloc((size_t)size * 6 + 1 + (large ? (size_t)hosts->count : 0), sizeof *block);
     if (block == NULL) return TACIT_E_MEMORY;
-    int *count = block + 3 * size + 1, *next = count + hosts->count;
-    const int host_count = count_hosts(hosts, members, size, count);
+    int *first_of = block + 3 * size + 1, *count = first_of + size, *next = count + size;
+    const int host_count = find_firsts(hosts, members, size, large ? next + size : NULL, first_of);
     const bool flat = requested.scheme == TACITI_SCHEME_AUTO ? host_count == 1 || host_count == size
                                                              : requested.scheme == TACITI_SCHEME_FLAT;
     taciti_arrangement arrangement = {
@@ -79,7 +91,7 @@ tacit_status taciti_arrangement_of(const taciti_hosts *hosts, taciti_members mem
     if (flat)
         fill_flat(hosts, members, &arrangement);
     else
-        fill_hosts(hosts, members, count, next, &arrangement);
+        fill_hosts(hosts, members, first_of, count, next, &arrangement);
     find_myself(&arrangement, rank);
     arrangement.lanes = limit_lanes(&arrangement, requested.lanes);
     *out = arrangement;

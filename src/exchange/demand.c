@@ -221,26 +221,6 @@ static void find_crowds(const taciti_hosts *hosts, const taciti_round *round, co
     }
 }
 
-/* Arranges a group and marks its hosts. */
-static tacit_status arrange_group(const taciti_hosts *hosts, taciti_members members, taciti_placement requested,
-                                  const loads *l, taciti_arrangement *arrangement, int *seen) {
-    int crowd = 1;
-    *seen = count_hosts(hosts, members, l);
-    for (size_t i = 0; i < members.count; i++) {
-        const int here = l->crowd[hosts->host_of[members.ranks[i]]];
-        crowd = here > crowd ? here : crowd;
-    }
-    TACITI_TRY(
-        taciti_arrangement_of(hosts, members, members.ranks[0], placement_of(requested, *seen, crowd), arrangement));
-    mark_hosts(arrangement, l, true);
-    return TACIT_OK;
-}
-
-static void leave_group(const loads *l, taciti_arrangement *arrangement) {
-    mark_hosts(arrangement, l, false);
-    taciti_arrangement_destroy(arrangement);
-}
-
 /* What a round is asked for. */
 typedef struct order {
     const taciti_hosts *hosts;
@@ -250,18 +230,50 @@ typedef struct order {
     size_t count;
 } order;
 
-static tacit_status carry_round(const order *o, const loads *l) {
+/* A group of a round, and how many hosts it is on. */
+typedef struct arranged {
+    taciti_arrangement arrangement;
+    int hosts;
+} arranged;
+
+static tacit_status arrange_group(const order *o, taciti_members members, const loads *l, arranged *out) {
+    int crowd = 1;
+    out->hosts = count_hosts(o->hosts, members, l);
+    for (size_t i = 0; i < members.count; i++) {
+        const int here = l->crowd[o->hosts->host_of[members.ranks[i]]];
+        crowd = here > crowd ? here : crowd;
+    }
+    return taciti_arrangement_of(o->hosts, members, members.ranks[0], placement_of(o->requested, out->hosts, crowd),
+                                 &out->arrangement);
+}
+
+static void leave_groups(const order *o, arranged *groups) {
+    for (size_t g = 0; g < o->round->groups && groups != NULL; g++) taciti_arrangement_destroy(&groups[g].arrangement);
+    taciti_free(groups);
+}
+
+/* All groups of a round; owned. Without groups NULL. */
+static tacit_status arrange_groups(const order *o, const loads *l, arranged **out) {
+    tacit_status status = TACIT_OK;
+    *out = o->round->groups == 0 ? NULL : taciti_calloc(o->round->groups, sizeof **out);
+    if (*out == NULL) return o->round->groups == 0 ? TACIT_OK : TACIT_E_MEMORY;
     for (int h = 0; h < o->hosts->count; h++) l->crowd[h] = 0;
     find_crowds(o->hosts, o->round, l);
+    for (size_t g = 0; g < o->round->groups && status == TACIT_OK; g++)
+        status = arrange_group(o, taciti_members_of(o->round, g), l, &(*out)[g]);
+    if (status == TACIT_OK) return TACIT_OK;
+    leave_groups(o, *out);
+    return status;
+}
+
+static void carry_round(const order *o, const loads *l, const arranged *groups) {
     for (size_t g = 0; g < o->round->groups; g++) {
-        taciti_arrangement arrangement;
-        int hosts;
-        TACITI_TRY(arrange_group(o->hosts, taciti_members_of(o->round, g), o->requested, l, &arrangement, &hosts));
+        mark_hosts(&groups[g].arrangement, l, true);
         for (size_t i = 0; i < o->count; i++) {
             const loads one = loads_of(l, i);
-            carry_allreduce(&arrangement, o->lengths[i], &one);
+            carry_allreduce(&groups[g].arrangement, o->lengths[i], &one);
         }
-        leave_group(l, &arrangement);
+        mark_hosts(&groups[g].arrangement, l, false);
     }
     for (size_t i = 0; i < o->count; i++) {
         const loads one = loads_of(l, i);
@@ -269,26 +281,22 @@ static tacit_status carry_round(const order *o, const loads *l) {
             carry(&one, o->hosts->host_of[o->round->edges[e].from], o->hosts->host_of[o->round->edges[e].to],
                   (double)o->lengths[i].wire_bytes);
     }
-    return TACIT_OK;
 }
 
-static tacit_status demands_of_groups(const order *o, const loads *l, taciti_demand *out) {
+static void demands_of_groups(const order *o, const loads *l, const arranged *groups, taciti_demand *out) {
     for (size_t g = 0; g < o->round->groups; g++) {
         const taciti_members members = taciti_members_of(o->round, g);
-        taciti_arrangement arrangement;
-        int hosts;
-        TACITI_TRY(arrange_group(o->hosts, members, o->requested, l, &arrangement, &hosts));
+        mark_hosts(&groups[g].arrangement, l, true);
         for (size_t i = 0; i < o->count; i++) {
             const loads one = loads_of(l, i);
             taciti_length len = o->lengths[i];
-            if (o->hosts->count > 1 && hosts == 1) len.wire_bytes = len.f32_bytes; /* taciti_mix_codec() */
-            const taciti_demand demand = demand_of(&arrangement, hosts, len, &one);
+            if (o->hosts->count > 1 && groups[g].hosts == 1) len.wire_bytes = len.f32_bytes; /* taciti_mix_codec() */
+            const taciti_demand demand = demand_of(&groups[g].arrangement, groups[g].hosts, len, &one);
             for (size_t m = 0; m < members.count; m++)
                 out[i * (size_t)o->hosts->ranks + (size_t)members.ranks[m]] = demand;
         }
-        leave_group(l, &arrangement);
+        mark_hosts(&groups[g].arrangement, l, false);
     }
-    return TACIT_OK;
 }
 
 /* What either end of an edge asks of the links, together with its other edges. */
@@ -375,10 +383,15 @@ tacit_status taciti_mix_demands(const taciti_hosts *hosts, const taciti_topology
     const order o = {hosts, &topology->rounds[round], placement, lengths, count};
     loads l = {0};
     for (size_t i = 0; i < count * (size_t)hosts->ranks; i++) out[i] = (taciti_demand){0};
+    arranged *groups = NULL;
     tacit_status status = loads_create(hosts, count, &l);
-    if (status == TACIT_OK) status = carry_round(&o, &l);
-    if (status == TACIT_OK) status = demands_of_groups(&o, &l, out);
-    if (status == TACIT_OK) status = demands_of_all_edges(&o, &l, out);
+    if (status == TACIT_OK) status = arrange_groups(&o, &l, &groups);
+    if (status == TACIT_OK) {
+        carry_round(&o, &l, groups);
+        demands_of_groups(&o, &l, groups, out);
+        leave_groups(&o, groups);
+        status = demands_of_all_edges(&o, &l, out);
+    }
     taciti_free(l.out);
     return status;
 }
@@ -392,7 +405,11 @@ static double nic_bytes_of_rounds(const taciti_hosts *hosts, const taciti_topolo
     tacit_status status = loads_create(hosts, 1, &l);
     for (size_t r = begin; r < end && status == TACIT_OK; r++) {
         const order o = {hosts, &topology->rounds[r], placement, &len, 1};
-        status = carry_round(&o, &l);
+        arranged *groups = NULL;
+        status = arrange_groups(&o, &l, &groups);
+        if (status != TACIT_OK) break;
+        carry_round(&o, &l, groups);
+        leave_groups(&o, groups);
     }
     for (int h = 0; h < hosts->count && status == TACIT_OK; h++) max = greater(max, busy(&l, h));
     taciti_free(l.out);

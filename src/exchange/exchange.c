@@ -15,10 +15,12 @@ static const taciti_option OPTIONS[] = {
     TACITI_OPTION("wire", NAME, AT(wire), "f32", .names = taciti_codec_dense_name,
                   .help = "number format in which gradients travel; sums are made in f32"),
     TACITI_OPTION("bucket", BYTES, AT(bucket_bytes), "25MiB", .min = 1024, .max = 17179869184.0, .unit = "bytes",
-                  .help = "gradients are exchanged in buckets of this size, as soon as one is complete"),
+                  .help = "gradients are exchanged in buckets of this size, as soon as one is complete",
+                  .flags = TACITI_OPTION_EXPERT),
     TACITI_OPTION(
         "scheme", ENUM, AT(scheme), "auto", .choices = "auto|flat|hosts",
-        .help = "hosts: sum inside each host first, so that data crosses its link once; auto: so if ranks share hosts"),
+        .help = "hosts: sum inside each host first, so that data crosses its link once; auto: so if ranks share hosts",
+        .flags = TACITI_OPTION_EXPERT),
     TACITI_OPTION("lanes", INT, AT(lanes), "0", .max = 1024, .unit = "ranks", .when = "exchange.scheme!=flat",
                   .help =
                       "most ranks of a host that talk to other hosts; 0: as many as keep a link at 8 flows or fewer",

@@ -34,7 +34,7 @@ typedef struct taciti_linear_reduce {
     const taciti_layout *layout; /* borrows */
     taciti_encoding encoding;
     int rank, ranks;
-    taciti_allreduce dense, exact; /* by the wire, and in f32; they share `workspace` */
+    taciti_allreduce dense;        /* by the wire, in `workspace` */
     taciti_linear_bucket *buckets; /* one per bucket; owned */
     taciti_codec_matrix *matrices; /* of all buckets; owned */
     float *payload[2];             /* of this round and of the one before; borrow, like the next */

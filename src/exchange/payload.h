@@ -109,13 +109,13 @@ double taciti_encoding_expected_bytes(const taciti_encoding *encoding, taciti_co
                                       int ranks);
 
 static inline size_t taciti_payload_bound(const taciti_encoding *encoding, size_t n) {
-    return encoding->codec->bound(encoding->options, n);
+    return encoding->codec->bound(encoding->codec, encoding->options, n);
 }
 
 /* Bytes of scratch memory for encoding or decoding up to n floats, a multiple of 64. */
 static inline size_t taciti_payload_scratch_bytes(const taciti_encoding *encoding, size_t n) {
     if (encoding->codec->scratch_bytes == NULL) return 0;
-    return taciti_round_up(encoding->codec->scratch_bytes(encoding->options, n), TACITI_ALIGN_BYTES);
+    return taciti_round_up(encoding->codec->scratch_bytes(encoding->codec, encoding->options, n), TACITI_ALIGN_BYTES);
 }
 
 static inline size_t taciti_payload_state_bytes(const taciti_encoding *encoding, size_t n) {
@@ -142,9 +142,9 @@ static inline void taciti_payload_time(taciti_comm *comm, taciti_span_kind kind,
 static inline tacit_status taciti_payload_encode(taciti_comm *comm, const taciti_codec *codec,
                                                  const taciti_codec_call *call, const float *x, size_t n, float *error,
                                                  taciti_payload *out) {
-    const size_t bound = codec->bound(call->options, n);
+    const size_t bound = codec->bound(codec, call->options, n);
     const int64_t begin_ns = taciti_now_ns();
-    TACITI_TRY(codec->encode(call, x, n, out->data, error, &out->bytes));
+    TACITI_TRY(codec->encode(codec, call, x, n, out->data, error, &out->bytes));
     taciti_payload_time(comm, TACITI_SPAN_ENCODE, taciti_now_ns() - begin_ns);
     if (codec->fixed_size ? out->bytes == bound : out->bytes <= bound) return TACIT_OK;
     return taciti_fail(TACIT_E_INTERNAL, "codec %s wrote %zu bytes for %zu floats where its bound is %zu", codec->name,

@@ -25,8 +25,9 @@ static tacit_status price(const taciti_route_setup *setup, taciti_phase phase, s
     (void)phase;
     (void)rates;
     (void)context;
-    *out = (taciti_price){.length = {.wire_bytes = setup->wire->bound(NULL, n), .f32_bytes = n * sizeof(float)},
-                          .busiest = 1};
+    *out = (taciti_price){
+        .length = {.wire_bytes = setup->wire->bound(setup->wire, NULL, n), .f32_bytes = n * sizeof(float)},
+        .busiest = 1};
     return TACIT_OK;
 }
 

@@ -77,7 +77,7 @@ static size_t scratch_bytes(const taciti_linear_reduce *linear) {
     const taciti_codec *codec = linear->encoding.codec;
     size_t bytes = 0;
     for (size_t b = 0; b < linear->layout->bucket_count && codec->scratch_bytes != NULL; b++) {
-        const size_t one = codec->scratch_bytes(linear->encoding.options, linear->layout->buckets[b].n);
+        const size_t one = codec->scratch_bytes(codec, linear->encoding.options, linear->layout->buckets[b].n);
         if (one > bytes) bytes = one;
     }
     return taciti_round_up(bytes, TACITI_ALIGN_BYTES);
@@ -101,13 +101,9 @@ static size_t describe_buckets(taciti_linear_reduce *linear) {
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
-static bool needs_exact(const taciti_linear_reduce *linear) {
-    return linear->encoding.codec->exact_rounds != 0 && strcmp(linear->dense.encoding.codec->name, "f32") != 0;
-}
-
 /* What can be known without allocating the large arrays. */
 static tacit_status describe_linear(const taciti_route_setup *setup, taciti_linear_reduce *out) {
-    const taciti_encoding dense = {.codec = setup->wire}, exact = {.codec = taciti_codec_find("f32")};
+    const taciti_encoding dense = {.codec = setup->wire};
     const taciti_layout *layout = setup->layout;
     size_t tensors = 0;
     *out = (taciti_linear_reduce){
@@ -116,14 +112,11 @@ static tacit_status describe_linear(const taciti_route_setup *setup, taciti_line
     out->buckets = taciti_calloc(layout->bucket_count, sizeof *out->buckets);
     out->matrices = taciti_calloc(tensors, sizeof *out->matrices);
     if (out->buckets == NULL || out->matrices == NULL) return TACIT_E_MEMORY;
-    TACITI_TRY(taciti_route_describe_way(setup, &dense, false, &out->dense));
-    return taciti_route_describe_way(setup, &exact, false, &out->exact);
+    return taciti_route_describe_way(setup, &dense, false, &out->dense);
 }
 
 static size_t workspace_bytes(const taciti_linear_reduce *linear) {
-    const size_t dense = taciti_allreduce_workspace_bytes(&linear->dense);
-    const size_t exact = needs_exact(linear) ? taciti_allreduce_workspace_bytes(&linear->exact) : 0;
-    return (dense > exact ? dense : exact) + 1;
+    return taciti_allreduce_workspace_bytes(&linear->dense) + 1;
 }
 
 static tacit_status allocate(taciti_linear_reduce *linear) {
@@ -148,13 +141,11 @@ static tacit_status open(taciti_route *route, taciti_comm *comm, void *workspace
     TACITI_TRY(describe_linear(&route->setup, out));
     out->comm = comm;
     TACITI_TRY(allocate(out));
-    TACITI_TRY(taciti_allreduce_open(&out->dense, comm, out->workspace));
-    return needs_exact(out) ? taciti_allreduce_open(&out->exact, comm, out->workspace) : TACIT_OK;
+    return taciti_allreduce_open(&out->dense, comm, out->workspace);
 }
 
 static void release(taciti_linear_reduce *linear) {
     taciti_allreduce_destroy(&linear->dense);
-    taciti_allreduce_destroy(&linear->exact);
     taciti_free(linear->buckets);
     taciti_free(linear->matrices);
     taciti_free(linear->workspace);
@@ -183,22 +174,21 @@ static tacit_status round_of(taciti_linear_reduce *linear, const taciti_codec_ca
                              float *out, float *error) {
     const taciti_codec *codec = linear->encoding.codec;
     const size_t m = codec->payload_n(call, n);
-    const bool exact = (codec->exact_rounds >> call->round & 1) != 0 && needs_exact(linear);
     size_t bytes = 0;
     const int64_t begin_ns = taciti_now_ns();
-    TACITI_TRY(codec->encode(call, x, n, out, error, &bytes));
+    TACITI_TRY(codec->encode(codec, call, x, n, out, error, &bytes));
     taciti_payload_time(linear->comm, TACITI_SPAN_ENCODE, taciti_now_ns() - begin_ns);
     if (bytes != m * sizeof(float))
         return taciti_fail(TACIT_E_INTERNAL, "codec %s wrote %zu bytes in round %d where it announced %zu", codec->name,
                            bytes, call->round, m * sizeof(float));
-    return taciti_allreduce_run(exact ? &linear->exact : &linear->dense, out, m, NULL, NULL);
+    return taciti_allreduce_run(&linear->dense, out, m, NULL, NULL);
 }
 
 static tacit_status decode(taciti_linear_reduce *linear, const taciti_codec_call *call, const float *payload, float *x,
                            size_t n) {
     const taciti_codec *codec = linear->encoding.codec;
     const int64_t begin_ns = taciti_now_ns();
-    const tacit_status status = codec->decode(call, payload, codec->payload_n(call, n) * sizeof(float), x, n);
+    const tacit_status status = codec->decode(codec, call, payload, codec->payload_n(call, n) * sizeof(float), x, n);
     taciti_payload_time(linear->comm, TACITI_SPAN_DECODE, taciti_now_ns() - begin_ns);
     return status;
 }
@@ -271,9 +261,8 @@ static uint64_t over_rounds(const taciti_linear_reduce *linear, size_t bucket, t
     if (linear->buckets[bucket].state_bytes > 0)
         call.state = linear->buckets[bucket].state[linear->buckets[bucket].now];
     for (; call.round < codec->rounds; call.round++) {
-        const bool exact = (codec->exact_rounds >> call.round & 1) != 0 && needs_exact(linear);
         const size_t m = codec->payload_n(&call, linear->layout->buckets[bucket].n);
-        if (m > 0) bytes += formula(exact ? &linear->exact : &linear->dense, m, host);
+        if (m > 0) bytes += formula(&linear->dense, m, host);
     }
     return bytes;
 }
@@ -315,9 +304,8 @@ typedef struct sent {
     double payload, link;
 } sent;
 
-static taciti_length length_of(const taciti_codec *wire, bool exact, size_t floats) {
-    const size_t f32_bytes = floats * sizeof(float);
-    return (taciti_length){.wire_bytes = exact ? f32_bytes : wire->bound(NULL, floats), .f32_bytes = f32_bytes};
+static taciti_length length_of(const taciti_codec *wire, size_t floats) {
+    return (taciti_length){.wire_bytes = wire->bound(wire, NULL, floats), .f32_bytes = floats * sizeof(float)};
 }
 
 static double link_bytes(const taciti_route_setup *setup, taciti_length length) {
@@ -325,8 +313,6 @@ static double link_bytes(const taciti_route_setup *setup, taciti_length length) 
                                    length.f32_bytes)
         .host_bytes;
 }
-
-static bool is_exact(const taciti_codec *codec, int round) { return (codec->exact_rounds >> round & 1) != 0; }
 
 /* Every round is an all-reduce of its own, and a short one takes another way than a long one (small.h). */
 static sent sent_by_call(const taciti_route_setup *setup, taciti_codec_call call, size_t n) {
@@ -336,7 +322,7 @@ static sent sent_by_call(const taciti_route_setup *setup, taciti_codec_call call
     for (call.round = 0; call.round < codec->rounds; call.round++) {
         const size_t floats = codec->payload_n(&call, n);
         max += (double)floats * sizeof(float);
-        if (floats > 0) out.link += link_bytes(setup, length_of(setup->wire, is_exact(codec, call.round), floats));
+        if (floats > 0) out.link += link_bytes(setup, length_of(setup->wire, floats));
     }
     if (max > 0) out.link *= out.payload / max;
     return out;
@@ -370,12 +356,11 @@ static tacit_status find_sent(const taciti_route_setup *setup, size_t n, sent *o
 static tacit_status price(const taciti_route_setup *setup, taciti_phase phase, size_t n, taciti_rates_at *rates,
                           const void *context, taciti_price *out) {
     const taciti_codec *codec = setup->encoding.codec;
-    const bool exact = is_exact(codec, codec->rounds - 1); /* the last round is the longest */
     const taciti_codec_rates r = rates(context, codec, taciti_encoding_factor(&setup->encoding));
     sent bytes;
     (void)phase;
     TACITI_TRY(find_sent(setup, n, &bytes));
-    const taciti_length length = length_of(setup->wire, exact, (size_t)(bytes.payload / sizeof(float) + 0.5));
+    const taciti_length length = length_of(setup->wire, (size_t)(bytes.payload / sizeof(float) + 0.5));
     const double link = link_bytes(setup, length);
     *out = (taciti_price){.length = length,
                           .codec_s = (double)n * (r.encode_s + r.decode_s),

@@ -25,20 +25,16 @@
 enum { SLOTS = TACITI_SKETCH_SLOTS };
 
 static tacit_status check(const taciti_encoding *e) {
-    const taciti_sketch_options *o = e->options;
     if (e->way == TACITI_WAY_GATHER)
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.collective gather: sketches of codec %s are for the owners of sums; leave it out, "
                            "or take another codec: --compress.codec topk",
                            e->codec->name);
-    if (e->feedback.estimates)
-        return taciti_fail(TACIT_E_CONFIG,
-                           "compress.estimate: only the owner of a sum decodes what codec %s sends; leave it out, or "
-                           "take another codec: --compress.codec topk",
-                           e->codec->name);
-    if (o == NULL || !o->compat || o->ring == TACITI_RING_F32) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG, "%s.compat: the released code has floats only; leave out %s.ring",
-                       e->codec->name, e->codec->name);
+    if (!e->feedback.estimates) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "compress.what change: only the owner of a sum decodes what codec %s sends; leave it out, or "
+                       "take another codec: --compress.codec topk",
+                       e->codec->name);
 }
 
 static tacit_status describe(taciti_route *route) {
@@ -146,13 +142,6 @@ static tacit_status allocate(taciti_sketch_reduce *s, const taciti_allreduce *re
     return allocate_requests(s);
 }
 
-static void warn_of_compat(const taciti_sketch_reduce *s, const taciti_codec *codec) {
-    if (!s->options.compat || taciti_comm_rank(s->comm) != 0) return;
-    taciti_log(TACITI_LOG_WARN,
-               "%s.compat: sums are wrong by design, as those of TAGC's released code; leave it out to train a model",
-               codec->name);
-}
-
 static tacit_status open(taciti_route *route, taciti_comm *comm, void *workspace) {
     const taciti_encoding *encoding = &route->setup.encoding;
     TACITI_TRY(taciti_allreduce_open(&route->reduce, comm, workspace));
@@ -163,7 +152,6 @@ static tacit_status open(taciti_route *route, taciti_comm *comm, void *workspace
     if (encoding->options != NULL) s->options = *(const taciti_sketch_options *)encoding->options;
     for (int i = 0; i < 2; i++) s->learnt[i] = taciti_calloc(s->layout->bucket_count, sizeof *s->learnt[i]);
     if (s->learnt[0] == NULL || s->learnt[1] == NULL) return TACIT_E_MEMORY;
-    warn_of_compat(s, encoding->codec);
     return s->count > 1 ? allocate(s, s->reduce) : TACIT_OK;
 }
 

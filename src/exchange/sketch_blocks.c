@@ -10,17 +10,10 @@ typedef taciti_sketch_bucket bucket;
 
 /* ---- ranges ------------------------------------------------------------------------------------------------------ */
 
-/* The released code has one sketch for the whole range of an owner. */
-static bool is_released(const taciti_allreduce *reduce) {
-    const taciti_sketch_options *options = reduce->encoding.options;
-    return options != NULL && options->compat;
-}
-
 size_t taciti_sketch_block_count(const taciti_allreduce *reduce, const taciti_cut *cut) {
     const size_t ranges = (size_t)reduce->arrangement.hosts * (size_t)reduce->arrangement.lanes;
     const size_t chunk_n = cut->piece_n / ranges, fit = chunk_n > 0 ? TACITI_SKETCH_BLOCK_N / chunk_n : 1;
     const size_t few = fit < TACITI_SKETCH_BLOCK_PIECES ? fit : TACITI_SKETCH_BLOCK_PIECES, max = few > 1 ? few : 1;
-    if (is_released(reduce)) return 1;
     return (cut->pieces + max - 1) / max;
 }
 

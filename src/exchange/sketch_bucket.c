@@ -40,7 +40,6 @@ static taciti_sketch_form form_of(const bucket *b, size_t block, int owner, size
     const taciti_sketch_reduce *s = b->s;
     const uint64_t seed = s->reduce->encoding.seed;
     const uint64_t key = taciti_codec_key(seed, b->task->step, TACITI_CODEC_ALL_RANKS, b->task->bucket);
-    if (s->options.compat) return taciti_sketch_form_released(n, s->count, s->options.ratio);
     return taciti_sketch_form_of(n, s->count, expected_union(b, block, n), s->options.ratio,
                                  (taciti_ring)s->options.ring, (float)s->learnt[0][b->task->bucket].max,
                                  taciti_rng_key(taciti_rng_key(key, (uint64_t)s->ranks[owner]), block));

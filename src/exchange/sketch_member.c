@@ -61,7 +61,7 @@ static tacit_status select_for(bucket *b, slot *t, int owner) {
         TACITI_TRY(taciti_payload_observe(s->comm, s->reduce->encoding.codec, b->task, call, x, share->n, s->payload));
     call.tally = b->tally != NULL ? &b->tally->sent : NULL;
     const int64_t begin_ns = taciti_now_ns();
-    taciti_sketch_select(&call, x, share->n, t->selected + share->at, error);
+    taciti_composed_select(s->reduce->encoding.codec, &call, x, share->n, t->selected + share->at, error);
     taciti_payload_time(s->comm, TACITI_SPAN_ENCODE, taciti_now_ns() - begin_ns);
     if (error != NULL && !one) taciti_sketch_scatter(b, t->block, owner, error, b->errors);
     return leave(b, t->block, owner, &call);

@@ -7,7 +7,6 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "codec/released.h"
 
 enum { LINE = TACITI_SKETCH_LINE, MIN_ROWS = 3 };
 
@@ -51,7 +50,7 @@ static bool counters_are_many(const taciti_sketch *sketch) {
 taciti_sketch_form taciti_sketch_form_of(size_t n, int members, size_t measured, double ratio, taciti_ring ring,
                                          float max, uint64_t seed) {
     const size_t some = measured < n ? measured : n;
-    const size_t rows = ratio > 0 ? taciti_sketch_compat_rows(n, LINE, ratio) : taciti_sketch_rows(some);
+    const size_t rows = ratio > 0 ? taciti_sketch_rows_at(n, ratio) : taciti_sketch_rows(some);
     taciti_sketch_form form = {.sketch = taciti_sketch_init(n, rows > MIN_ROWS ? rows : MIN_ROWS, members, seed)};
     const bool known = choose_ring(&form.sketch, ring, max);
     form.packed = !known || counters_are_many(&form.sketch);
@@ -62,15 +61,6 @@ size_t taciti_sketch_room(size_t n, double density) {
     static const double ROOM = 1 + 1. / 16;
     const double known = density * (double)n, room = known * ROOM + LINE * sqrt(known / LINE);
     return room < (double)n ? (size_t)room : n;
-}
-
-taciti_sketch_form taciti_sketch_form_released(size_t n, int members, double ratio) {
-    const double used = ratio > 0 ? ratio : TACITI_RELEASED_RATIO;
-    const size_t rows = taciti_sketch_compat_rows(n, TACITI_RELEASED_UNIT, used);
-    taciti_sketch_form form = {
-        .sketch = taciti_sketch_init_compat(n, TACITI_RELEASED_UNIT, rows > 1 ? rows : 1, members), .released = true};
-    form.packed = counters_are_many(&form.sketch);
-    return form;
 }
 
 size_t taciti_sketch_contribution_bytes(const taciti_sketch_form *form) {
@@ -112,10 +102,7 @@ tacit_status taciti_sketch_take(taciti_sketch_total *sum, const void *message, b
     memcpy(&h, bytes + index_bytes(n), sizeof h);
     if (h.refused > 1 || !(h.max >= 0 || isnan(h.max)))
         return taciti_fail(TACIT_E_DATA, "a sketch of %zu elements has no legal head", n);
-    if (sum->form.released && !sum->form.packed)
-        taciti_released_merge(sum->union_, message, n);
-    else
-        taciti_sketch_merge(sum->union_, message, n);
+    taciti_sketch_merge(sum->union_, message, n);
     sum->refused = sum->refused || h.refused != 0;
     sum->max = isfinite(h.max) ? fmaxf(sum->max, h.max) : INFINITY;
     if (sum->form.packed) return TACIT_OK;
@@ -141,13 +128,6 @@ static tacit_status peel(taciti_sketch_total *sum, size_t *pending, bool *whole)
     return *whole ? TACIT_OK : status;
 }
 
-/* The union is not needed any more when bits of what is estimated overwrite it. */
-static tacit_status decode_released(taciti_sketch_total *sum) {
-    const taciti_sketch *sketch = &sum->form.sketch;
-    return taciti_released_decode(sketch, sum->union_, sum->counters, sum->workspace, sum->union_, sum->x,
-                                  &sum->estimated);
-}
-
 tacit_status taciti_sketch_resolve(taciti_sketch_total *sum, taciti_sketch_reply *reply) {
     const taciti_sketch *sketch = &sum->form.sketch;
     const size_t n = sketch->n;
@@ -156,10 +136,7 @@ tacit_status taciti_sketch_resolve(taciti_sketch_total *sum, taciti_sketch_reply
     if (n % 64 != 0 && sum->union_[n / 64] >> (n % 64) != 0)
         return taciti_fail(TACIT_E_DATA, "the index of %zu elements has bits behind its end", n);
     const size_t measured = taciti_sketch_measure(sum->union_, n);
-    if (sum->form.released && !sum->form.packed)
-        TACITI_TRY(decode_released(sum));
-    else if (!sum->form.packed && !whole)
-        TACITI_TRY(peel(sum, &pending, &whole));
+    if (!sum->form.packed && !whole) TACITI_TRY(peel(sum, &pending, &whole));
     if (sum->form.packed || whole)
         pending = taciti_sketch_union(sum->union_, n);
     else if (pending > 0)

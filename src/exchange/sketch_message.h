@@ -22,8 +22,7 @@
 /* How a range travels; the same on all members. */
 typedef struct taciti_sketch_form {
     taciti_sketch sketch;
-    bool packed;   /* no counters, all of the union is pending: they would be no fewer than values, or no ring fits */
-    bool released; /* as in codec/released.h: indices are added, and what does not decode is estimated, not fetched */
+    bool packed; /* no counters, all of the union is pending: they would be no fewer than values, or no ring fits */
 } taciti_sketch_form;
 
 typedef struct taciti_sketch_reply {
@@ -41,8 +40,7 @@ typedef struct taciti_sketch_total {
     uint64_t *union_; /* [words], then the pending elements */
     void *counters;   /* taciti_sketch_message_bound() */
     float max;
-    bool refused;     /* a member's numbers do not fit the ring */
-    size_t estimated; /* elements, of a released form */
+    bool refused; /* a member's numbers do not fit the ring */
 } taciti_sketch_total;
 
 /* The form for n floats of `members`: rows for `measured` elements, or ratio > 0: n / ratio counters. max > 0: what the
@@ -54,9 +52,6 @@ taciti_sketch_form taciti_sketch_form_of(size_t n, int members, size_t measured,
 /* What the sketch of n floats is sized by, if the union of the last step took this share of them: room for trends, and
  * for chance, as each of the 16 lanes has a sixteenth of the elements, whose number scatters by its root. */
 size_t taciti_sketch_room(size_t n, double density);
-
-/* The released form: a fixed number of elements per counter, 0: TACITI_RELEASED_RATIO. */
-taciti_sketch_form taciti_sketch_form_released(size_t n, int members, double ratio);
 
 /* Bytes of a contribution; of any message or packed values of n floats, at most. */
 size_t taciti_sketch_contribution_bytes(const taciti_sketch_form *form);

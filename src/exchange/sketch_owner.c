@@ -68,7 +68,7 @@ tacit_status taciti_sketch_add_up(bucket *b, slot *t) {
     if (mine->n == 0) return TACIT_OK;
     take_decoder(b, t);
     TACITI_TRY(resolve(b, t));
-    if (b->tally != NULL && !mine->form.packed) b->tally->pending += mine->reply.pending + t->sum.estimated;
+    if (b->tally != NULL && !mine->form.packed) b->tally->pending += mine->reply.pending;
     for (int k = 1; k < s->count; k++)
         TACITI_TRY(taciti_sketch_send(b, taciti_sketch_behind(s, k), &mine->reply, sizeof mine->reply));
     if (mine->reply.pending == 0) put_decoder(b, t);

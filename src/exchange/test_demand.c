@@ -255,7 +255,7 @@ static void compare(taciti_comm *comm, void *context) {
     float *x = taciti_calloc(layout.n, sizeof *x);
     for (size_t round = 0; round < t->topology->period; round++) {
         const bool edges = t->topology->rounds[round].groups == 0;
-        const double pair = edges ? 0 : 2 * 48 * (double)codec->bound(NULL, 1) * (double)pairs_of(t, round);
+        const double pair = edges ? 0 : 2 * 48 * (double)codec->bound(codec, NULL, 1) * (double)pairs_of(t, round);
         double told = 0, told_me = 0;
         const uint64_t before = taciti_comm_count(comm).away_bytes_sent;
         for (size_t b = 0; b < layout.bucket_count; b++) {
@@ -264,7 +264,7 @@ static void compare(taciti_comm *comm, void *context) {
             CHECK(taciti_mix_wait(mix, b) == TACIT_OK);
             double max = 0;
             taciti_demand all[TEST_MAX_RANKS];
-            const taciti_length length = {codec->bound(NULL, n), n * sizeof(float)};
+            const taciti_length length = {codec->bound(codec, NULL, n), n * sizeof(float)};
             CHECK(taciti_mix_demands(&t->hosts, t->topology, round, AUTO, &length, 1, all) == TACIT_OK);
             for (int r = 0; r < t->hosts.ranks; r++) max = fmax(max, all[r].host_bytes);
             told_me += all[rank].host_bytes;
@@ -274,7 +274,8 @@ static void compare(taciti_comm *comm, void *context) {
         const double bound = pair * (double)layout.bucket_count;
         CHECK(fabs(told - real) <= bound);
         CHECK(told_me == 0 || (double)taciti_mix_nic_bytes(mix, (int64_t)round) <= told_me + bound);
-        const double whole = taciti_mix_nic_bytes_of(&t->hosts, t->topology, round, AUTO, codec->bound(NULL, layout.n));
+        const double whole =
+            taciti_mix_nic_bytes_of(&t->hosts, t->topology, round, AUTO, codec->bound(codec, NULL, layout.n));
         CHECK(edges || whole <= told + bound + 1e-6 * told); /* short arrays ask for more than a share of a model */
         CHECK(!edges || whole == told);
     }

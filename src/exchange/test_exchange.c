@@ -157,10 +157,10 @@ static void integers_sum_exactly_for_any_ranks_length_wire_and_arrangement(void 
 
 /* sum[n] through the wire and back. */
 static void pass_wire(const taciti_codec *codec, float *sum, size_t n) {
-    void *payload = taciti_calloc(codec->bound(NULL, n) + 1, 1);
+    void *payload = taciti_calloc(codec->bound(codec, NULL, n) + 1, 1);
     size_t bytes = 0;
-    CHECK(codec->encode(&(taciti_codec_call){0}, sum, n, payload, NULL, &bytes) == TACIT_OK);
-    CHECK(codec->decode(&(taciti_codec_call){0}, payload, bytes, sum, n) == TACIT_OK);
+    CHECK(codec->encode(codec, &(taciti_codec_call){0}, sum, n, payload, NULL, &bytes) == TACIT_OK);
+    CHECK(codec->decode(codec, &(taciti_codec_call){0}, payload, bytes, sum, n) == TACIT_OK);
     taciti_free(payload);
 }
 

@@ -13,7 +13,9 @@ static inline void test_layout(const size_t *sizes, int count, size_t bucket_byt
     CHECK(taciti_layout_create((size_t)count, out) == TACIT_OK);
     for (int i = 0; i < count; i++) {
         const char name[2] = {(char)('a' + i), 0};
-        CHECK(taciti_layout_append(out, name, 1, &sizes[i], true) == TACIT_OK);
+        const size_t matrix[] = {sizes[i] / 100, 100};
+        const bool whole = sizes[i] >= 1000 && sizes[i] % 100 == 0; /* for codecs of low rank */
+        CHECK(taciti_layout_append(out, name, whole ? 2 : 1, whole ? matrix : &sizes[i], true) == TACIT_OK);
     }
     CHECK(taciti_layout_seal(out, bucket_bytes) == TACIT_OK);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Laws of the exchange through codecs of class LINEAR, for every one of the registry and its options: the same bits on
- * all ranks, nothing is lost, a step that is dropped leaves no trace, bytes as predicted. Then sums of integers.
+ * all ranks, nothing is lost, a step that is dropped leaves no trace, bytes as predicted. Then what low rank promises.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -150,63 +150,89 @@ static void what_is_not_finite_reaches_all_ranks(void **state) {
     try_all(one_nan);
 }
 
-/* ---- sums of integers ----------------------------------------------------------------------------------------------
+/* ---- low rank ------------------------------------------------------------------------------------------------------
  */
-/* Blocks of one element are not rotated. Rank 0 sends the range 7.5, so levels are the halves -7.5, -6.5 .. 7.5 and all
- * sums are exact: the result is the sum of what ranks decode of their own payloads. */
-static void decode_the_sum(taciti_comm *comm, void *context) {
+/* Every matrix of a rank is of rank 1: u v^T, with the same v on all ranks. */
+static void fill_rank_one(const bench *b, float *x) {
+    memset(x, 0, b->layout.n * sizeof *x);
+    for (size_t t = 0; t < b->layout.tensor_count; t++) {
+        const taciti_tensor *tensor = &b->layout.tensors[t];
+        const size_t columns = tensor->dims < 2 ? 1 : tensor->shape[1];
+        for (size_t i = 0; i < tensor->n; i++)
+            x[tensor->offset + i] = input(taciti_comm_rank(b->comm), 7, i / columns) * input(1000, 8, i % columns);
+    }
+}
+
+static void arrive_exactly(taciti_comm *comm, void *context) {
     bench b;
     set_up(comm, context, &b);
-    const int rank = taciti_comm_rank(comm);
     double *sum = taciti_calloc(b.layout.n, sizeof *sum);
-    for (int64_t step = 0; step < 3; step++) {
-        for (size_t i = 0; i < b.layout.n; i++)
-            b.x[i] = rank == 0 ? 7.5f : (float)taciti_rng_below(taciti_rng_key(8, (uint64_t)rank), i, 240) / 16 - 7.5f;
-        for (size_t i = 0; i < b.layout.n; i++) sum[i] = (double)b.x[i];
-        exchange(&b, step, b.x);
-        for (size_t i = 0; i < b.layout.n; i++) {
-            sum[i] -= (double)b.error[i];
-            CHECK(fabs(sum[i]) <= 7.5 && sum[i] - 0.5 == floor(sum[i]) && fabsf(b.error[i]) < 1);
-        }
-        CHECK(taciti_comm_allreduce_f64(comm, sum, b.layout.n, TACITI_OP_SUM) == TACIT_OK);
-        for (size_t i = 0; i < b.layout.n; i++) CHECK((double)b.x[i] == sum[i]);
+    double norm = 0, wrong = 0;
+    fill_rank_one(&b, b.x);
+    for (size_t i = 0; i < b.layout.n; i++) sum[i] = (double)b.x[i];
+    if (taciti_comm_size(comm) > 1) CHECK(taciti_comm_allreduce_f64(comm, sum, b.layout.n, TACITI_OP_SUM) == TACIT_OK);
+    exchange(&b, 0, b.x);
+    for (size_t i = 0; i < b.layout.n; i++) {
+        norm += sum[i] * sum[i];
+        wrong += (sum[i] - (double)b.x[i]) * (sum[i] - (double)b.x[i]);
     }
+    CHECK(wrong < 1e-12 * norm);
     taciti_free(sum);
     tear_down(&b);
 }
 
-static void the_sum_of_integers_decodes_to_the_sum(void **state) {
+/* tagc.md's law of PowerSGD: one step reproduces a matrix of rank 1 with a relative error below 1e-6. */
+static void a_matrix_of_low_rank_arrives(void **state) {
     (void)state;
     const taciti_comm_options options = test_comm_options(true);
-    for (int s = 1; s < SIZE_COUNT; s++)
-        for (int wire = 0; wire < 2; wire++) { /* integers travel in f32 whatever the wire */
-            trial t = {.codec = "thc", .keys = {"thc.block=1"}, .wire = wire};
-            test_world_run(SIZES[s], &options, decode_the_sum, &t);
+    for (int rank = 1; rank <= 3; rank += 2)
+        for (int s = 0; s < SIZE_COUNT; s++) {
+            trial t = {.codec = "powersgd", .keys = {rank == 1 ? "powersgd.rank=1" : "powersgd.rank=3"}};
+            test_world_run(SIZES[s], &options, arrive_exactly, &t);
         }
 }
 
-/* Range [-1, 1] and 16 levels: 0.3 is level 9.75. */
-static void round_at_random(taciti_comm *comm, void *context) {
+enum { SPECTRUM = 6 };
+/* A 64 x 100 matrix with singular values 2^0, 2^-1, ..: sums of outer products of cosines, which are orthogonal. */
+static void fill_spectrum(const bench *b, float *x) {
+    const taciti_tensor *tensor = &b->layout.tensors[5];
+    const double pi = 3.14159265358979323846;
+    memset(x, 0, b->layout.n * sizeof *x);
+    for (size_t i = 0; i < 64; i++)
+        for (size_t j = 0; j < 100; j++)
+            for (int k = 0; k < SPECTRUM; k++)
+                x[tensor->offset + i * 100 + j] +=
+                    (float)(ldexp(1, -k) * cos(pi * (k + 1) * ((double)i + 0.5) / 64) *
+                            cos(pi * (k + 1) * ((double)j + 0.5) / 100) * 2 / sqrt(6400.0));
+}
+
+/* The best approximation of rank 2 leaves out the values from 2^-2 on. */
+static void converge(taciti_comm *comm, void *context) {
     bench b;
-    size_t up = 0, down = 0;
     set_up(comm, context, &b);
-    for (size_t i = 0; i < b.layout.n; i++) b.x[i] = taciti_comm_rank(comm) == 0 ? 1 : 0.3f;
-    exchange(&b, 0, b.x);
-    for (size_t i = 0; i < b.layout.n && taciti_comm_rank(comm) == 1; i++) {
-        up += fabs((double)b.error[i] - (0.3 - 1 / 3.)) < 1e-6;
-        down += fabs((double)b.error[i] - (0.3 - 0.2)) < 1e-6;
+    double left = 0;
+    float *m = taciti_calloc(b.layout.n, sizeof *m);
+    fill_spectrum(&b, m);
+    for (int64_t step = 0; step < 30; step++) {
+        memcpy(b.x, m, b.layout.n * sizeof *m);
+        exchange(&b, step, b.x);
+        b.route.verbs->settle(&b.route, true);
     }
-    const double n = (double)b.layout.n;
-    if (taciti_comm_rank(comm) == 1)
-        CHECK(up + down == b.layout.n && fabs((double)up / n - 0.75) < 5 * sqrt(0.1875 / n));
+    for (size_t i = 0; i < b.layout.n; i++) left += pow((double)m[i] * taciti_comm_size(comm) - (double)b.x[i], 2);
+    double best = 0;
+    for (int k = 2; k < SPECTRUM; k++) best += pow(ldexp(1, -k) * taciti_comm_size(comm), 2);
+    CHECK(left < 1.0001 * best && left > 0.9999 * best);
+    taciti_free(m);
     tear_down(&b);
 }
 
-static void levels_are_reached_without_bias(void **state) {
+static void a_constant_matrix_gets_its_largest_directions(void **state) {
     (void)state;
     const taciti_comm_options options = test_comm_options(true);
-    trial t = {.codec = "thc", .keys = {"thc.block=1"}};
-    test_world_run(2, &options, round_at_random, &t);
+    trial t = {.codec = "powersgd", .keys = {"powersgd.rank=2"}, .bucket_bytes = 1 << 20};
+    for (int size = 2; size <= 3; size++) test_world_run(size, &options, converge, &t);
+    t.keys[1] = "powersgd.alternate=true";
+    test_world_run(2, &options, converge, &t);
 }
 
 /* ---- matrices of buckets
@@ -250,8 +276,8 @@ int main(void) {
         cmocka_unit_test(a_bucket_that_is_idle_keeps_its_state),
         cmocka_unit_test(bytes_are_those_of_the_formula),
         cmocka_unit_test(what_is_not_finite_reaches_all_ranks),
-        cmocka_unit_test(the_sum_of_integers_decodes_to_the_sum),
-        cmocka_unit_test(levels_are_reached_without_bias),
+        cmocka_unit_test(a_matrix_of_low_rank_arrives),
+        cmocka_unit_test(a_constant_matrix_gets_its_largest_directions),
         cmocka_unit_test(a_bucket_has_the_whole_rows_of_its_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,12 +24,6 @@ typedef struct trial {
 static const trial TRIALS[] = {
     {.codec = "powersgd", .keys = {"powersgd.rank=2"}},
     {.codec = "powersgd", .keys = {"powersgd.rank=1", "powersgd.alternate=true"}},
-    {.codec = "shared", .keys = {"shared.support=seed"}, .factor = 10},
-    {.codec = "shared", .keys = {"shared.support=cyclic"}, .factor = 7},
-    {.codec = "shared", .keys = {"shared.support=leader"}, .factor = 33},
-    {.codec = "shared", .keys = {"shared.support=momentum"}, .factor = 20},
-    {.codec = "thc", .keys = {"thc.block=256"}},
-    {.codec = "thc", .keys = {"thc.bits=3"}},
 };
 enum { TRIAL_COUNT = sizeof TRIALS / sizeof *TRIALS, OPTION_BYTES = 256, SEED = 5 };
 

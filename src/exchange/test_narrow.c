@@ -96,7 +96,7 @@ static void try_codecs(test_rank *law) {
         {.codec = "int4", .decay = 1, .route = TACITI_WAY_SCATTER, .halves = REDUCE_SCATTER},
         {.codec = "sketch", .decay = 1, .ring = TACITI_RING_U16},
         {.codec = "tagc", .decay = 0.5, .ring = TACITI_RING_F32, .halves = BOTH_HALVES},
-        {.codec = "thc", .decay = 1},
+        {.codec = "powersgd", .decay = 1},
     };
     for (size_t i = 0; i < sizeof TRIALS / sizeof *TRIALS; i++)
         for (int form = TACITI_RESIDUAL_BF16; form <= TACITI_RESIDUAL_INT8; form++) {

@@ -31,7 +31,7 @@ typedef struct trial {
     int ring, scheme;
     taciti_feedback feedback;
     double factor, threshold;
-    bool blocking, contiguous, compat;
+    bool blocking, contiguous;
     bool rare; /* in most stretches and steps inputs are so small that nothing is selected */
 } trial;
 
@@ -59,7 +59,6 @@ static inline void set_up(taciti_comm *comm, const trial *t, bench *b) {
         taciti_sketch_options *o = b->options;
         o->ratio = t->ratio;
         o->ring = t->ring;
-        o->compat = t->compat;
     }
     b->setting.contribution = (taciti_codec_setting){.factor = t->factor, .threshold = t->threshold};
     b->setting.result = (taciti_codec_setting){.factor = 1};

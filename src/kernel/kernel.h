@@ -143,13 +143,12 @@ typedef struct taciti_sketch_numbers {
     taciti_ring ring;
     float scale; /* a power of two; of integers only */
     float max;   /* integers with a larger magnitude are refused: they count, and are taken for 0 */
-    int compat;  /* lines may have signs, and rows that coincide */
 } taciti_sketch_numbers;
 
-enum { TACITI_SKETCH_LINE = 16, TACITI_SKETCH_AT_BITS = 28, TACITI_SKETCH_COUNT_MAX = 255, TACITI_SKETCH_BLOCK = 128 };
+enum { TACITI_SKETCH_LINE = 16, TACITI_SKETCH_COUNT_MAX = 255, TACITI_SKETCH_BLOCK = 128 };
 typedef struct taciti_sketch_line {
-    uint32_t at;     /* line of the array, < 2^28; if `compat`, bit 29 + j: it is subtracted from row j */
-    uint32_t row[3]; /* different unless `compat` */
+    uint32_t at;     /* line of the array */
+    uint32_t row[3]; /* different */
 } taciti_sketch_line;
 
 /* The lines of one zone of an array. Words of the index, 4 lines each, go to zones by turns. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Homomorphic sketches, written once over sixteen lanes. `ring` and `compat` are constants wherever these functions are
+ * Homomorphic sketches, written once over sixteen lanes. `ring` is a constant wherever these functions are
  * inlined. Floats travel as their bits, and 16-bit integers in 32 bits, of which the lower half is stored.
  */
 #ifndef TACITI_KERNEL_SKETCH_LOOPS_H
@@ -10,22 +10,17 @@
 
 #define FORCED_INLINE static inline __attribute__((always_inline))
 
-enum { LINE = TACITI_SKETCH_LINE, SWEEP_BLOCK = TACITI_SKETCH_BLOCK, SIGN_BIT = 29, AHEAD = 8 };
-static const uint32_t AT = (1u << TACITI_SKETCH_AT_BITS) - 1u;
+enum { LINE = TACITI_SKETCH_LINE, SWEEP_BLOCK = TACITI_SKETCH_BLOCK, AHEAD = 8 };
 
-/* Calls a function with the ring and `compat` as constants. */
+/* Calls a function with the ring as a constant. */
 #define FOR_RING(numbers, function, ...)                                                                               \
     switch ((numbers).ring) {                                                                                          \
-    case TACITI_RING_U32:                                                                                              \
-        return (numbers).compat ? function(TACITI_RING_U32, 1, __VA_ARGS__)                                            \
-                                : function(TACITI_RING_U32, 0, __VA_ARGS__);                                           \
-    case TACITI_RING_U16:                                                                                              \
-        return (numbers).compat ? function(TACITI_RING_U16, 1, __VA_ARGS__)                                            \
-                                : function(TACITI_RING_U16, 0, __VA_ARGS__);                                           \
+    case TACITI_RING_U32: return function(TACITI_RING_U32, __VA_ARGS__);                                               \
+    case TACITI_RING_U16: return function(TACITI_RING_U16, __VA_ARGS__);                                               \
     case TACITI_RING_F32:                                                                                              \
     case TACITI_RINGS: break;                                                                                          \
     }                                                                                                                  \
-    return (numbers).compat ? function(TACITI_RING_F32, 1, __VA_ARGS__) : function(TACITI_RING_F32, 0, __VA_ARGS__)
+    return function(TACITI_RING_F32, __VA_ARGS__)
 
 /* ---- numbers of a ring ------------------------------------------------------------------------------------------- */
 
@@ -46,11 +41,6 @@ FORCED_INLINE words16 add_ring(taciti_ring ring, words16 a, words16 b) {
 }
 FORCED_INLINE words16 sub_ring(taciti_ring ring, words16 a, words16 b) {
     return ring == TACITI_RING_F32 ? bits16(sub16(as_floats(a), as_floats(b))) : sub_words(a, b);
-}
-/* The number as it stands in row j of a line: with the line's sign. */
-FORCED_INLINE words16 with_sign(taciti_ring ring, int compat, uint32_t at, int j, words16 a) {
-    if (!compat || (at >> (SIGN_BIT + j) & 1u) == 0) return a;
-    return ring == TACITI_RING_F32 ? flip_bits(a, 0x80000000u) : sub_words(no_words(), a);
 }
 /* Counts what the ring cannot hold, and takes it for 0. */
 FORCED_INLINE words16 encode_ring(taciti_ring ring, const taciti_sketch_numbers *numbers, floats16 x, size_t *refused) {
@@ -103,17 +93,16 @@ static void sketch_lines(taciti_sketch_line *lines, const taciti_sketch_zone *zo
     }
 }
 
-FORCED_INLINE size_t add_lines(taciti_ring ring, int compat, const taciti_sketch_numbers *numbers,
-                               void *restrict counters, const taciti_sketch_line *lines, size_t count,
-                               const float *restrict x) {
+FORCED_INLINE size_t add_lines(taciti_ring ring, const taciti_sketch_numbers *numbers, void *restrict counters,
+                               const taciti_sketch_line *lines, size_t count, const float *restrict x) {
     size_t refused = 0;
     for (size_t i = 0; i < count; i++) {
         const taciti_sketch_line *l = &lines[i];
-        if (i + AHEAD < count) __builtin_prefetch(x + (size_t)(lines[i + AHEAD].at & AT) * LINE);
-        const words16 v = encode_ring(ring, numbers, load(x + (size_t)(l->at & AT) * LINE, LINE), &refused);
+        if (i + AHEAD < count) __builtin_prefetch(x + (size_t)lines[i + AHEAD].at * LINE);
+        const words16 v = encode_ring(ring, numbers, load(x + (size_t)l->at * LINE, LINE), &refused);
         for (int j = 0; j < 3; j++) {
             void *row = counter_at(ring, counters, (size_t)l->row[j] * LINE);
-            store_ring(ring, row, add_ring(ring, load_ring(ring, row), with_sign(ring, compat, l->at, j, v)));
+            store_ring(ring, row, add_ring(ring, load_ring(ring, row), v));
         }
     }
     return refused;
@@ -127,7 +116,7 @@ static size_t sketch_add(const taciti_sketch_numbers *numbers, void *restrict co
 static void sketch_count(uint8_t *restrict counts, uint16_t *restrict pending, const taciti_sketch_line *lines,
                          size_t count, const uint64_t *restrict words) {
     for (size_t i = 0; i < count; i++) {
-        const uint32_t bits = bits_of_line(words, lines[i].at & AT);
+        const uint32_t bits = bits_of_line(words, lines[i].at);
         pending[i] = (uint16_t)bits;
         for (int j = 0; j < 3; j++) raise_counts(counts + (size_t)lines[i].row[j] * LINE, bits);
     }
@@ -164,11 +153,10 @@ FORCED_INLINE size_t find_alone(const taciti_sketch_peeling *p, size_t begin, si
 
 FORCED_INLINE void fetch_line(taciti_ring ring, const taciti_sketch_peeling *p, const taciti_sketch_line *line) {
     for (int j = 0; j < 3; j++) __builtin_prefetch(counter_at(ring, p->counters, (size_t)line->row[j] * LINE), 1);
-    __builtin_prefetch(p->x + (size_t)(line->at & AT) * LINE, 1);
+    __builtin_prefetch(p->x + (size_t)line->at * LINE, 1);
 }
 
-FORCED_INLINE void decode_find(taciti_ring ring, int compat, const taciti_sketch_peeling *p, const find *f,
-                               float unscale) {
+FORCED_INLINE void decode_find(taciti_ring ring, const taciti_sketch_peeling *p, const find *f, float unscale) {
     const taciti_sketch_line line = p->lines[f->line];
     void *row[3];
     words16 v[3];
@@ -176,20 +164,19 @@ FORCED_INLINE void decode_find(taciti_ring ring, int compat, const taciti_sketch
         row[j] = counter_at(ring, p->counters, (size_t)line.row[j] * LINE);
         v[j] = load_ring(ring, row[j]);
     }
-    words16 e = with_sign(ring, compat, line.at, 2, v[2]);
-    e = pick(f->second, with_sign(ring, compat, line.at, 1, v[1]), e);
-    e = pick(f->first, with_sign(ring, compat, line.at, 0, v[0]), e);
+    words16 e = v[2];
+    e = pick(f->second, v[1], e);
+    e = pick(f->first, v[0], e);
     e = keep_lanes(f->all, e);
     for (int j = 0; j < 3; j++) {
-        if (compat) v[j] = load_ring(ring, row[j]); /* rows may coincide */
-        store_ring(ring, row[j], sub_ring(ring, v[j], with_sign(ring, compat, line.at, j, e)));
+        store_ring(ring, row[j], sub_ring(ring, v[j], e));
         lower_counts(p->counts + (size_t)line.row[j] * LINE, f->all);
     }
-    store_lanes(p->x + (size_t)(line.at & AT) * LINE, f->all, decode_ring(ring, unscale, e));
+    store_lanes(p->x + (size_t)line.at * LINE, f->all, decode_ring(ring, unscale, e));
     p->pending[f->line] = (uint16_t)(p->pending[f->line] & ~f->all);
 }
 
-FORCED_INLINE size_t sweep(taciti_ring ring, int compat, taciti_sketch_peeling *peel) {
+FORCED_INLINE size_t sweep(taciti_ring ring, taciti_sketch_peeling *peel) {
     const taciti_sketch_peeling p = *peel;
     const float unscale = 1 / p.numbers.scale;
     find finds[SWEEP_BLOCK];
@@ -198,7 +185,7 @@ FORCED_INLINE size_t sweep(taciti_ring ring, int compat, taciti_sketch_peeling *
         const size_t found = find_alone(&p, i, p.count - i < SWEEP_BLOCK ? p.count : i + SWEEP_BLOCK, &kept, finds);
         for (size_t f = 0; f < found; f++) {
             if (f + AHEAD < found) fetch_line(ring, &p, &p.lines[finds[f + AHEAD].line]);
-            decode_find(ring, compat, &p, &finds[f], unscale);
+            decode_find(ring, &p, &finds[f], unscale);
         }
         total += found;
     }
@@ -260,10 +247,9 @@ static void sketch_sum(taciti_ring ring, void *restrict acc, const void *restric
 
 /* ---- packed values ----------------------------------------------------------------------------------------------- */
 
-FORCED_INLINE size_t pack(taciti_ring ring, int compat, const taciti_sketch_numbers *numbers, void *restrict out,
+FORCED_INLINE size_t pack(taciti_ring ring, const taciti_sketch_numbers *numbers, void *restrict out,
                           const uint64_t *restrict words, const float *restrict x, size_t n) {
     size_t refused = 0, k = 0;
-    (void)compat;
     for (size_t i = 0; i < n; i += LINE) {
         const uint32_t bits = bits_of_line(words, (uint32_t)(i / LINE));
         const floats16 v = load(x + i, n - i < LINE ? n - i : LINE);
@@ -280,11 +266,10 @@ static size_t sketch_pack(const taciti_sketch_numbers *numbers, void *restrict o
     FOR_RING(*numbers, pack, numbers, out, words, x, n);
 }
 
-FORCED_INLINE size_t unpack(taciti_ring ring, int compat, const taciti_sketch_numbers *numbers, float *restrict x,
+FORCED_INLINE size_t unpack(taciti_ring ring, const taciti_sketch_numbers *numbers, float *restrict x,
                             const uint64_t *restrict words, const void *restrict values, size_t n) {
     const float unscale = 1 / numbers->scale;
     size_t k = 0;
-    (void)compat;
     for (size_t i = 0; i < n; i += LINE) {
         const uint32_t bits = bits_of_line(words, (uint32_t)(i / LINE));
         const words16 v = ring == TACITI_RING_U16 ? spread_halves(bits, (const uint16_t *)values + k)

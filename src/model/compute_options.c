@@ -21,10 +21,6 @@ static const taciti_option OPTIONS[] = {
                   .help = "speed of the emulated accelerator, for profiles in operations; 0: what the profile says"),
     TACITI_OPTION("batch", REAL, AT(batch), "0", .max = 1e9, .unit = "samples",
                   .help = "samples per rank and step, for profiles in operations; 0: what the profile says"),
-    TACITI_OPTION("floor", REAL, AT(floor_s), "0", .max = 1e6, .unit = "seconds",
-                  .help = "of a step that do not shrink with the batch (launches, small kernels), for profiles in "
-                          "operations; 0: what "
-                          "the profile says"),
     TACITI_OPTION("scale", REAL, AT(scale), "1", .min = 1e-6, .max = 1e6,
                   .help = "all times of the profile are multiplied by it"),
     /* The cut at a tenth of the mean (emulated.c) moves the mean by less than 0.2 % up to here. */
@@ -104,12 +100,6 @@ static void scale(taciti_profile *profile, double factor) {
 }
 
 tacit_status taciti_compute_apply(const taciti_compute_options *options, taciti_profile *profile) {
-    if (options->floor_s > 0 && !profile->in_flops)
-        return taciti_fail(
-            TACIT_E_CONFIG,
-            "compute.floor %g: the profile \"%s\" is in seconds, which hold what does not shrink with the "
-            "batch; leave compute.floor out",
-            options->floor_s, profile->name);
     if (profile->in_flops) {
         const double rate = options->rate > 0 ? options->rate : profile->rate;
         const double batch = options->batch > 0 ? options->batch : profile->batch;
@@ -119,7 +109,6 @@ tacit_status taciti_compute_apply(const taciti_compute_options *options, taciti_
                                "the profile \"%s\" gives operations per sample and no %s: set compute.%s",
                                profile->name, missing, missing);
         }
-        if (options->floor_s > 0) profile->floor_s = options->floor_s;
         taciti_profile_to_seconds(profile, rate, batch);
     }
     scale(profile, options->scale);

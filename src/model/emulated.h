@@ -35,7 +35,6 @@ typedef struct taciti_compute_options {
     taciti_text emulate; /* compute.emulate: preset or file; empty: compute for real */
     double rate;         /* compute.rate: FLOP/s of the emulated accelerator, for profiles given in operations */
     double batch;        /* compute.batch: samples per rank and step, for the same */
-    double floor_s;      /* compute.floor: seconds of a step whatever the batch, for the same; 0: the profile's */
     double scale;        /* compute.scale: all times of the profile are multiplied by it (default 1) */
     double cv;           /* compute.cv: standard deviation of a step's compute time / its mean */
     taciti_list slow;    /* compute.slow: persistent stragglers, RANK:FACTOR each */

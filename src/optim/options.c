@@ -27,17 +27,18 @@ static const taciti_option OPTIONS[] = {
                   .help = "cosine: step at which it reaches its floor; 0: train.steps; -1: constant after warm-up"),
     TACITI_OPTION(
         "restart", REAL, AT(restart), "0", .max = 1000, .when = "optim.schedule=cosine optim.decay_steps!=-1",
-        .help =
-            "cosine: at the floor start a new one, this many times as long as the one before; 0: stay at the floor"),
+        .help = "cosine: at the floor start a new one, this many times as long as the one before; 0: stay at the floor",
+        .flags = TACITI_OPTION_EXPERT),
     TACITI_OPTION("beta1", REAL, AT(beta1), "0.9", .max = 0.999999, .when = "optim.name!=sgd",
                   .help = "adam: decay of the first moment"),
     TACITI_OPTION("beta2", REAL, AT(beta2), "0.95", .max = 0.999999, .when = "optim.name!=sgd",
                   .help = "adam: decay of the second moment"),
     TACITI_OPTION("eps", REAL, AT(eps), "1e-8", .min = 1e-30, .max = 1, .when = "optim.name!=sgd",
-                  .help = "adam: added to the root of the second moment"),
+                  .help = "adam: added to the root of the second moment", .flags = TACITI_OPTION_EXPERT),
     TACITI_OPTION("freeze", INT, AT(freeze), "0", .max = 1e15, .unit = "steps", .when = "optim.name=adamw|adam",
                   .help = "adam(w): after so many steps second moments stay as they are (1-bit Adam: 15 to 20 % of the "
-                          "run); 0: never"),
+                          "run); 0: never",
+                  .flags = TACITI_OPTION_EXPERT),
     TACITI_OPTION("accum", INT, AT(accum), "4", .min = 1, .max = 1e6, .unit = "steps",
                   .when = "optim.name=accum-adamw|accum-adam",
                   .help = "accum-adam(w): steps of a window; more for more ranks (4 at 8, 8 at 16); 1: adam(w)"),

@@ -113,8 +113,9 @@ static void append_automatic(const taciti_candidates_builder *b, const taciti_st
     if (!taciti_plan_compression_equal(&c, own)) (void)append_compression(b, strategy, pattern, &c);
 }
 
-/* The configured codec, compress.codec auto, then every other one at a few factors. Number formats are wires; the union
- * that sizes a sketch is not known before a run; formats that a factor chooses have rows of their own. */
+/* The configured codec, compress.codec auto, then others that results recommend, at a few factors. Number formats are
+ * wires; the union that sizes a sketch is not known before a run; formats that a factor chooses have rows of their own.
+ */
 static void append_compressions(const taciti_candidates_builder *b, const taciti_strategy *strategy,
                                 const taciti_pattern *pattern) {
     static const double FACTORS[] = {10, 100, 1000};
@@ -131,6 +132,7 @@ static void append_compressions(const taciti_candidates_builder *b, const taciti
                                                 .options = &b->settings->compress};
         taciti_plan_compression c = compression_of(&setup);
         if (taciti_codec_is_dense(*codec) || !taciti_route_of(*codec)->probed || (*codec)->rungs != NULL) continue;
+        if ((*codec)->reference) continue;
         c.encoding.back.factor = 0;
         for (size_t i = 0; i < ((*codec)->selects ? sizeof FACTORS / sizeof *FACTORS : 1); i++) {
             if ((*codec)->selects) c.encoding.expected.factor = FACTORS[i];

@@ -5,9 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* comm.segment, which bounds messages inside of one host. */
-enum { SEGMENT_BYTES = 256 << 10 };
-
 /* ---- seconds per float ------------------------------------------------------------------------------------------- */
 
 /* The row of the same codec with the next larger factor, or the same row. */
@@ -80,7 +77,7 @@ tacit_status taciti_plan_arrange(const taciti_scene *scene, const taciti_method 
 taciti_route_setup taciti_plan_setup(const taciti_scene *scene, const taciti_method *method,
                                      const taciti_plan_compression *c) {
     return (taciti_route_setup){.hosts = scene->hosts,
-                                .segment_bytes = (size_t)SEGMENT_BYTES,
+                                .segment_bytes = (size_t)TACITI_SEGMENT_BYTES,
                                 .layout = scene->layout,
                                 .placement = taciti_plan_placement(scene, method),
                                 .wire = method->wire,

@@ -47,7 +47,7 @@ tacit_status taciti_plan_check_period(const char *what, size_t rounds, int every
     if (rounds <= TACITI_PLAN_PERIOD_MAX / (size_t)(every > 0 ? every : 1)) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "%s repeats after %zu x %d steps, and a plan simulates at most %d of them: choose a smaller "
-                       "gossip.every, localsgd.every or gossip.period",
+                       "gossip.every or localsgd.every",
                        what, rounds, every, TACITI_PLAN_PERIOD_MAX);
 }
 

@@ -131,7 +131,7 @@ static tacit_status probe_factor(taciti_probe *probe, const float *gradient, siz
         const measurement m = {
             .codec = *codec, .factor = (*codec)->selects ? FACTORS[factor] : 1, .gradient = gradient};
         double left_s = 0;
-        if (taciti_codec_is_dense(*codec) || (*codec)->rungs != NULL ||
+        if (taciti_codec_is_dense(*codec) || (*codec)->rungs != NULL || (*codec)->reference ||
             (!(*codec)->selects && factor != FACTOR_COUNT / 2))
             continue;
         TACITI_TRY(taciti_probe_left(probe, share, &left_s));

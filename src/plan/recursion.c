@@ -22,20 +22,23 @@ _Static_assert(TACITI_SCENARIOS % 2 == 0, "scenarios go in twos");
 /* Tables are [ranks] or as told; all in one block. What the next step depends on comes first. */
 typedef struct state {
     const taciti_recursion *r;
-    moment *begin;    /* s_i */
-    moment *free_s;   /* when a rank's channel is free */
-    moment *arrived;  /* E_ik; awc with overlap: [delay + 1][ranks][buckets], of the newest exchanges, as a ring */
-    size_t kept;      /* moments of these three */
-    moment *end;      /* of backward */
-    moment *handed;   /* h_ik of the bucket at hand */
-    moment *busy;     /* of a round of edges: until when a rank's channel is busy, the bucket at hand not counted; */
-    moment *ready;    /* the same or h_ik, whichever is later; */
-    moment *met;      /* and E_ik of the bucket at hand */
-    moment *slot;     /* awc with overlap: the exchange of `arrived` at hand */
-    double *factor;   /* of compute times in this step */
-    double *left;     /* [buckets] share of computing that is left when the bucket is ready */
-    size_t *seen;     /* the last exchange in which the rank met somebody, + 1 */
-    moment compute_s; /* sum over ranks and steps */
+    moment *begin;   /* s_i */
+    moment *free_s;  /* when a rank's channel is free */
+    moment *arrived; /* E_ik; awc with overlap: [delay + 1] times [ranks][buckets] or [buckets][ranks], of the newest
+                        exchanges, as a ring */
+    size_t kept;     /* moments of these three */
+    moment *end;     /* of backward */
+    moment *handed;  /* h_ik of the bucket at hand */
+    moment *busy;    /* of a round of edges: the other table of when channels are free */
+    moment *ready;   /* when a channel is free, or h_ik, whichever is later */
+    moment *row;     /* [buckets] of a group: when its last member has handed each over, then when it has arrived */
+    moment *slot;    /* awc with overlap: the exchange of `arrived` at hand */
+    size_t of_rank, of_bucket; /* strides of a slot */
+    double *factor;            /* of compute times in this step */
+    double *left;              /* [buckets] share of computing that is left when the bucket is ready */
+    size_t *seen;              /* the last exchange in which the rank met somebody, + 1 */
+    moment random, fixed;      /* C_i = random x its seconds + fixed: 1 and 0, or 0 and the seconds of all */
+    moment compute_s;          /* sum over ranks and steps */
     size_t scenarios;
     const double *behind_s; /* of updates */
     double update_s;        /* all */
@@ -54,48 +57,6 @@ static inline moment later(const moment *at, double seconds) {
     return m;
 }
 
-/* ---- one bucket of one rank -------------------------------------------------------------------------------------- */
-
-static inline bool is_remembered(const taciti_recursion *r) { return r->order == TACITI_ORDER_AWC && r->overlap; }
-
-/* What is left of backward when the bucket is ready takes as much longer as the whole step's computing does. */
-static inline moment gradient_of(const state *s, size_t k, size_t i) {
-    const moment *end = &s->end[i], *begin = &s->begin[i];
-    moment m;
-    for (int c = 0; c < TWOS; c++) m.in[c] = sub2(end->in[c], mul2(splat2(s->left[k]), sub2(end->in[c], begin->in[c])));
-    return m;
-}
-
-/* The mix that has arrived is used, which begins the next one. */
-static inline moment mix_of(const state *s, size_t k, size_t i) {
-    const moment mixed = later(&s->slot[i * s->r->buckets + k], s->r->update_s[k]);
-    moment m = later(&s->handed[i], s->behind_s[k]);
-    wait_for(&m, &mixed);
-    return m;
-}
-
-static inline void hand_over(const state *s, size_t k, size_t i) {
-    if (s->r->order == TACITI_ORDER_DENSE)
-        s->handed[i] = gradient_of(s, k, i);
-    else if (s->slot != NULL)
-        s->handed[i] = mix_of(s, k, i);
-    else if (s->r->order == TACITI_ORDER_ATC && s->r->overlap)
-        s->handed[i] = later(&s->handed[i], s->behind_s[k]);
-}
-
-/* A bucket has arrived. Each transfer is waited for where it begins in awc without overlap. */
-static inline void settle(const state *s, size_t k, size_t i, const moment *at) {
-    const bool blocks = s->slot == NULL && s->r->order == TACITI_ORDER_AWC;
-    if (s->slot != NULL)
-        s->slot[i * s->r->buckets + k] = *at;
-    else if (blocks)
-        s->handed[i] = later(at, s->r->update_s[k]);
-    else
-        s->arrived[i] = *at;
-}
-
-/* ---- one exchange ------------------------------------------------------------------------------------------------ */
-
 static inline void add_seconds(moment *at, const double *seconds, size_t bucket, size_t scenarios) {
     if (scenarios == TACITI_SCENARIOS)
         for (size_t c = 0; c < TWOS; c++)
@@ -108,41 +69,182 @@ static const double *behind_of(const taciti_meeting *meeting) {
     return meeting->behind_s == NULL ? meeting->transfer_s : meeting->behind_s;
 }
 
-/* All buckets of a group, whose channels are free at the same time after the first of them. */
-static void exchange_group(const state *s, const taciti_meeting *meeting) {
-    moment idle = {{0}};
-    for (size_t m = 0; m < meeting->count; m++) wait_for(&idle, &s->free_s[meeting->members[m]]);
-    for (size_t k = 0; k < s->r->buckets; k++) {
-        moment at = {{0}};
-        for (size_t m = 0; m < meeting->count; m++) {
-            hand_over(s, k, (size_t)meeting->members[m]);
-            wait_for(&at, &s->handed[meeting->members[m]]);
-        }
-        add_seconds(&at, meeting->transfer_s, k, s->scenarios);
-        add_seconds(&idle, behind_of(meeting), k, s->scenarios);
-        wait_for(&at, &idle);
-        for (size_t m = 0; m < meeting->count; m++) settle(s, k, (size_t)meeting->members[m], &at);
-        idle = at;
-    }
-    for (size_t m = 0; m < meeting->count; m++) s->free_s[meeting->members[m]] = idle;
+static inline bool is_remembered(const taciti_recursion *r) { return r->order == TACITI_ORDER_AWC && r->overlap; }
+
+/* Each transfer is waited for where it begins. */
+static inline bool blocks(const taciti_recursion *r) { return r->order == TACITI_ORDER_AWC && !r->overlap; }
+
+/* ---- one exchange of groups ---------------------------------------------------------------------------------------
+ */
+
+/* What is left of backward when the bucket is ready takes as much longer as the whole step's computing does. */
+static void hand_over_gradients(const state *s, size_t i) {
+    const size_t buckets = s->r->buckets;
+    const double *left = s->left;
+    const moment end = s->end[i], *begin = &s->begin[i];
+    moment took, *row = s->row;
+    for (int c = 0; c < TWOS; c++) took.in[c] = sub2(end.in[c], begin->in[c]);
+    for (size_t k = 0; k < buckets; k++)
+        for (int c = 0; c < TWOS; c++)
+            row[k].in[c] = max2(row[k].in[c], sub2(end.in[c], mul2(splat2(left[k]), took.in[c])));
 }
 
-/* Who meets nobody has a bucket when it hands it over. */
-static void exchange_alone(const state *s, size_t i) {
-    for (size_t k = 0; k < s->r->buckets; k++) {
-        hand_over(s, k, i);
-        settle(s, k, i, &s->handed[i]);
+/* The mix that has arrived is used, which begins the next one. */
+static void hand_over_mixes(const state *s, size_t i) {
+    const size_t buckets = s->r->buckets, of_bucket = s->of_bucket;
+    const double *update_s = s->r->update_s, *behind_s = s->behind_s;
+    const moment *slot = s->slot + i * s->of_rank;
+    moment at = s->handed[i], *row = s->row;
+    for (size_t k = 0; k < buckets; k++) {
+        const moment mixed = later(&slot[k * of_bucket], update_s[k]);
+        at = later(&at, behind_s[k]);
+        wait_for(&at, &mixed);
+        wait_for(&row[k], &at);
     }
+    s->handed[i] = at;
+}
+
+static inline void hand_over(const state *s, size_t i) {
+    if (s->slot != NULL)
+        hand_over_mixes(s, i);
+    else
+        hand_over_gradients(s, i);
+}
+
+/* Buckets have arrived at a rank at the moments of `row`. */
+static inline void settle(const state *s, size_t i) {
+    const size_t buckets = s->r->buckets;
+    if (s->slot == NULL) s->arrived[i] = s->row[buckets - 1];
+    for (size_t k = 0; k < buckets && s->slot != NULL; k++) s->slot[i * s->of_rank + k * s->of_bucket] = s->row[k];
+}
+
+/* All buckets of a group, whose channels are free at the same time after the first of them. Members hand over at
+ * moments of their own: the last of them counts. */
+static void exchange_rows(const state *s, const taciti_meeting *meeting) {
+    const size_t buckets = s->r->buckets;
+    moment idle = {{0}}, *row = s->row;
+    memset(row, 0, buckets * sizeof *row);
+    for (size_t m = 0; m < meeting->count; m++) {
+        const size_t i = (size_t)meeting->members[m];
+        wait_for(&idle, &s->free_s[i]);
+        hand_over(s, i);
+    }
+    for (size_t k = 0; k < buckets; k++) {
+        add_seconds(&row[k], meeting->transfer_s, k, s->scenarios);
+        add_seconds(&idle, behind_of(meeting), k, s->scenarios);
+        wait_for(&idle, &row[k]);
+        row[k] = idle;
+    }
+    for (size_t m = 0; m < meeting->count; m++) {
+        s->free_s[meeting->members[m]] = idle;
+        settle(s, (size_t)meeting->members[m]);
+    }
+}
+
+/* The same where updates are all that lies between buckets: who hands the first one over last is last with each.
+ * meeting NULL: one rank, which meets nobody and has a bucket when it hands it over. */
+static void exchange_updates(const state *s, const int *members, size_t count, const taciti_meeting *meeting) {
+    const taciti_recursion *r = s->r;
+    const bool updates = r->order == TACITI_ORDER_ATC && r->overlap;
+    moment last = {{0}}, idle = {{0}}, at = {{0}};
+    for (size_t m = 0; m < count; m++) {
+        wait_for(&last, &s->handed[members[m]]);
+        wait_for(&idle, &s->free_s[members[m]]);
+    }
+    for (size_t k = 0; k < r->buckets; k++) {
+        if (updates) last = later(&last, s->behind_s[k]);
+        at = last;
+        if (meeting != NULL) {
+            add_seconds(&at, meeting->transfer_s, k, s->scenarios);
+            add_seconds(&idle, behind_of(meeting), k, s->scenarios);
+            wait_for(&at, &idle);
+            idle = at;
+        }
+        if (blocks(r)) last = later(&at, r->update_s[k]);
+    }
+    for (size_t m = 0; m < count; m++) {
+        if (meeting != NULL) s->free_s[members[m]] = idle;
+        if (blocks(r))
+            s->handed[members[m]] = last;
+        else
+            s->arrived[members[m]] = at;
+    }
+}
+
+/* The same of two ranks whose mixes are remembered, bucket by bucket: most rounds are made of such pairs. */
+static void exchange_pair(const state *s, const taciti_meeting *meeting) {
+    const size_t buckets = s->r->buckets, of_bucket = s->of_bucket;
+    const size_t i = (size_t)meeting->members[0], j = (size_t)meeting->members[1];
+    const double *update_s = s->r->update_s, *after_s = s->behind_s;
+    const double *transfer_s = meeting->transfer_s, *behind_s = behind_of(meeting);
+    moment *mine = s->slot + i * s->of_rank, *theirs = s->slot + j * s->of_rank;
+    moment own = s->handed[i], other = s->handed[j], idle = s->free_s[i];
+    wait_for(&idle, &s->free_s[j]);
+    for (size_t k = 0; k < buckets; k++) {
+        moment at = later(&mine[k * of_bucket], update_s[k]), mixed = later(&theirs[k * of_bucket], update_s[k]);
+        own = later(&own, after_s[k]);
+        other = later(&other, after_s[k]);
+        wait_for(&own, &at);
+        wait_for(&other, &mixed);
+        at = own;
+        wait_for(&at, &other);
+        add_seconds(&at, transfer_s, k, TACITI_SCENARIOS);
+        add_seconds(&idle, behind_s, k, TACITI_SCENARIOS);
+        wait_for(&idle, &at);
+        mine[k * of_bucket] = theirs[k * of_bucket] = idle;
+    }
+    s->handed[i] = own;
+    s->handed[j] = other;
+    s->free_s[i] = s->free_s[j] = idle;
+}
+
+static void exchange_group(const state *s, const taciti_meeting *meeting) {
+    const bool rows = s->slot != NULL || s->r->order == TACITI_ORDER_DENSE;
+    if (!rows)
+        exchange_updates(s, meeting->members, meeting->count, meeting);
+    else if (meeting->count == 2 && s->slot != NULL && s->scenarios == TACITI_SCENARIOS)
+        exchange_pair(s, meeting);
+    else
+        exchange_rows(s, meeting);
+}
+
+static void exchange_alone(const state *s, int i) {
+    if (s->slot == NULL && s->r->order != TACITI_ORDER_DENSE) {
+        exchange_updates(s, &i, 1, NULL);
+        return;
+    }
+    memset(s->row, 0, s->r->buckets * sizeof *s->row);
+    hand_over(s, (size_t)i);
+    settle(s, (size_t)i);
 }
 
 static void exchange_groups(const state *s, const taciti_meetings *meetings) {
     for (size_t g = 0; g < meetings->count; g++) {
         const taciti_meeting *meeting = &meetings->list[g];
-        exchange_group(s, meeting);
         for (size_t m = 0; m < meeting->count; m++) s->seen[meeting->members[m]] = s->exchanges;
+        exchange_group(s, meeting);
     }
     for (int i = 0; i < s->r->ranks; i++)
-        if (s->seen[i] != s->exchanges) exchange_alone(s, (size_t)i);
+        if (s->seen[i] != s->exchanges) exchange_alone(s, i);
+}
+
+/* ---- one exchange along edges -------------------------------------------------------------------------------------
+ */
+
+/* Of one bucket: when ranks hand it over, and then the later of that and when their channels are free. */
+static void hand_over_bucket(const state *s, size_t k, const moment *busy, moment *met, size_t stride) {
+    const double update_s = s->r->update_s[k], behind_s = s->behind_s[k];
+    const bool updates = s->slot != NULL || (s->r->order == TACITI_ORDER_ATC && s->r->overlap), mixes = s->slot != NULL;
+    for (size_t i = 0; i < (size_t)s->r->ranks; i++) {
+        moment at = updates ? later(&s->handed[i], behind_s) : s->handed[i];
+        if (mixes) {
+            const moment mixed = later(&met[i * stride], update_s);
+            wait_for(&at, &mixed);
+        }
+        met[i * stride] = s->handed[i] = at;
+        wait_for(&at, &busy[i]);
+        s->ready[i] = at;
+    }
 }
 
 static bool is_one_bucket(const state *s, const taciti_meeting *meeting, size_t k) {
@@ -151,16 +253,17 @@ static bool is_one_bucket(const state *s, const taciti_meeting *meeting, size_t 
 }
 
 /* When the bucket of a taker and its neighbours has arrived. */
-static moment meet(const state *s, const taciti_meeting *meeting, size_t k) {
+static inline moment meet(const state *s, const taciti_meeting *meeting, size_t k, const moment *busy,
+                          bool one_bucket) {
     moment at = {{0}}, idle = {{0}};
-    if (is_one_bucket(s, meeting, k)) {
+    if (one_bucket) {
         for (size_t m = 0; m < meeting->count; m++) wait_for(&at, &s->ready[meeting->members[m]]);
         add_seconds(&at, meeting->transfer_s, k, s->scenarios);
         return at;
     }
     for (size_t m = 0; m < meeting->count; m++) {
         wait_for(&at, &s->handed[meeting->members[m]]);
-        wait_for(&idle, &s->busy[meeting->members[m]]);
+        wait_for(&idle, &busy[meeting->members[m]]);
     }
     add_seconds(&at, meeting->transfer_s, k, s->scenarios);
     add_seconds(&idle, behind_of(meeting), k, s->scenarios);
@@ -168,29 +271,39 @@ static moment meet(const state *s, const taciti_meeting *meeting, size_t k) {
     return at;
 }
 
-/* A taker's channel may be asked for by others after it. */
+/* A taker's channel may be asked for by others after it: what it becomes stands apart, and both tables change places
+ * with every bucket. Ranks that take nothing have the same in both. */
 static void exchange_edges(const state *s, const taciti_meetings *meetings) {
-    const size_t ranks = (size_t)s->r->ranks;
+    const size_t ranks = (size_t)s->r->ranks, stride = s->slot == NULL ? 1 : s->of_rank;
+    moment *busy = s->free_s, *next = s->busy;
+    memcpy(next, busy, ranks * sizeof *next);
     for (size_t k = 0; k < s->r->buckets; k++) {
-        memcpy(s->busy, s->free_s, ranks * sizeof *s->busy);
-        for (size_t i = 0; i < ranks; i++) {
-            hand_over(s, k, i);
-            s->met[i] = s->ready[i] = s->handed[i];
-            wait_for(&s->ready[i], &s->busy[i]);
-        }
+        moment *met = s->slot != NULL ? s->slot + k * s->of_bucket : blocks(s->r) ? s->row : s->arrived;
+        moment *newest = next;
+        const double *kind = NULL;
+        bool one_bucket = true;
+        hand_over_bucket(s, k, busy, met, stride);
         for (size_t g = 0; g < meetings->count; g++) {
-            const int taker = meetings->list[g].taker;
-            s->met[taker] = s->free_s[taker] = meet(s, &meetings->list[g], k);
+            const taciti_meeting *meeting = &meetings->list[g];
+            const size_t i = (size_t)meeting->taker;
+            if (meeting->transfer_s != kind) one_bucket = is_one_bucket(s, meeting, k);
+            kind = meeting->transfer_s;
+            met[i * stride] = next[i] = meet(s, meeting, k, busy, one_bucket);
         }
-        for (size_t i = 0; i < ranks; i++) settle(s, k, i, &s->met[i]);
+        for (size_t i = 0; i < ranks && blocks(s->r); i++) s->handed[i] = later(&met[i], s->r->update_s[k]);
+        next = busy;
+        busy = newest;
     }
+    if (busy != s->free_s) memcpy(s->free_s, busy, ranks * sizeof *busy);
 }
+
+static bool is_of_edges(const taciti_meetings *meetings) { return meetings->count > 0 && meetings->list[0].taker >= 0; }
 
 /* All buckets of a round. */
 static void exchange(state *s, size_t number) {
     const taciti_meetings *meetings = &s->r->rounds[number % s->r->period];
     s->exchanges++;
-    if (meetings->count > 0 && meetings->list[0].taker >= 0)
+    if (is_of_edges(meetings))
         exchange_edges(s, meetings);
     else
         exchange_groups(s, meetings);
@@ -203,19 +316,22 @@ static void compute(const state *s, size_t t) {
     if (r->cv > 0) taciti_draws_of(r->draws, r->seed, r->cv, r->ranks, t, s->factor);
     for (int i = 0; i < r->ranks; i++) {
         const double slow = r->slow == NULL ? 1 : r->slow[i];
-        const double seconds = r->compute_s * (r->cv > 0 ? slow * s->factor[i] : slow);
-        for (size_t c = 0; c < TACITI_SCENARIOS; c++)
-            s->end[i].at[c] = s->begin[i].at[c] + (r->even[c] ? r->compute_s : seconds);
+        const doubles2 seconds = splat2(r->compute_s * (r->cv > 0 ? slow * s->factor[i] : slow));
+        for (int c = 0; c < TWOS; c++)
+            s->end[i].in[c] = add2(s->begin[i].in[c], add2(mul2(s->random.in[c], seconds), s->fixed.in[c]));
     }
 }
 
 /* All ranks' steps end at these moments. */
 static void finish(state *s, const moment *at) {
+    moment sum = s->compute_s;
     for (int i = 0; i < s->r->ranks; i++)
-        for (int c = 0; c < TACITI_SCENARIOS; c++) {
-            s->compute_s.at[c] += s->end[i].at[c] - s->begin[i].at[c] + s->update_s;
-            s->begin[i].at[c] = at[i].at[c];
+        for (int c = 0; c < TWOS; c++) {
+            const doubles2 took = add2(sub2(s->end[i].in[c], s->begin[i].in[c]), splat2(s->update_s));
+            sum.in[c] = add2(sum.in[c], took);
+            s->begin[i].in[c] = at[i].in[c];
         }
+    s->compute_s = sum;
 }
 
 static void step_dense(state *s, size_t number) {
@@ -342,7 +458,7 @@ static void simulate(state *s, moment *then, taciti_recursion_times *out) {
 static tacit_status allocate(state *s) {
     const taciti_recursion *r = s->r;
     const size_t ranks = (size_t)r->ranks, arrivals = is_remembered(r) ? ((size_t)r->delay + 1) * r->buckets : 1;
-    const size_t moments = (2 + arrivals + 5) * ranks + (is_random(r) ? 0 : s->kept);
+    const size_t moments = (2 + arrivals + 5) * ranks + r->buckets + (is_random(r) ? 0 : s->kept);
     const size_t others = ranks * (sizeof *s->factor + sizeof *s->seen) + r->buckets * sizeof *s->left;
     s->begin = taciti_calloc(1, moments * sizeof *s->begin + others);
     if (s->begin == NULL) return TACIT_E_MEMORY;
@@ -352,11 +468,19 @@ static tacit_status allocate(state *s) {
     s->handed = s->end + ranks;
     s->busy = s->handed + ranks;
     s->ready = s->busy + ranks;
-    s->met = s->ready + ranks;
+    s->row = s->ready + ranks;
     s->factor = (double *)(s->begin + moments);
     s->left = s->factor + ranks;
     s->seen = (size_t *)(void *)(s->left + r->buckets);
     return TACIT_OK;
+}
+
+/* Neighbours in memory are what an exchange takes one after the other: buckets of a rank, or ranks along edges. */
+static void choose_strides(state *s) {
+    bool edges = true;
+    for (size_t t = 0; t < s->r->period; t++) edges = edges && is_of_edges(&s->r->rounds[t]);
+    s->of_rank = edges ? 1 : s->r->buckets;
+    s->of_bucket = edges ? (size_t)s->r->ranks : 1;
 }
 
 tacit_status taciti_recursion_run(const taciti_recursion *recursion, taciti_recursion_times *out) {
@@ -365,12 +489,17 @@ tacit_status taciti_recursion_run(const taciti_recursion *recursion, taciti_recu
     state s = {.r = r, .scenarios = r->scenarios > 0 ? r->scenarios : 1};
     s.kept = 2 * ranks + (is_remembered(r) ? ((size_t)r->delay + 1) * r->buckets * ranks : 0);
     TACITI_TRY(allocate(&s));
+    choose_strides(&s);
+    for (int c = 0; c < TACITI_SCENARIOS; c++) {
+        s.random.at[c] = !r->even[c];
+        s.fixed.at[c] = r->even[c] ? r->compute_s : 0;
+    }
     s.behind_s = r->update_behind_s == NULL ? r->update_s : r->update_behind_s;
     for (size_t k = 0; k < r->buckets; k++) {
         s.update_s += s.behind_s[k];
         s.left[k] = r->overlap && r->compute_s > 0 ? (r->compute_s - r->ready_s[k]) / r->compute_s : 0;
     }
-    simulate(&s, is_random(r) ? NULL : s.met + ranks, out);
+    simulate(&s, is_random(r) ? NULL : s.row + ranks + r->buckets, out);
     if (r->draws != NULL) r->draws->events += s.exchanges * ranks * r->buckets;
     taciti_free(s.begin);
     return TACIT_OK;

@@ -22,7 +22,8 @@ static bool has_rounds_of(const taciti_rounds *r, const taciti_method *method, c
     if (r->topology == NULL || r->topology != method->topology || r->stretches_key != taciti_stretches_key(s))
         return false;
     for (size_t i = 0; i < s->length_count; i++)
-        if (r->wire->bound(NULL, s->lengths[i]) != method->wire->bound(NULL, s->lengths[i])) return false;
+        if (r->wire->bound(r->wire, NULL, s->lengths[i]) != method->wire->bound(method->wire, NULL, s->lengths[i]))
+            return false;
     return true;
 }
 

@@ -230,7 +230,8 @@ static tacit_status fill(walk *w) {
 static double nic_bytes_of(const taciti_scene *scene, const taciti_method *method, const taciti_stretches *stretches) {
     double wire_bytes = 0;
     for (size_t i = 0; i < stretches->length_count; i++)
-        wire_bytes += (double)stretches->buckets[i] * (double)method->wire->bound(NULL, stretches->lengths[i]);
+        wire_bytes +=
+            (double)stretches->buckets[i] * (double)method->wire->bound(method->wire, NULL, stretches->lengths[i]);
     return taciti_mix_nic_bytes_mean(scene->hosts, method->topology, scene->placement, (size_t)wire_bytes);
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/option.h"
 
 enum { VALUE_DIGITS = 10, VALUE_BYTES = 400 };
 
@@ -28,6 +29,24 @@ static const json_t *old_value(const taciti_changes *changes, const char *key, c
     return old == NULL || json_equal(old, value) ? NULL : old;
 }
 
+/* A key of the checkpoint that this version has no more, with a value that a run could not have now. */
+static void say_old(const char *key, const json_t *value) {
+    char text[TACITI_OLD_KEY_BYTES], before[VALUE_BYTES];
+    const taciti_old_key *old = taciti_old_key_find(key);
+    if (old == NULL || strcmp(old->key, key) != 0) return; /* of a section that went, compress.codec tells */
+    put_value(value, before);
+    if (old->was == NULL || strcmp(before, old->was) != 0)
+        taciti_log(TACITI_LOG_WARN, "resume: %s (it was %s in the checkpoint)", taciti_old_key_text(old, text), before);
+}
+
+static void say_all_old(const taciti_changes *changes) {
+    const char *key = NULL;
+    json_t *value = NULL;
+    json_object_foreach(changes->before, key, value) {
+        if (json_object_get(changes->now, key) == NULL) say_old(key, value);
+    }
+}
+
 void taciti_changes_say(const taciti_changes *changes) {
     const char *key = NULL;
     json_t *value = NULL;
@@ -39,6 +58,7 @@ void taciti_changes_say(const taciti_changes *changes) {
         put_value(value, now);
         taciti_log(TACITI_LOG_INFO, "resume: %s was %s in the checkpoint and is %s now", key, before, now);
     }
+    say_all_old(changes);
 }
 
 void taciti_changes_text(const taciti_changes *changes, const char *section, char *text, size_t text_bytes) {

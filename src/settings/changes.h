@@ -11,8 +11,8 @@
 
 /* The configuration of this run, without the keys that do not affect results, and that of a checkpoint. */
 typedef struct taciti_changes {
-    const json_t *before; /* borrowed; NULL: the checkpoint has none */
-    json_t *now;          /* owned */
+    json_t *before; /* borrowed; NULL: the checkpoint has none */
+    json_t *now;    /* owned */
 } taciti_changes;
 
 /* meta: the description of the checkpoint. now: as taciti_config_values(config, 1) returns it; taken, also on failure.
@@ -20,7 +20,7 @@ typedef struct taciti_changes {
 tacit_status taciti_changes_create(const json_t *meta, json_t *now, taciti_changes *out);
 void taciti_changes_destroy(taciti_changes *changes);
 
-/* Logs one line for each changed key. */
+/* Logs one line for each changed key, and a warning for each key of the checkpoint that has gone and mattered. */
 void taciti_changes_say(const taciti_changes *changes);
 
 /* Writes "optim.accum was 4 and is 7 now, ...": the changed keys that begin with `section` ("optim."), as many as fit;

@@ -2,7 +2,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "settings/settings.h"
 
-#include <math.h>
 #include <stdalign.h>
 #include <stdio.h>
 #include <string.h>
@@ -198,38 +197,10 @@ static tacit_status apply_preset(const taciti_settings *settings, const taciti_c
     return TACIT_OK;
 }
 
-/* Gives `key` the value that `word`, another word for it, means. Who gives both must mean the same. */
-static tacit_status apply_word(const taciti_settings *settings, const char *word, const char *key, double value) {
-    char text[64];
-    taciti_place place;
-    if (!taciti_config_find(&settings->config, key, &place)) return TACIT_OK;
-    const double given = *(const double *)place.value;
-    if (*place.given != TACITI_GIVEN_NOT && fabs(given - value) > 1e-6 * value)
-        return taciti_fail(TACIT_E_CONFIG, "%s means %s %g, and %s %g was given: leave one out", word, key, value, key,
-                           given);
-    (void)snprintf(text, sizeof text, "%.9g", value);
-    return taciti_config_preset(&settings->config, key, text, word);
-}
-
-static tacit_status apply_sparsity(const taciti_settings *settings) {
-    const double sparsity = settings->compress.sparsity;
-    return sparsity > 0 ? apply_word(settings, "compress.sparsity", "compress.factor", 1 / (1 - sparsity)) : TACIT_OK;
-}
-
-static tacit_status apply_ratio(const taciti_settings *settings) {
-    const taciti_codec *codec = taciti_settings_compression(settings).codec;
-    char key[TACITI_KEY_BYTES];
-    if (!(settings->compress.ratio > 0) || codec == NULL || !codec->sketches) return TACIT_OK;
-    (void)snprintf(key, sizeof key, "%s.ratio", codec->name);
-    return apply_word(settings, "compress.ratio", key, settings->compress.ratio);
-}
-
 tacit_status taciti_settings_complete(taciti_settings *settings) {
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
         TACITI_TRY(apply_preset(settings, *codec, true));
-    TACITI_TRY(apply_preset(settings, taciti_settings_compression(settings).codec, false));
-    TACITI_TRY(apply_ratio(settings));
-    return apply_sparsity(settings);
+    return apply_preset(settings, taciti_settings_compression(settings).codec, false);
 }
 
 /* ---- buckets ----------------------------------------------------------------------------------------------------- */
@@ -283,7 +254,7 @@ static tacit_status check_auto(const taciti_settings *settings) {
 
 /* Differences between averages are no gradients. */
 static tacit_status check_momentum(const taciti_compress_options *options, const taciti_strategy *strategy) {
-    if (options->what == TACITI_SENDS_GRADIENT || strategy->takes_momentum) return TACIT_OK;
+    if (options->what != TACITI_SENDS_MOMENTUM || strategy->takes_momentum) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "compress.what momentum: strategy %s has no momentum of the whole model to send; "
                        "--compress.what gradient, or --strategy dp",
@@ -332,8 +303,10 @@ tacit_status taciti_settings_check(const taciti_settings *settings, const taciti
     const taciti_strategy *strategy = taciti_settings_strategy(settings);
     TACITI_TRY(taciti_optim_check(&settings->optim));
     TACITI_TRY(check_compression(settings, strategy));
-    if (strategy->check == NULL) return TACIT_OK;
-    return strategy->check(taciti_settings_options(settings, strategy->options), hosts);
+    const void *options = taciti_settings_options(settings, strategy->options);
+    const taciti_compression_setup setup = taciti_settings_compression(settings);
+    if (strategy->check_compression != NULL) TACITI_TRY(strategy->check_compression(options, &setup));
+    return strategy->check == NULL ? TACIT_OK : strategy->check(options, hosts);
 }
 
 bool taciti_settings_label(const taciti_settings *settings, size_t index, taciti_place *out) {

@@ -89,6 +89,9 @@ typedef enum taciti_reader {
     TACITI_READER_OWN_OPTIMIZER, /* the same, and the caller updates the parameters */
 } taciti_reader;
 
+/* Returns whether the reader of these settings would read the option. */
+bool taciti_settings_reads(const taciti_settings *settings, taciti_reader reader, const taciti_place *place);
+
 /* Logs a warning for every option that was given in one of these settings (of the same sections) and that the reader
  * does not read in any of them; options that need the same share a line. Call it after a check without an error, on one
  * rank. Returns E_MEMORY or OK. */

@@ -95,7 +95,7 @@ static void a_strategy_brings_its_options(void **state) {
     assert_true(o->spread > 0.4 && o->spread < 0.6 && o->after == 3 && o->names.count == 0);
     set("test-only.after", "12");
     set("test-only.names", "one two");
-    set("gossip.seed", "77");
+    set("gossip.degree", "77");
     set("localsgd.every", "5");
     assert_true(o->after == 12 && o->names.count == 2);
     assert_null(taciti_settings_options(&g_settings, NULL));
@@ -120,12 +120,12 @@ static void what_is_refused_is_named(void **state) {
     assert_string_equal(g_settings.strategy.text, "dp");
 }
 
-static void preset_is(const char *codec, double factor, double decay, double momentum) {
+static void preset_is(const char *codec, double factor, double feedback, double momentum) {
     taciti_place place;
     set("compress.codec", codec);
     assert_int_equal(taciti_settings_complete(&g_settings), TACIT_OK);
     assert_true(taciti_config_find(&g_settings.config, "localsgd.outer_momentum", &place));
-    assert_true(g_settings.compress.factor == factor && g_settings.compress.decay == decay);
+    assert_true(g_settings.compress.factor == factor && g_settings.compress.feedback == feedback);
     assert_true(*(const double *)place.value == momentum);
 }
 
@@ -135,50 +135,17 @@ static void presets_are_defaults(void **state) {
     preset_is("topk", 10, 1, 0);
     preset_is("sparseloco", 64, 0.95, 0);
     preset_is("topk", 10, 1, 0);
-    set("compress.decay", "1");
+    set("compress.feedback", "1");
     set("localsgd.outer_momentum", "0.5");
     preset_is("sparseloco", 64, 1, 0.5);
     preset_is("none", 10, 1, 0.5);
-}
-
-static void ratio_is_that_of_the_sketch(void **state) {
-    (void)state;
-    taciti_place place;
-    set("compress.codec", "tagc");
-    set("compress.ratio", "4");
-    assert_int_equal(taciti_settings_complete(&g_settings), TACIT_OK);
-    assert_true(taciti_config_find(&g_settings.config, "tagc.ratio", &place));
-    assert_true(*(const double *)place.value == 4);
-    set("tagc.ratio", "4"); /* as in a file that was printed */
-    assert_int_equal(taciti_settings_complete(&g_settings), TACIT_OK);
-    set("tagc.ratio", "3");
-    assert_int_equal(taciti_settings_complete(&g_settings), TACIT_E_CONFIG);
-    assert_non_null(strstr(g_line, "compress.ratio means tagc.ratio 4, and tagc.ratio 3 was given"));
-    set("compress.codec", "topk"); /* nothing reads it: train/test_unread.c */
-    assert_int_equal(taciti_settings_complete(&g_settings), TACIT_OK);
-}
-
-/* Sparsity is the share that is not sent; it wins over a preset, and not over a factor that was given. */
-static void sparsity_is_a_factor(void **state) {
-    (void)state;
-    set("compress.codec", "tagc");
-    assert_int_equal(taciti_settings_complete(&g_settings), TACIT_OK);
-    assert_true(g_settings.compress.factor == 5 && g_settings.compress.scope == TACITI_SCOPE_BUCKET);
-    set("compress.sparsity", "0.75");
-    assert_int_equal(taciti_settings_complete(&g_settings), TACIT_OK);
-    assert_true(g_settings.compress.factor == 4);
-    set("compress.factor", "4"); /* the same */
-    assert_int_equal(taciti_settings_complete(&g_settings), TACIT_OK);
-    set("compress.factor", "5");
-    assert_int_equal(taciti_settings_complete(&g_settings), TACIT_E_CONFIG);
-    assert_non_null(strstr(g_line, "compress.sparsity means compress.factor 4, and compress.factor 5 was given"));
 }
 
 /* The owner of a sum alone decodes sketches. */
 static void sketches_are_for_owners(void **state) {
     (void)state;
     static const char *const KEYS[][3] = {{"compress.collective", "gather", "auto"},
-                                          {"compress.estimate", "true", "false"}};
+                                          {"compress.what", "change", "gradient"}};
     set("compress.codec", "sketch");
     assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_OK);
     for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
@@ -300,8 +267,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_strategy_brings_its_options, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(what_is_refused_is_named, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(presets_are_defaults, open_settings, close_settings),
-        cmocka_unit_test_setup_teardown(ratio_is_that_of_the_sketch, open_settings, close_settings),
-        cmocka_unit_test_setup_teardown(sparsity_is_a_factor, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(sketches_are_for_owners, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(compression_is_checked, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(check_is_that_of_the_strategy, open_settings, close_settings),

@@ -102,17 +102,6 @@ static bool sums_everywhere(const inquiry *q, const taciti_place *place) {
     return is_plan(q) || !q->strategy->parts;
 }
 
-static bool draws(const inquiry *q, const taciti_place *place) {
-    (void)place;
-    return (q->setup.codec != NULL && !q->setup.codec->keyless) ||
-           (q->setup.gather != NULL && !q->setup.gather->keyless);
-}
-
-static bool sketches(const inquiry *q, const taciti_place *place) {
-    (void)place;
-    return q->setup.codec != NULL && q->setup.codec->sketches;
-}
-
 static bool gathers_plainly(const inquiry *q, const taciti_place *place) {
     (void)place;
     return q->setup.gather == NULL;
@@ -136,28 +125,6 @@ static bool reads_files(const inquiry *q, const taciti_place *place) {
     return files > 0;
 }
 
-/* The value format that the section of the option has chosen. */
-static const taciti_value_format *format_beside(const inquiry *q, const taciti_place *place) {
-    char key[TACITI_KEY_BYTES];
-    taciti_place values;
-    (void)snprintf(key, sizeof key, "%s.values", place->table->section);
-    if (!taciti_config_find(&q->settings->config, key, &values)) return NULL;
-    return taciti_value_format_find(((const taciti_text *)values.value)->text);
-}
-
-static bool has_scales(const inquiry *q, const taciti_place *place) {
-    enum { MANY = 4096 };
-    const taciti_value_format *format = format_beside(q, place);
-    return format != NULL && format->bytes(&(taciti_values_options){.block = MANY / 2}, MANY) !=
-                                 format->bytes(&(taciti_values_options){.block = MANY}, MANY);
-}
-
-static bool rotates(const inquiry *q, const taciti_place *place) {
-    const taciti_value_format *format = format_beside(q, place);
-    return format != NULL && format->rotates;
-}
-
-/* A '*' in the words stands for the section of the option. */
 typedef struct fact {
     const char *name;
     bool (*holds)(const inquiry *q, const taciti_place *place);
@@ -180,11 +147,7 @@ static const fact FACTS[] = {
     {"whole-model", chooses_whole, "an adapt.policy with one factor for the whole model, such as --adapt.policy fixed"},
     {"payloads", sends_payloads, "a compress.codec without an all-reduce of its own, such as --compress.codec topk"},
     {"sums-everywhere", sums_everywhere, "a strategy that gives sums to all ranks, such as --strategy dp"},
-    {"random", draws, "a compress.codec that draws random numbers, such as --compress.codec randomk"},
-    {"sketch", sketches, "a compress.codec that sketches, such as --compress.codec tagc"},
     {"plain-gather", gathers_plainly, "--compress.gather none"},
-    {"scales", has_scales, "a format of values with scales, such as --*.values int8"},
-    {"rotation", rotates, "a format of values that can be rotated, such as --*.values int4"},
     {"files", reads_files, "--data.train FILE"},
     {"emulation", emulates, "tacit plan, or tacit bench step with --compute.emulate PROFILE"},
 };
@@ -243,12 +206,6 @@ TACITI_PRINTF(2, 3) static void add(char out[TACITI_NEEDS_BYTES], const char *fo
     va_end(args);
 }
 
-static void add_fact(const taciti_place *place, const char *words, char out[TACITI_NEEDS_BYTES]) {
-    const size_t length = strcspn(words, "*");
-    add(out, "%.*s", (int)length, words);
-    if (words[length] == '*') add(out, "%s%s", place->table->section, words + length + 1);
-}
-
 /* "--key a, b or c" */
 static void add_values(const term *t, char out[TACITI_NEEDS_BYTES]) {
     add(out, "--%s%s", t->key, t->differs ? " other than" : "");
@@ -259,14 +216,14 @@ static void add_values(const term *t, char out[TACITI_NEEDS_BYTES]) {
     }
 }
 
-static void add_term(const taciti_place *place, const term *t, char out[TACITI_NEEDS_BYTES]) {
+static void add_term(const term *t, char out[TACITI_NEEDS_BYTES]) {
     const fact *known = find_fact(t->key);
     if (t->compares && t->values[0] == '\0')
         add(out, t->differs ? "--%s" : "no --%s", t->key);
     else if (t->compares)
         add_values(t, out);
     else
-        add_fact(place, known == NULL ? "?" : known->words, out);
+        add(out, "%s", known == NULL ? "?" : known->words);
 }
 
 const char *taciti_settings_needs(const taciti_place *place, char out[TACITI_NEEDS_BYTES]) {
@@ -276,7 +233,7 @@ const char *taciti_settings_needs(const taciti_place *place, char out[TACITI_NEE
     for (size_t i = 0; i < sizeof conditions / sizeof *conditions; i++)
         for (const char *rest = conditions[i]; (rest = next_term(rest, &t)) != NULL;) {
             if (out[0] != '\0') add(out, ", and ");
-            add_term(place, &t, out);
+            add_term(&t, out);
         }
     return out;
 }
@@ -343,7 +300,7 @@ static bool is_read(const inquiry *q, const taciti_place *place, char needs[TACI
     for (size_t i = 0; i < sizeof conditions / sizeof *conditions && !(is_plan(q) && registered); i++)
         for (const char *rest = conditions[i]; (rest = next_term(rest, &t)) != NULL;)
             if (!term_holds(q, place, &t)) {
-                add_term(place, &t, needs);
+                add_term(&t, needs);
                 return false;
             }
     return true;
@@ -354,6 +311,12 @@ static inquiry inquiry_of(const taciti_settings *settings, taciti_reader reader)
                      .reader = reader,
                      .strategy = taciti_settings_strategy(settings),
                      .setup = taciti_settings_compression(settings)};
+}
+
+bool taciti_settings_reads(const taciti_settings *settings, taciti_reader reader, const taciti_place *place) {
+    char needs[TACITI_NEEDS_BYTES];
+    const inquiry q = inquiry_of(settings, reader);
+    return is_read(&q, place, needs);
 }
 
 typedef struct finding {

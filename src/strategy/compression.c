@@ -78,10 +78,17 @@ static void warn_of_more_bytes(const taciti_compression *c) {
     if (c->setup.phase != TACITI_PHASE_ALL_REDUCE || o->factor <= 1 || taciti_comm_rank(c->comm) > 0) return;
     const double dense = taciti_exchange_expected_bytes(c->exchange, NULL);
     const double coded = taciti_exchange_expected_bytes(c->exchange, settings);
+    const char *other = scales                   ? ", or raise compress.factor"
+                        : codec->options != NULL ? ", or give it other options: `tacit info codecs` lists them"
+                                                 : "";
     if (coded > MORE * dense)
         taciti_log(TACITI_LOG_WARN,
                    "codec %s sends %.4g MB per step, more than the %.4g MB without it: leave compress.codec out%s",
-                   codec->name, coded * 1e-6, dense * 1e-6, scales ? ", or raise compress.factor" : "");
+                   codec->name, coded * 1e-6, dense * 1e-6, other);
+    else if (coded * MORE > dense && !codec->lossless)
+        taciti_log(TACITI_LOG_WARN,
+                   "codec %s saves nothing of the %.4g MB per step without it: leave compress.codec out%s", codec->name,
+                   dense * 1e-6, other);
 }
 
 static tacit_status build(taciti_compression *c, const taciti_exchange_options *options) {
@@ -219,7 +226,7 @@ enum { THRESHOLD_N = sizeof(taciti_threshold) / sizeof(double), TRIED_N = 2 * si
 
 static bool gathers(const taciti_compression *c) { return c->setup.phase == TACITI_PHASE_ALL_GATHER; }
 
-static bool estimates(const taciti_compression *c) { return c->setup.options->estimate; }
+static bool estimates(const taciti_compression *c) { return c->setup.options->what == TACITI_SENDS_CHANGE; }
 
 static void add_residuals(taciti_compression *c, taciti_state *out) {
     static const char *const NAMES[2][3] = {
@@ -369,6 +376,9 @@ static void recognise_controller(taciti_compression *c, int64_t step) {
 /* What was stored for other positions cannot be used in place. */
 static void forget_positions(taciti_compression *c) {
     size_t bytes = 0;
+    if (estimates(c) && taciti_comm_rank(c->comm) == 0)
+        taciti_log(TACITI_LOG_WARN, "resume: the estimates of compress.what change begin anew, at zero: the checkpoint "
+                                    "has none of this number of ranks and these buckets");
     void *codec = taciti_exchange_codec_state(c->exchange, &bytes);
     if (codec != NULL) memset(codec, 0, bytes);
     for (int i = 0; estimates(c) && i <= TACITI_RESIDUAL_MEMORY; i++) {

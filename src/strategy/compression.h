@@ -33,7 +33,11 @@
 #include "tensor/state.h"
 
 typedef enum taciti_compress_scope { TACITI_SCOPE_MODEL, TACITI_SCOPE_BUCKET } taciti_compress_scope;
-typedef enum taciti_compress_what { TACITI_SENDS_GRADIENT, TACITI_SENDS_MOMENTUM } taciti_compress_what;
+typedef enum taciti_compress_what {
+    TACITI_SENDS_GRADIENT,
+    TACITI_SENDS_MOMENTUM,
+    TACITI_SENDS_CHANGE /* of an estimate of the gradient (EF21) */
+} taciti_compress_what;
 
 typedef struct taciti_compress_options {
     taciti_text codec;  /* compress.codec: a name of the registry, "auto" or "none" */
@@ -41,19 +45,14 @@ typedef struct taciti_compress_options {
     taciti_text layers; /* compress.layers: the tensors that are compressed (tensor/choice.h) */
     int what;           /* compress.what: taciti_compress_what */
     double factor;      /* compress.factor: elements per element that a rank sends */
-    double sparsity;    /* compress.sparsity: instead of factor; taciti_settings_complete() sets factor from it */
-    double ratio;       /* compress.ratio: instead of the codec's own; 0: not given */
     double back;        /* compress.back: the same for the sum on its way back; 0: as factor */
     int scope;          /* compress.scope: taciti_compress_scope */
     int64_t warmup;     /* compress.warmup: steps in which the factor rises; -1: from those of the learning rate */
     double start;       /* compress.start: factor with which the warm-up begins */
-    bool feedback;      /* compress.feedback: what a codec loses is added in the next step */
-    double decay;       /* compress.decay: residuals are multiplied by it in every step */
+    double feedback;    /* compress.feedback: share of an error that is added in the next step; 0: nothing */
     double momentum;    /* compress.momentum: momentum correction of residuals */
-    int residual;       /* compress.residual: taciti_residual_form, in which errors wait for the next step */
-    bool estimate;      /* compress.estimate: ranks send the change of an estimate of their gradient (EF21) */
     int collective;     /* compress.collective: auto, scatter, gather */
-    int64_t seed;       /* compress.seed: of codecs that draw */
+    int residual;       /* compress.residual: taciti_residual_form, in which errors wait for the next step */
 } taciti_compress_options;
 extern const taciti_option_table taciti_compress_option_table; /* section "compress" */
 

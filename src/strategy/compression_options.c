@@ -15,9 +15,7 @@
 /* "none", "auto", then the codecs. */
 static const char *codec_name(size_t index) {
     if (index < 2) return index == 0 ? "none" : "auto";
-    const taciti_codec *const *codec = taciti_codec_list();
-    for (; *codec != NULL && index > 2; index--) codec++;
-    return *codec == NULL ? NULL : (*codec)->name;
+    return taciti_codec_name(index - 2);
 }
 
 static const taciti_option OPTIONS[] = {
@@ -32,19 +30,18 @@ static const taciti_option OPTIONS[] = {
     TACITI_OPTION("layers", TEXT, AT(layers), "all", .when = "compressed-any",
                   .help = "the tensors that are compressed, others travel as they are: classes (attention, mlp, "
                           "embedding, position, norm, head, other), /regular expressions/, and with a minus what is "
-                          "left out: mlp,embedding,head or all,-norm"),
-    TACITI_OPTION("what", ENUM, AT(what), "gradient", .choices = "gradient|momentum", .when = "compressed",
-                  .help = "what ranks compress: their gradients, or from optim.freeze on their first moments (1-bit "
-                          "Adam), dense before"),
+                          "left out: mlp,embedding,head or all,-norm",
+                  .flags = TACITI_OPTION_EXPERT),
+    TACITI_OPTION("what", ENUM, AT(what), "gradient", .choices = "gradient|momentum|change", .when = "compressed",
+                  .help =
+                      "what ranks compress: their gradients; from optim.freeze on their first moments (1-bit Adam), "
+                      "dense before; or the change of an estimate of their gradients (EF21)",
+                  .flags = TACITI_OPTION_EXPERT),
     TACITI_OPTION("factor", REAL, AT(factor), "10", .min = 1, .max = MAX_FACTOR, .when = "factor fixed-factor",
                   .help = "elements per element that is sent, of codecs that select; 1: dense"),
-    TACITI_OPTION(
-        "sparsity", REAL, AT(sparsity), "0", .max = 1 - 1 / MAX_FACTOR, .when = "factor fixed-factor",
-        .help = "share of elements that are not sent: compress.factor = 1 / (1 - sparsity); 0: as the factor says"),
-    TACITI_OPTION("ratio", REAL, AT(ratio), "0", .max = MAX_FACTOR, .when = "sketch",
-                  .help = "of a codec that sketches: elements per counter, as its own ratio; 0: as that says"),
     TACITI_OPTION("back", REAL, AT(back), "0", .max = MAX_FACTOR, .when = "back",
-                  .help = "the same for the sum on its way back to the ranks; 0: as compress.factor"),
+                  .help = "the same for the sum on its way back to the ranks; 0: as compress.factor",
+                  .flags = TACITI_OPTION_EXPERT),
     TACITI_OPTION(
         "scope", ENUM, AT(scope), "model", .choices = "model|bucket", .when = "threshold whole-model",
         .help = "model: one threshold for all parameters, so that the share which is sent differs from step to step; "
@@ -53,25 +50,21 @@ static const taciti_option OPTIONS[] = {
                   .help = "the factor rises from compress.start during so many steps; -1: twice optim.warmup and "
                           "at least 200, with a controller 0"),
     TACITI_OPTION("start", REAL, AT(start), "1", .min = 1, .max = MAX_FACTOR, .when = "selects rising",
-                  .help = "factor with which the warm-up begins; 1: dense"),
-    TACITI_OPTION("feedback", BOOL, AT(feedback), "true", .when = "lossy compress.estimate=false",
-                  .help = "what a codec loses is added to what it encodes in the next step"),
-    TACITI_OPTION("decay", REAL, AT(decay), "1", .max = 1, .when = "lossy compress.feedback=true",
-                  .help = "what is left of a residual in the next step; 1: all of it"),
+                  .help = "factor with which the warm-up begins; 1: dense", .flags = TACITI_OPTION_EXPERT),
+    TACITI_OPTION("feedback", REAL, AT(feedback), "1", .max = 1, .when = "lossy compress.what!=change",
+                  .help = "share of what a codec loses that is added to what it encodes in the next step; 0: nothing"),
     TACITI_OPTION("residual", ENUM, AT(residual), "f32", .choices = "f32|bf16|int8",
-                  .when = "lossy compress.feedback=true",
+                  .when = "lossy compress.what!=change compress.feedback!=0",
                   .help = "what a residual is stored as from step to step: 8, 4 or 2.1 bytes per parameter on every "
-                          "rank; fewer bits round it"),
+                          "rank; fewer bits round it",
+                  .flags = TACITI_OPTION_EXPERT),
     TACITI_OPTION("momentum", REAL, AT(momentum), "0", .max = 0.9999, .when = "compressed",
-                  .help = "momentum correction: ranks compress their momentum instead of their gradient"),
-    TACITI_OPTION("estimate", BOOL, AT(estimate), "false", .when = "compressed",
-                  .help = "EF21: ranks send the change of an estimate of what they have"),
+                  .help = "momentum correction: ranks compress their momentum instead of their gradient",
+                  .flags = TACITI_OPTION_EXPERT),
     TACITI_OPTION("collective", ENUM, AT(collective), "auto", .choices = "auto|scatter|gather",
                   .when = "payloads sums-everywhere",
-                  .help =
-                      "scatter: owners add payloads up and encode the sum; gather: every rank decodes all payloads"),
-    TACITI_OPTION("seed", INT, AT(seed), "1", .max = TACITI_UNBOUNDED, .when = "random",
-                  .help = "of codecs that draw random numbers", .flags = TACITI_OPTION_EXPERT),
+                  .help = "scatter: owners add payloads up and encode the sum; gather: every rank decodes all payloads",
+                  .flags = TACITI_OPTION_EXPERT),
 };
 
 const taciti_option_table taciti_compress_option_table = {.section = "compress",
@@ -89,23 +82,26 @@ const taciti_option_table taciti_adapt_option_table = {.section = "adapt",
                                                        .options = ADAPT_OPTIONS,
                                                        .count = sizeof ADAPT_OPTIONS / sizeof *ADAPT_OPTIONS};
 
+enum { SEED = 1 }; /* of codecs that draw random numbers */
+
 /* ---- what options mean ------------------------------------------------------------------------------------------- */
 
 taciti_encoding taciti_compression_encoding(const taciti_compression_setup *setup) {
     const taciti_compress_options *o = setup->options;
-    const bool feedback = o->feedback && !o->estimate && !setup->codec->lossless;
+    const bool estimates = o->what == TACITI_SENDS_CHANGE;
+    const bool feedback = o->feedback > 0 && !estimates && !setup->codec->lossless;
     const bool has_factor = taciti_codec_has_factor(setup->codec);
     const bool has_results = setup->phase == TACITI_PHASE_ALL_REDUCE || setup->phase == TACITI_PHASE_REDUCE_TO_LANES;
     return (taciti_encoding){
         .codec = setup->codec,
         .options = setup->codec_options,
-        .seed = (uint64_t)o->seed,
+        .seed = SEED,
         .expected = {.factor = has_factor ? o->factor : 0},
         .back = {.factor = has_factor && has_results ? o->back : 0},
         .feedback = {.errors = feedback && setup->phase != TACITI_PHASE_ALL_GATHER,
-                     .decay = o->decay,
+                     .decay = feedback ? o->feedback : 1,
                      .momentum = o->momentum,
-                     .estimates = o->estimate,
+                     .estimates = estimates,
                      .half = setup->phase == TACITI_PHASE_REDUCE_SCATTER || setup->phase == TACITI_PHASE_ALL_GATHER,
                      .stored = feedback ? (taciti_residual_form)o->residual : TACITI_RESIDUAL_F32},
         .way = setup->phase == TACITI_PHASE_ALL_REDUCE ? (taciti_way)o->collective : TACITI_WAY_SCATTER,
@@ -120,9 +116,8 @@ taciti_compression_setup taciti_compression_gather_setup(const taciti_compressio
     options->factor = o->back > 0 ? o->back : o->factor;
     options->back = 0;
     options->what = TACITI_SENDS_GRADIENT;
-    options->feedback = options->estimate = false;
+    options->feedback = 0;
     options->residual = TACITI_RESIDUAL_F32;
-    options->decay = 1;
     options->momentum = 0;
     if (setup->gather != NULL && !setup->gather->selects) { /* these belong to the codec of the sums */
         options->scope = TACITI_SCOPE_MODEL;
@@ -157,12 +152,6 @@ static tacit_status check_policy(const taciti_compression_setup *setup) {
                            "adapt.policy %s chooses %s, and compress.codec is none: give --compress.codec %s",
                            controller->name, controller->switches ? "when to compress" : "the factor of a codec",
                            controller->switches ? "auto" : "topk");
-    if (controller->observes && setup->codec->selects && taciti_route_of(setup->codec)->observe == NULL)
-        return taciti_fail(
-            TACIT_E_CONFIG,
-            "adapt.policy %s decides by what ranks encode, and codec %s does not show it: --adapt.policy "
-            "accordion or fixed, or --compress.codec topk",
-            controller->name, name_of(setup));
     if (setup->codec->selects || controller->switches)
         return controller->check == NULL ? TACIT_OK : controller->check(setup->controller_options);
     return taciti_fail(TACIT_E_CONFIG,
@@ -210,23 +199,25 @@ tacit_status taciti_compression_check(const taciti_compression_setup *setup) {
     TACITI_TRY(check_policy(setup));
     if (setup->codec == NULL) return TACIT_OK;
     const taciti_compress_options *o = setup->options;
-    if (setup->codec->no_feedback && (o->feedback || o->estimate))
+    const bool estimates = o->what == TACITI_SENDS_CHANGE;
+    if (setup->codec->no_feedback && (o->feedback > 0 || estimates))
         return taciti_fail(TACIT_E_CONFIG,
-                           "compress.%s true: the residuals of codec %s would grow without limit; --compress.%s false, "
-                           "or a codec whose errors shrink: --compress.codec int4",
-                           o->feedback ? "feedback" : "estimate", name_of(setup),
-                           o->feedback ? "feedback" : "estimate");
-    if (o->estimate && (o->decay != 1 || o->momentum != 0))
-        return taciti_fail(TACIT_E_CONFIG, "compress.estimate stores no residual that could decay or have momentum: "
-                                           "leave out compress.decay and compress.momentum");
+                           "compress.%s: the errors of codec %s would grow without limit; --compress.%s, or a codec "
+                           "whose errors shrink: --compress.codec int4",
+                           estimates ? "what change" : "feedback", name_of(setup),
+                           estimates ? "what gradient" : "feedback 0");
+    if (estimates && o->momentum != 0)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.what change stores no residual that could have momentum: leave out "
+                           "compress.momentum");
     if (o->back > 0 && o->back < 1)
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.back %g is below 1: --compress.back 1 sends sums as a whole, "
                            "0 is compress.factor",
                            o->back);
-    if (o->estimate && o->residual != TACITI_RESIDUAL_F32)
-        return taciti_fail(TACIT_E_CONFIG, "compress.estimate stores estimates, in f32, and no residual: "
-                                           "--compress.residual f32, or --compress.estimate false");
+    if (estimates && o->residual != TACITI_RESIDUAL_F32)
+        return taciti_fail(TACIT_E_CONFIG, "compress.what change stores estimates, in f32, and no residual: "
+                                           "--compress.residual f32, or --compress.what gradient");
     if (o->momentum > 0 && o->residual != TACITI_RESIDUAL_F32)
         return taciti_fail(TACIT_E_CONFIG, "compress.momentum stores momentum in f32 beside its residual: "
                                            "--compress.residual f32, or --compress.momentum 0");

@@ -34,19 +34,12 @@
 /* ---- start ------------------------------------------------------------------------------------------------------- */
 
 /* Places in taciti_gossip.numbers. */
-enum { NUMBER, MASS, MIXES, MOVED, COUNTED, PENDING, PENDING_MOVED, PENDING_SQUARES };
+enum { NUMBER, MASS, MIXES };
 
 static void note_numbers(taciti_gossip *g) {
-    const taciti_gossip_control *c = &g->control;
-    double *v = g->numbers;
-    v[NUMBER] = (double)g->number;
-    v[MASS] = taciti_gossip_mass(g);
-    v[MIXES] = (double)g->mixes;
-    v[MOVED] = c->moved;
-    v[COUNTED] = (double)c->counted;
-    v[PENDING] = c->pending;
-    v[PENDING_MOVED] = c->mine != NULL ? c->mine[0] : 0;
-    v[PENDING_SQUARES] = c->mine != NULL ? c->mine[1] : 0;
+    g->numbers[NUMBER] = (double)g->number;
+    g->numbers[MASS] = taciti_gossip_mass(g);
+    g->numbers[MIXES] = (double)g->options.mixes;
 }
 
 #define MAX_COUNT 0x1p53 /* a double counts exactly up to here */
@@ -54,33 +47,16 @@ static bool within(double x, double min, double max) { return x >= min && x <= m
 
 static tacit_status check_numbers(const taciti_gossip *g) {
     const double *v = g->numbers, first = (double)-g->options.delay;
-    if (within(v[NUMBER], first, MAX_COUNT) && v[MASS] > 0 && isfinite(v[MASS]) &&
-        within(v[MIXES], 1, TACITI_GOSSIP_MAX_MIXES) && within(v[COUNTED], 0, MAX_COUNT))
-        return TACIT_OK;
-    return taciti_fail(
-        TACIT_E_DATA,
-        "numbers of strategy gossip in the checkpoint: mix %g (from %g on), weight %g (above 0), %g mixes "
-        "(1 to %d) and %g steps (from 0 on) were read; expected is what stands in brackets",
-        v[NUMBER], first, v[MASS], v[MIXES], TACITI_GOSSIP_MAX_MIXES, v[COUNTED]);
-}
-
-/* How many mixes a step makes is for the options to say, but where consensus control has come to more. */
-static void restore_control(taciti_gossip *g) {
-    taciti_gossip_control *c = &g->control;
-    const double *v = g->numbers;
-    if (!(g->options.target > 0)) return;
-    if ((int64_t)v[MIXES] > g->mixes) g->mixes = (int64_t)v[MIXES];
-    c->moved = v[MOVED];
-    c->counted = (int64_t)v[COUNTED];
-    c->pending = v[PENDING] > 0;
-    c->mine[0] = v[PENDING_MOVED];
-    c->mine[1] = v[PENDING_SQUARES];
+    if (within(v[NUMBER], first, MAX_COUNT) && v[MASS] > 0 && isfinite(v[MASS])) return TACIT_OK;
+    return taciti_fail(TACIT_E_DATA,
+                       "numbers of strategy gossip in the checkpoint: mix %g (from %g on) and weight %g (above 0) were "
+                       "read; expected is what stands in brackets",
+                       v[NUMBER], first, v[MASS]);
 }
 
 static tacit_status restore(taciti_gossip *g) {
     TACITI_TRY(taciti_comm_agree(g->context.comm, check_numbers(g)));
     g->number = (int64_t)g->numbers[NUMBER];
-    restore_control(g);
     return taciti_gossip_restore_masses(g, g->numbers[MASS]);
 }
 
@@ -116,8 +92,7 @@ static tacit_status gossip_start(void *self, int64_t step, bool restored) {
         TACITI_TRY(restore(g));
     else
         begin_anew(g);
-    TACITI_TRY(launch(g));
-    return taciti_gossip_control_start(g);
+    return launch(g);
 }
 
 static void list_array(const taciti_gossip *g, const char *name, float *flat, taciti_state *out) {
@@ -168,8 +143,8 @@ static void pass(taciti_gossip *g, const decision *d, size_t bucket, taciti_blen
 
 /* Last mix and update of a bucket; a copy of the outcome is under way at once. */
 static tacit_status mix_and_update(taciti_gossip *g, const decision *d, size_t bucket, double *moved) {
-    const size_t last = (size_t)g->mixes - 1;
-    const int64_t next = g->number + g->mixes + g->options.delay;
+    const size_t last = (size_t)g->options.mixes - 1;
+    const int64_t next = g->number + g->options.mixes + g->options.delay;
     float *x = g->context.parameters;
     taciti_blend blend = {.arrived = NULL};
     taciti_gossip_channel *channel = taciti_gossip_channel_of(g, g->number);
@@ -190,7 +165,7 @@ static tacit_status adapt_while_communicating(taciti_gossip *g, const decision *
     taciti_gossip_channel *channel = taciti_gossip_channel_of(g, g->number);
     if (d->mixing)
         TACITI_TRY(taciti_gossip_mix_through(g, channel, g->context.parameters, g->context.copy16, 0,
-                                             (size_t)g->mixes - 1, moved));
+                                             (size_t)g->options.mixes - 1, moved));
     for (size_t b = 0; b < g->context.layout->bucket_count; b++) {
         TACITI_TRY(mix_and_update(g, d, b, moved));
         if (g->tracker != NULL) TACITI_TRY(taciti_gossip_track_on(g, b));
@@ -208,8 +183,8 @@ static tacit_status adapt_then_combine(taciti_gossip *g, const decision *d, doub
         if (hand_on) TACITI_TRY(taciti_gossip_begin(channel, b, g->number));
     }
     if (d->mixing)
-        TACITI_TRY(taciti_gossip_mix_through(g, channel, g->context.parameters, g->context.copy16, 0, (size_t)g->mixes,
-                                             moved));
+        TACITI_TRY(taciti_gossip_mix_through(g, channel, g->context.parameters, g->context.copy16, 0,
+                                             (size_t)g->options.mixes, moved));
     for (size_t b = 0; g->tracker != NULL && b < g->context.layout->bucket_count; b++)
         TACITI_TRY(taciti_gossip_track_on(g, b));
     return TACIT_OK;
@@ -222,10 +197,7 @@ static tacit_status decide(taciti_gossip *g, double lr, decision *out, taciti_st
     *out = (decision){.mixing = is_mixing(g), .direction = g->context.gradients};
     g->wait_ns = 0;
     out->update = isfinite(own_norm);
-    if (out->mixing) {
-        TACITI_TRY(taciti_gossip_control_decide(g));
-        taciti_gossip_plan_step(g, lr);
-    }
+    if (out->mixing) taciti_gossip_plan_step(g);
     *report = (taciti_step_report){.grad_norm = own_norm, .skipped = !out->update};
     if (g->tracker != NULL) {
         TACITI_TRY(taciti_gossip_track(g, out->update));
@@ -237,14 +209,11 @@ static tacit_status decide(taciti_gossip *g, double lr, decision *out, taciti_st
     return TACIT_OK;
 }
 
-static tacit_status end_step(taciti_gossip *g, taciti_step_report *report) {
-    const bool mixed = is_mixing(g);
+static void end_step(taciti_gossip *g, taciti_step_report *report) {
+    if (is_mixing(g)) g->number += g->options.mixes;
     report->moved /= (double)taciti_gossip_telling_mixes(g);
     report->wait_ns = g->wait_ns;
     g->step++;
-    if (!mixed) return TACIT_OK;
-    g->number += g->mixes;
-    return g->options.target > 0 ? taciti_gossip_control_note(g, report->moved) : TACIT_OK;
 }
 
 static tacit_status gossip_finish(void *self, double lr, taciti_step_report *out) {
@@ -256,7 +225,8 @@ static tacit_status gossip_finish(void *self, double lr, taciti_step_report *out
         TACITI_TRY(adapt_while_communicating(g, &d, &out->moved));
     else
         TACITI_TRY(adapt_then_combine(g, &d, &out->moved));
-    return end_step(g, out);
+    end_step(g, out);
+    return TACIT_OK;
 }
 
 /* awc mixes before the update, atc after it. */
@@ -270,7 +240,7 @@ static tacit_status gossip_settle(void *self, double lr, taciti_step_report *out
     if (d.update) taciti_optim_scale(c->optim, c->gradients, d.scale);
     if (!d.mixing || g->options.order != TACITI_GOSSIP_AWC) return TACIT_OK;
     return taciti_gossip_mix_through(g, taciti_gossip_channel_of(g, g->number), c->parameters, c->copy16, 0,
-                                     (size_t)g->mixes, &out->moved);
+                                     (size_t)g->options.mixes, &out->moved);
 }
 
 /* The parameters of a mixing step leave, for mix `number`. */
@@ -287,12 +257,14 @@ static tacit_status gossip_stepped(void *self, taciti_step_report *out) {
     for (size_t b = 0; mixing && g->own != NULL && g->options.delay == 0 && b < c->layout->bucket_count; b++)
         taciti_gossip_copy(g, g->own, c->parameters, 1, b);
     if (mixing)
-        TACITI_TRY(hand_on(g, awc ? g->number + g->mixes + g->options.delay : g->number, taciti_gossip_mass(g)));
-    if (mixing && !awc)
         TACITI_TRY(
-            taciti_gossip_mix_through(g, &g->channels[0], c->parameters, c->copy16, 0, (size_t)g->mixes, &out->moved));
+            hand_on(g, awc ? g->number + g->options.mixes + g->options.delay : g->number, taciti_gossip_mass(g)));
+    if (mixing && !awc)
+        TACITI_TRY(taciti_gossip_mix_through(g, &g->channels[0], c->parameters, c->copy16, 0, (size_t)g->options.mixes,
+                                             &out->moved));
     for (size_t b = 0; g->tracker != NULL && b < c->layout->bucket_count; b++) TACITI_TRY(taciti_gossip_track_on(g, b));
-    return end_step(g, out);
+    end_step(g, out);
+    return TACIT_OK;
 }
 
 /* ---- costs, average ---------------------------------------------------------------------------------------------- */
@@ -300,7 +272,7 @@ static tacit_status gossip_stepped(void *self, taciti_step_report *out) {
 static size_t gossip_period(const void *self) {
     const taciti_gossip *g = self;
     size_t steps = 1; /* mixing steps until the same rounds come again */
-    while (steps * (size_t)g->mixes % g->topology.period != 0) steps++;
+    while (steps * (size_t)g->options.mixes % g->topology.period != 0) steps++;
     return steps * (size_t)g->options.every;
 }
 
@@ -310,12 +282,12 @@ static size_t gossip_lag(const void *self) {
     return (size_t)(o->every * (1 + o->delay)) - 1;
 }
 
-/* Mean over a period. Consensus control's own messages, some bytes per window, are not in it. */
+/* Mean over a period. */
 static uint64_t per_step(const taciti_gossip *g, uint64_t (*bytes_of)(const taciti_mix *mix, int64_t number)) {
     uint64_t sum = 0;
     for (size_t r = 0; r < g->topology.period; r++) sum += bytes_of(g->channels[0].mix, (int64_t)r);
     const uint64_t arrays = g->tracker != NULL ? 2 : 1;
-    return sum * arrays * (uint64_t)g->mixes / (g->topology.period * (uint64_t)g->options.every);
+    return sum * arrays * (uint64_t)g->options.mixes / (g->topology.period * (uint64_t)g->options.every);
 }
 
 static uint64_t gossip_bytes_per_step(const void *self) { return per_step(self, taciti_mix_bytes); }

@@ -7,7 +7,7 @@
  *
  * Source: Wang et al., arXiv 2410.11998 (DAdam, AccumAdam, alternating exponential ring); directed graphs: Assran et
  * al., arXiv 1811.10792; several mixes per step: Yuan et al., arXiv 2210.07863 (MG-DSGD), Lu & De Sa, arXiv 2006.08085
- * (DeTAG); consensus control: Kong et al., arXiv 2102.04828.
+ * (DeTAG).
  */
 #ifndef TACITI_STRATEGY_GOSSIP_H
 #define TACITI_STRATEGY_GOSSIP_H
@@ -20,27 +20,21 @@
 
 enum { TACITI_GOSSIP_AWC, TACITI_GOSSIP_ATC };
 
-enum { TACITI_GOSSIP_MAX_MIXES = 64 }; /* of a step, with consensus control or without */
+enum { TACITI_GOSSIP_MAX_MIXES = 64 }; /* of a step */
+
+enum { TACITI_GOSSIP_SEED = 1 }; /* of the topologies `random` */
 
 typedef struct taciti_gossip_options {
     taciti_text topology; /* gossip.topology: `tacit info topologies` */
     taciti_text file;     /* gossip.file: the matrix of topology `file` */
     int order;            /* gossip.order: "awc|atc" */
     int64_t degree;       /* gossip.degree: see taciti_topo_request */
-    int64_t period;       /* gossip.period */
-    int64_t seed;         /* gossip.seed */
     int64_t per_host;     /* gossip.per_host: ranks per host as the topology sees them; 0: as they are */
     double gamma;         /* gossip.gamma: consensus factor, W' = gamma W + (1 - gamma) I */
-    double gamma_power;   /* gossip.gamma_power: from gamma_start on, gamma (lr / peak lr)^power; 0: constant */
-    double gamma_floor;   /* gossip.gamma_floor: floor + (1 - floor) (.)^power */
-    int64_t gamma_start;  /* gossip.gamma_start: step; -1: the end of the warm-up */
     int64_t every;        /* gossip.every: steps per mix */
     int64_t mixes;        /* gossip.mixes: mixes per step; more than one is waited for in the step */
-    bool accelerate;      /* gossip.accelerate: extrapolated mixes (MG-DSGD) */
     bool tracker;         /* gossip.tracker: mix a gradient tracker too (DeTAG) */
-    double target; /* gossip.target: maximum of the consensus distance (proxy, relative to the parameters' norm); 0:
-                      none */
-    int64_t delay; /* gossip.delay: additional iterations that a transfer may take (awc) */
+    int64_t delay;        /* gossip.delay: additional iterations that a transfer may take (awc) */
 } taciti_gossip_options;
 extern const taciti_option_table taciti_gossip_option_table; /* section "gossip" */
 

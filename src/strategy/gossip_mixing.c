@@ -4,21 +4,10 @@
  *
  *   plain         x <- k x + s buffer                              k, s: weights of W' = gamma W + (1 - gamma) I
  *   lagging       x <- x + (k - 1) own + s buffer                  x has changed since `own` was handed over
- *   extrapolated  x <- (1 + eta) (k x + s buffer) - eta before     z(r+1) = (1 + eta) W z(r) - eta z(r-1)
  *
  * Push-sum (Assran et al., arXiv 1811.10792): parameters hold z = x / w, copies are w z, and a mix that
  * takes w to w' divides its weights by w'. The weights of all ranks follow from the topology and the number of the mix
  * alone, so every rank computes all of them for itself, with the same bits, and no message is needed.
- *
- * Extrapolation (DeTAG, arXiv 2006.08085; MG-DSGD, arXiv 2210.07863) begins with z(1) = W z(0): a
- * single mix is then the plain one, and for an eigenvalue l of W, |l| <= lambda, R mixes leave
- *
- *   |p_R(l)| <= eta^(R/2) (1 + R sqrt(1 - lambda^2)),   eta = (1 - sqrt(1 - lambda^2)) / (1 + sqrt(1 - lambda^2))
- *
- * (the sources begin with z(-1) = z(0), whose factor is up to (1 + R (1 + sqrt(eta)))). It needs a W that stays and is
- * symmetric: with complex eigenvalues the recurrence diverges. Where the first mix lags, what steps have changed since
- * passes it unmixed: that part has z(1) = z(0), so it is mixed R - 1 times with the factor of the sources, and the part
- * that was handed over R times with the one above. Both conserve the sum.
  */
 #include <math.h>
 #include <string.h>
@@ -36,7 +25,7 @@ double taciti_gossip_mass(const taciti_gossip *g) {
 
 static bool takes_no_masses(const taciti_gossip *g) {
     const taciti_gossip_options *o = &g->options;
-    return o->accelerate || o->delay > 0 || o->tracker || o->target > 0 || g->context.own_optimizer;
+    return o->delay > 0 || o->tracker || g->context.own_optimizer;
 }
 
 /* The same on every rank, as all weights are known to all. */
@@ -46,8 +35,8 @@ static tacit_status refuse_masses(const taciti_gossip *g, double apart) {
     return taciti_fail(
         TACIT_E_CONFIG,
         "the checkpoint was made on a graph that needs push-sum: its weights are up to %.3g away from 1. "
-        "gossip.accelerate, delay, tracker and target and an optimizer of your own do not go with weights; resume "
-        "without them, or go on from the mean of the replicas with --resume-from-mean",
+        "gossip.delay, gossip.tracker and an optimizer of your own do not go with weights; resume without them, or go "
+        "on from the mean of the replicas with --resume-from-mean",
         apart);
 }
 
@@ -72,19 +61,6 @@ taciti_gossip_channel *taciti_gossip_channel_of(taciti_gossip *g, int64_t number
 
 taciti_gossip_channel *taciti_gossip_tracker_channel(taciti_gossip *g) { return &g->channels[2]; }
 
-/* gamma (floor + (1 - floor) (lr / peak)^power), after arXiv 2602.02899: from a start step on, before which gamma is
- * whole. In the warm-up a rate far below the peak would all but stop mixing. The last bits of pow() differ between
- * CPUs. Rounded to float they are gone, unless the value lies beside a border of rounding: then the ranks of such CPUs
- * mix with weights that differ in the last bit of a float. */
-static double consensus_factor(const taciti_gossip *g, double lr) {
-    const taciti_gossip_options *o = &g->options;
-    const double peak = g->context.optim_options->lr;
-    const int64_t start = o->gamma_start >= 0 ? o->gamma_start : g->context.optim_options->warmup_steps;
-    if (!(o->gamma_power > 0) || g->step < start || !(peak > 0)) return o->gamma;
-    const float share = (float)pow(lr / peak, o->gamma_power);
-    return o->gamma * (o->gamma_floor + (1 - o->gamma_floor) * (double)share);
-}
-
 /* w <- W' w of all ranks. */
 static void advance_masses(taciti_gossip *g, int64_t number, double gamma) {
     const int ranks = g->topology.ranks;
@@ -93,9 +69,9 @@ static void advance_masses(taciti_gossip *g, int64_t number, double gamma) {
     for (int r = 0; r < ranks; r++) g->masses[r] = gamma * mixed[r] + (1 - gamma) * g->masses[r];
 }
 
-void taciti_gossip_plan_step(taciti_gossip *g, double lr) {
-    const double gamma = g->gamma = consensus_factor(g, lr);
-    for (int64_t r = 0; r < g->mixes; r++) {
+void taciti_gossip_plan_step(taciti_gossip *g) {
+    const double gamma = g->options.gamma;
+    for (int64_t r = 0; r < g->options.mixes; r++) {
         taciti_gossip_plan *plan = &g->plans[r];
         *plan = (taciti_gossip_plan){.number = g->number + r, .keep = 1, .share = 0};
         plan->mass_before = plan->mass_after = taciti_gossip_mass(g);
@@ -171,19 +147,9 @@ static taciti_blend lagging(taciti_gossip *g, float *buffer, float *flat, const 
     return blend;
 }
 
-static taciti_blend extrapolated(taciti_gossip *g, float *buffer, float *flat, const taciti_gossip_plan *p,
-                                 size_t bucket) {
-    combine(g, buffer, (1 + g->eta) * (double)p->share, flat, (1 + g->eta) * (double)p->keep, bucket);
-    combine(g, buffer, 1, g->before, -g->eta, bucket);
-    taciti_gossip_copy(g, g->before, flat, 1, bucket);
-    return (taciti_blend){.arrived = buffer, .keep = 0, .share = 1};
-}
-
 taciti_blend taciti_gossip_arrive(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t r,
                                   size_t bucket) {
     const taciti_gossip_plan *p = &g->plans[r];
-    if (g->before != NULL && r > 0) return extrapolated(g, channel->buffer, flat, p, bucket);
-    if (g->before != NULL && g->mixes > 1) taciti_gossip_copy(g, g->before, flat, 1, bucket);
     if (g->own != NULL && r == 0 && flat == g->context.parameters) return lagging(g, channel->buffer, flat, p, bucket);
     if (changes_nothing(p)) return (taciti_blend){.arrived = NULL, .keep = 1};
     return (taciti_blend){.arrived = channel->buffer,
@@ -192,7 +158,7 @@ taciti_blend taciti_gossip_arrive(taciti_gossip *g, taciti_gossip_channel *chann
 }
 
 size_t taciti_gossip_telling_mixes(const taciti_gossip *g) {
-    const size_t mixes = (size_t)g->mixes, period = g->topology.period;
+    const size_t mixes = (size_t)g->options.mixes, period = g->topology.period;
     return mixes < period ? mixes : period;
 }
 
@@ -201,7 +167,7 @@ tacit_status taciti_gossip_mix_through(taciti_gossip *g, taciti_gossip_channel *
     const taciti_layout *layout = g->context.layout;
     for (size_t r = first; r < last; r++)
         for (size_t b = 0; b < layout->bucket_count; b++) {
-            const bool hand_on = r + 1 < (size_t)g->mixes && g->context.exchange_options->overlap;
+            const bool hand_on = r + 1 < (size_t)g->options.mixes && g->context.exchange_options->overlap;
             TACITI_TRY(taciti_gossip_collect(g, channel, flat, r, b));
             taciti_blend blend = taciti_gossip_arrive(g, channel, flat, r, b);
             blend.leaving = hand_on ? channel->buffer : NULL;

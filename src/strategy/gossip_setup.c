@@ -38,28 +38,13 @@ static tacit_status check_options(const taciti_gossip_options *o) {
         {late && o->every > 1,
          "gossip.delay 1 needs gossip.every 1: with several steps per mix a transfer has as many iterations anyway; "
          "--gossip.delay 0"},
-        {late && (o->mixes > 1 || o->target > 0),
-         "gossip.delay 1 needs gossip.mixes 1 and gossip.target 0: further mixes of a step are waited for in the step; "
-         "--gossip.delay 0"},
+        {late && o->mixes > 1,
+         "gossip.delay 1 needs gossip.mixes 1: further mixes of a step are waited for in the step; --gossip.delay 0"},
         {late && o->tracker, "gossip.delay 1 does not go with gossip.tracker; --gossip.delay 0"},
         {o->tracker && o->every > 1,
          "gossip.tracker needs gossip.every 1: the estimate takes in every step's gradient; --gossip.every 1"},
-        {o->accelerate && o->mixes < 2 && !(o->target > 0),
-         "gossip.accelerate extrapolates between the mixes of a step, and gossip.mixes is 1; add --gossip.mixes 2 or "
-         "more"},
-        {o->accelerate && (o->gamma < 1 || o->gamma_power > 0),
-         "gossip.accelerate needs gossip.gamma 1 and gossip.gamma_power 0"},
     };
     return refuse_first(refusals, sizeof refusals / sizeof *refusals);
-}
-
-static bool symmetric(const taciti_topology *t, size_t round) {
-    for (int to = 0; to < t->ranks; to++)
-        for (int from = 0; from < to; from++)
-            if (fabs(taciti_topology_weight(t, round, to, from) - taciti_topology_weight(t, round, from, to)) >
-                ROUNDING)
-                return false;
-    return true;
 }
 
 /* Regular directed graphs keep all weights of push-sum at 1 and need none. */
@@ -75,18 +60,10 @@ static bool needs_push_sum(const taciti_topology *t) {
 }
 
 static tacit_status check_topology(const taciti_gossip_options *o, const taciti_topology *t) {
-    const bool needs_rows = o->delay > 0 || o->tracker || o->target > 0;
-    const refusal refusals[] = {
-        {o->accelerate && t->period > 1,
-         "gossip.accelerate needs a topology of one round (complete, a static ring, ...): between mixes of different "
-         "neighbours extrapolation does not converge"},
-        {o->accelerate && !symmetric(t, 0),
-         "gossip.accelerate needs a symmetric topology: with any other extrapolation may diverge"},
-        {needs_rows && needs_push_sum(t),
-         "gossip.delay, gossip.tracker and gossip.target need a topology whose rows and columns both sum to 1; this "
-         "one needs push-sum"},
-    };
-    return refuse_first(refusals, sizeof refusals / sizeof *refusals);
+    if (!(o->delay > 0 || o->tracker) || !needs_push_sum(t)) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "gossip.delay and gossip.tracker need a topology whose rows and columns both sum "
+                       "to 1; this one needs push-sum");
 }
 
 /* ---- topology ---------------------------------------------------------------------------------------------------- */
@@ -99,8 +76,7 @@ tacit_status taciti_gossip_topology(const taciti_gossip_options *options, const 
                                          .hosts = hosts,
                                          .per_host = (int)o->per_host,
                                          .degree = (int)o->degree,
-                                         .period = (int)o->period,
-                                         .seed = (uint64_t)o->seed,
+                                         .seed = TACITI_GOSSIP_SEED,
                                          .file = o->file.text[0] != '\0' ? o->file.text : NULL};
     taciti_topology topology = {.period = 0};
     TACITI_TRY(check_options(o));
@@ -164,18 +140,6 @@ static tacit_status make_masses(taciti_gossip *g) {
     return TACIT_OK;
 }
 
-/* What extrapolation and consensus control must know of the topology. */
-static tacit_status use_figures(taciti_gossip *g) {
-    taciti_topo_figures figures;
-    if (!g->options.accelerate && !(g->options.target > 0)) return TACIT_OK;
-    TACITI_TRY(taciti_topology_figures(&g->topology, &figures));
-    if (g->options.accelerate) {
-        const double lambda = figures.contraction < 1 ? figures.contraction : 1, root = sqrt(1 - lambda * lambda);
-        g->eta = (1 - root) / (1 + root);
-    }
-    return g->options.target > 0 ? taciti_gossip_control_create(g, &figures) : TACIT_OK;
-}
-
 /* ---- arrays ------------------------------------------------------------------------------------------------------ */
 
 /* Touched at once: else the first transfers of a run, on the communication thread, wait for the system to clear pages
@@ -203,7 +167,6 @@ static tacit_status make_arrays(taciti_gossip *g) {
         TACITI_TRY(make_array(g, wants_channel(o, c), "parameters on their way", &g->channels[c].pages,
                               &g->channels[c].buffer));
     TACITI_TRY(make_array(g, lags(o), "parameters handed over", &g->own_pages, &g->own));
-    TACITI_TRY(make_array(g, o->accelerate, "mix before the last", &g->before_pages, &g->before));
     TACITI_TRY(make_array(g, o->tracker, "gradient tracker", &g->tracker_pages, &g->tracker));
     return make_array(g, o->tracker, "gradient of the step before", &g->gradient_pages, &g->gradient);
 }
@@ -215,7 +178,7 @@ tacit_status taciti_gossip_predict_bytes(const taciti_strategy_context *context,
     const size_t mix_bytes =
         taciti_mix_predict_bytes(context->comm, context->layout, &topology, context->exchange_options);
     const size_t tracks = o->tracker ? 1U : 0U, channels = 1U + (o->delay > 0 ? 1U : 0U) + tracks;
-    const size_t arrays = channels + (lags(o) ? 1U : 0U) + (o->accelerate ? 1U : 0U) + 2U * tracks;
+    const size_t arrays = channels + (lags(o) ? 1U : 0U) + 2U * tracks;
     taciti_topology_destroy(&topology);
     *out = channels * mix_bytes + arrays * context->layout->n * sizeof(float) + taciti_average_predict_bytes(context);
     return TACIT_OK;
@@ -224,7 +187,6 @@ tacit_status taciti_gossip_predict_bytes(const taciti_strategy_context *context,
 static tacit_status set_up(taciti_gossip *g) {
     TACITI_TRY(choose_topology(&g->context, &g->topology));
     TACITI_TRY(make_masses(g));
-    TACITI_TRY(use_figures(g));
     return make_arrays(g);
 }
 
@@ -243,7 +205,6 @@ tacit_status taciti_gossip_create(const taciti_strategy_context *context, void *
     if (status == TACIT_OK) {
         g->context = *context;
         g->options = *(const taciti_gossip_options *)context->options;
-        g->mixes = g->options.mixes;
         status = set_up(g);
     }
     status = taciti_comm_agree(context->comm, status);
@@ -263,9 +224,7 @@ void taciti_gossip_destroy(void *self) {
         taciti_mix_destroy(g->channels[c].mix);
         taciti_pages_destroy(&g->channels[c].pages);
     }
-    taciti_gossip_control_destroy(g);
     taciti_pages_destroy(&g->own_pages);
-    taciti_pages_destroy(&g->before_pages);
     taciti_pages_destroy(&g->tracker_pages);
     taciti_pages_destroy(&g->gradient_pages);
     taciti_topology_destroy(&g->topology);

@@ -6,13 +6,11 @@
  *   gossip_setup.c     create and destroy: topology, refusals, arrays
  *   gossip_mixing.c    one mix of one bucket: weights, waiting, what is blended
  *   gossip_tracker.c   the estimate of the mean gradient (DeTAG)
- *   gossip_control.c   consensus control: mixes per step from the distance of the replicas
  */
 #ifndef TACITI_STRATEGY_GOSSIP_STATE_H
 #define TACITI_STRATEGY_GOSSIP_STATE_H
 
 #include "base/memory.h"
-#include "exchange/group.h"
 #include "exchange/mix.h"
 #include "strategy/average.h"
 #include "strategy/gossip.h"
@@ -35,19 +33,7 @@ typedef struct taciti_gossip_plan {
     double mass_before, mass_after;
 } taciti_gossip_plan;
 
-/* Consensus control; see gossip_control.c. */
-typedef struct taciti_gossip_control {
-    taciti_group world;
-    taciti_job job;
-    double *mine, *all; /* [2 ranks] each: what this rank sends to all, what it received; owned */
-    double factor;      /* consensus distance <= factor * root mean square of what a mix moves */
-    int64_t window;     /* mixing steps per decision */
-    double moved;       /* sum over the mixing steps of this window */
-    int64_t counted;    /* mixing steps of it so far */
-    bool pending;       /* a reduction is under way; its result is used from the next mixing step on */
-} taciti_gossip_control;
-
-enum { TACITI_GOSSIP_NUMBERS = 8 };
+enum { TACITI_GOSSIP_NUMBERS = 8 }; /* in a checkpoint; three are used, the others are 0 */
 
 typedef struct taciti_gossip {
     taciti_strategy_context context;
@@ -56,20 +42,15 @@ typedef struct taciti_gossip {
     taciti_average *average;
     taciti_gossip_channel channels[TACITI_GOSSIP_CHANNELS]; /* parameters of even and odd numbers (odd: delay only),
                                                              * tracker */
-    taciti_pages own_pages, before_pages, tracker_pages, gradient_pages;
+    taciti_pages own_pages, tracker_pages, gradient_pages;
     float *own;      /* the parameters that this rank has sent; NULL if they do not change until the result arrives */
-    float *before;   /* result of the mix before the last, for extrapolation; NULL without */
     float *tracker;  /* estimate of the mean gradient; NULL without */
     float *gradient; /* the gradient last added to it */
-    double eta;      /* extrapolation */
     double *masses;  /* [2 ranks] push-sum weights of all ranks, and scratch; NULL: all are 1; owned */
-    taciti_gossip_control control;
 
     int64_t step;                                      /* finished steps */
     int64_t number;                                    /* first mix of the next mixing step; below 0: nothing arrives */
-    int64_t mixes;                                     /* of the next mixing step */
     taciti_gossip_plan plans[TACITI_GOSSIP_MAX_MIXES]; /* of the step that runs */
-    double gamma;                                      /* of the step that runs */
     int64_t wait_ns;                                   /* of the step that runs */
     double numbers[TACITI_GOSSIP_NUMBERS];             /* the counters above, for a checkpoint */
 } taciti_gossip;
@@ -92,7 +73,7 @@ taciti_gossip_channel *taciti_gossip_channel_of(taciti_gossip *g, int64_t number
 taciti_gossip_channel *taciti_gossip_tracker_channel(taciti_gossip *g);
 
 /* Computes the weights of the mixes of the step that begins into plans[] and advances the push-sum weights. */
-void taciti_gossip_plan_step(taciti_gossip *g, double lr);
+void taciti_gossip_plan_step(taciti_gossip *g);
 
 /* to <- scale * from, one bucket. */
 void taciti_gossip_copy(const taciti_gossip *g, float *to, float *from, double scale, size_t bucket);
@@ -128,16 +109,5 @@ tacit_status taciti_gossip_mix_through(taciti_gossip *g, taciti_gossip_channel *
 tacit_status taciti_gossip_track(taciti_gossip *g, bool finite);
 /* Starts the exchange of one bucket of the tracker for the next step. */
 tacit_status taciti_gossip_track_on(taciti_gossip *g, size_t bucket);
-
-/* ---- gossip_control.c -------------------------------------------------------------------------------------------- */
-tacit_status taciti_gossip_control_create(taciti_gossip *g, const taciti_topo_figures *figures);
-void taciti_gossip_control_destroy(taciti_gossip *g);
-/* Call before a mixing step: collects the reduction that is under way and sets g->mixes. */
-tacit_status taciti_gossip_control_decide(taciti_gossip *g);
-/* Call after a mixing step. moved: mean over the measuring mixes of the sum of squares of their changes on this rank.
- */
-tacit_status taciti_gossip_control_note(taciti_gossip *g, double moved);
-/* Call after the numbers of a checkpoint have been restored. */
-tacit_status taciti_gossip_control_start(taciti_gossip *g);
 
 #endif

@@ -46,8 +46,6 @@ static const taciti_option OPTIONS[] = {
                   .help = "learning rate of the outer step; 1 without momentum: plain averaging; DiLoCo: 0.7"),
     TACITI_OPTION("outer_momentum", REAL, AT(outer_momentum), "0", .max = 0.9999,
                   .help = "momentum of the outer step; DiLoCo: 0.9"),
-    TACITI_OPTION("outer_nesterov", BOOL, AT(outer_nesterov), "true", .when = "localsgd.outer_momentum!=0",
-                  .help = "outer momentum in Nesterov's form"),
 };
 
 const taciti_option_table taciti_localsgd_option_table = {
@@ -187,7 +185,7 @@ static void step_block(const localsgd *l, size_t at, size_t n, double *square_mo
     const taciti_sgd_step step = {.lr = (float)l->options.outer_lr,
                                   .momentum = (float)l->options.outer_momentum,
                                   .grad_scale = 1 / (float)taciti_comm_size(c->comm),
-                                  .nesterov = l->options.outer_nesterov};
+                                  .nesterov = true};
     float *momentum = momentum_of(l);
     l->kernels->sgd(&step, anchor_of(l) + at, c->gradients + at, momentum == NULL ? NULL : momentum + at, NULL, n);
     taciti_blend follow = {.arrived = anchor_of(l) + at, .keep = 0, .share = 1};

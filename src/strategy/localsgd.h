@@ -17,7 +17,6 @@ typedef struct taciti_localsgd_options {
     int64_t every;         /* localsgd.every: steps between averages */
     double outer_lr;       /* localsgd.outer_lr */
     double outer_momentum; /* localsgd.outer_momentum: 0: plain averaging when outer_lr is 1 */
-    bool outer_nesterov;   /* localsgd.outer_nesterov */
 } taciti_localsgd_options;
 extern const taciti_option_table taciti_localsgd_option_table; /* section "localsgd" */
 

@@ -31,9 +31,10 @@ static tacit_status check_reduce(const taciti_compression_setup *c) {
                            "compress.codec %s adds payloads up on all ranks, and strategy shard gives each sum to its "
                            "owner: --compress.codec topk or int4, or --strategy dp",
                            c->codec->name);
-    if (c->options->estimate)
-        return taciti_fail(TACIT_E_CONFIG, "compress.estimate keeps estimates of sums on all ranks, and strategy shard "
-                                           "gives each sum to its owner: leave it out, or --strategy dp");
+    if (c->options->what == TACITI_SENDS_CHANGE)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.what change keeps estimates of sums on all ranks, and strategy shard "
+                           "gives each sum to its owner: leave it out, or --strategy dp");
     if (c->controller != NULL && c->controller->period != NULL)
         return taciti_fail(TACIT_E_CONFIG,
                            "adapt.policy %s adds up gradients of the whole model, and a rank of strategy shard has "

@@ -149,31 +149,26 @@ static void refused(taciti_compression_setup setup, const char *message) {
 
 static void what_does_not_fit_is_refused(void **state) {
     (void)state;
-    taciti_compress_options o = {.factor = 10, .decay = 1, .feedback = true};
+    taciti_compress_options o = {.factor = 10, .feedback = 1};
     const taciti_codec *topk = taciti_codec_find("topk"), *bf16 = taciti_codec_find("bf16");
     const taciti_controller *other = taciti_controller_find("gravac");
     taciti_log_set_sink(keep_line, NULL, TACITI_LOG_ERROR);
     assert_int_equal(taciti_compression_check(&(taciti_compression_setup){.codec = topk, .options = &o}), TACIT_OK);
     refused((taciti_compression_setup){.options = &o, .controller = other}, "give --compress.codec topk");
-    for (const taciti_controller *const *c = taciti_controller_list(); *c != NULL; c++)
-        if ((*c)->observes)
-            refused((taciti_compression_setup){.codec = taciti_codec_find("shared"), .options = &o, .controller = *c},
-                    "--adapt.policy accordion or fixed");
-    assert_true(other->observes && taciti_controller_find("knee")->observes);
     refused((taciti_compression_setup){.codec = bf16, .options = &o, .controller = other},
             "does not select by their number");
     o.back = 0.5;
     refused((taciti_compression_setup){.codec = topk, .options = &o}, "--compress.back 1");
-    o.back = 0, o.estimate = true, o.decay = 0.9;
-    refused((taciti_compression_setup){.codec = topk, .options = &o}, "leave out compress.decay");
-    o.estimate = false, o.decay = 1, o.residual = TACITI_RESIDUAL_BF16, o.momentum = 0.5;
+    o.back = 0, o.what = TACITI_SENDS_CHANGE, o.momentum = 0.5;
+    refused((taciti_compression_setup){.codec = topk, .options = &o}, "leave out compress.momentum");
+    o.what = TACITI_SENDS_GRADIENT, o.residual = TACITI_RESIDUAL_BF16;
     refused((taciti_compression_setup){.codec = topk, .options = &o}, "or --compress.momentum 0");
-    o.momentum = 0, o.estimate = true;
-    refused((taciti_compression_setup){.codec = topk, .options = &o}, "or --compress.estimate false");
-    o.residual = TACITI_RESIDUAL_F32, o.feedback = false;
-    refused((taciti_compression_setup){.codec = taciti_codec_find("qsgd"), .options = &o}, "--compress.estimate false");
-    o.estimate = false, o.feedback = true;
-    refused((taciti_compression_setup){.codec = taciti_codec_find("qsgd"), .options = &o}, "--compress.feedback false");
+    o.momentum = 0, o.what = TACITI_SENDS_CHANGE;
+    refused((taciti_compression_setup){.codec = topk, .options = &o}, "or --compress.what gradient");
+    o.residual = TACITI_RESIDUAL_F32, o.feedback = 0;
+    refused((taciti_compression_setup){.codec = taciti_codec_find("qsgd"), .options = &o}, "--compress.what gradient");
+    o.what = TACITI_SENDS_GRADIENT, o.feedback = 1;
+    refused((taciti_compression_setup){.codec = taciti_codec_find("qsgd"), .options = &o}, "--compress.feedback 0");
     assert_int_equal(taciti_compression_check(&(taciti_compression_setup){.codec = topk, .options = &o}), TACIT_OK);
 }
 

@@ -29,7 +29,7 @@ static double gain_of(const taciti_codec_tally *tally) { return tally->squares_o
 static void score(taciti_comm *comm, void *context) {
     enum { STEPS = 30 };
     scoring *t = context;
-    const taciti_compress_options options = {.factor = 10, .decay = 1, .scope = (int)t->scope, .start = 1};
+    const taciti_compress_options options = {.factor = 10, .scope = (int)t->scope, .start = 1};
     const taciti_compression_setup setup = {.codec = taciti_codec_find(t->codec),
                                             .options = &options,
                                             .controller = &SCRIPT,
@@ -117,7 +117,7 @@ typedef struct watching {
 /* Ranks begin alike and steps have the same gradients; only the skipped one is put in between. */
 static void watch(taciti_comm *comm, void *context) {
     watching *t = context;
-    const taciti_compress_options options = {.factor = 10, .decay = 1, .feedback = true, .start = 1};
+    const taciti_compress_options options = {.factor = 10, .feedback = 1, .start = 1};
     const script_options script = {.factor = {10, 10}, .period = PERIOD};
     const bool scripted = t->controller == NULL;
     const taciti_compression_setup setup = {.codec = taciti_codec_find("topk"),
@@ -194,7 +194,7 @@ static void a_period_is_summed_up(void **state) {
 
 enum { SECONDS = 1000 }; /* a step; so long that the time of the test itself is nothing */
 
-/* With compress.decay d the residual r enters the next step as d r. */
+/* With compress.feedback d the residual r enters the next step as d r. */
 static void look_at_facts(taciti_comm *comm, void *context) {
     (void)context;
     const script_options script = {.factor = {10, 10}, .period = 50, .histogram = true};

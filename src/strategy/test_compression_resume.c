@@ -124,7 +124,7 @@ static void identities(taciti_comm *comm, void *context) {
         uint64_t of[2][TACITI_IDENTITY_PARTS];
         for (int i = 0; i < 2; i++) {
             const script_options script = {.factor = {10, 10}, .period = PERIOD};
-            const taciti_compress_options options = {.factor = 10 + i, .decay = 1, .start = 1};
+            const taciti_compress_options options = {.factor = 10 + i, .start = 1};
             const taciti_compression_setup setup = {.codec = taciti_codec_find(CODECS[selects]),
                                                     .options = &options,
                                                     .controller = &switching,
@@ -152,7 +152,7 @@ static float left(int rank, size_t i) { return (float)((int)(i % 5) + rank); }
 static void bring_residuals(taciti_comm *comm, void *context) {
     (void)context;
     const script_options script = {.factor = {1, 1}, .period = 50};
-    const taciti_compress_options whole = {.factor = 10, .decay = 1, .feedback = true, .start = 1};
+    const taciti_compress_options whole = {.factor = 10, .feedback = 1, .start = 1};
     taciti_compression_setup setup = scripted(&script);
     setup.options = &whole;
     const int ranks = taciti_comm_size(comm);
@@ -181,7 +181,8 @@ static void residuals_of_other_ranks_arrive(void **state) {
 /* What a codec remembers of positions, and estimates, belong to the ranks and places that made them. */
 static void forget(taciti_comm *comm, void *context) {
     const int estimates = *(const int *)context;
-    taciti_compress_options options = {.factor = 10, .decay = 1, .start = 1, .estimate = estimates > 0};
+    taciti_compress_options options = {
+        .factor = 10, .start = 1, .what = estimates > 0 ? TACITI_SENDS_CHANGE : TACITI_SENDS_GRADIENT};
     const taciti_compression_setup setup = {.codec = taciti_codec_find(estimates ? "topk" : "sidco"),
                                             .options = &options};
     for (int moved = 0; moved < 3; moved++) {
@@ -220,7 +221,7 @@ typedef struct price {
 static void open_and_close(taciti_comm *comm, void *context) {
     const price *p = context;
     const taciti_compress_options options = {
-        .factor = p->factor, .back = p->back, .decay = 1, .start = 1, .collective = TACITI_WAY_SCATTER};
+        .factor = p->factor, .back = p->back, .start = 1, .collective = TACITI_WAY_SCATTER};
     const taciti_compression_setup setup = {.codec = taciti_codec_find("topk"), .options = &options, .phase = p->phase};
     bench b;
     open_bench(comm, &setup, 1 << 20, &b);

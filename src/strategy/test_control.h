@@ -73,7 +73,6 @@ static const taciti_controller SCRIPT = {.name = "script",
                                          .options = &SCRIPT_TABLE,
                                          .options_size = sizeof(script_options),
                                          .per_bucket = true,
-                                         .observes = true,
                                          .period = script_period,
                                          .state_bytes = script_state_bytes,
                                          .start = script_start,
@@ -170,7 +169,7 @@ static inline void run_ranks(int ranks, test_rank *rank, void *context) {
 
 /* ---- a script on topk -------------------------------------------------------------------------------------------- */
 
-static taciti_compress_options g_options = {.factor = 10, .decay = .5, .feedback = true, .start = 1};
+static taciti_compress_options g_options = {.factor = 10, .feedback = .5, .start = 1};
 
 static inline taciti_compression_setup scripted(const script_options *script) {
     return (taciti_compression_setup){

@@ -196,10 +196,8 @@ static void the_limit_of_the_step_size_is_awcs(void **state) {
             double limit = 0;
             test_replicas t = golden(cases[i].ranks, TEST_MAX_STEPS, cases[i].topology, c, TACITI_OPTIM_SGD);
             taciti_topology made;
-            const taciti_topo_request request = {.name = cases[i].topology,
-                                                 .ranks = t.ranks,
-                                                 .seed = (uint64_t)t.gossip.seed,
-                                                 .file = t.gossip.file.text};
+            const taciti_topo_request request = {
+                .name = cases[i].topology, .ranks = t.ranks, .seed = TACITI_GOSSIP_SEED, .file = t.gossip.file.text};
             assert_int_equal(taciti_topology_create(&request, &made), TACIT_OK);
             const taciti_topo_awc how = {.mixes = (size_t)cases[i].mixes, .gamma = 1};
             assert_int_equal(taciti_topology_awc_limit(&made, &how, &limit), TACIT_OK);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * More and fewer mixes than one per step: consensus alone (learning rate 0), extrapolation, the tracker, consensus
- * control, several steps per mix, transfers that take two iterations.
+ * More and fewer mixes than one per step: consensus alone (learning rate 0), the tracker, several steps per mix,
+ * transfers that take two iterations.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,27 +71,6 @@ static void several_mixes_are_several_steps_of_mixing(void **state) {
             assert_true(test_replicas_same(&one, &three));
             test_replicas_free(&one);
             test_replicas_free(&three);
-        }
-}
-
-/* The bound of gossip_mixing.c; without extrapolation the slowest mode alone keeps lambda^R. */
-static void extrapolation_shrinks_as_it_should(void **state) {
-    (void)state;
-    enum { N = 8 };
-    const double lambda = (1 + 2 * cos(2 * 3.14159265358979323846 / N)) / 3, root = sqrt(1 - lambda * lambda);
-    const double eta = (1 - root) / (1 + root);
-    for (int mixes = 2; mixes <= 16; mixes *= 2)
-        for (int way = 0; way < 4; way++) {
-            const int every = 1 + way / 2;
-            test_replicas t = consensus(N, every, "ring");
-            t.gossip.every = every;
-            t.gossip.mixes = mixes;
-            t.gossip.order = way % 2;
-            const double plain = shrinks(t);
-            t.gossip.accelerate = true;
-            const double fast = shrinks(t);
-            assert_true(fast <= pow(eta, mixes / 2.0) * (1 + mixes * root) + 1e-6);
-            assert_true(mixes < 8 || fast < 0.5 * plain);
         }
 }
 
@@ -181,86 +160,6 @@ static void a_bad_gradient_leaves_the_sum_of_the_tracker(void **state) {
     }
 }
 
-/* ---- consensus control ---------------------------------------------------------------------------------------------
- */
-
-enum { MIXES = 2 }; /* place in the numbers of a checkpoint */
-
-static void far_replicas_mix_more_and_near_ones_less(void **state) {
-    (void)state;
-    for (int order = 0; order < 2; order++) {
-        test_replicas far = consensus(8, 10, "ring"), close = consensus(8, 200, "ring");
-        far.gossip.order = close.gossip.order = order;
-        far.gossip.target = close.gossip.target = 0.01;
-        test_replicas_run(&far);
-        test_replicas_run(&close);
-        for (int r = 0; r < 8; r++) {
-            assert_true(far.numbers[r][MIXES] >= 2);
-            assert_true(far.numbers[r][MIXES] <= 64);
-            assert_true(close.numbers[r][MIXES] <= 1);
-            assert_true(far.numbers[r][MIXES] == far.numbers[0][MIXES]);
-        }
-        test_replicas_free(&far);
-        test_replicas_free(&close);
-    }
-}
-
-/* Complete: what a mix would move is the distance. With gamma 1/2 it halves per step, so that over the window of four
- * steps its mean square is (1 + 1/4 + 1/16 + 1/64) / 4 of the first, 3/4 per element for four normal numbers; the mean
- * of the four has 1/4, and what is left of the distance 3/4 / 4^4. Together 0.99 of |x|, to a few percent. */
-static void the_proxy_is_the_distance_where_all_mix(void **state) {
-    (void)state;
-    const double targets[] = {0.7, 1.3};
-    for (int i = 0; i < 2; i++) {
-        test_replicas t = consensus(4, 5, "complete");
-        t.floats = 8000;
-        t.bucket_bytes = 1 << 14;
-        t.gossip.gamma = 0.5;
-        t.gossip.target = targets[i];
-        test_replicas_run(&t);
-        for (int r = 0; r < 4; r++) assert_true(t.numbers[r][MIXES] == (i == 0 ? 2 : 1));
-        test_replicas_free(&t);
-    }
-}
-
-/* Pairs that meet in round 0 agree on where to go, those of round 1 do not; with two mixes per step the first one is
- * always of round 0. */
-static void the_proxy_sees_every_round(void **state) {
-    (void)state;
-    const double c[] = {3, 3, 1, 1};
-    for (int order = 0; order < 2; order++) {
-        test_replicas t = test_replicas_of(4, 10);
-        t.problem = TEST_QUADRATIC;
-        t.c = c;
-        t.start = 2;
-        t.gossip.order = order;
-        t.gossip.mixes = 2;
-        t.gossip.target = 0.01; /* replicas are 0.1 / 2 of their norm apart when they mix */
-        test_topology(&t, "exp");
-        test_replicas_run(&t);
-        for (int r = 0; r < 4; r++) {
-            assert_true(t.numbers[r][MIXES] > 2);
-            for (int s = 1; s < t.steps; s++) assert_true(t.reports[r][s].moved > 0);
-        }
-        test_replicas_free(&t);
-    }
-}
-
-static void a_target_brings_replicas_nearer(void **state) {
-    (void)state;
-    test_replicas loose = test_replicas_of(8, 60), kept;
-    loose.lr = 0.02;
-    test_topology(&loose, "ring");
-    kept = loose;
-    kept.gossip.target = 0.02;
-    test_replicas_run(&loose);
-    test_replicas_run(&kept);
-    assert_true(distance_of(&kept) < distance_of(&loose));
-    assert_true(kept.numbers[0][MIXES] > 1);
-    test_replicas_free(&loose);
-    test_replicas_free(&kept);
-}
-
 /* ---- fewer mixes, later mixes ---------------------------------------------------------------------------------------
  */
 
@@ -279,7 +178,7 @@ static void mixes_of_every_few_steps_conserve_the_mean(void **state) {
 static void late_mixes_conserve_the_mean(void **state) {
     (void)state;
     const double c[] = {1, -3, 2, .5, -1, 3};
-    for (int kind = 0; kind < 3; kind++) /* every, delay, every with extrapolated mixes */
+    for (int kind = 0; kind < 3; kind++) /* every, delay, every with several mixes */
         for (int ranks = 2; ranks <= 6; ranks++) {
             test_replicas t = test_replicas_of(ranks, 30);
             double cbar = 0, x = t.start;
@@ -290,7 +189,6 @@ static void late_mixes_conserve_the_mean(void **state) {
             test_topology(&t, kind == 2 ? "ring" : "exp");
             t.gossip.every = kind == 1 ? 1 : 3;
             t.gossip.mixes = kind == 2 ? 4 : 1;
-            t.gossip.accelerate = kind == 2;
             t.gossip.delay = kind == 1;
             t.gossip.gamma = kind == 1 ? 0.5 : 1;
             test_replicas_run(&t);
@@ -315,15 +213,10 @@ static void a_delayed_mix_shrinks_as_it_should(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(several_mixes_are_several_steps_of_mixing),
-        cmocka_unit_test(extrapolation_shrinks_as_it_should),
         cmocka_unit_test(the_tracker_finds_the_common_minimum),
         cmocka_unit_test(adam_with_the_tracker_is_not_biased),
         cmocka_unit_test(a_bad_gradient_does_not_poison_the_tracker),
         cmocka_unit_test(a_bad_gradient_leaves_the_sum_of_the_tracker),
-        cmocka_unit_test(far_replicas_mix_more_and_near_ones_less),
-        cmocka_unit_test(the_proxy_is_the_distance_where_all_mix),
-        cmocka_unit_test(the_proxy_sees_every_round),
-        cmocka_unit_test(a_target_brings_replicas_nearer),
         cmocka_unit_test(mixes_of_every_few_steps_conserve_the_mean),
         cmocka_unit_test(late_mixes_conserve_the_mean),
         cmocka_unit_test(a_delayed_mix_shrinks_as_it_should),

@@ -50,7 +50,7 @@ static inline trial trial_of(int data, int optim_name, int64_t every) {
                    .steps = STEPS,
                    .threads = 1,
                    .exchange = {.bucket_bytes = 4096, .overlap = true},
-                   .local = {.every = every, .outer_lr = 1, .outer_nesterov = true},
+                   .local = {.every = every, .outer_lr = 1},
                    .optim = {.name = optim_name, .lr = 0.0625, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8},
                    .bad_rank = NOBODY};
 }

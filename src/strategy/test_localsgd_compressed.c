@@ -21,7 +21,7 @@
 static void error_feedback_loses_nothing(void **state) {
     (void)state;
     static const test_sparse_options THRESHOLD = {.threshold = 0.3};
-    static const taciti_compress_options FEEDBACK = {.factor = 10, .feedback = true, .decay = 1, .seed = 7};
+    static const taciti_compress_options FEEDBACK = {.factor = 10, .feedback = 1};
     const taciti_compression_setup sparse = {.codec = &test_sparse, .codec_options = &THRESHOLD, .options = &FEEDBACK};
     trial t = trial_of(DYADIC, TACITI_OPTIM_SGD, 1);
     t.compression = sparse;
@@ -91,7 +91,7 @@ static void defaults(const taciti_option_table *table, void *values) {
 /* Gradients differ between ranks; what a controller sees, and what it decides, does not. */
 static void controllers_see_the_same_on_all_ranks(void **state) {
     (void)state;
-    static const taciti_compress_options FEEDBACK = {.factor = 10, .feedback = true, .decay = 1, .seed = 7};
+    static const taciti_compress_options FEEDBACK = {.factor = 10, .feedback = 1};
     const taciti_codec *topk = taciti_codec_find("topk");
     driven knee = driven_create("knee");
     void *codec_options = taciti_calloc(1, topk->options_size);
@@ -133,13 +133,8 @@ static void controllers_see_the_same_on_all_ranks(void **state) {
 /* Elements that a rank's contributions and the owners' sums hold on 4 ranks, at a factor and on the way back. */
 static double bytes_of_a_step(double back, int64_t warmup, int step) {
     const taciti_codec *topk = taciti_codec_find("topk");
-    const taciti_compress_options o = {.factor = 16,
-                                       .back = back,
-                                       .warmup = warmup,
-                                       .start = 1,
-                                       .collective = TACITI_WAY_SCATTER,
-                                       .feedback = true,
-                                       .decay = 1};
+    const taciti_compress_options o = {
+        .factor = 16, .back = back, .warmup = warmup, .start = 1, .collective = TACITI_WAY_SCATTER, .feedback = 1};
     void *codec_options = taciti_calloc(1, topk->options_size);
     defaults(topk->options, codec_options);
     trial t = trial_of(REALS, TACITI_OPTIM_SGD, 1);

@@ -185,7 +185,7 @@ static void run_rank(taciti_comm *comm, void *context) {
     const taciti_shard_options options = {s.t->stage, TACITI_SHARD_F32, TACITI_SHARD_OVER_ALL, false};
     const taciti_exchange_options exchange = {.overlap = true, .scheme = TACITI_SCHEME_AUTO};
     const taciti_optim_options optim_options = {.name = TACITI_OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
-    const taciti_compress_options compress = {.factor = 1, .start = 1, .feedback = true, .decay = 1};
+    const taciti_compress_options compress = {.factor = 1, .start = 1, .feedback = 1};
     taciti_pool *pool = NULL;
     taciti_optim *optim = NULL;
     void *gather = NULL;
@@ -324,7 +324,7 @@ static tacit_status check(taciti_shard_options options, const char *codec, const
 }
 
 enum { F32 = TACITI_SHARD_F32, BF16 = TACITI_SHARD_BF16, ALL = TACITI_SHARD_OVER_ALL, HOST = TACITI_SHARD_OVER_HOST };
-static const taciti_compress_options PLAIN = {.factor = 10, .feedback = true, .decay = 1};
+static const taciti_compress_options PLAIN = {.factor = 10, .feedback = 1};
 
 static void compressions_without_meaning_are_refused(void **state) {
     (void)state;
@@ -343,8 +343,8 @@ static void compressions_without_meaning_are_refused(void **state) {
     expect(check(parts, NULL, NULL, o), NULL);
     o.collective = TACITI_WAY_SCATTER;
     expect(check(parts, "topk", NULL, o), NULL);
-    o.estimate = true;
-    expect(check(parts, "topk", NULL, o), "compress.estimate keeps estimates");
+    o.what = TACITI_SENDS_CHANGE;
+    expect(check(parts, "topk", NULL, o), "compress.what change keeps estimates");
     o = PLAIN;
     const taciti_compression_setup adds_up = {
         .options = &o, .codec = taciti_codec_find("topk"), .controller = taciti_controller_find("accordion")};

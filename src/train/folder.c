@@ -13,11 +13,27 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "train/trainer.h"
 
 enum { PATH_BYTES = 4096, MANY_OLD_RUNS = 3 };
 #define MIB (1.0 / 1048576.0)
+
+/* ---- what cannot be ---------------------------------------------------------------------------------------------- */
+
+tacit_status taciti_check_run_folder(const char *folder, const char *init, bool resume) {
+    struct stat info;
+    if (stat(folder, &info) == 0 && !S_ISDIR(info.st_mode))
+        return taciti_fail(TACIT_E_CONFIG, "run.dir %s is a file, and a run needs a folder: give another --run.dir",
+                           folder);
+    if (resume || init[0] == '\0' || !taciti_file_lies_in(init, folder)) return TACIT_OK;
+    return taciti_fail(
+        TACIT_E_CONFIG,
+        "train.init %s lies in run.dir %s, which a new run would move aside: give another --run.dir, or go "
+        "on with that run with --resume",
+        init, folder);
+}
 
 /* ---- claiming ---------------------------------------------------------------------------------------------------- */
 

@@ -54,7 +54,6 @@ static tacit_status inherit(taciti_loaded_options *options, const json_t *meta) 
     const bool own_data = options->data.train.count > 0 || options->data.validation.count > 0;
     options->inherited = !own_data;
     tacit_status status = inherit_text(options, config, "data.vocab", options->data.vocab.text);
-    if (status == TACIT_OK) status = inherit_text(options, config, "data.merges", options->data.merges.text);
     if (status == TACIT_OK && !own_data) status = inherit_files(options, config, "data.train", 0);
     if (status == TACIT_OK && !own_data) status = inherit_files(options, config, "data.validation", 0);
     return status;
@@ -62,7 +61,7 @@ static tacit_status inherit(taciti_loaded_options *options, const json_t *meta) 
 
 static tacit_status open_tokenizer(const taciti_loaded_options *options, taciti_loaded_model *out) {
     if (options->data.vocab.text[0] != '\0')
-        TACITI_TRY(taciti_tokenizer_bpe(options->data.vocab.text, options->data.merges.text, &out->tokenizer));
+        TACITI_TRY(taciti_tokenizer_load(options->data.vocab.text, &out->tokenizer));
     else
         TACITI_TRY(taciti_tokenizer_byte(&out->tokenizer));
     const int32_t known = taciti_tokenizer_vocabulary(out->tokenizer);
@@ -70,10 +69,9 @@ static tacit_status open_tokenizer(const taciti_loaded_options *options, taciti_
         return taciti_fail(TACIT_E_CONFIG, "the tokenizer has %d tokens but the model only %lld; check --data.vocab",
                            known, (long long)out->options.vocabulary);
     if (out->options.vocabulary > 4 * (int64_t)known)
-        return taciti_fail(
-            TACIT_E_CONFIG,
-            "the model has %lld tokens but the tokenizer %d; name its files with --data.vocab and --data.merges",
-            (long long)out->options.vocabulary, known);
+        return taciti_fail(TACIT_E_CONFIG,
+                           "the model has %lld tokens but the tokenizer %d; name its vocab.json with --data.vocab",
+                           (long long)out->options.vocabulary, known);
     return TACIT_OK;
 }
 

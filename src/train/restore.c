@@ -153,12 +153,8 @@ static tacit_status match_shape(const taciti_settings *job, const char *from, co
 }
 
 static tacit_status set_tokenizer(const taciti_config *config, const json_t *meta) {
-    static const char *const KEYS[] = {"data.vocab", "data.merges"};
-    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
-        const char *file = json_string_value(json_object_get(json_object_get(meta, "config"), KEYS[i]));
-        if (file != NULL) TACITI_TRY(taciti_config_preset(config, KEYS[i], file, "train.init"));
-    }
-    return TACIT_OK;
+    const char *file = json_string_value(json_object_get(json_object_get(meta, "config"), "data.vocab"));
+    return file == NULL ? TACIT_OK : taciti_config_preset(config, "data.vocab", file, "train.init");
 }
 
 /* Opens the newest checkpoint of run.dir, in silence: the resume that follows reports damage, once for all ranks. */

@@ -28,7 +28,7 @@ static const taciti_option TRAIN_OPTIONS[] = {
                   .flags = TACITI_OPTION_NO_DIGEST),
     TACITI_OPTION("save_early", INT, AT(save_early), "10", .max = 1e12, .unit = "steps", .when = "train.save_every!=-1",
                   .help = "first checkpoint after this step, so that a full disk shows early; 0: none",
-                  .flags = TACITI_OPTION_NO_DIGEST),
+                  .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
     TACITI_OPTION("keep", INT, AT(keep), "2", .min = 1, .max = 1e6, .unit = "checkpoints",
                   .when = "train.save_every!=-1", .help = "newest checkpoints that are kept",
                   .flags = TACITI_OPTION_NO_DIGEST),
@@ -39,16 +39,6 @@ static const taciti_option TRAIN_OPTIONS[] = {
                   .help = "initial values, order of the data and dropout are functions of it"),
     TACITI_OPTION("init", TEXT, AT(init), "",
                   .help = "weights to start from: a run folder, a Hugging Face GPT-2 folder or a llm.c file"),
-    TACITI_OPTION("max_skips", INT, AT(max_skips), "100", .max = 1e12, .unit = "steps",
-                  .help =
-                      "give up when so many steps in a row are skipped because the gradient is not finite; 0: never",
-                  .flags = TACITI_OPTION_NO_DIGEST),
-    TACITI_OPTION("fail_at", INT, AT(fail_at), "-1", .min = -1, .max = 1e12, .unit = "steps",
-                  .help = "for tests: poison the last rank's gradient of this step with NaN; -1: never",
-                  .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
-    TACITI_OPTION("fail_steps", INT, AT(fail_steps), "1", .min = 1, .max = 1e12, .unit = "steps",
-                  .when = "train.fail_at!=-1", .help = "for tests: number of steps that train.fail_at poisons",
-                  .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
 };
 #undef AT
 const taciti_option_table taciti_train_option_table = {.section = "train",
@@ -64,7 +54,8 @@ static const taciti_option RUN_OPTIONS[] = {
                   .help = "write trace.json (Chrome trace of all ranks on one clock) at the end",
                   .flags = TACITI_OPTION_NO_DIGEST),
     TACITI_OPTION("tensorboard", BOOL, AT(tensorboard), "true",
-                  .help = "write a TensorBoard event file beside metrics.jsonl", .flags = TACITI_OPTION_NO_DIGEST),
+                  .help = "write a TensorBoard event file beside metrics.jsonl",
+                  .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
     TACITI_OPTION("quiet", BOOL, AT(quiet), "false", .help = "no progress on the console",
                   .flags = TACITI_OPTION_NO_DIGEST),
 };

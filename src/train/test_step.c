@@ -1,3 +1,4 @@
+#define _POSIX_C_SOURCE 200809L
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Steps of a trainer: samples and micro-batches, steps that are skipped, what a step's entry says.
@@ -9,6 +10,7 @@
 /* cmocka wants the four above first */
 #include <cmocka.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -163,10 +165,11 @@ static void a_rank_without_samples_makes_an_empty_pass(void **state) {
  * alone does not. */
 static void a_step_that_is_not_finite_is_skipped(void **state) {
     (void)state;
-    static const char *const dp[] = {"train.fail_at", "1", "train.fail_steps", "2", NULL};
-    static const char *const local[] = {
-        "train.fail_at", "1", "train.fail_steps", "2", "strategy", "localsgd", "localsgd.every", "100", NULL};
+    static const char *const dp[] = {NULL};
+    static const char *const local[] = {"strategy", "localsgd", "localsgd.every", "100", NULL};
+    assert_int_equal(setenv("TACIT_FAIL_AT", "1:2", 1), 0);
     trial all = play(2, dp), alone = play(2, local);
+    assert_int_equal(unsetenv("TACIT_FAIL_AT"), 0);
     for (int s = 0; s < MAX_STEPS; s++) {
         const bool bad = s == 1 || s == 2;
         assert_int_equal(all.skips[s], bad ? 1 : 0);

@@ -17,7 +17,7 @@
 #include "train/stop.h"
 #include "train/trainer.h"
 
-enum { LINE_BYTES = 512, PATH_BYTES = 4096 };
+enum { LINE_BYTES = 512, PATH_BYTES = 4096, MAX_SKIPS = 100 };
 #define MIB (1.0 / 1048576.0)
 #define SECONDS_PER_MINUTE 60.0
 #define COUNT_MAX 0x1p62 /* sizes that nobody can have are larger than an integer */
@@ -249,8 +249,7 @@ static void report_step(taciti_trainer *trainer, const taciti_step_entry *entry)
  * every parameter. */
 static tacit_status check_progress(taciti_trainer *trainer, const taciti_step_entry *entry) {
     trainer->skipped_in_a_row = entry->skips > 0 ? trainer->skipped_in_a_row + 1 : 0;
-    const int64_t max = trainer->settings->train.max_skips;
-    if (max == 0 || trainer->skipped_in_a_row < max) return TACIT_OK;
+    if (trainer->skipped_in_a_row < MAX_SKIPS) return TACIT_OK;
     if (trainer->rank != 0) return TACIT_E_NUMERICS;
     char how[LINE_BYTES] = "begin again: there is no checkpoint to go on from";
     if (trainer->saved_step > 0)
@@ -424,7 +423,10 @@ static tacit_status train_built(taciti_trainer *trainer, bool resume) {
     if (!complete) TACITI_TRY(taciti_comm_agree(trainer->comm, taciti_profiling_check(trainer)));
     TACITI_TRY(open_reports(trainer));
     if (complete) {
-        taciti_trainer_say(trainer, "nothing to do: the checkpoint is at train.steps already");
+        taciti_trainer_warn(trainer,
+                            "nothing left to do: the checkpoint is at step %" PRId64 " and train.steps is %" PRId64
+                            "; to go on, --train.steps N with N above %" PRId64,
+                            trainer->position.step, trainer->settings->train.steps, trainer->position.step);
         return TACIT_OK;
     }
     const tacit_status status = run_steps(trainer);

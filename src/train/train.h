@@ -27,9 +27,6 @@ typedef struct taciti_train_options {
     double max_minutes;   /* train.max_minutes: save a checkpoint and stop after this time; 0: never */
     int64_t seed;         /* train.seed */
     taciti_text init;     /* train.init: weights to start from (HF folder, llm.c file or run folder) */
-    int64_t max_skips;    /* train.max_skips: give up after so many skipped steps in a row; 0: never */
-    int64_t fail_at;      /* train.fail_at: for tests: make one rank's gradient NaN from this step on ... */
-    int64_t fail_steps;   /* train.fail_steps: ... for this number of steps */
 } taciti_train_options;
 extern const taciti_option_table taciti_train_option_table; /* section "train" */
 

@@ -37,13 +37,13 @@ static tacit_status check_tokenizer(const taciti_trainer *trainer) {
     if (!data->vocabulary_known || tokens <= 4 * (long long)data->vocabulary) return TACIT_OK;
     if (s->train.init.text[0] != '\0')
         return taciti_fail(TACIT_E_CONFIG,
-                           "train.init %s is a model of %lld tokens, but the data (%s) is read as %d tokens: name both "
-                           "files of its tokenizer, --data.vocab vocab.json --data.merges merges.txt",
+                           "train.init %s is a model of %lld tokens, but the data (%s) is read as %d tokens: name "
+                           "its tokenizer, --data.vocab vocab.json with merges.txt beside it",
                            s->train.init.text, tokens, data->source, data->vocabulary);
     taciti_trainer_warn(
         trainer,
         "the model has %lld tokens, but the data (%s) is read as %d: the others are never trained; name "
-        "the tokenizer with --data.vocab and --data.merges, or --model.vocabulary %d makes it smaller",
+        "the tokenizer with --data.vocab, or --model.vocabulary %d makes it smaller",
         tokens, data->source, data->vocabulary, data->vocabulary);
     return TACIT_OK;
 }
@@ -253,7 +253,9 @@ tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, 
     trainer->rank = taciti_comm_rank(comm);
     trainer->ranks = taciti_comm_size(comm);
     trainer->threads = choose_threads(trainer);
-    TACITI_TRY(taciti_comm_agree(comm, prepare_alone(trainer, request->resume)));
+    tacit_status status = taciti_check_run_folder(settings->run.dir.text, settings->train.init.text, request->resume);
+    if (status == TACIT_OK) status = prepare_alone(trainer, request->resume);
+    TACITI_TRY(taciti_comm_agree(comm, status));
     TACITI_TRY(taciti_trainer_agree(trainer));
     TACITI_TRY(taciti_comm_agree(comm, predict_memory(trainer, &trainer->memory)));
     if (settings->train.batch < trainer->ranks && trainer->rank == 0)

@@ -67,7 +67,7 @@ static void prepare(workspace *w, const taciti_codec *codec, size_t n) {
     w->next = bytes > 0 ? memory(bytes) : NULL;
     w->call.state = w->state;
     w->call.next = w->next;
-    w->scratch_bytes = codec->scratch_bytes != NULL ? codec->scratch_bytes(w->options, n) : 0;
+    w->scratch_bytes = codec->scratch_bytes != NULL ? codec->scratch_bytes(codec, w->options, n) : 0;
     w->scratch = memory(w->scratch_bytes + GUARD);
     memset(w->scratch + w->scratch_bytes, 0xa5, GUARD);
     w->call.scratch = w->scratch;
@@ -103,7 +103,7 @@ static bool try_decode(const taciti_codec *codec, const uint8_t *payload, size_t
     uint8_t *copy = malloc(bytes + (bytes == 0)); /* exactly as long, so that a sanitizer sees a read beyond */
     if (copy == NULL) abort();
     memcpy(copy, payload, bytes);
-    const tacit_status status = (add ? codec->decode_add : codec->decode)(&w.call, copy, bytes, x, n);
+    const tacit_status status = (add ? codec->decode_add : codec->decode)(codec, &w.call, copy, bytes, x, n);
     if (status != TACIT_OK && (status != TACIT_E_DATA || memcmp(x, pattern(), n * sizeof *x) != 0)) abort();
     if (memcmp(copy, payload, bytes) != 0) abort();
     check_guards(&w, x, n);
@@ -150,10 +150,10 @@ size_t fuzz_seed(size_t i, uint8_t *out) {
     prepare(&w, codec, n);
     w.call.setting.factor = SHAPES[shape].factor;
     for (size_t j = 0; j < n; j++) x[j] = number(shape, j);
-    const size_t bound = codec->bound(w.options, n);
+    const size_t bound = codec->bound(codec, w.options, n);
     size_t bytes = 0;
     uint8_t *payload = malloc(bound + 2 * sizeof x + 1); /* bound() of class LINEAR is for one round */
-    if (payload == NULL || codec->encode(&w.call, x, n, payload, NULL, &bytes) != TACIT_OK) abort();
+    if (payload == NULL || codec->encode(codec, &w.call, x, n, payload, NULL, &bytes) != TACIT_OK) abort();
     if (bytes > FUZZ_INPUT_MAX - HEAD_BYTES) bytes = FUZZ_INPUT_MAX - HEAD_BYTES;
     out[0] = (uint8_t)(i % codecs);
     out[1] = (uint8_t)n;

@@ -37,8 +37,7 @@ static void ignore(void *context, taciti_log_level level, const char *line) {
 static taciti_sketch shape_of(const uint8_t *h) {
     const size_t n = (h[1] + 256u * h[2]) % (FLOATS_MAX + 1), rows = (h[3] + 256u * h[4]) % ROWS_MAX;
     taciti_sketch s = taciti_sketch_init(n, rows, 1 + h[5] % 9, h[6]);
-    if (h[7] % 2) s = taciti_sketch_init_compat(n, 16u * (h[7] / 2u), rows % 20, 1 + h[5] % 9);
-    if (!s.compat) s.zones = h[8];
+    s.zones = h[8];
     (void)taciti_sketch_set_ring(&s, (taciti_ring)(h[9] % TACITI_RINGS), 100);
     return s;
 }

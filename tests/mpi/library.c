@@ -60,7 +60,6 @@ static tacit_settings *settings_of(const char *const *list, const char *more) {
     OK(tacit_settings_set(settings, text));
     (void)snprintf(text, sizeof text, "comm.thread=%s", thread == NULL ? "1" : thread);
     OK(tacit_settings_set(settings, text));
-    OK(tacit_settings_set(settings, "comm.warn=0.8"));
     OK(tacit_settings_set(settings, "exchange.bucket=4096"));
     OK(tacit_settings_set(settings, "optim.lr=0.1"));
     OK(tacit_settings_set(settings, "optim.clip=0.2"));

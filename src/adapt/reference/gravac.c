@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gravac: one factor for the model, gated by the part of the energy that it keeps, searched by throughput x gain.
+ *
+ * Tyagi, Swany, "GraVAC: Adaptive Compression for Communication-Efficient Distributed DL Training", arXiv 2305.12201,
+ * IEEE CLOUD 2023. theta_min -> floor, theta_s -> scale, theta_s theta_min -> candidate, theta_max -> ceiling,
+ * delta -> gain |C(e)|^2 / |e|^2 with e = gradient + residual, T_comp -> throughput table.
+ *
+ * Every step:
+ * - gain of the candidate >= epsilon: the candidate's factor is sent; else gain of the floor >= epsilon: the floor's;
+ *   else the step is dense, residuals included
+ * - throughput[factor sent] = gain / seconds
+ *
+ * Every window:
+ * - the scale grows: squared (exponential) or doubled (geometric)
+ * - gains of floor and candidate within omega: the candidate becomes the floor
+ * - the two best throughputs within omega: the candidate becomes the second one
+ *
+ * `gravac.form faithful` is that. The default, `corrected`, mends what the paper leaves open:
+ *   - the floor is promoted before the candidate moves, to a factor that was scored, and never above the ceiling
+ *   - saturation ends the search with the smallest factor within omega of the best, be it dense or below the floor
+ *   - moving averages have no bias to their first sample, start anew with a new candidate, and average throughputs
+ * Deviations of both (docs/adaptive.md has the reasons): gains are sums over ranks and one step old; the caller
+ * measures the second level from e, by the selection that would be sent, and not from the first level; in dense steps
+ * the two levels are measured in turn, or, if the caller measures nothing there, in every tenth of them, which sends
+ * the floor; a candidate stays between floor and ceiling; a scale of 1 starts anew with 2.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "adapt/adapt.h"
+#include "adapt/ewma.h"
+#include "base/log.h"
+
+enum { EXPONENTIAL, GEOMETRIC };
+enum { CORRECTED, FAITHFUL };
+enum { ENTRIES = 64, BLIND_MAX = 9 };
+
+typedef struct gravac_options {
+    double floor, ceiling, epsilon, omega;
+    int64_t window;
+    int policy, form;
+} gravac_options;
+
+#define AT(field) offsetof(gravac_options, field)
+static const taciti_option OPTIONS[] = {
+    TACITI_OPTION("floor", REAL, AT(floor), "10", .min = 1, .max = 1e6, .help = "smallest factor, theta_min"),
+    TACITI_OPTION("ceiling", REAL, AT(ceiling), "1000", .min = 1, .max = 1e6, .help = "largest factor, theta_max"),
+    TACITI_OPTION("epsilon", REAL, AT(epsilon), "0.7", .max = 1,
+                  .help = "a factor is sent if its gain is this or more"),
+    TACITI_OPTION("omega", REAL, AT(omega), "0.01", .max = 1, .help = "relative difference that counts as none"),
+    TACITI_OPTION("window", INT, AT(window), "500", .min = 1, .max = 1e9, .unit = "steps",
+                  .help = "steps between changes of the candidate"),
+    TACITI_OPTION("policy", ENUM, AT(policy), "exponential", .choices = "exponential|geometric",
+                  .help = "how the candidate grows: its multiple of the floor is squared, or doubled"),
+    TACITI_OPTION("form", ENUM, AT(form), "corrected", .choices = "corrected|faithful",
+                  .help = "with our corrections, or as in the paper"),
+};
+
+static const taciti_option_table OPTION_TABLE = {.section = "gravac",
+                                                 .help = "options of adapt.policy gravac",
+                                                 .options = OPTIONS,
+                                                 .count = sizeof OPTIONS / sizeof *OPTIONS};
+
+typedef struct level {
+    taciti_ewma sent, all;
+} level;
+
+typedef struct gravac_state {
+    double floor, candidate, scale;
+    level low, high; /* of floor and candidate */
+    double factor[ENTRIES];
+    taciti_ewma throughput[ENTRIES];
+    int entries;
+    bool settled; /* the search is over */
+    int blind;    /* successive dense steps that measured nothing */
+} gravac_state;
+
+/* ---- averages ---------------------------------------------------------------------------------------------------- */
+
+static void sample(const gravac_options *o, taciti_ewma *e, int ranks, double x) {
+    const double weight = fmin(ranks / 100.0, 1);
+    if (o->form == FAITHFUL) {
+        taciti_ewma_recursive(e, weight, x);
+    } else {
+        taciti_ewma_normalised(e, weight, x);
+    }
+}
+
+static double gain(const level *l) { /* -1: not known */
+    if (!(l->sent.weight > 0)) return -1;
+    return l->all.value > 0 ? l->sent.value / l->all.value : 1;
+}
+
+static void observe(const gravac_options *o, level *l, int ranks, const taciti_codec_tally *tally) {
+    if (tally->n == 0) return;
+    sample(o, &l->sent, ranks, tally->squares_out);
+    sample(o, &l->all, ranks, tally->squares_in);
+}
+
+static void observe_factor(const gravac_options *o, gravac_state *s, double factor, int ranks,
+                           const taciti_codec_tally *tally) {
+    if (factor == s->floor) observe(o, &s->low, ranks, tally);
+    if (factor == s->candidate) observe(o, &s->high, ranks, tally);
+}
+
+/* ---- throughput -------------------------------------------------------------------------------------------------- */
+
+static void record(const gravac_options *o, gravac_state *s, const taciti_adapt_facts *facts) {
+    const double factor = facts->factor;
+    const double d = factor == 1              ? 1
+                     : factor == s->candidate ? gain(&s->high)
+                     : factor == s->floor     ? gain(&s->low)
+                                              : -1;
+    if (d < 0 || !(facts->seconds.step > 0)) return;
+    int at = 0;
+    while (at < s->entries && s->factor[at] != factor) at++;
+    if (at == ENTRIES) return;
+    if (at == s->entries) s->factor[s->entries++] = factor;
+    const double throughput = d / facts->seconds.step; /* every step has as many samples */
+    if (o->form == FAITHFUL) {
+        s->throughput[at] = (taciti_ewma){throughput, 1};
+    } else {
+        sample(o, &s->throughput[at], facts->ranks, throughput);
+    }
+}
+
+/* The entry with the largest throughput besides `but`; -1: there is none. */
+static int best_entry(const gravac_state *s, int but) {
+    int best = -1;
+    for (int i = 0; i < s->entries; i++)
+        if (i != but && (best < 0 || s->throughput[i].value > s->throughput[best].value)) best = i;
+    return best;
+}
+
+/* The factor at which the search ends, 1 being dense; 0: not yet. */
+static double saturation(const gravac_options *o, const gravac_state *s) {
+    const int first = best_entry(s, -1), second = best_entry(s, first);
+    if (second < 0) return 0;
+    const double best = s->throughput[first].value, next = s->throughput[second].value;
+    if (!(best - next <= o->omega * next)) return 0;
+    if (o->form == FAITHFUL) return s->factor[second];
+    double smallest = s->factor[first];
+    for (int i = 0; i < s->entries; i++)
+        if (best - s->throughput[i].value <= o->omega * s->throughput[i].value) smallest = fmin(smallest, s->factor[i]);
+    return smallest;
+}
+
+/* ---- every window ------------------------------------------------------------------------------------------------ */
+
+static bool same_gain(const gravac_options *o, const gravac_state *s) {
+    const double low = gain(&s->low), high = gain(&s->high);
+    return low >= 0 && high >= 0 && fabs(low - high) <= o->omega * low;
+}
+
+static double grown(const gravac_options *o, double scale) {
+    return o->policy == GEOMETRIC ? 2 * scale : scale * scale;
+}
+
+static void set_candidate(const gravac_options *o, gravac_state *s, double scale) {
+    const double before = s->candidate;
+    s->candidate = fmax(fmin(scale * s->floor, o->ceiling), s->floor);
+    s->scale = s->candidate / s->floor;
+    if (o->form == CORRECTED && s->candidate != before) s->high = (level){0};
+    if (s->candidate == s->floor) s->high = s->low;
+}
+
+static void check_faithful(const gravac_options *o, gravac_state *s) {
+    /* A scale of 1 (the candidate is the floor, or the ceiling was reached) would never grow: it starts anew. */
+    set_candidate(o, s, s->scale > 1 ? grown(o, s->scale) : 2);
+    if (same_gain(o, s)) {
+        s->floor = s->candidate;
+        set_candidate(o, s, s->scale);
+    }
+    const double ideal = saturation(o, s);
+    if (ideal > 0) set_candidate(o, s, ideal / s->floor);
+}
+
+/* For good; the floor follows a factor below it. */
+static void settle(const gravac_options *o, gravac_state *s, double ideal) {
+    s->settled = true;
+    if (ideal < s->floor) {
+        s->floor = ideal;
+        s->low = (level){0};
+    }
+    set_candidate(o, s, ideal / s->floor);
+}
+
+static void check_corrected(const gravac_options *o, gravac_state *s) {
+    const double scored = s->scale;
+    if (s->candidate > s->floor && same_gain(o, s)) {
+        s->floor = s->candidate;
+        s->low = s->high;
+    }
+    if (s->settled) return;
+    const double ideal = saturation(o, s);
+    if (ideal > 0) {
+        settle(o, s, ideal);
+    } else if (s->candidate < o->ceiling) {
+        set_candidate(o, s, grown(o, scored));
+    }
+}
+
+/* ---- decisions --------------------------------------------------------------------------------------------------- */
+
+static void choose(const gravac_options *o, const gravac_state *s, int64_t step, taciti_decision *decision) {
+    const double low = gain(&s->low), high = gain(&s->high);
+    const double before = decision->factor;
+    const char *about = s->settled ? "search ended" : "search";
+    if (s->candidate == 1) {
+        *decision = (taciti_decision){.factor = 1};
+        taciti_decision_explain(decision, "%s: no factor has more throughput x gain than dense", about);
+    } else if (high >= o->epsilon) {
+        *decision = (taciti_decision){.factor = s->candidate, .trial = s->floor};
+        taciti_decision_explain(decision, "%s: candidate %gx keeps %.3f of the energy, %g or more", about, s->candidate,
+                                high, o->epsilon);
+    } else if (s->blind == BLIND_MAX) {
+        *decision = (taciti_decision){.factor = s->floor, .trial = s->candidate};
+        taciti_decision_explain(decision, "%s: one step at floor %gx measures its gain, %.3f before", about, s->floor,
+                                low);
+    } else if (low >= o->epsilon || low < 0) {
+        *decision = (taciti_decision){.factor = s->floor, .trial = s->candidate};
+        if (high < 0) {
+            taciti_decision_explain(decision, "%s: floor %gx while candidate %gx is measured", about, s->floor,
+                                    s->candidate);
+        } else {
+            taciti_decision_explain(decision, "%s: floor %gx keeps %.3f of the energy, candidate %gx %.3f, below %g",
+                                    about, s->floor, low, s->candidate, high, o->epsilon);
+        }
+    } else {
+        *decision = (taciti_decision){.factor = 1, .trial = step % 2 == 0 ? s->floor : s->candidate};
+        taciti_decision_explain(decision, "%s: dense, for floor %gx keeps only %.3f of the energy, below %g", about,
+                                s->floor, low, o->epsilon);
+    }
+    if (decision->trial == decision->factor) decision->trial = 0;
+    decision->changed = decision->factor != before;
+}
+
+static tacit_status check(const void *options) {
+    const gravac_options *o = options;
+    if (o->floor > o->ceiling)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "gravac.floor %g is above gravac.ceiling %g: lower the floor, or raise the ceiling",
+                           o->floor, o->ceiling);
+    if (o->ceiling > 1) return TACIT_OK;
+    return taciti_fail(
+        TACIT_E_CONFIG,
+        "gravac.ceiling 1 compresses nothing: leave adapt.policy and compress.codec out, or give a ceiling above 1");
+}
+
+static size_t state_bytes(const void *options, size_t buckets) {
+    (void)options;
+    (void)buckets;
+    return sizeof(gravac_state);
+}
+
+static void start(const void *options, const taciti_adapt_start *begin, void *state, taciti_decision *decision,
+                  double *factors) {
+    const gravac_options *o = options;
+    gravac_state *s = state;
+    (void)begin;
+    (void)factors;
+    *s = (gravac_state){.floor = fmin(o->floor, o->ceiling)};
+    set_candidate(o, s, 2);
+    *decision = (taciti_decision){.factor = s->floor, .trial = s->candidate == s->floor ? 0 : s->candidate};
+    taciti_decision_explain(decision, "search: floor %gx first, candidate %gx is measured", s->floor, s->candidate);
+}
+
+static void decide(const void *options, const taciti_adapt_facts *facts, void *state, taciti_decision *decision,
+                   double *factors) {
+    const gravac_options *o = options;
+    gravac_state *s = state;
+    (void)factors;
+    if (facts->factor > 1) observe_factor(o, s, facts->factor, facts->ranks, &facts->model.sent);
+    if (decision->trial > 0) observe_factor(o, s, decision->trial, facts->ranks, &facts->model.trial);
+    s->blind = facts->factor == 1 && facts->model.trial.n == 0 ? (s->blind + 1) % (BLIND_MAX + 1) : 0;
+    record(o, s, facts);
+    const double floor = s->floor, candidate = s->candidate;
+    if ((facts->step + 1) % o->window == 0) {
+        if (o->form == FAITHFUL) {
+            check_faithful(o, s);
+        } else {
+            check_corrected(o, s);
+        }
+    }
+    choose(o, s, facts->step, decision);
+    if (s->floor != floor || s->candidate != candidate) decision->changed = true;
+}
+
+const taciti_controller taciti_controller_gravac = {
+    .name = "gravac",
+    .reference = true,
+    .help = "one factor for the model: the largest whose gain passes a threshold, searched by throughput x gain",
+    .source = "Tyagi, Swany, arXiv 2305.12201",
+    .options = &OPTION_TABLE,
+    .options_size = sizeof(gravac_options),
+    .check = check,
+    .state_bytes = state_bytes,
+    .start = start,
+    .decide = decide,
+};

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Keys, and codecs by their sections, that earlier versions had. A file, a flag, a variable or a caller that still
+ * gives one is refused with what to type instead; a checkpoint that was made with another value than `was` has a line
+ * of its own (settings/changes.c).
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/option.h"
+#include "base/option_value.h"
+
+static const taciti_old_key OLD_KEYS[] = {
+    /* key, what has taken its place, the value that changes nothing, what to do */
+    {"accordion.fall", NULL, "0.5", "it is always 0.5"},
+    {"adaq.", NULL, NULL, "take --compress.codec topk"},
+    {"blocktopk.", NULL, NULL, "take --compress.codec topk"},
+    {"comm.segment", NULL, "262144", "large transfers are always pipelined in pieces of 256 KiB"},
+    {"comm.warn", NULL, "3", "a rank that is silent for a fifth of comm.timeout is always named"},
+    {"compress.decay", "compress.feedback", "1", "the same number; 0 is what compress.feedback false was"},
+    {"compress.estimate", "compress.what", "false", "--compress.what change"},
+    {"compress.ratio", "sketch.ratio or tagc.ratio", "0", "the same number"},
+    {"compress.seed", NULL, "1", "it is always 1"},
+    {"compress.sparsity", "compress.factor", "0", "1 / (1 - sparsity), so 0.8 is --compress.factor 5"},
+    {"compute.floor", NULL, "0", "floor_s in the profile says it (tacit info profiles NAME prints one)"},
+    {"data.merges", "data.vocab", "\"\"", "merges.txt is read beside vocab.json"},
+    {"dgc.", NULL, NULL, "it samples 1 % and sends values in f32"},
+    {"e3m0.", NULL, NULL, "blocks always have 128 elements"},
+    {"efsign.", NULL, NULL, "blocks always have 4096 elements"},
+    {"gaussiank.", NULL, NULL, "it sends values in f32"},
+    {"gossip.accelerate", NULL, "false", "mixes are never extrapolated"},
+    {"gossip.gamma_floor", "gossip.gamma", "0", "the consensus factor is constant"},
+    {"gossip.gamma_power", "gossip.gamma", "0", "the consensus factor is constant"},
+    {"gossip.gamma_start", "gossip.gamma", "-1", "the consensus factor is constant"},
+    {"gossip.period", NULL, "0", "topology random always has its own number of rounds"},
+    {"gossip.seed", NULL, "1", "it is always 1"},
+    {"gossip.target", "gossip.mixes", "0", "the number of mixes per step is constant"},
+    {"gravac.average", NULL, "\"norms\"", "a gain is always the ratio of averaged norms"},
+    {"gravac.weight", NULL, "0", "it is always the number of ranks / 100"},
+    {"inceptionn.", NULL, NULL, "take --compress.codec int8"},
+    {"int4.", NULL, NULL, "blocks always have 128 elements, in groups of 32 that are rotated"},
+    {"int8.", NULL, NULL, "blocks always have 128 elements, which are not rotated"},
+    {"localsgd.outer_nesterov", NULL, "true", "the outer momentum always has Nesterov's form"},
+    {"loco.", NULL, NULL, "take --compress.codec int4 --compress.residual int8"},
+    {"natural.", NULL, NULL, "take --compress.codec int8"},
+    {"omnireduce.", NULL, NULL, "take --compress.codec topk"},
+    {"onebit.block", NULL, "512", "it is always 512"},
+    {"qsgd.block", NULL, "512", "it is always 512"},
+    {"qsgd.norm", NULL, "\"l2\"", "it is always the L2 norm"},
+    {"quantile-sketch.", NULL, NULL, "take --compress.codec int8"},
+    {"randomk-own.", NULL, NULL, "take --compress.codec randomk"},
+    {"randomk.block", NULL, "0", "it sends values in f32"},
+    {"randomk.hadamard", NULL, "false", "it sends values in f32"},
+    {"randomk.values", NULL, "\"f32\"", "it sends values in f32"},
+    {"redsync.", NULL, NULL, "it halves until at most twice the elements are left, and sends values in f32"},
+    {"shared.", NULL, NULL, "take --compress.codec topk"},
+    {"sidco.block", NULL, "0", "it sends values in f32"},
+    {"sidco.first", NULL, "0.25", "it is always 0.25"},
+    {"sidco.hadamard", NULL, "false", "it sends values in f32"},
+    {"sidco.indices", NULL, "\"auto\"", "it is always auto"},
+    {"sidco.ratio", NULL, "0.25", "it is always 0.25"},
+    {"sidco.stages", NULL, "0", "the number of stages is always adapted"},
+    {"sidco.values", NULL, "\"f32\"", "it sends values in f32"},
+    {"signmag2.", NULL, NULL, "blocks always have 4096 elements"},
+    {"sketch.compat", NULL, "false", "what TAGC's released code does is described in docs/codecs.md alone"},
+    {"sparseloco.block", NULL, "0", "every format has a block of its own"},
+    {"sparseloco.hadamard", NULL, "false", "values are not rotated"},
+    {"sparseloco.indices", NULL, "\"auto\"", "it is always auto"},
+    {"tagc.compat", NULL, "false", "what TAGC's released code does is described in docs/codecs.md alone"},
+    {"thc.", NULL, NULL, "take --compress.codec int4"},
+    {"threshold.block", NULL, "0", "it sends values in f32"},
+    {"threshold.hadamard", NULL, "false", "it sends values in f32"},
+    {"threshold.indices", NULL, "\"auto\"", "it is always auto"},
+    {"threshold.values", NULL, "\"f32\"", "it sends values in f32"},
+    {"topk.block", NULL, "0", "every format has a block of its own"},
+    {"topk.hadamard", NULL, "false", "values are not rotated; --compress.codec int4 rotates"},
+    {"train.fail_at", NULL, "-1", "for tests, the variable TACIT_FAIL_AT=STEP or STEP:COUNT poisons gradients"},
+    {"train.fail_steps", NULL, "1", "for tests, the variable TACIT_FAIL_AT=STEP or STEP:COUNT poisons gradients"},
+    {"train.max_skips", NULL, "100", "a run always gives up after 100 skipped steps in a row"},
+    {"u8bit.", NULL, NULL, "take --compress.codec int8"},
+    {NULL, NULL, NULL, NULL},
+};
+
+const taciti_old_key *taciti_old_keys(void) { return OLD_KEYS; }
+
+static bool ends_section(const char *name, char separator) {
+    const size_t length = strlen(name);
+    return length > 0 && name[length - 1] == separator;
+}
+
+/* Whether both are the same, or one is the section of the other. */
+static bool are_alike(const char *old, const char *name, char separator) {
+    return strcmp(old, name) == 0 || (ends_section(old, separator) && strncmp(old, name, strlen(old)) == 0) ||
+           (ends_section(name, separator) && strncmp(old, name, strlen(name)) == 0);
+}
+
+const taciti_old_key *taciti_old_key_find(const char *name) {
+    char variable[TACITI_KEY_BYTES + 8];
+    for (const taciti_old_key *old = OLD_KEYS; old->key != NULL; old++) {
+        taciti_variable_name(old->key, variable, sizeof variable);
+        if (are_alike(old->key, name, '.') || are_alike(variable, name, '_')) return old;
+    }
+    return NULL;
+}
+
+const char *taciti_old_key_text(const taciti_old_key *old, char out[TACITI_OLD_KEY_BYTES]) {
+    const char *now = old->now == NULL ? "" : old->now;
+    (void)snprintf(out, TACITI_OLD_KEY_BYTES, "%s has %s%s: %s", old->key, *now == '\0' ? "gone" : "become ", now,
+                   old->text);
+    return out;
+}

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * powersgd: sends every matrix of the model as a product of two thin ones, found by one step of subspace iteration.
+ *
+ * Source: Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization",
+ * arXiv 1905.13727, algorithms 1 and 2; the rule which matrices pay is that of PyTorch's powerSGD_hook. `alternate`:
+ * Zhang et al., "Evaluation and Optimization of Gradient Compression for Distributed Deep Learning" (ACP-SGD, arXiv
+ * 2306.08881), algorithm 2.
+ *
+ *   M (rows x columns)  of a rank, residual included   Q (columns x r)  right factor, from the step before
+ *   P = sum M Q         first round                    Phat             orthonormalised P
+ *   Q = sum M^T Phat    second round                   Phat Q^T         result
+ *
+ * - alternate: in one step P = sum M Qhat is sent and P Qhat^T is the result, in the next Q = sum M^T Phat and
+ *   Phat Q^T: one round and half the bytes per step
+ *
+ *   deviations: factors are summed and not averaged, because results are sums (Phat does not depend on the scale). A
+ *   column of Q that has vanished is drawn again from the key, so a matrix whose rank grows is followed. Columns of Q
+ *   have norm 1 in the state, so nothing overflows. The error of a rank is M - Phat Q_own^T, with Q_own its share of Q,
+ *   instead of M - (mean result): the sum over ranks is the same, and the disagreement between ranks does not stay in
+ *   the residuals for ever.
+ *
+ * Properties (exchange/test_linear.c): a matrix of rank <= r arrives exactly up to rounding; with a constant matrix and
+ * without error feedback the factors converge to the r largest singular directions; results + errors = sum of inputs up
+ * to rounding; the same bits on all ranks; class LINEAR; deterministic. What belongs to no matrix travels as it is.
+ *
+ * Payload, round 0      floats                  round 1                    floats
+ *   P per matrix        rank x rows               Q per matrix             rank x columns
+ *   (alternate: none)                             (alternate: P or Q)
+ *                                                 the rest of the array    as many as it has
+ * A decoder rejects any other size.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "codec/codec.h"
+#include "kernel/kernel.h"
+
+typedef struct powersgd_options {
+    int64_t rank;
+    bool alternate;
+} powersgd_options;
+
+#define AT(member) offsetof(powersgd_options, member)
+static const taciti_option OPTIONS[] = {
+    TACITI_OPTION("rank", INT, AT(rank), "4", .min = 1, .max = 1024, .help = "columns of both factors of a matrix"),
+    TACITI_OPTION("alternate", BOOL, AT(alternate), "false",
+                  .help = "send the left factor in one step and the right one in the next: half the bytes, one round"),
+};
+static const taciti_option_table TABLE = {
+    .section = "powersgd", .help = "the codec powersgd", .options = OPTIONS, .count = sizeof OPTIONS / sizeof *OPTIONS};
+
+static size_t rank_of(const void *options) {
+    return options == NULL ? 4 : (size_t)((const powersgd_options *)options)->rank;
+}
+
+static bool alternates(const void *options) {
+    return options != NULL && ((const powersgd_options *)options)->alternate;
+}
+
+/* ---- shapes ------------------------------------------------------------------------------------------------------ */
+/* The array as a sequence of matrices and of what is between them. */
+typedef struct part {
+    size_t at, n;         /* of the array */
+    size_t rows, columns; /* 0: not a matrix that is compressed */
+} part;
+
+static bool pays(const taciti_codec_matrix *m, size_t rank) {
+    return (m->rows + m->columns) * rank * 2 < m->rows * m->columns;
+}
+
+/* Begins with {0}; *next: the matrix to look at, at first 0. */
+static bool next_part(const taciti_codec_call *call, size_t n, size_t *next, part *p) {
+    const size_t at = p->at + p->n, rank = rank_of(call->options);
+    const size_t count = call->matrices == NULL ? 0 : call->n_matrices;
+    while (*next < count && !pays(&call->matrices[*next], rank)) (*next)++;
+    const taciti_codec_matrix *m = *next < count ? &call->matrices[*next] : NULL;
+    *p = (part){.at = at, .n = (m != NULL ? m->at : n) - at};
+    if (m != NULL && m->at == at) {
+        *p = (part){.at = at, .n = m->rows * m->columns, .rows = m->rows, .columns = m->columns};
+        (*next)++;
+    }
+    return p->n > 0;
+}
+
+/* Before the factors of all matrices, which begin on lines. */
+typedef struct head {
+    uint32_t turn; /* alternate: 0: the factors are Q, and P is sent; 1: the other way round */
+    uint32_t unused[15];
+} head;
+_Static_assert(sizeof(head) == TACITI_ALIGN_BYTES, "factors begin on lines");
+
+static size_t longer(const part *p) { return p->rows > p->columns ? p->rows : p->columns; }
+
+/* Floats of a factor in the state. */
+static size_t stored_n(const taciti_codec_call *call, const part *p) {
+    return rank_of(call->options) * (alternates(call->options) ? longer(p) : p->columns);
+}
+
+static size_t state_bytes(const taciti_codec_call *call, size_t n) {
+    size_t bytes = sizeof(head), next = 0;
+    for (part p = {0}; next_part(call, n, &next, &p);)
+        if (p.rows > 0) bytes += stored_n(call, &p) * sizeof(float);
+    return bytes;
+}
+
+/* Whether Q is made in this round, rather than P. */
+static bool makes_right(const taciti_codec_call *call) {
+    if (!alternates(call->options)) return call->round == 1;
+    return call->state != NULL && ((const head *)call->state)->turn == 1;
+}
+
+static size_t payload_n(const taciti_codec_call *call, size_t n) {
+    const bool last = call->round == 1, unknown = alternates(call->options) && call->state == NULL;
+    size_t count = 0, next = 0;
+    if (!last && alternates(call->options)) return 0;
+    for (part p = {0}; next_part(call, n, &next, &p);) {
+        if (p.rows == 0)
+            count += last ? p.n : 0;
+        else
+            count += rank_of(call->options) * (unknown ? longer(&p) : makes_right(call) ? p.columns : p.rows);
+    }
+    return count;
+}
+
+/* A factor that pays is shorter than its matrix. */
+static size_t bound(const taciti_codec *codec, const void *options, size_t n) {
+    (void)codec;
+    (void)options;
+    return n * sizeof(float);
+}
+
+static size_t scratch_bytes(const taciti_codec *codec, const void *options, size_t n) {
+    return bound(codec, options, n);
+}
+
+/* ---- arithmetic: a factor is stored column by column ---------------------------------------------------------------
+ */
+/* Gram-Schmidt, twice, because once loses orthogonality where columns are nearly parallel. A column without a direction
+ * of its own becomes 0; one that is not finite becomes NaN. */
+static void orthonormalise(float *factor, size_t n, size_t rank) {
+    const taciti_kernels *kernels = taciti_kernels_get();
+    for (size_t k = 0; k < rank; k++) {
+        float *column = factor + k * n;
+        const double before = sqrt(kernels->dot(column, column, n));
+        if (before > 0 && isfinite(before)) kernels->scale(column, (float)(1 / before), n);
+        for (int pass = 0; pass < 2; pass++)
+            for (size_t j = 0; j < k; j++)
+                kernels->add_scaled(column, factor + j * n, (float)-kernels->dot(column, factor + j * n, n), n);
+        const double rest = sqrt(kernels->dot(column, column, n));
+        const float by = !isfinite(rest) ? NAN : rest < 1e-6 ? 0 : (float)(1 / rest);
+        kernels->scale(column, by, n);
+    }
+}
+
+/* out = M right: rank columns of `rows`. */
+static void times_right(float *out, const float *m, const float *right, const part *p, size_t rank) {
+    const taciti_kernels *kernels = taciti_kernels_get();
+    for (size_t i = 0; i < p->rows; i++)
+        for (size_t k = 0; k < rank; k++)
+            out[k * p->rows + i] = (float)kernels->dot(m + i * p->columns, right + k * p->columns, p->columns);
+}
+
+/* out = M^T left: rank columns of `columns`. */
+static void times_left(float *out, const float *m, const float *left, const part *p, size_t rank) {
+    const taciti_kernels *kernels = taciti_kernels_get();
+    memset(out, 0, rank * p->columns * sizeof *out);
+    for (size_t i = 0; i < p->rows; i++)
+        for (size_t k = 0; k < rank; k++)
+            kernels->add_scaled(out + k * p->columns, m + i * p->columns, left[k * p->rows + i], p->columns);
+}
+
+/* m += sign * left right^T. */
+static void add_product(float *m, const float *left, const float *right, float sign, const part *p, size_t rank) {
+    const taciti_kernels *kernels = taciti_kernels_get();
+    for (size_t i = 0; i < p->rows; i++)
+        for (size_t k = 0; k < rank; k++)
+            kernels->add_scaled(m + i * p->columns, right + k * p->columns, sign * left[k * p->rows + i], p->columns);
+}
+
+/* Draws columns of zeros anew; they are those of the first step, and of directions that have vanished. */
+static void draw_missing(float *factor, size_t n, size_t rank, uint64_t key) {
+    for (size_t k = 0; k < rank; k++) {
+        if (taciti_kernels_get()->dot(factor + k * n, factor + k * n, n) > 0) continue;
+        for (size_t i = 0; i < n; i++) factor[k * n + i] = (float)(taciti_rng_unit(key, k * n + i) - 0.5);
+    }
+}
+
+/* ---- one matrix of a call ------------------------------------------------------------------------------------------
+ */
+/* Where the factors of the current matrix are; advances from matrix to matrix. */
+typedef struct walk {
+    part p;
+    size_t next;
+    const float *state, *before;
+    float *next_state;
+} walk;
+
+static walk walk_of(const taciti_codec_call *call) {
+    const char *state = call->state;
+    char *next = call->next;
+    return (walk){.before = call->before,
+                  .state = state == NULL ? NULL : (const float *)(const void *)(state + sizeof(head)),
+                  .next_state = next == NULL ? NULL : (float *)(void *)(next + sizeof(head))};
+}
+
+static bool walk_on(const taciti_codec_call *call, size_t n, walk *w) {
+    const size_t passed = w->p.rows == 0 ? 0 : stored_n(call, &w->p);
+    if (w->state != NULL) w->state += passed;
+    if (w->next_state != NULL) w->next_state += passed;
+    if (w->before != NULL && w->p.rows > 0) w->before += rank_of(call->options) * w->p.rows;
+    return next_part(call, n, &w->next, &w->p);
+}
+
+/* Writes to scratch the factor that both sides know: Q before the first round, Phat (before the second), Qhat. Its
+ * length in floats per column depends on which it is. */
+static float *known_factor(const taciti_codec_call *call, const walk *w) {
+    const size_t rank = rank_of(call->options);
+    const bool alternate = alternates(call->options), right = makes_right(call);
+    const size_t n = right ? w->p.rows : w->p.columns;
+    const float *from = right && !alternate ? w->before : w->state;
+    float *factor = call->scratch;
+    if (from == NULL)
+        memset(factor, 0, rank * n * sizeof *factor);
+    else
+        memcpy(factor, from, rank * n * sizeof *factor);
+    if (alternate || !right) draw_missing(factor, n, rank, taciti_rng_key(call->key, w->p.at));
+    if (alternate || right) orthonormalise(factor, n, rank);
+    return factor;
+}
+
+/* Where no matrix is longer than its factors there is no first round, and no sum of it. */
+static tacit_status check_call(const taciti_codec_call *call, size_t n) {
+    taciti_codec_call first = *call;
+    first.round = 0;
+    const bool needs_sum = call->round == 1 && payload_n(&first, n) > 0;
+    if (call->scratch != NULL && (!needs_sum || call->before != NULL)) return TACIT_OK;
+    return taciti_fail(TACIT_E_INTERNAL, "powersgd is called in round %d without scratch memory or the sum before it",
+                       call->round);
+}
+
+/* The matrix's part of the payload; returns its floats. */
+static size_t encode_matrix(const taciti_codec_call *call, const walk *w, const float *m, float *out, float *error) {
+    const size_t rank = rank_of(call->options);
+    const float *known = known_factor(call, w);
+    const bool right = makes_right(call);
+    if (right)
+        times_left(out, m, known, &w->p, rank);
+    else
+        times_right(out, m, known, &w->p, rank);
+    if (error != NULL) {
+        memcpy(error, m, w->p.n * sizeof *m);
+        add_product(error, right ? known : out, right ? out : known, -1, &w->p, rank);
+    }
+    return rank * (right ? w->p.columns : w->p.rows);
+}
+
+static tacit_status encode(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
+                           void *out, float *error, size_t *bytes) {
+    (void)codec;
+    const bool last = call->round == 1;
+    float *to = out;
+    walk w = walk_of(call);
+    if (call->n_matrices > 0) TACITI_TRY(check_call(call, n));
+    while (walk_on(call, n, &w)) {
+        const float *from = x + w.p.at;
+        float *wrong = error == NULL ? NULL : error + w.p.at;
+        if (w.p.rows > 0) {
+            to += encode_matrix(call, &w, from, to, wrong);
+        } else {
+            if (last) memcpy(to, from, w.p.n * sizeof *x);
+            if (last) to += w.p.n;
+            if (wrong != NULL) memset(wrong, 0, w.p.n * sizeof *x);
+        }
+    }
+    *bytes = (size_t)(to - (float *)out) * sizeof *to;
+    if (call->tally == NULL) return TACIT_OK;
+    call->tally->squares_in += taciti_kernels_get()->sum_squares(x, n);
+    call->tally->squares_out += taciti_kernels_get()->sum_squares(out, *bytes / sizeof *to);
+    call->tally->n += n;
+    call->tally->selected += *bytes / sizeof *to;
+    return TACIT_OK;
+}
+
+/* ---- decoding ------------------------------------------------------------------------------------------------------
+ */
+/* The state of the next step: the factor that has arrived, with columns of norm 1. */
+static void keep_factor(float *state, const float *factor, size_t n, size_t rank) {
+    for (size_t k = 0; k < rank; k++) {
+        const double norm = sqrt(taciti_kernels_get()->dot(factor + k * n, factor + k * n, n));
+        memset(state + k * n, 0, n * sizeof *state);
+        if (norm > 0 && isfinite(norm))
+            taciti_kernels_get()->add_scaled(state + k * n, factor + k * n, (float)(1 / norm), n);
+    }
+}
+
+static size_t decode_matrix(const taciti_codec_call *call, const walk *w, const float *payload, float *x) {
+    const size_t rank = rank_of(call->options);
+    const float *known = known_factor(call, w);
+    const bool right = makes_right(call);
+    const size_t n = right ? w->p.columns : w->p.rows;
+    add_product(x, right ? known : payload, right ? payload : known, 1, &w->p, rank);
+    if (w->next_state != NULL) keep_factor(w->next_state, payload, n, rank);
+    return rank * n;
+}
+
+static tacit_status receive(const taciti_codec_call *call, const void *payload, size_t bytes, bool add, float *x,
+                            size_t n) {
+    const float *from = payload;
+    const size_t want = payload_n(call, n) * sizeof(float);
+    walk w = walk_of(call);
+    if (bytes != want)
+        return taciti_fail(TACIT_E_DATA, "powersgd payload of %zu bytes where %zu floats need %zu", bytes, n, want);
+    if (call->n_matrices > 0) TACITI_TRY(check_call(call, n));
+    if (call->next != NULL) memset(call->next, 0, state_bytes(call, n));
+    if (call->next != NULL) ((head *)call->next)->turn = alternates(call->options) && !makes_right(call);
+    while (walk_on(call, n, &w)) {
+        float *to = x + w.p.at;
+        if (!add && (w.p.rows > 0 || call->round == 0)) memset(to, 0, w.p.n * sizeof *x);
+        if (w.p.rows > 0) {
+            from += decode_matrix(call, &w, from, to);
+            continue;
+        }
+        if (call->round == 0) continue;
+        if (add) taciti_kernels_get()->add(to, from, w.p.n);
+        if (!add) memcpy(to, from, w.p.n * sizeof *x);
+        from += w.p.n;
+    }
+    return TACIT_OK;
+}
+
+static tacit_status decode(const taciti_codec *codec, const taciti_codec_call *call, const void *payload, size_t bytes,
+                           float *x, size_t n) {
+    (void)codec;
+    return receive(call, payload, bytes, false, x, n);
+}
+
+static tacit_status decode_add(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
+                               size_t bytes, float *x, size_t n) {
+    (void)codec;
+    return receive(call, payload, bytes, true, x, n);
+}
+
+/* Of both rounds; `alternate` sends each factor in every other step. */
+static double expected_bytes(const taciti_codec *codec, const taciti_codec_call *call, size_t n) {
+    (void)codec;
+    const double times = alternates(call->options) ? 0.5 : 1;
+    double floats = 0;
+    size_t next = 0;
+    for (part p = {0}; next_part(call, n, &next, &p);)
+        floats += p.rows == 0 ? (double)p.n : times * (double)(rank_of(call->options) * (p.rows + p.columns));
+    return floats * sizeof(float);
+}
+
+extern const taciti_codec taciti_codec_powersgd;
+const taciti_codec taciti_codec_powersgd = {
+    .name = "powersgd",
+    .reference = true,
+    .help = "sends every matrix as a product of two thin ones, improved from step to step",
+    .source = "PowerSGD (arXiv 1905.13727), ACP-SGD (arXiv 2306.08881)",
+    .options = &TABLE,
+    .options_size = sizeof(powersgd_options),
+    .aggregation = TACITI_CODEC_LINEAR,
+    .rounds = 2,
+    .fixed_size = true,
+    .shared_key = true,
+    .bound = bound,
+    .expected_bytes = expected_bytes,
+    .scratch_bytes = scratch_bytes,
+    .payload_n = payload_n,
+    .linear_state_bytes = state_bytes,
+    .encode = encode,
+    .decode = decode,
+    .decode_add = decode_add,
+};
