@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """tests/pages.py PROGRAM: what pages list is what the program has, and links between pages resolve. Run from the root by tests/pages.sh.
 
-The registries are read from `tacit info --json`, `tacit --help`, CMakePresets.json and src/report/metrics.c, so a new member needs no
+The registries are read from `tacit info --all --json`, `tacit --help`, CMakePresets.json and src/report/metrics.c, so a new member needs no
 change here: it must be named where LISTS says, and a name that no registry has is an error.
 """
 import glob
@@ -93,6 +93,7 @@ def check_keys(info):
     """Every key that a page names is an option or a section's prefix, and every value given to a choice is one. Pages of results name
     the keys of the commit that they measured."""
     options = {option["key"]: option for option in info["options"]}
+    registries = [names(info[topic]) for topic in ("codecs", "controllers", "strategies", "topologies")]
     sections = {key.split(".")[0] for key in options if "." in key}
     fields = set(re.findall(r'"(\w+)"', " ".join(map(read, glob.glob("src/plan/cluster_*.c") + glob.glob("src/model/profile*.c")))))
     for page in (page for page in PAGES if not page.startswith("docs/results/")):
@@ -103,10 +104,11 @@ def check_keys(info):
         # Behind a flag, behind an = or between backticks a word is the key's value; in other prose it is only the next word.
         spelled = r"(?:--({0})[ =]|(?<![\w.])({0})=|`({0}) )([a-z][\w|-]*)".format("|".join(map(re.escape, options)))
         for match in re.finditer(spelled, text):
-            key, choices = match.group(1) or match.group(2) or match.group(3), match.group(4).split("|")
-            for choice in choices if "choices" in options[key] else ():
-                if choice not in options[key]["choices"]:
-                    complain(page, "%s has no value %s" % (key, choice))
+            key = next(filter(None, match.groups()[:3]))
+            listed = set(options[key].get("choices", ()))
+            legal = listed.union(*(registry for registry in registries if registry & listed)) # names for reference are not listed
+            for choice in set(match.group(4).split("|")) - legal if listed else ():
+                complain(page, "%s has no value %s" % (key, choice))
 
 
 # ---- links and sections ---------------------------------------------------------------------------------------------
@@ -142,7 +144,7 @@ def check_sections():
 
 
 def main():
-    info = json.loads(program("info", "--json"))
+    info = json.loads(program("info", "--all", "--json"))
     check_lists(info)
     check_keys(info)
     check_links()

@@ -162,17 +162,19 @@ class Train:
         self.flags, self.ranks, self.resumed_by = flags.split(), ranks, resumed_by
 
     def __repr__(self):
-        return "%d %s %s" % (self.ranks, " ".join(TRAIN + self.flags), self.resumed_by or "")
+        return "%d on a text of its own: %s %s" % (self.ranks, " ".join(TRAIN + self.flags), self.resumed_by or "")
 
     def ask(self, program):
         folder = tempfile.mkdtemp(prefix="same-bits-")
         try:
-            return self.ask_in(program, os.path.join(folder, "run"))
+            with open(os.path.join(folder, "text"), "w") as file:  # the built-in one changes with the documentation
+                file.write("\n".join(hashlib.sha256(b"%d" % i).hexdigest() for i in range(1000)))
+            return self.ask_in(program, os.path.join(folder, "run"), os.path.join(folder, "text"))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def ask_in(self, program, run):
-        command = ["train"] + TRAIN + ["--run.dir", run] + self.flags
+    def ask_in(self, program, run, text):
+        command = ["train"] + TRAIN + ["--data.train", text, "--run.dir", run] + self.flags
         refusal = program.run(command, self.ranks)[1]
         if refusal is None and self.resumed_by:
             shutil.rmtree(os.path.join(run, "ckpt", "step_00000006"))

@@ -27,8 +27,6 @@ for stage in 1 2 3; do
   check "stage $stage trains" shard 3 "s$stage" "${exact[@]}" --shard.stage $stage
   check "stage $stage is dp bit for bit" look "same('dp', 's$stage'); near('dp', 's$stage', 1e-7)"
 done
-check "stage 0 trains" shard 3 s0 --exchange.scheme flat "${exact[@]}" --shard.stage 0
-check "stage 0 is dp bit for bit" look 'same("dp", "s0")'
 shard 3 blocking "${exact[@]}" --exchange.overlap false >/dev/null 2>&1
 check "overlapped is blocking bit for bit" look 'same("s3", "blocking")'
 run 1 one >/dev/null 2>&1

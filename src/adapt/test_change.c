@@ -141,6 +141,10 @@ static void test_edges(void **state) {
     for (int i = 0; i < 100; i++) assert_true(taciti_change_observe(&c, 1, 1) == 1); /* no noise at all */
     taciti_change_move(&c);
     assert_true(c.samples == 0 && c.noise.weight > 0);
+    taciti_noise noise = {0};
+    const double limit = 3 * taciti_noise_deviation(&noise); /* of what one sample tells */
+    taciti_noise_observe(&noise, 100, 1);
+    assert_true(noise.weight == 1 && noise.variance == limit * limit);
 }
 
 int main(void) {

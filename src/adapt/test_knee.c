@@ -398,6 +398,38 @@ static void test_without_evidence(void **state) {
     }
 }
 
+/* Three compressed steps tell what the codec costs. */
+static void test_exploring(void **state) {
+    (void)state;
+    const cluster c = make(.1, .03);
+    driven d = controller("knee", 10);
+    training t = {0};
+    int steps = 0;
+    for (int i = 0; i < 10; i++) {
+        cluster_step(&c, &t, &d, 1, 1);
+        steps += strstr(d.decision.reason, "3 steps at 4x measure the codec") != NULL;
+    }
+    assert_int_equal(steps, 3);
+    driven_destroy(&d);
+}
+
+/* What was measured at a factor is evidence for twice that factor, and for no more. */
+static void test_evidence_reaches_twice_as_far(void **state) {
+    (void)state;
+    cluster c = make(.1, .03); /* more compression always pays */
+    c.curvature = 1e-9;
+    driven d = controller("knee", 10);
+    training t = {0};
+    double max = 10;
+    for (int i = 0; i < 300; i++) {
+        cluster_step(&c, &t, &d, 1, 1);
+        assert_true(d.decision.factor <= 2.001 * max);
+        max = fmax(max, d.decision.factor);
+    }
+    assert_true(max > 80);
+    driven_destroy(&d);
+}
+
 /* A codec without factors: dense where that is faster, else the codec. */
 static void test_codec_without_factors(void **state) {
     (void)state;
@@ -493,6 +525,8 @@ int main(void) {
                                        cmocka_unit_test(test_penalty_of_a_quadratic),
                                        cmocka_unit_test(test_penalty_edges),
                                        cmocka_unit_test(test_without_evidence),
+                                       cmocka_unit_test(test_exploring),
+                                       cmocka_unit_test(test_evidence_reaches_twice_as_far),
                                        cmocka_unit_test(test_codec_without_factors),
                                        cmocka_unit_test(test_histogram_counts),
                                        cmocka_unit_test(test_resumed),

@@ -122,7 +122,7 @@ static void only_a_large_change_is_a_reason_to_try(void **state) {
     static const struct {
         double times;
         bool tried;
-    } CASES[] = {{1.4, false}, {1 / 1.4, false}, {1.6, true}, {1 / 1.6, true}};
+    } CASES[] = {{1.4, false}, {1 / 1.4, false}, {1.5, false}, {1.6, true}, {1 / 1.6, true}};
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         run r;
         begin(&r, 8);
@@ -186,12 +186,14 @@ typedef struct ladder {
     int64_t events;
 } ladder;
 
-static void climb(ladder *l) {
+static void climb_by(ladder *l, const taciti_codec_rung *rungs) {
     const taciti_controller *payoff = taciti_controller_find("payoff");
-    const taciti_adapt_start start = {.factor = 10, .rungs = RUNGS, .buckets = BUCKETS, .ranks = 4, .lanes = 4};
+    const taciti_adapt_start start = {.factor = 10, .rungs = rungs, .buckets = BUCKETS, .ranks = 4, .lanes = 4};
     *l = (ladder){.state = taciti_calloc(1, payoff->state_bytes(NULL, BUCKETS))};
     payoff->start(NULL, &start, l->state, &l->decision, l->factors);
 }
+
+static void climb(ladder *l) { climb_by(l, RUNGS); }
 
 static size_t kind_of(double factor) {
     size_t k = 0;
@@ -276,6 +278,27 @@ static void a_link_that_recovers_gets_its_bits_back(void **state) {
     taciti_free(l.state);
 }
 
+/* With three kinds, too, one that is better is soon compared with the others. */
+static void a_better_kind_is_not_yet_the_best(void **state) {
+    (void)state;
+    static const taciti_codec_rung TWO[] = {{2, "bf16"}, {4, "int8"}, {0, NULL}};
+    static const cluster FAST = {.busy = {{0.08}, {0.09}, {0.1}}}, SLOW = {.busy = {{0.8}, {0.4}, {0.2}}};
+    ladder l;
+    climb_by(&l, TWO);
+    climb_on(&l, 100, &FAST);
+    assert_true(l.decision.factor == 1);
+    climb_on(&l, 60, &SLOW);
+    assert_true(l.decision.factor == 4);
+    taciti_free(l.state);
+}
+
+static void buckets_take_equal_parts_of_the_state(void **state) {
+    (void)state;
+    const taciti_controller *payoff = taciti_controller_find("payoff");
+    const size_t one = payoff->state_bytes(NULL, 1), two = payoff->state_bytes(NULL, 2);
+    assert_true(two > one && payoff->state_bytes(NULL, 10) == one + 9 * (two - one));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slow_link_is_compressed),
@@ -288,6 +311,8 @@ int main(void) {
         cmocka_unit_test(no_more_bits_are_dropped_than_pay),
         cmocka_unit_test(each_bucket_has_its_own_numbers),
         cmocka_unit_test(a_link_that_recovers_gets_its_bits_back),
+        cmocka_unit_test(a_better_kind_is_not_yet_the_best),
+        cmocka_unit_test(buckets_take_equal_parts_of_the_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,6 +134,29 @@ static void test_from_zero(void **state) {
     assert_true(t.latency > .15); /* the same for ten times the bytes */
 }
 
+/* Two factors that lie close together do not tell how encoding depends on the factor. What a factor sends is told by
+ * the last compressed level; the index of an entry takes log2 F + 1 / ln 2 bits, its entropy where F is large. */
+static void test_close_levels(void **state) {
+    (void)state;
+    static const double FACTORS[] = {1, 10, 10.5, 1}, ENCODE[] = {0, .02, .019, 0};
+    taciti_timing t = {.share = 0};
+    for (int64_t step = 0; step < 20; step++) {
+        const taciti_adapt_facts facts = {
+            .step = step + 1,
+            .factor = FACTORS[step / 5],
+            .buckets = CLUSTER_BUCKETS,
+            .bucket_bytes = BUCKET_BYTES,
+            .bytes = FACTORS[step / 5] > 1 ? 1e5 : 1e6,
+            .steps = 1,
+            .seconds = {.step = .2, .busy = .1, .exposed = .1, .encode = ENCODE[step / 5]}};
+        (void)taciti_timing_observe(&t, &facts);
+    }
+    assert_true(t.encode_sent == 0 && t.encode_all > .018);
+    assert_true(taciti_timing_bytes(&t, 10.5) == 1e5);
+    const double index = 1 / log(2), bits = (8 + log2(105) + index) / (8 + log2(10.5) + index);
+    assert_true(fabs(taciti_timing_bytes(&t, 105) / (1e4 * bits) - 1) < 1e-3);
+}
+
 /* More samples and less noise: a smaller error. */
 static void test_error(void **state) {
     (void)state;
@@ -153,8 +176,8 @@ static void test_error(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_measured), cmocka_unit_test(test_first_steps),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_measured),          cmocka_unit_test(test_first_steps),
                                        cmocka_unit_test(test_against_the_model), cmocka_unit_test(test_from_zero),
-                                       cmocka_unit_test(test_error)};
+                                       cmocka_unit_test(test_close_levels),      cmocka_unit_test(test_error)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,9 +104,9 @@ static tacit_status build_alone(tacit_job *job, const tacit_settings *settings, 
     job->total_steps = options->steps;
     job->own_optimizer = options->own_optimizer;
     TACITI_TRY(copy_settings(job, settings));
-    TACITI_TRY(taciti_settings_check(&settings->values, taciti_comm_hosts(job->comm->comm)));
     const taciti_settings *values = &settings->values;
     const taciti_reader reader = job->own_optimizer ? TACITI_READER_OWN_OPTIMIZER : TACITI_READER_LIBRARY;
+    TACITI_TRY(taciti_settings_check(values, taciti_comm_hosts(job->comm->comm), reader));
     if (taciti_comm_rank(job->comm->comm) == 0) TACITI_TRY(taciti_settings_warn_unread(&values, 1, reader));
     TACITI_TRY(copy_layout(job, values, &layout->layout));
     TACITI_TRY(choose_array(job, options->parameters, "parameters", 0, &job->arrays.parameters));

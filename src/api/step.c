@@ -111,7 +111,7 @@ tacit_status tacit_job_average(tacit_job *job, double *distance) {
     const tacit_status status = taciti_driver_average(job->driver, &apart);
     if (status != TACIT_OK) return taciti_api_report(job->comm, status);
     job->phase = TACITI_JOB_AVERAGED;
-    if (distance != NULL) *distance = job->strategy->replicas_equal ? 0 : apart;
+    if (distance != NULL) *distance = job->strategy->replicas == NULL ? 0 : apart;
     return TACIT_OK;
 }
 

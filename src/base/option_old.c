@@ -49,9 +49,7 @@ static const taciti_old_key OLD_KEYS[] = {
     {"qsgd.norm", NULL, "\"l2\"", "it is always the L2 norm"},
     {"quantile-sketch.", NULL, NULL, "take --compress.codec int8"},
     {"randomk-own.", NULL, NULL, "take --compress.codec randomk"},
-    {"randomk.block", NULL, "0", "it sends values in f32"},
-    {"randomk.hadamard", NULL, "false", "it sends values in f32"},
-    {"randomk.values", NULL, "\"f32\"", "it sends values in f32"},
+    {"randomk.", NULL, NULL, "it sends values in f32"},
     {"redsync.", NULL, NULL, "it halves until at most twice the elements are left, and sends values in f32"},
     {"shared.", NULL, NULL, "take --compress.codec topk"},
     {"sidco.block", NULL, "0", "it sends values in f32"},
@@ -94,13 +92,16 @@ static bool are_alike(const char *old, const char *name, char separator) {
            (ends_section(name, separator) && strncmp(old, name, strlen(name)) == 0);
 }
 
+/* Both names of one key come first: TACIT_RANDOMK_ is a section, and how TACIT_RANDOMK_OWN_ begins. */
 const taciti_old_key *taciti_old_key_find(const char *name) {
     char variable[TACITI_KEY_BYTES + 8];
+    const taciti_old_key *alike = NULL;
     for (const taciti_old_key *old = OLD_KEYS; old->key != NULL; old++) {
         taciti_variable_name(old->key, variable, sizeof variable);
-        if (are_alike(old->key, name, '.') || are_alike(variable, name, '_')) return old;
+        if (strcmp(old->key, name) == 0 || strcmp(variable, name) == 0) return old;
+        if (alike == NULL && (are_alike(old->key, name, '.') || are_alike(variable, name, '_'))) alike = old;
     }
-    return NULL;
+    return alike;
 }
 
 const char *taciti_old_key_text(const taciti_old_key *old, char out[TACITI_OLD_KEY_BYTES]) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/option_value.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -295,13 +294,6 @@ const char *taciti_place_text(const taciti_place *place, char out[TACITI_VALUE_B
     (void)snprintf(out, TACITI_VALUE_BYTES, "%s", text == NULL ? "" : text);
     taciti_free(text);
     return out;
-}
-
-/* ---- names ------------------------------------------------------------------------------------------------------- */
-
-void taciti_variable_name(const char *key, char *out, size_t size) {
-    (void)snprintf(out, size, TACITI_VARIABLE_PREFIX "%s", key);
-    for (char *c = out; *c != '\0'; c++) *c = *c == '.' || *c == '-' ? '_' : (char)toupper((unsigned char)*c);
 }
 
 /* ---- all ------------------------------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #ifndef TACITI_BASE_OPTION_VALUE_H
 #define TACITI_BASE_OPTION_VALUE_H
 
+#include <ctype.h>
 #include <stdio.h>
 
 #include "base/option.h"
@@ -32,7 +33,10 @@ void taciti_value_clear(const taciti_option *option, void *value);
 #define TACITI_VARIABLE_PREFIX "TACIT_"
 
 /* "optim.name" -> "TACIT_OPTIM_NAME" */
-void taciti_variable_name(const char *key, char *out, size_t size);
+static inline void taciti_variable_name(const char *key, char *out, size_t size) {
+    (void)snprintf(out, size, TACITI_VARIABLE_PREFIX "%s", key);
+    for (char *c = out; *c != '\0'; c++) *c = *c == '.' || *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+}
 
 /* Whether text is one of true, false, yes, no, on, off, 1, 0. */
 bool taciti_boolean_parse(const char *text, bool *out);

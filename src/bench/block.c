@@ -24,11 +24,13 @@ static tacit_status make_layout(const taciti_bench_setting *setting, taciti_benc
     return taciti_profile_layout(&out->profile, bucket_bytes, &out->layout);
 }
 
-tacit_status taciti_bench_variant_create(const taciti_bench_setting *setting, taciti_bench_variant *out) {
+tacit_status taciti_bench_variant_create(const taciti_bench_setting *setting, const taciti_hosts *hosts,
+                                         taciti_bench_variant *out) {
     const taciti_settings *job = &setting->job;
     *out = (taciti_bench_variant){.setting = setting, .strategy = taciti_settings_strategy(job)};
     out->compress = job->compress;
     if (out->compress.warmup < 0) out->compress.warmup = 0; /* what is measured lasts */
+    TACITI_TRY(taciti_settings_check(job, hosts, TACITI_READER_BENCH));
     TACITI_TRY(make_layout(setting, out));
     return taciti_settings_seal(job, &out->layout);
 }
@@ -42,7 +44,7 @@ static bool has_same_buckets(const taciti_layout *a, const taciti_layout *b) {
 tacit_status taciti_bench_variant_same_accelerator(const taciti_bench_variant *of, const taciti_bench_variant *variant,
                                                    bool *out) {
     TACITI_TRY(taciti_bench_setting_same_compute(of->setting, variant->setting, out));
-    *out = *out && (variant->strategy->need != NULL || has_same_buckets(&of->layout, &variant->layout));
+    *out = *out && (variant->strategy->units != NULL || has_same_buckets(&of->layout, &variant->layout));
     return TACIT_OK;
 }
 
@@ -117,17 +119,11 @@ static tacit_status next_batch(void *context, int64_t step, size_t pass, taciti_
 }
 
 taciti_strategy_context taciti_bench_variant_context(const taciti_bench_variant *variant, taciti_comm *comm) {
-    const taciti_settings *setting = &variant->setting->job;
-    taciti_compression_setup compression = taciti_settings_compression(setting);
-    compression.options = &variant->compress;
-    return (taciti_strategy_context){
-        .comm = comm,
-        .layout = &variant->layout,
-        .optim_options = &setting->optim,
-        .exchange_options = &setting->exchange,
-        .compression = compression,
-        .options = taciti_settings_options(setting, variant->strategy->options),
-    };
+    taciti_strategy_context context = taciti_settings_context(&variant->setting->job);
+    context.comm = comm;
+    context.layout = &variant->layout;
+    context.compression.options = &variant->compress;
+    return context;
 }
 
 /* The network of a block. What earlier blocks have learned must not favour later ones. */
@@ -239,27 +235,18 @@ static void note_traffic(const reading *before, const reading *after, taciti_blo
 static tacit_status run_open_block(taciti_bench_worker *worker, const taciti_bench_span *span,
                                    taciti_step_record *steps, taciti_block_record *block) {
     reading before, after;
-    const taciti_strategy *strategy = worker->variant->strategy;
-    const void *self = taciti_driver_strategy(worker->driver);
+    taciti_strategy_figures figures;
+    const taciti_bench_variant *variant = worker->variant;
+    const taciti_strategy_context context = taciti_bench_variant_context(variant, worker->comm);
     TACITI_TRY(taciti_driver_start(worker->driver, 0, false));
-    block->formula_bytes = strategy->bytes_per_step(self);
-    block->nic_formula_bytes = strategy->nic_bytes_per_step(self);
+    TACITI_TRY(variant->strategy->describe(&context, taciti_driver_strategy(worker->driver), &figures));
+    block->formula_bytes = figures.sent_bytes;
+    block->nic_formula_bytes = figures.nic_bytes;
     TACITI_TRY(read_traffic(worker, &before));
     TACITI_TRY(run_steps(worker, span, steps, block));
     TACITI_TRY(read_traffic(worker, &after));
     note_traffic(&before, &after, block);
     return TACIT_OK;
-}
-
-tacit_status taciti_bench_variant_period(taciti_bench_worker *worker, const taciti_bench_variant *variant,
-                                         size_t *out) {
-    const taciti_strategy *strategy = variant->strategy;
-    *out = 1;
-    if (strategy->period == NULL) return TACIT_OK;
-    const tacit_status status = open_block(worker, variant);
-    if (status == TACIT_OK) *out = strategy->period(taciti_driver_strategy(worker->driver));
-    close_block(worker);
-    return status;
 }
 
 tacit_status taciti_bench_block_run(taciti_bench_worker *worker, const taciti_bench_variant *variant,

@@ -21,8 +21,10 @@ typedef struct taciti_bench_variant {
         *accelerator; /* the first variant with the same accelerator, whose profile is used */
 } taciti_bench_variant;
 
-/* Finds profile, layout and strategy of a setting. Returns an error if the profile cannot be read. Not collective. */
-tacit_status taciti_bench_variant_create(const taciti_bench_setting *setting, taciti_bench_variant *out);
+/* Finds profile, layout and strategy of a setting. Returns an error if the profile cannot be read, or if these hosts
+ * (NULL: any) cannot have the setting. Not collective. */
+tacit_status taciti_bench_variant_create(const taciti_bench_setting *setting, const taciti_hosts *hosts,
+                                         taciti_bench_variant *out);
 void taciti_bench_variant_destroy(taciti_bench_variant *variant);
 
 /* Sets *out to whether a variant can run on the emulated accelerator of another: the same compute, which reports
@@ -30,7 +32,7 @@ void taciti_bench_variant_destroy(taciti_bench_variant *variant);
 tacit_status taciti_bench_variant_same_accelerator(const taciti_bench_variant *of, const taciti_bench_variant *variant,
                                                    bool *out);
 
-/* Returns the context for taciti_strategy.predict_bytes(). */
+/* Returns the context for taciti_strategy.describe(). */
 taciti_strategy_context taciti_bench_variant_context(const taciti_bench_variant *variant, taciti_comm *comm);
 
 typedef struct taciti_bench_worker {
@@ -54,9 +56,6 @@ typedef struct taciti_bench_worker {
 tacit_status taciti_bench_worker_create(taciti_comm *comm, const taciti_bench_variant *base, size_t batch, size_t time,
                                         int threads, taciti_bench_worker *out);
 void taciti_bench_worker_destroy(taciti_bench_worker *worker);
-
-/* Sets *out to taciti_strategy.period() of the variant; creates the strategy temporarily. Collective. */
-tacit_status taciti_bench_variant_period(taciti_bench_worker *worker, const taciti_bench_variant *variant, size_t *out);
 
 /* The steps of a block. Jitter and synthetic gradients depend on the step's number, so blocks to be compared have equal
  * numbers. */

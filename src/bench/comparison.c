@@ -77,13 +77,17 @@ static size_t records_bytes(const run *r) {
 
 /* What a block of this variant holds. Of an emulated accelerator's arrays only gradients that are exchanged and
  * parameters that are gathered are touched; what else travels is the strategy's own. */
-static tacit_status variant_bytes(const run *r, const taciti_bench_variant *variant, int threads, size_t *out) {
+static tacit_status variant_bytes(const run *r, const taciti_bench_variant *variant, int threads, size_t *period,
+                                  size_t *out) {
     const taciti_settings *s = &variant->setting->job;
     const taciti_strategy_context context = taciti_bench_variant_context(variant, r->comm);
-    size_t own = 0;
-    TACITI_TRY(variant->strategy->predict_bytes(&context, &own));
+    taciti_strategy_figures figures;
+    TACITI_TRY(variant->strategy->describe(&context, NULL, &figures));
+    const size_t own = figures.own_bytes;
+    *period = figures.period;
     if (is_emulated(r)) {
-        const size_t arrays = (variant->strategy->ready != NULL ? 1U : 0U) + (variant->strategy->parts ? 1U : 0U);
+        const size_t arrays =
+            (variant->strategy->ready != NULL ? 1U : 0U) + (variant->strategy->units != NULL ? 1U : 0U);
         *out = own + arrays * variant->layout.n * sizeof(float);
         return TACIT_OK;
     }
@@ -98,7 +102,7 @@ static tacit_status check_memory(run *r, int threads, taciti_cluster_bench *out)
     size_t max = 0;
     for (size_t i = 0; i < r->variant_count; i++) {
         size_t bytes = 0;
-        TACITI_TRY(taciti_comm_agree(r->comm, variant_bytes(r, &r->variants[i], threads, &bytes)));
+        TACITI_TRY(taciti_comm_agree(r->comm, variant_bytes(r, &r->variants[i], threads, &r->periods[i], &bytes)));
         if (bytes > max) max = bytes;
     }
     out->predicted_bytes = max + records_bytes(r);
@@ -130,7 +134,7 @@ static tacit_status share_accelerator(run *r, taciti_bench_variant *variant) {
 static tacit_status create_variants(run *r) {
     for (size_t i = 0; i < r->options->settings->count; i++) {
         taciti_bench_variant *variant = &r->variants[r->variant_count++];
-        TACITI_TRY(taciti_bench_variant_create(&r->options->settings->list[i], variant));
+        TACITI_TRY(taciti_bench_variant_create(&r->options->settings->list[i], taciti_comm_hosts(r->comm), variant));
         TACITI_TRY(share_accelerator(r, variant));
     }
     return TACIT_OK;
@@ -200,10 +204,9 @@ static tacit_status run_block(run *r, size_t setting, size_t block, taciti_step_
 }
 
 /* All settings take the same steps, so a block must be whole periods of every one of them. */
-static tacit_status find_periods(run *r) {
+static tacit_status find_period(run *r) {
     r->period = 1;
     for (size_t i = 0; i < r->variant_count; i++) {
-        TACITI_TRY(taciti_bench_variant_period(&r->worker, &r->variants[i], &r->periods[i]));
         const size_t before = r->period;
         while (r->period % r->periods[i] != 0 && r->period <= TACITI_CLUSTER_MAX_ROUNDS) r->period += before;
         if (r->period <= TACITI_CLUSTER_MAX_ROUNDS) continue;
@@ -433,7 +436,7 @@ static void show(const run *r, const run *now) {
 }
 
 static tacit_status measure(run *r) {
-    TACITI_TRY(find_periods(r));
+    TACITI_TRY(find_period(r));
     TACITI_TRY(choose_length(r));
     TACITI_TRY(taciti_comm_agree(r->comm, create_records(r)));
     r->facts.resident_bytes = taciti_peak_resident_bytes();

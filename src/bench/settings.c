@@ -108,7 +108,7 @@ tacit_status taciti_bench_setting_check(const taciti_bench_setting *setting, int
         return taciti_fail(TACIT_E_CONFIG, "compute.%s needs compute.emulate: real computing is as fast as it is",
                            compute->cv > 0 ? "cv" : "slow");
     TACITI_TRY(taciti_compute_check(compute, ranks));
-    TACITI_TRY(taciti_settings_check(&setting->job, NULL));
+    TACITI_TRY(taciti_settings_check(&setting->job, NULL, TACITI_READER_BENCH));
     if (!taciti_bench_setting_emulated(setting)) return TACIT_OK;
     taciti_profile profile;
     TACITI_TRY(taciti_compute_profile(compute, &profile));

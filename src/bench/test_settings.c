@@ -116,7 +116,7 @@ static bool shares(const char *line) {
     bool same = false;
     assert_int_equal(read(4, line), TACIT_OK);
     for (size_t i = 0; i < 2; i++)
-        assert_int_equal(taciti_bench_variant_create(&g_settings.list[i], &variants[i]), TACIT_OK);
+        assert_int_equal(taciti_bench_variant_create(&g_settings.list[i], NULL, &variants[i]), TACIT_OK);
     assert_int_equal(taciti_bench_variant_same_accelerator(&variants[0], &variants[1], &same), TACIT_OK);
     for (size_t i = 0; i < 2; i++) taciti_bench_variant_destroy(&variants[i]);
     return same;
@@ -152,7 +152,7 @@ static void mistakes_are_refused_before_anything_starts(void **state) {
     refused(4, "--against|model.layers=2", TACIT_E_CONFIG, "is the same for all settings");
     refused(4, "--against|strategy=gosip", TACIT_E_CONFIG, "did you mean \"gossip\"?");
     refused(4, "--against|strategy=localsgd localsgd.outer_lr=0", TACIT_E_CONFIG, "localsgd.outer_lr is 0");
-    refused(4, "--strategy|none", TACIT_E_CONFIG, "--strategy: \"none\" is not one of dp|gossip|localsgd");
+    refused(4, "--strategy|nobody", TACIT_E_CONFIG, "--strategy: \"nobody\" is not one of dp|gossip|localsgd");
     refused(4, "--compute.emulate|vgg-16|--compute.slow|4:2", TACIT_E_CONFIG, "4 ranks run: 0 to 3");
     refused(1, "--compute.emulate|vgg-16|--against|compute.slow=1:2", TACIT_E_CONFIG, "there is no such rank");
     refused(4, "--compute.cv|0.1", TACIT_E_CONFIG, "compute.cv needs compute.emulate");

@@ -79,7 +79,7 @@ static json_t *parts_json(const taciti_plan_report *r, const taciti_method *m) {
                                     "speed_known", taciti_plan_compression_known(r->scene->cluster, g->encoding.codec));
     char flags[TACITI_FLAGS_BYTES];
     taciti_method_flags(m, flags, sizeof flags);
-    return json_pack("{s:i, s:i, s:b, s:s, s:s, s:b, s:s, s:o}", "stage", taciti_method_stage(m), "gathers",
+    return json_pack("{s:i, s:i, s:b, s:s, s:s, s:b, s:s, s:o}", "stage", taciti_parts_stage(&m->parts), "gathers",
                      m->parts.passes, "gradients", m->parts.gradients, "gather", m->parts.gather->name, "over",
                      m->parts.replicas ? "host" : "all", "secondary", m->parts.secondary, "options", flags,
                      "compression", codec);

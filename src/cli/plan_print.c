@@ -10,7 +10,7 @@
 #define MB 1e-6
 #define PERCENT 100
 
-enum { MIN_LABEL = 32, GOSSIP_ROWS = 12, COMPRESSED_ROWS = 8, COMPRESSED_PARTS_ROWS = 2 };
+enum { MIN_LABEL = 32 };
 static const double PERSISTENT_LAG1 = 0.5; /* delays that stay: gossip does not average them away */
 
 /* ---- head -------------------------------------------------------------------------------------------------------- */
@@ -76,50 +76,6 @@ static int by_step(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static size_t payload_bytes(const taciti_plan_report *r, const taciti_candidate *c) {
-    const taciti_codec *wire = c->method.wire;
-    return wire->bound(wire, taciti_settings_options(r->settings, wire->options), 1 << 20);
-}
-
-/* Whether another wire sends as many bytes in the same method, takes no more memory and is as fast, or faster: one row
- * says it all. */
-static bool has_twin(const taciti_plan_report *r, const taciti_candidate *c) {
-    for (size_t i = 0; i < r->candidates->count; i++) {
-        const taciti_candidate *d = &r->candidates->list[i];
-        if (strcmp(d->strategy, c->strategy) != 0 || strcmp(d->topology, c->topology) != 0 || compresses(d) ||
-            d->method.order != c->method.order || d->method.lanes != c->method.lanes ||
-            d->prediction.memory_bytes > c->prediction.memory_bytes ||
-            d->method.parts.gather != c->method.parts.gather || d->theirs || c->theirs)
-            continue;
-        if (d != c && payload_bytes(r, d) == payload_bytes(r, c) && by_step(&d, &c) < 0) return true;
-    }
-    return false;
-}
-
-/* Rows that a table has so far, of kinds of which it has the fastest only. */
-typedef struct shown {
-    size_t gossip, compressed, parts;
-} shown;
-
-/* Of compressed methods the fastest whose speed is known. */
-static bool is_shown_compressed(const taciti_candidate *c, shown *rows) {
-    if (!c->priced) return false;
-    if (c->method.order == TACITI_ORDER_PARTS) return rows->parts++ < COMPRESSED_PARTS_ROWS;
-    return c->method.order == TACITI_ORDER_DENSE && rows->compressed++ < COMPRESSED_ROWS;
-}
-
-/* Of gossip and of compressed sums the fastest rows only, one wire of a size, and what the answer speaks of. */
-static bool is_shown(const taciti_plan_report *r, const taciti_candidate *c, shown *rows) {
-    const bool chosen = c->configured || c == taciti_candidates_gossip(r->candidates) ||
-                        c == taciti_candidates_compressed(r->candidates);
-    if (r->all || chosen) return true;
-    if (!c->prediction.fits) return false;
-    if (compresses(c)) return is_shown_compressed(c, rows);
-    if (has_twin(r, c)) return false;
-    if (c->method.topology == NULL || c->theirs) return true;
-    return rows->gossip++ < GOSSIP_ROWS;
-}
-
 /* The longest label. */
 static int label_width(const taciti_candidate *const *rows, size_t count) {
     size_t width = MIN_LABEL;
@@ -128,27 +84,16 @@ static int label_width(const taciti_candidate *const *rows, size_t count) {
     return (int)width;
 }
 
-/* Sorts the candidates by their steps and keeps those that are shown; returns how many. */
-static size_t choose_rows(const taciti_plan_report *r, const taciti_candidate *rows[TACITI_CANDIDATES_MAX]) {
-    shown of_kinds = {0};
-    size_t count = 0;
-    for (size_t i = 0; i < r->candidates->count; i++) rows[i] = &r->candidates->list[i];
-    qsort(rows, r->candidates->count, sizeof *rows, by_step);
-    for (size_t i = 0; i < r->candidates->count; i++)
-        if (is_shown(r, rows[i], &of_kinds)) rows[count++] = rows[i];
-    return count;
-}
-
 static void print_table(const taciti_plan_report *r) {
     const taciti_candidate *rows[TACITI_CANDIDATES_MAX];
-    const size_t count = choose_rows(r, rows), hidden = r->candidates->count - count;
+    const size_t count = r->candidates->count;
+    for (size_t i = 0; i < count; i++) rows[i] = &r->candidates->list[i];
+    qsort(rows, count, sizeof *rows, by_step);
     const int width = label_width(rows, count);
     printf("\n  %-*s %9s %17s %8s %9s %11s %8s  %-10s %-9s %s\n", width, "method", "step ms", "low-high", "speed-up",
            "exposed", "NIC MB/step", "rank MB", "held up by", "mixes", "cost");
     for (size_t i = 0; i < count; i++) print_row(r, rows[i], width);
-    if (hidden > 0) printf("  ... and %zu that are no faster, or do not fit: --all shows them\n", hidden);
-    for (size_t i = 0; i < r->candidates->refused_count && r->all; i++)
-        printf("  %s\n", r->candidates->refused[i].reason);
+    for (size_t i = 0; i < r->candidates->refused_count; i++) printf("  %s\n", r->candidates->refused[i].reason);
 }
 
 /* Of the methods that average all replicas now and then. */
@@ -192,10 +137,10 @@ static void print_unknown_cv(const taciti_plan_report *r) {
     const taciti_prediction *dense = &taciti_candidates_dense(r->candidates)->prediction;
     const taciti_candidate *gossip = taciti_candidates_gossip(r->candidates);
     if (!(dense->uneven_s > 0)) return;
-    printf("note        compute.cv is unknown: steps are those of even ranks (cv 0). At cv %g: %s %.2f ms",
-           TACITI_PLAN_DOUBTFUL_CV, taciti_candidates_dense(r->candidates)->method.label, MS * dense->uneven_s);
+    printf("note        compute.cv is unknown: steps are those of even ranks (cv 0). At cv %g: all-reduce %.2f ms",
+           TACITI_PLAN_DOUBTFUL_CV, MS * dense->uneven_s);
     if (gossip != NULL)
-        printf(", %s %.2f ms: %.2fx", gossip->method.label, MS * gossip->prediction.uneven_s,
+        printf(", gossip %.2f ms: %.2fx", MS * gossip->prediction.uneven_s,
                dense->uneven_s / gossip->prediction.uneven_s);
     printf("; `high` holds both; --compute.cv 0.05 or --no-jitter tells\n");
 }
@@ -283,9 +228,6 @@ static void print_notes(const taciti_plan_report *r) {
     print_cautions(r);
     print_layers(r);
     print_misfits(r);
-    for (size_t i = 0; i < r->candidates->refused_count && !r->all; i++)
-        printf("%s%s%s", i == 0 ? "note        not possible with these ranks: " : ", ", r->candidates->refused[i].name,
-               i + 1 == r->candidates->refused_count ? " (--all says why)\n" : "");
 }
 
 taciti_verdict taciti_plan_answer(const taciti_plan_report *r, char text[TACITI_ANSWER_BYTES]) {
@@ -304,20 +246,31 @@ taciti_verdict taciti_plan_answer(const taciti_plan_report *r, char text[TACITI_
     return v;
 }
 
-void taciti_plan_print(const taciti_plan_report *r) {
-    char verdict[TACITI_VERDICT_BYTES], answer[TACITI_ANSWER_BYTES];
+static void print_all(const taciti_plan_report *r) {
     const taciti_candidate *gossip = taciti_candidates_gossip(r->candidates);
+    const taciti_candidate *compressed = taciti_candidates_compressed(r->candidates);
     print_head(r);
     print_table(r);
     print_legend(r);
     printf("\n");
     print_cause("dense", taciti_candidates_dense(r->candidates));
     if (gossip != NULL) print_cause("gossip", gossip);
-    if (taciti_candidates_compressed(r->candidates) != NULL)
-        print_cause("compressed", taciti_candidates_compressed(r->candidates));
-    print_notes(r);
+    if (compressed != NULL) print_cause("compressed", compressed);
+}
+
+static void print_verdicts(const taciti_plan_report *r) {
+    char verdict[TACITI_VERDICT_BYTES], answer[TACITI_ANSWER_BYTES];
     (void)taciti_plan_answer(r, answer);
     printf("\n%s\n", answer);
     (void)taciti_candidates_compression_verdict(r->candidates, verdict);
     if (*verdict != '\0') printf("%s\n", verdict);
+}
+
+void taciti_plan_print(const taciti_plan_report *r) {
+    if (r->all)
+        print_all(r);
+    else
+        taciti_plan_print_answer(r);
+    print_notes(r);
+    if (r->all) print_verdicts(r);
 }

@@ -18,10 +18,13 @@ typedef struct taciti_plan_report {
     const taciti_verdict *even;       /* the verdict without jitter, where cv is that of a busy machine; else NULL */
     const char *even_text;
     double cv; /* coefficient of variation of compute that was used */
-    bool all;  /* every method in the table, not just the best */
+    bool all;  /* the table of every method, not the short answer */
 } taciti_plan_report;
 
 void taciti_plan_print(const taciti_plan_report *report);
+
+/* What pays, and the best of each family in words: what taciti_plan_print() begins with unless all is asked for. */
+void taciti_plan_print_answer(const taciti_plan_report *report);
 
 /* The verdict. That of a busy machine is withheld: it pays if it does with and without jitter, and its range holds
  * both. */

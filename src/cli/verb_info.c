@@ -97,7 +97,7 @@ static json_t *strategies_json(bool all) {
     for (const taciti_strategy *const *strategy = taciti_strategy_list(); *strategy != NULL; strategy++)
         (void)json_array_append_new(array, json_pack("{s:s, s:s, s:s, s:b}", "name", (*strategy)->name, "help",
                                                      (*strategy)->help, "source", (*strategy)->source, "replicas_equal",
-                                                     (*strategy)->replicas_equal));
+                                                     (*strategy)->replicas == NULL));
     return array;
 }
 

@@ -119,36 +119,17 @@ static tacit_status place_ranks(question *q) {
     return TACIT_OK;
 }
 
-/* What training would refuse, in its own words, of every strategy: all are priced. */
-static tacit_status check_strategies(const question *q, const taciti_hosts *hosts) {
-    for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++)
-        if ((*s)->check != NULL)
-            TACITI_TRY((*s)->check(taciti_settings_options(&q->settings.job, (*s)->options), hosts));
-    return TACIT_OK;
-}
-
-static tacit_status check_strategy(const taciti_settings *settings) {
-    const taciti_strategy *strategy = taciti_settings_strategy(settings);
-    const taciti_compression_setup setup = taciti_settings_compression(settings);
-    if (strategy->check_exchange != NULL)
-        TACITI_TRY(strategy->check_exchange(taciti_settings_options(settings, strategy->options), &settings->exchange));
-    if (strategy->check_compression == NULL) return TACIT_OK;
-    TACITI_TRY(taciti_compression_check(&setup));
-    return strategy->check_compression(taciti_settings_options(settings, strategy->options), &setup);
-}
-
 static tacit_status check_patterns(const taciti_settings *settings) {
     taciti_pattern patterns[TACITI_PATTERNS_MAX];
-    TACITI_TRY(check_strategy(settings));
     for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++) {
         size_t count = 0;
         TACITI_TRY((*s)->patterns(taciti_settings_options(settings, (*s)->options), patterns, &count));
         if (count == 0 && *s == taciti_settings_strategy(settings))
             return taciti_fail(TACIT_E_CONFIG,
-                               "tacit plan has no prices of strategy %s yet; --strategy dp prices the "
-                               "same step with everything on every rank",
+                               "tacit plan has no prices of strategy %s: plan another one, such as --strategy dp",
                                (*s)->name);
-        for (size_t i = 0; i < count; i++) TACITI_TRY(taciti_plan_check_period((*s)->name, 1, patterns[i].every));
+        for (size_t i = 0; i < count; i++)
+            TACITI_TRY(taciti_plan_check_period((*s)->name, 1, patterns[i].every, patterns[i].shorten));
     }
     return TACIT_OK;
 }
@@ -352,11 +333,10 @@ static tacit_status plan(const taciti_verb *verb, int argc, char **argv, questio
     TACITI_TRY(configure(verb, argc, argv, q));
     TACITI_TRY(taciti_cluster_load(q->cluster_path, &q->cluster));
     TACITI_TRY(check_cluster(q));
-    TACITI_TRY(check_strategies(q, NULL));
+    TACITI_TRY(place_ranks(q));
+    TACITI_TRY(taciti_settings_check(&q->settings.job, &q->hosts, TACITI_READER_PLAN));
     TACITI_TRY(check_patterns(&q->settings.job));
     TACITI_TRY(taciti_settings_warn_unread(&(const taciti_settings *){&q->settings.job}, 1, TACITI_READER_PLAN));
-    TACITI_TRY(place_ranks(q));
-    TACITI_TRY(check_strategies(q, &q->hosts));
     TACITI_TRY(load_profile(q));
     taciti_candidates candidates;
     double sgp_s;

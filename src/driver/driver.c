@@ -82,29 +82,30 @@ static void tensor_ready(void *context, size_t tensor) {
 
 static tacit_status need(void *context, size_t unit) {
     const taciti_driver *d = context;
-    return d->setup.strategy->need(d->strategy, unit);
+    return d->setup.strategy->units->need(d->strategy, unit);
 }
 
 static void release(void *context, size_t unit) {
     const taciti_driver *d = context;
-    d->setup.strategy->release(d->strategy, unit);
+    d->setup.strategy->units->release(d->strategy, unit);
 }
 
 static tacit_status write(void *context, size_t unit) {
     const taciti_driver *d = context;
-    return d->setup.strategy->write(d->strategy, unit);
+    return d->setup.strategy->units->write(d->strategy, unit);
 }
 
 /* What nobody listens to stays NULL. Replicas that differ finish the step: others have mixed with what it makes. So do
  * ranks that gather parameters: others wait for their parts. */
 static taciti_network_hooks hooks_of(taciti_driver *d) {
     const taciti_strategy *strategy = d->setup.strategy;
+    const bool by_units = strategy->units != NULL;
     return (taciti_network_hooks){
         .ready = strategy->ready != NULL ? tensor_ready : NULL,
-        .leave = d->setup.leave != NULL && strategy->replicas_equal && !strategy->parts ? wants_to_leave : NULL,
-        .need = strategy->need != NULL ? need : NULL,
-        .release = strategy->release != NULL ? release : NULL,
-        .write = strategy->write != NULL ? write : NULL,
+        .leave = d->setup.leave != NULL && strategy->replicas == NULL && !by_units ? wants_to_leave : NULL,
+        .need = by_units ? need : NULL,
+        .release = by_units ? release : NULL,
+        .write = by_units ? write : NULL,
         .context = d,
     };
 }
@@ -128,7 +129,7 @@ static tacit_status create_optimizer(taciti_driver *d) {
     static const taciti_optim_options NO_STATE = {.name = TACITI_OPTIM_SGD};
     const taciti_driver_setup *s = &d->setup;
     if (s->network.verbs->optimizer != NULL) return s->network.verbs->optimizer(s->network.self, &d->optim);
-    return (s->strategy->parts ? taciti_optim_create_parts : taciti_optim_create)(
+    return (s->strategy->units != NULL ? taciti_optim_create_parts : taciti_optim_create)(
         s->context.own_optimizer ? &NO_STATE : s->context.optim_options, s->context.layout, s->context.pool, &d->optim);
 }
 
@@ -300,15 +301,15 @@ tacit_status taciti_driver_average(taciti_driver *driver, double *distance) {
     const taciti_strategy *strategy = driver->setup.strategy;
     if (driver->averaged) return TACIT_OK;
     *distance = (double)NAN;
-    if (strategy->average == NULL) return TACIT_OK;
+    if (strategy->replicas == NULL) return TACIT_OK;
     taciti_comm_announce(driver->setup.context.comm, driver->step, "average of replicas");
-    TACITI_TRY(strategy->average(driver->strategy, distance));
+    TACITI_TRY(strategy->replicas->average(driver->strategy, distance));
     driver->averaged = true;
     return TACIT_OK;
 }
 
 void taciti_driver_revert(taciti_driver *driver) {
-    if (driver->averaged) driver->setup.strategy->revert(driver->strategy);
+    if (driver->averaged) driver->setup.strategy->replicas->revert(driver->strategy);
     driver->averaged = false;
 }
 

@@ -41,7 +41,7 @@ static taciti_resumption resumption_of(const taciti_resume *resume) {
     const taciti_strategy *former = taciti_strategy_find(resume->former);
     const bool same = strcmp(resume->former, resume->strategy->name) == 0;
     /* Of equal replicas only residuals belong to ranks, and these mean the same. */
-    const bool alike = former != NULL && former->replicas_equal && resume->strategy->replicas_equal;
+    const bool alike = former != NULL && former->replicas == NULL && resume->strategy->replicas == NULL;
     if (resume->from_mean || (!same && !alike)) return TACITI_RESUME_FROM_MEAN;
     if (!same) return TACITI_RESUME_REGROUPED;
     return formers == resume->ckpt.ranks ? TACITI_RESUME_EXACTLY : TACITI_RESUME_REGROUPED;
@@ -95,7 +95,7 @@ static tacit_status say_residuals(const taciti_resume *resume, const taciti_stat
 static void say_origin(const taciti_resume *resume, bool own_model) {
     const taciti_strategy *former = taciti_strategy_find(resume->former);
     if (resume->ckpt.resumption == TACITI_RESUME_EXACTLY) return;
-    if (resume->replicas > 0 && (former == NULL || !former->replicas_equal))
+    if (resume->replicas > 0 && (former == NULL || former->replicas != NULL))
         warn(resume,
              "resume: the checkpoint holds %d replicas of strategy %s; this run (%s, %d rank%s) goes on from their "
              "mean, with the mean of their optimizer states",

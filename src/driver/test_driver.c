@@ -187,21 +187,18 @@ static void train(taciti_comm *comm, void *context) {
     t->before[rank] = taciti_calloc(n.layout.n, sizeof(float));
     CHECK(taciti_pool_create(1, 0, &pool) == TACIT_OK && taciti_trace_create(0, &trace) == TACIT_OK);
     CHECK(taciti_optim_create(&settings.optim, &n.layout, pool, &own) == TACIT_OK && t->before[rank] != NULL);
-    const taciti_strategy *strategy = taciti_settings_strategy(&settings);
-    const taciti_driver_setup setup = {
-        .strategy = strategy,
-        .context = {.comm = comm,
-                    .pool = pool,
-                    .optim_options = &settings.optim,
-                    .exchange_options = &settings.exchange,
-                    .options = taciti_settings_options(&settings, strategy->options),
-                    .trace = &trace,
-                    .own_optimizer = t->way == OWN_OPTIMIZER},
-        .network = {&VERBS, &n},
-        .leave = wants_to_leave,
-        .caller = &n,
-    };
-    const tacit_status created = taciti_driver_create(&setup, &driver);
+    const taciti_reader reader = t->way == OWN_OPTIMIZER ? TACITI_READER_OWN_OPTIMIZER : TACITI_READER_LIBRARY;
+    taciti_driver_setup setup = {.strategy = taciti_settings_strategy(&settings),
+                                 .context = taciti_settings_context(&settings),
+                                 .network = {&VERBS, &n},
+                                 .leave = wants_to_leave,
+                                 .caller = &n};
+    setup.context.comm = comm;
+    setup.context.pool = pool;
+    setup.context.trace = &trace;
+    setup.context.own_optimizer = t->way == OWN_OPTIMIZER;
+    tacit_status created = taciti_settings_check(&settings, taciti_comm_hosts(comm), reader);
+    if (created == TACIT_OK) created = taciti_driver_create(&setup, &driver);
     if (created == TACIT_OK) run_steps(t, driver, own, &n);
     taciti_driver_destroy(driver);
     t->parameters[rank] = n.parameters;
@@ -441,18 +438,16 @@ static void note_destroy(void *self) {
     note("destroy");
 }
 
-static const taciti_strategy NOTES = {.create = note_create,
-                                      .start = note_start,
-                                      .ready = note_ready,
-                                      .finish = note_finish,
-                                      .settle = note_settle,
-                                      .stepped = note_stepped,
-                                      .need = note_need,
-                                      .release = note_release,
-                                      .destroy = note_destroy,
-                                      .average = note_average,
-                                      .revert = note_revert,
-                                      .replicas_equal = true};
+static const taciti_strategy NOTES = {
+    .create = note_create,
+    .start = note_start,
+    .ready = note_ready,
+    .finish = note_finish,
+    .settle = note_settle,
+    .stepped = note_stepped,
+    .destroy = note_destroy,
+    .units = &(const taciti_unit_verbs){.need = note_need, .release = note_release},
+    .replicas = &(const taciti_replica_verbs){.average = note_average, .revert = note_revert}};
 
 /* One rank with that strategy. */
 typedef struct stage {

@@ -21,7 +21,7 @@ static tacit_status make_topology(const taciti_candidates_builder *b, const taci
     request.ranks = b->hosts->ranks;
     request.hosts = b->hosts;
     TACITI_TRY(taciti_topology_create(&request, out));
-    const tacit_status status = taciti_plan_check_period(request.name, out->period, pattern->every);
+    const tacit_status status = taciti_plan_check_period(request.name, out->period, pattern->every, pattern->shorten);
     if (status != TACIT_OK) taciti_topology_destroy(out);
     return status;
 }

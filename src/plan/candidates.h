@@ -80,18 +80,27 @@ bool taciti_candidate_mixes(const taciti_candidates *candidates, const taciti_ca
  * verdict compares with. */
 const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candidates);
 
-/* What to type for a method of order PARTS with strategy shard: "--shard.stage 3 --shard.over host"; but codecs, unless
- * they are chosen automatically. And its stage. */
+/* What to type for a method of order PARTS with its strategy; but codecs, unless they are chosen automatically. */
 enum { TACITI_FLAGS_BYTES = 160 };
 void taciti_method_flags(const taciti_method *method, char *out, size_t size);
-int taciti_method_stage(const taciti_method *method);
 
 /* Returns the fastest candidate of order PARTS that fits, and may be recommended as below; NULL: none does. */
 const taciti_candidate *taciti_candidates_parts(const taciti_candidates *candidates);
 
-/* Returns the fastest gossip candidate that mixes fast enough, with a mix in every `gossip.every` steps; of those
+/* Returns the fastest gossip candidate that mixes fast enough, with a mix in every `every` steps; of those
  * within 1 % of it, with links as described and with slow ones, the one that mixes best. NULL: there is none. */
 const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candidates);
+
+/* Returns the one that is as fast as the gossip candidate above, within the same 1 %, and sends far less with the same
+ * order and wire, but mixes more slowly. NULL: there is none. */
+const taciti_candidate *taciti_candidates_sparser(const taciti_candidates *candidates);
+
+/* Says why taciti_candidates_gossip() returns NULL. */
+const char *taciti_candidates_no_gossip(const taciti_candidates *candidates);
+
+/* Returns the fastest of all candidates, or of those that average all replicas now and then, whether they fit or not:
+ * only speeds of codecs must be known and cautions not STRONG. NULL: there is none. */
+const taciti_candidate *taciti_candidates_fastest(const taciti_candidates *candidates, bool periodic);
 
 /* Returns the fastest compressed candidate of class dense that may be recommended: its codec's speed is known, and its
  * caution is not STRONG; of those within 1 % of it, the one that sends most. NULL: there is none. */

@@ -44,18 +44,6 @@ static const taciti_candidate *next_gossip(const taciti_candidates *candidates, 
     return best;
 }
 
-/* The fastest of all, or of those that average all replicas now and then. */
-static const taciti_candidate *fastest(const taciti_candidates *candidates, bool periodic) {
-    const taciti_candidate *best = NULL;
-    for (size_t i = 0; i < candidates->count; i++) {
-        const taciti_candidate *c = &candidates->list[i];
-        if (periodic && (c->method.topology != NULL || c->method.order != TACITI_ORDER_ATC)) continue;
-        if (!c->priced || c->caution == TACITI_CAUTION_STRONG) continue;
-        if (best == NULL || c->prediction.step_s < best->prediction.step_s) best = c;
-    }
-    return best;
-}
-
 /* What the verdicts compare, dense f32, the fastest of the table, the fastest localsgd, and other gossip for what room
  * is left. */
 static void choose_lines(const taciti_candidates *candidates, taciti_plan_curves *curves) {
@@ -64,8 +52,8 @@ static void choose_lines(const taciti_candidates *candidates, taciti_plan_curves
     add_line(curves, taciti_candidates_dense(candidates));
     add_line(curves, taciti_candidates_compressed(candidates));
     add_line(curves, gossip);
-    add_line(curves, fastest(candidates, false));
-    add_line(curves, fastest(candidates, true));
+    add_line(curves, taciti_candidates_fastest(candidates, false));
+    add_line(curves, taciti_candidates_fastest(candidates, true));
     while (gossip != NULL && curves->line_count < TACITI_CURVE_LINES) {
         const taciti_candidate *next = next_gossip(candidates, curves, gossip);
         if (next == NULL) return;

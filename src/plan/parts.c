@@ -2,10 +2,10 @@
 #include "plan/parts.h"
 
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/memory.h"
 #include "plan/compressed.h"
-#include "plan/key.h"
 #include "plan/parts_step.h"
 
 enum { WARM_UP_STEPS = 4, EVEN_STEPS = 4 };
@@ -243,11 +243,11 @@ uint64_t taciti_parts_key(const taciti_parts_plan *plan, uint64_t key) {
     for (size_t k = 0; k < plan->op_count; k++) {
         const taciti_parts_op *op = &plan->ops[k];
         const uint64_t numbers[] = {(uint64_t)op->kind, op->job, op->update, op->coded};
-        key = taciti_plan_key(key, numbers, sizeof numbers);
-        key = taciti_plan_key(key, &op->seconds, sizeof op->seconds);
+        key = XXH3_64bits_withSeed(numbers, sizeof numbers, key);
+        key = XXH3_64bits_withSeed(&op->seconds, sizeof op->seconds, key);
     }
-    key = taciti_plan_key(key, plan->codes_gathers, sizeof plan->codes_gathers);
-    return taciti_plan_key(key, plan->transfer_s, plan->job_count * TACITI_SCENARIOS * sizeof *plan->transfer_s);
+    key = XXH3_64bits_withSeed(plan->codes_gathers, sizeof plan->codes_gathers, key);
+    return XXH3_64bits_withSeed(plan->transfer_s, plan->job_count * TACITI_SCENARIOS * sizeof *plan->transfer_s, key);
 }
 
 double taciti_parts_transfer_s(const taciti_parts_plan *plan) {

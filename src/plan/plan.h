@@ -28,10 +28,10 @@ double taciti_cluster_bound_s(const taciti_cluster *cluster, taciti_collective c
  * have submitted it and the channel is free. Which ranks wait for which: plan/recursion.h. Time of a transfer:
  * plan/links.h. docs/plan.md has both on one page. */
 
-/* Whole periods are simulated: all rounds of a topology, one in `every` steps. Returns E_CONFIG, naming `what`, if this
- * is more than TACITI_PLAN_PERIOD_MAX steps. */
+/* Whole periods are simulated: all rounds of a topology, one in `every` steps. Returns E_CONFIG, naming `what` and
+ * the options to `shorten` (taciti_pattern), if this is more than TACITI_PLAN_PERIOD_MAX steps. */
 enum { TACITI_PLAN_PERIOD_MAX = 1 << 14 };
-tacit_status taciti_plan_check_period(const char *what, size_t rounds, int every);
+tacit_status taciti_plan_check_period(const char *what, size_t rounds, int every, const char *shorten);
 
 /* The implementation of a dense method's all-reduce. */
 typedef enum taciti_library {
@@ -74,8 +74,8 @@ typedef struct taciti_method {
     taciti_plan_compression gather;      /* order PARTS: of gathered parameters, at the factor `expected` */
     int lanes;                           /* without a topology: replaces the scene's; 0: the scene's */
     bool overlap;                        /* exchange.overlap: the exchange overlaps computation */
-    int every;                           /* steps per exchange: 1 but for localsgd and gossip.every */
-    int delay;                           /* awc: additional steps that a transfer may take (gossip.delay) */
+    int every;                           /* steps per exchange */
+    int delay;                           /* awc: additional steps that a transfer may take */
     taciti_parts parts;                  /* order PARTS: what ranks hold of the network, and what they gather */
     double serial_s;                     /* additional computation and copying in every step */
     taciti_library library;              /* dense only */

@@ -23,12 +23,12 @@
  */
 #include <math.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "plan/compressed.h"
 #include "plan/footprint.h"
-#include "plan/key.h"
 #include "plan/layers.h"
 #include "plan/parts.h"
 #include "plan/reuse.h"
@@ -43,12 +43,11 @@ const char *taciti_bottleneck_name(taciti_bottleneck bottleneck) { return BOTTLE
 
 /* ---- how long a period is ---------------------------------------------------------------------------------------- */
 
-tacit_status taciti_plan_check_period(const char *what, size_t rounds, int every) {
+tacit_status taciti_plan_check_period(const char *what, size_t rounds, int every, const char *shorten) {
     if (rounds <= TACITI_PLAN_PERIOD_MAX / (size_t)(every > 0 ? every : 1)) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
-                       "%s repeats after %zu x %d steps, and a plan simulates at most %d of them: choose a smaller "
-                       "gossip.every or localsgd.every",
-                       what, rounds, every, TACITI_PLAN_PERIOD_MAX);
+                       "%s repeats after %zu x %d steps, and a plan simulates at most %d of them: choose a smaller %s",
+                       what, rounds, every, TACITI_PLAN_PERIOD_MAX, shorten);
 }
 
 /* ---- when buckets are ready -------------------------------------------------------------------------------------- */
@@ -155,12 +154,12 @@ static uint64_t key_of(const model *m) {
                                (uint64_t)r->seed,
                                (uint64_t)(uintptr_t)m->method.topology};
     const double seconds[] = {r->compute_s, r->cv};
-    uint64_t key = taciti_plan_key(0, counts, sizeof counts);
-    key = taciti_plan_key(key, seconds, sizeof seconds);
-    key = taciti_plan_key(key, r->even, sizeof r->even);
-    if (r->slow != NULL) key = taciti_plan_key(key, r->slow, (size_t)r->ranks * sizeof *r->slow);
+    uint64_t key = XXH3_64bits_withSeed(counts, sizeof counts, 0);
+    key = XXH3_64bits_withSeed(seconds, sizeof seconds, key);
+    key = XXH3_64bits_withSeed(r->even, sizeof r->even, key);
+    if (r->slow != NULL) key = XXH3_64bits_withSeed(r->slow, (size_t)r->ranks * sizeof *r->slow, key);
     if (has_parts(m)) return taciti_parts_key(&m->parts, key);
-    key = taciti_plan_key(key, m->ready_s, 3 * r->buckets * sizeof *m->ready_s);
+    key = XXH3_64bits_withSeed(m->ready_s, 3 * r->buckets * sizeof *m->ready_s, key);
     return taciti_rounds_key(m->rounds, key);
 }
 
@@ -317,7 +316,7 @@ static tacit_status predict(const taciti_scene *scene, const taciti_plan_options
 
 static tacit_status check(const taciti_scene *scene, const taciti_method *method) {
     TACITI_TRY(taciti_plan_check_period(method->label, method->topology == NULL ? 1 : method->topology->period,
-                                        method->every));
+                                        method->every, "period"));
     if (!scene->profile->in_flops) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG, "the profile \"%s\" is in operations: give compute.rate and compute.batch",
                        scene->profile->name);

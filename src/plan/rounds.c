@@ -2,11 +2,11 @@
 #include "plan/rounds.h"
 
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "plan/compressed.h"
-#include "plan/key.h"
 
 /* What is filled while rounds are walked. */
 typedef struct walk {
@@ -320,9 +320,9 @@ tacit_status taciti_rounds_time(taciti_rounds *rounds, size_t scenario, const ta
 
 uint64_t taciti_rounds_key(const taciti_rounds *rounds, uint64_t key) {
     const size_t seconds = rounds->kind_count * rounds->stretches->count * TACITI_SCENARIOS;
-    key = taciti_plan_key(key, rounds->kind_of, rounds->meeting_count * sizeof *rounds->kind_of);
-    key = taciti_plan_key(key, rounds->transfer_s, seconds * sizeof *rounds->transfer_s);
-    return taciti_plan_key(key, rounds->behind_s, seconds * sizeof *rounds->behind_s);
+    key = XXH3_64bits_withSeed(rounds->kind_of, rounds->meeting_count * sizeof *rounds->kind_of, key);
+    key = XXH3_64bits_withSeed(rounds->transfer_s, seconds * sizeof *rounds->transfer_s, key);
+    return XXH3_64bits_withSeed(rounds->behind_s, seconds * sizeof *rounds->behind_s, key);
 }
 
 void taciti_rounds_doubts(const taciti_rounds *rounds, const taciti_links *links, double *error, double *calibrated) {

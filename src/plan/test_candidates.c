@@ -253,9 +253,8 @@ static void compressed_rows_of_all_codecs_are_listed_once(void **state) {
             dense += strcmp(c->strategy, "dp") == 0;
             local += strcmp(c->strategy, "localsgd") == 0;
         }
-        const size_t expected = taciti_codec_is_dense(*codec) || (*codec)->sketches || (*codec)->rungs != NULL ? 0
-                                : (*codec)->selects                                                            ? 3
-                                                                                                               : 1;
+        const bool listed = !taciti_codec_is_dense(*codec) && !(*codec)->sketches && (*codec)->rungs == NULL;
+        const size_t expected = !listed || (*codec)->reference ? 0 : (*codec)->selects ? 3 : 1;
         assert_true(dense == expected && local == expected);
     }
 }
@@ -405,18 +404,25 @@ static void plan_shape(shape s, taciti_reuse *reuse) {
     taciti_hosts_destroy(&hosts);
 }
 
-/* Two seconds for any shape of a thousand ranks: an event is a few nanoseconds, a draw some fifty, and traffic of a
- * rank and round a few hundred. The longest period, of pairs among an odd number of ranks, has as many rounds as ranks.
+/* Two seconds for any shape of a thousand ranks: an event is two to five nanoseconds, a draw some fifty, and traffic of
+ * a rank and round some two hundred. The longest period, of pairs among an odd number of ranks, has as many rounds as
+ * ranks.
  */
 static void a_thousand_ranks_are_little_work(void **state) {
     (void)state;
-    static const shape SHAPES[] = {{125, 8}, {333, 3}};
-    for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++) {
+    static const struct {
+        shape shape;
+        size_t events, draws, arranged;
+    } MOST[] = {{{125, 8}, 117000000, 85000, 390000},
+                {{333, 3}, 301000000, 2000000, 2410000},
+                {{111, 9}, 300000000, 2000000, 2390000},
+                {{997, 1}, 308000000, 2000000, 2460000}};
+    for (size_t i = 0; i < sizeof MOST / sizeof *MOST; i++) {
         taciti_reuse reuse = {0};
-        plan_shape(SHAPES[i], &reuse);
-        assert_in_range(reuse.draws.events, 1, 330000000);
-        assert_in_range(reuse.draws.drawn, 1, 2200000);
-        assert_in_range(reuse.arranged, 1, 2600000);
+        plan_shape(MOST[i].shape, &reuse);
+        assert_in_range(reuse.draws.events, 1, MOST[i].events);
+        assert_in_range(reuse.draws.drawn, 1, MOST[i].draws);
+        assert_in_range(reuse.arranged, 1, MOST[i].arranged);
         taciti_reuse_destroy(&reuse);
     }
 }

@@ -263,7 +263,7 @@ static taciti_compression_setup setup_of(const trial *t) {
     return setup;
 }
 
-/* Masters are rounded by what is gathered; changes are an array of their own. Both are in predict_bytes, with buffers.
+/* Masters are rounded by what is gathered; changes are an array of their own. Both are in own_bytes, with buffers.
  */
 static double memory_beside(const trial *t, const taciti_strategy_context *c, size_t own_floats) {
     double bytes = 0;
@@ -279,7 +279,7 @@ static void ask_strategy(taciti_comm *comm, void *context) {
     trial *t = context;
     taciti_layout layout;
     taciti_strategy_memory m;
-    taciti_traffic_class rows[TACITI_TRAFFIC_CLASSES];
+    taciti_strategy_figures figures;
     const taciti_exchange_options exchange = {.wire = {"f32"}, .scheme = TACITI_SCHEME_AUTO};
     if (taciti_comm_rank(comm) != 0) return;
     CHECK(taciti_profile_layout(&PROFILE, BUCKET_BYTES, &layout) == TACIT_OK);
@@ -293,9 +293,9 @@ static void ask_strategy(taciti_comm *comm, void *context) {
     taciti_shard_memory(&c, 1, &m);
     const size_t own = m.moments / taciti_optim_bytes_per_float(&g.settings.optim);
     t->memory = (double)(m.parameters + m.gradients + m.moments) + memory_beside(t, &c, own);
-    const size_t count = taciti_shard_traffic(&c, rows);
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(rows[i].where, "between hosts") == 0) t->between += (double)rows[i].bytes;
+    CHECK(taciti_shard_describe(&c, NULL, &figures) == TACIT_OK);
+    for (size_t i = 0; i < figures.traffic_count; i++)
+        if (strcmp(figures.traffic[i].where, "between hosts") == 0) t->between += (double)figures.traffic[i].bytes;
     taciti_layout_destroy(&layout);
 }
 

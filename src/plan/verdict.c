@@ -93,21 +93,38 @@ const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candid
     return best;
 }
 
-/* " (aer within 1 % with 3.5 times fewer bytes)": of the same order and wire the one that sends the fewest bytes, if
- * these are far fewer: the recommended one mixes better. */
-static void say_sparser(const taciti_candidates *candidates, const taciti_candidate *gossip, char *out, size_t size) {
+const taciti_candidate *taciti_candidates_sparser(const taciti_candidates *candidates) {
     static const double FAR_LESS = 1.5;
-    const taciti_candidate *fastest = fastest_gossip(candidates), *sparsest = gossip;
-    *out = '\0';
-    for (size_t i = 0; i < candidates->count; i++) {
+    const taciti_candidate *fastest = fastest_gossip(candidates), *gossip = taciti_candidates_gossip(candidates);
+    const taciti_candidate *sparsest = gossip;
+    for (size_t i = 0; i < candidates->count && gossip != NULL; i++) {
         const taciti_candidate *c = &candidates->list[i];
         if (!is_recommendable(candidates, c) || !ties(c, fastest)) continue;
         if (c->method.wire != gossip->method.wire || c->method.order != gossip->method.order) continue;
         if (c->prediction.nic_bytes > 0 && c->prediction.nic_bytes < sparsest->prediction.nic_bytes) sparsest = c;
     }
-    const double times = sparsest == gossip ? 1 : gossip->prediction.nic_bytes / sparsest->prediction.nic_bytes;
-    if (times >= FAR_LESS)
-        (void)snprintf(out, size, " (%s within 1 %% with %.1f times fewer bytes)", sparsest->topology, times);
+    if (sparsest == gossip) return NULL;
+    return gossip->prediction.nic_bytes / sparsest->prediction.nic_bytes >= FAR_LESS ? sparsest : NULL;
+}
+
+/* " (aer within 1 % with 3.5 times fewer bytes)" */
+static void say_sparser(const taciti_candidates *candidates, const taciti_candidate *gossip, char *out, size_t size) {
+    const taciti_candidate *sparser = taciti_candidates_sparser(candidates);
+    *out = '\0';
+    if (sparser != NULL)
+        (void)snprintf(out, size, " (%s within 1 %% with %.1f times fewer bytes)", sparser->topology,
+                       gossip->prediction.nic_bytes / sparser->prediction.nic_bytes);
+}
+
+const taciti_candidate *taciti_candidates_fastest(const taciti_candidates *candidates, bool periodic) {
+    const taciti_candidate *best = NULL;
+    for (size_t i = 0; i < candidates->count; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (periodic && (c->method.topology != NULL || c->method.order != TACITI_ORDER_ATC)) continue;
+        if (!c->priced || c->caution == TACITI_CAUTION_STRONG) continue;
+        if (best == NULL || c->prediction.step_s < best->prediction.step_s) best = c;
+    }
+    return best;
 }
 
 const taciti_candidate *taciti_candidates_parts(const taciti_candidates *candidates) {
@@ -123,16 +140,21 @@ const taciti_candidate *taciti_candidates_parts(const taciti_candidates *candida
 
 /* ---- the verdict ------------------------------------------------------------------------------------------------- */
 
-int taciti_method_stage(const taciti_method *m) { return m->parts.passes == 2 ? 3 : m->parts.gradients ? 2 : 1; }
-
 void taciti_method_flags(const taciti_method *m, char *out, size_t size) {
-    const bool gather = m->gather.encoding.codec == NULL && !m->parts.gather->lossless;
     const bool wire = m->compression.encoding.codec == NULL && !m->wire->lossless;
-    (void)snprintf(out, size, "--shard.stage %d%s%s%s%s%s%s%s", taciti_method_stage(m),
-                   m->parts.replicas ? " --shard.over host" : "", m->parts.secondary ? " --shard.secondary true" : "",
-                   gather ? " --shard.gather " : "", gather ? m->parts.gather->name : "",
-                   wire ? " --exchange.wire " : "", wire ? m->wire->name : "",
+    taciti_parts parts = m->parts;
+    parts.coded = m->gather.encoding.codec != NULL;
+    parts.flags(&parts, out, size);
+    const size_t used = strlen(out);
+    (void)snprintf(out + used, size - used, "%s%s%s", wire ? " --exchange.wire " : "", wire ? m->wire->name : "",
                    m->compression.adapts ? " --compress.codec auto" : "");
+}
+
+/* The strategy whose ranks hold parts. */
+static const char *strategy_of_parts(const taciti_candidates *candidates) {
+    size_t i = 0;
+    while (i + 1 < candidates->count && candidates->list[i].method.order != TACITI_ORDER_PARTS) i++;
+    return candidates->list[i].strategy;
 }
 
 /* Where whole replicas do not fit, parts are the answer, or nothing is. */
@@ -144,14 +166,14 @@ static taciti_verdict verdict_of_parts(const taciti_candidates *candidates, cons
     if (parts != NULL) taciti_method_flags(&parts->method, flags, sizeof flags);
     if (parts == NULL)
         (void)snprintf(text, TACITI_VERDICT_BYTES,
-                       "nothing fits: a replica takes %.2f GiB per rank without activations, and no --strategy shard "
+                       "nothing fits: a replica takes %.2f GiB per rank without activations, and no --strategy %s "
                        "fits on these ranks either: more hosts, or a smaller model",
-                       gib);
+                       gib, strategy_of_parts(candidates));
     else
         (void)snprintf(text, TACITI_VERDICT_BYTES,
-                       "a replica does not fit: %.2f GiB per rank without activations; --strategy shard does: %s takes "
+                       "a replica does not fit: %.2f GiB per rank without activations; --strategy %s does: %s takes "
                        "%.2f GiB (%s)",
-                       gib, parts->method.label, parts->prediction.memory_bytes / 0x1p30, flags);
+                       gib, parts->strategy, parts->method.label, parts->prediction.memory_bytes / 0x1p30, flags);
     return (taciti_verdict){.speedup = 1, .low = 1, .high = 1};
 }
 
@@ -166,7 +188,7 @@ taciti_verdict taciti_verdict_of(const taciti_prediction *dense, const taciti_pr
 }
 
 /* Why no gossip is recommended. */
-static const char *reason_without_gossip(const taciti_candidates *candidates) {
+const char *taciti_candidates_no_gossip(const taciti_candidates *candidates) {
     const bool alone = candidates->topology_count > 0 && candidates->topologies[0].topology.ranks == 1;
     size_t rows = 0, fit = 0;
     for (size_t i = 0; i < candidates->count; i++) {
@@ -183,7 +205,7 @@ static const char *reason_without_gossip(const taciti_candidates *candidates) {
 static taciti_verdict verdict_without_gossip(const taciti_candidates *candidates, const taciti_candidate *dense,
                                              char text[TACITI_VERDICT_BYTES]) {
     (void)snprintf(text, TACITI_VERDICT_BYTES, "does not pay: keep %s all-reduce; %s", dense->method.label,
-                   reason_without_gossip(candidates));
+                   taciti_candidates_no_gossip(candidates));
     return (taciti_verdict){.speedup = 1, .low = 1, .high = 1};
 }
 

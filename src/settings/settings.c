@@ -135,10 +135,7 @@ void taciti_settings_destroy(taciti_settings *settings) {
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 const taciti_strategy *taciti_settings_strategy(const taciti_settings *settings) {
-    const taciti_strategy *named = taciti_strategy_find(settings->strategy.text);
-    const taciti_strategy *other =
-        named->stands_for == NULL ? NULL : named->stands_for(taciti_settings_options(settings, named->options));
-    return other == NULL ? named : other;
+    return taciti_strategy_find(settings->strategy.text);
 }
 
 const void *taciti_settings_options(const taciti_settings *settings, const taciti_option_table *table) {
@@ -153,12 +150,21 @@ const void *taciti_settings_options(const taciti_settings *settings, const tacit
 
 static bool is_auto(const taciti_text *text) { return strcmp(text->text, "auto") == 0; }
 
-static const taciti_codec *gather_codec(const taciti_settings *settings) {
+/* What compress.codec auto means for gathers of parameters is a matter of the pattern. */
+static const taciti_codec *automatic_gather(const taciti_settings *settings) {
     const taciti_strategy *strategy = taciti_settings_strategy(settings);
+    taciti_pattern patterns[TACITI_PATTERNS_MAX];
+    size_t count = 0, i = 0;
+    if (strategy->units == NULL ||
+        strategy->patterns(taciti_settings_options(settings, strategy->options), patterns, &count) != TACIT_OK)
+        return NULL;
+    while (i < count && !patterns[i].configured) i++;
+    return i < count ? patterns[i].parts.automatic : NULL;
+}
+
+static const taciti_codec *gather_codec(const taciti_settings *settings) {
     if (!is_auto(&settings->compress.gather)) return taciti_codec_find(settings->compress.gather.text);
-    if (!is_auto(&settings->compress.codec) || strategy->gather_codec == NULL) return NULL;
-    const char *name = strategy->gather_codec(taciti_settings_options(settings, strategy->options));
-    return name == NULL ? NULL : taciti_codec_find(name);
+    return is_auto(&settings->compress.codec) ? automatic_gather(settings) : NULL;
 }
 
 taciti_compression_setup taciti_settings_compression(const taciti_settings *settings) {
@@ -176,6 +182,14 @@ taciti_compression_setup taciti_settings_compression(const taciti_settings *sett
     if (setup.controller != NULL)
         setup.controller_options = taciti_settings_options(settings, setup.controller->options);
     return setup;
+}
+
+taciti_strategy_context taciti_settings_context(const taciti_settings *settings) {
+    return (taciti_strategy_context){
+        .optim_options = &settings->optim,
+        .exchange_options = &settings->exchange,
+        .compression = taciti_settings_compression(settings),
+        .options = taciti_settings_options(settings, taciti_settings_strategy(settings)->options)};
 }
 
 /* ---- presets ----------------------------------------------------------------------------------------------------- */
@@ -224,8 +238,8 @@ tacit_status taciti_settings_seal(const taciti_settings *settings, taciti_layout
     const taciti_compression_setup setup = taciti_settings_compression(settings);
     const size_t bucket_bytes = (size_t)settings->exchange.bucket_bytes;
     if (setup.codec != NULL || setup.gather != NULL) TACITI_TRY(taciti_settings_mark_layers(settings, layout));
-    return taciti_settings_strategy(settings)->parts ? taciti_layout_seal_units(layout, bucket_bytes)
-                                                     : taciti_layout_seal(layout, bucket_bytes);
+    return taciti_settings_strategy(settings)->units != NULL ? taciti_layout_seal_units(layout, bucket_bytes)
+                                                             : taciti_layout_seal(layout, bucket_bytes);
 }
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
@@ -252,9 +266,13 @@ static tacit_status check_auto(const taciti_settings *settings) {
                                        "adapt.policy out, or name a codec, such as --compress.codec int4");
 }
 
-/* Differences between averages are no gradients. */
+/* Differences between averages are no gradients, and owners of parts have no whole gradient. */
+static bool sums_gradients(const taciti_strategy *strategy) {
+    return strategy->replicas == NULL && strategy->units == NULL;
+}
+
 static tacit_status check_momentum(const taciti_compress_options *options, const taciti_strategy *strategy) {
-    if (options->what != TACITI_SENDS_MOMENTUM || strategy->takes_momentum) return TACIT_OK;
+    if (options->what != TACITI_SENDS_MOMENTUM || sums_gradients(strategy)) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "compress.what momentum: strategy %s has no momentum of the whole model to send; "
                        "--compress.what gradient, or --strategy dp",
@@ -263,7 +281,7 @@ static tacit_status check_momentum(const taciti_compress_options *options, const
 
 /* Its sums are votes on the direction of a step, and have no scale. */
 static tacit_status check_vote(const taciti_codec *codec, const taciti_strategy *strategy) {
-    if (codec == NULL || !codec->votes || strategy->takes_momentum) return TACIT_OK;
+    if (codec == NULL || !codec->votes || sums_gradients(strategy)) return TACIT_OK;
     return taciti_fail(
         TACIT_E_CONFIG,
         "compress.codec %s: ranks vote on the sign of every gradient, which strategy %s does not sum for "
@@ -283,7 +301,7 @@ static tacit_status check_compression(const taciti_settings *settings, const tac
     TACITI_TRY(taciti_compression_check(&setup));
     TACITI_TRY(taciti_compression_check_momentum(&setup, &settings->optim));
     TACITI_TRY(check_momentum(setup.options, strategy));
-    if (setup.gather != NULL && !strategy->parts)
+    if (setup.gather != NULL && strategy->units == NULL)
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.gather %s: strategy %s gathers no parameters; leave it out, or --strategy shard",
                            setup.gather->name, strategy->name);
@@ -299,14 +317,27 @@ static tacit_status check_compression(const taciti_settings *settings, const tac
                        settings->compress.codec.text, strategy->name);
 }
 
-tacit_status taciti_settings_check(const taciti_settings *settings, const taciti_hosts *hosts) {
+/* The planner prices all strategies: their options must be legal, too, whatever is compressed. */
+static tacit_status check_others(const taciti_settings *settings, const taciti_hosts *hosts) {
+    static const taciti_exchange_options EXCHANGE = {.overlap = true};
+    const taciti_strategy *own = taciti_settings_strategy(settings);
+    for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++) {
+        const taciti_strategy_context context = {.optim_options = &settings->optim,
+                                                 .exchange_options = &EXCHANGE,
+                                                 .options = taciti_settings_options(settings, (*s)->options)};
+        if (*s != own && (*s)->check != NULL) TACITI_TRY((*s)->check(&context, hosts));
+    }
+    return TACIT_OK;
+}
+
+tacit_status taciti_settings_check(const taciti_settings *settings, const taciti_hosts *hosts, taciti_reader reader) {
     const taciti_strategy *strategy = taciti_settings_strategy(settings);
+    taciti_strategy_context context = taciti_settings_context(settings);
+    context.own_optimizer = reader == TACITI_READER_OWN_OPTIMIZER;
     TACITI_TRY(taciti_optim_check(&settings->optim));
     TACITI_TRY(check_compression(settings, strategy));
-    const void *options = taciti_settings_options(settings, strategy->options);
-    const taciti_compression_setup setup = taciti_settings_compression(settings);
-    if (strategy->check_compression != NULL) TACITI_TRY(strategy->check_compression(options, &setup));
-    return strategy->check == NULL ? TACIT_OK : strategy->check(options, hosts);
+    if (strategy->check != NULL) TACITI_TRY(strategy->check(&context, hosts));
+    return reader == TACITI_READER_PLAN ? check_others(settings, hosts) : TACIT_OK;
 }
 
 bool taciti_settings_label(const taciti_settings *settings, size_t index, taciti_place *out) {

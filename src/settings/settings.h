@@ -57,6 +57,9 @@ const void *taciti_settings_options(const taciti_settings *settings, const tacit
 /* Returns what compress.codec and adapt.policy name. Borrows from the settings. */
 taciti_compression_setup taciti_settings_compression(const taciti_settings *settings);
 
+/* Returns what the settings know of a strategy's context: its options. Borrows from the settings. */
+taciti_strategy_context taciti_settings_context(const taciti_settings *settings);
+
 /* Sets the defaults that the codec needs in other sections (taciti_codec.preset); options that were given keep their
  * values. Call it when all options have been read; it may be called again after changes. */
 tacit_status taciti_settings_complete(taciti_settings *settings);
@@ -67,10 +70,6 @@ tacit_status taciti_settings_seal(const taciti_settings *settings, taciti_layout
 
 /* Marks the tensors that compress.layers leaves out as plain, for the next seal. Errors as above. Not collective. */
 tacit_status taciti_settings_mark_layers(const taciti_settings *settings, taciti_layout *layout);
-
-/* Checks the compression and calls the strategy's check(): returns E_CONFIG if they cannot be used with these options
- * on these hosts. hosts NULL: checks only what does not depend on ranks. */
-tacit_status taciti_settings_check(const taciti_settings *settings, const taciti_hosts *hosts);
 
 /* Sets *out to the index-th of the keys that distinguish runs of the strategy (taciti_strategy.label). Returns false if
  * there are not so many. */
@@ -91,6 +90,11 @@ typedef enum taciti_reader {
 
 /* Returns whether the reader of these settings would read the option. */
 bool taciti_settings_reads(const taciti_settings *settings, taciti_reader reader, const taciti_place *place);
+
+/* Returns E_CONFIG, with what to type, for settings that cannot be used together, or not by this reader. hosts NULL:
+ * checks only what does not depend on ranks. This is the one place where a configuration is refused: everybody calls it
+ * before the ranks exchange anything. Not collective. */
+tacit_status taciti_settings_check(const taciti_settings *settings, const taciti_hosts *hosts, taciti_reader reader);
 
 /* Logs a warning for every option that was given in one of these settings (of the same sections) and that the reader
  * does not read in any of them; options that need the same share a line. Call it after a check without an error, on one

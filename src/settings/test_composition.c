@@ -147,10 +147,10 @@ static void sketches_are_for_owners(void **state) {
     static const char *const KEYS[][3] = {{"compress.collective", "gather", "auto"},
                                           {"compress.what", "change", "gradient"}};
     set("compress.codec", "sketch");
-    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_OK);
+    assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_OK);
     for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
         set(KEYS[i][0], KEYS[i][1]);
-        assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_E_CONFIG);
+        assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_E_CONFIG);
         set(KEYS[i][0], KEYS[i][2]);
     }
 }
@@ -159,32 +159,43 @@ static void compression_is_checked(void **state) {
     (void)state;
     set("compress.codec", "topk");
     set("compress.factor", "7");
-    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_OK);
+    assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_OK);
     set("compress.start", "8");
-    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_E_CONFIG);
+    assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_E_CONFIG);
     assert_non_null(strstr(g_line, "compress.start 8 is above compress.factor 7"));
     set("compress.start", "7");
     set("compress.codec", "auto");
     set("adapt.policy", "knee");
-    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_E_CONFIG);
+    assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_E_CONFIG);
     assert_non_null(strstr(g_line, "compress.codec auto does not select"));
     assert_null(strstr(g_line, "mixed4"));
     set("compress.codec", "none");
     set("adapt.policy", "payoff");
-    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_E_CONFIG);
+    assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_E_CONFIG);
     assert_non_null(strstr(g_line, "give --compress.codec auto"));
     set("adapt.policy", "fixed");
     set("compress.codec", "auto");
-    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_E_CONFIG);
+    assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_E_CONFIG);
     assert_non_null(strstr(g_line, "adapt.policy fixed: compress.codec auto chooses by measured time"));
     set("compress.codec", "topk");
-    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_OK);
+    assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_OK);
     (void)choose("gossip");
-    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_E_CONFIG);
+    assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_E_CONFIG);
     assert_non_null(strstr(g_line, "strategy gossip does not compress"));
     set("compress.codec", "auto");
-    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_E_CONFIG);
+    assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_E_CONFIG);
     assert_non_null(strstr(g_line, "compress.codec auto: strategy gossip does not compress"));
+}
+
+/* localsgd sums differences of averages. */
+static void votes_are_for_gradients(void **state) {
+    (void)state;
+    set("compress.codec", "signsgd");
+    set("compress.feedback", "0");
+    assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_OK);
+    (void)choose("localsgd");
+    assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_E_CONFIG);
+    assert_non_null(strstr(g_line, "compress.codec signsgd: ranks vote on the sign of every gradient"));
 }
 
 static void check_is_that_of_the_strategy(void **state) {
@@ -192,13 +203,13 @@ static void check_is_that_of_the_strategy(void **state) {
     taciti_hosts hosts = {0};
     assert_int_equal(taciti_hosts_create(2, &hosts), TACIT_OK);
     set("test-only.spread", "0");
-    assert_int_equal(taciti_settings_check(&g_settings, &hosts), TACIT_OK); /* dp: nobody asks */
+    assert_int_equal(taciti_settings_check(&g_settings, &hosts, TACITI_READER_TRAIN), TACIT_OK); /* dp: nobody asks */
     (void)choose("test-only");
-    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_E_CONFIG);
+    assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_E_CONFIG);
     assert_non_null(strstr(g_line, "give --test-only.spread 0.5"));
     set("test-only.spread", "1");
-    assert_int_equal(taciti_settings_check(&g_settings, NULL), TACIT_OK);
-    assert_int_equal(taciti_settings_check(&g_settings, &hosts), TACIT_E_CONFIG);
+    assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_OK);
+    assert_int_equal(taciti_settings_check(&g_settings, &hosts, TACITI_READER_TRAIN), TACIT_E_CONFIG);
     assert_non_null(strstr(g_line, "test-only.after 3 needs as many ranks"));
     taciti_hosts_destroy(&hosts);
 }
@@ -269,6 +280,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(presets_are_defaults, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(sketches_are_for_owners, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(compression_is_checked, open_settings, close_settings),
+        cmocka_unit_test_setup_teardown(votes_are_for_gradients, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(check_is_that_of_the_strategy, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(labels_are_the_strategy_s, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(the_planner_prices_its_patterns, open_settings, close_settings),

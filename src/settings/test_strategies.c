@@ -20,8 +20,8 @@ static const taciti_option_table TABLE = {.section = "test-only",
                                           .options = OPTIONS,
                                           .count = sizeof OPTIONS / sizeof *OPTIONS};
 
-static tacit_status check(const void *options, const taciti_hosts *hosts) {
-    const test_options *o = options;
+static tacit_status check(const taciti_strategy_context *context, const taciti_hosts *hosts) {
+    const test_options *o = context->options;
     if (hosts != NULL && hosts->ranks < o->after)
         return taciti_fail(TACIT_E_CONFIG, "test-only.after %d needs as many ranks", (int)o->after);
     return o->spread > 0 ? TACIT_OK : taciti_fail(TACIT_E_CONFIG, "test-only.spread is 0; give --test-only.spread 0.5");

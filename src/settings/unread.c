@@ -76,7 +76,7 @@ static bool returns_by_factor(const inquiry *q, const taciti_place *place) {
     (void)place;
     const taciti_compression_setup *s = &q->setup;
     const bool sums = has_factor(s->codec) && taciti_route_of(s->codec)->results;
-    return has_factor(s->gather) || (sums && !q->strategy->parts && s->options->collective != TACITI_WAY_GATHER);
+    return has_factor(s->gather) || (sums && q->strategy->units == NULL && s->options->collective != TACITI_WAY_GATHER);
 }
 
 static bool gathers_by_threshold(const inquiry *q) { return q->setup.gather != NULL && q->setup.gather->thresholds; }
@@ -86,11 +86,9 @@ static bool has_thresholds(const inquiry *q, const taciti_place *place) {
     return is_plan(q) || (q->setup.codec != NULL && q->setup.codec->thresholds) || gathers_by_threshold(q);
 }
 
-/* A controller that does not switch leaves gathers alone. */
 static bool chooses_whole(const inquiry *q, const taciti_place *place) {
     (void)place;
-    const taciti_controller *controller = q->setup.controller;
-    return controller == NULL || !controller->per_bucket || (gathers_by_threshold(q) && !controller->switches);
+    return q->setup.controller == NULL || !q->setup.controller->per_bucket;
 }
 
 static bool sends_payloads(const inquiry *q, const taciti_place *place) {
@@ -99,7 +97,7 @@ static bool sends_payloads(const inquiry *q, const taciti_place *place) {
 
 static bool sums_everywhere(const inquiry *q, const taciti_place *place) {
     (void)place;
-    return is_plan(q) || !q->strategy->parts;
+    return is_plan(q) || q->strategy->units == NULL;
 }
 
 static bool gathers_plainly(const inquiry *q, const taciti_place *place) {
@@ -250,7 +248,7 @@ static bool member_is_used(const inquiry *q, const taciti_option_table *table, c
     out[0] = '\0';
     for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++) {
         if ((*s)->options != table) continue;
-        if (is_plan(q) || *s == q->strategy || strcmp((*s)->name, q->settings->strategy.text) == 0) return true;
+        if (is_plan(q) || *s == q->strategy) return true;
         if (out[0] == '\0') add(out, "--strategy %s", (*s)->name);
     }
     for (const taciti_codec *const *c = taciti_codec_list(); *c != NULL; c++) {

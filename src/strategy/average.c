@@ -149,3 +149,13 @@ void taciti_average_list_model(const taciti_average *average, taciti_state *out)
     taciti_state_add_array(out, "model", TACITI_STATE_OWN, TACITI_STATE_MEAN, c->layout,
                            average->aside ? c->gradients : c->parameters);
 }
+
+double taciti_own_gradient(const taciti_strategy_context *c, taciti_step_report *report) {
+    const double ranks = taciti_comm_size(c->comm);
+    double squares = 0;
+    for (size_t b = 0; b < c->layout->bucket_count; b++)
+        squares +=
+            taciti_optim_sum_squares(c->optim, c->gradients, c->layout->buckets[b].offset, c->layout->buckets[b].n);
+    *report = (taciti_step_report){.grad_norm = ranks * sqrt(squares), .skipped = !isfinite(squares)};
+    return report->skipped ? 1 : ranks * taciti_optim_clip_scale(c->optim_options, report->grad_norm);
+}

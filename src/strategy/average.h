@@ -35,6 +35,11 @@ void taciti_average_revert(taciti_average *average);
 /* Lists the rank's own parameters as "model"; between run and revert these are in gradients. */
 void taciti_average_list_model(const taciti_average *average, taciti_state *out);
 
+/* For steps of a rank's own. Begins the report with the norm of this rank's gradient, which decides whether the update
+ * is skipped. Returns what the gradients are multiplied by: they are scaled so that their sum over ranks is the
+ * gradient of the batch, so N of them are this rank's own; then they are clipped. On one rank the same bits as dp. */
+double taciti_own_gradient(const taciti_strategy_context *context, taciti_step_report *report);
+
 /* Bytes of workspace that create() will allocate, for the memory prediction. */
 size_t taciti_average_predict_bytes(const taciti_strategy_context *context);
 

@@ -106,7 +106,6 @@ static tacit_status build(taciti_compression *c, const taciti_exchange_options *
 static tacit_status check_optimizer(const taciti_strategy_context *context) {
     const taciti_compression_setup *setup = &context->compression;
     if (setup->codec == NULL || setup->options->what != TACITI_SENDS_MOMENTUM) return TACIT_OK;
-    TACITI_TRY(taciti_compression_check_momentum(setup, context->optim_options));
     if (taciti_optim_state_count(context->optim) > 0) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "compress.what momentum: this run's optimizer keeps no moments here, because the "
@@ -114,8 +113,7 @@ static tacit_status check_optimizer(const taciti_strategy_context *context) {
 }
 
 tacit_status taciti_compression_create(const taciti_strategy_context *context, taciti_compression **out) {
-    TACITI_TRY(taciti_compression_check(&context->compression)); /* the same on all ranks, as the next one */
-    TACITI_TRY(check_optimizer(context));
+    TACITI_TRY(check_optimizer(context)); /* the same on all ranks */
     taciti_compression *c = taciti_calloc(1, sizeof *c);
     TACITI_TRY(taciti_comm_agree(context->comm, c == NULL ? TACIT_E_MEMORY : TACIT_OK));
     *c = (taciti_compression){.setup = context->compression,

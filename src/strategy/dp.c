@@ -67,6 +67,10 @@ static tacit_status dp_ready(void *self, size_t bucket) {
     return d->context.exchange_options->overlap ? begin(d, bucket) : TACIT_OK;
 }
 
+static uint64_t sent_bytes(const dp *d) {
+    return taciti_exchange_bytes_per_step(taciti_compression_exchange(d->compression));
+}
+
 /* Waits for every bucket and adds up the squares of those that have arrived while the rest is still under way. *scale:
  * what the sums are multiplied by. */
 static tacit_status collect(dp *d, double lr, taciti_step_report *report, double *scale) {
@@ -85,6 +89,7 @@ static tacit_status collect(dp *d, double lr, taciti_step_report *report, double
     report->grad_norm = sqrt(squares);
     report->skipped = !isfinite(squares);
     *scale = report->skipped ? 1 : taciti_optim_clip_scale(d->context.optim_options, report->grad_norm);
+    if (d->context.compression.codec == NULL) report->bytes = (double)sent_bytes(d);
     return taciti_compression_settle(d->compression, !report->skipped, lr, report->grad_norm, report);
 }
 
@@ -111,16 +116,12 @@ static tacit_status dp_settle(void *self, double lr, taciti_step_report *out) {
     return TACIT_OK;
 }
 
-static uint64_t dp_bytes_per_step(const void *self) {
-    return taciti_exchange_bytes_per_step(taciti_compression_exchange(((const dp *)self)->compression));
-}
-
-static uint64_t dp_nic_bytes_per_step(const void *self) {
-    return taciti_exchange_nic_bytes_per_step(taciti_compression_exchange(((const dp *)self)->compression));
-}
-
-static tacit_status dp_predict_bytes(const taciti_strategy_context *context, size_t *out) {
-    *out = taciti_compression_predict_bytes(context);
+static tacit_status dp_describe(const taciti_strategy_context *context, const void *self,
+                                taciti_strategy_figures *out) {
+    *out = (taciti_strategy_figures){.own_bytes = taciti_compression_predict_bytes(context), .period = 1};
+    if (self == NULL) return TACIT_OK;
+    out->sent_bytes = sent_bytes(self);
+    out->nic_bytes = taciti_exchange_nic_bytes_per_step(taciti_compression_exchange(((const dp *)self)->compression));
     return TACIT_OK;
 }
 
@@ -147,19 +148,15 @@ const taciti_strategy taciti_strategy_dp = {
     .name = "dp",
     .help = "all ranks sum their gradients and make the same update",
     .source = "arXiv 2006.15704",
+    .compresses = true,
     .patterns = dp_patterns,
+    .describe = dp_describe,
     .create = dp_create,
+    .destroy = dp_destroy,
     .start = dp_start,
     .ready = dp_ready,
     .finish = dp_finish,
     .settle = dp_settle,
-    .destroy = dp_destroy,
-    .bytes_per_step = dp_bytes_per_step,
-    .nic_bytes_per_step = dp_nic_bytes_per_step,
-    .predict_bytes = dp_predict_bytes,
     .state = dp_state,
     .event = dp_event,
-    .compresses = true,
-    .takes_momentum = true,
-    .replicas_equal = true,
 };

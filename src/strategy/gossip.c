@@ -110,6 +110,25 @@ static void gossip_state(void *self, taciti_state *out) {
     taciti_state_add_numbers(out, "numbers", TACITI_STATE_OWN, TACITI_STATE_RESET, g->numbers, TACITI_GOSSIP_NUMBERS);
 }
 
+/* ---- costs ------------------------------------------------------------------------------------------------------- */
+
+/* Returns the mean over a period. */
+static uint64_t per_step(const taciti_gossip *g, uint64_t (*bytes_of)(const taciti_mix *mix, int64_t number)) {
+    uint64_t sum = 0;
+    for (size_t r = 0; r < g->topology.period; r++) sum += bytes_of(g->channels[0].mix, (int64_t)r);
+    const uint64_t arrays = g->tracker != NULL ? 2 : 1;
+    return sum * arrays * (uint64_t)g->options.mixes / (g->topology.period * (uint64_t)g->options.every);
+}
+
+static tacit_status gossip_describe(const taciti_strategy_context *context, const void *self,
+                                    taciti_strategy_figures *out) {
+    TACITI_TRY(taciti_gossip_predict(context, out));
+    if (self == NULL) return TACIT_OK;
+    out->sent_bytes = per_step(self, taciti_mix_bytes);
+    out->nic_bytes = per_step(self, taciti_mix_nic_bytes);
+    return TACIT_OK;
+}
+
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
 /* What a step does, decided before it touches anything. */
@@ -213,6 +232,7 @@ static void end_step(taciti_gossip *g, taciti_step_report *report) {
     if (is_mixing(g)) g->number += g->options.mixes;
     report->moved /= (double)taciti_gossip_telling_mixes(g);
     report->wait_ns = g->wait_ns;
+    report->bytes = (double)per_step(g, taciti_mix_bytes);
     g->step++;
 }
 
@@ -267,32 +287,7 @@ static tacit_status gossip_stepped(void *self, taciti_step_report *out) {
     return TACIT_OK;
 }
 
-/* ---- costs, average ---------------------------------------------------------------------------------------------- */
-
-static size_t gossip_period(const void *self) {
-    const taciti_gossip *g = self;
-    size_t steps = 1; /* mixing steps until the same rounds come again */
-    while (steps * (size_t)g->options.mixes % g->topology.period != 0) steps++;
-    return steps * (size_t)g->options.every;
-}
-
-static size_t gossip_lag(const void *self) {
-    const taciti_gossip_options *o = &((const taciti_gossip *)self)->options;
-    if (o->order != TACITI_GOSSIP_AWC) return 0;
-    return (size_t)(o->every * (1 + o->delay)) - 1;
-}
-
-/* Mean over a period. */
-static uint64_t per_step(const taciti_gossip *g, uint64_t (*bytes_of)(const taciti_mix *mix, int64_t number)) {
-    uint64_t sum = 0;
-    for (size_t r = 0; r < g->topology.period; r++) sum += bytes_of(g->channels[0].mix, (int64_t)r);
-    const uint64_t arrays = g->tracker != NULL ? 2 : 1;
-    return sum * arrays * (uint64_t)g->options.mixes / (g->topology.period * (uint64_t)g->options.every);
-}
-
-static uint64_t gossip_bytes_per_step(const void *self) { return per_step(self, taciti_mix_bytes); }
-
-static uint64_t gossip_nic_bytes_per_step(const void *self) { return per_step(self, taciti_mix_nic_bytes); }
+/* ---- average ----------------------------------------------------------------------------------------------------- */
 
 static tacit_status gossip_average(void *self, double *distance) {
     const taciti_gossip *g = self;
@@ -310,20 +305,15 @@ const taciti_strategy taciti_strategy_gossip = {
     .options = &taciti_gossip_option_table,
     .options_size = sizeof(taciti_gossip_options),
     .label = "topology order",
+    .replicas = &(const taciti_replica_verbs){.average = gossip_average, .revert = gossip_revert},
     .check = taciti_gossip_check,
     .patterns = taciti_gossip_patterns,
+    .describe = gossip_describe,
     .create = taciti_gossip_create,
+    .destroy = taciti_gossip_destroy,
     .start = gossip_start,
     .finish = gossip_finish,
     .settle = gossip_settle,
     .stepped = gossip_stepped,
-    .destroy = taciti_gossip_destroy,
-    .bytes_per_step = gossip_bytes_per_step,
-    .nic_bytes_per_step = gossip_nic_bytes_per_step,
-    .period = gossip_period,
-    .lag = gossip_lag,
-    .predict_bytes = taciti_gossip_predict_bytes,
-    .average = gossip_average,
-    .revert = gossip_revert,
     .state = gossip_state,
 };

@@ -38,10 +38,6 @@ typedef struct taciti_gossip_options {
 } taciti_gossip_options;
 extern const taciti_option_table taciti_gossip_option_table; /* section "gossip" */
 
-/* Returns E_CONFIG, with what to type, for options that exclude each other or have no effect together and, if hosts is
- * not NULL, for a topology that cannot be used on these ranks. */
-tacit_status taciti_gossip_check(const void *options, const taciti_hosts *hosts);
-
 /* Lists a pattern for every topology and order, with the other options unchanged. */
 tacit_status taciti_gossip_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count);
 

@@ -69,6 +69,7 @@ static taciti_pattern pattern_of(const taciti_gossip_options *o, const char *top
     taciti_pattern pattern = {.order = awc ? TACITI_ORDER_AWC : TACITI_ORDER_ATC,
                               .topology = {.name = topology, .per_host = (int)o->per_host, .seed = TACITI_GOSSIP_SEED},
                               .every = (int)o->every,
+                              .shorten = "gossip.every",
                               .delay = awc ? (int)o->delay : 0,
                               .configured = configured && o->order == order};
     if (configured) {

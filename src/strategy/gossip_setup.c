@@ -89,12 +89,21 @@ tacit_status taciti_gossip_topology(const taciti_gossip_options *options, const 
     return status;
 }
 
-tacit_status taciti_gossip_check(const void *options, const taciti_hosts *hosts) {
+static tacit_status check_masses(const taciti_strategy_context *context, const taciti_topology *topology) {
+    if (!context->own_optimizer || !needs_push_sum(topology)) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "gossip.topology %s needs push-sum, whose weights enter the learning rate: not with an "
+                       "optimizer of your own; choose another topology (aer, exp, ring) or one of our optimizers",
+                       topology->name);
+}
+
+tacit_status taciti_gossip_check(const taciti_strategy_context *context, const taciti_hosts *hosts) {
     taciti_topology topology;
-    if (hosts == NULL) return check_options(options);
-    TACITI_TRY(taciti_gossip_topology(options, hosts, &topology));
+    if (hosts == NULL) return check_options(context->options);
+    TACITI_TRY(taciti_gossip_topology(context->options, hosts, &topology));
+    const tacit_status status = check_masses(context, &topology);
     taciti_topology_destroy(&topology);
-    return TACIT_OK;
+    return status;
 }
 
 /* All that can be refused before anything is held. */
@@ -128,11 +137,6 @@ static tacit_status agree_on_topology(const taciti_gossip *g) {
 
 static tacit_status make_masses(taciti_gossip *g) {
     if (!needs_push_sum(&g->topology)) return TACIT_OK;
-    if (g->context.own_optimizer)
-        return taciti_fail(TACIT_E_CONFIG,
-                           "gossip.topology %s needs push-sum, whose weights enter the learning rate: not with an "
-                           "optimizer of your own; choose another topology (aer, exp, ring) or one of our optimizers",
-                           g->topology.name);
     const size_t ranks = (size_t)g->topology.ranks;
     g->masses = taciti_calloc(2 * ranks, sizeof *g->masses);
     if (g->masses == NULL) return TACIT_E_MEMORY;
@@ -171,7 +175,14 @@ static tacit_status make_arrays(taciti_gossip *g) {
     return make_array(g, o->tracker, "gradient of the step before", &g->gradient_pages, &g->gradient);
 }
 
-tacit_status taciti_gossip_predict_bytes(const taciti_strategy_context *context, size_t *out) {
+/* Steps after which the same rounds come again. */
+static size_t period_of(const taciti_gossip_options *o, const taciti_topology *topology) {
+    size_t mixing = 1;
+    while (mixing * (size_t)o->mixes % topology->period != 0) mixing++;
+    return mixing * (size_t)o->every;
+}
+
+tacit_status taciti_gossip_predict(const taciti_strategy_context *context, taciti_strategy_figures *out) {
     const taciti_gossip_options *o = context->options;
     taciti_topology topology;
     TACITI_TRY(choose_topology(context, &topology));
@@ -179,8 +190,12 @@ tacit_status taciti_gossip_predict_bytes(const taciti_strategy_context *context,
         taciti_mix_predict_bytes(context->comm, context->layout, &topology, context->exchange_options);
     const size_t tracks = o->tracker ? 1U : 0U, channels = 1U + (o->delay > 0 ? 1U : 0U) + tracks;
     const size_t arrays = channels + (lags(o) ? 1U : 0U) + 2U * tracks;
+    *out =
+        (taciti_strategy_figures){.own_bytes = channels * mix_bytes + arrays * context->layout->n * sizeof(float) +
+                                               taciti_average_predict_bytes(context),
+                                  .period = period_of(o, &topology),
+                                  .lag = o->order == TACITI_GOSSIP_AWC ? (size_t)(o->every * (1 + o->delay)) - 1 : 0};
     taciti_topology_destroy(&topology);
-    *out = channels * mix_bytes + arrays * context->layout->n * sizeof(float) + taciti_average_predict_bytes(context);
     return TACIT_OK;
 }
 

@@ -111,17 +111,16 @@ static tacit_status build(localsgd *l) {
 
 static bool is_plain(const taciti_localsgd_options *o) { return o->outer_lr == 1 && o->outer_momentum == 0; }
 
-/* An outer step that would leave everything where it is. */
-static tacit_status localsgd_check(const void *options, const taciti_hosts *hosts) {
+/* Without outer steps every average would be lost. */
+static tacit_status localsgd_check(const taciti_strategy_context *context, const taciti_hosts *hosts) {
     (void)hosts;
-    if (((const taciti_localsgd_options *)options)->outer_lr > 0) return TACIT_OK;
+    if (((const taciti_localsgd_options *)context->options)->outer_lr > 0) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG, "localsgd.outer_lr is 0: every average would throw away what ranks have learnt; "
                                        "--localsgd.outer_lr 1 is plain averaging, 0.7 DiLoCo's");
 }
 
 static tacit_status localsgd_create(const taciti_strategy_context *context, void **out) {
     const taciti_localsgd_options *options = context->options;
-    TACITI_TRY(localsgd_check(options, NULL)); /* the same on all ranks */
     localsgd *l = taciti_calloc(1, sizeof *l);
     TACITI_TRY(taciti_comm_agree(context->comm, l == NULL ? TACIT_E_MEMORY : TACIT_OK));
     *l = (localsgd){.context = *context,
@@ -216,19 +215,6 @@ static void arrive_bucket(localsgd *l, size_t bucket, double *square_moved) {
     (void)taciti_trace_add(l->context.trace, TACITI_SPAN_UPDATE, (int)bucket, begin_ns);
 }
 
-/* The norm of this rank's own gradient decides: gradients are scaled so that their sum over ranks is the gradient, so N
- * of them are its own. Returns what the gradients are multiplied by. */
-static double begin_inner(localsgd *l, taciti_step_report *report) {
-    const taciti_strategy_context *c = &l->context;
-    const double ranks = taciti_comm_size(c->comm);
-    double squares = 0;
-    for (size_t b = 0; b < c->layout->bucket_count; b++) /* as dp adds them up: the same bits on one rank */
-        squares +=
-            taciti_optim_sum_squares(c->optim, c->gradients, c->layout->buckets[b].offset, c->layout->buckets[b].n);
-    *report = (taciti_step_report){.grad_norm = ranks * sqrt(squares), .skipped = !isfinite(squares)};
-    return report->skipped ? 1 : ranks * taciti_optim_clip_scale(c->optim_options, report->grad_norm);
-}
-
 static void step_inner(localsgd *l, const taciti_bucket *range) {
     const taciti_strategy_context *c = &l->context;
     const int64_t begin_ns = taciti_now_ns();
@@ -259,7 +245,30 @@ static tacit_status step_together(localsgd *l, bool update, taciti_step_report *
         if (compresses) squares += taciti_optim_sum_squares(c->optim, c->gradients, range->offset, range->n);
         arrive_bucket(l, b, &report->moved);
     }
-    return taciti_compression_settle(l->compression, true, l->lr, sqrt(squares), report);
+    TACITI_TRY(taciti_compression_settle(l->compression, true, l->lr, sqrt(squares), report));
+    if (compresses) report->bytes /= (double)l->options.every;
+    return TACIT_OK;
+}
+
+/* ---- costs ------------------------------------------------------------------------------------------------------- */
+
+/* Returns what an average sends, as a mean over the steps of a period. */
+static uint64_t per_step(const localsgd *l, uint64_t bytes_of(const taciti_exchange *exchange)) {
+    const uint64_t steps = (uint64_t)l->options.every;
+    return l->alone ? 0 : (bytes_of(taciti_compression_exchange(l->compression)) + steps / 2) / steps;
+}
+
+static tacit_status localsgd_describe(const taciti_strategy_context *c, const void *self,
+                                      taciti_strategy_figures *out) {
+    const taciti_localsgd_options *options = c->options;
+    const size_t arrays = options->outer_momentum > 0 ? 2 : 1;
+    *out = (taciti_strategy_figures){.own_bytes = arrays * c->layout->n * sizeof(float) +
+                                                  taciti_compression_predict_bytes(c) + taciti_average_predict_bytes(c),
+                                     .period = (size_t)options->every};
+    if (self == NULL) return TACIT_OK;
+    out->sent_bytes = per_step(self, taciti_exchange_bytes_per_step);
+    out->nic_bytes = per_step(self, taciti_exchange_nic_bytes_per_step);
+    return TACIT_OK;
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
@@ -269,6 +278,7 @@ static tacit_status end_step(localsgd *l, bool update, taciti_step_report *repor
     const bool together = ++l->done >= l->options.every;
     taciti_compression_at(l->compression, l->step++);
     if (together) l->done = 0;
+    if (l->context.compression.codec == NULL) report->bytes = (double)per_step(l, taciti_exchange_bytes_per_step);
     if (together && !l->alone) return step_together(l, update, report);
     if (update) step_inner(l, &(taciti_bucket){.n = l->context.layout->n});
     if (together) taciti_optim_run(l->context.optim, copy_to_anchor, l);
@@ -277,7 +287,7 @@ static tacit_status end_step(localsgd *l, bool update, taciti_step_report *repor
 
 static tacit_status localsgd_finish(void *self, double lr, taciti_step_report *out) {
     localsgd *l = self;
-    const double scale = begin_inner(l, out);
+    const double scale = taciti_own_gradient(&l->context, out);
     l->lr = lr;
     if (!out->skipped) taciti_optim_begin(l->context.optim, lr, scale);
     return end_step(l, !out->skipped, out);
@@ -286,7 +296,7 @@ static tacit_status localsgd_finish(void *self, double lr, taciti_step_report *o
 static tacit_status localsgd_settle(void *self, double lr, taciti_step_report *out) {
     localsgd *l = self;
     l->lr = lr;
-    taciti_optim_scale(l->context.optim, l->context.gradients, begin_inner(l, out));
+    taciti_optim_scale(l->context.optim, l->context.gradients, taciti_own_gradient(&l->context, out));
     return TACIT_OK;
 }
 
@@ -319,37 +329,10 @@ static bool localsgd_event(const void *self, char *out, size_t size) {
     return taciti_compression_event(((const localsgd *)self)->compression, out, size);
 }
 
-/* ---- costs ------------------------------------------------------------------------------------------------------- */
-
-static uint64_t per_step(const localsgd *l, uint64_t bytes) {
-    const uint64_t steps = (uint64_t)l->options.every;
-    return (bytes + steps / 2) / steps;
-}
-
-static uint64_t localsgd_bytes_per_step(const void *self) {
-    const localsgd *l = self;
-    return l->alone ? 0 : per_step(l, taciti_exchange_bytes_per_step(taciti_compression_exchange(l->compression)));
-}
-
-static uint64_t localsgd_nic_bytes_per_step(const void *self) {
-    const localsgd *l = self;
-    return l->alone ? 0 : per_step(l, taciti_exchange_nic_bytes_per_step(taciti_compression_exchange(l->compression)));
-}
-
-static size_t localsgd_period(const void *self) { return (size_t)((const localsgd *)self)->options.every; }
-
-static tacit_status localsgd_predict_bytes(const taciti_strategy_context *c, size_t *out) {
-    const taciti_localsgd_options *options = c->options;
-    TACITI_TRY(localsgd_check(options, NULL));
-    const size_t arrays = options->outer_momentum > 0 ? 2 : 1;
-    *out =
-        arrays * c->layout->n * sizeof(float) + taciti_compression_predict_bytes(c) + taciti_average_predict_bytes(c);
-    return TACIT_OK;
-}
-
 static tacit_status localsgd_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
     const int every = (int)((const taciti_localsgd_options *)options)->every;
-    *out = (taciti_pattern){.order = TACITI_ORDER_ATC, .every = every, .compresses = true, .configured = true};
+    *out = (taciti_pattern){
+        .order = TACITI_ORDER_ATC, .every = every, .shorten = "localsgd.every", .compresses = true, .configured = true};
     (void)snprintf(out->label, sizeof out->label, "localsgd every %d", every);
     *count = 1;
     return TACIT_OK;
@@ -363,21 +346,17 @@ const taciti_strategy taciti_strategy_localsgd = {
     .options = &taciti_localsgd_option_table,
     .options_size = sizeof(taciti_localsgd_options),
     .label = "every outer_lr outer_momentum",
+    .compresses = true,
+    .replicas = &(const taciti_replica_verbs){.average = localsgd_average, .revert = localsgd_revert},
     .check = localsgd_check,
     .patterns = localsgd_patterns,
+    .describe = localsgd_describe,
     .create = localsgd_create,
+    .destroy = localsgd_destroy,
     .start = localsgd_start,
     .finish = localsgd_finish,
     .settle = localsgd_settle,
     .stepped = localsgd_stepped,
-    .destroy = localsgd_destroy,
-    .bytes_per_step = localsgd_bytes_per_step,
-    .nic_bytes_per_step = localsgd_nic_bytes_per_step,
-    .period = localsgd_period,
-    .predict_bytes = localsgd_predict_bytes,
-    .average = localsgd_average,
-    .revert = localsgd_revert,
     .state = localsgd_state,
     .event = localsgd_event,
-    .compresses = true,
 };

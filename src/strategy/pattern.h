@@ -34,7 +34,7 @@ typedef struct taciti_parts {
                        the sums of a part go on between hosts, to all that hold it */
     bool secondary; /* the ranks of a host keep between them what was gathered: a second gather stays inside */
     bool coded; /* gathers are compressed: changes of parameters with one pass, else their values. The planner sets it
-                   for memory() */
+                   for memory() and flags() */
 
     /* How ranks are arranged for its sums and gathers. */
     taciti_placement (*placement)(const taciti_hosts *hosts, taciti_placement requested);
@@ -42,13 +42,22 @@ typedef struct taciti_parts {
     /* What the largest part takes, that of the first rank, as taciti_strategy.memory. */
     void (*memory)(const struct taciti_parts *parts, const taciti_layout *layout, const taciti_optim_options *optim,
                    const taciti_arrangement *arrangement, taciti_strategy_memory *out);
+
+    /* Writes what to type for these parts with their strategy, without compression. `coded` counts. */
+    void (*flags)(const struct taciti_parts *parts, char *out, size_t size);
 } taciti_parts;
+
+/* What is held in parts, as ZeRO counts it: 1 moments, 2 also gradients, 3 also parameters. */
+static inline int taciti_parts_stage(const taciti_parts *parts) {
+    return parts->passes == 2 ? 3 : parts->gradients ? 2 : 1;
+}
 
 typedef struct taciti_pattern {
     char label[64]; /* "dense", "gossip aer awc", "shard 3": first column of `tacit plan` */
     taciti_order order;
     taciti_topo_request topology; /* of the exchange; name NULL: all ranks. The planner sets ranks and hosts */
     int every;                    /* steps per exchange */
+    const char *shorten;          /* the options that make the exchange repeat sooner; NULL: it repeats in every step */
     int delay;                    /* awc: additional iterations that a transfer may take */
     bool compresses;              /* its sums over all ranks can go through compress.codec */
     taciti_parts parts;           /* of order PARTS */

@@ -3,7 +3,7 @@
 
 #include "strategy/strategy.h"
 
-#define TACITI_STRATEGIES(X) X(dp) X(gossip) X(localsgd) X(shard)
+#define TACITI_STRATEGIES(X) X(dp) X(gossip) X(localsgd) X(none) X(shard)
 
 #define DECLARE(name) extern const taciti_strategy taciti_strategy_##name;
 TACITI_STRATEGIES(DECLARE)

@@ -53,16 +53,6 @@ static tacit_status check_layout(const taciti_layout *layout) {
     return TACIT_OK;
 }
 
-static tacit_status check(const taciti_strategy_context *c) {
-    if (c->own_optimizer)
-        return taciti_fail(TACIT_E_CONFIG, "strategy shard updates parts of the parameters with the optimizer of this "
-                                           "library; for an optimizer of your own: --strategy dp");
-    TACITI_TRY(taciti_shard_check(c->options, &c->compression));
-    TACITI_TRY(taciti_shard_check_hosts(c->options, taciti_comm_hosts(c->comm)));
-    TACITI_TRY(taciti_shard_check_exchange(c->options, c->exchange_options));
-    return check_layout(c->layout);
-}
-
 /* Pages of an array: all, or those with floats of this rank. */
 static tacit_status hold(const taciti_shard *s, const taciti_pages *pages, size_t float_bytes, bool parts,
                          const char *what) {
@@ -121,7 +111,7 @@ static tacit_status create_alone(const taciti_strategy_context *c, taciti_shard 
     s->drained = s->begun + c->layout->bucket_count;
     s->saved = (uint8_t *)(s->units + c->layout->unit_count + 1);
     s->saved[c->layout->unit_count] = true; /* a checkpoint of a run without changes says nothing else */
-    TACITI_TRY(check(c));
+    TACITI_TRY(check_layout(c->layout));
     return describe(s);
 }
 
@@ -311,13 +301,14 @@ static tacit_status shard_finish(void *self, double lr, taciti_step_report *out)
     s->step++;
     if (out->skipped) {
         s->position = 0;
-        end_record(s);
-        return TACIT_OK;
+    } else {
+        s->whole = false;
+        update(s, lr, taciti_optim_clip_scale(options, out->grad_norm));
     }
-    s->whole = false;
-    update(s, lr, taciti_optim_clip_scale(options, out->grad_norm));
     end_record(s);
-    return taciti_shard_ahead(s);
+    if (s->context.compression.codec == NULL && out->bytes == 0)
+        out->bytes = (double)(taciti_shard_reduce_bytes(s) + taciti_shard_gather_bytes(s));
+    return out->skipped ? TACIT_OK : taciti_shard_ahead(s);
 }
 
 /* ---- the rest ---------------------------------------------------------------------------------------------------- */
@@ -370,16 +361,6 @@ static bool shard_event(const void *self, char *out, size_t size) {
     return sums || s->gather_event[0] != '\0';
 }
 
-extern const taciti_strategy taciti_strategy_dp;
-
-static tacit_status shard_check_compression(const void *options, const taciti_compression_setup *compression) {
-    return taciti_shard_check(options, compression);
-}
-
-static const taciti_strategy *shard_stands_for(const void *options) {
-    return ((const taciti_shard_options *)options)->stage == 0 ? &taciti_strategy_dp : NULL;
-}
-
 extern const taciti_strategy taciti_strategy_shard;
 const taciti_strategy taciti_strategy_shard = {
     .name = "shard",
@@ -388,28 +369,19 @@ const taciti_strategy taciti_strategy_shard = {
     .options = &taciti_shard_option_table,
     .options_size = sizeof(taciti_shard_options),
     .label = "stage",
-    .check_compression = shard_check_compression,
-    .check_exchange = taciti_shard_check_exchange,
+    .compresses = true,
+    .units = &(const taciti_unit_verbs){.need = taciti_shard_need,
+                                        .release = taciti_shard_release,
+                                        .write = shard_write,
+                                        .memory = taciti_shard_memory},
+    .check = taciti_shard_check,
     .patterns = taciti_shard_patterns,
+    .describe = taciti_shard_describe,
     .create = shard_create,
+    .destroy = shard_destroy,
     .start = shard_start,
     .ready = shard_ready,
     .finish = shard_finish,
-    .need = taciti_shard_need,
-    .release = taciti_shard_release,
-    .write = shard_write,
-    .memory = taciti_shard_memory,
-    .stands_for = shard_stands_for,
-    .check = taciti_shard_check_hosts,
-    .gather_codec = taciti_shard_gather_codec,
-    .traffic = taciti_shard_traffic,
-    .destroy = shard_destroy,
-    .bytes_per_step = taciti_shard_bytes_per_step,
-    .nic_bytes_per_step = taciti_shard_nic_bytes_per_step,
-    .predict_bytes = taciti_shard_predict_bytes,
     .state = shard_state,
     .event = shard_event,
-    .compresses = true,
-    .replicas_equal = true,
-    .parts = true,
 };

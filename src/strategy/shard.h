@@ -30,7 +30,7 @@ enum { TACITI_SHARD_F32, TACITI_SHARD_BF16 };
 enum { TACITI_SHARD_OVER_ALL, TACITI_SHARD_OVER_HOST };
 
 typedef struct taciti_shard_options {
-    int64_t stage;  /* shard.stage: 0: dp; 1: moments; 2: and gradients; 3: and parameters in parts */
+    int64_t stage;  /* shard.stage: 1: moments; 2: and gradients; 3: and parameters in parts */
     int gather;     /* shard.gather: number format in which parameters travel */
     int over;       /* shard.over: whose ranks hold the parts of a model */
     bool secondary; /* shard.secondary: gathers of the backward pass stay inside hosts */
@@ -150,13 +150,8 @@ static inline bool taciti_shard_drops_gradients(const taciti_shard *s) {
     return s->options.stage >= 2 && s->context.by_units && s->context.gradient_pages != NULL;
 }
 
-/* shard_options.c: refuses a compression that has no meaning in parts, and parts that these hosts cannot have. */
-tacit_status taciti_shard_check(const taciti_shard_options *options, const taciti_compression_setup *compression);
-tacit_status taciti_shard_check_hosts(const void *options, const taciti_hosts *hosts);
-tacit_status taciti_shard_check_exchange(const void *options, const taciti_exchange_options *exchange);
-
-/* What auto compresses gathers with: changes allow fewer bits than values. */
-const char *taciti_shard_gather_codec(const void *options);
+/* shard_options.c: refuses what has no meaning in parts, and parts that these hosts cannot have. */
+tacit_status taciti_shard_check(const taciti_strategy_context *context, const taciti_hosts *hosts);
 
 /* shard_units.c: parameters. forget: what others own is old from now on. ahead: begins the first gathers of the next
  * step, or all of them if the network does not ask for units. */
@@ -177,7 +172,7 @@ size_t taciti_shard_room(const taciti_layout *layout);
  * only where it is the head as well. */
 size_t taciti_shard_gathers(const taciti_layout *layout, size_t unit, int64_t stage);
 void taciti_shard_memory(const taciti_strategy_context *context, size_t passes, taciti_strategy_memory *out);
-tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, size_t *out);
+tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, size_t *out); /* of create() */
 void taciti_shard_memory_of_parts(const taciti_parts *parts, const taciti_layout *layout,
                                   const taciti_optim_options *optim, const taciti_arrangement *arrangement,
                                   taciti_strategy_memory *out);
@@ -188,8 +183,7 @@ tacit_status taciti_shard_patterns(const void *options, taciti_pattern out[TACIT
 /* shard_traffic.c: bytes on the wire. */
 uint64_t taciti_shard_reduce_bytes(const taciti_shard *s); /* of this rank; the maximum if payloads vary in size */
 uint64_t taciti_shard_gather_bytes(const taciti_shard *s);
-size_t taciti_shard_traffic(const taciti_strategy_context *context, taciti_traffic_class out[TACITI_TRAFFIC_CLASSES]);
-uint64_t taciti_shard_bytes_per_step(const void *self);
-uint64_t taciti_shard_nic_bytes_per_step(const void *self);
+tacit_status taciti_shard_describe(const taciti_strategy_context *context, const void *self,
+                                   taciti_strategy_figures *out);
 
 #endif

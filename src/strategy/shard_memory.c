@@ -127,7 +127,7 @@ void taciti_shard_memory_of_parts(const taciti_parts *parts, const taciti_layout
     const taciti_shard_part share = taciti_shard_share_of(arrangement, 0),
                             part = taciti_shard_part_of(arrangement, 0, 0);
     const owner first = {layout, parts->replicas ? share : part, parts->replicas || parts->secondary ? share : part};
-    find_memory(&first, parts->passes == 2 ? 3 : parts->gradients ? 2 : 1, 1, optim, out);
+    find_memory(&first, taciti_parts_stage(parts), 1, optim, out);
     if (parts->coded || !parts->gather->lossless) out->parameters += own_floats(&first) * sizeof(float);
     if (parts->coded && parts->passes == 1) out->parameters += layout->n * sizeof(float); /* changes */
 }
@@ -141,17 +141,17 @@ tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, 
     taciti_strategy_context half = *context;
     taciti_compress_options coded;
     owner me;
-    TACITI_TRY(taciti_shard_check(o, &context->compression));
-    TACITI_TRY(taciti_shard_check_exchange(o, context->exchange_options));
     TACITI_TRY(owner_of(context, &me));
     half.exchange_options = &reduce;
     half.compression.phase = taciti_shard_reduce_phase(o);
     *out = taciti_compression_predict_bytes(&half);
     if (taciti_shard_has_masters(context)) *out += own_floats(&me) * sizeof(float);
     if (taciti_shard_sends_changes(context)) *out += context->layout->n * sizeof(float);
-    half.exchange_options = &gather;
-    half.compression = taciti_compression_gather_setup(&context->compression, &coded);
-    if (context->compression.gather != NULL) *out += taciti_compression_predict_bytes(&half);
+    if (context->compression.gather != NULL) {
+        half.exchange_options = &gather;
+        half.compression = taciti_compression_gather_setup(&context->compression, &coded);
+        *out += taciti_compression_predict_bytes(&half);
+    }
     if (o->gather != TACITI_SHARD_F32) /* f32 is received where it is read: no buffer is touched */
         *out += taciti_exchange_predict_bytes(context->comm, context->layout, &gather, NULL);
     return TACIT_OK;

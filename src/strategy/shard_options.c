@@ -6,14 +6,14 @@
 #define AT(member) offsetof(taciti_shard_options, member)
 
 static const taciti_option OPTIONS[] = {
-    TACITI_OPTION("stage", INT, AT(stage), "3", .min = 0, .max = 3,
-                  .help = "what ranks hold in parts: 1 moments, 2 also gradients, 3 also parameters; 0 is strategy dp"),
-    TACITI_OPTION("gather", ENUM, AT(gather), "f32", .choices = "f32|bf16", .when = "shard.stage!=0 plain-gather",
+    TACITI_OPTION("stage", INT, AT(stage), "3", .min = 1, .max = 3,
+                  .help = "what ranks hold in parts: 1 moments, 2 also gradients, 3 also parameters"),
+    TACITI_OPTION("gather", ENUM, AT(gather), "f32", .choices = "f32|bf16", .when = "plain-gather",
                   .help = "number format in which parameters travel; updates are made in f32"),
     TACITI_OPTION(
-        "over", ENUM, AT(over), "all", .choices = "all|host", .when = "shard.stage!=0",
+        "over", ENUM, AT(over), "all", .choices = "all|host",
         .help = "who holds the parts of a model: all ranks; or the ranks of a host, with a replica on every host"),
-    TACITI_OPTION("secondary", BOOL, AT(secondary), "false", .when = "shard.stage!=0",
+    TACITI_OPTION("secondary", BOOL, AT(secondary), "false",
                   .help =
                       "stage 3: the ranks of a host keep between them what the forward pass has gathered, so that the "
                       "backward pass gathers inside hosts"),
@@ -78,12 +78,6 @@ static tacit_status check_places(const taciti_shard_options *o, const taciti_com
     return TACIT_OK;
 }
 
-tacit_status taciti_shard_check(const taciti_shard_options *options, const taciti_compression_setup *compression) {
-    TACITI_TRY(check_places(options, compression));
-    TACITI_TRY(check_reduce(compression));
-    return check_gather(options, compression);
-}
-
 static bool has_lonely_rank(const taciti_hosts *hosts) {
     for (int r = 0; r < hosts->ranks; r++) {
         int others = 0;
@@ -93,9 +87,7 @@ static bool has_lonely_rank(const taciti_hosts *hosts) {
     return false;
 }
 
-tacit_status taciti_shard_check_hosts(const void *options, const taciti_hosts *hosts) {
-    const taciti_shard_options *o = options;
-    if (o->stage == 0 || hosts == NULL) return TACIT_OK;
+static tacit_status check_hosts(const taciti_shard_options *o, const taciti_hosts *hosts) {
     if (hosts->count == 1 && (o->over == TACITI_SHARD_OVER_HOST || o->secondary))
         return taciti_fail(TACIT_E_CONFIG, "shard.%s has no effect on a single host: leave it out",
                            o->secondary ? "secondary" : "over host");
@@ -110,8 +102,7 @@ tacit_status taciti_shard_check_hosts(const void *options, const taciti_hosts *h
                        "it out, or start more ranks per host");
 }
 
-tacit_status taciti_shard_check_exchange(const void *options, const taciti_exchange_options *exchange) {
-    const taciti_shard_options *o = options;
+static tacit_status check_exchange(const taciti_shard_options *o, const taciti_exchange_options *exchange) {
     const bool by_hosts = o->over == TACITI_SHARD_OVER_HOST || o->secondary;
     if (by_hosts && exchange->scheme == TACITI_SCHEME_FLAT)
         return taciti_fail(TACIT_E_CONFIG, "exchange.scheme flat: shard.%s divides by hosts; leave one of them out",
@@ -121,8 +112,14 @@ tacit_status taciti_shard_check_exchange(const void *options, const taciti_excha
                        (long long)exchange->lanes);
 }
 
-const char *taciti_shard_gather_codec(const void *options) {
-    const taciti_shard_options *o = options;
-    if (o->over == TACITI_SHARD_OVER_HOST) return NULL;
-    return o->stage < 3 ? "mixed4" : "mixed8";
+tacit_status taciti_shard_check(const taciti_strategy_context *context, const taciti_hosts *hosts) {
+    const taciti_shard_options *o = context->options;
+    if (context->own_optimizer)
+        return taciti_fail(TACIT_E_CONFIG, "strategy shard updates parts of the parameters with the optimizer of this "
+                                           "library; for an optimizer of your own: --strategy dp");
+    TACITI_TRY(check_places(o, &context->compression));
+    TACITI_TRY(check_reduce(&context->compression));
+    TACITI_TRY(check_gather(o, &context->compression));
+    TACITI_TRY(check_exchange(o, context->exchange_options));
+    return hosts == NULL ? TACIT_OK : check_hosts(o, hosts);
 }

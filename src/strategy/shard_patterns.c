@@ -7,9 +7,17 @@
 
 #include "strategy/shard.h"
 
+/* What auto compresses gathers with: changes allow fewer bits than values. Replicas gather inside hosts. */
 static const taciti_codec *automatic_gather(const taciti_shard_options *o) {
-    const char *name = taciti_shard_gather_codec(o);
-    return name == NULL ? NULL : taciti_codec_find(name);
+    return o->over == TACITI_SHARD_OVER_HOST ? NULL : taciti_codec_find(o->stage < 3 ? "mixed4" : "mixed8");
+}
+
+/* shard.gather is not read where compress.gather is. */
+static void write_flags(const taciti_parts *parts, char *out, size_t size) {
+    const bool narrow = !parts->coded && !parts->gather->lossless;
+    (void)snprintf(out, size, "--shard.stage %d%s%s%s%s", taciti_parts_stage(parts),
+                   parts->replicas ? " --shard.over host" : "", parts->secondary ? " --shard.secondary true" : "",
+                   narrow ? " --shard.gather " : "", narrow ? parts->gather->name : "");
 }
 
 /* The pattern of these options; its label is what they say, as far as it is not the default. */
@@ -25,7 +33,8 @@ static taciti_pattern pattern_of(const taciti_shard_options *o) {
                                   .replicas = replicas,
                                   .secondary = o->secondary,
                                   .placement = by_hosts ? taciti_shard_placement_by_hosts : taciti_shard_placement,
-                                  .memory = taciti_shard_memory_of_parts},
+                                  .memory = taciti_shard_memory_of_parts,
+                                  .flags = write_flags},
                         .compresses = true};
     (void)snprintf(p.label, sizeof p.label, "shard %d%s", (int)o->stage,
                    replicas       ? " over host"

@@ -131,12 +131,7 @@ uint64_t taciti_shard_gather_bytes(const taciti_shard *s) {
     return gather_bytes_of(&(sender){&of, s->arrangement.host, s->arrangement.number, false});
 }
 
-uint64_t taciti_shard_bytes_per_step(const void *self) {
-    return taciti_shard_reduce_bytes(self) + taciti_shard_gather_bytes(self);
-}
-
-uint64_t taciti_shard_nic_bytes_per_step(const void *self) {
-    const taciti_shard *s = self;
+static uint64_t nic_bytes_of(const taciti_shard *s) {
     const taciti_arrangement *p = &s->arrangement;
     const senders of = senders_of(&s->context, p, s->units);
     const int here = p->host_of[taciti_arrangement_position(p)];
@@ -166,14 +161,28 @@ static size_t add_rows(const sender *from, const char *what, uint64_t bytes_of(c
     return count;
 }
 
-size_t taciti_shard_traffic(const taciti_strategy_context *context, taciti_traffic_class out[TACITI_TRAFFIC_CLASSES]) {
+static void list_traffic(const taciti_strategy_context *context, const taciti_arrangement *p,
+                         taciti_strategy_figures *out) {
     const taciti_compression_setup *setup = &context->compression;
-    taciti_arrangement p;
-    if (taciti_shard_arrange(context, &p) != TACIT_OK) return 0;
-    const senders of = senders_of(context, &p, NULL);
-    const sender me = {&of, p.host, p.number, false};
-    size_t count = add_rows(&me, "gradients", reduce_bytes_of, of.reduce.coded.codec, setup->codec != NULL, out);
-    count += add_rows(&me, "parameters", gather_bytes_of, of.gather.coded.codec, setup->gather != NULL, out + count);
-    taciti_arrangement_destroy(&p);
-    return count;
+    const senders of = senders_of(context, p, NULL);
+    const sender me = {&of, p->host, p->number, false};
+    size_t count =
+        add_rows(&me, "gradients", reduce_bytes_of, of.reduce.coded.codec, setup->codec != NULL, out->traffic);
+    count += add_rows(&me, "parameters", gather_bytes_of, of.gather.coded.codec, setup->gather != NULL,
+                      out->traffic + count);
+    out->traffic_count = count;
+}
+
+tacit_status taciti_shard_describe(const taciti_strategy_context *context, const void *self,
+                                   taciti_strategy_figures *out) {
+    taciti_arrangement arrangement;
+    *out = (taciti_strategy_figures){.period = 1};
+    TACITI_TRY(taciti_shard_predict_bytes(context, &out->own_bytes));
+    TACITI_TRY(taciti_shard_arrange(context, &arrangement));
+    list_traffic(context, &arrangement, out);
+    taciti_arrangement_destroy(&arrangement);
+    if (self == NULL) return TACIT_OK;
+    out->sent_bytes = taciti_shard_reduce_bytes(self) + taciti_shard_gather_bytes(self);
+    out->nic_bytes = nic_bytes_of(self);
+    return TACIT_OK;
 }

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A strategy decides what ranks exchange, and when. It is one table of functions, in one file, and one line in
- * strategy/registry.c. The table contains the strategy's options and lists its state for checkpoints; nothing above
- * this folder knows their names. The main functions are create, start, ready, finish and destroy. Strategies whose
- * replicas differ also implement average and revert, for evaluation and checkpoints.
+ * A strategy decides what ranks exchange, and when. It is one table of functions and one line in strategy/registry.c;
+ * nothing above this folder knows its name. Before a run the table answers questions: check, patterns, describe. In a
+ * run it is called in this order:
+ *
+ *   create, start, then in every step ready for each bucket and finish (or settle, the caller's update, stepped),
+ * destroy
+ *
+ * Two tables belong to some strategies alone: `replicas`, where every rank has parameters of its own, and `units`,
+ * where no rank holds all parameters.
  */
 #ifndef TACITI_STRATEGY_STRATEGY_H
 #define TACITI_STRATEGY_STRATEGY_H
@@ -33,7 +38,7 @@ typedef struct taciti_strategy_context {
     const taciti_pages *parameter_pages, *gradient_pages,
         *copy16_pages;  /* not NULL: the array is this reserved region */
     bool by_units;      /* the network calls need, release and write */
-    bool own_optimizer; /* steps come as settle() and stepped(); create() refuses options that do not allow it */
+    bool own_optimizer; /* steps come as settle() and stepped() */
 } taciti_strategy_context;
 
 typedef struct taciti_step_report {
@@ -45,7 +50,8 @@ typedef struct taciti_step_report {
                      mean over the step's mixes, at most those of one period */
     double factor, gain, kept; /* of a compressed sum: the factor that was used (1: dense), |sent|^2 / |gradient +
                                   residual|^2, and the share of the elements that were sent; 0 if there was none */
-    double bytes;              /* payload that a rank sent for that sum, mean over ranks; 0: unknown */
+    double bytes;              /* payload per step that a rank sends: of a compressed sum what was counted, mean over
+                                  ranks, else as in taciti_strategy_figures; 0: nothing, or unknown */
     double pending;            /* elements of that sum whose sketch did not decode, over all ranks: they were fetched */
 } taciti_step_report;
 
@@ -59,6 +65,44 @@ typedef struct taciti_traffic_class {
     uint64_t bytes;    /* that this rank sends per step; the maximum if payloads vary in size */
 } taciti_traffic_class;
 
+/* What a strategy allocates and sends. The bytes of sums whose payloads vary in size are the maximum. */
+typedef struct taciti_strategy_figures {
+    size_t own_bytes; /* that create() allocates */
+    size_t period;    /* steps after which the exchange repeats, from step 0 on */
+    size_t lag;       /* steps by which a transfer may outlast the end of the next step */
+    size_t traffic_count;
+    taciti_traffic_class traffic[TACITI_TRAFFIC_CLASSES]; /* by kind and reach; none: sums alone */
+
+    /* Of a strategy that was created: means per step over a period, without headers and heartbeats; else 0. */
+    uint64_t sent_bytes; /* payload of this rank */
+    uint64_t nic_bytes;  /* payload of all ranks of this rank's host to other hosts: the traffic of its network card */
+} taciti_strategy_figures;
+
+/* For strategies whose ranks update parts of the parameters and do not hold all of them: no bucket belongs to two
+ * units, and the optimizer has moments where the strategy holds them. Ranks call need and release in the same order. */
+typedef struct taciti_unit_verbs {
+    /* need: the parameters of this unit (taciti_tensor.unit) will be read; release: they will not be read until the
+     * next need. Called in pairs by the training thread during forward and backward; need may block. A step that ends
+     * early may omit releases. Before start() need makes the unit's parameters writable, for the caller to set them. */
+    tacit_status (*need)(void *self, size_t unit);
+    void (*release)(void *self, size_t unit);
+
+    /* Gradients of this unit will be written. May block. */
+    tacit_status (*write)(void *self, size_t unit);
+
+    /* Predicts the bytes of the flat arrays that this rank holds when it holds the most, if the network has arrays of
+     * reserved pages and its steps have so many passes. Reads what describe reads. */
+    void (*memory)(const taciti_strategy_context *context, size_t passes, taciti_strategy_memory *out);
+} taciti_unit_verbs;
+
+/* For strategies whose replicas differ. Between two steps: average replaces parameters and copy16 by the mean over all
+ * ranks and stores the rank's own in `gradients`; *distance receives the consensus distance sqrt(1/N sum_i |x_i -
+ * mean|^2). revert restores them bit for bit. Transfers under way continue. Collective. */
+typedef struct taciti_replica_verbs {
+    tacit_status (*average)(void *self, double *distance);
+    void (*revert)(void *self);
+} taciti_replica_verbs;
+
 typedef struct taciti_strategy {
     const char *name, *help, *source;
 
@@ -70,24 +114,28 @@ typedef struct taciti_strategy {
      * order". NULL: none. */
     const char *label;
 
-    /* Returns E_CONFIG, with what to type, for an illegal combination of options and, if hosts is not NULL, for options
-     * that cannot be used on these ranks. NULL: every combination is legal. Not collective. */
-    tacit_status (*check)(const void *options, const taciti_hosts *hosts);
+    bool compresses;                      /* sums go through the context's compression; the others refuse a codec */
+    const taciti_unit_verbs *units;       /* NULL: every rank holds and updates all parameters */
+    const taciti_replica_verbs *replicas; /* NULL: parameters are bit-equal on all ranks after every step */
 
-    /* Returns E_CONFIG, with what to type, for a compression that has no meaning with these options; create() refuses
-     * it as well. NULL: every compression that taciti_compression_check() takes is legal. Not collective. */
-    tacit_status (*check_compression)(const void *options, const taciti_compression_setup *compression);
-
-    /* The same for the options of the exchange. NULL: all are legal. Not collective. */
-    tacit_status (*check_exchange)(const void *options, const taciti_exchange_options *exchange);
+    /* Returns E_CONFIG, with what to type, for options, a compression, an exchange or an optimizer that do not suit
+     * this strategy and, if hosts is not NULL, for what cannot be used on these ranks. Reads own_optimizer and the
+     * options of the context; create() takes for granted what it refuses. NULL: every combination is legal. Not
+     * collective. */
+    tacit_status (*check)(const taciti_strategy_context *context, const taciti_hosts *hosts);
 
     /* Lists the *count patterns that the planner prices: that of these options, and alternatives worth comparing.
      * 0: it cannot price this strategy. Returns E_CONFIG for options that no pattern describes. The patterns borrow
      * from `options`. Not collective. */
     tacit_status (*patterns)(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count);
 
+    /* Sets *out. self: what create() made of this context; NULL before. Reads communicator, layout and options of the
+     * context. Not collective. */
+    tacit_status (*describe)(const taciti_strategy_context *context, const void *self, taciti_strategy_figures *out);
+
     /* Creates the strategy. Collective. Returns owned. */
     tacit_status (*create)(const taciti_strategy_context *context, void **out);
+    void (*destroy)(void *self);
 
     /* Called before the first step, when the parameters are set. restored: every entry that state() lists holds the
      * value from a checkpoint of this strategy on as many ranks. Otherwise the run is new (step 0) or continues from
@@ -113,57 +161,6 @@ typedef struct taciti_strategy {
     tacit_status (*settle)(void *self, double lr, taciti_step_report *out);
     tacit_status (*stepped)(void *self, taciti_step_report *out);
 
-    /* For strategies that do not keep all parameters in memory. need: the parameters of this unit (taciti_tensor.unit)
-     * will be read; release: they will not be read until the next need. Called in pairs by the training thread during
-     * forward and backward; need may block. A step that ends early may omit releases. NULL: all parameters are always
-     * in memory. Before start() need makes the unit's parameters writable, for the caller to set them. write: gradients
-     * of this unit will be written; may block. Ranks call need and release in the same order. */
-    tacit_status (*need)(void *self, size_t unit);
-    void (*release)(void *self, size_t unit);
-    tacit_status (*write)(void *self, size_t unit);
-
-    /* For strategies whose ranks update parts of the parameters (`parts`): the bytes of the flat arrays that this rank
-     * holds when it holds the most, if the network has arrays of reserved pages and its steps have so many passes.
-     * Reads what predict_bytes reads. NULL: whole arrays. */
-    void (*memory)(const taciti_strategy_context *context, size_t passes, taciti_strategy_memory *out);
-
-    /* Returns the strategy that these options amount to, or NULL for this one. NULL: always this one. */
-    const struct taciti_strategy *(*stands_for)(const void *options);
-
-    /* Returns the name of the codec with which compress.codec auto compresses gathers of parameters, or NULL for none.
-     * NULL: there are no gathers. */
-    const char *(*gather_codec)(const void *options);
-
-    void (*destroy)(void *self);
-
-    /* Returns the payload bytes that this rank sends per step. */
-    uint64_t (*bytes_per_step)(const void *self);
-
-    /* Returns the bytes that all ranks of this rank's host together send to other hosts per step: the traffic of its
-     * network card, without headers and heartbeats. */
-    uint64_t (*nic_bytes_per_step)(const void *self);
-
-    /* Lists what this rank sends in a step, by kind and reach, and returns the number of rows. Reads what predict_bytes
-     * reads. NULL: sums alone. */
-    size_t (*traffic)(const taciti_strategy_context *context, taciti_traffic_class out[TACITI_TRAFFIC_CLASSES]);
-
-    /* Returns the number of steps after which the exchange repeats, from step 0 on; the byte formulas above are means
-     * over them. NULL: 1 */
-    size_t (*period)(const void *self);
-
-    /* Returns the number of steps by which a transfer may outlast the end of the next step. NULL: 0 */
-    size_t (*lag)(const void *self);
-
-    /* Computes the bytes that create() will allocate, for the memory prediction. Reads only communicator, layout and
-     * options of the context. Refuses illegal options. Not collective. */
-    tacit_status (*predict_bytes)(const taciti_strategy_context *context, size_t *out);
-
-    /* NULL if replicas are equal. Between two steps: average replaces parameters and copy16 by the mean over all ranks
-     * and stores the rank's own in `gradients`; *distance receives the consensus distance sqrt(1/N sum_i |x_i -
-     * mean|^2). revert restores them bit for bit. Transfers under way continue. Collective. */
-    tacit_status (*average)(void *self, double *distance);
-    void (*revert)(void *self);
-
     /* Lists what a checkpoint must hold besides the shared "model", which is listed here if ranks hold parts of it: the
      * state of the optimizer (taciti_optim_list_state()); where replicas differ the rank's own parameters, as "model"
      * of its own (taciti_average_list_model()); and what the strategy itself remembers, as "strategy.<name>": arrays,
@@ -173,12 +170,6 @@ typedef struct taciti_strategy {
 
     /* What the last step has decided about compression, as in taciti_compression_event(). NULL: nothing ever. */
     bool (*event)(const void *self, char *out, size_t size);
-
-    bool compresses;     /* sums go through the context's compression; the others refuse a codec */
-    bool takes_momentum; /* these sums are gradients of every step: compress.what momentum is legal */
-    bool replicas_equal; /* parameters are bit-equal on all ranks after every step */
-    bool parts; /* every rank updates parts of the parameters: no bucket may belong to two units, and the optimizer has
-                   moments where the strategy holds them */
 } taciti_strategy;
 
 const taciti_strategy *const *taciti_strategy_list(void);      /* ends with NULL; any thread */

@@ -165,14 +165,14 @@ static void same_decisions(const watching *base) {
 static void time_is_steps_that_were_taken(void **state) {
     (void)state;
     static const struct {
-        double low, high, threshold, fall;
+        double low, high, threshold;
         int64_t epoch, every;
-    } accordion = {2, 8, .2, .5, PERIOD, 1};
+    } accordion = {2, 8, .2, PERIOD, 1};
     static const struct {
-        double floor, ceiling, epsilon, omega, weight;
+        double floor, ceiling, epsilon, omega;
         int64_t window;
-        int policy, form, average;
-    } gravac = {2, 1000, .01, 0, 0, 6, 1, 0, 0};
+        int policy, form;
+    } gravac = {2, 1000, .01, 0, 6, 1, 0};
     assert_int_equal(sizeof accordion, taciti_controller_find("accordion")->options_size);
     assert_int_equal(sizeof gravac, taciti_controller_find("gravac")->options_size);
     same_decisions(&(watching){.controller = NULL});
@@ -202,6 +202,8 @@ static void look_at_facts(taciti_comm *comm, void *context) {
     double kept_back = 0;
     bench b;
     open_bench(comm, &setup, 9000, &b);
+    b.optim_options.momentum = .25; /* that of SGD */
+    b.optim_options.beta1 = .75;
     for (int64_t step = 0; step < 4; step++) {
         fill_integers(&b, step);
         exchange_all(&b);
@@ -214,15 +216,40 @@ static void look_at_facts(taciti_comm *comm, void *context) {
         CHECK(fabs(facts->model.squares_residual - .25 * kept_back) <= 1e-9 * sent->squares_in);
         CHECK(facts->seconds.step >= SECONDS); /* the mean of all ranks, not their sum, which is five times that */
         CHECK(facts->seconds.step < 3 * SECONDS);
+        CHECK(facts->seconds.statistics < SECONDS / 10.0 && facts->momentum == .25);
         kept_back = sent->squares_in - sent->squares_out;
         CHECK(kept_back > 0);
     }
     close_bench(&b);
 }
 
+/* In a dense step everything is sent, and of the sum, whose norm is 3, nothing was encoded. */
+static void look_at_dense_facts(taciti_comm *comm, void *context) {
+    (void)context;
+    const script_options script = {.factor = {1, 1}, .period = 50};
+    const taciti_compression_setup setup = scripted(&script);
+    bench b;
+    open_bench(comm, &setup, 9000, &b);
+    fill_integers(&b, 0);
+    exchange_all(&b);
+    settle(&b, true);
+    const taciti_adapt_facts *facts = last(&b);
+    CHECK(fabs(facts->model.sent.squares_in - 9) < 1e-9 && facts->lanes == 0 && facts->model.squares_total == 0);
+    CHECK(facts->model.sent.squares_out == facts->model.sent.squares_in);
+    b.c->decision.look = 2; /* step 1 is not shown by itself */
+    for (int64_t step = 1; step < 3; step++) {
+        exchange_all(&b);
+        settle(&b, true);
+        CHECK(noted(&b)->shown == step);
+    }
+    CHECK(last(&b)->step == 2 && last(&b)->steps == 2);
+    close_bench(&b);
+}
+
 static void facts_are_those_of_the_step(void **state) {
     (void)state;
     run_ranks(5, look_at_facts, NULL);
+    run_ranks(5, look_at_dense_facts, NULL);
 }
 
 static void disagree(taciti_comm *comm, void *context) {

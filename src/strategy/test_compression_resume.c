@@ -148,34 +148,68 @@ static void a_factor_that_is_not_read_is_no_identity(void **state) {
 
 static float left(int rank, size_t i) { return (float)((int)(i % 5) + rank); }
 
-/* Residuals that lie where another number of ranks has left them arrive in the next step, whole. */
+static float *residual_of(const bench *b, taciti_residual_array which) {
+    return taciti_exchange_residual(taciti_compression_exchange(b->c), which);
+}
+
+/* Residuals that lie where another number of ranks has left them, also beside what this rank encodes and owns, are in
+ * the next step's sum or in the residuals that it leaves. */
 static void bring_residuals(taciti_comm *comm, void *context) {
-    (void)context;
-    const script_options script = {.factor = {1, 1}, .period = 50};
+    const double factor = *(const double *)context;
+    const script_options script = {.factor = {factor, factor}, .period = 50};
     const taciti_compress_options whole = {.factor = 10, .feedback = 1, .start = 1};
     taciti_compression_setup setup = scripted(&script);
     setup.options = &whole;
     const int ranks = taciti_comm_size(comm);
     bench b;
     open_bench(comm, &setup, 9000, &b);
-    float *residual = taciti_exchange_residual(taciti_compression_exchange(b.c), TACITI_RESIDUAL_CONTRIBUTION);
-    CHECK(residual != NULL);
-    for (size_t i = 0; i < b.layout.n; i++)
-        residual[i] = test_is_gap(&b.layout, i) ? 0 : left(taciti_comm_rank(comm), i);
+    for (int a = 0; a <= TACITI_RESIDUAL_RESULT; a++)
+        for (size_t i = 0; i < b.layout.n; i++)
+            residual_of(&b, (taciti_residual_array)a)[i] =
+                test_is_gap(&b.layout, i) ? 0 : left(taciti_comm_rank(comm), i);
     CHECK(taciti_compression_start(b.c, 4, false) == TACIT_OK);
     exchange_all(&b);
+    settle(&b, true);
+    double *kept = taciti_calloc(b.layout.n, sizeof *kept);
+    for (int a = 0; a <= TACITI_RESIDUAL_RESULT; a++)
+        for (size_t i = 0; i < b.layout.n; i++) kept[i] += (double)residual_of(&b, (taciti_residual_array)a)[i];
+    CHECK(taciti_comm_allreduce_f64(comm, kept, b.layout.n, TACITI_OP_SUM) == TACIT_OK);
     for (size_t i = 0; i < b.layout.n; i++) {
-        float sum = 0;
-        for (int r = 0; r < ranks; r++) sum += left(r, i);
-        CHECK(test_is_gap(&b.layout, i) || b.g[i] == sum);
+        double sum = 0;
+        for (int r = 0; r < ranks; r++) sum += 2 * (double)left(r, i);
+        CHECK(test_is_gap(&b.layout, i) || (double)b.g[i] + kept[i] == sum);
+        CHECK(factor > 1 || kept[i] == 0);
     }
+    taciti_free(kept);
     close_bench(&b);
 }
 
 static void residuals_of_other_ranks_arrive(void **state) {
     (void)state;
-    run_ranks(3, bring_residuals, NULL);
-    run_ranks(5, bring_residuals, NULL);
+    for (double factor = 1; factor <= 10; factor += 9)
+        for (int ranks = 3; ranks <= 5; ranks += 2) run_ranks(ranks, bring_residuals, &factor);
+}
+
+/* Residuals of another number of ranks are added up; their estimates mean nothing. */
+static void look_at_rules(taciti_comm *comm, void *context) {
+    const bool estimates = *(const int *)context > 0;
+    const taciti_compress_options options = {.factor = 10,
+                                             .start = 1,
+                                             .feedback = estimates ? 0 : 1,
+                                             .what = estimates ? TACITI_SENDS_CHANGE : TACITI_SENDS_GRADIENT};
+    const taciti_compression_setup setup = {.codec = taciti_codec_find("topk"), .options = &options};
+    taciti_state listed = {.count = 0};
+    bench b;
+    open_bench(comm, &setup, 9000, &b);
+    taciti_compression_state(b.c, &listed);
+    const taciti_state_entry *entry = taciti_state_find(&listed, estimates ? "strategy.estimate" : "strategy.residual");
+    CHECK(entry != NULL && entry->regroup == (estimates ? TACITI_STATE_RESET : TACITI_STATE_SUM));
+    close_bench(&b);
+}
+
+static void residuals_are_added_up_and_estimates_are_not(void **state) {
+    (void)state;
+    for (int estimates = 0; estimates < 2; estimates++) run_ranks(3, look_at_rules, &estimates);
 }
 
 /* What a codec remembers of positions, and estimates, belong to the ranks and places that made them. */
@@ -197,10 +231,10 @@ static void forget(taciti_comm *comm, void *context) {
         }
         CHECK(memory != NULL && bytes > 0);
         memset(memory, 1, bytes);
-        if (moved == 2) b.c->saved_placement++;
+        if (moved == 2 && taciti_comm_rank(comm) == 1) b.c->saved_placement++; /* all forget with it */
         CHECK(taciti_compression_start(b.c, 4, moved != 1) == TACIT_OK);
         for (size_t i = 0; i < bytes; i++) kept += memory[i] == 1;
-        CHECK(kept == (moved == 0 ? bytes : 0));
+        CHECK(kept == (moved == 0 ? bytes : 0) && b.c->saved_placement == b.c->placement);
         close_bench(&b);
     }
 }
@@ -254,6 +288,7 @@ int main(void) {
         cmocka_unit_test(another_number_of_ranks_begins_anew),
         cmocka_unit_test(a_factor_that_is_not_read_is_no_identity),
         cmocka_unit_test(residuals_of_other_ranks_arrive),
+        cmocka_unit_test(residuals_are_added_up_and_estimates_are_not),
         cmocka_unit_test(positions_are_forgotten),
         cmocka_unit_test(more_bytes_have_a_warning),
     };

@@ -313,7 +313,7 @@ static void refuse(taciti_comm *comm, void *context) {
     }
     *done = 2;
     CHECK(w.strategy->start(w.self, 2, true) == TACIT_OK);
-    CHECK(w.strategy->period(w.self) == 3);
+    CHECK(w.figures.period == 3);
     close_worker(&w);
     taciti_layout_destroy(&w.layout);
 }

@@ -99,6 +99,7 @@ typedef struct worker {
     taciti_bf16 *copy;
     const taciti_strategy *strategy;
     void *self;
+    taciti_strategy_figures figures;
 } worker;
 
 static inline void open_worker(worker *w) {
@@ -120,9 +121,11 @@ static inline void open_worker(worker *w) {
                                        .parameters = w->p,
                                        .gradients = w->g,
                                        .copy16 = w->copy};
-    size_t predicted = 0;
-    CHECK(w->strategy->predict_bytes(&c, &predicted) == TACIT_OK && predicted < (size_t)1 << 24);
+    taciti_strategy_figures figures;
+    CHECK(w->strategy->describe(&c, NULL, &figures) == TACIT_OK && figures.own_bytes < (size_t)1 << 24);
     CHECK(w->strategy->create(&c, &w->self) == TACIT_OK);
+    CHECK(w->strategy->describe(&c, w->self, &w->figures) == TACIT_OK);
+    CHECK(w->figures.own_bytes == figures.own_bytes && w->figures.period == figures.period);
 }
 
 static inline void close_worker(worker *w) {
@@ -189,8 +192,8 @@ static inline void check_bytes(const worker *w, int step, taciti_comm_counters b
         CHECK(sent == 0 && away == 0);
         return;
     }
-    CHECK((sent + every / 2) / every == w->strategy->bytes_per_step(w->self));
-    CHECK((away + every / 2) / every == w->strategy->nic_bytes_per_step(w->self));
+    CHECK((sent + every / 2) / every == w->figures.sent_bytes);
+    CHECK((away + every / 2) / every == w->figures.nic_bytes);
 }
 
 static inline void check_copy(const worker *w) {
@@ -215,10 +218,10 @@ static inline void look_at_the_average(worker *w, int step) {
     const size_t n = w->layout.n;
     float *own = copy_of(w->p, n);
     double *distance = &w->t->distances[w->rank][step];
-    CHECK(w->strategy->average(w->self, distance) == TACIT_OK);
+    CHECK(w->strategy->replicas->average(w->self, distance) == TACIT_OK);
     check_copy(w);
     if (*distance == 0) CHECK(memcmp(w->p, own, n * sizeof *own) == 0);
-    w->strategy->revert(w->self);
+    w->strategy->replicas->revert(w->self);
     CHECK(memcmp(w->p, own, n * sizeof *own) == 0);
     check_copy(w);
     taciti_free(own);
@@ -237,7 +240,7 @@ static inline void train(taciti_comm *comm, void *context) {
     start(&w, 0, false);
     for (int step = 0; step < t->steps; step++) {
         take_step(&w, step);
-        if (w.strategy->average != NULL && !t->emulated) look_at_the_average(&w, step);
+        if (w.strategy->replicas != NULL && !t->emulated) look_at_the_average(&w, step);
         if (t->stop_after == step + 1) stop_and_go_on(&w, step + 1);
     }
     t->parameters[w.rank] = copy_of(w.p, w.layout.n);

@@ -132,6 +132,7 @@ typedef struct rank_state {
     taciti_optim *optim;
     const taciti_strategy *strategy;
     void *self;
+    taciti_strategy_figures figures;
     tacit_status predicted;
     float *p, *g;
     taciti_bf16 *copy;
@@ -189,7 +190,6 @@ static void close_rank(rank_state *s) {
 static tacit_status open_rank(const test_replicas *t, taciti_comm *comm, const taciti_gossip_options *gossip,
                               rank_state *s) {
     const size_t sizes[TEST_TENSORS] = {t->floats, 17, t->floats / 2 + 1};
-    size_t bytes = 0;
     test_make_layout(sizes, t->floats > 1 ? TEST_TENSORS : 1, t->bucket_bytes, &s->layout);
     CHECK(taciti_pool_create(1, 0, &s->pool) == TACIT_OK);
     CHECK(taciti_optim_create(&t->optim, &s->layout, s->pool, &s->optim) == TACIT_OK);
@@ -208,10 +208,13 @@ static tacit_status open_rank(const test_replicas *t, taciti_comm *comm, const t
                                              .parameters = s->p,
                                              .gradients = s->g,
                                              .copy16 = s->copy};
-    s->predicted = s->strategy->predict_bytes(&context, &bytes);
+    s->predicted = s->strategy->describe(&context, NULL, &s->figures);
     const tacit_status status = s->strategy->create(&context, &s->self);
     CHECK(s->predicted == TACIT_OK || s->predicted == status);
-    if (status != TACIT_OK) s->self = NULL;
+    if (status != TACIT_OK)
+        s->self = NULL;
+    else
+        CHECK(s->strategy->describe(&context, s->self, &s->figures) == TACIT_OK);
     return status;
 }
 
@@ -270,9 +273,9 @@ static tacit_status save_and_restore(const test_replicas *t, taciti_comm *comm, 
         taciti_free(saved[i]);
     }
     taciti_kernels_get()->bf16_encode(s->copy, s->p, s->layout.n);
-    double *numbers = taciti_state_find(&after, "numbers")->data;
-    if (taciti_comm_rank(comm) == t->wrong_rank) numbers[t->wrong_number] = t->wrong_value;
-    return s->strategy->start(s->self, step, true);
+    if (taciti_comm_rank(comm) == t->wrong_rank)
+        ((double *)taciti_state_find(&after, "numbers")->data)[t->wrong_number] = t->wrong_value;
+    return s->strategy->start == NULL ? TACIT_OK : s->strategy->start(s->self, step, true);
 }
 
 /* revert() brings everything back that average() changed. */
@@ -283,11 +286,11 @@ static void average(test_replicas *t, int rank, rank_state *s) {
     CHECK(own != NULL && copy != NULL);
     memcpy(own, s->p, bytes);
     memcpy(copy, s->copy, s->layout.n * sizeof *copy);
-    CHECK(s->strategy->average(s->self, &t->distance[rank]) == TACIT_OK);
+    CHECK(s->strategy->replicas->average(s->self, &t->distance[rank]) == TACIT_OK);
     t->averages[rank] = taciti_calloc(1, bytes);
     CHECK(t->averages[rank] != NULL);
     memcpy(t->averages[rank], s->p, bytes);
-    s->strategy->revert(s->self);
+    s->strategy->replicas->revert(s->self);
     CHECK(memcmp(own, s->p, bytes) == 0 && memcmp(copy, s->copy, s->layout.n * sizeof *copy) == 0);
     taciti_free(own);
     taciti_free(copy);
@@ -299,18 +302,18 @@ static double learning_rate(const test_replicas *t, int step) {
 
 static void check_bytes(const test_replicas *t, taciti_comm *comm, const rank_state *s, taciti_comm_counters before) {
     const uint64_t steps = (uint64_t)t->steps;
-    CHECK(t->steps % (int)s->strategy->period(s->self) == 0);
+    CHECK(t->steps % (int)s->figures.period == 0);
     const taciti_comm_counters after = taciti_comm_count(comm);
-    CHECK((after.bytes_sent - before.bytes_sent) / steps == s->strategy->bytes_per_step(s->self));
+    CHECK((after.bytes_sent - before.bytes_sent) / steps == s->figures.sent_bytes);
     const uint64_t away = test_sum_over_host(comm, after.away_bytes_sent - before.away_bytes_sent);
-    CHECK(away / steps == s->strategy->nic_bytes_per_step(s->self));
+    CHECK(away / steps == s->figures.nic_bytes);
 }
 
 /* What a checkpoint would hold of a rank besides its parameters. */
 static void keep_state(test_replicas *t, int rank, const rank_state *s) {
     const taciti_state state = state_of(s);
     const taciti_state_entry *numbers = taciti_state_find(&state, "numbers");
-    if (rank == 0 && s->strategy->lag != NULL) t->lag = s->strategy->lag(s->self);
+    if (rank == 0) t->lag = s->figures.lag;
     if (numbers != NULL) memcpy(t->numbers[rank], numbers->data, bytes_of(numbers));
     for (size_t i = 0, a = 0; i < state.count; i++) {
         const taciti_state_entry *entry = &state.entries[i];

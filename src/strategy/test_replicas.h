@@ -57,7 +57,7 @@ typedef struct test_replicas {
     double numbers[TEST_MAX_RANKS][TEST_MAX_NUMBERS];
     size_t lag;                                     /* of the strategy, as rank 0 says */
     float *arrays[TEST_MAX_RANKS][TEST_MAX_ARRAYS]; /* "strategy.*" of a checkpoint, in their order */
-    tacit_status predicted, status;       /* of predict_bytes and create; where that failed nothing else is there */
+    tacit_status predicted, status;       /* of describe and create; where that failed nothing else is there */
     tacit_status created[TEST_MAX_RANKS]; /* of create, of every rank */
     tacit_status started[TEST_MAX_RANKS]; /* after stop_after; a run ends where it failed */
 } test_replicas;

@@ -24,6 +24,7 @@ typedef struct trial {
     bool evaluates;                            /* a forward pass alone between the steps */
     bool strays;                               /* between the steps units are asked for in an order of their own */
     int stops_after;                           /* so many steps: a checkpoint, and all is made anew from it; 0: never */
+    bool scattered;                            /* the checkpoint is of other ranks: what they do not own is not in it */
     enum { NUMBERS, MEANS, QUANTA } gradients; /* 1 / ranks; -7, 0 or 7, and 0 on all but the first rank of a host */
     int wire, bad_rank;                        /* -1: none */
     float bad;
@@ -83,6 +84,7 @@ typedef struct seat {
     taciti_optim *optim;
     taciti_exchange_options exchange; /* what the strategy borrows, with the options */
     taciti_shard_options options;
+    taciti_strategy_context context;
 } seat;
 
 /* ---- the network ------------------------------------------------------------------------------------------------- */
@@ -122,7 +124,7 @@ static inline void report(seat *s, size_t unit) {
         if (s->layout.tensors[a].unit == unit) taciti_readiness_mark(&s->readiness, a, full, s);
 }
 
-static inline bool asks(const seat *s) { return s->strategy->need != NULL && !s->t->whole; }
+static inline bool asks(const seat *s) { return s->strategy->units != NULL && !s->t->whole; }
 
 static inline taciti_shard_options options_of(const trial *t) {
     return (taciti_shard_options){t->stage, t->gather, t->over, t->secondary};
@@ -130,7 +132,7 @@ static inline taciti_shard_options options_of(const trial *t) {
 
 static inline void need(const seat *s, size_t unit) {
     if (!asks(s)) return;
-    CHECK(s->strategy->need(s->self, unit) == TACIT_OK);
+    CHECK(s->strategy->units->need(s->self, unit) == TACIT_OK);
     const taciti_range r = taciti_layout_unit(&s->layout, unit);
     const bool compares = s->t->expected != NULL && s->t->expected != s->t && s->step > 0;
     const float *expected = compares ? s->t->expected->path[s->step - 1] : NULL;
@@ -142,11 +144,11 @@ static inline void need(const seat *s, size_t unit) {
 }
 
 static inline void release(const seat *s, size_t unit) {
-    if (asks(s)) s->strategy->release(s->self, unit);
+    if (asks(s)) s->strategy->units->release(s->self, unit);
 }
 
 static inline void write_unit(const seat *s, size_t unit) {
-    if (asks(s)) CHECK(s->strategy->write(s->self, unit) == TACIT_OK);
+    if (asks(s)) CHECK(s->strategy->units->write(s->self, unit) == TACIT_OK);
 }
 
 static inline void forward(const seat *s) {
@@ -196,12 +198,12 @@ static inline void open_arrays(seat *s) {
 static inline void initialise(const seat *s) {
     const uint64_t key = key_of(99, 99, 99);
     for (size_t u = 0; u < UNITS; u++) {
-        if (asks(s)) CHECK(s->strategy->need(s->self, u) == TACIT_OK);
+        if (asks(s)) CHECK(s->strategy->units->need(s->self, u) == TACIT_OK);
         for (size_t a = 0; a < TENSORS; a++) {
             const taciti_tensor *t = &s->layout.tensors[a];
             for (size_t i = t->offset; t->unit == u && i < t->offset + t->n; i++) s->p[i] = number(key, i);
         }
-        if (asks(s)) s->strategy->release(s->self, u);
+        if (asks(s)) s->strategy->units->release(s->self, u);
     }
 }
 
@@ -209,7 +211,7 @@ static inline float *copy_parameters(const seat *s) {
     float *out = taciti_calloc(s->layout.n, sizeof *out);
     for (size_t u = UNITS; u-- > 0;) {
         const taciti_range r = taciti_layout_unit(&s->layout, u);
-        if (asks(s)) CHECK(s->strategy->need(s->self, u) == TACIT_OK);
+        if (asks(s)) CHECK(s->strategy->units->need(s->self, u) == TACIT_OK);
         memcpy(out + r.at, s->p + r.at, r.n * sizeof *out);
         release(s, u);
     }
@@ -243,22 +245,22 @@ static inline void open_strategy(seat *s) {
     s->exchange = (taciti_exchange_options){
         .overlap = !t->blocking, .wire = test_wire(t->wire), .scheme = t->stage == 0 ? dp_scheme : TACITI_SCHEME_AUTO};
     s->options = options_of(t);
-    const taciti_strategy_context c = {.comm = s->comm,
-                                       .layout = &s->layout,
-                                       .pool = s->pool,
-                                       .optim = s->optim,
-                                       .optim_options = &t->optim,
-                                       .exchange_options = &s->exchange,
-                                       .compression = t->compression,
-                                       .options = &s->options,
-                                       .parameters = s->p,
-                                       .gradients = s->g,
-                                       .copy16 = s->copy,
-                                       .parameter_pages = pages ? &s->parameter_pages : NULL,
-                                       .gradient_pages = pages ? &s->gradient_pages : NULL,
-                                       .copy16_pages = pages ? &s->copy_pages : NULL,
-                                       .by_units = pages};
-    CHECK(s->strategy->create(&c, &s->self) == TACIT_OK);
+    s->context = (taciti_strategy_context){.comm = s->comm,
+                                           .layout = &s->layout,
+                                           .pool = s->pool,
+                                           .optim = s->optim,
+                                           .optim_options = &t->optim,
+                                           .exchange_options = &s->exchange,
+                                           .compression = t->compression,
+                                           .options = &s->options,
+                                           .parameters = s->p,
+                                           .gradients = s->g,
+                                           .copy16 = s->copy,
+                                           .parameter_pages = pages ? &s->parameter_pages : NULL,
+                                           .gradient_pages = pages ? &s->gradient_pages : NULL,
+                                           .copy16_pages = pages ? &s->copy_pages : NULL,
+                                           .by_units = pages};
+    CHECK(s->strategy->create(&s->context, &s->self) == TACIT_OK);
 }
 
 static inline void open_seat(trial *t, taciti_comm *comm, seat *s) {
@@ -266,8 +268,8 @@ static inline void open_seat(trial *t, taciti_comm *comm, seat *s) {
     s->strategy = taciti_strategy_find(t->stage == 0 ? "dp" : "shard");
     make_layout(t->stage > 0, t->plain, &s->layout);
     CHECK(taciti_pool_create(1, 0, &s->pool) == TACIT_OK);
-    CHECK((s->strategy->parts ? taciti_optim_create_parts : taciti_optim_create)(&t->optim, &s->layout, s->pool,
-                                                                                 &s->optim) == TACIT_OK);
+    CHECK((s->strategy->units != NULL ? taciti_optim_create_parts : taciti_optim_create)(&t->optim, &s->layout, s->pool,
+                                                                                         &s->optim) == TACIT_OK);
     open_arrays(s);
     open_strategy(s);
     CHECK(taciti_readiness_create(&s->layout, &s->readiness) == TACIT_OK);
@@ -306,7 +308,7 @@ static inline void move_entry(const taciti_state_entry *e, char *buffer, bool ba
 }
 
 /* All that a checkpoint holds of this rank goes to memory, and all else is made anew. */
-static inline void stop_and_go_on(seat *s) {
+static inline void stop_and_go_on(seat *s, bool scattered) {
     char *saved[TACITI_STATE_MAX_ENTRIES], names[TACITI_STATE_MAX_ENTRIES][TACITI_STATE_NAME_BYTES];
     const int done = s->step + 1;
     taciti_state before = {.count = 0}, after = {.count = 0};
@@ -327,7 +329,8 @@ static inline void stop_and_go_on(seat *s) {
         move_entry(&after.entries[i], saved[i], true);
         taciti_free(saved[i]);
     }
-    CHECK(s->strategy->start(s->self, done, true) == TACIT_OK);
+    for (size_t i = 0; i < s->layout.n && scattered; i++) s->p[i] = (float)s->rank;
+    CHECK(s->strategy->start(s->self, done, !scattered) == TACIT_OK);
 }
 
 static inline void between_steps(seat *s) {
@@ -349,12 +352,15 @@ static inline void run_rank(taciti_comm *comm, void *context) {
         if (s.rank == 0 && t->expected == NULL) t->path[s.step] = copy_parameters(&s);
         if (t->expected == NULL && s.rank > 0 && asks(&s)) taciti_free(copy_parameters(&s));
         between_steps(&s);
-        if (s.step + 1 == t->stops_after) stop_and_go_on(&s);
+        for (int again = 0; again <= t->scattered && s.step + 1 == t->stops_after; again++)
+            stop_and_go_on(&s, t->scattered && again == 0);
     }
     t->parameters[s.rank] = copy_parameters(&s);
     if (s.rank == 0) t->n = s.layout.n;
-    t->per_step[s.rank] = s.strategy->bytes_per_step(s.self);
-    t->nic_per_step[s.rank] = s.strategy->nic_bytes_per_step(s.self);
+    taciti_strategy_figures figures;
+    CHECK(s.strategy->describe(&s.context, s.self, &figures) == TACIT_OK);
+    t->per_step[s.rank] = figures.sent_bytes;
+    t->nic_per_step[s.rank] = figures.nic_bytes;
     close_seat(&s);
     t->sent[s.rank] = taciti_comm_count(comm).bytes_sent;
     t->away[s.rank] = taciti_comm_count(comm).away_bytes_sent;

@@ -281,6 +281,25 @@ static void a_resumed_run_is_the_run_that_went_on(void **state) {
             }
 }
 
+/* Changes are changes of parameters that all ranks have, so the first gather after a start on other ranks is whole;
+ * also if the run stops again before. */
+static void other_ranks_begin_with_the_same_parameters(void **state) {
+    (void)state;
+    for (int ranks = 2; ranks <= 5; ranks += 3) {
+        trial dp = trial_of(ranks, 0), t = trial_of(ranks, 2);
+        play(&dp);
+        t.expected = &t;
+        t.scattered = true;
+        t.stops_after = 2;
+        compress(&t, NULL, "int8", 10);
+        play(&t);
+        all_ranks_have_the_same(&t);
+        for (size_t k = 0; k < t.n; k++) assert_true(fabsf(t.parameters[0][k] - dp.parameters[0][k]) < 0.01F);
+        discard(&t);
+        forget(&dp);
+    }
+}
+
 /* T18: two hops, of which int4 travels in the second. Where all numbers are multiples of the quantum nothing is lost.
  */
 static void hops_without_rounding_are_as_none(void **state) {
@@ -342,6 +361,7 @@ int main(void) {
         cmocka_unit_test(a_skipped_step_changes_nothing),
         cmocka_unit_test(bytes_of_both_ways_are_counted),
         cmocka_unit_test(a_resumed_run_is_the_run_that_went_on),
+        cmocka_unit_test(other_ranks_begin_with_the_same_parameters),
         cmocka_unit_test(bytes_of_sketches_are_bounded),
         cmocka_unit_test(hops_without_rounding_are_as_none),
         cmocka_unit_test(the_factor_rises_from_one),

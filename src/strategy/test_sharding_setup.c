@@ -49,10 +49,8 @@ typedef struct trial {
     size_t parameters, gradients; /* the largest resident bytes of a step */
     size_t edges;                 /* bytes of pages that parts and units may touch beyond their ends, in one array */
     taciti_strategy_memory predicted;
-    size_t predicted_bytes, n, own, largest;
-    taciti_traffic_class rows[TACITI_TRAFFIC_CLASSES];
-    size_t row_count;
-    uint64_t per_step, nic_per_step;
+    size_t n, own, largest;
+    taciti_strategy_figures figures;
 } trial;
 
 typedef struct seat {
@@ -82,13 +80,13 @@ static void look(seat *s) {
 }
 
 static void need(seat *s, size_t unit) {
-    CHECK(s->strategy->need(s->self, unit) == TACIT_OK);
+    CHECK(s->strategy->units->need(s->self, unit) == TACIT_OK);
     look(s);
 }
 
 static void write_unit(seat *s, size_t unit) {
     const taciti_range r = taciti_layout_unit(&s->layout, unit);
-    CHECK(s->strategy->write(s->self, unit) == TACIT_OK);
+    CHECK(s->strategy->units->write(s->self, unit) == TACIT_OK);
     memset((float *)s->gradients.base + r.at, 0, r.n * sizeof(float));
     look(s);
 }
@@ -104,17 +102,17 @@ static void pass(seat *s, bool last) {
     need(s, UNITS - 1);
     for (size_t u = UNITS - 1; u-- > 0;) {
         need(s, u);
-        s->strategy->release(s->self, u + 1);
+        s->strategy->units->release(s->self, u + 1);
     }
     need(s, UNITS - 1);
     write_unit(s, UNITS - 1);
-    s->strategy->release(s->self, UNITS - 1);
+    s->strategy->units->release(s->self, UNITS - 1);
     for (size_t u = 0; u < UNITS; u++) {
         if (u > 0 && u < UNITS - 1) need(s, u);
         write_unit(s, u);
         if (u + 1 < UNITS) write_unit(s, u + 1);
         if (last) report(s, u);
-        if (u < UNITS - 1) s->strategy->release(s->self, u);
+        if (u < UNITS - 1) s->strategy->units->release(s->self, u);
     }
 }
 
@@ -145,9 +143,9 @@ static void open_arrays(seat *s) {
 static void initialise(seat *s) {
     for (size_t u = 0; u < UNITS; u++) {
         const taciti_range r = taciti_layout_unit(&s->layout, u);
-        CHECK(s->strategy->need(s->self, u) == TACIT_OK);
+        CHECK(s->strategy->units->need(s->self, u) == TACIT_OK);
         memset((float *)s->parameters.base + r.at, 0, r.n * sizeof(float));
-        s->strategy->release(s->self, u);
+        s->strategy->units->release(s->self, u);
     }
 }
 
@@ -160,18 +158,14 @@ static void train(seat *s, const taciti_strategy_context *c) {
         for (size_t k = 0; k < s->t->passes; k++) pass(s, k + 1 == s->t->passes);
         CHECK(s->strategy->finish(s->self, 0.01, &ignored) == TACIT_OK);
     }
-    if (taciti_comm_rank(c->comm) == 0) {
-        s->t->per_step = s->strategy->bytes_per_step(s->self);
-        s->t->nic_per_step = s->strategy->nic_bytes_per_step(s->self);
-    }
+    if (taciti_comm_rank(c->comm) == 0) CHECK(s->strategy->describe(c, s->self, &s->t->figures) == TACIT_OK);
     s->strategy->destroy(s->self);
 }
 
 static void note(const seat *s, const taciti_strategy_context *c) {
     trial *t = s->t;
-    s->strategy->memory(c, t->passes, &t->predicted);
-    CHECK(s->strategy->predict_bytes(c, &t->predicted_bytes) == TACIT_OK);
-    t->row_count = s->strategy->traffic(c, t->rows);
+    s->strategy->units->memory(c, t->passes, &t->predicted);
+    if (t->dry) CHECK(s->strategy->describe(c, NULL, &t->figures) == TACIT_OK);
     t->n = s->layout.n;
     t->own = t->predicted.moments / taciti_optim_bytes_per_float(c->optim_options);
     t->edges = 2 * (s->layout.bucket_count + 4) * PAGE;
@@ -260,6 +254,57 @@ static void whole_arrays_are_those_of_the_formulas(void **state) {
             }
 }
 
+/* Units of one tensor, of which the last is early, and the floats of units that are there when most is. */
+typedef struct holding {
+    size_t sizes[5], passes, parameters, gradients;
+} holding;
+
+static void predict_units(taciti_comm *comm, void *context) {
+    const holding *h = context;
+    const taciti_shard_options options = {3, TACITI_SHARD_F32, TACITI_SHARD_OVER_ALL, false};
+    const taciti_exchange_options exchange = {.overlap = true, .scheme = TACITI_SCHEME_AUTO};
+    const taciti_optim_options optim = {.name = TACITI_OPTIM_ADAMW};
+    const size_t count = sizeof h->sizes / sizeof *h->sizes, ranks = (size_t)taciti_comm_size(comm);
+    taciti_strategy_memory memory;
+    taciti_layout layout;
+    CHECK(taciti_layout_create(count, &layout) == TACIT_OK);
+    for (size_t u = 0; u < count; u++) {
+        const char name[2] = {(char)('a' + (int)u), 0};
+        if (u > 0) taciti_layout_next_unit(&layout);
+        CHECK(taciti_layout_append(&layout, name, 1, &h->sizes[u], true) == TACIT_OK);
+    }
+    layout.tensors[count - 1].early = true;
+    CHECK(taciti_layout_seal_units(&layout, 2000) == TACIT_OK);
+    const taciti_strategy_context c = {.comm = comm,
+                                       .layout = &layout,
+                                       .optim_options = &optim,
+                                       .exchange_options = &exchange,
+                                       .options = &options,
+                                       .by_units = true};
+    taciti_shard_memory(&c, h->passes, &memory);
+    const size_t own = memory.moments / taciti_optim_bytes_per_float(&optim);
+    const size_t gradients = h->passes > 1 ? layout.n : own + h->gradients - h->gradients / ranks;
+    CHECK(own > 0 && own < layout.n / ranks + 16 * layout.bucket_count);
+    CHECK(memory.parameters == sizeof(float) * (own + h->parameters - h->parameters / ranks));
+    CHECK(memory.copy16 == sizeof(taciti_bf16) * h->parameters);
+    CHECK(memory.gradients == sizeof(float) * gradients);
+    taciti_layout_destroy(&layout);
+}
+
+/* Most is there while the head, a block of the backward pass, or one of the forward pass is computed. Sizes are rounded
+ * up to lines of 16. */
+static void units_are_counted_when_most_of_them_are_there(void **state) {
+    static const holding CASES[] = {{{41, 100, 200, 41, 1008}, 1, 48 + 112 + 1008, 1008},
+                                    {{41, 1000, 1000, 1000, 112}, 1, 2 * 1008, 48 + 2 * 1008 + 112},
+                                    {{41, 100, 1000, 5000, 3008}, 2, 5008 + 3008 + 48 + 112, 0}};
+    const taciti_comm_options options = test_comm_options(true);
+    (void)state;
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        holding h = CASES[i];
+        test_world_run(5, &options, predict_units, &h);
+    }
+}
+
 /* Gathers that are compressed: the parameters that are updated, P / N, are not those that ranks compute with; below
  * stage 3 changes are gathered, which are an array of P. */
 static void masters_and_changes_are_predicted(void **state) {
@@ -268,8 +313,8 @@ static void masters_and_changes_are_predicted(void **state) {
         const trial values = play(ranks, (trial){.stage = 3, .passes = 1, .gather = "int8", .dry = true}),
                     changes = play(ranks, (trial){.stage = 2, .passes = 1, .gather = "int8", .dry = true}),
                     none = play(ranks, (trial){.stage = 2, .passes = 1, .dry = true});
-        assert_int_equal(changes.predicted_bytes - values.predicted_bytes, changes.n * sizeof(float));
-        assert_true(values.predicted_bytes >= none.predicted_bytes + values.own * sizeof(float));
+        assert_int_equal(changes.figures.own_bytes - values.figures.own_bytes, changes.n * sizeof(float));
+        assert_true(values.figures.own_bytes >= none.figures.own_bytes + values.own * sizeof(float));
     }
 }
 
@@ -283,16 +328,18 @@ static void rows_of_traffic_add_up(void **state) {
             test_hosts(hosts == 1 ? ONE : TWO);
             const trial t = play(6, (trial){.stage = stage, .passes = 1});
             test_hosts(NULL);
-            assert_int_equal(t.row_count, 2 * hosts);
-            for (size_t i = 0; i < t.row_count; i++) {
-                const bool leaves = strcmp(t.rows[i].where, "between hosts") == 0;
-                assert_string_equal(t.rows[i].what, i < t.row_count / 2 ? "gradients" : "parameters");
-                assert_string_equal(t.rows[i].codec, "f32");
-                assert_true(t.rows[i].bytes > 0 && !t.rows[i].compressed);
-                *(leaves ? &away : &inside) += t.rows[i].bytes;
+            assert_int_equal(t.figures.traffic_count, 2 * hosts);
+            for (size_t i = 0; i < t.figures.traffic_count; i++) {
+                const bool leaves = strcmp(t.figures.traffic[i].where, "between hosts") == 0;
+                assert_string_equal(t.figures.traffic[i].what,
+                                    i < t.figures.traffic_count / 2 ? "gradients" : "parameters");
+                assert_string_equal(t.figures.traffic[i].codec, "f32");
+                assert_true(t.figures.traffic[i].bytes > 0 && !t.figures.traffic[i].compressed);
+                *(leaves ? &away : &inside) += t.figures.traffic[i].bytes;
             }
-            assert_int_equal(away + inside, t.per_step);
-            assert_in_range(3 * away, t.nic_per_step - t.nic_per_step / 500, t.nic_per_step + t.nic_per_step / 500);
+            assert_int_equal(away + inside, t.figures.sent_bytes);
+            assert_in_range(3 * away, t.figures.nic_bytes - t.figures.nic_bytes / 500,
+                            t.figures.nic_bytes + t.figures.nic_bytes / 500);
         }
 }
 
@@ -315,15 +362,26 @@ static void expect(tacit_status status, const char *message) {
     if (strstr(g_line, message) == NULL) fail_msg("\"%s\" does not contain \"%s\"", g_line, message);
 }
 
+static tacit_status check_all(taciti_shard_options options, taciti_compression_setup setup,
+                              taciti_exchange_options exchange, const taciti_hosts *hosts) {
+    const taciti_strategy_context context = {.options = &options, .compression = setup, .exchange_options = &exchange};
+    return taciti_shard_check(&context, hosts);
+}
+
+static tacit_status check_on(taciti_shard_options options, taciti_compression_setup setup, const taciti_hosts *hosts) {
+    return check_all(options, setup, (taciti_exchange_options){.scheme = TACITI_SCHEME_AUTO}, hosts);
+}
+
 static tacit_status check(taciti_shard_options options, const char *codec, const char *gather,
                           taciti_compress_options compress) {
     const taciti_compression_setup setup = {.options = &compress,
                                             .codec = codec == NULL ? NULL : taciti_codec_find(codec),
                                             .gather = gather == NULL ? NULL : taciti_codec_find(gather)};
-    return taciti_shard_check(&options, &setup);
+    return check_on(options, setup, NULL);
 }
 
 enum { F32 = TACITI_SHARD_F32, BF16 = TACITI_SHARD_BF16, ALL = TACITI_SHARD_OVER_ALL, HOST = TACITI_SHARD_OVER_HOST };
+static const taciti_compression_setup NOTHING;
 static const taciti_compress_options PLAIN = {.factor = 10, .feedback = 1};
 
 static void compressions_without_meaning_are_refused(void **state) {
@@ -337,6 +395,7 @@ static void compressions_without_meaning_are_refused(void **state) {
     expect(check(parts, "powersgd", NULL, o), "powersgd adds payloads up on all ranks");
     expect(check(changes, NULL, "powersgd", o), "compress.gather powersgd: this codec is for sums");
     expect(check(changes, NULL, "sketch", o), "compress.gather sketch: this codec is for sums");
+    expect(check(changes, NULL, "signsgd", o), "what is lost of a parameter would grow");
     expect(check(parts, NULL, "topk", o), "or --shard.stage 2, which gathers changes");
     o.collective = TACITI_WAY_GATHER;
     expect(check(parts, "topk", NULL, o), "compress.collective gather sends everything");
@@ -348,10 +407,10 @@ static void compressions_without_meaning_are_refused(void **state) {
     o = PLAIN;
     const taciti_compression_setup adds_up = {
         .options = &o, .codec = taciti_codec_find("topk"), .controller = taciti_controller_find("accordion")};
-    expect(taciti_shard_check(&parts, &adds_up), "adapt.policy accordion adds up gradients of the whole model");
+    expect(check_on(parts, adds_up, NULL), "adapt.policy accordion adds up gradients of the whole model");
     const taciti_compression_setup follows = {
         .options = &o, .codec = taciti_codec_find("topk"), .controller = taciti_controller_find("knee")};
-    expect(taciti_shard_check(&parts, &follows), NULL);
+    expect(check_on(parts, follows, NULL), NULL);
     taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
 }
 
@@ -361,8 +420,7 @@ static void parts_that_hosts_cannot_have_are_refused(void **state) {
     const taciti_hosts one = {.ranks = 5, .count = 1, .host_of = (int *)(uintptr_t)ONE},
                        two = {.ranks = 5, .count = 2, .host_of = (int *)(uintptr_t)TWO},
                        lonely = {.ranks = 5, .count = 2, .host_of = (int *)(uintptr_t)LONELY};
-    const taciti_shard_options all = {3, F32, ALL, false}, over = {3, F32, HOST, false}, both = {3, F32, ALL, true},
-                               none = {0, F32, HOST, false};
+    const taciti_shard_options all = {3, F32, ALL, false}, over = {3, F32, HOST, false}, both = {3, F32, ALL, true};
     taciti_log_set_sink(keep_line, NULL, TACITI_LOG_ERROR);
     expect(check((taciti_shard_options){3, BF16, HOST, false}, NULL, NULL, PLAIN), "leave out shard.gather");
     expect(check(over, NULL, "int8", PLAIN), "leave out compress.gather");
@@ -370,16 +428,15 @@ static void parts_that_hosts_cannot_have_are_refused(void **state) {
     expect(check((taciti_shard_options){3, F32, HOST, true}, NULL, NULL, PLAIN), "no effect with shard.over host");
     expect(check(both, NULL, NULL, PLAIN), NULL);
     expect(check(over, NULL, NULL, PLAIN), NULL);
-    expect(taciti_shard_check_hosts(&over, &two), NULL);
-    expect(taciti_shard_check_hosts(&both, &two), NULL);
-    expect(taciti_shard_check_hosts(&all, &one), NULL);
-    expect(taciti_shard_check_hosts(&all, &lonely), NULL);
-    expect(taciti_shard_check_hosts(&none, &one), NULL);
-    expect(taciti_shard_check_hosts(&over, NULL), NULL);
-    expect(taciti_shard_check_hosts(&over, &one), "shard.over host has no effect on a single host");
-    expect(taciti_shard_check_hosts(&both, &one), "shard.secondary has no effect on a single host");
-    expect(taciti_shard_check_hosts(&over, &lonely), "shard.over host divides the model");
-    expect(taciti_shard_check_hosts(&both, &lonely), "shard.secondary keeps parts on the ranks of a host");
+    expect(check_on(over, NOTHING, &two), NULL);
+    expect(check_on(both, NOTHING, &two), NULL);
+    expect(check_on(all, NOTHING, &one), NULL);
+    expect(check_on(all, NOTHING, &lonely), NULL);
+    expect(check_on(over, NOTHING, NULL), NULL);
+    expect(check_on(over, NOTHING, &one), "shard.over host has no effect on a single host");
+    expect(check_on(both, NOTHING, &one), "shard.secondary has no effect on a single host");
+    expect(check_on(over, NOTHING, &lonely), "shard.over host divides the model");
+    expect(check_on(both, NOTHING, &lonely), "shard.secondary keeps parts on the ranks of a host");
     taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
 }
 
@@ -390,11 +447,11 @@ static void exchanges_that_leave_ranks_without_parts_are_refused(void **state) {
                                   lanes = {.scheme = TACITI_SCHEME_AUTO, .lanes = 2},
                                   hosts = {.scheme = TACITI_SCHEME_HOSTS};
     taciti_log_set_sink(keep_line, NULL, TACITI_LOG_ERROR);
-    expect(taciti_shard_check_exchange(&all, &flat), NULL);
-    expect(taciti_shard_check_exchange(&over, &hosts), NULL);
-    expect(taciti_shard_check_exchange(&all, &lanes), "exchange.lanes 2: ranks beyond them would hold no parts");
-    expect(taciti_shard_check_exchange(&over, &flat), "shard.over host divides by hosts");
-    expect(taciti_shard_check_exchange(&both, &flat), "shard.secondary divides by hosts");
+    expect(check_all(all, NOTHING, flat, NULL), NULL);
+    expect(check_all(over, NOTHING, hosts, NULL), NULL);
+    expect(check_all(all, NOTHING, lanes, NULL), "exchange.lanes 2: ranks beyond them would hold no parts");
+    expect(check_all(over, NOTHING, flat, NULL), "shard.over host divides by hosts");
+    expect(check_all(both, NOTHING, flat, NULL), "shard.secondary divides by hosts");
     taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
 }
 
@@ -402,6 +459,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_holds_what_is_predicted),
         cmocka_unit_test(whole_arrays_are_those_of_the_formulas),
+        cmocka_unit_test(units_are_counted_when_most_of_them_are_there),
         cmocka_unit_test(masters_and_changes_are_predicted),
         cmocka_unit_test(rows_of_traffic_add_up),
         cmocka_unit_test(compressions_without_meaning_are_refused),

@@ -76,6 +76,7 @@ static void train(taciti_comm *comm, void *context) {
                                        .parameters = p,
                                        .gradients = g,
                                        .copy16 = copy};
+    taciti_strategy_figures figures;
     CHECK(dp->create(&c, &self) == TACIT_OK && dp->start(self, 0, false) == TACIT_OK);
     for (int step = 0; step < STEPS; step++) {
         if (t->absent && step == BAD_STEP) continue;
@@ -85,8 +86,10 @@ static void train(taciti_comm *comm, void *context) {
         CHECK(dp->finish(self, 0.01, &t->reports[rank][step]) == TACIT_OK);
         const taciti_comm_counters after = taciti_comm_count(comm);
         if (t->compression.codec != NULL) continue; /* of variable size */
-        CHECK(after.bytes_sent - before.bytes_sent == dp->bytes_per_step(self));
-        CHECK(test_sum_over_host(comm, after.away_bytes_sent - before.away_bytes_sent) == dp->nic_bytes_per_step(self));
+        CHECK(dp->describe(&c, self, &figures) == TACIT_OK && figures.period == 1);
+        CHECK(after.bytes_sent - before.bytes_sent == figures.sent_bytes);
+        CHECK(t->reports[rank][step].bytes == (double)figures.sent_bytes);
+        CHECK(test_sum_over_host(comm, after.away_bytes_sent - before.away_bytes_sent) == figures.nic_bytes);
     }
     const bool one_skipped = t->bad_rank >= 0 && !isfinite(t->bad);
     CHECK(taciti_optim_updates(optim) == STEPS - (one_skipped || t->absent));
@@ -282,9 +285,8 @@ static void strategies_are_found_by_name(void **state) {
         assert_ptr_equal(taciti_strategy_find((*s)->name), *s);
         assert_true((*s)->help[0] != 0 && (*s)->source[0] != 0);
         assert_true((*s)->create != NULL && (*s)->finish != NULL && (*s)->destroy != NULL);
-        assert_true((*s)->bytes_per_step != NULL && (*s)->nic_bytes_per_step != NULL && (*s)->predict_bytes != NULL);
-        assert_true((*s)->replicas_equal == ((*s)->average == NULL) &&
-                    ((*s)->average == NULL) == ((*s)->revert == NULL));
+        assert_true((*s)->describe != NULL && (*s)->patterns != NULL && (*s)->state != NULL);
+        if ((*s)->replicas != NULL) assert_true((*s)->replicas->average != NULL && (*s)->replicas->revert != NULL);
     }
 }
 
@@ -292,10 +294,13 @@ static void an_outer_step_of_nothing_is_refused(void **state) {
     (void)state;
     test_log_keep();
     const taciti_strategy *strategy = taciti_strategy_find("localsgd");
-    assert_int_equal(strategy->check(&(taciti_localsgd_options){.every = 4}, NULL), TACIT_E_CONFIG);
+    taciti_localsgd_options options = {.every = 4};
+    const taciti_strategy_context context = {.options = &options};
+    assert_int_equal(strategy->check(&context, NULL), TACIT_E_CONFIG);
     assert_int_equal(test_log_count("--localsgd.outer_lr 1 is plain averaging"), 1);
     test_log_drop();
-    assert_int_equal(strategy->check(&(taciti_localsgd_options){.every = 4, .outer_lr = 1e-3}, NULL), TACIT_OK);
+    options.outer_lr = 1e-3;
+    assert_int_equal(strategy->check(&context, NULL), TACIT_OK);
 }
 
 int main(void) {

@@ -16,7 +16,7 @@ static tacit_status sum_losses(taciti_trainer *trainer, uint64_t first, uint64_t
         if (taciti_stop_signal() != 0) sums[LEFT] = 1;
         const uint64_t left = sums[LEFT] > 0 ? 0 : last - first;
         const size_t count = left < trainer->micro ? (size_t)left : trainer->micro;
-        if (count == 0 && !trainer->strategy->parts) return TACIT_OK;
+        if (count == 0 && trainer->strategy->units == NULL) return TACIT_OK;
         TACITI_TRY(
             taciti_data_validation(trainer->data, first, count, trainer->time, trainer->tokens, trainer->targets));
         double loss = 0;
@@ -39,7 +39,7 @@ tacit_status taciti_trainer_evaluate(taciti_trainer *trainer, double *out_loss) 
     double sums[SUMS] = {0};
     const uint64_t max = (windows + ranks - 1) / ranks, passes = (max + trainer->micro - 1) / trainer->micro;
     const tacit_status status = sum_losses(trainer, windows * rank / ranks, windows * (rank + 1) / ranks, passes, sums);
-    if (status != TACIT_OK && trainer->strategy->parts && ranks > 1) /* others wait for its parts */
+    if (status != TACIT_OK && trainer->strategy->units != NULL && ranks > 1) /* others wait for its parts */
         taciti_comm_abort(trainer->comm, status);
     TACITI_TRY(taciti_comm_agree(trainer->comm, status));
     TACITI_TRY(taciti_comm_allreduce_f64(trainer->comm, sums, SUMS, TACITI_OP_SUM));

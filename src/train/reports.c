@@ -16,7 +16,7 @@ enum { LATE_STEPS = 2, LATE_MAX = 10 };
 
 tacit_status taciti_reports_create(taciti_trainer *trainer, size_t lag) {
     taciti_reports *reports = &trainer->reports;
-    const bool travel = !trainer->strategy->replicas_equal && trainer->ranks > 1;
+    const bool travel = trainer->strategy->replicas != NULL && trainer->ranks > 1;
     reports->late = !travel ? 0 : lag < LATE_MAX - LATE_STEPS ? LATE_STEPS + lag : LATE_MAX;
     reports->max = reports->late + 2; /* and the step that ends; one more until its line is written */
     reports->all = taciti_calloc((size_t)trainer->ranks, sizeof *reports->all);
@@ -66,7 +66,7 @@ static void fill(taciti_trainer *trainer, taciti_step_entry *entry) {
         }
         m->fastest_s = fmin(m->fastest_s, all[r].compute_s);
     }
-    const bool equal = trainer->strategy->replicas_equal;
+    const bool equal = trainer->strategy->replicas == NULL;
     /* At most one per rank: what a rank says cannot be more, nor no number. */
     const int64_t max = entry->abandoned ? 0 : equal ? 1 : trainer->ranks;
     entry->skips = (int64_t)fmin(fmax(skipped, 0), (double)max);

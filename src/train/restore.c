@@ -98,14 +98,14 @@ static tacit_status restore(taciti_trainer *trainer, const char *path, const cha
     if (status == TACIT_OK) status = restore_state(trainer, path, meta, out);
     json_decref(meta);
     TACITI_TRY(status);
-    if (!trainer->strategy->parts) taciti_model_refresh(trainer->model);
+    if (trainer->strategy->units == NULL) taciti_model_refresh(trainer->model);
     return TACIT_OK;
 }
 
 /* Parameters that must be equal are; then the strategy starts what it has under way between steps. Of parts, each has
  * read its own. */
 static tacit_status start(taciti_trainer *trainer, taciti_beginning how) {
-    if (how.equal && !trainer->strategy->parts) TACITI_TRY(taciti_trainer_agree_on_parameters(trainer));
+    if (how.equal && trainer->strategy->units == NULL) TACITI_TRY(taciti_trainer_agree_on_parameters(trainer));
     return taciti_driver_start(trainer->driver, trainer->position.step, how.restored);
 }
 
@@ -196,11 +196,11 @@ static tacit_status initialise_units(taciti_trainer *trainer, uint64_t *digest) 
     tacit_status status = hash == NULL || XXH3_64bits_reset(hash) == XXH_ERROR ? TACIT_E_MEMORY : TACIT_OK;
     for (size_t u = 0; status == TACIT_OK && u < trainer->layout.unit_count; u++) {
         const taciti_range r = taciti_layout_unit(&trainer->layout, u);
-        status = trainer->strategy->need(strategy, u);
+        status = trainer->strategy->units->need(strategy, u);
         if (status != TACIT_OK) break;
         taciti_model_init_unit(trainer->model, u, (uint64_t)trainer->settings->train.seed);
         (void)XXH3_64bits_update(hash, taciti_model_parameters(trainer->model) + r.at, r.n * sizeof(float));
-        trainer->strategy->release(strategy, u);
+        trainer->strategy->units->release(strategy, u);
     }
     if (status == TACIT_OK) *digest = XXH3_64bits_digest(hash);
     (void)XXH3_freeState(hash);
@@ -210,7 +210,7 @@ static tacit_status initialise_units(taciti_trainer *trainer, uint64_t *digest) 
 /* Files of weights are read as a whole. */
 static tacit_status read_parts(taciti_trainer *trainer, const char *from) {
     void *strategy = taciti_driver_strategy(trainer->driver);
-    for (size_t u = 0; u < trainer->layout.unit_count; u++) TACITI_TRY(trainer->strategy->need(strategy, u));
+    for (size_t u = 0; u < trainer->layout.unit_count; u++) TACITI_TRY(trainer->strategy->units->need(strategy, u));
     return read_weights(trainer, from);
 }
 
@@ -223,14 +223,14 @@ static tacit_status initialise_parts(taciti_trainer *trainer, const char *from) 
     } else {
         TACITI_TRY(taciti_comm_agree(trainer->comm, read_parts(trainer, from)));
         TACITI_TRY(taciti_trainer_agree_on_parameters(trainer));
-        for (size_t u = 0; u < trainer->layout.unit_count; u++) trainer->strategy->release(strategy, u);
+        for (size_t u = 0; u < trainer->layout.unit_count; u++) trainer->strategy->units->release(strategy, u);
     }
     return start(trainer, (taciti_beginning){.equal = true});
 }
 
 tacit_status taciti_trainer_initialise(taciti_trainer *trainer) {
     const char *from = trainer->settings->train.init.text;
-    if (trainer->strategy->parts) return initialise_parts(trainer, from);
+    if (trainer->strategy->units != NULL) return initialise_parts(trainer, from);
     if (from[0] == '\0') {
         taciti_model_init(trainer->model, (uint64_t)trainer->settings->train.seed);
     } else {

@@ -23,7 +23,7 @@ static bool is_faulty(const taciti_trainer *trainer, int64_t step) {
 /* Empty passes before this rank's first: where ranks gather parameters, all make as many passes. */
 static size_t idle_passes(const taciti_trainer *trainer) {
     const size_t own = trainer->share == 0 ? 1 : (trainer->share + trainer->micro - 1) / trainer->micro;
-    return trainer->strategy->parts ? trainer->passes - own : 0;
+    return trainer->strategy->units != NULL ? trainer->passes - own : 0;
 }
 
 /* This rank's samples, micro-batch by micro-batch. A rank without samples still makes one empty pass: its gradient is
@@ -87,15 +87,8 @@ static void fill_times(const taciti_trainer *trainer, int64_t begin, const tacit
     out->mfu = trainer->peak_flops > 0 ? flops / trainer->peak_flops : (double)NAN;
 }
 
-/* Original / sent, where the original is the f32 all-reduce of all gradients: what dense data parallelism sends. Of a
- * compressed sum the payload is counted, and divided by the steps of a period. */
-static double compression_factor(const taciti_trainer *trainer, const taciti_step_report *report) {
-    const void *strategy = taciti_driver_strategy(trainer->driver);
-    const double period = trainer->strategy->period == NULL ? 1 : (double)trainer->strategy->period(strategy);
-    const bool compresses = taciti_settings_compression(&trainer->settings->job).codec != NULL;
-    if (compresses && report->bytes == 0) return (double)NAN;
-    const double sent =
-        report->bytes > 0 ? report->bytes / period : (double)trainer->strategy->bytes_per_step(strategy);
+/* Original / sent, where the original is the f32 all-reduce of all gradients: what dense data parallelism sends. */
+static double compression_factor(const taciti_trainer *trainer, double sent) {
     const double ranks = (double)trainer->ranks;
     return sent > 0 ? 2 * (ranks - 1) / ranks * (double)(trainer->layout.n * sizeof(float)) / sent : (double)NAN;
 }
@@ -107,7 +100,7 @@ static void fill_own(taciti_trainer *trainer, double lr, const taciti_step_repor
     out->lr = lr;
     out->grad_norm = report->grad_norm;
     out->tokens = trainer->position.tokens;
-    out->compression = compression_factor(trainer, report);
+    out->compression = compression_factor(trainer, report->bytes);
     out->factor = report->factor;
     out->gain = report->gain;
     out->kept = report->kept;

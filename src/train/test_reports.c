@@ -49,7 +49,7 @@ static void expect_entry(const trial *t, const taciti_step_entry *entry, int ste
     CHECK(entry->skips == (skips ? 1 : 0) && m->skipped == skipped + (skips ? 1 : 0));
     CHECK(m->loss == 30.0 * 6 * (step + 1) / (BATCH * TIME));
     CHECK(m->slowest_rank == 1 + step % 2 && m->slowest_s == 5 && m->fastest_s == 1);
-    if (t->strategy.replicas_equal)
+    if (t->strategy.replicas == NULL)
         CHECK(isnan(m->consensus));
     else
         CHECK(m->consensus == sqrt((3.0 + 3.0 * step) / RANKS));
@@ -78,10 +78,12 @@ static void report_steps(taciti_comm *comm, void *context) {
     taciti_reports_destroy(&trainer.reports);
 }
 
+static const taciti_replica_verbs OWN; /* of replicas that differ; nobody calls them */
+
 static void run(int ranks, bool equal, size_t lag, size_t late, test_rank *rank) {
     const taciti_comm_options options = test_comm_options(true);
     static trial t;
-    t = (trial){.strategy = {.replicas_equal = equal}, .lag = lag, .late = late};
+    t = (trial){.strategy = {.replicas = equal ? NULL : &OWN}, .lag = lag, .late = late};
     assert_int_equal(taciti_train_settings_init(&t.settings), TACIT_OK);
     t.settings.train.batch = BATCH;
     test_world_run(ranks, &options, rank, &t);

@@ -116,17 +116,19 @@ static void feedback_state(void *self, taciti_state *out) {
                                                .data = &f->steps});
 }
 
-static uint64_t feedback_bytes(const void *self) { return dp()->bytes_per_step(((const feedback *)self)->dp); }
+static tacit_status feedback_describe(const taciti_strategy_context *context, const void *self,
+                                      taciti_strategy_figures *out) {
+    return dp()->describe(context, self == NULL ? NULL : ((const feedback *)self)->dp, out);
+}
 
 static const taciti_strategy FEEDBACK = {
     .name = "dp", /* what the configuration says */
+    .describe = feedback_describe,
     .create = feedback_create,
+    .destroy = feedback_destroy,
     .start = feedback_start,
     .finish = feedback_finish,
-    .destroy = feedback_destroy,
-    .bytes_per_step = feedback_bytes,
     .state = feedback_state,
-    .replicas_equal = true,
 };
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */

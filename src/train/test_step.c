@@ -29,7 +29,7 @@ typedef struct trial {
     taciti_position position[MAX_RANKS];
     size_t spans[MAX_RANKS]; /* of data: one per micro-batch */
     size_t n;
-    uint64_t bytes_per_step[MAX_RANKS];
+    taciti_strategy_figures figures[MAX_RANKS];
 } trial;
 
 static void set(taciti_train_settings *settings, const char *key, const char *value) {
@@ -96,7 +96,8 @@ static void run_rank(taciti_comm *comm, void *context) {
         t->parameters[rank][step + 1] = copy_parameters(&trainer);
     }
     for (size_t i = 0; i < trainer.trace.count; i++) t->spans[rank] += trainer.trace.spans[i].kind == TACITI_SPAN_DATA;
-    t->bytes_per_step[rank] = trainer.strategy->bytes_per_step(taciti_driver_strategy(trainer.driver));
+    const taciti_strategy_context c = taciti_trainer_context(&trainer);
+    CHECK(trainer.strategy->describe(&c, taciti_driver_strategy(trainer.driver), &t->figures[rank]) == TACIT_OK);
     t->position[rank] = trainer.position;
     if (rank == 0) t->n = trainer.layout.n;
     taciti_trainer_close(&trainer);
@@ -194,7 +195,7 @@ static void an_entry_tells_times_and_bytes(void **state) {
             const taciti_step_metrics *m = &t.metrics[r][s];
             assert_true(m->compute_s > 0 && m->update_s > 0 && m->wait_s >= 0);
             assert_true(m->step_s >= m->compute_s + m->update_s && m->tokens_per_s > 0);
-            assert_true(m->bytes_sent >= t.bytes_per_step[r] && m->bytes_sent < t.bytes_per_step[r] + 1024);
+            assert_true(m->bytes_sent >= t.figures[r].sent_bytes && m->bytes_sent < t.figures[r].sent_bytes + 1024);
             assert_int_equal(m->step, s + 1);
         }
     forget(&t);

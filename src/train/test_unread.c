@@ -65,7 +65,7 @@ static void warn(const taciti_train_settings *s, taciti_reader reader) {
 static void ask(const char *words, taciti_reader reader) {
     taciti_train_settings s;
     open_settings(&s);
-    if (type(&s, words) != TACIT_OK || taciti_settings_check(&s.job, NULL) != TACIT_OK)
+    if (type(&s, words) != TACIT_OK || taciti_settings_check(&s.job, NULL, TACITI_READER_TRAIN) != TACIT_OK)
         fail_msg("%s: refused: %s", words, g_lines[0]);
     warn(&s, reader);
     taciti_settings_destroy(&s.job);
@@ -102,7 +102,6 @@ static const char *const UNREAD[][3] = {
     {"localsgd.every=8", "localsgd.every 8", "--strategy localsgd"},
     {"gossip.order=atc gossip.every=2", "gossip.order, gossip.every:", "--strategy gossip"},
     {"shard.stage=1", "shard.stage 1", "--strategy shard"},
-    {"strategy=shard shard.stage=0 shard.gather=bf16", "shard.gather bf16", "--shard.stage other than 0"},
     {"strategy=shard shard.gather=bf16 compress.gather=int8", "shard.gather bf16", "--compress.gather none"},
     {"optim.accum=4", "optim.accum 4", "--optim.name accum-adamw or accum-adam"},
     {"optim.momentum=0.5", "optim.momentum 0.5", "--optim.name sgd"},
@@ -168,9 +167,6 @@ static void what_is_read_has_no_line(void **state) {
         "compress.codec=auto compress.layers=mlp",
         "strategy=shard shard.stage=2 compress.gather=topk compress.back=3 compress.warmup=20 compress.start=2",
         "strategy=shard shard.stage=2 compress.gather=topk compress.factor=20 compress.scope=bucket",
-        ("strategy=shard shard.stage=2 compress.codec=topk compress.gather=topk adapt.policy=accordion "
-         "compress.scope=bucket"),
-        "strategy=shard shard.stage=0",
         "strategy=gossip gossip.topology=base-k gossip.degree=2",
         "optim.name=accum-adam optim.accum=2 optim.beta1=0.8",
         "optim.name=sgd optim.momentum=0.5 optim.nesterov=true",
@@ -372,7 +368,6 @@ static void a_key_with_a_line_changes_no_bit(void **state) {
         {"compress.codec=randomk compress.warmup=0", "compress.scope=bucket"},
         {"compress.codec=topk adapt.policy=accordion accordion.epoch=1", "compress.scope=bucket"},
         {"compress.codec=f32", "compress.residual=int8"},
-        {"strategy=shard shard.stage=0", "shard.gather=bf16"},
         {"strategy=shard compress.gather=int8", "shard.gather=bf16"},
         {"optim.name=sgd", "optim.beta1=0.5"},
         {"optim.name=sgd optim.momentum=0", "optim.nesterov=true"},

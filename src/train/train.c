@@ -62,9 +62,8 @@ static void describe_plain(const taciti_layout *layout, char *out, size_t size) 
 static void announce_traffic(taciti_trainer *trainer) {
     const taciti_compression_setup setup = taciti_settings_compression(&trainer->settings->job);
     const char *policy = setup.controller == NULL ? "fixed" : setup.controller->name;
-    const taciti_strategy_context context = taciti_trainer_context(trainer);
-    taciti_traffic_class rows[TACITI_TRAFFIC_CLASSES];
-    const size_t count = trainer->strategy->traffic == NULL ? 0 : trainer->strategy->traffic(&context, rows);
+    const taciti_traffic_class *rows = trainer->figures.traffic;
+    const size_t count = trainer->figures.traffic_count;
     char plain[LINE_BYTES];
     describe_plain(&trainer->layout, plain, sizeof plain);
     if (setup.codec != NULL && count == 0)
@@ -219,7 +218,7 @@ static void write_metrics(taciti_trainer *trainer, const taciti_step_metrics *m)
 static void report_skips(taciti_trainer *trainer, const taciti_step_entry *entry) {
     const taciti_step_metrics *m = &entry->metrics;
     taciti_console_break(&trainer->console);
-    if (trainer->strategy->replicas_equal) {
+    if (trainer->strategy->replicas == NULL) {
         taciti_log(TACITI_LOG_WARN,
                    "step %" PRId64 " skipped on every rank: its gradient is not finite (%" PRId64 " skipped so far)",
                    m->step, m->skipped);

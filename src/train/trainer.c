@@ -115,7 +115,7 @@ static tacit_status warn_unread(const taciti_trainer *trainer) {
 static tacit_status prepare_alone(taciti_trainer *trainer, bool resume) {
     TACITI_TRY(refuse_emulation(&trainer->settings->job.compute));
     trainer->strategy = taciti_settings_strategy(&trainer->settings->job);
-    TACITI_TRY(taciti_settings_check(&trainer->settings->job, taciti_comm_hosts(trainer->comm)));
+    TACITI_TRY(taciti_settings_check(&trainer->settings->job, taciti_comm_hosts(trainer->comm), TACITI_READER_TRAIN));
     TACITI_TRY(taciti_trainer_take_shape(trainer, resume));
     TACITI_TRY(taciti_data_open(&trainer->settings->data, &trainer->data));
     trainer->data_info = taciti_data_describe(trainer->data);
@@ -130,17 +130,12 @@ static tacit_status prepare_alone(taciti_trainer *trainer, bool resume) {
 }
 
 taciti_strategy_context taciti_trainer_context(taciti_trainer *trainer) {
-    const taciti_train_settings *s = trainer->settings;
-    return (taciti_strategy_context){
-        .comm = trainer->comm,
-        .layout = &trainer->layout,
-        .pool = trainer->pool,
-        .optim_options = &s->job.optim,
-        .exchange_options = &s->job.exchange,
-        .compression = taciti_settings_compression(&s->job),
-        .options = taciti_settings_options(&s->job, trainer->strategy->options),
-        .trace = &trainer->trace,
-    };
+    taciti_strategy_context context = taciti_settings_context(&trainer->settings->job);
+    context.comm = trainer->comm;
+    context.layout = &trainer->layout;
+    context.pool = trainer->pool;
+    context.trace = &trainer->trace;
+    return context;
 }
 
 static tacit_status predict_memory(taciti_trainer *trainer, taciti_memory_plan *out) {
@@ -150,15 +145,16 @@ static tacit_status predict_memory(taciti_trainer *trainer, taciti_memory_plan *
     plan.model =
         taciti_model_predict(&s->job.model, &trainer->layout, trainer->micro, trainer->time, trainer->threads, true);
     plan.moments = trainer->layout.n * taciti_optim_bytes_per_float(&s->job.optim);
-    if (trainer->strategy->memory != NULL) {
+    if (trainer->strategy->units != NULL) {
         taciti_strategy_memory parts;
-        trainer->strategy->memory(&context, trainer->passes, &parts);
+        trainer->strategy->units->memory(&context, trainer->passes, &parts);
         plan.moments = parts.moments;
         plan.model.parameters = parts.parameters;
         plan.model.gradients = parts.gradients;
         if (plan.model.copy16 > 0) plan.model.copy16 = parts.copy16;
     }
-    TACITI_TRY(trainer->strategy->predict_bytes(&context, &plan.exchange));
+    TACITI_TRY(trainer->strategy->describe(&context, NULL, &trainer->figures));
+    plan.exchange = trainer->figures.own_bytes;
     plan.process = taciti_peak_resident_bytes() + LIBRARIES_BYTES;
     plan.mapped = taciti_data_bytes();
     plan.total = plan.model.parameters + plan.model.gradients + plan.model.copy16 + plan.model.activations +
@@ -171,7 +167,7 @@ static tacit_status predict_memory(taciti_trainer *trainer, taciti_memory_plan *
 static double min_bytes(const taciti_trainer *trainer) {
     const taciti_model_options *m = &trainer->settings->job.model;
     const double tokens = (double)trainer->micro * (double)trainer->time;
-    const double parts = trainer->strategy->parts ? trainer->ranks : 1;
+    const double parts = trainer->strategy->units != NULL ? trainer->ranks : 1;
     return (double)trainer->layout.n * (2 * sizeof(float)) / parts +
            tokens * (double)m->channels * (double)m->layers * sizeof(float);
 }
@@ -275,10 +271,11 @@ static tacit_status build_alone(taciti_trainer *trainer) {
     const size_t spans = s->run.trace ? SPANS_PER_RUN : trainer->profiling.path != NULL ? SPANS_PER_PROFILED : 0;
     TACITI_TRY(taciti_trace_create(spans, &trainer->trace));
     TACITI_TRY(taciti_profiling_create(trainer));
-    TACITI_TRY(trainer->strategy->parts ? taciti_model_create_reserved(&s->job.model, &trainer->layout, trainer->pool,
-                                                                       trainer->micro, trainer->time, &trainer->model)
-                                        : taciti_model_create(&s->job.model, &trainer->layout, trainer->pool,
-                                                              trainer->micro, trainer->time, true, &trainer->model));
+    TACITI_TRY(trainer->strategy->units != NULL
+                   ? taciti_model_create_reserved(&s->job.model, &trainer->layout, trainer->pool, trainer->micro,
+                                                  trainer->time, &trainer->model)
+                   : taciti_model_create(&s->job.model, &trainer->layout, trainer->pool, trainer->micro, trainer->time,
+                                         true, &trainer->model));
     trainer->tokens = taciti_calloc(trainer->micro * trainer->time, sizeof *trainer->tokens);
     trainer->targets = taciti_calloc(trainer->micro * trainer->time, sizeof *trainer->targets);
     return trainer->tokens == NULL || trainer->targets == NULL ? TACIT_E_MEMORY : TACIT_OK;
@@ -298,9 +295,7 @@ tacit_status taciti_trainer_build(taciti_trainer *trainer) {
     TACITI_TRY(measure_peak(trainer));
     const taciti_strategy_context context = taciti_trainer_context(trainer);
     TACITI_TRY(taciti_trainer_create_driver(trainer, &context));
-    const size_t lag =
-        trainer->strategy->lag == NULL ? 0 : trainer->strategy->lag(taciti_driver_strategy(trainer->driver));
-    return taciti_comm_agree(trainer->comm, taciti_reports_create(trainer, lag));
+    return taciti_comm_agree(trainer->comm, taciti_reports_create(trainer, trainer->figures.lag));
 }
 
 void taciti_trainer_close(taciti_trainer *trainer) {

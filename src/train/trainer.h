@@ -87,6 +87,7 @@ typedef struct taciti_trainer {
     taciti_model *model;
     taciti_model_network network; /* the model, and the micro-batches of a step */
     const taciti_strategy *strategy;
+    taciti_strategy_figures figures; /* known before the strategy is created */
     taciti_driver *driver;
     taciti_trace trace;
     taciti_metrics *metrics;   /* rank 0 only */

@@ -51,6 +51,7 @@ static void run(driven *d, int64_t from, int64_t to, double lr, const double *pe
 static void expect(const driven *d, double first, double second) {
     assert_true(d->factors[0] == first);
     assert_true(d->factors[1] == second);
+    assert_true(d->factors[BUCKETS] == 0); /* which is nobody's */
 }
 
 static void test_critical_per_bucket(void **state) {
@@ -83,6 +84,7 @@ static void test_learning_rate_falls(void **state) {
     driven d = accordion();
     const double same[] = {2, 3};
     run(&d, 0, 2, .5, NULL, same); /* warm-up is no fall */
+    assert_non_null(strstr(d.decision.reason, "at the start"));
     run(&d, 2, WINDOW + 1, 1, NULL, same);
     expect(&d, 100, 100);
     step(&d, WINDOW + 1, .51, NULL, same);
@@ -153,7 +155,7 @@ static void test_contradictions_are_refused(void **state) {
     assert_int_equal(check_of("accordion", "accordion.low", "1", "accordion.high", "1"), TACIT_E_CONFIG);
     assert_int_equal(check_of("accordion", "accordion.low", "10", "accordion.high", "10"), TACIT_OK);
     assert_int_equal(check_of("knee", "knee.max", "1", NULL, NULL), TACIT_E_CONFIG);
-    assert_int_equal(check_of("knee", "knee.max", "2", NULL, NULL), TACIT_OK);
+    assert_int_equal(check_of("knee", "knee.max", "2", "knee.start", "2"), TACIT_OK);
 }
 
 int main(void) {

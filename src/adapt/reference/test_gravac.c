@@ -269,7 +269,18 @@ static void test_it_ends_at_dense(void **state) {
     driven_destroy(&d);
 }
 
-/* Dense steps measure floor and candidate in turns. */
+/* The candidate becomes the floor again, whose gain is known. */
+static void test_it_ends_at_the_floor(void **state) {
+    (void)state;
+    driven d = gravac("corrected", (const char *const[]){"gravac.window", "10", NULL});
+    g_low = .9, g_high = .8;
+    for (int s = 0; s < 10; s++) step(&d, s, two_gains, steady);
+    assert_true(d.decision.factor == 10 && d.decision.trial == 0);
+    assert_non_null(strstr(d.decision.reason, "search ended: candidate 10x keeps 0.900"));
+    driven_destroy(&d);
+}
+
+/* Dense steps measure floor and candidate in turns, after even and odd steps. */
 static void test_turns(void **state) {
     (void)state;
     driven d = gravac("corrected", NULL);
@@ -277,8 +288,8 @@ static void test_turns(void **state) {
     int floors = 0, candidates = 0;
     for (int s = 0; s < 22; s++) {
         step(&d, s, two_gains, NULL);
-        floors += d.decision.factor == 1 && d.decision.trial == 10;
-        candidates += d.decision.factor == 1 && d.decision.trial == 20;
+        floors += d.decision.factor == 1 && d.decision.trial == 10 && s % 2 == 0;
+        candidates += d.decision.factor == 1 && d.decision.trial == 20 && s % 2 == 1;
     }
     assert_true(floors >= 10 && candidates >= 10);
     driven_destroy(&d);
@@ -305,6 +316,7 @@ int main(void) {
                                        cmocka_unit_test(test_no_promotion),
                                        cmocka_unit_test(test_saturation_is_of_the_second),
                                        cmocka_unit_test(test_it_ends_at_dense),
+                                       cmocka_unit_test(test_it_ends_at_the_floor),
                                        cmocka_unit_test(test_turns),
                                        cmocka_unit_test(test_the_candidate_is_the_floor),
                                        cmocka_unit_test(test_plateau),

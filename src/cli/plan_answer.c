@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The short answer of `tacit plan`: what pays, and the best method of each family in words. plan_print.c has the table.
+ */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/plan_print.h"
+
+#define MS 1e3
+#define MB 1e-6
+
+enum { WORDS = 200, ROWS_MAX = 10 };
+static const double TIE = 0.01; /* as of the verdicts */
+
+static void say(char out[WORDS], const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(char out[WORDS], const char *format, ...) {
+    const size_t length = strlen(out);
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(out + length, WORDS - length, format, arguments);
+    va_end(arguments);
+}
+
+/* ---- words for a method ------------------------------------------------------------------------------------------ */
+
+static bool is_localsgd(const taciti_candidate *c) {
+    return c->method.order == TACITI_ORDER_ATC && c->method.topology == NULL;
+}
+
+static void say_family(const taciti_candidate *c, char out[WORDS]) {
+    const taciti_method *m = &c->method;
+    if (m->order == TACITI_ORDER_DENSE) say(out, "all-reduce");
+    if (m->order == TACITI_ORDER_PARTS)
+        say(out, "%s, stage %d%s", c->strategy, taciti_parts_stage(&m->parts),
+            m->parts.replicas    ? " inside hosts"
+            : m->parts.secondary ? " with a copy inside hosts"
+                                 : "");
+    if (m->topology != NULL) say(out, "%s, %s graph", c->strategy, c->topology);
+    if (is_localsgd(c)) say(out, "%s, a mean every %d steps", c->strategy, m->every);
+}
+
+static void say_codec(const taciti_plan_compression *c, char out[WORDS]) {
+    say(out, c->adapts ? "auto: %s" : "%s", c->encoding.codec->name);
+    if (c->encoding.codec->selects) say(out, ", 1 of %g elements", taciti_plan_factor(c));
+}
+
+/* "all-reduce, bf16, 2 ranks of a host send", "gossip, complete graph, bf16". */
+static void describe(const taciti_candidate *c, char out[WORDS]) {
+    const taciti_method *m = &c->method;
+    *out = '\0';
+    if (c->theirs) {
+        say(out, "%s", m->label);
+        return;
+    }
+    say_family(c, out);
+    say(out, ", ");
+    if (m->compression.encoding.codec != NULL)
+        say_codec(&m->compression, out);
+    else
+        say(out, "%s", m->wire->name);
+    if (m->lanes > 0)
+        say(out, ", %d rank%s of a host send%s", m->lanes, m->lanes > 1 ? "s" : "", m->lanes > 1 ? "" : "s");
+    if (m->order != TACITI_ORDER_PARTS || m->parts.replicas) return;
+    say(out, ", gathers ");
+    if (m->gather.encoding.codec != NULL)
+        say_codec(&m->gather, out);
+    else
+        say(out, "%s", m->parts.gather->name);
+}
+
+/* What the same number of steps is worth. */
+static void say_cost(const taciti_plan_report *r, const taciti_candidate *c, char out[WORDS]) {
+    const taciti_method *m = &c->method;
+    const bool differ = m->topology != NULL || is_localsgd(c),
+               coded = m->compression.encoding.codec != NULL || m->gather.encoding.codec != NULL;
+    *out = '\0';
+    if (!c->prediction.fits) say(out, ", does not fit into memory");
+    if (differ) say(out, ", replicas differ");
+    if (m->order == TACITI_ORDER_AWC) say(out, ", updates arrive a step late");
+    if (!taciti_candidate_mixes(r->candidates, c)) say(out, ", mixes too slowly");
+    if (coded)
+        say(out, "%s",
+            c->caution == TACITI_CAUTION_STRONG ? ", known to cost accuracy"
+            : c->caution == TACITI_CAUTION_SOME ? ", needs error feedback"
+                                                : ", lossy");
+    if (!coded && !m->wire->lossless) say(out, ", rounded");
+    if (!c->priced) say(out, ", speed of the codec unknown");
+    if (*out == '\0') say(out, ", -");
+}
+
+/* What to type for it. */
+static void say_flags(const taciti_plan_report *r, const taciti_candidate *c, char out[WORDS]) {
+    const taciti_method *m = &c->method;
+    const taciti_plan_compression *sums = &m->compression;
+    say(out, "--strategy %s", c->strategy);
+    if (m->order == TACITI_ORDER_PARTS) {
+        char flags[TACITI_FLAGS_BYTES];
+        taciti_method_flags(m, flags, sizeof flags);
+        say(out, " %s", flags);
+        return;
+    }
+    if (m->topology != NULL)
+        say(out, " --%s.topology %s --%s.order %s", c->strategy, c->topology, c->strategy,
+            m->order == TACITI_ORDER_AWC ? "awc" : "atc");
+    if (sums->encoding.codec == NULL && m->wire != taciti_exchange_wire(&r->settings->exchange))
+        say(out, " --exchange.wire %s", m->wire->name);
+    if (sums->encoding.codec != NULL)
+        say(out, " --compress.codec %s", sums->adapts ? "auto" : sums->encoding.codec->name);
+    if (sums->encoding.codec != NULL && sums->encoding.codec->selects)
+        say(out, " --compress.factor %g", taciti_plan_factor(sums));
+    if (m->lanes > 0) say(out, " --exchange.lanes %d", m->lanes);
+}
+
+/* ---- the best of each family ------------------------------------------------------------------------------------- */
+
+typedef struct rows {
+    const taciti_candidate *list[ROWS_MAX];
+    size_t count;
+} rows;
+
+static void add_row(rows *r, const taciti_candidate *c) {
+    if (c == NULL || r->count == ROWS_MAX) return;
+    for (size_t i = 0; i < r->count; i++)
+        if (r->list[i] == c) return;
+    r->list[r->count++] = c;
+}
+
+static int by_step(const void *a, const void *b) {
+    const taciti_candidate *x = *(const taciti_candidate *const *)a, *y = *(const taciti_candidate *const *)b;
+    if (x->prediction.step_s != y->prediction.step_s) return x->prediction.step_s > y->prediction.step_s ? 1 : -1;
+    return (x > y) - (x < y);
+}
+
+static void add_fitting(rows *r, const taciti_candidate *c) {
+    if (c != NULL && c->prediction.fits) add_row(r, c);
+}
+
+/* What is configured, the best of each family, and the fastest of all. */
+static rows choose_rows(const taciti_candidates *candidates) {
+    rows r = {.count = 0};
+    for (size_t i = 0; i < candidates->count; i++)
+        if (candidates->list[i].configured) add_row(&r, &candidates->list[i]);
+    add_fitting(&r, taciti_candidates_dense(candidates));
+    add_fitting(&r, taciti_candidates_compressed(candidates));
+    add_fitting(&r, taciti_candidates_gossip(candidates));
+    add_fitting(&r, taciti_candidates_sparser(candidates));
+    add_fitting(&r, taciti_candidates_fastest(candidates, true));
+    add_fitting(&r, taciti_candidates_fastest(candidates, false));
+    add_fitting(&r, taciti_candidates_parts(candidates));
+    qsort(r.list, r.count, sizeof(*r.list), by_step);
+    return r;
+}
+
+static void print_row(const taciti_plan_report *r, const taciti_candidate *c, int width) {
+    const taciti_prediction *p = &c->prediction;
+    const taciti_verdict *v = &c->verdict;
+    char name[WORDS], cost[WORDS];
+    describe(c, name);
+    say_cost(r, c, cost);
+    printf("%c %-*s %9.2f  %5.2fx (%.2f-%.2f) %9.2f %9.0f  %s\n", c->configured ? '*' : ' ', width, name,
+           MS * p->step_s, v->speedup, v->low, v->high, MB * p->nic_bytes, MB * p->memory_bytes, cost + strlen(", "));
+}
+
+static void print_scene(const taciti_plan_report *r) {
+    const taciti_scene *s = r->scene;
+    printf("\n%s, %.2f million parameters, on %d rank%s of %d host%s", s->profile->name,
+           (double)s->layout->parameters / 1e6, s->hosts->ranks, s->hosts->ranks == 1 ? "" : "s", s->hosts->count,
+           s->hosts->count == 1 ? "" : "s");
+    if (s->hosts->count > 1) printf(" with %.4g Gbit/s each", 8 / taciti_plan_wire_beta_s(s->cluster) / 1e9);
+    printf(" (%s)\n", r->cluster_path);
+}
+
+static void print_rows(const taciti_plan_report *r) {
+    const rows best = choose_rows(r->candidates);
+    int width = 0;
+    for (size_t i = 0; i < best.count; i++) {
+        char name[WORDS];
+        describe(best.list[i], name);
+        width = (int)strlen(name) > width ? (int)strlen(name) : width;
+    }
+    printf("  %-*s %9s  %18s %9s %9s  %s\n", width, "the best of each kind", "step ms", "speed-up", "MB sent",
+           "MB held", "what a step costs besides");
+    for (size_t i = 0; i < best.count; i++) print_row(r, best.list[i], width);
+    printf(
+        "\n* this configuration. speed-up: against the fastest all-reduce without compression. sent: per step by the "
+        "busiest host.\nheld: by a rank, without activations and buffers. --all: all %zu methods, and what holds "
+        "them up.\n",
+        r->candidates->count);
+}
+
+/* ---- the verdict ------------------------------------------------------------------------------------------------- */
+
+static void print_kind(const taciti_plan_report *r, const char *kind, const taciti_candidate *c,
+                       const taciti_verdict *v) {
+    char flags[WORDS] = "";
+    say_flags(r, c, flags);
+    if (v->pays)
+        printf("%s pays: %.2f times the speed of the fastest all-reduce (%.2f-%.2f): %s\n", kind, v->speedup, v->low,
+               v->high, flags);
+    else
+        printf("%s does not pay: %.2f times the speed of the fastest all-reduce (%.2f-%.2f)\n", kind, v->speedup,
+               v->low, v->high);
+}
+
+/* A dense aer sends less than a complete graph that takes as long: both are told. */
+static void print_sparser(const taciti_plan_report *r) {
+    const taciti_candidate *gossip = taciti_candidates_gossip(r->candidates);
+    const taciti_candidate *sparser = taciti_candidates_sparser(r->candidates);
+    if (sparser == NULL) return;
+    printf("%s %s takes as long within 1 %% and sends %.1f times less, but mixes more slowly than %s\n",
+           gossip->strategy, sparser->topology, gossip->prediction.nic_bytes / sparser->prediction.nic_bytes,
+           gossip->topology);
+}
+
+/* True if gossip pays. */
+static bool print_gossip(const taciti_plan_report *r) {
+    char text[TACITI_VERDICT_BYTES];
+    const taciti_candidate *gossip = taciti_candidates_gossip(r->candidates);
+    const taciti_verdict v = taciti_candidates_verdict(r->candidates, text);
+    if (!taciti_candidates_dense(r->candidates)->prediction.fits)
+        printf("%s\n", text);
+    else if (r->even != NULL)
+        printf(
+            "no verdict on gossip: compute.cv %.0f %% is that of a busy machine; with it %.2fx, without jitter %.2fx\n",
+            100 * r->cv, v.speedup, r->even->speedup);
+    else if (gossip == NULL)
+        printf("gossip does not pay: %s\n", taciti_candidates_no_gossip(r->candidates));
+    else
+        print_kind(r, "gossip", gossip, &v);
+    if (v.pays) print_sparser(r);
+    return v.pays && r->even == NULL;
+}
+
+static bool print_compression(const taciti_plan_report *r) {
+    const taciti_candidate *best = taciti_candidates_compressed(r->candidates);
+    if (best != NULL)
+        print_kind(r, "compression", best, &best->verdict);
+    else if (r->scene->hosts->ranks > 1)
+        printf("no verdict on compression: the cluster file does not tell how fast codecs are (tacit probe)\n");
+    return best != NULL && best->verdict.pays;
+}
+
+/* Why the fastest method is not recommended; nothing where a verdict has said so. */
+static void say_doubt(const taciti_plan_report *r, const taciti_candidate *c, char out[WORDS]) {
+    *out = '\0';
+    if (is_localsgd(c))
+        say(out, "ranks go %d steps alone, and what that costs the loss is not predicted", c->method.every);
+    else if (!taciti_candidate_mixes(r->candidates, c))
+        say(out, "it takes more than %d mixes until a disagreement has fallen to 1/e", TACITI_PLAN_MIXES);
+    else if (c->method.order == TACITI_ORDER_PARTS)
+        say(out, "it is there to save memory, and no verdict is about it");
+}
+
+/* What is ahead of all that is recommended. */
+static void print_ahead(const taciti_plan_report *r, double recommended_s) {
+    const taciti_candidate *c = taciti_candidates_fastest(r->candidates, false);
+    char name[WORDS], doubt[WORDS];
+    if (c == NULL || !c->prediction.fits || !(c->prediction.step_s < (1 - TIE) * recommended_s)) return;
+    describe(c, name);
+    say_doubt(r, c, doubt);
+    if (*doubt != '\0') printf("%s is faster (%.2fx), but not recommended: %s\n", name, c->verdict.speedup, doubt);
+}
+
+static void print_keep(const taciti_plan_report *r, const taciti_candidate *dense) {
+    char name[WORDS], flags[WORDS] = "";
+    describe(dense, name);
+    say_flags(r, dense, flags);
+    printf("keep %s%s%s\n", name, dense->theirs ? "" : ": ", dense->theirs ? "" : flags);
+}
+
+void taciti_plan_print_answer(const taciti_plan_report *r) {
+    const taciti_candidate *dense = taciti_candidates_dense(r->candidates);
+    double best_s = dense->prediction.step_s;
+    const bool gossip = print_gossip(r), compression = print_compression(r);
+    if (gossip) best_s = fmin(best_s, taciti_candidates_gossip(r->candidates)->prediction.step_s);
+    if (compression) best_s = fmin(best_s, taciti_candidates_compressed(r->candidates)->prediction.step_s);
+    if (!gossip && !compression && dense->prediction.fits && r->even == NULL) print_keep(r, dense);
+    print_ahead(r, best_s);
+    print_scene(r);
+    print_rows(r);
+}
