@@ -28,11 +28,13 @@ declare -A below=(
     [ckpt]="base kernel tensor comm model"
     [settings]="base kernel tensor codec adapt topo comm exchange optim strategy model"
     [driver]="base kernel tensor codec adapt topo comm exchange optim strategy model settings ckpt"
-    [plan]="base kernel tensor codec adapt topo comm exchange optim strategy model settings"
+    [cluster]="base kernel codec topo comm exchange"
+    [plan]="base kernel tensor codec topo exchange optim strategy model cluster"
+    [advise]="base kernel tensor codec topo exchange optim strategy model settings cluster plan"
     [report]="base comm"
-    [train]="base kernel tensor codec adapt topo comm exchange optim strategy model settings driver data ckpt plan report"
+    [train]="base kernel tensor codec adapt topo comm exchange optim strategy model settings driver data ckpt report"
     [api]="base kernel tensor codec adapt topo comm exchange optim strategy model settings driver ckpt"
-    [bench]="base kernel tensor codec adapt topo comm exchange optim strategy model settings driver plan"
+    [bench]="base kernel tensor codec adapt topo comm exchange optim strategy model settings driver"
 )
 
 while IFS=: read -r file line text; do

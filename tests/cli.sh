@@ -85,9 +85,8 @@ expect 0 "one-peer-ring" "$tacit" info topologies
 expect 0 "awc limit" "$tacit" info topologies -n 16 --per-host 4
 expect 0 "base-k              7        1       1.0000           7     1.208 " "$tacit" info topologies -n 9
 expect 0 '"awc_step_size_limit": 1.2' "$tacit" info topologies -n 9 --json
-expect 0 "2 mixes per step" "$tacit" info topologies -n 4 --mixes 2
 expect 0 "gamma 0.5, delay 1" "$tacit" info topologies -n 4 --delay 1
-expect 2 "--delay 1 goes with --mixes 1 and --gamma 0.5 or less" "$tacit" info topologies -n 4 --delay 1 --mixes 2
+expect 2 "--delay 1 goes with --gamma 0.5 or less" "$tacit" info topologies -n 4 --delay 1 --gamma 0.6
 expect 0 "ring                1        2        1e-05       never" "$tacit" info topologies ring -n 1000
 expect 0 '"awc_step_size_limit": null' "$tacit" info topologies ring -n 257 --json
 expect 0 "round 1, nic 1.000: {0 1 2 3 4 5 6 7} {8 9 10 11} {12 13 14 15}" "$tacit" info topologies aer -n 16 --per-host 4

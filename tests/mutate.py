@@ -2,19 +2,24 @@
 """The work of tests/mutate.sh; see there."""
 import argparse
 import collections
+import concurrent.futures
 import fcntl
+import functools
 import hashlib
 import json
 import os
 import random
 import re
+import shlex
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-FOLDERS = ["src/strategy", "src/topo", "src/exchange", "src/optim", "src/plan"]
+FOLDERS = ["src/strategy", "src/adapt", "src/topo", "src/exchange", "src/optim", "src/plan"]
 STOPPED = 75
 
 # ---- which changes ---------------------------------------------------------------------------------------------------
@@ -23,6 +28,9 @@ STOPPED = 75
 OPERATORS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+", "*": "/", "/": "*",
              "&&": "||", "||": "&&", "+=": "-=", "-=": "+="}
 OPERATOR = re.compile(r"(?<= )(%s)(?= )" % "|".join(re.escape(o) for o in sorted(OPERATORS, key=len, reverse=True)))
+# The smaller or the larger of two: where they are equal both are right, so it is the other way round that is tried.
+TERM = r"[\w.>\[\]()*-]+(?: [-+*/] [\w.>\[\]()*-]+)*"
+CHOICE = re.compile(r"(%s) ([<>]=?) (%s) \? (?:\1 : \3|\3 : \1)(?![\w.\[(-])" % (TERM, TERM))
 NUMBER = re.compile(r"(?<![\w.])(\d+\.\d+(?:e[-+]?\d+)?|\d+e[-+]?\d+|\d+)(?=[^\w.]|$)")
 CONDITION = re.compile(r"\b(?:if|while) \(")
 STATEMENT = re.compile(r"^ +((?:\(void\))?[a-zA-Z_][\w.>\[\]()*+-]*(?: [-+*/|&^]?= .*|\(.*\)|\+\+|--)|TACITI_TRY\(.*\));$")
@@ -66,8 +74,9 @@ def mutants_of(path):
     def add(offset, length, new):
         found.append(Mutant(path, offset, length, new, text.count("\n", 0, offset) + 1))
 
+    choices = {m.start(2) for m in CHOICE.finditer(code)}
     for m in OPERATOR.finditer(code):
-        add(m.start(), len(m.group()), OPERATORS[m.group()])
+        add(m.start(), len(m.group()), {"<": ">", ">": "<"}[m.group()[0]] if m.start() in choices else OPERATORS[m.group()])
     for m in NUMBER.finditer(code):
         value = m.group()
         add(m.start(), len(value), {"0": "1", "1": "0"}.get(value, "(%s + 1)" % value))
@@ -86,12 +95,20 @@ def mutants_of(path):
 
 # ---- the copy --------------------------------------------------------------------------------------------------------
 
+# The library becomes a shared one whose symbols are visible. A changed file that is compiled alone and loaded before it
+# takes its place, so that no program is linked again.
+INSTEAD = {"CMakeLists.txt": (b"add_library(tacit STATIC)", b"add_library(tacit SHARED)"),
+           "cmake/TacitFlags.cmake": (b"-fvisibility=hidden", b"-fvisibility=default")}
+
 
 class Copy:
     def __init__(self, folder):
         self.tree, self.build = os.path.join(folder, "tree"), os.path.join(folder, "build")
         self.times = os.path.join(folder, "times.json")
         self.sources = None  # digest of all below src/
+        self.commands = {}  # that compile a file, without its name and output
+        self.objects = {}  # of files without a change
+        self.running, self.stopped = set(), False
 
     def sync(self):
         """Only what differs is written, so that only that is built again."""
@@ -102,15 +119,20 @@ class Copy:
             if os.path.isfile(source):
                 with open(source, "rb") as file:
                     content = file.read()
-                self.write(name, content, os.stat(source).st_mode)
+                if name in INSTEAD:
+                    before, after = INSTEAD[name]
+                    if before not in content:
+                        sys.exit("mutate: %s has no %s" % (name, before.decode()))
+                    content = content.replace(before, after)
+                self.write(target, content, os.stat(source).st_mode)
                 if name.startswith("src/"):
                     digest.update(name.encode() + b"\0" + content)
             elif os.path.exists(target):
                 os.remove(target)
         self.sources = digest.hexdigest()[:16]
 
-    def write(self, name, content, mode=None):
-        path = os.path.join(self.tree, name)
+    @staticmethod
+    def write(path, content, mode):
         if os.path.exists(path):
             with open(path, "rb") as file:
                 if file.read() == content:
@@ -118,32 +140,59 @@ class Copy:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:
             file.write(content)
-        if mode is not None:
-            os.chmod(path, mode)
+        os.chmod(path, mode)
 
     def make(self, targets):
         if not os.path.exists(os.path.join(self.build, "build.ninja")):
-            flags = ["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O1", "-DTACIT_WERROR=OFF", "-DCMAKE_C_FLAGS=-w", "-DTACIT_TESTS=ON"]
+            flags = ["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O2", "-DTACIT_WERROR=OFF", "-DCMAKE_C_FLAGS=-w", "-DTACIT_TESTS=ON"]
             run = subprocess.run(["cmake", "-G", "Ninja", "-S", self.tree, "-B", self.build] + flags, capture_output=True, text=True)
             if run.returncode != 0:
                 sys.exit("mutate: cmake failed:\n" + run.stderr)
-        return subprocess.run(["ninja", "-C", self.build] + targets, capture_output=True, text=True)
+        run = subprocess.run(["ninja", "-C", self.build] + targets, capture_output=True, text=True)
+        if run.returncode != 0:
+            sys.exit("mutate: the tests do not build:\n" + run.stdout[-3000:])
+        with open(os.path.join(self.build, "compile_commands.json")) as file:
+            for entry in json.load(file):
+                words = shlex.split(entry["command"].split(" -o ")[0])
+                self.commands[os.path.relpath(entry["file"], self.tree)] = [w for w in words if not w.endswith("ccache")]
 
-    def test(self, name, limit_s):
-        """Whether a test passes; None: it did not end in time."""
+    def compile(self, path, text, shared):
+        """The object code of a file with this text, and the shared library of it alone; None: it does not compile."""
+        command, found = self.commands[path], shared + ".o"
+        folder = os.path.join(self.tree, os.path.dirname(path))
+        run = subprocess.run(command + ["-x", "c", "-c", "-", "-o", found], input=text, cwd=folder, capture_output=True)
+        if run.returncode != 0:
+            return None
+        subprocess.run([command[0], "-shared", "-o", shared, found], check=True)
+        with open(found, "rb") as file:
+            return file.read()
+
+    def test(self, name, limit_s, shared=""):
+        """Whether a test passes with that library in front; None: it did not end in time."""
         program = os.path.join(self.build, "unit", name)
         process = subprocess.Popen([program], cwd=self.tree, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL, start_new_session=True)
+                                   stderr=subprocess.DEVNULL, start_new_session=True, env=dict(os.environ, LD_PRELOAD=shared))
+        self.running.add(process)
         try:
             return process.wait(limit_s) == 0
         except subprocess.TimeoutExpired:
             return None
         finally:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            self.end(process)
             process.wait()
+            self.running.discard(process)
+
+    @staticmethod
+    def end(process):
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def stop(self):
+        self.stopped = True
+        for process in list(self.running):
+            self.end(process)
 
 
 def tests_of(folder):
@@ -156,23 +205,25 @@ def tests_of(folder):
 
 
 class Folder:
-    """The tests of a folder, and how long each takes without a change."""
+    """The tests of a folder, how long each takes without a change, and which changes each has noticed."""
 
     def __init__(self, copy, name):
         self.name, self.copy, self.tests = name, copy, tests_of(name)
         if not self.tests:
             sys.exit("mutate: %s has no unit tests" % name)
-        made = copy.make(self.tests)
-        if made.returncode != 0:
-            sys.exit("mutate: the tests of %s do not build:\n%s" % (name, made.stdout[-3000:]))
+        copy.make(self.tests)
         self.seconds = self.time_tests()
-        self.killer = None
+        self.kills = collections.Counter()
+
+    @functools.cache
+    def basis(self, test):
+        """Digest of what a verdict rests on: the test that noticed the change, or all; None: all."""
         digest = hashlib.sha256()
-        for file in sorted(os.listdir(os.path.join(ROOT, name))):
-            if file.startswith("test_"):
-                with open(os.path.join(ROOT, name, file), "rb") as content:
+        for file in sorted(os.listdir(os.path.join(ROOT, self.name))):
+            if file.startswith("test_") and (test is None or file.endswith(".h") or file == test + ".c"):
+                with open(os.path.join(ROOT, self.name, file), "rb") as content:
                     digest.update(content.read())
-        self.digest = digest.hexdigest()[:16]
+        return digest.hexdigest()[:16]
 
     def time_tests(self):
         """Once for the same sources: seconds of every test, all of which must pass."""
@@ -193,22 +244,37 @@ class Folder:
         return known[key]
 
     def in_order(self, path):
-        """What noticed the last change may well notice this one; then the tests that are named as the file, the quick ones first."""
+        """First what has noticed most changes of this file, or is named as it, for its time."""
         name = os.path.basename(path)
-        alike = {test: len(os.path.commonprefix([test[len("test_"):], name])) for test in self.tests}
-        return sorted(self.tests, key=lambda test: (test != self.killer, -alike[test], self.seconds[test]))
 
-    def verdict(self, path):
-        for test in self.in_order(path):  # each is linked only when those before it have passed
-            if self.copy.make([test]).returncode != 0:
-                return "not built"
-            passed = self.copy.test(test, 30 + 5 * self.seconds[test])
-            if passed is None:
-                return "timed out"
-            if not passed:
-                self.killer = test
-                return "killed"
-        return "survived"
+        def worth(test):
+            alike = len(os.path.commonprefix([test[len("test_"):], name])) / len(name)
+            return (0.1 + alike + self.kills[path, test]) / (0.1 + self.seconds[test])
+
+        return sorted(self.tests, key=worth, reverse=True)
+
+    def verdict(self, path, original, changed):
+        """What became of a file's changed text, and the test that noticed it; None: the run was stopped."""
+        if path not in self.copy.objects:
+            with tempfile.TemporaryDirectory() as job:
+                self.copy.objects[path] = self.copy.compile(path, original, os.path.join(job, "file.so"))
+        with tempfile.TemporaryDirectory() as job:
+            shared = os.path.join(job, "file.so")
+            code = self.copy.compile(path, changed, shared)
+            if code is None:
+                return "not built", None
+            if code == self.copy.objects[path]:
+                return "equivalent", None
+            for test in self.in_order(path):
+                passed = not self.copy.stopped and self.copy.test(test, 30 + 5 * self.seconds[test], shared)
+                if self.copy.stopped:
+                    return None
+                if passed is None:
+                    return "timed out", None
+                if not passed:
+                    self.kills[path, test] += 1
+                    return "killed", test
+            return "survived", None
 
 
 # ---- a run -----------------------------------------------------------------------------------------------------------
@@ -237,25 +303,48 @@ def sources(names):
     return files
 
 
-def try_all(mutants, copy, known, verdicts, deadline):
-    """(mutant, verdict) of each, in turn; ends early at the deadline."""
-    folders = {}
-    for m in mutants:
-        name = os.path.dirname(m.path)
-        if time.monotonic() > deadline:
-            return
-        if name not in folders:
-            folders[name] = Folder(copy, name)
+class Known:
+    """The verdicts of this and earlier runs."""
+
+    def __init__(self, path):
+        self.verdicts, self.lock = {}, threading.Lock()
+        self.file = open(path, "a+")
+        self.file.seek(0)
+        for line in self.file:
+            if line.endswith("]\n"):
+                key, *found = json.loads(line)
+                self.verdicts[key] = found
+
+    def of(self, key, folder):
+        verdict, test, basis = self.verdicts.get(key, (None, None, None))
+        return verdict if basis == folder.basis(test) else None
+
+    def add(self, key, folder, verdict, test):
+        with self.lock:
+            self.verdicts[key] = [verdict, test, folder.basis(test)]
+            print(json.dumps([key, *self.verdicts[key]]), file=self.file, flush=True)
+
+
+def try_all(mutants, copy, known, jobs, deadline):
+    """(mutant, verdict, lines) of each, in turn. The verdict is None where a run was stopped or its time is up."""
+    folders = {name: Folder(copy, name) for name in sorted({os.path.dirname(m.path) for m in mutants})}
+
+    def attempt(m):
+        folder = folders[os.path.dirname(m.path)]
         with open(os.path.join(ROOT, m.path), "rb") as file:
             original = file.read()
         text = original.decode()
-        key = "%s %s %s %d %d %s" % (hashlib.sha256(original).hexdigest()[:16], folders[name].digest, m.path, m.offset, m.length, m.text)
-        if key not in known:
-            copy.write(m.path, (text[:m.offset] + m.text + text[m.offset + m.length:]).encode())
-            known[key] = folders[name].verdict(m.path)
-            copy.write(m.path, original)
-            print(json.dumps([key, known[key]]), file=verdicts, flush=True)
-        yield m, known[key], shown(text, m)
+        key = "%s %s %d %d %s" % (hashlib.sha256(original).hexdigest()[:16], m.path, m.offset, m.length, m.text)
+        if known.of(key, folder) is None and time.monotonic() < deadline and not copy.stopped:
+            found = folder.verdict(m.path, original, (text[:m.offset] + m.text + text[m.offset + m.length:]).encode())
+            if found:
+                known.add(key, folder, *found)
+        return m, known.of(key, folder), shown(text, m)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: copy.stop())
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        yield from pool.map(attempt, mutants)
 
 
 def main():
@@ -264,6 +353,7 @@ def main():
     parser.add_argument("names", nargs="*", metavar="FOLDER|FILE.c")
     parser.add_argument("--max", type=int)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=float("inf"))
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
@@ -286,26 +376,17 @@ def main():
     except BlockingIOError:
         print("mutate: another run works in %s; name another folder in TACIT_MUTATE" % work, file=sys.stderr)
         return 2
-    copy, counts, known, done = Copy(work), collections.Counter(), {}, 0
+    copy, counts = Copy(work), collections.Counter()
     copy.sync()
-    verdicts = open(os.path.join(work, "verdicts.jsonl"), "a+")
-    verdicts.seek(0)
-    for line in verdicts:
-        if line.endswith("]\n"):
-            key, verdict = json.loads(line)
-            known[key] = verdict
-    stopped = False
-    try:
-        for m, verdict, (before, after) in try_all(mutants, copy, known, verdicts, deadline):
-            counts[verdict] += 1
-            done += 1
-            if verdict == "survived":
-                print("%s:%d  %s  ->  %s" % (m.path, m.line, before, after), flush=True)
-    except KeyboardInterrupt:
-        stopped = True
-    print("%d of %d mutants (%d possible, seed %d): %d killed, %d survived, %d not built, %d timed out" % (
-        done, len(mutants), possible, arguments.seed, counts["killed"], counts["survived"], counts["not built"], counts["timed out"]))
-    if stopped or done < len(mutants):
+    for m, verdict, (before, after) in try_all(mutants, copy, Known(os.path.join(work, "verdicts.jsonl")), arguments.jobs, deadline):
+        counts[verdict] += 1
+        if verdict in ("survived", "timed out"):
+            print("%s:%d  %s  ->  %s%s" % (m.path, m.line, before, after, "  (timed out)" if verdict == "timed out" else ""), flush=True)
+    done = sum(counts.values()) - counts[None]
+    print("%d of %d mutants (%d possible, seed %d): %s" % (
+        done, len(mutants), possible, arguments.seed,
+        ", ".join("%d %s" % (counts[v], v) for v in ("killed", "survived", "timed out", "equivalent", "not built"))))
+    if done < len(mutants):
         return STOPPED
     return 1 if counts["survived"] else 0
 
@@ -313,6 +394,8 @@ def main():
 if __name__ == "__main__":
     try:
         sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(STOPPED)
     except SystemExit as end:
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)

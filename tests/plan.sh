@@ -73,9 +73,9 @@ printf 'model: {layers: 80, channels: 8192, heads: 64, context: 1024, vocabulary
 mkdir -p away/profiles
 cp "$examples/profiles/transformer-base-t4.json" away/profiles
 printf 'compute: {emulate: profiles/transformer-base-t4.json}\n' > away/t4.yaml
-expect 0 "dense" away/t4.yaml --cluster "$ethernet"
+expect 0 "all-reduce, bf16" away/t4.yaml --cluster "$ethernet"
 printf 'compute: {emulate: away/profiles/transformer-base-t4.json}\n' > away/here.yaml
-expect 0 "dense" away/here.yaml --cluster "$ethernet" # or else from here
+expect 0 "all-reduce, bf16" away/here.yaml --cluster "$ethernet" # or else from here
 
 # refusals say what to type
 expect 2 "plan needs one MODEL.yaml"
@@ -83,7 +83,7 @@ expect 2 "tacit probe -o cluster.json" "$gpt"
 expect 3 "--compute.rate" "$examples/shakespeare.yaml" --cluster "$ethernet"
 expect 2 "not both" "$gpt" --cluster "$ethernet" -n 4 --hosts 2
 expect 2 "whole number" "$gpt" --cluster "$ethernet" -n 0
-expect 3 "--gossip.mixes 1" "$gpt" --cluster "$ethernet" --gossip.mixes 2
+expect 3 "--no-gossip.tracker" "$gpt" --cluster "$ethernet" --gossip.tracker
 expect 3 "at most 16384 of them: choose a smaller gossip.every" "$gpt" --cluster "$ethernet" --gossip.every 16385
 expect 3 "at most 16384 of them: choose a smaller localsgd.every" "$gpt" --cluster "$ethernet" --localsgd.every 1000000000
 expect 0 "exp repeats after 5 x 4000 steps" "$gpt" --cluster "$ethernet" --gossip.every 4000 --all

@@ -138,7 +138,7 @@ fork c-topk left-f32; expect "a codec without residuals says so" 0 'residuals of
 fork s1 plain-c; check "plain parts go on compressed" coded topk 3 plain-c --resume
 check "with the loss of plain parts" look 'near("s1", "plain-c", 5e-2)'
 shard 3 c-auto --compress.codec auto --train.steps 24 --train.save_every 16 --exchange.bucket 1MiB >/dev/null 2>&1
-expect "auto goes on with other layers, and says what begins anew" 0 'payoff begins anew: the checkpoint has other buckets' \
+expect "auto goes on with other layers, and says that it begins anew" 0 'payoff begins anew: it measures how fast these links are now' \
   shard 3 c-auto --compress.codec auto --train.steps 26 --exchange.bucket 1MiB --compress.layers mlp --resume
 fork dp dp-c; check "dp goes on in compressed parts" coded topk 3 dp-c --resume
 check "with its loss" look 'near("dp", "dp-c", 5e-2)'

@@ -63,7 +63,16 @@ fetch_bible() {
   mv "$folder/bible.part" "$folder/bible.txt"
 }
 
-# use_text shakespeare|bible: sets text and text_name.
+# The manuals of Debian's package manpages-dev as they are written, in the order of their names.
+fetch_pages() {
+  local at=$folder/manpages
+  mkdir -p "$at"
+  (cd "$at" && apt-get download manpages-dev >&2 && dpkg -x manpages-dev_*.deb .) || return 1
+  find "$at/usr/share/man/man2" "$at/usr/share/man/man3" -type f -name '*.gz' | LC_ALL=C sort | xargs zcat | head -c 1200000 >"$folder/pages.part"
+  mv "$folder/pages.part" "$folder/pages.txt"
+}
+
+# use_text shakespeare|bible|pages: sets text and text_name.
 use_text() {
   text_name=$1.txt
   case $1 in
@@ -71,6 +80,10 @@ use_text() {
     bible)
       text=$folder/bible.txt
       [ -s "$text" ] || fetch_bible || { echo "${0##*/}: no $text; put 1.2 MB of English prose there" >&2; exit 7; }
+      ;;
+    pages)
+      text=$folder/pages.txt
+      [ -s "$text" ] || fetch_pages || { echo "${0##*/}: no $text; put 1.2 MB of text there" >&2; exit 7; }
       ;;
     *) echo "${0##*/}: unknown text \"$1\"" >&2; exit 2 ;;
   esac

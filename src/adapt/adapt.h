@@ -8,9 +8,9 @@
  * is one step late: facts of step t choose the factor of step t + 1.
  *
  * State, decision and factors of buckets are plain bytes without pointers, equal on all ranks. The caller owns them and
- * saves all three in checkpoints; a run that resumes goes on with decide(). If the codec, its options, the number of
- * ranks, the buckets, the controller's options or TACITI_ADAPT_VERSION differ from those of the checkpoint, it begins
- * anew with start().
+ * saves all three in checkpoints; a run that resumes goes on with decide() (but for `measures`). If the codec, its
+ * options, the number of ranks, the buckets, the controller's options or TACITI_ADAPT_VERSION differ from those of the
+ * checkpoint, it begins anew with start().
  *
  * A controller touches no arrays, sends nothing, allocates nothing and never fails. A new one is one C file and one
  * line in adapt/registry.c.
@@ -95,6 +95,7 @@ typedef struct taciti_controller {
     size_t options_size;
     bool per_bucket; /* writes factors of buckets */
     bool switches;   /* only chooses between dense and the codec: suits codecs without a factor */
+    bool measures;   /* its state is times alone: a run that resumes begins anew, on whatever links it has now */
 
     /* Returns E_CONFIG, with what to type, for an illegal combination of options. NULL: all are legal. */
     tacit_status (*check)(const void *options);

@@ -251,6 +251,18 @@ static bool find_section(const taciti_config *config, const char *name, size_t *
     return false;
 }
 
+/* A section that there is no more, or like one: an old key below it, if there is one, says what to type instead. */
+static tacit_status fail_section(reader *r, const char *name, const taciti_nearest *nearest) {
+    char section[TACITI_KEY_BYTES], key[2 * TACITI_KEY_BYTES];
+    (void)snprintf(section, sizeof section, "%.*s.", (int)sizeof section - 2, name);
+    if (taciti_old_key_find(section) == NULL) return fail_unknown(r, section, name, nearest);
+    TACITI_TRY(next_event(r));
+    if (r->event.type == YAML_MAPPING_START_EVENT) TACITI_TRY(next_event(r));
+    if (r->event.type != YAML_SCALAR_EVENT) return fail_unknown(r, section, name, nearest);
+    (void)snprintf(key, sizeof key, "%s%.*s", section, TACITI_KEY_BYTES - 1, scalar_text(r));
+    return fail_unknown(r, taciti_old_key_find(key) != NULL ? key : section, name, nearest);
+}
+
 /* A key at the top level: a section, a key of section "", or a mistake. */
 static tacit_status read_top(reader *r) {
     size_t section = 0;
@@ -271,8 +283,7 @@ static tacit_status read_top(reader *r) {
     char section_key[TACITI_KEY_BYTES];
     (void)snprintf(section_key, sizeof section_key, "%.*s.", (int)sizeof section_key - 2, name);
     const bool like_section = *nearest.name != '\0' || taciti_old_key_find(section_key) != NULL;
-    if (like_section && !taciti_config_find(r->config, name, &place))
-        return fail_unknown(r, section_key, name, &nearest);
+    if (like_section && !taciti_config_find(r->config, name, &place)) return fail_section(r, name, &nearest);
     return read_pair(r, "");
 }
 

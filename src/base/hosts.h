@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which rank is on which host. A communicator knows its own (comm/comm.h), and a described cluster says where any
- * number of ranks would be (plan/cluster.h).
+ * number of ranks would be (cluster/cluster.h).
  */
 #ifndef TACITI_BASE_HOSTS_H
 #define TACITI_BASE_HOSTS_H

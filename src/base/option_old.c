@@ -4,6 +4,7 @@
  * gives one is refused with what to type instead; a checkpoint that was made with another value than `was` has a line
  * of its own (settings/changes.c).
  */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +24,7 @@ static const taciti_old_key OLD_KEYS[] = {
     {"compress.seed", NULL, "1", "it is always 1"},
     {"compress.sparsity", "compress.factor", "0", "1 / (1 - sparsity), so 0.8 is --compress.factor 5"},
     {"compute.floor", NULL, "0", "floor_s in the profile says it (tacit info profiles NAME prints one)"},
+    {"data.format", NULL, "\"auto\"", "content and name say it: a file of uint16 tokens is called .bin"},
     {"data.merges", "data.vocab", "\"\"", "merges.txt is read beside vocab.json"},
     {"dgc.", NULL, NULL, "it samples 1 % and sends values in f32"},
     {"e3m0.", NULL, NULL, "blocks always have 128 elements"},
@@ -32,9 +34,10 @@ static const taciti_old_key OLD_KEYS[] = {
     {"gossip.gamma_floor", "gossip.gamma", "0", "the consensus factor is constant"},
     {"gossip.gamma_power", "gossip.gamma", "0", "the consensus factor is constant"},
     {"gossip.gamma_start", "gossip.gamma", "-1", "the consensus factor is constant"},
+    {"gossip.mixes", NULL, "1", "a step makes one mix; a topology with more partners mixes faster"},
     {"gossip.period", NULL, "0", "topology random always has its own number of rounds"},
     {"gossip.seed", NULL, "1", "it is always 1"},
-    {"gossip.target", "gossip.mixes", "0", "the number of mixes per step is constant"},
+    {"gossip.target", NULL, "0", "a step makes one mix; a topology with more partners mixes faster"},
     {"gravac.average", NULL, "\"norms\"", "a gain is always the ratio of averaged norms"},
     {"gravac.weight", NULL, "0", "it is always the number of ranks / 100"},
     {"inceptionn.", NULL, NULL, "take --compress.codec int8"},
@@ -45,6 +48,7 @@ static const taciti_old_key OLD_KEYS[] = {
     {"natural.", NULL, NULL, "take --compress.codec int8"},
     {"omnireduce.", NULL, NULL, "take --compress.codec topk"},
     {"onebit.block", NULL, "512", "it is always 512"},
+    {"optim.nesterov", NULL, "false", "the momentum of sgd is always plain"},
     {"qsgd.block", NULL, "512", "it is always 512"},
     {"qsgd.norm", NULL, "\"l2\"", "it is always the L2 norm"},
     {"quantile-sketch.", NULL, NULL, "take --compress.codec int8"},

@@ -5,7 +5,7 @@
 #ifndef TACITI_CLI_PLAN_PRINT_H
 #define TACITI_CLI_PLAN_PRINT_H
 
-#include "plan/curves.h"
+#include "cli/plan_curves.h"
 
 /* The results to print. Borrows everything. */
 typedef struct taciti_plan_report {

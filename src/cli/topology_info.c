@@ -12,8 +12,7 @@
 
 enum { RANKS_MAX = 4096, ROUNDS_PRINTED = 16 };
 
-static const char *const FLAGS[] = {"--ranks", "--per-host", "--degree", "--file",
-                                    "--mixes", "--gamma",    "--delay",  "--svg"};
+static const char *const FLAGS[] = {"--ranks", "--per-host", "--degree", "--file", "--gamma", "--delay", "--svg"};
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
@@ -111,7 +110,6 @@ static void print_heading(const question *q) {
     if (last != q->per_host && hosts > 1) printf(" (the last has %d)", last);
     printf("\nnic: model sizes on a host's link per mix and direction: the busiest host's mean, the most in a round\n"
            "awc limit: gossip.order awc with sgd needs lr times the largest curvature below this (dense: 2)");
-    if (q->awc.mixes > 1) printf(", %zu mixes per step", q->awc.mixes);
     if (q->awc.gamma < 1) printf(", gamma %g", q->awc.gamma);
     printf("%s\n\n", q->awc.delayed ? ", delay 1" : "");
     printf("%-14s %6s %8s %12s %11s %9s %8s %8s\n", "name", "period", "partners", "spectral gap", "exact after",
@@ -176,14 +174,13 @@ const char *taciti_topologies_flag(const taciti_arguments *arguments) {
 }
 
 static tacit_status parse_awc(const taciti_arguments *arguments, taciti_topo_awc *out) {
-    int64_t mixes = 1, delay = 0;
+    int64_t delay = 0;
     double gamma = 1;
-    TACITI_TRY(taciti_arguments_count(arguments, "--mixes", 1, 1, TACITI_GOSSIP_MAX_MIXES, &mixes));
     TACITI_TRY(taciti_arguments_count(arguments, "--delay", 0, 0, 1, &delay));
     TACITI_TRY(taciti_arguments_number(arguments, "--gamma", delay > 0 ? 0.5 : 1, 1, &gamma));
-    if (delay > 0 && (mixes > 1 || gamma > 0.5))
-        return taciti_fail(TACIT_E_USAGE, "--delay 1 goes with --mixes 1 and --gamma 0.5 or less, as in train");
-    *out = (taciti_topo_awc){.mixes = (size_t)mixes, .gamma = gamma, .delayed = delay > 0};
+    if (delay > 0 && gamma > 0.5)
+        return taciti_fail(TACIT_E_USAGE, "--delay 1 goes with --gamma 0.5 or less, as in train");
+    *out = (taciti_topo_awc){.mixes = 1, .gamma = gamma, .delayed = delay > 0};
     return TACIT_OK;
 }
 

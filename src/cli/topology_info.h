@@ -7,7 +7,7 @@
 #define TACITI_CLI_TOPOLOGY_INFO_H
 
 #include "cli/cli.h"
-#include "plan/topology_sheet.h"
+#include "cli/topology_sheet.h"
 
 struct json_t;
 

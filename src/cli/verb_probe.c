@@ -17,7 +17,7 @@
 #include "comm/comm.h"
 #include "comm/supervise.h"
 #include "plan/plan.h"
-#include "plan/probe.h"
+#include "cluster/probe.h"
 
 const taciti_flag taciti_probe_flags[] = {
     {"--output", "-o", "FILE", "write the description of the cluster"},

@@ -31,10 +31,10 @@ typedef struct kinds {
     const taciti_tokenizer *tokenizer; /* of data.vocab: turns text into the ids of shards; or NULL */
 } kinds;
 
-static tacit_status append_file(const char *path, int format, kinds *met, taciti_tokens *tokens) {
+static tacit_status append_file(const char *path, kinds *met, taciti_tokens *tokens) {
     taciti_segment segment;
     int found;
-    TACITI_TRY(taciti_shard_open(path, format, &found, &segment));
+    TACITI_TRY(taciti_shard_open(path, &found, &segment));
     const char **first = found == TACITI_DATA_TEXT ? &met->text : &met->shard;
     if (*first == NULL) *first = path;
     tacit_status status = TACIT_OK;
@@ -43,7 +43,7 @@ static tacit_status append_file(const char *path, int format, kinds *met, taciti
     } else if (met->tokenizer == NULL && met->text != NULL && met->shard != NULL) {
         status = taciti_fail(TACIT_E_DATA,
                              "%s is text at byte level and %s holds tokens: their ids mean different things; "
-                             "give one kind, set data.format, or name the tokenizer (data.vocab)",
+                             "give one kind, or name the tokenizer (data.vocab)",
                              met->text, met->shard);
     }
     if (status != TACIT_OK) {
@@ -53,9 +53,9 @@ static tacit_status append_file(const char *path, int format, kinds *met, taciti
     return taciti_tokens_append(tokens, &segment);
 }
 
-static tacit_status open_list(const taciti_list *files, int format, kinds *met, taciti_tokens *tokens) {
+static tacit_status open_list(const taciti_list *files, kinds *met, taciti_tokens *tokens) {
     TACITI_TRY(taciti_tokens_create(files->count, tokens));
-    for (size_t i = 0; i < files->count; i++) TACITI_TRY(append_file(files->items[i], format, met, tokens));
+    for (size_t i = 0; i < files->count; i++) TACITI_TRY(append_file(files->items[i], met, tokens));
     return TACIT_OK;
 }
 
@@ -121,8 +121,8 @@ static tacit_status open_all(const taciti_data_options *options, taciti_data *da
     if (options->train.count == 0)
         TACITI_TRY(open_builtin(&met, &data->train));
     else
-        TACITI_TRY(open_list(&options->train, options->format, &met, &data->train));
-    TACITI_TRY(open_list(&options->validation, options->format, &met, &data->validation));
+        TACITI_TRY(open_list(&options->train, &met, &data->train));
+    TACITI_TRY(open_list(&options->validation, &met, &data->validation));
     hold_out(data, options->split);
     return describe(data, &met);
 }

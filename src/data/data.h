@@ -21,14 +21,13 @@
 
 #include "base/option.h"
 
-enum { TACITI_DATA_AUTO, TACITI_DATA_TEXT, TACITI_DATA_LLMC, TACITI_DATA_U16 };
+enum { TACITI_DATA_TEXT, TACITI_DATA_LLMC, TACITI_DATA_U16 };
 
 typedef struct taciti_data_options {
     taciti_list train;      /* data.train: files; empty: the text packed into the program at build time */
     taciti_list validation; /* data.validation: files; empty: the last `split` of train is held out */
     double split;           /* data.split: default 0.1 */
     taciti_text partition;  /* data.partition: "global|by-rank|dirichlet:ALPHA", see data/partition.h */
-    int format;             /* data.format: "auto|text|llmc|u16" */
     taciti_text vocab;      /* data.vocab: vocab.json; with it and merges.txt beside it text is tokenized by BPE */
 } taciti_data_options;
 extern const taciti_option_table taciti_data_option_table; /* section "data" */

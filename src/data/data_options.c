@@ -14,9 +14,6 @@ static const taciti_option options[] = {
         .flags = TACITI_OPTION_NO_DIGEST),
     TACITI_OPTION("split", REAL, AT(split), "0.1", .min = 0.0, .max = 0.99, .when = "data.validation=",
                   .help = "share of the train tokens that is held out when there are no validation files"),
-    TACITI_OPTION("format", ENUM, AT(format), "auto", .choices = "auto|text|llmc|u16", .when = "files",
-                  .help =
-                      "what the files hold: text, llm.c shards or raw uint16 tokens; auto looks at content and name"),
     TACITI_OPTION(
         "partition", TEXT, AT(partition), "global",
         .help =

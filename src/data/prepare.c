@@ -40,7 +40,7 @@ static tacit_status check_options(const taciti_prepare_options *options) {
 /* One file at a time is open: there may be thousands. */
 static tacit_status open_text(const char *path, taciti_segment *out) {
     int found;
-    TACITI_TRY(taciti_shard_open(path, TACITI_DATA_AUTO, &found, out));
+    TACITI_TRY(taciti_shard_open(path, &found, out));
     if (found == TACITI_DATA_TEXT) return TACIT_OK;
     taciti_segment_destroy(out);
     return taciti_fail(TACIT_E_DATA, "%s: holds tokens already, not text", path);

@@ -80,17 +80,15 @@ static tacit_status check(const char *path, int format, const unsigned char *hea
     return TACIT_OK;
 }
 
-tacit_status taciti_shard_open(const char *path, int format, int *found, taciti_segment *out) {
+tacit_status taciti_shard_open(const char *path, int *found, taciti_segment *out) {
     taciti_segment segment = {.view = {.fd = -1}};
     TACITI_TRY(taciti_view_open(path, &segment.view));
     const size_t bytes = segment.view.bytes;
     unsigned char head[TACITI_SHARD_HEADER_BYTES] = {0};
     const size_t count = bytes < sizeof head ? bytes : sizeof head;
     tacit_status status = taciti_view_read(&segment.view, 0, count, head);
-    if (status == TACIT_OK) {
-        if (format == TACITI_DATA_AUTO) format = recognise(path, head, count);
-        status = check(path, format, head, bytes, &segment);
-    }
+    const int format = recognise(path, head, count);
+    if (status == TACIT_OK) status = check(path, format, head, bytes, &segment);
     if (status == TACIT_OK && (segment.name = taciti_strdup(path)) == NULL) status = TACIT_E_MEMORY;
     if (status != TACIT_OK) {
         taciti_segment_destroy(&segment);

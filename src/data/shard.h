@@ -21,10 +21,9 @@ enum {
     TACITI_SHARD_HEADER_BYTES = 1024,
 };
 
-/* Opens `path` as `format` (TACITI_DATA_AUTO, ...). *found receives the detected format, never AUTO. The segment owns
- * the file; text becomes a segment of bytes. The message of E_DATA names the file, what was expected and what was
- * found. */
-tacit_status taciti_shard_open(const char *path, int format, int *found, taciti_segment *out);
+/* Opens `path`. *found receives the detected format (TACITI_DATA_TEXT, ...). The segment owns the file; text becomes a
+ * segment of bytes. The message of E_DATA names the file, what was expected and what was found. */
+tacit_status taciti_shard_open(const char *path, int *found, taciti_segment *out);
 
 /* Fills the header of a shard of `tokens` <= INT32_MAX tokens. */
 void taciti_shard_header(uint64_t tokens, unsigned char header[TACITI_SHARD_HEADER_BYTES]);

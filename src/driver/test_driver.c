@@ -255,8 +255,6 @@ static const char *const CASES[][MAX_PAIRS] = {
     {"strategy", "gossip", ADAM, "exchange.overlap", "false"},
     {"strategy", "gossip", ADAM, "gossip.order", "atc"},
     {"strategy", "gossip", "gossip.every", "2", "gossip.topology", "ring"},
-    {"strategy", "gossip", "gossip.every", "2", "gossip.mixes", "2", "gossip.topology", "ring"},
-    {"strategy", "gossip", "gossip.mixes", "3", "gossip.order", "atc", "gossip.topology", "ring"},
     {"strategy", "gossip", "gossip.delay", "1", "gossip.gamma", "0.5", "gossip.topology", "ring"},
     {"strategy", "gossip", "gossip.tracker", "true", "gossip.order", "atc", "gossip.topology", "ring"},
     {"strategy", "gossip", "gossip.tracker", "true", "gossip.topology", "ring"},

@@ -145,8 +145,7 @@ void taciti_optim_begin(taciti_optim *optim, double lr, double grad_scale) {
     optim->sgd = (taciti_sgd_step){.lr = (float)lr,
                                    .momentum = (float)o->momentum,
                                    .weight_decay = (float)o->weight_decay,
-                                   .grad_scale = (float)grad_scale,
-                                   .nesterov = o->nesterov};
+                                   .grad_scale = (float)grad_scale};
 }
 
 /* One pass over a range of the flat arrays. */

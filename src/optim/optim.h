@@ -37,7 +37,6 @@ typedef struct taciti_optim_options {
     int64_t freeze;      /* optim.freeze: updates after which adam(w)'s second moments stay as they are; 0: never */
     int64_t accum;       /* optim.accum: steps of a window of accum-adam(w); 1 is adam(w) */
     double momentum;     /* sgd */
-    bool nesterov;       /* sgd */
     double weight_decay; /* on tensors whose `decay` is set */
     double clip;         /* optim.clip: global-norm bound; 0: none */
 } taciti_optim_options;

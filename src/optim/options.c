@@ -44,8 +44,6 @@ static const taciti_option OPTIONS[] = {
                   .help = "accum-adam(w): steps of a window; more for more ranks (4 at 8, 8 at 16); 1: adam(w)"),
     TACITI_OPTION("momentum", REAL, AT(momentum), "0.9", .max = 0.999999, .when = "optim.name=sgd",
                   .help = "sgd: momentum; 0 keeps no state"),
-    TACITI_OPTION("nesterov", BOOL, AT(nesterov), "false", .when = "optim.name=sgd optim.momentum!=0",
-                  .help = "sgd: look ahead along the momentum"),
     TACITI_OPTION("weight_decay", REAL, AT(weight_decay), "0.1", .max = 100,
                   .help = "weight decay of matrices (biases and norms have none)"),
     TACITI_OPTION("clip", REAL, AT(clip), "1", .max = 1e30, .help = "bound of the global gradient norm; 0: none"),

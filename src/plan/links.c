@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "plan/grouping.h"
+#include "cluster/grouping.h"
 
 /* What the line of a transfer may be off when no collective was measured, and when some were. */
 static const double ERROR_UNMEASURED = 0.10, ERROR_MEASURED = 0.03;

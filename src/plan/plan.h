@@ -1,27 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Predicts the step time of a network with a compute profile (model/profile.h) on a described cluster (plan/cluster.h).
- * exchange/demand.h has the traffic of an exchange; this folder converts it into seconds on the cluster's links and
- * simulates which ranks wait for which.
+ * Predicts the step time of a network with a compute profile (model/profile.h) on a described cluster
+ * (cluster/cluster.h). exchange/demand.h has the traffic of an exchange; this folder converts it into seconds on the
+ * cluster's links and simulates which ranks wait for which.
  */
 #ifndef TACITI_PLAN_PLAN_H
 #define TACITI_PLAN_PLAN_H
 
+#include "cluster/cluster.h"
 #include "codec/codec.h"
 #include "exchange/demand.h"
 #include "exchange/residual.h"
 #include "model/profile.h"
-#include "plan/cluster.h"
 #include "strategy/pattern.h"
 #include "tensor/layout.h"
 #include "topo/topo.h"
-
-/* Returns the minimum time of a collective of `bytes` per rank on the described links, without latency. For the world
- * and groups across hosts it follows from the bytes that must cross the busiest host's link, each array once per host,
- * both directions at the same time; for groups inside a host, from the bytes that a rank must send. 0 if no message is
- * needed or the link is unknown. Any thread. */
-double taciti_cluster_bound_s(const taciti_cluster *cluster, taciti_collective collective, taciti_group_kind group,
-                              size_t bytes);
 
 /* ---- the runtime model ----------------------------------------------------------------------------------------------
  * A rank's step is forward, backward bucket by bucket, and updates. The exchange of a bucket begins when all its ranks

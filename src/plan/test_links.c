@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "plan/grouping.h"
+#include "cluster/grouping.h"
 #include "plan/links.h"
 
 enum { BYTES = 4 << 20 };

@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "advise/candidates.h"
 #include "base/memory.h"
 #include "comm/test_engine.h"
-#include "plan/candidates.h"
 #include "plan/footprint.h"
 #include "plan/parts.h"
 #include "strategy/shard.h"

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "codec/codec.h"
-#include "plan/candidates.h"
+#include "advise/candidates.h"
 #include "settings/settings.h"
 #include "settings/test_strategies.h"
 

@@ -111,18 +111,6 @@ static bool emulates(const inquiry *q, const taciti_place *place) {
            (q->reader == TACITI_READER_BENCH && q->settings->compute.emulate.text[0] != '\0');
 }
 
-/* Not the built-in text. */
-static bool reads_files(const inquiry *q, const taciti_place *place) {
-    static const char *const KEYS[] = {"data.train", "data.validation"};
-    size_t files = 0;
-    (void)place;
-    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
-        taciti_place list;
-        if (taciti_config_find(&q->settings->config, KEYS[i], &list)) files += ((const taciti_list *)list.value)->count;
-    }
-    return files > 0;
-}
-
 typedef struct fact {
     const char *name;
     bool (*holds)(const inquiry *q, const taciti_place *place);
@@ -146,7 +134,6 @@ static const fact FACTS[] = {
     {"payloads", sends_payloads, "a compress.codec without an all-reduce of its own, such as --compress.codec topk"},
     {"sums-everywhere", sums_everywhere, "a strategy that gives sums to all ranks, such as --strategy dp"},
     {"plain-gather", gathers_plainly, "--compress.gather none"},
-    {"files", reads_files, "--data.train FILE"},
     {"emulation", emulates, "tacit plan, or tacit bench step with --compute.emulate PROFILE"},
 };
 

@@ -259,13 +259,13 @@ static void add_bytes(taciti_state *out, const char *name, taciti_state_owner ow
                                                .optional = true});
 }
 
-/* The controller is part of the names, so another one begins anew. */
+/* The controller is part of the names, so another one begins anew. Times are measured anew by every process. */
 static void add_controller(taciti_compression *c, taciti_state *out) {
     static const char *const WHAT[] = {"state", "decision", "factors", "taken", "identity"};
     void *const data[] = {c->state, &c->decision, c->factors, &c->taken, c->saved_identity};
     const size_t bytes[] = {c->state_bytes, sizeof c->decision, c->layout->bucket_count * sizeof *c->factors,
                             sizeof c->taken, sizeof c->saved_identity};
-    for (int i = 0; i < 5 && c->state_bytes > 0; i++) {
+    for (int i = 0; i < 5 && c->state_bytes > 0 && !c->setup.controller->measures; i++) {
         (void)snprintf(c->names[i], sizeof c->names[i], "strategy.%s%s_%s", gathers(c) ? "gather_" : "",
                        c->setup.controller->name, WHAT[i]);
         add_bytes(out, c->names[i], TACITI_STATE_SHARED, data[i], bytes[i]);
@@ -345,8 +345,8 @@ static void identify(const taciti_compression *c, uint64_t out[TACITI_IDENTITY_P
         taciti_rng_key(digest_options(s->controller->options, s->controller_options), digest(&factor, sizeof factor));
 }
 
-/* Starts the controller anew, with a warning on rank 0, unless the checkpoint's had the same identity: times and gains
- * of another run mean nothing, and neither do thresholds of factors that it chose. */
+/* Starts the controller anew, with a line on rank 0, unless the checkpoint's had the same identity: gains of another
+ * run mean nothing, and neither do thresholds of factors that it chose. */
 static void recognise_controller(taciti_compression *c, int64_t step) {
     static const char *const OTHERS[] = {"no state of it that this version reads",
                                          "another codec",
@@ -359,10 +359,13 @@ static void recognise_controller(taciti_compression *c, int64_t step) {
     identify(c, identity);
     while (part < TACITI_IDENTITY_PARTS && identity[part] == c->saved_identity[part]) part++;
     memcpy(c->saved_identity, identity, sizeof identity);
-    if (c->state_bytes == 0 || part == TACITI_IDENTITY_PARTS || step == 0) return;
+    const bool measures = c->setup.controller->measures;
+    if (c->state_bytes == 0 || (part == TACITI_IDENTITY_PARTS && !measures) || step == 0) return;
     if (taciti_comm_rank(c->comm) == 0)
-        taciti_log(TACITI_LOG_WARN, "resume: adapt.policy %s begins anew%s: the checkpoint has %s",
-                   c->setup.controller->name, gathers(c) ? " for gathers" : "", OTHERS[part]);
+        taciti_log(measures ? TACITI_LOG_INFO : TACITI_LOG_WARN, "resume: adapt.policy %s begins anew%s: %s%s",
+                   c->setup.controller->name, gathers(c) ? " for gathers" : "",
+                   measures ? "it measures how fast these links are now" : "the checkpoint has ",
+                   measures ? "" : OTHERS[part]);
     memset(c->state, 0, c->state_bytes);
     memset(c->factors, 0, c->layout->bucket_count * sizeof *c->factors);
     memset(c->thresholds, 0, sizeof c->thresholds);

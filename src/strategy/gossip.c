@@ -39,7 +39,7 @@ enum { NUMBER, MASS, MIXES };
 static void note_numbers(taciti_gossip *g) {
     g->numbers[NUMBER] = (double)g->number;
     g->numbers[MASS] = taciti_gossip_mass(g);
-    g->numbers[MIXES] = (double)g->options.mixes;
+    g->numbers[MIXES] = 1; /* per step */
 }
 
 #define MAX_COUNT 0x1p53 /* a double counts exactly up to here */
@@ -117,7 +117,7 @@ static uint64_t per_step(const taciti_gossip *g, uint64_t (*bytes_of)(const taci
     uint64_t sum = 0;
     for (size_t r = 0; r < g->topology.period; r++) sum += bytes_of(g->channels[0].mix, (int64_t)r);
     const uint64_t arrays = g->tracker != NULL ? 2 : 1;
-    return sum * arrays * (uint64_t)g->options.mixes / (g->topology.period * (uint64_t)g->options.every);
+    return sum * arrays / (g->topology.period * (uint64_t)g->options.every);
 }
 
 static tacit_status gossip_describe(const taciti_strategy_context *context, const void *self,
@@ -162,29 +162,24 @@ static void pass(taciti_gossip *g, const decision *d, size_t bucket, taciti_blen
 
 /* Last mix and update of a bucket; a copy of the outcome is under way at once. */
 static tacit_status mix_and_update(taciti_gossip *g, const decision *d, size_t bucket, double *moved) {
-    const size_t last = (size_t)g->options.mixes - 1;
-    const int64_t next = g->number + g->options.mixes + g->options.delay;
+    const int64_t next = g->number + 1 + g->options.delay;
     float *x = g->context.parameters;
     taciti_blend blend = {.arrived = NULL};
     taciti_gossip_channel *channel = taciti_gossip_channel_of(g, g->number);
     const bool hand_on = d->mixing && g->context.exchange_options->overlap;
     if (d->mixing) {
-        TACITI_TRY(taciti_gossip_collect(g, channel, x, last, bucket));
-        blend = taciti_gossip_arrive(g, channel, x, last, bucket);
+        TACITI_TRY(taciti_gossip_collect(g, channel, x, bucket));
+        blend = taciti_gossip_arrive(g, channel, x, bucket);
     }
     blend.leaving = hand_on ? taciti_gossip_channel_of(g, next)->buffer : NULL;
     blend.leaving_scale = (float)taciti_gossip_mass(g);
     pass(g, d, bucket, &blend);
-    if (last < taciti_gossip_telling_mixes(g)) *moved += blend.moved;
+    *moved += blend.moved;
     if (d->mixing && g->own != NULL && g->options.delay == 0) taciti_gossip_copy(g, g->own, x, 1, bucket);
     return hand_on ? taciti_gossip_begin(taciti_gossip_channel_of(g, next), bucket, next) : TACIT_OK;
 }
 
 static tacit_status adapt_while_communicating(taciti_gossip *g, const decision *d, double *moved) {
-    taciti_gossip_channel *channel = taciti_gossip_channel_of(g, g->number);
-    if (d->mixing)
-        TACITI_TRY(taciti_gossip_mix_through(g, channel, g->context.parameters, g->context.copy16, 0,
-                                             (size_t)g->options.mixes - 1, moved));
     for (size_t b = 0; b < g->context.layout->bucket_count; b++) {
         TACITI_TRY(mix_and_update(g, d, b, moved));
         if (g->tracker != NULL) TACITI_TRY(taciti_gossip_track_on(g, b));
@@ -196,14 +191,11 @@ static tacit_status adapt_then_combine(taciti_gossip *g, const decision *d, doub
     taciti_gossip_channel *channel = &g->channels[0];
     const bool hand_on = d->mixing && g->context.exchange_options->overlap;
     for (size_t b = 0; b < g->context.layout->bucket_count; b++) {
-        taciti_blend blend = {.leaving = hand_on ? channel->buffer : NULL,
-                              .leaving_scale = (float)g->plans[0].mass_before};
+        taciti_blend blend = {.leaving = hand_on ? channel->buffer : NULL, .leaving_scale = (float)g->plan.mass_before};
         pass(g, d, b, &blend);
         if (hand_on) TACITI_TRY(taciti_gossip_begin(channel, b, g->number));
     }
-    if (d->mixing)
-        TACITI_TRY(taciti_gossip_mix_through(g, channel, g->context.parameters, g->context.copy16, 0,
-                                             (size_t)g->options.mixes, moved));
+    if (d->mixing) TACITI_TRY(taciti_gossip_mix(g, channel, g->context.parameters, g->context.copy16, moved));
     for (size_t b = 0; g->tracker != NULL && b < g->context.layout->bucket_count; b++)
         TACITI_TRY(taciti_gossip_track_on(g, b));
     return TACIT_OK;
@@ -229,8 +221,7 @@ static tacit_status decide(taciti_gossip *g, double lr, decision *out, taciti_st
 }
 
 static void end_step(taciti_gossip *g, taciti_step_report *report) {
-    if (is_mixing(g)) g->number += g->options.mixes;
-    report->moved /= (double)taciti_gossip_telling_mixes(g);
+    if (is_mixing(g)) g->number++;
     report->wait_ns = g->wait_ns;
     report->bytes = (double)per_step(g, taciti_mix_bytes);
     g->step++;
@@ -259,8 +250,7 @@ static tacit_status gossip_settle(void *self, double lr, taciti_step_report *out
         taciti_gossip_copy(g, c->gradients, g->tracker, 1, b);
     if (d.update) taciti_optim_scale(c->optim, c->gradients, d.scale);
     if (!d.mixing || g->options.order != TACITI_GOSSIP_AWC) return TACIT_OK;
-    return taciti_gossip_mix_through(g, taciti_gossip_channel_of(g, g->number), c->parameters, c->copy16, 0,
-                                     (size_t)g->options.mixes, &out->moved);
+    return taciti_gossip_mix(g, taciti_gossip_channel_of(g, g->number), c->parameters, c->copy16, &out->moved);
 }
 
 /* The parameters of a mixing step leave, for mix `number`. */
@@ -276,12 +266,8 @@ static tacit_status gossip_stepped(void *self, taciti_step_report *out) {
     const bool mixing = is_mixing(g), awc = g->options.order == TACITI_GOSSIP_AWC;
     for (size_t b = 0; mixing && g->own != NULL && g->options.delay == 0 && b < c->layout->bucket_count; b++)
         taciti_gossip_copy(g, g->own, c->parameters, 1, b);
-    if (mixing)
-        TACITI_TRY(
-            hand_on(g, awc ? g->number + g->options.mixes + g->options.delay : g->number, taciti_gossip_mass(g)));
-    if (mixing && !awc)
-        TACITI_TRY(taciti_gossip_mix_through(g, &g->channels[0], c->parameters, c->copy16, 0, (size_t)g->options.mixes,
-                                             &out->moved));
+    if (mixing) TACITI_TRY(hand_on(g, awc ? g->number + 1 + g->options.delay : g->number, taciti_gossip_mass(g)));
+    if (mixing && !awc) TACITI_TRY(taciti_gossip_mix(g, &g->channels[0], c->parameters, c->copy16, &out->moved));
     for (size_t b = 0; g->tracker != NULL && b < c->layout->bucket_count; b++) TACITI_TRY(taciti_gossip_track_on(g, b));
     end_step(g, out);
     return TACIT_OK;

@@ -6,8 +6,7 @@
  *   atc   adapt then combine:      x(t+1) = W (x(t) - step(gradient at x(t))). Mixing is waited for in the same step
  *
  * Source: Wang et al., arXiv 2410.11998 (DAdam, AccumAdam, alternating exponential ring); directed graphs: Assran et
- * al., arXiv 1811.10792; several mixes per step: Yuan et al., arXiv 2210.07863 (MG-DSGD), Lu & De Sa, arXiv 2006.08085
- * (DeTAG).
+ * al., arXiv 1811.10792; gradient tracking: Lu & De Sa, arXiv 2006.08085 (DeTAG).
  */
 #ifndef TACITI_STRATEGY_GOSSIP_H
 #define TACITI_STRATEGY_GOSSIP_H
@@ -20,8 +19,6 @@
 
 enum { TACITI_GOSSIP_AWC, TACITI_GOSSIP_ATC };
 
-enum { TACITI_GOSSIP_MAX_MIXES = 64 }; /* of a step */
-
 enum { TACITI_GOSSIP_SEED = 1 }; /* of the topologies `random` */
 
 typedef struct taciti_gossip_options {
@@ -32,7 +29,6 @@ typedef struct taciti_gossip_options {
     int64_t per_host;     /* gossip.per_host: ranks per host as the topology sees them; 0: as they are */
     double gamma;         /* gossip.gamma: consensus factor, W' = gamma W + (1 - gamma) I */
     int64_t every;        /* gossip.every: steps per mix */
-    int64_t mixes;        /* gossip.mixes: mixes per step; more than one is waited for in the step */
     bool tracker;         /* gossip.tracker: mix a gradient tracker too (DeTAG) */
     int64_t delay;        /* gossip.delay: additional iterations that a transfer may take (awc) */
 } taciti_gossip_options;

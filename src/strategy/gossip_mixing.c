@@ -71,18 +71,15 @@ static void advance_masses(taciti_gossip *g, int64_t number, double gamma) {
 
 void taciti_gossip_plan_step(taciti_gossip *g) {
     const double gamma = g->options.gamma;
-    for (int64_t r = 0; r < g->options.mixes; r++) {
-        taciti_gossip_plan *plan = &g->plans[r];
-        *plan = (taciti_gossip_plan){.number = g->number + r, .keep = 1, .share = 0};
-        plan->mass_before = plan->mass_after = taciti_gossip_mass(g);
-        if (plan->number < 0) continue;
-        const taciti_mix_weights w =
-            taciti_mix_weights_of(taciti_gossip_channel_of(g, plan->number)->mix, plan->number);
-        plan->keep = (float)(1 - gamma + gamma * (double)w.keep);
-        plan->share = (float)(gamma * (double)w.share);
-        if (g->masses != NULL) advance_masses(g, plan->number, gamma);
-        plan->mass_after = taciti_gossip_mass(g);
-    }
+    taciti_gossip_plan *plan = &g->plan;
+    *plan = (taciti_gossip_plan){.number = g->number, .keep = 1, .share = 0};
+    plan->mass_before = plan->mass_after = taciti_gossip_mass(g);
+    if (plan->number < 0) return;
+    const taciti_mix_weights w = taciti_mix_weights_of(taciti_gossip_channel_of(g, plan->number)->mix, plan->number);
+    plan->keep = (float)(1 - gamma + gamma * (double)w.keep);
+    plan->share = (float)(gamma * (double)w.share);
+    if (g->masses != NULL) advance_masses(g, plan->number, gamma);
+    plan->mass_after = taciti_gossip_mass(g);
 }
 
 /* By the optimizer's pool of threads; an emulated optimizer copies nothing. */
@@ -112,14 +109,16 @@ tacit_status taciti_gossip_launch(taciti_gossip *g, taciti_gossip_channel *chann
     return TACIT_OK;
 }
 
-tacit_status taciti_gossip_collect(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t r,
-                                   size_t bucket) {
-    const taciti_gossip_plan *plan = &g->plans[r];
-    const bool parameters = flat == g->context.parameters;
+/* A mix that is late has its copy of the parameters since they were handed over. */
+static bool is_late(const taciti_gossip *g, const float *flat) {
+    return g->own != NULL && flat == g->context.parameters;
+}
+
+tacit_status taciti_gossip_collect(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t bucket) {
+    const taciti_gossip_plan *plan = &g->plan;
     if (plan->number < 0) return TACIT_OK;
     if (!g->context.exchange_options->overlap) {
-        taciti_gossip_copy(g, channel->buffer, parameters && r == 0 && g->own != NULL ? g->own : flat,
-                           plan->mass_before, bucket);
+        taciti_gossip_copy(g, channel->buffer, is_late(g, flat) ? g->own : flat, plan->mass_before, bucket);
         TACITI_TRY(taciti_gossip_begin(channel, bucket, plan->number));
     }
     return taciti_gossip_wait(g, channel, bucket);
@@ -147,35 +146,24 @@ static taciti_blend lagging(taciti_gossip *g, float *buffer, float *flat, const 
     return blend;
 }
 
-taciti_blend taciti_gossip_arrive(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t r,
-                                  size_t bucket) {
-    const taciti_gossip_plan *p = &g->plans[r];
-    if (g->own != NULL && r == 0 && flat == g->context.parameters) return lagging(g, channel->buffer, flat, p, bucket);
+taciti_blend taciti_gossip_arrive(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t bucket) {
+    const taciti_gossip_plan *p = &g->plan;
+    if (is_late(g, flat)) return lagging(g, channel->buffer, flat, p, bucket);
     if (changes_nothing(p)) return (taciti_blend){.arrived = NULL, .keep = 1};
     return (taciti_blend){.arrived = channel->buffer,
                           .keep = (float)((double)p->keep * p->mass_before / p->mass_after),
                           .share = (float)((double)p->share / p->mass_after)};
 }
 
-size_t taciti_gossip_telling_mixes(const taciti_gossip *g) {
-    const size_t mixes = (size_t)g->options.mixes, period = g->topology.period;
-    return mixes < period ? mixes : period;
-}
-
-tacit_status taciti_gossip_mix_through(taciti_gossip *g, taciti_gossip_channel *channel, float *flat,
-                                       taciti_bf16 *copy16, size_t first, size_t last, double *moved) {
+tacit_status taciti_gossip_mix(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, taciti_bf16 *copy16,
+                               double *moved) {
     const taciti_layout *layout = g->context.layout;
-    for (size_t r = first; r < last; r++)
-        for (size_t b = 0; b < layout->bucket_count; b++) {
-            const bool hand_on = r + 1 < (size_t)g->options.mixes && g->context.exchange_options->overlap;
-            TACITI_TRY(taciti_gossip_collect(g, channel, flat, r, b));
-            taciti_blend blend = taciti_gossip_arrive(g, channel, flat, r, b);
-            blend.leaving = hand_on ? channel->buffer : NULL;
-            blend.leaving_scale = (float)g->plans[r].mass_after;
-            taciti_optim_blend_range(g->context.optim, flat, copy16, layout->buckets[b].offset, layout->buckets[b].n,
-                                     &blend);
-            if (r < taciti_gossip_telling_mixes(g)) *moved += blend.moved;
-            if (hand_on) TACITI_TRY(taciti_gossip_begin(channel, b, g->plans[r + 1].number));
-        }
+    for (size_t b = 0; b < layout->bucket_count; b++) {
+        TACITI_TRY(taciti_gossip_collect(g, channel, flat, b));
+        taciti_blend blend = taciti_gossip_arrive(g, channel, flat, b);
+        taciti_optim_blend_range(g->context.optim, flat, copy16, layout->buckets[b].offset, layout->buckets[b].n,
+                                 &blend);
+        *moved += blend.moved;
+    }
     return TACIT_OK;
 }

@@ -35,8 +35,6 @@ static const taciti_option OPTIONS[] = {
     TACITI_OPTION(
         "every", INT, AT(every), "1", .min = 1, .max = 1e6, .unit = "steps",
         .help = "steps per mix; with order awc a transfer may take as many iterations, for one more array of memory"),
-    TACITI_OPTION("mixes", INT, AT(mixes), "1", .min = 1, .max = TACITI_GOSSIP_MAX_MIXES, .unit = "mixes",
-                  .help = "mixes per step; all but the first are waited for in the step"),
     TACITI_OPTION(
         "tracker", BOOL, AT(tracker), "false",
         .help =
@@ -52,16 +50,6 @@ const taciti_option_table taciti_gossip_option_table = {.section = "gossip",
                                                         .count = sizeof OPTIONS / sizeof *OPTIONS};
 
 /* ---- what the planner prices ------------------------------------------------------------------------------------- */
-
-/* What changes the number of mixes in a step is in no pattern. */
-static tacit_status refuse_more_mixes(const taciti_gossip_options *o) {
-    const char *key = o->mixes > 1 ? "gossip.mixes 1" : o->tracker ? "no-gossip.tracker" : NULL;
-    if (key == NULL) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG,
-                       "plan predicts one mix of the parameters per step, but gossip.mixes is %lld and gossip.tracker "
-                       "%s; plan without: --%s",
-                       (long long)o->mixes, o->tracker ? "on" : "off", key);
-}
 
 /* A topology has its options where they are given for it. */
 static taciti_pattern pattern_of(const taciti_gossip_options *o, const char *topology, int order) {
@@ -82,7 +70,9 @@ static taciti_pattern pattern_of(const taciti_gossip_options *o, const char *top
 
 tacit_status taciti_gossip_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
     const taciti_gossip_options *o = options;
-    TACITI_TRY(refuse_more_mixes(o));
+    if (o->tracker)
+        return taciti_fail(TACIT_E_CONFIG, "plan predicts one mix of the parameters per step, and gossip.tracker mixes "
+                                           "a second array; plan without: --no-gossip.tracker");
     *count = 0;
     for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++)
         for (int order = TACITI_GOSSIP_AWC; order <= TACITI_GOSSIP_ATC && *count < TACITI_PATTERNS_MAX; order++)

@@ -38,8 +38,6 @@ static tacit_status check_options(const taciti_gossip_options *o) {
         {late && o->every > 1,
          "gossip.delay 1 needs gossip.every 1: with several steps per mix a transfer has as many iterations anyway; "
          "--gossip.delay 0"},
-        {late && o->mixes > 1,
-         "gossip.delay 1 needs gossip.mixes 1: further mixes of a step are waited for in the step; --gossip.delay 0"},
         {late && o->tracker, "gossip.delay 1 does not go with gossip.tracker; --gossip.delay 0"},
         {o->tracker && o->every > 1,
          "gossip.tracker needs gossip.every 1: the estimate takes in every step's gradient; --gossip.every 1"},
@@ -177,9 +175,7 @@ static tacit_status make_arrays(taciti_gossip *g) {
 
 /* Steps after which the same rounds come again. */
 static size_t period_of(const taciti_gossip_options *o, const taciti_topology *topology) {
-    size_t mixing = 1;
-    while (mixing * (size_t)o->mixes % topology->period != 0) mixing++;
-    return mixing * (size_t)o->every;
+    return topology->period * (size_t)o->every;
 }
 
 tacit_status taciti_gossip_predict(const taciti_strategy_context *context, taciti_strategy_figures *out) {

@@ -48,11 +48,11 @@ typedef struct taciti_gossip {
     float *gradient; /* the gradient last added to it */
     double *masses;  /* [2 ranks] push-sum weights of all ranks, and scratch; NULL: all are 1; owned */
 
-    int64_t step;                                      /* finished steps */
-    int64_t number;                                    /* first mix of the next mixing step; below 0: nothing arrives */
-    taciti_gossip_plan plans[TACITI_GOSSIP_MAX_MIXES]; /* of the step that runs */
-    int64_t wait_ns;                                   /* of the step that runs */
-    double numbers[TACITI_GOSSIP_NUMBERS];             /* the counters above, for a checkpoint */
+    int64_t step;                          /* finished steps */
+    int64_t number;                        /* first mix of the next mixing step; below 0: nothing arrives */
+    taciti_gossip_plan plan;               /* of the step that runs */
+    int64_t wait_ns;                       /* of the step that runs */
+    double numbers[TACITI_GOSSIP_NUMBERS]; /* the counters above, for a checkpoint */
 } taciti_gossip;
 
 /* ---- gossip_setup.c ---------------------------------------------------------------------------------------------- */
@@ -76,7 +76,7 @@ tacit_status taciti_gossip_restore_masses(taciti_gossip *g, double mine);
 taciti_gossip_channel *taciti_gossip_channel_of(taciti_gossip *g, int64_t number);
 taciti_gossip_channel *taciti_gossip_tracker_channel(taciti_gossip *g);
 
-/* Computes the weights of the mixes of the step that begins into plans[] and advances the push-sum weights. */
+/* Computes the weights of the mix of the step that begins into g->plan and advances the push-sum weights. */
 void taciti_gossip_plan_step(taciti_gossip *g);
 
 /* to <- scale * from, one bucket. */
@@ -90,23 +90,16 @@ tacit_status taciti_gossip_wait(taciti_gossip *g, taciti_gossip_channel *channel
 tacit_status taciti_gossip_launch(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, double scale,
                                   int64_t number);
 
-/* Waits for one bucket of plans[r]. A mix that is not overlapped starts here, with a copy of `flat`. */
-tacit_status taciti_gossip_collect(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t r,
-                                   size_t bucket);
+/* Waits for one bucket of the mix. One that is not overlapped starts here, with a copy of `flat`. */
+tacit_status taciti_gossip_collect(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t bucket);
 
 /* Returns the blend of an arrived bucket, which the caller applies to `flat`, alone or together with an update. May
- * change the buffer; stores what the next mixes need of flat. */
-taciti_blend taciti_gossip_arrive(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t r,
-                                  size_t bucket);
+ * change the buffer; stores what the next mix needs of flat. */
+taciti_blend taciti_gossip_arrive(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t bucket);
 
-/* Returns the number of mixes of a step whose changes measure the distance of replicas: at most one period, because
- * later mixes act on parameters that all rounds have already mixed. */
-size_t taciti_gossip_telling_mixes(const taciti_gossip *g);
-
-/* Applies the mixes plans[first] .. plans[last - 1] to a flat array and waits for each; does not send the result of the
- * last one. Adds to *moved the changes of those that measure the distance (taciti_gossip_telling_mixes()). */
-tacit_status taciti_gossip_mix_through(taciti_gossip *g, taciti_gossip_channel *channel, float *flat,
-                                       taciti_bf16 *copy16, size_t first, size_t last, double *moved);
+/* Applies the mix to a flat array and waits for it; does not send the result. Adds to *moved how far it moved. */
+tacit_status taciti_gossip_mix(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, taciti_bf16 *copy16,
+                               double *moved);
 
 /* ---- gossip_tracker.c -------------------------------------------------------------------------------------------- */
 /* tracker <- W tracker + gradients - last gradients. Ignores a gradient that is not finite. */

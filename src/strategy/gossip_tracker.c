@@ -5,8 +5,6 @@
  *
  *   y(t) = W y(t-1) + g(t) - g(t-1),   y(-1) = g(-1) = 0      so that always  mean of y = mean of g
  *
- * W stands for all mixes of the step (R of them).
- *
  * Source: Lu & De Sa, arXiv 2006.08085 (DeTAG). Where we deviate: y takes in the gradient of this step
  * before the update and not after it (the classic order of gradient tracking: one step less delay), and one step has
  * one gradient, of any number of micro-batches, where DeTAG draws R.
@@ -29,8 +27,7 @@ static void add(taciti_gossip *g, const float *x, float share) {
 
 tacit_status taciti_gossip_track(taciti_gossip *g, bool finite) {
     double moved = 0;
-    TACITI_TRY(taciti_gossip_mix_through(g, taciti_gossip_tracker_channel(g), g->tracker, NULL, 0,
-                                         (size_t)g->options.mixes, &moved));
+    TACITI_TRY(taciti_gossip_mix(g, taciti_gossip_tracker_channel(g), g->tracker, NULL, &moved));
     if (!finite) return TACIT_OK;
     add(g, g->context.gradients, 1);
     add(g, g->gradient, -1);
@@ -43,5 +40,5 @@ tacit_status taciti_gossip_track_on(taciti_gossip *g, size_t bucket) {
     taciti_gossip_channel *channel = taciti_gossip_tracker_channel(g);
     if (!g->context.exchange_options->overlap) return TACIT_OK;
     taciti_gossip_copy(g, channel->buffer, g->tracker, 1, bucket);
-    return taciti_gossip_begin(channel, bucket, g->number + g->options.mixes);
+    return taciti_gossip_begin(channel, bucket, g->number + 1);
 }

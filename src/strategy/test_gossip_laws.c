@@ -168,14 +168,13 @@ static void equal_data_keep_more_replicas_equal(void **state) {
  */
 
 /* Integers and powers of two: exact in any order. */
-static void complete_atc_is_dense_sgd_with_nesterov(void **state) {
+static void complete_atc_is_dense_sgd_with_momentum(void **state) {
     (void)state;
     for (int ranks = 1; ranks <= 16; ranks *= 2) {
         test_replicas dense = test_replicas_of(ranks, 6), gossip;
         dense.problem = TEST_INTEGERS;
         dense.optim.lr = dense.lr = 0x1p-6;
         dense.optim.momentum = 0.5;
-        dense.optim.nesterov = true;
         gossip = dense;
         dense.strategy = "dp";
         test_topology(&gossip, "complete");
@@ -543,7 +542,7 @@ int main(void) {
         cmocka_unit_test(a_share_of_ones_own_is_an_eigenvalue),
         cmocka_unit_test(one_rank_is_dense),
         cmocka_unit_test(equal_data_keep_more_replicas_equal),
-        cmocka_unit_test(complete_atc_is_dense_sgd_with_nesterov),
+        cmocka_unit_test(complete_atc_is_dense_sgd_with_momentum),
         cmocka_unit_test(rings_rest_mode_by_mode),
         cmocka_unit_test(noise_of_matrices_is_as_published),
         cmocka_unit_test(noise_is_that_of_the_matrices),

@@ -16,12 +16,11 @@
 #include "strategy/test_replicas.h"
 
 /* One of the ways to mix: 0 .. WAYS - 1. */
-enum { WAYS = 8 };
+enum { WAYS = 7 };
 static test_replicas way(int which, int ranks, int steps) {
-    test_replicas t = test_replicas_of_adam(ranks, steps, which == 7 ? "ring" : "exp");
+    test_replicas t = test_replicas_of_adam(ranks, steps, which == 3 ? "ring" : "exp");
     t.gossip.order = which == 1 ? TACITI_GOSSIP_ATC : TACITI_GOSSIP_AWC;
-    if (which == 2 || which == 7) t.gossip.every = 3;
-    if (which == 3 || which == 7) t.gossip.mixes = 3;
+    if (which == 2 || which == 3) t.gossip.every = 3;
     if (which == 4) t.gossip.tracker = true;
     if (which == 5) t.exchange.wire = test_wire(1);
     if (which == 6) {
@@ -42,23 +41,7 @@ static void resumed_is_uninterrupted_at_any_step(void **state) {
         }
 }
 
-enum { NUMBER, MASS, MIXES }; /* places in the numbers of a checkpoint */
-
-static void mixes_of_a_resumed_run_are_those_of_its_options(void **state) {
-    (void)state;
-    test_replicas t = test_replicas_of_adam(3, 10, "exp");
-    t.gossip.mixes = 3;
-    taciti_gossip_options then = t.gossip;
-    then.mixes = 2;
-    t.resumed = &then;
-    t.stop_after = 9;
-    test_replicas_run(&t);
-    for (int r = 0; r < 3; r++) {
-        assert_true(t.numbers[r][MIXES] == 2);
-        assert_true(t.numbers[r][NUMBER] == 9 * 3 + 2);
-    }
-    test_replicas_free(&t);
-}
+enum { NUMBER, MASS }; /* places in the numbers of a checkpoint */
 
 /* On one rank, and all of them learn of it. */
 static void damaged_numbers_are_refused(void **state) {
@@ -129,14 +112,13 @@ static void bytes_are_as_predicted(void **state) {
     static const char *const topologies[] = {"complete", "ring", "exp", "exp-directed", "aer", "base-k", "file"};
     for (int per_host = 1; per_host <= 3; per_host++)
         for (size_t i = 0; i < sizeof topologies / sizeof *topologies; i++)
-            for (int kind = 0; kind < 5; kind++) {
+            for (int kind = 0; kind < 4; kind++) {
                 test_replicas t = test_replicas_of_adam(6, 48, topologies[i]);
                 t.exchange.overlap = kind == 1; /* atc ends every transfer within its step anyway */
                 t.exchange.wire = test_wire(kind % 2);
                 t.gossip.order = kind == 1 ? TACITI_GOSSIP_ATC : TACITI_GOSSIP_AWC;
                 t.gossip.every = kind == 2 ? 2 : 1;
-                t.gossip.mixes = kind == 3 ? 2 : 1;
-                t.gossip.tracker = kind == 4;
+                t.gossip.tracker = kind == 3;
                 t.check_bytes = true;
                 test_ranks_per_host(per_host);
                 test_replicas_run(&t);
@@ -156,7 +138,6 @@ static void what_cannot_be_is_refused(void **state) {
         {"exp", "gossip.delay 1 mixes", {.gamma = 1, .delay = 1}},
         {"exp", "gossip.order awc", {.gamma = .5, .delay = 1, .order = TACITI_GOSSIP_ATC}},
         {"exp", "gossip.every 1", {.gamma = .5, .delay = 1, .every = 2}},
-        {"exp", "gossip.mixes 1", {.gamma = .5, .delay = 1, .mixes = 2}},
         {"exp", "gossip.tracker", {.gamma = .5, .delay = 1, .tracker = true}},
         {"exp", "gossip.every 1", {.gamma = 1, .tracker = true, .every = 2}},
     };
@@ -166,7 +147,6 @@ static void what_cannot_be_is_refused(void **state) {
         t.gossip = cases[i].with;
         t.gossip.topology = topology;
         if (t.gossip.every == 0) t.gossip.every = 1;
-        if (t.gossip.mixes == 0) t.gossip.mixes = 1;
         test_log_keep();
         test_replicas_run(&t);
         assert_true(t.status == TACIT_E_CONFIG && t.predicted == TACIT_E_CONFIG);
@@ -179,7 +159,6 @@ static void what_cannot_be_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resumed_is_uninterrupted_at_any_step),
-        cmocka_unit_test(mixes_of_a_resumed_run_are_those_of_its_options),
         cmocka_unit_test(damaged_numbers_are_refused),
         cmocka_unit_test(every_way_overlapped_is_blocking),
         cmocka_unit_test(averaging_leaves_no_trace),

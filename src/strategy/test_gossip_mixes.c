@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * More and fewer mixes than one per step: consensus alone (learning rate 0), the tracker, several steps per mix,
- * transfers that take two iterations.
+ * Mixes of other kinds than one per step: the tracker, several steps per mix, transfers that take two iterations.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,25 +52,6 @@ static double shrinks(test_replicas t) {
     test_replicas_free(&before);
     test_replicas_free(&t);
     return ratio;
-}
-
-/* ---- several mixes -------------------------------------------------------------------------------------------------
- */
-
-static void several_mixes_are_several_steps_of_mixing(void **state) {
-    (void)state;
-    static const char *const topologies[] = {"ring", "exp", "one-peer-ring", "random"};
-    for (size_t i = 0; i < sizeof topologies / sizeof *topologies; i++)
-        for (int order = 0; order < 2; order++) {
-            test_replicas one = consensus(6, 6, topologies[i]), three = consensus(6, 2, topologies[i]);
-            one.gossip.order = three.gossip.order = order;
-            three.gossip.mixes = 3;
-            test_replicas_run(&one);
-            test_replicas_run(&three);
-            assert_true(test_replicas_same(&one, &three));
-            test_replicas_free(&one);
-            test_replicas_free(&three);
-        }
 }
 
 /* ---- tracker -------------------------------------------------------------------------------------------------------
@@ -178,7 +158,7 @@ static void mixes_of_every_few_steps_conserve_the_mean(void **state) {
 static void late_mixes_conserve_the_mean(void **state) {
     (void)state;
     const double c[] = {1, -3, 2, .5, -1, 3};
-    for (int kind = 0; kind < 3; kind++) /* every, delay, every with several mixes */
+    for (int kind = 0; kind < 2; kind++) /* every, delay */
         for (int ranks = 2; ranks <= 6; ranks++) {
             test_replicas t = test_replicas_of(ranks, 30);
             double cbar = 0, x = t.start;
@@ -186,9 +166,8 @@ static void late_mixes_conserve_the_mean(void **state) {
             t.problem = TEST_QUADRATIC;
             t.c = c;
             t.floats = 1;
-            test_topology(&t, kind == 2 ? "ring" : "exp");
+            test_topology(&t, "exp");
             t.gossip.every = kind == 1 ? 1 : 3;
-            t.gossip.mixes = kind == 2 ? 4 : 1;
             t.gossip.delay = kind == 1;
             t.gossip.gamma = kind == 1 ? 0.5 : 1;
             test_replicas_run(&t);
@@ -212,7 +191,6 @@ static void a_delayed_mix_shrinks_as_it_should(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(several_mixes_are_several_steps_of_mixing),
         cmocka_unit_test(the_tracker_finds_the_common_minimum),
         cmocka_unit_test(adam_with_the_tracker_is_not_biased),
         cmocka_unit_test(a_bad_gradient_does_not_poison_the_tracker),

@@ -97,17 +97,15 @@ static void expect(test_replicas *t, const sums *s) {
 static void parameters_are_those_of_gradient_push(void **state) {
     (void)state;
     for (int order = 0; order < 2; order++)
-        for (int mixes = 1; mixes <= 3; mixes += 2)
-            for (int half = 0; half < 2; half++)
-                for (int overlap = 0; overlap < 2; overlap++) {
-                    test_replicas t = pushed(20);
-                    t.gossip.order = order;
-                    t.gossip.mixes = mixes;
-                    t.gossip.gamma = half ? 0.5 : 1;
-                    t.exchange.overlap = overlap;
-                    const sums s = reference(&t, t.lr, mixes);
-                    expect(&t, &s);
-                }
+        for (int half = 0; half < 2; half++)
+            for (int overlap = 0; overlap < 2; overlap++) {
+                test_replicas t = pushed(20);
+                t.gossip.order = order;
+                t.gossip.gamma = half ? 0.5 : 1;
+                t.exchange.overlap = overlap;
+                const sums s = reference(&t, t.lr, 1);
+                expect(&t, &s);
+            }
 }
 
 /* x(k + 3) = P x(k) + what three local steps have changed since, z = x / w with the w of the last mix. */

@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 #include "fuzz.h"
-#include "plan/cluster.h"
+#include "cluster/cluster.h"
 
 /* What was accepted must be legal, and written and read back as the same. */
 static void check_round_trip(const taciti_cluster *cluster) {

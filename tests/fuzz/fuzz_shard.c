@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     char path[64];
     strcpy(path, fuzz_file(bytes + 2, size - 2));
     char *files[] = {path};
-    const taciti_data_options options = {.train = {.items = files, .count = 1}, .split = 0.1, .format = bytes[0] % 4};
+    const taciti_data_options options = {.train = {.items = files, .count = 1}, .split = 0.1};
     taciti_data *data = NULL;
     if (taciti_data_open(&options, &data) != TACIT_OK) return 0;
     taciti_data_limit_vocabulary(data, VOCABULARY);

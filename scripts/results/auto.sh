@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Measures compress.codec auto against every form that it chooses from and every other policy: five clusters, three texts.
+#
+#   scripts/results/auto.sh [-o FOLDER] [--name NAME] [--tacit PROGRAM] [--text FILE] [--quick] [SECTION ...]
+#
+# Sections, in the order in which they run when none is named:
+#   loss      loss of each fixed form, 8 ranks on one machine: bits do not depend on links                                30 min
+#   lab       8 hosts whose dense f32 all-reduce takes so many times the compute: short runs of the fixed forms for the
+#             seconds of a step, whole runs of what decides by measured times                                              3 h
+#   tables    time to equal loss, of what FOLDER holds; always runs at the end
+#
+# FOLDER (default build/auto) keeps what every launch printed, with its command line beside it. A launch whose answer is there is
+# not repeated: an interrupted section goes on where it stopped; remove FOLDER/SECTION to measure it again. --quick makes every
+# launch so short that its figures mean nothing, in a folder of its own. --text (default input.txt, else
+# ../shared/data/tinyshakespeare.txt) is tiny-shakespeare; bible is the first 1.2 MB of the King James Bible, pages those of the
+# manuals of Debian's package manpages-dev, both of which `apt-get download` fetches to FOLDER at need. Needs root for lab
+# (lab/cluster); clusters are taken down at the end, also of an interrupted run. Leave the machine alone meanwhile.
+#
+# Environment, with the defaults: SEEDS ("1"), STEPS (1500), BATCH (32), TEXTS ("shakespeare bible pages"), RATIOS ("0.1 1 4 8 16":
+# communication / compute of dense f32), FIXED ("dense dense-bf16 int8 int4 c20"), CHOOSING ("auto knee gravac accordion"), FLAGS (of
+# every run)
+set -u -o pipefail
+cd "$(dirname "$0")/../.." || exit 2
+. scripts/mpi-environment.sh
+. scripts/results/record.sh
+
+windows=0 # of validation; 0: all
+folder="" name=auto-$$ tacit=$PWD/build/release/bin/tacit text="" shakespeare="" quick="" sections=() failures=0
+: "${SEEDS:=1}" "${STEPS:=1500}" "${BATCH:=32}" "${TEXTS:=shakespeare bible pages}" "${RATIOS:=0.1 1 4 8 16}" "${FLAGS:=}"
+: "${FIXED:=dense dense-bf16 int8 int4 c20}" "${CHOOSING:=auto knee gravac accordion}"
+
+misuse() { echo "auto.sh: $1; see scripts/results/auto.sh --help" >&2; exit 2; }
+
+while [ $# -gt 0 ]; do
+  case $1 in
+    -o | --name | --tacit | --text)
+      [ $# -ge 2 ] || misuse "$1 needs a value"
+      case $1 in -o) folder=$2 ;; --text) shakespeare=$2 ;; *) declare "${1#--}=$2" ;; esac
+      shift 2
+      ;;
+    --quick) quick=yes; shift ;;
+    -h | --help) sed -n '3,26s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    loss | lab | tables) sections+=("$1"); shift ;;
+    *) misuse "unknown section or option \"$1\"" ;;
+  esac
+done
+[ ${#sections[@]} -gt 0 ] || sections=(loss lab)
+[ -x "$tacit" ] || { echo "auto.sh: there is no program $tacit; build it: cmake --preset release && cmake --build build/release" >&2; exit 7; }
+tacit=$(realpath "$tacit")
+if [ -n "$quick" ]; then
+  folder=${folder:-build/auto-quick}
+  SEEDS=1 STEPS=24 TEXTS="shakespeare pages" RATIOS="0.1 8" FIXED="dense int4" windows=8
+else
+  folder=${folder:-build/auto}
+fi
+mkdir -p "$folder" || exit 7
+folder=$(realpath "$folder")
+guard_lab
+
+warm_up=$((STEPS / 10)) # of the learning rate
+often=$((STEPS >= 120 ? STEPS / 60 : 2))
+
+# method NAME: its flags.
+method() {
+  local topk="--compress.codec topk --topk.values int4"
+  case $1 in
+    dense) ;;
+    dense-bf16) echo "--exchange.wire bf16" ;;
+    int8 | int4 | auto) echo "--compress.codec $1" ;;
+    c20) echo "$topk --compress.factor 5 --compress.start 2" ;;
+    knee | gravac | accordion) echo "$topk --adapt.policy $1" ;;
+    *) misuse "unknown method \"$1\"" ;;
+  esac
+}
+
+# one FOLDER/NAME LAUNCHER METHOD SEED STEPS_OF_IT STEPS_BETWEEN_EVALUATIONS [FLAG...]: the schedule is that of STEPS
+one() {
+  local answer=$1 launcher=$2 words steps=$5
+  words=$(method "$3") || exit 2
+  # shellcheck disable=SC2086 # words
+  train_run "$answer" "$launcher" --train.batch "$BATCH" --train.steps "$steps" --optim.warmup "$warm_up" --optim.lr 1e-2 \
+    --optim.weight_decay 0.2 --optim.beta2 0.99 --optim.clip 1 --train.eval_every "$6" --train.eval_windows $windows \
+    --train.seed "$4" $words $FLAGS "${@:7}"
+}
+
+section_loss() {
+  local seed which from
+  for from in $TEXTS; do
+    use_text "$from"
+    for seed in $SEEDS; do
+      for which in $FIXED; do one "loss/$from-$which-$seed" "$MPIRUN -n 8" "$which" "$seed" "$STEPS" "$often"; done
+    done
+  done
+}
+
+# Sets rate: at which the bytes of a dense f32 all-reduce take RATIO times the compute of a step, which a run on 8 hosts without
+# shaped links measures.
+find_rate() {
+  use_text shakespeare
+  [ -s "$folder/rate/compute.jsonl" ] || {
+    lab_up 8 1 none
+    one rate/compute "$(in_lab)" dense 1 $((STEPS < 200 ? STEPS : 200)) 0
+  }
+  rate=$(/usr/bin/env python3 scripts/results/auto_tables.py --rate "$folder" "$1") || exit 7
+}
+
+# c20 takes other bytes while its factor rises: it runs as long as what decides.
+section_lab() {
+  local ratio from seed which steps
+  for ratio in $RATIOS; do
+    find_rate "$ratio"
+    lab_up 8 1 "$rate"
+    echo "links of $rate" >&2
+    for from in $TEXTS; do
+      use_text "$from"
+      for seed in $SEEDS; do
+        for which in $FIXED $CHOOSING; do
+          steps=$STEPS
+          case $which in dense* | int*) steps=$((STEPS / 8 > 10 ? STEPS / 8 : 10)); [ "$from-$seed" = "${TEXTS%% *}-${SEEDS%% *}" ] || continue ;; esac
+          one "lab/$ratio-$from-$which-$seed" "$(in_lab)" "$which" "$seed" "$steps" "$often"
+        done
+      done
+    done
+  done
+}
+
+for section in "${sections[@]}"; do
+  [ "$section" = tables ] || "section_$section"
+done
+/usr/bin/env python3 scripts/results/auto_tables.py "$folder" || failures=$((failures + 1))
+[ "$failures" -eq 0 ] || { echo "auto.sh: $failures failed; run it again to repeat them alone" >&2; exit 1; }

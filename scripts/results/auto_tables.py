@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of compress.codec auto against fixed forms and other policies, from what scripts/results/auto.sh has recorded.
+
+    scripts/results/auto_tables.py FOLDER
+    scripts/results/auto_tables.py --rate FOLDER RATIO    rate at which a dense f32 all-reduce takes RATIO times the compute
+
+Prints one table per cluster. Time to equal loss: seconds until the validation loss is at most 0.5 % above the final one of dense
+f32 with the same text and seed.
+"""
+import glob
+import math
+import os
+import statistics
+import sys
+
+from record import reached, read_run, table
+
+LOSSLESS = 1.005
+SHORT = ("dense", "dense-bf16", "int8", "int4")  # whose seconds per step come from a short run, and losses from section loss
+
+
+def runs_of(folder, section):
+    """{name without .jsonl: steps}"""
+    paths = sorted(glob.glob(os.path.join(folder, section, "*.jsonl")))
+    return {os.path.basename(path)[: -len(".jsonl")]: read_run(path) for path in paths}
+
+
+def rate(folder, ratio):
+    """Three digits of 8 x bytes per step / (ratio x compute), Mbit/s; rank 0 sends just these bytes."""
+    steps = read_run(os.path.join(folder, "rate/compute.jsonl"))
+    later = steps[len(steps) // 10 :]
+    seconds = statistics.median(m["compute_s"] + m["update_s"] for m in later)
+    return "%gmbit" % float("%.3g" % (8e-6 * later[-1]["bytes_sent"] / (ratio * seconds)))
+
+
+def step_seconds(steps):
+    return statistics.median(m["step_s"] for m in steps[len(steps) // 3 :])
+
+
+def whole_run(lab, losses, ratio, text, method, seed):
+    """Steps with `elapsed` on that cluster: of section lab, or those of section loss at the seconds of a short run."""
+    if method not in SHORT:
+        return lab.get("%s-%s-%s-%s" % (ratio, text, method, seed))
+    short = [steps for name, steps in lab.items() if name.startswith("%s-" % ratio) and name.split("-", 2)[2].rsplit("-", 1)[0] == method]
+    whole = losses.get("%s-%s-%s" % (text, method, seed))
+    if not short or not whole:
+        return None
+    seconds = step_seconds(short[0])
+    return [dict(m, elapsed=seconds * m["step"]) for m in whole]
+
+
+def cells(steps, goal):
+    """Seconds per step, loss, seconds to the goal."""
+    there = reached(steps, goal)
+    seconds = steps[-1]["elapsed"] / steps[-1]["step"]
+    return seconds, steps[-1].get("val_loss", math.inf), there["elapsed"] if there else math.inf
+
+
+def figures(lab, losses, ratio, texts, method, seeds):
+    """[(text, seconds per step, loss above dense in per cent, seconds to equal loss)], means over seeds."""
+    found = []
+    for text in texts:
+        each = []
+        for seed in seeds:
+            dense = losses.get("%s-dense-%s" % (text, seed))
+            steps = whole_run(lab, losses, ratio, text, method, seed)
+            if dense and steps:
+                base = dense[-1]["val_loss"]
+                step, loss, time = cells(steps, LOSSLESS * base)
+                each.append((step, 100 * (loss / base - 1), time))
+        found.append([statistics.mean(column) for column in zip(*each)] if each else None)
+    return found
+
+
+def cluster_table(lab, losses, ratio, texts, methods, seeds):
+    all_figures = {method: figures(lab, losses, ratio, texts, method, seeds) for method in methods}
+    best = [min((f[i][2] for m, f in all_figures.items() if f[i] and m in SHORT + ("c20",)), default=math.inf) for i in range(len(texts))]
+    rows = []
+    for method, found in all_figures.items():
+        row = [method]
+        for i, one in enumerate(found):
+            if one is None:
+                row.append("-")
+                continue
+            time = "never" if math.isinf(one[2]) else "%.0f s, %.2f of the best fixed form" % (one[2], one[2] / best[i])
+            row.append("%.1f ms, %+.2f %%, %s" % (1e3 * one[0], one[1], time))
+        rows.append(row)
+    return table(["method"] + ["%s: per step, loss above dense, time to equal loss" % text for text in texts], rows)
+
+
+def main():
+    if sys.argv[1] == "--rate":
+        print(rate(sys.argv[2], float(sys.argv[3])))
+        return
+    lab, losses = runs_of(sys.argv[1], "lab"), runs_of(sys.argv[1], "loss")
+    texts = list(dict.fromkeys(name.split("-")[0] for name in losses))
+    seeds = sorted({name.rsplit("-", 1)[1] for name in losses})
+    methods = list(dict.fromkeys(name.split("-", 2)[2].rsplit("-", 1)[0] for name in lab))
+    for ratio in sorted({name.split("-")[0] for name in lab}, key=float):
+        print("\nDense f32: communication %s of the compute (%s)\n" % (ratio, rate(sys.argv[1], float(ratio))))
+        print(cluster_table(lab, losses, ratio, texts, methods, seeds))
+
+
+if __name__ == "__main__":
+    main()

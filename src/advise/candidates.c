@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "advise/candidates_build.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+
+/* ---- topologies -------------------------------------------------------------------------------------------------- */
+
+static void measure(taciti_plan_topology *t, bool figures) {
+    t->gap = (double)NAN;
+    if (figures && taciti_topology_mixing(&t->topology, &t->gap, &t->exact_after) != TACIT_OK) t->gap = (double)NAN;
+}
+
+static tacit_status make_topology(const taciti_candidates_builder *b, const taciti_pattern *pattern,
+                                  taciti_topology *out) {
+    taciti_topo_request request = pattern->topology;
+    request.ranks = b->hosts->ranks;
+    request.hosts = b->hosts;
+    TACITI_TRY(taciti_topology_create(&request, out));
+    const tacit_status status = taciti_plan_check_period(request.name, out->period, pattern->every, pattern->shorten);
+    if (status != TACIT_OK) taciti_topology_destroy(out);
+    return status;
+}
+
+/* Adds the topology to the list, or the reason why there is none. */
+static void try_topology(const taciti_candidates_builder *b, const char *strategy, const taciti_pattern *pattern) {
+    taciti_candidates *c = b->out;
+    taciti_plan_topology *t = &c->topologies[c->topology_count];
+    taciti_plan_refusal *refusal = &c->refused[c->refused_count];
+    taciti_log_capture(refusal->reason);
+    const tacit_status status = make_topology(b, pattern, &t->topology);
+    if (status == TACIT_OK) measure(t, b->wanted == NULL);
+    taciti_log_capture(NULL);
+    t->strategy = refusal->strategy = strategy;
+    t->name = refusal->name = pattern->topology.name;
+    if (status == TACIT_OK)
+        c->topology_count++;
+    else
+        c->refused_count++;
+}
+
+static bool is_wanted(const char *const *wanted, const char *name) {
+    for (size_t i = 0; wanted != NULL && wanted[i] != NULL; i++)
+        if (strcmp(wanted[i], name) == 0) return true;
+    return wanted == NULL;
+}
+
+/* Patterns that differ in their order share a topology. */
+static bool was_tried(const taciti_candidates *c, const char *strategy, const char *name) {
+    const size_t t = c->topology_count, r = c->refused_count;
+    return (t > 0 && c->topologies[t - 1].strategy == strategy && strcmp(c->topologies[t - 1].name, name) == 0) ||
+           (r > 0 && c->refused[r - 1].strategy == strategy && strcmp(c->refused[r - 1].name, name) == 0);
+}
+
+/* The pattern's topology; NULL: it is not wanted, or these ranks cannot have it. */
+static const taciti_plan_topology *topology_of(const taciti_candidates_builder *b, const char *strategy,
+                                               const taciti_pattern *pattern) {
+    taciti_candidates *c = b->out;
+    const char *name = pattern->topology.name;
+    if (!is_wanted(b->wanted, name)) return NULL;
+    if (!was_tried(c, strategy, name) && c->topology_count + c->refused_count < TACITI_TOPOLOGIES_MAX)
+        try_topology(b, strategy, pattern);
+    if (c->topology_count == 0) return NULL;
+    const taciti_plan_topology *t = &c->topologies[c->topology_count - 1];
+    return t->strategy == strategy && strcmp(t->name, name) == 0 ? t : NULL;
+}
+
+/* ---- the list ---------------------------------------------------------------------------------------------------- */
+
+/* One candidate for every wire that the exchange takes. */
+static void append_wires(const taciti_candidates_builder *b, const taciti_strategy *strategy,
+                         const taciti_pattern *pattern, const taciti_plan_topology *t, int lanes) {
+    const taciti_exchange_options *exchange = &b->settings->exchange;
+    const bool ours = strategy == taciti_settings_strategy(b->settings);
+    const char *name = NULL;
+    for (size_t i = 0; (name = taciti_codec_dense_name(i)) != NULL; i++) {
+        taciti_method method = {.order = pattern->order,
+                                .topology = t == NULL ? NULL : &t->topology,
+                                .wire = taciti_codec_find(name),
+                                .lanes = lanes,
+                                .overlap = exchange->overlap,
+                                .every = pattern->every,
+                                .delay = pattern->delay,
+                                .parts = pattern->parts};
+        taciti_method_label(pattern, &method);
+        taciti_candidate *c = taciti_candidates_append(b->out, strategy->name, t == NULL ? "" : t->name, &method);
+        if (c == NULL) return;
+        c->configured = ours && pattern->configured && lanes == 0 && method.wire == taciti_exchange_wire(exchange) &&
+                        !(pattern->compresses && taciti_candidates_is_compressed(b->settings, pattern));
+    }
+}
+
+/* ---- lanes ------------------------------------------------------------------------------------------------------- */
+
+static int smallest_host(const taciti_hosts *hosts) {
+    int smallest = hosts->ranks, count = 0;
+    for (int r = 0; r < hosts->ranks; r++) {
+        count++;
+        if (r + 1 < hosts->ranks && hosts->host_of[r + 1] == hosts->host_of[r]) continue;
+        smallest = count < smallest ? count : smallest;
+        count = 0;
+    }
+    return smallest;
+}
+
+/* Where nobody asked for lanes, dense with 1, 2, 4, ... of them: what pays has to pay against the best. */
+static void append_lanes(const taciti_candidates_builder *b, const taciti_strategy *strategy,
+                         const taciti_pattern *pattern) {
+    const taciti_exchange_options *exchange = &b->settings->exchange;
+    if (exchange->lanes > 0 || exchange->scheme == TACITI_SCHEME_FLAT || b->hosts->count == 1) return;
+    const int max = smallest_host(b->hosts), share = TACITI_FLOWS / (b->hosts->count - 1);
+    const int own = share < 1 ? 1 : share < max ? share : max;
+    for (int lanes = 1; lanes <= max && max > 1; lanes *= 2)
+        if (lanes != own) append_wires(b, strategy, pattern, NULL, lanes);
+}
+
+/* ---- parts by hosts ---------------------------------------------------------------------------------------------- */
+
+/* Parts inside hosts need several hosts of several ranks. Where one has more than others, ranks would hold nothing:
+ * only who asks for that gets it. */
+static bool has_place(const taciti_candidates_builder *b, const taciti_strategy *strategy,
+                      const taciti_pattern *pattern) {
+    const int smallest = smallest_host(b->hosts);
+    const bool ours = pattern->configured && strategy == taciti_settings_strategy(b->settings);
+    if (!pattern->parts.replicas && !pattern->parts.secondary) return true;
+    if (b->hosts->count == 1 || smallest < 2 || b->settings->exchange.scheme == TACITI_SCHEME_FLAT) return false;
+    return ours || smallest * b->hosts->count == b->hosts->ranks;
+}
+
+static void append_pattern(const taciti_candidates_builder *b, const taciti_strategy *strategy,
+                           const taciti_pattern *pattern) {
+    if (!has_place(b, strategy, pattern)) return;
+    if (pattern->topology.name == NULL) {
+        append_wires(b, strategy, pattern, NULL, 0);
+        if (pattern->order == TACITI_ORDER_DENSE) append_lanes(b, strategy, pattern);
+        if (pattern->compresses && b->hosts->ranks > 1) taciti_candidates_compress(b, strategy, pattern);
+        return;
+    }
+    const taciti_plan_topology *t = topology_of(b, strategy->name, pattern);
+    if (t != NULL && b->hosts->ranks > 1) append_wires(b, strategy, pattern, t, 0);
+}
+
+/* Of all strategies: patterns among all ranks, or those with a topology. */
+static tacit_status append_strategies(const taciti_candidates_builder *b, bool topologies) {
+    taciti_pattern patterns[TACITI_PATTERNS_MAX];
+    for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++) {
+        size_t count = 0;
+        TACITI_TRY((*s)->patterns(taciti_settings_options(b->settings, (*s)->options), patterns, &count));
+        for (size_t i = 0; i < count; i++)
+            if ((patterns[i].topology.name != NULL) == topologies) append_pattern(b, *s, &patterns[i]);
+    }
+    return TACIT_OK;
+}
+
+/* ---- what others do ---------------------------------------------------------------------------------------------- */
+
+/* The fastest at the largest size; NULL: only ours were measured. */
+static const char *fastest_library(const taciti_cluster *cluster) {
+    const taciti_cluster_timing *best = NULL;
+    for (size_t i = 0; i < cluster->timing_count; i++) {
+        const taciti_cluster_timing *t = &cluster->timings[i];
+        if (t->collective != TACITI_COLLECTIVE_ALL_REDUCE || t->group != TACITI_GROUP_WORLD) continue;
+        if (strcmp(t->by, "tacit") == 0) continue;
+        if (best == NULL || t->bytes > best->bytes || (t->bytes == best->bytes && t->seconds < best->seconds)) best = t;
+    }
+    return best == NULL ? NULL : best->by;
+}
+
+static void append_theirs(taciti_candidates *c, const char *strategy, const char *topology,
+                          const taciti_method *method) {
+    taciti_candidate *candidate = taciti_candidates_append(c, strategy, topology, method);
+    if (candidate != NULL) candidate->theirs = true;
+}
+
+/* Push-sum on the directed exponential graph: parameters are exchanged after the update, before the next forward. */
+static void append_sgp(taciti_candidates *c, double serial_s) {
+    for (size_t t = 0; t < c->topology_count; t++) {
+        const taciti_method method = {.label = "SGP as published f32",
+                                      .order = TACITI_ORDER_ATC,
+                                      .topology = &c->topologies[t].topology,
+                                      .wire = taciti_codec_find("f32"),
+                                      .every = 1,
+                                      .serial_s = serial_s};
+        if (strcmp(c->topologies[t].name, "exp-directed") == 0) append_theirs(c, "sgp", c->topologies[t].name, &method);
+    }
+}
+
+void taciti_candidates_add_others(taciti_candidates *candidates, const taciti_cluster *cluster,
+                                  const taciti_hosts *hosts, double sgp_s) {
+    taciti_method method = {.label = "dense ring as NCCL/Gloo f32",
+                            .order = TACITI_ORDER_DENSE,
+                            .wire = taciti_codec_find("f32"),
+                            .overlap = candidates->list[0].method.overlap,
+                            .every = 1,
+                            .library = TACITI_LIBRARY_RING};
+    if (hosts->ranks < 2) return;
+    append_theirs(candidates, "library", "", &method);
+    method.library = TACITI_LIBRARY_MEASURED;
+    method.by = fastest_library(cluster);
+    if (method.by != NULL && hosts->ranks == taciti_cluster_ranks(cluster)) {
+        (void)snprintf(method.label, sizeof method.label, "dense %s f32", method.by);
+        append_theirs(candidates, "library", "", &method);
+    }
+    if (sgp_s >= 0) append_sgp(candidates, sgp_s);
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
+
+tacit_status taciti_candidates_create(const taciti_settings *settings, const taciti_hosts *hosts,
+                                      const char *const *wanted, taciti_candidates *out) {
+    const taciti_candidates_builder b = {.settings = settings, .hosts = hosts, .wanted = wanted, .out = out};
+    *out = (taciti_candidates){.list = taciti_calloc(TACITI_CANDIDATES_MAX, sizeof *out->list)};
+    if (out->list == NULL) return TACIT_E_MEMORY;
+    tacit_status status = append_strategies(&b, false);
+    if (status == TACIT_OK) status = append_strategies(&b, true);
+    if (status != TACIT_OK) taciti_candidates_destroy(out);
+    return status;
+}
+
+void taciti_candidates_destroy(taciti_candidates *candidates) {
+    for (size_t t = 0; t < candidates->topology_count; t++)
+        taciti_topology_destroy(&candidates->topologies[t].topology);
+    taciti_free(candidates->list);
+    *candidates = (taciti_candidates){0};
+}
+
+static bool is_known(const taciti_cluster *cluster, const taciti_plan_compression *c) {
+    return c->encoding.codec == NULL || taciti_plan_compression_known(cluster, c->encoding.codec);
+}
+
+tacit_status taciti_candidates_predict(taciti_candidates *candidates, const taciti_scene *scene,
+                                       const taciti_plan_options *options,
+                                       void (*progress)(void *context, size_t done, size_t count), void *context) {
+    for (size_t i = 0; i < candidates->count; i++) {
+        taciti_candidate *c = &candidates->list[i];
+        TACITI_TRY(taciti_predict(scene, &c->method, options, &c->prediction));
+        c->priced = is_known(scene->cluster, &c->method.compression) && is_known(scene->cluster, &c->method.gather);
+        if (progress != NULL) progress(context, i + 1, candidates->count);
+    }
+    const taciti_prediction *dense = &taciti_candidates_dense(candidates)->prediction;
+    for (size_t i = 0; i < candidates->count; i++)
+        candidates->list[i].verdict = taciti_verdict_of(dense, &candidates->list[i].prediction);
+    return TACIT_OK;
+}
+
+/* ---- the same among others ------------------------------------------------------------------------------------------
+ */
+
+static bool is_same_parts(const taciti_parts *a, const taciti_parts *b) {
+    return a->passes == b->passes && a->gradients == b->gradients && a->gather == b->gather &&
+           a->replicas == b->replicas && a->secondary == b->secondary;
+}
+
+const taciti_candidate *taciti_candidates_find(const taciti_candidates *candidates, const taciti_candidate *like) {
+    const taciti_candidate *own = NULL; /* with as many lanes as there are by default */
+    for (size_t i = 0; i < candidates->count; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (strcmp(c->strategy, like->strategy) != 0 || strcmp(c->topology, like->topology) != 0 ||
+            c->method.order != like->method.order || c->method.wire != like->method.wire ||
+            c->method.library != like->method.library || !is_same_parts(&c->method.parts, &like->method.parts) ||
+            !taciti_plan_compression_equal(&c->method.compression, &like->method.compression) ||
+            !taciti_plan_compression_equal(&c->method.gather, &like->method.gather))
+            continue;
+        if (c->method.lanes == like->method.lanes) return c;
+        if (c->method.lanes == 0) own = c;
+    }
+    return own;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "advise/candidates_build.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+taciti_candidate *taciti_candidates_append(taciti_candidates *c, const char *strategy, const char *topology,
+                                           const taciti_method *method) {
+    if (c->count == TACITI_CANDIDATES_MAX) return NULL;
+    taciti_candidate *candidate = &c->list[c->count++];
+    *candidate = (taciti_candidate){.method = *method, .strategy = strategy, .topology = topology};
+    return candidate;
+}
+
+/* Appends to a label. */
+static void say(taciti_method *method, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(taciti_method *method, const char *format, ...) {
+    const size_t length = strlen(method->label);
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(method->label + length, sizeof method->label - length, format, arguments);
+    va_end(arguments);
+}
+
+static void say_codec(taciti_method *method, const taciti_plan_compression *c) {
+    say(method, "%s", c->encoding.codec->name);
+    if (c->encoding.codec->selects) say(method, " %g", taciti_plan_factor(c));
+}
+
+/* "shard 3 gather bf16 f32", "shard 2 int4, gather int4", "shard 3 f32, gather int8"; "auto" before what adapts. Of
+ * replicas nothing is gathered between hosts: "shard 3 over host f32". */
+static void say_parts(taciti_method *method) {
+    const taciti_plan_compression *sums = &method->compression, *gathers = &method->gather;
+    const bool coded = sums->encoding.codec != NULL || gathers->encoding.codec != NULL,
+               gathered = !method->parts.replicas;
+    if (!coded && gathered) say(method, " gather %s", method->parts.gather->name);
+    say(method, sums->adapts || gathers->adapts ? " auto " : " ");
+    if (sums->encoding.codec != NULL)
+        say_codec(method, sums);
+    else
+        say(method, "%s", method->wire->name);
+    if (sums->encoding.back.factor > 0) say(method, ", back %g", sums->encoding.back.factor);
+    if (coded && gathered) say(method, ", gather ");
+    if (gathers->encoding.codec != NULL)
+        say_codec(method, gathers);
+    else if (coded && gathered)
+        say(method, "%s", method->parts.gather->name);
+}
+
+void taciti_method_label(const taciti_pattern *pattern, taciti_method *method) {
+    const taciti_plan_compression *c = &method->compression;
+    (void)snprintf(method->label, sizeof method->label, "%s", pattern->label);
+    if (method->order == TACITI_ORDER_PARTS) {
+        say_parts(method);
+        return;
+    }
+    say(method, c->adapts ? " auto " : " ");
+    if (c->encoding.codec == NULL)
+        say(method, "%s", method->wire->name);
+    else
+        say_codec(method, c);
+    if (c->encoding.back.factor > 0) say(method, ", back %g", c->encoding.back.factor);
+    if (method->lanes > 0) say(method, ", %d lane%s", method->lanes, method->lanes == 1 ? "" : "s");
+    if (method->topology != NULL && method->every > 1) say(method, " every %d", method->every);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of the planner: how candidates are made.
+ */
+#ifndef TACITI_ADVISE_CANDIDATES_BUILD_H
+#define TACITI_ADVISE_CANDIDATES_BUILD_H
+
+#include "advise/candidates.h"
+
+/* What candidates are made of. */
+typedef struct taciti_candidates_builder {
+    const taciti_settings *settings;
+    const taciti_hosts *hosts;
+    const char *const *wanted;
+    taciti_candidates *out;
+} taciti_candidates_builder;
+
+/* Returns the new candidate, or NULL if there is no room for one. */
+taciti_candidate *taciti_candidates_append(taciti_candidates *candidates, const char *strategy, const char *topology,
+                                           const taciti_method *method);
+
+/* Fills in the label of a method that is otherwise complete. */
+void taciti_method_label(const taciti_pattern *pattern, taciti_method *method);
+
+/* candidates_compressed.c: appends those with compressed traffic. */
+void taciti_candidates_compress(const taciti_candidates_builder *builder, const taciti_strategy *strategy,
+                                const taciti_pattern *pattern);
+
+/* Whether the settings compress traffic of this pattern; factor 1 is dense. */
+bool taciti_candidates_is_compressed(const taciti_settings *settings, const taciti_pattern *pattern);
+
+bool taciti_plan_compression_equal(const taciti_plan_compression *a, const taciti_plan_compression *b);
+
+#endif

@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/plan_curves.h"
+#include "plan/reuse.h"
+
+/* 4 hosts of 2 ranks, vgg-16 on 1 Gbit/s between hosts. */
+typedef struct stage {
+    taciti_settings settings;
+    taciti_profile profile;
+    taciti_layout layout;
+    taciti_cluster cluster;
+    taciti_hosts hosts;
+    taciti_scene scene;
+    taciti_plan_options options;
+    taciti_candidates candidates;
+} stage;
+static stage g;
+
+static int open_stage(void **state) {
+    (void)state;
+    static const char TEXT[] = "{\"format\": \"tacit-cluster-1\", \"hosts\": 4, \"ranks_per_host\": 2, \"links\": "
+                               "{\"between\": {\"latency_us\": 30, \"gbit_per_s\": 1}, "
+                               "\"inside\": {\"latency_us\": 2, \"gbit_per_s\": 80}}}";
+    memset(&g, 0, sizeof g);
+    if (taciti_settings_init(&g.settings, NULL, 0) != TACIT_OK) return -1;
+    (void)strcpy(g.settings.compute.emulate.text, "vgg-16");
+    if (taciti_compute_profile(&g.settings.compute, &g.profile) != TACIT_OK) return -1;
+    if (taciti_profile_layout(&g.profile, (size_t)g.settings.exchange.bucket_bytes, &g.layout) != TACIT_OK) return -1;
+    if (taciti_cluster_parse("c.json", TEXT, strlen(TEXT), &g.cluster) != TACIT_OK) return -1;
+    if (taciti_cluster_hosts(&g.cluster, 8, &g.hosts) != TACIT_OK) return -1;
+    g.scene = (taciti_scene){.profile = &g.profile, .layout = &g.layout, .cluster = &g.cluster, .hosts = &g.hosts};
+    g.options = (taciti_plan_options){.seed = 1, .cv = 0, .brief = true};
+    return 0;
+}
+
+static int close_stage(void **state) {
+    (void)state;
+    taciti_candidates_destroy(&g.candidates);
+    taciti_settings_destroy(&g.settings);
+    taciti_layout_destroy(&g.layout);
+    taciti_profile_destroy(&g.profile);
+    taciti_cluster_destroy(&g.cluster);
+    taciti_hosts_destroy(&g.hosts);
+    return 0;
+}
+
+static void make(const char *const *wanted) {
+    assert_int_equal(taciti_candidates_create(&g.settings, &g.hosts, wanted, &g.candidates), TACIT_OK);
+}
+
+static void predict(void) {
+    assert_int_equal(taciti_candidates_predict(&g.candidates, &g.scene, &g.options, NULL, NULL), TACIT_OK);
+}
+
+static void set(const char *key, const char *value) {
+    assert_int_equal(taciti_config_set(&g.settings.config, key, value, "test"), TACIT_OK);
+}
+
+static void every_method_is_there_once(void **state) {
+    (void)state;
+    make(NULL);
+    const taciti_candidates *c = &g.candidates;
+    assert_true(c->count > 20 && c->topology_count > 5);
+    assert_string_equal(c->list[0].strategy, "dp");
+    assert_string_equal(c->list[0].method.wire->name, "f32");
+    assert_null(c->list[0].method.topology);
+    for (size_t i = 0; i < c->count; i++) {
+        for (size_t k = 0; k < i; k++) assert_string_not_equal(c->list[i].method.label, c->list[k].method.label);
+        assert_ptr_equal(taciti_candidates_find(c, &c->list[i]), &c->list[i]);
+        assert_int_equal(c->list[i].method.topology != NULL, c->list[i].topology[0] != 0);
+        assert_int_equal(taciti_candidate_topology(c, &c->list[i]) != NULL, c->list[i].topology[0] != 0);
+    }
+}
+
+/* exp-directed gossip on an f32 wire is what stochastic gradient push does, so others are compared with it too. */
+static void others_are_marked_and_never_recommended(void **state) {
+    (void)state;
+    make(NULL);
+    const size_t own = g.candidates.count;
+    taciti_candidates_add_others(&g.candidates, &g.cluster, &g.hosts, 0.01);
+    assert_true(g.candidates.count >= own + 2);
+    for (size_t i = 0; i < g.candidates.count; i++) assert_int_equal(g.candidates.list[i].theirs, i >= own);
+    predict();
+    for (size_t i = 0; i < g.candidates.count; i++) assert_true(isfinite(g.candidates.list[i].verdict.low));
+    assert_false(taciti_candidates_gossip(&g.candidates)->theirs);
+}
+
+static void exactly_the_configured_method_is_marked(void **state) {
+    (void)state;
+    set("strategy", "gossip");
+    set("gossip.topology", "aer");
+    set("gossip.order", "atc");
+    set("exchange.wire", "bf16");
+    make(NULL);
+    size_t marked = 0;
+    for (size_t i = 0; i < g.candidates.count; i++) {
+        const taciti_candidate *c = &g.candidates.list[i];
+        if (!c->configured) continue;
+        marked++;
+        assert_string_equal(c->topology, "aer");
+        assert_string_equal(c->method.wire->name, "bf16");
+        assert_int_equal(c->method.order, TACITI_ORDER_ATC);
+    }
+    assert_int_equal(marked, 1);
+}
+
+static void the_best_are_the_fastest_that_mix(void **state) {
+    (void)state;
+    make(NULL);
+    predict();
+    const taciti_candidates *c = &g.candidates;
+    const taciti_candidate *dense = taciti_candidates_dense(c), *gossip = taciti_candidates_gossip(c);
+    assert_non_null(gossip);
+    assert_true(taciti_candidate_mixes(c, gossip));
+    for (size_t i = 0; i < c->count; i++) {
+        const taciti_candidate *other = &c->list[i];
+        if (other->method.order == TACITI_ORDER_DENSE && other->method.compression.encoding.codec == NULL)
+            assert_true(dense->prediction.step_s <= other->prediction.step_s);
+        if (other->topology[0] != 0 && taciti_candidate_mixes(c, other))
+            assert_true(gossip->prediction.step_s <= 1.0101 * other->prediction.step_s);
+        const double speedup = dense->prediction.step_s / other->prediction.step_s;
+        assert_true(fabs(other->verdict.speedup - speedup) < 1e-9);
+    }
+}
+
+static void the_verdict_says_what_pays_and_how_much(void **state) {
+    (void)state;
+    char text[TACITI_VERDICT_BYTES];
+    make(NULL);
+    predict();
+    taciti_verdict v = taciti_candidates_verdict(&g.candidates, text); /* a slow link */
+    assert_true(v.pays && v.low > 1 && v.low <= v.speedup && v.speedup <= v.high);
+    assert_int_equal(strncmp(text, "pays: ", 6), 0);
+    assert_non_null(strstr(text, taciti_candidates_gossip(&g.candidates)->method.label));
+    g.cluster.between.beta_s_per_byte /= 1000; /* a fast one */
+    predict();
+    v = taciti_candidates_verdict(&g.candidates, text);
+    assert_false(v.pays);
+    assert_int_equal(strncmp(text, "does not pay: keep ", 19), 0);
+}
+
+/* ---- compression ------------------------------------------------------------------------------------------------- */
+
+/* The speed of topk at three factors, as a probe writes it. */
+static void tell_speed_of_topk(void) {
+    const taciti_cluster_compression rows[] = {{"topk", 10, 1.4e-9, 4e-10, 3e-10, 0.46},
+                                               {"topk", 100, 6e-10, 9e-11, 3e-11, 0.05},
+                                               {"topk", 1000, 5e-10, 6e-11, 3e-12, 0.0055}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(taciti_cluster_add_compression(&g.cluster, &rows[i]), TACIT_OK);
+}
+
+static const taciti_candidate *find_label(const char *label) {
+    for (size_t i = 0; i < g.candidates.count; i++)
+        if (strcmp(g.candidates.list[i].method.label, label) == 0) return &g.candidates.list[i];
+    fail_msg("there is no %s", label);
+    return &g.candidates.list[0];
+}
+
+static void a_slow_link_pays_for_compression_and_a_fast_one_does_not(void **state) {
+    (void)state;
+    char text[TACITI_VERDICT_BYTES];
+    tell_speed_of_topk();
+    make(NULL);
+    g.cluster.between.beta_s_per_byte = 8e-9 / 0.1;
+    predict();
+    taciti_verdict v = taciti_candidates_compression_verdict(&g.candidates, text);
+    const taciti_candidate *best = taciti_candidates_compressed(&g.candidates);
+    assert_true(v.pays && v.low > 3);
+    assert_string_equal(best->method.label, "dense topk 100"); /* 1000 is faster, and known to cost accuracy */
+    assert_true(find_label("dense topk 1000")->prediction.step_s < best->prediction.step_s);
+    assert_int_equal(find_label("dense topk 1000")->caution, TACITI_CAUTION_STRONG);
+    assert_int_equal(strncmp(text, "compression pays: ", 18), 0);
+    assert_non_null(strstr(text, "topk 100 instead of dense"));
+    assert_non_null(strstr(text, "1 of 100 elements"));
+    g.cluster.between.beta_s_per_byte = 8e-9 / 400;
+    predict();
+    v = taciti_candidates_compression_verdict(&g.candidates, text);
+    assert_false(v.pays);
+    assert_int_equal(strncmp(text, "compression does not pay: keep dense ", 37), 0);
+}
+
+/* A codec whose speed nobody knows looks free: it has a row, and is never recommended. */
+static void codecs_of_unknown_speed_are_not_recommended(void **state) {
+    (void)state;
+    char text[TACITI_VERDICT_BYTES];
+    make(NULL);
+    predict();
+    assert_false(find_label("dense topk 100")->priced);
+    assert_null(taciti_candidates_compressed(&g.candidates));
+    assert_false(taciti_candidates_compression_verdict(&g.candidates, text).pays);
+    assert_string_equal(text, "");
+}
+
+/* More rate never makes a step longer, and what compression gains only shrinks. */
+static void compressed_steps_are_monotonic_in_the_rate(void **state) {
+    enum { RATES = 6 };
+    static const double rates[RATES] = {1e8, 3e8, 1e9, 3e9, 1e10, 1e11};
+    static const char *const labels[] = {"dense f32", "dense topk 10", "dense topk 100", "localsgd every 16 topk 100"};
+    double step_s[4][RATES];
+    (void)state;
+    tell_speed_of_topk();
+    make(NULL);
+    for (size_t l = 0; l < 4; l++) {
+        const taciti_candidate *c = find_label(labels[l]);
+        assert_non_null(c);
+        assert_int_equal(taciti_predict_rates(&g.scene, &c->method, &g.options, rates, RATES, step_s[l]), TACIT_OK);
+        for (size_t r = 1; r < RATES; r++) assert_true(step_s[l][r] <= step_s[l][r - 1] * (1 + 1e-9));
+    }
+    for (size_t r = 1; r < RATES; r++)
+        assert_true(step_s[0][r] / step_s[2][r] <= step_s[0][r - 1] / step_s[2][r - 1] * (1 + 1e-9));
+    assert_true(step_s[2][0] < step_s[1][0] && step_s[1][0] < step_s[0][0]);
+}
+
+/* One threshold for the model: some owners get more than others, the less the longer the tensors are. The range holds
+ * even payloads, and the busiest link with twice their bytes. */
+static void uneven_payloads_widen_the_range(void **state) {
+    taciti_prediction even, uneven;
+    (void)state;
+    g.options.brief = false;
+    tell_speed_of_topk();
+    make(NULL);
+    assert_int_equal(taciti_predict(&g.scene, &find_label("dense topk 10")->method, &g.options, &uneven), TACIT_OK);
+    taciti_candidates_destroy(&g.candidates);
+    set("compress.scope", "bucket");
+    make(NULL);
+    assert_int_equal(taciti_predict(&g.scene, &find_label("dense topk 10")->method, &g.options, &even), TACIT_OK);
+    assert_true(uneven.nic_bytes > 0.8 * even.nic_bytes && uneven.nic_bytes < TACITI_PLAN_UNEVEN * even.nic_bytes);
+    assert_true(uneven.fast_links_s <= 1.001 * even.fast_links_s && uneven.step_s < uneven.slow_links_s);
+    assert_true(uneven.slow_links_s > even.slow_links_s + 0.9 * even.transfer_s);
+    assert_true(uneven.high_s > 1.3 * even.high_s);
+}
+
+static void compressed_rows_of_all_codecs_are_listed_once(void **state) {
+    (void)state;
+    make(NULL);
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
+        size_t dense = 0, local = 0;
+        for (size_t i = 0; i < g.candidates.count; i++) {
+            const taciti_candidate *c = &g.candidates.list[i];
+            if (c->method.compression.encoding.codec != *codec) continue;
+            assert_ptr_equal(taciti_candidates_find(&g.candidates, c), c);
+            if (c->method.compression.adapts) continue;
+            dense += strcmp(c->strategy, "dp") == 0;
+            local += strcmp(c->strategy, "localsgd") == 0;
+        }
+        const bool listed = !taciti_codec_is_dense(*codec) && !(*codec)->sketches && (*codec)->rungs == NULL;
+        const size_t expected = !listed || (*codec)->reference ? 0 : (*codec)->selects ? 3 : 1;
+        assert_true(dense == expected && local == expected);
+    }
+}
+
+/* compress.codec auto of dp: the row of its codec, or dense, whichever sends for less time; and it keeps its residuals.
+ */
+static void the_automatic_choice_is_the_shorter_one(void **state) {
+    static const double RATES[] = {1e8, 1e9, 1e13};
+    const taciti_cluster_compression speed = {"int4", 1, 1.5e-9, 1e-9, 1e-9, 0.53};
+    double step_s[3];
+    (void)state;
+    set("compress.codec", "auto");
+    assert_int_equal(taciti_cluster_add_compression(&g.cluster, &speed), TACIT_OK);
+    make(NULL);
+    const taciti_candidate *automatic = find_label("dense auto int4"), *coded = find_label("dense int4"),
+                           *dense = find_label("dense f32");
+    assert_true(automatic->configured && !dense->configured && !coded->configured);
+    assert_int_equal(taciti_predict_rates(&g.scene, &automatic->method, &g.options, RATES, 3, step_s), TACIT_OK);
+    for (size_t r = 0; r < 3; r++) {
+        g.cluster.between.beta_s_per_byte = 8 / RATES[r];
+        predict();
+        const taciti_candidate *same = r < 2 ? coded : dense;
+        assert_true(fabs(automatic->prediction.nic_bytes / same->prediction.nic_bytes - 1) < 1e-9);
+        assert_true(automatic->prediction.step_s >= same->prediction.step_s); /* it goes on to tell what it sees */
+        assert_true(automatic->prediction.step_s < 1.001 * same->prediction.step_s);
+        assert_true(fabs(step_s[r] / automatic->prediction.step_s - 1) < 0.01); /* short messages: at 1 Gbit/s */
+        assert_true(fabs(automatic->prediction.memory_bytes - coded->prediction.memory_bytes) < 1);
+        assert_ptr_not_equal(taciti_candidates_compressed(&g.candidates), automatic);
+    }
+}
+
+static void one_rank_has_nobody_to_exchange_with(void **state) {
+    (void)state;
+    char text[TACITI_VERDICT_BYTES];
+    taciti_hosts_destroy(&g.hosts);
+    assert_int_equal(taciti_cluster_hosts(&g.cluster, 1, &g.hosts), TACIT_OK);
+    make(NULL);
+    predict();
+    assert_null(taciti_candidates_gossip(&g.candidates));
+    assert_false(taciti_candidates_verdict(&g.candidates, text).pays);
+    assert_non_null(strstr(text, "nobody to exchange with"));
+}
+
+/* Replicas that fit, but no gossip that does, or none that mixes: on many ranks the reason is another. */
+static void why_no_gossip_is_recommended_is_true(void **state) {
+    (void)state;
+    char text[TACITI_VERDICT_BYTES];
+    make(NULL);
+    predict();
+    for (size_t i = 0; i < g.candidates.count; i++)
+        if (g.candidates.list[i].method.topology != NULL) g.candidates.list[i].prediction.fits = false;
+    assert_false(taciti_candidates_verdict(&g.candidates, text).pays);
+    assert_non_null(strstr(text, "no gossip fits into the memory of a host"));
+    predict();
+    for (size_t t = 0; t < g.candidates.topology_count; t++) g.candidates.topologies[t].gap = 1e-6;
+    assert_false(taciti_candidates_verdict(&g.candidates, text).pays);
+    assert_non_null(strstr(text, "no topology of gossip mixes fast enough"));
+}
+
+static taciti_candidate *named(const char *label) {
+    size_t i = 0;
+    while (i < g.candidates.count && strcmp(g.candidates.list[i].method.label, label) != 0) i++;
+    assert_in_range(i, 0, g.candidates.count - 1);
+    return &g.candidates.list[i];
+}
+
+/* The best mixer of those that tie also on slow links; a tie that sends far less is named. Speed-ups and verdict have
+ * one baseline. */
+static void a_tie_names_what_sends_less(void **state) {
+    (void)state;
+    char text[TACITI_VERDICT_BYTES];
+    make(NULL);
+    predict();
+    for (size_t i = 0; i < g.candidates.count; i++) {
+        taciti_prediction *p = &g.candidates.list[i].prediction;
+        if (g.candidates.list[i].method.topology != NULL) p->step_s = p->slow_links_s = p->fast_links_s = 1;
+    }
+    taciti_candidate *complete = named("gossip complete awc f32"), *aer = named("gossip aer awc f32");
+    complete->prediction.step_s = complete->prediction.slow_links_s = 0.101;
+    aer->prediction.step_s = aer->prediction.slow_links_s = 0.1;
+    complete->prediction.nic_bytes = 7 * aer->prediction.nic_bytes;
+    assert_ptr_equal(taciti_candidates_gossip(&g.candidates), complete);
+    (void)taciti_candidates_verdict(&g.candidates, text);
+    assert_non_null(strstr(text, " (aer within 1 % with 7.0 times fewer bytes)"));
+    complete->prediction.slow_links_s = 0.12;
+    assert_ptr_equal(taciti_candidates_gossip(&g.candidates), aer);
+    assert_true(taciti_candidates_dense(&g.candidates)->verdict.speedup == 1);
+}
+
+static void only_wanted_topologies_are_made(void **state) {
+    (void)state;
+    static const char *const WANTED[] = {"aer", "exp", NULL};
+    make(WANTED);
+    assert_int_equal(g.candidates.topology_count, 2);
+    for (size_t t = 0; t < 2; t++) assert_true(isnan(g.candidates.topologies[t].gap));
+}
+
+/* Steps get no longer on faster links, and the curves pass through what the plan itself says. */
+static void curves_pass_through_the_plan(void **state) {
+    (void)state;
+    taciti_plan_curves *curves = calloc(1, sizeof *curves);
+    assert_non_null(curves);
+    make(NULL);
+    predict();
+    assert_int_equal(taciti_plan_curves_compute(&g.settings, &g.candidates, &g.scene, &g.options, curves), TACIT_OK);
+    assert_true(curves->line_count >= 2 && curves->rate.count > 4 && curves->hosts.count > 3);
+    assert_ptr_equal(curves->lines[0], &g.candidates.list[0]);
+    for (size_t l = 0; l < curves->line_count; l++) {
+        for (size_t p = 1; p < curves->rate.count; p++) {
+            assert_true(curves->rate.x[p] > curves->rate.x[p - 1]);
+            assert_true(curves->rate.step_s[l][p] <= curves->rate.step_s[l][p - 1] * (1 + 1e-9));
+        }
+        for (size_t p = 0; p < curves->hosts.count; p++) {
+            assert_int_equal(curves->hosts.ranks[p], 2 * (int)curves->hosts.x[p]);
+            if (curves->hosts.ranks[p] == 8)
+                assert_true(fabs(curves->hosts.step_s[l][p] - curves->lines[l]->prediction.step_s) < 1e-12);
+        }
+    }
+    assert_true(fabs(curves->hosts.here - 4) < 1e-12 && fabs(curves->rate.here - 1) < 1e-9);
+    free(curves);
+}
+
+/* ---- work -------------------------------------------------------------------------------------------------------- */
+
+typedef struct shape {
+    int hosts, ranks_per_host;
+} shape;
+
+/* Predicts all methods of vgg-16 with jitter, and the curves, and adds up the work. */
+static void plan_shape(shape s, taciti_reuse *reuse) {
+    static int sizes[1000];
+    taciti_hosts hosts;
+    taciti_plan_curves curves;
+    taciti_candidates_destroy(&g.candidates);
+    for (int h = 0; h < s.hosts; h++) sizes[h] = s.ranks_per_host;
+    taciti_cluster cluster = g.cluster;
+    cluster.hosts = s.hosts;
+    cluster.ranks_per_host = sizes;
+    cluster.compute_cv = 0.03;
+    assert_int_equal(taciti_cluster_hosts(&cluster, s.hosts * s.ranks_per_host, &hosts), TACIT_OK);
+    assert_int_equal(taciti_candidates_create(&g.settings, &hosts, NULL, &g.candidates), TACIT_OK);
+    taciti_candidates_add_others(&g.candidates, &cluster, &hosts, -1);
+    const taciti_scene scene = {.profile = &g.profile, .layout = &g.layout, .cluster = &cluster, .hosts = &hosts};
+    const taciti_plan_options options = {.seed = 1, .cv = -1, .reuse = reuse};
+    assert_int_equal(taciti_candidates_predict(&g.candidates, &scene, &options, NULL, NULL), TACIT_OK);
+    assert_int_equal(taciti_plan_curves_compute(&g.settings, &g.candidates, &scene, &options, &curves), TACIT_OK);
+    taciti_hosts_destroy(&hosts);
+}
+
+/* Two seconds for any shape of a thousand ranks: an event is two to five nanoseconds, a draw some fifty, and traffic of
+ * a rank and round some two hundred. The longest period, of pairs among an odd number of ranks, has as many rounds as
+ * ranks.
+ */
+static void a_thousand_ranks_are_little_work(void **state) {
+    (void)state;
+    static const struct {
+        shape shape;
+        size_t events, draws, arranged;
+    } MOST[] = {{{125, 8}, 117000000, 85000, 390000},
+                {{333, 3}, 301000000, 2000000, 2410000},
+                {{111, 9}, 300000000, 2000000, 2390000},
+                {{997, 1}, 308000000, 2000000, 2460000}};
+    for (size_t i = 0; i < sizeof MOST / sizeof *MOST; i++) {
+        taciti_reuse reuse = {0};
+        plan_shape(MOST[i].shape, &reuse);
+        assert_in_range(reuse.draws.events, 1, MOST[i].events);
+        assert_in_range(reuse.draws.drawn, 1, MOST[i].draws);
+        assert_in_range(reuse.arranged, 1, MOST[i].arranged);
+        taciti_reuse_destroy(&reuse);
+    }
+}
+
+/* What is kept changes no bit of any prediction. */
+static void reuse_changes_nothing(void **state) {
+    (void)state;
+    taciti_reuse reuse = {0};
+    make(NULL);
+    g.options = (taciti_plan_options){.seed = 1, .cv = 0.1, .reuse = &reuse};
+    predict();
+    g.options.reuse = NULL;
+    for (size_t i = 0; i < g.candidates.count; i++) {
+        const taciti_candidate *c = &g.candidates.list[i];
+        taciti_prediction alone;
+        assert_int_equal(taciti_predict(&g.scene, &c->method, &g.options, &alone), TACIT_OK);
+        assert_true(alone.step_s == c->prediction.step_s && alone.compute_s == c->prediction.compute_s);
+        assert_true(alone.low_s == c->prediction.low_s && alone.high_s == c->prediction.high_s);
+        assert_true(alone.nic_bytes == c->prediction.nic_bytes && alone.transfer_s == c->prediction.transfer_s);
+    }
+    taciti_reuse_destroy(&reuse);
+}
+
+/* Rounds of a topology are kept for stretches of the same lengths, and come without the times of another method. */
+static void rounds_are_kept_for_equal_lengths(void **state) {
+    (void)state;
+    taciti_reuse reuse = {0};
+    taciti_stretches here, there;
+    taciti_rounds *rounds = NULL;
+    make(NULL);
+    size_t i = 0;
+    while (g.candidates.list[i].method.topology == NULL) i++;
+    const taciti_method *method = &g.candidates.list[i].method;
+    assert_int_equal(taciti_stretches_create(&g.layout, TACITI_STRETCHES_SINGLE, false, &here), TACIT_OK);
+    assert_int_equal(taciti_stretches_create(&g.layout, TACITI_STRETCHES_SINGLE, false, &there), TACIT_OK);
+    assert_int_equal(taciti_reuse_rounds(&reuse, &g.scene, method, &here, &rounds), TACIT_OK);
+    rounds->transfer_s[0] = rounds->behind_s[0] = 3;
+    const size_t arranged = reuse.arranged;
+    assert_int_equal(taciti_reuse_rounds(&reuse, &g.scene, method, &there, &rounds), TACIT_OK);
+    assert_int_equal(reuse.arranged, arranged);
+    assert_true(rounds->transfer_s[0] == 0 && rounds->behind_s[0] == 0);
+    there.lengths[0]--;
+    assert_int_equal(taciti_reuse_rounds(&reuse, &g.scene, method, &there, &rounds), TACIT_OK);
+    assert_int_equal(reuse.arranged, 2 * arranged);
+    taciti_reuse_destroy(&reuse);
+    taciti_stretches_destroy(&here);
+    taciti_stretches_destroy(&there);
+}
+
+int main(void) {
+#define TEST(f) cmocka_unit_test_setup_teardown(f, open_stage, close_stage)
+    const struct CMUnitTest tests[] = {
+        TEST(every_method_is_there_once),
+        TEST(others_are_marked_and_never_recommended),
+        TEST(exactly_the_configured_method_is_marked),
+        TEST(the_best_are_the_fastest_that_mix),
+        TEST(the_verdict_says_what_pays_and_how_much),
+        TEST(one_rank_has_nobody_to_exchange_with),
+        TEST(why_no_gossip_is_recommended_is_true),
+        TEST(a_tie_names_what_sends_less),
+        TEST(a_slow_link_pays_for_compression_and_a_fast_one_does_not),
+        TEST(codecs_of_unknown_speed_are_not_recommended),
+        TEST(compressed_steps_are_monotonic_in_the_rate),
+        TEST(uneven_payloads_widen_the_range),
+        TEST(compressed_rows_of_all_codecs_are_listed_once),
+        TEST(the_automatic_choice_is_the_shorter_one),
+        TEST(only_wanted_topologies_are_made),
+        TEST(curves_pass_through_the_plan),
+        TEST(reuse_changes_nothing),
+        TEST(rounds_are_kept_for_equal_lengths),
+        TEST(a_thousand_ranks_are_little_work),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

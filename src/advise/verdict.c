@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The candidates that stand out, and what the plan says of them.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "advise/candidates.h"
+
+static const double TIE = 0.01; /* steps that differ by less are as fast as each other */
+
+/* ---- what stands out --------------------------------------------------------------------------------------------- */
+
+const taciti_plan_topology *taciti_candidate_topology(const taciti_candidates *candidates,
+                                                      const taciti_candidate *candidate) {
+    for (size_t t = 0; t < candidates->topology_count; t++)
+        if (&candidates->topologies[t].topology == candidate->method.topology) return &candidates->topologies[t];
+    return NULL;
+}
+
+const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candidates) {
+    const taciti_candidate *best = &candidates->list[0];
+    for (size_t i = 1; i < candidates->count; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (c->method.compression.encoding.codec != NULL) continue;
+        if (c->method.order == TACITI_ORDER_DENSE && c->prediction.step_s < best->prediction.step_s) best = c;
+    }
+    return best;
+}
+
+/* The automatic choice is what it chooses, which has a row of its own. */
+static bool is_recommendable_sum(const taciti_candidate *c) {
+    return c->method.compression.encoding.codec != NULL && !c->method.compression.adapts &&
+           c->method.order == TACITI_ORDER_DENSE && c->priced && c->prediction.fits &&
+           c->caution != TACITI_CAUTION_STRONG;
+}
+
+const taciti_candidate *taciti_candidates_compressed(const taciti_candidates *candidates) {
+    const taciti_candidate *fastest = NULL, *best = NULL;
+    for (size_t i = 0; i < candidates->count; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (!is_recommendable_sum(c)) continue;
+        if (fastest == NULL || c->prediction.step_s < fastest->prediction.step_s) fastest = c;
+    }
+    for (size_t i = 0; i < candidates->count && fastest != NULL; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (!is_recommendable_sum(c) || c->prediction.step_s > (1 + TIE) * fastest->prediction.step_s) continue;
+        if (best == NULL || c->prediction.nic_bytes > best->prediction.nic_bytes) best = c;
+    }
+    return best;
+}
+
+/* How well a topology mixes; an unknown gap is none. */
+static double gap_of(const taciti_candidates *candidates, const taciti_candidate *candidate) {
+    const taciti_plan_topology *topology = taciti_candidate_topology(candidates, candidate);
+    return topology == NULL || isnan(topology->gap) ? 0 : topology->gap;
+}
+
+bool taciti_candidate_mixes(const taciti_candidates *candidates, const taciti_candidate *candidate) {
+    return candidate->method.topology == NULL || gap_of(candidates, candidate) * TACITI_PLAN_MIXES >= 1;
+}
+
+static bool is_recommendable(const taciti_candidates *candidates, const taciti_candidate *candidate) {
+    return candidate->method.topology != NULL && !candidate->theirs && candidate->prediction.fits &&
+           taciti_candidate_mixes(candidates, candidate);
+}
+
+static const taciti_candidate *fastest_gossip(const taciti_candidates *candidates) {
+    const taciti_candidate *fastest = NULL;
+    for (size_t i = 0; i < candidates->count; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (!is_recommendable(candidates, c)) continue;
+        if (fastest == NULL || c->prediction.step_s < fastest->prediction.step_s) fastest = c;
+    }
+    return fastest;
+}
+
+/* On links as described and on slow ones: next to the rate where a method's transfers no longer hide, one alone
+ * misleads. */
+static bool ties(const taciti_candidate *c, const taciti_candidate *fastest) {
+    const taciti_prediction *a = &c->prediction, *b = &fastest->prediction;
+    return a->step_s <= (1 + TIE) * b->step_s && a->slow_links_s <= (1 + TIE) * b->slow_links_s;
+}
+
+const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candidates) {
+    const taciti_candidate *fastest = fastest_gossip(candidates), *best = NULL;
+    for (size_t i = 0; i < candidates->count && fastest != NULL; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (!is_recommendable(candidates, c) || !ties(c, fastest)) continue;
+        if (best == NULL || gap_of(candidates, c) > gap_of(candidates, best)) best = c;
+    }
+    return best;
+}
+
+const taciti_candidate *taciti_candidates_sparser(const taciti_candidates *candidates) {
+    static const double FAR_LESS = 1.5;
+    const taciti_candidate *fastest = fastest_gossip(candidates), *gossip = taciti_candidates_gossip(candidates);
+    const taciti_candidate *sparsest = gossip;
+    for (size_t i = 0; i < candidates->count && gossip != NULL; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (!is_recommendable(candidates, c) || !ties(c, fastest)) continue;
+        if (c->method.wire != gossip->method.wire || c->method.order != gossip->method.order) continue;
+        if (c->prediction.nic_bytes > 0 && c->prediction.nic_bytes < sparsest->prediction.nic_bytes) sparsest = c;
+    }
+    if (sparsest == gossip) return NULL;
+    return gossip->prediction.nic_bytes / sparsest->prediction.nic_bytes >= FAR_LESS ? sparsest : NULL;
+}
+
+/* " (aer within 1 % with 3.5 times fewer bytes)" */
+static void say_sparser(const taciti_candidates *candidates, const taciti_candidate *gossip, char *out, size_t size) {
+    const taciti_candidate *sparser = taciti_candidates_sparser(candidates);
+    *out = '\0';
+    if (sparser != NULL)
+        (void)snprintf(out, size, " (%s within 1 %% with %.1f times fewer bytes)", sparser->topology,
+                       gossip->prediction.nic_bytes / sparser->prediction.nic_bytes);
+}
+
+const taciti_candidate *taciti_candidates_fastest(const taciti_candidates *candidates, bool periodic) {
+    const taciti_candidate *best = NULL;
+    for (size_t i = 0; i < candidates->count; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (periodic && (c->method.topology != NULL || c->method.order != TACITI_ORDER_ATC)) continue;
+        if (!c->priced || c->caution == TACITI_CAUTION_STRONG) continue;
+        if (best == NULL || c->prediction.step_s < best->prediction.step_s) best = c;
+    }
+    return best;
+}
+
+const taciti_candidate *taciti_candidates_parts(const taciti_candidates *candidates) {
+    const taciti_candidate *best = NULL;
+    for (size_t i = 0; i < candidates->count; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (c->method.order != TACITI_ORDER_PARTS || !c->prediction.fits) continue;
+        if (!c->priced || c->caution == TACITI_CAUTION_STRONG) continue;
+        if (best == NULL || c->prediction.step_s < best->prediction.step_s) best = c;
+    }
+    return best;
+}
+
+/* ---- the verdict ------------------------------------------------------------------------------------------------- */
+
+void taciti_method_flags(const taciti_method *m, char *out, size_t size) {
+    const bool wire = m->compression.encoding.codec == NULL && !m->wire->lossless;
+    taciti_parts parts = m->parts;
+    parts.coded = m->gather.encoding.codec != NULL;
+    parts.flags(&parts, out, size);
+    const size_t used = strlen(out);
+    (void)snprintf(out + used, size - used, "%s%s%s", wire ? " --exchange.wire " : "", wire ? m->wire->name : "",
+                   m->compression.adapts ? " --compress.codec auto" : "");
+}
+
+/* The strategy whose ranks hold parts. */
+static const char *strategy_of_parts(const taciti_candidates *candidates) {
+    size_t i = 0;
+    while (i + 1 < candidates->count && candidates->list[i].method.order != TACITI_ORDER_PARTS) i++;
+    return candidates->list[i].strategy;
+}
+
+/* Where whole replicas do not fit, parts are the answer, or nothing is. */
+static taciti_verdict verdict_of_parts(const taciti_candidates *candidates, const taciti_candidate *dense,
+                                       char text[TACITI_VERDICT_BYTES]) {
+    const taciti_candidate *parts = taciti_candidates_parts(candidates);
+    const double gib = dense->prediction.memory_bytes / 0x1p30;
+    char flags[TACITI_FLAGS_BYTES];
+    if (parts != NULL) taciti_method_flags(&parts->method, flags, sizeof flags);
+    if (parts == NULL)
+        (void)snprintf(text, TACITI_VERDICT_BYTES,
+                       "nothing fits: a replica takes %.2f GiB per rank without activations, and no --strategy %s "
+                       "fits on these ranks either: more hosts, or a smaller model",
+                       gib, strategy_of_parts(candidates));
+    else
+        (void)snprintf(text, TACITI_VERDICT_BYTES,
+                       "a replica does not fit: %.2f GiB per rank without activations; --strategy %s does: %s takes "
+                       "%.2f GiB (%s)",
+                       gib, parts->strategy, parts->method.label, parts->prediction.memory_bytes / 0x1p30, flags);
+    return (taciti_verdict){.speedup = 1, .low = 1, .high = 1};
+}
+
+taciti_verdict taciti_verdict_of(const taciti_prediction *dense, const taciti_prediction *other) {
+    const double slow = dense->slow_links_s / other->slow_links_s, fast = dense->fast_links_s / other->fast_links_s;
+    const double error = fmax(dense->model_error, other->model_error);
+    taciti_verdict v = {.speedup = dense->step_s / other->step_s};
+    v.low = fmin(v.speedup, fmin(slow, fast)) * (1 - error);
+    v.high = fmax(v.speedup, fmax(slow, fast)) * (1 + error);
+    v.pays = v.low > 1;
+    return v;
+}
+
+/* Why no gossip is recommended. */
+const char *taciti_candidates_no_gossip(const taciti_candidates *candidates) {
+    const bool alone = candidates->topology_count > 0 && candidates->topologies[0].topology.ranks == 1;
+    size_t rows = 0, fit = 0;
+    for (size_t i = 0; i < candidates->count; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        const bool ours = c->method.topology != NULL && !c->theirs;
+        rows += ours;
+        fit += ours && c->prediction.fits;
+    }
+    if (alone) return "one rank has nobody to exchange with";
+    if (rows == 0) return "no topology of gossip is possible with these ranks";
+    return fit == 0 ? "no gossip fits into the memory of a host" : "no topology of gossip mixes fast enough here";
+}
+
+static taciti_verdict verdict_without_gossip(const taciti_candidates *candidates, const taciti_candidate *dense,
+                                             char text[TACITI_VERDICT_BYTES]) {
+    (void)snprintf(text, TACITI_VERDICT_BYTES, "does not pay: keep %s all-reduce; %s", dense->method.label,
+                   taciti_candidates_no_gossip(candidates));
+    return (taciti_verdict){.speedup = 1, .low = 1, .high = 1};
+}
+
+taciti_verdict taciti_candidates_verdict(const taciti_candidates *candidates, char text[TACITI_VERDICT_BYTES]) {
+    const taciti_candidate *dense = taciti_candidates_dense(candidates);
+    const taciti_candidate *gossip = taciti_candidates_gossip(candidates);
+    if (!dense->prediction.fits) return verdict_of_parts(candidates, dense, text);
+    if (gossip == NULL) return verdict_without_gossip(candidates, dense, text);
+    const taciti_verdict v = taciti_verdict_of(&dense->prediction, &gossip->prediction);
+    char sparser[TACITI_CAUTION_BYTES];
+    say_sparser(candidates, gossip, sparser, sizeof sparser);
+    if (v.pays)
+        (void)snprintf(text, TACITI_VERDICT_BYTES, "pays: %.2fx (%.2f-%.2f) with %s instead of %s%s", v.speedup, v.low,
+                       v.high, gossip->method.label, dense->method.label, sparser);
+    else
+        (void)snprintf(text, TACITI_VERDICT_BYTES, "does not pay: keep %s all-reduce; %s would be %.2fx (%.2f-%.2f)",
+                       dense->method.label, gossip->method.label, v.speedup, v.low, v.high);
+    return v;
+}
+
+taciti_verdict taciti_candidates_compression_verdict(const taciti_candidates *candidates,
+                                                     char text[TACITI_VERDICT_BYTES]) {
+    const taciti_candidate *dense = taciti_candidates_dense(candidates);
+    const taciti_candidate *best = taciti_candidates_compressed(candidates);
+    char caution[TACITI_CAUTION_BYTES];
+    *text = '\0';
+    if (best == NULL) return (taciti_verdict){.speedup = 1, .low = 1, .high = 1};
+    const taciti_verdict v = taciti_verdict_of(&dense->prediction, &best->prediction);
+    (void)taciti_method_caution(&best->method, caution, sizeof caution);
+    if (v.pays)
+        (void)snprintf(text, TACITI_VERDICT_BYTES, "compression pays: %.2fx (%.2f-%.2f) with %s instead of %s%s",
+                       v.speedup, v.low, v.high, best->method.label, dense->method.label, *caution == '\0' ? "" : "; ");
+    else
+        (void)snprintf(text, TACITI_VERDICT_BYTES,
+                       "compression does not pay: keep %s all-reduce; %s would be %.2fx (%.2f-%.2f)",
+                       dense->method.label, best->method.label, v.speedup, v.low, v.high);
+    if (v.pays) (void)snprintf(text + strlen(text), TACITI_VERDICT_BYTES - strlen(text), "%s", caution);
+    return v;
+}

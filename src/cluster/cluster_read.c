@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The strict reader of cluster.json. Each JSON object has a table of its fields; a field knows what is legal and how it
+ * is turned into the units of taciti_cluster. docs/cluster.md says the same in words.
+ */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/strict_json.h"
+#include "cluster/cluster.h"
+
+enum { FILE_MAX_BYTES = 16 << 20 };
+
+/* Beyond these a number has slipped a unit. */
+#define RATE_MAX 1e6
+#define RATE_MIN 1e-6
+#define LATENCY_MAX_US 1e8
+#define SECONDS_MAX 1e6
+
+typedef taciti_strict_reader reader;
+typedef taciti_strict_field field;
+
+/* ---- values ------------------------------------------------------------------------------------------------------ */
+
+static tacit_status read_latency(reader *r, const json_t *value, const field *f, void *out) {
+    double us = 0;
+    TACITI_TRY(taciti_strict_real(r, value, f, &us));
+    *(double *)out = us / 1e6;
+    return TACIT_OK;
+}
+
+/* Gbit/s as seconds per byte. */
+static tacit_status read_beta(reader *r, const json_t *value, const field *f, void *out) {
+    double gbit_per_s = 0;
+    TACITI_TRY(taciti_strict_real(r, value, f, &gbit_per_s));
+    *(double *)out = 8e-9 / gbit_per_s;
+    return TACIT_OK;
+}
+
+static tacit_status read_gigabytes(reader *r, const json_t *value, const field *f, void *out) {
+    double gb_per_s = 0;
+    TACITI_TRY(taciti_strict_real(r, value, f, &gb_per_s));
+    *(double *)out = gb_per_s * 1e9;
+    return TACIT_OK;
+}
+
+static tacit_status read_nanoseconds(reader *r, const json_t *value, const field *f, void *out) {
+    double ns = 0;
+    TACITI_TRY(taciti_strict_real(r, value, f, &ns));
+    *(double *)out = ns / 1e9;
+    return TACIT_OK;
+}
+
+static tacit_status read_collective(reader *r, const json_t *value, const field *f, void *out) {
+    const char *text = json_string_value(value);
+    for (int i = 0; text != NULL && i < TACITI_COLLECTIVES; i++)
+        if (strcmp(text, taciti_collective_name((taciti_collective)i)) == 0) {
+            *(taciti_collective *)out = (taciti_collective)i;
+            return TACIT_OK;
+        }
+    return taciti_strict_refuse(r, value, f->legal);
+}
+
+static tacit_status read_group(reader *r, const json_t *value, const field *f, void *out) {
+    const char *text = json_string_value(value);
+    for (int i = 0; text != NULL && i < TACITI_GROUP_KINDS; i++)
+        if (strcmp(text, taciti_group_kind_name((taciti_group_kind)i)) == 0) {
+            *(taciti_group_kind *)out = (taciti_group_kind)i;
+            return TACIT_OK;
+        }
+    return taciti_strict_refuse(r, value, f->legal);
+}
+
+/* ---- objects ------------------------------------------------------------------------------------------------------
+ */
+
+#define AT_MIN_0 0, 1e6
+#define LATENCY 0, LATENCY_MAX_US, "a number of at least 0, in microseconds (up to 1e8)", NULL
+#define RATE RATE_MIN, RATE_MAX, "a number above 0, in Gbit/s (1e-6 to 1e6)"
+
+static const field LINK_FIELDS[] = {
+    {"latency_us", true, read_latency, offsetof(taciti_link_cost, alpha_s), LATENCY},
+    {"gbit_per_s", true, read_beta, offsetof(taciti_link_cost, beta_s_per_byte), RATE, NULL},
+    {"fit_error", false, taciti_strict_real, offsetof(taciti_link_cost, fit_error), AT_MIN_0, "a share of at least 0",
+     NULL},
+    {.name = NULL},
+};
+
+static const field LINKS_FIELDS[] = {
+    {"between", false, taciti_strict_nested, offsetof(taciti_cluster, between), 0, 0,
+     "an object: {\"latency_us\": 30, \"gbit_per_s\": 25}", LINK_FIELDS},
+    {"inside", false, taciti_strict_nested, offsetof(taciti_cluster, inside), 0, 0,
+     "an object: {\"latency_us\": 1, \"gbit_per_s\": 80}", LINK_FIELDS},
+    {"host_gbit_per_s", false, read_beta, offsetof(taciti_cluster, host_beta_s_per_byte), RATE, NULL},
+    {"duplex_gbit_per_s", false, read_beta, offsetof(taciti_cluster, duplex_beta_s_per_byte), RATE, NULL},
+    {"incast_gbit_per_s", false, read_beta, offsetof(taciti_cluster, incast_beta_s_per_byte), RATE, NULL},
+    {"busy_latency_us", false, read_latency, offsetof(taciti_cluster, busy_alpha_s), LATENCY},
+    {.name = NULL},
+};
+
+static const field COMPUTE_FIELDS[] = {
+    {"cv", true, taciti_strict_real, offsetof(taciti_cluster, compute_cv), AT_MIN_0, "a share of at least 0", NULL},
+    {"lag1", false, taciti_strict_real, offsetof(taciti_cluster, compute_lag1), -1, 1, "a number from -1 to 1", NULL},
+    {"rank_spread", false, taciti_strict_real, offsetof(taciti_cluster, compute_rank_spread), AT_MIN_0,
+     "a share of at least 0", NULL},
+    {"core_share", false, taciti_strict_real, offsetof(taciti_cluster, compute_core_share), 1e-6, 1,
+     "a share of a core, from 1e-6 to 1", NULL},
+    {"memory_gib", false, taciti_strict_real, offsetof(taciti_cluster, memory_gib), 1e-3, 1e6,
+     "GiB of the smallest host, a number from 0.001 to 1e6", NULL},
+    {"hand_over_us", false, read_latency, offsetof(taciti_cluster, hand_over_s), LATENCY},
+    {.name = NULL},
+};
+
+static const field TIMING_FIELDS[] = {
+    {"collective", true, read_collective, offsetof(taciti_cluster_timing, collective), 0, 0,
+     "\"all_reduce\", \"reduce_scatter\", \"all_gather\" or \"all_to_all\"", NULL},
+    {"group", true, read_group, offsetof(taciti_cluster_timing, group), 0, 0,
+     "\"world\", \"host\", \"cross\", \"pair\" or \"two-hosts\"", NULL},
+    {"by", true, taciti_strict_text, offsetof(taciti_cluster_timing, by), 1, sizeof((taciti_cluster_timing *)0)->by,
+     "a text of 1 to 23 bytes: \"tacit\", \"mpi-default\"", NULL},
+    {"bytes", true, taciti_strict_size, offsetof(taciti_cluster_timing, bytes), 1, 0x1p53,
+     "a whole number above 0, without point and exponent", NULL},
+    {"seconds", true, taciti_strict_real, offsetof(taciti_cluster_timing, seconds), 1e-9, SECONDS_MAX,
+     "a number above 0, in seconds (1e-9 to 1e6)", NULL},
+    {"spread", false, taciti_strict_real, offsetof(taciti_cluster_timing, spread), AT_MIN_0, "a share of at least 0",
+     NULL},
+    {.name = NULL},
+};
+
+static const field CODEC_FIELDS[] = {
+    {"encode_gb_per_s", true, read_gigabytes, offsetof(taciti_cluster_codec, encode_bytes_per_s), RATE_MIN, RATE_MAX,
+     "a number above 0, in GB/s (1e-6 to 1e6)", NULL},
+    {"decode_gb_per_s", true, read_gigabytes, offsetof(taciti_cluster_codec, decode_bytes_per_s), RATE_MIN, RATE_MAX,
+     "a number above 0, in GB/s (1e-6 to 1e6)", NULL},
+    {.name = NULL},
+};
+
+#define NANOSECONDS 1e-6, 1e6, "a number above 0, in nanoseconds per float (1e-6 to 1e6)"
+
+static const field COMPRESSION_FIELDS[] = {
+    {"codec", true, taciti_strict_text, offsetof(taciti_cluster_compression, codec), 1,
+     sizeof((taciti_cluster_compression *)0)->codec, "the name of a codec, 1 to 23 bytes", NULL},
+    {"factor", true, taciti_strict_real, offsetof(taciti_cluster_compression, factor), 1, 1e9,
+     "elements per element sent, from 1 to 1e9", NULL},
+    {"encode_ns", true, read_nanoseconds, offsetof(taciti_cluster_compression, encode_s), NANOSECONDS, NULL},
+    {"decode_ns", true, read_nanoseconds, offsetof(taciti_cluster_compression, decode_s), NANOSECONDS, NULL},
+    {"add_ns", true, read_nanoseconds, offsetof(taciti_cluster_compression, add_s), NANOSECONDS, NULL},
+    {"bytes", true, taciti_strict_real, offsetof(taciti_cluster_compression, bytes), 1e-9, 16,
+     "bytes of payload per float, above 0 and up to 16", NULL},
+    {.name = NULL},
+};
+
+/* ---- lists ------------------------------------------------------------------------------------------------------- */
+
+static const field RANKS = {"ranks_per_host",
+                            true,
+                            taciti_strict_count,
+                            0,
+                            1,
+                            TACITI_CLUSTER_MAX_RANKS_PER_HOST,
+                            "a whole number from 1 to 10000, or a list of one for each host",
+                            NULL};
+
+/* One number for all hosts, or a list of one for each. */
+static tacit_status read_ranks(reader *r, const json_t *value, const field *f, void *out) {
+    taciti_cluster *cluster = out;
+    const bool list = json_is_array(value);
+    if (list && json_array_size(value) != (size_t)cluster->hosts)
+        return taciti_fail(TACIT_E_CONFIG, "%s: %s has %zu numbers, but hosts is %d; give one number for each host",
+                           r->file, r->path, json_array_size(value), cluster->hosts);
+    if (!list && !json_is_integer(value)) return taciti_strict_refuse(r, value, f->legal);
+    cluster->ranks_per_host = taciti_calloc((size_t)cluster->hosts, sizeof *cluster->ranks_per_host);
+    if (cluster->ranks_per_host == NULL) return TACIT_E_MEMORY;
+    for (int i = 0; i < cluster->hosts; i++) {
+        const size_t length = list ? taciti_strict_enter_item(r, (size_t)i) : strlen(r->path);
+        TACITI_TRY(taciti_strict_count(r, list ? json_array_get(value, (size_t)i) : value, &RANKS,
+                                       &cluster->ranks_per_host[i]));
+        taciti_strict_leave(r, length);
+    }
+    return TACIT_OK;
+}
+
+static tacit_status check_list(const reader *r, const json_t *value, const field *f) {
+    if (!json_is_array(value)) return taciti_strict_refuse(r, value, f->legal);
+    if ((double)json_array_size(value) <= f->max) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG, "%s: %s has %zu items; at most %.0f are read", r->file, r->path,
+                       json_array_size(value), f->max);
+}
+
+/* A text, or a list of texts. */
+static tacit_status read_notes(reader *r, const json_t *value, const field *f, void *out) {
+    static const field NOTE = {
+        "notes", false, taciti_strict_text, 0, 0, TACITI_CLUSTER_NOTE_BYTES, "a text of up to 1023 bytes", NULL};
+    char note[TACITI_CLUSTER_NOTE_BYTES];
+    taciti_cluster *cluster = out;
+    if (json_is_string(value)) {
+        TACITI_TRY(taciti_strict_text(r, value, &NOTE, note));
+        return taciti_cluster_add_note(cluster, note);
+    }
+    TACITI_TRY(check_list(r, value, f));
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const size_t length = taciti_strict_enter_item(r, i);
+        TACITI_TRY(taciti_strict_text(r, json_array_get(value, i), &NOTE, note));
+        TACITI_TRY(taciti_cluster_add_note(cluster, note));
+        taciti_strict_leave(r, length);
+    }
+    return TACIT_OK;
+}
+
+/* One place per (collective, group, by, bytes): a planner must not find two answers. */
+static tacit_status check_repeated(const reader *r, const taciti_cluster *cluster) {
+    const taciti_cluster_timing *last = &cluster->timings[cluster->timing_count - 1];
+    for (size_t i = 0; i + 1 < cluster->timing_count; i++) {
+        const taciti_cluster_timing *t = &cluster->timings[i];
+        if (t->collective == last->collective && t->group == last->group && t->bytes == last->bytes &&
+            strcmp(t->by, last->by) == 0)
+            return taciti_fail(TACIT_E_CONFIG, "%s: %s measures the same as collectives[%zu]; keep one of them",
+                               r->file, r->path, i);
+    }
+    return TACIT_OK;
+}
+
+static tacit_status read_timings(reader *r, const json_t *value, const field *f, void *out) {
+    static const field TIMING = {.legal = "an object: {\"collective\": \"all_reduce\", \"group\": \"world\", "
+                                          "\"by\": \"tacit\", \"bytes\": 4096, \"seconds\": 0.001}",
+                                 .fields = TIMING_FIELDS};
+    taciti_cluster *cluster = out;
+    TACITI_TRY(check_list(r, value, f));
+    const size_t count = json_array_size(value);
+    cluster->timings = taciti_calloc(count, sizeof *cluster->timings);
+    if (cluster->timings == NULL) return TACIT_E_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        const size_t length = taciti_strict_enter_item(r, i);
+        cluster->timings[i].spread = -1;
+        TACITI_TRY(taciti_strict_nested(r, json_array_get(value, i), &TIMING, &cluster->timings[i]));
+        cluster->timing_count = i + 1;
+        TACITI_TRY(check_repeated(r, cluster));
+        taciti_strict_leave(r, length);
+    }
+    return TACIT_OK;
+}
+
+/* One place per codec and factor. */
+static tacit_status read_compressions(reader *r, const json_t *value, const field *f, void *out) {
+    static const field COMPRESSION = {.legal = "an object: {\"codec\": \"topk\", \"factor\": 100, \"encode_ns\": 1, "
+                                               "\"decode_ns\": 0.5, \"add_ns\": 0.1, \"bytes\": 0.05}",
+                                      .fields = COMPRESSION_FIELDS};
+    taciti_cluster *cluster = out;
+    TACITI_TRY(check_list(r, value, f));
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        taciti_cluster_compression item = {.factor = 0};
+        const size_t length = taciti_strict_enter_item(r, i);
+        TACITI_TRY(taciti_strict_nested(r, json_array_get(value, i), &COMPRESSION, &item));
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(cluster->compressions[k].codec, item.codec) == 0 &&
+                fabs(cluster->compressions[k].factor - item.factor) < 1e-9 * item.factor)
+                return taciti_fail(TACIT_E_CONFIG, "%s: %s measures the same as compression[%zu]; keep one of them",
+                                   r->file, r->path, k);
+        TACITI_TRY(taciti_cluster_add_compression(cluster, &item));
+        taciti_strict_leave(r, length);
+    }
+    return TACIT_OK;
+}
+
+/* An object from names to rates: a file may know codecs that this build does not. */
+static tacit_status read_codecs(reader *r, const json_t *value, const field *f, void *out) {
+    static const field CODEC = {.legal = "an object: {\"encode_gb_per_s\": 5, \"decode_gb_per_s\": 6}",
+                                .fields = CODEC_FIELDS};
+    taciti_cluster *cluster = out;
+    json_t *object = NULL; /* jansson's iterators want one that they could change */
+    memcpy(&object, &value, sizeof object);
+    if (!json_is_object(value)) return taciti_strict_refuse(r, value, f->legal);
+    if ((double)json_object_size(value) > f->max)
+        return taciti_fail(TACIT_E_CONFIG, "%s: %s has %zu codecs; at most %.0f are read", r->file, r->path,
+                           json_object_size(value), f->max);
+    for (void *at = json_object_iter(object); at != NULL; at = json_object_iter_next(object, at)) {
+        taciti_cluster_codec codec = {.encode_bytes_per_s = -1, .decode_bytes_per_s = -1};
+        const char *name = json_object_iter_key(at);
+        const size_t length = taciti_strict_enter(r, name);
+        if (*name == '\0' || strlen(name) >= sizeof codec.name)
+            return taciti_fail(TACIT_E_CONFIG, "%s: %s: the name of a codec has 1 to %zu bytes", r->file, r->path,
+                               sizeof codec.name - 1);
+        (void)snprintf(codec.name, sizeof codec.name, "%s", name);
+        TACITI_TRY(taciti_strict_nested(r, json_object_iter_value(at), &CODEC, &codec));
+        TACITI_TRY(taciti_cluster_add_codec(cluster, &codec));
+        taciti_strict_leave(r, length);
+    }
+    return TACIT_OK;
+}
+
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
+
+#define CLUSTER_TEXT(member, text) 0, sizeof((taciti_cluster *)0)->member, text
+
+/* hosts stands before ranks_per_host: the fields are read in this order. */
+static const field FIELDS[] = {
+    {"format", true, taciti_strict_literal, 0, 0, 0, "\"" TACITI_CLUSTER_FORMAT "\"", NULL},
+    {"name", false, taciti_strict_text, offsetof(taciti_cluster, name), CLUSTER_TEXT(name, "a text of up to 63 bytes"),
+     NULL},
+    {"source", false, taciti_strict_text, offsetof(taciti_cluster, source),
+     CLUSTER_TEXT(source, "a text of up to 127 bytes"), NULL},
+    {"notes", false, read_notes, 0, 0, TACITI_CLUSTER_MAX_NOTES, "a text or a list of texts", NULL},
+    {"hosts", true, taciti_strict_count, offsetof(taciti_cluster, hosts), 1, TACITI_CLUSTER_MAX_HOSTS,
+     "a whole number from 1 to 100000", NULL},
+    {"ranks_per_host", true, read_ranks, 0, 0, 0, "a whole number from 1 to 10000, or a list of one for each host",
+     NULL},
+    {"links", true, taciti_strict_nested, 0, 0, 0, "an object: {\"between\": {\"latency_us\": 30, \"gbit_per_s\": 25}}",
+     LINKS_FIELDS},
+    {"collectives", false, read_timings, 0, 0, TACITI_CLUSTER_MAX_TIMINGS, "a list of measurements", NULL},
+    {"codecs", false, read_codecs, 0, 0, TACITI_CLUSTER_MAX_CODECS, "an object from names of codecs to their rates",
+     NULL},
+    {"compression", false, read_compressions, 0, 0, TACITI_CLUSTER_MAX_COMPRESSIONS, "a list of measurements", NULL},
+    {"compute", false, taciti_strict_nested, 0, 0, 0, "an object: {\"cv\": 0.02}", COMPUTE_FIELDS},
+    {.name = NULL},
+};
+
+static tacit_status read_cluster(reader *r, json_t *root, taciti_cluster *cluster) {
+    TACITI_TRY(
+        taciti_strict_object(r, root, FIELDS, "an object: {\"format\": \"" TACITI_CLUSTER_FORMAT "\", ...}", cluster));
+    if (cluster->hosts > 1 && cluster->between.alpha_s < 0)
+        return taciti_fail(TACIT_E_CONFIG, "%s: links.between is missing, but there are %d hosts; give %s", r->file,
+                           cluster->hosts, LINKS_FIELDS[0].legal);
+    return TACIT_OK;
+}
+
+tacit_status taciti_cluster_parse(const char *path, const char *text, size_t bytes, taciti_cluster *out) {
+    reader r = {.file = path};
+    taciti_cluster cluster = taciti_cluster_unknown();
+    json_t *root = NULL;
+    TACITI_TRY(taciti_strict_parse(&r, text, bytes, &root));
+    const tacit_status status = read_cluster(&r, root, &cluster);
+    json_decref(root);
+    if (status == TACIT_OK)
+        *out = cluster;
+    else
+        taciti_cluster_destroy(&cluster);
+    return status;
+}
+
+tacit_status taciti_cluster_load(const char *path, taciti_cluster *out) {
+    char *text = NULL;
+    size_t bytes = 0;
+    TACITI_TRY(taciti_file_read(path, FILE_MAX_BYTES, &text, &bytes));
+    const tacit_status status = taciti_cluster_parse(path, text, bytes, out);
+    taciti_free(text);
+    return status;
+}
+
+bool taciti_cluster_recognise(const char *path) {
+    static const char family[] = "tacit-cluster-";
+    json_t *root = json_load_file(path, 0, NULL);
+    const char *format = json_string_value(json_object_get(root, "format"));
+    const bool ours = format != NULL && strncmp(format, family, sizeof family - 1) == 0;
+    json_decref(root);
+    return ours;
+}

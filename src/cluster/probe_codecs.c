@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How fast one rank encodes and decodes, alone on its core, on gradient-like data (codec/trial.h): number formats by
+ * their rates, as `codecs`, all other codecs at some factors, as `compression`.
+ */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "cluster/fit.h"
+#include "cluster/probe_state.h"
+#include "codec/trial.h"
+#include "exchange/pipeline.h"
+#include "exchange/route.h"
+
+enum { FORMAT_FLOATS = 4 << 20, FLOATS = 1 << 20, RANKS = 4, ROUNDS_MAX = 64, ROUNDS_MIN = 3 };
+static const double FORMAT_MAX_S = 0.25, COMPRESSION_MAX_S = 0.05, FACTORS[] = {10, 100, 1000};
+enum { FACTOR_COUNT = sizeof FACTORS / sizeof *FACTORS };
+
+/* ---- one codec --------------------------------------------------------------------------------------------------- */
+
+/* Median of the seconds per float of a pass, after one that does not count. */
+static tacit_status time_pass(taciti_trial *trial, taciti_trial_pass pass, double max_s, double *out) {
+    double seconds[ROUNDS_MAX];
+    size_t rounds = 0;
+    TACITI_TRY(taciti_trial_run(trial, pass));
+    const int64_t begin_ns = taciti_now_ns();
+    for (int64_t now_ns = begin_ns; rounds < ROUNDS_MAX; rounds++) {
+        if (rounds >= ROUNDS_MIN && (double)(now_ns - begin_ns) / 1e9 >= max_s) break;
+        TACITI_TRY(taciti_trial_run(trial, pass));
+        const int64_t end_ns = taciti_now_ns();
+        seconds[rounds] = (double)(end_ns - now_ns) / 1e9;
+        now_ns = end_ns;
+    }
+    *out = taciti_median(seconds, rounds) / (double)trial->n;
+    return TACIT_OK;
+}
+
+static tacit_status time_format(taciti_trial *trial, double max_s, taciti_cluster_codec *out) {
+    double encode_s, add_s;
+    TACITI_TRY(time_pass(trial, TACITI_TRIAL_ENCODE, max_s, &encode_s));
+    TACITI_TRY(time_pass(trial, TACITI_TRIAL_ADD, max_s, &add_s));
+    (void)snprintf(out->name, sizeof out->name, "%s", trial->codec->name);
+    out->encode_bytes_per_s = sizeof(float) / encode_s;
+    out->decode_bytes_per_s = sizeof(float) / add_s;
+    return TACIT_OK;
+}
+
+static tacit_status time_compression(taciti_trial *trial, taciti_cluster_compression *out) {
+    TACITI_TRY(time_pass(trial, TACITI_TRIAL_FEEDBACK, COMPRESSION_MAX_S, &out->encode_s));
+    TACITI_TRY(time_pass(trial, TACITI_TRIAL_DECODE, COMPRESSION_MAX_S, &out->decode_s));
+    TACITI_TRY(time_pass(trial, TACITI_TRIAL_ADD, COMPRESSION_MAX_S, &out->add_s));
+    (void)snprintf(out->codec, sizeof out->codec, "%s", trial->codec->name);
+    out->factor = trial->setting.factor;
+    out->bytes = (double)trial->payload_bytes / (double)trial->n;
+    return TACIT_OK;
+}
+
+/* A trial of n floats in pieces as the exchange's; codecs of class linear take whole buckets. */
+static tacit_status open_trial(const taciti_codec *codec, const void *options, double factor, const float *gradient,
+                               size_t n, taciti_trial *out) {
+    const taciti_codec_setting setting = {.factor = factor};
+    const taciti_encoding encoding = {.codec = codec, .options = options, .expected = setting};
+    size_t piece = taciti_pipeline_of(&encoding, TACITI_WIRE_SEGMENT_BYTES, false, 1, RANKS).segment_n;
+    if (taciti_route_of(codec)->whole) piece = 0;
+    return taciti_trial_create(codec, options, setting, gradient, n, piece, out);
+}
+
+typedef struct measurement {
+    const taciti_codec *codec;
+    double factor, max_s;
+    const float *gradient;
+} measurement;
+
+/* Exactly one of the two is wanted. */
+static tacit_status measure(const measurement *m, taciti_cluster_codec *rates,
+                            taciti_cluster_compression *compression) {
+    void *options = NULL;
+    taciti_trial trial = {0};
+    tacit_status status = taciti_codec_defaults(m->codec, &options);
+    if (status == TACIT_OK)
+        status = open_trial(m->codec, options, m->factor, m->gradient, (size_t)(rates != NULL ? FORMAT_FLOATS : FLOATS),
+                            &trial);
+    if (status == TACIT_OK)
+        status = rates != NULL ? time_format(&trial, m->max_s, rates) : time_compression(&trial, compression);
+    taciti_trial_destroy(&trial);
+    taciti_free(options);
+    return status;
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
+
+static tacit_status probe_format(taciti_probe *probe, const measurement *m) {
+    taciti_cluster_codec rates = {.name = ""};
+    const tacit_status status = probe->rank == 0 ? measure(m, &rates, NULL) : TACIT_OK;
+    TACITI_TRY(taciti_comm_agree(probe->comm, status));
+    TACITI_TRY(taciti_comm_broadcast(probe->comm, 0, &rates, sizeof rates));
+    return taciti_cluster_add_codec(probe->cluster, &rates);
+}
+
+static tacit_status probe_compression(taciti_probe *probe, const measurement *m) {
+    taciti_cluster_compression compression = {.factor = 0};
+    const tacit_status status = probe->rank == 0 ? measure(m, NULL, &compression) : TACIT_OK;
+    TACITI_TRY(taciti_comm_agree(probe->comm, status));
+    TACITI_TRY(taciti_comm_broadcast(probe->comm, 0, &compression, sizeof compression));
+    return taciti_cluster_add_compression(probe->cluster, &compression);
+}
+
+static tacit_status probe_formats(taciti_probe *probe, const float *gradient, double share) {
+    double left_s = 0;
+    size_t count = 0;
+    while (taciti_codec_dense_name(count) != NULL) count++;
+    TACITI_TRY(taciti_probe_left(probe, share, &left_s));
+    const double each_s = left_s / (2 * (double)count);
+    for (size_t i = 0; i < count; i++) {
+        const measurement m = {.codec = taciti_codec_find(taciti_codec_dense_name(i)),
+                               .factor = 1,
+                               .max_s = each_s < FORMAT_MAX_S ? each_s : FORMAT_MAX_S,
+                               .gradient = gradient};
+        TACITI_TRY(probe_format(probe, &m));
+    }
+    return TACIT_OK;
+}
+
+/* Codecs at their middle factor first, so that a short time leaves out factors and no codec. Those that send what
+ * others do are not measured again. */
+static tacit_status probe_factor(taciti_probe *probe, const float *gradient, size_t factor, double share,
+                                 size_t *skipped) {
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
+        const measurement m = {
+            .codec = *codec, .factor = (*codec)->selects ? FACTORS[factor] : 1, .gradient = gradient};
+        double left_s = 0;
+        if (taciti_codec_is_dense(*codec) || (*codec)->rungs != NULL || (*codec)->reference ||
+            (!(*codec)->selects && factor != FACTOR_COUNT / 2))
+            continue;
+        TACITI_TRY(taciti_probe_left(probe, share, &left_s));
+        if (left_s > 0)
+            TACITI_TRY(probe_compression(probe, &m));
+        else
+            ++*skipped;
+    }
+    return TACIT_OK;
+}
+
+static tacit_status probe_compressions(taciti_probe *probe, const float *gradient, double share) {
+    char note[160];
+    size_t skipped = 0;
+    for (size_t i = 0; i < FACTOR_COUNT; i++)
+        TACITI_TRY(probe_factor(probe, gradient, (i + FACTOR_COUNT / 2) % FACTOR_COUNT, share, &skipped));
+    if (skipped == 0) return TACIT_OK;
+    (void)snprintf(note, sizeof note,
+                   "%zu codecs and factors of `compression` were skipped for lack of time; more: --seconds", skipped);
+    return taciti_cluster_add_note(probe->cluster, note);
+}
+
+tacit_status taciti_probe_codecs(taciti_probe *probe, double formats_until, double compressions_until) {
+    float *gradient = NULL;
+    taciti_probe_say(probe, "codecs, on one rank alone");
+    if (probe->rank == 0) gradient = taciti_calloc(FORMAT_FLOATS, sizeof *gradient);
+    tacit_status status =
+        taciti_comm_agree(probe->comm, probe->rank == 0 && gradient == NULL ? TACIT_E_MEMORY : TACIT_OK);
+    if (status == TACIT_OK && probe->rank == 0) taciti_gradient_like(1, gradient, FORMAT_FLOATS);
+    if (status == TACIT_OK) status = probe_formats(probe, gradient, formats_until);
+    if (status == TACIT_OK) status = probe_compressions(probe, gradient, compressions_until);
+    taciti_free(gradient);
+    return status;
+}
