@@ -4,7 +4,6 @@
  * gives one is refused with what to type instead; a checkpoint that was made with another value than `was` has a line
  * of its own (settings/changes.c).
  */
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
