@@ -23,24 +23,11 @@
 #include <stdint.h>
 
 #include "base/option.h"
-#include "codec/codec.h"
+#include "codec/tally.h"
 #include "kernel/kernel.h"
 
 /* Raise it with every change of a controller's state or of taciti_decision. */
 enum { TACITI_ADAPT_VERSION = 2 };
-
-/* What a step showed of one array, a bucket or the whole model: sums over the ranks that encode contributions. In a
- * dense step `sent` has squares_out = squares_in and kept = n. */
-typedef struct taciti_adapt_tally {
-    taciti_codec_tally sent;  /* at the factor that was used; x is gradient + residual; threshold: the maximum */
-    taciti_codec_tally trial; /* of the same x, by the selection that decision.trial would send; n = 0: not measured */
-    double squares_total;     /* |sum over ranks of what was sent|^2; 0: unknown */
-    double squares_gradient;  /* |gradient|^2, before the residual was added; 0: unknown, as it may be in
-                                 steps without a histogram */
-    double squares_residual;  /* |decay * residual|^2 that was added to it; known as squares_gradient is */
-    double squares_period;    /* at the last step of a period (taciti_controller.period): |sum over the period of the
-                                 gradient that the optimizer got|^2; otherwise, or if the caller keeps no sum: 0 */
-} taciti_adapt_tally;
 
 /* Of one step, the slowest rank's each but the first and the last. 0: unknown. */
 typedef struct taciti_adapt_seconds {
@@ -67,12 +54,13 @@ typedef struct taciti_adapt_facts {
     double bytes;      /* that crossed links between hosts, of the rank that sent most */
     int ranks, lanes;  /* of the run; contributions that were encoded of every element: 0 in a dense step */
     size_t buckets;
-    taciti_adapt_tally model;
-    const taciti_adapt_tally *bucket; /* [buckets] */
-    const size_t *bucket_bytes;       /* [buckets]; f32 */
-    const double *bucket_busy;        /* [buckets] of seconds.busy, the mean of all ranks; NULL: unknown */
-    const double *histogram; /* [TACITI_MAGNITUDE_BINS] (kernel histogram, shift 20) counts of |gradient + residual|,
-                                summed over ranks; may be of a sample. NULL: not observed */
+    taciti_tally model; /* contributions, over the ranks that encode them. In a dense step `sent` has squares_out =
+                           squares_in and selected = n */
+    const taciti_tally *bucket; /* [buckets] */
+    const size_t *bucket_bytes; /* [buckets]; f32 */
+    const double *bucket_busy;  /* [buckets] of seconds.busy, the mean of all ranks; NULL: unknown */
+    const double *histogram;    /* [TACITI_MAGNITUDE_BINS] (kernel histogram, shift 20) counts of |gradient + residual|,
+                                   summed over ranks; may be of a sample. NULL: not observed */
     int64_t steps; /* whose mean `seconds` are: this one and those before it that were not shown, as far as this process
                       has taken them */
     taciti_adapt_seconds seconds;

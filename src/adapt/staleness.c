@@ -8,7 +8,7 @@
 static void average(double *value, double weight, double x) { *value += (x - *value) / weight; }
 
 void taciti_staleness_observe(taciti_staleness *s, const taciti_adapt_facts *facts) {
-    const taciti_adapt_tally *model = &facts->model;
+    const taciti_tally *model = &facts->model;
     if (!(model->squares_gradient > 0) || !isfinite(model->sent.squares_in)) return;
     if (facts->factor <= 1) return; /* what compressed steps have shown stays */
     s->lanes = facts->lanes;

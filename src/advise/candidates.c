@@ -229,7 +229,7 @@ void taciti_candidates_destroy(taciti_candidates *candidates) {
 }
 
 static bool is_known(const taciti_cluster *cluster, const taciti_plan_compression *c) {
-    return c->codec == NULL || taciti_plan_compression_known(cluster, c->codec);
+    return c->encoding.codec == NULL || taciti_plan_compression_known(cluster, c->encoding.codec);
 }
 
 tacit_status taciti_candidates_predict(taciti_candidates *candidates, const taciti_scene *scene,

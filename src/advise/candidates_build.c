@@ -24,24 +24,25 @@ static void say(taciti_method *method, const char *format, ...) {
 }
 
 static void say_codec(taciti_method *method, const taciti_plan_compression *c) {
-    say(method, "%s", c->codec->name);
-    if (c->codec->selects) say(method, " %g", taciti_plan_factor(c));
+    say(method, "%s", c->encoding.codec->name);
+    if (c->encoding.codec->selects) say(method, " %g", taciti_plan_factor(c));
 }
 
 /* "shard 3 gather bf16 f32", "shard 2 int4, gather int4", "shard 3 f32, gather int8"; "auto" before what adapts. Of
  * replicas nothing is gathered between hosts: "shard 3 over host f32". */
 static void say_parts(taciti_method *method) {
     const taciti_plan_compression *sums = &method->compression, *gathers = &method->gather;
-    const bool coded = sums->codec != NULL || gathers->codec != NULL, gathered = !method->parts.replicas;
+    const bool coded = sums->encoding.codec != NULL || gathers->encoding.codec != NULL,
+               gathered = !method->parts.replicas;
     if (!coded && gathered) say(method, " gather %s", method->parts.gather->name);
     say(method, sums->adapts || gathers->adapts ? " auto " : " ");
-    if (sums->codec != NULL)
+    if (sums->encoding.codec != NULL)
         say_codec(method, sums);
     else
         say(method, "%s", method->wire->name);
-    if (sums->back.factor > 0) say(method, ", back %g", sums->back.factor);
+    if (sums->encoding.back.factor > 0) say(method, ", back %g", sums->encoding.back.factor);
     if (coded && gathered) say(method, ", gather ");
-    if (gathers->codec != NULL)
+    if (gathers->encoding.codec != NULL)
         say_codec(method, gathers);
     else if (coded && gathered)
         say(method, "%s", method->parts.gather->name);
@@ -55,11 +56,11 @@ void taciti_method_label(const taciti_pattern *pattern, taciti_method *method) {
         return;
     }
     say(method, c->adapts ? " auto " : " ");
-    if (c->codec == NULL)
+    if (c->encoding.codec == NULL)
         say(method, "%s", method->wire->name);
     else
         say_codec(method, c);
-    if (c->back.factor > 0) say(method, ", back %g", c->back.factor);
+    if (c->encoding.back.factor > 0) say(method, ", back %g", c->encoding.back.factor);
     if (method->lanes > 0) say(method, ", %d lane%s", method->lanes, method->lanes == 1 ? "" : "s");
     if (method->topology != NULL && method->every > 1) say(method, " every %d", method->every);
 }

@@ -7,31 +7,9 @@
 #include <string.h>
 
 #include "advise/candidates_build.h"
+#include "exchange/route.h"
 
 /* ---- what is configured ------------------------------------------------------------------------------------------ */
-
-/* The value of a key of the section `compress`, or NULL. */
-static const void *compress_value(const taciti_settings *settings, const char *key) {
-    taciti_place place;
-    return taciti_config_find(&settings->config, key, &place) ? place.value : NULL;
-}
-
-/* compress.scope: 0 is `model`. */
-static bool is_uneven(const taciti_settings *settings, const taciti_codec *codec) {
-    const int *scope = compress_value(settings, "compress.scope");
-    return codec->thresholds && scope != NULL && *scope == 0;
-}
-
-/* What a rank keeps of its encodings, as strategies open their exchange (strategy/compression.c). */
-static taciti_feedback feedback_of(const taciti_settings *settings, const taciti_codec *codec) {
-    const taciti_compress_options *o = &settings->compress;
-    const bool estimates = o->what == TACITI_SENDS_CHANGE;
-    return (taciti_feedback){.errors = o->feedback > 0 && !estimates && !codec->lossless,
-                             .decay = o->feedback,
-                             .momentum = o->momentum,
-                             .estimates = estimates,
-                             .stored = (taciti_residual_form)o->residual};
-}
 
 /* A controller that takes the codec or nothing. */
 static bool adapts(const taciti_compression_setup *setup) {
@@ -53,43 +31,45 @@ static void resolve(const taciti_settings *settings, taciti_compression_setup *s
     }
 }
 
-/* compress.codec and its factors; codec NULL: none is configured. */
-static taciti_plan_compression configured_compression(const taciti_settings *settings) {
-    taciti_compression_setup setup = taciti_settings_compression(settings);
-    const double *factor = compress_value(settings, "compress.factor"),
-                 *back = compress_value(settings, "compress.back");
-    const int *way = compress_value(settings, "compress.collective");
-    resolve(settings, &setup);
-    taciti_plan_compression c = {.codec = setup.codec, .adapts = adapts(&setup)};
-    if (c.codec == NULL) return c;
-    c.options = taciti_settings_options(settings, c.codec->options);
-    c.feedback = feedback_of(settings, c.codec);
-    if (factor != NULL && c.codec->selects) c.forth.factor = *factor;
-    if (back != NULL && c.codec->selects) c.back.factor = *back;
-    if (way != NULL) c.way = (taciti_plan_way)*way;
-    c.uneven = is_uneven(settings, c.codec);
+/* What a setup compresses with; codec NULL: nothing. */
+static taciti_plan_compression compression_of(const taciti_compression_setup *setup) {
+    taciti_plan_compression c = {.adapts = adapts(setup)};
+    if (setup->codec == NULL) return c;
+    c.encoding = taciti_compression_encoding(setup);
+    c.uneven = setup->codec->thresholds && setup->options->scope == TACITI_SCOPE_MODEL;
     return c;
 }
 
+/* compress.codec and its factors. */
+static taciti_plan_compression configured_compression(const taciti_settings *settings) {
+    taciti_compression_setup setup = taciti_settings_compression(settings);
+    resolve(settings, &setup);
+    return compression_of(&setup);
+}
+
 bool taciti_plan_compression_equal(const taciti_plan_compression *a, const taciti_plan_compression *b) {
-    if (a->codec == NULL || a->codec != b->codec) return a->codec == b->codec;
+    const taciti_encoding *of_a = &a->encoding, *of_b = &b->encoding;
+    if (of_a->codec == NULL || of_a->codec != of_b->codec) return of_a->codec == of_b->codec;
     if (a->adapts != b->adapts) return false;
     const double x = taciti_plan_factor(a), y = taciti_plan_factor(b);
-    return fabs(x - y) < 1e-9 * x && fabs(a->back.factor - b->back.factor) < 1e-9 * x;
+    return fabs(x - y) < 1e-9 * x && fabs(of_a->back.factor - of_b->back.factor) < 1e-9 * x;
 }
 
-/* Whether sums are compressed as configured; factor 1 is dense. */
+/* Factor 1 of a codec that selects is dense. */
+static bool sends_payloads(const taciti_codec *codec, double factor) { return !codec->selects || factor > 1; }
+
+/* Whether sums are compressed as configured. */
 static bool compresses(const taciti_settings *settings) {
     const taciti_plan_compression own = configured_compression(settings);
-    return own.codec != NULL && (!own.codec->selects || taciti_plan_factor(&own) > 1);
+    return own.encoding.codec != NULL && sends_payloads(own.encoding.codec, taciti_plan_factor(&own));
 }
 
-/* What order PARTS compresses with; factor 1 is dense. */
+/* What order PARTS compresses with. */
 static taciti_compression_setup setup_of_parts(const taciti_settings *settings) {
     taciti_compression_setup setup = taciti_settings_compression(settings);
     resolve(settings, &setup);
-    if (setup.codec != NULL && setup.codec->selects && setup.options->factor <= 1) setup.codec = NULL;
-    if (setup.gather != NULL && setup.gather->selects && gather_factor(setup.options) <= 1) setup.gather = NULL;
+    if (setup.codec != NULL && !sends_payloads(setup.codec, setup.options->factor)) setup.codec = NULL;
+    if (setup.gather != NULL && !sends_payloads(setup.gather, gather_factor(setup.options))) setup.gather = NULL;
     return setup;
 }
 
@@ -129,11 +109,7 @@ static taciti_compression_setup automatic_sums(const taciti_settings *settings) 
 static void append_automatic(const taciti_candidates_builder *b, const taciti_strategy *strategy,
                              const taciti_pattern *pattern, const taciti_plan_compression *own) {
     const taciti_compression_setup setup = automatic_sums(b->settings);
-    const taciti_plan_compression c = {.codec = setup.codec,
-                                       .options = setup.codec_options,
-                                       .feedback = feedback_of(b->settings, setup.codec),
-                                       .way = own->way,
-                                       .adapts = true};
+    const taciti_plan_compression c = compression_of(&setup);
     if (!taciti_plan_compression_equal(&c, own)) (void)append_compression(b, strategy, pattern, &c);
 }
 
@@ -149,43 +125,37 @@ static void append_compressions(const taciti_candidates_builder *b, const taciti
         if (c != NULL) c->configured = pattern->configured && strategy == taciti_settings_strategy(b->settings);
     }
     append_automatic(b, strategy, pattern, &own);
-    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
-        for (size_t i = 0; i < sizeof FACTORS / sizeof *FACTORS; i++) {
-            taciti_plan_compression c = {.codec = *codec,
-                                         .options = taciti_settings_options(b->settings, (*codec)->options),
-                                         .feedback = feedback_of(b->settings, *codec),
-                                         .way = own.way,
-                                         .uneven = is_uneven(b->settings, *codec)};
-            if (taciti_codec_is_dense(*codec) || (*codec)->sketches || (*codec)->rungs != NULL) continue;
-            if ((*codec)->reference) continue;
-            if (!(*codec)->selects && i > 0) continue;
-            if ((*codec)->selects) c.forth.factor = FACTORS[i];
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
+        const taciti_compression_setup setup = {.codec = *codec,
+                                                .codec_options =
+                                                    taciti_settings_options(b->settings, (*codec)->options),
+                                                .options = &b->settings->compress};
+        taciti_plan_compression c = compression_of(&setup);
+        if (taciti_codec_is_dense(*codec) || !taciti_route_of(*codec)->probed || (*codec)->rungs != NULL) continue;
+        if ((*codec)->reference) continue;
+        c.encoding.back.factor = 0;
+        for (size_t i = 0; i < ((*codec)->selects ? sizeof FACTORS / sizeof *FACTORS : 1); i++) {
+            if ((*codec)->selects) c.encoding.expected.factor = FACTORS[i];
             if (!taciti_plan_compression_equal(&c, &own)) (void)append_compression(b, strategy, pattern, &c);
         }
+    }
 }
 
 /* ---- compression in parts ---------------------------------------------------------------------------------------- */
 
 static taciti_candidate *append_parts(const taciti_candidates_builder *b, const taciti_strategy *strategy,
                                       const taciti_pattern *pattern, const taciti_compression_setup *setup) {
-    const taciti_compress_options *o = setup->options;
+    taciti_compress_options options;
+    taciti_compression_setup sums = *setup, gathers = taciti_compression_gather_setup(setup, &options);
     char caution[TACITI_CAUTION_BYTES];
-    taciti_method method = {
-        .order = pattern->order,
-        .wire = taciti_exchange_wire(&b->settings->exchange),
-        .compression = {.codec = setup->codec, .options = setup->codec_options, .adapts = adapts(setup)},
-        .gather = {.codec = setup->gather, .options = setup->gather_options, .adapts = adapts(setup)},
-        .overlap = b->settings->exchange.overlap,
-        .every = pattern->every,
-        .parts = pattern->parts};
-    if (setup->codec != NULL) {
-        method.compression.feedback = feedback_of(b->settings, setup->codec);
-        method.compression.feedback.half = !pattern->parts.replicas;
-        method.compression.uneven = is_uneven(b->settings, setup->codec);
-        if (setup->codec->selects) method.compression.forth.factor = o->factor;
-        if (setup->codec->selects && pattern->parts.replicas) method.compression.back.factor = o->back;
-    }
-    if (setup->gather != NULL && setup->gather->selects) method.gather.forth.factor = gather_factor(o);
+    sums.phase = pattern->parts.replicas ? TACITI_PHASE_REDUCE_TO_LANES : TACITI_PHASE_REDUCE_SCATTER;
+    taciti_method method = {.order = pattern->order,
+                            .wire = taciti_exchange_wire(&b->settings->exchange),
+                            .compression = compression_of(&sums),
+                            .gather = compression_of(&gathers),
+                            .overlap = b->settings->exchange.overlap,
+                            .every = pattern->every,
+                            .parts = pattern->parts};
     taciti_method_label(pattern, &method);
     taciti_candidate *c = taciti_candidates_append(b->out, strategy->name, "", &method);
     if (c != NULL) c->caution = taciti_method_caution(&method, caution, sizeof caution);

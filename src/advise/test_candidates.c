@@ -123,7 +123,7 @@ static void the_best_are_the_fastest_that_mix(void **state) {
     assert_true(taciti_candidate_mixes(c, gossip));
     for (size_t i = 0; i < c->count; i++) {
         const taciti_candidate *other = &c->list[i];
-        if (other->method.order == TACITI_ORDER_DENSE && other->method.compression.codec == NULL)
+        if (other->method.order == TACITI_ORDER_DENSE && other->method.compression.encoding.codec == NULL)
             assert_true(dense->prediction.step_s <= other->prediction.step_s);
         if (other->topology[0] != 0 && taciti_candidate_mixes(c, other))
             assert_true(gossip->prediction.step_s <= 1.0101 * other->prediction.step_s);
@@ -247,7 +247,7 @@ static void compressed_rows_of_all_codecs_are_listed_once(void **state) {
         size_t dense = 0, local = 0;
         for (size_t i = 0; i < g.candidates.count; i++) {
             const taciti_candidate *c = &g.candidates.list[i];
-            if (c->method.compression.codec != *codec) continue;
+            if (c->method.compression.encoding.codec != *codec) continue;
             assert_ptr_equal(taciti_candidates_find(&g.candidates, c), c);
             if (c->method.compression.adapts) continue;
             dense += strcmp(c->strategy, "dp") == 0;

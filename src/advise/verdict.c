@@ -23,7 +23,7 @@ const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candida
     const taciti_candidate *best = &candidates->list[0];
     for (size_t i = 1; i < candidates->count; i++) {
         const taciti_candidate *c = &candidates->list[i];
-        if (c->method.compression.codec != NULL) continue;
+        if (c->method.compression.encoding.codec != NULL) continue;
         if (c->method.order == TACITI_ORDER_DENSE && c->prediction.step_s < best->prediction.step_s) best = c;
     }
     return best;
@@ -31,7 +31,7 @@ const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candida
 
 /* The automatic choice is what it chooses, which has a row of its own. */
 static bool is_recommendable_sum(const taciti_candidate *c) {
-    return c->method.compression.codec != NULL && !c->method.compression.adapts &&
+    return c->method.compression.encoding.codec != NULL && !c->method.compression.adapts &&
            c->method.order == TACITI_ORDER_DENSE && c->priced && c->prediction.fits &&
            c->caution != TACITI_CAUTION_STRONG;
 }
@@ -141,9 +141,9 @@ const taciti_candidate *taciti_candidates_parts(const taciti_candidates *candida
 /* ---- the verdict ------------------------------------------------------------------------------------------------- */
 
 void taciti_method_flags(const taciti_method *m, char *out, size_t size) {
-    const bool wire = m->compression.codec == NULL && !m->wire->lossless;
+    const bool wire = m->compression.encoding.codec == NULL && !m->wire->lossless;
     taciti_parts parts = m->parts;
-    parts.coded = m->gather.codec != NULL;
+    parts.coded = m->gather.encoding.codec != NULL;
     parts.flags(&parts, out, size);
     const size_t used = strlen(out);
     (void)snprintf(out + used, size - used, "%s%s%s", wire ? " --exchange.wire " : "", wire ? m->wire->name : "",

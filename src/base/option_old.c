@@ -4,7 +4,6 @@
  * gives one is refused with what to type instead; a checkpoint that was made with another value than `was` has a line
  * of its own (settings/changes.c).
  */
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -82,11 +81,6 @@ static const taciti_old_key OLD_KEYS[] = {
     {"u8bit.", NULL, NULL, "take --compress.codec int8"},
     {NULL, NULL, NULL, NULL},
 };
-
-void taciti_variable_name(const char *key, char *out, size_t size) {
-    (void)snprintf(out, size, TACITI_VARIABLE_PREFIX "%s", key);
-    for (char *c = out; *c != '\0'; c++) *c = *c == '.' || *c == '-' ? '_' : (char)toupper((unsigned char)*c);
-}
 
 const taciti_old_key *taciti_old_keys(void) { return OLD_KEYS; }
 

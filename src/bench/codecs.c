@@ -9,6 +9,7 @@
 #include "base/pool.h"
 #include "codec/indices.h"
 #include "exchange/pipeline.h"
+#include "exchange/route.h"
 #include "kernel/kernel.h"
 #include "kernel/probe.h"
 
@@ -152,7 +153,7 @@ typedef struct run {
 /* Pieces as long as one message of the exchange takes; linear codecs encode whole buckets. */
 static size_t piece_of(const run *r, const taciti_codec *codec, const void *options) {
     enum { BUCKET_FLOATS = (25 << 20) / sizeof(float) };
-    if (codec->aggregation == TACITI_CODEC_LINEAR) return BUCKET_FLOATS < r->options->n ? BUCKET_FLOATS : r->options->n;
+    if (taciti_route_of(codec)->whole) return BUCKET_FLOATS < r->options->n ? BUCKET_FLOATS : r->options->n;
     const taciti_encoding encoding = {.codec = codec, .options = options, .expected = r->options->setting};
     return taciti_pipeline_of(&encoding, TACITI_WIRE_SEGMENT_BYTES, false, 1, RANKS).segment_n;
 }

@@ -277,7 +277,7 @@ tacit_status taciti_collective_resize(taciti_collective_task *task, size_t bytes
                                                  bytes, task->world.size, (size_t)task->world.size * sizeof(float));
     if (task->what != TACITI_OPERATION_ALL_REDUCE && task->what != TACITI_OPERATION_MIX) return TACIT_OK;
     TACITI_TRY(taciti_comm_agree(task->comm, describe_array(task)));
-    TACITI_TRY(taciti_exchange_create(task->comm, &task->layout, &task->options, &task->exchange));
+    TACITI_TRY(taciti_exchange_create(task->comm, &task->layout, &task->options, NULL, &task->exchange));
     if (task->what == TACITI_OPERATION_ALL_REDUCE) return TACIT_OK;
     return taciti_collective_mix_resize(&task->mix, &task->layout, &task->options);
 }

@@ -44,8 +44,8 @@ static void say_family(const taciti_candidate *c, char out[WORDS]) {
 }
 
 static void say_codec(const taciti_plan_compression *c, char out[WORDS]) {
-    say(out, c->adapts ? "auto: %s" : "%s", c->codec->name);
-    if (c->codec->selects) say(out, ", 1 of %g elements", taciti_plan_factor(c));
+    say(out, c->adapts ? "auto: %s" : "%s", c->encoding.codec->name);
+    if (c->encoding.codec->selects) say(out, ", 1 of %g elements", taciti_plan_factor(c));
 }
 
 /* "all-reduce, bf16, 2 ranks of a host send", "gossip, complete graph, bf16". */
@@ -58,7 +58,7 @@ static void describe(const taciti_candidate *c, char out[WORDS]) {
     }
     say_family(c, out);
     say(out, ", ");
-    if (m->compression.codec != NULL)
+    if (m->compression.encoding.codec != NULL)
         say_codec(&m->compression, out);
     else
         say(out, "%s", m->wire->name);
@@ -66,7 +66,7 @@ static void describe(const taciti_candidate *c, char out[WORDS]) {
         say(out, ", %d rank%s of a host send%s", m->lanes, m->lanes > 1 ? "s" : "", m->lanes > 1 ? "" : "s");
     if (m->order != TACITI_ORDER_PARTS || m->parts.replicas) return;
     say(out, ", gathers ");
-    if (m->gather.codec != NULL)
+    if (m->gather.encoding.codec != NULL)
         say_codec(&m->gather, out);
     else
         say(out, "%s", m->parts.gather->name);
@@ -76,7 +76,7 @@ static void describe(const taciti_candidate *c, char out[WORDS]) {
 static void say_cost(const taciti_plan_report *r, const taciti_candidate *c, char out[WORDS]) {
     const taciti_method *m = &c->method;
     const bool differ = m->topology != NULL || is_localsgd(c),
-               coded = m->compression.codec != NULL || m->gather.codec != NULL;
+               coded = m->compression.encoding.codec != NULL || m->gather.encoding.codec != NULL;
     *out = '\0';
     if (!c->prediction.fits) say(out, ", does not fit into memory");
     if (differ) say(out, ", replicas differ");
@@ -106,10 +106,12 @@ static void say_flags(const taciti_plan_report *r, const taciti_candidate *c, ch
     if (m->topology != NULL)
         say(out, " --%s.topology %s --%s.order %s", c->strategy, c->topology, c->strategy,
             m->order == TACITI_ORDER_AWC ? "awc" : "atc");
-    if (sums->codec == NULL && m->wire != taciti_exchange_wire(&r->settings->exchange))
+    if (sums->encoding.codec == NULL && m->wire != taciti_exchange_wire(&r->settings->exchange))
         say(out, " --exchange.wire %s", m->wire->name);
-    if (sums->codec != NULL) say(out, " --compress.codec %s", sums->adapts ? "auto" : sums->codec->name);
-    if (sums->codec != NULL && sums->codec->selects) say(out, " --compress.factor %g", taciti_plan_factor(sums));
+    if (sums->encoding.codec != NULL)
+        say(out, " --compress.codec %s", sums->adapts ? "auto" : sums->encoding.codec->name);
+    if (sums->encoding.codec != NULL && sums->encoding.codec->selects)
+        say(out, " --compress.factor %g", taciti_plan_factor(sums));
     if (m->lanes > 0) say(out, " --exchange.lanes %d", m->lanes);
 }
 

@@ -57,14 +57,14 @@ static json_t *verdict_json(const taciti_verdict *v) {
 
 static json_t *compression_json(const taciti_plan_report *r, const taciti_candidate *c) {
     const taciti_plan_compression *compression = &c->method.compression;
-    const bool known =
-        compression->codec == NULL || taciti_plan_compression_known(r->scene->cluster, compression->codec);
+    const bool known = compression->encoding.codec == NULL ||
+                       taciti_plan_compression_known(r->scene->cluster, compression->encoding.codec);
     static const char *const cautions[] = {"none", "some", "strong"};
     char text[TACITI_CAUTION_BYTES];
-    if (compression->codec == NULL) return json_null();
+    if (compression->encoding.codec == NULL) return json_null();
     (void)taciti_method_caution(&c->method, text, sizeof text);
-    return json_pack("{s:s, s:f, s:f, s:b, s:b, s:s, s:s}", "codec", compression->codec->name, "factor",
-                     taciti_plan_factor(compression), "factor_back", compression->back.factor, "adapts",
+    return json_pack("{s:s, s:f, s:f, s:b, s:b, s:s, s:s}", "codec", compression->encoding.codec->name, "factor",
+                     taciti_plan_factor(compression), "factor_back", compression->encoding.back.factor, "adapts",
                      compression->adapts, "speed_known", known, "caution_level", cautions[c->caution], "caution", text);
 }
 
@@ -72,11 +72,11 @@ static json_t *compression_json(const taciti_plan_report *r, const taciti_candid
 static json_t *parts_json(const taciti_plan_report *r, const taciti_method *m) {
     const taciti_plan_compression *g = &m->gather;
     if (m->order != TACITI_ORDER_PARTS) return json_null();
-    json_t *codec = g->codec == NULL
+    json_t *codec = g->encoding.codec == NULL
                         ? json_null()
-                        : json_pack("{s:s, s:f, s:b, s:b, s:b}", "codec", g->codec->name, "factor",
+                        : json_pack("{s:s, s:f, s:b, s:b, s:b}", "codec", g->encoding.codec->name, "factor",
                                     taciti_plan_factor(g), "changes", m->parts.passes == 1, "adapts", g->adapts,
-                                    "speed_known", taciti_plan_compression_known(r->scene->cluster, g->codec));
+                                    "speed_known", taciti_plan_compression_known(r->scene->cluster, g->encoding.codec));
     char flags[TACITI_FLAGS_BYTES];
     taciti_method_flags(m, flags, sizeof flags);
     return json_pack("{s:i, s:i, s:b, s:s, s:s, s:b, s:s, s:o}", "stage", taciti_parts_stage(&m->parts), "gathers",

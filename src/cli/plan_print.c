@@ -37,7 +37,7 @@ static void print_head(const taciti_plan_report *r) {
 /* ---- table ------------------------------------------------------------------------------------------------------- */
 
 static bool compresses(const taciti_candidate *c) {
-    return c->method.compression.codec != NULL || c->method.gather.codec != NULL;
+    return c->method.compression.encoding.codec != NULL || c->method.gather.encoding.codec != NULL;
 }
 
 /* What the same number of steps is worth; the legend explains the letters. */
@@ -147,7 +147,7 @@ static void print_unknown_cv(const taciti_plan_report *r) {
 
 /* Codecs of a method that the cluster file says nothing of. */
 static void print_unknown_speed(const taciti_plan_report *r, const taciti_candidate *c) {
-    const taciti_codec *codecs[] = {c->method.compression.codec, c->method.gather.codec};
+    const taciti_codec *codecs[] = {c->method.compression.encoding.codec, c->method.gather.encoding.codec};
     for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
         if (codecs[i] == NULL || (i > 0 && codecs[i] == codecs[0]) ||
             taciti_plan_compression_known(r->scene->cluster, codecs[i]))

@@ -12,6 +12,7 @@
 #include "cluster/probe_state.h"
 #include "codec/trial.h"
 #include "exchange/pipeline.h"
+#include "exchange/route.h"
 
 enum { FORMAT_FLOATS = 4 << 20, FLOATS = 1 << 20, RANKS = 4, ROUNDS_MAX = 64, ROUNDS_MIN = 3 };
 static const double FORMAT_MAX_S = 0.25, COMPRESSION_MAX_S = 0.05, FACTORS[] = {10, 100, 1000};
@@ -62,7 +63,7 @@ static tacit_status open_trial(const taciti_codec *codec, const void *options, d
     const taciti_codec_setting setting = {.factor = factor};
     const taciti_encoding encoding = {.codec = codec, .options = options, .expected = setting};
     size_t piece = taciti_pipeline_of(&encoding, TACITI_WIRE_SEGMENT_BYTES, false, 1, RANKS).segment_n;
-    if (codec->aggregation == TACITI_CODEC_LINEAR) piece = 0;
+    if (taciti_route_of(codec)->whole) piece = 0;
     return taciti_trial_create(codec, options, setting, gradient, n, piece, out);
 }
 

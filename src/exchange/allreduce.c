@@ -224,12 +224,12 @@ typedef struct schedule {
     size_t between_lag, to_all_lag, last_lag;
 } schedule;
 
-static schedule schedule_of(const taciti_allreduce *reduce, taciti_half part) {
+static schedule schedule_of(const taciti_allreduce *reduce, taciti_phase phase) {
     const size_t a = reduce->local_depth, b = reduce->wire_depth;
-    schedule s = {.scatter = taciti_half_sums(part),
-                  .between = part != TACITI_HALF_REDUCE_SCATTER && part != TACITI_HALF_SHARE_GATHER,
-                  .to_all =
-                      part == TACITI_HALF_BOTH || part == TACITI_HALF_ALL_GATHER || part == TACITI_HALF_SHARE_GATHER};
+    schedule s = {.scatter = taciti_phase_sums(phase),
+                  .between = phase != TACITI_PHASE_REDUCE_SCATTER && phase != TACITI_PHASE_GATHER_IN_HOST,
+                  .to_all = phase == TACITI_PHASE_ALL_REDUCE || phase == TACITI_PHASE_ALL_GATHER ||
+                            phase == TACITI_PHASE_GATHER_IN_HOST};
     s.between_lag = s.scatter ? a + b : 0;
     s.to_all_lag = s.between_lag + (s.between ? b : 0);
     s.last_lag = s.to_all_lag + (s.to_all ? a : 0);
@@ -260,7 +260,7 @@ static tacit_status gather_cycle(taciti_allreduce *reduce, size_t cycle, const s
 static tacit_status run_halves(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task,
                                taciti_residual *residual) {
     const taciti_cut cut = taciti_allreduce_cut(reduce, n);
-    const schedule s = schedule_of(reduce, task->part);
+    const schedule s = schedule_of(reduce, task->phase);
     taciti_piece t = {.x = x, .task = task, .residual = residual, .cut = &cut};
     for (size_t cycle = 0; cycle < cut.pieces + s.last_lag; cycle++) {
         if (s.scatter) TACITI_TRY(scatter_cycle(reduce, cycle, &t));
@@ -281,10 +281,11 @@ tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, 
     if (task == NULL) task = &FIRST;
     if (n == 0 || reduce->arrangement.size == 1) return TACIT_OK;
     if (residual != NULL && residual->pieces == 0) residual = NULL; /* nothing is encoded */
-    if (reduce->gather && task->part != TACITI_HALF_BOTH)
+    if (reduce->gather && task->phase != TACITI_PHASE_ALL_REDUCE)
         return taciti_fail(TACIT_E_INTERNAL, "bucket %zu: an all-reduce that gathers payloads has no halves",
                            task->bucket);
-    if (!takes_small(reduce, n) || task->part != TACITI_HALF_BOTH) return run_halves(reduce, x, n, task, residual);
+    if (!takes_small(reduce, n) || task->phase != TACITI_PHASE_ALL_REDUCE)
+        return run_halves(reduce, x, n, task, residual);
     if (task->tallies != NULL)
         task->tallies[TACITI_PAYLOAD_CONTRIBUTION].bytes += taciti_small_bytes(&reduce->arrangement, n);
     return taciti_small_run(&reduce->small, x, n, task, residual != NULL ? residual->back : 0);

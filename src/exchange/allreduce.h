@@ -41,8 +41,9 @@ typedef struct taciti_allreduce {
     taciti_halves_shape local_shape, wire_shape;
     taciti_halves local, wire;
     taciti_small small;
-    bool halves_only; /* do not use small.h for short arrays: needed for error feedback; the owner sets it */
-    void *memory;     /* of all buffers; owned, or NULL if they are borrowed */
+    bool halves_only;    /* do not use small.h for short arrays: needed for error feedback; the owner sets it */
+    bool ranges_at_once; /* all ranges of a member are one encoding (sketch_reduce.h); the owner sets it */
+    void *memory;        /* of all buffers; owned, or NULL if they are borrowed */
 } taciti_allreduce;
 
 /* Describes the all-reduce as `rank` sees it, without buffers. `rank` need not be a member. That is enough for all
@@ -73,7 +74,7 @@ void taciti_allreduce_destroy(taciti_allreduce *reduce);
 taciti_residual taciti_allreduce_residual(const taciti_allreduce *reduce, size_t n, taciti_feedback feedback);
 taciti_residual taciti_allreduce_errors(const taciti_allreduce *reduce, float back);
 
-/* x[n] = sum over members, or a part of that (taciti_half):
+/* x[n] = sum over members, or a part of that (taciti_phase):
  *   reduce-scatter   x holds the sum in the ranges that this rank owns; the rest of x is not specified
  *   all-gather       from x in the ranges that this rank owns to all of x on every rank
  *   share reduce     the sum in this lane's share

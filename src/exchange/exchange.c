@@ -5,11 +5,8 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "exchange/allreduce.h"
 #include "exchange/bucket_job.h"
-#include "exchange/linear.h"
-#include "exchange/sketch_reduce.h"
-#include "exchange/store.h"
+#include "exchange/route.h"
 #include "kernel/kernel.h"
 
 #define AT(member) offsetof(taciti_exchange_options, member)
@@ -39,47 +36,30 @@ const taciti_option_table taciti_exchange_option_table = {.section = "exchange",
 struct taciti_exchange {
     taciti_comm *comm;           /* borrows */
     const taciti_layout *layout; /* borrows */
-    taciti_allreduce dense;      /* with exchange.wire */
-    taciti_allreduce coded;      /* with the codec; its buffers are those of `dense` */
-    taciti_linear_reduce linear; /* instead of `coded`, with a codec of class LINEAR */
-    bool is_linear;
-    taciti_sketch_reduce sketches; /* in front of `coded`, with a codec that sketches */
-    bool is_sketched;
-    bool compresses;
-    bool moved;                     /* residuals lie where another number of ranks left them */
-    taciti_store store;             /* what encodings leave from step to step */
-    taciti_exchange_tally *tallies; /* [bucket_count]; NULL without compression. Owned, like the next */
-    uint64_t *histogram;            /* [TACITI_MAGNITUDE_BINS]; part of the block of `tallies` */
-    bool counting;                  /* a bucket of the step has begun */
-    taciti_pages workspace;
+    taciti_route dense;          /* of plain buckets and dense steps */
+    taciti_route coded;          /* of all others; {0} without compression */
+    taciti_route *main;          /* of steps that are not dense */
+    bool moved;                  /* residuals lie where another number of ranks left them */
+    taciti_store store;          /* what encodings leave from step to step */
+    taciti_tally *tallies;       /* [bucket_count][KINDS]; NULL without compression. Owned, like the next */
+    uint64_t *histogram;         /* [TACITI_MAGNITUDE_BINS]; part of the block of `tallies` */
+    bool counting;               /* a bucket of the step has begun */
+    taciti_pages workspace;      /* of both routes */
     taciti_bucket_jobs jobs;
     taciti_bucket_task task; /* what is begun */
 };
 
-/* Every rank's whole bucket is one encoding. */
-static tacit_status move_linear(taciti_exchange *exchange, float *x, size_t n, const taciti_bucket_task *task,
-                                taciti_residual *residual) {
-    const taciti_residual_place all = {.kind = TACITI_PAYLOAD_CONTRIBUTION, .n = n};
-    taciti_payload_tally *tally = &task->tallies[TACITI_PAYLOAD_CONTRIBUTION];
-    taciti_codec_call unused = {.options = NULL};
-    float *error = residual != NULL ? taciti_residual_enter(residual, &all, x, &unused) : NULL;
-    tally->bytes += taciti_linear_bytes(&exchange->linear, task->bucket, task->setting[TACITI_PAYLOAD_CONTRIBUTION]);
-    TACITI_TRY(taciti_linear_run(&exchange->linear, x, n, task, error, &tally->codec));
-    if (error != NULL) taciti_residual_keep(residual, all.kind, all.at, all.n);
-    return TACIT_OK;
-}
+static bool compresses(const taciti_exchange *exchange) { return exchange->tallies != NULL; }
 
-static tacit_status move_by(taciti_exchange *exchange, float *x, size_t n, const taciti_bucket_task *task,
-                            taciti_residual *residual) {
-    const bool observed = (task->trial.factor > 0 || task->histogram != NULL) && taciti_half_sums(task->part);
-    if (task->dense && observed && !exchange->is_linear)
-        TACITI_TRY(taciti_allreduce_observe(&exchange->coded, x, n, task));
-    if (task->dense) return taciti_allreduce_run(&exchange->dense, x, n, task, NULL);
-    if (exchange->is_linear && task->part == TACITI_HALF_BOTH) return move_linear(exchange, x, n, task, residual);
-    if (exchange->is_sketched) return taciti_sketch_reduce_run(&exchange->sketches, x, n, task, residual);
-    if (!exchange->is_linear) return taciti_allreduce_run(&exchange->coded, x, n, task, residual);
-    return taciti_fail(TACIT_E_INTERNAL, "bucket %zu: an all-reduce with a codec of class LINEAR has no halves",
-                       task->bucket);
+/* ---- buckets ----------------------------------------------------------------------------------------------------- */
+
+static tacit_status run_route(taciti_exchange *exchange, float *x, size_t n, const taciti_bucket_task *task,
+                              taciti_residual *residual) {
+    const bool observed = (task->trial.factor > 0 || task->histogram != NULL) && taciti_phase_sums(task->phase);
+    taciti_route *coded = &exchange->coded;
+    if (!task->dense) return coded->verbs->run(coded, x, n, task, residual);
+    if (observed && coded->verbs->observe != NULL) TACITI_TRY(coded->verbs->observe(coded, x, n, task));
+    return exchange->dense.verbs->run(&exchange->dense, x, n, task, NULL);
 }
 
 /* Codecs may decode the zeros of gaps to something else. The halves and the residuals clear what they decode and store;
@@ -90,27 +70,29 @@ static void clear_gaps(const taciti_exchange *exchange, float *x, size_t n, size
 
 static tacit_status move_coded(taciti_exchange *exchange, float *x, size_t n, taciti_bucket_task task) {
     taciti_residual *residual = exchange->store.all != NULL ? &exchange->store.all[task.bucket] : NULL;
-    taciti_exchange_tally *tally = &exchange->tallies[task.bucket];
+    taciti_tally *tally = &exchange->tallies[task.bucket * TACITI_PAYLOAD_KINDS];
     const int64_t begin_ns = taciti_now_ns();
-    const bool gathers = !taciti_half_sums(task.part);
+    const bool gathers = !taciti_phase_sums(task.phase);
     clear_gaps(exchange, x, n, task.bucket);
     if (!gathers) {
-        *tally = (taciti_exchange_tally){.run_ns = {0}};
+        memset(tally, 0, TACITI_PAYLOAD_KINDS * sizeof *tally);
         if (residual != NULL) taciti_residual_begin(residual, task.dense || exchange->moved, x, n);
     }
-    task.tallies = tally->kinds;
+    task.tallies = tally;
     task.layout = exchange->layout;
-    const tacit_status status = move_by(exchange, x, n, &task, residual);
+    const tacit_status status = run_route(exchange, x, n, &task, residual);
     clear_gaps(exchange, x, n, task.bucket);
-    tally->run_ns[gathers ? TACITI_PAYLOAD_RESULT : TACITI_PAYLOAD_CONTRIBUTION] += taciti_now_ns() - begin_ns;
+    tally[gathers ? TACITI_PAYLOAD_RESULT : TACITI_PAYLOAD_CONTRIBUTION].run_ns += taciti_now_ns() - begin_ns;
     return status;
 }
 
 static tacit_status move(void *owner, float *x, size_t n, const taciti_bucket_task *task) {
     taciti_exchange *exchange = owner;
-    if (exchange->compresses) return move_coded(exchange, x, n, *task);
-    return taciti_allreduce_run(&exchange->dense, x, n, task, NULL);
+    if (compresses(exchange)) return move_coded(exchange, x, n, *task);
+    return exchange->dense.verbs->run(&exchange->dense, x, n, task, NULL);
 }
+
+/* ---- options ----------------------------------------------------------------------------------------------------- */
 
 const taciti_codec *taciti_exchange_wire(const taciti_exchange_options *options) {
     return taciti_codec_find(options->wire.text[0] == '\0' ? "f32" : options->wire.text);
@@ -121,70 +103,9 @@ taciti_placement taciti_exchange_placement(const taciti_exchange_options *option
         .scheme = (taciti_scheme)options->scheme, .lanes = (int)options->lanes, .contiguous = options->contiguous};
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------------- */
-/* What describes an exchange as this rank sees it; the all-reduces must not move once their buffers are open. */
-typedef struct plan {
-    const taciti_comm *comm;
-    const taciti_layout *layout;
-    const taciti_exchange_options *options;
-    const taciti_exchange_compression *compression; /* NULL: none */
-} plan;
-
-static tacit_status describe(const plan *p, const taciti_encoding *encoding, bool gather, taciti_allreduce *out) {
-    taciti_placement placement = taciti_exchange_placement(p->options);
-    placement.gather = gather;
-    return taciti_allreduce_describe(taciti_comm_hosts(p->comm), (taciti_members){0}, taciti_comm_rank(p->comm),
-                                     encoding, placement, taciti_comm_segment_bytes(p->comm), out);
-}
-
-static double expected_bytes(const taciti_allreduce *reduce, const taciti_layout *layout,
-                             const taciti_codec_setting *settings) {
-    double bytes = 0;
-    for (size_t b = 0; b < layout->bucket_count; b++)
-        if (!layout->buckets[b].plain) bytes += taciti_allreduce_expected_bytes(reduce, layout->buckets[b].n, settings);
-    return bytes;
-}
-
-/* Bytes of rank 0, a lane: all ranks must choose alike. */
-static tacit_status choose_gather(const plan *p, bool *out) {
-    const taciti_exchange_compression *compression = p->compression;
-    const taciti_encoding *encoding = &compression->encoding;
-    const taciti_codec_setting settings[TACITI_PAYLOAD_KINDS] = {encoding->expected, encoding->expected};
-    double bytes[2];
-    *out = compression->collective == TACITI_ROUTE_GATHER;
-    if (compression->collective != TACITI_ROUTE_AUTO || encoding->codec->sketches || encoding->codec->votes)
-        return TACIT_OK;
-    for (int gather = 0; gather < 2; gather++) {
-        taciti_allreduce reduce;
-        taciti_placement placement = taciti_exchange_placement(p->options);
-        placement.gather = gather;
-        TACITI_TRY(taciti_allreduce_describe(taciti_comm_hosts(p->comm), (taciti_members){0}, 0, encoding, placement,
-                                             taciti_comm_segment_bytes(p->comm), &reduce));
-        reduce.halves_only = true;
-        bytes[gather] = expected_bytes(&reduce, p->layout, settings);
-        *out = reduce.arrangement.hosts == 2;
-        taciti_allreduce_destroy(&reduce);
-    }
-    *out = *out || bytes[1] < bytes[0];
-    return TACIT_OK;
-}
-
-tacit_status taciti_exchange_check(const taciti_exchange_compression *c) {
-    const taciti_feedback *f = &c->feedback;
-    if (c->encoding.codec->aggregation == TACITI_CODEC_LINEAR && (f->estimates || f->momentum > 0))
-        return taciti_fail(
-            TACIT_E_CONFIG,
-            "codec %s sends combinations of elements: it allows neither estimates nor momentum correction",
-            c->encoding.codec->name);
-    if (c->encoding.codec->sketches && (f->estimates || c->collective == TACITI_ROUTE_GATHER))
-        return taciti_fail(TACIT_E_CONFIG,
-                           "codec %s sends sketches to the owners of sums: it allows neither estimates nor "
-                           "compress.collective gather",
-                           c->encoding.codec->name);
-    if (c->encoding.codec->votes && c->collective == TACITI_ROUTE_GATHER)
-        return taciti_fail(TACIT_E_CONFIG,
-                           "codec %s is a vote that the owner of a sum counts: leave compress.collective gather out",
-                           c->encoding.codec->name);
+tacit_status taciti_exchange_check(const taciti_encoding *encoding) {
+    const taciti_feedback *f = &encoding->feedback;
+    TACITI_TRY(taciti_route_of(encoding->codec)->check(encoding));
     if (f->stored != TACITI_RESIDUAL_F32 && (!f->errors || f->estimates || f->momentum > 0))
         return taciti_fail(TACIT_E_CONFIG, "only errors are stored in fewer bits than f32: that needs error feedback "
                                            "and allows neither estimates nor momentum correction");
@@ -193,81 +114,71 @@ tacit_status taciti_exchange_check(const taciti_exchange_compression *c) {
                                        "nor momentum correction");
 }
 
-static bool is_linear(const plan *p) {
-    return p->compression != NULL && p->compression->encoding.codec->aggregation == TACITI_CODEC_LINEAR;
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+/* encoding NULL: of dense sums. */
+static taciti_route_setup setup_of(const taciti_comm *comm, const taciti_layout *layout,
+                                   const taciti_exchange_options *options, const taciti_encoding *encoding) {
+    return (taciti_route_setup){.hosts = taciti_comm_hosts(comm),
+                                .rank = taciti_comm_rank(comm),
+                                .segment_bytes = taciti_comm_segment_bytes(comm),
+                                .layout = layout,
+                                .placement = taciti_exchange_placement(options),
+                                .wire = taciti_exchange_wire(options),
+                                .encoding = encoding != NULL ? *encoding : (taciti_encoding){.codec = NULL}};
 }
 
-/* `coded` stays {0} if there is no compression, or a linear one. */
-static tacit_status describe_both(const plan *p, taciti_allreduce *dense, taciti_allreduce *coded) {
-    const taciti_encoding wire = {.codec = taciti_exchange_wire(p->options)};
-    TACITI_TRY(describe(p, &wire, false, dense));
-    if (p->compression == NULL) return TACIT_OK;
-    bool gather = false;
-    TACITI_TRY(taciti_exchange_check(p->compression));
-    if (is_linear(p)) return TACIT_OK;
-    TACITI_TRY(choose_gather(p, &gather));
-    TACITI_TRY(describe(p, &p->compression->encoding, gather, coded));
-    coded->halves_only = true; /* tallies and residuals are theirs */
-    return TACIT_OK;
+/* encoding NULL: *coded stays {0}. */
+static tacit_status describe(const taciti_comm *comm, const taciti_layout *layout,
+                             const taciti_exchange_options *options, const taciti_encoding *encoding,
+                             taciti_route *dense, taciti_route *coded) {
+    const taciti_route_setup plain = setup_of(comm, layout, options, NULL);
+    const taciti_route_setup setup = setup_of(comm, layout, options, encoding);
+    TACITI_TRY(taciti_route_describe(&plain, dense));
+    if (encoding == NULL) return TACIT_OK;
+    TACITI_TRY(taciti_exchange_check(encoding));
+    return taciti_route_describe(&setup, coded);
 }
 
-static size_t workspace_bytes(const taciti_allreduce *dense, const taciti_allreduce *coded, bool compresses) {
-    const size_t plain = taciti_allreduce_workspace_bytes(dense);
-    const size_t bytes = compresses ? taciti_allreduce_workspace_bytes(coded) : 0;
+static size_t workspace_bytes(const taciti_route *dense, const taciti_route *coded) {
+    const size_t plain = dense->verbs->workspace_bytes(dense);
+    const size_t bytes = coded->verbs != NULL ? coded->verbs->workspace_bytes(coded) : 0;
     return bytes > plain ? bytes : plain;
 }
 
-static tacit_status open_compression(taciti_exchange *exchange, const plan *p,
-                                     const taciti_exchange_compression *compression) {
-    const taciti_feedback feedback = compression->feedback;
-    const size_t buckets = exchange->layout->bucket_count;
+static tacit_status open_compression(taciti_exchange *exchange) {
+    const size_t tallies = exchange->layout->bucket_count * TACITI_PAYLOAD_KINDS;
     exchange->tallies =
-        taciti_calloc(buckets * sizeof *exchange->tallies + TACITI_MAGNITUDE_BINS * sizeof *exchange->histogram, 1);
+        taciti_calloc(tallies * sizeof *exchange->tallies + TACITI_MAGNITUDE_BINS * sizeof *exchange->histogram, 1);
     if (exchange->tallies == NULL) return TACIT_E_MEMORY;
-    exchange->histogram = (uint64_t *)(void *)(exchange->tallies + buckets);
-    exchange->is_linear = is_linear(p);
-    if (exchange->is_linear) {
-        TACITI_TRY(taciti_linear_create(exchange->comm, exchange->layout, &compression->encoding,
-                                        taciti_exchange_wire(p->options), taciti_exchange_placement(p->options),
-                                        &exchange->linear));
-        return taciti_comm_size(exchange->comm) == 1
-                   ? TACIT_OK
-                   : taciti_store_create(NULL, exchange->layout, feedback, &exchange->store);
-    }
-    TACITI_TRY(taciti_allreduce_open(&exchange->coded, exchange->comm, exchange->workspace.base));
-    exchange->is_sketched = compression->encoding.codec->sketches;
-    if (exchange->is_sketched)
-        TACITI_TRY(taciti_sketch_reduce_create(&exchange->coded, exchange->layout, &exchange->sketches));
-    return taciti_store_create(&exchange->coded, exchange->layout, feedback, &exchange->store);
+    exchange->histogram = (uint64_t *)(void *)(exchange->tallies + tallies);
+    exchange->main = &exchange->coded;
+    TACITI_TRY(exchange->coded.verbs->open(&exchange->coded, exchange->comm, exchange->workspace.base));
+    return taciti_route_create_store(&exchange->coded, &exchange->store);
 }
 
-/* Buffers hold payloads of the maximum size, of which most pages are never touched. */
-static tacit_status set_up(taciti_exchange *exchange, const plan *p) {
-    exchange->compresses = p->compression != NULL;
-    TACITI_TRY(describe_both(p, &exchange->dense, &exchange->coded));
-    TACITI_TRY((exchange->compresses ? taciti_pages_create_small : taciti_pages_create)(
-        workspace_bytes(&exchange->dense, &exchange->coded, exchange->compresses && !is_linear(p)),
-        "the buffers of the exchange", &exchange->workspace));
-    TACITI_TRY(taciti_allreduce_open(&exchange->dense, exchange->comm, exchange->workspace.base));
-    if (p->compression != NULL) TACITI_TRY(open_compression(exchange, p, p->compression));
+/* With compression, buffers hold payloads of the maximum size, of which most pages are never touched. */
+static tacit_status set_up(taciti_exchange *exchange, const taciti_exchange_options *options,
+                           const taciti_encoding *encoding) {
+    taciti_route *dense = &exchange->dense, *coded = &exchange->coded;
+    TACITI_TRY(describe(exchange->comm, exchange->layout, options, encoding, dense, coded));
+    TACITI_TRY((encoding != NULL ? taciti_pages_create_small : taciti_pages_create)(
+        workspace_bytes(dense, coded), "the buffers of the exchange", &exchange->workspace));
+    exchange->main = dense;
+    TACITI_TRY(dense->verbs->open(dense, exchange->comm, exchange->workspace.base));
+    if (encoding != NULL) TACITI_TRY(open_compression(exchange));
     return taciti_bucket_jobs_create(exchange->comm, exchange->layout, move, exchange, &exchange->jobs);
 }
 
 tacit_status taciti_exchange_create(taciti_comm *comm, const taciti_layout *layout,
-                                    const taciti_exchange_options *options, taciti_exchange **out) {
-    return taciti_exchange_create_encoded(comm, layout, options, NULL, out);
-}
-
-tacit_status taciti_exchange_create_encoded(taciti_comm *comm, const taciti_layout *layout,
-                                            const taciti_exchange_options *options,
-                                            const taciti_exchange_compression *compression, taciti_exchange **out) {
-    const plan p = {comm, layout, options, compression};
+                                    const taciti_exchange_options *options, const taciti_encoding *encoding,
+                                    taciti_exchange **out) {
     taciti_exchange *exchange = taciti_calloc(1, sizeof *exchange);
     tacit_status status = exchange == NULL ? TACIT_E_MEMORY : TACIT_OK;
     if (status == TACIT_OK) {
         exchange->comm = comm;
         exchange->layout = layout;
-        status = set_up(exchange, &p);
+        status = set_up(exchange, options, encoding);
     }
     status = taciti_comm_agree(comm, status);
     if (status == TACIT_OK)
@@ -280,14 +191,25 @@ tacit_status taciti_exchange_create_encoded(taciti_comm *comm, const taciti_layo
 void taciti_exchange_destroy(taciti_exchange *exchange) {
     if (exchange == NULL) return;
     taciti_bucket_jobs_destroy(&exchange->jobs);
-    taciti_allreduce_destroy(&exchange->dense);
-    taciti_allreduce_destroy(&exchange->coded);
-    if (exchange->is_linear) taciti_linear_destroy(&exchange->linear);
-    taciti_sketch_reduce_destroy(&exchange->sketches);
+    taciti_route_close(&exchange->dense);
+    taciti_route_close(&exchange->coded);
     taciti_store_destroy(&exchange->store);
     taciti_free(exchange->tallies);
     taciti_pages_destroy(&exchange->workspace);
     taciti_free(exchange);
+}
+
+size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_layout *layout,
+                                     const taciti_exchange_options *options, const taciti_encoding *encoding) {
+    taciti_route dense = {.verbs = NULL}, coded = {.verbs = NULL};
+    size_t bytes = 0;
+    if (describe(comm, layout, options, encoding, &dense, &coded) == TACIT_OK) {
+        bytes = workspace_bytes(&dense, &coded);
+        if (encoding != NULL) bytes += taciti_route_store_bytes(&coded) + coded.verbs->memory_bytes(&coded);
+    }
+    taciti_route_close(&dense);
+    taciti_route_close(&coded);
+    return bytes;
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
@@ -302,36 +224,36 @@ void taciti_exchange_at(taciti_exchange *exchange, int64_t step, const taciti_ex
 }
 
 /* The first bucket of a step: no other is under way. */
-static void begin_counting(taciti_exchange *exchange, taciti_half part) {
+static void begin_counting(taciti_exchange *exchange, taciti_phase phase) {
     const bool first = !exchange->counting;
     exchange->counting = true;
     if (first && exchange->task.histogram != NULL)
         memset(exchange->histogram, 0, TACITI_MAGNITUDE_BINS * sizeof *exchange->histogram);
-    if (first && !taciti_half_sums(part) && exchange->tallies != NULL)
-        memset(exchange->tallies, 0, exchange->layout->bucket_count * sizeof *exchange->tallies);
+    if (first && !taciti_phase_sums(phase) && exchange->tallies != NULL)
+        memset(exchange->tallies, 0, exchange->layout->bucket_count * TACITI_PAYLOAD_KINDS * sizeof *exchange->tallies);
 }
 
-tacit_status taciti_exchange_begin_part(taciti_exchange *exchange, float *flat, size_t bucket, taciti_half part) {
-    static const char *const NAMES[] = {[TACITI_HALF_BOTH] = "all-reduce of bucket",
-                                        [TACITI_HALF_REDUCE_SCATTER] = "reduce-scatter of bucket",
-                                        [TACITI_HALF_ALL_GATHER] = "all-gather of bucket",
-                                        [TACITI_HALF_SHARE_REDUCE] = "all-reduce between hosts of bucket",
-                                        [TACITI_HALF_LANE_GATHER] = "all-gather between hosts of bucket",
-                                        [TACITI_HALF_SHARE_GATHER] = "all-gather inside hosts of bucket"};
+tacit_status taciti_exchange_begin_phase(taciti_exchange *exchange, float *flat, size_t bucket, taciti_phase phase) {
+    static const char *const NAMES[] = {[TACITI_PHASE_ALL_REDUCE] = "all-reduce of bucket",
+                                        [TACITI_PHASE_REDUCE_SCATTER] = "reduce-scatter of bucket",
+                                        [TACITI_PHASE_ALL_GATHER] = "all-gather of bucket",
+                                        [TACITI_PHASE_REDUCE_TO_LANES] = "all-reduce between hosts of bucket",
+                                        [TACITI_PHASE_GATHER_TO_LANES] = "all-gather between hosts of bucket",
+                                        [TACITI_PHASE_GATHER_IN_HOST] = "all-gather inside hosts of bucket"};
     taciti_bucket_task task = exchange->task;
     task.bucket = bucket;
-    task.part = part;
+    task.phase = phase;
     if (exchange->layout->buckets[bucket].plain) {
         task.dense = true;
         task.trial = (taciti_codec_setting){0};
         task.histogram = NULL;
     }
-    begin_counting(exchange, part);
-    return taciti_bucket_begin(&exchange->jobs, flat, &task, NAMES[part]);
+    begin_counting(exchange, phase);
+    return taciti_bucket_begin(&exchange->jobs, flat, &task, NAMES[phase]);
 }
 
 tacit_status taciti_exchange_begin(taciti_exchange *exchange, float *flat, size_t bucket) {
-    return taciti_exchange_begin_part(exchange, flat, bucket, TACITI_HALF_BOTH);
+    return taciti_exchange_begin_phase(exchange, flat, bucket, TACITI_PHASE_ALL_REDUCE);
 }
 
 tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket) {
@@ -340,12 +262,12 @@ tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket) {
 
 tacit_status taciti_exchange_run(taciti_exchange *exchange, float *flat) {
     const size_t buckets = exchange->layout->bucket_count;
-    if (exchange->compresses) {
+    if (compresses(exchange)) {
         for (size_t b = 0; b < buckets; b++) TACITI_TRY(taciti_exchange_begin(exchange, flat, b));
         for (size_t b = 0; b < buckets; b++) TACITI_TRY(taciti_exchange_wait(exchange, b));
         return TACIT_OK;
     }
-    begin_counting(exchange, TACITI_HALF_BOTH);
+    begin_counting(exchange, TACITI_PHASE_ALL_REDUCE);
     return taciti_bucket_run_all(&exchange->jobs, flat, &exchange->task, "all-reduce of bucket");
 }
 
@@ -354,29 +276,23 @@ tacit_status taciti_exchange_settle(taciti_exchange *exchange, bool taken) {
         return taciti_fail(TACIT_E_INTERNAL, "step %" PRId64 " is settled before all of its buckets were waited for",
                            exchange->task.step);
     taciti_store_settle(&exchange->store, taken);
-    if (exchange->is_linear) taciti_linear_settle(&exchange->linear, taken);
-    if (exchange->is_sketched) taciti_sketch_reduce_settle(&exchange->sketches, taken);
+    if (exchange->main->verbs->settle != NULL) exchange->main->verbs->settle(exchange->main, taken);
     exchange->moved = exchange->moved && !taken;
     exchange->task.step++;
     exchange->counting = false;
     return TACIT_OK;
 }
 
-/* The all-reduce of steps that are not dense; with a linear codec, which has none of its own, the dense one. */
-static const taciti_allreduce *main_of(const taciti_exchange *exchange) {
-    return exchange->compresses && !exchange->is_linear ? &exchange->coded : &exchange->dense;
-}
-
 bool taciti_exchange_owned(const taciti_exchange *exchange, size_t bucket, size_t index, taciti_range *out) {
     const taciti_bucket *b = &exchange->layout->buckets[bucket];
-    if (!taciti_allreduce_owned(main_of(exchange), b->n, index, out)) return false;
+    if (!taciti_allreduce_owned(&exchange->main->reduce, b->n, index, out)) return false;
     out->at += b->offset;
     return true;
 }
 
-const taciti_exchange_tally *taciti_exchange_tally_of(const taciti_exchange *exchange, size_t bucket) {
-    static const taciti_exchange_tally NONE = {.run_ns = {0}};
-    return exchange->tallies == NULL ? &NONE : &exchange->tallies[bucket];
+const taciti_tally *taciti_exchange_tally_of(const taciti_exchange *exchange, size_t bucket) {
+    static const taciti_tally NONE[TACITI_PAYLOAD_KINDS] = {{.bytes = 0}};
+    return exchange->tallies == NULL ? NONE : &exchange->tallies[bucket * TACITI_PAYLOAD_KINDS];
 }
 
 const uint64_t *taciti_exchange_histogram(const taciti_exchange *exchange) { return exchange->histogram; }
@@ -391,87 +307,49 @@ bool taciti_exchange_narrow_residual(taciti_exchange *exchange, taciti_residual_
 }
 
 void *taciti_exchange_codec_state(const taciti_exchange *exchange, size_t *bytes) {
-    if (exchange->is_linear) return taciti_linear_states(&exchange->linear, bytes);
-    if (exchange->is_sketched) return taciti_sketch_reduce_state(&exchange->sketches, bytes);
+    if (exchange->main->verbs->state != NULL) return exchange->main->verbs->state(exchange->main, bytes);
     return taciti_store_array(&exchange->store, TACITI_RESIDUAL_STATE, bytes);
 }
 
 void taciti_exchange_restored(taciti_exchange *exchange, bool moved) {
     exchange->moved = moved;
     taciti_store_restored(&exchange->store);
-    if (exchange->is_sketched) taciti_sketch_reduce_restored(&exchange->sketches);
+    if (exchange->main->verbs->restored != NULL) exchange->main->verbs->restored(exchange->main);
 }
 
-taciti_route taciti_exchange_route(const taciti_exchange *exchange) {
-    return exchange->compresses && exchange->coded.gather ? TACITI_ROUTE_GATHER : TACITI_ROUTE_SCATTER;
+taciti_way taciti_exchange_way(const taciti_exchange *exchange) {
+    return exchange->main->reduce.gather ? TACITI_WAY_GATHER : TACITI_WAY_SCATTER;
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
-static uint64_t bucket_bytes(const taciti_exchange *exchange, size_t bucket, taciti_codec_setting setting) {
-    const size_t n = exchange->layout->buckets[bucket].n;
-    if (exchange->layout->buckets[bucket].plain) return taciti_allreduce_bytes(&exchange->dense, n);
-    if (exchange->is_linear) return taciti_linear_bytes(&exchange->linear, bucket, setting);
-    if (exchange->is_sketched) return taciti_sketch_reduce_bytes(&exchange->coded, n);
-    return taciti_allreduce_bytes(main_of(exchange), n);
-}
 
-static uint64_t bucket_nic_bytes(const taciti_exchange *exchange, size_t bucket, taciti_codec_setting setting,
-                                 int host) {
-    const size_t n = exchange->layout->buckets[bucket].n;
-    if (exchange->layout->buckets[bucket].plain) return taciti_allreduce_nic_bytes(&exchange->dense, n, host);
-    if (exchange->is_linear) return taciti_linear_nic_bytes(&exchange->linear, bucket, setting, host);
-    if (exchange->is_sketched) return taciti_sketch_reduce_nic_bytes(&exchange->coded, n, host);
-    return taciti_allreduce_nic_bytes(main_of(exchange), n, host);
+static const taciti_route *route_of(const taciti_exchange *exchange, size_t bucket) {
+    return exchange->layout->buckets[bucket].plain ? &exchange->dense : exchange->main;
 }
 
 double taciti_exchange_expected_bytes(const taciti_exchange *exchange, const taciti_codec_setting *settings) {
-    const taciti_layout *layout = exchange->layout;
+    const taciti_route *route = settings == NULL ? &exchange->dense : exchange->main;
     double bytes = 0;
-    if (settings == NULL || !exchange->is_linear)
-        return expected_bytes(settings == NULL ? &exchange->dense : &exchange->coded, layout, settings);
-    for (size_t b = 0; b < layout->bucket_count; b++)
-        if (!layout->buckets[b].plain)
-            bytes += (double)taciti_linear_bytes(&exchange->linear, b, settings[TACITI_PAYLOAD_CONTRIBUTION]);
+    for (size_t b = 0; b < exchange->layout->bucket_count; b++)
+        if (!exchange->layout->buckets[b].plain) bytes += route->verbs->expected_bytes(route, b, settings);
     return bytes;
 }
 
 uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange) {
-    const taciti_codec_setting setting = exchange->task.setting[TACITI_PAYLOAD_CONTRIBUTION];
     uint64_t bytes = 0;
-    for (size_t b = 0; b < exchange->layout->bucket_count; b++) bytes += bucket_bytes(exchange, b, setting);
+    for (size_t b = 0; b < exchange->layout->bucket_count; b++) {
+        const taciti_route *route = route_of(exchange, b);
+        bytes += route->verbs->bytes(route, b, exchange->task.setting[TACITI_PAYLOAD_CONTRIBUTION]);
+    }
     return bytes;
 }
 
 uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange) {
-    const taciti_codec_setting setting = exchange->task.setting[TACITI_PAYLOAD_CONTRIBUTION];
-    const int host = taciti_allreduce_host(&exchange->dense);
+    const int host = taciti_allreduce_host(&exchange->dense.reduce);
     uint64_t bytes = 0;
-    for (size_t b = 0; b < exchange->layout->bucket_count; b++) bytes += bucket_nic_bytes(exchange, b, setting, host);
-    return bytes;
-}
-
-size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_layout *layout,
-                                     const taciti_exchange_options *options) {
-    return taciti_exchange_predict_encoded_bytes(comm, layout, options, NULL);
-}
-
-size_t taciti_exchange_predict_encoded_bytes(const taciti_comm *comm, const taciti_layout *layout,
-                                             const taciti_exchange_options *options,
-                                             const taciti_exchange_compression *compression) {
-    const plan p = {comm, layout, options, compression};
-    taciti_allreduce dense = {0}, coded = {0};
-    size_t bytes = 0;
-    if (describe_both(&p, &dense, &coded) == TACIT_OK) {
-        bytes = workspace_bytes(&dense, &coded, compression != NULL && !is_linear(&p));
-        const bool stores = compression != NULL && taciti_comm_size(comm) > 1;
-        if (stores) bytes += taciti_store_predict_bytes(is_linear(&p) ? NULL : &coded, layout, compression->feedback);
-        if (stores && compression->encoding.codec->sketches)
-            bytes += taciti_sketch_reduce_predict_bytes(&coded, layout);
-        if (is_linear(&p))
-            bytes += taciti_linear_predict_bytes(comm, layout, &compression->encoding, taciti_exchange_wire(options),
-                                                 taciti_exchange_placement(options));
+    for (size_t b = 0; b < exchange->layout->bucket_count; b++) {
+        const taciti_route *route = route_of(exchange, b);
+        bytes += route->verbs->nic_bytes(route, b, exchange->task.setting[TACITI_PAYLOAD_CONTRIBUTION], host);
     }
-    taciti_allreduce_destroy(&dense);
-    taciti_allreduce_destroy(&coded);
     return bytes;
 }

@@ -41,22 +41,6 @@ extern const taciti_option_table taciti_exchange_option_table; /* section "excha
 const taciti_codec *taciti_exchange_wire(const taciti_exchange_options *options);
 taciti_placement taciti_exchange_placement(const taciti_exchange_options *options);
 
-/* How payloads travel between hosts (between ranks, in the flat arrangement). */
-typedef enum taciti_route {
-    TACITI_ROUTE_AUTO,    /* whichever sends fewer bytes; gather between two */
-    TACITI_ROUTE_SCATTER, /* parts to their owners, who encode the sum for all: two encodings */
-    TACITI_ROUTE_GATHER   /* everything to all: one encoding; only contributions have residuals */
-} taciti_route;
-
-/* Compresses what travels between hosts, or, if all ranks share one host, between ranks; but for buckets that are
- * plain, which are dense in every step. Gaps of the layout are 0 after every exchange, and in what is stored; what lies
- * in them before changes nothing. */
-typedef struct taciti_exchange_compression {
-    taciti_encoding encoding; /* of any class; LINEAR: payloads travel as exchange.wire, see linear.h */
-    taciti_feedback feedback;
-    int collective; /* taciti_route; LINEAR: without effect */
-} taciti_exchange_compression;
-
 /* What a step does. {0}: the codec's default. */
 typedef struct taciti_exchange_setting {
     taciti_codec_setting contribution, result;
@@ -67,23 +51,16 @@ typedef struct taciti_exchange_setting {
     bool observe; /* magnitudes of contributions are counted: taciti_exchange_histogram() */
 } taciti_exchange_setting;
 
-/* What this rank did with a bucket in its last exchange; of all-gathers that began alone, in all since the last settle.
- */
-typedef struct taciti_exchange_tally {
-    taciti_payload_tally kinds[TACITI_PAYLOAD_KINDS]; /* dense: bytes alone; with trial or observe
-                                                         also the contributions, all of which count as kept */
-    int64_t run_ns[TACITI_PAYLOAD_KINDS]; /* waits included: of an all-reduce or reduce-scatter; of all-gathers */
-} taciti_exchange_tally;
-
 typedef struct taciti_exchange taciti_exchange;
 
-/* Allocates all workspaces; nothing is allocated later. Borrows comm and layout. Collective. */
+/* Allocates all workspaces; nothing is allocated later. Borrows comm and layout. Collective.
+ *
+ * encoding: compresses what travels between hosts, or, if all ranks share one host, between ranks, but for buckets that
+ * are plain, which are dense in every step. Gaps of the layout are then 0 after every exchange, and in what is stored;
+ * what lies in them before changes nothing. NULL: all sums are dense. */
 tacit_status taciti_exchange_create(taciti_comm *comm, const taciti_layout *layout,
-                                    const taciti_exchange_options *options, taciti_exchange **out);
-/* The same with compression; NULL: without. encoding.expected: what messages are sized for. */
-tacit_status taciti_exchange_create_encoded(taciti_comm *comm, const taciti_layout *layout,
-                                            const taciti_exchange_options *options,
-                                            const taciti_exchange_compression *compression, taciti_exchange **out);
+                                    const taciti_exchange_options *options, const taciti_encoding *encoding,
+                                    taciti_exchange **out);
 void taciti_exchange_destroy(taciti_exchange *exchange); /* waits for buckets under way; NULL is allowed */
 
 /* Sets the step (for the codec's keys) and the setting for all following begins; NULL: {0}, as in the beginning, at
@@ -95,11 +72,11 @@ void taciti_exchange_at(taciti_exchange *exchange, int64_t step, const taciti_ex
  * thread, does not block; without one, the bucket holds the result on return. */
 tacit_status taciti_exchange_begin(taciti_exchange *exchange, float *flat, size_t bucket);
 
-/* Starts a part of an all-reduce (taciti_half), under the same contract. Reduce-scatter: the ranges of the bucket that
+/* Starts a phase of an all-reduce, under the same contract. Reduce-scatter: the ranges of the bucket that
  * this rank owns receive the sum; the rest of the bucket is unspecified. All-gather: all ranks receive those ranges
  * from their owners; an owner replaces its own range by what the others decode. Both in sequence are bit-equal to the
  * all-reduce, for codecs whose payload does not depend on the key or on the length of a short array. */
-tacit_status taciti_exchange_begin_part(taciti_exchange *exchange, float *flat, size_t bucket, taciti_half part);
+tacit_status taciti_exchange_begin_phase(taciti_exchange *exchange, float *flat, size_t bucket, taciti_phase phase);
 
 /* Sets *out to the index-th range of the flat array that this rank owns in that bucket, in ascending order; it may be
  * empty. Returns false if there is none. If ranks share hosts, only lanes own ranges. Any thread. */
@@ -110,9 +87,10 @@ bool taciti_exchange_owned(const taciti_exchange *exchange, size_t bucket, size_
  * number increases by one. `taken` is the same on all ranks. Submitting thread, not collective. */
 tacit_status taciti_exchange_settle(taciti_exchange *exchange, bool taken);
 
-/* Returns the tally of that bucket's last exchange; valid from its wait to its next begin. Zeros without compression.
- */
-const taciti_exchange_tally *taciti_exchange_tally_of(const taciti_exchange *exchange, size_t bucket);
+/* Returns tallies[TACITI_PAYLOAD_KINDS] of this rank: of that bucket's last exchange; of all-gathers that began alone,
+ * of all since the last settle. Dense: bytes and times alone; with trial or observe also the contributions, all of
+ * which count as sent. Valid from its wait to its next begin. Zeros without compression. */
+const taciti_tally *taciti_exchange_tally_of(const taciti_exchange *exchange, size_t bucket);
 
 /* Returns how many elements of this rank's contributions of all buckets fell into each of TACITI_MAGNITUDE_BINS bins
  * (kernel histogram, shift 20) in the last step that observed; one in four lines of 16 elements is counted. Valid until
@@ -153,17 +131,14 @@ uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange);
 uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange);
 
 /* What auto has chosen. */
-taciti_route taciti_exchange_route(const taciti_exchange *exchange);
+taciti_way taciti_exchange_way(const taciti_exchange *exchange);
 
 /* Returns E_CONFIG for a compression that no exchange can have, whatever its ranks and its layout. */
-tacit_status taciti_exchange_check(const taciti_exchange_compression *compression);
+tacit_status taciti_exchange_check(const taciti_encoding *encoding);
 
-/* Predict the bytes that an exchange will allocate on this rank: workspace, residuals and the codec's state. The
- * arguments are those of create and create_encoded. Not collective. */
+/* Predicts the bytes that an exchange will allocate on this rank: workspace, residuals and the codec's state. The
+ * arguments are those of create. Not collective. */
 size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_layout *layout,
-                                     const taciti_exchange_options *options);
-size_t taciti_exchange_predict_encoded_bytes(const taciti_comm *comm, const taciti_layout *layout,
-                                             const taciti_exchange_options *options,
-                                             const taciti_exchange_compression *compression);
+                                     const taciti_exchange_options *options, const taciti_encoding *encoding);
 
 #endif

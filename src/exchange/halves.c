@@ -105,14 +105,14 @@ static char *own_payload(const taciti_halves *halves, const taciti_piece *t) {
 }
 
 /* Where the task counts payloads of that kind, or NULL. */
-static taciti_payload_tally *tally_of(const taciti_halves *halves, const taciti_piece *t, taciti_payload_kind kind) {
+static taciti_tally *tally_of(const taciti_halves *halves, const taciti_piece *t, taciti_payload_kind kind) {
     return halves->shape.between && t->task->tallies != NULL ? &t->task->tallies[kind] : NULL;
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 static tacit_status send(taciti_halves *halves, const taciti_piece *t, int member, taciti_payload_kind kind,
                          taciti_payload payload) {
-    taciti_payload_tally *tally = tally_of(halves, t, kind);
+    taciti_tally *tally = tally_of(halves, t, kind);
     if (tally != NULL) tally->bytes += payload.bytes;
     return taciti_outbox_send(&halves->sends, halves->ranks[member], payload.data, payload.bytes);
 }
@@ -145,7 +145,7 @@ static tacit_status encode(const taciti_halves *halves, const taciti_piece *t, i
     const taciti_range r = range_of(halves, t, member);
     const taciti_residual_place place = {kind, t->piece, kind == TACITI_PAYLOAD_RESULT ? 0 : (size_t)member, r.at, r.n};
     const int64_t begin_ns = taciti_now_ns();
-    taciti_payload_tally *tally = tally_of(halves, t, kind);
+    taciti_tally *tally = tally_of(halves, t, kind);
     taciti_codec_call call = call_of(halves, t, halves->shape.me, kind, r);
     float *x = t->x + r.at, *error = NULL;
     if (tally != NULL && kind == TACITI_PAYLOAD_CONTRIBUTION && t->task->histogram != NULL) {
@@ -155,7 +155,7 @@ static tacit_status encode(const taciti_halves *halves, const taciti_piece *t, i
     if (t->residual != NULL) error = taciti_residual_enter(t->residual, &place, x, &call);
     if (tally != NULL && kind == TACITI_PAYLOAD_CONTRIBUTION)
         TACITI_TRY(taciti_payload_observe(halves->comm, codec, t->task, call, x, r.n, out->data));
-    call.tally = tally != NULL ? &tally->codec : NULL;
+    call.tally = tally != NULL ? &tally->sent : NULL;
     TACITI_TRY(taciti_payload_encode(halves->comm, codec, &call, x, r.n, error, out));
     if (t->residual != NULL) TACITI_TRY(taciti_residual_leave(t->residual, &place, x, codec, &call, *out));
     if (tally != NULL) tally->encode_ns += taciti_now_ns() - begin_ns;
@@ -167,13 +167,13 @@ tacit_status taciti_halves_observe(taciti_halves *halves, const taciti_piece *t)
     for (int m = 0; m < (s->whole ? 1 : s->count) && is_coded(halves); m++) {
         const taciti_range r = range_of(halves, t, m);
         const taciti_codec_call call = call_of(halves, t, s->me, TACITI_PAYLOAD_CONTRIBUTION, r);
-        taciti_payload_tally *tally = tally_of(halves, t, TACITI_PAYLOAD_CONTRIBUTION);
+        taciti_tally *tally = tally_of(halves, t, TACITI_PAYLOAD_CONTRIBUTION);
         const double squares = taciti_kernels_get()->sum_squares(t->x + r.at, r.n);
         if (r.n == 0 || tally == NULL) continue;
-        tally->codec.n += r.n;
-        tally->codec.selected += r.n;
-        tally->codec.squares_in += squares;
-        tally->codec.squares_out += squares;
+        tally->sent.n += r.n;
+        tally->sent.selected += r.n;
+        tally->sent.squares_in += squares;
+        tally->sent.squares_out += squares;
         TACITI_TRY(taciti_payload_observe(halves->comm, s->encoding->codec, t->task, call, t->x + r.at, r.n,
                                           own_payload(halves, t)));
     }
@@ -185,7 +185,7 @@ static tacit_status decode(const taciti_halves *halves, const taciti_piece *t, i
                            taciti_range r, taciti_payload payload, bool add) {
     const taciti_codec *codec = halves->shape.encoding->codec;
     const taciti_codec_call call = call_of(halves, t, member, kind, r);
-    taciti_payload_tally *tally = tally_of(halves, t, kind);
+    taciti_tally *tally = tally_of(halves, t, kind);
     const int64_t begin_ns = taciti_now_ns();
     const tacit_status status =
         (add ? codec->decode_add : codec->decode)(codec, &call, payload.data, payload.bytes, t->x + r.at, r.n);

@@ -18,8 +18,7 @@
 #define TACITI_EXCHANGE_LINEAR_H
 
 #include "base/memory.h"
-#include "exchange/allreduce.h"
-#include "tensor/layout.h"
+#include "exchange/route.h"
 
 typedef struct taciti_linear_bucket {
     taciti_codec_matrix *matrices; /* within the bucket; borrows */
@@ -44,36 +43,12 @@ typedef struct taciti_linear_reduce {
     taciti_pages pages; /* payloads, scratch, states */
 } taciti_linear_reduce;
 
-/* Allocates everything; the object must not move afterwards. encoding: of class LINEAR. wire: a dense codec, in which
- * payloads travel. After an error, only destroy may be called. Not collective. */
-tacit_status taciti_linear_create(taciti_comm *comm, const taciti_layout *layout, const taciti_encoding *encoding,
-                                  const taciti_codec *wire, taciti_placement placement, taciti_linear_reduce *out);
-void taciti_linear_destroy(taciti_linear_reduce *linear); /* {0} is allowed */
-
-/* Predicts the bytes that create allocates on this rank. Not collective. */
-size_t taciti_linear_predict_bytes(const taciti_comm *comm, const taciti_layout *layout,
-                                   const taciti_encoding *encoding, const taciti_codec *wire,
-                                   taciti_placement placement);
-
 /* x[n] of bucket task->bucket becomes the decoded sum over all ranks, the same bits on all of them. error[n], if not
  * NULL, receives this rank's encoding error; it does not overlap x. tally: NULL, or what encodes of the last round have
  * seen. With one rank x stays, and errors are zeros. The codec's state changes when the step is settled. Communication
  * thread. Collective. */
 tacit_status taciti_linear_run(taciti_linear_reduce *linear, float *x, size_t n, const taciti_bucket_task *task,
                                float *error, taciti_codec_tally *tally);
-
-/* Ends a step: the states that its runs have written replace those before, or are forgotten. No run may be under
- * way. */
-void taciti_linear_settle(taciti_linear_reduce *linear, bool taken);
-
-/* Those of all buckets, one after the other. NULL, *bytes = 0: there are none. */
-void *taciti_linear_states(const taciti_linear_reduce *linear, size_t *bytes);
-
-/* Payload bytes that this rank sends for that bucket at that setting in the next step, in all rounds; and those that
- * the ranks on one host (index of taciti_hosts) together send to other hosts. */
-uint64_t taciti_linear_bytes(const taciti_linear_reduce *linear, size_t bucket, taciti_codec_setting setting);
-uint64_t taciti_linear_nic_bytes(const taciti_linear_reduce *linear, size_t bucket, taciti_codec_setting setting,
-                                 int host);
 
 /* The matrices within bucket `bucket` of the layout: every tensor of two or more dimensions as shape[0] rows; of one
  * that the bucket cuts, the whole rows. Writes them unless `out` is NULL and returns their number. */

@@ -11,60 +11,76 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "codec/codec.h"
+#include "codec/tally.h"
 #include "comm/comm.h"
 #include "kernel/kernel.h"
 #include "tensor/layout.h"
 
-/* A codec with its options. */
+/* How payloads travel between hosts (between ranks, in the flat arrangement). */
+typedef enum taciti_way {
+    TACITI_WAY_AUTO,    /* whichever sends fewer bytes; gather between two */
+    TACITI_WAY_SCATTER, /* parts to their owners, who encode the sum for all: two encodings */
+    TACITI_WAY_GATHER   /* everything to all: one encoding; only contributions have residuals */
+} taciti_way;
+
+typedef enum taciti_residual_form {
+    TACITI_RESIDUAL_F32,
+    TACITI_RESIDUAL_BF16,
+    TACITI_RESIDUAL_INT8
+} taciti_residual_form;
+
+/* What a rank keeps of its encodings for the next step (residual.h). {0}: nothing. */
+typedef struct taciti_feedback {
+    bool errors;                 /* errors are added to what is encoded next */
+    double decay;                /* factor of a contribution's residual; 1: nothing is forgotten */
+    double momentum;             /* of contributions; 0: none. Without errors u itself is encoded, and stays (Signum) */
+    bool estimates;              /* EF21 instead: without errors, decay and momentum */
+    bool half;                   /* results have none: what ranks own is not the sum that they gather */
+    taciti_residual_form stored; /* how errors are; other than f32: without estimates and momentum */
+} taciti_feedback;
+
+/* A sum, from the options to the codec: what is not said is 0. */
 typedef struct taciti_encoding {
-    const taciti_codec *codec;     /* class SUM or GATHER, one round */
+    const taciti_codec *codec;
     const void *options;           /* the codec's; borrowed; NULL if it has none */
     uint64_t seed;                 /* of the keys */
     taciti_codec_setting expected; /* messages are sized for payloads at this setting; every other one is legal, too */
+    taciti_codec_setting back;     /* what predictions expect of results; factor 0: as `expected` */
+    taciti_feedback feedback;
+    taciti_way way; /* of payloads between their owners */
 } taciti_encoding;
 
-/* Which part of an all-reduce. Its steps: inside hosts to lanes, between hosts to owners, back to lanes, back to all.
- */
-typedef enum taciti_half {
-    TACITI_HALF_BOTH,
-    TACITI_HALF_REDUCE_SCATTER, /* the first two steps */
-    TACITI_HALF_ALL_GATHER,     /* the last two */
-    TACITI_HALF_SHARE_REDUCE,   /* the first three: every lane has the sum of its share */
-    TACITI_HALF_LANE_GATHER,    /* the third: from owners to the lanes */
-    TACITI_HALF_SHARE_GATHER    /* the last: from the lanes of a host to all of its ranks */
-} taciti_half;
-static inline bool taciti_half_sums(taciti_half part) {
-    return part == TACITI_HALF_BOTH || part == TACITI_HALF_REDUCE_SCATTER || part == TACITI_HALF_SHARE_REDUCE;
+/* An all-reduce, or a phase of one. Its steps: inside hosts to lanes, between hosts to owners, back to lanes, back to
+ * all. */
+typedef enum taciti_phase {
+    TACITI_PHASE_ALL_REDUCE,
+    TACITI_PHASE_REDUCE_SCATTER,  /* the first two steps */
+    TACITI_PHASE_ALL_GATHER,      /* the last two */
+    TACITI_PHASE_REDUCE_TO_LANES, /* the first three: every lane has the sum of its share */
+    TACITI_PHASE_GATHER_TO_LANES, /* the third: from owners to the lanes */
+    TACITI_PHASE_GATHER_IN_HOST   /* the last: from the lanes of a host to all of its ranks */
+} taciti_phase;
+static inline bool taciti_phase_sums(taciti_phase phase) {
+    return phase == TACITI_PHASE_ALL_REDUCE || phase == TACITI_PHASE_REDUCE_SCATTER ||
+           phase == TACITI_PHASE_REDUCE_TO_LANES;
 }
 
 /* A rank encodes its contribution to a sum, and the result where it owns it. */
 typedef enum taciti_payload_kind { TACITI_PAYLOAD_CONTRIBUTION, TACITI_PAYLOAD_RESULT } taciti_payload_kind;
 enum { TACITI_PAYLOAD_KINDS = 2 };
 
-/* What this rank encoded, sent and decoded of one kind. */
-typedef struct taciti_payload_tally {
-    taciti_codec_tally codec;     /* of its encodes */
-    taciti_codec_tally trial;     /* of contributions at the setting that is tried */
-    double squares_gradient;      /* of contributions before the residual; only in steps that observe, as the next */
-    double squares_residual;      /* of what was added to them */
-    uint64_t bytes;               /* of the payloads that it sent, once per receiver */
-    uint64_t pending;             /* of contributions as sketches: sums that did not decode and were fetched */
-    int64_t encode_ns, decode_ns; /* of these payloads and of those that it received */
-} taciti_payload_tally;
-
 /* What an exchange does with a bucket in a step. */
 typedef struct taciti_bucket_task {
     size_t bucket;
     int64_t step;
     taciti_codec_setting setting[TACITI_PAYLOAD_KINDS];
-    taciti_half part;
-    bool dense;                    /* the number format exchange.wire instead of the codec */
-    taciti_codec_setting trial;    /* contributions are also encoded at this setting, for the tally only; factor 0:
-                                      not wanted */
-    uint64_t *histogram;           /* contributions are added to its 2048 bins; NULL: not wanted */
-    taciti_payload_tally *tallies; /* [TACITI_PAYLOAD_KINDS], added to; NULL: not wanted */
-    const taciti_layout *layout;   /* whose gaps are 0 in what is decoded; borrows; NULL: there are none */
+    taciti_phase phase;
+    bool dense;                  /* the number format exchange.wire instead of the codec */
+    taciti_codec_setting trial;  /* contributions are also encoded at this setting, for the tally only; factor 0:
+                                    not wanted */
+    uint64_t *histogram;         /* contributions are added to its 2048 bins; NULL: not wanted */
+    taciti_tally *tallies;       /* [TACITI_PAYLOAD_KINDS], added to; NULL: not wanted */
+    const taciti_layout *layout; /* whose gaps are 0 in what is decoded; borrows; NULL: there are none */
 } taciti_bucket_task;
 
 typedef struct taciti_payload {
@@ -79,6 +95,18 @@ static inline tacit_status taciti_encoding_check(const taciti_encoding *encoding
     return taciti_fail(TACIT_E_CONFIG,
                        "codec %s cannot carry an all-reduce: it needs class SUM or GATHER and one round", codec->name);
 }
+
+enum { TACITI_EXPECTED_FACTOR = 100 }; /* where no factor is given */
+
+/* Elements per element sent of contributions, as expected; 1 for codecs without a factor. */
+double taciti_encoding_factor(const taciti_encoding *encoding);
+
+/* The setting of a result of so many contributions: it has no more elements than they have together. */
+taciti_codec_setting taciti_encoding_result_setting(const taciti_encoding *encoding, int contributions);
+
+/* Mean bytes of a payload of n floats, between that many ranks. Matrices count as ones of 1024 columns. */
+double taciti_encoding_expected_bytes(const taciti_encoding *encoding, taciti_codec_setting setting, size_t n,
+                                      int ranks);
 
 static inline size_t taciti_payload_bound(const taciti_encoding *encoding, size_t n) {
     return encoding->codec->bound(encoding->codec, encoding->options, n);

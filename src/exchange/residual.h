@@ -26,21 +26,6 @@
 
 #include "exchange/payload.h"
 
-typedef enum taciti_residual_form {
-    TACITI_RESIDUAL_F32,
-    TACITI_RESIDUAL_BF16,
-    TACITI_RESIDUAL_INT8
-} taciti_residual_form;
-
-typedef struct taciti_feedback {
-    bool errors;                 /* errors are added to what is encoded next */
-    double decay;                /* factor of a contribution's residual; 1: nothing is forgotten */
-    double momentum;             /* of contributions; 0: none. Without errors u itself is encoded, and stays (Signum) */
-    bool estimates;              /* EF21 instead: without errors, decay and momentum */
-    bool half;                   /* results have none: what ranks own is not the sum that they gather */
-    taciti_residual_form stored; /* how errors are; other than f32: without estimates and momentum */
-} taciti_feedback;
-
 typedef enum taciti_residual_array {
     TACITI_RESIDUAL_CONTRIBUTION, /* residuals or estimates of this rank's contributions */
     TACITI_RESIDUAL_RESULT,       /* residuals of the results that it owns, or the sum of all ranks' estimates */

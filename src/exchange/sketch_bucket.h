@@ -17,8 +17,8 @@ typedef struct taciti_sketch_bucket {
     const taciti_bucket_task *task;
     taciti_residual *residual;
     const taciti_cut *cut;
-    taciti_payload_tally *tally; /* NULL: not wanted */
-    float *errors;               /* of the bucket; NULL: not wanted */
+    taciti_tally *tally; /* NULL: not wanted */
+    float *errors;       /* of the bucket; NULL: not wanted */
     size_t blocks;
 } taciti_sketch_bucket;
 

@@ -59,7 +59,7 @@ static tacit_status select_for(bucket *b, slot *t, int owner) {
     float *error = b->errors == NULL ? NULL : one ? b->errors + at : s->error;
     if (b->tally != NULL)
         TACITI_TRY(taciti_payload_observe(s->comm, s->reduce->encoding.codec, b->task, call, x, share->n, s->payload));
-    call.tally = b->tally != NULL ? &b->tally->codec : NULL;
+    call.tally = b->tally != NULL ? &b->tally->sent : NULL;
     const int64_t begin_ns = taciti_now_ns();
     taciti_composed_select(s->reduce->encoding.codec, &call, x, share->n, t->selected + share->at, error);
     taciti_payload_time(s->comm, TACITI_SPAN_ENCODE, taciti_now_ns() - begin_ns);

@@ -93,29 +93,4 @@ typedef struct taciti_sketch_reduce {
     void *scratch, *payload;
 } taciti_sketch_reduce;
 
-/* reduce: opened, with a codec that sketches, and not moved afterwards. Not collective. After an error, only destroy
- * may be called. */
-tacit_status taciti_sketch_reduce_create(taciti_allreduce *reduce, const taciti_layout *layout,
-                                         taciti_sketch_reduce *out);
-void taciti_sketch_reduce_destroy(taciti_sketch_reduce *sketches); /* {0} is allowed */
-
-/* Predicts the bytes that create allocates on this rank. reduce: described. */
-size_t taciti_sketch_reduce_predict_bytes(const taciti_allreduce *reduce, const taciti_layout *layout);
-
-/* taciti_allreduce_run() of bucket task->bucket. The tallies count elements that did not decode where this rank owns
- * them. Communication thread. Collective. */
-tacit_status taciti_sketch_reduce_run(taciti_sketch_reduce *sketches, float *x, size_t n,
-                                      const taciti_bucket_task *task, taciti_residual *residual);
-
-/* Ends a step: what was learnt counts from now on, or is forgotten. No run may be under way. */
-void taciti_sketch_reduce_settle(taciti_sketch_reduce *sketches, bool taken);
-
-/* What was learnt, for checkpoints; of the same size for any number of ranks. Call restored after writing to it. */
-void *taciti_sketch_reduce_state(const taciti_sketch_reduce *sketches, size_t *bytes);
-void taciti_sketch_reduce_restored(taciti_sketch_reduce *sketches);
-
-/* Maximum bytes that this rank sends for a bucket of n floats. */
-uint64_t taciti_sketch_reduce_bytes(const taciti_allreduce *reduce, size_t n);
-uint64_t taciti_sketch_reduce_nic_bytes(const taciti_allreduce *reduce, size_t n, int host);
-
 #endif

@@ -27,14 +27,14 @@ static size_t version_bytes(const taciti_allreduce *reduce, const taciti_layout 
 static size_t min(size_t a, size_t b) { return a < b ? a : b; }
 static size_t padded(size_t n) { return taciti_round_up(n, LINE); }
 
-/* Floats of scratch memory: of the longest range that is encoded at once. Sketches are of all ranges of a bucket, and
- * without `reduce` a bucket is one range. */
+/* Floats of scratch memory: of the longest range that is encoded at once. Ranges may be encoded at
+ * once, and without `reduce` a bucket is one range. */
 static size_t scratch_n(const taciti_allreduce *reduce, const taciti_layout *layout, taciti_feedback feedback) {
     size_t n = 0;
     if (!feedback.errors || feedback.stored == TACITI_RESIDUAL_F32) return 0;
     for (size_t b = 0; b < layout->bucket_count; b++)
         if (padded(layout->buckets[b].n) > n) n = padded(layout->buckets[b].n);
-    if (reduce == NULL || reduce->encoding.codec->sketches) return n;
+    if (reduce == NULL || reduce->ranges_at_once) return n;
     return min(n, padded(reduce->wire_shape.range_n));
 }
 
@@ -86,7 +86,7 @@ static void open_buckets(taciti_store *store, const taciti_allreduce *reduce, ta
         one->bucket = b;
         one->scratch = store->scratch.base;
         one->scratch_n = store->scratch.bytes / sizeof(float);
-        one->scratch_is_bucket = reduce == NULL || reduce->encoding.codec->sketches;
+        one->scratch_is_bucket = reduce == NULL || reduce->ranges_at_once;
         for (int a = 0; a < TACITI_RESIDUAL_ARRAYS; a++) {
             taciti_versions *v = &one->arrays[a];
             v->bytes = taciti_residual_bytes(one, (taciti_residual_array)a, store->layout->buckets[b].n);

@@ -334,7 +334,7 @@ static void exchange_buckets(taciti_comm *comm, void *context) {
     const taciti_exchange_options options = {
         .wire = test_wire(p->wire), .bucket_bytes = 10000, .overlap = !p->blocking};
     taciti_exchange *exchange = NULL;
-    CHECK(taciti_exchange_create(comm, &layout, &options, &exchange) == TACIT_OK);
+    CHECK(taciti_exchange_create(comm, &layout, &options, NULL, &exchange) == TACIT_OK);
     float *x = taciti_calloc(layout.n, sizeof *x);
     for (int step = 0; step < 3; step++) {
         for (size_t i = 0; i < layout.n; i++) x[i] = draw_wild(taciti_comm_rank(comm) + 10 * step, i);
@@ -348,7 +348,7 @@ static void exchange_buckets(taciti_comm *comm, void *context) {
         CHECK(taciti_comm_count(comm).bytes_sent - before == taciti_exchange_bytes_per_step(exchange));
         CHECK(taciti_exchange_nic_bytes_per_step(exchange) == 0); /* they all share a host */
     }
-    CHECK((taciti_exchange_predict_bytes(comm, &layout, &options) > 0) == (taciti_comm_size(comm) > 1));
+    CHECK((taciti_exchange_predict_bytes(comm, &layout, &options, NULL) > 0) == (taciti_comm_size(comm) > 1));
     taciti_exchange_destroy(exchange);
     taciti_layout_destroy(&layout);
     p->results[taciti_comm_rank(comm)] = x;
@@ -381,7 +381,7 @@ static void refuse_buckets(taciti_comm *comm, void *context) {
     test_layout_of_five(&layout);
     const taciti_exchange_options options = {.bucket_bytes = 10000, .overlap = true};
     taciti_exchange *exchange = NULL;
-    CHECK(taciti_exchange_create(comm, &layout, &options, &exchange) == TACIT_OK);
+    CHECK(taciti_exchange_create(comm, &layout, &options, NULL, &exchange) == TACIT_OK);
     float *x = taciti_calloc(layout.n, sizeof *x);
     for (size_t i = 0; i < layout.n; i++) x[i] = 1;
     test_jam *jam = test_jam_begin(comm);
@@ -414,7 +414,7 @@ static void misuse_is_refused(void **state) {
     taciti_exchange *exchange = NULL;
     assert_int_equal(taciti_comm_open(&options, &comm), TACIT_OK);
     const taciti_exchange_options exchange_options = {.overlap = true};
-    assert_int_equal(taciti_exchange_create(comm, &layout, &exchange_options, &exchange), TACIT_OK);
+    assert_int_equal(taciti_exchange_create(comm, &layout, &exchange_options, NULL, &exchange), TACIT_OK);
     float *x = taciti_calloc(layout.n, sizeof *x);
     assert_int_equal(taciti_exchange_wait(exchange, 0), TACIT_E_INTERNAL);
     assert_int_equal(taciti_exchange_begin(exchange, x, 0), TACIT_OK);

@@ -46,17 +46,18 @@ typedef struct bench {
 } bench;
 
 /* topk with its defaults: exact, values in f32. Options: owned by the caller. */
-static taciti_encoding topk_of(void **options) {
+static taciti_encoding topk_of(void **options, taciti_feedback feedback, taciti_way way) {
     const taciti_codec *codec = taciti_codec_find("topk");
     CHECK(codec != NULL && taciti_codec_defaults(codec, options) == TACIT_OK);
-    return (taciti_encoding){.codec = codec, .options = *options, .expected = {.factor = 4}};
+    return (taciti_encoding){
+        .codec = codec, .options = *options, .expected = {.factor = 4}, .feedback = feedback, .way = way};
 }
 
 static void open_bench(taciti_comm *comm, const trial *t, const size_t *sizes, int count, bench *b) {
     *b = (bench){.comm = comm, .options = {.bucket_bytes = 10000, .scheme = t->scheme, .lanes = t->lanes}};
     test_layout(sizes, count, 10000, &b->layout);
-    const taciti_exchange_compression compression = {topk_of(&b->topk), t->feedback, t->route};
-    CHECK(taciti_exchange_create_encoded(comm, &b->layout, &b->options, &compression, &b->exchange) == TACIT_OK);
+    const taciti_encoding compression = topk_of(&b->topk, t->feedback, (taciti_way)t->route);
+    CHECK(taciti_exchange_create(comm, &b->layout, &b->options, &compression, &b->exchange) == TACIT_OK);
     b->x = taciti_calloc(b->layout.n, sizeof *b->x);
     b->sum = taciti_calloc(b->layout.n, sizeof *b->sum);
 }
@@ -102,7 +103,7 @@ static void try_all(test_rank *law, taciti_feedback feedback) {
     for (size_t s = 0; s < sizeof SIZES / sizeof *SIZES; s++) {
         taciti_comm_options options = test_comm_options(SIZES[s] % 3 != 0);
         options.segment_bytes = SIZES[s] % 2 == 0 ? 1024 : 16384;
-        for (int route = TACITI_ROUTE_SCATTER; route <= TACITI_ROUTE_GATHER; route++)
+        for (int route = TACITI_WAY_SCATTER; route <= TACITI_WAY_GATHER; route++)
             for (int i = 0; i < ARRANGEMENT_COUNT; i++) {
                 trial t = {.feedback = feedback, .route = route, .scheme = (i + SIZES[s]) % 3, .lanes = i % 3};
                 test_hosts(ARRANGEMENTS[i]);
@@ -245,7 +246,7 @@ static void compare_dense(taciti_comm *comm, void *context) {
     bench b;
     taciti_exchange *plain = NULL;
     set_up(comm, context, &b);
-    CHECK(taciti_exchange_create(comm, &b.layout, &b.options, &plain) == TACIT_OK);
+    CHECK(taciti_exchange_create(comm, &b.layout, &b.options, NULL, &plain) == TACIT_OK);
     float *x = taciti_calloc(b.layout.n, sizeof *x);
     for (int64_t step = 0; step < 4; step++) {
         taciti_exchange_setting setting = {.dense = step != 2, .observe = true, .trial.factor = 8};
@@ -304,33 +305,33 @@ static void count_everything(taciti_comm *comm, void *context) {
         const double left = squares_left(&b);
         one_step(&b, step, setting);
         CHECK(memcmp(b.x, other.x, b.layout.n * sizeof *b.x) == 0);
-        taciti_payload_tally sum = {.bytes = 0};
+        taciti_tally sum = {.bytes = 0};
         uint64_t results = 0;
         double gradient = 0, residual = 0;
         for (size_t k = 0; k < b.layout.bucket_count; k++) {
-            const taciti_payload_tally *one = taciti_exchange_tally_of(b.exchange, k)->kinds;
+            const taciti_tally *one = taciti_exchange_tally_of(b.exchange, k);
             sum.bytes += one[0].bytes + one[1].bytes;
-            results += one[1].codec.n;
-            sum.codec.n += one[0].codec.n;
-            sum.codec.selected += one[0].codec.selected;
+            results += one[1].sent.n;
+            sum.sent.n += one[0].sent.n;
+            sum.sent.selected += one[0].sent.selected;
             sum.trial.selected += one[0].trial.selected;
-            CHECK(one[0].codec.squares_out <= one[0].codec.squares_in);
-            CHECK(one[0].trial.squares_out <= one[0].codec.squares_out);
-            CHECK(one[0].trial.squares_in == one[0].codec.squares_in);
-            CHECK(step > 0 || one[0].squares_gradient == one[0].codec.squares_in);
+            CHECK(one[0].sent.squares_out <= one[0].sent.squares_in);
+            CHECK(one[0].trial.squares_out <= one[0].sent.squares_out);
+            CHECK(one[0].trial.squares_in == one[0].sent.squares_in);
+            CHECK(step > 0 || one[0].squares_gradient == one[0].sent.squares_in);
             gradient += one[0].squares_gradient;
             residual += one[0].squares_residual;
         }
-        CHECK(sum.trial.selected <= sum.codec.selected && sum.codec.selected <= sum.codec.n);
-        CHECK(sum.codec.n == 0 || sum.trial.selected > 0);
-        CHECK(residual == left && (gradient > 0) == (sum.codec.n > 0));
-        CHECK(sum.codec.n < b.layout.n || b.options.scheme != TACITI_SCHEME_FLAT ||
+        CHECK(sum.trial.selected <= sum.sent.selected && sum.sent.selected <= sum.sent.n);
+        CHECK(sum.sent.n == 0 || sum.trial.selected > 0);
+        CHECK(residual == left && (gradient > 0) == (sum.sent.n > 0));
+        CHECK(sum.sent.n < b.layout.n || b.options.scheme != TACITI_SCHEME_FLAT ||
               gradient == squares_of_inputs(&b, step));
         CHECK(sum.bytes <= taciti_comm_count(comm).bytes_sent - before);
-        CHECK(results == 0 || taciti_exchange_route(b.exchange) == TACITI_ROUTE_SCATTER);
+        CHECK(results == 0 || taciti_exchange_way(b.exchange) == TACITI_WAY_SCATTER);
         uint64_t seen = 0;
         for (int i = 0; i < TACITI_MAGNITUDE_BINS; i++) seen += taciti_exchange_histogram(b.exchange)[i];
-        CHECK(sum.codec.n == 0 ? seen == 0 : seen > sum.codec.n / 8 && seen <= sum.codec.n);
+        CHECK(sum.sent.n == 0 ? seen == 0 : seen > sum.sent.n / 8 && seen <= sum.sent.n);
         CHECK(taciti_exchange_settle(b.exchange, true) == TACIT_OK);
         CHECK(taciti_exchange_settle(other.exchange, true) == TACIT_OK);
     }
@@ -468,9 +469,9 @@ static void refuse(taciti_comm *comm, void *context) {
     void *space = NULL;
     (void)context;
     test_layout_of_five(&layout);
-    const taciti_exchange_compression compression = {topk_of(&space), t.feedback, TACITI_ROUTE_AUTO};
+    const taciti_encoding compression = topk_of(&space, t.feedback, TACITI_WAY_AUTO);
     const taciti_exchange_options options = {.bucket_bytes = 10000};
-    CHECK(taciti_exchange_create_encoded(comm, &layout, &options, &compression, &exchange) == TACIT_E_CONFIG);
+    CHECK(taciti_exchange_create(comm, &layout, &options, &compression, &exchange) == TACIT_E_CONFIG);
     taciti_layout_destroy(&layout);
     taciti_free(space);
 }

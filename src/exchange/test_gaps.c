@@ -64,9 +64,13 @@ static void set_up(taciti_comm *comm, const trial *t, bench *b) {
     *b = (bench){.comm = comm, .t = t};
     lay_out(&b->layout);
     CHECK(taciti_codec_defaults(t->codec, &b->options) == TACIT_OK);
-    const taciti_exchange_compression compression = {
-        {.codec = t->codec, .options = b->options, .seed = 3, .expected = {.factor = 8}}, t->feedback, t->route};
-    CHECK(taciti_exchange_create_encoded(comm, &b->layout, &options, &compression, &b->exchange) == TACIT_OK);
+    const taciti_encoding compression = {.codec = t->codec,
+                                         .options = b->options,
+                                         .seed = 3,
+                                         .expected = {.factor = 8},
+                                         .feedback = t->feedback,
+                                         .way = (taciti_way)t->route};
+    CHECK(taciti_exchange_create(comm, &b->layout, &options, &compression, &b->exchange) == TACIT_OK);
     b->x = taciti_calloc(b->layout.n, sizeof *b->x);
     b->stored = taciti_calloc(b->layout.n, sizeof *b->stored);
 }
@@ -101,9 +105,9 @@ static void fill(const bench *b, int64_t step, bool dirty) {
     }
 }
 
-static void run(const bench *b, taciti_half part) {
+static void run(const bench *b, taciti_phase phase) {
     for (size_t k = 0; k < b->layout.bucket_count; k++)
-        CHECK(taciti_exchange_begin_part(b->exchange, b->x, k, part) == TACIT_OK);
+        CHECK(taciti_exchange_begin_phase(b->exchange, b->x, k, phase) == TACIT_OK);
     for (size_t k = 0; k < b->layout.bucket_count; k++)
         expect(taciti_exchange_wait(b->exchange, k) == TACIT_OK, b, 0, "an exchange fails");
 }
@@ -117,9 +121,9 @@ static void exchange(const bench *b, int64_t step, way how) {
                                              .trial.factor = step % 2 == 0 ? 4 : 0,
                                              .observe = step % 2 == 0 || step == DENSE};
     taciti_exchange_at(b->exchange, step, &setting);
-    if (how == ALL_REDUCE) run(b, TACITI_HALF_BOTH);
-    if (how == HALVES || how == REDUCE_SCATTER) run(b, TACITI_HALF_REDUCE_SCATTER);
-    if (how == HALVES || how == ALL_GATHER) run(b, TACITI_HALF_ALL_GATHER);
+    if (how == ALL_REDUCE) run(b, TACITI_PHASE_ALL_REDUCE);
+    if (how == HALVES || how == REDUCE_SCATTER) run(b, TACITI_PHASE_REDUCE_SCATTER);
+    if (how == HALVES || how == ALL_GATHER) run(b, TACITI_PHASE_ALL_GATHER);
 }
 
 /* ---- what must be alike ------------------------------------------------------------------------------------------ */
@@ -164,9 +168,9 @@ static void have_stored_the_same(const bench *a, const bench *b, int64_t step) {
 
 /* But for times, and for bytes of dense steps, in which an all-reduce of a short array has a way of its own (small.h).
  */
-static taciti_payload_tally counts_of(const bench *b, size_t bucket, int kind, int64_t step) {
-    taciti_payload_tally tally = taciti_exchange_tally_of(b->exchange, bucket)->kinds[kind];
-    tally.encode_ns = tally.decode_ns = 0;
+static taciti_tally counts_of(const bench *b, size_t bucket, int kind, int64_t step) {
+    taciti_tally tally = taciti_exchange_tally_of(b->exchange, bucket)[kind];
+    tally.encode_ns = tally.decode_ns = tally.run_ns = 0;
     if (step == DENSE) tally.bytes = 0;
     return tally;
 }
@@ -174,7 +178,7 @@ static taciti_payload_tally counts_of(const bench *b, size_t bucket, int kind, i
 static void have_counted_the_same(const bench *a, const bench *b, int64_t step) {
     for (size_t k = 0; k < a->layout.bucket_count; k++)
         for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++) {
-            const taciti_payload_tally x = counts_of(a, k, kind, step), y = counts_of(b, k, kind, step);
+            const taciti_tally x = counts_of(a, k, kind, step), y = counts_of(b, k, kind, step);
             expect(memcmp(&x, &y, sizeof x) == 0, b, step, "what lay in gaps changed a tally");
         }
     const size_t bytes = TACITI_MAGNITUDE_BINS * sizeof(uint64_t);
@@ -207,7 +211,7 @@ static void compare(taciti_comm *comm, void *context) {
 
 static bool is_legal(const trial *t) {
     const bool linear = t->codec->aggregation == TACITI_CODEC_LINEAR, sketches = t->codec->sketches;
-    const bool gathers = t->route == TACITI_ROUTE_GATHER;
+    const bool gathers = t->route == TACITI_WAY_GATHER;
     if (linear) return t->way == ALL_REDUCE && !t->feedback.estimates && !(t->feedback.momentum > 0) && !gathers;
     if (t->codec->votes && gathers) return false;
     return !(sketches && (t->feedback.estimates || gathers)) && !(gathers && t->way != ALL_REDUCE);
@@ -233,8 +237,8 @@ static void try_codecs(taciti_feedback feedback, int route, way how) {
 static void gaps_do_not_matter_whatever_is_exchanged(void **state) {
     (void)state;
     const taciti_feedback errors = {.errors = true, .decay = 1};
-    for (int how = 0; how < WAYS; how++) try_codecs(errors, TACITI_ROUTE_SCATTER, (way)how);
-    try_codecs(errors, TACITI_ROUTE_GATHER, ALL_REDUCE);
+    for (int how = 0; how < WAYS; how++) try_codecs(errors, TACITI_WAY_SCATTER, (way)how);
+    try_codecs(errors, TACITI_WAY_GATHER, ALL_REDUCE);
 }
 
 static void gaps_do_not_matter_whatever_is_stored(void **state) {
@@ -248,7 +252,7 @@ static void gaps_do_not_matter_whatever_is_stored(void **state) {
         {.estimates = true},
     };
     for (size_t i = 0; i < sizeof FEEDBACKS / sizeof *FEEDBACKS; i++)
-        try_codecs(FEEDBACKS[i], i % 2 == 0 ? TACITI_ROUTE_SCATTER : TACITI_ROUTE_AUTO, ALL_REDUCE);
+        try_codecs(FEEDBACKS[i], i % 2 == 0 ? TACITI_WAY_SCATTER : TACITI_WAY_AUTO, ALL_REDUCE);
 }
 
 int main(void) {

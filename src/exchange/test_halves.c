@@ -74,8 +74,10 @@ static void set_up(taciti_comm *comm, const trial *t, taciti_feedback feedback, 
         test_layout(WHOLE_LINES, 5, 10000, &b->layout);
     else
         test_layout_of_five(&b->layout);
-    const taciti_exchange_compression compression = {t->encoding, feedback, TACITI_ROUTE_SCATTER};
-    CHECK(taciti_exchange_create_encoded(comm, &b->layout, &b->options, &compression, &b->exchange) == TACIT_OK);
+    taciti_encoding compression = t->encoding;
+    compression.feedback = feedback;
+    compression.way = TACITI_WAY_SCATTER;
+    CHECK(taciti_exchange_create(comm, &b->layout, &b->options, &compression, &b->exchange) == TACIT_OK);
     b->x = taciti_calloc(b->layout.n, sizeof *b->x);
     b->y = taciti_calloc(b->layout.n, sizeof *b->y);
     b->sum = taciti_calloc(b->layout.n, sizeof *b->sum);
@@ -89,9 +91,9 @@ static void tear_down(bench *b) {
     taciti_free(b->sum);
 }
 
-static void run_part(const bench *b, taciti_half part, float *x) {
+static void run_part(const bench *b, taciti_phase phase, float *x) {
     for (size_t i = 0; i < b->layout.bucket_count; i++)
-        CHECK(taciti_exchange_begin_part(b->exchange, x, i, part) == TACIT_OK);
+        CHECK(taciti_exchange_begin_phase(b->exchange, x, i, phase) == TACIT_OK);
     for (size_t i = 0; i < b->layout.bucket_count; i++) CHECK(taciti_exchange_wait(b->exchange, i) == TACIT_OK);
 }
 
@@ -136,7 +138,7 @@ static void sum_exactly(taciti_comm *comm, void *context) {
         taciti_exchange_at(b.exchange, step, &EVERYTHING);
         fill(comm, step, b.x, &b.layout);
         const taciti_comm_counters before = taciti_comm_count(comm);
-        run_part(&b, TACITI_HALF_BOTH, b.x);
+        run_part(&b, TACITI_PHASE_ALL_REDUCE, b.x);
         const uint64_t sent = taciti_comm_count(comm).bytes_sent - before.bytes_sent;
         const uint64_t bytes = taciti_exchange_bytes_per_step(b.exchange);
         CHECK(t->encoding.codec->fixed_size ? sent == bytes : sent <= bytes);
@@ -195,11 +197,11 @@ static void compare_halves(taciti_comm *comm, void *context) {
         fill(comm, step, whole.x, &whole.layout);
         fill(comm, step, halves.y, &halves.layout);
         const uint64_t before = taciti_comm_count(comm).bytes_sent;
-        run_part(&whole, TACITI_HALF_BOTH, whole.x);
+        run_part(&whole, TACITI_PHASE_ALL_REDUCE, whole.x);
         const uint64_t between = taciti_comm_count(comm).bytes_sent;
-        run_part(&halves, TACITI_HALF_REDUCE_SCATTER, halves.y);
+        run_part(&halves, TACITI_PHASE_REDUCE_SCATTER, halves.y);
         owners_hold_the_sum(&halves, t, step);
-        run_part(&halves, TACITI_HALF_ALL_GATHER, halves.y);
+        run_part(&halves, TACITI_PHASE_ALL_GATHER, halves.y);
         CHECK(taciti_comm_count(comm).bytes_sent - between == between - before);
         CHECK(memcmp(whole.x, halves.y, whole.layout.n * sizeof(float)) == 0);
         CHECK(taciti_exchange_settle(whole.exchange, true) == TACIT_OK);
@@ -211,9 +213,9 @@ static void compare_halves(taciti_comm *comm, void *context) {
 
 /* The same in the steps that stay inside hosts and those between them. */
 static void compare_steps(taciti_comm *comm, void *context) {
-    static const taciti_half WAYS[2][3] = {
-        {TACITI_HALF_REDUCE_SCATTER, TACITI_HALF_LANE_GATHER, TACITI_HALF_SHARE_GATHER},
-        {TACITI_HALF_SHARE_REDUCE, TACITI_HALF_SHARE_GATHER, TACITI_HALF_SHARE_GATHER}};
+    static const taciti_phase WAYS[2][3] = {
+        {TACITI_PHASE_REDUCE_SCATTER, TACITI_PHASE_GATHER_TO_LANES, TACITI_PHASE_GATHER_IN_HOST},
+        {TACITI_PHASE_REDUCE_TO_LANES, TACITI_PHASE_GATHER_IN_HOST, TACITI_PHASE_GATHER_IN_HOST}};
     bench whole, parts;
     set_up(comm, context, ERRORS, &whole);
     for (int way = 0; way < 2; way++) {
@@ -222,7 +224,7 @@ static void compare_steps(taciti_comm *comm, void *context) {
         fill(comm, 0, parts.x, &parts.layout);
         taciti_exchange_at(whole.exchange, 0, &SOME);
         taciti_exchange_at(parts.exchange, 0, &SOME);
-        run_part(&whole, TACITI_HALF_BOTH, whole.x);
+        run_part(&whole, TACITI_PHASE_ALL_REDUCE, whole.x);
         for (int i = 0; i < 3; i++) run_part(&parts, WAYS[way][i], parts.x);
         CHECK(memcmp(whole.x, parts.x, whole.layout.n * sizeof(float)) == 0);
         CHECK(taciti_exchange_settle(whole.exchange, false) == TACIT_OK);
@@ -257,7 +259,7 @@ static size_t copy_residuals(const bench *b, float *out) {
 static void exchange_step(const bench *b, int64_t step, taciti_exchange_setting setting, float *x) {
     taciti_exchange_at(b->exchange, step, &setting);
     fill(b->comm, step, x, &b->layout);
-    run_part(b, TACITI_HALF_BOTH, x);
+    run_part(b, TACITI_PHASE_ALL_REDUCE, x);
     has_rank_0s_bits(b, x);
 }
 
@@ -291,8 +293,10 @@ static bool encodes(const bench *b, const trial *t) {
 }
 
 static size_t predict(const bench *b, const taciti_encoding *encoding, taciti_feedback feedback) {
-    const taciti_exchange_compression compression = {*encoding, feedback, TACITI_ROUTE_SCATTER};
-    return taciti_exchange_predict_encoded_bytes(b->comm, &b->layout, &b->options, &compression);
+    taciti_encoding compression = *encoding;
+    compression.feedback = feedback;
+    compression.way = TACITI_WAY_SCATTER;
+    return taciti_exchange_predict_bytes(b->comm, &b->layout, &b->options, &compression);
 }
 
 /* Residuals are held twice, as they are and as the step leaves them: of what this rank encodes and of what it owns. The
@@ -337,7 +341,7 @@ static void lose_nothing(taciti_comm *comm, void *context) {
     CHECK((lost > 0) == encodes(&b, t)); /* something was held back */
     memset(b.x, 0, b.layout.n * sizeof *b.x);
     taciti_exchange_at(b.exchange, 5, &EVERYTHING);
-    run_part(&b, TACITI_HALF_BOTH, b.x);
+    run_part(&b, TACITI_PHASE_ALL_REDUCE, b.x);
     CHECK(taciti_exchange_settle(b.exchange, true) == TACIT_OK);
     add_up(&b, -1);
     for (size_t i = 0; i < b.layout.n; i++) CHECK(b.sum[i] == 0);
@@ -363,7 +367,7 @@ static void watch_state(taciti_comm *comm, void *context) {
     for (size_t step = 0, taken = 0; step < 6; step++) {
         for (size_t i = 0; i < b.layout.n; i++) b.x[i] = 1;
         taciti_exchange_at(b.exchange, (int64_t)step, &SOME);
-        run_part(&b, TACITI_HALF_BOTH, b.x);
+        run_part(&b, TACITI_PHASE_ALL_REDUCE, b.x);
         for (size_t k = 0; k < b.layout.bucket_count; k++)
             for (size_t i = 0; taciti_exchange_owned(b.exchange, k, i, &r); i++)
                 for (size_t e = 0; e < r.n; e++)
@@ -437,7 +441,7 @@ static void count_bytes(taciti_comm *comm, void *context) {
         for (size_t i = 0; i < b.layout.n; i++) b.x[i] = (float)value;
         const uint64_t away = test_bytes_to_other_hosts(comm);
         const taciti_comm_counters before = taciti_comm_count(comm);
-        run_part(&b, TACITI_HALF_BOTH, b.x);
+        run_part(&b, TACITI_PHASE_ALL_REDUCE, b.x);
         const taciti_comm_counters after = taciti_comm_count(comm);
         const uint64_t sent = after.bytes_sent - before.bytes_sent;
         double balance = (double)sent - (double)(after.bytes_received - before.bytes_received);
@@ -464,14 +468,15 @@ static void count_votes(taciti_comm *comm, void *context) {
     const trial *t = context;
     bench b;
     set_up(comm, t, NONE, &b);
-    taciti_exchange_compression compression = {t->encoding, NONE, TACITI_ROUTE_GATHER};
+    taciti_encoding compression = t->encoding;
+    compression.way = TACITI_WAY_GATHER;
     taciti_exchange_destroy(b.exchange);
-    CHECK(taciti_exchange_create_encoded(comm, &b.layout, &b.options, &compression, &b.exchange) == TACIT_E_CONFIG);
-    compression.collective = TACITI_ROUTE_AUTO;
-    CHECK(taciti_exchange_create_encoded(comm, &b.layout, &b.options, &compression, &b.exchange) == TACIT_OK);
+    CHECK(taciti_exchange_create(comm, &b.layout, &b.options, &compression, &b.exchange) == TACIT_E_CONFIG);
+    compression.way = TACITI_WAY_AUTO;
+    CHECK(taciti_exchange_create(comm, &b.layout, &b.options, &compression, &b.exchange) == TACIT_OK);
     fill(comm, 0, b.x, &b.layout);
     taciti_exchange_at(b.exchange, 0, &EVERYTHING);
-    run_part(&b, TACITI_HALF_BOTH, b.x);
+    run_part(&b, TACITI_PHASE_ALL_REDUCE, b.x);
     for (size_t i = 0; i < b.layout.n; i++) {
         int votes = 0;
         for (int r = 0; r < taciti_comm_size(comm); r++) votes += small_integer(&b.layout, r, 0, i) >= 0 ? 1 : -1;

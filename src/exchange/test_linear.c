@@ -82,14 +82,14 @@ static void take_turns(taciti_comm *comm, void *context) {
         fill(&all, step, all.x);
         fill(&turns, step, turns.x);
         exchange(&all, step, all.x);
-        taciti_linear_settle(&all.linear, true);
+        all.route.verbs->settle(&all.route, true);
         for (size_t odd = 0; odd < 2; odd++) {
             for (size_t k = odd; k < turns.layout.bucket_count; k += 2) exchange_bucket(&turns, step, k, turns.x);
-            taciti_linear_settle(&turns.linear, true);
+            turns.route.verbs->settle(&turns.route, true);
         }
         CHECK(memcmp(all.x, turns.x, all.layout.n * sizeof *all.x) == 0);
-        const void *state = taciti_linear_states(&all.linear, &bytes);
-        const void *other = taciti_linear_states(&turns.linear, &same);
+        const void *state = all.route.verbs->state(&all.route, &bytes);
+        const void *other = turns.route.verbs->state(&turns.route, &same);
         CHECK(bytes == same && (bytes == 0 || memcmp(state, other, bytes) == 0));
     }
     tear_down(&all);
@@ -109,7 +109,7 @@ static void count_bytes(taciti_comm *comm, void *context) {
         uint64_t predicted = 0;
         fill(&b, step, b.x);
         for (size_t k = 0; k < b.layout.bucket_count; k++)
-            predicted += taciti_linear_bytes(&b.linear, k, (taciti_codec_setting){.factor = b.factor});
+            predicted += b.route.verbs->bytes(&b.route, k, (taciti_codec_setting){.factor = b.factor});
         const uint64_t before = taciti_comm_count(comm).bytes_sent;
         exchange(&b, step, b.x);
         const uint64_t sent = taciti_comm_count(comm).bytes_sent - before;
@@ -216,7 +216,7 @@ static void converge(taciti_comm *comm, void *context) {
     for (int64_t step = 0; step < 30; step++) {
         memcpy(b.x, m, b.layout.n * sizeof *m);
         exchange(&b, step, b.x);
-        taciti_linear_settle(&b.linear, true);
+        b.route.verbs->settle(&b.route, true);
     }
     for (size_t i = 0; i < b.layout.n; i++) left += pow((double)m[i] * taciti_comm_size(comm) - (double)b.x[i], 2);
     double best = 0;

@@ -38,7 +38,7 @@ typedef struct bench {
     taciti_comm *comm;
     taciti_layout layout;
     _Alignas(64) char options[OPTION_BYTES];
-    taciti_linear_reduce linear;
+    taciti_route route;
     double factor;
     float *x, *residual, *error;
 } bench;
@@ -72,17 +72,22 @@ static inline void set_up(taciti_comm *comm, const trial *t, bench *b) {
     CHECK(codec != NULL && codec->aggregation == TACITI_CODEC_LINEAR);
     make_layout(t->bucket_bytes > 0 ? t->bucket_bytes : 10000, &b->layout);
     set_options(t, codec, b->options);
-    const taciti_encoding encoding = {.codec = codec, .options = b->options, .seed = SEED};
-    const taciti_placement placement = {.scheme = (taciti_scheme)t->scheme};
-    CHECK(taciti_linear_create(comm, &b->layout, &encoding, taciti_codec_find(t->wire == 0 ? "f32" : "bf16"), placement,
-                               &b->linear) == TACIT_OK);
+    const taciti_route_setup setup = {.hosts = taciti_comm_hosts(comm),
+                                      .rank = taciti_comm_rank(comm),
+                                      .segment_bytes = taciti_comm_segment_bytes(comm),
+                                      .layout = &b->layout,
+                                      .placement = {.scheme = (taciti_scheme)t->scheme},
+                                      .wire = taciti_codec_find(t->wire == 0 ? "f32" : "bf16"),
+                                      .encoding = {.codec = codec, .options = b->options, .seed = SEED}};
+    CHECK(taciti_route_describe(&setup, &b->route) == TACIT_OK);
+    CHECK(b->route.verbs->open(&b->route, comm, NULL) == TACIT_OK);
     b->x = taciti_calloc(b->layout.n, sizeof *b->x);
     b->residual = taciti_calloc(b->layout.n, sizeof *b->residual);
     b->error = taciti_calloc(b->layout.n, sizeof *b->error);
 }
 
 static inline void tear_down(bench *b) {
-    taciti_linear_destroy(&b->linear);
+    taciti_route_close(&b->route);
     taciti_layout_destroy(&b->layout);
     taciti_free(b->x);
     taciti_free(b->residual);
@@ -105,7 +110,7 @@ static inline void fill(const bench *b, int64_t step, float *x) {
 static inline void exchange_bucket(bench *b, int64_t step, size_t k, float *x) {
     const taciti_bucket *bucket = &b->layout.buckets[k];
     const taciti_bucket_task task = {.bucket = k, .step = step, .setting = {{.factor = b->factor}}};
-    CHECK(taciti_linear_run(&b->linear, x + bucket->offset, bucket->n, &task, b->error + bucket->offset, NULL) ==
+    CHECK(taciti_linear_run(b->route.own, x + bucket->offset, bucket->n, &task, b->error + bucket->offset, NULL) ==
           TACIT_OK);
 }
 
@@ -116,7 +121,7 @@ static inline void exchange(bench *b, int64_t step, float *x) {
 }
 
 static inline void settle(bench *b, bool taken) {
-    taciti_linear_settle(&b->linear, taken);
+    b->route.verbs->settle(&b->route, taken);
     if (taken) memcpy(b->residual, b->error, b->layout.n * sizeof *b->error);
 }
 

@@ -55,11 +55,14 @@ static void set_up(taciti_comm *comm, const trial *t, taciti_residual_form form,
     test_layout(LENGTHS, 5, 30000, &b->layout);
     CHECK(codec != NULL && taciti_codec_defaults(codec, &b->options) == TACIT_OK);
     if (codec->sketches) ((taciti_sketch_options *)b->options)->ring = t->ring;
-    const taciti_exchange_compression compression = {
-        {.codec = codec, .options = b->options, .seed = 3, .expected = {.factor = 6}},
-        {.errors = true, .decay = t->decay, .half = t->halves == REDUCE_SCATTER, .stored = form},
-        t->route};
-    CHECK(taciti_exchange_create_encoded(comm, &b->layout, &options, &compression, &b->exchange) == TACIT_OK);
+    const taciti_encoding compression = {
+        .codec = codec,
+        .options = b->options,
+        .seed = 3,
+        .expected = {.factor = 6},
+        .feedback = {.errors = true, .decay = t->decay, .half = t->halves == REDUCE_SCATTER, .stored = form},
+        .way = (taciti_way)t->route};
+    CHECK(taciti_exchange_create(comm, &b->layout, &options, &compression, &b->exchange) == TACIT_OK);
     b->x = taciti_calloc(b->layout.n, sizeof *b->x);
 }
 
@@ -86,11 +89,11 @@ static void try_all(test_rank *law, trial t) {
 
 static void try_codecs(test_rank *law) {
     static const trial TRIALS[] = {
-        {.codec = "topk", .decay = 1, .route = TACITI_ROUTE_SCATTER},
-        {.codec = "topk", .decay = 0.75, .route = TACITI_ROUTE_GATHER},
-        {.codec = "topk", .decay = 1, .route = TACITI_ROUTE_SCATTER, .halves = REDUCE_SCATTER},
-        {.codec = "int4", .decay = 1, .route = TACITI_ROUTE_SCATTER},
-        {.codec = "int4", .decay = 1, .route = TACITI_ROUTE_SCATTER, .halves = REDUCE_SCATTER},
+        {.codec = "topk", .decay = 1, .route = TACITI_WAY_SCATTER},
+        {.codec = "topk", .decay = 0.75, .route = TACITI_WAY_GATHER},
+        {.codec = "topk", .decay = 1, .route = TACITI_WAY_SCATTER, .halves = REDUCE_SCATTER},
+        {.codec = "int4", .decay = 1, .route = TACITI_WAY_SCATTER},
+        {.codec = "int4", .decay = 1, .route = TACITI_WAY_SCATTER, .halves = REDUCE_SCATTER},
         {.codec = "sketch", .decay = 1, .ring = TACITI_RING_U16},
         {.codec = "tagc", .decay = 0.5, .ring = TACITI_RING_F32, .halves = BOTH_HALVES},
         {.codec = "powersgd", .decay = 1},
@@ -111,8 +114,8 @@ static float number(const taciti_layout *layout, int rank, int64_t step, size_t 
 }
 
 static void run(const bench *b, int64_t step, bool one_by_one) {
-    const taciti_half parts[] = {b->t->halves != ALL_REDUCE ? TACITI_HALF_REDUCE_SCATTER : TACITI_HALF_BOTH,
-                                 TACITI_HALF_ALL_GATHER};
+    const taciti_phase parts[] = {b->t->halves != ALL_REDUCE ? TACITI_PHASE_REDUCE_SCATTER : TACITI_PHASE_ALL_REDUCE,
+                                  TACITI_PHASE_ALL_GATHER};
     const double factor = step % 3 == 0 ? 4 : 40;
     const taciti_exchange_setting setting = {.contribution = {.factor = factor},
                                              .result = {.factor = factor},
@@ -123,7 +126,7 @@ static void run(const bench *b, int64_t step, bool one_by_one) {
     taciti_exchange_at(b->exchange, step, &setting);
     for (size_t p = 0; p < (b->t->halves == BOTH_HALVES ? 2 : 1); p++) {
         for (size_t k = 0; k < b->layout.bucket_count; k++) {
-            CHECK(taciti_exchange_begin_part(b->exchange, b->x, k, parts[p]) == TACIT_OK);
+            CHECK(taciti_exchange_begin_phase(b->exchange, b->x, k, parts[p]) == TACIT_OK);
             if (one_by_one) CHECK(taciti_exchange_wait(b->exchange, k) == TACIT_OK);
         }
         for (size_t k = 0; k < b->layout.bucket_count && !one_by_one; k++)
@@ -269,9 +272,9 @@ static void what_is_read_is_stored_as_it_was(void **state) {
 
 static size_t predict(taciti_comm *comm, const bench *b, taciti_feedback feedback) {
     const taciti_exchange_options options = {.bucket_bytes = 30000, .scheme = TACITI_SCHEME_FLAT};
-    const taciti_exchange_compression compression = {
-        {.codec = taciti_codec_find("topk"), .options = b->options}, feedback, TACITI_ROUTE_SCATTER};
-    return taciti_exchange_predict_encoded_bytes(comm, &b->layout, &options, &compression);
+    const taciti_encoding compression = {
+        .codec = taciti_codec_find("topk"), .options = b->options, .feedback = feedback, .way = TACITI_WAY_SCATTER};
+    return taciti_exchange_predict_bytes(comm, &b->layout, &options, &compression);
 }
 
 /* Without results every element has one residual, in two versions. Scratch memory has room for one message. */
@@ -292,7 +295,7 @@ static void count_bytes(taciti_comm *comm, void *context) {
 
 static void memory_is_predicted(void **state) {
     (void)state;
-    trial t = {.codec = "topk", .decay = 1, .route = TACITI_ROUTE_SCATTER};
+    trial t = {.codec = "topk", .decay = 1, .route = TACITI_WAY_SCATTER};
     taciti_comm_options options = test_comm_options(true);
     options.segment_bytes = 1024;
     test_world_run(3, &options, count_bytes, &t);
@@ -303,9 +306,9 @@ static void refuse(taciti_comm *comm, void *context) {
     taciti_exchange *exchange = NULL;
     taciti_layout layout;
     test_layout_of_five(&layout);
-    const taciti_exchange_compression compression = {
-        {.codec = taciti_codec_find("topk")}, *(const taciti_feedback *)context, TACITI_ROUTE_AUTO};
-    CHECK(taciti_exchange_create_encoded(comm, &layout, &options, &compression, &exchange) == TACIT_E_CONFIG);
+    const taciti_encoding compression = {.codec = taciti_codec_find("topk"),
+                                         .feedback = *(const taciti_feedback *)context};
+    CHECK(taciti_exchange_create(comm, &layout, &options, &compression, &exchange) == TACIT_E_CONFIG);
     taciti_layout_destroy(&layout);
 }
 

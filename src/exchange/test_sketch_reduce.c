@@ -38,8 +38,8 @@ static void compare_ratios(taciti_comm *comm, void *context) {
     for (int64_t step = 0; step < STEPS; step++) {
         for (size_t i = 0; i < a.layout.n; i++)
             a.x[i] = b.x[i] = 0.3F * input(&a.layout, taciti_comm_rank(comm), step, i);
-        run(&a, step, TACITI_HALF_BOTH, a.x);
-        run(&b, step, TACITI_HALF_BOTH, b.x);
+        run(&a, step, TACITI_PHASE_ALL_REDUCE, a.x);
+        run(&b, step, TACITI_PHASE_ALL_REDUCE, b.x);
         CHECK(memcmp(a.x, b.x, a.layout.n * sizeof *a.x) == 0);
         CHECK(other.ratio > 1 || pending_of(&b) == 0); /* what is packed is not counted */
         CHECK(taciti_exchange_settle(a.exchange, step != 3) == TACIT_OK);
@@ -78,7 +78,7 @@ static void conserve(taciti_comm *comm, void *context) {
     for (int64_t step = 0; step < STEPS; step++) {
         const bool taken = step != 3;
         for (size_t i = 0; i < b.layout.n; i++) b.x[i] = unit * input(&b.layout, taciti_comm_rank(comm), step, i);
-        run(&b, step, TACITI_HALF_BOTH, b.x);
+        run(&b, step, TACITI_PHASE_ALL_REDUCE, b.x);
         has_rank_0s_bits(&b, b.x);
         CHECK(taciti_exchange_settle(b.exchange, taken) == TACIT_OK);
         for (size_t i = 0; i < b.layout.n && taken; i++)
@@ -121,12 +121,12 @@ static void compare_ways(taciti_comm *comm, void *context) {
         }
         step_of(&a, step, a.x);
         for (size_t i = 0; i < b.layout.n; i++) b.x[i] = input(&b.layout, taciti_comm_rank(comm), step, i);
-        run(&b, step, TACITI_HALF_REDUCE_SCATTER, b.x);
+        run(&b, step, TACITI_PHASE_REDUCE_SCATTER, b.x);
         taciti_range owned;
         for (size_t k = 0; k < b.layout.bucket_count; k++)
             for (size_t i = 0; taciti_exchange_owned(b.exchange, k, i, &owned); i++)
                 CHECK(memcmp(a.x + owned.at, b.x + owned.at, owned.n * sizeof *a.x) == 0);
-        run(&b, step, TACITI_HALF_ALL_GATHER, b.x);
+        run(&b, step, TACITI_PHASE_ALL_GATHER, b.x);
         CHECK(memcmp(a.x, b.x, a.layout.n * sizeof *a.x) == 0);
         CHECK(taciti_exchange_settle(a.exchange, true) == TACIT_OK);
         CHECK(taciti_exchange_settle(b.exchange, true) == TACIT_OK);
@@ -178,8 +178,7 @@ static void resume(taciti_comm *comm, void *context) {
         CHECK(memcmp(a.x, b.x, a.layout.n * sizeof *a.x) == 0);
         CHECK(pending_of(&a) == pending_of(&b));
         for (size_t k = 0; k < a.layout.bucket_count; k++)
-            CHECK(taciti_exchange_tally_of(a.exchange, k)->kinds[0].bytes ==
-                  taciti_exchange_tally_of(b.exchange, k)->kinds[0].bytes);
+            CHECK(taciti_exchange_tally_of(a.exchange, k)[0].bytes == taciti_exchange_tally_of(b.exchange, k)[0].bytes);
         CHECK(taciti_exchange_settle(a.exchange, true) == TACIT_OK);
         CHECK(taciti_exchange_settle(b.exchange, true) == TACIT_OK);
     }
@@ -203,7 +202,7 @@ static void one_nan(taciti_comm *comm, void *context) {
         for (size_t i = 0; i < b.layout.n; i++) b.x[i] = input(&b.layout, taciti_comm_rank(comm), step, i);
         const size_t at = (size_t)(step + 1) * b.layout.n / 7;
         if (step > 0 && taciti_comm_rank(comm) == size - 1) b.x[at] = step % 2 == 0 ? NAN : -INFINITY;
-        run(&b, step, TACITI_HALF_BOTH, b.x);
+        run(&b, step, TACITI_PHASE_ALL_REDUCE, b.x);
         CHECK(step == 0 || !isfinite(b.x[at]));
         CHECK(taciti_exchange_settle(b.exchange, step == 0) == TACIT_OK);
     }
@@ -236,7 +235,7 @@ static void outgrow(taciti_comm *comm, void *context) {
             b.whole[i] = 0;
             for (int r = 0; r < taciti_comm_size(comm); r++) b.whole[i] += scale * input(&b.layout, r, step, i);
         }
-        run(&b, step, TACITI_HALF_BOTH, b.x);
+        run(&b, step, TACITI_PHASE_ALL_REDUCE, b.x);
         const double pending = over_ranks(comm, (double)pending_of(&b));
         const bool sketched = taciti_comm_size(comm) > 1 && !all_on_one_host(&b, t);
         if (step == 1 || step == 2) CHECK(!sketched || t->ring == 0 || pending > 0);
@@ -269,11 +268,11 @@ static void measure(taciti_comm *comm, void *context) {
         b.setting.contribution.factor = step == 2 || step == 3 ? 20 : 40;
         for (size_t i = 0; i < b.layout.n; i++) b.x[i] = input(&b.layout, taciti_comm_rank(comm), step, i);
         const uint64_t before = taciti_comm_count(comm).bytes_sent;
-        run(&b, step, TACITI_HALF_REDUCE_SCATTER, b.x);
+        run(&b, step, TACITI_PHASE_REDUCE_SCATTER, b.x);
         const double sent = over_ranks(comm, (double)(taciti_comm_count(comm).bytes_sent - before));
         uint64_t counted = 0;
         for (size_t k = 0; k < b.layout.bucket_count; k++)
-            counted += taciti_exchange_tally_of(b.exchange, k)->kinds[TACITI_PAYLOAD_CONTRIBUTION].bytes;
+            counted += taciti_exchange_tally_of(b.exchange, k)[TACITI_PAYLOAD_CONTRIBUTION].bytes;
         CHECK(over_ranks(comm, (double)counted) == sent);
         if (step == 0) CHECK(taciti_exchange_bytes_per_step(b.exchange) >= counted);
         if (step > 0) CHECK(over_ranks(comm, (double)pending_of(&b)) < 0.001 * (double)b.layout.n); /* pairs */
@@ -329,13 +328,13 @@ static void count_bytes(taciti_comm *comm, void *context) {
     (void)context;
     test_layout(LENGTHS, 1, FLOATS * sizeof(float), &b.layout);
     CHECK(taciti_codec_defaults(tagc, &b.options) == TACIT_OK);
-    const taciti_exchange_compression compression = {
-        {.codec = tagc, .options = b.options, .seed = 4, .expected = {.factor = 5}}, ERRORS, TACITI_ROUTE_AUTO};
-    CHECK(taciti_exchange_create_encoded(comm, &b.layout, &options, &compression, &b.exchange) == TACIT_OK);
+    const taciti_encoding compression = {
+        .codec = tagc, .options = b.options, .seed = 4, .expected = {.factor = 5}, .feedback = ERRORS};
+    CHECK(taciti_exchange_create(comm, &b.layout, &options, &compression, &b.exchange) == TACIT_OK);
     b.x = taciti_calloc(b.layout.n, sizeof *b.x);
     for (size_t i = 0; i < b.layout.n; i++) b.x[i] = input(&b.layout, taciti_comm_rank(comm), 0, i);
     const taciti_comm_counters before = taciti_comm_count(comm);
-    run(&b, 0, TACITI_HALF_REDUCE_SCATTER, b.x);
+    run(&b, 0, TACITI_PHASE_REDUCE_SCATTER, b.x);
     const uint64_t sent = taciti_comm_count(comm).bytes_sent - before.bytes_sent;
     const uint64_t messages = messages_of(comm) - before.messages_sent;
     CHECK(pending_of(&b) == 0); /* with this seed no two lines have the same three rows */
@@ -356,12 +355,12 @@ static void refuse(taciti_comm *comm, void *context) {
     taciti_layout layout;
     taciti_exchange *exchange = NULL;
     test_layout_of_five(&layout);
-    taciti_exchange_compression c = {.encoding = {.codec = taciti_codec_find("sketch")}};
+    taciti_encoding c = {.codec = taciti_codec_find("sketch")};
     c.feedback.estimates = true;
-    CHECK(taciti_exchange_create_encoded(comm, &layout, &OPTIONS, &c, &exchange) == TACIT_E_CONFIG);
+    CHECK(taciti_exchange_create(comm, &layout, &OPTIONS, &c, &exchange) == TACIT_E_CONFIG);
     c.feedback.estimates = false;
-    c.collective = TACITI_ROUTE_GATHER;
-    CHECK(taciti_exchange_create_encoded(comm, &layout, &OPTIONS, &c, &exchange) == TACIT_E_CONFIG);
+    c.way = TACITI_WAY_GATHER;
+    CHECK(taciti_exchange_create(comm, &layout, &OPTIONS, &c, &exchange) == TACIT_E_CONFIG);
     taciti_layout_destroy(&layout);
 }
 

@@ -62,11 +62,13 @@ static inline void set_up(taciti_comm *comm, const trial *t, bench *b) {
     }
     b->setting.contribution = (taciti_codec_setting){.factor = t->factor, .threshold = t->threshold};
     b->setting.result = (taciti_codec_setting){.factor = 1};
-    const taciti_exchange_compression compression = {
-        {.codec = codec, .options = b->options, .seed = 3, .expected = {.factor = t->factor}},
-        t->feedback,
-        codec->sketches ? TACITI_ROUTE_AUTO : TACITI_ROUTE_SCATTER};
-    CHECK(taciti_exchange_create_encoded(comm, &b->layout, &options, &compression, &b->exchange) == TACIT_OK);
+    const taciti_encoding compression = {.codec = codec,
+                                         .options = b->options,
+                                         .seed = 3,
+                                         .expected = {.factor = t->factor},
+                                         .feedback = t->feedback,
+                                         .way = codec->sketches ? TACITI_WAY_AUTO : TACITI_WAY_SCATTER};
+    CHECK(taciti_exchange_create(comm, &b->layout, &options, &compression, &b->exchange) == TACIT_OK);
     b->x = taciti_calloc(b->layout.n, sizeof *b->x);
     b->whole = taciti_calloc(b->layout.n, sizeof *b->whole);
 }
@@ -86,10 +88,10 @@ static inline float input(const taciti_layout *layout, int rank, int64_t step, s
     return test_is_gap(layout, i) ? 0 : (float)(v * v * v / 16384);
 }
 
-static inline void run(bench *b, int64_t step, taciti_half part, float *x) {
+static inline void run(bench *b, int64_t step, taciti_phase phase, float *x) {
     taciti_exchange_at(b->exchange, step, &b->setting);
     for (size_t k = 0; k < b->layout.bucket_count; k++) {
-        CHECK(taciti_exchange_begin_part(b->exchange, x, k, part) == TACIT_OK);
+        CHECK(taciti_exchange_begin_phase(b->exchange, x, k, phase) == TACIT_OK);
         if (b->blocking) CHECK(taciti_exchange_wait(b->exchange, k) == TACIT_OK);
     }
     for (size_t k = 0; k < b->layout.bucket_count && !b->blocking; k++)
@@ -107,13 +109,13 @@ static inline void step_of(bench *b, int64_t step, float *x) {
         x[i] = input(&b->layout, taciti_comm_rank(b->comm), step, i);
         if (b->rare && !is_busy(step, i)) x[i] = roundf(x[i] / 16);
     }
-    run(b, step, TACITI_HALF_BOTH, x);
+    run(b, step, TACITI_PHASE_ALL_REDUCE, x);
 }
 
 static inline uint64_t pending_of(const bench *b) {
     uint64_t pending = 0;
     for (size_t k = 0; k < b->layout.bucket_count; k++)
-        pending += taciti_exchange_tally_of(b->exchange, k)->kinds[TACITI_PAYLOAD_CONTRIBUTION].pending;
+        pending += taciti_exchange_tally_of(b->exchange, k)[TACITI_PAYLOAD_CONTRIBUTION].pending;
     return pending;
 }
 

@@ -9,17 +9,15 @@
 /* What the busiest host's link carries of the sum of n floats over all ranks; plain: not compressed. */
 static tacit_status nic_bytes_of(const taciti_scene *s, const taciti_method *method, size_t n, bool plain,
                                  double *out) {
-    taciti_length length = {.wire_bytes = method->wire->bound(method->wire, NULL, n), .f32_bytes = n * sizeof(float)};
-    taciti_compressed_sum sum = {.busiest = 1};
-    if (method->compression.codec != NULL && !plain) {
-        TACITI_TRY(taciti_compressed_sum_of(s, method, n, &sum));
-        length = sum.length;
-    }
+    taciti_price sum;
+    TACITI_TRY(taciti_plan_price(s, method, plain ? &TACITI_PLAN_DENSE : &method->compression, TACITI_PHASE_ALL_REDUCE,
+                                 n, &sum));
     if (method->library == TACITI_LIBRARY_RING)
-        *out = taciti_links_ring(s->hosts->ranks, s->hosts->count, length.wire_bytes).host_bytes;
+        *out = taciti_links_ring(s->hosts->ranks, s->hosts->count, sum.length.wire_bytes).host_bytes;
     else
         *out = sum.busiest *
-               taciti_allreduce_demand(s->hosts, NULL, 0, s->placement, length.wire_bytes, length.f32_bytes).host_bytes;
+               taciti_allreduce_demand(s->hosts, NULL, 0, s->placement, sum.length.wire_bytes, sum.length.f32_bytes)
+                   .host_bytes;
     return TACIT_OK;
 }
 
@@ -44,7 +42,7 @@ static tacit_status memory_of_parts(const taciti_scene *s, const taciti_method *
     taciti_parts parts = method->parts;
     taciti_arrangement arrangement;
     TACITI_TRY(taciti_plan_arrange(s, method, &arrangement));
-    parts.coded = method->gather.codec != NULL;
+    parts.coded = method->gather.encoding.codec != NULL;
     parts.memory(&parts, s->layout, s->optim, &arrangement, out);
     taciti_arrangement_destroy(&arrangement);
     return TACIT_OK;

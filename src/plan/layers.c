@@ -10,12 +10,12 @@ static bool compresses_some(const taciti_layout *layout) {
 }
 
 void taciti_plan_choose_layout(taciti_scene *scene, taciti_method *method) {
-    const bool compresses = method->compression.codec != NULL || method->gather.codec != NULL;
+    const bool compresses = method->compression.encoding.codec != NULL || method->gather.encoding.codec != NULL;
     if (scene->coded == NULL || !compresses) return;
     if (compresses_some(scene->coded))
         scene->layout = scene->coded;
     else
-        method->compression = method->gather = (taciti_plan_compression){.codec = NULL};
+        method->compression = method->gather = (taciti_plan_compression){.adapts = false};
 }
 
 taciti_plan_layers taciti_plan_layers_of(const taciti_scene *s) {

@@ -60,12 +60,13 @@ static taciti_transfer dense_transfer(const taciti_scene *scene, const taciti_me
 static tacit_status coded_transfer(const taciti_scene *scene, const taciti_method *method, int class, size_t floats,
                                    taciti_transfer *out) {
     const bool gather = class == TACITI_PARTS_GATHER;
-    taciti_compressed_sum sum;
-    TACITI_TRY(taciti_compressed_half_of(scene, method, gather ? TACITI_PLAN_ALL_GATHER : TACITI_PLAN_REDUCE_SCATTER,
-                                         floats, &sum));
+    const taciti_plan_compression *c = gather ? &method->gather : &method->compression;
+    taciti_price sum;
+    TACITI_TRY(taciti_plan_price(scene, method, c, gather ? TACITI_PHASE_ALL_GATHER : taciti_plan_reduce_phase(method),
+                                 floats, &sum));
     *out = transfer_of(scene, method, class, sum.length);
     taciti_compressed_demand(&sum, &out->demand);
-    out->codec = gather ? method->gather.codec : method->compression.codec;
+    out->codec = c->encoding.codec;
     out->compressed = true;
     out->codec_s = sum.codec_s;
     out->fillings = sum.fillings;
@@ -130,9 +131,9 @@ static tacit_status fill_jobs(const taciti_scene *scene, const taciti_method *me
 }
 
 static void set_classes(const taciti_method *method, taciti_parts_plan *p) {
-    p->compressed[TACITI_PARTS_GATHER] = method->gather.codec != NULL;
+    p->compressed[TACITI_PARTS_GATHER] = method->gather.encoding.codec != NULL;
     p->adapts[TACITI_PARTS_GATHER] = method->gather.adapts;
-    p->compressed[TACITI_PARTS_REDUCE] = method->compression.codec != NULL;
+    p->compressed[TACITI_PARTS_REDUCE] = method->compression.encoding.codec != NULL;
     p->adapts[TACITI_PARTS_REDUCE] = method->compression.adapts;
     for (size_t c = 0; c < TACITI_SCENARIOS; c++) p->spread[c] = 1;
 }

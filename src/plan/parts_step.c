@@ -56,7 +56,7 @@ static void await(builder *b, int class, size_t unit) {
 
 /* Passes over floats on the threads that compute, beside compressed gathers. */
 static void pass_over(builder *b, double passes, double floats) {
-    if (b->method->gather.codec == NULL || !(b->pass_s > 0)) return;
+    if (b->method->gather.encoding.codec == NULL || !(b->pass_s > 0)) return;
     append(b, (taciti_parts_op){
                   .kind = TACITI_PARTS_COMPUTE, .seconds = passes * floats * b->pass_s, .update = true, .coded = true});
 }

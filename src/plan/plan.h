@@ -33,27 +33,17 @@ typedef enum taciti_library {
     TACITI_LIBRARY_MEASURED /* times from `collectives` of the cluster file */
 } taciti_library;
 
-/* How payloads of a compressed sum travel; the order of compress.collective. */
-typedef enum taciti_plan_way { TACITI_PLAN_WAY_AUTO, TACITI_PLAN_WAY_SCATTER, TACITI_PLAN_WAY_GATHER } taciti_plan_way;
-
 /* A compressed sum (plan/compressed.h), or half of one. */
 typedef struct taciti_plan_compression {
-    const taciti_codec *codec;        /* NULL: sums are dense */
-    const void *options;              /* the codec's; borrowed */
-    taciti_codec_setting forth, back; /* back.factor 0: as forth */
-    taciti_feedback feedback;         /* what a rank keeps of its encodings, for memory */
-    taciti_plan_way way;
-    bool adapts;    /* dense where that takes less time (adapt.policy payoff) */
-    bool uneven;    /* one threshold for the whole model: some owners receive more than others */
+    taciti_encoding encoding; /* codec NULL: sums are dense */
+    bool adapts;              /* dense where that takes less time (adapt.policy payoff) */
+    bool uneven;              /* one threshold for the whole model: some owners receive more than others */
     double busiest; /* bytes of the busiest host's link / those of even payloads; 0: taciti_predict() finds it */
 } taciti_plan_compression;
 
 /* What payloads are uneven by depends on the gradients (plan/uneven.h). The range of a prediction holds even ones, and
  * a busiest link with so many times the bytes of even ones. */
 #define TACITI_PLAN_UNEVEN 2.0
-
-/* Where no factor is given. */
-enum { TACITI_PLAN_FACTOR = 100 };
 
 /* Elements per element sent; 1 for codecs without a factor. */
 double taciti_plan_factor(const taciti_plan_compression *compression);
@@ -74,7 +64,7 @@ typedef struct taciti_method {
     const taciti_topology *topology; /* NULL: all-reduce among all ranks; borrowed */
     const taciti_codec *wire;
     taciti_plan_compression compression; /* of sums over all ranks */
-    taciti_plan_compression gather;      /* order PARTS: of gathered parameters, at the factor `forth` */
+    taciti_plan_compression gather;      /* order PARTS: of gathered parameters, at the factor `expected` */
     int lanes;                           /* without a topology: replaces the scene's; 0: the scene's */
     bool overlap;                        /* exchange.overlap: the exchange overlaps computation */
     int every;                           /* steps per exchange */

@@ -326,12 +326,13 @@ static tacit_status check(const taciti_scene *scene, const taciti_method *method
 
 /* Whether a method whose sums adapt has to be predicted without its codec as well. Parts find out by themselves. */
 static bool has_choice(const taciti_method *method) {
-    return method->compression.adapts && method->compression.codec != NULL && method->order != TACITI_ORDER_PARTS;
+    return method->compression.adapts && method->compression.encoding.codec != NULL &&
+           method->order != TACITI_ORDER_PARTS;
 }
 
 static taciti_method without_codec(const taciti_method *method) {
     taciti_method dense = *method;
-    dense.compression.codec = NULL;
+    dense.compression.encoding.codec = NULL;
     return dense;
 }
 

@@ -14,18 +14,18 @@ typedef struct walk {
     const taciti_method *method;
     taciti_rounds *out;
     size_t member_count;
-    taciti_length *lengths;      /* [lengths] */
-    taciti_compressed_sum *sums; /* [lengths] */
-    taciti_demand *demands;      /* [lengths][ranks] */
-    size_t *next;                /* [ranks + 1] of a round of edges: where each rank's neighbours go */
-    int *seen;                   /* [ranks] marks */
+    taciti_length *lengths; /* [lengths] */
+    taciti_price *sums;     /* [lengths] */
+    taciti_demand *demands; /* [lengths][ranks] */
+    size_t *next;           /* [ranks + 1] of a round of edges: where each rank's neighbours go */
+    int *seen;              /* [ranks] marks */
 } walk;
 
 /* ---- transfers --------------------------------------------------------------------------------------------------- */
 
 /* Whether buckets of this length are compressed. */
 static bool is_coded(const walk *w, size_t length) {
-    return w->method->compression.codec != NULL && !w->out->stretches->plain[length];
+    return w->method->compression.encoding.codec != NULL && !w->out->stretches->plain[length];
 }
 
 /* What every rank of a round asks of the links. */
@@ -174,10 +174,8 @@ static void find_meetings(walk *w, size_t round) {
 static tacit_status fill_lengths(walk *w) {
     for (size_t i = 0; i < w->out->stretches->length_count; i++) {
         const size_t n = w->out->stretches->lengths[i];
-        w->lengths[i] = (taciti_length){.wire_bytes = w->method->wire->bound(w->method->wire, NULL, n),
-                                        .f32_bytes = n * sizeof(float)};
-        if (!is_coded(w, i)) continue;
-        TACITI_TRY(taciti_compressed_sum_of(w->scene, w->method, n, &w->sums[i]));
+        const taciti_plan_compression *c = is_coded(w, i) ? &w->method->compression : &TACITI_PLAN_DENSE;
+        TACITI_TRY(taciti_plan_price(w->scene, w->method, c, TACITI_PHASE_ALL_REDUCE, n, &w->sums[i]));
         w->lengths[i] = w->sums[i].length;
     }
     return TACIT_OK;

@@ -72,12 +72,12 @@ static void choose(bool (*chosen)(const char *name)) {
 }
 
 static taciti_plan_compression compression_of(const char *name, void **options) {
-    taciti_plan_compression c = {.codec = taciti_codec_find(name)};
+    taciti_plan_compression c = {.encoding = {.codec = taciti_codec_find(name)}};
     taciti_free(*options);
-    assert_int_equal(taciti_codec_defaults(c.codec, options), TACIT_OK);
-    c.options = *options;
-    if (c.codec->selects) c.forth.factor = 10;
-    c.uneven = c.codec->selects;
+    assert_int_equal(taciti_codec_defaults(c.encoding.codec, options), TACIT_OK);
+    c.encoding.options = *options;
+    if (c.encoding.codec->selects) c.encoding.expected.factor = 10;
+    c.uneven = c.encoding.codec->selects;
     return c;
 }
 

@@ -210,17 +210,17 @@ static void by_hosts_data_cross_a_link_once(void **state) {
 static const double ENCODE_S = 3e-9, DECODE_S = 2e-9, ADD_S = 1e-9, CORE_SHARE = 0.5, PASS_BYTES_PER_S = 1e10;
 
 static taciti_plan_compression compression_of(const char *codec, double factor) {
-    taciti_plan_compression c = {.codec = taciti_codec_find(codec)};
+    taciti_plan_compression c = {.encoding = {.codec = taciti_codec_find(codec)}};
     void *options = NULL;
-    if (c.codec->selects) c.forth.factor = factor;
-    assert_int_equal(taciti_codec_defaults(c.codec, &options), TACIT_OK);
-    c.options = options;
+    if (c.encoding.codec->selects) c.encoding.expected.factor = factor;
+    assert_int_equal(taciti_codec_defaults(c.encoding.codec, &options), TACIT_OK);
+    c.encoding.options = options;
     return c;
 }
 
 static void forget(taciti_plan_compression *c) {
-    taciti_free((void *)(uintptr_t)c->options);
-    *c = (taciti_plan_compression){.codec = NULL};
+    taciti_free((void *)(uintptr_t)c->encoding.options);
+    *c = (taciti_plan_compression){.adapts = false};
 }
 
 /* Through these codecs ("" is none), on a cluster that says how fast all of them are. */

@@ -194,10 +194,10 @@ static void a_busy_latency_is_that_of_compressed_sums(void **state) {
     open_stage(&idle, 4, 1, "\"between\": {\"latency_us\": 100, \"gbit_per_s\": 100}", "");
     open_stage(&busy, 4, 1, "\"between\": {\"latency_us\": 100, \"gbit_per_s\": 100}, \"busy_latency_us\": 400", "");
     assert_near(predict(&busy).step_s, predict(&idle).step_s, 1e-9);
-    taciti_plan_compression efsign = {.codec = taciti_codec_find("efsign"), .way = TACITI_PLAN_WAY_SCATTER};
+    taciti_plan_compression efsign = {.encoding = {.codec = taciti_codec_find("efsign"), .way = TACITI_WAY_SCATTER}};
     void *options = NULL;
-    assert_int_equal(taciti_codec_defaults(efsign.codec, &options), TACIT_OK);
-    efsign.options = options;
+    assert_int_equal(taciti_codec_defaults(efsign.encoding.codec, &options), TACIT_OK);
+    efsign.encoding.options = options;
     busy.method.compression = idle.method.compression = efsign;
     assert_near(predict(&busy).step_s, predict(&idle).step_s + (2 + 3) * 300e-6, 1e-9);
     taciti_free(options);

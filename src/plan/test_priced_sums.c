@@ -14,15 +14,15 @@
 #include "base/memory.h"
 #include "codec/trial.h"
 #include "exchange/exchange.h"
+#include "exchange/route_sketch.h"
 #include "exchange/test_layout.h"
 #include "model/synthetic.h"
 #include "plan/compressed.h"
-#include "plan/sketched.h"
 
 enum { MAX_RANKS = 8, N = 600000 };
 
 typedef struct setup {
-    taciti_exchange_compression compression;
+    taciti_encoding encoding;
     taciti_layout layout;
     taciti_exchange_options options;
     uint64_t sent[MAX_RANKS]; /* to other hosts */
@@ -36,9 +36,8 @@ static void exchange_once(taciti_comm *comm, void *context) {
     taciti_exchange *exchange = NULL;
     float *x = taciti_calloc(N, sizeof *x);
     CHECK(x != NULL);
-    CHECK(taciti_exchange_create_encoded(comm, &s->layout, &s->options, &s->compression, &exchange) == TACIT_OK);
-    const taciti_exchange_setting setting = {.contribution = s->compression.encoding.expected,
-                                             .result = s->compression.encoding.expected};
+    CHECK(taciti_exchange_create(comm, &s->layout, &s->options, &s->encoding, &exchange) == TACIT_OK);
+    const taciti_exchange_setting setting = {.contribution = s->encoding.expected, .result = s->encoding.expected};
     for (int step = 0; step < s->steps; step++) {
         taciti_gradient_like((uint64_t)rank + 1, x, s->layout.n);
         for (size_t i = 0; i < s->layout.n && s->independent; i++)
@@ -70,16 +69,16 @@ static double planned(const setup *s, int ranks, int route) {
     const taciti_hosts hosts = {.ranks = ranks, .count = ranks / s->per_host, .host_of = host_of};
     const taciti_cluster cluster = taciti_cluster_unknown();
     const taciti_scene scene = {.cluster = &cluster, .hosts = &hosts, .layout = &s->layout};
-    const taciti_encoding *encoding = &s->compression.encoding;
+    const taciti_encoding *encoding = &s->encoding;
     const taciti_method method = {.wire = taciti_codec_find("f32"),
-                                  .compression = {.codec = encoding->codec,
-                                                  .options = encoding->options,
-                                                  .forth = encoding->expected,
-                                                  .way = (taciti_plan_way)route}};
-    taciti_compressed_sum sum;
-    assert_int_equal(
-        taciti_compressed_sum_of(&scene, &method, s->layout.bucket_count > 0 ? s->layout.buckets[0].n : N, &sum),
-        TACIT_OK);
+                                  .compression = {.encoding = {.codec = encoding->codec,
+                                                               .options = encoding->options,
+                                                               .expected = encoding->expected,
+                                                               .way = (taciti_way)route}}};
+    taciti_price sum;
+    assert_int_equal(taciti_plan_price(&scene, &method, &method.compression, TACITI_PHASE_ALL_REDUCE,
+                                       s->layout.bucket_count > 0 ? s->layout.buckets[0].n : N, &sum),
+                     TACIT_OK);
     taciti_demand demand = taciti_allreduce_demand(&hosts, NULL, (size_t)ranks, scene.placement, sum.length.wire_bytes,
                                                    sum.length.f32_bytes);
     taciti_compressed_demand(&sum, &demand);
@@ -92,9 +91,11 @@ static void compare_with(const taciti_codec *codec, const void *options, int ste
     const size_t sizes[] = {N};
     taciti_comm_options comm = test_comm_options(true);
     comm.segment_bytes = 256 << 10;
-    s = (setup){.compression = {.encoding = {.codec = codec, .options = options, .expected = {.factor = factor}},
-                                .feedback = {.errors = true},
-                                .collective = route},
+    s = (setup){.encoding = {.codec = codec,
+                             .options = options,
+                             .expected = {.factor = factor},
+                             .feedback = {.errors = true},
+                             .way = (taciti_way)route},
                 .options = {.bucket_bytes = 1 << 30, .overlap = true},
                 .per_host = per_host,
                 .steps = steps,
@@ -124,14 +125,14 @@ static void planned_bytes_are_the_bytes_of_an_exchange(void **state) {
     for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
         const taciti_codec *codec = taciti_codec_find(codecs[i]);
         if (codec == NULL) continue;
-        for (int route = TACITI_PLAN_WAY_AUTO; route <= TACITI_PLAN_WAY_GATHER; route++) {
-            if (codec->votes && route == TACITI_PLAN_WAY_GATHER) continue;
+        for (int route = TACITI_WAY_AUTO; route <= TACITI_WAY_GATHER; route++) {
+            if (codec->votes && route == TACITI_WAY_GATHER) continue;
             compare(codec, 10, 4, 1, route);
             compare(codec, 100, 3, 1, route);
         }
-        compare(codec, 100, 2, 1, TACITI_PLAN_WAY_AUTO);
-        compare(codec, 30, 6, 2, TACITI_PLAN_WAY_AUTO);
-        compare(codec, 30, 8, 4, TACITI_PLAN_WAY_SCATTER);
+        compare(codec, 100, 2, 1, TACITI_WAY_AUTO);
+        compare(codec, 30, 6, 2, TACITI_WAY_AUTO);
+        compare(codec, 30, 8, 4, TACITI_WAY_SCATTER);
     }
 }
 
@@ -156,8 +157,10 @@ static void planned_bytes_of_layers_are_those_of_an_exchange(void **state) {
             static setup s;
             taciti_comm_options comm = test_comm_options(true);
             comm.segment_bytes = 256 << 10;
-            s = (setup){.compression = {.encoding = {.codec = *codec, .options = options, .expected = {.factor = 10}},
-                                        .feedback = {.errors = !(*codec)->lossless}},
+            s = (setup){.encoding = {.codec = *codec,
+                                     .options = options,
+                                     .expected = {.factor = 10},
+                                     .feedback = {.errors = !(*codec)->lossless}},
                         .options = {.bucket_bytes = 1 << 30, .overlap = true},
                         .per_host = 1,
                         .steps = 3};
@@ -172,7 +175,7 @@ static void planned_bytes_of_layers_are_those_of_an_exchange(void **state) {
             test_ranks_per_host(1);
             test_world_run(RANKS[i], &comm, exchange_once, &s);
             test_ranks_per_host(0);
-            const double sent = busiest_host(&s, RANKS[i]), plan = planned(&s, RANKS[i], TACITI_PLAN_WAY_AUTO);
+            const double sent = busiest_host(&s, RANKS[i]), plan = planned(&s, RANKS[i], TACITI_WAY_AUTO);
             if (!(fabs(sent - plan) <= 0.1 * sent) && !depends_on_data(*codec))
                 fail_msg("%s, %d ranks: sent %.0f, planned %.0f", (*codec)->name, RANKS[i], sent, plan);
             taciti_layout_destroy(&s.layout);
@@ -195,7 +198,7 @@ static void planned_bytes_of_sketches_are_those_of_an_exchange(void **state) {
         assert_int_equal(taciti_codec_defaults(codec, &options), TACIT_OK);
         ((taciti_sketch_options *)options)->ratio = CASES[i].ratio;
         ((taciti_sketch_options *)options)->ring = CASES[i].ring;
-        compare_with(codec, options, 2, CASES[i].factor, CASES[i].ranks, 1, TACITI_PLAN_WAY_AUTO);
+        compare_with(codec, options, 2, CASES[i].factor, CASES[i].ranks, 1, TACITI_WAY_AUTO);
         taciti_free(options);
     }
 }
@@ -226,10 +229,9 @@ static void payloads_shrink_with_the_factor(void **state) {
     (void)state;
     assert_int_equal(taciti_codec_defaults(codec, &options), TACIT_OK);
     for (double factor = 2; factor < 2000; factor *= 3) {
-        const setup s = {
-            .compression = {.encoding = {.codec = codec, .options = options, .expected = {.factor = factor}}},
-            .per_host = 1};
-        const double bytes = planned(&s, 4, TACITI_PLAN_WAY_SCATTER);
+        const setup s = {.encoding = {.codec = codec, .options = options, .expected = {.factor = factor}},
+                         .per_host = 1};
+        const double bytes = planned(&s, 4, TACITI_WAY_SCATTER);
         assert_true(bytes < last && bytes < 1.5 * N * sizeof(float));
         last = bytes;
     }
@@ -239,24 +241,24 @@ static void payloads_shrink_with_the_factor(void **state) {
 static void cautions_grow_with_what_is_left_out(void **state) {
     char text[TACITI_CAUTION_BYTES];
     (void)state;
-    taciti_plan_compression c = {.codec = taciti_codec_find("topk")};
+    taciti_plan_compression c = {.encoding = {.codec = taciti_codec_find("topk")}};
     void *options = NULL;
-    assert_int_equal(taciti_codec_defaults(c.codec, &options), TACIT_OK);
-    c.options = options;
+    assert_int_equal(taciti_codec_defaults(c.encoding.codec, &options), TACIT_OK);
+    c.encoding.options = options;
     static const double factors[] = {10, 100, 1000};
     static const taciti_caution levels[] = {TACITI_CAUTION_NONE, TACITI_CAUTION_SOME, TACITI_CAUTION_STRONG};
     for (size_t i = 0; i < 3; i++) {
-        c.forth.factor = factors[i];
+        c.encoding.expected.factor = factors[i];
         assert_int_equal(taciti_plan_caution(&c, text, sizeof text), levels[i]);
         assert_int_equal(text[0] != '\0', i > 0);
     }
     assert_non_null(strstr(text, "known to cost accuracy"));
     taciti_free(options);
-    c = (taciti_plan_compression){.codec = taciti_codec_find("f32")};
+    c = (taciti_plan_compression){.encoding = {.codec = taciti_codec_find("f32")}};
     assert_int_equal(taciti_plan_caution(&c, text, sizeof text), TACITI_CAUTION_NONE);
-    c = (taciti_plan_compression){.codec = taciti_codec_find("signsgd")};
-    assert_int_equal(taciti_codec_defaults(c.codec, &options), TACIT_OK);
-    c.options = options;
+    c = (taciti_plan_compression){.encoding = {.codec = taciti_codec_find("signsgd")}};
+    assert_int_equal(taciti_codec_defaults(c.encoding.codec, &options), TACIT_OK);
+    c.encoding.options = options;
     assert_int_equal(taciti_plan_caution(&c, text, sizeof text), TACITI_CAUTION_STRONG);
     taciti_free(options);
 }

@@ -101,8 +101,9 @@ static void open_stage(stage *s, int hosts, size_t tensors, size_t n, double fac
         assert_int_equal(taciti_layout_append(&s->layout, name, 1, &n, true), TACIT_OK);
     }
     assert_int_equal(taciti_layout_seal(&s->layout, 25 << 20), TACIT_OK);
-    s->method = (taciti_method){.wire = taciti_codec_find("f32"),
-                                .compression = {.codec = codec, .forth = {.factor = factor}, .uneven = true}};
+    s->method =
+        (taciti_method){.wire = taciti_codec_find("f32"),
+                        .compression = {.encoding = {.codec = codec, .expected = {.factor = factor}}, .uneven = true}};
     s->scene = (taciti_scene){.layout = &s->layout, .cluster = &s->cluster, .hosts = &s->hosts};
 }
 
@@ -137,7 +138,8 @@ static void short_tensors_are_uneven_and_long_arrays_less(void **state) {
     assert_true(many > 1 && many < few);
     assert_true(load_of(HOSTS, 32, 16384, 1.01) < 1.05); /* nearly everything is sent */
     open_stage(&s, HOSTS, 32, 16384, 10);
-    s.method.compression.back.factor = 1000; /* hardly more than contributions, which the owner of most receives */
+    s.method.compression.encoding.back.factor =
+        1000; /* hardly more than contributions, which the owner of most receives */
     assert_int_equal(taciti_uneven_load(&s.scene, &s.method, 1, &forth), TACIT_OK);
     assert_true(forth > (double)HOSTS / (HOSTS - 1)); /* no host sends more than all that it has */
     close_stage(&s);
@@ -177,21 +179,27 @@ static void the_busiest_link_is_that_of_the_owner_of_most(void **state) {
 /* The load becomes the bytes of the busiest link, and of nothing else. */
 static void the_load_lies_on_the_link(void **state) {
     stage s;
-    taciti_compressed_sum even, uneven;
+    taciti_price even, uneven;
     taciti_demand demand = {.host_bytes = 100, .flow_bytes = 10, .local_bytes = 7, .wire_hops = 2};
     (void)state;
     open_stage(&s, HOSTS, 32, 16384, 10);
-    s.method.compression.way = TACITI_PLAN_WAY_SCATTER;
-    assert_int_equal(taciti_compressed_sum_of(&s.scene, &s.method, s.layout.n, &even), TACIT_OK);
+    s.method.compression.encoding.way = TACITI_WAY_SCATTER;
+    assert_int_equal(
+        taciti_plan_price(&s.scene, &s.method, &s.method.compression, TACITI_PHASE_ALL_REDUCE, s.layout.n, &even),
+        TACIT_OK);
     s.method.compression.busiest = 1.5;
-    assert_int_equal(taciti_compressed_sum_of(&s.scene, &s.method, s.layout.n, &uneven), TACIT_OK);
+    assert_int_equal(
+        taciti_plan_price(&s.scene, &s.method, &s.method.compression, TACITI_PHASE_ALL_REDUCE, s.layout.n, &uneven),
+        TACIT_OK);
     assert_true(even.busiest > 0.999 && even.busiest < 1.001);
     assert_int_equal(even.length.wire_bytes, uneven.length.wire_bytes);
     taciti_compressed_demand(&uneven, &demand);
     assert_true(fabs(demand.host_bytes - 150) < 1e-9 && fabs(demand.flow_bytes - 15) < 1e-9);
     assert_true(fabs(demand.local_bytes - 7) < 1e-9);
-    s.method.compression.way = TACITI_PLAN_WAY_GATHER; /* everybody sends all to all */
-    assert_int_equal(taciti_compressed_sum_of(&s.scene, &s.method, s.layout.n, &uneven), TACIT_OK);
+    s.method.compression.encoding.way = TACITI_WAY_GATHER; /* everybody sends all to all */
+    assert_int_equal(
+        taciti_plan_price(&s.scene, &s.method, &s.method.compression, TACITI_PHASE_ALL_REDUCE, s.layout.n, &uneven),
+        TACIT_OK);
     assert_true(uneven.busiest > 0.999 && uneven.busiest < 1.001);
     close_stage(&s);
 }
@@ -199,10 +207,12 @@ static void the_load_lies_on_the_link(void **state) {
 /* ---- seconds of codecs ------------------------------------------------------------------------------------------- */
 
 static double codec_s(stage *s, double factor) {
-    taciti_compressed_sum sum;
-    s->method.compression.forth.factor = factor;
-    s->method.compression.way = TACITI_PLAN_WAY_GATHER; /* one encode, one decode and the others' additions */
-    assert_int_equal(taciti_compressed_sum_of(&s->scene, &s->method, 1 << 20, &sum), TACIT_OK);
+    taciti_price sum;
+    s->method.compression.encoding.expected.factor = factor;
+    s->method.compression.encoding.way = TACITI_WAY_GATHER; /* one encode, one decode and the others' additions */
+    assert_int_equal(
+        taciti_plan_price(&s->scene, &s->method, &s->method.compression, TACITI_PHASE_ALL_REDUCE, 1 << 20, &sum),
+        TACIT_OK);
     return sum.codec_s / (1 << 20);
 }
 

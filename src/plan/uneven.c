@@ -48,44 +48,44 @@ void taciti_uneven_shares(const double *s, const size_t *n, size_t count, double
 
 /* What a step sends of the model. One block, owned by the first. */
 typedef struct model {
-    double *scale, *forth, *back;  /* [tensors]; the last two: bytes per float */
-    double *to_owner, *from_owner; /* [hosts] of one bucket: a contribution to the owner, and the owner's result */
-    double even_forth, even_back;  /* bytes per float where all tensors send the same share */
-    bool half;                     /* there are no results: a reduce-scatter */
-    taciti_allreduce reduce;
+    double *scale, *forth, *back;   /* [tensors]; the last two: bytes per float */
+    double *to_owner, *from_owner;  /* [hosts] of one bucket: a contribution to the owner, and the owner's result */
+    double even_forth, even_back;   /* bytes per float where all tensors send the same share */
+    bool half;                      /* there are no results: a reduce-scatter */
+    const taciti_allreduce *reduce; /* borrows */
 } model;
 
-static double bytes_per_float(const taciti_plan_compression *c, taciti_codec_setting setting, double share) {
+static double bytes_per_float(const taciti_encoding *e, taciti_codec_setting setting, double share) {
     enum { MANY = 1 << 16 };
     setting.factor = 1 / share;
-    return taciti_plan_expected_bytes(c, setting, MANY, 1) / MANY;
+    return taciti_encoding_expected_bytes(e, setting, MANY, 1) / MANY;
 }
 
 /* From the shares that contributions send: a sum has no more elements than its contributions. */
-static void price(const taciti_plan_compression *c, taciti_codec_setting back, int hosts, size_t tensors, model *m) {
+static void price(const taciti_encoding *e, taciti_codec_setting back, int hosts, size_t tensors, model *m) {
     const double results = m->half ? 0 : 1;
     for (size_t t = 0; t < tensors; t++) {
         const double filled = 1 - pow(1 - m->forth[t], hosts);
-        m->back[t] = results * bytes_per_float(c, back, fmin(m->back[t], filled));
-        m->forth[t] = bytes_per_float(c, c->forth, m->forth[t]);
+        m->back[t] = results * bytes_per_float(e, back, fmin(m->back[t], filled));
+        m->forth[t] = bytes_per_float(e, e->expected, m->forth[t]);
     }
-    m->even_forth = bytes_per_float(c, c->forth, 1 / taciti_plan_factor(c));
-    m->even_back = results * bytes_per_float(c, back, 1 / back.factor);
+    m->even_forth = bytes_per_float(e, e->expected, 1 / taciti_encoding_factor(e));
+    m->even_back = results * bytes_per_float(e, back, 1 / back.factor);
 }
 
-static tacit_status price_tensors(const taciti_scene *scene, const taciti_plan_compression *c, int64_t seed, model *m) {
+static tacit_status price_tensors(const taciti_scene *scene, const taciti_encoding *e, int64_t seed, model *m) {
     const taciti_layout *layout = scene->layout;
-    const int hosts = m->reduce.arrangement.hosts;
-    const taciti_codec_setting back = taciti_plan_result_setting(c, hosts);
+    const int hosts = m->reduce->arrangement.hosts;
+    const taciti_codec_setting back = taciti_encoding_result_setting(e, hosts);
     size_t *n = taciti_calloc(layout->tensor_count, sizeof *n);
     if (n == NULL) return TACIT_E_MEMORY;
     for (size_t t = 0; t < layout->tensor_count; t++) {
         n[t] = layout->tensors[t].plain ? 0 : layout->tensors[t].n;
         m->scale[t] = taciti_compute_magnitude(seed, t);
     }
-    taciti_uneven_shares(m->scale, n, layout->tensor_count, 1 / taciti_plan_factor(c), m->forth);
+    taciti_uneven_shares(m->scale, n, layout->tensor_count, 1 / taciti_encoding_factor(e), m->forth);
     taciti_uneven_shares(m->scale, n, layout->tensor_count, 1 / back.factor, m->back);
-    price(c, back, hosts, layout->tensor_count, m);
+    price(e, back, hosts, layout->tensor_count, m);
     taciti_free(n);
     return TACIT_OK;
 }
@@ -121,8 +121,8 @@ static double busiest_link(const model *m, int hosts) {
 }
 
 static double busiest_of(const taciti_layout *layout, const taciti_bucket *bucket, model *m) {
-    const taciti_arrangement *p = &m->reduce.arrangement;
-    const taciti_cut cut = taciti_allreduce_cut(&m->reduce, bucket->n);
+    const taciti_arrangement *p = &m->reduce->arrangement;
+    const taciti_cut cut = taciti_allreduce_cut(m->reduce, bucket->n);
     size_t tensor = bucket->first;
     for (int h = 0; h < p->hosts; h++) m->to_owner[h] = m->from_owner[h] = 0;
     for (size_t piece = 0; piece < cut.pieces; piece++)
@@ -137,7 +137,7 @@ static double busiest_of(const taciti_layout *layout, const taciti_bucket *bucke
 
 /* Of what is compressed. */
 static double load_of(const taciti_layout *layout, model *m) {
-    const int hosts = m->reduce.arrangement.hosts;
+    const int hosts = m->reduce->arrangement.hosts;
     size_t parameters = 0;
     for (size_t t = 0; t < layout->tensor_count; t++) parameters += layout->tensors[t].plain ? 0 : layout->tensors[t].n;
     const double even = (double)parameters * (m->even_forth + m->even_back) * (hosts - 1) / hosts;
@@ -148,7 +148,7 @@ static double load_of(const taciti_layout *layout, model *m) {
 }
 
 static tacit_status allocate(const taciti_layout *layout, model *m) {
-    const size_t tensors = layout->tensor_count, hosts = (size_t)m->reduce.arrangement.hosts;
+    const size_t tensors = layout->tensor_count, hosts = (size_t)m->reduce->arrangement.hosts;
     m->scale = taciti_calloc(3 * tensors + 2 * hosts, sizeof *m->scale);
     if (m->scale == NULL) return TACIT_E_MEMORY;
     m->forth = m->scale + tensors;
@@ -159,35 +159,36 @@ static tacit_status allocate(const taciti_layout *layout, model *m) {
 }
 
 tacit_status taciti_uneven_load(const taciti_scene *scene, const taciti_method *method, int64_t seed, double *out) {
-    const taciti_plan_compression *c = &method->compression;
-    const taciti_encoding encoding = taciti_plan_encoding(c);
-    model m = {.half = method->order == TACITI_ORDER_PARTS && !method->parts.replicas};
-    TACITI_TRY(taciti_plan_describe(scene, method, &encoding, false, &m.reduce));
-    tacit_status status = allocate(scene->layout, &m);
-    if (status == TACIT_OK) status = price_tensors(scene, c, seed, &m);
+    taciti_route_setup setup = taciti_plan_setup(scene, method, &method->compression);
+    taciti_route route;
+    model m = {.reduce = &route.reduce, .half = method->order == TACITI_ORDER_PARTS && !method->parts.replicas};
+    setup.encoding.way = TACITI_WAY_SCATTER;
+    tacit_status status = taciti_route_describe(&setup, &route);
+    if (status == TACIT_OK) status = allocate(scene->layout, &m);
+    if (status == TACIT_OK) status = price_tensors(scene, &setup.encoding, seed, &m);
     if (status == TACIT_OK) *out = load_of(scene->layout, &m);
     taciti_free(m.scale);
-    taciti_allreduce_destroy(&m.reduce);
+    taciti_route_close(&route);
     return status;
 }
 
 /* ---- the range of a prediction ----------------------------------------------------------------------------------- */
 
-static tacit_status first_sum(const taciti_scene *scene, const taciti_method *method, taciti_compressed_sum *out) {
+static tacit_status first_sum(const taciti_scene *scene, const taciti_method *method, taciti_price *out) {
     size_t first = 0;
     while (scene->layout->buckets[first].plain) first++;
     const size_t n = scene->layout->buckets[first].n;
-    return method->order == TACITI_ORDER_PARTS
-               ? taciti_compressed_half_of(scene, method, TACITI_PLAN_REDUCE_SCATTER, n, out)
-               : taciti_compressed_sum_of(scene, method, n, out);
+    const taciti_phase phase =
+        method->order == TACITI_ORDER_PARTS ? taciti_plan_reduce_phase(method) : TACITI_PHASE_ALL_REDUCE;
+    return taciti_plan_price(scene, method, &method->compression, phase, n, out);
 }
 
 tacit_status taciti_uneven_range(const taciti_scene *scene, taciti_method *method, int64_t seed, double *even,
                                  double *uneven) {
     taciti_plan_compression *c = &method->compression;
-    taciti_compressed_sum sum;
+    taciti_price sum;
     *even = *uneven = 1;
-    if (c->codec == NULL || !c->uneven || scene->hosts->ranks < 2) return TACIT_OK;
+    if (c->encoding.codec == NULL || !c->uneven || scene->hosts->ranks < 2) return TACIT_OK;
     if (c->busiest <= 0) TACITI_TRY(taciti_uneven_load(scene, method, seed, &c->busiest));
     TACITI_TRY(first_sum(scene, method, &sum));
     *even = fmin(1, 1 / sum.busiest);

@@ -16,8 +16,8 @@ static double agreement_s(const taciti_scene *s, const taciti_method *method, co
     const int every = method->every > 0 ? method->every : 1;
     if (ranks < 2) return 0;
     const bool parts = method->order == TACITI_ORDER_PARTS;
-    const bool sums = method->compression.codec != NULL || method->compression.adapts;
-    const int codecs = sums + (parts && method->gather.codec != NULL);
+    const bool sums = method->compression.encoding.codec != NULL || method->compression.adapts;
+    const int codecs = sums + (parts && method->gather.encoding.codec != NULL);
     const double bytes = (double)taciti_compression_statistics_bytes(s->layout->bucket_count) * codecs;
     const int messages = (codecs + parts) * (1 + levels); /* of parts, the norm as well */
     return taciti_links_messages_s(links, s->hosts, messages, (1 + (double)levels) * ranks * bytes) / every;

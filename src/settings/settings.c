@@ -299,7 +299,6 @@ static tacit_status check_compression(const taciti_settings *settings, const tac
     const taciti_compression_setup setup = taciti_settings_compression(settings);
     TACITI_TRY(check_start(settings));
     TACITI_TRY(taciti_compression_check(&setup));
-    TACITI_TRY(taciti_compression_check_exchange(&setup));
     TACITI_TRY(taciti_compression_check_momentum(&setup, &settings->optim));
     TACITI_TRY(check_momentum(setup.options, strategy));
     if (setup.gather != NULL && strategy->units == NULL)

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "codec/values.h"
+#include "exchange/route.h"
 #include "settings/settings.h"
 
 typedef struct inquiry {
@@ -74,9 +75,8 @@ static bool rises(const inquiry *q, const taciti_place *place) {
 static bool returns_by_factor(const inquiry *q, const taciti_place *place) {
     (void)place;
     const taciti_compression_setup *s = &q->setup;
-    const bool sums = has_factor(s->codec) && !s->codec->sketches;
-    return has_factor(s->gather) ||
-           (sums && q->strategy->units == NULL && s->options->collective != TACITI_ROUTE_GATHER);
+    const bool sums = has_factor(s->codec) && taciti_route_of(s->codec)->results;
+    return has_factor(s->gather) || (sums && q->strategy->units == NULL && s->options->collective != TACITI_WAY_GATHER);
 }
 
 static bool gathers_by_threshold(const inquiry *q) { return q->setup.gather != NULL && q->setup.gather->thresholds; }
@@ -92,7 +92,7 @@ static bool chooses_whole(const inquiry *q, const taciti_place *place) {
 }
 
 static bool sends_payloads(const inquiry *q, const taciti_place *place) {
-    return compresses(q, place) && (q->setup.codec == NULL || q->setup.codec->aggregation != TACITI_CODEC_LINEAR);
+    return compresses(q, place) && (q->setup.codec == NULL || !taciti_route_of(q->setup.codec)->whole);
 }
 
 static bool sums_everywhere(const inquiry *q, const taciti_place *place) {

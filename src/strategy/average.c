@@ -48,7 +48,7 @@ tacit_status taciti_average_create(const taciti_strategy_context *context, tacit
     taciti_exchange *exchange = NULL;
     const bool short_of_memory = average == NULL || squares == NULL;
     tacit_status status = taciti_comm_agree(context->comm, short_of_memory ? TACIT_E_MEMORY : TACIT_OK);
-    if (status == TACIT_OK) status = taciti_exchange_create(context->comm, context->layout, &options, &exchange);
+    if (status == TACIT_OK) status = taciti_exchange_create(context->comm, context->layout, &options, NULL, &exchange);
     if (status != TACIT_OK) {
         taciti_free(squares);
         taciti_free(average);
@@ -65,7 +65,7 @@ tacit_status taciti_average_create(const taciti_strategy_context *context, tacit
 
 size_t taciti_average_predict_bytes(const taciti_strategy_context *context) {
     const taciti_exchange_options f32 = exact(context->exchange_options);
-    return taciti_exchange_predict_bytes(context->comm, context->layout, &f32);
+    return taciti_exchange_predict_bytes(context->comm, context->layout, &f32, NULL);
 }
 
 void taciti_average_weigh(taciti_average *average, double weight) { average->weight = (float)weight; }

@@ -12,58 +12,7 @@
 #include "kernel/kernel.h"
 #include "strategy/compression_state.h"
 
-enum { SEED = 1 }; /* of codecs that draw random numbers */
-
 /* ---- life -------------------------------------------------------------------------------------------------------- */
-
-static taciti_exchange_compression compression_of(const taciti_compression_setup *setup) {
-    const taciti_compress_options *o = setup->options;
-    const bool estimates = o->what == TACITI_SENDS_CHANGE;
-    const bool feedback = o->feedback > 0 && !estimates && !setup->codec->lossless;
-    return (taciti_exchange_compression){
-        .encoding = {.codec = setup->codec,
-                     .options = setup->codec_options,
-                     .seed = SEED,
-                     .expected = {.factor = taciti_codec_has_factor(setup->codec) ? o->factor : 0}},
-        .feedback = {.errors = feedback && setup->half != TACITI_HALF_ALL_GATHER,
-                     .decay = feedback ? o->feedback : 1,
-                     .momentum = o->momentum,
-                     .estimates = estimates,
-                     .half = setup->half == TACITI_HALF_REDUCE_SCATTER || setup->half == TACITI_HALF_ALL_GATHER,
-                     .stored = feedback ? (taciti_residual_form)o->residual : TACITI_RESIDUAL_F32},
-        .collective = setup->half == TACITI_HALF_BOTH ? o->collective : TACITI_ROUTE_SCATTER,
-    };
-}
-
-tacit_status taciti_compression_check_exchange(const taciti_compression_setup *setup) {
-    if (setup->codec == NULL) return TACIT_OK;
-    const taciti_exchange_compression compression = compression_of(setup);
-    return taciti_exchange_check(&compression);
-}
-
-taciti_compression_setup taciti_compression_gather_setup(const taciti_compression_setup *setup,
-                                                         taciti_compress_options *options) {
-    const taciti_compress_options *o = setup->options;
-    *options = *o;
-    options->codec = o->gather;
-    options->factor = o->back > 0 ? o->back : o->factor;
-    options->back = 0;
-    options->what = TACITI_SENDS_GRADIENT;
-    options->feedback = 0;
-    options->residual = TACITI_RESIDUAL_F32;
-    options->momentum = 0;
-    if (setup->gather != NULL && !setup->gather->selects) { /* these belong to the codec of the sums */
-        options->scope = TACITI_SCOPE_MODEL;
-        options->warmup = -1;
-    }
-    return (taciti_compression_setup){
-        .codec = setup->gather,
-        .codec_options = setup->gather_options,
-        .options = options,
-        .controller = setup->controller != NULL && setup->controller->switches ? setup->controller : NULL,
-        .controller_options = setup->controller_options,
-        .half = TACITI_HALF_ALL_GATHER};
-}
 
 static const taciti_controller *controller_of(const taciti_compression_setup *setup) {
     return setup->controller != NULL ? setup->controller : taciti_controller_find("fixed");
@@ -81,7 +30,7 @@ static tacit_status allocate(taciti_compression *c) {
     c->all = taciti_calloc(c->statistics_n * (size_t)taciti_comm_size(c->comm), sizeof *c->all);
     c->factors = taciti_calloc(2 * buckets, sizeof *c->factors);
     c->histogram = taciti_calloc(TACITI_MAGNITUDE_BINS, sizeof *c->histogram);
-    c->tallies = taciti_calloc(buckets, sizeof *c->tallies);
+    c->tallies = taciti_calloc(TACITI_PAYLOAD_KINDS * buckets, sizeof *c->tallies);
     c->bucket_bytes = taciti_calloc(buckets, sizeof *c->bucket_bytes);
     c->state = taciti_calloc(c->state_bytes + 1, 1);
     if (c->mine == NULL || c->all == NULL || c->factors == NULL || c->histogram == NULL || c->tallies == NULL ||
@@ -96,7 +45,7 @@ static tacit_status allocate(taciti_compression *c) {
 
 /* Where this rank stores residuals of results: another placement has other ranges, or owners. */
 static int64_t placement_of(const taciti_compression *c) {
-    uint64_t key = (uint64_t)taciti_exchange_route(c->exchange);
+    uint64_t key = (uint64_t)taciti_exchange_way(c->exchange);
     taciti_range range;
     for (size_t b = 0; b < c->layout->bucket_count; b++)
         for (size_t i = 0; taciti_exchange_owned(c->exchange, b, i, &range); i++)
@@ -118,7 +67,7 @@ static void start_controller(taciti_compression *c) {
 #define MORE 1.01 /* headers alone are nothing to mend */
 
 /* Indices, or the factors of small matrices, can take more bytes than the elements. Of an all-reduce that is not made
- * in parts, and of codecs that do not sketch: what sketches send follows from the data. */
+ * in parts. */
 static void warn_of_more_bytes(const taciti_compression *c) {
     const taciti_codec *codec = c->setup.codec;
     const taciti_compress_options *o = c->setup.options;
@@ -126,7 +75,7 @@ static void warn_of_more_bytes(const taciti_compression *c) {
     const double factor = scales ? o->factor : 0, back = scales && o->back > 0 ? o->back : factor;
     const taciti_codec_setting settings[TACITI_PAYLOAD_KINDS] = {
         [TACITI_PAYLOAD_CONTRIBUTION] = {.factor = factor}, [TACITI_PAYLOAD_RESULT] = {.factor = back}};
-    if (c->setup.half != TACITI_HALF_BOTH || codec->sketches || o->factor <= 1 || taciti_comm_rank(c->comm) > 0) return;
+    if (c->setup.phase != TACITI_PHASE_ALL_REDUCE || o->factor <= 1 || taciti_comm_rank(c->comm) > 0) return;
     const double dense = taciti_exchange_expected_bytes(c->exchange, NULL);
     const double coded = taciti_exchange_expected_bytes(c->exchange, settings);
     const char *other = scales                   ? ", or raise compress.factor"
@@ -144,10 +93,10 @@ static void warn_of_more_bytes(const taciti_compression *c) {
 
 static tacit_status build(taciti_compression *c, const taciti_exchange_options *options) {
     const bool compresses = c->setup.codec != NULL;
-    if (!compresses) return taciti_exchange_create(c->comm, c->layout, options, &c->exchange);
-    const taciti_exchange_compression compression = compression_of(&c->setup);
+    if (!compresses) return taciti_exchange_create(c->comm, c->layout, options, NULL, &c->exchange);
+    const taciti_encoding encoding = taciti_compression_encoding(&c->setup);
     TACITI_TRY(taciti_comm_agree(c->comm, allocate(c)));
-    TACITI_TRY(taciti_exchange_create_encoded(c->comm, c->layout, options, &compression, &c->exchange));
+    TACITI_TRY(taciti_exchange_create(c->comm, c->layout, options, &encoding, &c->exchange));
     warn_of_more_bytes(c);
     c->placement = c->saved_placement = placement_of(c);
     start_controller(c);
@@ -199,10 +148,10 @@ void taciti_compression_destroy(taciti_compression *c) {
 size_t taciti_compression_predict_bytes(const taciti_strategy_context *context) {
     const taciti_compression_setup *setup = &context->compression;
     const taciti_exchange_options *options = context->exchange_options;
-    if (setup->codec == NULL) return taciti_exchange_predict_bytes(context->comm, context->layout, options);
-    const taciti_exchange_compression compression = compression_of(setup);
+    if (setup->codec == NULL) return taciti_exchange_predict_bytes(context->comm, context->layout, options, NULL);
+    const taciti_encoding encoding = taciti_compression_encoding(setup);
     const size_t sum = controller_of(setup)->period == NULL ? 0 : context->layout->n * sizeof(float);
-    return sum + taciti_exchange_predict_encoded_bytes(context->comm, context->layout, options, &compression);
+    return sum + taciti_exchange_predict_bytes(context->comm, context->layout, options, &encoding);
 }
 
 taciti_exchange *taciti_compression_exchange(const taciti_compression *compression) { return compression->exchange; }
@@ -247,7 +196,7 @@ tacit_status taciti_compression_begin(taciti_compression *c, float *flat, size_t
             .observe = c->decision.histogram && taciti_compression_is_shown(c)};
         taciti_exchange_at(c->exchange, c->step, &setting);
     }
-    return taciti_exchange_begin_part(c->exchange, flat, bucket, c->setup.half);
+    return taciti_exchange_begin_phase(c->exchange, flat, bucket, c->setup.phase);
 }
 
 tacit_status taciti_compression_settle(taciti_compression *c, bool taken, double lr, double norm,
@@ -273,7 +222,7 @@ enum { THRESHOLD_N = sizeof(taciti_threshold) / sizeof(double), TRIED_N = 2 * si
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 
-static bool gathers(const taciti_compression *c) { return c->setup.half == TACITI_HALF_ALL_GATHER; }
+static bool gathers(const taciti_compression *c) { return c->setup.phase == TACITI_PHASE_ALL_GATHER; }
 
 static bool estimates(const taciti_compression *c) { return c->setup.options->what == TACITI_SENDS_CHANGE; }
 

@@ -70,17 +70,17 @@ typedef struct taciti_compression_setup {
     const void *controller_options;         /* borrowed */
     const taciti_codec *gather;             /* compress.gather, of parameters; NULL: none. Ignored by create() */
     const void *gather_options;             /* borrowed */
-    taciti_half half;                       /* what begin() starts */
+    taciti_phase phase;                     /* what begin() starts */
 } taciti_compression_setup;
+
+/* What the exchange of a setup with a codec is told. */
+taciti_encoding taciti_compression_encoding(const taciti_compression_setup *setup);
 
 /* Returns whether no controller changes the factor. */
 bool taciti_compression_is_fixed(const taciti_compression_setup *setup);
 
 /* Returns E_CONFIG, with what to type, for a codec that carries no sum, and for options that do not suit it. */
 tacit_status taciti_compression_check(const taciti_compression_setup *setup);
-
-/* Returns E_CONFIG if no exchange can combine these options: taciti_exchange_check(). codec may be NULL. */
-tacit_status taciti_compression_check_exchange(const taciti_compression_setup *setup);
 
 /* The same for compress.what with this optimizer. */
 tacit_status taciti_compression_check_momentum(const taciti_compression_setup *setup,

@@ -101,37 +101,40 @@ double taciti_compression_back_factor(const taciti_compression *c, double factor
 typedef enum taciti_reduction { SUM, MAXIMUM, MINIMUM } taciti_reduction;
 #define REDUCTION(how, name) how,
 static const taciti_reduction OF_COSTS[] = {TACITI_COSTS_FIELDS(REDUCTION)};
-static const taciti_reduction OF_SEEN[] = {TACITI_SEEN_FIELDS(REDUCTION)};
 #undef REDUCTION
-enum { COSTS_N = sizeof OF_COSTS / sizeof *OF_COSTS, SEEN_N = sizeof OF_SEEN / sizeof *OF_SEEN };
+#define REDUCTION(how, type, name) how,
+static const taciti_reduction OF_TALLY[] = {TACITI_TALLY_FIELDS(REDUCTION)};
+#undef REDUCTION
+enum { COSTS_N = sizeof OF_COSTS / sizeof *OF_COSTS, TALLY_N = sizeof OF_TALLY / sizeof *OF_TALLY };
 
-size_t taciti_statistics_size(size_t buckets) { return COSTS_N + TACITI_PAYLOAD_KINDS * buckets * SEEN_N; }
+size_t taciti_statistics_size(size_t buckets) { return COSTS_N + TACITI_PAYLOAD_KINDS * buckets * TALLY_N; }
 
 size_t taciti_compression_statistics_bytes(size_t buckets) { return taciti_statistics_size(buckets) * sizeof(double); }
 
-static taciti_seen *seen_of(const taciti_compression *c, double *statistics, int kind, size_t bucket) {
-    return (taciti_seen *)(void *)(statistics + COSTS_N) + (size_t)kind * c->layout->bucket_count + bucket;
+/* Where this rank's message has the fields of a tally. */
+static double *fields_of(const taciti_compression *c, int kind, size_t bucket) {
+    return c->mine + COSTS_N + ((size_t)kind * c->layout->bucket_count + bucket) * TALLY_N;
+}
+
+static taciti_tally *tally_of(const taciti_compression *c, int kind, size_t bucket) {
+    return &c->tallies[(size_t)kind * c->layout->bucket_count + bucket];
 }
 
 static taciti_costs *costs_of(const taciti_compression *c) { return (taciti_costs *)(void *)c->mine; }
 
-static taciti_seen seen(const taciti_payload_tally *tally) {
-    const taciti_codec_tally *codec = &tally->codec;
-    return (taciti_seen){.squares_in = codec->squares_in,
-                         .squares_out = codec->squares_out,
-                         .n = (double)codec->n,
-                         .kept = (double)codec->selected,
-                         .near = (double)codec->near,
-                         .bytes = (double)tally->bytes,
-                         .trial = tally->trial.squares_out,
-                         .trial_n = (double)tally->trial.n,
-                         .trial_kept = (double)tally->trial.selected,
-                         .trial_near = (double)tally->trial.near,
-                         .trial_threshold = tally->trial.threshold,
-                         .gradient = tally->squares_gradient,
-                         .residual = tally->squares_residual,
-                         .pending = (double)tally->pending,
-                         .threshold = codec->threshold};
+static void pack(const taciti_tally *tally, double *out) {
+#define PACK(how, type, member) *out++ = (double)tally->member;
+    TACITI_TALLY_FIELDS(PACK)
+#undef PACK
+}
+
+static taciti_tally unpack(const double *fields) {
+    taciti_tally tally = {.bytes = 0};
+#define UNPACK(how, type, member) tally.member = (type)*fields++;
+    TACITI_TALLY_FIELDS(UNPACK)
+#undef UNPACK
+    if (tally.trial.n > 0) tally.trial.squares_in = tally.sent.squares_in;
+    return tally;
 }
 
 /* This rank's. */
@@ -140,12 +143,11 @@ static void fill_mine(taciti_compression *c, const taciti_step_report *report) {
     taciti_costs *costs = costs_of(c);
     *costs = (taciti_costs){0};
     for (size_t b = 0; b < c->layout->bucket_count; b++) {
-        const taciti_exchange_tally *tally = taciti_exchange_tally_of(c->exchange, b);
+        const taciti_tally *tallies = taciti_exchange_tally_of(c->exchange, b);
         for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++) {
-            const taciti_payload_tally *one = &tally->kinds[kind];
-            *seen_of(c, c->mine, kind, b) = seen(one);
-            seen_of(c, c->mine, kind, b)->busy = (double)tally->run_ns[kind] * per_ns;
-            costs->busy_s += (double)tally->run_ns[kind] * per_ns;
+            const taciti_tally *one = &tallies[kind];
+            pack(one, fields_of(c, kind, b));
+            costs->busy_s += (double)one->run_ns * per_ns;
             costs->bytes += (double)one->bytes;
             costs->encode_s += (double)(one->encode_ns + one->decode_ns) * per_ns;
         }
@@ -180,20 +182,22 @@ static int64_t mix_costs(taciti_compression *c, double factor) {
     return steps;
 }
 
-/* mine = the sums, maxima and minima over ranks, in rank order: the same bits everywhere. */
+/* mine, and the tallies, = the sums, maxima and minima over ranks, in rank order: the same bits everywhere. */
 static void reduce(taciti_compression *c) {
     const int ranks = taciti_comm_size(c->comm);
     memcpy(c->mine, c->all, c->statistics_n * sizeof *c->mine);
     for (int r = 1; r < ranks; r++) {
         const double *theirs = c->all + (size_t)r * c->statistics_n;
         for (size_t i = 0; i < c->statistics_n; i++) {
-            const taciti_reduction how = i < COSTS_N ? OF_COSTS[i] : OF_SEEN[(i - COSTS_N) % SEEN_N];
+            const taciti_reduction how = i < COSTS_N ? OF_COSTS[i] : OF_TALLY[(i - COSTS_N) % TALLY_N];
             c->mine[i] = how == SUM       ? c->mine[i] + theirs[i]
                          : how == MAXIMUM ? fmax(c->mine[i], theirs[i])
                                           : fmin(c->mine[i], theirs[i]);
         }
     }
     costs_of(c)->step_s /= ranks;
+    for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++)
+        for (size_t b = 0; b < c->layout->bucket_count; b++) *tally_of(c, kind, b) = unpack(fields_of(c, kind, b));
 }
 
 /* The mean of logarithms, weighted by elements; 0: there is none. */
@@ -210,53 +214,37 @@ static void add_log(log_mean *mean, double value, double weight) {
 static double value_of(const log_mean *mean) { return mean->weight > 0 ? exp(mean->sum / mean->weight) : 0; }
 
 /* All buckets of a kind; of thresholds the mean. */
-static taciti_seen sum_of(const taciti_compression *c, int kind) {
-    taciti_seen sum = {0};
+static taciti_tally sum_of(const taciti_compression *c, int kind) {
+    double sum[TALLY_N] = {0}, one[TALLY_N];
     log_mean sent = {0}, tried = {0};
     for (size_t b = 0; b < c->layout->bucket_count; b++) {
-        const taciti_seen *s = seen_of(c, c->mine, kind, b);
-        for (size_t i = 0; i < SEEN_N; i++)
-            if (OF_SEEN[i] == SUM) ((double *)&sum)[i] += ((const double *)s)[i];
-        add_log(&sent, s->threshold, s->n);
-        add_log(&tried, s->trial_threshold, s->n);
+        const taciti_tally *t = tally_of(c, kind, b);
+        pack(t, one);
+        for (size_t i = 0; i < TALLY_N; i++) sum[i] += OF_TALLY[i] == SUM ? one[i] : 0;
+        add_log(&sent, t->sent.threshold, (double)t->sent.n);
+        add_log(&tried, t->trial.threshold, (double)t->sent.n);
     }
-    sum.threshold = value_of(&sent);
-    sum.trial_threshold = value_of(&tried);
-    return sum;
+    taciti_tally all = unpack(sum);
+    all.sent.threshold = value_of(&sent);
+    all.trial.threshold = value_of(&tried);
+    return all;
 }
 
 /* ---- the next step ----------------------------------------------------------------------------------------------- */
 
-static taciti_adapt_tally tally_of(const taciti_seen *s) {
-    const taciti_codec_tally sent = {.squares_in = s->squares_in,
-                                     .squares_out = s->squares_out,
-                                     .n = (uint64_t)s->n,
-                                     .selected = (uint64_t)s->kept,
-                                     .near = (uint64_t)s->near,
-                                     .threshold = s->threshold};
-    const taciti_codec_tally trial = {.squares_in = s->trial_n > 0 ? s->squares_in : 0,
-                                      .squares_out = s->trial,
-                                      .n = (uint64_t)s->trial_n,
-                                      .selected = (uint64_t)s->trial_kept,
-                                      .near = (uint64_t)s->trial_near,
-                                      .threshold = s->trial_threshold};
-    return (taciti_adapt_tally){
-        .sent = sent, .trial = trial, .squares_gradient = s->gradient, .squares_residual = s->residual};
-}
-
 /* In a dense step nothing is encoded: everything is sent. The norm is that of the sum. */
 static void count_dense(taciti_compression *c, double norm) {
     for (size_t b = 0; b < c->layout->bucket_count; b++) {
-        taciti_seen *s = seen_of(c, c->mine, TACITI_PAYLOAD_CONTRIBUTION, b);
-        const double n = (double)c->layout->buckets[b].n, share = n / (double)c->layout->n;
-        if (s->n > 0 || c->layout->buckets[b].plain || taciti_compression_factor(c, b) > 1) continue;
-        s->n = s->kept = s->near = n;
-        s->squares_in = s->squares_out = share * norm * norm;
+        taciti_codec_tally *sent = &tally_of(c, TACITI_PAYLOAD_CONTRIBUTION, b)->sent;
+        const double share = (double)c->layout->buckets[b].n / (double)c->layout->n;
+        if (sent->n > 0 || c->layout->buckets[b].plain || taciti_compression_factor(c, b) > 1) continue;
+        sent->n = sent->selected = sent->near = c->layout->buckets[b].n;
+        sent->squares_in = sent->squares_out = share * norm * norm;
     }
 }
 
 /* |sum of the gradients over a period|^2 at its last step, per bucket and of the model. */
-static void add_period(taciti_compression *c, taciti_adapt_tally *model) {
+static void add_period(taciti_compression *c, taciti_tally *model) {
     const int64_t period = c->period_sum == NULL ? 0 : c->setup.controller->period(c->setup.controller_options);
     if (period < 1) return;
     taciti_kernels_get()->add(c->period_sum, c->gradients, c->layout->n);
@@ -290,9 +278,9 @@ static double compressible(const taciti_compression *c) {
 }
 
 /* How many contributions were encoded of every element; several ranks may encode parts of one. */
-static int lanes_of(const taciti_compression *c, const taciti_seen *contributions) {
+static int lanes_of(const taciti_compression *c, const taciti_tally *contributions) {
     const bool dense = taciti_compression_factor(c, c->layout->bucket_count) <= 1;
-    return dense ? 0 : (int)lround(contributions->n / fmax(1, compressible(c)));
+    return dense ? 0 : (int)lround((double)contributions->sent.n / fmax(1, compressible(c)));
 }
 
 /* Rank 0 decides: logarithms differ between processors in the last bit. */
@@ -303,16 +291,15 @@ static tacit_status share_decision(taciti_compression *c) {
     return taciti_comm_broadcast(c->comm, 0, c->factors, c->layout->bucket_count * sizeof *c->factors);
 }
 
-static tacit_status decide(taciti_compression *c, double lr, const taciti_seen *contributions, double norm,
+static tacit_status decide(taciti_compression *c, double lr, const taciti_tally *contributions, double norm,
                            int64_t steps) {
     const taciti_costs *costs = costs_of(c);
     const int lanes = lanes_of(c, contributions);
-    taciti_adapt_tally model = tally_of(contributions);
+    taciti_tally model = *contributions;
     for (size_t b = 0; b < c->layout->bucket_count; b++) {
-        c->tallies[b] = tally_of(seen_of(c, c->mine, TACITI_PAYLOAD_CONTRIBUTION, b));
         c->bucket_busy[b] = 0;
         for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++)
-            c->bucket_busy[b] += seen_of(c, c->mine, kind, b)->busy / taciti_comm_size(c->comm);
+            c->bucket_busy[b] += (double)tally_of(c, kind, b)->run_ns * 1e-9 / taciti_comm_size(c->comm);
     }
     add_period(c, &model);
     model.squares_total = lanes > 0 ? norm * norm : 0;
@@ -351,6 +338,10 @@ typedef struct level {
     double measured; /* the threshold of an exact selection */
 } level;
 
+static taciti_threshold_seen seen(const taciti_codec_tally *tally) {
+    return (taciti_threshold_seen){(double)tally->n, (double)tally->selected, (double)tally->near};
+}
+
 static taciti_threshold correct(const level *l, double next) {
     taciti_threshold out = l->is.threshold;
     if (out.value == 0) out.value = l->measured;
@@ -374,18 +365,18 @@ static taciti_threshold threshold_for(const taciti_compression *c, const level *
 }
 
 /* Of results, which are never tried. A dense step sends all residuals: what follows begins anew. */
-static void correct_results(taciti_compression *c, const taciti_seen *s, double factor, double next) {
+static void correct_results(taciti_compression *c, const taciti_tally *t, double factor, double next) {
     taciti_threshold *threshold = &c->thresholds[TACITI_PAYLOAD_RESULT];
-    const level sent = {{factor, *threshold}, {s->n, s->kept, s->near}, s->threshold};
+    const level sent = {{factor, *threshold}, seen(&t->sent), t->sent.threshold};
     *threshold = threshold_for(c, &sent, 1, next);
 }
 
 /* Of contributions: for what is sent next, and for what is tried. Two factors that are tried in turns keep theirs. */
-static void correct_contributions(taciti_compression *c, const taciti_seen *s, double factor, double next) {
+static void correct_contributions(taciti_compression *c, const taciti_tally *t, double factor, double next) {
     enum { LEVELS = 3 };
     taciti_threshold *threshold = &c->thresholds[TACITI_PAYLOAD_CONTRIBUTION];
-    const level levels[LEVELS] = {{{factor, *threshold}, {s->n, s->kept, s->near}, s->threshold},
-                                  {c->tried[0], {s->trial_n, s->trial_kept, s->trial_near}, s->trial_threshold},
+    const level levels[LEVELS] = {{{factor, *threshold}, seen(&t->sent), t->sent.threshold},
+                                  {c->tried[0], seen(&t->trial), t->trial.threshold},
                                   {c->tried[1], {.n = 0}, 0}};
     const double trial = c->decision.trial, before = c->tried[0].factor;
     *threshold = threshold_for(c, levels, LEVELS, next);
@@ -420,15 +411,16 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, double n
     TACITI_TRY(gather_histogram(c));
     reduce(c);
     count_dense(c, norm);
-    taciti_seen sums[TACITI_PAYLOAD_KINDS];
+    taciti_tally sums[TACITI_PAYLOAD_KINDS];
     for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++) {
         sums[kind] = sum_of(c, kind);
-        report->bytes += sums[kind].bytes / taciti_comm_size(c->comm);
+        report->bytes += (double)sums[kind].bytes / taciti_comm_size(c->comm);
     }
-    const taciti_seen *contributions = &sums[TACITI_PAYLOAD_CONTRIBUTION];
-    if (contributions->squares_in > 0) report->gain = contributions->squares_out / contributions->squares_in;
-    if (contributions->n > 0) report->kept = contributions->kept / contributions->n;
-    report->pending = contributions->pending;
+    const taciti_tally *contributions = &sums[TACITI_PAYLOAD_CONTRIBUTION];
+    const taciti_codec_tally *sent = &contributions->sent;
+    if (sent->squares_in > 0) report->gain = sent->squares_out / sent->squares_in;
+    if (sent->n > 0) report->kept = (double)sent->selected / (double)sent->n;
+    report->pending = (double)contributions->pending;
     TACITI_TRY(decide(c, lr, contributions, norm, steps));
     c->step++;
     c->taken++;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "exchange/route.h"
 
 #define AT(member) offsetof(taciti_compress_options, member)
 #define MAX_FACTOR 1e6
@@ -81,6 +82,58 @@ const taciti_option_table taciti_adapt_option_table = {.section = "adapt",
                                                        .options = ADAPT_OPTIONS,
                                                        .count = sizeof ADAPT_OPTIONS / sizeof *ADAPT_OPTIONS};
 
+enum { SEED = 1 }; /* of codecs that draw random numbers */
+
+/* ---- what options mean ------------------------------------------------------------------------------------------- */
+
+taciti_encoding taciti_compression_encoding(const taciti_compression_setup *setup) {
+    const taciti_compress_options *o = setup->options;
+    const bool estimates = o->what == TACITI_SENDS_CHANGE;
+    const bool feedback = o->feedback > 0 && !estimates && !setup->codec->lossless;
+    const bool has_factor = taciti_codec_has_factor(setup->codec);
+    const bool has_results = setup->phase == TACITI_PHASE_ALL_REDUCE || setup->phase == TACITI_PHASE_REDUCE_TO_LANES;
+    return (taciti_encoding){
+        .codec = setup->codec,
+        .options = setup->codec_options,
+        .seed = SEED,
+        .expected = {.factor = has_factor ? o->factor : 0},
+        .back = {.factor = has_factor && has_results ? o->back : 0},
+        .feedback = {.errors = feedback && setup->phase != TACITI_PHASE_ALL_GATHER,
+                     .decay = feedback ? o->feedback : 1,
+                     .momentum = o->momentum,
+                     .estimates = estimates,
+                     .half = setup->phase == TACITI_PHASE_REDUCE_SCATTER || setup->phase == TACITI_PHASE_ALL_GATHER,
+                     .stored = feedback ? (taciti_residual_form)o->residual : TACITI_RESIDUAL_F32},
+        .way = setup->phase == TACITI_PHASE_ALL_REDUCE ? (taciti_way)o->collective : TACITI_WAY_SCATTER,
+    };
+}
+
+taciti_compression_setup taciti_compression_gather_setup(const taciti_compression_setup *setup,
+                                                         taciti_compress_options *options) {
+    const taciti_compress_options *o = setup->options;
+    *options = *o;
+    options->codec = o->gather;
+    options->factor = o->back > 0 ? o->back : o->factor;
+    options->back = 0;
+    options->what = TACITI_SENDS_GRADIENT;
+    options->feedback = 0;
+    options->residual = TACITI_RESIDUAL_F32;
+    options->momentum = 0;
+    if (setup->gather != NULL && !setup->gather->selects) { /* these belong to the codec of the sums */
+        options->scope = TACITI_SCOPE_MODEL;
+        options->warmup = -1;
+    }
+    return (taciti_compression_setup){
+        .codec = setup->gather,
+        .codec_options = setup->gather_options,
+        .options = options,
+        .controller = setup->controller != NULL && setup->controller->switches ? setup->controller : NULL,
+        .controller_options = setup->controller_options,
+        .phase = TACITI_PHASE_ALL_GATHER};
+}
+
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
+
 /* What the user has typed: "auto" stands for a codec. */
 static const char *name_of(const taciti_compression_setup *setup) {
     const bool named = setup->options != NULL && setup->options->codec.text[0] != '\0';
@@ -106,22 +159,6 @@ static tacit_status check_policy(const taciti_compression_setup *setup) {
                        "by their number: "
                        "leave adapt.policy out, or take a codec that selects: --compress.codec topk",
                        controller->name, name_of(setup));
-}
-
-/* Only the owner of a sum decodes sketches. */
-static tacit_status check_sketches(const taciti_compression_setup *setup) {
-    const taciti_compress_options *o = setup->options;
-    const taciti_codec *codec = setup->codec;
-    if (codec->sketches && o->collective == TACITI_ROUTE_GATHER)
-        return taciti_fail(TACIT_E_CONFIG,
-                           "compress.collective gather: sketches of codec %s are for the owners of sums; leave it out, "
-                           "or take another codec: --compress.codec topk",
-                           codec->name);
-    if (!codec->sketches || o->what != TACITI_SENDS_CHANGE) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG,
-                       "compress.what change: only the owner of a sum decodes what codec %s sends; leave it out, or "
-                       "take another codec: --compress.codec topk",
-                       codec->name);
 }
 
 /* Momentum correction takes the place of the optimizer's momentum (arXiv 1712.01887, section 3.2). */
@@ -184,7 +221,6 @@ tacit_status taciti_compression_check(const taciti_compression_setup *setup) {
     if (o->momentum > 0 && o->residual != TACITI_RESIDUAL_F32)
         return taciti_fail(TACIT_E_CONFIG, "compress.momentum stores momentum in f32 beside its residual: "
                                            "--compress.residual f32, or --compress.momentum 0");
-    TACITI_TRY(check_sketches(setup));
-    if (setup->codec->aggregation == TACITI_CODEC_LINEAR) return TACIT_OK;
-    return taciti_encoding_check(&(taciti_encoding){.codec = setup->codec});
+    const taciti_encoding encoding = taciti_compression_encoding(setup);
+    return taciti_exchange_check(&encoding);
 }

@@ -7,25 +7,8 @@
 
 #include "strategy/strategy.h"
 
-/* What one rank tells the others, all doubles, each with what becomes of it over ranks. Of a bucket and a kind of
- * payload; and of the step. */
-#define TACITI_SEEN_FIELDS(X)                                                                                          \
-    X(SUM, squares_in)                                                                                                 \
-    X(SUM, squares_out)                                                                                                \
-    X(SUM, n)                                                                                                          \
-    X(SUM, kept)                                                                                                       \
-    X(SUM, near)                                                                                                       \
-    X(SUM, bytes)                                                                                                      \
-    X(SUM, gradient)                                                                                                   \
-    X(SUM, residual)                                                                                                   \
-    X(SUM, pending)                                                                                                    \
-    X(SUM, busy)                                                                                                       \
-    X(SUM, trial)                                                                                                      \
-    X(SUM, trial_n)                                                                                                    \
-    X(SUM, trial_kept)                                                                                                 \
-    X(SUM, trial_near)                                                                                                 \
-    X(MAXIMUM, threshold)                                                                                              \
-    X(MAXIMUM, trial_threshold)
+/* What one rank tells the others of a step besides its tallies, all doubles, each with what becomes of it over ranks.
+ */
 #define TACITI_COSTS_FIELDS(X)                                                                                         \
     X(SUM, step_s)                                                                                                     \
     X(MINIMUM, statistics_s)                                                                                           \
@@ -36,9 +19,6 @@
     X(MAXIMUM, bytes)
 
 #define TACITI_FIELD(how, name) double name;
-typedef struct taciti_seen {
-    TACITI_SEEN_FIELDS(TACITI_FIELD)
-} taciti_seen;
 typedef struct taciti_costs {
     TACITI_COSTS_FIELDS(TACITI_FIELD)
 } taciti_costs;
@@ -78,14 +58,14 @@ struct taciti_compression {
     int64_t placement; /* tells arrangements apart: residuals lie where this rank encodes. Of this rank alone */
     int64_t saved_placement;
 
-    /* Statistics of a step, by rank in `all`: taciti_costs, then a taciti_seen per kind and bucket. */
+    /* Statistics of a step, by rank in `all`: taciti_costs, then the fields of a taciti_tally per kind and bucket. */
     double *mine, *all;
     size_t statistics_n;
     taciti_costs unseen; /* this rank's, summed over dense steps that were not shown, since one was */
     int64_t unseen_steps;
-    double statistics_s;         /* what gathering took this rank the last time */
-    double *histogram;           /* of all ranks' magnitudes, when the controller asks for one */
-    taciti_adapt_tally *tallies; /* per bucket */
+    double statistics_s;   /* what gathering took this rank the last time */
+    double *histogram;     /* of all ranks' magnitudes, when the controller asks for one */
+    taciti_tally *tallies; /* [kind][bucket] over ranks, of the last step that was shown */
     size_t *bucket_bytes;
     double *bucket_busy; /* part of the block of `factors` */
 };

@@ -118,10 +118,10 @@ static tacit_status create_alone(const taciti_strategy_context *c, taciti_shard 
 static tacit_status create_exchanges(taciti_shard *s) {
     taciti_strategy_context half = s->context;
     half.exchange_options = &s->reduce_options;
-    half.compression.half = taciti_shard_reduce_part(&s->options);
+    half.compression.phase = taciti_shard_reduce_phase(&s->options);
     TACITI_TRY(taciti_compression_create(&half, &s->reduce));
     half.exchange_options = &s->gather_options;
-    TACITI_TRY(taciti_exchange_create(half.comm, half.layout, half.exchange_options, &s->gather));
+    TACITI_TRY(taciti_exchange_create(half.comm, half.layout, half.exchange_options, NULL, &s->gather));
     if (s->context.compression.gather == NULL) return TACIT_OK;
     half.compression = taciti_compression_gather_setup(&s->context.compression, &s->coded_options);
     return taciti_compression_create(&half, &s->coded);

@@ -133,7 +133,7 @@ taciti_placement taciti_shard_placement(const taciti_hosts *hosts, taciti_placem
 taciti_placement taciti_shard_placement_by_hosts(const taciti_hosts *hosts, taciti_placement requested);
 taciti_exchange_options taciti_shard_reduce_options(const taciti_strategy_context *context);
 taciti_exchange_options taciti_shard_gather_options(const taciti_strategy_context *context);
-taciti_half taciti_shard_reduce_part(const taciti_shard_options *options); /* of an all-reduce */
+taciti_phase taciti_shard_reduce_phase(const taciti_shard_options *options); /* of an all-reduce */
 
 /* Which ranks talk to which, as this rank sees it. The caller destroys it. */
 tacit_status taciti_shard_arrange(const taciti_strategy_context *context, taciti_arrangement *out);

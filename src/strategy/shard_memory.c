@@ -143,7 +143,7 @@ tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, 
     owner me;
     TACITI_TRY(owner_of(context, &me));
     half.exchange_options = &reduce;
-    half.compression.half = taciti_shard_reduce_part(o);
+    half.compression.phase = taciti_shard_reduce_phase(o);
     *out = taciti_compression_predict_bytes(&half);
     if (taciti_shard_has_masters(context)) *out += own_floats(&me) * sizeof(float);
     if (taciti_shard_sends_changes(context)) *out += context->layout->n * sizeof(float);
@@ -153,6 +153,6 @@ tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, 
         *out += taciti_compression_predict_bytes(&half);
     }
     if (o->gather != TACITI_SHARD_F32) /* f32 is received where it is read: no buffer is touched */
-        *out += taciti_exchange_predict_bytes(context->comm, context->layout, &gather);
+        *out += taciti_exchange_predict_bytes(context->comm, context->layout, &gather, NULL);
     return TACIT_OK;
 }

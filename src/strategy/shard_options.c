@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
+#include "exchange/route.h"
 #include "strategy/shard.h"
 
 #define AT(member) offsetof(taciti_shard_options, member)
@@ -25,7 +26,7 @@ const taciti_option_table taciti_shard_option_table = {.section = "shard",
 
 static tacit_status check_reduce(const taciti_compression_setup *c) {
     if (c->codec == NULL) return TACIT_OK;
-    if (c->codec->aggregation == TACITI_CODEC_LINEAR)
+    if (!taciti_route_of(c->codec)->phases)
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.codec %s adds payloads up on all ranks, and strategy shard gives each sum to its "
                            "owner: --compress.codec topk or int4, or --strategy dp",
@@ -39,15 +40,14 @@ static tacit_status check_reduce(const taciti_compression_setup *c) {
                            "adapt.policy %s adds up gradients of the whole model, and a rank of strategy shard has "
                            "parts of them: --adapt.policy knee, or --strategy dp",
                            c->controller->name);
-    if (c->options->collective != TACITI_ROUTE_GATHER) return TACIT_OK;
+    if (c->options->collective != TACITI_WAY_GATHER) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG, "compress.collective gather sends everything to all ranks, and strategy shard "
                                        "gives each sum to its owner: leave it out, or --strategy dp");
 }
 
 static tacit_status check_gather(const taciti_shard_options *o, const taciti_compression_setup *c) {
     if (c->gather == NULL) return TACIT_OK;
-    if (c->gather->aggregation == TACITI_CODEC_LINEAR || c->gather->rounds != 1 || c->gather->state_bytes != NULL ||
-        c->gather->sketches)
+    if (!taciti_route_of(c->gather)->results || c->gather->state_bytes != NULL)
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.gather %s: this codec is for sums of gradients; --compress.gather int4, or topk "
                            "with shard.stage 1 or 2",

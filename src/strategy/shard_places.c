@@ -52,8 +52,8 @@ taciti_exchange_options taciti_shard_gather_options(const taciti_strategy_contex
     return out;
 }
 
-taciti_half taciti_shard_reduce_part(const taciti_shard_options *options) {
-    return options->over == TACITI_SHARD_OVER_HOST ? TACITI_HALF_SHARE_REDUCE : TACITI_HALF_REDUCE_SCATTER;
+taciti_phase taciti_shard_reduce_phase(const taciti_shard_options *options) {
+    return options->over == TACITI_SHARD_OVER_HOST ? TACITI_PHASE_REDUCE_TO_LANES : TACITI_PHASE_REDUCE_SCATTER;
 }
 
 tacit_status taciti_shard_arrange(const taciti_strategy_context *context, taciti_arrangement *out) {

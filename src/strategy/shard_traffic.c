@@ -2,16 +2,8 @@
  *
  * The bytes that strategy shard sends.
  */
-#include "exchange/sketch_message.h"
+#include "exchange/route.h"
 #include "strategy/shard.h"
-
-/* Of a range that a member sends to its owner. A sketch may be followed by all values, and the owner answers with an
- * index, block by block (exchange/sketch_reduce.h). */
-static uint64_t payload_bytes(taciti_encoding encoding, size_t n) {
-    enum { MIN_BLOCK = 2048 };
-    const uint64_t sketched = 2 * n * sizeof(float) + n / 8 + (n / MIN_BLOCK + 1) * 2 * sizeof(taciti_sketch_reply);
-    return n == 0 ? 0 : encoding.codec->sketches ? sketched : taciti_payload_bound(&encoding, n);
-}
 
 /* Of the buckets that are compressed, and of the others. */
 typedef struct encodings {
@@ -59,8 +51,10 @@ static bool counts(const sender *from, int host) {
 }
 
 static uint64_t part_bytes(const sender *from, const taciti_bucket *bucket, int host, encodings how) {
-    return payload_bytes(bucket->plain ? how.plain : how.coded,
-                         taciti_shard_range(bucket, taciti_shard_part_of(from->of->arrangement, host, from->number)).n);
+    const taciti_encoding *encoding = bucket->plain ? &how.plain : &how.coded;
+    const taciti_range range =
+        taciti_shard_range(bucket, taciti_shard_part_of(from->of->arrangement, host, from->number));
+    return taciti_route_of(encoding->codec)->range_bytes(encoding, range.n);
 }
 
 /* Its own part to the other hosts of the arrangement; in the flat one each rank is a host. */

@@ -77,8 +77,8 @@ static tacit_status begin(taciti_shard *s, taciti_shard_unit *unit) {
         if (unit->through_coded)
             TACITI_TRY(taciti_compression_begin(s->coded, flat, b));
         else
-            TACITI_TRY(taciti_exchange_begin_part(s->gather, flat, b,
-                                                  share ? TACITI_HALF_SHARE_GATHER : TACITI_HALF_ALL_GATHER));
+            TACITI_TRY(taciti_exchange_begin_phase(s->gather, flat, b,
+                                                   share ? TACITI_PHASE_GATHER_IN_HOST : TACITI_PHASE_ALL_GATHER));
     }
     s->coded_begun = s->coded_begun || unit->through_coded;
     unit->state = TACITI_UNIT_GATHERING;

@@ -174,29 +174,25 @@ static void what_does_not_fit_is_refused(void **state) {
 
 static void what_no_exchange_combines_is_refused(void **state) {
     (void)state;
-    const taciti_compress_options o = {.factor = 10, .collective = TACITI_ROUTE_GATHER};
+    const taciti_compress_options o = {.factor = 10, .collective = TACITI_WAY_GATHER};
     const taciti_compression_setup none = {.options = &o},
                                    votes = {.codec = taciti_codec_find("signsgd"), .options = &o};
-    assert_int_equal(taciti_compression_check_exchange(&none), TACIT_OK);
-    assert_int_equal(taciti_compression_check_exchange(&votes), TACIT_E_CONFIG);
+    assert_int_equal(taciti_compression_check(&none), TACIT_OK);
+    assert_int_equal(taciti_compression_check(&votes), TACIT_E_CONFIG);
 }
 
 /* Scope and warm-up are options of a codec that selects: what another one gathers does not have those of the sums. */
 static void gathers_have_options_of_their_own(void **state) {
     (void)state;
-    const taciti_compress_options sums = {.factor = 10,
-                                          .back = 3,
-                                          .scope = TACITI_SCOPE_BUCKET,
-                                          .warmup = 7,
-                                          .feedback = .5,
-                                          .momentum = .5};
+    const taciti_compress_options sums = {
+        .factor = 10, .back = 3, .scope = TACITI_SCOPE_BUCKET, .warmup = 7, .feedback = .5, .momentum = .5};
     for (int selects = 0; selects < 2; selects++) {
         const taciti_compression_setup setup = {.codec = taciti_codec_find("topk"),
                                                 .options = &sums,
                                                 .gather = taciti_codec_find(selects ? "topk" : "int8")};
         taciti_compress_options o;
         const taciti_compression_setup gathers = taciti_compression_gather_setup(&setup, &o);
-        assert_true(gathers.codec == setup.gather && gathers.options == &o && gathers.half == TACITI_HALF_ALL_GATHER);
+        assert_true(gathers.codec == setup.gather && gathers.options == &o && gathers.phase == TACITI_PHASE_ALL_GATHER);
         assert_true(o.factor == 3 && o.back == 0 && o.feedback == 0 && o.momentum == 0);
         assert_int_equal(o.warmup, selects ? 7 : -1);
         assert_int_equal(o.scope, selects ? TACITI_SCOPE_BUCKET : TACITI_SCOPE_MODEL);

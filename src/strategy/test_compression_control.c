@@ -41,7 +41,7 @@ static void score(taciti_comm *comm, void *context) {
         exchange_all(&b);
         settle(&b, true);
         if (taciti_comm_rank(comm) > 0) continue;
-        const taciti_adapt_tally *seen = &last(&b)->model;
+        const taciti_tally *seen = &last(&b)->model;
         if (step % 2 == 0) t->sent = gain_of(&seen->sent);
         CHECK((t->script.trial[step % 2] > 0) == (seen->trial.n > 0));
         if (seen->trial.n > 0) t->trial[step % 2] = gain_of(&seen->trial);

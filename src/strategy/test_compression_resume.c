@@ -254,15 +254,15 @@ static void positions_are_forgotten(void **state) {
 
 typedef struct price {
     double factor, back;
-    taciti_half half;
+    taciti_phase phase;
     bool warns;
 } price;
 
 static void open_and_close(taciti_comm *comm, void *context) {
     const price *p = context;
     const taciti_compress_options options = {
-        .factor = p->factor, .back = p->back, .start = 1, .collective = TACITI_ROUTE_SCATTER};
-    const taciti_compression_setup setup = {.codec = taciti_codec_find("topk"), .options = &options, .half = p->half};
+        .factor = p->factor, .back = p->back, .start = 1, .collective = TACITI_WAY_SCATTER};
+    const taciti_compression_setup setup = {.codec = taciti_codec_find("topk"), .options = &options, .phase = p->phase};
     bench b;
     open_bench(comm, &setup, 1 << 20, &b);
     close_bench(&b);
@@ -271,11 +271,11 @@ static void open_and_close(taciti_comm *comm, void *context) {
 /* Both directions count, at their own factors; a dense run sends nothing but floats; halves are not priced. */
 static void more_bytes_have_a_warning(void **state) {
     (void)state;
-    static const price CASES[] = {{1.5, 0, TACITI_HALF_BOTH, true},
-                                  {1.5, 1000, TACITI_HALF_BOTH, false},
-                                  {1, 0, TACITI_HALF_BOTH, false},
-                                  {10, 0, TACITI_HALF_BOTH, false},
-                                  {1.5, 0, TACITI_HALF_ALL_GATHER, false}};
+    static const price CASES[] = {{1.5, 0, TACITI_PHASE_ALL_REDUCE, true},
+                                  {1.5, 1000, TACITI_PHASE_ALL_REDUCE, false},
+                                  {1, 0, TACITI_PHASE_ALL_REDUCE, false},
+                                  {10, 0, TACITI_PHASE_ALL_REDUCE, false},
+                                  {1.5, 0, TACITI_PHASE_ALL_GATHER, false}};
     g_exchange.wire = (taciti_text){"bf16"};
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         price p = CASES[i];

@@ -134,7 +134,7 @@ static void controllers_see_the_same_on_all_ranks(void **state) {
 static double bytes_of_a_step(double back, int64_t warmup, int step) {
     const taciti_codec *topk = taciti_codec_find("topk");
     const taciti_compress_options o = {
-        .factor = 16, .back = back, .warmup = warmup, .start = 1, .collective = TACITI_ROUTE_SCATTER, .feedback = 1};
+        .factor = 16, .back = back, .warmup = warmup, .start = 1, .collective = TACITI_WAY_SCATTER, .feedback = 1};
     void *codec_options = taciti_calloc(1, topk->options_size);
     defaults(topk->options, codec_options);
     trial t = trial_of(REALS, TACITI_OPTIM_SGD, 1);

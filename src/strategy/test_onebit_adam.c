@@ -60,13 +60,13 @@ static taciti_optim_options adamw(const trial *t) {
 
 static void find_owners(trial *t, const taciti_strategy_context *c) {
     const taciti_compression_setup *setup = &t->compression;
-    const taciti_exchange_compression compression = {
-        .encoding = {.codec = setup->codec, .options = setup->codec_options},
-        .feedback = {.errors = true, .decay = 1},
-        .collective = TACITI_ROUTE_SCATTER};
+    const taciti_encoding compression = {.codec = setup->codec,
+                                         .options = setup->codec_options,
+                                         .feedback = {.errors = true, .decay = 1},
+                                         .way = TACITI_WAY_SCATTER};
     taciti_exchange *exchange = NULL;
     taciti_range *out = t->owned[taciti_comm_rank(c->comm)];
-    CHECK(taciti_exchange_create_encoded(c->comm, c->layout, c->exchange_options, &compression, &exchange) == TACIT_OK);
+    CHECK(taciti_exchange_create(c->comm, c->layout, c->exchange_options, &compression, &exchange) == TACIT_OK);
     for (size_t b = 0; b < c->layout->bucket_count; b++)
         for (size_t i = 0; taciti_exchange_owned(exchange, b, i, out); i++, out++) CHECK(b + i < MAX_RANGES);
     taciti_exchange_destroy(exchange);
@@ -122,7 +122,7 @@ static void train(taciti_comm *comm, void *context) {
 }
 
 static const taciti_compress_options MOMENTUM = {
-    .what = TACITI_SENDS_MOMENTUM, .factor = 10, .feedback = 1, .collective = TACITI_ROUTE_SCATTER};
+    .what = TACITI_SENDS_MOMENTUM, .factor = 10, .feedback = 1, .collective = TACITI_WAY_SCATTER};
 
 /* The compressor of the paper: signs times the root mean square. */
 static trial *trial_of(int ranks, int steps, int freeze) {

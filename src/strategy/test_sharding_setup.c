@@ -397,10 +397,10 @@ static void compressions_without_meaning_are_refused(void **state) {
     expect(check(changes, NULL, "sketch", o), "compress.gather sketch: this codec is for sums");
     expect(check(changes, NULL, "signsgd", o), "what is lost of a parameter would grow");
     expect(check(parts, NULL, "topk", o), "or --shard.stage 2, which gathers changes");
-    o.collective = TACITI_ROUTE_GATHER;
+    o.collective = TACITI_WAY_GATHER;
     expect(check(parts, "topk", NULL, o), "compress.collective gather sends everything");
     expect(check(parts, NULL, NULL, o), NULL);
-    o.collective = TACITI_ROUTE_SCATTER;
+    o.collective = TACITI_WAY_SCATTER;
     expect(check(parts, "topk", NULL, o), NULL);
     o.what = TACITI_SENDS_CHANGE;
     expect(check(parts, "topk", NULL, o), "compress.what change keeps estimates");

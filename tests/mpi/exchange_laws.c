@@ -51,7 +51,7 @@ static void law(taciti_comm *comm, size_t n, size_t bucket_bytes, int wire, int 
     make_layout(n, bucket_bytes, &layout);
     const taciti_exchange_options options = {
         .wire = test_wire(wire), .scheme = scheme, .bucket_bytes = (int64_t)bucket_bytes, .overlap = true};
-    CHECK(taciti_exchange_create(comm, &layout, &options, &exchange) == TACIT_OK);
+    CHECK(taciti_exchange_create(comm, &layout, &options, NULL, &exchange) == TACIT_OK);
     float *x = taciti_calloc(layout.n, sizeof *x);
     for (int i = 0; i < 3; i++) step(comm, &layout, exchange, i, x);
     taciti_free(x);
@@ -59,9 +59,9 @@ static void law(taciti_comm *comm, size_t n, size_t bucket_bytes, int wire, int 
     taciti_layout_destroy(&layout);
 }
 
-static void run(taciti_exchange *exchange, const taciti_layout *layout, float *x, taciti_half part) {
+static void run(taciti_exchange *exchange, const taciti_layout *layout, float *x, taciti_phase phase) {
     for (size_t b = 0; b < layout->bucket_count; b++)
-        CHECK(taciti_exchange_begin_part(exchange, x, b, part) == TACIT_OK);
+        CHECK(taciti_exchange_begin_phase(exchange, x, b, phase) == TACIT_OK);
     for (size_t b = 0; b < layout->bucket_count; b++) CHECK(taciti_exchange_wait(exchange, b) == TACIT_OK);
 }
 
@@ -70,15 +70,16 @@ static void run(taciti_exchange *exchange, const taciti_layout *layout, float *x
 static void feedback_law(taciti_comm *comm, size_t n, int scheme, int route) {
     enum { STEPS = 4, DENSE = 1, DROPPED = 2 };
     static const test_sparse_options THRESHOLD = {.threshold = 3};
-    const taciti_exchange_compression compression = {
-        .encoding = {.codec = &test_sparse, .options = &THRESHOLD, .seed = 3},
-        .feedback = {.errors = true, .decay = 1},
-        .collective = route};
+    const taciti_encoding compression = {.codec = &test_sparse,
+                                         .options = &THRESHOLD,
+                                         .seed = 3,
+                                         .feedback = {.errors = true, .decay = 1},
+                                         .way = (taciti_way)route};
     taciti_layout layout;
     taciti_exchange *exchange = NULL;
     make_layout(n, 1 << 16, &layout);
     const taciti_exchange_options options = {.scheme = scheme, .bucket_bytes = 1 << 16};
-    CHECK(taciti_exchange_create_encoded(comm, &layout, &options, &compression, &exchange) == TACIT_OK);
+    CHECK(taciti_exchange_create(comm, &layout, &options, &compression, &exchange) == TACIT_OK);
     float *x = taciti_calloc(layout.n, sizeof *x), *first = taciti_calloc(layout.n, sizeof *x);
     double *left = taciti_calloc(layout.n, sizeof *left);
     for (int number = 0; number <= STEPS; number++) {
@@ -88,11 +89,11 @@ static void feedback_law(taciti_comm *comm, size_t n, int scheme, int route) {
         const taciti_exchange_setting setting = {
             .contribution = threshold, .result = threshold, .dense = number == DENSE};
         taciti_exchange_at(exchange, number, &setting);
-        if (route == TACITI_ROUTE_GATHER)
-            run(exchange, &layout, x, TACITI_HALF_BOTH);
+        if (route == TACITI_WAY_GATHER)
+            run(exchange, &layout, x, TACITI_PHASE_ALL_REDUCE);
         else {
-            run(exchange, &layout, x, TACITI_HALF_REDUCE_SCATTER);
-            run(exchange, &layout, x, TACITI_HALF_ALL_GATHER);
+            run(exchange, &layout, x, TACITI_PHASE_REDUCE_SCATTER);
+            run(exchange, &layout, x, TACITI_PHASE_ALL_GATHER);
         }
         memcpy(first, x, layout.n * sizeof *x);
         CHECK(taciti_comm_broadcast(comm, 0, first, layout.n * sizeof *x) == TACIT_OK);
@@ -122,7 +123,7 @@ int main(void) {
                 law(comm, lengths[i], 25 << 20, wire, scheme);
             }
     for (int scheme = TACITI_SCHEME_FLAT; scheme <= TACITI_SCHEME_HOSTS; scheme++)
-        for (int route = TACITI_ROUTE_SCATTER; route <= TACITI_ROUTE_GATHER; route++) {
+        for (int route = TACITI_WAY_SCATTER; route <= TACITI_WAY_GATHER; route++) {
             feedback_law(comm, 1, scheme, route);
             feedback_law(comm, 100003, scheme, route);
         }

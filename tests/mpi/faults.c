@@ -62,7 +62,7 @@ static bool without_end(void) { return strcmp(g_phase, "reduce") == 0 || strcmp(
 static void train(taciti_comm *comm, const taciti_layout *layout) {
     const taciti_exchange_options options = {.bucket_bytes = 1 << 20, .overlap = true};
     taciti_exchange *exchange = NULL;
-    must(comm, taciti_exchange_create(comm, layout, &options, &exchange));
+    must(comm, taciti_exchange_create(comm, layout, &options, NULL, &exchange));
     float *x = taciti_calloc(layout->n, sizeof *x);
     for (int step = 1; step <= STEPS; step++) {
         taciti_comm_announce(comm, step, "compute");

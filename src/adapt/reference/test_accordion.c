@@ -28,7 +28,7 @@ static driven accordion(void) {
 /* period: norms of the sums over an epoch; each: of single gradients. */
 static void step(driven *d, int64_t at, double lr, const double *period, const double *each) {
     static const size_t bytes[BUCKETS] = {300, 100};
-    taciti_adapt_tally bucket[BUCKETS];
+    taciti_tally bucket[BUCKETS];
     memset(bucket, 0, sizeof bucket);
     for (int b = 0; b < BUCKETS; b++) {
         bucket[b].squares_gradient = each[b] * each[b];

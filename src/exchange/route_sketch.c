@@ -1,12 +1,47 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "exchange/sketch_reduce.h"
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The route of codecs with taciti_codec.sketches: contributions as sketches (sketch_reduce.h), results as payloads of
+ * the codec. Its price, in the steps after the first, without a pipeline within a bucket:
+ *
+ *   p = 1 / factor   share of elements that a member selects, of N members at independent places
+ *   u = 1 - (1-p)^N  share of the union
+ *   counters         n / ratio; ratio 0: as the union needs (taciti_sketch_room), about u n 17/16 / 0.78
+ *   contribution     n bits of index and the counters, or n floats if that is no longer
+ *   pending          elements that do not decode: none below a load (u n / counters) of 0.8185; above it those of the
+ *                    2-core of a random 3-uniform hypergraph of that load c, u n q^3 with the largest solution of
+ *                    q = 1 - exp(-3 c q^2) (Molloy, "Cores in random hypergraphs and Boolean formulas", 2005). They
+ *                    cost an index of n bits on its way to the members, and a number from each of these
+ */
+#include "exchange/route_sketch.h"
 
 #include <float.h>
+#include <math.h>
 #include <string.h>
 
+#include "base/log.h"
+#include "exchange/route_payload.h"
 #include "exchange/sketch_bucket.h"
 
 enum { SLOTS = TACITI_SKETCH_SLOTS };
+
+static tacit_status check(const taciti_encoding *e) {
+    if (e->way == TACITI_WAY_GATHER)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.collective gather: sketches of codec %s are for the owners of sums; leave it out, "
+                           "or take another codec: --compress.codec topk",
+                           e->codec->name);
+    if (!e->feedback.estimates) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "compress.what change: only the owner of a sum decodes what codec %s sends; leave it out, or "
+                       "take another codec: --compress.codec topk",
+                       e->codec->name);
+}
+
+static tacit_status describe(taciti_route *route) {
+    TACITI_TRY(taciti_route_describe_way(&route->setup, &route->setup.encoding, false, &route->reduce));
+    route->reduce.halves_only = route->reduce.ranges_at_once = true;
+    return TACIT_OK;
+}
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
@@ -73,9 +108,10 @@ static size_t share_out(taciti_sketch_reduce *s, const taciti_encoding *encoding
     return at;
 }
 
-static taciti_sketch_reduce describe(const taciti_allreduce *reduce, const taciti_layout *layout) {
+static taciti_sketch_reduce members_of(const taciti_route *route) {
+    const taciti_allreduce *reduce = &route->reduce;
     return (taciti_sketch_reduce){.comm = reduce->comm,
-                                  .layout = layout,
+                                  .layout = route->setup.layout,
                                   .count = reduce->arrangement.hosts > 1 ? reduce->wire_shape.count : 1,
                                   .me = reduce->wire_shape.me};
 }
@@ -106,17 +142,22 @@ static tacit_status allocate(taciti_sketch_reduce *s, const taciti_allreduce *re
     return allocate_requests(s);
 }
 
-tacit_status taciti_sketch_reduce_create(taciti_allreduce *reduce, const taciti_layout *layout,
-                                         taciti_sketch_reduce *out) {
-    *out = describe(reduce, layout);
-    out->reduce = reduce;
-    if (reduce->encoding.options != NULL) out->options = *(const taciti_sketch_options *)reduce->encoding.options;
-    for (int i = 0; i < 2; i++) out->learnt[i] = taciti_calloc(layout->bucket_count, sizeof *out->learnt[i]);
-    if (out->learnt[0] == NULL || out->learnt[1] == NULL) return TACIT_E_MEMORY;
-    return out->count > 1 ? allocate(out, reduce) : TACIT_OK;
+static tacit_status open(taciti_route *route, taciti_comm *comm, void *workspace) {
+    const taciti_encoding *encoding = &route->setup.encoding;
+    TACITI_TRY(taciti_allreduce_open(&route->reduce, comm, workspace));
+    taciti_sketch_reduce *s = route->own = taciti_calloc(1, sizeof *s);
+    if (s == NULL) return TACIT_E_MEMORY;
+    *s = members_of(route);
+    s->reduce = &route->reduce;
+    if (encoding->options != NULL) s->options = *(const taciti_sketch_options *)encoding->options;
+    for (int i = 0; i < 2; i++) s->learnt[i] = taciti_calloc(s->layout->bucket_count, sizeof *s->learnt[i]);
+    if (s->learnt[0] == NULL || s->learnt[1] == NULL) return TACIT_E_MEMORY;
+    return s->count > 1 ? allocate(s, s->reduce) : TACIT_OK;
 }
 
-void taciti_sketch_reduce_destroy(taciti_sketch_reduce *s) {
+static void close(taciti_route *route) {
+    taciti_sketch_reduce *s = route->own;
+    if (s == NULL) return;
     taciti_free(s->ranks);
     taciti_free(s->shares);
     taciti_free(s->contributions);
@@ -124,28 +165,30 @@ void taciti_sketch_reduce_destroy(taciti_sketch_reduce *s) {
     taciti_free(s->learnt[0]);
     taciti_free(s->learnt[1]);
     taciti_pages_destroy(&s->pages);
-    *s = (taciti_sketch_reduce){0};
+    taciti_free(s);
 }
 
-size_t taciti_sketch_reduce_predict_bytes(const taciti_allreduce *reduce, const taciti_layout *layout) {
-    taciti_sketch_reduce s = describe(reduce, layout);
+static size_t memory_bytes(const taciti_route *route) {
+    taciti_sketch_reduce s = members_of(route);
     if (s.count == 1) return 0;
-    return share_out(&s, &reduce->encoding, extent_of(reduce, layout), NULL) +
-           2 * layout->bucket_count * sizeof(taciti_sketch_learnt);
+    return share_out(&s, &route->setup.encoding, extent_of(&route->reduce, s.layout), NULL) +
+           2 * s.layout->bucket_count * sizeof(taciti_sketch_learnt);
 }
 
 /* ---- state ------------------------------------------------------------------------------------------------------- */
 
-void taciti_sketch_reduce_settle(taciti_sketch_reduce *s, bool taken) {
+static void settle(taciti_route *route, bool taken) {
+    const taciti_sketch_reduce *s = route->own;
     memcpy(s->learnt[!taken], s->learnt[taken], s->layout->bucket_count * sizeof *s->learnt[0]);
 }
 
-void *taciti_sketch_reduce_state(const taciti_sketch_reduce *s, size_t *bytes) {
+static void *state(const taciti_route *route, size_t *bytes) {
+    const taciti_sketch_reduce *s = route->own;
     *bytes = s->layout->bucket_count * sizeof *s->learnt[0];
     return s->learnt[0];
 }
 
-void taciti_sketch_reduce_restored(taciti_sketch_reduce *s) { taciti_sketch_reduce_settle(s, false); }
+static void restored(taciti_route *route) { settle(route, false); }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
@@ -159,8 +202,9 @@ static tacit_status sum_hosts(taciti_sketch_bucket *b) {
     return taciti_halves_finish(&reduce->local);
 }
 
-tacit_status taciti_sketch_reduce_run(taciti_sketch_reduce *s, float *x, size_t n, const taciti_bucket_task *task,
-                                      taciti_residual *residual) {
+static tacit_status run(taciti_route *route, float *x, size_t n, const taciti_bucket_task *task,
+                        taciti_residual *residual) {
+    taciti_sketch_reduce *s = route->own;
     taciti_bucket_task back = *task;
     if (n == 0 || s->reduce->arrangement.size == 1) return TACIT_OK;
     if (s->reduce->arrangement.hosts == 1) return taciti_allreduce_run(s->reduce, x, n, task, residual);
@@ -168,13 +212,13 @@ tacit_status taciti_sketch_reduce_run(taciti_sketch_reduce *s, float *x, size_t 
     taciti_sketch_bucket b = {.s = s, .x = x, .task = task, .residual = residual, .cut = &cut};
     if (residual != NULL && residual->pieces == 0) b.residual = NULL;
     if (task->tallies != NULL) b.tally = &task->tallies[TACITI_PAYLOAD_CONTRIBUTION];
-    if (taciti_half_sums(task->part)) {
+    if (taciti_phase_sums(task->phase)) {
         TACITI_TRY(sum_hosts(&b));
         if (s->count > 1) TACITI_TRY(taciti_sketch_bucket_reduce_scatter(&b));
     }
-    if (task->part == TACITI_HALF_REDUCE_SCATTER) return TACIT_OK;
-    if (task->part == TACITI_HALF_BOTH) back.part = TACITI_HALF_ALL_GATHER;
-    if (task->part == TACITI_HALF_SHARE_REDUCE) back.part = TACITI_HALF_LANE_GATHER;
+    if (task->phase == TACITI_PHASE_REDUCE_SCATTER) return TACIT_OK;
+    if (task->phase == TACITI_PHASE_ALL_REDUCE) back.phase = TACITI_PHASE_ALL_GATHER;
+    if (task->phase == TACITI_PHASE_REDUCE_TO_LANES) back.phase = TACITI_PHASE_GATHER_TO_LANES;
     back.setting[TACITI_PAYLOAD_RESULT] = (taciti_codec_setting){.factor = 1, .threshold = (double)FLT_TRUE_MIN};
     return taciti_allreduce_run(s->reduce, x, n, &back, residual);
 }
@@ -194,7 +238,10 @@ static uint64_t reply_bytes(size_t n) {
     return n == 0 ? 0 : sizeof(taciti_sketch_reply) + taciti_sketch_index_words(n) * sizeof(uint64_t);
 }
 
-uint64_t taciti_sketch_reduce_bytes(const taciti_allreduce *reduce, size_t n) {
+static uint64_t bytes_of(const taciti_route *route, size_t bucket, taciti_codec_setting setting) {
+    const taciti_allreduce *reduce = &route->reduce;
+    const size_t n = route->setup.layout->buckets[bucket].n;
+    (void)setting;
     uint64_t bytes = taciti_allreduce_bytes(reduce, n);
     if (reduce->arrangement.hosts == 1 || reduce->wire_shape.count == 1 || n == 0) return bytes;
     const taciti_cut cut = taciti_allreduce_cut(reduce, n);
@@ -220,8 +267,11 @@ static uint64_t more_of_block(const taciti_allreduce *reduce, const taciti_cut *
     return more_than_payload(reduce, theirs) + reply_bytes(own);
 }
 
-uint64_t taciti_sketch_reduce_nic_bytes(const taciti_allreduce *reduce, size_t n, int host) {
+static uint64_t nic_bytes_of(const taciti_route *route, size_t bucket, taciti_codec_setting setting, int host) {
+    const taciti_allreduce *reduce = &route->reduce;
     const taciti_arrangement *p = &reduce->arrangement;
+    const size_t n = route->setup.layout->buckets[bucket].n;
+    (void)setting;
     uint64_t bytes = taciti_allreduce_nic_bytes(reduce, n, host);
     if (p->hosts == 1 || n == 0) return bytes;
     const taciti_cut cut = taciti_allreduce_cut(reduce, n);
@@ -234,3 +284,80 @@ uint64_t taciti_sketch_reduce_nic_bytes(const taciti_allreduce *reduce, size_t n
             }
     return bytes;
 }
+
+static double expected_bytes(const taciti_route *route, size_t bucket, const taciti_codec_setting *settings) {
+    (void)route;
+    (void)bucket;
+    (void)settings;
+    return 0;
+}
+
+/* A sketch may be followed by all values, and the owner answers with an index, block by block. */
+static uint64_t range_bytes(const taciti_encoding *encoding, size_t n) {
+    enum { MIN_BLOCK = 2048 };
+    (void)encoding;
+    return n == 0 ? 0 : 2 * n * sizeof(float) + n / 8 + (n / MIN_BLOCK + 1) * 2 * sizeof(taciti_sketch_reply);
+}
+
+/* ---- price ------------------------------------------------------------------------------------------------------- */
+
+/* From above the iteration falls to the largest solution; below the threshold that is 0. */
+double taciti_sketched_pending(double load) {
+    enum { ROUNDS = 4096 };
+    double q = 1;
+    for (int i = 0; i < ROUNDS; i++) q = 1 - exp(-3 * load * q * q);
+    return q < 1e-6 ? 0 : q * q * q;
+}
+
+taciti_sketched taciti_sketched_of(const taciti_sketch_options *options, size_t n, int members, double factor) {
+    static const float ANY_MAX = 1; /* a step after the first has learnt one, so that counters are the ring's */
+    const double density = 1 - pow(1 - 1 / factor, members), count = density * (double)n;
+    const taciti_sketch_form form = taciti_sketch_form_of(n, members, taciti_sketch_room(n, density), options->ratio,
+                                                          (taciti_ring)options->ring, ANY_MAX, 0);
+    const size_t number_bytes = taciti_sketch_number_bytes(form.sketch.numbers.ring);
+    const double counters = (double)taciti_sketch_bytes(&form.sketch) / (double)number_bytes;
+    const double pending = form.packed ? count : count * taciti_sketched_pending(count / counters);
+    return (taciti_sketched){.contribution_bytes = (double)taciti_sketch_contribution_bytes(&form),
+                             .pending_bytes = pending > 0 ? (double)n / 8 + pending * (double)number_bytes : 0,
+                             .reply_bytes = sizeof(taciti_sketch_reply)};
+}
+
+static taciti_contribution contribution_of(const taciti_encoding *e, const taciti_allreduce *reduce,
+                                           const taciti_cut *cut, double floats) {
+    const size_t blocks = taciti_sketch_block_count(reduce, cut), n = (size_t)(floats / (double)blocks + 0.5);
+    const taciti_sketched one =
+        taciti_sketched_of(e->options, n > 0 ? n : 1, reduce->arrangement.hosts, taciti_encoding_factor(e));
+    const int messages = one.pending_bytes > 0 ? 4 : 2;
+    return (taciti_contribution){(double)blocks * (one.contribution_bytes + one.pending_bytes + one.reply_bytes),
+                                 (size_t)messages * blocks, messages};
+}
+
+static tacit_status price(const taciti_route_setup *setup, taciti_phase phase, size_t n, taciti_rates_at *rates,
+                          const void *context, taciti_price *out) {
+    taciti_allreduce reduce;
+    TACITI_TRY(taciti_route_describe_way(setup, &setup->encoding, false, &reduce));
+    *out = taciti_route_price_by_owners(setup, &reduce, phase, n, rates, context, contribution_of);
+    taciti_allreduce_destroy(&reduce);
+    return TACIT_OK;
+}
+
+const taciti_route_verbs taciti_route_sketch = {
+    .name = "sketch",
+    .phases = true,
+    .check = check,
+    .describe = describe,
+    .workspace_bytes = taciti_route_reduce_workspace_bytes,
+    .memory_bytes = memory_bytes,
+    .open = open,
+    .close = close,
+    .run = run,
+    .observe = taciti_route_reduce_observe,
+    .settle = settle,
+    .state = state,
+    .restored = restored,
+    .bytes = bytes_of,
+    .nic_bytes = nic_bytes_of,
+    .expected_bytes = expected_bytes,
+    .range_bytes = range_bytes,
+    .price = price,
+};

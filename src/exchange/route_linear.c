@@ -1,7 +1,27 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The route of codecs whose payloads are floats that add up (linear.h), and its price: every round's payload of the
+ * whole array goes through a dense all-reduce of its own; a rank encodes and decodes n floats.
+ */
 #include "exchange/linear.h"
 
 #include <string.h>
+
+#include "base/log.h"
+#include "exchange/route_payload.h"
+
+static tacit_status check(const taciti_encoding *e) {
+    if (!e->feedback.estimates && !(e->feedback.momentum > 0)) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "codec %s sends combinations of elements: it allows neither estimates nor momentum correction",
+                       e->codec->name);
+}
+
+/* Ranges are owned as those of the dense sum are. */
+static tacit_status describe(taciti_route *route) {
+    const taciti_encoding wire = {.codec = route->setup.wire};
+    return taciti_route_describe_way(&route->setup, &wire, false, &route->reduce);
+}
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */
 /* The whole rows of the tensor within [begin, end) of the flat array. */
@@ -82,20 +102,17 @@ static size_t describe_buckets(taciti_linear_reduce *linear) {
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 /* What can be known without allocating the large arrays. */
-static tacit_status describe(const taciti_comm *comm, const taciti_layout *layout, const taciti_encoding *encoding,
-                             const taciti_codec *wire, taciti_placement placement, taciti_linear_reduce *out) {
-    const taciti_hosts *hosts = taciti_comm_hosts(comm);
-    const size_t segment_bytes = taciti_comm_segment_bytes(comm);
-    const taciti_encoding dense = {.codec = wire};
+static tacit_status describe_linear(const taciti_route_setup *setup, taciti_linear_reduce *out) {
+    const taciti_encoding dense = {.codec = setup->wire};
+    const taciti_layout *layout = setup->layout;
     size_t tensors = 0;
     *out = (taciti_linear_reduce){
-        .layout = layout, .encoding = *encoding, .rank = taciti_comm_rank(comm), .ranks = taciti_comm_size(comm)};
+        .layout = layout, .encoding = setup->encoding, .rank = setup->rank, .ranks = setup->hosts->ranks};
     for (size_t b = 0; b < layout->bucket_count; b++) tensors += taciti_linear_matrices(layout, b, NULL);
     out->buckets = taciti_calloc(layout->bucket_count, sizeof *out->buckets);
     out->matrices = taciti_calloc(tensors, sizeof *out->matrices);
     if (out->buckets == NULL || out->matrices == NULL) return TACIT_E_MEMORY;
-    const taciti_members all = {0};
-    return taciti_allreduce_describe(hosts, all, out->rank, &dense, placement, segment_bytes, &out->dense);
+    return taciti_route_describe_way(setup, &dense, false, &out->dense);
 }
 
 static size_t workspace_bytes(const taciti_linear_reduce *linear) {
@@ -117,33 +134,37 @@ static tacit_status allocate(taciti_linear_reduce *linear) {
     return linear->workspace == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }
 
-tacit_status taciti_linear_create(taciti_comm *comm, const taciti_layout *layout, const taciti_encoding *encoding,
-                                  const taciti_codec *wire, taciti_placement placement, taciti_linear_reduce *out) {
-    TACITI_TRY(describe(comm, layout, encoding, wire, placement, out));
+static tacit_status open(taciti_route *route, taciti_comm *comm, void *workspace) {
+    (void)workspace;
+    taciti_linear_reduce *out = route->own = taciti_calloc(1, sizeof *out);
+    if (out == NULL) return TACIT_E_MEMORY;
+    TACITI_TRY(describe_linear(&route->setup, out));
     out->comm = comm;
     TACITI_TRY(allocate(out));
     return taciti_allreduce_open(&out->dense, comm, out->workspace);
 }
 
-void taciti_linear_destroy(taciti_linear_reduce *linear) {
+static void release(taciti_linear_reduce *linear) {
     taciti_allreduce_destroy(&linear->dense);
     taciti_free(linear->buckets);
     taciti_free(linear->matrices);
     taciti_free(linear->workspace);
     taciti_pages_destroy(&linear->pages);
-    *linear = (taciti_linear_reduce){0};
 }
 
-size_t taciti_linear_predict_bytes(const taciti_comm *comm, const taciti_layout *layout,
-                                   const taciti_encoding *encoding, const taciti_codec *wire,
-                                   taciti_placement placement) {
+static void close(taciti_route *route) {
+    if (route->own != NULL) release(route->own);
+    taciti_free(route->own);
+}
+
+static size_t memory_bytes(const taciti_route *route) {
     taciti_linear_reduce linear;
     size_t bytes = 0;
-    if (describe(comm, layout, encoding, wire, placement, &linear) == TACIT_OK) {
+    if (describe_linear(&route->setup, &linear) == TACIT_OK) {
         bytes = describe_buckets(&linear) + scratch_bytes(&linear) + workspace_bytes(&linear);
         bytes += 2 * payload_bytes(&linear);
     }
-    taciti_linear_destroy(&linear);
+    release(&linear);
     return bytes;
 }
 
@@ -203,7 +224,8 @@ tacit_status taciti_linear_run(taciti_linear_reduce *linear, float *x, size_t n,
 }
 
 /* All buckets keep the same version, so that their states lie beside each other. */
-void taciti_linear_settle(taciti_linear_reduce *linear, bool taken) {
+static void settle(taciti_route *route, bool taken) {
+    const taciti_linear_reduce *linear = route->own;
     const size_t buckets = linear->layout->bucket_count;
     bool any = false;
     for (size_t b = 0; b < buckets; b++) any = any || linear->buckets[b].pending;
@@ -216,7 +238,8 @@ void taciti_linear_settle(taciti_linear_reduce *linear, bool taken) {
     }
 }
 
-void *taciti_linear_states(const taciti_linear_reduce *linear, size_t *bytes) {
+static void *state(const taciti_route *route, size_t *bytes) {
+    const taciti_linear_reduce *linear = route->own;
     *bytes = 0;
     for (size_t b = 0; b < linear->layout->bucket_count; b++) *bytes += linear->buckets[b].state_bytes;
     return *bytes == 0 ? NULL : linear->buckets[0].state[linear->buckets[0].now];
@@ -244,11 +267,124 @@ static uint64_t over_rounds(const taciti_linear_reduce *linear, size_t bucket, t
     return bytes;
 }
 
-uint64_t taciti_linear_bytes(const taciti_linear_reduce *linear, size_t bucket, taciti_codec_setting setting) {
-    return over_rounds(linear, bucket, setting, 0, sent_by_rank);
+static uint64_t bytes_of(const taciti_route *route, size_t bucket, taciti_codec_setting setting) {
+    return over_rounds(route->own, bucket, setting, 0, sent_by_rank);
 }
 
-uint64_t taciti_linear_nic_bytes(const taciti_linear_reduce *linear, size_t bucket, taciti_codec_setting setting,
-                                 int host) {
-    return over_rounds(linear, bucket, setting, host, taciti_allreduce_nic_bytes);
+static uint64_t nic_bytes_of(const taciti_route *route, size_t bucket, taciti_codec_setting setting, int host) {
+    return over_rounds(route->own, bucket, setting, host, taciti_allreduce_nic_bytes);
 }
+
+static double expected_bytes(const taciti_route *route, size_t bucket, const taciti_codec_setting *settings) {
+    return (double)bytes_of(route, bucket, settings[TACITI_PAYLOAD_CONTRIBUTION]);
+}
+
+/* ---- slot run ---------------------------------------------------------------------------------------------------- */
+
+/* Every rank's whole bucket is one encoding. */
+static tacit_status run(taciti_route *route, float *x, size_t n, const taciti_bucket_task *task,
+                        taciti_residual *residual) {
+    const taciti_residual_place all = {.kind = TACITI_PAYLOAD_CONTRIBUTION, .n = n};
+    taciti_tally *tally = &task->tallies[TACITI_PAYLOAD_CONTRIBUTION];
+    taciti_codec_call unused = {.options = NULL};
+    if (task->phase != TACITI_PHASE_ALL_REDUCE)
+        return taciti_fail(TACIT_E_INTERNAL, "bucket %zu: an all-reduce with a codec of class LINEAR has no halves",
+                           task->bucket);
+    float *error = residual != NULL ? taciti_residual_enter(residual, &all, x, &unused) : NULL;
+    tally->bytes += bytes_of(route, task->bucket, task->setting[TACITI_PAYLOAD_CONTRIBUTION]);
+    TACITI_TRY(taciti_linear_run(route->own, x, n, task, error, &tally->sent));
+    if (error != NULL) taciti_residual_keep(residual, all.kind, all.at, all.n);
+    return TACIT_OK;
+}
+
+/* ---- price ------------------------------------------------------------------------------------------------------- */
+
+/* What is sent for an array, in bytes: all rounds together, and of them on a host's link. */
+typedef struct sent {
+    double payload, link;
+} sent;
+
+static taciti_length length_of(const taciti_codec *wire, size_t floats) {
+    return (taciti_length){.wire_bytes = wire->bound(wire, NULL, floats), .f32_bytes = floats * sizeof(float)};
+}
+
+static double link_bytes(const taciti_route_setup *setup, taciti_length length) {
+    return taciti_allreduce_demand(setup->hosts, NULL, (size_t)setup->hosts->ranks, setup->placement, length.wire_bytes,
+                                   length.f32_bytes)
+        .host_bytes;
+}
+
+/* Every round is an all-reduce of its own, and a short one takes another way than a long one (small.h). */
+static sent sent_by_call(const taciti_route_setup *setup, taciti_codec_call call, size_t n) {
+    const taciti_codec *codec = setup->encoding.codec;
+    sent out = {.payload = taciti_codec_expected_bytes(codec, &call, n)};
+    double max = 0; /* where a codec skips rounds in turns, the formula of its payloads is the maximum */
+    for (call.round = 0; call.round < codec->rounds; call.round++) {
+        const size_t floats = codec->payload_n(&call, n);
+        max += (double)floats * sizeof(float);
+        if (floats > 0) out.link += link_bytes(setup, length_of(setup->wire, floats));
+    }
+    if (max > 0) out.link *= out.payload / max;
+    return out;
+}
+
+/* Payloads depend on the matrices of a bucket: the mean over the buckets of that length. */
+static tacit_status find_sent(const taciti_route_setup *setup, size_t n, sent *out) {
+    const taciti_encoding *e = &setup->encoding;
+    const taciti_layout *layout = setup->layout;
+    sent total = {.payload = 0};
+    double buckets = 0;
+    for (size_t b = 0; layout != NULL && b < layout->bucket_count; b++) {
+        if (layout->buckets[b].n != n || layout->buckets[b].plain) continue;
+        taciti_codec_matrix *matrices = taciti_calloc(layout->tensor_count, sizeof *matrices);
+        if (matrices == NULL) return TACIT_E_MEMORY;
+        const taciti_codec_call call = {.options = e->options,
+                                        .setting = e->expected,
+                                        .ranks = setup->hosts->ranks,
+                                        .matrices = matrices,
+                                        .n_matrices = taciti_linear_matrices(layout, b, matrices)};
+        const sent one = sent_by_call(setup, call, n);
+        taciti_free(matrices);
+        total = (sent){total.payload + one.payload, total.link + one.link};
+        buckets++;
+    }
+    *out = (sent){taciti_encoding_expected_bytes(e, e->expected, n, setup->hosts->ranks), 0};
+    if (buckets > 0) *out = (sent){total.payload / buckets, total.link / buckets};
+    return TACIT_OK;
+}
+
+static tacit_status price(const taciti_route_setup *setup, taciti_phase phase, size_t n, taciti_rates_at *rates,
+                          const void *context, taciti_price *out) {
+    const taciti_codec *codec = setup->encoding.codec;
+    const taciti_codec_rates r = rates(context, codec, taciti_encoding_factor(&setup->encoding));
+    sent bytes;
+    (void)phase;
+    TACITI_TRY(find_sent(setup, n, &bytes));
+    const taciti_length length = length_of(setup->wire, (size_t)(bytes.payload / sizeof(float) + 0.5));
+    const double link = link_bytes(setup, length);
+    *out = (taciti_price){.length = length,
+                          .codec_s = (double)n * (r.encode_s + r.decode_s),
+                          .busiest = link > 0 && bytes.link > 0 ? bytes.link / link : 1,
+                          .fillings = 1,
+                          .wire_hops = 2 * codec->rounds};
+    return TACIT_OK;
+}
+
+const taciti_route_verbs taciti_route_linear = {
+    .name = "linear",
+    .whole = true,
+    .probed = true,
+    .check = check,
+    .describe = describe,
+    .workspace_bytes = taciti_route_no_memory_bytes,
+    .memory_bytes = memory_bytes,
+    .open = open,
+    .close = close,
+    .run = run,
+    .settle = settle,
+    .state = state,
+    .bytes = bytes_of,
+    .nic_bytes = nic_bytes_of,
+    .expected_bytes = expected_bytes,
+    .price = price,
+};
