@@ -6,7 +6,7 @@
  *
  *   cost(F) = step(F) (1 + penalty(F))       step: adapt/timing.h; penalty of stale elements: adapt/staleness.h
  *
- * and it takes the smallest allowed F whose cost is within knee.tolerance of the minimum, dense within five times that:
+ * and it takes the smallest allowed F whose cost is within TOLERANCE of the minimum, dense within five times that:
  * more compression would cost energy and buy nothing. A factor is allowed if
  *
  *   penalty(F) <= knee.penalty, and
@@ -21,7 +21,7 @@
  * 1, during twice the warm-up of the learning rate and 200 steps or more.
  *
  * It starts with dense steps, then one compressed level; a line through both is the link. A change of the link is told
- * from noise (adapt/change.h); then, and after knee.probe steps, one step at another factor tells latency from rate.
+ * from noise (adapt/change.h); then, and after PROBE steps, one step at another factor tells latency from rate.
  * While such steps change nothing, each comes after twice as many steps as the one before. It changes the factor for a
  * gain of twice the tolerance, or to one that is 1.4 times smaller at the same cost; and at once if the factor is no
  * longer allowed.
@@ -43,15 +43,16 @@
 enum { GRID = 80 };                        /* factors 2^(j/4) */
 enum { DENSE_STEPS = 4, FIRST_STEPS = 3 }; /* that explore: dense ones, at most; compressed ones */
 enum { STEPS_OF_EVIDENCE = 20, SLACK_OF_DENSE = 5 };
-enum { STEPS_OF_SUCCESS = 100 }; /* compressed ones, after which leaving dense was right */
-enum { LONGEST_PAUSE = 16 };     /* between probes, in knee.probe */
-#define AFFORDABLE 1.5           /* times the seconds of a step: a dense one that may be as fast is a probe */
+enum { STEPS_OF_SUCCESS = 100 };   /* compressed ones, after which leaving dense was right */
+enum { LONGEST_PAUSE = 16 };       /* between probes, in PROBE */
+enum { WINDOW = 10, PROBE = 500 }; /* steps between decisions; between single steps at another factor */
+#define TOLERANCE .01              /* relative difference of time that counts as none */
+#define AFFORDABLE 1.5             /* times the seconds of a step: a dense one that may be as fast is a probe */
 #define STATISTICS_SHARE .002
 #define LARGEST_DOUBT .5 /* gain that is always worth a try */
 
 typedef struct knee_options {
-    double max, start, safe, penalty, tolerance;
-    int64_t window, probe;
+    double max, start, safe, penalty;
 } knee_options;
 
 #define AT(field) offsetof(knee_options, field)
@@ -63,12 +64,6 @@ static const taciti_option OPTIONS[] = {
                   .help = "factor that needs no evidence at the maximum learning rate"),
     TACITI_OPTION("penalty", REAL, AT(penalty), "0.03", .max = 10,
                   .help = "allowed growth of the stationary excess loss by stale elements"),
-    TACITI_OPTION("tolerance", REAL, AT(tolerance), "0.01", .max = 1,
-                  .help = "relative difference of time that counts as none"),
-    TACITI_OPTION("window", INT, AT(window), "10", .min = 1, .max = 1e6, .unit = "steps",
-                  .help = "steps between decisions"),
-    TACITI_OPTION("probe", INT, AT(probe), "500", .min = 1, .max = 1e9, .unit = "steps",
-                  .help = "steps between single steps at another factor, which measure the link"),
 };
 
 static const taciti_option_table OPTION_TABLE = {.section = "knee",
@@ -89,7 +84,7 @@ typedef struct knee_state {
     int64_t decided, probed; /* when */
     int64_t left;            /* when dense was left last */
     int64_t failed;          /* times that it was left in vain, in a row */
-    int64_t pause;           /* between probes, in knee.probe */
+    int64_t pause;           /* between probes, in PROBE */
     int64_t last;            /* step that was shown last */
     double changed;          /* factor by which transfers have changed since the last decision; 1: they have not */
     bool probing;
@@ -152,20 +147,20 @@ static double cost(const knee_state *s, const taciti_adapt_facts *facts, double 
 }
 
 /* The gain for which dense is left. */
-static double doubt(const knee_options *o, const knee_state *s) {
+static double doubt(const knee_state *s) {
     const double noise = 2 * taciti_timing_error(&s->timing);
-    return fmin(fmax(SLACK_OF_DENSE * o->tolerance, noise) * (double)(1 + s->failed), LARGEST_DOUBT);
+    return fmin(fmax(SLACK_OF_DENSE * TOLERANCE, noise) * (double)(1 + s->failed), LARGEST_DOUBT);
 }
 
 static double best_factor(const knee_options *o, const knee_state *s, const taciti_adapt_facts *facts) {
     const int count = s->only > 0 ? 2 : GRID;
-    const double dense = s->target == 1 ? 1 / (1 - doubt(o, s)) : 1 + SLACK_OF_DENSE * o->tolerance;
+    const double dense = s->target == 1 ? 1 / (1 - doubt(s)) : 1 + SLACK_OF_DENSE * TOLERANCE;
     double min_cost = HUGE_VAL;
     for (int j = 0; j < count; j++)
         if (is_allowed(o, s, facts, grid_factor(s, j))) min_cost = fmin(min_cost, cost(s, facts, grid_factor(s, j)));
     for (int j = 0; j < count; j++) {
         const double factor = grid_factor(s, j);
-        const double slack = factor == 1 ? dense : 1 + o->tolerance;
+        const double slack = factor == 1 ? dense : 1 + TOLERANCE;
         if (is_allowed(o, s, facts, factor) && cost(s, facts, factor) <= slack * min_cost) return factor;
     }
     return 1;
@@ -210,7 +205,7 @@ static void choose(const knee_options *o, knee_state *s, const taciti_adapt_fact
     const char *why = NULL;
     if (!allowed) {
         why = "the limit of stale elements fell";
-    } else if (best != now && gained > 2 * o->tolerance) {
+    } else if (best != now && gained > 2 * TOLERANCE) {
         why = s->changed != 1 ? "the link changed" : "faster";
     } else if (best * 1.4 < now) {
         why = "as fast with less compression";
@@ -243,19 +238,19 @@ static double another(const knee_state *s) {
     return fmax(s->target / 4, 2) < s->target ? fmax(s->target / 4, 2) : 2 * s->target;
 }
 
-/* The factor of a step that measures; 0: none is due. After knee.probe steps; soon, if the link has changed or if noise
+/* The factor of a step that measures; 0: none is due. After PROBE steps; soon, if the link has changed or if noise
  * is all that speaks against leaving dense. Dense: only if compression may be close. */
 static double probe_factor(const knee_options *o, const knee_state *s, const taciti_adapt_facts *facts) {
     const int64_t since = s->steps - s->probed;
-    if (since < s->pause * o->window && since < s->pause * o->probe) return 0;
-    const bool long_ago = since >= s->pause * o->probe;
+    if (since < s->pause * WINDOW && since < s->pause * PROBE) return 0;
+    const bool long_ago = since >= s->pause * PROBE;
     if (s->target > 1) {
         const bool is_new = s->timing.other.steps == 0 && s->timing.now.steps >= 2;
         return long_ago || is_new ? another(s) : 0;
     }
     const double factor = s->only > 0 ? s->only : fastest(o, s, facts);
     const double ratio = taciti_timing_seconds(&s->timing, factor) / taciti_timing_seconds(&s->timing, 1);
-    const bool promises = ratio < 1 - SLACK_OF_DENSE * o->tolerance;
+    const bool promises = ratio < 1 - SLACK_OF_DENSE * TOLERANCE;
     return (long_ago && ratio < 1.3) || (promises && is_allowed(o, s, facts, factor)) ? factor : 0;
 }
 
@@ -314,16 +309,15 @@ static void explore(const knee_options *o, const taciti_adapt_facts *facts, knee
 }
 
 /* The step that is wanted next. */
-static int64_t look(const knee_options *o, const knee_state *s, const taciti_adapt_facts *facts) {
+static int64_t look(const knee_state *s, const taciti_adapt_facts *facts) {
     const double step = taciti_timing_seconds(&s->timing, 1), each = s->timing.statistics;
     if (s->steps < 2 * STEPS_OF_EVIDENCE) return 0; /* how much noise there is */
     const double apart = step > 0 ? ceil(each / (STATISTICS_SHARE * step)) : 1;
-    return facts->step + (int64_t)fmin(fmax(apart, 1), (double)o->window);
+    return facts->step + (int64_t)fmin(fmax(apart, 1), (double)WINDOW);
 }
 
 static bool is_due(const knee_options *o, const knee_state *s, const taciti_adapt_facts *facts) {
-    return s->decided == 0 || s->changed != 1 || s->steps - s->decided >= o->window ||
-           !is_allowed(o, s, facts, s->target);
+    return s->decided == 0 || s->changed != 1 || s->steps - s->decided >= WINDOW || !is_allowed(o, s, facts, s->target);
 }
 
 static void decide(const void *options, const taciti_adapt_facts *facts, void *state, taciti_decision *decision,
@@ -350,8 +344,8 @@ static void decide(const void *options, const taciti_adapt_facts *facts, void *s
         decision->factor = probe;
         taciti_decision_explain(decision, "one step at %.4gx measures the link, then %.4gx again", probe, s->target);
     }
-    decision->histogram = decision->factor > 1 && (s->steps + 1) % o->window == 0; /* dense: nobody reads the gains */
-    if (decision->factor == 1 && s->target == 1) decision->look = look(o, s, facts);
+    decision->histogram = decision->factor > 1 && (s->steps + 1) % WINDOW == 0; /* dense: nobody reads the gains */
+    if (decision->factor == 1 && s->target == 1) decision->look = look(s, facts);
 }
 
 const taciti_controller taciti_controller_knee = {

@@ -4,6 +4,7 @@
  * gives one is refused with what to type instead; a checkpoint that was made with another value than `was` has a line
  * of its own (settings/changes.c).
  */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,6 +43,9 @@ static const taciti_old_key OLD_KEYS[] = {
     {"inceptionn.", NULL, NULL, "take --compress.codec int8"},
     {"int4.", NULL, NULL, "blocks always have 128 elements, in groups of 32 that are rotated"},
     {"int8.", NULL, NULL, "blocks always have 128 elements, which are not rotated"},
+    {"knee.probe", NULL, "500", "it is always 500 steps"},
+    {"knee.tolerance", NULL, "0.01", "it is always 0.01"},
+    {"knee.window", NULL, "10", "it is always 10 steps"},
     {"localsgd.outer_nesterov", NULL, "true", "the outer momentum always has Nesterov's form"},
     {"loco.", NULL, NULL, "take --compress.codec int4 --compress.residual int8"},
     {"natural.", NULL, NULL, "take --compress.codec int8"},
@@ -81,6 +85,11 @@ static const taciti_old_key OLD_KEYS[] = {
     {"u8bit.", NULL, NULL, "take --compress.codec int8"},
     {NULL, NULL, NULL, NULL},
 };
+
+void taciti_variable_name(const char *key, char *out, size_t size) {
+    (void)snprintf(out, size, TACITI_VARIABLE_PREFIX "%s", key);
+    for (char *c = out; *c != '\0'; c++) *c = *c == '.' || *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+}
 
 const taciti_old_key *taciti_old_keys(void) { return OLD_KEYS; }
 
