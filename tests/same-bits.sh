@@ -4,7 +4,7 @@
 #
 #   tests/same-bits.sh OLD NEW [--only PATTERN] [--rename NEW_KEY=OLD_KEY] [--jobs N] [--list]
 #
-# OLD, NEW: programs, or build folders with bin/tacit. Compared are: metrics.jsonl without times and the tensors of every
+# OLD, NEW: programs, or build folders with bin/tacit. Compared are: metrics.jsonl without what is measured and the tensors of every
 # checkpoint, for all strategies, codecs and controllers at 1, 2, 3, 5 and 8 ranks, also resumed; `tacit plan --json` on the
 # example clusters; `tacit info TOPIC --json`. What one of the two refuses is listed by itself: keys that went, say. Left out
 # are auto and knee, which decide by measured time.

@@ -28,18 +28,18 @@ RUNS = {
     "dp-flat": (RANKS, "--exchange.scheme flat"),
     "dp-blocking": ((3,), "--exchange.overlap false"),
     "dp-bf16": ((2, 5), "--exchange.wire bf16 --model.dtype bf16"),
-    "dp-accum": ((3,), "--optim.name adamw_accum"),
+    "dp-accum": ((3,), "--optim.name accum-adamw --optim.accum 2"),
     "dp-nan": ((3,), "TACIT_FAIL_AT=3 --compress.codec topk"),
     "dp-topk": (RANKS, "--compress.codec topk --compress.factor 5 --compress.start 2"),
     "dp-int4": (RANKS, "--compress.codec int4"),
-    "dp-momentum": ((2, 5), "--compress.codec topk --compress.what momentum --optim.name sgd --optim.momentum 0.9"),
+    "dp-momentum": ((2, 5), "--compress.codec onebit --compress.what momentum --optim.freeze 2"),
     "dp-decay": ((3,), "--compress.codec topk --compress.feedback 0.9 --compress.scope bucket"),
     "gravac": ((2, 5), "--compress.codec topk --adapt.policy gravac --gravac.window 2"),
     "accordion": ((3,), "--compress.codec topk --adapt.policy accordion --accordion.every 2"),
     "gossip": (RANKS, "--strategy gossip"),
     "gossip-awc": (RANKS, "--strategy gossip --gossip.order awc"),
     "gossip-atc": (RANKS, "--strategy gossip --gossip.order atc --gossip.topology aer"),
-    "gossip-delay": ((3, 8), "--strategy gossip --gossip.order awc --gossip.delay 1"),
+    "gossip-delay": ((3, 8), "--strategy gossip --gossip.order awc --gossip.delay 1 --gossip.gamma 0.5"),
     "gossip-ring": ((5,), "--strategy gossip --gossip.topology ring --gossip.every 2 --exchange.wire bf16"),
     "localsgd": (RANKS, "--strategy localsgd --localsgd.every 2"),
     "localsgd-int4": ((3, 8), "--strategy localsgd --localsgd.every 2 --compress.codec int4"),
@@ -58,11 +58,11 @@ BY_TIME = ("mixed4", "mixed8")  # a controller drives them by measured time
 RESUMED = (("dp", 3, 2), ("dp-topk", 3, 3), ("dp-topk", 5, 2), ("gossip-awc", 3, 3), ("localsgd-int4", 3, 3), ("shard-3", 3, 5),
            ("shard-int4", 3, 3), ("gravac", 5, 5))
 PLANS = {"": "", "-topk": "--compress.codec topk --compress.factor 20", "-shard": "--strategy shard --compress.codec int4 --compress.gather int8",
-         "-cv": "--cv 0.1"}
+         "-cv": "--compute.cv 0.1"}
 TOPICS = ("codecs", "controllers", "strategies", "topologies", "presets", "profiles", "options")
 
-# Of what a step measures: times, rates, and who was slowest.
-MEASURED = re.compile(r"(^|_)(s|time|seconds)$|^tokens_per_s$|^mfu$|^slowest_rank$|^peak_bytes$")
+# What two runs of one program do not share: times, rates, who was slowest, bytes with the heartbeats among them, memory.
+MEASURED = re.compile(r"(^|_)(s|time|seconds)$|^mfu$|^slowest_rank$|^(peak|predicted)_bytes$|^bytes_(sent|received)$|gravac_state")
 
 
 def without_times(line):
@@ -77,7 +77,7 @@ def tensor_digests(run):
             data = file.read()
         begin = 8 + struct.unpack("<Q", data[:8])[0]
         for name, tensor in json.loads(data[8:begin]).items():
-            if name == "__metadata__":
+            if name == "__metadata__" or MEASURED.search(name):
                 continue
             first, end = tensor["data_offsets"]
             key = "%s/%s" % (os.path.basename(os.path.dirname(path)), name)
