@@ -143,13 +143,13 @@ class Print:
 
 
 def leaves(value, key=()):
-    """(path, value) of every number and text. Rows of a list that have a key or a name go by it."""
+    """(path, value) of every number and text. Rows of a list that have a key, a name or a label go by it."""
     if isinstance(value, dict):
         for k, v in value.items():
             yield from leaves(v, key + (k,))
     elif isinstance(value, list):
         for i, v in enumerate(value):
-            name = v.get("key", v.get("name", i)) if isinstance(v, dict) else i
+            name = v.get("key", v.get("name", v.get("label", i))) if isinstance(v, dict) else i
             yield from leaves(v, key + (name,))
     else:
         yield key, value
