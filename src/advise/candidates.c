@@ -8,6 +8,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 
+enum { ROUNDS_WORTH = 128 };
+
 /* ---- topologies -------------------------------------------------------------------------------------------------- */
 
 static void measure(taciti_plan_topology *t, bool figures) {
@@ -26,14 +28,28 @@ static tacit_status make_topology(const taciti_candidates_builder *b, const taci
     return status;
 }
 
+/* Simulating every round of a long period takes seconds, which a row that is never recommended is not worth. */
+static tacit_status check_worth(const taciti_candidates_builder *b, const taciti_plan_topology *t, const char *name) {
+    if (b->asked || !(t->gap * TACITI_PLAN_MIXES < 1) || t->topology.period <= ROUNDS_WORTH) return TACIT_OK;
+    return taciti_fail(
+        TACIT_E_CONFIG,
+        "%s repeats after %zu rounds on %d ranks and mixes too slowly to be recommended: it is priced in "
+        "the plan of a configuration that asks for it",
+        name, t->topology.period, b->hosts->ranks);
+}
+
 /* Adds the topology to the list, or the reason why there is none. */
 static void try_topology(const taciti_candidates_builder *b, const char *strategy, const taciti_pattern *pattern) {
     taciti_candidates *c = b->out;
     taciti_plan_topology *t = &c->topologies[c->topology_count];
     taciti_plan_refusal *refusal = &c->refused[c->refused_count];
     taciti_log_capture(refusal->reason);
-    const tacit_status status = make_topology(b, pattern, &t->topology);
-    if (status == TACIT_OK) measure(t, b->wanted == NULL);
+    tacit_status status = make_topology(b, pattern, &t->topology);
+    if (status == TACIT_OK) {
+        measure(t, b->wanted == NULL);
+        status = check_worth(b, t, pattern->topology.name);
+        if (status != TACIT_OK) taciti_topology_destroy(&t->topology);
+    }
     taciti_log_capture(NULL);
     t->strategy = refusal->strategy = strategy;
     t->name = refusal->name = pattern->topology.name;
@@ -144,14 +160,26 @@ static void append_pattern(const taciti_candidates_builder *b, const taciti_stra
     if (t != NULL && b->hosts->ranks > 1) append_wires(b, strategy, pattern, t, 0);
 }
 
+/* Whether the options ask for the topology of the pattern, in whatever order. */
+static bool is_asked(const taciti_pattern *patterns, size_t count, const taciti_pattern *pattern) {
+    const char *name = pattern->topology.name;
+    for (size_t i = 0; name != NULL && i < count; i++)
+        if (patterns[i].configured && patterns[i].topology.name != NULL && strcmp(patterns[i].topology.name, name) == 0)
+            return true;
+    return false;
+}
+
 /* Of all strategies: patterns among all ranks, or those with a topology. */
 static tacit_status append_strategies(const taciti_candidates_builder *b, bool topologies) {
     taciti_pattern patterns[TACITI_PATTERNS_MAX];
     for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++) {
         size_t count = 0;
         TACITI_TRY((*s)->patterns(taciti_settings_options(b->settings, (*s)->options), patterns, &count));
-        for (size_t i = 0; i < count; i++)
-            if ((patterns[i].topology.name != NULL) == topologies) append_pattern(b, *s, &patterns[i]);
+        for (size_t i = 0; i < count; i++) {
+            taciti_candidates_builder one = *b;
+            one.asked = *s == taciti_settings_strategy(b->settings) && is_asked(patterns, count, &patterns[i]);
+            if ((patterns[i].topology.name != NULL) == topologies) append_pattern(&one, *s, &patterns[i]);
+        }
     }
     return TACIT_OK;
 }

@@ -12,6 +12,7 @@ typedef struct taciti_candidates_builder {
     const taciti_settings *settings;
     const taciti_hosts *hosts;
     const char *const *wanted;
+    bool asked; /* the settings ask for the topology of the pattern at hand */
     taciti_candidates *out;
 } taciti_candidates_builder;
 
