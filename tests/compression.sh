@@ -171,7 +171,6 @@ assert any(r.get("pending", 0) > 0 for r in s) and s[-1]["skipped"] == 1 and s[-
 t = tensors("tagc", 12)
 assert all(math.isfinite(v) for n in t if "residual" in n for v in struct.unpack(f"<{len(t[n]) // 4}f", t[n]))'
 for ranks in 1 2 3 5 6 7; do check "sketch on $ranks ranks" run $ranks ranks "${sketch[@]}" --train.steps 4 --train.save_every -1; done
-expect "sparsity and another factor" 3 "leave one out" "$tacit" train "${sketch[@]}" --compress.factor 7 --run.dir "$work/no"
 expect "sketches are for owners" 3 "for the owners of sums" "$tacit" train "${sketch[@]}" --compress.collective gather --run.dir "$work/no"
 
 # ---- 1-bit Adam --------------------------------------------------------------------------------------------------

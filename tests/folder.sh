@@ -76,7 +76,7 @@ once() {
 }
 check "no validation tokens, once" once 4 'validation tokens' 8 --data.split 0
 check "a missing file, once" once 4 'no/such/file' 4 --data.train no/such/file
-check "a strategy that is not known, once" once 3 'strategy' 4 --strategy none
+check "a strategy that is not known, once" once 3 'strategy' 4 --strategy noone
 check "a flag that is not known, once" once 3 'stepz' 4 --train.stepz 3
 check "a model that does not fit, once" once 7 'MiB of memory' 4 --model.layers 1024 --model.channels 65536 --model.heads 64
 # A dry run refuses what the run refuses, in the same words, once.

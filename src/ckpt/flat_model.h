@@ -19,8 +19,8 @@ typedef struct taciti_flat_model {
 tacit_status taciti_flat_model_create(const taciti_model_options *options, taciti_flat_model *out);
 void taciti_flat_model_destroy(taciti_flat_model *model); /* {0} is fine */
 
-/* Copies the tokenizer that a run's meta data names ("data.vocab" of "config", with merges.txt beside it) to folder/vocab.json
- * and folder/merges.txt. Does nothing if the run has none. A missing file causes a warning only. */
+/* Copies the tokenizer that a run's meta data names ("data.vocab" of "config", with merges.txt beside it) to
+ * folder/vocab.json and folder/merges.txt. Does nothing if the run has none. A missing file causes a warning only. */
 tacit_status taciti_flat_model_copy_tokenizer(const json_t *meta, const char *folder);
 
 #endif

@@ -14,10 +14,10 @@
 #include "base/memory.h"
 #include "bench/machine_block.h"
 #include "cli/verbs.h"
+#include "cluster/probe.h"
 #include "comm/comm.h"
 #include "comm/supervise.h"
 #include "plan/plan.h"
-#include "cluster/probe.h"
 
 const taciti_flag taciti_probe_flags[] = {
     {"--output", "-o", "FILE", "write the description of the cluster"},

@@ -11,10 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "advise/candidates.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "codec/codec.h"
-#include "advise/candidates.h"
 #include "settings/settings.h"
 #include "settings/test_strategies.h"
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "fuzz.h"
 #include "cluster/cluster.h"
+#include "fuzz.h"
 
 /* What was accepted must be legal, and written and read back as the same. */
 static void check_round_trip(const taciti_cluster *cluster) {
