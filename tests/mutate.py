@@ -19,7 +19,7 @@ import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-FOLDERS = ["src/strategy", "src/adapt", "src/topo", "src/exchange", "src/optim", "src/plan", "src/advise"]
+FOLDERS = ["src/strategy", "src/adapt", "src/topo", "src/exchange", "src/optim", "src/plan", "src/cluster", "src/advise"]
 STOPPED = 75
 
 # ---- which changes ---------------------------------------------------------------------------------------------------

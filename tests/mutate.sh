@@ -5,7 +5,7 @@
 #
 #   tests/mutate.sh [FOLDER|FILE.c ...] [--max N] [--seed S] [--jobs J] [--minutes M] [--list]
 #
-# Without names: src/strategy src/adapt src/topo src/exchange src/optim src/plan src/advise. --max samples N changes,
+# Without names: src/strategy src/adapt src/topo src/exchange src/optim src/plan src/cluster src/advise. --max samples N changes,
 # the same for the same seed (1) and sources; --jobs tries so many at a time (1); --minutes ends in time; --list names the changes and
 # tries none. A file's tests are src/FOLDER/test_*.c; the first one that fails kills the change. "equivalent" changes have the
 # same object code. A test that does not end within 30 s and five times its usual time proves nothing: such changes are printed

@@ -95,11 +95,14 @@ def check_keys(info):
     options = {option["key"]: option for option in info["options"]}
     registries = [names(info[topic]) for topic in ("codecs", "controllers", "strategies", "topologies")]
     sections = {key.split(".")[0] for key in options if "." in key}
-    fields = set(re.findall(r'"(\w+)"', " ".join(map(read, glob.glob("src/plan/cluster_*.c") + glob.glob("src/model/profile*.c")))))
+    described = glob.glob("src/cluster/cluster_*.c") + glob.glob("src/model/profile*.c")
+    assert len(described) > 2, described
+    fields = {"compute." + field for field in re.findall(r'"(\w+)"', " ".join(map(read, described)))} # of cluster files and profiles
+    sections |= set(re.findall(r'^    \{"([\w-]+)\.', read("src/base/option_old.c"), re.M))
     for page in (page for page in PAGES if not page.startswith("docs/results/")):
         text = read(page)
         for section, name in re.findall(r"(?<![\w./*-])(?:--)?(%s)\.([a-z]\w+)" % "|".join(sections), text):
-            if section + "." + name not in options and name not in NO_KEYS | fields:
+            if section + "." + name not in set(options) | fields and name not in NO_KEYS:
                 complain(page, "there is no key %s.%s" % (section, name))
         # Behind a flag, behind an = or between backticks a word is the key's value; in other prose it is only the next word.
         spelled = r"(?:--({0})[ =]|(?<![\w.])({0})=|`({0}) )([a-z][\w|-]*)".format("|".join(map(re.escape, options)))

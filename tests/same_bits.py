@@ -16,6 +16,7 @@ import threading
 
 RANKS = (1, 2, 3, 5, 8)
 LIMIT_S = 300
+BROKEN = "broken:"  # a launch that neither ran well nor was refused
 
 # A width that is no multiple of 16, and fewer samples than some numbers of ranks.
 TRAIN = """--model.preset nano --model.heads 1 --model.channels 41 --model.dtype f32 --train.threads 1 --train.batch 7 --train.seed 3
@@ -105,9 +106,11 @@ class Program:
             run = subprocess.run(launcher + [self.path] + words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S,
                                  env={**os.environ, **environment})
         except subprocess.TimeoutExpired:
-            return None, "did not end within %d s" % LIMIT_S
+            return None, BROKEN + " did not end within %d s" % LIMIT_S
         if run.returncode == 0:
             return run.stdout, None
+        if run.returncode < 0 or run.returncode > 7:
+            return None, BROKEN + " ended with status %d" % run.returncode
         lines = [line for line in run.stderr.split("\n") if line.startswith("tacit")] or run.stderr.split("\n")
         return None, lines[0]
 
@@ -119,6 +122,8 @@ class Program:
             with open(path) as file:
                 return json.load(file)
         answer = case.ask(self)
+        if answer.get("refused", "").startswith(BROKEN):
+            return answer  # another launch may end better
         part = "%s.%d-%d" % (path, os.getpid(), threading.get_ident())  # others may ask the same program
         with open(part, "w") as file:
             json.dump(answer, file)
@@ -236,7 +241,7 @@ def main():
     work = os.environ.get("TACIT_SAME_BITS", "build/same-bits")
     old = Program(arguments.old, dict(pair.split("=", 1) for pair in arguments.rename), work)
     new = Program(arguments.new, {}, work)
-    listed = [json.loads(p.run(["info", "codecs", "--json"])[0] or "[]") for p in (old, new)]
+    listed = [json.loads(p.run(["info", "codecs", "--all", "--json"])[0] or p.run(["info", "codecs", "--json"])[0]) for p in (old, new)]
     codecs = [c["name"] for c in listed[0] if c["name"] not in BY_TIME]
     codecs += [c["name"] for c in listed[1] if c["name"] not in codecs and c["name"] not in BY_TIME]
     cases = {name: case for name, case in cases_of(codecs).items() if re.search(arguments.only, name)}
@@ -252,6 +257,8 @@ def main():
             answers = [a.result() for a in answers]
             difference, refusals = compare(*answers), sum("refused" in a for a in answers)
             verdict = ("different", "refused by one", "refused by both")[refusals] if refusals or difference else "same"
+            if any(a.get("refused", "").startswith(BROKEN) for a in answers):
+                verdict = "different"
             counts[verdict] += 1
             if verdict == "refused by both":
                 difference = answers[1]["refused"]

@@ -5,10 +5,11 @@
  * Source: Sarfi, Therien, Lidin and Belilovsky, "Communication Efficient LLM Pre-training with SparseLoCo"
  * (2508.15706), algorithm 1: top-k of chunks of 4096, 2-bit values, error feedback with decay 0.95 in the place of the
  * outer momentum.
- *   k of a chunk -> chunk / factor (preset: 64 of 4096); chunk -> option; beta -> compress.feedback; of the outer step:
- * no momentum, rate 1 (preset) deviation: chunks are 4096 consecutive elements, not tiles of 64 x 64; a shorter last
- * chunk keeps its share deviation: ranks that do not send an element count as 0 in its mean, as in the equations, not
- * as in the code
+ * k of a chunk -> chunk / factor (preset: 64 of 4096); chunk -> option; beta -> compress.feedback; the outer step has
+ * no momentum and rate 1 (preset).
+ *
+ * Deviations: chunks are 4096 consecutive elements, not tiles of 64 x 64; a shorter last chunk keeps its share. Ranks
+ * that do not send an element count as 0 in its mean, as in the equations, not as in the code.
  *
  * Properties (test_selection.c): what is sent are the largest of every chunk, lower indices first; with values f32
  * they arrive bit for bit; golden vectors of two steps; class GATHER; deterministic.

@@ -97,8 +97,8 @@ struct taciti_codec {
     int rounds;       /* dependent exchanges per bucket; 1 unless the method needs an intermediate result */
     bool fixed_size;  /* every payload has exactly bound() bytes */
     bool lossless;    /* decode(encode(x)) == x for every finite x, at every setting */
-    bool no_feedback; /* the encoding error may be larger than the array, or the codec keeps a memory of its errors:
-                         error feedback would grow without limit. Others contract: |x - decode(encode(x))| <= |x| */
+    bool no_feedback; /* the encoding error may be larger than the array: error feedback would grow without limit.
+                         Others contract: |x - decode(encode(x))| <= |x| */
     bool selects;     /* it has a factor: elements are selected, the others are not sent */
     bool thresholds;  /* it also selects by taciti_codec_setting.threshold */
     bool sketches;    /* contributions travel as sketches that add up (exchange/sketch_reduce.h): the options are

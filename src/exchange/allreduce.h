@@ -77,9 +77,10 @@ taciti_residual taciti_allreduce_errors(const taciti_allreduce *reduce, float ba
 /* x[n] = sum over members, or a part of that (taciti_phase):
  *   reduce-scatter   x holds the sum in the ranges that this rank owns; the rest of x is not specified
  *   all-gather       from x in the ranges that this rank owns to all of x on every rank
- *   share reduce     the sum in this lane's share
- *   share gather     from the shares of this host's lanes to all of x
- * task: NULL for both halves of bucket 0 in step 0. residual: one of the above, opened; may be NULL if the codec keeps
+ *   reduce to lanes  the sum in this lane's share
+ *   gather to lanes  from owners to the lanes
+ *   gather in host   from the shares of this host's lanes to all of x
+ * task: NULL for all of bucket 0 in step 0. residual: one of the above, opened; may be NULL if the codec keeps
  * no state, and encoding errors are then lost. With one member, x does not change. Communication thread. Collective
  * over the members. */
 tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The all-reduce of buckets with any codec of class SUM or GATHER, and its two halves on their own, in one of two
- * arrangements:
+ * The all-reduce of buckets by any route (route.h), and its phases on their own, in one of two arrangements:
  *
  *   flat    the bucket is cut into one chunk per rank. reduce-scatter: every rank encodes its part of chunk j and sends
  *           it to rank j, which adds the decoded payloads in rank order 0..N-1 (f32 accumulation). all-gather: rank j

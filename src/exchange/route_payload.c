@@ -56,7 +56,6 @@ static double mean_bytes(const taciti_allreduce *reduce, const taciti_layout *la
 /* Compares what rank 0, a lane, would send: all ranks must choose alike. */
 static tacit_status choose_gather(const taciti_route_setup *setup, bool *out) {
     const taciti_encoding *e = &setup->encoding;
-    const taciti_codec_setting settings[TACITI_PAYLOAD_KINDS] = {e->expected, e->expected};
     taciti_route_setup first = *setup;
     double bytes[2];
     int hosts = 0;
@@ -67,8 +66,9 @@ static tacit_status choose_gather(const taciti_route_setup *setup, bool *out) {
         taciti_allreduce reduce;
         TACITI_TRY(taciti_route_describe_way(&first, e, gather, &reduce));
         reduce.halves_only = true;
-        bytes[gather] = mean_bytes(&reduce, setup->layout, settings);
         hosts = reduce.arrangement.hosts;
+        bytes[gather] = mean_bytes(&reduce, setup->layout,
+                                   (taciti_codec_setting[]){e->expected, taciti_encoding_result_setting(e, hosts)});
         taciti_allreduce_destroy(&reduce);
     }
     *out = taciti_way_gathers(hosts, bytes[0], bytes[1]);

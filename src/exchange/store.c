@@ -27,8 +27,7 @@ static size_t version_bytes(const taciti_allreduce *reduce, const taciti_layout 
 static size_t min(size_t a, size_t b) { return a < b ? a : b; }
 static size_t padded(size_t n) { return taciti_round_up(n, LINE); }
 
-/* Floats of scratch memory: of the longest range that is encoded at once. Ranges may be encoded at
- * once, and without `reduce` a bucket is one range. */
+/* Floats of scratch memory: of the longest range that is one encoding. Without `reduce` that is a bucket. */
 static size_t scratch_n(const taciti_allreduce *reduce, const taciti_layout *layout, taciti_feedback feedback) {
     size_t n = 0;
     if (!feedback.errors || feedback.stored == TACITI_RESIDUAL_F32) return 0;

@@ -10,7 +10,6 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "codec/values.h"
 #include "exchange/route.h"
 #include "settings/settings.h"
 

@@ -18,8 +18,8 @@
  * moments are frozen. From then on each bucket becomes this rank's share of the new first moment before it is
  * exchanged, so the sum is that moment and not the gradient: taciti_compression_sends_momentum().
  *
- * Strategies that own parts of arrays use two objects, one per half of the all-reduce (`half`): one sums gradients, the
- * other gathers what the owners have made of the sums, with compress.back as its factor. The gathered half has no
+ * Strategies that own parts of arrays use two objects, one per phase of the all-reduce (`phase`): one sums gradients,
+ * the other gathers what the owners have made of the sums, with compress.back as its factor. The gathers have no
  * residuals: its sender knows what it has not sent yet.
  *
  * Without a codec it is an exchange with exchange.wire, and settle() sends nothing.
@@ -108,7 +108,7 @@ tacit_status taciti_compression_start(taciti_compression *compression, int64_t s
 /* Sets the step of the buckets that begin next, where it does not follow the last one. Not collective. */
 void taciti_compression_at(taciti_compression *compression, int64_t step);
 
-/* taciti_exchange_begin(), or of the half, with what was decided for this bucket. */
+/* taciti_exchange_begin(), or of the phase, with what was decided for this bucket. */
 tacit_status taciti_compression_begin(taciti_compression *compression, float *flat, size_t bucket);
 
 /* Whether the step under way compresses nothing. */

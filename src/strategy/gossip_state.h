@@ -49,7 +49,7 @@ typedef struct taciti_gossip {
     double *masses;  /* [2 ranks] push-sum weights of all ranks, and scratch; NULL: all are 1; owned */
 
     int64_t step;                          /* finished steps */
-    int64_t number;                        /* first mix of the next mixing step; below 0: nothing arrives */
+    int64_t number;                        /* of the next mix; below 0: nothing arrives */
     taciti_gossip_plan plan;               /* of the step that runs */
     int64_t wait_ns;                       /* of the step that runs */
     double numbers[TACITI_GOSSIP_NUMBERS]; /* the counters above, for a checkpoint */

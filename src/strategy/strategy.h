@@ -46,8 +46,7 @@ typedef struct taciti_step_report {
                          own gradient or its estimate of the mean. NaN or Inf if the step was skipped */
     bool skipped;     /* no update: on every rank if replicas are equal, else on this rank only, which still mixes */
     int64_t wait_ns;  /* exposed wait: blocked on communication after the end of backward */
-    double moved; /* sum of squares of the changes by mixing on this rank, a local proxy of the consensus distance; the
-                     mean over the step's mixes, at most those of one period */
+    double moved; /* sum of squares of the changes by mixing on this rank, a local proxy of the consensus distance */
     double factor, gain, kept; /* of a compressed sum: the factor that was used (1: dense), |sent|^2 / |gradient +
                                   residual|^2, and the share of the elements that were sent; 0 if there was none */
     double bytes;              /* payload per step that a rank sends: of a compressed sum what was counted, mean over
